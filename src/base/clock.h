@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Clocks for measuring. The control plane does not use these: it asks its env (base/env.h), so that it can be simulated.
+ */
+#ifndef LS_BASE_CLOCK_H
+#define LS_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* Monotonic nanoseconds since an arbitrary point. */
+static inline uint64_t ls_clock_monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Monotonic seconds since an arbitrary point. */
+static inline double ls_clock_monotonic_s(void)
+{
+    return 1e-9 * (double)ls_clock_monotonic_ns();
+}
+
+/* Seconds since 1970 (UTC), for stamps that people and other programs read. */
+static inline double ls_clock_wall_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+#endif

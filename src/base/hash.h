@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Hashes: SHA-256 for identity, CRC32C for blocks read back from disk or wire, xxh3 for cache keys.
+ *
+ * Pure and thread-safe; an ls_sha256 belongs to one thread at a time.
+ */
+#ifndef LS_BASE_HASH_H
+#define LS_BASE_HASH_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LS_SHA256_BYTES = 32, LS_SHA256_HEX_BYTES = 65 /* 64 digits and the zero */ };
+
+typedef struct ls_sha256 {
+    void *context; /* OpenSSL's */
+} ls_sha256;
+
+/* Streaming use: init, update any number of times, finish (which releases). */
+void ls_sha256_init(ls_sha256 *hash);
+void ls_sha256_update(ls_sha256 *hash, const void *data, size_t bytes);
+void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES]);
+
+/* One call. */
+void ls_sha256_hex(const void *data, size_t bytes, char hex_out[LS_SHA256_HEX_BYTES]);
+
+/* CRC32C (Castagnoli, reflected, as in iSCSI and ext4) of `data`, continuing from `crc` (0 to start). Uses the CPU's
+ * instruction where there is one, about 10 to 20 GB/s. */
+uint32_t ls_crc32c(uint32_t crc, const void *data, size_t bytes);
+
+/* The CRC of A followed by B, from crc(A), crc(B) and the length of B. */
+uint32_t ls_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t b_bytes);
+
+/* XXH3, 64 bits. For tables and cache keys inside the machine; not for identity. */
+uint64_t ls_xxh3(const void *data, size_t bytes, uint64_t seed);
+
+#endif
