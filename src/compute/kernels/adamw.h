@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * AdamW, with gradient scaling (mean over tokens, clipping) folded into the same pass.
+ *
+ *   g  = gradient * gradient_scale
+ *   m  = beta1 m + (1 - beta1) g          v = beta2 v + (1 - beta2) g^2
+ *   p  = p - lr * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * p)
+ *
+ * Source: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019 (the form of
+ * torch.optim.AdamW).
+ */
+#ifndef LS_COMPUTE_KERNELS_ADAMW_H
+#define LS_COMPUTE_KERNELS_ADAMW_H
+
+#include "compute/queue.h"
+
+typedef struct ls_adamw {
+    float lr, beta1, beta2, eps, weight_decay;
+    float gradient_scale;
+    uint64_t step; /* t, >= 1: number of this update */
+} ls_adamw;
+
+/* Updates count elements in place; any slice of the buffers gives the same bits as the whole. */
+LS_MUST_CHECK ls_status ls_adamw_update(ls_queue *queue, const ls_adamw *adamw, int64_t count,
+                                        float *parameters, const float *gradients, float *m, float *v);
+
+#endif

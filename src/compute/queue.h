@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Queues: where kernels are sent.
+ *
+ * Every kernel takes a queue and device views. On the CPU a queue owns the thread pool and a call completes
+ * before it returns; on a GPU a queue is a stream and a call only enqueues. Callers must not care: results
+ * are read after ls_queue_wait().
+ *
+ * Results do not depend on the thread count (DESIGN I2): kernels cut their work in tiles that are a function
+ * of the shapes alone, each tile is computed by one thread, and sums over tiles are taken in tile order.
+ *
+ * A queue is used by one thread at a time.
+ */
+#ifndef LS_COMPUTE_QUEUE_H
+#define LS_COMPUTE_QUEUE_H
+
+#include "base/status.h"
+#include "compute/tensor.h"
+
+#include <stdint.h>
+
+typedef struct ls_queue ls_queue;
+
+/* A CPU queue with its own pool of `threads` (1..256; the caller counts as one of them). Errors:
+ * LS_ERR_INVALID, LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_queue_create_cpu(uint32_t threads, ls_queue **queue_out);
+void ls_queue_destroy(ls_queue *queue);
+
+ls_device_kind ls_queue_device(const ls_queue *queue);
+uint32_t ls_queue_threads(const ls_queue *queue);
+
+/* Waits until everything sent to the queue is done; returns the first error of what was sent. */
+LS_MUST_CHECK ls_status ls_queue_wait(ls_queue *queue);
+
+/*
+ * Runs fn(context, tile, worker) for tile = 0 .. tiles-1 on the queue's threads, in any order, and waits.
+ * `worker` is in [0, threads) and names the thread, for scratch memory only: results must not depend on it.
+ * CPU queues only.
+ */
+typedef void (*ls_tile_fn)(void *context, int64_t tile, uint32_t worker);
+void ls_queue_run_tiles(ls_queue *queue, int64_t tiles, ls_tile_fn fn, void *context);
+
+/* Per-worker scratch memory of at least `bytes` (64-byte aligned), kept by the queue and grown on first use,
+ * so that a step after the first allocates nothing. */
+void *ls_queue_scratch(ls_queue *queue, uint32_t worker, size_t bytes);
+
+/* Memory on the queue's device, 64-byte aligned, zeroed; large blocks ask for huge pages. Errors:
+ * LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_device_alloc(ls_queue *queue, size_t bytes, void **memory_out);
+void ls_device_free(ls_queue *queue, void *memory, size_t bytes);
+
+/* The determinism class of the queue's device: instruction-set family, kernel version and tile sizes that the
+ * bits depend on, e.g. "cpu-fma-1". Runs of one class agree bit for bit (DESIGN I1). Static string. */
+const char *ls_queue_determinism_class(const ls_queue *queue);
+
+/* Name of the processor and instruction set in use, for people ("AMD EPYC, avx512"). */
+const char *ls_queue_device_name(const ls_queue *queue);
+
+/* Measured single-precision matrix-product rate of this queue in FLOP/s: best of a few calls of 1024^3-like
+ * products, measured once per queue (about 0.1 s) and remembered. MFU is computed against it. */
+double ls_queue_gemm_peak_flops(ls_queue *queue);
+
+#endif

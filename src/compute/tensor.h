@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tensor views: what every kernel takes.
+ *
+ * A view is a row-major matrix in some device's memory: `rows` rows of `cols` elements, `stride` elements
+ * apart. Activations are (tokens, features); a weight is (out, in); a vector is one row. A view never owns
+ * its memory. Kernels assert the shapes they are given, so that a silent mismatch stops at the call.
+ */
+#ifndef LS_COMPUTE_TENSOR_H
+#define LS_COMPUTE_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum ls_dtype { LS_F32, LS_BF16, LS_F16, LS_I32, LS_I64 } ls_dtype;
+
+typedef enum ls_device_kind { LS_DEVICE_CPU, LS_DEVICE_CUDA } ls_device_kind;
+
+typedef struct ls_tensor {
+    void *data; /* device memory; NULL: absent (optional arguments) */
+    ls_dtype dtype;
+    ls_device_kind device;
+    int64_t rows, cols;
+    int64_t stride; /* elements from one row to the next, >= cols */
+} ls_tensor;
+
+/* A float32 view in CPU memory with stride == cols. */
+static inline ls_tensor ls_tensor_f32(float *data, int64_t rows, int64_t cols)
+{
+    return (ls_tensor){.data = data, .dtype = LS_F32, .rows = rows, .cols = cols, .stride = cols};
+}
+
+/* Columns [first, first + count) of a float32 view. */
+static inline ls_tensor ls_tensor_columns(ls_tensor t, int64_t first, int64_t count)
+{
+    t.data = (float *)t.data + first;
+    t.cols = count;
+    return t;
+}
+
+/* Rows [first, first + count) of a float32 view. */
+static inline ls_tensor ls_tensor_rows(ls_tensor t, int64_t first, int64_t count)
+{
+    t.data = (float *)t.data + first * t.stride;
+    t.rows = count;
+    return t;
+}
+
+static inline float *ls_tensor_row(const ls_tensor *t, int64_t row)
+{
+    return (float *)t->data + row * t->stride;
+}
+
+#endif
