@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The op plan: a model as a list of typed ops, the order in which they run, and where their values lie in
+ * memory.
+ *
+ * The plan is built once from a configuration and read by everyone: the runtime walks its steps, the planner
+ * adds up its FLOPs and bytes, the memory plan is its arena size. Nothing here computes.
+ *
+ *   ops      what there is to do: embedding, norm, linear, rotary, attention, ...; each has forward, input
+ * gradient and weight gradient values   matrices (rows x cols floats) that ops read and write: activations,
+ * saved statistics, gradients, workspaces steps    (phase, op) in execution order for one micro-batch:
+ * forward 0..forward_steps-1, then backward offsets  each value lives from the first step that writes it to
+ * the last that reads it; values whose lives do not overlap share memory
+ *
+ * The residual stream. add_norm computes sum = a + b and y = norm(sum). Its gradient buffer is one value
+ * shared by all add_norms: the norm's input gradient is accumulated into it, and it then is the gradient of
+ * both a and b. So the weight gradient of the linear that produced b must run before the next add_norm
+ * backward does: the order of the steps guarantees it.
+ *
+ * Recompute. A value that is not kept is produced again by a clone of its op just before the backward of its
+ * layer; the clone has values of its own, so that liveness stays simple. none: everything kept. selective:
+ * norm outputs, activations (GELU, SwiGLU) are made again. full: only the residual stream at the layer's
+ * entry is kept.
+ */
+#ifndef LS_MODEL_PLAN_H
+#define LS_MODEL_PLAN_H
+
+#include "model/layout.h"
+
+typedef enum ls_op_kind {
+    LS_OP_EMBEDDING, /* tokens -> out 0: (n, width); parameters: table, positions (or none) */
+    LS_OP_NORM,      /* in 0 -> out 0; stats mean (layer norm), rstd; parameters: weight, bias */
+    LS_OP_ADD_NORM,  /* in 0, in 1 -> out 0 sum, out 1 norm(sum); stats, parameters as norm */
+    LS_OP_LINEAR,    /* in 0 -> out 0; parameters: weight, bias */
+    LS_OP_QK_NORM, /* in 0: qkv -> out 0: (n, (heads + kv_heads) head_dim); rstd stats (n, heads + kv_heads);
+                      parameters: q norm, k norm */
+    LS_OP_ROTARY,  /* in place on the query and key columns of in 0 (== out 0) */
+    LS_OP_ATTENTION, /* in 0: holds q and k; in 1: holds v; out 0: (n, heads head_dim); stats: lse (n, heads)
+                      */
+    LS_OP_GELU,
+    LS_OP_SWIGLU,    /* in 0: (n, 2 ffn) gate|up -> out 0: (n, ffn) */
+    LS_OP_HEAD_LOSS, /* in 0: (n, width) -> losses; in training also gradients; parameters: weight (the table
+                        when tied) */
+    LS_OP_KIND_COUNT
+} ls_op_kind;
+
+typedef enum ls_phase { LS_PHASE_FORWARD, LS_PHASE_BACKWARD_INPUT, LS_PHASE_BACKWARD_WEIGHT } ls_phase;
+
+typedef enum ls_recompute { LS_RECOMPUTE_NONE, LS_RECOMPUTE_SELECTIVE, LS_RECOMPUTE_FULL } ls_recompute;
+
+enum { LS_OP_VALUES_MAX = 2, LS_OP_STATS_MAX = 2, LS_OP_PARAMETERS_MAX = 2, LS_NONE = -1 };
+
+typedef struct ls_op {
+    ls_op_kind kind;
+    int32_t layer; /* -1: outside the layers */
+    /* Value indices, LS_NONE where absent. */
+    int32_t in[LS_OP_VALUES_MAX];
+    int32_t out[LS_OP_VALUES_MAX];
+    int32_t stats[LS_OP_STATS_MAX]; /* norms: mean, rstd; attention: lse; qk_norm: LS_NONE, rstd */
+    int32_t din[LS_OP_VALUES_MAX];  /* gradients of in[], written (or accumulated into) by BACKWARD_INPUT */
+    int32_t dout[LS_OP_VALUES_MAX]; /* gradients of out[] */
+    bool accumulate_din;            /* BACKWARD_INPUT adds to din[0] instead of writing it */
+    int32_t workspace;              /* scratch of forward, of backward, or of both */
+    /* First parameter of the op's tensors, LS_NONE where absent. A fused linear (q, k, v) names its first
+     * tensor. */
+    int32_t weight,
+        bias; /* qk_norm: weight = q norm, bias = k norm; embedding: weight = table, bias = positions */
+    int64_t in_features, out_features;        /* linear */
+    bool weight_in_out;                       /* linear: weight is (in, out), GPT-2's Conv1D */
+    uint32_t forward_cut, backward_input_cut; /* linear: canonical tensor-parallel cut, 1: none */
+    uint32_t segment_count;                   /* linear: fused outputs */
+    int64_t segment[3];
+    int64_t window;     /* attention */
+    int64_t chunk_rows; /* head: tokens whose logits exist at once */
+} ls_op;
+
+typedef struct ls_value {
+    const char *name;              /* for people: "layer 3 qkv" */
+    int64_t rows, cols;            /* floats */
+    int64_t offset;                /* floats from the start of the arena, multiple of 16 */
+    int32_t first_step, last_step; /* life, inclusive; written and read */
+} ls_value;
+
+typedef struct ls_plan_step {
+    ls_phase phase;
+    int32_t op;
+} ls_plan_step;
+
+typedef struct ls_plan_options {
+    int64_t sequences; /* per micro-batch, >= 1 */
+    int64_t length;    /* tokens per sequence, 1..context */
+    bool training;     /* false: forward only, nothing saved */
+    bool losses; /* false (with training false): no head; the last norm's output is the result (generation) */
+    ls_recompute recompute;
+    uint32_t tensor_cut; /* canonical tensor-parallel degree, divides heads, kv_heads and ffn */
+} ls_plan_options;
+
+typedef struct ls_plan {
+    ls_model_config config;
+    ls_plan_options options;
+    const ls_layout *layout; /* borrowed */
+    ls_op *ops;
+    uint32_t op_count;
+    ls_value *values;
+    uint32_t value_count;
+    ls_plan_step *steps;
+    uint32_t step_count;
+    uint32_t forward_steps;
+    int64_t arena_floats; /* memory of all values */
+    int32_t hidden;       /* value: output of the final norm */
+    int32_t logits;       /* value: chunk of logits (head workspace), or LS_NONE */
+    int32_t dhidden;      /* value: gradient of hidden, written by the head; LS_NONE unless training */
+} ls_plan;
+
+/* Builds the plan; tables live in `arena`, `layout` must outlive it. Errors: LS_ERR_INVALID (options out of
+ * range, cut that does not divide). */
+LS_MUST_CHECK ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls_layout *layout,
+                                      const ls_plan_options *options, ls_plan *plan_out);
+
+/* FLOPs of one micro-batch by the full-attention convention (a product of (n, k) and (k, m) is 2 n k m;
+ * attention counts all T x T pairs), forward and backward. `recomputed` is what clones add: MFU counts
+ * forward + backward, HFU adds recomputed. */
+typedef struct ls_plan_flops {
+    double forward, backward, recomputed;
+    double causal_forward; /* the same with only the pairs that causality (and the window) leaves */
+} ls_plan_flops;
+ls_plan_flops ls_plan_count_flops(const ls_plan *plan);
+
+/* Memory of a training run in bytes. */
+typedef struct ls_memory_plan {
+    uint64_t parameters, gradients, optimizer; /* one flat buffer, one, two */
+    uint64_t tree;                             /* extra gradient buffers of the fixed tree of leaves */
+    uint32_t tree_buffers;
+    uint64_t activations; /* the arena without logits */
+    uint64_t logits;      /* chunk of logits */
+    uint64_t other;       /* tables, norm sums, token buffers */
+    uint64_t total;
+} ls_memory_plan;
+ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves);
+
+/* Gradient buffers that one process needs to reduce `leaves` leaves, computed in order, in the fixed binary
+ * tree: 1 for one leaf; else the deepest stack of partial sums, the running leaf included. */
+uint32_t ls_tree_buffers(uint32_t leaves);
+
+/* Full walk over the plan's promises: every value read was written, no two live values overlap, shapes fit.
+ * Debug builds call it after build. */
+void ls_plan_check(const ls_plan *plan);
+
+#endif
