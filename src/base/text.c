@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.h"
+
+#include "base/assert.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_START_BYTES = 256 };
+
+void ls_text_release(ls_text *text)
+{
+    free(text->data);
+    *text = (ls_text){0};
+}
+
+void ls_text_clear(ls_text *text)
+{
+    text->bytes = 0;
+    if (text->data) {
+        text->data[0] = '\0';
+    }
+}
+
+/* Room for `bytes` more and the zero. */
+static void reserve(ls_text *text, size_t bytes)
+{
+    size_t needed = 0;
+    LS_ASSERT(!__builtin_add_overflow(text->bytes, bytes, &needed) && needed < SIZE_MAX / 2);
+    needed += 1;
+    if (needed <= text->capacity_bytes) {
+        return;
+    }
+    size_t capacity_bytes = text->capacity_bytes ? text->capacity_bytes : TEXT_START_BYTES;
+    while (capacity_bytes < needed) {
+        capacity_bytes *= 2;
+    }
+    char *larger = realloc(text->data, capacity_bytes);
+    LS_ASSERT(larger && "out of memory for text");
+    text->data = larger;
+    text->capacity_bytes = capacity_bytes;
+}
+
+void ls_text_append_bytes(ls_text *text, const void *data, size_t bytes)
+{
+    reserve(text, bytes);
+    if (bytes > 0) {
+        memcpy(text->data + text->bytes, data, bytes);
+    }
+    text->bytes += bytes;
+    text->data[text->bytes] = '\0';
+}
+
+void ls_text_append(ls_text *text, const char *string)
+{
+    ls_text_append_bytes(text, string, strlen(string));
+}
+
+void ls_text_vprintf(ls_text *text, const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    const int bytes = vsnprintf(NULL, 0, format, args);
+    LS_ASSERT(bytes >= 0);
+    reserve(text, (size_t)bytes);
+    vsnprintf(text->data + text->bytes, (size_t)bytes + 1, format, again);
+    va_end(again);
+    text->bytes += (size_t)bytes;
+}
+
+void ls_text_printf(ls_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ls_text_vprintf(text, format, args);
+    va_end(args);
+}
+
+void ls_text_repeat(ls_text *text, char c, size_t count)
+{
+    reserve(text, count);
+    memset(text->data + text->bytes, c, count);
+    text->bytes += count;
+    text->data[text->bytes] = '\0';
+}
+
+const char *ls_text_string(const ls_text *text)
+{
+    return text->data ? text->data : "";
+}
+
+void ls_text_append_f64(ls_text *text, double value)
+{
+    LS_ASSERT(isfinite(value));
+    char digits[40];
+    for (int precision = 15; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, value);
+        if (strtod(digits, NULL) == value) {
+            break;
+        }
+    }
+    ls_text_append(text, digits);
+}
+
+void ls_text_append_quoted(ls_text *text, const char *string)
+{
+    ls_text_append(text, "\"");
+    for (const unsigned char *at = (const unsigned char *)string; *at; at++) {
+        switch (*at) {
+        case '"':
+            ls_text_append(text, "\\\"");
+            break;
+        case '\\':
+            ls_text_append(text, "\\\\");
+            break;
+        case '\n':
+            ls_text_append(text, "\\n");
+            break;
+        case '\t':
+            ls_text_append(text, "\\t");
+            break;
+        default:
+            if (*at < 0x20 || *at == 0x7f) {
+                ls_text_printf(text, "\\u%04x", *at);
+            } else {
+                ls_text_append_bytes(text, at, 1);
+            }
+        }
+    }
+    ls_text_append(text, "\"");
+}
+
+void ls_text_append_escaped(ls_text *text, const char *string)
+{
+    for (const char *at = string; *at; at++) {
+        switch (*at) {
+        case '&':
+            ls_text_append(text, "&amp;");
+            break;
+        case '<':
+            ls_text_append(text, "&lt;");
+            break;
+        case '>':
+            ls_text_append(text, "&gt;");
+            break;
+        case '"':
+            ls_text_append(text, "&quot;");
+            break;
+        case '\'':
+            ls_text_append(text, "&#39;");
+            break;
+        default:
+            ls_text_append_bytes(text, at, 1);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Text: a growing buffer that is always zero-terminated.
+ *
+ * For help pages, reports, figures and canonical text: things of kilobytes to a few megabytes. Appending
+ * never fails; when the system has no memory left the process stops, as with an arena. A zero-initialised
+ * ls_text is empty and valid.
+ *
+ * Not thread-safe: one owner.
+ */
+#ifndef LS_BASE_TEXT_H
+#define LS_BASE_TEXT_H
+
+#include "base/status.h"
+
+#include <stdarg.h>
+
+typedef struct ls_text {
+    char *data;            /* NULL while nothing was ever appended; see ls_text_string */
+    size_t bytes;          /* without the terminating zero */
+    size_t capacity_bytes; /* private */
+} ls_text;
+
+/* Frees the memory; the text is empty and usable again. */
+void ls_text_release(ls_text *text);
+/* Makes it empty, keeping the memory. */
+void ls_text_clear(ls_text *text);
+
+void ls_text_append(ls_text *text, const char *string);
+void ls_text_append_bytes(ls_text *text, const void *data, size_t bytes);
+void ls_text_printf(ls_text *text, const char *format, ...) LS_PRINTF(2, 3);
+void ls_text_vprintf(ls_text *text, const char *format, va_list args);
+/* `count` times the character `c`. */
+void ls_text_repeat(ls_text *text, char c, size_t count);
+
+/* The content, "" when empty. Valid until the next call that changes the text. */
+const char *ls_text_string(const ls_text *text);
+
+/*
+ * The shortest of 15, 16 or 17 significant digits that reads back as the same double: 0.1 is "0.1", not
+ * "0.10000000000000001". value must be finite.
+ */
+void ls_text_append_f64(ls_text *text, double value);
+
+/* A JSON string literal with its quotes; also a valid YAML double-quoted scalar. Control characters become
+ * \uXXXX. */
+void ls_text_append_quoted(ls_text *text, const char *string);
+
+/* Escapes & < > " ' for XML and HTML, in text and in attributes. */
+void ls_text_append_escaped(ls_text *text, const char *string);
+
+#endif
