@@ -1,0 +1,685 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/options.h"
+
+#include "base/assert.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Where a value comes from, for the error text: "run.yaml:12" from a document, "--set" or "command line"
+ * otherwise.
+ */
+typedef struct source {
+    const char *text;
+    ls_arena *arena;
+} source;
+
+/* ---- lookups ---- */
+
+const ls_option *ls_options_find(const ls_option_table *table, const char *key)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        if (strcmp(table->options[i].key, key) == 0) {
+            return &table->options[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_section(const ls_option_table *table, const char *path)
+{
+    const size_t bytes = strlen(path);
+    for (size_t i = 0; i < table->count; i++) {
+        const char *key = table->options[i].key;
+        if (strncmp(key, path, bytes) == 0 && key[bytes] == '.') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void *field_of(const ls_option *option, void *settings)
+{
+    return (char *)settings + option->offset;
+}
+
+/* ---- units ---- */
+
+typedef struct unit {
+    const char *name;
+    double factor;
+} unit;
+
+static const unit duration_units[] = {{"ms", 1e-3},  {"s", 1.0},     {"m", 60.0},
+                                      {"h", 3600.0}, {"d", 86400.0}, {0}};
+static const unit byte_units[] = {
+    {"B", 1.0},
+    {"kB", 1e3},
+    {"MB", 1e6},
+    {"GB", 1e9},
+    {"TB", 1e12},
+    {"KiB", 1024.0},
+    {"MiB", 1048576.0},
+    {"GiB", 1073741824.0},
+    {"TiB", 1099511627776.0},
+    {"K", 1024.0},
+    {"M", 1048576.0},
+    {"G", 1073741824.0},
+    {"T", 1099511627776.0},
+    {0},
+};
+
+static const unit *find_unit(const unit *units, const char *name, size_t bytes)
+{
+    for (; units->name; units++) {
+        if (strlen(units->name) == bytes && memcmp(units->name, name, bytes) == 0) {
+            return units;
+        }
+    }
+    return NULL;
+}
+
+/* Sum of "number unit" terms: "1h30m". A number alone has factor 1. False when the text is something else. */
+static bool parse_units(const char *text, const unit *units, double *value_out)
+{
+    double total = 0.0;
+    const char *at = text;
+    do {
+        if (*at < '0' || *at > '9') {
+            return false;
+        }
+        char *end = NULL;
+        const double number = strtod(at, &end);
+        const size_t letters = strcspn(end, "0123456789. ");
+        const unit *found = find_unit(units, end, letters);
+        if (!found && (letters > 0 || at != text)) {
+            return false;
+        }
+        total += number * (found ? found->factor : 1.0);
+        at = end + letters;
+    } while (*at);
+    *value_out = total;
+    return isfinite(total);
+}
+
+/* ---- reading one value ---- */
+
+static void append_json(const json_t *value, ls_text *text)
+{
+    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    if (dump) {
+        ls_text_append_bytes(text, dump, strnlen(dump, 60));
+        ls_text_append(text, strlen(dump) > 60 ? "..." : "");
+        free(dump);
+    }
+}
+
+/* "<source>: <key> is <value seen>, allowed is <range>". */
+static ls_status fail_value(const ls_option *option, const json_t *value, source from)
+{
+    ls_text seen = {0}, range = {0};
+    if (json_is_object(value)) {
+        ls_text_append(&seen, "a section");
+    } else {
+        append_json(value, &seen);
+    }
+    ls_options_append_range(option, &range);
+    const ls_status status = ls_fail(LS_ERR_INVALID, "%s: %s is %s, allowed is %s", from.text, option->key,
+                                     ls_text_string(&seen), ls_text_string(&range));
+    ls_text_release(&seen);
+    ls_text_release(&range);
+    return status;
+}
+
+static bool is_auto(const ls_option *option, const json_t *value)
+{
+    return option->allow_auto && json_is_string(value) && strcmp(json_string_value(value), "auto") == 0;
+}
+
+static bool in_range(const ls_option *option, double number)
+{
+    return isfinite(number) && number >= option->min && number <= option->max;
+}
+
+static ls_status read_u64(const ls_option *option, void *field, const json_t *value, source from)
+{
+    if (is_auto(option, value)) {
+        *(uint64_t *)field = LS_AUTO_U64;
+        return LS_OK;
+    }
+    double number = json_is_number(value) ? json_number_value(value) : NAN;
+    if (option->type == LS_OPTION_BYTES && json_is_string(value) &&
+        !parse_units(json_string_value(value), byte_units, &number)) {
+        number = NAN;
+    }
+    if (!in_range(option, number) || number != floor(number) || number > LS_OPTION_U64_MAX) {
+        return fail_value(option, value, from);
+    }
+    *(uint64_t *)field = (uint64_t)number;
+    return LS_OK;
+}
+
+static ls_status read_f64(const ls_option *option, void *field, const json_t *value, source from)
+{
+    if (is_auto(option, value)) {
+        *(double *)field = LS_AUTO_F64;
+        return LS_OK;
+    }
+    double number = json_is_number(value) ? json_number_value(value) : NAN;
+    if (option->type == LS_OPTION_DURATION && json_is_string(value) &&
+        !parse_units(json_string_value(value), duration_units, &number)) {
+        number = NAN;
+    }
+    if (!in_range(option, number)) {
+        return fail_value(option, value, from);
+    }
+    *(double *)field = number;
+    return LS_OK;
+}
+
+static ls_status read_bool(const ls_option *option, void *field, const json_t *value, source from)
+{
+    if (!json_is_boolean(value)) {
+        return fail_value(option, value, from);
+    }
+    *(bool *)field = json_is_true(value);
+    return LS_OK;
+}
+
+static ls_status read_switch(const ls_option *option, void *field, const json_t *value, source from)
+{
+    const bool is_word_auto = json_is_string(value) && strcmp(json_string_value(value), "auto") == 0;
+    if (!json_is_boolean(value) && !is_word_auto) {
+        return fail_value(option, value, from);
+    }
+    *(int *)field = is_word_auto ? LS_AUTO : json_is_true(value) ? LS_YES : LS_NO;
+    return LS_OK;
+}
+
+static ls_status read_string(const ls_option *option, void *field, const json_t *value, source from)
+{
+    if (json_is_number(value) || json_is_boolean(value)) {
+        ls_text seen = {0};
+        append_json(value, &seen);
+        const ls_status status =
+            ls_fail(LS_ERR_INVALID, "%s: %s must be text, but %s is a %s; write \"%s\" in quotes", from.text,
+                    option->key, ls_text_string(&seen), json_is_number(value) ? "number" : "boolean",
+                    ls_text_string(&seen));
+        ls_text_release(&seen);
+        return status;
+    }
+    if (!json_is_string(value)) {
+        return fail_value(option, value, from);
+    }
+    *(const char **)field = ls_arena_strdup(from.arena, json_string_value(value));
+    return LS_OK;
+}
+
+static ls_status read_choice(const ls_option *option, void *field, const json_t *value, source from)
+{
+    const char *name = json_string_value(value); /* NULL when it is no string */
+    for (int i = 0; name && option->choices[i]; i++) {
+        if (strcmp(option->choices[i], name) == 0) {
+            *(int *)field = i;
+            return LS_OK;
+        }
+    }
+    return fail_value(option, value, from);
+}
+
+static ls_status read_strings(const ls_option *option, void *field, const json_t *value, source from)
+{
+    const size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    const char **items = ls_arena_new(from.arena, const char *, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        LS_TRY(read_string(option, &items[i], json_is_array(value) ? json_array_get(value, i) : value, from));
+    }
+    *(ls_option_strings *)field = (ls_option_strings){.items = items, .count = count};
+    return LS_OK;
+}
+
+/* One item: a path, or {path: P, weight: W}. */
+static ls_status read_weighted_item(const ls_option *option, ls_option_weighted *item, const json_t *value,
+                                    source from)
+{
+    if (!json_is_object(value)) {
+        return read_string(option, &item->path, value, from);
+    }
+    const json_t *path = json_object_get(value, "path"), *weight = json_object_get(value, "weight");
+    const size_t known = (path != NULL) + (weight != NULL);
+    if (!json_is_string(path) || json_object_size(value) != known) {
+        return ls_fail(LS_ERR_INVALID, "%s: an item of %s must be a path or {path: PATH, weight: NUMBER}",
+                       from.text, option->key);
+    }
+    const double number = weight ? json_number_value(weight) : 1.0;
+    if (!(number > 0.0) || number > 1e9) {
+        return ls_fail(LS_ERR_INVALID, "%s: the weight of %s in %s must be a number above 0 and at most 1e9",
+                       from.text, json_string_value(path), option->key);
+    }
+    item->path = ls_arena_strdup(from.arena, json_string_value(path));
+    item->weight = weight ? number : 0.0;
+    return LS_OK;
+}
+
+static ls_status read_weighted(const ls_option *option, void *field, const json_t *value, source from)
+{
+    const size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    ls_option_weighted *items = ls_arena_new(from.arena, ls_option_weighted, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        LS_TRY(read_weighted_item(option, &items[i], json_is_array(value) ? json_array_get(value, i) : value,
+                                  from));
+    }
+    *(ls_option_weighted_list *)field = (ls_option_weighted_list){.items = items, .count = count};
+    return LS_OK;
+}
+
+static ls_status read_value(const ls_option *option, void *settings, const json_t *value, source from)
+{
+    static ls_status (*const readers[])(const ls_option *, void *, const json_t *, source) = {
+        [LS_OPTION_U64] = read_u64,         [LS_OPTION_F64] = read_f64,
+        [LS_OPTION_BOOL] = read_bool,       [LS_OPTION_SWITCH] = read_switch,
+        [LS_OPTION_STRING] = read_string,   [LS_OPTION_CHOICE] = read_choice,
+        [LS_OPTION_STRINGS] = read_strings, [LS_OPTION_WEIGHTED] = read_weighted,
+        [LS_OPTION_DURATION] = read_f64,    [LS_OPTION_BYTES] = read_u64,
+    };
+    return readers[option->type](option, field_of(option, settings), value, from);
+}
+
+static bool holds_text(const ls_option *option)
+{
+    return option->type == LS_OPTION_STRING || option->type == LS_OPTION_CHOICE;
+}
+
+static bool holds_list(const ls_option *option)
+{
+    return option->type == LS_OPTION_STRINGS || option->type == LS_OPTION_WEIGHTED;
+}
+
+/* Reads `text` as the file would, except that text stays as it stands. */
+static ls_status read_text(const ls_option *option, void *settings, const char *text, source from)
+{
+    if (holds_text(option) || (holds_list(option) && text[0] != '[' && text[0] != '{')) {
+        json_t *value = json_string(text);
+        if (!value) {
+            return ls_fail(LS_ERR_INVALID, "%s: the value of %s is not valid UTF-8", from.text, option->key);
+        }
+        const ls_status status = read_value(option, settings, value, from);
+        json_decref(value);
+        return status;
+    }
+    ls_document doc;
+    LS_TRY(ls_yaml_parse(text, strlen(text), from.text, &doc));
+    const ls_status status = read_value(option, settings, doc.root, from);
+    ls_document_release(&doc);
+    return status;
+}
+
+/* ---- defaults ---- */
+
+static void read_default(const ls_option *option, void *settings, ls_arena *arena)
+{
+    /* Defaults are written as in a file, where an empty text needs quotes. */
+    const bool empty = holds_text(option) && strcmp(option->default_text, "\"\"") == 0;
+    const source from = {.text = "default", .arena = arena};
+    const ls_status status = read_text(option, settings, empty ? "" : option->default_text, from);
+    if (status != LS_OK) {
+        fprintf(stderr, "bad option table: %s\n", ls_error_text());
+    }
+    LS_ASSERT(status == LS_OK);
+}
+
+void ls_options_defaults(const ls_option_table *table, void *settings, ls_arena *arena)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        read_default(&table->options[i], settings, arena);
+    }
+}
+
+/* ---- unknown keys ---- */
+
+/* Levenshtein distance, cut off: `limit` when it is that or more. */
+static size_t edit_distance(const char *a, const char *b, size_t limit)
+{
+    enum { WORD_BYTES = 96 };
+    const size_t a_bytes = strlen(a), b_bytes = strlen(b);
+    if (a_bytes >= WORD_BYTES || b_bytes >= WORD_BYTES) {
+        return limit;
+    }
+    size_t row[WORD_BYTES];
+    for (size_t j = 0; j <= b_bytes; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; i <= a_bytes; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_bytes; j++) {
+            const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            const size_t shorter = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = replaced < shorter ? replaced : shorter;
+        }
+    }
+    return row[b_bytes] < limit ? row[b_bytes] : limit;
+}
+
+static const char *last_word(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+/* How far `known` is from what was written: misspelt in place, or the right word in another section. */
+static size_t key_distance(const char *written, const char *known, size_t limit)
+{
+    const size_t whole = edit_distance(written, known, limit);
+    const size_t word = edit_distance(last_word(written), last_word(known), limit);
+    return word + 1 < whole ? word + 1 : whole;
+}
+
+/* The nearest option or section to an unknown path, in `arena`; NULL when nothing is near. */
+static const char *nearest_key(const ls_option_table *table, const char *path, ls_arena *arena)
+{
+    size_t best = 2 + strlen(last_word(path)) / 4;
+    const char *nearest = NULL;
+    for (size_t i = 0; i < table->count; i++) {
+        const char *key = table->options[i].key;
+        for (const char *end = key; end; end = *end ? strchr(end + 1, '.') : NULL) {
+            const size_t bytes = end == key ? strlen(key) : (size_t)(end - key);
+            const char *candidate = ls_arena_strndup(arena, key, bytes);
+            const size_t distance = key_distance(path, candidate, best);
+            if (distance < best) {
+                best = distance;
+                nearest = candidate;
+            }
+        }
+    }
+    return nearest;
+}
+
+/* "steps, tokens, optimizer, ...": what may stand directly in `section` ("" for the top). */
+static void append_keys_of(const ls_option_table *table, const char *section, ls_text *text)
+{
+    const size_t bytes = strlen(section);
+    const char *previous = "";
+    size_t previous_bytes = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        const char *key = table->options[i].key;
+        if (bytes > 0 && (strncmp(key, section, bytes) != 0 || key[bytes] != '.')) {
+            continue;
+        }
+        const char *word = key + bytes + (bytes > 0);
+        const size_t word_bytes = strcspn(word, ".");
+        if (word_bytes == previous_bytes && memcmp(word, previous, word_bytes) == 0) {
+            continue;
+        }
+        ls_text_append(text, previous_bytes ? ", " : "");
+        ls_text_append_bytes(text, word, word_bytes);
+        previous = word;
+        previous_bytes = word_bytes;
+    }
+}
+
+static ls_status fail_unknown(const ls_option_table *table, const char *path, source from)
+{
+    char *section = ls_arena_strdup(from.arena, path);
+    char *dot = strrchr(section, '.');
+    if (dot) {
+        *dot = '\0';
+    } else {
+        section[0] = '\0';
+    }
+    const char *nearest = nearest_key(table, path, from.arena);
+    ls_text text = {0};
+    if (nearest) {
+        ls_text_printf(&text, ", did you mean %s?", nearest);
+    }
+    if (section[0] == '\0' || is_section(table, section)) {
+        ls_text_append(&text, nearest ? " Keys of " : ". Keys of ");
+        ls_text_printf(&text, "%s: ", section[0] ? section : "the top level");
+        append_keys_of(table, section, &text);
+    }
+    const ls_status status =
+        ls_fail(LS_ERR_INVALID, "%s: unknown key %.200s%s", from.text, path, ls_text_string(&text));
+    ls_text_release(&text);
+    return status;
+}
+
+static ls_status fail_section(const ls_option_table *table, const char *path, source from)
+{
+    ls_text text = {0};
+    append_keys_of(table, path, &text);
+    const ls_status status = ls_fail(LS_ERR_INVALID, "%s: %s is a section and needs keys of its own: %s",
+                                     from.text, path, ls_text_string(&text));
+    ls_text_release(&text);
+    return status;
+}
+
+/* ---- documents ---- */
+
+typedef struct walk {
+    const ls_option_table *table;
+    void *settings;
+    const ls_document *doc;
+    ls_arena *arena;
+} walk;
+
+static ls_status apply_member(const walk *w, const char *path, const json_t *value);
+
+static ls_status apply_object(const walk *w, const char *path, json_t *object)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        LS_TRY(apply_member(w, path[0] ? ls_arena_printf(w->arena, "%s.%s", path, key) : key, value));
+    }
+    return LS_OK;
+}
+
+static ls_status apply_member(const walk *w, const char *path, const json_t *value)
+{
+    const source from = {
+        .text = ls_arena_printf(w->arena, "%s:%d", w->doc->name, ls_document_line(w->doc, path)),
+        .arena = w->arena,
+    };
+    const ls_option *option = ls_options_find(w->table, path);
+    if (option) {
+        if (json_is_null(value)) {
+            read_default(option, w->settings, w->arena);
+            return LS_OK;
+        }
+        return read_value(option, w->settings, value, from);
+    }
+    if (!is_section(w->table, path)) {
+        return fail_unknown(w->table, path, from);
+    }
+    if (json_is_null(value)) {
+        return LS_OK;
+    }
+    if (!json_is_object(value)) {
+        return fail_section(w->table, path, from);
+    }
+    return apply_object(w, path, (json_t *)(uintptr_t)value);
+}
+
+ls_status ls_options_apply_document(const ls_option_table *table, void *settings, const ls_document *doc,
+                                    ls_arena *arena)
+{
+    if (!json_is_object(doc->root)) {
+        return ls_fail(LS_ERR_INVALID, "%s:%d: \"key: value\" lines are expected", doc->name,
+                       ls_document_line(doc, ""));
+    }
+    const walk w = {.table = table, .settings = settings, .doc = doc, .arena = arena};
+    return apply_object(&w, "", doc->root);
+}
+
+/* ---- assignments and command lines ---- */
+
+ls_status ls_options_apply_value(const ls_option_table *table, void *settings, const char *key,
+                                 const char *value, const char *source_text, ls_arena *arena)
+{
+    const source from = {.text = source_text, .arena = arena};
+    const ls_option *option = ls_options_find(table, key);
+    if (!option) {
+        return is_section(table, key) ? fail_section(table, key, from) : fail_unknown(table, key, from);
+    }
+    if (value[0] == '\0' && !holds_text(option)) {
+        return ls_fail(LS_ERR_INVALID, "%s: %s has no value", source_text, key);
+    }
+    if (strcmp(value, "null") == 0) {
+        read_default(option, settings, arena);
+        return LS_OK;
+    }
+    return read_text(option, settings, value, from);
+}
+
+ls_status ls_options_apply_assignment(const ls_option_table *table, void *settings, const char *assignment,
+                                      const char *source_text, ls_arena *arena)
+{
+    const char *equals = strchr(assignment, '=');
+    if (!equals || equals == assignment) {
+        return ls_fail(LS_ERR_INVALID, "%s: \"%.100s\" is not of the form key=value", source_text,
+                       assignment);
+    }
+    const char *key = ls_arena_strndup(arena, assignment, (size_t)(equals - assignment));
+    return ls_options_apply_value(table, settings, key, equals + 1, source_text, arena);
+}
+
+/* The position in a command line. */
+typedef struct arguments {
+    const ls_option_table *table;
+    void *settings;
+    ls_arena *arena;
+    char *const *argv;
+    int argc;
+    int at;
+} arguments;
+
+static const ls_option *find_letter(const ls_option_table *table, char letter)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        if (letter && table->options[i].letter == letter) {
+            return &table->options[i];
+        }
+    }
+    return NULL;
+}
+
+/* A repeated list option adds to what the command line gave before. */
+static ls_status add_string(const arguments *args, const ls_option *option, const char *value)
+{
+    ls_option_strings *list = field_of(option, args->settings);
+    const char **items = ls_arena_new(args->arena, const char *, list->count + 2);
+    if (list->count > 0) {
+        memcpy(items, list->items, list->count * sizeof *items);
+    }
+    items[list->count] = ls_arena_strdup(args->arena, value);
+    *list = (ls_option_strings){.items = items, .count = list->count + 1};
+    return LS_OK;
+}
+
+static ls_status apply_argument_value(arguments *args, const ls_option *option, const char *name,
+                                      const char *value)
+{
+    if (!value) {
+        if (args->at >= args->argc) {
+            return ls_fail(LS_ERR_INVALID, "%s needs a value", name);
+        }
+        value = args->argv[args->at++];
+    }
+    if (option->type == LS_OPTION_STRINGS) {
+        return add_string(args, option, value);
+    }
+    if (value[0] == '\0' && !holds_text(option)) {
+        return ls_fail(LS_ERR_INVALID, "%s has no value", name);
+    }
+    return read_text(option, args->settings, value, (source){.text = name, .arena = args->arena});
+}
+
+static char *key_of_name(ls_arena *arena, const char *name, size_t bytes)
+{
+    char *key = ls_arena_strndup(arena, name, bytes);
+    for (char *c = key; *c; c++) {
+        *c = *c == '-' ? '_' : *c;
+    }
+    return key;
+}
+
+static ls_status fail_argument(const arguments *args, const char *key, const char *name)
+{
+    const char *nearest = nearest_key(args->table, key, args->arena);
+    if (!nearest) {
+        return ls_fail(LS_ERR_INVALID, "unknown option %s; --help lists the options", name);
+    }
+    char *shown = ls_arena_strdup(args->arena, nearest);
+    for (char *c = shown; *c; c++) {
+        *c = *c == '_' ? '-' : *c;
+    }
+    return ls_fail(LS_ERR_INVALID, "unknown option %s, did you mean --%s?", name, shown);
+}
+
+/* "--name", "--name=value" or "--no-name". */
+static ls_status apply_long(arguments *args, const char *argument)
+{
+    const char *equals = strchr(argument, '=');
+    const size_t name_bytes = equals ? (size_t)(equals - argument) : strlen(argument);
+    const char *name = ls_arena_strndup(args->arena, argument, name_bytes);
+    const char *key = key_of_name(args->arena, name + 2, name_bytes - 2);
+    const ls_option *option = ls_options_find(args->table, key);
+    bool value = true;
+    if (!option && strncmp(key, "no_", 3) == 0) {
+        option = ls_options_find(args->table, key + 3);
+        value = false;
+        if (option && option->type != LS_OPTION_BOOL) {
+            option = NULL;
+        }
+    }
+    if (!option) {
+        return fail_argument(args, key, name);
+    }
+    if (option->type == LS_OPTION_BOOL && !equals) {
+        *(bool *)field_of(option, args->settings) = value;
+        return LS_OK;
+    }
+    return apply_argument_value(args, option, name, equals ? equals + 1 : NULL);
+}
+
+/* "-X" or "-X value". */
+static ls_status apply_letter(arguments *args, const char *argument)
+{
+    const ls_option *option = argument[2] == '\0' ? find_letter(args->table, argument[1]) : NULL;
+    if (!option) {
+        return ls_fail(LS_ERR_INVALID, "unknown option %s; --help lists the options", argument);
+    }
+    if (option->type == LS_OPTION_BOOL) {
+        *(bool *)field_of(option, args->settings) = true;
+        return LS_OK;
+    }
+    return apply_argument_value(args, option, argument, NULL);
+}
+
+ls_status ls_options_apply_arguments(const ls_option_table *table, void *settings, int argc,
+                                     char *const *argv, ls_arena *arena, const char ***words_out,
+                                     size_t *word_count_out)
+{
+    arguments args = {.table = table, .settings = settings, .arena = arena, .argv = argv, .argc = argc};
+    const char **words = ls_arena_new(arena, const char *, (size_t)argc + 1);
+    size_t word_count = 0;
+    bool options_ended = false;
+    while (args.at < argc) {
+        const char *argument = argv[args.at++];
+        if (options_ended || argument[0] != '-' || argument[1] == '\0') {
+            words[word_count++] = argument;
+        } else if (strcmp(argument, "--") == 0) {
+            options_ended = true;
+        } else {
+            LS_TRY(argument[1] == '-' ? apply_long(&args, argument) : apply_letter(&args, argument));
+        }
+    }
+    *words_out = words;
+    *word_count_out = word_count;
+    return LS_OK;
+}
