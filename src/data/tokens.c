@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/tokens.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+
+void ls_tokens_close(ls_tokens *tokens)
+{
+    ls_file_map_close(&tokens->map);
+    ls_file_map_close(&tokens->index_map);
+    free(tokens->owned_ids);
+    free(tokens->owned_starts);
+    free(tokens->block_checked);
+    free(tokens->path);
+    *tokens = (ls_tokens){0};
+}
+
+uint32_t ls_tokens_at(const ls_tokens *tokens, uint64_t index)
+{
+    LS_DCHECK(index < tokens->count);
+    return tokens->id_bytes == 2 ? ((const uint16_t *)tokens->ids)[index]
+                                 : ((const uint32_t *)tokens->ids)[index];
+}
+
+static ls_status check_block(const ls_tokens *tokens, uint64_t block)
+{
+    const uint64_t begin = block * LS_TOKENS_BLOCK_BYTES, total = tokens->count * tokens->id_bytes;
+    const uint64_t bytes = total - begin < LS_TOKENS_BLOCK_BYTES ? total - begin : LS_TOKENS_BLOCK_BYTES;
+    const uint32_t crc = ls_crc32c(0, (const unsigned char *)tokens->ids + begin, bytes);
+    if (crc != tokens->block_crcs[block]) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s: block %llu of tokens has checksum %08x, %08x was written: the cached file "
+                       "changed or the disk "
+                       "is failing; remove it and it will be made again",
+                       tokens->path, (unsigned long long)block, crc, tokens->block_crcs[block]);
+    }
+    /* Only the fact is published, the bytes never change: no ordering is needed, and checking twice is
+     * harmless. */
+    atomic_store_explicit(&tokens->block_checked[block], 1, memory_order_relaxed);
+    return LS_OK;
+}
+
+static ls_status check_range(const ls_tokens *tokens, uint64_t first, uint64_t count)
+{
+    if (!tokens->block_crcs || count == 0) {
+        return LS_OK;
+    }
+    const uint64_t last = ((first + count) * tokens->id_bytes - 1) / LS_TOKENS_BLOCK_BYTES;
+    for (uint64_t block = first * tokens->id_bytes / LS_TOKENS_BLOCK_BYTES; block <= last; block++) {
+        if (!atomic_load_explicit(&tokens->block_checked[block], memory_order_relaxed)) {
+            LS_TRY(check_block(tokens, block));
+        }
+    }
+    return LS_OK;
+}
+
+/* Both loops return the largest id, so that the compiler can vectorise them. */
+static uint32_t copy_u16(const uint16_t *from, uint64_t count, int32_t *to)
+{
+    uint32_t largest = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        to[i] = from[i];
+        largest = from[i] > largest ? from[i] : largest;
+    }
+    return largest;
+}
+
+static uint32_t copy_u32(const uint32_t *from, uint64_t count, int32_t *to)
+{
+    uint32_t largest = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        to[i] = (int32_t)from[i];
+        largest = from[i] > largest ? from[i] : largest;
+    }
+    return largest;
+}
+
+ls_status ls_tokens_read(const ls_tokens *tokens, uint64_t first, uint64_t count, int32_t *ids_out)
+{
+    LS_ASSERT(count <= tokens->count && first <= tokens->count - count);
+    LS_TRY(check_range(tokens, first, count));
+    const uint32_t largest = tokens->id_bytes == 2
+                                 ? copy_u16((const uint16_t *)tokens->ids + first, count, ids_out)
+                                 : copy_u32((const uint32_t *)tokens->ids + first, count, ids_out);
+    if (count > 0 && largest >= tokens->vocab_size) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s: token id %u at %llu or after is beyond the vocabulary of %u: the file changed",
+                       tokens->path, largest, (unsigned long long)first, tokens->vocab_size);
+    }
+    return LS_OK;
+}
+
+ls_status ls_tokens_verify(const ls_tokens *tokens)
+{
+    return check_range(tokens, 0, tokens->count);
+}
