@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Linear layers as matrix products (cpu/gemm.h), and the canonical cut as a tree of them. */
+#include "compute/kernels/linear.h"
+
+#include "base/assert.h"
+#include "compute/cpu/gemm.h"
+
+/* -- shapes -- */
+
+static bool is_matrix(const ls_tensor *t, int64_t rows, int64_t cols)
+{
+    return t->data && t->dtype == LS_F32 && t->rows == rows && t->cols == cols && t->stride >= cols;
+}
+
+static int64_t linear_in(const ls_linear *linear)
+{
+    return linear->layout == LS_WEIGHT_OUT_IN ? linear->weight.cols : linear->weight.rows;
+}
+
+static int64_t linear_out(const ls_linear *linear)
+{
+    return linear->layout == LS_WEIGHT_OUT_IN ? linear->weight.rows : linear->weight.cols;
+}
+
+static void linear_check(const ls_linear *linear)
+{
+    LS_ASSERT(is_matrix(&linear->weight, linear->weight.rows, linear->weight.cols));
+    LS_ASSERT(!linear->bias.data || is_matrix(&linear->bias, 1, linear_out(linear)));
+    LS_ASSERT(linear->forward_cut >= 1 && linear_in(linear) % linear->forward_cut == 0);
+    LS_ASSERT(linear->backward_input_cut >= 1);
+    LS_ASSERT(linear->segment_count >= 1 && linear->segment_count <= LS_LINEAR_SEGMENTS_MAX);
+    int64_t out = 0;
+    for (uint32_t s = 0; s < linear->segment_count; s++) {
+        LS_ASSERT(linear->segment[s] >= 1 && linear->segment[s] % linear->backward_input_cut == 0);
+        out += linear->segment[s];
+    }
+    LS_ASSERT(out == linear_out(linear));
+}
+
+/* The weight as the (out, in) or, transposed, the (in, out) operand of a product. */
+static ls_gemm_operand weight_operand(const ls_linear *linear, bool as_out_in)
+{
+    return (ls_gemm_operand){.data = linear->weight.data,
+                             .stride = linear->weight.stride,
+                             .transposed = as_out_in != (linear->layout == LS_WEIGHT_OUT_IN)};
+}
+
+static ls_gemm_operand tensor_operand(const ls_tensor *t, bool transposed)
+{
+    return (ls_gemm_operand){.data = t->data, .stride = t->stride, .transposed = transposed};
+}
+
+/* -- the canonical cut: pieces in a fixed binary tree -- */
+
+/* A product whose inner dimension is cut: piece i of t takes the i-th t-th of every segment. */
+typedef struct cut_product {
+    ls_gemm gemm; /* everything but ranges and destination */
+    uint32_t pieces;
+    uint32_t segment_count;
+    const int64_t *segment;
+} cut_product;
+
+/* [0, length) splits at the largest power of two below its length, which is >= 2. */
+static uint32_t tree_split(uint32_t length)
+{
+    uint32_t split = 1;
+    while (split * 2 < length) {
+        split *= 2;
+    }
+    return split;
+}
+
+/* Levels of the tree over `pieces` leaves: partial sums that are alive at once beside the result. */
+static int64_t tree_levels(uint32_t pieces)
+{
+    int64_t levels = 0;
+    for (uint32_t width = 1; width < pieces; width *= 2) {
+        levels++;
+    }
+    return levels;
+}
+
+/* to (rows, cols) += from, then + bias; either may be NULL. */
+typedef struct add_job {
+    float *to;
+    int64_t to_stride;
+    const float *from;
+    int64_t from_stride;
+    const float *bias;
+    int64_t rows, cols;
+} add_job;
+
+enum { ADD_ROWS = 16 };
+
+static void add_tile(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    const add_job *job = context;
+    const int64_t first = tile * ADD_ROWS;
+    const int64_t end = first + ADD_ROWS < job->rows ? first + ADD_ROWS : job->rows;
+    for (int64_t row = first; row < end; row++) {
+        float *to = job->to + row * job->to_stride;
+        const float *from = job->from ? job->from + row * job->from_stride : NULL;
+        for (int64_t col = 0; from && col < job->cols; col++) {
+            to[col] += from[col];
+        }
+        for (int64_t col = 0; job->bias && col < job->cols; col++) {
+            to[col] += job->bias[col];
+        }
+    }
+}
+
+static void add_matrix(ls_queue *queue, add_job job)
+{
+    ls_queue_run_tiles(queue, (job.rows + ADD_ROWS - 1) / ADD_ROWS, add_tile, &job);
+}
+
+static void run_piece(ls_queue *queue, const cut_product *product, uint32_t piece, float *to, int64_t stride)
+{
+    ls_gemm gemm = product->gemm;
+    int64_t start = 0;
+    for (uint32_t s = 0; s < product->segment_count; s++) {
+        const int64_t count = product->segment[s] / product->pieces;
+        gemm.range[s] = (ls_gemm_range){.first = start + piece * count, .count = count};
+        start += product->segment[s];
+    }
+    gemm.range_count = product->segment_count;
+    gemm.c = to;
+    gemm.c_stride = stride;
+    ls_gemm_run(queue, &gemm);
+}
+
+/* Writes the tree sum of pieces [first, first + count) to `to`; `spare` holds one (m, n) matrix per level. */
+static void run_tree(ls_queue *queue, const cut_product *product, uint32_t first, uint32_t count, float *to,
+                     int64_t stride, float *spare)
+{
+    if (count == 1) {
+        run_piece(queue, product, first, to, stride);
+        return;
+    }
+    const int64_t m = product->gemm.m, n = product->gemm.n;
+    const uint32_t split = tree_split(count);
+    run_tree(queue, product, first, split, to, stride, spare);
+    run_tree(queue, product, first + split, count - split, spare, n, spare + m * n);
+    add_matrix(
+        queue,
+        (add_job){.to = to, .to_stride = stride, .from = spare, .from_stride = n, .rows = m, .cols = n});
+}
+
+/* The whole product; `workspace` is needed when it has more than one piece. */
+static void run_cut(ls_queue *queue, cut_product product, const ls_tensor *to, const ls_tensor *workspace)
+{
+    if (product.pieces == 1) {
+        run_piece(queue, &product, 0, to->data, to->stride);
+        return;
+    }
+    const int64_t m = product.gemm.m, n = product.gemm.n;
+    const bool accumulate = product.gemm.accumulate;
+    const float *bias = product.gemm.bias;
+    product.gemm.accumulate = false;
+    product.gemm.bias = NULL;
+    LS_ASSERT(workspace->data &&
+              workspace->rows * workspace->cols >= (tree_levels(product.pieces) + 1) * m * n);
+
+    float *sum = workspace->data;
+    add_job finish = {.to = to->data, .to_stride = to->stride, .bias = bias, .rows = m, .cols = n};
+    if (accumulate) {
+        run_tree(queue, &product, 0, product.pieces, sum, n, sum + m * n);
+        finish.from = sum;
+        finish.from_stride = n;
+    } else {
+        run_tree(queue, &product, 0, product.pieces, to->data, to->stride, sum);
+    }
+    if (finish.from || bias) {
+        add_matrix(queue, finish);
+    }
+}
+
+/* -- column sums -- */
+
+/* dbias (1, out): each column summed down its rows, in blocks of SUM_ROWS that are added in order. */
+typedef struct column_sums {
+    const ls_tensor *dy;
+    float *sum;
+    bool accumulate;
+} column_sums;
+
+enum { SUM_COLS = 64, SUM_ROWS = 64 };
+
+static void column_sums_tile(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    const column_sums *job = context;
+    const int64_t first = tile * SUM_COLS, rows = job->dy->rows;
+    const int64_t width = job->dy->cols - first < SUM_COLS ? job->dy->cols - first : SUM_COLS;
+    float total[SUM_COLS] = {0};
+
+    for (int64_t block = 0; block < rows; block += SUM_ROWS) {
+        const int64_t end = block + SUM_ROWS < rows ? block + SUM_ROWS : rows;
+        float partial[SUM_COLS] = {0};
+        for (int64_t row = block; row < end; row++) {
+            const float *dy = ls_tensor_row(job->dy, row) + first;
+            for (int64_t col = 0; col < width; col++) {
+                partial[col] += dy[col];
+            }
+        }
+        for (int64_t col = 0; col < width; col++) {
+            total[col] += partial[col];
+        }
+    }
+    float *sum = job->sum + first;
+    for (int64_t col = 0; col < width; col++) {
+        sum[col] = job->accumulate ? sum[col] + total[col] : total[col];
+    }
+}
+
+/* -- the three products -- */
+
+int64_t ls_linear_workspace_floats(int64_t n, int64_t in, int64_t out, uint32_t forward_cut,
+                                   uint32_t backward_input_cut)
+{
+    const int64_t forward = forward_cut > 1 ? (tree_levels(forward_cut) + 1) * n * out : 0;
+    const int64_t backward = backward_input_cut > 1 ? (tree_levels(backward_input_cut) + 1) * n * in : 0;
+    return forward > backward ? forward : backward;
+}
+
+ls_status ls_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_tensor *x, const ls_tensor *y)
+{
+    linear_check(linear);
+    const int64_t n = x->rows, in = linear_in(linear), out = linear_out(linear);
+    LS_ASSERT(is_matrix(x, n, in) && is_matrix(y, n, out));
+
+    const cut_product product = {.gemm = {.m = n,
+                                          .n = out,
+                                          .a = tensor_operand(x, false),
+                                          .b = weight_operand(linear, false),
+                                          .bias = linear->bias.data},
+                                 .pieces = linear->forward_cut,
+                                 .segment_count = 1,
+                                 .segment = &in};
+    run_cut(queue, product, y, &linear->workspace);
+    return LS_OK;
+}
+
+ls_status ls_linear_backward_input(ls_queue *queue, const ls_linear *linear, const ls_tensor *dy,
+                                   const ls_tensor *dx, bool accumulate)
+{
+    linear_check(linear);
+    const int64_t n = dy->rows, in = linear_in(linear), out = linear_out(linear);
+    LS_ASSERT(is_matrix(dy, n, out) && is_matrix(dx, n, in));
+
+    const cut_product product = {.gemm = {.m = n,
+                                          .n = in,
+                                          .a = tensor_operand(dy, false),
+                                          .b = weight_operand(linear, true),
+                                          .accumulate = accumulate},
+                                 .pieces = linear->backward_input_cut,
+                                 .segment_count = linear->segment_count,
+                                 .segment = linear->segment};
+    run_cut(queue, product, dx, &linear->workspace);
+    return LS_OK;
+}
+
+ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
+                                    const ls_tensor *dy, const ls_tensor *dweight, const ls_tensor *dbias,
+                                    bool accumulate)
+{
+    linear_check(linear);
+    const int64_t n = x->rows, in = linear_in(linear), out = linear_out(linear);
+    const bool out_in = linear->layout == LS_WEIGHT_OUT_IN;
+    LS_ASSERT(is_matrix(x, n, in) && is_matrix(dy, n, out));
+    LS_ASSERT(is_matrix(dweight, linear->weight.rows, linear->weight.cols));
+
+    const ls_gemm gemm = {.m = dweight->rows,
+                          .n = dweight->cols,
+                          .range = {{.first = 0, .count = n}},
+                          .range_count = 1,
+                          .a = tensor_operand(out_in ? dy : x, true),
+                          .b = tensor_operand(out_in ? x : dy, false),
+                          .c = dweight->data,
+                          .c_stride = dweight->stride,
+                          .accumulate = accumulate};
+    ls_gemm_run(queue, &gemm);
+
+    if (dbias && dbias->data) {
+        LS_ASSERT(is_matrix(dbias, 1, out));
+        column_sums sums = {.dy = dy, .sum = dbias->data, .accumulate = accumulate};
+        ls_queue_run_tiles(queue, (out + SUM_COLS - 1) / SUM_COLS, column_sums_tile, &sums);
+    }
+    return LS_OK;
+}
