@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The run file: everything that says what a training run is (DESIGN section 7).
+ *
+ * One options table (ls_run_file_table) gives each key its type, range, default and line of help; the struct
+ * below is what it fills. A run goes through these steps, each of which makes more `auto` values definite:
+ *
+ *   ls_run_file_load          defaults, then the file, then overrides; then what follows from the file alone
+ * (leaves, micro_batch, steps from tokens, sizes by family, ...); then ls_run_file_check
+ *   ls_run_file_adopt_model   only with model.from: sizes of the imported model
+ *   ls_run_file_adopt_vocab   vocabulary of the tokenizer that was opened
+ *   ls_run_file_adopt_data    steps from epochs; afterwards nothing is auto but threads and parallel.*
+ *   ls_run_file_save          writes the fully resolved run.yaml, which loads to the same struct, bit for bit
+ *
+ * Identity. Two runs are the same run when ls_run_file_identity is equal: then any number of ranks and
+ * threads computes the same bits (DESIGN I1), and one may resume the other. It covers the seed, the data by
+ * content, model, optimizer, schedule, batch, leaves, micro-batch, tensor cut, precision; not ranks, threads,
+ * recompute (same bits), checkpoints, evaluation, samples, logs or job settings, and not train.steps: what
+ * the steps see of it is train.schedule.steps.
+ *
+ * Ownership: strings and lists live in the arena given to ls_run_file_load; copying the struct is fine while
+ * it lives. Pure apart from load and save; thread-safe for separate structs.
+ */
+#ifndef LS_PLANNING_RUN_FILE_H
+#define LS_PLANNING_RUN_FILE_H
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "model/config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* LS_AUTO_U64, LS_AUTO_F64 and LS_AUTO (base/options.h) stand for the word auto; "auto" below says who
+ * resolves it. */
+
+typedef enum ls_tokenizer_kind {
+    LS_TOKENIZER_BYTES,
+    LS_TOKENIZER_FILE,  /* tokenizer.file: tokenizer.json, tokenizer.model or vocabulary + merges */
+    LS_TOKENIZER_TRAIN, /* train a byte-level BPE of tokenizer.vocab on the training data */
+    LS_TOKENIZER_MODEL, /* the one beside model.from */
+    LS_TOKENIZER_AUTO,  /* file when tokenizer.file is set, model when model.from is, else bytes; resolved by
+                           load */
+} ls_tokenizer_kind;
+
+typedef enum ls_optimizer_kind { LS_OPTIMIZER_ADAMW } ls_optimizer_kind;
+
+typedef enum ls_schedule_kind {
+    LS_SCHEDULE_COSINE,   /* warm-up, then half a cosine from lr to lr * final_lr_fraction */
+    LS_SCHEDULE_LINEAR,   /* warm-up, then a straight line to lr * final_lr_fraction */
+    LS_SCHEDULE_CONSTANT, /* warm-up, then lr */
+    LS_SCHEDULE_WSD,      /* warm-up, lr, and over the last decay_fraction of the steps a line to lr *
+                             final_lr_fraction */
+} ls_schedule_kind;
+
+typedef enum ls_precision { LS_PRECISION_FP32, LS_PRECISION_BF16 } ls_precision;
+typedef enum ls_priority { LS_PRIORITY_LOW, LS_PRIORITY_NORMAL, LS_PRIORITY_HIGH } ls_priority;
+
+typedef struct ls_run_model {
+    const char *from; /* "": fresh weights; else a Hugging Face directory or a checkpoint, whose sizes hold */
+    int family;       /* an ls_family; LS_FAMILY_COUNT is auto: llama, or that of model.from */
+    uint64_t layers;  /* auto: 6 */
+    uint64_t heads;   /* auto: 6 */
+    uint64_t kv_heads; /* auto: heads */
+    uint64_t head_dim; /* auto: width / heads */
+    uint64_t width;    /* auto: 384 */
+    uint64_t ffn;      /* auto: gpt2 4 * width; others 8/3 * width, rounded up to a multiple of 64 */
+    uint64_t
+        context;    /* tokens of a training sequence; auto: 256; with model.from the model's, at most 1024 */
+    uint64_t vocab; /* auto until ls_run_file_adopt_vocab */
+    int tie_embeddings, qkv_bias, qk_norm; /* LS_NO, LS_YES; auto: by family */
+    double norm_eps, rope_theta;           /* auto: by family */
+    ls_rope_scaling_kind rope_scaling_kind;
+    double rope_scaling_factor, rope_scaling_low_freq_factor, rope_scaling_high_freq_factor;
+    uint64_t rope_scaling_original_context;
+    uint64_t sliding_window; /* positions, 0: none */
+    double init_std;
+} ls_run_model;
+
+typedef struct ls_run_tokenizer {
+    ls_tokenizer_kind kind;
+    const char *file; /* "" unless kind is file */
+    uint64_t vocab;   /* kind train: size to train */
+} ls_run_tokenizer;
+
+typedef struct ls_run_data {
+    /* Paths and patterns, relative to the current folder. When no item has a weight they are one corpus; when
+     * any has, each item is a corpus of its own and an item without weight has 1. */
+    ls_option_weighted_list train;
+    ls_option_strings validation; /* files that are validation as a whole; may be empty */
+    double validation_fraction;   /* 0 to 0.5 of the training data; auto: 0.05, or 0 with data.validation */
+    const char *cache_dir;        /* of tokenised data; "": under $LOCKSTEP_HOME */
+} ls_run_data;
+
+typedef struct ls_run_optimizer {
+    ls_optimizer_kind kind;
+    double lr, beta1, beta2, eps, weight_decay;
+} ls_run_optimizer;
+
+typedef struct ls_run_schedule {
+    ls_schedule_kind kind;
+    uint64_t steps; /* over which the schedule runs; auto: train.steps. Set it to change train.steps later */
+    uint64_t warmup_steps; /* auto: a tenth of steps, at most 100 */
+    double final_lr_fraction;
+    double decay_fraction; /* wsd */
+} ls_run_schedule;
+
+typedef struct ls_run_train {
+    uint64_t steps;        /* auto: from tokens; from epochs by ls_run_file_adopt_data; else 1000 */
+    uint64_t tokens;       /* 0: not given; 0 again once steps is known */
+    double epochs;         /* 0: not given; 0 again once steps is known */
+    uint64_t global_batch; /* sequences per step */
+    uint64_t micro_batch;  /* sequences computed at once; divides global_batch / leaves */
+    uint64_t leaves;       /* V of DESIGN I1; divides global_batch */
+    uint64_t tensor_cut;   /* canonical tensor-parallel degree */
+    uint64_t seed;
+    ls_run_optimizer optimizer;
+    ls_run_schedule schedule;
+    double clip_norm; /* 0: no clipping */
+    ls_precision precision;
+    int recompute;    /* an ls_recompute of model/plan.h: none, selective, full */
+    uint64_t threads; /* per rank; auto: cores / ranks, resolved by the trainer */
+} ls_run_train;
+
+typedef struct ls_run_parallel {
+    uint64_t ranks; /* auto: one per GPU, one on a CPU; at most leaves */
+    uint64_t data;  /* auto: ranks / (tensor * pipeline) */
+    uint64_t tensor, pipeline;
+    uint64_t zero; /* stage 0 to 3 */
+} ls_run_parallel;
+
+typedef struct ls_run_checkpoint {
+    uint64_t every_steps; /* 0: only at the end and when stopped */
+    uint64_t keep_last;   /* >= 1 */
+    uint64_t keep_best;   /* by validation loss, 0: none */
+} ls_run_checkpoint;
+
+typedef struct ls_run_eval {
+    uint64_t every_steps; /* 0: only at the end */
+    uint64_t batches;     /* global batches per evaluation at most, 0: all of the validation data */
+} ls_run_eval;
+
+typedef struct ls_run_sample {
+    uint64_t every_steps; /* 0: never */
+    const char *prompt;
+    uint64_t max_tokens;
+    double temperature; /* 0: greedy */
+    uint64_t top_k;     /* 0: all */
+    double top_p;       /* 1: all */
+} ls_run_sample;
+
+typedef struct ls_run_log {
+    uint64_t every_steps; /* of the progress line where output is no terminal */
+    bool tensorboard;
+} ls_run_log;
+
+typedef struct ls_run_job {
+    const char *account;
+    ls_priority priority;
+    uint64_t min_ranks, max_ranks;
+    bool spot;
+    double time_limit_s; /* 0: none */
+} ls_run_job;
+
+typedef struct ls_run_file {
+    const char *name; /* auto: the file's name without its suffix */
+    ls_run_model model;
+    ls_run_tokenizer tokenizer;
+    ls_run_data data;
+    ls_run_train train;
+    ls_run_parallel parallel;
+    ls_run_checkpoint checkpoint;
+    ls_run_eval eval;
+    ls_run_sample sample;
+    ls_run_log log;
+    ls_run_job job;
+} ls_run_file;
+
+/* Every key, for --help, the reference page and `new`. A constant. */
+const ls_option_table *ls_run_file_table(void);
+
+/*
+ * Loads and checks a run file. overrides: `override_count` texts "key=value", as after --set, applied in
+ * order. Changing what says how long a run is needs both sides: "train.steps=10" and, when the file has
+ * epochs, "train.epochs=0".
+ *
+ * run_out: written only on success; its strings live in `arena`.
+ * Errors: LS_ERR_INVALID with file and line, key, value and range; LS_ERR_NOT_FOUND.
+ */
+LS_MUST_CHECK ls_status ls_run_file_load(const char *path, const char *const *overrides,
+                                         size_t override_count, ls_arena *arena, ls_run_file *run_out);
+
+/* The same from text; `name` stands for the file in errors and gives the default name of the run. */
+LS_MUST_CHECK ls_status ls_run_file_parse(const char *text, size_t bytes, const char *name,
+                                          const char *const *overrides, size_t override_count,
+                                          ls_arena *arena, ls_run_file *run_out);
+
+/*
+ * Combinations: what no single range can say. Each message prints values that would work. Pure.
+ * Errors: LS_ERR_INVALID.
+ */
+LS_MUST_CHECK ls_status ls_run_file_check(const ls_run_file *run);
+
+/* What this machine can't do: bf16 without a GPU. Errors: LS_ERR_UNSUPPORTED. */
+LS_MUST_CHECK ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu);
+
+/*
+ * Leaves when the file says auto. A pure function of what the run file holds:
+ *
+ *   candidates  the divisors of global_batch / micro_batch (micro_batch auto counts as 1)
+ *   enough      those >= max_ranks with at least 1,024 tokens per leaf, below which matrix products lose
+ * speed; when there are none, the smallest one >= max_ranks; when there is none either, the largest balanced
+ * of these, the multiples of max_ranks when there are any, so that the full size has no idle rank shrinks of
+ * these, the smallest whose balance, V / (r * ceil(V / r)) averaged over r = 1..max_ranks ranks, is at least
+ * 0.9; when there is none, the one with the best balance (the smaller of equals)
+ *
+ * Example: batch 48 of 256 tokens, 8 ranks: 8 (16 would leave 768 tokens per leaf). Batch 512 of 1,024, 8
+ * ranks: 16.
+ */
+uint64_t ls_run_file_auto_leaves(uint64_t global_batch, uint64_t micro_batch, uint64_t context,
+                                 uint64_t max_ranks);
+
+/* Micro-batch when the file says auto: the largest divisor of a leaf's sequences with at most 8,192 tokens,
+ * at least 1. */
+uint64_t ls_run_file_auto_micro_batch(uint64_t leaf_sequences, uint64_t context);
+
+/* Sizes of an imported model. A size that the file gives too must agree. Errors: LS_ERR_INVALID naming the
+ * key and both. */
+LS_MUST_CHECK ls_status ls_run_file_adopt_model(ls_run_file *run, const ls_model_config *config);
+
+/* Ids of the tokenizer, 1 or more. model.vocab auto becomes it; a given model.vocab must not be smaller. */
+LS_MUST_CHECK ls_status ls_run_file_adopt_vocab(ls_run_file *run, uint64_t tokenizer_vocab);
+
+/* Sequences in one epoch of training data, >= 1: epochs become steps (rounded to the nearest, at least 1). */
+LS_MUST_CHECK ls_status ls_run_file_adopt_data(ls_run_file *run, uint64_t epoch_sequences);
+
+/* The model's configuration for a run without model.from, once the vocabulary is adopted. bos and eos ids are
+ * left at -1. Errors: LS_ERR_INVALID from ls_model_config_check. */
+LS_MUST_CHECK ls_status ls_run_file_model_config(const ls_run_file *run, ls_model_config *config_out);
+
+/* Writes `path` atomically. Errors: those of ls_file_write_atomic. */
+LS_MUST_CHECK ls_status ls_run_file_save(const ls_run_file *run, const char *path);
+
+/*
+ * SHA-256 over the canonical text of the identity keys and over `data_hash` (ls_dataset_hash: the content of
+ * data and tokenizer, so that a moved file stays the same; NULL: none). Values must be resolved.
+ */
+void ls_run_file_identity(const ls_run_file *run, const char *data_hash, char hex_out[LS_SHA256_HEX_BYTES]);
+
+/* Appends one line per identity key that differs, "train.seed: 1337 in the run, 7 now", and returns how many
+ * there are. */
+size_t ls_run_file_diff(const ls_run_file *in_run, const ls_run_file *now, ls_text *text);
+
+#endif
