@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Saving: plan (pure: which bytes go where), write (the block pool), commit (sync, manifest, rename).
+ */
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "storage/block_pool.h"
+#include "storage/checkpoint.h"
+#include "storage/checkpoint_files.h"
+#include "storage/manifest.h"
+#include "storage/state_hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SECTOR_BYTES = 4096 };
+static const uint64_t DEFAULT_FILE_BYTES = 2ull << 30;
+
+/* A tensor's place in the data of a file. */
+typedef struct save_piece {
+    const float *data;
+    uint64_t offset; /* from the start of the data */
+    uint64_t bytes;
+} save_piece;
+
+typedef struct save_file {
+    ls_manifest_file *entry; /* in the manifest */
+    save_piece *pieces;
+    size_t piece_count;
+    uint64_t data_bytes;
+    char *header;
+    const char *path;
+    int fd;                 /* -1: not open */
+    size_t alignment_bytes; /* SECTOR_BYTES with O_DIRECT, else 1 */
+    ls_sha256 sha256;
+    bool hashing; /* sha256 must be finished */
+} save_file;
+
+typedef struct checkpoint_saver {
+    ls_arena arena;
+    const ls_checkpoint_save_options *options;
+    const ls_disk *disk;
+    ls_manifest manifest;
+    save_file *files;
+    const char *final_path, *temporary_path;
+} checkpoint_saver;
+
+/* ---- plan ---- */
+
+static const float *member_of(const ls_checkpoint_tensor *tensor, ls_manifest_kind kind)
+{
+    return kind == LS_KIND_VALUE ? tensor->value : kind == LS_KIND_M ? tensor->m : tensor->v;
+}
+
+static ls_status check_tensors(const ls_checkpoint_save_options *options)
+{
+    if (options->tensor_count == 0) {
+        return ls_fail(LS_ERR_INVALID, "a checkpoint needs at least one tensor");
+    }
+    for (size_t i = 0; i < options->tensor_count; i++) {
+        const ls_checkpoint_tensor *tensor = &options->tensors[i];
+        if (!tensor->value || !tensor->m != !tensor->v) {
+            return ls_fail(LS_ERR_INVALID, "tensor %s: a value and both or none of its moments are needed",
+                           tensor->name);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status check_attachments(const ls_checkpoint_save_options *options)
+{
+    for (size_t i = 0; i < options->attachment_count; i++) {
+        const char *name = options->attachments[i].name;
+        if (!ls_manifest_name_is_plain(name) || strcmp(name, LS_MANIFEST_NAME) == 0 ||
+            strcmp(name, LS_CHECKPOINT_PIN_NAME) == 0 || ls_path_has_suffix(name, ".safetensors") ||
+            strcmp(name, LS_CHECKPOINT_INDEX_NAME) == 0) {
+            return ls_fail(LS_ERR_INVALID,
+                           "attachment \"%s\": not a plain file name, or one the checkpoint uses itself",
+                           name);
+        }
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(name, options->attachments[j].name) == 0) {
+                return ls_fail(LS_ERR_INVALID, "attachment %s is given twice", name);
+            }
+        }
+    }
+    return LS_OK;
+}
+
+/* The table of all tensors, sorted by kind and name; files and offsets come later. */
+static ls_status plan_tensors(checkpoint_saver *saver, const float ***data_out)
+{
+    const size_t count = saver->options->tensor_count;
+    const ls_checkpoint_tensor **sorted = NULL;
+    LS_TRY(ls_checkpoint_sort(&saver->arena, saver->options->tensors, count, &sorted));
+    ls_manifest *manifest = &saver->manifest;
+    manifest->tensors = ls_arena_new(&saver->arena, ls_manifest_tensor, 3 * count);
+    const float **data = ls_arena_new(&saver->arena, const float *, 3 * count);
+    for (int kind = LS_KIND_VALUE; kind < LS_KIND_COUNT; kind++) {
+        for (size_t i = 0; i < count; i++) {
+            const float *member = member_of(sorted[i], (ls_manifest_kind)kind);
+            if (!member) {
+                continue;
+            }
+            ls_manifest_tensor *tensor = &manifest->tensors[manifest->tensor_count];
+            data[manifest->tensor_count++] = member;
+            tensor->name = sorted[i]->name;
+            tensor->kind = (ls_manifest_kind)kind;
+            tensor->rank = sorted[i]->rank;
+            memcpy(tensor->shape, sorted[i]->shape, tensor->rank * sizeof *tensor->shape);
+            tensor->bytes = ls_checkpoint_tensor_bytes(sorted[i]);
+            manifest->parameters += kind == LS_KIND_VALUE ? tensor->bytes / sizeof(float) : 0;
+        }
+    }
+    *data_out = data;
+    return LS_OK;
+}
+
+/* Gives each tensor of [begin, end) its file, filling each up to the limit; returns the number of files used.
+ */
+static uint32_t plan_cut(checkpoint_saver *saver, size_t begin, size_t end, uint32_t first_file)
+{
+    const uint64_t limit =
+        saver->options->file_bytes_max ? saver->options->file_bytes_max : DEFAULT_FILE_BYTES;
+    uint32_t used = begin < end;
+    uint64_t filled = 0;
+    for (size_t i = begin; i < end; i++) {
+        ls_manifest_tensor *tensor = &saver->manifest.tensors[i];
+        if (filled > 0 && tensor->bytes > limit - (filled < limit ? filled : limit)) {
+            used++;
+            filled = 0;
+        }
+        tensor->file = first_file + used - 1;
+        filled += tensor->bytes;
+    }
+    return used;
+}
+
+static ls_status plan_header(checkpoint_saver *saver, save_file *file, const ls_manifest_tensor *tensors)
+{
+    ls_safetensor *entries = ls_arena_new(&saver->arena, ls_safetensor, file->piece_count);
+    for (size_t i = 0; i < file->piece_count; i++) {
+        const char *prefix = ls_manifest_kind_prefix(tensors[i].kind);
+        entries[i] = (ls_safetensor){.name = ls_arena_printf(&saver->arena, "%s%s", prefix, tensors[i].name),
+                                     .dtype = LS_ST_F32,
+                                     .rank = tensors[i].rank};
+        memcpy(entries[i].shape, tensors[i].shape, sizeof entries[i].shape);
+    }
+    const ls_st_metadata format = {"format", "pt"};
+    size_t header_bytes = 0, *order = NULL;
+    LS_TRY(ls_safetensors_header(&saver->arena, entries, file->piece_count, &format, 1, SECTOR_BYTES,
+                                 &file->header, &header_bytes, &order));
+    for (size_t i = 0; i < file->piece_count; i++) {
+        LS_ASSERT(order[i] == i); /* one dtype, sorted names: the file's order is ours */
+    }
+    file->entry->header_bytes = header_bytes;
+    file->entry->header_crc = ls_crc32c(0, file->header, header_bytes);
+    return LS_OK;
+}
+
+/* Fills in one file: pieces, header, offsets. Its tensors are neighbours in the table. */
+static ls_status plan_file(checkpoint_saver *saver, uint32_t index, const float *const *data)
+{
+    ls_manifest *manifest = &saver->manifest;
+    size_t begin = 0;
+    while (manifest->tensors[begin].file != index) {
+        begin++;
+    }
+    size_t end = begin;
+    while (end < manifest->tensor_count && manifest->tensors[end].file == index) {
+        end++;
+    }
+    save_file *file = &saver->files[index];
+    file->entry = &manifest->files[index];
+    file->piece_count = end - begin;
+    file->pieces = ls_arena_new(&saver->arena, save_piece, file->piece_count);
+    LS_TRY(plan_header(saver, file, &manifest->tensors[begin]));
+    for (size_t i = begin; i < end; i++) {
+        ls_manifest_tensor *tensor = &manifest->tensors[i];
+        file->pieces[i - begin] =
+            (save_piece){.data = data[i], .offset = file->data_bytes, .bytes = tensor->bytes};
+        tensor->offset = file->entry->header_bytes + file->data_bytes;
+        file->data_bytes += tensor->bytes;
+    }
+    ls_manifest_file *entry = file->entry;
+    entry->bytes = entry->header_bytes + file->data_bytes;
+    entry->block_count = (file->data_bytes + LS_CHECKPOINT_BLOCK_BYTES - 1) / LS_CHECKPOINT_BLOCK_BYTES;
+    entry->block_crcs = ls_arena_new(&saver->arena, uint32_t, entry->block_count);
+    file->path = ls_path_join(&saver->arena, saver->temporary_path, entry->name);
+    manifest->data_bytes += entry->bytes;
+    return LS_OK;
+}
+
+static void name_files(checkpoint_saver *saver, const char *stem, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        saver->manifest.files[first + i].name =
+            count == 1 ? ls_arena_printf(&saver->arena, "%s.safetensors", stem)
+                       : ls_arena_printf(&saver->arena, "%s-%05u-of-%05u.safetensors", stem, i + 1, count);
+    }
+}
+
+static ls_status plan(checkpoint_saver *saver)
+{
+    const ls_checkpoint_save_options *options = saver->options;
+    LS_TRY(check_tensors(options));
+    LS_TRY(check_attachments(options));
+    const unsigned long long step = options->meta->step;
+    saver->final_path = ls_arena_printf(&saver->arena, "%s/%llu", options->root, step);
+    saver->temporary_path =
+        ls_arena_printf(&saver->arena, "%s/%llu%s%d-%llx", options->root, step, LS_CHECKPOINT_TEMPORARY_MARK,
+                        (int)getpid(), (unsigned long long)ls_clock_monotonic_ns());
+    const float **data = NULL;
+    LS_TRY(plan_tensors(saver, &data));
+    ls_manifest *manifest = &saver->manifest;
+    manifest->meta = *options->meta;
+    const uint32_t model_files = plan_cut(saver, 0, options->tensor_count, 0);
+    const uint32_t optimizer_files =
+        plan_cut(saver, options->tensor_count, manifest->tensor_count, model_files);
+    manifest->file_count = model_files + optimizer_files;
+    manifest->files = ls_arena_new(&saver->arena, ls_manifest_file, manifest->file_count);
+    saver->files = ls_arena_new(&saver->arena, save_file, manifest->file_count);
+    name_files(saver, "model", 0, model_files);
+    name_files(saver, "optimizer", model_files, optimizer_files);
+    for (uint32_t i = 0; i < manifest->file_count; i++) {
+        saver->files[i].fd = -1;
+    }
+    for (uint32_t i = 0; i < manifest->file_count; i++) {
+        LS_TRY(plan_file(saver, i, data));
+    }
+    return LS_OK;
+}
+
+/* ---- write ---- */
+
+/* Copies data bytes [begin, begin + bytes) of a file out of the tensors. */
+static void gather(const save_file *file, uint64_t begin, size_t bytes, unsigned char *buffer)
+{
+    size_t low = 0, high = file->piece_count; /* the last piece that starts at or before `begin` */
+    while (high - low > 1) {
+        const size_t middle = (low + high) / 2;
+        *(file->pieces[middle].offset <= begin ? &low : &high) = middle;
+    }
+    size_t done = 0;
+    for (size_t i = low; done < bytes; i++) {
+        LS_ASSERT(i < file->piece_count);
+        const save_piece *piece = &file->pieces[i];
+        const uint64_t skip = begin + done - piece->offset;
+        if (skip >= piece->bytes) {
+            continue; /* empty, or the search stopped before a run of empty ones */
+        }
+        const uint64_t left = piece->bytes - skip;
+        const size_t part = left < bytes - done ? (size_t)left : bytes - done;
+        memcpy(buffer + done, (const char *)piece->data + skip, part);
+        done += part;
+    }
+}
+
+static ls_status block_prepare(void *context, const ls_block *block, unsigned char *buffer)
+{
+    checkpoint_saver *saver = context;
+    save_file *file = &saver->files[block->file];
+    gather(file, block->index * LS_CHECKPOINT_BLOCK_BYTES, block->bytes, buffer);
+    file->entry->block_crcs[block->index] = ls_crc32c(0, buffer, block->bytes);
+    return LS_OK;
+}
+
+static void block_in_order(void *context, const ls_block *block, const unsigned char *buffer)
+{
+    checkpoint_saver *saver = context;
+    ls_sha256_update(&saver->files[block->file].sha256, buffer, block->bytes);
+}
+
+static ls_status block_finish(void *context, const ls_block *block, unsigned char *buffer)
+{
+    checkpoint_saver *saver = context;
+    const save_file *file = &saver->files[block->file];
+    /* O_DIRECT wants whole sectors; what is written too much at the end is cut off afterwards. */
+    const size_t sectors = (block->bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES;
+    const size_t bytes = file->alignment_bytes > 1 ? sectors : block->bytes;
+    memset(buffer + block->bytes, 0, bytes - block->bytes);
+    return ls_disk_write_all(saver->disk, file->fd, file->path, buffer, bytes, block->offset,
+                             file->alignment_bytes);
+}
+
+static ls_status write_header(checkpoint_saver *saver, save_file *file)
+{
+    const size_t bytes = (size_t)file->entry->header_bytes;
+    void *aligned = aligned_alloc(SECTOR_BYTES, bytes);
+    if (!aligned) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a header of %zu bytes", bytes);
+    }
+    memcpy(aligned, file->header, bytes);
+    const ls_status status =
+        ls_disk_write_all(saver->disk, file->fd, file->path, aligned, bytes, 0, file->alignment_bytes);
+    free(aligned);
+    return status;
+}
+
+/* Past the page cache where the file system can: nobody reads a checkpoint soon, and it would push out what
+ * is in use. */
+static ls_status open_file(checkpoint_saver *saver, save_file *file)
+{
+    const ls_disk *disk = saver->disk;
+    file->alignment_bytes = SECTOR_BYTES;
+    file->fd = disk->open(disk->context, file->path, O_WRONLY | O_CREAT | O_EXCL | O_DIRECT);
+    if (file->fd == -EINVAL) {
+        file->alignment_bytes = 1;
+        file->fd = disk->open(disk->context, file->path, O_WRONLY | O_CREAT);
+    }
+    if (file->fd < 0) {
+        const int error = -file->fd;
+        file->fd = -1;
+        return ls_fail_errno(error, "can't create %s", file->path);
+    }
+    const uint64_t bytes = (file->entry->bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES;
+    const int result = disk->allocate(disk->context, file->fd, bytes);
+    if (result < 0 && result != -EOPNOTSUPP && result != -ENOSYS) {
+        return ls_fail_errno(-result, "can't reserve %llu bytes for %s", (unsigned long long)bytes,
+                             file->path);
+    }
+    ls_sha256_init(&file->sha256);
+    file->hashing = true;
+    ls_sha256_update(&file->sha256, file->header, (size_t)file->entry->header_bytes);
+    return write_header(saver, file);
+}
+
+static ls_status close_file(checkpoint_saver *saver, save_file *file)
+{
+    const ls_disk *disk = saver->disk;
+    int result = disk->truncate(disk->context, file->fd, file->entry->bytes);
+    if (result < 0) {
+        return ls_fail_errno(-result, "can't set the length of %s", file->path);
+    }
+    result = disk->sync(disk->context, file->fd);
+    if (result < 0) {
+        return ls_fail_errno(-result, "can't flush %s to disk", file->path);
+    }
+    result = disk->close(disk->context, file->fd);
+    file->fd = -1;
+    if (result < 0) {
+        return ls_fail_errno(-result, "can't close %s", file->path);
+    }
+    ls_sha256_finish(&file->sha256, file->entry->sha256);
+    file->hashing = false;
+    return LS_OK;
+}
+
+/* How far through its file a block's middle is, for spreading files evenly. */
+typedef struct block_place {
+    ls_block block;
+    double progress;
+} block_place;
+
+static int compare_places(const void *a, const void *b)
+{
+    const block_place *x = a, *y = b;
+    if (x->progress != y->progress) {
+        return x->progress < y->progress ? -1 : 1;
+    }
+    return (x->block.file > y->block.file) - (x->block.file < y->block.file);
+}
+
+ls_block *ls_checkpoint_blocks(ls_arena *arena, const ls_manifest *manifest, size_t *count_out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        count += (size_t)manifest->files[i].block_count;
+    }
+    block_place *places = ls_arena_new(arena, block_place, count);
+    size_t at = 0;
+    for (uint32_t i = 0; i < manifest->file_count; i++) {
+        const ls_manifest_file *file = &manifest->files[i];
+        for (uint64_t k = 0; k < file->block_count; k++) {
+            const uint64_t offset = file->header_bytes + k * LS_CHECKPOINT_BLOCK_BYTES,
+                           left = file->bytes - offset;
+            places[at].progress = ((double)k + 0.5) / (double)file->block_count;
+            places[at++].block = (ls_block){
+                .file = i,
+                .lane = i,
+                .index = k,
+                .offset = offset,
+                .bytes = left < LS_CHECKPOINT_BLOCK_BYTES ? (size_t)left : LS_CHECKPOINT_BLOCK_BYTES,
+            };
+        }
+    }
+    qsort(places, count, sizeof *places, compare_places);
+    ls_block *blocks = ls_arena_new(arena, ls_block, count);
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = places[i].block;
+    }
+    *count_out = count;
+    return blocks;
+}
+
+static ls_status write_data(checkpoint_saver *saver)
+{
+    ls_manifest *manifest = &saver->manifest;
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        LS_TRY(open_file(saver, &saver->files[i]));
+    }
+    ls_block_work work = {
+        .lane_count = (uint32_t)manifest->file_count,
+        .threads = saver->options->threads,
+        .context = saver,
+        .prepare = block_prepare,
+        .in_order = block_in_order,
+        .finish = block_finish,
+    };
+    work.blocks = ls_checkpoint_blocks(&saver->arena, manifest, &work.block_count);
+    LS_TRY(ls_block_pool_run(&work));
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        LS_TRY(close_file(saver, &saver->files[i]));
+    }
+    return LS_OK;
+}
+
+/* ---- attachments, manifest, commit ---- */
+
+static ls_status write_attachment(checkpoint_saver *saver, const char *name, const void *data, size_t bytes)
+{
+    ls_manifest_attachment *entry = &saver->manifest.attachments[saver->manifest.attachment_count++];
+    entry->name = name;
+    entry->bytes = bytes;
+    ls_sha256_hex(data, bytes, entry->sha256);
+    return ls_disk_write_file(saver->disk, ls_path_join(&saver->arena, saver->temporary_path, name), data,
+                              bytes);
+}
+
+/* Hugging Face's index over the cut model files, so that any tool opens the folder. */
+static ls_status write_index(checkpoint_saver *saver)
+{
+    const ls_manifest *manifest = &saver->manifest;
+    json_t *weight_map = json_object();
+    for (size_t i = 0; i < manifest->tensor_count && manifest->tensors[i].kind == LS_KIND_VALUE; i++) {
+        json_object_set_new(weight_map, manifest->tensors[i].name,
+                            json_string(manifest->files[manifest->tensors[i].file].name));
+    }
+    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
+                             (json_int_t)(manifest->parameters * sizeof(float)), "weight_map", weight_map);
+    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    if (!text) {
+        return ls_fail(LS_ERR_INVALID, "a tensor name is not UTF-8");
+    }
+    const ls_status status = write_attachment(saver, LS_CHECKPOINT_INDEX_NAME, text, strlen(text));
+    free(text);
+    return status;
+}
+
+static ls_status write_attachments(checkpoint_saver *saver)
+{
+    const ls_checkpoint_save_options *options = saver->options;
+    saver->manifest.attachments =
+        ls_arena_new(&saver->arena, ls_manifest_attachment, options->attachment_count + 1);
+    for (size_t i = 0; i < options->attachment_count; i++) {
+        LS_TRY(write_attachment(saver, options->attachments[i].name, options->attachments[i].data,
+                                options->attachments[i].bytes));
+    }
+    const bool is_cut = saver->manifest.tensors[options->tensor_count - 1].file > 0;
+    return is_cut ? write_index(saver) : LS_OK;
+}
+
+static ls_status write_manifest(checkpoint_saver *saver)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    LS_TRY(ls_manifest_encode(&saver->manifest, &text, &bytes));
+    const char *path = ls_path_join(&saver->arena, saver->temporary_path, LS_MANIFEST_NAME);
+    const ls_status status = ls_disk_write_file(saver->disk, path, text, bytes);
+    free(text);
+    return status;
+}
+
+static ls_status sync_dir(const ls_disk *disk, const char *path)
+{
+    const int result = disk->sync_dir(disk->context, path);
+    return result < 0 ? ls_fail_errno(-result, "can't flush folder %s to disk", path) : LS_OK;
+}
+
+/* Gives the finished folder its name. replaced_out: an older one of that name now has the temporary name. */
+static ls_status commit(checkpoint_saver *saver, bool *replaced_out)
+{
+    const ls_disk *disk = saver->disk;
+    LS_TRY(sync_dir(disk, saver->temporary_path));
+    const bool exists = ls_path_exists(saver->final_path);
+    const int result = exists ? disk->exchange(disk->context, saver->temporary_path, saver->final_path)
+                              : disk->rename(disk->context, saver->temporary_path, saver->final_path);
+    if (result < 0) {
+        return ls_fail_errno(-result, "can't rename %s to %s", saver->temporary_path, saver->final_path);
+    }
+    *replaced_out = exists;
+    return sync_dir(disk, saver->options->root);
+}
+
+static ls_status remove_leftovers(checkpoint_saver *saver)
+{
+    char **names = NULL;
+    size_t count = 0;
+    LS_TRY(ls_dir_list(&saver->arena, saver->options->root, &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        if (!ls_checkpoint_name_is_temporary(names[i])) {
+            continue;
+        }
+        const char *path = ls_path_join(&saver->arena, saver->options->root, names[i]);
+        const int result = saver->disk->remove(saver->disk->context, path);
+        if (result < 0) {
+            return ls_fail_errno(-result, "can't remove %s, left by a save that did not finish", path);
+        }
+    }
+    return LS_OK;
+}
+
+/* Closes what is open and removes the temporary folder, keeping the error text of what went wrong. */
+static void abandon(checkpoint_saver *saver, ls_status status)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", ls_error_text());
+    for (size_t i = 0; i < saver->manifest.file_count; i++) {
+        if (saver->files[i].fd >= 0) {
+            (void)saver->disk->close(saver->disk->context, saver->files[i].fd);
+            saver->files[i].fd = -1;
+        }
+    }
+    (void)saver->disk->remove(saver->disk->context,
+                              saver->temporary_path); /* if not now, the next save does it */
+    (void)ls_fail(status, "%s", text);
+}
+
+static ls_status save_into_temporary(checkpoint_saver *saver)
+{
+    const int result = saver->disk->make_dir(saver->disk->context, saver->temporary_path);
+    if (result < 0) {
+        return ls_fail_errno(-result, "can't create folder %s", saver->temporary_path);
+    }
+    LS_TRY(write_data(saver));
+    LS_TRY(write_attachments(saver));
+    return write_manifest(saver);
+}
+
+static ls_status save_planned(checkpoint_saver *saver)
+{
+    LS_TRY(ls_dir_create(saver->options->root));
+    LS_TRY(remove_leftovers(saver));
+    bool replaced = false;
+    ls_status status = save_into_temporary(saver);
+    if (status == LS_OK) {
+        status = commit(saver, &replaced);
+    }
+    if (status != LS_OK) {
+        abandon(saver, status);
+        return ls_fail_within(status, "checkpoint of step %llu not saved",
+                              (unsigned long long)saver->options->meta->step);
+    }
+    if (replaced && saver->disk->remove(saver->disk->context, saver->temporary_path) < 0) {
+        ls_log_warn("checkpoint: the replaced one could not be removed, path %s", saver->temporary_path);
+    }
+    return LS_OK;
+}
+
+static void saver_release(checkpoint_saver *saver)
+{
+    char unused[LS_SHA256_HEX_BYTES];
+    for (size_t i = 0; saver->files && i < saver->manifest.file_count; i++) {
+        if (saver->files[i].hashing) {
+            ls_sha256_finish(&saver->files[i].sha256, unused);
+        }
+    }
+    ls_arena_release(&saver->arena);
+}
+
+ls_status ls_checkpoint_save(const ls_checkpoint_save_options *options, ls_checkpoint_saved *saved_out)
+{
+    LS_ASSERT(options && options->root && options->meta && options->meta->identity &&
+              options->meta->determinism);
+    const double start_s = ls_clock_monotonic_s();
+    checkpoint_saver saver = {.options = options, .disk = options->disk ? options->disk : ls_disk_system()};
+    ls_status status = plan(&saver);
+    if (status == LS_OK) {
+        status = save_planned(&saver);
+    }
+    if (status == LS_OK && saved_out) {
+        *saved_out = (ls_checkpoint_saved){.bytes = saver.manifest.data_bytes,
+                                           .wall_s = ls_clock_monotonic_s() - start_s};
+    }
+    saver_release(&saver);
+    return status;
+}

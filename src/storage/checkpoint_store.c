@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Many checkpoints: listing, finding the newest good one, falling back, pruning, pinning. */
+#include "base/assert.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "storage/checkpoint.h"
+#include "storage/checkpoint_files.h"
+#include "storage/manifest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool ls_checkpoint_name_step(const char *name, uint64_t *step_out)
+{
+    const size_t digits = strspn(name, "0123456789");
+    if (digits == 0 || digits > 19 || name[digits] != '\0' || (name[0] == '0' && digits > 1)) {
+        return false;
+    }
+    const unsigned long long step = strtoull(name, NULL, 10); /* 19 digits fit in 64 bits */
+    if (step > INT64_MAX) {
+        return false;
+    }
+    *step_out = step;
+    return true;
+}
+
+bool ls_checkpoint_name_is_temporary(const char *name)
+{
+    const size_t digits = strspn(name, "0123456789");
+    const size_t mark_bytes = sizeof LS_CHECKPOINT_TEMPORARY_MARK - 1;
+    return digits > 0 && strncmp(name + digits, LS_CHECKPOINT_TEMPORARY_MARK, mark_bytes) == 0;
+}
+
+static int compare_steps(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The steps that have a folder, ascending. A missing root has none. */
+static ls_status list_steps(ls_arena *arena, const char *root, uint64_t **steps_out, size_t *count_out)
+{
+    char **names = NULL;
+    size_t name_count = 0, count = 0;
+    if (!ls_path_exists(root)) {
+        *steps_out = NULL;
+        *count_out = 0;
+        return LS_OK;
+    }
+    LS_TRY(ls_dir_list(arena, root, &names, &name_count));
+    uint64_t *steps = ls_arena_new(arena, uint64_t, name_count);
+    for (size_t i = 0; i < name_count; i++) {
+        count += ls_checkpoint_name_step(names[i], &steps[count]);
+    }
+    qsort(steps, count, sizeof *steps, compare_steps);
+    *steps_out = steps;
+    *count_out = count;
+    return LS_OK;
+}
+
+static const char *step_path(ls_arena *arena, const char *root, uint64_t step)
+{
+    return ls_arena_printf(arena, "%s/%llu", root, (unsigned long long)step);
+}
+
+/* Opens `<root>/<step>`; a manifest of another step (a renamed folder) is LS_ERR_DATA. */
+static ls_status open_step(const char *path, uint64_t step, ls_checkpoint **checkpoint_out)
+{
+    ls_checkpoint *checkpoint = NULL;
+    LS_TRY(ls_checkpoint_open(path, &checkpoint));
+    if (checkpoint->meta.step != step) {
+        const unsigned long long found = checkpoint->meta.step;
+        ls_checkpoint_close(checkpoint);
+        return ls_fail(LS_ERR_DATA, "%s holds step %llu: renamed by hand?", path, found);
+    }
+    *checkpoint_out = checkpoint;
+    return LS_OK;
+}
+
+static void fill_entry(ls_arena *arena, const char *root, uint64_t step, ls_checkpoint_entry *entry)
+{
+    *entry = (ls_checkpoint_entry){.step = step, .path = step_path(arena, root, step)};
+    ls_checkpoint *checkpoint = NULL;
+    if (open_step(entry->path, step, &checkpoint) != LS_OK) {
+        entry->problem = ls_arena_strdup(arena, ls_error_text());
+        return;
+    }
+    entry->identity = ls_arena_strdup(arena, checkpoint->meta.identity);
+    entry->bytes = checkpoint->manifest->data_bytes;
+    entry->parameters = checkpoint->manifest->parameters;
+    entry->has_val_loss = checkpoint->meta.has_val_loss;
+    entry->val_loss = checkpoint->meta.val_loss;
+    entry->pinned = checkpoint->pinned;
+    ls_checkpoint_close(checkpoint);
+}
+
+ls_status ls_checkpoint_list(ls_arena *arena, const char *root, ls_checkpoint_entry **entries_out,
+                             size_t *count_out)
+{
+    uint64_t *steps = NULL;
+    size_t count = 0;
+    LS_TRY(list_steps(arena, root, &steps, &count));
+    ls_checkpoint_entry *entries = ls_arena_new(arena, ls_checkpoint_entry, count);
+    for (size_t i = 0; i < count; i++) {
+        fill_entry(arena, root, steps[i], &entries[i]);
+    }
+    *entries_out = entries;
+    *count_out = count;
+    return LS_OK;
+}
+
+/* Errors of one checkpoint that an older one may not have. */
+static bool is_damage(ls_status status)
+{
+    return status == LS_ERR_DATA || status == LS_ERR_NOT_FOUND || status == LS_ERR_IO ||
+           status == LS_ERR_UNSUPPORTED;
+}
+
+/* What is asked of each candidate once it is open; NULL: nothing more. */
+typedef ls_status (*try_checkpoint)(const ls_checkpoint *checkpoint, void *context);
+
+/* Walks from the newest step below `before_step` to the oldest, until one opens and passes `try`. */
+static ls_status walk_down(ls_arena *arena, const char *root, const char *identity, uint64_t before_step,
+                           try_checkpoint try, void *context, ls_checkpoint_latest *latest_out)
+{
+    uint64_t *steps = NULL;
+    size_t count = 0, skipped_count = 0;
+    LS_TRY(list_steps(arena, root, &steps, &count));
+    ls_checkpoint_entry *skipped = ls_arena_new(arena, ls_checkpoint_entry, count);
+    ls_checkpoint *checkpoint = NULL;
+    for (size_t i = count; i-- > 0 && !checkpoint;) {
+        if (steps[i] >= before_step) {
+            continue;
+        }
+        const char *path = step_path(arena, root, steps[i]);
+        ls_status status = open_step(path, steps[i], &checkpoint);
+        if (status == LS_OK && identity &&
+            (status = ls_checkpoint_check_identity(checkpoint, identity)) != LS_OK) {
+            ls_checkpoint_close(checkpoint);
+            return status;
+        }
+        if (status == LS_OK && try && (status = try(checkpoint, context)) != LS_OK) {
+            ls_checkpoint_close(checkpoint);
+            checkpoint = NULL;
+        }
+        if (status != LS_OK) {
+            if (!is_damage(status)) {
+                return status;
+            }
+            ls_log_warn("checkpoint: skipped, step %llu: %s", (unsigned long long)steps[i], ls_error_text());
+            skipped[skipped_count++] = (ls_checkpoint_entry){
+                .step = steps[i], .path = path, .problem = ls_arena_strdup(arena, ls_error_text())};
+        }
+    }
+    if (!checkpoint && skipped_count > 0) {
+        return ls_fail(LS_ERR_DATA, "%s: none of its %zu checkpoints can be used; the newest: %s", root,
+                       skipped_count, skipped[0].problem);
+    }
+    *latest_out =
+        (ls_checkpoint_latest){.checkpoint = checkpoint, .skipped = skipped, .skipped_count = skipped_count};
+    return LS_OK;
+}
+
+ls_status ls_checkpoint_find_latest(ls_arena *arena, const char *root, const char *identity,
+                                    uint64_t before_step, ls_checkpoint_latest *latest_out)
+{
+    LS_ASSERT(arena && root && latest_out);
+    return walk_down(arena, root, identity, before_step, NULL, NULL, latest_out);
+}
+
+typedef struct load_request {
+    const ls_checkpoint_tensor *tensors;
+    size_t tensor_count;
+    const ls_checkpoint_load_options *options;
+} load_request;
+
+static ls_status try_load(const ls_checkpoint *checkpoint, void *context)
+{
+    const load_request *request = context;
+    return ls_checkpoint_load(checkpoint, request->tensors, request->tensor_count, request->options);
+}
+
+ls_status ls_checkpoint_load_latest(ls_arena *arena, const char *root, const char *identity,
+                                    const ls_checkpoint_tensor *tensors, size_t tensor_count,
+                                    const ls_checkpoint_load_options *options,
+                                    ls_checkpoint_latest *latest_out)
+{
+    LS_ASSERT(arena && root && latest_out);
+    load_request request = {.tensors = tensors, .tensor_count = tensor_count, .options = options};
+    return walk_down(arena, root, identity, UINT64_MAX, try_load, &request, latest_out);
+}
+
+ls_status ls_checkpoint_resolve(ls_arena *arena, const char *path, const char **path_out)
+{
+    if (!ls_path_is_dir(path)) {
+        return ls_fail(LS_ERR_NOT_FOUND, "%s is not a folder; a checkpoint or a run directory is needed",
+                       path);
+    }
+    if (ls_path_exists(ls_path_join(arena, path, LS_MANIFEST_NAME))) {
+        *path_out = ls_arena_strdup(arena, path);
+        return LS_OK;
+    }
+    const char *below = ls_path_join(arena, path, "checkpoints");
+    ls_checkpoint_latest latest = {0};
+    LS_TRY(ls_checkpoint_find_latest(arena, ls_path_is_dir(below) ? below : path, NULL, UINT64_MAX, &latest));
+    if (!latest.checkpoint) {
+        return ls_fail(LS_ERR_NOT_FOUND, "%s has no checkpoint: neither %s nor numbered folders with one",
+                       path, LS_MANIFEST_NAME);
+    }
+    *path_out = ls_arena_strdup(arena, latest.checkpoint->path);
+    ls_checkpoint_close(latest.checkpoint);
+    return LS_OK;
+}
+
+/* ---- prune ---- */
+
+/* Number of good entries with a lower validation loss; of equal ones the newer counts as better. */
+static size_t better_count(const ls_checkpoint_entry *entries, size_t count, size_t index)
+{
+    size_t better = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (entries[i].has_val_loss && (entries[i].val_loss < entries[index].val_loss ||
+                                        (entries[i].val_loss == entries[index].val_loss && i > index))) {
+            better++;
+        }
+    }
+    return better;
+}
+
+/* newer_count: good checkpoints after this one. */
+static bool is_kept(const ls_checkpoint_entry *entries, size_t count, size_t index, size_t newer_count,
+                    const ls_checkpoint_prune_options *options)
+{
+    const ls_checkpoint_entry *entry = &entries[index];
+    const uint64_t keep_last = options->keep_last ? options->keep_last : 1;
+    return entry->problem || entry->pinned || newer_count < keep_last ||
+           (options->keep_every && entry->step % options->keep_every == 0) ||
+           (entry->has_val_loss && better_count(entries, count, index) < options->keep_best);
+}
+
+static ls_status remove_checkpoint(ls_arena *arena, const ls_disk *disk, const char *root, const char *path)
+{
+    const char *temporary =
+        ls_arena_printf(arena, "%s%s%d-pruned", path, LS_CHECKPOINT_TEMPORARY_MARK, (int)getpid());
+    int result = disk->rename(disk->context, path, temporary);
+    if (result < 0) {
+        return ls_fail_errno(-result, "can't rename %s for removal", path);
+    }
+    result = disk->sync_dir(disk->context, root);
+    if (result < 0) {
+        return ls_fail_errno(-result, "can't flush folder %s to disk", root);
+    }
+    result = disk->remove(disk->context, temporary);
+    return result < 0 ? ls_fail_errno(-result, "can't remove %s", temporary) : LS_OK;
+}
+
+ls_status ls_checkpoint_prune(ls_arena *arena, const char *root, const ls_checkpoint_prune_options *options,
+                              uint64_t **removed_out, size_t *removed_count_out)
+{
+    LS_ASSERT(arena && root && options && removed_out && removed_count_out);
+    const ls_disk *disk = options->disk ? options->disk : ls_disk_system();
+    ls_checkpoint_entry *entries = NULL;
+    size_t count = 0, newer = 0, removed_count = 0;
+    LS_TRY(ls_checkpoint_list(arena, root, &entries, &count));
+    bool *doomed = ls_arena_new(arena, bool, count);
+    for (size_t i = count; i-- > 0;) {
+        doomed[i] = !is_kept(entries, count, i, newer, options);
+        newer += !entries[i].problem;
+    }
+    uint64_t *removed = ls_arena_new(arena, uint64_t, count);
+    for (size_t i = 0; i < count; i++) {
+        if (!doomed[i]) {
+            continue;
+        }
+        if (!options->dry_run) {
+            LS_TRY(remove_checkpoint(arena, disk, root, entries[i].path));
+        }
+        removed[removed_count++] = entries[i].step;
+    }
+    *removed_out = removed;
+    *removed_count_out = removed_count;
+    return LS_OK;
+}
+
+ls_status ls_checkpoint_pin(const char *path, bool pinned)
+{
+    ls_arena arena = {0};
+    const char *pin = ls_path_join(&arena, path, LS_CHECKPOINT_PIN_NAME);
+    ls_status status = LS_OK;
+    if (!ls_path_exists(ls_path_join(&arena, path, LS_MANIFEST_NAME))) {
+        status = ls_fail(LS_ERR_NOT_FOUND, "%s is not a checkpoint: it has no %s", path, LS_MANIFEST_NAME);
+    } else if (pinned) {
+        status = ls_file_write_atomic(pin, "", 0);
+    } else if (unlink(pin) != 0 && errno != ENOENT) {
+        status = ls_fail_errno(errno, "can't remove %s", pin);
+    }
+    ls_arena_release(&arena);
+    return status;
+}
