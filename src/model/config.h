@@ -71,7 +71,10 @@ void ls_model_config_defaults(ls_family family, ls_model_config *config_out);
  * LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_model_config_check(const ls_model_config *config);
 
-/* True when every field is equal. */
+/* Window of layer `layer`: 0 when it attends to every position before it. */
+int64_t ls_model_config_window(const ls_model_config *config, int64_t layer);
+
+/* True when every field that has a meaning is equal (rotary numbers count only with rotary positions). */
 bool ls_model_config_equal(const ls_model_config *a, const ls_model_config *b);
 
 #endif

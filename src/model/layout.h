@@ -4,8 +4,9 @@
  *
  * The buffer is cut in buckets: bucket 0 is the embeddings, bucket 1 + l is layer l, the last is the final
  * norm and (untied) the head. A bucket is padded to LS_BUCKET_PAD floats so that it can be sharded; padding
- * is zero in parameters, gradients and moments. Gradients and the two moments use the same offsets in buffers
- * of their own.
+ * is zero in parameters, gradients and moments. Inside a bucket each tensor (or group of adjacent tensors,
+ * below) starts at a multiple of 16 floats, a cache line; the holes are padding too. Gradients and the two
+ * moments use the same offsets in buffers of their own.
  *
  * Names, shapes and orientation are Hugging Face's, so import and export are copies. Tensors that one product
  * reads together are adjacent: q, k, v weights (out, in) are one (q + 2 kv, width) matrix, their biases one

@@ -4,23 +4,56 @@
  * memory.
  *
  * The plan is built once from a configuration and read by everyone: the runtime walks its steps, the planner
- * adds up its FLOPs and bytes, the memory plan is its arena size. Nothing here computes.
+ * adds up its FLOPs and bytes, the memory plan is its arena size. Nothing here computes. A built plan is
+ * read-only: any number of threads may use it.
  *
- *   ops      what there is to do: embedding, norm, linear, rotary, attention, ...; each has forward, input
- * gradient and weight gradient values   matrices (rows x cols floats) that ops read and write: activations,
- * saved statistics, gradients, workspaces steps    (phase, op) in execution order for one micro-batch:
- * forward 0..forward_steps-1, then backward offsets  each value lives from the first step that writes it to
- * the last that reads it; values whose lives do not overlap share memory
+ *   ops      what there is to do: embedding, norm, linear, rotary, attention, ...; each has a forward, an
+ *            input gradient and (linear, embedding) a weight gradient
+ *   values   matrices (rows x cols floats) that ops read and write: activations, saved statistics,
+ *            gradients, workspaces
+ *   steps    (phase, op) in execution order for one micro-batch: forward 0..forward_steps-1, then backward
+ *   offsets  each value lives from the first step that uses it to the last; values whose lives do not
+ *            overlap share memory
+ *
+ * Forward, per layer (n = sequences * length rows; [] only in some families):
+ *
+ *   embedding                    tokens -> stream
+ *   norm | add_norm              layer 0 norms the stream; later layers first add the previous layer's MLP
+ *   linear qkv
+ *   [qk_norm] [rotary]           rotary turns queries and keys in place
+ *   attention
+ *   linear output
+ *   add_norm                     stream + attention branch, then norm
+ *   linear up                    gate|up fused when swiglu
+ *   gelu | swiglu
+ *   linear down
+ *   ... next layer ...
+ *   add_norm                     the last MLP joins; final norm
+ *   head_loss                    chunks of logits -> losses; in training also dhidden and its weight gradient
+ *
+ * Backward runs the same list from the end. The head has no backward step: with a chunk of logits at hand it
+ * leaves its gradients during forward. A linear has two steps, BACKWARD_WEIGHT first, so that its input dies
+ * before the input's gradient is born; the weight gradients of norms are made by their BACKWARD_INPUT step,
+ * the embedding has one BACKWARD_WEIGHT step and nothing else.
  *
  * The residual stream. add_norm computes sum = a + b and y = norm(sum). Its gradient buffer is one value
- * shared by all add_norms: the norm's input gradient is accumulated into it, and it then is the gradient of
- * both a and b. So the weight gradient of the linear that produced b must run before the next add_norm
- * backward does: the order of the steps guarantees it.
+ * shared by all add_norms (and layer 0's norm): the norm's input gradient is accumulated into it, and it then
+ * is the gradient of both a and b. So both gradients of the linear that produced b must run before the next
+ * add_norm backward does: the order of the steps guarantees it. The final add_norm comes first in backward:
+ * it writes the buffer instead of accumulating (accumulate_din false, dout[0] absent).
  *
- * Recompute. A value that is not kept is produced again by a clone of its op just before the backward of its
- * layer; the clone has values of its own, so that liveness stays simple. none: everything kept. selective:
- * norm outputs, activations (GELU, SwiGLU) are made again. full: only the residual stream at the layer's
- * entry is kept.
+ * In place. Where the kernels allow it a gradient takes the place of a value that is dead: gelu's input
+ * gradient that of its output gradient (din[0] == dout[0]), swiglu's input gradient that of its input
+ * (din[0] == in[0]), rotary works on the gradient of queries and keys (din[0] == dout[0]).
+ *
+ * Recompute. A value that is not kept is produced again in the backward by a clone of its op, as late as
+ * possible; the clone has values of its own, so that liveness stays simple. When a layer recomputes anything,
+ * its backward steps belong to a second set of ops that read the clones' values; a clone of an add_norm whose
+ * sum was kept is a plain norm of that sum.
+ *   none       everything is kept
+ *   selective  norm outputs (qk_norm's too) and activations (gelu, swiglu) are made again: cheap, no products
+ *   full       only the stream at the layer's entry is kept; everything else but the down projection is
+ *              made again at the start of the layer's backward
  */
 #ifndef LS_MODEL_PLAN_H
 #define LS_MODEL_PLAN_H
@@ -60,7 +93,7 @@ typedef struct ls_op {
     int32_t din[LS_OP_VALUES_MAX];  /* gradients of in[], written (or accumulated into) by BACKWARD_INPUT */
     int32_t dout[LS_OP_VALUES_MAX]; /* gradients of out[] */
     bool accumulate_din;            /* BACKWARD_INPUT adds to din[0] instead of writing it */
-    int32_t workspace;              /* scratch of forward, of backward, or of both */
+    int32_t workspace; /* scratch of forward, of BACKWARD_INPUT, or of both; head: the chunk of logits */
     /* First parameter of the op's tensors, LS_NONE where absent. A fused linear (q, k, v) names its first
      * tensor. */
     int32_t weight,
@@ -78,7 +111,8 @@ typedef struct ls_value {
     const char *name;              /* for people: "layer 3 qkv" */
     int64_t rows, cols;            /* floats */
     int64_t offset;                /* floats from the start of the arena, multiple of 16 */
-    int32_t first_step, last_step; /* life, inclusive; written and read */
+    int32_t first_step, last_step; /* life, inclusive; written and read; -1: not used by any step */
+    bool scratch; /* nothing is kept between first_step and last_step: only those two need the memory */
 } ls_value;
 
 typedef struct ls_plan_step {
@@ -86,13 +120,30 @@ typedef struct ls_plan_step {
     int32_t op;
 } ls_plan_step;
 
+/*
+ * Scratch that kernels need, in floats. This layer may not ask compute/, so whoever runs the plan fills these
+ * in from the kernel headers (ls_norm_workspace_floats, ls_linear_workspace_floats,
+ * ls_attention_workspace_floats). A NULL member stands for an estimate, enough to plan with but not to run:
+ *
+ *   norm       128 * cols                            partial sums of 64 row blocks, for weight and bias
+ *   linear     pieces * n * (out forward, in backward), the larger; 0 when nothing is cut
+ *   attention  n * heads                             one dot product per row and head
+ */
+typedef struct ls_plan_workspaces {
+    int64_t (*norm)(int64_t n, int64_t cols, int64_t groups);
+    int64_t (*linear)(int64_t n, int64_t in, int64_t out, uint32_t forward_cut, uint32_t backward_input_cut);
+    int64_t (*attention)(int64_t sequences, int64_t length, int64_t heads, int64_t kv_heads, int64_t head_dim,
+                         int64_t window);
+} ls_plan_workspaces;
+
 typedef struct ls_plan_options {
     int64_t sequences; /* per micro-batch, >= 1 */
     int64_t length;    /* tokens per sequence, 1..context */
     bool training;     /* false: forward only, nothing saved */
     bool losses; /* false (with training false): no head; the last norm's output is the result (generation) */
     ls_recompute recompute;
-    uint32_t tensor_cut; /* canonical tensor-parallel degree, divides heads, kv_heads and ffn */
+    uint32_t tensor_cut; /* canonical tensor-parallel degree, divides heads, kv_heads and ffn; 1: none */
+    ls_plan_workspaces workspaces;
 } ls_plan_options;
 
 typedef struct ls_plan {
@@ -107,13 +158,18 @@ typedef struct ls_plan {
     uint32_t step_count;
     uint32_t forward_steps;
     int64_t arena_floats; /* memory of all values */
+    int64_t live_floats;  /* the most that is alive at one step: no placement can need less than this */
     int32_t hidden;       /* value: output of the final norm */
     int32_t logits;       /* value: chunk of logits (head workspace), or LS_NONE */
     int32_t dhidden;      /* value: gradient of hidden, written by the head; LS_NONE unless training */
 } ls_plan;
 
-/* Builds the plan; tables live in `arena`, `layout` must outlive it. Errors: LS_ERR_INVALID (options out of
- * range, cut that does not divide). */
+/*
+ * Builds the plan of a checked configuration; tables live in `arena`, `layout` must outlive it. Pure: the
+ * same arguments give the same plan, byte for byte, on every machine (chunk_rows and offsets included).
+ * Errors: LS_ERR_INVALID (options out of range, training without losses, cut that does not divide);
+ * plan_out is then untouched.
+ */
 LS_MUST_CHECK ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls_layout *layout,
                                       const ls_plan_options *options, ls_plan *plan_out);
 
@@ -142,8 +198,19 @@ ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves);
  * tree: 1 for one leaf; else the deepest stack of partial sums, the running leaf included. */
 uint32_t ls_tree_buffers(uint32_t leaves);
 
-/* Full walk over the plan's promises: every value read was written, no two live values overlap, shapes fit.
- * Debug builds call it after build. */
+/* What a step does with a value. */
+typedef enum ls_use { LS_USE_READ = 1, LS_USE_WRITE = 2, LS_USE_SCRATCH = 4 } ls_use;
+typedef struct ls_value_use {
+    int32_t value;
+    uint32_t use; /* ls_use, or-ed */
+} ls_value_use;
+enum { LS_STEP_USES_MAX = 12 };
+
+/* The values that step `step` touches, each once or more, most 12; returns how many. */
+uint32_t ls_plan_step_uses(const ls_plan *plan, uint32_t step, ls_value_use uses_out[LS_STEP_USES_MAX]);
+
+/* Full walk over the plan's promises: every value read was written, no two live values overlap, shapes fit;
+ * stops the process when one is broken. Debug builds call it after build. */
 void ls_plan_check(const ls_plan *plan);
 
 #endif

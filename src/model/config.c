@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/config.h"
+
+#include "base/assert.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const family_names[LS_FAMILY_COUNT] = {
+    [LS_FAMILY_GPT2] = "gpt2",   [LS_FAMILY_LLAMA] = "llama", [LS_FAMILY_MISTRAL] = "mistral",
+    [LS_FAMILY_QWEN2] = "qwen2", [LS_FAMILY_QWEN3] = "qwen3",
+};
+
+const char *ls_family_name(ls_family family)
+{
+    LS_ASSERT(family < LS_FAMILY_COUNT);
+    return family_names[family];
+}
+
+ls_status ls_family_parse(const char *name, ls_family *family_out)
+{
+    for (int i = 0; i < LS_FAMILY_COUNT; i++) {
+        if (strcmp(name, family_names[i]) == 0) {
+            *family_out = (ls_family)i;
+            return LS_OK;
+        }
+    }
+    return ls_fail(LS_ERR_INVALID,
+                   "model family \"%s\" is not known; use gpt2, llama, mistral, qwen2 or qwen3", name);
+}
+
+void ls_model_config_defaults(ls_family family, ls_model_config *config_out)
+{
+    LS_ASSERT(family < LS_FAMILY_COUNT);
+    const bool gpt2 = family == LS_FAMILY_GPT2;
+    const bool qwen = family == LS_FAMILY_QWEN2 || family == LS_FAMILY_QWEN3;
+    *config_out = (ls_model_config){
+        .family = family,
+        .rms_norm = !gpt2,
+        .norm_eps = qwen ? 1e-6 : 1e-5,
+        .swiglu = !gpt2,
+        .rotary = !gpt2,
+        .rope_theta = qwen ? 1e6 : 1e4,
+        .rope_scaling = {.kind = LS_ROPE_NONE, .factor = 1.0},
+        .qkv_bias = gpt2 || family == LS_FAMILY_QWEN2,
+        .output_bias = gpt2,
+        .mlp_bias = gpt2,
+        .qk_norm = family == LS_FAMILY_QWEN3,
+        .tied = gpt2,
+        .init_std = 0.02,
+        .bos_id = -1,
+        .eos_id = -1,
+    };
+}
+
+/* ---- checks ---- */
+
+static ls_status check_range(const char *field, int64_t value, int64_t min, int64_t max)
+{
+    if (value < min || value > max) {
+        return ls_fail(LS_ERR_INVALID, "model: %s is %lld, allowed is %lld to %lld", field, (long long)value,
+                       (long long)min, (long long)max);
+    }
+    return LS_OK;
+}
+
+static ls_status check_real(const char *field, double value, double min, double max)
+{
+    if (!isfinite(value) || value < min || value > max) {
+        return ls_fail(LS_ERR_INVALID, "model: %s is %g, allowed is %g to %g", field, value, min, max);
+    }
+    return LS_OK;
+}
+
+/* A switch that the family fixes, because its files have no tensor (or no room) for the other setting. */
+static ls_status check_fixed(const ls_model_config *config, const char *field, bool value, bool required)
+{
+    if (value != required) {
+        return ls_fail(LS_ERR_INVALID, "model: %s is %s, but the family %s always has it %s", field,
+                       value ? "true" : "false", ls_family_name(config->family), required ? "true" : "false");
+    }
+    return LS_OK;
+}
+
+static ls_status check_sizes(const ls_model_config *config)
+{
+    LS_TRY(check_range("layers", config->layers, 1, 1024));
+    LS_TRY(check_range("heads", config->heads, 1, 1024));
+    LS_TRY(check_range("kv_heads", config->kv_heads, 1, config->heads));
+    LS_TRY(check_range("head_dim", config->head_dim, 1, 1024));
+    LS_TRY(check_range("width", config->width, 1, 1 << 18));
+    LS_TRY(check_range("ffn", config->ffn, 1, 1 << 20));
+    LS_TRY(check_range("context", config->context, 1, 1 << 24));
+    LS_TRY(check_range("vocab", config->vocab, 1, 1 << 24));
+    if (config->heads % config->kv_heads != 0) {
+        return ls_fail(LS_ERR_INVALID, "model: kv_heads %lld does not divide heads %lld",
+                       (long long)config->kv_heads, (long long)config->heads);
+    }
+    if (config->rotary && config->head_dim % 2 != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model: head_dim is %lld; rotary positions need an even one, because they turn pairs",
+                       (long long)config->head_dim);
+    }
+    LS_TRY(check_real("norm_eps", config->norm_eps, 1e-12, 1.0));
+    LS_TRY(check_real("init_std", config->init_std, 0.0, 10.0));
+    LS_TRY(check_range("bos_id", config->bos_id, -1, config->vocab - 1));
+    return check_range("eos_id", config->eos_id, -1, config->vocab - 1);
+}
+
+static ls_status check_rope(const ls_model_config *config)
+{
+    const ls_rope_scaling *scaling = &config->rope_scaling;
+    if (!config->rotary) {
+        return LS_OK;
+    }
+    LS_TRY(check_real("rope_theta", config->rope_theta, 1.0, 1e12));
+    if (scaling->kind == LS_ROPE_NONE) {
+        return LS_OK;
+    }
+    LS_TRY(check_real("rope_scaling.factor", scaling->factor, 1e-3, 1e6));
+    if (scaling->kind == LS_ROPE_LINEAR) {
+        return LS_OK;
+    }
+    LS_TRY(check_real("rope_scaling.low_freq_factor", scaling->low_freq_factor, 1e-3, 1e6));
+    LS_TRY(check_real("rope_scaling.high_freq_factor", scaling->high_freq_factor, 1e-3, 1e6));
+    if (scaling->high_freq_factor <= scaling->low_freq_factor) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "model: rope_scaling.high_freq_factor is %g, it must be larger than low_freq_factor %g",
+            scaling->high_freq_factor, scaling->low_freq_factor);
+    }
+    return check_range("rope_scaling.original_max_position_embeddings", scaling->original_context, 1,
+                       1 << 24);
+}
+
+static ls_status check_window(const ls_model_config *config)
+{
+    const bool windows = config->family == LS_FAMILY_MISTRAL || config->family == LS_FAMILY_QWEN2 ||
+                         config->family == LS_FAMILY_QWEN3;
+    const bool some_layers = config->family == LS_FAMILY_QWEN2 || config->family == LS_FAMILY_QWEN3;
+    LS_TRY(check_range("window", config->window, 0, windows ? 1 << 24 : 0));
+    return check_range("window_first_layer", config->window_first_layer, 0,
+                       some_layers && config->window > 0 ? config->layers : 0);
+}
+
+static ls_status check_gpt2(const ls_model_config *config)
+{
+    LS_TRY(check_fixed(config, "qkv_bias", config->qkv_bias, true));
+    LS_TRY(check_fixed(config, "output_bias", config->output_bias, true));
+    LS_TRY(check_fixed(config, "mlp_bias", config->mlp_bias, true));
+    if (config->kv_heads != config->heads) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model: kv_heads is %lld, but the family gpt2 needs it equal to heads %lld",
+                       (long long)config->kv_heads, (long long)config->heads);
+    }
+    if (config->head_dim * config->heads != config->width) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "model: heads %lld x head_dim %lld is %lld, but the family gpt2 needs it equal to width %lld",
+            (long long)config->heads, (long long)config->head_dim,
+            (long long)(config->heads * config->head_dim), (long long)config->width);
+    }
+    return LS_OK;
+}
+
+static ls_status check_family(const ls_model_config *config)
+{
+    const bool gpt2 = config->family == LS_FAMILY_GPT2;
+    LS_TRY(check_fixed(config, "rms_norm", config->rms_norm, !gpt2));
+    LS_TRY(check_fixed(config, "swiglu", config->swiglu, !gpt2));
+    LS_TRY(check_fixed(config, "rotary", config->rotary, !gpt2));
+    LS_TRY(check_fixed(config, "qk_norm", config->qk_norm, config->family == LS_FAMILY_QWEN3));
+    if (gpt2) {
+        return check_gpt2(config);
+    }
+    if (config->family != LS_FAMILY_LLAMA) {
+        LS_TRY(check_fixed(config, "mlp_bias", config->mlp_bias, false));
+    }
+    if (config->family == LS_FAMILY_MISTRAL || config->family == LS_FAMILY_QWEN2) {
+        LS_TRY(check_fixed(config, "qkv_bias", config->qkv_bias, config->family == LS_FAMILY_QWEN2));
+        return check_fixed(config, "output_bias", config->output_bias, false);
+    }
+    /* llama and qwen3 have one key, attention_bias, for all four projections. */
+    return check_fixed(config, "output_bias", config->output_bias, config->qkv_bias);
+}
+
+ls_status ls_model_config_check(const ls_model_config *config)
+{
+    if ((unsigned)config->family >= LS_FAMILY_COUNT) {
+        return ls_fail(LS_ERR_INVALID, "model: family number %d is not known", (int)config->family);
+    }
+    LS_TRY(check_sizes(config));
+    LS_TRY(check_family(config));
+    LS_TRY(check_rope(config));
+    return check_window(config);
+}
+
+int64_t ls_model_config_window(const ls_model_config *config, int64_t layer)
+{
+    return layer >= config->window_first_layer ? config->window : 0;
+}
+
+/* ---- equality ---- */
+
+static bool scaling_equal(const ls_rope_scaling *a, const ls_rope_scaling *b)
+{
+    if (a->kind != b->kind) {
+        return false;
+    }
+    if (a->kind == LS_ROPE_NONE) {
+        return true; /* the other numbers mean nothing then */
+    }
+    return a->factor == b->factor &&
+           (a->kind == LS_ROPE_LINEAR ||
+            (a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor &&
+             a->original_context == b->original_context));
+}
+
+static bool switches_equal(const ls_model_config *a, const ls_model_config *b)
+{
+    return a->rms_norm == b->rms_norm && a->swiglu == b->swiglu && a->rotary == b->rotary &&
+           a->qkv_bias == b->qkv_bias && a->output_bias == b->output_bias && a->mlp_bias == b->mlp_bias &&
+           a->qk_norm == b->qk_norm && a->tied == b->tied;
+}
+
+bool ls_model_config_equal(const ls_model_config *a, const ls_model_config *b)
+{
+    return a->family == b->family && a->layers == b->layers && a->heads == b->heads &&
+           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->width == b->width &&
+           a->ffn == b->ffn && a->context == b->context && a->vocab == b->vocab &&
+           a->norm_eps == b->norm_eps && a->window == b->window &&
+           a->window_first_layer == b->window_first_layer && a->init_std == b->init_std &&
+           a->bos_id == b->bos_id && a->eos_id == b->eos_id && switches_equal(a, b) &&
+           (!a->rotary ||
+            (a->rope_theta == b->rope_theta && scaling_equal(&a->rope_scaling, &b->rope_scaling)));
+}

@@ -1,0 +1,693 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Building the ops, values and steps. Placement is plan_place.c, accounting plan_account.c. */
+#include "model/plan.h"
+
+#include "base/assert.h"
+#include "base/file.h"
+#include "model/plan_internal.h"
+
+enum {
+    LAYER_OPS_MAX = 10,
+    LAYER_VALUES_MAX = 32, /* of one set of ops: outputs, statistics, gradients, workspaces */
+    LAYER_STEPS_MAX = 34,  /* forward 10, clones 9, backward 14 */
+    OUTER_MAX = 12
+};
+
+/* Bytes of logits aimed at. Larger chunks touch the head's weight gradient less often, smaller ones need less
+ * memory. */
+static const int64_t LOGITS_FLOATS = 16 << 20;
+
+/* The values of one layer; with recompute there are two sets that share what is kept. */
+typedef struct layer_values {
+    int32_t stream; /* residual stream that the first norm reads */
+    int32_t normed_1, mean_1, rstd_1;
+    int32_t qkv, qk, qk_rstd; /* qk: after qk_norm, else qkv */
+    int32_t attended, lse;
+    int32_t projected; /* attention's branch */
+    int32_t middle;    /* stream + projected */
+    int32_t normed_2, mean_2, rstd_2;
+    int32_t up, activated;
+    int32_t down; /* the MLP's branch */
+} layer_values;
+
+typedef struct layer_ops {
+    int32_t norm_1, qkv, qk_norm, rotary, attention, project, norm_2, up, activate, down;
+} layer_ops;
+
+typedef struct layer_parameters {
+    int32_t norm_1, norm_1_bias, qkv, qkv_bias, q_norm, k_norm, project, project_bias;
+    int32_t norm_2, norm_2_bias, up, up_bias, down, down_bias;
+} layer_parameters;
+
+typedef struct builder {
+    ls_arena *arena;
+    ls_plan *plan;
+    const ls_model_config *config;
+    int64_t n;          /* rows: tokens of a micro-batch */
+    int64_t q, kv;      /* columns of queries, of keys (and of values) */
+    int32_t layer;      /* -1: outside */
+    const char *suffix; /* " again" while clones are made */
+    int32_t dstream;    /* gradient of the residual stream, LS_NONE until it exists */
+    uint32_t capacity_ops, capacity_values, capacity_steps;
+} builder;
+
+/* ---- adding to the tables ---- */
+
+static int32_t add_value(builder *b, const char *name, int64_t rows, int64_t cols)
+{
+    ls_plan *plan = b->plan;
+    LS_ASSERT(plan->value_count < b->capacity_values && rows >= 1 && cols >= 1);
+    char *full = b->layer >= 0 ? ls_arena_printf(b->arena, "layer %d %s%s", b->layer, name, b->suffix)
+                               : ls_arena_printf(b->arena, "%s%s", name, b->suffix);
+    plan->values[plan->value_count] =
+        (ls_value){.name = full, .rows = rows, .cols = cols, .first_step = -1, .last_step = -1};
+    return (int32_t)plan->value_count++;
+}
+
+static int32_t add_scratch(builder *b, const char *name, int64_t floats)
+{
+    if (floats <= 0) {
+        return LS_NONE;
+    }
+    const int32_t value = add_value(b, name, 1, floats);
+    b->plan->values[value].scratch = true;
+    return value;
+}
+
+static int32_t add_op(builder *b, ls_op_kind kind)
+{
+    ls_plan *plan = b->plan;
+    LS_ASSERT(plan->op_count < b->capacity_ops);
+    plan->ops[plan->op_count] = (ls_op){
+        .kind = kind,
+        .layer = b->layer,
+        .in = {LS_NONE, LS_NONE},
+        .out = {LS_NONE, LS_NONE},
+        .stats = {LS_NONE, LS_NONE},
+        .din = {LS_NONE, LS_NONE},
+        .dout = {LS_NONE, LS_NONE},
+        .workspace = LS_NONE,
+        .weight = LS_NONE,
+        .bias = LS_NONE,
+        .forward_cut = 1,
+        .backward_input_cut = 1,
+    };
+    return (int32_t)plan->op_count++;
+}
+
+static void add_step(builder *b, ls_phase phase, int32_t op)
+{
+    ls_plan *plan = b->plan;
+    if (op == LS_NONE) {
+        return; /* an op that this family does not have */
+    }
+    LS_ASSERT(plan->step_count < b->capacity_steps);
+    plan->steps[plan->step_count++] = (ls_plan_step){phase, op};
+}
+
+static ls_op *op_at(builder *b, int32_t op)
+{
+    return &b->plan->ops[op];
+}
+
+/* ---- parameters ---- */
+
+static int32_t find_parameter(const builder *b, const char *name)
+{
+    const ls_parameter *p = ls_layout_find(b->plan->layout, name);
+    return p ? (int32_t)(p - b->plan->layout->parameters) : LS_NONE;
+}
+
+/* The first parameter whose bucket is not below `bucket`. */
+static uint32_t bucket_first(const ls_layout *layout, uint32_t bucket)
+{
+    uint32_t low = 0, high = layout->parameter_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (layout->parameters[middle].bucket < bucket) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Parameter `name` of the builder's layer; only its bucket is searched, so that deep models build fast. */
+static int32_t layer_parameter(const builder *b, const char *name)
+{
+    const ls_layout *layout = b->plan->layout;
+    const uint32_t bucket = (uint32_t)b->layer + 1;
+    for (uint32_t i = bucket_first(layout, bucket);
+         i < layout->parameter_count && layout->parameters[i].bucket == bucket; i++) {
+        if (ls_path_has_suffix(layout->parameters[i].name, name)) {
+            return (int32_t)i;
+        }
+    }
+    return LS_NONE;
+}
+
+static layer_parameters layer_parameters_of(const builder *b)
+{
+    const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
+    return (layer_parameters){
+        .norm_1 = layer_parameter(b, gpt2 ? "ln_1.weight" : "input_layernorm.weight"),
+        .norm_1_bias = layer_parameter(b, "ln_1.bias"),
+        .qkv = layer_parameter(b, gpt2 ? "attn.c_attn.weight" : "self_attn.q_proj.weight"),
+        .qkv_bias = layer_parameter(b, gpt2 ? "attn.c_attn.bias" : "self_attn.q_proj.bias"),
+        .q_norm = layer_parameter(b, "self_attn.q_norm.weight"),
+        .k_norm = layer_parameter(b, "self_attn.k_norm.weight"),
+        .project = layer_parameter(b, gpt2 ? "attn.c_proj.weight" : "self_attn.o_proj.weight"),
+        .project_bias = layer_parameter(b, gpt2 ? "attn.c_proj.bias" : "self_attn.o_proj.bias"),
+        .norm_2 = layer_parameter(b, gpt2 ? "ln_2.weight" : "post_attention_layernorm.weight"),
+        .norm_2_bias = layer_parameter(b, "ln_2.bias"),
+        .up = layer_parameter(b, gpt2 ? "mlp.c_fc.weight" : "mlp.gate_proj.weight"),
+        .up_bias = layer_parameter(b, gpt2 ? "mlp.c_fc.bias" : "mlp.gate_proj.bias"),
+        .down = layer_parameter(b, gpt2 ? "mlp.c_proj.weight" : "mlp.down_proj.weight"),
+        .down_bias = layer_parameter(b, gpt2 ? "mlp.c_proj.bias" : "mlp.down_proj.bias"),
+    };
+}
+
+/* ---- workspaces ---- */
+
+static int64_t estimate_norm(int64_t n, int64_t cols, int64_t groups)
+{
+    (void)n, (void)groups;
+    return 128 * cols;
+}
+
+static int64_t estimate_linear(int64_t n, int64_t in, int64_t out, uint32_t forward_cut,
+                               uint32_t backward_input_cut)
+{
+    const int64_t forward = forward_cut > 1 ? forward_cut * n * out : 0;
+    const int64_t backward = backward_input_cut > 1 ? backward_input_cut * n * in : 0;
+    return forward > backward ? forward : backward;
+}
+
+static int64_t estimate_attention(int64_t sequences, int64_t length, int64_t heads, int64_t kv_heads,
+                                  int64_t head_dim, int64_t window)
+{
+    (void)kv_heads, (void)head_dim, (void)window;
+    return sequences * length * heads;
+}
+
+static ls_plan_workspaces workspaces_or_estimates(ls_plan_workspaces given)
+{
+    return (ls_plan_workspaces){
+        .norm = given.norm ? given.norm : estimate_norm,
+        .linear = given.linear ? given.linear : estimate_linear,
+        .attention = given.attention ? given.attention : estimate_attention,
+    };
+}
+
+static int64_t norm_floats(const builder *b, int64_t cols, int64_t groups)
+{
+    return b->plan->options.workspaces.norm(b->n, cols, groups);
+}
+
+static int64_t attention_floats(const builder *b)
+{
+    const ls_plan_options *o = &b->plan->options;
+    const ls_model_config *c = b->config;
+    return o->workspaces.attention(o->sequences, o->length, c->heads, c->kv_heads, c->head_dim,
+                                   ls_model_config_window(c, b->layer));
+}
+
+/* ---- single ops ---- */
+
+static int32_t add_norm_op(builder *b, ls_op_kind kind, int32_t in_0, int32_t in_1, int32_t sum,
+                           int32_t normed, int32_t mean, int32_t rstd)
+{
+    const int32_t index = add_op(b, kind);
+    ls_op *op = op_at(b, index);
+    op->in[0] = in_0;
+    op->in[1] = in_1;
+    op->out[0] = kind == LS_OP_NORM ? normed : sum;
+    op->out[1] = kind == LS_OP_NORM ? LS_NONE : normed;
+    op->stats[0] = mean;
+    op->stats[1] = rstd;
+    return index;
+}
+
+static int32_t add_linear(builder *b, int32_t in, int32_t out, int32_t weight, int32_t bias)
+{
+    const int32_t index = add_op(b, LS_OP_LINEAR);
+    ls_op *op = op_at(b, index);
+    op->in[0] = in;
+    op->out[0] = out;
+    op->weight = weight;
+    op->bias = bias;
+    op->in_features = b->plan->values[in].cols;
+    op->out_features = b->plan->values[out].cols;
+    op->weight_in_out = b->config->family == LS_FAMILY_GPT2;
+    op->segment_count = 1;
+    op->segment[0] = op->out_features;
+    return index;
+}
+
+static void set_cuts(builder *b, int32_t index, uint32_t forward_cut, uint32_t backward_input_cut)
+{
+    ls_op *op = op_at(b, index);
+    op->forward_cut = forward_cut;
+    op->backward_input_cut = backward_input_cut;
+    const int64_t floats = b->plan->options.workspaces.linear(b->n, op->in_features, op->out_features,
+                                                              forward_cut, backward_input_cut);
+    op->workspace = add_scratch(b, "linear workspace", floats);
+}
+
+static void set_segments(builder *b, int32_t index, uint32_t count, const int64_t widths[])
+{
+    ls_op *op = op_at(b, index);
+    op->segment_count = count;
+    int64_t total = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        op->segment[i] = widths[i];
+        total += widths[i];
+    }
+    LS_ASSERT(total == op->out_features);
+}
+
+/* ---- values of a layer ---- */
+
+static void add_attention_values(builder *b, layer_values *v)
+{
+    const ls_model_config *c = b->config;
+    v->qkv = add_value(b, "qkv", b->n, b->q + 2 * b->kv);
+    v->qk = v->qkv;
+    v->qk_rstd = LS_NONE;
+    if (c->qk_norm) {
+        v->qk = add_value(b, "normed qk", b->n, b->q + b->kv);
+        v->qk_rstd = add_value(b, "qk rstd", b->n, c->heads + c->kv_heads);
+    }
+    v->attended = add_value(b, "attention", b->n, b->q);
+    v->lse = add_value(b, "attention lse", b->n, c->heads);
+    v->projected = add_value(b, "attention branch", b->n, c->width);
+}
+
+static void add_norm_values(builder *b, int which, int32_t *normed, int32_t *mean, int32_t *rstd)
+{
+    const bool first = which == 1;
+    *normed = add_value(b, first ? "normed 1" : "normed 2", b->n, b->config->width);
+    *mean = b->config->rms_norm ? LS_NONE : add_value(b, first ? "mean 1" : "mean 2", b->n, 1);
+    *rstd = add_value(b, first ? "rstd 1" : "rstd 2", b->n, 1);
+}
+
+static int32_t add_up_value(builder *b)
+{
+    const int64_t ffn = b->config->ffn;
+    return add_value(b, b->config->swiglu ? "gate|up" : "up", b->n, b->config->swiglu ? 2 * ffn : ffn);
+}
+
+/* A full set. stream: given for layer 0 and for clones, else LS_NONE. */
+static layer_values add_layer_values(builder *b, int32_t stream, int32_t down)
+{
+    layer_values v = {.stream = stream != LS_NONE ? stream : add_value(b, "stream", b->n, b->config->width)};
+    add_norm_values(b, 1, &v.normed_1, &v.mean_1, &v.rstd_1);
+    add_attention_values(b, &v);
+    v.middle = add_value(b, "middle stream", b->n, b->config->width);
+    add_norm_values(b, 2, &v.normed_2, &v.mean_2, &v.rstd_2);
+    v.up = add_up_value(b);
+    v.activated = add_value(b, "activated", b->n, b->config->ffn);
+    v.down = down != LS_NONE ? down : add_value(b, "MLP branch", b->n, b->config->width);
+    return v;
+}
+
+/* The set that the backward of a layer reads. */
+static layer_values add_backward_values(builder *b, const layer_values *forward)
+{
+    layer_values v = *forward;
+    if (b->plan->options.recompute == LS_RECOMPUTE_FULL) {
+        return add_layer_values(b, forward->stream, forward->down);
+    }
+    if (b->plan->options.recompute == LS_RECOMPUTE_SELECTIVE) {
+        add_norm_values(b, 1, &v.normed_1, &v.mean_1, &v.rstd_1);
+        add_norm_values(b, 2, &v.normed_2, &v.mean_2, &v.rstd_2);
+        v.activated = add_value(b, "activated", b->n, b->config->ffn);
+        if (b->config->qk_norm) {
+            v.qk = add_value(b, "normed qk", b->n, b->q + b->kv);
+            v.qk_rstd = add_value(b, "qk rstd", b->n, b->config->heads + b->config->kv_heads);
+        }
+    }
+    return v;
+}
+
+/* ---- ops of a layer ---- */
+
+static void add_attention_ops(builder *b, const layer_values *v, const layer_parameters *p, layer_ops *ops)
+{
+    const ls_model_config *c = b->config;
+    const uint32_t cut = b->plan->options.tensor_cut;
+    ops->qkv = add_linear(b, v->normed_1, v->qkv, p->qkv, p->qkv_bias);
+    set_segments(b, ops->qkv, 3, (const int64_t[]){b->q, b->kv, b->kv});
+    set_cuts(b, ops->qkv, 1, cut);
+    ops->qk_norm = LS_NONE;
+    if (c->qk_norm) {
+        ops->qk_norm = add_op(b, LS_OP_QK_NORM);
+        ls_op *op = op_at(b, ops->qk_norm);
+        op->in[0] = v->qkv;
+        op->out[0] = v->qk;
+        op->stats[1] = v->qk_rstd;
+        op->weight = p->q_norm;
+        op->bias = p->k_norm;
+    }
+    ops->rotary = LS_NONE;
+    if (c->rotary) {
+        ops->rotary = add_op(b, LS_OP_ROTARY);
+        op_at(b, ops->rotary)->in[0] = v->qk;
+        op_at(b, ops->rotary)->out[0] = v->qk;
+    }
+    ops->attention = add_op(b, LS_OP_ATTENTION);
+    ls_op *attention = op_at(b, ops->attention);
+    attention->in[0] = v->qk;
+    attention->in[1] = v->qkv;
+    attention->out[0] = v->attended;
+    attention->stats[0] = v->lse;
+    attention->window = ls_model_config_window(c, b->layer);
+    ops->project = add_linear(b, v->attended, v->projected, p->project, p->project_bias);
+    set_cuts(b, ops->project, cut, 1);
+}
+
+static void add_mlp_ops(builder *b, const layer_values *v, const layer_parameters *p, layer_ops *ops)
+{
+    const ls_model_config *c = b->config;
+    const uint32_t cut = b->plan->options.tensor_cut;
+    ops->up = add_linear(b, v->normed_2, v->up, p->up, p->up_bias);
+    if (c->swiglu) {
+        set_segments(b, ops->up, 2, (const int64_t[]){c->ffn, c->ffn});
+    }
+    set_cuts(b, ops->up, 1, cut);
+    ops->activate = add_op(b, c->swiglu ? LS_OP_SWIGLU : LS_OP_GELU);
+    op_at(b, ops->activate)->in[0] = v->up;
+    op_at(b, ops->activate)->out[0] = v->activated;
+    ops->down = add_linear(b, v->activated, v->down, p->down, p->down_bias);
+    set_cuts(b, ops->down, cut, 1);
+}
+
+/*
+ * before: the layer before this one, whose MLP branch joins the stream here; NULL when the stream already
+ * exists (layer 0, clones). middle_kept: the middle stream exists too (selective recompute), so its norm is a
+ * plain one.
+ */
+static layer_ops add_layer_ops(builder *b, const layer_values *v, const layer_values *before,
+                               bool middle_kept)
+{
+    const layer_parameters p = layer_parameters_of(b);
+    layer_ops ops;
+    ops.norm_1 =
+        before ? add_norm_op(b, LS_OP_ADD_NORM, before->middle, before->down, v->stream, v->normed_1,
+                             v->mean_1, v->rstd_1)
+               : add_norm_op(b, LS_OP_NORM, v->stream, LS_NONE, LS_NONE, v->normed_1, v->mean_1, v->rstd_1);
+    op_at(b, ops.norm_1)->weight = p.norm_1;
+    op_at(b, ops.norm_1)->bias = p.norm_1_bias;
+    add_attention_ops(b, v, &p, &ops);
+    ops.norm_2 = middle_kept ? add_norm_op(b, LS_OP_NORM, v->middle, LS_NONE, LS_NONE, v->normed_2, v->mean_2,
+                                           v->rstd_2)
+                             : add_norm_op(b, LS_OP_ADD_NORM, v->stream, v->projected, v->middle, v->normed_2,
+                                           v->mean_2, v->rstd_2);
+    op_at(b, ops.norm_2)->weight = p.norm_2;
+    op_at(b, ops.norm_2)->bias = p.norm_2_bias;
+    add_mlp_ops(b, v, &p, &ops);
+    return ops;
+}
+
+/* ---- gradients ---- */
+
+static void set_norm_gradients(builder *b, int32_t index, int32_t dnormed, bool accumulate)
+{
+    ls_op *op = op_at(b, index);
+    const bool joins = op->kind == LS_OP_ADD_NORM;
+    op->din[0] = b->dstream;
+    op->din[1] = joins ? b->dstream : LS_NONE;
+    op->dout[0] = joins ? (accumulate ? b->dstream : LS_NONE) : dnormed;
+    op->dout[1] = joins ? dnormed : LS_NONE;
+    op->accumulate_din = accumulate;
+    op->workspace = add_scratch(b, "norm workspace", norm_floats(b, b->config->width, 1));
+}
+
+static void set_pair(builder *b, int32_t index, int32_t din, int32_t dout)
+{
+    if (index != LS_NONE) {
+        op_at(b, index)->din[0] = din;
+        op_at(b, index)->dout[0] = dout;
+    }
+}
+
+static void set_attention_gradients(builder *b, const layer_ops *ops)
+{
+    const ls_model_config *c = b->config;
+    const int32_t dattended = add_value(b, "d attention", b->n, b->q);
+    const int32_t dqkv = add_value(b, "d qkv", b->n, b->q + 2 * b->kv);
+    const int32_t dqk = c->qk_norm ? add_value(b, "d normed qk", b->n, b->q + b->kv) : dqkv;
+    set_pair(b, ops->project, dattended, b->dstream);
+    set_pair(b, ops->attention, dqk, dattended);
+    op_at(b, ops->attention)->din[1] = dqkv;
+    op_at(b, ops->attention)->workspace = add_scratch(b, "attention workspace", attention_floats(b));
+    set_pair(b, ops->rotary, dqk, dqk);
+    set_pair(b, ops->qk_norm, dqkv, dqk);
+    if (c->qk_norm) {
+        const int64_t q = norm_floats(b, b->q, c->heads), k = norm_floats(b, b->kv, c->kv_heads);
+        op_at(b, ops->qk_norm)->workspace = add_scratch(b, "qk norm workspace", q > k ? q : k);
+    }
+    const int32_t dnormed = add_value(b, "d normed 1", b->n, c->width);
+    set_pair(b, ops->qkv, dnormed, dqkv);
+    set_norm_gradients(b, ops->norm_1, dnormed, true);
+}
+
+static void set_mlp_gradients(builder *b, const layer_values *v, const layer_ops *ops)
+{
+    const int32_t dactivated = add_value(b, "d activated", b->n, b->config->ffn);
+    const int32_t dup = b->config->swiglu ? v->up : dactivated; /* in place, see the header */
+    const int32_t dnormed = add_value(b, "d normed 2", b->n, b->config->width);
+    set_pair(b, ops->down, dactivated, b->dstream);
+    set_pair(b, ops->activate, dup, dactivated);
+    set_pair(b, ops->up, dnormed, dup);
+    set_norm_gradients(b, ops->norm_2, dnormed, true);
+}
+
+/* ---- steps ---- */
+
+static void add_forward_steps(builder *b, const layer_ops *ops, bool with_down)
+{
+    const int32_t order[] = {
+        ops->norm_1,  ops->qkv,    ops->qk_norm, ops->rotary,   ops->attention,
+        ops->project, ops->norm_2, ops->up,      ops->activate, with_down ? ops->down : LS_NONE};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        add_step(b, LS_PHASE_FORWARD, order[i]);
+    }
+}
+
+static void add_linear_backward(builder *b, int32_t op)
+{
+    add_step(b, LS_PHASE_BACKWARD_WEIGHT, op);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, op);
+}
+
+static void add_backward_steps(builder *b, const layer_ops *ops)
+{
+    const ls_recompute recompute = b->plan->options.recompute;
+    const bool lazily = recompute == LS_RECOMPUTE_SELECTIVE;
+    if (recompute == LS_RECOMPUTE_FULL) {
+        add_forward_steps(b, ops, false);
+    }
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->activate : LS_NONE);
+    add_linear_backward(b, ops->down);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->activate);
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_2 : LS_NONE);
+    add_linear_backward(b, ops->up);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->norm_2);
+    add_linear_backward(b, ops->project);
+    if (lazily && ops->qk_norm != LS_NONE) {
+        add_step(b, LS_PHASE_FORWARD, ops->qk_norm);
+        add_step(b, LS_PHASE_FORWARD, ops->rotary);
+    }
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->attention);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->rotary);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->qk_norm);
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_1 : LS_NONE);
+    add_linear_backward(b, ops->qkv);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->norm_1);
+}
+
+/* ---- the whole ---- */
+
+static int32_t add_embedding(builder *b)
+{
+    const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
+    const int32_t index = add_op(b, LS_OP_EMBEDDING);
+    const int32_t stream = add_value(b, "embedded", b->n, b->config->width);
+    op_at(b, index)->out[0] = stream;
+    op_at(b, index)->weight =
+        find_parameter(b, gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight");
+    op_at(b, index)->bias = find_parameter(b, "transformer.wpe.weight");
+    add_step(b, LS_PHASE_FORWARD, index);
+    return index;
+}
+
+static int32_t add_final_norm(builder *b, const layer_values *last)
+{
+    const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
+    const int32_t sum = add_value(b, "final stream", b->n, b->config->width);
+    const int32_t mean = b->config->rms_norm ? LS_NONE : add_value(b, "final mean", b->n, 1);
+    const int32_t rstd = add_value(b, "final rstd", b->n, 1);
+    b->plan->hidden = add_value(b, "hidden", b->n, b->config->width);
+    const int32_t index =
+        add_norm_op(b, LS_OP_ADD_NORM, last->middle, last->down, sum, b->plan->hidden, mean, rstd);
+    op_at(b, index)->weight = find_parameter(b, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight");
+    op_at(b, index)->bias = find_parameter(b, "transformer.ln_f.bias");
+    add_step(b, LS_PHASE_FORWARD, index);
+    return index;
+}
+
+static void add_head(builder *b, int32_t embedding)
+{
+    const int32_t index = add_op(b, LS_OP_HEAD_LOSS);
+    ls_op *op = op_at(b, index);
+    op->in[0] = b->plan->hidden;
+    op->weight = b->config->tied ? op_at(b, embedding)->weight : find_parameter(b, "lm_head.weight");
+    op->in_features = b->config->width;
+    op->out_features = b->config->vocab;
+    op->chunk_rows = ls_plan_chunk_rows(b->n, b->config->vocab);
+    b->plan->logits = add_value(b, "logits", op->chunk_rows, b->config->vocab);
+    b->plan->values[b->plan->logits].scratch = true;
+    op->workspace = b->plan->logits;
+    if (b->plan->options.training) {
+        b->plan->dhidden = add_value(b, "d hidden", b->n, b->config->width);
+        op->din[0] = b->plan->dhidden;
+    }
+    add_step(b, LS_PHASE_FORWARD, index);
+}
+
+static void add_layer_backward(builder *b, int32_t layer, const layer_values *forward,
+                               const layer_ops *forward_ops)
+{
+    const ls_recompute recompute = b->plan->options.recompute;
+    b->layer = layer;
+    layer_values values = *forward;
+    layer_ops ops = *forward_ops;
+    if (recompute != LS_RECOMPUTE_NONE) {
+        b->suffix = " again";
+        values = add_backward_values(b, forward);
+        ops = add_layer_ops(b, &values, NULL, recompute == LS_RECOMPUTE_SELECTIVE);
+        b->suffix = "";
+    }
+    set_mlp_gradients(b, &values, &ops);
+    set_attention_gradients(b, &ops);
+    add_backward_steps(b, &ops);
+    b->layer = -1;
+}
+
+static void build(builder *b)
+{
+    const int64_t layers = b->config->layers;
+    layer_values *values = ls_arena_new(b->arena, layer_values, (size_t)layers);
+    layer_ops *ops = ls_arena_new(b->arena, layer_ops, (size_t)layers);
+    const int32_t embedding = add_embedding(b);
+    for (int64_t i = 0; i < layers; i++) {
+        b->layer = (int32_t)i;
+        values[i] = add_layer_values(b, i == 0 ? op_at(b, embedding)->out[0] : LS_NONE, LS_NONE);
+        ops[i] = add_layer_ops(b, &values[i], i == 0 ? NULL : &values[i - 1], false);
+        add_forward_steps(b, &ops[i], true);
+    }
+    b->layer = -1;
+    const int32_t final_norm = add_final_norm(b, &values[layers - 1]);
+    if (b->plan->options.losses) {
+        add_head(b, embedding);
+    }
+    b->plan->forward_steps = b->plan->step_count;
+    if (!b->plan->options.training) {
+        return;
+    }
+    b->dstream = add_value(b, "d stream", b->n, b->config->width);
+    set_norm_gradients(b, final_norm, b->plan->dhidden, false);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, final_norm);
+    for (int64_t i = layers - 1; i >= 0; i--) {
+        add_layer_backward(b, (int32_t)i, &values[i], &ops[i]);
+    }
+    op_at(b, embedding)->dout[0] = b->dstream;
+    add_step(b, LS_PHASE_BACKWARD_WEIGHT, embedding);
+}
+
+static ls_status check_cut(const char *what, int64_t size, uint32_t cut)
+{
+    if (size % cut != 0) {
+        return ls_fail(LS_ERR_INVALID, "plan: the tensor-parallel cut %u does not divide %s %lld", cut, what,
+                       (long long)size);
+    }
+    return LS_OK;
+}
+
+static ls_status check_options(const ls_model_config *config, const ls_plan_options *o)
+{
+    if (o->sequences < 1 || o->sequences > 1 << 20) {
+        return ls_fail(LS_ERR_INVALID, "plan: %lld sequences per micro-batch, allowed is 1 to %d",
+                       (long long)o->sequences, 1 << 20);
+    }
+    if (o->length < 1 || o->length > config->context) {
+        return ls_fail(LS_ERR_INVALID, "plan: sequences of %lld tokens, the model's context allows 1 to %lld",
+                       (long long)o->length, (long long)config->context);
+    }
+    if (o->training && !o->losses) {
+        return ls_fail(LS_ERR_INVALID, "plan: training needs losses; set both or none");
+    }
+    if ((unsigned)o->recompute > LS_RECOMPUTE_FULL) {
+        return ls_fail(LS_ERR_INVALID, "plan: recompute %d is not none, selective or full",
+                       (int)o->recompute);
+    }
+    if (o->tensor_cut < 1) {
+        return ls_fail(LS_ERR_INVALID, "plan: the tensor-parallel cut is %u, it must be at least 1",
+                       o->tensor_cut);
+    }
+    LS_TRY(check_cut("heads", config->heads, o->tensor_cut));
+    LS_TRY(check_cut("kv_heads", config->kv_heads, o->tensor_cut));
+    return check_cut("ffn", config->ffn, o->tensor_cut);
+}
+
+int64_t ls_plan_chunk_rows(int64_t rows, int64_t vocab)
+{
+    const int64_t fitting = LOGITS_FLOATS / vocab / 64 * 64;
+    const int64_t most = fitting < 64 ? 64 : fitting;
+    if (rows <= most) {
+        return rows;
+    }
+    /* Chunks of nearly one size, multiples of 64, so that the last is not a sliver. */
+    const int64_t chunks = (rows + most - 1) / most;
+    const int64_t even = (rows + chunks - 1) / chunks;
+    return (even + 63) / 64 * 64;
+}
+
+ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls_layout *layout,
+                        const ls_plan_options *options, ls_plan *plan_out)
+{
+    LS_TRY(ls_model_config_check(config));
+    LS_TRY(check_options(config, options));
+    ls_plan plan = {.config = *config, .options = *options, .layout = layout};
+    plan.hidden = plan.logits = plan.dhidden = LS_NONE;
+    plan.options.workspaces = workspaces_or_estimates(options->workspaces);
+
+    const uint32_t layers = (uint32_t)config->layers;
+    builder b = {
+        .arena = arena,
+        .plan = &plan,
+        .config = config,
+        .n = options->sequences * options->length,
+        .q = config->heads * config->head_dim,
+        .kv = config->kv_heads * config->head_dim,
+        .layer = -1,
+        .suffix = "",
+        .dstream = LS_NONE,
+        .capacity_ops = 2 * LAYER_OPS_MAX * layers + OUTER_MAX,
+        .capacity_values = 2 * LAYER_VALUES_MAX * layers + OUTER_MAX,
+        .capacity_steps = LAYER_STEPS_MAX * layers + OUTER_MAX,
+    };
+    plan.ops = ls_arena_new(arena, ls_op, b.capacity_ops);
+    plan.values = ls_arena_new(arena, ls_value, b.capacity_values);
+    plan.steps = ls_arena_new(arena, ls_plan_step, b.capacity_steps);
+    build(&b);
+    ls_plan_find_lives(&plan);
+    ls_plan_place(arena, &plan);
+#ifdef LS_DEBUG
+    ls_plan_check(&plan);
+#endif
+    *plan_out = plan;
+    return LS_OK;
+}

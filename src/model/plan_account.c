@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a plan costs: FLOPs and bytes. */
+#include "base/assert.h"
+#include "model/plan_internal.h"
+
+/* ---- FLOPs ---- */
+
+/* Pairs (query, key) of one sequence that causality and the window leave: sum over i of min(i + 1, window).
+ */
+static double causal_pairs(int64_t length, int64_t window)
+{
+    const int64_t full = window > 0 && window < length ? window : length;
+    return (double)full * (double)(full + 1) / 2.0 + (double)(length - full) * (double)full;
+}
+
+/* Forward FLOPs of one op; `causal` counts only the pairs of attention that are not masked. */
+static double op_flops(const ls_plan *plan, const ls_op *op, bool causal)
+{
+    const ls_model_config *c = &plan->config;
+    const double length = (double)plan->options.length, sequences = (double)plan->options.sequences;
+    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
+        return 2.0 * sequences * length * (double)op->in_features * (double)op->out_features;
+    }
+    if (op->kind == LS_OP_ATTENTION) {
+        const double pairs = causal ? causal_pairs(plan->options.length, op->window) : length * length;
+        /* Scores and the weighted sum of values: two products of 2 head_dim FLOPs per pair and head. */
+        return 4.0 * sequences * pairs * (double)(c->heads * c->head_dim);
+    }
+    return 0.0;
+}
+
+ls_plan_flops ls_plan_count_flops(const ls_plan *plan)
+{
+    ls_plan_flops flops = {0};
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].phase != LS_PHASE_FORWARD) {
+            continue;
+        }
+        const ls_op *op = &plan->ops[plan->steps[i].op];
+        if (i >= plan->forward_steps) {
+            flops.recomputed += op_flops(plan, op, false);
+            continue;
+        }
+        flops.forward += op_flops(plan, op, false);
+        flops.causal_forward += op_flops(plan, op, true);
+    }
+    /* Each product has two gradients of its own size. What attention's backward makes again does not count.
+     */
+    flops.backward = plan->options.training ? 2.0 * flops.forward : 0.0;
+    return flops;
+}
+
+/* ---- bytes ---- */
+
+uint32_t ls_tree_buffers(uint32_t leaves)
+{
+    LS_ASSERT(leaves >= 1);
+    if (leaves == 1) {
+        return 1;
+    }
+    const uint32_t left = 1u << (31 - __builtin_clz(leaves - 1)); /* the largest power of two below */
+    /* The left half needs its own stack, then leaves one sum behind while the right half runs. */
+    const uint32_t in_left = ls_tree_buffers(left), in_right = 1 + ls_tree_buffers(leaves - left);
+    return in_left > in_right ? in_left : in_right;
+}
+
+static uint64_t other_bytes(const ls_plan *plan)
+{
+    const ls_model_config *c = &plan->config;
+    const uint64_t tokens = (uint64_t)(plan->options.sequences * plan->options.length);
+    const uint64_t rope_tables =
+        c->rotary ? 2 * (uint64_t)(c->context * (c->head_dim / 2)) * sizeof(float) : 0;
+    const uint64_t norm_sums = (uint64_t)plan->layout->float_count / LS_BUCKET_PAD * sizeof(double);
+    /* Tokens, targets and losses are 4 bytes each. */
+    return 3 * tokens * 4 + rope_tables + norm_sums;
+}
+
+ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves)
+{
+    const uint64_t flat = (uint64_t)plan->layout->float_count * sizeof(float);
+    const uint64_t arena = (uint64_t)plan->arena_floats * sizeof(float);
+    ls_memory_plan memory = {.parameters = flat, .tree_buffers = ls_tree_buffers(leaves)};
+    if (plan->options.training) {
+        memory.gradients = flat;
+        memory.optimizer = 2 * flat;
+        memory.tree = (memory.tree_buffers - 1) * flat;
+    }
+    if (plan->logits != LS_NONE) {
+        memory.logits = (uint64_t)ls_value_span(&plan->values[plan->logits]) * sizeof(float);
+    }
+    memory.activations = arena - memory.logits;
+    memory.other = other_bytes(plan);
+    memory.total =
+        memory.parameters + memory.gradients + memory.optimizer + memory.tree + arena + memory.other;
+    return memory;
+}
