@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Combinations of settings. Every message names the keys, the values seen, and values that would work. */
+#include "planning/run_file.h"
+
+#include <string.h>
+
+enum { SUGGESTIONS = 4 };
+
+static unsigned long long number(uint64_t value)
+{
+    return (unsigned long long)value;
+}
+
+/* "9, 12, 16 or 18": the divisors of `count` that are nearest to `wanted`, ascending. */
+static void append_near_divisors(ls_text *text, uint64_t count, uint64_t wanted)
+{
+    uint64_t near[SUGGESTIONS];
+    size_t found = 0;
+    uint64_t below = wanted, above = wanted + 1;
+    while (found < SUGGESTIONS && (below >= 1 || above <= count)) {
+        if (below >= 1 && (above > count || wanted - below <= above - wanted)) {
+            if (count % below == 0) {
+                near[found++] = below;
+            }
+            below--;
+        } else {
+            if (count % above == 0) {
+                near[found++] = above;
+            }
+            above++;
+        }
+    }
+    for (uint64_t value = 1; value <= count && found > 0; value++) {
+        for (size_t i = 0; i < found; i++) {
+            if (near[i] == value) {
+                near[i] = near[--found];
+                ls_text_printf(text, "%llu%s", number(value), found > 1 ? ", " : found == 1 ? " or " : "");
+                break;
+            }
+        }
+    }
+}
+
+static ls_status fail_text(ls_text *text)
+{
+    const ls_status status = ls_fail(LS_ERR_INVALID, "%s", ls_text_string(text));
+    ls_text_release(text);
+    return status;
+}
+
+static ls_status check_leaves(const ls_run_train *train)
+{
+    if (train->global_batch % train->leaves == 0) {
+        return LS_OK;
+    }
+    ls_text text = {0};
+    ls_text_printf(&text, "train.leaves is %llu, which does not divide train.global_batch %llu; leaves ",
+                   number(train->leaves), number(train->global_batch));
+    append_near_divisors(&text, train->global_batch, train->leaves);
+    const uint64_t lower = train->global_batch / train->leaves * train->leaves;
+    ls_text_printf(&text, " would work, or global_batch ");
+    if (lower > 0) {
+        ls_text_printf(&text, "%llu or ", number(lower));
+    }
+    ls_text_printf(&text, "%llu", number(lower + train->leaves));
+    return fail_text(&text);
+}
+
+static ls_status check_micro_batch(const ls_run_train *train)
+{
+    const uint64_t leaf = train->global_batch / train->leaves;
+    if (leaf % train->micro_batch == 0) {
+        return LS_OK;
+    }
+    ls_text text = {0};
+    ls_text_printf(
+        &text,
+        "train.micro_batch is %llu, which does not divide the %llu sequences of a leaf (global_batch %llu / "
+        "leaves %llu); micro_batch ",
+        number(train->micro_batch), number(leaf), number(train->global_batch), number(train->leaves));
+    append_near_divisors(&text, leaf, train->micro_batch);
+    ls_text_append(&text, " would work");
+    return fail_text(&text);
+}
+
+static ls_status check_heads(const ls_run_model *model)
+{
+    ls_text text = {0};
+    if (model->heads % model->kv_heads != 0) {
+        ls_text_printf(&text, "model.kv_heads is %llu, which does not divide model.heads %llu; kv_heads ",
+                       number(model->kv_heads), number(model->heads));
+        append_near_divisors(&text, model->heads, model->kv_heads);
+        ls_text_append(&text, " would work");
+        return fail_text(&text);
+    }
+    if (model->head_dim == LS_AUTO_U64) {
+        const uint64_t lower = model->width / model->heads * model->heads;
+        ls_text_printf(&text, "model.heads %llu does not divide model.width %llu; heads ",
+                       number(model->heads), number(model->width));
+        append_near_divisors(&text, model->width, model->heads);
+        ls_text_printf(&text, " would work, or width %llu, or set model.head_dim",
+                       number(lower + model->heads));
+        return fail_text(&text);
+    }
+    if (model->head_dim % 2 != 0 && model->family != LS_FAMILY_GPT2) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "model.head_dim is %llu%s; rotary positions turn pairs and need an even one, such as %llu",
+            number(model->head_dim), model->head_dim * model->heads == model->width ? " (width / heads)" : "",
+            number(model->head_dim + 1));
+    }
+    if (model->family == LS_FAMILY_GPT2 &&
+        (model->kv_heads != model->heads || model->head_dim * model->heads != model->width)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model.family gpt2 has kv_heads = heads and head_dim = width / heads; remove "
+                       "model.kv_heads and model.head_dim, or use llama");
+    }
+    return LS_OK;
+}
+
+static ls_status check_tensor_cut(const ls_run_file *run)
+{
+    const ls_run_model *model = &run->model;
+    const uint64_t cut = run->train.tensor_cut;
+    if (model->kv_heads % cut != 0 || model->ffn % cut != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.tensor_cut is %llu, but must divide model.kv_heads %llu and model.ffn %llu; 1 "
+                       "always works",
+                       number(cut), number(model->kv_heads), number(model->ffn));
+    }
+    return LS_OK;
+}
+
+static ls_status check_model(const ls_run_file *run)
+{
+    const ls_run_model *model = &run->model;
+    if (model->heads == LS_AUTO_U64 || model->kv_heads == LS_AUTO_U64 || model->width == LS_AUTO_U64 ||
+        model->ffn == LS_AUTO_U64) {
+        return LS_OK; /* model.from: known after the import */
+    }
+    LS_TRY(check_heads(model));
+    LS_TRY(check_tensor_cut(run));
+    if (model->rope_scaling_kind == LS_ROPE_LLAMA3 &&
+        model->rope_scaling_low_freq_factor >= model->rope_scaling_high_freq_factor) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model.rope_scaling.low_freq_factor is %g, but must be below high_freq_factor %g",
+                       model->rope_scaling_low_freq_factor, model->rope_scaling_high_freq_factor);
+    }
+    return LS_OK;
+}
+
+static ls_status check_tokenizer(const ls_run_file *run)
+{
+    const ls_run_tokenizer *tokenizer = &run->tokenizer;
+    if (tokenizer->kind == LS_TOKENIZER_FILE && !tokenizer->file[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "tokenizer.kind is file, but tokenizer.file is not set; give the path of a "
+                       "tokenizer.json, or use kind bytes");
+    }
+    if (tokenizer->kind != LS_TOKENIZER_FILE && tokenizer->file[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "tokenizer.file is set, but tokenizer.kind is %s; use kind file, or remove one",
+                       tokenizer->kind == LS_TOKENIZER_BYTES   ? "bytes"
+                       : tokenizer->kind == LS_TOKENIZER_TRAIN ? "train"
+                                                               : "model");
+    }
+    if (tokenizer->kind == LS_TOKENIZER_MODEL && !run->model.from[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "tokenizer.kind is model, but model.from is not set; use bytes, file or train");
+    }
+    return LS_OK;
+}
+
+static ls_status check_data(const ls_run_data *data)
+{
+    if (data->train.count == 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "data.train is empty; name at least one file, as in  data: {train: [corpus/*.txt]}");
+    }
+    if (data->validation.count > 0 && data->validation_fraction > 0.0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "data.validation names files and data.validation_fraction is %g; keep one of them",
+                       data->validation_fraction);
+    }
+    return LS_OK;
+}
+
+static ls_status check_schedule(const ls_run_train *train)
+{
+    const ls_run_schedule *schedule = &train->schedule;
+    if (schedule->steps == LS_AUTO_U64) {
+        return LS_OK; /* epochs: known with the data */
+    }
+    if (schedule->warmup_steps > schedule->steps) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.schedule.warmup_steps is %llu, but the schedule has %llu steps; at most "
+                       "that, or auto",
+                       number(schedule->warmup_steps), number(schedule->steps));
+    }
+    return LS_OK;
+}
+
+static ls_status check_ranks(const ls_run_file *run)
+{
+    const ls_run_job *job = &run->job;
+    const ls_run_parallel *parallel = &run->parallel;
+    if (job->min_ranks > job->max_ranks) {
+        return ls_fail(LS_ERR_INVALID, "job.min_ranks is %llu, above job.max_ranks %llu",
+                       number(job->min_ranks), number(job->max_ranks));
+    }
+    const uint64_t per_replica = parallel->tensor * parallel->pipeline;
+    if (parallel->ranks == LS_AUTO_U64) {
+        return LS_OK;
+    }
+    if (parallel->ranks % per_replica != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "parallel.ranks is %llu, but must be a multiple of tensor %llu * pipeline %llu",
+                       number(parallel->ranks), number(parallel->tensor), number(parallel->pipeline));
+    }
+    const uint64_t replicas = parallel->ranks / per_replica;
+    if (parallel->data != LS_AUTO_U64 && parallel->data != replicas) {
+        return ls_fail(LS_ERR_INVALID,
+                       "parallel.data is %llu, but ranks %llu / (tensor %llu * pipeline %llu) is %llu; "
+                       "use auto",
+                       number(parallel->data), number(parallel->ranks), number(parallel->tensor),
+                       number(parallel->pipeline), number(replicas));
+    }
+    if (replicas > run->train.leaves) {
+        return ls_fail(LS_ERR_INVALID,
+                       "parallel.ranks is %llu, but a step has only %llu leaves, so that some ranks would "
+                       "never work; use at "
+                       "most %llu ranks, or a new run with more train.leaves",
+                       number(parallel->ranks), number(run->train.leaves),
+                       number(run->train.leaves * per_replica));
+    }
+    return LS_OK;
+}
+
+static ls_status check_name(const char *name)
+{
+    if (name[0] == '\0' || name[0] == '.' || strlen(name) > 128 || strpbrk(name, "/\\\n\t")) {
+        return ls_fail(LS_ERR_INVALID,
+                       "name is \"%.140s\", allowed are 1 to 128 characters without slashes and not "
+                       "beginning with a dot, "
+                       "because it names a folder",
+                       name);
+    }
+    return LS_OK;
+}
+
+ls_status ls_run_file_check(const ls_run_file *run)
+{
+    LS_TRY(check_name(run->name));
+    LS_TRY(check_model(run));
+    LS_TRY(check_tokenizer(run));
+    LS_TRY(check_data(&run->data));
+    LS_TRY(check_leaves(&run->train));
+    LS_TRY(check_micro_batch(&run->train));
+    LS_TRY(check_schedule(&run->train));
+    return check_ranks(run);
+}
+
+ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
+{
+    if (run->train.precision == LS_PRECISION_BF16 && !has_gpu) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "train.precision is bf16, which needs a GPU, and none is used here; use fp32");
+    }
+    return LS_OK;
+}

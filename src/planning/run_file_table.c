@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The options of the run file: the only place where a key, its default, its range and its meaning are
+ * written. */
+#include "planning/run_file.h"
+
+#include <stddef.h>
+
+static const char *const families[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "auto", NULL};
+static const char *const rope_scaling_kinds[] = {"none", "linear", "llama3", NULL};
+static const char *const tokenizer_kinds[] = {"bytes", "file", "train", "model", "auto", NULL};
+static const char *const optimizer_kinds[] = {"adamw", NULL};
+static const char *const schedule_kinds[] = {"cosine", "linear", "constant", "wsd", NULL};
+static const char *const precisions[] = {"fp32", "bf16", NULL};
+static const char *const recompute_kinds[] = {"none", "selective", "full", NULL};
+static const char *const priorities[] = {"low", "normal", "high", NULL};
+
+#define ROW(key_, type_, field_, default_)                                                                   \
+    .key = key_, .type = type_, .offset = offsetof(ls_run_file, field_), .default_text = default_
+#define U64(key_, field_, default_, min_, max_)                                                              \
+    ROW(key_, LS_OPTION_U64, field_, default_), .min = min_, .max = max_
+#define U64_AUTO(key_, field_, min_, max_) U64(key_, field_, "auto", min_, max_), .allow_auto = true
+#define F64(key_, field_, default_, min_, max_)                                                              \
+    ROW(key_, LS_OPTION_F64, field_, default_), .min = min_, .max = max_
+#define F64_AUTO(key_, field_, min_, max_) F64(key_, field_, "auto", min_, max_), .allow_auto = true
+#define BOOL(key_, field_, default_)       ROW(key_, LS_OPTION_BOOL, field_, default_)
+#define SWITCH(key_, field_)               ROW(key_, LS_OPTION_SWITCH, field_, "auto")
+#define STRING(key_, field_)               ROW(key_, LS_OPTION_STRING, field_, "\"\"")
+#define CHOICE(key_, field_, default_, choices_)                                                             \
+    ROW(key_, LS_OPTION_CHOICE, field_, default_), .choices = choices_
+#define MANY     LS_OPTION_U64_MAX
+#define IDENTITY .identity = true
+
+/* clang-format off */
+static const ls_option options[] = {
+    {STRING("name", name), .help = "name of the run and of its folder; default: the file's name"},
+
+    {STRING("model.from", model.from), IDENTITY, .value_name = "DIR", .help = "start from this Hugging Face directory or checkpoint"},
+    {CHOICE("model.family", model.family, "auto", families), IDENTITY, .help = "architecture; auto: llama, or that of model.from"},
+    {U64_AUTO("model.layers", model.layers, 1, 1024), IDENTITY, .help = "transformer layers; auto: 6"},
+    {U64_AUTO("model.heads", model.heads, 1, 1024), IDENTITY, .help = "attention heads; auto: 6"},
+    {U64_AUTO("model.kv_heads", model.kv_heads, 1, 1024), IDENTITY, .help = "key and value heads, divides heads; auto: heads"},
+    {U64_AUTO("model.head_dim", model.head_dim, 1, 1024), IDENTITY, .help = "width of one head; auto: width / heads"},
+    {U64_AUTO("model.width", model.width, 1, 1 << 18), IDENTITY, .help = "width of the residual stream; auto: 384"},
+    {U64_AUTO("model.ffn", model.ffn, 1, 1 << 20), IDENTITY, .help = "inner width of the MLP; auto: 4 * width for gpt2, else 8/3 * width rounded up to 64"},
+    {U64_AUTO("model.context", model.context, 1, 1 << 24), IDENTITY, .help = "tokens in a training sequence; auto: 256, or the imported model's up to 1024"},
+    {U64_AUTO("model.vocab", model.vocab, 1, 1 << 24), IDENTITY, .help = "rows of the embedding table; auto: the tokenizer's"},
+    {SWITCH("model.tie_embeddings", model.tie_embeddings), IDENTITY, .help = "use the embedding table as output matrix; auto: by family (gpt2 yes)"},
+    {SWITCH("model.qkv_bias", model.qkv_bias), IDENTITY, .help = "biases on query, key and value; auto: by family (gpt2, qwen2 yes)"},
+    {SWITCH("model.qk_norm", model.qk_norm), IDENTITY, .help = "norm of each query and key head; auto: by family (qwen3 yes)"},
+    {F64_AUTO("model.norm_eps", model.norm_eps, 1e-12, 1), IDENTITY, .help = "epsilon of the norms; auto: 1e-5, qwen 1e-6"},
+    {F64_AUTO("model.rope_theta", model.rope_theta, 1, 1e12), IDENTITY, .help = "base of the rotary frequencies; auto: 1e4, qwen 1e6"},
+    {CHOICE("model.rope_scaling.kind", model.rope_scaling_kind, "none", rope_scaling_kinds), IDENTITY, .help = "how rotary positions are stretched"},
+    {F64("model.rope_scaling.factor", model.rope_scaling_factor, "1", 1e-3, 1e6), IDENTITY, .help = "by how much"},
+    {F64("model.rope_scaling.low_freq_factor", model.rope_scaling_low_freq_factor, "1", 1e-3, 1e6), IDENTITY, .help = "llama3: wavelengths above original_context / this are stretched"},
+    {F64("model.rope_scaling.high_freq_factor", model.rope_scaling_high_freq_factor, "4", 1e-3, 1e6), IDENTITY, .help = "llama3: wavelengths below original_context / this are kept"},
+    {U64("model.rope_scaling.original_context", model.rope_scaling_original_context, "8192", 1, 1 << 24), IDENTITY, .help = "llama3: context before stretching"},
+    {U64("model.sliding_window", model.sliding_window, "0", 0, 1 << 24), IDENTITY, .help = "positions that attention looks back; 0: all"},
+    {F64("model.init_std", model.init_std, "0.02", 0, 10), IDENTITY, .help = "standard deviation of fresh weights"},
+
+    {CHOICE("tokenizer.kind", tokenizer.kind, "auto", tokenizer_kinds), IDENTITY, .help = "auto: file when tokenizer.file is set, model when model.from is, else bytes"},
+    {STRING("tokenizer.file", tokenizer.file), .value_name = "FILE", .help = "tokenizer.json or tokenizer.model"},
+    {U64("tokenizer.vocab", tokenizer.vocab, "4096", 256, 1 << 20), IDENTITY, .help = "kind train: ids to train"},
+
+    {ROW("data.train", LS_OPTION_WEIGHTED, data.train, "[]"), .help = "files or patterns: .txt, .jsonl, .bin/.idx; weights make a mixture"},
+    {ROW("data.validation", LS_OPTION_STRINGS, data.validation, "[]"), .value_name = "PATHS", .help = "files that are validation data as a whole"},
+    {F64_AUTO("data.validation_fraction", data.validation_fraction, 0, 0.5), IDENTITY, .help = "share of the training data kept for validation; auto: 0.05, 0 with data.validation"},
+    {STRING("data.cache_dir", data.cache_dir), .value_name = "DIR", .help = "folder for tokenised data; default: under $LOCKSTEP_HOME"},
+
+    {U64_AUTO("train.steps", train.steps, 1, MANY), .help = "optimizer steps; auto: from tokens or epochs, else 1000"},
+    {U64("train.tokens", train.tokens, "0", 0, MANY), .help = "length in tokens instead of steps; 0: not used"},
+    {F64("train.epochs", train.epochs, "0", 0, 1e6), .help = "length in passes over the data instead of steps; 0: not used"},
+    {U64("train.global_batch", train.global_batch, "32", 1, 1 << 24), IDENTITY, .help = "sequences per step"},
+    {U64_AUTO("train.micro_batch", train.micro_batch, 1, 1 << 20), IDENTITY, .help = "sequences computed at once, divides global_batch / leaves; auto: up to 8192 tokens"},
+    {U64_AUTO("train.leaves", train.leaves, 1, 1 << 20), IDENTITY, .help = "parts a step is cut into, divides global_batch, at least as many as ranks; auto: from batch and job.max_ranks"},
+    {U64("train.tensor_cut", train.tensor_cut, "1", 1, 64), IDENTITY, .help = "canonical tensor-parallel degree of row-parallel sums"},
+    {U64("train.seed", train.seed, "1337", 0, MANY), IDENTITY, .help = "of weights, sample order and everything else random"},
+    {CHOICE("train.optimizer.kind", train.optimizer.kind, "adamw", optimizer_kinds), IDENTITY, .help = "optimizer"},
+    {F64("train.optimizer.lr", train.optimizer.lr, "1.0e-3", 0, 10), IDENTITY, .help = "highest learning rate"},
+    {F64("train.optimizer.beta1", train.optimizer.beta1, "0.9", 0, 0.9999999), IDENTITY, .help = "decay of the first moment"},
+    {F64("train.optimizer.beta2", train.optimizer.beta2, "0.95", 0, 0.9999999), IDENTITY, .help = "decay of the second moment"},
+    {F64("train.optimizer.eps", train.optimizer.eps, "1.0e-8", 1e-30, 1), IDENTITY, .help = "added to the root of the second moment"},
+    {F64("train.optimizer.weight_decay", train.optimizer.weight_decay, "0.1", 0, 10), IDENTITY, .help = "of matrices; vectors are not decayed"},
+    {CHOICE("train.schedule.kind", train.schedule.kind, "cosine", schedule_kinds), IDENTITY, .help = "course of the learning rate"},
+    {U64_AUTO("train.schedule.steps", train.schedule.steps, 1, MANY), IDENTITY, .help = "steps the schedule is laid over; auto: train.steps"},
+    {U64_AUTO("train.schedule.warmup_steps", train.schedule.warmup_steps, 0, MANY), IDENTITY, .help = "steps of linear rise; auto: a tenth of the steps, at most 100"},
+    {F64("train.schedule.final_lr_fraction", train.schedule.final_lr_fraction, "0.1", 0, 1), IDENTITY, .help = "last learning rate as a share of lr"},
+    {F64("train.schedule.decay_fraction", train.schedule.decay_fraction, "0.2", 0, 1), IDENTITY, .help = "wsd: share of the steps in which the rate falls"},
+    {F64("train.clip_norm", train.clip_norm, "1.0", 0, 1e6), IDENTITY, .help = "largest gradient norm; 0: no clipping"},
+    {CHOICE("train.precision", train.precision, "fp32", precisions), IDENTITY, .help = "number format of the computation; bf16 needs a GPU"},
+    {CHOICE("train.recompute", train.recompute, "none", recompute_kinds), .help = "activations computed again instead of kept: less memory, same bits"},
+    {U64_AUTO("train.threads", train.threads, 1, 1024), .help = "threads per rank; auto: cores / ranks"},
+
+    {U64_AUTO("parallel.ranks", parallel.ranks, 1, 1 << 20), .help = "processes, at most train.leaves; auto: one per GPU, one on a CPU"},
+    {U64_AUTO("parallel.data", parallel.data, 1, 1 << 20), .help = "data-parallel degree; auto: ranks / (tensor * pipeline)"},
+    {U64("parallel.tensor", parallel.tensor, "1", 1, 64), .help = "tensor-parallel degree"},
+    {U64("parallel.pipeline", parallel.pipeline, "1", 1, 1024), .help = "pipeline stages"},
+    {U64("parallel.zero", parallel.zero, "1", 0, 3), .help = "ZeRO stage: what is sharded over data-parallel ranks"},
+
+    {U64("checkpoint.every_steps", checkpoint.every_steps, "200", 0, MANY), .help = "steps between checkpoints; 0: only at the end and when stopped"},
+    {U64("checkpoint.keep_last", checkpoint.keep_last, "3", 1, 1 << 20), .help = "newest checkpoints kept"},
+    {U64("checkpoint.keep_best", checkpoint.keep_best, "1", 0, 1 << 20), .help = "best ones by validation loss kept besides"},
+
+    {U64("eval.every_steps", eval.every_steps, "200", 0, MANY), .help = "steps between evaluations; 0: only at the end"},
+    {U64("eval.batches", eval.batches, "0", 0, MANY), .help = "global batches per evaluation at most; 0: all validation data"},
+
+    {U64("sample.every_steps", sample.every_steps, "0", 0, MANY), .help = "steps between samples of text; 0: never"},
+    {STRING("sample.prompt", sample.prompt), .help = "what the sample begins with"},
+    {U64("sample.max_tokens", sample.max_tokens, "128", 1, 1 << 24), .help = "tokens to generate"},
+    {F64("sample.temperature", sample.temperature, "0.8", 0, 100), .help = "0: always the likeliest token"},
+    {U64("sample.top_k", sample.top_k, "0", 0, 1 << 24), .help = "only the k likeliest tokens; 0: all"},
+    {F64("sample.top_p", sample.top_p, "1", 0, 1), .help = "only the likeliest tokens that together have this probability"},
+
+    {U64("log.every_steps", log.every_steps, "10", 1, MANY), .help = "steps between progress lines where output is no terminal"},
+    {BOOL("log.tensorboard", log.tensorboard, "true"), .help = "write TensorBoard event files"},
+
+    {STRING("job.account", job.account), .help = "who the job is charged to"},
+    {CHOICE("job.priority", job.priority, "normal", priorities), .help = "place in the queue"},
+    {U64("job.min_ranks", job.min_ranks, "1", 1, 1 << 20), .help = "fewest ranks the job may be shrunk to"},
+    {U64("job.max_ranks", job.max_ranks, "8", 1, 1 << 20), .help = "most ranks the job can use"},
+    {BOOL("job.spot", job.spot, "false"), .help = "may run on capacity that can be taken away"},
+    {ROW("job.time_limit", LS_OPTION_DURATION, job.time_limit_s, "0"), .min = 0, .max = 1e9, .help = "longest run, as 90s, 1h30m or 2d; 0: none"},
+};
+/* clang-format on */
+
+static const ls_option_section sections[] = {
+    {"model", "what is trained"},
+    {"model.rope_scaling", "longer contexts than the model was trained for"},
+    {"tokenizer", "how text becomes token ids"},
+    {"data", "what it is trained on"},
+    {"train", "how it is trained"},
+    {"train.optimizer", "how gradients become new weights"},
+    {"train.schedule", "the learning rate over time"},
+    {"parallel", "how the work is spread; never changes the result"},
+    {"checkpoint", "what is kept to resume from"},
+    {"eval", "loss on validation data"},
+    {"sample", "text generated while training"},
+    {"log", "what is written along the way"},
+    {"job", "for the queue"},
+};
+
+const ls_option_table *ls_run_file_table(void)
+{
+    static const ls_option_table table = {
+        .options = options,
+        .count = sizeof options / sizeof options[0],
+        .sections = sections,
+        .section_count = sizeof sections / sizeof sections[0],
+    };
+    return &table;
+}

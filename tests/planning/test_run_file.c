@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "planning/run_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static ls_arena arena;
+
+static int release_arena(void **state)
+{
+    (void)state;
+    ls_arena_release(&arena);
+    return 0;
+}
+
+/* The example of the design, whole. */
+static const char shakespeare[] =
+    "name: shakespeare\n"
+    "model:                    # or  from: DIR\n"
+    "  family: llama\n"
+    "  layers: 6\n"
+    "  heads: 6\n"
+    "  kv_heads: 2\n"
+    "  width: 384\n"
+    "  ffn: 1024\n"
+    "  context: 256\n"
+    "tokenizer: {kind: bytes}\n"
+    "data:\n"
+    "  train: [corpus/*.txt]\n"
+    "  validation_fraction: 0.05\n"
+    "train:\n"
+    "  steps: 2000\n"
+    "  global_batch: 48\n"
+    "  micro_batch: 4\n"
+    "  leaves: 12\n"
+    "  seed: 1337\n"
+    "  optimizer: {kind: adamw, lr: 1.0e-3, beta1: 0.9, beta2: 0.95, eps: 1.0e-8, weight_decay: 0.1}\n"
+    "  schedule: {kind: cosine, warmup_steps: 100, final_lr_fraction: 0.1}\n"
+    "  clip_norm: 1.0\n"
+    "  precision: fp32\n"
+    "parallel: {ranks: auto, data: auto, tensor: 1, pipeline: 1, zero: 1}\n"
+    "checkpoint: {every_steps: 200, keep_last: 3}\n"
+    "eval: {every_steps: 200}\n"
+    "sample: {every_steps: 200, prompt: \"And \"}\n"
+    "job: {account: research, priority: normal, min_ranks: 1, max_ranks: 8, spot: false, time_limit: 2h}\n";
+
+static ls_status parse_with(const char *text, const char *const *overrides, size_t count, ls_run_file *run)
+{
+    return ls_run_file_parse(text, strlen(text), "dir/a.yaml", overrides, count, &arena, run);
+}
+
+static ls_run_file parse(const char *text)
+{
+    ls_run_file run;
+    if (parse_with(text, NULL, 0, &run) != LS_OK) {
+        fail_msg("unexpected error: %s", ls_error_text());
+    }
+    return run;
+}
+
+static ls_run_file design_with(const char *override)
+{
+    ls_run_file run;
+    if (parse_with(shakespeare, &override, 1, &run) != LS_OK) {
+        fail_msg("unexpected error: %s", ls_error_text());
+    }
+    return run;
+}
+
+/* The design's example with overrides (separated by ;) must be refused with this text. */
+static void refuse(const char *overrides, const char *message)
+{
+    const char *list[8];
+    size_t count = 0;
+    char *copy = ls_arena_strdup(&arena, overrides);
+    for (char *word = strtok(copy, ";"); word; word = strtok(NULL, ";")) {
+        list[count++] = word;
+    }
+    ls_run_file run = {.name = "untouched"};
+    assert_int_equal(parse_with(shakespeare, list, count, &run), LS_ERR_INVALID);
+    assert_string_equal(run.name, "untouched");
+    assert_string_equal(ls_error_text(), message);
+}
+
+static void run_file_table_is_whole(void **state)
+{
+    (void)state;
+    ls_options_check(ls_run_file_table(), sizeof(ls_run_file));
+    ls_run_file run;
+    ls_options_defaults(ls_run_file_table(), &run, &arena);
+    assert_int_equal(run.model.family, LS_FAMILY_COUNT);
+    assert_int_equal(run.train.seed, 1337);
+}
+
+static void run_file_parse_reads_the_design_example(void **state)
+{
+    (void)state;
+    const ls_run_file run = parse(shakespeare);
+    assert_string_equal(run.name, "shakespeare");
+    assert_int_equal(run.model.family, LS_FAMILY_LLAMA);
+    assert_int_equal(run.model.kv_heads, 2);
+    assert_int_equal(run.model.head_dim, 64);
+    assert_int_equal(run.model.tie_embeddings, LS_NO);
+    assert_true(run.model.norm_eps == 1e-5 && run.model.rope_theta == 1e4);
+    assert_true(run.model.vocab == LS_AUTO_U64);
+    assert_int_equal(run.train.leaves, 12);
+    assert_int_equal(run.train.schedule.steps, 2000);
+    assert_true(run.train.optimizer.lr == 1.0e-3);
+    assert_string_equal(run.data.train.items[0].path, "corpus/*.txt");
+    assert_string_equal(run.sample.prompt, "And ");
+    assert_true(run.job.time_limit_s == 7200.0);
+    assert_true(run.parallel.ranks == LS_AUTO_U64);
+}
+
+static void run_file_parse_minimal_is_complete(void **state)
+{
+    (void)state;
+    const ls_run_file run = parse("data: {train: a.txt}\n");
+    assert_string_equal(run.name, "a");
+    assert_int_equal(run.model.layers, 6);
+    assert_int_equal(run.model.ffn, 1024);
+    assert_int_equal(run.model.context, 256);
+    assert_int_equal(run.tokenizer.kind, LS_TOKENIZER_BYTES);
+    assert_true(run.data.validation_fraction == 0.05);
+    assert_int_equal(run.train.steps, 1000);
+    assert_int_equal(run.train.schedule.warmup_steps, 100);
+    assert_int_equal(run.train.global_batch % run.train.leaves, 0);
+    assert_int_equal(run.train.global_batch / run.train.leaves % run.train.micro_batch, 0);
+}
+
+static void run_file_family_decides_defaults(void **state)
+{
+    (void)state;
+    const ls_run_file gpt2 = parse("model: {family: gpt2, width: 96}\ndata: {train: a}\n");
+    assert_int_equal(gpt2.model.ffn, 384);
+    assert_int_equal(gpt2.model.tie_embeddings, LS_YES);
+    assert_int_equal(gpt2.model.qkv_bias, LS_YES);
+    const ls_run_file qwen3 =
+        parse("model: {family: qwen3, width: 96, tie_embeddings: true}\ndata: {train: a}\n");
+    assert_int_equal(qwen3.model.ffn, 256);
+    assert_int_equal(qwen3.model.tie_embeddings, LS_YES);
+    assert_int_equal(qwen3.model.qk_norm, LS_YES);
+    assert_true(qwen3.model.norm_eps == 1e-6 && qwen3.model.rope_theta == 1e6);
+}
+
+static void run_file_check_prints_values_that_work(void **state)
+{
+    (void)state;
+    refuse("train.leaves=10",
+           "dir/a.yaml: train.leaves is 10, which does not divide train.global_batch 48; leaves 4, 6, 8 or "
+           "12 would work, or global_batch 40 or 50");
+    refuse("train.micro_batch=3",
+           "dir/a.yaml: train.micro_batch is 3, which does not divide the 4 sequences of a leaf "
+           "(global_batch 48 / leaves 12); micro_batch 1, 2 or 4 would work");
+    refuse("model.kv_heads=4",
+           "dir/a.yaml: model.kv_heads is 4, which does not divide model.heads 6; kv_heads 1, 2, 3 or 6 "
+           "would work");
+    refuse("model.width=380",
+           "dir/a.yaml: model.heads 6 does not divide model.width 380; heads 2, 4, 5 or 10 would work, or "
+           "width 384, or set model.head_dim");
+    refuse("model.width=390",
+           "dir/a.yaml: model.head_dim is 65 (width / heads); rotary positions turn pairs and need an even "
+           "one, such as 66");
+    refuse("train.tensor_cut=3",
+           "dir/a.yaml: train.tensor_cut is 3, but must divide model.kv_heads 2 and model.ffn 1024; 1 "
+           "always works");
+    refuse("tokenizer.kind=file",
+           "dir/a.yaml: tokenizer.kind is file, but tokenizer.file is not set; give the path of a "
+           "tokenizer.json, or use kind bytes");
+    refuse("data.train=[]",
+           "dir/a.yaml: data.train is empty; name at least one file, as in  data: {train: [corpus/*.txt]}");
+    refuse("data.validation=[v.txt]",
+           "dir/a.yaml: data.validation names files and data.validation_fraction is 0.05; keep one "
+           "of them");
+    refuse("train.schedule.warmup_steps=3000",
+           "dir/a.yaml: train.schedule.warmup_steps is 3000, but the schedule has 2000 "
+           "steps; at most that, or auto");
+    refuse("parallel.ranks=13",
+           "dir/a.yaml: parallel.ranks is 13, but a step has only 12 leaves, so that some ranks would never "
+           "work; use at most 12 ranks, or a new run with more train.leaves");
+    refuse("job.min_ranks=9", "dir/a.yaml: job.min_ranks is 9, above job.max_ranks 8");
+    refuse("train.tokens=1e6",
+           "dir/a.yaml: more than one of train.steps, train.tokens and train.epochs is given; keep one");
+    refuse("model.family=gpt2",
+           "dir/a.yaml: model.family gpt2 has kv_heads = heads and head_dim = width / heads; remove "
+           "model.kv_heads and model.head_dim, or use llama");
+    refuse("name=../x", "dir/a.yaml: name is \"../x\", allowed are 1 to 128 characters without slashes and "
+                        "not beginning with a "
+                        "dot, because it names a folder");
+}
+
+static void run_file_check_machine_refuses_bf16_on_cpu(void **state)
+{
+    (void)state;
+    const ls_run_file run = design_with("train.precision=bf16");
+    assert_int_equal(ls_run_file_check_machine(&run, true), LS_OK);
+    assert_int_equal(ls_run_file_check_machine(&run, false), LS_ERR_UNSUPPORTED);
+}
+
+static void run_file_auto_leaves_follows_its_rule(void **state)
+{
+    (void)state;
+    assert_int_equal(ls_run_file_auto_leaves(48, 1, 256, 8), 8);    /* 16 would leave 768 tokens */
+    assert_int_equal(ls_run_file_auto_leaves(48, 1, 256, 1), 1);    /* nothing to share */
+    assert_int_equal(ls_run_file_auto_leaves(512, 1, 1024, 8), 16); /* 8: balance 0.866; 16: 0.917 */
+    assert_int_equal(ls_run_file_auto_leaves(48, 1, 1024, 5),
+                     8); /* no multiple of 5; 6 has balance 0.87, 8 has 0.94 */
+    assert_int_equal(ls_run_file_auto_leaves(48, 1, 16, 8), 8);    /* never enough tokens: smallest >= 8 */
+    assert_int_equal(ls_run_file_auto_leaves(6, 1, 1024, 8), 6);   /* batch smaller than the ranks */
+    assert_int_equal(ls_run_file_auto_leaves(48, 12, 1024, 8), 4); /* micro-batches stay whole */
+    for (uint64_t batch = 1; batch <= 96; batch++) {
+        for (uint64_t ranks = 1; ranks <= 9; ranks++) {
+            const uint64_t leaves = ls_run_file_auto_leaves(batch, 1, 256, ranks);
+            assert_int_equal(batch % leaves, 0);
+            assert_true(leaves >= ranks || batch < ranks);
+        }
+    }
+    assert_int_equal(ls_run_file_auto_micro_batch(4, 256), 4);
+    assert_int_equal(ls_run_file_auto_micro_batch(48, 1024), 8);
+    assert_int_equal(ls_run_file_auto_micro_batch(7, 4096), 1);
+}
+
+static void run_file_save_reloads_the_same(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/lockstep_run_file_XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    ls_run_file run = design_with("train.optimizer.lr=0.30000000000000004");
+    assert_int_equal(ls_run_file_adopt_vocab(&run, 256), LS_OK);
+    assert_int_equal(ls_run_file_save(&run, path), LS_OK);
+    ls_run_file again;
+    assert_int_equal(ls_run_file_load(path, NULL, 0, &arena, &again), LS_OK);
+    unlink(path);
+    assert_true(again.train.optimizer.lr == run.train.optimizer.lr);
+    ls_text first = {0}, second = {0};
+    ls_options_append_yaml(ls_run_file_table(), &run, false, &first);
+    ls_options_append_yaml(ls_run_file_table(), &again, false, &second);
+    assert_string_equal(ls_text_string(&first), ls_text_string(&second));
+    char a[LS_SHA256_HEX_BYTES], b[LS_SHA256_HEX_BYTES];
+    ls_run_file_identity(&run, "d", a);
+    ls_run_file_identity(&again, "d", b);
+    assert_string_equal(a, b);
+    ls_text_release(&first);
+    ls_text_release(&second);
+}
+
+static bool same_identity(const ls_run_file *a, const ls_run_file *b)
+{
+    char a_hex[LS_SHA256_HEX_BYTES], b_hex[LS_SHA256_HEX_BYTES];
+    ls_run_file_identity(a, NULL, a_hex);
+    ls_run_file_identity(b, NULL, b_hex);
+    ls_text text = {0};
+    const bool no_difference = ls_run_file_diff(a, b, &text) == 0;
+    ls_text_release(&text);
+    const bool same = strcmp(a_hex, b_hex) == 0;
+    assert_int_equal(same, no_difference); /* the hash and the list of differences must agree */
+    return same;
+}
+
+static void run_file_identity_covers_what_changes_bits(void **state)
+{
+    (void)state;
+    const char *const changing[] = {"train.seed=1",
+                                    "model.layers=7",
+                                    "train.optimizer.beta2=0.99",
+                                    "train.micro_batch=2",
+                                    "train.leaves=6",
+                                    "train.steps=1000",
+                                    "train.clip_norm=0",
+                                    "train.precision=bf16",
+                                    "train.tensor_cut=2",
+                                    "model.init_std=0.01",
+                                    "data.validation_fraction=0.1",
+                                    "train.schedule.kind=wsd"};
+    const char *const harmless[] = {"name=other",
+                                    "parallel.ranks=3",
+                                    "train.threads=2",
+                                    "train.recompute=full",
+                                    "checkpoint.every_steps=1",
+                                    "eval.batches=2",
+                                    "sample.prompt=x",
+                                    "job.priority=high",
+                                    "log.tensorboard=false",
+                                    "data.cache_dir=/x",
+                                    "train.schedule.decay_fraction=0.5"};
+    const ls_run_file base = parse(shakespeare);
+    for (size_t i = 0; i < sizeof changing / sizeof changing[0]; i++) {
+        const ls_run_file other = design_with(changing[i]);
+        if (same_identity(&base, &other)) {
+            fail_msg("%s must change the identity", changing[i]);
+        }
+    }
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++) {
+        const ls_run_file other = design_with(harmless[i]);
+        if (!same_identity(&base, &other)) {
+            fail_msg("%s must not change the identity", harmless[i]);
+        }
+    }
+    char a[LS_SHA256_HEX_BYTES], b[LS_SHA256_HEX_BYTES];
+    ls_run_file_identity(&base, "one", a);
+    ls_run_file_identity(&base, "two", b);
+    assert_string_not_equal(a, b);
+}
+
+static void run_file_identity_ignores_steps_without_schedule(void **state)
+{
+    (void)state;
+    const char *ten[] = {"train.schedule.kind=constant", "train.steps=1000"};
+    const char *twenty[] = {"train.schedule.kind=constant", "train.steps=3000"};
+    ls_run_file a, b;
+    assert_int_equal(parse_with(shakespeare, ten, 2, &a), LS_OK);
+    assert_int_equal(parse_with(shakespeare, twenty, 2, &b), LS_OK);
+    assert_true(same_identity(&a, &b));
+    const char *laid[] = {"train.schedule.steps=2000", "train.steps=500"};
+    assert_int_equal(parse_with(shakespeare, laid, 2, &a), LS_OK);
+    b = parse(shakespeare);
+    assert_true(same_identity(&a, &b));
+}
+
+static void run_file_diff_names_both_values(void **state)
+{
+    (void)state;
+    const ls_run_file a = parse(shakespeare), b = design_with("train.seed=7");
+    ls_text text = {0};
+    assert_int_equal(ls_run_file_diff(&a, &b, &text), 1);
+    assert_string_equal(ls_text_string(&text), "train.seed: 1337 in the run, 7 now\n");
+    ls_text_release(&text);
+}
+
+static void run_file_length_from_tokens_and_epochs(void **state)
+{
+    (void)state;
+    ls_run_file run =
+        parse("model: {context: 100}\ntrain: {tokens: 10001, global_batch: 10}\ndata: {train: a}\n");
+    assert_int_equal(run.train.steps, 11);
+    assert_int_equal(run.train.tokens, 0);
+    run = parse("train: {epochs: 2.5, global_batch: 10}\ndata: {train: a}\n");
+    assert_true(run.train.steps == LS_AUTO_U64);
+    assert_int_equal(ls_run_file_adopt_data(&run, 1000), LS_OK);
+    assert_int_equal(run.train.steps, 250);
+    assert_int_equal(run.train.schedule.steps, 250);
+    assert_int_equal(run.train.schedule.warmup_steps, 25);
+    assert_true(run.train.epochs == 0.0);
+}
+
+static void run_file_adopt_model_fills_and_checks(void **state)
+{
+    (void)state;
+    ls_model_config config;
+    ls_model_config_defaults(LS_FAMILY_QWEN2, &config);
+    config.layers = 2;
+    config.heads = 4;
+    config.kv_heads = 2;
+    config.head_dim = 8;
+    config.width = 32;
+    config.ffn = 64;
+    config.context = 4096;
+    config.vocab = 300;
+    ls_run_file run = parse("model: {from: some/dir}\ntrain: {tokens: 1e6}\ndata: {train: a}\n");
+    assert_int_equal(run.tokenizer.kind, LS_TOKENIZER_MODEL);
+    assert_true(run.model.layers == LS_AUTO_U64 && run.train.steps == LS_AUTO_U64);
+    assert_int_equal(ls_run_file_adopt_model(&run, &config), LS_OK);
+    assert_int_equal(run.model.family, LS_FAMILY_QWEN2);
+    assert_int_equal(run.model.context, 1024);
+    assert_int_equal(run.model.qkv_bias, LS_YES);
+    assert_int_equal(run.train.steps, 31);
+    assert_int_equal(ls_run_file_adopt_vocab(&run, 290), LS_OK);
+    assert_int_equal(run.model.vocab, 300);
+    assert_int_equal(ls_run_file_adopt_vocab(&run, 301), LS_ERR_INVALID);
+    ls_model_config round;
+    assert_int_equal(ls_run_file_model_config(&run, &round), LS_OK);
+    assert_int_equal(round.layers, 2);
+
+    run = parse("model: {from: some/dir, layers: 3}\ndata: {train: a}\n");
+    assert_int_equal(ls_run_file_adopt_model(&run, &config), LS_ERR_INVALID);
+    assert_string_equal(ls_error_text(),
+                        "model.layers is 3, but the model of model.from has 2; remove the key");
+    assert_true(run.model.heads == LS_AUTO_U64);
+}
+
+static void run_file_parse_errors_name_the_line(void **state)
+{
+    (void)state;
+    ls_run_file run;
+    assert_int_equal(parse_with("name: x\ntrain:\n  optimizr: {lr: 1}\n", NULL, 0, &run), LS_ERR_INVALID);
+    assert_non_null(
+        strstr(ls_error_text(), "dir/a.yaml:3: unknown key train.optimizr, did you mean train.optimizer?"));
+    assert_int_equal(parse_with("model: {layers: 0}\n", NULL, 0, &run), LS_ERR_INVALID);
+    assert_string_equal(ls_error_text(),
+                        "dir/a.yaml:1: model.layers is 0, allowed is auto or a whole number, 1 to 1024");
+    assert_int_equal(parse_with("train:\n  lr: 0.1\n", NULL, 0, &run), LS_ERR_INVALID);
+    assert_non_null(
+        strstr(ls_error_text(), "dir/a.yaml:2: unknown key train.lr, did you mean train.optimizer.lr?"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(run_file_table_is_whole),
+        cmocka_unit_test(run_file_parse_reads_the_design_example),
+        cmocka_unit_test(run_file_parse_minimal_is_complete),
+        cmocka_unit_test(run_file_family_decides_defaults),
+        cmocka_unit_test(run_file_check_prints_values_that_work),
+        cmocka_unit_test(run_file_check_machine_refuses_bf16_on_cpu),
+        cmocka_unit_test(run_file_auto_leaves_follows_its_rule),
+        cmocka_unit_test(run_file_save_reloads_the_same),
+        cmocka_unit_test(run_file_identity_covers_what_changes_bits),
+        cmocka_unit_test(run_file_identity_ignores_steps_without_schedule),
+        cmocka_unit_test(run_file_diff_names_both_values),
+        cmocka_unit_test(run_file_length_from_tokens_and_epochs),
+        cmocka_unit_test(run_file_adopt_model_fills_and_checks),
+        cmocka_unit_test(run_file_parse_errors_name_the_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, release_arena);
+}
