@@ -1,87 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Matrix products as fixed tiles over single-threaded OpenBLAS. */
+/* Cuts a matrix product in tiles, each computed by one thread (cpu/isa/gemm.c). Tiles decide speed, never
+ * bits. */
 #include "compute/cpu/gemm.h"
 
 #include "base/assert.h"
-#include "base/log.h"
+#include "compute/cpu/isa/gemm.h"
+#include "compute/cpu/queue_cpu.h"
 
-#include <cblas.h>
-#include <pthread.h>
+enum {
+    COLUMNS_MAX = 192,    /* a packed block of B (BLOCK x COLUMNS_MAX floats) takes a third of an L2 cache */
+    ROWS_MIN = 256,       /* fewer rows than this don't pay for packing B */
+    TILES_PER_THREAD = 4, /* so that the last tile to end is a small part of the whole */
+};
 
-/* A tile is one call of the BLAS, so these sizes are part of the determinism class. */
-enum { TILE_ROWS = 256, TILE_COLUMNS = 384 };
+typedef struct tiling {
+    const ls_gemm *gemm;
+    const ls_gemm_kernels *kernels;
+    ls_queue *queue;
+    int64_t rows, columns; /* of a tile */
+    int64_t down, across;  /* tiles */
+} tiling;
 
-/*
- * One call at a time: the serial build of OpenBLAS 0.3.21 hands the same packing buffer to two threads now
- * and then, and both products come out wrong (seen by tests/compute/test_linear.c with 2 threads).
- */
-static pthread_mutex_t blas_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* Debian chooses among the serial, pthread and openmp builds when the program starts, not when it is linked.
- */
-static void blas_check_variant(void)
+static int64_t divide_up(int64_t value, int64_t by)
 {
-    const int parallel = openblas_get_parallel();
-    if (parallel == 0) {
-        return;
-    }
-    openblas_set_num_threads(1);
-    ls_log_warn("the %s build of OpenBLAS is loaded (%s); it is held to one thread, as the pool has its own: "
-                "install libopenblas0-serial, or choose it with update-alternatives, to be sure",
-                parallel == 1 ? "pthread" : "openmp", openblas_get_config());
+    return (value + by - 1) / by;
 }
 
-static int64_t tiles_across(int64_t size, int64_t tile)
+static int64_t min64(int64_t a, int64_t b)
 {
-    return (size + tile - 1) / tile;
+    return a < b ? a : b;
 }
 
-static const float *operand_at(const ls_gemm_operand *operand, int64_t row, int64_t column)
+/* `size` in `parts` equal parts, rounded up to whole grains. */
+static int64_t part_of(int64_t size, int64_t parts, int64_t grain)
 {
-    return operand->transposed ? operand->data + column * operand->stride + row
-                               : operand->data + row * operand->stride + column;
+    return divide_up(divide_up(size, parts), grain) * grain;
 }
 
-static void add_bias(float *c, int64_t stride, const float *bias, int64_t rows, int64_t columns)
+static tiling tiling_choose(ls_queue *queue, const ls_gemm *gemm)
 {
-    for (int64_t row = 0; row < rows; row++) {
-        for (int64_t column = 0; column < columns; column++) {
-            c[row * stride + column] += bias[column];
-        }
-    }
+    const ls_gemm_kernels *kernels = ls_queue_kernels(queue)->gemm;
+    tiling t = {.gemm = gemm, .kernels = kernels, .queue = queue};
+    const int64_t wanted = TILES_PER_THREAD * (int64_t)ls_queue_threads(queue);
+
+    const int64_t grain = kernels->column_grain;
+    t.columns = part_of(gemm->n, divide_up(gemm->n, COLUMNS_MAX), grain);
+    t.across = divide_up(gemm->n, t.columns);
+    const int64_t down_max = divide_up(gemm->m, ROWS_MIN);
+    t.down = min64(divide_up(wanted, t.across), down_max);
+    t.rows = part_of(gemm->m, t.down, kernels->row_grain);
+    t.down = divide_up(gemm->m, t.rows);
+    return t;
 }
 
-static void gemm_tile(void *context, int64_t tile, uint32_t worker)
+static void run_tile(void *context, int64_t tile, uint32_t worker)
 {
-    (void)worker;
-    const ls_gemm *g = context;
-    const int64_t across = tiles_across(g->n, TILE_COLUMNS);
-    const int64_t row = tile / across * TILE_ROWS, column = tile % across * TILE_COLUMNS;
-    const int64_t rows = g->m - row < TILE_ROWS ? g->m - row : TILE_ROWS;
-    const int64_t columns = g->n - column < TILE_COLUMNS ? g->n - column : TILE_COLUMNS;
-    float *c = g->c + row * g->c_stride + column;
-
-    for (uint32_t i = 0; i < g->range_count; i++) {
-        const ls_gemm_range range = g->range[i];
-        pthread_mutex_lock(&blas_lock);
-        cblas_sgemm(CblasRowMajor, g->a.transposed ? CblasTrans : CblasNoTrans,
-                    g->b.transposed ? CblasTrans : CblasNoTrans, (int)rows, (int)columns, (int)range.count,
-                    1.0f, operand_at(&g->a, row, range.first), (int)g->a.stride,
-                    operand_at(&g->b, range.first, column), (int)g->b.stride,
-                    i > 0 || g->accumulate ? 1.0f : 0.0f, c, (int)g->c_stride);
-        pthread_mutex_unlock(&blas_lock);
-    }
-    if (g->bias) {
-        add_bias(c, g->c_stride, g->bias + column, rows, columns);
-    }
+    const tiling *t = context;
+    const int64_t row = tile / t->across * t->rows, column = tile % t->across * t->columns;
+    const ls_gemm_rect rect = {.row = row,
+                               .rows = min64(t->gemm->m - row, t->rows),
+                               .column = column,
+                               .columns = min64(t->gemm->n - column, t->columns)};
+    const size_t bytes = (size_t)t->kernels->scratch_floats(t->columns) * sizeof(float);
+    t->kernels->tile(t->gemm, &rect, ls_queue_scratch(t->queue, worker, bytes));
 }
 
-void ls_gemm_run(ls_queue *queue, const ls_gemm *gemm)
+ls_status ls_gemm_run(ls_queue *queue, const ls_gemm *gemm)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, blas_check_variant);
+    LS_ASSERT(gemm->m >= 1 && gemm->n >= 1);
     LS_ASSERT(gemm->range_count >= 1 && gemm->range_count <= LS_GEMM_RANGES_MAX);
-    ls_gemm copy = *gemm;
-    const int64_t tiles = tiles_across(copy.m, TILE_ROWS) * tiles_across(copy.n, TILE_COLUMNS);
-    ls_queue_run_tiles(queue, tiles, gemm_tile, &copy);
+    for (uint32_t i = 0; i < gemm->range_count; i++) {
+        LS_ASSERT(gemm->range[i].count >= 1);
+    }
+    tiling t = tiling_choose(queue, gemm);
+    LS_TRY(ls_queue_reserve_scratch(queue, (size_t)t.kernels->scratch_floats(t.columns) * sizeof(float)));
+    ls_queue_run_tiles(queue, t.down * t.across, run_tile, &t);
+    return LS_OK;
 }

@@ -45,7 +45,8 @@ typedef struct ls_gemm {
     bool accumulate;   /* C += instead of C = */
 } ls_gemm;
 
-/* Runs the product on the queue's threads and waits. CPU queues only. */
-void ls_gemm_run(ls_queue *queue, const ls_gemm *gemm);
+/* Runs the product on the queue's threads and waits. CPU queues only; m, n and every range at least 1.
+ * Errors: LS_ERR_MEMORY, when the queue's scratch can't grow. */
+LS_MUST_CHECK ls_status ls_gemm_run(ls_queue *queue, const ls_gemm *gemm);
 
 #endif

@@ -18,7 +18,7 @@
 
 #include "base/status.h"
 
-#define LS_KERNEL_OPS(X) X(elementwise)
+#define LS_KERNEL_OPS(X) X(elementwise) X(gemm)
 
 typedef struct ls_cpu_kernels {
     const char *isa; /* "generic", "avx2", "avx512" */

@@ -115,7 +115,8 @@ static void add_matrix(ls_queue *queue, add_job job)
     ls_queue_run_tiles(queue, (job.rows + ADD_ROWS - 1) / ADD_ROWS, add_tile, &job);
 }
 
-static void run_piece(ls_queue *queue, const cut_product *product, uint32_t piece, float *to, int64_t stride)
+static ls_status run_piece(ls_queue *queue, const cut_product *product, uint32_t piece, float *to,
+                           int64_t stride)
 {
     ls_gemm gemm = product->gemm;
     int64_t start = 0;
@@ -127,32 +128,32 @@ static void run_piece(ls_queue *queue, const cut_product *product, uint32_t piec
     gemm.range_count = product->segment_count;
     gemm.c = to;
     gemm.c_stride = stride;
-    ls_gemm_run(queue, &gemm);
+    return ls_gemm_run(queue, &gemm);
 }
 
 /* Writes the tree sum of pieces [first, first + count) to `to`; `spare` holds one (m, n) matrix per level. */
-static void run_tree(ls_queue *queue, const cut_product *product, uint32_t first, uint32_t count, float *to,
-                     int64_t stride, float *spare)
+static ls_status run_tree(ls_queue *queue, const cut_product *product, uint32_t first, uint32_t count,
+                          float *to, int64_t stride, float *spare)
 {
     if (count == 1) {
-        run_piece(queue, product, first, to, stride);
-        return;
+        return run_piece(queue, product, first, to, stride);
     }
     const int64_t m = product->gemm.m, n = product->gemm.n;
     const uint32_t split = tree_split(count);
-    run_tree(queue, product, first, split, to, stride, spare);
-    run_tree(queue, product, first + split, count - split, spare, n, spare + m * n);
+    LS_TRY(run_tree(queue, product, first, split, to, stride, spare));
+    LS_TRY(run_tree(queue, product, first + split, count - split, spare, n, spare + m * n));
     add_matrix(
         queue,
         (add_job){.to = to, .to_stride = stride, .from = spare, .from_stride = n, .rows = m, .cols = n});
+    return LS_OK;
 }
 
 /* The whole product; `workspace` is needed when it has more than one piece. */
-static void run_cut(ls_queue *queue, cut_product product, const ls_tensor *to, const ls_tensor *workspace)
+static ls_status run_cut(ls_queue *queue, cut_product product, const ls_tensor *to,
+                         const ls_tensor *workspace)
 {
     if (product.pieces == 1) {
-        run_piece(queue, &product, 0, to->data, to->stride);
-        return;
+        return run_piece(queue, &product, 0, to->data, to->stride);
     }
     const int64_t m = product.gemm.m, n = product.gemm.n;
     const bool accumulate = product.gemm.accumulate;
@@ -165,15 +166,16 @@ static void run_cut(ls_queue *queue, cut_product product, const ls_tensor *to, c
     float *sum = workspace->data;
     add_job finish = {.to = to->data, .to_stride = to->stride, .bias = bias, .rows = m, .cols = n};
     if (accumulate) {
-        run_tree(queue, &product, 0, product.pieces, sum, n, sum + m * n);
+        LS_TRY(run_tree(queue, &product, 0, product.pieces, sum, n, sum + m * n));
         finish.from = sum;
         finish.from_stride = n;
     } else {
-        run_tree(queue, &product, 0, product.pieces, to->data, to->stride, sum);
+        LS_TRY(run_tree(queue, &product, 0, product.pieces, to->data, to->stride, sum));
     }
     if (finish.from || bias) {
         add_matrix(queue, finish);
     }
+    return LS_OK;
 }
 
 /* -- column sums -- */
@@ -238,8 +240,7 @@ ls_status ls_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_t
                                  .pieces = linear->forward_cut,
                                  .segment_count = 1,
                                  .segment = &in};
-    run_cut(queue, product, y, &linear->workspace);
-    return LS_OK;
+    return run_cut(queue, product, y, &linear->workspace);
 }
 
 ls_status ls_linear_backward_input(ls_queue *queue, const ls_linear *linear, const ls_tensor *dy,
@@ -257,8 +258,7 @@ ls_status ls_linear_backward_input(ls_queue *queue, const ls_linear *linear, con
                                  .pieces = linear->backward_input_cut,
                                  .segment_count = linear->segment_count,
                                  .segment = linear->segment};
-    run_cut(queue, product, dx, &linear->workspace);
-    return LS_OK;
+    return run_cut(queue, product, dx, &linear->workspace);
 }
 
 ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
@@ -280,7 +280,7 @@ ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear, co
                           .c = dweight->data,
                           .c_stride = dweight->stride,
                           .accumulate = accumulate};
-    ls_gemm_run(queue, &gemm);
+    LS_TRY(ls_gemm_run(queue, &gemm));
 
     if (dbias && dbias->data) {
         LS_ASSERT(is_matrix(dbias, 1, out));

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The matrix product of one tile.
+ *
+ * What an element of C is: the inner dimension of each range is cut in blocks of BLOCK; inside a block the
+ * element is a chain of fused multiply-adds in order, starting at zero; block sums are added to C in order;
+ * the bias comes last. Nothing else enters: registers, panels and tiles below may change, the bits may not.
+ * BLOCK is part of the determinism class.
+ *
+ *            columns of the tile            A: the rows of a micro tile, each value broadcast; 12 KB, stays
+ * in L1
+ *           +-----+-----+-----+             B: packed in panels of PANEL columns, streamed from L2
+ *     BLOCK |panel|panel|panel|             C: ROWS x PANEL sums live in registers through a block
+ *           |  0  |  1  |  2  |
+ *           +-----+-----+-----+
+ *   +-----+ +-----+-----+-----+
+ *   |rows | |micro|     |     |   one micro tile = one call of micro()
+ *   +-----+ +-----+-----+-----+
+ *
+ * Loop order: blocks of k; pack B once; groups of rows; panels. (After Goto and van de Geijn, "Anatomy of
+ * high-performance matrix multiplication", 2008, with the roles in L1 and L2 exchanged: on wide vectors the A
+ * rows are the smaller part.)
+ */
+#include "compute/cpu/isa/gemm.h"
+
+#include "compute/cpu/transpose.h"
+
+#include <string.h>
+
+extern const ls_gemm_kernels LS_KERNEL(ls_gemm_kernels);
+
+/* Micro tile: ROWS x (VECTORS * 16) sums must fit the register file beside one row of B and one broadcast. */
+#if defined(LS_ISA_avx512)
+enum { ROWS = 8, VECTORS = 3 };
+#elif defined(LS_ISA_avx2)
+enum { ROWS = 6, VECTORS = 1 };
+#else
+enum { ROWS = 4, VECTORS = 1 };
+#endif
+
+enum {
+    BLOCK = 384, /* part of the determinism class */
+    PANEL = VECTORS * LS_LANES,
+    GROUP = 8 * ROWS,      /* rows of a transposed A that are packed together */
+    A_STRIDE = BLOCK + 16, /* rows of a copied A: not a multiple of a page */
+    PREFETCH_ROWS = 12,    /* rows of a panel ahead */
+};
+
+#define UNROLL _Pragma("GCC unroll 32")
+
+/* -- the micro tile -- */
+
+/* Where a micro tile's A lies: element (i, k) is data[i * row_step + k * k_step]. */
+typedef struct a_rows {
+    const float *data;
+    int64_t row_step;
+} a_rows;
+
+/* What happens to C. */
+typedef struct c_part {
+    float *data;
+    int64_t stride;
+    int64_t columns;   /* 1 .. vectors * 16 */
+    const float *bias; /* of these columns, added last; NULL: none */
+    bool add;          /* C += instead of C = */
+} c_part;
+
+LS_SIMD void store_row(vf *sum, int vectors, const c_part *c, int row)
+{
+    float *to = c->data + row * c->stride;
+    UNROLL for (int v = 0; v < vectors; v++)
+    {
+        const int64_t left = c->columns - v * LS_LANES;
+        vf value = sum[v];
+        if (c->add) {
+            value = vf_add(vf_load_tail(to + v * LS_LANES, left), value);
+        }
+        if (c->bias) {
+            value = vf_add(value, vf_load_tail(c->bias + v * LS_LANES, left));
+        }
+        vf_store_tail(to + v * LS_LANES, value, left);
+    }
+}
+
+LS_SIMD void micro(int rows, int vectors, int64_t k_step, int64_t count, a_rows a, const float *b,
+                   const c_part *c)
+{
+    vf sum[ROWS][VECTORS];
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        __builtin_prefetch(c->data + i * c->stride, 1);
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            sum[i][v] = vf_zero();
+        }
+    }
+    const float *low = a.data;
+    const float *high = a.data + 4 * a.row_step;
+    for (int64_t k = 0; k < count; k++) {
+        vf row[VECTORS];
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            row[v] = vf_load(b + v * LS_LANES);
+            __builtin_prefetch(b + PREFETCH_ROWS * vectors * LS_LANES + v * LS_LANES);
+        }
+        UNROLL for (int i = 0; i < rows; i++)
+        {
+            const vf x = vf_set(i < 4 ? low[i * a.row_step] : high[(i - 4) * a.row_step]);
+            UNROLL for (int v = 0; v < vectors; v++)
+            {
+                sum[i][v] = vf_fma(x, row[v], sum[i][v]);
+            }
+        }
+        b += vectors * LS_LANES;
+        low += k_step;
+        high += k_step;
+    }
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        store_row(sum[i], vectors, c, i);
+    }
+}
+
+typedef void (*micro_fn)(int64_t count, a_rows a, const float *b, const c_part *c);
+
+/* Every micro tile that edges can ask for: rows 1 .. 8 (those beyond ROWS unused), vectors 1 .. 3. */
+#define MICRO(name, r, v, step, row_step_)                                                                   \
+    static void micro_##name##_##r##x##v(int64_t count, a_rows a, const float *b, const c_part *c)           \
+    {                                                                                                        \
+        a.row_step = (row_step_);                                                                            \
+        micro((r) <= ROWS ? (r) : ROWS, (v) <= VECTORS ? (v) : VECTORS, step, count, a, b, c);               \
+    }
+#define MICRO_ROWS(name, v, step, row_step_)                                                                 \
+    MICRO(name, 1, v, step, row_step_)                                                                       \
+    MICRO(name, 2, v, step, row_step_)                                                                       \
+    MICRO(name, 3, v, step, row_step_)                                                                       \
+    MICRO(name, 4, v, step, row_step_)                                                                       \
+    MICRO(name, 5, v, step, row_step_)                                                                       \
+    MICRO(name, 6, v, step, row_step_)                                                                       \
+    MICRO(name, 7, v, step, row_step_)                                                                       \
+    MICRO(name, 8, v, step, row_step_)
+#define MICRO_ALL(name, step, row_step_)                                                                     \
+    MICRO_ROWS(name, 1, step, row_step_)                                                                     \
+    MICRO_ROWS(name, 2, step, row_step_)                                                                     \
+    MICRO_ROWS(name, 3, step, row_step_)
+#define MICRO_TABLE_ROWS(name, v)                                                                            \
+    {                                                                                                        \
+        micro_##name##_1x##v, micro_##name##_2x##v, micro_##name##_3x##v, micro_##name##_4x##v,              \
+            micro_##name##_5x##v, micro_##name##_6x##v, micro_##name##_7x##v, micro_##name##_8x##v           \
+    }
+#define MICRO_TABLE(name)                                                                                    \
+    {                                                                                                        \
+        MICRO_TABLE_ROWS(name, 1), MICRO_TABLE_ROWS(name, 2), MICRO_TABLE_ROWS(name, 3)                      \
+    }
+
+/* A in rows (k next to each other), and A packed in groups of ROWS (rows next to each other). */
+MICRO_ALL(rows, 1, a.row_step)
+MICRO_ALL(packed, ROWS, 1)
+
+static const micro_fn micro_of_rows[3][8] = MICRO_TABLE(rows);
+static const micro_fn micro_of_packed[3][8] = MICRO_TABLE(packed);
+
+/* -- packing -- */
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Vectors of the next panel when `left` columns remain: as wide as possible, but never one vector alone after
+ * a full panel, because a lone one has too few sums to hide the latency of the multiply-add. */
+static int panel_vectors(int64_t left)
+{
+    const int64_t vectors = (left + LS_LANES - 1) / LS_LANES;
+    return (int)(VECTORS == 3 && vectors == 4 ? 2 : min64(vectors, VECTORS));
+}
+
+/* B with its columns next to each other: rows of panels are copied. */
+static void pack_b_rows(const float *from, int64_t stride, int64_t count, int64_t columns, float *to)
+{
+    for (int64_t k = 0; k < count; k++) {
+        const float *row = from + k * stride;
+        float *panel = to;
+        for (int64_t left = columns; left > 0;) {
+            const int vectors = panel_vectors(left);
+            for (int v = 0; v < vectors; v++) {
+                vf_store(panel + (k * vectors + v) * LS_LANES,
+                         vf_load_tail(row + v * LS_LANES, left - v * LS_LANES));
+            }
+            row += vectors * LS_LANES;
+            panel += count * vectors * LS_LANES;
+            left -= vectors * LS_LANES;
+        }
+    }
+}
+
+/* 16 columns of a transposed B, as rows of `from`: `to` is one vector of a panel whose rows are `to_stride`
+ * apart. */
+static void pack_b_vector(const float *from, int64_t stride, int64_t count, int64_t columns, float *to,
+                          int64_t to_stride)
+{
+    for (int64_t k = 0; k < count; k += LS_LANES) {
+        vf block[LS_LANES];
+        UNROLL for (int i = 0; i < LS_LANES; i++)
+        {
+            const float *row = from + i * stride + k;
+            block[i] = i < columns ? vf_load_tail(row, count - k) : vf_zero();
+        }
+        vf_transpose(block);
+        const int64_t end = min64(count - k, LS_LANES);
+        UNROLL for (int i = 0; i < LS_LANES; i++)
+        {
+            if (i < end) {
+                vf_store(to + (k + i) * to_stride, block[i]);
+            }
+        }
+    }
+}
+
+static void pack_b_transposed(const float *from, int64_t stride, int64_t count, int64_t columns, float *to)
+{
+    for (int64_t left = columns; left > 0;) {
+        const int vectors = panel_vectors(left);
+        for (int v = 0; v < vectors; v++) {
+            pack_b_vector(from + v * LS_LANES * stride, stride, count, left - v * LS_LANES, to + v * LS_LANES,
+                          vectors * LS_LANES);
+        }
+        from += vectors * LS_LANES * stride;
+        to += count * vectors * LS_LANES;
+        left -= vectors * LS_LANES;
+    }
+}
+
+/* A transposed A (rows next to each other) in groups of ROWS: to[group][k][row]. */
+static void pack_a_transposed(const float *from, int64_t stride, int64_t count, int64_t rows, float *to)
+{
+    const int64_t whole = rows / ROWS, rest = rows % ROWS;
+    for (int64_t k = 0; k < count; k++) {
+        const float *row = from + k * stride;
+        for (int64_t group = 0; group < whole; group++) {
+            memcpy(to + (group * count + k) * ROWS, row + group * ROWS, ROWS * sizeof(float));
+        }
+        for (int64_t i = 0; i < rest; i++) {
+            to[(whole * count + k) * ROWS + i] = row[whole * ROWS + i];
+        }
+    }
+}
+
+/* Rows of A side by side, where their own stride would make them fall into the same cache sets. */
+static void copy_a_rows(const float *from, int64_t stride, int64_t count, int64_t rows, float *to)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        memcpy(to + i * A_STRIDE, from + i * stride, (size_t)count * sizeof(float));
+    }
+}
+
+/* -- the tile -- */
+
+/* One block of k: packed B, and the C it is added to. */
+typedef struct block_job {
+    const ls_gemm *gemm;
+    const ls_gemm_rect *rect;
+    int64_t first, count; /* inner indices */
+    bool add;             /* C holds something already */
+    bool last;            /* the bias is due */
+    const float *b;
+    float *a_space;
+} block_job;
+
+/* One group of at most ROWS rows, starting at row `row` of C, over all panels. */
+static void run_rows(const block_job *job, const micro_fn table[3][8], a_rows a, int64_t row, int64_t rows)
+{
+    const ls_gemm *g = job->gemm;
+    const float *panel = job->b;
+    c_part c = {.stride = g->c_stride, .add = job->add};
+    for (int64_t done = 0; done < job->rect->columns;) {
+        const int64_t left = job->rect->columns - done, column = job->rect->column + done;
+        const int vectors = panel_vectors(left);
+        c.data = g->c + row * g->c_stride + column;
+        c.columns = min64(left, vectors * LS_LANES);
+        c.bias = job->last && g->bias ? g->bias + column : NULL;
+        table[vectors - 1][rows - 1](job->count, a, panel, &c);
+        panel += job->count * vectors * LS_LANES;
+        done += vectors * LS_LANES;
+    }
+}
+
+static void run_block_rows(const block_job *job)
+{
+    const ls_gemm_operand *operand = &job->gemm->a;
+    const int64_t end = job->rect->row + job->rect->rows;
+    const bool crowded = operand->stride % 256 == 0; /* rows a KB apart share cache sets */
+    for (int64_t row = job->rect->row; row < end; row += ROWS) {
+        const int64_t rows = min64(end - row, ROWS);
+        a_rows a = {operand->data + row * operand->stride + job->first, operand->stride};
+        if (crowded) {
+            copy_a_rows(a.data, a.row_step, job->count, rows, job->a_space);
+            a = (a_rows){job->a_space, A_STRIDE};
+        }
+        run_rows(job, micro_of_rows, a, row, rows);
+    }
+}
+
+static void run_block_transposed(const block_job *job)
+{
+    const ls_gemm_operand *operand = &job->gemm->a;
+    const int64_t end = job->rect->row + job->rect->rows;
+    for (int64_t group = job->rect->row; group < end; group += GROUP) {
+        const int64_t group_rows = min64(end - group, GROUP);
+        pack_a_transposed(operand->data + job->first * operand->stride + group, operand->stride, job->count,
+                          group_rows, job->a_space);
+        for (int64_t done = 0; done < group_rows; done += ROWS) {
+            const a_rows a = {job->a_space + done * job->count, 1};
+            run_rows(job, micro_of_packed, a, group + done, min64(group_rows - done, ROWS));
+        }
+    }
+}
+
+static int64_t packed_floats(int64_t columns)
+{
+    const int64_t vectors = (columns + LS_LANES - 1) / LS_LANES;
+    return vectors * LS_LANES * BLOCK + PREFETCH_ROWS * PANEL;
+}
+
+static int64_t scratch_floats(int64_t columns)
+{
+    return packed_floats(columns) + GROUP * A_STRIDE;
+}
+
+static void run_block(block_job *job, float *scratch)
+{
+    const ls_gemm_operand *b = &job->gemm->b;
+    const int64_t columns = job->rect->columns;
+    if (b->transposed) {
+        pack_b_transposed(b->data + job->rect->column * b->stride + job->first, b->stride, job->count,
+                          columns, scratch);
+    } else {
+        pack_b_rows(b->data + job->first * b->stride + job->rect->column, b->stride, job->count, columns,
+                    scratch);
+    }
+    job->b = scratch;
+    job->a_space = scratch + packed_floats(columns);
+    if (job->gemm->a.transposed) {
+        run_block_transposed(job);
+    } else {
+        run_block_rows(job);
+    }
+}
+
+static void tile(const ls_gemm *gemm, const ls_gemm_rect *rect, float *scratch)
+{
+    block_job job = {.gemm = gemm, .rect = rect, .add = gemm->accumulate};
+    for (uint32_t i = 0; i < gemm->range_count; i++) {
+        const int64_t end = gemm->range[i].first + gemm->range[i].count;
+        for (job.first = gemm->range[i].first; job.first < end; job.first += BLOCK) {
+            job.count = min64(end - job.first, BLOCK);
+            job.last = i + 1 == gemm->range_count && job.first + job.count == end;
+            run_block(&job, scratch);
+            job.add = true;
+        }
+    }
+}
+
+const ls_gemm_kernels LS_KERNEL(ls_gemm_kernels) = {
+    .row_grain = ROWS,
+    .column_grain = PANEL,
+    .scratch_floats = scratch_floats,
+    .tile = tile,
+};
