@@ -69,8 +69,8 @@ const char *ls_queue_determinism_class(const ls_queue *queue);
 /* Name of the processor and instruction set in use, for people ("AMD EPYC, avx512"). */
 const char *ls_queue_device_name(const ls_queue *queue);
 
-/* Measured single-precision matrix-product rate of this queue in FLOP/s: best of a few calls of 1024^3-like
- * products, measured once per queue (about 0.1 s) and remembered. MFU is computed against it. */
+/* Measured single-precision matrix-product rate of this queue in FLOP/s: best of five products of 1024 cubed,
+ * measured once per queue (about 0.1 s) and remembered. MFU is computed against it. 0: no memory to measure. */
 double ls_queue_gemm_peak_flops(ls_queue *queue);
 
 #endif

@@ -361,9 +361,44 @@ static void tile(const ls_gemm *gemm, const ls_gemm_rect *rect, float *scratch)
     }
 }
 
+/* -- the limit -- */
+
+static double burst(int64_t rounds, float *sink_out)
+{
+    vf sum[ROWS][VECTORS];
+    const vf x = vf_set(*sink_out), y = vf_set(1.0f - *sink_out);
+    UNROLL for (int i = 0; i < ROWS; i++)
+    {
+        UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            sum[i][v] = vf_set((float)(i * VECTORS + v));
+        }
+    }
+    for (int64_t round = 0; round < rounds; round++) {
+        UNROLL for (int i = 0; i < ROWS; i++)
+        {
+            UNROLL for (int v = 0; v < VECTORS; v++)
+            {
+                sum[i][v] = vf_fma(x, sum[i][v], y);
+            }
+        }
+    }
+    vf total = vf_zero();
+    UNROLL for (int i = 0; i < ROWS; i++)
+    {
+        UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            total = vf_add(total, sum[i][v]);
+        }
+    }
+    *sink_out = vf_sum(total);
+    return 2.0 * LS_LANES * ROWS * VECTORS * (double)rounds;
+}
+
 const ls_gemm_kernels LS_KERNEL(ls_gemm_kernels) = {
     .row_grain = ROWS,
     .column_grain = PANEL,
     .scratch_floats = scratch_floats,
     .tile = tile,
+    .burst = burst,
 };

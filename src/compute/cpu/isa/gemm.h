@@ -16,6 +16,9 @@ typedef struct ls_gemm_kernels {
     /* Floats of scratch, 64-byte aligned, that `tile` needs for so many columns. */
     int64_t (*scratch_floats)(int64_t columns);
     void (*tile)(const ls_gemm *gemm, const ls_gemm_rect *rect, float *scratch);
+    /* `rounds` times a registerful of independent multiply-adds and nothing else: what the processor can do.
+     * Returns the FLOP done; *sink_out keeps the work from being optimised away. */
+    double (*burst)(int64_t rounds, float *sink_out);
 } ls_gemm_kernels;
 
 #endif

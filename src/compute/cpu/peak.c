@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The measured rate that MFU is stated against. */
+#include "base/clock.h"
+#include "compute/cpu/gemm.h"
+#include "compute/cpu/queue_cpu.h"
+
+enum { PEAK_SIZE = 1024, PEAK_CALLS = 5 };
+
+/* Best rate of a few products of PEAK_SIZE cubed, FLOP/s; 0 when there is no memory for them. */
+static double measure(ls_queue *queue)
+{
+    const size_t matrix_bytes = (size_t)PEAK_SIZE * PEAK_SIZE * sizeof(float);
+    void *memory = NULL;
+    if (ls_device_alloc(queue, 3 * matrix_bytes, &memory) != LS_OK) {
+        return 0.0;
+    }
+    float *a = memory, *b = a + PEAK_SIZE * PEAK_SIZE, *c = b + PEAK_SIZE * PEAK_SIZE;
+    const ls_gemm gemm = {.m = PEAK_SIZE,
+                          .n = PEAK_SIZE,
+                          .range = {{0, PEAK_SIZE}},
+                          .range_count = 1,
+                          .a = {.data = a, .stride = PEAK_SIZE},
+                          .b = {.data = b, .stride = PEAK_SIZE},
+                          .c = c,
+                          .c_stride = PEAK_SIZE};
+    double best_s = 0.0;
+    for (int call = 0; call < PEAK_CALLS; call++) {
+        const double start_s = ls_clock_monotonic_s();
+        if (ls_gemm_run(queue, &gemm) != LS_OK) {
+            break;
+        }
+        const double spent_s = ls_clock_monotonic_s() - start_s;
+        best_s = best_s == 0.0 || spent_s < best_s ? spent_s : best_s;
+    }
+    ls_device_free(queue, memory, 3 * matrix_bytes);
+    return best_s > 0.0 ? 2.0 * PEAK_SIZE * PEAK_SIZE * PEAK_SIZE / best_s : 0.0;
+}
+
+double ls_queue_gemm_peak_flops(ls_queue *queue)
+{
+    if (queue->gemm_peak_flops == 0.0) {
+        queue->gemm_peak_flops = measure(queue);
+    }
+    return queue->gemm_peak_flops;
+}
