@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Emit: the calls by which every layer reports numbers and events. Who keeps them is telemetry: it installs a sink. Without a sink the
+ * calls do nothing.
+ *
+ * One sink per process, installed before threads start; calls come from one thread at a time.
+ */
+#ifndef LS_BASE_EMIT_H
+#define LS_BASE_EMIT_H
+
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What one training step was. Times are wall seconds; they are parts of step_s. */
+typedef struct ls_step_metrics {
+    uint64_t step; /* finished steps, 1-based */
+    float loss;    /* mean over tokens, nats */
+    double lr;
+    double grad_norm;
+    uint64_t tokens; /* of this step */
+    double step_s, tokens_per_s;
+    double data_s, forward_s, backward_s, reduce_s, optimizer_s;
+    double mfu, hfu; /* fractions of the measured peak; 0: not known */
+    uint64_t rss_bytes;
+} ls_step_metrics;
+
+typedef struct ls_emit_sink {
+    void (*step)(void *context, const ls_step_metrics *metrics);
+    void (*event)(void *context, const char *name, json_t *fields); /* owns `fields`, an object */
+    void *context;
+} ls_emit_sink;
+
+/* Installs (or with NULL removes) the sink; it is copied. */
+void ls_emit_install(const ls_emit_sink *sink);
+
+void ls_emit_step(const ls_step_metrics *metrics);
+
+/* fields: an object whose reference is taken over; NULL for none. */
+void ls_emit_event(const char *name, json_t *fields);
+
+#endif

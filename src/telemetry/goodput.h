@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Goodput: every second of wall time falls in exactly one class, and the classes add up to the wall time.
+ *
+ * Used by one thread. Pure but for the clock.
+ */
+#ifndef LS_TELEMETRY_GOODPUT_H
+#define LS_TELEMETRY_GOODPUT_H
+
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum ls_time_class {
+    LS_TIME_STARTUP, /* process start to the first step */
+    LS_TIME_COMPUTE, /* forward, backward, reduction of leaves, update: useful work */
+    LS_TIME_DATA,    /* waiting for samples */
+    LS_TIME_COMMUNICATION,
+    LS_TIME_EVALUATION,
+    LS_TIME_SAMPLING,
+    LS_TIME_CHECKPOINT,
+    LS_TIME_RECOVERY,
+    LS_TIME_LOST_WORK, /* steps done again, or given up in the middle */
+    LS_TIME_WAITING,   /* stopped, starved of processors */
+    LS_TIME_OTHER,     /* logs, reports, the end */
+    LS_TIME_CLASS_COUNT
+} ls_time_class;
+
+typedef struct ls_goodput {
+    double seconds[LS_TIME_CLASS_COUNT];
+    ls_time_class current;
+    double since_s; /* monotonic, when the current class began */
+} ls_goodput;
+
+/* Begins in LS_TIME_STARTUP, at `start_s` (monotonic; the process's start when known). */
+void ls_goodput_begin(ls_goodput *goodput, double start_s);
+/* Ends the current class and begins another. */
+void ls_goodput_enter(ls_goodput *goodput, ls_time_class next);
+/* Books `seconds` of what was counted as `from` under `to` instead. */
+void ls_goodput_move(ls_goodput *goodput, ls_time_class from, ls_time_class to, double seconds);
+/* Counts the current class up to now. */
+void ls_goodput_update(ls_goodput *goodput);
+
+double ls_goodput_wall_s(const ls_goodput *goodput);
+/* Share of useful work, 0..1. */
+double ls_goodput_fraction(const ls_goodput *goodput);
+
+/* "compute", "data", ... */
+const char *ls_time_class_name(ls_time_class time_class);
+
+/*
+ * When less than 70 % of more than 10 seconds was useful, names the largest loss and what to do about it:
+ * "61 % busy: 28 % waiting for data, try ...". False, and text_out untouched, when there is nothing to say.
+ */
+bool ls_goodput_advice(const ls_goodput *goodput, char *text_out, size_t text_bytes);
+
+/* {"compute": seconds, ...}. */
+json_t *ls_goodput_to_json(const ls_goodput *goodput);
+
+#endif

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Run log: what a run directory remembers of its steps and events.
+ *
+ *   metrics.jsonl   one object per finished step: step, loss, lr, grad_norm, tokens, tokens_per_s, step_s, data_s, forward_s, backward_s,
+ *                   reduce_s, optimizer_s, mfu, hfu, rss_bytes. The loss is printed so that its float32 bits come back.
+ *   events.jsonl    one object per event: time (seconds since 1970), event, step where it has one, and the event's own fields
+ *
+ * Every line is one write(2), so that a killed process leaves whole lines but for the last. A resume cuts both files back to the restored
+ * step. curve_hash is SHA-256 over (step as u64, loss as float32 bits), little-endian, in order (DESIGN section 6); it is kept up to date
+ * step by step and rebuilt from metrics.jsonl on a resume.
+ *
+ * One writer per directory (the run directory's lock sees to that); not thread-safe.
+ */
+#ifndef LS_TELEMETRY_RUN_LOG_H
+#define LS_TELEMETRY_RUN_LOG_H
+
+#include "base/emit.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+typedef struct ls_run_log ls_run_log;
+
+/* What the steps up to the restored one add up to. */
+typedef struct ls_run_totals {
+    uint64_t steps;  /* lines of metrics kept */
+    uint64_t tokens; /* of those steps */
+    double step_s;   /* wall seconds of those steps */
+    float last_loss;
+    bool has_val_loss;
+    double last_val_loss, best_val_loss; /* of `evaluation` events (field val_loss) */
+    uint64_t best_step;
+} ls_run_totals;
+
+/*
+ * Opens the log of run directory `dir` for appending after step `restored_step`: later metrics and events are dropped (0: all metrics,
+ * the files begin anew).
+ *
+ * totals_out: may be NULL. Errors: LS_ERR_DATA when metrics.jsonl does not hold the steps 1..restored_step in order (naming the line);
+ * LS_ERR_DISK, LS_ERR_IO.
+ */
+LS_MUST_CHECK ls_status ls_run_log_open(const char *dir, uint64_t restored_step, ls_run_log **log_out,
+                                        ls_run_totals *totals_out);
+void ls_run_log_close(ls_run_log *log);
+
+/* Appends a line. Errors: LS_ERR_DISK, LS_ERR_IO; the first error is kept, and returned by later calls too. */
+LS_MUST_CHECK ls_status ls_run_log_step(ls_run_log *log, const ls_step_metrics *metrics);
+/* fields: an object, taken over; `time` and `event` are put in front. */
+LS_MUST_CHECK ls_status ls_run_log_event(ls_run_log *log, const char *name, json_t *fields);
+
+/* The curve hash of the steps so far. */
+void ls_run_log_curve_hash(const ls_run_log *log, char hex_out[LS_SHA256_HEX_BYTES]);
+
+/* Installs the log as the sink of base/emit; write errors are then logged once and kept: ls_run_log_status. */
+void ls_run_log_install(ls_run_log *log);
+ls_status ls_run_log_status(const ls_run_log *log);
+
+#endif

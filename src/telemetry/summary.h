@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Summary: the result of a run, as `train --json` prints it (DESIGN section 6) and summary.json keeps it.
+ */
+#ifndef LS_TELEMETRY_SUMMARY_H
+#define LS_TELEMETRY_SUMMARY_H
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "telemetry/goodput.h"
+
+#include <stdio.h>
+
+#include <stdint.h>
+
+/* Numbers that are not known are NaN here and null in JSON. */
+typedef struct ls_summary {
+    const char *run;     /* name */
+    const char *run_dir; /* path */
+    const char *status;  /* "finished", "stopped", "interrupted", "failed" */
+    uint64_t step;
+    uint64_t steps;        /* of the whole run */
+    double loss, val_loss; /* nats per token */
+    double val_loss_per_byte;
+    uint64_t tokens;               /* of the whole run so far */
+    double tokens_per_s, mfu, hfu; /* over the steps of this process */
+    uint64_t peak_rss_bytes;
+    double wall_s;                        /* of this process */
+    double first_step_s;                  /* process start to the end of the first step */
+    double goodput;                       /* 0..1 */
+    char state_hash[LS_SHA256_HEX_BYTES]; /* "" when not known */
+    char curve_hash[LS_SHA256_HEX_BYTES];
+    /* What the plan said before the first step. */
+    uint64_t predicted_memory_bytes;
+    double predicted_step_s; /* NaN: not predicted */
+    double flops_per_step;
+    json_t *time; /* seconds by class (telemetry/goodput.h); borrowed, NULL: none */
+} ls_summary;
+
+json_t *ls_summary_to_json(const ls_summary *summary);
+
+/* `dir`/summary.json, atomically. */
+LS_MUST_CHECK ls_status ls_summary_save(const ls_summary *summary, const char *dir);
+/* The object of `dir`/summary.json. Errors: LS_ERR_NOT_FOUND, LS_ERR_DATA. */
+LS_MUST_CHECK ls_status ls_summary_load(const char *dir, json_t **object_out);
+
+/* A few lines for a terminal. */
+void ls_summary_print(const json_t *object, FILE *out);
+
+#endif
