@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/rope.h"
+
+#include "base/assert.h"
+
+#include <math.h>
+
+static const double PI = 3.14159265358979323846;
+static const double LN_2 = 0.69314718055994530942;
+
+/* ---- functions of our own, so that every machine gets the same bits ---- */
+
+/* ln x for x > 0: x = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m - 1) / (m + 1)). */
+static double portable_log(double x)
+{
+    int exponent = 0;
+    double m = frexp(x, &exponent);
+    if (m < 0.70710678118654752440) {
+        m *= 2.0;
+        exponent--;
+    }
+    const double t = (m - 1.0) / (m + 1.0), t2 = t * t; /* |t| < 0.172, so t^42 is below 1e-32 */
+    double series = 0.0;
+    for (int k = 41; k >= 1; k -= 2) {
+        series = series * t2 + 1.0 / k;
+    }
+    return (double)exponent * LN_2 + 2.0 * t * series;
+}
+
+/* e^x for moderate x: x = k ln 2 + r, |r| <= 0.35, Taylor. */
+static double portable_exp(double x)
+{
+    const double k = floor(x / LN_2 + 0.5);
+    const double r = x - k * LN_2;
+    double series = 1.0;
+    for (int i = 20; i >= 1; i--) {
+        series = 1.0 + series * r / i;
+    }
+    return ldexp(series, (int)k);
+}
+
+/*
+ * x = k pi/2 + r for 0 <= x < 2^24, |r| <= pi/4; returns k mod 4. pi/2 comes in three pieces, the first two
+ * of 28 bits, so that their products with k (up to 24 bits) are exact (Cody and Waite, "Software manual for
+ * the elementary functions", 1980).
+ */
+static int reduce_quarter_turns(double x, double *r_out)
+{
+    static const double piece_1 = 0x1.921fb54p+0, piece_2 = 0x1.10b4610p-30, piece_3 = 0x1.a62633145c06ep-58;
+    const double k = floor(x * (2.0 / PI) + 0.5);
+    *r_out = ((x - k * piece_1) - k * piece_2) - k * piece_3;
+    return (int)((int64_t)k & 3);
+}
+
+static void portable_sincos(double x, double *sine_out, double *cosine_out)
+{
+    double r = 0.0;
+    const int quarter = reduce_quarter_turns(x, &r);
+    const double r2 = r * r;
+    double s = 1.0, c = 1.0; /* Taylor, to r^21 and r^20 */
+    for (int i = 20; i >= 2; i -= 2) {
+        s = 1.0 - s * r2 / (i * (i + 1));
+        c = 1.0 - c * r2 / (i * (i - 1));
+    }
+    s *= r;
+    const double sines[4] = {s, c, -s, -c};
+    *sine_out = sines[quarter];
+    *cosine_out = sines[(quarter + 1) & 3];
+}
+
+/* ---- frequencies ---- */
+
+/* Every variable is a float on purpose: each operation rounds as in transformers' _compute_llama3_parameters.
+ */
+static float scale_llama3(const ls_rope_scaling *scaling, float frequency)
+{
+    const float factor = (float)scaling->factor, original = (float)scaling->original_context;
+    const float low = (float)scaling->low_freq_factor, high = (float)scaling->high_freq_factor;
+    const float wavelength = (float)(2.0 * PI) / frequency;
+    if (wavelength < original / high) {
+        return frequency;
+    }
+    if (wavelength > original / low) {
+        return frequency / factor;
+    }
+    const float s = (original / wavelength - low) / (high - low);
+    return (1.0f - s) * frequency / factor + s * frequency;
+}
+
+void ls_rope_frequencies(const ls_model_config *config, float *frequencies_out)
+{
+    LS_ASSERT(config->rotary && config->head_dim % 2 == 0);
+    const ls_rope_scaling *scaling = &config->rope_scaling;
+    const double log_theta = portable_log(config->rope_theta);
+    for (int64_t i = 0; i < config->head_dim / 2; i++) {
+        const float exponent = (float)(2 * i) / (float)config->head_dim;
+        const float plain = 1.0f / (float)portable_exp(log_theta * (double)exponent);
+        frequencies_out[i] = scaling->kind == LS_ROPE_LLAMA3   ? scale_llama3(scaling, plain)
+                             : scaling->kind == LS_ROPE_LINEAR ? plain / (float)scaling->factor
+                                                               : plain;
+    }
+}
+
+void ls_rope_tables(const ls_model_config *config, int64_t positions, float *cosine_out, float *sine_out)
+{
+    enum { HALF_MAX = 512 };
+    const int64_t half = config->head_dim / 2;
+    float frequencies[HALF_MAX];
+    LS_ASSERT(half <= HALF_MAX && positions <= 1 << 24);
+    ls_rope_frequencies(config, frequencies);
+    for (int64_t p = 0; p < positions; p++) {
+        for (int64_t i = 0; i < half; i++) {
+            const float angle = (float)p * frequencies[i];
+            double sine = 0.0, cosine = 0.0;
+            portable_sincos((double)angle, &sine, &cosine);
+            cosine_out[p * half + i] = (float)cosine;
+            sine_out[p * half + i] = (float)sine;
+        }
+    }
+}
