@@ -100,7 +100,7 @@ void ls_dataset_close(ls_dataset *dataset);
 /*
  * One sample. tokens_out: (T+1): inputs are [0, T), targets are [1, T+1).
  *
- * LS_SPLIT_TRAIN: any position below 2^62; epochs follow each other without end. seed chooses the order.
+ * LS_SPLIT_TRAIN: any position below 2^56; epochs follow each other without end. seed chooses the order.
  * LS_SPLIT_VALIDATION: position below ls_dataset_samples(dataset, LS_SPLIT_VALIDATION); the seed is ignored.
  *
  * Pure: the same arguments give the same tokens in every process, for any number of ranks. Every id is below

@@ -54,8 +54,7 @@ bool ls_token_file_has_magic(const void *data, size_t bytes)
     return (magic == LLMC_MAGIC_U16 || magic == LLMC_MAGIC_U32) && version >= 0 && version < 100;
 }
 
-/* ---- checks on ids
- * -------------------------------------------------------------------------------------------------- */
+/* ---- checks on ids ----------------------------------------------------------------------------- */
 
 static ls_status check_ids(const ls_tokens *tokens)
 {
@@ -108,8 +107,7 @@ static ls_status find_documents(ls_tokens *tokens, int64_t end_of_text, document
     return LS_OK;
 }
 
-/* ---- llm.c and nanoGPT
- * ---------------------------------------------------------------------------------------------- */
+/* ---- llm.c and nanoGPT ------------------------------------------------------------------------- */
 
 static ls_status parse_llmc(const unsigned char *data, size_t bytes, ls_tokens *tokens)
 {
@@ -151,8 +149,7 @@ static ls_status parse_raw_u16(const unsigned char *data, size_t bytes, ls_token
     return LS_OK;
 }
 
-/* ---- Megatron
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- Megatron ---------------------------------------------------------------------------------- */
 
 static uint32_t megatron_type_bytes(unsigned char type)
 {
@@ -194,10 +191,9 @@ static ls_status parse_index_header(const char *name, const unsigned char *index
     /* Bounded first, so that the sum of sizes below can't wrap. */
     const uint64_t limit = bytes / 8;
     const uint64_t sequences = out->sequence_count, documents = out->document_count;
-    const uint64_t needed = sequences > limit || documents > limit
-                                ? UINT64_MAX
-                                : MEGATRON_HEADER_BYTES + 12 * sequences + 8 * documents;
-    if (bytes != needed && bytes != needed + sequences) {
+    const bool bounded = sequences <= limit && documents <= limit;
+    const uint64_t needed = bounded ? MEGATRON_HEADER_BYTES + 12 * sequences + 8 * documents : 0;
+    if (!bounded || (bytes != needed && bytes != needed + sequences)) {
         return ls_fail(
             LS_ERR_DATA,
             "the index of %s is truncated or corrupt: %zu bytes do not fit %llu sequences and %llu "
@@ -317,8 +313,7 @@ static ls_status parse_megatron(const unsigned char *data, size_t bytes, const u
     return mark_documents(&index, tokens);
 }
 
-/* ---- opening
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------- */
 
 static ls_status parse_into(const unsigned char *ids, size_t ids_bytes, const unsigned char *index,
                             size_t index_bytes, const ls_token_file_options *options, ls_tokens *tokens)

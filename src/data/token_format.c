@@ -24,8 +24,7 @@ static uint64_t block_count_of(uint64_t token_count, uint64_t id_bytes)
     return (token_count * id_bytes + LS_TOKENS_BLOCK_BYTES - 1) / LS_TOKENS_BLOCK_BYTES;
 }
 
-/* ---- writing
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------- */
 
 ls_status ls_token_writer_init(ls_token_writer *writer, int fd, const char *path, uint32_t id_bytes)
 {
@@ -164,8 +163,7 @@ ls_status ls_token_writer_finish(ls_token_writer *writer, const char *key, const
     return ls_file_pwrite_all(writer->fd, writer->path, &header, sizeof header, 0);
 }
 
-/* ---- opening
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------- */
 
 static ls_status check_header(ls_file_map map, const char *path, const char *key, ls_token_header *header_out)
 {

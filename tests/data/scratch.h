@@ -16,7 +16,7 @@ typedef struct scratch {
     ls_arena arena;
 } scratch;
 
-static int scratch_setup(void **state)
+static inline int scratch_setup(void **state)
 {
     scratch *s = calloc(1, sizeof *s);
     strcpy(s->folder, "/tmp/lockstep-data-XXXXXX");
@@ -27,7 +27,7 @@ static int scratch_setup(void **state)
     return 0;
 }
 
-static int scratch_teardown(void **state)
+static inline int scratch_teardown(void **state)
 {
     scratch *s = *state;
     const ls_status status = ls_dir_remove(s->folder);

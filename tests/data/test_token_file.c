@@ -243,6 +243,10 @@ static void megatron_bad_indexes_are_refused(void **state)
     bad = good;
     bad.data[18 + 7] = 0xff; /* 2^63 sequences */
     expect_megatron_refused(s, &bad, "truncated or corrupt");
+    bad = good;
+    const uint64_t wrapping = bad.bytes + 1; /* added to UINT64_MAX it gives the file's size */
+    memcpy(bad.data + 18, &wrapping, 8);
+    expect_megatron_refused(s, &bad, "truncated or corrupt");
     bad = megatron_index(8, (const int32_t[]){2, 3}, offsets, 2, documents, 2);
     expect_megatron_refused(s, &bad, "outside the 8 bytes");
     bad = megatron_index(8, (const int32_t[]){-1, 3}, offsets, 2, documents, 2);
