@@ -62,10 +62,11 @@ static inline void fixture_clear(fixture *f)
     }
 }
 
-static inline int fixture_create(void **state)
+/* In `parent`: a real disk, or a file system in memory where many fsyncs cost nothing. */
+static inline int fixture_create_in(void **state, const char *parent)
 {
     fixture *f = calloc(1, sizeof *f);
-    snprintf(f->folder, sizeof f->folder, "/tmp/ls-checkpoint-XXXXXX");
+    snprintf(f->folder, sizeof f->folder, "%s/ls-checkpoint-XXXXXX", parent);
     assert_non_null(mkdtemp(f->folder));
     snprintf(f->root, sizeof f->root, "%s/checkpoints", f->folder);
     f->tensors[0] = (ls_checkpoint_tensor){.name = "transformer.w", .rank = 1, .shape = {FIXTURE_LARGE}};
@@ -81,6 +82,11 @@ static inline int fixture_create(void **state)
     fixture_fill(f, 100);
     *state = f;
     return 0;
+}
+
+static inline int fixture_create(void **state)
+{
+    return fixture_create_in(state, "/tmp");
 }
 
 static inline int fixture_remove(void **state)
