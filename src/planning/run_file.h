@@ -37,14 +37,14 @@
 /* LS_AUTO_U64, LS_AUTO_F64 and LS_AUTO (base/options.h) stand for the word auto; "auto" below says who
  * resolves it. */
 
-typedef enum ls_tokenizer_kind {
+typedef enum ls_run_tokenizer_kind {
     LS_TOKENIZER_BYTES,
     LS_TOKENIZER_FILE,  /* tokenizer.file: tokenizer.json, tokenizer.model or vocabulary + merges */
     LS_TOKENIZER_TRAIN, /* train a byte-level BPE of tokenizer.vocab on the training data */
     LS_TOKENIZER_MODEL, /* the one beside model.from */
     LS_TOKENIZER_AUTO,  /* file when tokenizer.file is set, model when model.from is, else bytes; resolved by
                            load */
-} ls_tokenizer_kind;
+} ls_run_tokenizer_kind;
 
 typedef enum ls_optimizer_kind { LS_OPTIMIZER_ADAMW } ls_optimizer_kind;
 
@@ -81,7 +81,7 @@ typedef struct ls_run_model {
 } ls_run_model;
 
 typedef struct ls_run_tokenizer {
-    ls_tokenizer_kind kind;
+    ls_run_tokenizer_kind kind;
     const char *file; /* "" unless kind is file */
     uint64_t vocab;   /* kind train: size to train */
 } ls_run_tokenizer;
