@@ -140,8 +140,9 @@ uint64_t ls_dataset_token_count(const ls_dataset *dataset, ls_split split);
 /* Tokens of one stream: a training source, or validation (source 0). */
 uint64_t ls_dataset_stream_tokens(const ls_dataset *dataset, ls_split split, uint32_t source);
 /*
- * Bytes of text per token of a split, for nats per byte = nats per token / this (all source files together:
- * text bytes over tokens, end-of-text tokens included). 0.0 when not known: token files carry no text.
+ * Bytes of text per token of a split, for nats per byte = nats per token / this. Each file's mean (text bytes
+ * over tokens, end-of-text tokens included) weighted by its share of the split: exact for bytes, an estimate
+ * where a file is cut. 0.0 when not known: token files carry no text.
  */
 double ls_dataset_bytes_per_token(const ls_dataset *dataset, ls_split split);
 /* Files, documents in all of them. */

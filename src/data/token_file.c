@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/assert.h"
+#include "data/content_hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -337,16 +338,18 @@ static ls_status parse_into(const unsigned char *ids, size_t ids_bytes, const un
     return index ? LS_OK : find_documents(tokens, options->end_of_text, rule);
 }
 
-static void hash_content(const void *ids, size_t ids_bytes, const void *index, size_t index_bytes,
+/* The .bin's hash; with an index the hash of both hashes. */
+static void hash_content(const char *notes_folder, const char *path, ls_file_map ids, ls_file_map index,
                          ls_tokens *tokens)
 {
-    ls_sha256 hash;
-    ls_sha256_init(&hash);
-    ls_sha256_update(&hash, ids, ids_bytes);
-    if (index) {
-        ls_sha256_update(&hash, index, index_bytes);
+    const char *folder = notes_folder ? notes_folder : "";
+    ls_content_hash(folder, path, ids, LS_CONTENT_HASH_REMEMBER_BYTES, tokens->content_hash);
+    if (index.data) {
+        char both[2 * LS_SHA256_HEX_BYTES];
+        memcpy(both, tokens->content_hash, LS_SHA256_HEX_BYTES);
+        ls_sha256_hex(index.data, index.bytes, both + LS_SHA256_HEX_BYTES);
+        ls_sha256_hex(both, sizeof both, tokens->content_hash);
     }
-    ls_sha256_finish(&hash, tokens->content_hash);
 }
 
 ls_status ls_token_file_parse(const char *name, const void *ids, size_t ids_bytes, const void *index,
@@ -362,7 +365,8 @@ ls_status ls_token_file_parse(const char *name, const void *ids, size_t ids_byte
         ls_tokens_close(&tokens);
         return status;
     }
-    hash_content(ids, ids_bytes, index, index_bytes, &tokens);
+    hash_content(options->notes_folder, name, (ls_file_map){.data = ids, .bytes = ids_bytes},
+                 (ls_file_map){.data = index, .bytes = index_bytes}, &tokens);
     *tokens_out = tokens;
     return LS_OK;
 }

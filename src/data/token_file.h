@@ -30,8 +30,10 @@
 
 typedef struct ls_token_file_options {
     uint32_t vocab_size; /* every id must be below it; >= 1 */
-    int64_t end_of_text; /* the id that parts documents in llm.c's and nanoGPT's files; -1: none, the file is
-                            one document */
+    int64_t
+        end_of_text; /* the id that parts documents in llm.c's and nanoGPT's files; -1: none, one document */
+    const char
+        *notes_folder; /* where content hashes are remembered (data/content_hash.h); NULL or "": nowhere */
 } ls_token_file_options;
 
 /*
