@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * SVG: figures as self-contained text, for reports, the live page and the guide.
+ *
+ * Each figure is one <svg> element with its own <style>; it can be a file of its own or stand inside HTML. Colours follow the
+ * reader's light or dark scheme (prefers-color-scheme), sizes follow the page (viewBox, at most its natural width), fonts are the
+ * system's, names are escaped. Class names begin with ls-, so that several figures and the page get along.
+ *
+ *   ls_svg_line_chart     series over a common x axis: loss, learning rate, speed
+ *   ls_svg_stacked_bars   horizontal bars made of parts: where the time of a step goes
+ *   ls_svg_begin .. end   drawings from boxes, arrows and text: the tree of leaves
+ *
+ * Everything is appended to a text (base/text.h). Numbers that are not finite are left out, never drawn. Pure; thread-safe for
+ * separate texts. Coordinates are user units from the top left, about one pixel on a desktop.
+ */
+#ifndef LS_BASE_SVG_H
+#define LS_BASE_SVG_H
+
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Colours by number, the same in every figure; higher numbers start over. 0 blue, 1 orange, 2 green, 3 purple, 4 pink, 5 teal, 6
+ * amber, 7 grey. */
+enum { LS_SVG_COLORS = 8 };
+
+typedef struct ls_svg_series {
+    const char *name;
+    const double *x, *y; /* (count), x not falling */
+    size_t count;        /* any; more points than the figure has columns are drawn as the range they span */
+    bool
+        faint; /* thin and pale: the raw values behind a smoothed line. Takes the colour of the series after it */
+} ls_svg_series;
+
+typedef struct ls_svg_chart {
+    const char *title;   /* NULL: none */
+    const char *x_label; /* NULL: none */
+    const char *y_label; /* NULL: none; stands above the axis */
+    const ls_svg_series *series;
+    size_t series_count;
+    bool log_y;        /* values <= 0 are left out */
+    bool from_zero;    /* the y axis begins at 0 (not with log_y) */
+    int width, height; /* 0: 720 x 320 */
+} ls_svg_chart;
+
+/* A figure without a single drawable point says "no data yet". */
+void ls_svg_line_chart(const ls_svg_chart *chart, ls_text *text);
+
+typedef struct ls_svg_bars {
+    const char *title;
+    const char *unit;              /* behind each total: "ms", "GiB"; "%" too */
+    const char *const *bar_names;  /* (bar_count) */
+    const char *const *part_names; /* (part_count) */
+    const double *values;          /* (bar_count, part_count), >= 0; others count as 0 */
+    size_t bar_count, part_count;
+    int width; /* 0: 720; the height follows from bar_count */
+} ls_svg_bars;
+
+void ls_svg_stacked_bars(const ls_svg_bars *bars, ls_text *text);
+
+/* ---- drawings ---- */
+
+typedef enum ls_svg_anchor { LS_SVG_START, LS_SVG_MIDDLE, LS_SVG_END } ls_svg_anchor;
+
+/* Opens a figure; `title` is what a screen reader says, not drawn. */
+void ls_svg_begin(ls_text *text, int width, int height, const char *title);
+void ls_svg_end(ls_text *text);
+
+/* A rounded box, pale in colour `color` with a border of that colour; `label` (NULL: none) in its middle. */
+void ls_svg_box(ls_text *text, double x, double y, double width, double height, int color, const char *label);
+
+/* A straight line, and one with an arrow head at its second end. */
+void ls_svg_line(ls_text *text, double x1, double y1, double x2, double y2);
+void ls_svg_arrow(ls_text *text, double x1, double y1, double x2, double y2);
+
+/* Text; `y` is the base line. size: 0 normal, 1 title, -1 small and pale. */
+void ls_svg_label(ls_text *text, double x, double y, ls_svg_anchor anchor, int size, const char *label);
+
+/*
+ * Ticks for an axis that covers [min, max] (finite, min <= max): multiples of 1, 2 or 5 times a power of ten, between 2 and about
+ * `wanted` + 2 of them. Returns the step; *first_out is the first multiple >= min.
+ */
+double ls_svg_ticks(double min, double max, int wanted, double *first_out);
+
+#endif
