@@ -24,6 +24,13 @@ void ls_sha256_update(ls_sha256 *hash, const void *data, size_t bytes)
     LS_ASSERT(EVP_DigestUpdate(hash->context, data, bytes) == 1);
 }
 
+void ls_sha256_copy(ls_sha256 *to, const ls_sha256 *from)
+{
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    LS_ASSERT(context && EVP_MD_CTX_copy_ex(context, from->context) == 1);
+    to->context = context;
+}
+
 void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES])
 {
     unsigned char digest[LS_SHA256_BYTES];

@@ -21,6 +21,8 @@ typedef struct ls_sha256 {
 /* Streaming use: init, update any number of times, finish (which releases). */
 void ls_sha256_init(ls_sha256 *hash);
 void ls_sha256_update(ls_sha256 *hash, const void *data, size_t bytes);
+/* A second hash in the same state, for a result in the middle; it needs a finish of its own. */
+void ls_sha256_copy(ls_sha256 *to, const ls_sha256 *from);
 void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES]);
 
 /* One call. */

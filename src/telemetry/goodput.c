@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "telemetry/goodput.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+
+static const struct {
+    const char *name;
+    const char *loss;   /* "28 % waiting for data" */
+    const char *remedy; /* "try ..." */
+} class_table[LS_TIME_CLASS_COUNT] = {
+    [LS_TIME_STARTUP] = {"startup", "starting up", "a longer run; data are tokenised only once"},
+    [LS_TIME_COMPUTE] = {"compute", "", ""},
+    [LS_TIME_DATA] = {"data", "waiting for data", "data on a local disk, or more memory for its cache"},
+    [LS_TIME_COMMUNICATION] = {"communication", "communicating", "fewer ranks or a larger global_batch"},
+    [LS_TIME_EVALUATION] = {"evaluation", "evaluating",
+                            "a larger eval.every_steps or a smaller eval.batches"},
+    [LS_TIME_SAMPLING] = {"sampling", "drawing samples",
+                          "a larger sample.every_steps or a smaller sample.max_tokens"},
+    [LS_TIME_CHECKPOINT] = {"checkpoint", "saving", "a larger checkpoint.every_steps or a faster disk"},
+    [LS_TIME_RECOVERY] = {"recovery", "recovering", "'lockstep diagnose' on the hosts that fail"},
+    [LS_TIME_LOST_WORK] = {"lost_work", "work done twice", "a smaller checkpoint.every_steps"},
+    [LS_TIME_WAITING] = {"waiting", "waiting", "fewer processes on this machine"},
+    [LS_TIME_OTHER] = {"other", "logging and the rest", "a larger log.every_steps"},
+};
+
+void ls_goodput_begin(ls_goodput *goodput, double start_s)
+{
+    *goodput = (ls_goodput){.current = LS_TIME_STARTUP, .since_s = start_s};
+}
+
+void ls_goodput_update(ls_goodput *goodput)
+{
+    const double now_s = ls_clock_monotonic_s();
+    goodput->seconds[goodput->current] += now_s - goodput->since_s;
+    goodput->since_s = now_s;
+}
+
+void ls_goodput_enter(ls_goodput *goodput, ls_time_class next)
+{
+    ls_goodput_update(goodput);
+    goodput->current = next;
+}
+
+void ls_goodput_move(ls_goodput *goodput, ls_time_class from, ls_time_class to, double seconds)
+{
+    goodput->seconds[from] -= seconds;
+    goodput->seconds[to] += seconds;
+}
+
+double ls_goodput_wall_s(const ls_goodput *goodput)
+{
+    double sum = 0.0;
+    for (int i = 0; i < LS_TIME_CLASS_COUNT; i++) {
+        sum += goodput->seconds[i];
+    }
+    return sum;
+}
+
+double ls_goodput_fraction(const ls_goodput *goodput)
+{
+    const double wall_s = ls_goodput_wall_s(goodput);
+    return wall_s > 0.0 ? goodput->seconds[LS_TIME_COMPUTE] / wall_s : 0.0;
+}
+
+const char *ls_time_class_name(ls_time_class time_class)
+{
+    LS_ASSERT(time_class < LS_TIME_CLASS_COUNT);
+    return class_table[time_class].name;
+}
+
+bool ls_goodput_advice(const ls_goodput *goodput, char *text_out, size_t text_bytes)
+{
+    const double wall_s = ls_goodput_wall_s(goodput), busy = ls_goodput_fraction(goodput);
+    if (wall_s <= 10.0 || busy >= 0.7) {
+        return false;
+    }
+    int largest = LS_TIME_STARTUP;
+    for (int i = 0; i < LS_TIME_CLASS_COUNT; i++) {
+        if (i != LS_TIME_COMPUTE && goodput->seconds[i] > goodput->seconds[largest]) {
+            largest = i;
+        }
+    }
+    snprintf(text_out, text_bytes, "%.0f %% busy: %.0f %% %s, try %s", 100.0 * busy,
+             100.0 * goodput->seconds[largest] / wall_s, class_table[largest].loss,
+             class_table[largest].remedy);
+    return true;
+}
+
+json_t *ls_goodput_to_json(const ls_goodput *goodput)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < LS_TIME_CLASS_COUNT; i++) {
+        json_object_set_new(object, class_table[i].name, json_real(goodput->seconds[i]));
+    }
+    return object;
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "telemetry/summary.h"
+
+#include "base/file.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+enum { SUMMARY_BYTES_MAX = 1 << 20 };
+
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *hash_or_null(const char *hex)
+{
+    return hex[0] ? json_string(hex) : json_null();
+}
+
+json_t *ls_summary_to_json(const ls_summary *s)
+{
+    json_t *predicted =
+        json_pack("{s:I, s:o, s:f}", "memory_bytes", (json_int_t)s->predicted_memory_bytes, "step_s",
+                  number_or_null(s->predicted_step_s), "flops_per_step", s->flops_per_step);
+    json_t *o = json_object();
+    json_object_set_new(o, "run", json_string(s->run));
+    json_object_set_new(o, "run_dir", json_string(s->run_dir));
+    json_object_set_new(o, "status", json_string(s->status));
+    json_object_set_new(o, "step", json_integer((json_int_t)s->step));
+    json_object_set_new(o, "steps", json_integer((json_int_t)s->steps));
+    json_object_set_new(o, "loss", number_or_null(s->loss));
+    json_object_set_new(o, "val_loss", number_or_null(s->val_loss));
+    json_object_set_new(o, "val_loss_per_byte", number_or_null(s->val_loss_per_byte));
+    json_object_set_new(o, "tokens", json_integer((json_int_t)s->tokens));
+    json_object_set_new(o, "tokens_per_s", number_or_null(s->tokens_per_s));
+    json_object_set_new(o, "mfu", number_or_null(s->mfu));
+    json_object_set_new(o, "hfu", number_or_null(s->hfu));
+    json_object_set_new(o, "peak_rss_bytes", json_integer((json_int_t)s->peak_rss_bytes));
+    json_object_set_new(o, "wall_s", number_or_null(s->wall_s));
+    json_object_set_new(o, "first_step_s", number_or_null(s->first_step_s));
+    json_object_set_new(o, "goodput", number_or_null(s->goodput));
+    json_object_set_new(o, "state_hash", hash_or_null(s->state_hash));
+    json_object_set_new(o, "curve_hash", hash_or_null(s->curve_hash));
+    json_object_set_new(o, "recoveries", json_array());
+    json_object_set_new(o, "predicted", predicted);
+    json_object_set_new(o, "cost_usd", json_null());
+    json_object_set_new(o, "energy_j", json_null());
+    if (s->time) {
+        json_object_set(o, "time", s->time);
+    }
+    return o;
+}
+
+static char *summary_path(ls_arena *arena, const char *dir)
+{
+    return ls_path_join(arena, dir, "summary.json");
+}
+
+ls_status ls_summary_save(const ls_summary *summary, const char *dir)
+{
+    ls_arena arena = {0};
+    json_t *object = ls_summary_to_json(summary);
+    const ls_status status = ls_json_save(summary_path(&arena, dir), object);
+    json_decref(object);
+    ls_arena_release(&arena);
+    return status;
+}
+
+ls_status ls_summary_load(const char *dir, json_t **object_out)
+{
+    ls_arena arena = {0};
+    const char *path = summary_path(&arena, dir);
+    json_t *object = NULL;
+    ls_status status = ls_json_load(path, SUMMARY_BYTES_MAX, &object);
+    if (status == LS_OK && !json_is_object(object)) {
+        json_decref(object);
+        status = ls_fail(LS_ERR_DATA, "%s does not hold a JSON object", path);
+    }
+    ls_arena_release(&arena);
+    if (status == LS_OK) {
+        *object_out = object;
+    }
+    return status;
+}
+
+/* ---- for a terminal ---- */
+
+static void print_number(FILE *out, const json_t *object, const char *key, const char *format)
+{
+    const json_t *member = json_object_get(object, key);
+    if (json_is_number(member)) {
+        fprintf(out, format, json_number_value(member));
+    }
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "-";
+}
+
+void ls_summary_print(const json_t *object, FILE *out)
+{
+    fprintf(out, "%s %s at step %" PRId64 " of %" PRId64 ":", text_of(object, "run"),
+            text_of(object, "status"), (int64_t)json_integer_value(json_object_get(object, "step")),
+            (int64_t)json_integer_value(json_object_get(object, "steps")));
+    print_number(out, object, "loss", " loss %.4f");
+    print_number(out, object, "val_loss", ", validation %.4f nats per token");
+    print_number(out, object, "val_loss_per_byte", ", %.4f nats per byte");
+    print_number(out, object, "tokens_per_s", "; %.0f tokens/s");
+    const json_t *mfu = json_object_get(object, "mfu"), *goodput = json_object_get(object, "goodput");
+    if (json_is_number(mfu)) {
+        fprintf(out, ", MFU %.0f %%", 100.0 * json_number_value(mfu));
+    }
+    const double rss_mib = (double)json_integer_value(json_object_get(object, "peak_rss_bytes")) / 1048576.0;
+    fprintf(out, ", peak memory %.0f MiB", rss_mib);
+    print_number(out, object, "wall_s", ", %.1f s");
+    if (json_is_number(goodput)) {
+        fprintf(out, " (%.0f %% of it useful work)", 100.0 * json_number_value(goodput));
+    }
+    fprintf(out, "\n  state_hash %s\n  curve_hash %s\n  run directory %s\n", text_of(object, "state_hash"),
+            text_of(object, "curve_hash"), text_of(object, "run_dir"));
+}
