@@ -26,9 +26,8 @@ typedef struct ls_corpus_file {
 } ls_corpus_file;
 
 /*
- * Expands `patterns` in the order given, each sorted by name; a file named twice is taken once. A Megatron
- * `.idx` stands for its
- * `.bin`. Everything is in `arena`.
+ * Expands `patterns` in the order given, each sorted by name; a file named twice is taken once. Megatron's
+ * x.idx stands for its x.bin. Everything is in `arena`.
  *
  * Errors: LS_ERR_NOT_FOUND for a pattern that matches nothing; LS_ERR_INVALID for a folder or device and for
  * no patterns; LS_ERR_DATA for an empty file.

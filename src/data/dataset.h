@@ -2,8 +2,7 @@
 /*
  * Dataset: files in, samples of T+1 tokens out, each a pure function of (seed, position).
  *
- *   patterns --expand--> files --tokenise, cached--> tokens --split--> training stream, validation stream
- * --cut--> windows
+ *   patterns -> files -> tokens (cached) -> training stream, validation stream -> windows
  *
  * Packing. The documents of a source follow each other in one stream of tokens, each document followed by the
  * tokenizer's end-of-text token where it has one. Window i of a stream are its tokens [i*T, i*T + T]: T
@@ -59,12 +58,11 @@ typedef void (*ls_dataset_progress)(void *context, const char *path, uint64_t do
                                     uint64_t total_bytes);
 
 typedef struct ls_dataset_options {
-    const ls_dataset_source
-        *sources;        /* training data; validation is split off when validation_fraction > 0 */
+    const ls_dataset_source *sources; /* training data */
     size_t source_count; /* 0 to LS_MIXTURE_MAX; 0 only with validation_patterns (what `eval` does) */
 
-    const char *const
-        *validation_patterns; /* files that are validation as a whole; then validation_fraction must be 0 */
+    /* Files that are validation as a whole; then validation_fraction must be 0. */
+    const char *const *validation_patterns;
     size_t validation_pattern_count;
 
     double validation_fraction; /* 0 to 0.5 of each source's tokens; 0: no validation split */
@@ -73,9 +71,9 @@ typedef struct ls_dataset_options {
     uint32_t vocab_size; /* ids must be below it; 0: the tokenizer's, and without a tokenizer 2^31 - 1 */
     uint32_t context;    /* T, tokens per sample, 1 to 2^24 */
 
-    const char *cache_dir; /* for tokenised text; NULL: $LOCKSTEP_HOME/cache/tokens, else
-                              ~/.lockstep/cache/tokens; "": none */
-    uint32_t threads;      /* for tokenising, 0: as many as there are cores; never changes the result */
+    /* For tokenised text. NULL: $LOCKSTEP_HOME/cache/tokens, else ~/.lockstep/cache/tokens; "": none. */
+    const char *cache_dir;
+    uint32_t threads; /* for tokenising, 0: as many as there are cores; never changes the result */
 
     ls_dataset_progress progress; /* may be NULL */
     void *progress_context;
@@ -88,9 +86,11 @@ typedef struct ls_dataset_options {
  * Errors, each naming the file and where in it:
  *   LS_ERR_NOT_FOUND  no file matches a pattern
  *   LS_ERR_DATA       empty, truncated or binary file; broken UTF-8; broken JSON line or one without `text`;
- * token id beyond the vocabulary; a source or the validation split shorter than T+1 tokens LS_ERR_INVALID an
- * option outside its range; text without a tokenizer LS_ERR_MEMORY, LS_ERR_IO A cache folder that can't be
- * written is not an error: a warning is logged and the tokens are kept in memory.
+ *                     token id beyond the vocabulary; fewer than T+1 tokens in a source, or 2 in validation
+ *   LS_ERR_INVALID    an option outside its range; text without a tokenizer
+ *   LS_ERR_MEMORY, LS_ERR_IO
+ *
+ * A cache folder that can't be written is not an error: a warning is logged and the tokens are kept in memory.
  */
 LS_MUST_CHECK ls_status ls_dataset_open(const ls_dataset_options *options, ls_dataset **dataset_out);
 
@@ -104,8 +104,10 @@ void ls_dataset_close(ls_dataset *dataset);
  * LS_SPLIT_VALIDATION: position below ls_dataset_samples(dataset, LS_SPLIT_VALIDATION); the seed is ignored.
  *
  * Pure: the same arguments give the same tokens in every process, for any number of ranks. Every id is below
- * vocab_size. Errors: LS_ERR_DATA when a cached block does not match its checksum any more (the file changed
- * or the disk lies), naming the file; tokens_out may then hold anything.
+ * vocab_size.
+ *
+ * Errors: LS_ERR_DATA when a cached block does not match its checksum any more (the file changed or the disk
+ * lies), naming the file; tokens_out may then hold anything.
  */
 LS_MUST_CHECK ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t seed,
                                           uint64_t position, int32_t *tokens_out);
@@ -130,7 +132,9 @@ LS_MUST_CHECK ls_status ls_dataset_tokens(const ls_dataset *dataset, ls_split sp
 
 /* T of the options. */
 uint32_t ls_dataset_context(const ls_dataset *dataset);
-/* Samples of one epoch: windows of all sources together. 0 for validation when there is no validation split.
+/*
+ * Samples of one epoch: windows of all sources together. Validation: 0 when there is none, and when it is
+ * shorter than a window (it can still be read with ls_dataset_tokens).
  */
 uint64_t ls_dataset_samples(const ls_dataset *dataset, ls_split split);
 /* The same for one source of the training split. */
@@ -140,9 +144,10 @@ uint64_t ls_dataset_token_count(const ls_dataset *dataset, ls_split split);
 /* Tokens of one stream: a training source, or validation (source 0). */
 uint64_t ls_dataset_stream_tokens(const ls_dataset *dataset, ls_split split, uint32_t source);
 /*
- * Bytes of text per token of a split, for nats per byte = nats per token / this. Each file's mean (text bytes
- * over tokens, end-of-text tokens included) weighted by its share of the split: exact for bytes, an estimate
- * where a file is cut. 0.0 when not known: token files carry no text.
+ * Bytes of text per token of a split, for nats per byte = nats per token / this; end-of-text tokens count as
+ * tokens of no bytes. Validation: measured by decoding the split (its first 4 Mi tokens when it is longer).
+ * Training: each file's mean weighted by its share, an estimate where a file is cut. 0.0 when not known: token
+ * files carry no text, and without a tokenizer they can't be decoded.
  */
 double ls_dataset_bytes_per_token(const ls_dataset *dataset, ls_split split);
 /* Files, documents in all of them. */

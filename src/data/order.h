@@ -7,15 +7,15 @@
  * would cost 8 bytes per sample and would have to be rebuilt on resume; here position -> sample is a small
  * Feistel network, so a resume is a number and memory is O(1).
  *
- *   The domain is a grid of a columns and b rows, a = ceil(sqrt(count)), b = ceil(count / a), so a*b is less
- * than count + a. A sample is (l, r) = (sample % a, sample / a). Each round adds a keyed random function of
- * one half to the other:
+ * The domain is a grid of a columns and b rows, a = ceil(sqrt(count)), b = ceil(count / a), so a*b is less than
+ * count + a. A sample is (l, r) = (sample % a, sample / a). Each round adds a keyed random function of one half
+ * to the other:
  *
  *       l = (l + F(round, r)) mod a        then        r = (r + F(round + 1, l)) mod b
  *
- *   which can be undone whatever F is, so it permutes the grid. A result outside [0, count) is sent through
- * again ("cycle walking") until it is inside: that ends, because the start of the cycle is inside, and it
- * leaves a permutation of [0, count).
+ * which can be undone whatever F is, so it permutes the grid. A result outside [0, count) is sent through again
+ * ("cycle walking") until it is inside: that ends, because the start of the cycle is inside, and it leaves a
+ * permutation of [0, count).
  *
  * Sources: Luby and Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988;
  * Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002 (generalised Feistel, cycle

@@ -2,14 +2,19 @@
 /*
  * Token files made by other trainers, read as they are.
  *
- *   llm.c      header of 256 int32 (magic, version, token count, zeros), then the ids. Magic 20240520 version
- * 1: uint16 (GPT-2); magic 20240801 version 7: uint32 (Llama 3). A document begins with its end-of-text
- * token. nanoGPT    no header: uint16 ids to the end of the file. A document ends with its end-of-text token.
+ *   llm.c      header of 256 int32 (magic, version, token count, zeros), then the ids.
+ *              Magic 20240520 version 1: uint16 (GPT-2); magic 20240801 version 7: uint32 (Llama 3).
+ *              A document begins with its end-of-text token.
+ *
+ *   nanoGPT    no header: uint16 ids to the end of the file. A document ends with its end-of-text token.
+ *
  *   Megatron   x.bin: ids without a header. x.idx beside it, unaligned little-endian:
  *                magic "MMIDIDX\0\0" | u64 version 1 | u8 type | u64 sequences S | u64 documents D
- *                i32 length[S] (ids) | i64 offset[S] (bytes in x.bin) | i64 document[D] (first sequence of
- * each; the last is S) optionally i8 mode[S] Types read: 1 uint8, 3 int16, 4 int32, 5 int64, 8 uint16.
- * Sequences that follow each other as uint16 or int32 are used in place; anything else is gathered in memory.
+ *                i32 length[S] (ids) | i64 offset[S] (bytes in x.bin)
+ *                i64 document[D] (first sequence of each; the last is S)
+ *                i8 mode[S], optional, ignored
+ *              Types read: 1 uint8, 3 int16, 4 int32, 5 int64, 8 uint16. Sequences that follow each other as
+ *              uint16 or int32 are used in place; anything else is gathered in memory.
  *
  * A `.bin` is Megatron's when its `.idx` is there, llm.c's when its magic is, and nanoGPT's otherwise.
  *
@@ -29,11 +34,9 @@
 #include <stdint.h>
 
 typedef struct ls_token_file_options {
-    uint32_t vocab_size; /* every id must be below it; >= 1 */
-    int64_t
-        end_of_text; /* the id that parts documents in llm.c's and nanoGPT's files; -1: none, one document */
-    const char
-        *notes_folder; /* where content hashes are remembered (data/content_hash.h); NULL or "": nowhere */
+    uint32_t vocab_size;      /* every id must be below it; >= 1 */
+    int64_t end_of_text;      /* parts documents in llm.c's and nanoGPT's files; -1: none, one document */
+    const char *notes_folder; /* for data/content_hash.h; NULL or "": none */
 } ls_token_file_options;
 
 /*

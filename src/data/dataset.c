@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/dataset.h"
+
+#include "base/arena.h"
+#include "base/assert.h"
+#include "data/corpus.h"
+#include "data/mixture.h"
+#include "data/order.h"
+#include "data/split.h"
+#include "data/token_cache.h"
+#include "data/token_file.h"
+#include "data/tokenizer.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef unsigned long long ull;
+
+enum {
+    IDENTITY_VERSION = 1,
+    CONTEXT_MAX = 1 << 24,
+    THREADS_MAX = 256,
+    MEASURED_TOKENS_MAX = 4 << 20,
+    FILES_MAX = 30000, /* each is one or two maps; Linux allows a process 65530 */
+};
+static const uint64_t POSITION_LIMIT = UINT64_C(1) << 56;
+
+/* A group of files: a training source, or the files given for validation. */
+typedef struct source {
+    ls_corpus_file *files;
+    ls_tokens *tokens; /* file_count of them */
+    size_t file_count;
+    size_t opened_count; /* how many of the tokens are open */
+    double weight;
+    ls_stream stream;      /* training tokens */
+    uint64_t window_count; /* samples in it */
+} source;
+
+struct ls_dataset {
+    ls_arena arena;
+    uint32_t context;
+    source *sources;
+    uint32_t source_count;
+    source given_validation; /* files of options.validation_patterns */
+    ls_mixture mixture;
+    ls_stream validation;
+    double validation_bytes_per_token;
+    bool split_by_document;
+    char hash[LS_SHA256_HEX_BYTES];
+};
+
+/* ---- checking options -------------------------------------------------------------------------- */
+
+static ls_status check_options(const ls_dataset_options *o)
+{
+    if (o->context < 1 || o->context > CONTEXT_MAX) {
+        return ls_fail(LS_ERR_INVALID, "context is %u tokens, allowed is 1 to %d", o->context, CONTEXT_MAX);
+    }
+    if (!isfinite(o->validation_fraction) || o->validation_fraction < 0.0 || o->validation_fraction > 0.5) {
+        return ls_fail(LS_ERR_INVALID, "validation_fraction is %g, allowed is 0 to 0.5",
+                       o->validation_fraction);
+    }
+    if (o->source_count == 0 && o->validation_pattern_count == 0) {
+        return ls_fail(LS_ERR_INVALID, "no data files are named: give at least one path or pattern");
+    }
+    if (o->source_count > LS_MIXTURE_MAX) {
+        return ls_fail(LS_ERR_INVALID, "%zu sources are mixed, at most %d are allowed", o->source_count,
+                       LS_MIXTURE_MAX);
+    }
+    if (o->validation_pattern_count > 0 && o->validation_fraction > 0.0) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "validation files are given and validation_fraction is %g: choose one of the two (set it to 0)",
+            o->validation_fraction);
+    }
+    if (o->threads > THREADS_MAX) {
+        return ls_fail(LS_ERR_INVALID, "threads is %u, allowed is 0 to %d", o->threads, THREADS_MAX);
+    }
+    return LS_OK;
+}
+
+static uint32_t vocab_of(const ls_dataset_options *o)
+{
+    if (o->vocab_size > 0) {
+        return o->vocab_size;
+    }
+    return o->tokenizer ? ls_tokenizer_vocab_size(o->tokenizer) : INT32_MAX;
+}
+
+static uint32_t threads_of(const ls_dataset_options *o)
+{
+    if (o->threads > 0) {
+        return o->threads;
+    }
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : cores > THREADS_MAX ? THREADS_MAX : (uint32_t)cores;
+}
+
+/* ---- opening files ----------------------------------------------------------------------------- */
+
+static ls_status open_file(const ls_dataset_options *o, const char *cache_folder, const ls_corpus_file *file,
+                           ls_tokens *tokens_out)
+{
+    if (file->kind == LS_CORPUS_TOKENS) {
+        const ls_token_file_options options = {
+            .vocab_size = vocab_of(o),
+            .end_of_text = o->tokenizer ? ls_tokenizer_eos(o->tokenizer) : -1,
+            .notes_folder = cache_folder,
+        };
+        return ls_token_file_open(file->path, &options, tokens_out);
+    }
+    if (!o->tokenizer) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s is %s, which needs a tokenizer; only token files can be read without", file->path,
+                       ls_corpus_kind_name(file->kind));
+    }
+    const ls_token_cache_options options = {.folder = cache_folder,
+                                            .tokenizer = o->tokenizer,
+                                            .vocab_size = vocab_of(o),
+                                            .threads = threads_of(o),
+                                            .progress = o->progress,
+                                            .progress_context = o->progress_context};
+    return ls_token_cache_open(file, &options, tokens_out);
+}
+
+static ls_status open_source(ls_arena *arena, const ls_dataset_options *o, const char *const *patterns,
+                             size_t pattern_count, source *s)
+{
+    LS_TRY(ls_corpus_expand(arena, patterns, pattern_count, &s->files, &s->file_count));
+    if (s->file_count > FILES_MAX) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%zu data files, at most %d are allowed: join them, or make one .jsonl of them",
+                       s->file_count, FILES_MAX);
+    }
+    s->tokens = ls_arena_new(arena, ls_tokens, s->file_count);
+    const char *cache_folder = o->cache_dir ? o->cache_dir : ls_token_cache_default_folder(arena);
+    for (; s->opened_count < s->file_count; s->opened_count++) {
+        LS_TRY(open_file(o, cache_folder, &s->files[s->opened_count], &s->tokens[s->opened_count]));
+    }
+    return LS_OK;
+}
+
+static ls_status open_sources(ls_dataset *d, const ls_dataset_options *o)
+{
+    d->sources = ls_arena_new(&d->arena, source, o->source_count);
+    for (size_t i = 0; i < o->source_count; i++) {
+        const ls_dataset_source *from = &o->sources[i];
+        source *to = &d->sources[i];
+        to->weight = o->source_count == 1 ? 1.0 : from->weight;
+        d->source_count = (uint32_t)i + 1; /* from here on close() looks after it */
+        LS_TRY(open_source(&d->arena, o, from->patterns, from->pattern_count, to));
+    }
+    if (o->validation_pattern_count > 0) {
+        LS_TRY(open_source(&d->arena, o, o->validation_patterns, o->validation_pattern_count,
+                           &d->given_validation));
+    }
+    return LS_OK;
+}
+
+/* ---- streams ----------------------------------------------------------------------------------- */
+
+/* Validation text must not be trained on, under whatever name it comes. */
+static ls_status check_no_file_in_both(const ls_dataset *d)
+{
+    const source *v = &d->given_validation;
+    for (size_t k = 0; k < v->file_count; k++) {
+        for (uint32_t i = 0; i < d->source_count; i++) {
+            for (size_t f = 0; f < d->sources[i].file_count; f++) {
+                if (strcmp(d->sources[i].tokens[f].content_hash, v->tokens[k].content_hash) == 0) {
+                    return ls_fail(LS_ERR_INVALID,
+                                   "%s is validation data but the training file %s has the same content",
+                                   v->files[k].path, d->sources[i].files[f].path);
+                }
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static uint64_t windows_in(uint64_t token_count, uint32_t context)
+{
+    return token_count == 0 ? 0 : (token_count - 1) / context;
+}
+
+static ls_status make_training_streams(ls_dataset *d, double fraction)
+{
+    d->split_by_document = true;
+    for (uint32_t i = 0; i < d->source_count; i++) {
+        source *s = &d->sources[i];
+        bool by_document = true;
+        ls_split_files(&d->arena, s->tokens, s->file_count, fraction, &s->stream, &d->validation,
+                       &by_document);
+        d->split_by_document = d->split_by_document && by_document;
+        s->window_count = windows_in(s->stream.token_count, d->context);
+        if (s->window_count == 0) {
+            return ls_fail(
+                LS_ERR_DATA,
+                "source %u (%s%s) has %llu tokens for training, one sample needs context + 1 = %u: give more "
+                "text or a smaller context",
+                i, s->files[0].path, s->file_count > 1 ? ", ..." : "", (ull)s->stream.token_count,
+                d->context + 1);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status make_validation_stream(ls_dataset *d, const ls_dataset_options *o)
+{
+    const source *v = &d->given_validation;
+    for (size_t i = 0; i < v->file_count; i++) {
+        ls_stream_append(&d->arena, &d->validation, &v->tokens[i], 0, v->tokens[i].count);
+    }
+    const bool wanted = o->validation_fraction > 0.0 || v->file_count > 0;
+    if (wanted && d->validation.token_count < 2) {
+        return ls_fail(LS_ERR_DATA, "the validation data has %llu tokens, at least 2 are needed: %s",
+                       (ull)d->validation.token_count,
+                       v->file_count > 0
+                           ? "give more text"
+                           : "raise validation_fraction, set it to 0 for none, or give more text");
+    }
+    return LS_OK;
+}
+
+/*
+ * Bytes of text per validation token, by decoding (the beginning of) the split: files' means would be off by a
+ * percent or so, and nats per byte are compared between tokenizers. 0.0 when it can't be decoded.
+ */
+static ls_status measure_validation_bytes(ls_dataset *d, const ls_tokenizer *tokenizer)
+{
+    const uint64_t limit = MEASURED_TOKENS_MAX;
+    const uint64_t total = d->validation.token_count < limit ? d->validation.token_count : limit;
+    int32_t *ids = tokenizer && total > 0 ? malloc(total * sizeof *ids) : NULL;
+    if (!ids) {
+        return LS_OK;
+    }
+    ls_text_buffer text = {0};
+    ls_status status = ls_stream_read(&d->validation, 0, total, ids);
+    if (status == LS_OK && ls_tokenizer_decode(tokenizer, ids, total, true, &text) == LS_OK) {
+        d->validation_bytes_per_token = (double)text.bytes / (double)total;
+    }
+    ls_text_buffer_release(&text);
+    free(ids);
+    return status;
+}
+
+static ls_status make_mixture(ls_dataset *d)
+{
+    double weights[LS_MIXTURE_MAX];
+    for (uint32_t i = 0; i < d->source_count; i++) {
+        weights[i] = d->sources[i].weight;
+    }
+    return d->source_count > 0 ? ls_mixture_init(weights, d->source_count, &d->mixture) : LS_OK;
+}
+
+/* ---- identity ---------------------------------------------------------------------------------- */
+
+static void hash_line(ls_sha256 *hash, const char *format, ...) LS_PRINTF(2, 3);
+static void hash_line(ls_sha256 *hash, const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    va_start(args, format);
+    const int bytes = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    LS_ASSERT(bytes >= 0 && (size_t)bytes < sizeof line);
+    ls_sha256_update(hash, line, (size_t)bytes);
+}
+
+static void hash_source(ls_sha256 *hash, const char *name, const source *s)
+{
+    hash_line(hash, "%s weight %a files %zu\n", name, s->weight, s->file_count);
+    for (size_t i = 0; i < s->file_count; i++) {
+        hash_line(hash, "file %d %s\n", (int)s->files[i].kind, s->tokens[i].content_hash);
+    }
+}
+
+static void make_hash(ls_dataset *d, const ls_dataset_options *o)
+{
+    ls_sha256 hash;
+    ls_sha256_init(&hash);
+    hash_line(&hash, "lockstep dataset %d reader %d split %d\n", IDENTITY_VERSION, LS_TOKEN_READER_VERSION,
+              LS_SPLIT_RULE_VERSION);
+    hash_line(&hash, "tokenizer %s\n", o->tokenizer ? ls_tokenizer_hash(o->tokenizer) : "none");
+    hash_line(&hash, "context %u validation_fraction %a\n", o->context, o->validation_fraction);
+    for (uint32_t i = 0; i < d->source_count; i++) {
+        hash_source(&hash, "source", &d->sources[i]);
+    }
+    hash_source(&hash, "validation", &d->given_validation);
+    ls_sha256_finish(&hash, d->hash);
+}
+
+/* ---- open and close ---------------------------------------------------------------------------- */
+
+static ls_status open_into(ls_dataset *d, const ls_dataset_options *o)
+{
+    LS_TRY(check_options(o));
+    d->context = o->context;
+    LS_TRY(open_sources(d, o));
+    LS_TRY(make_mixture(d));
+    LS_TRY(check_no_file_in_both(d));
+    LS_TRY(make_training_streams(d, o->validation_fraction));
+    LS_TRY(make_validation_stream(d, o));
+    LS_TRY(measure_validation_bytes(d, o->tokenizer));
+    make_hash(d, o);
+    return LS_OK;
+}
+
+ls_status ls_dataset_open(const ls_dataset_options *options, ls_dataset **dataset_out)
+{
+    ls_dataset *d = calloc(1, sizeof *d);
+    if (!d) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a dataset");
+    }
+    const ls_status status = open_into(d, options);
+    if (status != LS_OK) {
+        ls_dataset_close(d);
+        return status;
+    }
+    *dataset_out = d;
+    return LS_OK;
+}
+
+static void close_source(source *s)
+{
+    for (size_t i = 0; i < s->opened_count; i++) {
+        ls_tokens_close(&s->tokens[i]);
+    }
+}
+
+void ls_dataset_close(ls_dataset *dataset)
+{
+    if (!dataset) {
+        return;
+    }
+    for (uint32_t i = 0; i < dataset->source_count; i++) {
+        close_source(&dataset->sources[i]);
+    }
+    close_source(&dataset->given_validation);
+    ls_arena_release(&dataset->arena);
+    free(dataset);
+}
+
+/* ---- samples ----------------------------------------------------------------------------------- */
+
+ls_dataset_draw ls_dataset_draw_at(const ls_dataset *dataset, uint64_t seed, uint64_t position)
+{
+    LS_ASSERT(dataset->source_count > 0 && position < POSITION_LIMIT);
+    const ls_mixture_draw draw = ls_mixture_at(&dataset->mixture, seed, position);
+    const uint64_t windows = dataset->sources[draw.corpus].window_count;
+    const ls_order order = ls_order_make(seed, draw.corpus, windows);
+    const uint64_t epoch = draw.position / windows;
+    return (ls_dataset_draw){
+        .source = draw.corpus, .epoch = epoch, .window = ls_order_at(&order, epoch, draw.position % windows)};
+}
+
+ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t seed, uint64_t position,
+                            int32_t *tokens_out)
+{
+    const uint64_t context = dataset->context;
+    if (split == LS_SPLIT_VALIDATION) {
+        LS_ASSERT(position < ls_dataset_samples(dataset, split));
+        return ls_stream_read(&dataset->validation, position * context, context + 1, tokens_out);
+    }
+    const ls_dataset_draw draw = ls_dataset_draw_at(dataset, seed, position);
+    return ls_stream_read(&dataset->sources[draw.source].stream, draw.window * context, context + 1,
+                          tokens_out);
+}
+
+static const ls_stream *stream_of(const ls_dataset *dataset, ls_split split, uint32_t source_index)
+{
+    if (split == LS_SPLIT_VALIDATION) {
+        return &dataset->validation;
+    }
+    LS_ASSERT(source_index < dataset->source_count);
+    return &dataset->sources[source_index].stream;
+}
+
+ls_status ls_dataset_tokens(const ls_dataset *dataset, ls_split split, uint32_t source_index, uint64_t first,
+                            uint64_t count, int32_t *tokens_out)
+{
+    return ls_stream_read(stream_of(dataset, split, source_index), first, count, tokens_out);
+}
+
+/* ---- looking ----------------------------------------------------------------------------------- */
+
+uint32_t ls_dataset_context(const ls_dataset *dataset)
+{
+    return dataset->context;
+}
+
+uint64_t ls_dataset_source_samples(const ls_dataset *dataset, uint32_t source_index)
+{
+    LS_ASSERT(source_index < dataset->source_count);
+    return dataset->sources[source_index].window_count;
+}
+
+uint64_t ls_dataset_samples(const ls_dataset *dataset, ls_split split)
+{
+    if (split == LS_SPLIT_VALIDATION) {
+        return windows_in(dataset->validation.token_count, dataset->context);
+    }
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < dataset->source_count; i++) {
+        sum += dataset->sources[i].window_count;
+    }
+    return sum;
+}
+
+uint64_t ls_dataset_stream_tokens(const ls_dataset *dataset, ls_split split, uint32_t source_index)
+{
+    return stream_of(dataset, split, source_index)->token_count;
+}
+
+uint64_t ls_dataset_token_count(const ls_dataset *dataset, ls_split split)
+{
+    if (split == LS_SPLIT_VALIDATION) {
+        return dataset->validation.token_count;
+    }
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < dataset->source_count; i++) {
+        sum += dataset->sources[i].stream.token_count;
+    }
+    return sum;
+}
+
+/* Bytes of text the stream's tokens stand for, by each file's mean; NAN when a file's is not known. */
+static double text_bytes_of(const ls_stream *stream)
+{
+    double bytes = 0.0;
+    for (size_t i = 0; i < stream->span_count; i++) {
+        const ls_span *span = &stream->spans[i];
+        if (span->tokens->text_bytes == 0) {
+            return NAN;
+        }
+        bytes += (double)span->count * ((double)span->tokens->text_bytes / (double)span->tokens->count);
+    }
+    return bytes;
+}
+
+double ls_dataset_bytes_per_token(const ls_dataset *dataset, ls_split split)
+{
+    if (split == LS_SPLIT_VALIDATION) {
+        return dataset->validation_bytes_per_token;
+    }
+    double bytes = 0.0;
+    for (uint32_t i = 0; i < dataset->source_count; i++) {
+        bytes += text_bytes_of(&dataset->sources[i].stream);
+    }
+    const uint64_t tokens = ls_dataset_token_count(dataset, split);
+    return tokens == 0 || isnan(bytes) ? 0.0 : bytes / (double)tokens;
+}
+
+uint64_t ls_dataset_file_count(const ls_dataset *dataset)
+{
+    uint64_t sum = dataset->given_validation.file_count;
+    for (uint32_t i = 0; i < dataset->source_count; i++) {
+        sum += dataset->sources[i].file_count;
+    }
+    return sum;
+}
+
+static uint64_t documents_in(const source *s)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < s->file_count; i++) {
+        sum += s->tokens[i].document_count;
+    }
+    return sum;
+}
+
+uint64_t ls_dataset_document_count(const ls_dataset *dataset)
+{
+    uint64_t sum = documents_in(&dataset->given_validation);
+    for (uint32_t i = 0; i < dataset->source_count; i++) {
+        sum += documents_in(&dataset->sources[i]);
+    }
+    return sum;
+}
+
+bool ls_dataset_split_by_document(const ls_dataset *dataset)
+{
+    return dataset->split_by_document;
+}
+
+const char *ls_dataset_hash(const ls_dataset *dataset)
+{
+    return dataset->hash;
+}
