@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The real env: the shared machines of env_machine.h, and what only a real system has. */
+#include "test.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/env.h"
+#include "base/file.h"
+#include "env_machine.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static ls_env *env;
+static char folder[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/lockstep_env_XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(ls_env_real_create(&env), LS_OK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    ls_env_real_destroy(env);
+    assert_int_equal(ls_dir_remove(folder), LS_OK);
+    return 0;
+}
+
+static void store_result(void *context, int64_t result)
+{
+    *(int64_t *)context = result;
+}
+
+static void env_commit_then_load(void **state)
+{
+    (void)state;
+    commit writer;
+    load reader;
+    int64_t result = 99, value = 99;
+    load_start(&reader, env, folder, store_result, &value);
+    assert_int_equal(value, 99); /* never from inside the call */
+    assert_int_equal(ls_env_run(env), 0);
+    assert_int_equal(value, -1);
+    commit_start(&writer, env, folder, 41, store_result, &result);
+    ls_env_run(env);
+    assert_int_equal(result, 0);
+    load_start(&reader, env, folder, store_result, &value);
+    ls_env_run(env);
+    assert_int_equal(value, 41);
+    commit_start(&writer, env, "/does/not/exist", 41, store_result, &result);
+    ls_env_run(env);
+    assert_int_equal(result, -ENOENT);
+}
+
+static void store_names(void *context, int64_t result, const char *const *names, size_t count)
+{
+    char *out = context;
+    out[0] = '\0';
+    assert_true(result <= 0);
+    for (size_t i = 0; i < count; i++) {
+        snprintf(out + strlen(out), 64 - strlen(out), "%s ", names[i]);
+    }
+}
+
+static void env_disk_list_mkdir_unlink(void **state)
+{
+    (void)state;
+    char path[160], names[64] = "";
+    int64_t made = 9, again = 9, removed = 9, missing = 9;
+    snprintf(path, sizeof path, "%s/b", folder);
+    ls_env_disk_mkdir(env, path, store_result, &made);
+    ls_env_disk_mkdir(env, path, store_result, &again);
+    snprintf(path, sizeof path, "%s/a", folder);
+    ls_env_disk_mkdir(env, path, store_result, &made);
+    ls_env_disk_list(env, folder, store_names, names);
+    ls_env_disk_unlink(env, path, store_result, &removed);
+    ls_env_disk_unlink(env, path, store_result, &missing);
+    ls_env_run(env);
+    assert_int_equal(made, 0);
+    assert_int_equal(again, -EEXIST);
+    assert_string_equal(names, "a b ");
+    assert_int_equal(removed, 0);
+    assert_int_equal(missing, -ENOENT);
+}
+
+static void stop_env(void *context)
+{
+    (void)context;
+    ls_env_stop(env, 7);
+}
+
+static void env_counter_reaches_goal_over(const char *address)
+{
+    echo_server server;
+    counter_client client;
+    assert_int_equal(server_start(&server, env, address), 0);
+    client_start(&client, env, ls_env_net_address(env, server.listener), 200, stop_env, NULL);
+    assert_int_equal(ls_env_run(env), 7);
+    assert_int_equal(client.number, 200);
+    assert_int_equal(server.largest, 200);
+    ls_env_net_close(env, server.listener);
+}
+
+static void env_counter_over_tcp_and_unix(void **state)
+{
+    (void)state;
+    char address[160];
+    env_counter_reaches_goal_over("127.0.0.1:0");
+    snprintf(address, sizeof address, "unix:%s/socket", folder);
+    env_counter_reaches_goal_over(address);
+}
+
+/* Large messages both ways cross the socket's buffers many times. */
+typedef struct bulk {
+    unsigned char *data;
+    size_t bytes, received, messages;
+    bool same;
+} bulk;
+
+static void bulk_opened(void *context, ls_env_id link)
+{
+    bulk *self = context;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(ls_env_net_send(env, link, self->data, self->bytes), 0);
+    }
+    assert_int_equal(ls_env_net_send(env, link, self->data, LS_ENV_MESSAGE_BYTES_MAX + 1), -EMSGSIZE);
+    assert_int_equal(ls_env_net_send(env, link, NULL, 0), 0);
+    ls_env_net_close(env, link); /* what is queued is still sent */
+    assert_int_equal(ls_env_net_send(env, link, NULL, 0), -ENOTCONN);
+}
+
+static void bulk_received(void *context, ls_env_id link, const void *data, size_t bytes)
+{
+    (void)link;
+    bulk *self = context;
+    self->messages++;
+    self->received += bytes;
+    self->same = self->same && (bytes == 0 || (bytes == self->bytes && memcmp(data, self->data, bytes) == 0));
+}
+
+static void ignore_link(void *context, ls_env_id link)
+{
+    (void)context;
+    (void)link;
+}
+
+static void bulk_closed(void *context, ls_env_id link, int error)
+{
+    (void)context;
+    (void)link;
+    ls_env_stop(env, error);
+}
+
+static void env_net_large_messages_arrive_whole(void **state)
+{
+    (void)state;
+    bulk self = {.bytes = 3 * 1000 * 1000 + 17, .same = true};
+    self.data = malloc(LS_ENV_MESSAGE_BYTES_MAX + 1);
+    for (size_t i = 0; i < self.bytes; i++) {
+        self.data[i] = (unsigned char)(i * 31 + (i >> 9));
+    }
+    ls_env_id listener = 0;
+    const ls_env_link_events receiving = {&self, ignore_link, bulk_received, bulk_closed};
+    const ls_env_link_events sending = {&self, bulk_opened, bulk_received, bulk_closed};
+    assert_int_equal(ls_env_net_listen(env, "localhost:0", &receiving, &listener), 0);
+    ls_env_net_connect(env, ls_env_net_address(env, listener), &sending);
+    assert_int_equal(ls_env_run(env), 0);
+    assert_int_equal(self.messages, 5);
+    assert_int_equal(self.received, 4 * self.bytes);
+    assert_true(self.same);
+    free(self.data);
+}
+
+static void store_error(void *context, ls_env_id link, int error)
+{
+    (void)link;
+    *(int *)context = error;
+}
+
+static void refuse_message(void *context, ls_env_id link, const void *data, size_t bytes)
+{
+    (void)context;
+    (void)link;
+    (void)data;
+    (void)bytes;
+    fail();
+}
+
+static void env_net_failures_are_told_from_the_loop(void **state)
+{
+    (void)state;
+    int error = 0;
+    ls_env_id listener = 0;
+    const ls_env_link_events events = {&error, ignore_link, refuse_message, store_error};
+    ls_env_net_connect(env, "127.0.0.1:1", &events);
+    assert_int_equal(error, 0);
+    ls_env_run(env);
+    assert_int_equal(error, -ECONNREFUSED);
+    ls_env_net_connect(env, "example.invalid:80", &events);
+    ls_env_run(env);
+    assert_int_equal(error, -EINVAL);
+    assert_int_equal(ls_env_net_listen(env, "nonsense", &events, &listener), -EINVAL);
+    assert_int_equal(ls_env_net_listen(env, "127.0.0.1:0", &events, &listener), 0);
+    ls_env_id second = 0;
+    assert_int_equal(ls_env_net_listen(env, ls_env_net_address(env, listener), &events, &second),
+                     -EADDRINUSE);
+    ls_env_net_close(env, listener);
+    assert_null(ls_env_net_address(env, listener));
+}
+
+static char fired[16];
+
+static void fire_letter(void *context)
+{
+    strncat(fired, context, 2);
+}
+
+static void env_timers_fire_in_order(void **state)
+{
+    (void)state;
+    fired[0] = '\0';
+    const uint64_t ms = 1000000;
+    ls_env_timer_set(env, 30 * ms, fire_letter, "c");
+    ls_env_timer_set(env, 10 * ms, fire_letter, "a");
+    const ls_env_id cancelled = ls_env_timer_set(env, 15 * ms, fire_letter, "x");
+    ls_env_timer_set(env, 20 * ms, fire_letter, "b");
+    ls_env_timer_cancel(env, cancelled);
+    ls_env_timer_cancel(env, cancelled);
+    const uint64_t start_ns = ls_env_now_ns(env);
+    assert_int_equal(ls_env_poll(env, 0), 0);
+    ls_env_run(env);
+    assert_string_equal(fired, "abc");
+    assert_true(ls_env_now_ns(env) - start_ns >= 30 * ms);
+}
+
+static void store_exit(void *context, ls_env_id process, int exit_code)
+{
+    (void)process;
+    *(int *)context = exit_code;
+}
+
+static void env_processes_end_as_events(void **state)
+{
+    (void)state;
+    int three = -1, killed = -1;
+    ls_env_id process = 0, sleeper = 0;
+    assert_int_equal(
+        ls_env_process_start(env, (const char *[]){"sh", "-c", "exit 3", NULL}, store_exit, &three, &process),
+        0);
+    assert_int_equal(
+        ls_env_process_start(env, (const char *[]){"sleep", "60", NULL}, store_exit, &killed, &sleeper), 0);
+    assert_int_equal(ls_env_process_kill(env, sleeper, SIGKILL), 0);
+    ls_env_run(env);
+    assert_int_equal(three, 3);
+    assert_int_equal(killed, 128 + SIGKILL);
+    assert_int_equal(ls_env_process_kill(env, sleeper, SIGKILL), -ESRCH);
+    assert_int_equal(
+        ls_env_process_start(env, (const char *[]){"/no/such/program", NULL}, store_exit, &three, &process),
+        -ENOENT);
+}
+
+static void count_up(void *context)
+{
+    ++*(int *)context;
+}
+
+static void env_signals_are_events(void **state)
+{
+    (void)state;
+    int interrupts = 0, notices = 0;
+    assert_int_equal(ls_env_signal_watch(env, SIGINT, count_up, &interrupts), 0);
+    assert_int_equal(ls_env_signal_watch(env, SIGTERM, count_up, &notices), 0);
+    kill(getpid(), SIGINT);
+    kill(getpid(), SIGTERM);
+    assert_int_equal(interrupts, 0);
+    assert_int_equal(ls_env_poll(env, 1000000000), 2);
+    assert_int_equal(interrupts, 1);
+    assert_int_equal(notices, 1);
+    assert_int_equal(ls_env_signal_watch(env, 900, count_up, &notices), -EINVAL);
+}
+
+static void env_destroy_with_calls_under_way(void **state)
+{
+    (void)state;
+    static char data[100000];
+    int64_t result = 99;
+    int exit_code = 99;
+    char path[160];
+    snprintf(path, sizeof path, "%s/file", folder);
+    ls_env *second = NULL;
+    ls_env_id id = 0;
+    assert_int_equal(ls_env_real_create(&second), LS_OK);
+    const ls_env_link_events events = {&exit_code, ignore_link, refuse_message, store_error};
+    ls_env_disk_open(second, path, LS_ENV_CREATE, store_result, &result);
+    ls_env_disk_list(second, folder, store_names, data);
+    ls_env_timer_set(second, 0, stop_env, NULL);
+    assert_int_equal(ls_env_net_listen(second, "127.0.0.1:0", &events, &id), 0);
+    ls_env_net_connect(second, "not an address", &events);
+    assert_int_equal(
+        ls_env_process_start(second, (const char *[]){"true", NULL}, store_exit, &exit_code, &id), 0);
+    ls_env_real_destroy(second);
+    assert_int_equal(result, 99);
+    assert_int_equal(exit_code, 99);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(env_commit_then_load, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_disk_list_mkdir_unlink, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_counter_over_tcp_and_unix, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_net_large_messages_arrive_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_net_failures_are_told_from_the_loop, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_timers_fire_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_processes_end_as_events, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_signals_are_events, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_destroy_with_calls_under_way, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
