@@ -36,7 +36,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     ls_arena arena = {0};
     ls_manifest manifest;
-    (void)!ls_manifest_decode(&arena, (const char *)data, bytes, "fuzz", &manifest);
+    if (ls_manifest_decode(&arena, (const char *)data, bytes, "fuzz", &manifest) == LS_OK) {
+        check(&manifest);
+        ls_manifest_release(&manifest);
+    }
     json_t *root = NULL;
     if (ls_json_parse((const char *)data, bytes, "fuzz", &root) == LS_OK) {
         if (ls_manifest_decode_json(&arena, root, "fuzz", &manifest) == LS_OK) {
