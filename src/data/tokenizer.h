@@ -72,7 +72,7 @@ void ls_tokenizer_destroy(ls_tokenizer *tokenizer);
  * Byte-level BPE with GPT-2's pattern: count the words of the text, begin with the 256 bytes, then join the
  * pair that occurs most often, until the vocabulary is full.
  *
- * Deterministic: the result depends on the multiset of texts and the options only. Of pairs with equal counts
+ * Deterministic: the result depends on the texts, in any order, and the options only. Of pairs with equal counts
  * the one with the smaller ids comes first, as in Hugging Face's BpeTrainer, whose result this is. Ids: the
  * special tokens, then the 256 bytes in the order of the byte-level alphabet, then the merges.
  */
@@ -80,7 +80,7 @@ typedef struct ls_tokenizer_train_options {
     uint32_t
         vocab_size; /* 256 + special_count to 2^20; fewer tokens come out when the text has no more pairs */
     uint32_t min_frequency;      /* pairs that occur less often are not joined; 0 means 2 */
-    const char *const *specials; /* special tokens, borrowed during create; the first is bos and eos */
+    const char *const *specials; /* special tokens, borrowed during create; bos and eos are found by name */
     size_t special_count;        /* 0 with specials NULL: one, "<|endoftext|>" */
 } ls_tokenizer_train_options;
 

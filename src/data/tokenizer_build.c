@@ -99,7 +99,8 @@ static int32_t first_known(const ls_tokenizer *tokenizer, const char *const *nam
 
 void ls_tokenizer_guess_specials(ls_tokenizer *tokenizer)
 {
-    static const char *const bos[] = {"<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>"};
+    static const char *const bos[] = {"<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>",
+                                      "<|endoftext|>"};
     static const char *const eos[] = {"</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|im_end|>"};
     if (tokenizer->bos < 0) {
         tokenizer->bos = first_known(tokenizer, bos, sizeof bos / sizeof *bos);

@@ -415,8 +415,7 @@ static ls_status encode_raw(const encoder *e, const char *text, size_t bytes, bo
     return split_added(e, &tokenizer->added_normalised, encode_normalised, text, bytes, first);
 }
 
-/* The text with U+FFFD in place of each maximal invalid part. */
-static ls_status make_valid(ls_text_buffer *out, const char *text, size_t bytes)
+ls_status ls_text_make_valid(ls_text_buffer *out, const char *text, size_t bytes)
 {
     out->bytes = 0;
     for (size_t at = 0; at < bytes;) {
@@ -435,7 +434,7 @@ static ls_status make_valid(ls_text_buffer *out, const char *text, size_t bytes)
 static ls_status encode_hugging_face(const encoder *e, const char *text, size_t bytes)
 {
     if (ls_utf8_valid_prefix(text, bytes) < bytes) {
-        LS_TRY(make_valid(&e->scratch->valid, text, bytes));
+        LS_TRY(ls_text_make_valid(&e->scratch->valid, text, bytes));
         text = e->scratch->valid.data;
         bytes = e->scratch->valid.bytes;
     }

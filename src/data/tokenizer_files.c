@@ -114,7 +114,6 @@ static void add_end_of_text(ls_tokenizer *tokenizer)
     piece->decoded_bytes = piece->bytes;
     const ls_added_pattern pattern = {.text = piece->text, .bytes = piece->bytes, .id = id};
     ls_matcher_init(&tokenizer->added, &tokenizer->arena, &pattern, 1);
-    tokenizer->bos = tokenizer->eos = id;
 }
 
 static ls_status fill_gpt2(ls_tokenizer *tokenizer, const char *vocab_path, const char *merges_path)
@@ -136,6 +135,7 @@ static ls_status fill_gpt2(ls_tokenizer *tokenizer, const char *vocab_path, cons
     tokenizer->splitter_count = 1;
     ls_tokenizer_complete(tokenizer);
     add_end_of_text(tokenizer);
+    ls_tokenizer_guess_specials(tokenizer);
     char *json;
     size_t bytes;
     LS_TRY(ls_tokenizer_write_json(tokenizer, &json, &bytes));

@@ -303,6 +303,9 @@ void ls_tokenizer_guess_specials(ls_tokenizer *tokenizer);
 /* Fills byte_ids, ascii_symbols, decoded texts and cut_at_space from pieces and merges. */
 void ls_tokenizer_complete(ls_tokenizer *tokenizer);
 
+/* `out` becomes the text with U+FFFD in place of each maximal invalid part. */
+LS_MUST_CHECK ls_status ls_text_make_valid(ls_text_buffer *out, const char *text, size_t bytes);
+
 /* sentencepiece's own normalisation of a whole text, invalid UTF-8 included. */
 LS_MUST_CHECK ls_status ls_sentencepiece_normalise(const ls_tokenizer *tokenizer, const char *text,
                                                    size_t bytes, ls_text_buffer *out);

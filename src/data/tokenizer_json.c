@@ -476,8 +476,8 @@ static int32_t model_id(const ls_tokenizer *tokenizer, const char *text, size_t 
 
 static ls_status add_merge(reader *r, const json_t *merge, uint32_t rank, ls_text_buffer *joined)
 {
-    const char *left, *right;
-    size_t left_bytes, right_bytes;
+    const char *left = NULL, *right = NULL;
+    size_t left_bytes = 0, right_bytes = 0;
     LS_TRY(split_merge(r, merge, rank, &left, &left_bytes, &right, &right_bytes));
     joined->bytes = 0;
     LS_TRY(ls_text_buffer_append(joined, left, left_bytes));
@@ -550,8 +550,8 @@ static ls_status normalise_pattern(reader *r, ls_added_pattern *pattern)
 static ls_status read_added_token(reader *r, const json_t *object)
 {
     ls_tokenizer *tokenizer = r->tokenizer;
-    const char *text;
-    uint32_t bytes;
+    const char *text = NULL;
+    uint32_t bytes = 0;
     bool single_word, lstrip, rstrip, normalised, special;
     LS_TRY(
         copy_string(r, json_object_get(object, "content"), "the content of an added token", &text, &bytes));
@@ -640,7 +640,7 @@ static ls_status read_model(reader *r, const json_t *model, const json_t *added)
     if (!json_is_object(vocab)) {
         return corrupt(r, "the model has no object `vocab`");
     }
-    uint32_t vocab_size;
+    uint32_t vocab_size = 0;
     LS_TRY(measure_vocabulary(r, vocab, added, &vocab_size));
     ls_tokenizer_set_vocab_size(r->tokenizer, vocab_size);
     LS_TRY(read_vocabulary(r, vocab));

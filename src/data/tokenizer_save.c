@@ -25,7 +25,8 @@ static json_t *added_tokens(const ls_tokenizer *tokenizer)
 {
     json_t *list = json_array();
     for (uint32_t id = 0; id < tokenizer->vocab_size; id++) {
-        if (tokenizer->pieces[id].flags & (LS_PIECE_ADDED | LS_PIECE_SPECIAL)) {
+        const bool unknown = (int32_t)id == tokenizer->unk && tokenizer->type == LS_TOKENIZER_SENTENCEPIECE;
+        if (unknown || (tokenizer->pieces[id].flags & (LS_PIECE_ADDED | LS_PIECE_SPECIAL))) {
             json_array_append_new(list, added_token(tokenizer, (int32_t)id));
         }
     }

@@ -316,7 +316,6 @@ static ls_status sort_piece(loader *l, int32_t id, ls_added_pattern *user_define
                            tokenizer->unk, id);
         }
         tokenizer->unk = id;
-        piece->flags |= LS_PIECE_SPECIAL;
         piece->decoded = " \xe2\x81\x87 ";
         piece->decoded_bytes = 5;
         break;
