@@ -7,8 +7,13 @@
 #include "compute/cpu/isa/gemm.h"
 #include "compute/cpu/queue_cpu.h"
 
+/*
+ * Tile sizes, by measurement (docs/design/001-own-gemm.md). A packed block of B takes 1.5 KB of the L2 cache
+ * per column. A transposed A is packed again for every strip of columns, so its strips are wider.
+ */
 enum {
-    COLUMNS_MAX = 192,    /* a packed block of B (BLOCK x COLUMNS_MAX floats) takes a third of an L2 cache */
+    COLUMNS_MAX = 192,
+    COLUMNS_MAX_TRANSPOSED = 384,
     ROWS_MIN = 256,       /* fewer rows than this don't pay for packing B */
     TILES_PER_THREAD = 4, /* so that the last tile to end is a small part of the whole */
 };
@@ -44,7 +49,8 @@ static tiling tiling_choose(ls_queue *queue, const ls_gemm *gemm)
     const int64_t wanted = TILES_PER_THREAD * (int64_t)ls_queue_threads(queue);
 
     const int64_t grain = kernels->column_grain;
-    t.columns = part_of(gemm->n, divide_up(gemm->n, COLUMNS_MAX), grain);
+    const int64_t columns_max = gemm->a.transposed ? COLUMNS_MAX_TRANSPOSED : COLUMNS_MAX;
+    t.columns = part_of(gemm->n, divide_up(gemm->n, columns_max), grain);
     t.across = divide_up(gemm->n, t.columns);
     const int64_t down_max = divide_up(gemm->m, ROWS_MIN);
     t.down = min64(divide_up(wanted, t.across), down_max);

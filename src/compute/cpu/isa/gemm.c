@@ -41,9 +41,8 @@ enum { ROWS = 4, VECTORS = 1 };
 enum {
     BLOCK = 384, /* part of the determinism class */
     PANEL = VECTORS * LS_LANES,
-    GROUP = 8 * ROWS,      /* rows of a transposed A that are packed together */
-    A_STRIDE = BLOCK + 16, /* rows of a copied A: not a multiple of a page */
-    PREFETCH_ROWS = 12,    /* rows of a panel ahead */
+    GROUP = 8 * ROWS,   /* rows of a transposed A that are packed together */
+    PREFETCH_ROWS = 12, /* rows of a panel ahead */
 };
 
 #define UNROLL _Pragma("GCC unroll 32")
@@ -246,14 +245,6 @@ static void pack_a_transposed(const float *from, int64_t stride, int64_t count, 
     }
 }
 
-/* Rows of A side by side, where their own stride would make them fall into the same cache sets. */
-static void copy_a_rows(const float *from, int64_t stride, int64_t count, int64_t rows, float *to)
-{
-    for (int64_t i = 0; i < rows; i++) {
-        memcpy(to + i * A_STRIDE, from + i * stride, (size_t)count * sizeof(float));
-    }
-}
-
 /* -- the tile -- */
 
 /* One block of k: packed B, and the C it is added to. */
@@ -289,14 +280,9 @@ static void run_block_rows(const block_job *job)
 {
     const ls_gemm_operand *operand = &job->gemm->a;
     const int64_t end = job->rect->row + job->rect->rows;
-    const bool crowded = operand->stride % 256 == 0; /* rows a KB apart share cache sets */
     for (int64_t row = job->rect->row; row < end; row += ROWS) {
         const int64_t rows = min64(end - row, ROWS);
-        a_rows a = {operand->data + row * operand->stride + job->first, operand->stride};
-        if (crowded) {
-            copy_a_rows(a.data, a.row_step, job->count, rows, job->a_space);
-            a = (a_rows){job->a_space, A_STRIDE};
-        }
+        const a_rows a = {operand->data + row * operand->stride + job->first, operand->stride};
         run_rows(job, micro_of_rows, a, row, rows);
     }
 }
@@ -324,7 +310,7 @@ static int64_t packed_floats(int64_t columns)
 
 static int64_t scratch_floats(int64_t columns)
 {
-    return packed_floats(columns) + GROUP * A_STRIDE;
+    return packed_floats(columns) + GROUP * BLOCK;
 }
 
 static void run_block(block_job *job, float *scratch)
@@ -371,7 +357,8 @@ static double burst(int64_t rounds, float *sink_out)
     {
         UNROLL for (int v = 0; v < VECTORS; v++)
         {
-            sum[i][v] = vf_set((float)(i * VECTORS + v));
+            sum[i][v] =
+                vf_add(vf_iota(), vf_set((float)(i * VECTORS + v))); /* no two alike: each must be computed */
         }
     }
     for (int64_t round = 0; round < rounds; round++) {
