@@ -135,6 +135,26 @@ static ls_status parse_llmc(const unsigned char *data, size_t bytes, ls_tokens *
     return LS_OK;
 }
 
+/* Other files of llm.c end in .bin too; read as raw ids they would train on nonsense. */
+static ls_status refuse_other_llmc_files(const unsigned char *data, size_t bytes, const char *path)
+{
+    static const struct {
+        int32_t magic;
+        const char *what;
+    } known[] = {
+        {20240522, "multiple-choice evaluation data"},
+        {20240326, "a model checkpoint"},
+        {20240527, "optimizer state"},
+    };
+    for (size_t i = 0; bytes >= 4 && i < sizeof known / sizeof known[0]; i++) {
+        if (read_i32(data) == known[i].magic) {
+            return ls_fail(LS_ERR_DATA, "%s is %s of llm.c (magic %d), not a stream of tokens", path,
+                           known[i].what, known[i].magic);
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status parse_raw_u16(const unsigned char *data, size_t bytes, ls_tokens *tokens)
 {
     if (bytes % 2 != 0) {
@@ -329,6 +349,7 @@ static ls_status parse_into(const unsigned char *ids, size_t ids_bytes, const un
         LS_TRY(parse_llmc(ids, ids_bytes, tokens));
         rule = END_OF_TEXT_BEGINS;
     } else {
+        LS_TRY(refuse_other_llmc_files(ids, ids_bytes, tokens->path));
         LS_TRY(parse_raw_u16(ids, ids_bytes, tokens));
     }
     if (tokens->count == 0) {

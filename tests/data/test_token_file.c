@@ -90,6 +90,11 @@ static void llmc_bad_files_are_refused(void **state)
     assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_ERR_DATA);
     assert_error_has("version 2, version 1 is read");
 
+    bytes = llmc_file(data, 20240522, 1, ids, 3, 3);
+    path = scratch_write(s, "eval.bin", data, bytes);
+    assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_ERR_DATA);
+    assert_error_has("eval.bin is multiple-choice evaluation data of llm.c");
+
     bytes = llmc_file(data, 20240520, 1, ids, 0, 0);
     path = scratch_write(s, "none.bin", data, bytes);
     assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_ERR_DATA);
