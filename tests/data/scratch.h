@@ -6,6 +6,7 @@
 #include "test.h"
 
 #include "base/file.h"
+#include "data/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,28 @@ static inline const char *scratch_write(scratch *s, const char *name, const void
 static inline const char *scratch_text(scratch *s, const char *name, const char *text)
 {
     return scratch_write(s, name, text, strlen(text));
+}
+
+/*
+ * A byte-level BPE tokenizer with no merges: id 0 is the end-of-text token, 1 the space, 2 to 95 are ASCII 33 to 126.
+ */
+static inline ls_status make_tokenizer_with_end(ls_tokenizer **tokenizer_out)
+{
+    char json[8192];
+    int at = snprintf(
+        json, sizeof json,
+        "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":0,\"content\":\"<|endoftext|>\",\"single_word\":"
+        "false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}],"
+        "\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+        "\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":null,"
+        "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"merges\":[],"
+        "\"vocab\":{\"<|endoftext|>\":0,\"\xc4\xa0\":1");
+    for (int c = 33; c < 127; c++) {
+        const char *escape = c == '"' || c == '\\' ? "\\" : "";
+        at += snprintf(json + at, sizeof json - (size_t)at, ",\"%s%c\":%d", escape, c, c - 31);
+    }
+    at += snprintf(json + at, sizeof json - (size_t)at, "}}}");
+    return ls_tokenizer_parse(json, (size_t)at, "test tokenizer", tokenizer_out);
 }
 
 /* The error text has `part` in it. */
