@@ -180,6 +180,11 @@ static ls_status check_family(const ls_model_config *config)
         LS_TRY(check_fixed(config, "qkv_bias", config->qkv_bias, config->family == LS_FAMILY_QWEN2));
         return check_fixed(config, "output_bias", config->output_bias, false);
     }
+    if (config->family == LS_FAMILY_LLAMA && config->width % config->heads != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model: heads %lld does not divide width %lld, which the family llama needs",
+                       (long long)config->heads, (long long)config->width);
+    }
     /* llama and qwen3 have one key, attention_bias, for all four projections. */
     return check_fixed(config, "output_bias", config->output_bias, config->qkv_bias);
 }

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Tensors of Hugging Face folders. config.json is read and written in huggingface_config.c. */
+#include "model/huggingface.h"
+
+#include "base/assert.h"
+#include "base/file.h"
+#include "storage/safetensors.h"
+
+#include <string.h>
+
+/* ---- names ---- */
+
+/* A name without what base models leave out: "transformer." or "model.". */
+static const char *short_name(const char *name)
+{
+    static const char *const prefixes[] = {"transformer.", "model."};
+    for (int i = 0; i < 2; i++) {
+        const size_t bytes = strlen(prefixes[i]);
+        if (strncmp(name, prefixes[i], bytes) == 0) {
+            return name + bytes;
+        }
+    }
+    return name;
+}
+
+static const ls_safetensor *find_tensor(const ls_safetensors *file, const char *name)
+{
+    const ls_safetensor *tensor = ls_safetensors_find(file, name);
+    return tensor ? tensor : ls_safetensors_find(file, short_name(name));
+}
+
+/* Buffers that older versions of transformers saved beside the weights. */
+static bool is_old_buffer(const char *name)
+{
+    static const char *const endings[] = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
+    for (int i = 0; i < 3; i++) {
+        if (ls_path_has_suffix(name, endings[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- loading ---- */
+
+static bool shape_matches(const ls_parameter *p, const ls_safetensor *tensor)
+{
+    if (tensor->rank != (uint32_t)p->shape_rank) {
+        return false;
+    }
+    return p->shape_rank == 1
+               ? tensor->shape[0] == (uint64_t)p->cols
+               : tensor->shape[0] == (uint64_t)p->rows && tensor->shape[1] == (uint64_t)p->cols;
+}
+
+static ls_status wrong_shape(const ls_parameter *p, const ls_safetensor *tensor)
+{
+    ls_arena arena = {0};
+    const uint64_t matrix[2] = {(uint64_t)p->rows, (uint64_t)p->cols};
+    const char *expected =
+        ls_shape_text(&arena, p->shape_rank == 1 ? matrix + 1 : matrix, (uint32_t)p->shape_rank);
+    const ls_status status =
+        ls_fail(LS_ERR_DATA, "%s: tensor %s has shape %s, the configuration asks for %s", tensor->path,
+                tensor->name, ls_shape_text(&arena, tensor->shape, tensor->rank), expected);
+    ls_arena_release(&arena);
+    return status;
+}
+
+static ls_status load_parameter(const ls_safetensors *file, const char *path, const ls_parameter *p,
+                                float *flat)
+{
+    const ls_safetensor *tensor = find_tensor(file, p->name);
+    if (!tensor) {
+        return ls_fail(LS_ERR_DATA, "%s: tensor %s is missing; the configuration asks for it", path, p->name);
+    }
+    if (!shape_matches(p, tensor)) {
+        return wrong_shape(p, tensor);
+    }
+    return ls_safetensor_to_f32(tensor, flat + p->offset);
+}
+
+/* A tied model's file may hold the head once more; transformers unties them when they differ, so that is not this model. */
+static ls_status check_tied_head(const ls_safetensors *file, const ls_layout *layout,
+                                 const ls_safetensor *head)
+{
+    const ls_safetensor *table = find_tensor(file, layout->parameters[0].name);
+    LS_ASSERT(table);
+    if (head->dtype != table->dtype || head->bytes != table->bytes ||
+        memcmp(head->data, table->data, table->bytes) != 0) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s: tensor %s differs from %s, but tie_word_embeddings is true; set it to false in "
+                       "config.json if "
+                       "the model has a head of its own",
+                       head->path, head->name, table->name);
+    }
+    return LS_OK;
+}
+
+static bool is_parameter(const ls_layout *layout, const char *name)
+{
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        const char *wanted = layout->parameters[i].name;
+        if (strcmp(name, wanted) == 0 || strcmp(name, short_name(wanted)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every tensor of the file has a place in the model. */
+static ls_status check_extras(const ls_safetensors *file, const ls_model_config *config,
+                              const ls_layout *layout)
+{
+    for (size_t i = 0; i < ls_safetensors_count(file); i++) {
+        const ls_safetensor *tensor = ls_safetensors_at(file, i);
+        if (is_parameter(layout, tensor->name) || is_old_buffer(tensor->name)) {
+            continue;
+        }
+        if (config->tied && strcmp(tensor->name, "lm_head.weight") == 0) {
+            LS_TRY(check_tied_head(file, layout, tensor));
+            continue;
+        }
+        return ls_fail(LS_ERR_DATA, "%s: tensor %s is not part of a %s model with this configuration",
+                       tensor->path, tensor->name, ls_family_name(config->family));
+    }
+    return LS_OK;
+}
+
+static ls_status load_all(const ls_safetensors *file, const char *path, const ls_model_config *config,
+                          const ls_layout *layout, float *flat)
+{
+    memset(flat, 0, (size_t)layout->float_count * sizeof *flat);
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        LS_TRY(load_parameter(file, path, &layout->parameters[i], flat));
+    }
+    return check_extras(file, config, layout);
+}
+
+/* A folder whose weights are pickles has a better answer than "not found". */
+static ls_status refuse_pickles(const char *path)
+{
+    ls_arena arena = {0};
+    ls_status status = LS_OK;
+    if (ls_path_is_dir(path) && !ls_path_exists(ls_path_join(&arena, path, "model.safetensors")) &&
+        !ls_path_exists(ls_path_join(&arena, path, "model.safetensors.index.json")) &&
+        (ls_path_exists(ls_path_join(&arena, path, "pytorch_model.bin")) ||
+         ls_path_exists(ls_path_join(&arena, path, "pytorch_model.bin.index.json")))) {
+        status = ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "%s: has only pickled weights (pytorch_model.bin), which are programs and are never run here; "
+            "save the model again with safe_serialization=True",
+            path);
+    }
+    ls_arena_release(&arena);
+    return status;
+}
+
+ls_status ls_hf_load_parameters(const char *path, const ls_model_config *config, const ls_layout *layout,
+                                float *flat)
+{
+    ls_safetensors *file = NULL;
+    LS_TRY(refuse_pickles(path));
+    LS_TRY(ls_safetensors_open(path, &file));
+    const ls_status status = load_all(file, path, config, layout, flat);
+    ls_safetensors_close(file);
+    return status;
+}
+
+/* ---- storing ---- */
+
+static ls_safetensor *tensors_of(ls_arena *arena, const ls_layout *layout, const float *flat)
+{
+    ls_safetensor *tensors = ls_arena_new(arena, ls_safetensor, layout->parameter_count);
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        const ls_parameter *p = &layout->parameters[i];
+        tensors[i] = (ls_safetensor){
+            .name = p->name,
+            .dtype = LS_ST_F32,
+            .rank = (uint32_t)p->shape_rank,
+            .data = flat + p->offset,
+        };
+        tensors[i].shape[0] = (uint64_t)(p->shape_rank == 1 ? p->cols : p->rows);
+        tensors[i].shape[1] = p->shape_rank == 1 ? 0 : (uint64_t)p->cols;
+    }
+    return tensors;
+}
+
+static ls_status check_target(ls_arena *arena, const char *folder)
+{
+    const char *index = ls_path_join(arena, folder, "model.safetensors.index.json");
+    if (ls_path_exists(index)) {
+        return ls_fail(LS_ERR_INVALID, "%s: already has a model in shards; export to another folder", index);
+    }
+    return ls_dir_create(folder);
+}
+
+static ls_status export_files(ls_arena *arena, const char *folder, const ls_model_config *config,
+                              const ls_layout *layout, const float *flat, const ls_hf_file *files,
+                              size_t file_count)
+{
+    LS_TRY(check_target(arena, folder));
+    LS_TRY(ls_safetensors_write(ls_path_join(arena, folder, "model.safetensors"),
+                                tensors_of(arena, layout, flat), layout->parameter_count));
+    for (size_t i = 0; i < file_count; i++) {
+        LS_ASSERT(!strchr(files[i].name, '/'));
+        LS_TRY(
+            ls_file_write_atomic(ls_path_join(arena, folder, files[i].name), files[i].data, files[i].bytes));
+    }
+    json_t *json = ls_hf_config_json(config);
+    const ls_status status = ls_json_save(ls_path_join(arena, folder, "config.json"), json);
+    json_decref(json);
+    return status;
+}
+
+ls_status ls_hf_export(const char *folder, const ls_model_config *config, const ls_layout *layout,
+                       const float *flat, const ls_hf_file *files, size_t file_count)
+{
+    ls_arena arena = {0};
+    const ls_status status = export_files(&arena, folder, config, layout, flat, files, file_count);
+    ls_arena_release(&arena);
+    return status;
+}

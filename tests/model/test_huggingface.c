@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "model/huggingface.h"
+#include "models.h"
+#include "storage/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GOLDEN LS_SOURCE_DIR "/tests/golden/models/"
+
+static const char *const golden_names[] = {"gpt2",  "llama", "llama_rope_scaling", "llama_biases", "mistral",
+                                           "qwen2", "qwen3"};
+enum { GOLDEN_COUNT = sizeof golden_names / sizeof *golden_names };
+
+static char scratch[64];
+
+static int make_scratch(void **state)
+{
+    (void)state;
+    snprintf(scratch, sizeof scratch, "/tmp/lockstep-hf-XXXXXX");
+    return mkdtemp(scratch) ? 0 : -1;
+}
+
+static int remove_scratch(void **state)
+{
+    (void)state;
+    return ls_dir_remove(scratch) == LS_OK ? 0 : -1;
+}
+
+static void ok(ls_status status)
+{
+    if (status != LS_OK) {
+        fail_msg("%s", ls_error_text());
+    }
+}
+
+static void expect_text(const char *part)
+{
+    if (!strstr(ls_error_text(), part)) {
+        fail_msg("\"%s\" does not say \"%s\"", ls_error_text(), part);
+    }
+}
+
+static ls_model_config parse(const char *text)
+{
+    ls_model_config config;
+    ok(ls_hf_config_parse(text, strlen(text), "config.json", &config));
+    return config;
+}
+
+static void expect_refused(ls_status expected, const char *text, const char *part)
+{
+    const ls_model_config before = small_config(LS_FAMILY_LLAMA);
+    ls_model_config config = before;
+    assert_int_equal(ls_hf_config_parse(text, strlen(text), "config.json", &config), expected);
+    assert_true(ls_model_config_equal(&config, &before));
+    expect_text("config.json");
+    expect_text(part);
+}
+
+/* ---- config.json ---- */
+
+/* What make_models.py asked for. */
+static ls_model_config golden_config(int index)
+{
+    static const ls_family families[GOLDEN_COUNT] = {LS_FAMILY_GPT2,  LS_FAMILY_LLAMA,   LS_FAMILY_LLAMA,
+                                                     LS_FAMILY_LLAMA, LS_FAMILY_MISTRAL, LS_FAMILY_QWEN2,
+                                                     LS_FAMILY_QWEN3};
+    static const int64_t kv_heads[GOLDEN_COUNT] = {4, 4, 2, 1, 2, 2, 2};
+    ls_model_config c = small_config(families[index]);
+    c.layers = 2;
+    c.kv_heads = kv_heads[index];
+    c.ffn = index == 0 ? 128 : 48;
+    c.context = index == 0 ? 48 : 64;
+    c.head_dim = index == 2 || index == 4 || index == 6 ? 16 : 8;
+    c.norm_eps = index <= 1 ? 1e-5 : 1e-6;
+    c.rope_theta = index == 2 ? 500000.0 : 10000.0;
+    c.rope_scaling = index == 2   ? (ls_rope_scaling){LS_ROPE_LLAMA3, 8.0, 1.0, 4.0, 16}
+                     : index == 3 ? (ls_rope_scaling){.kind = LS_ROPE_LINEAR, .factor = 4.0}
+                                  : c.rope_scaling;
+    c.tied = index == 0 || index == 2 || index == 5;
+    c.window = index == 4 ? 7 : index == 5 ? 9 : 0;
+    c.window_first_layer = index == 5 ? 1 : 0;
+    c.bos_id = index == 5 ? 3 : index == 6 ? -1 : 1;
+    c.eos_id = index == 5 ? 4 : index == 6 ? -1 : 2;
+    if (index == 3) {
+        c.qkv_bias = c.output_bias = c.mlp_bias = true;
+    }
+    return c;
+}
+
+static void config_load_reads_what_transformers_wrote(void **state)
+{
+    (void)state;
+    for (int i = 0; i < GOLDEN_COUNT; i++) {
+        ls_arena arena = {0};
+        ls_model_config config;
+        ok(ls_hf_config_load(ls_arena_printf(&arena, GOLDEN "%s", golden_names[i]), &config));
+        const ls_model_config expected = golden_config(i);
+        if (!ls_model_config_equal(&config, &expected)) {
+            fail_msg("%s", golden_names[i]);
+        }
+        ls_arena_release(&arena);
+    }
+    ls_model_config untouched;
+    assert_int_equal(ls_hf_config_load("/nowhere/at/all", &untouched), LS_ERR_NOT_FOUND);
+}
+
+static void config_json_parses_back_to_the_same(void **state)
+{
+    (void)state;
+    for (int i = 0; i < GOLDEN_COUNT + LS_FAMILY_COUNT; i++) {
+        const ls_model_config config =
+            i < GOLDEN_COUNT ? golden_config(i) : small_config((ls_family)(i - GOLDEN_COUNT));
+        json_t *json = ls_hf_config_json(&config);
+        char *text = json_dumps(json, 0);
+        const ls_model_config back = parse(text);
+        assert_true(ls_model_config_equal(&config, &back));
+        free(text);
+        json_decref(json);
+    }
+}
+
+/* Published files in the older spelling. */
+static void config_parse_reads_the_older_spelling(void **state)
+{
+    (void)state;
+    ls_model_config c =
+        parse("{\"architectures\":[\"LlamaForCausalLM\"],\"attention_bias\":false,\"bos_token_id\":128000,"
+              "\"eos_token_id\":[128001,128008,128009],\"hidden_act\":\"silu\",\"hidden_size\":4096,"
+              "\"intermediate_size\":14336,\"max_position_embeddings\":131072,\"mlp_bias\":false,"
+              "\"model_type\":\"llama\",\"num_attention_heads\":32,\"num_hidden_layers\":32,\"num_key_value_"
+              "heads\":8,"
+              "\"pretraining_tp\":1,\"rms_norm_eps\":1e-05,\"rope_scaling\":{\"factor\":8.0,\"low_freq_"
+              "factor\":1.0,"
+              "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
+              "\"rope_theta\":500000.0,\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\",\"vocab_"
+              "size\":128256}");
+    assert_int_equal(c.head_dim, 128);
+    assert_int_equal(c.eos_id, 128001);
+    assert_int_equal(c.rope_scaling.kind, LS_ROPE_LLAMA3);
+    assert_int_equal(c.rope_scaling.original_context, 8192);
+    assert_true(c.rope_theta == 500000.0);
+
+    c = parse(
+        "{\"model_type\":\"mistral\",\"rope_theta\":10000,\"sliding_window\":4096,\"num_key_value_heads\":8,"
+        "\"rms_norm_eps\":1e-05,\"head_dim\":null,\"max_position_embeddings\":32768}");
+    assert_int_equal(c.window, 4096);
+    assert_int_equal(c.ffn, 14336);
+    assert_int_equal(c.head_dim, 128);
+    c = parse("{\"model_type\":\"mistral\",\"sliding_window\":null}");
+    assert_int_equal(c.window, 0);
+
+    c = parse("{\"model_type\":\"qwen2\",\"hidden_size\":896,\"intermediate_size\":4864,\"max_position_"
+              "embeddings\":32768,"
+              "\"max_window_layers\":21,\"num_attention_heads\":14,\"num_hidden_layers\":24,\"num_key_value_"
+              "heads\":2,"
+              "\"rope_theta\":1000000.0,\"sliding_window\":32768,\"tie_word_embeddings\":true,"
+              "\"use_sliding_window\":false,\"vocab_size\":151936}");
+    assert_int_equal(c.window, 0);
+    assert_int_equal(c.window_first_layer, 0);
+    assert_true(c.tied && c.qkv_bias && !c.output_bias);
+
+    c = parse("{\"model_type\":\"gpt2\",\"n_ctx\":1024,\"vocab_size\":50257}");
+    assert_int_equal(c.ffn, 3072);
+    assert_int_equal(c.eos_id, 50256);
+    assert_true(c.tied);
+
+    c = parse(
+        "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"vocab_size\":2}");
+    assert_int_equal(c.rope_scaling.kind, LS_ROPE_LINEAR);
+    assert_int_equal(c.bos_id, 1);
+    assert_int_equal(c.eos_id, -1); /* the class says 2, the vocabulary ends at 1 */
+}
+
+static void config_parse_refuses_what_it_cannot_do(void **state)
+{
+    (void)state;
+    const ls_status no = LS_ERR_UNSUPPORTED;
+    expect_refused(LS_ERR_DATA, "[]", "must be a JSON object");
+    expect_refused(LS_ERR_DATA, "{", "config.json");
+    expect_refused(LS_ERR_DATA, "{}", "model_type is missing");
+    expect_refused(no, "{\"model_type\":\"bert\"}", "model_type is \"bert\"; supported are gpt2, llama");
+    expect_refused(no, "{\"model_type\":\"gpt2\",\"activation_function\":\"relu\"}",
+                   "activation_function is \"relu\", only \"gelu_new\"");
+    expect_refused(no, "{\"model_type\":\"gpt2\",\"activation_function\":\"gelu\"}",
+                   "activation_function is \"gelu\"");
+    expect_refused(no, "{\"model_type\":\"gpt2\",\"scale_attn_by_inverse_layer_idx\":true}",
+                   "scale_attn_by_inverse_layer_idx is true, only false");
+    expect_refused(no, "{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}",
+                   "scale_attn_weights is false, only true");
+    expect_refused(no, "{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}",
+                   "hidden_act is \"gelu\", only \"silu\"");
+    expect_refused(no, "{\"model_type\":\"llama\",\"quantization_config\":{}}", "quantization_config");
+    expect_refused(no, "{\"model_type\":\"mistral\",\"attention_bias\":true}", "attention_bias is true");
+    expect_refused(no, "{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}",
+                   "partial_rotary_factor is 0.5");
+    expect_refused(no, "{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}",
+                   "rope_type is \"yarn\"; supported are");
+    expect_refused(no, "{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_type\":\"dynamic\"}}",
+                   "\"dynamic\"");
+    expect_refused(no, "{\"model_type\":\"llama\",\"rope_parameters\":{\"full_attention\":{}}}",
+                   "full_attention");
+    expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\"}}",
+                   "needs the number factor");
+    expect_refused(LS_ERR_DATA,
+                   "{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
+                   "needs the number low_freq_factor");
+    expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"hidden_size\":\"big\"}",
+                   "hidden_size must be a whole number");
+    expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"num_attention_heads\":0}",
+                   "num_attention_heads is 0");
+    expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"num_key_value_heads\":5}",
+                   "kv_heads 5 does not divide");
+    expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"bos_token_id\":\"x\"}",
+                   "bos_token_id must be a token id");
+    expect_refused(
+        no,
+        "{\"model_type\":\"qwen2\",\"num_hidden_layers\":3,\"use_sliding_window\":true,\"layer_types\":"
+        "[\"full_attention\",\"sliding_attention\",\"full_attention\"]}",
+        "layer_types[2] is full_attention after sliding_attention at 1");
+    expect_refused(
+        no, "{\"model_type\":\"qwen3\",\"num_hidden_layers\":1,\"layer_types\":[\"sliding_attention\"]}",
+        "there is no sliding_window");
+    expect_refused(
+        no, "{\"model_type\":\"qwen3\",\"num_hidden_layers\":1,\"layer_types\":[\"linear_attention\"]}",
+        "linear_attention");
+    expect_refused(LS_ERR_DATA, "{\"model_type\":\"qwen3\",\"num_hidden_layers\":2,\"layer_types\":[]}",
+                   "one text per layer (2)");
+}
+
+/* ---- tensors ---- */
+
+typedef struct model {
+    ls_arena arena;
+    ls_model_config config;
+    ls_layout layout;
+    float *flat;
+} model;
+
+static model load_golden(int index)
+{
+    model m = {.config = golden_config(index)};
+    ls_layout_build(&m.arena, &m.config, &m.layout);
+    m.flat = malloc((size_t)m.layout.float_count * sizeof(float));
+    memset(m.flat, 0xff, (size_t)m.layout.float_count * sizeof(float));
+    ok(ls_hf_load_parameters(ls_arena_printf(&m.arena, GOLDEN "%s", golden_names[index]), &m.config,
+                             &m.layout, m.flat));
+    return m;
+}
+
+static void release(model *m)
+{
+    free(m->flat);
+    ls_arena_release(&m->arena);
+}
+
+static void export_gives_every_tensor_its_bytes_back(void **state)
+{
+    (void)state;
+    const ls_hf_file tokenizer = {.name = "tokenizer.json", .data = "{}\n", .bytes = 3};
+    for (int i = 0; i < GOLDEN_COUNT; i++) {
+        model m = load_golden(i);
+        const char *folder = ls_arena_printf(&m.arena, "%s/export-%s", scratch, golden_names[i]);
+        ok(ls_hf_export(folder, &m.config, &m.layout, m.flat, &tokenizer, 1));
+        ls_safetensors *before = NULL, *after = NULL;
+        ok(ls_safetensors_open(ls_arena_printf(&m.arena, GOLDEN "%s", golden_names[i]), &before));
+        ok(ls_safetensors_open(folder, &after));
+        assert_int_equal(ls_safetensors_count(before), m.layout.parameter_count);
+        assert_int_equal(ls_safetensors_count(after), m.layout.parameter_count);
+        for (size_t k = 0; k < ls_safetensors_count(before); k++) {
+            const ls_safetensor *a = ls_safetensors_at(before, k), *b = ls_safetensors_at(after, k);
+            assert_string_equal(a->name, b->name);
+            assert_int_equal(a->dtype, b->dtype);
+            assert_int_equal(a->rank, b->rank);
+            assert_memory_equal(a->shape, b->shape, a->rank * sizeof *a->shape);
+            assert_memory_equal(a->data, b->data, a->bytes);
+        }
+        ls_safetensors_close(before);
+        ls_safetensors_close(after);
+        ls_model_config config;
+        ok(ls_hf_config_load(folder, &config));
+        assert_true(ls_model_config_equal(&config, &m.config));
+        assert_true(ls_path_exists(ls_path_join(&m.arena, folder, "tokenizer.json")));
+        release(&m);
+    }
+}
+
+static void load_clears_the_padding(void **state)
+{
+    (void)state;
+    model m = load_golden(6);
+    const ls_parameter *last = &m.layout.parameters[m.layout.parameter_count - 1];
+    for (int64_t i = last->offset + last->rows * last->cols; i < m.layout.float_count; i++) {
+        assert_true(m.flat[i] == 0.0f);
+    }
+    release(&m);
+}
+
+/* The tensors of a golden model, to be changed and written to the scratch folder. */
+typedef struct draft {
+    model m;
+    ls_safetensor tensors[64];
+    size_t count;
+    const char *path;
+} draft;
+
+static draft make_draft(int index)
+{
+    draft d = {.m = load_golden(index)};
+    for (uint32_t i = 0; i < d.m.layout.parameter_count; i++) {
+        const ls_parameter *p = &d.m.layout.parameters[i];
+        d.tensors[d.count++] = (ls_safetensor){
+            .name = p->name,
+            .dtype = LS_ST_F32,
+            .rank = (uint32_t)p->shape_rank,
+            .shape = {(uint64_t)(p->shape_rank == 1 ? p->cols : p->rows), (uint64_t)p->cols},
+            .data = d.m.flat + p->offset,
+        };
+    }
+    d.path = ls_arena_printf(&d.m.arena, "%s/draft.safetensors", scratch);
+    return d;
+}
+
+static ls_safetensor *draft_find(draft *d, const char *name)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        if (strcmp(d->tensors[i].name, name) == 0) {
+            return &d->tensors[i];
+        }
+    }
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+/* Writes the draft and reads it into a fresh buffer. */
+static ls_status draft_load(draft *d, float **flat_out)
+{
+    ok(ls_safetensors_write(d->path, d->tensors, d->count));
+    float *flat = malloc((size_t)d->m.layout.float_count * sizeof(float));
+    const ls_status status = ls_hf_load_parameters(d->path, &d->m.config, &d->m.layout, flat);
+    if (status == LS_OK && flat_out) {
+        *flat_out = flat;
+    } else {
+        free(flat);
+    }
+    return status;
+}
+
+static void expect_same_floats(draft *d)
+{
+    float *flat = NULL;
+    ok(draft_load(d, &flat));
+    assert_memory_equal(flat, d->m.flat, (size_t)d->m.layout.float_count * sizeof(float));
+    free(flat);
+}
+
+static void load_accepts_names_without_prefix_and_old_buffers(void **state)
+{
+    (void)state;
+    static const unsigned char mask[4];
+    static const float frequencies[4];
+    draft d = make_draft(0);
+    for (size_t i = 0; i < d.count; i++) {
+        d.tensors[i].name += strlen("transformer.");
+    }
+    d.tensors[d.count++] = (ls_safetensor){
+        .name = "h.0.attn.bias", .dtype = LS_ST_BOOL, .rank = 4, .shape = {1, 1, 2, 2}, .data = mask};
+    d.tensors[d.count++] =
+        (ls_safetensor){.name = "h.0.attn.masked_bias", .dtype = LS_ST_F32, .data = frequencies};
+    expect_same_floats(&d);
+    release(&d.m);
+    d = make_draft(1);
+    d.tensors[d.count++] = (ls_safetensor){.name = "model.layers.0.self_attn.rotary_emb.inv_freq",
+                                           .dtype = LS_ST_F32,
+                                           .rank = 1,
+                                           .shape = {4},
+                                           .data = frequencies};
+    expect_same_floats(&d);
+    release(&d.m);
+}
+
+static void load_widens_half_precision(void **state)
+{
+    (void)state;
+    draft d = make_draft(1);
+    const size_t floats = (size_t)d.m.layout.float_count;
+    uint16_t *halves = malloc(floats * sizeof *halves);
+    for (size_t i = 0; i < d.count; i++) {
+        const ls_st_dtype dtype = i % 2 ? LS_ST_BF16 : LS_ST_F16;
+        const ls_parameter *p = &d.m.layout.parameters[i];
+        ok(ls_safetensor_from_f32(dtype, d.m.flat + p->offset, (size_t)(p->rows * p->cols),
+                                  halves + p->offset));
+        d.tensors[i].dtype = dtype;
+        d.tensors[i].data = halves + p->offset;
+    }
+    float *flat = NULL;
+    ok(draft_load(&d, &flat));
+    bool rounded = false;
+    for (size_t i = 0; i < floats; i++) {
+        const float error = flat[i] > d.m.flat[i] ? flat[i] - d.m.flat[i] : d.m.flat[i] - flat[i];
+        const float size = d.m.flat[i] > 0 ? d.m.flat[i] : -d.m.flat[i];
+        assert_true(error <= size / 256.0f + 1e-7f);
+        rounded |= error > 0;
+    }
+    assert_true(rounded);
+    free(flat);
+    free(halves);
+    release(&d.m);
+}
+
+static void load_names_the_tensor_that_does_not_fit(void **state)
+{
+    (void)state;
+    draft d = make_draft(3);
+    ls_safetensor *bias = draft_find(&d, "model.layers.1.self_attn.k_proj.bias");
+    bias->name = "model.layers.1.self_attn.kk_proj.bias";
+    assert_int_equal(draft_load(&d, NULL), LS_ERR_DATA);
+    expect_text("tensor model.layers.1.self_attn.k_proj.bias is missing");
+    bias->name = "model.layers.1.self_attn.k_proj.bias";
+
+    ls_safetensor *up = draft_find(&d, "model.layers.0.mlp.up_proj.weight");
+    up->shape[0] = 32;
+    up->shape[1] = 48;
+    assert_int_equal(draft_load(&d, NULL), LS_ERR_DATA);
+    expect_text(
+        "tensor model.layers.0.mlp.up_proj.weight has shape [32, 48], the configuration asks for [48, 32]");
+    up->shape[0] = 48;
+    up->shape[1] = 32;
+
+    d.tensors[d.count++] = (ls_safetensor){.name = "model.layers.2.mlp.up_proj.bias",
+                                           .dtype = LS_ST_F32,
+                                           .rank = 1,
+                                           .shape = {1},
+                                           .data = d.m.flat};
+    assert_int_equal(draft_load(&d, NULL), LS_ERR_DATA);
+    expect_text("tensor model.layers.2.mlp.up_proj.bias is not part of a llama model");
+    d.count--;
+
+    bias->dtype = LS_ST_I32;
+    assert_int_equal(draft_load(&d, NULL), LS_ERR_UNSUPPORTED);
+    expect_text("model.layers.1.self_attn.k_proj.bias");
+    bias->dtype = LS_ST_F32;
+    expect_same_floats(&d);
+    release(&d.m);
+}
+
+static void load_tied_head_must_equal_the_table(void **state)
+{
+    (void)state;
+    draft d = make_draft(5);
+    ls_safetensor head = *draft_find(&d, "model.embed_tokens.weight");
+    head.name = "lm_head.weight";
+    d.tensors[d.count++] = head;
+    expect_same_floats(&d);
+    d.tensors[d.count - 1].data = (const float *)head.data + 1;
+    assert_int_equal(draft_load(&d, NULL), LS_ERR_DATA);
+    expect_text("lm_head.weight differs from model.embed_tokens.weight, but tie_word_embeddings is true");
+    release(&d.m);
+}
+
+static void load_and_export_refuse_bad_folders(void **state)
+{
+    (void)state;
+    model m = load_golden(4);
+    const char *folder = ls_arena_printf(&m.arena, "%s/pickled", scratch);
+    ok(ls_dir_create(folder));
+    assert_int_equal(ls_hf_load_parameters(folder, &m.config, &m.layout, m.flat), LS_ERR_NOT_FOUND);
+    ok(ls_file_write_atomic(ls_path_join(&m.arena, folder, "pytorch_model.bin"), "x", 1));
+    assert_int_equal(ls_hf_load_parameters(folder, &m.config, &m.layout, m.flat), LS_ERR_UNSUPPORTED);
+    expect_text("safe_serialization=True");
+    assert_int_equal(ls_hf_export(GOLDEN "mistral", &m.config, &m.layout, m.flat, NULL, 0), LS_ERR_INVALID);
+    expect_text("already has a model in shards");
+    assert_false(ls_path_exists(GOLDEN "mistral/model.safetensors"));
+    release(&m);
+}
+
+/* transformers itself loads what was exported above and gives the golden logits. */
+static void export_loads_in_transformers(void **state)
+{
+    (void)state;
+    static const char program[] =
+        "import sys, torch, transformers\n"
+        "from safetensors.torch import load_file\n"
+        "ours, golden = sys.argv[1:]\n"
+        "model, info = transformers.AutoModelForCausalLM.from_pretrained(ours, output_loading_info=True)\n"
+        "assert not info['missing_keys'] and not info['unexpected_keys'], info\n"
+        "golden = load_file(golden)\n"
+        "logits = model.eval()(input_ids=golden['tokens'][:, :-1].long()).logits\n"
+        "error = (logits - golden['logits']).abs().max().item()\n"
+        "sys.exit(0 if error < 1e-4 else f'{ours}: logits differ by {error}')\n";
+    const char *python = getenv("LOCKSTEP_PEER_PYTHON");
+    if (!python) {
+        skip();
+    }
+    ls_arena arena = {0};
+    const char *script = ls_arena_printf(&arena, "%s/peer.py", scratch);
+    ok(ls_file_write_atomic(script, program, sizeof program - 1));
+    for (int i = 0; i < GOLDEN_COUNT; i++) {
+        const char *command = ls_arena_printf(&arena, "%s %s %s/export-%s " GOLDEN "%s/golden.safetensors",
+                                              python, script, scratch, golden_names[i], golden_names[i]);
+        assert_int_equal(system(command), 0);
+    }
+    ls_arena_release(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(config_load_reads_what_transformers_wrote),
+        cmocka_unit_test(config_json_parses_back_to_the_same),
+        cmocka_unit_test(config_parse_reads_the_older_spelling),
+        cmocka_unit_test(config_parse_refuses_what_it_cannot_do),
+        cmocka_unit_test(export_gives_every_tensor_its_bytes_back),
+        cmocka_unit_test(load_clears_the_padding),
+        cmocka_unit_test(load_accepts_names_without_prefix_and_old_buffers),
+        cmocka_unit_test(load_widens_half_precision),
+        cmocka_unit_test(load_names_the_tensor_that_does_not_fit),
+        cmocka_unit_test(load_tied_head_must_equal_the_table),
+        cmocka_unit_test(load_and_export_refuse_bad_folders),
+        cmocka_unit_test(export_loads_in_transformers),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
