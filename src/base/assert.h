@@ -10,6 +10,10 @@
 
 _Noreturn void ls_assert_failed(const char *expression, const char *file, int line);
 
+/* Text (borrowed, NULL: none) that a failed assertion on this thread prints too: what one needs to replay the failure, such as
+ * the seed of a simulation. */
+void ls_assert_set_note(const char *note);
+
 #define LS_ASSERT(expression)                                                                                \
     (__builtin_expect(!!(expression), 1) ? (void)0 : ls_assert_failed(#expression, __FILE__, __LINE__))
 

@@ -16,8 +16,12 @@
 
 extern char **environ;
 
+static const ls_env_calls real_calls;
+
+/* A simulated env has no loop of its own: its world runs it. */
 static ls_real_env *real_of(ls_env *env)
 {
+    LS_ASSERT(env->calls == &real_calls);
     return (ls_real_env *)env;
 }
 
