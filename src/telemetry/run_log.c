@@ -5,6 +5,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "telemetry/curve.h"
+#include "telemetry/metrics_reader.h"
+#include "telemetry/tensorboard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,165 +19,148 @@
 
 struct ls_run_log {
     ls_arena arena;
-    const char *metrics_path, *events_path;
+    const char *metrics_path, *events_path, *tensorboard_dir;
     int metrics_fd, events_fd;
-    ls_sha256 curve;
+    ls_tensorboard *tensorboard; /* NULL after it failed */
+    ls_curve curve;
+    bool curve_known;
     ls_text line;
-    ls_status status;
+    ls_status status;     /* the first error of writing */
+    char error_text[512]; /* its text */
 };
-
-/* ---- the curve hash ---- */
-
-static void put_u64(unsigned char *out, uint64_t value)
-{
-    for (int i = 0; i < 8; i++) {
-        out[i] = (unsigned char)(value >> (8 * i));
-    }
-}
-
-static void curve_add(ls_sha256 *curve, uint64_t step, float loss)
-{
-    unsigned char record[12];
-    uint32_t bits = 0;
-    memcpy(&bits, &loss, sizeof bits);
-    put_u64(record, step);
-    for (int i = 0; i < 4; i++) {
-        record[8 + i] = (unsigned char)(bits >> (8 * i));
-    }
-    ls_sha256_update(curve, record, sizeof record);
-}
-
-void ls_run_log_curve_hash(const ls_run_log *log, char hex_out[LS_SHA256_HEX_BYTES])
-{
-    ls_sha256 copy;
-    ls_sha256_copy(&copy, &log->curve);
-    ls_sha256_finish(&copy, hex_out);
-}
 
 /* ---- reading back ---- */
 
-/* The next whole line of [at, end), parsed; NULL at the end, for a torn last line, and for a line that is no JSON object. */
-static json_t *next_line(const char **at, const char *end, size_t *bytes_out)
+/* What is kept of a file: nearly always its beginning, which needs no copy. */
+typedef struct kept_lines {
+    size_t prefix_bytes;
+    ls_text rest; /* lines kept after the first that was dropped */
+} kept_lines;
+
+static void keep_line(kept_lines *kept, const ls_line_reader *reader)
 {
-    const char *newline = memchr(*at, '\n', (size_t)(end - *at));
-    if (!newline) {
-        return NULL;
+    if (kept->rest.bytes == 0 && reader->line_offset == kept->prefix_bytes) {
+        kept->prefix_bytes = reader->offset;
+        return;
     }
-    *bytes_out = (size_t)(newline + 1 - *at);
-    json_t *object = json_loadb(*at, *bytes_out, 0, NULL);
-    *at = newline + 1;
-    if (object && !json_is_object(object)) {
-        json_decref(object);
-        return NULL;
-    }
-    return object;
+    ls_text_append_bytes(&kept->rest, reader->text + reader->line_offset,
+                         reader->offset - reader->line_offset);
 }
 
-static double number_of(const json_t *object, const char *key)
+/*
+ * Keeps the good lines of steps up to restored_step, in rising order, and adds them up. The curve hash needs every step: when one is
+ * missing it is given up, with a word about the line, and the run goes on.
+ */
+static void keep_metrics(ls_run_log *log, const ls_file_map *map, uint64_t restored_step, kept_lines *kept,
+                         ls_run_totals *totals)
 {
-    return json_number_value(json_object_get(object, key));
-}
-
-/* Keeps the lines of steps 1..restored_step, which must be there in order; adds them up. */
-static ls_status keep_metrics(ls_run_log *log, const char *text, size_t bytes, uint64_t restored_step,
-                              size_t *kept_out, ls_run_totals *totals)
-{
-    const char *at = text, *end = text + bytes;
-    *kept_out = 0;
-    for (uint64_t step = 1; step <= restored_step; step++) {
-        size_t line_bytes = 0;
-        json_t *object = at < end ? next_line(&at, end, &line_bytes) : NULL;
-        const json_t *loss = object ? json_object_get(object, "loss") : NULL;
-        if (!object || (uint64_t)json_integer_value(json_object_get(object, "step")) != step ||
-            !json_is_number(loss)) {
-            json_decref(object);
-            return ls_fail(LS_ERR_DATA,
-                           "%s:%" PRIu64 ": step %" PRIu64
-                           " is expected here and is missing or damaged; the checkpoint is of step %" PRIu64
-                           ". --fresh starts over",
-                           log->metrics_path, step, step, restored_step);
+    ls_line_reader reader = {.text = (const char *)map->data, .bytes = map->bytes};
+    ls_step_metrics m;
+    uint64_t newest = 0, gap_line = 0;
+    for (ls_line_kind kind; (kind = ls_metrics_reader_next(&reader, &m)) != LS_LINE_END;) {
+        if (kind != LS_LINE_GOOD || m.step <= newest || m.step > restored_step) {
+            continue;
         }
-        const float value = (float)json_number_value(loss);
-        curve_add(&log->curve, step, value);
-        totals->steps = step;
-        totals->last_loss = value;
-        totals->tokens += (uint64_t)json_integer_value(json_object_get(object, "tokens"));
-        totals->step_s += number_of(object, "step_s");
-        *kept_out += line_bytes;
-        json_decref(object);
+        if (m.step != newest + 1 && gap_line == 0) {
+            gap_line = reader.line_number;
+        }
+        newest = m.step;
+        keep_line(kept, &reader);
+        ls_curve_add(&log->curve, m.step, m.loss);
+        totals->steps++;
+        totals->last_loss = m.loss;
+        totals->tokens += m.tokens;
+        totals->step_s += isfinite(m.step_s) ? m.step_s : 0.0;
     }
-    return LS_OK;
+    log->curve_known = totals->steps == restored_step;
+    if (!log->curve_known) {
+        ls_log_warn("%s:%" PRIu64 ": %" PRIu64 " of the %" PRIu64
+                    " steps before the checkpoint are missing here; the run goes on from the checkpoint, "
+                    "and has no curve_hash",
+                    log->metrics_path, gap_line ? gap_line : reader.line_number + 1,
+                    restored_step - totals->steps, restored_step);
+    }
 }
 
 static void add_evaluation(const json_t *event, ls_run_totals *totals)
 {
-    const char *name = json_string_value(json_object_get(event, "event"));
-    const json_t *val_loss = json_object_get(event, "val_loss");
-    if (!name || strcmp(name, "evaluation") != 0 || !json_is_number(val_loss)) {
+    const double val_loss = ls_json_number(event, "val_loss");
+    if (strcmp(json_string_value(json_object_get(event, "event")), "evaluation") != 0 ||
+        !isfinite(val_loss)) {
         return;
     }
-    totals->last_val_loss = json_number_value(val_loss);
-    if (!totals->has_val_loss || totals->last_val_loss < totals->best_val_loss) {
-        totals->best_val_loss = totals->last_val_loss;
-        totals->best_step = (uint64_t)json_integer_value(json_object_get(event, "step"));
+    totals->last_val_loss = val_loss;
+    if (!totals->has_val_loss || val_loss < totals->best_val_loss) {
+        totals->best_val_loss = val_loss;
+        (void)ls_event_step(event, &totals->best_step);
     }
     totals->has_val_loss = true;
 }
 
-/* Keeps the whole lines of events that belong to no later step. */
-static void keep_events(const char *text, size_t bytes, uint64_t restored_step, ls_text *kept,
+/* Keeps the good lines of events that belong to no later step. */
+static void keep_events(ls_run_log *log, const ls_file_map *map, uint64_t restored_step, kept_lines *kept,
                         ls_run_totals *totals)
 {
-    const char *at = text, *end = text + bytes;
-    while (at < end) {
-        const char *line = at;
-        size_t line_bytes = 0;
-        json_t *object = next_line(&at, end, &line_bytes);
-        if (!object && at == line) {
-            return; /* torn */
+    (void)log;
+    ls_line_reader reader = {.text = (const char *)map->data, .bytes = map->bytes};
+    json_t *event = NULL;
+    for (ls_line_kind kind; (kind = ls_event_reader_next(&reader, &event)) != LS_LINE_END;) {
+        if (kind != LS_LINE_GOOD) {
+            continue;
         }
-        if (!object) {
-            continue; /* damaged */
+        uint64_t step = 0;
+        if (!ls_event_step(event, &step) || step <= restored_step) {
+            keep_line(kept, &reader);
+            add_evaluation(event, totals);
         }
-        const json_t *step = json_object_get(object, "step");
-        if (!step || (uint64_t)json_integer_value(step) <= restored_step) {
-            ls_text_append_bytes(kept, line, line_bytes);
-            add_evaluation(object, totals);
-        }
-        json_decref(object);
+        json_decref(event);
     }
 }
 
-static ls_status map_if_there(const char *path, ls_file_map *map_out)
+typedef void (*keep_lines)(ls_run_log *log, const ls_file_map *map, uint64_t restored_step, kept_lines *kept,
+                           ls_run_totals *totals);
+
+/* Cuts the file's end off, in one step of the file system. */
+static ls_status cut_end(const char *path, size_t bytes)
 {
-    *map_out = (ls_file_map){0};
-    return ls_path_exists(path) ? ls_file_map_open(path, map_out) : LS_OK;
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return ls_fail_errno(errno, "can't open %s", path);
+    }
+    const bool good = ftruncate(fd, (off_t)bytes) == 0 && fsync(fd) == 0;
+    const int error = errno;
+    close(fd);
+    return good ? LS_OK : ls_fail_errno(error, "can't cut %s back to %zu bytes", path, bytes);
 }
 
-static ls_status cut_metrics(ls_run_log *log, uint64_t restored_step, ls_run_totals *totals)
+static ls_status rewrite(const char *path, const ls_file_map *map, const kept_lines *kept)
 {
-    ls_file_map map;
-    LS_TRY(map_if_there(log->metrics_path, &map));
-    size_t kept = 0;
-    ls_status status = keep_metrics(log, (const char *)map.data, map.bytes, restored_step, &kept, totals);
-    if (status == LS_OK && kept < map.bytes) {
-        status = ls_file_write_atomic(log->metrics_path, kept ? (const char *)map.data : "", kept);
+    if (kept->prefix_bytes == map->bytes) {
+        return LS_OK;
     }
-    ls_file_map_close(&map);
+    if (kept->rest.bytes == 0) {
+        return cut_end(path, kept->prefix_bytes);
+    }
+    ls_text whole = {0};
+    ls_text_append_bytes(&whole, map->data, kept->prefix_bytes);
+    ls_text_append_bytes(&whole, kept->rest.data, kept->rest.bytes);
+    const ls_status status = ls_file_write_atomic(path, whole.data, whole.bytes);
+    ls_text_release(&whole);
     return status;
 }
 
-static ls_status cut_events(ls_run_log *log, uint64_t restored_step, ls_run_totals *totals)
+/* Reduces the file at `path` to what `keep` keeps of it. */
+static ls_status cut(ls_run_log *log, const char *path, uint64_t restored_step, keep_lines keep,
+                     ls_run_totals *totals)
 {
-    ls_file_map map;
-    LS_TRY(map_if_there(log->events_path, &map));
-    ls_text kept = {0};
-    keep_events((const char *)map.data, map.bytes, restored_step, &kept, totals);
-    ls_status status = LS_OK;
-    if (kept.bytes < map.bytes) {
-        status = ls_file_write_atomic(log->events_path, ls_text_string(&kept), kept.bytes);
+    ls_file_map map = {0};
+    if (ls_path_exists(path)) {
+        LS_TRY(ls_file_map_open(path, &map));
     }
-    ls_text_release(&kept);
+    kept_lines kept = {0};
+    keep(log, &map, restored_step, &kept, totals);
+    const ls_status status = rewrite(path, &map, &kept);
+    ls_text_release(&kept.rest);
     ls_file_map_close(&map);
     return status;
 }
@@ -193,10 +179,14 @@ static ls_status open_append(const char *path, int *fd_out)
 
 static ls_status open_all(ls_run_log *log, uint64_t restored_step, ls_run_totals *totals)
 {
-    LS_TRY(cut_metrics(log, restored_step, totals));
-    LS_TRY(cut_events(log, restored_step, totals));
+    LS_TRY(cut(log, log->metrics_path, restored_step, keep_metrics, totals));
+    LS_TRY(cut(log, log->events_path, restored_step, keep_events, totals));
     LS_TRY(open_append(log->metrics_path, &log->metrics_fd));
-    return open_append(log->events_path, &log->events_fd);
+    LS_TRY(open_append(log->events_path, &log->events_fd));
+    if (ls_tensorboard_open(log->tensorboard_dir, restored_step + 1, &log->tensorboard) != LS_OK) {
+        ls_log_warn("no TensorBoard events: %s", ls_error_text());
+    }
+    return LS_OK;
 }
 
 ls_status ls_run_log_open(const char *dir, uint64_t restored_step, ls_run_log **log_out,
@@ -209,7 +199,8 @@ ls_status ls_run_log_open(const char *dir, uint64_t restored_step, ls_run_log **
     log->metrics_fd = log->events_fd = -1;
     log->metrics_path = ls_path_join(&log->arena, dir, "metrics.jsonl");
     log->events_path = ls_path_join(&log->arena, dir, "events.jsonl");
-    ls_sha256_init(&log->curve);
+    log->tensorboard_dir = ls_path_join(&log->arena, dir, "tb");
+    ls_curve_init(&log->curve);
     ls_run_totals totals = {0};
     const ls_status status = open_all(log, restored_step, &totals);
     if (status != LS_OK) {
@@ -234,8 +225,8 @@ void ls_run_log_close(ls_run_log *log)
     if (log->events_fd >= 0) {
         close(log->events_fd);
     }
-    char unused[LS_SHA256_HEX_BYTES];
-    ls_sha256_finish(&log->curve, unused);
+    ls_tensorboard_close(log->tensorboard);
+    ls_curve_release(&log->curve);
     ls_text_release(&log->line);
     ls_arena_release(&log->arena);
     free(log);
@@ -243,29 +234,53 @@ void ls_run_log_close(ls_run_log *log)
 
 /* ---- writing ---- */
 
-static void put_f64(ls_text *line, const char *key, double value)
+void ls_run_log_curve_hash(const ls_run_log *log, char hex_out[LS_SHA256_HEX_BYTES])
 {
-    ls_text_printf(line, ", \"%s\": ", key);
-    if (isfinite(value)) {
-        ls_text_printf(line, "%.9g", value);
-    } else {
-        ls_text_append(line, "null");
+    hex_out[0] = '\0';
+    if (log->curve_known) {
+        ls_curve_hash(&log->curve, hex_out);
     }
 }
 
+static void put_f64(ls_text *line, const char *key, double value)
+{
+    ls_text_printf(line, ", \"%s\": ", key);
+    if (!isfinite(value)) {
+        ls_text_append(line, "null");
+    } else if (value == 0.0 && signbit(value)) {
+        ls_text_append(line, "-0.0"); /* "-0" would be read as an integer, without its sign */
+    } else {
+        ls_text_printf(line, "%.9g", value);
+    }
+}
+
+/* Writes log->line; nothing more after an error, so that a torn line stays the last. */
 static ls_status write_line(ls_run_log *log, int fd, const char *path)
 {
+    if (log->status != LS_OK) {
+        return ls_fail(log->status, "%s", log->error_text);
+    }
     ls_text_append(&log->line, "\n");
-    const ls_status status = ls_file_write_all(fd, path, log->line.data, log->line.bytes);
-    if (log->status == LS_OK && status != LS_OK) {
-        log->status = status;
+    log->status = ls_file_write_all(fd, path, log->line.data, log->line.bytes);
+    if (log->status != LS_OK) {
+        snprintf(log->error_text, sizeof log->error_text, "%s", ls_error_text());
     }
     return log->status;
 }
 
-ls_status ls_run_log_step(ls_run_log *log, const ls_step_metrics *m)
+/* Pictures elsewhere are not worth a run: the first error ends the event file. */
+static void to_tensorboard(ls_run_log *log, uint64_t step, const ls_tensorboard_scalar *scalars, size_t count)
 {
-    ls_text *line = &log->line;
+    if (log->tensorboard &&
+        ls_tensorboard_write(log->tensorboard, ls_clock_wall_s(), step, scalars, count) != LS_OK) {
+        ls_log_warn("no more TensorBoard events: %s", ls_error_text());
+        ls_tensorboard_close(log->tensorboard);
+        log->tensorboard = NULL;
+    }
+}
+
+static void compose_step(ls_text *line, const ls_step_metrics *m)
+{
     ls_text_clear(line);
     ls_text_printf(line, "{\"step\": %" PRIu64, m->step);
     put_f64(line, "loss", (double)m->loss); /* 9 digits bring a float32 back */
@@ -282,8 +297,30 @@ ls_status ls_run_log_step(ls_run_log *log, const ls_step_metrics *m)
     put_f64(line, "mfu", m->mfu > 0.0 ? m->mfu : NAN);
     put_f64(line, "hfu", m->hfu > 0.0 ? m->hfu : NAN);
     ls_text_printf(line, ", \"rss_bytes\": %" PRIu64 "}", m->rss_bytes);
-    curve_add(&log->curve, m->step, m->loss);
+}
+
+ls_status ls_run_log_step(ls_run_log *log, const ls_step_metrics *m)
+{
+    compose_step(&log->line, m);
+    ls_curve_add(&log->curve, m->step, m->loss);
+    const ls_tensorboard_scalar scalars[] = {
+        {"loss", (double)m->loss},
+        {"lr", m->lr},
+        {"grad_norm", m->grad_norm},
+        {"tokens_per_s", m->tokens_per_s},
+        {"mfu", m->mfu > 0.0 ? m->mfu : NAN},
+    };
+    to_tensorboard(log, m->step, scalars, sizeof scalars / sizeof scalars[0]);
     return write_line(log, log->metrics_fd, log->metrics_path);
+}
+
+static void evaluation_to_tensorboard(ls_run_log *log, const json_t *event)
+{
+    uint64_t step = 0;
+    if (ls_event_step(event, &step)) {
+        const ls_tensorboard_scalar scalar = {"val_loss", ls_json_number(event, "val_loss")};
+        to_tensorboard(log, step, &scalar, 1);
+    }
 }
 
 ls_status ls_run_log_event(ls_run_log *log, const char *name, json_t *fields)
@@ -291,6 +328,9 @@ ls_status ls_run_log_event(ls_run_log *log, const char *name, json_t *fields)
     json_t *event = json_pack("{s:f, s:s}", "time", ls_clock_wall_s(), "event", name);
     json_object_update_missing(event, fields);
     json_decref(fields);
+    if (strcmp(name, "evaluation") == 0) {
+        evaluation_to_tensorboard(log, event);
+    }
     char *text = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(15));
     json_decref(event);
     if (!text) {
@@ -304,10 +344,10 @@ ls_status ls_run_log_event(ls_run_log *log, const char *name, json_t *fields)
 
 /* ---- as the sink of base/emit ---- */
 
-static void complain_once(ls_run_log *log, ls_status before)
+static void complain_once(const ls_run_log *log, ls_status before)
 {
     if (before == LS_OK && log->status != LS_OK) {
-        ls_log_error("%s", ls_error_text());
+        ls_log_error("%s", log->error_text);
     }
 }
 
@@ -336,5 +376,17 @@ void ls_run_log_install(ls_run_log *log)
 
 ls_status ls_run_log_status(const ls_run_log *log)
 {
-    return log->status;
+    return log->status == LS_OK ? LS_OK : ls_fail(log->status, "%s", log->error_text);
+}
+
+ls_status ls_run_log_sync(ls_run_log *log)
+{
+    LS_TRY(ls_run_log_status(log));
+    if (fdatasync(log->metrics_fd) != 0) {
+        return ls_fail_errno(errno, "can't flush %s to disk", log->metrics_path);
+    }
+    if (fdatasync(log->events_fd) != 0) {
+        return ls_fail_errno(errno, "can't flush %s to disk", log->events_path);
+    }
+    return LS_OK;
 }

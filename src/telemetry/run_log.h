@@ -7,8 +7,8 @@
  *   events.jsonl    one object per event: time (seconds since 1970), event, step where it has one, and the event's own fields
  *
  * Every line is one write(2), so that a killed process leaves whole lines but for the last. A resume cuts both files back to the restored
- * step. curve_hash is SHA-256 over (step as u64, loss as float32 bits), little-endian, in order (DESIGN section 6); it is kept up to date
- * step by step and rebuilt from metrics.jsonl on a resume.
+ * step. The curve hash (telemetry/curve.h) is kept up to date step by step and rebuilt from metrics.jsonl on a resume. Scalars also go to
+ * tb/ for TensorBoard (loss, lr, grad_norm, tokens_per_s, mfu, val_loss); an error there ends that file, not the run.
  *
  * One writer per directory (the run directory's lock sees to that); not thread-safe.
  */
@@ -23,7 +23,7 @@ typedef struct ls_run_log ls_run_log;
 
 /* What the steps up to the restored one add up to. */
 typedef struct ls_run_totals {
-    uint64_t steps;  /* lines of metrics kept */
+    uint64_t steps;  /* lines of metrics kept; below the restored step when lines were missing or damaged */
     uint64_t tokens; /* of those steps */
     double step_s;   /* wall seconds of those steps */
     float last_loss;
@@ -33,11 +33,12 @@ typedef struct ls_run_totals {
 } ls_run_totals;
 
 /*
- * Opens the log of run directory `dir` for appending after step `restored_step`: later metrics and events are dropped (0: all metrics,
- * the files begin anew).
+ * Opens the log of run directory `dir` (which must exist) for appending after step `restored_step`: later metrics and events are dropped
+ * (0: all metrics, the files begin anew), in one step of the file system per file. Lines that are torn or damaged are dropped too. When metrics
+ * of earlier steps are missing (a machine that lost its power, a hand that edited), the run is not refused: that is logged, and the
+ * curve hash is unknown from then on. Also opens a new event file for TensorBoard in `dir`/tb.
  *
- * totals_out: may be NULL. Errors: LS_ERR_DATA when metrics.jsonl does not hold the steps 1..restored_step in order (naming the line);
- * LS_ERR_DISK, LS_ERR_IO.
+ * totals_out: may be NULL. Errors: LS_ERR_MEMORY, LS_ERR_DISK, LS_ERR_IO.
  */
 LS_MUST_CHECK ls_status ls_run_log_open(const char *dir, uint64_t restored_step, ls_run_log **log_out,
                                         ls_run_totals *totals_out);
@@ -48,11 +49,17 @@ LS_MUST_CHECK ls_status ls_run_log_step(ls_run_log *log, const ls_step_metrics *
 /* fields: an object, taken over; `time` and `event` are put in front. */
 LS_MUST_CHECK ls_status ls_run_log_event(ls_run_log *log, const char *name, json_t *fields);
 
-/* The curve hash of the steps so far. */
+/* The curve hash of the steps so far; "" when it is unknown. */
 void ls_run_log_curve_hash(const ls_run_log *log, char hex_out[LS_SHA256_HEX_BYTES]);
 
 /* Installs the log as the sink of base/emit; write errors are then logged once and kept: ls_run_log_status. */
 void ls_run_log_install(ls_run_log *log);
 ls_status ls_run_log_status(const ls_run_log *log);
+
+/*
+ * Forces what was written to the disk. Call before a checkpoint is committed: its step's metrics are then there after a power cut, too.
+ * Errors: those of writing so far; LS_ERR_DISK, LS_ERR_IO.
+ */
+LS_MUST_CHECK ls_status ls_run_log_sync(ls_run_log *log);
 
 #endif

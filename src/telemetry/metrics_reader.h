@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Metrics reader: metrics.jsonl and events.jsonl, read back line by line.
+ *
+ * Both files are written by a process that may die at any moment, and read while it still writes: the last line may be half there, and
+ * a crash of the machine may leave anything. So nothing here fails on content: each line is a good one, a damaged one, or the torn end.
+ * Who needs every line (a resume) looks at the kinds; who draws pictures (a report) skips what is not good.
+ *
+ * Pure over bytes in memory; thread-safe for separate readers.
+ */
+#ifndef LS_TELEMETRY_METRICS_READER_H
+#define LS_TELEMETRY_METRICS_READER_H
+
+#include "base/emit.h"
+
+#include <stddef.h>
+
+typedef enum ls_line_kind {
+    LS_LINE_GOOD,
+    LS_LINE_DAMAGED, /* ends with a newline and is not what the file holds */
+    LS_LINE_TORN,    /* the end of the file, without a newline */
+    LS_LINE_END      /* nothing left */
+} ls_line_kind;
+
+/* A place in a file of lines. Set text and bytes, all else zero. The text is borrowed. */
+typedef struct ls_line_reader {
+    const char *text;
+    size_t bytes;
+    size_t offset;        /* of the next line */
+    size_t line_offset;   /* of the line read last */
+    uint64_t line_number; /* of the line read last, 1-based */
+} ls_line_reader;
+
+/*
+ * Reads the next line of metrics.jsonl. Good is an object with a step >= 1 and a finite loss that fits float32; the loss has the bits
+ * that were written. Numbers that are absent or null are NaN (loss apart); counts are 0.
+ *
+ * metrics_out: written for LS_LINE_GOOD alone.
+ */
+ls_line_kind ls_metrics_reader_next(ls_line_reader *reader, ls_step_metrics *metrics_out);
+
+/*
+ * Reads the next line of events.jsonl. Good is an object with a string `event`.
+ *
+ * event_out: written for LS_LINE_GOOD alone; the caller drops it (json_decref).
+ */
+ls_line_kind ls_event_reader_next(ls_line_reader *reader, json_t **event_out);
+
+/* Member `key` as a number; NaN when it is absent or no number. */
+double ls_json_number(const json_t *object, const char *key);
+
+/* True, with the step stored, when the event belongs to a step. */
+bool ls_event_step(const json_t *event, uint64_t *step_out);
+
+#endif
