@@ -50,6 +50,44 @@ static bool can_cut_at_space(const ls_tokenizer *tokenizer)
     return true;
 }
 
+static bool joins_byte_token(const ls_tokenizer *tokenizer, uint64_t pair)
+{
+    unsigned byte;
+    const ls_piece *left = &tokenizer->pieces[pair >> 32];
+    const ls_piece *right = &tokenizer->pieces[(uint32_t)pair];
+    return (pair >> 32 < tokenizer->vocab_size && ls_byte_piece(left->text, left->bytes, &byte)) ||
+           ((uint32_t)pair < tokenizer->vocab_size && ls_byte_piece(right->text, right->bytes, &byte));
+}
+
+/* ASCII characters that stay as they are: no merge makes a text with them, and they are never an unknown that would be fused
+ * with its neighbours. */
+static void find_alone(ls_tokenizer *tokenizer)
+{
+    bool all_bytes = tokenizer->byte_fallback;
+    for (int byte = 0; byte < 256; byte++) {
+        all_bytes = all_bytes && tokenizer->byte_ids[byte] >= 0;
+    }
+    for (int c = 0; c < 128; c++) {
+        tokenizer->alone[c] = tokenizer->cut_at_space && (all_bytes || tokenizer->ascii_symbols[c] >= 0);
+    }
+    for (size_t i = 0; i <= tokenizer->merges.mask; i++) {
+        const ls_merge *merge = &tokenizer->merges.slots[i];
+        const unsigned char *text = merge->pair == LS_MERGE_FREE
+                                        ? (const unsigned char *)""
+                                        : (const unsigned char *)tokenizer->pieces[merge->id].text;
+        for (; *text; text++) {
+            if (*text < 128) {
+                tokenizer->alone[*text] = false;
+            }
+        }
+        /* Merges of byte tokens would join characters behind their names' back. */
+        if (merge->pair != LS_MERGE_FREE && joins_byte_token(tokenizer, merge->pair)) {
+            memset(tokenizer->alone, 0, sizeof tokenizer->alone);
+            return;
+        }
+    }
+}
+
 static void fill_bytes(ls_tokenizer *tokenizer)
 {
     for (int byte = 0; byte < 256; byte++) {
@@ -84,6 +122,7 @@ void ls_tokenizer_complete(ls_tokenizer *tokenizer)
         tokenizer->ascii_symbols[c] = ls_string_map_get(&tokenizer->model, &text, 1);
     }
     tokenizer->cut_at_space = tokenizer->type != LS_TOKENIZER_BYTE_LEVEL && can_cut_at_space(tokenizer);
+    find_alone(tokenizer);
 }
 
 static int32_t first_known(const ls_tokenizer *tokenizer, const char *const *names, size_t count)

@@ -54,7 +54,9 @@ static ls_status append_piece(const ls_tokenizer *tokenizer, int32_t id, bool sk
             *started = true;
             return append_without_spaces(piece, text);
         }
-        skip = bytes_to_strip(tokenizer->strip, piece, started);
+        /* The mark that sentencepiece prints for unknown text has a space of its own. */
+        const bool unknown = id == tokenizer->unk && tokenizer->type == LS_TOKENIZER_SENTENCEPIECE;
+        skip = bytes_to_strip(unknown ? LS_STRIP_NONE : tokenizer->strip, piece, started);
     }
     return ls_text_buffer_append(text, piece->decoded + skip, piece->decoded_bytes - skip);
 }

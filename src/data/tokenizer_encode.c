@@ -239,24 +239,45 @@ static ls_status encode_word(const encoder *e, const char *word, size_t bytes, c
 static const char metaspace[] = "\xe2\x96\x81";
 enum { METASPACE_BYTES = 3 };
 
-/* A word of characters may be the whole text. Where no merge reaches over a space it is cut in front of each
- * run of them, which changes nothing but speed and memory. */
+static bool is_metaspace(const char *text, const char *end)
+{
+    return end - text >= METASPACE_BYTES && memcmp(text, metaspace, METASPACE_BYTES) == 0;
+}
+
+/* Where the part that begins at `at` may be cut: in front of a space that follows something else, and around characters that
+ * are alone. */
+static const char *cut_after(const ls_tokenizer *tokenizer, const char *at, const char *end)
+{
+    if ((unsigned char)*at < 128 && tokenizer->alone[(unsigned char)*at]) {
+        return at + 1;
+    }
+    while (is_metaspace(at, end)) {
+        at += METASPACE_BYTES;
+    }
+    for (; at < end; at++) {
+        const unsigned char byte = (unsigned char)*at;
+        if (byte < 128 ? tokenizer->alone[byte]
+                       : byte == (unsigned char)metaspace[0] && is_metaspace(at, end)) {
+            break;
+        }
+    }
+    return at;
+}
+
+/*
+ * A word of characters may be the whole text. Where no merge reaches over a cut it makes no difference but in speed and
+ * memory: the parts are words that repeat.
+ */
 static ls_status encode_long_word(const encoder *e, const char *word, size_t bytes)
 {
-    if (!e->tokenizer->cut_at_space) {
-        return encode_word(e, word, bytes, word + bytes);
-    }
     const char *end = word + bytes;
-    size_t start = 0;
-    while (start < bytes) {
-        size_t at = start;
-        while (bytes - at >= METASPACE_BYTES && memcmp(word + at, metaspace, METASPACE_BYTES) == 0) {
-            at += METASPACE_BYTES;
-        }
-        const char *found = at < bytes ? memmem(word + at, bytes - at, metaspace, METASPACE_BYTES) : NULL;
-        const size_t stop = found ? (size_t)(found - word) : bytes;
-        LS_TRY(encode_word(e, word + start, stop - start, end));
-        start = stop;
+    if (!e->tokenizer->cut_at_space) {
+        return encode_word(e, word, bytes, end);
+    }
+    while (word < end) {
+        const char *stop = cut_after(e->tokenizer, word, end);
+        LS_TRY(encode_word(e, word, (size_t)(stop - word), end));
+        word = stop;
     }
     return LS_OK;
 }

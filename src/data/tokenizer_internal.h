@@ -251,6 +251,7 @@ struct ls_tokenizer {
     int32_t byte_ids[256];      /* byte-level: symbol of a byte, -1: none. Else: id of <0xNN> */
     int32_t ascii_symbols[128]; /* characters: symbol of an ASCII character, -1 */
     bool byte_fallback, fuse_unk, ignore_merges;
+    bool alone[128];   /* ASCII characters that no merge contains: words are cut around them too */
     bool cut_at_space; /* no merge joins x and U+2581: words may be cut there, and cached */
     /* sentencepiece: characters that are parts of pieces but none themselves; they have the ids from
      * vocab_size on */
