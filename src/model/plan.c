@@ -172,15 +172,21 @@ static layer_parameters layer_parameters_of(const builder *b)
 
 static int64_t estimate_norm(int64_t n, int64_t cols, int64_t groups)
 {
-    (void)n, (void)groups;
-    return 128 * cols;
+    const int64_t blocks = n < 64 ? n : 64;
+    return 2 * blocks * (cols / groups);
+}
+
+/* Partial sums alive at once while `pieces` are combined in a binary tree: its height, and the piece being made. */
+static int64_t partial_sums(uint32_t pieces)
+{
+    return pieces > 1 ? 33 - __builtin_clz(pieces - 1) : 0;
 }
 
 static int64_t estimate_linear(int64_t n, int64_t in, int64_t out, uint32_t forward_cut,
                                uint32_t backward_input_cut)
 {
-    const int64_t forward = forward_cut > 1 ? forward_cut * n * out : 0;
-    const int64_t backward = backward_input_cut > 1 ? backward_input_cut * n * in : 0;
+    const int64_t forward = partial_sums(forward_cut) * n * out;
+    const int64_t backward = partial_sums(backward_input_cut) * n * in;
     return forward > backward ? forward : backward;
 }
 

@@ -125,8 +125,8 @@ typedef struct ls_plan_step {
  * in from the kernel headers (ls_norm_workspace_floats, ls_linear_workspace_floats,
  * ls_attention_workspace_floats). A NULL member stands for an estimate, enough to plan with but not to run:
  *
- *   norm       128 * cols                            partial sums of 64 row blocks, for weight and bias
- *   linear     pieces * n * (out forward, in backward), the larger; 0 when nothing is cut
+ *   norm       2 * min(n, 64) * cols / groups    sums over blocks of rows, for weight and bias
+ *   linear     (ceil(log2 pieces) + 1) * n * (out in forward, in in backward), the larger; 0 when nothing is cut
  *   attention  n * heads                             one dot product per row and head
  */
 typedef struct ls_plan_workspaces {
