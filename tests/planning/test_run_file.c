@@ -400,6 +400,31 @@ static void run_file_parse_errors_name_the_line(void **state)
         strstr(ls_error_text(), "dir/a.yaml:2: unknown key train.lr, did you mean train.optimizer.lr?"));
 }
 
+/* docs/run-file.md is written from the table: LS_WRITE_DOCS=1 in the environment of this test writes it anew. */
+static void run_file_reference_page_is_current(void **state)
+{
+    (void)state;
+    const char *path = LS_SOURCE_DIR "/docs/run-file.md";
+    ls_text text = {0};
+    ls_text_append(
+        &text,
+        "# The run file\n\n"
+        "Every key of a run file, by section, with its values, default and meaning. Keys may be set on the "
+        "command line too: `--set train.steps=100`. This page is written from the table in "
+        "`src/planning/run_file_table.c`; a test keeps them the same.\n\n");
+    ls_options_append_markdown(ls_run_file_table(), &text);
+    if (getenv("LS_WRITE_DOCS")) {
+        assert_int_equal(ls_file_write_atomic(path, text.data, text.bytes), LS_OK);
+    }
+    char *page = NULL;
+    size_t bytes = 0;
+    assert_int_equal(ls_file_read(&arena, path, 1 << 20, &page, &bytes), LS_OK);
+    if (strcmp(page, ls_text_string(&text)) != 0) {
+        fail_msg("docs/run-file.md differs from the options table; run this test with LS_WRITE_DOCS=1");
+    }
+    ls_text_release(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -417,6 +442,7 @@ int main(void)
         cmocka_unit_test(run_file_length_from_tokens_and_epochs),
         cmocka_unit_test(run_file_adopt_model_fills_and_checks),
         cmocka_unit_test(run_file_parse_errors_name_the_line),
+        cmocka_unit_test(run_file_reference_page_is_current),
     };
     return cmocka_run_group_tests(tests, NULL, release_arena);
 }
