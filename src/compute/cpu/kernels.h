@@ -18,7 +18,14 @@
 
 #include "base/status.h"
 
-#define LS_KERNEL_OPS(X) X(elementwise) X(gemm)
+#define LS_KERNEL_OPS(X)                                                                                     \
+    X(elementwise)                                                                                           \
+    X(gemm)                                                                                                  \
+    X(norm)                                                                                                  \
+    X(rotary)                                                                                                \
+    X(activation)                                                                                            \
+    X(cross_entropy)                                                                                         \
+    X(adamw)
 
 typedef struct ls_cpu_kernels {
     const char *isa; /* "generic", "avx2", "avx512" */

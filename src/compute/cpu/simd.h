@@ -30,7 +30,21 @@
 #ifndef LS_COMPUTE_CPU_SIMD_H
 #define LS_COMPUTE_CPU_SIMD_H
 
-#define LS_SIMD                     static inline __attribute__((always_inline, unused))
+/* Sanitizers instrument every element of the arrays of the generic set: inlined, that takes compilers minutes. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LS_SIMD_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LS_SIMD_SANITIZED 1
+#endif
+
+#if defined(LS_ISA_generic) && defined(LS_SIMD_SANITIZED)
+#define LS_SIMD static __attribute__((noinline, unused))
+#else
+#define LS_SIMD static inline __attribute__((always_inline, unused))
+#endif
 
 #define LS_KERNEL_PASTE_(name, isa) name##_##isa
 #define LS_KERNEL_PASTE(name, isa)  LS_KERNEL_PASTE_(name, isa)

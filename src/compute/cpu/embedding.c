@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/kernels/embedding.h"
+
+#include "compute/cpu/isa/elementwise.h"
+#include "compute/cpu/queue_cpu.h"
+#include "compute/cpu/shape.h"
+
+#include <string.h>
+
+/* Columns of a tile of backward: four cache lines, so that tiles never share one when rows are aligned. */
+enum { SLICE_COLS = 64 };
+
+typedef struct embedding_job {
+    const ls_elementwise_kernels *kernels;
+    const int32_t *tokens;
+    const ls_tensor *table, *positions; /* gradients in backward */
+    const ls_tensor *rows;              /* out in forward, dout in backward */
+    int64_t positions_per_sequence, first_position, tile_rows;
+} embedding_job;
+
+static void row_gather(const embedding_job *job, int64_t r)
+{
+    const int64_t cols = job->rows->cols;
+    LS_ASSERT(job->tokens[r] >= 0 && job->tokens[r] < job->table->rows);
+    const float *from = ls_tensor_row(job->table, job->tokens[r]);
+    float *out = ls_tensor_row(job->rows, r);
+    if (!ls_tensor_is_present(job->positions)) {
+        memcpy(out, from, (size_t)cols * sizeof *out);
+        return;
+    }
+    const int64_t position = job->first_position + r % job->positions_per_sequence;
+    job->kernels->add(from, ls_tensor_row(job->positions, position), out, cols);
+}
+
+static void tile_gather(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    const embedding_job *job = context;
+    const int64_t begin = tile * job->tile_rows, end = ls_min64(begin + job->tile_rows, job->rows->rows);
+    for (int64_t r = begin; r < end; r++) {
+        row_gather(job, r);
+    }
+}
+
+ls_status ls_embedding_forward(ls_queue *queue, const int32_t *tokens, const ls_tensor *table,
+                               const ls_tensor *positions, int64_t positions_per_sequence,
+                               int64_t first_position, const ls_tensor *out)
+{
+    LS_ASSERT(ls_tensor_is(out, out->rows, out->cols) && ls_tensor_is(table, table->rows, out->cols));
+    LS_ASSERT(positions_per_sequence >= 1 && first_position >= 0 && (tokens || out->rows == 0));
+    if (ls_tensor_is_present(positions)) {
+        LS_ASSERT(ls_tensor_is(positions, positions->rows, out->cols));
+        LS_ASSERT(first_position + ls_min64(out->rows, positions_per_sequence) <= positions->rows);
+    }
+    embedding_job job = {.kernels = ls_queue_kernels(queue)->elementwise,
+                         .tokens = tokens,
+                         .table = table,
+                         .positions = positions,
+                         .rows = out,
+                         .positions_per_sequence = positions_per_sequence,
+                         .first_position = first_position,
+                         .tile_rows = ls_tile_rows(out->cols)};
+    ls_queue_run_tiles(queue, ls_ceil_div(out->rows, job.tile_rows), tile_gather, &job);
+    return LS_OK;
+}
+
+static void add_into(const embedding_job *job, const ls_tensor *gradient, int64_t to_row, int64_t from_row,
+                     int64_t first_col, int64_t cols)
+{
+    float *to = ls_tensor_row(gradient, to_row) + first_col;
+    job->kernels->add(to, ls_tensor_row(job->rows, from_row) + first_col, to, cols);
+}
+
+/* One tile is a slice of columns over all rows in order: no two tiles write the same element. */
+static void tile_scatter(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    const embedding_job *job = context;
+    const int64_t first = tile * SLICE_COLS, cols = ls_min64(SLICE_COLS, job->rows->cols - first);
+    for (int64_t r = 0; r < job->rows->rows; r++) {
+        if (ls_tensor_is_present(job->table)) {
+            LS_ASSERT(job->tokens[r] >= 0 && job->tokens[r] < job->table->rows);
+            add_into(job, job->table, job->tokens[r], r, first, cols);
+        }
+        if (ls_tensor_is_present(job->positions)) {
+            add_into(job, job->positions, r % job->positions_per_sequence, r, first, cols);
+        }
+    }
+}
+
+ls_status ls_embedding_backward(ls_queue *queue, const int32_t *tokens, const ls_tensor *dout,
+                                int64_t positions_per_sequence, const ls_tensor *dtable,
+                                const ls_tensor *dpositions)
+{
+    LS_ASSERT(ls_tensor_is(dout, dout->rows, dout->cols) && positions_per_sequence >= 1);
+    LS_ASSERT(!ls_tensor_is_present(dtable) || ls_tensor_is(dtable, dtable->rows, dout->cols));
+    if (ls_tensor_is_present(dpositions)) {
+        LS_ASSERT(ls_tensor_is(dpositions, dpositions->rows, dout->cols));
+        LS_ASSERT(ls_min64(dout->rows, positions_per_sequence) <= dpositions->rows);
+    }
+    embedding_job job = {.kernels = ls_queue_kernels(queue)->elementwise,
+                         .tokens = tokens,
+                         .table = dtable,
+                         .positions = dpositions,
+                         .rows = dout,
+                         .positions_per_sequence = positions_per_sequence};
+    ls_queue_run_tiles(queue, ls_ceil_div(dout->cols, SLICE_COLS), tile_scatter, &job);
+    return LS_OK;
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/kernels/rotary.h"
+
+#include "compute/cpu/isa/rotary.h"
+#include "compute/cpu/queue_cpu.h"
+#include "compute/cpu/shape.h"
+
+typedef struct rotary_job {
+    const ls_rotary_kernels *kernels;
+    const ls_tensor *x, *cosine, *sine;
+    int64_t heads, head_dim, positions_per_sequence, first_position, tile_rows;
+    float direction;
+} rotary_job;
+
+static void tile_rotate(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    const rotary_job *job = context;
+    const int64_t begin = tile * job->tile_rows, end = ls_min64(begin + job->tile_rows, job->x->rows);
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t position = job->first_position + r % job->positions_per_sequence;
+        job->kernels->rotate(ls_tensor_row(job->x, r), job->heads, job->head_dim / 2,
+                             ls_tensor_row(job->cosine, position), ls_tensor_row(job->sine, position),
+                             job->direction);
+    }
+}
+
+ls_status ls_rotary_apply(ls_queue *queue, const ls_tensor *x, int64_t heads, int64_t head_dim,
+                          int64_t positions_per_sequence, int64_t first_position, const ls_tensor *cosine,
+                          const ls_tensor *sine, bool backward)
+{
+    LS_ASSERT(heads >= 1 && head_dim >= 2 && head_dim % 2 == 0 && positions_per_sequence >= 1 &&
+              first_position >= 0);
+    LS_ASSERT(ls_tensor_is(x, x->rows, heads * head_dim));
+    LS_ASSERT(ls_tensor_is(cosine, cosine->rows, head_dim / 2) &&
+              ls_tensor_is(sine, cosine->rows, head_dim / 2));
+    LS_ASSERT(first_position + ls_min64(x->rows, positions_per_sequence) <= cosine->rows);
+    rotary_job job = {.kernels = ls_queue_kernels(queue)->rotary,
+                      .x = x,
+                      .cosine = cosine,
+                      .sine = sine,
+                      .heads = heads,
+                      .head_dim = head_dim,
+                      .positions_per_sequence = positions_per_sequence,
+                      .first_position = first_position,
+                      .tile_rows = ls_tile_rows(x->cols),
+                      .direction = backward ? -1.0f : 1.0f};
+    ls_queue_run_tiles(queue, ls_ceil_div(x->rows, job.tile_rows), tile_rotate, &job);
+    return LS_OK;
+}
