@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const struct {
@@ -20,7 +21,7 @@ static const struct {
     [LS_TIME_SAMPLING] = {"sampling", "drawing samples",
                           "a larger sample.every_steps or a smaller sample.max_tokens"},
     [LS_TIME_CHECKPOINT] = {"checkpoint", "saving", "a larger checkpoint.every_steps or a faster disk"},
-    [LS_TIME_RECOVERY] = {"recovery", "recovering", "'lockstep diagnose' on the hosts that fail"},
+    [LS_TIME_RECOVERY] = {"recovery", "recovering", "events.jsonl, which names the ranks that were lost"},
     [LS_TIME_LOST_WORK] = {"lost_work", "work done twice", "a smaller checkpoint.every_steps"},
     [LS_TIME_WAITING] = {"waiting", "waiting", "fewer processes on this machine"},
     [LS_TIME_OTHER] = {"other", "logging and the rest", "a larger log.every_steps"},
@@ -31,23 +32,36 @@ void ls_goodput_begin(ls_goodput *goodput, double start_s)
     *goodput = (ls_goodput){.current = LS_TIME_STARTUP, .since_s = start_s};
 }
 
+void ls_goodput_update_at(ls_goodput *goodput, double now_s)
+{
+    if (now_s > goodput->since_s) {
+        goodput->seconds[goodput->current] += now_s - goodput->since_s;
+        goodput->since_s = now_s;
+    }
+}
+
 void ls_goodput_update(ls_goodput *goodput)
 {
-    const double now_s = ls_clock_monotonic_s();
-    goodput->seconds[goodput->current] += now_s - goodput->since_s;
-    goodput->since_s = now_s;
+    ls_goodput_update_at(goodput, ls_clock_monotonic_s());
+}
+
+void ls_goodput_enter_at(ls_goodput *goodput, ls_time_class next, double now_s)
+{
+    LS_ASSERT(next < LS_TIME_CLASS_COUNT);
+    ls_goodput_update_at(goodput, now_s);
+    goodput->current = next;
 }
 
 void ls_goodput_enter(ls_goodput *goodput, ls_time_class next)
 {
-    ls_goodput_update(goodput);
-    goodput->current = next;
+    ls_goodput_enter_at(goodput, next, ls_clock_monotonic_s());
 }
 
 void ls_goodput_move(ls_goodput *goodput, ls_time_class from, ls_time_class to, double seconds)
 {
-    goodput->seconds[from] -= seconds;
-    goodput->seconds[to] += seconds;
+    const double moved_s = fmin(fmax(seconds, 0.0), goodput->seconds[from]); /* no class goes below zero */
+    goodput->seconds[from] -= moved_s;
+    goodput->seconds[to] += moved_s;
 }
 
 double ls_goodput_wall_s(const ls_goodput *goodput)
@@ -74,7 +88,7 @@ const char *ls_time_class_name(ls_time_class time_class)
 bool ls_goodput_advice(const ls_goodput *goodput, char *text_out, size_t text_bytes)
 {
     const double wall_s = ls_goodput_wall_s(goodput), busy = ls_goodput_fraction(goodput);
-    if (wall_s <= 10.0 || busy >= 0.7) {
+    if (wall_s - goodput->seconds[LS_TIME_STARTUP] <= LS_GOODPUT_GRACE_S || busy >= LS_GOODPUT_GOOD) {
         return false;
     }
     int largest = LS_TIME_STARTUP;
@@ -87,6 +101,22 @@ bool ls_goodput_advice(const ls_goodput *goodput, char *text_out, size_t text_by
              100.0 * goodput->seconds[largest] / wall_s, class_table[largest].loss,
              class_table[largest].remedy);
     return true;
+}
+
+void ls_goodput_from_json(const json_t *object, ls_goodput *goodput_out)
+{
+    *goodput_out = (ls_goodput){0};
+    for (int i = 0; i < LS_TIME_CLASS_COUNT; i++) {
+        const json_t *member = json_object_get(object, class_table[i].name);
+        const double seconds = json_number_value(member);
+        goodput_out->seconds[i] = isfinite(seconds) && seconds > 0.0 ? seconds : 0.0;
+    }
+}
+
+const char *ls_time_class_label(ls_time_class time_class)
+{
+    LS_ASSERT(time_class < LS_TIME_CLASS_COUNT);
+    return time_class == LS_TIME_COMPUTE ? "training" : class_table[time_class].loss;
 }
 
 json_t *ls_goodput_to_json(const ls_goodput *goodput)

@@ -27,6 +27,9 @@ typedef enum ls_time_class {
     LS_TIME_CLASS_COUNT
 } ls_time_class;
 
+#define LS_GOODPUT_GOOD    0.7  /* from this share of useful work on there is nothing to say */
+#define LS_GOODPUT_GRACE_S 10.0 /* so long nothing is said */
+
 typedef struct ls_goodput {
     double seconds[LS_TIME_CLASS_COUNT];
     ls_time_class current;
@@ -37,7 +40,10 @@ typedef struct ls_goodput {
 void ls_goodput_begin(ls_goodput *goodput, double start_s);
 /* Ends the current class and begins another. */
 void ls_goodput_enter(ls_goodput *goodput, ls_time_class next);
-/* Books `seconds` of what was counted as `from` under `to` instead. */
+/* The same at a time of the caller's; a time before the last one counts as that one. */
+void ls_goodput_enter_at(ls_goodput *goodput, ls_time_class next, double now_s);
+void ls_goodput_update_at(ls_goodput *goodput, double now_s);
+/* Books `seconds` of what was counted as `from` under `to` instead; at most what `from` has. */
 void ls_goodput_move(ls_goodput *goodput, ls_time_class from, ls_time_class to, double seconds);
 /* Counts the current class up to now. */
 void ls_goodput_update(ls_goodput *goodput);
@@ -46,16 +52,21 @@ double ls_goodput_wall_s(const ls_goodput *goodput);
 /* Share of useful work, 0..1. */
 double ls_goodput_fraction(const ls_goodput *goodput);
 
-/* "compute", "data", ... */
+/* "compute", "data", ...: the names in JSON. */
 const char *ls_time_class_name(ls_time_class time_class);
+/* "training", "waiting for data", ...: for people. */
+const char *ls_time_class_label(ls_time_class time_class);
 
 /*
- * When less than 70 % of more than 10 seconds was useful, names the largest loss and what to do about it:
+ * When less than 70 % of the time was useful, and more than 10 seconds have passed besides starting up, names the largest loss and what
+ * to do about it:
  * "61 % busy: 28 % waiting for data, try ...". False, and text_out untouched, when there is nothing to say.
  */
 bool ls_goodput_advice(const ls_goodput *goodput, char *text_out, size_t text_bytes);
 
 /* {"compute": seconds, ...}. */
 json_t *ls_goodput_to_json(const ls_goodput *goodput);
+/* What ls_goodput_to_json made; classes that are absent or no positive number are 0. `object` may be NULL. */
+void ls_goodput_from_json(const json_t *object, ls_goodput *goodput_out);
 
 #endif

@@ -12,18 +12,37 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+enum { BAR_CELLS = 20, REDRAW_MS = 100, SILENCE_S = 30 };
+
 struct ls_progress {
     ls_progress_options options;
-    bool terminal;
+    bool terminal, color, unicode;
     ls_step_metrics last;
     double val_loss; /* NaN: none */
-    double begun_s, drawn_s;
-    double speed; /* tokens per second, smoothed */
-    double step_s;
+    double spoke_s;  /* when something was drawn last */
+    double stepped_s;
+    uint64_t seen;     /* steps seen */
+    double speed;      /* tokens per second within steps, smoothed */
+    double interval_s; /* wall time from step to step, with all that goes on between; smoothed */
     const char *activity;
     char advice[256];
+    char told_remedy[256]; /* of the advice that was printed in full */
     ls_text line;
 };
+
+static bool is_set(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0];
+}
+
+static bool locale_is_utf8(void)
+{
+    const char *value = is_set("LC_ALL")     ? getenv("LC_ALL")
+                        : is_set("LC_CTYPE") ? getenv("LC_CTYPE")
+                                             : getenv("LANG");
+    return value && (strstr(value, "UTF-8") || strstr(value, "utf8"));
+}
 
 ls_status ls_progress_create(const ls_progress_options *options, ls_progress **progress_out)
 {
@@ -34,16 +53,22 @@ ls_status ls_progress_create(const ls_progress_options *options, ls_progress **p
     p->options = *options;
     const char *term = getenv("TERM");
     p->terminal = options->out && isatty(fileno(options->out)) && term && strcmp(term, "dumb") != 0;
+    p->color = p->terminal && !is_set("NO_COLOR");
+    p->unicode = p->terminal && locale_is_utf8();
     p->val_loss = NAN;
-    p->begun_s = ls_clock_monotonic_s();
+    p->spoke_s = ls_clock_monotonic_s();
     if (p->options.every_steps == 0) {
         p->options.every_steps = options->steps / 20 ? options->steps / 20 : 1;
+    }
+    if (options->gemm_peak_flops > 0.0) {
+        ls_progress_print(p, "MFU is measured against this machine's own matrix products: %.0f GFLOP/s",
+                          options->gemm_peak_flops * 1e-9);
     }
     *progress_out = p;
     return LS_OK;
 }
 
-/* ---- the line ---- */
+/* ---- pieces of the line ---- */
 
 static int terminal_columns(const ls_progress *p)
 {
@@ -52,6 +77,32 @@ static int terminal_columns(const ls_progress *p)
         return size.ws_col;
     }
     return 80;
+}
+
+/* Columns a line takes: code points, without escape sequences. */
+static int display_width(const char *text)
+{
+    int width = 0;
+    for (; *text; text++) {
+        if (*text == '\033') {
+            while (*text && *text != 'm') {
+                text++;
+            }
+            if (!*text) {
+                break;
+            }
+        } else if (((unsigned char)*text & 0xc0) != 0x80) {
+            width++;
+        }
+    }
+    return width;
+}
+
+static void style(const ls_progress *p, ls_text *line, const char *sgr)
+{
+    if (p->color) {
+        ls_text_printf(line, "\033[%sm", sgr);
+    }
 }
 
 static void append_grouped(ls_text *line, double value)
@@ -65,84 +116,183 @@ static void append_grouped(ls_text *line, double value)
 
 static void append_duration(ls_text *line, double seconds)
 {
-    const uint64_t s = seconds > 0.0 ? (uint64_t)(seconds + 0.5) : 0;
-    if (s >= 3600) {
+    const uint64_t s = seconds > 0.0 && seconds < 1e15 ? (uint64_t)(seconds + 0.5) : 0;
+    if (s >= 48 * 3600) {
+        ls_text_printf(line, "%" PRIu64 "d%02" PRIu64 "h", s / 86400, s / 3600 % 24);
+    } else if (s >= 3600) {
         ls_text_printf(line, "%" PRIu64 "h%02" PRIu64 "m", s / 3600, s / 60 % 60);
-    } else {
+    } else if (s >= 60) {
         ls_text_printf(line, "%" PRIu64 "m%02" PRIu64 "s", s / 60, s % 60);
+    } else {
+        ls_text_printf(line, "%" PRIu64 "s", s);
     }
 }
 
-static void append_bar(ls_text *line, double fraction)
+static void append_memory(ls_text *line, double bytes)
 {
-    const int cells = 10, full = (int)(fraction * cells);
-    ls_text_append(line, " [");
-    ls_text_repeat(line, '#', (size_t)full);
-    ls_text_repeat(line, '-', (size_t)(cells - full));
-    ls_text_append(line, "]");
+    const bool gib = bytes >= 10.0 * 1073741824.0;
+    ls_text_printf(line, gib ? "  %.1f GiB" : "  %.0f MiB", bytes / (gib ? 1073741824.0 : 1048576.0));
 }
 
-static void compose(ls_progress *p, bool bar)
+static double fraction_done(const ls_progress *p)
 {
-    ls_text *line = &p->line;
+    const double steps = (double)p->options.steps, step = (double)p->last.step;
+    return p->options.steps > 0 && step < steps ? step / steps : 1.0;
+}
+
+static void append_bar(const ls_progress *p, ls_text *line, int cells)
+{
+    const int full = (int)(fraction_done(p) * cells);
+    ls_text_append(line, p->unicode ? "  " : "  [");
+    style(p, line, "36");
+    for (int i = 0; i < full; i++) {
+        ls_text_append(line, p->unicode ? "\u2501" : "#");
+    }
+    style(p, line, "0;2");
+    for (int i = full; i < cells; i++) {
+        ls_text_append(line, p->unicode ? "\u2500" : "-");
+    }
+    style(p, line, "0");
+    ls_text_append(line, p->unicode ? "" : "]");
+}
+
+/* ---- the line ---- */
+
+/* How much a line says; from top to bottom less and less, until it fits. */
+typedef struct line_form {
+    int bar_cells;
+    bool memory, mfu, speed, val;
+} line_form;
+
+static const line_form forms[] = {
+    {BAR_CELLS, true, true, true, true}, {BAR_CELLS / 2, true, true, true, true},
+    {0, true, true, true, true},         {0, false, true, true, true},
+    {0, false, false, true, true},       {0, false, false, false, true},
+    {0, false, false, false, false},
+};
+enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
+
+static void compose_numbers(const ls_progress *p, const line_form *form, ls_text *line)
+{
     const ls_step_metrics *m = &p->last;
-    ls_text_clear(line);
     ls_text_printf(line, "step %" PRIu64 "/%" PRIu64, m->step, p->options.steps);
-    if (bar) {
-        append_bar(line, p->options.steps ? (double)m->step / (double)p->options.steps : 1.0);
+    if (form->bar_cells > 0) {
+        append_bar(p, line, form->bar_cells);
     }
-    ls_text_printf(line, " loss %.4f", (double)m->loss);
-    if (isfinite(p->val_loss)) {
-        ls_text_printf(line, " val %.4f", p->val_loss);
+    ls_text_printf(line, " %3.0f %%  loss ", floor(100.0 * fraction_done(p)));
+    style(p, line, "1");
+    ls_text_printf(line, "%.4f", (double)m->loss);
+    style(p, line, "0");
+    if (form->val && isfinite(p->val_loss)) {
+        ls_text_printf(line, "  val %.4f", p->val_loss);
     }
-    ls_text_append(line, " | ");
-    append_grouped(line, p->speed);
-    ls_text_append(line, " tok/s");
-    if (m->mfu > 0.0) {
-        ls_text_printf(line, " | MFU %.0f %%", 100.0 * m->mfu);
+    if (form->speed) {
+        ls_text_append(line, "  ");
+        append_grouped(line, p->speed);
+        ls_text_append(line, " tok/s");
     }
-    ls_text_printf(line, " | %.0f MiB | ", (double)m->rss_bytes / 1048576.0);
-    append_duration(line, (double)(p->options.steps - m->step) * p->step_s);
+    if (form->mfu && m->mfu > 0.0) {
+        ls_text_printf(line, "  MFU %.0f %%", 100.0 * m->mfu);
+    }
+    if (form->memory && m->rss_bytes > 0) {
+        append_memory(line, (double)m->rss_bytes);
+    }
+    ls_text_append(line, "  ");
+    append_duration(line,
+                    p->options.steps > m->step ? (double)(p->options.steps - m->step) * p->interval_s : 0.0);
     ls_text_append(line, " left");
+}
+
+/* What goes on, or the first `bytes` of the advice, in yellow. */
+static void compose(ls_progress *p, const line_form *form, size_t advice_bytes)
+{
+    ls_text_clear(&p->line);
+    compose_numbers(p, form, &p->line);
     if (p->activity) {
-        ls_text_printf(line, " | %s", p->activity);
-    } else if (p->advice[0]) {
-        ls_text_printf(line, " | %s", p->advice);
+        ls_text_printf(&p->line, "  %s%s", p->activity, p->unicode ? "\u2026" : "...");
+    } else if (advice_bytes > 0) {
+        ls_text_append(&p->line, "  ");
+        style(p, &p->line, "33");
+        ls_text_append_bytes(&p->line, p->advice, advice_bytes);
+        style(p, &p->line, "0");
+    }
+}
+
+/*
+ * The form that fits: advice in full ("61 % busy: 28 % waiting for data, try ..."), without its remedy, or its first words, each beside
+ * as many numbers as leave room; then numbers alone.
+ */
+static void compose_for_width(ls_progress *p, int columns)
+{
+    const char *remedy = strstr(p->advice, ", try "), *loss = strstr(p->advice, ": ");
+    const size_t advice_bytes[] = {strlen(p->advice), remedy ? (size_t)(remedy - p->advice) : 0,
+                                   loss ? (size_t)(loss - p->advice) : 0, 0};
+    static const int forms_tried[] = {3, 3, 5, FORM_COUNT};
+    for (int i = 0; i < 4; i++) {
+        for (int form = 0; form < forms_tried[i]; form++) {
+            compose(p, &forms[form], advice_bytes[i]);
+            if (display_width(ls_text_string(&p->line)) < columns) {
+                return;
+            }
+        }
+    }
+    ls_text_clear(&p->line);
+    ls_text_printf(&p->line, "%" PRIu64 "/%" PRIu64 " %.4f", p->last.step, p->options.steps,
+                   (double)p->last.loss);
+    if ((int)p->line.bytes >= columns && columns > 1) {
+        p->line.data[columns - 1] = '\0';
     }
 }
 
 static void draw(ls_progress *p)
 {
-    compose(p, true);
-    const int columns = terminal_columns(p);
-    if ((int)p->line.bytes >= columns) {
-        compose(p, false);
-    }
-    fprintf(p->options.out, "\r\033[K%.*s", columns - 1, ls_text_string(&p->line));
+    compose_for_width(p, terminal_columns(p));
+    fprintf(p->options.out, "\r\033[K%s", ls_text_string(&p->line));
     fflush(p->options.out);
-    p->drawn_s = ls_clock_monotonic_s();
+    p->spoke_s = ls_clock_monotonic_s();
+}
+
+static void print_plain(ls_progress *p)
+{
+    static const line_form plain = {0, true, true, true, true};
+    const char *activity = p->activity;
+    p->activity = NULL;
+    compose(p, &plain, strlen(p->advice));
+    p->activity = activity;
+    fprintf(p->options.out, "%s\n", ls_text_string(&p->line));
+    fflush(p->options.out);
+    p->spoke_s = ls_clock_monotonic_s();
 }
 
 /* ---- calls ---- */
 
+/* Means over about the last 30 steps. The first step warms up and does not count once there are others. */
+static void smooth(ls_progress *p, const ls_step_metrics *m, double now_s)
+{
+    const double share = p->seen < 2 ? 1.0 : fmax(1.0 / (double)p->seen, 1.0 / 30);
+    p->speed += share * (m->tokens_per_s - p->speed);
+    const double interval_s = p->seen == 0 ? m->step_s : now_s - p->stepped_s;
+    p->interval_s += share * (interval_s - p->interval_s);
+    p->stepped_s = now_s;
+    p->seen++;
+}
+
 void ls_progress_step(ls_progress *p, const ls_step_metrics *metrics)
 {
-    const bool first = p->last.step == 0;
+    const bool first = p->seen == 0, last = metrics->step >= p->options.steps;
+    const double now_s = ls_clock_monotonic_s();
     p->last = *metrics;
-    p->speed = first ? metrics->tokens_per_s : 0.9 * p->speed + 0.1 * metrics->tokens_per_s;
-    p->step_s = first ? metrics->step_s : 0.9 * p->step_s + 0.1 * metrics->step_s;
+    smooth(p, metrics, now_s);
     if (!p->options.out) {
         return;
     }
-    const bool last = metrics->step >= p->options.steps;
     if (p->terminal) {
-        if (first || last || ls_clock_monotonic_s() - p->drawn_s > 0.1) {
+        if (first || last || now_s - p->spoke_s > 1e-3 * REDRAW_MS) {
             draw(p);
         }
-    } else if (first || last || metrics->step % p->options.every_steps == 0) {
-        compose(p, false);
-        fprintf(p->options.out, "%s\n", ls_text_string(&p->line));
-        fflush(p->options.out);
+    } else if (first || last || metrics->step % p->options.every_steps == 0 ||
+               now_s - p->spoke_s > SILENCE_S) {
+        print_plain(p);
     }
 }
 
@@ -162,9 +312,15 @@ void ls_progress_activity(ls_progress *p, const char *what)
     }
 }
 
+/* A terminal's line may be too short for the remedy: it is told once in full, on a line of its own. */
 void ls_progress_advice(ls_progress *p, const char *advice)
 {
     snprintf(p->advice, sizeof p->advice, "%s", advice ? advice : "");
+    const char *remedy = strstr(p->advice, ", try ");
+    if (p->terminal && remedy && strcmp(p->told_remedy, remedy) != 0) {
+        snprintf(p->told_remedy, sizeof p->told_remedy, "%s", remedy);
+        ls_progress_print(p, "%s", p->advice);
+    }
 }
 
 void ls_progress_print(ls_progress *p, const char *format, ...)

@@ -13,6 +13,17 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* Of numbers that are never 0 when they are known. */
+static json_t *positive_or_null(double value)
+{
+    return isfinite(value) && value > 0.0 ? json_real(value) : json_null();
+}
+
+static json_t *count_or_null(uint64_t value)
+{
+    return value > 0 ? json_integer((json_int_t)value) : json_null();
+}
+
 static json_t *hash_or_null(const char *hex)
 {
     return hex[0] ? json_string(hex) : json_null();
@@ -20,9 +31,10 @@ static json_t *hash_or_null(const char *hex)
 
 json_t *ls_summary_to_json(const ls_summary *s)
 {
-    json_t *predicted =
-        json_pack("{s:I, s:o, s:f}", "memory_bytes", (json_int_t)s->predicted_memory_bytes, "step_s",
-                  number_or_null(s->predicted_step_s), "flops_per_step", s->flops_per_step);
+    json_t *predicted = json_object();
+    json_object_set_new(predicted, "memory_bytes", count_or_null(s->predicted_memory_bytes));
+    json_object_set_new(predicted, "step_s", positive_or_null(s->predicted_step_s));
+    json_object_set_new(predicted, "flops_per_step", positive_or_null(s->flops_per_step));
     json_t *o = json_object();
     json_object_set_new(o, "run", json_string(s->run));
     json_object_set_new(o, "run_dir", json_string(s->run_dir));
@@ -36,16 +48,17 @@ json_t *ls_summary_to_json(const ls_summary *s)
     json_object_set_new(o, "tokens_per_s", number_or_null(s->tokens_per_s));
     json_object_set_new(o, "mfu", number_or_null(s->mfu));
     json_object_set_new(o, "hfu", number_or_null(s->hfu));
-    json_object_set_new(o, "peak_rss_bytes", json_integer((json_int_t)s->peak_rss_bytes));
+    json_object_set_new(o, "peak_rss_bytes", count_or_null(s->peak_rss_bytes));
     json_object_set_new(o, "wall_s", number_or_null(s->wall_s));
     json_object_set_new(o, "first_step_s", number_or_null(s->first_step_s));
+    json_object_set_new(o, "step_s", positive_or_null(s->step_s));
     json_object_set_new(o, "goodput", number_or_null(s->goodput));
     json_object_set_new(o, "state_hash", hash_or_null(s->state_hash));
     json_object_set_new(o, "curve_hash", hash_or_null(s->curve_hash));
-    json_object_set_new(o, "recoveries", json_array());
+    json_object_set_new(o, "recoveries", s->recoveries ? json_incref(s->recoveries) : json_array());
     json_object_set_new(o, "predicted", predicted);
-    json_object_set_new(o, "cost_usd", json_null());
-    json_object_set_new(o, "energy_j", json_null());
+    json_object_set_new(o, "cost_usd", positive_or_null(s->cost_usd));
+    json_object_set_new(o, "energy_j", positive_or_null(s->energy_j));
     if (s->time) {
         json_object_set(o, "time", s->time);
     }

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Summary: the result of a run, as `train --json` prints it (DESIGN section 6) and summary.json keeps it.
+ * Summary: the result of a run, as `train --json` prints it (DESIGN section 6) and summary.json keeps it, so that running a finished run
+ * again prints its result.
+ *
+ * Members: run, run_dir, status, step, steps, loss, val_loss, val_loss_per_byte, tokens, tokens_per_s, mfu, hfu, peak_rss_bytes, wall_s,
+ * first_step_s, step_s, goodput, state_hash, curve_hash, recoveries[], predicted{memory_bytes, step_s, flops_per_step}, cost_usd, energy_j,
+ * time{seconds by class}. What could not be measured is null; no member is ever missing but `time`. Predictions stand beside what they
+ * predict: memory_bytes beside peak_rss_bytes, predicted.step_s beside step_s.
  */
 #ifndef LS_TELEMETRY_SUMMARY_H
 #define LS_TELEMETRY_SUMMARY_H
@@ -30,18 +36,22 @@ typedef struct ls_summary {
     double goodput;                       /* 0..1 */
     char state_hash[LS_SHA256_HEX_BYTES]; /* "" when not known */
     char curve_hash[LS_SHA256_HEX_BYTES];
-    /* What the plan said before the first step. */
+    /* What the plan said before the first step; 0: nothing. */
     uint64_t predicted_memory_bytes;
-    double predicted_step_s; /* NaN: not predicted */
+    double predicted_step_s;
     double flops_per_step;
-    json_t *time; /* seconds by class (telemetry/goodput.h); borrowed, NULL: none */
+    double step_s; /* mean over the steps of this process, to set beside predicted_step_s; 0: not known */
+    double cost_usd, energy_j; /* 0: not known */
+    json_t *recoveries;        /* array of what was recovered from; borrowed, NULL: none */
+    json_t *time;              /* seconds by class (telemetry/goodput.h); borrowed, NULL: none */
 } ls_summary;
 
+/* The object; the caller drops it. Never NULL. */
 json_t *ls_summary_to_json(const ls_summary *summary);
 
 /* `dir`/summary.json, atomically. */
 LS_MUST_CHECK ls_status ls_summary_save(const ls_summary *summary, const char *dir);
-/* The object of `dir`/summary.json. Errors: LS_ERR_NOT_FOUND, LS_ERR_DATA. */
+/* The object of `dir`/summary.json; the caller drops it. Errors: LS_ERR_NOT_FOUND, LS_ERR_DATA, LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_summary_load(const char *dir, json_t **object_out);
 
 /* A few lines for a terminal. */

@@ -176,14 +176,15 @@ static void run_log_open_tolerates_every_torn_end(void **state)
     const char *third = strchr(strchr(whole, '\n') + 1, '\n') + 1;
     char expected[LS_SHA256_HEX_BYTES], seen[LS_SHA256_HEX_BYTES];
     expected_hash(2, expected);
-    for (size_t bytes = (size_t)(third - whole); bytes <= strlen(whole); bytes += 7) {
+    const size_t third_at = (size_t)(third - whole), whole_bytes = strlen(whole);
+    for (size_t bytes = third_at; bytes <= whole_bytes; bytes += 7) {
         const char *path = ls_path_join(&run->arena, run->path, "metrics.jsonl");
         assert_int_equal(ls_file_write_atomic(path, whole, bytes), LS_OK);
         log = open_log(run, 2, NULL);
         ls_run_log_curve_hash(log, seen);
         assert_string_equal(seen, expected);
         ls_run_log_close(log);
-        assert_int_equal(strlen(run_dir_read(run, "metrics.jsonl")), third - whole);
+        assert_int_equal(strlen(run_dir_read(run, "metrics.jsonl")), third_at);
     }
 }
 
