@@ -25,7 +25,8 @@
     X(rotary)                                                                                                \
     X(activation)                                                                                            \
     X(cross_entropy)                                                                                         \
-    X(adamw)
+    X(adamw)                                                                                                 \
+    X(attention)
 
 typedef struct ls_cpu_kernels {
     const char *isa; /* "generic", "avx2", "avx512" */

@@ -23,12 +23,20 @@ typedef struct ls_attention {
     float scale;    /* usually 1 / sqrt(head_dim) */
 } ls_attention;
 
-/* lse (n, heads) is kept for backward. */
+/*
+ * lse (n, heads) is kept for backward. Work is cut in blocks of 64 queries of one head; longer than 2^24 positions
+ * or heads wider than 256 are not supported (asserted); head_dim is even, and multiples of 16 waste nothing.
+ * Errors: LS_ERR_MEMORY when scratch can't be grown (first call only).
+ */
 LS_MUST_CHECK ls_status ls_attention_forward(ls_queue *queue, const ls_attention *attention,
                                              const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,
                                              const ls_tensor *out, const ls_tensor *lse);
 
-/* dq, dk, dv are written (not accumulated). workspace: float32, ls_attention_workspace_floats() elements. */
+/*
+ * dq, dk, dv are written (not accumulated). workspace: float32, ls_attention_workspace_floats() elements, which is 0
+ * (and workspace may be absent) when every query head has its own key head. One head of one sequence is one tile;
+ * scratch is about 16 * length * head_dim bytes per thread. Errors: as forward.
+ */
 LS_MUST_CHECK ls_status ls_attention_backward(ls_queue *queue, const ls_attention *attention,
                                               const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,
                                               const ls_tensor *out, const ls_tensor *lse,
@@ -39,7 +47,8 @@ int64_t ls_attention_workspace_floats(const ls_attention *attention);
 /*
  * Generation: q (n, heads * head_dim) are the newest n positions of one sequence; k_cache and v_cache
  * (capacity, kv_heads * head_dim) hold positions 0 .. past + n - 1, the newest already written. Row i is
- * position past + i. attention->sequences is 1, length is n.
+ * position past + i. attention->sequences is 1, length is n. The bits are those that ls_attention_forward gives
+ * for the same positions of the whole sequence, however it is cut into calls.
  */
 LS_MUST_CHECK ls_status ls_attention_decode(ls_queue *queue, const ls_attention *attention,
                                             const ls_tensor *q, const ls_tensor *k_cache,

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/kernels/attention.h"
+
+#include "compute/cpu/isa/attention.h"
+#include "compute/cpu/isa/norm.h"
+#include "compute/cpu/queue_cpu.h"
+#include "compute/cpu/shape.h"
+
+typedef struct attention_job {
+    ls_queue *queue;
+    const ls_attention *shape;
+    const ls_tensor *q, *k, *v, *out, *lse;
+    const ls_tensor *dout, *dq, *dk, *dv;
+    float *dk_heads, *dv_heads; /* (n, heads * head_dim) when heads share keys, else NULL */
+    int64_t past, blocks, scratch_floats, tile_rows;
+} attention_job;
+
+/* Columns of head `head` from row `row` on. */
+static ls_attention_rows rows_of(const ls_tensor *t, int64_t row, int64_t head, int64_t head_cols)
+{
+    if (!ls_tensor_is_present(t)) {
+        return (ls_attention_rows){0};
+    }
+    return (ls_attention_rows){.data = ls_tensor_row(t, row) + head * head_cols, .stride = t->stride};
+}
+
+static ls_attention_head head_of(const attention_job *job, int64_t sequence, int64_t head)
+{
+    const ls_attention *a = job->shape;
+    const int64_t row = sequence * a->length, dim = a->head_dim, shared = head / (a->heads / a->kv_heads);
+    return (ls_attention_head){.q = rows_of(job->q, row, head, dim),
+                               .k = rows_of(job->k, row, shared, dim),
+                               .v = rows_of(job->v, row, shared, dim),
+                               .out = rows_of(job->out, row, head, dim),
+                               .lse = rows_of(job->lse, row, head, 1),
+                               .dout = rows_of(job->dout, row, head, dim),
+                               .dq = rows_of(job->dq, row, head, dim),
+                               .dk = rows_of(job->dk, row, shared, dim),
+                               .dv = rows_of(job->dv, row, shared, dim),
+                               .queries = a->length,
+                               .first = job->past,
+                               .head_dim = dim,
+                               .window = a->window,
+                               .scale = a->scale};
+}
+
+static void check_shape(const ls_attention *a, int64_t positions)
+{
+    LS_ASSERT(a->sequences >= 1 && a->length >= 1 && a->heads >= 1 && a->kv_heads >= 1);
+    LS_ASSERT(a->heads % a->kv_heads == 0 && a->head_dim >= 2 && a->head_dim <= 256 && a->head_dim % 2 == 0);
+    LS_ASSERT(a->window >= 0 && positions < (1 << 24));
+}
+
+static void tile_forward(void *context, int64_t index, uint32_t worker)
+{
+    const attention_job *job = context;
+    /* Late blocks of queries see more keys: they go first, so that threads finish together. */
+    const int64_t heads = job->shape->heads,
+                  block = job->blocks - 1 - index / (heads * job->shape->sequences);
+    const int64_t rest = index % (heads * job->shape->sequences);
+    const ls_attention_head head = head_of(job, rest / heads, rest % heads);
+    float *scratch = ls_queue_scratch(job->queue, worker, (size_t)job->scratch_floats * sizeof *scratch);
+    ls_queue_kernels(job->queue)->attention->forward(&head, block, scratch);
+}
+
+static ls_status forward_run(attention_job *job)
+{
+    const ls_attention *a = job->shape;
+    job->blocks = ls_ceil_div(a->length, LS_ATTENTION_BLOCK);
+    job->scratch_floats = ls_attention_forward_scratch(a->head_dim);
+    LS_TRY(ls_queue_reserve_scratch(job->queue, (size_t)job->scratch_floats * sizeof(float)));
+    ls_queue_run_tiles(job->queue, job->blocks * a->heads * a->sequences, tile_forward, job);
+    return LS_OK;
+}
+
+ls_status ls_attention_forward(ls_queue *queue, const ls_attention *a, const ls_tensor *q, const ls_tensor *k,
+                               const ls_tensor *v, const ls_tensor *out, const ls_tensor *lse)
+{
+    const int64_t n = a->sequences * a->length, wide = a->heads * a->head_dim,
+                  narrow = a->kv_heads * a->head_dim;
+    check_shape(a, a->length);
+    LS_ASSERT(ls_tensor_is(q, n, wide) && ls_tensor_is(k, n, narrow) && ls_tensor_is(v, n, narrow));
+    LS_ASSERT(ls_tensor_is(out, n, wide) && ls_tensor_is(lse, n, a->heads));
+    return forward_run(
+        &(attention_job){.queue = queue, .shape = a, .q = q, .k = k, .v = v, .out = out, .lse = lse});
+}
+
+ls_status ls_attention_decode(ls_queue *queue, const ls_attention *a, const ls_tensor *q,
+                              const ls_tensor *k_cache, const ls_tensor *v_cache, int64_t past,
+                              const ls_tensor *out)
+{
+    const int64_t n = a->length, wide = a->heads * a->head_dim, narrow = a->kv_heads * a->head_dim;
+    check_shape(a, past + n);
+    LS_ASSERT(a->sequences == 1 && past >= 0 && past + n <= k_cache->rows);
+    LS_ASSERT(ls_tensor_is(q, n, wide) && ls_tensor_is(out, n, wide));
+    LS_ASSERT(ls_tensor_is(k_cache, k_cache->rows, narrow) && ls_tensor_is(v_cache, k_cache->rows, narrow));
+    return forward_run(&(attention_job){
+        .queue = queue, .shape = a, .q = q, .k = k_cache, .v = v_cache, .out = out, .past = past});
+}
+
+int64_t ls_attention_workspace_floats(const ls_attention *a)
+{
+    return a->heads == a->kv_heads ? 0 : 2 * a->sequences * a->length * a->heads * a->head_dim;
+}
+
+static void tile_backward(void *context, int64_t index, uint32_t worker)
+{
+    const attention_job *job = context;
+    const int64_t heads = job->shape->heads, dim = job->shape->head_dim;
+    const int64_t sequence = index / heads, number = index % heads;
+    ls_attention_head head = head_of(job, sequence, number);
+    if (job->dk_heads) {
+        const int64_t at = (sequence * job->shape->length * heads + number) * dim;
+        head.dk = (ls_attention_rows){.data = job->dk_heads + at, .stride = heads * dim};
+        head.dv = (ls_attention_rows){.data = job->dv_heads + at, .stride = heads * dim};
+    }
+    float *scratch = ls_queue_scratch(job->queue, worker, (size_t)job->scratch_floats * sizeof *scratch);
+    ls_queue_kernels(job->queue)->attention->backward(&head, scratch);
+}
+
+/* dk and dv of a shared head: the sum over the query heads that read it, in order. */
+static void tile_combine(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    const attention_job *job = context;
+    const ls_attention *a = job->shape;
+    const int64_t group = a->heads / a->kv_heads, dim = a->head_dim, n = a->sequences * a->length;
+    const ls_norm_kernels *kernels = ls_queue_kernels(job->queue)->norm;
+    const int64_t begin = tile * job->tile_rows, end = ls_min64(begin + job->tile_rows, n);
+    for (int64_t r = begin; r < end; r++) {
+        for (int64_t h = 0; h < a->kv_heads; h++) {
+            const int64_t at = (r * a->heads + h * group) * dim;
+            kernels->combine(job->dk_heads + at, group, dim, dim, ls_tensor_row(job->dk, r) + h * dim, false);
+            kernels->combine(job->dv_heads + at, group, dim, dim, ls_tensor_row(job->dv, r) + h * dim, false);
+        }
+    }
+}
+
+ls_status ls_attention_backward(ls_queue *queue, const ls_attention *a, const ls_tensor *q,
+                                const ls_tensor *k, const ls_tensor *v, const ls_tensor *out,
+                                const ls_tensor *lse, const ls_tensor *dout, const ls_tensor *dq,
+                                const ls_tensor *dk, const ls_tensor *dv, const ls_tensor *workspace)
+{
+    const int64_t n = a->sequences * a->length, wide = a->heads * a->head_dim,
+                  narrow = a->kv_heads * a->head_dim;
+    const int64_t workspace_floats = ls_attention_workspace_floats(a);
+    check_shape(a, a->length);
+    LS_ASSERT(ls_tensor_is(q, n, wide) && ls_tensor_is(k, n, narrow) && ls_tensor_is(v, n, narrow));
+    LS_ASSERT(ls_tensor_is(out, n, wide) && ls_tensor_is(lse, n, a->heads) && ls_tensor_is(dout, n, wide));
+    LS_ASSERT(ls_tensor_is(dq, n, wide) && ls_tensor_is(dk, n, narrow) && ls_tensor_is(dv, n, narrow));
+    attention_job job = {
+        .queue = queue, .shape = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout};
+    job.dq = dq;
+    job.dk = dk;
+    job.dv = dv;
+    job.scratch_floats = ls_attention_backward_scratch(a->head_dim, a->length);
+    if (workspace_floats > 0) {
+        LS_ASSERT(ls_tensor_is_present(workspace) && workspace->rows * workspace->cols >= workspace_floats);
+        job.dk_heads = workspace->data;
+        job.dv_heads = job.dk_heads + workspace_floats / 2;
+    }
+    LS_TRY(ls_queue_reserve_scratch(queue, (size_t)job.scratch_floats * sizeof(float)));
+    ls_queue_run_tiles(queue, a->sequences * a->heads, tile_backward, &job);
+    if (workspace_floats > 0) {
+        job.tile_rows = ls_tile_rows(wide);
+        ls_queue_run_tiles(queue, ls_ceil_div(n, job.tile_rows), tile_combine, &job);
+    }
+    return LS_OK;
+}
