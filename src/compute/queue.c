@@ -86,7 +86,7 @@ static void brand_read(char brand[49])
     strcpy(brand, "CPU");
 #if defined(__x86_64__)
     unsigned int words[12] = {0};
-    if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) {
+    if ((unsigned int)__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) {
         return;
     }
     for (unsigned int i = 0; i < 3; i++) {

@@ -20,7 +20,11 @@ typedef struct ls_adamw {
     uint64_t step; /* t, >= 1: number of this update */
 } ls_adamw;
 
-/* Updates count elements in place; any slice of the buffers gives the same bits as the whole. */
+/*
+ * Updates `count` elements in place, one pass, 28 bytes of memory traffic per element; any slice of the buffers gives
+ * the same bits as the whole. The factors of the step are computed in float64 and rounded once: lr / (1 - beta1^t),
+ * 1 / sqrt(1 - beta2^t) and 1 - lr * weight_decay. 0 <= beta < 1 and step >= 1 are asserted.
+ */
 LS_MUST_CHECK ls_status ls_adamw_update(ls_queue *queue, const ls_adamw *adamw, int64_t count,
                                         float *parameters, const float *gradients, float *m, float *v);
 
