@@ -45,8 +45,8 @@ static ls_status append_piece(const ls_tokenizer *tokenizer, int32_t id, bool sk
                               ls_text_buffer *text)
 {
     const ls_piece *piece = &tokenizer->pieces[id];
-    if (skip_special && (piece->flags & LS_PIECE_SPECIAL)) {
-        return LS_OK;
+    if (piece->decoded_bytes == 0 || (skip_special && (piece->flags & LS_PIECE_SPECIAL))) {
+        return LS_OK; /* also an id without a name, in a gap of the vocabulary */
     }
     uint32_t skip = 0;
     if (!*started) {
