@@ -42,6 +42,7 @@ enum {
     BLOCK = 384, /* part of the determinism class */
     PANEL = VECTORS * LS_LANES,
     GROUP = 8 * ROWS,   /* rows of a transposed A that are packed together */
+    PACK_AHEAD = 8,     /* rows of B asked for before they are packed */
     PREFETCH_ROWS = 12, /* rows of a panel ahead */
 };
 
@@ -174,22 +175,40 @@ static int panel_vectors(int64_t left)
     return (int)(VECTORS == 3 && vectors == 4 ? 2 : min64(vectors, VECTORS));
 }
 
-/* B with its columns next to each other: rows of panels are copied. */
-static void pack_b_rows(const float *from, int64_t stride, int64_t count, int64_t columns, float *to)
+/* One panel of a B whose columns are next to each other. Rows lie pages apart, where the processor doesn't see a
+ * stream: it is told. */
+LS_SIMD void pack_panel(const float *from, int64_t stride, int64_t count, int vectors, int64_t columns,
+                        float *to)
 {
+    const bool whole = columns >= vectors * LS_LANES;
     for (int64_t k = 0; k < count; k++) {
         const float *row = from + k * stride;
-        float *panel = to;
-        for (int64_t left = columns; left > 0;) {
-            const int vectors = panel_vectors(left);
-            for (int v = 0; v < vectors; v++) {
-                vf_store(panel + (k * vectors + v) * LS_LANES,
-                         vf_load_tail(row + v * LS_LANES, left - v * LS_LANES));
-            }
-            row += vectors * LS_LANES;
-            panel += count * vectors * LS_LANES;
-            left -= vectors * LS_LANES;
+        for (int v = 0; v <= vectors; v++) {
+            __builtin_prefetch(row + PACK_AHEAD * stride + v * LS_LANES);
         }
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            const float *part = row + v * LS_LANES;
+            vf_store(to + v * LS_LANES, whole ? vf_load(part) : vf_load_tail(part, columns - v * LS_LANES));
+        }
+        to += vectors * LS_LANES;
+    }
+}
+
+static void pack_b_rows(const float *from, int64_t stride, int64_t count, int64_t columns, float *to)
+{
+    for (int64_t left = columns; left > 0;) {
+        const int vectors = panel_vectors(left);
+        if (vectors == VECTORS) {
+            pack_panel(from, stride, count, VECTORS, left, to);
+        } else if (vectors == 2) {
+            pack_panel(from, stride, count, 2, left, to);
+        } else {
+            pack_panel(from, stride, count, 1, left, to);
+        }
+        from += vectors * LS_LANES;
+        to += count * vectors * LS_LANES;
+        left -= vectors * LS_LANES;
     }
 }
 
