@@ -7,6 +7,8 @@
 #include "compute/cpu/isa/gemm.h"
 #include "compute/cpu/queue_cpu.h"
 
+#include <math.h>
+
 /*
  * Tile sizes, by measurement (docs/design/001-own-gemm.md). A packed block of B takes 1.5 KB of the L2 cache
  * per column. A transposed A is packed again for every strip of columns, so its strips are wider.
@@ -14,8 +16,12 @@
 enum {
     COLUMNS_MAX = 192,
     COLUMNS_MAX_TRANSPOSED = 384,
-    ROWS_MIN = 256,       /* fewer rows than this don't pay for packing B */
-    TILES_PER_THREAD = 4, /* so that the last tile to end is a small part of the whole */
+    /* What a tile costs beside its multiply-adds, in the same unit: packing a column of B costs as much as so many
+     * more rows would, fetching (or packing) a row of A as much as so many columns. */
+    PACK_B_ROWS = 24,
+    FETCH_A_COLUMNS = 4,
+    PACK_A_COLUMNS = 16,
+    DOWN_MAX_PER_THREAD = 16,
 };
 
 typedef struct tiling {
@@ -42,21 +48,43 @@ static int64_t part_of(int64_t size, int64_t parts, int64_t grain)
     return divide_up(divide_up(size, parts), grain) * grain;
 }
 
+/* Time of the product in multiply-adds of one thread: full rounds of tiles, and a quarter of a tile because threads
+ * don't end together. */
+static double tiling_cost(const tiling *t)
+{
+    const double threads = ls_queue_threads(t->queue);
+    const double rounds = ceil((double)(t->down * t->across) / threads) + 0.25;
+    const double a_columns = t->gemm->a.transposed ? PACK_A_COLUMNS : FETCH_A_COLUMNS;
+    return rounds * ((double)t->rows + PACK_B_ROWS) * ((double)t->columns + a_columns);
+}
+
+/* The cheapest of the few dozen ways to cut C. */
 static tiling tiling_choose(ls_queue *queue, const ls_gemm *gemm)
 {
     const ls_gemm_kernels *kernels = ls_queue_kernels(queue)->gemm;
-    tiling t = {.gemm = gemm, .kernels = kernels, .queue = queue};
-    const int64_t wanted = TILES_PER_THREAD * (int64_t)ls_queue_threads(queue);
-
-    const int64_t grain = kernels->column_grain;
     const int64_t columns_max = gemm->a.transposed ? COLUMNS_MAX_TRANSPOSED : COLUMNS_MAX;
-    t.columns = part_of(gemm->n, divide_up(gemm->n, columns_max), grain);
-    t.across = divide_up(gemm->n, t.columns);
-    const int64_t down_max = divide_up(gemm->m, ROWS_MIN);
-    t.down = min64(divide_up(wanted, t.across), down_max);
-    t.rows = part_of(gemm->m, t.down, kernels->row_grain);
-    t.down = divide_up(gemm->m, t.rows);
-    return t;
+    const int64_t down_max = DOWN_MAX_PER_THREAD * (int64_t)ls_queue_threads(queue);
+    tiling best = {0};
+    double best_cost = 0.0;
+    for (int64_t across = divide_up(gemm->n, columns_max); across <= 4 * divide_up(gemm->n, columns_max);
+         across++) {
+        tiling t = {.gemm = gemm, .kernels = kernels, .queue = queue};
+        t.columns = part_of(gemm->n, across, kernels->column_grain);
+        t.across = divide_up(gemm->n, t.columns);
+        for (int64_t down = 1; down <= down_max; down++) {
+            t.rows = part_of(gemm->m, down, kernels->row_grain);
+            t.down = divide_up(gemm->m, t.rows);
+            const double cost = tiling_cost(&t);
+            if (best.down == 0 || cost < best_cost) {
+                best = t;
+                best_cost = cost;
+            }
+            if (t.rows == kernels->row_grain) {
+                break;
+            }
+        }
+    }
+    return best;
 }
 
 static void run_tile(void *context, int64_t tile, uint32_t worker)
