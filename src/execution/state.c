@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/state.h"
+
+#include "base/assert.h"
+
+static size_t flat_bytes(const ls_layout *layout)
+{
+    return (size_t)layout->float_count * sizeof(float);
+}
+
+static ls_status alloc_flat(ls_state *state, float **buffer_out)
+{
+    void *memory = NULL;
+    LS_TRY(ls_device_alloc(state->queue, flat_bytes(state->layout), &memory));
+    *buffer_out = memory;
+    return LS_OK;
+}
+
+static ls_status alloc_all(ls_state *state, uint32_t gradient_count)
+{
+    LS_TRY(alloc_flat(state, &state->parameters));
+    for (uint32_t i = 0; i < gradient_count; i++) {
+        LS_TRY(alloc_flat(state, &state->gradients[i]));
+        state->gradient_count = i + 1;
+    }
+    if (gradient_count > 0) {
+        LS_TRY(alloc_flat(state, &state->m));
+        LS_TRY(alloc_flat(state, &state->v));
+    }
+    return LS_OK;
+}
+
+ls_status ls_state_init(ls_state *state, ls_queue *queue, const ls_layout *layout, uint32_t gradient_count)
+{
+    LS_ASSERT(gradient_count <= LS_GRADIENT_BUFFERS_MAX);
+    *state = (ls_state){.queue = queue, .layout = layout};
+    const ls_status status = alloc_all(state, gradient_count);
+    if (status != LS_OK) {
+        ls_state_release(state);
+    }
+    return status;
+}
+
+static void free_flat(ls_state *state, float *buffer)
+{
+    if (buffer) {
+        ls_device_free(state->queue, buffer, flat_bytes(state->layout));
+    }
+}
+
+void ls_state_release(ls_state *state)
+{
+    free_flat(state, state->parameters);
+    free_flat(state, state->m);
+    free_flat(state, state->v);
+    for (uint32_t i = 0; i < state->gradient_count; i++) {
+        free_flat(state, state->gradients[i]);
+    }
+    *state = (ls_state){0};
+}
+
+typedef struct init_context {
+    ls_state *state;
+    const ls_model_config *config;
+    uint64_t seed;
+} init_context;
+
+static void init_tile(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    const init_context *c = context;
+    ls_parameter_init(c->state->layout, (uint32_t)tile, c->seed, c->config->init_std, c->config->layers,
+                      c->state->parameters);
+}
+
+void ls_state_init_weights(ls_state *state, const ls_model_config *config, uint64_t seed)
+{
+    init_context context = {.state = state, .config = config, .seed = seed};
+    ls_queue_run_tiles(state->queue, state->layout->parameter_count, init_tile, &context);
+}
+
+ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state)
+{
+    const ls_layout *layout = state->layout;
+    ls_checkpoint_tensor *tensors = ls_arena_new(arena, ls_checkpoint_tensor, layout->parameter_count);
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        const ls_parameter *p = &layout->parameters[i];
+        tensors[i] = (ls_checkpoint_tensor){
+            .name = p->name,
+            .rank = (uint32_t)p->shape_rank,
+            .shape = {(uint64_t)(p->shape_rank == 2 ? p->rows : p->cols),
+                      (uint64_t)(p->shape_rank == 2 ? p->cols : 0)},
+            .value = state->parameters + p->offset,
+            .m = state->m ? state->m + p->offset : NULL,
+            .v = state->v ? state->v + p->offset : NULL,
+        };
+    }
+    return tensors;
+}
+
+ls_status ls_state_hash_now(const ls_state *state, uint64_t step, char hex_out[LS_SHA256_HEX_BYTES])
+{
+    ls_arena arena = {0};
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, state);
+    const ls_status status = ls_state_hash(tensors, state->layout->parameter_count, step, hex_out);
+    ls_arena_release(&arena);
+    return status;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Training state: the flat buffers that a model and its optimizer live in.
+ *
+ * parameters, m and v have the layout of model/layout.h; together with the step number they are the whole
+ * state of a run (DESIGN I1). Gradient buffers belong to the fixed tree of leaves: one holds the running
+ * leaf, the others partial sums.
+ *
+ * The state owns its memory. Not thread-safe.
+ */
+#ifndef LS_EXECUTION_STATE_H
+#define LS_EXECUTION_STATE_H
+
+#include "compute/queue.h"
+#include "model/layout.h"
+#include "storage/checkpoint.h"
+
+enum { LS_GRADIENT_BUFFERS_MAX = 40 };
+
+typedef struct ls_state {
+    ls_queue *queue;         /* borrowed */
+    const ls_layout *layout; /* borrowed */
+    float *parameters;
+    float *m, *v; /* AdamW's moments; NULL without an optimizer */
+    float *gradients[LS_GRADIENT_BUFFERS_MAX];
+    uint32_t gradient_count;
+} ls_state;
+
+/*
+ * Allocates the buffers, all zero. gradient_count: 0 for a model that is only evaluated (then m and v are
+ * NULL too), else ls_tree_buffers(leaves). Errors: LS_ERR_MEMORY.
+ */
+LS_MUST_CHECK ls_status ls_state_init(ls_state *state, ls_queue *queue, const ls_layout *layout,
+                                      uint32_t gradient_count);
+void ls_state_release(ls_state *state);
+
+/* Fresh weights from `seed` (model/layout.h: ls_parameter_init). */
+void ls_state_init_weights(ls_state *state, const ls_model_config *config, uint64_t seed);
+
+/* The state under its Hugging Face names, as storage saves, loads and hashes it: one entry per parameter of
+ * the layout, pointing into the buffers; the table lives in `arena`. */
+ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state);
+
+/* The 64 digits of `state-hash` for this state after `step` updates. */
+LS_MUST_CHECK ls_status ls_state_hash_now(const ls_state *state, uint64_t step,
+                                          char hex_out[LS_SHA256_HEX_BYTES]);
+
+#endif

@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/walk.h"
+
+#include "base/assert.h"
+#include "compute/kernels/activation.h"
+#include "compute/kernels/attention.h"
+#include "compute/kernels/cross_entropy.h"
+#include "compute/kernels/elementwise.h"
+#include "compute/kernels/embedding.h"
+#include "compute/kernels/linear.h"
+#include "compute/kernels/norm.h"
+#include "compute/kernels/rotary.h"
+#include "model/rope.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---- views ---- */
+
+ls_tensor ls_walk_value(const ls_walk *walk, int32_t value)
+{
+    if (value == LS_NONE) {
+        return (ls_tensor){0};
+    }
+    const ls_value *v = &walk->plan->values[value];
+    return ls_tensor_f32(walk->arena + v->offset, v->rows, v->cols);
+}
+
+static const ls_parameter *parameter_of(const ls_walk *walk, int32_t index)
+{
+    return &walk->plan->layout->parameters[index];
+}
+
+/* The tensor of parameter `index` in a flat buffer, or an absent view. */
+static ls_tensor parameter_view(const ls_walk *walk, float *flat, int32_t index)
+{
+    if (index == LS_NONE || !flat) {
+        return (ls_tensor){0};
+    }
+    const ls_parameter *p = parameter_of(walk, index);
+    return ls_tensor_f32(flat + p->offset, p->rows, p->cols);
+}
+
+/* Kernels take mutable views and promise in their headers what they only read. */
+static float *readable(const float *flat)
+{
+    return (float *)(uintptr_t)flat;
+}
+
+static int64_t batch_rows(const ls_walk *walk)
+{
+    return walk->plan->options.sequences * walk->plan->options.length;
+}
+
+static int64_t first_position(const ls_walk *walk)
+{
+    return walk->cache ? walk->cache->length : 0;
+}
+
+/* ---- embedding ---- */
+
+static ls_status embedding_forward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    const ls_tensor table = parameter_view(walk, readable(batch->parameters), op->weight);
+    const ls_tensor positions = parameter_view(walk, readable(batch->parameters), op->bias);
+    const ls_tensor out = ls_walk_value(walk, op->out[0]);
+    return ls_embedding_forward(walk->queue, batch->tokens, &table, &positions, walk->plan->options.length,
+                                first_position(walk), &out);
+}
+
+static ls_status embedding_backward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    const ls_tensor dtable = parameter_view(walk, batch->gradients, op->weight);
+    const ls_tensor dpositions = parameter_view(walk, batch->gradients, op->bias);
+    if (!batch->accumulate) {
+        /* A tied table already holds the head's gradient. */
+        if (!walk->plan->config.tied) {
+            LS_TRY(ls_fill(walk->queue, &dtable, 0.0f));
+        }
+        if (dpositions.data) {
+            LS_TRY(ls_fill(walk->queue, &dpositions, 0.0f));
+        }
+    }
+    const ls_tensor dout = ls_walk_value(walk, op->dout[0]);
+    return ls_embedding_backward(walk->queue, batch->tokens, &dout, walk->plan->options.length, &dtable,
+                                 &dpositions);
+}
+
+/* ---- norms ---- */
+
+static ls_norm norm_of(const ls_walk *walk, const float *parameters, int32_t weight, int32_t bias,
+                       int64_t groups)
+{
+    const ls_model_config *config = &walk->plan->config;
+    return (ls_norm){
+        .kind = config->rms_norm ? LS_NORM_RMS : LS_NORM_LAYER,
+        .eps = (float)config->norm_eps,
+        .groups = groups,
+        .weight = parameter_view(walk, readable(parameters), weight),
+        .bias = parameter_view(walk, readable(parameters), bias),
+    };
+}
+
+static ls_status norm_forward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    const ls_norm norm = norm_of(walk, batch->parameters, op->weight, op->bias, 1);
+    const ls_tensor x = ls_walk_value(walk, op->in[0]), y = ls_walk_value(walk, op->out[0]);
+    const ls_tensor mean = ls_walk_value(walk, op->stats[0]), rstd = ls_walk_value(walk, op->stats[1]);
+    return ls_norm_forward(walk->queue, &norm, &x, &y, &mean, &rstd);
+}
+
+static ls_status add_norm_forward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    const ls_norm norm = norm_of(walk, batch->parameters, op->weight, op->bias, 1);
+    const ls_tensor a = ls_walk_value(walk, op->in[0]), b = ls_walk_value(walk, op->in[1]);
+    const ls_tensor sum = ls_walk_value(walk, op->out[0]), y = ls_walk_value(walk, op->out[1]);
+    const ls_tensor mean = ls_walk_value(walk, op->stats[0]), rstd = ls_walk_value(walk, op->stats[1]);
+    return ls_norm_forward_residual(walk->queue, &norm, &a, &b, &sum, &y, &mean, &rstd);
+}
+
+/* The normalised tensor is in[0] of a norm and out[0], the sum, of an add_norm; both put their input gradient
+ * into din[0]. */
+static ls_status norm_backward_of(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch, int32_t x_value,
+                                  int32_t dy_value)
+{
+    const ls_norm norm = norm_of(walk, batch->parameters, op->weight, op->bias, 1);
+    const ls_tensor x = ls_walk_value(walk, x_value), dy = ls_walk_value(walk, dy_value);
+    const ls_tensor mean = ls_walk_value(walk, op->stats[0]), rstd = ls_walk_value(walk, op->stats[1]);
+    const ls_tensor dx = ls_walk_value(walk, op->din[0]);
+    const ls_tensor dweight = parameter_view(walk, batch->gradients, op->weight);
+    const ls_tensor dbias = parameter_view(walk, batch->gradients, op->bias);
+    const ls_tensor workspace = ls_walk_value(walk, op->workspace);
+    return ls_norm_backward(walk->queue, &norm, &x, &dy, &mean, &rstd, &dx, op->accumulate_din, &dweight,
+                            &dbias, batch->accumulate, &workspace);
+}
+
+static ls_status norm_backward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    return norm_backward_of(walk, op, batch, op->in[0], op->dout[0]);
+}
+
+static ls_status add_norm_backward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    return norm_backward_of(walk, op, batch, op->out[0], op->dout[1]);
+}
+
+/* ---- query and key norm ---- */
+
+typedef struct qk_columns {
+    int64_t q_cols, k_cols;
+} qk_columns;
+
+static qk_columns qk_columns_of(const ls_walk *walk)
+{
+    const ls_model_config *config = &walk->plan->config;
+    return (qk_columns){config->heads * config->head_dim, config->kv_heads * config->head_dim};
+}
+
+static ls_status qk_norm_forward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    const ls_model_config *config = &walk->plan->config;
+    const qk_columns c = qk_columns_of(walk);
+    const ls_tensor qkv = ls_walk_value(walk, op->in[0]), out = ls_walk_value(walk, op->out[0]);
+    const ls_tensor rstd = ls_walk_value(walk, op->stats[1]), no_mean = {0};
+    const ls_norm q_norm = norm_of(walk, batch->parameters, op->weight, LS_NONE, config->heads);
+    const ls_norm k_norm = norm_of(walk, batch->parameters, op->bias, LS_NONE, config->kv_heads);
+    const ls_tensor q = ls_tensor_columns(qkv, 0, c.q_cols), k = ls_tensor_columns(qkv, c.q_cols, c.k_cols);
+    const ls_tensor q_out = ls_tensor_columns(out, 0, c.q_cols),
+                    k_out = ls_tensor_columns(out, c.q_cols, c.k_cols);
+    const ls_tensor q_rstd = ls_tensor_columns(rstd, 0, config->heads);
+    const ls_tensor k_rstd = ls_tensor_columns(rstd, config->heads, config->kv_heads);
+    LS_TRY(ls_norm_forward(walk->queue, &q_norm, &q, &q_out, &no_mean, &q_rstd));
+    return ls_norm_forward(walk->queue, &k_norm, &k, &k_out, &no_mean, &k_rstd);
+}
+
+static ls_status qk_norm_backward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    const ls_model_config *config = &walk->plan->config;
+    const qk_columns c = qk_columns_of(walk);
+    const ls_tensor qkv = ls_walk_value(walk, op->in[0]), dout = ls_walk_value(walk, op->dout[0]);
+    const ls_tensor dqkv = ls_walk_value(walk, op->din[0]), rstd = ls_walk_value(walk, op->stats[1]);
+    const ls_tensor workspace = ls_walk_value(walk, op->workspace), none = {0};
+    const int64_t first[2] = {0, c.q_cols}, cols[2] = {c.q_cols, c.k_cols};
+    const int64_t stat_first[2] = {0, config->heads}, groups[2] = {config->heads, config->kv_heads};
+    const int32_t weight[2] = {op->weight, op->bias};
+    for (int part = 0; part < 2; part++) {
+        const ls_norm norm = norm_of(walk, batch->parameters, weight[part], LS_NONE, groups[part]);
+        const ls_tensor x = ls_tensor_columns(qkv, first[part], cols[part]);
+        const ls_tensor dy = ls_tensor_columns(dout, first[part], cols[part]);
+        const ls_tensor dx = ls_tensor_columns(dqkv, first[part], cols[part]);
+        const ls_tensor part_rstd = ls_tensor_columns(rstd, stat_first[part], groups[part]);
+        const ls_tensor dweight = parameter_view(walk, batch->gradients, weight[part]);
+        LS_TRY(ls_norm_backward(walk->queue, &norm, &x, &dy, &none, &part_rstd, &dx, false, &dweight, &none,
+                                batch->accumulate, &workspace));
+    }
+    return LS_OK;
+}
+
+/* ---- linear ---- */
+
+static ls_tensor linear_weight(const ls_walk *walk, const ls_op *op, float *flat)
+{
+    float *data = flat + parameter_of(walk, op->weight)->offset;
+    return op->weight_in_out ? ls_tensor_f32(data, op->in_features, op->out_features)
+                             : ls_tensor_f32(data, op->out_features, op->in_features);
+}
+
+static ls_tensor linear_bias(const ls_walk *walk, const ls_op *op, float *flat)
+{
+    if (op->bias == LS_NONE) {
+        return (ls_tensor){0};
+    }
+    return ls_tensor_f32(flat + parameter_of(walk, op->bias)->offset, 1, op->out_features);
+}
+
+static ls_linear linear_of(const ls_walk *walk, const ls_op *op, const float *parameters)
+{
+    ls_linear linear = {
+        .weight = linear_weight(walk, op, readable(parameters)),
+        .bias = linear_bias(walk, op, readable(parameters)),
+        .layout = op->weight_in_out ? LS_WEIGHT_IN_OUT : LS_WEIGHT_OUT_IN,
+        .forward_cut = op->forward_cut,
+        .backward_input_cut = op->backward_input_cut,
+        .segment_count = op->segment_count,
+        .workspace = ls_walk_value(walk, op->workspace),
+    };
+    for (uint32_t i = 0; i < op->segment_count; i++) {
+        linear.segment[i] = op->segment[i];
+    }
+    return linear;
+}
+
+static ls_status linear_forward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    const ls_linear linear = linear_of(walk, op, batch->parameters);
+    const ls_tensor x = ls_walk_value(walk, op->in[0]), y = ls_walk_value(walk, op->out[0]);
+    return ls_linear_forward(walk->queue, &linear, &x, &y);
+}
+
+static ls_status linear_backward_input(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    const ls_linear linear = linear_of(walk, op, batch->parameters);
+    const ls_tensor dy = ls_walk_value(walk, op->dout[0]), dx = ls_walk_value(walk, op->din[0]);
+    return ls_linear_backward_input(walk->queue, &linear, &dy, &dx, op->accumulate_din);
+}
+
+static ls_status linear_backward_weight(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    const ls_linear linear = linear_of(walk, op, batch->parameters);
+    const ls_tensor x = ls_walk_value(walk, op->in[0]), dy = ls_walk_value(walk, op->dout[0]);
+    const ls_tensor dweight = linear_weight(walk, op, batch->gradients);
+    const ls_tensor dbias = linear_bias(walk, op, batch->gradients);
+    return ls_linear_backward_weight(walk->queue, &linear, &x, &dy, &dweight, &dbias, batch->accumulate);
+}
+
+/* ---- rotary and attention ---- */
+
+static ls_status rotary_of(ls_walk *walk, int32_t value, bool backward)
+{
+    const ls_model_config *config = &walk->plan->config;
+    const int64_t heads = config->heads + config->kv_heads;
+    const ls_tensor qk = ls_tensor_columns(ls_walk_value(walk, value), 0, heads * config->head_dim);
+    return ls_rotary_apply(walk->queue, &qk, heads, config->head_dim, walk->plan->options.length,
+                           first_position(walk), &walk->cosine, &walk->sine, backward);
+}
+
+static ls_status rotary_forward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    (void)batch;
+    return rotary_of(walk, op->in[0], false);
+}
+
+static ls_status rotary_backward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    (void)batch;
+    return rotary_of(walk, op->din[0], true);
+}
+
+static ls_attention attention_of(const ls_walk *walk, const ls_op *op)
+{
+    const ls_model_config *config = &walk->plan->config;
+    return (ls_attention){
+        .sequences = walk->plan->options.sequences,
+        .length = walk->plan->options.length,
+        .heads = config->heads,
+        .kv_heads = config->kv_heads,
+        .head_dim = config->head_dim,
+        .window = op->window,
+        .scale = (float)(1.0 / sqrt((double)config->head_dim)),
+    };
+}
+
+/* in[0] (or din[0]) holds queries and keys, in[1] (or din[1]) holds values behind queries and keys of the
+ * fused projection. */
+static void attention_views(const ls_walk *walk, const int32_t value[2], ls_tensor *q, ls_tensor *k,
+                            ls_tensor *v)
+{
+    const qk_columns c = qk_columns_of(walk);
+    const ls_tensor qk = ls_walk_value(walk, value[0]), qkv = ls_walk_value(walk, value[1]);
+    *q = ls_tensor_columns(qk, 0, c.q_cols);
+    *k = ls_tensor_columns(qk, c.q_cols, c.k_cols);
+    *v = ls_tensor_columns(qkv, c.q_cols + c.k_cols, c.k_cols);
+}
+
+static ls_status attention_decode(ls_walk *walk, const ls_op *op, const ls_attention *attention,
+                                  const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,
+                                  const ls_tensor *out)
+{
+    ls_kv_cache *cache = walk->cache;
+    const ls_tensor new_keys = ls_tensor_rows(cache->keys[op->layer], cache->length, q->rows);
+    const ls_tensor new_values = ls_tensor_rows(cache->values[op->layer], cache->length, q->rows);
+    LS_TRY(ls_copy(walk->queue, k, &new_keys));
+    LS_TRY(ls_copy(walk->queue, v, &new_values));
+    return ls_attention_decode(walk->queue, attention, q, &cache->keys[op->layer], &cache->values[op->layer],
+                               cache->length, out);
+}
+
+static ls_status attention_forward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    (void)batch;
+    const ls_attention attention = attention_of(walk, op);
+    ls_tensor q, k, v;
+    attention_views(walk, op->in, &q, &k, &v);
+    const ls_tensor out = ls_walk_value(walk, op->out[0]), lse = ls_walk_value(walk, op->stats[0]);
+    if (walk->cache) {
+        return attention_decode(walk, op, &attention, &q, &k, &v, &out);
+    }
+    return ls_attention_forward(walk->queue, &attention, &q, &k, &v, &out, &lse);
+}
+
+static ls_status attention_backward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    (void)batch;
+    const ls_attention attention = attention_of(walk, op);
+    ls_tensor q, k, v, dq, dk, dv;
+    attention_views(walk, op->in, &q, &k, &v);
+    attention_views(walk, op->din, &dq, &dk, &dv);
+    const ls_tensor out = ls_walk_value(walk, op->out[0]), lse = ls_walk_value(walk, op->stats[0]);
+    const ls_tensor dout = ls_walk_value(walk, op->dout[0]), workspace = ls_walk_value(walk, op->workspace);
+    return ls_attention_backward(walk->queue, &attention, &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv,
+                                 &workspace);
+}
+
+/* ---- activations ---- */
+
+static ls_status gelu_forward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    (void)batch;
+    const ls_tensor x = ls_walk_value(walk, op->in[0]), y = ls_walk_value(walk, op->out[0]);
+    return ls_gelu_forward(walk->queue, &x, &y);
+}
+
+static ls_status gelu_backward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    (void)batch;
+    const ls_tensor x = ls_walk_value(walk, op->in[0]), dy = ls_walk_value(walk, op->dout[0]);
+    const ls_tensor dx = ls_walk_value(walk, op->din[0]);
+    return ls_gelu_backward(walk->queue, &x, &dy, &dx);
+}
+
+static ls_status swiglu_forward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    (void)batch;
+    const ls_tensor x = ls_walk_value(walk, op->in[0]), y = ls_walk_value(walk, op->out[0]);
+    return ls_swiglu_forward(walk->queue, &x, &y);
+}
+
+static ls_status swiglu_backward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    (void)batch;
+    const ls_tensor x = ls_walk_value(walk, op->in[0]), dy = ls_walk_value(walk, op->dout[0]);
+    const ls_tensor dx = ls_walk_value(walk, op->din[0]);
+    return ls_swiglu_backward(walk->queue, &x, &dy, &dx);
+}
+
+/* ---- head ---- */
+
+static ls_linear head_linear(const ls_walk *walk, const ls_op *op, const float *parameters)
+{
+    return (ls_linear){
+        .weight = parameter_view(walk, readable(parameters), op->weight),
+        .layout = LS_WEIGHT_OUT_IN,
+        .forward_cut = 1,
+        .backward_input_cut = 1,
+        .segment_count = 1,
+        .segment = {walk->plan->config.vocab},
+    };
+}
+
+/* Logits exist for chunk_rows tokens at a time: each chunk goes forward, becomes its own gradient and is used
+ * up before the next. */
+static ls_status head_forward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
+{
+    const bool training = walk->plan->options.training;
+    const ls_linear linear = head_linear(walk, op, batch->parameters);
+    const ls_tensor hidden = ls_walk_value(walk, op->in[0]), dhidden = ls_walk_value(walk, op->din[0]);
+    const ls_tensor all_logits = ls_walk_value(walk, op->workspace);
+    const ls_tensor dweight = parameter_view(walk, batch->gradients, op->weight), no_bias = {0};
+    const int64_t rows = batch_rows(walk);
+    for (int64_t first = 0; first < rows; first += op->chunk_rows) {
+        const int64_t count = rows - first < op->chunk_rows ? rows - first : op->chunk_rows;
+        const ls_tensor x = ls_tensor_rows(hidden, first, count);
+        const ls_tensor logits = ls_tensor_rows(all_logits, 0, count);
+        LS_TRY(ls_linear_forward(walk->queue, &linear, &x, &logits));
+        LS_TRY(
+            ls_cross_entropy(walk->queue, &logits, batch->targets + first, batch->losses + first, training));
+        if (training) {
+            const ls_tensor dx = ls_tensor_rows(dhidden, first, count);
+            LS_TRY(ls_linear_backward_input(walk->queue, &linear, &logits, &dx, false));
+            LS_TRY(ls_linear_backward_weight(walk->queue, &linear, &x, &logits, &dweight, &no_bias,
+                                             batch->accumulate || first > 0));
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_walk_logits(ls_walk *walk, const float *parameters, const ls_tensor *hidden,
+                         const ls_tensor *logits)
+{
+    const ls_layout *layout = walk->plan->layout;
+    const char *name = walk->plan->config.tied ? NULL : "lm_head.weight";
+    /* The table of embeddings is the first parameter of every layout. */
+    const ls_parameter *head = name ? ls_layout_find(layout, name) : &layout->parameters[0];
+    LS_ASSERT(head && head->rows == walk->plan->config.vocab);
+    const ls_op op = {.weight = (int32_t)(head - layout->parameters)};
+    const ls_linear linear = head_linear(walk, &op, parameters);
+    return ls_linear_forward(walk->queue, &linear, hidden, logits);
+}
+
+/* ---- steps ---- */
+
+typedef ls_status (*op_fn)(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch);
+
+static const struct {
+    const char *name;
+    op_fn phase[3]; /* by ls_phase */
+} op_table[LS_OP_KIND_COUNT] = {
+    [LS_OP_EMBEDDING] = {"embedding", {embedding_forward, NULL, embedding_backward}},
+    [LS_OP_NORM] = {"norm", {norm_forward, norm_backward, NULL}},
+    [LS_OP_ADD_NORM] = {"add and norm", {add_norm_forward, add_norm_backward, NULL}},
+    [LS_OP_LINEAR] = {"linear", {linear_forward, linear_backward_input, linear_backward_weight}},
+    [LS_OP_QK_NORM] = {"query-key norm", {qk_norm_forward, qk_norm_backward, NULL}},
+    [LS_OP_ROTARY] = {"rotary", {rotary_forward, rotary_backward, NULL}},
+    [LS_OP_ATTENTION] = {"attention", {attention_forward, attention_backward, NULL}},
+    [LS_OP_GELU] = {"gelu", {gelu_forward, gelu_backward, NULL}},
+    [LS_OP_SWIGLU] = {"swiglu", {swiglu_forward, swiglu_backward, NULL}},
+    [LS_OP_HEAD_LOSS] = {"head and loss", {head_forward, NULL, NULL}},
+};
+
+const char *ls_op_kind_name(ls_op_kind kind)
+{
+    return kind < LS_OP_KIND_COUNT ? op_table[kind].name : "unknown";
+}
+
+static ls_status walk_step(ls_walk *walk, const ls_walk_batch *batch, uint32_t index)
+{
+    const ls_plan_step step = walk->plan->steps[index];
+    const ls_op *op = &walk->plan->ops[step.op];
+    const op_fn run = op_table[op->kind].phase[step.phase];
+    LS_ASSERT(run && "the plan asks for a phase that this op does not have");
+    return run(walk, op, batch);
+}
+
+ls_status ls_walk_forward(ls_walk *walk, const ls_walk_batch *batch)
+{
+    for (uint32_t i = 0; i < walk->plan->forward_steps; i++) {
+        LS_TRY(walk_step(walk, batch, i));
+    }
+    return LS_OK;
+}
+
+ls_status ls_walk_backward(ls_walk *walk, const ls_walk_batch *batch)
+{
+    LS_ASSERT(walk->plan->options.training && batch->gradients);
+    for (uint32_t i = walk->plan->forward_steps; i < walk->plan->step_count; i++) {
+        LS_TRY(walk_step(walk, batch, i));
+    }
+    return LS_OK;
+}
+
+/* ---- which layer broke ---- */
+
+static const char *const phase_names[] = {"forward", "backward", "weight gradient"};
+
+static ls_status value_nonfinite(ls_walk *walk, int32_t value, int64_t *index_out)
+{
+    *index_out = -1;
+    if (value == LS_NONE) {
+        return LS_OK;
+    }
+    const ls_tensor t = ls_walk_value(walk, value);
+    return ls_find_nonfinite(walk->queue, t.data, t.rows * t.cols, index_out);
+}
+
+static ls_status step_nonfinite(ls_walk *walk, uint32_t index, int32_t *value_out, int64_t *element_out)
+{
+    const ls_plan_step step = walk->plan->steps[index];
+    const ls_op *op = &walk->plan->ops[step.op];
+    const int32_t *written = step.phase == LS_PHASE_FORWARD ? op->out : op->din;
+    *element_out = -1;
+    if (step.phase == LS_PHASE_BACKWARD_WEIGHT) {
+        return LS_OK;
+    }
+    for (int i = 0; i < LS_OP_VALUES_MAX && *element_out < 0; i++) {
+        /* The values half of the fused gradient is not written yet while queries and keys are normalised. */
+        if (op->kind == LS_OP_ATTENTION || op->kind == LS_OP_HEAD_LOSS || i == 0 ||
+            step.phase == LS_PHASE_FORWARD) {
+            LS_TRY(value_nonfinite(walk, written[i], element_out));
+            *value_out = written[i];
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_walk_find_nonfinite(ls_walk *walk, const ls_walk_batch *batch, int32_t *step_out, char *text_out,
+                                 size_t text_bytes)
+{
+    for (uint32_t i = 0; i < walk->plan->step_count; i++) {
+        LS_TRY(walk_step(walk, batch, i));
+        LS_TRY(ls_queue_wait(walk->queue));
+        int32_t value = LS_NONE;
+        int64_t element = -1;
+        LS_TRY(step_nonfinite(walk, i, &value, &element));
+        if (element >= 0) {
+            const ls_plan_step step = walk->plan->steps[i];
+            const ls_op *op = &walk->plan->ops[step.op];
+            const ls_value *v = &walk->plan->values[value];
+            char where[32] = "";
+            if (op->layer >= 0) {
+                snprintf(where, sizeof where, "layer %d ", op->layer);
+            }
+            snprintf(text_out, text_bytes, "%s%s %s, value '%s', row %lld, column %lld", where,
+                     ls_op_kind_name(op->kind), phase_names[step.phase], v->name,
+                     (long long)(element / v->cols), (long long)(element % v->cols));
+            *step_out = (int32_t)i;
+            return LS_OK;
+        }
+    }
+    *step_out = -1;
+    return LS_OK;
+}
+
+/* ---- plan options ---- */
+
+static int64_t attention_workspace(int64_t sequences, int64_t length, int64_t heads, int64_t kv_heads,
+                                   int64_t head_dim, int64_t window)
+{
+    const ls_attention attention = {.sequences = sequences,
+                                    .length = length,
+                                    .heads = heads,
+                                    .kv_heads = kv_heads,
+                                    .head_dim = head_dim,
+                                    .window = window};
+    return ls_attention_workspace_floats(&attention);
+}
+
+ls_plan_options ls_walk_plan_options(void)
+{
+    return (ls_plan_options){
+        .tensor_cut = 1,
+        .workspaces = {.norm = ls_norm_workspace_floats,
+                       .linear = ls_linear_workspace_floats,
+                       .attention = attention_workspace},
+    };
+}
+
+/* ---- life ---- */
+
+static ls_status rope_tables_init(ls_walk *walk)
+{
+    const ls_model_config *config = &walk->plan->config;
+    if (!config->rotary) {
+        return LS_OK;
+    }
+    const int64_t half = config->head_dim / 2;
+    const size_t bytes = (size_t)(config->context * half) * sizeof(float);
+    void *memory = NULL;
+    LS_TRY(ls_device_alloc(walk->queue, 2 * bytes, &memory));
+    walk->rope_bytes = 2 * bytes;
+    walk->cosine = ls_tensor_f32(memory, config->context, half);
+    walk->sine = ls_tensor_f32((float *)memory + config->context * half, config->context, half);
+    ls_rope_tables(config, config->context, walk->cosine.data, walk->sine.data);
+    return LS_OK;
+}
+
+ls_status ls_walk_init(ls_walk *walk, ls_queue *queue, const ls_plan *plan)
+{
+    *walk = (ls_walk){.queue = queue, .plan = plan};
+    walk->arena_bytes = (size_t)plan->arena_floats * sizeof(float);
+    void *memory = NULL;
+    LS_TRY(ls_device_alloc(queue, walk->arena_bytes, &memory));
+    walk->arena = memory;
+    const ls_status status = rope_tables_init(walk);
+    if (status != LS_OK) {
+        ls_walk_release(walk);
+    }
+    return status;
+}
+
+void ls_walk_release(ls_walk *walk)
+{
+    if (walk->arena) {
+        ls_device_free(walk->queue, walk->arena, walk->arena_bytes);
+    }
+    if (walk->cosine.data) {
+        ls_device_free(walk->queue, walk->cosine.data, walk->rope_bytes);
+    }
+    *walk = (ls_walk){0};
+}

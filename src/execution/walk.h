@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The walker: runs the steps of an op plan on a queue.
+ *
+ * A walk binds a plan to memory: the arena of values, the flat parameters and gradients, the rotary tables.
+ * It holds no state between micro-batches, so what a micro-batch computes is a function of its tokens and the
+ * parameters alone (DESIGN I1). Nothing is allocated while it runs (I7).
+ *
+ * A walk is used by one thread at a time.
+ */
+#ifndef LS_EXECUTION_WALK_H
+#define LS_EXECUTION_WALK_H
+
+#include "compute/queue.h"
+#include "model/plan.h"
+
+/* Keys and values of the positions generated so far: per layer (capacity, kv_heads * head_dim). */
+typedef struct ls_kv_cache {
+    ls_tensor *keys;   /* one per layer */
+    ls_tensor *values; /* one per layer */
+    int64_t capacity;
+    int64_t length; /* positions held */
+} ls_kv_cache;
+
+typedef struct ls_walk {
+    ls_queue *queue;     /* borrowed */
+    const ls_plan *plan; /* borrowed */
+    float *arena;        /* plan->arena_floats floats, owned */
+    size_t arena_bytes;
+    ls_tensor cosine, sine; /* rotary tables, owned; absent without rotary positions */
+    size_t rope_bytes;
+    ls_kv_cache *cache; /* borrowed; set while generating, else NULL */
+} ls_walk;
+
+/* One micro-batch. */
+typedef struct ls_walk_batch {
+    const float *parameters; /* flat, layout of the plan */
+    float *gradients;        /* flat; NULL unless training */
+    bool accumulate;         /* weight gradients are added to what is there, else they replace it */
+    const int32_t *tokens;   /* sequences * length */
+    const int32_t *targets;  /* the same, LS_TARGET_IGNORED where there is none; NULL without losses */
+    float *losses;           /* out: per token; NULL without losses */
+} ls_walk_batch;
+
+/* Allocates the arena and the rotary tables. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_walk_init(ls_walk *walk, ls_queue *queue, const ls_plan *plan);
+void ls_walk_release(ls_walk *walk);
+
+/* Runs all forward steps. In a training plan the head also leaves its gradients. */
+LS_MUST_CHECK ls_status ls_walk_forward(ls_walk *walk, const ls_walk_batch *batch);
+
+/* Runs all backward steps; after ls_walk_forward with the same batch. */
+LS_MUST_CHECK ls_status ls_walk_backward(ls_walk *walk, const ls_walk_batch *batch);
+
+/*
+ * Runs forward and backward one step at a time and stops at the first one that writes a value that is not
+ * finite: for finding out which layer broke, not for training. step_out: index of the step, or -1 when
+ * everything was finite; text_out (text_bytes): "layer 3 attention forward, value 'layer 3 attention out',
+ * row 17, column 4".
+ */
+LS_MUST_CHECK ls_status ls_walk_find_nonfinite(ls_walk *walk, const ls_walk_batch *batch, int32_t *step_out,
+                                               char *text_out, size_t text_bytes);
+
+/* View of a value of the plan. */
+ls_tensor ls_walk_value(const ls_walk *walk, int32_t value);
+
+/* "embedding", "norm", ... */
+const char *ls_op_kind_name(ls_op_kind kind);
+
+/* Plan options with this machine's workspace sizes. */
+ls_plan_options ls_walk_plan_options(void);
+
+/* logits (n, vocab) = hidden (n, width) times the head's weight. */
+LS_MUST_CHECK ls_status ls_walk_logits(ls_walk *walk, const float *parameters, const ls_tensor *hidden,
+                                       const ls_tensor *logits);
+
+#endif
