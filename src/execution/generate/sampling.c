@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/random.h"
+#include "execution/generate/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int32_t likeliest(const float *logits, int64_t vocab)
+{
+    int32_t best = 0;
+    for (int64_t i = 1; i < vocab; i++) {
+        if (logits[i] > logits[best]) {
+            best = (int32_t)i;
+        }
+    }
+    return best;
+}
+
+/* By falling logit, ties by id: one order on every machine. */
+static int compare_by_logit(const void *a, const void *b, void *context)
+{
+    const float *logits = context;
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    if (logits[x] != logits[y]) {
+        return logits[x] > logits[y] ? -1 : 1;
+    }
+    return x < y ? -1 : x > y;
+}
+
+int32_t ls_sampling_draw(const ls_sampling *sampling, const float *logits, int64_t vocab, uint64_t position,
+                         int32_t *order)
+{
+    const int32_t best = likeliest(logits, vocab);
+    if (sampling->temperature <= 0.0) {
+        return best;
+    }
+    const double scale = 1.0 / sampling->temperature, top = (double)logits[best];
+    int64_t kept = vocab;
+    for (int64_t i = 0; i < vocab; i++) {
+        order[i] = (int32_t)i;
+    }
+    if (sampling->top_k > 0 || sampling->top_p < 1.0) {
+        qsort_r(order, (size_t)vocab, sizeof *order, compare_by_logit, (void *)(uintptr_t)logits);
+        if (sampling->top_k > 0 && sampling->top_k < vocab) {
+            kept = sampling->top_k;
+        }
+    }
+    double total = 0.0;
+    for (int64_t i = 0; i < kept; i++) {
+        total += exp(((double)logits[order[i]] - top) * scale);
+    }
+    double reach = total;
+    if (sampling->top_p < 1.0) {
+        double sum = 0.0;
+        int64_t i = 0;
+        while (i < kept && sum < sampling->top_p * total) {
+            sum += exp(((double)logits[order[i++]] - top) * scale);
+        }
+        kept = i > 0 ? i : 1;
+        reach = sum;
+    }
+    double left =
+        reach * ls_random_uniform64(ls_random_stream(sampling->seed, LS_RANDOM_SAMPLE), position, 0);
+    for (int64_t i = 0; i < kept; i++) {
+        left -= exp(((double)logits[order[i]] - top) * scale);
+        if (left < 0.0) {
+            return order[i];
+        }
+    }
+    return order[kept - 1];
+}
