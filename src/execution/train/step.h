@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One training step: leaves, tree, norm, update (DESIGN I1).
+ *
+ *   global batch (8 sequences)        step
+ *   +--+--+--+--+--+--+--+--+         leaf 0   leaf 1   leaf 2   leaf 3      each: sums over its
+ * micro-batches, in order |0 |1 |2 |3 |4 |5 |6 |7 |            \       /         \       /
+ *   +--+--+--+--+--+--+--+--+           [0, 2)              [2, 4)           one addition per element and
+ * node leaf 0 leaf 1 leaf 2 leaf 3             \             / root [0, 4)  -> / tokens, norm, clip, AdamW
+ *
+ * What a step computes is a pure function of the state's bits and the step number: who computes a leaf, when,
+ * and with how many threads does not matter, because leaves are combined in one fixed tree: an interval [a,
+ * b) splits at the largest power of two below its length. Here one process does all leaves in order and keeps
+ * a stack of partial sums; ranks (execution/parallel) do a part each.
+ *
+ * No allocation while a step runs.
+ */
+#ifndef LS_EXECUTION_TRAIN_STEP_H
+#define LS_EXECUTION_TRAIN_STEP_H
+
+#include "execution/state.h"
+#include "execution/walk.h"
+
+/* Writes the length + 1 tokens of the sample at `position` of the run. */
+typedef ls_status (*ls_sample_fn)(void *context, uint64_t position, int32_t *tokens_out);
+
+typedef struct ls_step_settings {
+    uint32_t leaves;       /* V; divides global_batch */
+    uint32_t global_batch; /* sequences */
+    uint32_t micro_batch;  /* sequences at once; divides global_batch / leaves; = the plan's sequences */
+    double clip_norm;      /* 0: no clipping */
+    float beta1, beta2, eps, weight_decay;
+    ls_sample_fn sample;
+    void *sample_context;
+    bool (*should_stop)(void *context); /* asked before each micro-batch; NULL: never */
+    void *stop_context;
+} ls_step_settings;
+
+typedef struct ls_step_result {
+    float loss;       /* mean over target tokens, nats */
+    double grad_norm; /* of the mean gradient, before clipping */
+    uint64_t tokens;  /* target tokens */
+    /* Wall seconds by what was done; they add up to the step. */
+    double data_s, forward_s, backward_s, reduce_s, optimizer_s;
+} ls_step_result;
+
+typedef struct ls_stepper ls_stepper;
+
+/*
+ * Makes a stepper over a training walk and a state (both borrowed; state->gradient_count ==
+ * ls_tree_buffers(leaves)). Errors: LS_ERR_MEMORY.
+ */
+LS_MUST_CHECK ls_status ls_stepper_create(ls_walk *walk, ls_state *state, const ls_step_settings *settings,
+                                          ls_stepper **stepper_out);
+void ls_stepper_destroy(ls_stepper *stepper);
+
+/*
+ * Runs step `step` (0-based: updates done before it) with learning rate `lr`.
+ *
+ * Errors: LS_STOPPED when should_stop said so: the state is as before the step. LS_ERR_FAILED when the loss
+ * or the gradient norm is not finite: the state is as before the step, and the text names the leaf, the layer
+ * and the value. Errors of the sample function.
+ */
+LS_MUST_CHECK ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr,
+                                       ls_step_result *result_out);
+
+/* Computes leaf `leaf` of step `step` alone into gradient buffer 0: the loss sum and the token count. For
+ * replaying one leaf. */
+LS_MUST_CHECK ls_status ls_stepper_run_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf,
+                                            double *loss_sum_out, uint64_t *tokens_out);
+
+#endif
