@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/train/run_dir.h"
+
+#include "base/file.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+static ls_status move_aside(ls_arena *arena, const char *path)
+{
+    for (int i = 1; i < 100000; i++) {
+        const char *aside = ls_arena_printf(arena, "%s.old-%d", path, i);
+        if (ls_path_exists(aside)) {
+            continue;
+        }
+        if (rename(path, aside) != 0) {
+            return ls_fail_errno(errno, "can't move %s aside to %s", path, aside);
+        }
+        ls_log_info("moved the earlier run aside, from %s to %s", path, aside);
+        return LS_OK;
+    }
+    return ls_fail(LS_ERR_INVALID, "%s.old-1 to -99999 all exist: remove some", path);
+}
+
+static ls_status take_lock(ls_arena *arena, const char *path, int *fd_out)
+{
+    const char *name = ls_path_join(arena, path, "lock");
+    const int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        return ls_fail_errno(errno, "can't create %s", name);
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        const int error = errno;
+        char holder[32] = "";
+        const ssize_t got = pread(fd, holder, sizeof holder - 1, 0);
+        holder[got > 0 ? strcspn(holder, "\n") : 0] = '\0';
+        close(fd);
+        if (error != EWOULDBLOCK) {
+            return ls_fail_errno(error, "can't lock %s", name);
+        }
+        return ls_fail(LS_ERR_INVALID,
+                       "%s is in use by process %s: wait for it, stop it, or choose another --run-dir", path,
+                       holder[0] ? holder : "(unknown)");
+    }
+    char pid[32];
+    const int bytes = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)bytes, 0) != bytes) {
+        ls_log_debug("can't write the process number into %s", name);
+    }
+    *fd_out = fd;
+    return LS_OK;
+}
+
+/* A folder that holds something, but no run, is somebody else's. */
+static ls_status check_foreign(ls_arena *arena, const char *path)
+{
+    char **names = NULL;
+    size_t count = 0;
+    LS_TRY(ls_dir_list(arena, path, &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], "lock") != 0) {
+            return ls_fail(LS_ERR_INVALID,
+                           "%s holds '%s' but no run.yaml: not a run directory. Choose another --run-dir",
+                           path, names[i]);
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_run_dir_open(ls_arena *arena, const char *path, ls_run_mode mode, ls_run_dir *dir_out)
+{
+    const char *run_yaml = ls_path_join(arena, path, "run.yaml");
+    bool had_run = ls_path_exists(run_yaml);
+    if (!had_run && mode == LS_RUN_RESUME) {
+        return ls_fail(LS_ERR_INVALID, "nothing to resume: %s has no run.yaml. Leave out --resume to begin",
+                       path);
+    }
+    int lock_fd = -1;
+    if (ls_path_exists(path)) {
+        if (!had_run) {
+            LS_TRY(check_foreign(arena, path));
+        }
+        /* The lock is taken before anything is moved: a run in progress stays where it is. */
+        LS_TRY(take_lock(arena, path, &lock_fd));
+        if (had_run && mode == LS_RUN_FRESH) {
+            const ls_status status = move_aside(arena, path);
+            close(lock_fd);
+            lock_fd = -1;
+            LS_TRY(status);
+            had_run = false;
+        }
+    }
+    if (lock_fd < 0) {
+        LS_TRY(ls_dir_create(path));
+        LS_TRY(take_lock(arena, path, &lock_fd));
+    }
+    *dir_out = (ls_run_dir){
+        .path = ls_arena_strdup(arena, path),
+        .checkpoints = ls_path_join(arena, path, "checkpoints"),
+        .lock_fd = lock_fd,
+        .had_run = had_run,
+    };
+    return LS_OK;
+}
+
+void ls_run_dir_close(ls_run_dir *dir)
+{
+    if (dir->lock_fd >= 0) {
+        close(dir->lock_fd);
+    }
+    dir->lock_fd = -1;
+}
+
+ls_status ls_run_dir_check_identity(ls_arena *arena, const ls_run_dir *dir, const ls_run_file *now)
+{
+    const char *path = ls_path_join(arena, dir->path, "run.yaml");
+    ls_run_file before;
+    const ls_status status = ls_run_file_load(path, NULL, 0, arena, &before);
+    if (status != LS_OK) {
+        return ls_fail_within(status, "the run in %s can't be read (--fresh starts over)", dir->path);
+    }
+    ls_text differences = {0};
+    const size_t count = ls_run_file_diff(&before, now, &differences);
+    if (count == 0) {
+        ls_text_release(&differences);
+        return LS_OK;
+    }
+    const ls_status result =
+        ls_fail(LS_ERR_INVALID,
+                "%s holds another run; %zu settings that decide its bits differ:\n%sUse those "
+                "settings, another --run-dir, or --fresh to start over (the old run is moved aside)",
+                dir->path, count, ls_text_string(&differences));
+    ls_text_release(&differences);
+    return result;
+}

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/train/session.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "data/corpus.h"
+#include "execution/evaluate.h"
+#include "execution/train/memory.h"
+#include "execution/walk.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- tokenizer ---- */
+
+/* A tokenizer is trained on the text files of data.train; token files have no text. */
+static ls_status trainer_add_file(ls_tokenizer_trainer *trainer, const ls_corpus_file *file)
+{
+    if (file->kind != LS_CORPUS_TEXT) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "tokenizer.kind train learns from text files; %s is a %s. Train it with 'tokenize "
+                       "train' on text and set "
+                       "tokenizer.file",
+                       file->path, ls_corpus_kind_name(file->kind));
+    }
+    ls_file_map map;
+    LS_TRY(ls_file_map_open(file->path, &map));
+    size_t offset = 0;
+    ls_status status;
+    if (!ls_text_check_utf8((const char *)map.data, map.bytes, &offset)) {
+        status = ls_fail(LS_ERR_DATA, "%s: byte %zu is not valid UTF-8", file->path, offset);
+    } else {
+        status = ls_tokenizer_trainer_add(trainer, (const char *)map.data, map.bytes);
+    }
+    ls_file_map_close(&map);
+    return status;
+}
+
+static const char **train_patterns(const ls_session *session, size_t *count_out)
+{
+    const ls_option_weighted_list *list = &session->run.data.train;
+    const char **patterns = ls_arena_new(session->arena, const char *, list->count);
+    for (uint64_t i = 0; i < list->count; i++) {
+        patterns[i] = list->items[i].path;
+    }
+    *count_out = (size_t)list->count;
+    return patterns;
+}
+
+static ls_status trainer_add_corpus(ls_session *session, ls_tokenizer_trainer *trainer)
+{
+    size_t pattern_count = 0, file_count = 0;
+    const char **patterns = train_patterns(session, &pattern_count);
+    ls_corpus_file *files = NULL;
+    LS_TRY(ls_corpus_expand(session->arena, patterns, pattern_count, &files, &file_count));
+    for (size_t i = 0; i < file_count; i++) {
+        LS_TRY(trainer_add_file(trainer, &files[i]));
+    }
+    return LS_OK;
+}
+
+/* Trained once per run: a resumed run reads what it trained. */
+static ls_status train_tokenizer(ls_session *session, const char *run_dir)
+{
+    const char *path = run_dir ? ls_path_join(session->arena, run_dir, "tokenizer.json") : NULL;
+    if (path && ls_path_exists(path)) {
+        return ls_tokenizer_load(path, &session->tokenizer);
+    }
+    const ls_tokenizer_train_options options = {.vocab_size = (uint32_t)session->run.tokenizer.vocab};
+    ls_tokenizer_trainer *trainer = NULL;
+    LS_TRY(ls_tokenizer_trainer_create(&options, &trainer));
+    ls_status status = trainer_add_corpus(session, trainer);
+    if (status == LS_OK) {
+        status = ls_tokenizer_trainer_finish(trainer, &session->tokenizer);
+    }
+    ls_tokenizer_trainer_destroy(trainer);
+    LS_TRY(status);
+    return path ? ls_tokenizer_save(session->tokenizer, path) : LS_OK;
+}
+
+static ls_status tokenizer_of_model(ls_session *session)
+{
+    if (!session->source || !session->source->tokenizer) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "tokenizer.kind is model, but %s has no tokenizer: set tokenizer.file (or tokenizer.kind: bytes)",
+            session->run.model.from);
+    }
+    session->tokenizer = session->source->tokenizer;
+    session->source->tokenizer = NULL;
+    return LS_OK;
+}
+
+static ls_status open_tokenizer(ls_session *session, const char *run_dir)
+{
+    switch (session->run.tokenizer.kind) {
+    case LS_TOKENIZER_FILE:
+        return ls_tokenizer_load(session->run.tokenizer.file, &session->tokenizer);
+    case LS_TOKENIZER_TRAIN:
+        return train_tokenizer(session, run_dir);
+    case LS_TOKENIZER_MODEL:
+        return tokenizer_of_model(session);
+    case LS_TOKENIZER_BYTES:
+    case LS_TOKENIZER_AUTO:
+        break;
+    }
+    return ls_tokenizer_create_bytes(&session->tokenizer);
+}
+
+/* ---- data ---- */
+
+/* Items without weights are one corpus; with any weight each item is a corpus of its own. */
+static void fill_sources(const ls_session *session, ls_dataset_options *options)
+{
+    const ls_option_weighted_list *list = &session->run.data.train;
+    size_t pattern_count = 0;
+    const char **patterns = train_patterns(session, &pattern_count);
+    bool weighted = false;
+    for (uint64_t i = 0; i < list->count; i++) {
+        weighted = weighted || list->items[i].weight > 0.0;
+    }
+    ls_dataset_source *sources =
+        ls_arena_new(session->arena, ls_dataset_source, weighted ? pattern_count : 1);
+    if (weighted) {
+        for (size_t i = 0; i < pattern_count; i++) {
+            const double weight = list->items[i].weight;
+            sources[i] = (ls_dataset_source){&patterns[i], 1, weight > 0.0 ? weight : 1.0};
+        }
+        options->source_count = pattern_count;
+    } else {
+        sources[0] = (ls_dataset_source){patterns, pattern_count, 1.0};
+        options->source_count = 1;
+    }
+    options->sources = sources;
+}
+
+static ls_status open_dataset(ls_session *session, const ls_session_options *options)
+{
+    const ls_run_file *run = &session->run;
+    ls_dataset_options dataset = {
+        .validation_patterns = run->data.validation.items,
+        .validation_pattern_count = (size_t)run->data.validation.count,
+        .validation_fraction = run->data.validation.count > 0 ? 0.0 : run->data.validation_fraction,
+        .tokenizer = session->tokenizer,
+        .vocab_size = (uint32_t)run->model.vocab,
+        .context = (uint32_t)run->model.context,
+        .cache_dir = run->data.cache_dir[0] ? run->data.cache_dir : NULL,
+        .threads = ls_queue_threads(session->queue),
+        .progress = options->progress,
+        .progress_context = options->progress_context,
+    };
+    fill_sources(session, &dataset);
+    return ls_dataset_open(&dataset, &session->dataset);
+}
+
+/* ---- model and plan ---- */
+
+/* The vocabulary of model.from, which may be larger than its tokenizer's. */
+static ls_status adopt_vocab(ls_session *session)
+{
+    uint64_t vocab = ls_tokenizer_vocab_size(session->tokenizer);
+    if (session->source && vocab < (uint64_t)session->source->config.vocab) {
+        vocab = (uint64_t)session->source->config.vocab;
+    }
+    return ls_run_file_adopt_vocab(&session->run, vocab);
+}
+
+static ls_status resolve_config(ls_session *session)
+{
+    if (session->source) {
+        session->config = session->source->config;
+    } else {
+        LS_TRY(ls_run_file_model_config(&session->run, &session->config));
+        session->config.bos_id = ls_tokenizer_bos(session->tokenizer);
+        session->config.eos_id = ls_tokenizer_eos(session->tokenizer);
+    }
+    LS_TRY(ls_model_config_check(&session->config));
+    ls_layout_build(session->arena, &session->config, &session->layout);
+    return LS_OK;
+}
+
+/* Evaluation and generation hold small arenas of their own; planned here so that the total is known beforehand. */
+static ls_status plan_side_work(ls_session *session)
+{
+    ls_plan plan;
+    ls_plan_options options = ls_walk_plan_options();
+    options.sequences = session->plan.options.sequences;
+    options.length = session->plan.options.length;
+    options.losses = true;
+    LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &plan));
+    session->evaluation_bytes = (uint64_t)plan.arena_floats * sizeof(float);
+    if (session->run.sample.every_steps > 0) {
+        options.sequences = 1;
+        options.losses = false;
+        options.length = options.length < 64 ? options.length : 64;
+        LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &plan));
+        session->generation_bytes =
+            (uint64_t)plan.arena_floats * sizeof(float) +
+            (uint64_t)(2 * session->config.layers * (int64_t)session->run.model.context *
+                       session->config.kv_heads * session->config.head_dim) *
+                sizeof(float);
+    }
+    return LS_OK;
+}
+
+static ls_status build_plan(ls_session *session)
+{
+    const ls_run_file *run = &session->run;
+    ls_plan_options options = ls_walk_plan_options();
+    options.sequences = (int64_t)run->train.micro_batch;
+    options.length = (int64_t)run->model.context;
+    options.training = true;
+    options.losses = true;
+    options.recompute = (ls_recompute)run->train.recompute;
+    options.tensor_cut = (uint32_t)run->train.tensor_cut;
+    LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
+    session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
+    session->flops = ls_plan_count_flops(&session->plan);
+    return plan_side_work(session);
+}
+
+/* ---- life ---- */
+
+static uint32_t thread_count(const ls_run_file *run, uint64_t asked)
+{
+    if (asked > 0) {
+        return (uint32_t)asked;
+    }
+    if (run->train.threads != LS_AUTO_U64 && run->train.threads > 0) {
+        return (uint32_t)run->train.threads;
+    }
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : cores > 256 ? 256 : (uint32_t)cores;
+}
+
+static ls_status open_all(ls_session *session, const ls_session_options *options)
+{
+    LS_TRY(ls_run_file_check_machine(&session->run, false));
+    if (session->run.model.from[0]) {
+        LS_TRY(ls_model_file_open(session->run.model.from, &session->source));
+        LS_TRY(ls_run_file_adopt_model(&session->run, &session->source->config));
+    }
+    LS_TRY(ls_queue_create_cpu(thread_count(&session->run, options->threads), &session->queue));
+    LS_TRY(open_tokenizer(session, options->run_dir));
+    LS_TRY(adopt_vocab(session));
+    LS_TRY(resolve_config(session));
+    LS_TRY(open_dataset(session, options));
+    LS_TRY(ls_run_file_adopt_data(&session->run, ls_dataset_samples(session->dataset, LS_SPLIT_TRAIN)));
+    LS_TRY(build_plan(session));
+    ls_run_file_identity(&session->run, ls_dataset_hash(session->dataset), session->identity);
+    return LS_OK;
+}
+
+ls_status ls_session_open(ls_arena *arena, const ls_run_file *run, const ls_session_options *options,
+                          ls_session *session_out)
+{
+    *session_out = (ls_session){.arena = arena, .run = *run};
+    const ls_status status = open_all(session_out, options);
+    if (status != LS_OK) {
+        ls_session_close(session_out);
+    }
+    return status;
+}
+
+void ls_session_close(ls_session *session)
+{
+    ls_model_file_close(session->source);
+    ls_dataset_close(session->dataset);
+    ls_tokenizer_destroy(session->tokenizer);
+    ls_queue_destroy(session->queue);
+    *session = (ls_session){0};
+}
+
+/* ---- numbers ---- */
+
+uint64_t ls_session_micro_batches(const ls_session *session)
+{
+    return session->run.train.global_batch / session->run.train.micro_batch;
+}
+
+double ls_session_step_flops(const ls_session *session, bool with_recompute)
+{
+    const double flops = session->flops.forward + session->flops.backward;
+    return (flops + (with_recompute ? session->flops.recomputed : 0.0)) *
+           (double)ls_session_micro_batches(session);
+}
+
+uint64_t ls_session_bytes(const ls_session *session)
+{
+    return session->memory.total + session->evaluation_bytes + session->generation_bytes;
+}
+
+ls_status ls_session_check_memory(const ls_session *session)
+{
+    const uint64_t available = ls_memory_available(), needed = ls_session_bytes(session);
+    if (needed <= available) {
+        return LS_OK;
+    }
+    char needed_text[32], available_text[32], activations[32], fixed[32];
+    return ls_fail(
+        LS_ERR_MEMORY,
+        "this run needs %s and %s are available: weights, gradients and optimizer %s (a smaller model, or "
+        "fewer "
+        "leaves: %u gradient buffers for %" PRIu64
+        " leaves), activations and logits %s (a smaller micro_batch or context, or train.recompute: full)",
+        ls_memory_text(needed, needed_text), ls_memory_text(available, available_text),
+        ls_memory_text(session->memory.parameters + session->memory.gradients + session->memory.optimizer +
+                           session->memory.tree,
+                       fixed),
+        session->memory.tree_buffers, session->run.train.leaves,
+        ls_memory_text(session->memory.activations + session->memory.logits, activations));
+}
+
+/* ---- in words ---- */
+
+static void describe_row(ls_text *text, const char *name, uint64_t bytes, const char *note)
+{
+    char size[32];
+    ls_text_printf(text, "  %-28s %12s  %s\n", name, ls_memory_text(bytes, size), note);
+}
+
+static void describe_memory(const ls_session *session, ls_text *text)
+{
+    const ls_memory_plan *m = &session->memory;
+    char note[128];
+    ls_text_append(text, "memory\n");
+    describe_row(text, "weights", m->parameters, "float32");
+    describe_row(text, "gradients", m->gradients, "");
+    describe_row(text, "optimizer (AdamW)", m->optimizer, "two moments");
+    snprintf(note, sizeof note, "%u more gradient buffer%s for the tree of %" PRIu64 " leaves",
+             m->tree_buffers - 1, m->tree_buffers == 2 ? "" : "s", session->run.train.leaves);
+    describe_row(text, "tree of leaves", m->tree, note);
+    snprintf(note, sizeof note, "%" PRIu64 " sequences of %" PRIu64 " tokens at once",
+             session->run.train.micro_batch, session->run.model.context);
+    describe_row(text, "activations", m->activations, note);
+    describe_row(text, "logits", m->logits, "one chunk at a time");
+    describe_row(text, "tables and scratch", m->other, "");
+    describe_row(text, "evaluation and samples", session->evaluation_bytes + session->generation_bytes, "");
+    const uint64_t available = ls_memory_available();
+    snprintf(note, sizeof note, "%s",
+             available == UINT64_MAX                  ? ""
+             : ls_session_bytes(session) <= available ? "fits"
+                                                      : "does NOT fit");
+    describe_row(text, "total", ls_session_bytes(session), note);
+    if (available != UINT64_MAX) {
+        describe_row(text, "available now", available, "");
+    }
+}
+
+void ls_session_describe(const ls_session *session, ls_text *text)
+{
+    const ls_run_file *run = &session->run;
+    const ls_model_config *c = &session->config;
+    ls_text_printf(text,
+                   "model   %s, %.2f million parameters: %" PRId64 " layers, width %" PRId64 ", %" PRId64
+                   " heads (%" PRId64 " key-value), ffn %" PRId64 ", context %" PRIu64 ", vocabulary %" PRId64
+                   "\n",
+                   ls_family_name(c->family), (double)session->layout.element_count / 1e6, c->layers,
+                   c->width, c->heads, c->kv_heads, c->ffn, run->model.context, c->vocab);
+    ls_text_printf(
+        text,
+        "data    %" PRIu64 " training tokens in %" PRIu64 " documents, %" PRIu64
+        " validation tokens, tokenizer %s\n",
+        ls_dataset_token_count(session->dataset, LS_SPLIT_TRAIN), ls_dataset_document_count(session->dataset),
+        ls_dataset_token_count(session->dataset, LS_SPLIT_VALIDATION), ls_tokenizer_kind(session->tokenizer));
+    const uint64_t step_tokens = run->train.global_batch * run->model.context;
+    ls_text_printf(text,
+                   "step    %" PRIu64 " sequences = %" PRIu64 " tokens, in %" PRIu64 " leaves of %" PRIu64
+                   ", micro-batches of %" PRIu64 "\n",
+                   run->train.global_batch, step_tokens, run->train.leaves,
+                   run->train.global_batch / run->train.leaves, run->train.micro_batch);
+    ls_text_printf(
+        text, "run     %" PRIu64 " steps = %.2f million tokens, %.2f epochs, %.2f tokens per parameter\n",
+        run->train.steps, (double)(run->train.steps * step_tokens) / 1e6,
+        (double)(run->train.steps * run->train.global_batch) /
+            (double)ls_dataset_samples(session->dataset, LS_SPLIT_TRAIN),
+        (double)(run->train.steps * step_tokens) / (double)session->layout.element_count);
+    ls_text_printf(text,
+                   "FLOPs   %.4g per step (forward %.4g, backward %.4g, recomputed %.4g; full-attention "
+                   "convention), %.4g for the "
+                   "run\n",
+                   ls_session_step_flops(session, true),
+                   session->flops.forward * (double)ls_session_micro_batches(session),
+                   session->flops.backward * (double)ls_session_micro_batches(session),
+                   session->flops.recomputed * (double)ls_session_micro_batches(session),
+                   ls_session_step_flops(session, true) * (double)run->train.steps);
+    ls_text_printf(text, "machine %s, %" PRIu32 " threads, determinism class %s\n",
+                   ls_queue_device_name(session->queue), ls_queue_threads(session->queue),
+                   ls_queue_determinism_class(session->queue));
+    describe_memory(session, text);
+}
+
+json_t *ls_session_to_json(const ls_session *session)
+{
+    const ls_memory_plan *m = &session->memory;
+    json_t *memory =
+        json_pack("{s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->parameters,
+                  "gradients", (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "tree",
+                  (json_int_t)m->tree, "tree_buffers", (int)m->tree_buffers, "activations",
+                  (json_int_t)m->activations, "logits", (json_int_t)m->logits, "other", (json_int_t)m->other,
+                  "side_work", (json_int_t)(session->evaluation_bytes + session->generation_bytes), "total",
+                  (json_int_t)ls_session_bytes(session));
+    const double micro_batches = (double)ls_session_micro_batches(session);
+    json_t *flops = json_pack("{s:f, s:f, s:f, s:f, s:s}", "forward", session->flops.forward * micro_batches,
+                              "backward", session->flops.backward * micro_batches, "recomputed",
+                              session->flops.recomputed * micro_batches, "step",
+                              ls_session_step_flops(session, true), "convention", "full attention");
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "run", session->run.name, "parameters",
+        (json_int_t)session->layout.element_count, "steps", (json_int_t)session->run.train.steps,
+        "tokens_per_step", (json_int_t)(session->run.train.global_batch * session->run.model.context),
+        "leaves", (json_int_t)session->run.train.leaves, "threads",
+        (json_int_t)ls_queue_threads(session->queue), "identity", session->identity, "determinism",
+        ls_queue_determinism_class(session->queue), "memory_bytes", memory, "flops_per_step", flops);
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Session: everything a run needs, opened and checked, before the first byte of training memory is taken.
+ *
+ * Opening goes from cheap to dear, so that a mistake is told early: run file, tokenizer, data, model, plan, memory. What was `auto` in
+ * the run file is definite afterwards.
+ */
+#ifndef LS_EXECUTION_TRAIN_SESSION_H
+#define LS_EXECUTION_TRAIN_SESSION_H
+
+#include "base/arena.h"
+#include "compute/queue.h"
+#include "data/dataset.h"
+#include "data/tokenizer.h"
+#include "execution/model_file.h"
+#include "model/plan.h"
+#include "planning/run_file.h"
+
+typedef struct ls_session_options {
+    const char *run_dir; /* where a trained tokenizer is kept; NULL (dry run): it is not */
+    uint64_t threads;    /* 0: from the run file, else all cores */
+    ls_dataset_progress progress;
+    void *progress_context;
+} ls_session_options;
+
+typedef struct ls_session {
+    ls_arena *arena; /* the caller's, holds the tables */
+    ls_run_file run; /* resolved */
+    ls_queue *queue;
+    ls_tokenizer *tokenizer;
+    ls_dataset *dataset;
+    ls_model_file *source; /* model.from, until its weights were taken; else NULL */
+    ls_model_config config;
+    ls_layout layout;
+    ls_plan plan; /* of a training micro-batch */
+    ls_memory_plan memory;
+    uint64_t evaluation_bytes, generation_bytes; /* beside the memory plan */
+    ls_plan_flops flops;                         /* of a micro-batch */
+    char identity[LS_SHA256_HEX_BYTES];
+} ls_session;
+
+/* run: as loaded (planning/run_file.h); its strings live in `arena`. On error everything is released. */
+LS_MUST_CHECK ls_status ls_session_open(ls_arena *arena, const ls_run_file *run,
+                                        const ls_session_options *options, ls_session *session_out);
+void ls_session_close(ls_session *session);
+
+/* Micro-batches of a step. */
+uint64_t ls_session_micro_batches(const ls_session *session);
+/* Model FLOPs of a step by the full-attention convention (what MFU counts), and with recomputation (HFU). */
+double ls_session_step_flops(const ls_session *session, bool with_recompute);
+/* All bytes the run will hold. */
+uint64_t ls_session_bytes(const ls_session *session);
+
+/* LS_ERR_MEMORY, with the memory plan in the text, when the machine has less than the run will need. */
+LS_MUST_CHECK ls_status ls_session_check_memory(const ls_session *session);
+
+/* What `train --dry-run` prints: model, batch, memory plan, FLOPs. */
+void ls_session_describe(const ls_session *session, ls_text *text);
+/* The same for --json. */
+json_t *ls_session_to_json(const ls_session *session);
+
+#endif

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/train/trainer.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "execution/train/memory.h"
+#include "execution/train/signals.h"
+#include "execution/train/trainer_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- evaluation and samples ---- */
+
+static ls_status read_validation(void *context, uint64_t first, uint64_t count, int32_t *tokens_out)
+{
+    return ls_dataset_tokens(context, LS_SPLIT_VALIDATION, 0, first, count, tokens_out);
+}
+
+ls_status ls_trainer_evaluate(ls_trainer *trainer)
+{
+    if (!trainer->evaluator || trainer->evaluated_step == trainer->step) {
+        return LS_OK;
+    }
+    ls_goodput_enter(&trainer->goodput, LS_TIME_EVALUATION);
+    ls_progress_activity(trainer->progress, "evaluating");
+    const ls_session *session = &trainer->session;
+    const double start_s = ls_clock_monotonic_s();
+    ls_evaluation evaluation = {0};
+    LS_TRY(ls_evaluator_run(trainer->evaluator, trainer->state.parameters, read_validation, session->dataset,
+                            ls_dataset_stream_tokens(session->dataset, LS_SPLIT_VALIDATION, 0),
+                            session->run.eval.batches * session->run.train.global_batch, &evaluation));
+    trainer->val_loss = evaluation.loss;
+    trainer->evaluated_step = trainer->step;
+    json_t *fields =
+        json_pack("{s:I, s:f, s:I, s:f}", "step", (json_int_t)trainer->step, "val_loss", evaluation.loss,
+                  "tokens", (json_int_t)evaluation.tokens, "seconds", ls_clock_monotonic_s() - start_s);
+    const double bytes_per_token = ls_dataset_bytes_per_token(session->dataset, LS_SPLIT_VALIDATION);
+    if (bytes_per_token > 0.0) {
+        json_object_set_new(fields, "val_loss_per_byte", json_real(evaluation.loss / bytes_per_token));
+    }
+    ls_emit_event("evaluation", fields);
+    ls_progress_validation(trainer->progress, evaluation.loss);
+    ls_progress_activity(trainer->progress, NULL);
+    ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
+    return LS_OK;
+}
+
+typedef struct sample_text {
+    const ls_tokenizer *tokenizer;
+    ls_tokenizer_stream stream;
+    ls_text_buffer text;
+    ls_status status;
+} sample_text;
+
+static bool collect_token(void *context, int32_t token)
+{
+    sample_text *sample = context;
+    /* A model may have more ids than its tokenizer has names for. */
+    if ((uint32_t)token >= ls_tokenizer_vocab_size(sample->tokenizer)) {
+        return true;
+    }
+    sample->status = ls_tokenizer_stream_next(sample->tokenizer, &sample->stream, token, true, &sample->text);
+    return sample->status == LS_OK && ls_signals_status() == LS_OK;
+}
+
+static ls_status sample_text_run(ls_trainer *trainer, const ls_token_buffer *prompt, sample_text *sample)
+{
+    const ls_run_sample *settings = &trainer->session.run.sample;
+    const ls_sampling sampling = {.temperature = settings->temperature,
+                                  .top_k = (uint32_t)settings->top_k,
+                                  .top_p = settings->top_p,
+                                  .seed = trainer->session.run.train.seed};
+    for (size_t i = 0; i < prompt->count; i++) {
+        LS_TRY(ls_tokenizer_stream_next(sample->tokenizer, &sample->stream, prompt->ids[i], true,
+                                        &sample->text));
+    }
+    LS_TRY(ls_generator_run(trainer->generator, prompt->ids, prompt->count, settings->max_tokens, &sampling,
+                            ls_tokenizer_eos(sample->tokenizer), collect_token, sample));
+    LS_TRY(sample->status);
+    return ls_tokenizer_stream_end(&sample->stream, &sample->text);
+}
+
+ls_status ls_trainer_sample(ls_trainer *trainer)
+{
+    if (!trainer->generator) {
+        return LS_OK;
+    }
+    ls_goodput_enter(&trainer->goodput, LS_TIME_SAMPLING);
+    ls_progress_activity(trainer->progress, "sampling");
+    const char *text = trainer->session.run.sample.prompt;
+    sample_text sample = {.tokenizer = trainer->session.tokenizer};
+    ls_token_buffer prompt = {0};
+    /* An empty prompt begins with the token that ends documents, or with a new line. */
+    ls_status status = ls_tokenizer_encode(sample.tokenizer, NULL, text[0] ? text : "\n",
+                                           text[0] ? strlen(text) : 1, false, &prompt);
+    if (status == LS_OK) {
+        status = sample_text_run(trainer, &prompt, &sample);
+    }
+    if (status == LS_OK) {
+        ls_progress_activity(trainer->progress, NULL);
+        ls_progress_print(trainer->progress, "sample at step %" PRIu64 ": %s", trainer->step,
+                          sample.text.data ? sample.text.data : "");
+        /* Bytes tokenizers can produce anything; JSON takes UTF-8 alone, which the stream decoder guarantees. */
+        ls_emit_event("sample", json_pack("{s:I, s:s%}", "step", (json_int_t)trainer->step, "text",
+                                          sample.text.data ? sample.text.data : "", (int)sample.text.bytes));
+    }
+    ls_token_buffer_release(&prompt);
+    ls_text_buffer_release(&sample.text);
+    ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
+    return status;
+}
+
+/* ---- the loop ---- */
+
+static bool is_due(uint64_t step, uint64_t every_steps)
+{
+    return every_steps > 0 && step % every_steps == 0;
+}
+
+static void record_step(ls_trainer *trainer, const ls_step_result *result, double lr, double step_s)
+{
+    const ls_session *session = &trainer->session;
+    trainer->step++;
+    trainer->loss = result->loss;
+    trainer->tokens += result->tokens;
+    trainer->process_tokens += result->tokens;
+    trainer->step_s += step_s;
+    if (trainer->first_step_s == 0.0) {
+        trainer->first_step_s = ls_clock_monotonic_s() - trainer->options->start_s;
+    }
+    const double peak = trainer->peak_flops;
+    const ls_step_metrics metrics = {
+        .step = trainer->step,
+        .loss = result->loss,
+        .lr = lr,
+        .grad_norm = result->grad_norm,
+        .tokens = result->tokens,
+        .step_s = step_s,
+        .tokens_per_s = (double)result->tokens / step_s,
+        .data_s = result->data_s,
+        .forward_s = result->forward_s,
+        .backward_s = result->backward_s,
+        .reduce_s = result->reduce_s,
+        .optimizer_s = result->optimizer_s,
+        .mfu = peak > 0.0 ? ls_session_step_flops(session, false) / step_s / peak : 0.0,
+        .hfu = peak > 0.0 ? ls_session_step_flops(session, true) / step_s / peak : 0.0,
+        .rss_bytes = ls_memory_peak(),
+    };
+    ls_emit_step(&metrics);
+    ls_progress_step(trainer->progress, &metrics);
+}
+
+/* The first sample is drawn before the first step, so that a reader sees what training changes. */
+static ls_status side_work(ls_trainer *trainer)
+{
+    const ls_run_file *run = &trainer->session.run;
+    const bool last = trainer->step == trainer->stop_step, first = trainer->step == 0;
+    if (!first && (last || is_due(trainer->step, run->eval.every_steps))) {
+        LS_TRY(ls_trainer_evaluate(trainer));
+    }
+    if (trainer->generator && (first || last || is_due(trainer->step, run->sample.every_steps))) {
+        LS_TRY(ls_trainer_sample(trainer));
+    }
+    if (!first && (last || is_due(trainer->step, run->checkpoint.every_steps))) {
+        LS_TRY(ls_trainer_save(trainer));
+    }
+    char advice[256];
+    ls_goodput_update(&trainer->goodput);
+    ls_progress_advice(trainer->progress,
+                       ls_goodput_advice(&trainer->goodput, advice, sizeof advice) ? advice : NULL);
+    return ls_run_log_status(trainer->log);
+}
+
+static ls_status run_step(ls_trainer *trainer)
+{
+    ls_goodput_enter(&trainer->goodput, LS_TIME_COMPUTE);
+    const double start_s = ls_clock_monotonic_s();
+    const double lr = ls_schedule_lr(&trainer->schedule, trainer->step);
+    ls_step_result result;
+    const ls_status status = ls_stepper_run(trainer->stepper, trainer->step, lr, &result);
+    const double step_s = ls_clock_monotonic_s() - start_s;
+    ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
+    if (status != LS_OK) {
+        ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, step_s);
+        return status;
+    }
+    ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_DATA, result.data_s);
+    record_step(trainer, &result, lr, step_s);
+    return LS_OK;
+}
+
+static ls_status loop(ls_trainer *trainer)
+{
+    if (trainer->step == 0) {
+        LS_TRY(side_work(trainer));
+    }
+    while (trainer->step < trainer->stop_step) {
+        LS_TRY(run_step(trainer));
+        LS_TRY(side_work(trainer));
+        LS_TRY(ls_signals_status());
+    }
+    return LS_OK;
+}
+
+/* ---- a run, from begin to end ---- */
+
+/* A run that already reached its last step: its result is printed again. */
+static bool finished_before(const ls_trainer *trainer, json_t **result_out)
+{
+    if (trainer->step < trainer->stop_step || trainer->begun_at == 0) {
+        return false;
+    }
+    json_t *object = NULL;
+    if (ls_summary_load(trainer->dir.path, &object) != LS_OK) {
+        return false;
+    }
+    const json_t *step = json_object_get(object, "step");
+    if ((uint64_t)json_integer_value(step) != trainer->step) {
+        json_decref(object);
+        return false;
+    }
+    *result_out = object;
+    return true;
+}
+
+/* Keeps the state that a loss which is not finite came from, under its step, beside what the text says. */
+static void keep_failed_state(ls_trainer *trainer, const char *text)
+{
+    char *copy = ls_arena_strdup(&trainer->arena, text);
+    ls_emit_event("not_finite", json_pack("{s:I, s:s}", "step", (json_int_t)trainer->step, "text", copy));
+    if (trainer->step > 0 && ls_trainer_save(trainer) != LS_OK) {
+        ls_log_error("the state before the failure could not be saved: %s", ls_error_text());
+    }
+    ls_fail(LS_ERR_FAILED, "%s. The state before that step is in %s, its position in events.jsonl", copy,
+            trainer->dir.checkpoints);
+}
+
+static ls_status train(ls_trainer *trainer, json_t **result_out)
+{
+    ls_status status = loop(trainer);
+    if (status == LS_STOPPED || status == LS_INTERRUPTED) {
+        status = ls_signals_status();
+        ls_error_clear();
+        ls_progress_print(trainer->progress, "stopping: saving step %" PRIu64, trainer->step);
+        if (trainer->step > 0) {
+            LS_TRY(ls_trainer_save(trainer));
+        }
+    } else if (status == LS_ERR_FAILED) {
+        keep_failed_state(trainer, ls_error_text());
+    }
+    if (status == LS_OK || status == LS_STOPPED || status == LS_INTERRUPTED || status == LS_ERR_FAILED) {
+        char *text = ls_arena_strdup(&trainer->arena, ls_error_text());
+        const ls_status finish = ls_trainer_finish(trainer, status, result_out);
+        if (status == LS_OK) {
+            return finish;
+        }
+        ls_fail(status, "%s", text);
+    }
+    return status;
+}
+
+static ls_status dry_run(ls_trainer *trainer, json_t **result_out)
+{
+    ls_text text = {0};
+    ls_session_describe(&trainer->session, &text);
+    if (trainer->options->out) {
+        fputs(ls_text_string(&text), trainer->options->out);
+    }
+    ls_text_release(&text);
+    *result_out = ls_session_to_json(&trainer->session);
+    return ls_session_check_memory(&trainer->session);
+}
+
+ls_status ls_train(const ls_train_options *options, json_t **result_out)
+{
+    *result_out = NULL;
+    ls_trainer trainer;
+    ls_signals_install();
+    ls_status status = ls_trainer_open(&trainer, options);
+    if (status == LS_OK && options->dry_run) {
+        status = dry_run(&trainer, result_out);
+    } else if (status == LS_OK && !finished_before(&trainer, result_out)) {
+        status = train(&trainer, result_out);
+    }
+    ls_trainer_close(&trainer);
+    ls_signals_restore();
+    return status;
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The trainer's parts, shared by trainer.c (the loop), trainer_open.c (beginning and ending) and trainer_save.c (checkpoints).
+ */
+#ifndef LS_EXECUTION_TRAIN_TRAINER_INTERNAL_H
+#define LS_EXECUTION_TRAIN_TRAINER_INTERNAL_H
+
+#include "execution/evaluate.h"
+#include "execution/generate/generate.h"
+#include "execution/state.h"
+#include "execution/train/schedule.h"
+#include "execution/train/session.h"
+#include "execution/train/step.h"
+#include "execution/train/trainer.h"
+#include "telemetry/goodput.h"
+#include "telemetry/progress.h"
+#include "telemetry/run_log.h"
+#include "telemetry/summary.h"
+
+typedef struct ls_trainer {
+    const ls_train_options *options;
+    ls_arena arena;
+    ls_run_dir dir;
+    ls_session session;
+    ls_state state;
+    ls_walk walk;
+    ls_stepper *stepper;
+    ls_evaluator *evaluator; /* NULL without validation data */
+    ls_generator *generator; /* NULL without samples */
+    ls_run_log *log;
+    ls_progress *progress;
+    ls_goodput goodput;
+    ls_schedule schedule;
+
+    uint64_t step;       /* finished steps */
+    uint64_t stop_step;  /* train until here */
+    uint64_t begun_at;   /* finished steps when this process took over */
+    uint64_t saved_step; /* of the newest checkpoint; UINT64_MAX: none */
+    uint64_t tokens;     /* of all finished steps */
+    double peak_flops;   /* measured GEMM peak */
+    float loss;
+    double val_loss;             /* NaN: not evaluated */
+    uint64_t evaluated_step;     /* UINT64_MAX: never */
+    double step_s, first_step_s; /* sum over the steps of this process; process start to first step */
+    uint64_t process_tokens;
+} ls_trainer;
+
+/* Opens everything and restores or begins the run. */
+ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options);
+void ls_trainer_close(ls_trainer *trainer);
+
+/* Saves a checkpoint of the finished steps, unless there is one already, and prunes old ones. */
+ls_status ls_trainer_save(ls_trainer *trainer);
+/* Loads the newest good checkpoint; LS_OK with trainer->step 0 when there is none. */
+ls_status ls_trainer_restore(ls_trainer *trainer);
+
+/* Mean loss on validation data, logged and remembered. */
+ls_status ls_trainer_evaluate(ls_trainer *trainer);
+/* Prints and logs a sample. */
+ls_status ls_trainer_sample(ls_trainer *trainer);
+
+/* The summary as JSON, also saved in the run directory together with the report. */
+ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **result_out);
+
+#endif

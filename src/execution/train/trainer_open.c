@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/train/trainer_internal.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "execution/train/memory.h"
+#include "execution/train/signals.h"
+#include "telemetry/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- what the stepper asks for ---- */
+
+static ls_status draw_sample(void *context, uint64_t position, int32_t *tokens_out)
+{
+    const ls_trainer *trainer = context;
+    return ls_dataset_sample(trainer->session.dataset, LS_SPLIT_TRAIN, trainer->session.run.train.seed,
+                             position, tokens_out);
+}
+
+static bool stop_asked(void *context)
+{
+    (void)context;
+    return ls_signals_status() != LS_OK;
+}
+
+/* ---- opening ---- */
+
+static void tell_tokenising(void *context, const char *path, uint64_t done_bytes, uint64_t total_bytes)
+{
+    FILE *out = context;
+    if (isatty(fileno(out))) {
+        fprintf(out, "\rtokenising %s: %3.0f %%%s", ls_path_basename(path),
+                total_bytes ? 100.0 * (double)done_bytes / (double)total_bytes : 100.0,
+                done_bytes >= total_bytes ? "\n" : "");
+        fflush(out);
+    }
+}
+
+static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const char *run_dir)
+{
+    const ls_session_options options = {
+        .run_dir = run_dir,
+        .threads = trainer->options->threads,
+        .progress = trainer->options->out ? tell_tokenising : NULL,
+        .progress_context = trainer->options->out,
+    };
+    return ls_session_open(&trainer->arena, run, &options, &trainer->session);
+}
+
+static void fill_schedule(ls_trainer *trainer)
+{
+    const ls_run_train *train = &trainer->session.run.train;
+    trainer->schedule = (ls_schedule){
+        .kind = train->schedule.kind,
+        .lr = train->optimizer.lr,
+        .steps = train->schedule.steps,
+        .warmup_steps = train->schedule.warmup_steps,
+        .final_fraction = train->schedule.final_lr_fraction,
+        .decay_fraction = train->schedule.decay_fraction,
+    };
+}
+
+static ls_status create_stepper(ls_trainer *trainer)
+{
+    const ls_run_train *train = &trainer->session.run.train;
+    const ls_step_settings settings = {
+        .leaves = (uint32_t)train->leaves,
+        .global_batch = (uint32_t)train->global_batch,
+        .micro_batch = (uint32_t)train->micro_batch,
+        .clip_norm = train->clip_norm,
+        .beta1 = (float)train->optimizer.beta1,
+        .beta2 = (float)train->optimizer.beta2,
+        .eps = (float)train->optimizer.eps,
+        .weight_decay = (float)train->optimizer.weight_decay,
+        .sample = draw_sample,
+        .sample_context = trainer,
+        .should_stop = stop_asked,
+    };
+    return ls_stepper_create(&trainer->walk, &trainer->state, &settings, &trainer->stepper);
+}
+
+static ls_status create_side_work(ls_trainer *trainer)
+{
+    ls_session *session = &trainer->session;
+    if (ls_dataset_token_count(session->dataset, LS_SPLIT_VALIDATION) >= 2) {
+        LS_TRY(ls_evaluator_create(session->queue, &session->config, &session->layout,
+                                   (int64_t)session->run.train.micro_batch,
+                                   (int64_t)session->run.model.context, &trainer->evaluator));
+    }
+    if (session->run.sample.every_steps > 0) {
+        LS_TRY(ls_generator_create(session->queue, &session->config, &session->layout,
+                                   trainer->state.parameters, (int64_t)session->run.model.context,
+                                   &trainer->generator));
+    }
+    return LS_OK;
+}
+
+/* Memory for everything, after the check that it is there. */
+static ls_status take_memory(ls_trainer *trainer)
+{
+    ls_session *session = &trainer->session;
+    LS_TRY(ls_session_check_memory(session));
+    LS_TRY(
+        ls_state_init(&trainer->state, session->queue, &session->layout, session->memory.tree_buffers));
+    LS_TRY(ls_walk_init(&trainer->walk, session->queue, &session->plan));
+    LS_TRY(create_stepper(trainer));
+    return create_side_work(trainer);
+}
+
+/* Weights at step 0: fresh, or those of model.from. */
+static ls_status begin_weights(ls_trainer *trainer)
+{
+    ls_session *session = &trainer->session;
+    if (session->source) {
+        return ls_model_file_load(session->source, trainer->state.parameters);
+    }
+    ls_state_init_weights(&trainer->state, &session->config, session->run.train.seed);
+    return LS_OK;
+}
+
+static ls_status open_log(ls_trainer *trainer)
+{
+    ls_run_totals totals = {0};
+    LS_TRY(ls_run_log_open(trainer->dir.path, trainer->step, &trainer->log, &totals));
+    ls_run_log_install(trainer->log);
+    trainer->tokens = totals.tokens;
+    trainer->loss = trainer->step > 0 ? totals.last_loss : NAN;
+    if (totals.has_val_loss && !isfinite(trainer->val_loss)) {
+        trainer->val_loss = totals.last_val_loss;
+    }
+    if (trainer->step > 0) {
+        ls_emit_event("resumed", json_pack("{s:I}", "step", (json_int_t)trainer->step));
+    }
+    char host[256] = "localhost";
+    gethostname(host, sizeof host - 1);
+    ls_emit_event("rank_started", json_pack("{s:i, s:i, s:s, s:i, s:I, s:s}", "rank", 0, "pid", (int)getpid(),
+                                            "host", host, "epoch", 0, "step", (json_int_t)trainer->step,
+                                            "device", ls_queue_device_name(trainer->session.queue)));
+    return LS_OK;
+}
+
+static ls_status restore_or_begin(ls_trainer *trainer)
+{
+    trainer->saved_step = trainer->evaluated_step = UINT64_MAX;
+    trainer->val_loss = NAN;
+    LS_TRY(ls_trainer_restore(trainer));
+    if (trainer->step == 0) {
+        LS_TRY(begin_weights(trainer));
+    }
+    ls_model_file_close(trainer->session.source);
+    trainer->session.source = NULL;
+    trainer->begun_at = trainer->step;
+    return open_log(trainer);
+}
+
+static ls_status open_progress(ls_trainer *trainer)
+{
+    const ls_progress_options options = {
+        .out = trainer->options->out,
+        .steps = trainer->stop_step,
+        .first_step = trainer->step,
+        .every_steps = trainer->session.run.log.every_steps,
+        .gemm_peak_flops = trainer->peak_flops,
+    };
+    return ls_progress_create(&options, &trainer->progress);
+}
+
+static ls_status open_run(ls_trainer *trainer)
+{
+    const ls_train_options *options = trainer->options;
+    ls_run_file run;
+    LS_TRY(ls_run_file_load(options->config, options->overrides, options->override_count, &trainer->arena,
+                            &run));
+    if (options->dry_run) {
+        return open_session(trainer, &run, NULL);
+    }
+    const char *path =
+        options->run_dir ? options->run_dir : ls_arena_printf(&trainer->arena, "runs/%s", run.name);
+    LS_TRY(ls_run_dir_open(&trainer->arena, path, options->mode, &trainer->dir));
+    LS_TRY(open_session(trainer, &run, trainer->dir.path));
+    trainer->stop_step = options->stop_step ? options->stop_step : trainer->session.run.train.steps;
+    fill_schedule(trainer);
+    if (trainer->dir.had_run) {
+        LS_TRY(ls_run_dir_check_identity(&trainer->arena, &trainer->dir, &trainer->session.run));
+    }
+    return LS_OK;
+}
+
+ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
+{
+    *trainer = (ls_trainer){.options = options, .dir = {.lock_fd = -1}};
+    ls_goodput_begin(&trainer->goodput, options->start_s);
+    LS_TRY(open_run(trainer));
+    if (options->dry_run) {
+        return LS_OK;
+    }
+    LS_TRY(take_memory(trainer));
+    LS_TRY(ls_run_file_save(&trainer->session.run,
+                            ls_path_join(&trainer->arena, trainer->dir.path, "run.yaml")));
+    LS_TRY(restore_or_begin(trainer));
+    trainer->peak_flops = ls_queue_gemm_peak_flops(trainer->session.queue);
+    return open_progress(trainer);
+}
+
+void ls_trainer_close(ls_trainer *trainer)
+{
+    ls_progress_destroy(trainer->progress);
+    ls_emit_install(NULL);
+    ls_run_log_close(trainer->log);
+    ls_generator_destroy(trainer->generator);
+    ls_evaluator_destroy(trainer->evaluator);
+    ls_stepper_destroy(trainer->stepper);
+    ls_walk_release(&trainer->walk);
+    ls_state_release(&trainer->state);
+    ls_session_close(&trainer->session);
+    ls_run_dir_close(&trainer->dir);
+    ls_arena_release(&trainer->arena);
+}
+
+/* ---- the end ---- */
+
+static const char *status_word(const ls_trainer *trainer, ls_status status)
+{
+    switch (status) {
+    case LS_OK:
+        return trainer->step >= trainer->session.run.train.steps ? "finished" : "stopped";
+    case LS_STOPPED:
+        return "stopped";
+    case LS_INTERRUPTED:
+        return "interrupted";
+    default:
+        return "failed";
+    }
+}
+
+static double per_process(const ls_trainer *trainer, double flops)
+{
+    const uint64_t steps = trainer->step - trainer->begun_at;
+    return steps > 0 && trainer->step_s > 0.0 && trainer->peak_flops > 0.0
+               ? flops * (double)steps / trainer->step_s / trainer->peak_flops
+               : NAN;
+}
+
+ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **result_out)
+{
+    const ls_session *session = &trainer->session;
+    ls_goodput_update(&trainer->goodput);
+    const double bytes_per_token = ls_dataset_bytes_per_token(session->dataset, LS_SPLIT_VALIDATION);
+    json_t *time = ls_goodput_to_json(&trainer->goodput);
+    ls_summary summary = {
+        .run = session->run.name,
+        .run_dir = trainer->dir.path,
+        .status = status_word(trainer, status),
+        .step = trainer->step,
+        .steps = session->run.train.steps,
+        .loss = (double)trainer->loss,
+        .val_loss = trainer->val_loss,
+        .val_loss_per_byte = bytes_per_token > 0.0 ? trainer->val_loss / bytes_per_token : NAN,
+        .tokens = trainer->tokens,
+        .tokens_per_s = trainer->step_s > 0.0 ? (double)trainer->process_tokens / trainer->step_s : NAN,
+        .mfu = per_process(trainer, ls_session_step_flops(session, false)),
+        .hfu = per_process(trainer, ls_session_step_flops(session, true)),
+        .peak_rss_bytes = ls_memory_peak(),
+        .wall_s = ls_goodput_wall_s(&trainer->goodput),
+        .first_step_s = trainer->first_step_s > 0.0 ? trainer->first_step_s : NAN,
+        .goodput = ls_goodput_fraction(&trainer->goodput),
+        .predicted_memory_bytes = ls_session_bytes(session),
+        .predicted_step_s = NAN,
+        .flops_per_step = ls_session_step_flops(session, true),
+        .time = time,
+    };
+    ls_status result = ls_state_hash_now(&trainer->state, trainer->step, summary.state_hash);
+    ls_run_log_curve_hash(trainer->log, summary.curve_hash);
+    ls_emit_event("ended",
+                  json_pack("{s:I, s:s}", "step", (json_int_t)trainer->step, "status", summary.status));
+    if (result == LS_OK) {
+        result = ls_summary_save(&summary, trainer->dir.path);
+    }
+    *result_out = ls_summary_to_json(&summary);
+    json_decref(time);
+    LS_TRY(result);
+    return ls_report_write(trainer->dir.path,
+                           ls_path_join(&trainer->arena, trainer->dir.path, "report.html"));
+}

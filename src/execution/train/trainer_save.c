@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/train/trainer_internal.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUN_FILE_BYTES_MAX = 1 << 24 };
+
+/* Small files that make a checkpoint a complete model: configuration, tokenizer, run file. */
+static ls_status attach(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_attachment *list,
+                        size_t *count_out)
+{
+    size_t count = 0;
+    char *config_text = NULL;
+    LS_TRY(ls_model_file_config_text(&trainer->session.config, &config_text));
+    const char *config_copy = ls_arena_strdup(arena, config_text);
+    free(config_text);
+    list[count++] = (ls_checkpoint_attachment){"config.json", config_copy, strlen(config_copy)};
+
+    if (trainer->session.run.tokenizer.kind != LS_TOKENIZER_BYTES) {
+        const char *name = NULL;
+        const void *data = NULL;
+        size_t bytes = 0;
+        ls_tokenizer_source(trainer->session.tokenizer, &name, &data, &bytes);
+        list[count++] = (ls_checkpoint_attachment){name, data, bytes};
+    }
+    char *run_text = NULL;
+    size_t run_bytes = 0;
+    LS_TRY(ls_file_read(arena, ls_path_join(arena, trainer->dir.path, "run.yaml"), RUN_FILE_BYTES_MAX,
+                        &run_text, &run_bytes));
+    list[count++] = (ls_checkpoint_attachment){"run.yaml", run_text, run_bytes};
+    *count_out = count;
+    return LS_OK;
+}
+
+static ls_status prune(ls_trainer *trainer, ls_arena *arena)
+{
+    const ls_checkpoint_prune_options options = {.keep_last = trainer->session.run.checkpoint.keep_last,
+                                                 .keep_best = trainer->session.run.checkpoint.keep_best};
+    uint64_t *removed = NULL;
+    size_t count = 0;
+    return ls_checkpoint_prune(arena, trainer->dir.checkpoints, &options, &removed, &count);
+}
+
+static ls_status save_now(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_saved *saved_out)
+{
+    const ls_session *session = &trainer->session;
+    ls_checkpoint_attachment attachments[3];
+    size_t attachment_count = 0;
+    LS_TRY(attach(trainer, arena, attachments, &attachment_count));
+    json_t *extra = json_pack("{s:s, s:s, s:I, s:f}", "run", session->run.name, "tokenizer",
+                              session->run.tokenizer.kind == LS_TOKENIZER_BYTES ? "bytes" : "attached",
+                              "tokens", (json_int_t)trainer->tokens, "loss", (double)trainer->loss);
+    const bool evaluated = trainer->evaluated_step == trainer->step && isfinite(trainer->val_loss);
+    const ls_checkpoint_meta meta = {
+        .step = trainer->step,
+        .data_position = trainer->step * session->run.train.global_batch,
+        .seed = session->run.train.seed,
+        .leaves = session->run.train.leaves,
+        .identity = session->identity,
+        .determinism = ls_queue_determinism_class(session->queue),
+        .has_parent = trainer->saved_step != UINT64_MAX,
+        .parent_step = trainer->saved_step != UINT64_MAX ? trainer->saved_step : 0,
+        .has_val_loss = evaluated,
+        .val_loss = evaluated ? trainer->val_loss : 0.0,
+        .extra = extra,
+    };
+    const ls_checkpoint_save_options options = {
+        .root = trainer->dir.checkpoints,
+        .meta = &meta,
+        .tensors = ls_state_tensors(arena, &trainer->state),
+        .tensor_count = session->layout.parameter_count,
+        .attachments = attachments,
+        .attachment_count = attachment_count,
+        .threads = ls_queue_threads(session->queue),
+    };
+    const ls_status status = ls_checkpoint_save(&options, saved_out);
+    json_decref(extra);
+    return status;
+}
+
+ls_status ls_trainer_save(ls_trainer *trainer)
+{
+    if (trainer->saved_step == trainer->step) {
+        return LS_OK;
+    }
+    ls_goodput_enter(&trainer->goodput, LS_TIME_CHECKPOINT);
+    ls_progress_activity(trainer->progress, "saving");
+    ls_arena arena = {0};
+    ls_checkpoint_saved saved = {0};
+    const double start_s = ls_clock_monotonic_s();
+    /* The metrics of a checkpoint's steps are on disk before the checkpoint is. */
+    ls_status status = ls_run_log_sync(trainer->log);
+    if (status == LS_OK) {
+        status = save_now(trainer, &arena, &saved);
+    }
+    if (status == LS_OK) {
+        trainer->saved_step = trainer->step;
+        const char *path = ls_arena_printf(&arena, "%s/%" PRIu64, trainer->dir.checkpoints, trainer->step);
+        ls_emit_event("checkpoint", json_pack("{s:I, s:s, s:f, s:I}", "step", (json_int_t)trainer->step,
+                                              "path", path, "stall_s", ls_clock_monotonic_s() - start_s,
+                                              "bytes", (json_int_t)saved.bytes));
+        status = prune(trainer, &arena);
+    } else {
+        ls_fail_within(status, "step %" PRIu64 " could not be saved; older checkpoints are as they were",
+                       trainer->step);
+    }
+    ls_arena_release(&arena);
+    ls_progress_activity(trainer->progress, NULL);
+    ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
+    return status;
+}
+
+ls_status ls_trainer_restore(ls_trainer *trainer)
+{
+    ls_arena arena = {0};
+    ls_checkpoint_latest latest = {0};
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &trainer->state);
+    const ls_checkpoint_load_options options = {.threads = ls_queue_threads(trainer->session.queue)};
+    const ls_status status =
+        ls_checkpoint_load_latest(&arena, trainer->dir.checkpoints, trainer->session.identity, tensors,
+                                  trainer->session.layout.parameter_count, &options, &latest);
+    if (status == LS_OK && latest.checkpoint) {
+        trainer->step = latest.checkpoint->meta.step;
+        trainer->saved_step = trainer->step;
+        const char *class_now = ls_queue_determinism_class(trainer->session.queue);
+        if (strcmp(latest.checkpoint->meta.determinism, class_now) != 0) {
+            ls_log_warn("the checkpoint was computed in determinism class %s, this machine is %s: the steps "
+                        "from here on may "
+                        "differ in their last bits from an uninterrupted run",
+                        latest.checkpoint->meta.determinism, class_now);
+        }
+        if (latest.checkpoint->meta.has_val_loss) {
+            trainer->val_loss = latest.checkpoint->meta.val_loss;
+            trainer->evaluated_step = trainer->step;
+        }
+        ls_checkpoint_close(latest.checkpoint);
+    }
+    ls_arena_release(&arena);
+    return status;
+}
