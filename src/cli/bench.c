@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+/* bench: this machine and this program, measured. Comparisons with other programs are scripts under bench/. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "compute/queue.h"
+#include "data/tokenizer.h"
+#include "execution/train/trainer.h"
+#include "storage/checkpoint_bench.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct bench_settings {
+    const char *config, *tokenizer, *file, *dir;
+    ls_option_strings set;
+    uint64_t steps, rounds, threads, bytes;
+    bool json;
+} bench_settings;
+
+#define FIELD(name) .offset = offsetof(bench_settings, name)
+static const ls_option bench_options[] = {
+    {.key = "config",
+     .type = LS_OPTION_STRING,
+     FIELD(config),
+     .default_text = "\"\"",
+     .value_name = "FILE",
+     .help = "train: the run file"},
+    {.key = "set",
+     .type = LS_OPTION_STRINGS,
+     FIELD(set),
+     .default_text = "[]",
+     .value_name = "KEY=VALUE",
+     .help = "train: change a key of the run file; may be repeated"},
+    {.key = "steps",
+     .type = LS_OPTION_U64,
+     FIELD(steps),
+     .default_text = "12",
+     .min = 1,
+     .max = 1e9,
+     .help = "train: steps; the first two are not counted"},
+    {.key = "tokenizer",
+     .type = LS_OPTION_STRING,
+     FIELD(tokenizer),
+     .default_text = "\"\"",
+     .value_name = "FILE",
+     .help = "tokenize: the tokenizer"},
+    {.key = "file",
+     .type = LS_OPTION_STRING,
+     FIELD(file),
+     .default_text = "\"\"",
+     .value_name = "FILE",
+     .help = "tokenize: the text"},
+    {.key = "dir",
+     .type = LS_OPTION_STRING,
+     FIELD(dir),
+     .default_text = ".",
+     .value_name = "DIR",
+     .help = "checkpoint: a folder on the disk to measure"},
+    {.key = "bytes",
+     .type = LS_OPTION_BYTES,
+     FIELD(bytes),
+     .default_text = "512MiB",
+     .min = 1048576,
+     .max = 1e15,
+     .help = "checkpoint: how much to write"},
+    {.key = "rounds",
+     .type = LS_OPTION_U64,
+     FIELD(rounds),
+     .default_text = "5",
+     .min = 1,
+     .max = 1000,
+     .help = "tokenize, checkpoint: runs; the median counts"},
+    {.key = "threads",
+     .type = LS_OPTION_U64,
+     FIELD(threads),
+     .default_text = "0",
+     .min = 0,
+     .max = 256,
+     .help = "0: one per core"},
+    {.key = "json",
+     .type = LS_OPTION_BOOL,
+     FIELD(json),
+     .default_text = "false",
+     .help = "print one JSON document"},
+};
+#undef FIELD
+static const ls_option_table bench_table = LS_OPTIONS(bench_options);
+
+static int compare_f64(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, compare_f64);
+    return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+}
+
+/* ---- train ---- */
+
+/* Median tokens per second of a run's metrics, the first `skip` steps left out. */
+static ls_status median_speed(ls_arena *arena, const char *run_dir, size_t skip, double *tokens_per_s_out)
+{
+    char *text = NULL;
+    size_t bytes = 0, count = 0;
+    LS_TRY(
+        ls_file_read(arena, ls_path_join(arena, run_dir, "metrics.jsonl"), (size_t)1 << 30, &text, &bytes));
+    double *speeds = ls_arena_new(arena, double, bytes / 16 + 1);
+    char *rest = text;
+    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
+        json_t *object = json_loads(line, 0, NULL);
+        if (object) {
+            speeds[count++] = json_number_value(json_object_get(object, "tokens_per_s"));
+            json_decref(object);
+        }
+    }
+    if (count <= skip) {
+        skip = 0;
+    }
+    if (count == 0) {
+        return ls_fail(LS_ERR_FAILED, "no step was finished");
+    }
+    *tokens_per_s_out = median(speeds + skip, count - skip);
+    return LS_OK;
+}
+
+static ls_status train_once(const ls_invocation *invocation, const char *run_dir, json_t **row_out)
+{
+    const bench_settings *settings = invocation->settings;
+    ls_arena *arena = invocation->arena;
+    const size_t fixed = 4;
+    const char **overrides = ls_arena_new(arena, const char *, settings->set.count + fixed);
+    overrides[0] = "checkpoint.every_steps=0";
+    overrides[1] = "eval.every_steps=0";
+    overrides[2] = "sample.every_steps=0";
+    overrides[3] = "data.validation_fraction=0";
+    for (uint64_t i = 0; i < settings->set.count; i++) {
+        overrides[fixed + i] = settings->set.items[i];
+    }
+    const ls_train_options options = {
+        .config = settings->config,
+        .overrides = overrides,
+        .override_count = (size_t)settings->set.count + fixed,
+        .run_dir = run_dir,
+        .threads = settings->threads,
+        .stop_step = settings->steps,
+        .start_s = ls_clock_monotonic_s(),
+    };
+    json_t *result = NULL;
+    const ls_status status = ls_train(&options, &result);
+    double tokens_per_s = 0.0;
+    ls_status read = status == LS_OK ? median_speed(arena, run_dir, 2, &tokens_per_s) : status;
+    if (read == LS_OK) {
+        const double mean = json_number_value(json_object_get(result, "tokens_per_s"));
+        const double mfu = json_number_value(json_object_get(result, "mfu"));
+        *row_out = json_pack("{s:f, s:f, s:O, s:O, s:O, s:I}", "tokens_per_s", tokens_per_s, "peak_fraction",
+                             mean > 0.0 ? mfu * tokens_per_s / mean : 0.0, "peak_rss_bytes",
+                             json_object_get(result, "peak_rss_bytes"), "first_step_s",
+                             json_object_get(result, "first_step_s"), "state_hash",
+                             json_object_get(result, "state_hash"), "steps", (json_int_t)settings->steps);
+    }
+    json_decref(result);
+    return read;
+}
+
+static ls_status bench_train(const ls_invocation *invocation, json_t **row_out)
+{
+    const bench_settings *settings = invocation->settings;
+    if (!settings->config[0]) {
+        return ls_fail(LS_ERR_INVALID, "bench train needs --config FILE");
+    }
+    const char *temporary = getenv("TMPDIR");
+    char *folder =
+        ls_arena_printf(invocation->arena, "%s/lockstep-bench-XXXXXX", temporary ? temporary : "/tmp");
+    if (!mkdtemp(folder)) {
+        return ls_fail_errno(errno, "can't create %s", folder);
+    }
+    const ls_status status = train_once(invocation, ls_path_join(invocation->arena, folder, "run"), row_out);
+    const char *text = ls_arena_strdup(invocation->arena, ls_error_text());
+    const ls_status removed = ls_dir_remove(folder);
+    if (status != LS_OK) {
+        return ls_fail(status, "%s", text);
+    }
+    return removed;
+}
+
+/* ---- checkpoint ---- */
+
+static ls_status bench_checkpoint(const ls_invocation *invocation, json_t **row_out)
+{
+    const bench_settings *settings = invocation->settings;
+    const ls_checkpoint_bench_options options = {.folder = settings->dir,
+                                                 .bytes = settings->bytes,
+                                                 .rounds = (unsigned)settings->rounds,
+                                                 .threads = (unsigned)settings->threads};
+    ls_checkpoint_bench_result r;
+    LS_TRY(ls_checkpoint_bench(&options, &r));
+    *row_out = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "bytes", (json_int_t)r.bytes,
+                         "write_bytes_ps", r.write_bytes_ps, "raw_write_bytes_ps", r.raw_write_bytes_ps,
+                         "write_ratio", r.write_ratio, "load_bytes_ps", r.load_bytes_ps, "raw_read_bytes_ps",
+                         r.raw_read_bytes_ps, "load_ratio", r.load_ratio);
+    return LS_OK;
+}
+
+/* ---- tokenize ---- */
+
+static ls_status encode_rounds(const bench_settings *settings, const ls_tokenizer *tokenizer,
+                               const ls_file_map *map, double *seconds)
+{
+    ls_tokenizer_scratch *scratch = NULL;
+    ls_token_buffer ids = {0};
+    LS_TRY(ls_tokenizer_scratch_create(tokenizer, &scratch));
+    ls_status status = LS_OK;
+    for (uint64_t i = 0; i < settings->rounds && status == LS_OK; i++) {
+        ids.count = 0;
+        const double start_s = ls_clock_monotonic_s();
+        status = ls_tokenizer_encode(tokenizer, scratch, (const char *)map->data, map->bytes, false, &ids);
+        seconds[i] = ls_clock_monotonic_s() - start_s;
+    }
+    ls_token_buffer_release(&ids);
+    ls_tokenizer_scratch_destroy(scratch);
+    return status;
+}
+
+static ls_status bench_tokenize(const ls_invocation *invocation, json_t **row_out)
+{
+    const bench_settings *settings = invocation->settings;
+    if (!settings->tokenizer[0] || !settings->file[0]) {
+        return ls_fail(LS_ERR_INVALID, "bench tokenize needs --tokenizer FILE and --file FILE");
+    }
+    ls_tokenizer *tokenizer = NULL;
+    LS_TRY(strcmp(settings->tokenizer, "bytes") == 0 ? ls_tokenizer_create_bytes(&tokenizer)
+                                                     : ls_tokenizer_load(settings->tokenizer, &tokenizer));
+    ls_file_map map = {0};
+    ls_status status = ls_file_map_open(settings->file, &map);
+    double *seconds = ls_arena_new(invocation->arena, double, settings->rounds);
+    if (status == LS_OK) {
+        status = encode_rounds(settings, tokenizer, &map, seconds);
+    }
+    if (status == LS_OK) {
+        const double median_s = median(seconds, settings->rounds);
+        *row_out = json_pack("{s:I, s:f, s:f, s:i}", "bytes", (json_int_t)map.bytes, "bytes_ps",
+                             (double)map.bytes / median_s, "seconds", median_s, "threads", 1);
+    }
+    ls_file_map_close(&map);
+    ls_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+/* ---- gemm ---- */
+
+static ls_status bench_gemm(const ls_invocation *invocation, json_t **row_out)
+{
+    const bench_settings *settings = invocation->settings;
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    ls_queue *queue = NULL;
+    LS_TRY(ls_queue_create_cpu(settings->threads ? (uint32_t)settings->threads
+                               : cores > 0       ? (uint32_t)cores
+                                                 : 1,
+                               &queue));
+    *row_out = json_pack("{s:f, s:i}", "peak_flops", ls_queue_gemm_peak_flops(queue), "threads",
+                         (int)ls_queue_threads(queue));
+    ls_queue_destroy(queue);
+    return LS_OK;
+}
+
+/* ---- all ---- */
+
+static const struct {
+    const char *name;
+    ls_status (*run)(const ls_invocation *invocation, json_t **row_out);
+} benches[] = {
+    {"train", bench_train},
+    {"checkpoint", bench_checkpoint},
+    {"tokenize", bench_tokenize},
+    {"gemm", bench_gemm},
+};
+
+static const char *machine_name(ls_arena *arena)
+{
+    ls_queue *queue = NULL;
+    if (ls_queue_create_cpu(1, &queue) != LS_OK) {
+        return "unknown";
+    }
+    const char *name =
+        ls_arena_printf(arena, "%s, %ld cores", ls_queue_device_name(queue), sysconf(_SC_NPROCESSORS_ONLN));
+    ls_queue_destroy(queue);
+    return name;
+}
+
+static void print_row(const char *name, const char *machine, json_t *row)
+{
+    printf("%s on %s\n", name, machine);
+    const char *key;
+    json_t *value;
+    json_object_foreach(row, key, value)
+    {
+        if (json_is_string(value)) {
+            printf("  %-20s %s\n", key, json_string_value(value));
+        } else {
+            printf("  %-20s %.6g\n", key, json_number_value(value));
+        }
+    }
+}
+
+static ls_status run_bench(const ls_invocation *invocation)
+{
+    const bench_settings *settings = invocation->settings;
+    const char *name = invocation->words[0];
+    for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++) {
+        if (strcmp(name, benches[i].name) != 0) {
+            continue;
+        }
+        json_t *row = NULL;
+        LS_TRY(benches[i].run(invocation, &row));
+        const char *machine = machine_name(invocation->arena);
+        if (settings->json) {
+            json_t *root = json_pack("{s:s, s:s, s:[o]}", "name", name, "machine", machine, "results", row);
+            ls_print_json(root);
+            json_decref(root);
+        } else {
+            print_row(name, machine, row);
+            json_decref(row);
+        }
+        return LS_OK;
+    }
+    return ls_fail(LS_ERR_INVALID, "'%s' is not a bench; there is: train, checkpoint, tokenize, gemm", name);
+}
+
+const ls_command ls_command_bench = {
+    .name = "bench",
+    .words = "NAME",
+    .summary = "measure this machine: train, checkpoint, tokenize, gemm",
+    .details = "train        tokens/s of a run file (--config), median over the steps\n"
+               "checkpoint   write and load beside plain O_DIRECT I/O of the same bytes, in turn\n"
+               "tokenize     bytes/s of one core for a tokenizer (--tokenizer) and a text (--file)\n"
+               "gemm         the matrix-product rate that MFU is measured against",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &bench_table,
+    .settings_bytes = sizeof(bench_settings),
+    .run = run_bench,
+};

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+/* checkpoint ls|show|verify|prune and state-hash. */
+#include "storage/checkpoint.h"
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "storage/manifest.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* A run directory keeps its checkpoints one level down. */
+static const char *root_of(ls_arena *arena, const char *path)
+{
+    const char *below = ls_path_join(arena, path, "checkpoints");
+    return ls_path_is_dir(below) ? below : path;
+}
+
+static ls_status open_named(const ls_invocation *invocation, ls_checkpoint **checkpoint_out)
+{
+    const char *path = NULL;
+    LS_TRY(ls_checkpoint_resolve(invocation->arena, invocation->words[0], &path));
+    return ls_checkpoint_open(path, checkpoint_out);
+}
+
+/* ---- ls ---- */
+
+typedef struct json_settings {
+    bool json;
+} json_settings;
+
+static const ls_option json_options[] = {
+    {.key = "json",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(json_settings, json),
+     .default_text = "false",
+     .help = "print one JSON document"},
+};
+static const ls_option_table json_table = LS_OPTIONS(json_options);
+
+static void print_entries(const ls_checkpoint_entry *entries, size_t count)
+{
+    printf("%10s  %10s  %9s  %-6s %s\n", "step", "parameters", "MiB", "pinned", "validation loss");
+    for (size_t i = 0; i < count; i++) {
+        const ls_checkpoint_entry *e = &entries[i];
+        if (e->problem) {
+            printf("%10" PRIu64 "  damaged: %s\n", e->step, e->problem);
+            continue;
+        }
+        printf("%10" PRIu64 "  %10" PRIu64 "  %9.1f  %-6s ", e->step, e->parameters,
+               (double)e->bytes / 1048576.0, e->pinned ? "yes" : "");
+        e->has_val_loss ? printf("%.4f\n", e->val_loss) : printf("-\n");
+    }
+}
+
+static json_t *entries_to_json(const ls_checkpoint_entry *entries, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const ls_checkpoint_entry *e = &entries[i];
+        json_array_append_new(
+            list, json_pack("{s:I, s:s, s:s?, s:I, s:I, s:o, s:b}", "step", (json_int_t)e->step, "path",
+                            e->path, "problem", e->problem, "bytes", (json_int_t)e->bytes, "parameters",
+                            (json_int_t)e->parameters, "val_loss",
+                            e->has_val_loss ? json_real(e->val_loss) : json_null(), "pinned", e->pinned));
+    }
+    return json_pack("{s:o}", "checkpoints", list);
+}
+
+static ls_status run_ls(const ls_invocation *invocation)
+{
+    const json_settings *settings = invocation->settings;
+    const char *path = invocation->words[0];
+    if (!ls_path_is_dir(path)) {
+        return ls_fail(LS_ERR_NOT_FOUND, "%s is not a folder; give a run directory or its checkpoints folder",
+                       path);
+    }
+    ls_checkpoint_entry *entries = NULL;
+    size_t count = 0;
+    LS_TRY(ls_checkpoint_list(invocation->arena, root_of(invocation->arena, path), &entries, &count));
+    if (settings->json) {
+        json_t *root = entries_to_json(entries, count);
+        ls_print_json(root);
+        json_decref(root);
+    } else if (count == 0) {
+        printf("no checkpoints in %s\n", path);
+    } else {
+        print_entries(entries, count);
+    }
+    return LS_OK;
+}
+
+const ls_command ls_command_checkpoint_ls = {
+    .name = "checkpoint ls",
+    .words = "RUN",
+    .summary = "list the checkpoints of a run",
+    .details =
+        "RUN is a run directory or a folder of checkpoints. Damaged ones are listed with what is wrong.",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &json_table,
+    .settings_bytes = sizeof(json_settings),
+    .run = run_ls,
+};
+
+/* ---- show ---- */
+
+static json_t *checkpoint_to_json(const ls_checkpoint *c)
+{
+    json_t *files = json_array();
+    for (size_t i = 0; i < c->manifest->file_count; i++) {
+        const ls_manifest_file *f = &c->manifest->files[i];
+        json_array_append_new(files, json_pack("{s:s, s:I, s:s, s:I}", "name", f->name, "bytes",
+                                               (json_int_t)f->bytes, "sha256", f->sha256, "blocks",
+                                               (json_int_t)f->block_count));
+    }
+    json_t *root = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "path", c->path, "step",
+        (json_int_t)c->meta.step, "parameters", (json_int_t)ls_checkpoint_parameters(c), "data_position",
+        (json_int_t)c->meta.data_position, "seed", (json_int_t)c->meta.seed, "leaves",
+        (json_int_t)c->meta.leaves, "identity", c->meta.identity, "determinism", c->meta.determinism,
+        "val_loss", c->meta.has_val_loss ? json_real(c->meta.val_loss) : json_null(), "files", files);
+    json_object_set_new(root, "parent_step",
+                        c->meta.has_parent ? json_integer((json_int_t)c->meta.parent_step) : json_null());
+    json_object_set_new(root, "pinned", json_boolean(c->pinned));
+    json_object_set(root, "extra", (json_t *)(uintptr_t)c->meta.extra);
+    return root;
+}
+
+static void print_checkpoint(const ls_checkpoint *c)
+{
+    printf("%s\n  step %" PRIu64 ", %" PRIu64 " parameters, seed %" PRIu64 ", leaves %" PRIu64
+           ", next sample %" PRIu64 "\n",
+           c->path, c->meta.step, ls_checkpoint_parameters(c), c->meta.seed, c->meta.leaves,
+           c->meta.data_position);
+    printf("  identity %s\n  determinism %s%s\n", c->meta.identity[0] ? c->meta.identity : "(none: imported)",
+           c->meta.determinism, c->pinned ? ", pinned" : "");
+    if (c->meta.has_val_loss) {
+        printf("  validation loss %.6f\n", c->meta.val_loss);
+    }
+    for (size_t i = 0; i < c->manifest->file_count; i++) {
+        const ls_manifest_file *f = &c->manifest->files[i];
+        printf("  %-28s %12" PRIu64 " bytes  sha256 %s\n", f->name, f->bytes, f->sha256);
+    }
+    for (size_t i = 0; i < c->manifest->tensor_count; i++) {
+        const ls_manifest_tensor *t = &c->manifest->tensors[i];
+        if (t->kind != LS_KIND_VALUE) {
+            continue;
+        }
+        printf("    %-48s ", t->name);
+        for (uint32_t d = 0; d < t->rank; d++) {
+            printf("%s%" PRIu64, d ? " x " : "", t->shape[d]);
+        }
+        putchar('\n');
+    }
+}
+
+static ls_status run_show(const ls_invocation *invocation)
+{
+    const json_settings *settings = invocation->settings;
+    ls_checkpoint *checkpoint = NULL;
+    LS_TRY(open_named(invocation, &checkpoint));
+    if (settings->json) {
+        json_t *root = checkpoint_to_json(checkpoint);
+        ls_print_json(root);
+        json_decref(root);
+    } else {
+        print_checkpoint(checkpoint);
+    }
+    ls_checkpoint_close(checkpoint);
+    return LS_OK;
+}
+
+const ls_command ls_command_checkpoint_show = {
+    .name = "checkpoint show",
+    .words = "CKPT",
+    .summary = "what a checkpoint holds",
+    .details =
+        "CKPT is a checkpoint (RUN/checkpoints/200) or a run directory, which stands for its newest one.",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &json_table,
+    .settings_bytes = sizeof(json_settings),
+    .run = run_show,
+};
+
+/* ---- verify ---- */
+
+/* One damaged checkpoint must not hide the state of the others: all are read, the first problem is the result. */
+static ls_status verify_all(const ls_invocation *invocation, const char *root)
+{
+    ls_checkpoint_entry *entries = NULL;
+    size_t count = 0;
+    LS_TRY(ls_checkpoint_list(invocation->arena, root, &entries, &count));
+    const char *first_problem = NULL;
+    ls_status first_status = LS_OK;
+    for (size_t i = 0; i < count; i++) {
+        ls_checkpoint *checkpoint = NULL;
+        ls_status status = ls_checkpoint_open(entries[i].path, &checkpoint);
+        if (status == LS_OK) {
+            status = ls_checkpoint_verify(checkpoint, 0);
+            ls_checkpoint_close(checkpoint);
+        }
+        printf("%" PRIu64 ": %s\n", entries[i].step, status == LS_OK ? "good" : ls_error_text());
+        if (status != LS_OK && first_status == LS_OK) {
+            first_status = status;
+            first_problem = ls_arena_strdup(invocation->arena, ls_error_text());
+        }
+    }
+    if (count == 0) {
+        return ls_fail(LS_ERR_NOT_FOUND, "no checkpoints in %s", root);
+    }
+    return first_status == LS_OK ? LS_OK : ls_fail(first_status, "%s", first_problem);
+}
+
+static ls_status run_verify(const ls_invocation *invocation)
+{
+    const char *path = invocation->words[0];
+    const char *root = root_of(invocation->arena, path);
+    const char *manifest = ls_path_join(invocation->arena, path, LS_MANIFEST_NAME);
+    if (ls_path_is_dir(path) && !ls_path_exists(manifest)) {
+        return verify_all(invocation, root);
+    }
+    ls_checkpoint *checkpoint = NULL;
+    LS_TRY(ls_checkpoint_open(path, &checkpoint));
+    const ls_status status = ls_checkpoint_verify(checkpoint, 0);
+    if (status == LS_OK) {
+        printf("%s: good: %" PRIu64 " parameters, every block and file as the manifest says\n", path,
+               ls_checkpoint_parameters(checkpoint));
+    }
+    ls_checkpoint_close(checkpoint);
+    return status;
+}
+
+static const ls_option_table no_options = {0};
+
+const ls_command ls_command_checkpoint_verify = {
+    .name = "checkpoint verify",
+    .words = "CKPT",
+    .summary = "read every byte of a checkpoint and check it",
+    .details = "CKPT is one checkpoint, or a run directory for all of them. Exit code 3 names file, block "
+               "and offset of the damage.",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &no_options,
+    .settings_bytes = 1,
+    .run = run_verify,
+};
+
+/* ---- prune ---- */
+
+typedef struct prune_settings {
+    uint64_t keep_last, keep_best, keep_every;
+    bool dry_run;
+} prune_settings;
+
+static const ls_option prune_options[] = {
+    {.key = "keep_last",
+     .type = LS_OPTION_U64,
+     .offset = offsetof(prune_settings, keep_last),
+     .default_text = "3",
+     .min = 1,
+     .max = LS_OPTION_U64_MAX,
+     .help = "keep the newest N"},
+    {.key = "keep_best",
+     .type = LS_OPTION_U64,
+     .offset = offsetof(prune_settings, keep_best),
+     .default_text = "1",
+     .min = 0,
+     .max = LS_OPTION_U64_MAX,
+     .help = "keep the N with the lowest validation loss"},
+    {.key = "keep_every",
+     .type = LS_OPTION_U64,
+     .offset = offsetof(prune_settings, keep_every),
+     .default_text = "0",
+     .min = 0,
+     .max = LS_OPTION_U64_MAX,
+     .help = "keep steps that are multiples of N; 0: none"},
+    {.key = "dry_run",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(prune_settings, dry_run),
+     .default_text = "false",
+     .help = "only say what would be removed"},
+};
+static const ls_option_table prune_table = LS_OPTIONS(prune_options);
+
+static ls_status run_prune(const ls_invocation *invocation)
+{
+    const prune_settings *settings = invocation->settings;
+    const char *path = invocation->words[0];
+    if (!ls_path_is_dir(path)) {
+        return ls_fail(LS_ERR_NOT_FOUND, "%s is not a folder; give a run directory or its checkpoints folder",
+                       path);
+    }
+    const ls_checkpoint_prune_options options = {.keep_last = settings->keep_last,
+                                                 .keep_best = settings->keep_best,
+                                                 .keep_every = settings->keep_every,
+                                                 .dry_run = settings->dry_run};
+    uint64_t *removed = NULL;
+    size_t count = 0;
+    LS_TRY(
+        ls_checkpoint_prune(invocation->arena, root_of(invocation->arena, path), &options, &removed, &count));
+    for (size_t i = 0; i < count; i++) {
+        printf("%s %" PRIu64 "\n", settings->dry_run ? "would remove" : "removed", removed[i]);
+    }
+    if (count == 0) {
+        printf("nothing to remove\n");
+    }
+    return LS_OK;
+}
+
+const ls_command ls_command_checkpoint_prune = {
+    .name = "checkpoint prune",
+    .words = "RUN",
+    .summary = "remove old checkpoints, keeping the newest and the best",
+    .details =
+        "The newest good checkpoint, pinned ones (a file PINNED inside) and damaged ones are never removed.",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &prune_table,
+    .settings_bytes = sizeof(prune_settings),
+    .run = run_prune,
+};
+
+/* ---- state-hash ---- */
+
+static ls_status run_state_hash(const ls_invocation *invocation)
+{
+    ls_checkpoint *checkpoint = NULL;
+    LS_TRY(open_named(invocation, &checkpoint));
+    char hex[LS_SHA256_HEX_BYTES];
+    const ls_status status = ls_checkpoint_state_hash(checkpoint, hex);
+    ls_checkpoint_close(checkpoint);
+    LS_TRY(status);
+    puts(hex);
+    return LS_OK;
+}
+
+const ls_command ls_command_state_hash = {
+    .name = "state-hash",
+    .words = "CKPT",
+    .summary = "64 hex digits over parameters and optimizer state",
+    .details = "SHA-256 over parameters, first and second moments in the order of their Hugging Face names, "
+               "float32\n"
+               "little-endian, then the step as a 64-bit number. Two runs with one hash are the same run, "
+               "bit for bit.",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &no_options,
+    .settings_bytes = 1,
+    .run = run_state_hash,
+};

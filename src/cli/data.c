@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/* data prepare. */
+#include "cli/command.h"
+#include "data/dataset.h"
+#include "data/tokenizer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct prepare_settings {
+    const char *tokenizer, *cache_dir;
+    uint64_t threads;
+    bool json;
+} prepare_settings;
+
+#define FIELD(name) .offset = offsetof(prepare_settings, name)
+static const ls_option prepare_options[] = {
+    {.key = "tokenizer",
+     .type = LS_OPTION_STRING,
+     FIELD(tokenizer),
+     .default_text = "bytes",
+     .value_name = "FILE",
+     .help = "tokenizer.json, tokenizer.model, a folder with one, or the word bytes"},
+    {.key = "cache_dir",
+     .type = LS_OPTION_STRING,
+     FIELD(cache_dir),
+     .default_text = "\"\"",
+     .value_name = "DIR",
+     .help = "where tokenised data go; default $LOCKSTEP_HOME/cache/tokens"},
+    {.key = "threads",
+     .type = LS_OPTION_U64,
+     FIELD(threads),
+     .default_text = "0",
+     .min = 0,
+     .max = 256,
+     .help = "0: one per core"},
+    {.key = "json",
+     .type = LS_OPTION_BOOL,
+     FIELD(json),
+     .default_text = "false",
+     .help = "print one JSON document"},
+};
+#undef FIELD
+static const ls_option_table prepare_table = LS_OPTIONS(prepare_options);
+
+static void tell_progress(void *context, const char *path, uint64_t done_bytes, uint64_t total_bytes)
+{
+    (void)context;
+    if (isatty(STDERR_FILENO)) {
+        fprintf(stderr, "\r\033[K%s: %.1f of %.1f MiB", path, (double)done_bytes / 1048576.0,
+                (double)total_bytes / 1048576.0);
+        if (done_bytes >= total_bytes) {
+            fputc('\n', stderr);
+        }
+    }
+}
+
+static void print_dataset(const prepare_settings *settings, const ls_dataset *dataset)
+{
+    const uint64_t tokens = ls_dataset_token_count(dataset, LS_SPLIT_TRAIN);
+    const double bytes_per_token = ls_dataset_bytes_per_token(dataset, LS_SPLIT_TRAIN);
+    if (settings->json) {
+        json_t *root = json_pack("{s:I, s:I, s:I, s:f, s:s}", "files",
+                                 (json_int_t)ls_dataset_file_count(dataset), "documents",
+                                 (json_int_t)ls_dataset_document_count(dataset), "tokens", (json_int_t)tokens,
+                                 "bytes_per_token", bytes_per_token, "hash", ls_dataset_hash(dataset));
+        ls_print_json(root);
+        json_decref(root);
+        return;
+    }
+    printf("%" PRIu64 " files, %" PRIu64 " documents, %" PRIu64 " tokens", ls_dataset_file_count(dataset),
+           ls_dataset_document_count(dataset), tokens);
+    if (bytes_per_token > 0.0) {
+        printf(", %.2f bytes per token", bytes_per_token);
+    }
+    printf("\nhash %s\n", ls_dataset_hash(dataset));
+}
+
+static ls_status prepare(const ls_invocation *invocation, const ls_tokenizer *tokenizer)
+{
+    const prepare_settings *settings = invocation->settings;
+    const ls_dataset_source source = {invocation->words, invocation->word_count, 1.0};
+    const ls_dataset_options options = {
+        .sources = &source,
+        .source_count = 1,
+        .tokenizer = tokenizer,
+        .context = 1,
+        .cache_dir = settings->cache_dir[0] ? settings->cache_dir : NULL,
+        .threads = (uint32_t)settings->threads,
+        .progress = tell_progress,
+    };
+    ls_dataset *dataset = NULL;
+    LS_TRY(ls_dataset_open(&options, &dataset));
+    print_dataset(settings, dataset);
+    ls_dataset_close(dataset);
+    return LS_OK;
+}
+
+static ls_status run_prepare(const ls_invocation *invocation)
+{
+    const prepare_settings *settings = invocation->settings;
+    ls_tokenizer *tokenizer = NULL;
+    LS_TRY(strcmp(settings->tokenizer, "bytes") == 0 ? ls_tokenizer_create_bytes(&tokenizer)
+                                                     : ls_tokenizer_load(settings->tokenizer, &tokenizer));
+    const ls_status status = prepare(invocation, tokenizer);
+    ls_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+const ls_command ls_command_data_prepare = {
+    .name = "data prepare",
+    .words = "FILE...",
+    .summary = "tokenise and check data before a run",
+    .details = "FILE: .txt, .jsonl (key text) or token files (.bin, .idx), patterns allowed. The tokens go "
+               "into the cache that 'train'\n"
+               "reads, keyed by content: preparing twice costs nothing.",
+    .words_min = 1,
+    .words_max = 1000000,
+    .options = &prepare_table,
+    .settings_bytes = sizeof(prepare_settings),
+    .run = run_prepare,
+};

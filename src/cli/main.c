@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The lockstep program: finds the command, reads its arguments, runs it, and turns the status into an exit code. */
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/command.h"
+
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const ls_command *const commands[] = {
+    &ls_command_train,
+    &ls_command_sample,
+    &ls_command_eval,
+    &ls_command_import,
+    &ls_command_export,
+    &ls_command_tokenize_train,
+    &ls_command_tokenize_encode,
+    &ls_command_tokenize_decode,
+    &ls_command_data_prepare,
+    &ls_command_checkpoint_ls,
+    &ls_command_checkpoint_show,
+    &ls_command_checkpoint_verify,
+    &ls_command_checkpoint_prune,
+    &ls_command_state_hash,
+    &ls_command_report,
+    &ls_command_bench,
+    &ls_command_version,
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+void ls_print_json(const json_t *root)
+{
+    json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    fputc('\n', stdout);
+}
+
+/* ---- help ---- */
+
+static void print_overview(FILE *out)
+{
+    fprintf(
+        out,
+        "lockstep %s: train language models, exactly.\n\nUsage: lockstep <command> [options]\n\nCommands:\n",
+        LS_VERSION);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        fprintf(out, "  %-18s %s\n", commands[i]->name, commands[i]->summary);
+    }
+    fprintf(out, "\n'lockstep <command> --help' explains a command. Exit codes: 0 done, 1 failed, 2 bad "
+                 "usage or configuration,\n"
+                 "3 corrupt data, 4 not enough memory or disk, 75 stopped and saved (run me again), 130 "
+                 "interrupted and saved.\n");
+}
+
+static void print_help(const ls_command *command)
+{
+    ls_text text = {0};
+    ls_text_printf(&text, "lockstep %s: %s\n\nUsage: lockstep %s%s%s [options]\n\n%s\n", command->name,
+                   command->summary, command->name, command->words[0] ? " " : "", command->words,
+                   command->details);
+    if (command->options->count > 0) {
+        ls_text_append(&text, "\nOptions:\n");
+        ls_options_append_help(command->options, "--", &text);
+    }
+    fputs(ls_text_string(&text), stdout);
+    ls_text_release(&text);
+}
+
+/* ---- finding a command ---- */
+
+/* Number of arguments that `name` uses up ("checkpoint ls": 2), 0 when they are not it. */
+static int matches_name(const char *name, int argc, char *const *argv)
+{
+    int used = 0;
+    for (const char *at = name; *at; used++) {
+        const size_t bytes = strcspn(at, " ");
+        if (used >= argc || strlen(argv[used]) != bytes || strncmp(argv[used], at, bytes) != 0) {
+            return 0;
+        }
+        at += bytes + (at[bytes] == ' ');
+    }
+    return used;
+}
+
+static const ls_command *find_command(int argc, char *const *argv, int *used_out)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const int used = matches_name(commands[i]->name, argc, argv);
+        if (used > 0) {
+            *used_out = used;
+            return commands[i];
+        }
+    }
+    return NULL;
+}
+
+static size_t edit_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 63 };
+    size_t row[LONGEST + 1];
+    const size_t a_bytes = strnlen(a, LONGEST), b_bytes = strnlen(b, LONGEST);
+    for (size_t j = 0; j <= b_bytes; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; i <= a_bytes; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_bytes; j++) {
+            const size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            const size_t insert = row[j - 1] + 1, erase = row[j] + 1;
+            diagonal = row[j];
+            row[j] = change < insert ? change : insert;
+            row[j] = erase < row[j] ? erase : row[j];
+        }
+    }
+    return row[b_bytes];
+}
+
+static ls_status unknown_command(int argc, char *const *argv)
+{
+    /* A group such as `checkpoint` with a missing or wrong second word: name what the group has. */
+    ls_text group = {0};
+    const size_t bytes = strlen(argv[0]);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strncmp(commands[i]->name, argv[0], bytes) == 0 && commands[i]->name[bytes] == ' ') {
+            ls_text_printf(&group, "%s%s", group.bytes ? ", " : "", commands[i]->name);
+        }
+    }
+    ls_status status;
+    if (group.bytes > 0) {
+        status = ls_fail(LS_ERR_INVALID, "'%s%s%s' is not a command; there is: %s", argv[0],
+                         argc > 1 ? " " : "", argc > 1 ? argv[1] : "", ls_text_string(&group));
+    } else {
+        const char *nearest = commands[0]->name;
+        for (size_t i = 1; i < COMMAND_COUNT; i++) {
+            if (edit_distance(argv[0], commands[i]->name) < edit_distance(argv[0], nearest)) {
+                nearest = commands[i]->name;
+            }
+        }
+        status =
+            ls_fail(LS_ERR_INVALID, "'%s' is not a command, did you mean '%s'? 'lockstep --help' lists all",
+                    argv[0], nearest);
+    }
+    ls_text_release(&group);
+    return status;
+}
+
+/* ---- running ---- */
+
+static bool wants_help(int argc, char *const *argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static ls_status run_command(const ls_command *command, int argc, char *const *argv)
+{
+    ls_arena arena = {0};
+    ls_invocation invocation = {.arena = &arena};
+    void *settings = ls_arena_alloc(&arena, command->settings_bytes);
+    ls_options_defaults(command->options, settings, &arena);
+    ls_status status = ls_options_apply_arguments(command->options, settings, argc, argv, &arena,
+                                                  &invocation.words, &invocation.word_count);
+    if (status == LS_OK &&
+        (invocation.word_count < command->words_min || invocation.word_count > command->words_max)) {
+        status = ls_fail(LS_ERR_INVALID, "%s arguments: usage is 'lockstep %s%s%s [options]'",
+                         invocation.word_count < command->words_min ? "missing" : "too many", command->name,
+                         command->words[0] ? " " : "", command->words);
+    }
+    if (status == LS_OK) {
+        invocation.settings = settings;
+        status = command->run(&invocation);
+    } else {
+        ls_fail_within(status, "%s", command->name);
+    }
+    ls_arena_release(&arena);
+    return status;
+}
+
+static ls_status dispatch(int argc, char *const *argv)
+{
+    if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0 ||
+        strcmp(argv[0], "help") == 0) {
+        print_overview(argc == 0 ? stderr : stdout);
+        return argc == 0 ? ls_fail(LS_ERR_INVALID, "no command given") : LS_OK;
+    }
+    if (strcmp(argv[0], "--version") == 0) {
+        return run_command(&ls_command_version, argc - 1, argv + 1);
+    }
+    int used = 0;
+    const ls_command *command = find_command(argc, argv, &used);
+    if (!command) {
+        return unknown_command(argc, argv);
+    }
+    if (wants_help(argc - used, argv + used)) {
+        print_help(command);
+        return LS_OK;
+    }
+    return run_command(command, argc - used, argv + used);
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const char *level = getenv("LOCKSTEP_LOG");
+    const bool debug = level && strcmp(level, "debug") == 0, info = level && strcmp(level, "info") == 0;
+    ls_log_init(&(ls_log_settings){.level = debug  ? LS_LOG_DEBUG
+                                            : info ? LS_LOG_INFO
+                                                   : LS_LOG_WARN,
+                                   .rank = -1});
+    ls_status status = dispatch(argc - 1, argv + 1);
+    if (fflush(stdout) != 0 && status == LS_OK) {
+        status = ls_fail(LS_ERR_IO, "can't write the output");
+    }
+    if (status != LS_OK && ls_error_text()[0]) {
+        fprintf(stderr, "lockstep: %s\n", ls_error_text());
+    }
+    return ls_status_exit_code(status);
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tokenize train|encode|decode. */
+#include "base/file.h"
+#include "cli/command.h"
+#include "data/tokenizer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { INPUT_BYTES_MAX = 1 << 30 };
+
+typedef struct tokenize_settings {
+    const char *tokenizer, *output;
+    bool special;
+    uint64_t vocab;
+} tokenize_settings;
+
+#define TOKENIZER_OPTION                                                                                     \
+    {                                                                                                        \
+        .key = "tokenizer", .type = LS_OPTION_STRING, .offset = offsetof(tokenize_settings, tokenizer),      \
+        .default_text = "bytes", .value_name = "FILE",                                                       \
+        .help = "tokenizer.json, tokenizer.model, a folder with one, or the word bytes"                      \
+    }
+
+static ls_status load_tokenizer(const char *name, ls_tokenizer **tokenizer_out)
+{
+    return strcmp(name, "bytes") == 0 ? ls_tokenizer_create_bytes(tokenizer_out)
+                                      : ls_tokenizer_load(name, tokenizer_out);
+}
+
+/* ---- input: a file, or standard input ---- */
+
+static ls_status read_stdin(ls_text *text)
+{
+    char block[65536];
+    for (;;) {
+        const ssize_t got = read(STDIN_FILENO, block, sizeof block);
+        if (got == 0) {
+            return LS_OK;
+        }
+        if (got < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return ls_fail_errno(errno, "can't read standard input");
+        }
+        if (text->bytes + (size_t)got > INPUT_BYTES_MAX) {
+            return ls_fail(LS_ERR_DATA,
+                           "standard input is longer than 1 GiB; use 'data prepare' for corpora");
+        }
+        ls_text_append_bytes(text, block, (size_t)got);
+    }
+}
+
+static ls_status read_input(const ls_invocation *invocation, ls_text *text)
+{
+    if (invocation->word_count == 0 || strcmp(invocation->words[0], "-") == 0) {
+        return read_stdin(text);
+    }
+    ls_file_map map;
+    LS_TRY(ls_file_map_open(invocation->words[0], &map));
+    if (map.bytes > INPUT_BYTES_MAX) {
+        ls_file_map_close(&map);
+        return ls_fail(LS_ERR_DATA, "%s is longer than 1 GiB; use 'data prepare' for corpora",
+                       invocation->words[0]);
+    }
+    ls_text_append_bytes(text, map.data, map.bytes);
+    ls_file_map_close(&map);
+    return LS_OK;
+}
+
+/* ---- encode ---- */
+
+static ls_status encode_text(const tokenize_settings *settings, const ls_text *text)
+{
+    ls_tokenizer *tokenizer = NULL;
+    LS_TRY(load_tokenizer(settings->tokenizer, &tokenizer));
+    ls_token_buffer ids = {0};
+    const ls_status status =
+        ls_tokenizer_encode(tokenizer, NULL, text->data, text->bytes, settings->special, &ids);
+    for (size_t i = 0; status == LS_OK && i < ids.count; i++) {
+        printf("%s%" PRId32, i ? " " : "", ids.ids[i]);
+    }
+    if (status == LS_OK) {
+        putchar('\n');
+    }
+    ls_token_buffer_release(&ids);
+    ls_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+static ls_status run_encode(const ls_invocation *invocation)
+{
+    ls_text text = {0};
+    ls_status status = read_input(invocation, &text);
+    if (status == LS_OK) {
+        status = encode_text(invocation->settings, &text);
+    }
+    ls_text_release(&text);
+    return status;
+}
+
+static const ls_option encode_options[] = {
+    TOKENIZER_OPTION,
+    {.key = "special",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(tokenize_settings, special),
+     .default_text = "false",
+     .help = "add the special tokens the tokenizer puts around a text"},
+};
+static const ls_option_table encode_table = LS_OPTIONS(encode_options);
+
+const ls_command ls_command_tokenize_encode = {
+    .name = "tokenize encode",
+    .words = "[FILE]",
+    .summary = "text to token ids",
+    .details = "Reads FILE or standard input as one document and prints its ids separated by spaces, equal "
+               "to those of\n"
+               "Hugging Face tokenizers and sentencepiece. Nothing is added unless --special asks for it.",
+    .words_max = 1,
+    .options = &encode_table,
+    .settings_bytes = sizeof(tokenize_settings),
+    .run = run_encode,
+};
+
+/* ---- decode ---- */
+
+/* Ids separated by white space. */
+static ls_status parse_ids(const ls_text *text, ls_token_buffer *ids)
+{
+    const char *at = ls_text_string(text);
+    for (;;) {
+        at += strspn(at, " \t\r\n");
+        if (*at == '\0') {
+            return LS_OK;
+        }
+        char *end = NULL;
+        errno = 0;
+        const long id = strtol(at, &end, 10);
+        if (end == at || errno != 0 || id < 0 || id > INT32_MAX || !strchr(" \t\r\n", *end)) {
+            return ls_fail(
+                LS_ERR_DATA,
+                "'%.20s' is not a token id: ids are whole numbers from 0, separated by white space", at);
+        }
+        LS_TRY(ls_token_buffer_reserve(ids, 1));
+        ids->ids[ids->count++] = (int32_t)id;
+        at = end;
+    }
+}
+
+static ls_status decode_ids(const tokenize_settings *settings, const ls_token_buffer *ids)
+{
+    ls_tokenizer *tokenizer = NULL;
+    LS_TRY(load_tokenizer(settings->tokenizer, &tokenizer));
+    ls_text_buffer text = {0};
+    const ls_status status = ls_tokenizer_decode(tokenizer, ids->ids, ids->count, !settings->special, &text);
+    if (status == LS_OK && text.bytes > 0) {
+        fwrite(text.data, 1, text.bytes, stdout);
+    }
+    ls_text_buffer_release(&text);
+    ls_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+static ls_status run_decode(const ls_invocation *invocation)
+{
+    ls_text text = {0};
+    ls_token_buffer ids = {0};
+    ls_status status = read_input(invocation, &text);
+    if (status == LS_OK) {
+        status = parse_ids(&text, &ids);
+    }
+    if (status == LS_OK) {
+        status = decode_ids(invocation->settings, &ids);
+    }
+    ls_token_buffer_release(&ids);
+    ls_text_release(&text);
+    return status;
+}
+
+static const ls_option decode_options[] = {
+    TOKENIZER_OPTION,
+    {.key = "special",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(tokenize_settings, special),
+     .default_text = "false",
+     .help = "print special tokens too"},
+};
+static const ls_option_table decode_table = LS_OPTIONS(decode_options);
+
+const ls_command ls_command_tokenize_decode = {
+    .name = "tokenize decode",
+    .words = "[FILE]",
+    .summary = "token ids to text",
+    .details = "Reads ids separated by white space from FILE or standard input and writes the exact bytes "
+               "they stand for.",
+    .words_max = 1,
+    .options = &decode_table,
+    .settings_bytes = sizeof(tokenize_settings),
+    .run = run_decode,
+};
+
+/* ---- train ---- */
+
+static ls_status add_files(const ls_invocation *invocation, ls_tokenizer_trainer *trainer)
+{
+    for (size_t i = 0; i < invocation->word_count; i++) {
+        char **paths = NULL;
+        size_t count = 0;
+        LS_TRY(ls_path_glob(invocation->arena, invocation->words[i], &paths, &count));
+        for (size_t j = 0; j < count; j++) {
+            ls_file_map map;
+            LS_TRY(ls_file_map_open(paths[j], &map));
+            size_t offset = 0;
+            ls_status status;
+            if (!ls_text_check_utf8((const char *)map.data, map.bytes, &offset)) {
+                status =
+                    ls_fail(LS_ERR_DATA,
+                            "%s: byte %zu is not valid UTF-8; convert the file or use the bytes tokenizer",
+                            paths[j], offset);
+            } else {
+                status = ls_tokenizer_trainer_add(trainer, (const char *)map.data, map.bytes);
+            }
+            ls_file_map_close(&map);
+            LS_TRY(status);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status train_and_save(const ls_invocation *invocation, ls_tokenizer_trainer *trainer)
+{
+    const tokenize_settings *settings = invocation->settings;
+    LS_TRY(add_files(invocation, trainer));
+    ls_tokenizer *tokenizer = NULL;
+    LS_TRY(ls_tokenizer_trainer_finish(trainer, &tokenizer));
+    const ls_status status = ls_tokenizer_save(tokenizer, settings->output);
+    if (status == LS_OK) {
+        printf("%s: %" PRIu32 " tokens, hash %.16s\n", settings->output, ls_tokenizer_vocab_size(tokenizer),
+               ls_tokenizer_hash(tokenizer));
+    }
+    ls_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+static ls_status run_train(const ls_invocation *invocation)
+{
+    const tokenize_settings *settings = invocation->settings;
+    const ls_tokenizer_train_options options = {.vocab_size = (uint32_t)settings->vocab};
+    ls_tokenizer_trainer *trainer = NULL;
+    LS_TRY(ls_tokenizer_trainer_create(&options, &trainer));
+    const ls_status status = train_and_save(invocation, trainer);
+    ls_tokenizer_trainer_destroy(trainer);
+    return status;
+}
+
+static const ls_option train_options[] = {
+    {.key = "output",
+     .letter = 'o',
+     .type = LS_OPTION_STRING,
+     .offset = offsetof(tokenize_settings, output),
+     .default_text = "tokenizer.json",
+     .value_name = "FILE",
+     .help = "where the tokenizer.json goes"},
+    {.key = "vocab",
+     .type = LS_OPTION_U64,
+     .offset = offsetof(tokenize_settings, vocab),
+     .default_text = "4096",
+     .min = 257,
+     .max = 1048576,
+     .help = "tokens to learn, the 256 bytes and the end-of-text token included"},
+};
+static const ls_option_table train_table = LS_OPTIONS(train_options);
+
+const ls_command ls_command_tokenize_train = {
+    .name = "tokenize train",
+    .words = "FILE...",
+    .summary = "learn a byte-level BPE tokenizer from text",
+    .details =
+        "Writes a tokenizer.json that Hugging Face tokenizers loads. The same texts give the same file.",
+    .words_min = 1,
+    .words_max = 1000000,
+    .options = &train_table,
+    .settings_bytes = sizeof(tokenize_settings),
+    .run = run_train,
+};
