@@ -33,7 +33,8 @@ void ls_arena_release(ls_arena *arena);
 void *ls_arena_alloc(ls_arena *arena, size_t bytes);
 
 /* `count` zeroed objects of type `type`. */
-#define ls_arena_new(arena, type, count) ((type *)ls_arena_alloc((arena), ls_arena_mul((count), sizeof(type))))
+#define ls_arena_new(arena, type, count)                                                                     \
+    ((type *)ls_arena_alloc((arena), ls_arena_mul((count), sizeof(type))))
 
 /* count * bytes; stops the process on overflow. */
 size_t ls_arena_mul(size_t count, size_t bytes);

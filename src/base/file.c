@@ -64,14 +64,16 @@ void ls_file_map_close(ls_file_map *map)
     *map = (ls_file_map){0};
 }
 
-ls_status ls_file_read(ls_arena *arena, const char *path, size_t limit_bytes, char **text_out, size_t *bytes_out)
+ls_status ls_file_read(ls_arena *arena, const char *path, size_t limit_bytes, char **text_out,
+                       size_t *bytes_out)
 {
     int fd = -1;
     size_t bytes = 0;
     LS_TRY(open_regular(path, &fd, &bytes));
     if (bytes > limit_bytes) {
         close(fd);
-        return ls_fail(LS_ERR_DATA, "%s has %zu bytes, at most %zu are allowed here", path, bytes, limit_bytes);
+        return ls_fail(LS_ERR_DATA, "%s has %zu bytes, at most %zu are allowed here", path, bytes,
+                       limit_bytes);
     }
     char *text = ls_arena_alloc(arena, bytes + 1);
     const ls_status status = ls_file_pread_all(fd, path, text, bytes, 0);
@@ -293,7 +295,8 @@ char *ls_path_dirname(ls_arena *arena, const char *path)
     if (!slash) {
         return ls_arena_strdup(arena, ".");
     }
-    return slash == path ? ls_arena_strdup(arena, "/") : ls_arena_strndup(arena, path, (size_t)(slash - path));
+    return slash == path ? ls_arena_strdup(arena, "/")
+                         : ls_arena_strndup(arena, path, (size_t)(slash - path));
 }
 
 const char *ls_path_basename(const char *path)

@@ -37,9 +37,11 @@ LS_MUST_CHECK ls_status ls_file_write_atomic(const char *path, const void *data,
 
 /* write(2) and pwrite(2) until all is written. `path` is for the error text. */
 LS_MUST_CHECK ls_status ls_file_write_all(int fd, const char *path, const void *data, size_t bytes);
-LS_MUST_CHECK ls_status ls_file_pwrite_all(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);
+LS_MUST_CHECK ls_status ls_file_pwrite_all(int fd, const char *path, const void *data, size_t bytes,
+                                           uint64_t offset);
 /* pread(2) until all is read; a short file is LS_ERR_DATA. */
-LS_MUST_CHECK ls_status ls_file_pread_all(int fd, const char *path, void *data, size_t bytes, uint64_t offset);
+LS_MUST_CHECK ls_status ls_file_pread_all(int fd, const char *path, void *data, size_t bytes,
+                                          uint64_t offset);
 
 /* mkdir -p. */
 LS_MUST_CHECK ls_status ls_dir_create(const char *path);
@@ -61,6 +63,7 @@ const char *ls_path_basename(const char *path);
 bool ls_path_has_suffix(const char *path, const char *suffix);
 
 /* Expands a pattern with * ? [] to sorted paths. A pattern that matches nothing is LS_ERR_NOT_FOUND. */
-LS_MUST_CHECK ls_status ls_path_glob(ls_arena *arena, const char *pattern, char ***paths_out, size_t *count_out);
+LS_MUST_CHECK ls_status ls_path_glob(ls_arena *arena, const char *pattern, char ***paths_out,
+                                     size_t *count_out);
 
 #endif

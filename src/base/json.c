@@ -25,7 +25,8 @@ ls_status ls_json_load(const char *path, size_t limit_bytes, json_t **root_out)
     LS_TRY(ls_file_map_open(path, &map));
     ls_status status;
     if (map.bytes > limit_bytes) {
-        status = ls_fail(LS_ERR_DATA, "%s has %zu bytes, at most %zu are allowed here", path, map.bytes, limit_bytes);
+        status = ls_fail(LS_ERR_DATA, "%s has %zu bytes, at most %zu are allowed here", path, map.bytes,
+                         limit_bytes);
     } else if (map.bytes == 0) {
         status = ls_fail(LS_ERR_DATA, "%s is empty, JSON is expected", path);
     } else {
@@ -92,7 +93,8 @@ ls_status ls_json_get_f64(const json_t *object, const char *name, const char *ke
     return LS_OK;
 }
 
-ls_status ls_json_get_bool(const json_t *object, const char *name, const char *key, bool default_value, bool *value_out)
+ls_status ls_json_get_bool(const json_t *object, const char *name, const char *key, bool default_value,
+                           bool *value_out)
 {
     const json_t *member = json_object_get(object, key);
     if (!member || json_is_null(member)) {
@@ -106,8 +108,8 @@ ls_status ls_json_get_bool(const json_t *object, const char *name, const char *k
     return LS_OK;
 }
 
-ls_status ls_json_get_string(const json_t *object, const char *name, const char *key, const char *default_value,
-                             const char **value_out)
+ls_status ls_json_get_string(const json_t *object, const char *name, const char *key,
+                             const char *default_value, const char **value_out)
 {
     const json_t *member = json_object_get(object, key);
     if (!member || json_is_null(member)) {

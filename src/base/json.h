@@ -29,10 +29,10 @@ LS_MUST_CHECK ls_status ls_json_save(const char *path, const json_t *root);
  */
 LS_MUST_CHECK ls_status ls_json_get_u64(const json_t *object, const char *name, const char *key, uint64_t min,
                                         uint64_t max, uint64_t default_value, uint64_t *value_out);
-LS_MUST_CHECK ls_status ls_json_get_f64(const json_t *object, const char *name, const char *key, double min, double max,
-                                        double default_value, double *value_out);
-LS_MUST_CHECK ls_status ls_json_get_bool(const json_t *object, const char *name, const char *key, bool default_value,
-                                         bool *value_out);
+LS_MUST_CHECK ls_status ls_json_get_f64(const json_t *object, const char *name, const char *key, double min,
+                                        double max, double default_value, double *value_out);
+LS_MUST_CHECK ls_status ls_json_get_bool(const json_t *object, const char *name, const char *key,
+                                         bool default_value, bool *value_out);
 /* The string belongs to the tree. default_value may be NULL. */
 LS_MUST_CHECK ls_status ls_json_get_string(const json_t *object, const char *name, const char *key,
                                            const char *default_value, const char **value_out);

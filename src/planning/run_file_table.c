@@ -101,7 +101,7 @@ static const ls_option options[] = {
     {U64("checkpoint.keep_best", checkpoint.keep_best, "1", 0, 1 << 20), .help = "best ones by validation loss kept besides"},
 
     {U64("eval.every_steps", eval.every_steps, "200", 0, MANY), .help = "steps between evaluations; 0: only at the end"},
-    {U64("eval.batches", eval.batches, "0", 0, MANY), .help = "global batches per evaluation at most; 0: all validation data"},
+    {U64("eval.batches", eval.batches, "16", 0, MANY), .help = "global batches per evaluation at most; 0: all validation data"},
 
     {U64("sample.every_steps", sample.every_steps, "0", 0, MANY), .help = "steps between samples of text; 0: never"},
     {STRING("sample.prompt", sample.prompt), .help = "what the sample begins with"},

@@ -105,9 +105,9 @@ static void hash_known_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(status_exit_code_follows_design), cmocka_unit_test(fail_within_prepends_context),
+        cmocka_unit_test(status_exit_code_follows_design),   cmocka_unit_test(fail_within_prepends_context),
         cmocka_unit_test(arena_alloc_is_zeroed_and_aligned), cmocka_unit_test(random_at_known_answers),
-        cmocka_unit_test(random_normal_has_unit_variance),  cmocka_unit_test(hash_known_answers),
+        cmocka_unit_test(random_normal_has_unit_variance),   cmocka_unit_test(hash_known_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
