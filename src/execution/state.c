@@ -59,24 +59,38 @@ void ls_state_release(ls_state *state)
     *state = (ls_state){0};
 }
 
+enum { INIT_TILE = 1 << 16 }; /* elements of the flat buffer that one call fills */
+
 typedef struct init_context {
     ls_state *state;
     const ls_model_config *config;
     uint64_t seed;
 } init_context;
 
+/* Fills what parameters have in tile `tile` of the flat buffer. */
 static void init_tile(void *context, int64_t tile, uint32_t worker)
 {
     (void)worker;
     const init_context *c = context;
-    ls_parameter_init(c->state->layout, (uint32_t)tile, c->seed, c->config->init_std, c->config->layers,
-                      c->state->parameters);
+    const ls_layout *layout = c->state->layout;
+    const int64_t begin = tile * INIT_TILE, end = begin + INIT_TILE;
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        const ls_parameter *p = &layout->parameters[i];
+        const int64_t first = begin > p->offset ? begin - p->offset : 0;
+        const int64_t past = end - p->offset, size = p->rows * p->cols;
+        const int64_t last = past < size ? past : size;
+        if (first < last) {
+            ls_parameter_init(layout, i, c->seed, c->config->init_std, c->config->layers, first, last - first,
+                              c->state->parameters);
+        }
+    }
 }
 
 void ls_state_init_weights(ls_state *state, const ls_model_config *config, uint64_t seed)
 {
     init_context context = {.state = state, .config = config, .seed = seed};
-    ls_queue_run_tiles(state->queue, state->layout->parameter_count, init_tile, &context);
+    const int64_t tiles = (state->layout->float_count + INIT_TILE - 1) / INIT_TILE;
+    ls_queue_run_tiles(state->queue, tiles, init_tile, &context);
 }
 
 ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state)

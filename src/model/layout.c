@@ -279,12 +279,12 @@ static uint64_t name_rank(const ls_layout *layout, uint32_t index)
 }
 
 void ls_parameter_init(const ls_layout *layout, uint32_t index, uint64_t seed, double init_std,
-                       int64_t layers, float *flat_parameters)
+                       int64_t layers, int64_t first, int64_t count, float *flat_parameters)
 {
     LS_ASSERT(index < layout->parameter_count && layers >= 1);
     const ls_parameter *p = &layout->parameters[index];
-    const int64_t count = p->rows * p->cols;
-    float *out = flat_parameters + p->offset;
+    LS_ASSERT(first >= 0 && count >= 0 && first + count <= p->rows * p->cols);
+    float *out = flat_parameters + p->offset + first;
     if (p->init == LS_INIT_ZERO || p->init == LS_INIT_ONE) {
         for (int64_t i = 0; i < count; i++) {
             out[i] = p->init == LS_INIT_ONE ? 1.0f : 0.0f;
@@ -293,8 +293,8 @@ void ls_parameter_init(const ls_layout *layout, uint32_t index, uint64_t seed, d
     }
     const double scale = p->init == LS_INIT_NORMAL_SCALED ? init_std / sqrt(2.0 * (double)layers) : init_std;
     const ls_random_key key = ls_random_stream(seed, LS_RANDOM_INIT);
-    const uint64_t sub = name_rank(layout, index);
+    ls_random_normals(key, (uint64_t)first, name_rank(layout, index), (size_t)count, out);
     for (int64_t i = 0; i < count; i++) {
-        out[i] = (float)(scale * (double)ls_random_normal(key, (uint64_t)i, sub));
+        out[i] = (float)(scale * (double)out[i]);
     }
 }

@@ -80,6 +80,20 @@ static void random_normal_has_unit_variance(void **state)
     assert_true(fabs(sum / count) < 0.01);
     assert_true(fabs(squares / count - 1.0) < 0.02);
     assert_true(ls_random_below(key, 3, 4, 1) == 0);
+    float many[50];
+    ls_random_normals(key, 3, 0, 50, many);
+    for (int i = 0; i < 50; i++) {
+        assert_true(many[i] == ls_random_normal(key, 3 + (uint64_t)i, 0));
+    }
+    /* The same words through the C library. */
+    for (uint64_t i = 0; i < 1000; i++) {
+        const ls_random_block block = ls_random_at(key, i, 5);
+        const double u = ((double)block.word[2] + 1.0) * 0x1p-32, v = (double)block.word[3] * 0x1p-32;
+        const double radius = sqrt(-2.0 * log(u)),
+                     angle = 2.0 * 3.14159265358979324 * v - 3.14159265358979324;
+        assert_true(fabs(ls_random_normal(key, 4 * i + 2, 5) - radius * cos(angle)) < 1e-6);
+        assert_true(fabs(ls_random_normal(key, 4 * i + 3, 5) - radius * sin(angle)) < 1e-6);
+    }
 }
 
 static void hash_known_answers(void **state)

@@ -221,7 +221,8 @@ static void parameter_init_gives_the_spread_asked_for(void **state)
     ls_layout_build(&arena, &config, &layout);
     float *flat = calloc((size_t)layout.float_count, sizeof *flat);
     for (uint32_t i = 0; i < layout.parameter_count; i++) {
-        ls_parameter_init(&layout, i, 7, 0.5, config.layers, flat);
+        ls_parameter_init(&layout, i, 7, 0.5, config.layers, 0,
+                          layout.parameters[i].rows * layout.parameters[i].cols, flat);
     }
     const ls_parameter *fc = ls_layout_find(&layout, "transformer.h.0.mlp.c_fc.weight");
     const ls_parameter *proj = ls_layout_find(&layout, "transformer.h.0.mlp.c_proj.weight");

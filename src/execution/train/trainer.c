@@ -131,6 +131,8 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
     trainer->step_s += step_s;
     if (trainer->first_step_s == 0.0) {
         trainer->first_step_s = ls_clock_monotonic_s() - trainer->options->start_s;
+        /* Measured now, so that nobody waits for it before the first step. */
+        trainer->peak_flops = ls_queue_gemm_peak_flops(session->queue);
     }
     const double peak = trainer->peak_flops;
     const ls_step_metrics metrics = {

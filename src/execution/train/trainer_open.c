@@ -165,7 +165,6 @@ static ls_status open_progress(ls_trainer *trainer)
         .steps = trainer->stop_step,
         .first_step = trainer->step,
         .every_steps = trainer->session.run.log.every_steps,
-        .gemm_peak_flops = trainer->peak_flops,
     };
     return ls_progress_create(&options, &trainer->progress);
 }
@@ -203,7 +202,6 @@ ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
     LS_TRY(ls_run_file_save(&trainer->session.run,
                             ls_path_join(&trainer->arena, trainer->dir.path, "run.yaml")));
     LS_TRY(restore_or_begin(trainer));
-    trainer->peak_flops = ls_queue_gemm_peak_flops(trainer->session.queue);
     return open_progress(trainer);
 }
 
