@@ -83,7 +83,7 @@ static void block_free(void *memory, size_t bytes)
 /* The processor's brand string, blanks trimmed; "CPU" when it has none. */
 static void brand_read(char brand[49])
 {
-    strcpy(brand, "CPU");
+    memcpy(brand, "CPU", sizeof "CPU");
 #if defined(__x86_64__)
     unsigned int words[12] = {0};
     if ((unsigned int)__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) {

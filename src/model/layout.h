@@ -62,7 +62,7 @@ uint32_t *ls_layout_by_name(ls_arena *arena, const ls_layout *layout);
 
 /* Fills elements [first, first + count) of parameter `index` with their initial values: element e of tensor t is number e of stream
  * (seed, LS_RANDOM_INIT), sub = t counted in name order, so that neither the layout of the buffer nor who fills what matters. */
-void ls_parameter_init(const ls_layout *layout, uint32_t index, uint64_t seed, double init_std, int64_t layers,
-                       int64_t first, int64_t count, float *flat_parameters);
+void ls_parameter_init(const ls_layout *layout, uint32_t index, uint64_t seed, double init_std,
+                       int64_t layers, int64_t first, int64_t count, float *flat_parameters);
 
 #endif

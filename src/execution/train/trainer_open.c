@@ -105,8 +105,7 @@ static ls_status take_memory(ls_trainer *trainer)
 {
     ls_session *session = &trainer->session;
     LS_TRY(ls_session_check_memory(session));
-    LS_TRY(
-        ls_state_init(&trainer->state, session->queue, &session->layout, session->memory.tree_buffers));
+    LS_TRY(ls_state_init(&trainer->state, session->queue, &session->layout, session->memory.tree_buffers));
     LS_TRY(ls_walk_init(&trainer->walk, session->queue, &session->plan));
     LS_TRY(create_stepper(trainer));
     return create_side_work(trainer);
