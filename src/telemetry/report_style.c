@@ -43,5 +43,6 @@ const char ls_report_style[] =
     "footer{margin-top:34px;color:var(--dim);font-size:14px}\n"
     "@media(max-width:700px){main{padding:18px 12px 40px}.pair{grid-template-columns:minmax(0,1fr)}"
     ".ls-wide{display:none}.ls-phone{display:block}.tiles{grid-template-columns:repeat(2,minmax(0,1fr))}"
-    ".tile b{font-size:18px}h1{font-size:25px}.card{padding:8px}.adv{display:none}}\n"
+    ".tile b{font-size:18px}h1{font-size:25px}.card{padding:8px}table{font-size:13.5px}th,td{padding:5px "
+    "6px}}\n"
     "@media print{body{background:#fff}.card,.tile{break-inside:avoid}}\n";

@@ -58,7 +58,11 @@ static void keep_metrics(ls_run_log *log, const ls_file_map *map, uint64_t resto
     ls_step_metrics m;
     uint64_t newest = 0, gap_line = 0;
     for (ls_line_kind kind; (kind = ls_metrics_reader_next(&reader, &m)) != LS_LINE_END;) {
-        if (kind != LS_LINE_GOOD || m.step <= newest || m.step > restored_step) {
+        if (kind != LS_LINE_GOOD) {
+            continue;
+        }
+        totals->highest_step = m.step > totals->highest_step ? m.step : totals->highest_step;
+        if (m.step <= newest || m.step > restored_step) {
             continue;
         }
         if (m.step != newest + 1 && gap_line == 0) {

@@ -26,6 +26,8 @@ typedef struct ls_run_totals {
     uint64_t steps;  /* lines of metrics kept; below the restored step when lines were missing or damaged */
     uint64_t tokens; /* of those steps */
     double step_s;   /* wall seconds of those steps */
+    uint64_t
+        highest_step; /* finished by any earlier process: steps behind the restored one up to here are done again */
     float last_loss;
     bool has_val_loss;
     double last_val_loss, best_val_loss; /* of `evaluation` events (field val_loss) */

@@ -128,6 +128,7 @@ static void run_log_open_cuts_back_to_restored_step(void **state)
     log = open_log(run, 5, &totals);
     assert_int_equal(totals.steps, 5);
     assert_int_equal(totals.tokens, 500);
+    assert_int_equal(totals.highest_step, 10);
     assert_true(totals.step_s == 1.25 && totals.last_loss == 4.0f / 5.0f);
     assert_true(totals.has_val_loss && totals.last_val_loss == 2.0 && totals.best_val_loss == 2.0);
     assert_int_equal(totals.best_step, 4);
