@@ -94,6 +94,16 @@ void ls_svg_box(ls_text *text, double x, double y, double width, double height, 
     }
 }
 
+void ls_svg_bar(ls_text *text, double x, double y, double width, double height, int color)
+{
+    if (!isfinite(x + y + width + height) || width <= 0.0 || height <= 0.0) {
+        return;
+    }
+    ls_text_printf(
+        text, "<rect class=\"ls-f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%.1f\"/>\n",
+        (int)((unsigned)color % LS_SVG_COLORS), x, y, width, height, fmin(width, height) / 2);
+}
+
 void ls_svg_line(ls_text *text, double x1, double y1, double x2, double y2)
 {
     if (isfinite(x1 + y1 + x2 + y2)) {

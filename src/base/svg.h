@@ -70,6 +70,9 @@ void ls_svg_end(ls_text *text);
 /* A rounded box, pale in colour `color` with a border of that colour; `label` (NULL: none) in its middle. */
 void ls_svg_box(ls_text *text, double x, double y, double width, double height, int color, const char *label);
 
+/* A solid bar in colour `color`, its ends rounded. */
+void ls_svg_bar(ls_text *text, double x, double y, double width, double height, int color);
+
 /* A straight line, and one with an arrow head at its second end. */
 void ls_svg_line(ls_text *text, double x1, double y1, double x2, double y2);
 void ls_svg_arrow(ls_text *text, double x1, double y1, double x2, double y2);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Drawings: the pictures of the guide, made by the program that they explain.
+ *
+ * Each appends one self-contained SVG figure (base/svg.h) to a text: 440 units wide, so that it can be read on a phone, and as high as it
+ * needs. `lockstep draw` prints them, and a test compares the files under docs/guide with what these functions make.
+ *
+ * Pure; thread-safe for separate texts.
+ */
+#ifndef LS_TELEMETRY_DRAWINGS_H
+#define LS_TELEMETRY_DRAWINGS_H
+
+#include "base/svg.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LS_STEP_DRAWING_LEAVES_MAX = 16, LS_STEP_DRAWING_SEQUENCES_MAX = 8 };
+
+typedef struct ls_step_drawing {
+    uint32_t leaves;             /* 1..LS_STEP_DRAWING_LEAVES_MAX */
+    uint32_t ranks;              /* 1..leaves; rank k computes the leaves from leaves * k / ranks on */
+    uint32_t sequences_per_leaf; /* 1..LS_STEP_DRAWING_SEQUENCES_MAX */
+    uint32_t micro_batch;        /* sequences at once; divides sequences_per_leaf */
+} ls_step_drawing;
+
+/*
+ * One training step from top to bottom: the batch cut into leaves, who computes which leaf in which wave, the tree that adds the leaves
+ * up, and the update.
+ *
+ * A wave is what all ranks compute side by side: one leaf each. The tree is that of execution/train/step.h: an interval [a, b) of leaves
+ * splits at the largest power of two below its length. Sums that one rank can make alone have its colour, the others are grey.
+ *
+ * Errors: LS_ERR_INVALID when a number is outside its range; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_step(const ls_step_drawing *step, ls_text *text);
+
+/*
+ * The anatomy of a progress line (telemetry/progress.h): the line in pieces, and for each piece what it means, what is good, and what is
+ * not. `line` is a plain one, as it appears in a log: its numbers stand two spaces apart.
+ *
+ * Errors: LS_ERR_INVALID when nothing in the line is known; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_progress(const char *line, ls_text *text);
+
+#endif

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "telemetry/drawings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) {
+        count++;
+    }
+    return count;
+}
+
+static char *read_guide(const char *name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/docs/guide/%s", LS_SOURCE_DIR, name);
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        fail_msg("%s is missing", path);
+    }
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static void assert_equals_guide(const char *name, ls_text *drawing)
+{
+    char *kept = read_guide(name);
+    if (strcmp(kept, ls_text_string(drawing)) != 0) {
+        fail_msg(
+            "docs/guide/%s is not what the program draws now: make it again with the command in the chapter",
+            name);
+    }
+    free(kept);
+    ls_text_release(drawing);
+}
+
+/* Text between `before` and the next `end` after it; the caller frees. */
+static char *cut_out(const char *text, const char *before, const char *end)
+{
+    const char *from = strstr(text, before);
+    assert_non_null(from);
+    from += strlen(before);
+    const char *to = strstr(from, end);
+    assert_non_null(to);
+    return strndup(from, (size_t)(to - from));
+}
+
+static void drawing_step_equals_guide(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_step(&(ls_step_drawing){12, 1, 4, 4}, &text), LS_OK);
+    assert_equals_guide("step.svg", &text);
+    assert_int_equal(ls_drawing_step(&(ls_step_drawing){12, 3, 4, 4}, &text), LS_OK);
+    assert_equals_guide("step-three-ranks.svg", &text);
+}
+
+/* The line that is drawn is the one the chapter quotes. */
+static void drawing_progress_equals_guide(void **state)
+{
+    (void)state;
+    char *chapter = read_guide("02-the-progress-line.md");
+    char *line = cut_out(chapter, "```progress\n", "\n```");
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_progress(line, &text), LS_OK);
+    assert_equals_guide("progress.svg", &text);
+    free(line);
+    free(chapter);
+}
+
+/* Boxes: a page and a cell in a wave per leaf, 2 V - 1 nodes, 5 of the update. Arrows: time, 2 per inner node, 4 of the update. */
+static void drawing_step_counts_match_tree(void **state)
+{
+    (void)state;
+    for (uint32_t leaves = 1; leaves <= LS_STEP_DRAWING_LEAVES_MAX; leaves++) {
+        for (uint32_t ranks = 1; ranks <= leaves; ranks++) {
+            ls_text text = {0};
+            assert_int_equal(ls_drawing_step(&(ls_step_drawing){leaves, ranks, 2, 1}, &text), LS_OK);
+            const char *svg = ls_text_string(&text);
+            assert_int_equal(count_of(svg, "class=\"ls-box"), 4 * leaves - 1 + 5);
+            assert_int_equal(count_of(svg, "class=\"ls-head"), 1 + 2 * (leaves - 1) + 4);
+            assert_int_equal(count_of(svg, ">rank "), ranks);
+            ls_text_release(&text);
+        }
+    }
+}
+
+static bool has(const ls_text *text, const char *part)
+{
+    return strstr(ls_text_string(text), part) != NULL;
+}
+
+/* [0, 12) splits at 8 (the largest power of two below 12), [8, 12) at 10, [0, 7) at 4, [4, 7) at 6. */
+static void drawing_step_splits_at_powers_of_two(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_step(&(ls_step_drawing){12, 1, 1, 1}, &text), LS_OK);
+    assert_true(has(&text, ">0–7<") && has(&text, ">8–11<") && has(&text, ">10–11<") &&
+                has(&text, ": 0–11<"));
+    assert_false(has(&text, ">0–5<") || has(&text, ">6–11<"));
+    ls_text_clear(&text);
+    assert_int_equal(ls_drawing_step(&(ls_step_drawing){7, 1, 1, 1}, &text), LS_OK);
+    assert_true(has(&text, ">0–3<") && has(&text, ">4–6<") && has(&text, ">4–5<"));
+    assert_false(has(&text, ">5–6<"));
+    ls_text_release(&text);
+}
+
+/* With 5 ranks, rank k begins at leaf 12 k / 5: 0, 2, 4, 7, 9; three waves. */
+static void drawing_step_spreads_leaves_over_ranks(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_step(&(ls_step_drawing){12, 5, 1, 1}, &text), LS_OK);
+    assert_true(has(&text, ">wave 3<"));
+    assert_false(has(&text, ">wave 4<"));
+    ls_text_release(&text);
+}
+
+static void drawing_step_refuses_numbers_out_of_range(void **state)
+{
+    (void)state;
+    static const ls_step_drawing bad[] = {{0, 1, 1, 1}, {17, 1, 1, 1}, {4, 0, 1, 1}, {4, 5, 1, 1},
+                                          {4, 1, 0, 1}, {4, 1, 9, 1},  {4, 1, 4, 0}, {4, 1, 4, 3}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ls_text text = {0};
+        assert_int_equal(ls_drawing_step(&bad[i], &text), LS_ERR_INVALID);
+        assert_int_equal(text.bytes, 0);
+    }
+}
+
+static void drawing_progress_knows_every_piece(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_progress(
+                         "step 7/9  77 %  loss 2.5000  val 2.6000  1,234 tok/s  MFU 40 %  12.5 GiB  3s left  "
+                         "61 % busy: 28 % waiting for data, try data on a local disk",
+                         &text),
+                     LS_OK);
+    static const char *const pieces[] = {">step 7/9",  ">loss 2.5000<", ">val 2.6000<", ">1,234 tok/s<",
+                                         ">MFU 40 %<", ">12.5 GiB<",    ">3s left<",    ">61 % busy ...<"};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        assert_int_equal(count_of(ls_text_string(&text), pieces[i]), 2); /* in the line and in its call-out */
+    }
+    assert_int_equal(count_of(ls_text_string(&text), ">good: "), 8);
+    ls_text_release(&text);
+}
+
+static void drawing_progress_refuses_other_lines(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "   ", "hello", "lossy  stepping  MFU", "\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ls_text text = {0};
+        assert_int_equal(ls_drawing_progress(bad[i], &text), LS_ERR_INVALID);
+        assert_int_equal(text.bytes, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drawing_step_equals_guide),
+        cmocka_unit_test(drawing_progress_equals_guide),
+        cmocka_unit_test(drawing_step_counts_match_tree),
+        cmocka_unit_test(drawing_step_splits_at_powers_of_two),
+        cmocka_unit_test(drawing_step_spreads_leaves_over_ranks),
+        cmocka_unit_test(drawing_step_refuses_numbers_out_of_range),
+        cmocka_unit_test(drawing_progress_knows_every_piece),
+        cmocka_unit_test(drawing_progress_refuses_other_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
