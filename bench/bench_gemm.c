@@ -188,36 +188,6 @@ static void measure(bench *b, const shape *s, product p, rate *own_out, rate *pe
     *peer_out = b->sgemm ? rate_of(peer, b->rounds, flop) : (rate){0};
 }
 
-/* -- the limit -- */
-
-typedef struct burst_job {
-    const ls_gemm_kernels *kernels;
-    float sink[64][16];
-    double flop;
-} burst_job;
-
-static void burst_tile(void *context, int64_t tile, uint32_t worker)
-{
-    (void)worker;
-    burst_job *job = context;
-    job->sink[tile][0] = 0.5f;
-    job->flop = job->kernels->burst(1000000, &job->sink[tile][0]);
-}
-
-/* GFLOP/s of multiply-adds in registers on all threads. */
-static double peak_measure(bench *b)
-{
-    burst_job job = {.kernels = ls_queue_kernels(b->queue)->gemm};
-    double best = 0.0;
-    for (int i = 0; i < 15; i++) {
-        const double start_s = now_s(b);
-        ls_queue_run_tiles(b->queue, b->threads, burst_tile, &job);
-        const double value = b->threads * job.flop / (now_s(b) - start_s) * 1e-9;
-        best = value > best ? value : best;
-    }
-    return best;
-}
-
 /* -- output -- */
 
 static json_t *result_json(const shape *s, product p, rate own, rate peer)
@@ -334,7 +304,7 @@ int main(int argc, char **argv)
     b.pool = floats_create(&b, pool_floats);
     b.x = floats_create(&b, (size_t)4096 * 3072);
     b.y = floats_create(&b, (size_t)1024 * 50257);
-    const double peak = peak_measure(&b);
+    const double peak = ls_queue_fma_peak_flops(b.queue) * 1e-9;
     if (!json) {
         printf("%s, %d threads, FMA peak %.1f GFLOP/s\n", ls_queue_device_name(b.queue), b.threads, peak);
         printf("%-24s %15s  %15s  %5s  %s\n", "GFLOP/s: best (median)", "own", "peer", "ratio", "of peak");

@@ -104,6 +104,15 @@ static double median(double *values, size_t count)
 
 /* ---- train ---- */
 
+static ls_status create_queue(const bench_settings *settings, ls_queue **queue_out)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint32_t threads = settings->threads ? (uint32_t)settings->threads
+                             : cores > 0       ? (uint32_t)cores
+                                               : 1;
+    return ls_queue_create_cpu(threads, queue_out);
+}
+
 /* Median tokens per second of a run's metrics, the first `skip` steps left out. */
 static ls_status median_speed(ls_arena *arena, const char *run_dir, size_t skip, double *tokens_per_s_out)
 {
@@ -130,7 +139,8 @@ static ls_status median_speed(ls_arena *arena, const char *run_dir, size_t skip,
     return LS_OK;
 }
 
-static ls_status train_once(const ls_invocation *invocation, const char *run_dir, json_t **row_out)
+static ls_status train_once(const ls_invocation *invocation, const char *run_dir, double peak,
+                            json_t **row_out)
 {
     const bench_settings *settings = invocation->settings;
     ls_arena *arena = invocation->arena;
@@ -157,10 +167,12 @@ static ls_status train_once(const ls_invocation *invocation, const char *run_dir
     double tokens_per_s = 0.0;
     ls_status read = status == LS_OK ? median_speed(arena, run_dir, 2, &tokens_per_s) : status;
     if (read == LS_OK) {
-        const double mean = json_number_value(json_object_get(result, "tokens_per_s"));
-        const double mfu = json_number_value(json_object_get(result, "mfu"));
+        const double flops =
+            json_number_value(json_object_get(json_object_get(result, "predicted"), "flops_per_step"));
+        const double step_tokens =
+            json_number_value(json_object_get(result, "tokens")) / (double)settings->steps;
         *row_out = json_pack("{s:f, s:f, s:O, s:O, s:O, s:I}", "tokens_per_s", tokens_per_s, "peak_fraction",
-                             mean > 0.0 ? mfu * tokens_per_s / mean : 0.0, "peak_rss_bytes",
+                             flops * tokens_per_s / step_tokens / peak, "peak_rss_bytes",
                              json_object_get(result, "peak_rss_bytes"), "first_step_s",
                              json_object_get(result, "first_step_s"), "state_hash",
                              json_object_get(result, "state_hash"), "steps", (json_int_t)settings->steps);
@@ -181,7 +193,13 @@ static ls_status bench_train(const ls_invocation *invocation, json_t **row_out)
     if (!mkdtemp(folder)) {
         return ls_fail_errno(errno, "can't create %s", folder);
     }
-    const ls_status status = train_once(invocation, ls_path_join(invocation->arena, folder, "run"), row_out);
+    ls_queue *queue = NULL;
+    ls_status status = create_queue(settings, &queue);
+    if (status == LS_OK) {
+        const double peak = ls_queue_fma_peak_flops(queue);
+        ls_queue_destroy(queue);
+        status = train_once(invocation, ls_path_join(invocation->arena, folder, "run"), peak, row_out);
+    }
     const char *text = ls_arena_strdup(invocation->arena, ls_error_text());
     const ls_status removed = ls_dir_remove(folder);
     if (status != LS_OK) {
@@ -257,15 +275,11 @@ static ls_status bench_tokenize(const ls_invocation *invocation, json_t **row_ou
 
 static ls_status bench_gemm(const ls_invocation *invocation, json_t **row_out)
 {
-    const bench_settings *settings = invocation->settings;
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     ls_queue *queue = NULL;
-    LS_TRY(ls_queue_create_cpu(settings->threads ? (uint32_t)settings->threads
-                               : cores > 0       ? (uint32_t)cores
-                                                 : 1,
-                               &queue));
-    *row_out = json_pack("{s:f, s:i}", "peak_flops", ls_queue_gemm_peak_flops(queue), "threads",
-                         (int)ls_queue_threads(queue));
+    LS_TRY(create_queue(invocation->settings, &queue));
+    const double fma = ls_queue_fma_peak_flops(queue), gemm = ls_queue_gemm_peak_flops(queue);
+    *row_out = json_pack("{s:f, s:f, s:f, s:i}", "gemm_flops", gemm, "fma_peak_flops", fma, "peak_fraction",
+                         gemm / fma, "threads", (int)ls_queue_threads(queue));
     ls_queue_destroy(queue);
     return LS_OK;
 }

@@ -73,4 +73,8 @@ const char *ls_queue_device_name(const ls_queue *queue);
  * measured once per queue (about 0.1 s) and remembered. MFU is computed against it. 0: no memory to measure. */
 double ls_queue_gemm_peak_flops(ls_queue *queue);
 
+/* Measured rate of fused multiply-adds in registers on all threads, FLOP/s: the limit of the processor's arithmetic. Best of a few
+ * bursts, some 20 ms, measured at each call; one queue of a process at a time. */
+double ls_queue_fma_peak_flops(ls_queue *queue);
+
 #endif

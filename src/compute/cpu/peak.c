@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The measured rate that MFU is stated against. */
+/* The measured rates that a run is held against: matrix products (MFU) and bare arithmetic. */
 #include "base/clock.h"
 #include "compute/cpu/gemm.h"
+#include "compute/cpu/isa/gemm.h"
 #include "compute/cpu/queue_cpu.h"
 
 enum { PEAK_SIZE = 1024, PEAK_CALLS = 5 };
@@ -42,4 +43,37 @@ double ls_queue_gemm_peak_flops(ls_queue *queue)
         queue->gemm_peak_flops = measure(queue);
     }
     return queue->gemm_peak_flops;
+}
+
+/* ---- bare multiply-adds ---- */
+
+enum { BURST_ROUNDS = 300000, BURST_CALLS = 7, BURST_THREADS_MAX = 256 };
+
+typedef struct burst_job {
+    const ls_cpu_kernels *kernels;
+    float sink[BURST_THREADS_MAX][16];
+    double flop[BURST_THREADS_MAX];
+} burst_job;
+
+static void burst_tile(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    burst_job *job = context;
+    job->sink[tile][0] = 0.5f;
+    job->flop[tile] = job->kernels->gemm->burst(BURST_ROUNDS, &job->sink[tile][0]);
+}
+
+double ls_queue_fma_peak_flops(ls_queue *queue)
+{
+    static burst_job job;
+    job.kernels = ls_queue_kernels(queue);
+    const uint32_t threads = ls_queue_threads(queue);
+    double best = 0.0;
+    for (int call = 0; call < BURST_CALLS; call++) {
+        const double start_s = ls_clock_monotonic_s();
+        ls_queue_run_tiles(queue, threads, burst_tile, &job);
+        const double rate = threads * job.flop[0] / (ls_clock_monotonic_s() - start_s);
+        best = rate > best ? rate : best;
+    }
+    return best;
 }
