@@ -19,7 +19,8 @@ struct ls_progress {
     bool terminal, color, unicode;
     ls_step_metrics last;
     double val_loss; /* NaN: none */
-    double spoke_s;  /* when something was drawn last */
+    double begun_s;
+    double spoke_s; /* when something was drawn last */
     double stepped_s;
     uint64_t seen;     /* steps seen */
     double speed;      /* tokens per second within steps, smoothed */
@@ -56,7 +57,7 @@ ls_status ls_progress_create(const ls_progress_options *options, ls_progress **p
     p->color = p->terminal && !is_set("NO_COLOR");
     p->unicode = p->terminal && locale_is_utf8();
     p->val_loss = NAN;
-    p->spoke_s = ls_clock_monotonic_s();
+    p->begun_s = p->spoke_s = ls_clock_monotonic_s();
     if (p->options.every_steps == 0) {
         p->options.every_steps = options->steps / 20 ? options->steps / 20 : 1;
     }
@@ -197,10 +198,14 @@ static void compose_numbers(const ls_progress *p, const line_form *form, ls_text
     if (form->memory && m->rss_bytes > 0) {
         append_memory(line, (double)m->rss_bytes);
     }
-    ls_text_append(line, "  ");
-    append_duration(line,
-                    p->options.steps > m->step ? (double)(p->options.steps - m->step) * p->interval_s : 0.0);
-    ls_text_append(line, " left");
+    if (p->options.steps > m->step) {
+        ls_text_append(line, "  ");
+        append_duration(line, (double)(p->options.steps - m->step) * p->interval_s);
+        ls_text_append(line, " left");
+    } else {
+        ls_text_append(line, "  in ");
+        append_duration(line, ls_clock_monotonic_s() - p->begun_s);
+    }
 }
 
 /* What goes on, or the first `bytes` of the advice, in yellow. */
@@ -307,7 +312,7 @@ void ls_progress_validation(ls_progress *p, double val_loss)
 void ls_progress_activity(ls_progress *p, const char *what)
 {
     p->activity = what;
-    if (p->terminal && p->last.step > 0) {
+    if (p->terminal && p->seen > 0) {
         draw(p);
     }
 }
@@ -323,20 +328,39 @@ void ls_progress_advice(ls_progress *p, const char *advice)
     }
 }
 
+/*
+ * Printed texts may be what a model wrote: a control character there (escape sequences begin with one) would act on the terminal. Each
+ * becomes a replacement character; new lines and tabs stay. C1 controls are two bytes in UTF-8, 0xc2 and 0x80 to 0x9f.
+ */
+static void append_harmless(ls_text *line, const char *text)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        const bool c0 = (*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f;
+        const bool c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+        if (c0 || c1) {
+            ls_text_append(line, "\ufffd");
+            at += c1;
+        } else {
+            ls_text_append_bytes(line, at, 1);
+        }
+    }
+}
+
 void ls_progress_print(ls_progress *p, const char *format, ...)
 {
     if (!p->options.out) {
         return;
     }
-    if (p->terminal) {
-        fputs("\r\033[K", p->options.out);
-    }
+    ls_text text = {0};
     va_list args;
     va_start(args, format);
-    vfprintf(p->options.out, format, args);
+    ls_text_vprintf(&text, format, args);
     va_end(args);
-    fputc('\n', p->options.out);
-    if (p->terminal && p->last.step > 0) {
+    ls_text_clear(&p->line);
+    append_harmless(&p->line, ls_text_string(&text));
+    ls_text_release(&text);
+    fprintf(p->options.out, "%s%s\n", p->terminal ? "\r\033[K" : "", ls_text_string(&p->line));
+    if (p->terminal && p->seen > 0) {
         draw(p);
     }
     fflush(p->options.out);
@@ -347,7 +371,7 @@ void ls_progress_destroy(ls_progress *p)
     if (!p) {
         return;
     }
-    if (p->terminal && p->last.step > 0) {
+    if (p->terminal && p->seen > 0) {
         draw(p);
         fputc('\n', p->options.out);
         fflush(p->options.out);

@@ -40,7 +40,7 @@ void ls_progress_validation(ls_progress *progress, double val_loss);
 void ls_progress_activity(ls_progress *progress, const char *what);
 /* Advice of ls_goodput_advice, shown behind the numbers as far as there is room, and once in full; NULL: none. Copied. */
 void ls_progress_advice(ls_progress *progress, const char *advice);
-/* Prints a line of its own above the progress line. */
+/* Prints a line of its own above the progress line. Control characters in it are replaced: it may be what a model wrote. */
 void ls_progress_print(ls_progress *progress, const char *format, ...) LS_PRINTF(2, 3);
 
 #endif

@@ -78,6 +78,8 @@ static void keep_metrics(ls_run_log *log, const ls_file_map *map, uint64_t resto
     }
     log->curve_known = totals->steps == restored_step;
     if (!log->curve_known) {
+        totals->tokens =
+            totals->steps ? totals->tokens / totals->steps * restored_step : 0; /* all steps are alike */
         ls_log_warn("%s:%" PRIu64 ": %" PRIu64 " of the %" PRIu64
                     " steps before the checkpoint are missing here; the run goes on from the checkpoint, "
                     "and has no curve_hash",

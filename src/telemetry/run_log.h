@@ -24,7 +24,7 @@ typedef struct ls_run_log ls_run_log;
 /* What the steps up to the restored one add up to. */
 typedef struct ls_run_totals {
     uint64_t steps;  /* lines of metrics kept; below the restored step when lines were missing or damaged */
-    uint64_t tokens; /* of those steps */
+    uint64_t tokens; /* up to the restored step; missing lines count as their neighbours */
     double step_s;   /* wall seconds of those steps */
     uint64_t
         highest_step; /* finished by any earlier process: steps behind the restored one up to here are done again */

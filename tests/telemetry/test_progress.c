@@ -57,7 +57,24 @@ static void progress_plain_says_advice_in_full(void **state)
 {
     run_dir *run = *state;
     const char *text = plain_lines(run, 1, 1, "61 % busy: 28 % waiting for data, try more");
-    assert_non_null(strstr(text, "left  61 % busy: 28 % waiting for data, try more\n"));
+    assert_non_null(strstr(text, "  in 0s  61 % busy: 28 % waiting for data, try more\n"));
+}
+
+/* What a model writes must not ring the bell, move the cursor or rename the window. */
+static void progress_print_disarms_control_characters(void **state)
+{
+    run_dir *run = *state;
+    const char *path = ls_path_join(&run->arena, run->path, "out");
+    FILE *out = fopen(path, "we");
+    ls_progress *progress = NULL;
+    const ls_progress_options options = {.out = out, .steps = 1};
+    assert_int_equal(ls_progress_create(&options, &progress), LS_OK);
+    ls_progress_print(progress, "%s",
+                      "a\033]0;x\007b\nc\td\xc2\x9b"
+                      "2J\xc3\xa9\x7f\r");
+    ls_progress_destroy(progress);
+    assert_int_equal(fclose(out), 0);
+    assert_string_equal(run_dir_read(run, "out"), "a\ufffd]0;x\ufffdb\nc\td\ufffd2J\u00e9\ufffd\ufffd\n");
 }
 
 static void progress_without_output_is_silent(void **state)
@@ -185,8 +202,11 @@ static void progress_no_color_has_no_colors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        run_case(progress_plain_first_every_and_last),       run_case(progress_plain_says_advice_in_full),
-        cmocka_unit_test(progress_without_output_is_silent), cmocka_unit_test(progress_line_fits_every_width),
+        run_case(progress_plain_first_every_and_last),
+        run_case(progress_plain_says_advice_in_full),
+        run_case(progress_print_disarms_control_characters),
+        cmocka_unit_test(progress_without_output_is_silent),
+        cmocka_unit_test(progress_line_fits_every_width),
         cmocka_unit_test(progress_no_color_has_no_colors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

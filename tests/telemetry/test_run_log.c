@@ -200,6 +200,7 @@ static void run_log_open_missing_steps_give_up_the_hash_alone(void **state)
     ls_run_totals totals = {0};
     ls_run_log *log = open_log(run, 3, &totals);
     assert_int_equal(totals.steps, 2);
+    assert_int_equal(totals.tokens, 300);
     assert_true(totals.last_loss == 2.0f);
     char seen[LS_SHA256_HEX_BYTES] = "x";
     ls_run_log_curve_hash(log, seen);

@@ -191,6 +191,9 @@ static ls_status run_step(ls_trainer *trainer)
         return status;
     }
     ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_DATA, result.data_s);
+    if (trainer->step < trainer->redone_until) {
+        ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, step_s - result.data_s);
+    }
     record_step(trainer, &result, lr, step_s);
     return LS_OK;
 }

@@ -128,6 +128,7 @@ static ls_status open_log(ls_trainer *trainer)
     LS_TRY(ls_run_log_open(trainer->dir.path, trainer->step, &trainer->log, &totals));
     ls_run_log_install(trainer->log);
     trainer->tokens = totals.tokens;
+    trainer->redone_until = totals.highest_step;
     trainer->loss = trainer->step > 0 ? totals.last_loss : NAN;
     if (totals.has_val_loss && !isfinite(trainer->val_loss)) {
         trainer->val_loss = totals.last_val_loss;
@@ -268,6 +269,9 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .goodput = ls_goodput_fraction(&trainer->goodput),
         .predicted_memory_bytes = ls_session_bytes(session),
         .predicted_step_s = NAN,
+        .step_s = trainer->step > trainer->begun_at
+                      ? trainer->step_s / (double)(trainer->step - trainer->begun_at)
+                      : 0.0,
         .flops_per_step = ls_session_step_flops(session, true),
         .time = time,
     };
