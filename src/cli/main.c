@@ -26,6 +26,7 @@ static const ls_command *const commands[] = {
     &ls_command_checkpoint_prune,
     &ls_command_state_hash,
     &ls_command_report,
+    &ls_command_draw,
     &ls_command_bench,
     &ls_command_version,
 };

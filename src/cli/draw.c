@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+/* draw: the pictures of the guide. */
+#include "base/file.h"
+#include "base/svg.h"
+#include "cli/command.h"
+#include "execution/train/schedule.h"
+#include "telemetry/drawings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct draw_settings {
+    const char *output, *line;
+    uint64_t leaves, ranks, sequences, micro_batch;
+    uint64_t steps, warmup_steps;
+    double lr, final_lr_fraction, decay_fraction;
+} draw_settings;
+
+#define FIELD(name) .offset = offsetof(draw_settings, name)
+
+static const ls_option draw_options[] = {
+    {.key = "output",
+     .letter = 'o',
+     .type = LS_OPTION_STRING,
+     FIELD(output),
+     .default_text = "\"\"",
+     .value_name = "FILE",
+     .help = "where the SVG goes; default: printed"},
+    {.key = "leaves",
+     .type = LS_OPTION_U64,
+     FIELD(leaves),
+     .default_text = "12",
+     .min = 1,
+     .max = LS_STEP_DRAWING_LEAVES_MAX,
+     .help = "step: parts that the batch is cut into"},
+    {.key = "ranks",
+     .type = LS_OPTION_U64,
+     FIELD(ranks),
+     .default_text = "1",
+     .min = 1,
+     .max = LS_STEP_DRAWING_LEAVES_MAX,
+     .help = "step: processes that share the leaves"},
+    {.key = "sequences",
+     .type = LS_OPTION_U64,
+     FIELD(sequences),
+     .default_text = "4",
+     .min = 1,
+     .max = LS_STEP_DRAWING_SEQUENCES_MAX,
+     .help = "step: sequences in a leaf"},
+    {.key = "micro_batch",
+     .type = LS_OPTION_U64,
+     FIELD(micro_batch),
+     .default_text = "0",
+     .min = 0,
+     .max = LS_STEP_DRAWING_SEQUENCES_MAX,
+     .help = "step: sequences at once, divides sequences; 0: all"},
+    {.key = "line",
+     .type = LS_OPTION_STRING,
+     FIELD(line),
+     .default_text = "\"\"",
+     .value_name = "TEXT",
+     .help = "progress: a line as it stands in a log"},
+    {.key = "steps",
+     .type = LS_OPTION_U64,
+     FIELD(steps),
+     .default_text = "1000",
+     .min = 2,
+     .max = 1e6,
+     .help = "schedules: length of the run"},
+    {.key = "warmup_steps",
+     .type = LS_OPTION_U64,
+     FIELD(warmup_steps),
+     .default_text = "100",
+     .min = 0,
+     .max = 1e6,
+     .help = "schedules: steps of rise"},
+    {.key = "lr",
+     .type = LS_OPTION_F64,
+     FIELD(lr),
+     .default_text = "1.0e-3",
+     .min = 1e-9,
+     .max = 10,
+     .help = "schedules: highest learning rate"},
+    {.key = "final_lr_fraction",
+     .type = LS_OPTION_F64,
+     FIELD(final_lr_fraction),
+     .default_text = "0.1",
+     .min = 0,
+     .max = 1,
+     .help = "schedules: last learning rate as a share of lr"},
+    {.key = "decay_fraction",
+     .type = LS_OPTION_F64,
+     FIELD(decay_fraction),
+     .default_text = "0.2",
+     .min = 0,
+     .max = 1,
+     .help = "schedules: share of the steps in which wsd falls"},
+};
+static const ls_option_table draw_table = LS_OPTIONS(draw_options);
+
+/* ---- figures ---- */
+
+static ls_status draw_step(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    (void)arena;
+    const uint64_t all = settings->sequences;
+    const ls_step_drawing step = {
+        .leaves = (uint32_t)settings->leaves,
+        .ranks = (uint32_t)settings->ranks,
+        .sequences_per_leaf = (uint32_t)all,
+        .micro_batch = (uint32_t)(settings->micro_batch ? settings->micro_batch : all),
+    };
+    return ls_drawing_step(&step, text);
+}
+
+static ls_status draw_progress(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    (void)arena;
+    if (!settings->line[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "which line? Give one of a log: --line 'step 10/100  10 %%  loss 2.3  ...'");
+    }
+    return ls_drawing_progress(settings->line, text);
+}
+
+/* Points of a curve: as many as the figure has room for. */
+enum { POINTS_MAX = 201 };
+
+static uint64_t point_count(const draw_settings *settings)
+{
+    return settings->steps < POINTS_MAX ? settings->steps : POINTS_MAX;
+}
+
+/* The first point is step 0, the last one the last step. */
+static uint64_t step_of_point(const draw_settings *settings, uint64_t point)
+{
+    return point * (settings->steps - 1) / (point_count(settings) - 1);
+}
+
+/* The rates that training would use with schedule `kind`. */
+static double *rates_of(const draw_settings *settings, ls_schedule_kind kind, ls_arena *arena)
+{
+    const ls_schedule schedule = {
+        .kind = kind,
+        .lr = settings->lr,
+        .steps = settings->steps,
+        .warmup_steps = settings->warmup_steps,
+        .final_fraction = settings->final_lr_fraction,
+        .decay_fraction = settings->decay_fraction,
+    };
+    double *rates = ls_arena_new(arena, double, point_count(settings));
+    for (uint64_t point = 0; point < point_count(settings); point++) {
+        rates[point] = ls_schedule_lr(&schedule, step_of_point(settings, point));
+    }
+    return rates;
+}
+
+static ls_status draw_schedules(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    /* Later ones cover earlier ones: wsd stays visible where it leaves constant. */
+    static const struct {
+        const char *name;
+        ls_schedule_kind kind;
+    } kinds[] = {{"constant", LS_SCHEDULE_CONSTANT},
+                 {"wsd", LS_SCHEDULE_WSD},
+                 {"linear", LS_SCHEDULE_LINEAR},
+                 {"cosine", LS_SCHEDULE_COSINE}};
+    enum { KINDS = sizeof kinds / sizeof kinds[0] };
+    const uint64_t count = point_count(settings);
+    ls_svg_series series[KINDS];
+    double *steps = ls_arena_new(arena, double, count);
+    for (uint64_t point = 0; point < count; point++) {
+        steps[point] = (double)step_of_point(settings, point);
+    }
+    for (size_t k = 0; k < KINDS; k++) {
+        series[k] = (ls_svg_series){
+            .name = kinds[k].name, .x = steps, .y = rates_of(settings, kinds[k].kind, arena), .count = count};
+    }
+    const ls_svg_chart chart = {
+        .title = "Learning rate",
+        .x_label = "step",
+        .series = series,
+        .series_count = KINDS,
+        .from_zero = true,
+        .width = 440,
+        .height = 300,
+    };
+    ls_svg_line_chart(&chart, text);
+    return LS_OK;
+}
+
+/* ---- the command ---- */
+
+static const struct {
+    const char *name;
+    ls_status (*draw)(const draw_settings *settings, ls_arena *arena, ls_text *text);
+} figures[] = {{"step", draw_step}, {"progress", draw_progress}, {"schedules", draw_schedules}};
+enum { FIGURE_COUNT = sizeof figures / sizeof figures[0] };
+
+static ls_status write_figure(const char *path, const ls_text *text)
+{
+    if (path[0]) {
+        return ls_file_write_atomic(path, ls_text_string(text), text->bytes);
+    }
+    fputs(ls_text_string(text), stdout);
+    return LS_OK;
+}
+
+static ls_status run_draw(const ls_invocation *invocation)
+{
+    const draw_settings *settings = invocation->settings;
+    const char *name = invocation->words[0];
+    size_t index = 0;
+    while (index < FIGURE_COUNT && strcmp(figures[index].name, name) != 0) {
+        index++;
+    }
+    if (index == FIGURE_COUNT) {
+        return ls_fail(LS_ERR_INVALID, "'%s' is no picture; there is: step, progress, schedules", name);
+    }
+    ls_text text = {0};
+    ls_status status = figures[index].draw(settings, invocation->arena, &text);
+    if (status == LS_OK) {
+        status = write_figure(settings->output, &text);
+    }
+    ls_text_release(&text);
+    return status;
+}
+
+const ls_command ls_command_draw = {
+    .name = "draw",
+    .words = "NAME",
+    .summary = "pictures that explain: step, progress, schedules",
+    .details = "step       a training step: batch, leaves, waves, the tree of additions, the update\n"
+               "progress   the numbers of a progress line: what they mean, what is good, what is not\n"
+               "schedules  the learning rate over time, by kind of schedule\n"
+               "Prints SVG that any browser shows, in light and in dark.",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &draw_table,
+    .settings_bytes = sizeof(draw_settings),
+    .run = run_draw,
+};

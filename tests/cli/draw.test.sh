@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The pictures of the guide are what the commands in the guide make, and wrong numbers are refused with 2.
+set -eu
+guide=$LS_SOURCE_DIR/docs/guide
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+same() { # same FILE ARGUMENTS...
+    local file=$1
+    shift
+    "$LOCKSTEP" draw "$@" > "$out/$file"
+    cmp "$out/$file" "$guide/$file" || { echo "docs/guide/$file: make it again with: lockstep draw $*"; exit 1; }
+}
+same step.svg step --leaves 12 --sequences 4
+same step-three-ranks.svg step --leaves 12 --sequences 4 --ranks 3
+same schedules.svg schedules
+line=$(sed -n '/^```progress$/{n;p}' "$guide/02-the-progress-line.md")
+same progress.svg progress --line "$line"
+
+# -o writes the same bytes.
+"$LOCKSTEP" draw step --leaves 12 --sequences 4 -o "$out/file.svg"
+cmp "$out/file.svg" "$guide/step.svg"
+
+# The chapters name every picture, and every picture has a chapter.
+for picture in "$guide"/*.svg; do
+    grep -q "src=\"$(basename "$picture")\"" "$guide"/*.md || { echo "no chapter shows $(basename "$picture")"; exit 1; }
+done
+
+refused() { # refused TEXT ARGUMENTS...
+    local want=$1 code=0
+    shift
+    "$LOCKSTEP" draw "$@" > "$out/stdout" 2> "$out/stderr" || code=$?
+    [ "$code" = 2 ] && [ ! -s "$out/stdout" ] && grep -q -- "$want" "$out/stderr" ||
+        { echo "draw $*: exit code $code, $(cat "$out/stderr")"; exit 1; }
+}
+refused "no picture" staircase
+refused "1 to the number of leaves, 2" step --leaves 2 --ranks 3
+refused "does not divide" step --sequences 4 --micro-batch 3
+refused "allowed is" step --leaves 17
+refused "which line" progress
+refused "not a progress line" progress --line "hello"
+
+# Extremes are still whole figures.
+for arguments in "step --leaves 1 --sequences 1" "step --leaves 16 --ranks 16 --sequences 8 --micro-batch 1" \
+                 "schedules --steps 2 --warmup-steps 0" "schedules --steps 1000000 --warmup-steps 1000000"; do
+    "$LOCKSTEP" draw $arguments > "$out/extreme.svg"
+    tail -1 "$out/extreme.svg" | grep -q '^</svg>$'
+    ! grep -qi 'nan\|inf' "$out/extreme.svg"
+done
