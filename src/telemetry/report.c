@@ -352,7 +352,8 @@ static void append_checkpoints(const ls_report_data *data, ls_text *page)
         page,
         "<h2>Checkpoints</h2>\n<p class=\"say\">Complete states on disk, from which the run goes on bit for "
         "bit, "
-        "and which <code>sample</code>, <code>eval</code> and <code>export</code> take. %zu were written%s; "
+        "and which <code>sample</code>, <code>eval</code> and <code>export</code> take. Written so far: "
+        "%zu%s; "
         "older "
         "ones may have been pruned since.</p>\n<div class=\"card scroll\"><table class=\"long\"><tr><th "
         "class=\"n\">step</th><th class=\"n\">bytes</th><th class=\"n\">training "

@@ -154,6 +154,16 @@ static double *percent_of(ls_report_data *data, const double *fractions)
     return percent;
 }
 
+static bool exceeds(const double *values, size_t count, double limit)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (values[i] > limit) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void append_curves(ls_report_data *data, ls_text *page)
 {
     ls_text_append(page, "<div class=\"pair\">\n");
@@ -170,10 +180,17 @@ static void append_curves(ls_report_data *data, ls_text *page)
     ls_text_append(page, "</div>\n<h2>Is the machine busy?</h2>\n<div class=\"pair\">\n");
     append_half(data, "Speed", "tokens per second", data->tokens_per_s, true, true,
                 "Within steps. Dips are other work on the same machine, or data that came late.", page);
-    append_half(data, "Use of the machine", "MFU, %", percent_of(data, data->mfu), true, true,
-                "The model's arithmetic per second, as a share of what this machine's matrix products "
-                "reached by themselves. "
-                "Recomputed work does not count.",
+    const double *percent = percent_of(data, data->mfu);
+    append_half(data, "Use of the machine", "MFU, %", percent, true, true,
+                exceeds(percent, data->count, 105.0)
+                    ? "The model's arithmetic per second, as a share of what this machine's matrix products "
+                      "reached by "
+                      "themselves. Values above 100 mean that the machine was busy with other work while "
+                      "that peak was "
+                      "measured: the shape of the curve holds, its height does not."
+                    : "The model's arithmetic per second, as a share of what this machine's matrix products "
+                      "reached by "
+                      "themselves. Recomputed work does not count.",
                 page);
     ls_text_append(page, "</div>\n");
 }

@@ -2,8 +2,8 @@
 #include "telemetry/summary.h"
 
 #include "base/file.h"
+#include "base/text.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 enum { SUMMARY_BYTES_MAX = 1 << 20 };
@@ -99,12 +99,10 @@ ls_status ls_summary_load(const char *dir, json_t **object_out)
 
 /* ---- for a terminal ---- */
 
-static void print_number(FILE *out, const json_t *object, const char *key, const char *format)
+static double number_of(const json_t *object, const char *key)
 {
     const json_t *member = json_object_get(object, key);
-    if (json_is_number(member)) {
-        fprintf(out, format, json_number_value(member));
-    }
+    return json_is_number(member) ? json_number_value(member) : NAN;
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -113,25 +111,56 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "-";
 }
 
+static void append_if(ls_text *line, const char *format, double value) LS_PRINTF(2, 0);
+static void append_if(ls_text *line, const char *format, double value)
+{
+    if (isfinite(value)) {
+        ls_text_printf(line, format, value);
+    }
+}
+
+static void append_title(const json_t *object, ls_text *text)
+{
+    ls_text_printf(text, "%s %s: step %.0f of %.0f", text_of(object, "run"), text_of(object, "status"),
+                   fmax(0.0, number_of(object, "step")), fmax(0.0, number_of(object, "steps")));
+    const double wall_s = number_of(object, "wall_s");
+    if (wall_s >= 120.0) {
+        ls_text_printf(text, " in %.0f min %02.0f s", floor(wall_s / 60.0), floor(fmod(wall_s, 60.0)));
+    } else {
+        append_if(text, " in %.1f s", wall_s);
+    }
+    append_if(text, ", %.0f %% of it training", 100.0 * number_of(object, "goodput"));
+}
+
+static void append_losses(const json_t *object, ls_text *text)
+{
+    const double val_loss = number_of(object, "val_loss"), per_byte = number_of(object, "val_loss_per_byte");
+    ls_text_append(text, "\n  loss        ");
+    append_if(text, "training %.4f", number_of(object, "loss"));
+    append_if(text, ", validation %.4f nats per token", val_loss);
+    if (isfinite(per_byte) && per_byte != val_loss) { /* the same with a bytes tokenizer */
+        ls_text_printf(text, ", %.4f per byte", per_byte);
+    }
+}
+
+static void append_machine(const json_t *object, ls_text *text)
+{
+    const double mib = 1.0 / 1048576.0;
+    ls_text_append(text, "\n  machine     ");
+    append_if(text, "%.0f tokens/s", number_of(object, "tokens_per_s"));
+    append_if(text, ", MFU %.0f %%", 100.0 * number_of(object, "mfu"));
+    append_if(text, ", peak memory %.0f MiB", mib * number_of(object, "peak_rss_bytes"));
+    append_if(text, " (planned %.0f)", mib * number_of(json_object_get(object, "predicted"), "memory_bytes"));
+}
+
 void ls_summary_print(const json_t *object, FILE *out)
 {
-    fprintf(out, "%s %s at step %" PRId64 " of %" PRId64 ":", text_of(object, "run"),
-            text_of(object, "status"), (int64_t)json_integer_value(json_object_get(object, "step")),
-            (int64_t)json_integer_value(json_object_get(object, "steps")));
-    print_number(out, object, "loss", " loss %.4f");
-    print_number(out, object, "val_loss", ", validation %.4f nats per token");
-    print_number(out, object, "val_loss_per_byte", ", %.4f nats per byte");
-    print_number(out, object, "tokens_per_s", "; %.0f tokens/s");
-    const json_t *mfu = json_object_get(object, "mfu"), *goodput = json_object_get(object, "goodput");
-    if (json_is_number(mfu)) {
-        fprintf(out, ", MFU %.0f %%", 100.0 * json_number_value(mfu));
-    }
-    const double rss_mib = (double)json_integer_value(json_object_get(object, "peak_rss_bytes")) / 1048576.0;
-    fprintf(out, ", peak memory %.0f MiB", rss_mib);
-    print_number(out, object, "wall_s", ", %.1f s");
-    if (json_is_number(goodput)) {
-        fprintf(out, " (%.0f %% of it useful work)", 100.0 * json_number_value(goodput));
-    }
-    fprintf(out, "\n  state_hash %s\n  curve_hash %s\n  run directory %s\n", text_of(object, "state_hash"),
-            text_of(object, "curve_hash"), text_of(object, "run_dir"));
+    ls_text text = {0};
+    append_title(object, &text);
+    append_losses(object, &text);
+    append_machine(object, &text);
+    ls_text_printf(&text, "\n  state_hash  %s\n  curve_hash  %s\n  run         %s\n",
+                   text_of(object, "state_hash"), text_of(object, "curve_hash"), text_of(object, "run_dir"));
+    fputs(ls_text_string(&text), out);
+    ls_text_release(&text);
 }
