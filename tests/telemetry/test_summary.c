@@ -83,9 +83,10 @@ static void summary_print_leaves_out_what_is_not_known(void **state)
     fclose(out);
     json_decref(object);
     const char *text = run_dir_read(run, "out");
-    assert_non_null(strstr(
-        text,
-        "small finished at step 20 of 20: loss 1.5000; 400 tokens/s, peak memory 3 MiB, 5.5 s (90 % of"));
+    assert_non_null(strstr(text, "small finished: step 20 of 20 in 5.5 s, 90 % of it training\n"));
+    assert_non_null(strstr(text, "  loss        training 1.5000\n"));
+    assert_non_null(strstr(text, "  machine     400 tokens/s, peak memory 3 MiB (planned 2)\n"));
+    assert_non_null(strstr(text, "  state_hash  -\n  curve_hash  abc\n  run         runs/small\n"));
     assert_null(strstr(text, "nan"));
     assert_null(strstr(text, "null"));
 }
