@@ -12,6 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What a process holds beside its planned buffers, from measurements of small runs: program and libraries, tokenizer and data tables; per
+ * thread the panels of the matrix product and a block of a checkpoint being saved. */
+enum { PROCESS_BYTES = 16 << 20, THREAD_BYTES = 6 << 20 };
+
 /* ---- tokenizer ---- */
 
 /* A tokenizer is trained on the text files of data.train; token files have no text. */
@@ -217,6 +221,7 @@ static ls_status build_plan(ls_session *session)
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
     session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
     session->flops = ls_plan_count_flops(&session->plan);
+    session->process_bytes = PROCESS_BYTES + (uint64_t)THREAD_BYTES * ls_queue_threads(session->queue);
     return plan_side_work(session);
 }
 
@@ -288,7 +293,8 @@ double ls_session_step_flops(const ls_session *session, bool with_recompute)
 
 uint64_t ls_session_bytes(const ls_session *session)
 {
-    return session->memory.total + session->evaluation_bytes + session->generation_bytes;
+    return session->memory.total + session->evaluation_bytes + session->generation_bytes +
+           session->process_bytes;
 }
 
 ls_status ls_session_check_memory(const ls_session *session)
@@ -335,8 +341,10 @@ static void describe_memory(const ls_session *session, ls_text *text)
              session->run.train.micro_batch, session->run.model.context);
     describe_row(text, "activations", m->activations, note);
     describe_row(text, "logits", m->logits, "one chunk at a time");
-    describe_row(text, "tables and scratch", m->other, "");
+    describe_row(text, "tables", m->other, "");
     describe_row(text, "evaluation and samples", session->evaluation_bytes + session->generation_bytes, "");
+    describe_row(text, "process and scratch", session->process_bytes,
+                 "program, libraries, per-thread buffers");
     const uint64_t available = ls_memory_available();
     snprintf(note, sizeof note, "%s",
              available == UINT64_MAX                  ? ""
@@ -394,13 +402,13 @@ void ls_session_describe(const ls_session *session, ls_text *text)
 json_t *ls_session_to_json(const ls_session *session)
 {
     const ls_memory_plan *m = &session->memory;
-    json_t *memory =
-        json_pack("{s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->parameters,
-                  "gradients", (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "tree",
-                  (json_int_t)m->tree, "tree_buffers", (int)m->tree_buffers, "activations",
-                  (json_int_t)m->activations, "logits", (json_int_t)m->logits, "other", (json_int_t)m->other,
-                  "side_work", (json_int_t)(session->evaluation_bytes + session->generation_bytes), "total",
-                  (json_int_t)ls_session_bytes(session));
+    json_t *memory = json_pack(
+        "{s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->parameters,
+        "gradients", (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "tree",
+        (json_int_t)m->tree, "tree_buffers", (int)m->tree_buffers, "activations", (json_int_t)m->activations,
+        "logits", (json_int_t)m->logits, "other", (json_int_t)m->other, "side_work",
+        (json_int_t)(session->evaluation_bytes + session->generation_bytes), "process",
+        (json_int_t)session->process_bytes, "total", (json_int_t)ls_session_bytes(session));
     const double micro_batches = (double)ls_session_micro_batches(session);
     json_t *flops = json_pack("{s:f, s:f, s:f, s:f, s:s}", "forward", session->flops.forward * micro_batches,
                               "backward", session->flops.backward * micro_batches, "recomputed",

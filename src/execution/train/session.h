@@ -35,7 +35,8 @@ typedef struct ls_session {
     ls_plan plan; /* of a training micro-batch */
     ls_memory_plan memory;
     uint64_t evaluation_bytes, generation_bytes; /* beside the memory plan */
-    ls_plan_flops flops;                         /* of a micro-batch */
+    uint64_t process_bytes; /* program, tables, kernel scratch, buffers of saving: measured, not planned */
+    ls_plan_flops flops;    /* of a micro-batch */
     char identity[LS_SHA256_HEX_BYTES];
 } ls_session;
 
