@@ -239,6 +239,9 @@ static void append_tiles(const ls_report_data *data, ls_text *page)
 static void comparison_row(ls_text *page, const char *name, double predicted, double measured,
                            void (*put)(ls_text *page, double value))
 {
+    if (!isfinite(predicted)) {
+        return;
+    }
     ls_text_printf(page, "<tr><td>%s</td><td class=\"n\">", name);
     put(page, predicted);
     ls_text_append(page, "</td><td class=\"n\">");
