@@ -58,6 +58,7 @@ static ls_status status_from_errno(int errno_value)
     switch (errno_value) {
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
     case EROFS:
         return LS_ERR_DISK;
     case ENOMEM:

@@ -55,8 +55,8 @@ int ls_status_exit_code(ls_status status);
 /* Replaces this thread's error text and returns `status`, so that `return ls_fail(...)` reads as one thought. */
 ls_status ls_fail(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
 
-/* Like ls_fail, with ": <strerror(errno_value)>" appended; ENOSPC, EDQUOT and EROFS become LS_ERR_DISK, ENOMEM
- * LS_ERR_MEMORY, ENOENT LS_ERR_NOT_FOUND, everything else LS_ERR_IO. */
+/* Like ls_fail, with ": <strerror(errno_value)>" appended; ENOSPC, EDQUOT, EFBIG and EROFS become LS_ERR_DISK,
+ * ENOMEM LS_ERR_MEMORY, ENOENT LS_ERR_NOT_FOUND, everything else LS_ERR_IO. */
 ls_status ls_fail_errno(int errno_value, const char *format, ...) LS_PRINTF(2, 3);
 
 /* Puts "<context>: " before this thread's error text and returns `status` unchanged. */

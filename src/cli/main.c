@@ -209,6 +209,7 @@ static ls_status dispatch(int argc, char *const *argv)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file-size limit is then an error of the write, like a full disk */
     const char *level = getenv("LOCKSTEP_LOG");
     const bool debug = level && strcmp(level, "debug") == 0, info = level && strcmp(level, "info") == 0;
     ls_log_init(&(ls_log_settings){.level = debug  ? LS_LOG_DEBUG
