@@ -56,6 +56,13 @@ static ls_status take_lock(ls_arena *arena, const char *path, int *fd_out)
     return LS_OK;
 }
 
+/* What a run that ended before run.yaml was written may have left. */
+static bool is_left_over(const char *name)
+{
+    return strcmp(name, "lock") == 0 || strncmp(name, "run.yaml.tmp.", 13) == 0 ||
+           strncmp(name, "tokenizer.json", 14) == 0;
+}
+
 /* A folder that holds something, but no run, is somebody else's. */
 static ls_status check_foreign(ls_arena *arena, const char *path)
 {
@@ -63,7 +70,7 @@ static ls_status check_foreign(ls_arena *arena, const char *path)
     size_t count = 0;
     LS_TRY(ls_dir_list(arena, path, &names, &count));
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(names[i], "lock") != 0) {
+        if (!is_left_over(names[i])) {
             return ls_fail(LS_ERR_INVALID,
                            "%s holds '%s' but no run.yaml: not a run directory. Choose another --run-dir",
                            path, names[i]);

@@ -64,16 +64,17 @@ static ls_status trainer_add_corpus(ls_session *session, ls_tokenizer_trainer *t
     return LS_OK;
 }
 
-/* Trained once per run: a resumed run reads what it trained. */
-static ls_status train_tokenizer(ls_session *session, const char *run_dir)
+/* Trained once per run: a resumed run reads what it trained. One left behind by a run that never began is trained again. */
+static ls_status train_tokenizer(ls_session *session, const ls_session_options *options)
 {
-    const char *path = run_dir ? ls_path_join(session->arena, run_dir, "tokenizer.json") : NULL;
-    if (path && ls_path_exists(path)) {
+    const char *path =
+        options->run_dir ? ls_path_join(session->arena, options->run_dir, "tokenizer.json") : NULL;
+    if (path && options->had_run && ls_path_exists(path)) {
         return ls_tokenizer_load(path, &session->tokenizer);
     }
-    const ls_tokenizer_train_options options = {.vocab_size = (uint32_t)session->run.tokenizer.vocab};
+    const ls_tokenizer_train_options train = {.vocab_size = (uint32_t)session->run.tokenizer.vocab};
     ls_tokenizer_trainer *trainer = NULL;
-    LS_TRY(ls_tokenizer_trainer_create(&options, &trainer));
+    LS_TRY(ls_tokenizer_trainer_create(&train, &trainer));
     ls_status status = trainer_add_corpus(session, trainer);
     if (status == LS_OK) {
         status = ls_tokenizer_trainer_finish(trainer, &session->tokenizer);
@@ -96,13 +97,13 @@ static ls_status tokenizer_of_model(ls_session *session)
     return LS_OK;
 }
 
-static ls_status open_tokenizer(ls_session *session, const char *run_dir)
+static ls_status open_tokenizer(ls_session *session, const ls_session_options *options)
 {
     switch (session->run.tokenizer.kind) {
     case LS_TOKENIZER_FILE:
         return ls_tokenizer_load(session->run.tokenizer.file, &session->tokenizer);
     case LS_TOKENIZER_TRAIN:
-        return train_tokenizer(session, run_dir);
+        return train_tokenizer(session, options);
     case LS_TOKENIZER_MODEL:
         return tokenizer_of_model(session);
     case LS_TOKENIZER_BYTES:
@@ -247,7 +248,7 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
         LS_TRY(ls_run_file_adopt_model(&session->run, &session->source->config));
     }
     LS_TRY(ls_queue_create_cpu(thread_count(&session->run, options->threads), &session->queue));
-    LS_TRY(open_tokenizer(session, options->run_dir));
+    LS_TRY(open_tokenizer(session, options));
     LS_TRY(adopt_vocab(session));
     LS_TRY(resolve_config(session));
     LS_TRY(open_dataset(session, options));

@@ -18,6 +18,7 @@
 
 typedef struct ls_session_options {
     const char *run_dir; /* where a trained tokenizer is kept; NULL (dry run): it is not */
+    bool had_run;        /* the tokenizer that is kept there belongs to this run */
     uint64_t threads;    /* 0: from the run file, else all cores */
     ls_dataset_progress progress;
     void *progress_context;

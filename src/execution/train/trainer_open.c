@@ -45,6 +45,7 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
 {
     const ls_session_options options = {
         .run_dir = run_dir,
+        .had_run = trainer->dir.had_run,
         .threads = trainer->options->threads,
         .progress = trainer->options->out ? tell_tokenising : NULL,
         .progress_context = trainer->options->out,
@@ -155,6 +156,9 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     ls_model_file_close(trainer->session.source);
     trainer->session.source = NULL;
     trainer->begun_at = trainer->step;
+    /* Only a run that was accepted by the checkpoint in its folder may change what is there. */
+    LS_TRY(ls_run_file_save(&trainer->session.run,
+                            ls_path_join(&trainer->arena, trainer->dir.path, "run.yaml")));
     return open_log(trainer);
 }
 
@@ -199,8 +203,6 @@ ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
         return LS_OK;
     }
     LS_TRY(take_memory(trainer));
-    LS_TRY(ls_run_file_save(&trainer->session.run,
-                            ls_path_join(&trainer->arena, trainer->dir.path, "run.yaml")));
     LS_TRY(restore_or_begin(trainer));
     return open_progress(trainer);
 }
