@@ -54,9 +54,10 @@ static ls_status save_now(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_sa
     ls_checkpoint_attachment attachments[3];
     size_t attachment_count = 0;
     LS_TRY(attach(trainer, arena, attachments, &attachment_count));
-    json_t *extra = json_pack("{s:s, s:s, s:I, s:f}", "run", session->run.name, "tokenizer",
+    json_t *extra = json_pack("{s:s, s:s, s:I, s:f, s:s}", "run", session->run.name, "tokenizer",
                               session->run.tokenizer.kind == LS_TOKENIZER_BYTES ? "bytes" : "attached",
-                              "tokens", (json_int_t)trainer->tokens, "loss", (double)trainer->loss);
+                              "tokens", (json_int_t)trainer->tokens, "loss", (double)trainer->loss,
+                              "data_hash", ls_dataset_hash(session->dataset));
     const bool evaluated = trainer->evaluated_step == trainer->step && isfinite(trainer->val_loss);
     const ls_checkpoint_meta meta = {
         .step = trainer->step,
@@ -117,15 +118,43 @@ ls_status ls_trainer_save(ls_trainer *trainer)
     return status;
 }
 
+/* The settings agree (ls_run_dir_check_identity), the identities do not: says what the data were and are. */
+static ls_status explain_identity(const ls_trainer *trainer, ls_arena *arena)
+{
+    const ls_status status = LS_ERR_INVALID;
+    const char *text = ls_arena_strdup(arena, ls_error_text());
+    const char *now = ls_dataset_hash(trainer->session.dataset);
+    ls_checkpoint_latest latest = {0};
+    if (ls_checkpoint_find_latest(arena, trainer->dir.checkpoints, NULL, UINT64_MAX, &latest) != LS_OK ||
+        !latest.checkpoint) {
+        return ls_fail(status, "%s", text);
+    }
+    const char *before = json_string_value(json_object_get(latest.checkpoint->meta.extra, "data_hash"));
+    if (before && strcmp(before, now) != 0) {
+        ls_fail(status,
+                "%s holds a run on other data: data.train or data.validation has hash %.16s in the run, "
+                "%.16s now (other files, or changed ones). Use the data as they were, another --run-dir, or "
+                "--fresh to start over (the old run is moved aside)",
+                trainer->dir.path, before, now);
+    } else {
+        ls_fail(status, "%s", text);
+    }
+    ls_checkpoint_close(latest.checkpoint);
+    return status;
+}
+
 ls_status ls_trainer_restore(ls_trainer *trainer)
 {
     ls_arena arena = {0};
     ls_checkpoint_latest latest = {0};
     const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &trainer->state);
     const ls_checkpoint_load_options options = {.threads = ls_queue_threads(trainer->session.queue)};
-    const ls_status status =
+    ls_status status =
         ls_checkpoint_load_latest(&arena, trainer->dir.checkpoints, trainer->session.identity, tensors,
                                   trainer->session.layout.parameter_count, &options, &latest);
+    if (status == LS_ERR_INVALID) {
+        status = explain_identity(trainer, &arena);
+    }
     if (status == LS_OK && latest.checkpoint) {
         trainer->step = latest.checkpoint->meta.step;
         trainer->saved_step = trainer->step;
