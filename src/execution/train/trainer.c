@@ -206,7 +206,9 @@ static ls_status loop(ls_trainer *trainer)
     while (trainer->step < trainer->stop_step) {
         LS_TRY(run_step(trainer));
         LS_TRY(side_work(trainer));
-        LS_TRY(ls_signals_status());
+        if (trainer->step < trainer->stop_step) { /* behind the last step nothing is left to give up */
+            LS_TRY(ls_signals_status());
+        }
     }
     return LS_OK;
 }
@@ -237,11 +239,15 @@ static void keep_failed_state(ls_trainer *trainer, const char *text)
 {
     char *copy = ls_arena_strdup(&trainer->arena, text);
     ls_emit_event("not_finite", json_pack("{s:I, s:s}", "step", (json_int_t)trainer->step, "text", copy));
-    if (trainer->step > 0 && ls_trainer_save(trainer) != LS_OK) {
-        ls_log_error("the state before the failure could not be saved: %s", ls_error_text());
+    if (trainer->step == 0) {
+        ls_fail(LS_ERR_FAILED, "%s. It was the first step: it began from the weights of the run file", copy);
+    } else if (ls_trainer_save(trainer) == LS_OK) {
+        ls_fail(LS_ERR_FAILED, "%s. The state before that step is in %s/%" PRIu64, copy,
+                trainer->dir.checkpoints, trainer->step);
+    } else {
+        const char *problem = ls_arena_strdup(&trainer->arena, ls_error_text());
+        ls_fail(LS_ERR_FAILED, "%s. The state before that step could not be saved: %s", copy, problem);
     }
-    ls_fail(LS_ERR_FAILED, "%s. The state before that step is in %s, its position in events.jsonl", copy,
-            trainer->dir.checkpoints);
 }
 
 static ls_status train(ls_trainer *trainer, json_t **result_out)
