@@ -84,17 +84,11 @@ static ls_status train_tokenizer(ls_session *session, const ls_session_options *
     return path ? ls_tokenizer_save(session->tokenizer, path) : LS_OK;
 }
 
-static ls_status tokenizer_of_model(ls_session *session)
+/* A model may come without a tokenizer; token files need none. */
+static void take_tokenizer_of_model(ls_session *session)
 {
-    if (!session->source || !session->source->tokenizer) {
-        return ls_fail(
-            LS_ERR_INVALID,
-            "tokenizer.kind is model, but %s has no tokenizer: set tokenizer.file (or tokenizer.kind: bytes)",
-            session->run.model.from);
-    }
     session->tokenizer = session->source->tokenizer;
     session->source->tokenizer = NULL;
-    return LS_OK;
 }
 
 static ls_status open_tokenizer(ls_session *session, const ls_session_options *options)
@@ -105,7 +99,8 @@ static ls_status open_tokenizer(ls_session *session, const ls_session_options *o
     case LS_TOKENIZER_TRAIN:
         return train_tokenizer(session, options);
     case LS_TOKENIZER_MODEL:
-        return tokenizer_of_model(session);
+        take_tokenizer_of_model(session);
+        return LS_OK;
     case LS_TOKENIZER_BYTES:
     case LS_TOKENIZER_AUTO:
         break;
@@ -143,6 +138,13 @@ static void fill_sources(const ls_session *session, ls_dataset_options *options)
 static ls_status open_dataset(ls_session *session, const ls_session_options *options)
 {
     const ls_run_file *run = &session->run;
+    if (!session->tokenizer && run->sample.every_steps > 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "sample.every_steps is %" PRIu64
+                       ", but %s has no tokenizer to write a sample with: set "
+                       "tokenizer.file, or sample.every_steps: 0",
+                       run->sample.every_steps, run->model.from);
+    }
     ls_dataset_options dataset = {
         .validation_patterns = run->data.validation.items,
         .validation_pattern_count = (size_t)run->data.validation.count,
@@ -156,7 +158,12 @@ static ls_status open_dataset(ls_session *session, const ls_session_options *opt
         .progress_context = options->progress_context,
     };
     fill_sources(session, &dataset);
-    return ls_dataset_open(&dataset, &session->dataset);
+    const ls_status status = ls_dataset_open(&dataset, &session->dataset);
+    if (status == LS_ERR_INVALID && !session->tokenizer) {
+        return ls_fail_within(status, "%s has no tokenizer (set tokenizer.file, or tokenizer.kind: bytes)",
+                              run->model.from);
+    }
+    return status;
 }
 
 /* ---- model and plan ---- */
@@ -164,7 +171,7 @@ static ls_status open_dataset(ls_session *session, const ls_session_options *opt
 /* The vocabulary of model.from, which may be larger than its tokenizer's. */
 static ls_status adopt_vocab(ls_session *session)
 {
-    uint64_t vocab = ls_tokenizer_vocab_size(session->tokenizer);
+    uint64_t vocab = session->tokenizer ? ls_tokenizer_vocab_size(session->tokenizer) : 0;
     if (session->source && vocab < (uint64_t)session->source->config.vocab) {
         vocab = (uint64_t)session->source->config.vocab;
     }
@@ -367,12 +374,13 @@ void ls_session_describe(const ls_session *session, ls_text *text)
                    "\n",
                    ls_family_name(c->family), (double)session->layout.element_count / 1e6, c->layers,
                    c->width, c->heads, c->kv_heads, c->ffn, run->model.context, c->vocab);
-    ls_text_printf(
-        text,
-        "data    %" PRIu64 " training tokens in %" PRIu64 " documents, %" PRIu64
-        " validation tokens, tokenizer %s\n",
-        ls_dataset_token_count(session->dataset, LS_SPLIT_TRAIN), ls_dataset_document_count(session->dataset),
-        ls_dataset_token_count(session->dataset, LS_SPLIT_VALIDATION), ls_tokenizer_kind(session->tokenizer));
+    ls_text_printf(text,
+                   "data    %" PRIu64 " training tokens in %" PRIu64 " documents, %" PRIu64
+                   " validation tokens, tokenizer %s\n",
+                   ls_dataset_token_count(session->dataset, LS_SPLIT_TRAIN),
+                   ls_dataset_document_count(session->dataset),
+                   ls_dataset_token_count(session->dataset, LS_SPLIT_VALIDATION),
+                   session->tokenizer ? ls_tokenizer_kind(session->tokenizer) : "none");
     const uint64_t step_tokens = run->train.global_batch * run->model.context;
     ls_text_printf(text,
                    "step    %" PRIu64 " sequences = %" PRIu64 " tokens, in %" PRIu64 " leaves of %" PRIu64

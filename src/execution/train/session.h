@@ -28,7 +28,7 @@ typedef struct ls_session {
     ls_arena *arena; /* the caller's, holds the tables */
     ls_run_file run; /* resolved */
     ls_queue *queue;
-    ls_tokenizer *tokenizer;
+    ls_tokenizer *tokenizer; /* NULL: model.from has none, and the data are token files */
     ls_dataset *dataset;
     ls_model_file *source; /* model.from, until its weights were taken; else NULL */
     ls_model_config config;

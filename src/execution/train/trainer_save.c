@@ -23,7 +23,7 @@ static ls_status attach(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_atta
     free(config_text);
     list[count++] = (ls_checkpoint_attachment){"config.json", config_copy, strlen(config_copy)};
 
-    if (trainer->session.run.tokenizer.kind != LS_TOKENIZER_BYTES) {
+    if (trainer->session.tokenizer && trainer->session.run.tokenizer.kind != LS_TOKENIZER_BYTES) {
         const char *name = NULL;
         const void *data = NULL;
         size_t bytes = 0;
@@ -55,7 +55,9 @@ static ls_status save_now(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_sa
     size_t attachment_count = 0;
     LS_TRY(attach(trainer, arena, attachments, &attachment_count));
     json_t *extra = json_pack("{s:s, s:s, s:I, s:f, s:s}", "run", session->run.name, "tokenizer",
-                              session->run.tokenizer.kind == LS_TOKENIZER_BYTES ? "bytes" : "attached",
+                              !session->tokenizer                                 ? "none"
+                              : session->run.tokenizer.kind == LS_TOKENIZER_BYTES ? "bytes"
+                                                                                  : "attached",
                               "tokens", (json_int_t)trainer->tokens, "loss", (double)trainer->loss,
                               "data_hash", ls_dataset_hash(session->dataset));
     const bool evaluated = trainer->evaluated_step == trainer->step && isfinite(trainer->val_loss);
