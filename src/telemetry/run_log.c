@@ -188,11 +188,14 @@ static ls_status open_all(ls_run_log *log, uint64_t restored_step, ls_run_totals
     LS_TRY(cut(log, log->metrics_path, restored_step, keep_metrics, totals));
     LS_TRY(cut(log, log->events_path, restored_step, keep_events, totals));
     LS_TRY(open_append(log->metrics_path, &log->metrics_fd));
-    LS_TRY(open_append(log->events_path, &log->events_fd));
+    return open_append(log->events_path, &log->events_fd);
+}
+
+void ls_run_log_enable_tensorboard(ls_run_log *log, uint64_t restored_step)
+{
     if (ls_tensorboard_open(log->tensorboard_dir, restored_step + 1, &log->tensorboard) != LS_OK) {
         ls_log_warn("no TensorBoard events: %s", ls_error_text());
     }
-    return LS_OK;
 }
 
 ls_status ls_run_log_open(const char *dir, uint64_t restored_step, ls_run_log **log_out,

@@ -38,7 +38,7 @@ typedef struct ls_run_totals {
  * Opens the log of run directory `dir` (which must exist) for appending after step `restored_step`: later metrics and events are dropped
  * (0: all metrics, the files begin anew), in one step of the file system per file. Lines that are torn or damaged are dropped too. When metrics
  * of earlier steps are missing (a machine that lost its power, a hand that edited), the run is not refused: that is logged, and the
- * curve hash is unknown from then on. Also opens a new event file for TensorBoard in `dir`/tb.
+ * curve hash is unknown from then on.
  *
  * totals_out: may be NULL. Errors: LS_ERR_MEMORY, LS_ERR_DISK, LS_ERR_IO.
  */
@@ -50,6 +50,9 @@ void ls_run_log_close(ls_run_log *log);
 LS_MUST_CHECK ls_status ls_run_log_step(ls_run_log *log, const ls_step_metrics *metrics);
 /* fields: an object, taken over; `time` and `event` are put in front. */
 LS_MUST_CHECK ls_status ls_run_log_event(ls_run_log *log, const char *name, json_t *fields);
+
+/* Also writes scalars to `dir`/tb for TensorBoard from here on; an error there is a warning and ends that file, not the run. */
+void ls_run_log_enable_tensorboard(ls_run_log *log, uint64_t restored_step);
 
 /* The curve hash of the steps so far; "" when it is unknown. */
 void ls_run_log_curve_hash(const ls_run_log *log, char hex_out[LS_SHA256_HEX_BYTES]);

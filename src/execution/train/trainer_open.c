@@ -127,6 +127,9 @@ static ls_status open_log(ls_trainer *trainer)
 {
     ls_run_totals totals = {0};
     LS_TRY(ls_run_log_open(trainer->dir.path, trainer->step, &trainer->log, &totals));
+    if (trainer->session.run.log.tensorboard) {
+        ls_run_log_enable_tensorboard(trainer->log, trainer->step);
+    }
     ls_run_log_install(trainer->log);
     trainer->tokens = totals.tokens;
     trainer->redone_until = totals.highest_step;
