@@ -309,6 +309,8 @@ static const piece_kind piece_kinds[] = {
      "bad: near what the machine has; try a smaller micro_batch"},
     {"", " GiB", "", 4, "most memory used so far", "good: flat soon after the first evaluation",
      "bad: near what the machine has; try a smaller micro_batch"},
+    {"in ", "s", "", 7, "how long the run took", "the last line of a run has it instead of the time left",
+     ""},
     {"", " left", "", 7, "time to the end at this pace", "good: loses a second every second",
      "bad: grows; something else slows this machine down"},
 };
@@ -388,7 +390,7 @@ static double draw_call_out(const piece *p, double y, ls_text *text)
     ls_svg_label(text, MARGIN + NAME_WIDTH + 12, y + 18, LS_SVG_START, 0, p->kind->meaning);
     ls_svg_label(text, MARGIN + 8, y + 43, LS_SVG_START, -1, p->kind->good);
     ls_svg_label(text, MARGIN + 8, y + 59, LS_SVG_START, -1, p->kind->bad);
-    return y + 76;
+    return y + (p->kind->bad[0] ? 76 : 60);
 }
 
 ls_status ls_drawing_progress(const char *line, ls_text *text)

@@ -156,6 +156,17 @@ static void drawing_progress_knows_every_piece(void **state)
     ls_text_release(&text);
 }
 
+/* The last line of a run says how long it took. */
+static void drawing_progress_knows_the_last_line(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_progress("step 9/9 100 %  loss 2.5000  in 1m05s", &text), LS_OK);
+    assert_int_equal(count_of(ls_text_string(&text), ">in 1m05s<"), 2);
+    assert_int_equal(count_of(ls_text_string(&text), "left<"), 1); /* only in what it says */
+    ls_text_release(&text);
+}
+
 static void drawing_progress_refuses_other_lines(void **state)
 {
     (void)state;
@@ -177,6 +188,7 @@ int main(void)
         cmocka_unit_test(drawing_step_spreads_leaves_over_ranks),
         cmocka_unit_test(drawing_step_refuses_numbers_out_of_range),
         cmocka_unit_test(drawing_progress_knows_every_piece),
+        cmocka_unit_test(drawing_progress_knows_the_last_line),
         cmocka_unit_test(drawing_progress_refuses_other_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
