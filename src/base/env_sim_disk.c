@@ -519,7 +519,7 @@ static void tell_names(sim_job *job, int64_t error)
         return;
     }
     names list = names_copy(&at.inode->names_now); /* the callback may change the folder */
-    const char **pointers = malloc((list.count + 1) * sizeof *pointers);
+    const char **pointers = calloc(list.count + 1, sizeof *pointers);
     LS_ASSERT(pointers && "out of memory for a simulated disk");
     for (size_t i = 0; i < list.count; i++) {
         pointers[i] = list.entries[i].name;
