@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# What README, guide and demo tell people to type exists: every command, every option of it, every key of a run file.
+set -eu
+cd "$LS_SOURCE_DIR"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$LOCKSTEP" --help | sed -n 's/^  \([a-z][a-z -]*[a-z]\)  .*/\1/p' > "$work/commands"
+"$LOCKSTEP" train --keys > "$work/keys"
+
+# Lines to type: "lockstep NAME ..." indented in a page, in backticks, behind build/release/ or timeout.
+lines_of() {
+    grep -ohE '(^ {4}|`|build/release/|timeout .* )lockstep [a-z][^`#]*' "$@" | sed -E 's/.*lockstep ([a-z])/\1/'
+}
+# Keys in backticks, with or without a value.
+keys_of() {
+    grep -ohE '`(model|tokenizer|data|train|checkpoint|eval|sample|log|job|parallel)\.[a-z_.]+' "$@" | tr -d '`' | sort -u
+}
+
+check_line() {
+    local line=$1 name word
+    set -f
+    set -- $line
+    name=$1
+    grep -qx "$name" "$work/commands" || name="$1 ${2:-}"
+    if ! grep -qx "$name" "$work/commands"; then
+        echo "'lockstep $line': there is no command '$1'"
+        return
+    fi
+    "$LOCKSTEP" $name --help > "$work/help"
+    for word in $line; do
+        case $word in
+        --help) ;;
+        --*) grep -qE -- "(^| )${word%%=*}( |\$)" "$work/help" || echo "'lockstep $line': $name has no option $word" ;;
+        esac
+    done
+    for word in $(grep -oE -- '--set [a-z_.]+' <<< "$line" | cut -d' ' -f2); do
+        check_key "$word"
+    done
+}
+check_key() {
+    grep -qF "  $1 " "$work/keys" || echo "$1 is no key of the run file"
+}
+
+# Prints what is wrong in the documents.
+check() {
+    local item
+    lines_of "$@" | while read -r item; do check_line "$item"; done
+    keys_of "$@" | while read -r item; do check_key "$item"; done
+}
+
+documents=(README.md docs/guide/*.md demo.sh)
+wrong=$(check "${documents[@]}")
+seen=$(($(lines_of "${documents[@]}" | wc -l) + $(keys_of "${documents[@]}" | wc -l)))
+echo "$seen lines and keys"
+[ -z "$wrong" ] && [ "$seen" -ge 20 ] || { echo "$wrong"; exit 1; }
+
+# The check itself notices each kind of mistake.
+cat > "$work/bad.md" <<'TXT'
+    lockstep dance --fast
+    lockstep train mine.yaml --no-such-option
+    lockstep train mine.yaml --set train.stepz=1
+`train.optimizer.rl`
+TXT
+wrong=$(check "$work/bad.md")
+[ "$(wc -l <<< "$wrong")" = 4 ] || { echo "of four mistakes in a page these were noticed:"; echo "$wrong"; exit 1; }
