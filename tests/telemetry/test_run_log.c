@@ -246,13 +246,13 @@ static void run_log_first_error_is_kept(void **state)
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, SIG_DFL);
-    assert_int_equal(status, LS_ERR_IO);
+    assert_int_equal(status, LS_ERR_DISK);
     assert_non_null(strstr(ls_error_text(), "metrics.jsonl"));
     /* There is room again, but a line behind a torn one would be lost with it: nothing more is written. */
     const ls_step_metrics m = metrics_of(step + 1);
-    assert_int_equal(ls_run_log_step(log, &m), LS_ERR_IO);
-    assert_int_equal(ls_run_log_status(log), LS_ERR_IO);
-    assert_int_equal(ls_run_log_sync(log), LS_ERR_IO);
+    assert_int_equal(ls_run_log_step(log, &m), LS_ERR_DISK);
+    assert_int_equal(ls_run_log_status(log), LS_ERR_DISK);
+    assert_int_equal(ls_run_log_sync(log), LS_ERR_DISK);
     assert_non_null(strstr(ls_error_text(), "metrics.jsonl"));
     ls_run_log_close(log);
     assert_int_equal(strlen(run_dir_read(run, "metrics.jsonl")), 1000);
