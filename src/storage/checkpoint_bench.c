@@ -24,7 +24,7 @@ typedef struct bench_run {
     ls_checkpoint_tensor *tensors;
     size_t tensor_count;
     float *state; /* all tensors, page-aligned */
-    size_t state_bytes;
+    size_t state_bytes, map_bytes;
     uint64_t file_bytes;
     double seconds[4][ROUNDS_MAX]; /* raw write, save, raw read, load */
 } bench_run;
@@ -48,7 +48,9 @@ static ls_status make_state(bench_run *bench, uint64_t bytes)
 {
     const uint64_t floats = bytes / 12 + 1;
     bench->state_bytes = (size_t)floats * 12;
-    bench->state = mmap(NULL, bench->state_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    /* A raw write is one whole buffer of it, however small the state is. */
+    bench->map_bytes = bench->state_bytes > RAW_BYTES ? bench->state_bytes : RAW_BYTES;
+    bench->state = mmap(NULL, bench->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bench->state == MAP_FAILED) {
         bench->state = NULL;
         return ls_fail_errno(errno, "no memory for a state of %zu bytes", bench->state_bytes);
@@ -219,7 +221,7 @@ ls_status ls_checkpoint_bench(const ls_checkpoint_bench_options *options,
         status = ls_fail_within(LS_ERR_IO, "can't clean up after the bench");
     }
     if (bench->state) {
-        munmap(bench->state, bench->state_bytes);
+        munmap(bench->state, bench->map_bytes);
     }
     ls_arena_release(&bench->arena);
     free(bench);
