@@ -4,7 +4,7 @@
 # tests/fuzz/fuzz_*.c: libFuzzer targets, alone in the preset fuzz.  bench/bench_*.c: benches, only in Release, never run by ctest.
 # Labels: unit, integration, fuzz; threads for what the preset tsan builds and runs. LS_TEST_LAYERS leaves out the other layers.
 set(LS_LAYERS base storage model compute data planning telemetry execution orchestration)
-set(LS_THREADED_LAYERS compute storage data execution)
+set(LS_THREADED_LAYERS base compute storage data execution)
 set(LS_TEST_LAYERS "${LS_LAYERS}" CACHE STRING "layers whose unit tests are built")
 
 # Links TARGET to every layer there is, as src/cli is.

@@ -85,7 +85,10 @@ void ls_real_watch_change(ls_real_env *env, ls_real_watch *watch, uint32_t event
 
 void ls_real_watch_end(ls_real_env *env, ls_real_watch *watch)
 {
-    close(watch->fd); /* also leaves the epoll set */
+    /* Closing alone would leave the epoll set only with the last copy of the descriptor, and a child between fork and exec holds one:
+     * its events would reach a watch that is gone. */
+    LS_ASSERT(epoll_ctl(env->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL) == 0);
+    close(watch->fd);
     watch->fd = -1;
     env->some_ended = true;
 }
