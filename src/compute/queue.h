@@ -69,8 +69,11 @@ const char *ls_queue_determinism_class(const ls_queue *queue);
 /* Name of the processor and instruction set in use, for people ("AMD EPYC, avx512"). */
 const char *ls_queue_device_name(const ls_queue *queue);
 
-/* Measured single-precision matrix-product rate of this queue in FLOP/s: best of five products of 1024 cubed,
- * measured once per queue (about 0.1 s) and remembered. MFU is computed against it. 0: no memory to measure. */
+/*
+ * Measured single-precision matrix-product rate of this queue in FLOP/s: the best product of 1024^3 of this and all earlier calls, some
+ * 50 ms per call. MFU is stated against it. A machine that is busy at the first call looks slow, so long runs call again now and then.
+ * 0 when there is no memory to measure with.
+ */
 double ls_queue_gemm_peak_flops(ls_queue *queue);
 
 /* Measured rate of fused multiply-adds in registers on all threads, FLOP/s: the limit of the processor's arithmetic. Best of a few

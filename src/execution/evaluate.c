@@ -38,7 +38,7 @@ ls_status ls_evaluator_create(ls_queue *queue, const ls_model_config *config, co
     options.losses = true;
     ls_status status = ls_plan_build(&e->arena, config, layout, &options, &e->plan);
     if (status == LS_OK) {
-        status = ls_walk_init(&e->walk, queue, &e->plan);
+        status = ls_walk_init(&e->walk, queue, &e->plan, length);
     }
     if (status != LS_OK) {
         ls_evaluator_destroy(e);

@@ -566,31 +566,31 @@ ls_plan_options ls_walk_plan_options(void)
 
 /* ---- life ---- */
 
-static ls_status rope_tables_init(ls_walk *walk)
+static ls_status rope_tables_init(ls_walk *walk, int64_t positions)
 {
     const ls_model_config *config = &walk->plan->config;
     if (!config->rotary) {
         return LS_OK;
     }
     const int64_t half = config->head_dim / 2;
-    const size_t bytes = (size_t)(config->context * half) * sizeof(float);
+    const size_t bytes = (size_t)(positions * half) * sizeof(float);
     void *memory = NULL;
     LS_TRY(ls_device_alloc(walk->queue, 2 * bytes, &memory));
     walk->rope_bytes = 2 * bytes;
-    walk->cosine = ls_tensor_f32(memory, config->context, half);
-    walk->sine = ls_tensor_f32((float *)memory + config->context * half, config->context, half);
-    ls_rope_tables(config, config->context, walk->cosine.data, walk->sine.data);
+    walk->cosine = ls_tensor_f32(memory, positions, half);
+    walk->sine = ls_tensor_f32((float *)memory + positions * half, positions, half);
+    ls_rope_tables(config, positions, walk->cosine.data, walk->sine.data);
     return LS_OK;
 }
 
-ls_status ls_walk_init(ls_walk *walk, ls_queue *queue, const ls_plan *plan)
+ls_status ls_walk_init(ls_walk *walk, ls_queue *queue, const ls_plan *plan, int64_t positions)
 {
     *walk = (ls_walk){.queue = queue, .plan = plan};
     walk->arena_bytes = (size_t)plan->arena_floats * sizeof(float);
     void *memory = NULL;
     LS_TRY(ls_device_alloc(queue, walk->arena_bytes, &memory));
     walk->arena = memory;
-    const ls_status status = rope_tables_init(walk);
+    const ls_status status = rope_tables_init(walk, positions);
     if (status != LS_OK) {
         ls_walk_release(walk);
     }

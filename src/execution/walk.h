@@ -42,8 +42,9 @@ typedef struct ls_walk_batch {
     float *losses;           /* out: per token; NULL without losses */
 } ls_walk_batch;
 
-/* Allocates the arena and the rotary tables. Errors: LS_ERR_MEMORY. */
-LS_MUST_CHECK ls_status ls_walk_init(ls_walk *walk, ls_queue *queue, const ls_plan *plan);
+/* Allocates the arena and the rotary tables. positions: how many the tables cover, the plan's length or, with a cache, its
+ * capacity. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_walk_init(ls_walk *walk, ls_queue *queue, const ls_plan *plan, int64_t positions);
 void ls_walk_release(ls_walk *walk);
 
 /* Runs all forward steps. In a training plan the head also leaves its gradients. */

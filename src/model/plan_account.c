@@ -69,7 +69,7 @@ static uint64_t other_bytes(const ls_plan *plan)
     const ls_model_config *c = &plan->config;
     const uint64_t tokens = (uint64_t)(plan->options.sequences * plan->options.length);
     const uint64_t rope_tables =
-        c->rotary ? 2 * (uint64_t)(c->context * (c->head_dim / 2)) * sizeof(float) : 0;
+        c->rotary ? 2 * (uint64_t)(plan->options.length * (c->head_dim / 2)) * sizeof(float) : 0;
     const uint64_t norm_sums = (uint64_t)plan->layout->float_count / LS_BUCKET_PAD * sizeof(double);
     /* Tokens, targets and losses are 4 bytes each. */
     return 3 * tokens * 4 + rope_tables + norm_sums;

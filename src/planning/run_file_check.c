@@ -266,5 +266,19 @@ ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "train.precision is bf16, which needs a GPU, and none is used here; use fp32");
     }
+    const struct {
+        const char *key;
+        uint64_t value;
+    } degrees[] = {{"parallel.ranks", run->parallel.ranks},
+                   {"parallel.data", run->parallel.data},
+                   {"parallel.tensor", run->parallel.tensor},
+                   {"parallel.pipeline", run->parallel.pipeline}};
+    for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
+        if (degrees[i].value != LS_AUTO_U64 && degrees[i].value > 1) {
+            return ls_fail(LS_ERR_UNSUPPORTED,
+                           "%s is %llu; this version trains with one process: use 1 or auto", degrees[i].key,
+                           (unsigned long long)degrees[i].value);
+        }
+    }
     return LS_OK;
 }

@@ -59,7 +59,7 @@ static const ls_option options[] = {
 
     {CHOICE("tokenizer.kind", tokenizer.kind, "auto", tokenizer_kinds), IDENTITY, .help = "auto: file when tokenizer.file is set, model when model.from is, else bytes"},
     {STRING("tokenizer.file", tokenizer.file), .value_name = "FILE", .help = "tokenizer.json or tokenizer.model"},
-    {U64("tokenizer.vocab", tokenizer.vocab, "4096", 256, 1 << 20), IDENTITY, .help = "kind train: ids to train"},
+    {U64("tokenizer.vocab", tokenizer.vocab, "4096", 257, 1 << 20), IDENTITY, .help = "kind train: ids to train"},
 
     {ROW("data.train", LS_OPTION_WEIGHTED, data.train, "[]"), .help = "files or patterns: .txt, .jsonl, .bin/.idx; weights make a mixture"},
     {ROW("data.validation", LS_OPTION_STRINGS, data.validation, "[]"), .value_name = "PATHS", .help = "files that are validation data as a whole"},
@@ -77,7 +77,7 @@ static const ls_option options[] = {
     {F64("train.clip_norm", train.clip_norm, "1.0", 0, 1e6), IDENTITY, .help = "largest gradient norm; 0: no clipping"},
     {CHOICE("train.precision", train.precision, "fp32", precisions), IDENTITY, .help = "number format of the computation; bf16 needs a GPU"},
     {CHOICE("train.recompute", train.recompute, "none", recompute_kinds), .help = "activations computed again instead of kept: less memory, same bits"},
-    {U64_AUTO("train.threads", train.threads, 1, 1024), .help = "threads per rank; auto: cores / ranks"},
+    {U64_AUTO("train.threads", train.threads, 1, 256), .help = "threads per rank; auto: cores / ranks"},
     {CHOICE("train.optimizer.kind", train.optimizer.kind, "adamw", optimizer_kinds), IDENTITY, .help = "optimizer"},
     {F64("train.optimizer.lr", train.optimizer.lr, "1.0e-3", 0, 10), IDENTITY, .help = "highest learning rate"},
     {F64("train.optimizer.beta1", train.optimizer.beta1, "0.9", 0, 0.9999999), IDENTITY, .help = "decay of the first moment"},

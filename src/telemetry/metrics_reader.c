@@ -37,7 +37,7 @@ static ls_line_kind next_object(ls_line_reader *reader, json_t **object_out)
     }
     const size_t line_bytes = (size_t)(newline - line);
     reader->offset += line_bytes + 1;
-    json_t *object = json_loadb(line, line_bytes, 0, NULL);
+    json_t *object = json_loadb(line, line_bytes, JSON_ALLOW_NUL, NULL);
     if (!json_is_object(object)) {
         json_decref(object);
         return LS_LINE_DAMAGED;

@@ -61,10 +61,6 @@ ls_status ls_progress_create(const ls_progress_options *options, ls_progress **p
     if (p->options.every_steps == 0) {
         p->options.every_steps = options->steps / 20 ? options->steps / 20 : 1;
     }
-    if (options->gemm_peak_flops > 0.0) {
-        ls_progress_print(p, "MFU is measured against this machine's own matrix products: %.0f GFLOP/s",
-                          options->gemm_peak_flops * 1e-9);
-    }
     *progress_out = p;
     return LS_OK;
 }

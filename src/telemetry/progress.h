@@ -21,11 +21,10 @@
 typedef struct ls_progress ls_progress;
 
 typedef struct ls_progress_options {
-    FILE *out;              /* stdout, or stderr with --json; borrowed */
-    uint64_t steps;         /* of the run */
-    uint64_t first_step;    /* steps already done by an earlier process */
-    uint64_t every_steps;   /* plain lines; 0: about 20 in a run */
-    double gemm_peak_flops; /* what MFU is measured against; told once; 0: not known */
+    FILE *out;            /* stdout, or stderr with --json; borrowed */
+    uint64_t steps;       /* of the run */
+    uint64_t first_step;  /* steps already done by an earlier process */
+    uint64_t every_steps; /* plain lines; 0: about 20 in a run */
 } ls_progress_options;
 
 /* Errors: LS_ERR_MEMORY. */

@@ -252,13 +252,13 @@ static void gemm_gives_the_same_bits_for_part_of_the_rows_and_columns(void **sta
     ls_queue_destroy(queue);
 }
 
-static void queue_gemm_peak_flops_is_measured_once(void **state)
+static void queue_gemm_peak_flops_never_falls(void **state)
 {
     (void)state;
     ls_queue *queue = queue_create("", 1);
     const double first = ls_queue_gemm_peak_flops(queue);
     assert_true(first > 1e6 && first < 1e15);
-    assert_true(ls_queue_gemm_peak_flops(queue) == first);
+    assert_true(ls_queue_gemm_peak_flops(queue) >= first);
     ls_queue_destroy(queue);
 }
 
@@ -270,7 +270,7 @@ int main(void)
         cmocka_unit_test(gemm_is_its_definition_at_every_edge),
         cmocka_unit_test(gemm_gives_the_same_bits_for_any_thread_count),
         cmocka_unit_test(gemm_gives_the_same_bits_for_part_of_the_rows_and_columns),
-        cmocka_unit_test(queue_gemm_peak_flops_is_measured_once),
+        cmocka_unit_test(queue_gemm_peak_flops_never_falls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void run_micro_batch(golden *g, ls_recompute recompute, uint32_t tensor_c
     options.tensor_cut = tensor_cut;
     assert_int_equal(ls_plan_build(&arena, &g->file->config, &g->file->layout, &options, &plan), LS_OK);
     ls_walk walk;
-    assert_int_equal(ls_walk_init(&walk, g->queue, &plan), LS_OK);
+    assert_int_equal(ls_walk_init(&walk, g->queue, &plan, LENGTH), LS_OK);
     const ls_walk_batch batch = {.parameters = g->state.parameters,
                                  .gradients = g->state.gradients[0],
                                  .tokens = g->tokens,
@@ -263,7 +263,7 @@ static void find_nonfinite_names_the_layer(void **state)
     options.training = options.losses = true;
     assert_int_equal(ls_plan_build(&arena, &g.file->config, &g.file->layout, &options, &plan), LS_OK);
     ls_walk walk;
-    assert_int_equal(ls_walk_init(&walk, g.queue, &plan), LS_OK);
+    assert_int_equal(ls_walk_init(&walk, g.queue, &plan, LENGTH), LS_OK);
     const ls_walk_batch batch = {.parameters = g.state.parameters,
                                  .gradients = g.state.gradients[0],
                                  .tokens = g.tokens,

@@ -91,7 +91,7 @@ static void bench_init(bench *b, uint32_t leaves, uint32_t global_batch, uint32_
     options.training = options.losses = true;
     assert_int_equal(ls_plan_build(&b->arena, &b->config, &b->layout, &options, &b->plan), LS_OK);
     assert_int_equal(ls_queue_create_cpu(threads, &b->queue), LS_OK);
-    assert_int_equal(ls_walk_init(&b->walk, b->queue, &b->plan), LS_OK);
+    assert_int_equal(ls_walk_init(&b->walk, b->queue, &b->plan, LENGTH), LS_OK);
     assert_int_equal(ls_state_init(&b->state, b->queue, &b->layout, ls_tree_buffers(leaves)), LS_OK);
     ls_state_init_weights(&b->state, &b->config, 3);
     b->settings = (ls_step_settings){.leaves = leaves,

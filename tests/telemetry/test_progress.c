@@ -81,7 +81,7 @@ static void progress_without_output_is_silent(void **state)
 {
     (void)state;
     ls_progress *progress = NULL;
-    const ls_progress_options options = {.steps = 2, .gemm_peak_flops = 1e9};
+    const ls_progress_options options = {.steps = 2};
     assert_int_equal(ls_progress_create(&options, &progress), LS_OK);
     const ls_step_metrics m = step_metrics(1);
     ls_progress_step(progress, &m);

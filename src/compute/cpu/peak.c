@@ -39,8 +39,9 @@ static double measure(ls_queue *queue)
 
 double ls_queue_gemm_peak_flops(ls_queue *queue)
 {
-    if (queue->gemm_peak_flops == 0.0) {
-        queue->gemm_peak_flops = measure(queue);
+    const double now = measure(queue);
+    if (now > queue->gemm_peak_flops) {
+        queue->gemm_peak_flops = now;
     }
     return queue->gemm_peak_flops;
 }

@@ -29,7 +29,7 @@ static ls_status plan_init(ls_generator *g, const ls_model_config *config, const
     options.sequences = 1;
     options.length = length;
     LS_TRY(ls_plan_build(&g->arena, config, layout, &options, plan));
-    LS_TRY(ls_walk_init(walk, g->queue, plan));
+    LS_TRY(ls_walk_init(walk, g->queue, plan, g->cache.capacity));
     walk->cache = &g->cache;
     return LS_OK;
 }

@@ -11,10 +11,10 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The number on the line of /proc/meminfo that starts with `key`, in bytes. */
-static uint64_t meminfo(const char *key)
+/* The number on the line of `path` that starts with `key`, written in kB, in bytes. UINT64_MAX when there is none. */
+static uint64_t line_bytes(const char *path, const char *key)
 {
-    FILE *file = fopen("/proc/meminfo", "re");
+    FILE *file = fopen(path, "re");
     if (!file) {
         return UINT64_MAX;
     }
@@ -22,7 +22,7 @@ static uint64_t meminfo(const char *key)
     unsigned long long kib = 0;
     uint64_t bytes = UINT64_MAX;
     while (fgets(line, sizeof line, file)) {
-        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), ": %llu kB", &kib) == 1) {
+        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), " %llu kB", &kib) == 1) {
             bytes = (uint64_t)kib * 1024;
             break;
         }
@@ -67,13 +67,15 @@ static uint64_t address_space_left(void)
 
 uint64_t ls_memory_available(void)
 {
-    return smaller(meminfo("MemAvailable"), smaller(control_group_left(), address_space_left()));
+    return smaller(line_bytes("/proc/meminfo", "MemAvailable:"),
+                   smaller(control_group_left(), address_space_left()));
 }
 
 uint64_t ls_memory_peak(void)
 {
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+    /* Not ru_maxrss: that one begins with what the parent held when it forked. */
+    const uint64_t bytes = line_bytes("/proc/self/status", "VmHWM:");
+    return bytes == UINT64_MAX ? 0 : bytes;
 }
 
 const char *ls_memory_text(uint64_t bytes, char text_out[32])

@@ -11,7 +11,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-static ls_status move_aside(ls_arena *arena, const char *path)
+static ls_status move_aside(ls_arena *arena, const char *path, const char **moved_out)
 {
     for (int i = 1; i < 100000; i++) {
         const char *aside = ls_arena_printf(arena, "%s.old-%d", path, i);
@@ -21,7 +21,7 @@ static ls_status move_aside(ls_arena *arena, const char *path)
         if (rename(path, aside) != 0) {
             return ls_fail_errno(errno, "can't move %s aside to %s", path, aside);
         }
-        ls_log_info("moved the earlier run aside, from %s to %s", path, aside);
+        *moved_out = aside;
         return LS_OK;
     }
     return ls_fail(LS_ERR_INVALID, "%s.old-1 to -99999 all exist: remove some", path);
@@ -82,7 +82,7 @@ static ls_status check_foreign(ls_arena *arena, const char *path)
 ls_status ls_run_dir_open(ls_arena *arena, const char *path, ls_run_mode mode, ls_run_dir *dir_out)
 {
     const char *run_yaml = ls_path_join(arena, path, "run.yaml");
-    bool had_run = ls_path_exists(run_yaml);
+    const bool had_run = ls_path_exists(run_yaml);
     if (!had_run && mode == LS_RUN_RESUME) {
         return ls_fail(LS_ERR_INVALID, "nothing to resume: %s has no run.yaml. Leave out --resume to begin",
                        path);
@@ -92,15 +92,7 @@ ls_status ls_run_dir_open(ls_arena *arena, const char *path, ls_run_mode mode, l
         if (!had_run) {
             LS_TRY(check_foreign(arena, path));
         }
-        /* The lock is taken before anything is moved: a run in progress stays where it is. */
         LS_TRY(take_lock(arena, path, &lock_fd));
-        if (had_run && mode == LS_RUN_FRESH) {
-            const ls_status status = move_aside(arena, path);
-            close(lock_fd);
-            lock_fd = -1;
-            LS_TRY(status);
-            had_run = false;
-        }
     }
     if (lock_fd < 0) {
         LS_TRY(ls_dir_create(path));
@@ -110,9 +102,23 @@ ls_status ls_run_dir_open(ls_arena *arena, const char *path, ls_run_mode mode, l
         .path = ls_arena_strdup(arena, path),
         .checkpoints = ls_path_join(arena, path, "checkpoints"),
         .lock_fd = lock_fd,
-        .had_run = had_run,
+        .had_run = had_run && mode != LS_RUN_FRESH,
+        .replace = had_run && mode == LS_RUN_FRESH,
     };
     return LS_OK;
+}
+
+ls_status ls_run_dir_settle(ls_arena *arena, ls_run_dir *dir, const char **moved_out)
+{
+    *moved_out = NULL;
+    if (!dir->replace) {
+        return LS_OK;
+    }
+    LS_TRY(move_aside(arena, dir->path, moved_out));
+    ls_run_dir_close(dir); /* the lock went with the old folder */
+    LS_TRY(ls_dir_create(dir->path));
+    dir->replace = false;
+    return take_lock(arena, dir->path, &dir->lock_fd);
 }
 
 void ls_run_dir_close(ls_run_dir *dir)

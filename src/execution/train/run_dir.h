@@ -23,11 +23,13 @@ typedef struct ls_run_dir {
     const char *path;
     const char *checkpoints; /* path/checkpoints */
     int lock_fd;
-    bool had_run; /* a run.yaml was there */
+    bool had_run; /* a run is there that goes on */
+    bool replace; /* a run is there that ls_run_dir_settle moves aside */
 } ls_run_dir;
 
 /*
- * Creates (or moves aside, LS_RUN_FRESH: `path` becomes `path.old-1`, -2, ...) and locks a run directory.
+ * Creates and locks a run directory. With LS_RUN_FRESH the run that is there stays until ls_run_dir_settle, so that a mistake in the new
+ * one moves nothing.
  *
  * Errors: LS_ERR_INVALID when another process trains there, when LS_RUN_RESUME finds no run, or when the folder holds files that are
  * no run; LS_ERR_DISK, LS_ERR_IO.
@@ -35,6 +37,12 @@ typedef struct ls_run_dir {
 LS_MUST_CHECK ls_status ls_run_dir_open(ls_arena *arena, const char *path, ls_run_mode mode,
                                         ls_run_dir *dir_out);
 void ls_run_dir_close(ls_run_dir *dir);
+
+/*
+ * The new run is sound: moves the one it replaces aside (`path` becomes `path.old-1`, -2, ...; moved_out: where to, in `arena`, or NULL when
+ * nothing was there) and makes the folder anew.
+ */
+LS_MUST_CHECK ls_status ls_run_dir_settle(ls_arena *arena, ls_run_dir *dir, const char **moved_out);
 
 /*
  * Compares the run that is in the directory with `now`. Errors: LS_ERR_INVALID

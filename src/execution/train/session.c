@@ -80,8 +80,7 @@ static ls_status train_tokenizer(ls_session *session, const ls_session_options *
         status = ls_tokenizer_trainer_finish(trainer, &session->tokenizer);
     }
     ls_tokenizer_trainer_destroy(trainer);
-    LS_TRY(status);
-    return path ? ls_tokenizer_save(session->tokenizer, path) : LS_OK;
+    return status;
 }
 
 /* A model may come without a tokenizer; token files need none. */
@@ -193,6 +192,25 @@ static ls_status resolve_config(ls_session *session)
 }
 
 /* Evaluation and generation hold small arenas of their own; planned here so that the total is known beforehand. */
+static uint64_t plan_bytes(const ls_plan *plan, int64_t positions)
+{
+    const ls_model_config *c = &plan->config;
+    const int64_t rope_floats = c->rotary ? positions * c->head_dim : 0;
+    return (uint64_t)(plan->arena_floats + rope_floats) * sizeof(float);
+}
+
+/* Adds what a forward-only plan of one sequence of `length` holds, without a head, behind a cache of `positions`. */
+static ls_status add_generation(ls_session *session, int64_t length, int64_t positions)
+{
+    ls_plan plan;
+    ls_plan_options options = ls_walk_plan_options();
+    options.sequences = 1;
+    options.length = length;
+    LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &plan));
+    session->generation_bytes += plan_bytes(&plan, positions);
+    return LS_OK;
+}
+
 static ls_status plan_side_work(ls_session *session)
 {
     ls_plan plan;
@@ -201,17 +219,14 @@ static ls_status plan_side_work(ls_session *session)
     options.length = session->plan.options.length;
     options.losses = true;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &plan));
-    session->evaluation_bytes = (uint64_t)plan.arena_floats * sizeof(float);
+    session->evaluation_bytes = plan_bytes(&plan, options.length);
     if (session->run.sample.every_steps > 0) {
-        options.sequences = 1;
-        options.losses = false;
-        options.length = options.length < 64 ? options.length : 64;
-        LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &plan));
-        session->generation_bytes =
-            (uint64_t)plan.arena_floats * sizeof(float) +
-            (uint64_t)(2 * session->config.layers * (int64_t)session->run.model.context *
-                       session->config.kv_heads * session->config.head_dim) *
-                sizeof(float);
+        const ls_model_config *c = &session->config;
+        const int64_t positions = options.length;
+        LS_TRY(add_generation(session, positions < 64 ? positions : 64, positions));
+        LS_TRY(add_generation(session, 1, positions));
+        session->generation_bytes +=
+            (uint64_t)(2 * c->layers * positions * c->kv_heads * c->head_dim) * sizeof(float);
     }
     return LS_OK;
 }

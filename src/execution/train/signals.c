@@ -24,15 +24,17 @@ void ls_signals_install(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
 }
 
 void ls_signals_restore(void)
 {
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
 }
 
 ls_status ls_signals_status(void)
 {
-    return signal_seen == SIGINT ? LS_INTERRUPTED : signal_seen == SIGTERM ? LS_STOPPED : LS_OK;
+    return signal_seen == SIGINT ? LS_INTERRUPTED : signal_seen != 0 ? LS_STOPPED : LS_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Signals that ask a run to stop: SIGINT (a person) and SIGTERM (a scheduler).
+ * Signals that ask a run to stop: SIGINT (a person), SIGTERM (a scheduler) and SIGHUP (a terminal that was closed).
  *
  * The handler only notes which came; the trainer asks between micro-batches. A second SIGINT ends the process at once.
  */

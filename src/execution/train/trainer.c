@@ -15,9 +15,12 @@
 
 /* ---- evaluation and samples ---- */
 
+/* Between windows is a good moment to notice that the run should stop. */
 static ls_status read_validation(void *context, uint64_t first, uint64_t count, int32_t *tokens_out)
 {
-    return ls_dataset_tokens(context, LS_SPLIT_VALIDATION, 0, first, count, tokens_out);
+    const ls_trainer *trainer = context;
+    LS_TRY(ls_trainer_stop_status(trainer));
+    return ls_dataset_tokens(trainer->session.dataset, LS_SPLIT_VALIDATION, 0, first, count, tokens_out);
 }
 
 ls_status ls_trainer_evaluate(ls_trainer *trainer)
@@ -30,9 +33,10 @@ ls_status ls_trainer_evaluate(ls_trainer *trainer)
     const ls_session *session = &trainer->session;
     const double start_s = ls_clock_monotonic_s();
     ls_evaluation evaluation = {0};
-    LS_TRY(ls_evaluator_run(trainer->evaluator, trainer->state.parameters, read_validation, session->dataset,
+    LS_TRY(ls_evaluator_run(trainer->evaluator, trainer->state.parameters, read_validation, trainer,
                             ls_dataset_stream_tokens(session->dataset, LS_SPLIT_VALIDATION, 0),
                             session->run.eval.batches * session->run.train.global_batch, &evaluation));
+    trainer->peak_flops = ls_queue_gemm_peak_flops(session->queue);
     trainer->val_loss = evaluation.loss;
     trainer->evaluated_step = trainer->step;
     json_t *fields =
@@ -94,7 +98,7 @@ ls_status ls_trainer_sample(ls_trainer *trainer)
     const char *text = trainer->session.run.sample.prompt;
     sample_text sample = {.tokenizer = trainer->session.tokenizer};
     ls_token_buffer prompt = {0};
-    /* An empty prompt begins with the token that ends documents, or with a new line. */
+    /* An empty prompt begins with a new line. */
     ls_status status = ls_tokenizer_encode(sample.tokenizer, NULL, text[0] ? text : "\n",
                                            text[0] ? strlen(text) : 1, false, &prompt);
     if (status == LS_OK) {
@@ -106,7 +110,7 @@ ls_status ls_trainer_sample(ls_trainer *trainer)
                           sample.text.data ? sample.text.data : "");
         /* Bytes tokenizers can produce anything; JSON takes UTF-8 alone, which the stream decoder guarantees. */
         ls_emit_event("sample", json_pack("{s:I, s:s%}", "step", (json_int_t)trainer->step, "text",
-                                          sample.text.data ? sample.text.data : "", (int)sample.text.bytes));
+                                          sample.text.data ? sample.text.data : "", sample.text.bytes));
     }
     ls_token_buffer_release(&prompt);
     ls_text_buffer_release(&sample.text);
@@ -133,6 +137,9 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
         trainer->first_step_s = ls_clock_monotonic_s() - trainer->options->start_s;
         /* Measured now, so that nobody waits for it before the first step. */
         trainer->peak_flops = ls_queue_gemm_peak_flops(session->queue);
+        ls_progress_print(trainer->progress,
+                          "MFU is measured against this machine's own matrix products: %.0f GFLOP/s",
+                          trainer->peak_flops * 1e-9);
     }
     const double peak = trainer->peak_flops;
     const ls_step_metrics metrics = {
@@ -161,13 +168,16 @@ static ls_status side_work(ls_trainer *trainer)
 {
     const ls_run_file *run = &trainer->session.run;
     const bool last = trainer->step == trainer->stop_step, first = trainer->step == 0;
-    if (!first && (last || is_due(trainer->step, run->eval.every_steps))) {
+    const bool save = !first && (last || is_due(trainer->step, run->checkpoint.every_steps));
+    /* The best checkpoints are kept by their validation loss: each that is saved needs one. */
+    if (!first &&
+        (last || is_due(trainer->step, run->eval.every_steps) || (save && run->checkpoint.keep_best > 0))) {
         LS_TRY(ls_trainer_evaluate(trainer));
     }
     if (trainer->generator && (first || last || is_due(trainer->step, run->sample.every_steps))) {
         LS_TRY(ls_trainer_sample(trainer));
     }
-    if (!first && (last || is_due(trainer->step, run->checkpoint.every_steps))) {
+    if (save) {
         LS_TRY(ls_trainer_save(trainer));
     }
     char advice[256];
@@ -200,39 +210,21 @@ static ls_status run_step(ls_trainer *trainer)
 
 static ls_status loop(ls_trainer *trainer)
 {
-    if (trainer->step == 0) {
-        LS_TRY(side_work(trainer));
+    if (trainer->step == 0 || trainer->step == trainer->stop_step) {
+        LS_TRY(side_work(
+            trainer)); /* the first sample, or what a run lacked that was stopped behind its last step */
     }
     while (trainer->step < trainer->stop_step) {
         LS_TRY(run_step(trainer));
         LS_TRY(side_work(trainer));
         if (trainer->step < trainer->stop_step) { /* behind the last step nothing is left to give up */
-            LS_TRY(ls_signals_status());
+            LS_TRY(ls_trainer_stop_status(trainer));
         }
     }
     return LS_OK;
 }
 
 /* ---- a run, from begin to end ---- */
-
-/* A run that already reached its last step: its result is printed again. */
-static bool finished_before(const ls_trainer *trainer, json_t **result_out)
-{
-    if (trainer->step < trainer->stop_step || trainer->begun_at == 0) {
-        return false;
-    }
-    json_t *object = NULL;
-    if (ls_summary_load(trainer->dir.path, &object) != LS_OK) {
-        return false;
-    }
-    const json_t *step = json_object_get(object, "step");
-    if ((uint64_t)json_integer_value(step) != trainer->step) {
-        json_decref(object);
-        return false;
-    }
-    *result_out = object;
-    return true;
-}
 
 /* Keeps the state that a loss which is not finite came from, under its step, beside what the text says. */
 static void keep_failed_state(ls_trainer *trainer, const char *text)
@@ -250,27 +242,42 @@ static void keep_failed_state(ls_trainer *trainer, const char *text)
     }
 }
 
+/* Saves what was finished, whatever ended the run; the reason stays the result unless saving itself fails. */
+static ls_status end_early(ls_trainer *trainer, ls_status status)
+{
+    if (status == LS_ERR_FAILED) {
+        keep_failed_state(trainer, ls_error_text());
+        return status;
+    }
+    const bool asked = status == LS_STOPPED || status == LS_INTERRUPTED;
+    const char *reason = ls_arena_strdup(&trainer->arena, asked ? "" : ls_error_text());
+    if (asked) {
+        status = ls_trainer_stop_status(trainer);
+        ls_progress_print(trainer->progress, "stopping: saving step %" PRIu64, trainer->step);
+    }
+    /* A full disk has no room for a checkpoint either. */
+    if (trainer->step > 0 && status != LS_ERR_DISK) {
+        const ls_status saved = ls_trainer_save(trainer);
+        if (saved != LS_OK && asked) {
+            return saved;
+        }
+    }
+    reason[0] ? (void)ls_fail(status, "%s", reason) : ls_error_clear();
+    return status;
+}
+
 static ls_status train(ls_trainer *trainer, json_t **result_out)
 {
     ls_status status = loop(trainer);
-    if (status == LS_STOPPED || status == LS_INTERRUPTED) {
-        status = ls_signals_status();
-        ls_error_clear();
-        ls_progress_print(trainer->progress, "stopping: saving step %" PRIu64, trainer->step);
-        if (trainer->step > 0) {
-            LS_TRY(ls_trainer_save(trainer));
-        }
-    } else if (status == LS_ERR_FAILED) {
-        keep_failed_state(trainer, ls_error_text());
+    if (status != LS_OK) {
+        status = end_early(trainer, status);
     }
-    if (status == LS_OK || status == LS_STOPPED || status == LS_INTERRUPTED || status == LS_ERR_FAILED) {
-        char *text = ls_arena_strdup(&trainer->arena, ls_error_text());
-        const ls_status finish = ls_trainer_finish(trainer, status, result_out);
-        if (status == LS_OK) {
-            return finish;
-        }
-        ls_fail(status, "%s", text);
+    const char *reason = ls_arena_strdup(&trainer->arena, ls_error_text());
+    const ls_status finish = ls_trainer_finish(trainer, status, result_out);
+    if (status == LS_OK) {
+        return finish;
     }
+    reason[0] ? (void)ls_fail(status, "%s", reason) : ls_error_clear();
     return status;
 }
 
@@ -294,7 +301,9 @@ ls_status ls_train(const ls_train_options *options, json_t **result_out)
     ls_status status = ls_trainer_open(&trainer, options);
     if (status == LS_OK && options->dry_run) {
         status = dry_run(&trainer, result_out);
-    } else if (status == LS_OK && !finished_before(&trainer, result_out)) {
+    } else if (status == LS_OK && trainer.finished) {
+        *result_out = trainer.finished;
+    } else if (status == LS_OK) {
         status = train(&trainer, result_out);
     }
     ls_trainer_close(&trainer);

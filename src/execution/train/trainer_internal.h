@@ -32,9 +32,10 @@ typedef struct ls_trainer {
     ls_goodput goodput;
     ls_schedule schedule;
 
-    uint64_t step;         /* finished steps */
-    uint64_t stop_step;    /* train until here */
-    uint64_t begun_at;     /* finished steps when this process took over */
+    json_t *finished; /* the result of a run that had reached its end before; NULL otherwise */
+    uint64_t step; /* finished steps */ /* finished steps */
+    uint64_t stop_step;                 /* train until here */
+    uint64_t begun_at;                  /* finished steps when this process took over */
     uint64_t redone_until; /* steps up to here were finished before, by a process that was lost */
     uint64_t saved_step;   /* of the newest checkpoint; UINT64_MAX: none */
     uint64_t tokens;       /* of all finished steps */
@@ -45,6 +46,9 @@ typedef struct ls_trainer {
     double step_s, first_step_s; /* sum over the steps of this process; process start to first step */
     uint64_t process_tokens;
 } ls_trainer;
+
+/* LS_OK, or why to stop now: a signal, or the run file's time limit. */
+ls_status ls_trainer_stop_status(const ls_trainer *trainer);
 
 /* Opens everything and restores or begins the run. */
 ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options);

@@ -22,10 +22,18 @@ static ls_status draw_sample(void *context, uint64_t position, int32_t *tokens_o
                              position, tokens_out);
 }
 
+ls_status ls_trainer_stop_status(const ls_trainer *trainer)
+{
+    const double limit_s = trainer->session.run.job.time_limit_s;
+    if (limit_s > 0.0 && ls_clock_monotonic_s() - trainer->options->start_s > limit_s) {
+        return LS_STOPPED;
+    }
+    return ls_signals_status();
+}
+
 static bool stop_asked(void *context)
 {
-    (void)context;
-    return ls_signals_status() != LS_OK;
+    return ls_trainer_stop_status(context) != LS_OK;
 }
 
 /* ---- opening ---- */
@@ -81,6 +89,7 @@ static ls_status create_stepper(ls_trainer *trainer)
         .sample = draw_sample,
         .sample_context = trainer,
         .should_stop = stop_asked,
+        .stop_context = trainer,
     };
     return ls_stepper_create(&trainer->walk, &trainer->state, &settings, &trainer->stepper);
 }
@@ -107,7 +116,7 @@ static ls_status take_memory(ls_trainer *trainer)
     ls_session *session = &trainer->session;
     LS_TRY(ls_session_check_memory(session));
     LS_TRY(ls_state_init(&trainer->state, session->queue, &session->layout, session->memory.tree_buffers));
-    LS_TRY(ls_walk_init(&trainer->walk, session->queue, &session->plan));
+    LS_TRY(ls_walk_init(&trainer->walk, session->queue, &session->plan, session->plan.options.length));
     LS_TRY(create_stepper(trainer));
     return create_side_work(trainer);
 }
@@ -148,11 +157,45 @@ static ls_status open_log(ls_trainer *trainer)
     return LS_OK;
 }
 
+/* The run is sound and has its memory: what it replaces makes way, and its tokenizer is kept. */
+static ls_status settle(ls_trainer *trainer)
+{
+    const char *moved = NULL;
+    LS_TRY(ls_run_dir_settle(&trainer->arena, &trainer->dir, &moved));
+    if (moved && trainer->options->out) {
+        fprintf(trainer->options->out, "the earlier run is now in %s\n", moved);
+    }
+    const char *path = ls_path_join(&trainer->arena, trainer->dir.path, "tokenizer.json");
+    if (trainer->session.run.tokenizer.kind == LS_TOKENIZER_TRAIN && !trainer->dir.had_run) {
+        LS_TRY(ls_tokenizer_save(trainer->session.tokenizer, path));
+    }
+    return LS_OK;
+}
+
+/* A run that already reached its last step: its result is printed again, and nothing in its folder changes. */
+static void find_result(ls_trainer *trainer)
+{
+    json_t *object = NULL;
+    if (trainer->step == 0 || trainer->step < trainer->stop_step ||
+        ls_summary_load(trainer->dir.path, &object) != LS_OK) {
+        return;
+    }
+    if ((uint64_t)json_integer_value(json_object_get(object, "step")) == trainer->step) {
+        trainer->finished = object;
+    } else {
+        json_decref(object);
+    }
+}
+
 static ls_status restore_or_begin(ls_trainer *trainer)
 {
     trainer->saved_step = trainer->evaluated_step = UINT64_MAX;
     trainer->val_loss = NAN;
     LS_TRY(ls_trainer_restore(trainer));
+    find_result(trainer);
+    if (trainer->finished) {
+        return LS_OK;
+    }
     if (trainer->step == 0) {
         LS_TRY(begin_weights(trainer));
     }
@@ -188,8 +231,9 @@ static ls_status open_run(ls_trainer *trainer)
     const char *path =
         options->run_dir ? options->run_dir : ls_arena_printf(&trainer->arena, "runs/%s", run.name);
     LS_TRY(ls_run_dir_open(&trainer->arena, path, options->mode, &trainer->dir));
-    LS_TRY(open_session(trainer, &run, trainer->dir.path));
-    trainer->stop_step = options->stop_step ? options->stop_step : trainer->session.run.train.steps;
+    LS_TRY(open_session(trainer, &run, trainer->dir.had_run ? trainer->dir.path : NULL));
+    const uint64_t steps = trainer->session.run.train.steps;
+    trainer->stop_step = options->stop_step && options->stop_step < steps ? options->stop_step : steps;
     fill_schedule(trainer);
     if (trainer->dir.had_run) {
         LS_TRY(ls_run_dir_check_identity(&trainer->arena, &trainer->dir, &trainer->session.run));
@@ -206,8 +250,9 @@ ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
         return LS_OK;
     }
     LS_TRY(take_memory(trainer));
+    LS_TRY(settle(trainer));
     LS_TRY(restore_or_begin(trainer));
-    return open_progress(trainer);
+    return trainer->finished ? LS_OK : open_progress(trainer);
 }
 
 void ls_trainer_close(ls_trainer *trainer)
