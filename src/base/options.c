@@ -340,31 +340,6 @@ void ls_options_defaults(const ls_option_table *table, void *settings, ls_arena 
 
 /* ---- unknown keys ---- */
 
-/* Levenshtein distance, cut off: `limit` when it is that or more. */
-static size_t edit_distance(const char *a, const char *b, size_t limit)
-{
-    enum { WORD_BYTES = 96 };
-    const size_t a_bytes = strlen(a), b_bytes = strlen(b);
-    if (a_bytes >= WORD_BYTES || b_bytes >= WORD_BYTES) {
-        return limit;
-    }
-    size_t row[WORD_BYTES];
-    for (size_t j = 0; j <= b_bytes; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; i <= a_bytes; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_bytes; j++) {
-            const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            const size_t shorter = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            row[j] = replaced < shorter ? replaced : shorter;
-        }
-    }
-    return row[b_bytes] < limit ? row[b_bytes] : limit;
-}
-
 static const char *last_word(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -374,8 +349,8 @@ static const char *last_word(const char *path)
 /* How far `known` is from what was written: misspelt in place, or the right word in another section. */
 static size_t key_distance(const char *written, const char *known, size_t limit)
 {
-    const size_t whole = edit_distance(written, known, limit);
-    const size_t word = edit_distance(last_word(written), last_word(known), limit);
+    const size_t whole = ls_edit_distance(written, known, limit);
+    const size_t word = ls_edit_distance(last_word(written), last_word(known), limit);
     return word + 1 < whole ? word + 1 : whole;
 }
 

@@ -157,3 +157,27 @@ void ls_text_append_escaped(ls_text *text, const char *string)
         }
     }
 }
+
+size_t ls_edit_distance(const char *a, const char *b, size_t limit)
+{
+    enum { WORD_BYTES = 96 };
+    const size_t a_bytes = strlen(a), b_bytes = strlen(b);
+    if (a_bytes >= WORD_BYTES || b_bytes >= WORD_BYTES) {
+        return limit;
+    }
+    size_t row[WORD_BYTES];
+    for (size_t j = 0; j <= b_bytes; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; i <= a_bytes; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_bytes; j++) {
+            const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            const size_t shorter = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = replaced < shorter ? replaced : shorter;
+        }
+    }
+    return row[b_bytes] < limit ? row[b_bytes] : limit;
+}

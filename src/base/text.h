@@ -46,6 +46,12 @@ void ls_text_append_f64(ls_text *text, double value);
  * \uXXXX. */
 void ls_text_append_quoted(ls_text *text, const char *string);
 
+/*
+ * Levenshtein distance: how many characters must be put in, taken out or replaced to make `b` of `a`. Cut off: `limit` when it is that
+ * or more, and for words of 96 bytes or more. Thread-safe. For "did you mean".
+ */
+size_t ls_edit_distance(const char *a, const char *b, size_t limit);
+
 /* Escapes & < > " ' for XML and HTML, in text and in attributes. */
 void ls_text_append_escaped(ls_text *text, const char *string);
 

@@ -97,28 +97,6 @@ static const ls_command *find_command(int argc, char *const *argv, int *used_out
     return NULL;
 }
 
-static size_t edit_distance(const char *a, const char *b)
-{
-    enum { LONGEST = 63 };
-    size_t row[LONGEST + 1];
-    const size_t a_bytes = strnlen(a, LONGEST), b_bytes = strnlen(b, LONGEST);
-    for (size_t j = 0; j <= b_bytes; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; i <= a_bytes; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_bytes; j++) {
-            const size_t change = diagonal + (a[i - 1] != b[j - 1]);
-            const size_t insert = row[j - 1] + 1, erase = row[j] + 1;
-            diagonal = row[j];
-            row[j] = change < insert ? change : insert;
-            row[j] = erase < row[j] ? erase : row[j];
-        }
-    }
-    return row[b_bytes];
-}
-
 static ls_status unknown_command(int argc, char *const *argv)
 {
     /* A group such as `checkpoint` with a missing or wrong second word: name what the group has. */
@@ -135,8 +113,11 @@ static ls_status unknown_command(int argc, char *const *argv)
                          argc > 1 ? " " : "", argc > 1 ? argv[1] : "", ls_text_string(&group));
     } else {
         const char *nearest = commands[0]->name;
-        for (size_t i = 1; i < COMMAND_COUNT; i++) {
-            if (edit_distance(argv[0], commands[i]->name) < edit_distance(argv[0], nearest)) {
+        size_t best = 64;
+        for (size_t i = 0; i < COMMAND_COUNT; i++) {
+            const size_t distance = ls_edit_distance(argv[0], commands[i]->name, best);
+            if (distance < best) {
+                best = distance;
                 nearest = commands[i]->name;
             }
         }
