@@ -55,6 +55,9 @@ LS_MUST_CHECK ls_status ls_tokenizer_create_bytes(ls_tokenizer **tokenizer_out);
  */
 LS_MUST_CHECK ls_status ls_tokenizer_load(const char *path, ls_tokenizer **tokenizer_out);
 
+/* What users name: the word "bytes", or a path as ls_tokenizer_load takes it (a file called bytes is "./bytes"). Errors: as of both. */
+LS_MUST_CHECK ls_status ls_tokenizer_open(const char *name, ls_tokenizer **tokenizer_out);
+
 /*
  * Reads a tokenizer from memory: a tokenizer.json or a tokenizer.model, told apart by the first bytes. `name`
  * goes into error texts. Without tokenizer_config.json; otherwise as ls_tokenizer_load. This is also what a

@@ -279,3 +279,9 @@ ls_status ls_tokenizer_load(const char *path, ls_tokenizer **tokenizer_out)
     ls_arena_release(&arena);
     return status;
 }
+
+ls_status ls_tokenizer_open(const char *name, ls_tokenizer **tokenizer_out)
+{
+    return strcmp(name, "bytes") == 0 ? ls_tokenizer_create_bytes(tokenizer_out)
+                                      : ls_tokenizer_load(name, tokenizer_out);
+}
