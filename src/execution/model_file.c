@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "model/huggingface.h"
 #include "storage/manifest.h"
 
 #include <stdlib.h>
@@ -42,7 +41,7 @@ static bool has_attachment(const ls_checkpoint *checkpoint, const char *name)
 
 static ls_status open_attached_tokenizer(ls_model_file *file)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
     const char *kind = json_string_value(json_object_get(file->checkpoint->meta.extra, "tokenizer"));
     if (kind && strcmp(kind, "bytes") == 0) {
         return ls_tokenizer_create_bytes(&file->tokenizer);
@@ -52,7 +51,7 @@ static ls_status open_attached_tokenizer(ls_model_file *file)
             char *data = NULL;
             size_t bytes = 0;
             LS_TRY(ls_checkpoint_attachment_read(file->checkpoint, &file->arena, names[i], &data, &bytes));
-            /* Loaded from the folder, so that tokenizer_config.json beside it is seen. */
+            /* Loaded from the folder, so that tokenizer_config.json or merges.txt beside it is seen. */
             return ls_tokenizer_load(file->path, &file->tokenizer);
         }
     }
@@ -128,6 +127,61 @@ ls_status ls_model_file_load(const ls_model_file *file, float *parameters)
         ls_checkpoint_load(file->checkpoint, tensors, file->layout.parameter_count, NULL);
     ls_arena_release(&arena);
     return status;
+}
+
+/* ---- what travels along ---- */
+
+enum { CARRIED_BYTES_MAX = 64 << 20 };
+
+static const char *const carried_names[] = {
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "generation_config.json",
+    "chat_template.jinja",
+};
+enum { CARRIED_COUNT = sizeof carried_names / sizeof carried_names[0] };
+
+/* Is one of the files what ls_tokenizer_load finds the tokenizer by? */
+static bool holds_tokenizer(const ls_hf_file *files, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(files[i].name, "tokenizer.", 10) == 0 || strcmp(files[i].name, "vocab.json") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+ls_status ls_model_file_carried(const ls_model_file *file, ls_arena *arena, ls_hf_file **files_out,
+                                size_t *count_out)
+{
+    ls_hf_file *files = ls_arena_new(arena, ls_hf_file, CARRIED_COUNT + 1);
+    size_t count = 0;
+    for (size_t i = 0; i < CARRIED_COUNT; i++) {
+        const char *path = ls_path_join(arena, file->path, carried_names[i]);
+        char *data = NULL;
+        size_t bytes = 0;
+        if (ls_path_exists(path)) {
+            LS_TRY(ls_file_read(arena, path, CARRIED_BYTES_MAX, &data, &bytes));
+            files[count++] = (ls_hf_file){carried_names[i], data, bytes};
+        }
+    }
+    if (file->tokenizer && !holds_tokenizer(files, count)) {
+        const char *name = NULL;
+        const void *data = NULL;
+        size_t bytes = 0;
+        ls_tokenizer_source(file->tokenizer, &name, &data, &bytes);
+        void *copy = ls_arena_alloc(arena, bytes);
+        memcpy(copy, data, bytes);
+        files[count++] = (ls_hf_file){ls_arena_strdup(arena, name), copy, bytes};
+    }
+    *files_out = files;
+    *count_out = count;
+    return LS_OK;
 }
 
 ls_status ls_model_file_config_text(const ls_model_config *config, char **text_out)

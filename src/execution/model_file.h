@@ -10,6 +10,7 @@
 
 #include "data/tokenizer.h"
 #include "execution/state.h"
+#include "model/huggingface.h"
 #include "model/layout.h"
 #include "storage/checkpoint.h"
 
@@ -29,6 +30,18 @@ void ls_model_file_close(ls_model_file *file);
 
 /* Reads the weights into `parameters` (flat, file->layout); moments are not read. Every block is checked. */
 LS_MUST_CHECK ls_status ls_model_file_load(const ls_model_file *file, float *parameters);
+
+/*
+ * The files of the model that are not weights or configuration and travel unchanged through import, training and export: its tokenizer,
+ * tokenizer_config.json, special_tokens_map.json, generation_config.json, chat_template.jinja, as far as they lie in the
+ * checkpoint or directory. When it has a tokenizer that none of them holds (bytes; another vocabulary's names), the file that stands for
+ * it (ls_tokenizer_source) is among them: file->tokenizer is needed for that, so call this before taking it away.
+ *
+ * files_out: names are static, data lie in `arena` and outlive `file`. Names differ; none is "config.json".
+ * Errors: LS_ERR_DATA for a file above 64 MiB, LS_ERR_IO.
+ */
+LS_MUST_CHECK ls_status ls_model_file_carried(const ls_model_file *file, ls_arena *arena,
+                                              ls_hf_file **files_out, size_t *count_out);
 
 /* Text of config.json for a model, as attached to checkpoints; malloc'ed. */
 LS_MUST_CHECK ls_status ls_model_file_config_text(const ls_model_config *config, char **text_out);
