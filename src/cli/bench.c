@@ -74,18 +74,8 @@ static const ls_option bench_options[] = {
      .min = 1,
      .max = 1000,
      .help = "tokenize, checkpoint: runs; the median counts"},
-    {.key = "threads",
-     .type = LS_OPTION_U64,
-     FIELD(threads),
-     .default_text = "0",
-     .min = 0,
-     .max = 256,
-     .help = "0: one per core"},
-    {.key = "json",
-     .type = LS_OPTION_BOOL,
-     FIELD(json),
-     .default_text = "false",
-     .help = "print one JSON document"},
+    LS_ROW_THREADS(bench_settings),
+    LS_ROW_JSON(bench_settings),
 };
 #undef FIELD
 static const ls_option_table bench_table = LS_OPTIONS(bench_options);
@@ -253,8 +243,7 @@ static ls_status bench_tokenize(const ls_invocation *invocation, json_t **row_ou
         return ls_fail(LS_ERR_INVALID, "bench tokenize needs --tokenizer FILE and --file FILE");
     }
     ls_tokenizer *tokenizer = NULL;
-    LS_TRY(strcmp(settings->tokenizer, "bytes") == 0 ? ls_tokenizer_create_bytes(&tokenizer)
-                                                     : ls_tokenizer_load(settings->tokenizer, &tokenizer));
+    LS_TRY(ls_tokenizer_open(settings->tokenizer, &tokenizer));
     ls_file_map map = {0};
     ls_status status = ls_file_map_open(settings->file, &map);
     double *seconds = ls_arena_new(invocation->arena, double, settings->rounds);

@@ -30,11 +30,7 @@ typedef struct json_settings {
 } json_settings;
 
 static const ls_option json_options[] = {
-    {.key = "json",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(json_settings, json),
-     .default_text = "false",
-     .help = "print one JSON document"},
+    LS_ROW_JSON(json_settings),
 };
 static const ls_option_table json_table = LS_OPTIONS(json_options);
 

@@ -43,6 +43,35 @@ void ls_print_json(const json_t *root);
         .options = (array), .count = sizeof(array) / sizeof((array)[0])                                      \
     }
 
+/* Rows that several commands have; `record` is the command's settings struct with a field of the row's name. */
+#define LS_ROW_JSON(record)                                                                                  \
+    {                                                                                                        \
+        .key = "json", .type = LS_OPTION_BOOL, .offset = offsetof(record, json), .default_text = "false",    \
+        .help = "print one JSON document"                                                                    \
+    }
+#define LS_ROW_THREADS(record)                                                                               \
+    {                                                                                                        \
+        .key = "threads", .type = LS_OPTION_U64, .offset = offsetof(record, threads), .default_text = "0",   \
+        .min = 0, .max = 256, .help = "0: one per core"                                                      \
+    }
+#define LS_ROW_TOKENIZER(record)                                                                             \
+    {                                                                                                        \
+        .key = "tokenizer", .type = LS_OPTION_STRING, .offset = offsetof(record, tokenizer),                 \
+        .default_text = "bytes", .value_name = "FILE",                                                       \
+        .help = "tokenizer.json, tokenizer.model, a folder with one, or the word bytes"                      \
+    }
+#define LS_ROW_OTHER_TOKENIZER(record)                                                                       \
+    {                                                                                                        \
+        .key = "tokenizer", .type = LS_OPTION_STRING, .offset = offsetof(record, tokenizer),                 \
+        .default_text = "\"\"", .value_name = "FILE",                                                        \
+        .help = "instead of the model's own; or the word bytes"                                              \
+    }
+#define LS_ROW_OUTPUT_DIR(record)                                                                            \
+    {                                                                                                        \
+        .key = "output", .letter = 'o', .type = LS_OPTION_STRING, .offset = offsetof(record, output),        \
+        .default_text = "\"\"", .value_name = "DIR", .help = "where the result goes"                         \
+    }
+
 extern const ls_command ls_command_train, ls_command_sample, ls_command_eval, ls_command_import,
     ls_command_export, ls_command_tokenize_train, ls_command_tokenize_encode, ls_command_tokenize_decode,
     ls_command_data_prepare, ls_command_state_hash, ls_command_checkpoint_ls, ls_command_checkpoint_show,

@@ -17,30 +17,15 @@ typedef struct prepare_settings {
 
 #define FIELD(name) .offset = offsetof(prepare_settings, name)
 static const ls_option prepare_options[] = {
-    {.key = "tokenizer",
-     .type = LS_OPTION_STRING,
-     FIELD(tokenizer),
-     .default_text = "bytes",
-     .value_name = "FILE",
-     .help = "tokenizer.json, tokenizer.model, a folder with one, or the word bytes"},
+    LS_ROW_TOKENIZER(prepare_settings),
     {.key = "cache_dir",
      .type = LS_OPTION_STRING,
      FIELD(cache_dir),
      .default_text = "\"\"",
      .value_name = "DIR",
      .help = "where tokenised data go; default $LOCKSTEP_HOME/cache/tokens"},
-    {.key = "threads",
-     .type = LS_OPTION_U64,
-     FIELD(threads),
-     .default_text = "0",
-     .min = 0,
-     .max = 256,
-     .help = "0: one per core"},
-    {.key = "json",
-     .type = LS_OPTION_BOOL,
-     FIELD(json),
-     .default_text = "false",
-     .help = "print one JSON document"},
+    LS_ROW_THREADS(prepare_settings),
+    LS_ROW_JSON(prepare_settings),
 };
 #undef FIELD
 static const ls_option_table prepare_table = LS_OPTIONS(prepare_options);
@@ -102,8 +87,7 @@ static ls_status run_prepare(const ls_invocation *invocation)
 {
     const prepare_settings *settings = invocation->settings;
     ls_tokenizer *tokenizer = NULL;
-    LS_TRY(strcmp(settings->tokenizer, "bytes") == 0 ? ls_tokenizer_create_bytes(&tokenizer)
-                                                     : ls_tokenizer_load(settings->tokenizer, &tokenizer));
+    LS_TRY(ls_tokenizer_open(settings->tokenizer, &tokenizer));
     const ls_status status = prepare(invocation, tokenizer);
     ls_tokenizer_destroy(tokenizer);
     return status;

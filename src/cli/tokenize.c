@@ -2,12 +2,12 @@
 /* tokenize train|encode|decode. */
 #include "base/file.h"
 #include "cli/command.h"
-#include "data/tokenizer.h"
+#include "cli/token_ids.h"
+#include "data/tokenizer_corpus.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,19 +18,6 @@ typedef struct tokenize_settings {
     bool special;
     uint64_t vocab;
 } tokenize_settings;
-
-#define TOKENIZER_OPTION                                                                                     \
-    {                                                                                                        \
-        .key = "tokenizer", .type = LS_OPTION_STRING, .offset = offsetof(tokenize_settings, tokenizer),      \
-        .default_text = "bytes", .value_name = "FILE",                                                       \
-        .help = "tokenizer.json, tokenizer.model, a folder with one, or the word bytes"                      \
-    }
-
-static ls_status load_tokenizer(const char *name, ls_tokenizer **tokenizer_out)
-{
-    return strcmp(name, "bytes") == 0 ? ls_tokenizer_create_bytes(tokenizer_out)
-                                      : ls_tokenizer_load(name, tokenizer_out);
-}
 
 /* ---- input: a file, or standard input ---- */
 
@@ -78,7 +65,7 @@ static ls_status read_input(const ls_invocation *invocation, ls_text *text)
 static ls_status encode_text(const tokenize_settings *settings, const ls_text *text)
 {
     ls_tokenizer *tokenizer = NULL;
-    LS_TRY(load_tokenizer(settings->tokenizer, &tokenizer));
+    LS_TRY(ls_tokenizer_open(settings->tokenizer, &tokenizer));
     ls_token_buffer ids = {0};
     const ls_status status =
         ls_tokenizer_encode(tokenizer, NULL, text->data, text->bytes, settings->special, &ids);
@@ -105,7 +92,7 @@ static ls_status run_encode(const ls_invocation *invocation)
 }
 
 static const ls_option encode_options[] = {
-    TOKENIZER_OPTION,
+    LS_ROW_TOKENIZER(tokenize_settings),
     {.key = "special",
      .type = LS_OPTION_BOOL,
      .offset = offsetof(tokenize_settings, special),
@@ -129,33 +116,10 @@ const ls_command ls_command_tokenize_encode = {
 
 /* ---- decode ---- */
 
-/* Ids separated by white space. */
-static ls_status parse_ids(const ls_text *text, ls_token_buffer *ids)
-{
-    const char *at = ls_text_string(text);
-    for (;;) {
-        at += strspn(at, " \t\r\n");
-        if (*at == '\0') {
-            return LS_OK;
-        }
-        char *end = NULL;
-        errno = 0;
-        const long id = strtol(at, &end, 10);
-        if (end == at || errno != 0 || id < 0 || id > INT32_MAX || !strchr(" \t\r\n", *end)) {
-            return ls_fail(
-                LS_ERR_DATA,
-                "'%.20s' is not a token id: ids are whole numbers from 0, separated by white space", at);
-        }
-        LS_TRY(ls_token_buffer_reserve(ids, 1));
-        ids->ids[ids->count++] = (int32_t)id;
-        at = end;
-    }
-}
-
 static ls_status decode_ids(const tokenize_settings *settings, const ls_token_buffer *ids)
 {
     ls_tokenizer *tokenizer = NULL;
-    LS_TRY(load_tokenizer(settings->tokenizer, &tokenizer));
+    LS_TRY(ls_tokenizer_open(settings->tokenizer, &tokenizer));
     ls_text_buffer text = {0};
     const ls_status status = ls_tokenizer_decode(tokenizer, ids->ids, ids->count, !settings->special, &text);
     if (status == LS_OK && text.bytes > 0) {
@@ -172,7 +136,9 @@ static ls_status run_decode(const ls_invocation *invocation)
     ls_token_buffer ids = {0};
     ls_status status = read_input(invocation, &text);
     if (status == LS_OK) {
-        status = parse_ids(&text, &ids);
+        const bool standard_input = invocation->word_count == 0 || strcmp(invocation->words[0], "-") == 0;
+        status = ls_token_ids_parse(ls_text_string(&text), text.bytes,
+                                    standard_input ? "standard input" : invocation->words[0], &ids);
     }
     if (status == LS_OK) {
         status = decode_ids(invocation->settings, &ids);
@@ -183,7 +149,7 @@ static ls_status run_decode(const ls_invocation *invocation)
 }
 
 static const ls_option decode_options[] = {
-    TOKENIZER_OPTION,
+    LS_ROW_TOKENIZER(tokenize_settings),
     {.key = "special",
      .type = LS_OPTION_BOOL,
      .offset = offsetof(tokenize_settings, special),
@@ -206,55 +172,21 @@ const ls_command ls_command_tokenize_decode = {
 
 /* ---- train ---- */
 
-static ls_status add_files(const ls_invocation *invocation, ls_tokenizer_trainer *trainer)
-{
-    for (size_t i = 0; i < invocation->word_count; i++) {
-        char **paths = NULL;
-        size_t count = 0;
-        LS_TRY(ls_path_glob(invocation->arena, invocation->words[i], &paths, &count));
-        for (size_t j = 0; j < count; j++) {
-            ls_file_map map;
-            LS_TRY(ls_file_map_open(paths[j], &map));
-            size_t offset = 0;
-            ls_status status;
-            if (!ls_text_check_utf8((const char *)map.data, map.bytes, &offset)) {
-                status =
-                    ls_fail(LS_ERR_DATA,
-                            "%s: byte %zu is not valid UTF-8; convert the file or use the bytes tokenizer",
-                            paths[j], offset);
-            } else {
-                status = ls_tokenizer_trainer_add(trainer, (const char *)map.data, map.bytes);
-            }
-            ls_file_map_close(&map);
-            LS_TRY(status);
-        }
-    }
-    return LS_OK;
-}
-
-static ls_status train_and_save(const ls_invocation *invocation, ls_tokenizer_trainer *trainer)
+static ls_status run_train(const ls_invocation *invocation)
 {
     const tokenize_settings *settings = invocation->settings;
-    LS_TRY(add_files(invocation, trainer));
+    const ls_tokenizer_train_options options = {.vocab_size = (uint32_t)settings->vocab};
+    ls_corpus_file *files = NULL;
+    size_t count = 0;
+    LS_TRY(ls_corpus_expand(invocation->arena, invocation->words, invocation->word_count, &files, &count));
     ls_tokenizer *tokenizer = NULL;
-    LS_TRY(ls_tokenizer_trainer_finish(trainer, &tokenizer));
+    LS_TRY(ls_tokenizer_train_on(files, count, &options, &tokenizer));
     const ls_status status = ls_tokenizer_save(tokenizer, settings->output);
     if (status == LS_OK) {
         printf("%s: %" PRIu32 " tokens, hash %.16s\n", settings->output, ls_tokenizer_vocab_size(tokenizer),
                ls_tokenizer_hash(tokenizer));
     }
     ls_tokenizer_destroy(tokenizer);
-    return status;
-}
-
-static ls_status run_train(const ls_invocation *invocation)
-{
-    const tokenize_settings *settings = invocation->settings;
-    const ls_tokenizer_train_options options = {.vocab_size = (uint32_t)settings->vocab};
-    ls_tokenizer_trainer *trainer = NULL;
-    LS_TRY(ls_tokenizer_trainer_create(&options, &trainer));
-    const ls_status status = train_and_save(invocation, trainer);
-    ls_tokenizer_trainer_destroy(trainer);
     return status;
 }
 
@@ -280,8 +212,9 @@ const ls_command ls_command_tokenize_train = {
     .name = "tokenize train",
     .words = "FILE...",
     .summary = "learn a byte-level BPE tokenizer from text",
-    .details =
-        "Writes a tokenizer.json that Hugging Face tokenizers loads. The same texts give the same file.",
+    .details = "FILE: text, or JSON lines (.jsonl, key text); patterns allowed. Writes a tokenizer.json that "
+               "Hugging "
+               "Face tokenizers loads.\nThe same texts give the same file.",
     .words_min = 1,
     .words_max = 1000000,
     .options = &train_table,
