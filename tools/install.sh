@@ -8,7 +8,7 @@ done
 [ ${#missing[@]} -eq 0 ] && exit 0
 sudo=""
 if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "these packages are missing and neither root nor sudo is at hand: ${missing[*]}" >&2; exit 1; }
+    command -v sudo >/dev/null || { echo "missing packages, and neither root nor sudo to install them; as root: apt-get install ${missing[*]}" >&2; exit 1; }
     sudo=sudo
 fi
 echo "installing: ${missing[*]}"

@@ -189,6 +189,7 @@ static int real_process_start(ls_env *env, const char *const *argv, ls_env_exite
         free(self);
         return result;
     }
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the watch, now on the list, is a part of *self */
     *process_out = self->watch.id;
     return 0;
 }

@@ -206,6 +206,7 @@ static void names_remove(names *list, const char *name)
 static void names_put(names *list, const char *name, ls_sim_inode *inode)
 {
     names_remove(list, name);
+    /* NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): count + 1 is never 0 */
     list->entries = realloc(list->entries, (list->count + 1) * sizeof *list->entries);
     LS_ASSERT(list->entries && "out of memory for a simulated disk");
     size_t at = list->count++;
@@ -246,6 +247,7 @@ static int find_place(const ls_sim_disk *disk, const char *path, place *out)
         }
         at += bytes + (at[bytes] == '/');
     }
+    LS_ASSERT(out->inode || out->folder); /* the root is always there */
     return 0;
 }
 

@@ -115,6 +115,7 @@ void ls_stream_append(ls_arena *arena, ls_stream *stream, const ls_tokens *token
         stream->token_count += count;
         return;
     }
+    LS_ASSERT(stream->span_count <= stream->span_capacity && (stream->spans || stream->span_capacity == 0));
     if (stream->span_count == stream->span_capacity) {
         const size_t capacity = stream->span_capacity ? stream->span_capacity * 2 : 8;
         ls_span *spans = ls_arena_new(arena, ls_span, capacity);

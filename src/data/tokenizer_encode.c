@@ -454,6 +454,7 @@ ls_status ls_text_make_valid(ls_text_buffer *out, const char *text, size_t bytes
 
 static ls_status encode_hugging_face(const encoder *e, const char *text, size_t bytes)
 {
+    LS_ASSERT(e->scratch);
     if (ls_utf8_valid_prefix(text, bytes) < bytes) {
         LS_TRY(ls_text_make_valid(&e->scratch->valid, text, bytes));
         text = e->scratch->valid.data;
@@ -485,6 +486,7 @@ static ls_status encode_between(const encoder *e, const char *text, size_t bytes
 
 static ls_status encode_sentencepiece(const encoder *e, const char *text, size_t bytes)
 {
+    LS_ASSERT(e->scratch);
     ls_text_buffer *normalised = &e->scratch->normalised[0];
     const size_t from = e->ids->count;
     normalised->bytes = 0;

@@ -76,7 +76,7 @@ static json_t *merges(const ls_tokenizer *tokenizer)
     size_t count;
     ls_merge *list = sorted_merges(tokenizer, &count);
     json_t *array = list ? json_array() : NULL;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; list && i < count; i++) {
         const char *left = ls_tokenizer_piece(tokenizer, (int32_t)(list[i].pair >> 32));
         const char *right = ls_tokenizer_piece(tokenizer, (int32_t)(uint32_t)list[i].pair);
         /* One string is what every version reads; tokens with spaces need the newer form. */

@@ -107,6 +107,7 @@ ls_status ls_gemm_run(ls_queue *queue, const ls_gemm *gemm)
         LS_ASSERT(gemm->range[i].count >= 1);
     }
     tiling t = tiling_choose(queue, gemm);
+    LS_ASSERT(t.kernels);
     LS_TRY(ls_queue_reserve_scratch(queue, (size_t)t.kernels->scratch_floats(t.columns) * sizeof(float)));
     ls_queue_run_tiles(queue, t.down * t.across, run_tile, &t);
     return LS_OK;
