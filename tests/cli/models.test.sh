@@ -18,6 +18,17 @@ for file in tokenizer.json tokenizer_config.json special_tokens_map.json generat
     check "$file after import and export" cmp folder/$file exported/$file
 done
 
+sed '/^model:/d; /^tokenizer:/d' tiny.yaml >from.yaml && echo 'model: {from: imported}' >>from.yaml
+expect 0 "$LOCKSTEP" train from.yaml --json --run-dir tuned --steps 2
+expect 0 "$LOCKSTEP" export tuned -o tuned-exported
+for file in tokenizer.json tokenizer_config.json special_tokens_map.json generation_config.json chat_template.jinja; do
+    check "$file after import, training and export" cmp folder/$file tuned-exported/$file
+done
+# With another tokenizer the files of the model's own would be wrong.
+expect 0 "$LOCKSTEP" train from.yaml --json --run-dir other --steps 2 --set tokenizer.kind=bytes
+expect 0 "$LOCKSTEP" export other -o other-exported
+check "another tokenizer's settings stay behind" test ! -e other-exported/tokenizer_config.json -a -e other-exported/tokenizer.json
+
 # GPT-2's two files are a tokenizer as well.
 cp -r folder pair && rm pair/tokenizer.json
 python3 - <<'PY'
@@ -33,9 +44,12 @@ expect 0 "$LOCKSTEP" import pair -o pair-imported
 prints "with its tokenizer"
 sample() { "$LOCKSTEP" sample "$1" --prompt "the king said" --max-tokens 8 --seed 3; }
 same "a sample of the import" "$(sample pair-imported)" "$(sample folder)"
+expect 0 "$LOCKSTEP" train from.yaml --json --run-dir pair-run --steps 2 --set model.from=pair-imported
+expect 0 "$LOCKSTEP" export pair-run -o pair-run-exported
 expect 0 "$LOCKSTEP" export pair-imported -o pair-exported
 for file in vocab.json merges.txt; do
     check "$file after import and export" cmp pair/$file pair-exported/$file
+    check "$file after import, training and export" cmp pair/$file pair-run-exported/$file
 done
 # Under their older names they travel as the tokenizer.json that stands for them.
 cp -r pair old && mv old/vocab.json old/encoder.json && mv old/merges.txt old/vocab.bpe

@@ -83,11 +83,14 @@ static ls_status train_tokenizer(ls_session *session, const ls_session_options *
     return status;
 }
 
-/* A model may come without a tokenizer; token files need none. */
-static void take_tokenizer_of_model(ls_session *session)
+/* A model may come without a tokenizer; token files need none. What belongs to it is read now: the source is closed after loading. */
+static ls_status take_tokenizer_of_model(ls_session *session)
 {
+    LS_TRY(
+        ls_model_file_carried(session->source, session->arena, &session->carried, &session->carried_count));
     session->tokenizer = session->source->tokenizer;
     session->source->tokenizer = NULL;
+    return LS_OK;
 }
 
 static ls_status open_tokenizer(ls_session *session, const ls_session_options *options)
@@ -98,8 +101,7 @@ static ls_status open_tokenizer(ls_session *session, const ls_session_options *o
     case LS_TOKENIZER_TRAIN:
         return train_tokenizer(session, options);
     case LS_TOKENIZER_MODEL:
-        take_tokenizer_of_model(session);
-        return LS_OK;
+        return take_tokenizer_of_model(session);
     case LS_TOKENIZER_BYTES:
     case LS_TOKENIZER_AUTO:
         break;
@@ -245,6 +247,9 @@ static ls_status build_plan(ls_session *session)
     session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
     session->flops = ls_plan_count_flops(&session->plan);
     session->process_bytes = PROCESS_BYTES + (uint64_t)THREAD_BYTES * ls_queue_threads(session->queue);
+    for (size_t i = 0; i < session->carried_count; i++) {
+        session->process_bytes += session->carried[i].bytes;
+    }
     return plan_side_work(session);
 }
 

@@ -31,6 +31,9 @@ typedef struct ls_session {
     ls_tokenizer *tokenizer; /* NULL: model.from has none, and the data are token files */
     ls_dataset *dataset;
     ls_model_file *source; /* model.from, until its weights were taken; else NULL */
+    ls_hf_file
+        *carried; /* what goes from model.from into checkpoints, its tokenizer most of all; in `arena` */
+    size_t carried_count; /* 0 with another tokenizer: its settings would not fit */
     ls_model_config config;
     ls_layout layout;
     ls_plan plan; /* of a training micro-batch */

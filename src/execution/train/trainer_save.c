@@ -12,29 +12,47 @@
 
 enum { RUN_FILE_BYTES_MAX = 1 << 24 };
 
+/* The tokenizer, as the model the run began with brought it, with all that belongs to it, or as one file. */
+static size_t attach_tokenizer(const ls_session *session, ls_checkpoint_attachment *list)
+{
+    if (session->carried_count > 0) {
+        for (size_t i = 0; i < session->carried_count; i++) {
+            const ls_hf_file *file = &session->carried[i];
+            list[i] = (ls_checkpoint_attachment){file->name, file->data, file->bytes};
+        }
+        return session->carried_count;
+    }
+    if (!session->tokenizer || session->run.tokenizer.kind == LS_TOKENIZER_BYTES) {
+        return 0;
+    }
+    const char *name = NULL;
+    const void *data = NULL;
+    size_t bytes = 0;
+    ls_tokenizer_source(session->tokenizer, &name, &data, &bytes);
+    list[0] = (ls_checkpoint_attachment){name, data, bytes};
+    return 1;
+}
+
 /* Small files that make a checkpoint a complete model: configuration, tokenizer, run file. */
-static ls_status attach(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_attachment *list,
+static ls_status attach(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_attachment **list_out,
                         size_t *count_out)
 {
+    ls_checkpoint_attachment *list =
+        ls_arena_new(arena, ls_checkpoint_attachment, trainer->session.carried_count + 3);
     size_t count = 0;
     char *config_text = NULL;
     LS_TRY(ls_model_file_config_text(&trainer->session.config, &config_text));
     const char *config_copy = ls_arena_strdup(arena, config_text);
     free(config_text);
     list[count++] = (ls_checkpoint_attachment){"config.json", config_copy, strlen(config_copy)};
+    count += attach_tokenizer(&trainer->session, list + count);
 
-    if (trainer->session.tokenizer && trainer->session.run.tokenizer.kind != LS_TOKENIZER_BYTES) {
-        const char *name = NULL;
-        const void *data = NULL;
-        size_t bytes = 0;
-        ls_tokenizer_source(trainer->session.tokenizer, &name, &data, &bytes);
-        list[count++] = (ls_checkpoint_attachment){name, data, bytes};
-    }
     char *run_text = NULL;
     size_t run_bytes = 0;
     LS_TRY(ls_file_read(arena, ls_path_join(arena, trainer->dir.path, "run.yaml"), RUN_FILE_BYTES_MAX,
                         &run_text, &run_bytes));
     list[count++] = (ls_checkpoint_attachment){"run.yaml", run_text, run_bytes};
+    *list_out = list;
     *count_out = count;
     return LS_OK;
 }
@@ -51,9 +69,9 @@ static ls_status prune(ls_trainer *trainer, ls_arena *arena)
 static ls_status save_now(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_saved *saved_out)
 {
     const ls_session *session = &trainer->session;
-    ls_checkpoint_attachment attachments[3];
+    ls_checkpoint_attachment *attachments = NULL;
     size_t attachment_count = 0;
-    LS_TRY(attach(trainer, arena, attachments, &attachment_count));
+    LS_TRY(attach(trainer, arena, &attachments, &attachment_count));
     json_t *extra = json_pack("{s:s, s:s, s:I, s:f, s:s}", "run", session->run.name, "tokenizer",
                               !session->tokenizer                                 ? "none"
                               : session->run.tokenizer.kind == LS_TOKENIZER_BYTES ? "bytes"
