@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/corpus.h"
+#include "data/tokenizer_corpus.h"
 #include "execution/evaluate.h"
 #include "execution/train/memory.h"
 #include "execution/walk.h"
@@ -18,29 +19,6 @@ enum { PROCESS_BYTES = 16 << 20, THREAD_BYTES = 6 << 20 };
 
 /* ---- tokenizer ---- */
 
-/* A tokenizer is trained on the text files of data.train; token files have no text. */
-static ls_status trainer_add_file(ls_tokenizer_trainer *trainer, const ls_corpus_file *file)
-{
-    if (file->kind != LS_CORPUS_TEXT) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "tokenizer.kind train learns from text files; %s is a %s. Train it with 'tokenize "
-                       "train' on text and set "
-                       "tokenizer.file",
-                       file->path, ls_corpus_kind_name(file->kind));
-    }
-    ls_file_map map;
-    LS_TRY(ls_file_map_open(file->path, &map));
-    size_t offset = 0;
-    ls_status status;
-    if (!ls_text_check_utf8((const char *)map.data, map.bytes, &offset)) {
-        status = ls_fail(LS_ERR_DATA, "%s: byte %zu is not valid UTF-8", file->path, offset);
-    } else {
-        status = ls_tokenizer_trainer_add(trainer, (const char *)map.data, map.bytes);
-    }
-    ls_file_map_close(&map);
-    return status;
-}
-
 static const char **train_patterns(const ls_session *session, size_t *count_out)
 {
     const ls_option_weighted_list *list = &session->run.data.train;
@@ -52,35 +30,19 @@ static const char **train_patterns(const ls_session *session, size_t *count_out)
     return patterns;
 }
 
-static ls_status trainer_add_corpus(ls_session *session, ls_tokenizer_trainer *trainer)
+/* Trained once per run: a run that goes on reads what it trained. */
+static ls_status train_tokenizer(ls_session *session, const char *run_dir)
 {
+    const char *path = run_dir ? ls_path_join(session->arena, run_dir, "tokenizer.json") : NULL;
+    if (path && ls_path_exists(path)) {
+        return ls_tokenizer_load(path, &session->tokenizer);
+    }
+    const ls_tokenizer_train_options options = {.vocab_size = (uint32_t)session->run.tokenizer.vocab};
     size_t pattern_count = 0, file_count = 0;
     const char **patterns = train_patterns(session, &pattern_count);
     ls_corpus_file *files = NULL;
     LS_TRY(ls_corpus_expand(session->arena, patterns, pattern_count, &files, &file_count));
-    for (size_t i = 0; i < file_count; i++) {
-        LS_TRY(trainer_add_file(trainer, &files[i]));
-    }
-    return LS_OK;
-}
-
-/* Trained once per run: a resumed run reads what it trained. One left behind by a run that never began is trained again. */
-static ls_status train_tokenizer(ls_session *session, const ls_session_options *options)
-{
-    const char *path =
-        options->run_dir ? ls_path_join(session->arena, options->run_dir, "tokenizer.json") : NULL;
-    if (path && options->had_run && ls_path_exists(path)) {
-        return ls_tokenizer_load(path, &session->tokenizer);
-    }
-    const ls_tokenizer_train_options train = {.vocab_size = (uint32_t)session->run.tokenizer.vocab};
-    ls_tokenizer_trainer *trainer = NULL;
-    LS_TRY(ls_tokenizer_trainer_create(&train, &trainer));
-    ls_status status = trainer_add_corpus(session, trainer);
-    if (status == LS_OK) {
-        status = ls_tokenizer_trainer_finish(trainer, &session->tokenizer);
-    }
-    ls_tokenizer_trainer_destroy(trainer);
-    return status;
+    return ls_tokenizer_train_on(files, file_count, &options, &session->tokenizer);
 }
 
 /* A model may come without a tokenizer; token files need none. What belongs to it is read now: the source is closed after loading. */
@@ -99,7 +61,7 @@ static ls_status open_tokenizer(ls_session *session, const ls_session_options *o
     case LS_TOKENIZER_FILE:
         return ls_tokenizer_load(session->run.tokenizer.file, &session->tokenizer);
     case LS_TOKENIZER_TRAIN:
-        return train_tokenizer(session, options);
+        return train_tokenizer(session, options->run_dir);
     case LS_TOKENIZER_MODEL:
         return take_tokenizer_of_model(session);
     case LS_TOKENIZER_BYTES:

@@ -18,7 +18,6 @@
 
 typedef struct ls_session_options {
     const char *run_dir; /* of the run that goes on: holds the tokenizer it trained; NULL: a new run */
-    bool had_run;        /* the tokenizer that is kept there belongs to this run */
     uint64_t threads;    /* 0: from the run file, else all cores */
     ls_dataset_progress progress;
     void *progress_context;

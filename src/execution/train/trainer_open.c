@@ -53,7 +53,6 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
 {
     const ls_session_options options = {
         .run_dir = run_dir,
-        .had_run = trainer->dir.had_run,
         .threads = trainer->options->threads,
         .progress = trainer->options->out ? tell_tokenising : NULL,
         .progress_context = trainer->options->out,
