@@ -49,7 +49,6 @@ document run:s parameters:i memory_bytes.total:i memory_bytes.tree:i memory_byte
 check "a dry run leaves nothing" test ! -e runs
 expect 0 "$LOCKSTEP" train tiny.yaml --dry-run
 prints parameters memory FLOPs leaves
-# The plan must be near to what the process then holds; the rest is code, tables and the corpus.
 expect 2 "$LOCKSTEP" train missing.yaml --json
 check "nothing on stdout after an error" test ! -s "$out"
 says missing.yaml

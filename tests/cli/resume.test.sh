@@ -88,6 +88,23 @@ for signal in INT TERM; do
     ended_like_reference $dir
 done
 
+# A signal gives an evaluation up, also the last one, and the resumed run makes up for it.
+write_text long.txt 3000 9
+long=(--set "data.validation=[long.txt]" --set data.validation_fraction=0 --set eval.batches=0 --set train.steps=3 --set train.schedule.steps=3 --threads 1)
+expect 0 "${train[@]}" --run-dir evaluated "${long[@]}"
+evaluated=$(field "$out" state_hash curve_hash val_loss status step)
+for stop in 1 3; do
+    dir=evaluation-$stop
+    [ $stop -eq 1 ] || expect 0 "${train[@]}" --run-dir $dir "${long[@]}" --set eval.every_steps=0 --set checkpoint.every_steps=1 --steps 2
+    begin $dir $((stop - 1)) "${long[@]}" --set eval.every_steps=1
+    kill -s INT $pid
+    ended 130
+    check "$dir: one checkpoint for the step" test -f $dir/checkpoints/$stop/MANIFEST.json
+    expect 0 "${train[@]}" --run-dir $dir "${long[@]}" --set eval.every_steps=1
+    same "$dir" "$(field "$out" state_hash curve_hash val_loss status step)" "$evaluated"
+    same "$dir: evaluations" "$(grep -c '"evaluation"' $dir/events.jsonl)" $((stop == 1 ? 3 : 2))
+done
+
 # kill -9, several times on the way, at moments drawn from a seed.
 seed=${SEED:-$RANDOM}
 echo "SEED=$seed"

@@ -208,12 +208,19 @@ static ls_status run_step(ls_trainer *trainer)
     return LS_OK;
 }
 
-static ls_status loop(ls_trainer *trainer)
+/* Before the first step of this process: the first sample, or what a signal gave up behind the step it resumes from. */
+static ls_status catch_up(ls_trainer *trainer)
 {
     if (trainer->step == 0 || trainer->step == trainer->stop_step) {
-        LS_TRY(side_work(
-            trainer)); /* the first sample, or what a run lacked that was stopped behind its last step */
+        return side_work(trainer);
     }
+    return is_due(trainer->step, trainer->session.run.eval.every_steps) ? ls_trainer_evaluate(trainer)
+                                                                        : LS_OK;
+}
+
+static ls_status loop(ls_trainer *trainer)
+{
+    LS_TRY(catch_up(trainer));
     while (trainer->step < trainer->stop_step) {
         LS_TRY(run_step(trainer));
         LS_TRY(side_work(trainer));
