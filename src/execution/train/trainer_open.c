@@ -171,6 +171,15 @@ static ls_status settle(ls_trainer *trainer)
     return LS_OK;
 }
 
+/* Of this step, and with nothing given up at it: an interrupted evaluation of the last step is made up for. */
+static bool is_result(const ls_trainer *trainer, const json_t *summary)
+{
+    const char *status = json_string_value(json_object_get(summary, "status"));
+    const bool finished = trainer->step >= trainer->session.run.train.steps;
+    return status && strcmp(status, finished ? "finished" : "stopped") == 0 &&
+           (uint64_t)json_integer_value(json_object_get(summary, "step")) == trainer->step;
+}
+
 /* A run that already reached its last step: its result is printed again, and nothing in its folder changes. */
 static void find_result(ls_trainer *trainer)
 {
@@ -179,7 +188,7 @@ static void find_result(ls_trainer *trainer)
         ls_summary_load(trainer->dir.path, &object) != LS_OK) {
         return;
     }
-    if ((uint64_t)json_integer_value(json_object_get(object, "step")) == trainer->step) {
+    if (is_result(trainer, object)) {
         trainer->finished = object;
     } else {
         json_decref(object);
