@@ -17,8 +17,14 @@ lockstep=${LOCKSTEP:-build/release/lockstep} threads=${THREADS:-2}
 for _ in $(seq "$rounds"); do
     "$lockstep" bench train --config bench/gpt2.yaml --steps 8 --threads "$threads" --json |
         python3 -c 'import json,sys; print("ours", json.load(sys.stdin)["results"][0]["tokens_per_s"])'
-    (cd "$peer" && OMP_NUM_THREADS=$threads timeout 600 stdbuf -oL ./train_gpt2 | awk '/took/ { n++; if (n > 1) print $0; if (n == 4) exit }') |
-        python3 -c 'import re,sys; ms=[float(m) for m in re.findall(r"took ([0-9.]+) ms", sys.stdin.read())]; ms.sort(); print("llm.c", 256000.0/ms[len(ms)//2])'
+    (cd "$peer" && OMP_NUM_THREADS=$threads timeout 600 stdbuf -oL ./train_gpt2) | python3 -u -c '
+import re, sys
+ms = []
+for line in iter(sys.stdin.readline, ""):
+    ms += [float(m) for m in re.findall(r"took ([0-9.]+) ms", line)]
+    if len(ms) == 4:
+        break
+print("llm.c", 256000.0 / sorted(ms[1:])[1])' || true
 done | tee /dev/stderr | python3 -c '
 import statistics, sys
 rows = [line.split() for line in sys.stdin]

@@ -48,7 +48,7 @@ double ls_queue_gemm_peak_flops(ls_queue *queue)
 
 /* ---- bare multiply-adds ---- */
 
-enum { BURST_ROUNDS = 300000, BURST_CALLS = 7, BURST_THREADS_MAX = 256 };
+enum { BURST_ROUNDS = 300000, BURST_CALLS = 20, BURST_THREADS_MAX = 256 };
 
 typedef struct burst_job {
     const ls_cpu_kernels *kernels;
