@@ -58,11 +58,6 @@ void ls_evaluator_destroy(ls_evaluator *evaluator)
     free(evaluator);
 }
 
-uint64_t ls_evaluator_bytes(const ls_evaluator *evaluator)
-{
-    return evaluator->walk.arena_bytes + evaluator->walk.rope_bytes;
-}
-
 /* Puts window `index` of the stream into row block `row`; what the stream does not fill is ignored. */
 static ls_status load_window(ls_evaluator *e, ls_stream_fn stream, void *context, uint64_t token_count,
                              uint64_t index, int64_t row)

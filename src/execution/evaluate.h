@@ -29,9 +29,6 @@ LS_MUST_CHECK ls_status ls_evaluator_create(ls_queue *queue, const ls_model_conf
                                             ls_evaluator **evaluator_out);
 void ls_evaluator_destroy(ls_evaluator *evaluator);
 
-/* Memory the evaluator holds. */
-uint64_t ls_evaluator_bytes(const ls_evaluator *evaluator);
-
 /*
  * Evaluates the first `windows_max` windows (0: all) of a stream of `token_count` >= 2 tokens. Ids must be below the vocabulary.
  * Errors: LS_ERR_DATA for a stream that is too short or an id out of range; those of `stream`.

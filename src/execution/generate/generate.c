@@ -102,12 +102,6 @@ void ls_generator_destroy(ls_generator *g)
     free(g);
 }
 
-uint64_t ls_generator_bytes(const ls_generator *g)
-{
-    return g->cache_bytes + g->block_walk.arena_bytes + g->one_walk.arena_bytes + g->block_walk.rope_bytes +
-           g->one_walk.rope_bytes;
-}
-
 /* Runs `count` tokens (a block, or one) behind what is in the cache; the last one's hidden state stays in the walk. */
 static ls_status feed_block(ls_generator *g, const int32_t *tokens, int64_t count, ls_tensor *last_out)
 {

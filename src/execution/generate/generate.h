@@ -37,8 +37,6 @@ LS_MUST_CHECK ls_status ls_generator_create(ls_queue *queue, const ls_model_conf
                                             const ls_layout *layout, const float *parameters,
                                             int64_t capacity, ls_generator **generator_out);
 void ls_generator_destroy(ls_generator *generator);
-uint64_t ls_generator_bytes(const ls_generator *generator);
-
 /* Called with each new token; false ends the text. */
 typedef bool (*ls_token_fn)(void *context, int32_t token);
 
