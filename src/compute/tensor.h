@@ -9,11 +9,11 @@
 #ifndef LS_COMPUTE_TENSOR_H
 #define LS_COMPUTE_TENSOR_H
 
+#include "lockstep/dtype.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-typedef enum ls_dtype { LS_F32, LS_BF16, LS_F16, LS_I32, LS_I64 } ls_dtype;
 
 typedef enum ls_device_kind { LS_DEVICE_CPU, LS_DEVICE_CUDA } ls_device_kind;
 
