@@ -41,6 +41,8 @@ for row in block.group(1).splitlines():
     table[name] = set(allowed)
 
 sources = files(".c", ".h", ".cu", ".cuh", under=["src"])
+# include/lockstep is the public face: every layer may include it, as "lockstep/file.h"; it stands on nothing but itself.
+public = files(".h", under=["include"])
 for path in sources:
     layer = path.split("/")[1]
     if layer not in table:
@@ -51,10 +53,19 @@ for path in sources:
         if not match:
             continue
         target = match.group(1).split("/")[0]
+        if os.path.join("include", match.group(1)) in public:
+            continue
         if "/" not in match.group(1) or not os.path.exists(os.path.join(root, "src", match.group(1))):
             breach(path, number, f'include "{match.group(1)}": write it as "layer/file.h"')
         elif target != layer and target not in table[layer]:
             breach(path, number, f"{layer} may not include {target}: allowed is {' '.join(sorted(table[layer])) or 'nothing'}")
+
+# Public headers, and the examples that show their use, see nothing of what is inside.
+for path in public + files(".c", ".h", under=["examples"]):
+    for number, line in enumerate(read(path).splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        if match and os.path.join("include", match.group(1)) not in public:
+            breach(path, number, f'include "{match.group(1)}": only system headers and "lockstep/..." are public')
 
 for match in re.finditer(r"^ls_layer\((\w+)(?: MAY_INCLUDE ([\w ]+?))?(?: LINK.*)?\)$", read("cmake/layers.cmake"), re.M):
     built = set((match.group(2) or "").split())
@@ -80,7 +91,7 @@ for path in sources:
             breach(path, number, "only cli/ may end the process: return a status")
 
 # ---- every file: licence line, sane length; headers: guard, and somebody includes them ----
-every = sources + files(".c", ".h", under=["tests", "bench"])
+every = sources + public + files(".c", ".h", under=["tests", "bench", "examples"])
 included = set()
 for path in every:
     included.update(re.findall(r'#\s*include\s+"([^"]+)"', read(path)))
@@ -96,6 +107,10 @@ for path in every:
         guard = "LS_" + path[4:-2].replace("/", "_").upper() + "_H"
         if f"#ifndef {guard}\n#define {guard}\n" not in text and "#pragma once" not in text:
             breach(path, 1, f"the include guard should be {guard}")
+for path in public:
+    guard = "LOCKSTEP_" + os.path.basename(path)[:-2].upper() + "_H"
+    if f"#ifndef {guard}\n#define {guard}\n" not in read(path):
+        breach(path, 1, f"the include guard should be {guard}")
 
 # ---- docs: every path and path:symbol in backticks exists ----
 documents = ["README.md"] + files(".md", under=["docs"])
@@ -103,7 +118,7 @@ for path in documents:
     if not os.path.exists(os.path.join(root, path)):
         continue
     for number, line in enumerate(read(path).splitlines(), 1):
-        for match in re.finditer(r"`((?:src|tests|bench|docs|examples|tools|cmake|data)/[\w./-]+)(?::(\w+))?`", line):
+        for match in re.finditer(r"`((?:src|tests|bench|docs|examples|tools|cmake|data|include)/[\w./-]+)(?::(\w+))?`", line):
             target, symbol = match.groups()
             full = os.path.join(root, target)
             if not os.path.exists(full):
