@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/comm/wait.h"
+
+#include "base/clock.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static inline void spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+uint32_t ls_wait_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        return (uint32_t)CPU_COUNT(&set);
+    }
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores > 0 ? (uint32_t)cores : 1;
+}
+
+uint32_t ls_wait_spins(uint32_t waiters, uint32_t cores)
+{
+    return waiters <= cores ? LS_WAIT_SPINS : 0;
+}
+
+/* ---- posting ---- */
+
+static void wake_all(ls_word *word)
+{
+    /* Between processes: no FUTEX_PRIVATE_FLAG. */
+    syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void ls_word_wake(ls_word *word)
+{
+    if (atomic_load(&word->sleepers) != 0) {
+        wake_all(word);
+    }
+}
+
+void ls_word_post(ls_word *word, uint32_t value)
+{
+    atomic_store(&word->value, value);
+    ls_word_wake(word);
+}
+
+uint32_t ls_word_add(ls_word *word, uint32_t delta)
+{
+    const uint32_t value = atomic_fetch_add(&word->value, delta) + delta;
+    ls_word_wake(word);
+    return value;
+}
+
+/* ---- waiting ---- */
+
+static bool is_aborted(const ls_wait *wait)
+{
+    return wait->abort && atomic_load_explicit(wait->abort, memory_order_acquire) != 0;
+}
+
+/* What ends a wait that has not been met; LS_WAIT_DONE: nothing does. */
+static ls_wait_result look_around(const ls_wait *wait)
+{
+    if (is_aborted(wait)) {
+        return LS_WAIT_ABORTED;
+    }
+    if (wait->look && !wait->look(wait->context)) {
+        return LS_WAIT_REFUSED;
+    }
+    if (wait->deadline_ns != LS_WAIT_NEVER && ls_clock_monotonic_ns() >= wait->deadline_ns) {
+        return LS_WAIT_TIMEOUT;
+    }
+    return LS_WAIT_DONE;
+}
+
+static void sleep_slice(ls_word *word, uint32_t seen, const ls_wait *wait)
+{
+    uint64_t slice_ns = LS_WAIT_SLICE_NS;
+    if (wait->deadline_ns != LS_WAIT_NEVER) {
+        const uint64_t now_ns = ls_clock_monotonic_ns();
+        const uint64_t left_ns = wait->deadline_ns > now_ns ? wait->deadline_ns - now_ns : 0;
+        slice_ns = left_ns < slice_ns ? left_ns : slice_ns;
+    }
+    const struct timespec slice = {.tv_nsec = (long)slice_ns};
+    syscall(SYS_futex, &word->value, FUTEX_WAIT, seen, &slice, NULL, 0);
+}
+
+ls_wait_result ls_wait_for(ls_word *word, bool (*met)(void *context), void *context, const ls_wait *wait)
+{
+    for (uint32_t i = 0; i <= wait->spins; i++) {
+        if (met(context)) {
+            return LS_WAIT_DONE;
+        }
+        spin_pause();
+    }
+    for (uint32_t i = 0; i < wait->yields; i++) {
+        sched_yield();
+        if (met(context)) {
+            return LS_WAIT_DONE;
+        }
+    }
+    for (;;) {
+        const ls_wait_result ended = look_around(wait);
+        if (ended != LS_WAIT_DONE) {
+            return met(context) ? LS_WAIT_DONE : ended;
+        }
+        atomic_fetch_add(&word->sleepers, 1);
+        const uint32_t seen = atomic_load(&word->value);
+        bool is_met = met(context);
+        if (!is_met && !is_aborted(wait)) {
+            sleep_slice(word, seen, wait);
+            is_met = met(context);
+        }
+        atomic_fetch_sub(&word->sleepers, 1);
+        if (is_met) {
+            return LS_WAIT_DONE;
+        }
+    }
+}
+
+typedef struct reach {
+    const ls_word *word;
+    uint32_t value;
+} reach;
+
+static bool is_reached(void *context)
+{
+    const reach *r = context;
+    return ls_word_reached(r->word, r->value);
+}
+
+ls_wait_result ls_wait_until(ls_word *word, uint32_t value, const ls_wait *wait)
+{
+    return ls_wait_for(word, is_reached, &(reach){.word = word, .value = value}, wait);
+}
+
+/* ---- barrier ---- */
+
+ls_wait_result ls_barrier_wait(ls_barrier *barrier, uint32_t members, uint32_t me, const ls_wait *wait,
+                               uint32_t *last_out)
+{
+    /* The generation can't move before this process has arrived. */
+    const uint32_t next = ls_word_get(&barrier->generation) + 1;
+    ls_wait_result result = LS_WAIT_DONE;
+    if (atomic_fetch_add(&barrier->arrived, 1) + 1 == members) {
+        atomic_store_explicit(&barrier->last[next & 1], me, memory_order_relaxed);
+        atomic_store_explicit(&barrier->arrived, 0, memory_order_relaxed);
+        ls_word_post(&barrier->generation, next);
+    } else {
+        result = ls_wait_until(&barrier->generation, next, wait);
+    }
+    if (result == LS_WAIT_DONE && last_out) {
+        *last_out = atomic_load_explicit(&barrier->last[next & 1], memory_order_relaxed);
+    }
+    return result;
+}
