@@ -267,6 +267,53 @@ void ls_session_close(ls_session *session)
     *session = (ls_session){0};
 }
 
+/* ---- what a step needs ---- */
+
+ls_schedule ls_session_schedule(const ls_session *session)
+{
+    const ls_run_train *train = &session->run.train;
+    return (ls_schedule){
+        .kind = train->schedule.kind,
+        .lr = train->optimizer.lr,
+        .steps = train->schedule.steps,
+        .warmup_steps = train->schedule.warmup_steps,
+        .final_fraction = train->schedule.final_lr_fraction,
+        .decay_fraction = train->schedule.decay_fraction,
+    };
+}
+
+static ls_status draw_sample(void *context, uint64_t position, int32_t *tokens_out)
+{
+    const ls_session *session = context;
+    return ls_dataset_sample(session->dataset, LS_SPLIT_TRAIN, session->run.train.seed, position, tokens_out);
+}
+
+ls_step_settings ls_session_step_settings(ls_session *session)
+{
+    const ls_run_train *train = &session->run.train;
+    return (ls_step_settings){
+        .leaves = (uint32_t)train->leaves,
+        .global_batch = (uint32_t)train->global_batch,
+        .micro_batch = (uint32_t)train->micro_batch,
+        .clip_norm = train->clip_norm,
+        .beta1 = (float)train->optimizer.beta1,
+        .beta2 = (float)train->optimizer.beta2,
+        .eps = (float)train->optimizer.eps,
+        .weight_decay = (float)train->optimizer.weight_decay,
+        .sample = draw_sample,
+        .sample_context = session,
+    };
+}
+
+ls_status ls_session_begin_weights(const ls_session *session, ls_state *state)
+{
+    if (session->source) {
+        return ls_model_file_load(session->source, state->parameters);
+    }
+    ls_state_init_weights(state, &session->config, session->run.train.seed);
+    return LS_OK;
+}
+
 /* ---- numbers ---- */
 
 uint64_t ls_session_micro_batches(const ls_session *session)

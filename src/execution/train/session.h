@@ -13,6 +13,8 @@
 #include "data/dataset.h"
 #include "data/tokenizer.h"
 #include "execution/model_file.h"
+#include "execution/train/schedule.h"
+#include "execution/train/step.h"
 #include "model/plan.h"
 #include "planning/run_file.h"
 
@@ -47,6 +49,13 @@ typedef struct ls_session {
 LS_MUST_CHECK ls_status ls_session_open(ls_arena *arena, const ls_run_file *run,
                                         const ls_session_options *options, ls_session *session_out);
 void ls_session_close(ls_session *session);
+
+/* The learning rate as the run file has it. */
+ls_schedule ls_session_schedule(const ls_session *session);
+/* What a stepper of this run computes with: everything but should_stop. Samples are drawn from the session, which must outlive it. */
+ls_step_settings ls_session_step_settings(ls_session *session);
+/* Weights at step 0: fresh ones of the seed, or those of model.from. Errors: those of ls_model_file_load. */
+LS_MUST_CHECK ls_status ls_session_begin_weights(const ls_session *session, ls_state *state);
 
 /* Micro-batches of a step. */
 uint64_t ls_session_micro_batches(const ls_session *session);

@@ -13,14 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what the stepper asks for ---- */
-
-static ls_status draw_sample(void *context, uint64_t position, int32_t *tokens_out)
-{
-    const ls_trainer *trainer = context;
-    return ls_dataset_sample(trainer->session.dataset, LS_SPLIT_TRAIN, trainer->session.run.train.seed,
-                             position, tokens_out);
-}
+/* ---- stopping ---- */
 
 ls_status ls_trainer_stop_status(const ls_trainer *trainer)
 {
@@ -60,36 +53,11 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
     return ls_session_open(&trainer->arena, run, &options, &trainer->session);
 }
 
-static void fill_schedule(ls_trainer *trainer)
-{
-    const ls_run_train *train = &trainer->session.run.train;
-    trainer->schedule = (ls_schedule){
-        .kind = train->schedule.kind,
-        .lr = train->optimizer.lr,
-        .steps = train->schedule.steps,
-        .warmup_steps = train->schedule.warmup_steps,
-        .final_fraction = train->schedule.final_lr_fraction,
-        .decay_fraction = train->schedule.decay_fraction,
-    };
-}
-
 static ls_status create_stepper(ls_trainer *trainer)
 {
-    const ls_run_train *train = &trainer->session.run.train;
-    const ls_step_settings settings = {
-        .leaves = (uint32_t)train->leaves,
-        .global_batch = (uint32_t)train->global_batch,
-        .micro_batch = (uint32_t)train->micro_batch,
-        .clip_norm = train->clip_norm,
-        .beta1 = (float)train->optimizer.beta1,
-        .beta2 = (float)train->optimizer.beta2,
-        .eps = (float)train->optimizer.eps,
-        .weight_decay = (float)train->optimizer.weight_decay,
-        .sample = draw_sample,
-        .sample_context = trainer,
-        .should_stop = stop_asked,
-        .stop_context = trainer,
-    };
+    ls_step_settings settings = ls_session_step_settings(&trainer->session);
+    settings.should_stop = stop_asked;
+    settings.stop_context = trainer;
     return ls_stepper_create(&trainer->walk, &trainer->state, &settings, &trainer->stepper);
 }
 
@@ -118,17 +86,6 @@ static ls_status take_memory(ls_trainer *trainer)
     LS_TRY(ls_walk_init(&trainer->walk, session->queue, &session->plan, session->plan.options.length));
     LS_TRY(create_stepper(trainer));
     return create_side_work(trainer);
-}
-
-/* Weights at step 0: fresh, or those of model.from. */
-static ls_status begin_weights(ls_trainer *trainer)
-{
-    ls_session *session = &trainer->session;
-    if (session->source) {
-        return ls_model_file_load(session->source, trainer->state.parameters);
-    }
-    ls_state_init_weights(&trainer->state, &session->config, session->run.train.seed);
-    return LS_OK;
 }
 
 static ls_status open_log(ls_trainer *trainer)
@@ -205,7 +162,7 @@ static ls_status restore_or_begin(ls_trainer *trainer)
         return LS_OK;
     }
     if (trainer->step == 0) {
-        LS_TRY(begin_weights(trainer));
+        LS_TRY(ls_session_begin_weights(&trainer->session, &trainer->state));
     }
     ls_model_file_close(trainer->session.source);
     trainer->session.source = NULL;
@@ -242,7 +199,7 @@ static ls_status open_run(ls_trainer *trainer)
     LS_TRY(open_session(trainer, &run, trainer->dir.had_run ? trainer->dir.path : NULL));
     const uint64_t steps = trainer->session.run.train.steps;
     trainer->stop_step = options->stop_step && options->stop_step < steps ? options->stop_step : steps;
-    fill_schedule(trainer);
+    trainer->schedule = ls_session_schedule(&trainer->session);
     if (trainer->dir.had_run) {
         LS_TRY(ls_run_dir_check_identity(&trainer->arena, &trainer->dir, &trainer->session.run));
     }
