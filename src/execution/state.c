@@ -50,6 +50,10 @@ static void free_flat(ls_state *state, float *buffer)
 
 void ls_state_release(ls_state *state)
 {
+    if (state->borrowed) {
+        *state = (ls_state){0};
+        return;
+    }
     free_flat(state, state->parameters);
     free_flat(state, state->m);
     free_flat(state, state->v);

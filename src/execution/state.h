@@ -6,7 +6,7 @@
  * state of a run (DESIGN I1). Gradient buffers belong to the fixed tree of leaves: one holds the running
  * leaf, the others partial sums.
  *
- * The state owns its memory. Not thread-safe.
+ * The state owns its memory, or borrows it from a segment that ranks share (elastic/segment.h). Not thread-safe.
  */
 #ifndef LS_EXECUTION_STATE_H
 #define LS_EXECUTION_STATE_H
@@ -24,6 +24,7 @@ typedef struct ls_state {
     float *m, *v; /* AdamW's moments; NULL without an optimizer */
     float *gradients[LS_GRADIENT_BUFFERS_MAX];
     uint32_t gradient_count;
+    bool borrowed; /* the buffers are somebody else's */
 } ls_state;
 
 /*

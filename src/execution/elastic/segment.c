@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/segment.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "execution/parallel/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- places ---- */
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + LS_SEGMENT_ALIGN - 1) / LS_SEGMENT_ALIGN * LS_SEGMENT_ALIGN;
+}
+
+static uint32_t count_buffers(uint32_t leaves, uint32_t ranks, uint32_t first_rank, uint32_t local_ranks,
+                              uint32_t first_out[LS_LOCAL_RANKS_MAX + 1])
+{
+    uint32_t count = 0;
+    for (uint32_t local = 0; local < local_ranks; local++) {
+        first_out[local] = count;
+        count += ls_tree_range_buffers(leaves, ls_leaves_of_rank(leaves, ranks, first_rank + local));
+    }
+    first_out[local_ranks] = count;
+    return count;
+}
+
+/* Everything of the control page that follows from the plan. */
+static ls_control place(const ls_segment_plan *plan)
+{
+    uint32_t first[LS_LOCAL_RANKS_MAX + 1];
+    const uint32_t buffers =
+        count_buffers(plan->leaves, plan->ranks, plan->first_rank, plan->local_ranks, first);
+    ls_control control = {
+        .magic = LS_SEGMENT_MAGIC,
+        .version = LS_SEGMENT_VERSION,
+        .control_bytes = (uint32_t)(sizeof(ls_control) + plan->local_ranks * sizeof(ls_rank_slot)),
+        .epoch = plan->epoch,
+        .float_count = plan->float_count,
+        .flat_bytes = aligned(plan->float_count * sizeof(float)),
+        .text_bytes = plan->text_bytes,
+        .exchange_bytes = plan->exchange_bytes,
+        .leaves = plan->leaves,
+        .ranks = plan->ranks,
+        .first_rank = plan->first_rank,
+        .local_ranks = plan->local_ranks,
+        .agent_pid = getpid(),
+    };
+    control.text_at = aligned(control.control_bytes);
+    control.exchange_at = control.text_at + aligned(plan->text_bytes + 1);
+    control.state_at = control.exchange_at + aligned(plan->exchange_bytes);
+    control.gradients_at = control.state_at + 3 * control.flat_bytes;
+    control.bytes = control.gradients_at + buffers * control.flat_bytes;
+    return control;
+}
+
+uint64_t ls_segment_bytes(const ls_segment_plan *plan)
+{
+    return place(plan).bytes;
+}
+
+/* ---- mapping ---- */
+
+/* Maps `bytes` of fd at a multiple of LS_SEGMENT_ALIGN, so that the kernel may use huge pages. */
+static ls_status map_aligned(int fd, uint64_t bytes, void **map_out)
+{
+    const size_t reserved = (size_t)bytes + LS_SEGMENT_ALIGN;
+    char *room = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) {
+        return ls_fail_errno(errno, "can't reserve %llu bytes of addresses for the segment of the ranks",
+                             (unsigned long long)bytes);
+    }
+    char *at = (char *)(uintptr_t)aligned((uintptr_t)room);
+    if (at > room) {
+        munmap(room, (size_t)(at - room));
+    }
+    if (room + reserved > at + bytes) {
+        munmap(at + bytes, (size_t)(room + reserved - (at + bytes)));
+    }
+    if (mmap(at, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        const int error = errno;
+        munmap(at, (size_t)bytes);
+        return ls_fail_errno(error, "can't map the segment of the ranks (%llu bytes)",
+                             (unsigned long long)bytes);
+    }
+    *map_out = at;
+    return LS_OK;
+}
+
+static void fill_pointers(ls_segment *segment)
+{
+    char *base = segment->map;
+    ls_control *control = segment->map;
+    segment->control = control;
+    segment->text = base + control->text_at;
+    segment->exchange = base + control->exchange_at;
+    segment->parameters = (float *)(void *)(base + control->state_at);
+    segment->m = (float *)(void *)(base + control->state_at + control->flat_bytes);
+    segment->v = (float *)(void *)(base + control->state_at + 2 * control->flat_bytes);
+    count_buffers(control->leaves, control->ranks, control->first_rank, control->local_ranks,
+                  segment->gradient_first);
+}
+
+static ls_status create_memfd(uint64_t bytes, int *fd_out)
+{
+    const int fd = memfd_create("lockstep-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return ls_fail_errno(errno, "can't make shared memory for the ranks (memfd_create)");
+    }
+    if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+        const int error = errno;
+        close(fd);
+        return ls_fail_errno(error, "can't make %llu bytes of shared memory for the ranks",
+                             (unsigned long long)bytes);
+    }
+    *fd_out = fd;
+    return LS_OK;
+}
+
+ls_status ls_segment_create(const ls_segment_plan *plan, ls_segment *segment_out)
+{
+    LS_ASSERT(plan->local_ranks >= 1 && plan->local_ranks <= LS_LOCAL_RANKS_MAX);
+    LS_ASSERT(plan->first_rank + plan->local_ranks <= plan->ranks && plan->ranks <= plan->leaves);
+    const ls_control control = place(plan);
+    ls_segment segment = {.fd = -1, .bytes = control.bytes};
+    LS_TRY(create_memfd(segment.bytes, &segment.fd));
+    const ls_status status = map_aligned(segment.fd, segment.bytes, &segment.map);
+    if (status != LS_OK) {
+        close(segment.fd);
+        return status;
+    }
+    memcpy(segment.map, &control, sizeof control);
+    memcpy((char *)segment.map + control.text_at, plan->text, plan->text_bytes);
+    fill_pointers(&segment);
+    gethostname(segment.control->host, LS_HOST_NAME_BYTES - 1);
+    atomic_store(&segment.control->abort_rank, -1);
+    *segment_out = segment;
+    return LS_OK;
+}
+
+/* Whether a control page is one, and describes a file of `bytes`. Offsets are computed again rather than believed. */
+static bool is_whole(const ls_control *seen, uint64_t bytes)
+{
+    if (seen->magic != LS_SEGMENT_MAGIC || seen->version != LS_SEGMENT_VERSION || seen->local_ranks < 1 ||
+        seen->local_ranks > LS_LOCAL_RANKS_MAX || seen->ranks > seen->leaves ||
+        seen->leaves > LS_LEAVES_MAX || seen->first_rank > seen->ranks ||
+        seen->local_ranks > seen->ranks - seen->first_rank) {
+        return false;
+    }
+    const ls_segment_plan plan = {.float_count = seen->float_count,
+                                  .exchange_bytes = seen->exchange_bytes,
+                                  .leaves = seen->leaves,
+                                  .ranks = seen->ranks,
+                                  .first_rank = seen->first_rank,
+                                  .local_ranks = seen->local_ranks,
+                                  .text_bytes = seen->text_bytes};
+    const ls_control should = place(&plan);
+    return seen->bytes == bytes && should.bytes == bytes && seen->control_bytes == should.control_bytes &&
+           seen->text_at == should.text_at && seen->exchange_at == should.exchange_at &&
+           seen->state_at == should.state_at && seen->gradients_at == should.gradients_at &&
+           seen->flat_bytes == should.flat_bytes;
+}
+
+static ls_status attach_fd(int fd, const char *path, ls_segment *segment_out)
+{
+    struct stat info;
+    ls_control seen;
+    if (fstat(fd, &info) != 0) {
+        return ls_fail_errno(errno, "can't look at the segment of the ranks at %s", path);
+    }
+    if (pread(fd, &seen, sizeof seen, 0) != (ssize_t)sizeof seen ||
+        !is_whole(&seen, (uint64_t)info.st_size)) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s is no segment of this version of lockstep (version %d): agent and ranks must be "
+                       "one program",
+                       path, LS_SEGMENT_VERSION);
+    }
+    ls_segment segment = {.fd = fd, .bytes = seen.bytes};
+    LS_TRY(map_aligned(fd, segment.bytes, &segment.map));
+    fill_pointers(&segment);
+    *segment_out = segment;
+    return LS_OK;
+}
+
+ls_status ls_segment_attach(const char *path, ls_segment *segment_out)
+{
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        return ls_fail_errno(errno, "can't open the segment of the ranks at %s", path);
+    }
+    const ls_status status = attach_fd(fd, path, segment_out);
+    if (status != LS_OK) {
+        close(fd);
+    }
+    return status;
+}
+
+void ls_segment_release(ls_segment *segment)
+{
+    if (!segment->map) {
+        return;
+    }
+    munmap(segment->map, (size_t)segment->bytes);
+    close(segment->fd);
+    *segment = (ls_segment){.fd = -1};
+}
+
+float *ls_segment_gradient(const ls_segment *segment, uint32_t local, uint32_t index)
+{
+    LS_DCHECK(index < ls_segment_gradient_count(segment, local));
+    const ls_control *control = segment->control;
+    const uint64_t at = segment->gradient_first[local] + index;
+    return (float *)(void *)((char *)segment->map + control->gradients_at + at * control->flat_bytes);
+}
+
+uint32_t ls_segment_gradient_count(const ls_segment *segment, uint32_t local)
+{
+    LS_DCHECK(local < segment->control->local_ranks);
+    return segment->gradient_first[local + 1] - segment->gradient_first[local];
+}
+
+void ls_segment_state(const ls_segment *segment, uint32_t local, ls_queue *queue, const ls_layout *layout,
+                      ls_state *state_out)
+{
+    LS_ASSERT((uint64_t)layout->float_count == segment->control->float_count);
+    *state_out = (ls_state){.queue = queue,
+                            .layout = layout,
+                            .borrowed = true,
+                            .parameters = segment->parameters,
+                            .m = segment->m,
+                            .v = segment->v};
+    if (local != LS_SEGMENT_NO_RANK) {
+        state_out->gradient_count = ls_segment_gradient_count(segment, local);
+        LS_ASSERT(state_out->gradient_count <= LS_GRADIENT_BUFFERS_MAX);
+        for (uint32_t i = 0; i < state_out->gradient_count; i++) {
+            state_out->gradients[i] = ls_segment_gradient(segment, local, i);
+        }
+    }
+}
+
+uint64_t ls_segment_touched_bytes(const ls_segment *segment)
+{
+    struct stat info;
+    return fstat(segment->fd, &info) == 0 ? (uint64_t)info.st_blocks * 512 : 0;
+}
+
+/* ---- the control page ---- */
+
+bool ls_control_abort(ls_control *control, ls_status status, int32_t rank, const char *text)
+{
+    LS_ASSERT(status != LS_OK);
+    uint32_t unclaimed = 0;
+    if (!atomic_compare_exchange_strong(&control->abort_claim, &unclaimed, 1)) {
+        return false;
+    }
+    strncpy(control->abort_text, text, LS_RANK_TEXT_BYTES - 1);
+    atomic_store(&control->abort_rank, rank);
+    atomic_store(&control->abort_ns, ls_clock_monotonic_ns());
+    atomic_store(&control->abort, (uint32_t)status);
+    ls_word_add(&control->orders, 1);
+    ls_word_add(&control->news, 1);
+    return true;
+}
+
+ls_status ls_control_aborted(const ls_control *control)
+{
+    const uint32_t status = atomic_load(&control->abort);
+    return status == 0 ? LS_OK : ls_fail((ls_status)status, "%s", control->abort_text);
+}
+
+void ls_control_grant(ls_control *control, uint64_t until)
+{
+    if (atomic_load(&control->until) < until) {
+        atomic_store(&control->until, until);
+        ls_word_add(&control->orders, 1);
+    }
+}
+
+void ls_control_stop(ls_control *control)
+{
+    atomic_store(&control->stop, 1);
+    ls_word_add(&control->orders, 1);
+}
+
+void ls_control_quit(ls_control *control)
+{
+    atomic_store(&control->quit, 1);
+    ls_word_add(&control->orders, 1);
+}
+
+void ls_control_phase(ls_control *control, uint32_t local, ls_rank_phase phase)
+{
+    atomic_store(&control->slots[local].alive_ns, ls_clock_monotonic_ns());
+    atomic_store(&control->slots[local].phase, (uint32_t)phase);
+    ls_word_add(&control->news, 1);
+}
+
+void ls_control_result(ls_control *control, uint32_t local, const ls_rank_result *result)
+{
+    ls_rank_slot *slot = &control->slots[local];
+    slot->results[result->step % LS_RANK_RESULTS] = *result;
+    atomic_store(&slot->alive_ns, result->end_ns);
+    atomic_store(&slot->finished, result->step + 1);
+    ls_word_add(&control->news, 1);
+}
+
+void ls_control_gave_up(ls_control *control, uint32_t local, uint64_t step)
+{
+    atomic_store(&control->slots[local].gave_up, step + 1);
+    ls_word_add(&control->news, 1);
+}
+
+bool ls_control_is_consistent(const ls_control *control, uint64_t *finished_out)
+{
+    const uint64_t done = atomic_load(&control->slots[0].done);
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        const ls_rank_slot *slot = &control->slots[local];
+        if (atomic_load(&slot->begun) != done || atomic_load(&slot->done) != done) {
+            return false;
+        }
+    }
+    *finished_out = done;
+    return true;
+}
