@@ -15,8 +15,7 @@
 #ifndef LS_EXECUTION_PARALLEL_TREE_H
 #define LS_EXECUTION_PARALLEL_TREE_H
 
-#include "base/status.h"
-
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -41,8 +40,15 @@ uint32_t ls_tree_cover(uint32_t leaves, ls_leaf_range range, ls_leaf_range nodes
 bool ls_tree_is_pair(uint32_t leaves, ls_leaf_range left, ls_leaf_range right);
 
 /* Gradient buffers that a rank needs to add up its range leaf by leaf, merging as soon as a pair stands: the most that wait at once,
- * the leaf being computed included. */
+ * the leaf being computed included. For the whole tree the same as ls_tree_buffers (model/plan.h). */
 uint32_t ls_tree_range_buffers(uint32_t leaves, ls_leaf_range range);
+
+/*
+ * The nodes that a rank hands over: it adds up its range leaf by leaf, merges pairs as soon as they stand, but leaves the merges after its
+ * last leaf to whoever owns the sum. So a gradient is final as soon as the last leaf's backward has written it, and those additions join
+ * the ones that are made anyway. Node i is in gradient buffer i. In order; returns how many, at most ls_tree_range_buffers.
+ */
+uint32_t ls_tree_handover(uint32_t leaves, ls_leaf_range range, ls_leaf_range nodes_out[LS_TREE_NODES_MAX]);
 
 /*
  * How to add `count` nodes that lie side by side and together are [0, leaves): postfix, a number i < count pushes input i,
