@@ -18,6 +18,7 @@
 #ifndef LS_EXECUTION_TRAIN_STEP_H
 #define LS_EXECUTION_TRAIN_STEP_H
 
+#include "execution/parallel/data_parallel.h"
 #include "execution/state.h"
 #include "execution/walk.h"
 
@@ -34,14 +35,15 @@ typedef struct ls_step_settings {
     void *sample_context;
     bool (*should_stop)(void *context); /* asked before each micro-batch; NULL: never */
     void *stop_context;
+    ls_data_parallel *parallel; /* borrowed: this process is one rank of many; NULL: it computes all leaves */
 } ls_step_settings;
 
 typedef struct ls_step_result {
     float loss;       /* mean over target tokens, nats */
     double grad_norm; /* of the mean gradient, before clipping */
     uint64_t tokens;  /* target tokens */
-    /* Wall seconds by what was done; they add up to the step. */
-    double data_s, forward_s, backward_s, reduce_s, optimizer_s;
+    /* Wall seconds by what was done; they add up to the step. wait_s: for other ranks. */
+    double data_s, forward_s, backward_s, reduce_s, optimizer_s, wait_s;
 } ls_step_result;
 
 typedef struct ls_stepper ls_stepper;

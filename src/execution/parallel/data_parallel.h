@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Exact data parallelism: many ranks, one step, the bits of one process.
+ *
+ *   leaves of the step   [0 1 2 3 4 5 6 7 8 9 10 11]                       tree.h: who computes which, and the order of sums
+ *   ranks                 rank 0   rank 1   rank 2
+ *   each: its leaves, merging pairs; the last merges are left to the owners
+ *
+ *   buckets   |  0: embeddings  |  1: layer 0  |  2: layer 1  |  3: norm, head |     slices.h: who owns what of each
+ *             | r0  | r1  | r2  | r0 | r1 | r2 | r0 | r1 | r2 | r1 |
+ *
+ *   backward of the last leaf leaves bucket 3, then 2, 1, 0: "ready"; when all ranks have said so of a bucket, its owners add up their
+ *   slices straight from the others' gradient buffers, between two steps of their own backward, or after it
+ *   -> agreement: who gave up, losses, tokens, squared sums of all norm blocks -> every rank computes the same loss, norm and clip
+ *   -> owners update their slices of the shared parameters and moments in place -> all leave together
+ *
+ * One process is the case of one rank: it runs the same code, and no waits. The stepper (execution/train/step.h) is the only caller of the
+ * calls in the second half; whoever makes rank processes (execution/elastic) needs the first half.
+ *
+ * Memory. The caller gives everything: parameters, m and v (once per host, in the state), gradient buffers of all ranks of this host, and
+ * the exchange area, zeroed. Nothing is allocated in a step.
+ *
+ * Waits end with the deadline, the abort word, or the others (DESIGN I3): LS_ERR_TIMEOUT names the ranks that did not come and what
+ * they were waited for; an abort ends with what options.aborted returns. Operations are recorded in the flight recorder as
+ * LS_COMM_TREE_REDUCE (one per bucket) and LS_COMM_STEP of communicator LS_DATA_PARALLEL_COMM.
+ */
+#ifndef LS_EXECUTION_PARALLEL_DATA_PARALLEL_H
+#define LS_EXECUTION_PARALLEL_DATA_PARALLEL_H
+
+#include "execution/parallel/tree.h"
+#include "execution/state.h"
+#include "model/plan.h"
+
+#include <stdatomic.h>
+
+enum {
+    LS_DATA_PARALLEL_COMM = 0xd0000000, /* comm_id of its records */
+    LS_DATA_PARALLEL_TEXT_BYTES = 1024,
+};
+
+/*
+ * How far this rank is, for whoever asks whether the state is whole. Counts of steps as in elastic/segment.h: step s enters with s + 1;
+ * `begun` before its first store to parameters or moments, `done` behind its last, `finished` when all ranks are. A pointer may be NULL.
+ */
+typedef struct ls_step_marks {
+    _Atomic uint64_t *entered, *begun, *done, *finished;
+} ls_step_marks;
+
+typedef struct ls_data_parallel_options {
+    const ls_plan *plan; /* borrowed */
+    uint32_t leaves;
+    uint32_t ranks;                   /* of all hosts, 1..leaves */
+    uint32_t first_rank, local_ranks; /* of this host: [first_rank, first_rank + local_ranks) */
+    uint32_t local;                   /* this one: rank first_rank + local */
+    uint32_t threads;                 /* per rank; with local_ranks it decides whether waits spin */
+
+    /* Flat gradient buffer `index` of local rank `local`, index < ls_data_parallel_buffers; asked at creation only. */
+    float *(*gradient)(void *context, uint32_t local, uint32_t index);
+    void *context; /* of gradient and aborted */
+    void *
+        exchange; /* ls_data_parallel_exchange_bytes, 64-byte aligned, zeroed before the first rank maps it; shared by local ranks */
+
+    double timeout_s;              /* of each wait; 0: 600 */
+    const _Atomic uint32_t *abort; /* ends every wait when it is not 0; NULL: none */
+    ls_status (*aborted)(
+        void *context); /* the reason, as this thread's error; NULL: LS_ERR_RANKS_LOST without one */
+    ls_step_marks marks;
+} ls_data_parallel_options;
+
+/* Gradient buffers of rank `rank` of `ranks`. */
+uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t ranks, uint32_t rank);
+
+/* Size of the exchange area of a host with `local_ranks` ranks. */
+uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local_ranks);
+
+typedef struct ls_data_parallel ls_data_parallel;
+
+/* All ranks make theirs with the same options but `local` (and first_rank, local_ranks) and then run the same steps. Errors:
+ * LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_data_parallel_create(const ls_data_parallel_options *options,
+                                                ls_data_parallel **parallel_out);
+void ls_data_parallel_destroy(ls_data_parallel *parallel); /* NULL allowed */
+
+/* ---- what the stepper calls, in this order, once per step ---- */
+
+/* The leaves of this rank. */
+ls_leaf_range ls_data_parallel_leaves(const ls_data_parallel *parallel);
+
+/* A step begins; `fingerprint` is over all that must agree between ranks (step number, learning rate, settings). Never waits. */
+void ls_data_parallel_enter(ls_data_parallel *parallel, uint64_t step, uint64_t fingerprint);
+
+/* This rank can't go on (LS_STOPPED, or an error of reading samples, whose text is this thread's): nobody will update, all get to know. The
+ * rank still calls ls_data_parallel_agree and ls_data_parallel_leave. */
+void ls_data_parallel_give_up(ls_data_parallel *parallel, ls_status status);
+
+/*
+ * Plan step `plan_step` of the last backward is done. Says of buckets that are final now that they are, and adds up own slices of buckets
+ * that all ranks have said so of. Cheap when there is nothing to do.
+ */
+LS_MUST_CHECK ls_status ls_data_parallel_after_step(ls_data_parallel *parallel, ls_queue *queue,
+                                                    uint32_t plan_step);
+
+/* What the leaves [first, first + count) came to. */
+typedef struct ls_leaf_sum {
+    ls_leaf_range leaves;
+    double loss_sum;
+    uint64_t tokens;
+} ls_leaf_sum;
+
+/* What all ranks get to know, bit for bit the same. */
+typedef struct ls_agreement {
+    double loss_sum; /* in the tree */
+    uint64_t tokens;
+    double square_sum; /* of the gradient sums: over norm blocks in buffer order */
+} ls_agreement;
+
+/*
+ * Adds up the rest of this rank's slices and exchanges results: sums[0..count) are those of the nodes handed over (ls_tree_handover).
+ * Errors, the same on all ranks: what a rank gave up with (LS_STOPPED only if no rank had an error); LS_ERR_MISMATCH when fingerprints differ.
+ * Errors of waiting.
+ */
+LS_MUST_CHECK ls_status ls_data_parallel_agree(ls_data_parallel *parallel, ls_queue *queue,
+                                               const ls_leaf_sum *sums, uint32_t count,
+                                               ls_agreement *agreement_out);
+
+/* After an agreement, instead of the update: each rank says what it found wrong with its leaves (text NULL: nothing), all get the text of the
+ * lowest rank that found something in text_out, or "". Errors of waiting. */
+LS_MUST_CHECK ls_status ls_data_parallel_report(ls_data_parallel *parallel, const char *text,
+                                                char text_out[LS_DATA_PARALLEL_TEXT_BYTES]);
+
+/* A stretch of the flat buffers that this rank updates: floats [offset, offset + count) of one bucket. The sum of the gradients is in
+ * `gradients` at the same offset. */
+typedef struct ls_owned_slice {
+    int64_t offset, count;
+    uint32_t bucket;
+} ls_owned_slice;
+uint32_t ls_data_parallel_slices(const ls_data_parallel *parallel, const ls_owned_slice **slices_out);
+
+/* Marks around the update of own slices. */
+void ls_data_parallel_begin_update(ls_data_parallel *parallel);
+void ls_data_parallel_end_update(ls_data_parallel *parallel);
+
+/* The step is over, with an update or without: returns when all ranks are here. Errors of waiting. updated: all did the update. */
+LS_MUST_CHECK ls_status ls_data_parallel_leave(ls_data_parallel *parallel, bool updated);
+
+/* Seconds of this step that this rank waited for others. */
+double ls_data_parallel_wait_s(const ls_data_parallel *parallel);
+
+#endif
