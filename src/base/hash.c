@@ -3,8 +3,10 @@
 
 #include "base/assert.h"
 
+#include <inttypes.h>
 #include <openssl/evp.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -175,4 +177,21 @@ uint32_t ls_crc32c(uint32_t crc, const void *data, size_t bytes)
 uint64_t ls_xxh3(const void *data, size_t bytes, uint64_t seed)
 {
     return XXH3_64bits_withSeed(data, bytes, seed);
+}
+
+ls_hash128 ls_xxh3_128(const void *data, size_t bytes)
+{
+    const XXH128_hash_t hash = XXH3_128bits(data, bytes);
+    return (ls_hash128){.low = hash.low64, .high = hash.high64};
+}
+
+bool ls_hash128_equal(ls_hash128 a, ls_hash128 b)
+{
+    return a.low == b.low && a.high == b.high;
+}
+
+const char *ls_hash128_hex(ls_hash128 hash, char hex_out[LS_HASH128_HEX_BYTES])
+{
+    snprintf(hex_out, LS_HASH128_HEX_BYTES, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
+    return hex_out;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Hashes: SHA-256 for identity, CRC32C for blocks read back from disk or wire, xxh3 for cache keys.
+ * Hashes: SHA-256 for identity, CRC32C for blocks read back from disk or wire, xxh3 for cache keys and comparisons.
  *
  * Pure and thread-safe; an ls_sha256 belongs to one thread at a time.
  */
@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,5 +38,15 @@ uint32_t ls_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t b_bytes);
 
 /* XXH3, 64 bits. For tables and cache keys inside the machine; not for identity. */
 uint64_t ls_xxh3(const void *data, size_t bytes, uint64_t seed);
+
+/* XXH3, 128 bits, seed 0: for comparing what two sides computed. */
+typedef struct ls_hash128 {
+    uint64_t low, high;
+} ls_hash128;
+ls_hash128 ls_xxh3_128(const void *data, size_t bytes);
+bool ls_hash128_equal(ls_hash128 a, ls_hash128 b);
+
+enum { LS_HASH128_HEX_BYTES = 33 /* 32 digits, the high half first as xxh128sum prints it, and the zero */ };
+const char *ls_hash128_hex(ls_hash128 hash, char hex_out[LS_HASH128_HEX_BYTES]);
 
 #endif

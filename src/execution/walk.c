@@ -13,7 +13,6 @@
 #include "model/rope.h"
 
 #include <math.h>
-#include <stdio.h>
 
 /* ---- views ---- */
 
@@ -452,7 +451,7 @@ const char *ls_op_kind_name(ls_op_kind kind)
     return kind < LS_OP_KIND_COUNT ? op_table[kind].name : "unknown";
 }
 
-static ls_status walk_step(ls_walk *walk, const ls_walk_batch *batch, uint32_t index)
+ls_status ls_walk_step(ls_walk *walk, const ls_walk_batch *batch, uint32_t index)
 {
     const ls_plan_step step = walk->plan->steps[index];
     const ls_op *op = &walk->plan->ops[step.op];
@@ -464,7 +463,7 @@ static ls_status walk_step(ls_walk *walk, const ls_walk_batch *batch, uint32_t i
 ls_status ls_walk_forward(ls_walk *walk, const ls_walk_batch *batch)
 {
     for (uint32_t i = 0; i < walk->plan->forward_steps; i++) {
-        LS_TRY(walk_step(walk, batch, i));
+        LS_TRY(ls_walk_step(walk, batch, i));
     }
     return LS_OK;
 }
@@ -473,70 +472,8 @@ ls_status ls_walk_backward(ls_walk *walk, const ls_walk_batch *batch)
 {
     LS_ASSERT(walk->plan->options.training && batch->gradients);
     for (uint32_t i = walk->plan->forward_steps; i < walk->plan->step_count; i++) {
-        LS_TRY(walk_step(walk, batch, i));
+        LS_TRY(ls_walk_step(walk, batch, i));
     }
-    return LS_OK;
-}
-
-/* ---- which layer broke ---- */
-
-static const char *const phase_names[] = {"forward", "backward", "weight gradient"};
-
-static ls_status value_nonfinite(ls_walk *walk, int32_t value, int64_t *index_out)
-{
-    *index_out = -1;
-    if (value == LS_NONE) {
-        return LS_OK;
-    }
-    const ls_tensor t = ls_walk_value(walk, value);
-    return ls_find_nonfinite(walk->queue, t.data, t.rows * t.cols, index_out);
-}
-
-static ls_status step_nonfinite(ls_walk *walk, uint32_t index, int32_t *value_out, int64_t *element_out)
-{
-    const ls_plan_step step = walk->plan->steps[index];
-    const ls_op *op = &walk->plan->ops[step.op];
-    const int32_t *written = step.phase == LS_PHASE_FORWARD ? op->out : op->din;
-    *element_out = -1;
-    if (step.phase == LS_PHASE_BACKWARD_WEIGHT) {
-        return LS_OK;
-    }
-    for (int i = 0; i < LS_OP_VALUES_MAX && *element_out < 0; i++) {
-        /* The values half of the fused gradient is not written yet while queries and keys are normalised. */
-        if (op->kind == LS_OP_ATTENTION || op->kind == LS_OP_HEAD_LOSS || i == 0 ||
-            step.phase == LS_PHASE_FORWARD) {
-            LS_TRY(value_nonfinite(walk, written[i], element_out));
-            *value_out = written[i];
-        }
-    }
-    return LS_OK;
-}
-
-ls_status ls_walk_find_nonfinite(ls_walk *walk, const ls_walk_batch *batch, int32_t *step_out, char *text_out,
-                                 size_t text_bytes)
-{
-    for (uint32_t i = 0; i < walk->plan->step_count; i++) {
-        LS_TRY(walk_step(walk, batch, i));
-        LS_TRY(ls_queue_wait(walk->queue));
-        int32_t value = LS_NONE;
-        int64_t element = -1;
-        LS_TRY(step_nonfinite(walk, i, &value, &element));
-        if (element >= 0) {
-            const ls_plan_step step = walk->plan->steps[i];
-            const ls_op *op = &walk->plan->ops[step.op];
-            const ls_value *v = &walk->plan->values[value];
-            char where[32] = "";
-            if (op->layer >= 0) {
-                snprintf(where, sizeof where, "layer %d ", op->layer);
-            }
-            snprintf(text_out, text_bytes, "%s%s %s, value '%s', row %lld, column %lld", where,
-                     ls_op_kind_name(op->kind), phase_names[step.phase], v->name,
-                     (long long)(element / v->cols), (long long)(element % v->cols));
-            *step_out = (int32_t)i;
-            return LS_OK;
-        }
-    }
-    *step_out = -1;
     return LS_OK;
 }
 

@@ -53,14 +53,8 @@ LS_MUST_CHECK ls_status ls_walk_forward(ls_walk *walk, const ls_walk_batch *batc
 /* Runs all backward steps; after ls_walk_forward with the same batch. */
 LS_MUST_CHECK ls_status ls_walk_backward(ls_walk *walk, const ls_walk_batch *batch);
 
-/*
- * Runs forward and backward one step at a time and stops at the first one that writes a value that is not
- * finite: for finding out which layer broke, not for training. step_out: index of the step, or -1 when
- * everything was finite; text_out (text_bytes): "layer 3 attention forward, value 'layer 3 attention out',
- * row 17, column 4".
- */
-LS_MUST_CHECK ls_status ls_walk_find_nonfinite(ls_walk *walk, const ls_walk_batch *batch, int32_t *step_out,
-                                               char *text_out, size_t text_bytes);
+/* Runs step `index` of the plan alone; execution/diagnose/op_trace.h looks at what each one wrote. */
+LS_MUST_CHECK ls_status ls_walk_step(ls_walk *walk, const ls_walk_batch *batch, uint32_t index);
 
 /* View of a value of the plan. */
 ls_tensor ls_walk_value(const ls_walk *walk, int32_t value);

@@ -103,6 +103,9 @@ static void hash_known_answers(void **state)
     ls_sha256_hex("abc", 3, hex);
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert_int_equal(ls_crc32c(0, "123456789", 9), 0xe3069283u);
+    char hex128[LS_HASH128_HEX_BYTES];
+    assert_string_equal(ls_hash128_hex(ls_xxh3_128("", 0), hex128), "99aa06d3014798d86001c324468d497f");
+    assert_string_equal(ls_hash128_hex(ls_xxh3_128("abc", 3), hex128), "06b05ab6733a618578af5f94892f3950");
     static unsigned char data[40000];
     for (size_t i = 0; i < sizeof data; i++) {
         data[i] = (unsigned char)(i * 31 + (i >> 8));

@@ -32,7 +32,11 @@ struct ls_stepper {
     int64_t block_count;
     tree_node stack[LS_GRADIENT_BUFFERS_MAX];
     uint32_t depth;
-    double last_s; /* when the current part of the step began */
+    double last_s;       /* when the current part of the step began */
+    ls_op_range_fn look; /* sees every output of a leaf that is traced; NULL: not traced */
+    void *look_context;
+    bool look_ended;
+    uint64_t position; /* of the micro-batch being computed */
     ls_step_result result;
 };
 
@@ -88,23 +92,33 @@ static uint64_t leaf_position(const ls_stepper *stepper, uint64_t step, uint32_t
     return step * s->global_batch + (uint64_t)leaf * (s->global_batch / s->leaves);
 }
 
+static ls_status run_micro_batch(ls_stepper *stepper, const ls_walk_batch *batch)
+{
+    if (stepper->look) {
+        return ls_op_trace_run(stepper->walk, batch, stepper->look, stepper->look_context,
+                               &stepper->look_ended);
+    }
+    LS_TRY(ls_walk_forward(stepper->walk, batch));
+    LS_TRY(ls_queue_wait(stepper->state->queue));
+    lap(stepper, &stepper->result.forward_s);
+    LS_TRY(ls_walk_backward(stepper->walk, batch));
+    return ls_queue_wait(stepper->state->queue);
+}
+
 static ls_status run_leaf(ls_stepper *stepper, uint64_t step, tree_node *node)
 {
     const ls_step_settings *s = &stepper->settings;
     const uint32_t micro_batches = s->global_batch / s->leaves / s->micro_batch;
     const uint64_t position = leaf_position(stepper, step, node->first);
-    for (uint32_t i = 0; i < micro_batches; i++) {
+    for (uint32_t i = 0; i < micro_batches && !stepper->look_ended; i++) {
         if (s->should_stop && s->should_stop(s->stop_context)) {
             return LS_STOPPED;
         }
-        LS_TRY(draw_micro_batch(stepper, position + (uint64_t)i * s->micro_batch));
+        stepper->position = position + (uint64_t)i * s->micro_batch;
+        LS_TRY(draw_micro_batch(stepper, stepper->position));
         lap(stepper, &stepper->result.data_s);
         const ls_walk_batch batch = batch_into(stepper, node->buffer, i > 0);
-        LS_TRY(ls_walk_forward(stepper->walk, &batch));
-        LS_TRY(ls_queue_wait(stepper->state->queue));
-        lap(stepper, &stepper->result.forward_s);
-        LS_TRY(ls_walk_backward(stepper->walk, &batch));
-        LS_TRY(ls_queue_wait(stepper->state->queue));
+        LS_TRY(run_micro_batch(stepper, &batch));
         sum_losses(stepper, &node->loss_sum, &node->tokens);
         lap(stepper, &stepper->result.backward_s);
     }
@@ -215,40 +229,69 @@ static const char *parameter_holding(const ls_layout *layout, int64_t offset)
     return "padding";
 }
 
-/* Replays leaf after leaf, op by op, until a value that is not finite shows up. */
-static ls_status explain_nonfinite(ls_stepper *stepper, uint64_t step, double loss, double norm)
+static bool look_until_nonfinite(void *context, const ls_op_range *range)
 {
-    const ls_step_settings *s = &stepper->settings;
-    const uint32_t micro_batches = s->global_batch / s->micro_batch;
+    ls_leaf_fault *fault = context;
+    if (range->nonfinite > 0) {
+        fault->found = true;
+        ls_op_range_describe(range, fault->where, sizeof fault->where);
+    }
+    return !fault->found;
+}
+
+ls_status ls_stepper_trace_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf, ls_op_range_fn fn,
+                                void *context)
+{
+    LS_ASSERT(leaf < stepper->settings.leaves);
+    stepper->look = fn;
+    stepper->look_context = context;
+    stepper->look_ended = false;
+    tree_node node = {.first = leaf, .count = 1, .buffer = 0};
+    const ls_status status = run_leaf(stepper, step, &node);
+    stepper->look = NULL;
+    stepper->look_ended = false;
+    return status;
+}
+
+ls_status ls_stepper_find_nonfinite(ls_stepper *stepper, uint64_t step, uint32_t leaf,
+                                    ls_leaf_fault *fault_out)
+{
+    *fault_out = (ls_leaf_fault){0};
+    LS_TRY(ls_stepper_trace_leaf(stepper, step, leaf, look_until_nonfinite, fault_out));
+    fault_out->position = stepper->position;
+    return LS_OK;
+}
+
+/* Replays leaf after leaf, op by op, until a value that is not finite shows up. */
+static ls_status explain_nonfinite(ls_stepper *stepper, uint64_t step, double loss, double norm,
+                                   uint32_t *leaf_out)
+{
+    const unsigned long long number = step + 1;
     int64_t element = -1;
+    *leaf_out = LS_NO_LEAF;
     LS_TRY(ls_find_nonfinite(stepper->state->queue, stepper->state->parameters,
                              stepper->state->layout->float_count, &element));
     if (element >= 0) {
         return ls_fail(LS_ERR_FAILED,
-                       "step %llu: parameter %s holds a value that is not finite before the step",
-                       (unsigned long long)step + 1, parameter_holding(stepper->state->layout, element));
+                       "step %llu: parameter %s holds a value that is not finite before the step", number,
+                       parameter_holding(stepper->state->layout, element));
     }
-    for (uint32_t i = 0; i < micro_batches; i++) {
-        const uint64_t position = step * s->global_batch + (uint64_t)i * s->micro_batch;
-        LS_TRY(draw_micro_batch(stepper, position));
-        const ls_walk_batch batch = batch_into(stepper, 0, false);
-        char where[256];
-        int32_t bad_step = -1;
-        LS_TRY(ls_walk_find_nonfinite(stepper->walk, &batch, &bad_step, where, sizeof where));
-        if (bad_step >= 0) {
+    for (uint32_t leaf = 0; leaf < stepper->settings.leaves; leaf++) {
+        ls_leaf_fault fault;
+        LS_TRY(ls_stepper_find_nonfinite(stepper, step, leaf, &fault));
+        if (fault.found) {
+            *leaf_out = leaf;
             return ls_fail(LS_ERR_FAILED,
                            "step %llu: loss %g, gradient norm %g; first value that is not finite: leaf %u, "
-                           "sample position "
-                           "%llu, %s. Try a lower learning rate, a longer warm-up or train.clip_norm",
-                           (unsigned long long)step + 1, loss, norm, i / (micro_batches / s->leaves),
-                           (unsigned long long)position, where);
+                           "sample position %llu, %s. Try a lower learning rate, a longer warm-up or "
+                           "train.clip_norm",
+                           number, loss, norm, leaf, (unsigned long long)fault.position, fault.where);
         }
     }
     return ls_fail(LS_ERR_FAILED,
-                   "step %llu: loss %g, gradient norm %g; every layer is finite on its own: the sum over the "
-                   "batch overflowed. Try a "
-                   "lower learning rate",
-                   (unsigned long long)step + 1, loss, norm);
+                   "step %llu: loss %g, gradient norm %g; every leaf is finite on its own: the sum over the "
+                   "batch overflowed. Try a lower learning rate",
+                   number, loss, norm);
 }
 
 /* ---- the step ---- */
@@ -265,7 +308,7 @@ ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr, ls_step_
     LS_TRY(gradient_norm(stepper, &norm));
     const double loss = root->loss_sum / (double)root->tokens;
     if (!isfinite(loss) || !isfinite(norm)) {
-        return explain_nonfinite(stepper, step, loss, norm);
+        return explain_nonfinite(stepper, step, loss, norm, &result_out->failed_leaf);
     }
     const double clip_norm = stepper->settings.clip_norm;
     const double clip = clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0;

@@ -18,6 +18,7 @@
 #ifndef LS_EXECUTION_TRAIN_STEP_H
 #define LS_EXECUTION_TRAIN_STEP_H
 
+#include "execution/diagnose/op_trace.h"
 #include "execution/parallel/data_parallel.h"
 #include "execution/state.h"
 #include "execution/walk.h"
@@ -38,10 +39,14 @@ typedef struct ls_step_settings {
     ls_data_parallel *parallel; /* borrowed: this process is one rank of many; NULL: it computes all leaves */
 } ls_step_settings;
 
+#define LS_NO_LEAF UINT32_MAX
+
 typedef struct ls_step_result {
     float loss;       /* mean over target tokens, nats */
     double grad_norm; /* of the mean gradient, before clipping */
     uint64_t tokens;  /* target tokens */
+    uint32_t
+        failed_leaf; /* the one that was not finite, and then nothing else is set; LS_NO_LEAF: not one alone */
     /* Wall seconds by what was done; they add up to the step. wait_s: for other ranks. */
     double data_s, forward_s, backward_s, reduce_s, optimizer_s, wait_s;
 } ls_step_result;
@@ -60,15 +65,30 @@ void ls_stepper_destroy(ls_stepper *stepper);
  * Runs step `step` (0-based: updates done before it) with learning rate `lr`.
  *
  * Errors: LS_STOPPED when should_stop said so: the state is as before the step. LS_ERR_FAILED when the loss
- * or the gradient norm is not finite: the state is as before the step, and the text names the leaf, the layer
- * and the value. Errors of the sample function.
+ * or the gradient norm is not finite: the state is as before the step, the text names the leaf, the layer
+ * and the value, and result_out->failed_leaf is set. Errors of the sample function.
  */
 LS_MUST_CHECK ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr,
                                        ls_step_result *result_out);
 
-/* Computes leaf `leaf` of step `step` alone into gradient buffer 0: the loss sum and the token count. For
- * replaying one leaf. */
+/* ---- one leaf alone, into gradient buffer 0 (execution/diagnose/replay.h) ---- */
+
+/* Computes leaf `leaf` of step `step`: the loss sum and the token count. Errors: as ls_stepper_run. */
 LS_MUST_CHECK ls_status ls_stepper_run_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf,
                                             double *loss_sum_out, uint64_t *tokens_out);
+
+/* The same, and `fn` sees what every step of the plan wrote, micro-batch after micro-batch;
+ * it ends when fn returns false. */
+LS_MUST_CHECK ls_status ls_stepper_trace_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf,
+                                              ls_op_range_fn fn, void *context);
+
+/* Where a leaf first went wrong. */
+typedef struct ls_leaf_fault {
+    bool found;
+    uint64_t position; /* of the first sample of its micro-batch */
+    char where[256];   /* ls_op_range_describe */
+} ls_leaf_fault;
+LS_MUST_CHECK ls_status ls_stepper_find_nonfinite(ls_stepper *stepper, uint64_t step, uint32_t leaf,
+                                                  ls_leaf_fault *fault_out);
 
 #endif
