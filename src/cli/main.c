@@ -25,6 +25,7 @@ static const ls_command *const commands[] = {
     &ls_command_checkpoint_verify,
     &ls_command_checkpoint_prune,
     &ls_command_state_hash,
+    &ls_command_replay,
     &ls_command_report,
     &ls_command_draw,
     &ls_command_bench,

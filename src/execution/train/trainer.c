@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "execution/diagnose/replay.h"
 #include "execution/train/memory.h"
 #include "execution/train/signals.h"
 #include "execution/train/trainer_internal.h"
@@ -192,11 +193,12 @@ static ls_status run_step(ls_trainer *trainer)
     ls_goodput_enter(&trainer->goodput, LS_TIME_COMPUTE);
     const double start_s = ls_clock_monotonic_s();
     const double lr = ls_schedule_lr(&trainer->schedule, trainer->step);
-    ls_step_result result;
+    ls_step_result result = {.failed_leaf = LS_NO_LEAF};
     const ls_status status = ls_stepper_run(trainer->stepper, trainer->step, lr, &result);
     const double step_s = ls_clock_monotonic_s() - start_s;
     ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
     if (status != LS_OK) {
+        trainer->failed_leaf = result.failed_leaf;
         ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, step_s);
         return status;
     }
@@ -233,19 +235,33 @@ static ls_status loop(ls_trainer *trainer)
 
 /* ---- a run, from begin to end ---- */
 
-/* Keeps the state that a loss which is not finite came from, under its step, beside what the text says. */
+/* Keeps the state that a loss which is not finite came from, under its step, beside what the text says and how to look at it again. */
 static void keep_failed_state(ls_trainer *trainer, const char *text)
 {
-    char *copy = ls_arena_strdup(&trainer->arena, text);
-    ls_emit_event("not_finite", json_pack("{s:I, s:s}", "step", (json_int_t)trainer->step, "text", copy));
+    ls_arena *arena = &trainer->arena;
+    char *copy = ls_arena_strdup(arena, text);
+    const char *command =
+        ls_replay_command(arena, trainer->dir.path, trainer->step + 1, trainer->failed_leaf);
+    ls_emit_event(
+        "not_finite",
+        json_pack("{s:I, s:o, s:s, s:s}", "step", (json_int_t)trainer->step, "leaf",
+                  trainer->failed_leaf == LS_NO_LEAF ? json_null() : json_integer(trainer->failed_leaf),
+                  "text", copy, "replay", command));
     if (trainer->step == 0) {
-        ls_fail(LS_ERR_FAILED, "%s. It was the first step: it began from the weights of the run file", copy);
+        ls_fail(LS_ERR_FAILED,
+                "%s. It was the first step: it began from the weights of the run file. To see it again, op "
+                "by op: %s",
+                copy, command);
     } else if (ls_trainer_save(trainer) == LS_OK) {
-        ls_fail(LS_ERR_FAILED, "%s. The state before that step is in %s/%" PRIu64, copy,
-                trainer->dir.checkpoints, trainer->step);
+        ls_fail(LS_ERR_FAILED,
+                "%s. The state before that step is in %s/%" PRIu64 ". To see it again, op by op: %s", copy,
+                trainer->dir.checkpoints, trainer->step, command);
     } else {
-        const char *problem = ls_arena_strdup(&trainer->arena, ls_error_text());
-        ls_fail(LS_ERR_FAILED, "%s. The state before that step could not be saved: %s", copy, problem);
+        const char *problem = ls_arena_strdup(arena, ls_error_text());
+        ls_fail(LS_ERR_FAILED,
+                "%s. The state before that step could not be saved: %s. To see it again from an older one, "
+                "op by op: %s",
+                copy, problem, command);
     }
 }
 

@@ -32,14 +32,15 @@ typedef struct ls_trainer {
     ls_goodput goodput;
     ls_schedule schedule;
 
-    json_t *finished; /* the result of a run that had reached its end before; NULL otherwise */
-    uint64_t step; /* finished steps */ /* finished steps */
-    uint64_t stop_step;                 /* train until here */
-    uint64_t begun_at;                  /* finished steps when this process took over */
+    json_t *finished;      /* the result of a run that had reached its end before; NULL otherwise */
+    uint64_t step;         /* finished steps */
+    uint64_t stop_step;    /* train until here */
+    uint64_t begun_at;     /* finished steps when this process took over */
     uint64_t redone_until; /* steps up to here were finished before, by a process that was lost */
     uint64_t saved_step;   /* of the newest checkpoint; UINT64_MAX: none */
     uint64_t tokens;       /* of all finished steps */
     double peak_flops;     /* measured GEMM peak */
+    uint32_t failed_leaf;  /* of a step that was not finite; LS_NO_LEAF */
     float loss;
     double val_loss;             /* NaN: not evaluated */
     uint64_t evaluated_step;     /* UINT64_MAX: never */
