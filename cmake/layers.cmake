@@ -6,6 +6,7 @@ find_package(OpenSSL REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(FYAML REQUIRED IMPORTED_TARGET libfyaml)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(LIBDW IMPORTED_TARGET libdw) # stacks of late ranks; without it a report says why there is none
 
 function(ls_layer name)
   cmake_parse_arguments(L "" "" "MAY_INCLUDE;LINK" ${ARGN})
@@ -34,6 +35,11 @@ ls_layer(planning MAY_INCLUDE model base)
 ls_layer(telemetry MAY_INCLUDE planning storage base)
 ls_layer(execution MAY_INCLUDE telemetry planning data compute model storage base)
 ls_layer(orchestration MAY_INCLUDE telemetry planning storage base)
+
+if(TARGET ls_execution AND LIBDW_FOUND)
+  target_link_libraries(ls_execution PRIVATE PkgConfig::LIBDW)
+  target_compile_definitions(ls_execution PRIVATE LS_HAVE_LIBDW=1)
+endif()
 
 if(TARGET ls_compute)
   # src/compute/cpu/isa/*.c: one source, three instruction sets, the same bits (compute/cpu/simd.h).

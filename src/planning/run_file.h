@@ -162,7 +162,8 @@ typedef struct ls_run_job {
     ls_priority priority;
     uint64_t min_ranks, max_ranks;
     bool spot;
-    double time_limit_s; /* 0: none */
+    double time_limit_s;   /* 0: none */
+    double hang_timeout_s; /* 0: never */
 } ls_run_job;
 
 typedef struct ls_run_file {

@@ -119,6 +119,7 @@ static const ls_option options[] = {
     {U64("job.max_ranks", job.max_ranks, "8", 1, 1 << 20), .help = "most ranks the job can use"},
     {BOOL("job.spot", job.spot, "false"), .help = "may run on capacity that can be taken away"},
     {ROW("job.time_limit", LS_OPTION_DURATION, job.time_limit_s, "0"), .min = 0, .max = 1e9, .help = "longest run, as 90s, 1h30m or 2d; 0: none"},
+    {ROW("job.hang_timeout", LS_OPTION_DURATION, job.hang_timeout_s, "60s"), .min = 0, .max = 1e9, .help = "ends the run when ranks have waited this long for one that does not come; 0: never"},
 };
 /* clang-format on */
 

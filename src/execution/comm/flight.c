@@ -175,7 +175,8 @@ void ls_flight_close(ls_flight *flight)
     if (flight == installed) {
         ls_flight_install(NULL);
     }
-    LS_FLIGHT_PUT(flight->file->header.outcome, LS_FLIGHT_FINISHED);
+    LS_FLIGHT_PUT(flight->file->header.outcome,
+                  flight->file->text_bytes > 0 ? LS_FLIGHT_ENDED_BADLY : LS_FLIGHT_FINISHED);
     munmap(flight->file, sizeof *flight->file);
     pthread_mutex_destroy(&flight->site_lock);
     free(flight);

@@ -4,8 +4,8 @@
  *
  * One file per rank, `flight/rank-<n>` in the run directory (on other hosts in a folder of their agent). It is a MAP_SHARED mapping of an
  * ordinary file, so it is there after kill -9 of rank and agent. Writing costs a few stores (begin and end of an operation together about
- * 20 ns when the caller gives the times, which it has read for its deadline; bench/bench_flight.c) and never blocks; readers (agent, `diagnose`, `trace`) use execution/comm/flight_reader.h, which copies and sees
- * whether it was overtaken.
+ * 20 ns when the caller gives the times, which it has read for its deadline; bench/bench_flight.c) and never blocks; readers (agent,
+ * `diagnose`, `trace`) use execution/comm/flight_reader.h, which copies and sees whether it was overtaken.
  *
  *   header      who: rank, host, pid, epoch, start
  *   now         what the rank is doing: a kind, a number, since when; leaf and training step
@@ -23,6 +23,10 @@
  *   spans      the head is raised after the span is written
  *
  * All stores are release stores (plain moves on x86), all fields are accessed through the __atomic built-ins.
+ *
+ * What readers make of it, and so what a writer owes them: `seq` names the same operation on all members of a communicator (send and
+ * receive: on both of a pair), each rank begins a communicator's collectives in that order, and a rank inside an operation that has not
+ * ended waits for the members that have not begun it. Work that ranks do in an order of their own is activity, not an operation.
  */
 #ifndef LS_EXECUTION_COMM_FLIGHT_H
 #define LS_EXECUTION_COMM_FLIGHT_H
@@ -141,7 +145,12 @@ typedef struct ls_flight_comm {
 } ls_flight_comm;
 _Static_assert(sizeof(ls_flight_comm) == 64, "on disk");
 
-typedef enum ls_flight_outcome { LS_FLIGHT_RUNNING, LS_FLIGHT_FINISHED } ls_flight_outcome;
+/* Set by ls_flight_close: ENDED_BADLY when there are last words. */
+typedef enum ls_flight_outcome {
+    LS_FLIGHT_RUNNING,
+    LS_FLIGHT_FINISHED,
+    LS_FLIGHT_ENDED_BADLY
+} ls_flight_outcome;
 
 typedef struct ls_flight_header {
     char magic[8];
@@ -153,7 +162,7 @@ typedef struct ls_flight_header {
     double start_wall_s;
     uint64_t pid_start; /* field 22 of /proc/PID/stat: tells the process from a later one with its number */
     int32_t pid;
-    uint32_t outcome;        /* an ls_flight_outcome: FINISHED is set by ls_flight_close */
+    uint32_t outcome;        /* an ls_flight_outcome */
     int64_t clock_offset_ns; /* added to this host's CLOCK_MONOTONIC: the coordinator's; 0 on its own host */
     uint32_t clock_error_ns; /* half of the round trip the offset was measured with */
     int32_t exit_status;     /* of waitpid, by whoever started the rank; valid with has_exit_status */
@@ -184,7 +193,8 @@ typedef struct ls_flight ls_flight; /* the mapped file, as its writer sees it */
 /* Creates (or empties) the file and maps it. Errors: LS_ERR_DISK, LS_ERR_IO, LS_ERR_NOT_FOUND (no such folder). */
 LS_MUST_CHECK ls_status ls_flight_create(const char *path, uint32_t rank, uint32_t size, uint64_t epoch,
                                          ls_flight **flight_out);
-/* Says that the rank finished, and unmaps; uninstalls it first where it is installed. NULL allowed; the file stays. */
+/* Says that the rank ended, badly when it left last words, and unmaps; uninstalls it first where it is installed. NULL allowed; the file
+ * stays. */
 void ls_flight_close(ls_flight *flight);
 
 /* The process's recorder that everybody below writes to; NULL (the default): nothing is kept, calls cost a branch. Before threads start. */

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Arrivals: who came when to each operation. Fed with the records of all ranks, in any order between ranks, it finds the operations about
+ * which ranks disagree, and adds up who came last how often and what that cost the others.
+ *
+ * Only operations that all members take part in and number alike count (ls_comm_kind_is_collective, ls_comm_alloc left out: it is numbered per
+ * host). The last LS_ARRIVALS_WINDOW operations of a communicator are held; a rank that is further behind is not compared.
+ *
+ * Not thread-safe.
+ */
+#ifndef LS_EXECUTION_DIAGNOSE_ARRIVALS_H
+#define LS_EXECUTION_DIAGNOSE_ARRIVALS_H
+
+#include "base/json.h"
+#include "base/text.h"
+#include "execution/comm/flight.h"
+
+enum {
+    LS_ARRIVALS_WINDOW = 1024, /* a power of two */
+    LS_ARRIVALS_COMMS = 256,   /* communicators that are told apart; later ones are left out */
+};
+
+/* Who is a straggler: arrives last in more than LS_STRAGGLER_SHARE / members of the operations that were worth waiting for (at least
+ * LS_STRAGGLER_OPERATIONS of them, the others waiting 20 us or more on average), and the others lost more than LS_STRAGGLER_COST of the
+ * time they were watched by waiting for it. */
+#define LS_STRAGGLER_SHARE      1.5
+#define LS_STRAGGLER_COST       0.02
+#define LS_STRAGGLER_OPERATIONS 8
+
+typedef struct ls_arrivals ls_arrivals;
+
+/* ranks: of the run. Stops the process when there is no memory (tables of some 10 KB per communicator). */
+ls_arrivals *ls_arrivals_create(uint32_t ranks);
+void ls_arrivals_destroy(ls_arrivals *arrivals);
+
+typedef struct ls_arrival {
+    uint32_t rank;    /* in the run */
+    uint32_t comm_id; /* the communicator, and how many members it has */
+    uint32_t comm_size;
+    uint8_t kind;
+    uint64_t seq, fingerprint;
+    uint64_t begin_ns; /* one clock for all ranks */
+} ls_arrival;
+
+/* An operation that ranks disagree about. */
+typedef struct ls_disagreement {
+    uint32_t comm_id;
+    uint64_t seq;
+    uint32_t rank, other_rank; /* one of each side */
+} ls_disagreement;
+
+/* Each record of each rank once. Returns true, with *disagreement_out, when it contradicts what another rank said (at each such record).
+ */
+bool ls_arrivals_add(ls_arrivals *arrivals, const ls_arrival *arrival, ls_disagreement *disagreement_out);
+
+typedef struct ls_straggler {
+    uint32_t rank;
+    uint64_t last;     /* operations worth waiting for in which it came last */
+    double cost_s;     /* the others' time, added up */
+    double share;      /* last / operations worth waiting for that it took part in */
+    double lost;       /* cost per waiting rank / time watched */
+    bool is_straggler; /* see above */
+} ls_straggler;
+
+/* Sorted by cost, dearest first; rows_out has `ranks` of room. watched_s: time between the first and the last arrival. */
+void ls_arrivals_report(const ls_arrivals *arrivals, ls_straggler *rows_out, double *watched_s_out);
+
+/* Complete operations so far. */
+uint64_t ls_arrivals_operations(const ls_arrivals *arrivals);
+
+/* {"watched_s", "operations", "ranks": [{rank, last, share, cost_s, lost, straggler}]} */
+json_t *ls_arrivals_to_json(const ls_arrivals *arrivals);
+
+#endif

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/diagnose/sight.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOK_BACK = 256 /* records among which an operation that has not ended is looked for */ };
+
+const char *ls_process_state_name(ls_process_state state)
+{
+    static const char *const names[] = {
+        [LS_PROCESS_UNKNOWN] = "unknown", [LS_PROCESS_ALIVE] = "alive",     [LS_PROCESS_STOPPED] = "stopped",
+        [LS_PROCESS_TRACED] = "traced",   [LS_PROCESS_BLOCKED] = "blocked", [LS_PROCESS_DEAD] = "dead",
+    };
+    return names[state];
+}
+
+ls_process_state ls_process_look(int32_t pid, uint64_t start)
+{
+    char path[32], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = pid > 0 ? fopen(path, "re") : NULL;
+    const size_t bytes = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file) {
+        fclose(file);
+    }
+    text[bytes] = 0;
+    /* Behind the name, which may hold anything: " S 1 ..."; the state is field 3, the start field 22. */
+    const char *at = strrchr(text, ')');
+    if (!at || strlen(at) < 3) {
+        return LS_PROCESS_DEAD;
+    }
+    const char state = at[2];
+    for (int field = 2; at && field < 22; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    if (start != 0 && at && strtoull(at + 1, NULL, 10) != start) {
+        return LS_PROCESS_DEAD;
+    }
+    switch (state) {
+    case 'T':
+        return LS_PROCESS_STOPPED;
+    case 't':
+        return LS_PROCESS_TRACED;
+    case 'D':
+        return LS_PROCESS_BLOCKED;
+    case 'Z':
+    case 'X':
+        return LS_PROCESS_DEAD;
+    default:
+        return LS_PROCESS_ALIVE;
+    }
+}
+
+bool ls_sight_is_local(const ls_flight_header *header)
+{
+    char boot_id[sizeof header->boot_id] = {0};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    const bool read = file && fscanf(file, "%39s", boot_id) == 1;
+    if (file) {
+        fclose(file);
+    }
+    return read && strcmp(boot_id, header->boot_id) == 0;
+}
+
+ls_status ls_sight_op_fill(ls_flight_reader *reader, const ls_flight_record *record, ls_sight_op *op_out)
+{
+    *op_out = (ls_sight_op){
+        .seq = record->seq,
+        .fingerprint = record->fingerprint,
+        .count = record->count,
+        .begin_ns = record->begin_ns,
+        .end_ns = record->end_ns,
+        .comm_id = record->comm_id,
+        .peer = record->peer,
+        .kind = record->kind,
+        .dtype = record->dtype,
+        .reduction = record->reduction,
+        .flags = record->flags,
+    };
+    return ls_flight_reader_site(reader, record->site, op_out->site);
+}
+
+static ls_status take_operations(ls_flight_reader *reader, ls_sight *sight)
+{
+    ls_flight_entry entries[LOOK_BACK];
+    uint32_t count = 0;
+    uint64_t head = 0, next = 0;
+    LS_TRY(ls_flight_reader_head(reader, &head));
+    LS_TRY(ls_flight_reader_records(reader, head > LOOK_BACK ? head - LOOK_BACK : 0, LOOK_BACK, entries,
+                                    &count, &next));
+    for (uint32_t i = 0; i < count; i++) {
+        const ls_flight_record *record = &entries[i].record;
+        if (record->end_ns == 0 && sight->open_count < LS_SIGHT_OPEN_MAX) {
+            LS_TRY(ls_sight_op_fill(reader, record, &sight->open[sight->open_count++]));
+        }
+    }
+    sight->has_last = count > 0;
+    return count > 0 ? ls_sight_op_fill(reader, &entries[count - 1].record, &sight->last) : LS_OK;
+}
+
+static ls_status take_comms(ls_flight_reader *reader, ls_sight *sight)
+{
+    ls_flight_comm comms[LS_FLIGHT_COMMS];
+    LS_TRY(ls_flight_reader_comms(reader, comms));
+    for (uint32_t slot = 1; slot < LS_FLIGHT_COMMS; slot++) {
+        if (comms[slot].state == LS_FLIGHT_COMM_OPEN || comms[slot].state == LS_FLIGHT_COMM_CLOSED) {
+            sight->comms[sight->comm_count++] = comms[slot];
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_sight_take(ls_flight_reader *reader, uint64_t now_ns, ls_sight *sight_out)
+{
+    char words[LS_FLIGHT_TEXT_BYTES];
+    ls_sight *sight = sight_out;
+    memset(sight, 0, sizeof *sight);
+    sight->taken_ns = now_ns;
+    LS_TRY(ls_flight_reader_header(reader, &sight->header));
+    sight->rank = sight->header.rank;
+    sight->has_file = true;
+    /* The process first: what it is seen doing afterwards is at least as new. */
+    sight->process = ls_sight_is_local(&sight->header)
+                         ? ls_process_look(sight->header.pid, sight->header.pid_start)
+                         : LS_PROCESS_UNKNOWN;
+    LS_TRY(take_comms(reader, sight));
+    LS_TRY(take_operations(reader, sight));
+    LS_TRY(ls_flight_reader_now(reader, &sight->now, NULL));
+    LS_TRY(ls_flight_reader_last_words(reader, words));
+    snprintf(sight->words, sizeof sight->words, "%.*s", LS_SIGHT_WORDS_BYTES - 1, words);
+    return LS_OK;
+}
+
+void ls_sight_op_words(const ls_sight_op *op, char words_out[LS_SIGHT_OP_WORDS_BYTES])
+{
+    static const char *const dtypes[LS_DTYPE_COUNT] = {"f32", "bf16", "f16", "i32", "i64", "u8"};
+    static const char *const reductions[] = {"sum", "max", "min"};
+    const bool reduces = op->kind == LS_COMM_ALL_REDUCE || op->kind == LS_COMM_REDUCE_SCATTER ||
+                         op->kind == LS_COMM_TREE_REDUCE;
+    const char *kind = ls_comm_kind_name((ls_comm_kind)op->kind);
+    if (op->kind == LS_COMM_BARRIER || op->kind == LS_COMM_SPLIT || op->count == 0) {
+        snprintf(words_out, LS_SIGHT_OP_WORDS_BYTES, "%s", kind);
+        return;
+    }
+    const int bytes =
+        snprintf(words_out, LS_SIGHT_OP_WORDS_BYTES, "%s%s%s of %" PRIu64 " %s", kind, reduces ? " " : "",
+                 reduces && op->reduction < 3 ? reductions[op->reduction] : "", op->count,
+                 op->dtype < LS_DTYPE_COUNT ? dtypes[op->dtype] : "?");
+    if (op->peer != UINT32_MAX && bytes > 0 && bytes < LS_SIGHT_OP_WORDS_BYTES) {
+        const char *relation = op->kind == LS_COMM_SEND      ? "to"
+                               : op->kind == LS_COMM_RECEIVE ? "from"
+                                                             : "root";
+        snprintf(words_out + bytes, (size_t)(LS_SIGHT_OP_WORDS_BYTES - bytes), " %s %" PRIu32, relation,
+                 op->peer);
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The watch: sees that a rank is late, wrong or gone, says so, and ends what can't go on. A state machine over base/env for the loop of a
+ * host's agent; it reads the flight files of this host's ranks every LS_WATCH_PERIOD_NS and touches nothing else of theirs.
+ *
+ * Late. A rank that others wait for is reported once per operation (event `late`: rank, host, pid, why, text, since when, what the
+ * others wait in: operation and file:line, and its stack) when they have waited longer than
+ *
+ *   250 ms                        and its process is stopped, held by a debugger, dead or finished, or the ranks wait in a circle
+ *   1 s                           and it is blocked in a system call
+ *   max(250 ms, 8 x p99)          of what waits at that call site took so far, from 8 waits on
+ *   max(1 s, 2 x lead)            before that; lead: the time the waiting rank itself took to get there from its operation before
+ *
+ * A rank that waits for orders (LS_ACTIVITY_IDLE: the trainer evaluates, samples or saves) is not late. When it comes after all, event
+ * `late_over {rank, waited_s}`.
+ *
+ * Hang. After `hang_timeout_s`, or 1 s where waiting can't help (a circle; a rank that has finished or left), fatal() is called
+ * with LS_ERR_MISMATCH and the whole text, stack included.
+ *
+ * Mismatch. Records of the same operation that differ: event `mismatch` with both sides, the majority and call sites, and
+ * fatal(LS_ERR_MISMATCH). Most transports see it first themselves; this is for those that can't, and for the event.
+ *
+ * After fatal() nothing more is reported. Text goes to the log as a warning, too.
+ */
+#ifndef LS_EXECUTION_DIAGNOSE_WATCH_H
+#define LS_EXECUTION_DIAGNOSE_WATCH_H
+
+#include "base/env.h"
+#include "base/json.h"
+#include "execution/diagnose/graph.h"
+
+#define LS_WATCH_PERIOD_NS  50000000u   /* between looks */
+#define LS_WATCH_LATE_NS    250000000u  /* nobody is late earlier */
+#define LS_WATCH_NEW_NS     1000000000u /* nor at a call site without a history, unless its state says so */
+#define LS_WATCH_WAITS_MIN  8           /* waits that make a history */
+#define LS_WATCH_P99_FACTOR 8
+
+typedef struct ls_watch ls_watch;
+
+typedef struct ls_watch_options {
+    ls_env *env;
+    const char *flight_dir; /* files rank-<n>; those that are not there yet are looked for again */
+    uint32_t ranks;         /* of the run */
+    const uint32_t *local;  /* the ranks of this host; NULL: all */
+    uint32_t local_count;
+    double hang_timeout_s; /* job.hang_timeout; 0: never */
+    ls_describe describe;  /* activity NULL: plain numbers */
+    bool no_stacks;        /* don't look into processes */
+    /* fields: an object, taken over. Both are called from the loop. */
+    void (*event)(void *context, const char *name, json_t *fields);
+    void (*fatal)(void *context, ls_status status, const char *text);
+    void *context;
+} ls_watch_options;
+
+/* Begins to look. Strings are copied. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_watch_create(const ls_watch_options *options, ls_watch **watch_out);
+void ls_watch_destroy(ls_watch *watch); /* NULL allowed */
+
+/* Forgets what is known of a rank: it is started anew, with a new flight file. */
+void ls_watch_forget(ls_watch *watch, uint32_t rank);
+
+/* Who came last how often: ls_arrivals_to_json. The caller drops it. */
+json_t *ls_watch_stragglers(const ls_watch *watch);
+
+#endif

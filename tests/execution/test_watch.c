@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The watch, on a simulated clock over flight files of puppets; processes that are stopped or killed are real. */
+#include "test.h"
+
+#include "flight_puppets.h"
+
+#include "base/env_sim.h"
+#include "execution/diagnose/stack.h"
+#include "execution/diagnose/watch.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MS = 1000000, EVENTS_MAX = 16 };
+static const uint64_t second = 1000000000u;
+
+typedef struct world {
+    puppets puppets;
+    ls_sim *sim;
+    ls_watch *watch;
+    double hang_timeout_s;
+    bool stacks;
+    uint32_t event_count, fatal_count;
+    char names[EVENTS_MAX][32];
+    uint64_t times_ns[EVENTS_MAX];
+    json_t *events[EVENTS_MAX];
+    char fatal[4096];
+    uint64_t fatal_ns;
+} world;
+
+static void on_event(void *context, const char *name, json_t *fields)
+{
+    world *w = context;
+    assert_true(w->event_count < EVENTS_MAX);
+    snprintf(w->names[w->event_count], sizeof w->names[0], "%s", name);
+    w->times_ns[w->event_count] = ls_sim_now_ns(w->sim);
+    w->events[w->event_count++] = fields;
+}
+
+static void on_fatal(void *context, ls_status status, const char *text)
+{
+    world *w = context;
+    assert_int_equal(status, LS_ERR_MISMATCH);
+    snprintf(w->fatal, sizeof w->fatal, "%s", text);
+    w->fatal_ns = ls_sim_now_ns(w->sim);
+    w->fatal_count++;
+}
+
+static void program(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    world *w = context;
+    const ls_watch_options options = {.env = env,
+                                      .flight_dir = w->puppets.folder,
+                                      .ranks = w->puppets.count,
+                                      .hang_timeout_s = w->hang_timeout_s,
+                                      .no_stacks = !w->stacks,
+                                      .event = on_event,
+                                      .fatal = on_fatal,
+                                      .context = w};
+    assert_int_equal(ls_watch_create(&options, &w->watch), LS_OK);
+}
+
+static void world_init(world *w, uint32_t ranks)
+{
+    *w = (world){.hang_timeout_s = 60};
+    puppets_init(&w->puppets, ranks);
+    puppets_join_world(&w->puppets);
+    w->sim = ls_sim_create(&(ls_sim_settings){.seed = 1});
+}
+
+static void world_start(world *w)
+{
+    ls_sim_start(w->sim, ls_sim_host_add(w->sim, "node"), program, w);
+}
+
+static void world_release(world *w)
+{
+    ls_watch_destroy(w->watch);
+    ls_sim_destroy(w->sim);
+    for (uint32_t i = 0; i < w->event_count; i++) {
+        json_decref(w->events[i]);
+    }
+    puppets_release(&w->puppets);
+}
+
+static void run_until(world *w, uint64_t ns)
+{
+    ls_sim_run(w->sim, ns, 1000000);
+}
+
+static const char *text_of(const world *w, uint32_t event, const char *key)
+{
+    const char *text = json_string_value(json_object_get(w->events[event], key));
+    return text ? text : "";
+}
+
+static void expect_in(const char *text, const char *part)
+{
+    if (!strstr(text, part)) {
+        fail_msg("'%s' is not in '%s'", part, text);
+    }
+}
+
+static const puppet_op all_reduce = {
+    .comm_id = 1, .slot = 1, .kind = LS_COMM_ALL_REDUCE, .count = 1000, .line = 120};
+
+static puppet_op at(puppet_op op, uint64_t seq, uint64_t begin_ns)
+{
+    op.seq = seq;
+    op.begin_ns = begin_ns;
+    return op;
+}
+
+/* One operation that all enter at `ns` and leave 1 ms later, having waited for `wait_ns`. */
+static void all_do(world *w, uint64_t seq, uint64_t ns, uint64_t wait_ns)
+{
+    for (uint32_t rank = 0; rank < w->puppets.count; rank++) {
+        ls_flight_record *record = puppet_begin(&w->puppets, rank, at(all_reduce, seq, ns));
+        puppet_end(&w->puppets, rank, record, ns + MS, wait_ns);
+    }
+}
+
+static void watch_names_who_is_late_and_when_it_came(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 3);
+    puppet_take(&w.puppets, 1);
+    ls_flight_position(3, 2);
+    ls_flight_activity(LS_ACTIVITY_BACKWARD, 17);
+    world_start(&w);
+    ls_flight_record *zero = puppet_begin(&w.puppets, 0, at(all_reduce, 1, 10 * MS));
+    ls_flight_record *two = puppet_begin(&w.puppets, 2, at(all_reduce, 1, 20 * MS));
+    run_until(&w, 900 * MS);
+    assert_int_equal(w.event_count, 0); /* no history: a second is the least */
+    run_until(&w, 5 * second);
+    assert_int_equal(w.event_count, 1);
+    assert_string_equal(w.names[0], "late");
+    assert_int_equal(json_integer_value(json_object_get(w.events[0], "rank")), 1);
+    assert_int_equal(json_integer_value(json_object_get(w.events[0], "pid")), getpid());
+    assert_int_equal(json_array_size(json_object_get(w.events[0], "waiting")), 2);
+    assert_int_equal(json_integer_value(json_object_get(w.events[0], "step")), 3);
+    assert_string_equal(text_of(&w, 0, "why"), "compute");
+    assert_string_equal(text_of(&w, 0, "site"), "src/model.c:120");
+    expect_in(text_of(&w, 0, "text"),
+              "is in backward (plan step 17) of step 3, leaf 2; ranks 0, 2 wait for it in "
+              "all_reduce sum of 1000 f32 (number 1 of world) at src/model.c:120");
+    ls_flight_record *one = puppet_begin(&w.puppets, 1, at(all_reduce, 1, 5 * second));
+    puppet_end(&w.puppets, 0, zero, 5 * second + MS, 5 * second);
+    puppet_end(&w.puppets, 1, one, 5 * second + MS, 0);
+    puppet_end(&w.puppets, 2, two, 5 * second + MS, 5 * second);
+    run_until(&w, 6 * second);
+    assert_int_equal(w.event_count, 2);
+    assert_string_equal(w.names[1], "late_over");
+    assert_int_equal(w.fatal_count, 0);
+    world_release(&w);
+}
+
+static void watch_knows_what_is_usual_at_a_site(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    world_start(&w);
+    uint64_t now = 10 * MS;
+    for (uint64_t seq = 1; seq <= 20; seq++, now += 2 * MS) {
+        all_do(&w, seq, now, MS / 10);
+    }
+    run_until(&w, now);
+    (void)puppet_begin(&w.puppets, 0, at(all_reduce, 21, now));
+    run_until(&w, now + 240 * MS);
+    assert_int_equal(w.event_count, 0);
+    run_until(&w, now + 400 * MS);
+    assert_int_equal(w.event_count, 1);
+    world_release(&w);
+
+    /* Where ranks usually wait for 100 ms, 8 times that is late. */
+    world_init(&w, 2);
+    world_start(&w);
+    now = 10 * MS;
+    for (uint64_t seq = 1; seq <= 20; seq++, now += 2 * MS) {
+        all_do(&w, seq, now, 100 * MS);
+    }
+    run_until(&w, now);
+    (void)puppet_begin(&w.puppets, 0, at(all_reduce, 21, now));
+    run_until(&w, now + 790 * MS);
+    assert_int_equal(w.event_count, 0);
+    run_until(&w, now + 1200 * MS);
+    assert_int_equal(w.event_count, 1);
+    world_release(&w);
+}
+
+static void watch_is_silent_about_ranks_without_orders(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    puppet_take(&w.puppets, 0);
+    ls_flight_activity(LS_ACTIVITY_IDLE, 0);
+    world_start(&w);
+    (void)puppet_begin(&w.puppets, 1, at(all_reduce, 1, MS));
+    run_until(&w, 500 * second);
+    assert_int_equal(w.event_count, 0);
+    assert_int_equal(w.fatal_count, 0);
+    world_release(&w);
+}
+
+static void watch_ends_a_hang_after_its_time(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    puppet_take(&w.puppets, 1);
+    ls_flight_activity(LS_ACTIVITY_DATA, 0);
+    world_start(&w);
+    (void)puppet_begin(&w.puppets, 0, at(all_reduce, 1, MS));
+    run_until(&w, 59 * second);
+    assert_int_equal(w.fatal_count, 0);
+    run_until(&w, 62 * second);
+    assert_int_equal(w.fatal_count, 1);
+    expect_in(w.fatal, "hang: rank 1 (");
+    expect_in(w.fatal, "is drawing samples");
+    expect_in(w.fatal,
+              "rank 0 waits for it in all_reduce sum of 1000 f32 (number 1 of world) at src/model.c:120");
+    expect_in(w.fatal, "job.hang_timeout is 60 s");
+    run_until(&w, 200 * second);
+    assert_int_equal(w.fatal_count, 1);
+    world_release(&w);
+}
+
+static void watch_finds_an_order_deadlock(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 3);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(puppet_join(&w.puppets, rank, 8, rank, 2, "rows"), 2);
+        assert_int_equal(puppet_join(&w.puppets, rank, 9, rank, 2, "columns"), 3);
+    }
+    world_start(&w);
+    puppet_op rows = {.comm_id = 8, .slot = 2, .kind = LS_COMM_ALL_GATHER, .count = 7, .line = 1};
+    puppet_op columns = {.comm_id = 9, .slot = 3, .kind = LS_COMM_BARRIER, .line = 2};
+    (void)puppet_begin(&w.puppets, 0, at(rows, 1, MS));
+    (void)puppet_begin(&w.puppets, 1, at(columns, 1, 2 * MS));
+    (void)puppet_begin(&w.puppets, 2, at(all_reduce, 1, 3 * MS));
+    run_until(&w, 3 * second);
+    assert_int_equal(w.event_count, 1);
+    assert_string_equal(text_of(&w, 0, "why"), "deadlock");
+    assert_true(w.times_ns[0] < 400 * MS);
+    assert_int_equal(w.fatal_count, 1);
+    assert_true(w.fatal_ns < 1200 * MS);
+    expect_in(w.fatal, "order deadlock: ");
+    expect_in(w.fatal, "rank 0 waits for rank 1 in all_gather of 7 f32 (number 1 of rows) at src/model.c:1");
+    expect_in(w.fatal, "rank 1 waits for rank 0 in barrier (number 1 of columns) at src/model.c:2");
+    expect_in(w.fatal, "rank 2 waits for them");
+    world_release(&w);
+}
+
+static void watch_finds_a_mismatch(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 3);
+    world_start(&w);
+    all_do(&w, 1, MS, 0);
+    puppet_op other = all_reduce;
+    other.count = 999;
+    other.line = 7;
+    (void)puppet_begin(&w.puppets, 0, at(all_reduce, 2, 3 * MS));
+    (void)puppet_begin(&w.puppets, 1, at(other, 2, 3 * MS));
+    (void)puppet_begin(&w.puppets, 2, at(all_reduce, 2, 3 * MS));
+    run_until(&w, 300 * MS);
+    assert_int_equal(w.event_count, 1);
+    assert_string_equal(w.names[0], "mismatch");
+    assert_int_equal(json_array_size(json_object_get(w.events[0], "sides")), 2);
+    assert_int_equal(w.fatal_count, 1);
+    expect_in(w.fatal, "ranks disagree about operation 2 of world: rank 0 (");
+    expect_in(w.fatal, "called all_reduce sum of 1000 f32 at src/model.c:120; rank 1 (");
+    expect_in(w.fatal, "called all_reduce sum of 999 f32 at src/model.c:7");
+    expect_in(w.fatal, "2 of 3 agree on all_reduce sum of 1000 f32: look at the others");
+    world_release(&w);
+}
+
+/* The puppet of `rank` gets a process of its own. */
+static pid_t give_process(world *w, uint32_t rank, int seconds)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        for (int i = 0; i < seconds * 100; i++) {
+            usleep(10000);
+        }
+        _exit(0);
+    }
+    puppet_take(&w->puppets, rank);
+    ls_flight_mapped->header.pid = child;
+    ls_flight_mapped->header.pid_start = 0;
+    return child;
+}
+
+static void watch_says_that_a_rank_is_stopped_and_where(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    w.stacks = true;
+    const pid_t child = give_process(&w, 1, 60);
+    assert_int_equal(kill(child, SIGSTOP), 0);
+    int wait_status = 0;
+    assert_int_equal(waitpid(child, &wait_status, WUNTRACED), child);
+    world_start(&w);
+    (void)puppet_begin(&w.puppets, 0, at(all_reduce, 1, MS));
+    run_until(&w, 500 * MS);
+    assert_int_equal(w.event_count, 1);
+    assert_string_equal(text_of(&w, 0, "why"), "stopped");
+    json_t *stack = json_object_get(w.events[0], "stack");
+    if (!stack) { /* no ptrace here, or no libdw: then it says so */
+        assert_true(strlen(text_of(&w, 0, "no_stack")) > 0);
+        print_message("no stack: %s\n", text_of(&w, 0, "no_stack"));
+    } else {
+        bool found = false;
+        for (size_t i = 0; i < json_array_size(stack); i++) {
+            const char *line = json_string_value(json_array_get(stack, i));
+            found = found || strstr(line, "give_process at tests/execution/test_watch.c:");
+        }
+        assert_true(found);
+    }
+    /* It is still stopped, and goes on when it may. */
+    assert_int_equal(ls_process_look(child, 0), LS_PROCESS_STOPPED);
+    kill(child, SIGKILL);
+    waitpid(child, &wait_status, 0);
+    world_release(&w);
+}
+
+static void watch_says_that_a_rank_is_dead(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    const pid_t child = give_process(&w, 1, 60);
+    int wait_status = 0;
+    kill(child, SIGKILL);
+    waitpid(child, &wait_status, 0);
+    ls_flight_note_exit(puppet_path(&w.puppets, 1), wait_status);
+    world_start(&w);
+    (void)puppet_begin(&w.puppets, 0, at(all_reduce, 1, MS));
+    run_until(&w, 500 * MS);
+    assert_int_equal(w.event_count, 1);
+    assert_string_equal(text_of(&w, 0, "why"), "dead");
+    expect_in(text_of(&w, 0, "text"), "was ended by signal 9 (SIGKILL)");
+    world_release(&w);
+}
+
+static void watch_gives_up_on_a_rank_that_has_finished(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    ls_flight_close(w.puppets.flights[1]);
+    w.puppets.flights[1] = NULL;
+    world_start(&w);
+    (void)puppet_begin(&w.puppets, 0, at(all_reduce, 1, MS));
+    run_until(&w, 2 * second);
+    assert_string_equal(text_of(&w, 0, "why"), "finished");
+    assert_int_equal(w.fatal_count, 1);
+    expect_in(w.fatal, "has finished and will not call again; rank 0 waits for it");
+    world_release(&w);
+}
+
+static void watch_names_a_rank_that_never_started(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    ls_flight_close(w.puppets.flights[1]);
+    w.puppets.flights[1] = NULL;
+    assert_int_equal(unlink(puppet_path(&w.puppets, 1)), 0);
+    world_start(&w);
+    (void)puppet_begin(&w.puppets, 0, at(all_reduce, 1, MS));
+    run_until(&w, 2 * second);
+    assert_int_equal(w.event_count, 1);
+    assert_string_equal(text_of(&w, 0, "why"), "not_started");
+    expect_in(text_of(&w, 0, "text"), "rank 1 has not started; rank 0 waits for it");
+    world_release(&w);
+}
+
+static void watch_counts_stragglers(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    world_start(&w);
+    for (uint64_t seq = 1; seq <= 50; seq++) {
+        const uint64_t from = seq * 10 * MS;
+        ls_flight_record *fast = puppet_begin(&w.puppets, 0, at(all_reduce, seq, from));
+        ls_flight_record *slow = puppet_begin(&w.puppets, 1, at(all_reduce, seq, from + 2 * MS));
+        puppet_end(&w.puppets, 0, fast, from + 3 * MS, 2 * MS);
+        puppet_end(&w.puppets, 1, slow, from + 3 * MS, 0);
+    }
+    run_until(&w, second);
+    json_t *report = ls_watch_stragglers(w.watch);
+    assert_int_equal(json_integer_value(json_object_get(report, "operations")), 50);
+    const json_t *first = json_array_get(json_object_get(report, "ranks"), 0);
+    assert_int_equal(json_integer_value(json_object_get(first, "rank")), 1);
+    assert_int_equal(json_integer_value(json_object_get(first, "last")), 50);
+    assert_true(json_is_true(json_object_get(first, "straggler")));
+    assert_float_equal(json_real_value(json_object_get(first, "cost_s")), 0.1, 1e-9);
+    json_decref(report);
+    assert_int_equal(w.event_count, 0);
+    world_release(&w);
+}
+
+static void stack_refuses_what_has_ended(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    int wait_status = 0;
+    waitpid(child, &wait_status, 0);
+    assert_int_equal(ls_stack_take(child, 12, &text), LS_ERR_NOT_FOUND);
+    assert_int_equal(text.bytes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(watch_names_who_is_late_and_when_it_came),
+        cmocka_unit_test(watch_knows_what_is_usual_at_a_site),
+        cmocka_unit_test(watch_is_silent_about_ranks_without_orders),
+        cmocka_unit_test(watch_ends_a_hang_after_its_time),
+        cmocka_unit_test(watch_finds_an_order_deadlock),
+        cmocka_unit_test(watch_finds_a_mismatch),
+        cmocka_unit_test(watch_says_that_a_rank_is_stopped_and_where),
+        cmocka_unit_test(watch_says_that_a_rank_is_dead),
+        cmocka_unit_test(watch_gives_up_on_a_rank_that_has_finished),
+        cmocka_unit_test(watch_names_a_rank_that_never_started),
+        cmocka_unit_test(watch_counts_stragglers),
+        cmocka_unit_test(stack_refuses_what_has_ended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
