@@ -221,7 +221,7 @@ void ls_device_free(ls_queue *queue, void *memory, size_t bytes)
 const char *ls_queue_determinism_class(const ls_queue *queue)
 {
     LS_ASSERT(queue);
-    return "cpu-fma-1";
+    return "cpu-fma-2";
 }
 
 const char *ls_queue_device_name(const ls_queue *queue)

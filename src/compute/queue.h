@@ -63,7 +63,7 @@ LS_MUST_CHECK ls_status ls_device_alloc(ls_queue *queue, size_t bytes, void **me
 void ls_device_free(ls_queue *queue, void *memory, size_t bytes);
 
 /* The determinism class of the queue's device: instruction-set family, kernel version and tile sizes that the
- * bits depend on, e.g. "cpu-fma-1". Runs of one class agree bit for bit (DESIGN I1). Static string. */
+ * bits depend on, e.g. "cpu-fma-2". Runs of one class agree bit for bit (DESIGN I1). Static string. */
 const char *ls_queue_determinism_class(const ls_queue *queue);
 
 /* Name of the processor and instruction set in use, for people ("AMD EPYC, avx512"). */

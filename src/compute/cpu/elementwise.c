@@ -10,6 +10,7 @@
 
 /* Elements of one tile of a contiguous buffer: 256 KiB per operand, so that claims cost nothing. */
 enum { SPAN_ELEMENTS = 65536 };
+_Static_assert(SPAN_ELEMENTS % LS_NORM_BLOCK == 0, "a tile is whole norm blocks");
 
 typedef struct rows_job {
     const ls_elementwise_kernels *kernels;
@@ -102,8 +103,11 @@ static void tile_square_sum(void *context, int64_t tile, uint32_t worker)
 {
     (void)worker;
     span_job *job = context;
-    const int64_t first = tile * LS_NORM_BLOCK;
-    job->sums[tile] = job->kernels->square_sum(job->x + first, ls_min64(LS_NORM_BLOCK, job->count - first));
+    const int64_t past = ls_min64((tile + 1) * SPAN_ELEMENTS, job->count);
+    for (int64_t at = tile * SPAN_ELEMENTS; at < past; at += LS_NORM_BLOCK) {
+        job->sums[at / LS_NORM_BLOCK] =
+            job->kernels->square_sum(job->x + at, ls_min64(LS_NORM_BLOCK, past - at));
+    }
 }
 
 ls_status ls_square_sums(ls_queue *queue, const float *x, int64_t count, double *sums_out)
@@ -111,7 +115,7 @@ ls_status ls_square_sums(ls_queue *queue, const float *x, int64_t count, double 
     LS_ASSERT(count >= 0 && (count == 0 || (x && sums_out)));
     span_job job = {
         .kernels = ls_queue_kernels(queue)->elementwise, .x = x, .count = count, .sums = sums_out};
-    ls_queue_run_tiles(queue, ls_ceil_div(count, LS_NORM_BLOCK), tile_square_sum, &job);
+    ls_queue_run_tiles(queue, ls_ceil_div(count, SPAN_ELEMENTS), tile_square_sum, &job);
     return LS_OK;
 }
 

@@ -14,8 +14,8 @@ LS_MUST_CHECK ls_status ls_add(ls_queue *queue, const ls_tensor *a, const ls_ten
 LS_MUST_CHECK ls_status ls_fill(ls_queue *queue, const ls_tensor *out, float value);
 LS_MUST_CHECK ls_status ls_copy(ls_queue *queue, const ls_tensor *from, const ls_tensor *to);
 
-/* Elements per block of the gradient norm: fixed, part of the determinism class. */
-enum { LS_NORM_BLOCK = 65536 };
+/* Elements per block of the gradient norm: fixed, part of the determinism class. Ranks own whole blocks (execution/parallel/slices.h). */
+enum { LS_NORM_BLOCK = 4096 };
 
 /* sums_out[b] = sum of squares of block b of `x` (count floats, blocks of LS_NORM_BLOCK), in float64, in
  * fixed order. sums_out has ceil(count / LS_NORM_BLOCK) elements. */

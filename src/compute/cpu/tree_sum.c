@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/kernels/tree_sum.h"
+
+#include "base/assert.h"
+#include "compute/cpu/isa/elementwise.h"
+#include "compute/cpu/queue_cpu.h"
+#include "compute/cpu/shape.h"
+#include "compute/kernels/elementwise.h"
+
+#include <string.h>
+
+enum {
+    CHUNK = 1024,    /* floats whose partial sums are in the first-level cache together */
+    TILE_BLOCKS = 4, /* norm blocks of a tile */
+    TILE = TILE_BLOCKS * LS_NORM_BLOCK,
+};
+_Static_assert(LS_NORM_BLOCK % CHUNK == 0, "a norm block is whole chunks");
+
+typedef struct tree_job {
+    const ls_elementwise_kernels *kernels;
+    ls_queue *queue;
+    const ls_tree_sum *sum;
+    const float *const *inputs;
+    int64_t first, count;
+    float *out;
+    double *square_sums;
+} tree_job;
+
+static size_t scratch_bytes(const ls_tree_sum *sum)
+{
+    return (size_t)sum->depth * CHUNK * sizeof(float);
+}
+
+/* Elements [at, at + count) of out. Operands are where they lie: inputs are never copied. */
+static void sum_chunk(const tree_job *job, int64_t at, int64_t count, float *scratch)
+{
+    const ls_tree_sum *sum = job->sum;
+    const float *stack[LS_TREE_SUM_DEPTH_MAX];
+    float *out = job->out + at;
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < sum->length; i++) {
+        if (sum->program[i] != LS_TREE_SUM_ADD) {
+            stack[depth++] = job->inputs[sum->program[i]] + job->first + at;
+            continue;
+        }
+        float *to = i + 1 == sum->length ? out : scratch + (depth - 2) * CHUNK;
+        job->kernels->add(stack[depth - 2], stack[depth - 1], to, count);
+        stack[depth - 2] = to;
+        depth--;
+    }
+    if (stack[0] != out) {
+        memcpy(out, stack[0], (size_t)count * sizeof *out);
+    }
+}
+
+static void tile_sum(void *context, int64_t tile, uint32_t worker)
+{
+    const tree_job *job = context;
+    float *scratch = ls_queue_scratch(job->queue, worker, scratch_bytes(job->sum));
+    const int64_t past = ls_min64((tile + 1) * TILE, job->count);
+    for (int64_t at = tile * TILE; at < past; at += LS_NORM_BLOCK) {
+        const int64_t block_past = ls_min64(at + LS_NORM_BLOCK, past);
+        for (int64_t c = at; c < block_past; c += CHUNK) {
+            sum_chunk(job, c, ls_min64(CHUNK, block_past - c), scratch);
+        }
+        if (job->square_sums) {
+            job->square_sums[at / LS_NORM_BLOCK] = job->kernels->square_sum(job->out + at, block_past - at);
+        }
+    }
+}
+
+ls_status ls_tree_sum_run(ls_queue *queue, const ls_tree_sum *sum, const float *const *inputs, int64_t first,
+                          int64_t count, float *out, double *square_sums)
+{
+    LS_ASSERT(sum->input_count >= 1 && sum->input_count <= LS_TREE_SUM_INPUTS_MAX);
+    LS_ASSERT(sum->length == 2 * sum->input_count - 1);
+    LS_ASSERT(sum->depth >= 1 && sum->depth <= LS_TREE_SUM_DEPTH_MAX);
+    LS_ASSERT(first >= 0 && count >= 0 && (count == 0 || out));
+    LS_TRY(ls_queue_reserve_scratch(queue, scratch_bytes(sum)));
+    tree_job job = {.kernels = ls_queue_kernels(queue)->elementwise,
+                    .queue = queue,
+                    .sum = sum,
+                    .inputs = inputs,
+                    .first = first,
+                    .count = count,
+                    .out = out,
+                    .square_sums = square_sums};
+    ls_queue_run_tiles(queue, ls_ceil_div(count, TILE), tile_sum, &job);
+    return LS_OK;
+}
