@@ -10,6 +10,7 @@
 #include "compute/kernels/linear.h"
 #include "compute/kernels/norm.h"
 #include "compute/kernels/rotary.h"
+#include "execution/comm/flight.h"
 #include "model/rope.h"
 
 #include <math.h>
@@ -463,6 +464,7 @@ ls_status ls_walk_step(ls_walk *walk, const ls_walk_batch *batch, uint32_t index
 ls_status ls_walk_forward(ls_walk *walk, const ls_walk_batch *batch)
 {
     for (uint32_t i = 0; i < walk->plan->forward_steps; i++) {
+        ls_flight_activity(LS_ACTIVITY_FORWARD, i);
         LS_TRY(ls_walk_step(walk, batch, i));
     }
     return LS_OK;
@@ -472,7 +474,11 @@ ls_status ls_walk_backward(ls_walk *walk, const ls_walk_batch *batch)
 {
     LS_ASSERT(walk->plan->options.training && batch->gradients);
     for (uint32_t i = walk->plan->forward_steps; i < walk->plan->step_count; i++) {
+        ls_flight_activity(LS_ACTIVITY_BACKWARD, i);
         LS_TRY(ls_walk_step(walk, batch, i));
+        if (batch->after_step) {
+            LS_TRY(batch->after_step(batch->context, i));
+        }
     }
     return LS_OK;
 }

@@ -198,6 +198,9 @@ ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves);
  * tree: 1 for one leaf; else the deepest stack of partial sums, the running leaf included. */
 uint32_t ls_tree_buffers(uint32_t leaves);
 
+/* The last step of a training plan that writes gradients of bucket `bucket`: behind it they are final, unless another micro-batch follows. */
+uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket);
+
 /* What a step does with a value. */
 typedef enum ls_use { LS_USE_READ = 1, LS_USE_WRITE = 2, LS_USE_SCRATCH = 4 } ls_use;
 typedef struct ls_value_use {

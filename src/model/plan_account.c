@@ -64,13 +64,50 @@ uint32_t ls_tree_buffers(uint32_t leaves)
     return in_left > in_right ? in_left : in_right;
 }
 
+static bool writes_gradients(const ls_plan_step *step, const ls_op *op)
+{
+    switch (op->kind) {
+    case LS_OP_NORM:
+    case LS_OP_ADD_NORM:
+    case LS_OP_QK_NORM:
+        return step->phase == LS_PHASE_BACKWARD_INPUT;
+    case LS_OP_LINEAR:
+    case LS_OP_EMBEDDING:
+        return step->phase == LS_PHASE_BACKWARD_WEIGHT;
+    case LS_OP_HEAD_LOSS:
+        return step->phase == LS_PHASE_FORWARD; /* its gradients are made with the losses */
+    default:
+        return false;
+    }
+}
+
+static bool has_parameter_in(const ls_plan *plan, int32_t parameter, uint32_t bucket)
+{
+    return parameter != LS_NONE && plan->layout->parameters[parameter].bucket == bucket;
+}
+
+uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket)
+{
+    LS_ASSERT(plan->options.training && bucket < plan->layout->bucket_count);
+    for (uint32_t i = plan->step_count; i-- > 0;) {
+        const ls_op *op = &plan->ops[plan->steps[i].op];
+        if (writes_gradients(&plan->steps[i], op) &&
+            (has_parameter_in(plan, op->weight, bucket) || has_parameter_in(plan, op->bias, bucket))) {
+            return i;
+        }
+    }
+    LS_ASSERT(!"a bucket without gradients");
+    return 0;
+}
+
 static uint64_t other_bytes(const ls_plan *plan)
 {
     const ls_model_config *c = &plan->config;
     const uint64_t tokens = (uint64_t)(plan->options.sequences * plan->options.length);
     const uint64_t rope_tables =
         c->rotary ? 2 * (uint64_t)(plan->options.length * (c->head_dim / 2)) * sizeof(float) : 0;
-    const uint64_t norm_sums = (uint64_t)plan->layout->float_count / LS_BUCKET_PAD * sizeof(double);
+    const uint64_t norm_sums =
+        (uint64_t)plan->layout->float_count / LS_BUCKET_PAD * sizeof(double); /* at most */
     /* Tokens, targets and losses are 4 bytes each. */
     return 3 * tokens * 4 + rope_tables + norm_sums;
 }

@@ -90,7 +90,7 @@ ls_leaf_range ls_data_parallel_leaves(const ls_data_parallel *parallel);
 void ls_data_parallel_enter(ls_data_parallel *parallel, uint64_t step, uint64_t fingerprint);
 
 /* This rank can't go on (LS_STOPPED, or an error of reading samples, whose text is this thread's): nobody will update, all get to know. The
- * rank still calls ls_data_parallel_agree and ls_data_parallel_leave. */
+ * rank still calls ls_data_parallel_agree. */
 void ls_data_parallel_give_up(ls_data_parallel *parallel, ls_status status);
 
 /*
@@ -115,18 +115,23 @@ typedef struct ls_agreement {
 } ls_agreement;
 
 /*
- * Adds up the rest of this rank's slices and exchanges results: sums[0..count) are those of the nodes handed over (ls_tree_handover).
- * Errors, the same on all ranks: what a rank gave up with (LS_STOPPED only if no rank had an error); LS_ERR_MISMATCH when fingerprints differ.
- * Errors of waiting.
+ * Adds up the rest of this rank's slices and exchanges results: sums[0..count) are those of the nodes handed over (ls_tree_handover); when
+ * it gave up, count is 0. Errors, with which the step is over, the same on all ranks: what a rank gave up with (LS_STOPPED only if no
+ * rank had an error); LS_ERR_MISMATCH when fingerprints differ. Errors of waiting.
  */
 LS_MUST_CHECK ls_status ls_data_parallel_agree(ls_data_parallel *parallel, ls_queue *queue,
                                                const ls_leaf_sum *sums, uint32_t count,
                                                ls_agreement *agreement_out);
 
-/* After an agreement, instead of the update: each rank says what it found wrong with its leaves (text NULL: nothing), all get the text of the
- * lowest rank that found something in text_out, or "". Errors of waiting. */
-LS_MUST_CHECK ls_status ls_data_parallel_report(ls_data_parallel *parallel, const char *text,
-                                                char text_out[LS_DATA_PARALLEL_TEXT_BYTES]);
+/* What is wrong with a leaf, in words; text "": nothing. */
+typedef struct ls_leaf_report {
+    uint32_t leaf;
+    char text[LS_DATA_PARALLEL_TEXT_BYTES];
+} ls_leaf_report;
+
+/* After an agreement, instead of the update: each rank says what it found wrong with its leaves, all get what the lowest rank that found
+ * something said. Errors of waiting. */
+LS_MUST_CHECK ls_status ls_data_parallel_report(ls_data_parallel *parallel, ls_leaf_report *report_inout);
 
 /* A stretch of the flat buffers that this rank updates: floats [offset, offset + count) of one bucket. The sum of the gradients is in
  * `gradients` at the same offset. */

@@ -3,49 +3,55 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "compute/kernels/adamw.h"
 #include "compute/kernels/cross_entropy.h"
 #include "compute/kernels/elementwise.h"
+#include "execution/comm/flight.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A leaf, or the sum of the leaves [first, first + count). */
-typedef struct tree_node {
-    uint32_t first, count;
-    uint32_t buffer; /* index of its gradient buffer */
-    double loss_sum;
-    uint64_t tokens;
-} tree_node;
+/* Parameters that lie side by side in an owned slice and share their weight decay: updated in one call. */
+typedef struct update_span {
+    int64_t offset, count;
+    uint32_t bucket;
+    bool decay;
+} update_span;
 
 struct ls_stepper {
     ls_walk *walk;
     ls_state *state;
     ls_step_settings settings;
+    ls_data_parallel *parallel; /* settings.parallel, or `alone` */
+    ls_data_parallel *alone;    /* of a process that is the only rank, with its exchange area */
+    void *exchange;
     int64_t length;
     int32_t *samples; /* micro_batch x (length + 1) as drawn */
     int32_t *tokens;  /* micro_batch x length */
     int32_t *targets; /* micro_batch x length */
     float *losses;    /* micro_batch x length */
-    double *block_sums;
-    int64_t block_count;
-    tree_node stack[LS_GRADIENT_BUFFERS_MAX];
+    update_span *spans;
+    uint32_t span_count;
+    ls_leaf_sum stack[LS_GRADIENT_BUFFERS_MAX]; /* node i is in gradient buffer i */
     uint32_t depth;
-    double last_s;       /* when the current part of the step began */
-    ls_op_range_fn look; /* sees every output of a leaf that is traced; NULL: not traced */
+    double last_s, last_wait_s; /* when the current part of the step began */
+    ls_op_range_fn look;        /* sees every output of a leaf that is traced; NULL: not traced */
     void *look_context;
     bool look_ended;
     uint64_t position; /* of the micro-batch being computed */
     ls_step_result result;
 };
 
-/* Adds the time since the last call to `*sum_s`. */
+/* Adds the time since the last call to `*sum_s`, without what was spent waiting for other ranks. */
 static void lap(ls_stepper *stepper, double *sum_s)
 {
-    const double now_s = ls_clock_monotonic_s();
-    *sum_s += now_s - stepper->last_s;
+    const double now_s = ls_clock_monotonic_s(), wait_s = ls_data_parallel_wait_s(stepper->parallel);
+    *sum_s += now_s - stepper->last_s - (wait_s - stepper->last_wait_s);
     stepper->last_s = now_s;
+    stepper->last_wait_s = wait_s;
 }
 
 /* ---- one leaf ---- */
@@ -92,6 +98,16 @@ static uint64_t leaf_position(const ls_stepper *stepper, uint64_t step, uint32_t
     return step * s->global_batch + (uint64_t)leaf * (s->global_batch / s->leaves);
 }
 
+/* Between two steps of the backward that leaves this rank's last gradients. */
+static ls_status after_backward_step(void *context, uint32_t plan_step)
+{
+    ls_stepper *stepper = context;
+    lap(stepper, &stepper->result.backward_s);
+    LS_TRY(ls_data_parallel_after_step(stepper->parallel, stepper->state->queue, plan_step));
+    lap(stepper, &stepper->result.reduce_s);
+    return LS_OK;
+}
+
 static ls_status run_micro_batch(ls_stepper *stepper, const ls_walk_batch *batch)
 {
     if (stepper->look) {
@@ -105,19 +121,27 @@ static ls_status run_micro_batch(ls_stepper *stepper, const ls_walk_batch *batch
     return ls_queue_wait(stepper->state->queue);
 }
 
-static ls_status run_leaf(ls_stepper *stepper, uint64_t step, tree_node *node)
+/* One leaf into gradient buffer `buffer`. is_last: nothing is added to it afterwards. */
+static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last,
+                          ls_leaf_sum *node)
 {
     const ls_step_settings *s = &stepper->settings;
     const uint32_t micro_batches = s->global_batch / s->leaves / s->micro_batch;
-    const uint64_t position = leaf_position(stepper, step, node->first);
+    const uint64_t position = leaf_position(stepper, step, node->leaves.first);
+    ls_flight_position(step, node->leaves.first);
     for (uint32_t i = 0; i < micro_batches && !stepper->look_ended; i++) {
         if (s->should_stop && s->should_stop(s->stop_context)) {
             return LS_STOPPED;
         }
+        ls_flight_activity(LS_ACTIVITY_DATA, i);
         stepper->position = position + (uint64_t)i * s->micro_batch;
         LS_TRY(draw_micro_batch(stepper, stepper->position));
         lap(stepper, &stepper->result.data_s);
-        const ls_walk_batch batch = batch_into(stepper, node->buffer, i > 0);
+        ls_walk_batch batch = batch_into(stepper, buffer, i > 0);
+        if (is_last && i + 1 == micro_batches) {
+            batch.after_step = after_backward_step;
+            batch.context = stepper;
+        }
         LS_TRY(run_micro_batch(stepper, &batch));
         sum_losses(stepper, &node->loss_sum, &node->tokens);
         lap(stepper, &stepper->result.backward_s);
@@ -131,64 +155,51 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, tree_node *node)
 static ls_status merge_top(ls_stepper *stepper)
 {
     LS_DCHECK(stepper->depth >= 2);
-    const tree_node *right = &stepper->stack[stepper->depth - 1];
-    tree_node *left = &stepper->stack[stepper->depth - 2];
-    LS_DCHECK(left->first + left->count == right->first);
+    const uint32_t top = stepper->depth - 1;
+    const ls_leaf_sum *right = &stepper->stack[top];
+    ls_leaf_sum *left = &stepper->stack[top - 1];
     const int64_t count = stepper->state->layout->float_count;
-    const ls_tensor a = ls_tensor_f32(stepper->state->gradients[left->buffer], 1, count);
-    const ls_tensor b = ls_tensor_f32(stepper->state->gradients[right->buffer], 1, count);
+    const ls_tensor a = ls_tensor_f32(stepper->state->gradients[top - 1], 1, count);
+    const ls_tensor b = ls_tensor_f32(stepper->state->gradients[top], 1, count);
     LS_TRY(ls_add(stepper->state->queue, &a, &b, &a));
-    left->count += right->count;
+    left->leaves.count += right->leaves.count;
     left->loss_sum += right->loss_sum;
     left->tokens += right->tokens;
     stepper->depth--;
     return LS_OK;
 }
 
-/* Leaves arrive in order; two neighbours of one size that form an aligned pair are a node of the tree. What
- * is left over at the end joins from the right, which is the same tree: [0, V) splits at the largest power of
- * two below V. */
-static ls_status reduce_leaves(ls_stepper *stepper, uint64_t step)
+static bool is_pair_on_top(const ls_stepper *stepper)
 {
+    const uint32_t depth = stepper->depth;
+    return depth >= 2 && ls_tree_is_pair(stepper->settings.leaves, stepper->stack[depth - 2].leaves,
+                                         stepper->stack[depth - 1].leaves);
+}
+
+/* The leaves of this rank, in order, merging pairs before the next. What stands behind the last one is handed over: its owners add it up
+ * with what the other ranks have (ls_tree_handover). */
+static ls_status run_leaves(ls_stepper *stepper, uint64_t step)
+{
+    const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
     stepper->depth = 0;
-    for (uint32_t leaf = 0; leaf < stepper->settings.leaves; leaf++) {
-        tree_node *node = &stepper->stack[stepper->depth];
-        *node = (tree_node){.first = leaf, .count = 1, .buffer = stepper->depth};
-        LS_ASSERT(stepper->depth < stepper->state->gradient_count);
-        LS_TRY(run_leaf(stepper, step, node));
-        stepper->depth++;
-        while (stepper->depth >= 2 &&
-               stepper->stack[stepper->depth - 2].count == stepper->stack[stepper->depth - 1].count) {
+    for (uint32_t i = 0; i < range.count; i++) {
+        while (is_pair_on_top(stepper)) {
             LS_TRY(merge_top(stepper));
         }
         lap(stepper, &stepper->result.reduce_s);
+        const uint32_t buffer = stepper->depth++;
+        LS_ASSERT(buffer < stepper->state->gradient_count);
+        stepper->stack[buffer] = (ls_leaf_sum){.leaves = {range.first + i, 1}};
+        LS_TRY(run_leaf(stepper, step, buffer, i + 1 == range.count, &stepper->stack[buffer]));
     }
-    while (stepper->depth >= 2) {
-        LS_TRY(merge_top(stepper));
-    }
-    lap(stepper, &stepper->result.reduce_s);
     return LS_OK;
 }
 
-/* ---- norm and update ---- */
+/* ---- update ---- */
 
-static ls_status gradient_norm(ls_stepper *stepper, double *norm_out)
-{
-    LS_TRY(ls_square_sums(stepper->state->queue, stepper->state->gradients[0],
-                          stepper->state->layout->float_count, stepper->block_sums));
-    LS_TRY(ls_queue_wait(stepper->state->queue));
-    double sum = 0.0;
-    for (int64_t i = 0; i < stepper->block_count; i++) {
-        sum += stepper->block_sums[i];
-    }
-    *norm_out = sqrt(sum) / (double)stepper->stack[0].tokens;
-    return LS_OK;
-}
-
-/* Parameters of one decay group that lie side by side are updated in one call. */
+/* This rank's share of parameters and moments. */
 static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr, float gradient_scale)
 {
-    const ls_layout *layout = stepper->state->layout;
     const ls_state *state = stepper->state;
     ls_adamw adamw = {
         .lr = (float)lr,
@@ -198,22 +209,18 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
         .gradient_scale = gradient_scale,
         .step = step + 1,
     };
-    for (uint32_t i = 0; i < layout->parameter_count;) {
-        const ls_parameter *first = &layout->parameters[i];
-        int64_t end = first->offset + first->rows * first->cols;
-        for (i++; i < layout->parameter_count; i++) {
-            const ls_parameter *next = &layout->parameters[i];
-            if (next->offset != end || next->decay != first->decay) {
-                break;
-            }
-            end += next->rows * next->cols;
-        }
-        const int64_t at = first->offset;
-        adamw.weight_decay = first->decay ? stepper->settings.weight_decay : 0.0f;
-        LS_TRY(ls_adamw_update(state->queue, &adamw, end - at, state->parameters + at,
+    ls_data_parallel_begin_update(stepper->parallel);
+    for (uint32_t i = 0; i < stepper->span_count; i++) {
+        const update_span *span = &stepper->spans[i];
+        const int64_t at = span->offset;
+        ls_flight_activity(LS_ACTIVITY_UPDATE, span->bucket);
+        adamw.weight_decay = span->decay ? stepper->settings.weight_decay : 0.0f;
+        LS_TRY(ls_adamw_update(state->queue, &adamw, span->count, state->parameters + at,
                                state->gradients[0] + at, state->m + at, state->v + at));
     }
-    return ls_queue_wait(state->queue);
+    LS_TRY(ls_queue_wait(state->queue));
+    ls_data_parallel_end_update(stepper->parallel);
+    return LS_OK;
 }
 
 /* ---- a loss that is not finite ---- */
@@ -246,8 +253,8 @@ ls_status ls_stepper_trace_leaf(ls_stepper *stepper, uint64_t step, uint32_t lea
     stepper->look = fn;
     stepper->look_context = context;
     stepper->look_ended = false;
-    tree_node node = {.first = leaf, .count = 1, .buffer = 0};
-    const ls_status status = run_leaf(stepper, step, &node);
+    ls_leaf_sum node = {.leaves = {leaf, 1}};
+    const ls_status status = run_leaf(stepper, step, 0, false, &node);
     stepper->look = NULL;
     stepper->look_ended = false;
     return status;
@@ -262,62 +269,108 @@ ls_status ls_stepper_find_nonfinite(ls_stepper *stepper, uint64_t step, uint32_t
     return LS_OK;
 }
 
-/* Replays leaf after leaf, op by op, until a value that is not finite shows up. */
-static ls_status explain_nonfinite(ls_stepper *stepper, uint64_t step, double loss, double norm,
-                                   uint32_t *leaf_out)
+/* Replays this rank's leaves, op by op, until a value that is not finite shows up. LS_OK when none does. */
+static ls_status replay_leaves(ls_stepper *stepper, uint64_t step, double loss, double norm,
+                               uint32_t *leaf_out)
 {
-    const unsigned long long number = step + 1;
-    int64_t element = -1;
-    *leaf_out = LS_NO_LEAF;
-    LS_TRY(ls_find_nonfinite(stepper->state->queue, stepper->state->parameters,
-                             stepper->state->layout->float_count, &element));
-    if (element >= 0) {
-        return ls_fail(LS_ERR_FAILED,
-                       "step %llu: parameter %s holds a value that is not finite before the step", number,
-                       parameter_holding(stepper->state->layout, element));
-    }
-    for (uint32_t leaf = 0; leaf < stepper->settings.leaves; leaf++) {
+    const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
+    for (uint32_t i = 0; i < range.count; i++) {
         ls_leaf_fault fault;
-        LS_TRY(ls_stepper_find_nonfinite(stepper, step, leaf, &fault));
+        *leaf_out = range.first + i;
+        LS_TRY(ls_stepper_find_nonfinite(stepper, step, *leaf_out, &fault));
         if (fault.found) {
-            *leaf_out = leaf;
             return ls_fail(LS_ERR_FAILED,
                            "step %llu: loss %g, gradient norm %g; first value that is not finite: leaf %u, "
                            "sample position %llu, %s. Try a lower learning rate, a longer warm-up or "
                            "train.clip_norm",
-                           number, loss, norm, leaf, (unsigned long long)fault.position, fault.where);
+                           (unsigned long long)step + 1, loss, norm, *leaf_out,
+                           (unsigned long long)fault.position, fault.where);
         }
+    }
+    *leaf_out = LS_NO_LEAF;
+    return LS_OK;
+}
+
+/* All ranks come here, or none, and all leave with the same text. */
+static ls_status explain_nonfinite(ls_stepper *stepper, uint64_t step, double loss, double norm,
+                                   uint32_t *leaf_out)
+{
+    const ls_state *state = stepper->state;
+    int64_t element = -1;
+    *leaf_out = LS_NO_LEAF;
+    LS_TRY(ls_find_nonfinite(state->queue, state->parameters, state->layout->float_count, &element));
+    if (element >= 0) {
+        return ls_fail(LS_ERR_FAILED,
+                       "step %llu: parameter %s holds a value that is not finite before the step",
+                       (unsigned long long)step + 1, parameter_holding(state->layout, element));
+    }
+    ls_leaf_report report = {0};
+    if (replay_leaves(stepper, step, loss, norm, &report.leaf) != LS_OK) {
+        snprintf(report.text, sizeof report.text, "%s", ls_error_text());
+    }
+    LS_TRY(ls_data_parallel_report(stepper->parallel, &report));
+    if (report.text[0]) {
+        *leaf_out = report.leaf;
+        return ls_fail(LS_ERR_FAILED, "%s", report.text);
     }
     return ls_fail(LS_ERR_FAILED,
                    "step %llu: loss %g, gradient norm %g; every leaf is finite on its own: the sum over the "
                    "batch overflowed. Try a lower learning rate",
-                   number, loss, norm);
+                   (unsigned long long)step + 1, loss, norm);
 }
 
 /* ---- the step ---- */
 
+/* What has to agree between ranks that are in one step. */
+static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double lr)
+{
+    const ls_step_settings *s = &stepper->settings;
+    const uint64_t counts[] = {step, s->leaves, s->global_batch, s->micro_batch,
+                               (uint64_t)stepper->state->layout->float_count};
+    const double numbers[] = {lr, s->clip_norm, s->beta1, s->beta2, s->eps, s->weight_decay};
+    return ls_xxh3(numbers, sizeof numbers, ls_xxh3(counts, sizeof counts, 0));
+}
+
+/* Everything up to the update. */
+static ls_status compute(ls_stepper *stepper, uint64_t step, ls_agreement *agreement_out)
+{
+    const ls_status status = run_leaves(stepper, step);
+    if (status != LS_OK) {
+        ls_data_parallel_give_up(stepper->parallel, status);
+        stepper->depth = 0;
+    }
+    const ls_status agreed = ls_data_parallel_agree(stepper->parallel, stepper->state->queue, stepper->stack,
+                                                    stepper->depth, agreement_out);
+    lap(stepper, &stepper->result.reduce_s);
+    return agreed;
+}
+
 ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr, ls_step_result *result_out)
 {
+    ls_data_parallel_enter(stepper->parallel, step, fingerprint_of(stepper, step, lr));
     stepper->result = (ls_step_result){0};
     stepper->last_s = ls_clock_monotonic_s();
-    LS_TRY(reduce_leaves(stepper, step));
+    stepper->last_wait_s = ls_data_parallel_wait_s(stepper->parallel);
+    ls_agreement sums;
+    LS_TRY(compute(stepper, step, &sums));
 
-    const tree_node *root = &stepper->stack[0];
-    LS_ASSERT(root->count == stepper->settings.leaves);
-    double norm = 0.0;
-    LS_TRY(gradient_norm(stepper, &norm));
-    const double loss = root->loss_sum / (double)root->tokens;
+    const double loss = sums.loss_sum / (double)sums.tokens;
+    const double norm = sqrt(sums.square_sum) / (double)sums.tokens;
     if (!isfinite(loss) || !isfinite(norm)) {
-        return explain_nonfinite(stepper, step, loss, norm, &result_out->failed_leaf);
+        const ls_status status = explain_nonfinite(stepper, step, loss, norm, &result_out->failed_leaf);
+        LS_TRY(ls_data_parallel_leave(stepper->parallel, false));
+        return status;
     }
     const double clip_norm = stepper->settings.clip_norm;
     const double clip = clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0;
-    LS_TRY(update_parameters(stepper, step, lr, (float)(clip / (double)root->tokens)));
+    LS_TRY(update_parameters(stepper, step, lr, (float)(clip / (double)sums.tokens)));
+    LS_TRY(ls_data_parallel_leave(stepper->parallel, true));
     lap(stepper, &stepper->result.optimizer_s);
 
     stepper->result.loss = (float)loss;
     stepper->result.grad_norm = norm;
-    stepper->result.tokens = root->tokens;
+    stepper->result.tokens = sums.tokens;
+    stepper->result.wait_s = ls_data_parallel_wait_s(stepper->parallel);
     *result_out = stepper->result;
     return LS_OK;
 }
@@ -326,8 +379,8 @@ ls_status ls_stepper_run_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf,
                               uint64_t *tokens_out)
 {
     LS_ASSERT(leaf < stepper->settings.leaves);
-    tree_node node = {.first = leaf, .count = 1, .buffer = 0};
-    LS_TRY(run_leaf(stepper, step, &node));
+    ls_leaf_sum node = {.leaves = {leaf, 1}};
+    LS_TRY(run_leaf(stepper, step, 0, false, &node));
     *loss_sum_out = node.loss_sum;
     *tokens_out = node.tokens;
     return LS_OK;
@@ -342,13 +395,86 @@ static ls_status alloc_buffers(ls_stepper *stepper)
     stepper->tokens = calloc(rows, sizeof *stepper->tokens);
     stepper->targets = calloc(rows, sizeof *stepper->targets);
     stepper->losses = calloc(rows, sizeof *stepper->losses);
-    stepper->block_count = (stepper->state->layout->float_count + LS_NORM_BLOCK - 1) / LS_NORM_BLOCK;
-    stepper->block_sums = calloc((size_t)stepper->block_count, sizeof *stepper->block_sums);
-    if (!stepper->samples || !stepper->tokens || !stepper->targets || !stepper->losses ||
-        !stepper->block_sums) {
+    if (!stepper->samples || !stepper->tokens || !stepper->targets || !stepper->losses) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the tokens of a micro-batch (%zu tokens)", rows);
     }
     return LS_OK;
+}
+
+/* Cuts slice `slice` into spans of one weight decay, leaving out the padding between parameters. */
+static void add_spans(ls_stepper *stepper, const ls_owned_slice *slice)
+{
+    const ls_layout *layout = stepper->state->layout;
+    const int64_t past = slice->offset + slice->count;
+    update_span *span = NULL;
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        const ls_parameter *p = &layout->parameters[i];
+        const int64_t p_past = p->offset + p->rows * p->cols;
+        const int64_t begin = p->offset > slice->offset ? p->offset : slice->offset;
+        const int64_t end = p_past < past ? p_past : past;
+        if (begin >= end) {
+            continue;
+        }
+        if (span && span->decay == p->decay && span->offset + span->count == begin) {
+            span->count += end - begin;
+            continue;
+        }
+        span = &stepper->spans[stepper->span_count++];
+        *span =
+            (update_span){.offset = begin, .count = end - begin, .bucket = slice->bucket, .decay = p->decay};
+    }
+}
+
+static ls_status make_spans(ls_stepper *stepper)
+{
+    const ls_owned_slice *slices;
+    const uint32_t slice_count = ls_data_parallel_slices(stepper->parallel, &slices);
+    const size_t most = stepper->state->layout->parameter_count + slice_count;
+    stepper->spans = calloc(most, sizeof *stepper->spans);
+    if (!stepper->spans) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the optimizer's table of %zu parts", most);
+    }
+    for (uint32_t i = 0; i < slice_count; i++) {
+        add_spans(stepper, &slices[i]);
+    }
+    LS_ASSERT(stepper->span_count <= most);
+    return LS_OK;
+}
+
+static float *own_gradient(void *context, uint32_t local, uint32_t index)
+{
+    (void)local;
+    return ((const ls_state *)context)->gradients[index];
+}
+
+/* This process is the only rank: the same code, an exchange area of its own. */
+static ls_status make_alone(ls_stepper *stepper)
+{
+    const uint64_t bytes = ls_data_parallel_exchange_bytes(stepper->state->layout, 1);
+    LS_TRY(ls_device_alloc(stepper->state->queue, bytes, &stepper->exchange));
+    const ls_data_parallel_options options = {
+        .plan = stepper->walk->plan,
+        .leaves = stepper->settings.leaves,
+        .ranks = 1,
+        .local_ranks = 1,
+        .gradient = own_gradient,
+        .context = stepper->state,
+        .exchange = stepper->exchange,
+    };
+    LS_TRY(ls_data_parallel_create(&options, &stepper->alone));
+    stepper->parallel = stepper->alone;
+    return LS_OK;
+}
+
+static ls_status prepare(ls_stepper *stepper)
+{
+    LS_TRY(alloc_buffers(stepper));
+    if (stepper->parallel == NULL) {
+        LS_TRY(make_alone(stepper));
+    }
+    const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
+    LS_ASSERT(stepper->state->gradient_count == ls_tree_range_buffers(stepper->settings.leaves, range));
+    return make_spans(stepper);
 }
 
 ls_status ls_stepper_create(ls_walk *walk, ls_state *state, const ls_step_settings *settings,
@@ -357,7 +483,6 @@ ls_status ls_stepper_create(ls_walk *walk, ls_state *state, const ls_step_settin
     LS_ASSERT(settings->leaves >= 1 && settings->global_batch % settings->leaves == 0);
     LS_ASSERT(settings->global_batch / settings->leaves % settings->micro_batch == 0);
     LS_ASSERT(walk->plan->options.training && walk->plan->options.sequences == settings->micro_batch);
-    LS_ASSERT(state->gradient_count == ls_tree_buffers(settings->leaves));
     ls_stepper *stepper = calloc(1, sizeof *stepper);
     if (!stepper) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the training step");
@@ -365,8 +490,9 @@ ls_status ls_stepper_create(ls_walk *walk, ls_state *state, const ls_step_settin
     stepper->walk = walk;
     stepper->state = state;
     stepper->settings = *settings;
+    stepper->parallel = settings->parallel;
     stepper->length = walk->plan->options.length;
-    const ls_status status = alloc_buffers(stepper);
+    const ls_status status = prepare(stepper);
     if (status != LS_OK) {
         ls_stepper_destroy(stepper);
         return status;
@@ -380,10 +506,13 @@ void ls_stepper_destroy(ls_stepper *stepper)
     if (!stepper) {
         return;
     }
+    ls_data_parallel_destroy(stepper->alone);
+    ls_device_free(stepper->state->queue, stepper->exchange,
+                   ls_data_parallel_exchange_bytes(stepper->state->layout, 1));
     free(stepper->samples);
     free(stepper->tokens);
     free(stepper->targets);
     free(stepper->losses);
-    free(stepper->block_sums);
+    free(stepper->spans);
     free(stepper);
 }

@@ -54,8 +54,8 @@ typedef struct ls_step_result {
 typedef struct ls_stepper ls_stepper;
 
 /*
- * Makes a stepper over a training walk and a state (both borrowed; state->gradient_count ==
- * ls_tree_buffers(leaves)). Errors: LS_ERR_MEMORY.
+ * Makes a stepper over a training walk and a state (both borrowed). state->gradient_count: ls_tree_buffers(leaves) for one process, for a
+ * rank ls_data_parallel_buffers, the same memory that it gave to ls_data_parallel_create. Errors: LS_ERR_MEMORY.
  */
 LS_MUST_CHECK ls_status ls_stepper_create(ls_walk *walk, ls_state *state, const ls_step_settings *settings,
                                           ls_stepper **stepper_out);

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/parallel/exchange.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+
+double *ls_exchange_block_sums(ls_exchange *exchange, uint32_t local_ranks)
+{
+    return (double *)(void *)&exchange->slots[local_ranks];
+}
+
+static ls_wait how_to_wait(const ls_exchange_view *view)
+{
+    return (ls_wait){
+        .deadline_ns = ls_clock_monotonic_ns() + (uint64_t)(view->timeout_s * 1e9),
+        .spins = view->spins,
+        .abort = view->abort,
+    };
+}
+
+/* ---- who did not come ---- */
+
+typedef bool (*missing_fn)(const ls_exchange_slot *slot, uint32_t count);
+
+static bool is_not_ready(const ls_exchange_slot *slot, uint32_t count)
+{
+    return !ls_word_reached(&slot->ready, count);
+}
+
+static bool is_not_here(const ls_exchange_slot *slot, uint32_t count)
+{
+    return (int32_t)(atomic_load(&slot->arrivals) - count) < 0;
+}
+
+/* "1, 3 and 4"; at most as many as fit. */
+static void name_missing(const ls_exchange_view *view, missing_fn is_missing, uint32_t count, char *text,
+                         size_t text_bytes)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (uint32_t i = 0; i < view->local_ranks && used + 16 < text_bytes; i++) {
+        if (is_missing(&view->exchange->slots[i], count)) {
+            used += (size_t)snprintf(text + used, text_bytes - used, "%s%u", used > 0 ? ", " : "",
+                                     view->first_rank + i);
+        }
+    }
+}
+
+static ls_status fail_wait(const ls_exchange_view *view, ls_wait_result result, missing_fn is_missing,
+                           uint32_t count, const char *what)
+{
+    if (result == LS_WAIT_ABORTED && view->aborted) {
+        const ls_status status = view->aborted(view->context);
+        if (status != LS_OK) {
+            return status;
+        }
+    }
+    char missing[256];
+    name_missing(view, is_missing, count, missing, sizeof missing);
+    if (result == LS_WAIT_ABORTED) {
+        return ls_fail(LS_ERR_RANKS_LOST,
+                       "step %llu: the run was ended while rank %u waited for %s of rank %s",
+                       (unsigned long long)view->step + 1, view->first_rank + view->local, what, missing);
+    }
+    return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u waited %.3g s for %s of rank %s",
+                   (unsigned long long)view->step + 1, view->first_rank + view->local, view->timeout_s, what,
+                   missing);
+}
+
+/* ---- waits ---- */
+
+bool ls_exchange_is_ready(const ls_exchange_view *view, uint32_t count)
+{
+    for (uint32_t i = 0; i < view->local_ranks; i++) {
+        if (!ls_word_reached(&view->exchange->slots[i].ready, count)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+ls_status ls_exchange_await_ready(ls_exchange_view *view, uint32_t count, const char *what)
+{
+    if (ls_exchange_is_ready(view, count)) {
+        return LS_OK;
+    }
+    const uint64_t begin_ns = ls_clock_monotonic_ns();
+    const ls_wait wait = how_to_wait(view);
+    ls_wait_result result = LS_WAIT_DONE;
+    /* Counts only grow: one after the other is as good as all at once. */
+    for (uint32_t i = 0; i < view->local_ranks && result == LS_WAIT_DONE; i++) {
+        result = ls_wait_until(&view->exchange->slots[i].ready, count, &wait);
+    }
+    view->wait_ns += ls_clock_monotonic_ns() - begin_ns;
+    return result == LS_WAIT_DONE ? LS_OK : fail_wait(view, result, is_not_ready, count, what);
+}
+
+ls_status ls_exchange_meet(ls_exchange_view *view, const char *what, uint32_t *last_out)
+{
+    atomic_store(&view->exchange->slots[view->local].arrivals, ++view->arrivals);
+    const uint64_t begin_ns = ls_clock_monotonic_ns();
+    const ls_wait wait = how_to_wait(view);
+    uint32_t last = 0;
+    const ls_wait_result result =
+        ls_barrier_wait(&view->exchange->barrier, view->local_ranks, view->local, &wait, &last);
+    view->wait_ns += ls_clock_monotonic_ns() - begin_ns;
+    if (result != LS_WAIT_DONE) {
+        return fail_wait(view, result, is_not_here, view->arrivals, what);
+    }
+    if (last_out) {
+        *last_out = view->first_rank + last;
+    }
+    return LS_OK;
+}

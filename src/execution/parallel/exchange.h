@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The exchange area: what the ranks of a host say to each other inside a step, in memory they share. For execution/parallel alone.
+ *
+ *   barrier            agreement, end of step
+ *   slot per rank      buckets that are final; the rank's part of the agreement; its words when something is wrong
+ *   block sums         squared sums of the norm blocks, each written by the block's owner
+ *
+ * Ranks make the same steps in the same order: each counts them (`round`), and numbers in the area are told apart by that count. A slot is
+ * written by its rank between the end of a step and its next agreement, and read by all between agreement and end of step.
+ */
+#ifndef LS_EXECUTION_PARALLEL_EXCHANGE_H
+#define LS_EXECUTION_PARALLEL_EXCHANGE_H
+
+#include "execution/comm/wait.h"
+#include "execution/parallel/data_parallel.h"
+
+typedef struct ls_exchange_slot {
+    _Alignas(64) ls_word ready;             /* counts buckets that are final, over all steps */
+    _Alignas(64) _Atomic uint32_t arrivals; /* barriers it has come to: who is missing */
+    uint32_t status;                        /* an ls_status: LS_OK unless it gave up */
+    uint64_t step, fingerprint;
+    uint32_t sum_count;
+    ls_leaf_sum sums[LS_TREE_NODES_MAX];
+    ls_leaf_report report; /* its words when it gave up, or what it found in a leaf */
+} ls_exchange_slot;
+
+typedef struct ls_exchange {
+    ls_barrier barrier;
+    _Alignas(64) _Atomic uint32_t given_up; /* round + 1 of the last step that a rank gave up */
+    _Alignas(64) ls_exchange_slot slots[];  /* per local rank; behind them the block sums */
+} ls_exchange;
+
+double *ls_exchange_block_sums(ls_exchange *exchange, uint32_t local_ranks);
+
+/* How this rank waits, and who the others are. */
+typedef struct ls_exchange_view {
+    ls_exchange *exchange;
+    uint32_t local, local_ranks, first_rank;
+    uint32_t spins;
+    double timeout_s;
+    const _Atomic uint32_t *abort;
+    ls_status (*aborted)(void *context);
+    void *context;
+    uint64_t step;     /* for texts */
+    uint64_t wait_ns;  /* in waits, since whoever set it to 0 */
+    uint32_t arrivals; /* barriers this rank has come to */
+} ls_exchange_view;
+
+/* Waits until the ready counts of all local ranks have reached `count`. what: for the text, "gradients of bucket 3". */
+LS_MUST_CHECK ls_status ls_exchange_await_ready(ls_exchange_view *view, uint32_t count, const char *what);
+/* Whether they have. */
+bool ls_exchange_is_ready(const ls_exchange_view *view, uint32_t count);
+
+/* Waits until all local ranks are here. last_out: which rank came last; NULL allowed. */
+LS_MUST_CHECK ls_status ls_exchange_meet(ls_exchange_view *view, const char *what, uint32_t *last_out);
+
+#endif
