@@ -418,11 +418,16 @@ ls_status ls_run_file_model_config(const ls_run_file *run, ls_model_config *conf
 
 /* ---- saving and identity ---- */
 
+void ls_run_file_append(const ls_run_file *run, ls_text *text)
+{
+    ls_text_append(text, "# The complete settings of this run, with every automatic value resolved.\n");
+    ls_options_append_yaml(ls_run_file_table(), run, false, text);
+}
+
 ls_status ls_run_file_save(const ls_run_file *run, const char *path)
 {
     ls_text text = {0};
-    ls_text_append(&text, "# The complete settings of this run, with every automatic value resolved.\n");
-    ls_options_append_yaml(ls_run_file_table(), run, false, &text);
+    ls_run_file_append(run, &text);
     const ls_status status = ls_file_write_atomic(path, text.data, text.bytes);
     ls_text_release(&text);
     return status;

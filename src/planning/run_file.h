@@ -205,7 +205,10 @@ LS_MUST_CHECK ls_status ls_run_file_parse(const char *text, size_t bytes, const 
  */
 LS_MUST_CHECK ls_status ls_run_file_check(const ls_run_file *run);
 
-/* What this machine can't do: bf16 without a GPU. Errors: LS_ERR_UNSUPPORTED. */
+/* Processes that train: parallel.ranks, or what parallel.data says when that is auto; 1 when both are. */
+uint64_t ls_run_file_ranks(const ls_run_file *run);
+
+/* What this machine can't do: bf16 without a GPU; tensor and pipeline parallel. Errors: LS_ERR_UNSUPPORTED. */
 LS_MUST_CHECK ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu);
 
 /*
@@ -241,6 +244,9 @@ LS_MUST_CHECK ls_status ls_run_file_adopt_data(ls_run_file *run, uint64_t epoch_
 /* The model's configuration for a run without model.from, once the vocabulary is adopted. bos and eos ids are
  * left at -1. Errors: LS_ERR_INVALID from ls_model_config_check. */
 LS_MUST_CHECK ls_status ls_run_file_model_config(const ls_run_file *run, ls_model_config *config_out);
+
+/* Appends what ls_run_file_save writes: what other processes of the run parse (ls_run_file_parse). */
+void ls_run_file_append(const ls_run_file *run, ls_text *text);
 
 /* Writes `path` atomically. Errors: those of ls_file_write_atomic. */
 LS_MUST_CHECK ls_status ls_run_file_save(const ls_run_file *run, const char *path);

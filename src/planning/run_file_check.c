@@ -210,7 +210,12 @@ static ls_status check_ranks(const ls_run_file *run)
     }
     const uint64_t per_replica = parallel->tensor * parallel->pipeline;
     if (parallel->ranks == LS_AUTO_U64) {
-        return LS_OK;
+        return parallel->data == LS_AUTO_U64 || parallel->data <= run->train.leaves
+                   ? LS_OK
+                   : ls_fail(LS_ERR_INVALID,
+                             "parallel.data is %llu, but a step has only %llu leaves; use 1 to %llu, or a "
+                             "new run with more train.leaves",
+                             number(parallel->data), number(run->train.leaves), number(run->train.leaves));
     }
     if (parallel->ranks % per_replica != 0) {
         return ls_fail(LS_ERR_INVALID,
@@ -260,6 +265,15 @@ ls_status ls_run_file_check(const ls_run_file *run)
     return check_ranks(run);
 }
 
+uint64_t ls_run_file_ranks(const ls_run_file *run)
+{
+    const ls_run_parallel *parallel = &run->parallel;
+    if (parallel->ranks != LS_AUTO_U64) {
+        return parallel->ranks;
+    }
+    return parallel->data != LS_AUTO_U64 ? parallel->data * parallel->tensor * parallel->pipeline : 1;
+}
+
 ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
 {
     if (run->train.precision == LS_PRECISION_BF16 && !has_gpu) {
@@ -269,15 +283,13 @@ ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
     const struct {
         const char *key;
         uint64_t value;
-    } degrees[] = {{"parallel.ranks", run->parallel.ranks},
-                   {"parallel.data", run->parallel.data},
-                   {"parallel.tensor", run->parallel.tensor},
-                   {"parallel.pipeline", run->parallel.pipeline}};
+    } degrees[] = {{"parallel.tensor", run->parallel.tensor}, {"parallel.pipeline", run->parallel.pipeline}};
     for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
-        if (degrees[i].value != LS_AUTO_U64 && degrees[i].value > 1) {
-            return ls_fail(LS_ERR_UNSUPPORTED,
-                           "%s is %llu; this version trains with one process: use 1 or auto", degrees[i].key,
-                           (unsigned long long)degrees[i].value);
+        if (degrees[i].value > 1) {
+            return ls_fail(
+                LS_ERR_UNSUPPORTED,
+                "%s is %llu; this version spreads work over leaves alone: use 1, and parallel.ranks",
+                degrees[i].key, (unsigned long long)degrees[i].value);
         }
     }
     return LS_OK;
