@@ -13,14 +13,23 @@
  * The segment (elastic/segment.h) is a memfd of the agent that all ranks of the host map; it outlives any rank. Weights exist once per
  * host. The trainer reads and writes them between steps, when all ranks wait: it initialises, restores, evaluates, samples and saves.
  *
- * Ranks run ahead without asking: the trainer grants steps up to a number (until the next evaluation, sample or checkpoint), rank 0 reads
- * the grant and tells the others inside the step's own agreement, so that all decide alike. Results come back through a ring.
+ * Ranks run ahead without asking: the trainer grants steps up to a number (until the next evaluation, sample or checkpoint). Results come
+ * back through a ring. A rank enters any step that is granted, so that nobody waits in vain; that a step is given up is agreed in it.
+ *
+ *   ls_gang_create      the segment: the state can be restored or initialised in it
+ *   ls_gang_launch      processes start; they open their data while the trainer goes on
+ *   ls_gang_wait        all are ready and of one mind
+ *   ls_gang_step ...    results, in order
+ *   ls_gang_destroy
+ *
+ * When it ends badly (a rank died, differs, failed), all ranks have ended before ls_gang_step says so: nobody writes the state any more.
  *
  * One gang per process. Functions are called from the trainer's thread.
  */
 #ifndef LS_EXECUTION_ELASTIC_GANG_H
 #define LS_EXECUTION_ELASTIC_GANG_H
 
+#include "execution/elastic/segment.h"
 #include "execution/state.h"
 #include "execution/train/session.h"
 #include "execution/train/step.h"
@@ -28,39 +37,69 @@
 typedef struct ls_gang ls_gang;
 
 typedef struct ls_gang_options {
-    const ls_session *session;
-    const char *run_dir; /* run.yaml is there, fully resolved; flight/ is made here */
-    uint32_t ranks;      /* 2..leaves */
-    uint64_t threads;    /* per rank; 0: cores / ranks, at least 1 */
-    const char *hosts;   /* file of hosts, NULL: this one alone */
-    const char *listen;  /* coordinator's address for agents of other hosts, NULL: chosen */
+    const ls_session *session;          /* borrowed; its run file is the ranks' */
+    const char *run_dir;                /* flight/ is made here */
+    uint32_t ranks;                     /* 2..leaves */
+    uint32_t threads;                   /* per rank */
+    double start_timeout_s;             /* for all to be ready; 0: 60 */
+    bool (*should_stop)(void *context); /* asked while waiting; true: the step that runs is given up */
+    void *stop_context;
+    const char *hosts;  /* file of hosts, NULL: this one alone */
+    const char *listen; /* coordinator's address for agents of other hosts, NULL: chosen */
 } ls_gang_options;
 
-/*
- * Creates the segment, starts service thread, agents and ranks, and waits until all have passed the pre-flight check (same binary,
- * configuration, op plan and collective schedule). The state's buffers are ready to be filled afterwards (ls_gang_state). On error
- * everything that was started is ended. Errors: LS_ERR_MISMATCH (pre-flight: who differs in what), LS_ERR_TIMEOUT (who did not come),
- * LS_ERR_RANKS_LOST (a rank ended, with its last words), LS_ERR_MEMORY.
- */
-LS_MUST_CHECK ls_status ls_gang_start(const ls_gang_options *options, ls_gang **gang_out);
+/* Makes the segment; no process yet. Errors: LS_ERR_MEMORY, LS_ERR_INVALID. */
+LS_MUST_CHECK ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out);
 
 /* Parameters and moments in the segment, without gradient buffers. */
-ls_status ls_gang_state(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_state *state_out);
+void ls_gang_state(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_state *state_out);
+
+/*
+ * Starts service thread and ranks; step: finished steps of the state that they will find once they are granted a step. The tokenizer a run
+ * trained is in run_dir by now. Errors: LS_ERR_IO, LS_ERR_MEMORY, LS_ERR_DISK.
+ */
+LS_MUST_CHECK ls_status ls_gang_launch(ls_gang *gang, uint64_t step);
+
+/*
+ * Until all ranks have passed the pre-flight check (same configuration, op plan, determinism class). Errors: LS_ERR_MISMATCH (who differs),
+ * LS_ERR_TIMEOUT (who did not come), LS_ERR_RANKS_LOST (a rank ended), a rank's own error, LS_STOPPED when should_stop says so.
+ */
+LS_MUST_CHECK ls_status ls_gang_wait(ls_gang *gang);
+
+/* Who is in it, once it has been waited for. */
+typedef struct ls_gang_member {
+    uint32_t rank;
+    int32_t pid;
+    const char *host;
+} ls_gang_member;
+uint32_t ls_gang_ranks(const ls_gang *gang);
+ls_gang_member ls_gang_member_at(const ls_gang *gang, uint32_t rank);
+uint64_t ls_gang_epoch(const ls_gang *gang);
 
 /*
  * The result of step `step`; ranks may compute up to, not including, step `until` without waiting for the next call (step < until).
- * After the result of step until - 1 all ranks wait and the state is the trainer's. Errors: as ls_stepper_run; LS_STOPPED after
- * ls_gang_stop when the step was given up: the state is as before it; LS_ERR_RANKS_LOST, LS_ERR_MISMATCH, LS_ERR_TIMEOUT with who and
- * where; then *consistent_out says whether the state is that of a finished step and *finished_out of which.
+ * After the result of step until - 1 all ranks wait and the state is the trainer's. Grants are not taken back: to have the state before
+ * `until` is reached, ls_gang_stop and go on calling until it returns an error.
+ *
+ * seconds_out: from begin to end of the step, on rank 0.
+ * Errors: as ls_stepper_run; LS_STOPPED after ls_gang_stop when the step was given up: the state is as before it, and the gang does no
+ * more; LS_ERR_RANKS_LOST, LS_ERR_MISMATCH, LS_ERR_TIMEOUT with who and where: see ls_gang_is_consistent.
  */
-LS_MUST_CHECK ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until,
-                                     ls_step_result *result_out);
+LS_MUST_CHECK ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_result *result_out,
+                                     double *seconds_out);
 
-/* After an error: true when no rank had begun an update, so that the state is that after `*finished_out` steps. */
+/* After an error: whether no rank was in the middle of an update, so that the state is that after `*finished_out` steps. */
 bool ls_gang_is_consistent(const ls_gang *gang, uint64_t *finished_out);
+
+/* After LS_ERR_RANKS_LOST: which rank was lost, and how long before it was noticed it had given its last sign of life (it died at some
+ * moment in that time). False when it is not a single rank's loss. */
+bool ls_gang_lost(const ls_gang *gang, uint32_t *rank_out, double *silent_s_out);
 
 /* Asks ranks to give up the step they are in. Safe in a signal handler. */
 void ls_gang_stop(ls_gang *gang);
+
+/* Memory of all ranks of this host and of the segment so far, without the trainer's own. */
+uint64_t ls_gang_memory(const ls_gang *gang);
 
 /* Ends ranks and agents (politely, then with SIGKILL), the service thread, and frees the segment. NULL allowed. */
 void ls_gang_destroy(ls_gang *gang);

@@ -78,6 +78,13 @@ uint64_t ls_memory_peak(void)
     return bytes == UINT64_MAX ? 0 : bytes;
 }
 
+uint64_t ls_memory_private(void)
+{
+    const uint64_t own = line_bytes("/proc/self/status", "RssAnon:");
+    const uint64_t files = line_bytes("/proc/self/status", "RssFile:");
+    return own == UINT64_MAX || files == UINT64_MAX ? 0 : own + files;
+}
+
 const char *ls_memory_text(uint64_t bytes, char text_out[32])
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};

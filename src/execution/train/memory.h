@@ -16,6 +16,9 @@ uint64_t ls_memory_available(void);
 /* Largest resident set of this process so far, bytes. */
 uint64_t ls_memory_peak(void);
 
+/* What this process holds now besides memory it shares through a segment, bytes. */
+uint64_t ls_memory_private(void);
+
 /* "1.5 GiB", "12.0 MiB"; text_out: at least 32 bytes. */
 const char *ls_memory_text(uint64_t bytes, char text_out[32]);
 

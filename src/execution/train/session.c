@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "data/corpus.h"
 #include "data/tokenizer_corpus.h"
+#include "execution/elastic/cost.h"
+#include "execution/elastic/segment.h"
 #include "execution/evaluate.h"
 #include "execution/train/memory.h"
 #include "execution/walk.h"
@@ -15,7 +17,7 @@
 
 /* What a process holds beside its planned buffers, from measurements of small runs: program and libraries, tokenizer and data tables; per
  * thread the panels of the matrix product and a block of a checkpoint being saved. */
-enum { PROCESS_BYTES = 16 << 20, THREAD_BYTES = 6 << 20 };
+enum { PROCESS_BYTES = 16 << 20, THREAD_BYTES = 6 << 20, THREADS_MAX = 256 };
 
 /* ---- tokenizer ---- */
 
@@ -208,25 +210,48 @@ static ls_status build_plan(ls_session *session)
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
     session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
     session->flops = ls_plan_count_flops(&session->plan);
-    session->process_bytes = PROCESS_BYTES + (uint64_t)THREAD_BYTES * ls_queue_threads(session->queue);
-    for (size_t i = 0; i < session->carried_count; i++) {
-        session->process_bytes += session->carried[i].bytes;
-    }
+    session->process_bytes = ls_session_process_bytes(session, ls_queue_threads(session->queue));
     return plan_side_work(session);
 }
 
 /* ---- life ---- */
 
-static uint32_t thread_count(const ls_run_file *run, uint64_t asked)
+static uint64_t threads_asked(const ls_run_file *run, uint64_t asked)
 {
-    if (asked > 0) {
-        return (uint32_t)asked;
+    return asked > 0 ? asked : run->train.threads != LS_AUTO_U64 ? run->train.threads : 0;
+}
+
+uint32_t ls_session_rank_threads(const ls_session *session, uint32_t ranks)
+{
+    if (session->threads_asked > 0) {
+        return (uint32_t)session->threads_asked;
     }
-    if (run->train.threads != LS_AUTO_U64 && run->train.threads > 0) {
-        return (uint32_t)run->train.threads;
+    const uint32_t share = ls_wait_cores() / ranks;
+    return share < 1 ? 1 : share > THREADS_MAX ? THREADS_MAX : share;
+}
+
+/* Those of all ranks together, as far as there are cores: while ranks wait, the trainer evaluates and samples with them. */
+static uint32_t queue_threads(const ls_session *session)
+{
+    const uint32_t each = ls_session_rank_threads(session, session->ranks), cores = ls_wait_cores();
+    const uint32_t most = each > cores ? each : cores < THREADS_MAX ? cores : THREADS_MAX;
+    return (uint64_t)each * session->ranks < most ? each * session->ranks : most;
+}
+
+static ls_status check_ranks(const ls_session *session)
+{
+    const uint64_t ranks = session->ranks, leaves = session->run.train.leaves;
+    if (ranks > LS_LOCAL_RANKS_MAX) {
+        return ls_fail(LS_ERR_UNSUPPORTED, "%" PRIu64 " ranks on one host; 1 to %d would work", ranks,
+                       LS_LOCAL_RANKS_MAX);
     }
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 1 ? 1 : cores > 256 ? 256 : (uint32_t)cores;
+    if (ranks > 1 && leaves > LS_LEAVES_MAX) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "train.leaves is %" PRIu64 "; with several ranks at most %d work: use --ranks 1, or a "
+                       "new run with fewer leaves",
+                       leaves, LS_LEAVES_MAX);
+    }
+    return LS_OK;
 }
 
 static ls_status open_all(ls_session *session, const ls_session_options *options)
@@ -236,7 +261,10 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
         LS_TRY(ls_model_file_open(session->run.model.from, &session->source));
         LS_TRY(ls_run_file_adopt_model(&session->run, &session->source->config));
     }
-    LS_TRY(ls_queue_create_cpu(thread_count(&session->run, options->threads), &session->queue));
+    session->threads_asked = threads_asked(&session->run, options->threads);
+    session->ranks = options->is_rank ? 1 : (uint32_t)ls_run_file_ranks(&session->run);
+    LS_TRY(check_ranks(session));
+    LS_TRY(ls_queue_create_cpu(queue_threads(session), &session->queue));
     LS_TRY(open_tokenizer(session, options));
     LS_TRY(adopt_vocab(session));
     LS_TRY(resolve_config(session));
@@ -328,8 +356,20 @@ double ls_session_step_flops(const ls_session *session, bool with_recompute)
            (double)ls_session_micro_batches(session);
 }
 
+uint64_t ls_session_process_bytes(const ls_session *session, uint32_t threads)
+{
+    uint64_t bytes = PROCESS_BYTES + (uint64_t)THREAD_BYTES * threads;
+    for (size_t i = 0; i < session->carried_count; i++) {
+        bytes += session->carried[i].bytes;
+    }
+    return bytes;
+}
+
 uint64_t ls_session_bytes(const ls_session *session)
 {
+    if (session->ranks > 1) {
+        return ls_ranks_cost_of(session, session->ranks).host_bytes;
+    }
     return session->memory.total + session->evaluation_bytes + session->generation_bytes +
            session->process_bytes;
 }
@@ -346,7 +386,8 @@ ls_status ls_session_check_memory(const ls_session *session)
         "this run needs %s and %s are available: weights, gradients and optimizer %s (a smaller model, or "
         "fewer "
         "leaves: %u gradient buffers for %" PRIu64
-        " leaves), activations and logits %s (a smaller micro_batch or context, or train.recompute: full)",
+        " leaves, or fewer ranks), activations and logits %s (a smaller micro_batch or context, or "
+        "train.recompute: full)",
         ls_memory_text(needed, needed_text), ls_memory_text(available, available_text),
         ls_memory_text(session->memory.parameters + session->memory.gradients + session->memory.optimizer +
                            session->memory.tree,
@@ -363,25 +404,55 @@ static void describe_row(ls_text *text, const char *name, uint64_t bytes, const 
     ls_text_printf(text, "  %-28s %12s  %s\n", name, ls_memory_text(bytes, size), note);
 }
 
+static void describe_gradients(const ls_session *session, ls_text *text)
+{
+    const ls_memory_plan *m = &session->memory;
+    char note[128];
+    if (session->ranks > 1) {
+        const ls_ranks_cost cost = ls_ranks_cost_of(session, session->ranks);
+        snprintf(note, sizeof note, "%u buffers of %u ranks for the tree of %" PRIu64 " leaves", cost.buffers,
+                 session->ranks, session->run.train.leaves);
+        describe_row(text, "gradients", cost.gradient_bytes, note);
+        return;
+    }
+    describe_row(text, "gradients", m->gradients, "");
+    snprintf(note, sizeof note, "%u more gradient buffer%s for the tree of %" PRIu64 " leaves",
+             m->tree_buffers - 1, m->tree_buffers == 2 ? "" : "s", session->run.train.leaves);
+    describe_row(text, "tree of leaves", m->tree, note);
+}
+
+/* Memory that each rank has for itself, and the trainer's where it is a process of its own. */
+static void describe_private(const ls_session *session, ls_text *text)
+{
+    const ls_memory_plan *m = &session->memory;
+    const uint32_t ranks = session->ranks;
+    char note[128], each[32] = "";
+    if (ranks > 1) {
+        snprintf(each, sizeof each, " in each of %u ranks", ranks);
+    }
+    snprintf(note, sizeof note, "%" PRIu64 " sequences of %" PRIu64 " tokens at once%s",
+             session->run.train.micro_batch, session->run.model.context, each);
+    describe_row(text, "activations", ranks * m->activations, note);
+    describe_row(text, "logits", ranks * m->logits, "one chunk at a time");
+    describe_row(text, "tables", ranks * m->other, "");
+    describe_row(text, "evaluation and samples", session->evaluation_bytes + session->generation_bytes, "");
+    uint64_t process = session->process_bytes;
+    if (ranks > 1) {
+        process += ranks * ls_session_process_bytes(session, ls_session_rank_threads(session, ranks));
+    }
+    describe_row(text, "process and scratch", process, "program, libraries, per-thread buffers");
+}
+
 static void describe_memory(const ls_session *session, ls_text *text)
 {
     const ls_memory_plan *m = &session->memory;
     char note[128];
     ls_text_append(text, "memory\n");
-    describe_row(text, "weights", m->parameters, "float32");
-    describe_row(text, "gradients", m->gradients, "");
+    describe_row(text, "weights", m->parameters,
+                 session->ranks > 1 ? "float32, once for all ranks" : "float32");
     describe_row(text, "optimizer (AdamW)", m->optimizer, "two moments");
-    snprintf(note, sizeof note, "%u more gradient buffer%s for the tree of %" PRIu64 " leaves",
-             m->tree_buffers - 1, m->tree_buffers == 2 ? "" : "s", session->run.train.leaves);
-    describe_row(text, "tree of leaves", m->tree, note);
-    snprintf(note, sizeof note, "%" PRIu64 " sequences of %" PRIu64 " tokens at once",
-             session->run.train.micro_batch, session->run.model.context);
-    describe_row(text, "activations", m->activations, note);
-    describe_row(text, "logits", m->logits, "one chunk at a time");
-    describe_row(text, "tables", m->other, "");
-    describe_row(text, "evaluation and samples", session->evaluation_bytes + session->generation_bytes, "");
-    describe_row(text, "process and scratch", session->process_bytes,
-                 "program, libraries, per-thread buffers");
+    describe_gradients(session, text);
+    describe_private(session, text);
     const uint64_t available = ls_memory_available();
     snprintf(note, sizeof note, "%s",
              available == UINT64_MAX                  ? ""
@@ -431,15 +502,18 @@ void ls_session_describe(const ls_session *session, ls_text *text)
                    session->flops.backward * (double)ls_session_micro_batches(session),
                    session->flops.recomputed * (double)ls_session_micro_batches(session),
                    ls_session_step_flops(session, true) * (double)run->train.steps);
-    ls_text_printf(text, "machine %s, %" PRIu32 " threads, determinism class %s\n",
-                   ls_queue_device_name(session->queue), ls_queue_threads(session->queue),
+    ls_text_printf(text, "machine %s, %" PRIu32 " rank%s of %" PRIu32 " threads, determinism class %s\n",
+                   ls_queue_device_name(session->queue), session->ranks, session->ranks == 1 ? "" : "s",
+                   ls_session_rank_threads(session, session->ranks),
                    ls_queue_determinism_class(session->queue));
     describe_memory(session, text);
+    ls_ranks_cost_describe(session, text);
 }
 
 json_t *ls_session_to_json(const ls_session *session)
 {
     const ls_memory_plan *m = &session->memory;
+    const ls_ranks_cost cost = ls_ranks_cost_of(session, session->ranks);
     json_t *memory = json_pack(
         "{s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->parameters,
         "gradients", (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "tree",
@@ -452,11 +526,13 @@ json_t *ls_session_to_json(const ls_session *session)
                               "backward", session->flops.backward * micro_batches, "recomputed",
                               session->flops.recomputed * micro_batches, "step",
                               ls_session_step_flops(session, true), "convention", "full attention");
-    return json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "run", session->run.name, "parameters",
-        (json_int_t)session->layout.element_count, "steps", (json_int_t)session->run.train.steps,
-        "tokens_per_step", (json_int_t)(session->run.train.global_batch * session->run.model.context),
-        "leaves", (json_int_t)session->run.train.leaves, "threads",
-        (json_int_t)ls_queue_threads(session->queue), "identity", session->identity, "determinism",
-        ls_queue_determinism_class(session->queue), "memory_bytes", memory, "flops_per_step", flops);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o}", "run", session->run.name,
+                     "parameters", (json_int_t)session->layout.element_count, "steps",
+                     (json_int_t)session->run.train.steps, "tokens_per_step",
+                     (json_int_t)(session->run.train.global_batch * session->run.model.context), "leaves",
+                     (json_int_t)session->run.train.leaves, "ranks", (json_int_t)session->ranks, "threads",
+                     (json_int_t)ls_session_rank_threads(session, session->ranks), "identity",
+                     session->identity, "determinism", ls_queue_determinism_class(session->queue),
+                     "memory_bytes", memory, "flops_per_step", flops, "leaves_cost",
+                     ls_ranks_cost_to_json(&cost));
 }

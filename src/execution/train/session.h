@@ -20,15 +20,18 @@
 
 typedef struct ls_session_options {
     const char *run_dir; /* of the run that goes on: holds the tokenizer it trained; NULL: a new run */
-    uint64_t threads;    /* 0: from the run file, else all cores */
+    uint64_t threads;    /* per rank; 0: from the run file, else cores / ranks, at least 1 */
+    bool is_rank;        /* this process is one rank of a gang, whatever the run file says of ranks */
     ls_dataset_progress progress;
     void *progress_context;
 } ls_session_options;
 
 typedef struct ls_session {
-    ls_arena *arena; /* the caller's, holds the tables */
-    ls_run_file run; /* resolved */
-    ls_queue *queue;
+    ls_arena *arena;        /* the caller's, holds the tables */
+    ls_run_file run;        /* resolved */
+    uint32_t ranks;         /* processes that compute; 1: this one */
+    uint64_t threads_asked; /* per rank, 0: cores / ranks */
+    ls_queue *queue; /* with the threads of all ranks of this host: what they leave idle, evaluation uses */
     ls_tokenizer *tokenizer; /* NULL: model.from has none, and the data are token files */
     ls_dataset *dataset;
     ls_model_file *source; /* model.from, until its weights were taken; else NULL */
@@ -61,7 +64,11 @@ LS_MUST_CHECK ls_status ls_session_begin_weights(const ls_session *session, ls_s
 uint64_t ls_session_micro_batches(const ls_session *session);
 /* Model FLOPs of a step by the full-attention convention (what MFU counts), and with recomputation (HFU). */
 double ls_session_step_flops(const ls_session *session, bool with_recompute);
-/* All bytes the run will hold. */
+/* Threads of each rank when `ranks` of them share this host. */
+uint32_t ls_session_rank_threads(const ls_session *session, uint32_t ranks);
+/* What a process of so many threads holds beside planned buffers. */
+uint64_t ls_session_process_bytes(const ls_session *session, uint32_t threads);
+/* All bytes the run will hold, in all its processes on this host. */
 uint64_t ls_session_bytes(const ls_session *session);
 
 /* LS_ERR_MEMORY, with the memory plan in the text, when the machine has less than the run will need. */

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/agent.h"
+
+#include "base/assert.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TICK_NS = 10 * 1000 * 1000, GRACE_NS = 2000 * 1000 * 1000, ARGUMENTS_MAX = 32 };
+
+typedef struct member {
+    ls_agent *agent;
+    uint32_t local;
+    ls_env_id process; /* 0: not started */
+    bool ready, ended, killed;
+} member;
+
+struct ls_agent {
+    ls_agent_options options;
+    uint32_t count;   /* members */
+    uint32_t running; /* of them */
+    bool ending, told_ended;
+    uint64_t kill_at_ns;
+    ls_env_id timer;
+    member members[];
+};
+
+static ls_control *control_of(const ls_agent *agent)
+{
+    return agent->options.segment->control;
+}
+
+/* ---- in words ---- */
+
+const char *ls_exit_text(int exit_code, char text_out[64])
+{
+    if (exit_code <= 128) {
+        snprintf(text_out, 64, "exit code %d", exit_code);
+        return text_out;
+    }
+    const char *name = sigdescr_np(exit_code - 128);
+    snprintf(text_out, 64, "signal %d%s%s%s", exit_code - 128, name ? " (" : "", name ? name : "",
+             name ? ")" : "");
+    return text_out;
+}
+
+void ls_rank_doing(const ls_rank_slot *slot, char text_out[96])
+{
+    enum { BYTES = 96 };
+    const uint64_t entered = atomic_load(&slot->entered), begun = atomic_load(&slot->begun);
+    const uint64_t done = atomic_load(&slot->done), finished = atomic_load(&slot->finished);
+    const unsigned long long step = (unsigned long long)entered;
+    switch ((ls_rank_phase)atomic_load(&slot->phase)) {
+    case LS_RANK_EMPTY:
+        snprintf(text_out, BYTES, "starting");
+        return;
+    case LS_RANK_STARTING:
+        snprintf(text_out, BYTES, "opening its model and data");
+        return;
+    case LS_RANK_ENDING:
+        snprintf(text_out, BYTES, "ending");
+        return;
+    case LS_RANK_READY:
+        break;
+    }
+    if (entered <= finished || atomic_load(&slot->gave_up) == entered) {
+        snprintf(text_out, BYTES, "waiting for orders behind step %llu", (unsigned long long)finished);
+    } else if (begun > done) {
+        snprintf(text_out, BYTES, "updating weights in step %llu", step);
+    } else if (done == entered) {
+        snprintf(text_out, BYTES, "waiting for others at the end of step %llu", step);
+    } else {
+        snprintf(text_out, BYTES, "computing step %llu", step);
+    }
+}
+
+/* ---- ends ---- */
+
+static void tell_if_ended(ls_agent *agent)
+{
+    if (agent->running == 0 && agent->ending && !agent->told_ended) {
+        agent->told_ended = true;
+        ls_env_timer_cancel(agent->options.env, agent->timer);
+        agent->timer = 0;
+        agent->options.ended(agent->options.context);
+    }
+}
+
+static void exited(void *context, ls_env_id process, int exit_code)
+{
+    (void)process;
+    member *m = context;
+    ls_agent *agent = m->agent;
+    const ls_rank_slot *slot = ls_segment_slot(agent->options.segment, m->local);
+    m->ended = true;
+    agent->running--;
+    const bool asked = agent->ending || atomic_load(&control_of(agent)->abort) != 0 ||
+                       (atomic_load(&control_of(agent)->quit) != 0 && exit_code == 0);
+    if (!asked) {
+        const uint64_t now_ns = ls_env_now_ns(agent->options.env), alive_ns = atomic_load(&slot->alive_ns);
+        ls_rank_end end = {.rank = control_of(agent)->first_rank + m->local,
+                           .pid = atomic_load(&slot->pid),
+                           .exit_code = exit_code,
+                           .silent_ns = alive_ns && now_ns > alive_ns ? now_ns - alive_ns : 0};
+        ls_rank_doing(slot, end.doing);
+        agent->options.lost(agent->options.context, &end);
+    }
+    tell_if_ended(agent);
+}
+
+static void kill_all(ls_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->count; i++) {
+        member *m = &agent->members[i];
+        if (m->process && !m->ended && !m->killed) {
+            m->killed = true;
+            (void)ls_env_process_kill(agent->options.env, m->process, SIGKILL);
+        }
+    }
+}
+
+void ls_agent_end(ls_agent *agent)
+{
+    if (agent->ending) {
+        return;
+    }
+    agent->ending = true;
+    agent->kill_at_ns = ls_env_now_ns(agent->options.env) + agent->options.grace_ns;
+    ls_control_quit(control_of(agent));
+}
+
+/* ---- watching ---- */
+
+static void look_for_ready(ls_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->count; i++) {
+        member *m = &agent->members[i];
+        const ls_rank_slot *slot = ls_segment_slot(agent->options.segment, i);
+        if (!m->ready && !m->ended && atomic_load(&slot->phase) == LS_RANK_READY) {
+            m->ready = true;
+            agent->options.ready(agent->options.context, control_of(agent)->first_rank + i);
+        }
+    }
+}
+
+static void tick(void *context)
+{
+    ls_agent *agent = context;
+    agent->timer = 0;
+    look_for_ready(agent);
+    if (atomic_load(&control_of(agent)->abort) != 0 || atomic_load(&control_of(agent)->quit) != 0) {
+        ls_agent_end(agent);
+    }
+    if (agent->ending && ls_env_now_ns(agent->options.env) >= agent->kill_at_ns) {
+        kill_all(agent);
+    }
+    agent->timer = ls_env_timer_set(agent->options.env, TICK_NS, tick, agent);
+    tell_if_ended(agent);
+}
+
+/* ---- life ---- */
+
+static int start_member(ls_agent *agent, member *m)
+{
+    const char *argv[ARGUMENTS_MAX + 2];
+    char number[16];
+    size_t count = 0;
+    for (; agent->options.argv[count]; count++) {
+        LS_ASSERT(count < ARGUMENTS_MAX);
+        argv[count] = agent->options.argv[count];
+    }
+    snprintf(number, sizeof number, "%u", control_of(agent)->first_rank + m->local);
+    argv[count] = number;
+    argv[count + 1] = NULL;
+    const int error = ls_env_process_start(agent->options.env, argv, exited, m, &m->process);
+    agent->running += error == 0;
+    return error;
+}
+
+ls_status ls_agent_start(const ls_agent_options *options, ls_agent **agent_out)
+{
+    const uint32_t count = options->segment->control->local_ranks;
+    ls_agent *agent = calloc(1, sizeof *agent + count * sizeof agent->members[0]);
+    if (!agent) {
+        return ls_fail(LS_ERR_MEMORY, "no memory to watch %u ranks", count);
+    }
+    agent->options = *options;
+    agent->options.grace_ns = options->grace_ns ? options->grace_ns : GRACE_NS;
+    agent->count = count;
+    agent->timer = ls_env_timer_set(options->env, TICK_NS, tick, agent);
+    *agent_out = agent;
+    for (uint32_t i = 0; i < count; i++) {
+        agent->members[i] = (member){.agent = agent, .local = i};
+        const int error = start_member(agent, &agent->members[i]);
+        if (error) {
+            ls_agent_end(agent);
+            return ls_fail_errno(-error, "can't start rank %u as %s", control_of(agent)->first_rank + i,
+                                 options->argv[0]);
+        }
+    }
+    return LS_OK;
+}
+
+void ls_agent_destroy(ls_agent *agent)
+{
+    if (!agent) {
+        return;
+    }
+    ls_env_timer_cancel(agent->options.env, agent->timer);
+    free(agent);
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Agent: starts the ranks of one host, watches them, and ends them. A state machine over base/env (DESIGN I6).
+ *
+ *            start                all ready                     told to end, or aborted
+ *   (made) ────────▶ STARTING ───────────────▶ RUNNING ─────────────────────────────────▶ ENDING ──▶ ENDED
+ *                                                                  grace, then SIGKILL        all have ended
+ *
+ * It owns nothing but the processes: the segment is its maker's. What it learns (a rank is ready, a rank ended) it tells through events;
+ * what follows from it others decide (elastic/coordinator.h). What it does by itself: once the segment's abort word or quit flag is set it
+ * gives the ranks `grace_ns` to end, kills those that have not, and only then says that all have ended: a stopped process could go on
+ * writing into the shared state.
+ */
+#ifndef LS_EXECUTION_ELASTIC_AGENT_H
+#define LS_EXECUTION_ELASTIC_AGENT_H
+
+#include "base/env.h"
+#include "execution/elastic/segment.h"
+
+typedef struct ls_agent ls_agent;
+
+/* How a rank ended. */
+typedef struct ls_rank_end {
+    uint32_t rank;      /* of the run */
+    int32_t pid;        /* 0: it never said */
+    int exit_code;      /* 0..255, or 128 + signal */
+    uint64_t silent_ns; /* since its last sign of life: it died at some time in it */
+    char doing[96];     /* "computing step 12" */
+} ls_rank_end;
+
+typedef struct ls_agent_options {
+    ls_env *env;
+    const ls_segment *segment;
+    const char *const
+        *argv; /* of a rank's process, up to and with "--rank", ends with NULL: the number is put behind it */
+    uint64_t grace_ns; /* between being told to end and SIGKILL; 0: two seconds */
+    void *context;
+    void (*ready)(void *context, uint32_t rank);
+    /* Ended without having been told to, or badly. Ranks that end because others did are not told. */
+    void (*lost)(void *context, const ls_rank_end *end);
+    void (*ended)(void *context); /* no process is left; the last call */
+} ls_agent_options;
+
+/* Starts all local ranks. On error those that were started are being ended: `ended` follows. Errors: LS_ERR_IO, LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_agent_start(const ls_agent_options *options, ls_agent **agent_out);
+/* Ends the ranks: those that wait end at once, others when their step is through, at the latest after the grace. */
+void ls_agent_end(ls_agent *agent);
+/* After `ended`, or in a simulated process that ends. NULL allowed. */
+void ls_agent_destroy(ls_agent *agent);
+
+/* "signal 9 (Killed)" or "exit code 3"; returns text_out. */
+const char *ls_exit_text(int exit_code, char text_out[64]);
+/* What the slot says that a rank is doing: "opening its data", "computing step 12", "updating weights in step 12", "waiting for orders". */
+void ls_rank_doing(const ls_rank_slot *slot, char text_out[96]);
+
+#endif

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/gang.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/env.h"
+#include "base/file.h"
+#include "execution/elastic/coordinator.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct ls_gang {
+    ls_gang_options options;
+    ls_segment segment;
+    ls_control *control;
+    char program[4096], segment_path[64], threads[16];
+    ls_env *env;
+    ls_coordinator *coordinator;
+    ls_agent *agent;
+    pthread_t service;
+    bool launched;        /* the service thread runs, and has to be joined */
+    _Atomic bool running; /* all ranks are ready and of one mind */
+    uint64_t
+        lost_silent_ns; /* of the rank whose end aborted everything; read after the service thread has ended */
+    bool lost;
+};
+
+/* ---- service thread: coordinator and agent of this host ---- */
+
+static void on_ready(void *context, uint32_t rank)
+{
+    ls_gang *gang = context;
+    const ls_control *control = gang->control;
+    const ls_rank_slot *slot = ls_segment_slot(&gang->segment, rank - control->first_rank);
+    ls_member_hello hello = {.rank = rank, .pid = atomic_load(&slot->pid)};
+    memcpy(hello.host, control->host, sizeof hello.host);
+    memcpy(hello.preflight, slot->preflight, sizeof hello.preflight);
+    ls_coordinator_hello(gang->coordinator, &hello);
+}
+
+static void on_lost(void *context, const ls_rank_end *end)
+{
+    ls_gang *gang = context;
+    if (!gang->lost) {
+        gang->lost = true;
+        gang->lost_silent_ns = end->silent_ns;
+    }
+    ls_coordinator_lost(gang->coordinator, gang->control->host, end);
+}
+
+static void on_running(void *context)
+{
+    ls_gang *gang = context;
+    atomic_store(&gang->running, true);
+    ls_word_add(&gang->control->news, 1);
+}
+
+static void on_abort(void *context, ls_status status, int32_t rank, const char *text)
+{
+    ls_gang *gang = context;
+    ls_control_abort(gang->control, status, rank, text);
+}
+
+static void on_ended(void *context)
+{
+    ls_gang *gang = context;
+    ls_env_stop(gang->env, 0);
+}
+
+static void *serve(void *context)
+{
+    ls_gang *gang = context;
+    ls_env_run(gang->env);
+    return NULL;
+}
+
+/* Signals are the trainer's: its waits end with them. */
+static ls_status start_service(ls_gang *gang)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&gang->service, NULL, serve, gang);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) {
+        return ls_fail_errno(error, "can't start the thread that watches the ranks");
+    }
+    gang->launched = true;
+    return LS_OK;
+}
+
+/* ---- starting ---- */
+
+ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
+{
+    const ls_session *session = options->session;
+    ls_gang *gang = calloc(1, sizeof *gang);
+    if (!gang) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a gang of %u ranks", options->ranks);
+    }
+    gang->options = *options;
+    ls_text text = {0};
+    ls_run_file_append(&session->run, &text);
+    const ls_segment_plan plan = {
+        .float_count = (uint64_t)session->layout.float_count,
+        .exchange_bytes = 0,
+        .leaves = (uint32_t)session->run.train.leaves,
+        .ranks = options->ranks,
+        .local_ranks = options->ranks,
+        .epoch = 1,
+        .text = text.data,
+        .text_bytes = text.bytes,
+    };
+    const ls_status status = ls_segment_create(&plan, &gang->segment);
+    ls_text_release(&text);
+    if (status != LS_OK) {
+        free(gang);
+        return status;
+    }
+    gang->control = gang->segment.control;
+    *gang_out = gang;
+    return LS_OK;
+}
+
+void ls_gang_state(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_state *state_out)
+{
+    ls_segment_state(&gang->segment, LS_SEGMENT_NO_RANK, queue, layout, state_out);
+}
+
+/* The program that runs now, by its name; when its file was replaced or removed, the kernel still knows it. */
+static void find_program(ls_gang *gang)
+{
+    const ssize_t bytes = readlink("/proc/self/exe", gang->program, sizeof gang->program - 1);
+    gang->program[bytes > 0 ? bytes : 0] = '\0';
+    if (bytes <= 0 || access(gang->program, X_OK) != 0) {
+        snprintf(gang->program, sizeof gang->program, "/proc/self/exe");
+    }
+}
+
+static void begin_at(ls_gang *gang, uint64_t step)
+{
+    for (uint32_t local = 0; local < gang->control->local_ranks; local++) {
+        ls_rank_slot *slot = ls_segment_slot(&gang->segment, local);
+        atomic_store(&slot->entered, step);
+        atomic_store(&slot->begun, step);
+        atomic_store(&slot->done, step);
+        atomic_store(&slot->finished, step);
+    }
+    atomic_store(&gang->control->until, step);
+}
+
+static ls_status make_flight_folder(const ls_gang *gang)
+{
+    ls_arena arena = {0};
+    const ls_status status = ls_dir_create(ls_path_join(&arena, gang->options.run_dir, "flight"));
+    ls_arena_release(&arena);
+    return status;
+}
+
+static ls_status start_coordinator(ls_gang *gang)
+{
+    const ls_coordinator_options options = {
+        .env = gang->env,
+        .ranks = gang->options.ranks,
+        .epoch = gang->control->epoch,
+        .start_timeout_ns = (uint64_t)(gang->options.start_timeout_s * 1e9),
+        .context = gang,
+        .running = on_running,
+        .abort = on_abort,
+    };
+    return ls_coordinator_create(&options, &gang->coordinator);
+}
+
+/* The kernel ends a rank with the thread that started it, so the service thread does. */
+static void start_agent(void *context)
+{
+    ls_gang *gang = context;
+    const char *argv[] = {gang->program,         "rank",      "--segment",   gang->segment_path, "--run-dir",
+                          gang->options.run_dir, "--threads", gang->threads, "--rank",           NULL};
+    const ls_agent_options options = {
+        .env = gang->env,
+        .segment = &gang->segment,
+        .argv = argv,
+        .context = gang,
+        .ready = on_ready,
+        .lost = on_lost,
+        .ended = on_ended,
+    };
+    const ls_status status = ls_agent_start(&options, &gang->agent);
+    if (status != LS_OK) {
+        ls_control_abort(gang->control, status, -1, ls_error_text());
+        if (!gang->agent) {
+            ls_env_stop(gang->env, 0);
+        }
+    }
+}
+
+ls_status ls_gang_launch(ls_gang *gang, uint64_t step)
+{
+    find_program(gang);
+    snprintf(gang->segment_path, sizeof gang->segment_path, "/proc/%d/fd/%d", (int)getpid(),
+             gang->segment.fd);
+    snprintf(gang->threads, sizeof gang->threads, "%u", gang->options.threads);
+    begin_at(gang, step);
+    LS_TRY(make_flight_folder(gang));
+    LS_TRY(ls_env_real_create(&gang->env));
+    LS_TRY(start_coordinator(gang));
+    ls_env_timer_set(gang->env, 0, start_agent, gang);
+    return start_service(gang);
+}
+
+/* ---- waiting ---- */
+
+typedef struct watch {
+    ls_gang *gang;
+    uint64_t step;
+} watch;
+
+static bool look_for_stop(void *context)
+{
+    const watch *w = context;
+    ls_gang *gang = w->gang;
+    if (gang->options.should_stop && atomic_load(&gang->control->stop) == 0 &&
+        gang->options.should_stop(gang->options.stop_context)) {
+        ls_gang_stop(gang);
+    }
+    return true;
+}
+
+/* Waits until the service thread has ended, which it does when all ranks have. */
+static void join_service(ls_gang *gang)
+{
+    if (gang->launched) {
+        pthread_join(gang->service, NULL);
+        gang->launched = false;
+    }
+}
+
+static bool is_running_or_stopped(void *context)
+{
+    const watch *w = context;
+    return atomic_load(&w->gang->running) || atomic_load(&w->gang->control->stop) != 0;
+}
+
+ls_status ls_gang_wait(ls_gang *gang)
+{
+    watch w = {.gang = gang};
+    const ls_wait wait = {.abort = &gang->control->abort, .look = look_for_stop, .context = &w};
+    if (ls_wait_for(&gang->control->news, is_running_or_stopped, &w, &wait) != LS_WAIT_DONE) {
+        join_service(gang);
+        return ls_control_aborted(gang->control);
+    }
+    return atomic_load(&gang->running) ? LS_OK : LS_STOPPED;
+}
+
+/* A slot that has the result of `step`; rank 0's when it has. */
+static const ls_rank_slot *slot_with_result(const ls_gang *gang, uint64_t step)
+{
+    for (uint32_t local = 0; local < gang->control->local_ranks; local++) {
+        const ls_rank_slot *slot = ls_segment_slot(&gang->segment, local);
+        if (atomic_load(&slot->finished) > step) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+static bool has_answer(void *context)
+{
+    const watch *w = context;
+    const ls_rank_slot *slot = ls_segment_slot(&w->gang->segment, 0);
+    return atomic_load(&slot->finished) > w->step || atomic_load(&slot->gave_up) == w->step + 1;
+}
+
+ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_result *result_out,
+                       double *seconds_out)
+{
+    LS_ASSERT(step < until);
+    const uint64_t ahead = step + LS_RANK_RESULTS;
+    ls_control_grant(gang->control, until < ahead ? until : ahead);
+    watch w = {.gang = gang, .step = step};
+    const ls_wait wait = {.abort = &gang->control->abort, .look = look_for_stop, .context = &w};
+    (void)look_for_stop(&w);
+    const ls_wait_result waited = ls_wait_for(&gang->control->news, has_answer, &w, &wait);
+    if (waited != LS_WAIT_DONE) {
+        join_service(gang);
+    }
+    const ls_rank_slot *slot = slot_with_result(gang, step);
+    if (!slot) {
+        return waited == LS_WAIT_DONE ? LS_STOPPED : ls_control_aborted(gang->control);
+    }
+    const ls_rank_result *result = &slot->results[step % LS_RANK_RESULTS];
+    LS_ASSERT(result->step == step);
+    *result_out = result->result;
+    *seconds_out = 1e-9 * (double)(result->end_ns - result->begin_ns);
+    return LS_OK;
+}
+
+/* ---- what there is to know ---- */
+
+uint32_t ls_gang_ranks(const ls_gang *gang)
+{
+    return gang->options.ranks;
+}
+
+uint64_t ls_gang_epoch(const ls_gang *gang)
+{
+    return gang->control->epoch;
+}
+
+ls_gang_member ls_gang_member_at(const ls_gang *gang, uint32_t rank)
+{
+    const ls_rank_slot *slot = ls_segment_slot(&gang->segment, rank);
+    return (ls_gang_member){.rank = rank, .pid = atomic_load(&slot->pid), .host = gang->control->host};
+}
+
+bool ls_gang_is_consistent(const ls_gang *gang, uint64_t *finished_out)
+{
+    return ls_control_is_consistent(gang->control, finished_out);
+}
+
+bool ls_gang_lost(const ls_gang *gang, uint32_t *rank_out, double *silent_s_out)
+{
+    const int32_t rank = atomic_load(&gang->control->abort_rank);
+    if (gang->launched || !gang->lost || rank < 0) {
+        return false;
+    }
+    *rank_out = (uint32_t)rank;
+    *silent_s_out = 1e-9 * (double)gang->lost_silent_ns;
+    return true;
+}
+
+void ls_gang_stop(ls_gang *gang)
+{
+    ls_control_stop(gang->control);
+}
+
+uint64_t ls_gang_memory(const ls_gang *gang)
+{
+    uint64_t bytes = ls_segment_touched_bytes(&gang->segment);
+    for (uint32_t local = 0; local < gang->control->local_ranks; local++) {
+        bytes += atomic_load(&ls_segment_slot(&gang->segment, local)->private_bytes);
+    }
+    return bytes;
+}
+
+void ls_gang_destroy(ls_gang *gang)
+{
+    if (!gang) {
+        return;
+    }
+    ls_control_quit(gang->control);
+    join_service(gang);
+    ls_agent_destroy(gang->agent);
+    ls_coordinator_destroy(gang->coordinator);
+    ls_env_real_destroy(gang->env);
+    ls_segment_release(&gang->segment);
+    free(gang);
+}

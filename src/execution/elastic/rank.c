@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/rank.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "execution/comm/flight.h"
+#include "execution/elastic/segment.h"
+#include "execution/train/memory.h"
+#include "execution/train/session.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+typedef struct rank {
+    const ls_rank_options *options;
+    ls_segment segment;
+    ls_control *control;
+    ls_rank_slot *slot;
+    uint32_t local;
+    ls_arena arena;
+    ls_flight *flight;
+    ls_session session;
+    ls_schedule schedule;
+    ls_state state;
+    ls_walk walk;
+    ls_stepper *stepper;
+    uint64_t step; /* finished steps */
+} rank;
+
+/* ---- life and death of the agent ---- */
+
+/* The agent's process number, from /proc/PID/fd/N. */
+static pid_t agent_of(const char *segment)
+{
+    return strncmp(segment, "/proc/", 6) == 0 ? (pid_t)strtol(segment + 6, NULL, 10) : 0;
+}
+
+static bool agent_lives(void *context)
+{
+    const rank *r = context;
+    atomic_store(&r->slot->alive_ns, ls_clock_monotonic_ns());
+    return getppid() == agent_of(r->options->segment);
+}
+
+static ls_status follow_agent(const rank *r)
+{
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != agent_of(r->options->segment)) { /* it died before the kernel knew */
+        return ls_fail(LS_ERR_RANKS_LOST, "the agent of this rank is gone");
+    }
+    return LS_OK;
+}
+
+/* ---- opening ---- */
+
+static ls_status attach(rank *r)
+{
+    LS_TRY(ls_segment_attach(r->options->segment, &r->segment));
+    r->control = r->segment.control;
+    const uint32_t number = r->options->rank, first = r->control->first_rank;
+    if (number < first || number - first >= r->control->local_ranks) {
+        return ls_fail(LS_ERR_INVALID, "rank %u is none of this host, which has ranks %u to %u", number,
+                       first, first + r->control->local_ranks - 1);
+    }
+    r->local = number - first;
+    r->slot = ls_segment_slot(&r->segment, r->local);
+    r->step = atomic_load(&r->slot->finished);
+    atomic_store(&r->slot->pid, getpid());
+    ls_control_phase(r->control, r->local, LS_RANK_STARTING);
+    return LS_OK;
+}
+
+static ls_status open_flight(rank *r)
+{
+    const char *name = ls_arena_printf(&r->arena, "flight/rank-%u", r->options->rank);
+    const char *path = ls_path_join(&r->arena, r->options->run_dir, name);
+    LS_TRY(ls_flight_create(path, r->options->rank, r->control->ranks, r->control->epoch, &r->flight));
+    ls_flight_install(r->flight);
+    return LS_OK;
+}
+
+static ls_status open_session(rank *r)
+{
+    ls_run_file run;
+    LS_TRY(ls_run_file_parse(r->segment.text, (size_t)r->control->text_bytes, "run.yaml", NULL, 0, &r->arena,
+                             &run));
+    const ls_session_options options = {
+        .run_dir = r->options->run_dir, .threads = r->options->threads, .is_rank = true};
+    LS_TRY(ls_session_open(&r->arena, &run, &options, &r->session));
+    ls_model_file_close(r->session.source); /* its weights are the trainer's to load */
+    r->session.source = NULL;
+    r->schedule = ls_session_schedule(&r->session);
+    return LS_OK;
+}
+
+static bool stop_asked(void *context)
+{
+    const rank *r = context;
+    atomic_store(&r->slot->alive_ns, ls_clock_monotonic_ns());
+    return atomic_load(&r->control->stop) != 0 || atomic_load(&r->control->abort) != 0;
+}
+
+static ls_status make_stepper(rank *r)
+{
+    ls_session *session = &r->session;
+    ls_segment_state(&r->segment, r->local, session->queue, &session->layout, &r->state);
+    LS_TRY(ls_walk_init(&r->walk, session->queue, &session->plan, session->plan.options.length));
+    ls_step_settings settings = ls_session_step_settings(session);
+    settings.should_stop = stop_asked;
+    settings.stop_context = r;
+    /* INTERIM: rank 0 computes all leaves */
+    if (r->options->rank != 0) {
+        return LS_OK;
+    }
+    ls_state own;
+    LS_TRY(ls_state_init(&own, session->queue, &session->layout, session->memory.tree_buffers));
+    for (uint32_t i = 0; i < own.gradient_count; i++) {
+        r->state.gradients[i] = own.gradients[i];
+    }
+    r->state.gradient_count = own.gradient_count;
+    return ls_stepper_create(&r->walk, &r->state, &settings, &r->stepper);
+}
+
+static bool zero_did(void *context)
+{
+    rank *r = context;
+    return atomic_load(&r->control->slots[0].finished) > r->step ||
+           atomic_load(&r->control->slots[0].gave_up) == r->step + 1;
+}
+
+static ls_status interim_run(rank *r, ls_step_result *result)
+{
+    if (r->options->rank == 0) {
+        atomic_store(&r->slot->entered, r->step + 1);
+        LS_TRY(ls_stepper_run(r->stepper, r->step, ls_schedule_lr(&r->schedule, r->step), result));
+        atomic_store(&r->slot->begun, r->step + 1);
+        atomic_store(&r->slot->done, r->step + 1);
+        return LS_OK;
+    }
+    atomic_store(&r->slot->entered, r->step + 1);
+    const ls_wait wait = {.abort = &r->control->abort, .look = agent_lives, .context = r};
+    if (ls_wait_for(&r->control->news, zero_did, r, &wait) != LS_WAIT_DONE)
+        return ls_control_aborted(r->control);
+    if (atomic_load(&r->control->slots[0].gave_up) == r->step + 1)
+        return LS_STOPPED;
+    atomic_store(&r->slot->begun, r->step + 1);
+    atomic_store(&r->slot->done, r->step + 1);
+    return LS_OK;
+}
+
+/* What has to agree between ranks before the first step. */
+static void say_hello(rank *r)
+{
+    const ls_session *session = &r->session;
+    const char *class_now = ls_queue_determinism_class(session->queue);
+    const uint64_t numbers[] = {LS_SEGMENT_VERSION,
+                                r->control->leaves,
+                                r->control->ranks,
+                                r->control->epoch,
+                                r->step,
+                                (uint64_t)session->layout.float_count,
+                                (uint64_t)session->plan.arena_floats,
+                                (uint64_t)session->plan.step_count};
+    r->slot->preflight[0] = ls_xxh3(session->identity, strlen(session->identity), 0);
+    r->slot->preflight[1] = ls_xxh3(class_now, strlen(class_now), 0);
+    r->slot->preflight[2] = ls_xxh3(numbers, sizeof numbers, 0);
+    ls_control_phase(r->control, r->local, LS_RANK_READY);
+}
+
+/* ---- the loop ---- */
+
+static bool has_orders(void *context)
+{
+    const rank *r = context;
+    return atomic_load(&r->control->quit) != 0 ||
+           (atomic_load(&r->control->until) > r->step && atomic_load(&r->slot->gave_up) <= r->step);
+}
+
+/* LS_OK with *quit_out, or why there is nothing more to do. */
+static ls_status wait_for_orders(rank *r, bool *quit_out)
+{
+    const ls_wait wait = {.abort = &r->control->abort, .look = agent_lives, .context = r};
+    ls_flight_activity(LS_ACTIVITY_IDLE, 0);
+    switch (ls_wait_for(&r->control->orders, has_orders, r, &wait)) {
+    case LS_WAIT_DONE:
+        *quit_out = atomic_load(&r->control->quit) != 0;
+        return LS_OK;
+    case LS_WAIT_ABORTED:
+        return ls_control_aborted(r->control);
+    default:
+        return ls_fail(LS_ERR_RANKS_LOST, "the agent of this rank is gone");
+    }
+}
+
+static ls_status run_step(rank *r)
+{
+    ls_rank_result result = {.step = r->step, .begin_ns = ls_clock_monotonic_ns()};
+    LS_TRY(interim_run(r, &result.result));
+    result.end_ns = ls_clock_monotonic_ns();
+    r->step++;
+    const uint64_t bytes = ls_memory_private();
+    if (bytes > atomic_load(&r->slot->private_bytes)) {
+        atomic_store(&r->slot->private_bytes, bytes);
+    }
+    ls_control_result(r->control, r->local, &result);
+    return LS_OK;
+}
+
+static ls_status loop(rank *r)
+{
+    for (;;) {
+        bool quit = false;
+        LS_TRY(wait_for_orders(r, &quit));
+        if (quit) {
+            return LS_OK;
+        }
+        const ls_status status = run_step(r);
+        if (status == LS_STOPPED) {
+            ls_control_gave_up(r->control, r->local, r->step);
+        } else if (status != LS_OK) {
+            return status;
+        }
+    }
+}
+
+/* ---- from begin to end ---- */
+
+static ls_status run(rank *r)
+{
+    LS_TRY(follow_agent(r));
+    LS_TRY(open_flight(r));
+    LS_TRY(open_session(r));
+    LS_TRY(make_stepper(r));
+    say_hello(r);
+    return loop(r);
+}
+
+/* The slot keeps this rank's own words; the abort those of the first that failed. */
+static void tell_failure(rank *r, ls_status status)
+{
+    const char *text = ls_error_text();
+    const bool was_aborted = atomic_load(&r->control->abort) != 0;
+    strncpy(r->slot->text, text, LS_RANK_TEXT_BYTES - 1);
+    atomic_store(&r->slot->status, (uint32_t)status);
+    ls_flight_last_words(text);
+    if (!was_aborted) {
+        const char *named = ls_arena_printf(&r->arena, "rank %u (%s, pid %d): %s", r->options->rank,
+                                            r->control->host, (int)getpid(), text);
+        ls_control_abort(r->control, status, (int32_t)r->options->rank, named);
+    }
+}
+
+ls_status ls_rank_run(const ls_rank_options *options)
+{
+    rank r = {.options = options, .segment = {.fd = -1}};
+    ls_status status = attach(&r);
+    if (status == LS_OK) {
+        status = run(&r);
+        if (status != LS_OK) {
+            tell_failure(&r, status);
+        }
+        ls_control_phase(r.control, r.local, LS_RANK_ENDING);
+    }
+    ls_stepper_destroy(r.stepper);
+    ls_walk_release(&r.walk);
+    ls_state_release(&r.state);
+    ls_session_close(&r.session);
+    ls_flight_install(NULL);
+    ls_flight_close(r.flight);
+    ls_segment_release(&r.segment);
+    ls_arena_release(&r.arena);
+    return status;
+}
