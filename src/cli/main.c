@@ -30,6 +30,7 @@ static const ls_command *const commands[] = {
     &ls_command_draw,
     &ls_command_bench,
     &ls_command_version,
+    &ls_command_rank,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -48,7 +49,9 @@ static void print_overview(FILE *out)
         "lockstep %s: train language models, exactly.\n\nUsage: lockstep <command> [options]\n\nCommands:\n",
         LS_VERSION);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        fprintf(out, "  %-18s %s\n", commands[i]->name, commands[i]->summary);
+        if (!commands[i]->hidden) {
+            fprintf(out, "  %-18s %s\n", commands[i]->name, commands[i]->summary);
+        }
     }
     fprintf(out, "\n'lockstep <command> --help' explains a command. Exit codes: 0 done, 1 failed, 2 bad "
                  "usage or configuration,\n"

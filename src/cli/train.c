@@ -42,15 +42,17 @@ static const ls_option train_options[] = {
      .default_text = "0",
      .min = 0,
      .max = 256,
-     .help =
-         "threads; 0: as the run file says, else one per core. The result has the same bits for any number"},
+     .help = "threads per rank; 0: as the run file says, else cores / ranks. The result has the same bits "
+             "for any number"},
     {.key = "ranks",
      .type = LS_OPTION_U64,
      FIELD(ranks),
-     .default_text = "1",
+     .default_text = "auto",
+     .allow_auto = true,
      .min = 1,
-     .max = 1,
-     .help = "processes; one in this version"},
+     .max = 1 << 20,
+     .help = "processes that compute, at most train.leaves; auto: as the run file says. The result has the "
+             "same bits for any number"},
     {.key = "run_dir",
      .type = LS_OPTION_STRING,
      FIELD(run_dir),
@@ -150,6 +152,7 @@ static ls_status run_train(const ls_invocation *invocation)
                 : settings->fresh ? LS_RUN_FRESH
                                   : LS_RUN_CONTINUE,
         .threads = settings->threads,
+        .ranks = settings->ranks == LS_AUTO_U64 ? 0 : settings->ranks,
         .stop_step = settings->steps,
         .dry_run = settings->dry_run,
         .out = settings->json ? stderr : stdout,

@@ -43,8 +43,10 @@ expect 2 "$LOCKSTEP" train
 says CONFIG
 expect 2 "$LOCKSTEP" train a.yaml b.yaml
 says "too many"
-expect 2 "$LOCKSTEP" train tiny.yaml --ranks 2
-says ranks 2
+expect 2 "$LOCKSTEP" train tiny.yaml --ranks 4
+says ranks "is 4" "at most 3 ranks"
+expect 2 "$LOCKSTEP" train tiny.yaml --ranks 0
+says ranks "is 0"
 expect 2 "$LOCKSTEP" sample nowhere
 says nowhere
 expect 2 "$LOCKSTEP" sample run --temperature hot

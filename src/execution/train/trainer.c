@@ -158,7 +158,7 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
         .optimizer_s = result->optimizer_s,
         .mfu = peak > 0.0 ? ls_session_step_flops(session, false) / step_s / peak : 0.0,
         .hfu = peak > 0.0 ? ls_session_step_flops(session, true) / step_s / peak : 0.0,
-        .rss_bytes = ls_memory_peak(),
+        .rss_bytes = ls_trainer_memory(trainer),
     };
     ls_emit_step(&metrics);
     ls_progress_step(trainer->progress, &metrics);
@@ -194,17 +194,19 @@ static ls_status run_step(ls_trainer *trainer)
     const double start_s = ls_clock_monotonic_s();
     const double lr = ls_schedule_lr(&trainer->schedule, trainer->step);
     ls_step_result result = {.failed_leaf = LS_NO_LEAF};
-    const ls_status status = ls_stepper_run(trainer->stepper, trainer->step, lr, &result);
-    const double step_s = ls_clock_monotonic_s() - start_s;
+    double step_s = 0.0;
+    const ls_status status = ls_trainer_compute(trainer, lr, &result, &step_s);
+    const double passed_s = ls_clock_monotonic_s() - start_s;
     ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
     if (status != LS_OK) {
         trainer->failed_leaf = result.failed_leaf;
-        ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, step_s);
+        ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, passed_s);
         return status;
     }
     ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_DATA, result.data_s);
+    ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_COMMUNICATION, result.wait_s);
     if (trainer->step < trainer->redone_until) {
-        ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, step_s - result.data_s);
+        ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, passed_s - result.data_s);
     }
     record_step(trainer, &result, lr, step_s);
     return LS_OK;
@@ -226,7 +228,8 @@ static ls_status loop(ls_trainer *trainer)
     while (trainer->step < trainer->stop_step) {
         LS_TRY(run_step(trainer));
         LS_TRY(side_work(trainer));
-        if (trainer->step < trainer->stop_step) { /* behind the last step nothing is left to give up */
+        /* Behind the last step nothing is left to give up; what a gang was granted it gives up itself. */
+        if (trainer->step < trainer->stop_step && trainer->step >= trainer->granted) {
             LS_TRY(ls_trainer_stop_status(trainer));
         }
     }
@@ -265,25 +268,62 @@ static void keep_failed_state(ls_trainer *trainer, const char *text)
     }
 }
 
+/* Ranks that run ahead finish, or give up, what they are in: then the state is that of a step that is known here. */
+static void catch_up_with_gang(ls_trainer *trainer)
+{
+    const char *text = ls_arena_strdup(&trainer->arena, ls_error_text());
+    if (trainer->gang && trainer->step < trainer->granted) {
+        ls_gang_stop(trainer->gang);
+        while (trainer->step < trainer->granted && run_step(trainer) == LS_OK) {
+        }
+    }
+    text[0] ? (void)ls_fail(LS_ERR_FAILED, "%s", text) : ls_error_clear();
+}
+
+/* What became of the steps so far, behind the text of an error. */
+static void tell_what_is_saved(ls_trainer *trainer, ls_status status, const char *reason, ls_status saved)
+{
+    if (saved == LS_OK && trainer->saved_step != UINT64_MAX) {
+        ls_fail(status, "%s. Step %" PRIu64 " is saved: run the same command again to go on from there",
+                reason, trainer->saved_step);
+    } else if (trainer->saved_step != UINT64_MAX) {
+        ls_fail(status,
+                "%s. What came behind step %" PRIu64
+                " is lost, run the same command again to go on from there",
+                reason, trainer->saved_step);
+    } else {
+        ls_fail(status, "%s. Nothing was saved yet: run the same command again", reason);
+    }
+}
+
 /* Saves what was finished, whatever ended the run; the reason stays the result unless saving itself fails. */
 static ls_status end_early(ls_trainer *trainer, ls_status status)
 {
+    catch_up_with_gang(trainer);
     if (status == LS_ERR_FAILED) {
         keep_failed_state(trainer, ls_error_text());
         return status;
     }
     const bool asked = status == LS_STOPPED || status == LS_INTERRUPTED;
     const char *reason = ls_arena_strdup(&trainer->arena, asked ? "" : ls_error_text());
+    ls_status saved = LS_OK;
+    if (!asked) {
+        ls_trainer_explain_gang(trainer, status);
+    }
     if (asked) {
         status = ls_trainer_stop_status(trainer);
         ls_progress_print(trainer->progress, "stopping: saving step %" PRIu64, trainer->step);
     }
     /* A full disk has no room for a checkpoint either. */
     if (trainer->step > 0 && status != LS_ERR_DISK) {
-        const ls_status saved = ls_trainer_save(trainer);
+        saved = ls_trainer_save(trainer);
         if (saved != LS_OK && asked) {
             return saved;
         }
+    }
+    if (trainer->gang && !asked && status != LS_ERR_DISK) {
+        tell_what_is_saved(trainer, status, reason, saved);
+        return status;
     }
     reason[0] ? (void)ls_fail(status, "%s", reason) : ls_error_clear();
     return status;

@@ -7,7 +7,7 @@
  * newest checkpoint has the same state_hash and curve_hash as one that was not.
  *
  * SIGINT and SIGTERM give up the step that is running (the state is that of the last finished one), save, and return LS_INTERRUPTED or
- * LS_STOPPED; a second SIGINT ends the process at once. Call from the main thread, one run at a time in a process.
+ * LS_STOPPED; a second SIGINT ends the process, and its ranks, at once. Call from the main thread, one run at a time in a process.
  */
 #ifndef LS_EXECUTION_TRAIN_TRAINER_H
 #define LS_EXECUTION_TRAIN_TRAINER_H
@@ -23,7 +23,8 @@ typedef struct ls_train_options {
     size_t override_count; /* key=value */
     const char *run_dir;   /* NULL: runs/<name> */
     ls_run_mode mode;
-    uint64_t threads;   /* 0: as the run file says */
+    uint64_t threads;   /* per rank; 0: as the run file says */
+    uint64_t ranks;     /* processes that compute; 0: as the run file says */
     uint64_t stop_step; /* train until this step, the schedule unchanged; 0: to train.steps */
     bool dry_run;       /* only plan */
     FILE *out;          /* for people */
@@ -35,7 +36,8 @@ typedef struct ls_train_options {
  * when the run was stopped or failed after it began; NULL otherwise.
  *
  * Errors: those of the run file, data and model; LS_ERR_MEMORY before the first step; LS_ERR_DISK when a checkpoint can't be saved (older ones
- * stay); LS_ERR_FAILED when the loss is not finite; LS_STOPPED, LS_INTERRUPTED.
+ * stay); LS_ERR_FAILED when the loss is not finite; with several ranks LS_ERR_RANKS_LOST (one died), LS_ERR_MISMATCH, LS_ERR_TIMEOUT, or a
+ * rank's own error: all name the rank, and what was finished is saved; LS_STOPPED, LS_INTERRUPTED.
  */
 LS_MUST_CHECK ls_status ls_train(const ls_train_options *options, json_t **result_out);
 

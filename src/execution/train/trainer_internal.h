@@ -5,6 +5,7 @@
 #ifndef LS_EXECUTION_TRAIN_TRAINER_INTERNAL_H
 #define LS_EXECUTION_TRAIN_TRAINER_INTERNAL_H
 
+#include "execution/elastic/gang.h"
 #include "execution/evaluate.h"
 #include "execution/generate/generate.h"
 #include "execution/state.h"
@@ -24,7 +25,9 @@ typedef struct ls_trainer {
     ls_session session;
     ls_state state;
     ls_walk walk;
-    ls_stepper *stepper;
+    ls_stepper *stepper;     /* NULL with several ranks */
+    ls_gang *gang;           /* the ranks that compute, state is in their segment; NULL: this process does */
+    uint64_t granted;        /* steps below it the gang may run without being asked again */
     ls_evaluator *evaluator; /* NULL without validation data */
     ls_generator *generator; /* NULL without samples */
     ls_run_log *log;
@@ -59,6 +62,19 @@ void ls_trainer_close(ls_trainer *trainer);
 ls_status ls_trainer_save(ls_trainer *trainer);
 /* Loads the newest good checkpoint; LS_OK with trainer->step 0 when there is none. */
 ls_status ls_trainer_restore(ls_trainer *trainer);
+
+/* One step: here, or by the gang. seconds_out: of the step. */
+ls_status ls_trainer_compute(ls_trainer *trainer, double lr, ls_step_result *result_out, double *seconds_out);
+/* Whether the state in memory is that after trainer->step steps. */
+bool ls_trainer_is_whole(const ls_trainer *trainer);
+/* Most memory so far, of all processes of the run on this host. */
+uint64_t ls_trainer_memory(const ls_trainer *trainer);
+/* With several ranks: segment and state; processes; all of them ready. */
+ls_status ls_trainer_create_gang(ls_trainer *trainer);
+ls_status ls_trainer_launch_gang(ls_trainer *trainer);
+ls_status ls_trainer_await_gang(ls_trainer *trainer);
+/* A rank was lost, differs or failed: events, and the text of `status` becomes what happens next. */
+void ls_trainer_explain_gang(ls_trainer *trainer, ls_status status);
 
 /* Mean loss on validation data, logged and remembered. */
 ls_status ls_trainer_evaluate(ls_trainer *trainer);

@@ -82,6 +82,10 @@ static ls_status take_memory(ls_trainer *trainer)
 {
     ls_session *session = &trainer->session;
     LS_TRY(ls_session_check_memory(session));
+    if (session->ranks > 1) {
+        LS_TRY(ls_trainer_create_gang(trainer));
+        return create_side_work(trainer);
+    }
     LS_TRY(ls_state_init(&trainer->state, session->queue, &session->layout, session->memory.tree_buffers));
     LS_TRY(ls_walk_init(&trainer->walk, session->queue, &session->plan, session->plan.options.length));
     LS_TRY(create_stepper(trainer));
@@ -104,6 +108,9 @@ static ls_status open_log(ls_trainer *trainer)
     }
     if (trainer->step > 0) {
         ls_emit_event("resumed", json_pack("{s:I}", "step", (json_int_t)trainer->step));
+    }
+    if (trainer->gang) {
+        return LS_OK; /* its ranks are told of when they are ready */
     }
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
@@ -161,6 +168,7 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     if (trainer->finished) {
         return LS_OK;
     }
+    LS_TRY(ls_trainer_launch_gang(trainer));
     if (trainer->step == 0) {
         LS_TRY(ls_session_begin_weights(&trainer->session, &trainer->state));
     }
@@ -184,12 +192,26 @@ static ls_status open_progress(ls_trainer *trainer)
     return ls_progress_create(&options, &trainer->progress);
 }
 
+/* --ranks is an override like any other. */
+static ls_status load_run(ls_trainer *trainer, ls_run_file *run_out)
+{
+    const ls_train_options *options = trainer->options;
+    const char **overrides = ls_arena_new(&trainer->arena, const char *, options->override_count + 1);
+    size_t count = 0;
+    for (; count < options->override_count; count++) {
+        overrides[count] = options->overrides[count];
+    }
+    if (options->ranks > 0) {
+        overrides[count++] = ls_arena_printf(&trainer->arena, "parallel.ranks=%" PRIu64, options->ranks);
+    }
+    return ls_run_file_load(options->config, overrides, count, &trainer->arena, run_out);
+}
+
 static ls_status open_run(ls_trainer *trainer)
 {
     const ls_train_options *options = trainer->options;
     ls_run_file run;
-    LS_TRY(ls_run_file_load(options->config, options->overrides, options->override_count, &trainer->arena,
-                            &run));
+    LS_TRY(load_run(trainer, &run));
     if (options->dry_run) {
         return open_session(trainer, &run, NULL);
     }
@@ -217,7 +239,11 @@ ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
     LS_TRY(take_memory(trainer));
     LS_TRY(settle(trainer));
     LS_TRY(restore_or_begin(trainer));
-    return trainer->finished ? LS_OK : open_progress(trainer);
+    if (trainer->finished) {
+        return LS_OK;
+    }
+    LS_TRY(open_progress(trainer));
+    return ls_trainer_await_gang(trainer);
 }
 
 void ls_trainer_close(ls_trainer *trainer)
@@ -230,6 +256,7 @@ void ls_trainer_close(ls_trainer *trainer)
     ls_stepper_destroy(trainer->stepper);
     ls_walk_release(&trainer->walk);
     ls_state_release(&trainer->state);
+    ls_gang_destroy(trainer->gang);
     ls_session_close(&trainer->session);
     ls_run_dir_close(&trainer->dir);
     ls_arena_release(&trainer->arena);
@@ -278,7 +305,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .tokens_per_s = trainer->step_s > 0.0 ? (double)trainer->process_tokens / trainer->step_s : NAN,
         .mfu = per_process(trainer, ls_session_step_flops(session, false)),
         .hfu = per_process(trainer, ls_session_step_flops(session, true)),
-        .peak_rss_bytes = ls_memory_peak(),
+        .peak_rss_bytes = ls_trainer_memory(trainer),
         .wall_s = ls_goodput_wall_s(&trainer->goodput),
         .first_step_s = trainer->first_step_s > 0.0 ? trainer->first_step_s : NAN,
         .goodput = ls_goodput_fraction(&trainer->goodput),
@@ -290,7 +317,10 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .flops_per_step = ls_session_step_flops(session, true),
         .time = time,
     };
-    ls_status result = ls_state_hash_now(&trainer->state, trainer->step, summary.state_hash);
+    ls_status result = LS_OK;
+    if (ls_trainer_is_whole(trainer)) { /* else it is that of no step */
+        result = ls_state_hash_now(&trainer->state, trainer->step, summary.state_hash);
+    }
     ls_run_log_curve_hash(trainer->log, summary.curve_hash);
     ls_emit_event("ended",
                   json_pack("{s:I, s:s}", "step", (json_int_t)trainer->step, "status", summary.status));

@@ -111,6 +111,12 @@ ls_status ls_trainer_save(ls_trainer *trainer)
     if (trainer->saved_step == trainer->step) {
         return LS_OK;
     }
+    if (!ls_trainer_is_whole(trainer)) {
+        return ls_fail(LS_ERR_RANKS_LOST,
+                       "the state in memory is not that of step %" PRIu64
+                       ": a rank was lost in the middle of an update",
+                       trainer->step);
+    }
     ls_goodput_enter(&trainer->goodput, LS_TIME_CHECKPOINT);
     ls_progress_activity(trainer->progress, "saving");
     ls_arena arena = {0};

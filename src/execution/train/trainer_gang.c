@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The trainer's side of several ranks: what is due decides how far they may run ahead. */
+#include "execution/train/trainer_internal.h"
+
+#include "base/clock.h"
+#include "execution/train/memory.h"
+
+#include <inttypes.h>
+
+static bool stop_asked(void *context)
+{
+    return ls_trainer_stop_status(context) != LS_OK;
+}
+
+/* ---- beginning ---- */
+
+ls_status ls_trainer_create_gang(ls_trainer *trainer)
+{
+    const ls_session *session = &trainer->session;
+    const ls_gang_options options = {
+        .session = session,
+        .run_dir = trainer->dir.path,
+        .ranks = session->ranks,
+        .threads = ls_session_rank_threads(session, session->ranks),
+        .should_stop = stop_asked,
+        .stop_context = trainer,
+    };
+    LS_TRY(ls_gang_create(&options, &trainer->gang));
+    ls_gang_state(trainer->gang, session->queue, &session->layout, &trainer->state);
+    return LS_OK;
+}
+
+ls_status ls_trainer_launch_gang(ls_trainer *trainer)
+{
+    trainer->granted = trainer->step;
+    return trainer->gang ? ls_gang_launch(trainer->gang, trainer->step) : LS_OK;
+}
+
+static void tell_started(const ls_trainer *trainer)
+{
+    for (uint32_t rank = 0; rank < ls_gang_ranks(trainer->gang); rank++) {
+        const ls_gang_member member = ls_gang_member_at(trainer->gang, rank);
+        ls_emit_event("rank_started",
+                      json_pack("{s:i, s:i, s:s, s:I, s:I, s:s}", "rank", (int)rank, "pid", (int)member.pid,
+                                "host", member.host, "epoch", (json_int_t)ls_gang_epoch(trainer->gang),
+                                "step", (json_int_t)trainer->step, "device",
+                                ls_queue_device_name(trainer->session.queue)));
+    }
+}
+
+ls_status ls_trainer_await_gang(ls_trainer *trainer)
+{
+    if (!trainer->gang) {
+        return LS_OK;
+    }
+    const ls_status status = ls_gang_wait(trainer->gang);
+    if (status == LS_STOPPED) {
+        return LS_OK; /* the loop looks at the signal */
+    }
+    if (status != LS_OK) {
+        ls_trainer_explain_gang(trainer, status);
+        return status;
+    }
+    tell_started(trainer);
+    return LS_OK;
+}
+
+/* ---- steps ---- */
+
+static uint64_t next_due(uint64_t step, uint64_t every_steps)
+{
+    return every_steps > 0 ? (step / every_steps + 1) * every_steps : UINT64_MAX;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The next step behind which the state is wanted; the first one alone, so that the machine's speed is measured while ranks wait. */
+static uint64_t next_stop(const ls_trainer *trainer)
+{
+    const ls_run_file *run = &trainer->session.run;
+    const uint64_t step = trainer->step;
+    if (trainer->first_step_s == 0.0) {
+        return step + 1;
+    }
+    uint64_t until = earlier(trainer->stop_step, next_due(step, run->checkpoint.every_steps));
+    until = earlier(until, next_due(step, run->eval.every_steps));
+    return earlier(until, trainer->generator ? next_due(step, run->sample.every_steps) : UINT64_MAX);
+}
+
+ls_status ls_trainer_compute(ls_trainer *trainer, double lr, ls_step_result *result_out, double *seconds_out)
+{
+    if (!trainer->gang) {
+        const double start_s = ls_clock_monotonic_s();
+        LS_TRY(ls_stepper_run(trainer->stepper, trainer->step, lr, result_out));
+        *seconds_out = ls_clock_monotonic_s() - start_s;
+        return LS_OK;
+    }
+    if (trainer->step >= trainer->granted) {
+        trainer->granted = next_stop(trainer);
+    }
+    return ls_gang_step(trainer->gang, trainer->step, trainer->granted, result_out, seconds_out);
+}
+
+/* ---- what it is like ---- */
+
+bool ls_trainer_is_whole(const ls_trainer *trainer)
+{
+    uint64_t finished = 0;
+    return !trainer->gang || (ls_gang_is_consistent(trainer->gang, &finished) && finished == trainer->step);
+}
+
+uint64_t ls_trainer_memory(const ls_trainer *trainer)
+{
+    /* The resident set of this process counts what it touched of the segment, too. */
+    return trainer->gang ? ls_memory_private() + ls_gang_memory(trainer->gang) : ls_memory_peak();
+}
+
+/* ---- the end ---- */
+
+void ls_trainer_explain_gang(ls_trainer *trainer, ls_status status)
+{
+    if (!trainer->gang) {
+        return;
+    }
+    char *text = ls_arena_strdup(&trainer->arena, ls_error_text());
+    uint32_t rank = 0;
+    double silent_s = 0.0;
+    if (ls_gang_lost(trainer->gang, &rank, &silent_s)) {
+        ls_emit_event("rank_lost", json_pack("{s:i, s:s, s:f, s:I, s:b}", "rank", (int)rank, "cause", text,
+                                             "detected_ms", 1e3 * silent_s, "step", (json_int_t)trainer->step,
+                                             "state_whole", ls_trainer_is_whole(trainer)));
+    }
+    ls_fail(status, "%s", text);
+}
