@@ -26,7 +26,8 @@
     X(activation)                                                                                            \
     X(cross_entropy)                                                                                         \
     X(adamw)                                                                                                 \
-    X(attention)
+    X(attention)                                                                                             \
+    X(reduce)
 
 typedef struct ls_cpu_kernels {
     const char *isa; /* "generic", "avx2", "avx512" */

@@ -16,6 +16,8 @@
  *
  *   vf_load_part(p, n), vf_store_part(p, a, n)   the first n lanes (0..16); other lanes load as 0 and memory
  *                                                beyond is not touched
+ *   vf_stream(p, a)                              a store that goes past the caches where there is such; p 64-byte aligned, and a
+ *                                                vf_fence() before others are told of it
  *   vf_fma(a, b, c) = a b + c                    vf_fnma(a, b, c) = c - a b
  *   vf_max(a, b) = a > b ? a : b                 so a NaN in either gives b; vf_min alike
  *   vf_select(m, yes, no)                        vm_first(n): true in the first n lanes

@@ -40,6 +40,17 @@ LS_SIMD void vf_store(float *p, vf a)
     _mm256_storeu_ps(p + 8, a.high);
 }
 
+LS_SIMD void vf_stream(float *p, vf a)
+{
+    _mm256_stream_ps(p, a.low);
+    _mm256_stream_ps(p + 8, a.high);
+}
+
+LS_SIMD void vf_fence(void)
+{
+    _mm_sfence();
+}
+
 LS_SIMD vm vm_first(int64_t count)
 {
     const __m256i n = _mm256_set1_epi32((int)count);

@@ -31,6 +31,16 @@ LS_SIMD void vf_store(float *p, vf a)
     _mm512_storeu_ps(p, a);
 }
 
+LS_SIMD void vf_stream(float *p, vf a)
+{
+    _mm512_stream_ps(p, a);
+}
+
+LS_SIMD void vf_fence(void)
+{
+    _mm_sfence();
+}
+
 LS_SIMD vm vm_first(int64_t count)
 {
     return (vm)((1u << count) - 1u);

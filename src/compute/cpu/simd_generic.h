@@ -52,6 +52,15 @@ LS_SIMD void vf_store(float *p, vf a)
     }
 }
 
+LS_SIMD void vf_stream(float *p, vf a)
+{
+    vf_store(p, a);
+}
+
+LS_SIMD void vf_fence(void)
+{
+}
+
 LS_SIMD vm vm_first(int64_t count)
 {
     vm r;

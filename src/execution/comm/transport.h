@@ -14,6 +14,10 @@
  *  - It returns by op->deadline_ns with LS_ERR_TIMEOUT naming the missing ranks; it looks at the abort state at least every 100 ms.
  *  - Death of a member (pidfd, socket) ends it with LS_ERR_RANKS_LOST naming it.
  *  - Nothing is allocated for operations up to a size seen before.
+ *  - Operations of the group are numbered 1, 2, ... by `seq`, the same on all members. Sends and receives have numbers of their own, per
+ *    pair and direction, so that ranks outside a pair stay in step.
+ *  - LS_COMM_ALLOC and LS_COMM_SPLIT come as run() only inside a transport; comm.c gathers colours with LS_COMM_ALL_GATHER and
+ *    LS_COMM_FLAG_SPLIT set.
  */
 #ifndef LS_EXECUTION_COMM_TRANSPORT_H
 #define LS_EXECUTION_COMM_TRANSPORT_H
@@ -29,6 +33,8 @@ typedef struct ls_comm_member {
     int32_t pid;
     char host_name[64];
 } ls_comm_member;
+
+enum { LS_COMM_FLAG_SPLIT = 0x80 }; /* in ls_comm_op.flags: this all-gather is part of ls_comm_split */
 
 typedef struct ls_comm_op {
     ls_comm_kind kind;
@@ -53,12 +59,15 @@ typedef struct ls_transport ls_transport;
 typedef struct ls_transport_calls {
     const char *name;
     ls_status (*run)(ls_transport *transport, ls_comm_op *op);
-    /* Collective over the members of this host; NULL: the transport has no such memory and comm.c takes ordinary memory. */
-    ls_status (*alloc)(ls_transport *transport, uint64_t bytes, void **memory_out);
-    void (*release)(ls_transport *transport, void *memory);
-    /* A group of members[0..count), this rank being `self`; ranks not among them don't call. group_id: unique, agreed. */
+    /* Collective over the members of this host, op->kind LS_COMM_ALLOC: op->count bytes, the memory comes back in op->out; release: count
+     * 0, op->in the memory. LS_ERR_MEMORY is told to all members and is no reason for the group to fail. NULL: the transport has no such
+     * memory and comm.c takes ordinary memory. */
+    ls_status (*alloc)(ls_transport *transport, ls_comm_op *op);
+    ls_status (*release)(ls_transport *transport, ls_comm_op *op);
+    /* A group of members[0..count) (ranks of this transport), this rank being `self` in the group; ranks not among them don't call.
+     * group_id: unique, agreed. comm.c sets the `members` of what comes out. */
     ls_status (*split)(ls_transport *transport, const uint32_t *members, uint32_t count, uint32_t self,
-                       uint32_t group_id, ls_transport **group_out);
+                       uint32_t group_id, uint64_t deadline_ns, ls_transport **group_out);
     /* Makes calls of all members, present and future, fail with `reason`. From any thread. */
     void (*abort)(ls_transport *transport, ls_status status, const char *reason);
     void (*stats)(const ls_transport *transport, ls_comm_stats *stats_inout);
@@ -78,7 +87,8 @@ typedef struct ls_transport_setup {
     const ls_comm_member *members;
     uint32_t rank, size;
     uint32_t group_id;
-    ls_store *store; /* to exchange addresses under keys that begin with "<name>/<epoch>/" */
+    ls_store *store;        /* to exchange addresses */
+    const char *key_prefix; /* that keys begin with: "<epoch>/<name>/<number of this opening>/" */
 } ls_transport_setup;
 
 LS_MUST_CHECK ls_status ls_transport_open_shm(const ls_transport_setup *setup, ls_transport **transport_out);
@@ -112,8 +122,19 @@ void ls_comm_claim_fill(ls_comm_claim *claim, const ls_comm_op *op, const ls_tra
 LS_MUST_CHECK ls_status ls_comm_fail_mismatch(const ls_transport *transport, const ls_comm_claim *claims,
                                               uint32_t count);
 
-/* Element size; sums of `count` elements in the fixed tree over `inputs` (rank order); dst may be one of them. */
+/* "all_reduce sum of 1024 f32": what an operation or a claim is, for messages. */
+enum { LS_COMM_WORDS_BYTES = 96 };
+void ls_comm_op_words(const ls_comm_op *op, char words_out[LS_COMM_WORDS_BYTES]);
+void ls_comm_claim_words(const ls_comm_claim *claim, char words_out[LS_COMM_WORDS_BYTES]);
+
+/* "rank 3 (node7, pid 4711)" for member `rank` of the group; the rank is the one in the communicator that was opened. */
+enum { LS_COMM_WHO_BYTES = 128 };
+void ls_comm_member_words(const ls_transport *transport, uint32_t rank, char words_out[LS_COMM_WHO_BYTES]);
+
+/* Element size; "f32"; sums of `count` elements in the fixed tree over `inputs` (rank order); dst may be one of them. */
 uint64_t ls_dtype_bytes(ls_dtype dtype);
+const char *ls_dtype_name(ls_dtype dtype);
+const char *ls_comm_reduction_name(ls_comm_reduction reduction);
 void ls_comm_reduce_tree(ls_dtype dtype, ls_comm_reduction reduction, const void *const *inputs,
                          uint32_t input_count, uint64_t count, void *out);
 

@@ -116,6 +116,7 @@ ls_wait_result ls_wait_for(ls_word *word, bool (*met)(void *context), void *cont
             return met(context) ? LS_WAIT_DONE : ended;
         }
         atomic_fetch_add(&word->sleepers, 1);
+        atomic_thread_fence(memory_order_seq_cst); /* before the last look, whatever `met` reads it with */
         const uint32_t seen = atomic_load(&word->value);
         bool is_met = met(context);
         if (!is_met && !is_aborted(wait)) {

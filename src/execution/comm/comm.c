@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The calls of include/lockstep/comm.h: check, number, record, hand to the transport. */
+#include "execution/comm/comm_internal.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "compute/queue.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t ls_comm_rank(const ls_comm *comm)
+{
+    return comm->rank;
+}
+
+uint32_t ls_comm_size(const ls_comm *comm)
+{
+    return comm->size;
+}
+
+uint32_t ls_comm_local_rank(const ls_comm *comm)
+{
+    return comm->local_rank;
+}
+
+uint32_t ls_comm_local_size(const ls_comm *comm)
+{
+    return comm->local_size;
+}
+
+uint32_t ls_comm_host(const ls_comm *comm, uint32_t rank)
+{
+    LS_ASSERT(rank < comm->size);
+    return comm->members[rank].host;
+}
+
+uint32_t ls_comm_host_count(const ls_comm *comm)
+{
+    return comm->host_count;
+}
+
+/* ---- failure: the first reason stays ---- */
+
+ls_status ls_comm_keep_reason(ls_comm *comm, ls_status status)
+{
+    if (comm->failed == LS_OK) {
+        snprintf(comm->reason, sizeof comm->reason, "%s", ls_error_text());
+        comm->failed = status;
+    }
+    return status;
+}
+
+static ls_status check_alive(const ls_comm *comm)
+{
+    for (const ls_comm *at = comm; at; at = at->parent) {
+        if (at->failed != LS_OK) {
+            return ls_fail(at->failed, "%s", at->reason);
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- checks: a call that is wrong in itself is refused before others hear of it ---- */
+
+static ls_status fail_call(const ls_comm_op *op, const char *what)
+{
+    return ls_fail(LS_ERR_INVALID, "%s at %s:%" PRIu32 ": %s", ls_comm_kind_name(op->kind), op->site.file,
+                   op->site.line, what);
+}
+
+static ls_status check_buffer(const ls_comm_op *op, const void *buffer, const char *name)
+{
+    const uint64_t unit = ls_dtype_bytes(op->dtype);
+    if (op->count == 0) {
+        return LS_OK;
+    }
+    if (!buffer) {
+        return ls_fail(LS_ERR_INVALID, "%s at %s:%" PRIu32 ": `%s` is NULL and count is %" PRIu64,
+                       ls_comm_kind_name(op->kind), op->site.file, op->site.line, name, op->count);
+    }
+    if ((uintptr_t)buffer % unit != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s at %s:%" PRIu32 ": `%s` is %p, it has to be a multiple of %" PRIu64 " (%s)",
+                       ls_comm_kind_name(op->kind), op->site.file, op->site.line, name, buffer, unit,
+                       ls_dtype_name(op->dtype));
+    }
+    return LS_OK;
+}
+
+static bool reduces(ls_comm_kind kind)
+{
+    return kind == LS_COMM_ALL_REDUCE || kind == LS_COMM_REDUCE_SCATTER;
+}
+
+static ls_status check_types(const ls_comm_op *op)
+{
+    if ((unsigned)op->dtype >= LS_DTYPE_COUNT) {
+        return fail_call(op, "unknown element type; allowed are f32, bf16, f16, i32, i64, u8");
+    }
+    if (reduces(op->kind) && op->dtype == LS_U8) {
+        return fail_call(op, "u8 is moved and not reduced; take i32");
+    }
+    if (reduces(op->kind) && (unsigned)op->reduction > LS_COMM_MIN) {
+        return fail_call(op, "unknown reduction; allowed are sum, max, min");
+    }
+    return LS_OK;
+}
+
+static ls_status check_op(const ls_comm *comm, const ls_comm_op *op, const ls_queue *queue)
+{
+    const uint64_t count_max = (uint64_t)1 << 60;
+    LS_TRY(check_types(op));
+    if (op->count > count_max / comm->size / ls_dtype_bytes(op->dtype)) {
+        return fail_call(op, "count is more than memory can hold");
+    }
+    if (op->peer != UINT32_MAX && op->peer >= comm->size) {
+        return ls_fail(LS_ERR_INVALID, "%s at %s:%" PRIu32 ": rank %" PRIu32 " is outside 0..%" PRIu32,
+                       ls_comm_kind_name(op->kind), op->site.file, op->site.line, op->peer, comm->size - 1);
+    }
+    if ((op->kind == LS_COMM_SEND || op->kind == LS_COMM_RECEIVE) && op->peer == comm->rank) {
+        return fail_call(op, "a rank can't send to itself");
+    }
+    if (queue && ls_queue_device(queue) != LS_DEVICE_CPU) {
+        return ls_fail(LS_ERR_UNSUPPORTED, "%s at %s:%" PRIu32 ": only CPU queues so far",
+                       ls_comm_kind_name(op->kind), op->site.file, op->site.line);
+    }
+    return LS_OK;
+}
+
+/* ---- one member: everything is a copy ---- */
+
+static void copy_if_apart(void *out, const void *in, uint64_t bytes)
+{
+    if (bytes && out != in) {
+        memmove(out, in, bytes);
+    }
+}
+
+static ls_status run_alone(ls_comm_op *op)
+{
+    const uint64_t unit = ls_dtype_bytes(op->dtype);
+    if (op->kind == LS_COMM_ALL_TO_ALL_BLOCKS) {
+        const ls_comm_blocks *blocks = op->blocks;
+        if (blocks->send_counts[0] != blocks->receive_counts[0]) {
+            return ls_fail(LS_ERR_MISMATCH,
+                           "all_to_all_blocks at %s:%" PRIu32 ": sends itself %" PRIu64
+                           " elements and expects %" PRIu64,
+                           op->site.file, op->site.line, blocks->send_counts[0], blocks->receive_counts[0]);
+        }
+        copy_if_apart((char *)op->out + blocks->receive_offsets[0] * unit,
+                      (const char *)op->in + blocks->send_offsets[0] * unit, blocks->send_counts[0] * unit);
+    } else if (op->kind != LS_COMM_BROADCAST && op->kind != LS_COMM_BARRIER) {
+        copy_if_apart(op->out, op->in, op->count * unit);
+    }
+    return LS_OK;
+}
+
+/* ---- the way of every call ---- */
+
+/* Numbers of sends and receives are the pair's, so that ranks outside it stay in step. */
+static uint64_t next_seq(ls_comm *comm, const ls_comm_op *op)
+{
+    switch (op->kind) {
+    case LS_COMM_SEND:
+        return ++comm->sent_count[op->peer];
+    case LS_COMM_RECEIVE:
+        return ++comm->received_count[op->peer];
+    default:
+        return ++comm->seq;
+    }
+}
+
+static ls_status run_recorded(ls_comm *comm, ls_comm_op *op, ls_status (*run)(ls_transport *, ls_comm_op *))
+{
+    op->seq = next_seq(comm, op);
+    op->fingerprint = ls_comm_fingerprint(op);
+    op->last_rank = UINT32_MAX;
+    const uint64_t now_ns = ls_clock_monotonic_ns();
+    op->deadline_ns = now_ns + comm->timeout_ns;
+    const ls_flight_record record = {
+        .seq = op->seq,
+        .fingerprint = op->fingerprint,
+        .count = op->count,
+        .begin_ns = now_ns,
+        .comm_id = comm->id,
+        .kind = (uint8_t)(op->flags & LS_COMM_FLAG_SPLIT ? LS_COMM_SPLIT : op->kind),
+        .dtype = (uint8_t)op->dtype,
+        .reduction = (uint8_t)op->reduction,
+        .peer = op->peer,
+    };
+    ls_flight_record *kept = ls_flight_record_begin(&record, op->site);
+    const ls_status status = run(comm->transport, op);
+    ls_flight_record_end(kept, op->wait_ns, op->last_rank);
+    comm->stats.calls++;
+    /* Too little memory for an allocation is no reason to give the others up: all members were told. */
+    return status == LS_OK || status == LS_ERR_MEMORY ? status : ls_comm_keep_reason(comm, status);
+}
+
+static ls_status run_op(ls_comm *comm, ls_comm_op *op, const ls_queue *queue)
+{
+    LS_TRY(check_alive(comm));
+    LS_TRY(check_op(comm, op, queue));
+    op->flags |= comm->flags & LS_COMM_ANY_ORDER;
+    comm->stats.payload_bytes += op->count * ls_dtype_bytes(op->dtype);
+    if (!comm->transport) {
+        comm->stats.calls++;
+        return run_alone(op);
+    }
+    return run_recorded(comm, op, comm->transport->calls->run);
+}
+
+ls_status ls_comm_all_reduce_at(ls_comm *comm, const void *in, void *out, uint64_t count, ls_dtype dtype,
+                                ls_comm_reduction reduction, ls_queue *queue, ls_comm_site site)
+{
+    ls_comm_op op = {.kind = LS_COMM_ALL_REDUCE,
+                     .dtype = dtype,
+                     .reduction = reduction,
+                     .peer = UINT32_MAX,
+                     .in = in,
+                     .out = out,
+                     .count = count,
+                     .site = site};
+    LS_TRY(check_types(&op));
+    LS_TRY(check_buffer(&op, in, "in"));
+    LS_TRY(check_buffer(&op, out, "out"));
+    return run_op(comm, &op, queue);
+}
+
+ls_status ls_comm_reduce_scatter_at(ls_comm *comm, const void *in, void *out, uint64_t count, ls_dtype dtype,
+                                    ls_comm_reduction reduction, ls_queue *queue, ls_comm_site site)
+{
+    ls_comm_op op = {.kind = LS_COMM_REDUCE_SCATTER,
+                     .dtype = dtype,
+                     .reduction = reduction,
+                     .peer = UINT32_MAX,
+                     .in = in,
+                     .out = out,
+                     .count = count,
+                     .site = site};
+    LS_TRY(check_types(&op));
+    LS_TRY(check_buffer(&op, in, "in"));
+    LS_TRY(check_buffer(&op, out, "out"));
+    return run_op(comm, &op, queue);
+}
+
+/* Moves without a reduction, from `in` to `out`. */
+static ls_status move(ls_comm *comm, ls_comm_kind kind, const void *in, void *out, uint64_t count,
+                      ls_dtype dtype, uint32_t peer, const ls_queue *queue, ls_comm_site site)
+{
+    ls_comm_op op = {
+        .kind = kind, .dtype = dtype, .peer = peer, .in = in, .out = out, .count = count, .site = site};
+    LS_TRY(check_types(&op));
+    LS_TRY(kind == LS_COMM_RECEIVE ? LS_OK : check_buffer(&op, in, "in"));
+    LS_TRY(kind == LS_COMM_SEND ? LS_OK : check_buffer(&op, out, "out"));
+    return run_op(comm, &op, queue);
+}
+
+ls_status ls_comm_all_gather_at(ls_comm *comm, const void *in, void *out, uint64_t count, ls_dtype dtype,
+                                ls_queue *queue, ls_comm_site site)
+{
+    return move(comm, LS_COMM_ALL_GATHER, in, out, count, dtype, UINT32_MAX, queue, site);
+}
+
+ls_status ls_comm_broadcast_at(ls_comm *comm, void *data, uint64_t count, ls_dtype dtype, uint32_t root,
+                               ls_queue *queue, ls_comm_site site)
+{
+    return move(comm, LS_COMM_BROADCAST, data, data, count, dtype, root == UINT32_MAX ? comm->size : root,
+                queue, site);
+}
+
+ls_status ls_comm_all_to_all_at(ls_comm *comm, const void *in, void *out, uint64_t count, ls_dtype dtype,
+                                ls_queue *queue, ls_comm_site site)
+{
+    if (in == out && count > 0) {
+        return ls_fail(LS_ERR_INVALID, "all_to_all at %s:%" PRIu32 ": `in` and `out` have to be apart",
+                       site.file, site.line);
+    }
+    return move(comm, LS_COMM_ALL_TO_ALL, in, out, count, dtype, UINT32_MAX, queue, site);
+}
+
+ls_status ls_comm_all_to_all_blocks_at(ls_comm *comm, const void *in, void *out, const ls_comm_blocks *blocks,
+                                       ls_dtype dtype, ls_queue *queue, ls_comm_site site)
+{
+    LS_ASSERT(blocks && blocks->send_counts && blocks->send_offsets && blocks->receive_counts &&
+              blocks->receive_offsets);
+    /* The counts differ between members and are compared pair by pair. */
+    ls_comm_op op = {.kind = LS_COMM_ALL_TO_ALL_BLOCKS,
+                     .dtype = dtype,
+                     .peer = UINT32_MAX,
+                     .in = in,
+                     .out = out,
+                     .blocks = blocks,
+                     .site = site};
+    return run_op(comm, &op, queue);
+}
+
+ls_status ls_comm_send_at(ls_comm *comm, const void *data, uint64_t count, ls_dtype dtype, uint32_t to,
+                          ls_queue *queue, ls_comm_site site)
+{
+    return move(comm, LS_COMM_SEND, data, NULL, count, dtype, to == UINT32_MAX ? comm->size : to, queue,
+                site);
+}
+
+ls_status ls_comm_receive_at(ls_comm *comm, void *data, uint64_t count, ls_dtype dtype, uint32_t from,
+                             ls_queue *queue, ls_comm_site site)
+{
+    return move(comm, LS_COMM_RECEIVE, NULL, data, count, dtype, from == UINT32_MAX ? comm->size : from,
+                queue, site);
+}
+
+ls_status ls_comm_barrier_at(ls_comm *comm, ls_queue *queue, ls_comm_site site)
+{
+    ls_comm_op op = {.kind = LS_COMM_BARRIER, .dtype = LS_U8, .peer = UINT32_MAX, .site = site};
+    return run_op(comm, &op, queue);
+}
+
+ls_status ls_comm_gather_for_split(ls_comm *comm, const void *in, void *out, uint64_t bytes)
+{
+    ls_comm_op op = {.kind = LS_COMM_ALL_GATHER,
+                     .dtype = LS_U8,
+                     .flags = LS_COMM_FLAG_SPLIT,
+                     .peer = UINT32_MAX,
+                     .in = in,
+                     .out = out,
+                     .count = bytes,
+                     .site = {.file = "ls_comm_split"}};
+    return run_op(comm, &op, NULL);
+}
+
+/* ---- memory ---- */
+
+static void *alloc_alone(ls_comm *comm, uint64_t bytes)
+{
+    void **blocks = realloc(comm->blocks, (comm->block_count + 1) * sizeof *blocks);
+    if (!blocks) {
+        (void)ls_fail(LS_ERR_MEMORY, "no memory for an allocation of %" PRIu64 " bytes", bytes);
+        return NULL;
+    }
+    comm->blocks = blocks;
+    const uint64_t rounded = (bytes + 63) / 64 * 64;
+    void *memory = bytes <= SIZE_MAX / 2 ? aligned_alloc(64, rounded ? rounded : 64) : NULL;
+    if (!memory) {
+        (void)ls_fail(LS_ERR_MEMORY, "no memory of %" PRIu64 " bytes", bytes);
+        return NULL;
+    }
+    memset(memory, 0, rounded);
+    comm->blocks[comm->block_count++] = memory;
+    return memory;
+}
+
+void *ls_comm_alloc(ls_comm *comm, uint64_t bytes)
+{
+    if (check_alive(comm) != LS_OK) {
+        return NULL;
+    }
+    if (!comm->transport || !comm->transport->calls->alloc) {
+        return alloc_alone(comm, bytes);
+    }
+    ls_comm_op op = {.kind = LS_COMM_ALLOC,
+                     .dtype = LS_U8,
+                     .peer = UINT32_MAX,
+                     .count = bytes,
+                     .site = {.file = "ls_comm_alloc"}};
+    return run_recorded(comm, &op, comm->transport->calls->alloc) == LS_OK ? op.out : NULL;
+}
+
+void ls_comm_free(ls_comm *comm, void *memory)
+{
+    if (!memory || check_alive(comm) != LS_OK) {
+        return; /* closing frees it */
+    }
+    for (uint32_t i = 0; i < comm->block_count; i++) {
+        if (comm->blocks[i] == memory) {
+            free(memory);
+            comm->blocks[i] = comm->blocks[--comm->block_count];
+            return;
+        }
+    }
+    LS_ASSERT(comm->transport && comm->transport->calls->release);
+    ls_comm_op op = {.kind = LS_COMM_ALLOC,
+                     .dtype = LS_U8,
+                     .peer = UINT32_MAX,
+                     .in = memory,
+                     .site = {.file = "ls_comm_free"}};
+    (void)run_recorded(comm, &op,
+                       comm->transport->calls->release); /* a failure stays with the communicator */
+}
+
+/* ---- the rest ---- */
+
+void ls_comm_abort(ls_comm *comm, const char *reason)
+{
+    if (comm->transport) {
+        comm->transport->calls->abort(comm->transport, LS_ERR_FAILED,
+                                      reason); /* the next call here learns it there */
+    } else {
+        (void)ls_comm_keep_reason(comm, ls_fail(LS_ERR_FAILED, "%s", reason));
+    }
+}
+
+void ls_comm_get_stats(const ls_comm *comm, ls_comm_stats *stats_out)
+{
+    *stats_out = comm->stats;
+    if (comm->transport && comm->transport->calls->stats) {
+        comm->transport->calls->stats(comm->transport, stats_out);
+    }
+}

@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How ranks meet, and leave.
+ *
+ * Every rank puts a record into the store; rank 0 gathers them, checks that all mean the same group, and puts the table, which the others
+ * get: 2 size messages. Two rounds:
+ *
+ *   1. who        version, size, epoch, pid, boot id, and a memfd of one page with a nonce in it
+ *   2. host       the lowest rank with the same boot id whose nonce this rank can read through /proc/PID/fd
+ *
+ * so that two ranks share a host only if they can share memory: not two machines restored from one image, not two containers with
+ * processes of their own, whatever their names.
+ */
+#include "execution/comm/comm_internal.h"
+#include "execution/comm/reduce.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { RECORD_MAGIC = 0x4d43534c /* "LSCM" */, TABLE_TEXT_BYTES = 1024 };
+static const double timeout_default_s = 60.0;
+
+typedef struct rank_record {
+    uint32_t magic, version;
+    uint32_t rank, size;
+    uint64_t epoch;
+    uint32_t flags;
+    int32_t pid, probe_fd;
+    uint32_t reserved;
+    uint64_t nonce[2];
+    uint64_t machine; /* hash of what has to be equal on one host */
+    char host_name[64];
+} rank_record;
+_Static_assert(sizeof(rank_record) == 128, "on the wire");
+
+/* What rank 0 says of a round; the entries follow. */
+typedef struct table_header {
+    uint32_t magic, status; /* of the round: others fail with this text */
+    char text[TABLE_TEXT_BYTES];
+} table_header;
+
+typedef struct meeting {
+    const ls_comm_options *options;
+    ls_store *store;
+    char prefix[128];
+    uint64_t deadline_ns;
+} meeting;
+
+static double seconds_left(const meeting *m)
+{
+    const uint64_t now_ns = ls_clock_monotonic_ns();
+    return m->deadline_ns > now_ns ? 1e-9 * (double)(m->deadline_ns - now_ns) : 0.0;
+}
+
+/* ---- one round: everybody's entry to everybody, by way of rank 0 ---- */
+
+static void round_key(const meeting *m, const char *name, uint32_t rank, char key[LS_STORE_KEY_BYTES_MAX + 1])
+{
+    if (rank == UINT32_MAX) {
+        snprintf(key, LS_STORE_KEY_BYTES_MAX + 1, "%s%s/table", m->prefix, name);
+    } else {
+        snprintf(key, LS_STORE_KEY_BYTES_MAX + 1, "%s%s/%" PRIu32, m->prefix, name, rank);
+    }
+}
+
+/* Rank 0 waits for every rank and names those that did not come, not only the first. */
+static ls_status collect(const meeting *m, const char *name, uint64_t entry_bytes, char *entries)
+{
+    char key[LS_STORE_KEY_BYTES_MAX + 1], missing[256] = "";
+    uint32_t missing_count = 0;
+    size_t used = 0;
+    for (uint32_t rank = 1; rank < m->options->size; rank++) {
+        size_t bytes = 0;
+        round_key(m, name, rank, key);
+        const ls_status status = ls_store_get(m->store, key, missing_count ? 0.0 : seconds_left(m),
+                                              entries + rank * entry_bytes, entry_bytes, &bytes);
+        if (status == LS_ERR_TIMEOUT) {
+            const int length = snprintf(missing + used, sizeof missing - used, "%s%" PRIu32,
+                                        missing_count ? ", " : "", rank);
+            used += length > 0 && (size_t)length < sizeof missing - used ? (size_t)length : 0;
+            missing_count++;
+        } else if (status != LS_OK) {
+            return status;
+        } else if (bytes != entry_bytes) {
+            return ls_fail(LS_ERR_MISMATCH, "rank %" PRIu32 " is of another version of lockstep than rank 0",
+                           rank);
+        }
+    }
+    if (missing_count) {
+        return ls_fail(LS_ERR_TIMEOUT, "%" PRIu32 " of %" PRIu32 " ranks did not come to group '%s': %s",
+                       missing_count, m->options->size, m->options->name, missing);
+    }
+    return LS_OK;
+}
+
+static ls_status publish(const meeting *m, const char *name, ls_status status, const char *entries,
+                         uint64_t bytes, char *message)
+{
+    char key[LS_STORE_KEY_BYTES_MAX + 1];
+    table_header *header = (table_header *)(void *)message;
+    *header = (table_header){.magic = RECORD_MAGIC, .status = (uint32_t)status};
+    if (status != LS_OK) {
+        snprintf(header->text, sizeof header->text, "%s", ls_error_text());
+    }
+    memcpy(message + sizeof *header, entries, bytes);
+    round_key(m, name, UINT32_MAX, key);
+    const ls_status put = ls_store_put(m->store, key, message, sizeof *header + bytes);
+    return status != LS_OK ? ls_fail(status, "%s", header->text) : put;
+}
+
+static ls_status follow(const meeting *m, const char *name, char *entries, uint64_t bytes, char *message)
+{
+    char key[LS_STORE_KEY_BYTES_MAX + 1];
+    size_t got = 0;
+    const table_header *header = (const table_header *)(const void *)message;
+    round_key(m, name, UINT32_MAX, key);
+    /* Rank 0 gives up at its deadline and says who is missing: leave it the time to say so. */
+    const ls_status status =
+        ls_store_get(m->store, key, seconds_left(m) + 0.5, message, sizeof *header + bytes, &got);
+    if (status == LS_ERR_TIMEOUT) {
+        return ls_fail(LS_ERR_TIMEOUT, "rank 0 of group '%s' did not come", m->options->name);
+    }
+    LS_TRY(status);
+    if (got < sizeof *header || header->magic != RECORD_MAGIC) {
+        return ls_fail(LS_ERR_MISMATCH, "rank 0 is of another version of lockstep");
+    }
+    if (header->status != LS_OK) {
+        return ls_fail((ls_status)header->status, "%.*s", TABLE_TEXT_BYTES - 1, header->text);
+    }
+    if (got != sizeof *header + bytes) {
+        return ls_fail(LS_ERR_MISMATCH, "rank 0 counts another number of ranks than %" PRIu32,
+                       m->options->size);
+    }
+    memcpy(entries, message + sizeof *header, bytes);
+    return LS_OK;
+}
+
+/* entries[rank] is this rank's; the others are filled in. check: rank 0's look at all of them, NULL: none. */
+static ls_status exchange(const meeting *m, const char *name, uint64_t entry_bytes, void *entries,
+                          ls_status (*check)(const meeting *m, const void *entries))
+{
+    const uint64_t bytes = entry_bytes * m->options->size;
+    const uint32_t rank = m->options->rank;
+    char key[LS_STORE_KEY_BYTES_MAX + 1];
+    char *message = malloc(sizeof(table_header) + bytes);
+    if (!message) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %" PRIu32 " ranks", m->options->size);
+    }
+    ls_status status = LS_OK;
+    if (rank == 0) {
+        status = collect(m, name, entry_bytes, entries);
+        status = status == LS_OK && check ? check(m, entries) : status;
+        status = publish(m, name, status, entries, bytes, message);
+    } else {
+        round_key(m, name, rank, key);
+        status = ls_store_put(m->store, key, (char *)entries + rank * entry_bytes, entry_bytes);
+        status = status == LS_OK ? follow(m, name, entries, bytes, message) : status;
+    }
+    free(message);
+    return status;
+}
+
+/* ---- round 1: who ---- */
+
+static void read_text(const char *path, char *out, size_t room)
+{
+    out[0] = 0;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t bytes = fd >= 0 ? read(fd, out, room - 1) : -1;
+    out[bytes > 0 ? bytes : 0] = 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+/* Ranks of one host agree in this; those that do may still not be on one host. LOCKSTEP_HOST sets ranks apart (containers, tests). */
+static uint64_t machine_hash(void)
+{
+    char text[512], boot_id[64], processes[64] = "";
+    const char *host = getenv("LOCKSTEP_HOST");
+    read_text("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id);
+    const ssize_t bytes = readlink("/proc/self/ns/pid", processes, sizeof processes - 1);
+    processes[bytes > 0 ? bytes : 0] = 0;
+    const int length =
+        snprintf(text, sizeof text, "%s %s %u %s", boot_id, processes, (unsigned)getuid(), host ? host : "");
+    return ls_xxh3(text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1, 0);
+}
+
+static ls_status describe_self(const ls_comm_options *options, rank_record *record, int *probe_fd_out)
+{
+    *record = (rank_record){.magic = RECORD_MAGIC,
+                            .version = LS_COMM_VERSION,
+                            .rank = options->rank,
+                            .size = options->size,
+                            .epoch = options->epoch,
+                            .flags = options->flags,
+                            .pid = (int32_t)getpid(),
+                            .machine = machine_hash()};
+    if (gethostname(record->host_name, sizeof record->host_name - 1) != 0) {
+        snprintf(record->host_name, sizeof record->host_name, "unknown");
+    }
+    if (getrandom(record->nonce, sizeof record->nonce, 0) != sizeof record->nonce) {
+        return ls_fail_errno(errno, "can't draw a random number");
+    }
+    *probe_fd_out = memfd_create("lockstep-probe", MFD_CLOEXEC);
+    record->probe_fd = *probe_fd_out;
+    if (*probe_fd_out < 0 ||
+        pwrite(*probe_fd_out, record->nonce, sizeof record->nonce, 0) != sizeof record->nonce) {
+        return ls_fail_errno(errno, "can't create shared memory");
+    }
+    return LS_OK;
+}
+
+static ls_status check_records(const meeting *m, const void *entries)
+{
+    const rank_record *records = entries;
+    for (uint32_t rank = 1; rank < m->options->size; rank++) {
+        const rank_record *a = &records[0], *b = &records[rank];
+        const char *format =
+            "%s: rank 0 (%.63s, pid %d) has %" PRIu64 ", rank %" PRIu32 " (%.63s, pid %d) has %" PRIu64;
+        const struct {
+            const char *name;
+            uint64_t ours, theirs;
+        } parts[] = {
+            {"version of the collectives", a->version, b->version},
+            {"number of ranks", a->size, b->size},
+            {"epoch", a->epoch, b->epoch},
+            {"rank number", rank, b->rank},
+            {"flags", a->flags, b->flags},
+        };
+        if (b->magic != RECORD_MAGIC) {
+            return ls_fail(LS_ERR_MISMATCH, "rank %" PRIu32 " is of another version of lockstep than rank 0",
+                           rank);
+        }
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+            if (parts[i].ours != parts[i].theirs) {
+                return ls_fail(LS_ERR_MISMATCH, format, parts[i].name, a->host_name, (int)a->pid,
+                               parts[i].ours, rank, b->host_name, (int)b->pid, parts[i].theirs);
+            }
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- round 2: which host ---- */
+
+static bool can_read_nonce(const rank_record *record)
+{
+    char path[64];
+    uint64_t nonce[2] = {0, 0};
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)record->pid, (int)record->probe_fd);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool is_read = fd >= 0 && pread(fd, nonce, sizeof nonce, 0) == sizeof nonce;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return is_read && memcmp(nonce, record->nonce, sizeof nonce) == 0;
+}
+
+static uint32_t find_host_leader(const rank_record *records, uint32_t rank)
+{
+    for (uint32_t other = 0; other < rank; other++) {
+        if (records[other].machine == records[rank].machine && can_read_nonce(&records[other])) {
+            return other;
+        }
+    }
+    return rank;
+}
+
+void ls_comm_number_hosts(ls_comm_member *members, uint32_t count, uint32_t *host_count_out)
+{
+    uint32_t leaders[LS_COMM_SIZE_MAX], locals[LS_COMM_SIZE_MAX], hosts = 0;
+    for (uint32_t rank = 0; rank < count; rank++) {
+        uint32_t host = 0;
+        while (host < hosts && leaders[host] != members[rank].host) {
+            host++;
+        }
+        if (host == hosts) {
+            leaders[hosts] = members[rank].host;
+            locals[hosts++] = 0;
+        }
+        members[rank].local_rank = locals[host]++;
+        members[rank].host = host;
+    }
+    *host_count_out = hosts;
+}
+
+static ls_status meet_members(ls_comm *comm, const meeting *m)
+{
+    const uint32_t size = comm->size, rank = comm->rank;
+    rank_record *records = calloc(size, sizeof *records);
+    uint32_t *leaders = calloc(size, sizeof *leaders);
+    int probe_fd = -1;
+    ls_status status = LS_OK;
+    if (!records || !leaders) {
+        LS_TRY_GOTO(status, ls_fail(LS_ERR_MEMORY, "no memory for %" PRIu32 " ranks", size), end);
+    }
+    LS_TRY_GOTO(status, describe_self(m->options, &records[rank], &probe_fd), end);
+    LS_TRY_GOTO(status, exchange(m, "who", sizeof *records, records, check_records), end);
+    leaders[rank] = find_host_leader(records, rank);
+    LS_TRY_GOTO(status, exchange(m, "host", sizeof *leaders, leaders, NULL), end);
+    for (uint32_t i = 0; i < size; i++) {
+        comm->members[i] = (ls_comm_member){.world_rank = i, .host = leaders[i], .pid = records[i].pid};
+        memcpy(comm->members[i].host_name, records[i].host_name, sizeof comm->members[i].host_name);
+        comm->members[i].host_name[sizeof comm->members[i].host_name - 1] = 0;
+    }
+end:
+    if (probe_fd >= 0) {
+        close(probe_fd); /* rank 0 published round 2 after everyone had looked */
+    }
+    free(records);
+    free(leaders);
+    return status;
+}
+
+/* ---- a communicator ---- */
+
+static void count_locals(ls_comm *comm)
+{
+    ls_comm_number_hosts(comm->members, comm->size, &comm->host_count);
+    comm->local_rank = comm->members[comm->rank].local_rank;
+    for (uint32_t i = 0; i < comm->size; i++) {
+        comm->local_size += comm->members[i].host == comm->members[comm->rank].host;
+    }
+}
+
+static ls_comm *create(uint32_t rank, uint32_t size, double timeout_s)
+{
+    ls_comm *comm = calloc(1, sizeof *comm);
+    if (!comm) {
+        return NULL;
+    }
+    comm->rank = rank;
+    comm->size = size;
+    comm->timeout_ns = (uint64_t)(1e9 * (timeout_s > 0.0 ? timeout_s : timeout_default_s));
+    comm->members = calloc(size, sizeof *comm->members);
+    comm->sent_count = calloc(size, sizeof *comm->sent_count);
+    comm->received_count = calloc(size, sizeof *comm->received_count);
+    if (!comm->members || !comm->sent_count || !comm->received_count) {
+        ls_comm_close(comm);
+        return NULL;
+    }
+    return comm;
+}
+
+void ls_comm_close(ls_comm *comm)
+{
+    if (!comm) {
+        return;
+    }
+    if (comm->transport) {
+        comm->transport->calls->destroy(comm->transport);
+    }
+    for (uint32_t i = 0; i < comm->block_count; i++) {
+        free(comm->blocks[i]);
+    }
+    ls_store_close(comm->store);
+    ls_store_thread_stop(comm->server);
+    free(comm->blocks);
+    free(comm->members);
+    free(comm->sent_count);
+    free(comm->received_count);
+    free(comm);
+}
+
+static ls_status check_options(const ls_comm_options *options)
+{
+    if (options->size < 1 || options->size > LS_COMM_SIZE_MAX) {
+        return ls_fail(LS_ERR_INVALID, "a group of %" PRIu32 " ranks; allowed are 1..%d", options->size,
+                       (int)LS_COMM_SIZE_MAX);
+    }
+    if (options->rank >= options->size) {
+        return ls_fail(LS_ERR_INVALID, "rank %" PRIu32 " of %" PRIu32 "; allowed are 0..%" PRIu32,
+                       options->rank, options->size, options->size - 1);
+    }
+    if (options->sockets_per_peer > 8) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%" PRIu32 " sockets per peer; allowed are 1..8, 0 lets lockstep choose",
+                       options->sockets_per_peer);
+    }
+    if (!(options->timeout_s >= 0.0 && options->timeout_s <= 1e6)) {
+        return ls_fail(LS_ERR_INVALID, "timeout of %g s; allowed are 0 (60 s) to 1e6", options->timeout_s);
+    }
+    if (options->size > 1 && !memchr(options->coordinator, 0, sizeof options->coordinator)) {
+        return ls_fail(LS_ERR_INVALID, "the coordinator's address is not ended by a 0");
+    }
+    if (options->size > 1 && !options->coordinator[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "no coordinator for %" PRIu32
+                       " ranks; give HOST:PORT or unix:PATH (LOCKSTEP_COORDINATOR)",
+                       options->size);
+    }
+    return LS_OK;
+}
+
+static ls_status connect_store(ls_comm *comm, const ls_comm_options *options)
+{
+    char identity[160], host_name[64] = "";
+    if (options->serve_store && options->rank == 0) {
+        const ls_store_server_options server = {
+            .address = options->coordinator, .token = options->token, .epoch = options->epoch};
+        LS_TRY(ls_store_thread_start(&server, &comm->server));
+    }
+    if (gethostname(host_name, sizeof host_name - 1) != 0) {
+        host_name[0] = 0;
+    }
+    snprintf(identity, sizeof identity, "rank %" PRIu32 " on %s, pid %d", options->rank, host_name,
+             (int)getpid());
+    return ls_store_connect(options->coordinator, options->token, options->epoch, identity,
+                            1e-9 * (double)comm->timeout_ns, &comm->store);
+}
+
+/* A group of this name may be opened again and again; the n-th openings of all ranks meet. */
+static ls_status begin_meeting(const ls_comm *comm, const ls_comm_options *options, meeting *m)
+{
+    char key[LS_STORE_KEY_BYTES_MAX + 1];
+    int64_t opening = 0;
+    if (strlen(options->name) > 64 || strchr(options->name, '/')) {
+        return ls_fail(LS_ERR_INVALID, "group name '%s': up to 64 characters without '/' are allowed",
+                       options->name);
+    }
+    snprintf(key, sizeof key, "%" PRIu64 "/%s/openings/%" PRIu32, options->epoch, options->name,
+             options->rank);
+    LS_TRY(ls_store_add(comm->store, key, 1, &opening));
+    snprintf(m->prefix, sizeof m->prefix, "%" PRIu64 "/%s/%" PRId64 "/", options->epoch, options->name,
+             opening);
+    m->options = options;
+    m->store = comm->store;
+    return LS_OK;
+}
+
+static ls_status open_transport(ls_comm *comm, const ls_comm_options *options, const meeting *m)
+{
+    const ls_transport_setup setup = {.options = options,
+                                      .members = comm->members,
+                                      .rank = comm->rank,
+                                      .size = comm->size,
+                                      .group_id = comm->id,
+                                      .store = comm->store,
+                                      .key_prefix = m->prefix};
+    const bool without_shm = options->flags & LS_COMM_NO_SHM;
+    if (!without_shm && comm->host_count == 1) {
+        return ls_transport_open_shm(&setup, &comm->transport);
+    }
+    if (without_shm || comm->host_count == comm->size) {
+        return ls_transport_open_tcp(&setup, &comm->transport);
+    }
+    return ls_transport_open_hier(&setup, &comm->transport);
+}
+
+static ls_status open_many(ls_comm *comm, const ls_comm_options *options)
+{
+    meeting m = {.deadline_ns = ls_clock_monotonic_ns() + comm->timeout_ns};
+    if (!ls_comm_kernels()) {
+        return LS_ERR_INVALID; /* LS_ISA, with its text */
+    }
+    LS_TRY(connect_store(comm, options));
+    LS_TRY(begin_meeting(comm, options, &m));
+    LS_TRY(meet_members(comm, &m));
+    count_locals(comm);
+    return open_transport(comm, options, &m);
+}
+
+static ls_status open_alone(ls_comm *comm)
+{
+    comm->members[0].pid = (int32_t)getpid();
+    if (gethostname(comm->members[0].host_name, sizeof comm->members[0].host_name - 1) != 0) {
+        snprintf(comm->members[0].host_name, sizeof comm->members[0].host_name, "unknown");
+    }
+    count_locals(comm);
+    return LS_OK;
+}
+
+ls_status ls_comm_open(const ls_comm_options *options, ls_comm **comm_out)
+{
+    LS_ASSERT(options && comm_out);
+    LS_TRY(check_options(options));
+    ls_comm_options filled = *options;
+    filled.name = options->name ? options->name : "world";
+    ls_comm *comm = create(options->rank, options->size, options->timeout_s);
+    if (!comm) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a communicator of %" PRIu32 " ranks", options->size);
+    }
+    comm->flags = options->flags;
+    comm->id = (uint32_t)ls_xxh3(filled.name, strlen(filled.name), options->epoch);
+    const ls_status status = options->size == 1 ? open_alone(comm) : open_many(comm, &filled);
+    if (status != LS_OK) {
+        ls_comm_close(comm);
+        return status;
+    }
+    *comm_out = comm;
+    return LS_OK;
+}
+
+/* ---- groups ---- */
+
+typedef struct wish {
+    int32_t color, key;
+} wish;
+
+/* Ranks of the parent with this rank's colour, by key, then rank. */
+static uint32_t choose_members(const wish *wishes, uint32_t size, uint32_t rank, uint32_t *members)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < size; i++) {
+        if (wishes[i].color != wishes[rank].color) {
+            continue;
+        }
+        uint32_t at = count++;
+        for (; at > 0 && wishes[members[at - 1]].key > wishes[i].key; at--) {
+            members[at] = members[at - 1];
+        }
+        members[at] = i;
+    }
+    return count;
+}
+
+static ls_status gather_wishes(ls_comm *comm, wish mine, wish *wishes)
+{
+    wishes[comm->rank] = mine;
+    return ls_comm_gather_for_split(comm, &wishes[comm->rank], wishes, sizeof mine);
+}
+
+static ls_status make_group(ls_comm *comm, const uint32_t *members, uint32_t count, int32_t color,
+                            ls_comm **group_out)
+{
+    uint32_t self = 0;
+    while (members[self] != comm->rank) {
+        self++;
+    }
+    ls_comm *group = create(self, count, 1e-9 * (double)comm->timeout_ns);
+    if (!group) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a group of %" PRIu32 " ranks", count);
+    }
+    const uint32_t origin[3] = {comm->id, comm->splits, (uint32_t)color};
+    group->id = (uint32_t)ls_xxh3(origin, sizeof origin, 0);
+    group->parent = comm;
+    group->flags = comm->flags;
+    for (uint32_t i = 0; i < count; i++) {
+        group->members[i] = comm->members[members[i]];
+    }
+    count_locals(group);
+    if (count > 1) {
+        const uint64_t deadline_ns = ls_clock_monotonic_ns() + comm->timeout_ns;
+        const ls_status status = comm->transport->calls->split(comm->transport, members, count, self,
+                                                               group->id, deadline_ns, &group->transport);
+        if (status != LS_OK) {
+            ls_comm_close(group);
+            return ls_comm_keep_reason(comm, status);
+        }
+        group->transport->members = group->members;
+    }
+    *group_out = group;
+    return LS_OK;
+}
+
+ls_status ls_comm_split(ls_comm *comm, int32_t color, int32_t key, ls_comm **group_out)
+{
+    wish wishes[LS_COMM_SIZE_MAX];
+    uint32_t members[LS_COMM_SIZE_MAX];
+    LS_ASSERT(comm && group_out);
+    LS_TRY(gather_wishes(comm, (wish){.color = color, .key = key}, wishes));
+    comm->splits++;
+    if (color < 0) {
+        *group_out = NULL;
+        return LS_OK;
+    }
+    const uint32_t count = choose_members(wishes, comm->size, comm->rank, members);
+    return make_group(comm, members, count, color, group_out);
+}
