@@ -44,7 +44,7 @@ void ls_comm_claim_fill(ls_comm_claim *claim, const ls_comm_op *op, const ls_tra
         .pid = transport->members[transport->rank].pid,
         .world_rank = transport->members[transport->rank].world_rank,
     };
-    const char *file = op->site.file ? op->site.file : "?";
+    const char *file = op->site.file ? ls_site_path(op->site.file) : "?";
     const size_t length = strlen(file), room = sizeof claim->file - 1;
     const char *end = length > room ? file + (length - room) : file;
     memcpy(claim->file, end, length > room ? room : length);

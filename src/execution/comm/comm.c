@@ -180,20 +180,22 @@ static ls_status run_recorded(ls_comm *comm, ls_comm_op *op, ls_status (*run)(ls
     op->last_rank = UINT32_MAX;
     const uint64_t now_ns = ls_clock_monotonic_ns();
     op->deadline_ns = now_ns + comm->timeout_ns;
-    const ls_flight_record record = {
+    const ls_flight_call call = {
         .seq = op->seq,
         .fingerprint = op->fingerprint,
         .count = op->count,
         .begin_ns = now_ns,
         .comm_id = comm->id,
+        .peer = op->peer,
+        .site = ls_flight_site(op->site.file, op->site.line),
         .kind = (uint8_t)(op->flags & LS_COMM_FLAG_SPLIT ? LS_COMM_SPLIT : op->kind),
         .dtype = (uint8_t)op->dtype,
         .reduction = (uint8_t)op->reduction,
-        .peer = op->peer,
+        .slot = comm->flight_slot,
     };
-    ls_flight_record *kept = ls_flight_record_begin(&record, op->site);
+    ls_flight_record *record = ls_flight_begin(&call);
     const ls_status status = run(comm->transport, op);
-    ls_flight_record_end(kept, op->wait_ns, op->last_rank);
+    ls_flight_end(record, 0, op->last_rank, op->wait_ns, status);
     comm->stats.calls++;
     /* Too little memory for an allocation is no reason to give the others up: all members were told. */
     return status == LS_OK || status == LS_ERR_MEMORY ? status : ls_comm_keep_reason(comm, status);

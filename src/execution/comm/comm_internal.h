@@ -23,10 +23,11 @@ struct ls_comm {
     ls_comm_stats stats;
     void **blocks; /* ls_comm_alloc without a transport's memory */
     uint32_t block_count;
+    uint8_t flight_slot;
     /* Of the opened one. */
     ls_store *store;
     ls_store_thread *server;
-    ls_flight *flight;
+    ls_flight *flight; /* that it created and installed, NULL: none */
 };
 
 /* Makes this thread's error text the reason for which all later calls fail, unless there is one. */

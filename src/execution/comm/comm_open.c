@@ -365,6 +365,8 @@ void ls_comm_close(ls_comm *comm)
     for (uint32_t i = 0; i < comm->block_count; i++) {
         free(comm->blocks[i]);
     }
+    ls_flight_leave(comm->flight_slot);
+    ls_flight_close(comm->flight);
     ls_store_close(comm->store);
     ls_store_thread_stop(comm->server);
     free(comm->blocks);
@@ -482,6 +484,18 @@ static ls_status open_alone(ls_comm *comm)
     return LS_OK;
 }
 
+/* The process has one recorder: who installed one before keeps it. */
+static ls_status start_recorder(ls_comm *comm, const ls_comm_options *options)
+{
+    const char *path = options->flight_path ? options->flight_path : getenv("LOCKSTEP_FLIGHT");
+    if (!path || !path[0] || ls_flight_installed()) {
+        return LS_OK;
+    }
+    LS_TRY(ls_flight_create(path, options->rank, options->size, options->epoch, &comm->flight));
+    ls_flight_install(comm->flight);
+    return LS_OK;
+}
+
 ls_status ls_comm_open(const ls_comm_options *options, ls_comm **comm_out)
 {
     LS_ASSERT(options && comm_out);
@@ -494,11 +508,15 @@ ls_status ls_comm_open(const ls_comm_options *options, ls_comm **comm_out)
     }
     comm->flags = options->flags;
     comm->id = (uint32_t)ls_xxh3(filled.name, strlen(filled.name), options->epoch);
-    const ls_status status = options->size == 1 ? open_alone(comm) : open_many(comm, &filled);
+    ls_status status = start_recorder(comm, options);
+    if (status == LS_OK) {
+        status = options->size == 1 ? open_alone(comm) : open_many(comm, &filled);
+    }
     if (status != LS_OK) {
         ls_comm_close(comm);
         return status;
     }
+    comm->flight_slot = ls_flight_join(comm->id, comm->rank, comm->size, filled.name);
     *comm_out = comm;
     return LS_OK;
 }
@@ -561,6 +579,9 @@ static ls_status make_group(ls_comm *comm, const uint32_t *members, uint32_t cou
         }
         group->transport->members = group->members;
     }
+    char name[LS_FLIGHT_COMM_NAME_BYTES];
+    snprintf(name, sizeof name, "split %" PRIu32 " color %" PRId32, comm->splits, color);
+    group->flight_slot = ls_flight_join(group->id, self, count, name);
     *group_out = group;
     return LS_OK;
 }

@@ -214,15 +214,6 @@ void ls_flight_note_exit(const char *path, int wait_status);
 
 /* ---- activity: main thread ---- */
 
-/*
- * An operation begins: its record goes into the ring, and what is returned is passed to the end. The caller fills in `record` (seq,
- * fingerprint, count, begin_ns, comm_id, kind, dtype, reduction, peer); the site is interned here, by the address of its file name and its
- * line. The activity becomes LS_ACTIVITY_COMM until the end. NULL when no recorder is installed. Both calls together: <= 50 ns.
- */
-ls_flight_record *ls_flight_record_begin(const ls_flight_record *record, ls_comm_site site);
-/* It is left: sets last_rank, wait_us and end_ns (now). record may be NULL, then nothing happens. An operation that failed ends too. */
-void ls_flight_record_end(ls_flight_record *record, uint64_t wait_ns, uint32_t last_rank);
-
 /* This rank is now doing `activity`; ends the one before and keeps it as a span when it took 20 us or more. */
 void ls_flight_activity(ls_activity activity, uint32_t number);
 /* The training step and leaf that activities belong to. */
