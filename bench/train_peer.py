@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same training step in PyTorch: forward, backward, AdamW, float32, on the CPU. Prints one JSON object.
 
-Usage: PYTHON bench/train_peer.py MODEL [--mode eager|compile] [--threads N] [--steps N] [--batch N] [--context N]
+Usage: PYTHON bench/train_peer.py MODEL [--mode eager|compile] [--threads N] [--steps N] [--batch N] [--context N] [--ranks N]
 MODEL: gpt2 (GPT-2 124M) or small (6 layers x 384, Llama-like, byte vocabulary), as in bench/train_pairs.sh.
 Written the way a PyTorch user would: fused attention (scaled_dot_product_attention), fused AdamW where there is one.
+--ranks N, N > 1: DistributedDataParallel over Gloo, with its default settings; N processes of this host share the batch, each with its threads.
 """
 import argparse
 import json
 import os
 import resource
+import sys
+import tempfile
 import time
 
 begun = time.time()
@@ -24,8 +27,22 @@ parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--steps", type=int, default=12)
 parser.add_argument("--batch", type=int, default=4)
 parser.add_argument("--context", type=int, default=256)
+parser.add_argument("--ranks", type=int, default=1)
 options = parser.parse_args()
 torch.set_num_threads(options.threads)
+rank = 0
+if options.ranks > 1:  # torch is imported once, before the ranks part; rank 0 prints
+    if options.batch % options.ranks != 0:
+        sys.exit(f"a batch of {options.batch} can't be shared by {options.ranks} ranks alike")
+    meeting = tempfile.mkdtemp()
+    children = []
+    for other in range(1, options.ranks):
+        child = os.fork()
+        if child == 0:
+            rank, children = other, []
+            break
+        children.append(child)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}/store", rank=rank, world_size=options.ranks)
 torch.manual_seed(1)
 
 shape = {"gpt2": dict(layers=12, heads=12, width=768, ffn=3072, vocab=50257, llama=False),
@@ -93,10 +110,13 @@ class Model(nn.Module):
 model = Model(shape, options.context)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 run = torch.compile(model) if options.mode == "compile" else model
+if options.ranks > 1:
+    run = torch.nn.parallel.DistributedDataParallel(run)
+    torch.manual_seed(1 + rank)
 seconds = []
 first_step_s = None
 for step in range(options.steps):
-    tokens = torch.randint(0, shape["vocab"], (options.batch, options.context + 1))
+    tokens = torch.randint(0, shape["vocab"], (options.batch // options.ranks, options.context + 1))
     start = time.time()
     loss = run(tokens[:, :-1], tokens[:, 1:])
     optimizer.zero_grad(set_to_none=True)
@@ -106,9 +126,20 @@ for step in range(options.steps):
     loss.item()
     seconds.append(time.time() - start)
     first_step_s = first_step_s or time.time() - begun
-counted = sorted(seconds[2:] or seconds)
-middle = counted[len(counted) // 2]
-print(json.dumps({"peer": f"torch {torch.__version__} {options.mode}", "parameters": sum(p.numel() for p in model.parameters()),
-                  "tokens_per_s": options.batch * options.context / middle, "step_s": middle, "first_step_s": first_step_s,
-                  "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "loss": loss.item(),
-                  "threads": options.threads, "pid": os.getpid()}))
+counted = seconds[2:] or seconds
+middle = sorted(counted)[len(counted) // 2]
+tokens = options.batch * options.context
+if rank == 0:
+    mode = options.mode if options.ranks == 1 else f"{options.mode} ddp gloo"
+    print(json.dumps({"peer": f"torch {torch.__version__} {mode}", "parameters": sum(p.numel() for p in model.parameters()),
+                      "tokens_per_s": tokens / middle, "tokens_per_s_mean": tokens * len(counted) / sum(counted), "step_s": middle,
+                      "first_step_s": first_step_s, "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                      "loss": loss.item(), "ranks": options.ranks, "threads": options.threads, "pid": os.getpid()}), flush=True)
+if options.ranks > 1:
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+    if rank == 0:
+        for child in children:
+            os.waitpid(child, 0)
+        os.remove(f"{meeting}/store")
+        os.rmdir(meeting)
