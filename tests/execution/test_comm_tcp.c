@@ -1,0 +1,749 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The TCP transport: every kind of call, type and size among real processes gives the bits of the fixed tree; and what is wrong with a call
+ * or a rank is named, in bounded time.
+ */
+#include "test.h"
+
+#include "comm_ranks.h"
+
+#include "comm_expect.h"
+#include "execution/comm/tcp_wire.h"
+#include "execution/comm/transport.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+enum { DEADLINE_MS = 10000, SHORT_MS = 700 };
+
+static uint32_t lanes = 1; /* of what the tests open */
+static uint32_t deadline_ms = DEADLINE_MS;
+
+typedef struct rank_setup {
+    ls_transport_setup setup;
+    ls_comm_options options;
+    ls_comm_member members[RANKS_MAX];
+} rank_setup;
+
+/* Every rank on a host of its own, all called over loopback because that is named. */
+static void fill_setup(rank_setup *s, const ls_comm_options *options)
+{
+    *s = (rank_setup){.options = *options};
+    s->options.interface = "lo";
+    s->options.sockets_per_peer = lanes;
+    if (s->options.token[0] == 0) {
+        snprintf(s->options.token, sizeof s->options.token, "00ff");
+    }
+    for (uint32_t i = 0; i < options->size; i++) {
+        s->members[i] = (ls_comm_member){.world_rank = i, .host = i, .pid = (int32_t)getpid()};
+        snprintf(s->members[i].host_name, sizeof s->members[i].host_name, "host%u", i);
+    }
+    s->setup = (ls_transport_setup){.options = &s->options,
+                                    .members = s->members,
+                                    .rank = options->rank,
+                                    .size = options->size,
+                                    .group_id = 7,
+                                    .store = (ls_store *)test_store,
+                                    .key_prefix = "5/test/1/"};
+}
+
+static ls_status open_tcp(rank_setup *s, const ls_comm_options *options, ls_transport **transport_out)
+{
+    fill_setup(s, options);
+    return ls_transport_open_tcp(&s->setup, transport_out);
+}
+
+static ls_status run_op(ls_transport *t, ls_comm_op op)
+{
+    static uint64_t seq;
+    op.seq = ++seq;
+    op.fingerprint = ls_comm_fingerprint(&op);
+    op.site = op.site.file ? op.site : LS_COMM_HERE;
+    op.deadline_ns = ls_clock_monotonic_ns() + deadline_ms * 1000000ull;
+    return t->calls->run(t, &op);
+}
+
+static ls_comm_op reduce_op(const void *in, void *out, uint64_t count)
+{
+    return (ls_comm_op){.kind = LS_COMM_ALL_REDUCE,
+                        .dtype = LS_F32,
+                        .peer = UINT32_MAX,
+                        .in = in,
+                        .out = out,
+                        .count = count};
+}
+
+static ls_status barrier(ls_transport *t)
+{
+    return run_op(t, (ls_comm_op){.kind = LS_COMM_BARRIER, .peer = UINT32_MAX});
+}
+
+/* ---- bits ---- */
+
+static const uint64_t counts[] = {1, 3, 17, 1000, 2048, 5000, 30011, 100003, 700009};
+enum { COUNTS = sizeof counts / sizeof counts[0], COUNT_MAX = 700009 };
+
+static int check_all_reduce(ls_transport *t, uint8_t *in, uint8_t *out, ls_dtype dtype, uint64_t count,
+                            uint32_t flags)
+{
+    for (int reduction = LS_COMM_SUM; reduction <= LS_COMM_MIN; reduction++) {
+        ls_comm_op op = reduce_op(in, out, count);
+        op.dtype = dtype;
+        op.reduction = (ls_comm_reduction)reduction;
+        op.flags = flags;
+        expect_fill(in, dtype, count, t->rank);
+        EXPECT_OK(run_op(t, op));
+        EXPECT(expect_reduced(out, dtype, op.reduction, 0, count, t->size, flags & LS_COMM_ANY_ORDER));
+    }
+    expect_fill(out, dtype, count, t->rank); /* in place */
+    ls_comm_op op = reduce_op(out, out, count);
+    op.dtype = dtype;
+    op.flags = flags;
+    EXPECT_OK(run_op(t, op));
+    EXPECT(expect_reduced(out, dtype, LS_COMM_SUM, 0, count, t->size, flags & LS_COMM_ANY_ORDER));
+    return 0;
+}
+
+static int check_reduce_scatter(ls_transport *t, uint8_t *in, uint8_t *out, ls_dtype dtype, uint64_t count)
+{
+    const uint64_t part = count / t->size;
+    ls_comm_op op = reduce_op(in, out, part);
+    op.kind = LS_COMM_REDUCE_SCATTER;
+    op.dtype = dtype;
+    expect_fill(in, dtype, part * t->size, t->rank);
+    EXPECT_OK(run_op(t, op));
+    EXPECT(expect_reduced(out, dtype, LS_COMM_SUM, t->rank * part, part, t->size, false));
+    op.out = in + t->rank * part * ls_dtype_bytes(dtype);
+    EXPECT_OK(run_op(t, op));
+    EXPECT(expect_reduced(op.out, dtype, LS_COMM_SUM, t->rank * part, part, t->size, false));
+    return 0;
+}
+
+static int check_moves(ls_transport *t, uint8_t *in, uint8_t *out, ls_dtype dtype, uint64_t count)
+{
+    const uint64_t part = count / t->size, bytes = part * ls_dtype_bytes(dtype);
+    ls_comm_op op = {
+        .kind = LS_COMM_ALL_GATHER, .dtype = dtype, .peer = UINT32_MAX, .in = in, .out = out, .count = part};
+    expect_fill(in, dtype, part, t->rank);
+    EXPECT_OK(run_op(t, op));
+    for (uint32_t i = 0; i < t->size; i++) {
+        EXPECT(expect_filled(out + i * bytes, dtype, 0, part, i));
+    }
+    op.kind = LS_COMM_ALL_TO_ALL;
+    expect_fill(in, dtype, part * t->size, t->rank);
+    EXPECT_OK(run_op(t, op));
+    for (uint32_t i = 0; i < t->size; i++) {
+        EXPECT(expect_filled(out + i * bytes, dtype, t->rank * part, part, i));
+    }
+    const uint32_t root = (uint32_t)count % t->size;
+    expect_fill(out, dtype, count, t->rank);
+    EXPECT_OK(run_op(
+        t,
+        (ls_comm_op){.kind = LS_COMM_BROADCAST, .dtype = dtype, .peer = root, .out = out, .count = count}));
+    EXPECT(expect_filled(out, dtype, 0, count, root));
+    return 0;
+}
+
+/* Everybody sends to the next and receives from the one before; large ones first by even ranks. */
+static int check_pairs(ls_transport *t, uint8_t *in, uint8_t *out, uint64_t count)
+{
+    const uint32_t to = (t->rank + 1) % t->size, from = (t->rank + t->size - 1) % t->size;
+    expect_fill(in, LS_F32, count, t->rank);
+    for (int turn = 0; turn < 2; turn++) {
+        const bool first = count * 4 <= 65536 || (t->rank % 2 == 0 && t->rank + 1 < t->size);
+        const bool sends = (turn == 0) == first;
+        const ls_comm_op send = {.kind = LS_COMM_SEND, .dtype = LS_F32, .peer = to, .in = in, .count = count};
+        const ls_comm_op receive = {
+            .kind = LS_COMM_RECEIVE, .dtype = LS_F32, .peer = from, .out = out, .count = count};
+        EXPECT_OK(run_op(t, sends ? send : receive));
+    }
+    EXPECT(expect_filled(out, LS_F32, 0, count, from));
+    return 0;
+}
+
+/* Rank r sends r * 1000 + s elements to rank s. */
+static int check_blocks(ls_transport *t, uint8_t *in, uint8_t *out, uint64_t scale)
+{
+    uint64_t send[RANKS_MAX], send_at[RANKS_MAX], receive[RANKS_MAX], receive_at[RANKS_MAX], sent = 0,
+                                                                                             received = 0;
+    for (uint32_t i = 0; i < t->size; i++) {
+        send[i] = t->rank * scale + i, receive[i] = i * scale + t->rank;
+        send_at[i] = sent, receive_at[i] = received;
+        sent += send[i], received += receive[i];
+    }
+    const ls_comm_blocks blocks = {send, send_at, receive, receive_at};
+    expect_fill(in, LS_F32, sent, t->rank);
+    EXPECT_OK(run_op(t, (ls_comm_op){.kind = LS_COMM_ALL_TO_ALL_BLOCKS,
+                                     .dtype = LS_F32,
+                                     .peer = UINT32_MAX,
+                                     .in = in,
+                                     .out = out,
+                                     .blocks = &blocks}));
+    for (uint32_t i = 0; i < t->size; i++) {
+        const uint64_t at = (uint64_t)i * scale * t->rank + t->rank * (t->rank - 1) / 2;
+        EXPECT(expect_filled(out + receive_at[i] * 4, LS_F32, at, receive[i], i));
+    }
+    return 0;
+}
+
+static int check_kinds(ls_transport *t)
+{
+    uint8_t *in = malloc(COUNT_MAX * 8ul), *out = malloc(COUNT_MAX * 8ul);
+    for (int dtype = LS_F32; dtype <= LS_I64; dtype++) {
+        for (int i = 0; i < COUNTS; i++) {
+            if (counts[i] > 6000 && dtype != LS_F32 && (int)counts[i] % 3 != dtype % 3) {
+                continue; /* large ones of some types: all go the same way */
+            }
+            EXPECT(check_all_reduce(t, in, out, (ls_dtype)dtype, counts[i], 0) == 0);
+            EXPECT(check_all_reduce(t, in, out, (ls_dtype)dtype, counts[i], LS_COMM_ANY_ORDER) == 0);
+            EXPECT(check_reduce_scatter(t, in, out, (ls_dtype)dtype, counts[i]) == 0);
+            EXPECT(check_moves(t, in, out, (ls_dtype)dtype, counts[i]) == 0);
+        }
+        EXPECT_OK(barrier(t));
+    }
+    for (int i = 0; i < COUNTS; i++) {
+        EXPECT(check_pairs(t, in, out, counts[i]) == 0);
+    }
+    EXPECT(check_blocks(t, in, out, 1) == 0);
+    EXPECT(check_blocks(t, in, out, 20000) == 0);
+    free(in);
+    free(out);
+    return 0;
+}
+
+static int kinds_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    EXPECT_OK(open_tcp(&s, options, &t));
+    EXPECT(check_kinds(t) == 0);
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void kinds_give_the_bits_of_the_tree(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size <= 5; size++) {
+        lanes = size == 3 ? 4 : size == 5 ? 2 : 1;
+        run_ranks(size, kinds_main);
+    }
+    lanes = 1;
+}
+
+/* Seven ranks: many enough for doubling when the limit is lowered by the size of the group. */
+static int many_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    float in[300], out[300 * RANKS_MAX];
+    EXPECT_OK(open_tcp(&s, options, &t));
+    expect_fill(in, LS_F32, 300, t->rank);
+    for (int i = 0; i < 20; i++) {
+        EXPECT_OK(barrier(t));
+        EXPECT_OK(run_op(t, reduce_op(in, out, 300)));
+        EXPECT(expect_reduced(out, LS_F32, LS_COMM_SUM, 0, 300, t->size, false));
+    }
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void small_calls_of_many_ranks_give_the_bits_of_the_tree(void **state)
+{
+    (void)state;
+    lanes = 1;
+    run_ranks(7, many_main);
+    run_ranks(8, many_main);
+}
+
+/* ---- groups ---- */
+
+static int groups_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t, *even, *both;
+    EXPECT_OK(open_tcp(&s, options, &t));
+    const uint32_t members[2][2] = {{0, 2}, {1, 3}}, all[4] = {3, 2, 1, 0};
+    EXPECT_OK(t->calls->split(t, members[t->rank % 2], 2, t->rank / 2, 100 + t->rank % 2, 0, &even));
+    EXPECT_OK(t->calls->split(t, all, 4, 3 - t->rank, 200, 0, &both));
+    float *in = malloc(400000), *out = malloc(400000);
+    for (uint64_t count = 10; count <= 100000; count *= 100) {
+        for (uint64_t i = 0; i < count; i++) {
+            in[i] = (float)(t->rank + 1);
+        }
+        EXPECT_OK(run_op(even, reduce_op(in, out, count)));
+        EXPECT(out[0] == (t->rank % 2 ? 6.0f : 4.0f) && out[count - 1] == out[0]);
+        EXPECT_OK(run_op(both, reduce_op(in, out, count)));
+        EXPECT(out[0] == 10.0f);
+        EXPECT_OK(run_op(t, reduce_op(in, out, count)));
+        EXPECT(out[0] == 10.0f);
+    }
+    both->calls->destroy(both);
+    even->calls->destroy(even);
+    t->calls->destroy(t);
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void groups_share_the_sockets(void **state)
+{
+    (void)state;
+    run_ranks(4, groups_main);
+}
+
+typedef struct worker {
+    ls_transport *t;
+    uint64_t count;
+    int result;
+} worker;
+
+static int worker_run(const worker *w)
+{
+    float *in = malloc(w->count * 4), *out = malloc(w->count * 4);
+    for (int turn = 0; turn < 30; turn++) {
+        expect_fill(in, LS_F32, w->count, w->t->rank);
+        EXPECT_OK(run_op(w->t, reduce_op(in, out, w->count)));
+        EXPECT(expect_reduced(out, LS_F32, LS_COMM_SUM, 0, w->count, w->t->size, false));
+    }
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void *worker_main(void *argument)
+{
+    worker *w = argument;
+    w->result = worker_run(w);
+    return NULL;
+}
+
+static int threads_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t, *second;
+    pthread_t thread;
+    const uint32_t all[3] = {0, 1, 2};
+    EXPECT_OK(open_tcp(&s, options, &t));
+    EXPECT_OK(t->calls->split(t, all, 3, t->rank, 300, 0, &second));
+    worker small = {.t = t, .count = 100}, large = {.t = second, .count = 50000};
+    EXPECT(pthread_create(&thread, NULL, worker_main, &small) == 0);
+    worker_main(&large);
+    pthread_join(thread, NULL);
+    EXPECT(small.result == 0 && large.result == 0);
+    second->calls->destroy(second);
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void groups_of_two_threads_do_not_hold_each_other_up(void **state)
+{
+    (void)state;
+    run_ranks(3, threads_main);
+}
+
+/* ---- what goes wrong ---- */
+
+static bool says(const char *text)
+{
+    const bool found = strstr(ls_error_text(), text) != NULL;
+    if (!found) {
+        fprintf(stderr, "no \"%s\" in: %s\n", text, ls_error_text());
+    }
+    return found;
+}
+
+static int count_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    static float data[200000];
+    EXPECT_OK(open_tcp(&s, options, &t));
+    EXPECT_OK(barrier(t));
+    const uint64_t begin = ls_clock_monotonic_ns();
+    const ls_status status = run_op(t, reduce_op(data, data, t->rank == 1 ? 150000 : 200000));
+    EXPECT(status == LS_ERR_MISMATCH && says("150000") && says("200000"));
+    EXPECT(ls_clock_monotonic_ns() - begin < 3000000000ull);
+    EXPECT(barrier(t) == LS_ERR_MISMATCH); /* and stays so */
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void call_with_another_count_is_a_mismatch(void **state)
+{
+    (void)state;
+    run_ranks(3, count_main);
+}
+
+static int kind_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    static float data[70000];
+    EXPECT_OK(open_tcp(&s, options, &t));
+    ls_status status;
+    if (t->rank == 2) {
+        status = barrier(t);
+    } else {
+        status = run_op(
+            t,
+            (ls_comm_op){.kind = LS_COMM_BROADCAST, .dtype = LS_F32, .peer = 0, .out = data, .count = 70000});
+    }
+    if (t->rank == 0 &&
+        status == LS_OK) { /* the root need not wait for the last of the chain: it learns in its next call */
+        status = barrier(t);
+    }
+    EXPECT(status == LS_ERR_MISMATCH && says("barrier") && says("broadcast"));
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void call_of_another_kind_is_a_mismatch(void **state)
+{
+    (void)state;
+    run_ranks(3, kind_main);
+}
+
+static int crossed_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    float x = 1;
+    EXPECT_OK(open_tcp(&s, options, &t));
+    const ls_status status =
+        t->rank == 0
+            ? run_op(t,
+                     (ls_comm_op){.kind = LS_COMM_RECEIVE, .dtype = LS_F32, .peer = 1, .out = &x, .count = 1})
+            : barrier(t);
+    EXPECT(status == LS_ERR_MISMATCH && says("receive") && says("barrier"));
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void receive_against_a_barrier_is_a_mismatch(void **state)
+{
+    (void)state;
+    run_ranks(2, crossed_main);
+}
+
+static int blocks_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    static float in[200000], out[200000];
+    EXPECT_OK(open_tcp(&s, options, &t));
+    const uint64_t counts_sent[2] = {65536, 65536}, at[2] = {0, 65536};
+    const uint64_t counts_received[2] = {65536, t->rank == 0 ? 131072 : 65536};
+    const ls_comm_blocks blocks = {counts_sent, at, counts_received, at};
+    const ls_comm_op op = {.kind = LS_COMM_ALL_TO_ALL_BLOCKS,
+                           .dtype = LS_F32,
+                           .peer = UINT32_MAX,
+                           .in = in,
+                           .out = out,
+                           .blocks = &blocks};
+    EXPECT(run_op(t, op) == LS_ERR_MISMATCH && says("262144 bytes") && says("524288"));
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void blocks_of_a_pair_have_to_agree(void **state)
+{
+    (void)state;
+    run_ranks(2, blocks_main);
+}
+
+static int absent_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    static float data[100000];
+    EXPECT_OK(open_tcp(&s, options, &t));
+    deadline_ms = SHORT_MS;
+    if (t->rank == 2) {
+        usleep(1500000);
+        EXPECT(barrier(t) == LS_ERR_TIMEOUT && says("rank 2"));
+    } else {
+        const uint64_t begin = ls_clock_monotonic_ns();
+        EXPECT(run_op(t, reduce_op(data, data, t->size == 3 ? 100000 : 10)) == LS_ERR_TIMEOUT);
+        EXPECT(says("did not come to it: rank 2 (host2"));
+        EXPECT(ls_clock_monotonic_ns() - begin < 3000000000ull);
+    }
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void rank_that_does_not_come_is_named(void **state)
+{
+    (void)state;
+    run_ranks(3, absent_main);
+    run_ranks(4, absent_main);
+}
+
+static int death_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    static float data[4000000];
+    EXPECT_OK(open_tcp(&s, options, &t));
+    EXPECT_OK(barrier(t));
+    if (t->rank == 1) {
+        usleep(100000);
+        kill(getpid(), SIGKILL);
+    }
+    const uint64_t begin = ls_clock_monotonic_ns();
+    const ls_status status = run_op(t, reduce_op(data, data, 4000000));
+    EXPECT(status == LS_ERR_RANKS_LOST && says("rank 1 (host1"));
+    EXPECT(ls_clock_monotonic_ns() - begin < 5000000000ull);
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void rank_that_dies_is_named(void **state)
+{
+    (void)state;
+    pid_t pids[3];
+    test_store_open();
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        const ls_comm_options options = rank_options(rank, 3);
+        pids[rank] = start_rank(death_main, &options);
+    }
+    assert_int_equal(end_rank(pids[0]), 0);
+    assert_int_equal(end_rank(pids[1]), 128 + SIGKILL);
+    assert_int_equal(end_rank(pids[2]), 0);
+    test_store_close();
+}
+
+static int leave_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    EXPECT_OK(open_tcp(&s, options, &t));
+    EXPECT_OK(barrier(t));
+    if (t->rank != 0) {
+        EXPECT(barrier(t) == LS_ERR_RANKS_LOST && says("rank 0") && says("has left"));
+    }
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void rank_that_left_is_named(void **state)
+{
+    (void)state;
+    run_ranks(3, leave_main);
+}
+
+static void *abort_soon(void *argument)
+{
+    ls_transport *t = argument;
+    usleep(100000);
+    t->calls->abort(t, LS_ERR_FAILED, "the roof is on fire");
+    return NULL;
+}
+
+static int abort_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    pthread_t thread;
+    EXPECT_OK(open_tcp(&s, options, &t));
+    EXPECT_OK(barrier(t));
+    if (t->rank == 0) {
+        usleep(1000000);
+        EXPECT(barrier(t) == LS_ERR_FAILED && says("on fire"));
+    } else {
+        if (t->rank == 1) {
+            EXPECT(pthread_create(&thread, NULL, abort_soon, t) == 0);
+        }
+        const uint64_t begin = ls_clock_monotonic_ns();
+        EXPECT(barrier(t) == LS_ERR_FAILED && says("on fire"));
+        EXPECT(ls_clock_monotonic_ns() - begin < 3000000000ull);
+        if (t->rank == 1) {
+            pthread_join(thread, NULL);
+        }
+    }
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void abort_reaches_all(void **state)
+{
+    (void)state;
+    run_ranks(3, abort_main);
+}
+
+/* ---- opening ---- */
+
+static int token_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    ls_comm_options other = *options;
+    other.timeout_s = 2;
+    snprintf(other.token, sizeof other.token, options->rank == 1 ? "1234" : "5678");
+    const ls_status status = open_tcp(&s, &other, &t);
+    EXPECT(options->rank == 1 ? status == LS_ERR_INVALID && says("another token")
+                              : status == LS_ERR_TIMEOUT && says("rank 1"));
+    return 0;
+}
+
+static void wrong_token_is_refused(void **state)
+{
+    (void)state;
+    run_ranks(2, token_main);
+}
+
+static int no_token_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    fill_setup(&s, options);
+    s.options.token[0] = 0;
+    EXPECT(ls_transport_open_tcp(&s.setup, &t) == LS_ERR_INVALID && says("LOCKSTEP_TOKEN"));
+    return 0;
+}
+
+static void several_hosts_without_a_token_are_refused(void **state)
+{
+    (void)state;
+    run_ranks(2, no_token_main);
+}
+
+static int interface_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    fill_setup(&s, options);
+    s.options.interface = "nonesuch0";
+    EXPECT(ls_transport_open_tcp(&s.setup, &t) == LS_ERR_INVALID && says("nonesuch0") &&
+           says("lo 127.0.0.1"));
+    return 0;
+}
+
+static void interface_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    run_ranks(1, interface_main);
+}
+
+/* Rank 0 is a web server that has put its address where a rank's should be. */
+static int web_server(void)
+{
+    const struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in bound;
+    socklen_t bytes = sizeof bound;
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT(bind(listener, (const struct sockaddr *)&any, sizeof any) == 0 && listen(listener, 8) == 0);
+    EXPECT(getsockname(listener, (struct sockaddr *)&bound, &bytes) == 0);
+    ls_tcp_book book = {.port = ntohs(bound.sin_port),
+                        .count = 1,
+                        .addresses = {{.family = 4, .prefix = 8, .loopback = true, .bytes = {127, 0, 0, 1}}}};
+    uint8_t written[LS_TCP_BOOK_BYTES_MAX];
+    const char *key = "5/test/1/tcp/0";
+    EXPECT_OK(ls_store_put((ls_store *)test_store, key, written, ls_tcp_book_write(&book, written)));
+    const int fd = accept(listener, NULL, NULL);
+    EXPECT(fd >= 0 && write(fd, "HTTP/1.1 400 Bad Request\r\n\r\n", 28) == 28);
+    char rest[200];
+    while (read(fd, rest, sizeof rest) > 0) {
+    }
+    close(fd);
+    close(listener);
+    return 0;
+}
+
+static int web_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    if (options->rank == 0) {
+        return web_server();
+    }
+    EXPECT(open_tcp(&s, options, &t) == LS_ERR_INVALID && says("does not speak Lockstep") &&
+           says("127.0.0.1:"));
+    return 0;
+}
+
+static void peer_that_speaks_something_else_is_named(void **state)
+{
+    (void)state;
+    run_ranks(2, web_main);
+}
+
+/* Strangers that call a rank are turned away and do no harm: rank 1 sends HTTP to rank 0 before it calls properly. */
+static int stranger_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    if (options->rank == 1) {
+        uint8_t bytes[LS_TCP_BOOK_BYTES_MAX];
+        size_t count = 0;
+        ls_tcp_book book;
+        const char *key = "5/test/1/tcp/0";
+        EXPECT_OK(ls_store_get((ls_store *)test_store, key, 5, bytes, sizeof bytes, &count));
+        EXPECT(ls_tcp_book_read(bytes, count, &book));
+        const struct sockaddr_in to = {
+            .sin_family = AF_INET, .sin_port = htons(book.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        char answer[16];
+        EXPECT(connect(fd, (const struct sockaddr *)&to, sizeof to) == 0);
+        EXPECT(write(fd, "GET / HTTP/1.1\r\n\r\n", 18) == 18);
+        EXPECT(read(fd, answer, sizeof answer) <= 0);
+        close(fd);
+    }
+    EXPECT_OK(open_tcp(&s, options, &t));
+    EXPECT_OK(barrier(t));
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void strangers_are_turned_away(void **state)
+{
+    (void)state;
+    run_ranks(2, stranger_main);
+}
+
+static int epoch_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    fill_setup(&s, options);
+    s.options.timeout_s = 2;
+    s.options.epoch = 5 + options->rank;
+    const ls_status status = ls_transport_open_tcp(&s.setup, &t);
+    EXPECT(options->rank == 1 ? status == LS_ERR_MISMATCH && says("another membership epoch")
+                              : status == LS_ERR_TIMEOUT);
+    return 0;
+}
+
+static void rank_of_another_epoch_is_refused(void **state)
+{
+    (void)state;
+    run_ranks(2, epoch_main);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kinds_give_the_bits_of_the_tree),
+        cmocka_unit_test(small_calls_of_many_ranks_give_the_bits_of_the_tree),
+        cmocka_unit_test(groups_share_the_sockets),
+        cmocka_unit_test(groups_of_two_threads_do_not_hold_each_other_up),
+        cmocka_unit_test(call_with_another_count_is_a_mismatch),
+        cmocka_unit_test(call_of_another_kind_is_a_mismatch),
+        cmocka_unit_test(receive_against_a_barrier_is_a_mismatch),
+        cmocka_unit_test(blocks_of_a_pair_have_to_agree),
+        cmocka_unit_test(rank_that_does_not_come_is_named),
+        cmocka_unit_test(rank_that_dies_is_named),
+        cmocka_unit_test(rank_that_left_is_named),
+        cmocka_unit_test(abort_reaches_all),
+        cmocka_unit_test(wrong_token_is_refused),
+        cmocka_unit_test(several_hosts_without_a_token_are_refused),
+        cmocka_unit_test(interface_that_is_not_there_is_named),
+        cmocka_unit_test(peer_that_speaks_something_else_is_named),
+        cmocka_unit_test(strangers_are_turned_away),
+        cmocka_unit_test(rank_of_another_epoch_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
