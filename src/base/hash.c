@@ -4,7 +4,9 @@
 #include "base/assert.h"
 
 #include <inttypes.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +54,17 @@ void ls_sha256_hex(const void *data, size_t bytes, char hex_out[LS_SHA256_HEX_BY
     ls_sha256_init(&hash);
     ls_sha256_update(&hash, data, bytes);
     ls_sha256_finish(&hash, hex_out);
+}
+
+void ls_hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t bytes,
+                    unsigned char out[LS_SHA256_BYTES])
+{
+    LS_ASSERT(HMAC(EVP_sha256(), key_bytes ? key : "", (int)key_bytes, data, bytes, out, NULL) != NULL);
+}
+
+bool ls_secret_equal(const void *a, const void *b, size_t bytes)
+{
+    return CRYPTO_memcmp(a, b, bytes) == 0;
 }
 
 /* x^n mod P over GF(2), reflected, P = 0x82F63B78: the algebra behind combining CRCs. */

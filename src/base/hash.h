@@ -29,6 +29,13 @@ void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES]);
 /* One call. */
 void ls_sha256_hex(const void *data, size_t bytes, char hex_out[LS_SHA256_HEX_BYTES]);
 
+/* HMAC-SHA256 (RFC 2104): proves knowledge of `key` without showing it. */
+void ls_hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t bytes,
+                    unsigned char out[LS_SHA256_BYTES]);
+
+/* Compares secrets in a time that does not tell where they differ. */
+bool ls_secret_equal(const void *a, const void *b, size_t bytes);
+
 /* CRC32C (Castagnoli, reflected, as in iSCSI and ext4) of `data`, continuing from `crc` (0 to start). Uses the CPU's
  * instruction where there is one, about 10 to 20 GB/s. */
 uint32_t ls_crc32c(uint32_t crc, const void *data, size_t bytes);

@@ -140,7 +140,7 @@ netns_write_ssh() {
 
 # netns_rate HOST RATE [NETWORK]: what the host sends; a rate as tc knows it (1gbit, 20mbit). "" ends that.
 netns_rate() {
-    netns_inside "${netns_holders[$1]}" tc qdisc del dev "eth${3:-0}" root 2>/dev/null
+    netns_inside "${netns_holders[$1]}" tc qdisc del dev "eth${3:-0}" root 2>/dev/null || true
     [ -n "$2" ] || return 0
     netns_inside "${netns_holders[$1]}" tc qdisc add dev "eth${3:-0}" root tbf rate "$2" burst 256k latency 50ms ||
         netns_skip "no token bucket filter (sch_tbf) in this kernel"
@@ -149,7 +149,7 @@ netns_rate() {
 # netns_slow HOST RATE [NETWORK]: what the host sends and what it receives. "" ends that.
 netns_slow() {
     netns_rate "$1" "$2" "${3:-0}"
-    netns_inside "$netns_switch" tc qdisc del dev "port$1.${3:-0}" root 2>/dev/null
+    netns_inside "$netns_switch" tc qdisc del dev "port$1.${3:-0}" root 2>/dev/null || true
     [ -n "$2" ] || return 0
     netns_inside "$netns_switch" tc qdisc add dev "port$1.${3:-0}" root tbf rate "$2" burst 256k latency 50ms
 }
@@ -182,7 +182,7 @@ NFT
 # netns_mend HOST [NETWORK]: ends every cut of this host, and what was dropped one way for any host.
 netns_mend() {
     local port=port$1.${2:-0}
-    netns_inside "$netns_switch" nft delete table bridge cut 2>/dev/null
+    netns_inside "$netns_switch" nft delete table bridge cut 2>/dev/null || true
     netns_inside "$netns_switch" ip link set "$port" up
     netns_inside "$netns_switch" bridge link set dev "$port" state 3
 }
@@ -205,8 +205,8 @@ netns_end() {
     local pids
     [ -n "$netns_switch" ] || return 0
     pids=$(netns_processes)
-    [ -z "$pids" ] || kill -9 $pids 2>/dev/null
-    kill -9 "${netns_holders[@]}" "$netns_switch" 2>/dev/null
+    [ -z "$pids" ] || kill -9 $pids 2>/dev/null || true
+    kill -9 "${netns_holders[@]}" "$netns_switch" 2>/dev/null || true
     netns_holders=() netns_switch=""
     return 0
 }

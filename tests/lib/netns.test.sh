@@ -154,7 +154,7 @@ for signal in TERM HUP KILL; do
     # After SIGKILL a child of a program in the host is nobody's: it is ended here, the hosts end by themselves.
     [ $signal != KILL ] || for link in /proc/[0-9]*/ns/net; do
         pid=${link#/proc/} pid=${pid%%/*}
-        grep -qxF "$(readlink "$link" || echo none)" "$scratch/spaces" && grep -qs '^sleep.37[23]' "/proc/$pid/cmdline" && kill -9 "$pid"
+        grep -qxF "$(readlink "$link" || echo none)" "$scratch/spaces" && tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q '^sleep 37[23]' && kill -9 "$pid"
     done
     check "nothing is left after SIG$signal" gone $(cat "$scratch/spaces")
 done

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "execution/diagnose/watch.h"
 #include "execution/elastic/coordinator.h"
 
 #include <errno.h>
@@ -15,14 +16,30 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { EVENTS_MAX = 256 };
+
+/* Events on their way from the service thread to the trainer's. */
+typedef struct event_queue {
+    pthread_mutex_t lock;
+    uint32_t count;
+    struct {
+        char name[32];
+        json_t *fields;
+    } events[EVENTS_MAX];
+} event_queue;
+
 struct ls_gang {
     ls_gang_options options;
+    ls_arena arena;
     ls_segment segment;
     ls_control *control;
+    const char *flight_dir;
     char program[4096], segment_path[64], threads[16];
     ls_env *env;
     ls_coordinator *coordinator;
     ls_agent *agent;
+    ls_watch *watch;
+    event_queue queue;
     pthread_t service;
     bool launched;        /* the service thread runs, and has to be joined */
     _Atomic bool running; /* all ranks are ready and of one mind */
@@ -30,6 +47,39 @@ struct ls_gang {
         lost_silent_ns; /* of the rank whose end aborted everything; read after the service thread has ended */
     bool lost;
 };
+
+/* ---- events ---- */
+
+/* On the service thread. When nobody takes them, the oldest are kept. */
+static void put_event(void *context, const char *name, json_t *fields)
+{
+    ls_gang *gang = context;
+    event_queue *queue = &gang->queue;
+    pthread_mutex_lock(&queue->lock);
+    if (queue->count < EVENTS_MAX) {
+        snprintf(queue->events[queue->count].name, sizeof queue->events[0].name, "%s", name);
+        queue->events[queue->count++].fields = fields;
+        fields = NULL;
+    }
+    pthread_mutex_unlock(&queue->lock);
+    json_decref(fields);
+}
+
+/* On the trainer's thread. */
+static void take_events(ls_gang *gang)
+{
+    event_queue *queue = &gang->queue;
+    pthread_mutex_lock(&queue->lock);
+    for (uint32_t i = 0; i < queue->count; i++) {
+        if (gang->options.event) {
+            gang->options.event(queue->events[i].name, queue->events[i].fields);
+        } else {
+            json_decref(queue->events[i].fields);
+        }
+    }
+    queue->count = 0;
+    pthread_mutex_unlock(&queue->lock);
+}
 
 /* ---- service thread: coordinator and agent of this host ---- */
 
@@ -65,6 +115,11 @@ static void on_abort(void *context, ls_status status, int32_t rank, const char *
 {
     ls_gang *gang = context;
     ls_control_abort(gang->control, status, rank, text);
+}
+
+static void on_fatal(void *context, ls_status status, const char *text)
+{
+    on_abort(context, status, -1, text);
 }
 
 static void on_ended(void *context)
@@ -105,11 +160,12 @@ ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
         return ls_fail(LS_ERR_MEMORY, "no memory for a gang of %u ranks", options->ranks);
     }
     gang->options = *options;
+    pthread_mutex_init(&gang->queue.lock, NULL);
     ls_text text = {0};
     ls_run_file_append(&session->run, &text);
     const ls_segment_plan plan = {
         .float_count = (uint64_t)session->layout.float_count,
-        .exchange_bytes = 0,
+        .exchange_bytes = ls_data_parallel_exchange_bytes(&session->layout, options->ranks),
         .leaves = (uint32_t)session->run.train.leaves,
         .ranks = options->ranks,
         .local_ranks = options->ranks,
@@ -151,16 +207,43 @@ static void begin_at(ls_gang *gang, uint64_t step)
         atomic_store(&slot->begun, step);
         atomic_store(&slot->done, step);
         atomic_store(&slot->finished, step);
+        slot->failed_leaf = LS_NO_LEAF;
     }
     atomic_store(&gang->control->until, step);
 }
 
-static ls_status make_flight_folder(const ls_gang *gang)
+/* Recorders of an earlier process of this run would be taken for those of ranks that died. */
+static ls_status empty_flight_folder(ls_gang *gang)
 {
     ls_arena arena = {0};
-    const ls_status status = ls_dir_create(ls_path_join(&arena, gang->options.run_dir, "flight"));
+    gang->flight_dir = ls_arena_strdup(&gang->arena, ls_path_join(&arena, gang->options.run_dir, "flight"));
+    ls_status status = ls_dir_create(gang->flight_dir);
+    char **names = NULL;
+    size_t count = 0;
+    if (status == LS_OK) {
+        status = ls_dir_list(&arena, gang->flight_dir, &names, &count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(names[i], "rank-", 5) == 0) {
+            unlink(ls_path_join(&arena, gang->flight_dir, names[i]));
+        }
+    }
     ls_arena_release(&arena);
     return status;
+}
+
+static ls_status start_watch(ls_gang *gang)
+{
+    const ls_watch_options options = {
+        .env = gang->env,
+        .flight_dir = gang->flight_dir,
+        .ranks = gang->options.ranks,
+        .hang_timeout_s = gang->options.session->run.job.hang_timeout_s,
+        .event = put_event,
+        .fatal = on_fatal,
+        .context = gang,
+    };
+    return ls_watch_create(&options, &gang->watch);
 }
 
 static ls_status start_coordinator(ls_gang *gang)
@@ -208,24 +291,26 @@ ls_status ls_gang_launch(ls_gang *gang, uint64_t step)
              gang->segment.fd);
     snprintf(gang->threads, sizeof gang->threads, "%u", gang->options.threads);
     begin_at(gang, step);
-    LS_TRY(make_flight_folder(gang));
+    LS_TRY(empty_flight_folder(gang));
     LS_TRY(ls_env_real_create(&gang->env));
     LS_TRY(start_coordinator(gang));
+    LS_TRY(start_watch(gang));
     ls_env_timer_set(gang->env, 0, start_agent, gang);
     return start_service(gang);
 }
 
 /* ---- waiting ---- */
 
-typedef struct watch {
+typedef struct step_wait {
     ls_gang *gang;
     uint64_t step;
-} watch;
+} step_wait;
 
 static bool look_for_stop(void *context)
 {
-    const watch *w = context;
+    const step_wait *w = context;
     ls_gang *gang = w->gang;
+    take_events(gang);
     if (gang->options.should_stop && atomic_load(&gang->control->stop) == 0 &&
         gang->options.should_stop(gang->options.stop_context)) {
         ls_gang_stop(gang);
@@ -239,18 +324,19 @@ static void join_service(ls_gang *gang)
     if (gang->launched) {
         pthread_join(gang->service, NULL);
         gang->launched = false;
+        take_events(gang);
     }
 }
 
 static bool is_running_or_stopped(void *context)
 {
-    const watch *w = context;
+    const step_wait *w = context;
     return atomic_load(&w->gang->running) || atomic_load(&w->gang->control->stop) != 0;
 }
 
 ls_status ls_gang_wait(ls_gang *gang)
 {
-    watch w = {.gang = gang};
+    step_wait w = {.gang = gang};
     const ls_wait wait = {.abort = &gang->control->abort, .look = look_for_stop, .context = &w};
     if (ls_wait_for(&gang->control->news, is_running_or_stopped, &w, &wait) != LS_WAIT_DONE) {
         join_service(gang);
@@ -271,9 +357,18 @@ static const ls_rank_slot *slot_with_result(const ls_gang *gang, uint64_t step)
     return NULL;
 }
 
+static uint32_t failed_leaf(const ls_gang *gang)
+{
+    uint32_t leaf = LS_NO_LEAF;
+    for (uint32_t local = 0; local < gang->control->local_ranks && leaf == LS_NO_LEAF; local++) {
+        leaf = ls_segment_slot(&gang->segment, local)->failed_leaf;
+    }
+    return leaf;
+}
+
 static bool has_answer(void *context)
 {
-    const watch *w = context;
+    const step_wait *w = context;
     const ls_rank_slot *slot = ls_segment_slot(&w->gang->segment, 0);
     return atomic_load(&slot->finished) > w->step || atomic_load(&slot->gave_up) == w->step + 1;
 }
@@ -284,8 +379,11 @@ ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_res
     LS_ASSERT(step < until);
     const uint64_t ahead = step + LS_RANK_RESULTS;
     ls_control_grant(gang->control, until < ahead ? until : ahead);
-    watch w = {.gang = gang, .step = step};
+    step_wait w = {.gang = gang, .step = step};
     const ls_wait wait = {.abort = &gang->control->abort, .look = look_for_stop, .context = &w};
+    if (!atomic_load(&gang->running) && atomic_load(&gang->control->abort) == 0) {
+        return LS_STOPPED; /* told to stop before all were ready */
+    }
     (void)look_for_stop(&w);
     const ls_wait_result waited = ls_wait_for(&gang->control->news, has_answer, &w, &wait);
     if (waited != LS_WAIT_DONE) {
@@ -293,6 +391,7 @@ ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_res
     }
     const ls_rank_slot *slot = slot_with_result(gang, step);
     if (!slot) {
+        result_out->failed_leaf = failed_leaf(gang);
         return waited == LS_WAIT_DONE ? LS_STOPPED : ls_control_aborted(gang->control);
     }
     const ls_rank_result *result = &slot->results[step % LS_RANK_RESULTS];
@@ -358,8 +457,11 @@ void ls_gang_destroy(ls_gang *gang)
     ls_control_quit(gang->control);
     join_service(gang);
     ls_agent_destroy(gang->agent);
+    ls_watch_destroy(gang->watch);
     ls_coordinator_destroy(gang->coordinator);
     ls_env_real_destroy(gang->env);
     ls_segment_release(&gang->segment);
+    ls_arena_release(&gang->arena);
+    pthread_mutex_destroy(&gang->queue.lock);
     free(gang);
 }

@@ -44,6 +44,9 @@ typedef struct ls_gang_options {
     double start_timeout_s;             /* for all to be ready; 0: 60 */
     bool (*should_stop)(void *context); /* asked while waiting; true: the step that runs is given up */
     void *stop_context;
+    /* Events of the service thread (late, late_over, mismatch), told on the trainer's thread while it waits or takes results; fields are taken
+     * over. */
+    void (*event)(const char *name, json_t *fields);
     const char *hosts;  /* file of hosts, NULL: this one alone */
     const char *listen; /* coordinator's address for agents of other hosts, NULL: chosen */
 } ls_gang_options;

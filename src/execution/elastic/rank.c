@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -28,6 +29,7 @@ typedef struct rank {
     ls_schedule schedule;
     ls_state state;
     ls_walk walk;
+    ls_data_parallel *parallel;
     ls_stepper *stepper;
     uint64_t step; /* finished steps */
 } rank;
@@ -78,13 +80,16 @@ static ls_status attach(rank *r)
     return LS_OK;
 }
 
-static ls_status open_flight(rank *r)
+/* Steps can be computed without a recorder. */
+static void open_flight(rank *r)
 {
     const char *name = ls_arena_printf(&r->arena, "flight/rank-%u", r->options->rank);
     const char *path = ls_path_join(&r->arena, r->options->run_dir, name);
-    LS_TRY(ls_flight_create(path, r->options->rank, r->control->ranks, r->control->epoch, &r->flight));
+    if (ls_flight_create(path, r->options->rank, r->control->ranks, r->control->epoch, &r->flight) != LS_OK) {
+        ls_log_warn("no flight recorder: %s", ls_error_text());
+        return;
+    }
     ls_flight_install(r->flight);
-    return LS_OK;
 }
 
 static ls_status open_session(rank *r)
@@ -108,52 +113,50 @@ static bool stop_asked(void *context)
     return atomic_load(&r->control->stop) != 0 || atomic_load(&r->control->abort) != 0;
 }
 
+static float *gradient_at(void *context, uint32_t local, uint32_t index)
+{
+    const rank *r = context;
+    return ls_segment_gradient(&r->segment, local, index);
+}
+
+static ls_status why_aborted(void *context)
+{
+    const rank *r = context;
+    return ls_control_aborted(r->control);
+}
+
+/* The mark `finished` stays with this file: it goes out with the result. */
+static ls_status join_others(rank *r)
+{
+    const ls_data_parallel_options options = {
+        .plan = &r->session.plan,
+        .leaves = r->control->leaves,
+        .ranks = r->control->ranks,
+        .first_rank = r->control->first_rank,
+        .local_ranks = r->control->local_ranks,
+        .local = r->local,
+        .threads = ls_queue_threads(r->session.queue),
+        .gradient = gradient_at,
+        .context = r,
+        .exchange = r->segment.exchange,
+        .abort = &r->control->abort,
+        .aborted = why_aborted,
+        .marks = {.entered = &r->slot->entered, .begun = &r->slot->begun, .done = &r->slot->done},
+    };
+    return ls_data_parallel_create(&options, &r->parallel);
+}
+
 static ls_status make_stepper(rank *r)
 {
     ls_session *session = &r->session;
     ls_segment_state(&r->segment, r->local, session->queue, &session->layout, &r->state);
     LS_TRY(ls_walk_init(&r->walk, session->queue, &session->plan, session->plan.options.length));
+    LS_TRY(join_others(r));
     ls_step_settings settings = ls_session_step_settings(session);
     settings.should_stop = stop_asked;
     settings.stop_context = r;
-    /* INTERIM: rank 0 computes all leaves */
-    if (r->options->rank != 0) {
-        return LS_OK;
-    }
-    ls_state own;
-    LS_TRY(ls_state_init(&own, session->queue, &session->layout, session->memory.tree_buffers));
-    for (uint32_t i = 0; i < own.gradient_count; i++) {
-        r->state.gradients[i] = own.gradients[i];
-    }
-    r->state.gradient_count = own.gradient_count;
+    settings.parallel = r->parallel;
     return ls_stepper_create(&r->walk, &r->state, &settings, &r->stepper);
-}
-
-static bool zero_did(void *context)
-{
-    rank *r = context;
-    return atomic_load(&r->control->slots[0].finished) > r->step ||
-           atomic_load(&r->control->slots[0].gave_up) == r->step + 1;
-}
-
-static ls_status interim_run(rank *r, ls_step_result *result)
-{
-    if (r->options->rank == 0) {
-        atomic_store(&r->slot->entered, r->step + 1);
-        LS_TRY(ls_stepper_run(r->stepper, r->step, ls_schedule_lr(&r->schedule, r->step), result));
-        atomic_store(&r->slot->begun, r->step + 1);
-        atomic_store(&r->slot->done, r->step + 1);
-        return LS_OK;
-    }
-    atomic_store(&r->slot->entered, r->step + 1);
-    const ls_wait wait = {.abort = &r->control->abort, .look = agent_lives, .context = r};
-    if (ls_wait_for(&r->control->news, zero_did, r, &wait) != LS_WAIT_DONE)
-        return ls_control_aborted(r->control);
-    if (atomic_load(&r->control->slots[0].gave_up) == r->step + 1)
-        return LS_STOPPED;
-    atomic_store(&r->slot->begun, r->step + 1);
-    atomic_store(&r->slot->done, r->step + 1);
-    return LS_OK;
 }
 
 /* What has to agree between ranks before the first step. */
@@ -202,8 +205,14 @@ static ls_status wait_for_orders(rank *r, bool *quit_out)
 
 static ls_status run_step(rank *r)
 {
-    ls_rank_result result = {.step = r->step, .begin_ns = ls_clock_monotonic_ns()};
-    LS_TRY(interim_run(r, &result.result));
+    ls_rank_result result = {
+        .step = r->step, .begin_ns = ls_clock_monotonic_ns(), .result = {.failed_leaf = LS_NO_LEAF}};
+    const ls_status status =
+        ls_stepper_run(r->stepper, r->step, ls_schedule_lr(&r->schedule, r->step), &result.result);
+    if (status != LS_OK) {
+        r->slot->failed_leaf = result.result.failed_leaf;
+        return status;
+    }
     result.end_ns = ls_clock_monotonic_ns();
     r->step++;
     const uint64_t bytes = ls_memory_private();
@@ -236,25 +245,42 @@ static ls_status loop(rank *r)
 static ls_status run(rank *r)
 {
     LS_TRY(follow_agent(r));
-    LS_TRY(open_flight(r));
+    open_flight(r);
     LS_TRY(open_session(r));
     LS_TRY(make_stepper(r));
     say_hello(r);
     return loop(r);
 }
 
+/* Whose words are they? A step that fails fails on all ranks with one text, which names its rank, or blames none. */
+static const char *name_rank(rank *r, ls_status status, const char *text)
+{
+    const bool is_shared = status == LS_ERR_FAILED || status == LS_ERR_MISMATCH || status == LS_ERR_TIMEOUT ||
+                           status == LS_ERR_RANKS_LOST;
+    uint32_t number = r->options->rank;
+    int used = 0;
+    if (is_shared) {
+        return text;
+    }
+    if (sscanf(text, "rank %u: %n", &number, &used) == 1 && used > 0) {
+        text += used;
+    }
+    const uint32_t local = number - r->control->first_rank;
+    return local < r->control->local_ranks
+               ? ls_arena_printf(&r->arena, "rank %u (%s, pid %d): %s", number, r->control->host,
+                                 (int)atomic_load(&ls_segment_slot(&r->segment, local)->pid), text)
+               : ls_arena_printf(&r->arena, "rank %u: %s", number, text);
+}
+
 /* The slot keeps this rank's own words; the abort those of the first that failed. */
 static void tell_failure(rank *r, ls_status status)
 {
-    const char *text = ls_error_text();
-    const bool was_aborted = atomic_load(&r->control->abort) != 0;
-    strncpy(r->slot->text, text, LS_RANK_TEXT_BYTES - 1);
+    const char *text = ls_arena_strdup(&r->arena, ls_error_text());
+    snprintf(r->slot->text, LS_RANK_TEXT_BYTES, "%s", text);
     atomic_store(&r->slot->status, (uint32_t)status);
     ls_flight_last_words(text);
-    if (!was_aborted) {
-        const char *named = ls_arena_printf(&r->arena, "rank %u (%s, pid %d): %s", r->options->rank,
-                                            r->control->host, (int)getpid(), text);
-        ls_control_abort(r->control, status, (int32_t)r->options->rank, named);
+    if (atomic_load(&r->control->abort) == 0) {
+        ls_control_abort(r->control, status, (int32_t)r->options->rank, name_rank(r, status, text));
     }
 }
 
@@ -270,6 +296,7 @@ ls_status ls_rank_run(const ls_rank_options *options)
         ls_control_phase(r.control, r.local, LS_RANK_ENDING);
     }
     ls_stepper_destroy(r.stepper);
+    ls_data_parallel_destroy(r.parallel);
     ls_walk_release(&r.walk);
     ls_state_release(&r.state);
     ls_session_close(&r.session);

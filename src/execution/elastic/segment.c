@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -259,7 +260,7 @@ bool ls_control_abort(ls_control *control, ls_status status, int32_t rank, const
     if (!atomic_compare_exchange_strong(&control->abort_claim, &unclaimed, 1)) {
         return false;
     }
-    strncpy(control->abort_text, text, LS_RANK_TEXT_BYTES - 1);
+    snprintf(control->abort_text, LS_RANK_TEXT_BYTES, "%s", text);
     atomic_store(&control->abort_rank, rank);
     atomic_store(&control->abort_ns, ls_clock_monotonic_ns());
     atomic_store(&control->abort, (uint32_t)status);

@@ -24,6 +24,7 @@ ls_status ls_trainer_create_gang(ls_trainer *trainer)
         .threads = ls_session_rank_threads(session, session->ranks),
         .should_stop = stop_asked,
         .stop_context = trainer,
+        .event = ls_emit_event,
     };
     LS_TRY(ls_gang_create(&options, &trainer->gang));
     ls_gang_state(trainer->gang, session->queue, &session->layout, &trainer->state);
