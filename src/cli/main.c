@@ -27,6 +27,8 @@ static const ls_command *const commands[] = {
     &ls_command_state_hash,
     &ls_command_replay,
     &ls_command_report,
+    &ls_command_diagnose,
+    &ls_command_trace,
     &ls_command_draw,
     &ls_command_bench,
     &ls_command_version,
@@ -53,10 +55,11 @@ static void print_overview(FILE *out)
             fprintf(out, "  %-18s %s\n", commands[i]->name, commands[i]->summary);
         }
     }
-    fprintf(out, "\n'lockstep <command> --help' explains a command. Exit codes: 0 done, 1 failed, 2 bad "
-                 "usage or configuration,\n"
-                 "3 corrupt data, 4 not enough memory or disk, 75 stopped and saved (run me again), 130 "
-                 "interrupted and saved.\n");
+    fprintf(out,
+            "\n'lockstep <command> --help' explains a command. Exit codes: 0 done, 1 failed, 2 bad "
+            "usage or configuration,\n"
+            "3 corrupt data, 4 not enough memory or disk, 5 ranks lost, 6 diagnosed hang or mismatch, 75 "
+            "stopped and saved\n(run me again), 130 interrupted and saved.\n");
 }
 
 static void print_help(const ls_command *command)

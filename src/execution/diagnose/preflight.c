@@ -322,7 +322,7 @@ ls_status ls_preflight_compare(const ls_preflight_member *members, uint32_t coun
     const ls_status status =
         ls_fail(LS_ERR_MISMATCH,
                 "pre-flight: %" PRIu32 " of %" PRIu32 " ranks are not what the others are: %s; all need the "
-                                                      "same lockstep, run file, data and class of machine",
+                "same lockstep, run file, data and class of machine",
                 differing, count, ls_text_string(&text));
     ls_text_release(&text);
     return status;

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/diagnose/describe.h"
+
+#include "execution/walk.h"
+#include "planning/run_file.h"
+
+#include <stdio.h>
+
+static void describe_activity(void *context, uint32_t activity, uint32_t number, char *text_out,
+                              size_t text_bytes)
+{
+    const ls_plan *plan = context;
+    text_out[0] = 0;
+    const bool is_step = activity == LS_ACTIVITY_FORWARD || activity == LS_ACTIVITY_BACKWARD;
+    if (!is_step || number >= plan->step_count) {
+        return;
+    }
+    const ls_plan_step *step = &plan->steps[number];
+    const ls_op *op = &plan->ops[step->op];
+    const char *kind = ls_op_kind_name(op->kind);
+    const char *part = step->phase == LS_PHASE_BACKWARD_WEIGHT ? ", weight gradient" : "";
+    if (op->layer >= 0) {
+        snprintf(text_out, text_bytes, "layer %d %s%s", op->layer, kind, part);
+    } else {
+        snprintf(text_out, text_bytes, "%s%s", kind, part);
+    }
+}
+
+ls_describe ls_describe_plan(const ls_plan *plan)
+{
+    return (ls_describe){.activity = describe_activity, .context = (void *)(uintptr_t)plan};
+}
+
+ls_status ls_describe_run(ls_arena *arena, const char *run_yaml, ls_describe *describe_out)
+{
+    ls_run_file run;
+    LS_TRY(ls_run_file_load(run_yaml, NULL, 0, arena, &run));
+    if (run.model.vocab == LS_AUTO_U64) {
+        return ls_fail(LS_ERR_UNSUPPORTED, "%s does not say the model's sizes", run_yaml);
+    }
+    ls_model_config config;
+    ls_layout *layout = ls_arena_new(arena, ls_layout, 1);
+    ls_plan *plan = ls_arena_new(arena, ls_plan, 1);
+    LS_TRY(ls_run_file_model_config(&run, &config));
+    ls_layout_build(arena, &config, layout);
+    ls_plan_options options = ls_walk_plan_options();
+    options.sequences = (int64_t)run.train.micro_batch;
+    options.length = (int64_t)run.model.context;
+    options.training = options.losses = true;
+    options.recompute = (ls_recompute)run.train.recompute;
+    options.tensor_cut = (uint32_t)run.train.tensor_cut;
+    LS_TRY(ls_plan_build(arena, &config, layout, &options, plan));
+    *describe_out = ls_describe_plan(plan);
+    return LS_OK;
+}

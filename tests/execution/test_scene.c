@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The scene of a run from its flight files, the verdict, and the trace. Ranks are puppets; their processes are this one, or gone. */
+#include "test.h"
+
+#include "flight_puppets.h"
+
+#include "execution/diagnose/timeline.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MS = 1000000 };
+
+typedef struct stage {
+    char run_dir[64];
+    puppets puppets;
+    ls_arena arena;
+    ls_scene scene;
+    ls_text sentence;
+    const ls_culprit *culprit;
+} stage;
+
+static const puppet_op all_reduce = {
+    .comm_id = 1, .slot = 1, .kind = LS_COMM_ALL_REDUCE, .count = 1000, .line = 120};
+
+static void stage_init(stage *s, uint32_t ranks)
+{
+    memset(s, 0, sizeof *s);
+    puppets_init(&s->puppets, ranks);
+    /* The puppets' folder becomes RUN/flight. */
+    snprintf(s->run_dir, sizeof s->run_dir, "%s.run", s->puppets.folder);
+    char flight[80];
+    assert_int_equal(ls_dir_create(s->run_dir), LS_OK);
+    snprintf(flight, sizeof flight, "%s/flight", s->run_dir);
+    assert_int_equal(rename(s->puppets.folder, flight), 0);
+    assert_int_equal(symlink(flight, s->puppets.folder), 0);
+    puppets_join_world(&s->puppets);
+}
+
+static void stage_release(stage *s)
+{
+    ls_scene_close(&s->scene);
+    for (uint32_t i = 0; i < s->puppets.count; i++) {
+        ls_flight_close(s->puppets.flights[i]);
+    }
+    ls_text_release(&s->sentence);
+    ls_arena_release(&s->arena);
+    unlink(s->puppets.folder);
+    assert_int_equal(ls_dir_remove(s->run_dir), LS_OK);
+}
+
+static ls_verdict look(stage *s)
+{
+    if (ls_scene_open(&s->arena, s->run_dir, &s->scene) != LS_OK) {
+        fail_msg("%s", ls_error_text());
+    }
+    return ls_scene_judge(&s->scene, 5.0, NULL, &s->sentence, &s->culprit);
+}
+
+static void expect_sentence(const stage *s, const char *part)
+{
+    if (!strstr(ls_text_string(&s->sentence), part)) {
+        fail_msg("'%s' is not in '%s'", part, ls_text_string(&s->sentence));
+    }
+}
+
+static puppet_op at(uint64_t seq, uint64_t begin_ns)
+{
+    puppet_op op = all_reduce;
+    op.seq = seq;
+    op.begin_ns = begin_ns;
+    return op;
+}
+
+static void all_do(stage *s, uint64_t seq, uint64_t ns)
+{
+    for (uint32_t rank = 0; rank < s->puppets.count; rank++) {
+        /* The last rank comes 5 ms after the others. */
+        const uint64_t begin_ns = ns + (rank + 1 == s->puppets.count ? 5 * MS : 0);
+        ls_flight_record *record = puppet_begin(&s->puppets, rank, at(seq, begin_ns));
+        puppet_end(&s->puppets, rank, record, ns + 6 * MS, 0);
+    }
+}
+
+static pid_t dead_process(int *wait_status_out)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        raise(SIGKILL);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, wait_status_out, 0), child);
+    return child;
+}
+
+static void scene_without_flight_files_is_not_found(void **state)
+{
+    (void)state;
+    ls_arena arena = {0};
+    ls_scene scene;
+    char folder[] = "/tmp/lockstep-scene-XXXXXX", flight[64];
+    assert_int_equal(ls_scene_open(&arena, "/nowhere", &scene), LS_ERR_NOT_FOUND);
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(ls_scene_open(&arena, folder, &scene), LS_ERR_NOT_FOUND);
+    snprintf(flight, sizeof flight, "%s/flight", folder);
+    assert_int_equal(ls_dir_create(flight), LS_OK);
+    assert_int_equal(ls_scene_open(&arena, folder, &scene), LS_ERR_NOT_FOUND);
+    snprintf(flight, sizeof flight, "%s/flight/rank-0", folder);
+    assert_int_equal(ls_file_write_atomic(flight, "abc", 3), LS_OK);
+    assert_int_equal(ls_scene_open(&arena, folder, &scene), LS_ERR_DATA);
+    assert_int_equal(ls_dir_remove(folder), LS_OK);
+    ls_arena_release(&arena);
+}
+
+static void scene_of_a_running_job_is_healthy(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 2);
+    const uint64_t now_ns = ls_clock_monotonic_ns();
+    for (uint64_t seq = 1; seq <= 10; seq++) {
+        all_do(&s, seq, now_ns - (11 - seq) * 20 * MS);
+    }
+    assert_int_equal(look(&s), LS_VERDICT_HEALTHY);
+    assert_true(s.scene.is_live);
+    assert_null(s.culprit);
+    assert_int_equal(ls_arrivals_operations(s.scene.arrivals), 10);
+    stage_release(&s);
+}
+
+static void scene_of_a_live_hang_names_the_culprit(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 3);
+    const uint64_t now_ns = ls_clock_monotonic_ns();
+    (void)puppet_begin(&s.puppets, 0, at(1, now_ns - 20000ull * MS));
+    (void)puppet_begin(&s.puppets, 2, at(1, now_ns - 10000ull * MS));
+    assert_int_equal(look(&s), LS_VERDICT_HANG);
+    assert_non_null(s.culprit);
+    assert_int_equal(s.culprit->rank, 1);
+    expect_sentence(&s, "rank 1 (");
+    expect_sentence(&s, "ranks 0, 2 wait for it in all_reduce sum of 1000 f32");
+    assert_true(ls_scene_waited_s(&s.scene, s.culprit) > 19.9);
+    stage_release(&s);
+}
+
+static void scene_of_a_finished_run(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        puppet_take(&s.puppets, rank);
+        ls_flight_position(2000, 0);
+    }
+    all_do(&s, 1, 10 * MS);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        ls_flight_close(s.puppets.flights[rank]);
+        s.puppets.flights[rank] = NULL;
+    }
+    assert_int_equal(look(&s), LS_VERDICT_FINISHED);
+    expect_sentence(&s, "all 2 ranks ended well, the last step was 2000");
+    assert_false(s.scene.is_live);
+    stage_release(&s);
+}
+
+/* Rank 1 was killed in its backward; the others waited, then their operation failed. */
+static void scene_of_a_killed_rank_is_put_back(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 3);
+    int wait_status = 0;
+    const pid_t child = dead_process(&wait_status);
+    all_do(&s, 1, 10 * MS);
+    puppet_take(&s.puppets, 1);
+    ls_flight_position(7, 1);
+    ls_flight_activity(LS_ACTIVITY_BACKWARD, 3);
+    ls_flight_mapped->header.pid = child;
+    ls_flight_note_exit(puppet_path(&s.puppets, 1), wait_status);
+    for (uint32_t rank = 0; rank < 3; rank += 2) {
+        ls_flight_record *record = puppet_begin(&s.puppets, rank, at(2, 30 * MS));
+        ls_flight_end(record, 40 * MS, UINT32_MAX, 0, LS_ERR_RANKS_LOST);
+        ls_flight_last_words("rank 1 is gone");
+        ls_flight_close(s.puppets.flights[rank]);
+        s.puppets.flights[rank] = NULL;
+    }
+    assert_int_equal(look(&s), LS_VERDICT_HANG);
+    assert_int_equal(s.culprit->rank, 1);
+    assert_int_equal(s.culprit->cause, LS_CAUSE_DEAD);
+    expect_sentence(&s,
+                    "was ended by signal 9 (SIGKILL), last seen in backward (plan step 3) of step 7, leaf 1");
+    expect_sentence(&s, "ranks 0, 2 wait for it in");
+    stage_release(&s);
+}
+
+static void scene_of_a_run_killed_as_a_whole(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 2);
+    int wait_status = 0;
+    const pid_t child = dead_process(&wait_status);
+    all_do(&s, 1, 10 * MS);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        puppet_take(&s.puppets, rank);
+        ls_flight_mapped->header.pid = child;
+    }
+    assert_int_equal(look(&s), LS_VERDICT_GONE);
+    expect_sentence(&s, "2 of 2 ranks ended without a word");
+    stage_release(&s);
+}
+
+static void scene_of_a_mismatch_survives_the_ranks(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 3);
+    all_do(&s, 1, 10 * MS);
+    puppet_op other = at(2, 30 * MS);
+    other.kind = LS_COMM_BARRIER;
+    other.line = 99;
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        ls_flight_record *record = puppet_begin(&s.puppets, rank, rank == 2 ? other : at(2, 30 * MS));
+        ls_flight_end(record, 31 * MS, UINT32_MAX, 0, LS_ERR_MISMATCH);
+        ls_flight_last_words("mismatch");
+        ls_flight_close(s.puppets.flights[rank]);
+        s.puppets.flights[rank] = NULL;
+    }
+    assert_int_equal(look(&s), LS_VERDICT_MISMATCH);
+    expect_sentence(&s, "ranks disagree about operation 2 of world");
+    expect_sentence(&s, "called barrier at src/model.c:99; 2 of 3 agree");
+    stage_release(&s);
+}
+
+static void scene_passes_over_files_of_an_earlier_start(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 3);
+    puppet_take(&s.puppets, 2);
+    ls_flight_mapped->header.epoch = 0; /* the others have 1 */
+    assert_int_equal(look(&s), LS_VERDICT_HEALTHY);
+    assert_int_equal(s.scene.count, 2);
+    stage_release(&s);
+}
+
+/* ---- trace ---- */
+
+static const json_t *find_event(const json_t *events, const char *phase, const char *name, uint32_t rank)
+{
+    size_t i;
+    json_t *event;
+    json_array_foreach((json_t *)(uintptr_t)events, i, event)
+    {
+        const char *its_name = json_string_value(json_object_get(event, "name"));
+        if (strcmp(json_string_value(json_object_get(event, "ph")), phase) == 0 && its_name &&
+            strcmp(its_name, name) == 0 &&
+            json_integer_value(json_object_get(event, "pid")) == (json_int_t)rank) {
+            return event;
+        }
+    }
+    return NULL;
+}
+
+static void check_event(const json_t *event)
+{
+    const char *phase = json_string_value(json_object_get(event, "ph"));
+    assert_non_null(phase);
+    assert_true(json_is_integer(json_object_get(event, "pid")));
+    assert_true(json_is_integer(json_object_get(event, "tid")));
+    assert_true(json_is_string(json_object_get(event, "name")));
+    if (strcmp(phase, "M") != 0) {
+        assert_true(json_number_value(json_object_get(event, "ts")) >= 0);
+    }
+    if (strcmp(phase, "X") == 0) {
+        assert_true(json_number_value(json_object_get(event, "dur")) >= 0);
+    }
+}
+
+static void timeline_is_a_chrome_trace(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 2);
+    const uint64_t from = ls_clock_monotonic_ns() - 1000ull * MS;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        puppet_take(&s.puppets, rank);
+        ls_flight_mapped->header.start_ns = from;
+        ls_flight_mapped->spans[0] = (ls_flight_span){.begin_ns = from + 10 * MS,
+                                                      .end_ns = from + 12 * MS,
+                                                      .step = 4,
+                                                      .leaf = 1,
+                                                      .activity = LS_ACTIVITY_DATA};
+        LS_FLIGHT_PUT(ls_flight_mapped->span_head, 1);
+    }
+    all_do(&s, 1, from + 20 * MS);
+    /* Rank 1 lives on a host whose clock is 1 ms behind. */
+    ls_flight_set_clock(0, 0);
+    puppet_take(&s.puppets, 1);
+    ls_flight_set_clock(1 * MS, 0);
+    (void)puppet_begin(&s.puppets, 0, at(2, from + 50 * MS));
+
+    assert_int_equal(look(&s), LS_VERDICT_HEALTHY);
+    char path[96];
+    snprintf(path, sizeof path, "%s/trace.json", s.run_dir);
+    ls_timeline_counts counts;
+    assert_int_equal(ls_timeline_write(&s.scene, NULL, path, &counts), LS_OK);
+    assert_int_equal(counts.slices, 4); /* two, and what is going on */
+    assert_int_equal(counts.operations, 3);
+    assert_int_equal(counts.arrows, 1);
+    json_t *root = NULL;
+    assert_int_equal(ls_json_load(path, 1 << 20, &root), LS_OK);
+    const json_t *events = json_object_get(root, "traceEvents");
+    assert_true(json_array_size(events) > 8);
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        check_event(json_array_get(events, i));
+    }
+    const json_t *first = find_event(events, "X", "all_reduce sum of 1000 f32", 0);
+    const json_t *second = find_event(events, "X", "all_reduce sum of 1000 f32", 1);
+    assert_non_null(first);
+    assert_non_null(second);
+    assert_float_equal(json_number_value(json_object_get(first, "ts")), 20000.0, 0.01);
+    assert_float_equal(json_number_value(json_object_get(second, "ts")), 26000.0, 0.01);
+    const json_t *data = find_event(events, "X", "data", 0);
+    assert_float_equal(json_number_value(json_object_get(data, "dur")), 2000.0, 0.01);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(data, "args"), "step")), 4);
+    assert_non_null(find_event(events, "s", "last to come", 1));
+    assert_non_null(find_event(events, "f", "last to come", 0));
+    json_decref(root);
+
+    assert_int_equal(ls_timeline_write(&s.scene, NULL, "/nowhere/trace.json", &counts), LS_ERR_NOT_FOUND);
+    stage_release(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scene_without_flight_files_is_not_found),
+        cmocka_unit_test(scene_of_a_running_job_is_healthy),
+        cmocka_unit_test(scene_of_a_live_hang_names_the_culprit),
+        cmocka_unit_test(scene_of_a_finished_run),
+        cmocka_unit_test(scene_of_a_killed_rank_is_put_back),
+        cmocka_unit_test(scene_of_a_run_killed_as_a_whole),
+        cmocka_unit_test(scene_of_a_mismatch_survives_the_ranks),
+        cmocka_unit_test(scene_passes_over_files_of_an_earlier_start),
+        cmocka_unit_test(timeline_is_a_chrome_trace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
