@@ -15,10 +15,8 @@ struct ls_coordinator {
     ls_gang_phase phase;
     uint32_t ready; /* members */
     ls_env_id deadline;
-    struct {
-        bool ready;
-        ls_member_hello hello;
-    } members[];
+    bool *is_ready;
+    ls_preflight_member members[];
 };
 
 static void abort_all(ls_coordinator *c, ls_status status, int32_t rank, const char *text)
@@ -39,7 +37,7 @@ static void append_missing(const ls_coordinator *c, ls_text *text)
     enum { NAMED = 8 };
     uint32_t missing = 0;
     for (uint32_t rank = 0; rank < c->options.ranks; rank++) {
-        if (c->members[rank].ready) {
+        if (c->is_ready[rank]) {
             continue;
         }
         if (missing < NAMED) {
@@ -64,61 +62,24 @@ static void too_late(void *context)
     ls_text_release(&text);
 }
 
-static bool is_same(const ls_member_hello *a, const ls_member_hello *b)
+void ls_coordinator_hello(ls_coordinator *c, const ls_preflight_member *hello)
 {
-    return memcmp(a->preflight, b->preflight, sizeof a->preflight) == 0;
-}
-
-/* How many of the members have the mind of `rank`. */
-static uint32_t count_like(const ls_coordinator *c, uint32_t rank)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < c->options.ranks; i++) {
-        count += is_same(&c->members[i].hello, &c->members[rank].hello);
-    }
-    return count;
-}
-
-/* Names one rank of the smaller side and one of the other. False when all are of one mind. */
-static bool differ(ls_coordinator *c)
-{
-    uint32_t odd = 0;
-    while (odd < c->options.ranks && is_same(&c->members[odd].hello, &c->members[0].hello)) {
-        odd++;
-    }
-    if (odd == c->options.ranks) {
-        return false;
-    }
-    uint32_t other = 0;
-    if (count_like(c, odd) > count_like(c, 0)) {
-        other = odd;
-        odd = 0;
-    }
-    const ls_member_hello *a = &c->members[odd].hello, *b = &c->members[other].hello;
-    char text[512];
-    snprintf(
-        text, sizeof text,
-        "ranks would not compute the same: rank %u (%s, pid %d; %u like it) has %016llx, rank %u (%s, pid "
-        "%d; %u like it) has %016llx as hash of program, run file, plan and schedule. Start all with "
-        "one program and one run file",
-        a->rank, a->host, a->pid, count_like(c, odd), (unsigned long long)a->preflight[0], b->rank, b->host,
-        b->pid, count_like(c, other), (unsigned long long)b->preflight[0]);
-    abort_all(c, LS_ERR_MISMATCH, (int32_t)odd, text);
-    return true;
-}
-
-void ls_coordinator_hello(ls_coordinator *c, const ls_member_hello *hello)
-{
-    if (c->phase != LS_GANG_STARTING || hello->rank >= c->options.ranks || c->members[hello->rank].ready) {
+    if (c->phase != LS_GANG_STARTING || hello->rank >= c->options.ranks || c->is_ready[hello->rank]) {
         return;
     }
-    c->members[hello->rank].hello = *hello;
-    c->members[hello->rank].ready = true;
-    if (++c->ready == c->options.ranks && !differ(c)) {
-        c->phase = LS_GANG_RUNNING;
-        ls_env_timer_cancel(c->options.env, c->deadline);
-        c->options.running(c->options.context);
+    c->members[hello->rank] = *hello;
+    c->is_ready[hello->rank] = true;
+    if (++c->ready < c->options.ranks) {
+        return;
     }
+    const ls_status status = ls_preflight_compare(c->members, c->options.ranks);
+    if (status != LS_OK) {
+        abort_all(c, status, -1, ls_error_text());
+        return;
+    }
+    c->phase = LS_GANG_RUNNING;
+    ls_env_timer_cancel(c->options.env, c->deadline);
+    c->options.running(c->options.context);
 }
 
 /* ---- going ---- */
@@ -145,10 +106,14 @@ ls_status ls_coordinator_create(const ls_coordinator_options *options, ls_coordi
 {
     LS_ASSERT(options->ranks >= 1);
     ls_coordinator *c = calloc(1, sizeof *c + options->ranks * sizeof c->members[0]);
-    if (!c) {
+    bool *is_ready = calloc(options->ranks, sizeof *is_ready);
+    if (!c || !is_ready) {
+        free(c);
+        free(is_ready);
         return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u ranks", options->ranks);
     }
     c->options = *options;
+    c->is_ready = is_ready;
     if (c->options.start_timeout_ns == 0) {
         c->options.start_timeout_ns = START_TIMEOUT_NS;
     }
@@ -163,6 +128,7 @@ void ls_coordinator_destroy(ls_coordinator *c)
         return;
     }
     ls_env_timer_cancel(c->options.env, c->deadline);
+    free(c->is_ready);
     free(c);
 }
 

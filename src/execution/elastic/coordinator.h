@@ -21,14 +21,6 @@ typedef enum ls_gang_phase {
     LS_GANG_ENDING, /* aborted, or told to end */
 } ls_gang_phase;
 
-/* What a rank and its agent say when it is ready. */
-typedef struct ls_member_hello {
-    uint32_t rank;
-    int32_t pid;
-    char host[LS_HOST_NAME_BYTES];
-    uint64_t preflight[4]; /* all members must have one */
-} ls_member_hello;
-
 typedef struct ls_coordinator_options {
     ls_env *env;
     uint32_t ranks;
@@ -49,8 +41,8 @@ void ls_coordinator_destroy(ls_coordinator *coordinator); /* NULL allowed */
 
 ls_gang_phase ls_coordinator_phase(const ls_coordinator *coordinator);
 
-/* A member is ready. Twice, out of range or after the end: without effect. */
-void ls_coordinator_hello(ls_coordinator *coordinator, const ls_member_hello *hello);
+/* A member is ready, and made of this. Twice, out of range or after the end: without effect. */
+void ls_coordinator_hello(ls_coordinator *coordinator, const ls_preflight_member *hello);
 /* A member is gone without having been told to end. host: where it was. */
 void ls_coordinator_lost(ls_coordinator *coordinator, const char *host, const ls_rank_end *end);
 /* The run is over: nothing that happens from now on is an error. */

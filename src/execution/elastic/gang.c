@@ -88,9 +88,8 @@ static void on_ready(void *context, uint32_t rank)
     ls_gang *gang = context;
     const ls_control *control = gang->control;
     const ls_rank_slot *slot = ls_segment_slot(&gang->segment, rank - control->first_rank);
-    ls_member_hello hello = {.rank = rank, .pid = atomic_load(&slot->pid)};
+    ls_preflight_member hello = {.rank = rank, .pid = atomic_load(&slot->pid), .preflight = slot->preflight};
     memcpy(hello.host, control->host, sizeof hello.host);
-    memcpy(hello.preflight, slot->preflight, sizeof hello.preflight);
     ls_coordinator_hello(gang->coordinator, &hello);
 }
 

@@ -159,23 +159,11 @@ static ls_status make_stepper(rank *r)
     return ls_stepper_create(&r->walk, &r->state, &settings, &r->stepper);
 }
 
-/* What has to agree between ranks before the first step. */
-static void say_hello(rank *r)
+static ls_status say_hello(rank *r)
 {
-    const ls_session *session = &r->session;
-    const char *class_now = ls_queue_determinism_class(session->queue);
-    const uint64_t numbers[] = {LS_SEGMENT_VERSION,
-                                r->control->leaves,
-                                r->control->ranks,
-                                r->control->epoch,
-                                r->step,
-                                (uint64_t)session->layout.float_count,
-                                (uint64_t)session->plan.arena_floats,
-                                (uint64_t)session->plan.step_count};
-    r->slot->preflight[0] = ls_xxh3(session->identity, strlen(session->identity), 0);
-    r->slot->preflight[1] = ls_xxh3(class_now, strlen(class_now), 0);
-    r->slot->preflight[2] = ls_xxh3(numbers, sizeof numbers, 0);
+    LS_TRY(ls_preflight_fill(&r->session, r->control->ranks, &r->slot->preflight));
     ls_control_phase(r->control, r->local, LS_RANK_READY);
+    return LS_OK;
 }
 
 /* ---- the loop ---- */
@@ -203,6 +191,18 @@ static ls_status wait_for_orders(rank *r, bool *quit_out)
     }
 }
 
+/* After the first steps it hardly changes, and asking takes as long as a small operation. */
+static void note_memory(rank *r)
+{
+    const bool is_first = atomic_load(&r->slot->private_bytes) == 0;
+    if (is_first || r->step % LS_RANK_RESULTS == 0) {
+        const uint64_t bytes = ls_memory_private();
+        if (bytes > atomic_load(&r->slot->private_bytes)) {
+            atomic_store(&r->slot->private_bytes, bytes);
+        }
+    }
+}
+
 static ls_status run_step(rank *r)
 {
     ls_rank_result result = {
@@ -215,10 +215,7 @@ static ls_status run_step(rank *r)
     }
     result.end_ns = ls_clock_monotonic_ns();
     r->step++;
-    const uint64_t bytes = ls_memory_private();
-    if (bytes > atomic_load(&r->slot->private_bytes)) {
-        atomic_store(&r->slot->private_bytes, bytes);
-    }
+    note_memory(r);
     ls_control_result(r->control, r->local, &result);
     return LS_OK;
 }
@@ -248,7 +245,7 @@ static ls_status run(rank *r)
     open_flight(r);
     LS_TRY(open_session(r));
     LS_TRY(make_stepper(r));
-    say_hello(r);
+    LS_TRY(say_hello(r));
     return loop(r);
 }
 

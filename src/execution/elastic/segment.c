@@ -308,13 +308,17 @@ void ls_control_result(ls_control *control, uint32_t local, const ls_rank_result
     slot->results[result->step % LS_RANK_RESULTS] = *result;
     atomic_store(&slot->alive_ns, result->end_ns);
     atomic_store(&slot->finished, result->step + 1);
-    ls_word_add(&control->news, 1);
+    if (local == 0) { /* the one that the trainer waits for */
+        ls_word_add(&control->news, 1);
+    }
 }
 
 void ls_control_gave_up(ls_control *control, uint32_t local, uint64_t step)
 {
     atomic_store(&control->slots[local].gave_up, step + 1);
-    ls_word_add(&control->news, 1);
+    if (local == 0) {
+        ls_word_add(&control->news, 1);
+    }
 }
 
 bool ls_control_is_consistent(const ls_control *control, uint64_t *finished_out)

@@ -19,6 +19,7 @@
 #define LS_EXECUTION_ELASTIC_SEGMENT_H
 
 #include "execution/comm/wait.h"
+#include "execution/diagnose/preflight.h"
 #include "execution/state.h"
 #include "execution/train/step.h"
 
@@ -56,7 +57,7 @@ typedef struct ls_rank_result {
 typedef struct ls_rank_slot {
     _Alignas(64) _Atomic uint32_t phase; /* an ls_rank_phase */
     _Atomic int32_t pid;
-    uint64_t preflight[4]; /* hash over what has to agree between ranks; valid from LS_RANK_READY on */
+    ls_preflight preflight; /* what has to agree between ranks; valid from LS_RANK_READY on */
     _Alignas(64) _Atomic uint64_t entered;
     _Atomic uint64_t begun, done, finished;
     _Atomic uint64_t gave_up;             /* n: step n - 1 was given up, no rank updated; 0: none */

@@ -17,11 +17,14 @@ static bool stop_asked(void *context)
 ls_status ls_trainer_create_gang(ls_trainer *trainer)
 {
     const ls_session *session = &trainer->session;
+    /* What opening took here, some multiple of it may take with all of them at once. */
+    const double opening_s = ls_clock_monotonic_s() - trainer->options->start_s;
     const ls_gang_options options = {
         .session = session,
         .run_dir = trainer->dir.path,
         .ranks = session->ranks,
         .threads = ls_session_rank_threads(session, session->ranks),
+        .start_timeout_s = 60.0 + 2.0 * session->ranks * opening_s,
         .should_stop = stop_asked,
         .stop_context = trainer,
         .event = ls_emit_event,
@@ -113,10 +116,18 @@ bool ls_trainer_is_whole(const ls_trainer *trainer)
     return !trainer->gang || (ls_gang_is_consistent(trainer->gang, &finished) && finished == trainer->step);
 }
 
-uint64_t ls_trainer_memory(const ls_trainer *trainer)
+uint64_t ls_trainer_memory(ls_trainer *trainer)
 {
+    enum { EVERY_STEPS = 16 };
+    if (!trainer->gang) {
+        return ls_memory_peak();
+    }
     /* The resident set of this process counts what it touched of the segment, too. */
-    return trainer->gang ? ls_memory_private() + ls_gang_memory(trainer->gang) : ls_memory_peak();
+    if (trainer->memory_bytes == 0 || trainer->step % EVERY_STEPS == 0 || trainer->step == trainer->granted) {
+        const uint64_t bytes = ls_memory_private() + ls_gang_memory(trainer->gang);
+        trainer->memory_bytes = bytes > trainer->memory_bytes ? bytes : trainer->memory_bytes;
+    }
+    return trainer->memory_bytes;
 }
 
 /* ---- the end ---- */

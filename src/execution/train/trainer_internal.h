@@ -27,6 +27,7 @@ typedef struct ls_trainer {
     ls_walk walk;
     ls_stepper *stepper;     /* NULL with several ranks */
     ls_gang *gang;           /* the ranks that compute, state is in their segment; NULL: this process does */
+    uint64_t memory_bytes;   /* ls_trainer_memory with a gang */
     uint64_t granted;        /* steps below it the gang may run without being asked again */
     ls_evaluator *evaluator; /* NULL without validation data */
     ls_generator *generator; /* NULL without samples */
@@ -68,7 +69,7 @@ ls_status ls_trainer_compute(ls_trainer *trainer, double lr, ls_step_result *res
 /* Whether the state in memory is that after trainer->step steps. */
 bool ls_trainer_is_whole(const ls_trainer *trainer);
 /* Most memory so far, of all processes of the run on this host. */
-uint64_t ls_trainer_memory(const ls_trainer *trainer);
+uint64_t ls_trainer_memory(ls_trainer *trainer);
 /* With several ranks: segment and state; processes; all of them ready. */
 ls_status ls_trainer_create_gang(ls_trainer *trainer);
 ls_status ls_trainer_launch_gang(ls_trainer *trainer);
