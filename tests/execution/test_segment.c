@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The host segment: places, a second process's view, the abort word, and what a death between or inside updates means. */
+#include "test.h"
+
+#include "base/file.h"
+#include "execution/elastic/segment.h"
+#include "execution/parallel/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static ls_segment_plan small_plan(void)
+{
+    return (ls_segment_plan){.float_count = 1000,
+                             .exchange_bytes = 5000,
+                             .leaves = 7,
+                             .ranks = 3,
+                             .local_ranks = 3,
+                             .epoch = 5,
+                             .text = "name: x\n",
+                             .text_bytes = 8};
+}
+
+static void path_of(const ls_segment *segment, char path_out[64])
+{
+    snprintf(path_out, 64, "/proc/%d/fd/%d", (int)getpid(), segment->fd);
+}
+
+static bool is_aligned(const void *memory)
+{
+    return (uintptr_t)memory % LS_SEGMENT_ALIGN == 0;
+}
+
+static void segment_places_follow_from_the_plan(void **state)
+{
+    (void)state;
+    const ls_segment_plan plan = small_plan();
+    ls_segment s;
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    assert_int_equal(s.bytes, ls_segment_bytes(&plan));
+    /* control, text, exchange, three flat buffers, and the gradients: leaves 0-1 | 2-3 | 4-6 need 2, 2 and 2 buffers. */
+    assert_int_equal(s.gradient_first[3], 6);
+    assert_int_equal(s.bytes, (3 + 3 + 6) * (uint64_t)LS_SEGMENT_ALIGN);
+    assert_true(is_aligned(s.control) && is_aligned(s.exchange) && is_aligned(s.parameters) &&
+                is_aligned(s.m) && is_aligned(s.v));
+    for (uint32_t local = 0; local < 3; local++) {
+        const ls_leaf_range range = ls_leaves_of_rank(7, 3, local);
+        assert_int_equal(ls_segment_gradient_count(&s, local), ls_tree_range_buffers(7, range));
+        for (uint32_t i = 0; i < ls_segment_gradient_count(&s, local); i++) {
+            float *gradient = ls_segment_gradient(&s, local, i);
+            assert_true(is_aligned(gradient));
+            gradient[999] = (float)(10 * local + i); /* none lies in another, or behind the end */
+        }
+    }
+    for (uint32_t local = 0; local < 3; local++) {
+        for (uint32_t i = 0; i < ls_segment_gradient_count(&s, local); i++) {
+            assert_float_equal(ls_segment_gradient(&s, local, i)[999], (float)(10 * local + i), 0.0);
+        }
+    }
+    assert_memory_equal(s.text, "name: x\n", 9); /* with a closing 0 */
+    ls_segment_release(&s);
+    ls_segment_release(&s); /* does nothing */
+}
+
+static void segment_pages_come_with_the_first_touch(void **state)
+{
+    (void)state;
+    ls_segment_plan plan = small_plan();
+    plan.float_count = 64 << 20; /* 256 MiB each */
+    ls_segment s;
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    assert_true(s.bytes > (uint64_t)2 << 30);
+    assert_true(ls_segment_touched_bytes(&s) < 16 << 20);
+    s.v[(64 << 20) - 1] = 1.0f;
+    assert_true(ls_segment_touched_bytes(&s) > 0);
+    assert_int_equal(ftruncate(s.fd, 4096), -1); /* sealed */
+    ls_segment_release(&s);
+}
+
+static void segment_is_one_memory_in_two_processes(void **state)
+{
+    (void)state;
+    const ls_segment_plan plan = small_plan();
+    ls_segment s;
+    char path[64];
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    path_of(&s, path);
+    const pid_t child = fork();
+    if (child == 0) {
+        ls_segment mine;
+        bool good = ls_segment_attach(path, &mine) == LS_OK && mine.control->epoch == 5 &&
+                    mine.map != s.map && memcmp(mine.text, "name: x", 7) == 0 && mine.gradient_first[3] == 6;
+        if (good) {
+            mine.parameters[3] = 4.5f;
+            ls_segment_gradient(&mine, 2, 1)[7] = 8.5f;
+            good = ls_control_abort(mine.control, LS_ERR_DATA, 2, "rank 2 can't read");
+            ls_segment_release(&mine);
+        }
+        _exit(good ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_float_equal(s.parameters[3], 4.5, 0.0);
+    assert_float_equal(ls_segment_gradient(&s, 2, 1)[7], 8.5, 0.0);
+    assert_int_equal(ls_control_aborted(s.control), LS_ERR_DATA);
+    assert_string_equal(ls_error_text(), "rank 2 can't read");
+    ls_segment_release(&s);
+}
+
+static void expect_refused(int fd, const char *what)
+{
+    char path[64];
+    ls_segment s = {.fd = -7};
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), fd);
+    if (ls_segment_attach(path, &s) != LS_ERR_DATA || s.fd != -7) {
+        fail_msg("%s was taken for a segment", what);
+    }
+}
+
+static void segment_attach_refuses_what_is_none(void **state)
+{
+    (void)state;
+    ls_segment s;
+    assert_int_equal(ls_segment_attach("/proc/self/fd/12345", &s), LS_ERR_NOT_FOUND);
+    const int empty = memfd_create("x", MFD_CLOEXEC);
+    expect_refused(empty, "an empty file");
+    assert_int_equal(ftruncate(empty, 8 << 20), 0);
+    expect_refused(empty, "zeroes");
+    close(empty);
+
+    const ls_segment_plan plan = small_plan();
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    ls_control *c = s.control;
+    const ls_control good = *c;
+    c->version++;
+    expect_refused(s.fd, "another version");
+    *c = good;
+    c->local_ranks = LS_LOCAL_RANKS_MAX + 1;
+    expect_refused(s.fd, "too many ranks");
+    *c = good;
+    c->float_count = UINT64_C(1) << 60;
+    expect_refused(s.fd, "buffers behind the end");
+    *c = good;
+    c->leaves = 0;
+    expect_refused(s.fd, "fewer leaves than ranks");
+    *c = good;
+    c->gradients_at += 64;
+    expect_refused(s.fd, "gradients elsewhere");
+    *c = good;
+    ls_segment_release(&s);
+}
+
+static void control_keeps_the_first_abort(void **state)
+{
+    (void)state;
+    const ls_segment_plan plan = small_plan();
+    ls_segment s;
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    assert_int_equal(ls_control_aborted(s.control), LS_OK);
+    const uint32_t news = ls_word_get(&s.control->news), orders = ls_word_get(&s.control->orders);
+    assert_true(ls_control_abort(s.control, LS_ERR_RANKS_LOST, 1, "first"));
+    assert_false(ls_control_abort(s.control, LS_ERR_TIMEOUT, 2, "second"));
+    assert_int_equal(ls_control_aborted(s.control), LS_ERR_RANKS_LOST);
+    assert_string_equal(ls_error_text(), "first");
+    assert_int_equal(atomic_load(&s.control->abort_rank), 1);
+    assert_int_not_equal(ls_word_get(&s.control->news), news);
+    assert_int_not_equal(ls_word_get(&s.control->orders), orders);
+    char longer[2 * LS_RANK_TEXT_BYTES];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    ls_segment_release(&s);
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    assert_true(ls_control_abort(s.control, LS_ERR_DATA, -1, longer));
+    assert_int_equal(strlen(s.control->abort_text), LS_RANK_TEXT_BYTES - 1);
+    ls_segment_release(&s);
+}
+
+static void control_grants_never_shrink(void **state)
+{
+    (void)state;
+    const ls_segment_plan plan = small_plan();
+    ls_segment s;
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    ls_control_grant(s.control, 10);
+    ls_control_grant(s.control, 4);
+    assert_int_equal(atomic_load(&s.control->until), 10);
+    ls_segment_release(&s);
+}
+
+static void set_marks(ls_segment *s, uint64_t begun0, uint64_t done0, uint64_t begun2, uint64_t done2)
+{
+    for (uint32_t local = 0; local < 3; local++) {
+        ls_rank_slot *slot = ls_segment_slot(s, local);
+        atomic_store(&slot->begun, local == 2 ? begun2 : begun0);
+        atomic_store(&slot->done, local == 2 ? done2 : done0);
+    }
+}
+
+static void control_is_consistent_between_updates_alone(void **state)
+{
+    (void)state;
+    const ls_segment_plan plan = small_plan();
+    ls_segment s;
+    uint64_t finished = 99;
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    set_marks(&s, 4, 4, 4, 4);
+    assert_true(ls_control_is_consistent(s.control, &finished));
+    assert_int_equal(finished, 4);
+    finished = 99;
+    set_marks(&s, 4, 4, 5, 4); /* rank 2 died in its update */
+    assert_false(ls_control_is_consistent(s.control, &finished));
+    set_marks(&s, 5, 5, 4, 4); /* before its update, when the others had done theirs */
+    assert_false(ls_control_is_consistent(s.control, &finished));
+    set_marks(&s, 5, 4, 5, 5); /* the others died */
+    assert_false(ls_control_is_consistent(s.control, &finished));
+    assert_int_equal(finished, 99);
+    set_marks(&s, 5, 5, 5, 5); /* all updates are through, at the end-of-step barrier */
+    assert_true(ls_control_is_consistent(s.control, &finished));
+    assert_int_equal(finished, 5);
+    ls_segment_release(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(segment_places_follow_from_the_plan),
+        cmocka_unit_test(segment_pages_come_with_the_first_touch),
+        cmocka_unit_test(segment_is_one_memory_in_two_processes),
+        cmocka_unit_test(segment_attach_refuses_what_is_none),
+        cmocka_unit_test(control_keeps_the_first_abort),
+        cmocka_unit_test(control_grants_never_shrink),
+        cmocka_unit_test(control_is_consistent_between_updates_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
