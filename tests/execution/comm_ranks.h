@@ -3,13 +3,17 @@
 #ifndef LS_TESTS_COMM_RANKS_H
 #define LS_TESTS_COMM_RANKS_H
 
-#include "comm_store.h"
-
+#include "base/clock.h"
+#include "base/file.h"
 #include "lockstep/comm.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,19 +30,35 @@ enum { RANKS_MAX = 8 };
     } while (0)
 #define EXPECT_OK(call) EXPECT((call) == LS_OK)
 
-typedef int (*rank_main)(const ls_comm_options *options);
+/* Where they meet: rank 0 serves the store on a socket in a folder of its own. */
+static char meeting_folder[64];
 
-static ls_comm_options rank_options(uint32_t rank, uint32_t size)
+static inline void meeting_open(void)
 {
-    return (ls_comm_options){.rank = rank,
-                             .size = size,
-                             .local_rank = rank,
-                             .local_size = size,
-                             .coordinator = "test",
-                             .timeout_s = 20};
+    snprintf(meeting_folder, sizeof meeting_folder, "/tmp/lockstep-test-XXXXXX");
+    assert_non_null(mkdtemp(meeting_folder));
 }
 
-static pid_t start_rank(rank_main run, const ls_comm_options *options)
+static inline void meeting_close(void)
+{
+    assert_int_equal(ls_dir_remove(meeting_folder), LS_OK);
+}
+
+typedef int (*rank_main)(const ls_comm_options *options);
+
+static inline ls_comm_options rank_options(uint32_t rank, uint32_t size)
+{
+    ls_comm_options options = {.rank = rank,
+                               .size = size,
+                               .local_rank = rank,
+                               .local_size = size,
+                               .serve_store = true,
+                               .timeout_s = 20};
+    snprintf(options.coordinator, sizeof options.coordinator, "unix:%s/store", meeting_folder);
+    return options;
+}
+
+static inline pid_t start_rank(rank_main run, const ls_comm_options *options)
 {
     const pid_t pid = fork();
     if (pid == 0) {
@@ -49,7 +69,7 @@ static pid_t start_rank(rank_main run, const ls_comm_options *options)
 }
 
 /* Exit code, or 128 + the signal. */
-static int end_rank(pid_t pid)
+static inline int end_rank(pid_t pid)
 {
     int state = 0;
     while (waitpid(pid, &state, 0) < 0 && errno == EINTR) {
@@ -57,10 +77,41 @@ static int end_rank(pid_t pid)
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
 }
 
-static void run_ranks(uint32_t size, rank_main run)
+/* What ranks leave behind for the test to look at. */
+typedef struct rank_result {
+    ls_status status;
+    char text[2048];
+    uint64_t took_ns;
+    _Atomic uint32_t stage;
+    pid_t pid;
+} rank_result;
+
+static rank_result *results; /* RANKS_MAX of them, shared */
+
+static inline void results_open(void)
+{
+    results =
+        mmap(NULL, RANKS_MAX * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+static inline void results_close(void)
+{
+    munmap(results, RANKS_MAX * sizeof *results);
+}
+
+/* In a rank: notes how a call ended. */
+static inline ls_status note_result(uint32_t rank, uint64_t start_ns, ls_status status)
+{
+    results[rank].took_ns = ls_clock_monotonic_ns() - start_ns;
+    results[rank].status = status;
+    snprintf(results[rank].text, sizeof results[rank].text, "%s", status == LS_OK ? "" : ls_error_text());
+    return status;
+}
+
+static inline void run_ranks(uint32_t size, rank_main run)
 {
     pid_t pids[RANKS_MAX];
-    test_store_open();
+    meeting_open();
     for (uint32_t rank = 0; rank < size; rank++) {
         const ls_comm_options options = rank_options(rank, size);
         pids[rank] = start_rank(run, &options);
@@ -69,7 +120,7 @@ static void run_ranks(uint32_t size, rank_main run)
     for (uint32_t rank = 0; rank < size; rank++) {
         failed += end_rank(pids[rank]) != 0;
     }
-    test_store_close();
+    meeting_close();
     assert_int_equal(failed, 0);
 }
 

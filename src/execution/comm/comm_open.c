@@ -28,7 +28,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { RECORD_MAGIC = 0x4d43534c /* "LSCM" */, TABLE_TEXT_BYTES = 1024 };
+enum { RECORD_MAGIC = 0x4d43534c /* "LSCM" */, TABLE_TEXT_BYTES = 1024, LINGER_US = 300 * 1000 };
 static const double timeout_default_s = 60.0;
 
 typedef struct rank_record {
@@ -113,9 +113,10 @@ static ls_status publish(const meeting *m, const char *name, ls_status status, c
     if (status != LS_OK) {
         snprintf(header->text, sizeof header->text, "%s", ls_error_text());
     }
-    memcpy(message + sizeof *header, entries, bytes);
+    const uint64_t told = status == LS_OK ? bytes : 0;
+    memcpy(message + sizeof *header, entries, told);
     round_key(m, name, UINT32_MAX, key);
-    const ls_status put = ls_store_put(m->store, key, message, sizeof *header + bytes);
+    const ls_status put = ls_store_put(m->store, key, message, sizeof *header + told);
     return status != LS_OK ? ls_fail(status, "%s", header->text) : put;
 }
 
@@ -513,6 +514,9 @@ ls_status ls_comm_open(const ls_comm_options *options, ls_comm **comm_out)
         status = options->size == 1 ? open_alone(comm) : open_many(comm, &filled);
     }
     if (status != LS_OK) {
+        if (comm->server) {
+            usleep(LINGER_US); /* the others read the reason from the store that is served here */
+        }
         ls_comm_close(comm);
         return status;
     }

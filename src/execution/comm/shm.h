@@ -59,6 +59,7 @@ typedef struct shm_place {
     _Atomic uint32_t failed; /* its part of an allocation */
     ls_word group;           /* number of the group whose memfd this rank offers, */
     int32_t group_fd;        /* and its descriptor there */
+    uint32_t waiters;        /* ranks on this host, as far as it knows */
     uint64_t cores[16];      /* the processors it may run on, a bit each */
 } shm_place;
 
@@ -90,8 +91,10 @@ struct ls_shm {
     ls_shm *parent; /* whose verdict is this one's too; NULL: none */
     int fd;
     uint32_t tick;
-    uint32_t waiters; /* ranks on this host that may wait at once */
-    uint32_t spins, yields;
+    uint32_t waiters;   /* ranks on this host that may wait at once */
+    uint32_t spins_max; /* 0: more waiters than cores */
+    uint32_t spins;     /* that are worth while now: see shm_sync.c */
+    uint32_t waits;
     shm_control *control;
     shm_flag *flags;
     shm_place *places;

@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 enum {
-    SPINS_WITHOUT_CLOCK = 100,    /* waits shorter than this are not worth two looks at the clock */
+    SPINS_MIN = 16,
+    SPINS_PROBE = 64,             /* every so many waits the full length is tried again */
     GRACE_NS = 100 * 1000 * 1000, /* for the others to come, so that a mismatch can name the majority */
 };
 
@@ -152,8 +153,7 @@ ls_wait shm_wait_of(ls_shm *shm, const ls_comm_op *op, uint32_t peer, shm_look *
 {
     *look = (shm_look){.shm = shm, .peer = peer, .lost = UINT32_MAX};
     return (ls_wait){.deadline_ns = op->deadline_ns,
-                     .spins = shm->spins,
-                     .yields = shm->yields,
+                     .spins = peer == UINT32_MAX ? 0 : shm->spins,
                      .abort = &shm->control->is_over,
                      .look = look_around,
                      .context = look};
@@ -267,15 +267,33 @@ static ls_status fail_differing(ls_shm *shm)
     return shm_judge(shm, ls_comm_fail_mismatch(&shm->transport, claims, count));
 }
 
+/*
+ * Looks at the flags as long as that has been worth while. A spin that was in vain says that the others are not running (other programs
+ * have their cores) or are far behind: the next one is half as long, and the core is free for them sooner. One that met makes room for
+ * twice its length. Now and then the full length is tried, or two ranks that sleep in turn would never notice that they need not.
+ */
+static bool spin(ls_shm *shm, arrival *a)
+{
+    const bool is_probe = ++shm->waits % SPINS_PROBE == 0;
+    const uint32_t limit = is_probe ? shm->spins_max : shm->spins;
+    for (uint32_t i = 0; i < limit; i++) {
+        ls_wait_pause();
+        if (all_have_come(a)) {
+            const uint32_t wanted = 2 * i + SPINS_MIN;
+            shm->spins = wanted > shm->spins_max ? shm->spins_max : wanted > shm->spins ? wanted : shm->spins;
+            return true;
+        }
+    }
+    shm->spins = shm->spins / 2 > SPINS_MIN   ? shm->spins / 2
+                 : shm->spins_max < SPINS_MIN ? shm->spins_max
+                                              : SPINS_MIN;
+    return false;
+}
+
 static ls_status wait_for_others(ls_shm *shm, ls_comm_op *op, arrival *a)
 {
-    for (uint32_t i = 0; i < SPINS_WITHOUT_CLOCK && shm->spins; i++) {
-        if (all_have_come(a)) {
-            return LS_OK;
-        }
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
+    if (spin(shm, a)) {
+        return LS_OK; /* too short to be worth two looks at the clock */
     }
     shm_look look;
     const ls_wait wait = shm_wait_of(shm, op, UINT32_MAX, &look);

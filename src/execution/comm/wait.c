@@ -10,15 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static inline void spin_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#else
-    __asm__ volatile("" ::: "memory");
-#endif
-}
-
 uint32_t ls_wait_cores(void)
 {
     cpu_set_t set;
@@ -102,7 +93,7 @@ ls_wait_result ls_wait_for(ls_word *word, bool (*met)(void *context), void *cont
         if (met(context)) {
             return LS_WAIT_DONE;
         }
-        spin_pause();
+        ls_wait_pause();
     }
     for (uint32_t i = 0; i < wait->yields; i++) {
         sched_yield();

@@ -60,6 +60,14 @@ uint32_t ls_wait_spins(uint32_t waiters, uint32_t cores);
 /* Cores that this process may run on. */
 uint32_t ls_wait_cores(void);
 
+/* Between two looks at a word: lets the processor do something else. */
+static inline void ls_wait_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
 /* Stores `value` and wakes sleepers. What was written before is seen by who sees the value. */
 void ls_word_post(ls_word *word, uint32_t value);
 /* Adds `delta`, returns the new value, wakes sleepers. */
