@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* bench: this machine and this program, measured. Comparisons with other programs are scripts under bench/. */
+#include "cli/bench.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/command.h"
@@ -15,13 +16,15 @@
 #include <unistd.h>
 
 typedef struct bench_settings {
-    const char *config, *tokenizer, *file, *dir;
+    const char *config, *tokenizer, *file, *dir, *bytes;
     ls_option_strings set;
-    uint64_t steps, rounds, threads, bytes;
+    uint64_t steps, rounds, threads, ranks;
+    int transport;
     bool json;
 } bench_settings;
 
 #define FIELD(name) .offset = offsetof(bench_settings, name)
+static const char *const transports[] = {"shm", "tcp", NULL};
 static const ls_option bench_options[] = {
     {.key = "config",
      .type = LS_OPTION_STRING,
@@ -61,19 +64,32 @@ static const ls_option bench_options[] = {
      .value_name = "DIR",
      .help = "checkpoint: a folder on the disk to measure"},
     {.key = "bytes",
-     .type = LS_OPTION_BYTES,
+     .type = LS_OPTION_STRING,
      FIELD(bytes),
-     .default_text = "512MiB",
-     .min = 1048576,
-     .max = 1e15,
-     .help = "checkpoint: how much to write"},
+     .default_text = "\"\"",
+     .value_name = "SIZES",
+     .help = "checkpoint: how much to write (512MiB); allreduce: sizes of the buffer, with commas (1KiB to "
+             "64MiB)"},
+    {.key = "ranks",
+     .type = LS_OPTION_U64,
+     FIELD(ranks),
+     .default_text = "2",
+     .min = 1,
+     .max = 64,
+     .help = "allreduce: processes"},
+    {.key = "transport",
+     .type = LS_OPTION_CHOICE,
+     FIELD(transport),
+     .default_text = "shm",
+     .choices = transports,
+     .help = "allreduce: what goes between the processes"},
     {.key = "rounds",
      .type = LS_OPTION_U64,
      FIELD(rounds),
      .default_text = "5",
      .min = 1,
      .max = 1000,
-     .help = "tokenize, checkpoint: runs; the median counts"},
+     .help = "tokenize, checkpoint, allreduce: runs; the median counts"},
     LS_ROW_THREADS(bench_settings),
     LS_ROW_JSON(bench_settings),
 };
@@ -209,11 +225,26 @@ static ls_status bench_train(const ls_invocation *invocation, json_t **row_out)
 
 /* ---- checkpoint ---- */
 
+/* One size, for which a megabyte is too little to measure a disk. */
+static ls_status read_size(ls_arena *arena, const char *text, uint64_t *bytes_out)
+{
+    static const ls_option row[] = {{.key = "bytes",
+                                     .type = LS_OPTION_BYTES,
+                                     .default_text = "512MiB",
+                                     .min = 1048576,
+                                     .max = 1e15,
+                                     .help = "how much to write"}};
+    static const ls_option_table table = LS_OPTIONS(row);
+    return ls_options_apply_value(&table, bytes_out, "bytes", text[0] ? text : "512MiB", "--bytes", arena);
+}
+
 static ls_status bench_checkpoint(const ls_invocation *invocation, json_t **row_out)
 {
     const bench_settings *settings = invocation->settings;
+    uint64_t bytes = 0;
+    LS_TRY(read_size(invocation->arena, settings->bytes, &bytes));
     const ls_checkpoint_bench_options options = {.folder = settings->dir,
-                                                 .bytes = settings->bytes,
+                                                 .bytes = bytes,
                                                  .rounds = (unsigned)settings->rounds,
                                                  .threads = (unsigned)settings->threads};
     ls_checkpoint_bench_result r;
@@ -282,16 +313,26 @@ static ls_status bench_gemm(const ls_invocation *invocation, json_t **row_out)
     return LS_OK;
 }
 
+/* ---- allreduce ---- */
+
+static ls_status bench_allreduce(const ls_invocation *invocation, json_t **rows_out)
+{
+    const bench_settings *settings = invocation->settings;
+    const ls_bench_allreduce_settings allreduce = {.ranks = settings->ranks,
+                                                   .bytes = settings->bytes,
+                                                   .without_shm = settings->transport != 0,
+                                                   .rounds = settings->rounds};
+    return ls_bench_allreduce(invocation->arena, &allreduce, rows_out);
+}
+
 /* ---- all ---- */
 
 static const struct {
     const char *name;
     ls_status (*run)(const ls_invocation *invocation, json_t **row_out);
 } benches[] = {
-    {"train", bench_train},
-    {"checkpoint", bench_checkpoint},
-    {"tokenize", bench_tokenize},
-    {"gemm", bench_gemm},
+    {"train", bench_train}, {"checkpoint", bench_checkpoint}, {"tokenize", bench_tokenize},
+    {"gemm", bench_gemm},   {"allreduce", bench_allreduce},
 };
 
 static const char *machine_name(ls_arena *arena)
@@ -306,9 +347,8 @@ static const char *machine_name(ls_arena *arena)
     return name;
 }
 
-static void print_row(const char *name, const char *machine, json_t *row)
+static void print_row(json_t *row)
 {
-    printf("%s on %s\n", name, machine);
     const char *key;
     json_t *value;
     json_object_foreach(row, key, value)
@@ -321,6 +361,51 @@ static void print_row(const char *name, const char *machine, json_t *row)
     }
 }
 
+/* A line per row under the names of its parts. */
+static void print_table(const json_t *rows)
+{
+    const char *key;
+    json_t *row, *value;
+    size_t i;
+    json_object_foreach(json_array_get(rows, 0), key, value)
+    {
+        printf("  %14s", key);
+    }
+    json_array_foreach(rows, i, row)
+    {
+        printf("\n");
+        json_object_foreach(row, key, value)
+        {
+            if (json_is_string(value)) {
+                printf("  %14s", json_string_value(value));
+            } else if (json_is_integer(value)) {
+                printf("  %14" JSON_INTEGER_FORMAT, json_integer_value(value));
+            } else {
+                printf("  %14.2f", json_number_value(value));
+            }
+        }
+    }
+    printf("\n");
+}
+
+/* Takes over `rows`. */
+static void print_rows(const char *name, const char *machine, json_t *rows, bool json)
+{
+    if (json) {
+        json_t *root = json_pack("{s:s, s:s, s:o}", "name", name, "machine", machine, "results", rows);
+        ls_print_json(root);
+        json_decref(root);
+        return;
+    }
+    printf("%s on %s\n", name, machine);
+    if (json_array_size(rows) == 1) {
+        print_row(json_array_get(rows, 0));
+    } else {
+        print_table(rows);
+    }
+    json_decref(rows);
+}
+
 static ls_status run_bench(const ls_invocation *invocation)
 {
     const bench_settings *settings = invocation->settings;
@@ -329,30 +414,30 @@ static ls_status run_bench(const ls_invocation *invocation)
         if (strcmp(name, benches[i].name) != 0) {
             continue;
         }
-        json_t *row = NULL;
-        LS_TRY(benches[i].run(invocation, &row));
-        const char *machine = machine_name(invocation->arena);
-        if (settings->json) {
-            json_t *root = json_pack("{s:s, s:s, s:[o]}", "name", name, "machine", machine, "results", row);
-            ls_print_json(root);
-            json_decref(root);
-        } else {
-            print_row(name, machine, row);
-            json_decref(row);
+        json_t *rows = NULL; /* an object is the one row there is */
+        LS_TRY(benches[i].run(invocation, &rows));
+        if (json_is_object(rows)) {
+            json_t *row = rows;
+            rows = json_array();
+            json_array_append_new(rows, row);
         }
+        print_rows(name, machine_name(invocation->arena), rows, settings->json);
         return LS_OK;
     }
-    return ls_fail(LS_ERR_INVALID, "'%s' is not a bench; there is: train, checkpoint, tokenize, gemm", name);
+    return ls_fail(LS_ERR_INVALID,
+                   "'%s' is not a bench; there is: train, checkpoint, tokenize, gemm, allreduce", name);
 }
 
 const ls_command ls_command_bench = {
     .name = "bench",
     .words = "NAME",
-    .summary = "measure this machine: train, checkpoint, tokenize, gemm",
-    .details = "train        tokens/s of a run file (--config), median over the steps\n"
-               "checkpoint   write and load beside plain O_DIRECT I/O of the same bytes, in turn\n"
-               "tokenize     bytes/s of one core for a tokenizer (--tokenizer) and a text (--file)\n"
-               "gemm         the matrix-product rate that MFU is measured against",
+    .summary = "measure this machine: train, checkpoint, tokenize, gemm, allreduce",
+    .details =
+        "train        tokens/s of a run file (--config), median over the steps\n"
+        "checkpoint   write and load beside plain O_DIRECT I/O of the same bytes, in turn\n"
+        "tokenize     bytes/s of one core for a tokenizer (--tokenizer) and a text (--file)\n"
+        "gemm         the matrix-product rate that MFU is measured against\n"
+        "allreduce    one sum over --ranks processes, beside as many copies of the same bytes at a time",
     .words_min = 1,
     .words_max = 1,
     .options = &bench_table,

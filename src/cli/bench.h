@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Benches that have a file of their own. */
+#ifndef LS_CLI_BENCH_H
+#define LS_CLI_BENCH_H
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+
+typedef struct ls_bench_allreduce_settings {
+    uint64_t ranks;
+    const char *bytes; /* "1KiB,64MiB"; "": a row of sizes from 1 KiB to 64 MiB */
+    bool without_shm;  /* TCP between the processes */
+    uint64_t rounds;
+} ls_bench_allreduce_settings;
+
+/* rows_out: an array, a row per size. */
+LS_MUST_CHECK ls_status ls_bench_allreduce(ls_arena *arena, const ls_bench_allreduce_settings *settings,
+                                           json_t **rows_out);
+
+#endif
