@@ -30,18 +30,25 @@ enum { RANKS_MAX = 8 };
     } while (0)
 #define EXPECT_OK(call) EXPECT((call) == LS_OK)
 
-/* Where they meet: rank 0 serves the store on a socket in a folder of its own. */
+/* Where they meet: rank 0 serves the store on a socket in a folder of its own. A test of a transport without a communicator includes
+ * comm_store.h before this: then a store in memory is there too. */
 static char meeting_folder[64];
 
 static inline void meeting_open(void)
 {
     snprintf(meeting_folder, sizeof meeting_folder, "/tmp/lockstep-test-XXXXXX");
     assert_non_null(mkdtemp(meeting_folder));
+#ifdef LS_TESTS_COMM_STORE_H
+    test_store_open();
+#endif
 }
 
 static inline void meeting_close(void)
 {
     assert_int_equal(ls_dir_remove(meeting_folder), LS_OK);
+#ifdef LS_TESTS_COMM_STORE_H
+    test_store_close();
+#endif
 }
 
 typedef int (*rank_main)(const ls_comm_options *options);

@@ -5,6 +5,8 @@
  */
 #include "test.h"
 
+#include "comm_store.h"
+
 #include "comm_ranks.h"
 
 #include "comm_expect.h"
