@@ -33,6 +33,7 @@ typedef enum ls_random_purpose {
     LS_RANDOM_DROPOUT = 5, /* index = element, sub = (step, position, op) */
     LS_RANDOM_TEST = 6,
     LS_RANDOM_SIMULATION = 7, /* base/env_sim.h: index = draws so far */
+    LS_RANDOM_AUDIT = 8,      /* execution/diagnose/audit.h: index = step */
 } ls_random_purpose;
 
 /* The key of stream (seed, purpose). */

@@ -18,6 +18,7 @@ enum {
     LEAF_TOKENS_MIN = 1024,
     MICRO_BATCH_TOKENS_MAX = 8192,
     WARMUP_STEPS_MAX = 100,
+    HASH_TOKENS = 8192, /* hashing the state costs about as much as computing 20 tokens */
 };
 
 static uint64_t or_default(uint64_t value, uint64_t default_value)
@@ -126,6 +127,11 @@ static void resolve_batch(ls_run_file *run)
     if (train->micro_batch == LS_AUTO_U64) {
         const uint64_t leaf = train->global_batch / train->leaves;
         train->micro_batch = leaf ? ls_run_file_auto_micro_batch(leaf, context) : 1;
+    }
+    if (train->hash_every_steps == LS_AUTO_U64) {
+        const uint64_t step_tokens = train->global_batch * context;
+        train->hash_every_steps =
+            step_tokens < HASH_TOKENS ? (HASH_TOKENS + step_tokens - 1) / step_tokens : 1;
     }
 }
 

@@ -537,7 +537,7 @@ static void data_parallel_nonfinite_is_told_as_by_one_process(void **state)
     for (uint32_t r = 0; r < 3; r++) {
         assert_int_equal(w.shared->logs[r].status[0], LS_ERR_FAILED);
         assert_string_equal(w.shared->logs[r].text[0], ls_error_text());
-        assert_int_equal(w.shared->logs[r].result[0].failed_leaf, result.failed_leaf);
+        assert_int_equal(w.shared->logs[r].result[0].fault.leaf, result.fault.leaf);
     }
     assert_non_null(strstr(ls_error_text(), "leaf 0"));
     assert_memory_equal(w.parameters, before, flat_bytes(&w));

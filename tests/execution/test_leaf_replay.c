@@ -133,15 +133,16 @@ static void stepper_run_reports_the_leaf_that_failed(void **state)
     for (int64_t i = 0; i < p->rows * p->cols; i++) {
         b.state.parameters[p->offset + i] = 3e38f; /* finite weights whose products are not */
     }
-    ls_step_result result = {.failed_leaf = LS_NO_LEAF, .tokens = 77};
+    ls_step_result result = {.tokens = 77};
     assert_int_equal(ls_stepper_run(b.stepper, 2, 1e-3, &result), LS_ERR_FAILED);
-    assert_int_equal(result.failed_leaf, 0);
+    assert_int_equal(result.fault.kind, LS_STEP_FAULT_NOT_FINITE);
+    assert_int_equal(result.fault.leaf, 0);
     assert_int_equal(result.tokens, 77);
     /* A parameter that is not finite is no leaf's fault. */
     b.state.parameters[p->offset] = NAN;
-    result.failed_leaf = 3;
+    result.fault = (ls_step_fault){0};
     assert_int_equal(ls_stepper_run(b.stepper, 2, 1e-3, &result), LS_ERR_FAILED);
-    assert_int_equal(result.failed_leaf, LS_NO_LEAF);
+    assert_int_equal(result.fault.leaf, LS_NO_LEAF);
     bench_release(&b);
 }
 

@@ -441,30 +441,27 @@ static bool is_plain(const char *text)
                strlen(text);
 }
 
-static void append_quoted(ls_text *text, const char *word)
+const char *ls_shell_quote(ls_arena *arena, const char *word)
 {
     if (is_plain(word)) {
-        ls_text_append(text, word);
-        return;
+        return ls_arena_strdup(arena, word);
     }
-    ls_text_append(text, "'");
+    ls_text text = {0};
+    ls_text_append(&text, "'");
     for (; *word; word++) {
-        *word == '\'' ? ls_text_append(text, "'\\''") : ls_text_append_bytes(text, word, 1);
+        *word == '\'' ? ls_text_append(&text, "'\\''") : ls_text_append_bytes(&text, word, 1);
     }
-    ls_text_append(text, "'");
+    ls_text_append(&text, "'");
+    const char *quoted = ls_arena_strdup(arena, ls_text_string(&text));
+    ls_text_release(&text);
+    return quoted;
 }
 
 const char *ls_replay_command(ls_arena *arena, const char *run_dir, uint64_t step, uint32_t leaf)
 {
-    ls_text text = {0};
-    ls_text_append(&text, "lockstep replay ");
-    append_quoted(&text, run_dir);
-    ls_text_printf(&text, " --step %" PRIu64, step);
-    if (leaf != LS_NO_LEAF) {
-        ls_text_printf(&text, " --leaf %u", leaf);
-    }
-    ls_text_append(&text, " --op-trace");
-    const char *command = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_release(&text);
-    return command;
+    const char *dir = ls_shell_quote(arena, run_dir);
+    return leaf == LS_NO_LEAF
+               ? ls_arena_printf(arena, "lockstep replay %s --step %" PRIu64 " --op-trace", dir, step)
+               : ls_arena_printf(arena, "lockstep replay %s --step %" PRIu64 " --leaf %u --op-trace", dir,
+                                 step, leaf);
 }

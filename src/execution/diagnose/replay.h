@@ -34,6 +34,9 @@ typedef struct ls_replay_options {
  */
 LS_MUST_CHECK ls_status ls_replay(const ls_replay_options *options, json_t **result_out);
 
+/* A word as a shell reads it, in quotes when it needs them; in `arena`. */
+const char *ls_shell_quote(ls_arena *arena, const char *word);
+
 /* The command that replays this leaf (LS_NO_LEAF: whichever is not finite) with its op trace, quoted for a shell; in `arena`. */
 const char *ls_replay_command(ls_arena *arena, const char *run_dir, uint64_t step, uint32_t leaf);
 

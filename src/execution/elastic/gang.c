@@ -206,7 +206,7 @@ static void begin_at(ls_gang *gang, uint64_t step)
         atomic_store(&slot->begun, step);
         atomic_store(&slot->done, step);
         atomic_store(&slot->finished, step);
-        slot->failed_leaf = LS_NO_LEAF;
+        slot->fault = (ls_step_fault){0};
     }
     atomic_store(&gang->control->until, step);
 }
@@ -356,13 +356,15 @@ static const ls_rank_slot *slot_with_result(const ls_gang *gang, uint64_t step)
     return NULL;
 }
 
-static uint32_t failed_leaf(const ls_gang *gang)
+static ls_step_fault fault_of_ranks(const ls_gang *gang)
 {
-    uint32_t leaf = LS_NO_LEAF;
-    for (uint32_t local = 0; local < gang->control->local_ranks && leaf == LS_NO_LEAF; local++) {
-        leaf = ls_segment_slot(&gang->segment, local)->failed_leaf;
+    ls_step_fault fault = {.leaf = LS_NO_LEAF, .rank = LS_NO_RANK};
+    for (uint32_t local = 0; local < gang->control->local_ranks && fault.kind == LS_STEP_FAULT_NONE;
+         local++) {
+        const ls_step_fault *found = &ls_segment_slot(&gang->segment, local)->fault;
+        fault = found->kind != LS_STEP_FAULT_NONE ? *found : fault;
     }
-    return leaf;
+    return fault;
 }
 
 static bool has_answer(void *context)
@@ -390,7 +392,7 @@ ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_res
     }
     const ls_rank_slot *slot = slot_with_result(gang, step);
     if (!slot) {
-        result_out->failed_leaf = failed_leaf(gang);
+        result_out->fault = fault_of_ranks(gang);
         return waited == LS_WAIT_DONE ? LS_STOPPED : ls_control_aborted(gang->control);
     }
     const ls_rank_result *result = &slot->results[step % LS_RANK_RESULTS];

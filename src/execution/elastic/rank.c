@@ -31,6 +31,7 @@ typedef struct rank {
     ls_walk walk;
     ls_data_parallel *parallel;
     ls_stepper *stepper;
+    ls_flip flip;  /* for tests */
     uint64_t step; /* finished steps */
 } rank;
 
@@ -156,6 +157,8 @@ static ls_status make_stepper(rank *r)
     settings.should_stop = stop_asked;
     settings.stop_context = r;
     settings.parallel = r->parallel;
+    LS_TRY(ls_flip_from_environment(&r->flip));
+    settings.flip = &r->flip;
     return ls_stepper_create(&r->walk, &r->state, &settings, &r->stepper);
 }
 
@@ -205,12 +208,11 @@ static void note_memory(rank *r)
 
 static ls_status run_step(rank *r)
 {
-    ls_rank_result result = {
-        .step = r->step, .begin_ns = ls_clock_monotonic_ns(), .result = {.failed_leaf = LS_NO_LEAF}};
+    ls_rank_result result = {.step = r->step, .begin_ns = ls_clock_monotonic_ns()};
     const ls_status status =
         ls_stepper_run(r->stepper, r->step, ls_schedule_lr(&r->schedule, r->step), &result.result);
     if (status != LS_OK) {
-        r->slot->failed_leaf = result.result.failed_leaf;
+        r->slot->fault = result.result.fault;
         return status;
     }
     result.end_ns = ls_clock_monotonic_ns();

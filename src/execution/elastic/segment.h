@@ -60,12 +60,12 @@ typedef struct ls_rank_slot {
     ls_preflight preflight; /* what has to agree between ranks; valid from LS_RANK_READY on */
     _Alignas(64) _Atomic uint64_t entered;
     _Atomic uint64_t begun, done, finished;
-    _Atomic uint64_t gave_up;             /* n: step n - 1 was given up, no rank updated; 0: none */
-    _Atomic uint64_t alive_ns;            /* last sign of life, CLOCK_MONOTONIC */
-    _Atomic uint64_t private_bytes;       /* most memory beside the segment so far */
-    _Alignas(64) _Atomic uint32_t status; /* an ls_status it ended with; valid with LS_RANK_ENDING */
-    uint32_t failed_leaf;          /* of a step that was not finite; LS_NO_LEAF. Written before the abort */
-    char text[LS_RANK_TEXT_BYTES]; /* its error text */
+    _Atomic uint64_t gave_up;                /* n: step n - 1 was given up, no rank updated; 0: none */
+    _Atomic uint64_t alive_ns;               /* last sign of life, CLOCK_MONOTONIC */
+    _Atomic uint64_t private_bytes;          /* most memory beside the segment so far */
+    _Alignas(64) _Atomic uint32_t status;    /* an ls_status it ended with; valid with LS_RANK_ENDING */
+    ls_step_fault fault;                     /* of a step that failed. Written before the abort */
+    char text[LS_RANK_TEXT_BYTES];           /* its error text */
     ls_rank_result results[LS_RANK_RESULTS]; /* of step s at s % LS_RANK_RESULTS, once finished > s */
 } ls_rank_slot;
 

@@ -53,7 +53,8 @@ struct ls_data_parallel {
     uint32_t ready_count;   /* buckets of this rank that are final */
     uint32_t reduced_count; /* buckets done with */
     bool gave_up;
-    uint64_t sequence; /* operations begun */
+    ls_step_fault fault; /* of the agreement that failed */
+    uint64_t sequence;   /* operations begun */
     uint8_t flight_slot;
 };
 
@@ -66,6 +67,16 @@ uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local
 {
     const uint64_t blocks = (uint64_t)ls_blocks_before(layout, layout->bucket_count);
     return sizeof(ls_exchange) + local_ranks * sizeof(ls_exchange_slot) + blocks * sizeof(double);
+}
+
+uint32_t ls_data_parallel_rank(const ls_data_parallel *parallel)
+{
+    return parallel->rank;
+}
+
+uint32_t ls_data_parallel_ranks(const ls_data_parallel *parallel)
+{
+    return parallel->ranks;
 }
 
 ls_leaf_range ls_data_parallel_leaves(const ls_data_parallel *parallel)
@@ -206,15 +217,21 @@ void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerp
     p->round++;
     p->ready_count = p->reduced_count = 0;
     p->gave_up = false;
+    p->fault = (ls_step_fault){0};
     p->slot->step = step;
     p->slot->fingerprint = fingerprint;
     p->slot->status = LS_OK;
+    p->slot->note = (ls_rank_note){0};
     p->slot->report.text[0] = 0;
+    p->slot->report.fault = (ls_step_fault){0};
 }
 
-void ls_data_parallel_give_up(ls_data_parallel *p, ls_status status)
+void ls_data_parallel_give_up(ls_data_parallel *p, ls_status status, const ls_step_fault *fault)
 {
     LS_ASSERT(status != LS_OK);
+    if (fault) {
+        p->slot->report.fault = *fault;
+    }
     p->gave_up = true;
     p->slot->status = status;
     snprintf(p->slot->report.text, sizeof p->slot->report.text, "%s", ls_error_text());
@@ -257,7 +274,7 @@ static ls_status fail_mismatch(const ls_data_parallel *p)
 }
 
 /* What the ranks' slots say: a mismatch, an error of one of them, or that one was asked to stop. */
-static ls_status verdict(const ls_data_parallel *p)
+static ls_status verdict(ls_data_parallel *p)
 {
     const ls_exchange_slot *slots = p->view.exchange->slots;
     const ls_exchange_slot *stopped = NULL;
@@ -271,6 +288,7 @@ static ls_status verdict(const ls_data_parallel *p)
         if (status == LS_STOPPED || status == LS_INTERRUPTED) {
             stopped = stopped ? stopped : &slots[i];
         } else if (status != LS_OK) {
+            p->fault = slots[i].report.fault;
             return i == p->view.local
                        ? ls_fail(status, "%.*s", LS_DATA_PARALLEL_TEXT_BYTES, slots[i].report.text)
                        : ls_fail(status, "rank %u: %.*s", p->view.first_rank + i, LS_DATA_PARALLEL_TEXT_BYTES,
@@ -350,6 +368,39 @@ ls_status ls_data_parallel_report(ls_data_parallel *p, ls_leaf_report *report_in
         i++;
     }
     *report_inout = slots[i].report;
+    return LS_OK;
+}
+
+const ls_step_fault *ls_data_parallel_fault(const ls_data_parallel *p)
+{
+    return &p->fault;
+}
+
+void ls_data_parallel_note(ls_data_parallel *p, const ls_rank_note *note)
+{
+    p->slot->note = *note;
+}
+
+const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *p, uint32_t rank)
+{
+    LS_ASSERT(rank >= p->view.first_rank && rank - p->view.first_rank < p->view.local_ranks);
+    return &p->view.exchange->slots[rank - p->view.first_rank].note;
+}
+
+ls_status ls_data_parallel_tell(ls_data_parallel *p, uint32_t from, void *data, size_t bytes)
+{
+    LS_ASSERT(from >= p->view.first_rank && from - p->view.first_rank < p->view.local_ranks);
+    char *shared = p->view.exchange->slots[from - p->view.first_rank].report.text;
+    const size_t most = sizeof p->slot->report.text;
+    for (size_t at = 0; at < bytes; at += most) {
+        const size_t part = bytes - at < most ? bytes - at : most;
+        if (from == p->rank) {
+            memcpy(shared, (char *)data + at, part);
+        }
+        LS_TRY(ls_exchange_meet(&p->view, "what a rank has to tell", NULL));
+        memcpy((char *)data + at, shared, part);
+        LS_TRY(ls_exchange_meet(&p->view, "what a rank has told", NULL));
+    }
     return LS_OK;
 }
 

@@ -27,6 +27,8 @@
 #ifndef LS_EXECUTION_PARALLEL_DATA_PARALLEL_H
 #define LS_EXECUTION_PARALLEL_DATA_PARALLEL_H
 
+#include "base/hash.h"
+#include "execution/diagnose/fault.h"
 #include "execution/parallel/tree.h"
 #include "execution/state.h"
 #include "model/plan.h"
@@ -83,6 +85,9 @@ void ls_data_parallel_destroy(ls_data_parallel *parallel); /* NULL allowed */
 
 /* ---- what the stepper calls, in this order, once per step ---- */
 
+uint32_t ls_data_parallel_rank(const ls_data_parallel *parallel);
+uint32_t ls_data_parallel_ranks(const ls_data_parallel *parallel);
+
 /* The leaves of this rank. */
 ls_leaf_range ls_data_parallel_leaves(const ls_data_parallel *parallel);
 
@@ -90,8 +95,8 @@ ls_leaf_range ls_data_parallel_leaves(const ls_data_parallel *parallel);
 void ls_data_parallel_enter(ls_data_parallel *parallel, uint64_t step, uint64_t fingerprint);
 
 /* This rank can't go on (LS_STOPPED, or an error of reading samples, whose text is this thread's): nobody will update, all get to know. The
- * rank still calls ls_data_parallel_agree. */
-void ls_data_parallel_give_up(ls_data_parallel *parallel, ls_status status);
+ * rank still calls ls_data_parallel_agree. fault: what it was, for ls_data_parallel_fault of all; NULL: nothing more to say. */
+void ls_data_parallel_give_up(ls_data_parallel *parallel, ls_status status, const ls_step_fault *fault);
 
 /*
  * Plan step `plan_step` of the last backward is done. Says of buckets that are final now that they are, and adds up own slices of buckets
@@ -123,9 +128,24 @@ LS_MUST_CHECK ls_status ls_data_parallel_agree(ls_data_parallel *parallel, ls_qu
                                                const ls_leaf_sum *sums, uint32_t count,
                                                ls_agreement *agreement_out);
 
+/* Behind an agreement that failed: what the rank that decided it gave up with. */
+const ls_step_fault *ls_data_parallel_fault(const ls_data_parallel *parallel);
+
+/* What a rank lets the others know along with its agreement (execution/diagnose/sentinel.h); zeros unless it says so in this step. */
+typedef struct ls_rank_note {
+    ls_hash128 owner, checker; /* of the audited leaf, as this rank computed it in that part */
+} ls_rank_note;
+void ls_data_parallel_note(ls_data_parallel *parallel, const ls_rank_note *note); /* before it agrees */
+const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *parallel, uint32_t rank); /* after it */
+
+/* After an agreement, instead of the update: all ranks get the `bytes` that rank `from` has in `data`. Called by all. Slow; for telling what
+ * went wrong. Errors of waiting. */
+LS_MUST_CHECK ls_status ls_data_parallel_tell(ls_data_parallel *parallel, uint32_t from, void *data,
+                                              size_t bytes);
+
 /* What is wrong with a leaf, in words; text "": nothing. */
 typedef struct ls_leaf_report {
-    uint32_t leaf;
+    ls_step_fault fault;
     char text[LS_DATA_PARALLEL_TEXT_BYTES];
 } ls_leaf_report;
 

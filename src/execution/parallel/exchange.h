@@ -20,6 +20,7 @@ typedef struct ls_exchange_slot {
     _Alignas(64) _Atomic uint32_t arrivals; /* barriers it has come to: who is missing */
     uint32_t status;                        /* an ls_status: LS_OK unless it gave up */
     uint64_t step, fingerprint;
+    ls_rank_note note;
     uint32_t sum_count;
     ls_leaf_sum sums[LS_TREE_NODES_MAX];
     ls_leaf_report report; /* its words when it gave up, or what it found in a leaf */

@@ -330,6 +330,9 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .weight_decay = (float)train->optimizer.weight_decay,
         .sample = draw_sample,
         .sample_context = session,
+        .seed = train->seed,
+        .audit_every_steps = train->audit_every_steps,
+        .hash_every_steps = train->hash_every_steps,
     };
 }
 

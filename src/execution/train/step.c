@@ -8,6 +8,7 @@
 #include "compute/kernels/cross_entropy.h"
 #include "compute/kernels/elementwise.h"
 #include "execution/comm/flight.h"
+#include "execution/diagnose/sentinel.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,6 +43,7 @@ struct ls_stepper {
     void *look_context;
     bool look_ended;
     uint64_t position; /* of the micro-batch being computed */
+    ls_sentinel *sentinel;
     ls_step_result result;
 };
 
@@ -176,6 +178,17 @@ static bool is_pair_on_top(const ls_stepper *stepper)
                                          stepper->stack[depth - 1].leaves);
 }
 
+/* A leaf that is audited is whole before anybody adds to it: its buckets are handed over in the agreement. */
+static ls_status run_own_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf, uint32_t buffer,
+                              bool is_last)
+{
+    ls_leaf_sum *sum = &stepper->stack[buffer];
+    *sum = (ls_leaf_sum){.leaves = {leaf, 1}};
+    LS_TRY(run_leaf(stepper, step, buffer, is_last && !ls_sentinel_wants(stepper->sentinel, leaf), sum));
+    ls_sentinel_leaf(stepper->sentinel, leaf, stepper->state->gradients[buffer], sum->loss_sum, sum->tokens);
+    return LS_OK;
+}
+
 /* The leaves of this rank, in order, merging pairs before the next. What stands behind the last one is handed over: its owners add it up
  * with what the other ranks have (ls_tree_handover). */
 static ls_status run_leaves(ls_stepper *stepper, uint64_t step)
@@ -189,8 +202,7 @@ static ls_status run_leaves(ls_stepper *stepper, uint64_t step)
         lap(stepper, &stepper->result.reduce_s);
         const uint32_t buffer = stepper->depth++;
         LS_ASSERT(buffer < stepper->state->gradient_count);
-        stepper->stack[buffer] = (ls_leaf_sum){.leaves = {range.first + i, 1}};
-        LS_TRY(run_leaf(stepper, step, buffer, i + 1 == range.count, &stepper->stack[buffer]));
+        LS_TRY(run_own_leaf(stepper, step, range.first + i, buffer, i + 1 == range.count));
     }
     return LS_OK;
 }
@@ -292,25 +304,25 @@ static ls_status replay_leaves(ls_stepper *stepper, uint64_t step, double loss, 
 }
 
 /* All ranks come here, or none, and all leave with the same text. */
-static ls_status explain_nonfinite(ls_stepper *stepper, uint64_t step, double loss, double norm,
-                                   uint32_t *leaf_out)
+static ls_status explain_nonfinite(ls_stepper *stepper, uint64_t step, double loss, double norm)
 {
     const ls_state *state = stepper->state;
+    ls_leaf_report report = {
+        .fault = {.kind = LS_STEP_FAULT_NOT_FINITE, .leaf = LS_NO_LEAF, .rank = LS_NO_RANK}};
+    stepper->result.fault = report.fault;
     int64_t element = -1;
-    *leaf_out = LS_NO_LEAF;
     LS_TRY(ls_find_nonfinite(state->queue, state->parameters, state->layout->float_count, &element));
     if (element >= 0) {
         return ls_fail(LS_ERR_FAILED,
                        "step %llu: parameter %s holds a value that is not finite before the step",
                        (unsigned long long)step + 1, parameter_holding(state->layout, element));
     }
-    ls_leaf_report report = {0};
-    if (replay_leaves(stepper, step, loss, norm, &report.leaf) != LS_OK) {
+    if (replay_leaves(stepper, step, loss, norm, &report.fault.leaf) != LS_OK) {
         snprintf(report.text, sizeof report.text, "%s", ls_error_text());
     }
     LS_TRY(ls_data_parallel_report(stepper->parallel, &report));
     if (report.text[0]) {
-        *leaf_out = report.leaf;
+        stepper->result.fault = report.fault;
         return ls_fail(LS_ERR_FAILED, "%s", report.text);
     }
     return ls_fail(LS_ERR_FAILED,
@@ -325,24 +337,78 @@ static ls_status explain_nonfinite(ls_stepper *stepper, uint64_t step, double lo
 static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double lr)
 {
     const ls_step_settings *s = &stepper->settings;
-    const uint64_t counts[] = {step, s->leaves, s->global_batch, s->micro_batch,
-                               (uint64_t)stepper->state->layout->float_count};
+    const uint64_t counts[] = {step,
+                               s->leaves,
+                               s->global_batch,
+                               s->micro_batch,
+                               (uint64_t)stepper->state->layout->float_count,
+                               s->seed,
+                               s->audit_every_steps};
     const double numbers[] = {lr, s->clip_norm, s->beta1, s->beta2, s->eps, s->weight_decay};
     return ls_xxh3(numbers, sizeof numbers, ls_xxh3(counts, sizeof counts, 0));
+}
+
+/* This rank's part, up to the agreement. */
+static ls_status compute_leaves(ls_stepper *stepper, uint64_t step)
+{
+    LS_TRY(ls_sentinel_begin(stepper->sentinel, step));
+    LS_TRY(run_leaves(stepper, step));
+    return ls_sentinel_before_agreement(stepper->sentinel);
 }
 
 /* Everything up to the update. */
 static ls_status compute(ls_stepper *stepper, uint64_t step, ls_agreement *agreement_out)
 {
-    const ls_status status = run_leaves(stepper, step);
+    const ls_status status = compute_leaves(stepper, step);
     if (status != LS_OK) {
-        ls_data_parallel_give_up(stepper->parallel, status);
+        ls_data_parallel_give_up(stepper->parallel, status, ls_sentinel_fault(stepper->sentinel));
         stepper->depth = 0;
     }
     const ls_status agreed = ls_data_parallel_agree(stepper->parallel, stepper->state->queue, stepper->stack,
                                                     stepper->depth, agreement_out);
     lap(stepper, &stepper->result.reduce_s);
+    if (agreed != LS_OK) {
+        stepper->result.fault = *ls_data_parallel_fault(stepper->parallel);
+    }
     return agreed;
+}
+
+/* The sums are there: what speaks against an update with them, the same on all ranks. */
+static ls_status check_sums(ls_stepper *stepper, uint64_t step, double loss, double norm)
+{
+    const ls_status status = ls_sentinel_after_agreement(stepper->sentinel);
+    if (status != LS_OK) {
+        stepper->result.fault = *ls_sentinel_fault(stepper->sentinel);
+        return status;
+    }
+    return isfinite(loss) && isfinite(norm) ? LS_OK : explain_nonfinite(stepper, step, loss, norm);
+}
+
+static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
+{
+    ls_agreement sums;
+    LS_TRY(compute(stepper, step, &sums));
+    const double loss = sums.loss_sum / (double)sums.tokens;
+    const double norm = sqrt(sums.square_sum) / (double)sums.tokens;
+    const ls_status status = check_sums(stepper, step, loss, norm);
+    if (status != LS_OK) {
+        LS_TRY(ls_data_parallel_leave(stepper->parallel, false));
+        return status;
+    }
+    const double clip_norm = stepper->settings.clip_norm;
+    const double clip = clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0;
+    ls_sentinel_before_update(stepper->sentinel);
+    LS_TRY(update_parameters(stepper, step, lr, (float)(clip / (double)sums.tokens)));
+    ls_sentinel_after_update(stepper->sentinel);
+    LS_TRY(ls_data_parallel_leave(stepper->parallel, true));
+    lap(stepper, &stepper->result.optimizer_s);
+
+    stepper->result.loss = (float)loss;
+    stepper->result.grad_norm = norm;
+    stepper->result.tokens = sums.tokens;
+    stepper->result.wait_s = ls_data_parallel_wait_s(stepper->parallel);
+    stepper->result.audited = ls_sentinel_audited(stepper->sentinel);
+    return LS_OK;
 }
 
 ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr, ls_step_result *result_out)
@@ -351,28 +417,22 @@ ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr, ls_step_
     stepper->result = (ls_step_result){0};
     stepper->last_s = ls_clock_monotonic_s();
     stepper->last_wait_s = ls_data_parallel_wait_s(stepper->parallel);
-    ls_agreement sums;
-    LS_TRY(compute(stepper, step, &sums));
-
-    const double loss = sums.loss_sum / (double)sums.tokens;
-    const double norm = sqrt(sums.square_sum) / (double)sums.tokens;
-    if (!isfinite(loss) || !isfinite(norm)) {
-        const ls_status status = explain_nonfinite(stepper, step, loss, norm, &result_out->failed_leaf);
-        LS_TRY(ls_data_parallel_leave(stepper->parallel, false));
-        return status;
+    const ls_status status = run_step(stepper, step, lr);
+    if (status == LS_OK) {
+        *result_out = stepper->result;
+    } else {
+        result_out->fault = stepper->result.fault;
     }
-    const double clip_norm = stepper->settings.clip_norm;
-    const double clip = clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0;
-    LS_TRY(update_parameters(stepper, step, lr, (float)(clip / (double)sums.tokens)));
-    LS_TRY(ls_data_parallel_leave(stepper->parallel, true));
-    lap(stepper, &stepper->result.optimizer_s);
+    return status;
+}
 
-    stepper->result.loss = (float)loss;
-    stepper->result.grad_norm = norm;
-    stepper->result.tokens = sums.tokens;
-    stepper->result.wait_s = ls_data_parallel_wait_s(stepper->parallel);
-    *result_out = stepper->result;
-    return LS_OK;
+ls_status ls_stepper_check_state(ls_stepper *stepper, ls_step_fault *fault_out)
+{
+    const ls_status status = ls_sentinel_check_state(stepper->sentinel);
+    if (status != LS_OK) {
+        *fault_out = *ls_sentinel_fault(stepper->sentinel);
+    }
+    return status;
 }
 
 ls_status ls_stepper_run_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf, double *loss_sum_out,
@@ -466,6 +526,29 @@ static ls_status make_alone(ls_stepper *stepper)
     return LS_OK;
 }
 
+static ls_status compute_alone(void *context, uint64_t step, uint32_t leaf, double *loss_sum_out,
+                               uint64_t *tokens_out)
+{
+    return ls_stepper_run_leaf(context, step, leaf, loss_sum_out, tokens_out);
+}
+
+static ls_status make_sentinel(ls_stepper *stepper)
+{
+    const ls_step_settings *s = &stepper->settings;
+    const ls_sentinel_options options = {
+        .state = stepper->state,
+        .parallel = stepper->parallel,
+        .seed = s->seed,
+        .audit_every_steps = s->audit_every_steps,
+        .hash_every_steps = s->hash_every_steps,
+        .leaves = s->leaves,
+        .flip = s->flip,
+        .compute = compute_alone,
+        .context = stepper,
+    };
+    return ls_sentinel_create(&options, &stepper->sentinel);
+}
+
 static ls_status prepare(ls_stepper *stepper)
 {
     LS_TRY(alloc_buffers(stepper));
@@ -474,6 +557,7 @@ static ls_status prepare(ls_stepper *stepper)
     }
     const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
     LS_ASSERT(stepper->state->gradient_count == ls_tree_range_buffers(stepper->settings.leaves, range));
+    LS_TRY(make_sentinel(stepper));
     return make_spans(stepper);
 }
 
@@ -506,6 +590,7 @@ void ls_stepper_destroy(ls_stepper *stepper)
     if (!stepper) {
         return;
     }
+    ls_sentinel_destroy(stepper->sentinel);
     ls_data_parallel_destroy(stepper->alone);
     ls_device_free(stepper->state->queue, stepper->exchange,
                    ls_data_parallel_exchange_bytes(stepper->state->layout, 1));

@@ -18,6 +18,8 @@
 #ifndef LS_EXECUTION_TRAIN_STEP_H
 #define LS_EXECUTION_TRAIN_STEP_H
 
+#include "execution/diagnose/fault.h"
+#include "execution/diagnose/flip.h"
 #include "execution/diagnose/op_trace.h"
 #include "execution/parallel/data_parallel.h"
 #include "execution/state.h"
@@ -36,17 +38,19 @@ typedef struct ls_step_settings {
     void *sample_context;
     bool (*should_stop)(void *context); /* asked before each micro-batch; NULL: never */
     void *stop_context;
+    uint64_t seed;              /* chooses the leaf of an audit */
+    uint64_t audit_every_steps; /* execution/diagnose/audit.h; 0: never */
+    uint64_t hash_every_steps;  /* execution/diagnose/guard.h; 0: never */
+    ls_flip *flip;              /* for tests; borrowed; NULL: none */
     ls_data_parallel *parallel; /* borrowed: this process is one rank of many; NULL: it computes all leaves */
 } ls_step_settings;
 
-#define LS_NO_LEAF UINT32_MAX
-
 typedef struct ls_step_result {
-    float loss;       /* mean over target tokens, nats */
-    double grad_norm; /* of the mean gradient, before clipping */
-    uint64_t tokens;  /* target tokens */
-    uint32_t
-        failed_leaf; /* the one that was not finite, and then nothing else is set; LS_NO_LEAF: not one alone */
+    float loss;          /* mean over target tokens, nats */
+    double grad_norm;    /* of the mean gradient, before clipping */
+    uint64_t tokens;     /* target tokens */
+    ls_step_fault fault; /* of a step that failed, and then nothing else is set */
+    uint32_t audited;    /* leaf that was computed twice; LS_NO_LEAF: none */
     /* Wall seconds by what was done; they add up to the step. wait_s: for other ranks. */
     double data_s, forward_s, backward_s, reduce_s, optimizer_s, wait_s;
 } ls_step_result;
@@ -66,10 +70,15 @@ void ls_stepper_destroy(ls_stepper *stepper);
  *
  * Errors: LS_STOPPED when should_stop said so: the state is as before the step. LS_ERR_FAILED when the loss
  * or the gradient norm is not finite: the state is as before the step, the text names the leaf, the layer
- * and the value, and result_out->failed_leaf is set. Errors of the sample function.
+ * and the value, and result_out->fault is set. LS_ERR_MISMATCH when an audit or the guard found
+ * corruption, likewise. Errors of the sample function.
  */
 LS_MUST_CHECK ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr,
                                        ls_step_result *result_out);
+
+/* Whether the state still is what the last update left, as far as it was hashed. Before it is saved, say. Errors: LS_ERR_MISMATCH,
+ * with *fault_out set. */
+LS_MUST_CHECK ls_status ls_stepper_check_state(ls_stepper *stepper, ls_step_fault *fault_out);
 
 /* ---- one leaf alone, into gradient buffer 0 (execution/diagnose/replay.h) ---- */
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "execution/diagnose/flat_hash.h"
 #include "execution/diagnose/replay.h"
 #include "execution/train/memory.h"
 #include "execution/train/signals.h"
@@ -193,13 +194,13 @@ static ls_status run_step(ls_trainer *trainer)
     ls_goodput_enter(&trainer->goodput, LS_TIME_COMPUTE);
     const double start_s = ls_clock_monotonic_s();
     const double lr = ls_schedule_lr(&trainer->schedule, trainer->step);
-    ls_step_result result = {.failed_leaf = LS_NO_LEAF};
+    ls_step_result result = {.fault = {.leaf = LS_NO_LEAF, .rank = LS_NO_RANK}};
     double step_s = 0.0;
     const ls_status status = ls_trainer_compute(trainer, lr, &result, &step_s);
     const double passed_s = ls_clock_monotonic_s() - start_s;
     ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
     if (status != LS_OK) {
-        trainer->failed_leaf = result.failed_leaf;
+        trainer->fault = result.fault;
         ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, passed_s);
         return status;
     }
@@ -243,13 +244,12 @@ static void keep_failed_state(ls_trainer *trainer, const char *text)
 {
     ls_arena *arena = &trainer->arena;
     char *copy = ls_arena_strdup(arena, text);
-    const char *command =
-        ls_replay_command(arena, trainer->dir.path, trainer->step + 1, trainer->failed_leaf);
+    const char *command = ls_replay_command(arena, trainer->dir.path, trainer->step + 1, trainer->fault.leaf);
     ls_emit_event(
         "not_finite",
         json_pack("{s:I, s:o, s:s, s:s}", "step", (json_int_t)trainer->step, "leaf",
-                  trainer->failed_leaf == LS_NO_LEAF ? json_null() : json_integer(trainer->failed_leaf),
-                  "text", copy, "replay", command));
+                  trainer->fault.leaf == LS_NO_LEAF ? json_null() : json_integer(trainer->fault.leaf), "text",
+                  copy, "replay", command));
     if (trainer->step == 0) {
         ls_fail(LS_ERR_FAILED,
                 "%s. It was the first step: it began from the weights of the run file. To see it again, op "
@@ -266,6 +266,57 @@ static void keep_failed_state(ls_trainer *trainer, const char *text)
                 "op by op: %s",
                 copy, problem, command);
     }
+}
+
+static void emit_corruption(const ls_trainer *trainer, const char *text)
+{
+    const ls_step_fault *f = &trainer->fault;
+    const bool leaf = f->kind == LS_STEP_FAULT_LEAF;
+    char bucket[32];
+    ls_bucket_name(&trainer->session.layout, f->bucket, bucket);
+    json_t *fields =
+        json_pack("{s:I, s:s, s:s, s:i, s:s, s:o}", "step", (json_int_t)trainer->step, "found_by",
+                  leaf ? "audit" : "hash", "text", text, "bucket", (int)f->bucket, "bucket_name", bucket,
+                  "rank", f->rank == LS_NO_RANK ? json_null() : json_integer(f->rank));
+    if (leaf) {
+        json_object_set_new(fields, "leaf", json_integer(f->leaf));
+        json_object_set_new(fields, "computed_by",
+                            json_pack("[i, i, i]", (int)f->owner, (int)f->checker, (int)f->judge));
+    }
+    ls_emit_event("corruption", fields);
+}
+
+/* Bits that should be the same are not. A leaf that was computed wrongly has not touched the state, which is saved; a state that changed by
+ * itself is not: the run goes on from the newest checkpoint. */
+static void end_corrupt(ls_trainer *trainer, const char *text)
+{
+    ls_arena *arena = &trainer->arena;
+    char *copy = ls_arena_strdup(arena, text);
+    const ls_step_fault fault = trainer->fault;
+    emit_corruption(trainer, copy);
+    if (fault.kind == LS_STEP_FAULT_STATE) {
+        ls_fail(
+            LS_ERR_MISMATCH,
+            "%s and was not saved. Look at the machine; the same command goes on from the newest checkpoint "
+            "in %s",
+            copy, trainer->dir.checkpoints);
+        return;
+    }
+    const char *saved = trainer->step == 0 ? "; it was the first step"
+                        : ls_trainer_save(trainer) == LS_OK
+                            ? ls_arena_printf(arena, "; the state before that step is in %s/%" PRIu64,
+                                              trainer->dir.checkpoints, trainer->step)
+                            : "; the state before that step could not be saved";
+    ls_fail(
+        LS_ERR_MISMATCH,
+        "%s%s. Look at the machine, then run the same command again: it goes on from there. To compute the "
+        "leaf once more, here or elsewhere: lockstep replay %s --step %" PRIu64 " --leaf %u",
+        copy, saved, ls_shell_quote(arena, trainer->dir.path), trainer->step + 1, fault.leaf);
+}
+
+static bool is_corrupt(const ls_trainer *trainer)
+{
+    return trainer->fault.kind == LS_STEP_FAULT_LEAF || trainer->fault.kind == LS_STEP_FAULT_STATE;
 }
 
 /* Ranks that run ahead finish, or give up, what they are in: then the state is that of a step that is known here. */
@@ -304,6 +355,10 @@ static ls_status end_early(ls_trainer *trainer, ls_status status)
         keep_failed_state(trainer, ls_error_text());
         return status;
     }
+    if (is_corrupt(trainer)) {
+        end_corrupt(trainer, ls_error_text());
+        return status;
+    }
     const bool asked = status == LS_STOPPED || status == LS_INTERRUPTED;
     const char *reason = ls_arena_strdup(&trainer->arena, asked ? "" : ls_error_text());
     ls_status saved = LS_OK;
@@ -317,6 +372,10 @@ static ls_status end_early(ls_trainer *trainer, ls_status status)
     /* A full disk has no room for a checkpoint either. */
     if (trainer->step > 0 && status != LS_ERR_DISK) {
         saved = ls_trainer_save(trainer);
+        if (is_corrupt(trainer)) {
+            end_corrupt(trainer, ls_error_text());
+            return saved;
+        }
         if (saved != LS_OK && asked) {
             return saved;
         }

@@ -44,7 +44,8 @@ typedef struct ls_trainer {
     uint64_t saved_step;   /* of the newest checkpoint; UINT64_MAX: none */
     uint64_t tokens;       /* of all finished steps */
     double peak_flops;     /* measured GEMM peak */
-    uint32_t failed_leaf;  /* of a step that was not finite; LS_NO_LEAF */
+    ls_flip flip;          /* for tests */
+    ls_step_fault fault;   /* of the step that ended the run */
     float loss;
     double val_loss;             /* NaN: not evaluated */
     uint64_t evaluated_step;     /* UINT64_MAX: never */

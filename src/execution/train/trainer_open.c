@@ -58,6 +58,10 @@ static ls_status create_stepper(ls_trainer *trainer)
     ls_step_settings settings = ls_session_step_settings(&trainer->session);
     settings.should_stop = stop_asked;
     settings.stop_context = trainer;
+#ifdef LS_DEBUG
+    LS_TRY(ls_flip_from_environment(&trainer->flip));
+    settings.flip = &trainer->flip;
+#endif
     return ls_stepper_create(&trainer->walk, &trainer->state, &settings, &trainer->stepper);
 }
 

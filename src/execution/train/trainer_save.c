@@ -106,6 +106,17 @@ static ls_status save_now(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_sa
     return status;
 }
 
+/* What is saved is what the last update left. Ranks look themselves, before each update. */
+static ls_status check_state(ls_trainer *trainer)
+{
+    ls_step_fault fault = {0};
+    const ls_status status = trainer->stepper ? ls_stepper_check_state(trainer->stepper, &fault) : LS_OK;
+    if (status != LS_OK) {
+        trainer->fault = fault;
+    }
+    return status;
+}
+
 ls_status ls_trainer_save(ls_trainer *trainer)
 {
     if (trainer->saved_step == trainer->step) {
@@ -117,6 +128,7 @@ ls_status ls_trainer_save(ls_trainer *trainer)
                        ": a rank was lost in the middle of an update",
                        trainer->step);
     }
+    LS_TRY(check_state(trainer));
     ls_goodput_enter(&trainer->goodput, LS_TIME_CHECKPOINT);
     ls_progress_activity(trainer->progress, "saving");
     ls_arena arena = {0};

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/diagnose/flip.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kinds[] = {"gradient", "parameter", "m", "v"};
+
+static bool read_kind(const char *value, ls_flip_kind *kind_out)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(value, kinds[i]) == 0) {
+            *kind_out = (ls_flip_kind)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_number(const char *value, uint64_t max, uint64_t *number_out)
+{
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long number = strtoull(value, &end, 10);
+    if (end == value || *end != '\0' || errno != 0 || number > max) {
+        return false;
+    }
+    *number_out = number;
+    return true;
+}
+
+static bool read_field(const char *key, const char *value, ls_flip *flip)
+{
+    uint64_t number = 0;
+    if (strcmp(key, "flip") == 0) {
+        return read_kind(value, &flip->kind);
+    }
+    if (!read_number(value, strcmp(key, "bit") == 0 ? 31 : UINT32_MAX, &number)) {
+        return false;
+    }
+    if (strcmp(key, "step") == 0) {
+        flip->step = number;
+    } else if (strcmp(key, "rank") == 0) {
+        flip->rank = (uint32_t)number;
+    } else if (strcmp(key, "leaf") == 0) {
+        flip->leaf = (uint32_t)number;
+    } else if (strcmp(key, "at") == 0) {
+        flip->at = number;
+    } else if (strcmp(key, "bit") == 0) {
+        flip->bit = (uint32_t)number;
+    } else if (strcmp(key, "times") == 0) {
+        flip->times = (uint32_t)number;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+ls_status ls_flip_parse(const char *text, ls_flip *flip_out)
+{
+    ls_flip flip = {.leaf = UINT32_MAX, .bit = 30, .times = 1};
+    char copy[256];
+    snprintf(copy, sizeof copy, "%s", text);
+    char *rest = NULL;
+    for (char *field = strtok_r(copy, ",", &rest); field; field = strtok_r(NULL, ",", &rest)) {
+        char *value = strchr(field, '=');
+        if (value) {
+            *value++ = '\0';
+        }
+        if (!value || !read_field(field, value, &flip)) {
+            return ls_fail(
+                LS_ERR_INVALID,
+                "LS_TEST_FAULT: '%s' in '%s' is not understood: write "
+                "flip=gradient|parameter|m|v,step=N[,rank=N][,leaf=N][,at=N][,bit=0..31][,times=N]",
+                field, text);
+        }
+    }
+    if (flip.step == 0 || strlen(text) >= sizeof copy) {
+        return ls_fail(LS_ERR_INVALID, "LS_TEST_FAULT: '%s' names no step, counted from 1", text);
+    }
+    *flip_out = flip;
+    return LS_OK;
+}
+
+ls_status ls_flip_from_environment(ls_flip *flip_out)
+{
+    const char *text = getenv("LS_TEST_FAULT");
+    *flip_out = (ls_flip){0};
+    return text && strncmp(text, "flip=", 5) == 0 ? ls_flip_parse(text, flip_out) : LS_OK;
+}
+
+void ls_flip_apply(ls_flip *flip, ls_flip_kind kind, uint64_t step, uint32_t rank, uint32_t leaf, float *flat,
+                   int64_t count)
+{
+    if (!flip || flip->times == 0 || flip->kind != kind || flip->step != step + 1 || flip->rank != rank ||
+        (kind == LS_FLIP_GRADIENT && flip->leaf != UINT32_MAX && flip->leaf != leaf)) {
+        return;
+    }
+    flip->times--;
+    uint32_t word;
+    float *at = flat + flip->at % (uint64_t)count;
+    memcpy(&word, at, sizeof word);
+    word ^= UINT32_C(1) << flip->bit;
+    memcpy(at, &word, sizeof word);
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/diagnose/sentinel.h"
+
+#include "execution/diagnose/audit.h"
+#include "execution/diagnose/guard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ls_sentinel {
+    ls_sentinel_options options;
+    uint32_t rank, ranks;
+    ls_audit audit;
+    ls_guard guard;
+    uint64_t step;
+    ls_audit_roles roles; /* of this step */
+    ls_step_fault fault;
+};
+
+/* ---- life ---- */
+
+/* This rank guards what it owns. */
+static ls_status make_guard(ls_sentinel *sentinel)
+{
+    const ls_owned_slice *slices;
+    const uint32_t count = ls_data_parallel_slices(sentinel->options.parallel, &slices);
+    ls_arena arena = {0};
+    ls_flat_piece *pieces = ls_arena_new(&arena, ls_flat_piece, (size_t)count + 1);
+    uint32_t *buckets = ls_arena_new(&arena, uint32_t, (size_t)count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        pieces[i] = (ls_flat_piece){slices[i].offset, slices[i].count};
+        buckets[i] = slices[i].bucket;
+    }
+    const ls_status status = ls_guard_init(&sentinel->guard, sentinel->options.state, pieces, buckets, count);
+    ls_arena_release(&arena);
+    return status;
+}
+
+ls_status ls_sentinel_create(const ls_sentinel_options *options, ls_sentinel **sentinel_out)
+{
+    ls_sentinel *sentinel = calloc(1, sizeof *sentinel);
+    if (!sentinel) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the sentinel over a step");
+    }
+    sentinel->options = *options;
+    sentinel->rank = ls_data_parallel_rank(options->parallel);
+    sentinel->ranks = ls_data_parallel_ranks(options->parallel);
+    ls_status status = LS_OK;
+    if (options->audit_every_steps > 0) {
+        status = ls_audit_init(&sentinel->audit, options->state->layout);
+    }
+    if (status == LS_OK && options->hash_every_steps > 0) {
+        status = make_guard(sentinel);
+    }
+    if (status != LS_OK) {
+        ls_sentinel_destroy(sentinel);
+        return status;
+    }
+    *sentinel_out = sentinel;
+    return LS_OK;
+}
+
+void ls_sentinel_destroy(ls_sentinel *sentinel)
+{
+    if (sentinel) {
+        ls_audit_release(&sentinel->audit);
+        ls_guard_release(&sentinel->guard);
+        free(sentinel);
+    }
+}
+
+const ls_step_fault *ls_sentinel_fault(const ls_sentinel *sentinel)
+{
+    return &sentinel->fault;
+}
+
+uint32_t ls_sentinel_audited(const ls_sentinel *sentinel)
+{
+    return sentinel->roles.due ? sentinel->roles.leaf : LS_NO_LEAF;
+}
+
+/* ---- the audited leaf ---- */
+
+static void flip_state(const ls_sentinel *sentinel)
+{
+    const ls_state *s = sentinel->options.state;
+    ls_flip *flip = sentinel->options.flip;
+    const int64_t count = s->layout->float_count;
+    ls_flip_apply(flip, LS_FLIP_PARAMETER, sentinel->step, sentinel->rank, LS_NO_LEAF, s->parameters, count);
+    ls_flip_apply(flip, LS_FLIP_M, sentinel->step, sentinel->rank, LS_NO_LEAF, s->m, count);
+    ls_flip_apply(flip, LS_FLIP_V, sentinel->step, sentinel->rank, LS_NO_LEAF, s->v, count);
+}
+
+static void flip_gradient(const ls_sentinel *sentinel, uint32_t leaf, float *gradient)
+{
+    ls_flip_apply(sentinel->options.flip, LS_FLIP_GRADIENT, sentinel->step, sentinel->rank, leaf, gradient,
+                  sentinel->options.state->layout->float_count);
+}
+
+/* Computes the audited leaf once more, into buffer 0, and files it as `claim`. */
+static ls_status compute_claim(ls_sentinel *sentinel, int claim)
+{
+    float *gradient = sentinel->options.state->gradients[0];
+    double loss_sum = 0.0;
+    uint64_t tokens = 0;
+    ls_audit_clear_padding(sentinel->options.state->layout, gradient);
+    LS_TRY(sentinel->options.compute(sentinel->options.context, sentinel->step, sentinel->roles.leaf,
+                                     &loss_sum, &tokens));
+    flip_gradient(sentinel, sentinel->roles.leaf, gradient);
+    ls_audit_claim(&sentinel->audit, claim, sentinel->options.state->queue, sentinel->rank, gradient,
+                   loss_sum, tokens);
+    ls_audit_clear_padding(sentinel->options.state->layout, gradient);
+    return LS_OK;
+}
+
+ls_status ls_sentinel_begin(ls_sentinel *sentinel, uint64_t step)
+{
+    const ls_sentinel_options *o = &sentinel->options;
+    sentinel->step = step;
+    sentinel->fault = (ls_step_fault){0};
+    sentinel->roles = ls_audit_choose(o->seed, step, o->audit_every_steps, o->leaves, sentinel->ranks);
+    flip_state(sentinel);
+    return sentinel->roles.due && sentinel->roles.checker == sentinel->rank
+               ? compute_claim(sentinel, LS_CLAIM_CHECKER)
+               : LS_OK;
+}
+
+bool ls_sentinel_wants(const ls_sentinel *sentinel, uint32_t leaf)
+{
+    return sentinel->roles.due && sentinel->roles.leaf == leaf;
+}
+
+void ls_sentinel_leaf(ls_sentinel *sentinel, uint32_t leaf, float *gradient, double loss_sum, uint64_t tokens)
+{
+    flip_gradient(sentinel, leaf, gradient);
+    if (ls_sentinel_wants(sentinel, leaf)) {
+        ls_audit_claim(&sentinel->audit, LS_CLAIM_OWNER, sentinel->options.state->queue, sentinel->rank,
+                       gradient, loss_sum, tokens);
+    }
+}
+
+/* ---- around the agreement ---- */
+
+ls_status ls_sentinel_check_state(ls_sentinel *sentinel)
+{
+    uint32_t bucket = 0;
+    const ls_status status = ls_guard_check(&sentinel->guard, sentinel->rank, &bucket);
+    if (status != LS_OK) {
+        sentinel->fault = (ls_step_fault){
+            .kind = LS_STEP_FAULT_STATE, .leaf = LS_NO_LEAF, .bucket = bucket, .rank = sentinel->rank};
+    }
+    return status;
+}
+
+ls_status ls_sentinel_before_agreement(ls_sentinel *sentinel)
+{
+    LS_TRY(ls_sentinel_check_state(sentinel));
+    if (sentinel->roles.due) {
+        ls_rank_note note = {0};
+        if (sentinel->roles.owner == sentinel->rank) {
+            note.owner = sentinel->audit.claims[LS_CLAIM_OWNER].whole;
+        }
+        if (sentinel->roles.checker == sentinel->rank) {
+            note.checker = sentinel->audit.claims[LS_CLAIM_CHECKER].whole;
+        }
+        ls_data_parallel_note(sentinel->options.parallel, &note);
+    }
+    return LS_OK;
+}
+
+/* All ranks get claim `claim` as rank `from` has it. */
+static ls_status share_claim(ls_sentinel *sentinel, int claim, uint32_t from)
+{
+    ls_leaf_claim *c = &sentinel->audit.claims[claim];
+    ls_hash128 *buckets = c->buckets;
+    LS_TRY(ls_data_parallel_tell(sentinel->options.parallel, from, c, sizeof *c));
+    c->buckets = buckets; /* each has its own */
+    return ls_data_parallel_tell(sentinel->options.parallel, from, buckets,
+                                 sentinel->options.state->layout->bucket_count * sizeof *buckets);
+}
+
+/* The claim of a judge, for all; a judge that can't compute says so. */
+static ls_status hear_judge(ls_sentinel *sentinel, uint32_t judge)
+{
+    if (sentinel->rank == judge && compute_claim(sentinel, LS_CLAIM_JUDGE) != LS_OK) {
+        ls_audit_no_claim(&sentinel->audit, LS_CLAIM_JUDGE);
+    }
+    return share_claim(sentinel, LS_CLAIM_JUDGE, judge);
+}
+
+/* All ranks are here, each with the same verdict at the end. */
+static ls_status judge_leaf(ls_sentinel *sentinel)
+{
+    const ls_audit_roles *roles = &sentinel->roles;
+    LS_TRY(share_claim(sentinel, LS_CLAIM_OWNER, roles->owner));
+    LS_TRY(share_claim(sentinel, LS_CLAIM_CHECKER, roles->checker));
+    LS_TRY(hear_judge(sentinel, roles->judge));
+    if (ls_audit_verdict(&sentinel->audit) == LS_VERDICT_OPEN) {
+        /* With two ranks the owner judged itself and stays with its bits: now the checker. */
+        LS_TRY(hear_judge(sentinel, roles->checker));
+    }
+    sentinel->fault = ls_audit_fault(&sentinel->audit, roles->leaf);
+    return ls_audit_fail(&sentinel->audit, sentinel->step, roles->leaf);
+}
+
+ls_status ls_sentinel_after_agreement(ls_sentinel *sentinel)
+{
+    if (!sentinel->roles.due) {
+        return LS_OK;
+    }
+    const ls_hash128 owner =
+        ls_data_parallel_note_of(sentinel->options.parallel, sentinel->roles.owner)->owner;
+    const ls_hash128 checker =
+        ls_data_parallel_note_of(sentinel->options.parallel, sentinel->roles.checker)->checker;
+    return ls_hash128_equal(owner, checker) ? LS_OK : judge_leaf(sentinel);
+}
+
+/* ---- around the update ---- */
+
+void ls_sentinel_before_update(ls_sentinel *sentinel)
+{
+    ls_guard_forget(&sentinel->guard);
+}
+
+void ls_sentinel_after_update(ls_sentinel *sentinel)
+{
+    const uint64_t finished = sentinel->step + 1, every_steps = sentinel->options.hash_every_steps;
+    if (every_steps > 0 && finished % every_steps == 0) {
+        ls_guard_take(&sentinel->guard, finished);
+    }
+}
