@@ -5,6 +5,8 @@
  */
 #include "test.h"
 
+#include "base/random.h"
+#include "execution/diagnose/audit.h"
 #include "execution/parallel/slices.h"
 #include "execution/train/step.h"
 
@@ -105,6 +107,10 @@ static ls_step_settings settings_of(const shape *s)
                               .beta2 = 0.95f,
                               .eps = 1e-8f,
                               .weight_decay = 0.1f,
+                              .seed = 5,
+                              .audit_every_steps =
+                                  2, /* watched, they have the same bits and allocate nothing */
+                              .hash_every_steps = 1,
                               .sample = draw,
                               .sample_context = (void *)(uintptr_t)s};
 }
@@ -140,6 +146,8 @@ typedef struct world {
     double (*lr)(uint32_t rank, uint32_t step);
     void (*before_step)(struct world *w, uint32_t rank, uint32_t step);
     uint64_t asked, stop_at; /* of should_stop, in the rank's own copy */
+    ls_flip flip;            /* of the culprit, likewise */
+    uint64_t seed;
 } world;
 
 static size_t flat_bytes(const world *w)
@@ -290,7 +298,7 @@ static pid_t start_rank(world *w, uint32_t rank)
 /* Runs all ranks to their end; `lost` may end by a signal. */
 static void run_ranks(world *w, uint32_t lost)
 {
-    pid_t pids[RANKS_MAX];
+    pid_t pids[RANKS_MAX + 1]; /* `lost` is an index */
     for (uint32_t r = 0; r < w->ranks; r++) {
         pids[r] = start_rank(w, r);
     }
@@ -546,6 +554,141 @@ static void data_parallel_nonfinite_is_told_as_by_one_process(void **state)
     world_release(&w);
 }
 
+/* ---- silent corruption ---- */
+
+static uint64_t number(uint64_t trial, uint64_t sub, uint64_t bound)
+{
+    return ls_random_below(ls_random_stream(23, LS_RANDOM_TEST), trial, sub, bound);
+}
+
+static void prepare_flip(world *w, uint32_t rank, ls_step_settings *settings)
+{
+    (void)rank;
+    settings->seed = w->seed;
+    settings->audit_every_steps = 1;
+    settings->flip = &w->flip;
+}
+
+static uint32_t bucket_of(const world *w, uint64_t at)
+{
+    uint32_t bucket = 0;
+    while (bucket + 1 < w->model.layout.bucket_count &&
+           (int64_t)at >= w->model.layout.buckets[bucket + 1].offset) {
+        bucket++;
+    }
+    return bucket;
+}
+
+/* A step of `ranks` ranks in which `culprit` turns one bit over each of the first `times` times that it computes the audited leaf. All must end
+ * with one text; returns rank 0's fault. */
+static ls_step_fault run_flipped(uint32_t ranks, uint64_t trial, bool is_owner, uint32_t times,
+                                 char text_out[1024])
+{
+    enum { LEAVES = 7 };
+    world w;
+    world_init(&w, &tiny, LEAVES, ranks, 1, 1);
+    float *before = malloc(flat_bytes(&w));
+    memcpy(before, w.parameters, flat_bytes(&w));
+    w.prepare = prepare_flip;
+    w.seed = trial;
+    const ls_audit_roles roles = ls_audit_choose(w.seed, 0, 1, LEAVES, ranks);
+    w.flip = (ls_flip){.kind = LS_FLIP_GRADIENT,
+                       .step = 1,
+                       .rank = is_owner ? roles.owner : roles.checker,
+                       .leaf = roles.leaf,
+                       .at = number(trial, 0, (uint64_t)w.model.layout.float_count),
+                       .bit = (uint32_t)number(trial, 1, 32),
+                       .times = times};
+    run_ranks(&w, RANKS_MAX);
+    const rank_log *logs = w.shared->logs;
+    for (uint32_t r = 0; r < ranks; r++) {
+        assert_int_equal(logs[r].status[0], LS_ERR_MISMATCH);
+        assert_string_equal(logs[r].text[0], logs[0].text[0]);
+        assert_memory_equal(&logs[r].result[0].fault, &logs[0].result[0].fault, sizeof(ls_step_fault));
+        assert_int_equal(logs[r].begun, 0);
+    }
+    const ls_step_fault fault = logs[0].result[0].fault;
+    assert_int_equal(fault.kind, LS_STEP_FAULT_LEAF);
+    assert_int_equal(fault.leaf, roles.leaf);
+    assert_int_equal(fault.bucket, bucket_of(&w, w.flip.at));
+    assert_true(fault.rank == w.flip.rank || fault.rank == LS_NO_RANK);
+    assert_memory_equal(before, w.parameters, flat_bytes(&w));
+    snprintf(text_out, 1024, "%s", logs[0].text[0]);
+    free(before);
+    world_release(&w);
+    return fault;
+}
+
+/* With a third rank as the judge, who was wrong is known, whether the fault comes and goes or stays. */
+static void data_parallel_audit_names_the_rank_that_was_wrong(void **state)
+{
+    (void)state;
+    uint32_t named = 0, trials = 0;
+    for (uint64_t trial = 0; trial < 24; trial++) {
+        char text[1024];
+        const ls_step_fault fault =
+            run_flipped(3 + (uint32_t)(trial % 3), trial, trial % 2 == 0, trial % 4 < 2 ? 1 : 9, text);
+        trials++;
+        named += fault.rank != LS_NO_RANK && strstr(text, "COMPUTED WRONGLY") != NULL;
+    }
+    print_message("flips in an audited leaf, 3 to 5 ranks: %u of %u found, %u named\n", trials, trials,
+                  named);
+    assert_int_equal(named, trials);
+}
+
+/* Two ranks judge themselves: a fault that comes and goes is named, one that stays can't be. */
+static void data_parallel_audit_of_two_ranks_names_what_comes_and_goes(void **state)
+{
+    (void)state;
+    for (uint64_t trial = 100; trial < 112; trial++) {
+        char text[1024];
+        const bool lasting = trial % 3 == 0;
+        const ls_step_fault fault = run_flipped(2, trial, trial % 2 == 0, lasting ? 9 : 1, text);
+        assert_int_equal(fault.rank == LS_NO_RANK, lasting);
+        assert_non_null(strstr(text, lasting ? "computes wrongly all the time" : "COMPUTED WRONGLY"));
+    }
+}
+
+/* A bit of the shared state flips between two updates: its owner finds it, and nobody updates. */
+static void data_parallel_guard_names_the_owner_of_what_changed(void **state)
+{
+    (void)state;
+    enum { RANKS = 3, TRIALS = 24 };
+    for (uint64_t trial = 0; trial < TRIALS; trial++) {
+        world w;
+        world_init(&w, &tiny, 7, RANKS, 1, 2);
+        w.prepare = prepare_flip;
+        w.flip = (ls_flip){.kind = LS_FLIP_PARAMETER + (ls_flip_kind)(trial % 3),
+                           .step = 2,
+                           .at = number(trial, 2, (uint64_t)w.model.layout.float_count),
+                           .bit = (uint32_t)number(trial, 3, 32),
+                           .times = 1};
+        const uint32_t bucket = bucket_of(&w, w.flip.at);
+        /* Its owner flips it, as it enters the step: everybody has hashed by then. */
+        for (uint32_t r = 0; r < RANKS; r++) {
+            const ls_slice slice = ls_slice_of(&w.model.layout, bucket, RANKS, r);
+            const int64_t at = (int64_t)w.flip.at;
+            w.flip.rank = at >= slice.offset && at < slice.offset + slice.count ? r : w.flip.rank;
+        }
+        run_ranks(&w, RANKS_MAX);
+        for (uint32_t r = 0; r < RANKS; r++) {
+            const rank_log *log = &w.shared->logs[r];
+            assert_int_equal(log->status[0], LS_OK);
+            assert_int_equal(log->status[1], LS_ERR_MISMATCH);
+            assert_int_equal(log->begun, 1);
+            assert_int_equal(log->result[1].fault.kind, LS_STEP_FAULT_STATE);
+            assert_int_equal(log->result[1].fault.rank, w.flip.rank);
+            assert_int_equal(log->result[1].fault.bucket, bucket);
+            assert_non_null(strstr(log->text[1], "no longer what the update of step 1 left"));
+        }
+        world_release(&w);
+    }
+    print_message("flips in the shared state, 3 ranks: %u of %u found and named\n", (unsigned)TRIALS,
+                  (unsigned)TRIALS);
+}
+
+/* ---- other faults ---- */
+
 static double lr_of_rank_1_differs(uint32_t rank, uint32_t step)
 {
     return rank == 1 && step == 1 ? 2e-2 : 1e-2;
@@ -626,6 +769,9 @@ int main(void)
         cmocka_unit_test(data_parallel_stopped_rank_stops_all_and_changes_nothing),
         cmocka_unit_test(data_parallel_error_of_one_rank_is_that_of_all),
         cmocka_unit_test(data_parallel_nonfinite_is_told_as_by_one_process),
+        cmocka_unit_test(data_parallel_audit_names_the_rank_that_was_wrong),
+        cmocka_unit_test(data_parallel_audit_of_two_ranks_names_what_comes_and_goes),
+        cmocka_unit_test(data_parallel_guard_names_the_owner_of_what_changed),
         cmocka_unit_test(data_parallel_other_settings_are_a_mismatch),
         cmocka_unit_test(data_parallel_late_rank_is_named),
         cmocka_unit_test(data_parallel_abort_ends_waits),
