@@ -21,7 +21,7 @@ typedef struct tree_job {
     ls_queue *queue;
     const ls_tree_sum *sum;
     const float *const *inputs;
-    int64_t first, count;
+    int64_t count;
     float *out;
     double *square_sums;
 } tree_job;
@@ -40,7 +40,7 @@ static void sum_chunk(const tree_job *job, int64_t at, int64_t count, float *scr
     uint32_t depth = 0;
     for (uint32_t i = 0; i < sum->length; i++) {
         if (sum->program[i] != LS_TREE_SUM_ADD) {
-            stack[depth++] = job->inputs[sum->program[i]] + job->first + at;
+            stack[depth++] = job->inputs[sum->program[i]] + at;
             continue;
         }
         float *to = i + 1 == sum->length ? out : scratch + (depth - 2) * CHUNK;
@@ -69,19 +69,18 @@ static void tile_sum(void *context, int64_t tile, uint32_t worker)
     }
 }
 
-ls_status ls_tree_sum_run(ls_queue *queue, const ls_tree_sum *sum, const float *const *inputs, int64_t first,
-                          int64_t count, float *out, double *square_sums)
+ls_status ls_tree_sum_run(ls_queue *queue, const ls_tree_sum *sum, const float *const *inputs, int64_t count,
+                          float *out, double *square_sums)
 {
     LS_ASSERT(sum->input_count >= 1 && sum->input_count <= LS_TREE_SUM_INPUTS_MAX);
     LS_ASSERT(sum->length == 2 * sum->input_count - 1);
     LS_ASSERT(sum->depth >= 1 && sum->depth <= LS_TREE_SUM_DEPTH_MAX);
-    LS_ASSERT(first >= 0 && count >= 0 && (count == 0 || out));
+    LS_ASSERT(count >= 0 && (count == 0 || out));
     LS_TRY(ls_queue_reserve_scratch(queue, scratch_bytes(sum)));
     tree_job job = {.kernels = ls_queue_kernels(queue)->elementwise,
                     .queue = queue,
                     .sum = sum,
                     .inputs = inputs,
-                    .first = first,
                     .count = count,
                     .out = out,
                     .square_sums = square_sums};

@@ -1,62 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "execution/parallel/data_parallel.h"
+#include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
-#include "compute/kernels/tree_sum.h"
-#include "execution/comm/flight.h"
-#include "execution/parallel/exchange.h"
-#include "execution/parallel/slices.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 _Static_assert((int)LS_TREE_ADD == (int)LS_TREE_SUM_ADD, "programs of the tree are programs of the kernel");
 _Static_assert((int)LS_TREE_INPUTS_MAX == (int)LS_TREE_SUM_INPUTS_MAX, "and have room for as many inputs");
 
 static const double default_timeout_s = 600.0;
-
-/* A bucket in the order in which backward leaves them. */
-typedef struct ready_bucket {
-    uint32_t bucket;
-    uint32_t last_step; /* plan step behind which it is final */
-    ls_flight_record *record;
-    uint64_t wait_ns;
-} ready_bucket;
-
-struct ls_data_parallel {
-    const ls_layout *layout;
-    ls_exchange_view view;
-    ls_exchange_slot *slot; /* own */
-    double *block_sums;
-    int64_t block_count;
-    ls_leaf_range leaves;
-    uint32_t ranks, rank;
-    ls_step_marks marks;
-
-    /* The nodes of all ranks in order, where they lie, and how to add them. */
-    uint32_t input_count;
-    const float **inputs;
-    ls_leaf_range *nodes;
-    uint16_t *program;
-    ls_tree_sum sum;
-    float *target; /* own gradient buffer 0: sums of own slices replace what is there */
-
-    ready_bucket *order; /* per bucket */
-    uint32_t bucket_count;
-    ls_slice *slices; /* own, per bucket */
-    ls_owned_slice *owned;
-    uint32_t owned_count;
-
-    /* The step that runs. */
-    uint32_t round;         /* steps entered */
-    uint32_t ready_count;   /* buckets of this rank that are final */
-    uint32_t reduced_count; /* buckets done with */
-    bool gave_up;
-    ls_step_fault fault; /* of the agreement that failed */
-    uint64_t sequence;   /* operations begun */
-    uint8_t flight_slot;
-};
+enum { PAGE_BYTES = 4096 };
 
 uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t ranks, uint32_t rank)
 {
@@ -86,8 +43,8 @@ ls_leaf_range ls_data_parallel_leaves(const ls_data_parallel *parallel)
 
 uint32_t ls_data_parallel_slices(const ls_data_parallel *parallel, const ls_owned_slice **slices_out)
 {
-    *slices_out = parallel->owned;
-    return parallel->owned_count;
+    *slices_out = parallel->updates;
+    return parallel->update_count;
 }
 
 double ls_data_parallel_wait_s(const ls_data_parallel *parallel)
@@ -95,10 +52,8 @@ double ls_data_parallel_wait_s(const ls_data_parallel *parallel)
     return 1e-9 * (double)parallel->view.wait_ns;
 }
 
-/* ---- records ---- */
-
-static ls_flight_record *begin_record(ls_data_parallel *p, ls_comm_kind kind, uint64_t fingerprint,
-                                      uint64_t count, uint32_t line)
+ls_flight_record *ls_data_parallel_record(ls_data_parallel *p, ls_comm_kind kind, uint64_t fingerprint,
+                                          uint64_t count, uint32_t line)
 {
     p->sequence++;
     if (!ls_flight_mapped || p->ranks == 1) {
@@ -119,7 +74,26 @@ static ls_flight_record *begin_record(ls_data_parallel *p, ls_comm_kind kind, ui
     return ls_flight_begin(&call);
 }
 
-/* ---- buckets ---- */
+/* ---- sums ---- */
+
+ls_status ls_node_sum_init(ls_node_sum *sum, uint32_t leaves, uint32_t first, const ls_leaf_range *nodes,
+                           uint32_t count)
+{
+    ls_leaf_range *shifted = calloc(count, sizeof *shifted);
+    sum->program = calloc(2 * (size_t)count, sizeof *sum->program);
+    if (!shifted || !sum->program) {
+        free(shifted);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the order of %u sums", count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        shifted[i] = (ls_leaf_range){nodes[i].first - first, nodes[i].count};
+    }
+    uint32_t depth = 0;
+    const uint32_t length = ls_tree_program(leaves, shifted, count, sum->program, &depth);
+    sum->sum = (ls_tree_sum){.program = sum->program, .length = length, .depth = depth, .input_count = count};
+    free(shifted);
+    return LS_OK;
+}
 
 /* Ready counts go on from step to step: after `round` steps all buckets of each have been counted. */
 static uint32_t count_at(const ls_data_parallel *p, uint32_t buckets)
@@ -132,38 +106,212 @@ static bool is_given_up(const ls_data_parallel *p)
     return atomic_load(&p->view.exchange->given_up) == p->round;
 }
 
-/* Adds up this rank's slice of the bucket, from the buffers of all ranks into its own. */
-static ls_status reduce_bucket(ls_data_parallel *p, ls_queue *queue, ready_bucket *ready)
+static const float *const *local_inputs_at(const ls_data_parallel *p, uint32_t first, uint32_t count,
+                                           int64_t offset)
 {
+    for (uint32_t i = 0; i < count; i++) {
+        p->inputs[i] = p->local_inputs[first + i] + offset;
+    }
+    return p->inputs;
+}
+
+/* What other hosts get: the canonical nodes of this one over the slices that this rank handles. */
+static ls_status sum_for_others(ls_data_parallel *p, ls_queue *queue, uint32_t at)
+{
+    const ls_lane *lanes;
+    const uint32_t lane_count = ls_hosts_out_lanes(p->hosts, &lanes);
+    for (uint32_t l = 0; l < lane_count; l++) {
+        const ls_slice slice = ls_slice_of(p->layout, p->order[at].bucket, p->ranks, lanes[l].owner);
+        for (uint32_t k = 0; k < lanes[l].copies && slice.count > 0; k++) {
+            const ls_tree_sum *sum = &p->node_sums[k].sum;
+            LS_TRY(ls_tree_sum_run(queue, sum,
+                                   local_inputs_at(p, p->node_first[k], sum->input_count, slice.offset),
+                                   slice.count, ls_hosts_sent(p->hosts, l, at, k), NULL));
+        }
+    }
+    return LS_OK;
+}
+
+/* The inputs of the whole sum over own slice of the bucket at `at`, in the order of the tree. */
+static const float *const *whole_inputs_at(const ls_data_parallel *p, uint32_t at, int64_t offset)
+{
+    const ls_lane *lanes = NULL;
+    const uint32_t lane_count = p->hosts ? ls_hosts_in_lanes(p->hosts, &lanes) : 0;
+    const uint32_t self = p->hosts ? ls_hosts_self(p->hosts) : 0;
+    uint32_t n = 0, l = 0;
+    for (; l < lane_count && lanes[l].host < self; l++) {
+        for (uint32_t k = 0; k < lanes[l].copies; k++) {
+            p->inputs[n++] = ls_hosts_received(p->hosts, l, at, k);
+        }
+    }
+    for (uint32_t i = 0; i < p->local_count; i++) {
+        p->inputs[n++] = p->local_inputs[i] + offset;
+    }
+    for (; l < lane_count; l++) {
+        for (uint32_t k = 0; k < lanes[l].copies; k++) {
+            p->inputs[n++] = ls_hosts_received(p->hosts, l, at, k);
+        }
+    }
+    LS_DCHECK(n == p->whole.sum.input_count);
+    return p->inputs;
+}
+
+/* Adds up own slice of the bucket at `at`, into own buffer 0. */
+static ls_status sum_own(ls_data_parallel *p, ls_queue *queue, uint32_t at)
+{
+    ls_ready_bucket *ready = &p->order[at];
     const ls_slice *slice = &p->slices[ready->bucket];
     ls_status status = LS_OK;
     if (slice->count > 0 && !is_given_up(p)) {
-        ls_flight_activity(LS_ACTIVITY_REDUCE, ready->bucket);
-        status = ls_tree_sum_run(queue, &p->sum, p->inputs, slice->offset, slice->count,
+        status = ls_tree_sum_run(queue, &p->whole.sum, whole_inputs_at(p, at, slice->offset), slice->count,
                                  p->target + slice->offset, p->block_sums + slice->first_block);
-        if (status == LS_OK) {
-            status = ls_queue_wait(queue);
-        }
+    }
+    if (status == LS_OK) {
+        status = ls_queue_wait(queue);
     }
     ls_flight_end(ready->record, 0, UINT32_MAX, ready->wait_ns, status);
     ready->record = NULL;
     return status;
 }
 
-/* The next `count` buckets of this rank are final. Its operation on each begins here: what it owes the others is done. */
+/* ---- giving memory back ---- */
+
+/* Pages that lie in [first, past) whole. Only shared mappings can do that; elsewhere the memory stays, as without the wish. */
+static void drop_floats(float *flat, int64_t first, int64_t past)
+{
+    const uintptr_t begin = ((uintptr_t)(flat + first) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    const uintptr_t end = (uintptr_t)(flat + past) / PAGE_BYTES * PAGE_BYTES;
+    if (begin < end) {
+        (void)madvise((void *)begin, end - begin, MADV_REMOVE);
+    }
+}
+
+/* Own gradients of a bucket that everyone has taken, but not the sum of own slice. */
+static void drop_gradients(const ls_data_parallel *p, uint32_t bucket)
+{
+    const ls_bucket *b = &p->layout->buckets[bucket];
+    const ls_slice *slice = &p->slices[bucket];
+    const int64_t past = b->offset + b->count;
+    for (uint32_t i = 1; i < p->own_buffer_count; i++) {
+        drop_floats(p->own_buffers[i], b->offset, past);
+    }
+    if (slice->count > 0) {
+        drop_floats(p->target, b->offset, slice->offset);
+        drop_floats(p->target, slice->offset + slice->count, past);
+    } else {
+        drop_floats(p->target, b->offset, past);
+    }
+}
+
+static bool is_taken_by_all(const ls_data_parallel *p, uint32_t count)
+{
+    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
+        if (!ls_word_reached(&p->view.exchange->slots[i].taken, count)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void drop_some(ls_data_parallel *p)
+{
+    while (p->zero >= 2 && p->dropped_count < p->taken_count &&
+           is_taken_by_all(p, count_at(p, p->dropped_count + 1))) {
+        drop_gradients(p, p->order[p->dropped_count++].bucket);
+    }
+}
+
+/* Moments that no rank of this host owns. */
+static void drop_moments(const ls_data_parallel *p)
+{
+    const ls_host *host = &ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)];
+    for (uint32_t b = 0; b < p->bucket_count; b++) {
+        const ls_bucket *bucket = &p->layout->buckets[b];
+        int64_t first = bucket->offset + bucket->count, past = bucket->offset;
+        for (uint32_t r = 0; r < host->rank_count; r++) {
+            const ls_slice slice = ls_slice_of(p->layout, b, p->ranks, host->first_rank + r);
+            if (slice.count > 0) {
+                first = slice.offset < first ? slice.offset : first;
+                past = slice.offset + slice.count > past ? slice.offset + slice.count : past;
+            }
+        }
+        for (int i = 0; i < 2; i++) {
+            if (first >= past) {
+                drop_floats(p->moments[i], bucket->offset, bucket->offset + bucket->count);
+            } else {
+                drop_floats(p->moments[i], bucket->offset, first);
+                drop_floats(p->moments[i], past, bucket->offset + bucket->count);
+            }
+        }
+    }
+}
+
+/* ---- buckets ---- */
+
+/* `count` buckets of this rank are final. Its operation on each begins here: what it owes the others is done. */
 static void say_ready(ls_data_parallel *p, uint32_t count)
 {
     for (uint32_t i = p->ready_count; i < count; i++) {
         const uint32_t bucket = p->order[i].bucket;
         const uint64_t floats = (uint64_t)p->layout->buckets[bucket].count;
         p->order[i].wait_ns = 0;
-        p->order[i].record =
-            begin_record(p, LS_COMM_TREE_REDUCE, p->slot->fingerprint ^ (bucket + 1), floats, __LINE__);
+        p->order[i].record = ls_data_parallel_record(
+            p, LS_COMM_TREE_REDUCE, p->slot->claim.fingerprint ^ (bucket + 1), floats, __LINE__);
     }
     if (count > p->ready_count) {
         p->ready_count = count;
         ls_word_post(&p->slot->ready, count_at(p, count));
     }
+}
+
+static void post_whole_groups(ls_data_parallel *p)
+{
+    while (p->posted_groups < ls_hosts_groups(p->hosts) &&
+           ls_hosts_group_past(p->hosts, p->posted_groups) <= p->taken_count) {
+        ls_hosts_post(p->hosts, LS_TRANSFER_REDUCE, p->posted_groups, NULL);
+        p->reduce_number[p->posted_groups++] = ls_hosts_posted(p->hosts);
+    }
+}
+
+/* The next bucket, final on all local ranks: takes from their buffers what this rank has to. */
+static ls_status take_bucket(ls_data_parallel *p, ls_queue *queue)
+{
+    const uint32_t at = p->taken_count;
+    ls_flight_activity(LS_ACTIVITY_REDUCE, p->order[at].bucket);
+    if (!p->hosts) {
+        LS_TRY(sum_own(p, queue, at));
+        p->summed_count = at + 1;
+    } else if (!is_given_up(p)) {
+        LS_TRY(sum_for_others(p, queue, at));
+        LS_TRY(ls_queue_wait(queue));
+    }
+    p->taken_count = at + 1;
+    if (p->hosts) {
+        post_whole_groups(p);
+    } else if (p->zero >= 2) {
+        ls_word_post(&p->slot->taken, count_at(p, p->taken_count));
+    }
+    return LS_OK;
+}
+
+/* Adds up own slices of the group whose parts have come from the other hosts. */
+static ls_status sum_group(ls_data_parallel *p, ls_queue *queue, uint32_t group)
+{
+    while (p->summed_count < ls_hosts_group_past(p->hosts, group)) {
+        ls_flight_activity(LS_ACTIVITY_REDUCE, p->order[p->summed_count].bucket);
+        LS_TRY(sum_own(p, queue, p->summed_count++));
+    }
+    ls_word_post(&p->slot->taken, count_at(p, p->summed_count));
+    return LS_OK;
+}
+
+static uint32_t next_group(const ls_data_parallel *p)
+{
+    uint32_t group = 0;
+    while (ls_hosts_group_past(p->hosts, group) <= p->summed_count) {
+        group++;
+    }
+    return group;
 }
 
 ls_status ls_data_parallel_after_step(ls_data_parallel *p, ls_queue *queue, uint32_t plan_step)
@@ -173,30 +321,64 @@ ls_status ls_data_parallel_after_step(ls_data_parallel *p, ls_queue *queue, uint
         ready++;
     }
     say_ready(p, ready);
-    while (p->reduced_count < p->ready_count &&
-           ls_exchange_is_ready(&p->view, count_at(p, p->reduced_count + 1))) {
-        LS_TRY(reduce_bucket(p, queue, &p->order[p->reduced_count++]));
+    while (p->taken_count < p->ready_count &&
+           ls_exchange_is_ready(&p->view, count_at(p, p->taken_count + 1))) {
+        LS_TRY(take_bucket(p, queue));
     }
+    while (p->hosts && p->summed_count < p->bucket_count) {
+        const uint32_t group = next_group(p);
+        if (group >= p->posted_groups || !ls_hosts_is_done(p->hosts, p->reduce_number[group])) {
+            break;
+        }
+        LS_TRY(sum_group(p, queue, group));
+    }
+    drop_some(p);
     return LS_OK;
 }
 
-static ls_status reduce_rest(ls_data_parallel *p, ls_queue *queue)
+/* Waits for transfers between hosts. */
+static ls_status await_transfers(ls_data_parallel *p, uint64_t count, const char *what)
+{
+    if (ls_hosts_is_done(p->hosts, count)) {
+        bool aborted;
+        return ls_hosts_await(p->hosts, count, &(ls_wait){0}, &aborted);
+    }
+    const uint64_t begin_ns = ls_clock_monotonic_ns();
+    const ls_wait wait = ls_exchange_wait(&p->view);
+    bool aborted = false;
+    const ls_status status = ls_hosts_await(p->hosts, count, &wait, &aborted);
+    p->view.wait_ns += ls_clock_monotonic_ns() - begin_ns;
+    return aborted ? ls_exchange_fail_transfer(&p->view, what) : status;
+}
+
+static ls_status take_rest(ls_data_parallel *p, ls_queue *queue)
 {
     say_ready(p, p->bucket_count);
-    while (p->reduced_count < p->bucket_count) {
-        ready_bucket *ready = &p->order[p->reduced_count];
+    while (p->taken_count < p->bucket_count) {
+        ls_ready_bucket *ready = &p->order[p->taken_count];
         char what[48];
         snprintf(what, sizeof what, "gradients of bucket %u", ready->bucket);
         const uint64_t waited_ns = p->view.wait_ns;
-        const ls_status status = ls_exchange_await_ready(&p->view, count_at(p, p->reduced_count + 1), what);
+        const ls_status status = ls_exchange_await_ready(&p->view, count_at(p, p->taken_count + 1), what);
         ready->wait_ns = p->view.wait_ns - waited_ns;
         if (status != LS_OK) {
             ls_flight_end(ready->record, 0, UINT32_MAX, ready->wait_ns, status);
             return status;
         }
-        p->reduced_count++;
-        LS_TRY(reduce_bucket(p, queue, ready));
+        LS_TRY(take_bucket(p, queue));
     }
+    return LS_OK;
+}
+
+ls_status ls_data_parallel_sum_rest(ls_data_parallel *p, ls_queue *queue)
+{
+    LS_TRY(take_rest(p, queue));
+    while (p->summed_count < p->bucket_count) {
+        const uint32_t group = next_group(p);
+        LS_TRY(await_transfers(p, p->reduce_number[group], "gradients of the other hosts"));
+        LS_TRY(sum_group(p, queue, group));
+    }
+    drop_some(p);
     return LS_OK;
 }
 
@@ -212,210 +394,73 @@ static void mark(_Atomic uint64_t *counter, uint64_t value)
 void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerprint)
 {
     mark(p->marks.entered, step + 1);
+    if (p->was_gathered && p->view.local == 0) {
+        drop_moments(p);
+    }
+    p->was_gathered = false;
     p->view.step = step;
     p->view.wait_ns = 0;
     p->round++;
-    p->ready_count = p->reduced_count = 0;
-    p->gave_up = false;
+    p->ready_count = p->taken_count = p->summed_count = p->dropped_count = 0;
+    p->posted_groups = p->spread_groups = 0;
     p->fault = (ls_step_fault){0};
-    p->slot->step = step;
-    p->slot->fingerprint = fingerprint;
-    p->slot->status = LS_OK;
-    p->slot->note = (ls_rank_note){0};
-    p->slot->report.text[0] = 0;
-    p->slot->report.fault = (ls_step_fault){0};
+    p->slot->claim = (ls_claim){.step = step, .fingerprint = fingerprint, .rank = p->rank};
 }
 
 void ls_data_parallel_give_up(ls_data_parallel *p, ls_status status, const ls_step_fault *fault)
 {
     LS_ASSERT(status != LS_OK);
+    ls_claim *claim = &p->slot->claim;
     if (fault) {
-        p->slot->report.fault = *fault;
+        claim->report.fault = *fault;
     }
-    p->gave_up = true;
-    p->slot->status = status;
-    snprintf(p->slot->report.text, sizeof p->slot->report.text, "%s", ls_error_text());
+    claim->status = status;
+    snprintf(claim->report.text, sizeof claim->report.text, "%s", ls_error_text());
     atomic_store(&p->view.exchange->given_up, p->round);
 }
 
-/* The ranks' fingerprints differ: who says what. */
-static ls_status fail_mismatch(const ls_data_parallel *p)
+/* Posts the next groups of own slices of `flat` to the other hosts, up to those that end at position `past`. */
+static void spread(ls_data_parallel *p, float *flat, uint32_t past)
 {
-    const ls_exchange_slot *slots = p->view.exchange->slots;
-    uint32_t best = 0, best_count = 0;
-    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
-        uint32_t same = 0;
-        for (uint32_t k = 0; k < p->view.local_ranks; k++) {
-            same += slots[k].fingerprint == slots[i].fingerprint;
-        }
-        if (same > best_count) {
-            best = i;
-            best_count = same;
-        }
+    while (p->hosts && p->spread_groups < ls_hosts_groups(p->hosts) &&
+           ls_hosts_group_past(p->hosts, p->spread_groups) <= past) {
+        ls_hosts_post(p->hosts, LS_TRANSFER_SPREAD, p->spread_groups++, flat);
     }
-    char others[256];
-    size_t used = 0;
-    others[0] = 0;
-    for (uint32_t i = 0; i < p->view.local_ranks && used + 64 < sizeof others; i++) {
-        if (slots[i].fingerprint != slots[best].fingerprint) {
-            used += (size_t)snprintf(others + used, sizeof others - used,
-                                     "%srank %u (step %llu, settings %016llx)", used > 0 ? ", " : "",
-                                     p->view.first_rank + i, (unsigned long long)slots[i].step + 1,
-                                     (unsigned long long)slots[i].fingerprint);
-        }
+}
+
+ls_status ls_data_parallel_begin_update(ls_data_parallel *p)
+{
+    if (p->hosts && p->zero == 0) {
+        spread(p, p->target, p->bucket_count);
+        LS_TRY(await_transfers(p, ls_hosts_posted(p->hosts), "gradient sums of the other hosts"));
     }
-    return ls_fail(
-        LS_ERR_MISMATCH,
-        "step %llu: ranks are not in the same step with the same settings: %u of %u ranks (rank %u among "
-        "them) have step %llu, settings %016llx; %s differ. They must be started from one run file "
-        "by one binary",
-        (unsigned long long)p->view.step + 1, best_count, p->view.local_ranks, p->view.first_rank + best,
-        (unsigned long long)slots[best].step + 1, (unsigned long long)slots[best].fingerprint, others);
-}
-
-/* What the ranks' slots say: a mismatch, an error of one of them, or that one was asked to stop. */
-static ls_status verdict(ls_data_parallel *p)
-{
-    const ls_exchange_slot *slots = p->view.exchange->slots;
-    const ls_exchange_slot *stopped = NULL;
-    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
-        if (slots[i].fingerprint != slots[0].fingerprint) {
-            return fail_mismatch(p);
-        }
-    }
-    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
-        const ls_status status = (ls_status)slots[i].status;
-        if (status == LS_STOPPED || status == LS_INTERRUPTED) {
-            stopped = stopped ? stopped : &slots[i];
-        } else if (status != LS_OK) {
-            p->fault = slots[i].report.fault;
-            return i == p->view.local
-                       ? ls_fail(status, "%.*s", LS_DATA_PARALLEL_TEXT_BYTES, slots[i].report.text)
-                       : ls_fail(status, "rank %u: %.*s", p->view.first_rank + i, LS_DATA_PARALLEL_TEXT_BYTES,
-                                 slots[i].report.text);
-        }
-    }
-    return stopped ? (ls_status)stopped->status : LS_OK;
-}
-
-/* The tree over the losses of all nodes, as over their gradients. */
-static void add_losses(const ls_data_parallel *p, double *loss_sum_out, uint64_t *tokens_out)
-{
-    ls_leaf_sum stack[LS_TREE_SUM_DEPTH_MAX];
-    const ls_exchange_slot *slot = p->view.exchange->slots;
-    uint32_t depth = 0, next = 0;
-    for (uint32_t i = 0; i < p->sum.length; i++) {
-        if (p->program[i] == LS_TREE_ADD) {
-            depth--;
-            stack[depth - 1].loss_sum += stack[depth].loss_sum;
-            stack[depth - 1].tokens += stack[depth].tokens;
-            continue;
-        }
-        /* Inputs come in the order of ranks, each with its own in order. */
-        if (next == slot->sum_count) {
-            slot++;
-            next = 0;
-        }
-        LS_ASSERT(slot->sums[next].leaves.first == p->nodes[p->program[i]].first);
-        stack[depth++] = slot->sums[next++];
-    }
-    *loss_sum_out = stack[0].loss_sum;
-    *tokens_out = stack[0].tokens;
-}
-
-static void publish_sums(ls_data_parallel *p, const ls_leaf_sum *sums, uint32_t count)
-{
-    LS_ASSERT(count <= LS_TREE_NODES_MAX);
-    p->slot->sum_count = count;
-    memcpy(p->slot->sums, sums, count * sizeof *sums);
-}
-
-ls_status ls_data_parallel_agree(ls_data_parallel *p, ls_queue *queue, const ls_leaf_sum *sums,
-                                 uint32_t count, ls_agreement *agreement_out)
-{
-    LS_TRY(reduce_rest(p, queue));
-    publish_sums(p, sums, count);
-    ls_flight_record *record =
-        begin_record(p, LS_COMM_STEP, p->slot->fingerprint, (uint64_t)p->block_count, __LINE__);
-    const uint64_t waited_ns = p->view.wait_ns;
-    uint32_t last = UINT32_MAX;
-    const ls_status met = ls_exchange_meet(&p->view, "the agreement", &last);
-    ls_flight_end(record, 0, last, p->view.wait_ns - waited_ns, met);
-    LS_TRY(met);
-    const ls_status status = verdict(p);
-    if (status != LS_OK) {
-        /* All have come to the same verdict; nobody begins another step before all have read the slots. */
-        LS_TRY(ls_exchange_meet(&p->view, "the end of a step that was given up", NULL));
-        return status;
-    }
-
-    ls_agreement agreement = {0};
-    add_losses(p, &agreement.loss_sum, &agreement.tokens);
-    for (int64_t i = 0; i < p->block_count; i++) {
-        agreement.square_sum += p->block_sums[i];
-    }
-    *agreement_out = agreement;
-    return LS_OK;
-}
-
-ls_status ls_data_parallel_report(ls_data_parallel *p, ls_leaf_report *report_inout)
-{
-    p->slot->report = *report_inout;
-    LS_TRY(ls_exchange_meet(&p->view, "the report on values that are not finite", NULL));
-    const ls_exchange_slot *slots = p->view.exchange->slots;
-    uint32_t i = 0;
-    while (i + 1 < p->view.local_ranks && slots[i].report.text[0] == 0) {
-        i++;
-    }
-    *report_inout = slots[i].report;
-    return LS_OK;
-}
-
-const ls_step_fault *ls_data_parallel_fault(const ls_data_parallel *p)
-{
-    return &p->fault;
-}
-
-void ls_data_parallel_note(ls_data_parallel *p, const ls_rank_note *note)
-{
-    p->slot->note = *note;
-}
-
-const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *p, uint32_t rank)
-{
-    LS_ASSERT(rank >= p->view.first_rank && rank - p->view.first_rank < p->view.local_ranks);
-    return &p->view.exchange->slots[rank - p->view.first_rank].note;
-}
-
-ls_status ls_data_parallel_tell(ls_data_parallel *p, uint32_t from, void *data, size_t bytes)
-{
-    LS_ASSERT(from >= p->view.first_rank && from - p->view.first_rank < p->view.local_ranks);
-    char *shared = p->view.exchange->slots[from - p->view.first_rank].report.text;
-    const size_t most = sizeof p->slot->report.text;
-    for (size_t at = 0; at < bytes; at += most) {
-        const size_t part = bytes - at < most ? bytes - at : most;
-        if (from == p->rank) {
-            memcpy(shared, (char *)data + at, part);
-        }
-        LS_TRY(ls_exchange_meet(&p->view, "what a rank has to tell", NULL));
-        memcpy((char *)data + at, shared, part);
-        LS_TRY(ls_exchange_meet(&p->view, "what a rank has told", NULL));
-    }
-    return LS_OK;
-}
-
-void ls_data_parallel_begin_update(ls_data_parallel *p)
-{
     mark(p->marks.begun, p->view.step + 1);
+    return LS_OK;
 }
 
-void ls_data_parallel_end_update(ls_data_parallel *p)
+void ls_data_parallel_updated(ls_data_parallel *p, float *parameters, uint32_t index)
 {
+    if (p->zero > 0) {
+        spread(p, parameters, index + 1 < p->update_count ? p->update_at[index + 1] : p->bucket_count);
+    }
+}
+
+ls_status ls_data_parallel_end_update(ls_data_parallel *p, float *parameters)
+{
+    if (p->hosts && p->zero > 0) {
+        spread(p, parameters, p->bucket_count);
+        LS_TRY(await_transfers(p, ls_hosts_posted(p->hosts), "weights of the other hosts"));
+    }
     mark(p->marks.done, p->view.step + 1);
+    return LS_OK;
 }
 
 ls_status ls_data_parallel_leave(ls_data_parallel *p, bool updated)
 {
+    if (p->zero >= 2) {
+        drop_some(p);
+        drop_floats(p->target, 0, p->layout->float_count);
+    }
     LS_TRY(ls_exchange_meet(&p->view, "the end of the step", NULL));
     if (updated) {
         mark(p->marks.finished, p->view.step + 1);
@@ -423,9 +468,55 @@ ls_status ls_data_parallel_leave(ls_data_parallel *p, bool updated)
     return LS_OK;
 }
 
+/* ---- between steps ---- */
+
+static ls_status move_all(ls_data_parallel *p, ls_transfer transfer, float *flat)
+{
+    for (uint32_t g = 0; g < ls_hosts_groups(p->hosts); g++) {
+        ls_hosts_post(p->hosts, transfer, g, flat);
+    }
+    return await_transfers(p, ls_hosts_posted(p->hosts), "the state of the other hosts");
+}
+
+static void remember_moments(ls_data_parallel *p, const ls_state *state)
+{
+    p->moments[0] = state->m;
+    p->moments[1] = state->v;
+    p->was_gathered = p->zero > 0 && ls_hosts_self(p->hosts) == 0;
+}
+
+ls_status ls_data_parallel_distribute(ls_data_parallel *p, const ls_state *state)
+{
+    if (!p->hosts) {
+        return LS_OK;
+    }
+    float *const flats[] = {state->parameters, state->m, state->v};
+    for (int i = 0; i < 3; i++) {
+        LS_TRY(move_all(p, LS_TRANSFER_SCATTER, flats[i]));
+        if (i == 0 || p->zero == 0) {
+            LS_TRY(move_all(p, LS_TRANSFER_SPREAD, flats[i]));
+        }
+    }
+    remember_moments(p, state);
+    return ls_exchange_meet(&p->view, "the state of the other hosts", NULL);
+}
+
+ls_status ls_data_parallel_gather(ls_data_parallel *p, const ls_state *state)
+{
+    if (!p->hosts) {
+        return LS_OK;
+    }
+    if (p->zero > 0) {
+        LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->m));
+        LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->v));
+    }
+    remember_moments(p, state);
+    return ls_exchange_meet(&p->view, "the state of the other hosts", NULL);
+}
+
 /* ---- life ---- */
 
-static void fill_inputs(ls_data_parallel *p, const ls_data_parallel_options *options)
+static ls_status make_inputs(ls_data_parallel *p, const ls_data_parallel_options *options)
 {
     for (uint32_t local = 0; local < options->local_ranks; local++) {
         const ls_leaf_range leaves =
@@ -433,49 +524,75 @@ static void fill_inputs(ls_data_parallel *p, const ls_data_parallel_options *opt
         ls_leaf_range nodes[LS_TREE_NODES_MAX];
         const uint32_t count = ls_tree_handover(options->leaves, leaves, nodes);
         for (uint32_t i = 0; i < count; i++) {
-            p->nodes[p->input_count] = nodes[i];
-            p->inputs[p->input_count++] = options->gradient(options->context, local, i);
+            p->local_nodes[p->local_count] = nodes[i];
+            p->local_inputs[p->local_count++] = options->gradient(options->context, local, i);
         }
     }
-    uint32_t depth = 0;
-    const uint32_t length = ls_tree_program(options->leaves, p->nodes, p->input_count, p->program, &depth);
-    p->sum =
-        (ls_tree_sum){.program = p->program, .length = length, .depth = depth, .input_count = p->input_count};
-    p->target = options->gradient(options->context, options->local, 0);
+    p->own_buffer_count = ls_data_parallel_buffers(options->leaves, p->ranks, p->rank);
+    for (uint32_t i = 0; i < p->own_buffer_count; i++) {
+        p->own_buffers[i] = options->gradient(options->context, options->local, i);
+    }
+    p->target = p->own_buffers[0];
+    return LS_OK;
 }
 
 static int by_last_step(const void *a, const void *b)
 {
-    const ready_bucket *x = a, *y = b;
+    const ls_ready_bucket *x = a, *y = b;
     if (x->last_step != y->last_step) {
         return x->last_step < y->last_step ? -1 : 1;
     }
     return x->bucket < y->bucket ? -1 : 1;
 }
 
-static void fill_buckets(ls_data_parallel *p, const ls_plan *plan)
+static void order_buckets(ls_data_parallel *p, const ls_plan *plan)
 {
     for (uint32_t b = 0; b < p->bucket_count; b++) {
-        p->order[b] = (ready_bucket){.bucket = b, .last_step = ls_plan_last_gradient_step(plan, b)};
-        const ls_slice slice = ls_slice_of(p->layout, b, p->ranks, p->rank);
-        p->slices[b] = slice;
-        if (slice.count > 0) {
-            p->owned[p->owned_count++] =
-                (ls_owned_slice){.offset = slice.offset, .count = slice.count, .bucket = b};
-        }
+        p->order[b] = (ls_ready_bucket){.bucket = b, .last_step = ls_plan_last_gradient_step(plan, b)};
+        p->slices[b] = ls_slice_of(p->layout, b, p->ranks, p->rank);
     }
     qsort(p->order, p->bucket_count, sizeof *p->order, by_last_step);
 }
 
+static void add_update(ls_data_parallel *p, uint32_t at, uint32_t owner)
+{
+    const uint32_t bucket = p->order[at].bucket;
+    const ls_slice slice = ls_slice_of(p->layout, bucket, p->ranks, owner);
+    if (slice.count > 0) {
+        p->update_at[p->update_count] = at;
+        p->updates[p->update_count++] =
+            (ls_owned_slice){.offset = slice.offset, .count = slice.count, .bucket = bucket};
+    }
+}
+
+/* Own slices; with several hosts and every host updating everything, also those that this rank handles. */
+static ls_status make_updates(ls_data_parallel *p)
+{
+    const ls_lane *lanes = NULL;
+    const uint32_t lane_count = p->hosts && p->zero == 0 ? ls_hosts_out_lanes(p->hosts, &lanes) : 0;
+    const size_t room = (size_t)p->bucket_count * (lane_count + 1);
+    p->updates = calloc(room, sizeof *p->updates);
+    p->update_at = calloc(room, sizeof *p->update_at);
+    if (!p->updates || !p->update_at) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %zu slices", room);
+    }
+    for (uint32_t at = 0; at < p->bucket_count; at++) {
+        add_update(p, at, p->rank);
+        for (uint32_t l = 0; l < lane_count; l++) {
+            add_update(p, at, lanes[l].owner);
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status alloc_tables(ls_data_parallel *p)
 {
+    p->local_inputs = calloc(LS_TREE_INPUTS_MAX, sizeof *p->local_inputs);
+    p->local_nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *p->local_nodes);
     p->inputs = calloc(LS_TREE_INPUTS_MAX, sizeof *p->inputs);
-    p->nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *p->nodes);
-    p->program = calloc(LS_TREE_PROGRAM_MAX, sizeof *p->program);
     p->order = calloc(p->bucket_count, sizeof *p->order);
     p->slices = calloc(p->bucket_count, sizeof *p->slices);
-    p->owned = calloc(p->bucket_count, sizeof *p->owned);
-    if (!p->inputs || !p->nodes || !p->program || !p->order || !p->slices || !p->owned) {
+    if (!p->local_inputs || !p->local_nodes || !p->inputs || !p->order || !p->slices) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the tables of data parallelism (%u buckets)",
                        p->bucket_count);
     }
@@ -494,14 +611,102 @@ static ls_exchange_view view_of(const ls_data_parallel_options *options)
         .timeout_s = options->timeout_s > 0.0 ? options->timeout_s : default_timeout_s,
         .abort = options->abort,
         .aborted = options->aborted,
+        .look = options->look,
         .context = options->context,
     };
+}
+
+/* Other hosts: lanes to them, and the nodes that go over the wire. */
+static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options *options)
+{
+    if (options->local_ranks == options->ranks) {
+        return LS_OK;
+    }
+    LS_ASSERT(options->comm);
+    uint32_t *order = calloc(p->bucket_count, sizeof *order);
+    if (!order) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u buckets", p->bucket_count);
+    }
+    for (uint32_t i = 0; i < p->bucket_count; i++) {
+        order[i] = p->order[i].bucket;
+    }
+    const ls_hosts_options hosts = {.layout = p->layout,
+                                    .comm = options->comm,
+                                    .leaves = options->leaves,
+                                    .ranks = p->ranks,
+                                    .rank = p->rank,
+                                    .first_rank = options->first_rank,
+                                    .local_ranks = options->local_ranks,
+                                    .order = order};
+    const ls_status status = ls_hosts_create(&hosts, &p->hosts);
+    free(order);
+    LS_TRY(status);
+    p->reduce_number = calloc(ls_hosts_groups(p->hosts), sizeof *p->reduce_number);
+    return p->reduce_number ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a table of groups");
+}
+
+/* The canonical nodes of this host, each over its share of the local nodes. */
+static ls_status make_node_sums(ls_data_parallel *p, const ls_host *host)
+{
+    p->node_sums = calloc(host->node_count, sizeof *p->node_sums);
+    p->node_first = calloc(host->node_count, sizeof *p->node_first);
+    if (!p->node_sums || !p->node_first) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the order of %u sums", host->node_count);
+    }
+    uint32_t from = 0;
+    for (uint32_t k = 0; k < host->node_count; k++) {
+        const ls_leaf_range node = host->nodes[k];
+        uint32_t count = 0;
+        while (from + count < p->local_count &&
+               p->local_nodes[from + count].first < node.first + node.count) {
+            count++;
+        }
+        p->node_first[k] = from;
+        LS_TRY(ls_node_sum_init(&p->node_sums[k], node.count, node.first, p->local_nodes + from, count));
+        from += count;
+    }
+    return LS_OK;
+}
+
+static ls_status make_whole_sum(ls_data_parallel *p)
+{
+    ls_leaf_range *nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *nodes);
+    if (!nodes) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the order of sums");
+    }
+    uint32_t count = 0;
+    const uint32_t host_count = p->hosts ? ls_hosts_count(p->hosts) : 1;
+    for (uint32_t i = 0; i < host_count; i++) {
+        const bool here = !p->hosts || i == ls_hosts_self(p->hosts);
+        const ls_leaf_range *from = here ? p->local_nodes : ls_hosts_table(p->hosts)[i].nodes;
+        const uint32_t more = here ? p->local_count : ls_hosts_table(p->hosts)[i].node_count;
+        LS_ASSERT(count + more <= LS_TREE_INPUTS_MAX);
+        memcpy(nodes + count, from, more * sizeof *nodes);
+        count += more;
+    }
+    const ls_status status = ls_node_sum_init(&p->whole, p->leaf_count, 0, nodes, count);
+    free(nodes);
+    return status;
+}
+
+static ls_status prepare(ls_data_parallel *p, const ls_data_parallel_options *options)
+{
+    LS_TRY(alloc_tables(p));
+    LS_TRY(make_inputs(p, options));
+    order_buckets(p, options->plan);
+    LS_TRY(open_hosts(p, options));
+    if (p->hosts) {
+        LS_TRY(make_node_sums(p, &ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)]));
+    }
+    LS_TRY(make_whole_sum(p));
+    LS_TRY(make_updates(p));
+    return ls_agreement_init(p);
 }
 
 ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_data_parallel **parallel_out)
 {
     LS_ASSERT(options->ranks >= 1 && options->ranks <= options->leaves);
-    LS_ASSERT(options->local < options->local_ranks && options->local_ranks == options->ranks);
+    LS_ASSERT(options->local < options->local_ranks && options->local_ranks <= options->ranks);
     LS_ASSERT(options->exchange && (uintptr_t)options->exchange % 64 == 0);
     ls_data_parallel *p = calloc(1, sizeof *p);
     if (!p) {
@@ -511,19 +716,19 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->bucket_count = p->layout->bucket_count;
     p->ranks = options->ranks;
     p->rank = options->first_rank + options->local;
+    p->zero = options->zero;
+    p->leaf_count = options->leaves;
     p->leaves = ls_leaves_of_rank(options->leaves, p->ranks, p->rank);
     p->marks = options->marks;
     p->view = view_of(options);
     p->slot = &p->view.exchange->slots[options->local];
     p->block_sums = ls_exchange_block_sums(p->view.exchange, options->local_ranks);
     p->block_count = ls_blocks_before(p->layout, p->bucket_count);
-    const ls_status status = alloc_tables(p);
+    const ls_status status = prepare(p, options);
     if (status != LS_OK) {
         ls_data_parallel_destroy(p);
         return status;
     }
-    fill_inputs(p, options);
-    fill_buckets(p, options->plan);
     if (p->ranks > 1) {
         p->flight_slot = ls_flight_join(LS_DATA_PARALLEL_COMM, p->rank, p->ranks, "steps");
     }
@@ -537,11 +742,22 @@ void ls_data_parallel_destroy(ls_data_parallel *p)
         return;
     }
     ls_flight_leave(p->flight_slot);
+    for (uint32_t k = 0;
+         p->hosts && p->node_sums && k < ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)].node_count; k++) {
+        free(p->node_sums[k].program);
+    }
+    ls_agreement_release(p);
+    ls_hosts_destroy(p->hosts);
+    free(p->whole.program);
+    free(p->node_sums);
+    free(p->node_first);
+    free(p->reduce_number);
+    free(p->local_inputs);
+    free(p->local_nodes);
     free(p->inputs);
-    free(p->nodes);
-    free(p->program);
     free(p->order);
     free(p->slices);
-    free(p->owned);
+    free(p->updates);
+    free(p->update_at);
     free(p);
 }

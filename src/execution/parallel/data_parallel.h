@@ -58,14 +58,23 @@ typedef struct ls_data_parallel_options {
 
     /* Flat gradient buffer `index` of local rank `local`, index < ls_data_parallel_buffers; asked at creation only. */
     float *(*gradient)(void *context, uint32_t local, uint32_t index);
-    void *context; /* of gradient and aborted */
+    void *context; /* of gradient, aborted and look */
     void *
         exchange; /* ls_data_parallel_exchange_bytes, 64-byte aligned, zeroed before the first rank maps it; shared by local ranks */
 
+    /* Several hosts: a communicator of all ranks with the same numbers, borrowed; NULL: this host alone. Used on a thread of its own. */
+    struct ls_comm *comm;
+    /* ZeRO stage across hosts, the same bits with each (one host has everything once anyway): 0 moments on every host, 1 moments with their
+     * owners, 2 and gradients dropped as soon as they are added up. The memory of what a host does not keep is never touched, or given back;
+     * it must then be a shared mapping. */
+    uint32_t zero;
+
     double timeout_s;              /* of each wait; 0: 600 */
     const _Atomic uint32_t *abort; /* ends every wait when it is not 0; NULL: none */
-    ls_status (*aborted)(
-        void *context); /* the reason, as this thread's error; NULL: LS_ERR_RANKS_LOST without one */
+    /* The reason of an abort, as this thread's error; NULL: LS_ERR_RANKS_LOST without one. */
+    ls_status (*aborted)(void *context);
+    /* Called in each wait, at least every LS_WAIT_SLICE_NS; false ends it; NULL: none. */
+    bool (*look)(void *context);
     ls_step_marks marks;
 } ls_data_parallel_options;
 
@@ -77,11 +86,19 @@ uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local
 
 typedef struct ls_data_parallel ls_data_parallel;
 
-/* All ranks make theirs with the same options but `local` (and first_rank, local_ranks) and then run the same steps. Errors:
+/* Collective over all hosts. All ranks make theirs with the same options but `local` (and first_rank, local_ranks) and then run the same steps. Errors:
  * LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_data_parallel_create(const ls_data_parallel_options *options,
                                                 ls_data_parallel **parallel_out);
 void ls_data_parallel_destroy(ls_data_parallel *parallel); /* NULL allowed */
+
+/*
+ * Between steps, collective over all ranks of all hosts; with one host they do nothing. `state` is this host's.
+ *   distribute   parameters and moments of host 0 go to where steps need them: before the first step, and after the trainer changed them
+ *   gather       they come to host 0, whole: before the trainer saves them
+ */
+LS_MUST_CHECK ls_status ls_data_parallel_distribute(ls_data_parallel *parallel, const ls_state *state);
+LS_MUST_CHECK ls_status ls_data_parallel_gather(ls_data_parallel *parallel, const ls_state *state);
 
 /* ---- what the stepper calls, in this order, once per step ---- */
 
@@ -153,17 +170,18 @@ typedef struct ls_leaf_report {
  * something said. Errors of waiting. */
 LS_MUST_CHECK ls_status ls_data_parallel_report(ls_data_parallel *parallel, ls_leaf_report *report_inout);
 
-/* A stretch of the flat buffers that this rank updates: floats [offset, offset + count) of one bucket. The sum of the gradients is in
- * `gradients` at the same offset. */
+/* A stretch of the flat buffers that this rank updates: floats [offset, offset + count) of one bucket. The sum of the gradients is in its
+ * gradient buffer 0 at the same offset. Listed in the order in which buckets become final. */
 typedef struct ls_owned_slice {
     int64_t offset, count;
     uint32_t bucket;
 } ls_owned_slice;
 uint32_t ls_data_parallel_slices(const ls_data_parallel *parallel, const ls_owned_slice **slices_out);
 
-/* Marks around the update of own slices. */
-void ls_data_parallel_begin_update(ls_data_parallel *parallel);
-void ls_data_parallel_end_update(ls_data_parallel *parallel);
+/* Around the update of these slices. Bucket by bucket in their order: `updated` says that the one of `slices[index]` is. Errors of waiting. */
+LS_MUST_CHECK ls_status ls_data_parallel_begin_update(ls_data_parallel *parallel);
+void ls_data_parallel_updated(ls_data_parallel *parallel, float *parameters, uint32_t index);
+LS_MUST_CHECK ls_status ls_data_parallel_end_update(ls_data_parallel *parallel, float *parameters);
 
 /* The step is over, with an update or without: returns when all ranks are here. Errors of waiting. updated: all did the update. */
 LS_MUST_CHECK ls_status ls_data_parallel_leave(ls_data_parallel *parallel, bool updated);

@@ -10,12 +10,14 @@ double *ls_exchange_block_sums(ls_exchange *exchange, uint32_t local_ranks)
     return (double *)(void *)&exchange->slots[local_ranks];
 }
 
-static ls_wait how_to_wait(const ls_exchange_view *view)
+ls_wait ls_exchange_wait(const ls_exchange_view *view)
 {
     return (ls_wait){
         .deadline_ns = ls_clock_monotonic_ns() + (uint64_t)(view->timeout_s * 1e9),
         .spins = view->spins,
         .abort = view->abort,
+        .look = view->look,
+        .context = view->context,
     };
 }
 
@@ -47,25 +49,42 @@ static void name_missing(const ls_exchange_view *view, missing_fn is_missing, ui
     }
 }
 
+/* The error of a wait that was ended from outside; LS_OK when it was its deadline. */
+static ls_status fail_ended(const ls_exchange_view *view, ls_wait_result result, const char *what,
+                            const char *missing)
+{
+    if (result == LS_WAIT_TIMEOUT) {
+        return LS_OK;
+    }
+    const ls_status status =
+        result == LS_WAIT_ABORTED && view->aborted ? view->aborted(view->context) : LS_OK;
+    if (status != LS_OK) {
+        return status;
+    }
+    return ls_fail(LS_ERR_RANKS_LOST, "step %llu: the run was ended while rank %u waited for %s%s%s",
+                   (unsigned long long)view->step + 1, view->first_rank + view->local, what,
+                   missing[0] ? " of rank " : "", missing);
+}
+
 static ls_status fail_wait(const ls_exchange_view *view, ls_wait_result result, missing_fn is_missing,
                            uint32_t count, const char *what)
 {
-    if (result == LS_WAIT_ABORTED && view->aborted) {
-        const ls_status status = view->aborted(view->context);
-        if (status != LS_OK) {
-            return status;
-        }
-    }
     char missing[256];
     name_missing(view, is_missing, count, missing, sizeof missing);
-    if (result == LS_WAIT_ABORTED) {
-        return ls_fail(LS_ERR_RANKS_LOST,
-                       "step %llu: the run was ended while rank %u waited for %s of rank %s",
-                       (unsigned long long)view->step + 1, view->first_rank + view->local, what, missing);
-    }
-    return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u waited %.3g s for %s of rank %s",
+    LS_TRY(fail_ended(view, result, what, missing));
+    return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u waited %.3g s for %s%s%s",
                    (unsigned long long)view->step + 1, view->first_rank + view->local, view->timeout_s, what,
-                   missing);
+                   missing[0] ? " of rank " : "", missing);
+}
+
+ls_status ls_exchange_fail_transfer(const ls_exchange_view *view, const char *what)
+{
+    const bool aborted = view->abort && atomic_load(view->abort) != 0;
+    const bool refused = view->look && !view->look(view->context);
+    const ls_wait_result result = aborted ? LS_WAIT_ABORTED : refused ? LS_WAIT_REFUSED : LS_WAIT_TIMEOUT;
+    LS_TRY(fail_ended(view, result, what, ""));
+    return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u waited %.3g s for %s",
+                   (unsigned long long)view->step + 1, view->first_rank + view->local, view->timeout_s, what);
 }
 
 /* ---- waits ---- */
@@ -86,7 +105,7 @@ ls_status ls_exchange_await_ready(ls_exchange_view *view, uint32_t count, const 
         return LS_OK;
     }
     const uint64_t begin_ns = ls_clock_monotonic_ns();
-    const ls_wait wait = how_to_wait(view);
+    const ls_wait wait = ls_exchange_wait(view);
     ls_wait_result result = LS_WAIT_DONE;
     /* Counts only grow: one after the other is as good as all at once. */
     for (uint32_t i = 0; i < view->local_ranks && result == LS_WAIT_DONE; i++) {
@@ -100,7 +119,7 @@ ls_status ls_exchange_meet(ls_exchange_view *view, const char *what, uint32_t *l
 {
     atomic_store(&view->exchange->slots[view->local].arrivals, ++view->arrivals);
     const uint64_t begin_ns = ls_clock_monotonic_ns();
-    const ls_wait wait = how_to_wait(view);
+    const ls_wait wait = ls_exchange_wait(view);
     uint32_t last = 0;
     const ls_wait_result result =
         ls_barrier_wait(&view->exchange->barrier, view->local_ranks, view->local, &wait, &last);

@@ -15,21 +15,31 @@
 #include "execution/comm/wait.h"
 #include "execution/parallel/data_parallel.h"
 
-typedef struct ls_exchange_slot {
-    _Alignas(64) ls_word ready;             /* counts buckets that are final, over all steps */
-    _Alignas(64) _Atomic uint32_t arrivals; /* barriers it has come to: who is missing */
-    uint32_t status;                        /* an ls_status: LS_OK unless it gave up */
+/* What a rank, or a host, has to say to an agreement. */
+typedef struct ls_claim {
     uint64_t step, fingerprint;
-    ls_rank_note note;
-    uint32_t sum_count;
+    uint32_t rank;   /* who says it; of a host: whose status it is, or its first rank */
+    uint32_t status; /* an ls_status: LS_OK unless it gave up */
+    uint32_t sum_count, reserved;
     ls_leaf_sum sums[LS_TREE_NODES_MAX];
+    ls_rank_note note;
     ls_leaf_report report; /* its words when it gave up, or what it found in a leaf */
+} ls_claim;
+
+typedef struct ls_exchange_slot {
+    _Alignas(64) ls_word ready; /* counts buckets that are final, over all steps */
+    _Alignas(64) ls_word taken; /* counts buckets that this rank needs no more of the others' buffers */
+    _Alignas(64) _Atomic uint32_t arrivals; /* barriers it has come to: who is missing */
+    ls_claim claim;
 } ls_exchange_slot;
 
 typedef struct ls_exchange {
     ls_barrier barrier;
-    _Alignas(64) _Atomic uint32_t given_up; /* round + 1 of the last step that a rank gave up */
-    _Alignas(64) ls_exchange_slot slots[];  /* per local rank; behind them the block sums */
+    _Alignas(64) _Atomic uint32_t given_up; /* round of the last step that a rank gave up, from 1 */
+    /* Several hosts: what the host's first rank heard from the others. */
+    _Alignas(64) ls_claim verdict;
+    ls_agreement agreement;
+    _Alignas(64) ls_exchange_slot slots[]; /* per local rank; behind them the block sums */
 } ls_exchange;
 
 double *ls_exchange_block_sums(ls_exchange *exchange, uint32_t local_ranks);
@@ -42,6 +52,7 @@ typedef struct ls_exchange_view {
     double timeout_s;
     const _Atomic uint32_t *abort;
     ls_status (*aborted)(void *context);
+    bool (*look)(void *context);
     void *context;
     uint64_t step;     /* for texts */
     uint64_t wait_ns;  /* in waits, since whoever set it to 0 */
@@ -52,6 +63,10 @@ typedef struct ls_exchange_view {
 LS_MUST_CHECK ls_status ls_exchange_await_ready(ls_exchange_view *view, uint32_t count, const char *what);
 /* Whether they have. */
 bool ls_exchange_is_ready(const ls_exchange_view *view, uint32_t count);
+
+/* How this rank waits now, and the error of a wait for the transfers between hosts that ended early. */
+ls_wait ls_exchange_wait(const ls_exchange_view *view);
+LS_MUST_CHECK ls_status ls_exchange_fail_transfer(const ls_exchange_view *view, const char *what);
 
 /* Waits until all local ranks are here. last_out: which rank came last; NULL allowed. */
 LS_MUST_CHECK ls_status ls_exchange_meet(ls_exchange_view *view, const char *what, uint32_t *last_out);

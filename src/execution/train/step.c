@@ -18,7 +18,7 @@
 /* Parameters that lie side by side in an owned slice and share their weight decay: updated in one call. */
 typedef struct update_span {
     int64_t offset, count;
-    uint32_t bucket;
+    uint32_t bucket, slice; /* slice: index among this rank's */
     bool decay;
 } update_span;
 
@@ -221,7 +221,7 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
         .gradient_scale = gradient_scale,
         .step = step + 1,
     };
-    ls_data_parallel_begin_update(stepper->parallel);
+    LS_TRY(ls_data_parallel_begin_update(stepper->parallel));
     for (uint32_t i = 0; i < stepper->span_count; i++) {
         const update_span *span = &stepper->spans[i];
         const int64_t at = span->offset;
@@ -229,10 +229,12 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
         adamw.weight_decay = span->decay ? stepper->settings.weight_decay : 0.0f;
         LS_TRY(ls_adamw_update(state->queue, &adamw, span->count, state->parameters + at,
                                state->gradients[0] + at, state->m + at, state->v + at));
+        if (i + 1 == stepper->span_count || span[1].slice != span->slice) {
+            LS_TRY(ls_queue_wait(state->queue));
+            ls_data_parallel_updated(stepper->parallel, state->parameters, span->slice);
+        }
     }
-    LS_TRY(ls_queue_wait(state->queue));
-    ls_data_parallel_end_update(stepper->parallel);
-    return LS_OK;
+    return ls_data_parallel_end_update(stepper->parallel, state->parameters);
 }
 
 /* ---- a loss that is not finite ---- */
@@ -462,7 +464,7 @@ static ls_status alloc_buffers(ls_stepper *stepper)
 }
 
 /* Cuts slice `slice` into spans of one weight decay, leaving out the padding between parameters. */
-static void add_spans(ls_stepper *stepper, const ls_owned_slice *slice)
+static void add_spans(ls_stepper *stepper, const ls_owned_slice *slice, uint32_t index)
 {
     const ls_layout *layout = stepper->state->layout;
     const int64_t past = slice->offset + slice->count;
@@ -480,8 +482,11 @@ static void add_spans(ls_stepper *stepper, const ls_owned_slice *slice)
             continue;
         }
         span = &stepper->spans[stepper->span_count++];
-        *span =
-            (update_span){.offset = begin, .count = end - begin, .bucket = slice->bucket, .decay = p->decay};
+        *span = (update_span){.offset = begin,
+                              .count = end - begin,
+                              .bucket = slice->bucket,
+                              .slice = index,
+                              .decay = p->decay};
     }
 }
 
@@ -495,7 +500,7 @@ static ls_status make_spans(ls_stepper *stepper)
         return ls_fail(LS_ERR_MEMORY, "no memory for the optimizer's table of %zu parts", most);
     }
     for (uint32_t i = 0; i < slice_count; i++) {
-        add_spans(stepper, &slices[i]);
+        add_spans(stepper, &slices[i], i);
     }
     LS_ASSERT(stepper->span_count <= most);
     return LS_OK;

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What ranks tell each other before an update, so that all decide alike. Within a host through the exchange area; between hosts the first
+ * ranks talk, and what they make of it they leave there. */
+#include "execution/parallel/data_parallel_internal.h"
+
+#include "base/assert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- verdicts ---- */
+
+/* The fingerprints differ: who says what. */
+static ls_status fail_mismatch(const ls_claim *const *claims, uint32_t count, const char *members)
+{
+    uint32_t best = 0, best_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t same = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            same += claims[k]->fingerprint == claims[i]->fingerprint;
+        }
+        if (same > best_count) {
+            best = i;
+            best_count = same;
+        }
+    }
+    const ls_claim *most = claims[best];
+    char others[512];
+    size_t used = 0;
+    others[0] = 0;
+    for (uint32_t i = 0; i < count && used + 64 < sizeof others; i++) {
+        if (claims[i]->fingerprint != most->fingerprint) {
+            used += (size_t)snprintf(others + used, sizeof others - used,
+                                     "%srank %u (step %llu, settings %016llx)", used > 0 ? ", " : "",
+                                     claims[i]->rank, (unsigned long long)claims[i]->step + 1,
+                                     (unsigned long long)claims[i]->fingerprint);
+        }
+    }
+    return ls_fail(
+        LS_ERR_MISMATCH,
+        "ranks are not in the same step with the same settings: %u of %u %s (rank %u among them) have "
+        "step %llu, settings %016llx; not so %s. They must be started from one run file by one binary",
+        best_count, count, members, most->rank, (unsigned long long)most->step + 1,
+        (unsigned long long)most->fingerprint, others);
+}
+
+static bool is_stop(uint32_t status)
+{
+    return status == LS_STOPPED || status == LS_INTERRUPTED;
+}
+
+/* What the claims come to: a mismatch, the error of the lowest that has one, or that one was asked to stop. *whose_out: its index. */
+static ls_status judge(const ls_claim *const *claims, uint32_t count, const char *members,
+                       uint32_t *whose_out)
+{
+    uint32_t stopped = count;
+    *whose_out = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t status = claims[i]->status;
+        if (status != LS_OK && !is_stop(status)) {
+            *whose_out = i;
+            return ls_fail((ls_status)status, "%s", claims[i]->report.text);
+        }
+        stopped = is_stop(status) && stopped == count ? i : stopped;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (claims[i]->fingerprint != claims[0]->fingerprint) {
+            return fail_mismatch(claims, count, members);
+        }
+    }
+    *whose_out = stopped < count ? stopped : 0;
+    return stopped < count ? (ls_status)claims[stopped]->status : LS_OK;
+}
+
+static ls_status judge_ranks(ls_data_parallel *p, uint32_t *rank_out)
+{
+    const ls_exchange *exchange = p->view.exchange;
+    uint32_t whose = 0;
+    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
+        p->claims[i] = &exchange->slots[i].claim;
+    }
+    const ls_status status = judge(p->claims, p->view.local_ranks, "ranks", &whose);
+    *rank_out = p->claims[whose]->rank;
+    p->fault = status != LS_OK ? p->claims[whose]->report.fault : (ls_step_fault){0};
+    const bool is_told = status != LS_OK && !is_stop(status) && status != LS_ERR_MISMATCH && p->ranks > 1;
+    return is_told ? ls_fail_within(status, "rank %u", *rank_out) : status;
+}
+
+/* ---- losses and squares ---- */
+
+ls_leaf_sum ls_node_sum_losses(const ls_node_sum *sum, const ls_leaf_sum *sums)
+{
+    ls_leaf_sum stack[LS_TREE_SUM_DEPTH_MAX];
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < sum->sum.length; i++) {
+        if (sum->program[i] != LS_TREE_ADD) {
+            stack[depth++] = sums[sum->program[i]];
+            continue;
+        }
+        depth--;
+        stack[depth - 1].leaves.count += stack[depth].leaves.count;
+        stack[depth - 1].loss_sum += stack[depth].loss_sum;
+        stack[depth - 1].tokens += stack[depth].tokens;
+    }
+    return stack[0];
+}
+
+/* Puts the sums of `count` claims behind one another; their leaves must be those of `nodes`, in order. */
+static const ls_leaf_sum *collect_sums(const ls_data_parallel *p, const ls_claim *const *claims,
+                                       uint32_t count, uint32_t sum_count)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k < claims[i]->sum_count; k++) {
+            LS_ASSERT(n < sum_count);
+            p->leaf_sums[n++] = claims[i]->sums[k];
+        }
+    }
+    LS_ASSERT(n == sum_count);
+    return p->leaf_sums;
+}
+
+static double add_blocks(const double *blocks, int64_t count, double sum)
+{
+    for (int64_t i = 0; i < count; i++) {
+        sum += blocks[i];
+    }
+    return sum;
+}
+
+/* ---- one host ---- */
+
+static ls_status conclude_alone(ls_data_parallel *p, ls_agreement *agreement_out)
+{
+    uint32_t rank;
+    LS_TRY(judge_ranks(p, &rank));
+    const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_ranks, p->whole.sum.input_count);
+    const ls_leaf_sum total = ls_node_sum_losses(&p->whole, sums);
+    *agreement_out = (ls_agreement){.loss_sum = total.loss_sum,
+                                    .tokens = total.tokens,
+                                    .square_sum = add_blocks(p->block_sums, p->block_count, 0.0)};
+    return LS_OK;
+}
+
+/* ---- several hosts ---- */
+
+/* Norm blocks of bucket `bucket` that ranks of the host own: one stretch. */
+static ls_slice blocks_of_host(const ls_data_parallel *p, const ls_host *host, uint32_t bucket)
+{
+    const ls_slice first = ls_slice_of(p->layout, bucket, p->ranks, host->first_rank);
+    const ls_slice last = ls_slice_of(p->layout, bucket, p->ranks, host->first_rank + host->rank_count - 1);
+    return (ls_slice){.first_block = first.first_block,
+                      .block_count = last.first_block + last.block_count - first.first_block};
+}
+
+/* One rank of all is the owner, one the checker: zeros give way to what they say. */
+static void add_note(ls_rank_note *note, const ls_rank_note *more)
+{
+    static const ls_hash128 zero;
+    if (memcmp(&more->owner, &zero, sizeof zero) != 0) {
+        note->owner = more->owner;
+    }
+    if (memcmp(&more->checker, &zero, sizeof zero) != 0) {
+        note->checker = more->checker;
+    }
+}
+
+/* What this host has to say, from what its ranks say. */
+static void claim_for_host(ls_data_parallel *p, ls_claim *claim)
+{
+    const ls_host *host = &ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)];
+    uint32_t rank;
+    *claim = p->view.exchange->slots[0].claim;
+    claim->note = (ls_rank_note){0};
+    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
+        add_note(&claim->note, &p->view.exchange->slots[i].claim.note);
+    }
+    claim->status = judge_ranks(p, &rank);
+    claim->rank = rank;
+    claim->sum_count = 0;
+    if (claim->status != LS_OK) {
+        snprintf(claim->report.text, sizeof claim->report.text, "%s", ls_error_text());
+        claim->report.fault = p->fault;
+        return;
+    }
+    const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_ranks, p->local_count);
+    claim->sum_count = host->node_count;
+    for (uint32_t k = 0; k < host->node_count; k++) {
+        claim->sums[k] = ls_node_sum_losses(&p->node_sums[k], sums + p->node_first[k]);
+    }
+}
+
+/* The blocks of all hosts, added up bucket after bucket in the order of their ranks: the order of the blocks. */
+static ls_status add_blocks_of_hosts(ls_data_parallel *p, double *sum_out)
+{
+    const ls_host *hosts = ls_hosts_table(p->hosts);
+    const uint32_t host_count = ls_hosts_count(p->hosts);
+    double *own = p->host_blocks + host_count * p->host_block_max;
+    uint64_t n = 0;
+    for (uint32_t b = 0; b < p->bucket_count; b++) {
+        const ls_slice blocks = blocks_of_host(p, &hosts[ls_hosts_self(p->hosts)], b);
+        memcpy(own + n, p->block_sums + blocks.first_block, (size_t)blocks.block_count * sizeof *own);
+        n += (uint64_t)blocks.block_count;
+    }
+    LS_TRY(ls_hosts_exchange(p->hosts, own, p->host_blocks, p->host_block_max * sizeof *own));
+    memset(p->block_cursor, 0, host_count * sizeof *p->block_cursor);
+    double sum = 0.0;
+    for (uint32_t b = 0; b < p->bucket_count; b++) {
+        for (uint32_t h = 0; h < host_count; h++) {
+            const int64_t count = blocks_of_host(p, &hosts[h], b).block_count;
+            sum = add_blocks(p->host_blocks + h * p->host_block_max + p->block_cursor[h], count, sum);
+            p->block_cursor[h] += (uint64_t)count;
+        }
+    }
+    *sum_out = sum;
+    return LS_OK;
+}
+
+/* The first rank's part: hears the other hosts and leaves verdict and sums in the exchange area. Errors of the communicator. */
+static ls_status conclude_hosts(ls_data_parallel *p)
+{
+    ls_exchange *exchange = p->view.exchange;
+    const uint32_t count = ls_hosts_count(p->hosts);
+    ls_claim *own = &p->host_claims[count];
+    claim_for_host(p, own);
+    LS_TRY(ls_hosts_exchange(p->hosts, own, p->host_claims, sizeof *own));
+    for (uint32_t h = 0; h < count; h++) {
+        p->claims[h] = &p->host_claims[h];
+    }
+    uint32_t whose = 0;
+    const ls_status status = judge(p->claims, count, "hosts", &whose);
+    exchange->verdict.status = status;
+    exchange->verdict.report.fault = p->claims[whose]->report.fault;
+    exchange->verdict.note = (ls_rank_note){0};
+    for (uint32_t h = 0; h < count; h++) {
+        add_note(&exchange->verdict.note, &p->claims[h]->note);
+    }
+    if (status != LS_OK) {
+        snprintf(exchange->verdict.report.text, sizeof exchange->verdict.report.text, "%s", ls_error_text());
+        return LS_OK;
+    }
+    const ls_leaf_sum total =
+        ls_node_sum_losses(&p->root, collect_sums(p, p->claims, count, p->root.sum.input_count));
+    exchange->agreement.loss_sum = total.loss_sum;
+    exchange->agreement.tokens = total.tokens;
+    return add_blocks_of_hosts(p, &exchange->agreement.square_sum);
+}
+
+static ls_status read_conclusion(ls_data_parallel *p, ls_agreement *agreement_out)
+{
+    const ls_exchange *exchange = p->view.exchange;
+    const ls_status status = (ls_status)exchange->verdict.status;
+    if (status != LS_OK) {
+        p->fault = exchange->verdict.report.fault;
+        return is_stop(status) ? status : ls_fail(status, "%s", exchange->verdict.report.text);
+    }
+    *agreement_out = exchange->agreement;
+    return LS_OK;
+}
+
+/* ---- the agreement ---- */
+
+static ls_status meet_all(ls_data_parallel *p)
+{
+    uint32_t last = UINT32_MAX;
+    ls_flight_record *record = ls_data_parallel_record(p, LS_COMM_STEP, p->slot->claim.fingerprint,
+                                                       (uint64_t)p->block_count, __LINE__);
+    const uint64_t waited_ns = p->view.wait_ns;
+    ls_status status = ls_exchange_meet(&p->view, "the agreement", &last);
+    if (p->hosts && status == LS_OK && p->view.local == 0) {
+        status = conclude_hosts(p);
+    }
+    if (p->hosts && status == LS_OK) {
+        status = ls_exchange_meet(&p->view, "what the other hosts say", NULL);
+    }
+    ls_flight_end(record, 0, last, p->view.wait_ns - waited_ns, status);
+    return status;
+}
+
+ls_status ls_data_parallel_agree(ls_data_parallel *p, ls_queue *queue, const ls_leaf_sum *sums,
+                                 uint32_t count, ls_agreement *agreement_out)
+{
+    LS_ASSERT(count <= LS_TREE_NODES_MAX);
+    LS_TRY(ls_data_parallel_sum_rest(p, queue));
+    p->slot->claim.sum_count = count;
+    memcpy(p->slot->claim.sums, sums, count * sizeof *sums);
+    LS_TRY(meet_all(p));
+    const ls_status status = p->hosts ? read_conclusion(p, agreement_out) : conclude_alone(p, agreement_out);
+    if (status != LS_OK) {
+        /* All have come to the same; nobody begins another step before all have read why. */
+        LS_TRY(ls_exchange_meet(&p->view, "the end of a step that was given up", NULL));
+    }
+    return status;
+}
+
+/* ---- reports ---- */
+
+static const ls_leaf_report *first_report(const ls_claim *const *claims, uint32_t count)
+{
+    uint32_t i = 0;
+    while (i + 1 < count && claims[i]->report.text[0] == 0) {
+        i++;
+    }
+    return &claims[i]->report;
+}
+
+static const ls_leaf_report *report_of_ranks(const ls_data_parallel *p)
+{
+    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
+        p->claims[i] = &p->view.exchange->slots[i].claim;
+    }
+    return first_report(p->claims, p->view.local_ranks);
+}
+
+static ls_status exchange_reports(ls_data_parallel *p)
+{
+    const uint32_t count = ls_hosts_count(p->hosts);
+    ls_claim *own = &p->host_claims[count];
+    own->report = *report_of_ranks(p);
+    LS_TRY(ls_hosts_exchange(p->hosts, own, p->host_claims, sizeof *own));
+    for (uint32_t h = 0; h < count; h++) {
+        p->claims[h] = &p->host_claims[h];
+    }
+    p->view.exchange->verdict.report = *first_report(p->claims, count);
+    return LS_OK;
+}
+
+ls_status ls_data_parallel_report(ls_data_parallel *p, ls_leaf_report *report_inout)
+{
+    static const char what[] = "the report on values that are not finite";
+    p->slot->claim.report = *report_inout;
+    LS_TRY(ls_exchange_meet(&p->view, what, NULL));
+    if (!p->hosts) {
+        *report_inout = *report_of_ranks(p);
+        return LS_OK;
+    }
+    if (p->view.local == 0) {
+        LS_TRY(exchange_reports(p));
+    }
+    LS_TRY(ls_exchange_meet(&p->view, what, NULL));
+    *report_inout = p->view.exchange->verdict.report;
+    return LS_OK;
+}
+
+/* ---- what else ranks let each other know ---- */
+
+const ls_step_fault *ls_data_parallel_fault(const ls_data_parallel *p)
+{
+    return &p->fault;
+}
+
+void ls_data_parallel_note(ls_data_parallel *p, const ls_rank_note *note)
+{
+    p->slot->claim.note = *note;
+}
+
+const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *p, uint32_t rank)
+{
+    if (p->hosts) {
+        return &p->view.exchange->verdict.note;
+    }
+    LS_ASSERT(rank < p->view.local_ranks);
+    return &p->view.exchange->slots[rank].claim.note;
+}
+
+/* The first rank's part: takes what the host of rank `from` has in its verdict's text. */
+static ls_status hear_host(ls_data_parallel *p, uint32_t from)
+{
+    const uint32_t count = ls_hosts_count(p->hosts);
+    uint32_t host = 0;
+    while (host + 1 < count && ls_hosts_table(p->hosts)[host + 1].first_rank <= from) {
+        host++;
+    }
+    ls_claim *own = &p->host_claims[count];
+    own->report = p->view.exchange->verdict.report;
+    LS_TRY(ls_hosts_exchange(p->hosts, own, p->host_claims, sizeof *own));
+    p->view.exchange->verdict.report = p->host_claims[host].report;
+    return LS_OK;
+}
+
+ls_status ls_data_parallel_tell(ls_data_parallel *p, uint32_t from, void *data, size_t bytes)
+{
+    LS_ASSERT(from < p->ranks);
+    char *shared = p->view.exchange->verdict.report.text;
+    const size_t most = sizeof p->view.exchange->verdict.report.text;
+    for (size_t at = 0; at < bytes; at += most) {
+        const size_t part = bytes - at < most ? bytes - at : most;
+        if (from == p->rank) {
+            memcpy(shared, (char *)data + at, part);
+        }
+        LS_TRY(ls_exchange_meet(&p->view, "what a rank has to tell", NULL));
+        if (p->hosts && p->view.local == 0) {
+            LS_TRY(hear_host(p, from));
+        }
+        if (p->hosts) {
+            LS_TRY(ls_exchange_meet(&p->view, "what a rank of another host has to tell", NULL));
+        }
+        memcpy((char *)data + at, shared, part);
+        LS_TRY(ls_exchange_meet(&p->view, "what a rank has told", NULL));
+    }
+    return LS_OK;
+}
+
+/* ---- life ---- */
+
+static ls_status init_hosts(ls_data_parallel *p)
+{
+    const ls_host *hosts = ls_hosts_table(p->hosts);
+    const uint32_t count = ls_hosts_count(p->hosts);
+    ls_leaf_range *nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *nodes);
+    if (!nodes) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the order of sums");
+    }
+    uint32_t node_count = 0;
+    for (uint32_t h = 0; h < count; h++) {
+        memcpy(nodes + node_count, hosts[h].nodes, hosts[h].node_count * sizeof *nodes);
+        node_count += hosts[h].node_count;
+        uint64_t blocks = 0;
+        for (uint32_t b = 0; b < p->bucket_count; b++) {
+            blocks += (uint64_t)blocks_of_host(p, &hosts[h], b).block_count;
+        }
+        p->host_block_max = blocks > p->host_block_max ? blocks : p->host_block_max;
+    }
+    const ls_status status = ls_node_sum_init(&p->root, p->leaf_count, 0, nodes, node_count);
+    free(nodes);
+    LS_TRY(status);
+    p->host_claims = calloc(count + 1, sizeof *p->host_claims);
+    p->host_blocks = calloc((count + 1) * p->host_block_max + 1, sizeof *p->host_blocks);
+    p->block_cursor = calloc(count, sizeof *p->block_cursor);
+    if (!p->host_claims || !p->host_blocks || !p->block_cursor) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for what %u hosts say", count);
+    }
+    return LS_OK;
+}
+
+ls_status ls_agreement_init(ls_data_parallel *p)
+{
+    p->claims = calloc(p->ranks, sizeof *p->claims);
+    p->leaf_sums = calloc(LS_TREE_INPUTS_MAX, sizeof *p->leaf_sums);
+    if (!p->claims || !p->leaf_sums) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for what %u ranks say", p->ranks);
+    }
+    return p->hosts ? init_hosts(p) : LS_OK;
+}
+
+void ls_agreement_release(ls_data_parallel *p)
+{
+    free(p->claims);
+    free(p->leaf_sums);
+    free(p->root.program);
+    free(p->host_claims);
+    free(p->host_blocks);
+    free(p->block_cursor);
+}

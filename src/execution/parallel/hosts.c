@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/parallel/hosts.h"
+
+#include "base/assert.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUP_FLOATS = 1 << 18, TEXT_BYTES = 1024 };
+
+typedef struct posting {
+    ls_transfer transfer;
+    uint32_t group;
+    float *flat;
+} posting;
+
+/* Slices that travel one way or the other, and the memory they pass through. */
+typedef struct side {
+    ls_lane *lanes;
+    uint32_t count;
+    float *stage;
+    uint64_t stage_floats;
+    uint64_t *at; /* [group * count + lane]: first float in stage */
+} side;
+
+struct ls_hosts {
+    const ls_layout *layout;
+    ls_comm *comm, *leaders; /* leaders: of the hosts' first ranks; NULL on others */
+    uint32_t ranks, rank, self;
+    ls_host *table;
+    uint32_t host_count;
+    uint32_t *order, bucket_count;
+    uint32_t *group_past, group_count;
+    uint32_t *group_of; /* by position */
+    side out, in;
+
+    /* The thread. */
+    pthread_t thread;
+    bool has_thread;
+    ls_word posted, done;
+    uint64_t posted_count;
+    _Atomic bool quits;
+    posting *jobs;
+    uint32_t job_room;
+    uint64_t *counts; /* four per rank: what ls_comm_blocks points to */
+    ls_status status; /* of the first that failed, written before done moves on */
+    char text[TEXT_BYTES];
+};
+
+/* ---- who is where ---- */
+
+static uint32_t host_of(const ls_hosts *h, uint32_t rank)
+{
+    uint32_t i = 0;
+    while (i + 1 < h->host_count && h->table[i + 1].first_rank <= rank) {
+        i++;
+    }
+    return i;
+}
+
+/* The rank of host `host` that stands in for `owner` there; the owner itself at home. */
+static uint32_t handler(const ls_hosts *h, uint32_t host, uint32_t owner)
+{
+    const uint32_t home = host_of(h, owner);
+    const uint32_t local = owner - h->table[home].first_rank;
+    return h->table[host].first_rank + local % h->table[host].rank_count;
+}
+
+static ls_status find_hosts(ls_hosts *h, const ls_hosts_options *o)
+{
+    int32_t *firsts = calloc(o->ranks, sizeof *firsts);
+    h->table = calloc(o->ranks, sizeof *h->table);
+    if (!firsts || !h->table) {
+        free(firsts);
+        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u ranks", o->ranks);
+    }
+    const int32_t first = (int32_t)o->first_rank;
+    ls_status status = ls_comm_all_gather(o->comm, &first, firsts, 1, LS_I32, NULL);
+    for (uint32_t r = 0; r < o->ranks && status == LS_OK; r++) {
+        const bool opens = firsts[r] == (int32_t)r;
+        if (!opens && (r == 0 || firsts[r] != firsts[r - 1])) {
+            status = ls_fail(LS_ERR_INVALID,
+                             "rank %u says that its host begins at rank %d: ranks of a host must be "
+                             "consecutive",
+                             r, firsts[r]);
+            break;
+        }
+        h->host_count += opens;
+        ls_host *host = &h->table[h->host_count - 1];
+        host->first_rank = (uint32_t)firsts[r];
+        host->rank_count++;
+        const ls_leaf_range leaves = ls_leaves_of_rank(o->leaves, o->ranks, r);
+        host->leaves.first = opens ? leaves.first : host->leaves.first;
+        host->leaves.count += leaves.count;
+    }
+    free(firsts);
+    LS_TRY(status);
+    for (uint32_t i = 0; i < h->host_count; i++) {
+        h->table[i].node_count = ls_tree_cover(o->leaves, h->table[i].leaves, h->table[i].nodes);
+    }
+    h->self = host_of(h, h->rank);
+    LS_ASSERT(h->table[h->self].rank_count == o->local_ranks);
+    return LS_OK;
+}
+
+/* ---- lanes, groups and stages ---- */
+
+static uint64_t slice_floats(const ls_hosts *h, uint32_t owner, uint32_t at)
+{
+    return (uint64_t)ls_slice_of(h->layout, h->order[at], h->ranks, owner).count;
+}
+
+static uint32_t group_first(const ls_hosts *h, uint32_t group)
+{
+    return group > 0 ? h->group_past[group - 1] : 0;
+}
+
+/* Floats of `owner` in the group, up to position `at`. */
+static uint64_t floats_before(const ls_hosts *h, uint32_t owner, uint32_t group, uint32_t at)
+{
+    uint64_t floats = 0;
+    for (uint32_t i = group_first(h, group); i < at; i++) {
+        floats += slice_floats(h, owner, i);
+    }
+    return floats;
+}
+
+static uint64_t group_floats(const ls_hosts *h, uint32_t owner, uint32_t group)
+{
+    return floats_before(h, owner, group, h->group_past[group]);
+}
+
+static ls_status find_lanes(ls_hosts *h)
+{
+    h->out.lanes = calloc(h->ranks, sizeof *h->out.lanes);
+    h->in.lanes = calloc(h->host_count, sizeof *h->in.lanes);
+    if (!h->out.lanes || !h->in.lanes) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u ranks", h->ranks);
+    }
+    for (uint32_t host = 0; host < h->host_count; host++) {
+        const ls_host *other = &h->table[host];
+        if (host == h->self) {
+            continue;
+        }
+        h->in.lanes[h->in.count++] = (ls_lane){
+            .peer = handler(h, host, h->rank), .owner = h->rank, .host = host, .copies = other->node_count};
+        for (uint32_t r = other->first_rank; r < other->first_rank + other->rank_count; r++) {
+            if (handler(h, h->self, r) == h->rank) {
+                h->out.lanes[h->out.count++] =
+                    (ls_lane){.peer = r, .owner = r, .host = host, .copies = h->table[h->self].node_count};
+            }
+        }
+    }
+    return LS_OK;
+}
+
+/* Buckets join until they are a megabyte; what is left over at the end joins the last group. */
+static void cut_groups(ls_hosts *h)
+{
+    int64_t floats = 0;
+    for (uint32_t at = 0; at < h->bucket_count; at++) {
+        floats += h->layout->buckets[h->order[at]].count;
+        h->group_of[at] = h->group_count;
+        if (floats >= GROUP_FLOATS) {
+            h->group_past[h->group_count++] = at + 1;
+            floats = 0;
+        }
+    }
+    if (floats > 0 && h->group_count > 0) {
+        for (uint32_t at = h->group_past[h->group_count - 1]; at < h->bucket_count; at++) {
+            h->group_of[at] = h->group_count - 1;
+        }
+        h->group_past[h->group_count - 1] = h->bucket_count;
+    } else if (floats > 0) {
+        h->group_past[h->group_count++] = h->bucket_count;
+    }
+}
+
+static ls_status make_stage(ls_hosts *h, side *s)
+{
+    s->at = calloc((size_t)h->group_count * s->count + 1, sizeof *s->at);
+    if (!s->at) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u lanes", s->count);
+    }
+    for (uint32_t g = 0; g < h->group_count; g++) {
+        for (uint32_t l = 0; l < s->count; l++) {
+            s->at[g * s->count + l] = s->stage_floats;
+            s->stage_floats += s->lanes[l].copies * group_floats(h, s->lanes[l].owner, g);
+        }
+    }
+    s->stage = calloc(s->stage_floats + 1, sizeof *s->stage);
+    if (!s->stage) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for %llu bytes that pass between hosts",
+                       (unsigned long long)(s->stage_floats * sizeof(float)));
+    }
+    return LS_OK;
+}
+
+static float *stage_at(const ls_hosts *h, const side *s, uint32_t lane, uint32_t at, uint32_t node)
+{
+    const uint32_t group = h->group_of[at], owner = s->lanes[lane].owner;
+    return s->stage + s->at[group * s->count + lane] +
+           s->lanes[lane].copies * floats_before(h, owner, group, at) + node * slice_floats(h, owner, at);
+}
+
+float *ls_hosts_sent(const ls_hosts *hosts, uint32_t out_lane, uint32_t at, uint32_t node)
+{
+    return stage_at(hosts, &hosts->out, out_lane, at, node);
+}
+
+const float *ls_hosts_received(const ls_hosts *hosts, uint32_t in_lane, uint32_t at, uint32_t node)
+{
+    return stage_at(hosts, &hosts->in, in_lane, at, node);
+}
+
+/* ---- one transfer ---- */
+
+/* Copies the slices of a lane between the flat buffer and its place in the stage, without copies of nodes. */
+static void copy_slices(const ls_hosts *h, const side *s, uint32_t lane, uint32_t group, float *flat,
+                        bool into_stage)
+{
+    const uint32_t owner = s->lanes[lane].owner;
+    float *staged = s->stage + s->at[group * s->count + lane];
+    for (uint32_t at = group_first(h, group); at < h->group_past[group]; at++) {
+        const ls_slice slice = ls_slice_of(h->layout, h->order[at], h->ranks, owner);
+        const size_t bytes = (size_t)slice.count * sizeof(float);
+        if (bytes == 0) {
+            continue;
+        }
+        if (into_stage) {
+            memcpy(staged, flat + slice.offset, bytes);
+        } else {
+            memcpy(flat + slice.offset, staged, bytes);
+        }
+        staged += slice.count;
+    }
+}
+
+/* Whether the lane takes part: gather and scatter have host 0 at one end. */
+static bool is_used(const ls_hosts *h, const side *s, uint32_t lane, ls_transfer transfer)
+{
+    if (transfer == LS_TRANSFER_REDUCE || transfer == LS_TRANSFER_SPREAD) {
+        return true;
+    }
+    return s == &h->in ? s->lanes[lane].host == 0 : h->self == 0;
+}
+
+/* Fills in counts and offsets per rank for the lanes of a side. */
+static void fill_blocks(const ls_hosts *h, const side *s, const posting *job, uint64_t *counts,
+                        uint64_t *offsets)
+{
+    memset(counts, 0, h->ranks * sizeof *counts);
+    memset(offsets, 0, h->ranks * sizeof *offsets);
+    for (uint32_t l = 0; l < s->count; l++) {
+        const ls_lane *lane = &s->lanes[l];
+        if (is_used(h, s, l, job->transfer)) {
+            const uint64_t copies = job->transfer == LS_TRANSFER_REDUCE ? lane->copies : 1;
+            counts[lane->peer] = copies * group_floats(h, lane->owner, job->group);
+            offsets[lane->peer] = s->at[job->group * s->count + l];
+        }
+    }
+}
+
+static void copy_side(const ls_hosts *h, const side *s, const posting *job, bool into_stage)
+{
+    for (uint32_t l = 0; l < s->count && job->flat; l++) {
+        if (is_used(h, s, l, job->transfer)) {
+            copy_slices(h, s, l, job->group, job->flat, into_stage);
+        }
+    }
+}
+
+static ls_status run_job(ls_hosts *h, const posting *job)
+{
+    /* Sums and what host 0 hands out go from handlers to owners, the rest from owners to handlers. */
+    const bool to_owners = job->transfer == LS_TRANSFER_REDUCE || job->transfer == LS_TRANSFER_SCATTER;
+    const side *from = to_owners ? &h->out : &h->in, *to = to_owners ? &h->in : &h->out;
+    uint64_t *counts = h->counts;
+    const uint32_t n = h->ranks;
+    fill_blocks(h, from, job, counts, counts + n);
+    fill_blocks(h, to, job, counts + 2 * n, counts + 3 * n);
+    const ls_comm_blocks blocks = {.send_counts = counts,
+                                   .send_offsets = counts + n,
+                                   .receive_counts = counts + 2 * n,
+                                   .receive_offsets = counts + 3 * n};
+    copy_side(h, from, job, true);
+    LS_TRY(ls_comm_all_to_all_blocks(h->comm, from->stage, to->stage, &blocks, LS_F32, NULL));
+    copy_side(h, to, job, false);
+    return LS_OK;
+}
+
+/* ---- the thread ---- */
+
+static void *serve(void *context)
+{
+    ls_hosts *h = context;
+    const ls_wait forever = {0};
+    for (uint64_t n = 1;; n++) {
+        (void)ls_wait_until(&h->posted, (uint32_t)n, &forever);
+        if (atomic_load(&h->quits)) {
+            return NULL;
+        }
+        if (h->status == LS_OK) {
+            const ls_status status = run_job(h, &h->jobs[n % h->job_room]);
+            if (status != LS_OK) {
+                snprintf(h->text, sizeof h->text, "%s", ls_error_text());
+                h->status = status;
+            }
+        }
+        ls_word_post(&h->done, (uint32_t)n);
+    }
+}
+
+void ls_hosts_post(ls_hosts *h, ls_transfer transfer, uint32_t group, float *flat)
+{
+    const uint64_t n = h->posted_count + 1;
+    LS_ASSERT((uint32_t)n - ls_word_get(&h->done) < h->job_room);
+    h->jobs[n % h->job_room] = (posting){.transfer = transfer, .group = group, .flat = flat};
+    h->posted_count = n;
+    ls_word_post(&h->posted, (uint32_t)n);
+}
+
+uint64_t ls_hosts_posted(const ls_hosts *hosts)
+{
+    return hosts->posted_count;
+}
+
+bool ls_hosts_is_done(const ls_hosts *hosts, uint64_t count)
+{
+    return ls_word_reached(&hosts->done, (uint32_t)count);
+}
+
+ls_status ls_hosts_await(ls_hosts *h, uint64_t count, const ls_wait *wait, bool *aborted_out)
+{
+    *aborted_out = ls_wait_until(&h->done, (uint32_t)count, wait) != LS_WAIT_DONE;
+    if (*aborted_out) {
+        return LS_ERR_TIMEOUT;
+    }
+    return h->status == LS_OK ? LS_OK : ls_fail(h->status, "%s", h->text);
+}
+
+static ls_status start_thread(ls_hosts *h)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    h->has_thread = pthread_create(&h->thread, NULL, serve, h) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return h->has_thread ? LS_OK : ls_fail(LS_ERR_MEMORY, "can't start a thread for transfers between hosts");
+}
+
+static void end_thread(ls_hosts *h)
+{
+    if (!h->has_thread) {
+        return;
+    }
+    if (!ls_hosts_is_done(h, h->posted_count)) {
+        ls_comm_abort(h->comm, "the rank ended in the middle of a transfer");
+    }
+    atomic_store(&h->quits, true);
+    ls_word_post(&h->posted, (uint32_t)(h->posted_count + 1));
+    pthread_join(h->thread, NULL);
+}
+
+/* ---- life ---- */
+
+static ls_status alloc_tables(ls_hosts *h, const uint32_t *order)
+{
+    const uint32_t buckets = h->bucket_count;
+    h->job_room = 4 * buckets + 8;
+    h->order = calloc(buckets, sizeof *h->order);
+    h->group_past = calloc(buckets, sizeof *h->group_past);
+    h->group_of = calloc(buckets, sizeof *h->group_of);
+    h->jobs = calloc(h->job_room, sizeof *h->jobs);
+    h->counts = calloc(4 * (size_t)h->ranks, sizeof *h->counts);
+    if (!h->order || !h->group_past || !h->group_of || !h->jobs || !h->counts) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the tables of transfers between hosts");
+    }
+    memcpy(h->order, order, buckets * sizeof *order);
+    return LS_OK;
+}
+
+static ls_status prepare(ls_hosts *h, const ls_hosts_options *options)
+{
+    LS_TRY(alloc_tables(h, options->order));
+    LS_TRY(find_hosts(h, options));
+    cut_groups(h);
+    LS_TRY(find_lanes(h));
+    LS_TRY(make_stage(h, &h->out));
+    LS_TRY(make_stage(h, &h->in));
+    const bool leads = h->rank == h->table[h->self].first_rank;
+    LS_TRY(ls_comm_split(h->comm, leads ? 0 : -1, (int32_t)h->rank, &h->leaders));
+    return start_thread(h);
+}
+
+ls_status ls_hosts_create(const ls_hosts_options *options, ls_hosts **hosts_out)
+{
+    LS_ASSERT(ls_comm_size(options->comm) == options->ranks && ls_comm_rank(options->comm) == options->rank);
+    ls_hosts *h = calloc(1, sizeof *h);
+    if (!h) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for transfers between hosts");
+    }
+    h->layout = options->layout;
+    h->bucket_count = options->layout->bucket_count;
+    h->comm = options->comm;
+    h->ranks = options->ranks;
+    h->rank = options->rank;
+    const ls_status status = prepare(h, options);
+    if (status != LS_OK) {
+        ls_hosts_destroy(h);
+        return status;
+    }
+    *hosts_out = h;
+    return LS_OK;
+}
+
+void ls_hosts_destroy(ls_hosts *h)
+{
+    if (!h) {
+        return;
+    }
+    end_thread(h);
+    ls_comm_close(h->leaders);
+    free(h->out.lanes);
+    free(h->out.stage);
+    free(h->out.at);
+    free(h->in.lanes);
+    free(h->in.stage);
+    free(h->in.at);
+    free(h->order);
+    free(h->group_past);
+    free(h->group_of);
+    free(h->jobs);
+    free(h->counts);
+    free(h->table);
+    free(h);
+}
+
+/* ---- what others ask ---- */
+
+uint32_t ls_hosts_count(const ls_hosts *hosts)
+{
+    return hosts->host_count;
+}
+
+const ls_host *ls_hosts_table(const ls_hosts *hosts)
+{
+    return hosts->table;
+}
+
+uint32_t ls_hosts_self(const ls_hosts *hosts)
+{
+    return hosts->self;
+}
+
+uint32_t ls_hosts_out_lanes(const ls_hosts *hosts, const ls_lane **lanes_out)
+{
+    *lanes_out = hosts->out.lanes;
+    return hosts->out.count;
+}
+
+uint32_t ls_hosts_in_lanes(const ls_hosts *hosts, const ls_lane **lanes_out)
+{
+    *lanes_out = hosts->in.lanes;
+    return hosts->in.count;
+}
+
+uint32_t ls_hosts_groups(const ls_hosts *hosts)
+{
+    return hosts->group_count;
+}
+
+uint32_t ls_hosts_group_past(const ls_hosts *hosts, uint32_t group)
+{
+    return hosts->group_past[group];
+}
+
+ls_status ls_hosts_exchange(ls_hosts *hosts, const void *in, void *out, uint64_t bytes)
+{
+    LS_ASSERT(hosts->leaders);
+    return ls_comm_all_gather(hosts->leaders, in, out, bytes, LS_U8, NULL);
+}
