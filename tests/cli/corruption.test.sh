@@ -46,4 +46,52 @@ else
     LS_TEST_FAULT="flip=gradient,leaf=1" expect 2 "${train[@]}" --run-dir bad
     says "names no step"
 fi
+
+# ---- ranks: the one that was wrong is named, by its number, host and process ----
+
+same "every audit is in the log" "$(grep -c '"audit"' watched/events.jsonl)" 12
+for n in 2 3; do
+    expect 0 "${train[@]}" --run-dir ranks$n --ranks $n "${watch[@]}"
+    same "$n watched ranks have the bits of one process" "$(hashes "$out")" "$wanted"
+done
+
+# With three, whether the fault comes once or stays; the wrong gradient is the one that replay does not have.
+for times in 1 9; do
+    dir=three-$times
+    LS_TEST_FAULT="flip=gradient,step=6,rank=1,at=5000,bit=3,times=$times" expect 6 "${train[@]}" --run-dir $dir --ranks 3 "${watch[@]}"
+    says "step 6: silent corruption: leaf" "embeddings (bucket 0)" "RANK 1 COMPUTED WRONGLY (" "Nothing was updated" "$dir/checkpoints/5"
+    same "the event" "$(event $dir step found_by bucket_name rank)" "5 audit embeddings 1"
+    command=$(sed -n 's/.*here or elsewhere: lockstep //p' "$err")
+    hashes_seen=$(grep -o '(\([0-9a-f]\{32\}\), loss sum [^;]*; [0-9a-f]\{32\}' "$err" | grep -o '[0-9a-f]\{32\}' | tr '\n' ' ')
+    expect 0 "$LOCKSTEP" $command --json
+    replayed=$(field "$out" audit_hash)
+    read -r owner checker <<<"$hashes_seen"
+    read -r by_owner by_checker _ <<<"$(event $dir computed_by | tr -d '[],')"
+    right=$([ "$by_owner" = 1 ] && echo "$checker" || echo "$owner")
+    same "replay has the hash of the rank that was right" "$replayed" "$right"
+    expect 0 "${train[@]}" --run-dir $dir --ranks 3 "${watch[@]}"
+    same "the end after a wrong rank" "$(hashes "$out")" "$wanted"
+done
+
+# Two ranks judge themselves: a fault that comes and goes is named, one that stays is not.
+LS_TEST_FAULT="flip=gradient,step=6,rank=1,at=5000" expect 6 "${train[@]}" --run-dir two-1 --ranks 2 "${watch[@]}"
+says "RANK 1 COMPUTED WRONGLY"
+LS_TEST_FAULT="flip=gradient,step=6,rank=1,at=5000,times=9" expect 6 "${train[@]}" --run-dir two-9 --ranks 2 "${watch[@]}"
+says "rank 0 (" "rank 1 (" "computes wrongly all the time"
+same "nobody is blamed" "$(event two-9 rank)" None
+
+# A stray write into the shared state: its owner sees it (rank 0 owns the first floats).
+for kind in parameter m v; do
+    LS_TEST_FAULT="flip=$kind,step=7,rank=0,at=3,bit=1" expect 6 "${train[@]}" --run-dir shared-$kind --ranks 3 "${watch[@]}"
+    says "step 7: silent corruption" "embeddings (bucket 0" "no longer what the update of step 6 left" "on rank 0 (" "was not saved"
+    same "the event of shared $kind" "$(event shared-$kind step found_by rank)" "6 hash 0"
+    expect 0 "${train[@]}" --run-dir shared-$kind --ranks 2 "${watch[@]}"
+    same "the end after shared $kind changed" "$(hashes "$out")" "$wanted"
+done
+# A checkpoint was saved from it before it was seen: that is said.
+LS_TEST_FAULT="flip=m,step=9,rank=0,at=3,bit=1" expect 6 "${train[@]}" --run-dir saved --ranks 2 "${watch[@]}"
+says "step 9: silent corruption" "saved/checkpoints/8 was saved since that update and may hold the change"
+rm -rf saved/checkpoints/8
+expect 0 "${train[@]}" --run-dir saved --ranks 2 "${watch[@]}"
+same "the end from the checkpoint before" "$(hashes "$out")" "$wanted"
 finish

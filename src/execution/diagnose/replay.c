@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "compute/kernels/elementwise.h"
-#include "execution/diagnose/flat_hash.h"
+#include "execution/diagnose/audit.h"
 #include "execution/train/session.h"
 #include "telemetry/metrics_reader.h"
 
@@ -263,22 +263,25 @@ static void gradient_sha256(replay *r, char hex_out[LS_SHA256_HEX_BYTES])
     ls_sha256_finish(&hash, hex_out);
 }
 
-static ls_status bucket_hashes(replay *r, json_t **buckets_out)
+/* What an audit compares: the hash over all, and per bucket. */
+static ls_status audit_hashes(replay *r, double loss_sum, uint64_t tokens, char hex_out[LS_HASH128_HEX_BYTES],
+                              json_t **buckets_out)
 {
     const ls_layout *layout = &r->session.layout;
-    ls_flat_hasher hasher;
-    LS_TRY(ls_flat_hasher_init_buckets(&hasher, layout));
-    ls_hash128 *hashes = ls_arena_new(&r->arena, ls_hash128, layout->bucket_count);
-    ls_flat_hasher_run(&hasher, r->session.queue, r->state.gradients[0], hashes);
-    ls_flat_hasher_release(&hasher);
+    ls_audit audit;
+    LS_TRY(ls_audit_init(&audit, layout));
+    ls_audit_claim(&audit, LS_CLAIM_JUDGE, r->session.queue, 0, r->state.gradients[0], loss_sum, tokens);
+    const ls_leaf_claim *claim = &audit.claims[LS_CLAIM_JUDGE];
+    say(r, "  audit     %s\n", ls_hash128_hex(claim->whole, hex_out));
     json_t *buckets = json_array();
     for (uint32_t i = 0; i < layout->bucket_count; i++) {
         char hex[LS_HASH128_HEX_BYTES], name[32];
         json_array_append_new(buckets, json_pack("{s:i, s:s, s:s}", "bucket", (int)i, "name",
                                                  ls_bucket_name(layout, i, name), "xxh3",
-                                                 ls_hash128_hex(hashes[i], hex)));
+                                                 ls_hash128_hex(claim->buckets[i], hex)));
         say(r, "  bucket %3u  %s  %s\n", i, hex, name);
     }
+    ls_audit_release(&audit);
     *buckets_out = buckets;
     return LS_OK;
 }
@@ -324,7 +327,8 @@ static ls_status report_leaf(replay *r, uint32_t leaf, double loss_sum, uint64_t
         r->options->step, leaf, train->leaves, first, first + sequences - 1, loss_sum / (double)tokens,
         loss_sum, tokens, sha256);
     json_t *buckets = NULL, *parameters = json_array();
-    LS_TRY(bucket_hashes(r, &buckets));
+    char audit_hash[LS_HASH128_HEX_BYTES];
+    LS_TRY(audit_hashes(r, loss_sum, tokens, audit_hash, &buckets));
     const int64_t nonfinite = parameter_rows(r, parameters);
     *finite_out = nonfinite == 0 && isfinite(loss_sum);
     *result_out =
@@ -336,6 +340,7 @@ static ls_status report_leaf(replay *r, uint32_t leaf, double loss_sum, uint64_t
                   finite_or_null(loss_sum), "tokens", (json_int_t)tokens, "finite", *finite_out, "not_finite",
                   (json_int_t)nonfinite, "gradient_sha256", sha256, "buckets", buckets, "parameters",
                   parameters, "determinism", ls_queue_determinism_class(r->session.queue));
+    json_object_set_new(*result_out, "audit_hash", json_string(audit_hash));
     json_object_set_new(*result_out, "ops", r->ops ? json_incref(r->ops) : json_null());
     json_object_set_new(*result_out, "first_not_finite", json_null());
     return LS_OK;

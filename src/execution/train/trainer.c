@@ -162,6 +162,10 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
         .rss_bytes = ls_trainer_memory(trainer),
     };
     ls_emit_step(&metrics);
+    if (result->audited != LS_NO_LEAF) {
+        ls_emit_event("audit", json_pack("{s:I, s:I}", "step", (json_int_t)trainer->step, "leaf",
+                                         (json_int_t)result->audited));
+    }
     ls_progress_step(trainer->progress, &metrics);
 }
 
@@ -286,6 +290,24 @@ static void emit_corruption(const ls_trainer *trainer, const char *text)
     ls_emit_event("corruption", fields);
 }
 
+/* The state changed by itself. One process looks before it saves; of ranks, a checkpoint of this very step may hold what changed. */
+static void end_corrupt_state(ls_trainer *trainer, const char *text)
+{
+    if (trainer->saved_step == trainer->step) {
+        ls_fail(LS_ERR_MISMATCH,
+                "%s. Checkpoint %s/%" PRIu64
+                " was saved since that update and may hold the change: remove it. Look at "
+                "the machine; the same command then goes on from the checkpoint before it",
+                text, trainer->dir.checkpoints, trainer->step);
+    } else {
+        ls_fail(
+            LS_ERR_MISMATCH,
+            "%s and was not saved. Look at the machine; the same command goes on from the newest checkpoint "
+            "in %s",
+            text, trainer->dir.checkpoints);
+    }
+}
+
 /* Bits that should be the same are not. A leaf that was computed wrongly has not touched the state, which is saved; a state that changed by
  * itself is not: the run goes on from the newest checkpoint. */
 static void end_corrupt(ls_trainer *trainer, const char *text)
@@ -295,11 +317,7 @@ static void end_corrupt(ls_trainer *trainer, const char *text)
     const ls_step_fault fault = trainer->fault;
     emit_corruption(trainer, copy);
     if (fault.kind == LS_STEP_FAULT_STATE) {
-        ls_fail(
-            LS_ERR_MISMATCH,
-            "%s and was not saved. Look at the machine; the same command goes on from the newest checkpoint "
-            "in %s",
-            copy, trainer->dir.checkpoints);
+        end_corrupt_state(trainer, copy);
         return;
     }
     const char *saved = trainer->step == 0 ? "; it was the first step"
