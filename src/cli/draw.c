@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/svg.h"
 #include "cli/command.h"
+#include "execution/diagnose/audit.h"
 #include "execution/train/schedule.h"
 #include "telemetry/drawings.h"
 
@@ -32,14 +33,14 @@ static const ls_option draw_options[] = {
      .default_text = "12",
      .min = 1,
      .max = LS_STEP_DRAWING_LEAVES_MAX,
-     .help = "step: parts that the batch is cut into"},
+     .help = "step, audit: parts that the batch is cut into"},
     {.key = "ranks",
      .type = LS_OPTION_U64,
      FIELD(ranks),
      .default_text = "1",
      .min = 1,
      .max = LS_STEP_DRAWING_LEAVES_MAX,
-     .help = "step: processes that share the leaves"},
+     .help = "step, audit: processes that share the leaves"},
     {.key = "sequences",
      .type = LS_OPTION_U64,
      FIELD(sequences),
@@ -123,6 +124,24 @@ static ls_status draw_progress(const draw_settings *settings, ls_arena *arena, l
     return ls_drawing_progress(settings->line, text);
 }
 
+/* With three ranks unless they are asked for: the parts are those that training with this seed would choose at step 1. */
+static ls_status draw_audit(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    (void)arena;
+    enum { SEED = 1337, RANKS = 3 };
+    const uint32_t leaves = (uint32_t)settings->leaves;
+    const uint32_t ranks = settings->ranks > 1 ? (uint32_t)settings->ranks : RANKS;
+    ls_audit_drawing audit = {.leaves = leaves, .ranks = ranks};
+    if (ranks <= leaves) {
+        const ls_audit_roles roles = ls_audit_choose(SEED, 0, 1, leaves, ranks);
+        audit.leaf = roles.leaf;
+        audit.owner = roles.owner;
+        audit.checker = roles.checker;
+        audit.judge = roles.judge;
+    }
+    return ls_drawing_audit(&audit, text);
+}
+
 /* Points of a curve: as many as the figure has room for. */
 enum { POINTS_MAX = 201 };
 
@@ -194,7 +213,8 @@ static ls_status draw_schedules(const draw_settings *settings, ls_arena *arena, 
 static const struct {
     const char *name;
     ls_status (*draw)(const draw_settings *settings, ls_arena *arena, ls_text *text);
-} figures[] = {{"step", draw_step}, {"progress", draw_progress}, {"schedules", draw_schedules}};
+} figures[] = {
+    {"step", draw_step}, {"progress", draw_progress}, {"schedules", draw_schedules}, {"audit", draw_audit}};
 enum { FIGURE_COUNT = sizeof figures / sizeof figures[0] };
 
 static ls_status write_figure(const char *path, const ls_text *text)
@@ -215,7 +235,8 @@ static ls_status run_draw(const ls_invocation *invocation)
         index++;
     }
     if (index == FIGURE_COUNT) {
-        return ls_fail(LS_ERR_INVALID, "'%s' is no picture; there is: step, progress, schedules", name);
+        return ls_fail(LS_ERR_INVALID, "'%s' is no picture; there is: step, progress, schedules, audit",
+                       name);
     }
     ls_text text = {0};
     ls_status status = figures[index].draw(settings, invocation->arena, &text);
@@ -229,10 +250,11 @@ static ls_status run_draw(const ls_invocation *invocation)
 const ls_command ls_command_draw = {
     .name = "draw",
     .words = "NAME",
-    .summary = "pictures that explain: step, progress, schedules",
+    .summary = "pictures that explain: step, progress, schedules, audit",
     .details = "step       a training step: batch, leaves, waves, the tree of additions, the update\n"
                "progress   the numbers of a progress line: what they mean, what is good, what is not\n"
                "schedules  the learning rate over time, by kind of schedule\n"
+               "audit      a leaf computed by two ranks and compared, and the guard of the state\n"
                "Prints SVG that any browser shows, in light and in dark.",
     .words_min = 1,
     .words_max = 1,

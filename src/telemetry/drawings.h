@@ -44,4 +44,18 @@ LS_MUST_CHECK ls_status ls_drawing_step(const ls_step_drawing *step, ls_text *te
  */
 LS_MUST_CHECK ls_status ls_drawing_progress(const char *line, ls_text *text);
 
+typedef struct ls_audit_drawing {
+    uint32_t leaves;                /* 1..LS_STEP_DRAWING_LEAVES_MAX */
+    uint32_t ranks;                 /* 2..leaves */
+    uint32_t leaf;                  /* that is audited */
+    uint32_t owner, checker, judge; /* ranks */
+} ls_audit_drawing;
+
+/*
+ * A leaf audit and the guard of the state (execution/diagnose/audit.h, guard.h): who computes the leaf, what is compared, who judges.
+ *
+ * Errors: LS_ERR_INVALID when a number is outside its range; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_audit(const ls_audit_drawing *audit, ls_text *text);
+
 #endif

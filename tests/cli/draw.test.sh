@@ -14,6 +14,7 @@ same() { # same FILE ARGUMENTS...
 same step.svg step --leaves 12 --sequences 4
 same step-three-ranks.svg step --leaves 12 --sequences 4 --ranks 3
 same schedules.svg schedules
+same audit.svg audit --leaves 6
 line=$(sed -n '/^```progress$/{n;p}' "$guide/02-the-progress-line.md")
 same progress.svg progress --line "$line"
 
@@ -34,6 +35,7 @@ refused() { # refused TEXT ARGUMENTS...
         { echo "draw $*: exit code $code, $(cat "$out/stderr")"; exit 1; }
 }
 refused "no picture" staircase
+refused "2 ranks to the number of leaves" audit --leaves 2 --ranks 3
 refused "1 to the number of leaves, 2" step --leaves 2 --ranks 3
 refused "does not divide" step --sequences 4 --micro-batch 3
 refused "allowed is" step --leaves 17

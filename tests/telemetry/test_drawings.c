@@ -126,6 +126,29 @@ static void drawing_step_spreads_leaves_over_ranks(void **state)
     ls_text_release(&text);
 }
 
+/* A box per leaf, one for the check, 4 of the comparison, 5 of the guard; the audited leaf is underlined twice. */
+static void drawing_audit_shows_the_leaf_twice(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 2; ranks <= 12; ranks++) {
+        ls_text text = {0};
+        const ls_audit_drawing audit = {12, ranks, 0, 0, 1, ranks > 2 ? 2 : 0};
+        assert_int_equal(ls_drawing_audit(&audit, &text), LS_OK);
+        assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-box"), 12 + 1 + 4 + 5);
+        assert_int_equal(count_of(ls_text_string(&text), ">rank 1's hash<") +
+                             count_of(ls_text_string(&text), ">rank 1&#39;s hash<"),
+                         1);
+        ls_text_release(&text);
+    }
+    static const ls_audit_drawing bad[] = {{12, 1, 0, 0, 0, 0}, {0, 2, 0, 0, 1, 0}, {4, 5, 0, 0, 1, 2},
+                                           {4, 2, 4, 0, 1, 0},  {4, 2, 0, 2, 1, 0}, {17, 2, 0, 0, 1, 0}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ls_text text = {0};
+        assert_int_equal(ls_drawing_audit(&bad[i], &text), LS_ERR_INVALID);
+        assert_int_equal(text.bytes, 0);
+    }
+}
+
 static void drawing_step_refuses_numbers_out_of_range(void **state)
 {
     (void)state;
@@ -186,6 +209,7 @@ int main(void)
         cmocka_unit_test(drawing_step_counts_match_tree),
         cmocka_unit_test(drawing_step_splits_at_powers_of_two),
         cmocka_unit_test(drawing_step_spreads_leaves_over_ranks),
+        cmocka_unit_test(drawing_audit_shows_the_leaf_twice),
         cmocka_unit_test(drawing_step_refuses_numbers_out_of_range),
         cmocka_unit_test(drawing_progress_knows_every_piece),
         cmocka_unit_test(drawing_progress_knows_the_last_line),
