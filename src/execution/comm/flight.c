@@ -356,7 +356,11 @@ static site_entry *probe(ls_flight *flight, const char *file, uint32_t line, boo
 static uint16_t intern_name(ls_flight_file *file, const char *path, uint32_t line)
 {
     char name[LS_FLIGHT_SITE_BYTES] = {0};
-    snprintf(name, sizeof name, "%.55s:%u", ls_site_path(path), line % 10000000);
+    if (line > 0) {
+        snprintf(name, sizeof name, "%.55s:%u", ls_site_path(path), line % 10000000);
+    } else {
+        snprintf(name, sizeof name, "%.55s", path);
+    }
     for (uint32_t i = 0; i < file->site_count; i++) {
         if (strncmp(file->sites[i], name, sizeof name) == 0) {
             return (uint16_t)i;

@@ -26,7 +26,8 @@
  *
  * What readers make of it, and so what a writer owes them: `seq` names the same operation on all members of a communicator (send and
  * receive: on both of a pair), each rank begins a communicator's collectives in that order, and a rank inside an operation that has not
- * ended waits for the members that have not begun it. Work that ranks do in an order of their own is activity, not an operation.
+ * ended waits for the members that have not begun it; a rank that overlaps an operation with work says what it works on (activity), and
+ * LS_ACTIVITY_COMM when it is held up. Work that ranks do in an order of their own is activity, not an operation.
  */
 #ifndef LS_EXECUTION_COMM_FLIGHT_H
 #define LS_EXECUTION_COMM_FLIGHT_H
@@ -85,7 +86,7 @@ typedef enum ls_activity {
     LS_ACTIVITY_BACKWARD, /* number: plan step */
     LS_ACTIVITY_REDUCE,   /* number: bucket */
     LS_ACTIVITY_UPDATE,   /* number: bucket */
-    LS_ACTIVITY_COMM,     /* inside an operation; number: seq */
+    LS_ACTIVITY_COMM,     /* held up in an operation */
     LS_ACTIVITY_OTHER,
     LS_ACTIVITY_COUNT
 } ls_activity;
@@ -222,7 +223,7 @@ void ls_flight_position(uint64_t step, uint32_t leaf);
 /* ---- operations: the thread that calls them ---- */
 
 /* The index of a call site, the same for the same place; about 2 ns once it is known, 0 when the table is full or nothing is installed.
- * `file` is a string that stays, as __FILE__. */
+ * `file` is a string that stays, as __FILE__; with line 0 any name ("the end of the step"). */
 uint16_t ls_flight_site(const char *file, uint32_t line);
 
 /* The end of a source path that says enough: from the folder src/, tests/, examples/ or bench/ on, or the last 55 characters. */

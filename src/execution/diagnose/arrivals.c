@@ -13,7 +13,8 @@ typedef struct op_slot {
     uint64_t seq; /* 0: free */
     uint64_t fingerprint, base_ns;
     int64_t sum_ns, max_ns;
-    uint32_t first_rank, last_rank, count;
+    uint64_t wait_us;
+    uint32_t first_rank, last_rank, count, ended;
 } op_slot;
 
 typedef struct comm_table {
@@ -85,10 +86,14 @@ static uint32_t *member_word(const ls_arrivals *arrivals, uint32_t rank, size_t 
     return &arrivals->members[rank * (LS_ARRIVALS_COMMS / 32) + comm_index / 32];
 }
 
-/* All have come: who was last, and what the others waited. */
-static void finish(ls_arrivals *arrivals, const comm_table *comm, const op_slot *slot)
+static bool is_overlapped(uint8_t kind)
 {
-    const double cost_s = 1e-9 * ((double)slot->max_ns * comm->size - (double)slot->sum_ns);
+    return kind == LS_COMM_TREE_REDUCE;
+}
+
+/* All have come: who was last, and what it cost the others. */
+static void finish(ls_arrivals *arrivals, const comm_table *comm, const op_slot *slot, double cost_s)
+{
     const double each_s = cost_s / (comm->size - 1);
     const size_t index = (size_t)(comm - arrivals->comms);
     arrivals->operations++;
@@ -148,10 +153,25 @@ bool ls_arrivals_add(ls_arrivals *arrivals, const ls_arrival *arrival, ls_disagr
         return true;
     }
     arrive(slot, arrival);
-    if (slot->count == comm->size) {
-        finish(arrivals, comm, slot);
+    if (slot->count == comm->size && !is_overlapped(arrival->kind)) {
+        finish(arrivals, comm, slot, 1e-9 * ((double)slot->max_ns * comm->size - (double)slot->sum_ns));
     }
     return false;
+}
+
+void ls_arrivals_end(ls_arrivals *arrivals, uint32_t comm_id, uint64_t seq, uint8_t kind, uint64_t wait_us)
+{
+    for (uint32_t i = 0; i < arrivals->comm_count && is_overlapped(kind); i++) {
+        const comm_table *comm = &arrivals->comms[i];
+        op_slot *slot = &comm->slots[seq % LS_ARRIVALS_WINDOW];
+        if (comm->id != comm_id || slot->seq != seq) {
+            continue;
+        }
+        slot->wait_us += wait_us;
+        if (++slot->ended == comm->size) {
+            finish(arrivals, comm, slot, 1e-6 * (double)slot->wait_us);
+        }
+    }
 }
 
 uint64_t ls_arrivals_operations(const ls_arrivals *arrivals)

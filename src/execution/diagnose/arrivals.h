@@ -3,6 +3,9 @@
  * Arrivals: who came when to each operation. Fed with the records of all ranks, in any order between ranks, it finds the operations about
  * which ranks disagree, and adds up who came last how often and what that cost the others.
  *
+ * What an operation cost is what the others waited from their arrival to the last one's; of one that is overlapped with work
+ * (LS_COMM_TREE_REDUCE), what they say they waited.
+ *
  * Only operations that all members take part in and number alike count (ls_comm_kind_is_collective, ls_comm_alloc left out: it is numbered per
  * host). The last LS_ARRIVALS_WINDOW operations of a communicator are held; a rank that is further behind is not compared.
  *
@@ -52,6 +55,9 @@ typedef struct ls_disagreement {
 /* Each record of each rank once. Returns true, with *disagreement_out, when it contradicts what another rank said (at each such record).
  */
 bool ls_arrivals_add(ls_arrivals *arrivals, const ls_arrival *arrival, ls_disagreement *disagreement_out);
+
+/* A rank left operation `seq`, having been held up for wait_us. After its arrival; needed for overlapped kinds alone. */
+void ls_arrivals_end(ls_arrivals *arrivals, uint32_t comm_id, uint64_t seq, uint8_t kind, uint64_t wait_us);
 
 typedef struct ls_straggler {
     uint32_t rank;

@@ -119,6 +119,15 @@ static bool is_absent_peer(const ls_sight *other, const ls_flight_comm *comm, co
     return true;
 }
 
+/*
+ * Whether the rank is held up in the operation. One that has taken up something else since it began it overlaps it with work (gradients
+ * of a layer are reduced while the next ones are computed), unless it says that it now waits.
+ */
+static bool is_held_up(const ls_sight *sight, const ls_sight_op *op)
+{
+    return sight->now.activity == LS_ACTIVITY_COMM || sight->now.since_ns <= op->begin_ns;
+}
+
 static void add_edge(builder *b, const ls_sight *self, const ls_sight_op *op)
 {
     ls_wait_edge *edge = &b->graph->edges[b->graph->edge_count++];
@@ -211,9 +220,11 @@ static ls_cause cause_of(const ls_sight *sight, const ls_sight_op *op)
     return sight->process == LS_PROCESS_BLOCKED ? LS_CAUSE_BLOCKED : cause_of_activity(sight->now.activity);
 }
 
-static uint64_t in_order(const ls_sight_op *op, const ls_sight *sight)
+/* Since when it has been held up. */
+static uint64_t held_since_ns(const ls_sight *sight, const ls_sight_op *op)
 {
-    return op->begin_ns + (uint64_t)sight->header.clock_offset_ns;
+    const bool says_so = sight->now.activity == LS_ACTIVITY_COMM && sight->now.since_ns > op->begin_ns;
+    return says_so ? sight->now.since_ns : op->begin_ns;
 }
 
 /* Who waits for the ranks in queue[0..count), through any number of others; they are marked covered. Returns how many there are in the
@@ -261,12 +272,13 @@ static void find_longest_wait(const builder *b, ls_culprit *culprit)
     uint64_t first = UINT64_MAX;
     for (uint32_t i = 0; i < b->graph->edge_count; i++) {
         const ls_wait_edge *edge = &b->graph->edges[i];
-        const uint64_t begin = in_order(edge->op, b->sight_of[edge->rank]);
-        if (edge_has(edge, culprit->rank) && begin < first) {
-            first = begin;
+        const ls_sight *sight = b->sight_of[edge->rank];
+        const uint64_t since_ns = held_since_ns(sight, edge->op);
+        if (edge_has(edge, culprit->rank) && since_ns + (uint64_t)sight->header.clock_offset_ns < first) {
+            first = since_ns + (uint64_t)sight->header.clock_offset_ns;
             culprit->op = edge->op;
             culprit->op_rank = edge->rank;
-            culprit->since_ns = edge->op->begin_ns;
+            culprit->since_ns = since_ns;
         }
     }
 }
@@ -322,7 +334,7 @@ static void add_insides(builder *b)
         culprit->cause = LS_CAUSE_INSIDE;
         culprit->op = edge->op;
         culprit->op_rank = edge->rank;
-        culprit->since_ns = edge->op->begin_ns;
+        culprit->since_ns = held_since_ns(b->sight_of[edge->rank], edge->op);
         take_waiting(b, culprit, 0, spread(b, count));
     }
 }
@@ -404,7 +416,9 @@ void ls_graph_build(ls_arena *arena, const ls_sight *sights, uint32_t sight_coun
         const bool ended =
             !sight || sight->process == LS_PROCESS_DEAD || sight->header.outcome != LS_FLIGHT_RUNNING;
         for (uint32_t i = 0; !ended && i < sight->open_count; i++) {
-            add_edge(&b, sight, &sight->open[i]);
+            if (is_held_up(sight, &sight->open[i])) {
+                add_edge(&b, sight, &sight->open[i]);
+            }
         }
     }
     for (uint32_t i = 0; i < graph->edge_count; i++) {

@@ -179,6 +179,9 @@ static void note_record(ls_scene *scene, const ls_sight *sight, const ls_flight_
         }
         scene->disagrees = true;
     }
+    if (record->end_ns != 0) {
+        ls_arrivals_end(scene->arrivals, record->comm_id, record->seq, record->kind, record->wait_us);
+    }
 }
 
 /* All ranks in step, in pieces, so that none runs out of the window of another. */

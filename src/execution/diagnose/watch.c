@@ -15,7 +15,7 @@
 
 enum {
     CHUNK = 512,     /* records read at once */
-    OPEN_MAX = 16,   /* operations of a rank that have not ended */
+    OPEN_MAX = 512,  /* operations of a rank that have not ended */
     SITES_MAX = 256, /* of all ranks together */
     INCIDENTS_MAX = 64,
 };
@@ -107,6 +107,7 @@ static uint64_t clip_us(const ls_site_waits *waits, uint64_t us)
 static void note_end(ls_watch *watch, watched *w, const ls_flight_record *record)
 {
     w->last_end_ns = record->end_ns > w->last_end_ns ? record->end_ns : w->last_end_ns;
+    ls_arrivals_end(watch->arrivals, record->comm_id, record->seq, record->kind, record->wait_us);
     watched_site *site = site_of(watch, w, record->site);
     if (!site || (record->flags & LS_FLIGHT_FAILED) || record->end_ns < record->begin_ns) {
         return;

@@ -2,6 +2,7 @@
 #include "execution/parallel/exchange.h"
 
 #include "base/clock.h"
+#include "execution/comm/flight.h"
 
 #include <stdio.h>
 
@@ -107,6 +108,7 @@ ls_status ls_exchange_await_ready(ls_exchange_view *view, uint32_t count, const 
     const uint64_t begin_ns = ls_clock_monotonic_ns();
     const ls_wait wait = ls_exchange_wait(view);
     ls_wait_result result = LS_WAIT_DONE;
+    ls_flight_activity(LS_ACTIVITY_COMM, 0);
     /* Counts only grow: one after the other is as good as all at once. */
     for (uint32_t i = 0; i < view->local_ranks && result == LS_WAIT_DONE; i++) {
         result = ls_wait_until(&view->exchange->slots[i].ready, count, &wait);
@@ -115,16 +117,42 @@ ls_status ls_exchange_await_ready(ls_exchange_view *view, uint32_t count, const 
     return result == LS_WAIT_DONE ? LS_OK : fail_wait(view, result, is_not_ready, count, what);
 }
 
+/* Meetings are operations of a communicator of this host's ranks; the agreement, which asks who came last, has a record of its own. */
+static ls_flight_record *record_meeting(ls_exchange_view *view, const char *what)
+{
+    if (!ls_flight_mapped || view->local_ranks == 1) {
+        return NULL;
+    }
+    const uint32_t comm_id = LS_EXCHANGE_COMM + view->first_rank;
+    if (view->flight_slot == 0) {
+        view->flight_slot = ls_flight_join(comm_id, view->local, view->local_ranks, "meetings");
+    }
+    const ls_flight_call call = {
+        .seq = view->arrivals,
+        .comm_id = comm_id,
+        .peer = UINT32_MAX,
+        .site = ls_flight_site(what, 0),
+        .kind = LS_COMM_BARRIER,
+        .slot = view->flight_slot,
+    };
+    return ls_flight_begin(&call);
+}
+
 ls_status ls_exchange_meet(ls_exchange_view *view, const char *what, uint32_t *last_out)
 {
     atomic_store(&view->exchange->slots[view->local].arrivals, ++view->arrivals);
+    ls_flight_record *record = last_out ? NULL : record_meeting(view, what);
+    ls_flight_activity(LS_ACTIVITY_COMM, 0);
     const uint64_t begin_ns = ls_clock_monotonic_ns();
     const ls_wait wait = ls_exchange_wait(view);
     uint32_t last = 0;
     const ls_wait_result result =
         ls_barrier_wait(&view->exchange->barrier, view->local_ranks, view->local, &wait, &last);
-    view->wait_ns += ls_clock_monotonic_ns() - begin_ns;
-    if (result != LS_WAIT_DONE) {
+    const uint64_t wait_ns = ls_clock_monotonic_ns() - begin_ns;
+    const bool met = result == LS_WAIT_DONE;
+    view->wait_ns += wait_ns;
+    ls_flight_end(record, 0, met ? last : UINT32_MAX, wait_ns, met ? LS_OK : LS_ERR_FAILED);
+    if (!met) {
         return fail_wait(view, result, is_not_here, view->arrivals, what);
     }
     if (last_out) {

@@ -42,6 +42,10 @@ typedef struct ls_exchange {
     _Alignas(64) ls_exchange_slot slots[]; /* per local rank; behind them the block sums */
 } ls_exchange;
 
+enum {
+    LS_EXCHANGE_COMM = 0x4d000000
+}; /* + the host's first rank: names its meetings in the flight recorder */
+
 double *ls_exchange_block_sums(ls_exchange *exchange, uint32_t local_ranks);
 
 /* How this rank waits, and who the others are. */
@@ -54,9 +58,10 @@ typedef struct ls_exchange_view {
     ls_status (*aborted)(void *context);
     bool (*look)(void *context);
     void *context;
-    uint64_t step;     /* for texts */
-    uint64_t wait_ns;  /* in waits, since whoever set it to 0 */
-    uint32_t arrivals; /* barriers this rank has come to */
+    uint64_t step;       /* for texts */
+    uint64_t wait_ns;    /* in waits, since whoever set it to 0 */
+    uint32_t arrivals;   /* barriers this rank has come to */
+    uint8_t flight_slot; /* of the meetings; 0: none yet */
 } ls_exchange_view;
 
 /* Waits until the ready counts of all local ranks have reached `count`. what: for the text, "gradients of bucket 3". */
