@@ -2,6 +2,7 @@
 #include "execution/elastic/agent.h"
 
 #include "base/assert.h"
+#include "execution/comm/flight_reader.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -79,6 +80,53 @@ void ls_rank_doing(const ls_rank_slot *slot, char text_out[96])
 
 /* ---- ends ---- */
 
+/* " (backward of leaf 3)": what the recorder says beside the slot; "" when there is none, or nothing to add. */
+static void append_activity(const char *path, char doing[128])
+{
+    ls_flight_reader *reader = NULL;
+    ls_flight_now now = {0};
+    if (ls_flight_reader_open(path, &reader) != LS_OK) {
+        return;
+    }
+    const size_t used = strlen(doing);
+    if (ls_flight_reader_now(reader, &now, NULL) == LS_OK) {
+        const char *name = ls_activity_name((ls_activity)now.activity);
+        switch ((ls_activity)now.activity) {
+        case LS_ACTIVITY_DATA:
+        case LS_ACTIVITY_FORWARD:
+        case LS_ACTIVITY_BACKWARD:
+            snprintf(doing + used, 128 - used, " (%s of leaf %u)", name, now.leaf);
+            break;
+        case LS_ACTIVITY_REDUCE:
+        case LS_ACTIVITY_UPDATE:
+            snprintf(doing + used, 128 - used, " (%s of bucket %u)", name, now.number);
+            break;
+        case LS_ACTIVITY_COMM:
+            snprintf(doing + used, 128 - used, " (waiting for others)");
+            break;
+        default:
+            break;
+        }
+    }
+    ls_flight_reader_close(reader);
+}
+
+/* As waitpid would say it. */
+static int wait_status_of(int exit_code)
+{
+    return exit_code > 128 ? exit_code - 128 : exit_code << 8;
+}
+
+static void read_recorder(const ls_agent *agent, uint32_t rank, int exit_code, char doing[128])
+{
+    char path[4096];
+    if (agent->options.flight_dir) {
+        snprintf(path, sizeof path, "%s/rank-%u", agent->options.flight_dir, rank);
+        append_activity(path, doing);
+        ls_flight_note_exit(path, wait_status_of(exit_code));
+    }
+}
+
 static void tell_if_ended(ls_agent *agent)
 {
     if (agent->running == 0 && agent->ending && !agent->told_ended) {
@@ -97,15 +145,19 @@ static void exited(void *context, ls_env_id process, int exit_code)
     const ls_rank_slot *slot = ls_segment_slot(agent->options.segment, m->local);
     m->ended = true;
     agent->running--;
+    const uint32_t rank = control_of(agent)->first_rank + m->local;
+    char doing[128];
+    ls_rank_doing(slot, doing);
+    read_recorder(agent, rank, exit_code, doing);
     const bool asked = agent->ending || atomic_load(&control_of(agent)->abort) != 0 ||
                        (atomic_load(&control_of(agent)->quit) != 0 && exit_code == 0);
     if (!asked) {
         const uint64_t now_ns = ls_env_now_ns(agent->options.env), alive_ns = atomic_load(&slot->alive_ns);
-        ls_rank_end end = {.rank = control_of(agent)->first_rank + m->local,
+        ls_rank_end end = {.rank = rank,
                            .pid = atomic_load(&slot->pid),
                            .exit_code = exit_code,
                            .silent_ns = alive_ns && now_ns > alive_ns ? now_ns - alive_ns : 0};
-        ls_rank_doing(slot, end.doing);
+        memcpy(end.doing, doing, sizeof end.doing);
         agent->options.lost(agent->options.context, &end);
     }
     tell_if_ended(agent);

@@ -25,7 +25,7 @@ typedef struct ls_rank_end {
     int32_t pid;        /* 0: it never said */
     int exit_code;      /* 0..255, or 128 + signal */
     uint64_t silent_ns; /* since its last sign of life: it died at some time in it */
-    char doing[96];     /* "computing step 12" */
+    char doing[128];    /* "computing step 12 (backward of leaf 3)" */
 } ls_rank_end;
 
 typedef struct ls_agent_options {
@@ -34,6 +34,8 @@ typedef struct ls_agent_options {
     const char *const
         *argv; /* of a rank's process, up to and with "--rank", ends with NULL: the number is put behind it */
     uint64_t grace_ns; /* between being told to end and SIGKILL; 0: two seconds */
+    const char *
+        flight_dir; /* of the ranks' recorders: what they were in is read there, and their exit is noted; NULL: none */
     void *context;
     void (*ready)(void *context, uint32_t rank);
     /* Ended without having been told to, or badly. Ranks that end because others did are not told. */

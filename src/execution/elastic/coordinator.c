@@ -86,7 +86,7 @@ void ls_coordinator_hello(ls_coordinator *c, const ls_preflight_member *hello)
 
 void ls_coordinator_lost(ls_coordinator *c, const char *host, const ls_rank_end *end)
 {
-    char how[64], text[512];
+    char how[64], text[1024];
     snprintf(text, sizeof text, "rank %u (%s, pid %d) ended with %s while %s%s", end->rank, host, end->pid,
              ls_exit_text(end->exit_code, how), end->doing,
              end->exit_code == 128 + 9 ? "; unless a person killed it, the kernel did for want of memory"

@@ -269,6 +269,7 @@ static void start_agent(void *context)
         .env = gang->env,
         .segment = &gang->segment,
         .argv = argv,
+        .flight_dir = gang->flight_dir,
         .context = gang,
         .ready = on_ready,
         .lost = on_lost,
