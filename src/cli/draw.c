@@ -12,7 +12,7 @@
 
 typedef struct draw_settings {
     const char *output, *line;
-    uint64_t leaves, ranks, sequences, micro_batch;
+    uint64_t leaves, ranks, hosts, sequences, micro_batch;
     uint64_t steps, warmup_steps;
     double lr, final_lr_fraction, decay_fraction;
 } draw_settings;
@@ -33,14 +33,21 @@ static const ls_option draw_options[] = {
      .default_text = "12",
      .min = 1,
      .max = LS_STEP_DRAWING_LEAVES_MAX,
-     .help = "step, audit: parts that the batch is cut into"},
+     .help = "step, ranks, audit: parts that the batch is cut into"},
     {.key = "ranks",
      .type = LS_OPTION_U64,
      FIELD(ranks),
      .default_text = "1",
      .min = 1,
      .max = LS_STEP_DRAWING_LEAVES_MAX,
-     .help = "step, audit: processes that share the leaves"},
+     .help = "step, ranks, ring, report, audit: processes that share the leaves"},
+    {.key = "hosts",
+     .type = LS_OPTION_U64,
+     FIELD(hosts),
+     .default_text = "1",
+     .min = 1,
+     .max = LS_RANKS_DRAWING_HOSTS_MAX,
+     .help = "ranks: machines that the ranks are shared by"},
     {.key = "sequences",
      .type = LS_OPTION_U64,
      FIELD(sequences),
@@ -142,6 +149,29 @@ static ls_status draw_audit(const draw_settings *settings, ls_arena *arena, ls_t
     return ls_drawing_audit(&audit, text);
 }
 
+static ls_status draw_ranks(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    (void)arena;
+    const ls_ranks_drawing ranks = {
+        .hosts = (uint32_t)settings->hosts,
+        .ranks = (uint32_t)settings->ranks,
+        .leaves = (uint32_t)settings->leaves,
+    };
+    return ls_drawing_ranks(&ranks, text);
+}
+
+static ls_status draw_ring(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    (void)arena;
+    return ls_drawing_ring((uint32_t)settings->ranks, text);
+}
+
+static ls_status draw_report(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    (void)arena;
+    return ls_drawing_report((uint32_t)settings->ranks, text);
+}
+
 /* Points of a curve: as many as the figure has room for. */
 enum { POINTS_MAX = 201 };
 
@@ -213,8 +243,9 @@ static ls_status draw_schedules(const draw_settings *settings, ls_arena *arena, 
 static const struct {
     const char *name;
     ls_status (*draw)(const draw_settings *settings, ls_arena *arena, ls_text *text);
-} figures[] = {
-    {"step", draw_step}, {"progress", draw_progress}, {"schedules", draw_schedules}, {"audit", draw_audit}};
+} figures[] = {{"step", draw_step},   {"progress", draw_progress}, {"schedules", draw_schedules},
+               {"ranks", draw_ranks}, {"ring", draw_ring},         {"report", draw_report},
+               {"audit", draw_audit}};
 enum { FIGURE_COUNT = sizeof figures / sizeof figures[0] };
 
 static ls_status write_figure(const char *path, const ls_text *text)
@@ -235,7 +266,8 @@ static ls_status run_draw(const ls_invocation *invocation)
         index++;
     }
     if (index == FIGURE_COUNT) {
-        return ls_fail(LS_ERR_INVALID, "'%s' is no picture; there is: step, progress, schedules, audit",
+        return ls_fail(LS_ERR_INVALID,
+                       "'%s' is no picture; there is: step, progress, schedules, ranks, ring, report, audit",
                        name);
     }
     ls_text text = {0};
@@ -250,10 +282,13 @@ static ls_status run_draw(const ls_invocation *invocation)
 const ls_command ls_command_draw = {
     .name = "draw",
     .words = "NAME",
-    .summary = "pictures that explain: step, progress, schedules, audit",
+    .summary = "pictures that explain: step, progress, schedules, ranks, ring, report, audit",
     .details = "step       a training step: batch, leaves, waves, the tree of additions, the update\n"
                "progress   the numbers of a progress line: what they mean, what is good, what is not\n"
                "schedules  the learning rate over time, by kind of schedule\n"
+               "ranks      processes, hosts, and the memory they share (--ranks 4 --hosts 2)\n"
+               "ring       three ways to add the buffers of several ranks (--ranks 4)\n"
+               "report     ranks out of step: another operation, late, dead, a circle (--ranks 4)\n"
                "audit      a leaf computed by two ranks and compared, and the guard of the state\n"
                "Prints SVG that any browser shows, in light and in dark.",
     .words_min = 1,

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "telemetry/drawings.h"
 
+#include "telemetry/drawings_internal.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { WIDTH = 440, MARGIN = 16, INNER = WIDTH - 2 * MARGIN, NAME_WIDTH = 56, ROW = 34, BOX = 22, GREY = 7 };
-
-static int rank_color(uint32_t rank)
-{
-    return (int)(rank % GREY);
-}
-
-static double heading(ls_text *text, double y, const char *title, const char *sentence)
-{
-    ls_svg_label(text, MARGIN, y + 16, LS_SVG_START, 1, title);
-    ls_svg_label(text, MARGIN, y + 34, LS_SVG_START, -1, sentence);
-    return y + 46;
-}
+enum {
+    WIDTH = LS_DRAWING_WIDTH,
+    MARGIN = LS_DRAWING_MARGIN,
+    INNER = LS_DRAWING_INNER,
+    GREY = LS_DRAWING_GREY,
+    NAME_WIDTH = 56,
+    ROW = 34,
+    BOX = 22
+};
 
 static uint32_t first_leaf(const ls_audit_drawing *d, uint32_t rank)
 {
@@ -38,9 +36,9 @@ static void draw_leaf(const ls_audit_drawing *d, uint32_t rank, uint32_t column,
     const double pitch = pitch_of(d), x = MARGIN + NAME_WIDTH + column * pitch;
     char name[32];
     snprintf(name, sizeof name, pitch > 52 ? "leaf %" PRIu32 : "%" PRIu32, leaf);
-    ls_svg_box(text, x, y, pitch - 4, BOX, rank_color(rank), name);
+    ls_svg_box(text, x, y, pitch - 4, BOX, ls_drawing_rank_color(rank), name);
     if (leaf == d->leaf) {
-        ls_svg_bar(text, x, y + BOX + 2, pitch - 4, 4, rank_color(rank));
+        ls_svg_bar(text, x, y + BOX + 2, pitch - 4, 4, ls_drawing_rank_color(rank));
     }
 }
 
@@ -51,7 +49,7 @@ static double draw_rows(const ls_audit_drawing *d, double y, ls_text *text)
              "leaf %" PRIu32 ", drawn by lot: rank %" PRIu32 " owns it, rank %" PRIu32
              " computes it first of all",
              d->leaf, d->owner, d->checker);
-    y = heading(text, y, "1 · One leaf, computed by two", sentence);
+    y = ls_drawing_heading(text, y, "1 · One leaf, computed by two", sentence);
     for (uint32_t rank = 0; rank < d->ranks; rank++) {
         char name[32];
         snprintf(name, sizeof name, "rank %" PRIu32, rank);
@@ -73,19 +71,19 @@ static double draw_verdict(const ls_audit_drawing *d, double y, ls_text *text)
 {
     const double half = (INNER - 24) / 2.0, right = MARGIN + half + 24;
     char name[64];
-    y = heading(text, y, "2 · Compared before anything is updated",
-                "a hash of every bit of the leaf's gradient, its loss, its tokens");
+    y = ls_drawing_heading(text, y, "2 · Compared before anything is updated",
+                           "a hash of every bit of the leaf's gradient, its loss, its tokens");
     snprintf(name, sizeof name, "rank %" PRIu32 "'s hash", d->owner);
-    ls_svg_box(text, MARGIN, y, half, BOX, rank_color(d->owner), name);
+    ls_svg_box(text, MARGIN, y, half, BOX, ls_drawing_rank_color(d->owner), name);
     snprintf(name, sizeof name, "rank %" PRIu32 "'s hash", d->checker);
-    ls_svg_box(text, right, y, half, BOX, rank_color(d->checker), name);
+    ls_svg_box(text, right, y, half, BOX, ls_drawing_rank_color(d->checker), name);
     ls_svg_arrow(text, MARGIN + half / 2, y + BOX + 2, MARGIN + half / 2, y + BOX + 30);
     ls_svg_arrow(text, right + half / 2, y + BOX + 2, right + half / 2, y + BOX + 30);
     y += BOX + 34;
     ls_svg_box(text, MARGIN, y, half, BOX, GREY, "same: update, go on");
     snprintf(name, sizeof name, d->judge == d->owner ? "not: each once more" : "not: rank %" PRIu32 " judges",
              d->judge);
-    ls_svg_box(text, right, y, half, BOX, rank_color(d->judge), name);
+    ls_svg_box(text, right, y, half, BOX, ls_drawing_rank_color(d->judge), name);
     ls_svg_label(text, WIDTH - MARGIN, y + BOX + 16, LS_SVG_END, -1,
                  "who disagrees with the judge was wrong");
     return y + BOX + 40;
@@ -98,8 +96,8 @@ static double draw_guard(double y, ls_text *text)
     static const char *const parts[] = {"update", "hash", "forward and backward", "hash", "update"};
     static const double shares[] = {0.16, 0.12, 0.44, 0.12, 0.16};
     static const int colors[] = {0, 2, GREY, 2, 0};
-    y = heading(text, y, "3 · The state, between two updates",
-                "nobody may write to weights or moments then: the hashes are equal");
+    y = ls_drawing_heading(text, y, "3 · The state, between two updates",
+                           "nobody may write to weights or moments then: the hashes are equal");
     double x = MARGIN;
     for (int i = 0; i < 5; i++) {
         const double width = shares[i] * INNER;

@@ -1,24 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "telemetry/drawings.h"
 
+#include "telemetry/drawings_internal.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 440, MARGIN = 16, INNER = WIDTH - 2 * MARGIN, GREY = 7 };
+enum {
+    WIDTH = LS_DRAWING_WIDTH,
+    MARGIN = LS_DRAWING_MARGIN,
+    INNER = LS_DRAWING_INNER,
+    GREY = LS_DRAWING_GREY
+};
 
-/* Ranks by colour; grey is for what belongs to none. */
-static int rank_color(uint32_t rank)
+int ls_drawing_rank_color(uint32_t rank)
 {
     return (int)(rank % GREY);
 }
 
-/* "1 · title" and a small line below it. Returns the y under both. */
-static double heading(ls_text *text, double y, const char *title, const char *sentence)
+double ls_drawing_heading(ls_text *text, double y, const char *title, const char *sentence)
 {
     ls_svg_label(text, MARGIN, y + 16, LS_SVG_START, 1, title);
     ls_svg_label(text, MARGIN, y + 34, LS_SVG_START, -1, sentence);
     return y + 46;
+}
+
+void ls_drawing_finish(ls_text *text, double height, const char *title, ls_text *parts)
+{
+    ls_svg_begin(text, WIDTH, (int)height, title);
+    ls_text_append(text, ls_text_string(parts));
+    ls_svg_end(text);
+    ls_text_release(parts);
 }
 
 /* ---- a step: where things are ---- */
@@ -70,7 +83,7 @@ static double page_height(const ls_step_drawing *step)
 /* A leaf is a page, each of its sequences a line on it; micro-batches stand apart. */
 static void draw_page(const ls_step_drawing *step, uint32_t leaf, double y, ls_text *text)
 {
-    const int color = rank_color(owner_of(step, leaf));
+    const int color = ls_drawing_rank_color(owner_of(step, leaf));
     const double x = leaf_x(step, leaf), width = leaf_width(step);
     ls_svg_box(text, x, y, width, page_height(step), color, NULL);
     double at = y + 7;
@@ -98,7 +111,7 @@ static double draw_batch(const ls_step_drawing *step, double y, ls_text *text)
                  "%" PRIu32 " sequences in %" PRIu32 " %s; each line is a sequence of tokens", sequences,
                  step->leaves, plural);
     }
-    y = heading(text, y, "1 · The batch, cut into leaves", sentence);
+    y = ls_drawing_heading(text, y, "1 · The batch, cut into leaves", sentence);
     for (uint32_t leaf = 0; leaf < step->leaves; leaf++) {
         draw_page(step, leaf, y, text);
     }
@@ -119,7 +132,7 @@ static void draw_wave_row(const ls_step_drawing *step, uint32_t rank, double y, 
     for (uint32_t leaf = first; leaf < end; leaf++) {
         snprintf(name, sizeof name, pitch > 60 ? "leaf %" PRIu32 : "%" PRIu32, leaf);
         ls_svg_box(text, MARGIN + RANK_NAME_WIDTH + (leaf - first) * pitch, y, pitch - 4, WAVE_ROW - 6,
-                   rank_color(rank), name);
+                   ls_drawing_rank_color(rank), name);
     }
 }
 
@@ -136,7 +149,7 @@ static double draw_waves(const ls_step_drawing *step, double y, ls_text *text)
         snprintf(sentence, sizeof sentence, "%" PRIu32 " processes side by side: %" PRIu32 " wave%s",
                  step->ranks, waves, waves == 1 ? "" : "s");
     }
-    y = heading(text, y, "2 · Waves: who computes what, and when", sentence);
+    y = ls_drawing_heading(text, y, "2 · Waves: who computes what, and when", sentence);
     for (uint32_t wave = 0; wave < waves; wave++) {
         char name[32];
         snprintf(name, sizeof name, pitch > 50 ? "wave %" PRIu32 : "%" PRIu32, wave + 1);
@@ -198,7 +211,7 @@ static tree_bar draw_node(const ls_step_drawing *step, uint32_t first, uint32_t 
                  length == step->leaves ? "sum of all: %" PRIu32 "–%" PRIu32 : "%" PRIu32 "–%" PRIu32, first,
                  first + length - 1);
     }
-    ls_svg_box(text, bar.x, bar.y, bar.width, TREE_BOX, one_rank ? rank_color(rank) : GREY, name);
+    ls_svg_box(text, bar.x, bar.y, bar.width, TREE_BOX, one_rank ? ls_drawing_rank_color(rank) : GREY, name);
     if (length > 1) {
         const uint32_t left = split_of(length);
         const tree_bar children[] = {draw_node(step, first, left, y, text),
@@ -213,9 +226,10 @@ static tree_bar draw_node(const ls_step_drawing *step, uint32_t first, uint32_t 
 
 static double draw_tree(const ls_step_drawing *step, double y, ls_text *text)
 {
-    y = heading(text, y, "3 · The tree: one fixed order of additions",
-                step->ranks == 1 ? "Neighbours first, then pairs of pairs: always in this order"
-                                 : "A rank adds what has its colour; grey sums need several ranks");
+    y = ls_drawing_heading(text, y, "3 · The tree: one fixed order of additions",
+                           step->ranks == 1
+                               ? "Neighbours first, then pairs of pairs: always in this order"
+                               : "A rank adds what has its colour; grey sums need several ranks");
     draw_node(step, 0, step->leaves, y, text);
     return y + tree_height(step->leaves) * (double)TREE_ROW + TREE_BOX + 20;
 }
@@ -229,7 +243,7 @@ static double draw_update(double y, ls_text *text)
                                         "for step + 1"};
     enum { COUNT = sizeof boxes / sizeof boxes[0], GAP = 14 };
     const double width = (double)(INNER - 4 - (COUNT - 1) * GAP) / COUNT;
-    y = heading(text, y, "4 · One update", "Done once per step, on the mean gradient");
+    y = ls_drawing_heading(text, y, "4 · One update", "Done once per step, on the mean gradient");
     for (int i = 0; i < COUNT; i++) {
         const double x = MARGIN + i * (width + GAP);
         ls_svg_box(text, x, y, width, 30, i + 1 < COUNT ? GREY : 2, boxes[i]);
@@ -268,16 +282,12 @@ static ls_status check_step(const ls_step_drawing *step)
 ls_status ls_drawing_step(const ls_step_drawing *step, ls_text *text)
 {
     LS_TRY(check_step(step));
-    /* The figure's height stands at its beginning: the parts are drawn aside first. */
     ls_text parts = {0};
     double y = draw_batch(step, 14, &parts);
     y = draw_waves(step, y, &parts);
     y = draw_tree(step, y, &parts);
     y = draw_update(y, &parts);
-    ls_svg_begin(text, WIDTH, (int)y, "A training step: batch, leaves, waves, tree, update");
-    ls_text_append(text, ls_text_string(&parts));
-    ls_svg_end(text);
-    ls_text_release(&parts);
+    ls_drawing_finish(text, y, "A training step: batch, leaves, waves, tree, update", &parts);
     return LS_OK;
 }
 
@@ -404,15 +414,12 @@ ls_status ls_drawing_progress(const char *line, ls_text *text)
                        line);
     }
     ls_text parts = {0};
-    double y = heading(&parts, 14, "A progress line, number by number",
-                       "Printed while a run goes on; here with its numbers set apart");
+    double y = ls_drawing_heading(&parts, 14, "A progress line, number by number",
+                                  "Printed while a run goes on; here with its numbers set apart");
     y = draw_line(pieces, count, y, &parts) + 14;
     for (size_t i = 0; i < count; i++) {
         y = draw_call_out(&pieces[i], y, &parts);
     }
-    ls_svg_begin(text, WIDTH, (int)y, "The numbers of a progress line");
-    ls_text_append(text, ls_text_string(&parts));
-    ls_svg_end(text);
-    ls_text_release(&parts);
+    ls_drawing_finish(text, y, "The numbers of a progress line", &parts);
     return LS_OK;
 }

@@ -58,4 +58,37 @@ typedef struct ls_audit_drawing {
  */
 LS_MUST_CHECK ls_status ls_drawing_audit(const ls_audit_drawing *audit, ls_text *text);
 
+/* ---- ranks (drawings_ranks.c) ---- */
+
+enum {
+    LS_RANKS_DRAWING_RANKS_MAX = 8,
+    LS_RANKS_DRAWING_HOSTS_MAX = 3,
+    LS_RING_DRAWING_RANKS_MAX = 4,
+    LS_REPORT_DRAWING_RANKS_MAX = 6,
+};
+
+typedef struct ls_ranks_drawing {
+    uint32_t hosts;  /* 1..LS_RANKS_DRAWING_HOSTS_MAX, divides ranks */
+    uint32_t ranks;  /* 1..LS_RANKS_DRAWING_RANKS_MAX, at most leaves */
+    uint32_t leaves; /* rank k computes the leaves from leaves * k / ranks on */
+} ls_ranks_drawing;
+
+/*
+ * A run on several ranks: the processes of each host, what each computes, the segment that they share, and whose slice is whose.
+ * Errors: LS_ERR_INVALID when a number is outside its range; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_ranks(const ls_ranks_drawing *ranks, ls_text *text);
+
+/*
+ * Three ways to add the buffers of `ranks` ranks: a ring, direct exchange in the order of the tree, and straight from shared memory.
+ * Errors: LS_ERR_INVALID when ranks is not 2..LS_RING_DRAWING_RANKS_MAX; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_ring(uint32_t ranks, ls_text *text);
+
+/*
+ * Out of step: what a report tells of: another operation, a late rank, a dead one, and a circle. Ranks over time, drawn for `ranks` of them.
+ * Errors: LS_ERR_INVALID when ranks is not 3..LS_REPORT_DRAWING_RANKS_MAX; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_report(uint32_t ranks, ls_text *text);
+
 #endif

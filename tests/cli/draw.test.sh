@@ -17,6 +17,10 @@ same schedules.svg schedules
 same audit.svg audit --leaves 6
 line=$(sed -n '/^```progress$/{n;p}' "$guide/02-the-progress-line.md")
 same progress.svg progress --line "$line"
+same ranks.svg ranks --leaves 12 --ranks 4
+same ranks-two-hosts.svg ranks --leaves 12 --ranks 4 --hosts 2
+same ring.svg ring --ranks 4
+same report.svg report --ranks 4
 
 # -o writes the same bytes.
 "$LOCKSTEP" draw step --leaves 12 --sequences 4 -o "$out/file.svg"
@@ -39,12 +43,17 @@ refused "2 ranks to the number of leaves" audit --leaves 2 --ranks 3
 refused "1 to the number of leaves, 2" step --leaves 2 --ranks 3
 refused "does not divide" step --sequences 4 --micro-batch 3
 refused "allowed is" step --leaves 17
+refused "ranks in a ring can't be drawn, allowed is 2 to 4" ring
+refused "shared by 2 hosts" ranks --ranks 3 --hosts 2
+refused "1 to the number of leaves, 2" ranks --leaves 2 --ranks 4
+refused "allowed is 3 to 6" report --ranks 7
 refused "which line" progress
 refused "not a progress line" progress --line "hello"
 
 # Extremes are still whole figures.
 for arguments in "step --leaves 1 --sequences 1" "step --leaves 16 --ranks 16 --sequences 8 --micro-batch 1" \
-                 "schedules --steps 2 --warmup-steps 0" "schedules --steps 1000000 --warmup-steps 1000000"; do
+                 "schedules --steps 2 --warmup-steps 0" "schedules --steps 1000000 --warmup-steps 1000000" \
+                 "ranks --ranks 1 --leaves 1" "ranks --ranks 6 --hosts 3" "ring --ranks 2" "report --ranks 3" "report --ranks 6"; do
     "$LOCKSTEP" draw $arguments > "$out/extreme.svg"
     tail -1 "$out/extreme.svg" | grep -q '^</svg>$'
     ! grep -qi 'nan\|inf' "$out/extreme.svg"
