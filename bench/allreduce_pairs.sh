@@ -8,7 +8,8 @@
 #   openmpi   bench/allreduce_mpi.c, compiled here by mpicc (Debian: openmpi-bin libopenmpi-dev). Its default settings; where ranks exceed
 #             cores also --oversubscribe and mpi_yield_when_idle, without which it gets nowhere
 #   gloo      bench/allreduce_gloo.py under PYTHON, an interpreter that has torch (PyPI: torch)
-#   copies    N processes that copy the same bytes side by side (bench/bench_copies.c): the limit of a direct all-reduce
+# Beside them stand N processes that copy the same bytes at the same time, the limit of a direct all-reduce; 'lockstep bench allreduce' measures
+# them in turn with its own calls.
 # A contender that is not installed is left out, and said so. The table goes to stdout, all runs to runs/bench/allreduce.jsonl.
 set -eu
 cd "$(dirname "$0")/.."
@@ -25,7 +26,7 @@ while [ $# -gt 0 ]; do
     *) usage ;;
     esac
 done
-lockstep=${LOCKSTEP:-build/release/lockstep} copies=$(dirname "${LOCKSTEP:-build/release/lockstep}")/bench_copies
+lockstep=${LOCKSTEP:-build/release/lockstep}
 cores=$(nproc) runs=runs/bench/allreduce.jsonl batches=5
 mkdir -p runs/bench
 : > "$runs"
@@ -40,18 +41,16 @@ add() { # add NAME REASON COMMAND...: a contender, when the command succeeds
 add lockstep "no $lockstep: build it" test -x "$lockstep"
 add openmpi "no mpicc or mpirun (Debian: openmpi-bin libopenmpi-dev)" eval 'command -v mpirun && mpicc -O2 bench/allreduce_mpi.c -o runs/bench/allreduce_mpi'
 add gloo "give --peer PYTHON, one that has torch" "${peer:-false}" -c "import torch.distributed"
-add copies "no $copies: build it" test -x "$copies"
 
 run() { # run NAME RANKS: one JSON object
     case $1 in
-    lockstep) timeout 120 "$lockstep" bench allreduce --ranks "$2" --sizes "${sizes// /,}" --rounds "$batches" --json ;;
+    lockstep) timeout 120 "$lockstep" bench allreduce --ranks "$2" --bytes "${sizes// /,}" --rounds "$batches" --json ;;
     openmpi)
         local more=()
         [ "$2" -le "$cores" ] || more=(--oversubscribe --mca mpi_yield_when_idle 1)
         OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
             timeout 120 mpirun "${more[@]}" -np "$2" runs/bench/allreduce_mpi "$batches" "$batch_ms" $sizes ;;
     gloo) timeout 120 "$peer" bench/allreduce_gloo.py --ranks "$2" --batches "$batches" --batch-ms "$batch_ms" $sizes ;;
-    copies) timeout 120 "$copies" "$2" "$batches" "$batch_ms" $sizes ;;
     esac
 }
 for count in $ranks; do

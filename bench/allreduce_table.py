@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of bench/allreduce_pairs.sh and bench/netns_pairs.sh. Usage: allreduce_table.py RUNS.jsonl [--link-bytes-ps N] [--json FILE]
 
-RUNS.jsonl: one line per run, in the order they ran: {"round": R, "ranks": N, "who": NAME, "run": {"results": [{"bytes": B, "us": T}, ...]}}.
+RUNS.jsonl: one line per run, in the order they ran: {"round": R, "ranks": N, "who": NAME, "run": {"results": [{"bytes": B, "us": T}, ...]}};
+Lockstep's own rows say median_us, and copy_limit_us for as many concurrent copies.
 A figure is the median over rounds; a ratio is the median of the rounds' ratios (theirs / ours), with the least and the greatest.
 --link-bytes-ps: also the share of the limit of a ring, 2(N-1)/N * B / link, that we reach.
 """
@@ -20,7 +21,10 @@ times = {}  # (ranks, bytes) -> who -> round -> us
 for line in open(options.runs):
     row = json.loads(line)
     for result in row["run"]["results"]:
-        times.setdefault((row["ranks"], result["bytes"]), {}).setdefault(row["who"], {})[row["round"]] = result["us"]
+        by = times.setdefault((row["ranks"], result["bytes"]), {})
+        by.setdefault(row["who"], {})[row["round"]] = result["us"] if "us" in result else result["median_us"]
+        if "copy_limit_us" in result:
+            by.setdefault("copies", {})[row["round"]] = result["copy_limit_us"]
 
 
 def name(size):

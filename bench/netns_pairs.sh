@@ -4,8 +4,9 @@
 # C B A, ...), median of the rounds' ratios, and the share of the links' limit that we reach. Usage:
 #   bench/netns_pairs.sh [--peer PYTHON] [--rounds N] [--hosts N] [--rate 1gbit] [--sizes "1024 16777216 ..."] [--batch-ms MS] [--without NAME]...
 # The limit of a ring is 2(N-1)/N * bytes / payload; at 1 Gbit/s a link carries 119.6 MB/s of payload in Ethernet frames of 1,500 bytes
-# (other rates in proportion; --rate "" leaves links unlimited and the share out). Contenders as in bench/allreduce_pairs.sh; OpenMPI is held to
-# TCP by having its ranks on different hosts. Needs root, iproute2. The table goes to stdout, all runs to runs/bench/netns.jsonl.
+# (other rates in proportion; --rate "" leaves links unlimited and the share out). Contenders: lockstep (bench/bench_comm_net.c: the collectives
+# library, sums in the order of the tree; BENCH_COMM_NET, default build/release/bench_comm_net), openmpi and gloo as in bench/allreduce_pairs.sh. OpenMPI
+# is held to TCP by having its ranks on different hosts. Needs root, iproute2. The table goes to stdout, all runs to runs/bench/netns.jsonl.
 set -eu
 cd "$(dirname "$0")/.."
 usage() { sed -n '3,/^set/s/^# \{0,1\}//p' "$0" | sed '$d' >&2; exit 2; }
@@ -22,7 +23,7 @@ while [ $# -gt 0 ]; do
     *) usage ;;
     esac
 done
-lockstep=$(realpath "${LOCKSTEP:-build/release/lockstep}") runs=runs/bench/netns.jsonl batches=3
+lockstep=$(realpath -m "${BENCH_COMM_NET:-build/release/bench_comm_net}") runs=runs/bench/netns.jsonl batches=3
 mkdir -p runs/bench
 : > "$runs"
 
@@ -42,12 +43,13 @@ netns_begin "$hosts"
 for ((host = 0; host < hosts; host++)); do netns_rate "$host" "$rate"; done
 netns_write_ssh runs/bench/netns_ssh
 
-# as_ranks COMMAND...: one in each host, with the variables that torchrun sets; rank 0 prints. Each run has a port of its own.
-port=29500
+# as_ranks COMMAND...: one in each host, with the variables of its launcher; rank 0 prints. Each run has a port of its own.
+port=29500 token=""
 as_ranks() {
     local host pids=() failed=0
     for ((host = hosts - 1; host >= 0; host--)); do
         RANK=$host WORLD_SIZE=$hosts LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=$(netns_address 0) MASTER_PORT=$port \
+            LOCKSTEP_RANK=$host LOCKSTEP_SIZE=$hosts LOCKSTEP_COORDINATOR=$(netns_address 0):$port LOCKSTEP_TOKEN=$token \
             GLOO_SOCKET_IFNAME=eth0 netns_exec "$host" timeout 120 "$@" &
         pids+=($!)
     done
@@ -56,7 +58,12 @@ as_ranks() {
 }
 run() { # run NAME: one JSON object
     case $1 in
-    lockstep) as_ranks "$lockstep" bench allreduce --sizes "${sizes// /,}" --rounds "$batches" --json ;;
+    lockstep)
+        token=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
+        as_ranks "$lockstep" --serve --seconds "$(python3 -c "print(7e-3 * $batch_ms)")" $sizes | python3 -c '
+import json, re, sys
+rows = [{"bytes": int(size), "us": float(us)} for size, us in re.findall(r"(\d+) bytes +([0-9.]+) us", sys.stdin.read())]
+print(json.dumps({"results": rows})) if rows else sys.exit(1)' ;;
     openmpi)
         local list="" host
         for ((host = 0; host < hosts; host++)); do list+=${list:+,}$(netns_address "$host"):1; done
