@@ -49,7 +49,7 @@ as_ranks() {
     local host pids=() failed=0
     for ((host = hosts - 1; host >= 0; host--)); do
         RANK=$host WORLD_SIZE=$hosts LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=$(netns_address 0) MASTER_PORT=$port \
-            LOCKSTEP_RANK=$host LOCKSTEP_SIZE=$hosts LOCKSTEP_COORDINATOR=$(netns_address 0):$port LOCKSTEP_TOKEN=$token \
+            LOCKSTEP_HOST=$host LOCKSTEP_RANK=$host LOCKSTEP_SIZE=$hosts LOCKSTEP_COORDINATOR=$(netns_address 0):$port LOCKSTEP_TOKEN=$token \
             GLOO_SOCKET_IFNAME=eth0 netns_exec "$host" timeout 120 "$@" &
         pids+=($!)
     done
