@@ -10,6 +10,8 @@
  *   ls_comm_all_reduce(comm, x, x, count, LS_F32, LS_COMM_SUM, NULL);
  *   ls_comm_close(comm);
  *
+ * examples/allreduce.c is a whole program; CMake target to link: lockstep_comm.
+ *
  * Order of sums. A sum over ranks is taken in one fixed binary tree over rank numbers (an interval [a, b) splits at the largest power of
  * two below its length), whatever the transport, the message size and the hosts: shared memory, TCP and both together give the same
  * bits. LS_COMM_ANY_ORDER gives that up where it is faster. bf16 and f16 are added in float32 along the whole tree and rounded once.
@@ -20,6 +22,9 @@
  * Waiting. No call waits longer than options.timeout_s: it returns LS_ERR_TIMEOUT and names the ranks that did not come, and where they
  * were last. A member that died ends the calls of all others with LS_ERR_RANKS_LOST. After any of these errors the communicator and those
  * split from it only fail, with the first reason.
+ *
+ * Hosts. Ranks share a host when they can share memory: same boot id, same process namespace, and one can read a nonce of the other. Names
+ * and what launchers say of local ranks play no part. Different values of the variable LOCKSTEP_HOST set ranks apart (tests do).
  *
  * Queues. Buffers are device memory of `queue` and the call is ordered after what was sent to it. On a CPU queue (or NULL) a call is
  * complete when it returns. Calls on one communicator come from one thread at a time; different communicators are independent.
@@ -115,7 +120,8 @@ typedef struct ls_comm_site {
 } ls_comm_site;
 #define LS_COMM_HERE ((ls_comm_site){__FILE__, __LINE__})
 
-/* out[i] = reduction over ranks of in[i], i < count, on every rank. out == in, or apart. */
+/* out[i] = reduction over ranks of in[i], i < count, on every rank. out == in, or apart. Integers wrap around. max is a > b ? a : b along the
+ * tree, hence b where either is a NaN; min alike. */
 #define ls_comm_all_reduce(comm, in, out, count, dtype, reduction, queue)                                    \
     ls_comm_all_reduce_at(comm, in, out, count, dtype, reduction, queue, LS_COMM_HERE)
 LS_MUST_CHECK ls_status ls_comm_all_reduce_at(ls_comm *comm, const void *in, void *out, uint64_t count,

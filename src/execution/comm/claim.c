@@ -68,6 +68,10 @@ static void words(uint32_t kind, uint32_t dtype, uint32_t reduction, uint32_t fl
         snprintf(out, LS_COMM_WORDS_BYTES, "%s", name);
         return;
     }
+    if (kind == LS_COMM_ALL_TO_ALL_BLOCKS) {
+        snprintf(out, LS_COMM_WORDS_BYTES, "%s of %s", name, ls_dtype_name((ls_dtype)dtype));
+        return;
+    }
     if (kind == LS_COMM_ALLOC) {
         snprintf(out, LS_COMM_WORDS_BYTES, count ? "%s of %" PRIu64 " bytes" : "free", name, count);
         return;

@@ -306,7 +306,10 @@ ls_status ls_comm_bench(const ls_comm_bench_options *options, ls_comm_bench_resu
 {
     LS_TRY(check_options(options));
     const size_t bytes = sizeof(shared) + options->bytes_count * sizeof(ls_comm_bench_result);
-    char folder[] = "/tmp/lockstep-bench-XXXXXX", address[64];
+    const char *temporary = getenv("TMPDIR");
+    char folder[80], address[96]; /* a socket's path has 108 bytes */
+    const bool fits = temporary && temporary[0] == '/' && strlen(temporary) < 48;
+    snprintf(folder, sizeof folder, "%s/lockstep-bench-XXXXXX", fits ? temporary : "/tmp");
     shared *out = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (out == MAP_FAILED) {
         return ls_fail(LS_ERR_MEMORY, "no memory for results");

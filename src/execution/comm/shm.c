@@ -404,6 +404,7 @@ static ls_status split(ls_transport *transport, const uint32_t *members, uint32_
     *group_out = &group->transport;
     return LS_OK;
 fail:
+    status = shm_judge(parent, status); /* the other members wait for this one */
     destroy(&group->transport);
     free(group_members);
     return status;

@@ -40,6 +40,7 @@ enum {
 
 /* Where a buffer lies: segment number + 1 in the upper 16 bits, offset in the rank's block below; 0: nowhere that others see. */
 typedef uint64_t shm_ref;
+#define SHM_NOTHING UINT64_MAX /* the rank has nothing that others read */
 
 typedef struct shm_offer {
     uint64_t fingerprint;

@@ -247,7 +247,7 @@ static bool resolve(const ls_shm *shm, const ls_comm_op *op, const void **in, vo
         if ((is_read && !offer->in) || (is_written && !offer->out)) {
             return false;
         }
-        in[rank] = is_read ? shm_address(shm, offer->in, rank) : NULL;
+        in[rank] = is_read && offer->in != SHM_NOTHING ? shm_address(shm, offer->in, rank) : NULL;
         out[rank] = is_written ? shm_address(shm, offer->out, rank) : NULL;
     }
     return true;
@@ -362,15 +362,18 @@ static ls_status run_blocks(ls_shm *shm, ls_comm_op *op)
     uint64_t *row = shm_table(shm, tick, me);
     memcpy(row, op->blocks->send_counts, size * sizeof *row);
     memcpy(row + size, op->blocks->send_offsets, size * sizeof *row);
-    LS_TRY(shm_arrive(shm, op, shm_ref_of(shm, op->in, blocks_bytes(shm, op)), 0));
+    const uint64_t bytes = blocks_bytes(shm, op);
+    LS_TRY(shm_arrive(shm, op, bytes ? shm_ref_of(shm, op->in, bytes) : SHM_NOTHING, 0));
     const bool is_direct = resolve(shm, op, in, out);
     LS_TRY(check_blocks(shm, op, tick));
     if (is_direct) {
         for (uint32_t step = 1; step <= size; step++) {
             const uint32_t rank = (me + step) % size;
-            copy(shm, at(op->out, op->blocks->receive_offsets[rank] * unit),
-                 at(in[rank], offsets_of(shm, tick, rank)[me] * unit),
-                 op->blocks->receive_counts[rank] * unit);
+            if (op->blocks->receive_counts[rank]) {
+                copy(shm, at(op->out, op->blocks->receive_offsets[rank] * unit),
+                     at(in[rank], offsets_of(shm, tick, rank)[me] * unit),
+                     op->blocks->receive_counts[rank] * unit);
+            }
         }
     } else {
         LS_TRY(run_blocks_staged(shm, op, tick));

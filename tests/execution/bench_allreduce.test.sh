@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# bench allreduce: the fields others rely on, checked sums, and what it refuses. No time is judged.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+mkdir -p here
+export TMPDIR=$scratch/here
+expect 0 "$LOCKSTEP" bench allreduce --ranks 3 --bytes 4,1KiB,300004 --rounds 1 --json
+checks=$((checks + 1))
+python3 - "$out" <<'P' || fail "the rows are not as DESIGN says: $(head -c 1000 "$out")"
+import json, sys
+document = json.load(open(sys.argv[1]))
+assert document["name"] == "allreduce" and document["machine"]
+rows = document["results"]
+assert [row["bytes"] for row in rows] == [4, 1024, 300004]
+for row in rows:
+    assert row["ranks"] == 3 and row["transport"] == "shm"
+    assert 0 < row["best_us"] <= row["median_us"] and row["copy_limit_us"] > 0
+P
+expect 0 "$LOCKSTEP" bench allreduce --ranks 1 --bytes 4096 --rounds 1
+for wrong in "--ranks 0" "--ranks 65" "--bytes 10" "--bytes 0" "--bytes 1KiB,x" "--transport carrier-pigeon" "--bytes ,"; do
+    expect 2 "$LOCKSTEP" bench allreduce $wrong
+done
+checks=$((checks + 1))
+[ -z "$(ls here)" ] || fail "left behind: $(ls here)"
+finish
