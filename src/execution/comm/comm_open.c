@@ -407,7 +407,7 @@ static ls_status check_options(const ls_comm_options *options)
     return LS_OK;
 }
 
-static ls_status connect_store(ls_comm *comm, const ls_comm_options *options)
+static ls_status connect_store(ls_comm *comm, const ls_comm_options *options, const meeting *m)
 {
     char identity[160], host_name[64] = "";
     if (options->serve_store && options->rank == 0) {
@@ -420,8 +420,8 @@ static ls_status connect_store(ls_comm *comm, const ls_comm_options *options)
     }
     snprintf(identity, sizeof identity, "rank %" PRIu32 " on %s, pid %d", options->rank, host_name,
              (int)getpid());
-    return ls_store_connect(options->coordinator, options->token, options->epoch, identity,
-                            1e-9 * (double)comm->timeout_ns, &comm->store);
+    return ls_store_connect(options->coordinator, options->token, options->epoch, identity, seconds_left(m),
+                            &comm->store);
 }
 
 /* A group of this name may be opened again and again; the n-th openings of all ranks meet. */
@@ -462,15 +462,37 @@ static ls_status open_transport(ls_comm *comm, const ls_comm_options *options, c
     return ls_transport_open_hier(&setup, &comm->transport);
 }
 
+static ls_status meet_once(ls_comm *comm, const ls_comm_options *options, meeting *m)
+{
+    LS_TRY(connect_store(comm, options, m));
+    LS_TRY(begin_meeting(comm, options, m));
+    return meet_members(comm, m);
+}
+
+/*
+ * Where rank 0 serves the store, a rank that opens again may be sooner at the old store than rank 0 is at closing it. Then it meets anew.
+ */
+static ls_status meet(ls_comm *comm, const ls_comm_options *options, meeting *m)
+{
+    for (;;) {
+        const ls_status status = meet_once(comm, options, m);
+        const bool is_over =
+            options->rank == 0 || !options->serve_store || ls_clock_monotonic_ns() >= m->deadline_ns;
+        if (status != LS_ERR_RANKS_LOST || is_over) {
+            return status;
+        }
+        ls_store_close(comm->store);
+        comm->store = NULL;
+    }
+}
+
 static ls_status open_many(ls_comm *comm, const ls_comm_options *options)
 {
     meeting m = {.deadline_ns = ls_clock_monotonic_ns() + comm->timeout_ns};
     if (!ls_comm_kernels()) {
         return LS_ERR_INVALID; /* LS_ISA, with its text */
     }
-    LS_TRY(connect_store(comm, options));
-    LS_TRY(begin_meeting(comm, options, &m));
-    LS_TRY(meet_members(comm, &m));
+    LS_TRY(meet(comm, options, &m));
     count_locals(comm);
     return open_transport(comm, options, &m);
 }
