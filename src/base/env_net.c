@@ -19,7 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 4, READ_BYTES = 64 * 1024, ADDRESS_BYTES = 160, CLOSE_WAIT_MS = 10 * 1000 };
+enum { HEADER_BYTES = 4, READ_BYTES = 64 * 1024, ADDRESS_BYTES = 160, CLOSE_WAIT_MS = 10 * 1000, PEER_SILENT_S = 5 };
 
 /* Bytes waiting: [start, end) of data. */
 typedef struct bytes_queue {
@@ -268,12 +268,23 @@ static void link_ready(ls_real_env *env, ls_real_watch *watch, uint32_t events)
     }
 }
 
+/* Small messages go at once, and a peer whose host or network is gone ends the link. All fail on Unix sockets, which need none of it. */
+static void set_options(int fd)
+{
+    const int on = 1, idle_s = PEER_SILENT_S, interval_s = 1, probes = PEER_SILENT_S;
+    const unsigned unanswered_ms = 2 * PEER_SILENT_S * 1000;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
+}
+
 /* NULL when it can't be watched; the socket is then closed. */
 static net_link *link_create(ls_real_env *env, int fd, const ls_env_link_events *events, bool open)
 {
-    const int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on,
-               sizeof on); /* fails on Unix sockets, where it is not needed */
+    set_options(fd);
     net_link *self = calloc(1, sizeof *self);
     LS_ASSERT(self && "out of memory for a link");
     *self = (net_link){.watch = {.fd = fd, .ready = link_ready, .destroy = link_destroy},
