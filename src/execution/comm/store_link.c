@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/comm/store_link.h"
+
+#include "base/assert.h"
+#include "execution/comm/store_session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t PAUSE_NS = 100 * 1000 * 1000, TIMEOUT_NS = 60 * UINT64_C(1000000000);
+
+struct ls_store_link {
+    ls_store_link_options options;
+    char address[300];
+    ls_store_session session;
+    ls_env_id link, again_timer, late_timer;
+    bool ready, over;
+    int last_error; /* of an attempt; 0: it was closed */
+};
+
+static void begin_attempt(void *context);
+
+static void end_link(ls_store_link *self)
+{
+    self->over = true;
+    ls_env_timer_cancel(self->options.env, self->again_timer);
+    ls_env_timer_cancel(self->options.env, self->late_timer);
+    if (self->link) {
+        ls_env_net_close(self->options.env, self->link);
+        self->link = 0;
+    }
+}
+
+static void lose(ls_store_link *self, ls_status status, const char *text)
+{
+    char copy[600];
+    snprintf(copy, sizeof copy, "%s", text);
+    end_link(self);
+    self->options.lost(self->options.context, status, copy);
+}
+
+static void too_late(void *context)
+{
+    ls_store_link *self = context;
+    char text[500];
+    self->late_timer = 0;
+    snprintf(text, sizeof text, "no coordinator at %s within %.0f s (%s)", self->address,
+             1e-9 * (double)self->options.timeout_ns,
+             self->link         ? "it took the connection and does not answer: is it lockstep's port?"
+             : self->last_error ? strerror(-self->last_error)
+                                : "it closed the connection during the hello");
+    lose(self, LS_ERR_TIMEOUT, text);
+}
+
+static int send_message(void *context, const void *data, size_t bytes)
+{
+    ls_store_link *self = context;
+    return ls_env_net_send(self->options.env, self->link, data, bytes);
+}
+
+static void take_notice(void *context, const ls_store_message *message)
+{
+    ls_store_link *self = context;
+    if (message->header.kind == LS_STORE_OTHER) {
+        self->options.received(self->options.context, message->value, message->header.value_bytes);
+    }
+}
+
+static void opened(void *context, ls_env_id link)
+{
+    ls_store_link *self = context;
+    unsigned char nonce[LS_STORE_NONCE_BYTES];
+    for (int i = 0; i < LS_STORE_NONCE_BYTES; i += 8) {
+        const uint64_t random = ls_env_random_u64(self->options.env);
+        memcpy(nonce + i, &random, 8);
+    }
+    self->link = link;
+    ls_store_session_opened(&self->session, nonce);
+}
+
+static void received(void *context, ls_env_id link, const void *data, size_t bytes)
+{
+    ls_store_link *self = context;
+    (void)link;
+    if (self->over) {
+        return;
+    }
+    const ls_status status = ls_store_session_received(&self->session, data, bytes);
+    if (status == LS_ERR_TIMEOUT) {
+        return; /* the server has no room now; it closes the link, and the next attempt may find some */
+    }
+    if (status != LS_OK) {
+        lose(self, status, ls_error_text());
+        return;
+    }
+    if (!self->ready && ls_store_session_is_ready(&self->session)) {
+        self->ready = true;
+        ls_env_timer_cancel(self->options.env, self->late_timer);
+        self->late_timer = 0;
+        self->options.ready(self->options.context);
+    }
+}
+
+static void closed(void *context, ls_env_id link, int error)
+{
+    ls_store_link *self = context;
+    char text[400];
+    (void)link;
+    self->link = 0;
+    self->last_error = error;
+    if (self->ready) {
+        snprintf(text, sizeof text, "the coordinator at %s went away (%s)", self->address,
+                 error ? strerror(-error) : "it closed the connection");
+        lose(self, LS_ERR_RANKS_LOST, text);
+        return;
+    }
+    ls_store_session_lost(&self->session);
+    self->again_timer = ls_env_timer_set(self->options.env, PAUSE_NS, begin_attempt, self);
+}
+
+static void begin_attempt(void *context)
+{
+    ls_store_link *self = context;
+    const ls_env_link_events events = {
+        .context = self, .opened = opened, .received = received, .closed = closed};
+    self->again_timer = 0;
+    self->link = ls_env_net_connect(self->options.env, self->address, &events);
+}
+
+ls_status ls_store_link_open(const ls_store_link_options *options, ls_store_link **link_out)
+{
+    ls_store_link *self = calloc(1, sizeof *self);
+    unsigned char id[LS_STORE_SESSION_BYTES];
+    if (!self) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a link to the coordinator");
+    }
+    self->options = *options;
+    self->options.timeout_ns = options->timeout_ns ? options->timeout_ns : TIMEOUT_NS;
+    snprintf(self->address, sizeof self->address, "%s", options->address);
+    for (int i = 0; i < LS_STORE_SESSION_BYTES; i += 8) {
+        const uint64_t random = ls_env_random_u64(options->env);
+        memcpy(id + i, &random, 8);
+    }
+    const ls_status status =
+        ls_store_session_init(&self->session, options->token, options->epoch, options->identity, id);
+    if (status != LS_OK) {
+        free(self);
+        return status;
+    }
+    self->session.send = send_message;
+    self->session.notice = take_notice;
+    self->session.context = self;
+    self->late_timer = ls_env_timer_set(options->env, self->options.timeout_ns, too_late, self);
+    begin_attempt(self);
+    *link_out = self;
+    return LS_OK;
+}
+
+int ls_store_link_send(ls_store_link *link, const void *data, size_t bytes)
+{
+    return link->over ? -ENOTCONN : ls_store_session_send_other(&link->session, data, bytes);
+}
+
+void ls_store_link_close(ls_store_link *link)
+{
+    if (!link) {
+        return;
+    }
+    end_link(link);
+    ls_store_session_release(&link->session);
+    free(link);
+}
