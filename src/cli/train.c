@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "execution/elastic/launch.h"
 #include "execution/train/trainer.h"
 #include "planning/run_file.h"
 #include "telemetry/report.h"
@@ -15,7 +16,8 @@
 typedef struct train_settings {
     ls_option_strings set;
     const char *run_dir;
-    uint64_t steps, ranks, threads;
+    const char *hosts, *coordinator, *token_file;
+    uint64_t steps, ranks, threads, local_ranks, start_timeout;
     bool resume, fresh, dry_run, json, keys;
 } train_settings;
 
@@ -53,6 +55,40 @@ static const ls_option train_options[] = {
      .max = 1 << 20,
      .help = "processes that compute, at most train.leaves; auto: as the run file says. The result has the "
              "same bits for any number"},
+    {.key = "hosts",
+     .type = LS_OPTION_STRING,
+     FIELD(hosts),
+     .default_text = "\"\"",
+     .value_name = "FILE",
+     .help = "train on several hosts, this one among them: lines 'host [slots=N] [address]'. Agents are "
+             "started over "
+             "ssh (LOCKSTEP_SSH: another command)"},
+    {.key = "coordinator",
+     .type = LS_OPTION_STRING,
+     FIELD(coordinator),
+     .default_text = "\"\"",
+     .value_name = "HOST:PORT",
+     .help = "an address of this host to listen at for 'lockstep agent' of others"},
+    {.key = "local_ranks",
+     .type = LS_OPTION_U64,
+     FIELD(local_ranks),
+     .default_text = "0",
+     .min = 0,
+     .max = 256,
+     .help = "with --coordinator: how many of --ranks this host has"},
+    {.key = "token_file",
+     .type = LS_OPTION_STRING,
+     FIELD(token_file),
+     .default_text = "\"\"",
+     .value_name = "FILE",
+     .help = "what agents must know, -: the first line of stdin; default: LOCKSTEP_TOKEN"},
+    {.key = "start_timeout",
+     .type = LS_OPTION_U64,
+     FIELD(start_timeout),
+     .default_text = "0",
+     .min = 0,
+     .max = 86400,
+     .help = "seconds for all ranks and hosts to be ready; 0: at least 60"},
     {.key = "run_dir",
      .type = LS_OPTION_STRING,
      FIELD(run_dir),
@@ -131,6 +167,24 @@ static void print_result(const train_settings *settings, const json_t *result)
     }
 }
 
+/* Which hosts take part, and what this process is among them. */
+static ls_status read_launch(const ls_invocation *invocation, ls_launch *launch_out)
+{
+    const train_settings *settings = invocation->settings;
+    const ls_launch_options options = {
+        .hosts_file = settings->hosts,
+        .coordinator = settings->coordinator,
+        .token_file = settings->token_file,
+        .ranks = settings->ranks == LS_AUTO_U64 ? 0 : settings->ranks,
+        .local_ranks = settings->local_ranks,
+    };
+    if (settings->dry_run) {
+        *launch_out = (ls_launch){.ranks = options.ranks};
+        return LS_OK;
+    }
+    return ls_launch_read(invocation->arena, &options, launch_out);
+}
+
 static ls_status run_train(const ls_invocation *invocation)
 {
     const train_settings *settings = invocation->settings;
@@ -143,6 +197,11 @@ static ls_status run_train(const ls_invocation *invocation)
     if (settings->resume && settings->fresh) {
         return ls_fail(LS_ERR_INVALID, "--resume and --fresh contradict each other: choose one");
     }
+    ls_launch launch;
+    LS_TRY(read_launch(invocation, &launch));
+    if (launch.role == LS_LAUNCH_AGENT) {
+        return ls_host_agent_run(&launch.agent);
+    }
     const ls_train_options options = {
         .config = invocation->words[0],
         .overrides = settings->set.items,
@@ -152,7 +211,9 @@ static ls_status run_train(const ls_invocation *invocation)
                 : settings->fresh ? LS_RUN_FRESH
                                   : LS_RUN_CONTINUE,
         .threads = settings->threads,
-        .ranks = settings->ranks == LS_AUTO_U64 ? 0 : settings->ranks,
+        .ranks = launch.ranks,
+        .hosts = launch.hosts,
+        .start_timeout_s = (double)settings->start_timeout,
         .stop_step = settings->steps,
         .dry_run = settings->dry_run,
         .out = settings->json ? stderr : stdout,

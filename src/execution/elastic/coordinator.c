@@ -136,3 +136,9 @@ ls_gang_phase ls_coordinator_phase(const ls_coordinator *c)
 {
     return c->phase;
 }
+
+const ls_preflight_member *ls_coordinator_member(const ls_coordinator *c, uint32_t rank)
+{
+    LS_ASSERT(rank < c->options.ranks);
+    return &c->members[rank];
+}

@@ -43,6 +43,8 @@ ls_gang_phase ls_coordinator_phase(const ls_coordinator *coordinator);
 
 /* A member is ready, and made of this. Twice, out of range or after the end: without effect. */
 void ls_coordinator_hello(ls_coordinator *coordinator, const ls_preflight_member *hello);
+/* What it said; once all are ready, from any thread. */
+const ls_preflight_member *ls_coordinator_member(const ls_coordinator *coordinator, uint32_t rank);
 /* A member is gone without having been told to end. host: where it was. */
 void ls_coordinator_lost(ls_coordinator *coordinator, const char *host, const ls_rank_end *end);
 /* The run is over: nothing that happens from now on is an error. */

@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "execution/diagnose/watch.h"
+#include "execution/elastic/cluster.h"
 #include "execution/elastic/coordinator.h"
 
 #include <errno.h>
@@ -38,6 +39,10 @@ struct ls_gang {
     ls_env *env;
     ls_coordinator *coordinator;
     ls_agent *agent;
+    ls_cluster *cluster; /* of several hosts, and what started their agents */
+    ls_starter *starter;
+    bool granted;           /* a step was: from then on the moments are with their owners */
+    uint64_t gathered_step; /* the state was brought together behind it */
     ls_watch *watch;
     event_queue queue;
     pthread_t service;
@@ -121,10 +126,56 @@ static void on_fatal(void *context, ls_status status, const char *text)
     on_abort(context, status, -1, text);
 }
 
-static void on_ended(void *context)
+static void on_all_ended(void *context)
 {
     ls_gang *gang = context;
     ls_env_stop(gang->env, 0);
+}
+
+/* The ranks of this host have; those of others are waited for. */
+static void on_ended(void *context)
+{
+    ls_gang *gang = context;
+    if (gang->cluster) {
+        ls_cluster_end(gang->cluster);
+    } else {
+        on_all_ended(gang);
+    }
+}
+
+/* ---- service thread: other hosts ---- */
+
+static bool is_several(const ls_gang *gang)
+{
+    return gang->control->local_ranks < gang->control->ranks;
+}
+
+static void on_far_ready(void *context, const ls_preflight_member *hello)
+{
+    ls_gang *gang = context;
+    ls_coordinator_hello(gang->coordinator, hello);
+}
+
+static void on_far_lost(void *context, const char *host, const ls_rank_end *end)
+{
+    ls_gang *gang = context;
+    if (!gang->lost) {
+        gang->lost = true;
+        gang->lost_silent_ns = end->silent_ns;
+    }
+    ls_coordinator_lost(gang->coordinator, host, end);
+}
+
+static bool has_start_failed(void *context, uint32_t host, char text_out[512])
+{
+    const ls_gang *gang = context;
+    return gang->starter && ls_starter_has_ended(gang->starter, host, text_out);
+}
+
+static uint64_t exchange_bytes(void *context, uint32_t local_ranks)
+{
+    const ls_gang *gang = context;
+    return ls_data_parallel_exchange_bytes(&gang->options.session->layout, local_ranks);
 }
 
 static void *serve(void *context)
@@ -158,16 +209,17 @@ ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
     if (!gang) {
         return ls_fail(LS_ERR_MEMORY, "no memory for a gang of %u ranks", options->ranks);
     }
+    const uint32_t local_ranks = options->hosts ? options->hosts->local_ranks : options->ranks;
     gang->options = *options;
     pthread_mutex_init(&gang->queue.lock, NULL);
     ls_text text = {0};
     ls_run_file_append(&session->run, &text);
     const ls_segment_plan plan = {
         .float_count = (uint64_t)session->layout.float_count,
-        .exchange_bytes = ls_data_parallel_exchange_bytes(&session->layout, options->ranks),
+        .exchange_bytes = ls_data_parallel_exchange_bytes(&session->layout, local_ranks),
         .leaves = (uint32_t)session->run.train.leaves,
         .ranks = options->ranks,
-        .local_ranks = options->ranks,
+        .local_ranks = local_ranks,
         .epoch = 1,
         .text = text.data,
         .text_bytes = text.bytes,
@@ -179,6 +231,7 @@ ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
         return status;
     }
     gang->control = gang->segment.control;
+    gang->gathered_step = UINT64_MAX;
     *gang_out = gang;
     return LS_OK;
 }
@@ -196,19 +249,6 @@ static void find_program(ls_gang *gang)
     if (bytes <= 0 || access(gang->program, X_OK) != 0) {
         snprintf(gang->program, sizeof gang->program, "/proc/self/exe");
     }
-}
-
-static void begin_at(ls_gang *gang, uint64_t step)
-{
-    for (uint32_t local = 0; local < gang->control->local_ranks; local++) {
-        ls_rank_slot *slot = ls_segment_slot(&gang->segment, local);
-        atomic_store(&slot->entered, step);
-        atomic_store(&slot->begun, step);
-        atomic_store(&slot->done, step);
-        atomic_store(&slot->finished, step);
-        slot->fault = (ls_step_fault){0};
-    }
-    atomic_store(&gang->control->until, step);
 }
 
 /* Recorders of an earlier process of this run would be taken for those of ranks that died. */
@@ -236,7 +276,7 @@ static ls_status start_watch(ls_gang *gang)
     const ls_watch_options options = {
         .env = gang->env,
         .flight_dir = gang->flight_dir,
-        .ranks = gang->options.ranks,
+        .ranks = gang->control->local_ranks, /* processes of other hosts can't be looked at from here */
         .hang_timeout_s = gang->options.session->run.job.hang_timeout_s,
         .event = put_event,
         .fatal = on_fatal,
@@ -245,13 +285,18 @@ static ls_status start_watch(ls_gang *gang)
     return ls_watch_create(&options, &gang->watch);
 }
 
+static double start_timeout_s(const ls_gang *gang)
+{
+    return gang->options.start_timeout_s > 0 ? gang->options.start_timeout_s : 60;
+}
+
 static ls_status start_coordinator(ls_gang *gang)
 {
     const ls_coordinator_options options = {
         .env = gang->env,
         .ranks = gang->options.ranks,
         .epoch = gang->control->epoch,
-        .start_timeout_ns = (uint64_t)(gang->options.start_timeout_s * 1e9),
+        .start_timeout_ns = (uint64_t)(start_timeout_s(gang) * 1e9),
         .context = gang,
         .running = on_running,
         .abort = on_abort,
@@ -279,9 +324,67 @@ static void start_agent(void *context)
     if (status != LS_OK) {
         ls_control_abort(gang->control, status, -1, ls_error_text());
         if (!gang->agent) {
-            ls_env_stop(gang->env, 0);
+            on_ended(gang);
         }
     }
+}
+
+/* The coordinator's address as ranks of this host and agents of others use it. */
+static ls_status find_addresses(const ls_gang *gang, char here[LS_COMM_ADDRESS_BYTES],
+                                char there[LS_COMM_ADDRESS_BYTES])
+{
+    const char *served = ls_cluster_address(gang->cluster), *host = gang->options.hosts->reachable;
+    const char *port = strrchr(served, ':') + 1;
+    const bool everywhere = strncmp(served, "0.0.0.0:", 8) == 0;
+    if (strlen(served) >= LS_COMM_ADDRESS_BYTES || (host && strlen(host) + 10 >= LS_COMM_ADDRESS_BYTES)) {
+        return ls_fail(LS_ERR_INVALID, "the coordinator's address %s is longer than %d characters", served,
+                       LS_COMM_ADDRESS_BYTES - 1);
+    }
+    snprintf(here, LS_COMM_ADDRESS_BYTES, "%.200s%.20s", everywhere ? "127.0.0.1:" : served,
+             everywhere ? port : "");
+    snprintf(there, LS_COMM_ADDRESS_BYTES, "%.200s", host ? "" : served);
+    if (host) {
+        snprintf(there, LS_COMM_ADDRESS_BYTES, strchr(host, ':') ? "[%.200s]:%.20s" : "%.200s:%.20s", host,
+                 port);
+    }
+    return LS_OK;
+}
+
+static ls_status start_cluster(ls_gang *gang, uint64_t step)
+{
+    const ls_gang_hosts *hosts = gang->options.hosts;
+    ls_cluster_host others[LS_COMM_SIZE_MAX];
+    char there[LS_COMM_ADDRESS_BYTES], here[LS_COMM_ADDRESS_BYTES];
+    for (uint32_t i = 0; i < hosts->other_count; i++) {
+        others[i] = (ls_cluster_host){.name = hosts->others[i].name, .slots = hosts->others[i].slots};
+    }
+    const ls_cluster_options options = {
+        .env = gang->env,
+        .listen = hosts->listen,
+        .token = hosts->token,
+        .segment = &gang->segment,
+        .step = step,
+        .threads = gang->options.threads,
+        .run_dir = gang->options.run_dir,
+        .hosts = hosts->others ? others : NULL,
+        .host_count = hosts->other_count,
+        .start_timeout_ns = (uint64_t)(0.75 * start_timeout_s(gang) * 1e9), /* before ranks are missed */
+        .context = gang,
+        .exchange_bytes = exchange_bytes,
+        .ready = on_far_ready,
+        .lost = on_far_lost,
+        .abort = on_abort,
+        .start_failed = has_start_failed,
+        .ended = on_all_ended,
+    };
+    LS_TRY(ls_cluster_open(&options, &gang->cluster));
+    LS_TRY(find_addresses(gang, here, there));
+    setenv("LOCKSTEP_TOKEN", hosts->token,
+           1); /* how ranks get it; no other thread of ours reads the environment now */
+    if (is_several(gang)) {
+        memcpy(gang->control->coordinator, here, sizeof here);
+    }
+    return hosts->others ? ls_starter_start(hosts, there, &gang->starter) : LS_OK;
 }
 
 ls_status ls_gang_launch(ls_gang *gang, uint64_t step)
@@ -290,11 +393,14 @@ ls_status ls_gang_launch(ls_gang *gang, uint64_t step)
     snprintf(gang->segment_path, sizeof gang->segment_path, "/proc/%d/fd/%d", (int)getpid(),
              gang->segment.fd);
     snprintf(gang->threads, sizeof gang->threads, "%u", gang->options.threads);
-    begin_at(gang, step);
+    ls_segment_begin_at(&gang->segment, step);
     LS_TRY(empty_flight_folder(gang));
     LS_TRY(ls_env_real_create(&gang->env));
     LS_TRY(start_coordinator(gang));
     LS_TRY(start_watch(gang));
+    if (gang->options.hosts) {
+        LS_TRY(start_cluster(gang, step));
+    }
     ls_env_timer_set(gang->env, 0, start_agent, gang);
     return start_service(gang);
 }
@@ -380,6 +486,7 @@ ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_res
 {
     LS_ASSERT(step < until);
     const uint64_t ahead = step + LS_RANK_RESULTS;
+    gang->granted = true;
     ls_control_grant(gang->control, until < ahead ? until : ahead);
     step_wait w = {.gang = gang, .step = step};
     const ls_wait wait = {.abort = &gang->control->abort, .look = look_for_stop, .context = &w};
@@ -403,6 +510,35 @@ ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_res
     return LS_OK;
 }
 
+static bool has_gathered(void *context)
+{
+    const step_wait *w = context;
+    const ls_control *control = w->gang->control;
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        if (atomic_load(&ls_segment_slot(&w->gang->segment, local)->gathered) !=
+            atomic_load(&control->gather)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+ls_status ls_gang_gather(ls_gang *gang, uint64_t step)
+{
+    if (!is_several(gang) || !gang->granted || gang->gathered_step == step) {
+        return LS_OK;
+    }
+    step_wait w = {.gang = gang};
+    const ls_wait wait = {.abort = &gang->control->abort};
+    ls_control_gather(gang->control, atomic_load(&gang->control->gather) + 1);
+    if (ls_wait_for(&gang->control->news, has_gathered, &w, &wait) != LS_WAIT_DONE) {
+        join_service(gang);
+        return ls_control_aborted(gang->control);
+    }
+    gang->gathered_step = step;
+    return LS_OK;
+}
+
 /* ---- what there is to know ---- */
 
 uint32_t ls_gang_ranks(const ls_gang *gang)
@@ -417,13 +553,15 @@ uint64_t ls_gang_epoch(const ls_gang *gang)
 
 ls_gang_member ls_gang_member_at(const ls_gang *gang, uint32_t rank)
 {
-    const ls_rank_slot *slot = ls_segment_slot(&gang->segment, rank);
-    return (ls_gang_member){.rank = rank, .pid = atomic_load(&slot->pid), .host = gang->control->host};
+    const ls_preflight_member *member = ls_coordinator_member(gang->coordinator, rank);
+    return (ls_gang_member){.rank = rank, .pid = member->pid, .host = member->host};
 }
 
 bool ls_gang_is_consistent(const ls_gang *gang, uint64_t *finished_out)
 {
-    return ls_control_is_consistent(gang->control, finished_out);
+    const bool together = !is_several(gang) || !gang->granted;
+    return ls_control_is_consistent(gang->control, finished_out) &&
+           (together || *finished_out == gang->gathered_step);
 }
 
 bool ls_gang_lost(const ls_gang *gang, uint32_t *rank_out, double *silent_s_out)
@@ -458,6 +596,8 @@ void ls_gang_destroy(ls_gang *gang)
     }
     ls_control_quit(gang->control);
     join_service(gang);
+    ls_cluster_close(gang->cluster);
+    ls_starter_stop(gang->starter);
     ls_agent_destroy(gang->agent);
     ls_watch_destroy(gang->watch);
     ls_coordinator_destroy(gang->coordinator);

@@ -29,6 +29,7 @@
 #ifndef LS_EXECUTION_ELASTIC_GANG_H
 #define LS_EXECUTION_ELASTIC_GANG_H
 
+#include "execution/elastic/launch.h"
 #include "execution/elastic/segment.h"
 #include "execution/state.h"
 #include "execution/train/session.h"
@@ -47,8 +48,7 @@ typedef struct ls_gang_options {
     /* Events of the service thread (late, late_over, mismatch), told on the trainer's thread while it waits or takes results; fields are taken
      * over. */
     void (*event)(const char *name, json_t *fields);
-    const char *hosts;  /* file of hosts, NULL: this one alone */
-    const char *listen; /* coordinator's address for agents of other hosts, NULL: chosen */
+    const ls_gang_hosts *hosts; /* borrowed; NULL: this host alone */
 } ls_gang_options;
 
 /* Makes the segment; no process yet. Errors: LS_ERR_MEMORY, LS_ERR_INVALID. */
@@ -90,6 +90,12 @@ uint64_t ls_gang_epoch(const ls_gang *gang);
  */
 LS_MUST_CHECK ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_result *result_out,
                                      double *seconds_out);
+
+/*
+ * Brings the state of step `step`, the last one granted and finished, together on this host: what the owners on other hosts have of it.
+ * Before the trainer reads the moments; with one host there is nothing to do. Errors: the reason of an abort.
+ */
+LS_MUST_CHECK ls_status ls_gang_gather(ls_gang *gang, uint64_t step);
 
 /* After an error: whether no rank was in the middle of an update, so that the state is that after `*finished_out` steps. */
 bool ls_gang_is_consistent(const ls_gang *gang, uint64_t *finished_out);

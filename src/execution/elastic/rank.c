@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "execution/comm/environment.h"
 #include "execution/comm/flight.h"
 #include "execution/elastic/segment.h"
 #include "execution/train/memory.h"
@@ -17,6 +18,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+enum { COMM_TIMEOUT_S = 600 }; /* hangs are found and named long before, by the watch and by the links */
+
 typedef struct rank {
     const ls_rank_options *options;
     ls_segment segment;
@@ -29,7 +32,9 @@ typedef struct rank {
     ls_schedule schedule;
     ls_state state;
     ls_walk walk;
+    ls_comm *comm; /* of all ranks, when they are on several hosts */
     ls_data_parallel *parallel;
+    bool distributed; /* other hosts have the state they need */
     ls_stepper *stepper;
     ls_flip flip;  /* for tests */
     uint64_t step; /* finished steps */
@@ -126,9 +131,32 @@ static ls_status why_aborted(void *context)
     return ls_control_aborted(r->control);
 }
 
+/* On several hosts the ranks have a communicator; it meets at the coordinator's store, each rank by a link of its own. */
+static ls_status meet_other_hosts(rank *r)
+{
+    const ls_control *control = r->control;
+    if (control->local_ranks == control->ranks) {
+        return LS_OK;
+    }
+    ls_comm_options options = {
+        .rank = control->first_rank + r->local,
+        .size = control->ranks,
+        .local_rank = r->local,
+        .local_size = control->local_ranks,
+        .epoch = control->epoch,
+        .name = "train",
+        .flags = LS_COMM_NO_SHM, /* inside a host the segment is what they share */
+        .timeout_s = COMM_TIMEOUT_S,
+    };
+    memcpy(options.coordinator, control->coordinator, sizeof options.coordinator);
+    LS_TRY(ls_environment_token(options.token));
+    return ls_comm_open(&options, &r->comm);
+}
+
 /* The mark `finished` stays with this file: it goes out with the result. */
 static ls_status join_others(rank *r)
 {
+    LS_TRY(meet_other_hosts(r));
     const ls_data_parallel_options options = {
         .plan = &r->session.plan,
         .leaves = r->control->leaves,
@@ -140,6 +168,8 @@ static ls_status join_others(rank *r)
         .gradient = gradient_at,
         .context = r,
         .exchange = r->segment.exchange,
+        .comm = r->comm,
+        .zero = (uint32_t)r->session.run.parallel.zero,
         .abort = &r->control->abort,
         .aborted = why_aborted,
         .marks = {.entered = &r->slot->entered, .begun = &r->slot->begun, .done = &r->slot->done},
@@ -171,21 +201,35 @@ static ls_status say_hello(rank *r)
 
 /* ---- the loop ---- */
 
-static bool has_orders(void *context)
+typedef enum rank_order { ORDER_NONE, ORDER_QUIT, ORDER_STEP, ORDER_GATHER } rank_order;
+
+/* All ranks of all hosts take them in the same order: steps that were granted, then the gather behind them. */
+static rank_order next_order(const rank *r)
 {
-    const rank *r = context;
-    return atomic_load(&r->control->quit) != 0 ||
-           (atomic_load(&r->control->until) > r->step && atomic_load(&r->slot->gave_up) <= r->step);
+    /* First: whoever sees a gather sees the grant that came before it. */
+    const bool gather = atomic_load(&r->control->gather) != atomic_load(&r->slot->gathered);
+    if (atomic_load(&r->control->quit) != 0) {
+        return ORDER_QUIT;
+    }
+    if (atomic_load(&r->control->until) > r->step && atomic_load(&r->slot->gave_up) <= r->step) {
+        return ORDER_STEP;
+    }
+    return gather ? ORDER_GATHER : ORDER_NONE;
 }
 
-/* LS_OK with *quit_out, or why there is nothing more to do. */
-static ls_status wait_for_orders(rank *r, bool *quit_out)
+static bool has_orders(void *context)
+{
+    return next_order(context) != ORDER_NONE;
+}
+
+/* LS_OK with *order_out, or why there is nothing more to do. */
+static ls_status wait_for_orders(rank *r, rank_order *order_out)
 {
     const ls_wait wait = {.abort = &r->control->abort, .look = agent_lives, .context = r};
     ls_flight_activity(LS_ACTIVITY_IDLE, 0);
     switch (ls_wait_for(&r->control->orders, has_orders, r, &wait)) {
     case LS_WAIT_DONE:
-        *quit_out = atomic_load(&r->control->quit) != 0;
+        *order_out = next_order(r);
         return LS_OK;
     case LS_WAIT_ABORTED:
         return ls_control_aborted(r->control);
@@ -222,13 +266,39 @@ static ls_status run_step(rank *r)
     return LS_OK;
 }
 
+/* Before anything else is done with it, the state goes from the trainer's host to where it is needed. */
+static ls_status distribute(rank *r)
+{
+    if (r->distributed || !r->comm) {
+        return LS_OK;
+    }
+    r->distributed = true;
+    return ls_data_parallel_distribute(r->parallel, &r->state);
+}
+
+static ls_status gather(rank *r)
+{
+    const uint32_t asked = atomic_load(&r->control->gather);
+    if (r->comm) {
+        LS_TRY(ls_data_parallel_gather(r->parallel, &r->state));
+    }
+    atomic_store(&r->slot->gathered, asked);
+    ls_word_add(&r->control->news, 1);
+    return LS_OK;
+}
+
 static ls_status loop(rank *r)
 {
     for (;;) {
-        bool quit = false;
-        LS_TRY(wait_for_orders(r, &quit));
-        if (quit) {
+        rank_order order = ORDER_NONE;
+        LS_TRY(wait_for_orders(r, &order));
+        if (order == ORDER_QUIT) {
             return LS_OK;
+        }
+        LS_TRY(distribute(r));
+        if (order == ORDER_GATHER) {
+            LS_TRY(gather(r));
+            continue;
         }
         const ls_status status = run_step(r);
         if (status == LS_STOPPED) {
@@ -296,6 +366,7 @@ ls_status ls_rank_run(const ls_rank_options *options)
     }
     ls_stepper_destroy(r.stepper);
     ls_data_parallel_destroy(r.parallel);
+    ls_comm_close(r.comm);
     ls_walk_release(&r.walk);
     ls_state_release(&r.state);
     ls_session_close(&r.session);

@@ -212,6 +212,19 @@ void ls_segment_release(ls_segment *segment)
     *segment = (ls_segment){.fd = -1};
 }
 
+void ls_segment_begin_at(ls_segment *segment, uint64_t step)
+{
+    for (uint32_t local = 0; local < segment->control->local_ranks; local++) {
+        ls_rank_slot *slot = ls_segment_slot(segment, local);
+        atomic_store(&slot->entered, step);
+        atomic_store(&slot->begun, step);
+        atomic_store(&slot->done, step);
+        atomic_store(&slot->finished, step);
+        slot->fault = (ls_step_fault){0};
+    }
+    atomic_store(&segment->control->until, step);
+}
+
 float *ls_segment_gradient(const ls_segment *segment, uint32_t local, uint32_t index)
 {
     LS_DCHECK(index < ls_segment_gradient_count(segment, local));
@@ -292,6 +305,12 @@ void ls_control_stop(ls_control *control)
 void ls_control_quit(ls_control *control)
 {
     atomic_store(&control->quit, 1);
+    ls_word_add(&control->orders, 1);
+}
+
+void ls_control_gather(ls_control *control, uint32_t count)
+{
+    atomic_store(&control->gather, count);
     ls_word_add(&control->orders, 1);
 }
 

@@ -22,6 +22,7 @@
 #include "execution/diagnose/preflight.h"
 #include "execution/state.h"
 #include "execution/train/step.h"
+#include "lockstep/comm.h"
 
 #include <stddef.h>
 
@@ -60,6 +61,7 @@ typedef struct ls_rank_slot {
     ls_preflight preflight; /* what has to agree between ranks; valid from LS_RANK_READY on */
     _Alignas(64) _Atomic uint64_t entered;
     _Atomic uint64_t begun, done, finished;
+    _Atomic uint32_t gathered;               /* the last `gather` it has taken part in */
     _Atomic uint64_t gave_up;                /* n: step n - 1 was given up, no rank updated; 0: none */
     _Atomic uint64_t alive_ns;               /* last sign of life, CLOCK_MONOTONIC */
     _Atomic uint64_t private_bytes;          /* most memory beside the segment so far */
@@ -80,12 +82,16 @@ typedef struct ls_control {
     uint32_t leaves, ranks, first_rank, local_ranks;
     int32_t agent_pid;
     char host[LS_HOST_NAME_BYTES];
+    char coordinator
+        [LS_COMM_ADDRESS_BYTES]; /* where the ranks of several hosts meet; "": all are on this one */
 
     /* The trainer's orders; `orders` changes with each. */
     _Alignas(64) ls_word orders;
     _Atomic uint64_t until; /* steps below it may be run */
     _Atomic uint32_t stop;  /* give up the step that runs: looked at between micro-batches */
     _Atomic uint32_t quit;  /* end, when the step that runs is through */
+    _Atomic uint32_t
+        gather; /* counts: the state of all hosts is wanted on the trainer's, behind the last granted step */
 
     /* What ranks tell the trainer; changes with each result, phase and abort. */
     _Alignas(64) ls_word news;
@@ -132,6 +138,9 @@ LS_MUST_CHECK ls_status ls_segment_create(const ls_segment_plan *plan, ls_segmen
 LS_MUST_CHECK ls_status ls_segment_attach(const char *path, ls_segment *segment_out);
 void ls_segment_release(ls_segment *segment);
 
+/* Before any rank runs: the state will be that after `step` steps. */
+void ls_segment_begin_at(ls_segment *segment, uint64_t step);
+
 /* Flat gradient buffer `index` of local rank `local`, and how many it has. */
 float *ls_segment_gradient(const ls_segment *segment, uint32_t local, uint32_t index);
 uint32_t ls_segment_gradient_count(const ls_segment *segment, uint32_t local);
@@ -163,6 +172,7 @@ LS_MUST_CHECK ls_status ls_control_aborted(const ls_control *control);
 void ls_control_grant(ls_control *control, uint64_t until);
 void ls_control_stop(ls_control *control);
 void ls_control_quit(ls_control *control);
+void ls_control_gather(ls_control *control, uint32_t count);
 
 /* A rank's words. */
 void ls_control_phase(ls_control *control, uint32_t local, ls_rank_phase phase);

@@ -13,6 +13,7 @@
 #define LS_EXECUTION_TRAIN_TRAINER_H
 
 #include "base/json.h"
+#include "execution/elastic/launch.h"
 #include "execution/train/run_dir.h"
 
 #include <stdio.h>
@@ -23,12 +24,14 @@ typedef struct ls_train_options {
     size_t override_count; /* key=value */
     const char *run_dir;   /* NULL: runs/<name> */
     ls_run_mode mode;
-    uint64_t threads;   /* per rank; 0: as the run file says */
-    uint64_t ranks;     /* processes that compute; 0: as the run file says */
-    uint64_t stop_step; /* train until this step, the schedule unchanged; 0: to train.steps */
-    bool dry_run;       /* only plan */
-    FILE *out;          /* for people */
-    double start_s;     /* monotonic time the process began */
+    uint64_t threads;           /* per rank; 0: as the run file says */
+    uint64_t ranks;             /* processes that compute; 0: as the run file says */
+    const ls_gang_hosts *hosts; /* several hosts, with `ranks` ranks; NULL: this one */
+    double start_timeout_s;     /* for ranks and hosts to be ready; 0: chosen */
+    uint64_t stop_step;         /* train until this step, the schedule unchanged; 0: to train.steps */
+    bool dry_run;               /* only plan */
+    FILE *out;                  /* for people */
+    double start_s;             /* monotonic time the process began */
 } ls_train_options;
 
 /*

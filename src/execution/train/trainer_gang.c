@@ -3,6 +3,7 @@
 #include "execution/train/trainer_internal.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "execution/train/memory.h"
 
 #include <inttypes.h>
@@ -19,12 +20,15 @@ ls_status ls_trainer_create_gang(ls_trainer *trainer)
     const ls_session *session = &trainer->session;
     /* What opening took here, some multiple of it may take with all of them at once. */
     const double opening_s = ls_clock_monotonic_s() - trainer->options->start_s;
+    const double asked_s = trainer->options->start_timeout_s;
+    const ls_gang_hosts *hosts = trainer->options->hosts;
     const ls_gang_options options = {
         .session = session,
         .run_dir = trainer->dir.path,
         .ranks = session->ranks,
-        .threads = ls_session_rank_threads(session, session->ranks),
-        .start_timeout_s = 60.0 + 2.0 * session->ranks * opening_s,
+        .threads = ls_session_rank_threads(session, hosts ? hosts->local_ranks : session->ranks),
+        .hosts = hosts,
+        .start_timeout_s = asked_s > 0 ? asked_s : 60.0 + 2.0 * session->ranks * opening_s,
         .should_stop = stop_asked,
         .stop_context = trainer,
         .event = ls_emit_event,
@@ -109,6 +113,18 @@ ls_status ls_trainer_compute(ls_trainer *trainer, double lr, ls_step_result *res
 }
 
 /* ---- what it is like ---- */
+
+void ls_trainer_gather(ls_trainer *trainer)
+{
+    const char *text = ls_arena_strdup(&trainer->arena, ls_error_text());
+    if (trainer->gang && ls_gang_gather(trainer->gang, trainer->step) != LS_OK) {
+        ls_log_debug("the state of all hosts could not be brought together: %s", ls_error_text());
+    }
+    ls_error_clear();
+    if (text[0]) {
+        (void)ls_fail(LS_ERR_FAILED, "%s", text);
+    }
+}
 
 bool ls_trainer_is_whole(const ls_trainer *trainer)
 {

@@ -67,6 +67,8 @@ ls_status ls_trainer_restore(ls_trainer *trainer);
 
 /* One step: here, or by the gang. seconds_out: of the step. */
 ls_status ls_trainer_compute(ls_trainer *trainer, double lr, ls_step_result *result_out, double *seconds_out);
+/* Brings together what several hosts have of the state; whether it worked, ls_trainer_is_whole says. */
+void ls_trainer_gather(ls_trainer *trainer);
 /* Whether the state in memory is that after trainer->step steps. */
 bool ls_trainer_is_whole(const ls_trainer *trainer);
 /* Most memory so far, of all processes of the run on this host. */

@@ -322,6 +322,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .time = time,
     };
     ls_status result = LS_OK;
+    ls_trainer_gather(trainer);
     if (ls_trainer_is_whole(trainer)) { /* else it is that of no step */
         result = ls_state_hash_now(&trainer->state, trainer->step, summary.state_hash);
     }

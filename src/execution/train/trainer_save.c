@@ -122,6 +122,7 @@ ls_status ls_trainer_save(ls_trainer *trainer)
     if (trainer->saved_step == trainer->step) {
         return LS_OK;
     }
+    ls_trainer_gather(trainer);
     if (!ls_trainer_is_whole(trainer)) {
         return ls_fail(LS_ERR_RANKS_LOST,
                        "the state in memory is not that of step %" PRIu64

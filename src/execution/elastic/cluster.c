@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/cluster.h"
+
+#include "base/assert.h"
+#include "base/text.h"
+#include "execution/comm/store.h"
+#include "execution/elastic/cluster_wire.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TICK_NS = 2 * 1000 * 1000, AGENTS_MAX = LS_COMM_SIZE_MAX };
+static const uint64_t END_WAIT_NS = 6 * UINT64_C(1000000000);
+
+typedef struct agent {
+    uint64_t client; /* of the store's server */
+    bool used, gone, ended, is_spare;
+    uint32_t first_rank, count;
+    uint64_t orders_sent;             /* version */
+    char name[LS_CLUSTER_NAME_BYTES]; /* for texts */
+} agent;
+
+struct ls_cluster {
+    ls_cluster_options options;
+    ls_control *control;
+    ls_store_server *server;
+    uint64_t program;
+    char folder[LS_CLUSTER_PATH_BYTES], run_dir[LS_CLUSTER_PATH_BYTES]; /* absolute */
+    uint32_t given;                                                     /* ranks below it have a host */
+    uint32_t agent_count;
+    agent *agents; /* host i of the list is agents[i]; spares and agents without a list follow */
+    ls_cluster_orders orders;
+    uint64_t orders_version, start_deadline_ns, end_deadline_ns;
+    ls_env_id timer;
+    bool aborted, ending, told_ended;
+};
+
+static agent *find_agent(ls_cluster *cluster, uint64_t client)
+{
+    for (uint32_t i = 0; i < cluster->agent_count; i++) {
+        if (cluster->agents[i].used && cluster->agents[i].client == client) {
+            return &cluster->agents[i];
+        }
+    }
+    return NULL;
+}
+
+static void abort_all(ls_cluster *cluster, ls_status status, int32_t rank, const char *text)
+{
+    if (!cluster->aborted && !cluster->ending) {
+        cluster->aborted = true;
+        cluster->options.abort(cluster->options.context, status, rank, text);
+    }
+}
+
+/* A mistake of one agent: it is told, and the run goes on waiting for a better one. */
+static void refuse(ls_cluster *cluster, uint64_t client, const char *text)
+{
+    ls_store_server_refuse(cluster->server, client, text);
+}
+
+/* ---- orders ---- */
+
+static void read_orders(ls_cluster *cluster)
+{
+    const ls_control *control = cluster->control;
+    /* A gather is asked for after the grant it follows: read first, so that a gather never travels without its grant. */
+    ls_cluster_orders now = {.kind = LS_CLUSTER_ORDERS, .gather = atomic_load(&control->gather)};
+    now.until = atomic_load(&control->until);
+    now.stop = atomic_load(&control->stop);
+    now.quit = atomic_load(&control->quit);
+    now.abort = atomic_load(&control->abort);
+    if (now.abort) {
+        now.abort_rank = atomic_load(&control->abort_rank);
+        memcpy(now.abort_text, control->abort_text, sizeof now.abort_text);
+    }
+    if (memcmp(&now, &cluster->orders, sizeof now) != 0) {
+        cluster->orders = now;
+        cluster->orders_version++;
+    }
+}
+
+static void send_orders(ls_cluster *cluster)
+{
+    read_orders(cluster);
+    for (uint32_t i = 0; i < cluster->agent_count; i++) {
+        agent *a = &cluster->agents[i];
+        if (a->used && !a->gone && a->orders_sent != cluster->orders_version &&
+            ls_store_server_send(cluster->server, a->client, &cluster->orders, sizeof cluster->orders) == 0) {
+            a->orders_sent = cluster->orders_version;
+        }
+    }
+}
+
+/* ---- hello ---- */
+
+/* Which place an agent takes; NULL when it was refused. */
+static agent *place_by_name(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
+{
+    char text[400];
+    for (uint32_t i = 0; i < cluster->options.host_count; i++) {
+        agent *a = &cluster->agents[i];
+        if (strcmp(cluster->options.hosts[i].name, hello->name) != 0) {
+            continue;
+        }
+        if (!a->used) {
+            return a;
+        }
+        snprintf(text, sizeof text, "host %.200s has an agent already", hello->name);
+        refuse(cluster, client, text);
+        return NULL;
+    }
+    snprintf(text, sizeof text, "host '%.200s' is not one of the run's file of hosts", hello->name);
+    refuse(cluster, client, text);
+    return NULL;
+}
+
+static agent *place_next(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
+{
+    char text[200];
+    const uint32_t left = cluster->control->ranks - cluster->given;
+    if (!hello->is_spare && left == 0) {
+        snprintf(text, sizeof text, "all %u ranks have a host already", cluster->control->ranks);
+        refuse(cluster, client, text);
+        return NULL;
+    }
+    if (cluster->agent_count == AGENTS_MAX) {
+        refuse(cluster, client, "the run has as many agents as it takes");
+        return NULL;
+    }
+    agent *a = &cluster->agents[cluster->agent_count++];
+    *a = (agent){.is_spare = hello->is_spare, .first_rank = cluster->given};
+    if (!hello->is_spare) {
+        const uint32_t most = left < LS_LOCAL_RANKS_MAX ? left : LS_LOCAL_RANKS_MAX;
+        a->count = hello->slots && hello->slots < most ? hello->slots : most;
+        cluster->given += a->count;
+    }
+    return a;
+}
+
+static bool is_same_program(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
+{
+    char text[500];
+    if (hello->version == LS_CLUSTER_VERSION && hello->program == cluster->program) {
+        return true;
+    }
+    snprintf(
+        text, sizeof text,
+        "host %s runs another lockstep: version %s, program %016llx; the coordinator is version %s, program "
+        "%016llx. Put the same binary on all hosts",
+        hello->name[0] ? hello->name : hello->host, hello->lockstep, (unsigned long long)hello->program,
+        LS_VERSION, (unsigned long long)cluster->program);
+    refuse(cluster, client, text);
+    abort_all(cluster, LS_ERR_MISMATCH, -1, text);
+    return false;
+}
+
+static void send_join(ls_cluster *cluster, const agent *a)
+{
+    const ls_cluster_options *options = &cluster->options;
+    const ls_control *control = cluster->control;
+    const size_t bytes = sizeof(ls_cluster_join) + control->text_bytes;
+    ls_cluster_join *join = calloc(1, bytes);
+    LS_ASSERT(join && "out of memory for a message");
+    *join = (ls_cluster_join){
+        .kind = LS_CLUSTER_JOIN,
+        .leaves = control->leaves,
+        .ranks = control->ranks,
+        .first_rank = a->first_rank,
+        .local_ranks = a->count,
+        .threads = options->threads,
+        .epoch = control->epoch,
+        .step = options->step,
+        .float_count = control->float_count,
+        .exchange_bytes = a->count ? options->exchange_bytes(options->context, a->count) : 0,
+        .text_bytes = (uint32_t)control->text_bytes,
+    };
+    snprintf(join->run_dir, sizeof join->run_dir, "%s", cluster->run_dir);
+    snprintf(join->folder, sizeof join->folder, "%s", cluster->folder);
+    memcpy((char *)join + sizeof *join, options->segment->text, control->text_bytes);
+    (void)ls_store_server_send(cluster->server, a->client, join, bytes); /* fails only when it has gone */
+    free(join);
+}
+
+static void receive_hello(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *said)
+{
+    ls_cluster_hello hello = *said;
+    LS_CLUSTER_CLOSE(hello.lockstep);
+    LS_CLUSTER_CLOSE(hello.host);
+    LS_CLUSTER_CLOSE(hello.name);
+    if (find_agent(cluster, client)) {
+        refuse(cluster, client, "an agent says hello once");
+        return;
+    }
+    if (cluster->ending || !is_same_program(cluster, client, &hello)) {
+        return;
+    }
+    agent *a = cluster->options.hosts && !hello.is_spare ? place_by_name(cluster, client, &hello)
+                                                         : place_next(cluster, client, &hello);
+    if (!a) {
+        return;
+    }
+    a->used = true;
+    a->client = client;
+    snprintf(a->name, sizeof a->name, "%s", hello.name[0] ? hello.name : hello.host);
+    if (!a->is_spare) {
+        send_join(cluster, a);
+    }
+    send_orders(cluster);
+}
+
+/* ---- what agents say ---- */
+
+static bool is_rank_of(const agent *a, uint32_t rank)
+{
+    return rank >= a->first_rank && rank - a->first_rank < a->count;
+}
+
+static bool receive_from(ls_cluster *cluster, agent *a, const void *data, size_t bytes, uint32_t kind)
+{
+    if (kind == LS_CLUSTER_READY && bytes == sizeof(ls_cluster_ready)) {
+        ls_cluster_ready ready;
+        memcpy(&ready, data, sizeof ready);
+        LS_CLUSTER_CLOSE(ready.hello.host);
+        if (is_rank_of(a, ready.hello.rank)) {
+            cluster->options.ready(cluster->options.context, &ready.hello);
+            return true;
+        }
+    } else if (kind == LS_CLUSTER_LOST && bytes == sizeof(ls_cluster_lost)) {
+        ls_cluster_lost lost;
+        memcpy(&lost, data, sizeof lost);
+        LS_CLUSTER_CLOSE(lost.end.doing);
+        if (is_rank_of(a, lost.end.rank)) {
+            cluster->options.lost(cluster->options.context, a->name, &lost.end);
+            return true;
+        }
+    } else if (kind == LS_CLUSTER_ABORT && bytes == sizeof(ls_cluster_abort)) {
+        ls_cluster_abort reason;
+        memcpy(&reason, data, sizeof reason);
+        LS_CLUSTER_CLOSE(reason.text);
+        if (reason.status != LS_OK && reason.status <= LS_INTERRUPTED) {
+            abort_all(cluster, (ls_status)reason.status, reason.rank, reason.text);
+            return true;
+        }
+    } else if (kind == LS_CLUSTER_ENDED && bytes == sizeof(ls_cluster_ended)) {
+        a->ended = true;
+        return true;
+    }
+    return false;
+}
+
+static void on_message(void *context, uint64_t client, const void *data, size_t bytes)
+{
+    ls_cluster *cluster = context;
+    uint32_t kind = 0;
+    if (bytes >= sizeof kind) {
+        memcpy(&kind, data, sizeof kind);
+    }
+    if (kind == LS_CLUSTER_HELLO && bytes == sizeof(ls_cluster_hello)) {
+        ls_cluster_hello hello;
+        memcpy(&hello, data, sizeof hello);
+        receive_hello(cluster, client, &hello);
+        return;
+    }
+    agent *a = find_agent(cluster, client);
+    if (!a || !receive_from(cluster, a, data, bytes, kind)) {
+        refuse(cluster, client, "a message that the coordinator does not take");
+    }
+}
+
+static void on_left(void *context, uint64_t client)
+{
+    ls_cluster *cluster = context;
+    agent *a = find_agent(cluster, client);
+    char text[500];
+    if (!a || a->gone) {
+        return;
+    }
+    a->gone = true;
+    if (a->ended || a->is_spare) {
+        return;
+    }
+    snprintf(text, sizeof text, "host %s (rank%s %u to %u) is gone: the link to its agent ended", a->name,
+             a->count == 1 ? "" : "s", a->first_rank, a->first_rank + a->count - 1);
+    abort_all(cluster, LS_ERR_RANKS_LOST, (int32_t)a->first_rank, text);
+}
+
+/* ---- waiting for agents ---- */
+
+static void look_at_starters(ls_cluster *cluster)
+{
+    char words[512], text[900];
+    for (uint32_t i = 0; cluster->options.start_failed && i < cluster->options.host_count; i++) {
+        if (!cluster->agents[i].used && cluster->options.start_failed(cluster->options.context, i, words)) {
+            snprintf(text, sizeof text, "no agent on host %s: %s", cluster->options.hosts[i].name, words);
+            abort_all(cluster, LS_ERR_FAILED, -1, text);
+        }
+    }
+}
+
+static bool all_came(const ls_cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->options.host_count; i++) {
+        if (!cluster->agents[i].used) {
+            return false;
+        }
+    }
+    return cluster->given == cluster->control->ranks;
+}
+
+static void name_missing(ls_cluster *cluster)
+{
+    ls_text text = {0};
+    const double waited_s = 1e-9 * (double)cluster->options.start_timeout_ns;
+    if (cluster->options.hosts) {
+        const char *between = "no agent came from host ";
+        for (uint32_t i = 0; i < cluster->options.host_count; i++) {
+            if (!cluster->agents[i].used) {
+                ls_text_printf(&text, "%s%s", between, cluster->options.hosts[i].name);
+                between = ", ";
+            }
+        }
+        ls_text_printf(&text, " within %.0f s: can it reach %s, and does lockstep run there?", waited_s,
+                       ls_cluster_address(cluster));
+    } else {
+        ls_text_printf(
+            &text,
+            "ranks %u to %u have no host after %.0f s: start 'lockstep agent --coordinator %s' on the other "
+            "hosts, with the same LOCKSTEP_TOKEN",
+            cluster->given, cluster->control->ranks - 1, waited_s, ls_cluster_address(cluster));
+    }
+    abort_all(cluster, LS_ERR_TIMEOUT, -1, ls_text_string(&text));
+    ls_text_release(&text);
+}
+
+/* ---- the end ---- */
+
+static bool all_ended(const ls_cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->agent_count; i++) {
+        const agent *a = &cluster->agents[i];
+        if (a->used && !a->gone && !a->ended) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void tick(void *context)
+{
+    ls_cluster *cluster = context;
+    const uint64_t now = ls_env_now_ns(cluster->options.env);
+    cluster->timer = ls_env_timer_set(cluster->options.env, TICK_NS, tick, cluster);
+    send_orders(cluster);
+    if (!cluster->ending && !all_came(cluster)) {
+        look_at_starters(cluster);
+        if (now >= cluster->start_deadline_ns) {
+            name_missing(cluster);
+        }
+    }
+    if (cluster->ending && !cluster->told_ended && (all_ended(cluster) || now >= cluster->end_deadline_ns)) {
+        cluster->told_ended = true;
+        cluster->options.ended(cluster->options.context);
+    }
+}
+
+void ls_cluster_end(ls_cluster *cluster)
+{
+    if (!cluster->ending) {
+        cluster->ending = true;
+        cluster->end_deadline_ns = ls_env_now_ns(cluster->options.env) + END_WAIT_NS;
+    }
+}
+
+/* ---- life ---- */
+
+/* Agents of the list have their places and ranks from the beginning. */
+static void place_hosts(ls_cluster *cluster)
+{
+    cluster->given = cluster->control->first_rank + cluster->control->local_ranks;
+    for (uint32_t i = 0; i < cluster->options.host_count; i++) {
+        agent *a = &cluster->agents[cluster->agent_count++];
+        a->first_rank = cluster->given;
+        a->count = cluster->options.hosts[i].slots;
+        cluster->given += a->count;
+    }
+    LS_ASSERT(cluster->given <= cluster->control->ranks);
+}
+
+static ls_status find_folders(ls_cluster *cluster)
+{
+    char run_dir[PATH_MAX];
+    if (!getcwd(cluster->folder, sizeof cluster->folder) || !realpath(cluster->options.run_dir, run_dir) ||
+        strlen(run_dir) >= sizeof cluster->run_dir) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "over several hosts the current folder and the run directory %s exist, with paths of at most %d "
+            "characters",
+            cluster->options.run_dir, LS_CLUSTER_PATH_BYTES - 1);
+    }
+    memcpy(cluster->run_dir, run_dir, strlen(run_dir) + 1);
+    return LS_OK;
+}
+
+ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluster_out)
+{
+    LS_ASSERT(options->host_count < AGENTS_MAX);
+    const ls_control *control = options->segment->control;
+    if (control->text_bytes > LS_CLUSTER_TEXT_BYTES_MAX) {
+        return ls_fail(LS_ERR_INVALID, "the run file has %llu bytes; over several hosts at most %d work",
+                       (unsigned long long)control->text_bytes, LS_CLUSTER_TEXT_BYTES_MAX);
+    }
+    ls_cluster *cluster = calloc(1, sizeof *cluster);
+    agent *agents = calloc(AGENTS_MAX, sizeof *agents);
+    if (!cluster || !agents) {
+        free(cluster);
+        free(agents);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the agents of other hosts");
+    }
+    cluster->options = *options;
+    cluster->control = options->segment->control;
+    cluster->agents = agents;
+    ls_status status = ls_program_hash(&cluster->program);
+    const ls_store_server_options server = {.address = options->listen,
+                                            .token = options->token,
+                                            .epoch = control->epoch,
+                                            .other = on_message,
+                                            .left = on_left,
+                                            .context = cluster};
+    if (status == LS_OK) {
+        status = find_folders(cluster);
+    }
+    if (status == LS_OK) {
+        status = ls_store_server_open(options->env, &server, &cluster->server);
+    }
+    if (status != LS_OK) {
+        free(agents);
+        free(cluster);
+        return status;
+    }
+    place_hosts(cluster);
+    cluster->start_deadline_ns = ls_env_now_ns(options->env) + options->start_timeout_ns;
+    cluster->timer = ls_env_timer_set(options->env, TICK_NS, tick, cluster);
+    *cluster_out = cluster;
+    return LS_OK;
+}
+
+void ls_cluster_close(ls_cluster *cluster)
+{
+    if (!cluster) {
+        return;
+    }
+    ls_env_timer_cancel(cluster->options.env, cluster->timer);
+    ls_store_server_close(cluster->server);
+    free(cluster->agents);
+    free(cluster);
+}
+
+const char *ls_cluster_address(const ls_cluster *cluster)
+{
+    return ls_store_server_address(cluster->server);
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Cluster: the coordinator's side of several hosts. A state machine over base/env (DESIGN I6) beside the coordinator's member table
+ * (elastic/coordinator.h), in the trainer's service thread.
+ *
+ *   trainer's host                                     other hosts
+ *     control page ◀── orders are read every few ms      lockstep agent: control page, segment, ranks
+ *     cluster ──────── rendezvous store (comm/store.h), one long-lived socket per agent ────────
+ *     ranks ────────── the same store, one socket each: their communicator meets there ──────── ranks
+ *
+ * Orders are level-triggered: whatever changes in this host's control page (grant, stop, quit, gather, abort) goes to every agent whole.
+ * An agent whose link ends is a lost host. Ranks talk to the store themselves; agents relay nothing.
+ *
+ * Ranks are given out in order: the trainer's host has the first ones, then the hosts of the list in its order, or without a list, agents in
+ * the order in which they come.
+ */
+#ifndef LS_EXECUTION_ELASTIC_CLUSTER_H
+#define LS_EXECUTION_ELASTIC_CLUSTER_H
+
+#include "execution/elastic/coordinator.h"
+
+typedef struct ls_cluster ls_cluster;
+
+/* A host other than the trainer's. */
+typedef struct ls_cluster_host {
+    const char *name; /* agents say it with --name */
+    uint32_t slots;   /* its ranks, >= 1 */
+} ls_cluster_host;
+
+typedef struct ls_cluster_options {
+    ls_env *env;
+    const char *listen; /* "HOST:PORT", HOST a number */
+    const char *token;
+    const ls_segment *segment; /* of the trainer's host; its control page has the orders */
+    uint64_t step;             /* finished */
+    uint32_t threads;          /* per rank */
+    const char *run_dir;
+    const ls_cluster_host *hosts; /* borrowed; NULL: agents that people start */
+    uint32_t host_count;
+    uint64_t start_timeout_ns; /* for agents to come */
+    void *context;
+    uint64_t (*exchange_bytes)(void *context, uint32_t local_ranks); /* of a host's segment */
+    void (*ready)(void *context, const ls_preflight_member *hello);
+    void (*lost)(void *context, const char *host, const ls_rank_end *end);
+    /* A rank of another host, or the cluster itself, has a reason to end everything. */
+    void (*abort)(void *context, ls_status status, int32_t rank, const char *text);
+    /* Whether the command that started agent `host` of the list has ended without it, and its words; NULL: nobody started any. */
+    bool (*start_failed)(void *context, uint32_t host, char text_out[512]);
+    void (*ended)(void *context); /* after ls_cluster_end: nobody is left, or the time is up; the last call */
+} ls_cluster_options;
+
+/* Listens. Errors: as ls_store_server_open, LS_ERR_MEMORY, LS_ERR_INVALID (a run file that is too long). */
+LS_MUST_CHECK ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluster_out);
+void ls_cluster_close(ls_cluster *cluster); /* NULL allowed; not from a callback */
+const char *ls_cluster_address(const ls_cluster *cluster);
+/* The control page says quit or abort: waits until all agents have ended their ranks, then calls `ended`. */
+void ls_cluster_end(ls_cluster *cluster);
+
+#endif

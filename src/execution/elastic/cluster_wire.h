@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the coordinator and the agents of other hosts say to each other, as messages of the store's "other" kind (comm/store.h).
+ *
+ *   agent                                 coordinator
+ *     HELLO   who, which program     ──▶
+ *                                    ◀──  JOIN    your ranks, and everything their segment is made from
+ *     READY   a rank is ready        ──▶
+ *                                    ◀──  ORDERS  whenever one changes: all of them (level-triggered, I5)
+ *     LOST    a rank ended           ──▶
+ *     ABORT   a rank gave a reason   ──▶
+ *     ENDED   no process is left     ──▶
+ *
+ * HELLO is checked for version and for the hash of the program before anything else is said: beyond it both sides are one binary, and the
+ * structs below are what they are. Sizes are checked all the same.
+ */
+#ifndef LS_EXECUTION_ELASTIC_CLUSTER_WIRE_H
+#define LS_EXECUTION_ELASTIC_CLUSTER_WIRE_H
+
+#include "execution/elastic/coordinator.h"
+
+enum {
+    LS_CLUSTER_VERSION = 1,
+    LS_CLUSTER_NAME_BYTES = 256,
+    LS_CLUSTER_PATH_BYTES = 1024,
+    LS_CLUSTER_TEXT_BYTES_MAX = 512 << 10, /* of a run file */
+};
+
+typedef enum ls_cluster_kind {
+    LS_CLUSTER_HELLO = 1,
+    LS_CLUSTER_JOIN,
+    LS_CLUSTER_ORDERS,
+    LS_CLUSTER_READY,
+    LS_CLUSTER_LOST,
+    LS_CLUSTER_ABORT,
+    LS_CLUSTER_ENDED,
+} ls_cluster_kind;
+
+typedef struct ls_cluster_hello {
+    uint32_t kind, version;
+    uint64_t program;                 /* hash of the binary */
+    char lockstep[32];                /* its version */
+    char host[LS_HOST_NAME_BYTES];    /* host name */
+    char name[LS_CLUSTER_NAME_BYTES]; /* in the file of hosts, "": none */
+    uint32_t slots;                   /* ranks it takes; 0: as many as are left */
+    uint32_t is_spare;                /* takes none and only waits for the end of the run */
+    int32_t pid;
+    uint32_t reserved;
+} ls_cluster_hello;
+
+/* Followed by the run file's text. */
+typedef struct ls_cluster_join {
+    uint32_t kind, leaves;
+    uint32_t ranks, first_rank, local_ranks, threads;
+    uint64_t epoch, step, float_count, exchange_bytes;
+    char run_dir[LS_CLUSTER_PATH_BYTES], folder[LS_CLUSTER_PATH_BYTES]; /* the trainer's, absolute */
+    uint32_t text_bytes, reserved;
+} ls_cluster_join;
+
+typedef struct ls_cluster_orders {
+    uint32_t kind, stop, quit, gather;
+    uint64_t until;
+    uint32_t abort;
+    int32_t abort_rank;
+    char abort_text[LS_RANK_TEXT_BYTES];
+} ls_cluster_orders;
+
+typedef struct ls_cluster_ready {
+    uint32_t kind, reserved;
+    ls_preflight_member hello;
+} ls_cluster_ready;
+
+typedef struct ls_cluster_lost {
+    uint32_t kind, reserved;
+    ls_rank_end end;
+} ls_cluster_lost;
+
+typedef struct ls_cluster_abort {
+    uint32_t kind, status;
+    int32_t rank;
+    char text[LS_RANK_TEXT_BYTES];
+} ls_cluster_abort;
+
+typedef struct ls_cluster_ended {
+    uint32_t kind, reserved;
+} ls_cluster_ended;
+
+/* Hash of the program that runs. Errors: LS_ERR_IO. */
+LS_MUST_CHECK ls_status ls_program_hash(uint64_t *hash_out);
+
+/* Makes a text that came over the wire end within its field. */
+#define LS_CLUSTER_CLOSE(field) ((field)[sizeof(field) - 1] = '\0')
+
+#endif

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/host_agent.h"
+
+#include "base/assert.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "execution/comm/store_address.h"
+#include "execution/comm/store_link.h"
+#include "execution/elastic/cluster_wire.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TICK_NS = 5 * 1000 * 1000, LINGER_NS = 300 * 1000 * 1000 };
+
+typedef struct host_agent {
+    const ls_host_agent_options *options;
+    ls_env *env;
+    ls_store_link *link; /* closed at the end only */
+    char address[LS_COMM_ADDRESS_BYTES], program[4096], segment_path[64], threads[16],
+        run_dir[LS_CLUSTER_PATH_BYTES];
+    bool link_lost, joined, abort_told, ended;
+    ls_segment segment;
+    ls_control *control;
+    ls_agent *agent;
+    ls_status status;
+    char text[LS_RANK_TEXT_BYTES];
+} host_agent;
+
+static void stop_loop(void *context)
+{
+    const host_agent *self = context;
+    ls_env_stop(self->env, 0);
+}
+
+/* The first reason stays. */
+static void note_reason(host_agent *self, ls_status status, const char *text)
+{
+    if (self->status == LS_OK) {
+        self->status = status;
+        snprintf(self->text, sizeof self->text, "%s", text);
+    }
+}
+
+static void send_to_coordinator(host_agent *self, const void *message, size_t bytes)
+{
+    const int error = self->link_lost ? 0 : ls_store_link_send(self->link, message, bytes);
+    if (error) {
+        ls_log_warn("a message to the coordinator was lost: %s", strerror(-error));
+    }
+}
+
+/* Ends everything for a reason of this host: coordinator and ranks get to know. */
+static void give_up(host_agent *self, ls_status status, int32_t rank, const char *text)
+{
+    ls_cluster_abort reason = {.kind = LS_CLUSTER_ABORT, .status = (uint32_t)status, .rank = rank};
+    snprintf(reason.text, sizeof reason.text, "%s", text);
+    note_reason(self, status, reason.text);
+    if (!self->abort_told) {
+        self->abort_told = true;
+        send_to_coordinator(self, &reason, sizeof reason);
+    }
+    if (self->agent) {
+        ls_control_abort(self->control, status, rank, reason.text);
+    } else {
+        ls_env_timer_set(self->env, LINGER_NS, stop_loop, self);
+    }
+}
+
+/* ---- ranks ---- */
+
+static void on_ready(void *context, uint32_t rank)
+{
+    host_agent *self = context;
+    const ls_rank_slot *slot = ls_segment_slot(&self->segment, rank - self->control->first_rank);
+    ls_cluster_ready ready = {
+        .kind = LS_CLUSTER_READY,
+        .hello = {.rank = rank, .pid = atomic_load(&slot->pid), .preflight = slot->preflight}};
+    memcpy(ready.hello.host, self->control->host, sizeof ready.hello.host);
+    send_to_coordinator(self, &ready, sizeof ready);
+}
+
+static void on_lost(void *context, const ls_rank_end *end)
+{
+    host_agent *self = context;
+    ls_cluster_lost lost = {.kind = LS_CLUSTER_LOST, .end = *end};
+    send_to_coordinator(self, &lost, sizeof lost); /* it orders the abort, with the best text */
+}
+
+static void on_ended(void *context)
+{
+    host_agent *self = context;
+    const ls_cluster_ended ended = {.kind = LS_CLUSTER_ENDED};
+    self->ended = true;
+    send_to_coordinator(self, &ended, sizeof ended);
+    ls_env_timer_set(self->env, self->link_lost ? 0 : LINGER_NS, stop_loop, self);
+}
+
+/* What a rank of this host aborted for goes to the coordinator. */
+static void tick(void *context)
+{
+    host_agent *self = context;
+    const uint32_t status = atomic_load(&self->control->abort);
+    if (status != 0 && !self->abort_told) {
+        give_up(self, (ls_status)status, atomic_load(&self->control->abort_rank), self->control->abort_text);
+    }
+    if (!self->ended) {
+        ls_env_timer_set(self->env, TICK_NS, tick, self);
+    }
+}
+
+static void find_program(host_agent *self)
+{
+    const ssize_t bytes = readlink("/proc/self/exe", self->program, sizeof self->program - 1);
+    self->program[bytes > 0 ? bytes : 0] = '\0';
+    if (bytes <= 0 || access(self->program, X_OK) != 0) {
+        snprintf(self->program, sizeof self->program, "/proc/self/exe");
+    }
+}
+
+/* ---- joining ---- */
+
+static ls_status check_join(const ls_cluster_join *join, size_t bytes)
+{
+    if (bytes != sizeof *join + join->text_bytes || join->local_ranks < 1 ||
+        join->local_ranks > LS_LOCAL_RANKS_MAX || join->ranks > join->leaves ||
+        join->leaves > LS_LEAVES_MAX || join->first_rank >= join->ranks ||
+        join->local_ranks > join->ranks - join->first_rank) {
+        return ls_fail(LS_ERR_INVALID, "the coordinator's orders make no sense: ranks %u to %u of %u",
+                       join->first_rank, join->first_rank + join->local_ranks, join->ranks);
+    }
+    return LS_OK;
+}
+
+static ls_status enter_folders(const ls_cluster_join *join)
+{
+    if (chdir(join->folder) != 0) {
+        return ls_fail_errno(
+            errno,
+            "the trainer's folder %s: run file, data and run directory must be under the same paths "
+            "on all hosts",
+            join->folder);
+    }
+    if (access(join->run_dir, F_OK) != 0) {
+        return ls_fail_errno(errno, "the run directory %s must be on a file system that all hosts share",
+                             join->run_dir);
+    }
+    return LS_OK;
+}
+
+static ls_status make_segment(host_agent *self, const ls_cluster_join *join, const char *text)
+{
+    const ls_segment_plan plan = {
+        .float_count = join->float_count,
+        .exchange_bytes = join->exchange_bytes,
+        .leaves = join->leaves,
+        .ranks = join->ranks,
+        .first_rank = join->first_rank,
+        .local_ranks = join->local_ranks,
+        .epoch = join->epoch,
+        .text = text,
+        .text_bytes = join->text_bytes,
+    };
+    LS_TRY(ls_segment_create(&plan, &self->segment));
+    self->control = self->segment.control;
+    snprintf(self->control->coordinator, sizeof self->control->coordinator, "%s", self->address);
+    ls_segment_begin_at(&self->segment, join->step);
+    return LS_OK;
+}
+
+static ls_status start_ranks(host_agent *self, const ls_cluster_join *join)
+{
+    find_program(self);
+    snprintf(self->segment_path, sizeof self->segment_path, "/proc/%d/fd/%d", (int)getpid(),
+             self->segment.fd);
+    snprintf(self->threads, sizeof self->threads, "%u", join->threads);
+    snprintf(self->run_dir, sizeof self->run_dir, "%s", join->run_dir);
+    setenv("LOCKSTEP_TOKEN", self->options->token,
+           1); /* how ranks get it: not through arguments, which all users see */
+    const char *argv[] = {self->program, "rank",      "--segment",   self->segment_path, "--run-dir",
+                          self->run_dir, "--threads", self->threads, "--rank",           NULL};
+    const ls_agent_options options = {
+        .env = self->env,
+        .segment = &self->segment,
+        .argv = argv,
+        .context = self,
+        .ready = on_ready,
+        .lost = on_lost,
+        .ended = on_ended,
+    };
+    return ls_agent_start(&options, &self->agent);
+}
+
+static ls_status join_run(host_agent *self, const void *data, size_t bytes)
+{
+    ls_cluster_join join;
+    memcpy(&join, data, sizeof join);
+    LS_CLUSTER_CLOSE(join.run_dir);
+    LS_CLUSTER_CLOSE(join.folder);
+    LS_TRY(check_join(&join, bytes));
+    LS_TRY(enter_folders(&join));
+    LS_TRY(make_segment(self, &join, (const char *)data + sizeof join));
+    self->joined = true;
+    ls_env_timer_set(self->env, TICK_NS, tick, self);
+    return start_ranks(self, &join);
+}
+
+static void obey(host_agent *self, const ls_cluster_orders *orders)
+{
+    if (orders->abort) {
+        note_reason(self, (ls_status)orders->abort, orders->abort_text);
+        self->abort_told = true; /* it is the coordinator's own */
+    }
+    if (!self->joined) {
+        if (orders->abort || orders->quit) {
+            on_ended(self);
+        }
+        return;
+    }
+    if (orders->abort) {
+        ls_control_abort(self->control, (ls_status)orders->abort, orders->abort_rank, orders->abort_text);
+    }
+    ls_control_grant(self->control, orders->until);
+    if (orders->gather != atomic_load(&self->control->gather)) {
+        ls_control_gather(self->control, orders->gather);
+    }
+    if (orders->stop) {
+        ls_control_stop(self->control);
+    }
+    if (orders->quit) {
+        ls_control_quit(self->control);
+    }
+}
+
+/* ---- the link ---- */
+
+static void on_link_ready(void *context)
+{
+    host_agent *self = context;
+    ls_cluster_hello hello = {.kind = LS_CLUSTER_HELLO,
+                              .version = LS_CLUSTER_VERSION,
+                              .lockstep = LS_VERSION,
+                              .slots = self->options->slots,
+                              .is_spare = self->options->is_spare,
+                              .pid = getpid()};
+    gethostname(hello.host, sizeof hello.host - 1);
+    snprintf(hello.name, sizeof hello.name, "%s", self->options->name ? self->options->name : "");
+    if (ls_program_hash(&hello.program) != LS_OK) {
+        give_up(self, LS_ERR_IO, -1, ls_error_text());
+        return;
+    }
+    send_to_coordinator(self, &hello, sizeof hello);
+}
+
+static void on_received(void *context, const void *data, size_t bytes)
+{
+    host_agent *self = context;
+    uint32_t kind = 0;
+    if (bytes >= sizeof kind) {
+        memcpy(&kind, data, sizeof kind);
+    }
+    if (kind == LS_CLUSTER_JOIN && bytes >= sizeof(ls_cluster_join) && !self->joined) {
+        const ls_status status = join_run(self, data, bytes);
+        if (status != LS_OK) {
+            char host[LS_HOST_NAME_BYTES] = "", text[LS_RANK_TEXT_BYTES];
+            gethostname(host, sizeof host - 1);
+            snprintf(text, sizeof text, "host %s: %s", self->options->name[0] ? self->options->name : host,
+                     ls_error_text());
+            give_up(self, status, -1, text);
+        }
+    } else if (kind == LS_CLUSTER_ORDERS && bytes == sizeof(ls_cluster_orders)) {
+        ls_cluster_orders orders;
+        memcpy(&orders, data, sizeof orders);
+        LS_CLUSTER_CLOSE(orders.abort_text);
+        obey(self, &orders);
+    } else {
+        give_up(self, LS_ERR_INVALID, -1, "the coordinator said something that agents don't understand");
+    }
+}
+
+static void on_link_lost(void *context, ls_status status, const char *text)
+{
+    host_agent *self = context;
+    self->link_lost = true;
+    if (self->ended) {
+        ls_env_stop(self->env, 0);
+        return;
+    }
+    note_reason(self, status, text);
+    if (self->agent) {
+        ls_control_abort(self->control, status, -1, text);
+    } else {
+        ls_env_stop(self->env, 0);
+    }
+}
+
+static void on_signal(void *context)
+{
+    host_agent *self = context;
+    char host[LS_HOST_NAME_BYTES] = "", text[200];
+    gethostname(host, sizeof host - 1);
+    snprintf(text, sizeof text, "the agent of host %s was told to end by a signal", host);
+    give_up(self, LS_ERR_RANKS_LOST, -1, text);
+}
+
+/* ---- from begin to end ---- */
+
+static ls_status open_link(host_agent *self)
+{
+    char host[LS_HOST_NAME_BYTES] = "", identity[200];
+    LS_TRY(ls_store_address_numeric(self->options->coordinator, self->address, sizeof self->address));
+    gethostname(host, sizeof host - 1);
+    snprintf(identity, sizeof identity, "agent of %s, pid %d", host, (int)getpid());
+    const ls_store_link_options options = {
+        .env = self->env,
+        .address = self->address,
+        .token = self->options->token,
+        .epoch = 1,
+        .identity = identity,
+        .timeout_ns = (uint64_t)(self->options->timeout_s * 1e9),
+        .context = self,
+        .ready = on_link_ready,
+        .received = on_received,
+        .lost = on_link_lost,
+    };
+    return ls_store_link_open(&options, &self->link);
+}
+
+static ls_status serve(host_agent *self)
+{
+    const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    LS_TRY(ls_env_real_create(&self->env));
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        const int error = ls_env_signal_watch(self->env, signals[i], on_signal, self);
+        if (error) {
+            return ls_fail_errno(-error, "watching signal %d", signals[i]);
+        }
+    }
+    LS_TRY(open_link(self));
+    ls_env_run(self->env);
+    return self->status == LS_OK ? LS_OK : ls_fail(self->status, "%s", self->text);
+}
+
+ls_status ls_host_agent_run(const ls_host_agent_options *options)
+{
+    host_agent self = {.options = options, .segment = {.fd = -1}};
+    const ls_status status = serve(&self);
+    ls_store_link_close(self.link);
+    ls_agent_destroy(self.agent);
+    if (self.env) {
+        ls_env_real_destroy(self.env);
+    }
+    ls_segment_release(&self.segment);
+    return status;
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Agents of other hosts, started over ssh: one command per host, and one thread that passes on what they print. */
+#include "base/assert.h"
+#include "base/clock.h"
+#include "execution/elastic/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WORDS_MAX = 32, LINE_BYTES = 400, LOOK_MS = 50 };
+
+typedef struct started {
+    const char *name;
+    pid_t pid;
+    int fd; /* what it prints; -1: it has closed it */
+    bool ended;
+    int status; /* of waitpid */
+    size_t line_bytes;
+    char line[LINE_BYTES], last[LINE_BYTES];
+} started;
+
+struct ls_starter {
+    pthread_t thread;
+    pthread_mutex_t lock; /* over ended, status and last of all */
+    _Atomic bool stop;
+    uint32_t count;
+    started hosts[];
+};
+
+/* ---- commands ---- */
+
+/* argv of the command for a host: LOCKSTEP_SSH cut at blanks, options when it is ssh, host and shell line. */
+typedef struct command {
+    char *words[WORDS_MAX];
+    char text[4096], line[2048];
+} command;
+
+static ls_status make_command(const ls_host_entry *host, const char *coordinator, const char *program,
+                              command *out)
+{
+    const char *ssh = getenv("LOCKSTEP_SSH");
+    size_t count = 0;
+    char *rest = NULL;
+    if (!ssh || strspn(ssh, " ") == strlen(ssh)) {
+        ssh = "ssh";
+    }
+    if (strlen(ssh) >= sizeof out->text) {
+        return ls_fail(LS_ERR_INVALID, "LOCKSTEP_SSH has more than %zu characters", sizeof out->text - 1);
+    }
+    memcpy(out->text, ssh, strlen(ssh) + 1);
+    for (char *word = strtok_r(out->text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        if (count == WORDS_MAX - 8) {
+            return ls_fail(LS_ERR_INVALID, "LOCKSTEP_SSH has more than %d words", WORDS_MAX - 8);
+        }
+        out->words[count++] = word;
+    }
+    const char *base = strrchr(out->words[0], '/') ? strrchr(out->words[0], '/') + 1 : out->words[0];
+    if (strcmp(base, "ssh") == 0) {
+        out->words[count++] = (char *)"-T";
+        out->words[count++] = (char *)"-oBatchMode=yes";
+        out->words[count++] = (char *)"-oConnectTimeout=10";
+    }
+    const int bytes = snprintf(out->line, sizeof out->line,
+                               "exec '%s' agent --coordinator '%s' --name '%s' --slots %u --token-file -",
+                               program, coordinator, host->name, host->slots);
+    if (bytes < 0 || (size_t)bytes >= sizeof out->line || strchr(program, '\'')) {
+        return ls_fail(LS_ERR_INVALID, "the path of the program, %s, can't be written into a shell line",
+                       program);
+    }
+    out->words[count++] = (char *)host->address;
+    out->words[count++] = out->line;
+    out->words[count] = NULL;
+    return LS_OK;
+}
+
+/* In the child: only calls that are safe there. */
+_Noreturn static void become(const command *made, int in, int out, pid_t parent)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGINT, SIG_IGN); /* Ctrl-C is the trainer's: it ends the agents in order */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(out, 2) >= 0) {
+        execvp(made->words[0], made->words);
+        dprintf(2, "can't run %s: %s\n", made->words[0], strerror(errno));
+    }
+    _exit(127);
+}
+
+static ls_status start_one(const command *made, const char *token, started *out)
+{
+    int in[2], said[2];
+    if (pipe2(in, O_CLOEXEC) != 0) {
+        return ls_fail_errno(errno, "starting an agent on %s", out->name);
+    }
+    if (pipe2(said, O_CLOEXEC) != 0) {
+        const int error = errno;
+        close(in[0]);
+        close(in[1]);
+        return ls_fail_errno(error, "starting an agent on %s", out->name);
+    }
+    const pid_t parent = getpid();
+    out->pid = fork();
+    if (out->pid == 0) {
+        become(made, in[0], said[1], parent);
+    }
+    const int error = errno;
+    close(said[1]);
+    out->fd = said[0];
+    if (out->pid > 0) {
+        char line[LS_COMM_TOKEN_BYTES + 1];
+        const int bytes = snprintf(line, sizeof line, "%s\n", token);
+        (void)!write(in[1], line,
+                     (size_t)bytes); /* fits a pipe, whose other end is open here too: no SIGPIPE */
+    }
+    close(in[0]);
+    close(in[1]);
+    return out->pid > 0 ? LS_OK : ls_fail_errno(error, "starting an agent on %s", out->name);
+}
+
+/* ---- what they print ---- */
+
+static void pass_line_on(ls_starter *starter, started *host)
+{
+    host->line[host->line_bytes] = '\0';
+    if (host->line_bytes > 0) {
+        fprintf(stderr, "[%s] %s\n", host->name, host->line);
+        pthread_mutex_lock(&starter->lock);
+        memcpy(host->last, host->line, sizeof host->last);
+        pthread_mutex_unlock(&starter->lock);
+    }
+    host->line_bytes = 0;
+}
+
+static void take_output(ls_starter *starter, started *host)
+{
+    char bytes[4096];
+    const ssize_t got = read(host->fd, bytes, sizeof bytes);
+    if (got <= 0) {
+        close(host->fd);
+        host->fd = -1;
+    }
+    for (ssize_t i = 0; i < got; i++) {
+        if (bytes[i] == '\n' || host->line_bytes == LINE_BYTES - 1) {
+            pass_line_on(starter, host);
+        }
+        if (bytes[i] != '\n') {
+            host->line[host->line_bytes++] = bytes[i] >= ' ' || bytes[i] == '\t' ? bytes[i] : '?';
+        }
+    }
+    if (host->fd < 0) {
+        pass_line_on(starter, host);
+    }
+}
+
+/* Collects those that have ended; an end is told only when all that was printed has been read. */
+static uint32_t collect(ls_starter *starter)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < starter->count; i++) {
+        started *host = &starter->hosts[i];
+        int status = 0;
+        if (host->ended) {
+            continue;
+        }
+        if (host->fd < 0 && waitpid(host->pid, &status, WNOHANG) == host->pid) {
+            pthread_mutex_lock(&starter->lock);
+            host->ended = true;
+            host->status = status;
+            pthread_mutex_unlock(&starter->lock);
+        } else {
+            left++;
+        }
+    }
+    return left;
+}
+
+static void *watch_hosts(void *context)
+{
+    ls_starter *starter = context;
+    struct pollfd *fds = calloc(starter->count, sizeof *fds);
+    LS_ASSERT(fds && "out of memory for the outputs of agents");
+    while (!atomic_load(&starter->stop)) {
+        for (uint32_t i = 0; i < starter->count; i++) {
+            fds[i] = (struct pollfd){.fd = starter->hosts[i].fd, .events = POLLIN};
+        }
+        if (poll(fds, starter->count, LOOK_MS) > 0) {
+            for (uint32_t i = 0; i < starter->count; i++) {
+                if (fds[i].revents) {
+                    take_output(starter, &starter->hosts[i]);
+                }
+            }
+        }
+        if (collect(starter) == 0) {
+            break;
+        }
+    }
+    free(fds);
+    return NULL;
+}
+
+bool ls_starter_has_ended(ls_starter *starter, uint32_t index, char text_out[512])
+{
+    started *host = &starter->hosts[index];
+    pthread_mutex_lock(&starter->lock);
+    const bool ended = host->ended;
+    if (ended) {
+        snprintf(text_out, 512, "its command ended with %s %d%s%s",
+                 WIFSIGNALED(host->status) ? "signal" : "exit code",
+                 WIFSIGNALED(host->status) ? WTERMSIG(host->status) : WEXITSTATUS(host->status),
+                 host->last[0] ? ": " : "", host->last);
+    }
+    pthread_mutex_unlock(&starter->lock);
+    return ended;
+}
+
+/* ---- life ---- */
+
+static void end_all(ls_starter *starter)
+{
+    for (uint32_t i = 0; i < starter->count; i++) {
+        started *host = &starter->hosts[i];
+        if (host->pid > 0 && !host->ended) {
+            kill(host->pid, SIGKILL);
+            waitpid(host->pid, &host->status, 0);
+        }
+        if (host->fd >= 0) {
+            close(host->fd);
+        }
+    }
+    pthread_mutex_destroy(&starter->lock);
+    free(starter);
+}
+
+ls_status ls_starter_start(const ls_gang_hosts *hosts, const char *coordinator, ls_starter **starter_out)
+{
+    char program[1024] = "";
+    const ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
+    ls_starter *starter = calloc(1, sizeof *starter + hosts->other_count * sizeof starter->hosts[0]);
+    if (!starter || bytes <= 0) {
+        free(starter);
+        return ls_fail(LS_ERR_MEMORY, "no memory to start agents on %u hosts", hosts->other_count);
+    }
+    pthread_mutex_init(&starter->lock, NULL);
+    ls_status status = LS_OK;
+    for (uint32_t i = 0; i < hosts->other_count && status == LS_OK; i++) {
+        command made;
+        starter->hosts[i] = (started){.name = hosts->others[i].name, .fd = -1};
+        starter->count++;
+        status = make_command(&hosts->others[i], coordinator, program, &made);
+        if (status == LS_OK) {
+            status = start_one(&made, hosts->token, &starter->hosts[i]);
+        }
+    }
+    if (status == LS_OK) {
+        const int error = pthread_create(&starter->thread, NULL, watch_hosts, starter);
+        status = error ? ls_fail_errno(error, "can't start the thread that listens to agents") : LS_OK;
+    }
+    if (status != LS_OK) {
+        end_all(starter);
+        return status;
+    }
+    *starter_out = starter;
+    return LS_OK;
+}
+
+void ls_starter_stop(ls_starter *starter)
+{
+    if (!starter) {
+        return;
+    }
+    const double end_s = ls_clock_monotonic_s() + 2.0;
+    bool all_ended = false;
+    while (!all_ended && ls_clock_monotonic_s() < end_s) {
+        char text[512];
+        all_ended = true;
+        for (uint32_t i = 0; i < starter->count; i++) {
+            all_ended = all_ended && ls_starter_has_ended(starter, i, text);
+        }
+        if (!all_ended) {
+            poll(NULL, 0, LOOK_MS / 5);
+        }
+    }
+    atomic_store(&starter->stop, true);
+    pthread_join(starter->thread, NULL);
+    end_all(starter);
+}
