@@ -19,7 +19,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 4, READ_BYTES = 64 * 1024, ADDRESS_BYTES = 160, CLOSE_WAIT_MS = 10 * 1000, PEER_SILENT_S = 5 };
+enum {
+    HEADER_BYTES = 4,
+    READ_BYTES = 64 * 1024,
+    ADDRESS_BYTES = 160,
+    CLOSE_WAIT_MS = 10 * 1000,
+    PEER_SILENT_S = 5
+};
 
 /* Bytes waiting: [start, end) of data. */
 typedef struct bytes_queue {

@@ -34,7 +34,7 @@ static bool split(const char *address, char host[256], const char **port_out)
     const char *colon = strrchr(address, ':');
     if (!colon || colon == address || colon[1] == '\0' || colon - address >= 256 ||
         strspn(colon + 1, "0123456789") != strlen(colon + 1) || strlen(colon + 1) > 5 ||
-        atoi(colon + 1) > 65535) {
+        strtol(colon + 1, NULL, 10) > 65535) {
         return false;
     }
     size_t bytes = (size_t)(colon - address);
