@@ -464,6 +464,9 @@ ls_status ls_walk_step(ls_walk *walk, const ls_walk_batch *batch, uint32_t index
 ls_status ls_walk_forward(ls_walk *walk, const ls_walk_batch *batch)
 {
     for (uint32_t i = 0; i < walk->plan->forward_steps; i++) {
+        if (batch->before_step) {
+            LS_TRY(batch->before_step(batch->context, i));
+        }
         ls_flight_activity(LS_ACTIVITY_FORWARD, i);
         LS_TRY(ls_walk_step(walk, batch, i));
     }
@@ -474,6 +477,9 @@ ls_status ls_walk_backward(ls_walk *walk, const ls_walk_batch *batch)
 {
     LS_ASSERT(walk->plan->options.training && batch->gradients);
     for (uint32_t i = walk->plan->forward_steps; i < walk->plan->step_count; i++) {
+        if (batch->before_step) {
+            LS_TRY(batch->before_step(batch->context, i));
+        }
         ls_flight_activity(LS_ACTIVITY_BACKWARD, i);
         LS_TRY(ls_walk_step(walk, batch, i));
         if (batch->after_step) {

@@ -40,7 +40,8 @@ typedef struct ls_walk_batch {
     const int32_t *tokens;   /* sequences * length */
     const int32_t *targets;  /* the same, LS_TARGET_IGNORED where there is none; NULL without losses */
     float *losses;           /* out: per token; NULL without losses */
-    /* Called behind each backward step; what it returns ends the walk. NULL: nothing is called. */
+    /* Called before each step, and behind each backward step; an error ends the walk. NULL: nothing is called. */
+    ls_status (*before_step)(void *context, uint32_t step);
     ls_status (*after_step)(void *context, uint32_t step);
     void *context;
 } ls_walk_batch;

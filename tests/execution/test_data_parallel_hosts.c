@@ -77,9 +77,10 @@ static void hosts_give_the_bits_of_one_process(void **state)
 static void hosts_give_the_same_bits_with_every_stage(void **state)
 {
     (void)state;
-    for (uint32_t zero = 0; zero <= 2; zero += 2) {
+    const uint32_t stages[] = {0, 2, 3};
+    for (size_t z = 0; z < 3; z++) {
         for (size_t i = 0; i < SPLITS; i++) {
-            compare_hosts(&tiny, &splits[i], zero, 0, 1);
+            compare_hosts(&tiny, &splits[i], stages[z], 0, 1);
         }
     }
 }
@@ -94,6 +95,8 @@ static void hosts_give_the_bits_of_one_process_on_larger_models(void **state)
     compare_hosts(&wide, &splits[3], 0, LS_COMM_NO_SHM, 2);
     compare_hosts(&wide, &splits[1], 2, LS_COMM_NO_SHM, 1);
     compare_hosts(&tied, &splits[6], 1, LS_COMM_NO_SHM, 1);
+    compare_hosts(&tied, &splits[6], 3, 0, 1);
+    compare_hosts(&wide, &splits[4], 3, LS_COMM_NO_SHM, 1);
 }
 
 /* ---- errors ---- */
@@ -123,6 +126,7 @@ static void hosts_stopped_rank_stops_all_and_changes_nothing(void **state)
         test_store_open();
         world_init_hosts(&w, &tiny, 7, two_by_two, 2, 1, 3);
         w.culprit = culprit;
+        w.zero = culprit == 0 ? 3 : 1;
         w.prepare = prepare_stop;
         w.stop_at = ls_leaves_of_rank(7, 4, culprit).count; /* asked before each leaf: the first of step 1 */
         run_ranks(&w, RANKS_MAX);
@@ -194,9 +198,8 @@ static void hosts_of_other_settings_are_a_mismatch(void **state)
     test_store_close();
 }
 
-static void hosts_tell_of_values_that_are_not_finite_as_one_process(void **state)
+static void check_nonfinite(uint32_t zero)
 {
-    (void)state;
     world w;
     alone one;
     test_store_open();
@@ -207,6 +210,7 @@ static void hosts_tell_of_values_that_are_not_finite_as_one_process(void **state
     for (int64_t i = p->offset; i < p->offset + p->rows * p->cols; i++) {
         w.hosts[0].parameters[i] = one.state.parameters[i] = 3e38f;
     }
+    w.zero = zero;
     ls_step_result result;
     assert_int_equal(ls_stepper_run(one.stepper, 0, 1e-2, &result), LS_ERR_FAILED);
     char *want = strdup(ls_error_text());
@@ -219,6 +223,13 @@ static void hosts_tell_of_values_that_are_not_finite_as_one_process(void **state
     alone_release(&one);
     world_release(&w);
     test_store_close();
+}
+
+static void hosts_tell_of_values_that_are_not_finite_as_one_process(void **state)
+{
+    (void)state;
+    check_nonfinite(1);
+    check_nonfinite(3);
 }
 
 /* ---- memory ---- */
@@ -234,6 +245,23 @@ static size_t resident_bytes(const void *memory, size_t bytes)
     }
     free(there);
     return count * 4096;
+}
+
+/* Stage 3 keeps of the weights what ranks of a host own: half of them, on each of two hosts. */
+static void hosts_with_stage_3_keep_their_own_weights(void **state)
+{
+    (void)state;
+    const shape wide = {.micro_batches = 2, .micro_batch = 1, .width = 128, .vocab = 5000};
+    world w;
+    test_store_open();
+    world_init_hosts(&w, &wide, 4, two_by_two, 2, 1, 2);
+    w.zero = 3;
+    run_ranks(&w, RANKS_MAX);
+    const size_t all = flat_bytes(&w), resident = resident_bytes(w.hosts[1].parameters, all);
+    assert_true(resident > all / 3 && resident < all * 2 / 3);
+    assert_true(resident_bytes(w.hosts[1].m, all) < all * 2 / 3);
+    world_release(&w);
+    test_store_close();
 }
 
 /* Stage 2 gives gradients back; what is left behind a step is less than a tenth. */
@@ -270,6 +298,7 @@ int main(void)
         cmocka_unit_test(hosts_of_other_settings_are_a_mismatch),
         cmocka_unit_test(hosts_tell_of_values_that_are_not_finite_as_one_process),
         cmocka_unit_test(hosts_with_stage_2_keep_no_gradients),
+        cmocka_unit_test(hosts_with_stage_3_keep_their_own_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
+#include "execution/parallel/fetch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,6 +291,7 @@ ls_status ls_data_parallel_agree(ls_data_parallel *p, ls_queue *queue, const ls_
     if (status != LS_OK) {
         /* All have come to the same; nobody begins another step before all have read why. */
         LS_TRY(ls_exchange_meet(&p->view, "the end of a step that was given up", NULL));
+        ls_fetch_leave(p->fetch);
     }
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "execution/parallel/fetch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,7 +178,7 @@ static ls_status sum_own(ls_data_parallel *p, ls_queue *queue, uint32_t at)
 /* ---- giving memory back ---- */
 
 /* Pages that lie in [first, past) whole. Only shared mappings can do that; elsewhere the memory stays, as without the wish. */
-static void drop_floats(float *flat, int64_t first, int64_t past)
+void ls_drop_floats(float *flat, int64_t first, int64_t past)
 {
     const uintptr_t begin = ((uintptr_t)(flat + first) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     const uintptr_t end = (uintptr_t)(flat + past) / PAGE_BYTES * PAGE_BYTES;
@@ -193,55 +194,45 @@ static void drop_gradients(const ls_data_parallel *p, uint32_t bucket)
     const ls_slice *slice = &p->slices[bucket];
     const int64_t past = b->offset + b->count;
     for (uint32_t i = 1; i < p->own_buffer_count; i++) {
-        drop_floats(p->own_buffers[i], b->offset, past);
+        ls_drop_floats(p->own_buffers[i], b->offset, past);
     }
     if (slice->count > 0) {
-        drop_floats(p->target, b->offset, slice->offset);
-        drop_floats(p->target, slice->offset + slice->count, past);
+        ls_drop_floats(p->target, b->offset, slice->offset);
+        ls_drop_floats(p->target, slice->offset + slice->count, past);
     } else {
-        drop_floats(p->target, b->offset, past);
+        ls_drop_floats(p->target, b->offset, past);
     }
-}
-
-static bool is_taken_by_all(const ls_data_parallel *p, uint32_t count)
-{
-    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
-        if (!ls_word_reached(&p->view.exchange->slots[i].taken, count)) {
-            return false;
-        }
-    }
-    return true;
 }
 
 static void drop_some(ls_data_parallel *p)
 {
     while (p->zero >= 2 && p->dropped_count < p->taken_count &&
-           is_taken_by_all(p, count_at(p, p->dropped_count + 1))) {
+           ls_exchange_has(&p->view, LS_COUNT_TAKEN, count_at(p, p->dropped_count + 1))) {
         drop_gradients(p, p->order[p->dropped_count++].bucket);
     }
 }
 
-/* Moments that no rank of this host owns. */
-static void drop_moments(const ls_data_parallel *p)
+/* The slices of a bucket that this rank holds for owners on other hosts. */
+void ls_drop_handled(const ls_data_parallel *p, uint32_t bucket, float *flat)
 {
-    const ls_host *host = &ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)];
-    for (uint32_t b = 0; b < p->bucket_count; b++) {
-        const ls_bucket *bucket = &p->layout->buckets[b];
-        int64_t first = bucket->offset + bucket->count, past = bucket->offset;
-        for (uint32_t r = 0; r < host->rank_count; r++) {
-            const ls_slice slice = ls_slice_of(p->layout, b, p->ranks, host->first_rank + r);
-            if (slice.count > 0) {
-                first = slice.offset < first ? slice.offset : first;
-                past = slice.offset + slice.count > past ? slice.offset + slice.count : past;
-            }
+    const ls_lane *lanes;
+    const uint32_t lane_count = ls_hosts_out_lanes(p->hosts, &lanes);
+    for (uint32_t l = 0; l < lane_count; l++) {
+        const ls_slice slice = ls_slice_of(p->layout, bucket, p->ranks, lanes[l].owner);
+        if (slice.count > 0) {
+            ls_drop_floats(flat, slice.offset, slice.offset + slice.count);
         }
-        for (int i = 0; i < 2; i++) {
-            if (first >= past) {
-                drop_floats(p->moments[i], bucket->offset, bucket->offset + bucket->count);
-            } else {
-                drop_floats(p->moments[i], bucket->offset, first);
-                drop_floats(p->moments[i], past, bucket->offset + bucket->count);
-            }
+    }
+}
+
+/* On host 0, after the trainer had the whole state: what this rank handled there. */
+static void drop_gathered(const ls_data_parallel *p)
+{
+    for (uint32_t b = 0; b < p->bucket_count; b++) {
+        ls_drop_handled(p, b, p->gathered[1]);
+        ls_drop_handled(p, b, p->gathered[2]);
+        if (p->zero >= 3) {
+            ls_drop_handled(p, b, p->gathered[0]);
         }
     }
 }
@@ -260,7 +251,7 @@ static void say_ready(ls_data_parallel *p, uint32_t count)
     }
     if (count > p->ready_count) {
         p->ready_count = count;
-        ls_word_post(&p->slot->ready, count_at(p, count));
+        ls_exchange_count(&p->view, LS_COUNT_READY, count_at(p, count));
     }
 }
 
@@ -289,7 +280,7 @@ static ls_status take_bucket(ls_data_parallel *p, ls_queue *queue)
     if (p->hosts) {
         post_whole_groups(p);
     } else if (p->zero >= 2) {
-        ls_word_post(&p->slot->taken, count_at(p, p->taken_count));
+        ls_exchange_count(&p->view, LS_COUNT_TAKEN, count_at(p, p->taken_count));
     }
     return LS_OK;
 }
@@ -301,7 +292,7 @@ static ls_status sum_group(ls_data_parallel *p, ls_queue *queue, uint32_t group)
         ls_flight_activity(LS_ACTIVITY_REDUCE, p->order[p->summed_count].bucket);
         LS_TRY(sum_own(p, queue, p->summed_count++));
     }
-    ls_word_post(&p->slot->taken, count_at(p, p->summed_count));
+    ls_exchange_count(&p->view, LS_COUNT_TAKEN, count_at(p, p->summed_count));
     return LS_OK;
 }
 
@@ -322,7 +313,7 @@ ls_status ls_data_parallel_after_step(ls_data_parallel *p, ls_queue *queue, uint
     }
     say_ready(p, ready);
     while (p->taken_count < p->ready_count &&
-           ls_exchange_is_ready(&p->view, count_at(p, p->taken_count + 1))) {
+           ls_exchange_has(&p->view, LS_COUNT_READY, count_at(p, p->taken_count + 1))) {
         LS_TRY(take_bucket(p, queue));
     }
     while (p->hosts && p->summed_count < p->bucket_count) {
@@ -337,16 +328,16 @@ ls_status ls_data_parallel_after_step(ls_data_parallel *p, ls_queue *queue, uint
 }
 
 /* Waits for transfers between hosts. */
-static ls_status await_transfers(ls_data_parallel *p, uint64_t count, const char *what)
+ls_status ls_data_parallel_await(ls_data_parallel *p, ls_hosts *hosts, uint64_t count, const char *what)
 {
-    if (ls_hosts_is_done(p->hosts, count)) {
+    if (ls_hosts_is_done(hosts, count)) {
         bool aborted;
-        return ls_hosts_await(p->hosts, count, &(ls_wait){0}, &aborted);
+        return ls_hosts_await(hosts, count, &(ls_wait){0}, &aborted);
     }
     const uint64_t begin_ns = ls_clock_monotonic_ns();
     const ls_wait wait = ls_exchange_wait(&p->view);
     bool aborted = false;
-    const ls_status status = ls_hosts_await(p->hosts, count, &wait, &aborted);
+    const ls_status status = ls_hosts_await(hosts, count, &wait, &aborted);
     p->view.wait_ns += ls_clock_monotonic_ns() - begin_ns;
     return aborted ? ls_exchange_fail_transfer(&p->view, what) : status;
 }
@@ -359,7 +350,8 @@ static ls_status take_rest(ls_data_parallel *p, ls_queue *queue)
         char what[48];
         snprintf(what, sizeof what, "gradients of bucket %u", ready->bucket);
         const uint64_t waited_ns = p->view.wait_ns;
-        const ls_status status = ls_exchange_await_ready(&p->view, count_at(p, p->taken_count + 1), what);
+        const ls_status status =
+            ls_exchange_await(&p->view, LS_COUNT_READY, count_at(p, p->taken_count + 1), what);
         ready->wait_ns = p->view.wait_ns - waited_ns;
         if (status != LS_OK) {
             ls_flight_end(ready->record, 0, UINT32_MAX, ready->wait_ns, status);
@@ -372,14 +364,30 @@ static ls_status take_rest(ls_data_parallel *p, ls_queue *queue)
 
 ls_status ls_data_parallel_sum_rest(ls_data_parallel *p, ls_queue *queue)
 {
+    LS_TRY(ls_fetch_rest(p->fetch));
     LS_TRY(take_rest(p, queue));
     while (p->summed_count < p->bucket_count) {
         const uint32_t group = next_group(p);
-        LS_TRY(await_transfers(p, p->reduce_number[group], "gradients of the other hosts"));
+        LS_TRY(ls_data_parallel_await(p, p->hosts, p->reduce_number[group], "gradients of the other hosts"));
         LS_TRY(sum_group(p, queue, group));
     }
     drop_some(p);
     return LS_OK;
+}
+
+bool ls_data_parallel_fetches(const ls_data_parallel *p)
+{
+    return p->fetch != NULL;
+}
+
+ls_status ls_data_parallel_before_step(ls_data_parallel *p, uint32_t plan_step)
+{
+    return p->fetch ? ls_fetch_before(p->fetch, plan_step) : LS_OK;
+}
+
+ls_status ls_data_parallel_hold(ls_data_parallel *p)
+{
+    return p->fetch ? ls_fetch_hold(p->fetch) : LS_OK;
 }
 
 /* ---- the step ---- */
@@ -394,8 +402,8 @@ static void mark(_Atomic uint64_t *counter, uint64_t value)
 void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerprint)
 {
     mark(p->marks.entered, step + 1);
-    if (p->was_gathered && p->view.local == 0) {
-        drop_moments(p);
+    if (p->was_gathered) {
+        drop_gathered(p);
     }
     p->was_gathered = false;
     p->view.step = step;
@@ -432,7 +440,8 @@ ls_status ls_data_parallel_begin_update(ls_data_parallel *p)
 {
     if (p->hosts && p->zero == 0) {
         spread(p, p->target, p->bucket_count);
-        LS_TRY(await_transfers(p, ls_hosts_posted(p->hosts), "gradient sums of the other hosts"));
+        LS_TRY(ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts),
+                                      "gradient sums of the other hosts"));
     }
     mark(p->marks.begun, p->view.step + 1);
     return LS_OK;
@@ -440,16 +449,16 @@ ls_status ls_data_parallel_begin_update(ls_data_parallel *p)
 
 void ls_data_parallel_updated(ls_data_parallel *p, float *parameters, uint32_t index)
 {
-    if (p->zero > 0) {
+    if (p->zero > 0 && p->zero < 3) {
         spread(p, parameters, index + 1 < p->update_count ? p->update_at[index + 1] : p->bucket_count);
     }
 }
 
 ls_status ls_data_parallel_end_update(ls_data_parallel *p, float *parameters)
 {
-    if (p->hosts && p->zero > 0) {
+    if (p->hosts && p->zero > 0 && p->zero < 3) {
         spread(p, parameters, p->bucket_count);
-        LS_TRY(await_transfers(p, ls_hosts_posted(p->hosts), "weights of the other hosts"));
+        LS_TRY(ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "weights of the other hosts"));
     }
     mark(p->marks.done, p->view.step + 1);
     return LS_OK;
@@ -459,9 +468,10 @@ ls_status ls_data_parallel_leave(ls_data_parallel *p, bool updated)
 {
     if (p->zero >= 2) {
         drop_some(p);
-        drop_floats(p->target, 0, p->layout->float_count);
+        ls_drop_floats(p->target, 0, p->layout->float_count);
     }
     LS_TRY(ls_exchange_meet(&p->view, "the end of the step", NULL));
+    ls_fetch_leave(p->fetch);
     if (updated) {
         mark(p->marks.finished, p->view.step + 1);
     }
@@ -475,13 +485,14 @@ static ls_status move_all(ls_data_parallel *p, ls_transfer transfer, float *flat
     for (uint32_t g = 0; g < ls_hosts_groups(p->hosts); g++) {
         ls_hosts_post(p->hosts, transfer, g, flat);
     }
-    return await_transfers(p, ls_hosts_posted(p->hosts), "the state of the other hosts");
+    return ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "the state of the other hosts");
 }
 
-static void remember_moments(ls_data_parallel *p, const ls_state *state)
+static void remember_gathered(ls_data_parallel *p, const ls_state *state)
 {
-    p->moments[0] = state->m;
-    p->moments[1] = state->v;
+    p->gathered[0] = state->parameters;
+    p->gathered[1] = state->m;
+    p->gathered[2] = state->v;
     p->was_gathered = p->zero > 0 && ls_hosts_self(p->hosts) == 0;
 }
 
@@ -493,11 +504,11 @@ ls_status ls_data_parallel_distribute(ls_data_parallel *p, const ls_state *state
     float *const flats[] = {state->parameters, state->m, state->v};
     for (int i = 0; i < 3; i++) {
         LS_TRY(move_all(p, LS_TRANSFER_SCATTER, flats[i]));
-        if (i == 0 || p->zero == 0) {
+        if (i == 0 ? p->zero < 3 : p->zero == 0) {
             LS_TRY(move_all(p, LS_TRANSFER_SPREAD, flats[i]));
         }
     }
-    remember_moments(p, state);
+    remember_gathered(p, state);
     return ls_exchange_meet(&p->view, "the state of the other hosts", NULL);
 }
 
@@ -506,11 +517,14 @@ ls_status ls_data_parallel_gather(ls_data_parallel *p, const ls_state *state)
     if (!p->hosts) {
         return LS_OK;
     }
+    if (p->zero >= 3) {
+        LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->parameters));
+    }
     if (p->zero > 0) {
         LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->m));
         LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->v));
     }
-    remember_moments(p, state);
+    remember_gathered(p, state);
     return ls_exchange_meet(&p->view, "the state of the other hosts", NULL);
 }
 
@@ -700,6 +714,9 @@ static ls_status prepare(ls_data_parallel *p, const ls_data_parallel_options *op
     }
     LS_TRY(make_whole_sum(p));
     LS_TRY(make_updates(p));
+    if (p->hosts && p->zero >= 3) {
+        LS_TRY(ls_fetch_create(p, options, &p->fetch));
+    }
     return ls_agreement_init(p);
 }
 
@@ -747,6 +764,7 @@ void ls_data_parallel_destroy(ls_data_parallel *p)
         free(p->node_sums[k].program);
     }
     ls_agreement_release(p);
+    ls_fetch_destroy(p->fetch);
     ls_hosts_destroy(p->hosts);
     free(p->whole.program);
     free(p->node_sums);

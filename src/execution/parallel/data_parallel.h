@@ -65,9 +65,11 @@ typedef struct ls_data_parallel_options {
     /* Several hosts: a communicator of all ranks with the same numbers, borrowed; NULL: this host alone. Used on a thread of its own. */
     struct ls_comm *comm;
     /* ZeRO stage across hosts, the same bits with each (one host has everything once anyway): 0 moments on every host, 1 moments with their
-     * owners, 2 and gradients dropped as soon as they are added up. The memory of what a host does not keep is never touched, or given back;
-     * it must then be a shared mapping. */
+     * owners, 2 and gradients given back as soon as they are added up, 3 and weights fetched before each use and given back behind it. The
+     * memory of what a host does not keep is never touched, or given back; it must then be a shared mapping. */
     uint32_t zero;
+    float *parameters;      /* of this host; for stage 3, as the next */
+    uint32_t micro_batches; /* of a leaf */
 
     double timeout_s;              /* of each wait; 0: 600 */
     const _Atomic uint32_t *abort; /* ends every wait when it is not 0; NULL: none */
@@ -114,6 +116,13 @@ void ls_data_parallel_enter(ls_data_parallel *parallel, uint64_t step, uint64_t 
 /* This rank can't go on (LS_STOPPED, or an error of reading samples, whose text is this thread's): nobody will update, all get to know. The
  * rank still calls ls_data_parallel_agree. fault: what it was, for ls_data_parallel_fault of all; NULL: nothing more to say. */
 void ls_data_parallel_give_up(ls_data_parallel *parallel, ls_status status, const ls_step_fault *fault);
+
+/* Stage 3 across hosts: whether weights must be fetched, by a call before every plan step of every micro-batch, forward and backward, that
+ * waits until the weights it uses are there. Errors of waiting. */
+bool ls_data_parallel_fetches(const ls_data_parallel *parallel);
+LS_MUST_CHECK ls_status ls_data_parallel_before_step(ls_data_parallel *parallel, uint32_t plan_step);
+/* After an agreement, called by all: all weights are there until the step is left. */
+LS_MUST_CHECK ls_status ls_data_parallel_hold(ls_data_parallel *parallel);
 
 /*
  * Plan step `plan_step` of the last backward is done. Says of buckets that are final now that they are, and adds up own slices of buckets

@@ -34,7 +34,7 @@ struct ls_data_parallel {
     uint32_t leaf_count; /* of the step: V */
     uint32_t ranks, rank, zero;
     ls_step_marks marks;
-    float *moments[2]; /* of the state that was gathered or distributed last */
+    float *gathered[3]; /* parameters and moments that were gathered or distributed last */
 
     /* The nodes of this host's ranks in order, and where they lie. */
     uint32_t local_count;
@@ -50,6 +50,7 @@ struct ls_data_parallel {
 
     /* Several hosts. */
     ls_hosts *hosts;         /* NULL: one */
+    struct ls_fetch *fetch;  /* stage 3; else NULL */
     ls_node_sum *node_sums;  /* per canonical node of this host, over its share of the local nodes */
     uint32_t *node_first;    /* first local node of each */
     ls_node_sum root;        /* canonical nodes of all hosts */
@@ -90,6 +91,16 @@ LS_MUST_CHECK ls_status ls_node_sum_init(ls_node_sum *sum, uint32_t leaves, uint
 
 /* The same sum over what leaves came to: sums[i] belongs to input i. */
 ls_leaf_sum ls_node_sum_losses(const ls_node_sum *sum, const ls_leaf_sum *sums);
+
+/* Gives back the pages that lie whole in floats [first, past) of a shared mapping; they are zero then. Other memory stays as it is. */
+void ls_drop_floats(float *flat, int64_t first, int64_t past);
+
+/* The same for the slices of `bucket` that this rank holds for owners on other hosts. */
+void ls_drop_handled(const ls_data_parallel *parallel, uint32_t bucket, float *flat);
+
+/* Waits for transfers between hosts. */
+LS_MUST_CHECK ls_status ls_data_parallel_await(ls_data_parallel *parallel, ls_hosts *hosts, uint64_t count,
+                                               const char *what);
 
 /* Adds up what is left of this rank's slices. */
 LS_MUST_CHECK ls_status ls_data_parallel_sum_rest(ls_data_parallel *parallel, ls_queue *queue);

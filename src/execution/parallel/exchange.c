@@ -24,26 +24,23 @@ ls_wait ls_exchange_wait(const ls_exchange_view *view)
 
 /* ---- who did not come ---- */
 
-typedef bool (*missing_fn)(const ls_exchange_slot *slot, uint32_t count);
-
-static bool is_not_ready(const ls_exchange_slot *slot, uint32_t count)
+/* counter LS_COUNTERS: the barrier. */
+static bool is_missing(const ls_exchange_slot *slot, ls_counter counter, uint32_t count)
 {
-    return !ls_word_reached(&slot->ready, count);
-}
-
-static bool is_not_here(const ls_exchange_slot *slot, uint32_t count)
-{
-    return (int32_t)(atomic_load(&slot->arrivals) - count) < 0;
+    if (counter == LS_COUNTERS) {
+        return (int32_t)(atomic_load(&slot->arrivals) - count) < 0;
+    }
+    return !ls_word_reached(&slot->counters[counter].word, count);
 }
 
 /* "1, 3 and 4"; at most as many as fit. */
-static void name_missing(const ls_exchange_view *view, missing_fn is_missing, uint32_t count, char *text,
+static void name_missing(const ls_exchange_view *view, ls_counter counter, uint32_t count, char *text,
                          size_t text_bytes)
 {
     size_t used = 0;
     text[0] = 0;
     for (uint32_t i = 0; i < view->local_ranks && used + 16 < text_bytes; i++) {
-        if (is_missing(&view->exchange->slots[i], count)) {
+        if (is_missing(&view->exchange->slots[i], counter, count)) {
             used += (size_t)snprintf(text + used, text_bytes - used, "%s%u", used > 0 ? ", " : "",
                                      view->first_rank + i);
         }
@@ -67,11 +64,11 @@ static ls_status fail_ended(const ls_exchange_view *view, ls_wait_result result,
                    missing[0] ? " of rank " : "", missing);
 }
 
-static ls_status fail_wait(const ls_exchange_view *view, ls_wait_result result, missing_fn is_missing,
+static ls_status fail_wait(const ls_exchange_view *view, ls_wait_result result, ls_counter counter,
                            uint32_t count, const char *what)
 {
     char missing[256];
-    name_missing(view, is_missing, count, missing, sizeof missing);
+    name_missing(view, counter, count, missing, sizeof missing);
     LS_TRY(fail_ended(view, result, what, missing));
     return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u waited %.3g s for %s%s%s",
                    (unsigned long long)view->step + 1, view->first_rank + view->local, view->timeout_s, what,
@@ -90,19 +87,24 @@ ls_status ls_exchange_fail_transfer(const ls_exchange_view *view, const char *wh
 
 /* ---- waits ---- */
 
-bool ls_exchange_is_ready(const ls_exchange_view *view, uint32_t count)
+void ls_exchange_count(ls_exchange_view *view, ls_counter counter, uint32_t count)
+{
+    ls_word_post(&view->exchange->slots[view->local].counters[counter].word, count);
+}
+
+bool ls_exchange_has(const ls_exchange_view *view, ls_counter counter, uint32_t count)
 {
     for (uint32_t i = 0; i < view->local_ranks; i++) {
-        if (!ls_word_reached(&view->exchange->slots[i].ready, count)) {
+        if (is_missing(&view->exchange->slots[i], counter, count)) {
             return false;
         }
     }
     return true;
 }
 
-ls_status ls_exchange_await_ready(ls_exchange_view *view, uint32_t count, const char *what)
+ls_status ls_exchange_await(ls_exchange_view *view, ls_counter counter, uint32_t count, const char *what)
 {
-    if (ls_exchange_is_ready(view, count)) {
+    if (ls_exchange_has(view, counter, count)) {
         return LS_OK;
     }
     const uint64_t begin_ns = ls_clock_monotonic_ns();
@@ -111,10 +113,10 @@ ls_status ls_exchange_await_ready(ls_exchange_view *view, uint32_t count, const 
     ls_flight_activity(LS_ACTIVITY_COMM, 0);
     /* Counts only grow: one after the other is as good as all at once. */
     for (uint32_t i = 0; i < view->local_ranks && result == LS_WAIT_DONE; i++) {
-        result = ls_wait_until(&view->exchange->slots[i].ready, count, &wait);
+        result = ls_wait_until(&view->exchange->slots[i].counters[counter].word, count, &wait);
     }
     view->wait_ns += ls_clock_monotonic_ns() - begin_ns;
-    return result == LS_WAIT_DONE ? LS_OK : fail_wait(view, result, is_not_ready, count, what);
+    return result == LS_WAIT_DONE ? LS_OK : fail_wait(view, result, counter, count, what);
 }
 
 /* Meetings are operations of a communicator of this host's ranks; the agreement, which asks who came last, has a record of its own. */
@@ -153,7 +155,7 @@ ls_status ls_exchange_meet(ls_exchange_view *view, const char *what, uint32_t *l
     view->wait_ns += wait_ns;
     ls_flight_end(record, 0, met ? last : UINT32_MAX, wait_ns, met ? LS_OK : LS_ERR_FAILED);
     if (!met) {
-        return fail_wait(view, result, is_not_here, view->arrivals, what);
+        return fail_wait(view, result, LS_COUNTERS, view->arrivals, what);
     }
     if (last_out) {
         *last_out = view->first_rank + last;

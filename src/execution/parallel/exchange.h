@@ -26,9 +26,19 @@ typedef struct ls_claim {
     ls_leaf_report report; /* its words when it gave up, or what it found in a leaf */
 } ls_claim;
 
+/* What a rank counts for the others, over all steps. */
+typedef enum ls_counter {
+    LS_COUNT_READY,   /* buckets whose gradients are final */
+    LS_COUNT_TAKEN,   /* buckets of which it needs no more of the others' gradients */
+    LS_COUNT_FETCHED, /* stage 3: uses of buckets for which its share of the weights has come */
+    LS_COUNT_USED,    /* stage 3: uses that are over */
+    LS_COUNTERS
+} ls_counter;
+
 typedef struct ls_exchange_slot {
-    _Alignas(64) ls_word ready; /* counts buckets that are final, over all steps */
-    _Alignas(64) ls_word taken; /* counts buckets that this rank needs no more of the others' buffers */
+    struct {
+        _Alignas(64) ls_word word;
+    } counters[LS_COUNTERS];
     _Alignas(64) _Atomic uint32_t arrivals; /* barriers it has come to: who is missing */
     ls_claim claim;
 } ls_exchange_slot;
@@ -64,10 +74,13 @@ typedef struct ls_exchange_view {
     uint8_t flight_slot; /* of the meetings; 0: none yet */
 } ls_exchange_view;
 
-/* Waits until the ready counts of all local ranks have reached `count`. what: for the text, "gradients of bucket 3". */
-LS_MUST_CHECK ls_status ls_exchange_await_ready(ls_exchange_view *view, uint32_t count, const char *what);
-/* Whether they have. */
-bool ls_exchange_is_ready(const ls_exchange_view *view, uint32_t count);
+/* This rank has come to `count`. */
+void ls_exchange_count(ls_exchange_view *view, ls_counter counter, uint32_t count);
+/* Whether all local ranks have. */
+bool ls_exchange_has(const ls_exchange_view *view, ls_counter counter, uint32_t count);
+/* Waits until they have. what: for the text, "gradients of bucket 3". */
+LS_MUST_CHECK ls_status ls_exchange_await(ls_exchange_view *view, ls_counter counter, uint32_t count,
+                                          const char *what);
 
 /* How this rank waits now, and the error of a wait for the transfers between hosts that ended early. */
 ls_wait ls_exchange_wait(const ls_exchange_view *view);

@@ -30,6 +30,7 @@ struct ls_hosts {
     const ls_layout *layout;
     ls_comm *comm, *leaders; /* leaders: of the hosts' first ranks; NULL on others */
     uint32_t ranks, rank, self;
+    bool fetches;
     ls_host *table;
     uint32_t host_count;
     uint32_t *order, bucket_count;
@@ -164,7 +165,7 @@ static void cut_groups(ls_hosts *h)
     for (uint32_t at = 0; at < h->bucket_count; at++) {
         floats += h->layout->buckets[h->order[at]].count;
         h->group_of[at] = h->group_count;
-        if (floats >= GROUP_FLOATS) {
+        if (floats >= GROUP_FLOATS || h->fetches) {
             h->group_past[h->group_count++] = at + 1;
             floats = 0;
         }
@@ -186,10 +187,12 @@ static ls_status make_stage(ls_hosts *h, side *s)
         return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u lanes", s->count);
     }
     for (uint32_t g = 0; g < h->group_count; g++) {
+        uint64_t at = h->fetches ? 0 : s->stage_floats;
         for (uint32_t l = 0; l < s->count; l++) {
-            s->at[g * s->count + l] = s->stage_floats;
-            s->stage_floats += s->lanes[l].copies * group_floats(h, s->lanes[l].owner, g);
+            s->at[g * s->count + l] = at;
+            at += (h->fetches ? 1 : s->lanes[l].copies) * group_floats(h, s->lanes[l].owner, g);
         }
+        s->stage_floats = at > s->stage_floats ? at : s->stage_floats;
     }
     s->stage = calloc(s->stage_floats + 1, sizeof *s->stage);
     if (!s->stage) {
@@ -408,6 +411,7 @@ ls_status ls_hosts_create(const ls_hosts_options *options, ls_hosts **hosts_out)
     h->comm = options->comm;
     h->ranks = options->ranks;
     h->rank = options->rank;
+    h->fetches = options->fetches;
     const ls_status status = prepare(h, options);
     if (status != LS_OK) {
         ls_hosts_destroy(h);

@@ -45,6 +45,7 @@ typedef struct ls_hosts_options {
     ls_comm *comm; /* of all ranks, same numbers; borrowed */
     uint32_t leaves, ranks, rank, first_rank, local_ranks;
     const uint32_t *order; /* buckets in the order in which they become ready; copied */
+    bool fetches;          /* spreads only, one bucket a group: one group's memory for all */
 } ls_hosts_options;
 
 /* Collective over all ranks. Errors: LS_ERR_INVALID when ranks of a host are not consecutive; those of the communicator; LS_ERR_MEMORY. */

@@ -43,6 +43,7 @@ struct ls_stepper {
     void *look_context;
     bool look_ended;
     uint64_t position; /* of the micro-batch being computed */
+    bool fetches;      /* leaves of a step whose weights come from other hosts */
     ls_sentinel *sentinel;
     ls_step_result result;
 };
@@ -110,6 +111,13 @@ static ls_status after_backward_step(void *context, uint32_t plan_step)
     return LS_OK;
 }
 
+/* ZeRO stage 3: the weights of this step are on their way. */
+static ls_status before_plan_step(void *context, uint32_t plan_step)
+{
+    ls_stepper *stepper = context;
+    return ls_data_parallel_before_step(stepper->parallel, plan_step);
+}
+
 static ls_status run_micro_batch(ls_stepper *stepper, const ls_walk_batch *batch)
 {
     if (stepper->look) {
@@ -140,9 +148,10 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
         LS_TRY(draw_micro_batch(stepper, stepper->position));
         lap(stepper, &stepper->result.data_s);
         ls_walk_batch batch = batch_into(stepper, buffer, i > 0);
+        batch.context = stepper;
+        batch.before_step = stepper->fetches ? before_plan_step : NULL;
         if (is_last && i + 1 == micro_batches) {
             batch.after_step = after_backward_step;
-            batch.context = stepper;
         }
         LS_TRY(run_micro_batch(stepper, &batch));
         sum_losses(stepper, &node->loss_sum, &node->tokens);
@@ -313,6 +322,7 @@ static ls_status explain_nonfinite(ls_stepper *stepper, uint64_t step, double lo
         .fault = {.kind = LS_STEP_FAULT_NOT_FINITE, .leaf = LS_NO_LEAF, .rank = LS_NO_RANK}};
     stepper->result.fault = report.fault;
     int64_t element = -1;
+    LS_TRY(ls_data_parallel_hold(stepper->parallel));
     LS_TRY(ls_find_nonfinite(state->queue, state->parameters, state->layout->float_count, &element));
     if (element >= 0) {
         return ls_fail(LS_ERR_FAILED,
@@ -354,7 +364,10 @@ static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double 
 static ls_status compute_leaves(ls_stepper *stepper, uint64_t step)
 {
     LS_TRY(ls_sentinel_begin(stepper->sentinel, step));
-    LS_TRY(run_leaves(stepper, step));
+    stepper->fetches = ls_data_parallel_fetches(stepper->parallel);
+    const ls_status status = run_leaves(stepper, step);
+    stepper->fetches = false;
+    LS_TRY(status);
     return ls_sentinel_before_agreement(stepper->sentinel);
 }
 
@@ -559,6 +572,11 @@ static ls_status prepare(ls_stepper *stepper)
     LS_TRY(alloc_buffers(stepper));
     if (stepper->parallel == NULL) {
         LS_TRY(make_alone(stepper));
+    }
+    if (stepper->settings.audit_every_steps > 0 && ls_data_parallel_fetches(stepper->parallel)) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "leaves can't be audited with parallel.zero 3 on several hosts: the weights are "
+                       "gone when the audit begins; use zero 2, or switch audits off");
     }
     const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
     LS_ASSERT(stepper->state->gradient_count == ls_tree_range_buffers(stepper->settings.leaves, range));
