@@ -49,6 +49,7 @@ ls_status ls_comm_keep_reason(ls_comm *comm, ls_status status)
     if (comm->failed == LS_OK) {
         snprintf(comm->reason, sizeof comm->reason, "%s", ls_error_text());
         comm->failed = status;
+        ls_flight_last_words(comm->reason);
     }
     return status;
 }

@@ -9,9 +9,12 @@
 
 #ifdef LS_HAVE_LIBDW
 
+#include <dwarf.h>
+#include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 enum { FRAMES_MAX = 64 };
 
@@ -53,23 +56,82 @@ static int keep_frame(Dwfl_Frame *frame, void *argument)
     return frames->count < frames->room ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
-static void append_frame(Dwfl *dwfl, Dwarf_Addr pc, ls_text *text)
+/* What is written for one frame: its functions, innermost first. */
+typedef struct lines {
+    ls_text *text;
+    uint32_t count, room;
+} lines;
+
+static void append_line(lines *out, const char *name, const char *file, int number)
+{
+    if (out->count == out->room) {
+        return;
+    }
+    out->count++;
+    ls_text_append(out->text, name);
+    if (file) {
+        ls_text_printf(out->text, " at %s:%d", ls_site_path(file), number);
+    }
+    ls_text_append(out->text, "\n");
+}
+
+/* Where an inlined function was called from. */
+static const char *call_of(Dwarf_Die *unit, Dwarf_Die *inlined, int *number_out)
+{
+    Dwarf_Attribute attribute;
+    Dwarf_Word file = 0, line = 0;
+    Dwarf_Files *files = NULL;
+    size_t count = 0;
+    if (dwarf_formudata(dwarf_attr(inlined, DW_AT_call_file, &attribute), &file) != 0 ||
+        dwarf_formudata(dwarf_attr(inlined, DW_AT_call_line, &attribute), &line) != 0 ||
+        dwarf_getsrcfiles(unit, &files, &count) != 0 || file >= count) {
+        return NULL;
+    }
+    *number_out = (int)line;
+    return dwarf_filesrc(files, file, NULL, NULL);
+}
+
+/* Lines of the functions inlined at `pc`; *file and *number become the place where the outermost of them was called. */
+static void append_inlined(Dwfl_Module *module, Dwarf_Addr pc, lines *out, const char **file, int *number)
+{
+    Dwarf_Addr bias = 0;
+    Dwarf_Die *unit = dwfl_module_addrdie(module, pc, &bias);
+    Dwarf_Die *innermost = NULL, *scopes = NULL;
+    /* Its further scopes are those of where the function is defined; those of where it was inlined are asked for by the scope. */
+    const bool found = unit && dwarf_getscopes(unit, pc - bias, &innermost) > 0;
+    const int count = found ? dwarf_getscopes_die(&innermost[0], &scopes) : 0;
+    for (int i = 0; i < count && dwarf_tag(&scopes[i]) != DW_TAG_subprogram; i++) {
+        if (dwarf_tag(&scopes[i]) == DW_TAG_inlined_subroutine) {
+            const char *name = dwarf_diename(&scopes[i]);
+            append_line(out, name ? name : "?", *file, *number);
+            *file = call_of(unit, &scopes[i], number);
+        }
+    }
+    free(innermost);
+    free(scopes);
+}
+
+static void append_frame(Dwfl *dwfl, Dwarf_Addr pc, lines *out)
 {
     Dwfl_Module *module = dwfl_addrmodule(dwfl, pc);
-    const char *name = module ? dwfl_module_addrname(module, pc) : NULL;
-    Dwfl_Line *line = module ? dwfl_module_getsrc(module, pc) : NULL;
+    if (!module) {
+        append_line(out, "?", NULL, 0);
+        return;
+    }
+    const char *name = dwfl_module_addrname(module, pc);
+    Dwfl_Line *line = dwfl_module_getsrc(module, pc);
     int number = 0;
     const char *file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
+    append_inlined(module, pc, out, &file, &number);
     if (name) {
-        ls_text_append(text, name);
-    } else {
-        const char *path = module ? dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL) : NULL;
-        ls_text_printf(text, "0x%" PRIx64 " in %s", (uint64_t)pc, path ? ls_path_basename(path) : "?");
+        append_line(out, name, file, number);
+        return;
     }
-    if (file) {
-        ls_text_printf(text, " at %s:%d", ls_site_path(file), number);
-    }
-    ls_text_append(text, "\n");
+    char address[128];
+    const char *path = dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    snprintf(address, sizeof address, "0x%" PRIx64 " in %s", (uint64_t)pc,
+             path ? ls_path_basename(path) : "?");
+    append_line(out, address, NULL, 0);
 }
 
 static ls_status fail_dwfl(int32_t pid, int error)
@@ -103,8 +165,9 @@ static ls_status walk(Dwfl *dwfl, int32_t pid, uint32_t frames_max, ls_text *tex
     if (frames.count == 0) {
         return fail_dwfl(pid, result == -1 ? error : 0);
     }
+    lines out = {.text = text, .room = frames_max};
     for (uint32_t i = 0; i < frames.count; i++) {
-        append_frame(dwfl, frames.pc[i], text);
+        append_frame(dwfl, frames.pc[i], &out);
     }
     return LS_OK;
 }

@@ -19,8 +19,8 @@
 enum { LS_STACK_FRAMES = 12 };
 
 /*
- * Appends one line per frame, innermost first, at most `frames_max`: "ls_wait_until at src/execution/comm/wait.c:120". Frames
- * without debugging information have the symbol, or the address, alone.
+ * Appends one line per function, innermost first, at most `frames_max`: "ls_wait_until at src/execution/comm/wait.c:120". Functions that
+ * were inlined have lines of their own. Frames without debugging information have the symbol, or the address, alone.
  *
  * Errors: LS_ERR_UNSUPPORTED (not permitted, this build has no libdw, the process is blocked in the kernel), LS_ERR_NOT_FOUND (no such
  * process), LS_ERR_FAILED; with the reason. `text` is then untouched.
