@@ -38,6 +38,14 @@ static void data_parallel_gives_the_bits_of_one_process_on_larger_models(void **
     compare(&tied, 12, 5, 1, 3);
 }
 
+/* As many leaves as there may be, and ranks among which they do not divide. */
+static void data_parallel_gives_the_bits_of_one_process_with_1024_leaves(void **state)
+{
+    (void)state;
+    compare(&tiny, 1024, 7, 1, 1);
+    compare(&tiny, 1000, 3, 1, 1);
+}
+
 /* The tests above tell orders apart: leaves summed rank by rank in plain order give another gradient. */
 static void data_parallel_leaves_tell_orders_apart(void **state)
 {
@@ -260,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(data_parallel_gives_the_bits_of_one_process),
         cmocka_unit_test(data_parallel_gives_the_bits_of_one_process_on_larger_models),
+        cmocka_unit_test(data_parallel_gives_the_bits_of_one_process_with_1024_leaves),
         cmocka_unit_test(data_parallel_leaves_tell_orders_apart),
         cmocka_unit_test(data_parallel_stopped_rank_stops_all_and_changes_nothing),
         cmocka_unit_test(data_parallel_error_of_one_rank_is_that_of_all),

@@ -74,6 +74,15 @@ static void hosts_give_the_bits_of_one_process(void **state)
     }
 }
 
+/* Hosts that hold many canonical nodes each: 1,023 leaves among 2 + 3 + 2 ranks. */
+static void hosts_give_the_bits_of_one_process_with_many_leaves(void **state)
+{
+    (void)state;
+    const split many = {1023, 3, {2, 3, 2}};
+    compare_hosts(&tiny, &many, 1, LS_COMM_NO_SHM, 1);
+    compare_hosts(&tiny, &many, 3, 0, 1);
+}
+
 static void hosts_give_the_same_bits_with_every_stage(void **state)
 {
     (void)state;
@@ -291,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_give_the_bits_of_one_process),
+        cmocka_unit_test(hosts_give_the_bits_of_one_process_with_many_leaves),
         cmocka_unit_test(hosts_give_the_same_bits_with_every_stage),
         cmocka_unit_test(hosts_give_the_bits_of_one_process_on_larger_models),
         cmocka_unit_test(hosts_stopped_rank_stops_all_and_changes_nothing),

@@ -327,6 +327,31 @@ static void tree_buffers_by_hand(void **state)
     }
 }
 
+/* Of a bucket: by hand from the order of the steps. Buckets become final from the end of the model to its start, tied embeddings last. */
+static void plan_last_gradient_step_goes_from_end_to_start(void **state)
+{
+    (void)state;
+    const ls_family families[] = {LS_FAMILY_GPT2, LS_FAMILY_LLAMA, LS_FAMILY_QWEN3};
+    const ls_recompute modes[] = {LS_RECOMPUTE_NONE, LS_RECOMPUTE_SELECTIVE, LS_RECOMPUTE_FULL};
+    for (size_t i = 0; i < 9; i++) {
+        ls_arena arena = {0};
+        const ls_model_config config = small_config(families[i / 3]);
+        ls_plan_options options = training;
+        options.recompute = modes[i % 3];
+        const ls_plan plan = build(&arena, &config, &options);
+        const uint32_t last_bucket = plan.layout->bucket_count - 1;
+        assert_int_equal(ls_plan_last_gradient_step(&plan, 0), plan.step_count - 1);
+        for (uint32_t b = 0; b < last_bucket; b++) {
+            assert_true(ls_plan_last_gradient_step(&plan, b) > ls_plan_last_gradient_step(&plan, b + 1));
+        }
+        /* The final norm (with the head, which is done) is the first step of backward; a layer ends with its first norm. */
+        assert_int_equal(ls_plan_last_gradient_step(&plan, last_bucket), plan.forward_steps);
+        const ls_plan_step layer_end = plan.steps[ls_plan_last_gradient_step(&plan, 2)];
+        assert_int_equal(layer_end.phase, LS_PHASE_BACKWARD_INPUT);
+        ls_arena_release(&arena);
+    }
+}
+
 static void plan_memory_adds_up(void **state)
 {
     (void)state;
@@ -358,6 +383,7 @@ int main(void)
         cmocka_unit_test(plan_build_logits_come_in_chunks_of_64_mib),
         cmocka_unit_test(plan_count_flops_by_hand),
         cmocka_unit_test(tree_buffers_by_hand),
+        cmocka_unit_test(plan_last_gradient_step_goes_from_end_to_start),
         cmocka_unit_test(plan_memory_adds_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
