@@ -22,8 +22,12 @@ gone() {
     return 1
 }
 # segments: processes that map a segment of a run of this test.
-segments() { grep -ls "memfd:lockstep-segment" /proc/[0-9]*/maps 2>/dev/null | while read -r maps; do
-    tr '\0' ' ' <"${maps%maps}cmdline" 2>/dev/null | grep -F -- "$scratch"; done; }
+segments() {
+    local maps
+    for maps in $(grep -ls "memfd:lockstep-segment" /proc/[0-9]*/maps 2>/dev/null); do
+        { tr '\0' ' ' <"${maps%maps}cmdline"; } 2>/dev/null | grep -F -- "$scratch"
+    done
+}
 
 steps_in() { if [ -f "$1/metrics.jsonl" ]; then wc -l <"$1/metrics.jsonl"; else echo 0; fi; }
 # begin DIR STEP ARGUMENT...: starts a run in the background and waits until it has passed STEP; its ranks are in $ranks.
@@ -145,13 +149,15 @@ for round in 1 2 3; do
 done
 ended_like_reference "$scratch/parent" 3
 
-# A rank that can't go on: its words become the run's, with its name. A block is checked when it is first read, and of many most are not.
+# A rank that can't go on: its words become the run's, with its name. A block of tokens is checked when it is first read, by a rank.
 write_text some.txt 20000 3
-for i in $(seq 24); do cat some.txt; done >big.txt
-begin data 3 --ranks 2 --set "data.train=[$scratch/big.txt]" --set train.steps=100000 --set eval.every_steps=0
-cache=$(find "$LOCKSTEP_HOME" -name '*.tokens' -size +8M | head -1)
+for i in $(seq 8); do cat some.txt; done >big.txt
+data=(--ranks 2 --set "data.train=[$scratch/big.txt]" --set data.validation_fraction=0)
+expect 0 "${train[@]}" "${data[@]}" --dry-run
+cache=$(find "$LOCKSTEP_HOME" -name '*.tokens' -size +4M | head -1)
 check "the token cache" test -n "$cache"
-dd if=/dev/zero of="$cache" bs=65536 seek=2 count=$(($(stat -c %s "$cache") / 65536 - 3)) conv=notrunc 2>/dev/null
+dd if=/dev/zero of="$cache" bs=65536 seek=16 count=$(($(stat -c %s "$cache") / 65536 - 17)) conv=notrunc 2>/dev/null
+begin data 1000 "${data[@]}"
 ended 3
 check "the rank is named" grep -Eq 'rank [01] \(.*pid [0-9]+\): .*tokens' "$dir.err"
 
