@@ -71,7 +71,11 @@ const ls_command ls_command_agent = {
         "Run directory and data are read under the trainer's paths: from a shared file system, or copies. "
         "Both sides "
         "know one token\n"
-        "(LOCKSTEP_TOKEN or --token-file). 'lockstep train --hosts FILE' starts agents itself, over ssh.",
+        "(LOCKSTEP_TOKEN or --token-file). 'lockstep train --hosts FILE' starts agents itself, over ssh.\n"
+        "\nExamples:\n"
+        "  export LOCKSTEP_TOKEN=$(openssl rand -hex 16)           the same on both sides\n"
+        "  lockstep agent --coordinator 10.0.0.1:4711              as many ranks as have no host yet\n"
+        "  lockstep agent --coordinator 10.0.0.1:4711 --slots 2    at most two of them",
     .words_min = 0,
     .words_max = 0,
     .options = &agent_table,

@@ -271,7 +271,10 @@ const ls_command ls_command_diagnose = {
                "ranks that ended badly.\n"
                "A straggler is a rank that comes last in more than 1.5 / ranks of the operations that were "
                "worth waiting for, and for\n"
-               "which the others waited more than 2 % of the time.",
+               "which the others waited more than 2 % of the time.\n"
+               "\nExamples:\n"
+               "  lockstep diagnose runs/mine                  now, or after it ended\n"
+               "  lockstep diagnose runs/mine --after 30s      where a wait of half a minute is usual",
     .words_min = 1,
     .words_max = 1,
     .options = &diagnose_table,
@@ -347,7 +350,10 @@ const ls_command ls_command_trace = {
                "another; arrows lead from the\n"
                "rank that came last to those that waited. The flight recorders keep the last 8,192 "
                "activities and 4,096 operations\n"
-               "of each rank. Works while the run goes on and afterwards.",
+               "of each rank. Works while the run goes on and afterwards.\n"
+               "\nExamples:\n"
+               "  lockstep trace runs/mine                     writes runs/mine/trace/trace.json\n"
+               "  lockstep trace runs/mine -o /tmp/mine.json",
     .words_min = 1,
     .words_max = 1,
     .options = &trace_table,

@@ -238,7 +238,18 @@ const ls_command ls_command_train = {
                "to resume: the result has the\n"
                "same bits as a run that was never interrupted. Ctrl-C saves and exits with 130, SIGTERM "
                "saves and exits with 75.\n"
-               "A finished run prints its result again.",
+               "A finished run prints its result again.\n"
+               "\nExamples:\n"
+               "  lockstep train mine.yaml --ranks 4                      four processes on this machine; 1 "
+               "to train.leaves give the same bits\n"
+               "  lockstep train mine.yaml --ranks 4 --dry-run            what each number of ranks costs, "
+               "in idle time and in memory\n"
+               "  lockstep train mine.yaml --ranks 8 --hosts hosts.txt    this host and others, over ssh; a "
+               "line is: host [slots=N] [address]\n"
+               "  lockstep train mine.yaml --ranks 8 --local-ranks 4 --coordinator 10.0.0.1:4711    others "
+               "join with 'lockstep agent'\n"
+               "  srun --ntasks 8 lockstep train mine.yaml                ranks as srun, torchrun or mpirun "
+               "started them",
     .words_min = 0,
     .words_max = 1,
     .options = &train_table,
