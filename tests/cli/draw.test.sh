@@ -18,6 +18,7 @@ same audit.svg audit --leaves 6
 line=$(sed -n '/^```progress$/{n;p}' "$guide/02-the-progress-line.md")
 same progress.svg progress --line "$line"
 same ranks.svg ranks --leaves 12 --ranks 4
+same ranks-two-hosts.svg ranks --leaves 12 --ranks 4 --hosts 2
 same ring.svg ring --ranks 4
 same report.svg report --ranks 4
 
