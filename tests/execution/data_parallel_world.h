@@ -105,6 +105,10 @@ static ls_step_settings settings_of(const shape *s)
                               .beta2 = 0.95f,
                               .eps = 1e-8f,
                               .weight_decay = 0.1f,
+                              .seed = 5,
+                              .audit_every_steps =
+                                  2, /* watched, they have the same bits and allocate nothing */
+                              .hash_every_steps = 1,
                               .sample = draw,
                               .sample_context = (void *)(uintptr_t)s};
 }
@@ -148,6 +152,8 @@ typedef struct world {
     double (*lr)(uint32_t rank, uint32_t step);
     void (*before_step)(struct world *w, uint32_t rank, uint32_t step);
     uint64_t asked, stop_at; /* of should_stop, in the rank's own copy */
+    ls_flip flip;            /* likewise */
+    uint64_t seed;
 } world;
 
 static size_t flat_bytes(const world *w)
@@ -439,7 +445,7 @@ static void assert_same_state(const world *w, const alone *a)
 }
 
 /* Runs the world and wants of each step and at the end what one process has. */
-static void compare_world(world *w)
+static inline void compare_world(world *w)
 {
     alone one;
     run_ranks(w, RANKS_MAX);

@@ -3,6 +3,7 @@
 
 #include "execution/diagnose/audit.h"
 #include "execution/diagnose/guard.h"
+#include "execution/diagnose/replicas.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@ struct ls_sentinel {
     uint32_t rank, ranks;
     ls_audit audit;
     ls_guard guard;
+    ls_replicas replicas;
+    uint32_t hosts;
     uint64_t step;
     ls_audit_roles roles; /* of this step */
     ls_step_fault fault;
@@ -45,12 +48,16 @@ ls_status ls_sentinel_create(const ls_sentinel_options *options, ls_sentinel **s
     sentinel->options = *options;
     sentinel->rank = ls_data_parallel_rank(options->parallel);
     sentinel->ranks = ls_data_parallel_ranks(options->parallel);
+    sentinel->hosts = ls_data_parallel_place(options->parallel, sentinel->rank).hosts;
     ls_status status = LS_OK;
     if (options->audit_every_steps > 0) {
         status = ls_audit_init(&sentinel->audit, options->state->layout);
     }
     if (status == LS_OK && options->hash_every_steps > 0) {
         status = make_guard(sentinel);
+    }
+    if (status == LS_OK && options->hash_every_steps > 0 && sentinel->hosts > 1) {
+        status = ls_replicas_init(&sentinel->replicas, options->parallel, options->state->layout);
     }
     if (status != LS_OK) {
         ls_sentinel_destroy(sentinel);
@@ -65,6 +72,7 @@ void ls_sentinel_destroy(ls_sentinel *sentinel)
     if (sentinel) {
         ls_audit_release(&sentinel->audit);
         ls_guard_release(&sentinel->guard);
+        ls_replicas_release(&sentinel->replicas);
         free(sentinel);
     }
 }
@@ -152,19 +160,28 @@ ls_status ls_sentinel_check_state(ls_sentinel *sentinel)
     return status;
 }
 
+/* Copies of the weights are compared in the steps behind those after which the guard hashes, and in the first of all. */
+static bool compares_weights(const ls_sentinel *sentinel)
+{
+    const uint64_t every_steps = sentinel->options.hash_every_steps;
+    return sentinel->hosts > 1 && every_steps > 0 && sentinel->step % every_steps == 0;
+}
+
 ls_status ls_sentinel_before_agreement(ls_sentinel *sentinel)
 {
     LS_TRY(ls_sentinel_check_state(sentinel));
-    if (sentinel->roles.due) {
-        ls_rank_note note = {0};
-        if (sentinel->roles.owner == sentinel->rank) {
-            note.owner = sentinel->audit.claims[LS_CLAIM_OWNER].whole;
-        }
-        if (sentinel->roles.checker == sentinel->rank) {
-            note.checker = sentinel->audit.claims[LS_CLAIM_CHECKER].whole;
-        }
-        ls_data_parallel_note(sentinel->options.parallel, &note);
+    ls_rank_note note = {0};
+    if (sentinel->roles.due && sentinel->roles.owner == sentinel->rank) {
+        note.owner = sentinel->audit.claims[LS_CLAIM_OWNER].whole;
     }
+    if (sentinel->roles.due && sentinel->roles.checker == sentinel->rank) {
+        note.checker = sentinel->audit.claims[LS_CLAIM_CHECKER].whole;
+    }
+    if (compares_weights(sentinel)) {
+        const ls_state *state = sentinel->options.state;
+        note.weights = ls_replicas_hash(&sentinel->replicas, state->queue, state->parameters);
+    }
+    ls_data_parallel_note(sentinel->options.parallel, &note);
     return LS_OK;
 }
 
@@ -205,6 +222,9 @@ static ls_status judge_leaf(ls_sentinel *sentinel)
 
 ls_status ls_sentinel_after_agreement(ls_sentinel *sentinel)
 {
+    if (ls_data_parallel_weights_differ(sentinel->options.parallel)) {
+        return ls_replicas_fail(&sentinel->replicas, sentinel->step, &sentinel->fault);
+    }
     if (!sentinel->roles.due) {
         return LS_OK;
     }

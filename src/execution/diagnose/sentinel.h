@@ -4,9 +4,9 @@
  *
  *   begin                 the checker of a step that is due computes the audited leaf, into its gradient buffer 0, before its own leaves
  *   leaf                  its owner hashes it, before anything is added to it
- *   before_agreement      each rank compares its slices of the state with what the last update left; the two hashes of the leaf go along
- *                         with the agreement
- *   after_agreement       all see whether they differ; if so a judge computes it too, and all fail with one text
+ *   before_agreement      each rank compares its slices of the state with what the last update left; the two hashes of the leaf, and those
+ *                         of each host's copy of the weights, go along with the agreement
+ *   after_agreement       all see whether they differ; if so a judge computes the leaf too, and all fail with one text
  *   before_, after_update the guard looks away, and hashes anew when that is due
  *
  * No memory but hashes: all computing goes into gradient buffers that are free at that moment. One rank plays all parts by itself. Allocates

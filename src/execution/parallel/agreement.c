@@ -165,6 +165,8 @@ static void add_note(ls_rank_note *note, const ls_rank_note *more)
     if (memcmp(&more->checker, &zero, sizeof zero) != 0) {
         note->checker = more->checker;
     }
+    note->weights.low += more->weights.low;
+    note->weights.high += more->weights.high;
 }
 
 /* What this host has to say, from what its ranks say. */
@@ -234,8 +236,10 @@ static ls_status conclude_hosts(ls_data_parallel *p)
     exchange->verdict.status = status;
     exchange->verdict.report.fault = p->claims[whose]->report.fault;
     exchange->verdict.note = (ls_rank_note){0};
+    exchange->weights_differ = 0;
     for (uint32_t h = 0; h < count; h++) {
         add_note(&exchange->verdict.note, &p->claims[h]->note);
+        exchange->weights_differ |= !ls_hash128_equal(p->claims[h]->note.weights, p->claims[0]->note.weights);
     }
     if (status != LS_OK) {
         snprintf(exchange->verdict.report.text, sizeof exchange->verdict.report.text, "%s", ls_error_text());
@@ -366,15 +370,34 @@ const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *p, uint32_t
     return &p->view.exchange->slots[rank].claim.note;
 }
 
+bool ls_data_parallel_weights_differ(const ls_data_parallel *p)
+{
+    return p->hosts && p->view.exchange->weights_differ != 0;
+}
+
+ls_rank_place ls_data_parallel_place(const ls_data_parallel *p, uint32_t rank)
+{
+    LS_ASSERT(rank < p->ranks);
+    if (!p->hosts) {
+        return (ls_rank_place){.hosts = 1, .local = rank, .local_ranks = p->ranks};
+    }
+    const ls_host *hosts = ls_hosts_table(p->hosts);
+    const uint32_t count = ls_hosts_count(p->hosts);
+    uint32_t host = 0;
+    while (host + 1 < count && hosts[host + 1].first_rank <= rank) {
+        host++;
+    }
+    return (ls_rank_place){.host = host,
+                           .hosts = count,
+                           .local = rank - hosts[host].first_rank,
+                           .local_ranks = hosts[host].rank_count};
+}
+
 /* The first rank's part: takes what the host of rank `from` has in its verdict's text. */
 static ls_status hear_host(ls_data_parallel *p, uint32_t from)
 {
-    const uint32_t count = ls_hosts_count(p->hosts);
-    uint32_t host = 0;
-    while (host + 1 < count && ls_hosts_table(p->hosts)[host + 1].first_rank <= from) {
-        host++;
-    }
-    ls_claim *own = &p->host_claims[count];
+    const uint32_t host = ls_data_parallel_place(p, from).host;
+    ls_claim *own = &p->host_claims[ls_hosts_count(p->hosts)];
     own->report = p->view.exchange->verdict.report;
     LS_TRY(ls_hosts_exchange(p->hosts, own, p->host_claims, sizeof *own));
     p->view.exchange->verdict.report = p->host_claims[host].report;

@@ -160,9 +160,20 @@ const ls_step_fault *ls_data_parallel_fault(const ls_data_parallel *parallel);
 /* What a rank lets the others know along with its agreement (execution/diagnose/sentinel.h); zeros unless it says so in this step. */
 typedef struct ls_rank_note {
     ls_hash128 owner, checker; /* of the audited leaf, as this rank computed it in that part */
+    ls_hash128
+        weights; /* of this rank's share of its host's copy of the weights: shares are added up per host */
 } ls_rank_note;
 void ls_data_parallel_note(ls_data_parallel *parallel, const ls_rank_note *note); /* before it agrees */
 const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *parallel, uint32_t rank); /* after it */
+
+/* After an agreement: whether the hosts' sums of `weights` differ. */
+bool ls_data_parallel_weights_differ(const ls_data_parallel *parallel);
+
+/* Where rank `rank` is: which of how many hosts, and which of how many ranks there. */
+typedef struct ls_rank_place {
+    uint32_t host, hosts, local, local_ranks;
+} ls_rank_place;
+ls_rank_place ls_data_parallel_place(const ls_data_parallel *parallel, uint32_t rank);
 
 /* After an agreement, instead of the update: all ranks get the `bytes` that rank `from` has in `data`. Called by all. Slow; for telling what
  * went wrong. Errors of waiting. */

@@ -49,6 +49,7 @@ typedef struct ls_exchange {
     /* Several hosts: what the host's first rank heard from the others. */
     _Alignas(64) ls_claim verdict;
     ls_agreement agreement;
+    uint32_t weights_differ;               /* between hosts */
     _Alignas(64) ls_exchange_slot slots[]; /* per local rank; behind them the block sums */
 } ls_exchange;
 
