@@ -517,6 +517,11 @@ static void call_refuses_bad_arguments(void **state)
     assert_int_equal(ls_comm_broadcast(comm, x, 1, LS_F32, 1, NULL), LS_ERR_INVALID);
     assert_int_equal(ls_comm_broadcast(comm, x, 1, LS_F32, UINT32_MAX, NULL), LS_ERR_INVALID);
     assert_int_equal(ls_comm_all_to_all(comm, x, x, 1, LS_F32, NULL), LS_ERR_INVALID);
+    const uint64_t one = 1, zero = 0;
+    const ls_comm_blocks blocks = {&one, &zero, &one, &zero}, uneven = {&one, &zero, &zero, &zero};
+    assert_int_equal(ls_comm_all_to_all_blocks(comm, NULL, x, &blocks, LS_F32, NULL), LS_ERR_INVALID);
+    assert_int_equal(ls_comm_all_to_all_blocks(comm, x, x + 2, &blocks, LS_F32, NULL), LS_ERR_INVALID);
+    assert_int_equal(ls_comm_all_to_all_blocks(comm, x, x, &uneven, LS_F32, NULL), LS_ERR_MISMATCH);
     assert_int_equal(ls_comm_send(comm, x, 1, LS_F32, 0, NULL), LS_ERR_INVALID);
     assert_int_equal(ls_comm_receive(comm, x, 1, LS_F32, 7, NULL), LS_ERR_INVALID);
     /* None of them was a reason to give up. */

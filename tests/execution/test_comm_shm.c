@@ -355,11 +355,130 @@ static void collectives_give_the_bits_of_the_tree(void **state)
     }
 }
 
+/* ---- a long mixed sequence: what one call leaves in slots, tables and flags must not reach the next ---- */
+
+static uint32_t draw(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}
+
+static int64_t soak_value(uint32_t call, uint32_t rank, uint64_t i)
+{
+    return (int64_t)call * 1000003 + (int64_t)rank * 7919 + (int64_t)(i % 4001);
+}
+
+/* Rank s sends (s + r + call) % 3 thirds of `count` to rank r. */
+static int check_blocks_of(ls_comm *comm, uint32_t call, uint64_t count, const int64_t *in, int64_t *out)
+{
+    const uint32_t size = ls_comm_size(comm), me = ls_comm_rank(comm);
+    uint64_t send[RANKS_MAX], send_at[RANKS_MAX], receive[RANKS_MAX], receive_at[RANKS_MAX];
+    for (uint32_t r = 0; r < size; r++) {
+        send[r] = receive[r] = (me + r + call) % 3 * (count / 3);
+        send_at[r] = r; /* overlapping is fine */
+        send[r] = send[r] + r <= count ? send[r] : 0;
+        receive[r] = receive[r] + me <= count ? receive[r] : 0;
+        receive_at[r] = r * count;
+    }
+    const ls_comm_blocks blocks = {send, send_at, receive, receive_at};
+    EXPECT_OK(ls_comm_all_to_all_blocks(comm, in, out, &blocks, LS_I64, NULL));
+    for (uint32_t r = 0; r < size; r++) {
+        for (uint64_t i = 0; i < receive[r]; i++) {
+            EXPECT(out[r * count + i] == soak_value(call, r, me + i));
+        }
+    }
+    return 0;
+}
+
+/* One call of a kind that all ranks draw alike; `in` and `out` are taken from this rank's memory. */
+static int soak_call(ls_comm *comm, uint32_t call, uint32_t kind, uint64_t count, int64_t *in, int64_t *out)
+{
+    const uint32_t size = ls_comm_size(comm), me = ls_comm_rank(comm), root = call % size;
+    const uint64_t in_count = kind == 1 || kind == 3 ? count * size : count;
+    for (uint64_t i = 0; i < in_count; i++) {
+        in[i] = soak_value(call, me, i);
+    }
+    switch (kind) {
+    case 0:
+        EXPECT_OK(ls_comm_all_reduce(comm, in, out, count, LS_I64, LS_COMM_MAX, NULL));
+        for (uint64_t i = 0; i < count; i++) {
+            EXPECT(out[i] == soak_value(call, size - 1, i));
+        }
+        break;
+    case 1:
+        EXPECT_OK(ls_comm_reduce_scatter(comm, in, out, count, LS_I64, LS_COMM_MIN, NULL));
+        for (uint64_t i = 0; i < count; i++) {
+            EXPECT(out[i] == soak_value(call, 0, me * count + i));
+        }
+        break;
+    case 2:
+        EXPECT_OK(ls_comm_all_gather(comm, in, out, count, LS_I64, NULL));
+        for (uint64_t i = 0; i < count * size; i++) {
+            EXPECT(out[i] == soak_value(call, (uint32_t)(i / count), i % count));
+        }
+        break;
+    case 3:
+        EXPECT_OK(ls_comm_all_to_all(comm, in, out, count, LS_I64, NULL));
+        for (uint64_t i = 0; i < count * size; i++) {
+            EXPECT(out[i] == soak_value(call, (uint32_t)(i / count), me * count + i % count));
+        }
+        break;
+    case 4:
+        EXPECT_OK(ls_comm_broadcast(comm, in, count, LS_I64, root, NULL));
+        for (uint64_t i = 0; i < count; i++) {
+            EXPECT(in[i] == soak_value(call, root, i));
+        }
+        break;
+    default:
+        EXPECT(check_blocks_of(comm, call, count, in, out) == 0);
+        break;
+    }
+    return 0;
+}
+
+static int rank_soaks(const ls_comm_options *options)
+{
+    enum { CALLS = 1500, MOST = 12000 };
+    ls_comm *comm = NULL;
+    EXPECT_OK(ls_comm_open(options, &comm));
+    const uint64_t bytes = (uint64_t)MOST * options->size * sizeof(int64_t);
+    int64_t *shared = ls_comm_alloc(comm, 2 * bytes), *own = malloc(2 * bytes);
+    uint64_t state = 42, mine = options->rank;
+    EXPECT(shared && own);
+    for (uint32_t call = 0; call < CALLS; call++) {
+        const uint32_t kind = draw(&state) % 6, scale = draw(&state) % 4;
+        const uint64_t count = 1 + draw(&state) % (scale == 0   ? 8
+                                                   : scale == 1 ? 200
+                                                   : scale == 2 ? 2500
+                                                                : MOST);
+        int64_t *in = draw(&state) % 3 ? shared : own; /* all alike; the output is each rank's own affair */
+        int64_t *out = (draw(&mine) % 2 ? shared : own) + bytes / sizeof(int64_t);
+        if (draw(&mine) % 50 == 0) {
+            usleep(draw(&mine) % 300);
+        }
+        if (soak_call(comm, call, kind, count, in, out) != 0) {
+            fprintf(stderr, "rank %u, call %u of kind %u, count %d\n", options->rank, call, kind, (int)count);
+            return 1;
+        }
+    }
+    ls_comm_close(comm);
+    free(own);
+    return 0;
+}
+
+static void calls_do_not_reach_into_each_other(void **state)
+{
+    (void)state;
+    run_ranks(2, rank_soaks);
+    run_ranks(4, rank_soaks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reduce_tree_is_the_tree),
         cmocka_unit_test(collectives_give_the_bits_of_the_tree),
+        cmocka_unit_test(calls_do_not_reach_into_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,23 +72,25 @@ static ls_status fail_call(const ls_comm_op *op, const char *what)
                    op->site.line, what);
 }
 
-static ls_status check_buffer(const ls_comm_op *op, const void *buffer, const char *name)
+static ls_status check_aligned(const ls_comm_op *op, const void *buffer, const char *name, bool is_used)
 {
     const uint64_t unit = ls_dtype_bytes(op->dtype);
-    if (op->count == 0) {
-        return LS_OK;
+    if (is_used && !buffer) {
+        return ls_fail(LS_ERR_INVALID, "%s at %s:%" PRIu32 ": `%s` is NULL and there is something to move",
+                       ls_comm_kind_name(op->kind), op->site.file, op->site.line, name);
     }
-    if (!buffer) {
-        return ls_fail(LS_ERR_INVALID, "%s at %s:%" PRIu32 ": `%s` is NULL and count is %" PRIu64,
-                       ls_comm_kind_name(op->kind), op->site.file, op->site.line, name, op->count);
-    }
-    if ((uintptr_t)buffer % unit != 0) {
+    if (is_used && (uintptr_t)buffer % unit != 0) {
         return ls_fail(LS_ERR_INVALID,
                        "%s at %s:%" PRIu32 ": `%s` is %p, it has to be a multiple of %" PRIu64 " (%s)",
                        ls_comm_kind_name(op->kind), op->site.file, op->site.line, name, buffer, unit,
                        ls_dtype_name(op->dtype));
     }
     return LS_OK;
+}
+
+static ls_status check_buffer(const ls_comm_op *op, const void *buffer, const char *name)
+{
+    return check_aligned(op, buffer, name, op->count > 0);
 }
 
 static bool reduces(ls_comm_kind kind)
@@ -136,6 +138,7 @@ static ls_status check_op(const ls_comm *comm, const ls_comm_op *op, const ls_qu
 static void copy_if_apart(void *out, const void *in, uint64_t bytes)
 {
     if (bytes && out != in) {
+        LS_ASSERT(in && out);
         memmove(out, in, bytes);
     }
 }
@@ -289,6 +292,11 @@ ls_status ls_comm_all_to_all_blocks_at(ls_comm *comm, const void *in, void *out,
 {
     LS_ASSERT(blocks && blocks->send_counts && blocks->send_offsets && blocks->receive_counts &&
               blocks->receive_offsets);
+    bool sends = false, receives = false;
+    for (uint32_t rank = 0; rank < comm->size; rank++) {
+        sends |= blocks->send_counts[rank] > 0;
+        receives |= blocks->receive_counts[rank] > 0;
+    }
     /* The counts differ between members and are compared pair by pair. */
     ls_comm_op op = {.kind = LS_COMM_ALL_TO_ALL_BLOCKS,
                      .dtype = dtype,
@@ -297,6 +305,9 @@ ls_status ls_comm_all_to_all_blocks_at(ls_comm *comm, const void *in, void *out,
                      .out = out,
                      .blocks = blocks,
                      .site = site};
+    LS_TRY(check_types(&op));
+    LS_TRY(check_aligned(&op, in, "in", sends));
+    LS_TRY(check_aligned(&op, out, "out", receives));
     return run_op(comm, &op, queue);
 }
 

@@ -580,7 +580,7 @@ static ls_status make_group(ls_comm *comm, const uint32_t *members, uint32_t cou
                             ls_comm **group_out)
 {
     uint32_t self = 0;
-    while (members[self] != comm->rank) {
+    while (self + 1 < count && members[self] != comm->rank) {
         self++;
     }
     ls_comm *group = create(self, count, 1e-9 * (double)comm->timeout_ns);

@@ -173,7 +173,7 @@ static uint32_t node_load(ls_dtype dtype, ls_comm_reduction reduction, const voi
 static void reduce_block(ls_dtype dtype, ls_comm_reduction reduction, const void *const *inputs,
                          uint32_t input_count, uint64_t from, uint64_t count, void *out)
 {
-    block nodes[DEPTH];
+    block nodes[DEPTH]; /* the first `count` elements of those below `depth` are there */
     uint32_t depth = 0;
     for (uint32_t first = 0, node = 1; first < input_count; node++) {
         first += node_load(dtype, reduction, inputs, first, input_count, from, count, &nodes[depth]);

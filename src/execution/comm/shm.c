@@ -186,6 +186,7 @@ static uint32_t count_cores(const ls_shm *shm)
  */
 static void agree_on_waiting(ls_shm *shm)
 {
+    LS_ASSERT(shm->transport.size > 0);
     for (uint32_t rank = 0; rank < shm->transport.size; rank++) {
         const uint32_t waiters = shm->places[rank].waiters;
         shm->waiters = waiters > shm->waiters ? waiters : shm->waiters;

@@ -38,6 +38,7 @@ static void copy(const ls_shm *shm, void *to, const void *from, uint64_t bytes)
     if (bytes == 0 || to == from) {
         return;
     }
+    LS_ASSERT(to && from);
     if (bytes * shm->transport.size >= STREAM_BYTES_MIN) {
         ls_comm_kernels()->copy(from, to, (int64_t)bytes);
     } else {
