@@ -115,6 +115,7 @@ static ls_status check_types(const ls_comm_op *op)
 static ls_status check_op(const ls_comm *comm, const ls_comm_op *op, const ls_queue *queue)
 {
     const uint64_t count_max = (uint64_t)1 << 60;
+    LS_ASSERT(comm->size > 0);
     LS_TRY(check_types(op));
     if (op->count > count_max / comm->size / ls_dtype_bytes(op->dtype)) {
         return fail_call(op, "count is more than memory can hold");

@@ -338,6 +338,7 @@ static void count_locals(ls_comm *comm)
 
 static ls_comm *create(uint32_t rank, uint32_t size, double timeout_s)
 {
+    LS_ASSERT(size > 0);
     ls_comm *comm = calloc(1, sizeof *comm);
     if (!comm) {
         return NULL;

@@ -192,7 +192,7 @@ static void reduce_block(ls_dtype dtype, ls_comm_reduction reduction, const void
 void ls_comm_reduce_tree(ls_dtype dtype, ls_comm_reduction reduction, const void *const *inputs,
                          uint32_t input_count, uint64_t count, void *out)
 {
-    LS_ASSERT(input_count >= 1 && input_count <= LS_COMM_SIZE_MAX && dtype != LS_U8);
+    LS_ASSERT(input_count >= 1 && input_count <= LS_COMM_SIZE_MAX && (unsigned)dtype < LS_U8);
     if (dtype == LS_F32 && reduction == LS_COMM_SUM && input_count <= LS_REDUCE_INPUTS_MAX) {
         const float *in[LS_REDUCE_INPUTS_MAX];
         for (uint32_t k = 0; k < input_count; k++) {
