@@ -29,7 +29,6 @@ typedef struct ls_tree_sum {
  * out[i] = program over inputs[k][i], i < count. out may be one of the inputs; they may not overlap it otherwise.
  *
  * square_sums, unless NULL: the sums of squares of out in blocks of LS_NORM_BLOCK (elementwise.h), the bits of ls_square_sums(out, count).
- * Errors: LS_ERR_MEMORY (scratch, at the first call of a depth).
  */
 LS_MUST_CHECK ls_status ls_tree_sum_run(ls_queue *queue, const ls_tree_sum *sum, const float *const *inputs,
                                         int64_t count, float *out, double *square_sums);

@@ -7,6 +7,7 @@
 #include "compute/kernels/adamw.h"
 #include "compute/kernels/cross_entropy.h"
 #include "compute/kernels/elementwise.h"
+#include "compute/kernels/tree_sum.h"
 #include "execution/comm/flight.h"
 #include "execution/diagnose/sentinel.h"
 
@@ -162,29 +163,44 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
 
 /* ---- the tree ---- */
 
-/* Adds the top of the stack into the node below it. */
-static ls_status merge_top(ls_stepper *stepper)
+/* How many nodes on top of the stack are one: the last two a pair, that pair and the one below it another, and so on. */
+static uint32_t nodes_to_merge(const ls_stepper *stepper)
 {
-    LS_DCHECK(stepper->depth >= 2);
-    const uint32_t top = stepper->depth - 1;
-    const ls_leaf_sum *right = &stepper->stack[top];
-    ls_leaf_sum *left = &stepper->stack[top - 1];
-    const int64_t count = stepper->state->layout->float_count;
-    const ls_tensor a = ls_tensor_f32(stepper->state->gradients[top - 1], 1, count);
-    const ls_tensor b = ls_tensor_f32(stepper->state->gradients[top], 1, count);
-    LS_TRY(ls_add(stepper->state->queue, &a, &b, &a));
-    left->leaves.count += right->leaves.count;
-    left->loss_sum += right->loss_sum;
-    left->tokens += right->tokens;
-    stepper->depth--;
-    return LS_OK;
+    uint32_t count = 1;
+    ls_leaf_range right = stepper->depth > 0 ? stepper->stack[stepper->depth - 1].leaves : (ls_leaf_range){0};
+    while (stepper->depth > count) {
+        const ls_leaf_range left = stepper->stack[stepper->depth - 1 - count].leaves;
+        if (!ls_tree_is_pair(stepper->settings.leaves, left, right)) {
+            break;
+        }
+        right = (ls_leaf_range){left.first, left.count + right.count};
+        count++;
+    }
+    return count;
 }
 
-static bool is_pair_on_top(const ls_stepper *stepper)
+/* Replaces the `count` nodes on top by their sum, a + (b + (c + ...)): one pass over the buffers. */
+static ls_status merge_top(ls_stepper *stepper, uint32_t count)
 {
-    const uint32_t depth = stepper->depth;
-    return depth >= 2 && ls_tree_is_pair(stepper->settings.leaves, stepper->stack[depth - 2].leaves,
-                                         stepper->stack[depth - 1].leaves);
+    LS_DCHECK(count >= 2 && count <= stepper->depth);
+    const uint32_t first = stepper->depth - count;
+    const ls_state *state = stepper->state;
+    uint16_t program[2 * LS_TREE_SUM_DEPTH_MAX];
+    for (uint32_t i = 0; i < count; i++) {
+        program[i] = (uint16_t)i;
+        program[count + i] = LS_TREE_SUM_ADD;
+    }
+    const ls_tree_sum sum = {
+        .program = program, .length = 2 * count - 1, .depth = count, .input_count = count};
+    LS_TRY(ls_tree_sum_run(state->queue, &sum, (const float *const *)&state->gradients[first],
+                           state->layout->float_count, state->gradients[first], NULL));
+    for (uint32_t i = stepper->depth - 1; i > first; i--) {
+        stepper->stack[i - 1].leaves.count += stepper->stack[i].leaves.count;
+        stepper->stack[i - 1].loss_sum += stepper->stack[i].loss_sum;
+        stepper->stack[i - 1].tokens += stepper->stack[i].tokens;
+    }
+    stepper->depth = first + 1;
+    return LS_OK;
 }
 
 /* A leaf that is audited is whole before anybody adds to it: its buckets are handed over in the agreement. */
@@ -205,8 +221,9 @@ static ls_status run_leaves(ls_stepper *stepper, uint64_t step)
     const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
     stepper->depth = 0;
     for (uint32_t i = 0; i < range.count; i++) {
-        while (is_pair_on_top(stepper)) {
-            LS_TRY(merge_top(stepper));
+        const uint32_t count = nodes_to_merge(stepper);
+        if (count >= 2) {
+            LS_TRY(merge_top(stepper, count));
         }
         lap(stepper, &stepper->result.reduce_s);
         const uint32_t buffer = stepper->depth++;
