@@ -161,6 +161,18 @@ begin data 1000 "${data[@]}"
 ended 3
 check "the rank is named" grep -Eq 'rank [01] \(.*pid [0-9]+\): .*tokens' "$dir.err"
 
+# The program is replaced while it runs: its ranks are the program that runs, not the new one.
+cp "$LOCKSTEP" program
+"$scratch/program" train tiny.yaml --json --run-dir "$scratch/replaced" --ranks 2 --set "data.train=[$scratch/some.txt]" --set train.steps=3 \
+    --set tokenizer.kind=train --set tokenizer.vocab=400 >replaced.out 2>replaced.err </dev/null &
+pid=$! dir=$scratch/replaced ranks=
+for i in $(seq 400); do
+    [ ! -e "$scratch/replaced/lock" ] || break
+    sleep 0.005
+done
+mv program older && cp "$(command -v true)" program
+ended 0
+
 # Nothing is left of any of it.
 same "processes" "none$(pgrep -f -- "$scratch/.*--rank" | xargs)" none
 finish

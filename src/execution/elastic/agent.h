@@ -50,6 +50,11 @@ void ls_agent_end(ls_agent *agent);
 /* After `ended`, or in a simulated process that ends. NULL allowed. */
 void ls_agent_destroy(ls_agent *agent);
 
+/* What to start ranks with: the program that runs now, by its name as long as that is still the same file (an upgrade replaces it), else by the
+ * kernel's. */
+enum { LS_PROGRAM_BYTES = 4096 };
+void ls_program_path(char path_out[LS_PROGRAM_BYTES]);
+
 /* "signal 9 (Killed)" or "exit code 3"; returns text_out. */
 const char *ls_exit_text(int exit_code, char text_out[64]);
 /* What the slot says that a rank is doing: "opening its data", "computing step 12", "updating weights in step 12", "waiting for orders". */

@@ -35,7 +35,7 @@ struct ls_gang {
     ls_segment segment;
     ls_control *control;
     const char *flight_dir;
-    char program[4096], segment_path[64], threads[16];
+    char program[LS_PROGRAM_BYTES], segment_path[64], threads[16];
     ls_env *env;
     ls_coordinator *coordinator;
     ls_agent *agent;
@@ -241,16 +241,6 @@ void ls_gang_state(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_s
     ls_segment_state(&gang->segment, LS_SEGMENT_NO_RANK, queue, layout, state_out);
 }
 
-/* The program that runs now, by its name; when its file was replaced or removed, the kernel still knows it. */
-static void find_program(ls_gang *gang)
-{
-    const ssize_t bytes = readlink("/proc/self/exe", gang->program, sizeof gang->program - 1);
-    gang->program[bytes > 0 ? bytes : 0] = '\0';
-    if (bytes <= 0 || access(gang->program, X_OK) != 0) {
-        snprintf(gang->program, sizeof gang->program, "/proc/self/exe");
-    }
-}
-
 /* Recorders of an earlier process of this run would be taken for those of ranks that died. */
 static ls_status empty_flight_folder(ls_gang *gang)
 {
@@ -389,7 +379,7 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
 
 ls_status ls_gang_launch(ls_gang *gang, uint64_t step)
 {
-    find_program(gang);
+    ls_program_path(gang->program);
     snprintf(gang->segment_path, sizeof gang->segment_path, "/proc/%d/fd/%d", (int)getpid(),
              gang->segment.fd);
     snprintf(gang->threads, sizeof gang->threads, "%u", gang->options.threads);

@@ -113,15 +113,6 @@ static void tick(void *context)
     }
 }
 
-static void find_program(host_agent *self)
-{
-    const ssize_t bytes = readlink("/proc/self/exe", self->program, sizeof self->program - 1);
-    self->program[bytes > 0 ? bytes : 0] = '\0';
-    if (bytes <= 0 || access(self->program, X_OK) != 0) {
-        snprintf(self->program, sizeof self->program, "/proc/self/exe");
-    }
-}
-
 /* ---- joining ---- */
 
 static ls_status check_join(const ls_cluster_join *join, size_t bytes)
@@ -174,7 +165,7 @@ static ls_status make_segment(host_agent *self, const ls_cluster_join *join, con
 
 static ls_status start_ranks(host_agent *self, const ls_cluster_join *join)
 {
-    find_program(self);
+    ls_program_path(self->program);
     snprintf(self->segment_path, sizeof self->segment_path, "/proc/%d/fd/%d", (int)getpid(),
              self->segment.fd);
     snprintf(self->threads, sizeof self->threads, "%u", join->threads);
