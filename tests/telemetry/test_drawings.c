@@ -149,6 +149,67 @@ static void drawing_audit_shows_the_leaf_twice(void **state)
     }
 }
 
+/* In a ring each chunk is added in an order of its own; the exchange adds all in the tree's. */
+static void drawing_ring_shows_both_orders(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_ring(3, &text), LS_OK);
+    assert_true(has(&text, ">0+1+2<") && has(&text, ">1+2+0<") && has(&text, ">2+0+1<"));
+    assert_true(has(&text, "Every number is (0+1)+2,"));
+    ls_text_clear(&text);
+    assert_int_equal(ls_drawing_ring(4, &text), LS_OK);
+    assert_true(has(&text, ">3+0+1+2<") && has(&text, "Every number is (0+1)+(2+3),"));
+    /* Ring: a box per rank and row; owners of the exchange and of the host. Arrows: a hop per rank and row but the last, and the columns. */
+    assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-box"), 4 * 4 + 4 + 4);
+    assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-head"), 3 * 4 + 4);
+    ls_text_release(&text);
+    for (uint32_t ranks = 0; ranks <= 5; ranks += ranks == 1 ? 4 : 1) {
+        assert_int_equal(ls_drawing_ring(ranks, &text), LS_ERR_INVALID);
+        assert_int_equal(text.bytes, 0);
+    }
+}
+
+/* 12 leaves on 5 ranks: 0-1, 2-3, 4-6, 7-8, 9-11. Per host a frame; per rank a box and a row of slices, and an arrow to its own column. */
+static void drawing_ranks_spreads_leaves_and_slices(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_ranks(&(ls_ranks_drawing){1, 5, 12}, &text), LS_OK);
+    assert_true(has(&text, "4–6<") && has(&text, "9–11<"));
+    assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-box"), 1 + 5 + 5 * 5);
+    assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-head"), 5);
+    ls_text_clear(&text);
+    assert_int_equal(ls_drawing_ranks(&(ls_ranks_drawing){2, 4, 4}, &text), LS_OK);
+    assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-head"),
+                     4 + 2); /* and to and from the other host */
+    assert_int_equal(count_of(ls_text_string(&text), ">leaf "), 4);
+    ls_text_release(&text);
+    static const ls_ranks_drawing bad[] = {{0, 2, 4}, {1, 0, 4}, {1, 9, 12}, {4, 4, 4}, {2, 3, 4}, {1, 5, 4}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(ls_drawing_ranks(&bad[i], &text), LS_ERR_INVALID);
+        assert_int_equal(text.bytes, 0);
+    }
+}
+
+/* Three scenes of all ranks in which one is odd, and a circle of two. */
+static void drawing_report_has_one_odd_rank(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    for (uint32_t ranks = 3; ranks <= LS_REPORT_DRAWING_RANKS_MAX; ranks++) {
+        assert_int_equal(ls_drawing_report(ranks, &text), LS_OK);
+        assert_int_equal(count_of(ls_text_string(&text), ">rank "), 3 * ranks + 2);
+        assert_int_equal(count_of(ls_text_string(&text), ">all-gather<"), 1);
+        assert_int_equal(count_of(ls_text_string(&text), ">all-reduce<"), ranks - 1);
+        ls_text_clear(&text);
+    }
+    ls_text_release(&text);
+    assert_int_equal(ls_drawing_report(2, &text), LS_ERR_INVALID);
+    assert_int_equal(ls_drawing_report(LS_REPORT_DRAWING_RANKS_MAX + 1, &text), LS_ERR_INVALID);
+    assert_int_equal(text.bytes, 0);
+}
+
 static void drawing_step_refuses_numbers_out_of_range(void **state)
 {
     (void)state;
@@ -210,6 +271,9 @@ int main(void)
         cmocka_unit_test(drawing_step_splits_at_powers_of_two),
         cmocka_unit_test(drawing_step_spreads_leaves_over_ranks),
         cmocka_unit_test(drawing_audit_shows_the_leaf_twice),
+        cmocka_unit_test(drawing_ring_shows_both_orders),
+        cmocka_unit_test(drawing_ranks_spreads_leaves_and_slices),
+        cmocka_unit_test(drawing_report_has_one_odd_rank),
         cmocka_unit_test(drawing_step_refuses_numbers_out_of_range),
         cmocka_unit_test(drawing_progress_knows_every_piece),
         cmocka_unit_test(drawing_progress_knows_the_last_line),
