@@ -283,8 +283,8 @@ static void on_left(void *context, uint64_t client)
     if (a->ended || a->is_spare) {
         return;
     }
-    snprintf(text, sizeof text, "host %s (rank%s %u to %u) is gone: the link to its agent ended", a->name,
-             a->count == 1 ? "" : "s", a->first_rank, a->first_rank + a->count - 1);
+    snprintf(text, sizeof text, "host %s (%u rank%s, from rank %u on) is gone: the link to its agent ended",
+             a->name, a->count, a->count == 1 ? "" : "s", a->first_rank);
     abort_all(cluster, LS_ERR_RANKS_LOST, (int32_t)a->first_rank, text);
 }
 
@@ -328,9 +328,10 @@ static void name_missing(ls_cluster *cluster)
     } else {
         ls_text_printf(
             &text,
-            "ranks %u to %u have no host after %.0f s: start 'lockstep agent --coordinator %s' on the other "
-            "hosts, with the same LOCKSTEP_TOKEN",
-            cluster->given, cluster->control->ranks - 1, waited_s, ls_cluster_address(cluster));
+            "%u of %u ranks (from rank %u on) have no host after %.0f s: start 'lockstep agent --coordinator "
+            "%s' on the other hosts, with the same LOCKSTEP_TOKEN",
+            cluster->control->ranks - cluster->given, cluster->control->ranks, cluster->given, waited_s,
+            ls_cluster_address(cluster));
     }
     abort_all(cluster, LS_ERR_TIMEOUT, -1, ls_text_string(&text));
     ls_text_release(&text);

@@ -185,10 +185,7 @@ static ls_status find_own_address(ls_arena *arena, const char *host, const char 
     ls_store_socket_address to, from = {.bytes = sizeof from.storage};
     const char *target = strchr(host, '@') ? strchr(host, '@') + 1 : host;
     snprintf(address, sizeof address, strchr(target, ':') ? "[%.250s]:9" : "%.250s:9", target);
-    const ls_status status = ls_store_address_find(address, &to);
-    if (status != LS_OK) {
-        return ls_fail_within(status, "can't find the way to host %s", host);
-    }
+    LS_TRY(ls_store_address_find(address, &to));
     const int fd = socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&to.storage, to.bytes) != 0 ||
         getsockname(fd, (struct sockaddr *)&from.storage, &from.bytes) != 0) {
@@ -238,6 +235,22 @@ static ls_status share_out(const char *path, ls_host_entry *hosts, uint32_t coun
     return LS_OK;
 }
 
+/* ssh may know hosts by names that nobody else knows: any of them will do. */
+static ls_status find_reachable(ls_arena *arena, const ls_gang_hosts *hosts, const char **out)
+{
+    for (uint32_t i = 0; i < hosts->other_count; i++) {
+        if (find_own_address(arena, hosts->others[i].address, out) == LS_OK) {
+            return LS_OK;
+        }
+    }
+    const char *last = ls_arena_strdup(arena, ls_error_text());
+    return ls_fail(
+        LS_ERR_INVALID,
+        "can't find out under which address the other hosts reach this one (%s): put their addresses behind "
+        "their names in the file of hosts, or say --coordinator HOST:PORT",
+        last);
+}
+
 static ls_status use_hosts_file(ls_arena *arena, const ls_launch_options *options, ls_gang_hosts *hosts,
                                 char *token, ls_launch *launch)
 {
@@ -262,7 +275,7 @@ static ls_status use_hosts_file(ls_arena *arena, const ls_launch_options *option
         LS_TRY(ls_store_address_numeric(options->coordinator, listen, LS_COMM_ADDRESS_BYTES));
         hosts->listen = listen;
     } else {
-        LS_TRY(find_own_address(arena, others[0].address, &hosts->reachable));
+        LS_TRY(find_reachable(arena, hosts, &hosts->reachable));
         hosts->listen =
             ls_arena_printf(arena, strchr(hosts->reachable, ':') ? "[%s]:0" : "%s:0", hosts->reachable);
     }
