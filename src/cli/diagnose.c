@@ -120,9 +120,9 @@ static void print_stragglers(ls_arena *arena, const ls_scene *scene)
            ls_arrivals_operations(scene->arrivals), watched_s);
     for (uint32_t i = 0; i < scene->size && i < 8 && rows[i].last > 0; i++) {
         printf("  rank %" PRIu32 ": %" PRIu64
-               " times (%.0f %% of those worth waiting for), %.3f s of the others' "
-               "time, %.1f %% of the run%s\n",
-               rows[i].rank, rows[i].last, 100 * rows[i].share, rows[i].cost_s, 100 * rows[i].lost,
+               " times; the others waited %.3f s for it (%.0f %% of all waiting), "
+               "%.1f %% of the time%s\n",
+               rows[i].rank, rows[i].last, rows[i].cost_s, 100 * rows[i].share, 100 * rows[i].lost,
                rows[i].is_straggler ? "  <- straggler" : "");
     }
 }
@@ -269,9 +269,8 @@ const ls_command ls_command_diagnose = {
                "with the verdict, and the stack of the rank at fault when it still is there.\n"
                "Ends with 0 when the run is healthy or finished, with 6 when it finds a hang, a mismatch or "
                "ranks that ended badly.\n"
-               "A straggler is a rank that comes last in more than 1.5 / ranks of the operations that were "
-               "worth waiting for, and for\n"
-               "which the others waited more than 2 % of the time.\n"
+               "A straggler is a rank for which more than 1.5 / ranks of all waiting is, and the others "
+               "waited more than 2 % of the time.\n"
                "\nExamples:\n"
                "  lockstep diagnose runs/mine                  now, or after it ended\n"
                "  lockstep diagnose runs/mine --after 30s      where a wait of half a minute is usual",

@@ -189,15 +189,18 @@ static int by_cost(const void *a, const void *b)
 void ls_arrivals_report(const ls_arrivals *arrivals, ls_straggler *rows_out, double *watched_s_out)
 {
     const double watched_s = 1e-9 * (double)(arrivals->last_ns - arrivals->first_ns);
+    double all_s = 0.0;
+    for (uint32_t rank = 0; rank < arrivals->ranks; rank++) {
+        all_s += arrivals->rows[rank].cost_s;
+    }
     for (uint32_t rank = 0; rank < arrivals->ranks; rank++) {
         const rank_row *row = &arrivals->rows[rank];
         ls_straggler *out = &rows_out[rank];
         *out = (ls_straggler){.rank = rank, .last = row->last, .cost_s = row->cost_s};
-        out->share = row->took_part > 0 ? (double)row->last / (double)row->took_part : 0.0;
+        out->share = all_s > 0 ? row->cost_s / all_s : 0.0;
         out->lost = watched_s > 0 ? row->cost_each_s / watched_s : 0.0;
-        /* Of two ranks one is last in half of all; a share of 1.5 / 2 still means something, one of 1.5 / 1 could not be reached. */
         out->is_straggler = row->took_part >= LS_STRAGGLER_OPERATIONS &&
-                            out->share > LS_STRAGGLER_SHARE / (arrivals->ranks > 1 ? arrivals->ranks : 2) &&
+                            out->share > LS_STRAGGLER_SHARE / arrivals->ranks &&
                             out->lost > LS_STRAGGLER_COST;
     }
     qsort(rows_out, arrivals->ranks, sizeof *rows_out, by_cost);

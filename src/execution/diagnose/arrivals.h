@@ -23,9 +23,10 @@ enum {
     LS_ARRIVALS_COMMS = 256,   /* communicators that are told apart; later ones are left out */
 };
 
-/* Who is a straggler: arrives last in more than LS_STRAGGLER_SHARE / members of the operations that were worth waiting for (at least
- * LS_STRAGGLER_OPERATIONS of them, the others waiting 20 us or more on average), and the others lost more than LS_STRAGGLER_COST of the
- * time they were watched by waiting for it. */
+/* Who is a straggler: waiting for it is more than LS_STRAGGLER_SHARE / ranks of all waiting (of ranks that are alike each is waited for
+ * 1 / ranks of it), over at least LS_STRAGGLER_OPERATIONS operations worth waiting for (20 us or more on average), and the others lost
+ * more than LS_STRAGGLER_COST of the time they were watched. Time, not how often: of two ranks that meet often, the one that comes 10 us
+ * later is as often last as one that comes 10 ms later. */
 #define LS_STRAGGLER_SHARE      1.5
 #define LS_STRAGGLER_COST       0.02
 #define LS_STRAGGLER_OPERATIONS 8
@@ -63,7 +64,7 @@ typedef struct ls_straggler {
     uint32_t rank;
     uint64_t last;     /* operations worth waiting for in which it came last */
     double cost_s;     /* the others' time, added up */
-    double share;      /* last / operations worth waiting for that it took part in */
+    double share;      /* of all waiting, what is for it */
     double lost;       /* cost per waiting rank / time watched */
     bool is_straggler; /* see above */
 } ls_straggler;

@@ -188,7 +188,9 @@ static ls_status write_spans(writer *w, uint32_t index, ls_flight_span *spans)
         put_span(w, sight, &spans[i]);
         LS_TRY(flush(w, FLUSH_BYTES));
     }
-    if (sight->header.outcome == LS_FLIGHT_RUNNING) {
+    /* What went on when the sight was taken, unless it is among the spans by now. */
+    const bool is_over = count > 0 && spans[count - 1].end_ns > sight->now.since_ns;
+    if (sight->header.outcome == LS_FLIGHT_RUNNING && !is_over) {
         const uint64_t shift = (uint64_t)sight->header.clock_offset_ns;
         const ls_flight_span open = {.begin_ns = sight->now.since_ns,
                                      .end_ns = w->scene->now_ns - shift,

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "execution/comm/environment.h"
 #include "execution/comm/flight.h"
+#include "execution/diagnose/sabotage.h"
 #include "execution/elastic/segment.h"
 #include "execution/train/memory.h"
 #include "execution/train/session.h"
@@ -36,7 +37,8 @@ typedef struct rank {
     ls_data_parallel *parallel;
     bool distributed; /* other hosts have the state they need */
     ls_stepper *stepper;
-    ls_flip flip;  /* for tests */
+    ls_flip flip; /* for tests */
+    ls_sabotage sabotage;
     uint64_t step; /* finished steps */
 } rank;
 
@@ -188,6 +190,7 @@ static ls_status make_stepper(rank *r)
     settings.stop_context = r;
     settings.parallel = r->parallel;
     LS_TRY(ls_flip_from_environment(&r->flip));
+    LS_TRY(ls_sabotage_from_environment(&r->sabotage));
     settings.flip = &r->flip;
     return ls_stepper_create(&r->walk, &r->state, &settings, &r->stepper);
 }
@@ -253,6 +256,7 @@ static void note_memory(rank *r)
 static ls_status run_step(rank *r)
 {
     ls_rank_result result = {.step = r->step, .begin_ns = ls_clock_monotonic_ns()};
+    ls_sabotage_meet(&r->sabotage, r->options->rank, r->step);
     const ls_status status =
         ls_stepper_run(r->stepper, r->step, ls_schedule_lr(&r->schedule, r->step), &result.result);
     if (status != LS_OK) {

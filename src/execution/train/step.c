@@ -139,7 +139,7 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
     const ls_step_settings *s = &stepper->settings;
     const uint32_t micro_batches = s->global_batch / s->leaves / s->micro_batch;
     const uint64_t position = leaf_position(stepper, step, node->leaves.first);
-    ls_flight_position(step, node->leaves.first);
+    ls_flight_position(step + 1, node->leaves.first); /* as metrics.jsonl counts them */
     for (uint32_t i = 0; i < micro_batches && !stepper->look_ended; i++) {
         if (s->should_stop && s->should_stop(s->stop_context)) {
             return LS_STOPPED;

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that are stopped, killed, hang or are slow: named while the run goes on and by `diagnose` afterwards, and a stopped one goes on with
+# the bits of an undisturbed run. Faults come from LS_TEST_FAULT (src/execution/diagnose/sabotage.h) or from signals.
+. "$(dirname "$0")/lib.sh"
+
+train=("$LOCKSTEP" train tiny.yaml --json --set train.global_batch=12 --set train.leaves=6 --set eval.every_steps=0 --set checkpoint.every_steps=0
+    --set eval.batches=1 --threads 1)
+ranks_of() { pgrep -P "$1" 2>/dev/null | xargs; }
+steps_in() { if [ -f "$1/metrics.jsonl" ]; then wc -l <"$1/metrics.jsonl"; else echo 0; fi; }
+# begin DIR STEPS AT ARGUMENT...: starts a run of STEPS in the background and waits until it has passed step AT.
+begin() {
+    local steps=$2 at=$3 i
+    dir=$scratch/$1
+    shift 3
+    "${train[@]}" --set train.steps=$steps --set train.schedule.steps=$steps --run-dir "$dir" "$@" >"$dir.out" 2>"$dir.err" </dev/null &
+    pid=$!
+    for i in $(seq 6000); do
+        [ "$(steps_in "$dir")" -gt "$at" ] && break
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.005
+    done
+    ranks=$(ranks_of $pid)
+}
+# ended CODE SECONDS
+ended() {
+    local got i
+    for i in $(seq $(($2 * 100))); do
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.01
+    done
+    kill -9 $pid 2>/dev/null && fail "$dir hung"
+    wait $pid
+    got=$?
+    checks=$((checks + 1))
+    [ $got -eq "$1" ] || { fail "$dir ended with $got instead of $1"; tail -n 5 "$dir.err"; }
+}
+# rank_pid DIR RANK: from diagnose itself, which reads it in the flight file.
+rank_pid() { "$LOCKSTEP" diagnose "$1" --json 2>/dev/null | python3 -c "import json,sys
+print([r['pid'] for r in json.load(sys.stdin)['ranks'] if r['rank'] == $2][0])"; }
+# event_soon DIR NAME SECONDS: waits for an event of that name.
+event_soon() {
+    local i
+    for i in $(seq $(($3 * 50))); do
+        grep -qs "\"event\":\"$2\"" "$1/events.jsonl" && return 0
+        sleep 0.02
+    done
+    return 1
+}
+
+expect 2 "$LOCKSTEP" diagnose "$scratch/nowhere"
+says "no run directory"
+expect 2 "$LOCKSTEP" trace "$scratch"
+says "no folder flight"
+
+steps=4000
+expect 0 "${train[@]}" --set train.steps=$steps --set train.schedule.steps=$steps --run-dir "$scratch/whole" --ranks 1
+reference=$(hashes "$out")
+
+# Stopped: seen by the run and by diagnose, and nothing is lost when it may go on.
+begin stopped $steps 5 --ranks 3
+expect 0 "$LOCKSTEP" diagnose "$dir"
+prints "healthy: 3 of 3 ranks run" "rank"
+victim=$(rank_pid "$dir" 1)
+kill -STOP "$victim"
+check "late" event_soon "$dir" late 10
+sleep 0.3
+expect 6 "$LOCKSTEP" diagnose "$dir" --json
+same "status" "$(field "$out" status)" hang
+same "culprit" "$(python3 -c "import json,sys
+c = json.load(open(sys.argv[1]))['culprits'][0]
+print(c['rank'], c['why'], c['pid'])" "$out")" "1 stopped $victim"
+check "live" grep -q '"live": true' "$out"
+says "is stopped" "wait for it in"
+kill -CONT "$victim"
+ended 0 60
+same "after a stop: hashes" "$(hashes "$dir.out")" "$reference"
+late=$(grep '"event":"late"' "$dir/events.jsonl" | head -1)
+check "event names rank, pid, why" grep -q "\"rank\":1,.*\"pid\":$victim,.*\"why\":\"stopped\"" <<<"$late"
+check "event has a stack, or says why not" grep -q '"stack":\[\|"no_stack":' <<<"$late"
+check "late_over" grep -q '"event":"late_over"' "$dir/events.jsonl"
+expect 0 "$LOCKSTEP" diagnose "$dir"
+prints "finished: all 3 ranks ended well"
+
+# Stopped for longer than job.hang_timeout: the run ends and says why.
+begin hang 100000 5 --ranks 2 --set job.hang_timeout=2s
+victim=$(rank_pid "$dir" 0)
+kill -STOP "$victim"
+ended 6 60
+check "hang" grep -q "hang: rank 0 (.*pid $victim) is stopped" "$dir.err"
+check "job.hang_timeout" grep -q "job.hang_timeout is 2 s" "$dir.err"
+
+# A rank that never comes.
+LS_TEST_FAULT="do=hang,rank=1,step=8" begin never 100000 6 --ranks 2 --set job.hang_timeout=3s
+ended 6 60
+check "never: named with what it does" grep -q "hang: rank 1 (.*) is drawing samples of step 8, leaf 0; rank 0 waits for it in" "$dir.err"
+check "never: event" grep -q '"event":"late".*"why":"data"' "$dir/events.jsonl"
+expect 6 "$LOCKSTEP" diagnose "$dir"
+
+# Killed: where it was is in its flight file.
+LS_TEST_FAULT="do=die,rank=1,step=9" begin killed 100000 7 --ranks 3
+ended 5 60
+expect 6 "$LOCKSTEP" diagnose "$dir"
+prints "rank 1 (" "last seen drawing samples of step 9"
+
+# Slow: nobody is late, but who comes last is known.
+LS_TEST_FAULT="do=delay,rank=1,ms=15" begin slow 60 50 --ranks 2
+ended 0 60
+expect 0 "$LOCKSTEP" diagnose "$dir" --json
+same "straggler" "$(python3 -c "import json,sys
+rows = json.load(open(sys.argv[1]))['stragglers']['ranks']
+print([r['rank'] for r in rows if r['straggler']], rows[0]['cost_s'] > 0.3)" "$out")" "[1] True"
+expect 0 "$LOCKSTEP" diagnose "$dir"
+prints "<- straggler"
+
+# Damaged files are told, and the others are still read.
+head -c 1000 "$dir/flight/rank-0" >"$dir/flight/rank-0.short" && mv "$dir/flight/rank-0.short" "$dir/flight/rank-0"
+"$LOCKSTEP" diagnose "$dir" >"$out" 2>"$err"
+prints "left out" "rank-0"
+printf 'nonsense' >"$dir/flight/rank-1"
+expect 3 "$LOCKSTEP" diagnose "$dir"
+says "no flight file can be read"
+finish
