@@ -43,6 +43,10 @@ else
         expect 0 "${train[@]}" --run-dir state-$kind "${watch[@]}"
         same "the end after $kind changed" "$(hashes "$out")" "$wanted"
     done
+    LS_TEST_FAULT="flip=m,step=12,at=5,after=1" expect 6 "${train[@]}" --run-dir last "${watch[@]}"
+    says "no longer what the update of step 12 left" "was not saved"
+    expect 0 "${train[@]}" --run-dir last "${watch[@]}"
+    same "the end of what was not saved" "$(hashes "$out")" "$wanted"
     LS_TEST_FAULT="flip=gradient,leaf=1" expect 2 "${train[@]}" --run-dir bad
     says "names no step"
 fi
@@ -88,7 +92,16 @@ for kind in parameter m v; do
     expect 0 "${train[@]}" --run-dir shared-$kind --ranks 2 "${watch[@]}"
     same "the end after shared $kind changed" "$(hashes "$out")" "$wanted"
 done
-# A checkpoint was saved from it before it was seen: that is said.
+# It changes behind the last update before a checkpoint: that is not saved. Nor is it where there is no next update.
+for step in 8 12; do
+    LS_TEST_FAULT="flip=v,step=$step,rank=0,at=3,bit=1,after=1" expect 6 "${train[@]}" --run-dir unsaved-$step --ranks 2 "${watch[@]}"
+    says "step $step: silent corruption: the weights or moments that rank 0 (" "was not saved"
+    same "the event" "$(event unsaved-$step step found_by bucket rank)" "$step hash None 0"
+    check "nothing of it was saved" test ! -e unsaved-$step/checkpoints/$step -a -d unsaved-$step/checkpoints/$((step - 4))
+    expect 0 "${train[@]}" --run-dir unsaved-$step --ranks 2 "${watch[@]}"
+    same "the end of what was not saved" "$(hashes "$out")" "$wanted"
+done
+# A checkpoint was saved before it was seen: that is said.
 LS_TEST_FAULT="flip=m,step=9,rank=0,at=3,bit=1" expect 6 "${train[@]}" --run-dir saved --ranks 2 "${watch[@]}"
 says "step 9: silent corruption" "saved/checkpoints/8 was saved since that update and may hold the change"
 rm -rf saved/checkpoints/8

@@ -7,8 +7,9 @@
 
 #include <stdint.h>
 
-#define LS_NO_LEAF UINT32_MAX
-#define LS_NO_RANK UINT32_MAX
+#define LS_NO_LEAF   UINT32_MAX
+#define LS_NO_RANK   UINT32_MAX
+#define LS_NO_BUCKET UINT32_MAX
 
 typedef enum ls_step_fault_kind {
     LS_STEP_FAULT_NONE,
@@ -20,7 +21,7 @@ typedef enum ls_step_fault_kind {
 typedef struct ls_step_fault {
     uint32_t kind; /* an ls_step_fault_kind */
     uint32_t leaf;
-    uint32_t bucket;                /* the first that differs */
+    uint32_t bucket;                /* the first that differs; LS_NO_BUCKET: not known */
     uint32_t rank;                  /* who was wrong, or holds the wrong state; LS_NO_RANK: not known */
     uint32_t owner, checker, judge; /* ranks; of a leaf */
 } ls_step_fault;

@@ -51,6 +51,8 @@ static bool read_field(const char *key, const char *value, ls_flip *flip)
         flip->at = number;
     } else if (strcmp(key, "bit") == 0) {
         flip->bit = (uint32_t)number;
+    } else if (strcmp(key, "after") == 0) {
+        flip->after = number != 0;
     } else if (strcmp(key, "times") == 0) {
         flip->times = (uint32_t)number;
     } else {
@@ -74,7 +76,7 @@ ls_status ls_flip_parse(const char *text, ls_flip *flip_out)
             return ls_fail(
                 LS_ERR_INVALID,
                 "LS_TEST_FAULT: '%s' in '%s' is not understood: write "
-                "flip=gradient|parameter|m|v,step=N[,rank=N][,leaf=N][,at=N][,bit=0..31][,times=N]",
+                "flip=gradient|parameter|m|v,step=N[,rank=N][,leaf=N][,at=N][,bit=0..31][,after=1][,times=N]",
                 field, text);
         }
     }

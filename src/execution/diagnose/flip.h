@@ -10,6 +10,7 @@
  *   leaf    gradient: of which leaf; left out: of any
  *   at      float in the flat buffer, modulo its size (0)
  *   bit     0 to 31 (30)
+ *   after   parameter, m and v: 1: behind the step's update instead (0)
  *   times   how often (1); a leaf is computed again by an audit, so 2 is a fault that comes back
  *
  * Debug builds and rank processes read the variable; a program that is used does not.
@@ -19,6 +20,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum ls_flip_kind { LS_FLIP_GRADIENT, LS_FLIP_PARAMETER, LS_FLIP_M, LS_FLIP_V } ls_flip_kind;
@@ -29,6 +31,7 @@ typedef struct ls_flip {
     uint32_t rank, leaf; /* leaf: UINT32_MAX: any */
     uint64_t at;
     uint32_t bit;
+    bool after;
     uint32_t times; /* still to come; 0: nothing happens any more */
 } ls_flip;
 

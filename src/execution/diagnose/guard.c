@@ -56,6 +56,21 @@ void ls_guard_take(ls_guard *guard, uint64_t finished)
     guard->taken = true;
 }
 
+ls_hash128 ls_guard_sum(const ls_guard *guard)
+{
+    ls_hash128 sum = {0};
+    for (uint64_t i = 0; i < 3; i++) {
+        for (uint32_t p = 0; p < guard->hasher.piece_count; p++) {
+            const ls_hash128 kept = guard->kept[i][p];
+            const uint64_t named[] = {kept.low, kept.high, i, (uint64_t)guard->hasher.pieces[p].offset};
+            const ls_hash128 hash = ls_xxh3_128(named, sizeof named);
+            sum.low += hash.low;
+            sum.high += hash.high;
+        }
+    }
+    return sum;
+}
+
 void ls_guard_forget(ls_guard *guard)
 {
     guard->taken = false;

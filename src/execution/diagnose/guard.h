@@ -32,6 +32,9 @@ void ls_guard_release(ls_guard *guard); /* a zeroed one is fine */
 /* Remembers the state after `finished` steps. */
 void ls_guard_take(ls_guard *guard, uint64_t finished);
 
+/* One number for what was remembered (ls_guard_take) of these pieces: of a guard over the same pieces elsewhere it is the same. */
+ls_hash128 ls_guard_sum(const ls_guard *guard);
+
 /* Forgets it: from here on the state may change. */
 void ls_guard_forget(ls_guard *guard);
 

@@ -89,11 +89,14 @@ uint32_t ls_sentinel_audited(const ls_sentinel *sentinel)
 
 /* ---- the audited leaf ---- */
 
-static void flip_state(const ls_sentinel *sentinel)
+static void flip_state(const ls_sentinel *sentinel, bool after)
 {
     const ls_state *s = sentinel->options.state;
     ls_flip *flip = sentinel->options.flip;
     const int64_t count = s->layout->float_count;
+    if (!flip || flip->after != after) {
+        return;
+    }
     ls_flip_apply(flip, LS_FLIP_PARAMETER, sentinel->step, sentinel->rank, LS_NO_LEAF, s->parameters, count);
     ls_flip_apply(flip, LS_FLIP_M, sentinel->step, sentinel->rank, LS_NO_LEAF, s->m, count);
     ls_flip_apply(flip, LS_FLIP_V, sentinel->step, sentinel->rank, LS_NO_LEAF, s->v, count);
@@ -127,7 +130,7 @@ ls_status ls_sentinel_begin(ls_sentinel *sentinel, uint64_t step)
     sentinel->step = step;
     sentinel->fault = (ls_step_fault){0};
     sentinel->roles = ls_audit_choose(o->seed, step, o->audit_every_steps, o->leaves, sentinel->ranks);
-    flip_state(sentinel);
+    flip_state(sentinel, false);
     return sentinel->roles.due && sentinel->roles.checker == sentinel->rank
                ? compute_claim(sentinel, LS_CLAIM_CHECKER)
                : LS_OK;
@@ -248,4 +251,14 @@ void ls_sentinel_after_update(ls_sentinel *sentinel)
     if (every_steps > 0 && finished % every_steps == 0) {
         ls_guard_take(&sentinel->guard, finished);
     }
+    flip_state(sentinel, true);
+}
+
+bool ls_sentinel_state_sum(const ls_sentinel *sentinel, ls_hash128 *sum_out)
+{
+    if (!sentinel->guard.taken) {
+        return false;
+    }
+    *sum_out = ls_guard_sum(&sentinel->guard);
+    return true;
 }

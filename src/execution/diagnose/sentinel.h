@@ -55,6 +55,9 @@ LS_MUST_CHECK ls_status ls_sentinel_after_agreement(ls_sentinel *sentinel);
 void ls_sentinel_before_update(ls_sentinel *sentinel);
 void ls_sentinel_after_update(ls_sentinel *sentinel);
 
+/* Whether the guard hashed behind the last update; *sum_out: what it came to (ls_guard_sum). */
+bool ls_sentinel_state_sum(const ls_sentinel *sentinel, ls_hash128 *sum_out);
+
 /* Compares the state with what the last update left, as far as it was hashed. Errors: LS_ERR_MISMATCH. */
 LS_MUST_CHECK ls_status ls_sentinel_check_state(ls_sentinel *sentinel);
 

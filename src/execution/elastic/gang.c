@@ -5,11 +5,14 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "execution/diagnose/guard.h"
 #include "execution/diagnose/watch.h"
 #include "execution/elastic/cluster.h"
 #include "execution/elastic/coordinator.h"
+#include "execution/parallel/slices.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -563,6 +566,59 @@ bool ls_gang_lost(const ls_gang *gang, uint32_t *rank_out, double *silent_s_out)
     *rank_out = (uint32_t)rank;
     *silent_s_out = 1e-9 * (double)gang->lost_silent_ns;
     return true;
+}
+
+/* The sum over what `rank` owns, as the state is now. */
+static ls_status sum_of_rank(const ls_gang *gang, const ls_state *state, uint32_t rank, ls_hash128 *sum_out)
+{
+    const ls_layout *layout = state->layout;
+    ls_arena arena = {0};
+    ls_flat_piece *pieces = ls_arena_new(&arena, ls_flat_piece, layout->bucket_count);
+    uint32_t *buckets = ls_arena_new(&arena, uint32_t, layout->bucket_count);
+    uint32_t count = 0;
+    for (uint32_t b = 0; b < layout->bucket_count; b++) {
+        const ls_slice slice = ls_slice_of(layout, b, gang->control->ranks, rank);
+        if (slice.count > 0) {
+            buckets[count] = b;
+            pieces[count++] = (ls_flat_piece){slice.offset, slice.count};
+        }
+    }
+    ls_guard guard;
+    const ls_status status = ls_guard_init(&guard, state, pieces, buckets, count);
+    if (status == LS_OK) {
+        ls_guard_take(&guard, 0);
+        *sum_out = ls_guard_sum(&guard);
+        ls_guard_release(&guard);
+    }
+    ls_arena_release(&arena);
+    return status;
+}
+
+ls_status ls_gang_check_state(ls_gang *gang, const ls_state *state, uint64_t step, ls_step_fault *fault_out)
+{
+    const bool is_here = gang->control->ranks == gang->control->local_ranks;
+    for (uint32_t rank = 0; is_here && step > 0 && rank < gang->control->local_ranks; rank++) {
+        const ls_rank_slot *slot = ls_segment_slot(&gang->segment, rank);
+        const ls_rank_result *result = &slot->results[(step - 1) % LS_RANK_RESULTS];
+        if (atomic_load(&slot->finished) != step || result->step != step - 1 ||
+            !result->result.state_is_hashed) {
+            continue;
+        }
+        ls_hash128 now;
+        LS_TRY(sum_of_rank(gang, state, rank, &now));
+        if (!ls_hash128_equal(now, result->result.state_sum)) {
+            *fault_out = (ls_step_fault){
+                .kind = LS_STEP_FAULT_STATE, .leaf = LS_NO_LEAF, .bucket = LS_NO_BUCKET, .rank = rank};
+            return ls_fail(LS_ERR_MISMATCH,
+                           "step %" PRIu64
+                           ": silent corruption: the weights or moments that rank %u (%s, process %d) owns "
+                           "are no longer what its update of that step left. A stray write or failing memory "
+                           "changed them; "
+                           "the state can't be trusted",
+                           step, rank, gang->control->host, (int)atomic_load(&slot->pid));
+        }
+    }
+    return LS_OK;
 }
 
 void ls_gang_stop(ls_gang *gang)

@@ -104,6 +104,13 @@ bool ls_gang_is_consistent(const ls_gang *gang, uint64_t *finished_out);
  * moment in that time). False when it is not a single rank's loss. */
 bool ls_gang_lost(const ls_gang *gang, uint32_t *rank_out, double *silent_s_out);
 
+/*
+ * Between steps, before the state after `step` steps is saved: whether it still is what the ranks left, as far as they hashed it (on several
+ * hosts it is not looked at). Errors: LS_ERR_MISMATCH, with *fault_out set; LS_ERR_MEMORY.
+ */
+LS_MUST_CHECK ls_status ls_gang_check_state(ls_gang *gang, const ls_state *state, uint64_t step,
+                                            ls_step_fault *fault_out);
+
 /* Asks ranks to give up the step they are in. Safe in a signal handler. */
 void ls_gang_stop(ls_gang *gang);
 

@@ -440,6 +440,7 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
     stepper->result.tokens = sums.tokens;
     stepper->result.wait_s = ls_data_parallel_wait_s(stepper->parallel);
     stepper->result.audited = ls_sentinel_audited(stepper->sentinel);
+    stepper->result.state_is_hashed = ls_sentinel_state_sum(stepper->sentinel, &stepper->result.state_sum);
     return LS_OK;
 }
 

@@ -46,11 +46,13 @@ typedef struct ls_step_settings {
 } ls_step_settings;
 
 typedef struct ls_step_result {
-    float loss;          /* mean over target tokens, nats */
-    double grad_norm;    /* of the mean gradient, before clipping */
-    uint64_t tokens;     /* target tokens */
-    ls_step_fault fault; /* of a step that failed, and then nothing else is set */
-    uint32_t audited;    /* leaf that was computed twice; LS_NO_LEAF: none */
+    float loss;           /* mean over target tokens, nats */
+    double grad_norm;     /* of the mean gradient, before clipping */
+    uint64_t tokens;      /* target tokens */
+    ls_step_fault fault;  /* of a step that failed, and then nothing else is set */
+    uint32_t audited;     /* leaf that was computed twice; LS_NO_LEAF: none */
+    ls_hash128 state_sum; /* of what this rank updates (ls_guard_sum), when state_is_hashed */
+    bool state_is_hashed;
     /* Wall seconds by what was done; they add up to the step. wait_s: for other ranks. */
     double data_s, forward_s, backward_s, reduce_s, optimizer_s, wait_s;
 } ls_step_result;

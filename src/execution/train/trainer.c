@@ -276,12 +276,14 @@ static void emit_corruption(const ls_trainer *trainer, const char *text)
 {
     const ls_step_fault *f = &trainer->fault;
     const bool leaf = f->kind == LS_STEP_FAULT_LEAF;
-    char bucket[32];
-    ls_bucket_name(&trainer->session.layout, f->bucket, bucket);
-    json_t *fields =
-        json_pack("{s:I, s:s, s:s, s:i, s:s, s:o}", "step", (json_int_t)trainer->step, "found_by",
-                  leaf ? "audit" : "hash", "text", text, "bucket", (int)f->bucket, "bucket_name", bucket,
-                  "rank", f->rank == LS_NO_RANK ? json_null() : json_integer(f->rank));
+    char name[32];
+    const bool is_known = f->bucket != LS_NO_BUCKET;
+    json_t *fields = json_pack(
+        "{s:I, s:s, s:s, s:o, s:o, s:o}", "step", (json_int_t)trainer->step, "found_by",
+        leaf ? "audit" : "hash", "text", text, "bucket", is_known ? json_integer(f->bucket) : json_null(),
+        "bucket_name",
+        is_known ? json_string(ls_bucket_name(&trainer->session.layout, f->bucket, name)) : json_null(),
+        "rank", f->rank == LS_NO_RANK ? json_null() : json_integer(f->rank));
     if (leaf) {
         json_object_set_new(fields, "leaf", json_integer(f->leaf));
         json_object_set_new(fields, "computed_by",

@@ -106,11 +106,13 @@ static ls_status save_now(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_sa
     return status;
 }
 
-/* What is saved is what the last update left. Ranks look themselves, before each update. */
+/* What is saved is what the last update left. */
 static ls_status check_state(ls_trainer *trainer)
 {
     ls_step_fault fault = {0};
-    const ls_status status = trainer->stepper ? ls_stepper_check_state(trainer->stepper, &fault) : LS_OK;
+    const ls_status status = trainer->gang
+                                 ? ls_gang_check_state(trainer->gang, &trainer->state, trainer->step, &fault)
+                                 : ls_stepper_check_state(trainer->stepper, &fault);
     if (status != LS_OK) {
         trainer->fault = fault;
     }
