@@ -77,6 +77,7 @@ lost=0 whole=0
 for round in 1 2 3 4 5 6; do
     begin killed $(($(steps_in "$scratch/killed") + RANDOM % 9)) --ranks $((RANDOM % 3 + 2))
     set -- $ranks
+    [ $# -gt 0 ] || break # it was through
     shift $((RANDOM % $#))
     victim=$1
     sleep 0.0$((RANDOM % 30))
@@ -170,7 +171,7 @@ for i in $(seq 400); do
     [ ! -e "$scratch/replaced/lock" ] || break
     sleep 0.005
 done
-mv program older && cp "$(command -v true)" program
+mv program older && cp "$(type -P true)" program
 ended 0
 
 # Nothing is left of any of it.
