@@ -34,7 +34,7 @@ add() { # add NAME REASON COMMAND...: a contender, when the command succeeds
     case $without in *" $name "*) return ;; esac
     if "$@" >/dev/null 2>&1; then contenders+=("$name"); else echo "without $name: $reason" >&2; fi
 }
-add lockstep "no $lockstep: build it" test -x "$lockstep"
+add lockstep "no $lockstep: cmake --build build/release --target bench_comm_net" test -x "$lockstep"
 add openmpi "no mpicc or mpirun (Debian: openmpi-bin libopenmpi-dev)" eval 'command -v mpirun && mpicc -O2 bench/allreduce_mpi.c -o runs/bench/allreduce_mpi'
 add gloo "give --peer PYTHON, one that has torch" "${peer:-false}" -c "import torch.distributed"
 
