@@ -241,6 +241,29 @@ static void hosts_tell_of_values_that_are_not_finite_as_one_process(void **state
     check_nonfinite(3);
 }
 
+static void prepare_audits(world *w, uint32_t rank, ls_step_settings *settings)
+{
+    (void)w;
+    (void)rank;
+    settings->audit_every_steps = settings->hash_every_steps = 1;
+    settings->seed = 5;
+}
+
+/* Each step a leaf is computed twice and hashes are taken: with stage 3 the weights have to come for that, too. */
+static void hosts_with_stage_3_pass_audits(void **state)
+{
+    (void)state;
+    world w;
+    test_store_open();
+    world_init_hosts(&w, &tiny, 7, two_by_two, 2, 1, 4);
+    w.zero = 3;
+    w.prepare = prepare_audits;
+    fill_moments(&w);
+    compare_world(&w);
+    world_release(&w);
+    test_store_close();
+}
+
 /* ---- memory ---- */
 
 static size_t resident_bytes(const void *memory, size_t bytes)
@@ -307,6 +330,7 @@ int main(void)
         cmocka_unit_test(hosts_error_of_one_rank_is_that_of_all),
         cmocka_unit_test(hosts_of_other_settings_are_a_mismatch),
         cmocka_unit_test(hosts_tell_of_values_that_are_not_finite_as_one_process),
+        cmocka_unit_test(hosts_with_stage_3_pass_audits),
         cmocka_unit_test(hosts_with_stage_2_keep_no_gradients),
         cmocka_unit_test(hosts_with_stage_3_keep_their_own_weights),
     };

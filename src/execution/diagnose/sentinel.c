@@ -48,7 +48,10 @@ ls_status ls_sentinel_create(const ls_sentinel_options *options, ls_sentinel **s
     sentinel->options = *options;
     sentinel->rank = ls_data_parallel_rank(options->parallel);
     sentinel->ranks = ls_data_parallel_ranks(options->parallel);
-    sentinel->hosts = ls_data_parallel_place(options->parallel, sentinel->rank).hosts;
+    /* With ZeRO stage 3 hosts hold no copies of the weights that could be compared. */
+    sentinel->hosts = ls_data_parallel_fetches(options->parallel)
+                          ? 1
+                          : ls_data_parallel_place(options->parallel, sentinel->rank).hosts;
     ls_status status = LS_OK;
     if (options->audit_every_steps > 0) {
         status = ls_audit_init(&sentinel->audit, options->state->layout);
@@ -131,6 +134,9 @@ ls_status ls_sentinel_begin(ls_sentinel *sentinel, uint64_t step)
     sentinel->fault = (ls_step_fault){0};
     sentinel->roles = ls_audit_choose(o->seed, step, o->audit_every_steps, o->leaves, sentinel->ranks);
     flip_state(sentinel, false);
+    if (sentinel->roles.due) {
+        LS_TRY(ls_data_parallel_hold(o->parallel));
+    }
     return sentinel->roles.due && sentinel->roles.checker == sentinel->rank
                ? compute_claim(sentinel, LS_CLAIM_CHECKER)
                : LS_OK;
@@ -211,6 +217,7 @@ static ls_status hear_judge(ls_sentinel *sentinel, uint32_t judge)
 /* All ranks are here, each with the same verdict at the end. */
 static ls_status judge_leaf(ls_sentinel *sentinel)
 {
+    LS_TRY(ls_data_parallel_hold(sentinel->options.parallel));
     const ls_audit_roles *roles = &sentinel->roles;
     LS_TRY(share_claim(sentinel, LS_CLAIM_OWNER, roles->owner));
     LS_TRY(share_claim(sentinel, LS_CLAIM_CHECKER, roles->checker));

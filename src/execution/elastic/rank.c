@@ -159,6 +159,7 @@ static ls_status meet_other_hosts(rank *r)
 static ls_status join_others(rank *r)
 {
     LS_TRY(meet_other_hosts(r));
+    const ls_step_settings settings = ls_session_step_settings(&r->session);
     const ls_data_parallel_options options = {
         .plan = &r->session.plan,
         .leaves = r->control->leaves,
@@ -172,8 +173,11 @@ static ls_status join_others(rank *r)
         .exchange = r->segment.exchange,
         .comm = r->comm,
         .zero = (uint32_t)r->session.run.parallel.zero,
+        .parameters = r->state.parameters,
+        .micro_batches = settings.global_batch / settings.leaves / settings.micro_batch,
         .abort = &r->control->abort,
         .aborted = why_aborted,
+        .look = agent_lives,
         .marks = {.entered = &r->slot->entered, .begun = &r->slot->begun, .done = &r->slot->done},
     };
     return ls_data_parallel_create(&options, &r->parallel);

@@ -121,7 +121,8 @@ void ls_data_parallel_give_up(ls_data_parallel *parallel, ls_status status, cons
  * waits until the weights it uses are there. Errors of waiting. */
 bool ls_data_parallel_fetches(const ls_data_parallel *parallel);
 LS_MUST_CHECK ls_status ls_data_parallel_before_step(ls_data_parallel *parallel, uint32_t plan_step);
-/* After an agreement, called by all: all weights are there until the step is left. */
+/* Called by all, before the first plan step or after an agreement: all weights are there, until the first plan step is over or the step is
+ * left. Nothing with other stages. */
 LS_MUST_CHECK ls_status ls_data_parallel_hold(ls_data_parallel *parallel);
 
 /*

@@ -128,6 +128,9 @@ ls_status ls_fetch_hold(ls_fetch *f)
     }
     LS_TRY(ls_data_parallel_await(f->parallel, f->hosts, ls_hosts_posted(f->hosts),
                                   "weights of the other hosts"));
+    if (f->begun == 0) {
+        f->posted_before = ls_hosts_posted(f->hosts);
+    }
     return ls_exchange_meet(&f->parallel->view, "weights", NULL);
 }
 

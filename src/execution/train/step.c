@@ -591,11 +591,6 @@ static ls_status prepare(ls_stepper *stepper)
     if (stepper->parallel == NULL) {
         LS_TRY(make_alone(stepper));
     }
-    if (stepper->settings.audit_every_steps > 0 && ls_data_parallel_fetches(stepper->parallel)) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "leaves can't be audited with parallel.zero 3 on several hosts: the weights are "
-                       "gone when the audit begins; use zero 2, or switch audits off");
-    }
     const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
     LS_ASSERT(stepper->state->gradient_count == ls_tree_range_buffers(stepper->settings.leaves, range));
     LS_TRY(make_sentinel(stepper));

@@ -25,11 +25,20 @@ static ls_status read_validation(void *context, uint64_t first, uint64_t count, 
     return ls_dataset_tokens(trainer->session.dataset, LS_SPLIT_VALIDATION, 0, first, count, tokens_out);
 }
 
+/* With ZeRO stage 3 on several hosts each keeps only its share of the weights between steps. */
+static ls_status bring_weights(ls_trainer *trainer)
+{
+    return trainer->gang && trainer->session.run.parallel.zero >= 3
+               ? ls_gang_gather(trainer->gang, trainer->step)
+               : LS_OK;
+}
+
 ls_status ls_trainer_evaluate(ls_trainer *trainer)
 {
     if (!trainer->evaluator || trainer->evaluated_step == trainer->step) {
         return LS_OK;
     }
+    LS_TRY(bring_weights(trainer));
     ls_goodput_enter(&trainer->goodput, LS_TIME_EVALUATION);
     ls_progress_activity(trainer->progress, "evaluating");
     const ls_session *session = &trainer->session;
@@ -95,6 +104,7 @@ ls_status ls_trainer_sample(ls_trainer *trainer)
     if (!trainer->generator) {
         return LS_OK;
     }
+    LS_TRY(bring_weights(trainer));
     ls_goodput_enter(&trainer->goodput, LS_TIME_SAMPLING);
     ls_progress_activity(trainer->progress, "sampling");
     const char *text = trainer->session.run.sample.prompt;
