@@ -526,7 +526,8 @@ static bool stream_send(ls_tcp_group *group, uint32_t phase, uint32_t member)
 {
     ls_tcp_stream *out = ls_tcp_outgoing(group, phase, member);
     const ls_tcp_peer *peer = ls_tcp_peer_of(group, member);
-    if (out->next >= out->limit || (group->call.gated && !group->ready[member])) {
+    if (out->next >= out->limit || (group->call.gated && !group->ready[member]) ||
+        (phase == 0 && out->next >= group->call.front)) {
         return false;
     }
     const uint32_t lane = out->next % peer->lane_count;
@@ -543,10 +544,22 @@ static bool stream_send(ls_tcp_group *group, uint32_t phase, uint32_t member)
     return true;
 }
 
+/* How far streams of contributions may go: `slack` pieces beyond the slowest, so that all members' last pieces leave together. */
+static uint32_t find_front(const ls_tcp_group *group)
+{
+    uint32_t slowest = UINT32_MAX - group->call.slack;
+    for (uint32_t i = 0; i < group->base.size && group->call.slack > 0; i++) {
+        const ls_tcp_stream *out = ls_tcp_outgoing(group, 0, i);
+        slowest = out->done < out->pieces && out->done < slowest ? out->done : slowest;
+    }
+    return slowest + group->call.slack;
+}
+
 /* Peers in rotated order, so that not all send to the same one; results before contributions. */
 static void streams_send(ls_tcp_group *group)
 {
     bool more = true;
+    group->call.front = find_front(group);
     while (more) {
         more = false;
         for (uint32_t i = 1; i < group->base.size; i++) {

@@ -36,7 +36,7 @@ enum {
     RETRY_MS_MAX = 1000,
     OTHERS_MS = 30, /* how long other addresses may take after the first has worked */
     PROBE_BYTES = 256 << 10,
-    NOT_SENT_BYTES = 256 << 10, /* that the kernel holds beyond what is on the wire */
+    NOT_SENT_BYTES = 128 << 10, /* that the kernel holds beyond what is on the wire */
 };
 
 typedef enum link_state {

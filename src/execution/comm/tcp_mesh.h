@@ -151,6 +151,8 @@ typedef struct ls_tcp_call {
     /* The algorithms' own. */
     uint64_t piece_bytes, block_bytes, element_bytes;
     uint32_t window, reduced, pieces;
+    uint32_t slack; /* of phase 0: pieces that one stream may be ahead of the slowest; 0: any number */
+    uint32_t front; /* what that allows now */
     uint32_t rounds, parent;
 } ls_tcp_call;
 
