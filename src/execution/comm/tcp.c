@@ -52,9 +52,9 @@ static bool is_small(const ls_tcp_group *group, const ls_comm_op *op)
 static ls_status run_reduce(ls_tcp_group *group, ls_comm_op *op)
 {
     if (op->kind == LS_COMM_REDUCE_SCATTER) {
-        return ls_tcp_reduce(group, op);
+        return ls_tcp_reduce(group, op, NULL);
     }
-    return is_small(group, op) ? ls_tcp_small(group, op) : ls_tcp_reduce(group, op);
+    return is_small(group, op) ? ls_tcp_small(group, op) : ls_tcp_reduce(group, op, NULL);
 }
 
 static ls_status run_locked(ls_tcp_group *group, ls_comm_op *op)
@@ -88,22 +88,30 @@ static ls_status run_locked(ls_tcp_group *group, ls_comm_op *op)
     }
 }
 
-static ls_status tcp_run(ls_transport *transport, ls_comm_op *op)
+ls_status ls_tcp_run_part(ls_transport *transport, ls_comm_op *op, const ls_comm_op *said,
+                          const ls_tcp_nodes *nodes)
 {
     ls_tcp_group *group = group_of(transport);
-    if (group->base.size == 1) {
-        copy_alone(op);
-        return LS_OK;
-    }
     pthread_mutex_lock(&group->mesh->lock);
     ls_status status = group->status;
+    group->said = said;
     if (status != LS_OK) {
         ls_fail(status, "%s", group->text);
     } else {
-        status = run_locked(group, op);
+        status = nodes ? ls_tcp_reduce(group, op, nodes) : run_locked(group, op);
     }
+    group->said = NULL;
     pthread_mutex_unlock(&group->mesh->lock);
     return status;
+}
+
+static ls_status tcp_run(ls_transport *transport, ls_comm_op *op)
+{
+    if (transport->size == 1) {
+        copy_alone(op);
+        return LS_OK;
+    }
+    return ls_tcp_run_part(transport, op, NULL, NULL);
 }
 
 /* ---- life ---- */
@@ -156,6 +164,7 @@ static ls_status group_create(ls_tcp_mesh *mesh, const uint32_t *peers, uint32_t
                         .in = calloc((size_t)size * LS_TCP_PHASES, sizeof *g->in),
                         .out = calloc((size_t)size * LS_TCP_PHASES, sizeof *g->out),
                         .inputs = calloc(size, sizeof *g->inputs),
+                        .input_room = size,
                         .here = calloc(LS_TCP_WINDOW_MAX, sizeof *g->here)};
     if (!g->members || !g->peer_of || !g->member_of || !g->sent || !g->received || !g->pair_ready ||
         !g->text || !g->claims || !g->claimed || !g->ready || !g->is_heard || !g->in || !g->out ||

@@ -94,6 +94,12 @@ static void take_abort(ls_tcp_group *group, const ls_tcp_lane *lane)
     }
 }
 
+/* What the caller called. */
+static const ls_comm_op *shown_op(const ls_tcp_group *group)
+{
+    return group->said ? group->said : group->call.op;
+}
+
 /* Members do not agree what is called: everybody shows everybody its side, then all fail with the same picture. */
 static void disagree(ls_tcp_group *group, uint32_t disputed)
 {
@@ -102,13 +108,15 @@ static void disagree(ls_tcp_group *group, uint32_t disputed)
     }
     group->disagree_ns = ls_clock_monotonic_ns() + CLAIMS_MS * 1000000ull;
     ls_comm_claim *own = &group->claims[group->base.rank];
-    /* Who needed nothing from those that disagree may be one call further by now; its side of that call is the last one. */
-    const bool was_last = group->call.space == LS_TCP_GROUP && disputed == group->seq - 1;
-    ls_comm_claim_fill(own, was_last ? &group->last_op : group->call.op, &group->base);
+    /* Who needed nothing from those that disagree may be one call further by now; its side of that call is the last one. Who is in a
+     * call with one other rank stands before the next call of all. */
+    const bool is_pair = group->call.space == LS_TCP_PAIR;
+    const bool was_last = !is_pair && disputed == group->seq - 1;
+    ls_comm_claim_fill(own, was_last ? &group->last_op : shown_op(group), &group->base);
     group->claimed[group->base.rank] = true;
     const ls_tcp_header header = {.kind = LS_TCP_CLAIM,
                                   .group = group->id,
-                                  .seq = was_last ? group->seq - 1 : group->seq,
+                                  .seq = was_last ? group->seq - 1 : group->seq + is_pair,
                                   .bytes = sizeof *own};
     tell_all(group, &header, own);
 }
@@ -123,7 +131,12 @@ static void take_claim(ls_tcp_group *group, uint32_t member, const ls_tcp_lane *
     group->claims[member].file[sizeof group->claims[member].file - 1] = 0;
     group->claimed[member] = true;
     group->disputed = lane->header.seq;
-    disagree(group, group->disputed); /* without a call: when the next one begins */
+    /* About a call that this rank has not reached: what it is in now does not need who disagrees later, and ends first. */
+    const bool is_later = (int32_t)(lane->header.seq - group->seq) > 0;
+    const bool waits_for_it = group->call.space == LS_TCP_PAIR && group->call.peer == member;
+    if (!is_later || waits_for_it) {
+        disagree(group, group->disputed); /* without a call: when the next one begins */
+    }
 }
 
 static void judge(ls_tcp_group *group)
@@ -178,7 +191,7 @@ static void heard(ls_tcp_group *group, uint32_t member)
     if (!group->is_heard[member]) {
         group->is_heard[member] = true;
         group->call.heard++;
-        group->call.op->last_rank = group->members[member].world_rank;
+        group->call.op->last_rank = member;
     }
 }
 
@@ -584,7 +597,7 @@ static bool is_needed(ls_tcp_group *group, uint32_t member)
 
 static const char *call_text(const ls_tcp_group *group, char text[CALL_BYTES])
 {
-    const ls_comm_op *op = group->call.op;
+    const ls_comm_op *op = shown_op(group);
     char words[LS_COMM_WORDS_BYTES];
     ls_comm_op_words(op, words);
     snprintf(text, CALL_BYTES, "%s (call %llu) at %.80s:%u", words, (unsigned long long)op->seq,
@@ -722,7 +735,7 @@ ls_status ls_tcp_call_run(ls_tcp_group *group)
     call_loop(group);
     call->active = false;
     if (call->space == LS_TCP_GROUP) {
-        group->last_op = *call->op;
+        group->last_op = *shown_op(group);
     }
     if (group->status != LS_OK) {
         ls_tcp_mesh_forget(group->mesh, group);

@@ -144,8 +144,9 @@ static bool lane_is_drained(ls_tcp_lane *lane, uint8_t *bin)
     while ((got = recv(lane->fd, bin, BIN_BYTES, MSG_DONTWAIT)) > 0) {
     }
     int unsent = 0;
-    const bool broken = got < 0 && errno != EAGAIN && errno != EINTR;
-    return broken || (lane->count == 0 && (ioctl(lane->fd, SIOCOUTQ, &unsent) != 0 || unsent <= 0));
+    const bool ended =
+        got == 0 || (errno != EAGAIN && errno != EINTR); /* the other has closed: it wants no more */
+    return ended || (lane->count == 0 && (ioctl(lane->fd, SIOCOUTQ, &unsent) != 0 || unsent <= 0));
 }
 
 static bool mesh_is_drained(ls_tcp_mesh *mesh)

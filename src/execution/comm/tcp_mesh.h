@@ -21,6 +21,7 @@
 
 #include "execution/comm/tcp_wire.h"
 #include "execution/comm/transport.h"
+#include "execution/parallel/tree.h"
 
 #include <pthread.h>
 
@@ -31,6 +32,7 @@ enum {
     LS_TCP_STAGE_BYTES = 8 << 10,
     LS_TCP_TEXT_BYTES = 768,
     LS_TCP_WINDOW_MAX = 32,
+    LS_TCP_DEPTH_MAX = 32,  /* of nodes' additions */
     LS_TCP_PAIR_AHEAD = 16, /* small sends of one pair that may wait to be received */
 };
 
@@ -136,12 +138,27 @@ typedef struct ls_tcp_plan {
     bool (*advance)(ls_tcp_group *group);
 } ls_tcp_plan;
 
+/*
+ * Sums whose inputs are not the members' own but nodes of a larger tree (hier.c: the members are hosts, their nodes sums of their ranks):
+ * member m has counts[m] of them. Together they are [0, leaves).
+ */
+typedef struct ls_tcp_nodes {
+    uint32_t leaves, count;
+    const uint32_t *counts,
+        *firsts;             /* by member: how many, and where its first stands in the list by member */
+    const uint32_t *sorted;  /* by place in the tree's order: which of the list by member */
+    const uint16_t *program; /* ls_tree_program over the sorted ones */
+    uint32_t program_length, depth;
+    const void *const *own; /* counts[own rank] buffers of the call's count and type */
+} ls_tcp_nodes;
+
 typedef struct ls_tcp_call {
     bool active;
     bool gated;    /* data waits for READY */
     bool receives; /* of a pair */
     ls_comm_op *op;
     const ls_tcp_plan *plan;
+    const ls_tcp_nodes *nodes; /* NULL: each member's own data */
     ls_tcp_space space;
     uint32_t seq;
     uint32_t peer; /* of a pair */
@@ -166,19 +183,22 @@ struct ls_tcp_group {
     uint32_t *member_of; /* mesh rank -> group rank, UINT32_MAX: none */
     uint32_t seq;        /* calls of the whole group so far */
     uint32_t *sent, *received,
-        *pair_ready;                  /* by member: sends, receives, and the last receive it has announced */
-    ls_status status;                 /* once it has failed */
-    char *text;                       /* why, LS_TCP_TEXT_BYTES */
-    uint64_t disagree_ns;             /* until when claims are gathered; 0: no mismatch */
-    uint32_t disputed;                /* the call that others disagree about */
+        *pair_ready;      /* by member: sends, receives, and the last receive it has announced */
+    ls_status status;     /* once it has failed */
+    char *text;           /* why, LS_TCP_TEXT_BYTES */
+    uint64_t disagree_ns; /* until when claims are gathered; 0: no mismatch */
+    uint32_t disputed;    /* the call that others disagree about */
+    const ls_comm_op
+        *said; /* what the caller called, when the active call is a part of it; NULL: the call itself */
     ls_comm_op last_op;               /* the call of the whole group before this one */
     ls_comm_claim *claims;            /* by member */
     bool *claimed, *ready, *is_heard; /* by member */
     ls_tcp_stream *in, *out;          /* by phase and member */
     uint8_t *scratch;
     uint64_t scratch_bytes;
-    const void **inputs; /* for sums, by member */
-    uint32_t *here;      /* by piece in the window */
+    const void **inputs; /* for sums, `input_room` of them */
+    uint32_t input_room;
+    uint32_t *here; /* by piece in the window */
     ls_tcp_call call;
 };
 
@@ -247,8 +267,8 @@ LS_MUST_CHECK ls_status ls_tcp_scratch(ls_tcp_group *group, uint64_t bytes);
 
 /* ---- algorithms: each lays a call out and runs it ---- */
 
-LS_MUST_CHECK ls_status ls_tcp_reduce(ls_tcp_group *group,
-                                      ls_comm_op *op); /* tcp_reduce.c: all_reduce, reduce_scatter */
+/* tcp_reduce.c: all_reduce, reduce_scatter; nodes NULL: the members' own data. */
+LS_MUST_CHECK ls_status ls_tcp_reduce(ls_tcp_group *group, ls_comm_op *op, const ls_tcp_nodes *nodes);
 LS_MUST_CHECK ls_status ls_tcp_ring(ls_tcp_group *group,
                                     ls_comm_op *op); /* tcp_ring.c: all_reduce in any order */
 LS_MUST_CHECK ls_status ls_tcp_small(ls_tcp_group *group,
@@ -257,6 +277,10 @@ LS_MUST_CHECK ls_status ls_tcp_exchange(ls_tcp_group *group,
                                         ls_comm_op *op); /* tcp_move.c: all_gather, all_to_all(_blocks) */
 LS_MUST_CHECK ls_status ls_tcp_broadcast(ls_tcp_group *group, ls_comm_op *op);    /* tcp_move.c */
 LS_MUST_CHECK ls_status ls_tcp_send_receive(ls_tcp_group *group, ls_comm_op *op); /* tcp_move.c */
+
+/* tcp.c: runs a part of what the caller called (`said`, for messages) on a group. */
+LS_MUST_CHECK ls_status ls_tcp_run_part(ls_transport *transport, ls_comm_op *op, const ls_comm_op *said,
+                                        const ls_tcp_nodes *nodes);
 
 /* ---- tcp_connect.c ---- */
 

@@ -11,13 +11,19 @@
  *   sums of piece k             ◀── owner            (N - 1) * window * piece bytes of scratch whatever the size
  *
  * A sum of piece k that comes back is the credit for piece k + window. A reduce-scatter has no such answer and sends credits.
+ *
+ * A member may bring several nodes of the tree (ls_tcp_nodes): then each piece of its contribution is that many messages, one per node.
  */
 #include "execution/comm/tcp_mesh.h"
 
 #include "base/assert.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 enum {
     WINDOW = 16,
+    WINDOW_MANY = 6, /* of more than eight inputs */
     SLACK =
         2, /* more leaves the last pieces of one member behind the others': measured 95 % of the link instead of 99 */
     PIECE_BYTES_MIN = 16 << 10,
@@ -72,52 +78,106 @@ static ls_tcp_span own_result(const ls_tcp_group *group, uint32_t piece)
     return span;
 }
 
-static ls_tcp_span source(ls_tcp_group *group, uint32_t phase, uint32_t member, uint32_t piece)
+static uint32_t node_count(const ls_tcp_group *group, uint32_t member)
 {
-    return phase == RESULT ? own_result(group, piece) : chunk_piece(group, member, piece, group->call.op->in);
+    return group->call.nodes ? group->call.nodes->counts[member] : 1;
 }
 
-static uint8_t *slot(const ls_tcp_group *group, uint32_t member, uint32_t piece)
+/* What this rank has: its data, or one of its nodes. */
+static const void *own_data(const ls_tcp_group *group, uint32_t node)
+{
+    return group->call.nodes ? group->call.nodes->own[node] : group->call.op->in;
+}
+
+static ls_tcp_span source(ls_tcp_group *group, uint32_t phase, uint32_t member, uint32_t message)
+{
+    const uint32_t nodes = node_count(group, group->base.rank);
+    return phase == RESULT ? own_result(group, message)
+                           : chunk_piece(group, member, message / nodes, own_data(group, message % nodes));
+}
+
+/* Room for a piece of input `input`, in the list by member. */
+static uint8_t *slot(const ls_tcp_group *group, uint32_t input, uint32_t piece)
 {
     const ls_tcp_call *call = &group->call;
-    return group->scratch + ((uint64_t)member * call->window + piece % call->window) * call->piece_bytes;
+    return group->scratch + ((uint64_t)input * call->window + piece % call->window) * call->piece_bytes;
 }
 
-static ls_tcp_span target(ls_tcp_group *group, uint32_t phase, uint32_t member, uint32_t piece)
+static uint32_t first_input(const ls_tcp_group *group, uint32_t member)
+{
+    return group->call.nodes ? group->call.nodes->firsts[member] : member;
+}
+
+static uint32_t input_count(const ls_tcp_group *group)
+{
+    return group->call.nodes ? group->call.nodes->count : group->base.size;
+}
+
+static ls_tcp_span target(ls_tcp_group *group, uint32_t phase, uint32_t member, uint32_t message)
 {
     if (phase == RESULT) {
-        return chunk_piece(group, member, piece, group->call.op->out);
+        return chunk_piece(group, member, message, group->call.op->out);
     }
+    const uint32_t nodes = node_count(group, member), piece = message / nodes;
     if (piece < group->call.reduced || piece >= group->call.reduced + group->call.window) {
         return (ls_tcp_span){.bytes = UINT64_MAX};
     }
     ls_tcp_span span = chunk_piece(group, group->base.rank, piece, group->call.op->out);
-    span.data = slot(group, member, piece);
+    span.data = slot(group, first_input(group, member) + message % nodes, piece);
     return span;
 }
 
-static void arrived(ls_tcp_group *group, uint32_t phase, uint32_t member, uint32_t piece)
+static void arrived(ls_tcp_group *group, uint32_t phase, uint32_t member, uint32_t message)
 {
     if (phase == CONTRIBUTION) {
-        group->here[piece % group->call.window]++;
+        group->here[message / node_count(group, member) % group->call.window]++;
         return;
     }
     ls_tcp_stream *out = ls_tcp_outgoing(group, CONTRIBUTION, member);
-    const uint32_t limit = ls_tcp_in(group, RESULT, member)->last + group->call.window;
-    out->limit = limit < out->pieces ? limit : out->pieces;
+    const uint64_t pieces = (uint64_t)ls_tcp_in(group, RESULT, member)->last + group->call.window;
+    const uint64_t limit = pieces * node_count(group, group->base.rank);
+    out->limit = limit < out->pieces ? (uint32_t)limit : out->pieces;
+}
+
+/* Adds up the inputs of a piece as the program says: pairs, so that nodes of any sizes join in the tree's order. */
+static void run_program(const ls_tcp_group *group, uint64_t count, void *out)
+{
+    const ls_tcp_call *call = &group->call;
+    const ls_tcp_nodes *nodes = call->nodes;
+    const void *stack[LS_TCP_DEPTH_MAX];
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < nodes->program_length; i++) {
+        if (nodes->program[i] != LS_TREE_ADD) {
+            stack[depth++] = group->inputs[nodes->sorted[nodes->program[i]]];
+            continue;
+        }
+        const void *pair[2] = {stack[depth - 2], stack[depth - 1]};
+        uint8_t *room = group->scratch + ((uint64_t)nodes->count * call->window + depth) * call->piece_bytes;
+        void *to = i + 1 == nodes->program_length ? out : room;
+        ls_comm_reduce_tree(call->op->dtype, call->op->reduction, pair, 2, count, to);
+        stack[--depth - 1] = to;
+    }
 }
 
 /* The sum of piece `piece` of the own chunk, now that it is there from everybody. */
 static void reduce_piece(ls_tcp_group *group, uint32_t piece)
 {
     const ls_comm_op *op = group->call.op;
+    const uint32_t rank = group->base.rank;
     const ls_tcp_span result = own_result(group, piece);
-    for (uint32_t i = 0; i < group->base.size; i++) {
+    const uint64_t count = result.bytes / group->call.element_bytes;
+    for (uint32_t i = 0; i < input_count(group); i++) {
         group->inputs[i] = slot(group, i, piece);
     }
-    group->inputs[group->base.rank] = chunk_piece(group, group->base.rank, piece, op->in).data;
-    ls_comm_reduce_tree(op->dtype, op->reduction, group->inputs, group->base.size,
-                        result.bytes / group->call.element_bytes, result.data);
+    for (uint32_t i = 0; i < node_count(group, rank); i++) {
+        group->inputs[first_input(group, rank) + i] =
+            chunk_piece(group, rank, piece, own_data(group, i)).data;
+    }
+    if (group->call.nodes) {
+        run_program(group, count, result.data);
+    } else {
+        ls_comm_reduce_tree(op->dtype, op->reduction, group->inputs, group->base.size, count, result.data);
+    }
 }
 
 /* One piece at a time, so that its sum leaves before the next is added. */
@@ -125,7 +185,7 @@ static bool advance(ls_tcp_group *group)
 {
     ls_tcp_call *call = &group->call;
     uint32_t *here = &group->here[call->reduced % call->window];
-    if (call->reduced < call->pieces && *here == group->base.size - 1) {
+    if (call->reduced < call->pieces && *here == input_count(group) - node_count(group, group->base.rank)) {
         reduce_piece(group, call->reduced++);
         *here = 0;
         group->mesh->moves++;
@@ -154,32 +214,50 @@ static uint64_t piece_bytes(uint64_t chunk)
     return piece < PIECE_BYTES_MAX ? piece : PIECE_BYTES_MAX;
 }
 
-ls_status ls_tcp_reduce(ls_tcp_group *group, ls_comm_op *op)
+/* Room for pieces on their way, for sums between nodes, and their pointers. */
+static ls_status make_room(ls_tcp_group *group)
+{
+    const ls_tcp_call *call = &group->call;
+    const uint32_t inputs = input_count(group);
+    const uint32_t between = call->nodes ? call->nodes->depth + 1 : 0;
+    if (inputs > group->input_room) {
+        const void **more = realloc(group->inputs, inputs * sizeof *more);
+        if (!more) {
+            return ls_fail(LS_ERR_MEMORY, "no memory for %u inputs of a sum", inputs);
+        }
+        group->inputs = more;
+        group->input_room = inputs;
+    }
+    return ls_tcp_scratch(group, ((uint64_t)inputs * call->window + between) * call->piece_bytes);
+}
+
+ls_status ls_tcp_reduce(ls_tcp_group *group, ls_comm_op *op, const ls_tcp_nodes *nodes)
 {
     const uint32_t size = group->base.size, rank = group->base.rank;
     ls_tcp_call_begin(group, op, &reduce_plan, LS_TCP_GROUP);
     ls_tcp_call *call = &group->call;
     const uint64_t chunk = chunk_bytes(group, size - 1); /* the largest, up to a line */
+    call->nodes = nodes;
     call->seq = ++group->seq;
     call->piece_bytes = piece_bytes(chunk);
-    call->window = WINDOW;
-    call->slack = SLACK;
+    call->window = input_count(group) <= 8 ? WINDOW : WINDOW_MANY;
     call->pieces = chunk_pieces(group, rank);
-    call->gated = chunk > LS_TCP_EAGER_BYTES / 2;
-    LS_ASSERT(call->pieces < LS_TCP_PIECES_MAX);
-    LS_TRY(ls_tcp_scratch(group, (uint64_t)size * call->window * call->piece_bytes));
-    for (uint32_t i = 0; i < call->window; i++) {
-        group->here[i] = 0;
-    }
+    call->slack = SLACK * node_count(group, rank);
+    call->gated = chunk * (nodes ? LS_TREE_NODES_MAX : 1) > LS_TCP_EAGER_BYTES / 2;
+    LS_ASSERT((uint64_t)call->pieces * LS_TREE_NODES_MAX < LS_TCP_PIECES_MAX &&
+              (!nodes || nodes->depth < LS_TCP_DEPTH_MAX));
+    LS_TRY(make_room(group));
+    memset(group->here, 0, call->window * sizeof *group->here);
     for (uint32_t i = 0; i < size; i++) {
+        const uint32_t theirs = chunk_pieces(group, i), own_nodes = node_count(group, rank);
         if (i == rank) {
             continue;
         }
-        ls_tcp_call_out(group, CONTRIBUTION, i, chunk_pieces(group, i), call->window);
-        ls_tcp_call_in(group, CONTRIBUTION, i, call->pieces);
+        ls_tcp_call_out(group, CONTRIBUTION, i, theirs * own_nodes, call->window * own_nodes);
+        ls_tcp_call_in(group, CONTRIBUTION, i, call->pieces * node_count(group, i));
         if (op->kind == LS_COMM_ALL_REDUCE) {
             ls_tcp_call_out(group, RESULT, i, call->pieces, 0);
-            ls_tcp_call_in(group, RESULT, i, chunk_pieces(group, i));
+            ls_tcp_call_in(group, RESULT, i, theirs);
         }
     }
     return ls_tcp_call_run(group);
