@@ -43,10 +43,15 @@ same "four hosts" "$got" "$reference"
 same "four hosts: ranks" "$(started four)" "0:host0 1:host1 2:host2 3:host3"
 run between --hosts four.hosts --set eval.every_steps=1 --set checkpoint.every_steps=3 --set sample.every_steps=2 --set sample.max_tokens=8
 same "four hosts, evaluations, checkpoints and samples in between" "$got" "$reference"
-for stage in 0 1 2; do
+between_loss=$(field "$out" val_loss)
+for stage in 0 1 2 3; do
     run "zero-$stage" --hosts two.hosts --set parallel.zero=$stage
     same "two hosts, ZeRO stage $stage" "$got" "$reference"
 done
+# With stage 3 the weights come together for all of that.
+run between-3 --hosts two.hosts --set parallel.zero=3 --set eval.every_steps=1 --set checkpoint.every_steps=3 --set sample.every_steps=2 --set sample.max_tokens=8
+same "stage 3, evaluations, checkpoints and samples in between" "$got" "$reference"
+same "stage 3: the loss of its last evaluation" "$(field "$out" val_loss)" "$between_loss"
 
 # The trainer's host stands anywhere in the file; more slots than ranks are asked for.
 hosts_file last.hosts "host2 slots=2" "host1 slots=4" "host0 slots=2"
