@@ -174,6 +174,14 @@ static void announce_steps(replay *r, uint64_t last)
         r->options->step, from, r->from + 1, last, estimate);
 }
 
+static bool same_bits(float a, float b)
+{
+    uint32_t bits_a, bits_b;
+    memcpy(&bits_a, &a, sizeof bits_a);
+    memcpy(&bits_b, &b, sizeof bits_b);
+    return bits_a == bits_b;
+}
+
 /* Compares a step with what the run recorded; every difference is told. */
 static void compare_step(replay *r, uint64_t step, float loss)
 {
@@ -182,7 +190,7 @@ static void compare_step(replay *r, uint64_t step, float loss)
         return;
     }
     r->compared++;
-    if (memcmp(&recorded.loss, &loss, sizeof loss) != 0) {
+    if (!same_bits(recorded.loss, loss)) {
         r->other++;
         ls_log_warn("step %" PRIu64
                     ": the run recorded loss %.9g, computed again it is %.9g: one of the two was "
