@@ -9,6 +9,7 @@
  *   --serve          rank 0 serves the store at LOCKSTEP_COORDINATOR
  *   --mbps LINK      payload of the link in MB/s: prints the share of 2 (N - 1) / N * bytes / link that was reached
  *   --seconds S      per size (default 1)
+ *   --timeout S      of each call
  *
  * Float32 sums in place. Rank 0 prints, per size, the median over batches of the time of one call.
  */
@@ -103,6 +104,8 @@ static void read_arguments(int argc, char **argv, ls_comm_options *options, sett
             s->link_bytes_ps = 1e6 * strtod(argv[++i], NULL);
         } else if (i + 1 < argc && strcmp(argv[i], "--seconds") == 0) {
             s->seconds = strtod(argv[++i], NULL);
+        } else if (i + 1 < argc && strcmp(argv[i], "--timeout") == 0) {
+            options->timeout_s = strtod(argv[++i], NULL);
         } else if (s->size_count < SIZES_MAX) {
             s->sizes[s->size_count++] = strtoull(argv[i], NULL, 10);
         }

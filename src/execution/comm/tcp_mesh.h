@@ -269,8 +269,6 @@ LS_MUST_CHECK ls_status ls_tcp_scratch(ls_tcp_group *group, uint64_t bytes);
 
 /* tcp_reduce.c: all_reduce, reduce_scatter; nodes NULL: the members' own data. */
 LS_MUST_CHECK ls_status ls_tcp_reduce(ls_tcp_group *group, ls_comm_op *op, const ls_tcp_nodes *nodes);
-LS_MUST_CHECK ls_status ls_tcp_ring(ls_tcp_group *group,
-                                    ls_comm_op *op); /* tcp_ring.c: all_reduce in any order */
 LS_MUST_CHECK ls_status ls_tcp_small(ls_tcp_group *group,
                                      ls_comm_op *op); /* tcp_small.c: all_reduce, all_gather, barrier */
 LS_MUST_CHECK ls_status ls_tcp_exchange(ls_tcp_group *group,
