@@ -446,6 +446,28 @@ static void watch_tells_overlap_from_waiting(void **state)
     world_release(&w);
 }
 
+/* Two ranks of four are here: nobody says that the others have not started. */
+static void watch_of_one_host_knows_what_it_cant_see(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(puppet_join(&w.puppets, rank, 5, rank, 4, "everybody"), 2);
+    }
+    world_start(&w);
+    puppet_op op = {.comm_id = 5, .slot = 2, .kind = LS_COMM_ALL_REDUCE, .count = 10, .line = 5};
+    (void)puppet_begin(&w.puppets, 0, at(op, 1, MS));
+    (void)puppet_begin(&w.puppets, 1, at(op, 1, MS));
+    run_until(&w, 3 * second);
+    assert_int_equal(w.event_count, 1);
+    assert_string_equal(text_of(&w, 0, "why"), "inside");
+    expect_in(text_of(&w, 0, "text"),
+              "ranks 0, 1 wait in all_reduce sum of 10 f32 (number 1 of everybody) at "
+              "src/model.c:5 for 2 ranks on other hosts");
+    world_release(&w);
+}
+
 static void stack_refuses_what_has_ended(void **state)
 {
     (void)state;
@@ -475,6 +497,7 @@ int main(void)
         cmocka_unit_test(watch_names_a_rank_that_never_started),
         cmocka_unit_test(watch_counts_stragglers),
         cmocka_unit_test(watch_tells_overlap_from_waiting),
+        cmocka_unit_test(watch_of_one_host_knows_what_it_cant_see),
         cmocka_unit_test(stack_refuses_what_has_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

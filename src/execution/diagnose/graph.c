@@ -332,6 +332,7 @@ static void add_insides(builder *b)
         }
         ls_culprit *culprit = add_culprit(b, edge->rank);
         culprit->cause = LS_CAUSE_INSIDE;
+        culprit->unknown = edge->unknown;
         culprit->op = edge->op;
         culprit->op_rank = edge->rank;
         culprit->since_ns = held_since_ns(b->sight_of[edge->rank], edge->op);

@@ -35,7 +35,7 @@ typedef enum ls_cause {
     LS_CAUSE_UPDATE,
     LS_CAUSE_OTHER,
     LS_CAUSE_DEADLOCK, /* waits in another operation, in a circle */
-    LS_CAUSE_INSIDE,   /* all members are inside and nobody gets out: the way between them, or a bug */
+    LS_CAUSE_INSIDE, /* all members that can be seen are inside and nobody gets out: members of other hosts, or the way to them */
     LS_CAUSE_COUNT
 } ls_cause;
 
@@ -59,6 +59,7 @@ typedef struct ls_culprit {
     uint32_t op_rank;               /* whose operation that is */
     uint64_t since_ns;              /* since when, the clock of that rank's host */
     uint32_t *circle, circle_count; /* LS_CAUSE_DEADLOCK: the ranks in order, each waiting for the next */
+    uint32_t unknown;               /* LS_CAUSE_INSIDE: members that can't be seen from here */
 } ls_culprit;
 
 typedef struct ls_graph {

@@ -187,6 +187,15 @@ static void append_inside(const ls_graph *graph, const ls_culprit *culprit, ls_t
 {
     ls_text_printf(text, "rank%s ", culprit->waiting_count > 1 ? "s" : "");
     ls_append_ranks(culprit->waiting, culprit->waiting_count, text);
+    if (culprit->unknown > 0) {
+        ls_text_append(text, culprit->waiting_count > 1 ? " wait in " : " waits in ");
+        append_op(graph, culprit->op, text);
+        ls_text_printf(text,
+                       " for %" PRIu32 " rank%s on other hosts, or for their data: what those do, `lockstep "
+                       "diagnose` says on their host",
+                       culprit->unknown, culprit->unknown > 1 ? "s" : "");
+        return;
+    }
     ls_text_append(text, culprit->waiting_count > 1 ? " are all inside " : " is inside ");
     append_op(graph, culprit->op, text);
     ls_text_append(text, " and nobody comes out: look at the network between their hosts");
@@ -221,7 +230,7 @@ void ls_graph_append_waits(const ls_graph *graph, ls_text *text)
             ls_text_printf(text, "rank%s ", edge->target_count > 1 ? "s" : "");
             ls_append_ranks(edge->targets, edge->target_count, text);
         } else if (edge->unknown > 0) {
-            ls_text_printf(text, "%" PRIu32 " member%s that nobody has seen yet", edge->unknown,
+            ls_text_printf(text, "%" PRIu32 " rank%s that can't be seen from here", edge->unknown,
                            edge->unknown > 1 ? "s" : "");
         } else {
             ls_text_append(text, "the others, who are inside too,");

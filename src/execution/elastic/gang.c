@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "execution/diagnose/describe.h"
 #include "execution/diagnose/guard.h"
 #include "execution/diagnose/watch.h"
 #include "execution/elastic/cluster.h"
@@ -271,6 +272,7 @@ static ls_status start_watch(ls_gang *gang)
         .flight_dir = gang->flight_dir,
         .ranks = gang->control->local_ranks, /* processes of other hosts can't be looked at from here */
         .hang_timeout_s = gang->options.session->run.job.hang_timeout_s,
+        .describe = ls_describe_plan(&gang->options.session->plan),
         .event = put_event,
         .fatal = on_fatal,
         .context = gang,
