@@ -23,6 +23,7 @@ typedef struct world {
     ls_watch *watch;
     double hang_timeout_s;
     bool stacks;
+    uint32_t ranks; /* of the run; 0: those of the puppets */
     uint32_t event_count, fatal_count;
     char names[EVENTS_MAX][32];
     uint64_t times_ns[EVENTS_MAX];
@@ -53,9 +54,12 @@ static void program(ls_env *env, const char *const *argv, void *context)
 {
     (void)argv;
     world *w = context;
+    static const uint32_t local[PUPPETS_MAX] = {0, 1, 2, 3, 4, 5, 6, 7};
     const ls_watch_options options = {.env = env,
                                       .flight_dir = w->puppets.folder,
-                                      .ranks = w->puppets.count,
+                                      .ranks = w->ranks ? w->ranks : w->puppets.count,
+                                      .local = local,
+                                      .local_count = w->puppets.count,
                                       .hang_timeout_s = w->hang_timeout_s,
                                       .no_stacks = !w->stacks,
                                       .event = on_event,
@@ -452,6 +456,7 @@ static void watch_of_one_host_knows_what_it_cant_see(void **state)
     (void)state;
     world w;
     world_init(&w, 2);
+    w.ranks = 4;
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(puppet_join(&w.puppets, rank, 5, rank, 4, "everybody"), 2);
     }
@@ -465,6 +470,28 @@ static void watch_of_one_host_knows_what_it_cant_see(void **state)
     expect_in(text_of(&w, 0, "text"),
               "ranks 0, 1 wait in all_reduce sum of 10 f32 (number 1 of everybody) at "
               "src/model.c:5 for 2 ranks on other hosts");
+    world_release(&w);
+}
+
+/* Those who wait for it are on other hosts. */
+static void watch_of_one_host_names_a_stopped_rank_that_nobody_here_waits_for(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 1);
+    w.ranks = 2;
+    const pid_t child = give_process(&w, 0, 60);
+    int wait_status = 0;
+    kill(child, SIGSTOP);
+    waitpid(child, &wait_status, WUNTRACED);
+    world_start(&w);
+    run_until(&w, second);
+    kill(child, SIGKILL);
+    waitpid(child, &wait_status, 0);
+    run_until(&w, 2 * second);
+    assert_int_equal(w.event_count, 2);
+    assert_string_equal(text_of(&w, 0, "why"), "stopped");
+    assert_string_equal(w.names[1], "late_over");
     world_release(&w);
 }
 
@@ -498,6 +525,7 @@ int main(void)
         cmocka_unit_test(watch_counts_stragglers),
         cmocka_unit_test(watch_tells_overlap_from_waiting),
         cmocka_unit_test(watch_of_one_host_knows_what_it_cant_see),
+        cmocka_unit_test(watch_of_one_host_names_a_stopped_rank_that_nobody_here_waits_for),
         cmocka_unit_test(stack_refuses_what_has_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

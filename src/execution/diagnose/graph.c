@@ -84,7 +84,7 @@ static member_count collect(const builder *b, const ls_sight *self, ls_wait_edge
         const ls_flight_comm *comm = other ? find_comm(other, edge->op->comm_id) : NULL;
         members.found += comm != NULL;
         /* A communicator of all ranks: who is not in it yet is missing. */
-        const bool is_missing = !comm && members.size == b->graph->size;
+        const bool is_missing = !comm && members.size == b->graph->size && (other || !b->graph->is_partial);
         if (other != self && (is_missing || (comm && is_wanted(other, comm, edge->op)))) {
             edge->targets[edge->target_count++] = rank;
         }
@@ -138,8 +138,8 @@ static void add_edge(builder *b, const ls_sight *self, const ls_sight_op *op)
         return;
     }
     const member_count members = collect(b, self, edge, has_not_come);
-    edge->unknown =
-        members.size > members.found && members.size != b->graph->size ? members.size - members.found : 0;
+    const bool all_are_seen = members.size == b->graph->size && !b->graph->is_partial;
+    edge->unknown = members.size > members.found && !all_are_seen ? members.size - members.found : 0;
     if (edge->target_count == 0) {
         (void)collect(b, self, edge, is_stuck_inside);
     }
@@ -394,10 +394,10 @@ static void add_circles(builder *b)
 }
 
 void ls_graph_build(ls_arena *arena, const ls_sight *sights, uint32_t sight_count, uint32_t size,
-                    ls_graph *graph_out)
+                    bool is_partial, ls_graph *graph_out)
 {
     ls_graph *graph = graph_out;
-    *graph = (ls_graph){.sights = sights, .sight_count = sight_count, .size = size};
+    *graph = (ls_graph){.sights = sights, .sight_count = sight_count, .size = size, .is_partial = is_partial};
     builder b = {.arena = arena, .graph = graph};
     b.sight_of = ls_arena_new(arena, const ls_sight *, size);
     b.is_target = ls_arena_new(arena, bool, size);

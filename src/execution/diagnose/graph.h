@@ -65,15 +65,17 @@ typedef struct ls_culprit {
 typedef struct ls_graph {
     const ls_sight *sights;
     uint32_t sight_count, size;
+    bool is_partial;
     ls_wait_edge *edges;
     uint32_t edge_count;
     ls_culprit *culprits;
     uint32_t culprit_count;
 } ls_graph;
 
-/* sights: of different ranks, in any order, not more than size; ranks without one have not started. They must outlive the graph. */
+/* sights: of different ranks, in any order, not more than size. Ranks without one have not started or, when is_partial, can't be seen from
+ * here. They must outlive the graph. */
 void ls_graph_build(ls_arena *arena, const ls_sight *sights, uint32_t sight_count, uint32_t size,
-                    ls_graph *graph_out);
+                    bool is_partial, ls_graph *graph_out);
 
 /* What activity and number mean in this run ("layer 3 attention backward"); "" when it can't be said. */
 typedef struct ls_describe {

@@ -217,7 +217,7 @@ static ls_status fill(ls_arena *arena, ls_scene *scene, const ls_flight_header *
     }
     scene->arrivals = ls_arrivals_create(scene->size);
     LS_TRY(read_records(arena, scene));
-    ls_graph_build(arena, scene->then, scene->count, scene->size, &scene->graph);
+    ls_graph_build(arena, scene->then, scene->count, scene->size, false, &scene->graph);
     return LS_OK;
 }
 

@@ -34,6 +34,10 @@ typedef struct watched {
     uint32_t open_count;
     uint64_t last_end_ns; /* of the operation that ended last; before the first: of the start */
     int64_t clock_offset_ns;
+    int32_t pid;
+    uint64_t pid_start;
+    uint64_t stopped_ns; /* since when it has been seen stopped; 0: it is not */
+    bool stopped_told;
     uint16_t sites[LS_FLIGHT_SITES]; /* number in watch->sites + 1; 0: not known yet */
     ls_flight_comm comms[LS_FLIGHT_COMMS];
 } watched;
@@ -62,6 +66,7 @@ struct ls_watch {
     watched_site *sites;
     uint32_t site_count;
     late_incident incidents[INCIDENTS_MAX];
+    bool is_partial; /* there are ranks on other hosts */
     bool disagrees, gathered, over;
     ls_disagreement disagreement;
     ls_arena arena; /* of one look */
@@ -234,6 +239,8 @@ static void follow(ls_watch *watch, watched *w)
     ls_status status = ls_flight_reader_header(w->reader, &header);
     if (status == LS_OK) {
         w->clock_offset_ns = header.clock_offset_ns;
+        w->pid = header.outcome == LS_FLIGHT_RUNNING ? header.pid : 0;
+        w->pid_start = header.pid_start;
         status = ls_flight_reader_comms(w->reader, w->comms);
     }
     if (status == LS_OK) {
@@ -492,9 +499,54 @@ static void judge(ls_watch *watch)
         }
     }
     ls_graph graph;
-    ls_graph_build(&watch->arena, watch->sights, count, watch->options.ranks, &graph);
+    ls_graph_build(&watch->arena, watch->sights, count, watch->options.ranks, watch->is_partial, &graph);
     for (uint32_t i = 0; i < graph.culprit_count; i++) {
         judge_culprit(watch, &graph, &graph.culprits[i]);
+    }
+}
+
+/* Whether an incident of this rank has been reported. */
+static bool is_reported(const ls_watch *watch, uint32_t rank)
+{
+    for (uint32_t i = 0; i < INCIDENTS_MAX; i++) {
+        if (watch->incidents[i].used && watch->incidents[i].reported && watch->incidents[i].rank == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void report_stopped(ls_watch *watch, watched *w, ls_process_state state, uint64_t now_ns)
+{
+    ls_sight *sight = &watch->sights[0];
+    if (ls_sight_take(w->reader, now_ns, sight) != LS_OK) {
+        return;
+    }
+    const ls_graph graph = {.sights = sight, .sight_count = 1, .size = watch->options.ranks};
+    const ls_culprit culprit = {.rank = w->rank,
+                                .cause = state == LS_PROCESS_TRACED ? LS_CAUSE_TRACED : LS_CAUSE_STOPPED,
+                                .sight = sight};
+    report_late(watch, &graph, &culprit, 1e-9 * (double)(now_ns - w->stopped_ns));
+}
+
+/* Who waits for this rank may be on another host: what its process is says enough. */
+static void look_at_process(ls_watch *watch, watched *w)
+{
+    const uint64_t now_ns = ls_env_now_ns(watch->options.env);
+    const ls_process_state state =
+        w->reader && w->pid ? ls_process_look(w->pid, w->pid_start) : LS_PROCESS_UNKNOWN;
+    if (state != LS_PROCESS_STOPPED && state != LS_PROCESS_TRACED) {
+        if (w->stopped_told) {
+            send_event(watch, "late_over", json_pack("{s:I}", "rank", (json_int_t)w->rank));
+        }
+        w->stopped_ns = 0;
+        w->stopped_told = false;
+    } else if (w->stopped_ns == 0) {
+        w->stopped_ns = now_ns;
+    } else if (now_ns - w->stopped_ns >= LS_WATCH_LATE_NS && !w->stopped_told &&
+               !is_reported(watch, w->rank)) {
+        w->stopped_told = true;
+        report_stopped(watch, w, state, now_ns);
     }
 }
 
@@ -529,6 +581,9 @@ static void look(void *context)
     if (somebody_waits(watch) && !watch->over) {
         judge(watch);
     }
+    for (uint32_t i = 0; i < watch->rank_count && watch->is_partial && !watch->over; i++) {
+        look_at_process(watch, &watch->ranks[i]);
+    }
     settle_incidents(watch);
     ls_arena_release(&watch->arena);
     watch->timer = watch->over ? 0 : ls_env_timer_set(watch->options.env, LS_WATCH_PERIOD_NS, look, watch);
@@ -543,6 +598,7 @@ ls_status ls_watch_create(const ls_watch_options *options, ls_watch **watch_out)
     }
     watch->options = *options;
     watch->rank_count = count;
+    watch->is_partial = count < options->ranks;
     watch->flight_dir = strdup(options->flight_dir);
     watch->ranks = calloc(count, sizeof *watch->ranks);
     watch->sights = calloc(count, sizeof *watch->sights);

@@ -11,6 +11,8 @@
  *   max(250 ms, 8 x p99)          of what waits at that call site took so far, from 8 waits on
  *   max(1 s, 2 x lead)            before that; lead: the time the waiting rank itself took to get there from its operation before
  *
+ * A watch over some of a run's ranks can't see who waits on other hosts: there, a rank that is stopped or held for 250 ms is late by itself.
+ *
  * A rank that waits for orders (LS_ACTIVITY_IDLE: the trainer evaluates, samples or saves) is not late. When it comes after all, event
  * `late_over {rank, waited_s}`.
  *

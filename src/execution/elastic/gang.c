@@ -267,10 +267,18 @@ static ls_status empty_flight_folder(ls_gang *gang)
 
 static ls_status start_watch(ls_gang *gang)
 {
+    /* Processes of other hosts can't be looked at from here: their agents do that. */
+    const ls_control *control = gang->control;
+    uint32_t *local = ls_arena_new(&gang->arena, uint32_t, control->local_ranks);
+    for (uint32_t i = 0; i < control->local_ranks; i++) {
+        local[i] = control->first_rank + i;
+    }
     const ls_watch_options options = {
         .env = gang->env,
         .flight_dir = gang->flight_dir,
-        .ranks = gang->control->local_ranks, /* processes of other hosts can't be looked at from here */
+        .ranks = control->ranks,
+        .local = local,
+        .local_count = control->local_ranks,
         .hang_timeout_s = gang->options.session->run.job.hang_timeout_s,
         .describe = ls_describe_plan(&gang->options.session->plan),
         .event = put_event,

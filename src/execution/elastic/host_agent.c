@@ -4,8 +4,10 @@
 #include "base/assert.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "execution/comm/store_address.h"
 #include "execution/comm/store_link.h"
+#include "execution/diagnose/watch.h"
 #include "execution/elastic/cluster_wire.h"
 
 #include <errno.h>
@@ -27,6 +29,7 @@ typedef struct host_agent {
     ls_segment segment;
     ls_control *control;
     ls_agent *agent;
+    ls_watch *watch;
     ls_status status;
     char text[LS_RANK_TEXT_BYTES];
 } host_agent;
@@ -186,6 +189,32 @@ static ls_status start_ranks(host_agent *self, const ls_cluster_join *join)
     return ls_agent_start(&options, &self->agent);
 }
 
+static void on_fatal(void *context, ls_status status, const char *text)
+{
+    give_up(context, status, -1, text);
+}
+
+/* Late ranks of this host go to its log; how long is too long the trainer's host decides, where those wait that are in time. */
+static ls_status start_watch(host_agent *self, const ls_cluster_join *join)
+{
+    uint32_t local[LS_COMM_SIZE_MAX];
+    ls_text flight_dir = {0};
+    for (uint32_t i = 0; i < join->local_ranks; i++) {
+        local[i] = join->first_rank + i;
+    }
+    ls_text_printf(&flight_dir, "%s/flight", join->run_dir);
+    const ls_watch_options options = {.env = self->env,
+                                      .flight_dir = ls_text_string(&flight_dir),
+                                      .ranks = join->ranks,
+                                      .local = local,
+                                      .local_count = join->local_ranks,
+                                      .fatal = on_fatal,
+                                      .context = self};
+    const ls_status status = ls_watch_create(&options, &self->watch);
+    ls_text_release(&flight_dir);
+    return status;
+}
+
 static ls_status join_run(host_agent *self, const void *data, size_t bytes)
 {
     ls_cluster_join join;
@@ -197,7 +226,8 @@ static ls_status join_run(host_agent *self, const void *data, size_t bytes)
     LS_TRY(make_segment(self, &join, (const char *)data + sizeof join));
     self->joined = true;
     ls_env_timer_set(self->env, TICK_NS, tick, self);
-    return start_ranks(self, &join);
+    LS_TRY(start_ranks(self, &join));
+    return start_watch(self, &join);
 }
 
 static void obey(host_agent *self, const ls_cluster_orders *orders)
@@ -342,6 +372,7 @@ ls_status ls_host_agent_run(const ls_host_agent_options *options)
     const ls_status status = serve(&self);
     ls_store_link_close(self.link);
     ls_agent_destroy(self.agent);
+    ls_watch_destroy(self.watch);
     if (self.env) {
         ls_env_real_destroy(self.env);
     }
