@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static unsigned char file[sizeof(ls_flight_file)];
+static _Alignas(4096) unsigned char file[sizeof(ls_flight_file)];
 
 static void check(int holds)
 {
