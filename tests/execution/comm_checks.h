@@ -24,7 +24,7 @@ static bool says(const char *text)
 
 static ls_status run_op(ls_transport *t, ls_comm_op op)
 {
-    static uint64_t seq;
+    static _Thread_local uint64_t seq;
     op.seq = ++seq;
     op.fingerprint = ls_comm_fingerprint(&op);
     op.site = op.site.file ? op.site : LS_COMM_HERE;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The TCP transport's calls: which algorithm a call takes, and groups.
+ *
+ * LS_COMM_ANY_ORDER changes nothing here: the ordered exchange sends as many bytes as a ring, in two hops instead of 2 (N - 1), and reaches
+ * the link's limit.
  */
 #include "execution/comm/tcp_mesh.h"
 
