@@ -352,7 +352,21 @@ static void take(ls_tcp_group *group, uint32_t member, const ls_tcp_header *head
     }
 }
 
-/* The other is in a call of this group that it can't leave before this rank comes, and this rank waits for it in another one. */
+/* Whether this rank still sends to or receives from a member. */
+static bool is_needed(const ls_tcp_group *group, uint32_t member)
+{
+    for (uint32_t phase = 0; phase < LS_TCP_PHASES; phase++) {
+        const ls_tcp_stream *in = ls_tcp_in(group, phase, member),
+                            *out = ls_tcp_outgoing(group, phase, member);
+        if (in->done < in->pieces || out->done < out->pieces) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The other is in a call of this group that it can't leave before this rank comes, and this rank waits for it in another one. That this rank
+ * has heard nothing of it in its own call says so: the first message of a call goes on lane 0, so it would have come before. */
 static bool is_crossed(const ls_tcp_group *group, uint32_t member, const ls_tcp_header *header)
 {
     const ls_tcp_call *call = &group->call;
@@ -360,10 +374,10 @@ static bool is_crossed(const ls_tcp_group *group, uint32_t member, const ls_tcp_
         return false;
     }
     if (call->space == LS_TCP_PAIR) {
-        return call->peer == member && ls_tcp_in(group, 0, member)->pieces > 0 && call->in_left > 0;
+        return call->peer == member && call->receives && ls_tcp_in(group, 0, member)->last == 0;
     }
     return header->kind == LS_TCP_READY && (int32_t)(header->seq - group->sent[member]) > 0 &&
-           !group->is_heard[member];
+           !group->is_heard[member] && is_needed(group, member);
 }
 
 /* A control message of a call that has not begun, or of the active one. */
@@ -581,18 +595,6 @@ static void streams_send(ls_tcp_group *group)
             more |= stream_send(group, 0, member);
         }
     }
-}
-
-static bool is_needed(ls_tcp_group *group, uint32_t member)
-{
-    for (uint32_t phase = 0; phase < LS_TCP_PHASES; phase++) {
-        const ls_tcp_stream *in = ls_tcp_in(group, phase, member),
-                            *out = ls_tcp_outgoing(group, phase, member);
-        if (in->done < in->pieces || out->done < out->pieces) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static const char *call_text(const ls_tcp_group *group, char text[CALL_BYTES])
