@@ -375,7 +375,7 @@ static void *abort_soon(void *argument)
     ls_transport *t = argument;
     usleep(100000);
     t->calls->abort(t, LS_ERR_FAILED, "the roof is on fire");
-    return NULL;
+    return (void *)(uintptr_t)ls_store_put((ls_store *)test_store, "aborted", "1", 1);
 }
 
 static int abort_main(const ls_comm_options *options)
@@ -386,7 +386,9 @@ static int abort_main(const ls_comm_options *options)
     EXPECT_OK(open_tcp(&s, options, &t));
     EXPECT_OK(barrier(t));
     if (t->rank == 0) {
-        usleep(1000000);
+        char one;
+        size_t bytes;
+        EXPECT_OK(ls_store_get((ls_store *)test_store, "aborted", 10, &one, 1, &bytes));
         EXPECT(barrier(t) == LS_ERR_FAILED && says("on fire"));
     } else {
         if (t->rank == 1) {
