@@ -92,9 +92,10 @@ struct ls_shm {
     ls_shm *parent; /* whose verdict is this one's too; NULL: none */
     int fd;
     uint32_t tick;
-    uint32_t waiters;   /* ranks on this host that may wait at once */
-    uint32_t spins_max; /* 0: more waiters than cores */
-    uint32_t spins;     /* that are worth while now: see shm_sync.c */
+    uint32_t waiters;        /* ranks on this host that may wait at once */
+    uint32_t spins_max;      /* 0: more waiters than cores */
+    uint32_t spins;          /* that are worth while now: see shm_sync.c */
+    uint32_t sleeps_at_once; /* waits that sleep without handing the core round first */
     uint32_t waits;
     shm_control *control;
     shm_flag *flags;

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +14,9 @@
 enum {
     SPINS_MIN = 16,               /* with 128 or 400 two ranks on busy cores took 1.5 to 3 times as long */
     SPINS_PROBE = 64,             /* every so many waits the full length is tried again */
+    YIELD_NS = 50 * 1000,         /* so long the core is handed round before sleeping */
+    YIELD_SLICE_NS = 1000 * 1000, /* another program had the core */
+    YIELD_PAUSE = 256,            /* waits that then sleep at once */
     GRACE_NS = 100 * 1000 * 1000, /* for the others to come, so that a mismatch can name the majority */
 };
 
@@ -290,9 +294,35 @@ static bool spin(ls_shm *shm, arrival *a)
     return false;
 }
 
+/*
+ * More ranks than cores: handing the core to the next one costs a fifth of falling asleep and being woken, as long as only ranks want it. Other
+ * programs keep a core that is handed to them for a time slice; a wait that took that long says so, and the next ones sleep at once.
+ */
+static bool yield(ls_shm *shm, arrival *a)
+{
+    if (shm->spins_max > 0 || (shm->sleeps_at_once > 0 && shm->sleeps_at_once-- > 0)) {
+        return false;
+    }
+    const uint64_t start_ns = ls_clock_monotonic_ns();
+    uint64_t now_ns = start_ns;
+    while (now_ns - start_ns < YIELD_NS) {
+        const uint64_t before_ns = now_ns;
+        sched_yield();
+        if (all_have_come(a)) {
+            return true;
+        }
+        now_ns = ls_clock_monotonic_ns();
+        if (now_ns - before_ns > YIELD_SLICE_NS) {
+            shm->sleeps_at_once = YIELD_PAUSE;
+            return false;
+        }
+    }
+    return false;
+}
+
 static ls_status wait_for_others(ls_shm *shm, ls_comm_op *op, arrival *a)
 {
-    if (spin(shm, a)) {
+    if (spin(shm, a) || yield(shm, a)) {
         return LS_OK; /* too short to be worth two looks at the clock */
     }
     shm_look look;

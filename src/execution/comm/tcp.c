@@ -270,24 +270,12 @@ static const ls_transport_calls tcp_calls = {.name = "tcp",
                                              .stats = tcp_stats,
                                              .destroy = tcp_destroy};
 
-/* Spinning pays where every rank of this host has a core of its own. */
-static uint64_t spin_ns(const ls_transport_setup *setup)
-{
-    cpu_set_t cores;
-    uint32_t here = 0;
-    for (uint32_t i = 0; i < setup->size; i++) {
-        here += setup->members[i].host == setup->members[setup->rank].host;
-    }
-    return sched_getaffinity(0, sizeof cores, &cores) == 0 && here <= (uint32_t)CPU_COUNT(&cores) ? SPIN_NS
-                                                                                                  : 0;
-}
-
 ls_status ls_transport_open_tcp(const ls_transport_setup *setup, ls_transport **transport_out)
 {
     ls_tcp_mesh *mesh = NULL;
     ls_tcp_group *group = NULL;
     LS_TRY(ls_tcp_mesh_create(setup, &mesh));
-    mesh->spin_ns = spin_ns(setup);
+    mesh->spin_ns = SPIN_NS;
     const double half_ms = 500.0 * ls_tcp_timeout_s(setup);
     mesh->link_ms = half_ms < LINK_MS_MIN   ? LINK_MS_MIN
                     : half_ms > LINK_MS_MAX ? LINK_MS_MAX

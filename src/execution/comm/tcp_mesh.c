@@ -569,7 +569,8 @@ static void take_event(ls_tcp_mesh *mesh, const struct epoll_event *event)
     lane->writable |= lane->fd >= 0 && (event->events & EPOLLOUT) != 0;
 }
 
-/* Waits in epoll, first spinning for a moment where cores are free. Lock not held. */
+/* Waits in epoll, first looking for a moment. Between looks others may have the core: who is waited for may need it, and who can't know of
+ * others (ranks in containers of one machine) doesn't take it from them. Lock not held. */
 static int epoll_events(ls_tcp_mesh *mesh, struct epoll_event *events, int count, uint64_t now,
                         uint64_t until)
 {
@@ -579,6 +580,7 @@ static int epoll_events(ls_tcp_mesh *mesh, struct epoll_event *events, int count
         if (n != 0) {
             return n;
         }
+        sched_yield();
     }
     now = ls_clock_monotonic_ns();
     const uint64_t ms = now < until ? (until - now) / 1000000 + 1 : 0;
