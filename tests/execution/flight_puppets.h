@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { PUPPETS_MAX = 8 };
 
@@ -40,11 +41,40 @@ static inline void puppet_create(puppets *p, uint32_t rank)
     ls_flight_mapped->header.start_ns = 0;
 }
 
+/* A test that fails leaves its folders behind: they go with the process that made them (not with its children). */
+static struct {
+    pid_t owner;
+    uint32_t count;
+    char folders[64][sizeof((puppets *)0)->folder];
+} puppet_litter;
+
+static inline void puppets_sweep(void)
+{
+    char run[80];
+    for (uint32_t i = 0; i < puppet_litter.count && puppet_litter.owner == getpid(); i++) {
+        snprintf(run, sizeof run, "%s.run", puppet_litter.folders[i]);
+        (void)!ls_dir_remove(puppet_litter.folders[i]);
+        (void)!ls_dir_remove(run);
+    }
+}
+
+static inline void puppets_remember(const puppets *p)
+{
+    if (puppet_litter.count == 0) {
+        puppet_litter.owner = getpid();
+        atexit(puppets_sweep);
+    }
+    if (puppet_litter.count < sizeof puppet_litter.folders / sizeof puppet_litter.folders[0]) {
+        snprintf(puppet_litter.folders[puppet_litter.count++], sizeof p->folder, "%s", p->folder);
+    }
+}
+
 static inline void puppets_init(puppets *p, uint32_t count)
 {
     *p = (puppets){.count = count};
     snprintf(p->folder, sizeof p->folder, "/tmp/lockstep-puppets-XXXXXX");
     assert_non_null(mkdtemp(p->folder));
+    puppets_remember(p);
     for (uint32_t rank = 0; rank < count; rank++) {
         puppet_create(p, rank);
     }
