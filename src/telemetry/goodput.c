@@ -23,7 +23,9 @@ static const struct {
     [LS_TIME_CHECKPOINT] = {"checkpoint", "saving", "a larger checkpoint.every_steps or a faster disk"},
     [LS_TIME_RECOVERY] = {"recovery", "recovering", "events.jsonl, which names the ranks that were lost"},
     [LS_TIME_LOST_WORK] = {"lost_work", "work done twice", "a smaller checkpoint.every_steps"},
-    [LS_TIME_WAITING] = {"waiting", "waiting", "fewer processes on this machine"},
+    [LS_TIME_WAITING] =
+        {"waiting", "waiting",
+         "events.jsonl, which names a rank that came late, or fewer processes on this machine"},
     [LS_TIME_OTHER] = {"other", "logging and the rest", "a larger log.every_steps"},
 };
 

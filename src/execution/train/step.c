@@ -331,9 +331,16 @@ static ls_status replay_leaves(ls_stepper *stepper, uint64_t step, double loss, 
     return LS_OK;
 }
 
-/* All ranks come here, or none, and all leave with the same text. */
-static ls_status explain_nonfinite(ls_stepper *stepper, uint64_t step, double loss, double norm)
+/* The sign of a value that is no number says nothing; printf shows it. */
+static double without_nan_sign(double value)
 {
+    return isnan(value) ? fabs(value) : value;
+}
+
+/* All ranks come here, or none, and all leave with the same text. */
+static ls_status explain_nonfinite(ls_stepper *stepper, uint64_t step, double any_loss, double any_norm)
+{
+    const double loss = without_nan_sign(any_loss), norm = without_nan_sign(any_norm);
     const ls_state *state = stepper->state;
     ls_leaf_report report = {
         .fault = {.kind = LS_STEP_FAULT_NOT_FINITE, .leaf = LS_NO_LEAF, .rank = LS_NO_RANK}};

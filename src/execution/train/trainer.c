@@ -203,6 +203,16 @@ static ls_status side_work(ls_trainer *trainer)
     return ls_run_log_status(trainer->log);
 }
 
+/* A step of ranks that is given up: what it took beyond the usual, one rank kept the others waiting; the rest has to be done again. */
+static void book_lost_step(ls_trainer *trainer, double passed_s)
+{
+    const uint64_t steps = trainer->step - trainer->begun_at;
+    const double usual_s = steps > 0 ? trainer->step_s / (double)steps : 0.0;
+    const double lost_s = trainer->gang && passed_s > usual_s ? usual_s : passed_s;
+    ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, lost_s);
+    ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_WAITING, passed_s - lost_s);
+}
+
 static ls_status run_step(ls_trainer *trainer)
 {
     ls_goodput_enter(&trainer->goodput, LS_TIME_COMPUTE);
@@ -215,7 +225,7 @@ static ls_status run_step(ls_trainer *trainer)
     ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
     if (status != LS_OK) {
         trainer->fault = result.fault;
-        ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, passed_s);
+        book_lost_step(trainer, passed_s);
         return status;
     }
     ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_DATA, result.data_s);
@@ -361,19 +371,21 @@ static void catch_up_with_gang(ls_trainer *trainer)
     text[0] ? (void)ls_fail(LS_ERR_FAILED, "%s", text) : ls_error_clear();
 }
 
-/* What became of the steps so far, behind the text of an error. */
+/* What became of the steps so far, behind the first line of an error; a stack may follow that. */
 static void tell_what_is_saved(ls_trainer *trainer, ls_status status, const char *reason, ls_status saved)
 {
+    const int line = (int)strcspn(reason, "\n");
+    const char *rest = reason + line;
     if (saved == LS_OK && trainer->saved_step != UINT64_MAX) {
-        ls_fail(status, "%s. Step %" PRIu64 " is saved: run the same command again to go on from there",
-                reason, trainer->saved_step);
+        ls_fail(status, "%.*s. Step %" PRIu64 " is saved: run the same command again to go on from there%s",
+                line, reason, trainer->saved_step, rest);
     } else if (trainer->saved_step != UINT64_MAX) {
         ls_fail(status,
-                "%s. What came behind step %" PRIu64
-                " is lost, run the same command again to go on from there",
-                reason, trainer->saved_step);
+                "%.*s. What came behind step %" PRIu64
+                " is lost, run the same command again to go on from there%s",
+                line, reason, trainer->saved_step, rest);
     } else {
-        ls_fail(status, "%s. Nothing was saved yet: run the same command again", reason);
+        ls_fail(status, "%.*s. Nothing was saved yet: run the same command again%s", line, reason, rest);
     }
 }
 

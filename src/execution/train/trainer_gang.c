@@ -7,6 +7,7 @@
 #include "execution/train/memory.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static bool stop_asked(void *context)
 {
@@ -160,6 +161,11 @@ void ls_trainer_explain_gang(ls_trainer *trainer, ls_status status)
         ls_emit_event("rank_lost", json_pack("{s:i, s:s, s:f, s:I, s:b}", "rank", (int)rank, "cause", text,
                                              "detected_ms", 1e3 * silent_s, "step", (json_int_t)trainer->step,
                                              "state_whole", ls_trainer_is_whole(trainer)));
+    }
+    /* Events of the watch tell of whom one waits; this one that the run ended by it. */
+    if (status == LS_ERR_MISMATCH && strncmp(text, "hang: ", strlen("hang: ")) == 0) {
+        ls_emit_event("hang", json_pack("{s:s%, s:I}", "text", text, strcspn(text, "\n"), "step",
+                                        (json_int_t)trainer->step));
     }
     ls_fail(status, "%s", text);
 }
