@@ -404,20 +404,20 @@ static void watch_counts_stragglers(void **state)
     world_init(&w, 2);
     world_start(&w);
     for (uint64_t seq = 1; seq <= 50; seq++) {
-        const uint64_t from = seq * 10 * MS;
+        const uint64_t from = seq * 100 * MS;
         ls_flight_record *fast = puppet_begin(&w.puppets, 0, at(all_reduce, seq, from));
-        ls_flight_record *slow = puppet_begin(&w.puppets, 1, at(all_reduce, seq, from + 2 * MS));
-        puppet_end(&w.puppets, 0, fast, from + 3 * MS, 2 * MS);
-        puppet_end(&w.puppets, 1, slow, from + 3 * MS, 0);
+        ls_flight_record *slow = puppet_begin(&w.puppets, 1, at(all_reduce, seq, from + 24 * MS));
+        puppet_end(&w.puppets, 0, fast, from + 25 * MS, 24 * MS);
+        puppet_end(&w.puppets, 1, slow, from + 25 * MS, 0);
     }
-    run_until(&w, second);
+    run_until(&w, 6 * second);
     json_t *report = ls_watch_stragglers(w.watch);
     assert_int_equal(json_integer_value(json_object_get(report, "operations")), 50);
     const json_t *first = json_array_get(json_object_get(report, "ranks"), 0);
     assert_int_equal(json_integer_value(json_object_get(first, "rank")), 1);
     assert_int_equal(json_integer_value(json_object_get(first, "last")), 50);
     assert_true(json_is_true(json_object_get(first, "straggler")));
-    assert_float_equal(json_real_value(json_object_get(first, "cost_s")), 0.1, 1e-9);
+    assert_float_equal(json_real_value(json_object_get(first, "cost_s")), 1.2, 1e-9);
     json_decref(report);
     assert_int_equal(w.event_count, 0);
     world_release(&w);

@@ -33,6 +33,7 @@ struct ls_arrivals {
     rank_row *rows;
     uint64_t operations;
     uint64_t first_ns, last_ns;
+    uint32_t *leaves; /* NULL: not known */
     uint32_t
         *members; /* of no operation in particular: who is in which communicator, a bit per communicator */
 };
@@ -62,8 +63,16 @@ void ls_arrivals_destroy(ls_arrivals *arrivals)
         free(arrivals->comms[i].slots);
     }
     free(arrivals->rows);
+    free(arrivals->leaves);
     free(arrivals->members);
     free(arrivals);
+}
+
+void ls_arrivals_set_leaves(ls_arrivals *arrivals, const uint32_t *leaves)
+{
+    free(arrivals->leaves);
+    arrivals->leaves = allocate(arrivals->ranks, sizeof *leaves);
+    memcpy(arrivals->leaves, leaves, arrivals->ranks * sizeof *leaves);
 }
 
 static comm_table *find_comm(ls_arrivals *arrivals, uint32_t id, uint32_t size)
@@ -186,6 +195,25 @@ static int by_cost(const void *a, const void *b)
                                   : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
+static void put_leaves(const ls_arrivals *arrivals, ls_straggler *row)
+{
+    for (uint32_t rank = 0; arrivals->leaves && rank < arrivals->ranks; rank++) {
+        row->all_leaves += arrivals->leaves[rank];
+        row->has_more_leaves = row->has_more_leaves || arrivals->leaves[rank] < arrivals->leaves[row->rank];
+    }
+    row->leaves = arrivals->leaves ? arrivals->leaves[row->rank] : 0;
+}
+
+/* The share of the time for which the others wait for it because it has more to do than they. */
+static double lost_by_right(const ls_arrivals *arrivals, const ls_straggler *row)
+{
+    if (!row->has_more_leaves) {
+        return 0.0;
+    }
+    const double others = (double)(row->all_leaves - row->leaves) / (arrivals->ranks - 1);
+    return others < row->leaves ? 1.0 - others / row->leaves + LS_STRAGGLER_MARGIN : 0.0;
+}
+
 void ls_arrivals_report(const ls_arrivals *arrivals, ls_straggler *rows_out, double *watched_s_out)
 {
     const double watched_s = 1e-9 * (double)(arrivals->last_ns - arrivals->first_ns);
@@ -199,9 +227,11 @@ void ls_arrivals_report(const ls_arrivals *arrivals, ls_straggler *rows_out, dou
         *out = (ls_straggler){.rank = rank, .last = row->last, .cost_s = row->cost_s};
         out->share = all_s > 0 ? row->cost_s / all_s : 0.0;
         out->lost = watched_s > 0 ? row->cost_each_s / watched_s : 0.0;
+        put_leaves(arrivals, out);
         out->is_straggler = row->took_part >= LS_STRAGGLER_OPERATIONS &&
+                            out->cost_s >= LS_STRAGGLER_WAITED_S &&
                             out->share > LS_STRAGGLER_SHARE / arrivals->ranks &&
-                            out->lost > LS_STRAGGLER_COST;
+                            out->lost > LS_STRAGGLER_COST && out->lost > lost_by_right(arrivals, out);
     }
     qsort(rows_out, arrivals->ranks, sizeof *rows_out, by_cost);
     *watched_s_out = watched_s;
@@ -214,10 +244,13 @@ json_t *ls_arrivals_to_json(const ls_arrivals *arrivals)
     ls_arrivals_report(arrivals, rows, &watched_s);
     json_t *list = json_array();
     for (uint32_t i = 0; i < arrivals->ranks; i++) {
-        json_array_append_new(list, json_pack("{s:I, s:I, s:f, s:f, s:f, s:b}", "rank",
-                                              (json_int_t)rows[i].rank, "last", (json_int_t)rows[i].last,
-                                              "share", rows[i].share, "cost_s", rows[i].cost_s, "lost",
-                                              rows[i].lost, "straggler", rows[i].is_straggler));
+        json_t *row = json_pack("{s:I, s:I, s:f, s:f, s:f, s:b}", "rank", (json_int_t)rows[i].rank, "last",
+                                (json_int_t)rows[i].last, "share", rows[i].share, "cost_s", rows[i].cost_s,
+                                "lost", rows[i].lost, "straggler", rows[i].is_straggler);
+        if (rows[i].all_leaves > 0) {
+            json_object_set_new(row, "leaves", json_integer(rows[i].leaves));
+        }
+        json_array_append_new(list, row);
     }
     free(rows);
     return json_pack("{s:f, s:I, s:o}", "watched_s", watched_s, "operations",

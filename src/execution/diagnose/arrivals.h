@@ -24,18 +24,26 @@ enum {
 };
 
 /* Who is a straggler: waiting for it is more than LS_STRAGGLER_SHARE / ranks of all waiting (of ranks that are alike each is waited for
- * 1 / ranks of it), over at least LS_STRAGGLER_OPERATIONS operations worth waiting for (20 us or more on average), and the others lost
- * more than LS_STRAGGLER_COST of the time they were watched. Time, not how often: of two ranks that meet often, the one that comes 10 us
- * later is as often last as one that comes 10 ms later. */
+ * 1 / ranks of it), over at least LS_STRAGGLER_OPERATIONS operations worth waiting for (20 us or more on average) that it
+ * took part in and LS_STRAGGLER_WAITED_S of waiting for it, and the others lost more than LS_STRAGGLER_COST of the time they were watched.
+ * Time, not how often: of two ranks that meet often, the one that comes 10 us later is as often last as one that comes 10 ms later.
+ *
+ * A rank with more leaves than the others has more to do and is waited for by right: for o leaves, where the others have m on average,
+ * 1 - m / o of the time. It is a straggler when they lost LS_STRAGGLER_MARGIN more than that. */
 #define LS_STRAGGLER_SHARE      1.5
 #define LS_STRAGGLER_COST       0.02
-#define LS_STRAGGLER_OPERATIONS 8
+#define LS_STRAGGLER_MARGIN     0.05
+#define LS_STRAGGLER_OPERATIONS 50
+#define LS_STRAGGLER_WAITED_S   1.0
 
 typedef struct ls_arrivals ls_arrivals;
 
 /* ranks: of the run. Stops the process when there is no memory (tables of some 10 KB per communicator). */
 ls_arrivals *ls_arrivals_create(uint32_t ranks);
 void ls_arrivals_destroy(ls_arrivals *arrivals);
+
+/* What each rank has to do, as far as it is known: how many leaves of each step (`ranks` of them, copied). */
+void ls_arrivals_set_leaves(ls_arrivals *arrivals, const uint32_t *leaves);
 
 typedef struct ls_arrival {
     uint32_t rank;    /* in the run */
@@ -67,6 +75,9 @@ typedef struct ls_straggler {
     double share;      /* of all waiting, what is for it */
     double lost;       /* cost per waiting rank / time watched */
     bool is_straggler; /* see above */
+    /* Its leaves, of those of all ranks; both 0 while that is not known. */
+    uint32_t leaves, all_leaves;
+    bool has_more_leaves; /* than some other rank */
 } ls_straggler;
 
 /* Sorted by cost, dearest first; rows_out has `ranks` of room. watched_s: time between the first and the last arrival. */
@@ -75,7 +86,7 @@ void ls_arrivals_report(const ls_arrivals *arrivals, ls_straggler *rows_out, dou
 /* Complete operations so far. */
 uint64_t ls_arrivals_operations(const ls_arrivals *arrivals);
 
-/* {"watched_s", "operations", "ranks": [{rank, last, share, cost_s, lost, straggler}]} */
+/* {"watched_s", "operations", "ranks": [{rank, last, share, cost_s, lost, straggler, leaves}]}; leaves where they are known */
 json_t *ls_arrivals_to_json(const ls_arrivals *arrivals);
 
 #endif

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/diagnose/describe.h"
 
+#include "execution/parallel/tree.h"
 #include "execution/walk.h"
 #include "planning/run_file.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 static void describe_activity(void *context, uint32_t activity, uint32_t number, char *text_out,
@@ -51,5 +53,20 @@ ls_status ls_describe_run(ls_arena *arena, const char *run_yaml, ls_describe *de
     options.tensor_cut = (uint32_t)run.train.tensor_cut;
     LS_TRY(ls_plan_build(arena, &config, layout, &options, plan));
     *describe_out = ls_describe_plan(plan);
+    return LS_OK;
+}
+
+ls_status ls_describe_leaves(ls_arena *arena, const char *run_yaml, uint32_t ranks, uint32_t *leaves_out)
+{
+    ls_run_file run;
+    LS_TRY(ls_run_file_load(run_yaml, NULL, 0, arena, &run));
+    const uint32_t leaves = (uint32_t)run.train.leaves;
+    if (ranks == 0 || leaves < ranks) {
+        return ls_fail(LS_ERR_UNSUPPORTED, "%s has %" PRIu32 " leaves for %" PRIu32 " ranks", run_yaml,
+                       leaves, ranks);
+    }
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        leaves_out[rank] = ls_leaves_of_rank(leaves, ranks, rank).count;
+    }
     return LS_OK;
 }
