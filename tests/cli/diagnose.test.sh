@@ -48,14 +48,29 @@ event_soon() {
     return 1
 }
 
+# lacks TEXT...: the last command's stdout holds none of them.
+lacks() {
+    local text
+    for text in "$@"; do
+        checks=$((checks + 1))
+        ! grep -qF -- "$text" "$out" || { fail "'$text' is in stdout:"; tail -n 3 "$out"; }
+    done
+}
+
 expect 2 "$LOCKSTEP" diagnose "$scratch/nowhere"
 says "no run directory"
 expect 2 "$LOCKSTEP" trace "$scratch"
-says "no folder flight"
+says "is no run directory: no run.yaml"
+expect 2 "$LOCKSTEP" diagnose "$scratch"
+says "is no run directory: no run.yaml"
 
 steps=4000
 expect 0 "${train[@]}" --set train.steps=$steps --set train.schedule.steps=$steps --run-dir "$scratch/whole" --ranks 1
 reference=$(hashes "$out")
+expect 0 "$LOCKSTEP" diagnose "$scratch/whole"
+prints "finished: it ended well, the last step was $steps" "one process keep no flight files"
+expect 2 "$LOCKSTEP" trace "$scratch/whole"
+says "trained by one process"
 
 # Stopped: seen by the run and by diagnose, and nothing is lost when it may go on.
 begin stopped $steps 5 --ranks 3
@@ -89,6 +104,15 @@ kill -STOP "$victim"
 ended 6 60
 check "hang" grep -q "hang: rank 0 (.*pid $victim) is stopped" "$dir.err"
 check "job.hang_timeout" grep -q "job.hang_timeout is 2 s" "$dir.err"
+check "the stack is behind what is saved" grep -q "hang: .*again" "$dir.err"
+check "event hang" grep -q '"event":"hang","text":"hang: rank 0' "$dir/events.jsonl"
+same "the wait is waiting, not work done twice" "$(python3 -c "import json,sys
+t = json.load(open(sys.argv[1]))['time']
+print(t['waiting'] > 1.5, t['lost_work'] < 1.0)" "$dir/summary.json")" "True True"
+expect 6 "$LOCKSTEP" diagnose "$dir"
+prints "hang: rank 0 (" "pid $victim) is stopped"
+lacks "network"
+same "the verdict is told once" "$(cat "$out" "$err" | grep -c "hang: rank 0")" 1
 
 # A rank that never comes.
 LS_TEST_FAULT="do=hang,rank=1,step=8" begin never 100000 6 --ranks 2 --set job.hang_timeout=3s
@@ -101,10 +125,37 @@ expect 6 "$LOCKSTEP" diagnose "$dir"
 LS_TEST_FAULT="do=die,rank=1,step=9" begin killed 100000 7 --ranks 3
 ended 5 60
 expect 6 "$LOCKSTEP" diagnose "$dir"
-prints "rank 1 (" "last seen drawing samples of step 9"
+prints "dead: rank 1 (" "was killed by signal 9 (SIGKILL) in step 9, last seen drawing samples"
+lacks "hang" "for 0.00 s"
+
+# Killed from outside, in the middle of anything.
+begin shot 100000 20 --ranks 3
+victim=$(rank_pid "$dir" 1)
+kill -9 "$victim"
+ended 5 60
+expect 6 "$LOCKSTEP" diagnose "$dir"
+prints "dead: rank 1 (" "pid $victim) was killed by signal 9"
+lacks "hang" "for 0.00 s"
+
+# The trainer itself: stopped, then killed.
+begin held 100000 20 --ranks 3
+kill -STOP $pid
+sleep 1.5
+expect 6 "$LOCKSTEP" diagnose "$dir"
+prints "hang: all ranks wait for the trainer (pid $pid), which is stopped"
+kill -CONT $pid
+kill -9 $pid
+wait $pid 2>/dev/null
+for i in $(seq 500); do
+    [ -z "$(pgrep -f -- "--run-dir $dir" | xargs)" ] && break
+    sleep 0.02
+done
+expect 6 "$LOCKSTEP" diagnose "$dir"
+prints "gone: all 3 ranks ended together in step" "because the trainer (pid $pid) is gone"
+lacks "network" "rank 0 ("
 
 # Slow: nobody is late, but who comes last is known.
-LS_TEST_FAULT="do=delay,rank=1,ms=15" begin slow 60 50 --ranks 2
+LS_TEST_FAULT="do=delay,rank=1,ms=15" begin slow 120 110 --ranks 2
 ended 0 60
 expect 0 "$LOCKSTEP" diagnose "$dir" --json
 same "straggler" "$(python3 -c "import json,sys
@@ -112,11 +163,20 @@ rows = json.load(open(sys.argv[1]))['stragglers']['ranks']
 print([r['rank'] for r in rows if r['straggler']], rows[0]['cost_s'] > 0.3)" "$out")" "[1] True"
 expect 0 "$LOCKSTEP" diagnose "$dir"
 prints "<- straggler"
+expect 0 "$LOCKSTEP" trace "$dir"
+
+# More leaves than the others are more to do, not a straggler.
+expect 0 "${train[@]}" --set train.leaves=4 --set train.steps=300 --set train.schedule.steps=300 --run-dir "$scratch/uneven" --ranks 3
+expect 0 "$LOCKSTEP" diagnose "$scratch/uneven"
+prints "it has 2 of 4 leaves"
+lacks "<- straggler"
 
 # Damaged files are told, and the others are still read.
 head -c 1000 "$dir/flight/rank-0" >"$dir/flight/rank-0.short" && mv "$dir/flight/rank-0.short" "$dir/flight/rank-0"
 "$LOCKSTEP" diagnose "$dir" >"$out" 2>"$err"
 prints "left out" "rank-0"
+expect 0 "$LOCKSTEP" trace "$dir"
+says "rank 0 of 2 has no records in this trace"
 printf 'nonsense' >"$dir/flight/rank-1"
 expect 3 "$LOCKSTEP" diagnose "$dir"
 says "no flight file can be read"

@@ -373,9 +373,9 @@ static void rank_that_is_killed_is_found_in_the_files(void **state)
     assert_int_equal(exit_code(&o, 0), 5);
     assert_int_equal(exit_code(&o, 1), 128 + SIGKILL);
     assert_int_equal(exit_code(&o, 2), 5);
-    assert_int_equal(look_afterwards(sentence, sizeof sentence), LS_VERDICT_HANG);
-    expect_in(sentence, "rank 1 (");
-    expect_in(sentence, "was ended by signal 9 (SIGKILL)");
+    assert_int_equal(look_afterwards(sentence, sizeof sentence), LS_VERDICT_DEAD);
+    expect_in(sentence, "dead: rank 1 (");
+    expect_in(sentence, "was killed by signal 9 (SIGKILL)");
     expect_in(sentence, "ranks 0, 2 wait for it in all_reduce sum of 1000 f32 (number 21 of ");
     observer_release(&o);
 }

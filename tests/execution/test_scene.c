@@ -188,11 +188,11 @@ static void scene_of_a_killed_rank_is_put_back(void **state)
         ls_flight_close(s.puppets.flights[rank]);
         s.puppets.flights[rank] = NULL;
     }
-    assert_int_equal(look(&s), LS_VERDICT_HANG);
+    assert_int_equal(look(&s), LS_VERDICT_DEAD);
     assert_int_equal(s.culprit->rank, 1);
     assert_int_equal(s.culprit->cause, LS_CAUSE_DEAD);
-    expect_sentence(&s,
-                    "was ended by signal 9 (SIGKILL), last seen in backward (plan step 3) of step 7, leaf 1");
+    expect_sentence(
+        &s, "was killed by signal 9 (SIGKILL) in step 7, last seen in backward (plan step 3), leaf 1");
     expect_sentence(&s, "ranks 0, 2 wait for it in");
     stage_release(&s);
 }
@@ -212,6 +212,159 @@ static void scene_of_a_run_killed_as_a_whole(void **state)
     assert_int_equal(look(&s), LS_VERDICT_GONE);
     expect_sentence(&s, "2 of 2 ranks ended without a word");
     stage_release(&s);
+}
+
+/* Rank 1 was stopped inside; job.hang_timeout ended the run, and the agent killed what did not end by itself. */
+static void scene_of_a_hang_is_told_by_the_run_itself(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 3);
+    int wait_status = 0;
+    const pid_t child = dead_process(&wait_status);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        ls_flight_record *record = puppet_begin(&s.puppets, rank, at(1, 30 * MS));
+        if (rank == 1) {
+            ls_flight_mapped->header.pid = child;
+            ls_flight_note_exit(puppet_path(&s.puppets, 1), wait_status);
+            continue;
+        }
+        ls_flight_end(record, 3000ull * MS, UINT32_MAX, 0, LS_ERR_MISMATCH);
+        ls_flight_last_words("hang: rank 1 (a, pid 7) is stopped, for 2.0 s\n    main at src/a.c:1");
+        ls_flight_close(s.puppets.flights[rank]);
+        s.puppets.flights[rank] = NULL;
+    }
+    assert_int_equal(look(&s), LS_VERDICT_HANG);
+    assert_string_equal(ls_text_string(&s.sentence), "hang: rank 1 (a, pid 7) is stopped, for 2.0 s");
+    assert_int_equal(s.scene.graph.culprit_count, 1);
+    assert_int_equal(s.culprit->rank, 1);
+    assert_int_equal(s.culprit->cause, LS_CAUSE_STOPPED);
+    stage_release(&s);
+}
+
+static void write_in_run(const stage *s, const char *name, const char *text)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", s->run_dir, name);
+    assert_int_equal(ls_file_write_atomic(path, text, strlen(text)), LS_OK);
+}
+
+/* All were inside one operation when the trainer was killed, and they with it. */
+static void scene_without_a_trainer_blames_no_rank(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 2);
+    int wait_status = 0;
+    char number[32];
+    const pid_t child = dead_process(&wait_status), trainer = dead_process(&wait_status);
+    snprintf(number, sizeof number, "%d\n", (int)trainer);
+    write_in_run(&s, "lock", number);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        puppet_take(&s.puppets, rank);
+        ls_flight_mapped->header.pid = child;
+        (void)puppet_begin(&s.puppets, rank, at(1, 30 * MS));
+    }
+    assert_int_equal(look(&s), LS_VERDICT_GONE);
+    expect_sentence(&s, "because the trainer (pid ");
+    assert_null(s.culprit);
+    assert_int_equal(s.scene.graph.culprit_count, 0);
+    stage_release(&s);
+}
+
+/* Nobody left words, but the run's events have it; those of an earlier start don't count. */
+static void scene_reads_events_of_this_start_alone(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 2);
+    int wait_status = 0;
+    const pid_t child = dead_process(&wait_status);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        puppet_take(&s.puppets, rank);
+        ls_flight_mapped->header.pid = child;
+        ls_flight_mapped->header.start_wall_s = 1000.0;
+    }
+    write_in_run(&s, "events.jsonl",
+                 "{\"time\":999.5,\"event\":\"hang\",\"text\":\"hang: rank 0 (a, pid 1) is stopped\"}\n"
+                 "damaged\n"
+                 "{\"time\":1000.5,\"event\":\"rank_lost\",\"cause\":\"rank 1 (a, pid 2) ended with signal "
+                 "9 (Killed)\"}\n");
+    assert_int_equal(look(&s), LS_VERDICT_DEAD);
+    expect_sentence(&s, "dead: rank 1 (");
+    assert_int_equal(s.scene.ending.rank, 1);
+    stage_release(&s);
+}
+
+static void inside_on_one_host_blames_no_network(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 2);
+    const uint64_t now_ns = ls_clock_monotonic_ns();
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        (void)puppet_begin(&s.puppets, rank, at(1, now_ns - 20000ull * MS));
+        (void)puppet_begin(&s.puppets, rank, at(2, now_ns - 19000ull * MS));
+    }
+    assert_int_equal(look(&s), LS_VERDICT_HANG);
+    expect_sentence(&s, "hang: ranks 0, 1 are all inside");
+    expect_sentence(&s, "all of them are on one host");
+    assert_null(strstr(ls_text_string(&s.sentence), "network"));
+    ls_text waits = {0};
+    ls_graph_append_waits(&s.scene.graph, &waits);
+    const char *first = strchr(ls_text_string(&waits), '\n');
+    assert_non_null(first);
+    assert_string_equal(strchr(first + 1, '\n'), "\n"); /* one line for each rank */
+    ls_text_release(&waits);
+    stage_release(&s);
+}
+
+static void add_step(ls_arrivals *arrivals, uint64_t seq, const uint64_t late_ns[3])
+{
+    ls_disagreement disagreement;
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        const ls_arrival arrival = {.rank = rank,
+                                    .comm_id = 1,
+                                    .comm_size = 3,
+                                    .kind = LS_COMM_ALL_REDUCE,
+                                    .seq = seq,
+                                    .begin_ns = seq * 100 * MS + late_ns[rank]};
+        assert_false(ls_arrivals_add(arrivals, &arrival, &disagreement));
+    }
+}
+
+static ls_straggler first_row(uint64_t steps, const uint64_t late_ns[3], const uint32_t *leaves)
+{
+    ls_straggler rows[3];
+    double watched_s = 0.0;
+    ls_arrivals *arrivals = ls_arrivals_create(3);
+    if (leaves) {
+        ls_arrivals_set_leaves(arrivals, leaves);
+    }
+    for (uint64_t seq = 1; seq <= steps; seq++) {
+        add_step(arrivals, seq, late_ns);
+    }
+    ls_arrivals_report(arrivals, rows, &watched_s);
+    ls_arrivals_destroy(arrivals);
+    return rows[0];
+}
+
+static void straggler_is_nobody_for_its_share_of_leaves(void **state)
+{
+    (void)state;
+    const uint64_t half_ns[3] = {0, 0, 48 * MS}, most_ns[3] = {0, 0, 70 * MS};
+    const uint32_t leaves[3] = {1, 1, 2};
+    assert_true(first_row(60, half_ns, NULL).is_straggler);
+    assert_false(first_row(49, half_ns, NULL).is_straggler);
+    const ls_straggler row = first_row(60, half_ns, leaves);
+    assert_false(row.is_straggler);
+    assert_int_equal(row.rank, 2);
+    assert_int_equal(row.leaves, 2);
+    assert_int_equal(row.all_leaves, 4);
+    assert_true(row.has_more_leaves);
+    assert_true(first_row(60, most_ns, leaves).is_straggler);
+    const uint64_t little_ns[3] = {0, 0, 5 * MS};
+    assert_false(first_row(60, little_ns, NULL).is_straggler); /* 0.6 s */
 }
 
 static void scene_of_a_mismatch_survives_the_ranks(void **state)
@@ -345,6 +498,11 @@ int main(void)
         cmocka_unit_test(scene_of_a_finished_run),
         cmocka_unit_test(scene_of_a_killed_rank_is_put_back),
         cmocka_unit_test(scene_of_a_run_killed_as_a_whole),
+        cmocka_unit_test(scene_of_a_hang_is_told_by_the_run_itself),
+        cmocka_unit_test(scene_without_a_trainer_blames_no_rank),
+        cmocka_unit_test(scene_reads_events_of_this_start_alone),
+        cmocka_unit_test(inside_on_one_host_blames_no_network),
+        cmocka_unit_test(straggler_is_nobody_for_its_share_of_leaves),
         cmocka_unit_test(scene_of_a_mismatch_survives_the_ranks),
         cmocka_unit_test(scene_passes_over_files_of_an_earlier_start),
         cmocka_unit_test(timeline_is_a_chrome_trace),

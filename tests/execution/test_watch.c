@@ -360,7 +360,7 @@ static void watch_says_that_a_rank_is_dead(void **state)
     run_until(&w, 500 * MS);
     assert_int_equal(w.event_count, 1);
     assert_string_equal(text_of(&w, 0, "why"), "dead");
-    expect_in(text_of(&w, 0, "text"), "was ended by signal 9 (SIGKILL)");
+    expect_in(text_of(&w, 0, "text"), "was killed by signal 9 (SIGKILL)");
     world_release(&w);
 }
 

@@ -88,7 +88,7 @@ void ls_graph_append_cause(const ls_culprit *culprit, const ls_describe *describ
 /* "rank 1 (...) is stopped ...; ranks 0, 2 to 3 wait for it in all_reduce sum of 1000 f32 (number 7 of world) at src/a.c:12". */
 void ls_graph_append_culprit(const ls_graph *graph, const ls_culprit *culprit, const ls_describe *describe,
                              ls_text *text);
-/* One line per rank that waits. */
+/* One line per rank that waits, and per different set of ranks it waits for. */
 void ls_graph_append_waits(const ls_graph *graph, ls_text *text);
 
 /* {"waits": [{rank, for[], kind, count, dtype, communicator, seq, site}], "culprits": [{rank, host, pid, why, text, waiting[], ...}]} */

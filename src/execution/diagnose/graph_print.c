@@ -58,8 +58,23 @@ static const char *phrase_of(uint32_t activity)
     }
 }
 
-/* ", in backward (layer 3 attention) of step 12, leaf 3" */
-static void append_where(const ls_sight *sight, const ls_describe *describe, const char *joint, ls_text *text)
+static void append_step(const ls_flight_now *now, const char *joint, ls_text *text)
+{
+    if (now->step > 0) {
+        ls_text_printf(text, "%s step %" PRIu64, joint, now->step);
+    }
+}
+
+static void append_leaf(const ls_flight_now *now, ls_text *text)
+{
+    if (now->step > 0 && (now->activity == LS_ACTIVITY_FORWARD || now->activity == LS_ACTIVITY_BACKWARD ||
+                          now->activity == LS_ACTIVITY_DATA)) {
+        ls_text_printf(text, ", leaf %" PRIu32, now->leaf);
+    }
+}
+
+/* ", in backward (layer 3 attention)" */
+static void append_doing(const ls_sight *sight, const ls_describe *describe, const char *joint, ls_text *text)
 {
     const ls_flight_now *now = &sight->now;
     char detail[128] = "";
@@ -80,27 +95,31 @@ static void append_where(const ls_sight *sight, const ls_describe *describe, con
         ls_text_printf(text, "%s%s%s%s%s", joint, phrase_of(now->activity), detail[0] ? " (" : "", detail,
                        detail[0] ? ")" : "");
     }
-    if (now->step > 0) {
-        ls_text_printf(text, " of step %" PRIu64, now->step);
-        if (now->activity == LS_ACTIVITY_FORWARD || now->activity == LS_ACTIVITY_BACKWARD ||
-            now->activity == LS_ACTIVITY_DATA) {
-            ls_text_printf(text, ", leaf %" PRIu32, now->leaf);
-        }
-    }
 }
 
-static void append_end(const ls_sight *sight, ls_text *text)
+/* The same, " of step 12, leaf 3" behind it. */
+static void append_where(const ls_sight *sight, const ls_describe *describe, const char *joint, ls_text *text)
+{
+    append_doing(sight, describe, joint, text);
+    append_step(&sight->now, " of", text);
+    append_leaf(&sight->now, text);
+}
+
+/* " was killed by signal 9 (SIGKILL) in step 12, last seen in backward (layer 3 attention), leaf 3" */
+static void append_end(const ls_sight *sight, const ls_describe *describe, ls_text *text)
 {
     const ls_flight_header *h = &sight->header;
     if (!h->has_exit_status) {
         ls_text_append(text, " is dead");
     } else if (WIFSIGNALED(h->exit_status)) {
         const char *name = sigabbrev_np(WTERMSIG(h->exit_status));
-        ls_text_printf(text, " was ended by signal %d (SIG%s)", WTERMSIG(h->exit_status), name ? name : "?");
+        ls_text_printf(text, " was killed by signal %d (SIG%s)", WTERMSIG(h->exit_status), name ? name : "?");
     } else {
         ls_text_printf(text, " ended with exit code %d", WEXITSTATUS(h->exit_status));
     }
-    append_where(sight, NULL, ", last seen ", text);
+    append_step(&sight->now, " in", text);
+    append_doing(sight, describe, ", last seen ", text);
+    append_leaf(&sight->now, text);
 }
 
 static void append_op(const ls_graph *graph, const ls_sight_op *op, ls_text *text)
@@ -120,7 +139,7 @@ void ls_graph_append_cause(const ls_culprit *culprit, const ls_describe *describ
         ls_text_append(text, sight ? " has not joined yet" : " has not started");
         break;
     case LS_CAUSE_DEAD:
-        append_end(sight, text);
+        append_end(sight, describe, text);
         break;
     case LS_CAUSE_FINISHED:
         ls_text_append(text, " has finished and will not call again");
@@ -183,6 +202,32 @@ static void append_circle(const ls_graph *graph, const ls_culprit *culprit, ls_t
     }
 }
 
+static bool is_waiting(const ls_culprit *culprit, uint32_t rank)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < culprit->waiting_count; i++) {
+        found = found || culprit->waiting[i] == rank;
+    }
+    return found;
+}
+
+/* Whether the ranks that wait are processes of one machine: then no network lies between them. */
+static bool on_one_host(const ls_graph *graph, const ls_culprit *culprit)
+{
+    const ls_flight_header *first = NULL;
+    for (uint32_t i = 0; i < graph->sight_count; i++) {
+        const ls_flight_header *header = &graph->sights[i].header;
+        if (!is_waiting(culprit, graph->sights[i].rank)) {
+            continue;
+        }
+        first = first ? first : header;
+        if (strcmp(first->host, header->host) != 0 || strcmp(first->boot_id, header->boot_id) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void append_inside(const ls_graph *graph, const ls_culprit *culprit, ls_text *text)
 {
     ls_text_printf(text, "rank%s ", culprit->waiting_count > 1 ? "s" : "");
@@ -198,7 +243,10 @@ static void append_inside(const ls_graph *graph, const ls_culprit *culprit, ls_t
     }
     ls_text_append(text, culprit->waiting_count > 1 ? " are all inside " : " is inside ");
     append_op(graph, culprit->op, text);
-    ls_text_append(text, " and nobody comes out: look at the network between their hosts");
+    ls_text_append(text, on_one_host(graph, culprit)
+                             ? " and nobody comes out, though all of them are on one host: look at what "
+                               "their processes do (gdb -p), and at what else runs there"
+                             : " and nobody comes out: look at the network between their hosts");
 }
 
 void ls_graph_append_culprit(const ls_graph *graph, const ls_culprit *culprit, const ls_describe *describe,
@@ -221,10 +269,30 @@ void ls_graph_append_culprit(const ls_graph *graph, const ls_culprit *culprit, c
     }
 }
 
+static bool is_same_wait(const ls_wait_edge *a, const ls_wait_edge *b)
+{
+    return a->rank == b->rank && a->unknown == b->unknown && a->target_count == b->target_count &&
+           memcmp(a->targets, b->targets, a->target_count * sizeof *a->targets) == 0;
+}
+
+/* A rank that overlaps operations waits for the same ranks in several: the oldest says enough. */
+static bool is_told(const ls_graph *graph, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++) {
+        if (is_same_wait(&graph->edges[i], &graph->edges[index])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void ls_graph_append_waits(const ls_graph *graph, ls_text *text)
 {
     for (uint32_t i = 0; i < graph->edge_count; i++) {
         const ls_wait_edge *edge = &graph->edges[i];
+        if (is_told(graph, i)) {
+            continue;
+        }
         ls_text_printf(text, "rank %" PRIu32 " waits for ", edge->rank);
         if (edge->target_count > 0) {
             ls_text_printf(text, "rank%s ", edge->target_count > 1 ? "s" : "");

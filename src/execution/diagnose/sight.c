@@ -17,28 +17,52 @@ const char *ls_process_state_name(ls_process_state state)
     return names[state];
 }
 
-ls_process_state ls_process_look(int32_t pid, uint64_t start)
+/* /proc/PID/stat behind the name, which may hold anything: " S 1 ..."; "" when there is no such process. */
+static const char *read_stat(int32_t pid, char text[1024])
 {
-    char path[32], text[1024];
+    char path[32];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *file = pid > 0 ? fopen(path, "re") : NULL;
-    const size_t bytes = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    const size_t bytes = file ? fread(text, 1, 1023, file) : 0;
     if (file) {
         fclose(file);
     }
     text[bytes] = 0;
-    /* Behind the name, which may hold anything: " S 1 ..."; the state is field 3, the start field 22. */
     const char *at = strrchr(text, ')');
-    if (!at || strlen(at) < 3) {
-        return LS_PROCESS_DEAD;
-    }
-    const char state = at[2];
-    for (int field = 2; at && field < 22; field++) {
+    return at && strlen(at) >= 3 ? at + 1 : "";
+}
+
+/* The field of that number as proc(5) counts them, the state being 3; 0 when it is not there. */
+static uint64_t stat_field(const char *stat, int number)
+{
+    const char *at = stat[0] ? stat : NULL;
+    for (int field = 3; at && field < number; field++) {
         at = strchr(at + 1, ' ');
     }
-    if (start != 0 && at && strtoull(at + 1, NULL, 10) != start) {
+    return at ? strtoull(at, NULL, 10) : 0;
+}
+
+int32_t ls_process_parent(int32_t pid)
+{
+    char text[1024];
+    return (int32_t)stat_field(read_stat(pid, text), 4);
+}
+
+uint64_t ls_process_start(int32_t pid)
+{
+    char text[1024];
+    return stat_field(read_stat(pid, text), 22);
+}
+
+ls_process_state ls_process_look(int32_t pid, uint64_t start)
+{
+    char text[1024];
+    const char *stat = read_stat(pid, text);
+    const uint64_t its_start = stat_field(stat, 22);
+    if (!stat[0] || (start != 0 && its_start != 0 && its_start != start)) {
         return LS_PROCESS_DEAD;
     }
+    const char state = stat[1];
     switch (state) {
     case 'T':
         return LS_PROCESS_STOPPED;

@@ -49,6 +49,10 @@ typedef struct ls_sight {
  * number counts as dead. */
 ls_process_state ls_process_look(int32_t pid, uint64_t start);
 
+/* Fields 4 and 22 of that file: the process that started it, and when it began in ticks since the machine did. 0 when it is not there. */
+int32_t ls_process_parent(int32_t pid);
+uint64_t ls_process_start(int32_t pid);
+
 /* Whether the header was written on this machine since it was started. */
 bool ls_sight_is_local(const ls_flight_header *header);
 
