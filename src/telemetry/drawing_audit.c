@@ -13,7 +13,8 @@ enum {
     GREY = LS_DRAWING_GREY,
     NAME_WIDTH = 56,
     ROW = 34,
-    BOX = 22
+    BOX = 22,
+    FALL = 32 /* of an arrow between two rows of boxes */
 };
 
 static uint32_t first_leaf(const ls_audit_drawing *d, uint32_t rank)
@@ -77,11 +78,16 @@ static double draw_verdict(const ls_audit_drawing *d, double y, ls_text *text)
     ls_svg_box(text, MARGIN, y, half, BOX, ls_drawing_rank_color(d->owner), name);
     snprintf(name, sizeof name, "rank %" PRIu32 "'s hash", d->checker);
     ls_svg_box(text, right, y, half, BOX, ls_drawing_rank_color(d->checker), name);
-    ls_svg_arrow(text, MARGIN + half / 2, y + BOX + 2, MARGIN + half / 2, y + BOX + 30);
-    ls_svg_arrow(text, right + half / 2, y + BOX + 2, right + half / 2, y + BOX + 30);
-    y += BOX + 34;
-    ls_svg_box(text, MARGIN, y, half, BOX, GREY, "same: update, go on");
-    snprintf(name, sizeof name, d->judge == d->owner ? "not: each once more" : "not: rank %" PRIu32 " judges",
+    const double middle = WIDTH / 2.0, compared = 150;
+    ls_svg_arrow(text, MARGIN + half / 2, y + BOX + 2, middle - compared / 4, y + BOX + FALL - 2);
+    ls_svg_arrow(text, right + half / 2, y + BOX + 2, middle + compared / 4, y + BOX + FALL - 2);
+    y += BOX + FALL;
+    ls_svg_box(text, middle - compared / 2, y, compared, BOX, GREY, "the same?");
+    ls_svg_arrow(text, middle - compared / 4, y + BOX + 2, MARGIN + half / 2, y + BOX + FALL - 2);
+    ls_svg_arrow(text, middle + compared / 4, y + BOX + 2, right + half / 2, y + BOX + FALL - 2);
+    y += BOX + FALL;
+    ls_svg_box(text, MARGIN, y, half, BOX, GREY, "yes: update, go on");
+    snprintf(name, sizeof name, d->judge == d->owner ? "no: each once more" : "no: rank %" PRIu32 " judges",
              d->judge);
     ls_svg_box(text, right, y, half, BOX, ls_drawing_rank_color(d->judge), name);
     ls_svg_label(text, WIDTH - MARGIN, y + BOX + 16, LS_SVG_END, -1,
@@ -127,7 +133,7 @@ ls_status ls_drawing_audit(const ls_audit_drawing *d, ls_text *text)
                        "leaf %" PRIu32 ", ranks %" PRIu32 ", %" PRIu32 " and %" PRIu32 " are not all there",
                        d->leaf, d->owner, d->checker, d->judge);
     }
-    const int height = 16 + 46 + (int)d->ranks * ROW + 10 + 46 + 2 * BOX + 74 + 46 + BOX + 44;
+    const int height = 16 + 46 + (int)d->ranks * ROW + 10 + 46 + 3 * BOX + 2 * FALL + 40 + 46 + BOX + 44;
     ls_svg_begin(text, WIDTH, height, "A leaf audit, and the guard of the state");
     double y = draw_rows(d, 8, text);
     y = draw_verdict(d, y, text);

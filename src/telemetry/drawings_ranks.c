@@ -229,29 +229,33 @@ static double chunk_middle(uint32_t ranks, uint32_t rank, uint32_t chunk)
 
 static double draw_direct_way(uint32_t ranks, double y, ls_text *text)
 {
-    enum { FALL = 76 };
+    enum { FALL = 76, BAR = 14 };
     char name[64];
     y = ls_drawing_heading(text, y, "2 · Direct exchange, in the order of the tree",
                            "Each chunk goes to its owner, and the sum comes back: 2 hops");
     y = draw_rank_names(ranks, y, text);
     ls_svg_label(text, MARGIN, y + 10, LS_SVG_START, -1, "has");
-    ls_svg_label(text, MARGIN, y + FALL + 16, LS_SVG_START, -1, "sums");
+    const double sums = y + FALL, back = sums + RING_BOX + FALL - BAR;
+    ls_svg_label(text, MARGIN, sums + 16, LS_SVG_START, -1, "adds");
+    ls_svg_label(text, MARGIN, back + 10, LS_SVG_START, -1, "gets");
     for (uint32_t rank = 0; rank < ranks; rank++) {
         const double width = (column_pitch(ranks) - 8) / ranks;
         for (uint32_t chunk = 0; chunk < ranks; chunk++) {
-            const double x = chunk_middle(ranks, rank, chunk);
-            ls_svg_bar(text, x - width / 2 + 1, y, width - 2, 14, ls_drawing_rank_color(chunk));
-            ls_svg_line(text, x, y + 16, column_middle(ranks, chunk), y + FALL - 2);
+            const double x = chunk_middle(ranks, rank, chunk), owner = chunk_middle(ranks, chunk, rank);
+            ls_svg_bar(text, x - width / 2 + 1, y, width - 2, BAR, ls_drawing_rank_color(chunk));
+            ls_svg_arrow(text, x, y + BAR + 2, owner, sums - 2);
+            ls_svg_arrow(text, owner, sums + RING_BOX + 2, x, back - 2);
+            ls_svg_bar(text, x - width / 2 + 1, back, width - 2, BAR, ls_drawing_rank_color(chunk));
         }
     }
     tree_sum(0, ranks, true, name, sizeof name);
     for (uint32_t rank = 0; rank < ranks; rank++) {
         char by[24];
         snprintf(by, sizeof by, "by rank %" PRIu32, rank);
-        ls_svg_box(text, column_x(ranks, rank), y + FALL, column_pitch(ranks) - 8, RING_BOX,
+        ls_svg_box(text, column_x(ranks, rank), sums, column_pitch(ranks) - 8, RING_BOX,
                    ls_drawing_rank_color(rank), by);
     }
-    y += FALL + RING_BOX + 16;
+    y = back + BAR + 16;
     char sentence[128];
     snprintf(sentence, sizeof sentence, "Every number is %s, and no more bytes travel than in the ring",
              name);
@@ -262,7 +266,7 @@ static double draw_direct_way(uint32_t ranks, double y, ls_text *text)
 static double draw_shared_way(uint32_t ranks, double y, ls_text *text)
 {
     enum { ROW = 20 };
-    char name[32];
+    char name[32], sentence[96];
     const double left = MARGIN + 76, pitch = (WIDTH - MARGIN - left) / ranks;
     y = ls_drawing_heading(text, y, "3 · One host: nothing is sent",
                            "All buffers lie in shared memory; each rank adds its column where it lies");
@@ -283,8 +287,10 @@ static double draw_shared_way(uint32_t ranks, double y, ls_text *text)
         }
         y += ROW;
     }
-    ls_svg_label(text, MARGIN, y + 22, LS_SVG_START, -1,
-                 "Read once, written once: as fast as memory can be copied");
+    snprintf(sentence, sizeof sentence,
+             "%" PRIu32 " buffers read, each sum written into all %" PRIu32 ": as fast as %" PRIu32 " copies",
+             ranks, ranks, ranks);
+    ls_svg_label(text, MARGIN, y + 22, LS_SVG_START, -1, sentence);
     return y + 40;
 }
 
@@ -353,18 +359,18 @@ static const scene_drawing scenes[] = {
     {.title = "2 · A late rank",
      .sentence = "The others wait in an operation that one rank has not reached",
      .moment = "late: who, in what, with its stack",
-     .moment_at = 72,
+     .moment_at = 86,
      .others = {{0, 30, 5, "backward"}, {30, 48, 0, "reduce"}, {48, 100, -1, NULL}},
      .others_count = 3,
-     .odd = {{0, 100, 6, "backward, stopped by a signal"}},
-     .odd_count = 1},
+     .odd = {{0, 22, 5, "backward"}, {22, 100, 6, "stopped by a signal"}},
+     .odd_count = 2},
     {.title = "3 · A dead rank",
      .sentence = "The kernel tells the agent within milliseconds; nobody waits for it",
      .moment = "lost: rank, signal, last place",
-     .moment_at = 48,
-     .others = {{0, 30, 5, "backward"}, {30, 48, 0, "reduce"}},
-     .others_count = 2,
-     .odd = {{0, 22, 4, "killed"}},
+     .moment_at = 33,
+     .others = {{0, 33, 5, "backward"}},
+     .others_count = 1,
+     .odd = {{0, 30, 4, "killed"}},
      .odd_count = 1},
 };
 

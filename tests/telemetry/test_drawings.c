@@ -126,7 +126,7 @@ static void drawing_step_spreads_leaves_over_ranks(void **state)
     ls_text_release(&text);
 }
 
-/* A box per leaf, one for the check, 4 of the comparison, 5 of the guard; the audited leaf is underlined twice. */
+/* A box per leaf, one for the check, 5 of the comparison, 5 of the guard; the audited leaf is underlined twice. */
 static void drawing_audit_shows_the_leaf_twice(void **state)
 {
     (void)state;
@@ -134,7 +134,9 @@ static void drawing_audit_shows_the_leaf_twice(void **state)
         ls_text text = {0};
         const ls_audit_drawing audit = {12, ranks, 0, 0, 1, ranks > 2 ? 2 : 0};
         assert_int_equal(ls_drawing_audit(&audit, &text), LS_OK);
-        assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-box"), 12 + 1 + 4 + 5);
+        assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-box"), 12 + 1 + 5 + 5);
+        assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-head"),
+                         2 + 2); /* into the comparison, out of it */
         assert_int_equal(count_of(ls_text_string(&text), ">rank 1's hash<") +
                              count_of(ls_text_string(&text), ">rank 1&#39;s hash<"),
                          1);
@@ -160,9 +162,10 @@ static void drawing_ring_shows_both_orders(void **state)
     ls_text_clear(&text);
     assert_int_equal(ls_drawing_ring(4, &text), LS_OK);
     assert_true(has(&text, ">3+0+1+2<") && has(&text, "Every number is (0+1)+(2+3),"));
-    /* Ring: a box per rank and row; owners of the exchange and of the host. Arrows: a hop per rank and row but the last, and the columns. */
+    /* Ring: a box per rank and row; owners of the exchange and of the host. Arrows: a hop per rank and row but the last; each
+     * chunk to its owner and back; the columns. */
     assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-box"), 4 * 4 + 4 + 4);
-    assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-head"), 3 * 4 + 4);
+    assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-head"), 3 * 4 + 2 * 4 * 4 + 4);
     ls_text_release(&text);
     for (uint32_t ranks = 0; ranks <= 5; ranks += ranks == 1 ? 4 : 1) {
         assert_int_equal(ls_drawing_ring(ranks, &text), LS_ERR_INVALID);
