@@ -355,6 +355,8 @@ static void print_row(json_t *row)
     {
         if (json_is_string(value)) {
             printf("  %-20s %s\n", key, json_string_value(value));
+        } else if (json_is_integer(value)) {
+            printf("  %-20s %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(value));
         } else {
             printf("  %-20s %.6g\n", key, json_number_value(value));
         }
@@ -388,22 +390,23 @@ static void print_table(const json_t *rows)
     printf("\n");
 }
 
-/* Takes over `rows`. */
-static void print_rows(const char *name, const char *machine, json_t *rows, bool json)
+/* results: an array is a table, of however many rows; an object the one result there is. Takes it over. */
+static void print_results(const char *name, const char *machine, json_t *results, bool json)
 {
     if (json) {
+        json_t *rows = json_is_array(results) ? results : json_pack("[o]", results);
         json_t *root = json_pack("{s:s, s:s, s:o}", "name", name, "machine", machine, "results", rows);
         ls_print_json(root);
         json_decref(root);
         return;
     }
     printf("%s on %s\n", name, machine);
-    if (json_array_size(rows) == 1) {
-        print_row(json_array_get(rows, 0));
+    if (json_is_array(results)) {
+        print_table(results);
     } else {
-        print_table(rows);
+        print_row(results);
     }
-    json_decref(rows);
+    json_decref(results);
 }
 
 static ls_status run_bench(const ls_invocation *invocation)
@@ -414,14 +417,9 @@ static ls_status run_bench(const ls_invocation *invocation)
         if (strcmp(name, benches[i].name) != 0) {
             continue;
         }
-        json_t *rows = NULL; /* an object is the one row there is */
-        LS_TRY(benches[i].run(invocation, &rows));
-        if (json_is_object(rows)) {
-            json_t *row = rows;
-            rows = json_array();
-            json_array_append_new(rows, row);
-        }
-        print_rows(name, machine_name(invocation->arena), rows, settings->json);
+        json_t *results = NULL;
+        LS_TRY(benches[i].run(invocation, &results));
+        print_results(name, machine_name(invocation->arena), results, settings->json);
         return LS_OK;
     }
     return ls_fail(LS_ERR_INVALID,

@@ -53,11 +53,14 @@ ls_status ls_bench_allreduce(ls_arena *arena, const ls_bench_allreduce_settings 
     json_t *rows = json_array();
     for (uint32_t i = 0; i < count; i++) {
         const ls_comm_bench_result *r = &results[i];
-        json_array_append_new(
-            rows, json_pack("{s:i, s:I, s:s, s:f, s:f, s:f, s:f}", "ranks", (int)settings->ranks, "bytes",
-                            (json_int_t)r->bytes, "transport", settings->without_shm ? "tcp" : "shm",
-                            "median_us", r->median_us, "best_us", r->best_us, "copy_limit_us",
-                            r->copy_limit_us, "limit_fraction", r->copy_limit_us / r->median_us));
+        json_t *row =
+            json_pack("{s:i, s:I, s:s, s:f, s:f, s:f}", "ranks", (int)settings->ranks, "bytes",
+                      (json_int_t)r->bytes, "transport", settings->without_shm ? "tcp" : "shm", "median_us",
+                      r->median_us, "best_us", r->best_us, "copy_limit_us", r->copy_limit_us);
+        if (settings->ranks > 1) { /* one rank has nothing to add: it copies nothing */
+            json_object_set_new(row, "limit_fraction", json_real(r->copy_limit_us / r->median_us));
+        }
+        json_array_append_new(rows, row);
     }
     *rows_out = rows;
     return LS_OK;
