@@ -120,6 +120,16 @@ for round in 1 2 3; do
     ended_like_reference $dir
 done
 
+# Killed before its first checkpoint: the next start says that it begins again.
+begin unsaved 3 --set checkpoint.every_steps=50 "${slow[@]}"
+kill -9 $pid
+wait $pid 2>/dev/null
+if [ ! -d unsaved/checkpoints/50 ]; then
+    expect 0 "${train[@]}" --run-dir unsaved --set checkpoint.every_steps=50
+    says "no checkpoint yet: starting over from step 1; checkpoint.every_steps is 50"
+fi
+ended_like_reference unsaved
+
 # Killed at the very beginning, before the first step.
 for delay in 0.00 0.01 0.02 0.03 0.05 0.08; do
     "${train[@]}" --run-dir early >early.out 2>early.err </dev/null &

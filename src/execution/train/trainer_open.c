@@ -112,6 +112,10 @@ static ls_status open_log(ls_trainer *trainer)
     }
     if (trainer->step > 0) {
         ls_emit_event("resumed", json_pack("{s:I}", "step", (json_int_t)trainer->step));
+    } else if (totals.highest_step > 0 && trainer->options->out) {
+        fprintf(trainer->options->out,
+                "no checkpoint yet: starting over from step 1; checkpoint.every_steps is %" PRIu64 "\n",
+                trainer->session.run.checkpoint.every_steps);
     }
     if (trainer->gang) {
         return LS_OK; /* its ranks are told of when they are ready */
