@@ -88,7 +88,8 @@ static const ls_option train_options[] = {
      .default_text = "0",
      .min = 0,
      .max = 86400,
-     .help = "seconds for all ranks and hosts to be ready; 0: at least 60"},
+     .help =
+         "seconds for other hosts to come (and a quarter more for all ranks to be ready); 0: at least 60"},
     {.key = "run_dir",
      .type = LS_OPTION_STRING,
      FIELD(run_dir),

@@ -102,6 +102,20 @@ quick 1 "$LOCKSTEP" agent --coordinator "127.0.0.1:$(free_port)" --timeout 1
 says "no coordinator at 127.0.0.1:" "Connection refused"
 quick 2 "${train[@]}" --ranks 3 --coordinator 127.0.0.1:0
 says "--local-ranks"
+quick 1 "$LOCKSTEP" agent --coordinator "127.0.0.1:$(free_port)" --timeout 3
+says "waiting for the coordinator at 127.0.0.1:" "Connection refused" "s left)"
+LOCKSTEP_TOKEN= quick 2 "${train[@]}" --ranks 3 --local-ranks 2 --coordinator 0.0.0.0:0 --run-dir waits
+says "no token" "the run's rendezvous store" "127.0.0.1"
+LOCKSTEP_TOKEN= quick 1 "${train[@]}" --ranks 3 --local-ranks 2 --coordinator 127.0.0.1:0 --run-dir waits --start-timeout 3
+says "waiting for ranks 2..2: start 'lockstep agent --coordinator 127.0.0.1:" "on the other hosts (" "s left)" "after 3 s"
+"$LOCKSTEP" agent --coordinator "127.0.0.1:$(free_port)" 2>"$err" &
+agent=$!
+sleep 0.5
+kill "$agent"
+wait "$agent"
+same "exit code of an agent that was told to end before its run began" "$?" 5
+says "told to end by a signal"
+check "no message is lost where nobody could have had it" eval '! grep -q "was lost" "$err"'
 occupy
 quick 2 "${train[@]}" --ranks 3 --local-ranks 2 --coordinator "127.0.0.1:$taken" --run-dir again
 says "port $taken is taken" "choose another"

@@ -2,6 +2,7 @@
 #include "execution/comm/store_link.h"
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "execution/comm/store_session.h"
 
 #include <errno.h>
@@ -10,13 +11,15 @@
 #include <string.h>
 
 static const uint64_t PAUSE_NS = 100 * 1000 * 1000, TIMEOUT_NS = 60 * UINT64_C(1000000000);
+static const uint64_t SAY_NS = 2 * UINT64_C(1000000000), SAY_AGAIN_NS = 20 * UINT64_C(1000000000);
 
 struct ls_store_link {
     ls_store_link_options options;
     char address[300];
     ls_store_session session;
-    ls_env_id link, again_timer, late_timer;
-    bool ready, over;
+    ls_env_id link, again_timer, late_timer, say_timer;
+    uint64_t deadline_ns;
+    bool connected, ready, over;
     int last_error; /* of an attempt; 0: it was closed */
 };
 
@@ -27,6 +30,7 @@ static void end_link(ls_store_link *self)
     self->over = true;
     ls_env_timer_cancel(self->options.env, self->again_timer);
     ls_env_timer_cancel(self->options.env, self->late_timer);
+    ls_env_timer_cancel(self->options.env, self->say_timer);
     if (self->link) {
         ls_env_net_close(self->options.env, self->link);
         self->link = 0;
@@ -41,16 +45,32 @@ static void lose(ls_store_link *self, ls_status status, const char *text)
     self->options.lost(self->options.context, status, copy);
 }
 
+/* Why there is none yet. */
+static const char *find_reason(const ls_store_link *self)
+{
+    return self->connected    ? "it took the connection and does not answer: is it lockstep's port?"
+           : self->last_error ? strerror(-self->last_error)
+           : self->link       ? "no answer from there yet"
+                              : "it closed the connection during the hello";
+}
+
+static void say_waiting(void *context)
+{
+    ls_store_link *self = context;
+    const uint64_t now_ns = ls_env_now_ns(self->options.env);
+    ls_log_warn("waiting for the coordinator at %s, which is 'lockstep train': %s (%.0f s left)",
+                self->address, find_reason(self),
+                now_ns < self->deadline_ns ? 1e-9 * (double)(self->deadline_ns - now_ns) : 0.0);
+    self->say_timer = ls_env_timer_set(self->options.env, SAY_AGAIN_NS, say_waiting, self);
+}
+
 static void too_late(void *context)
 {
     ls_store_link *self = context;
     char text[500];
     self->late_timer = 0;
     snprintf(text, sizeof text, "no coordinator at %s within %.0f s (%s)", self->address,
-             1e-9 * (double)self->options.timeout_ns,
-             self->link         ? "it took the connection and does not answer: is it lockstep's port?"
-             : self->last_error ? strerror(-self->last_error)
-                                : "it closed the connection during the hello");
+             1e-9 * (double)self->options.timeout_ns, find_reason(self));
     lose(self, LS_ERR_TIMEOUT, text);
 }
 
@@ -77,6 +97,7 @@ static void opened(void *context, ls_env_id link)
         memcpy(nonce + i, &random, 8);
     }
     self->link = link;
+    self->connected = true;
     ls_store_session_opened(&self->session, nonce);
 }
 
@@ -98,7 +119,8 @@ static void received(void *context, ls_env_id link, const void *data, size_t byt
     if (!self->ready && ls_store_session_is_ready(&self->session)) {
         self->ready = true;
         ls_env_timer_cancel(self->options.env, self->late_timer);
-        self->late_timer = 0;
+        ls_env_timer_cancel(self->options.env, self->say_timer);
+        self->late_timer = self->say_timer = 0;
         self->options.ready(self->options.context);
     }
 }
@@ -109,6 +131,7 @@ static void closed(void *context, ls_env_id link, int error)
     char text[400];
     (void)link;
     self->link = 0;
+    self->connected = false;
     self->last_error = error;
     if (self->ready) {
         snprintf(text, sizeof text, "the coordinator at %s went away (%s)", self->address,
@@ -152,7 +175,9 @@ ls_status ls_store_link_open(const ls_store_link_options *options, ls_store_link
     self->session.send = send_message;
     self->session.notice = take_notice;
     self->session.context = self;
+    self->deadline_ns = ls_env_now_ns(options->env) + self->options.timeout_ns;
     self->late_timer = ls_env_timer_set(options->env, self->options.timeout_ns, too_late, self);
+    self->say_timer = ls_env_timer_set(options->env, SAY_NS, say_waiting, self);
     begin_attempt(self);
     *link_out = self;
     return LS_OK;

@@ -18,7 +18,8 @@ typedef struct ls_store_link_options {
     const char *token;
     uint64_t epoch;
     const char *identity;
-    uint64_t timeout_ns; /* tries again until then; 0: 60 s */
+    uint64_t
+        timeout_ns; /* tries again until then; 0: 60 s. After 2 s, and every 20 s, it logs what it waits for */
     void *context;
     void (*ready)(void *context);
     void (*received)(void *context, const void *data, size_t bytes);

@@ -605,26 +605,28 @@ static ls_status fail_listen(ls_env *env, int error, const char *address, const 
 {
     char free_port[16];
     if (error == -EADDRINUSE && strncmp(address, "unix:", 5) == 0) {
-        return ls_fail(LS_ERR_INVALID,
-                       "can't serve the store at %s: the socket exists; remove it if nobody serves it",
-                       address);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "can't serve the run's rendezvous store at %s: the socket exists; remove it if nobody serves it",
+            address);
     }
     if (error == -EADDRINUSE) {
         find_free_port(env, address, events, free_port);
-        return ls_fail(
-            LS_ERR_INVALID,
-            "can't serve the store at %s: port %s is taken by another program (ss -ltnp names it); "
-            "choose another%s%s, or 0 for any",
-            address, strrchr(address, ':') + 1, free_port[0] ? ", for instance " : "", free_port);
+        return ls_fail(LS_ERR_INVALID,
+                       "can't serve the run's rendezvous store at %s: port %s is taken by another program "
+                       "(ss -ltnp names it); "
+                       "choose another%s%s, or 0 for any",
+                       address, strrchr(address, ':') + 1, free_port[0] ? ", for instance " : "", free_port);
     }
     if (error == -EINVAL) {
-        return ls_fail(
-            LS_ERR_INVALID,
-            "can't serve the store at '%s': an address is HOST:PORT with a number for the host, or "
-            "unix:PATH",
-            address);
+        return ls_fail(LS_ERR_INVALID,
+                       "can't serve the run's rendezvous store at '%s': an address is HOST:PORT with a "
+                       "number for the host, or "
+                       "unix:PATH",
+                       address);
     }
-    return ls_fail(LS_ERR_INVALID, "can't serve the store at %s: %s", address, strerror(-error));
+    return ls_fail(LS_ERR_INVALID, "can't serve the run's rendezvous store at %s: %s", address,
+                   strerror(-error));
 }
 
 ls_status ls_store_server_open(ls_env *env, const ls_store_server_options *options,
@@ -636,8 +638,8 @@ ls_status ls_store_server_open(ls_env *env, const ls_store_server_options *optio
     if (token[0] == '\0' && !is_private(options->address)) {
         return ls_fail(
             LS_ERR_INVALID,
-            "no token: without one the store is served only to this host (127.0.0.1 or unix:PATH), "
-            "not at %s; set LOCKSTEP_TOKEN on all hosts",
+            "no token: without one the run's rendezvous store is served only to this host (127.0.0.1 or "
+            "unix:PATH), not at %s; set LOCKSTEP_TOKEN on all hosts",
             options->address);
     }
     if (strlen(token) >= sizeof server->token || strlen(options->address) >= sizeof server->address) {

@@ -2,6 +2,7 @@
 #include "execution/elastic/cluster.h"
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "execution/comm/store.h"
 #include "execution/elastic/cluster_wire.h"
@@ -14,6 +15,8 @@
 
 enum { TICK_NS = 2 * 1000 * 1000, AGENTS_MAX = LS_COMM_SIZE_MAX };
 static const uint64_t END_WAIT_NS = 6 * UINT64_C(1000000000);
+/* When it is said what is waited for: the first time, and again. */
+static const uint64_t SAY_NS = 2 * UINT64_C(1000000000), SAY_AGAIN_NS = 20 * UINT64_C(1000000000);
 
 typedef struct agent {
     uint64_t client; /* of the store's server */
@@ -33,7 +36,7 @@ struct ls_cluster {
     uint32_t agent_count;
     agent *agents; /* host i of the list is agents[i]; spares and agents without a list follow */
     ls_cluster_orders orders;
-    uint64_t orders_version, start_deadline_ns, end_deadline_ns;
+    uint64_t orders_version, start_deadline_ns, say_ns, end_deadline_ns;
     ls_env_id timer;
     bool aborted, ending, told_ended;
 };
@@ -311,27 +314,62 @@ static bool all_came(const ls_cluster *cluster)
     return cluster->given == cluster->control->ranks;
 }
 
+/* The hosts of the list that have no agent yet: "host1, host2". */
+static void append_missing_hosts(const ls_cluster *cluster, ls_text *text)
+{
+    const char *between = "";
+    for (uint32_t i = 0; i < cluster->options.host_count; i++) {
+        if (!cluster->agents[i].used) {
+            ls_text_printf(text, "%s%s", between, cluster->options.hosts[i].name);
+            between = ", ";
+        }
+    }
+}
+
+/* What to type on the other hosts. */
+static void append_agent_line(const ls_cluster *cluster, ls_text *text)
+{
+    const char *served = ls_cluster_address(cluster);
+    char host[256] = "";
+    if (strncmp(served, "0.0.0.0:", 8) == 0 && gethostname(host, sizeof host - 1) == 0) {
+        ls_text_printf(text, "start 'lockstep agent --coordinator %s%s' on the other hosts", host,
+                       strrchr(served, ':'));
+    } else {
+        ls_text_printf(text, "start 'lockstep agent --coordinator %s' on the other hosts", served);
+    }
+}
+
+static void say_missing(ls_cluster *cluster, uint64_t now)
+{
+    ls_text text = {0};
+    if (cluster->options.hosts) {
+        ls_text_append(&text, "the agents of ");
+        append_missing_hosts(cluster, &text);
+    } else {
+        ls_text_printf(&text, "ranks %u..%u: ", cluster->given, cluster->control->ranks - 1);
+        append_agent_line(cluster, &text);
+    }
+    ls_log_warn("waiting for %s (%.0f s left)", ls_text_string(&text),
+                1e-9 * (double)(cluster->start_deadline_ns - now));
+    ls_text_release(&text);
+    cluster->say_ns = now + SAY_AGAIN_NS;
+}
+
 static void name_missing(ls_cluster *cluster)
 {
     ls_text text = {0};
     const double waited_s = 1e-9 * (double)cluster->options.start_timeout_ns;
     if (cluster->options.hosts) {
-        const char *between = "no agent came from host ";
-        for (uint32_t i = 0; i < cluster->options.host_count; i++) {
-            if (!cluster->agents[i].used) {
-                ls_text_printf(&text, "%s%s", between, cluster->options.hosts[i].name);
-                between = ", ";
-            }
-        }
+        ls_text_append(&text, "no agent came from host ");
+        append_missing_hosts(cluster, &text);
         ls_text_printf(&text, " within %.0f s: can it reach %s, and does lockstep run there?", waited_s,
                        ls_cluster_address(cluster));
     } else {
-        ls_text_printf(
-            &text,
-            "%u of %u ranks (from rank %u on) have no host after %.0f s: start 'lockstep agent --coordinator "
-            "%s' on the other hosts, with the same LOCKSTEP_TOKEN",
-            cluster->control->ranks - cluster->given, cluster->control->ranks, cluster->given, waited_s,
-            ls_cluster_address(cluster));
+        ls_text_printf(&text, "%u of %u ranks (from rank %u on) have no host after %.0f s: ",
+                       cluster->control->ranks - cluster->given, cluster->control->ranks, cluster->given,
+                       waited_s);
+        append_agent_line(cluster, &text);
+        ls_text_append(&text, ", with the same LOCKSTEP_TOKEN");
     }
     abort_all(cluster, LS_ERR_TIMEOUT, -1, ls_text_string(&text));
     ls_text_release(&text);
@@ -360,6 +398,8 @@ static void tick(void *context)
         look_at_starters(cluster);
         if (now >= cluster->start_deadline_ns) {
             name_missing(cluster);
+        } else if (now >= cluster->say_ns && !cluster->aborted) {
+            say_missing(cluster, now);
         }
     }
     if (cluster->ending && !cluster->told_ended && (all_ended(cluster) || now >= cluster->end_deadline_ns)) {
@@ -444,6 +484,7 @@ ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluste
     }
     place_hosts(cluster);
     cluster->start_deadline_ns = ls_env_now_ns(options->env) + options->start_timeout_ns;
+    cluster->say_ns = ls_env_now_ns(options->env) + SAY_NS;
     cluster->timer = ls_env_timer_set(options->env, TICK_NS, tick, cluster);
     *cluster_out = cluster;
     return LS_OK;

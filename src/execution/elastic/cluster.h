@@ -37,7 +37,7 @@ typedef struct ls_cluster_options {
     const char *run_dir;
     const ls_cluster_host *hosts; /* borrowed; NULL: agents that people start */
     uint32_t host_count;
-    uint64_t start_timeout_ns; /* for agents to come */
+    uint64_t start_timeout_ns; /* for agents to come; who is missing is logged now and then */
     void *context;
     uint64_t (*exchange_bytes)(void *context, uint32_t local_ranks); /* of a host's segment */
     void (*ready)(void *context, const ls_preflight_member *hello);

@@ -42,7 +42,7 @@ typedef struct ls_gang_options {
     const char *run_dir;                /* flight/ is made here */
     uint32_t ranks;                     /* 2..leaves */
     uint32_t threads;                   /* per rank */
-    double start_timeout_s;             /* for all to be ready; 0: 60 */
+    double start_timeout_s;             /* for all to be ready, for hosts to come; 0: 60 */
     bool (*should_stop)(void *context); /* asked while waiting; true: the step that runs is given up */
     void *stop_context;
     /* Events of the service thread (late, late_over, mismatch), told on the trainer's thread while it waits or takes results; fields are taken

@@ -52,7 +52,7 @@ static void note_reason(host_agent *self, ls_status status, const char *text)
 static void send_to_coordinator(host_agent *self, const void *message, size_t bytes)
 {
     const int error = self->link_lost ? 0 : ls_store_link_send(self->link, message, bytes);
-    if (error) {
+    if (error && error != -ENOTCONN) { /* nobody to tell yet */
         ls_log_warn("a message to the coordinator was lost: %s", strerror(-error));
     }
 }
