@@ -50,6 +50,10 @@ static ls_status sum_and_check(ls_comm *comm, float *x)
 static ls_status run(const ls_comm_options *options, uint32_t wrong_rank)
 {
     ls_comm *comm = NULL;
+    if (options->size > 1) { /* the library itself prints nothing */
+        fprintf(stderr, "rank %" PRIu32 " of %" PRIu32 ": meeting the others at %s, %.0f s at most\n",
+                options->rank, options->size, options->coordinator, options->timeout_s);
+    }
     LS_TRY(ls_comm_open(options, &comm));
     float *x =
         ls_comm_alloc(comm, COUNT * sizeof *x); /* read by the other ranks of this host without a copy */

@@ -70,7 +70,8 @@ typedef struct ls_comm_options {
     uint32_t sockets_per_peer; /* TCP, 1..8; 0: chosen */
     const char *
         interface; /* network interface or address prefix for TCP; NULL: LS_COMM_INTERFACE, else found by probing */
-    const char *flight_path; /* file of the flight recorder; NULL: LOCKSTEP_FLIGHT, else none is kept */
+    const char *
+        flight_path; /* file of the flight recorder, its folder is made; NULL: LOCKSTEP_FLIGHT, else none is kept */
 } ls_comm_options;
 
 /*

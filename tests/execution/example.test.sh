@@ -46,6 +46,30 @@ for rank in 0 1 2; do
     check "rank $rank names the right one" grep -q '2 of 3 agree on all_reduce sum of 1000000 f32' "rank-$rank"
 done
 
+# A recorder for each: its folder is made, and between calls a rank is in code of its own.
+flight() { for _ in 1 2 3; do
+    rm -rf recorded
+    export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 12000))
+    RANK=0 LOCKSTEP_FLIGHT=recorded/flight/rank-0 "$program" >rank-0 2>&1 &
+    RANK=1 LOCKSTEP_FLIGHT=recorded/flight/rank-1 "$program" >rank-1 2>&1
+    wait
+    grep -q 'in use\|is taken' rank-0 || return
+done; }
+flight
+"$LOCKSTEP" diagnose recorded >table 2>&1
+check "both ranks are in the table, in code of their own" [ "$(grep -c 'own code' table)" = 2 ]
+
+# The ways to link that the guide names.
+cached() { grep -q "^$1:[A-Z]*=$2\$" "$LS_BUILD_DIR/CMakeCache.txt"; }
+if cached LS_SANITIZE '' && cached LS_COVERAGE OFF; then
+    line=$(sed -n '/^    gcc .*-lls_execution/,/[^\\]$/p' "$LS_SOURCE_DIR/docs/guide/04-the-ring.md" | sed 's/^ *//')
+    check "the guide has a line for gcc" [ -n "$line" ]
+    cp "$LS_SOURCE_DIR/examples/allreduce.c" sum.c
+    (here=$PWD; lockstep=$LS_SOURCE_DIR; eval "${line//\$lockstep\/build\/release/$LS_BUILD_DIR}") >link.log 2>&1
+    check "it links a program: $(head -c 500 link.log)" [ -x sum ]
+    expect 0 env WORLD_SIZE=1 RANK=0 ./sum
+fi
+
 expect 2 "$program" --nonsense
 export WORLD_SIZE=two RANK=0
 expect 2 "$program"

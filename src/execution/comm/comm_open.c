@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/hash.h"
 
 #include <errno.h>
@@ -55,6 +56,7 @@ typedef struct meeting {
     ls_store *store;
     char prefix[128];
     uint64_t deadline_ns;
+    double timeout_s;
 } meeting;
 
 static double seconds_left(const meeting *m)
@@ -98,8 +100,12 @@ static ls_status collect(const meeting *m, const char *name, uint64_t entry_byte
         }
     }
     if (missing_count) {
-        return ls_fail(LS_ERR_TIMEOUT, "%" PRIu32 " of %" PRIu32 " ranks did not come to group '%s': %s",
-                       missing_count, m->options->size, m->options->name, missing);
+        return ls_fail(LS_ERR_TIMEOUT,
+                       "%" PRIu32 " of %" PRIu32
+                       " ranks did not come to group '%s' within %.1f s: %s; were they "
+                       "started, with the coordinator %s?",
+                       missing_count, m->options->size, m->options->name, m->timeout_s, missing,
+                       m->options->coordinator);
     }
     return LS_OK;
 }
@@ -130,7 +136,9 @@ static ls_status follow(const meeting *m, const char *name, char *entries, uint6
     const ls_status status =
         ls_store_get(m->store, key, seconds_left(m) + 0.5, message, sizeof *header + bytes, &got);
     if (status == LS_ERR_TIMEOUT) {
-        return ls_fail(LS_ERR_TIMEOUT, "rank 0 of group '%s' did not come", m->options->name);
+        return ls_fail(LS_ERR_TIMEOUT,
+                       "rank 0 of group '%s' did not come to %s within %.1f s: was it started?",
+                       m->options->name, m->options->coordinator, m->timeout_s);
     }
     LS_TRY(status);
     if (got < sizeof *header || header->magic != RECORD_MAGIC) {
@@ -421,8 +429,14 @@ static ls_status connect_store(ls_comm *comm, const ls_comm_options *options, co
     }
     snprintf(identity, sizeof identity, "rank %" PRIu32 " on %s, pid %d", options->rank, host_name,
              (int)getpid());
-    return ls_store_connect(options->coordinator, options->token, options->epoch, identity, seconds_left(m),
-                            &comm->store);
+    const ls_status status = ls_store_connect(options->coordinator, options->token, options->epoch, identity,
+                                              seconds_left(m), &comm->store);
+    if (status == LS_ERR_TIMEOUT && options->serve_store) {
+        char text[600];
+        snprintf(text, sizeof text, "%s", ls_error_text());
+        return ls_fail(status, "%s; rank 0 listens there: was it started?", text);
+    }
+    return status;
 }
 
 /* A group of this name may be opened again and again; the n-th openings of all ranks meet. */
@@ -489,7 +503,8 @@ static ls_status meet(ls_comm *comm, const ls_comm_options *options, meeting *m)
 
 static ls_status open_many(ls_comm *comm, const ls_comm_options *options)
 {
-    meeting m = {.deadline_ns = ls_clock_monotonic_ns() + comm->timeout_ns};
+    meeting m = {.deadline_ns = ls_clock_monotonic_ns() + comm->timeout_ns,
+                 .timeout_s = 1e-9 * (double)comm->timeout_ns};
     if (!ls_comm_kernels()) {
         return LS_ERR_INVALID; /* LS_ISA, with its text */
     }
@@ -515,6 +530,10 @@ static ls_status start_recorder(ls_comm *comm, const ls_comm_options *options)
     if (!path || !path[0] || ls_flight_installed()) {
         return LS_OK;
     }
+    ls_arena arena = {0};
+    const ls_status status = ls_dir_create(ls_path_dirname(&arena, path));
+    ls_arena_release(&arena);
+    LS_TRY(status);
     LS_TRY(ls_flight_create(path, options->rank, options->size, options->epoch, &comm->flight));
     ls_flight_install(comm->flight);
     return LS_OK;
@@ -544,6 +563,9 @@ ls_status ls_comm_open(const ls_comm_options *options, ls_comm **comm_out)
         return status;
     }
     comm->flight_slot = ls_flight_join(comm->id, comm->rank, comm->size, filled.name);
+    if (comm->flight) { /* between its calls it is the caller's, of whose work nothing is known */
+        ls_flight_activity(LS_ACTIVITY_OTHER, 0);
+    }
     *comm_out = comm;
     return LS_OK;
 }

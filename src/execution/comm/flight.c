@@ -65,7 +65,7 @@ const char *ls_activity_name(ls_activity activity)
         [LS_ACTIVITY_DATA] = "data",         [LS_ACTIVITY_FORWARD] = "forward",
         [LS_ACTIVITY_BACKWARD] = "backward", [LS_ACTIVITY_REDUCE] = "reduce",
         [LS_ACTIVITY_UPDATE] = "update",     [LS_ACTIVITY_COMM] = "comm",
-        [LS_ACTIVITY_OTHER] = "other",
+        [LS_ACTIVITY_OTHER] = "own code",
     };
     return (unsigned)activity < LS_ACTIVITY_COUNT ? names[activity] : "?";
 }

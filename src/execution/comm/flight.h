@@ -87,7 +87,7 @@ typedef enum ls_activity {
     LS_ACTIVITY_REDUCE,   /* number: bucket */
     LS_ACTIVITY_UPDATE,   /* number: bucket */
     LS_ACTIVITY_COMM,     /* held up in an operation */
-    LS_ACTIVITY_OTHER,
+    LS_ACTIVITY_OTHER,    /* code of a program of its own, between its calls */
     LS_ACTIVITY_COUNT
 } ls_activity;
 
