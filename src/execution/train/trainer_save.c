@@ -119,6 +119,19 @@ static ls_status check_state(ls_trainer *trainer)
     return status;
 }
 
+/* With the reason of the gang's end: who was lost matters more than what can't be saved for it. */
+static ls_status fail_not_whole(const ls_trainer *trainer)
+{
+    const ls_status status = ls_gang_gather(trainer->gang, trainer->step);
+    if (status != LS_OK) {
+        return status;
+    }
+    return ls_fail(LS_ERR_RANKS_LOST,
+                   "the state in memory is not that of step %" PRIu64
+                   ": a rank was lost in the middle of an update",
+                   trainer->step);
+}
+
 ls_status ls_trainer_save(ls_trainer *trainer)
 {
     if (trainer->saved_step == trainer->step) {
@@ -126,10 +139,7 @@ ls_status ls_trainer_save(ls_trainer *trainer)
     }
     ls_trainer_gather(trainer);
     if (!ls_trainer_is_whole(trainer)) {
-        return ls_fail(LS_ERR_RANKS_LOST,
-                       "the state in memory is not that of step %" PRIu64
-                       ": a rank was lost in the middle of an update",
-                       trainer->step);
+        return fail_not_whole(trainer);
     }
     LS_TRY(check_state(trainer));
     ls_goodput_enter(&trainer->goodput, LS_TIME_CHECKPOINT);
