@@ -67,7 +67,9 @@ for command in diagnose trace; do
     says "$scratch/nowhere"
 done
 quick 0 "${train[@]}" --run-dir alone --ranks 1
-quick 2 "$LOCKSTEP" diagnose alone
+quick 0 "$LOCKSTEP" diagnose alone
+prints "finished: it ended well" "one process keep no flight files"
+quick 2 "$LOCKSTEP" trace alone
 says "alone" "flight"
 
 # ---- files of hosts ----
