@@ -68,7 +68,8 @@ typedef struct ls_transport_calls {
      * group_id: unique, agreed. comm.c sets the `members` of what comes out. */
     ls_status (*split)(ls_transport *transport, const uint32_t *members, uint32_t count, uint32_t self,
                        uint32_t group_id, uint64_t deadline_ns, ls_transport **group_out);
-    /* Makes calls of all members, present and future, fail with `reason`. From any thread. */
+    /* Makes calls of all members, present and future, fail with `reason`; one that has got all it needs already may still end well. From
+     * any thread. */
     void (*abort)(ls_transport *transport, ls_status status, const char *reason);
     void (*stats)(const ls_transport *transport, ls_comm_stats *stats_inout);
     void (*destroy)(ls_transport *transport);
