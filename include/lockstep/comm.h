@@ -14,7 +14,9 @@
  *
  * Order of sums. A sum over ranks is taken in one fixed binary tree over rank numbers (an interval [a, b) splits at the largest power of
  * two below its length), whatever the transport, the message size and the hosts: shared memory, TCP and both together give the same
- * bits. LS_COMM_ANY_ORDER gives that up where it is faster. bf16 and f16 are added in float32 along the whole tree and rounded once.
+ * bits. LS_COMM_ANY_ORDER gives that up: large buffers may then go round a ring, where each part of the buffer is added in an order of its
+ * own; all ranks still have the same bits, and so has every run with as many of them. bf16 and f16 are added in float32 along the whole tree
+ * and rounded once, with that flag too.
  *
  * Mismatches. Each call is described by a record (sequence number, kind, type, reduction, count, root, shape, call site) that is compared
  * with the others' before data moves. Ranks that disagree get LS_ERR_MISMATCH with both sides, and which is the majority, in the text.
@@ -50,7 +52,7 @@ enum {
 };
 
 typedef enum ls_comm_flags {
-    LS_COMM_ANY_ORDER = 1, /* sums in the order that is fastest */
+    LS_COMM_ANY_ORDER = 1, /* sums need not be in the order of the tree: over TCP a ring */
     LS_COMM_NO_SHM = 2,    /* TCP also between ranks of one host: for tests */
 } ls_comm_flags;
 

@@ -19,12 +19,13 @@ typedef struct bench_settings {
     const char *config, *tokenizer, *file, *dir, *bytes;
     ls_option_strings set;
     uint64_t steps, rounds, threads, ranks;
-    int transport;
+    int transport, order;
     bool json;
 } bench_settings;
 
 #define FIELD(name) .offset = offsetof(bench_settings, name)
 static const char *const transports[] = {"shm", "tcp", NULL};
+static const char *const orders[] = {"tree", "any", NULL};
 static const ls_option bench_options[] = {
     {.key = "config",
      .type = LS_OPTION_STRING,
@@ -83,6 +84,12 @@ static const ls_option bench_options[] = {
      .default_text = "shm",
      .choices = transports,
      .help = "allreduce: what goes between the processes"},
+    {.key = "order",
+     .type = LS_OPTION_CHOICE,
+     FIELD(order),
+     .default_text = "tree",
+     .choices = orders,
+     .help = "allreduce: of the additions; any: over tcp large buffers go round a ring"},
     {.key = "rounds",
      .type = LS_OPTION_U64,
      FIELD(rounds),
@@ -321,6 +328,7 @@ static ls_status bench_allreduce(const ls_invocation *invocation, json_t **rows_
     const ls_bench_allreduce_settings allreduce = {.ranks = settings->ranks,
                                                    .bytes = settings->bytes,
                                                    .without_shm = settings->transport != 0,
+                                                   .any_order = settings->order != 0,
                                                    .rounds = settings->rounds};
     return ls_bench_allreduce(invocation->arena, &allreduce, rows_out);
 }

@@ -13,6 +13,7 @@ typedef struct ls_bench_allreduce_settings {
     uint64_t ranks;
     const char *bytes; /* "1KiB,64MiB"; "": a row of sizes from 1 KiB to 64 MiB */
     bool without_shm;  /* TCP between the processes */
+    bool any_order;    /* over TCP the ring */
     uint64_t rounds;
 } ls_bench_allreduce_settings;
 

@@ -47,16 +47,17 @@ ls_status ls_bench_allreduce(ls_arena *arena, const ls_bench_allreduce_settings 
                                            .bytes = sizes,
                                            .bytes_count = count,
                                            .rounds = (uint32_t)settings->rounds,
-                                           .without_shm = settings->without_shm};
+                                           .without_shm = settings->without_shm,
+                                           .any_order = settings->any_order};
     ls_comm_bench_result *results = ls_arena_new(arena, ls_comm_bench_result, count);
     LS_TRY(ls_comm_bench(&options, results));
     json_t *rows = json_array();
     for (uint32_t i = 0; i < count; i++) {
         const ls_comm_bench_result *r = &results[i];
-        json_t *row =
-            json_pack("{s:i, s:I, s:s, s:f, s:f, s:f}", "ranks", (int)settings->ranks, "bytes",
-                      (json_int_t)r->bytes, "transport", settings->without_shm ? "tcp" : "shm", "median_us",
-                      r->median_us, "best_us", r->best_us, "copy_limit_us", r->copy_limit_us);
+        json_t *row = json_pack("{s:i, s:I, s:s, s:s, s:f, s:f, s:f}", "ranks", (int)settings->ranks, "bytes",
+                                (json_int_t)r->bytes, "transport", settings->without_shm ? "tcp" : "shm",
+                                "order", settings->any_order ? "any" : "tree", "median_us", r->median_us,
+                                "best_us", r->best_us, "copy_limit_us", r->copy_limit_us);
         if (settings->ranks > 1) { /* one rank has nothing to add: it copies nothing */
             json_object_set_new(row, "limit_fraction", json_real(r->copy_limit_us / r->median_us));
         }

@@ -12,14 +12,15 @@ assert document["name"] == "allreduce" and document["machine"]
 rows = document["results"]
 assert [row["bytes"] for row in rows] == [4, 1024, 300004]
 for row in rows:
-    assert row["ranks"] == 3 and row["transport"] == "shm"
+    assert row["ranks"] == 3 and row["transport"] == "shm" and row["order"] == "tree"
     assert 0 < row["best_us"] <= row["median_us"] and row["copy_limit_us"] > 0 and row["limit_fraction"] > 0
 P
 # One size is a table like many, and its bytes are a whole number; one rank has nothing to compare with copies.
 expect 0 "$LOCKSTEP" bench allreduce --ranks 1 --bytes 1MiB --rounds 1
 prints "copy_limit_us" " 1048576 "
 check "one rank has no limit_fraction" eval '! grep -q limit_fraction "$out"'
-for wrong in "--ranks 0" "--ranks 65" "--bytes 10" "--bytes 0" "--bytes 1KiB,x" "--transport carrier-pigeon" "--bytes ,"; do
+expect 0 "$LOCKSTEP" bench allreduce --ranks 3 --bytes 4,300004 --rounds 1 --transport tcp --order any
+for wrong in "--ranks 0" "--ranks 65" "--bytes 10" "--bytes 0" "--bytes 1KiB,x" "--transport carrier-pigeon" "--order alphabetical" "--bytes ,"; do
     expect 2 "$LOCKSTEP" bench allreduce $wrong
 done
 checks=$((checks + 1))

@@ -34,6 +34,9 @@ start --seconds 0.2 --timeout 20 1024 1048576
 for rank in 0 1 2; do wait "${pids[$rank]}" || fail "rank $rank ends with $?"; done
 [ "$(grep -c ' us ' "$scratch/rank-0")" -eq 2 ] || fail "two sizes are measured"
 
+start --any-order --seconds 0.2 --timeout 20 1048576
+for rank in 0 1 2; do wait "${pids[$rank]}" || fail "rank $rank ends with $? in a ring"; done
+
 netns_slow 1 20mbit
 start --seconds 0.2 --timeout 30 262144
 for rank in 0 1 2; do wait "${pids[$rank]}" || fail "rank $rank ends with $? behind a slow link"; done

@@ -103,6 +103,268 @@ static void small_calls_of_many_ranks_give_the_bits_of_the_tree(void **state)
     run_ranks(8, many_main);
 }
 
+/* ---- the ring ---- */
+
+enum {
+    RING_FLOATS = 1500001, /* several blocks of the ring, the last of them narrower */
+    RING_PART = 400009,
+    RING_CHUNK_BYTES = 16384, /* smaller chunks go straight, in the tree's order */
+};
+
+static ls_comm_op ring_op(ls_comm_kind kind, const void *in, void *out, uint64_t count)
+{
+    ls_comm_op op = reduce_op(in, out, count);
+    op.kind = kind;
+    op.flags = LS_COMM_ANY_ORDER;
+    return op;
+}
+
+/* What a ring of `size` ranks makes of an element whose sum begins at rank `first`. */
+static float sum_from(uint64_t index, uint32_t first, uint32_t size)
+{
+    float sum = expect_float(LS_F32, index, first);
+    for (uint32_t i = 1; i < size; i++) {
+        sum += expect_float(LS_F32, index, (first + i) % size);
+    }
+    return sum;
+}
+
+/* Every element is a sum round the ring, to the bit: begun at rank `begin`, or UINT32_MAX: at several, so that with three ranks or more some
+ * are not what the tree makes of them. */
+static int check_ring_sums(const float *got, uint64_t first, uint64_t count, uint32_t size, uint32_t begin)
+{
+    const uint32_t turns_max = begin == UINT32_MAX ? size : 1;
+    uint64_t others = 0;
+    begin = begin == UINT32_MAX ? 0 : begin;
+    for (uint64_t i = first; i < first + count; i++) {
+        uint32_t turns = 0;
+        float want = sum_from(i, begin, size);
+        while (memcmp(&got[i - first], &want, 4) != 0 && ++turns < turns_max) {
+            begin = (begin + 1) % size;
+            want = sum_from(i, begin, size);
+        }
+        EXPECT(turns < turns_max);
+        want = expect_tree(LS_F32, LS_COMM_SUM, i, 0, size);
+        others += memcmp(&got[i - first], &want, 4) != 0;
+    }
+    EXPECT(size == 2 || turns_max == 1 || others > 0);
+    return 0;
+}
+
+/* All ranks have rank 0's bits. */
+static int check_same(ls_transport *t, const float *got, uint64_t count)
+{
+    float *of_rank_0 = malloc(count * 4 + 1);
+    memcpy(of_rank_0, got, count * 4);
+    ls_comm_op op = {.kind = LS_COMM_BROADCAST, .dtype = LS_F32, .peer = 0, .out = of_rank_0, .count = count};
+    EXPECT_OK(run_op(t, op));
+    EXPECT(memcmp(of_rank_0, got, count * 4) == 0);
+    free(of_rank_0);
+    return 0;
+}
+
+static int check_ring_floats(ls_transport *t, float *in, float *out, uint64_t count)
+{
+    float *again = malloc(count * 4 + 1);
+    expect_fill(in, LS_F32, count, t->rank);
+    memcpy(again, in, count * 4);
+    EXPECT_OK(run_op(t, ring_op(LS_COMM_ALL_REDUCE, in, out, count)));
+    EXPECT(expect_filled(in, LS_F32, 0, count, t->rank));
+    if (count * 4 / t->size < RING_CHUNK_BYTES) {
+        EXPECT(expect_reduced(out, LS_F32, LS_COMM_SUM, 0, count, t->size, false));
+    } else {
+        EXPECT(check_ring_sums(out, 0, count, t->size, UINT32_MAX) == 0);
+    }
+    EXPECT(check_same(t, out, count) == 0);
+    EXPECT_OK(run_op(t, ring_op(LS_COMM_ALL_REDUCE, again, again, count)));
+    EXPECT(memcmp(again, out, count * 4) == 0);
+    free(again);
+    return 0;
+}
+
+static int check_ring_scatter(ls_transport *t, float *in, float *out, uint64_t count)
+{
+    const uint64_t part = count / t->size, first = t->rank * part;
+    expect_fill(in, LS_F32, part * t->size, t->rank);
+    EXPECT_OK(run_op(t, ring_op(LS_COMM_REDUCE_SCATTER, in, out, part)));
+    EXPECT(expect_filled(in, LS_F32, 0, part * t->size, t->rank));
+    if (part * 4 < RING_CHUNK_BYTES) {
+        EXPECT(expect_reduced(out, LS_F32, LS_COMM_SUM, first, part, t->size, false));
+    } else {
+        EXPECT(check_ring_sums(out, first, part, t->size, (t->rank + 1) % t->size) == 0);
+    }
+    float *own = in + first;
+    EXPECT_OK(run_op(t, ring_op(LS_COMM_REDUCE_SCATTER, in, own, part)));
+    EXPECT(memcmp(own, out, part * 4) == 0);
+    return 0;
+}
+
+/* Exact, whatever the order; integers, and the largest and smallest of all types. */
+static int check_ring_exact(ls_transport *t, uint8_t *in, uint8_t *out, uint64_t count)
+{
+    for (int dtype = LS_F32; dtype <= LS_I64; dtype++) {
+        const bool whole = dtype == LS_I32 || dtype == LS_I64;
+        for (int reduction = whole ? LS_COMM_SUM : LS_COMM_MAX; reduction <= LS_COMM_MIN; reduction++) {
+            ls_comm_op op = ring_op(LS_COMM_ALL_REDUCE, in, out, count);
+            op.dtype = (ls_dtype)dtype;
+            op.reduction = (ls_comm_reduction)reduction;
+            expect_fill(in, op.dtype, count, t->rank);
+            EXPECT_OK(run_op(t, op));
+            EXPECT(expect_reduced(out, op.dtype, op.reduction, 0, count, t->size, false));
+        }
+    }
+    return 0;
+}
+
+static int ring_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    const uint64_t sizes[] = {0, 1, 5, 4097, 20481, 100003, RING_PART, RING_FLOATS};
+    float *in = malloc(RING_FLOATS * 4ul), *out = malloc(RING_FLOATS * 4ul);
+    EXPECT_OK(open_tcp(&s, options, &t));
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        EXPECT(check_ring_floats(t, in, out, sizes[i]) == 0);
+        EXPECT(check_ring_scatter(t, in, out, sizes[i]) == 0);
+    }
+    EXPECT(check_ring_exact(t, (uint8_t *)in, (uint8_t *)out, 100003) == 0);
+    t->calls->destroy(t);
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void ring_gives_all_ranks_the_same_sums(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size <= 5; size++) {
+        lanes = size == 3 ? 4 : size == 5 ? 2 : 1;
+        run_ranks(size, ring_main);
+    }
+    lanes = 1;
+}
+
+/* Rank 2 differs in the fourth call. Nobody's output is touched. */
+static int ring_differs_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    static float in[RING_PART], out[RING_PART];
+    EXPECT_OK(open_tcp(&s, options, &t));
+    for (int i = 0; i < 3; i++) {
+        EXPECT_OK(run_op(t, ring_op(LS_COMM_ALL_REDUCE, in, out, RING_PART)));
+    }
+    for (uint32_t i = 0; i < RING_PART; i++) {
+        out[i] = 42;
+    }
+    const uint64_t count = t->rank == 2 ? RING_PART - 9 : RING_PART;
+    EXPECT(run_op(t, ring_op(LS_COMM_ALL_REDUCE, in, out, count)) == LS_ERR_MISMATCH);
+    EXPECT(says("400000") && says("400009") && says("rank 2 (host2"));
+    for (uint32_t i = 0; i < RING_PART; i++) {
+        EXPECT(out[i] == 42);
+    }
+    t->calls->destroy(t);
+    return 0;
+}
+
+/* Rank 2 wants the tree's order. */
+static int ring_order_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    static float data[RING_PART];
+    EXPECT_OK(open_tcp(&s, options, &t));
+    ls_comm_op op = ring_op(LS_COMM_ALL_REDUCE, data, data, RING_PART);
+    op.flags = t->rank == 2 ? 0 : LS_COMM_ANY_ORDER;
+    EXPECT(run_op(t, op) == LS_ERR_MISMATCH && says("rank 2 (host2"));
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void rank_of_a_ring_that_differs_is_a_mismatch(void **state)
+{
+    (void)state;
+    run_ranks(5, ring_differs_main);
+    run_ranks(4, ring_order_main);
+}
+
+/* Rank 3 does not come. Ranks 0 and 1 are not beside it, and give up first. */
+static int ring_absent_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    static float data[RING_PART];
+    EXPECT_OK(open_tcp(&s, options, &t));
+    deadline_ms = SHORT_MS;
+    if (t->rank == 3) {
+        usleep(2000000);
+        EXPECT(barrier(t) == LS_ERR_TIMEOUT && says("rank 3"));
+    } else {
+        usleep(t->rank < 2 ? 0 : 300000);
+        EXPECT(run_op(t, ring_op(LS_COMM_ALL_REDUCE, data, data, RING_PART)) == LS_ERR_TIMEOUT);
+        EXPECT(says("did not come to it: rank 3 (host3"));
+    }
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void rank_that_does_not_come_to_a_ring_is_named(void **state)
+{
+    (void)state;
+    run_ranks(5, ring_absent_main);
+}
+
+/* Ends this process while data goes round. */
+static void *die_in_the_middle(void *argument)
+{
+    const ls_transport *t = argument;
+    ls_comm_stats stats = {0};
+    while (stats.received_bytes < 20 << 20) {
+        usleep(500);
+        stats = (ls_comm_stats){0};
+        t->calls->stats(t, &stats);
+    }
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+static int ring_death_main(const ls_comm_options *options)
+{
+    rank_setup s;
+    ls_transport *t;
+    pthread_t thread;
+    static float data[4000000];
+    EXPECT_OK(open_tcp(&s, options, &t));
+    if (t->rank == 1) {
+        EXPECT(pthread_create(&thread, NULL, die_in_the_middle, t) == 0);
+    }
+    ls_status status = LS_OK;
+    uint64_t begin = 0;
+    for (int i = 0; i < 1000 && status == LS_OK; i++) {
+        begin = ls_clock_monotonic_ns();
+        status = run_op(t, ring_op(LS_COMM_ALL_REDUCE, data, data, 4000000));
+    }
+    EXPECT(status == LS_ERR_RANKS_LOST && says("rank 1 (host1"));
+    EXPECT(ls_clock_monotonic_ns() - begin < 5000000000ull);
+    t->calls->destroy(t);
+    return 0;
+}
+
+static void rank_that_dies_in_a_ring_is_named(void **state)
+{
+    (void)state;
+    pid_t pids[4];
+    meeting_open();
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        const ls_comm_options options = rank_options(rank, 4);
+        pids[rank] = start_rank(ring_death_main, &options);
+    }
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        assert_int_equal(end_rank(pids[rank]), rank == 1 ? 128 + SIGKILL : 0);
+    }
+    meeting_close();
+}
+
 /* ---- groups ---- */
 
 static int groups_main(const ls_comm_options *options)
@@ -569,6 +831,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_give_the_bits_of_the_tree),
         cmocka_unit_test(small_calls_of_many_ranks_give_the_bits_of_the_tree),
+        cmocka_unit_test(ring_gives_all_ranks_the_same_sums),
+        cmocka_unit_test(rank_of_a_ring_that_differs_is_a_mismatch),
+        cmocka_unit_test(rank_that_does_not_come_to_a_ring_is_named),
+        cmocka_unit_test(rank_that_dies_in_a_ring_is_named),
         cmocka_unit_test(groups_share_the_sockets),
         cmocka_unit_test(groups_of_two_threads_do_not_hold_each_other_up),
         cmocka_unit_test(call_with_another_count_is_a_mismatch),

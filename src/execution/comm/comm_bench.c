@@ -206,7 +206,8 @@ static ls_status run_rank(const ls_comm_bench_options *options, const char *addr
                             .local_rank = rank,
                             .local_size = options->ranks,
                             .serve_store = true,
-                            .flags = options->without_shm ? LS_COMM_NO_SHM : 0};
+                            .flags = (options->without_shm ? LS_COMM_NO_SHM : 0) |
+                                     (options->any_order ? LS_COMM_ANY_ORDER : 0)};
     snprintf(open.coordinator, sizeof open.coordinator, "%s", address);
     LS_TRY(ls_comm_open(&open, &b.comm));
     const ls_status status = measure_all(&b, out);

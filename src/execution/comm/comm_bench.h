@@ -22,6 +22,7 @@ typedef struct ls_comm_bench_options {
     uint32_t bytes_count;
     uint32_t rounds;      /* 1..LS_COMM_BENCH_ROUNDS_MAX; 0: 9 */
     bool without_shm;     /* TCP between the processes */
+    bool any_order;       /* LS_COMM_ANY_ORDER: over TCP the ring */
     bool ordinary_memory; /* malloc instead of ls_comm_alloc */
 } ls_comm_bench_options;
 

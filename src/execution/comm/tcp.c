@@ -2,8 +2,9 @@
 /*
  * The TCP transport's calls: which algorithm a call takes, and groups.
  *
- * LS_COMM_ANY_ORDER changes nothing here: the ordered exchange sends as many bytes as a ring, in two hops instead of 2 (N - 1), and reaches
- * the link's limit.
+ * A reduction in the tree's order is exchanged directly (tcp_reduce.c); with LS_COMM_ANY_ORDER a large one goes round a ring (tcp_ring.c), as
+ * many bytes in 2 (N - 1) hops instead of two, but between neighbours only. Sums of bf16 and f16 never do: they would be rounded at every hop.
+ * Nor do max, min and integers without the flag, since the exchange is no slower.
  */
 #include "execution/comm/tcp_mesh.h"
 
@@ -17,6 +18,7 @@
 enum {
     SMALL_BYTES = 8 << 10,         /* of a block that goes to everybody in one hop */
     SMALL_GATHER_BYTES = 64 << 10, /* of all blocks together */
+    RING_CHUNK_BYTES = 16 << 10,   /* from here on the hops of a ring count for little */
     LINK_MS_MIN = 1000,
     LINK_MS_MAX = 5000, /* without any answer from the network, a link is taken to be cut */
     SPIN_NS = 30000,
@@ -52,8 +54,19 @@ static bool is_small(const ls_tcp_group *group, const ls_comm_op *op)
     return bytes <= SMALL_BYTES && bytes * group->base.size <= SMALL_GATHER_BYTES;
 }
 
+static bool goes_round(const ls_tcp_group *group, const ls_comm_op *op)
+{
+    const bool is_rounded = op->reduction == LS_COMM_SUM && (op->dtype == LS_BF16 || op->dtype == LS_F16);
+    const uint64_t bytes = op->count * ls_dtype_bytes(op->dtype);
+    const uint64_t chunk = op->kind == LS_COMM_REDUCE_SCATTER ? bytes : bytes / group->base.size;
+    return (op->flags & LS_COMM_ANY_ORDER) && !is_rounded && chunk >= RING_CHUNK_BYTES;
+}
+
 static ls_status run_reduce(ls_tcp_group *group, ls_comm_op *op)
 {
+    if (goes_round(group, op)) {
+        return ls_tcp_ring(group, op);
+    }
     if (op->kind == LS_COMM_REDUCE_SCATTER) {
         return ls_tcp_reduce(group, op, NULL);
     }

@@ -243,11 +243,8 @@ static void piece_arrived(ls_tcp_group *group, uint32_t member, const ls_tcp_hea
     const uint32_t phase = ls_tcp_tag_phase(header->tag), piece = ls_tcp_tag_piece(header->tag);
     const uint32_t lanes = ls_tcp_peer_of(group, member)->lane_count;
     ls_tcp_stream *in = ls_tcp_in(group, phase, member);
-    in->by_lane[piece % lanes]++;
+    ls_tcp_stream_count(in, piece % lanes, lanes);
     in->last = piece + 1 > in->last ? piece + 1 : in->last;
-    while (in->done < in->pieces && in->by_lane[in->done % lanes] > in->done / lanes) {
-        in->done++;
-    }
     if (group->call.plan->arrived) {
         group->call.plan->arrived(group, phase, member, piece);
     }
@@ -330,9 +327,9 @@ static void take_ready(ls_tcp_group *group, uint32_t member, const ls_tcp_header
 static void take_credit(ls_tcp_group *group, uint32_t member, const ls_tcp_header *header)
 {
     ls_tcp_stream *out = ls_tcp_outgoing(group, 0, member);
-    const uint64_t limit = (uint64_t)ls_tcp_tag_piece(header->tag) + group->call.window;
-    if (agrees(group, member, header) && limit > out->limit) {
-        out->limit = limit < out->pieces ? (uint32_t)limit : out->pieces;
+    const uint32_t room = ls_tcp_tag_piece(header->tag) + group->call.window;
+    if (agrees(group, member, header) && room > out->room) {
+        out->room = room;
     }
 }
 
@@ -508,6 +505,7 @@ void ls_tcp_call_out(ls_tcp_group *group, uint32_t phase, uint32_t member, uint3
     ls_tcp_stream *out = ls_tcp_outgoing(group, phase, member);
     out->pieces = pieces;
     out->limit = limit < pieces ? limit : pieces;
+    out->room = UINT32_MAX;
     group->call.out_left += pieces > 0;
 }
 
@@ -533,14 +531,15 @@ void ls_tcp_call_credit(ls_tcp_group *group, uint32_t member, uint32_t pieces)
     ls_tcp_post(group->mesh, group->peer_of[member], 0, &header, NULL);
 }
 
-/* Tells those who will send me something that I am here. */
+/* Tells those who will send me something, or all, that I am here. */
 static void say_ready(ls_tcp_group *group)
 {
     ls_tcp_header header = call_header(group, LS_TCP_READY, 0, 0);
     header.bytes = sizeof(ls_tcp_ready);
     for (uint32_t i = 1; i < group->base.size; i++) {
         const uint32_t member = (group->base.rank + i) % group->base.size;
-        if (ls_tcp_in(group, 0, member)->pieces > 0 || ls_tcp_in(group, 1, member)->pieces > 0) {
+        if (group->call.all_meet || ls_tcp_in(group, 0, member)->pieces > 0 ||
+            ls_tcp_in(group, 1, member)->pieces > 0) {
             const ls_tcp_ready ready = own_totals(group, member);
             ls_tcp_out *out = ls_tcp_post(group->mesh, group->peer_of[member], 0, &header, NULL);
             memcpy(out->small, &ready, sizeof ready);
@@ -553,7 +552,7 @@ static bool stream_send(ls_tcp_group *group, uint32_t phase, uint32_t member)
 {
     ls_tcp_stream *out = ls_tcp_outgoing(group, phase, member);
     const ls_tcp_peer *peer = ls_tcp_peer_of(group, member);
-    if (out->next >= out->limit || (group->call.gated && !group->ready[member]) ||
+    if (out->next >= out->limit || out->next >= out->room || (group->call.gated && !group->ready[member]) ||
         (phase == 0 && out->next >= group->call.front)) {
         return false;
     }
@@ -624,7 +623,8 @@ static uint32_t list_missing(ls_tcp_group *group, bool absent, char *text, size_
     uint32_t count = 0;
     size_t used = 0;
     for (uint32_t i = 0; i < group->base.size; i++) {
-        if (i == group->base.rank || !is_needed(group, i) || (absent && group->is_heard[i])) {
+        const bool counts = is_needed(group, i) || (absent && group->call.all_meet);
+        if (i == group->base.rank || !counts || (absent && group->is_heard[i])) {
             continue;
         }
         char name[192];

@@ -323,8 +323,9 @@ static void lane_advance(ls_tcp_mesh *mesh, ls_tcp_lane *lane, uint64_t bytes)
         if (out->sent < whole) {
             return;
         }
-        if (out->stream && ++out->stream->done == out->stream->pieces) {
-            out->group->call.out_left--;
+        if (out->stream) {
+            ls_tcp_stream_count(out->stream, lane->index, mesh->peers[lane->peer].lane_count);
+            out->group->call.out_left -= out->stream->done == out->stream->pieces;
         }
         out_release(out);
         lane->first = (lane->first + 1) % lane->capacity;

@@ -48,10 +48,11 @@ typedef struct ls_tcp_span {
 typedef struct ls_tcp_stream {
     uint32_t pieces;
     uint32_t limit;                     /* out: may be sent by now */
+    uint32_t room;                      /* out: and the other end has told that it has room for */
     uint32_t next;                      /* out: handed to the lane */
-    uint32_t done;                      /* out: on their way; in: here without a gap */
+    uint32_t done;                      /* without a gap; out: on their way; in: here */
     uint32_t last;                      /* in: 1 + the highest that is here */
-    uint32_t by_lane[LS_TCP_LANES_MAX]; /* in */
+    uint32_t by_lane[LS_TCP_LANES_MAX]; /* done, gaps or not */
 } ls_tcp_stream;
 
 /* A message waiting to be sent. */
@@ -156,6 +157,7 @@ typedef struct ls_tcp_call {
     bool active;
     bool gated;    /* data waits for READY */
     bool receives; /* of a pair */
+    bool all_meet; /* all say READY to all, since each waits for all though it only hears of some */
     ls_comm_op *op;
     const ls_tcp_plan *plan;
     const ls_tcp_nodes *nodes; /* NULL: each member's own data */
@@ -171,6 +173,7 @@ typedef struct ls_tcp_call {
     uint32_t slack; /* of phase 0: pieces that one stream may be ahead of the slowest; 0: any number */
     uint32_t front; /* what that allows now */
     uint32_t rounds, parent;
+    uint32_t freed, credited; /* slots of a ring: may be filled again, and the other was told so */
 } ls_tcp_call;
 
 struct ls_tcp_group {
@@ -209,6 +212,14 @@ static inline ls_tcp_stream *ls_tcp_in(const ls_tcp_group *group, uint32_t phase
 static inline ls_tcp_stream *ls_tcp_outgoing(const ls_tcp_group *group, uint32_t phase, uint32_t member)
 {
     return &group->out[phase * group->base.size + member];
+}
+/* The next piece of a stream is done on one of its lanes, each of which keeps the order. */
+static inline void ls_tcp_stream_count(ls_tcp_stream *stream, uint32_t lane, uint32_t lanes)
+{
+    stream->by_lane[lane]++;
+    while (stream->done < stream->pieces && stream->by_lane[stream->done % lanes] > stream->done / lanes) {
+        stream->done++;
+    }
 }
 static inline ls_tcp_peer *ls_tcp_peer_of(const ls_tcp_group *group, uint32_t member)
 {
@@ -269,6 +280,11 @@ LS_MUST_CHECK ls_status ls_tcp_scratch(ls_tcp_group *group, uint64_t bytes);
 
 /* tcp_reduce.c: all_reduce, reduce_scatter; nodes NULL: the members' own data. */
 LS_MUST_CHECK ls_status ls_tcp_reduce(ls_tcp_group *group, ls_comm_op *op, const ls_tcp_nodes *nodes);
+/* First byte of the chunk of `member`, and how large its pieces are: functions of the call and the size of the group alone. */
+uint64_t ls_tcp_chunk_begin(const ls_tcp_group *group, uint32_t member);
+uint64_t ls_tcp_piece_bytes(uint64_t chunk_bytes);
+/* tcp_ring.c: all_reduce, reduce_scatter in any order; not of nothing. */
+LS_MUST_CHECK ls_status ls_tcp_ring(ls_tcp_group *group, ls_comm_op *op);
 LS_MUST_CHECK ls_status ls_tcp_small(ls_tcp_group *group,
                                      ls_comm_op *op); /* tcp_small.c: all_reduce, all_gather, barrier */
 LS_MUST_CHECK ls_status ls_tcp_exchange(ls_tcp_group *group,

@@ -35,7 +35,7 @@ enum {
 enum { CONTRIBUTION, RESULT };
 
 /* First byte of chunk `member`; chunks of an all-reduce are cut at cache lines. */
-static uint64_t chunk_begin(const ls_tcp_group *group, uint32_t member)
+uint64_t ls_tcp_chunk_begin(const ls_tcp_group *group, uint32_t member)
 {
     const ls_comm_op *op = group->call.op;
     const uint64_t bytes = op->count * group->call.element_bytes;
@@ -49,7 +49,7 @@ static uint64_t chunk_begin(const ls_tcp_group *group, uint32_t member)
 
 static uint64_t chunk_bytes(const ls_tcp_group *group, uint32_t member)
 {
-    return chunk_begin(group, member + 1) - chunk_begin(group, member);
+    return ls_tcp_chunk_begin(group, member + 1) - ls_tcp_chunk_begin(group, member);
 }
 
 static uint32_t chunk_pieces(const ls_tcp_group *group, uint32_t member)
@@ -63,7 +63,7 @@ static ls_tcp_span chunk_piece(const ls_tcp_group *group, uint32_t member, uint3
 {
     const uint64_t at = piece * group->call.piece_bytes, bytes = chunk_bytes(group, member);
     const uint64_t left = bytes - at;
-    return (ls_tcp_span){.data = (uint8_t *)(uintptr_t)data + chunk_begin(group, member) + at,
+    return (ls_tcp_span){.data = (uint8_t *)(uintptr_t)data + ls_tcp_chunk_begin(group, member) + at,
                          .bytes = left < group->call.piece_bytes ? left : group->call.piece_bytes};
 }
 
@@ -207,7 +207,7 @@ static const ls_tcp_plan reduce_plan = {
     .source = source, .target = target, .arrived = arrived, .advance = advance};
 
 /* A function of size and bytes alone: all members cut alike. */
-static uint64_t piece_bytes(uint64_t chunk)
+uint64_t ls_tcp_piece_bytes(uint64_t chunk)
 {
     uint64_t piece = (chunk / PIECES_AIM + ALIGN - 1) / ALIGN * ALIGN;
     piece = piece > PIECE_BYTES_MIN ? piece : PIECE_BYTES_MIN;
@@ -239,7 +239,7 @@ ls_status ls_tcp_reduce(ls_tcp_group *group, ls_comm_op *op, const ls_tcp_nodes 
     const uint64_t chunk = chunk_bytes(group, size - 1); /* the largest, up to a line */
     call->nodes = nodes;
     call->seq = ++group->seq;
-    call->piece_bytes = piece_bytes(chunk);
+    call->piece_bytes = ls_tcp_piece_bytes(chunk);
     call->window = input_count(group) <= 8 ? WINDOW : WINDOW_MANY;
     call->pieces = chunk_pieces(group, rank);
     call->slack = SLACK * node_count(group, rank);
@@ -253,9 +253,14 @@ ls_status ls_tcp_reduce(ls_tcp_group *group, ls_comm_op *op, const ls_tcp_nodes 
         if (i == rank) {
             continue;
         }
-        ls_tcp_call_out(group, CONTRIBUTION, i, theirs * own_nodes, call->window * own_nodes);
+        const bool has_results = op->kind == LS_COMM_ALL_REDUCE; /* else credits say what there is room for */
+        ls_tcp_call_out(group, CONTRIBUTION, i, theirs * own_nodes,
+                        has_results ? call->window * own_nodes : UINT32_MAX);
+        if (!has_results) {
+            ls_tcp_outgoing(group, CONTRIBUTION, i)->room = call->window;
+        }
         ls_tcp_call_in(group, CONTRIBUTION, i, call->pieces * node_count(group, i));
-        if (op->kind == LS_COMM_ALL_REDUCE) {
+        if (has_results) {
             ls_tcp_call_out(group, RESULT, i, call->pieces, 0);
             ls_tcp_call_in(group, RESULT, i, theirs);
         }

@@ -4,7 +4,7 @@
  * transport as an ls_comm_op; a transport completes it, or fails with a reason within the deadline.
  *
  *   shm    all members on one host: memory mapped by all, direct reduction from the peers' buffers, futex barriers
- *   tcp    members anywhere: full mesh of sockets, chunked and pipelined
+ *   tcp    members anywhere: full mesh of sockets, chunked and pipelined; direct exchange, or a ring where any order will do
  *   hier   several hosts, some with several members: shm inside, tcp between, per slice
  *   (nccl  members with GPUs: the same calls on a stream)
  *
