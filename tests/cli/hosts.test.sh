@@ -76,7 +76,7 @@ background agent1 1 "$LOCKSTEP" agent --coordinator 10.77.0.1:29511 --slots 1
 agent1=$pid
 echo "$token" >token
 chmod 600 token
-background agent2 2 env -u LOCKSTEP_TOKEN "$LOCKSTEP" agent --coordinator 10.77.0.1:29511 --token-file token
+background agent2 2 env -u LOCKSTEP_TOKEN "$LOCKSTEP" agent --coordinator 10.77.0.1:29511 --slots 2 --token-file token
 agent2=$pid
 run hand --coordinator 10.77.0.1:29511 --ranks 4 --local-ranks 1
 same "agents by hand" "$got" "$reference"
