@@ -219,10 +219,11 @@ static ls_status run_op(ls_comm *comm, ls_comm_op *op, const ls_queue *queue)
     return run_recorded(comm, op, comm->transport->calls->run);
 }
 
-ls_status ls_comm_all_reduce_at(ls_comm *comm, const void *in, void *out, uint64_t count, ls_dtype dtype,
-                                ls_comm_reduction reduction, ls_queue *queue, ls_comm_site site)
+/* Reduces from `in` to `out`. */
+static ls_status reduce(ls_comm *comm, ls_comm_kind kind, const void *in, void *out, uint64_t count,
+                        ls_dtype dtype, ls_comm_reduction reduction, const ls_queue *queue, ls_comm_site site)
 {
-    ls_comm_op op = {.kind = LS_COMM_ALL_REDUCE,
+    ls_comm_op op = {.kind = kind,
                      .dtype = dtype,
                      .reduction = reduction,
                      .peer = UINT32_MAX,
@@ -236,21 +237,16 @@ ls_status ls_comm_all_reduce_at(ls_comm *comm, const void *in, void *out, uint64
     return run_op(comm, &op, queue);
 }
 
+ls_status ls_comm_all_reduce_at(ls_comm *comm, const void *in, void *out, uint64_t count, ls_dtype dtype,
+                                ls_comm_reduction reduction, ls_queue *queue, ls_comm_site site)
+{
+    return reduce(comm, LS_COMM_ALL_REDUCE, in, out, count, dtype, reduction, queue, site);
+}
+
 ls_status ls_comm_reduce_scatter_at(ls_comm *comm, const void *in, void *out, uint64_t count, ls_dtype dtype,
                                     ls_comm_reduction reduction, ls_queue *queue, ls_comm_site site)
 {
-    ls_comm_op op = {.kind = LS_COMM_REDUCE_SCATTER,
-                     .dtype = dtype,
-                     .reduction = reduction,
-                     .peer = UINT32_MAX,
-                     .in = in,
-                     .out = out,
-                     .count = count,
-                     .site = site};
-    LS_TRY(check_types(&op));
-    LS_TRY(check_buffer(&op, in, "in"));
-    LS_TRY(check_buffer(&op, out, "out"));
-    return run_op(comm, &op, queue);
+    return reduce(comm, LS_COMM_REDUCE_SCATTER, in, out, count, dtype, reduction, queue, site);
 }
 
 /* Moves without a reduction, from `in` to `out`. */

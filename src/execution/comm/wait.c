@@ -95,12 +95,6 @@ ls_wait_result ls_wait_for(ls_word *word, bool (*met)(void *context), void *cont
         }
         ls_wait_pause();
     }
-    for (uint32_t i = 0; i < wait->yields; i++) {
-        sched_yield();
-        if (met(context)) {
-            return LS_WAIT_DONE;
-        }
-    }
     for (;;) {
         const ls_wait_result ended = look_around(wait);
         if (ended != LS_WAIT_DONE) {

@@ -11,7 +11,7 @@
  *
  * Words count upwards and may wrap: reached means that the difference, taken as a signed number, is not negative.
  *
- * How a wait goes: `spins` looks with a pause between them, then `yields` looks with sched_yield between them, then FUTEX_WAIT in slices of
+ * How a wait goes: `spins` looks with a pause between them, then FUTEX_WAIT in slices of
  * LS_WAIT_SLICE_NS. Spinning pays only when every waiting process has a core of its own; ls_wait_spins decides that. After each slice the
  * wait looks at the abort word, the deadline, and the caller's own look (is the peer alive?). A post costs a system call only when
  * somebody sleeps: the sleeper counts itself before its last look, the poster stores before it looks at the count, both in one total order.
@@ -47,7 +47,7 @@ typedef enum ls_wait_result {
 /* How to wait. A zeroed one sleeps at once and has neither deadline nor abort. */
 typedef struct ls_wait {
     uint64_t deadline_ns; /* CLOCK_MONOTONIC (ls_clock_monotonic_ns); LS_WAIT_NEVER: none */
-    uint32_t spins, yields;
+    uint32_t spins;
     const _Atomic uint32_t *abort; /* ends the wait when it becomes anything but 0; NULL: none */
     bool (*look)(
         void *

@@ -640,16 +640,6 @@ void ls_watch_destroy(ls_watch *watch)
     free(watch);
 }
 
-void ls_watch_forget(ls_watch *watch, uint32_t rank)
-{
-    for (uint32_t i = 0; i < watch->rank_count; i++) {
-        if (watch->ranks[i].rank == rank) {
-            ls_flight_reader_close(watch->ranks[i].reader);
-            watch->ranks[i] = (watched){.rank = rank};
-        }
-    }
-}
-
 json_t *ls_watch_stragglers(const ls_watch *watch)
 {
     return ls_arrivals_to_json(watch->arrivals);

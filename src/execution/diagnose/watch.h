@@ -58,9 +58,6 @@ typedef struct ls_watch_options {
 LS_MUST_CHECK ls_status ls_watch_create(const ls_watch_options *options, ls_watch **watch_out);
 void ls_watch_destroy(ls_watch *watch); /* NULL allowed */
 
-/* Forgets what is known of a rank: it is started anew, with a new flight file. */
-void ls_watch_forget(ls_watch *watch, uint32_t rank);
-
 /* Who came last how often: ls_arrivals_to_json. The caller drops it. */
 json_t *ls_watch_stragglers(const ls_watch *watch);
 

@@ -94,12 +94,6 @@ void ls_coordinator_lost(ls_coordinator *c, const char *host, const ls_rank_end 
     abort_all(c, LS_ERR_RANKS_LOST, (int32_t)end->rank, text);
 }
 
-void ls_coordinator_end(ls_coordinator *c)
-{
-    c->phase = LS_GANG_ENDING;
-    ls_env_timer_cancel(c->options.env, c->deadline);
-}
-
 /* ---- life ---- */
 
 ls_status ls_coordinator_create(const ls_coordinator_options *options, ls_coordinator **coordinator_out)

@@ -47,7 +47,5 @@ void ls_coordinator_hello(ls_coordinator *coordinator, const ls_preflight_member
 const ls_preflight_member *ls_coordinator_member(const ls_coordinator *coordinator, uint32_t rank);
 /* A member is gone without having been told to end. host: where it was. */
 void ls_coordinator_lost(ls_coordinator *coordinator, const char *host, const ls_rank_end *end);
-/* The run is over: nothing that happens from now on is an error. */
-void ls_coordinator_end(ls_coordinator *coordinator);
 
 #endif
