@@ -41,6 +41,9 @@ typedef enum ls_status {
     /* Asked to stop; state is saved: exit codes 75 and 130. */
     LS_STOPPED,     /* by notice or SIGTERM: run me again */
     LS_INTERRUPTED, /* by SIGINT */
+
+    /* Between layers of the program, never its result: a step was left in the middle because who computes it changes; it goes on. */
+    LS_FENCED,
 } ls_status;
 
 #define LS_MUST_CHECK        __attribute__((warn_unused_result))

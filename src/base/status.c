@@ -28,6 +28,7 @@ static const struct {
     [LS_ERR_MISMATCH] = {"mismatch", 6},
     [LS_STOPPED] = {"stopped", 75},
     [LS_INTERRUPTED] = {"interrupted", 130},
+    [LS_FENCED] = {"fenced", 1},
 };
 
 const char *ls_status_name(ls_status status)

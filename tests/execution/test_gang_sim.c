@@ -319,28 +319,35 @@ static void exit_text_names_signals(void **state)
 static void rank_doing_follows_its_marks(void **state)
 {
     (void)state;
-    static ls_rank_slot slot;
+    const ls_segment_plan plan = {
+        .float_count = 16, .exchange_bytes = 64, .leaves = 2, .ranks = 2, .local_ranks = 2, .text = ""};
+    ls_segment segment;
+    assert_int_equal(ls_segment_create(&plan, &segment), LS_OK);
+    ls_control *control = segment.control;
+    ls_rank_slot *slot = ls_segment_slot(&segment, 1);
+    ls_part_marks *part = &control->parts[1];
     char text[96];
-    ls_rank_doing(&slot, text);
+    ls_rank_doing(control, 1, text);
     assert_string_equal(text, "starting");
-    atomic_store(&slot.phase, LS_RANK_STARTING);
-    ls_rank_doing(&slot, text);
+    atomic_store(&slot->phase, LS_RANK_STARTING);
+    ls_rank_doing(control, 1, text);
     assert_string_equal(text, "opening its model and data");
-    atomic_store(&slot.phase, LS_RANK_READY);
-    ls_rank_doing(&slot, text);
+    atomic_store(&slot->phase, LS_RANK_READY);
+    ls_rank_doing(control, 1, text);
     assert_string_equal(text, "waiting for orders behind step 0");
-    atomic_store(&slot.entered, 1);
-    ls_rank_doing(&slot, text);
+    atomic_store(&part->entered, 1);
+    ls_rank_doing(control, 1, text);
     assert_string_equal(text, "computing step 1");
-    atomic_store(&slot.begun, 1);
-    ls_rank_doing(&slot, text);
+    atomic_store(&part->begun, 1);
+    ls_rank_doing(control, 1, text);
     assert_string_equal(text, "updating weights in step 1");
-    atomic_store(&slot.done, 1);
-    ls_rank_doing(&slot, text);
+    atomic_store(&part->done, 1);
+    ls_rank_doing(control, 1, text);
     assert_string_equal(text, "waiting for others at the end of step 1");
-    atomic_store(&slot.finished, 1);
-    ls_rank_doing(&slot, text);
+    atomic_store(&slot->finished, 1);
+    ls_rank_doing(control, 1, text);
     assert_string_equal(text, "waiting for orders behind step 1");
+    ls_segment_release(&segment);
 }
 
 int main(void)

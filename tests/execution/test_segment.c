@@ -43,9 +43,9 @@ static void segment_places_follow_from_the_plan(void **state)
     ls_segment s;
     assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
     assert_int_equal(s.bytes, ls_segment_bytes(&plan));
-    /* control, text, exchange, three flat buffers, and the gradients: leaves 0-1 | 2-3 | 4-6 need 2, 2 and 2 buffers. */
-    assert_int_equal(s.gradient_first[3], 6);
-    assert_int_equal(s.bytes, (3 + 3 + 6) * (uint64_t)LS_SEGMENT_ALIGN);
+    /* control, text, exchange, seven flat buffers, and the gradients: room for any range of 7 leaves. */
+    assert_int_equal(s.control->buffers, 6);
+    assert_int_equal(s.bytes, (3 + 7 + 3 * 6) * (uint64_t)LS_SEGMENT_ALIGN);
     assert_true(is_aligned(s.control) && is_aligned(s.exchange) && is_aligned(s.parameters) &&
                 is_aligned(s.m) && is_aligned(s.v));
     for (uint32_t local = 0; local < 3; local++) {
@@ -65,6 +65,28 @@ static void segment_places_follow_from_the_plan(void **state)
     assert_memory_equal(s.text, "name: x\n", 9); /* with a closing 0 */
     ls_segment_release(&s);
     ls_segment_release(&s); /* does nothing */
+}
+
+static void segment_has_buffers_for_any_cut(void **state)
+{
+    (void)state;
+    for (uint32_t leaves = 1; leaves <= 48; leaves++) {
+        const ls_segment_plan plan = {.float_count = 16,
+                                      .exchange_bytes = 64,
+                                      .leaves = leaves,
+                                      .ranks = 1,
+                                      .local_ranks = 1,
+                                      .text = ""};
+        ls_segment s;
+        assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+        for (uint32_t parts = 1; parts <= leaves; parts++) {
+            for (uint32_t i = 0; i < parts; i++) {
+                assert_true(ls_tree_range_buffers(leaves, ls_leaves_of_rank(leaves, parts, i)) <=
+                            s.control->buffers);
+            }
+        }
+        ls_segment_release(&s);
+    }
 }
 
 static void segment_pages_come_with_the_first_touch(void **state)
@@ -94,7 +116,8 @@ static void segment_is_one_memory_in_two_processes(void **state)
     if (child == 0) {
         ls_segment mine;
         bool good = ls_segment_attach(path, &mine) == LS_OK && mine.control->epoch == 5 &&
-                    mine.map != s.map && memcmp(mine.text, "name: x", 7) == 0 && mine.gradient_first[3] == 6;
+                    mine.map != s.map && memcmp(mine.text, "name: x", 7) == 0 &&
+                    mine.control->team.parts == 3;
         if (good) {
             mine.parameters[3] = 4.5f;
             ls_segment_gradient(&mine, 2, 1)[7] = 8.5f;
@@ -196,9 +219,9 @@ static void control_grants_never_shrink(void **state)
 static void set_marks(ls_segment *s, uint64_t begun0, uint64_t done0, uint64_t begun2, uint64_t done2)
 {
     for (uint32_t local = 0; local < 3; local++) {
-        ls_rank_slot *slot = ls_segment_slot(s, local);
-        atomic_store(&slot->begun, local == 2 ? begun2 : begun0);
-        atomic_store(&slot->done, local == 2 ? done2 : done0);
+        ls_part_marks *part = &s->control->parts[local];
+        atomic_store(&part->begun, local == 2 ? begun2 : begun0);
+        atomic_store(&part->done, local == 2 ? done2 : done0);
     }
 }
 
@@ -226,16 +249,63 @@ static void control_is_consistent_between_updates_alone(void **state)
     ls_segment_release(&s);
 }
 
+static void control_team_changes_behind_a_fence(void **state)
+{
+    (void)state;
+    const ls_segment_plan plan = small_plan();
+    ls_segment s;
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    ls_control *c = s.control;
+    assert_int_equal(atomic_load(&c->team_epoch), 5);
+    assert_false(ls_control_is_fenced(c, 7));
+
+    ls_control_fence(c, 6, false);
+    ls_control_limit(c, 3);
+    assert_false(ls_control_is_fenced(c, 2)); /* step 2 is still run */
+    assert_true(ls_control_is_fenced(c, 3));
+    assert_int_equal(atomic_load(&c->interrupt), 0);
+    ls_control_park(c, 0);
+    assert_true(ls_control_is_parked(c, 0));
+    assert_false(ls_control_is_parked(c, 1));
+
+    ls_control_fence(c, 7,
+                     true); /* a rank dies meanwhile: who was parked for the first fence has to look again */
+    assert_false(ls_control_is_parked(c, 0));
+    assert_true(ls_control_is_fenced(c, 2));
+    assert_int_not_equal(atomic_load(&c->interrupt), 0);
+
+    ls_team team;
+    ls_control_read_team(c, &team);
+    team.epoch = 7;
+    team.holder[2] = 0;
+    ls_control_team(c, &team);
+    assert_false(ls_control_is_fenced(c, 2));
+    assert_false(ls_control_is_parked(c, 0));
+    assert_int_equal(atomic_load(&c->interrupt), 0);
+    ls_control_read_team(c, &team);
+    assert_int_equal(team.holder[2], 0);
+    assert_int_equal(team.cut, 5);
+
+    assert_true(ls_control_abort(c, LS_ERR_DATA, -1, "bad"));
+    ls_control_fence(c, 8, true);
+    team.epoch = 8;
+    ls_control_team(c, &team);
+    assert_int_not_equal(atomic_load(&c->interrupt), 0); /* the abort stays */
+    ls_segment_release(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(segment_places_follow_from_the_plan),
+        cmocka_unit_test(segment_has_buffers_for_any_cut),
         cmocka_unit_test(segment_pages_come_with_the_first_touch),
         cmocka_unit_test(segment_is_one_memory_in_two_processes),
         cmocka_unit_test(segment_attach_refuses_what_is_none),
         cmocka_unit_test(control_keeps_the_first_abort),
         cmocka_unit_test(control_grants_never_shrink),
         cmocka_unit_test(control_is_consistent_between_updates_alone),
+        cmocka_unit_test(control_team_changes_behind_a_fence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

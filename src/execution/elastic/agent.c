@@ -48,11 +48,28 @@ const char *ls_exit_text(int exit_code, char text_out[64])
     return text_out;
 }
 
-void ls_rank_doing(const ls_rank_slot *slot, char text_out[96])
+/* The part that the rank holds and that is least far; NULL: it holds none. */
+static const ls_part_marks *part_of(const ls_control *control, uint32_t local)
+{
+    const ls_part_marks *least = NULL;
+    for (uint32_t i = 0; i < control->team.local_parts; i++) {
+        const ls_part_marks *part = &control->parts[i];
+        if (control->team.holder[i] == local &&
+            (!least || atomic_load(&part->done) < atomic_load(&least->done))) {
+            least = part;
+        }
+    }
+    return least;
+}
+
+void ls_rank_doing(const ls_control *control, uint32_t local, char text_out[96])
 {
     enum { BYTES = 96 };
-    const uint64_t entered = atomic_load(&slot->entered), begun = atomic_load(&slot->begun);
-    const uint64_t done = atomic_load(&slot->done), finished = atomic_load(&slot->finished);
+    static const ls_part_marks none;
+    const ls_rank_slot *slot = &control->slots[local];
+    const ls_part_marks *held = part_of(control, local), *part = held ? held : &none;
+    const uint64_t entered = atomic_load(&part->entered), begun = atomic_load(&part->begun);
+    const uint64_t done = atomic_load(&part->done), finished = atomic_load(&slot->finished);
     const unsigned long long step = (unsigned long long)entered;
     switch ((ls_rank_phase)atomic_load(&slot->phase)) {
     case LS_RANK_EMPTY:
@@ -147,7 +164,7 @@ static void exited(void *context, ls_env_id process, int exit_code)
     agent->running--;
     const uint32_t rank = control_of(agent)->first_rank + m->local;
     char doing[128];
-    ls_rank_doing(slot, doing);
+    ls_rank_doing(control_of(agent), m->local, doing);
     read_recorder(agent, rank, exit_code, doing);
     const bool asked = agent->ending || atomic_load(&control_of(agent)->abort) != 0 ||
                        (atomic_load(&control_of(agent)->quit) != 0 && exit_code == 0);

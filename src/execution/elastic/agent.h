@@ -57,7 +57,7 @@ void ls_program_path(char path_out[LS_PROGRAM_BYTES]);
 
 /* "signal 9 (Killed)" or "exit code 3"; returns text_out. */
 const char *ls_exit_text(int exit_code, char text_out[64]);
-/* What the slot says that a rank is doing: "opening its data", "computing step 12", "updating weights in step 12", "waiting for orders". */
-void ls_rank_doing(const ls_rank_slot *slot, char text_out[96]);
+/* What the control page says that local rank `local` is doing: "opening its data", "computing step 12", "updating weights in step 12", "waiting for orders". */
+void ls_rank_doing(const ls_control *control, uint32_t local, char text_out[96]);
 
 #endif

@@ -178,7 +178,9 @@ static ls_status join_others(rank *r)
         .abort = &r->control->abort,
         .aborted = why_aborted,
         .look = agent_lives,
-        .marks = {.entered = &r->slot->entered, .begun = &r->slot->begun, .done = &r->slot->done},
+        .marks = {.entered = &r->control->parts[r->local].entered,
+                  .begun = &r->control->parts[r->local].begun,
+                  .done = &r->control->parts[r->local].done},
     };
     return ls_data_parallel_create(&options, &r->parallel);
 }

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "execution/parallel/tree.h"
+#include "model/plan.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,29 +16,18 @@
 
 /* ---- places ---- */
 
+enum { STATE_FLATS = 7 }; /* parameters, m, v, sums, and a snapshot of the first three */
+
 static uint64_t aligned(uint64_t bytes)
 {
     return (bytes + LS_SEGMENT_ALIGN - 1) / LS_SEGMENT_ALIGN * LS_SEGMENT_ALIGN;
 }
 
-static uint32_t count_buffers(uint32_t leaves, uint32_t ranks, uint32_t first_rank, uint32_t local_ranks,
-                              uint32_t first_out[LS_LOCAL_RANKS_MAX + 1])
-{
-    uint32_t count = 0;
-    for (uint32_t local = 0; local < local_ranks; local++) {
-        first_out[local] = count;
-        count += ls_tree_range_buffers(leaves, ls_leaves_of_rank(leaves, ranks, first_rank + local));
-    }
-    first_out[local_ranks] = count;
-    return count;
-}
-
 /* Everything of the control page that follows from the plan. */
 static ls_control place(const ls_segment_plan *plan)
 {
-    uint32_t first[LS_LOCAL_RANKS_MAX + 1];
-    const uint32_t buffers =
-        count_buffers(plan->leaves, plan->ranks, plan->first_rank, plan->local_ranks, first);
+    /* A range of leaves anywhere needs at most the stacks of two trees: one that narrows, one that grows. Nothing is taken that is not touched. */
+    const uint32_t buffers = 2 * ls_tree_buffers(plan->leaves);
     ls_control control = {
         .magic = LS_SEGMENT_MAGIC,
         .version = LS_SEGMENT_VERSION,
@@ -48,6 +38,7 @@ static ls_control place(const ls_segment_plan *plan)
         .text_bytes = plan->text_bytes,
         .exchange_bytes = plan->exchange_bytes,
         .leaves = plan->leaves,
+        .buffers = buffers,
         .ranks = plan->ranks,
         .first_rank = plan->first_rank,
         .local_ranks = plan->local_ranks,
@@ -56,8 +47,8 @@ static ls_control place(const ls_segment_plan *plan)
     control.text_at = aligned(control.control_bytes);
     control.exchange_at = control.text_at + aligned(plan->text_bytes + 1);
     control.state_at = control.exchange_at + aligned(plan->exchange_bytes);
-    control.gradients_at = control.state_at + 3 * control.flat_bytes;
-    control.bytes = control.gradients_at + buffers * control.flat_bytes;
+    control.gradients_at = control.state_at + STATE_FLATS * control.flat_bytes;
+    control.bytes = control.gradients_at + (uint64_t)plan->local_ranks * buffers * control.flat_bytes;
     return control;
 }
 
@@ -104,8 +95,10 @@ static void fill_pointers(ls_segment *segment)
     segment->parameters = (float *)(void *)(base + control->state_at);
     segment->m = (float *)(void *)(base + control->state_at + control->flat_bytes);
     segment->v = (float *)(void *)(base + control->state_at + 2 * control->flat_bytes);
-    count_buffers(control->leaves, control->ranks, control->first_rank, control->local_ranks,
-                  segment->gradient_first);
+    segment->sums = (float *)(void *)(base + control->state_at + 3 * control->flat_bytes);
+    for (uint32_t i = 0; i < 3; i++) {
+        segment->snapshot[i] = (float *)(void *)(base + control->state_at + (4 + i) * control->flat_bytes);
+    }
 }
 
 static ls_status create_memfd(uint64_t bytes, int *fd_out)
@@ -124,6 +117,21 @@ static ls_status create_memfd(uint64_t bytes, int *fd_out)
     return LS_OK;
 }
 
+/* Part i is the i-th local rank's. */
+static ls_team first_team(const ls_segment_plan *plan)
+{
+    const bool as_ranks = plan->parts == 0;
+    ls_team team = {.epoch = plan->epoch,
+                    .cut = plan->epoch,
+                    .parts = as_ranks ? plan->ranks : plan->parts,
+                    .first_part = as_ranks ? plan->first_rank : plan->first_part,
+                    .local_parts = as_ranks ? plan->local_ranks : plan->local_parts};
+    for (uint32_t i = 0; i < team.local_parts; i++) {
+        team.holder[i] = (uint16_t)i;
+    }
+    return team;
+}
+
 ls_status ls_segment_create(const ls_segment_plan *plan, ls_segment *segment_out)
 {
     LS_ASSERT(plan->local_ranks >= 1 && plan->local_ranks <= LS_LOCAL_RANKS_MAX);
@@ -140,6 +148,9 @@ ls_status ls_segment_create(const ls_segment_plan *plan, ls_segment *segment_out
     memcpy((char *)segment.map + control.text_at, plan->text, plan->text_bytes);
     fill_pointers(&segment);
     gethostname(segment.control->host, LS_HOST_NAME_BYTES - 1);
+    const ls_team team = first_team(plan);
+    LS_ASSERT(team.local_parts >= 1 && team.local_parts <= plan->local_ranks && team.parts <= plan->leaves);
+    ls_control_team(segment.control, &team);
     atomic_store(&segment.control->abort_rank, -1);
     *segment_out = segment;
     return LS_OK;
@@ -216,27 +227,32 @@ void ls_segment_begin_at(ls_segment *segment, uint64_t step)
 {
     for (uint32_t local = 0; local < segment->control->local_ranks; local++) {
         ls_rank_slot *slot = ls_segment_slot(segment, local);
-        atomic_store(&slot->entered, step);
-        atomic_store(&slot->begun, step);
-        atomic_store(&slot->done, step);
         atomic_store(&slot->finished, step);
         slot->fault = (ls_step_fault){0};
+        ls_part_marks *part = &segment->control->parts[local];
+        atomic_store(&part->entered, step);
+        atomic_store(&part->begun, step);
+        atomic_store(&part->done, step);
     }
+    segment->control->team.first_step = step;
     atomic_store(&segment->control->until, step);
 }
 
-float *ls_segment_gradient(const ls_segment *segment, uint32_t local, uint32_t index)
+float *ls_segment_gradient(const ls_segment *segment, uint32_t part, uint32_t index)
 {
-    LS_DCHECK(index < ls_segment_gradient_count(segment, local));
     const ls_control *control = segment->control;
-    const uint64_t at = segment->gradient_first[local] + index;
+    LS_DCHECK(part < control->local_ranks && index < control->buffers);
+    const uint64_t at = (uint64_t)part * control->buffers + index;
     return (float *)(void *)((char *)segment->map + control->gradients_at + at * control->flat_bytes);
 }
 
-uint32_t ls_segment_gradient_count(const ls_segment *segment, uint32_t local)
+uint32_t ls_segment_gradient_count(const ls_segment *segment, uint32_t part)
 {
-    LS_DCHECK(local < segment->control->local_ranks);
-    return segment->gradient_first[local + 1] - segment->gradient_first[local];
+    const ls_control *control = segment->control;
+    const ls_team *team = &control->team;
+    LS_DCHECK(part < team->local_parts);
+    return ls_tree_range_buffers(control->leaves,
+                                 ls_leaves_of_rank(control->leaves, team->parts, team->first_part + part));
 }
 
 void ls_segment_state(const ls_segment *segment, uint32_t local, ls_queue *queue, const ls_layout *layout,
@@ -277,6 +293,7 @@ bool ls_control_abort(ls_control *control, ls_status status, int32_t rank, const
     atomic_store(&control->abort_rank, rank);
     atomic_store(&control->abort_ns, ls_clock_monotonic_ns());
     atomic_store(&control->abort, (uint32_t)status);
+    atomic_store(&control->interrupt, 1);
     ls_word_add(&control->orders, 1);
     ls_word_add(&control->news, 1);
     return true;
@@ -314,6 +331,59 @@ void ls_control_gather(ls_control *control, uint32_t count)
     ls_word_add(&control->orders, 1);
 }
 
+void ls_control_fence(ls_control *control, uint64_t epoch, bool hard)
+{
+    LS_ASSERT(epoch > atomic_load(&control->team_epoch) && epoch >= atomic_load(&control->fence));
+    if (hard) {
+        atomic_store(&control->hard, 1);
+    }
+    atomic_store(&control->fence, epoch);
+    if (hard) {
+        atomic_store(&control->interrupt, 1); /* behind the fence: who sees it knows why */
+    }
+    ls_word_add(&control->orders, 1);
+}
+
+void ls_control_limit(ls_control *control, uint64_t step)
+{
+    atomic_store(&control->limit, step);
+    ls_word_add(&control->orders, 1);
+}
+
+bool ls_control_is_fenced(const ls_control *control, uint64_t finished)
+{
+    return atomic_load(&control->fence) > atomic_load(&control->team_epoch) &&
+           (atomic_load(&control->hard) != 0 || finished >= atomic_load(&control->limit));
+}
+
+bool ls_control_is_parked(const ls_control *control, uint32_t local)
+{
+    const uint64_t fence = atomic_load(&control->fence);
+    return fence > atomic_load(&control->team_epoch) && atomic_load(&control->slots[local].parked) == fence;
+}
+
+void ls_control_park(ls_control *control, uint32_t local)
+{
+    atomic_store(&control->slots[local].parked, atomic_load(&control->fence));
+    ls_word_add(&control->news, 1);
+}
+
+void ls_control_team(ls_control *control, const ls_team *team)
+{
+    LS_ASSERT(team->epoch > atomic_load(&control->team_epoch) || team->epoch == control->epoch);
+    control->team = *team;
+    atomic_store(&control->limit, 0);
+    atomic_store(&control->hard, 0);
+    atomic_store(&control->interrupt, atomic_load(&control->abort_claim)); /* an abort stays one */
+    atomic_store(&control->team_epoch, team->epoch);
+    ls_word_add(&control->orders, 1);
+}
+
+void ls_control_read_team(const ls_control *control, ls_team *team_out)
+{
+    *team_out = control->team;
+}
+
 void ls_control_phase(ls_control *control, uint32_t local, ls_rank_phase phase)
 {
     atomic_store(&control->slots[local].alive_ns, ls_clock_monotonic_ns());
@@ -342,10 +412,10 @@ void ls_control_gave_up(ls_control *control, uint32_t local, uint64_t step)
 
 bool ls_control_is_consistent(const ls_control *control, uint64_t *finished_out)
 {
-    const uint64_t done = atomic_load(&control->slots[0].done);
-    for (uint32_t local = 0; local < control->local_ranks; local++) {
-        const ls_rank_slot *slot = &control->slots[local];
-        if (atomic_load(&slot->begun) != done || atomic_load(&slot->done) != done) {
+    const uint64_t done = atomic_load(&control->parts[0].done);
+    for (uint32_t i = 0; i < control->team.local_parts; i++) {
+        const ls_part_marks *part = &control->parts[i];
+        if (atomic_load(&part->begun) != done || atomic_load(&part->done) != done) {
             return false;
         }
     }

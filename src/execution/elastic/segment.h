@@ -6,9 +6,15 @@
  *   text        the resolved run file, which ranks parse instead of reading one
  *   exchange    what ranks say to each other inside a step (execution/parallel)
  *   parameters, m, v      once per host
- *   gradients   per local rank as many flat buffers as its leaves need (ls_tree_range_buffers)
+ *   sums        the owners' sums of the gradients; apart from the gradients, so that a sum can be made again
+ *   snapshot    parameters, m and v as they were behind a step that is being saved (docs/design/003-nothing-is-lost.md)
+ *   gradients   per local part as many flat buffers as any cut may need; taken with the first touch, as all of it
  *
- * Each part begins at a multiple of 2 MiB in file and memory. Pages come with the first touch and are zero. The memfd is sealed against
+ * Ranks and parts. A rank is a place for a process; its number is its name as long as the run lasts. A part is a share of the step: some
+ * leaves, and slices of every bucket. The team says in how many parts the step is cut and which rank holds which. Undisturbed, part i is
+ * held by rank i; when a rank dies another holds its part to the end of the step, then the step is cut anew.
+ *
+ * Each area begins at a multiple of 2 MiB in file and memory. Pages come with the first touch and are zero. The memfd is sealed against
  * resizing, outlives any rank, and vanishes with the last process that maps it: nothing is left behind, however they end.
  *
  * Ranks of a host are consecutive: [first_rank, first_rank + local_ranks). `local` below is a rank's position in that range.
@@ -27,7 +33,7 @@
 #include <stddef.h>
 
 enum {
-    LS_SEGMENT_VERSION = 1,
+    LS_SEGMENT_VERSION = 2,
     LS_SEGMENT_ALIGN = 2 << 20,
     LS_LOCAL_RANKS_MAX = 256,
     LS_RANK_RESULTS = 64, /* a power of two: steps that ranks may be ahead of the trainer */
@@ -51,17 +57,38 @@ typedef struct ls_rank_result {
 } ls_rank_result;
 
 /*
- * What a rank says of itself; written by it alone. Counts of steps are "finished steps", as everywhere: while step s (0-based) runs,
- * entered is s + 1; before the first store to parameters or moments begun becomes s + 1; behind the last one done becomes s + 1; behind the
- * end-of-step barrier finished becomes s + 1. A state in which begun == done == n for all ranks is exactly that after n steps.
+ * Who computes: one epoch of the membership, as far as it concerns this host. Written by the host's agent alone, while every rank that lives
+ * is parked, or before any rank runs.
  */
+typedef struct ls_team {
+    uint64_t epoch;
+    uint64_t cut;        /* epoch in which the step was cut into these parts: it changes between steps only */
+    uint64_t first_step; /* finished steps when it was cut */
+    uint32_t parts;      /* on all hosts, 1..leaves */
+    uint32_t first_part, local_parts;    /* of this host */
+    uint16_t holder[LS_LOCAL_RANKS_MAX]; /* local rank that runs local part i */
+} ls_team;
+
+/*
+ * How far a part is, whoever runs it; it outlives its holders. While step s (0-based) runs, entered is s + 1; before
+ * the first store to parameters or moments begun becomes s + 1; behind the last one done becomes s + 1. A state in which begun == done ==
+ * n for all parts is exactly that after n steps.
+ */
+typedef struct ls_part_marks {
+    _Alignas(64) _Atomic uint64_t entered;
+    _Atomic uint64_t begun, done;
+} ls_part_marks;
+
+/* What a rank says of itself; written by it alone. Counts of steps are "finished steps", as everywhere. */
 typedef struct ls_rank_slot {
     _Alignas(64) _Atomic uint32_t phase; /* an ls_rank_phase */
     _Atomic int32_t pid;
-    ls_preflight preflight; /* what has to agree between ranks; valid from LS_RANK_READY on */
-    _Alignas(64) _Atomic uint64_t entered;
-    _Atomic uint64_t begun, done, finished;
-    _Atomic uint32_t gathered;               /* the last `gather` it has taken part in */
+    ls_preflight preflight;                 /* what has to agree between ranks; valid from LS_RANK_READY on */
+    _Alignas(64) _Atomic uint64_t finished; /* steps behind whose end it is, with all parts it held */
+    _Atomic uint32_t gathered;              /* the last `gather` it has taken part in */
+    _Atomic uint64_t
+        parked; /* the fence it is parked for: it touches nothing shared until the team has that epoch */
+    _Atomic uint32_t leave;                  /* by the agent: end, once no part is held */
     _Atomic uint64_t gave_up;                /* n: step n - 1 was given up, no rank updated; 0: none */
     _Atomic uint64_t alive_ns;               /* last sign of life, CLOCK_MONOTONIC */
     _Atomic uint64_t private_bytes;          /* most memory beside the segment so far */
@@ -79,7 +106,8 @@ typedef struct ls_control {
     uint64_t bytes;                   /* of the whole segment */
     uint64_t float_count, flat_bytes; /* of one flat buffer, and from one to the next */
     uint64_t text_at, text_bytes, exchange_at, exchange_bytes, state_at, gradients_at;
-    uint32_t leaves, ranks, first_rank, local_ranks;
+    uint32_t leaves, buffers;                /* buffers: gradient buffers of a part */
+    uint32_t ranks, first_rank, local_ranks; /* places for ranks: of the run, and of this host */
     int32_t agent_pid;
     char host[LS_HOST_NAME_BYTES];
     char coordinator
@@ -92,6 +120,15 @@ typedef struct ls_control {
     _Atomic uint32_t quit;  /* end, when the step that runs is through */
     _Atomic uint32_t
         gather; /* counts: the state of all hosts is wanted on the trainer's, behind the last granted step */
+
+    /* The team, and the fence behind which it changes. By the agent. */
+    _Alignas(64) _Atomic uint64_t team_epoch; /* of `team`, written behind it */
+    _Atomic uint64_t fence; /* the epoch that is to come: while it is above team_epoch, ranks park ... */
+    _Atomic uint64_t limit; /* ... once they have run the steps below this: all stop behind the same one */
+    _Atomic uint32_t hard;  /* a rank is dead: waits inside a step end as well, with LS_FENCED */
+    _Atomic uint32_t interrupt; /* not 0 with an abort or a hard fence: what waits inside a step look at */
+    ls_team team;
+    ls_part_marks parts[LS_LOCAL_RANKS_MAX];
 
     /* What ranks tell the trainer; changes with each result, phase and abort. */
     _Alignas(64) ls_word news;
@@ -112,6 +149,8 @@ typedef struct ls_segment_plan {
     uint64_t exchange_bytes; /* zeroed memory for execution/parallel */
     uint32_t leaves, ranks;  /* of the run, on all hosts */
     uint32_t first_rank, local_ranks;
+    uint32_t parts, first_part,
+        local_parts; /* of the first team, held by the first local ranks; parts 0: as the ranks */
     uint64_t epoch;
     const char *text; /* the resolved run file; copied */
     size_t text_bytes;
@@ -125,7 +164,8 @@ typedef struct ls_segment {
     const char *text;
     void *exchange;
     float *parameters, *m, *v;
-    uint32_t gradient_first[LS_LOCAL_RANKS_MAX + 1]; /* index of each local rank's first gradient buffer */
+    float *sums;
+    float *snapshot[3]; /* parameters, m, v */
 } ls_segment;
 
 /* Bytes a segment of this plan has; its pages are taken when they are touched. */
@@ -141,15 +181,15 @@ void ls_segment_release(ls_segment *segment);
 /* Before any rank runs: the state will be that after `step` steps. */
 void ls_segment_begin_at(ls_segment *segment, uint64_t step);
 
-/* Flat gradient buffer `index` of local rank `local`, and how many it has. */
-float *ls_segment_gradient(const ls_segment *segment, uint32_t local, uint32_t index);
-uint32_t ls_segment_gradient_count(const ls_segment *segment, uint32_t local);
+/* Flat gradient buffer `index` of local part `part`, and how many it needs in the team's cut. */
+float *ls_segment_gradient(const ls_segment *segment, uint32_t part, uint32_t index);
+uint32_t ls_segment_gradient_count(const ls_segment *segment, uint32_t part);
 static inline ls_rank_slot *ls_segment_slot(const ls_segment *segment, uint32_t local)
 {
     return &segment->control->slots[local];
 }
 
-/* The state in the segment, with the gradient buffers of `local`, or with none when it is LS_SEGMENT_NO_RANK. ls_state_release leaves the
+/* The state in the segment, with the gradient buffers of local part `local`, or with none when it is LS_SEGMENT_NO_RANK. ls_state_release leaves the
  * segment's memory alone. */
 enum { LS_SEGMENT_NO_RANK = 0xffffffff };
 void ls_segment_state(const ls_segment *segment, uint32_t local, ls_queue *queue, const ls_layout *layout,
@@ -174,13 +214,29 @@ void ls_control_stop(ls_control *control);
 void ls_control_quit(ls_control *control);
 void ls_control_gather(ls_control *control, uint32_t count);
 
+/*
+ * The agent's. Changing the team: raise a fence (epoch: one above any before), wait until ls_control_is_parked of every rank that lives and
+ * holds a part, write the next team, which lifts it. A fence can be raised again, harder or for a later epoch, while it stands.
+ */
+void ls_control_fence(ls_control *control, uint64_t epoch, bool hard);
+/* With a fence up and not hard: ranks still run the steps below it. */
+void ls_control_limit(ls_control *control, uint64_t step);
+bool ls_control_is_parked(const ls_control *control, uint32_t local);
+void ls_control_team(ls_control *control, const ls_team *team);
+
+/* A rank's. Whether a fence asks it to park, having finished `finished` steps and not being inside one (inside: pass limit as finished). */
+bool ls_control_is_fenced(const ls_control *control, uint64_t finished);
+void ls_control_park(ls_control *control, uint32_t local);
+/* Copies the team whose epoch is published. Parked, or before the first step. */
+void ls_control_read_team(const ls_control *control, ls_team *team_out);
+
 /* A rank's words. */
 void ls_control_phase(ls_control *control, uint32_t local, ls_rank_phase phase);
 void ls_control_result(ls_control *control, uint32_t local, const ls_rank_result *result);
 void ls_control_gave_up(ls_control *control, uint32_t local, uint64_t step);
 
 /*
- * Whether no rank of this host is in the middle of an update: then the state is that after *finished_out steps. Meaningful when nobody
+ * Whether no part of this host is in the middle of an update: then the state is that after *finished_out steps. Meaningful when nobody
  * writes any more: all ranks wait, or have ended.
  */
 bool ls_control_is_consistent(const ls_control *control, uint64_t *finished_out);
