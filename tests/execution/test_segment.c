@@ -249,6 +249,39 @@ static void control_is_consistent_between_updates_alone(void **state)
     ls_segment_release(&s);
 }
 
+/* A rank that leaves its place behind a raised limit while the fence becomes a hard one is still parked, or seen as not parked: never neither. */
+static void control_unpark_looks_once_more(void **state)
+{
+    (void)state;
+    const ls_segment_plan plan = small_plan();
+    ls_segment s;
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    ls_control *control = s.control;
+    ls_control_fence(control, 6, false);
+    assert_true(ls_control_is_fenced(control, 0));
+    ls_control_park(control, 1);
+    assert_true(ls_control_is_parked(control, 1) && !ls_control_is_parked(control, 0));
+    assert_false(ls_control_unpark(control, 1, 0));
+    assert_true(ls_control_is_parked(control, 1));
+    ls_control_limit(control, 1);
+    ls_control_fence(control, 6, true);
+    assert_false(ls_control_unpark(control, 1, 0)); /* hard: whatever the limit */
+    assert_true(ls_control_is_parked(control, 1));
+    ls_control_fence(control, 7, true); /* raised again: who is parked stays so */
+    assert_true(ls_control_is_parked(control, 1));
+    ls_team team;
+    ls_control_read_team(control, &team);
+    team.epoch = 7;
+    ls_control_team(control, &team);
+    assert_false(ls_control_is_parked(control, 1) || ls_control_is_fenced(control, 0));
+    ls_control_fence(control, 8, false);
+    ls_control_park(control, 1);
+    ls_control_limit(control, 1);
+    assert_true(ls_control_unpark(control, 1, 0));
+    assert_false(ls_control_is_parked(control, 1));
+    ls_segment_release(&s);
+}
+
 static void control_team_changes_behind_a_fence(void **state)
 {
     (void)state;
@@ -268,9 +301,8 @@ static void control_team_changes_behind_a_fence(void **state)
     assert_true(ls_control_is_parked(c, 0));
     assert_false(ls_control_is_parked(c, 1));
 
-    ls_control_fence(c, 7,
-                     true); /* a rank dies meanwhile: who was parked for the first fence has to look again */
-    assert_false(ls_control_is_parked(c, 0));
+    ls_control_fence(c, 7, true); /* a rank dies meanwhile: who is parked touches nothing, and stays so */
+    assert_true(ls_control_is_parked(c, 0));
     assert_true(ls_control_is_fenced(c, 2));
     assert_int_not_equal(atomic_load(&c->interrupt), 0);
 
@@ -306,6 +338,7 @@ int main(void)
         cmocka_unit_test(control_grants_never_shrink),
         cmocka_unit_test(control_is_consistent_between_updates_alone),
         cmocka_unit_test(control_team_changes_behind_a_fence),
+        cmocka_unit_test(control_unpark_looks_once_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

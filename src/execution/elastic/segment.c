@@ -229,12 +229,9 @@ void ls_segment_begin_at(ls_segment *segment, uint64_t step)
         ls_rank_slot *slot = ls_segment_slot(segment, local);
         atomic_store(&slot->finished, step);
         slot->fault = (ls_step_fault){0};
-        ls_part_marks *part = &segment->control->parts[local];
-        atomic_store(&part->entered, step);
-        atomic_store(&part->begun, step);
-        atomic_store(&part->done, step);
     }
-    segment->control->team.first_step = step;
+    ls_control_begin_cut(segment->control, step);
+    segment->control->team.first_step = segment->control->team.step = step;
     atomic_store(&segment->control->until, step);
 }
 
@@ -358,8 +355,7 @@ bool ls_control_is_fenced(const ls_control *control, uint64_t finished)
 
 bool ls_control_is_parked(const ls_control *control, uint32_t local)
 {
-    const uint64_t fence = atomic_load(&control->fence);
-    return fence > atomic_load(&control->team_epoch) && atomic_load(&control->slots[local].parked) == fence;
+    return atomic_load(&control->slots[local].parked) > atomic_load(&control->team_epoch);
 }
 
 void ls_control_park(ls_control *control, uint32_t local)
@@ -368,10 +364,25 @@ void ls_control_park(ls_control *control, uint32_t local)
     ls_word_add(&control->news, 1);
 }
 
+bool ls_control_unpark(ls_control *control, uint32_t local, uint64_t finished)
+{
+    /* First the word, then the look: the agent raises a fence first and looks at the word then. One of both sees the other. */
+    const uint64_t parked = atomic_exchange(&control->slots[local].parked, 0);
+    if (!ls_control_is_fenced(control, finished)) {
+        return true;
+    }
+    atomic_store(&control->slots[local].parked, parked);
+    ls_word_add(&control->news, 1);
+    return false;
+}
+
 void ls_control_team(ls_control *control, const ls_team *team)
 {
     LS_ASSERT(team->epoch > atomic_load(&control->team_epoch) || team->epoch == control->epoch);
+    atomic_store(&control->team_edits, atomic_load(&control->team_edits) | 1u);
+    atomic_thread_fence(memory_order_seq_cst);
     control->team = *team;
+    atomic_fetch_add(&control->team_edits, 1);
     atomic_store(&control->limit, 0);
     atomic_store(&control->hard, 0);
     atomic_store(&control->interrupt, atomic_load(&control->abort_claim)); /* an abort stays one */
@@ -379,9 +390,24 @@ void ls_control_team(ls_control *control, const ls_team *team)
     ls_word_add(&control->orders, 1);
 }
 
+void ls_control_begin_cut(ls_control *control, uint64_t step)
+{
+    for (uint32_t i = 0; i < control->local_ranks; i++) {
+        ls_part_marks *part = &control->parts[i];
+        atomic_store(&part->entered, step);
+        atomic_store(&part->begun, step);
+        atomic_store(&part->done, step);
+    }
+}
+
 void ls_control_read_team(const ls_control *control, ls_team *team_out)
 {
-    *team_out = control->team;
+    uint32_t before;
+    do {
+        before = atomic_load(&control->team_edits);
+        *team_out = control->team;
+        atomic_thread_fence(memory_order_seq_cst);
+    } while (before % 2 != 0 || atomic_load(&control->team_edits) != before);
 }
 
 void ls_control_phase(ls_control *control, uint32_t local, ls_rank_phase phase)
@@ -391,23 +417,27 @@ void ls_control_phase(ls_control *control, uint32_t local, ls_rank_phase phase)
     ls_word_add(&control->news, 1);
 }
 
+/* It wants one answer per step, not one from each. */
+static void tell_trainer(ls_control *control, uint32_t local)
+{
+    if (control->team.local_parts == 0 || control->team.holder[0] == local) {
+        ls_word_add(&control->news, 1);
+    }
+}
+
 void ls_control_result(ls_control *control, uint32_t local, const ls_rank_result *result)
 {
     ls_rank_slot *slot = &control->slots[local];
     slot->results[result->step % LS_RANK_RESULTS] = *result;
     atomic_store(&slot->alive_ns, result->end_ns);
     atomic_store(&slot->finished, result->step + 1);
-    if (local == 0) { /* the one that the trainer waits for */
-        ls_word_add(&control->news, 1);
-    }
+    tell_trainer(control, local);
 }
 
 void ls_control_gave_up(ls_control *control, uint32_t local, uint64_t step)
 {
     atomic_store(&control->slots[local].gave_up, step + 1);
-    if (local == 0) {
-        ls_word_add(&control->news, 1);
-    }
+    tell_trainer(control, local);
 }
 
 bool ls_control_is_consistent(const ls_control *control, uint64_t *finished_out)

@@ -64,7 +64,8 @@ typedef struct ls_team {
     uint64_t epoch;
     uint64_t cut;        /* epoch in which the step was cut into these parts: it changes between steps only */
     uint64_t first_step; /* finished steps when it was cut */
-    uint32_t parts;      /* on all hosts, 1..leaves */
+    uint64_t step;  /* finished steps when it was published: its parts go on with this one, or begin it */
+    uint32_t parts; /* on all hosts, 1..leaves */
     uint32_t first_part, local_parts;    /* of this host */
     uint16_t holder[LS_LOCAL_RANKS_MAX]; /* local rank that runs local part i */
 } ls_team;
@@ -86,12 +87,11 @@ typedef struct ls_rank_slot {
     ls_preflight preflight;                 /* what has to agree between ranks; valid from LS_RANK_READY on */
     _Alignas(64) _Atomic uint64_t finished; /* steps behind whose end it is, with all parts it held */
     _Atomic uint32_t gathered;              /* the last `gather` it has taken part in */
-    _Atomic uint64_t
-        parked; /* the fence it is parked for: it touches nothing shared until the team has that epoch */
-    _Atomic uint32_t leave;                  /* by the agent: end, once no part is held */
-    _Atomic uint64_t gave_up;                /* n: step n - 1 was given up, no rank updated; 0: none */
-    _Atomic uint64_t alive_ns;               /* last sign of life, CLOCK_MONOTONIC */
-    _Atomic uint64_t private_bytes;          /* most memory beside the segment so far */
+    _Atomic uint64_t parked;        /* the fence it parked for: above team_epoch, it touches nothing shared */
+    _Atomic uint32_t leave;         /* by the agent: end, once no part is held */
+    _Atomic uint64_t gave_up;       /* n: step n - 1 was given up, no rank updated; 0: none */
+    _Atomic uint64_t alive_ns;      /* last sign of life, CLOCK_MONOTONIC */
+    _Atomic uint64_t private_bytes; /* most memory beside the segment so far */
     _Alignas(64) _Atomic uint32_t status;    /* an ls_status it ended with; valid with LS_RANK_ENDING */
     ls_step_fault fault;                     /* of a step that failed. Written before the abort */
     char text[LS_RANK_TEXT_BYTES];           /* its error text */
@@ -126,7 +126,8 @@ typedef struct ls_control {
     _Atomic uint64_t fence; /* the epoch that is to come: while it is above team_epoch, ranks park ... */
     _Atomic uint64_t limit; /* ... once they have run the steps below this: all stop behind the same one */
     _Atomic uint32_t hard;  /* a rank is dead: waits inside a step end as well, with LS_FENCED */
-    _Atomic uint32_t interrupt; /* not 0 with an abort or a hard fence: what waits inside a step look at */
+    _Atomic uint32_t interrupt;  /* not 0 with an abort or a hard fence: what waits inside a step look at */
+    _Atomic uint32_t team_edits; /* odd while `team` is written: ls_control_read_team */
     ls_team team;
     ls_part_marks parts[LS_LOCAL_RANKS_MAX];
 
@@ -215,19 +216,36 @@ void ls_control_quit(ls_control *control);
 void ls_control_gather(ls_control *control, uint32_t count);
 
 /*
- * The agent's. Changing the team: raise a fence (epoch: one above any before), wait until ls_control_is_parked of every rank that lives and
- * holds a part, write the next team, which lifts it. A fence can be raised again, harder or for a later epoch, while it stands.
+ * The agent's. Changing the team: raise a fence (epoch: one above any before), wait until ls_control_is_parked of every process that lives
+ * and may act on the team in force, write the next team, which lifts it. A fence can be raised again, harder or for a later epoch, while it
+ * stands: who is parked stays so.
+ *
+ * Soft fences stop all behind the same step though ranks are up to one step apart, and nobody knows who enters next: a rank parks where it
+ * is between two steps, unless the limit is above that. When all wait and some part has entered a later step, the limit is raised to it.
  */
 void ls_control_fence(ls_control *control, uint64_t epoch, bool hard);
 /* With a fence up and not hard: ranks still run the steps below it. */
 void ls_control_limit(ls_control *control, uint64_t step);
 bool ls_control_is_parked(const ls_control *control, uint32_t local);
 void ls_control_team(ls_control *control, const ls_team *team);
+/* At a new cut, everyone parked: all parts have finished `step` steps. */
+void ls_control_begin_cut(ls_control *control, uint64_t step);
 
-/* A rank's. Whether a fence asks it to park, having finished `finished` steps and not being inside one (inside: pass limit as finished). */
+/*
+ * A rank's. Whether a fence asks it to park, having finished `finished` steps and not being inside one (inside: pass limit as finished).
+ *
+ *   while (ls_control_is_fenced(control, finished)) {
+ *       ls_control_park(control, local);
+ *       ... wait on `orders` until team_epoch is another, or the fence no longer asks (a higher limit) ...
+ *       if team_epoch is another: read the team, rebuild, forget the step it was in unless team.cut is the same
+ *       else if (ls_control_unpark(control, local, finished)) break;
+ *   }
+ */
 bool ls_control_is_fenced(const ls_control *control, uint64_t finished);
 void ls_control_park(ls_control *control, uint32_t local);
-/* Copies the team whose epoch is published. Parked, or before the first step. */
+/* The fence asks no longer, with the same team: true, and the rank may go on; false: it was raised meanwhile, the rank is still parked. */
+LS_MUST_CHECK bool ls_control_unpark(ls_control *control, uint32_t local, uint64_t finished);
+/* Copies the team whose epoch is published: whole, at any time. */
 void ls_control_read_team(const ls_control *control, ls_team *team_out);
 
 /* A rank's words. */
