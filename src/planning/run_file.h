@@ -132,6 +132,7 @@ typedef struct ls_run_parallel {
     uint64_t data;  /* auto: ranks / (tensor * pipeline) */
     uint64_t tensor, pipeline;
     uint64_t zero; /* stage 0 to 3 */
+    bool shadow;   /* with zero 1 to 3: the next host keeps what the ranks of a host keep */
 } ls_run_parallel;
 
 typedef struct ls_run_checkpoint {
@@ -166,6 +167,7 @@ typedef struct ls_run_job {
     bool spot;
     double time_limit_s;   /* 0: none */
     double hang_timeout_s; /* 0: never */
+    double node_lease_s;   /* of a host of several */
 } ls_run_job;
 
 typedef struct ls_run_file {

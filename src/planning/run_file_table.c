@@ -97,6 +97,7 @@ static const ls_option options[] = {
     {U64("parallel.tensor", parallel.tensor, "1", 1, 64), .help = "tensor-parallel degree"},
     {U64("parallel.pipeline", parallel.pipeline, "1", 1, 1024), .help = "pipeline stages"},
     {U64("parallel.zero", parallel.zero, "1", 0, 3), .help = "ZeRO stage: what is sharded over data-parallel ranks"},
+    {BOOL("parallel.shadow", parallel.shadow, "true"), .help = "on several hosts with zero 1 to 3, each host keeps its neighbour's shards up to date as well: the loss of one costs no step"},
 
     {U64("checkpoint.every_steps", checkpoint.every_steps, "200", 0, MANY), .help = "steps between checkpoints; 0: only at the end and when stopped"},
     {U64("checkpoint.keep_last", checkpoint.keep_last, "3", 1, 1 << 20), .help = "newest checkpoints kept"},
@@ -121,6 +122,7 @@ static const ls_option options[] = {
     {U64("job.max_ranks", job.max_ranks, "8", 1, 1 << 20), .help = "most ranks the job can use"},
     {BOOL("job.spot", job.spot, "false"), .help = "may run on capacity that can be taken away"},
     {ROW("job.time_limit", LS_OPTION_DURATION, job.time_limit_s, "0"), .min = 0, .max = 1e9, .help = "longest run, as 90s, 1h30m or 2d; 0: none"},
+    {ROW("job.node_lease", LS_OPTION_DURATION, job.node_lease_s, "1s"), .min = 0.1, .max = 3600, .help = "a host of several that gives no sign of life for so long is lost"},
     {ROW("job.hang_timeout", LS_OPTION_DURATION, job.hang_timeout_s, "60s"), .min = 0, .max = 1e9, .help = "ends the run when ranks have waited this long for one that does not come; 0: never"},
 };
 /* clang-format on */

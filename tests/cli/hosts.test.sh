@@ -48,6 +48,10 @@ for stage in 0 1 2 3; do
     run "zero-$stage" --hosts two.hosts --set parallel.zero=$stage
     same "two hosts, ZeRO stage $stage" "$got" "$reference"
 done
+run alone-3 --hosts two.hosts --set parallel.zero=3 --set parallel.shadow=false
+same "two hosts, stage 3 without shadows" "$got" "$reference"
+run four-3 --hosts four.hosts --set parallel.zero=3
+same "four hosts, stage 3 with shadows" "$got" "$reference"
 # With stage 3 the weights come together for all of that.
 run between-3 --hosts two.hosts --set parallel.zero=3 --set eval.every_steps=1 --set checkpoint.every_steps=3 --set sample.every_steps=2 --set sample.max_tokens=8
 same "stage 3, evaluations, checkpoints and samples in between" "$got" "$reference"

@@ -140,6 +140,7 @@ typedef struct world {
     shape shape;
     model model;
     uint32_t ranks, threads, steps, host_count, zero;
+    bool shadow; /* with zero >= 1 */
     uint32_t comm_flags;
     double timeout_s;
     shared *shared;
@@ -298,6 +299,7 @@ static ls_status make_parallel(rank_context *c, uint32_t rank, ls_comm *comm, ls
         .exchange = c->host->exchange,
         .comm = comm,
         .zero = w->zero,
+        .shadow = w->shadow,
         .parameters = c->host->parameters,
         .micro_batches = w->shape.micro_batches,
         .timeout_s = w->timeout_s,

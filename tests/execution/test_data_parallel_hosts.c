@@ -23,17 +23,22 @@ static void fill_moments(world *w)
     memcpy(w->hosts[0].v, w->first_v, flat_bytes(w));
 }
 
-/* Outside what ranks of a host own, its moments were never written. */
-static void assert_foreign_moments_untouched(const world *w)
+/* Host 0, which gathered them, has all moments. Of what its ranks own, or those of the host before it with shadows, a host has the same;
+ * of the rest nothing was ever written. With stage 3 it is so for the weights too, which are given back (page by page). */
+static void assert_hosts_keep_what_is_theirs(const world *w)
 {
     for (uint32_t i = 1; i < w->host_count; i++) {
-        const host_memory *h = &w->hosts[i];
+        const host_memory *h = &w->hosts[i], *ward = &w->hosts[i - 1], *first = &w->hosts[0];
         for (uint32_t b = 0; b < w->model.layout.bucket_count; b++) {
             for (uint32_t r = 0; r < w->ranks; r++) {
                 const ls_slice s = ls_slice_of(&w->model.layout, b, w->ranks, r);
-                const bool owned = r >= h->first_rank && r < h->first_rank + h->rank_count;
-                for (int64_t k = 0; k < s.count && !owned; k++) {
-                    assert_true(h->m[s.offset + k] == 0.0f && h->v[s.offset + k] == 0.0f);
+                const bool shadowed =
+                    w->shadow && r >= ward->first_rank && r < ward->first_rank + ward->rank_count;
+                const bool kept = shadowed || (r >= h->first_rank && r < h->first_rank + h->rank_count);
+                for (int64_t k = s.offset; k < s.offset + s.count; k++) {
+                    assert_true(h->m[k] == (kept ? first->m[k] : 0.0f));
+                    assert_true(h->v[k] == (kept ? first->v[k] : 0.0f));
+                    assert_true(!kept || h->parameters[k] == first->parameters[k]);
                 }
             }
         }
@@ -50,17 +55,19 @@ static const split splits[] = {
 };
 enum { SPLITS = sizeof splits / sizeof splits[0] };
 
-static void compare_hosts(const shape *s, const split *cut, uint32_t zero, uint32_t flags, uint32_t threads)
+static void compare_hosts(const shape *s, const split *cut, uint32_t zero, uint32_t flags, uint32_t threads,
+                          bool shadow)
 {
     world w;
     test_store_open();
     world_init_hosts(&w, s, cut->leaves, cut->hosts, cut->host_count, threads, 3);
     w.zero = zero;
+    w.shadow = shadow;
     w.comm_flags = flags;
     fill_moments(&w);
     compare_world(&w);
     if (zero > 0) {
-        assert_foreign_moments_untouched(&w);
+        assert_hosts_keep_what_is_theirs(&w);
     }
     world_release(&w);
     test_store_close();
@@ -70,7 +77,7 @@ static void hosts_give_the_bits_of_one_process(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SPLITS; i++) {
-        compare_hosts(&tiny, &splits[i], 1, 0, 1);
+        compare_hosts(&tiny, &splits[i], 1, 0, 1, false);
     }
 }
 
@@ -79,8 +86,8 @@ static void hosts_give_the_bits_of_one_process_with_many_leaves(void **state)
 {
     (void)state;
     const split many = {1023, 3, {2, 3, 2}};
-    compare_hosts(&tiny, &many, 1, LS_COMM_NO_SHM, 1);
-    compare_hosts(&tiny, &many, 3, 0, 1);
+    compare_hosts(&tiny, &many, 1, LS_COMM_NO_SHM, 1, false);
+    compare_hosts(&tiny, &many, 3, 0, 1, false);
 }
 
 static void hosts_give_the_same_bits_with_every_stage(void **state)
@@ -89,7 +96,17 @@ static void hosts_give_the_same_bits_with_every_stage(void **state)
     const uint32_t stages[] = {0, 2, 3};
     for (size_t z = 0; z < 3; z++) {
         for (size_t i = 0; i < SPLITS; i++) {
-            compare_hosts(&tiny, &splits[i], stages[z], 0, 1);
+            compare_hosts(&tiny, &splits[i], stages[z], 0, 1, false);
+        }
+    }
+}
+
+static void hosts_give_the_same_bits_with_shadows(void **state)
+{
+    (void)state;
+    for (uint32_t zero = 1; zero <= 3; zero++) {
+        for (size_t i = 0; i < SPLITS; i++) {
+            compare_hosts(&tiny, &splits[i], zero, 0, 1, true);
         }
     }
 }
@@ -100,12 +117,15 @@ static void hosts_give_the_bits_of_one_process_on_larger_models(void **state)
     (void)state;
     const shape wide = {.micro_batches = 2, .micro_batch = 2, .width = 64, .vocab = 5000};
     const shape tied = {.micro_batches = 1, .micro_batch = 1, .width = 48, .vocab = 500, .tied = true};
-    compare_hosts(&wide, &splits[4], 1, 0, 1);
-    compare_hosts(&wide, &splits[3], 0, LS_COMM_NO_SHM, 2);
-    compare_hosts(&wide, &splits[1], 2, LS_COMM_NO_SHM, 1);
-    compare_hosts(&tied, &splits[6], 1, LS_COMM_NO_SHM, 1);
-    compare_hosts(&tied, &splits[6], 3, 0, 1);
-    compare_hosts(&wide, &splits[4], 3, LS_COMM_NO_SHM, 1);
+    compare_hosts(&wide, &splits[4], 1, 0, 1, false);
+    compare_hosts(&wide, &splits[3], 0, LS_COMM_NO_SHM, 2, false);
+    compare_hosts(&wide, &splits[1], 2, LS_COMM_NO_SHM, 1, false);
+    compare_hosts(&tied, &splits[6], 1, LS_COMM_NO_SHM, 1, false);
+    compare_hosts(&tied, &splits[6], 3, 0, 1, false);
+    compare_hosts(&wide, &splits[4], 3, LS_COMM_NO_SHM, 1, false);
+    compare_hosts(&wide, &splits[7], 3, 0, 1, true);
+    compare_hosts(&wide, &splits[6], 2, LS_COMM_NO_SHM, 1, true);
+    compare_hosts(&tied, &splits[9], 1, LS_COMM_NO_SHM, 1, true);
 }
 
 /* ---- errors ---- */
@@ -325,6 +345,7 @@ int main(void)
         cmocka_unit_test(hosts_give_the_bits_of_one_process),
         cmocka_unit_test(hosts_give_the_bits_of_one_process_with_many_leaves),
         cmocka_unit_test(hosts_give_the_same_bits_with_every_stage),
+        cmocka_unit_test(hosts_give_the_same_bits_with_shadows),
         cmocka_unit_test(hosts_give_the_bits_of_one_process_on_larger_models),
         cmocka_unit_test(hosts_stopped_rank_stops_all_and_changes_nothing),
         cmocka_unit_test(hosts_error_of_one_rank_is_that_of_all),

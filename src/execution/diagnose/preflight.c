@@ -194,6 +194,7 @@ static void hash_schedule(const ls_session *session, uint32_t ranks,
     put(&hash, (int64_t)run->parallel.tensor);
     put(&hash, (int64_t)run->parallel.pipeline);
     put(&hash, (int64_t)run->parallel.zero);
+    put(&hash, (int64_t)run->parallel.shadow);
     put(&hash, run->train.precision);
     put(&hash, session->layout.float_count);
     put(&hash, session->layout.bucket_count);

@@ -173,6 +173,7 @@ static ls_status join_others(rank *r)
         .exchange = r->segment.exchange,
         .comm = r->comm,
         .zero = (uint32_t)r->session.run.parallel.zero,
+        .shadow = r->session.run.parallel.shadow,
         .parameters = r->state.parameters,
         .micro_batches = settings.global_batch / settings.leaves / settings.micro_batch,
         .abort = &r->control->abort,

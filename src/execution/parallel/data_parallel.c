@@ -187,20 +187,24 @@ void ls_drop_floats(float *flat, int64_t first, int64_t past)
     }
 }
 
-/* Own gradients of a bucket that everyone has taken, but not the sum of own slice. */
+/* Own gradients of a bucket that everyone has taken, but not the sums that this rank updates with. */
 static void drop_gradients(const ls_data_parallel *p, uint32_t bucket)
 {
     const ls_bucket *b = &p->layout->buckets[bucket];
-    const ls_slice *slice = &p->slices[bucket];
     const int64_t past = b->offset + b->count;
     for (uint32_t i = 1; i < p->own_buffer_count; i++) {
         ls_drop_floats(p->own_buffers[i], b->offset, past);
     }
-    if (slice->count > 0) {
-        ls_drop_floats(p->target, b->offset, slice->offset);
-        ls_drop_floats(p->target, slice->offset + slice->count, past);
-    } else {
-        ls_drop_floats(p->target, b->offset, past);
+    for (int64_t from = b->offset; from < past;) {
+        const ls_owned_slice *next = NULL;
+        for (uint32_t i = 0; i < p->update_count; i++) {
+            const ls_owned_slice *kept = &p->updates[i];
+            next = kept->bucket == bucket && kept->offset >= from && (!next || kept->offset < next->offset)
+                       ? kept
+                       : next;
+        }
+        ls_drop_floats(p->target, from, next ? next->offset : past);
+        from = next ? next->offset + next->count : past;
     }
 }
 
@@ -219,7 +223,7 @@ void ls_drop_handled(const ls_data_parallel *p, uint32_t bucket, float *flat)
     const uint32_t lane_count = ls_hosts_out_lanes(p->hosts, &lanes);
     for (uint32_t l = 0; l < lane_count; l++) {
         const ls_slice slice = ls_slice_of(p->layout, bucket, p->ranks, lanes[l].owner);
-        if (slice.count > 0) {
+        if (slice.count > 0 && !ls_hosts_shadows(p->hosts, l)) {
             ls_drop_floats(flat, slice.offset, slice.offset + slice.count);
         }
     }
@@ -255,12 +259,44 @@ static void say_ready(ls_data_parallel *p, uint32_t count)
     }
 }
 
+/* Whether own sums go to other hosts, which make the same update. */
+static bool tells_sums(const ls_data_parallel *p)
+{
+    return p->zero == 0 || p->shadow;
+}
+
+static bool post_reduce(ls_data_parallel *p)
+{
+    if (p->posted_groups == ls_hosts_groups(p->hosts) ||
+        ls_hosts_group_past(p->hosts, p->posted_groups) > p->taken_count) {
+        return false;
+    }
+    ls_hosts_post(p->hosts, LS_TRANSFER_REDUCE, p->posted_groups, NULL);
+    p->reduce_number[p->posted_groups++] = ls_hosts_posted(p->hosts);
+    return true;
+}
+
+static bool post_sums(ls_data_parallel *p)
+{
+    if (p->told_groups == ls_hosts_groups(p->hosts) ||
+        ls_hosts_group_past(p->hosts, p->told_groups) > p->summed_count) {
+        return false;
+    }
+    ls_hosts_post(p->hosts, p->zero == 0 ? LS_TRANSFER_SPREAD : LS_TRANSFER_SHADOW, p->told_groups++,
+                  p->target);
+    return true;
+}
+
+/* All ranks post the same transfers in the same order: the sums of a group go out behind the reduce of the next one but one, so that a
+ * reduce is under way while they are made. */
 static void post_whole_groups(ls_data_parallel *p)
 {
-    while (p->posted_groups < ls_hosts_groups(p->hosts) &&
-           ls_hosts_group_past(p->hosts, p->posted_groups) <= p->taken_count) {
-        ls_hosts_post(p->hosts, LS_TRANSFER_REDUCE, p->posted_groups, NULL);
-        p->reduce_number[p->posted_groups++] = ls_hosts_posted(p->hosts);
+    enum { AHEAD = 2 };
+    const uint32_t groups = ls_hosts_groups(p->hosts);
+    for (bool posted = true; posted;) {
+        const bool sums_next =
+            tells_sums(p) && (p->posted_groups >= p->told_groups + AHEAD || p->posted_groups == groups);
+        posted = sums_next ? post_sums(p) : post_reduce(p);
     }
 }
 
@@ -293,6 +329,7 @@ static ls_status sum_group(ls_data_parallel *p, ls_queue *queue, uint32_t group)
         LS_TRY(sum_own(p, queue, p->summed_count++));
     }
     ls_exchange_count(&p->view, LS_COUNT_TAKEN, count_at(p, p->summed_count));
+    post_whole_groups(p);
     return LS_OK;
 }
 
@@ -372,7 +409,10 @@ ls_status ls_data_parallel_sum_rest(ls_data_parallel *p, ls_queue *queue)
         LS_TRY(sum_group(p, queue, group));
     }
     drop_some(p);
-    return LS_OK;
+    /* Once anyone has agreed on the step, all hosts have the sums of all they keep. */
+    return p->hosts && tells_sums(p) ? ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts),
+                                                              "gradient sums of the other hosts")
+                                     : LS_OK;
 }
 
 bool ls_data_parallel_fetches(const ls_data_parallel *p)
@@ -410,7 +450,7 @@ void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerp
     p->view.wait_ns = 0;
     p->round++;
     p->ready_count = p->taken_count = p->summed_count = p->dropped_count = 0;
-    p->posted_groups = p->spread_groups = 0;
+    p->posted_groups = p->told_groups = p->spread_groups = 0;
     p->fault = (ls_step_fault){0};
     p->slot->claim = (ls_claim){.step = step, .fingerprint = fingerprint, .rank = p->rank};
 }
@@ -427,10 +467,10 @@ void ls_data_parallel_give_up(ls_data_parallel *p, ls_status status, const ls_st
     atomic_store(&p->view.exchange->given_up, p->round);
 }
 
-/* Posts the next groups of own slices of `flat` to the other hosts, up to those that end at position `past`. */
+/* Posts the next groups of own weights to the hosts that have not made the same update, up to those that end at position `past`. */
 static void spread(ls_data_parallel *p, float *flat, uint32_t past)
 {
-    while (p->hosts && p->spread_groups < ls_hosts_groups(p->hosts) &&
+    while (p->hosts && ls_hosts_spreads(p->hosts) && p->spread_groups < ls_hosts_groups(p->hosts) &&
            ls_hosts_group_past(p->hosts, p->spread_groups) <= past) {
         ls_hosts_post(p->hosts, LS_TRANSFER_SPREAD, p->spread_groups++, flat);
     }
@@ -438,11 +478,6 @@ static void spread(ls_data_parallel *p, float *flat, uint32_t past)
 
 ls_status ls_data_parallel_begin_update(ls_data_parallel *p)
 {
-    if (p->hosts && p->zero == 0) {
-        spread(p, p->target, p->bucket_count);
-        LS_TRY(ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts),
-                                      "gradient sums of the other hosts"));
-    }
     mark(p->marks.begun, p->view.step + 1);
     return LS_OK;
 }
@@ -506,6 +541,9 @@ ls_status ls_data_parallel_distribute(ls_data_parallel *p, const ls_state *state
         LS_TRY(move_all(p, LS_TRANSFER_SCATTER, flats[i]));
         if (i == 0 ? p->zero < 3 : p->zero == 0) {
             LS_TRY(move_all(p, LS_TRANSFER_SPREAD, flats[i]));
+        }
+        if (p->shadow) {
+            LS_TRY(move_all(p, LS_TRANSFER_SHADOW, flats[i]));
         }
     }
     remember_gathered(p, state);
@@ -579,11 +617,11 @@ static void add_update(ls_data_parallel *p, uint32_t at, uint32_t owner)
     }
 }
 
-/* Own slices; with several hosts and every host updating everything, also those that this rank handles. */
+/* Own slices; with several hosts also those that this rank handles, all when every host updates everything, or those it shadows. */
 static ls_status make_updates(ls_data_parallel *p)
 {
     const ls_lane *lanes = NULL;
-    const uint32_t lane_count = p->hosts && p->zero == 0 ? ls_hosts_out_lanes(p->hosts, &lanes) : 0;
+    const uint32_t lane_count = p->hosts && tells_sums(p) ? ls_hosts_out_lanes(p->hosts, &lanes) : 0;
     const size_t room = (size_t)p->bucket_count * (lane_count + 1);
     p->updates = calloc(room, sizeof *p->updates);
     p->update_at = calloc(room, sizeof *p->update_at);
@@ -593,7 +631,9 @@ static ls_status make_updates(ls_data_parallel *p)
     for (uint32_t at = 0; at < p->bucket_count; at++) {
         add_update(p, at, p->rank);
         for (uint32_t l = 0; l < lane_count; l++) {
-            add_update(p, at, lanes[l].owner);
+            if (p->zero == 0 || ls_hosts_shadows(p->hosts, l)) {
+                add_update(p, at, lanes[l].owner);
+            }
         }
     }
     return LS_OK;
@@ -651,7 +691,8 @@ static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options 
                                     .rank = p->rank,
                                     .first_rank = options->first_rank,
                                     .local_ranks = options->local_ranks,
-                                    .order = order};
+                                    .order = order,
+                                    .shadows = p->shadow};
     const ls_status status = ls_hosts_create(&hosts, &p->hosts);
     free(order);
     LS_TRY(status);
@@ -714,7 +755,7 @@ static ls_status prepare(ls_data_parallel *p, const ls_data_parallel_options *op
     }
     LS_TRY(make_whole_sum(p));
     LS_TRY(make_updates(p));
-    if (p->hosts && p->zero >= 3) {
+    if (p->hosts && p->zero >= 3 && ls_hosts_spreads(p->hosts)) {
         LS_TRY(ls_fetch_create(p, options, &p->fetch));
     }
     return ls_agreement_init(p);
@@ -734,6 +775,7 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->ranks = options->ranks;
     p->rank = options->first_rank + options->local;
     p->zero = options->zero;
+    p->shadow = options->shadow && options->zero > 0 && options->local_ranks < options->ranks;
     p->leaf_count = options->leaves;
     p->leaves = ls_leaves_of_rank(options->leaves, p->ranks, p->rank);
     p->marks = options->marks;

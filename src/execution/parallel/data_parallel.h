@@ -11,7 +11,8 @@
  *
  *   backward of the last leaf leaves bucket 3, then 2, 1, 0: "ready"; when all ranks have said so of a bucket, its owners add up their
  *   slices straight from the others' gradient buffers, between two steps of their own backward, or after it
- *   -> agreement: who gave up, losses, tokens, squared sums of all norm blocks -> every rank computes the same loss, norm and clip
+ *   -> several hosts: owners send their sums to those who make the same update: all hosts with zero stage 0, the buddy with shadows
+ *   -> agreement, when all sums have come: who gave up, losses, tokens, squared sums of all norm blocks -> every rank computes the same loss, norm and clip
  *   -> owners update their slices of the shared parameters and moments in place -> all leave together
  *
  * One process is the case of one rank: it runs the same code, and no waits. The stepper (execution/train/step.h) is the only caller of the
@@ -68,6 +69,8 @@ typedef struct ls_data_parallel_options {
      * owners, 2 and gradients given back as soon as they are added up, 3 and weights fetched before each use and given back behind it. The
      * memory of what a host does not keep is never touched, or given back; it must then be a shared mapping. */
     uint32_t zero;
+    /* With zero >= 1: what the ranks of a host keep, the next host keeps too, from the same sums, so that no single host's end loses it. */
+    bool shadow;
     float *parameters;      /* of this host; for stage 3, as the next */
     uint32_t micro_batches; /* of a leaf */
 

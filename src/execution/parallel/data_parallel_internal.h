@@ -33,6 +33,7 @@ struct ls_data_parallel {
     ls_leaf_range leaves;
     uint32_t leaf_count; /* of the step: V */
     uint32_t ranks, rank, zero;
+    bool shadow;
     ls_step_marks marks;
     float *gathered[3]; /* parameters and moments that were gathered or distributed last */
 
@@ -55,8 +56,8 @@ struct ls_data_parallel {
     uint32_t *node_first;    /* first local node of each */
     ls_node_sum root;        /* canonical nodes of all hosts */
     uint64_t *reduce_number; /* per group: the transfer that brings its sums; 0: not posted */
-    uint32_t posted_groups, spread_groups;
-    ls_claim *host_claims; /* first rank: what the hosts say */
+    uint32_t posted_groups, told_groups, spread_groups; /* reduced; sums sent on; weights sent */
+    ls_claim *host_claims;                              /* first rank: what the hosts say */
     double *host_blocks;
     uint64_t host_block_max, *block_cursor;
 

@@ -168,7 +168,8 @@ static ls_status open_lanes(ls_fetch *f, const ls_data_parallel_options *options
                                     .first_rank = options->first_rank,
                                     .local_ranks = options->local_ranks,
                                     .order = order,
-                                    .fetches = true};
+                                    .fetches = true,
+                                    .shadows = options->shadow};
     const ls_status status = ls_hosts_create(&hosts, &f->hosts);
     free(order);
     return status;

@@ -30,7 +30,8 @@ struct ls_hosts {
     const ls_layout *layout;
     ls_comm *comm, *leaders; /* leaders: of the hosts' first ranks; NULL on others */
     uint32_t ranks, rank, self;
-    bool fetches;
+    uint32_t buddy, ward; /* hosts: who has the shadow of this one, and whose this one has */
+    bool fetches, shadows;
     ls_host *table;
     uint32_t host_count;
     uint32_t *order, bucket_count;
@@ -103,6 +104,8 @@ static ls_status find_hosts(ls_hosts *h, const ls_hosts_options *o)
         h->table[i].node_count = ls_tree_cover(o->leaves, h->table[i].leaves, h->table[i].nodes);
     }
     h->self = host_of(h, h->rank);
+    h->buddy = (h->self + 1) % h->host_count;
+    h->ward = (h->self + h->host_count - 1) % h->host_count;
     LS_ASSERT(h->table[h->self].rank_count == o->local_ranks);
     return LS_OK;
 }
@@ -242,13 +245,21 @@ static void copy_slices(const ls_hosts *h, const side *s, uint32_t lane, uint32_
     }
 }
 
-/* Whether the lane takes part: gather and scatter have host 0 at one end. */
+/* Whether the lane takes part: gather and scatter have host 0 at one end, a shadow the buddy. */
 static bool is_used(const ls_hosts *h, const side *s, uint32_t lane, ls_transfer transfer)
 {
-    if (transfer == LS_TRANSFER_REDUCE || transfer == LS_TRANSFER_SPREAD) {
+    const uint32_t host = s->lanes[lane].host;
+    const bool to_buddy = host == (s == &h->in ? h->buddy : h->ward);
+    switch (transfer) {
+    case LS_TRANSFER_REDUCE:
         return true;
+    case LS_TRANSFER_SPREAD:
+        return !h->shadows || !to_buddy;
+    case LS_TRANSFER_SHADOW:
+        return to_buddy;
+    default:
+        return s == &h->in ? host == 0 : h->self == 0;
     }
-    return s == &h->in ? s->lanes[lane].host == 0 : h->self == 0;
 }
 
 /* Fills in counts and offsets per rank for the lanes of a side. */
@@ -412,6 +423,7 @@ ls_status ls_hosts_create(const ls_hosts_options *options, ls_hosts **hosts_out)
     h->ranks = options->ranks;
     h->rank = options->rank;
     h->fetches = options->fetches;
+    h->shadows = options->shadows;
     const ls_status status = prepare(h, options);
     if (status != LS_OK) {
         ls_hosts_destroy(h);
@@ -470,6 +482,16 @@ uint32_t ls_hosts_in_lanes(const ls_hosts *hosts, const ls_lane **lanes_out)
 {
     *lanes_out = hosts->in.lanes;
     return hosts->in.count;
+}
+
+bool ls_hosts_shadows(const ls_hosts *hosts, uint32_t out_lane)
+{
+    return hosts->shadows && hosts->out.lanes[out_lane].host == hosts->ward;
+}
+
+bool ls_hosts_spreads(const ls_hosts *hosts)
+{
+    return !hosts->shadows || hosts->host_count > 2;
 }
 
 uint32_t ls_hosts_groups(const ls_hosts *hosts)

@@ -8,8 +8,12 @@
  *   reduce   handler: adds up the canonical nodes of its host over the slice, from its peers' memory     -> owner: joins them with its
  *            own host's leaves, in the order of the tree
  *   spread   owner: its slice (weights, or sums with zero stage 0)                                       -> handlers: into their host's copy
+ *   shadow   owner: its slice (sums)                                                                     -> handler on the buddy host
  *   gather   owner: its slice (weights, moments)                                                         -> handler on host 0
  *   scatter  handler on host 0                                                                           -> owner
+ *
+ * The buddy of a host is the next one, of the last the first. With shadows it keeps what the owners keep, up to date by making the same
+ * update from the same sums: what is spread goes to the other hosts alone.
  *
  * A lane is a rank of another host that this one exchanges a slice with: out lanes lead to owners that this rank handles for, in lanes to the
  * handlers of its own slices. Buckets travel in groups of at least a megabyte, in the order in which backward leaves them.
@@ -46,6 +50,7 @@ typedef struct ls_hosts_options {
     uint32_t leaves, ranks, rank, first_rank, local_ranks;
     const uint32_t *order; /* buckets in the order in which they become ready; copied */
     bool fetches;          /* spreads only, one bucket a group: one group's memory for all */
+    bool shadows;          /* the buddy needs no spread */
 } ls_hosts_options;
 
 /* Collective over all ranks. Errors: LS_ERR_INVALID when ranks of a host are not consecutive; those of the communicator; LS_ERR_MEMORY. */
@@ -58,6 +63,10 @@ uint32_t ls_hosts_self(const ls_hosts *hosts); /* number of this host */
 
 uint32_t ls_hosts_out_lanes(const ls_hosts *hosts, const ls_lane **lanes_out);
 uint32_t ls_hosts_in_lanes(const ls_hosts *hosts, const ls_lane **lanes_out);
+
+/* Whether the slices of an out lane have their shadow on this host; whether any host needs a spread. */
+bool ls_hosts_shadows(const ls_hosts *hosts, uint32_t out_lane);
+bool ls_hosts_spreads(const ls_hosts *hosts);
 
 /* Groups of positions in `order`: group g holds [first, past). */
 uint32_t ls_hosts_groups(const ls_hosts *hosts);
@@ -72,6 +81,7 @@ const float *ls_hosts_received(const ls_hosts *hosts, uint32_t in_lane, uint32_t
 typedef enum ls_transfer {
     LS_TRANSFER_REDUCE,
     LS_TRANSFER_SPREAD,
+    LS_TRANSFER_SHADOW,
     LS_TRANSFER_GATHER,
     LS_TRANSFER_SCATTER
 } ls_transfer;
