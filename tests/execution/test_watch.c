@@ -24,6 +24,9 @@ typedef struct world {
     double hang_timeout_s;
     bool stacks;
     uint32_t ranks; /* of the run; 0: those of the puppets */
+    uint32_t here;  /* puppets of this host, the first ones; 0: all */
+    bool only_sees, can_ask;
+    uint32_t looks, seen, asked; /* how often, how many at the last look; stacks */
     uint32_t event_count, fatal_count;
     char names[EVENTS_MAX][32];
     uint64_t times_ns[EVENTS_MAX];
@@ -50,6 +53,23 @@ static void on_fatal(void *context, ls_status status, const char *text)
     w->fatal_count++;
 }
 
+static void on_seen(void *context, ls_sight *sights, uint32_t count)
+{
+    world *w = context;
+    assert_true(count == 0 || sights[0].has_file);
+    w->looks++;
+    w->seen = count;
+}
+
+static bool on_ask(void *context, uint32_t rank, int32_t pid)
+{
+    world *w = context;
+    assert_int_equal(rank, 1);
+    assert_int_equal(pid, getpid());
+    w->asked++;
+    return w->can_ask;
+}
+
 static void program(ls_env *env, const char *const *argv, void *context)
 {
     (void)argv;
@@ -59,7 +79,9 @@ static void program(ls_env *env, const char *const *argv, void *context)
                                       .flight_dir = w->puppets.folder,
                                       .ranks = w->ranks ? w->ranks : w->puppets.count,
                                       .local = local,
-                                      .local_count = w->puppets.count,
+                                      .local_count = w->here ? w->here : w->puppets.count,
+                                      .seen = w->only_sees ? on_seen : NULL,
+                                      .ask_stack = on_ask,
                                       .hang_timeout_s = w->hang_timeout_s,
                                       .no_stacks = !w->stacks,
                                       .event = on_event,
@@ -495,6 +517,133 @@ static void watch_of_one_host_names_a_stopped_rank_that_nobody_here_waits_for(vo
     world_release(&w);
 }
 
+/* An agent says what the puppet `rank` does, every 100 ms until `ns`. */
+static void far_until(world *w, uint32_t rank, ls_process_state process, uint64_t ns)
+{
+    while (ls_sim_now_ns(w->sim) < ns) {
+        ls_flight_reader *reader = NULL;
+        static ls_sight sight;
+        assert_int_equal(ls_flight_reader_open(puppet_path(&w->puppets, rank), &reader), LS_OK);
+        assert_int_equal(ls_sight_take(reader, ls_sim_now_ns(w->sim), &sight), LS_OK);
+        ls_flight_reader_close(reader);
+        sight.process = process;
+        ls_watch_see(w->watch, &sight, 1);
+        const uint64_t next_ns = ls_sim_now_ns(w->sim) + 100 * MS;
+        run_until(w, next_ns < ns ? next_ns : ns);
+    }
+}
+
+/* Rank 0 is here and waits for rank 1, which is elsewhere and stopped. */
+static void far_init(world *w)
+{
+    world_init(w, 2);
+    w->here = 1;
+    w->stacks = w->can_ask = true;
+    world_start(w);
+    run_until(w, 10 * MS);
+    (void)puppet_begin(&w->puppets, 0, at(all_reduce, 1, 10 * MS));
+}
+
+static void watch_names_a_rank_of_another_host_with_its_stack(void **state)
+{
+    (void)state;
+    world w;
+    far_init(&w);
+    far_until(&w, 1, LS_PROCESS_STOPPED, 240 * MS);
+    assert_int_equal(w.asked, 0);
+    far_until(&w, 1, LS_PROCESS_STOPPED, 450 * MS);
+    assert_int_equal(w.asked, 1);
+    assert_int_equal(w.event_count, 0);
+    ls_watch_answer(w.watch, 1, true, "inner at src/a.c:1\nouter at src/b.c:2\n");
+    far_until(&w, 1, LS_PROCESS_STOPPED, 550 * MS);
+    assert_int_equal(w.event_count, 1);
+    assert_string_equal(w.names[0], "late");
+    assert_string_equal(text_of(&w, 0, "why"), "stopped");
+    assert_int_equal(json_integer_value(json_object_get(w.events[0], "rank")), 1);
+    const json_t *stack = json_object_get(w.events[0], "stack");
+    assert_int_equal(json_array_size(stack), 2);
+    assert_string_equal(json_string_value(json_array_get(stack, 1)), "outer at src/b.c:2");
+    far_until(&w, 1, LS_PROCESS_STOPPED, 62 * second);
+    assert_int_equal(w.asked, 1);
+    assert_int_equal(w.event_count, 1);
+    assert_int_equal(w.fatal_count, 1);
+    assert_true(w.fatal_ns > 60 * second);
+    expect_in(w.fatal, "hang: rank 1 (");
+    expect_in(w.fatal, "is stopped");
+    expect_in(w.fatal, "    inner at src/a.c:1");
+    world_release(&w);
+}
+
+static void watch_does_not_wait_long_for_a_stack(void **state)
+{
+    (void)state;
+    world w;
+    far_init(&w);
+    far_until(&w, 1, LS_PROCESS_STOPPED, 2 * second);
+    assert_int_equal(w.event_count, 1);
+    assert_string_equal(text_of(&w, 0, "no_stack"), "its host did not answer in time");
+    assert_true(w.times_ns[0] > 900 * MS && w.times_ns[0] < 1200 * MS);
+    world_release(&w);
+
+    far_init(&w);
+    w.can_ask = false;
+    far_until(&w, 1, LS_PROCESS_STOPPED, 400 * MS);
+    assert_int_equal(w.event_count, 1);
+    assert_true(strlen(text_of(&w, 0, "no_stack")) > 0);
+    world_release(&w);
+}
+
+static void watch_believes_what_it_was_told_for_a_while_only(void **state)
+{
+    (void)state;
+    world w;
+    far_init(&w);
+    far_until(&w, 1, LS_PROCESS_STOPPED, 2 * second);
+    run_until(&w, 10 * second); /* its agent says nothing more */
+    assert_int_equal(w.event_count, 3);
+    assert_string_equal(text_of(&w, 0, "why"), "stopped");
+    assert_string_equal(text_of(&w, 1, "why"), "inside");
+    expect_in(text_of(&w, 1, "text"), "for 1 rank on other hosts");
+    assert_string_equal(w.names[2], "late_over");
+    world_release(&w);
+}
+
+static void watch_hears_of_ranks_of_other_hosts_that_wait_for_one_of_this(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    w.here = 1;
+    puppet_take(&w.puppets, 0);
+    ls_flight_activity(LS_ACTIVITY_DATA, 0);
+    world_start(&w);
+    run_until(&w, 10 * MS);
+    (void)puppet_begin(&w.puppets, 1, at(all_reduce, 1, 10 * MS));
+    far_until(&w, 1, LS_PROCESS_ALIVE, 900 * MS);
+    assert_int_equal(w.event_count, 0);
+    far_until(&w, 1, LS_PROCESS_ALIVE, 2 * second);
+    assert_int_equal(w.event_count, 1);
+    assert_string_equal(text_of(&w, 0, "why"), "data");
+    expect_in(text_of(&w, 0, "text"), "rank 1 waits for it in all_reduce");
+    world_release(&w);
+}
+
+static void watch_that_only_sees_names_nobody_late(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, 2);
+    w.only_sees = true;
+    world_start(&w);
+    (void)puppet_begin(&w.puppets, 0, at(all_reduce, 1, MS));
+    run_until(&w, 100 * second);
+    assert_int_equal(w.event_count, 0);
+    assert_int_equal(w.fatal_count, 0);
+    assert_true(w.looks > 900);
+    assert_int_equal(w.seen, 2);
+    world_release(&w);
+}
+
 static void stack_refuses_what_has_ended(void **state)
 {
     (void)state;
@@ -526,6 +675,11 @@ int main(void)
         cmocka_unit_test(watch_tells_overlap_from_waiting),
         cmocka_unit_test(watch_of_one_host_knows_what_it_cant_see),
         cmocka_unit_test(watch_of_one_host_names_a_stopped_rank_that_nobody_here_waits_for),
+        cmocka_unit_test(watch_names_a_rank_of_another_host_with_its_stack),
+        cmocka_unit_test(watch_does_not_wait_long_for_a_stack),
+        cmocka_unit_test(watch_believes_what_it_was_told_for_a_while_only),
+        cmocka_unit_test(watch_hears_of_ranks_of_other_hosts_that_wait_for_one_of_this),
+        cmocka_unit_test(watch_that_only_sees_names_nobody_late),
         cmocka_unit_test(stack_refuses_what_has_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,17 @@ typedef struct late_incident {
     uint32_t rank, comm_id;
     uint64_t seq;
     bool inside;
+    /* Of a rank of another host. */
+    uint64_t asked_ns; /* for its stack; 0: not yet */
+    bool is_stack;
+    char *answer; /* the stack or why there is none; NULL: nothing came */
 } late_incident;
+
+/* A rank of another host. */
+typedef struct far_rank {
+    uint64_t seen_ns; /* 0: never */
+    ls_sight sight;
+} far_rank;
 
 struct ls_watch {
     ls_watch_options options;
@@ -60,13 +70,14 @@ struct ls_watch {
     ls_env_id timer;
     watched *ranks;
     uint32_t rank_count;
-    ls_sight *sights; /* as many */
+    far_rank *far;    /* by rank in the run; NULL: all are here */
+    ls_sight *sights; /* room for one of each rank that can be seen */
+    uint64_t looks;
     ls_flight_entry *entries;
     ls_arrivals *arrivals;
     watched_site *sites;
     uint32_t site_count;
     late_incident incidents[INCIDENTS_MAX];
-    bool is_partial; /* there are ranks on other hosts */
     bool disagrees, gathered, over;
     ls_disagreement disagreement;
     ls_arena arena; /* of one look */
@@ -297,27 +308,76 @@ static void report_mismatch(ls_watch *watch)
     ls_text_release(&text);
 }
 
-/* The stack as an array of lines in the event and as text; the reason when there is none. */
-static void add_stack(const ls_watch *watch, const ls_culprit *culprit, json_t *fields, ls_text *text)
+static bool is_far(const ls_watch *watch, uint32_t rank)
 {
-    if (watch->options.no_stacks || !culprit->sight || culprit->cause == LS_CAUSE_DEAD ||
-        culprit->cause == LS_CAUSE_FINISHED || culprit->cause == LS_CAUSE_FAILED ||
-        culprit->cause == LS_CAUSE_INSIDE || culprit->sight->process == LS_PROCESS_UNKNOWN) {
-        return;
+    for (uint32_t i = 0; i < watch->rank_count; i++) {
+        if (watch->ranks[i].rank == rank) {
+            return false;
+        }
     }
-    ls_text stack = {0};
-    if (ls_stack_take(culprit->sight->header.pid, LS_STACK_FRAMES, &stack) != LS_OK) {
-        json_object_set_new(fields, "no_stack", json_string(ls_error_text()));
-        ls_text_printf(text, "\n  (no stack: %s)", ls_error_text());
-        return;
+    return watch->far && rank < watch->options.ranks;
+}
+
+/* There is a process to look into. */
+static bool can_have_stack(const ls_watch *watch, const ls_culprit *culprit)
+{
+    return !watch->options.no_stacks && culprit->sight && culprit->cause != LS_CAUSE_DEAD &&
+           culprit->cause != LS_CAUSE_FINISHED && culprit->cause != LS_CAUSE_FAILED &&
+           culprit->cause != LS_CAUSE_INSIDE && culprit->sight->process != LS_PROCESS_UNKNOWN;
+}
+
+/* Whether the host of the culprit has said what it can of its stack, or has had its time. */
+static bool has_answered(ls_watch *watch, late_incident *incident, const ls_culprit *culprit, uint64_t now_ns)
+{
+    if (!can_have_stack(watch, culprit) || !is_far(watch, culprit->rank)) {
+        return true;
     }
+    if (incident->asked_ns == 0) {
+        incident->asked_ns = now_ns;
+        return !watch->options.ask_stack ||
+               !watch->options.ask_stack(watch->options.context, culprit->rank, culprit->sight->header.pid);
+    }
+    return incident->answer || now_ns - incident->asked_ns >= LS_WATCH_ANSWER_NS;
+}
+
+static void add_no_stack(const char *reason, json_t *fields, ls_text *text)
+{
+    json_object_set_new(fields, "no_stack", json_string(reason));
+    ls_text_printf(text, "\n  (no stack: %s)", reason);
+}
+
+static void add_lines(const char *stack, json_t *fields, ls_text *text)
+{
     json_t *lines = json_array();
-    for (const char *at = ls_text_string(&stack); *at; at += strcspn(at, "\n") + 1) {
+    for (const char *at = stack; *at; at += strspn(at, "\n")) {
         const int bytes = (int)strcspn(at, "\n");
         json_array_append_new(lines, json_stringn(at, (size_t)bytes));
         ls_text_printf(text, "\n    %.*s", bytes, at);
+        at += bytes;
     }
     json_object_set_new(fields, "stack", lines);
+}
+
+/* The stack as an array of lines in the event and as text; the reason when there is none. incident: NULL for a rank of this host. */
+static void add_stack(const ls_watch *watch, const late_incident *incident, const ls_culprit *culprit,
+                      json_t *fields, ls_text *text)
+{
+    ls_text stack = {0};
+    if (!can_have_stack(watch, culprit)) {
+        return;
+    }
+    if (incident && is_far(watch, culprit->rank)) {
+        if (incident->answer && incident->is_stack) {
+            add_lines(incident->answer, fields, text);
+        } else {
+            add_no_stack(incident->answer ? incident->answer : "its host did not answer in time", fields,
+                         text);
+        }
+    } else if (ls_stack_take(culprit->sight->header.pid, LS_STACK_FRAMES, &stack) == LS_OK) {
+        add_lines(ls_text_string(&stack), fields, text);
+    } else {
+        add_no_stack(ls_error_text(), fields, text);
+    }
     ls_text_release(&stack);
 }
 
@@ -326,7 +386,8 @@ static const ls_describe *describe_of(const ls_watch *watch)
     return watch->options.describe.activity ? &watch->options.describe : NULL;
 }
 
-static void report_late(ls_watch *watch, const ls_graph *graph, const ls_culprit *culprit, double waited_s)
+static void report_late(ls_watch *watch, const late_incident *incident, const ls_graph *graph,
+                        const ls_culprit *culprit, double waited_s)
 {
     ls_text text = {0};
     json_t *fields = ls_culprit_to_json(graph, culprit, describe_of(watch));
@@ -334,13 +395,14 @@ static void report_late(ls_watch *watch, const ls_graph *graph, const ls_culprit
     ls_text_append(&text, "late: ");
     ls_graph_append_culprit(graph, culprit, describe_of(watch), &text);
     ls_text_printf(&text, ", for %.2f s", waited_s);
-    add_stack(watch, culprit, fields, &text);
+    add_stack(watch, incident, culprit, fields, &text);
     ls_log_warn("%s", ls_text_string(&text));
     send_event(watch, "late", fields);
     ls_text_release(&text);
 }
 
-static void report_hang(ls_watch *watch, const ls_graph *graph, const ls_culprit *culprit, double waited_s)
+static void report_hang(ls_watch *watch, const late_incident *incident, const ls_graph *graph,
+                        const ls_culprit *culprit, double waited_s)
 {
     ls_text text = {0};
     json_t *fields = json_object(); /* the event `late` has said all of this */
@@ -350,7 +412,7 @@ static void report_hang(ls_watch *watch, const ls_graph *graph, const ls_culprit
     if (waited_s >= watch->options.hang_timeout_s) {
         ls_text_printf(&text, " (job.hang_timeout is %g s)", watch->options.hang_timeout_s);
     }
-    add_stack(watch, culprit, fields, &text);
+    add_stack(watch, incident, culprit, fields, &text);
     json_decref(fields);
     end(watch, ls_text_string(&text));
     ls_text_release(&text);
@@ -452,6 +514,29 @@ static late_incident *find_incident(ls_watch *watch, const ls_culprit *culprit)
     return unused;
 }
 
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The moment for which it is known what a rank did: now, or when it was looked at on its host. */
+static uint64_t known_ns(const ls_watch *watch, uint32_t rank)
+{
+    const uint64_t now_ns = ls_env_now_ns(watch->options.env);
+    const bool is_told = is_far(watch, rank) && watch->far[rank].seen_ns != 0;
+    return is_told ? earlier(now_ns, watch->far[rank].sight.taken_ns) : now_ns;
+}
+
+/* How long the culprit has been waited for, as far as is known of all concerned: a message that is held up makes nobody late. */
+static uint64_t waited_ns_of(const ls_watch *watch, const ls_culprit *culprit)
+{
+    uint64_t until_ns = earlier(known_ns(watch, culprit->rank), known_ns(watch, culprit->op_rank));
+    for (uint32_t i = 0; i < culprit->circle_count; i++) {
+        until_ns = earlier(until_ns, known_ns(watch, culprit->circle[i]));
+    }
+    return until_ns > culprit->since_ns ? until_ns - culprit->since_ns : 0;
+}
+
 static void judge_culprit(ls_watch *watch, const ls_graph *graph, const ls_culprit *culprit)
 {
     if (culprit->cause == LS_CAUSE_IDLE || !culprit->op || watch->over) {
@@ -459,17 +544,18 @@ static void judge_culprit(ls_watch *watch, const ls_graph *graph, const ls_culpr
     }
     late_incident *incident = find_incident(watch, culprit);
     const uint64_t now_ns = ls_env_now_ns(watch->options.env);
-    const uint64_t waited_ns = now_ns > culprit->since_ns ? now_ns - culprit->since_ns : 0;
+    const uint64_t waited_ns = waited_ns_of(watch, culprit);
     if (!incident) {
         return;
     }
     incident->seen = true;
-    if (!incident->reported && waited_ns >= threshold_ns(watch, culprit)) {
+    if (!incident->reported && waited_ns >= threshold_ns(watch, culprit) &&
+        has_answered(watch, incident, culprit, now_ns)) {
         incident->reported = true;
-        report_late(watch, graph, culprit, 1e-9 * (double)waited_ns);
+        report_late(watch, incident, graph, culprit, 1e-9 * (double)waited_ns);
     }
     if (incident->reported && waited_ns >= limit_ns(watch, culprit)) {
-        report_hang(watch, graph, culprit, 1e-9 * (double)waited_ns);
+        report_hang(watch, incident, graph, culprit, 1e-9 * (double)waited_ns);
     }
 }
 
@@ -482,13 +568,15 @@ static void settle_incidents(ls_watch *watch)
                 send_event(watch, "late_over",
                            json_pack("{s:I, s:I}", "rank", (json_int_t)at->rank, "seq", (json_int_t)at->seq));
             }
-            at->used = false;
+            free(at->answer);
+            *at = (late_incident){0};
         }
         at->seen = false;
     }
 }
 
-static void judge(ls_watch *watch)
+/* Of this host's ranks. */
+static uint32_t take_sights(ls_watch *watch)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < watch->rank_count; i++) {
@@ -498,8 +586,39 @@ static void judge(ls_watch *watch)
             count++;
         }
     }
+    return count;
+}
+
+static bool is_fresh(const ls_watch *watch, const far_rank *far)
+{
+    return far->seen_ns != 0 && ls_env_now_ns(watch->options.env) - far->seen_ns < LS_WATCH_SEEN_NS;
+}
+
+/* Ranks of other hosts of which it is known what they do. */
+static uint32_t count_far(const ls_watch *watch)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; watch->far && rank < watch->options.ranks; rank++) {
+        count += is_fresh(watch, &watch->far[rank]);
+    }
+    return count;
+}
+
+static bool is_blind(const ls_watch *watch)
+{
+    return watch->rank_count + count_far(watch) < watch->options.ranks;
+}
+
+static void judge(ls_watch *watch)
+{
+    uint32_t count = take_sights(watch);
+    for (uint32_t rank = 0; watch->far && rank < watch->options.ranks; rank++) {
+        if (is_fresh(watch, &watch->far[rank])) {
+            watch->sights[count++] = watch->far[rank].sight;
+        }
+    }
     ls_graph graph;
-    ls_graph_build(&watch->arena, watch->sights, count, watch->options.ranks, watch->is_partial, &graph);
+    ls_graph_build(&watch->arena, watch->sights, count, watch->options.ranks, is_blind(watch), &graph);
     for (uint32_t i = 0; i < graph.culprit_count; i++) {
         judge_culprit(watch, &graph, &graph.culprits[i]);
     }
@@ -526,7 +645,7 @@ static void report_stopped(ls_watch *watch, watched *w, ls_process_state state, 
     const ls_culprit culprit = {.rank = w->rank,
                                 .cause = state == LS_PROCESS_TRACED ? LS_CAUSE_TRACED : LS_CAUSE_STOPPED,
                                 .sight = sight};
-    report_late(watch, &graph, &culprit, 1e-9 * (double)(now_ns - w->stopped_ns));
+    report_late(watch, NULL, &graph, &culprit, 1e-9 * (double)(now_ns - w->stopped_ns));
 }
 
 /* Who waits for this rank may be on another host: what its process is says enough. */
@@ -550,6 +669,21 @@ static void look_at_process(ls_watch *watch, watched *w)
     }
 }
 
+static bool somebody_far_waits(const ls_watch *watch)
+{
+    const uint64_t now_ns = ls_env_now_ns(watch->options.env);
+    for (uint32_t rank = 0; watch->far && rank < watch->options.ranks; rank++) {
+        const ls_sight *sight = &watch->far[rank].sight;
+        for (uint32_t k = 0; is_fresh(watch, &watch->far[rank]) && k < sight->open_count; k++) {
+            const uint64_t begin_ns = sight->open[k].begin_ns;
+            if (now_ns > begin_ns && now_ns - begin_ns >= LS_WATCH_LATE_NS) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* Whether some rank has been inside an operation for a while. */
 static bool somebody_waits(const ls_watch *watch)
 {
@@ -562,10 +696,46 @@ static bool somebody_waits(const ls_watch *watch)
             }
         }
     }
-    return false;
+    return somebody_far_waits(watch);
+}
+
+/* ---- other hosts say ---- */
+
+void ls_watch_see(ls_watch *watch, const ls_sight *sights, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_far(watch, sights[i].rank)) {
+            far_rank *far = &watch->far[sights[i].rank];
+            far->sight = sights[i];
+            far->seen_ns = ls_env_now_ns(watch->options.env);
+        }
+    }
+}
+
+void ls_watch_answer(ls_watch *watch, uint32_t rank, bool is_stack, const char *text)
+{
+    for (uint32_t i = 0; i < INCIDENTS_MAX; i++) {
+        late_incident *at = &watch->incidents[i];
+        if (at->used && at->rank == rank && at->asked_ns != 0 && !at->answer) {
+            at->is_stack = is_stack;
+            at->answer = strdup(text);
+        }
+    }
 }
 
 /* ---- the loop ---- */
+
+static void look_for_late(ls_watch *watch)
+{
+    if (somebody_waits(watch) && !watch->over) {
+        judge(watch);
+    }
+    const bool blind = is_blind(watch);
+    for (uint32_t i = 0; i < watch->rank_count && blind && !watch->over; i++) {
+        look_at_process(watch, &watch->ranks[i]);
+    }
+    settle_incidents(watch);
+}
 
 static void look(void *context)
 {
@@ -578,13 +748,13 @@ static void look(void *context)
     }
     watch->gathered =
         watch->disagrees; /* one more look, so that the others' records are there for the majority */
-    if (somebody_waits(watch) && !watch->over) {
-        judge(watch);
+    if (watch->options.seen) {
+        if (watch->looks++ % 2 == 0 && !watch->over) {
+            watch->options.seen(watch->options.context, watch->sights, take_sights(watch));
+        }
+    } else {
+        look_for_late(watch);
     }
-    for (uint32_t i = 0; i < watch->rank_count && watch->is_partial && !watch->over; i++) {
-        look_at_process(watch, &watch->ranks[i]);
-    }
-    settle_incidents(watch);
     ls_arena_release(&watch->arena);
     watch->timer = watch->over ? 0 : ls_env_timer_set(watch->options.env, LS_WATCH_PERIOD_NS, look, watch);
 }
@@ -598,14 +768,16 @@ ls_status ls_watch_create(const ls_watch_options *options, ls_watch **watch_out)
     }
     watch->options = *options;
     watch->rank_count = count;
-    watch->is_partial = count < options->ranks;
     watch->flight_dir = strdup(options->flight_dir);
     watch->ranks = calloc(count, sizeof *watch->ranks);
-    watch->sights = calloc(count, sizeof *watch->sights);
+    const bool sees_far = count < options->ranks && !options->seen;
+    watch->sights = calloc(sees_far ? options->ranks : count, sizeof *watch->sights);
+    watch->far = sees_far ? calloc(options->ranks, sizeof *watch->far) : NULL;
     watch->entries = calloc(CHUNK, sizeof *watch->entries);
     watch->sites = calloc(SITES_MAX, sizeof *watch->sites);
     watch->arrivals = ls_arrivals_create(options->ranks);
-    if (!watch->flight_dir || !watch->ranks || !watch->sights || !watch->entries || !watch->sites) {
+    if (!watch->flight_dir || !watch->ranks || !watch->sights || !watch->entries || !watch->sites ||
+        (sees_far && !watch->far)) {
         ls_watch_destroy(watch);
         return ls_fail(LS_ERR_MEMORY, "no memory for the watch over %" PRIu32 " ranks", count);
     }
@@ -632,12 +804,29 @@ void ls_watch_destroy(ls_watch *watch)
     }
     ls_arrivals_destroy(watch->arrivals);
     ls_arena_release(&watch->arena);
+    for (uint32_t i = 0; i < INCIDENTS_MAX; i++) {
+        free(watch->incidents[i].answer);
+    }
     free(watch->flight_dir);
     free(watch->ranks);
+    free(watch->far);
     free(watch->sights);
     free(watch->entries);
     free(watch->sites);
     free(watch);
+}
+
+void ls_watch_forget(ls_watch *watch, uint32_t rank)
+{
+    for (uint32_t i = 0; i < watch->rank_count; i++) {
+        if (watch->ranks[i].rank == rank) {
+            ls_flight_reader_close(watch->ranks[i].reader);
+            watch->ranks[i] = (watched){.rank = rank};
+        }
+    }
+    if (is_far(watch, rank)) {
+        watch->far[rank] = (far_rank){0};
+    }
 }
 
 json_t *ls_watch_stragglers(const ls_watch *watch)

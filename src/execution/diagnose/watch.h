@@ -11,7 +11,9 @@
  *   max(250 ms, 8 x p99)          of what waits at that call site took so far, from 8 waits on
  *   max(1 s, 2 x lead)            before that; lead: the time the waiting rank itself took to get there from its operation before
  *
- * A watch over some of a run's ranks can't see who waits on other hosts: there, a rank that is stopped or held for 250 ms is late by itself.
+ * Of ranks of other hosts their agents say what they are seen doing (ls_watch_see), and one that is late is asked for its stack there; it is
+ * reported when the answer has come or after LS_WATCH_ANSWER_NS. Where not all can be seen, a rank of this host that is stopped or held for
+ * 250 ms is late by itself.
  *
  * A rank that waits for orders (LS_ACTIVITY_IDLE: the trainer evaluates, samples or saves) is not late. When it comes after all, event
  * `late_over {rank, waited_s}`.
@@ -34,6 +36,8 @@
 #define LS_WATCH_PERIOD_NS  50000000u   /* between looks */
 #define LS_WATCH_LATE_NS    250000000u  /* nobody is late earlier */
 #define LS_WATCH_NEW_NS     1000000000u /* nor at a call site without a history, unless its state says so */
+#define LS_WATCH_ANSWER_NS  700000000u  /* for a stack from another host */
+#define LS_WATCH_SEEN_NS    3000000000u /* what was seen on another host is believed this long */
 #define LS_WATCH_WAITS_MIN  8           /* waits that make a history */
 #define LS_WATCH_P99_FACTOR 8
 
@@ -48,6 +52,11 @@ typedef struct ls_watch_options {
     double hang_timeout_s; /* job.hang_timeout; 0: never */
     ls_describe describe;  /* activity NULL: plain numbers */
     bool no_stacks;        /* don't look into processes */
+    /* Gets what every second look sees of this host's ranks; such a watch names mismatches but nobody late: others judge. May change them. NULL:
+     * this watch judges. */
+    void (*seen)(void *context, ls_sight *sights, uint32_t count);
+    /* Asks a rank's host for its stack, which comes through ls_watch_answer. False: it can't be asked. NULL: none can. */
+    bool (*ask_stack)(void *context, uint32_t rank, int32_t pid);
     /* fields: an object, taken over. Both are called from the loop. */
     void (*event)(void *context, const char *name, json_t *fields);
     void (*fatal)(void *context, ls_status status, const char *text);
@@ -57,6 +66,14 @@ typedef struct ls_watch_options {
 /* Begins to look. Strings are copied. Errors: LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_watch_create(const ls_watch_options *options, ls_watch **watch_out);
 void ls_watch_destroy(ls_watch *watch); /* NULL allowed */
+
+/* Ranks of other hosts as they were seen a moment ago, times on this host's clock. Ranks of this host and out of range: without effect. */
+void ls_watch_see(ls_watch *watch, const ls_sight *sights, uint32_t count);
+/* The stack of a rank of another host, or the reason why there is none. */
+void ls_watch_answer(ls_watch *watch, uint32_t rank, bool is_stack, const char *text);
+
+/* Forgets what is known of a rank: it is started anew, with a new flight file. */
+void ls_watch_forget(ls_watch *watch, uint32_t rank);
 
 /* Who came last how often: ls_arrivals_to_json. The caller drops it. */
 json_t *ls_watch_stragglers(const ls_watch *watch);

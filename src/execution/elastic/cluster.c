@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "execution/comm/store.h"
+#include "execution/diagnose/sight_wire.h"
 #include "execution/elastic/cluster_wire.h"
 
 #include <limits.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 enum { TICK_NS = 2 * 1000 * 1000, AGENTS_MAX = LS_COMM_SIZE_MAX };
+/* How fast clocks of two hosts are taken to run apart at most: more than any that is kept by NTP. */
+static const double clock_drift = 500e-6;
 static const uint64_t END_WAIT_NS = 6 * UINT64_C(1000000000);
 /* When it is said what is waited for: the first time, and again. */
 static const uint64_t SAY_NS = 2 * UINT64_C(1000000000), SAY_AGAIN_NS = 20 * UINT64_C(1000000000);
@@ -23,6 +26,8 @@ typedef struct agent {
     bool used, gone, ended, is_spare;
     uint32_t first_rank, count;
     uint64_t orders_sent;             /* version */
+    int64_t clock_offset_ns;          /* to be added to its clock, see find_clock */
+    uint64_t clock_ns;                /* when that was found; 0: never */
     char name[LS_CLUSTER_NAME_BYTES]; /* for texts */
 } agent;
 
@@ -38,6 +43,7 @@ struct ls_cluster {
     ls_cluster_orders orders;
     uint64_t orders_version, start_deadline_ns, say_ns, end_deadline_ns;
     ls_env_id timer;
+    ls_sight *sights; /* LS_SIGHTS_MAX, of a message */
     bool aborted, ending, told_ended;
 };
 
@@ -222,8 +228,77 @@ static bool is_rank_of(const agent *a, uint32_t rank)
     return rank >= a->first_rank && rank - a->first_rank < a->count;
 }
 
+/*
+ * A message that left at sent_ns of the agent's clock came now: the difference of the clocks is at most as large as it says. The fastest one is
+ * believed, so the error is the shortest time that messages take, and it is forgotten as fast as clocks run apart.
+ */
+static int64_t find_clock(const ls_cluster *cluster, agent *a, uint64_t sent_ns)
+{
+    const uint64_t now_ns = ls_env_now_ns(cluster->options.env);
+    const int64_t offset_ns = (int64_t)(now_ns - sent_ns);
+    const uint64_t drift_ns = (uint64_t)(clock_drift * (double)(now_ns - a->clock_ns));
+    const int64_t grown_ns = (int64_t)((uint64_t)a->clock_offset_ns + drift_ns);
+    a->clock_offset_ns = a->clock_ns == 0 || offset_ns < grown_ns ? offset_ns : grown_ns;
+    a->clock_ns = now_ns;
+    return a->clock_offset_ns;
+}
+
+static bool receive_sights(ls_cluster *cluster, agent *a, const void *data, size_t bytes)
+{
+    ls_cluster_sights head;
+    uint32_t count = 0;
+    memcpy(&head, data, sizeof head);
+    if (ls_sights_decode((const char *)data + sizeof head, bytes - sizeof head, cluster->control->ranks,
+                         head.taken_ns, cluster->sights, &count) != LS_OK) {
+        return false;
+    }
+    const int64_t offset_ns = find_clock(cluster, a, head.taken_ns);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_rank_of(a, cluster->sights[i].rank)) {
+            return false;
+        }
+        ls_sight_shift(&cluster->sights[i], offset_ns);
+    }
+    if (cluster->options.seen) {
+        cluster->options.seen(cluster->options.context, cluster->sights, count);
+    }
+    return true;
+}
+
+static bool receive_stack(ls_cluster *cluster, const agent *a, const void *data)
+{
+    ls_cluster_stack stack;
+    memcpy(&stack, data, sizeof stack);
+    if (!is_rank_of(a, stack.rank)) {
+        return false;
+    }
+    ls_sight_clean(stack.text, sizeof stack.text, true);
+    if (cluster->options.stack) {
+        cluster->options.stack(cluster->options.context, stack.rank, stack.is_stack != 0, stack.text);
+    }
+    return true;
+}
+
+bool ls_cluster_ask_stack(ls_cluster *cluster, uint32_t rank, int32_t pid)
+{
+    const ls_cluster_ask ask = {.kind = LS_CLUSTER_ASK, .rank = rank, .pid = pid};
+    for (uint32_t i = 0; i < cluster->agent_count; i++) {
+        const agent *a = &cluster->agents[i];
+        if (a->used && !a->gone && !a->is_spare && is_rank_of(a, rank)) {
+            return ls_store_server_send(cluster->server, a->client, &ask, sizeof ask) == 0;
+        }
+    }
+    return false;
+}
+
 static bool receive_from(ls_cluster *cluster, agent *a, const void *data, size_t bytes, uint32_t kind)
 {
+    if (kind == LS_CLUSTER_SIGHTS && bytes >= sizeof(ls_cluster_sights)) {
+        return receive_sights(cluster, a, data, bytes);
+    }
+    if (kind == LS_CLUSTER_STACK && bytes == sizeof(ls_cluster_stack)) {
+        return receive_stack(cluster, a, data);
+    }
     if (kind == LS_CLUSTER_READY && bytes == sizeof(ls_cluster_ready)) {
         ls_cluster_ready ready;
         memcpy(&ready, data, sizeof ready);
@@ -456,14 +531,17 @@ ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluste
     }
     ls_cluster *cluster = calloc(1, sizeof *cluster);
     agent *agents = calloc(AGENTS_MAX, sizeof *agents);
-    if (!cluster || !agents) {
+    ls_sight *sights = calloc(LS_SIGHTS_MAX, sizeof *sights);
+    if (!cluster || !agents || !sights) {
         free(cluster);
         free(agents);
+        free(sights);
         return ls_fail(LS_ERR_MEMORY, "no memory for the agents of other hosts");
     }
     cluster->options = *options;
     cluster->control = options->segment->control;
     cluster->agents = agents;
+    cluster->sights = sights;
     ls_status status = ls_program_hash(&cluster->program);
     const ls_store_server_options server = {.address = options->listen,
                                             .token = options->token,
@@ -479,6 +557,7 @@ ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluste
     }
     if (status != LS_OK) {
         free(agents);
+        free(sights);
         free(cluster);
         return status;
     }
@@ -498,6 +577,7 @@ void ls_cluster_close(ls_cluster *cluster)
     ls_env_timer_cancel(cluster->options.env, cluster->timer);
     ls_store_server_close(cluster->server);
     free(cluster->agents);
+    free(cluster->sights);
     free(cluster);
 }
 

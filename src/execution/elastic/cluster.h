@@ -17,6 +17,7 @@
 #ifndef LS_EXECUTION_ELASTIC_CLUSTER_H
 #define LS_EXECUTION_ELASTIC_CLUSTER_H
 
+#include "execution/diagnose/sight.h"
 #include "execution/elastic/coordinator.h"
 
 typedef struct ls_cluster ls_cluster;
@@ -44,6 +45,10 @@ typedef struct ls_cluster_options {
     void (*lost)(void *context, const char *host, const ls_rank_end *end);
     /* A rank of another host, or the cluster itself, has a reason to end everything. */
     void (*abort)(void *context, ls_status status, int32_t rank, const char *text);
+    /* What ranks of other hosts are seen doing; times are on this host's clock. */
+    void (*seen)(void *context, const ls_sight *sights, uint32_t count);
+    /* The answer to ls_cluster_ask_stack. */
+    void (*stack)(void *context, uint32_t rank, bool is_stack, const char *text);
     /* Whether the command that started agent `host` of the list has ended without it, and its words; NULL: nobody started any. */
     bool (*start_failed)(void *context, uint32_t host, char text_out[512]);
     void (*ended)(void *context); /* after ls_cluster_end: nobody is left, or the time is up; the last call */
@@ -53,6 +58,8 @@ typedef struct ls_cluster_options {
 LS_MUST_CHECK ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluster_out);
 void ls_cluster_close(ls_cluster *cluster); /* NULL allowed; not from a callback */
 const char *ls_cluster_address(const ls_cluster *cluster);
+/* Asks the agent that has the rank for its stack. False when there is no such agent. */
+bool ls_cluster_ask_stack(ls_cluster *cluster, uint32_t rank, int32_t pid);
 /* The control page says quit or abort: waits until all agents have ended their ranks, then calls `ended`. */
 void ls_cluster_end(ls_cluster *cluster);
 

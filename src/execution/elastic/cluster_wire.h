@@ -10,6 +10,9 @@
  *     LOST    a rank ended           ──▶
  *     ABORT   a rank gave a reason   ──▶
  *     ENDED   no process is left     ──▶
+ *     SIGHTS  what ranks are seen doing, when it changed  ──▶
+ *                                    ◀──  ASK     for the stack of a rank that is late
+ *     STACK   it, or why there is none  ──▶
  *
  * HELLO is checked for version and for the hash of the program before anything else is said: beyond it both sides are one binary, and the
  * structs below are what they are. Sizes are checked all the same.
@@ -20,10 +23,11 @@
 #include "execution/elastic/coordinator.h"
 
 enum {
-    LS_CLUSTER_VERSION = 1,
+    LS_CLUSTER_VERSION = 2,
     LS_CLUSTER_NAME_BYTES = 256,
     LS_CLUSTER_PATH_BYTES = 1024,
     LS_CLUSTER_TEXT_BYTES_MAX = 512 << 10, /* of a run file */
+    LS_CLUSTER_STACK_BYTES = 4096,
 };
 
 typedef enum ls_cluster_kind {
@@ -34,6 +38,9 @@ typedef enum ls_cluster_kind {
     LS_CLUSTER_LOST,
     LS_CLUSTER_ABORT,
     LS_CLUSTER_ENDED,
+    LS_CLUSTER_SIGHTS,
+    LS_CLUSTER_ASK,
+    LS_CLUSTER_STACK,
 } ls_cluster_kind;
 
 typedef struct ls_cluster_hello {
@@ -84,6 +91,24 @@ typedef struct ls_cluster_abort {
 typedef struct ls_cluster_ended {
     uint32_t kind, reserved;
 } ls_cluster_ended;
+
+/* Followed by what ls_sights_encode makes of them. */
+typedef struct ls_cluster_sights {
+    uint32_t kind, reserved;
+    uint64_t taken_ns; /* the agent's clock, just before it was sent */
+} ls_cluster_sights;
+
+typedef struct ls_cluster_ask {
+    uint32_t kind, rank;
+    int32_t pid;
+    uint32_t reserved;
+} ls_cluster_ask;
+
+typedef struct ls_cluster_stack {
+    uint32_t kind, rank;
+    uint32_t is_stack; /* 0: text says why there is none */
+    char text[LS_CLUSTER_STACK_BYTES];
+} ls_cluster_stack;
 
 /* Hash of the program that runs. Errors: LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_program_hash(uint64_t *hash_out);

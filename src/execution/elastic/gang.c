@@ -170,6 +170,24 @@ static void on_far_lost(void *context, const char *host, const ls_rank_end *end)
     ls_coordinator_lost(gang->coordinator, host, end);
 }
 
+static void on_far_seen(void *context, const ls_sight *sights, uint32_t count)
+{
+    const ls_gang *gang = context;
+    ls_watch_see(gang->watch, sights, count);
+}
+
+static void on_far_stack(void *context, uint32_t rank, bool is_stack, const char *text)
+{
+    const ls_gang *gang = context;
+    ls_watch_answer(gang->watch, rank, is_stack, text);
+}
+
+static bool ask_stack(void *context, uint32_t rank, int32_t pid)
+{
+    const ls_gang *gang = context;
+    return gang->cluster && ls_cluster_ask_stack(gang->cluster, rank, pid);
+}
+
 static bool has_start_failed(void *context, uint32_t host, char text_out[512])
 {
     const ls_gang *gang = context;
@@ -267,7 +285,7 @@ static ls_status empty_flight_folder(ls_gang *gang)
 
 static ls_status start_watch(ls_gang *gang)
 {
-    /* Processes of other hosts can't be looked at from here: their agents do that. */
+    /* Processes of other hosts can't be looked at from here: their agents do that and say what they see. */
     const ls_control *control = gang->control;
     uint32_t *local = ls_arena_new(&gang->arena, uint32_t, control->local_ranks);
     for (uint32_t i = 0; i < control->local_ranks; i++) {
@@ -283,6 +301,7 @@ static ls_status start_watch(ls_gang *gang)
         .describe = ls_describe_plan(&gang->options.session->plan),
         .event = put_event,
         .fatal = on_fatal,
+        .ask_stack = ask_stack,
         .context = gang,
     };
     return ls_watch_create(&options, &gang->watch);
@@ -383,6 +402,8 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
         .ready = on_far_ready,
         .lost = on_far_lost,
         .abort = on_abort,
+        .seen = on_far_seen,
+        .stack = on_far_stack,
         .start_failed = has_start_failed,
         .ended = on_all_ended,
     };

@@ -3,10 +3,13 @@
 
 #include "base/assert.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "execution/comm/store_address.h"
 #include "execution/comm/store_link.h"
+#include "execution/diagnose/sight_wire.h"
+#include "execution/diagnose/stack.h"
 #include "execution/diagnose/watch.h"
 #include "execution/elastic/cluster_wire.h"
 
@@ -17,7 +20,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TICK_NS = 5 * 1000 * 1000, LINGER_NS = 300 * 1000 * 1000 };
+enum {
+    TICK_NS = 5 * 1000 * 1000,
+    LINGER_NS = 300 * 1000 * 1000,
+    SAID_NS = 200 * 1000 * 1000, /* what ranks do is said this often though nothing changed */
+    GROUPS_MAX = LS_LOCAL_RANKS_MAX / LS_SIGHTS_MAX,
+};
 
 typedef struct host_agent {
     const ls_host_agent_options *options;
@@ -30,6 +38,9 @@ typedef struct host_agent {
     ls_control *control;
     ls_agent *agent;
     ls_watch *watch;
+    struct {
+        uint64_t hash, at_ns;
+    } said[GROUPS_MAX]; /* of LS_SIGHTS_MAX ranks each: the last message */
     ls_status status;
     char text[LS_RANK_TEXT_BYTES];
 } host_agent;
@@ -194,7 +205,78 @@ static void on_fatal(void *context, ls_status status, const char *text)
     give_up(context, status, -1, text);
 }
 
-/* Late ranks of this host go to its log; how long is too long the trainer's host decides, where those wait that are in time. */
+/* ---- what the coordinator's watch can't see itself ---- */
+
+static void say_sights(host_agent *self, uint32_t group, const ls_sight *sights, uint32_t count)
+{
+    ls_text message = {0};
+    const uint64_t now_ns = ls_env_now_ns(self->env);
+    const ls_cluster_sights head = {.kind = LS_CLUSTER_SIGHTS, .taken_ns = now_ns};
+    ls_text_append_bytes(&message, &head, sizeof head);
+    ls_sights_encode(sights, count, &message);
+    const uint64_t hash = ls_xxh3(message.data + sizeof head, message.bytes - sizeof head, 0);
+    if (hash != self->said[group].hash || now_ns - self->said[group].at_ns >= SAID_NS) {
+        self->said[group].hash = hash;
+        self->said[group].at_ns = now_ns;
+        if (!self->link_lost) {
+            (void)ls_store_link_send(self->link, message.data, message.bytes); /* the next one says it anew */
+        }
+    }
+    ls_text_release(&message);
+}
+
+/* A file that an earlier run left in its place is not this rank's. */
+static bool is_of_ours(const host_agent *self, const ls_sight *sight)
+{
+    const ls_control *control = self->control;
+    return sight->header.size == control->ranks && sight->rank >= control->first_rank &&
+           sight->rank - control->first_rank < control->local_ranks &&
+           sight->header.pid ==
+               atomic_load(&ls_segment_slot(&self->segment, sight->rank - control->first_rank)->pid);
+}
+
+static void on_seen(void *context, ls_sight *sights, uint32_t seen)
+{
+    host_agent *self = context;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < seen; i++) {
+        if (is_of_ours(self, &sights[i])) {
+            if (i != count) {
+                sights[count] = sights[i];
+            }
+            count++;
+        }
+    }
+    for (uint32_t at = 0; at < count && !self->ended; at += LS_SIGHTS_MAX) {
+        const uint32_t left = count - at;
+        say_sights(self, at / LS_SIGHTS_MAX, sights + at, left < LS_SIGHTS_MAX ? left : LS_SIGHTS_MAX);
+    }
+}
+
+/* Only of ranks of this run: a number from elsewhere is none of ours to look into. */
+static void answer(host_agent *self, const ls_cluster_ask *ask)
+{
+    ls_cluster_stack stack = {.kind = LS_CLUSTER_STACK, .rank = ask->rank};
+    const ls_control *control = self->control;
+    if (!self->joined || ask->rank < control->first_rank ||
+        ask->rank - control->first_rank >= control->local_ranks) {
+        give_up(self, LS_ERR_INVALID, -1, "the coordinator asked an agent for the stack of another's rank");
+        return;
+    }
+    const ls_rank_slot *slot = ls_segment_slot(&self->segment, ask->rank - control->first_rank);
+    ls_text text = {0};
+    if (ask->pid <= 0 || atomic_load(&slot->pid) != ask->pid) {
+        snprintf(stack.text, sizeof stack.text, "process %d is not rank %u", (int)ask->pid, ask->rank);
+    } else {
+        stack.is_stack = ls_stack_take(ask->pid, LS_STACK_FRAMES, &text) == LS_OK;
+        snprintf(stack.text, sizeof stack.text, "%s",
+                 stack.is_stack ? ls_text_string(&text) : ls_error_text());
+    }
+    ls_text_release(&text);
+    send_to_coordinator(self, &stack, sizeof stack);
+}
+
+/* Who is late is judged where the sights of all hosts come together. */
 static ls_status start_watch(host_agent *self, const ls_cluster_join *join)
 {
     uint32_t local[LS_COMM_SIZE_MAX];
@@ -208,6 +290,7 @@ static ls_status start_watch(host_agent *self, const ls_cluster_join *join)
                                       .ranks = join->ranks,
                                       .local = local,
                                       .local_count = join->local_ranks,
+                                      .seen = on_seen,
                                       .fatal = on_fatal,
                                       .context = self};
     const ls_status status = ls_watch_create(&options, &self->watch);
@@ -298,6 +381,10 @@ static void on_received(void *context, const void *data, size_t bytes)
         memcpy(&orders, data, sizeof orders);
         LS_CLUSTER_CLOSE(orders.abort_text);
         obey(self, &orders);
+    } else if (kind == LS_CLUSTER_ASK && bytes == sizeof(ls_cluster_ask)) {
+        ls_cluster_ask ask;
+        memcpy(&ask, data, sizeof ask);
+        answer(self, &ask);
     } else {
         give_up(self, LS_ERR_INVALID, -1, "the coordinator said something that agents don't understand");
     }
