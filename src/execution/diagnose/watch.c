@@ -648,8 +648,8 @@ static void report_stopped(ls_watch *watch, watched *w, ls_process_state state, 
     report_late(watch, NULL, &graph, &culprit, 1e-9 * (double)(now_ns - w->stopped_ns));
 }
 
-/* Who waits for this rank may be on another host: what its process is says enough. */
-static void look_at_process(ls_watch *watch, watched *w)
+/* Who waits for this rank may be on another host: what its process is says enough. least_ns: how long it is left to those who see who waits. */
+static void look_at_process(ls_watch *watch, watched *w, uint64_t least_ns)
 {
     const uint64_t now_ns = ls_env_now_ns(watch->options.env);
     const ls_process_state state =
@@ -662,8 +662,7 @@ static void look_at_process(ls_watch *watch, watched *w)
         w->stopped_told = false;
     } else if (w->stopped_ns == 0) {
         w->stopped_ns = now_ns;
-    } else if (now_ns - w->stopped_ns >= LS_WATCH_LATE_NS && !w->stopped_told &&
-               !is_reported(watch, w->rank)) {
+    } else if (now_ns - w->stopped_ns >= least_ns && !w->stopped_told && !is_reported(watch, w->rank)) {
         w->stopped_told = true;
         report_stopped(watch, w, state, now_ns);
     }
@@ -730,9 +729,9 @@ static void look_for_late(ls_watch *watch)
     if (somebody_waits(watch) && !watch->over) {
         judge(watch);
     }
-    const bool blind = is_blind(watch);
-    for (uint32_t i = 0; i < watch->rank_count && blind && !watch->over; i++) {
-        look_at_process(watch, &watch->ranks[i]);
+    const uint64_t least_ns = is_blind(watch) ? LS_WATCH_LATE_NS : LS_WATCH_NEW_NS;
+    for (uint32_t i = 0; i < watch->rank_count && watch->far && !watch->over; i++) {
+        look_at_process(watch, &watch->ranks[i], least_ns);
     }
     settle_incidents(watch);
 }

@@ -12,8 +12,8 @@
  *   max(1 s, 2 x lead)            before that; lead: the time the waiting rank itself took to get there from its operation before
  *
  * Of ranks of other hosts their agents say what they are seen doing (ls_watch_see), and one that is late is asked for its stack there; it is
- * reported when the answer has come or after LS_WATCH_ANSWER_NS. Where not all can be seen, a rank of this host that is stopped or held for
- * 250 ms is late by itself.
+ * reported when the answer has come or after LS_WATCH_ANSWER_NS. With ranks on other hosts, a rank of this host that is stopped or held is late by
+ * itself: after 250 ms where not all can be seen, else after 1 s.
  *
  * A rank that waits for orders (LS_ACTIVITY_IDLE: the trainer evaluates, samples or saves) is not late. When it comes after all, event
  * `late_over {rank, waited_s}`.

@@ -2,6 +2,7 @@
 #include "execution/parallel/hosts.h"
 
 #include "base/assert.h"
+#include "execution/comm/flight.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -349,6 +350,10 @@ bool ls_hosts_is_done(const ls_hosts *hosts, uint64_t count)
 
 ls_status ls_hosts_await(ls_hosts *h, uint64_t count, const ls_wait *wait, bool *aborted_out)
 {
+    if (!ls_hosts_is_done(h, count)) {
+        /* The transfer began while leaves were computed: now it is what holds this rank up. */
+        ls_flight_activity(LS_ACTIVITY_COMM, 0);
+    }
     *aborted_out = ls_wait_until(&h->done, (uint32_t)count, wait) != LS_WAIT_DONE;
     if (*aborted_out) {
         return LS_ERR_TIMEOUT;
