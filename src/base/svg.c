@@ -391,9 +391,8 @@ static double text_width(const char *string)
     return (double)(characters * CHARACTER_WIDTH);
 }
 
-/* Names with coloured bars in a row from `x` on, a new row where `right` is reached. Returns the y of the last row. */
-static double append_legend(const char *const *names, const int *colors, size_t count, double x, double y,
-                            double right, ls_text *text)
+double ls_svg_legend(ls_text *text, const char *const *names, const int *colors, size_t count, double x,
+                     double y, double right)
 {
     double at = x;
     for (size_t i = 0; i < count; i++) {
@@ -434,7 +433,7 @@ static double append_chart_legend(const ls_svg_chart *chart, double x, double y,
             colors[count++] = series_color(chart, i);
         }
     }
-    return count > 1 ? append_legend(names, colors, count, x, y, right, text) : y - 20;
+    return count > 1 ? ls_svg_legend(text, names, colors, count, x, y, right) : y - 20;
 }
 
 static double widest_y_label(const plot *p)
@@ -504,6 +503,11 @@ static double part_value(const ls_svg_bars *bars, size_t bar, size_t part)
     return isfinite(value) && value > 0.0 ? value : 0.0;
 }
 
+static int part_color(const ls_svg_bars *bars, size_t part)
+{
+    return (bars->colors ? bars->colors[part] : (int)part) % LS_SVG_COLORS;
+}
+
 static double bar_total(const ls_svg_bars *bars, size_t bar)
 {
     double total = 0.0;
@@ -524,8 +528,8 @@ static void append_bar(const ls_svg_bars *bars, size_t bar, double left, double 
             continue;
         }
         ls_text_printf(text,
-                       "<rect class=\"ls-f%zu\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>",
-                       part % LS_SVG_COLORS, x, y, fmax(part_width - 1.0, 0.5), BAR_HEIGHT);
+                       "<rect class=\"ls-f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>",
+                       part_color(bars, part), x, y, fmax(part_width - 1.0, 0.5), BAR_HEIGHT);
         ls_text_append_escaped(text, bars->part_names[part]);
         ls_text_printf(text, ": %.4g %s</title></rect>\n", value, bars->unit ? bars->unit : "");
         x += part_width;
@@ -543,7 +547,7 @@ void ls_svg_stacked_bars(const ls_svg_bars *bars, ls_text *text)
     double left = 16.0, legend_width = 0.0, longest = 0.0;
     const size_t legend_count = bars->part_count < LEGEND_MAX ? bars->part_count : LEGEND_MAX;
     for (size_t i = 0; i < legend_count; i++) {
-        colors[i] = (int)(i % LS_SVG_COLORS);
+        colors[i] = part_color(bars, i);
         legend_width += 36 + text_width(bars->part_names[i]);
     }
     for (size_t bar = 0; bar < bars->bar_count; bar++) {
@@ -560,7 +564,7 @@ void ls_svg_stacked_bars(const ls_svg_bars *bars, ls_text *text)
         ls_svg_label(text, 16, y + 12, LS_SVG_START, 1, bars->title);
         y += 24.0;
     }
-    y = append_legend(bars->part_names, colors, legend_count, 16, y + 12, width - 16.0, text) + 16.0;
+    y = ls_svg_legend(text, bars->part_names, colors, legend_count, 16, y + 12, width - 16.0) + 16.0;
     const double scale = longest > 0.0 ? (width - left - 90.0) / longest : 0.0;
     for (size_t bar = 0; bar < bars->bar_count; bar++, y += ROW_HEIGHT) {
         ls_svg_label(text, left - 10, y + 17, LS_SVG_END, 0, bars->bar_names[bar]);

@@ -54,7 +54,8 @@ typedef struct ls_svg_bars {
     const char *const *part_names; /* (part_count) */
     const double *values;          /* (bar_count, part_count), >= 0; others count as 0 */
     size_t bar_count, part_count;
-    int width; /* 0: 720; the height follows from bar_count */
+    const int *colors; /* (part_count); NULL: 0, 1, 2, ... */
+    int width;         /* 0: 720; the height follows from bar_count */
 } ls_svg_bars;
 
 void ls_svg_stacked_bars(const ls_svg_bars *bars, ls_text *text);
@@ -72,6 +73,10 @@ void ls_svg_box(ls_text *text, double x, double y, double width, double height, 
 
 /* A solid bar in colour `color`, its ends rounded. */
 void ls_svg_bar(ls_text *text, double x, double y, double width, double height, int color);
+
+/* Names with coloured bars in a row from `x` on, a new row where `right` is reached. Returns the y of the last row. */
+double ls_svg_legend(ls_text *text, const char *const *names, const int *colors, size_t count, double x,
+                     double y, double right);
 
 /* A straight line, and one with an arrow head at its second end. */
 void ls_svg_line(ls_text *text, double x1, double y1, double x2, double y2);

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const struct {
     const char *name;
@@ -27,6 +28,9 @@ static const struct {
         {"waiting", "waiting",
          "events.jsonl, which names a rank that came late, or fewer processes on this machine"},
     [LS_TIME_OTHER] = {"other", "logging and the rest", "a larger log.every_steps"},
+    [LS_TIME_DOWN] = {"down", "down until the next start",
+                      "whatever runs the same command again at once: it goes on where it was"},
+    [LS_TIME_PAUSED] = {"paused", "paused", ""},
 };
 
 void ls_goodput_begin(ls_goodput *goodput, double start_s)
@@ -75,10 +79,22 @@ double ls_goodput_wall_s(const ls_goodput *goodput)
     return sum;
 }
 
+static double wanted(const ls_goodput *goodput)
+{
+    return ls_goodput_wall_s(goodput) - goodput->seconds[LS_TIME_PAUSED];
+}
+
 double ls_goodput_fraction(const ls_goodput *goodput)
 {
-    const double wall_s = ls_goodput_wall_s(goodput);
-    return wall_s > 0.0 ? goodput->seconds[LS_TIME_COMPUTE] / wall_s : 0.0;
+    const double wanted_s = wanted(goodput);
+    return wanted_s > 0.0 ? goodput->seconds[LS_TIME_COMPUTE] / wanted_s : 0.0;
+}
+
+void ls_goodput_add(ls_goodput *goodput, const ls_goodput *more)
+{
+    for (int i = 0; i < LS_TIME_CLASS_COUNT; i++) {
+        goodput->seconds[i] += more->seconds[i];
+    }
 }
 
 const char *ls_time_class_name(ls_time_class time_class)
@@ -89,18 +105,18 @@ const char *ls_time_class_name(ls_time_class time_class)
 
 bool ls_goodput_advice(const ls_goodput *goodput, char *text_out, size_t text_bytes)
 {
-    const double wall_s = ls_goodput_wall_s(goodput), busy = ls_goodput_fraction(goodput);
-    if (wall_s - goodput->seconds[LS_TIME_STARTUP] <= LS_GOODPUT_GRACE_S || busy >= LS_GOODPUT_GOOD) {
+    const double wanted_s = wanted(goodput), busy = ls_goodput_fraction(goodput);
+    if (wanted_s - goodput->seconds[LS_TIME_STARTUP] <= LS_GOODPUT_GRACE_S || busy >= LS_GOODPUT_GOOD) {
         return false;
     }
     int largest = LS_TIME_STARTUP;
     for (int i = 0; i < LS_TIME_CLASS_COUNT; i++) {
-        if (i != LS_TIME_COMPUTE && goodput->seconds[i] > goodput->seconds[largest]) {
+        if (i != LS_TIME_COMPUTE && i != LS_TIME_PAUSED && goodput->seconds[i] > goodput->seconds[largest]) {
             largest = i;
         }
     }
     snprintf(text_out, text_bytes, "%.0f %% busy: %.0f %% %s, try %s", 100.0 * busy,
-             100.0 * goodput->seconds[largest] / wall_s, class_table[largest].loss,
+             100.0 * goodput->seconds[largest] / wanted_s, class_table[largest].loss,
              class_table[largest].remedy);
     return true;
 }
@@ -119,6 +135,31 @@ const char *ls_time_class_label(ls_time_class time_class)
 {
     LS_ASSERT(time_class < LS_TIME_CLASS_COUNT);
     return time_class == LS_TIME_COMPUTE ? "training" : class_table[time_class].loss;
+}
+
+void ls_goodput_describe(const ls_goodput *goodput, char *text_out, size_t text_bytes)
+{
+    const double wall_s = ls_goodput_wall_s(goodput);
+    bool said[LS_TIME_CLASS_COUNT] = {false};
+    size_t used = 0;
+    text_out[0] = '\0';
+    for (;;) {
+        int largest = -1;
+        for (int i = 0; i < LS_TIME_CLASS_COUNT; i++) {
+            if (!said[i] && goodput->seconds[i] >= 0.005 * wall_s && goodput->seconds[i] > 0.0 &&
+                (largest < 0 || goodput->seconds[i] > goodput->seconds[largest])) {
+                largest = i;
+            }
+        }
+        if (largest < 0 || used >= text_bytes) {
+            return;
+        }
+        said[largest] = true;
+        const int wrote =
+            snprintf(text_out + used, text_bytes - used, "%s%.0f %% %s", used > 0 ? ", " : "",
+                     100.0 * goodput->seconds[largest] / wall_s, ls_time_class_label((ls_time_class)largest));
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
 }
 
 json_t *ls_goodput_to_json(const ls_goodput *goodput)

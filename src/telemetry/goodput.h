@@ -2,7 +2,7 @@
 /*
  * Goodput: every second of wall time falls in exactly one class, and the classes add up to the wall time.
  *
- * Used by one thread. Pure but for the clock.
+ * One process has one; what all starts of a run add up to is telemetry/time_log.h's. Used by one thread. Pure but for the clock.
  */
 #ifndef LS_TELEMETRY_GOODPUT_H
 #define LS_TELEMETRY_GOODPUT_H
@@ -24,6 +24,8 @@ typedef enum ls_time_class {
     LS_TIME_LOST_WORK, /* steps done again, or given up in the middle */
     LS_TIME_WAITING,   /* stopped, starved of processors */
     LS_TIME_OTHER,     /* logs, reports, the end */
+    LS_TIME_DOWN, /* nobody trained: from the end of a start that was lost, failed or told to leave, to the next */
+    LS_TIME_PAUSED, /* nobody trained, and nobody wanted it: the run had ended, or a person had interrupted it */
     LS_TIME_CLASS_COUNT
 } ls_time_class;
 
@@ -45,11 +47,13 @@ void ls_goodput_enter_at(ls_goodput *goodput, ls_time_class next, double now_s);
 void ls_goodput_update_at(ls_goodput *goodput, double now_s);
 /* Books `seconds` of what was counted as `from` under `to` instead; at most what `from` has. */
 void ls_goodput_move(ls_goodput *goodput, ls_time_class from, ls_time_class to, double seconds);
+/* Adds all of `more`; what is current stays. */
+void ls_goodput_add(ls_goodput *goodput, const ls_goodput *more);
 /* Counts the current class up to now. */
 void ls_goodput_update(ls_goodput *goodput);
 
 double ls_goodput_wall_s(const ls_goodput *goodput);
-/* Share of useful work, 0..1. */
+/* Share of useful work in the time the run was wanted: all but LS_TIME_PAUSED. 0..1. */
 double ls_goodput_fraction(const ls_goodput *goodput);
 
 /* "compute", "data", ...: the names in JSON. */
@@ -63,6 +67,9 @@ const char *ls_time_class_label(ls_time_class time_class);
  * "61 % busy: 28 % waiting for data, try ...". False, and text_out untouched, when there is nothing to say.
  */
 bool ls_goodput_advice(const ls_goodput *goodput, char *text_out, size_t text_bytes);
+
+/* "92 % training, 5 % starting up, 3 % saving": all from half a percent on, the largest first. */
+void ls_goodput_describe(const ls_goodput *goodput, char *text_out, size_t text_bytes);
 
 /* {"compute": seconds, ...}. */
 json_t *ls_goodput_to_json(const ls_goodput *goodput);

@@ -10,7 +10,7 @@ double ls_json_number(const json_t *object, const char *key)
     return json_is_number(member) ? json_number_value(member) : NAN;
 }
 
-static bool count_of(const json_t *object, const char *key, uint64_t *count_out)
+bool ls_json_count(const json_t *object, const char *key, uint64_t *count_out)
 {
     const json_t *member = json_object_get(object, key);
     if (!json_is_integer(member) || json_integer_value(member) < 0) {
@@ -20,8 +20,7 @@ static bool count_of(const json_t *object, const char *key, uint64_t *count_out)
     return true;
 }
 
-/* The next line as an object. object_out: written for LS_LINE_GOOD alone. */
-static ls_line_kind next_object(ls_line_reader *reader, json_t **object_out)
+ls_line_kind ls_object_reader_next(ls_line_reader *reader, json_t **object_out)
 {
     reader->line_offset = reader->offset;
     if (reader->offset >= reader->bytes) {
@@ -63,12 +62,12 @@ static bool read_metrics(const json_t *object, ls_step_metrics *out)
         .hfu = ls_json_number(object, "hfu"),
     };
     /* FLT_MAX printed with 9 digits is a little above FLT_MAX, and rounds back to it. */
-    if (!isfinite(loss) || !isfinite((float)loss) || !count_of(object, "step", &m.step) || m.step == 0) {
+    if (!isfinite(loss) || !isfinite((float)loss) || !ls_json_count(object, "step", &m.step) || m.step == 0) {
         return false;
     }
     m.loss = (float)loss;
-    (void)count_of(object, "tokens", &m.tokens);
-    (void)count_of(object, "rss_bytes", &m.rss_bytes);
+    (void)ls_json_count(object, "tokens", &m.tokens);
+    (void)ls_json_count(object, "rss_bytes", &m.rss_bytes);
     *out = m;
     return true;
 }
@@ -76,7 +75,7 @@ static bool read_metrics(const json_t *object, ls_step_metrics *out)
 ls_line_kind ls_metrics_reader_next(ls_line_reader *reader, ls_step_metrics *metrics_out)
 {
     json_t *object = NULL;
-    ls_line_kind kind = next_object(reader, &object);
+    ls_line_kind kind = ls_object_reader_next(reader, &object);
     if (kind == LS_LINE_GOOD && !read_metrics(object, metrics_out)) {
         kind = LS_LINE_DAMAGED;
     }
@@ -87,7 +86,7 @@ ls_line_kind ls_metrics_reader_next(ls_line_reader *reader, ls_step_metrics *met
 ls_line_kind ls_event_reader_next(ls_line_reader *reader, json_t **event_out)
 {
     json_t *object = NULL;
-    const ls_line_kind kind = next_object(reader, &object);
+    const ls_line_kind kind = ls_object_reader_next(reader, &object);
     if (kind == LS_LINE_GOOD && !json_is_string(json_object_get(object, "event"))) {
         json_decref(object);
         return LS_LINE_DAMAGED;
@@ -100,5 +99,5 @@ ls_line_kind ls_event_reader_next(ls_line_reader *reader, json_t **event_out)
 
 bool ls_event_step(const json_t *event, uint64_t *step_out)
 {
-    return count_of(event, "step", step_out);
+    return ls_json_count(event, "step", step_out);
 }

@@ -46,8 +46,13 @@ ls_line_kind ls_metrics_reader_next(ls_line_reader *reader, ls_step_metrics *met
  */
 ls_line_kind ls_event_reader_next(ls_line_reader *reader, json_t **event_out);
 
+/* Reads the next line of any file of JSON objects. object_out: as above. */
+ls_line_kind ls_object_reader_next(ls_line_reader *reader, json_t **object_out);
+
 /* Member `key` as a number; NaN when it is absent or no number. */
 double ls_json_number(const json_t *object, const char *key);
+/* True, with the value stored, when member `key` is an integer >= 0. */
+bool ls_json_count(const json_t *object, const char *key, uint64_t *count_out);
 
 /* True, with the step stored, when the event belongs to a step. */
 bool ls_event_step(const json_t *event, uint64_t *step_out);

@@ -211,8 +211,8 @@ static void append_machine_tiles(const ls_report_data *data, ls_text *page)
     tile_close(page, "memory at its highest");
     tile_open(page);
     put_duration(page, fresh(data, "wall_s", data->newest_s - data->begun_s));
-    tile_close(page, data->running ? "since it began" : "wall time of the last start");
-    if (!data->running && data->has_goodput) {
+    tile_close(page, data->running ? "since it began" : "wall time, from the first start on");
+    if (data->has_goodput) {
         tile_open(page);
         put_number(page, "%.0f %%", 100.0 * ls_goodput_fraction(&data->goodput));
         tile_close(page, "of the time was training");

@@ -153,6 +153,16 @@ static void read_summary(ls_report_data *data)
     const double steps = ls_json_number(data->summary, "steps");
     data->steps_total = steps > 0.0 && steps < 1e18 ? (uint64_t)steps : 0;
     ls_goodput_from_json(json_object_get(data->summary, "time"), &data->goodput);
+}
+
+static void read_time_log(ls_report_data *data)
+{
+    if (ls_time_history_load(data->dir, &data->history) != LS_OK) {
+        ls_error_clear(); /* pictures can do without */
+    }
+    if (data->history.start_count > 0) {
+        data->goodput = data->history.total;
+    }
     data->has_goodput = ls_goodput_wall_s(&data->goodput) > 0.0;
 }
 
@@ -203,6 +213,7 @@ static ls_status load(ls_report_data *data, ls_text *text)
         data->run_yaml = ls_arena_strdup(&data->arena, ls_text_string(text));
     }
     read_summary(data);
+    read_time_log(data);
     read_run_file(data, yaml);
     return LS_OK;
 }
@@ -218,6 +229,7 @@ ls_status ls_report_data_load(const char *dir, ls_report_data *data)
 
 void ls_report_data_release(ls_report_data *data)
 {
+    ls_time_history_release(&data->history);
     json_decref(data->summary);
     json_decref(data->events);
     ls_arena_release(&data->arena);

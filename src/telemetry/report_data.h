@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "telemetry/goodput.h"
+#include "telemetry/time_log.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -43,7 +44,8 @@ typedef struct ls_report_data {
     double begun_s, newest_s; /* wall clock, seconds since 1970; NaN: not known */
     bool running;             /* no end was recorded since the last start */
     bool has_goodput;
-    ls_goodput goodput; /* of the process that wrote the summary */
+    ls_goodput goodput; /* of all starts and what is between them; without a time log, that of the summary */
+    ls_time_history history; /* no start: there is no time log */
 } ls_report_data;
 
 /* Errors: LS_ERR_NOT_FOUND when `dir` holds neither run.yaml nor metrics.jsonl; LS_ERR_IO. Release in any case. */

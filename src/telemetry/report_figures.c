@@ -234,41 +234,6 @@ static void append_step_parts(ls_report_data *data, ls_text *page)
                "takes about twice the time of forward; if data take a visible share, the disk is too slow.");
 }
 
-static void append_classes(ls_report_data *data, ls_text *page)
-{
-    const char *names[LS_TIME_CLASS_COUNT];
-    double seconds[LS_TIME_CLASS_COUNT];
-    size_t count = 0;
-    static const ls_time_class order[] = {LS_TIME_COMPUTE,       LS_TIME_EVALUATION, LS_TIME_SAMPLING,
-                                          LS_TIME_CHECKPOINT,    LS_TIME_STARTUP,    LS_TIME_DATA,
-                                          LS_TIME_COMMUNICATION, LS_TIME_RECOVERY,   LS_TIME_LOST_WORK,
-                                          LS_TIME_WAITING,       LS_TIME_OTHER};
-    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-        if (data->goodput.seconds[order[i]] > 0.0) {
-            names[count] = ls_time_class_label(order[i]);
-            seconds[count++] = data->goodput.seconds[order[i]];
-        }
-    }
-    static const char *const bar_name[] = {"wall time"};
-    const ls_svg_bars bars = {.title = "Where the time went",
-                              .unit = "s",
-                              .bar_names = bar_name,
-                              .part_names = names,
-                              .values = seconds,
-                              .bar_count = 1,
-                              .part_count = count};
-    card_open(page);
-    append_bars(bars, page);
-    ls_text_append(page, "<p>In percent: ");
-    const double wall_s = ls_goodput_wall_s(&data->goodput);
-    for (size_t i = 0; i < count; i++) {
-        ls_text_printf(page, "%s%s %.*f", i > 0 ? ", " : "", names[i], seconds[i] < 0.01 * wall_s ? 1 : 0,
-                       100.0 * seconds[i] / wall_s);
-    }
-    ls_text_append(page, ".</p>");
-    card_close(page, "Every second of the last start is in exactly one of these classes.");
-}
-
 void ls_report_append_figures(ls_report_data *data, ls_text *page)
 {
     append_loss(data, page);
@@ -277,6 +242,6 @@ void ls_report_append_figures(ls_report_data *data, ls_text *page)
         append_step_parts(data, page);
     }
     if (data->has_goodput) {
-        append_classes(data, page);
+        ls_report_append_time(data, page);
     }
 }

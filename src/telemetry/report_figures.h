@@ -13,4 +13,7 @@
 /* Loss, learning rate, gradient norm, speed, where the time went. */
 void ls_report_append_figures(ls_report_data *data, ls_text *page);
 
+/* Where the time of all starts went: a bar of classes, the course of them, with what was lost and recovered, and a table. */
+void ls_report_append_time(ls_report_data *data, ls_text *page);
+
 #endif

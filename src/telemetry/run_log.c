@@ -103,7 +103,20 @@ static void add_evaluation(const json_t *event, ls_run_totals *totals)
     totals->has_val_loss = true;
 }
 
-/* Keeps the good lines of events that belong to no later step. */
+/* What a later step did will happen again when that step is done again. What happened to the machine while it did, has happened. */
+static bool happens_again(const json_t *event)
+{
+    static const char *const names[] = {"evaluation", "sample", "checkpoint", "audit", "not_finite"};
+    const char *name = json_string_value(json_object_get(event, "event"));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Keeps the good lines of events but for those of later steps that will happen again. */
 static void keep_events(ls_run_log *log, const ls_file_map *map, uint64_t restored_step, kept_lines *kept,
                         ls_run_totals *totals)
 {
@@ -115,7 +128,7 @@ static void keep_events(ls_run_log *log, const ls_file_map *map, uint64_t restor
             continue;
         }
         uint64_t step = 0;
-        if (!ls_event_step(event, &step) || step <= restored_step) {
+        if (!ls_event_step(event, &step) || step <= restored_step || !happens_again(event)) {
             keep_line(kept, &reader);
             add_evaluation(event, totals);
         }

@@ -7,7 +7,7 @@
  *   events.jsonl    one object per event: time (seconds since 1970), event, step where it has one, and the event's own fields
  *
  * Every line is one write(2), so that a killed process leaves whole lines but for the last. A resume cuts both files back to the restored
- * step. The curve hash (telemetry/curve.h) is kept up to date step by step and rebuilt from metrics.jsonl on a resume. Scalars also go to
+ * step; events that tell what happened to ranks and machines (rank_lost, recovered, notice, ...) stay, whatever their step. The curve hash (telemetry/curve.h) is kept up to date step by step and rebuilt from metrics.jsonl on a resume. Scalars also go to
  * tb/ for TensorBoard (loss, lr, grad_norm, tokens_per_s, mfu, val_loss); an error there ends that file, not the run.
  *
  * One writer per directory (the run directory's lock sees to that); not thread-safe.

@@ -62,6 +62,9 @@ json_t *ls_summary_to_json(const ls_summary *s)
     if (s->time) {
         json_object_set(o, "time", s->time);
     }
+    if (s->starts) {
+        json_object_set(o, "starts", s->starts);
+    }
     return o;
 }
 
@@ -153,12 +156,34 @@ static void append_machine(const json_t *object, ls_text *text)
     append_if(text, " (planned %.0f)", mib * number_of(json_object_get(object, "predicted"), "memory_bytes"));
 }
 
+/* What was not training, when it is worth a line. */
+static void append_time(const json_t *object, ls_text *text)
+{
+    ls_goodput time;
+    char said[320];
+    ls_goodput_from_json(json_object_get(object, "time"), &time);
+    ls_goodput_describe(&time, said, sizeof said);
+    if (!said[0]) {
+        return;
+    }
+    ls_text_printf(text, "\n  time        %s", said);
+    const size_t starts = json_array_size(json_object_get(object, "starts")),
+                 recoveries = json_array_size(json_object_get(object, "recoveries"));
+    if (starts > 1) {
+        ls_text_printf(text, ", %zu starts", starts);
+    }
+    if (recoveries > 0) {
+        ls_text_printf(text, ", %zu %s", recoveries, recoveries == 1 ? "recovery" : "recoveries");
+    }
+}
+
 void ls_summary_print(const json_t *object, FILE *out)
 {
     ls_text text = {0};
     append_title(object, &text);
     append_losses(object, &text);
     append_machine(object, &text);
+    append_time(object, &text);
     ls_text_printf(&text, "\n  state_hash  %s\n  curve_hash  %s\n  run         %s\n",
                    text_of(object, "state_hash"), text_of(object, "curve_hash"), text_of(object, "run_dir"));
     fputs(ls_text_string(&text), out);

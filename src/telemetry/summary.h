@@ -5,7 +5,8 @@
  *
  * Members: run, run_dir, status, step, steps, loss, val_loss, val_loss_per_byte, tokens, tokens_per_s, mfu, hfu, peak_rss_bytes, wall_s,
  * first_step_s, step_s, goodput, state_hash, curve_hash, recoveries[], predicted{memory_bytes, step_s, flops_per_step}, cost_usd, energy_j,
- * time{seconds by class}. What could not be measured is null; no member is ever missing but `time`. Predictions stand beside what they
+ * time{seconds by class}, starts[]. wall_s, goodput and time are of the whole run, over all its starts (telemetry/time_log.h); tokens_per_s,
+ * mfu, hfu and step_s are of the steps of the last one. What could not be measured is null; no member is ever missing but `time` and `starts`. Predictions stand beside what they
  * predict: memory_bytes beside peak_rss_bytes, predicted.step_s beside step_s.
  */
 #ifndef LS_TELEMETRY_SUMMARY_H
@@ -31,7 +32,7 @@ typedef struct ls_summary {
     uint64_t tokens;               /* of the whole run so far */
     double tokens_per_s, mfu, hfu; /* over the steps of this process */
     uint64_t peak_rss_bytes;
-    double wall_s;                        /* of this process */
+    double wall_s;                        /* from the first start to now */
     double first_step_s;                  /* process start to the end of the first step */
     double goodput;                       /* 0..1 */
     char state_hash[LS_SHA256_HEX_BYTES]; /* "" when not known */
@@ -44,6 +45,7 @@ typedef struct ls_summary {
     double cost_usd, energy_j; /* 0: not known */
     json_t *recoveries;        /* array of what was recovered from; borrowed, NULL: none */
     json_t *time;              /* seconds by class (telemetry/goodput.h); borrowed, NULL: none */
+    json_t *starts;            /* ls_time_history_to_json; borrowed, NULL: none */
 } ls_summary;
 
 /* The object; the caller drops it. Never NULL. */

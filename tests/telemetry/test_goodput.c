@@ -87,7 +87,7 @@ static void goodput_advice_knows_every_class(void **state)
     (void)state;
     for (int c = 0; c < LS_TIME_CLASS_COUNT; c++) {
         assert_true(strlen(ls_time_class_label((ls_time_class)c)) > 3);
-        if (c == LS_TIME_COMPUTE) {
+        if (c == LS_TIME_COMPUTE || c == LS_TIME_PAUSED) {
             continue;
         }
         ls_goodput goodput = {.seconds = {[LS_TIME_COMPUTE] = 20.0}};
@@ -98,6 +98,34 @@ static void goodput_advice_knows_every_class(void **state)
         assert_int_equal(strncmp(text, "20 % busy: 80 % ", 16), 0);
         assert_true(strlen(strstr(text, ", try ")) > 10);
     }
+}
+
+/* What nobody wanted to run is no loss. */
+static void goodput_fraction_leaves_pauses_out(void **state)
+{
+    (void)state;
+    char text[256] = "untouched";
+    const ls_goodput paused = {
+        .seconds = {[LS_TIME_COMPUTE] = 75.0, [LS_TIME_DOWN] = 25.0, [LS_TIME_PAUSED] = 1e6}};
+    assert_seconds(ls_goodput_fraction(&paused), 0.75);
+    assert_seconds(ls_goodput_wall_s(&paused), 1e6 + 100.0);
+    assert_false(ls_goodput_advice(&paused, text, sizeof text));
+}
+
+static void goodput_describe_begins_with_the_largest(void **state)
+{
+    (void)state;
+    char text[256] = "", small[12] = "";
+    const ls_goodput time = {.seconds = {[LS_TIME_STARTUP] = 1.0,
+                                         [LS_TIME_COMPUTE] = 70.0,
+                                         [LS_TIME_RECOVERY] = 28.8,
+                                         [LS_TIME_OTHER] = 0.2}};
+    ls_goodput_describe(&time, text, sizeof text);
+    assert_string_equal(text, "70 % training, 29 % recovering, 1 % starting up");
+    ls_goodput_describe(&time, small, sizeof small); /* cut, never beyond */
+    assert_string_equal(small, "70 % traini");
+    ls_goodput_describe(&(ls_goodput){0}, text, sizeof text);
+    assert_string_equal(text, "");
 }
 
 static void goodput_json_round_trip(void **state)
@@ -128,6 +156,8 @@ int main(void)
         cmocka_unit_test(goodput_advice_names_the_largest_loss),
         cmocka_unit_test(goodput_advice_keeps_quiet),
         cmocka_unit_test(goodput_advice_knows_every_class),
+        cmocka_unit_test(goodput_fraction_leaves_pauses_out),
+        cmocka_unit_test(goodput_describe_begins_with_the_largest),
         cmocka_unit_test(goodput_json_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,7 +60,8 @@ static ls_status take_lock(ls_arena *arena, const char *path, int *fd_out)
 static bool is_left_over(const char *name)
 {
     return strcmp(name, "lock") == 0 || strncmp(name, "run.yaml.tmp.", 13) == 0 ||
-           strncmp(name, "tokenizer.json", 14) == 0 || strcmp(name, "flight") == 0;
+           strncmp(name, "tokenizer.json", 14) == 0 || strcmp(name, "flight") == 0 ||
+           strcmp(name, "time.jsonl") == 0;
 }
 
 /* A folder that holds something, but no run, is somebody else's. */

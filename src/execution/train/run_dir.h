@@ -5,6 +5,7 @@
  *   run.yaml         the resolved run file
  *   lock             held (flock) by the process that trains here
  *   summary.json     the result; its status is "finished" when the run reached its last step
+ *   time.jsonl       where the time of all starts went (telemetry/time_log.h)
  *   metrics.jsonl, events.jsonl, tb/, checkpoints/, report.html
  */
 #ifndef LS_EXECUTION_TRAIN_RUN_DIR_H

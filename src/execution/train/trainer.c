@@ -17,10 +17,17 @@
 
 /* ---- evaluation and samples ---- */
 
+/* What a process that was lost had done before is lost work when it is done again. */
+static ls_time_class unless_redone(const ls_trainer *trainer, ls_time_class time_class)
+{
+    return trainer->step < trainer->redone_until ? LS_TIME_LOST_WORK : time_class;
+}
+
 /* Between windows is a good moment to notice that the run should stop. */
 static ls_status read_validation(void *context, uint64_t first, uint64_t count, int32_t *tokens_out)
 {
     const ls_trainer *trainer = context;
+    ls_time_log_note(trainer->time_log);
     LS_TRY(ls_trainer_stop_status(trainer));
     return ls_dataset_tokens(trainer->session.dataset, LS_SPLIT_VALIDATION, 0, first, count, tokens_out);
 }
@@ -39,7 +46,7 @@ ls_status ls_trainer_evaluate(ls_trainer *trainer)
         return LS_OK;
     }
     LS_TRY(bring_weights(trainer));
-    ls_goodput_enter(&trainer->goodput, LS_TIME_EVALUATION);
+    ls_goodput_enter(&trainer->goodput, unless_redone(trainer, LS_TIME_EVALUATION));
     ls_progress_activity(trainer->progress, "evaluating");
     const ls_session *session = &trainer->session;
     const double start_s = ls_clock_monotonic_s();
@@ -105,7 +112,7 @@ ls_status ls_trainer_sample(ls_trainer *trainer)
         return LS_OK;
     }
     LS_TRY(bring_weights(trainer));
-    ls_goodput_enter(&trainer->goodput, LS_TIME_SAMPLING);
+    ls_goodput_enter(&trainer->goodput, unless_redone(trainer, LS_TIME_SAMPLING));
     ls_progress_activity(trainer->progress, "sampling");
     const char *text = trainer->session.run.sample.prompt;
     sample_text sample = {.tokenizer = trainer->session.tokenizer};
@@ -203,19 +210,51 @@ static ls_status side_work(ls_trainer *trainer)
     return ls_run_log_status(trainer->log);
 }
 
+/* Seconds of a step as they have been so far; 0: none is finished. */
+static double usual_step_s(const ls_trainer *trainer)
+{
+    const uint64_t steps = trainer->step - trainer->begun_at;
+    return steps > 0 ? trainer->step_s / (double)steps : 0.0;
+}
+
 /* A step of ranks that is given up: what it took beyond the usual, one rank kept the others waiting; the rest has to be done again. */
 static void book_lost_step(ls_trainer *trainer, double passed_s)
 {
-    const uint64_t steps = trainer->step - trainer->begun_at;
-    const double usual_s = steps > 0 ? trainer->step_s / (double)steps : 0.0;
+    const double usual_s = usual_step_s(trainer);
     const double lost_s = trainer->gang && passed_s > usual_s ? usual_s : passed_s;
     ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, lost_s);
     ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_WAITING, passed_s - lost_s);
 }
 
+/* Books `seconds` of the `*left_s` that are left of a step as something else than work. */
+static void book(ls_trainer *trainer, ls_time_class time_class, double seconds, double *left_s)
+{
+    const double booked_s = fmin(fmax(seconds, 0.0), *left_s);
+    ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, time_class, booked_s);
+    *left_s -= booked_s;
+}
+
+/* Where the time of a finished step went. Who waits for a recovery does so in a collective: that is not communication. Leaves of a rank that
+ * was lost are computed again: what the step then took beyond the usual. */
+static void book_step(ls_trainer *trainer, const ls_step_result *result, double passed_s)
+{
+    double left_s = passed_s;
+    const double recovery_s = trainer->recovery_s, usual_s = usual_step_s(trainer);
+    book(trainer, LS_TIME_RECOVERY, recovery_s, &left_s);
+    book(trainer, LS_TIME_DATA, result->data_s, &left_s);
+    book(trainer, LS_TIME_COMMUNICATION, result->wait_s - recovery_s, &left_s);
+    if (trainer->step < trainer->redone_until) {
+        book(trainer, LS_TIME_LOST_WORK, left_s, &left_s);
+    } else if (recovery_s > 0.0 && usual_s > 0.0) {
+        book(trainer, LS_TIME_LOST_WORK, left_s - usual_s, &left_s);
+    }
+}
+
 static ls_status run_step(ls_trainer *trainer)
 {
     ls_goodput_enter(&trainer->goodput, LS_TIME_COMPUTE);
+    ls_time_log_step_begins(trainer->time_log);
+    trainer->recovery_s = 0.0;
     const double start_s = ls_clock_monotonic_s();
     const double lr = ls_schedule_lr(&trainer->schedule, trainer->step);
     ls_step_result result = {.fault = {.leaf = LS_NO_LEAF, .rank = LS_NO_RANK}};
@@ -226,14 +265,12 @@ static ls_status run_step(ls_trainer *trainer)
     if (status != LS_OK) {
         trainer->fault = result.fault;
         book_lost_step(trainer, passed_s);
+        ls_time_log_step_ends(trainer->time_log, trainer->step);
         return status;
     }
-    ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_DATA, result.data_s);
-    ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_COMMUNICATION, result.wait_s);
-    if (trainer->step < trainer->redone_until) {
-        ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, passed_s - result.data_s);
-    }
+    book_step(trainer, &result, passed_s);
     record_step(trainer, &result, lr, step_s);
+    ls_time_log_step_ends(trainer->time_log, trainer->step);
     return LS_OK;
 }
 

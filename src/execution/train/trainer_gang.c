@@ -11,7 +11,9 @@
 
 static bool stop_asked(void *context)
 {
-    return ls_trainer_stop_status(context) != LS_OK;
+    const ls_trainer *trainer = context;
+    ls_time_log_note(trainer->time_log);
+    return ls_trainer_stop_status(trainer) != LS_OK;
 }
 
 /* ---- beginning ---- */

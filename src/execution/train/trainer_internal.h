@@ -17,6 +17,7 @@
 #include "telemetry/progress.h"
 #include "telemetry/run_log.h"
 #include "telemetry/summary.h"
+#include "telemetry/time_log.h"
 
 typedef struct ls_trainer {
     const ls_train_options *options;
@@ -33,7 +34,9 @@ typedef struct ls_trainer {
     ls_generator *generator; /* NULL without samples */
     ls_run_log *log;
     ls_progress *progress;
-    ls_goodput goodput;
+    ls_goodput goodput;    /* of this process */
+    ls_time_log *time_log; /* of all starts of the run */
+    double recovery_s;     /* in the step that runs: from losses noticed to the step going on */
     ls_schedule schedule;
 
     json_t *finished;      /* the result of a run that had reached its end before; NULL otherwise */

@@ -26,7 +26,9 @@ ls_status ls_trainer_stop_status(const ls_trainer *trainer)
 
 static bool stop_asked(void *context)
 {
-    return ls_trainer_stop_status(context) != LS_OK;
+    const ls_trainer *trainer = context;
+    ls_time_log_note(trainer->time_log);
+    return ls_trainer_stop_status(trainer) != LS_OK;
 }
 
 /* ---- opening ---- */
@@ -96,6 +98,21 @@ static ls_status take_memory(ls_trainer *trainer)
     return create_side_work(trainer);
 }
 
+/* A run whose time can't be accounted for is still a run. */
+static void open_time_log(ls_trainer *trainer)
+{
+    const double begun_s = ls_clock_wall_s() - (ls_clock_monotonic_s() - trainer->options->start_s);
+    ls_time_history history;
+    if (ls_time_history_load(trainer->dir.path, &history) != LS_OK ||
+        ls_time_log_open(trainer->dir.path, &trainer->goodput, begun_s, trainer->step, &trainer->time_log) !=
+            LS_OK) {
+        ls_log_warn("no accounts of where the time goes: %s", ls_error_text());
+        ls_error_clear();
+    }
+    trainer->redone_until = history.highest_step;
+    ls_time_history_release(&history);
+}
+
 static ls_status open_log(ls_trainer *trainer)
 {
     ls_run_totals totals = {0};
@@ -105,7 +122,9 @@ static ls_status open_log(ls_trainer *trainer)
     }
     ls_run_log_install(trainer->log);
     trainer->tokens = totals.tokens;
-    trainer->redone_until = totals.highest_step;
+    if (totals.highest_step > trainer->redone_until) {
+        trainer->redone_until = totals.highest_step;
+    }
     trainer->loss = trainer->step > 0 ? totals.last_loss : NAN;
     if (totals.has_val_loss && !isfinite(trainer->val_loss)) {
         trainer->val_loss = totals.last_val_loss;
@@ -176,6 +195,7 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     if (trainer->finished) {
         return LS_OK;
     }
+    open_time_log(trainer);
     LS_TRY(ls_trainer_launch_gang(trainer));
     if (trainer->step == 0) {
         LS_TRY(ls_session_begin_weights(&trainer->session, &trainer->state));
@@ -259,6 +279,7 @@ void ls_trainer_close(ls_trainer *trainer)
     ls_progress_destroy(trainer->progress);
     ls_emit_install(NULL);
     ls_run_log_close(trainer->log);
+    ls_time_log_close(trainer->time_log);
     ls_generator_destroy(trainer->generator);
     ls_evaluator_destroy(trainer->evaluator);
     ls_stepper_destroy(trainer->stepper);
@@ -294,12 +315,25 @@ static double per_process(const ls_trainer *trainer, double flops)
                : NAN;
 }
 
+/* Ends the account of this start and adds all of them up. */
+static void end_time_log(ls_trainer *trainer, ls_status status, ls_time_history *history_out)
+{
+    const bool away = status != LS_OK && status != LS_INTERRUPTED;
+    ls_time_log_end(trainer->time_log, status_word(trainer, status), away);
+    if (ls_time_history_load(trainer->dir.path, history_out) != LS_OK || history_out->start_count == 0) {
+        ls_error_clear();
+        ls_goodput_update(&trainer->goodput);
+        history_out->total = trainer->goodput; /* better than nothing */
+    }
+}
+
 ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **result_out)
 {
     const ls_session *session = &trainer->session;
-    ls_goodput_update(&trainer->goodput);
     const double bytes_per_token = ls_dataset_bytes_per_token(session->dataset, LS_SPLIT_VALIDATION);
-    json_t *time = ls_goodput_to_json(&trainer->goodput);
+    ls_time_history history;
+    end_time_log(trainer, status, &history);
+    json_t *time = ls_goodput_to_json(&history.total), *starts = ls_time_history_to_json(&history);
     ls_summary summary = {
         .run = session->run.name,
         .run_dir = trainer->dir.path,
@@ -314,9 +348,9 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .mfu = per_process(trainer, ls_session_step_flops(session, false)),
         .hfu = per_process(trainer, ls_session_step_flops(session, true)),
         .peak_rss_bytes = ls_trainer_memory(trainer),
-        .wall_s = ls_goodput_wall_s(&trainer->goodput),
+        .wall_s = ls_goodput_wall_s(&history.total),
         .first_step_s = trainer->first_step_s > 0.0 ? trainer->first_step_s : NAN,
-        .goodput = ls_goodput_fraction(&trainer->goodput),
+        .goodput = ls_goodput_fraction(&history.total),
         .predicted_memory_bytes = ls_session_bytes(session),
         .predicted_step_s = NAN,
         .step_s = trainer->step > trainer->begun_at
@@ -324,6 +358,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
                       : 0.0,
         .flops_per_step = ls_session_step_flops(session, true),
         .time = time,
+        .starts = starts,
     };
     ls_status result = LS_OK;
     ls_trainer_gather(trainer);
@@ -338,6 +373,8 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     }
     *result_out = ls_summary_to_json(&summary);
     json_decref(time);
+    json_decref(starts);
+    ls_time_history_release(&history);
     LS_TRY(result);
     return ls_report_write(trainer->dir.path,
                            ls_path_join(&trainer->arena, trainer->dir.path, "report.html"));

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every second of a run, over all its starts, is in exactly one class: through kill -9 of the trainer, SIGTERM, Ctrl-C, a lost rank, and a
+# part of the run asked for with --steps. The bits are those of a run that nothing happened to.
+. "$(dirname "$0")/lib.sh"
+
+train=("$LOCKSTEP" train tiny.yaml --json --set train.steps=60 --set eval.every_steps=7 --set checkpoint.every_steps=20)
+
+# begin STEP ARGUMENT...: starts the run in the background and waits until its metrics have passed STEP.
+begin() {
+    local step=$1 i
+    shift
+    "${train[@]}" --run-dir run "$@" >"$scratch/part.out" 2>"$scratch/part.err" </dev/null &
+    pid=$!
+    for i in $(seq 3000); do
+        [ -f run/metrics.jsonl ] && [ "$(wc -l <run/metrics.jsonl)" -gt "$step" ] && return 0
+        kill -0 $pid 2>/dev/null || { fail "the run ended before step $step"; cat "$scratch/part.err"; return 1; }
+        sleep 0.01
+    done
+}
+now() { date +%s.%N; }
+
+expect 0 "${train[@]}" --run-dir whole
+reference=$(hashes "$out")
+
+begun=$(now)
+begin 27
+kill -9 $pid
+wait $pid 2>/dev/null
+killed=$(now)
+sleep 0.6
+restarted=$(now)
+begin 30
+kill -TERM $pid
+wait $pid
+same "SIGTERM" $? 75
+sleep 0.5
+begin 38
+kill -INT $pid
+wait $pid
+same "SIGINT" $? 130
+sleep 0.4
+expect 0 "${train[@]}" --run-dir run --steps 50
+sleep 0.3
+expect 0 "${train[@]}" --run-dir run
+ended=$(now)
+same "hashes" "$(hashes "$out")" "$reference"
+
+check "classes, starts and times" python3 - "$out" $begun $ended $killed $restarted <<'PY'
+import json, sys
+summary = json.load(open(sys.argv[1]))
+begun, ended, killed, restarted = map(float, sys.argv[2:])
+time, starts = summary["time"], summary["starts"]
+
+def sure(what, holds):
+    if not holds:
+        sys.exit(f"{what}: {json.dumps(time)} {json.dumps(starts, indent=1)}")
+
+sure("classes add up to the wall time", abs(sum(time.values()) - summary["wall_s"]) < 1e-6)
+sure("nothing is negative", min(time.values()) >= 0)
+sure("wall time is that of the clock on the wall", ended - begun - 0.3 < summary["wall_s"] <= ended - begun + 0.1)
+sure("five starts", [s["status"] for s in starts] == ["lost", "stopped", "interrupted", "stopped", "finished"])
+sure("starts and what is between them add up", abs(sum(s["wall_s"] + s["until_next_s"] for s in starts) - summary["wall_s"]) < 1e-4)
+sure("the start that was killed is accounted for until shortly before",
+     0 < starts[0]["wall_s"] <= killed - begun + 0.1 and starts[0]["wall_s"] > killed - begun - 1.0)
+sure("down: behind the kill, behind SIGTERM",
+     abs(time["down"] - starts[0]["until_next_s"] - starts[1]["until_next_s"]) < 1e-4 and time["down"] >= 1.1)
+sure("paused: behind Ctrl-C, behind --steps",
+     abs(time["paused"] - starts[2]["until_next_s"] - starts[3]["until_next_s"]) < 1e-4 and time["paused"] >= 0.7)
+sure("down after the kill is the time between the two processes", starts[0]["until_next_s"] >= restarted - killed - 0.1)
+sure("steps 21 to 28 were done twice", starts[1]["restored"] == 20 and starts[0]["step"] >= 20 and time["lost_work"] > 0)
+sure("training was some of it", time["compute"] > 0 and time["checkpoint"] > 0 and time["startup"] > 0)
+wanted = summary["wall_s"] - time["paused"]
+sure("goodput", abs(summary["goodput"] - time["compute"] / wanted) < 1e-6)
+PY
+expect 0 "$LOCKSTEP" train tiny.yaml --set train.steps=60 --set eval.every_steps=7 --run-dir run
+prints "% training" "5 starts"
+expect 0 "$LOCKSTEP" report run
+check "the report has the picture, its gaps and what happened" \
+    grep -q "start 1 was lost at step" run/report.html
+check "the report has the numbers" grep -q "down until the next start" run/report.html
+
+finish
