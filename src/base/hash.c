@@ -2,6 +2,7 @@
 #include "base/hash.h"
 
 #include "base/assert.h"
+#include "base/sha256_ni.h"
 
 #include <inttypes.h>
 #include <openssl/crypto.h>
@@ -16,31 +17,129 @@
 #include <nmmintrin.h>
 #endif
 
+/* ---- SHA-256 ---- */
+
+static pthread_once_t sha_once = PTHREAD_ONCE_INIT;
+static bool sha_is_here;
+
+static void sha_look(void)
+{
+    sha_is_here = ls_sha256_ni_is_here();
+}
+
 void ls_sha256_init(ls_sha256 *hash)
 {
-    EVP_MD_CTX *context = EVP_MD_CTX_new();
-    LS_ASSERT(context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1);
-    hash->context = context;
+    pthread_once(&sha_once, sha_look);
+    *hash = (ls_sha256){.words = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
+                                  0x1f83d9ab, 0x5be0cd19}};
+    if (!sha_is_here) {
+        hash->context = EVP_MD_CTX_new();
+        LS_ASSERT(hash->context && EVP_DigestInit_ex(hash->context, EVP_sha256(), NULL) == 1);
+    }
+}
+
+/* Fills up the tail of a stream; *data and *bytes become what is left, which is nothing unless the tail is empty. */
+static void fill_tail(ls_sha256 *hash, const unsigned char **data, size_t *bytes)
+{
+    const size_t filled = hash->bytes % sizeof hash->tail;
+    if (filled == 0) {
+        return;
+    }
+    const size_t room = sizeof hash->tail - filled, part = *bytes < room ? *bytes : room;
+    memcpy(hash->tail + filled, *data, part);
+    hash->bytes += part;
+    *data += part;
+    *bytes -= part;
+    if (part == room) {
+        ls_sha256_ni_one(hash->words, hash->tail, 1);
+    }
+}
+
+/* Whole blocks and the new tail; the old one is empty. */
+static void run_blocks(ls_sha256 *hash, const unsigned char *data, size_t bytes)
+{
+    const size_t blocks = bytes / sizeof hash->tail, whole = blocks * sizeof hash->tail;
+    if (blocks > 0) {
+        ls_sha256_ni_one(hash->words, data, blocks);
+    }
+    if (bytes > whole) {
+        memcpy(hash->tail, data + whole, bytes - whole);
+    }
+    hash->bytes += bytes;
 }
 
 void ls_sha256_update(ls_sha256 *hash, const void *data, size_t bytes)
 {
-    LS_ASSERT(EVP_DigestUpdate(hash->context, data, bytes) == 1);
+    if (hash->context) {
+        LS_ASSERT(EVP_DigestUpdate(hash->context, data, bytes) == 1);
+        return;
+    }
+    const unsigned char *at = data;
+    fill_tail(hash, &at, &bytes);
+    if (bytes > 0) {
+        run_blocks(hash, at, bytes);
+    }
+}
+
+void ls_sha256_update_two(ls_sha256 *a, const void *data_a, size_t bytes_a, ls_sha256 *b, const void *data_b,
+                          size_t bytes_b)
+{
+    const unsigned char *at_a = data_a, *at_b = data_b;
+    if (!a->context) {
+        fill_tail(a, &at_a, &bytes_a);
+        fill_tail(b, &at_b, &bytes_b);
+        const size_t blocks = (bytes_a < bytes_b ? bytes_a : bytes_b) / sizeof a->tail;
+        const size_t both = blocks * sizeof a->tail;
+        if (blocks > 0) {
+            ls_sha256_ni_two(a->words, at_a, b->words, at_b, blocks);
+            a->bytes += both;
+            b->bytes += both;
+            at_a += both;
+            at_b += both;
+            bytes_a -= both;
+            bytes_b -= both;
+        }
+    }
+    ls_sha256_update(a, at_a, bytes_a);
+    ls_sha256_update(b, at_b, bytes_b);
 }
 
 void ls_sha256_copy(ls_sha256 *to, const ls_sha256 *from)
 {
-    EVP_MD_CTX *context = EVP_MD_CTX_new();
-    LS_ASSERT(context && EVP_MD_CTX_copy_ex(context, from->context) == 1);
-    to->context = context;
+    *to = *from;
+    if (from->context) {
+        to->context = EVP_MD_CTX_new();
+        LS_ASSERT(to->context && EVP_MD_CTX_copy_ex(to->context, from->context) == 1);
+    }
+}
+
+/* A one bit, zeros, and the length in bits at the end of the last block. */
+static void pad(ls_sha256 *hash, unsigned char digest[LS_SHA256_BYTES])
+{
+    unsigned char end[2 * sizeof hash->tail] = {0};
+    const size_t filled = hash->bytes % sizeof hash->tail;
+    const size_t blocks = filled < sizeof hash->tail - 8 ? 1 : 2, length_at = blocks * sizeof hash->tail - 8;
+    memcpy(end, hash->tail, filled);
+    end[filled] = 0x80;
+    for (int i = 0; i < 8; i++) {
+        end[length_at + (size_t)i] = (unsigned char)(hash->bytes * 8 >> (56 - 8 * i));
+    }
+    ls_sha256_ni_one(hash->words, end, blocks);
+    for (int i = 0; i < LS_SHA256_BYTES; i++) {
+        digest[i] = (unsigned char)(hash->words[i / 4] >> (24 - 8 * (i % 4)));
+    }
 }
 
 void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES])
 {
     unsigned char digest[LS_SHA256_BYTES];
-    LS_ASSERT(EVP_DigestFinal_ex(hash->context, digest, NULL) == 1);
-    EVP_MD_CTX_free(hash->context);
-    hash->context = NULL;
+    if (hash->context) {
+        LS_ASSERT(EVP_DigestFinal_ex(hash->context, digest, NULL) == 1);
+        EVP_MD_CTX_free(hash->context);
+        hash->context = NULL;
+    } else {
+        pad(hash, digest);
+    }
     for (int i = 0; i < LS_SHA256_BYTES; i++) {
         hex_out[2 * i] = "0123456789abcdef"[digest[i] >> 4];
         hex_out[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];

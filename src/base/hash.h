@@ -15,13 +15,20 @@
 
 enum { LS_SHA256_BYTES = 32, LS_SHA256_HEX_BYTES = 65 /* 64 digits and the zero */ };
 
+/* Private. On CPUs with instructions for it our own (base/sha256_ni.h), because two streams at once are then twice as fast; else OpenSSL's. */
 typedef struct ls_sha256 {
-    void *context; /* OpenSSL's */
+    void *context; /* OpenSSL's, else NULL */
+    uint32_t words[8];
+    uint64_t bytes; /* so far; those beyond a multiple of 64 are in tail */
+    unsigned char tail[64];
 } ls_sha256;
 
 /* Streaming use: init, update any number of times, finish (which releases). */
 void ls_sha256_init(ls_sha256 *hash);
 void ls_sha256_update(ls_sha256 *hash, const void *data, size_t bytes);
+/* Two streams, each with its own data: the same digests as two updates, in about half the time. */
+void ls_sha256_update_two(ls_sha256 *a, const void *data_a, size_t bytes_a, ls_sha256 *b, const void *data_b,
+                          size_t bytes_b);
 /* A second hash in the same state, for a result in the middle; it needs a finish of its own. */
 void ls_sha256_copy(ls_sha256 *to, const ls_sha256 *from);
 void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES]);
