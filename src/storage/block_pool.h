@@ -2,14 +2,16 @@
 /*
  * Blocks of several files, worked on by a few threads, with one stage in order.
  *
- *   worker 1   | prepare 0 | in_order 0 | finish 0 ........ | prepare 3 | ...
- *   worker 2   | prepare 1 |  (waits)   | in_order 1 | finish 1 ... |
- *   worker 3   | prepare 2 |               (waits)   | in_order 2 | finish 2 ... |
+ *   buffer:   free -> prepare ........ -> ready -> in_order ........ -> done -> finish ......... -> free
+ *                     gather or read, CRC          SHA-256, by turns            write or hand over
  *
- * prepare (gather or read, CRC) and finish (write, hand over) run at any time on any thread, with the
- * worker's own buffer; in_order (SHA-256, which is sequential) runs in the order of the blocks of a lane.
- * Lanes are independent. That overlaps hashing with the disk without a queue: who holds the lowest block of
- * its lane never waits, so it always ends.
+ * prepare and finish run at any time on any thread; in_order (SHA-256, which is sequential) runs in the order of the blocks of a lane.
+ * Lanes are independent, and two blocks of different lanes are hashed side by side, which costs little more than one
+ * (base/hash.h: ls_sha256_update_two). A thread takes what is nearest to the end: a block to be finished, else two to be hashed, else one to
+ * be prepared, else one to be hashed alone, unless a partner for it is on its way. Threads that write wait for the disk, so there should be
+ * more of them than cores.
+ *
+ * It always ends: blocks are claimed in the order of the list, so the lowest block that is not hashed is its lane's next.
  */
 #ifndef LS_STORAGE_BLOCK_POOL_H
 #define LS_STORAGE_BLOCK_POOL_H
@@ -32,15 +34,20 @@ typedef struct ls_block_work {
     ls_block *blocks; /* in the order in which they are claimed */
     size_t block_count;
     uint32_t lane_count;
-    unsigned threads; /* 0: 4 */
+    unsigned threads; /* 0: ls_block_pool_threads() */
     void *context;
     /* buffer: LS_CHECKPOINT_BLOCK_BYTES, page-aligned. in_order and finish may be NULL. */
     ls_status (*prepare)(void *context, const ls_block *block, unsigned char *buffer);
-    void (*in_order)(void *context, const ls_block *block, const unsigned char *buffer);
+    /* One block or two, of different lanes. */
+    void (*in_order)(void *context, const ls_block *const blocks[2], const unsigned char *const buffers[2],
+                     unsigned count);
     ls_status (*finish)(void *context, const ls_block *block, unsigned char *buffer);
 } ls_block_work;
 
-/* Runs all blocks; the first error stops the rest and is returned with its text. LS_ERR_MEMORY without
+/* What a machine of its own deserves: its cores, and two more that wait for the disk. */
+unsigned ls_block_pool_threads(void);
+
+/* Runs all blocks; the first error stops the rest and is returned with its text. Memory: 2 x threads x 4 MiB. LS_ERR_MEMORY without
  * buffers. */
 LS_MUST_CHECK ls_status ls_block_pool_run(const ls_block_work *work);
 

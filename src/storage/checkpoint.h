@@ -6,7 +6,8 @@
  *   checkpoints/                      the root; names that are not plain digits are not checkpoints
  *     200/                            the step, plain decimal, no leading zeros; sorted as numbers
  *       model.safetensors             parameters by their Hugging Face names, float32
- *       optimizer.safetensors         first moments "m.<name>", second moments "v.<name>"
+ *       optimizer-00001-of-00002.safetensors    first moments "m.<name>"
+ *       optimizer-00002-of-00002.safetensors    second moments "v.<name>"
  *       config.json, tokenizer.json   attachments: whatever small files the caller sends along
  *       MANIFEST.json                 written last (storage/manifest.h)
  *       PINNED                        optional: ls_checkpoint_prune leaves it alone
@@ -90,7 +91,9 @@ typedef struct ls_checkpoint_save_options {
     size_t tensor_count;
     const ls_checkpoint_attachment *attachments;
     size_t attachment_count;
-    unsigned threads; /* for gathering, hashing and writing; 0: 4. Does not change a byte of the result */
+    /* For gathering, hashing and writing; those that write wait for the disk, so two more than cores keep both busy. 0:
+     * ls_block_pool_threads(). Does not change a byte of the result. */
+    unsigned threads;
     uint64_t file_bytes_max; /* cut data files above this; 0: 2 GiB */
     const ls_disk *disk;     /* NULL: the system's */
 } ls_checkpoint_save_options;
@@ -102,7 +105,7 @@ typedef struct ls_checkpoint_saved {
 
 /*
  * Writes checkpoint `<root>/<meta->step>` and returns when it is durable. Leftovers of crashed saves in
- * `root` are removed first. Memory: threads x 4 MiB. saved_out may be NULL.
+ * `root` are removed first. Memory: threads x 8 MiB. saved_out may be NULL.
  *
  * Errors: LS_ERR_INVALID (names, sizes), LS_ERR_DISK (full or read-only), LS_ERR_IO; then nothing of the new
  * checkpoint is visible, the older ones are untouched and what was written is removed as far as the disk lets
@@ -158,8 +161,9 @@ LS_MUST_CHECK ls_status ls_checkpoint_attachment_read(const ls_checkpoint *check
                                                       const char *name, char **data_out, size_t *bytes_out);
 
 typedef struct ls_checkpoint_load_options {
-    bool allow_partial; /* parameters of the checkpoint that nobody asked for are skipped, not an error */
-    unsigned threads;   /* 0: 4 */
+    bool allow_partial;  /* parameters of the checkpoint that nobody asked for are skipped, not an error */
+    unsigned threads;    /* as for saving */
+    const ls_disk *disk; /* NULL: the system's */
 } ls_checkpoint_load_options;
 
 /*
@@ -193,7 +197,7 @@ LS_MUST_CHECK ls_status ls_checkpoint_verify(const ls_checkpoint *checkpoint, un
 LS_MUST_CHECK ls_status ls_state_hash(const ls_checkpoint_tensor *tensors, size_t tensor_count, uint64_t step,
                                       char hex_out[LS_SHA256_HEX_BYTES]);
 
-/* The same number from a checkpoint, without loading it: 16 MiB of memory. Checks every block on the way. */
+/* The same number from a checkpoint, without loading it: 8 MiB of memory per thread. Checks every block on the way. */
 LS_MUST_CHECK ls_status ls_checkpoint_state_hash(const ls_checkpoint *checkpoint,
                                                  char hex_out[LS_SHA256_HEX_BYTES]);
 

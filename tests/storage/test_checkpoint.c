@@ -79,7 +79,8 @@ static void checkpoint_save_bytes_do_not_depend_on_threads(void **state)
 {
     fixture *f = *state;
     char first[3][LS_SHA256_HEX_BYTES];
-    const char *const names[3] = {"model.safetensors", "optimizer.safetensors", LS_MANIFEST_NAME};
+    const char *const names[3] = {"model.safetensors", "optimizer-00002-of-00002.safetensors",
+                                  LS_MANIFEST_NAME};
     for (unsigned threads = 1; threads <= 9; threads += 4) {
         ls_checkpoint_save_options options = fixture_options(f);
         options.threads = threads;
@@ -198,7 +199,7 @@ static void checkpoint_load_part_reads_only_what_is_wanted(void **state)
 {
     fixture *f = *state;
     fixture_save(f, 100);
-    flip_byte(f, 100, "optimizer.safetensors", 4096); /* nobody asks for the moments */
+    flip_byte(f, 100, "optimizer-00001-of-00002.safetensors", 4096); /* nobody asks for the moments */
     ls_checkpoint *checkpoint = open_step(f, 100);
     float values[6] = {0};
     const ls_checkpoint_tensor one = {.name = "lm_head.bias", .rank = 2, .shape = {2, 3}, .value = values};
@@ -298,10 +299,11 @@ static void checkpoint_flipped_bit_is_named_and_older_used(void **state)
     fixture_save(f, 100);
     fixture_save(f, 200);
     /* Second block of the moments: 4,096 bytes of header, 4 MiB of the first block. */
-    flip_byte(f, 200, "optimizer.safetensors", 4096 + (4 << 20) + 17);
+    flip_byte(f, 200, "optimizer-00001-of-00002.safetensors", 4096 + (4 << 20) + 17);
     ls_checkpoint *checkpoint = open_step(f, 200);
     assert_int_equal(ls_checkpoint_load(checkpoint, f->tensors, FIXTURE_TENSORS, NULL), LS_ERR_DATA);
-    assert_non_null(strstr(ls_error_text(), "200/optimizer.safetensors: block 1 (bytes 4198400 to "));
+    assert_non_null(
+        strstr(ls_error_text(), "200/optimizer-00001-of-00002.safetensors: block 1 (bytes 4198400 to "));
     assert_non_null(strstr(ls_error_text(), "m.transformer.w"));
     assert_int_equal(ls_checkpoint_verify(checkpoint, 0), LS_ERR_DATA);
     assert_non_null(strstr(ls_error_text(), "block 1"));
@@ -335,7 +337,7 @@ static void checkpoint_truncated_or_missing_file_is_skipped(void **state)
     char path[160];
     file_path(f, 300, "model.safetensors", path);
     assert_int_equal(truncate(path, 5000), 0);
-    file_path(f, 200, "optimizer.safetensors", path);
+    file_path(f, 200, "optimizer-00001-of-00002.safetensors", path);
     assert_int_equal(unlink(path), 0);
     ls_arena arena = {0};
     ls_checkpoint_latest latest = {0};
@@ -344,7 +346,7 @@ static void checkpoint_truncated_or_missing_file_is_skipped(void **state)
     assert_int_equal(latest.skipped_count, 2);
     assert_int_equal(latest.skipped[0].step, 300);
     assert_non_null(strstr(latest.skipped[0].problem, "model.safetensors has 5000 bytes"));
-    assert_non_null(strstr(latest.skipped[1].problem, "optimizer.safetensors is missing"));
+    assert_non_null(strstr(latest.skipped[1].problem, "optimizer-00001-of-00002.safetensors is missing"));
     ls_checkpoint_close(latest.checkpoint);
     assert_int_equal(ls_checkpoint_find_latest(&arena, f->root, "f00d", 100, &latest), LS_OK);
     assert_null(latest.checkpoint);

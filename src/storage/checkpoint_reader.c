@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage/checkpoint_reader.h"
+
+#include "base/assert.h"
+#include "base/file.h"
+#include "storage/checkpoint_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    SECTOR_BYTES = 4096,
+    DIRECT_FROM_BYTES =
+        16 << 20, /* smaller files stay in the page cache: `sample` reads them again and again */
+    CACHE_PROBES = 16,
+};
+
+/* ---- files ---- */
+
+/* Whether the page cache has the file already, by a few pages of it. */
+static bool is_cached(int fd, uint64_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
+        return false;
+    }
+    unsigned found = 0;
+    for (uint64_t i = 0; i < CACHE_PROBES; i++) {
+        unsigned char resident = 0;
+        const uint64_t at = bytes / CACHE_PROBES * i / page * page;
+        found += mincore(map + at, 1, &resident) == 0 && (resident & 1);
+    }
+    munmap(map, (size_t)bytes);
+    return found >= CACHE_PROBES - 1;
+}
+
+static ls_status open_data(ls_checkpoint_reader *reader, const char *path, uint64_t bytes,
+                           ls_reader_file *file)
+{
+    const ls_disk *disk = reader->disk;
+    int fd = disk->open(disk->context, path, O_RDONLY | O_NOFOLLOW);
+    file->direct = false;
+    if (fd >= 0 && bytes >= DIRECT_FROM_BYTES && !is_cached(fd, bytes)) {
+        const int direct = disk->open(disk->context, path, O_RDONLY | O_NOFOLLOW | O_DIRECT);
+        if (direct >= 0) {
+            (void)disk->close(disk->context, fd);
+            fd = direct;
+            file->direct = true;
+        }
+    }
+    if (fd < 0) {
+        return ls_fail_errno(-fd, "can't open %s", path);
+    }
+    file->fd = fd;
+    return LS_OK;
+}
+
+/* Reads `bytes` at `offset`. With O_DIRECT both begin and end at whole sectors of file and buffer, and the file's end cuts the last one. */
+static ls_status read_all(const ls_checkpoint_reader *reader, const ls_reader_file *file, const char *path,
+                          unsigned char *buffer, size_t bytes, uint64_t offset)
+{
+    const ls_disk *disk = reader->disk;
+    const size_t room = file->direct ? (bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES : bytes;
+    size_t done = 0;
+    while (done < bytes) {
+        const int64_t got = disk->read_at(disk->context, file->fd, buffer + done, room - done, offset + done);
+        if (got == -EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return ls_fail_errno((int)-got, "can't read %s at byte %llu", path,
+                                 (unsigned long long)(offset + done));
+        }
+        const size_t next = done + (size_t)got;
+        const size_t aligned = file->direct && next < bytes ? next / SECTOR_BYTES * SECTOR_BYTES : next;
+        if (aligned == done) {
+            return ls_fail(LS_ERR_DATA, "%s ends at byte %llu, the manifest says it has more: torn", path,
+                           (unsigned long long)(offset + next));
+        }
+        done = aligned;
+    }
+    return LS_OK;
+}
+
+static ls_status check_header(ls_checkpoint_reader *reader, size_t index, const char *path)
+{
+    const ls_manifest_file *entry = &reader->manifest->files[index];
+    const size_t bytes = (size_t)entry->header_bytes;
+    unsigned char *header =
+        aligned_alloc(SECTOR_BYTES, (bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES);
+    if (!header) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the header of %s", path);
+    }
+    ls_status status = read_all(reader, &reader->files[index], path, header, bytes, 0);
+    const uint32_t crc = status == LS_OK ? ls_crc32c(0, header, bytes) : 0;
+    if (status == LS_OK && crc != entry->header_crc) {
+        status = ls_fail(LS_ERR_DATA,
+                         "%s: its header (bytes 0 to %llu) has CRC32C %08x, the manifest says %08x: damaged",
+                         path, (unsigned long long)entry->header_bytes, crc, entry->header_crc);
+    }
+    if (status == LS_OK && reader->sha256) {
+        ls_sha256_update(&reader->sha256[index], header, bytes);
+    }
+    free(header);
+    return status;
+}
+
+ls_status ls_reader_open_file(ls_checkpoint_reader *reader, size_t index)
+{
+    if (reader->files[index].fd >= 0) {
+        return LS_OK;
+    }
+    const ls_manifest_file *entry = &reader->manifest->files[index];
+    const char *path = ls_path_join(&reader->arena, reader->checkpoint->path, entry->name);
+    LS_TRY(open_data(reader, path, entry->bytes, &reader->files[index]));
+    return check_header(reader, index, path);
+}
+
+void ls_reader_init(ls_checkpoint_reader *reader, const ls_checkpoint *checkpoint, const ls_disk *disk)
+{
+    const ls_manifest *manifest = checkpoint->manifest;
+    *reader = (ls_checkpoint_reader){
+        .checkpoint = checkpoint, .manifest = manifest, .disk = disk ? disk : ls_disk_system()};
+    reader->files = ls_arena_new(&reader->arena, ls_reader_file, manifest->file_count);
+    reader->file_first = ls_arena_new(&reader->arena, size_t, manifest->file_count + 1);
+    reader->targets = ls_arena_new(&reader->arena, unsigned char *, manifest->tensor_count);
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        reader->files[i].fd = -1;
+    }
+}
+
+void ls_reader_release(ls_checkpoint_reader *reader)
+{
+    for (size_t i = 0; i < reader->manifest->file_count; i++) {
+        if (reader->files[i].fd >= 0) {
+            (void)reader->disk->close(reader->disk->context, reader->files[i].fd);
+        }
+    }
+    ls_arena_release(&reader->arena);
+}
+
+/* ---- blocks ---- */
+
+bool ls_reader_slice(const ls_checkpoint_reader *reader, size_t index, const ls_block *block,
+                     ls_block_slice *slice_out)
+{
+    const ls_manifest_tensor *tensor = &reader->manifest->tensors[index];
+    const uint64_t begin = tensor->offset > block->offset ? tensor->offset : block->offset;
+    const uint64_t tensor_end = tensor->offset + tensor->bytes, block_end = block->offset + block->bytes;
+    const uint64_t end = tensor_end < block_end ? tensor_end : block_end;
+    if (tensor->file != block->file || begin >= end) {
+        return false;
+    }
+    *slice_out = (ls_block_slice){.tensor = index,
+                                  .tensor_offset = begin - tensor->offset,
+                                  .block_offset = (size_t)(begin - block->offset),
+                                  .bytes = (size_t)(end - begin)};
+    return true;
+}
+
+size_t ls_reader_first_tensor(const ls_checkpoint_reader *reader, const ls_block *block)
+{
+    size_t low = reader->file_first[block->file], high = reader->file_first[block->file + 1];
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        const ls_manifest_tensor *tensor = &reader->manifest->tensors[middle];
+        if (tensor->offset + tensor->bytes > block->offset) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+bool ls_reader_in_reach(const ls_checkpoint_reader *reader, size_t index, const ls_block *block)
+{
+    return index < reader->file_first[block->file + 1] &&
+           reader->manifest->tensors[index].offset < block->offset + block->bytes;
+}
+
+ls_status ls_reader_block(void *context, const ls_block *block, unsigned char *buffer)
+{
+    ls_checkpoint_reader *reader = context;
+    const ls_manifest_file *file = &reader->manifest->files[block->file];
+    LS_TRY(read_all(reader, &reader->files[block->file], ls_path_basename(file->name), buffer, block->bytes,
+                    block->offset));
+    const uint32_t crc = ls_crc32c(0, buffer, block->bytes);
+    if (crc != file->block_crcs[block->index]) {
+        const ls_manifest_tensor *tensor = &reader->manifest->tensors[ls_reader_first_tensor(reader, block)];
+        return ls_fail(
+            LS_ERR_DATA,
+            "%s/%s: block %llu (bytes %llu to %llu, from tensor %s%s) has CRC32C %08x, the manifest says "
+            "%08x: damaged on disk; use an older checkpoint",
+            reader->checkpoint->path, file->name, (unsigned long long)block->index,
+            (unsigned long long)block->offset, (unsigned long long)(block->offset + block->bytes),
+            ls_manifest_kind_prefix(tensor->kind), tensor->name, crc, file->block_crcs[block->index]);
+    }
+    return LS_OK;
+}
+
+ls_status ls_reader_index_files(ls_checkpoint_reader *reader)
+{
+    const ls_manifest *manifest = reader->manifest;
+    while (reader->parameter_count < manifest->tensor_count &&
+           manifest->tensors[reader->parameter_count].kind == LS_KIND_VALUE) {
+        reader->parameter_count++;
+    }
+    size_t tensor = 0;
+    for (size_t file = 0; file < manifest->file_count; file++) {
+        reader->file_first[file] = tensor;
+        while (tensor < manifest->tensor_count && manifest->tensors[tensor].file == file) {
+            tensor++;
+        }
+    }
+    reader->file_first[manifest->file_count] = tensor;
+    if (tensor != manifest->tensor_count) {
+        return ls_fail(LS_ERR_DATA, "%s/%s: tensor %s is not in the order of the files",
+                       reader->checkpoint->path, LS_MANIFEST_NAME, manifest->tensors[tensor].name);
+    }
+    return LS_OK;
+}

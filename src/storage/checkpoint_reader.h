@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reading the data files of a checkpoint block by block, each checked before anybody sees it. Shared by loading, verifying, hashing and
+ * repairing; public part: storage/checkpoint.h.
+ *
+ * Large files that are not in the page cache are read past it (O_DIRECT): a copy less, and what is cached stays. Files that are cached, and
+ * small ones, are read through it.
+ */
+#ifndef LS_STORAGE_CHECKPOINT_READER_H
+#define LS_STORAGE_CHECKPOINT_READER_H
+
+#include "storage/block_pool.h"
+#include "storage/checkpoint.h"
+#include "storage/manifest.h"
+
+typedef struct ls_reader_file {
+    int fd;      /* -1: not open */
+    bool direct; /* opened with O_DIRECT: whole sectors only */
+} ls_reader_file;
+
+typedef struct ls_checkpoint_reader {
+    const ls_checkpoint *checkpoint;
+    const ls_manifest *manifest;
+    const ls_disk *disk;
+    ls_arena arena;
+    ls_reader_file *files;
+    size_t *file_first;      /* per file: its first tensor in the table; files are runs of it. [file_count] =
+                                tensor_count */
+    unsigned char **targets; /* per tensor: where its bytes go; NULL: nowhere */
+    ls_sha256 *sha256;       /* per file, verify only */
+    ls_sha256 state;         /* state hash only */
+    size_t parameter_count;  /* tensors of kind value: the first ones of the table */
+    size_t state_parameter;  /* state hash: next parameter and kind to be hashed */
+    ls_manifest_kind state_kind;
+} ls_checkpoint_reader;
+
+/* disk: NULL for the system's. Release in any case. */
+void ls_reader_init(ls_checkpoint_reader *reader, const ls_checkpoint *checkpoint, const ls_disk *disk);
+void ls_reader_release(ls_checkpoint_reader *reader);
+
+/* Where each file's run of tensors begins. Refuses a manifest whose files are not runs of the sorted table: LS_ERR_DATA. */
+LS_MUST_CHECK ls_status ls_reader_index_files(ls_checkpoint_reader *reader);
+
+/* Opens file `file`, unless it is open, and checks its header. Errors: LS_ERR_DATA naming the file, LS_ERR_IO, LS_ERR_NOT_FOUND. */
+LS_MUST_CHECK ls_status ls_reader_open_file(ls_checkpoint_reader *reader, size_t file);
+
+/* Reads and checks a block of an open file: an ls_block_work's prepare, with the reader as context. Any thread. buffer: page-aligned,
+ * LS_CHECKPOINT_BLOCK_BYTES. Errors: LS_ERR_DATA naming file, block, offset and tensor; LS_ERR_IO. */
+LS_MUST_CHECK ls_status ls_reader_block(void *context, const ls_block *block, unsigned char *buffer);
+
+/* ---- which tensors lie in a block ---- */
+
+/* The part of a tensor that lies in a block. */
+typedef struct ls_block_slice {
+    size_t tensor;
+    uint64_t tensor_offset; /* bytes into the tensor */
+    size_t block_offset;    /* bytes into the block */
+    size_t bytes;
+} ls_block_slice;
+
+/* The slice of tensor `index` in `block`, false when they don't meet. */
+bool ls_reader_slice(const ls_checkpoint_reader *reader, size_t index, const ls_block *block,
+                     ls_block_slice *slice_out);
+/* The first tensor of the block's file that ends after the block starts; the following ones come in order. */
+size_t ls_reader_first_tensor(const ls_checkpoint_reader *reader, const ls_block *block);
+/* True while tensor `index` is in the block's file and starts before the block ends. */
+bool ls_reader_in_reach(const ls_checkpoint_reader *reader, size_t index, const ls_block *block);
+
+#endif
