@@ -81,7 +81,7 @@ static void take_events(ls_gang *gang)
     pthread_mutex_lock(&queue->lock);
     for (uint32_t i = 0; i < queue->count; i++) {
         if (gang->options.event) {
-            gang->options.event(queue->events[i].name, queue->events[i].fields);
+            gang->options.event(gang->options.event_context, queue->events[i].name, queue->events[i].fields);
         } else {
             json_decref(queue->events[i].fields);
         }

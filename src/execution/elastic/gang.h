@@ -47,7 +47,8 @@ typedef struct ls_gang_options {
     void *stop_context;
     /* Events of the service thread (late, late_over, mismatch), told on the trainer's thread while it waits or takes results; fields are taken
      * over. */
-    void (*event)(const char *name, json_t *fields);
+    void (*event)(void *context, const char *name, json_t *fields);
+    void *event_context;
     const ls_gang_hosts *hosts; /* borrowed; NULL: this host alone */
 } ls_gang_options;
 

@@ -248,13 +248,13 @@ static void book_step(ls_trainer *trainer, const ls_step_result *result, double 
     } else if (recovery_s > 0.0 && usual_s > 0.0) {
         book(trainer, LS_TIME_LOST_WORK, left_s - usual_s, &left_s);
     }
+    trainer->recovery_s = 0.0;
 }
 
 static ls_status run_step(ls_trainer *trainer)
 {
     ls_goodput_enter(&trainer->goodput, LS_TIME_COMPUTE);
     ls_time_log_step_begins(trainer->time_log);
-    trainer->recovery_s = 0.0;
     const double start_s = ls_clock_monotonic_s();
     const double lr = ls_schedule_lr(&trainer->schedule, trainer->step);
     ls_step_result result = {.fault = {.leaf = LS_NO_LEAF, .rank = LS_NO_RANK}};

@@ -16,6 +16,17 @@ static bool stop_asked(void *context)
     return ls_trainer_stop_status(trainer) != LS_OK;
 }
 
+/* What the service thread has to tell. A recovery is no work: its time is booked with the step it was in. */
+static void hear(void *context, const char *name, json_t *fields)
+{
+    ls_trainer *trainer = context;
+    const double ms = json_number_value(json_object_get(fields, "ms"));
+    if (strcmp(name, "recovered") == 0 && ms > 0.0) {
+        trainer->recovery_s += 1e-3 * ms;
+    }
+    ls_emit_event(name, fields);
+}
+
 /* ---- beginning ---- */
 
 ls_status ls_trainer_create_gang(ls_trainer *trainer)
@@ -34,7 +45,8 @@ ls_status ls_trainer_create_gang(ls_trainer *trainer)
         .start_timeout_s = asked_s > 0 ? asked_s : 60.0 + 2.0 * session->ranks * opening_s,
         .should_stop = stop_asked,
         .stop_context = trainer,
-        .event = ls_emit_event,
+        .event = hear,
+        .event_context = trainer,
     };
     LS_TRY(ls_gang_create(&options, &trainer->gang));
     ls_gang_state(trainer->gang, session->queue, &session->layout, &trainer->state);

@@ -36,7 +36,7 @@ typedef struct ls_trainer {
     ls_progress *progress;
     ls_goodput goodput;    /* of this process */
     ls_time_log *time_log; /* of all starts of the run */
-    double recovery_s;     /* in the step that runs: from losses noticed to the step going on */
+    double recovery_s;     /* not yet booked: from losses noticed to the step going on */
     ls_schedule schedule;
 
     json_t *finished;      /* the result of a run that had reached its end before; NULL otherwise */
