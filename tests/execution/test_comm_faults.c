@@ -7,7 +7,10 @@
 #include <dirent.h>
 #include <stdlib.h>
 
-enum { SIZE = 3 };
+/* How long ranks may wait where a verdict must come without it, and where the time-out is what is tried. SOON_NS: the verdict did not wait for
+ * PATIENT_S. It comes in milliseconds on a quiet machine; on a busy one a rank may first have to be given a core. */
+enum { SIZE = 3, PATIENT_S = 40, BRIEF_S = 3 };
+static const uint64_t soon_ns = 20000000000u;
 
 typedef struct running {
     pid_t pids[RANKS_MAX];
@@ -56,7 +59,7 @@ static void assert_same_verdict(uint32_t size, ls_status status)
     for (uint32_t rank = 0; rank < size; rank++) {
         assert_int_equal(results[rank].status, status);
         assert_string_equal(results[rank].text, results[0].text);
-        assert_true(results[rank].took_ns < 3000000000u); /* in ms when the machine is quiet */
+        assert_true(results[rank].took_ns < soon_ns);
     }
 }
 
@@ -77,6 +80,14 @@ static int rank_calls_another_kind(const ls_comm_options *options)
     EXPECT_OK(ls_comm_open(options, &comm));
     EXPECT_OK(ls_comm_all_reduce(comm, x, x, 16, LS_F32, LS_COMM_SUM, NULL));
     memset(x, 1, sizeof x);
+    /* Who differs comes last: the majority is named when it is there, and others are not waited for for long. */
+    atomic_store(&results[options->rank].stage, 1);
+    for (int i = 0; i < 10000 && options->rank == 2 &&
+                    (atomic_load(&results[0].stage) == 0 || atomic_load(&results[1].stage) == 0);
+         i++) {
+        usleep(1000);
+    }
+    usleep(options->rank == 2 ? 300000 : 0);
     const uint64_t start_ns = ls_clock_monotonic_ns();
     const ls_status status = options->rank == 2
                                  ? ls_comm_barrier(comm, NULL)
@@ -95,7 +106,7 @@ static int rank_calls_another_kind(const ls_comm_options *options)
 static void mismatch_of_kind_names_both_sides(void **state)
 {
     (void)state;
-    const running r = start(SIZE, 10, rank_calls_another_kind);
+    const running r = start(SIZE, PATIENT_S, rank_calls_another_kind);
     finish_all_well(&r);
     assert_same_verdict(SIZE, LS_ERR_MISMATCH);
     char pid[32];
@@ -150,7 +161,7 @@ static void mismatch_of_each_part_is_found(void **state)
         {"max of 6", "sum of 6"},       {"root 1", "root 0"},
         {"of 100000 f32", "of 10 f32"}, {"all_gather of 50000", "all_gather of 4 "}};
     for (variant = 0; variant < (int)(sizeof words / sizeof words[0]); variant++) {
-        const running r = start(2, 10, rank_differs);
+        const running r = start(2, PATIENT_S, rank_differs);
         finish_all_well(&r);
         assert_same_verdict(2, LS_ERR_MISMATCH);
         assert_text_has(0, words[variant][0]);
@@ -184,7 +195,7 @@ static int rank_differs_or_sleeps(const ls_comm_options *options)
 static void mismatch_is_found_while_others_are_missing(void **state)
 {
     (void)state;
-    const running r = start(SIZE, 20, rank_differs_or_sleeps);
+    const running r = start(SIZE, PATIENT_S, rank_differs_or_sleeps);
     finish_all_well(&r);
     assert_same_verdict(SIZE, LS_ERR_MISMATCH);
     results_close();
@@ -211,7 +222,7 @@ static int rank_receives_another_count(const ls_comm_options *options)
 static void mismatch_of_a_pair_names_both_sides(void **state)
 {
     (void)state;
-    const running r = start(2, 10, rank_receives_another_count);
+    const running r = start(2, PATIENT_S, rank_receives_another_count);
     finish_all_well(&r);
     assert_same_verdict(2, LS_ERR_MISMATCH);
     assert_text_has(0, "send of 8 f32 to 1");
@@ -235,7 +246,7 @@ static int rank_expects_another_block(const ls_comm_options *options)
 static void mismatch_of_a_block_names_both_sides(void **state)
 {
     (void)state;
-    const running r = start(2, 10, rank_expects_another_block);
+    const running r = start(2, PATIENT_S, rank_expects_another_block);
     finish_all_well(&r);
     assert_same_verdict(2, LS_ERR_MISMATCH);
     assert_text_has(0, "sends 2 elements");
@@ -265,7 +276,7 @@ static int rank_two_never_calls(const ls_comm_options *options)
 static void deadline_names_who_did_not_come(void **state)
 {
     (void)state;
-    const running r = start(SIZE, 1, rank_two_never_calls);
+    const running r = start(SIZE, BRIEF_S, rank_two_never_calls);
     finish_all_well(&r);
     assert_same_verdict(SIZE, LS_ERR_TIMEOUT);
     assert_text_has(0, "1 of 3 ranks are missing; rank 2 (");
@@ -297,7 +308,7 @@ static int rank_works_until_it_fails(const ls_comm_options *options)
 static void stopped_rank_is_named(void **state)
 {
     (void)state;
-    running r = start(SIZE, 1, rank_works_until_it_fails);
+    running r = start(SIZE, BRIEF_S, rank_works_until_it_fails);
     wait_for_stage(1, 20);
     kill(r.pids[1], SIGSTOP);
     assert_int_equal(end_rank(r.pids[0]), 0);
@@ -315,7 +326,7 @@ static void killed_rank_is_named(void **state)
 {
     (void)state;
     for (uint32_t victim = 0; victim < SIZE; victim++) {
-        running r = start(SIZE, 20, rank_works_until_it_fails);
+        running r = start(SIZE, PATIENT_S, rank_works_until_it_fails);
         const uint32_t witness = victim == 0 ? 1 : 0;
         char name[32];
         int codes[RANKS_MAX];
@@ -327,7 +338,7 @@ static void killed_rank_is_named(void **state)
             if (rank != victim) {
                 assert_int_equal(results[rank].status, LS_ERR_RANKS_LOST);
                 assert_string_equal(results[rank].text, results[witness].text);
-                assert_true(results[rank].took_ns < 3000000000u);
+                assert_true(results[rank].took_ns < soon_ns);
             }
         }
         snprintf(name, sizeof name, "rank %u (", victim);
@@ -355,7 +366,7 @@ static int rank_zero_leaves(const ls_comm_options *options)
 static void rank_that_left_is_named(void **state)
 {
     (void)state;
-    const running r = start(2, 10, rank_zero_leaves);
+    const running r = start(2, PATIENT_S, rank_zero_leaves);
     finish_all_well(&r);
     assert_int_equal(results[1].status, LS_ERR_RANKS_LOST);
     assert_text_has(1, "rank 0 (");
@@ -387,13 +398,13 @@ static int rank_receives_from_the_dead(const ls_comm_options *options)
 static void receive_from_a_dead_rank_gets_what_was_sent(void **state)
 {
     (void)state;
-    const running r = start(2, 10, rank_receives_from_the_dead);
+    const running r = start(2, PATIENT_S, rank_receives_from_the_dead);
     int codes[RANKS_MAX];
     finish(&r, codes);
     assert_int_equal(codes[0], 128 + SIGKILL);
     assert_int_equal(codes[1], 0);
     assert_int_equal(results[1].status, LS_ERR_RANKS_LOST);
-    assert_true(results[1].took_ns < 3000000000u);
+    assert_true(results[1].took_ns < soon_ns);
     results_close();
 }
 
@@ -423,7 +434,7 @@ static int rank_zero_aborts(const ls_comm_options *options)
 static void abort_ends_calls_of_all_members_and_groups(void **state)
 {
     (void)state;
-    const running r = start(SIZE, 10, rank_zero_aborts);
+    const running r = start(SIZE, PATIENT_S, rank_zero_aborts);
     finish_all_well(&r);
     assert_same_verdict(SIZE, LS_ERR_FAILED);
     assert_string_equal(results[2].text, "the loss is not a number");
@@ -452,7 +463,7 @@ static void open_names_ranks_that_did_not_come(void **state)
 {
     (void)state;
     variant = 0;
-    const running r = start(SIZE, 1, rank_opens);
+    const running r = start(SIZE, BRIEF_S, rank_opens);
     finish_all_well(&r);
     assert_int_equal(results[0].status, LS_ERR_TIMEOUT);
     assert_int_equal(results[1].status, LS_ERR_TIMEOUT);
@@ -467,7 +478,7 @@ static void open_refuses_ranks_that_mean_another_group(void **state)
     (void)state;
     static const char *const words[] = {[1] = "number of ranks", [3] = "flags"};
     for (variant = 1; variant <= 3; variant += 2) {
-        const running r = start(SIZE, 2, rank_opens);
+        const running r = start(SIZE, PATIENT_S, rank_opens);
         finish_all_well(&r);
         assert_same_verdict(SIZE, LS_ERR_MISMATCH);
         assert_text_has(0, words[variant]);
