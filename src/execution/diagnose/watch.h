@@ -18,8 +18,14 @@
  * A rank that waits for orders (LS_ACTIVITY_IDLE: the trainer evaluates, samples or saves) is not late. When it comes after all, event
  * `late_over {rank, waited_s}`.
  *
- * Hang. After `hang_timeout_s`, or 1 s where waiting can't help (a circle; a rank that has finished or left), fatal() is called
- * with LS_ERR_MISMATCH and the whole text, stack included.
+ * Hang. A rank that others have waited for longer than `hang_timeout_s`, and that was not seen to move all that time, is hung: its process is
+ * stopped, or blocked in the kernel, or it is at the same piece of work. Event `hung {rank, host, pid, why, text, waiting, waited_s, ...}`, and hung()
+ * is asked to end it, so that others take over what it had. So is one that nobody inside an operation waits for: a process that could not move
+ * for that time and a second more, or of which something is wanted outside of operations (is_wanted). A slow rank that moves is late and no more.
+ * One that is held by a debugger is spared where `spare_traced` says so.
+ *
+ * Otherwise fatal() is called with LS_ERR_MISMATCH and the whole text, stack included: where there is no hung() or it can't, where nobody is to
+ * blame (all are inside), and after 1 s where waiting can't help (a circle; a rank that has finished or left).
  *
  * Mismatch. Records of the same operation that differ: event `mismatch` with both sides, the majority and call sites, and
  * fatal(LS_ERR_MISMATCH). Most transports see it first themselves; this is for those that can't, and for the event.
@@ -57,6 +63,12 @@ typedef struct ls_watch_options {
     void (*seen)(void *context, ls_sight *sights, uint32_t count);
     /* Asks a rank's host for its stack, which comes through ls_watch_answer. False: it can't be asked. NULL: none can. */
     bool (*ask_stack)(void *context, uint32_t rank, int32_t pid);
+    /* Ends the process of a rank that hangs; it is ls_watch_leave for the rank that says it is gone. False: it can't be ended, or the run can't go on
+     * without it. NULL: none can. */
+    bool (*hung)(void *context, uint32_t rank, int32_t pid, const char *text);
+    /* Whether a rank is waited for outside of operations: it should park, or is idle though there are steps to run. NULL: never. */
+    bool (*is_wanted)(void *context, uint32_t rank, bool is_idle);
+    bool spare_traced; /* a rank that a debugger holds is late, but never hung */
     /* fields: an object, taken over. Both are called from the loop. */
     void (*event)(void *context, const char *name, json_t *fields);
     void (*fatal)(void *context, ls_status status, const char *text);
@@ -72,8 +84,10 @@ void ls_watch_see(ls_watch *watch, const ls_sight *sights, uint32_t count);
 /* The stack of a rank of another host, or the reason why there is none. */
 void ls_watch_answer(ls_watch *watch, uint32_t rank, bool is_stack, const char *text);
 
-/* Forgets what is known of a rank: it is started anew, with a new flight file. */
-void ls_watch_forget(ls_watch *watch, uint32_t rank);
+/* The process of a rank is gone, or is about to leave: nobody waits for it any more, and all that is known of it is forgotten. */
+void ls_watch_leave(ls_watch *watch, uint32_t rank);
+/* It is there again, another process with a new flight file. Without effect where it has not left. */
+void ls_watch_join(ls_watch *watch, uint32_t rank);
 
 /* Who came last how often: ls_arrivals_to_json. The caller drops it. */
 json_t *ls_watch_stragglers(const ls_watch *watch);
