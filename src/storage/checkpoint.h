@@ -38,6 +38,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "storage/disk.h"
+#include "storage/read_calls.h"
 #include "storage/safetensors.h"
 
 #include <stdbool.h>
@@ -161,9 +162,9 @@ LS_MUST_CHECK ls_status ls_checkpoint_attachment_read(const ls_checkpoint *check
                                                       const char *name, char **data_out, size_t *bytes_out);
 
 typedef struct ls_checkpoint_load_options {
-    bool allow_partial;  /* parameters of the checkpoint that nobody asked for are skipped, not an error */
-    unsigned threads;    /* as for saving */
-    const ls_disk *disk; /* NULL: the system's */
+    bool allow_partial; /* parameters of the checkpoint that nobody asked for are skipped, not an error */
+    unsigned threads;   /* as for saving */
+    const ls_read_calls *calls; /* NULL: the system's */
 } ls_checkpoint_load_options;
 
 /*

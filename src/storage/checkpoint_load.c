@@ -117,7 +117,7 @@ ls_status ls_checkpoint_load(const ls_checkpoint *checkpoint, const ls_checkpoin
     const ls_checkpoint_load_options defaults = {0};
     options = options ? options : &defaults;
     ls_checkpoint_reader reader;
-    ls_reader_init(&reader, checkpoint, options->disk);
+    ls_reader_init(&reader, checkpoint, options->calls);
     ls_status status = ls_reader_index_files(&reader);
     if (status == LS_OK) {
         status = aim_all(&reader, tensors, tensor_count, options->allow_partial);

@@ -42,13 +42,13 @@ static bool is_cached(int fd, uint64_t bytes)
 static ls_status open_data(ls_checkpoint_reader *reader, const char *path, uint64_t bytes,
                            ls_reader_file *file)
 {
-    const ls_disk *disk = reader->disk;
-    int fd = disk->open(disk->context, path, O_RDONLY | O_NOFOLLOW);
+    const ls_read_calls *calls = reader->calls;
+    int fd = calls->open(calls->context, path, O_RDONLY | O_NOFOLLOW);
     file->direct = false;
     if (fd >= 0 && bytes >= DIRECT_FROM_BYTES && !is_cached(fd, bytes)) {
-        const int direct = disk->open(disk->context, path, O_RDONLY | O_NOFOLLOW | O_DIRECT);
+        const int direct = calls->open(calls->context, path, O_RDONLY | O_NOFOLLOW | O_DIRECT);
         if (direct >= 0) {
-            (void)disk->close(disk->context, fd);
+            (void)calls->close(calls->context, fd);
             fd = direct;
             file->direct = true;
         }
@@ -64,11 +64,12 @@ static ls_status open_data(ls_checkpoint_reader *reader, const char *path, uint6
 static ls_status read_all(const ls_checkpoint_reader *reader, const ls_reader_file *file, const char *path,
                           unsigned char *buffer, size_t bytes, uint64_t offset)
 {
-    const ls_disk *disk = reader->disk;
+    const ls_read_calls *calls = reader->calls;
     const size_t room = file->direct ? (bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES : bytes;
     size_t done = 0;
     while (done < bytes) {
-        const int64_t got = disk->read_at(disk->context, file->fd, buffer + done, room - done, offset + done);
+        const int64_t got =
+            calls->read_at(calls->context, file->fd, buffer + done, room - done, offset + done);
         if (got == -EINTR) {
             continue;
         }
@@ -121,11 +122,11 @@ ls_status ls_reader_open_file(ls_checkpoint_reader *reader, size_t index)
     return check_header(reader, index, path);
 }
 
-void ls_reader_init(ls_checkpoint_reader *reader, const ls_checkpoint *checkpoint, const ls_disk *disk)
+void ls_reader_init(ls_checkpoint_reader *reader, const ls_checkpoint *checkpoint, const ls_read_calls *calls)
 {
     const ls_manifest *manifest = checkpoint->manifest;
     *reader = (ls_checkpoint_reader){
-        .checkpoint = checkpoint, .manifest = manifest, .disk = disk ? disk : ls_disk_system()};
+        .checkpoint = checkpoint, .manifest = manifest, .calls = calls ? calls : ls_read_calls_system()};
     reader->files = ls_arena_new(&reader->arena, ls_reader_file, manifest->file_count);
     reader->file_first = ls_arena_new(&reader->arena, size_t, manifest->file_count + 1);
     reader->targets = ls_arena_new(&reader->arena, unsigned char *, manifest->tensor_count);
@@ -138,7 +139,7 @@ void ls_reader_release(ls_checkpoint_reader *reader)
 {
     for (size_t i = 0; i < reader->manifest->file_count; i++) {
         if (reader->files[i].fd >= 0) {
-            (void)reader->disk->close(reader->disk->context, reader->files[i].fd);
+            (void)reader->calls->close(reader->calls->context, reader->files[i].fd);
         }
     }
     ls_arena_release(&reader->arena);

@@ -21,7 +21,7 @@ typedef struct ls_reader_file {
 typedef struct ls_checkpoint_reader {
     const ls_checkpoint *checkpoint;
     const ls_manifest *manifest;
-    const ls_disk *disk;
+    const ls_read_calls *calls;
     ls_arena arena;
     ls_reader_file *files;
     size_t *file_first;      /* per file: its first tensor in the table; files are runs of it. [file_count] =
@@ -34,8 +34,9 @@ typedef struct ls_checkpoint_reader {
     ls_manifest_kind state_kind;
 } ls_checkpoint_reader;
 
-/* disk: NULL for the system's. Release in any case. */
-void ls_reader_init(ls_checkpoint_reader *reader, const ls_checkpoint *checkpoint, const ls_disk *disk);
+/* calls: NULL for the system's. Release in any case. */
+void ls_reader_init(ls_checkpoint_reader *reader, const ls_checkpoint *checkpoint,
+                    const ls_read_calls *calls);
 void ls_reader_release(ls_checkpoint_reader *reader);
 
 /* Where each file's run of tensors begins. Refuses a manifest whose files are not runs of the sorted table: LS_ERR_DATA. */

@@ -33,13 +33,6 @@ static int64_t system_write_at(void *context, int fd, const void *data, size_t b
     return wrote < 0 ? -errno : wrote;
 }
 
-static int64_t system_read_at(void *context, int fd, void *data, size_t bytes, uint64_t offset)
-{
-    (void)context;
-    const ssize_t got = pread(fd, data, bytes, (off_t)offset);
-    return got < 0 ? -errno : got;
-}
-
 static int system_truncate(void *context, int fd, uint64_t bytes)
 {
     (void)context;
@@ -113,7 +106,6 @@ const ls_disk *ls_disk_system(void)
         .open = system_open,
         .allocate = system_allocate,
         .write_at = system_write_at,
-        .read_at = system_read_at,
         .truncate = system_truncate,
         .sync = system_sync,
         .close = system_close,

@@ -3,10 +3,10 @@
  * The disk calls of a commit, as a table, so that a test can make any of them fail (DESIGN I4).
  *
  * Every call returns what it did, or minus an errno value; errno itself is not used. ls_disk_system() makes
- * the system calls. What only looks (manifests, folders) does not go through here: it cannot hurt what is
+ * the system calls. What only reads (loading, listing) does not go through here: it cannot hurt what is
  * stored.
  *
- * Thread-safety: write_at and read_at are called from several threads on one file, at distinct offsets; the others from
+ * Thread-safety: write_at is called from several threads on one file, at distinct offsets; the others from
  * one thread.
  */
 #ifndef LS_STORAGE_DISK_H
@@ -26,8 +26,6 @@ typedef struct ls_disk {
     int (*allocate)(void *context, int fd, uint64_t bytes);
     /* Bytes written, possibly fewer than asked. */
     int64_t (*write_at)(void *context, int fd, const void *data, size_t bytes, uint64_t offset);
-    /* Bytes read, possibly fewer than asked; 0: the end. */
-    int64_t (*read_at)(void *context, int fd, void *data, size_t bytes, uint64_t offset);
     int (*truncate)(void *context, int fd, uint64_t bytes);
     int (*sync)(void *context, int fd);
     int (*close)(void *context, int fd); /* the descriptor is gone, whatever is returned */
