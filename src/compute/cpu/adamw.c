@@ -38,8 +38,10 @@ static void tile_update(void *context, int64_t tile, uint32_t worker)
                          ls_min64(SPAN_ELEMENTS, job->count - i));
 }
 
-static ls_adamw_factors factors_of(const ls_adamw *adamw)
+ls_adamw_factors ls_adamw_factors_of(const ls_adamw *adamw)
 {
+    LS_ASSERT(adamw->step >= 1 && adamw->beta1 >= 0.0f && adamw->beta1 < 1.0f);
+    LS_ASSERT(adamw->beta2 >= 0.0f && adamw->beta2 < 1.0f);
     const double lr = adamw->lr, beta1 = adamw->beta1, beta2 = adamw->beta2;
     return (ls_adamw_factors){
         .gradient_scale = adamw->gradient_scale,
@@ -58,10 +60,8 @@ ls_status ls_adamw_update(ls_queue *queue, const ls_adamw *adamw, int64_t count,
                           const float *gradients, float *m, float *v)
 {
     LS_ASSERT(count >= 0 && (count == 0 || (parameters && gradients && m && v)));
-    LS_ASSERT(adamw->step >= 1 && adamw->beta1 >= 0.0f && adamw->beta1 < 1.0f);
-    LS_ASSERT(adamw->beta2 >= 0.0f && adamw->beta2 < 1.0f);
     adamw_job job = {.kernels = ls_queue_kernels(queue)->adamw,
-                     .factors = factors_of(adamw),
+                     .factors = ls_adamw_factors_of(adamw),
                      .count = count,
                      .p = parameters,
                      .g = gradients,
@@ -69,4 +69,10 @@ ls_status ls_adamw_update(ls_queue *queue, const ls_adamw *adamw, int64_t count,
                      .v = v};
     ls_queue_run_tiles(queue, ls_ceil_div(count, SPAN_ELEMENTS), tile_update, &job);
     return LS_OK;
+}
+
+void ls_adamw_update_piece(const ls_queue *queue, const ls_adamw_factors *factors, int64_t count,
+                           float *parameters, const float *gradients, float *m, float *v)
+{
+    ls_queue_kernels(queue)->adamw->update(factors, parameters, gradients, m, v, count);
 }

@@ -28,4 +28,19 @@ typedef struct ls_adamw {
 LS_MUST_CHECK ls_status ls_adamw_update(ls_queue *queue, const ls_adamw *adamw, int64_t count,
                                         float *parameters, const float *gradients, float *m, float *v);
 
+/* ---- for who cuts the work in tiles himself (execution/train/update.h); CPU queues only ---- */
+
+/* The factors of one step, rounded once from float64. */
+typedef struct ls_adamw_factors {
+    float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
+    float step_size;       /* lr / (1 - beta1^t) */
+    float inverse_root_v;  /* 1 / sqrt(1 - beta2^t) */
+    float one_minus_decay; /* 1 - lr weight_decay */
+} ls_adamw_factors;
+ls_adamw_factors ls_adamw_factors_of(const ls_adamw *adamw);
+
+/* Updates `count` elements on the calling thread, from inside a tile as well: the bits of ls_adamw_update. */
+void ls_adamw_update_piece(const ls_queue *queue, const ls_adamw_factors *factors, int64_t count,
+                           float *parameters, const float *gradients, float *m, float *v);
+
 #endif

@@ -23,8 +23,7 @@ uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t ranks, uint32_t rank
 
 uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local_ranks)
 {
-    const uint64_t blocks = (uint64_t)ls_blocks_before(layout, layout->bucket_count);
-    return sizeof(ls_exchange) + local_ranks * sizeof(ls_exchange_slot) + blocks * sizeof(double);
+    return ls_exchange_bytes(layout, local_ranks);
 }
 
 uint32_t ls_data_parallel_rank(const ls_data_parallel *parallel)
@@ -46,6 +45,11 @@ uint32_t ls_data_parallel_slices(const ls_data_parallel *parallel, const ls_owne
 {
     *slices_out = parallel->updates;
     return parallel->update_count;
+}
+
+ls_undo_record ls_data_parallel_undo(const ls_data_parallel *parallel)
+{
+    return parallel->undo;
 }
 
 double ls_data_parallel_wait_s(const ls_data_parallel *parallel)
@@ -781,8 +785,13 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->marks = options->marks;
     p->view = view_of(options);
     p->slot = &p->view.exchange->slots[options->local];
-    p->block_sums = ls_exchange_block_sums(p->view.exchange, options->local_ranks);
+    const uint32_t room = options->is_alone ? 0 : options->local_ranks;
+    p->block_sums = ls_exchange_block_sums(p->view.exchange, room);
     p->block_count = ls_blocks_before(p->layout, p->bucket_count);
+    if (!options->is_alone) {
+        p->undo.done = ls_exchange_block_words(p->view.exchange, room, p->block_count);
+        p->undo.undo = ls_exchange_undo(p->view.exchange, room, options->local);
+    }
     const ls_status status = prepare(p, options);
     if (status != LS_OK) {
         ls_data_parallel_destroy(p);

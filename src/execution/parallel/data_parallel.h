@@ -31,6 +31,7 @@
 #include "base/hash.h"
 #include "execution/diagnose/fault.h"
 #include "execution/parallel/tree.h"
+#include "execution/parallel/undo.h"
 #include "execution/state.h"
 #include "model/plan.h"
 
@@ -55,7 +56,9 @@ typedef struct ls_data_parallel_options {
     uint32_t ranks;                   /* of all hosts, 1..leaves */
     uint32_t first_rank, local_ranks; /* of this host: [first_rank, first_rank + local_ranks) */
     uint32_t local;                   /* this one: rank first_rank + local */
-    uint32_t threads;                 /* per rank; with local_ranks it decides whether waits spin */
+    bool
+        is_alone; /* one process, the only rank: an exchange area without room for undo, which nobody else maps */
+    uint32_t threads; /* per rank; with local_ranks it decides whether waits spin */
 
     /* Flat gradient buffer `index` of local rank `local`, index < ls_data_parallel_buffers; asked at creation only. */
     float *(*gradient)(void *context, uint32_t local, uint32_t index);
@@ -86,7 +89,7 @@ typedef struct ls_data_parallel_options {
 /* Gradient buffers of rank `rank` of `ranks`. */
 uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t ranks, uint32_t rank);
 
-/* Size of the exchange area of a host with `local_ranks` ranks. */
+/* Size of the exchange area of a host with `local_ranks` ranks; 0: of a process that is alone, whose updates nobody else can finish. */
 uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local_ranks);
 
 typedef struct ls_data_parallel ls_data_parallel;
@@ -206,6 +209,9 @@ uint32_t ls_data_parallel_slices(const ls_data_parallel *parallel, const ls_owne
 LS_MUST_CHECK ls_status ls_data_parallel_begin_update(ls_data_parallel *parallel);
 void ls_data_parallel_updated(ls_data_parallel *parallel, float *parameters, uint32_t index);
 LS_MUST_CHECK ls_status ls_data_parallel_end_update(ls_data_parallel *parallel, float *parameters);
+
+/* Where the update writes down what it does; zeroed for a process that is alone. */
+ls_undo_record ls_data_parallel_undo(const ls_data_parallel *parallel);
 
 /* The step is over, with an update or without: returns when all ranks are here. Errors of waiting. updated: all did the update. */
 LS_MUST_CHECK ls_status ls_data_parallel_leave(ls_data_parallel *parallel, bool updated);

@@ -29,6 +29,7 @@ struct ls_data_parallel {
     ls_exchange_view view;
     ls_exchange_slot *slot; /* own */
     double *block_sums;
+    ls_undo_record undo;
     int64_t block_count;
     ls_leaf_range leaves;
     uint32_t leaf_count; /* of the step: V */

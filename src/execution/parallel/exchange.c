@@ -3,12 +3,35 @@
 
 #include "base/clock.h"
 #include "execution/comm/flight.h"
+#include "execution/parallel/slices.h"
 
 #include <stdio.h>
 
+/* A process that is alone has one slot and no room for undo. */
+uint64_t ls_exchange_bytes(const ls_layout *layout, uint32_t local_ranks)
+{
+    const uint64_t blocks = (uint64_t)ls_blocks_before(layout, layout->bucket_count);
+    const uint64_t slots = local_ranks > 0 ? local_ranks : 1;
+    return sizeof(ls_exchange) + slots * sizeof(ls_exchange_slot) +
+           local_ranks * (uint64_t)LS_UNDO_WORKERS * sizeof(ls_undo) +
+           blocks * (sizeof(double) + sizeof(uint64_t));
+}
+
+ls_undo *ls_exchange_undo(ls_exchange *exchange, uint32_t local_ranks, uint32_t local)
+{
+    ls_undo *first = (ls_undo *)(void *)&exchange->slots[local_ranks];
+    return first + (size_t)local * LS_UNDO_WORKERS;
+}
+
 double *ls_exchange_block_sums(ls_exchange *exchange, uint32_t local_ranks)
 {
-    return (double *)(void *)&exchange->slots[local_ranks];
+    return local_ranks > 0 ? (double *)(void *)ls_exchange_undo(exchange, local_ranks, local_ranks)
+                           : (double *)(void *)&exchange->slots[1];
+}
+
+_Atomic uint64_t *ls_exchange_block_words(ls_exchange *exchange, uint32_t local_ranks, int64_t block_count)
+{
+    return (_Atomic uint64_t *)(void *)(ls_exchange_block_sums(exchange, local_ranks) + block_count);
 }
 
 ls_wait ls_exchange_wait(const ls_exchange_view *view)

@@ -4,7 +4,9 @@
  *
  *   barrier            agreement, end of step
  *   slot per rank      buckets that are final; the rank's part of the agreement; its words when something is wrong
+ *   undo               per rank and worker: the block that it updates, as it was
  *   block sums         squared sums of the norm blocks, each written by the block's owner
+ *   block words        the step behind which each norm block is, written by the block's owner
  *
  * Ranks make the same steps in the same order: each counts them (`round`), and numbers in the area are told apart by that count. A slot is
  * written by its rank between the end of a step and its next agreement, and read by all between agreement and end of step.
@@ -50,14 +52,19 @@ typedef struct ls_exchange {
     _Alignas(64) ls_claim verdict;
     ls_agreement agreement;
     uint32_t weights_differ;               /* between hosts */
-    _Alignas(64) ls_exchange_slot slots[]; /* per local rank; behind them the block sums */
+    _Alignas(64) ls_exchange_slot slots[]; /* per local rank; behind them what the calls below find */
 } ls_exchange;
 
 enum {
     LS_EXCHANGE_COMM = 0x4d000000
 }; /* + the host's first rank: names its meetings in the flight recorder */
 
+/* Bytes of the area; local_ranks 0: of a process that is alone. */
+uint64_t ls_exchange_bytes(const ls_layout *layout, uint32_t local_ranks);
+
+ls_undo *ls_exchange_undo(ls_exchange *exchange, uint32_t local_ranks, uint32_t local); /* LS_UNDO_WORKERS */
 double *ls_exchange_block_sums(ls_exchange *exchange, uint32_t local_ranks);
+_Atomic uint64_t *ls_exchange_block_words(ls_exchange *exchange, uint32_t local_ranks, int64_t block_count);
 
 /* How this rank waits, and who the others are. */
 typedef struct ls_exchange_view {

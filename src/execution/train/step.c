@@ -4,24 +4,17 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "compute/kernels/adamw.h"
 #include "compute/kernels/cross_entropy.h"
 #include "compute/kernels/elementwise.h"
 #include "compute/kernels/tree_sum.h"
 #include "execution/comm/flight.h"
 #include "execution/diagnose/sentinel.h"
+#include "execution/train/update.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Parameters that lie side by side in an owned slice and share their weight decay: updated in one call. */
-typedef struct update_span {
-    int64_t offset, count;
-    uint32_t bucket, slice; /* slice: index among this rank's */
-    bool decay;
-} update_span;
 
 struct ls_stepper {
     ls_walk *walk;
@@ -35,8 +28,7 @@ struct ls_stepper {
     int32_t *tokens;  /* micro_batch x length */
     int32_t *targets; /* micro_batch x length */
     float *losses;    /* micro_batch x length */
-    update_span *spans;
-    uint32_t span_count;
+    ls_update *update;
     ls_leaf_sum stack[LS_GRADIENT_BUFFERS_MAX]; /* node i is in gradient buffer i */
     uint32_t depth;
     double last_s, last_wait_s; /* when the current part of the step began */
@@ -46,6 +38,7 @@ struct ls_stepper {
     uint64_t position; /* of the micro-batch being computed */
     bool fetches;      /* leaves of a step whose weights come from other hosts */
     ls_sentinel *sentinel;
+    float *snapshot[3]; /* of the step that comes: where its update keeps what was before it; NULL: nowhere */
     ls_step_result result;
 };
 
@@ -239,26 +232,29 @@ static ls_status run_leaves(ls_stepper *stepper, uint64_t step)
 static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr, float gradient_scale)
 {
     const ls_state *state = stepper->state;
-    ls_adamw adamw = {
-        .lr = (float)lr,
-        .beta1 = stepper->settings.beta1,
-        .beta2 = stepper->settings.beta2,
-        .eps = stepper->settings.eps,
-        .gradient_scale = gradient_scale,
-        .step = step + 1,
+    const ls_step_settings *s = &stepper->settings;
+    ls_update_options options = {
+        .queue = state->queue,
+        .adamw = {.lr = (float)lr,
+                  .beta1 = s->beta1,
+                  .beta2 = s->beta2,
+                  .eps = s->eps,
+                  .weight_decay = s->weight_decay,
+                  .gradient_scale = gradient_scale,
+                  .step = step + 1},
+        .flats = {state->parameters, state->m, state->v},
+        .gradients = state->gradients[0],
+        .record = ls_data_parallel_undo(stepper->parallel),
     };
+    memcpy(options.snapshot, stepper->snapshot, sizeof options.snapshot);
+    memset(stepper->snapshot, 0, sizeof stepper->snapshot);
+    const ls_owned_slice *slices;
+    const uint32_t slice_count = ls_data_parallel_slices(stepper->parallel, &slices);
     LS_TRY(ls_data_parallel_begin_update(stepper->parallel));
-    for (uint32_t i = 0; i < stepper->span_count; i++) {
-        const update_span *span = &stepper->spans[i];
-        const int64_t at = span->offset;
-        ls_flight_activity(LS_ACTIVITY_UPDATE, span->bucket);
-        adamw.weight_decay = span->decay ? stepper->settings.weight_decay : 0.0f;
-        LS_TRY(ls_adamw_update(state->queue, &adamw, span->count, state->parameters + at,
-                               state->gradients[0] + at, state->m + at, state->v + at));
-        if (i + 1 == stepper->span_count || span[1].slice != span->slice) {
-            LS_TRY(ls_queue_wait(state->queue));
-            ls_data_parallel_updated(stepper->parallel, state->parameters, span->slice);
-        }
+    for (uint32_t i = 0; i < slice_count; i++) {
+        ls_flight_activity(LS_ACTIVITY_UPDATE, slices[i].bucket);
+        LS_TRY(ls_update_run(stepper->update, i, &options));
+        ls_data_parallel_updated(stepper->parallel, state->parameters, i);
     }
     return ls_data_parallel_end_update(stepper->parallel, state->parameters);
 }
@@ -466,6 +462,11 @@ ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr, ls_step_
     return status;
 }
 
+void ls_stepper_keep(ls_stepper *stepper, float *const snapshot[3])
+{
+    memcpy(stepper->snapshot, snapshot, sizeof stepper->snapshot);
+}
+
 ls_status ls_stepper_check_state(ls_stepper *stepper, ls_step_fault *fault_out)
 {
     const ls_status status = ls_sentinel_check_state(stepper->sentinel);
@@ -501,47 +502,11 @@ static ls_status alloc_buffers(ls_stepper *stepper)
     return LS_OK;
 }
 
-/* Cuts slice `slice` into spans of one weight decay, leaving out the padding between parameters. */
-static void add_spans(ls_stepper *stepper, const ls_owned_slice *slice, uint32_t index)
-{
-    const ls_layout *layout = stepper->state->layout;
-    const int64_t past = slice->offset + slice->count;
-    update_span *span = NULL;
-    for (uint32_t i = 0; i < layout->parameter_count; i++) {
-        const ls_parameter *p = &layout->parameters[i];
-        const int64_t p_past = p->offset + p->rows * p->cols;
-        const int64_t begin = p->offset > slice->offset ? p->offset : slice->offset;
-        const int64_t end = p_past < past ? p_past : past;
-        if (begin >= end) {
-            continue;
-        }
-        if (span && span->decay == p->decay && span->offset + span->count == begin) {
-            span->count += end - begin;
-            continue;
-        }
-        span = &stepper->spans[stepper->span_count++];
-        *span = (update_span){.offset = begin,
-                              .count = end - begin,
-                              .bucket = slice->bucket,
-                              .slice = index,
-                              .decay = p->decay};
-    }
-}
-
-static ls_status make_spans(ls_stepper *stepper)
+static ls_status make_update(ls_stepper *stepper)
 {
     const ls_owned_slice *slices;
     const uint32_t slice_count = ls_data_parallel_slices(stepper->parallel, &slices);
-    const size_t most = stepper->state->layout->parameter_count + slice_count;
-    stepper->spans = calloc(most, sizeof *stepper->spans);
-    if (!stepper->spans) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the optimizer's table of %zu parts", most);
-    }
-    for (uint32_t i = 0; i < slice_count; i++) {
-        add_spans(stepper, &slices[i], i);
-    }
-    LS_ASSERT(stepper->span_count <= most);
-    return LS_OK;
+    return ls_update_create(stepper->state->layout, slices, slice_count, &stepper->update);
 }
 
 static float *own_gradient(void *context, uint32_t local, uint32_t index)
@@ -553,13 +518,14 @@ static float *own_gradient(void *context, uint32_t local, uint32_t index)
 /* This process is the only rank: the same code, an exchange area of its own. */
 static ls_status make_alone(ls_stepper *stepper)
 {
-    const uint64_t bytes = ls_data_parallel_exchange_bytes(stepper->state->layout, 1);
+    const uint64_t bytes = ls_data_parallel_exchange_bytes(stepper->state->layout, 0);
     LS_TRY(ls_device_alloc(stepper->state->queue, bytes, &stepper->exchange));
     const ls_data_parallel_options options = {
         .plan = stepper->walk->plan,
         .leaves = stepper->settings.leaves,
         .ranks = 1,
         .local_ranks = 1,
+        .is_alone = true,
         .gradient = own_gradient,
         .context = stepper->state,
         .exchange = stepper->exchange,
@@ -601,7 +567,7 @@ static ls_status prepare(ls_stepper *stepper)
     const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
     LS_ASSERT(stepper->state->gradient_count == ls_tree_range_buffers(stepper->settings.leaves, range));
     LS_TRY(make_sentinel(stepper));
-    return make_spans(stepper);
+    return make_update(stepper);
 }
 
 ls_status ls_stepper_create(ls_walk *walk, ls_state *state, const ls_step_settings *settings,
@@ -636,11 +602,11 @@ void ls_stepper_destroy(ls_stepper *stepper)
     ls_sentinel_destroy(stepper->sentinel);
     ls_data_parallel_destroy(stepper->alone);
     ls_device_free(stepper->state->queue, stepper->exchange,
-                   ls_data_parallel_exchange_bytes(stepper->state->layout, 1));
+                   ls_data_parallel_exchange_bytes(stepper->state->layout, 0));
     free(stepper->samples);
     free(stepper->tokens);
     free(stepper->targets);
     free(stepper->losses);
-    free(stepper->spans);
+    ls_update_destroy(stepper->update);
     free(stepper);
 }

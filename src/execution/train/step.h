@@ -78,6 +78,13 @@ void ls_stepper_destroy(ls_stepper *stepper);
 LS_MUST_CHECK ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr,
                                        ls_step_result *result_out);
 
+/*
+ * A snapshot for nothing (docs/design/003-nothing-is-lost.md): the update of the next step keeps parameters, m and v as they are before it
+ * in snapshot[0..2], flat buffers of the state's layout. When that step has run they are, with those of all ranks, the state before it, whole;
+ * a step that fails or is given up leaves them undefined. Every rank of the host is told so for the same step.
+ */
+void ls_stepper_keep(ls_stepper *stepper, float *const snapshot[3]);
+
 /* Whether the state still is what the last update left, as far as it was hashed. Before it is saved, say. Errors: LS_ERR_MISMATCH,
  * with *fault_out set. */
 LS_MUST_CHECK ls_status ls_stepper_check_state(ls_stepper *stepper, ls_step_fault *fault_out);
