@@ -15,8 +15,8 @@ enum { TICK_NS = 10 * 1000 * 1000, GRACE_NS = 2000 * 1000 * 1000, ARGUMENTS_MAX 
 typedef struct member {
     ls_agent *agent;
     uint32_t local;
-    ls_env_id process; /* 0: not started */
-    bool ready, ended, killed;
+    ls_env_id process; /* 0: none */
+    bool ready, killed;
 } member;
 
 struct ls_agent {
@@ -25,6 +25,7 @@ struct ls_agent {
     uint32_t running; /* of them */
     bool ending, told_ended;
     uint64_t kill_at_ns;
+    uint64_t tick_ns; /* of the last one: who had ended by then is known */
     ls_env_id timer;
     member members[];
 };
@@ -98,28 +99,29 @@ void ls_rank_doing(const ls_control *control, uint32_t local, char text_out[96])
 /* ---- ends ---- */
 
 /* " (backward of leaf 3)": what the recorder says beside the slot; "" when there is none, or nothing to add. */
-static void append_activity(const char *path, char doing[128])
+static void append_activity(const char *path, ls_rank_end *end)
 {
     ls_flight_reader *reader = NULL;
     ls_flight_now now = {0};
     if (ls_flight_reader_open(path, &reader) != LS_OK) {
         return;
     }
-    const size_t used = strlen(doing);
+    const size_t used = strlen(end->doing), room = sizeof end->doing - used;
     if (ls_flight_reader_now(reader, &now, NULL) == LS_OK) {
         const char *name = ls_activity_name((ls_activity)now.activity);
         switch ((ls_activity)now.activity) {
         case LS_ACTIVITY_DATA:
         case LS_ACTIVITY_FORWARD:
         case LS_ACTIVITY_BACKWARD:
-            snprintf(doing + used, 128 - used, " (%s of leaf %u)", name, now.leaf);
+            snprintf(end->doing + used, room, " (%s of leaf %u)", name, now.leaf);
+            end->leaf = now.leaf;
             break;
         case LS_ACTIVITY_REDUCE:
         case LS_ACTIVITY_UPDATE:
-            snprintf(doing + used, 128 - used, " (%s of bucket %u)", name, now.number);
+            snprintf(end->doing + used, room, " (%s of bucket %u)", name, now.number);
             break;
         case LS_ACTIVITY_COMM:
-            snprintf(doing + used, 128 - used, " (waiting for others)");
+            snprintf(end->doing + used, room, " (waiting for others)");
             break;
         default:
             break;
@@ -134,14 +136,36 @@ static int wait_status_of(int exit_code)
     return exit_code > 128 ? exit_code - 128 : exit_code << 8;
 }
 
-static void read_recorder(const ls_agent *agent, uint32_t rank, int exit_code, char doing[128])
+static bool recorder_path(const ls_agent *agent, uint32_t local, char path_out[4096])
 {
-    char path[4096];
-    if (agent->options.flight_dir) {
-        snprintf(path, sizeof path, "%s/rank-%u", agent->options.flight_dir, rank);
-        append_activity(path, doing);
+    const uint32_t rank = control_of(agent)->first_rank + local;
+    snprintf(path_out, 4096, "%s/rank-%u", agent->options.flight_dir ? agent->options.flight_dir : "", rank);
+    return agent->options.flight_dir != NULL;
+}
+
+/* What it was in when it ended. */
+static ls_rank_end end_of(const ls_agent *agent, const member *m, int exit_code)
+{
+    const ls_control *control = control_of(agent);
+    const ls_rank_slot *slot = &control->slots[m->local];
+    const ls_part_marks *part = part_of(control, m->local);
+    const uint64_t now_ns = ls_env_now_ns(agent->options.env), alive_ns = atomic_load(&slot->alive_ns);
+    const uint64_t entered = part ? atomic_load(&part->entered) : 0, finished = atomic_load(&slot->finished);
+    ls_rank_end end = {.rank = control->first_rank + m->local,
+                       .pid = atomic_load(&slot->pid),
+                       .exit_code = exit_code,
+                       .silent_ns = alive_ns && now_ns > alive_ns ? now_ns - alive_ns : 0,
+                       .seen_ns = now_ns - agent->tick_ns,
+                       .step = entered > finished ? entered - 1 : finished,
+                       .leaf = LS_NO_LEAF};
+    char path[4096], doing[96];
+    ls_rank_doing(control, m->local, doing);
+    snprintf(end.doing, sizeof end.doing, "%s", doing);
+    if (recorder_path(agent, m->local, path)) {
+        append_activity(path, &end);
         ls_flight_note_exit(path, wait_status_of(exit_code));
     }
+    return end;
 }
 
 static void tell_if_ended(ls_agent *agent)
@@ -159,36 +183,33 @@ static void exited(void *context, ls_env_id process, int exit_code)
     (void)process;
     member *m = context;
     ls_agent *agent = m->agent;
-    const ls_rank_slot *slot = ls_segment_slot(agent->options.segment, m->local);
-    m->ended = true;
-    agent->running--;
-    const uint32_t rank = control_of(agent)->first_rank + m->local;
-    char doing[128];
-    ls_rank_doing(control_of(agent), m->local, doing);
-    read_recorder(agent, rank, exit_code, doing);
+    ls_rank_slot *slot = ls_segment_slot(agent->options.segment, m->local);
+    const ls_rank_end end = end_of(agent, m, exit_code);
+    const bool left = atomic_load(&slot->leave) != 0 && exit_code == 0;
     const bool asked = agent->ending || atomic_load(&control_of(agent)->abort) != 0 ||
                        (atomic_load(&control_of(agent)->quit) != 0 && exit_code == 0);
-    if (!asked) {
-        const uint64_t now_ns = ls_env_now_ns(agent->options.env), alive_ns = atomic_load(&slot->alive_ns);
-        ls_rank_end end = {.rank = rank,
-                           .pid = atomic_load(&slot->pid),
-                           .exit_code = exit_code,
-                           .silent_ns = alive_ns && now_ns > alive_ns ? now_ns - alive_ns : 0};
-        memcpy(end.doing, doing, sizeof end.doing);
+    m->process = 0;
+    agent->running--;
+    if (!asked && left) {
+        agent->options.left(agent->options.context, end.rank, end.pid);
+    } else if (!asked) {
         agent->options.lost(agent->options.context, &end);
     }
     tell_if_ended(agent);
 }
 
-static void kill_all(ls_agent *agent)
+static void kill_member(ls_agent *agent, member *m)
 {
-    for (uint32_t i = 0; i < agent->count; i++) {
-        member *m = &agent->members[i];
-        if (m->process && !m->ended && !m->killed) {
-            m->killed = true;
-            (void)ls_env_process_kill(agent->options.env, m->process, SIGKILL);
-        }
+    if (m->process && !m->killed) {
+        m->killed = true;
+        (void)ls_env_process_kill(agent->options.env, m->process, SIGKILL);
     }
+}
+
+void ls_agent_kill(ls_agent *agent, uint32_t local)
+{
+    LS_ASSERT(local < agent->count);
+    kill_member(agent, &agent->members[local]);
 }
 
 void ls_agent_end(ls_agent *agent)
@@ -208,7 +229,7 @@ static void look_for_ready(ls_agent *agent)
     for (uint32_t i = 0; i < agent->count; i++) {
         member *m = &agent->members[i];
         const ls_rank_slot *slot = ls_segment_slot(agent->options.segment, i);
-        if (!m->ready && !m->ended && atomic_load(&slot->phase) == LS_RANK_READY) {
+        if (!m->ready && m->process && atomic_load(&slot->phase) == LS_RANK_READY) {
             m->ready = true;
             agent->options.ready(agent->options.context, control_of(agent)->first_rank + i);
         }
@@ -219,12 +240,15 @@ static void tick(void *context)
 {
     ls_agent *agent = context;
     agent->timer = 0;
+    agent->tick_ns = ls_env_now_ns(agent->options.env);
     look_for_ready(agent);
     if (atomic_load(&control_of(agent)->abort) != 0 || atomic_load(&control_of(agent)->quit) != 0) {
         ls_agent_end(agent);
     }
     if (agent->ending && ls_env_now_ns(agent->options.env) >= agent->kill_at_ns) {
-        kill_all(agent);
+        for (uint32_t i = 0; i < agent->count; i++) {
+            kill_member(agent, &agent->members[i]);
+        }
     }
     agent->timer = ls_env_timer_set(agent->options.env, TICK_NS, tick, agent);
     tell_if_ended(agent);
@@ -232,7 +256,18 @@ static void tick(void *context)
 
 /* ---- life ---- */
 
-static int start_member(ls_agent *agent, member *m)
+/* The recorder of a rank that was lost would be written over by its replacement's. */
+static void keep_recorder(const ls_agent *agent, uint32_t local)
+{
+    char path[4096], kept[4096 + 32];
+    if (recorder_path(agent, local, path)) {
+        snprintf(kept, sizeof kept, "%s.lost-%llu", path,
+                 (unsigned long long)atomic_load(&control_of(agent)->team_epoch));
+        (void)rename(path, kept); /* there is none before the first */
+    }
+}
+
+static int spawn(ls_agent *agent, member *m)
 {
     const char *argv[ARGUMENTS_MAX + 2];
     char number[16];
@@ -244,12 +279,27 @@ static int start_member(ls_agent *agent, member *m)
     snprintf(number, sizeof number, "%u", control_of(agent)->first_rank + m->local);
     argv[count] = number;
     argv[count + 1] = NULL;
-    const int error = ls_env_process_start(agent->options.env, argv, exited, m, &m->process);
-    agent->running += error == 0;
-    return error;
+    return ls_env_process_start(agent->options.env, argv, exited, m, &m->process);
 }
 
-ls_status ls_agent_start(const ls_agent_options *options, ls_agent **agent_out)
+ls_status ls_agent_start_rank(ls_agent *agent, uint32_t local)
+{
+    LS_ASSERT(local < agent->count && !agent->members[local].process);
+    member *m = &agent->members[local];
+    keep_recorder(agent, local);
+    ls_control_clear_slot(control_of(agent), local);
+    m->ready = m->killed = false;
+    const int error = spawn(agent, m);
+    if (error) {
+        m->process = 0;
+        return ls_fail_errno(-error, "can't start rank %u as %s", control_of(agent)->first_rank + local,
+                             agent->options.argv[0]);
+    }
+    agent->running++;
+    return LS_OK;
+}
+
+ls_status ls_agent_create(const ls_agent_options *options, ls_agent **agent_out)
 {
     const uint32_t count = options->segment->control->local_ranks;
     ls_agent *agent = calloc(1, sizeof *agent + count * sizeof agent->members[0]);
@@ -259,15 +309,23 @@ ls_status ls_agent_start(const ls_agent_options *options, ls_agent **agent_out)
     agent->options = *options;
     agent->options.grace_ns = options->grace_ns ? options->grace_ns : GRACE_NS;
     agent->count = count;
+    agent->tick_ns = ls_env_now_ns(options->env);
     agent->timer = ls_env_timer_set(options->env, TICK_NS, tick, agent);
-    *agent_out = agent;
     for (uint32_t i = 0; i < count; i++) {
         agent->members[i] = (member){.agent = agent, .local = i};
-        const int error = start_member(agent, &agent->members[i]);
-        if (error) {
-            ls_agent_end(agent);
-            return ls_fail_errno(-error, "can't start rank %u as %s", control_of(agent)->first_rank + i,
-                                 options->argv[0]);
+    }
+    *agent_out = agent;
+    return LS_OK;
+}
+
+ls_status ls_agent_start(const ls_agent_options *options, ls_agent **agent_out)
+{
+    LS_TRY(ls_agent_create(options, agent_out));
+    for (uint32_t i = 0; i < (*agent_out)->count; i++) {
+        const ls_status status = ls_agent_start_rank(*agent_out, i);
+        if (status != LS_OK) {
+            ls_agent_end(*agent_out);
+            return status;
         }
     }
     return LS_OK;

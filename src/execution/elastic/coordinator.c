@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "execution/elastic/coordinator.h"
+#include "execution/elastic/coordinator_internal.h"
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "base/text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define START_TIMEOUT_NS UINT64_C(60000000000)
+#define BACKOFF_NS       UINT64_C(200000000)
 
-struct ls_coordinator {
-    ls_coordinator_options options;
-    ls_gang_phase phase;
-    uint32_t ready; /* members */
-    ls_env_id deadline;
-    bool *is_ready;
-    ls_preflight_member members[];
-};
+/* Between two looks: while something is waited for that tells nobody (ranks park), and otherwise. */
+enum { SOON_NS = 1000 * 1000, LOOK_NS = 10 * 1000 * 1000, ACTIONS_MAX = 4 * LS_LOCAL_RANKS_MAX };
+
+static void look(void *context);
+
+/* The control page is the agent's to write; this is its coordinator. */
+static ls_control *control_of(const ls_coordinator *c)
+{
+    return c->options.segment->control;
+}
 
 static void abort_all(ls_coordinator *c, ls_status status, int32_t rank, const char *text)
 {
@@ -29,15 +34,28 @@ static void abort_all(ls_coordinator *c, ls_status status, int32_t rank, const c
     c->options.abort(c->options.context, status, rank, text);
 }
 
+static void look_in(ls_coordinator *c, uint64_t delay_ns)
+{
+    if (c->control && c->phase != LS_GANG_ENDING) {
+        ls_env_timer_cancel(c->options.env, c->timer);
+        c->timer = ls_env_timer_set(c->options.env, delay_ns, look, c);
+    }
+}
+
 /* ---- coming ---- */
+
+static bool is_missing(const ls_coordinator *c, uint32_t rank)
+{
+    return c->place[rank].wanted && !c->place[rank].ready;
+}
 
 /* "0, 3 and 5 more": which members have not come. */
 static void append_missing(const ls_coordinator *c, ls_text *text)
 {
     enum { NAMED = 8 };
     uint32_t missing = 0;
-    for (uint32_t rank = 0; rank < c->options.ranks; rank++) {
-        if (c->is_ready[rank]) {
+    for (uint32_t rank = 0; rank < c->places; rank++) {
+        if (!is_missing(c, rank)) {
             continue;
         }
         if (missing < NAMED) {
@@ -62,17 +80,19 @@ static void too_late(void *context)
     ls_text_release(&text);
 }
 
-void ls_coordinator_hello(ls_coordinator *c, const ls_preflight_member *hello)
+/* All that are ready are of one mind, or everything ends. */
+static void begin(ls_coordinator *c)
 {
-    if (c->phase != LS_GANG_STARTING || hello->rank >= c->options.ranks || c->is_ready[hello->rank]) {
-        return;
+    ls_preflight_member *members = calloc(c->places, sizeof *members);
+    uint32_t count = 0;
+    LS_ASSERT(members && "out of memory for a table of ranks");
+    for (uint32_t rank = 0; rank < c->places; rank++) {
+        if (c->place[rank].ready) {
+            members[count++] = c->place[rank].member;
+        }
     }
-    c->members[hello->rank] = *hello;
-    c->is_ready[hello->rank] = true;
-    if (++c->ready < c->options.ranks) {
-        return;
-    }
-    const ls_status status = ls_preflight_compare(c->members, c->options.ranks);
+    const ls_status status = ls_preflight_compare(members, count);
+    free(members);
     if (status != LS_OK) {
         abort_all(c, status, -1, ls_error_text());
         return;
@@ -82,16 +102,272 @@ void ls_coordinator_hello(ls_coordinator *c, const ls_preflight_member *hello)
     c->options.running(c->options.context);
 }
 
+/* Another one that is ready is like this: what a rank that comes later is compared with. */
+static const ls_preflight_member *another_ready(const ls_coordinator *c, uint32_t rank)
+{
+    for (uint32_t i = 0; i < c->places; i++) {
+        if (i != rank && c->place[i].ready) {
+            return &c->place[i].member;
+        }
+    }
+    return NULL;
+}
+
+/* A rank that comes while the others compute and is made of something else is sent away; the others don't suffer from it. */
+static void check_newcomer(ls_coordinator *c, uint32_t rank)
+{
+    const ls_preflight_member *other = another_ready(c, rank);
+    const ls_preflight_member both[] = {other ? *other : c->place[rank].member, c->place[rank].member};
+    if (ls_preflight_compare(both, 2) != LS_OK) {
+        ls_log_warn("rank %u can't join: %s", rank, ls_error_text());
+        c->place[rank].barred = true;
+        ls_coordinator_kill(c, rank, "is not made of what the others are");
+    }
+}
+
+void ls_coordinator_hello(ls_coordinator *c, const ls_preflight_member *hello)
+{
+    if (c->phase == LS_GANG_ENDING || hello->rank >= c->places || c->place[hello->rank].ready) {
+        return;
+    }
+    ls_coordinator_place *place = &c->place[hello->rank];
+    place->member = *hello;
+    place->ready = true;
+    place->early_deaths = 0;
+    if (c->control) {
+        if (c->phase == LS_GANG_RUNNING) {
+            check_newcomer(c, hello->rank);
+        }
+        look_in(c, 0);
+    } else if (++c->ready == c->options.ranks) {
+        begin(c);
+    }
+}
+
 /* ---- going ---- */
+
+static void forget_process(ls_coordinator *c, uint32_t rank)
+{
+    ls_coordinator_place *place = &c->place[rank];
+    const ls_team *team = &c->control->team;
+    for (uint32_t i = 0; i < team->local_parts; i++) {
+        c->orphan[i] = c->orphan[i] || team->holder[i] == rank;
+    }
+    if (!place->ready) {
+        const uint32_t doublings = place->early_deaths < 6 ? place->early_deaths : 6;
+        place->early_deaths++;
+        place->not_before_ns = ls_env_now_ns(c->options.env) + (BACKOFF_NS << doublings);
+    }
+    place->process = place->ready = place->killed = place->leaving = false;
+}
 
 void ls_coordinator_lost(ls_coordinator *c, const char *host, const ls_rank_end *end)
 {
-    char how[64], text[1024];
-    snprintf(text, sizeof text, "rank %u (%s, pid %d) ended with %s while %s%s", end->rank, host, end->pid,
-             ls_exit_text(end->exit_code, how), end->doing,
-             end->exit_code == 128 + 9 ? "; unless a person killed it, the kernel did for want of memory"
-                                       : "");
-    abort_all(c, LS_ERR_RANKS_LOST, (int32_t)end->rank, text);
+    if (c->phase == LS_GANG_ENDING || end->rank >= c->places) {
+        return;
+    }
+    ls_coordinator_tell_lost(c, host, end);
+    if (!c->control) {
+        abort_all(c, LS_ERR_RANKS_LOST, (int32_t)end->rank, c->last_loss);
+        return;
+    }
+    ls_coordinator_note_death(c, end);
+    forget_process(c, end->rank);
+    look(c);
+}
+
+void ls_coordinator_left(ls_coordinator *c, uint32_t rank, int32_t pid)
+{
+    if (c->phase != LS_GANG_ENDING && c->control && rank < c->places) {
+        forget_process(c, rank);
+        ls_coordinator_tell_left(c, rank, pid);
+        look(c);
+    }
+}
+
+void ls_coordinator_kill(ls_coordinator *c, uint32_t rank, const char *why)
+{
+    if (c->phase == LS_GANG_ENDING || !c->control || rank >= c->places || !c->place[rank].process ||
+        c->place[rank].killed) {
+        return;
+    }
+    snprintf(c->place[rank].why, sizeof c->place[rank].why, "%s", why);
+    c->place[rank].killed = true;
+    c->place[rank].killed_ns = ls_env_now_ns(c->options.env);
+    c->options.kill(c->options.context, rank);
+}
+
+/* ---- what is done ---- */
+
+static void start(ls_coordinator *c, uint32_t rank)
+{
+    ls_coordinator_place *place = &c->place[rank];
+    const uint64_t fence = atomic_load(&c->control->fence), epoch = atomic_load(&c->control->team_epoch);
+    c->replacements += place->had_one;
+    place->had_one = place->process = true;
+    place->born_at = fence > epoch ? fence : epoch;
+    place->started_ns = ls_env_now_ns(c->options.env);
+    place->why[0] = '\0';
+    if (c->options.start(c->options.context, rank) != LS_OK) {
+        snprintf(c->last_loss, sizeof c->last_loss, "%s", ls_error_text());
+        ls_log_warn("%s", c->last_loss);
+        c->last_lost = (int32_t)rank;
+        forget_process(c, rank);
+    }
+}
+
+static void kill_late(ls_coordinator *c, uint32_t rank)
+{
+    const ls_coordinator_place *place = &c->place[rank];
+    ls_coordinator_kill(c, rank,
+                        place->leaving  ? "did not leave in time"
+                        : place->ready  ? "showed no sign of life when all were told to stop"
+                        : place->wanted ? "was not ready in time"
+                                        : "is not wanted any more");
+}
+
+static void publish(ls_coordinator *c, const ls_team *team)
+{
+    ls_control *control = control_of(c);
+    ls_team before = control->team;
+    for (uint32_t i = 0; i < before.local_parts; i++) {
+        if (c->orphan[i] && c->options.recover) {
+            c->options.recover(c->options.context, i);
+        }
+    }
+    if (team->cut == team->epoch) {
+        ls_control_begin_cut(control, team->step);
+        if (c->options.recut) {
+            c->options.recut(c->options.context, team);
+        }
+    }
+    memset(c->orphan, 0, sizeof c->orphan);
+    ls_control_team(control, team);
+    ls_coordinator_tell_team(c, &before, team);
+}
+
+static void end_all(ls_coordinator *c, const ls_membership_action *action)
+{
+    char text[1400];
+    switch (action->end) {
+    case LS_MEMBERSHIP_UNKILLABLE:
+        snprintf(text, sizeof text,
+                 "rank %u was killed and does not end: nobody else may touch what it writes to",
+                 action->rank);
+        abort_all(c, LS_ERR_RANKS_LOST, (int32_t)action->rank, text);
+        return;
+    case LS_MEMBERSHIP_DEADLY:
+        snprintf(text, sizeof text,
+                 "step %" PRIu64 ", leaf %u kills whoever computes it, %u times in a row: %s",
+                 c->deadly.step + 1, c->deadly.leaf, c->deadly.deaths, c->last_loss);
+        break;
+    case LS_MEMBERSHIP_TOO_FEW:
+        snprintf(text, sizeof text, "%s. Too few ranks are left: job.min_ranks is %u", c->last_loss,
+                 c->options.min_ranks);
+        break;
+    }
+    abort_all(c, LS_ERR_RANKS_LOST, c->last_lost, text);
+}
+
+/* Whether there may be more to do now. */
+static bool carry_out(ls_coordinator *c, const ls_membership_action *action)
+{
+    switch (action->what) {
+    case LS_MEMBERSHIP_WAIT:
+        return false;
+    case LS_MEMBERSHIP_START:
+        start(c, action->rank);
+        return true;
+    case LS_MEMBERSHIP_KILL:
+        kill_late(c, action->rank);
+        return true;
+    case LS_MEMBERSHIP_LEAVE:
+        c->place[action->rank].leaving = true;
+        c->place[action->rank].leave_ns = ls_env_now_ns(c->options.env);
+        ls_control_leave(control_of(c), action->rank);
+        return true;
+    case LS_MEMBERSHIP_FENCE:
+        if (atomic_load(&c->control->fence) < action->epoch) {
+            c->fence_ns = ls_env_now_ns(c->options.env);
+        }
+        ls_control_fence(control_of(c), action->epoch, action->hard);
+        return true;
+    case LS_MEMBERSHIP_LIMIT:
+        ls_control_limit(control_of(c), action->step);
+        return true;
+    case LS_MEMBERSHIP_TEAM:
+        publish(c, &action->team);
+        return true;
+    case LS_MEMBERSHIP_BEGIN:
+        begin(c);
+        return true;
+    case LS_MEMBERSHIP_END:
+        end_all(c, action);
+        return false;
+    }
+    return false;
+}
+
+static void look(void *context)
+{
+    ls_coordinator *c = context;
+    ls_membership_facts facts;
+    ls_membership_action action;
+    uint32_t actions = 0;
+    do {
+        ls_coordinator_gather(c, &facts);
+        ls_membership_next(&facts, &action);
+        LS_ASSERT(actions++ < ACTIONS_MAX && "the membership goes round in circles");
+    } while (carry_out(c, &action));
+    ls_coordinator_tell_progress(c);
+    look_in(c, facts.fence > facts.epoch || c->recovery.active ? SOON_NS : LOOK_NS);
+}
+
+/* ---- who is wanted ---- */
+
+static uint32_t count_wanted(const ls_coordinator *c)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < c->places; i++) {
+        count += c->place[i].wanted;
+    }
+    return count;
+}
+
+ls_status ls_coordinator_resize(ls_coordinator *c, uint32_t ranks)
+{
+    if (!c->control || ranks < c->options.min_ranks || ranks > c->places) {
+        return ls_fail(LS_ERR_INVALID, "%u ranks: this run can have %u to %u (job.min_ranks, job.max_ranks)",
+                       ranks, c->options.min_ranks, c->control ? c->places : c->options.ranks);
+    }
+    uint32_t wanted = count_wanted(c);
+    for (uint32_t i = c->places; i-- > 0 && wanted > ranks;) {
+        wanted -= c->place[i].wanted;
+        c->place[i].wanted = false;
+    }
+    for (uint32_t i = 0; i < c->places && wanted < ranks; i++) {
+        if (!c->place[i].wanted) {
+            c->place[i].wanted = true;
+            c->place[i].had_one = c->place[i].process; /* asked for: no replacement */
+            wanted++;
+        }
+    }
+    look_in(c, 0);
+    return LS_OK;
+}
+
+ls_status ls_coordinator_leave(ls_coordinator *c, uint32_t rank)
+{
+    if (!c->control || rank >= c->places || !c->place[rank].wanted) {
+        return ls_fail(LS_ERR_INVALID, "there is no rank %u", rank);
+    }
+    if (count_wanted(c) <= c->options.min_ranks) {
+        return ls_fail(LS_ERR_INVALID, "rank %u can't leave: job.min_ranks is %u", rank,
+                       c->options.min_ranks);
+    }
+    c->place[rank].wanted = false;
+    look_in(c, 0);
+    return LS_OK;
 }
 
 /* ---- life ---- */
@@ -99,21 +375,32 @@ void ls_coordinator_lost(ls_coordinator *c, const char *host, const ls_rank_end 
 ls_status ls_coordinator_create(const ls_coordinator_options *options, ls_coordinator **coordinator_out)
 {
     LS_ASSERT(options->ranks >= 1);
-    ls_coordinator *c = calloc(1, sizeof *c + options->ranks * sizeof c->members[0]);
-    bool *is_ready = calloc(options->ranks, sizeof *is_ready);
-    if (!c || !is_ready) {
-        free(c);
-        free(is_ready);
-        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u ranks", options->ranks);
+    const uint32_t places = options->segment ? options->segment->control->local_ranks : options->ranks;
+    ls_coordinator *c = calloc(1, sizeof *c + places * sizeof c->place[0]);
+    if (!c) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u ranks", places);
     }
     c->options = *options;
-    c->is_ready = is_ready;
+    c->control = options->segment ? options->segment->control : NULL;
+    c->places = places;
+    c->last_lost = -1;
     if (c->options.start_timeout_ns == 0) {
         c->options.start_timeout_ns = START_TIMEOUT_NS;
+    }
+    if (c->options.min_ranks > options->ranks || c->options.min_ranks == 0) {
+        c->options.min_ranks = c->options.min_ranks ? options->ranks : 1;
+    }
+    for (uint32_t i = 0; i < options->ranks; i++) {
+        c->place[i].wanted = true;
     }
     c->deadline = ls_env_timer_set(options->env, c->options.start_timeout_ns, too_late, c);
     *coordinator_out = c;
     return LS_OK;
+}
+
+void ls_coordinator_begin(ls_coordinator *c)
+{
+    look(c);
 }
 
 void ls_coordinator_destroy(ls_coordinator *c)
@@ -122,7 +409,7 @@ void ls_coordinator_destroy(ls_coordinator *c)
         return;
     }
     ls_env_timer_cancel(c->options.env, c->deadline);
-    free(c->is_ready);
+    ls_env_timer_cancel(c->options.env, c->timer);
     free(c);
 }
 
@@ -133,6 +420,6 @@ ls_gang_phase ls_coordinator_phase(const ls_coordinator *c)
 
 const ls_preflight_member *ls_coordinator_member(const ls_coordinator *c, uint32_t rank)
 {
-    LS_ASSERT(rank < c->options.ranks);
-    return &c->members[rank];
+    LS_ASSERT(rank < c->places);
+    return &c->place[rank].member;
 }

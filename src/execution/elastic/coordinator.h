@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Coordinator: who is a member of the gang, and what follows when one comes late, differs, fails or is lost. One per run; a state machine
- * over base/env (DESIGN I6) that hears from agents, the one of this host and those of others, and answers with orders.
+ * Coordinator: who belongs to the gang, and what happens when a member is late, differs, fails, is lost, comes or goes. One per run; a state
+ * machine over base/env (DESIGN I6) that hears from agents, the one of this host and those of others.
  *
- *   STARTING ── all members ready and of one mind ──▶ RUNNING ── end asked, or abort ──▶ ENDING ── all agents ended ──▶ ENDED
+ *   STARTING ── all members ready and of one mind ──▶ RUNNING ── end asked, or abort ──▶ ENDING
  *      └── deadline: who did not come is named ──▶ abort
  *
- * Level-triggered (I5): what is to be done follows from the table of members, whatever order things were heard in. The first reason of
- * an abort stays.
+ * One host: it keeps the membership. It gathers facts from the control page and its own table, asks elastic/membership.h what is to be done,
+ * does it, and asks again: a rank that is lost is taken over and replaced, one that is wanted or no longer wanted joins or leaves at a step
+ * boundary, and only what can't be mended ends the run. Level-triggered (I5): what is to be done follows from what is the case, whatever
+ * order things were heard in.
+ *
+ * Several hosts (options.segment NULL): a loss ends the run.
+ *
+ * The first reason of an abort stays.
  */
 #ifndef LS_EXECUTION_ELASTIC_COORDINATOR_H
 #define LS_EXECUTION_ELASTIC_COORDINATOR_H
 
 #include "base/env.h"
+#include "base/json.h"
 #include "execution/elastic/agent.h"
 
 typedef enum ls_gang_phase {
@@ -23,14 +30,33 @@ typedef enum ls_gang_phase {
 
 typedef struct ls_coordinator_options {
     ls_env *env;
-    uint32_t ranks;
+    uint32_t ranks; /* at first */
     uint64_t epoch;
     uint64_t start_timeout_ns; /* 0: 60 s */
+
+    /* One host. The segment's places are those ranks may have, its team the first one: of places 0..ranks-1. */
+    const ls_segment *segment; /* NULL: several hosts */
+    uint32_t min_ranks;        /* fewer that live or come end the run; more than `ranks` counts as `ranks` */
+    uint32_t max_replacements;
+    uint64_t hang_timeout_ns; /* for a rank that shows no sign of life behind a fence; 0: never */
+
     void *context;
     /* All are ready: steps may be granted. */
     void (*running)(void *context);
     /* Everything must end for this reason; called once. rank: whose fault, -1: nobody's. */
     void (*abort)(void *context, ls_status status, int32_t rank, const char *text);
+
+    /* One host; the calls of its agent (elastic/agent.h). start: LS_OK, or an error whose text is this thread's. */
+    ls_status (*start)(void *context, uint32_t local);
+    void (*kill)(void *context, uint32_t local);
+    /* Whether the process is stopped (SIGSTOP), so that no more need be waited for it; NULL: nobody knows. */
+    bool (*is_stopped)(void *context, uint32_t local);
+    /* Everyone is parked, `team` is to come. recover: what the dead holder of local part `part` left half said is taken back. recut: nothing
+     * of the old cut is left. NULL: there is nothing. */
+    void (*recover)(void *context, uint32_t part);
+    void (*recut)(void *context, const ls_team *team);
+    /* rank_lost, recovered, rank_joined, rank_left, team; takes over `fields`. NULL: nobody hears them. */
+    void (*event)(void *context, const char *name, json_t *fields);
 } ls_coordinator_options;
 
 typedef struct ls_coordinator ls_coordinator;
@@ -38,6 +64,9 @@ typedef struct ls_coordinator ls_coordinator;
 LS_MUST_CHECK ls_status ls_coordinator_create(const ls_coordinator_options *options,
                                               ls_coordinator **coordinator_out);
 void ls_coordinator_destroy(ls_coordinator *coordinator); /* NULL allowed */
+
+/* One host: starts the ranks, through options.start, and whatever else is to be done. */
+void ls_coordinator_begin(ls_coordinator *coordinator);
 
 ls_gang_phase ls_coordinator_phase(const ls_coordinator *coordinator);
 
@@ -47,5 +76,17 @@ void ls_coordinator_hello(ls_coordinator *coordinator, const ls_preflight_member
 const ls_preflight_member *ls_coordinator_member(const ls_coordinator *coordinator, uint32_t rank);
 /* A member is gone without having been told to end. host: where it was. */
 void ls_coordinator_lost(ls_coordinator *coordinator, const char *host, const ls_rank_end *end);
+/* One host: a member has left as it was told to. */
+void ls_coordinator_left(ls_coordinator *coordinator, uint32_t rank, int32_t pid);
+
+/*
+ * One host, while it runs: there should be so many ranks, from the next step boundary at which they are ready. Those that leave are the
+ * highest. Errors: LS_ERR_INVALID outside [min_ranks, places].
+ */
+LS_MUST_CHECK ls_status ls_coordinator_resize(ls_coordinator *coordinator, uint32_t ranks);
+/* The same for one rank: it leaves and its place stays empty. Errors: LS_ERR_INVALID. */
+LS_MUST_CHECK ls_status ls_coordinator_leave(ls_coordinator *coordinator, uint32_t rank);
+/* Kills a rank that is of no use: it is taken over as if it had died. why: "hangs in ..."; becomes part of the cause. */
+void ls_coordinator_kill(ls_coordinator *coordinator, uint32_t rank, const char *why);
 
 #endif

@@ -390,6 +390,25 @@ void ls_control_team(ls_control *control, const ls_team *team)
     ls_word_add(&control->orders, 1);
 }
 
+void ls_control_leave(ls_control *control, uint32_t local)
+{
+    atomic_store(&control->slots[local].leave, 1);
+    ls_word_add(&control->orders, 1);
+}
+
+void ls_control_clear_slot(ls_control *control, uint32_t local)
+{
+    ls_rank_slot *slot = &control->slots[local];
+    atomic_store(&slot->phase, LS_RANK_EMPTY);
+    atomic_store(&slot->pid, 0);
+    atomic_store(&slot->parked, 0);
+    atomic_store(&slot->leave, 0);
+    atomic_store(&slot->gathered, atomic_load(&control->gather));
+    atomic_store(&slot->alive_ns, 0);
+    atomic_store(&slot->status, LS_OK);
+    slot->text[0] = '\0';
+}
+
 void ls_control_begin_cut(ls_control *control, uint64_t step)
 {
     for (uint32_t i = 0; i < control->local_ranks; i++) {

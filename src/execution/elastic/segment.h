@@ -227,7 +227,10 @@ void ls_control_fence(ls_control *control, uint64_t epoch, bool hard);
 /* With a fence up and not hard: ranks still run the steps below it. */
 void ls_control_limit(ls_control *control, uint64_t step);
 bool ls_control_is_parked(const ls_control *control, uint32_t local);
+void ls_control_leave(ls_control *control, uint32_t local); /* holds no part: it is to end */
 void ls_control_team(ls_control *control, const ls_team *team);
+/* Before a process is started in this place: what the one before it said of itself is gone, but for its results. */
+void ls_control_clear_slot(ls_control *control, uint32_t local);
 /* At a new cut, everyone parked: all parts have finished `step` steps. */
 void ls_control_begin_cut(ls_control *control, uint64_t step);
 
@@ -240,6 +243,10 @@ void ls_control_begin_cut(ls_control *control, uint64_t step);
  *       if team_epoch is another: read the team, rebuild, forget the step it was in unless team.cut is the same
  *       else if (ls_control_unpark(control, local, finished)) break;
  *   }
+ *   if team_epoch is another than that of the team it knows: read the team, begin here again
+ *
+ * In this order, the fence first: a process that was started behind a fence, in a place that the team in force names, has read that team and
+ * must not act on it. It either sees the fence, or that the team is another.
  */
 bool ls_control_is_fenced(const ls_control *control, uint64_t finished);
 void ls_control_park(ls_control *control, uint32_t local);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The coordinator's parts: coordinator.c (who comes, what is done), coordinator_facts.c (what is the case), coordinator_tell.c (what people
+ * and the trainer get to know).
+ */
+#ifndef LS_EXECUTION_ELASTIC_COORDINATOR_INTERNAL_H
+#define LS_EXECUTION_ELASTIC_COORDINATOR_INTERNAL_H
+
+#include "execution/elastic/coordinator.h"
+#include "execution/elastic/membership.h"
+
+/* What the coordinator knows of a place beside what its slot says. */
+typedef struct ls_coordinator_place {
+    bool wanted, process, ready, killed, leaving;
+    bool had_one;     /* a process was started in it before: the next is a replacement */
+    bool barred;      /* its process was made of something else: no other is tried */
+    uint64_t born_at; /* the fence that stood, or the team's epoch, when its process was started */
+    uint64_t started_ns, killed_ns, leave_ns, not_before_ns;
+    uint32_t early_deaths; /* in a row, before it was ready */
+    char why[160];         /* of the kill */
+    ls_preflight_member member;
+} ls_coordinator_place;
+
+/* A recovery under way: from the first loss that is noticed to the end of the step that it interrupted. */
+typedef struct ls_recovery {
+    bool active, taken;
+    uint64_t detected_ns, taken_ns;
+    uint64_t step; /* finished steps of the one that was interrupted */
+    uint32_t lost_count;
+    uint16_t lost[LS_LOCAL_RANKS_MAX];
+    bool all_lost; /* nobody was left: replacements go on */
+} ls_recovery;
+
+struct ls_coordinator {
+    ls_coordinator_options options;
+    const ls_control *control; /* NULL: several hosts */
+    ls_gang_phase phase;
+    uint32_t places, ready; /* ready: several hosts */
+    ls_env_id deadline, timer;
+    bool timer_is_soon;
+
+    uint64_t fence_ns; /* when it was raised */
+    bool orphan[LS_LOCAL_RANKS_MAX];
+    uint32_t replacements;
+    struct {
+        uint64_t step;
+        uint32_t leaf, deaths, crashes; /* in a row, of whoever computed that leaf in that step */
+    } deadly;
+    ls_recovery recovery;
+    char last_loss[1024];
+    int32_t last_lost;
+
+    ls_coordinator_place place[];
+};
+
+/* coordinator_facts.c */
+void ls_coordinator_gather(const ls_coordinator *c, ls_membership_facts *facts_out);
+/* One more death: whether it is that of a leaf that kills whoever computes it. */
+void ls_coordinator_note_death(ls_coordinator *c, const ls_rank_end *end);
+bool ls_coordinator_is_deadly(const ls_coordinator *c);
+
+/* coordinator_tell.c */
+void ls_coordinator_tell_lost(ls_coordinator *c, const char *host, const ls_rank_end *end);
+void ls_coordinator_tell_left(ls_coordinator *c, uint32_t rank, int32_t pid);
+/* A team was published; `before` was in force. */
+void ls_coordinator_tell_team(ls_coordinator *c, const ls_team *before, const ls_team *team);
+/* Ends a recovery whose step is over. */
+void ls_coordinator_tell_progress(ls_coordinator *c);
+
+#endif

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Events of the membership, with what they cost. */
+#include "execution/elastic/coordinator_internal.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static void emit(const ls_coordinator *c, const char *name, json_t *fields)
+{
+    if (c->options.event) {
+        c->options.event(c->options.context, name, fields);
+    } else {
+        json_decref(fields);
+    }
+}
+
+static json_t *number(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+/* ---- lost ---- */
+
+static void note_loss(ls_coordinator *c, uint32_t rank)
+{
+    const ls_team *team = &c->control->team;
+    ls_recovery *r = &c->recovery;
+    bool holds = false;
+    for (uint32_t i = 0; i < team->local_parts; i++) {
+        holds = holds || team->holder[i] == rank;
+    }
+    if (!holds || c->phase != LS_GANG_RUNNING) {
+        return;
+    }
+    if (!r->active) {
+        *r = (ls_recovery){.active = true, .detected_ns = ls_env_now_ns(c->options.env)};
+    }
+    r->taken = false;
+    if (r->lost_count < LS_LOCAL_RANKS_MAX) {
+        r->lost[r->lost_count++] = (uint16_t)rank;
+    }
+}
+
+void ls_coordinator_tell_lost(ls_coordinator *c, const char *host, const ls_rank_end *end)
+{
+    char how[64], why[180] = "";
+    const char *reason = c->place[end->rank].why;
+    if (c->place[end->rank].killed && reason[0]) {
+        snprintf(why, sizeof why, ": killed, as it %s", reason);
+    } else if (end->exit_code == 128 + SIGKILL) {
+        snprintf(why, sizeof why, "; unless a person killed it, the kernel did for want of memory");
+    }
+    snprintf(c->last_loss, sizeof c->last_loss, "rank %u (%s, pid %d) ended with %s while %s%s", end->rank,
+             host, end->pid, ls_exit_text(end->exit_code, how), end->doing, why);
+    c->last_lost = (int32_t)end->rank;
+    if (!c->control) {
+        return;
+    }
+    note_loss(c, end->rank);
+    const uint64_t detected_ns =
+        end->silent_ns && end->silent_ns < end->seen_ns ? end->silent_ns : end->seen_ns;
+    emit(c, "rank_lost",
+         json_pack("{s:i, s:i, s:s, s:f, s:o, s:o}", "rank", (int)end->rank, "pid", (int)end->pid, "cause",
+                   c->last_loss, "detected_ms", 1e-6 * (double)detected_ns, "step", number(end->step),
+                   "epoch", number(c->control->team.epoch)));
+}
+
+void ls_coordinator_tell_left(ls_coordinator *c, uint32_t rank, int32_t pid)
+{
+    emit(c, "rank_left",
+         json_pack("{s:i, s:i, s:o}", "rank", (int)rank, "pid", (int)pid, "epoch",
+                   number(c->control->team.epoch)));
+}
+
+/* ---- recovered ---- */
+
+static void tell_recovered(ls_coordinator *c)
+{
+    ls_recovery *r = &c->recovery;
+    const ls_team *team = &c->control->team;
+    json_t *lost = json_array();
+    uint32_t ranks = 0;
+    for (uint32_t i = 0; i < r->lost_count; i++) {
+        json_array_append_new(lost, json_integer(r->lost[i]));
+    }
+    for (uint32_t i = 0; i < c->places; i++) {
+        ranks += c->place[i].ready && !c->place[i].killed && !c->place[i].leaving;
+    }
+    const uint64_t now_ns = ls_env_now_ns(c->options.env);
+    emit(c, "recovered",
+         json_pack("{s:o, s:f, s:f, s:o, s:i, s:i, s:o, s:s}", "step", number(r->step), "ms",
+                   1e-6 * (double)(r->taken_ns - r->detected_ns), "finished_ms",
+                   1e-6 * (double)(now_ns - r->detected_ns), "epoch", number(team->epoch), "parts",
+                   (int)team->parts, "ranks", (int)ranks, "lost", lost, "how",
+                   r->all_lost ? "restart" : "takeover"));
+    r->active = false;
+}
+
+static uint64_t told(const ls_coordinator *c)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < c->places; i++) {
+        const uint64_t finished = atomic_load(&c->control->slots[i].finished);
+        most = finished > most ? finished : most;
+    }
+    return most;
+}
+
+void ls_coordinator_tell_progress(ls_coordinator *c)
+{
+    const ls_recovery *r = &c->recovery;
+    if (r->active && r->taken && told(c) > r->step) {
+        tell_recovered(c);
+    }
+}
+
+/* ---- teams ---- */
+
+static bool holds(const ls_team *team, uint32_t rank)
+{
+    for (uint32_t i = 0; i < team->local_parts; i++) {
+        if (team->holder[i] == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void tell_joined(ls_coordinator *c, const ls_team *before, const ls_team *team)
+{
+    for (uint32_t i = 0; i < c->places; i++) {
+        const ls_coordinator_place *place = &c->place[i];
+        if (holds(team, i) && (!holds(before, i) || place->born_at > before->epoch)) {
+            emit(c, "rank_joined",
+                 json_pack("{s:i, s:i, s:s, s:o, s:o}", "rank", (int)i, "pid", (int)place->member.pid, "host",
+                           place->member.host, "epoch", number(team->epoch), "step", number(team->step)));
+        }
+    }
+}
+
+static uint32_t count_holders(const ls_coordinator *c, const ls_team *team)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < c->places; i++) {
+        count += holds(team, i);
+    }
+    return count;
+}
+
+static void note_taken(ls_coordinator *c, const ls_team *before, const ls_team *team)
+{
+    ls_recovery *r = &c->recovery;
+    bool some_stayed = false;
+    for (uint32_t i = 0; i < team->local_parts; i++) {
+        const uint32_t rank = team->holder[i];
+        some_stayed = some_stayed || (holds(before, rank) && c->place[rank].born_at <= before->epoch);
+    }
+    r->taken = true;
+    r->taken_ns = ls_env_now_ns(c->options.env);
+    r->step = team->step;
+    r->all_lost = !some_stayed;
+    if (team->cut == team->epoch) { /* between two steps: nothing was interrupted */
+        tell_recovered(c);
+    }
+}
+
+void ls_coordinator_tell_team(ls_coordinator *c, const ls_team *before, const ls_team *team)
+{
+    if (c->phase == LS_GANG_RUNNING) {
+        tell_joined(c, before, team);
+        emit(c, "team",
+             json_pack("{s:o, s:o, s:i, s:i}", "epoch", number(team->epoch), "step", number(team->step),
+                       "parts", (int)team->parts, "ranks", (int)count_holders(c, team)));
+    }
+    if (c->recovery.active && !c->recovery.taken) {
+        note_taken(c, before, team);
+    }
+}
