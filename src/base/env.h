@@ -63,9 +63,11 @@ typedef struct ls_env_link_events {
 } ls_env_link_events;
 
 typedef enum ls_env_open_mode {
-    LS_ENV_READ,   /* an existing file */
-    LS_ENV_WRITE,  /* an existing file, to read and write */
-    LS_ENV_CREATE, /* a new file to write; what was there is emptied */
+    LS_ENV_READ,     /* an existing file */
+    LS_ENV_WRITE,    /* an existing file, to read and write */
+    LS_ENV_CREATE,   /* a new file to write; what was there is emptied */
+    LS_ENV_NEW,      /* a new file to write; -EEXIST when there is something */
+    LS_ENV_NEW_BULK, /* the same, past the page cache (O_DIRECT) where the file system can */
 } ls_env_open_mode;
 
 enum {
@@ -93,10 +95,14 @@ typedef struct ls_env_calls {
                       void *context);
     void (*disk_write)(ls_env *env, int64_t file, const void *data, size_t bytes, uint64_t offset,
                        ls_env_done done, void *context);
+    int64_t (*disk_write_now)(ls_env *env, int64_t file, const void *data, size_t bytes, uint64_t offset);
+    void (*disk_allocate)(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done, void *context);
+    void (*disk_truncate)(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done, void *context);
     void (*disk_sync)(ls_env *env, int64_t file, ls_env_done done, void *context);
     void (*disk_close)(ls_env *env, int64_t file, ls_env_done done, void *context);
     void (*disk_sync_dir)(ls_env *env, const char *path, ls_env_done done, void *context);
     void (*disk_rename)(ls_env *env, const char *from, const char *to, ls_env_done done, void *context);
+    void (*disk_exchange)(ls_env *env, const char *a, const char *b, ls_env_done done, void *context);
     void (*disk_unlink)(ls_env *env, const char *path, ls_env_done done, void *context);
     void (*disk_mkdir)(ls_env *env, const char *path, ls_env_done done, void *context);
     void (*disk_list)(ls_env *env, const char *path, ls_env_listed listed, void *context);
@@ -206,7 +212,7 @@ static inline void ls_env_net_close(ls_env *env, ls_env_id link)
     env->calls->net_close(env, link);
 }
 
-/* Outcome: a file number for the calls below. Mode of new files 0644. */
+/* Outcome: a file number for the calls below; in the real env a file descriptor. Mode of new files 0644. */
 static inline void ls_env_disk_open(ls_env *env, const char *path, ls_env_open_mode mode, ls_env_done done,
                                     void *context)
 {
@@ -225,6 +231,31 @@ static inline void ls_env_disk_write(ls_env *env, int64_t file, const void *data
                                      uint64_t offset, ls_env_done done, void *context)
 {
     env->calls->disk_write(env, file, data, bytes, offset, done, context);
+}
+
+/*
+ * A write that is done when it returns: bytes written, possibly fewer, or minus an errno value. The one call that blocks, for bulk
+ * data; in the real env from any thread, several at once at distinct offsets, and behind calls that have completed.
+ */
+static inline int64_t ls_env_disk_write_now(ls_env *env, int64_t file, const void *data, size_t bytes,
+                                            uint64_t offset)
+{
+    return env->calls->disk_write_now(env, file, data, bytes, offset);
+}
+
+/* Makes the file at least `bytes` long and reserves the blocks, so that a full disk shows before the data are written. Nothing, and
+ * 0, where the file system can't. */
+static inline void ls_env_disk_allocate(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done,
+                                        void *context)
+{
+    env->calls->disk_allocate(env, file, bytes, done, context);
+}
+
+/* Sets the length. */
+static inline void ls_env_disk_truncate(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done,
+                                        void *context)
+{
+    env->calls->disk_truncate(env, file, bytes, done, context);
 }
 
 /* After a failed sync the content of the file is unknown: write a new one. */
@@ -248,6 +279,13 @@ static inline void ls_env_disk_rename(ls_env *env, const char *from, const char 
                                       void *context)
 {
     env->calls->disk_rename(env, from, to, done, context);
+}
+
+/* Swaps two names in one step; both must be there. -EINVAL where the file system can't. */
+static inline void ls_env_disk_exchange(ls_env *env, const char *a, const char *b, ls_env_done done,
+                                        void *context)
+{
+    env->calls->disk_exchange(env, a, b, done, context);
 }
 
 /* A file or an empty folder. */

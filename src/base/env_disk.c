@@ -54,8 +54,15 @@ static int64_t work_open(ls_disk_job *job)
         [LS_ENV_READ] = O_RDONLY,
         [LS_ENV_WRITE] = O_RDWR,
         [LS_ENV_CREATE] = O_RDWR | O_CREAT | O_TRUNC,
+        [LS_ENV_NEW] = O_RDWR | O_CREAT | O_EXCL,
+        [LS_ENV_NEW_BULK] = O_RDWR | O_CREAT | O_EXCL | O_DIRECT,
     };
-    return or_errno(open(job->path, flags[job->mode] | O_CLOEXEC, 0644));
+    const int fd = open(job->path, flags[job->mode] | O_CLOEXEC, 0644);
+    if (fd < 0 && errno == EINVAL && job->mode == LS_ENV_NEW_BULK) {
+        /* No O_DIRECT here; the name may have been made all the same. */
+        return or_errno(open(job->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    }
+    return or_errno(fd);
 }
 
 static int64_t work_read(ls_disk_job *job)
@@ -87,6 +94,17 @@ static int64_t work_write(ls_disk_job *job)
     return or_errno(wrote);
 }
 
+static int64_t work_allocate(ls_disk_job *job)
+{
+    const int64_t result = or_errno(fallocate(job->fd, 0, 0, (off_t)job->offset));
+    return result == -EOPNOTSUPP || result == -ENOSYS ? 0 : result;
+}
+
+static int64_t work_truncate(ls_disk_job *job)
+{
+    return or_errno(ftruncate(job->fd, (off_t)job->offset));
+}
+
 static int64_t work_sync(ls_disk_job *job)
 {
     return or_errno(fsync(job->fd));
@@ -114,6 +132,11 @@ static int64_t work_sync_dir(ls_disk_job *job)
 static int64_t work_rename(ls_disk_job *job)
 {
     return or_errno(rename(job->path, job->to));
+}
+
+static int64_t work_exchange(ls_disk_job *job)
+{
+    return or_errno(renameat2(AT_FDCWD, job->path, AT_FDCWD, job->to, RENAME_EXCHANGE));
 }
 
 static int64_t work_unlink(ls_disk_job *job)
@@ -322,6 +345,27 @@ void ls_real_disk_write(ls_env *env, int64_t file, const void *data, size_t byte
                              .context = context});
 }
 
+int64_t ls_real_disk_write_now(ls_env *env, int64_t file, const void *data, size_t bytes, uint64_t offset)
+{
+    (void)env;
+    ls_disk_job job = {.fd = (int)file, .data = (void *)(uintptr_t)data, .bytes = bytes, .offset = offset};
+    return work_write(&job);
+}
+
+void ls_real_disk_allocate(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done, void *context)
+{
+    issue(env,
+          (ls_disk_job){
+              .work = work_allocate, .fd = (int)file, .offset = bytes, .done = done, .context = context});
+}
+
+void ls_real_disk_truncate(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done, void *context)
+{
+    issue(env,
+          (ls_disk_job){
+              .work = work_truncate, .fd = (int)file, .offset = bytes, .done = done, .context = context});
+}
+
 void ls_real_disk_sync(ls_env *env, int64_t file, ls_env_done done, void *context)
 {
     issue(env, (ls_disk_job){.work = work_sync, .fd = (int)file, .done = done, .context = context});
@@ -343,6 +387,15 @@ void ls_real_disk_rename(ls_env *env, const char *from, const char *to, ls_env_d
     issue(env, (ls_disk_job){.work = work_rename,
                              .path = copy_path(from),
                              .to = copy_path(to),
+                             .done = done,
+                             .context = context});
+}
+
+void ls_real_disk_exchange(ls_env *env, const char *a, const char *b, ls_env_done done, void *context)
+{
+    issue(env, (ls_disk_job){.work = work_exchange,
+                             .path = copy_path(a),
+                             .to = copy_path(b),
                              .done = done,
                              .context = context});
 }

@@ -89,10 +89,14 @@ void ls_real_disk_read(ls_env *env, int64_t file, void *data, size_t bytes, uint
                        void *context);
 void ls_real_disk_write(ls_env *env, int64_t file, const void *data, size_t bytes, uint64_t offset,
                         ls_env_done done, void *context);
+int64_t ls_real_disk_write_now(ls_env *env, int64_t file, const void *data, size_t bytes, uint64_t offset);
+void ls_real_disk_allocate(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done, void *context);
+void ls_real_disk_truncate(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done, void *context);
 void ls_real_disk_sync(ls_env *env, int64_t file, ls_env_done done, void *context);
 void ls_real_disk_close(ls_env *env, int64_t file, ls_env_done done, void *context);
 void ls_real_disk_sync_dir(ls_env *env, const char *path, ls_env_done done, void *context);
 void ls_real_disk_rename(ls_env *env, const char *from, const char *to, ls_env_done done, void *context);
+void ls_real_disk_exchange(ls_env *env, const char *a, const char *b, ls_env_done done, void *context);
 void ls_real_disk_unlink(ls_env *env, const char *path, ls_env_done done, void *context);
 void ls_real_disk_mkdir(ls_env *env, const char *path, ls_env_done done, void *context);
 void ls_real_disk_list(ls_env *env, const char *path, ls_env_listed listed, void *context);

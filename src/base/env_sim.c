@@ -188,6 +188,11 @@ void *ls_sim_alloc(ls_env *env, size_t bytes)
     return ls_arena_alloc(&ls_sim_process_of(env)->arena, bytes);
 }
 
+ls_arena *ls_sim_arena(ls_env *env)
+{
+    return &ls_sim_process_of(env)->arena;
+}
+
 ls_env *ls_sim_start(ls_sim *sim, ls_sim_host host, ls_sim_program program, void *context)
 {
     static const char *const no_arguments[] = {"program", NULL};
@@ -360,6 +365,7 @@ void ls_sim_host_crash(ls_sim *sim, ls_sim_host host)
         }
     }
     ls_sim_disk_crash(sim, &sim->hosts[host]->disk);
+    sim->hosts[host]->disk.is_dead = false;
 }
 
 void ls_sim_cut(ls_sim *sim, ls_sim_host a, ls_sim_host b, bool cut)
@@ -378,7 +384,19 @@ void ls_sim_disk_fail(ls_sim *sim, ls_sim_host host, uint64_t call, int error)
 {
     ls_sim_disk *disk = &sim->hosts[host]->disk;
     disk->fail_at = call ? disk->calls + call : 0;
+    disk->fail_on = false;
     disk->fail_error = error;
+}
+
+void ls_sim_disk_fail_on(ls_sim *sim, ls_sim_host host, uint64_t call, int error)
+{
+    ls_sim_disk_fail(sim, host, call, error);
+    sim->hosts[host]->disk.fail_on = true;
+}
+
+void ls_sim_disk_trouble(ls_sim *sim, ls_sim_host host, double probability)
+{
+    sim->hosts[host]->disk.trouble = probability;
 }
 
 void ls_sim_disk_capacity(ls_sim *sim, ls_sim_host host, uint64_t bytes)

@@ -19,6 +19,7 @@
 #ifndef LS_BASE_ENV_SIM_H
 #define LS_BASE_ENV_SIM_H
 
+#include "base/arena.h"
 #include "base/env.h"
 
 typedef struct ls_sim ls_sim;
@@ -33,7 +34,13 @@ typedef struct ls_sim_settings {
     bool net_reorder;     /* hostile mode: messages of a link may overtake each other */
 } ls_sim_settings;
 
-enum { LS_SIM_HOSTS_MAX = 64, LS_SIM_SECTOR_BYTES = 512, LS_SIM_SHORT_WRITE = 1 };
+enum {
+    LS_SIM_HOSTS_MAX = 64,
+    LS_SIM_SECTOR_BYTES = 512,
+    /* In place of an errno value: */
+    LS_SIM_SHORT_WRITE = 1000, /* a write does half of its bytes, other calls are not hurt */
+    LS_SIM_POWER_CUT,          /* the host crashes instead of doing the call */
+};
 
 /* Sets up the state machines of a process. argv ends with NULL and is valid during the call. */
 typedef void (*ls_sim_program)(ls_env *env, const char *const *argv, void *context);
@@ -51,6 +58,8 @@ ls_env *ls_sim_start(ls_sim *sim, ls_sim_host host, ls_sim_program program, void
 
 /* Zeroed memory that is freed when the process ends: the place for its state machines. */
 void *ls_sim_alloc(ls_env *env, size_t bytes);
+/* The same memory, for state machines that take an arena. */
+ls_arena *ls_sim_arena(ls_env *env);
 
 bool ls_sim_is_running(const ls_env *env);
 /* Of an ended process; 128 + 9 after a host's crash. */
@@ -78,10 +87,22 @@ void ls_sim_signal(ls_env *env, int signal_number);
 void ls_sim_cut(ls_sim *sim, ls_sim_host a, ls_sim_host b, bool cut);
 /* Disk calls completed on this host so far. */
 uint64_t ls_sim_disk_calls(const ls_sim *sim, ls_sim_host host);
-/* The call-th disk call from now on (1: the next) fails with minus `error` and does nothing; LS_SIM_SHORT_WRITE: a write does half
- * of its bytes, other calls are not hurt. 0 for `call` takes the plan back. */
+/*
+ * The call-th disk call from now on (1: the next) fails with minus `error` (an errno value or one of the above) and does nothing; but
+ * a failed close has closed, and after a failed sync some of what was pending will never be durable, though programs go
+ * on seeing it. 0 for `call` takes the plan back.
+ */
 void ls_sim_disk_fail(ls_sim *sim, ls_sim_host host, uint64_t call, int error);
+/* The same, and every later call on that disk too: it went away. */
+void ls_sim_disk_fail_on(ls_sim *sim, ls_sim_host host, uint64_t call, int error);
+/* Every call fails with this probability: EIO, ENOSPC where it takes space, or a short write. Of a change of names that failed
+ * so nobody knows whether it happened. 0 ends it. */
+void ls_sim_disk_trouble(ls_sim *sim, ls_sim_host host, double probability);
 /* Bytes of file content the disk holds; writes beyond are -ENOSPC. UINT64_MAX at first. */
 void ls_sim_disk_capacity(ls_sim *sim, ls_sim_host host, uint64_t bytes);
+/* Copies a file or a folder of the simulated disk, as programs see it, to `to` on the real one, for readers that don't go through
+ * an env. Errors: LS_ERR_NOT_FOUND, LS_ERR_IO. */
+LS_MUST_CHECK ls_status ls_sim_disk_export(const ls_sim *sim, ls_sim_host host, const char *path,
+                                           const char *to);
 
 #endif

@@ -3,7 +3,7 @@
  * Internal to the simulated env.
  *
  *   env_sim.c        the world: clock, events, processes, signals
- *   env_sim_disk.c   files, folders, and what a crash leaves of them
+ *   env_sim_disk.c   files, folders, and what a crash leaves of them; env_sim_disk_calls.c the calls on them
  *   env_sim_net.c    listeners and links
  */
 #ifndef LS_BASE_ENV_SIM_INTERNAL_H
@@ -25,7 +25,10 @@ typedef struct ls_sim_disk {
     ls_sim_inode *inodes; /* every one there ever was, to be freed */
     uint64_t calls;
     uint64_t fail_at; /* value of `calls` that fails; 0: none */
+    bool fail_on;     /* and all later ones */
     int fail_error;
+    double trouble; /* probability that any call fails */
+    bool is_dead;   /* the power went within the current callback */
     uint64_t capacity_bytes;
 } ls_sim_disk;
 

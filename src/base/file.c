@@ -187,7 +187,10 @@ ls_status ls_dir_create(const char *path)
             continue;
         }
         *at = '\0';
-        if (mkdir(partial, 0755) != 0 && errno != EEXIST) {
+        if (mkdir(partial, 0755) == 0) {
+            status =
+                ls_dir_sync(ls_path_dirname(&arena, partial)); /* else a power loss takes it and all in it */
+        } else if (errno != EEXIST) {
             status = ls_fail_errno(errno, "can't create folder %s", partial);
         }
         if (here == '\0') {

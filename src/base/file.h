@@ -43,7 +43,7 @@ LS_MUST_CHECK ls_status ls_file_pwrite_all(int fd, const char *path, const void 
 LS_MUST_CHECK ls_status ls_file_pread_all(int fd, const char *path, void *data, size_t bytes,
                                           uint64_t offset);
 
-/* mkdir -p. */
+/* mkdir -p, and the new names are durable. */
 LS_MUST_CHECK ls_status ls_dir_create(const char *path);
 /* fsync of a folder, which makes renames in it durable. */
 LS_MUST_CHECK ls_status ls_dir_sync(const char *path);

@@ -21,11 +21,9 @@
  * have the k-th CRC32C of the manifest. Neither depends on ranks or threads: the same state gives the same
  * bytes.
  *
- * Commit: everything is written into `<step>.tmp-...` (data, attachments, manifest, in that order), each file
- * synced, then the folder, then the folder is renamed to `<step>` and the root synced. If `<step>` exists
- * already the two are exchanged in one step and the old one removed. A crash at any point leaves the older
- * checkpoints as they were and at most a `.tmp-` folder. One saver per root at a time: the run directory's
- * lock, not this file, sees to that.
+ * Commit: everything is written into `<step>.tmp-...` and made durable, then the folder is renamed to `<step>` (storage/commit.h);
+ * removal goes the other way (storage/collect.h). A crash at any point leaves the older checkpoints as they were and at most a `.tmp-` folder.
+ * One saver per root at a time: the run directory's lock sees to that; two by mistake may make each other fail, and lose nothing.
  *
  * Thread-safety: functions on different roots or checkpoints may run at once; any number of readers beside
  * one saver.
@@ -34,10 +32,10 @@
 #define LS_STORAGE_CHECKPOINT_H
 
 #include "base/arena.h"
+#include "base/env.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/status.h"
-#include "storage/disk.h"
 #include "storage/read_calls.h"
 #include "storage/safetensors.h"
 
@@ -96,7 +94,6 @@ typedef struct ls_checkpoint_save_options {
      * ls_block_pool_threads(). Does not change a byte of the result. */
     unsigned threads;
     uint64_t file_bytes_max; /* cut data files above this; 0: 2 GiB */
-    const ls_disk *disk;     /* NULL: the system's */
 } ls_checkpoint_save_options;
 
 typedef struct ls_checkpoint_saved {
@@ -114,6 +111,18 @@ typedef struct ls_checkpoint_saved {
  */
 LS_MUST_CHECK ls_status ls_checkpoint_save(const ls_checkpoint_save_options *options,
                                            ls_checkpoint_saved *saved_out);
+
+/* saved: only with LS_OK. Valid during the call. */
+typedef void (*ls_checkpoint_save_done)(void *context, ls_status status, const ls_checkpoint_saved *saved);
+
+/*
+ * The same as a state machine, for loops that have an env already, and for the simulator: `done` is called once, later. Writing the data
+ * blocks the loop meanwhile. The root's parent must exist. arena: for everything it needs; it and what `options` points to must live
+ * until done. Errors: LS_ERR_INVALID; then nothing follows.
+ */
+LS_MUST_CHECK ls_status ls_checkpoint_save_start(ls_env *env, ls_arena *arena,
+                                                 const ls_checkpoint_save_options *options,
+                                                 ls_checkpoint_save_done done, void *context);
 
 /* ---- one checkpoint, open ---- */
 
@@ -255,13 +264,11 @@ typedef struct ls_checkpoint_prune_options {
     uint64_t keep_best;  /* and so many with the lowest val_loss */
     uint64_t keep_every; /* and those whose step is a multiple of this; 0: none */
     bool dry_run;        /* only say what would go */
-    const ls_disk *disk; /* NULL: the system's */
 } ls_checkpoint_prune_options;
 
 /*
- * Removes good checkpoints that no rule keeps and that are not pinned. Damaged ones are left for a person to
- * look at. Each is first renamed to `<step>.tmp-...`, so that readers never see half of one. removed_out:
- * steps, oldest first, in `arena`. Errors: LS_ERR_IO, LS_ERR_DISK.
+ * Removes good checkpoints that no rule keeps and that are not pinned (storage/collect.h), and what an earlier prune left. Damaged ones
+ * are left for a person to look at. removed_out: steps, oldest first, in `arena`. Errors: LS_ERR_IO, LS_ERR_DISK.
  */
 LS_MUST_CHECK ls_status ls_checkpoint_prune(ls_arena *arena, const char *root,
                                             const ls_checkpoint_prune_options *options,

@@ -13,8 +13,14 @@
 
 /* "<digits>.tmp-<anything>": left by a save or a prune that did not finish. */
 bool ls_checkpoint_name_is_temporary(const char *name);
+/* "<digits>.tmp-<anything>-gone": claimed by a removal that did not finish (storage/collect.h). */
+bool ls_checkpoint_name_is_gone(const char *name);
 /* Plain decimal without leading zeros, at most INT64_MAX. */
 bool ls_checkpoint_name_step(const char *name, uint64_t *step_out);
+
+/* Which entries, sorted by step, no rule keeps: the decision of ls_checkpoint_prune. doomed_out: of count. */
+void ls_checkpoint_doom(const ls_checkpoint_entry *entries, size_t count,
+                        const ls_checkpoint_prune_options *options, bool *doomed_out);
 
 /*
  * All blocks of all files, in `arena`: lane = file, files interleaved in proportion to their sizes, so that

@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Saving: plan (pure: which bytes go where), write (the block pool), commit (sync, manifest, rename).
+ * Saving: plan (pure: which bytes go where), fill (the block pool), describe (attachments, manifest); storage/commit.h makes a checkpoint
+ * of them.
  */
 #include "base/assert.h"
-#include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "storage/block_pool.h"
 #include "storage/checkpoint.h"
 #include "storage/checkpoint_files.h"
+#include "storage/commit.h"
 #include "storage/manifest.h"
 #include "storage/state_hash.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { SECTOR_BYTES = 4096 };
+enum { SECTOR_BYTES = 4096, SHORT_WRITES_MAX = 8 };
 static const uint64_t DEFAULT_FILE_BYTES = 2ull << 30;
 
 /* A tensor's place in the data of a file. */
@@ -35,20 +32,22 @@ typedef struct save_file {
     size_t piece_count;
     uint64_t data_bytes;
     char *header;
+    int64_t number; /* of the env, while it is filled */
     const char *path;
-    int fd;                 /* -1: not open */
-    size_t alignment_bytes; /* SECTOR_BYTES with O_DIRECT, else 1 */
     ls_sha256 sha256;
-    bool hashing; /* sha256 must be finished */
 } save_file;
 
 typedef struct checkpoint_saver {
-    ls_arena arena;
+    ls_arena *arena;
+    ls_env *env;
     const ls_checkpoint_save_options *options;
-    const ls_disk *disk;
     ls_manifest manifest;
     save_file *files;
-    const char *final_path, *temporary_path;
+    ls_commit_text *texts;
+    size_t text_count;
+    double start_s;
+    ls_checkpoint_save_done done;
+    void *context;
 } checkpoint_saver;
 
 /* ---- plan ---- */
@@ -98,10 +97,10 @@ static ls_status plan_tensors(checkpoint_saver *saver, const float ***data_out)
 {
     const size_t count = saver->options->tensor_count;
     const ls_checkpoint_tensor **sorted = NULL;
-    LS_TRY(ls_checkpoint_sort(&saver->arena, saver->options->tensors, count, &sorted));
+    LS_TRY(ls_checkpoint_sort(saver->arena, saver->options->tensors, count, &sorted));
     ls_manifest *manifest = &saver->manifest;
-    manifest->tensors = ls_arena_new(&saver->arena, ls_manifest_tensor, 3 * count);
-    const float **data = ls_arena_new(&saver->arena, const float *, 3 * count);
+    manifest->tensors = ls_arena_new(saver->arena, ls_manifest_tensor, 3 * count);
+    const float **data = ls_arena_new(saver->arena, const float *, 3 * count);
     for (int kind = LS_KIND_VALUE; kind < LS_KIND_COUNT; kind++) {
         for (size_t i = 0; i < count; i++) {
             const float *member = member_of(sorted[i], (ls_manifest_kind)kind);
@@ -147,17 +146,17 @@ static uint32_t plan_cut(checkpoint_saver *saver, size_t begin, size_t end, uint
 
 static ls_status plan_header(checkpoint_saver *saver, save_file *file, const ls_manifest_tensor *tensors)
 {
-    ls_safetensor *entries = ls_arena_new(&saver->arena, ls_safetensor, file->piece_count);
+    ls_safetensor *entries = ls_arena_new(saver->arena, ls_safetensor, file->piece_count);
     for (size_t i = 0; i < file->piece_count; i++) {
         const char *prefix = ls_manifest_kind_prefix(tensors[i].kind);
-        entries[i] = (ls_safetensor){.name = ls_arena_printf(&saver->arena, "%s%s", prefix, tensors[i].name),
+        entries[i] = (ls_safetensor){.name = ls_arena_printf(saver->arena, "%s%s", prefix, tensors[i].name),
                                      .dtype = LS_ST_F32,
                                      .rank = tensors[i].rank};
         memcpy(entries[i].shape, tensors[i].shape, sizeof entries[i].shape);
     }
     const ls_st_metadata format = {"format", "pt"};
     size_t header_bytes = 0, *order = NULL;
-    LS_TRY(ls_safetensors_header(&saver->arena, entries, file->piece_count, &format, 1, SECTOR_BYTES,
+    LS_TRY(ls_safetensors_header(saver->arena, entries, file->piece_count, &format, 1, SECTOR_BYTES,
                                  &file->header, &header_bytes, &order));
     for (size_t i = 0; i < file->piece_count; i++) {
         LS_ASSERT(order[i] == i); /* one dtype, sorted names: the file's order is ours */
@@ -182,7 +181,7 @@ static ls_status plan_file(checkpoint_saver *saver, uint32_t index, const float 
     save_file *file = &saver->files[index];
     file->entry = &manifest->files[index];
     file->piece_count = end - begin;
-    file->pieces = ls_arena_new(&saver->arena, save_piece, file->piece_count);
+    file->pieces = ls_arena_new(saver->arena, save_piece, file->piece_count);
     LS_TRY(plan_header(saver, file, &manifest->tensors[begin]));
     for (size_t i = begin; i < end; i++) {
         ls_manifest_tensor *tensor = &manifest->tensors[i];
@@ -194,8 +193,7 @@ static ls_status plan_file(checkpoint_saver *saver, uint32_t index, const float 
     ls_manifest_file *entry = file->entry;
     entry->bytes = entry->header_bytes + file->data_bytes;
     entry->block_count = (file->data_bytes + LS_CHECKPOINT_BLOCK_BYTES - 1) / LS_CHECKPOINT_BLOCK_BYTES;
-    entry->block_crcs = ls_arena_new(&saver->arena, uint32_t, entry->block_count);
-    file->path = ls_path_join(&saver->arena, saver->temporary_path, entry->name);
+    entry->block_crcs = ls_arena_new(saver->arena, uint32_t, entry->block_count);
     manifest->data_bytes += entry->bytes;
     return LS_OK;
 }
@@ -204,8 +202,8 @@ static void name_files(checkpoint_saver *saver, const char *stem, uint32_t first
 {
     for (uint32_t i = 0; i < count; i++) {
         saver->manifest.files[first + i].name =
-            count == 1 ? ls_arena_printf(&saver->arena, "%s.safetensors", stem)
-                       : ls_arena_printf(&saver->arena, "%s-%05u-of-%05u.safetensors", stem, i + 1, count);
+            count == 1 ? ls_arena_printf(saver->arena, "%s.safetensors", stem)
+                       : ls_arena_printf(saver->arena, "%s-%05u-of-%05u.safetensors", stem, i + 1, count);
     }
 }
 
@@ -214,11 +212,6 @@ static ls_status plan(checkpoint_saver *saver)
     const ls_checkpoint_save_options *options = saver->options;
     LS_TRY(check_tensors(options));
     LS_TRY(check_attachments(options));
-    const unsigned long long step = options->meta->step;
-    saver->final_path = ls_arena_printf(&saver->arena, "%s/%llu", options->root, step);
-    saver->temporary_path =
-        ls_arena_printf(&saver->arena, "%s/%llu%s%d-%llx", options->root, step, LS_CHECKPOINT_TEMPORARY_MARK,
-                        (int)getpid(), (unsigned long long)ls_clock_monotonic_ns());
     const float **data = NULL;
     LS_TRY(plan_tensors(saver, &data));
     ls_manifest *manifest = &saver->manifest;
@@ -227,13 +220,10 @@ static ls_status plan(checkpoint_saver *saver)
     const uint32_t optimizer_files =
         plan_cut(saver, options->tensor_count, manifest->tensor_count, model_files);
     manifest->file_count = model_files + optimizer_files;
-    manifest->files = ls_arena_new(&saver->arena, ls_manifest_file, manifest->file_count);
-    saver->files = ls_arena_new(&saver->arena, save_file, manifest->file_count);
+    manifest->files = ls_arena_new(saver->arena, ls_manifest_file, manifest->file_count);
+    saver->files = ls_arena_new(saver->arena, save_file, manifest->file_count);
     name_files(saver, "model", 0, model_files);
     name_files(saver, "optimizer", model_files, optimizer_files);
-    for (uint32_t i = 0; i < manifest->file_count; i++) {
-        saver->files[i].fd = -1;
-    }
     for (uint32_t i = 0; i < manifest->file_count; i++) {
         LS_TRY(plan_file(saver, i, data));
     }
@@ -303,16 +293,32 @@ static void block_in_order(void *context, const ls_block *const blocks[2],
                          buffers[1], blocks[1]->bytes);
 }
 
+/* Whole sectors at multiples of a sector, as O_DIRECT wants; a short write is begun again where its last whole sector ends. */
+static ls_status write_sectors(checkpoint_saver *saver, const save_file *file, const unsigned char *data,
+                               size_t bytes, uint64_t offset)
+{
+    unsigned stuck = 0;
+    for (size_t done = 0; done < bytes;) {
+        const int64_t wrote =
+            ls_env_disk_write_now(saver->env, file->number, data + done, bytes - done, offset + done);
+        const size_t next = wrote > 0 ? (size_t)wrote / SECTOR_BYTES * SECTOR_BYTES : 0;
+        stuck = next > 0 ? 0 : stuck + 1;
+        if (wrote < 0 || stuck == SHORT_WRITES_MAX) {
+            return ls_fail_errno(wrote < 0 ? (int)-wrote : EIO, "can't write %s at byte %llu", file->path,
+                                 (unsigned long long)(offset + done));
+        }
+        done += next;
+    }
+    return LS_OK;
+}
+
+/* What is written too much at the end is cut off by the commit. */
 static ls_status block_finish(void *context, const ls_block *block, unsigned char *buffer)
 {
     checkpoint_saver *saver = context;
-    const save_file *file = &saver->files[block->file];
-    /* O_DIRECT wants whole sectors; what is written too much at the end is cut off afterwards. */
-    const size_t sectors = (block->bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES;
-    const size_t bytes = file->alignment_bytes > 1 ? sectors : block->bytes;
+    const size_t bytes = (block->bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES;
     memset(buffer + block->bytes, 0, bytes - block->bytes);
-    return ls_disk_write_all(saver->disk, file->fd, file->path, buffer, bytes, block->offset,
-                             file->alignment_bytes);
+    return write_sectors(saver, &saver->files[block->file], buffer, bytes, block->offset);
 }
 
 static ls_status write_header(checkpoint_saver *saver, save_file *file)
@@ -323,59 +329,10 @@ static ls_status write_header(checkpoint_saver *saver, save_file *file)
         return ls_fail(LS_ERR_MEMORY, "no memory for a header of %zu bytes", bytes);
     }
     memcpy(aligned, file->header, bytes);
-    const ls_status status =
-        ls_disk_write_all(saver->disk, file->fd, file->path, aligned, bytes, 0, file->alignment_bytes);
+    ls_sha256_update(&file->sha256, file->header, bytes);
+    const ls_status status = write_sectors(saver, file, aligned, bytes, 0);
     free(aligned);
     return status;
-}
-
-/* Past the page cache where the file system can: nobody reads a checkpoint soon, and it would push out what
- * is in use. */
-static ls_status open_file(checkpoint_saver *saver, save_file *file)
-{
-    const ls_disk *disk = saver->disk;
-    file->alignment_bytes = SECTOR_BYTES;
-    file->fd = disk->open(disk->context, file->path, O_WRONLY | O_CREAT | O_EXCL | O_DIRECT);
-    if (file->fd == -EINVAL) {
-        file->alignment_bytes = 1;
-        file->fd = disk->open(disk->context, file->path, O_WRONLY | O_CREAT);
-    }
-    if (file->fd < 0) {
-        const int error = -file->fd;
-        file->fd = -1;
-        return ls_fail_errno(error, "can't create %s", file->path);
-    }
-    const uint64_t bytes = (file->entry->bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES;
-    const int result = disk->allocate(disk->context, file->fd, bytes);
-    if (result < 0 && result != -EOPNOTSUPP && result != -ENOSYS) {
-        return ls_fail_errno(-result, "can't reserve %llu bytes for %s", (unsigned long long)bytes,
-                             file->path);
-    }
-    ls_sha256_init(&file->sha256);
-    file->hashing = true;
-    ls_sha256_update(&file->sha256, file->header, (size_t)file->entry->header_bytes);
-    return write_header(saver, file);
-}
-
-static ls_status close_file(checkpoint_saver *saver, save_file *file)
-{
-    const ls_disk *disk = saver->disk;
-    int result = disk->truncate(disk->context, file->fd, file->entry->bytes);
-    if (result < 0) {
-        return ls_fail_errno(-result, "can't set the length of %s", file->path);
-    }
-    result = disk->sync(disk->context, file->fd);
-    if (result < 0) {
-        return ls_fail_errno(-result, "can't flush %s to disk", file->path);
-    }
-    result = disk->close(disk->context, file->fd);
-    file->fd = -1;
-    if (result < 0) {
-        return ls_fail_errno(-result, "can't close %s", file->path);
-    }
-    ls_sha256_finish(&file->sha256, file->entry->sha256);
-    file->hashing = false;
-    return LS_OK;
 }
 
 /* How far through its file a block's middle is, for spreading files evenly. */
@@ -429,7 +386,7 @@ static ls_status write_data(checkpoint_saver *saver)
 {
     ls_manifest *manifest = &saver->manifest;
     for (size_t i = 0; i < manifest->file_count; i++) {
-        LS_TRY(open_file(saver, &saver->files[i]));
+        LS_TRY(write_header(saver, &saver->files[i]));
     }
     ls_block_work work = {
         .lane_count = (uint32_t)manifest->file_count,
@@ -439,28 +396,44 @@ static ls_status write_data(checkpoint_saver *saver)
         .in_order = block_in_order,
         .finish = block_finish,
     };
-    work.blocks = ls_checkpoint_blocks(&saver->arena, manifest, &work.block_count);
-    LS_TRY(ls_block_pool_run(&work));
-    for (size_t i = 0; i < manifest->file_count; i++) {
-        LS_TRY(close_file(saver, &saver->files[i]));
-    }
-    return LS_OK;
+    work.blocks = ls_checkpoint_blocks(saver->arena, manifest, &work.block_count);
+    return ls_block_pool_run(&work);
 }
 
-/* ---- attachments, manifest, commit ---- */
+/* Blocks until the data files are written: who wants to go on meanwhile saves on a thread of its own. */
+static void fill(void *context, ls_commit *commit)
+{
+    checkpoint_saver *saver = context;
+    for (size_t i = 0; i < saver->manifest.file_count; i++) {
+        saver->files[i].number = ls_commit_file_number(commit, i);
+        saver->files[i].path = ls_commit_file_path(commit, i);
+        ls_sha256_init(&saver->files[i].sha256);
+    }
+    const ls_status status = write_data(saver);
+    for (size_t i = 0; i < saver->manifest.file_count; i++) {
+        ls_sha256_finish(&saver->files[i].sha256, saver->files[i].entry->sha256);
+    }
+    ls_commit_filled(commit, status);
+}
 
-static ls_status write_attachment(checkpoint_saver *saver, const char *name, const void *data, size_t bytes)
+/* ---- attachments and manifest ---- */
+
+static void add_text(checkpoint_saver *saver, const char *name, const void *data, size_t bytes)
+{
+    saver->texts[saver->text_count++] = (ls_commit_text){.name = name, .data = data, .bytes = bytes};
+}
+
+static void add_attachment(checkpoint_saver *saver, const char *name, const void *data, size_t bytes)
 {
     ls_manifest_attachment *entry = &saver->manifest.attachments[saver->manifest.attachment_count++];
     entry->name = name;
     entry->bytes = bytes;
     ls_sha256_hex(data, bytes, entry->sha256);
-    return ls_disk_write_file(saver->disk, ls_path_join(&saver->arena, saver->temporary_path, name), data,
-                              bytes);
+    add_text(saver, name, data, bytes);
 }
 
 /* Hugging Face's index over the cut model files, so that any tool opens the folder. */
-static ls_status write_index(checkpoint_saver *saver)
+static ls_status add_index(checkpoint_saver *saver)
 {
     const ls_manifest *manifest = &saver->manifest;
     json_t *weight_map = json_object();
@@ -475,146 +448,115 @@ static ls_status write_index(checkpoint_saver *saver)
     if (!text) {
         return ls_fail(LS_ERR_INVALID, "a tensor name is not UTF-8");
     }
-    const ls_status status = write_attachment(saver, LS_CHECKPOINT_INDEX_NAME, text, strlen(text));
+    add_attachment(saver, LS_CHECKPOINT_INDEX_NAME, ls_arena_strdup(saver->arena, text), strlen(text));
     free(text);
-    return status;
+    return LS_OK;
 }
 
-static ls_status write_attachments(checkpoint_saver *saver)
+static ls_status add_attachments(checkpoint_saver *saver)
 {
     const ls_checkpoint_save_options *options = saver->options;
     saver->manifest.attachments =
-        ls_arena_new(&saver->arena, ls_manifest_attachment, options->attachment_count + 1);
+        ls_arena_new(saver->arena, ls_manifest_attachment, options->attachment_count + 1);
+    saver->texts = ls_arena_new(saver->arena, ls_commit_text, options->attachment_count + 2);
     for (size_t i = 0; i < options->attachment_count; i++) {
-        LS_TRY(write_attachment(saver, options->attachments[i].name, options->attachments[i].data,
-                                options->attachments[i].bytes));
+        const ls_checkpoint_attachment *attachment = &options->attachments[i];
+        add_attachment(saver, attachment->name, attachment->data, attachment->bytes);
     }
     const bool is_cut = saver->manifest.tensors[options->tensor_count - 1].file > 0;
-    return is_cut ? write_index(saver) : LS_OK;
+    return is_cut ? add_index(saver) : LS_OK;
 }
 
-static ls_status write_manifest(checkpoint_saver *saver)
+static ls_status describe(void *context, const ls_commit_text **texts_out, size_t *count_out)
 {
+    checkpoint_saver *saver = context;
     char *text = NULL;
     size_t bytes = 0;
+    LS_TRY(add_attachments(saver));
     LS_TRY(ls_manifest_encode(&saver->manifest, &text, &bytes));
-    const char *path = ls_path_join(&saver->arena, saver->temporary_path, LS_MANIFEST_NAME);
-    const ls_status status = ls_disk_write_file(saver->disk, path, text, bytes);
+    add_text(saver, LS_MANIFEST_NAME, ls_arena_strndup(saver->arena, text, bytes), bytes);
     free(text);
-    return status;
-}
-
-static ls_status sync_dir(const ls_disk *disk, const char *path)
-{
-    const int result = disk->sync_dir(disk->context, path);
-    return result < 0 ? ls_fail_errno(-result, "can't flush folder %s to disk", path) : LS_OK;
-}
-
-/* Gives the finished folder its name. replaced_out: an older one of that name now has the temporary name. */
-static ls_status commit(checkpoint_saver *saver, bool *replaced_out)
-{
-    const ls_disk *disk = saver->disk;
-    LS_TRY(sync_dir(disk, saver->temporary_path));
-    const bool exists = ls_path_exists(saver->final_path);
-    const int result = exists ? disk->exchange(disk->context, saver->temporary_path, saver->final_path)
-                              : disk->rename(disk->context, saver->temporary_path, saver->final_path);
-    if (result < 0) {
-        return ls_fail_errno(-result, "can't rename %s to %s", saver->temporary_path, saver->final_path);
-    }
-    *replaced_out = exists;
-    return sync_dir(disk, saver->options->root);
-}
-
-static ls_status remove_leftovers(checkpoint_saver *saver)
-{
-    char **names = NULL;
-    size_t count = 0;
-    LS_TRY(ls_dir_list(&saver->arena, saver->options->root, &names, &count));
-    for (size_t i = 0; i < count; i++) {
-        if (!ls_checkpoint_name_is_temporary(names[i])) {
-            continue;
-        }
-        const char *path = ls_path_join(&saver->arena, saver->options->root, names[i]);
-        const int result = saver->disk->remove(saver->disk->context, path);
-        if (result < 0) {
-            return ls_fail_errno(-result, "can't remove %s, left by a save that did not finish", path);
-        }
-    }
+    *texts_out = saver->texts;
+    *count_out = saver->text_count;
     return LS_OK;
 }
 
-/* Closes what is open and removes the temporary folder, keeping the error text of what went wrong. */
-static void abandon(checkpoint_saver *saver, ls_status status)
-{
-    char text[1024];
-    snprintf(text, sizeof text, "%s", ls_error_text());
-    for (size_t i = 0; i < saver->manifest.file_count; i++) {
-        if (saver->files[i].fd >= 0) {
-            (void)saver->disk->close(saver->disk->context, saver->files[i].fd);
-            saver->files[i].fd = -1;
-        }
-    }
-    (void)saver->disk->remove(saver->disk->context,
-                              saver->temporary_path); /* if not now, the next save does it */
-    (void)ls_fail(status, "%s", text);
-}
+/* ---- save ---- */
 
-static ls_status save_into_temporary(checkpoint_saver *saver)
+static void committed(void *context, ls_status status)
 {
-    const int result = saver->disk->make_dir(saver->disk->context, saver->temporary_path);
-    if (result < 0) {
-        return ls_fail_errno(-result, "can't create folder %s", saver->temporary_path);
-    }
-    LS_TRY(write_data(saver));
-    LS_TRY(write_attachments(saver));
-    return write_manifest(saver);
-}
-
-static ls_status save_planned(checkpoint_saver *saver)
-{
-    LS_TRY(ls_dir_create(saver->options->root));
-    LS_TRY(remove_leftovers(saver));
-    bool replaced = false;
-    ls_status status = save_into_temporary(saver);
-    if (status == LS_OK) {
-        status = commit(saver, &replaced);
-    }
+    checkpoint_saver *saver = context;
+    const ls_checkpoint_saved saved = {.bytes = saver->manifest.data_bytes,
+                                       .wall_s = 1e-9 * (double)ls_env_now_ns(saver->env) - saver->start_s};
     if (status != LS_OK) {
-        abandon(saver, status);
-        return ls_fail_within(status, "checkpoint of step %llu not saved",
-                              (unsigned long long)saver->options->meta->step);
+        status = ls_fail_within(status, "checkpoint of step %llu not saved",
+                                (unsigned long long)saver->options->meta->step);
     }
-    if (replaced && saver->disk->remove(saver->disk->context, saver->temporary_path) < 0) {
-        ls_log_warn("checkpoint: the replaced one could not be removed, path %s", saver->temporary_path);
+    saver->done(saver->context, status, &saved);
+}
+
+ls_status ls_checkpoint_save_start(ls_env *env, ls_arena *arena, const ls_checkpoint_save_options *options,
+                                   ls_checkpoint_save_done done, void *context)
+{
+    LS_ASSERT(options && options->root && options->meta && options->meta->identity &&
+              options->meta->determinism);
+    checkpoint_saver *saver = ls_arena_new(arena, checkpoint_saver, 1);
+    *saver = (checkpoint_saver){.arena = arena,
+                                .env = env,
+                                .options = options,
+                                .start_s = 1e-9 * (double)ls_env_now_ns(env),
+                                .done = done,
+                                .context = context};
+    LS_TRY(plan(saver));
+    ls_commit_file *files = ls_arena_new(arena, ls_commit_file, saver->manifest.file_count);
+    for (size_t i = 0; i < saver->manifest.file_count; i++) {
+        files[i] = (ls_commit_file){saver->manifest.files[i].name, saver->manifest.files[i].bytes};
     }
+    const ls_commit_options commit = {.env = env,
+                                      .root = options->root,
+                                      .step = options->meta->step,
+                                      .files = files,
+                                      .file_count = saver->manifest.file_count,
+                                      .context = saver,
+                                      .fill = fill,
+                                      .describe = describe,
+                                      .done = committed};
+    ls_commit_start(arena, &commit);
     return LS_OK;
 }
 
-static void saver_release(checkpoint_saver *saver)
+/* What a loop of its own is run for. */
+typedef struct blocking_save {
+    ls_env *env;
+    ls_status status;
+    ls_checkpoint_saved *saved_out;
+} blocking_save;
+
+static void save_ended(void *context, ls_status status, const ls_checkpoint_saved *saved)
 {
-    char unused[LS_SHA256_HEX_BYTES];
-    for (size_t i = 0; saver->files && i < saver->manifest.file_count; i++) {
-        if (saver->files[i].hashing) {
-            ls_sha256_finish(&saver->files[i].sha256, unused);
-        }
+    blocking_save *self = context;
+    self->status = status;
+    if (status == LS_OK && self->saved_out) {
+        *self->saved_out = *saved;
     }
-    ls_arena_release(&saver->arena);
+    ls_env_stop(self->env, 0);
 }
 
 ls_status ls_checkpoint_save(const ls_checkpoint_save_options *options, ls_checkpoint_saved *saved_out)
 {
-    LS_ASSERT(options && options->root && options->meta && options->meta->identity &&
-              options->meta->determinism);
-    const double start_s = ls_clock_monotonic_s();
-    checkpoint_saver saver = {.options = options, .disk = options->disk ? options->disk : ls_disk_system()};
-    ls_status status = plan(&saver);
+    LS_ASSERT(options && options->root);
+    ls_arena arena = {0};
+    blocking_save self = {.saved_out = saved_out};
+    LS_TRY(ls_env_real_create(&self.env));
+    ls_status status = ls_dir_create(ls_path_dirname(&arena, options->root));
     if (status == LS_OK) {
-        status = save_planned(&saver);
+        status = ls_checkpoint_save_start(self.env, &arena, options, save_ended, &self);
     }
-    if (status == LS_OK && saved_out) {
-        *saved_out = (ls_checkpoint_saved){.bytes = saver.manifest.data_bytes,
-                                           .wall_s = ls_clock_monotonic_s() - start_s};
+    if (status == LS_OK) {
+        ls_env_run(self.env);
+        status = self.status;
     }
-    saver_release(&saver);
+    ls_env_real_destroy(self.env);
+    ls_arena_release(&arena);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "storage/checkpoint.h"
 #include "storage/checkpoint_files.h"
+#include "storage/collect.h"
 #include "storage/manifest.h"
 
 #include <errno.h>
@@ -31,6 +32,11 @@ bool ls_checkpoint_name_is_temporary(const char *name)
     const size_t digits = strspn(name, "0123456789");
     const size_t mark_bytes = sizeof LS_CHECKPOINT_TEMPORARY_MARK - 1;
     return digits > 0 && strncmp(name + digits, LS_CHECKPOINT_TEMPORARY_MARK, mark_bytes) == 0;
+}
+
+bool ls_checkpoint_name_is_gone(const char *name)
+{
+    return ls_checkpoint_name_is_temporary(name) && ls_path_has_suffix(name, LS_COLLECT_MARK);
 }
 
 static int compare_steps(const void *a, const void *b)
@@ -121,45 +127,81 @@ static bool is_damage(ls_status status)
 /* What is asked of each candidate once it is open; NULL: nothing more. */
 typedef ls_status (*try_checkpoint)(const ls_checkpoint *checkpoint, void *context);
 
-/* Walks from the newest step below `before_step` to the oldest, until one opens and passes `try`. */
-static ls_status walk_down(ls_arena *arena, const char *root, const char *identity, uint64_t before_step,
-                           try_checkpoint try, void *context, ls_checkpoint_latest *latest_out)
+typedef struct latest_search {
+    const char *root, *identity;
+    uint64_t before_step;
+    try_checkpoint try; /* may be NULL */
+    void *context;
+} latest_search;
+
+/* One candidate. A status other than LS_OK: see is_damage. */
+static ls_status walk_try(const latest_search *search, const char *path, uint64_t step,
+                          ls_checkpoint **checkpoint_out)
+{
+    ls_checkpoint *checkpoint = NULL;
+    LS_TRY(open_step(path, step, &checkpoint));
+    ls_status status = search->identity ? ls_checkpoint_check_identity(checkpoint, search->identity) : LS_OK;
+    if (status == LS_OK && search->try) {
+        status = search->try(checkpoint, search->context);
+    }
+    if (status != LS_OK) {
+        ls_checkpoint_close(checkpoint);
+        return status;
+    }
+    *checkpoint_out = checkpoint;
+    return LS_OK;
+}
+
+/* From the newest step to the oldest, until one opens and passes `try`. moved_out: one was taken away (pruned) meanwhile, so there is
+ * a newer one than those listed. */
+static ls_status walk_once(ls_arena *arena, const latest_search *search, ls_checkpoint_latest *latest_out,
+                           bool *moved_out)
 {
     uint64_t *steps = NULL;
     size_t count = 0, skipped_count = 0;
-    LS_TRY(list_steps(arena, root, &steps, &count));
+    LS_TRY(list_steps(arena, search->root, &steps, &count));
     ls_checkpoint_entry *skipped = ls_arena_new(arena, ls_checkpoint_entry, count);
     ls_checkpoint *checkpoint = NULL;
     for (size_t i = count; i-- > 0 && !checkpoint;) {
-        if (steps[i] >= before_step) {
+        if (steps[i] >= search->before_step) {
             continue;
         }
-        const char *path = step_path(arena, root, steps[i]);
-        ls_status status = open_step(path, steps[i], &checkpoint);
-        if (status == LS_OK && identity &&
-            (status = ls_checkpoint_check_identity(checkpoint, identity)) != LS_OK) {
-            ls_checkpoint_close(checkpoint);
-            return status;
-        }
-        if (status == LS_OK && try && (status = try(checkpoint, context)) != LS_OK) {
-            ls_checkpoint_close(checkpoint);
-            checkpoint = NULL;
-        }
+        const char *path = step_path(arena, search->root, steps[i]);
+        const ls_status status = walk_try(search, path, steps[i], &checkpoint);
         if (status != LS_OK) {
             if (!is_damage(status)) {
                 return status;
             }
-            ls_log_warn("checkpoint: skipped, step %llu: %s", (unsigned long long)steps[i], ls_error_text());
+            *moved_out |= !ls_path_is_dir(path);
             skipped[skipped_count++] = (ls_checkpoint_entry){
                 .step = steps[i], .path = path, .problem = ls_arena_strdup(arena, ls_error_text())};
         }
     }
-    if (!checkpoint && skipped_count > 0) {
-        return ls_fail(LS_ERR_DATA, "%s: none of its %zu checkpoints can be used; the newest: %s", root,
-                       skipped_count, skipped[0].problem);
-    }
     *latest_out =
         (ls_checkpoint_latest){.checkpoint = checkpoint, .skipped = skipped, .skipped_count = skipped_count};
+    return LS_OK;
+}
+
+static ls_status walk_down(ls_arena *arena, const latest_search *search, ls_checkpoint_latest *latest_out)
+{
+    enum { WALKS_MAX = 20 };
+    ls_checkpoint_latest latest = {0};
+    bool moved = true;
+    for (int i = 0; i < WALKS_MAX && moved; i++) {
+        moved = false;
+        ls_checkpoint_close(latest.checkpoint);
+        latest.checkpoint = NULL;
+        LS_TRY(walk_once(arena, search, &latest, &moved));
+    }
+    for (size_t i = 0; i < latest.skipped_count; i++) {
+        ls_log_warn("checkpoint: skipped, step %llu: %s", (unsigned long long)latest.skipped[i].step,
+                    latest.skipped[i].problem);
+    }
+    if (!latest.checkpoint && latest.skipped_count > 0) {
+        return ls_fail(LS_ERR_DATA, "%s: none of its %zu checkpoints can be used; the newest: %s",
+                       search->root, latest.skipped_count, latest.skipped[0].problem);
+    }
+    *latest_out = latest;
     return LS_OK;
 }
 
@@ -167,7 +209,8 @@ ls_status ls_checkpoint_find_latest(ls_arena *arena, const char *root, const cha
                                     uint64_t before_step, ls_checkpoint_latest *latest_out)
 {
     LS_ASSERT(arena && root && latest_out);
-    return walk_down(arena, root, identity, before_step, NULL, NULL, latest_out);
+    const latest_search search = {.root = root, .identity = identity, .before_step = before_step};
+    return walk_down(arena, &search, latest_out);
 }
 
 typedef struct load_request {
@@ -189,7 +232,9 @@ ls_status ls_checkpoint_load_latest(ls_arena *arena, const char *root, const cha
 {
     LS_ASSERT(arena && root && latest_out);
     load_request request = {.tensors = tensors, .tensor_count = tensor_count, .options = options};
-    return walk_down(arena, root, identity, UINT64_MAX, try_load, &request, latest_out);
+    const latest_search search = {
+        .root = root, .identity = identity, .before_step = UINT64_MAX, .try = try_load, .context = &request};
+    return walk_down(arena, &search, latest_out);
 }
 
 ls_status ls_checkpoint_resolve(ls_arena *arena, const char *path, const char **path_out)
@@ -240,44 +285,98 @@ static bool is_kept(const ls_checkpoint_entry *entries, size_t count, size_t ind
            (entry->has_val_loss && better_count(entries, count, index) < options->keep_best);
 }
 
-static ls_status remove_checkpoint(ls_arena *arena, const ls_disk *disk, const char *root, const char *path)
+void ls_checkpoint_doom(const ls_checkpoint_entry *entries, size_t count,
+                        const ls_checkpoint_prune_options *options, bool *doomed_out)
 {
-    const char *temporary =
-        ls_arena_printf(arena, "%s%s%d-pruned", path, LS_CHECKPOINT_TEMPORARY_MARK, (int)getpid());
-    int result = disk->rename(disk->context, path, temporary);
-    if (result < 0) {
-        return ls_fail_errno(-result, "can't rename %s for removal", path);
+    size_t newer = 0;
+    for (size_t i = count; i-- > 0;) {
+        doomed_out[i] = !is_kept(entries, count, i, newer, options);
+        newer += !entries[i].problem;
     }
-    result = disk->sync_dir(disk->context, root);
-    if (result < 0) {
-        return ls_fail_errno(-result, "can't flush folder %s to disk", root);
+}
+
+/* What a loop of its own is run for. */
+typedef struct blocking_collect {
+    ls_arena *arena;
+    ls_env *env;
+    const char **names;
+    size_t count;
+    bool *claimed;
+    ls_status status;
+} blocking_collect;
+
+static void collected(void *context, ls_status status, const bool *claimed)
+{
+    blocking_collect *self = context;
+    self->status = status;
+    for (size_t i = 0; i < self->count; i++) {
+        self->claimed[i] = claimed[i];
     }
-    result = disk->remove(disk->context, temporary);
-    return result < 0 ? ls_fail_errno(-result, "can't remove %s", temporary) : LS_OK;
+    ls_env_stop(self->env, 0);
+}
+
+static ls_status collect(blocking_collect *self, const char *root)
+{
+    LS_TRY(ls_env_real_create(&self->env));
+    self->claimed = ls_arena_new(self->arena, bool, self->count);
+    const ls_collect_options options = {.env = self->env,
+                                        .root = root,
+                                        .names = self->names,
+                                        .count = self->count,
+                                        .context = self,
+                                        .done = collected};
+    ls_collect_start(self->arena, &options);
+    ls_env_run(self->env);
+    ls_env_real_destroy(self->env);
+    return self->status;
+}
+
+/* Adds what an earlier removal left half done. */
+static ls_status add_gone(blocking_collect *self, const char *root)
+{
+    char **names = NULL;
+    size_t count = 0;
+    LS_TRY(ls_dir_list(self->arena, root, &names, &count));
+    const char **all = ls_arena_new(self->arena, const char *, self->count + count);
+    memcpy(all, self->names, self->count * sizeof *all);
+    for (size_t i = 0; i < count; i++) {
+        if (ls_checkpoint_name_is_gone(names[i])) {
+            all[self->count++] = names[i];
+        }
+    }
+    self->names = all;
+    return LS_OK;
 }
 
 ls_status ls_checkpoint_prune(ls_arena *arena, const char *root, const ls_checkpoint_prune_options *options,
                               uint64_t **removed_out, size_t *removed_count_out)
 {
     LS_ASSERT(arena && root && options && removed_out && removed_count_out);
-    const ls_disk *disk = options->disk ? options->disk : ls_disk_system();
     ls_checkpoint_entry *entries = NULL;
-    size_t count = 0, newer = 0, removed_count = 0;
+    size_t count = 0, removed_count = 0;
     LS_TRY(ls_checkpoint_list(arena, root, &entries, &count));
     bool *doomed = ls_arena_new(arena, bool, count);
-    for (size_t i = count; i-- > 0;) {
-        doomed[i] = !is_kept(entries, count, i, newer, options);
-        newer += !entries[i].problem;
-    }
     uint64_t *removed = ls_arena_new(arena, uint64_t, count);
+    blocking_collect self = {.arena = arena, .names = ls_arena_new(arena, const char *, count)};
+    ls_checkpoint_doom(entries, count, options, doomed);
     for (size_t i = 0; i < count; i++) {
-        if (!doomed[i]) {
-            continue;
+        if (doomed[i]) {
+            removed[self.count] = entries[i].step;
+            self.names[self.count++] = ls_path_basename(entries[i].path);
         }
-        if (!options->dry_run) {
-            LS_TRY(remove_checkpoint(arena, disk, root, entries[i].path));
+    }
+    const size_t doomed_count = removed_count = self.count;
+    if (!options->dry_run && ls_path_exists(root)) {
+        LS_TRY(add_gone(&self, root));
+        if (self.count > 0) {
+            LS_TRY(collect(&self, root));
         }
-        removed[removed_count++] = entries[i].step;
+        removed_count = 0;
+        for (size_t i = 0; i < doomed_count; i++) {
+            if (self.claimed[i]) {
+                removed[removed_count++] = removed[i];
+            }
+        }
     }
     *removed_out = removed;
     *removed_count_out = removed_count;

@@ -89,6 +89,43 @@ static void env_disk_list_mkdir_unlink(void **state)
     assert_int_equal(missing, -ENOENT);
 }
 
+static void env_disk_files_are_new_reserved_cut_and_exchanged(void **state)
+{
+    (void)state;
+    char a[160], b[160], read[8] = "";
+    int64_t file = -1, again = 9, made = 9, reserved = 9, cut = 9, closed = 9, got = 9, swapped = 9,
+            alone = 9;
+    snprintf(a, sizeof a, "%s/a", folder);
+    snprintf(b, sizeof b, "%s/b", folder);
+    ls_env_disk_open(env, a, LS_ENV_NEW, store_result, &file);
+    ls_env_disk_open(env, a, LS_ENV_NEW_BULK, store_result, &again);
+    ls_env_disk_mkdir(env, b, store_result, &made);
+    ls_env_run(env);
+    assert_true(file >= 0 && again == -EEXIST && made == 0);
+    ls_env_disk_allocate(env, file, 8192, store_result, &reserved);
+    ls_env_run(env);
+    assert_int_equal(reserved, 0);
+    assert_int_equal(ls_env_disk_write_now(env, file, "xyz", 3, 2), 3);
+    ls_env_disk_truncate(env, file, 4, store_result, &cut);
+    ls_env_disk_read(env, file, read, sizeof read, 0, store_result, &got);
+    ls_env_disk_close(env, file, store_result, &closed);
+    ls_env_disk_exchange(env, a, b, store_result, &swapped);
+    ls_env_run(env);
+    assert_int_equal(cut, 0);
+    assert_int_equal(got, 4);
+    assert_memory_equal(read, "\0\0xy", 4);
+    assert_int_equal(closed, 0);
+    assert_int_equal(swapped, 0);
+    assert_true(ls_path_is_dir(a) && !ls_path_is_dir(b));
+    assert_int_equal(ls_env_disk_write_now(env, 9999, "x", 1, 0), -EBADF);
+    assert_int_equal(unlink(b), 0);
+    ls_env_disk_exchange(env, a, b, store_result, &alone);
+    ls_env_disk_open(env, b, LS_ENV_NEW_BULK, store_result, &file);
+    ls_env_run(env);
+    assert_int_equal(alone, -ENOENT);
+    assert_true(file >= 0); /* also where there is no O_DIRECT */
+}
+
 static void stop_env(void *context)
 {
     (void)context;
@@ -314,6 +351,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(env_commit_then_load, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_disk_list_mkdir_unlink, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_disk_files_are_new_reserved_cut_and_exchanged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_counter_over_tcp_and_unix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_net_large_messages_arrive_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_net_failures_are_told_from_the_loop, set_up, tear_down),

@@ -286,6 +286,139 @@ static void sim_catches_a_missing_sync(void **state)
     assert_true(count_losses(false, true) > 5);
 }
 
+/* ---- single calls ---- */
+
+typedef struct calls {
+    ls_env *env;
+    int64_t file, reserved, cut, synced, again, swapped, made;
+    char read[8];
+    int64_t got, wrote_now;
+} calls;
+
+static void calls_opened(void *context, int64_t result)
+{
+    calls *self = context;
+    self->file = result;
+    ls_env_disk_allocate(self->env, result, 8192, store_result, &self->reserved);
+    self->wrote_now = ls_env_disk_write_now(self->env, result, "xyz", 3, 2);
+    ls_env_disk_truncate(self->env, result, 4, store_result, &self->cut);
+    ls_env_disk_read(self->env, result, self->read, sizeof self->read, 0, store_result, &self->got);
+    ls_env_disk_sync(self->env, result, store_result, &self->synced);
+    ls_env_disk_exchange(self->env, "run/a", "run/b", store_result, &self->swapped);
+    ls_env_disk_open(self->env, "run/b", LS_ENV_NEW, store_result, &self->again);
+}
+
+static void calls_program(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    calls *self = context;
+    self->env = env;
+    ls_env_disk_mkdir(env, "run/b", store_result, &self->made);
+    ls_env_disk_open(env, "run/a", LS_ENV_NEW, calls_opened, self);
+}
+
+static void sim_files_are_new_reserved_cut_and_exchanged(void **state)
+{
+    (void)state;
+    ls_sim_host host = 0;
+    ls_sim *sim = world_with_folder(1, &host);
+    calls seen = {0};
+    ls_sim_start(sim, host, calls_program, &seen);
+    settle(sim, 1);
+    assert_true(seen.file >= 0 && seen.made == 0 && seen.reserved == 0 && seen.cut == 0 && seen.synced == 0);
+    assert_int_equal(seen.wrote_now, 3);
+    assert_int_equal(seen.got, 4);
+    assert_memory_equal(seen.read, "\0\0xy", 4);
+    assert_int_equal(seen.swapped, 0);
+    assert_int_equal(seen.again, -EEXIST);
+    ls_sim_destroy(sim);
+}
+
+/* What a failed sync could not write is lost, though it can still be read, and a sync that succeeds later does not bring it back. */
+typedef struct forgetful {
+    ls_env *env;
+    int64_t file;
+    int64_t wrote, first, second, got;
+    char seen[4];
+} forgetful;
+
+static void forgetful_opened(void *context, int64_t result)
+{
+    forgetful *self = context;
+    self->file = result;
+    ls_env_disk_write(self->env, result, "abc", 4, 0, store_result, &self->wrote);
+    ls_env_disk_sync(self->env, result, store_result, &self->first);
+    ls_env_disk_sync(self->env, result, store_result, &self->second);
+    ls_env_disk_read(self->env, result, self->seen, 4, 0, store_result, &self->got);
+    ls_env_disk_sync_dir(self->env, "run", store_result, &self->wrote);
+}
+
+static void forgetful_program(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    forgetful *self = context;
+    self->env = env;
+    ls_env_disk_open(env, "run/a", LS_ENV_NEW, forgetful_opened, self);
+}
+
+static void read_opened(void *context, int64_t result)
+{
+    forgetful *self = context;
+    ls_env_disk_read(self->env, result, self->seen, 4, 0, store_result, &self->got);
+}
+
+static void read_program(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    forgetful *self = context;
+    self->env = env;
+    ls_env_disk_open(env, "run/a", LS_ENV_READ, read_opened, self);
+}
+
+static void sim_failed_sync_forgets(void **state)
+{
+    (void)state;
+    int lost = 0, kept = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        ls_sim_host host = 0;
+        ls_sim *sim = world_with_folder(seed, &host);
+        forgetful before = {0}, after = {0};
+        ls_sim_disk_fail(sim, host, 3, EIO);
+        ls_sim_start(sim, host, forgetful_program, &before);
+        settle(sim, seed);
+        CHECK(seed, before.first == -EIO && before.second == 0 && before.got == 4);
+        CHECK(seed, memcmp(before.seen, "abc", 4) == 0);
+        ls_sim_host_crash(sim, host);
+        ls_sim_start(sim, host, read_program, &after);
+        settle(sim, seed);
+        lost += after.got == 0;
+        kept += after.got == 4 && memcmp(after.seen, "abc", 4) == 0;
+        ls_sim_destroy(sim);
+    }
+    assert_true(lost > 0 && kept > 0 && lost + kept == 20);
+}
+
+/* At whatever call the power goes, it is never done and never answered. */
+static void sim_power_cut_at_every_call(void **state)
+{
+    (void)state;
+    for (uint64_t call = 1; call <= 6; call++) {
+        ls_sim_host host = 0;
+        ls_sim *sim = world_with_folder(call, &host);
+        assert_int_equal(commit_value(sim, host, 1, call), 0);
+        ls_sim_disk_fail(sim, host, call, LS_SIM_POWER_CUT);
+        assert_int_equal(commit_value(sim, host, 2, call), 99);
+        const int64_t found = load_value(sim, host, call);
+        assert_true(found == 1 || (found == 2 && call == 6)); /* the last one only makes the rename sure */
+        ls_sim_disk_fail_on(sim, host, 1, EROFS);
+        assert_int_equal(commit_value(sim, host, 3, call), -EROFS);
+        assert_int_equal(load_value(sim, host, call), -EROFS);
+        ls_sim_disk_fail(sim, host, 0, 0);
+        assert_int_equal(load_value(sim, host, call), found);
+        ls_sim_destroy(sim);
+    }
+}
+
 /* ---- network ---- */
 
 static void set_flag(void *context)
@@ -481,6 +614,9 @@ int main(void)
         cmocka_unit_test(sim_full_disk_keeps_the_old_value),
         cmocka_unit_test(sim_acknowledged_commits_survive_crashes),
         cmocka_unit_test(sim_catches_a_missing_sync),
+        cmocka_unit_test(sim_files_are_new_reserved_cut_and_exchanged),
+        cmocka_unit_test(sim_failed_sync_forgets),
+        cmocka_unit_test(sim_power_cut_at_every_call),
         cmocka_unit_test(sim_counter_reaches_goal_whatever_the_network_does),
         cmocka_unit_test(sim_same_seed_same_history),
         cmocka_unit_test(sim_net_failures_are_told),
