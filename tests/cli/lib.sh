@@ -121,6 +121,25 @@ checkpoint: {every_steps: 4}
 eval: {every_steps: 4, batches: 2}
 YAML
 }
+# write_chaos_run FILE: one whose steps take milliseconds and are cut into many leaves, for runs that are disturbed.
+write_chaos_run() {
+    cat >"$1" <<YAML
+name: chaos
+model: {family: llama, layers: 2, heads: 4, kv_heads: 2, width: 64, ffn: 128, context: 64}
+tokenizer: {kind: bytes}
+data: {train: [$scratch/text.txt], validation_fraction: 0}
+train:
+  steps: 1000000
+  global_batch: 24
+  micro_batch: 2
+  leaves: 12
+  seed: 7
+  optimizer: {lr: 1.0e-2}
+  schedule: {warmup_steps: 2, steps: 1000000}
+checkpoint: {every_steps: 50}
+eval: {every_steps: 0}
+YAML
+}
 write_text "$scratch/text.txt" 400 5
 write_run "$scratch/tiny.yaml"
 
