@@ -165,6 +165,9 @@ typedef struct ls_run_job {
     ls_priority priority;
     uint64_t min_ranks, max_ranks;
     bool spot;
+    ls_option_strings notice; /* file, aws, gcp, azure; none and spot: the clouds are looked for */
+    const char *notice_file;  /* "": none */
+    double notice_poll_s;
     double time_limit_s;   /* 0: none */
     double hang_timeout_s; /* 0: never */
     double node_lease_s;   /* of a host of several */

@@ -200,6 +200,22 @@ static ls_status check_schedule(const ls_run_train *train)
     return LS_OK;
 }
 
+static ls_status check_notice(const ls_run_job *job)
+{
+    static const char *const names[] = {"file", "aws", "gcp", "azure"};
+    for (uint64_t i = 0; i < job->notice.count; i++) {
+        const char *name = job->notice.items[i];
+        bool is_known = false;
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+            is_known = is_known || strcmp(name, names[k]) == 0;
+        }
+        if (!is_known) {
+            return ls_fail(LS_ERR_INVALID, "job.notice names '%s'; one of aws, gcp, azure, file", name);
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status check_ranks(const ls_run_file *run)
 {
     const ls_run_job *job = &run->job;
@@ -262,6 +278,7 @@ ls_status ls_run_file_check(const ls_run_file *run)
     LS_TRY(check_leaves(&run->train));
     LS_TRY(check_micro_batch(&run->train));
     LS_TRY(check_schedule(&run->train));
+    LS_TRY(check_notice(&run->job));
     return check_ranks(run);
 }
 

@@ -26,8 +26,8 @@ static ls_time_class unless_redone(const ls_trainer *trainer, ls_time_class time
 /* Between windows is a good moment to notice that the run should stop. */
 static ls_status read_validation(void *context, uint64_t first, uint64_t count, int32_t *tokens_out)
 {
-    const ls_trainer *trainer = context;
-    ls_time_log_note(trainer->time_log);
+    ls_trainer *trainer = context;
+    (void)ls_trainer_should_stop(trainer);
     LS_TRY(ls_trainer_stop_status(trainer));
     return ls_dataset_tokens(trainer->session.dataset, LS_SPLIT_VALIDATION, 0, first, count, tokens_out);
 }
@@ -292,6 +292,7 @@ static ls_status loop(ls_trainer *trainer)
         LS_TRY(side_work(trainer));
         /* Behind the last step nothing is left to give up; what a gang was granted it gives up itself. */
         if (trainer->step < trainer->stop_step && trainer->step >= trainer->granted) {
+            (void)ls_trainer_should_stop(trainer);
             LS_TRY(ls_trainer_stop_status(trainer));
         }
     }

@@ -9,13 +9,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static bool stop_asked(void *context)
-{
-    const ls_trainer *trainer = context;
-    ls_time_log_note(trainer->time_log);
-    return ls_trainer_stop_status(trainer) != LS_OK;
-}
-
 /* What the service thread has to tell. A recovery is no work: its time is booked with the step it was in. */
 static void hear(void *context, const char *name, json_t *fields)
 {
@@ -43,7 +36,7 @@ ls_status ls_trainer_create_gang(ls_trainer *trainer)
         .threads = ls_session_rank_threads(session, hosts ? hosts->local_ranks : session->ranks),
         .hosts = hosts,
         .start_timeout_s = asked_s > 0 ? asked_s : 60.0 + 2.0 * session->ranks * opening_s,
-        .should_stop = stop_asked,
+        .should_stop = ls_trainer_should_stop,
         .stop_context = trainer,
         .event = hear,
         .event_context = trainer,

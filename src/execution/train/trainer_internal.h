@@ -6,6 +6,7 @@
 #define LS_EXECUTION_TRAIN_TRAINER_INTERNAL_H
 
 #include "execution/elastic/gang.h"
+#include "execution/elastic/notice.h"
 #include "execution/evaluate.h"
 #include "execution/generate/generate.h"
 #include "execution/state.h"
@@ -39,6 +40,11 @@ typedef struct ls_trainer {
     double recovery_s;     /* not yet booked: from losses noticed to the step going on */
     ls_schedule schedule;
 
+    ls_notice_watch *notices; /* NULL: nobody is asked */
+    bool leaving;             /* notice was given: stop, save, end with 75 */
+    bool told_signal, told_late;
+    double save_s; /* of the newest checkpoint; 0: none was written */
+
     json_t *finished;      /* the result of a run that had reached its end before; NULL otherwise */
     uint64_t step;         /* finished steps */
     uint64_t stop_step;    /* train until here */
@@ -56,8 +62,16 @@ typedef struct ls_trainer {
     uint64_t process_tokens;
 } ls_trainer;
 
-/* LS_OK, or why to stop now: a signal, or the run file's time limit. */
+/* LS_OK, or why to stop now: a signal, a notice, or the run file's time limit. */
 ls_status ls_trainer_stop_status(const ls_trainer *trainer);
+/* The same in the middle of something long, on the trainer's thread: also brings time log and notices up to now. context: the trainer. */
+bool ls_trainer_should_stop(void *context);
+
+/* Whom the run file and the environment name; and what they say, if anything, told as events. Errors: LS_ERR_INVALID. */
+ls_status ls_trainer_open_notices(ls_trainer *trainer);
+void ls_trainer_hear_notices(ls_trainer *trainer);
+/* A checkpoint took `seconds`: warns once when that is longer than who gives notice grants. */
+void ls_trainer_note_save(ls_trainer *trainer, double seconds);
 
 /* Opens everything and restores or begins the run. */
 ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options);

@@ -21,13 +21,15 @@ ls_status ls_trainer_stop_status(const ls_trainer *trainer)
     if (limit_s > 0.0 && ls_clock_monotonic_s() - trainer->options->start_s > limit_s) {
         return LS_STOPPED;
     }
-    return ls_signals_status();
+    const ls_status signal = ls_signals_status();
+    return signal == LS_OK && trainer->leaving ? LS_STOPPED : signal;
 }
 
-static bool stop_asked(void *context)
+bool ls_trainer_should_stop(void *context)
 {
-    const ls_trainer *trainer = context;
+    ls_trainer *trainer = context;
     ls_time_log_note(trainer->time_log);
+    ls_trainer_hear_notices(trainer);
     return ls_trainer_stop_status(trainer) != LS_OK;
 }
 
@@ -58,7 +60,7 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
 static ls_status create_stepper(ls_trainer *trainer)
 {
     ls_step_settings settings = ls_session_step_settings(&trainer->session);
-    settings.should_stop = stop_asked;
+    settings.should_stop = ls_trainer_should_stop;
     settings.stop_context = trainer;
 #ifdef LS_DEBUG
     LS_TRY(ls_flip_from_environment(&trainer->flip));
@@ -196,6 +198,7 @@ static ls_status restore_or_begin(ls_trainer *trainer)
         return LS_OK;
     }
     open_time_log(trainer);
+    LS_TRY(ls_trainer_open_notices(trainer));
     LS_TRY(ls_trainer_launch_gang(trainer));
     if (trainer->step == 0) {
         LS_TRY(ls_session_begin_weights(&trainer->session, &trainer->state));
@@ -276,6 +279,7 @@ ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
 
 void ls_trainer_close(ls_trainer *trainer)
 {
+    ls_notice_watch_stop(trainer->notices);
     ls_progress_destroy(trainer->progress);
     ls_emit_install(NULL);
     ls_run_log_close(trainer->log);

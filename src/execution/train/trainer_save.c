@@ -158,6 +158,7 @@ ls_status ls_trainer_save(ls_trainer *trainer)
         ls_emit_event("checkpoint", json_pack("{s:I, s:s, s:f, s:I}", "step", (json_int_t)trainer->step,
                                               "path", path, "stall_s", ls_clock_monotonic_s() - start_s,
                                               "bytes", (json_int_t)saved.bytes));
+        ls_trainer_note_save(trainer, ls_clock_monotonic_s() - start_s);
         status = prune(trainer, &arena);
     } else {
         ls_fail_within(status, "step %" PRIu64 " could not be saved; older checkpoints are as they were",

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/notice.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOTICES_MAX = 8 };
+#define FILE_POLL_S 0.1
+
+struct ls_notice_watch {
+    bool drop_absent;
+    double poll_s;
+    char *file;
+    ls_notice_asker askers[LS_NOTICE_SOURCES];
+    bool complained[LS_NOTICE_SOURCES];
+    _Atomic uint32_t sources, cancel, waiting; /* waiting: notices not taken */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    uint32_t count, taken; /* of notices, under lock */
+    ls_notice notices[NOTICES_MAX];
+};
+
+/* ---- the thread ---- */
+
+static void put(ls_notice_watch *watch, const ls_notice *notice)
+{
+    pthread_mutex_lock(&watch->lock);
+    if (watch->count < NOTICES_MAX) {
+        watch->notices[watch->count++] = *notice;
+        atomic_fetch_add(&watch->waiting, 1);
+    }
+    pthread_mutex_unlock(&watch->lock);
+}
+
+static void drop(ls_notice_watch *watch, ls_notice_source source)
+{
+    atomic_fetch_and(&watch->sources, ~(1u << source));
+}
+
+/* Who asked for a source hears once that it does not answer; who only has spot machines need not. */
+static void note_absence(ls_notice_watch *watch, ls_notice_source source, bool is_first)
+{
+    if (atomic_load(&watch->cancel) != 0) {
+        return;
+    }
+    if (watch->drop_absent && is_first && source != LS_NOTICE_FILE) {
+        ls_log_info("no notices from %s: %s", ls_notice_source_name(source), ls_error_text());
+        drop(watch, source);
+    } else if (!watch->complained[source]) {
+        watch->complained[source] = true;
+        ls_log_warn("no notices from %s for now: %s", ls_notice_source_name(source), ls_error_text());
+    }
+}
+
+static void look(ls_notice_watch *watch, ls_notice_source source, bool is_first)
+{
+    ls_notice notice;
+    switch (ls_notice_look(source, &watch->askers[source], &notice)) {
+    case LS_NOTICE_SEEN:
+        put(watch, &notice);
+        if (notice.leave) {
+            drop(watch, source); /* it has said what there is to say */
+        }
+        break;
+    case LS_NOTICE_ABSENT:
+        note_absence(watch, source, is_first);
+        break;
+    default:
+        break;
+    }
+    ls_error_clear();
+}
+
+/* False when it is time to end. */
+static bool sleep_for(ls_notice_watch *watch, double seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    const double end_s = (double)until.tv_sec + 1e-9 * (double)until.tv_nsec + seconds;
+    until.tv_sec = (time_t)floor(end_s);
+    until.tv_nsec = (long)(1e9 * (end_s - floor(end_s)));
+    pthread_mutex_lock(&watch->lock);
+    int waited = 0;
+    while (atomic_load(&watch->cancel) == 0 && waited == 0) {
+        waited = pthread_cond_timedwait(&watch->wake, &watch->lock, &until);
+    }
+    pthread_mutex_unlock(&watch->lock);
+    return atomic_load(&watch->cancel) == 0;
+}
+
+static void *run(void *context)
+{
+    ls_notice_watch *watch = context;
+    double next_s[LS_NOTICE_SOURCES] = {0};
+    for (bool goes_on = true; goes_on;) {
+        double wake_s = ls_clock_monotonic_s() + 3600.0;
+        for (int s = 0; s < LS_NOTICE_SOURCES && atomic_load(&watch->cancel) == 0; s++) {
+            const double now_s = ls_clock_monotonic_s();
+            if (!(ls_notice_watch_sources(watch) & 1u << s)) {
+                continue;
+            }
+            if (now_s >= next_s[s]) {
+                look(watch, (ls_notice_source)s, next_s[s] == 0.0);
+                next_s[s] = ls_clock_monotonic_s() +
+                            (s == LS_NOTICE_FILE ? fmin(FILE_POLL_S, watch->poll_s) : watch->poll_s);
+            }
+            wake_s = fmin(wake_s, next_s[s]);
+        }
+        goes_on = sleep_for(watch, fmax(0.001, wake_s - ls_clock_monotonic_s()));
+    }
+    return NULL;
+}
+
+/* ---- from outside ---- */
+
+static ls_status start_thread(ls_notice_watch *watch)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&watch->lock, NULL);
+    pthread_cond_init(&watch->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    sigset_t all, before; /* signals are the main thread's */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&watch->thread, NULL, run, watch);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error ? ls_fail_errno(error, "can't start the thread that looks for notices") : LS_OK;
+}
+
+static void destroy(ls_notice_watch *watch)
+{
+    pthread_cond_destroy(&watch->wake);
+    pthread_mutex_destroy(&watch->lock);
+    free(watch->file);
+    free(watch);
+}
+
+ls_status ls_notice_watch_start(const ls_notice_options *options, ls_notice_watch **watch_out)
+{
+    ls_notice_watch *watch = calloc(1, sizeof *watch);
+    char *file = watch && options->file ? strdup(options->file) : NULL;
+    if (!watch || (options->file && !file)) {
+        free(watch);
+        return ls_fail(LS_ERR_MEMORY, "no memory to look for notices");
+    }
+    watch->file = file;
+    watch->drop_absent = options->drop_absent;
+    watch->poll_s = options->poll_s > 0.0 ? options->poll_s : 2.0;
+    const uint32_t file_bit = 1u << LS_NOTICE_FILE;
+    atomic_store(&watch->sources, file ? options->sources | file_bit : options->sources & ~file_bit);
+    for (int s = 0; s < LS_NOTICE_SOURCES; s++) {
+        watch->askers[s] = (ls_notice_asker){.file = file, .cancel = &watch->cancel};
+    }
+    const ls_status status = start_thread(watch);
+    if (status != LS_OK) {
+        destroy(watch);
+        return status;
+    }
+    *watch_out = watch;
+    return LS_OK;
+}
+
+bool ls_notice_watch_take(ls_notice_watch *watch, ls_notice *notice_out)
+{
+    if (!watch || atomic_load_explicit(&watch->waiting, memory_order_relaxed) == 0) {
+        return false;
+    }
+    pthread_mutex_lock(&watch->lock);
+    const bool found = watch->taken < watch->count;
+    if (found) {
+        *notice_out = watch->notices[watch->taken++];
+        atomic_fetch_sub(&watch->waiting, 1);
+    }
+    pthread_mutex_unlock(&watch->lock);
+    return found;
+}
+
+uint32_t ls_notice_watch_sources(const ls_notice_watch *watch)
+{
+    return atomic_load(&watch->sources);
+}
+
+void ls_notice_watch_stop(ls_notice_watch *watch)
+{
+    if (!watch) {
+        return;
+    }
+    pthread_mutex_lock(&watch->lock);
+    atomic_store(&watch->cancel, 1);
+    pthread_cond_signal(&watch->wake);
+    pthread_mutex_unlock(&watch->lock);
+    pthread_join(watch->thread, NULL);
+    destroy(watch);
+}

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A machine that is about to be taken away: on SIGTERM, a notice file, or a word of a cloud's metadata service, the run saves, says so, ends
+# with 75, and the same command ends with the bits of a run that nothing happened to. A service that is slow, wrong or not there disturbs
+# nothing.
+. "$(dirname "$0")/lib.sh"
+
+train=("$LOCKSTEP" train tiny.yaml --json --set train.steps=60 --set checkpoint.every_steps=1000 --set eval.every_steps=1000 --set job.notice_poll=50ms)
+
+# serve: a metadata service on loopback with its files in cloud/.
+serve() {
+    mkdir -p cloud
+    python3 "$LS_SOURCE_DIR/tests/lib/metadata_server.py" cloud 2>/dev/null &
+    server=$!
+    for _ in $(seq 500); do
+        [ -f cloud/port ] && break
+        sleep 0.02
+    done
+    export LOCKSTEP_METADATA_URL=http://127.0.0.1:$(cat cloud/port)
+}
+# begin DIR ARGUMENT...: starts a run in the background, waits for its tenth step.
+begin() {
+    dir=$1
+    shift
+    "${train[@]}" --run-dir "$dir" "$@" >"$dir.out" 2>"$dir.err" </dev/null &
+    pid=$!
+    for _ in $(seq 3000); do
+        [ -f "$dir/metrics.jsonl" ] && [ "$(wc -l <"$dir/metrics.jsonl")" -ge 10 ] && return 0
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.01
+    done
+    fail "$dir did not come to step 10"
+    cat "$dir.err"
+}
+# left SOURCE: the run in the background ends with 75, has told of the notice, and goes on to the same bits.
+left() {
+    local got
+    wait $pid
+    got=$?
+    checks=$((checks + 1))
+    [ $got -eq 75 ] || { fail "$dir ended with $got instead of 75"; cat "$dir.err"; }
+    same "$dir: status" "$(field "$dir.out" status)" stopped
+    check "$dir: event of $1" grep -q "\"event\":\"notice\",\"source\":\"$1\"" "$dir/events.jsonl"
+    unset_notice
+    expect 0 "${train[@]}" --run-dir "$dir"
+    same "$dir" "$(hashes "$out")" "$reference"
+    check "$dir: the notice stays in the events" grep -q '"event":"notice"' "$dir/events.jsonl"
+}
+unset_notice() { rm -f cloud/aws cloud/gcp cloud/azure cloud/rebalance cloud/code cloud/delay leave; }
+in_seconds() { date -u -d "+$1 seconds" +%Y-%m-%dT%H:%M:%SZ; }
+
+expect 0 "${train[@]}" --run-dir whole
+reference=$(hashes "$out")
+serve
+
+begin sigterm
+kill -TERM $pid
+left signal
+
+begin file --set job.notice_file=leave
+echo 20 >leave
+left file
+check "the seconds that are left" grep -q '"grace_s":20.0,"leave":true' file/events.jsonl
+
+# Ranks of their own are saved and ended, too.
+begin ranks --ranks 3 --set job.notice_file=leave
+touch leave
+left file
+
+LOCKSTEP_NOTICE_FILE=$PWD/leave begin environment
+touch leave
+left file
+
+begin aws --set 'job.notice=[aws]'
+printf '{"time": "soon"}' >cloud/rebalance
+sleep 0.5
+check "a rebalance recommendation is passed on" grep -q '"leave":false,"action":"rebalance' aws/events.jsonl
+check "and ends nothing" kill -0 $pid
+printf '{"action": "terminate", "time": "%s"}' "$(in_seconds 120)" >cloud/aws
+left aws
+check "a token was asked for, and a new one when it had run out" [ "$(grep -c "PUT /latest/api/token" cloud/asked)" -ge 2 ]
+
+echo FALSE >cloud/gcp
+begin gcp --set 'job.notice=[gcp]'
+sleep 0.3
+check "FALSE ends nothing" kill -0 $pid
+echo TRUE >cloud/gcp
+left gcp
+
+printf '{"Events": [{"EventType": "Preempt", "Resources": ["machine-8"], "NotBefore": ""}]}' >cloud/azure
+begin azure --set 'job.notice=[azure]'
+sleep 0.3
+check "an event of another machine ends nothing" kill -0 $pid
+printf '{"Events": [{"EventType": "Preempt", "Resources": ["machine-7"], "NotBefore": ""}]}' >cloud/azure
+left azure
+
+# A spot machine of an unknown cloud: whoever answers is asked.
+echo FALSE >cloud/gcp
+begin spot --set job.spot=true
+echo TRUE >cloud/gcp
+left gcp
+
+# Nothing that a service does wrong ends or delays a run.
+quiet() {
+    expect 0 "${train[@]}" --run-dir "$1" --set 'job.notice=[aws, gcp, azure]'
+    same "$1" "$(hashes "$out")" "$reference"
+    check "$1: no notice" eval "! grep -q '\"leave\":true' $1/events.jsonl"
+    unset_notice
+}
+quiet answers-404
+echo 500 >cloud/code
+quiet answers-500
+printf '<html>{{{"action": "terminate"' >cloud/aws
+head -c 70000 /dev/zero | tr '\0' 'T' >cloud/gcp
+printf '{"Events": 7}' >cloud/azure
+quiet answers-garbage
+says "no notices from gcp"
+echo 5 >cloud/delay
+quiet answers-late
+kill $server
+wait $server 2>/dev/null
+quiet refuses
+says "no notices from aws for now"
+expect 0 "${train[@]}" --run-dir spot-nobody --set job.spot=true
+check "a spot machine of no cloud needs no word about it" eval "! grep -q notices '$err'"
+
+# Wrong settings.
+expect 2 "${train[@]}" --run-dir bad --set 'job.notice=[ibm]'
+says "job.notice" "ibm" "aws, gcp, azure, file"
+expect 2 "${train[@]}" --run-dir bad2 --set 'job.notice=[file]'
+says "job.notice_file"
+
+finish
