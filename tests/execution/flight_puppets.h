@@ -72,8 +72,12 @@ static inline void puppets_remember(const puppets *p)
 static inline void puppets_init(puppets *p, uint32_t count)
 {
     *p = (puppets){.count = count};
-    snprintf(p->folder, sizeof p->folder, "/tmp/lockstep-puppets-XXXXXX");
-    assert_non_null(mkdtemp(p->folder));
+    /* In memory where there is such a place: a busy disk would hold up the writers of mapped files. */
+    snprintf(p->folder, sizeof p->folder, "/dev/shm/lockstep-puppets-XXXXXX");
+    if (!mkdtemp(p->folder)) {
+        snprintf(p->folder, sizeof p->folder, "/tmp/lockstep-puppets-XXXXXX");
+        assert_non_null(mkdtemp(p->folder));
+    }
     puppets_remember(p);
     for (uint32_t rank = 0; rank < count; rank++) {
         puppet_create(p, rank);
