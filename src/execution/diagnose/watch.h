@@ -63,9 +63,9 @@ typedef struct ls_watch_options {
     void (*seen)(void *context, ls_sight *sights, uint32_t count);
     /* Asks a rank's host for its stack, which comes through ls_watch_answer. False: it can't be asked. NULL: none can. */
     bool (*ask_stack)(void *context, uint32_t rank, int32_t pid);
-    /* Ends the process of a rank that hangs; it is ls_watch_leave for the rank that says it is gone. False: it can't be ended, or the run can't go on
-     * without it. NULL: none can. */
-    bool (*hung)(void *context, uint32_t rank, int32_t pid, const char *text);
+    /* Ends the process of a rank that hangs; ls_watch_leave says when it is gone. why: "was stopped for 60.2 s (job.hang_timeout is 60 s)". False: it
+     * can't be ended, or the run can't go on without it. NULL: none can. */
+    bool (*hung)(void *context, uint32_t rank, int32_t pid, const char *why);
     /* Whether a rank is waited for outside of operations: it should park, or is idle though there are steps to run. NULL: never. */
     bool (*is_wanted)(void *context, uint32_t rank, bool is_idle);
     bool spare_traced; /* a rank that a debugger holds is late, but never hung */

@@ -5,6 +5,7 @@
 #include "execution/diagnose/watch_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 void ls_watch_send_event(ls_watch *watch, const char *name, json_t *fields)
@@ -149,12 +150,30 @@ static bool can_be_handed_over(const ls_watch *watch, const ls_culprit *culprit)
            (still->still_ns >= hang_ns || still->held_ns >= hang_ns);
 }
 
-static void hand_over(ls_watch *watch, const ls_culprit *culprit, json_t *fields, const char *text)
+static const char *state_in_words(ls_process_state process)
 {
+    switch (process) {
+    case LS_PROCESS_STOPPED:
+        return "was stopped";
+    case LS_PROCESS_TRACED:
+        return "was held by a debugger";
+    case LS_PROCESS_BLOCKED:
+        return "was blocked in the kernel";
+    default:
+        return "did not move";
+    }
+}
+
+static void hand_over(ls_watch *watch, const ls_culprit *culprit, json_t *fields, double waited_s,
+                      const char *text)
+{
+    char why[128];
     watch->still[culprit->rank].handed_over = true;
+    snprintf(why, sizeof why, "%s for %.1f s (job.hang_timeout is %g s)",
+             state_in_words(culprit->sight->process), waited_s, watch->options.hang_timeout_s);
     ls_log_warn("%s", text);
     ls_watch_send_event(watch, "hung", fields);
-    if (!watch->options.hung(watch->options.context, culprit->rank, culprit->sight->header.pid, text)) {
+    if (!watch->options.hung(watch->options.context, culprit->rank, culprit->sight->header.pid, why)) {
         end(watch, text);
     }
 }
@@ -173,7 +192,7 @@ void ls_watch_report_hang(ls_watch *watch, const late_incident *incident, const 
     }
     add_stack(watch, incident, culprit, fields, &text);
     if (can_be_handed_over(watch, culprit)) {
-        hand_over(watch, culprit, fields, ls_text_string(&text));
+        hand_over(watch, culprit, fields, waited_s, ls_text_string(&text));
     } else {
         json_decref(fields);
         end(watch, ls_text_string(&text));
