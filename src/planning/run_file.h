@@ -163,7 +163,7 @@ typedef struct ls_run_log {
 typedef struct ls_run_job {
     const char *account;
     ls_priority priority;
-    uint64_t min_ranks, max_ranks;
+    uint64_t min_ranks, max_ranks, max_replacements;
     bool spot;
     ls_option_strings notice; /* file, aws, gcp, azure; none and spot: the clouds are looked for */
     const char *notice_file;  /* "": none */

@@ -5,7 +5,7 @@
  * every event:
  *
  *   - nobody holds a part that another live process may act for (a team is published only when all that could act are parked)
- *   - epochs only grow
+ *   - epochs only grow; after a crash of the whole host the log has every epoch that was worked in, with its members, and no step too much
  *   - a part's step is begun and ended once; a finished step is never taken back; steps are told in order, none is left out
  *
  * and at the end: once faults cease, the run gets to its last step. membership_world_run is what tests and lockstep-sim call.
@@ -16,6 +16,7 @@
 #include "base/env_sim.h"
 #include "base/random.h"
 #include "execution/elastic/coordinator.h"
+#include "execution/elastic/coordinator_internal.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ typedef struct world_settings {
     uint64_t steps;
     uint64_t faults_ns;             /* faults come until then */
     uint32_t kills, stops, resizes; /* at random moments of it */
+    uint32_t disk_faults;           /* calls of the log's disk that fail */
     bool slow_starts;               /* some processes take long to be ready, some never are */
     uint32_t deadly_part;           /* + 1: who computes it in step 3 dies; 0: none */
 } world_settings;
@@ -60,6 +62,7 @@ typedef struct puppet {
 
 struct world {
     ls_sim *sim;
+    ls_sim_host host;
     uint64_t seed;
     world_settings settings;
     ls_segment segment;
@@ -75,6 +78,9 @@ struct world {
     uint32_t aborts;
     ls_status status;
     char abort_text[2048];
+
+    char log_text[1 << 16];
+    int64_t log_bytes; /* read behind a crash; below 0: an error */
     uint32_t lost, recovered, joined, left, recuts, recovers;
     char wrong[WORLD_TEXT]; /* the first thing that was not true; "": none */
 };
@@ -410,9 +416,14 @@ static void world_on_left(void *context, uint32_t rank, int32_t pid)
     ls_coordinator_left(((world *)context)->coordinator, rank, pid);
 }
 
-static void world_on_ended(void *context)
+static void world_on_finished(void *context)
 {
     ((world *)context)->ended = true;
+}
+
+static void world_on_ended(void *context)
+{
+    ls_coordinator_finish(((world *)context)->coordinator, world_on_finished);
 }
 
 static void world_on_running(void *context)
@@ -487,12 +498,9 @@ static void world_trains(void *context)
     ls_env_timer_set(w->env, 1 * WORLD_MS, world_trains, w);
 }
 
-static void world_foreground(ls_env *env, const char *const *argv, void *context)
+static void world_begins(ls_env *env, world *w)
 {
-    (void)argv;
-    world *w = context;
     static const char *const rank_argv[] = {"rank", "--rank", NULL};
-    w->env = env;
     const ls_agent_options agent = {.env = env,
                                     .segment = &w->segment,
                                     .argv = rank_argv,
@@ -519,10 +527,35 @@ static void world_foreground(ls_env *env, const char *const *argv, void *context
                                                 .is_stopped = world_is_stopped,
                                                 .recover = world_recover,
                                                 .recut = world_recut,
+                                                .log_folder = "run",
+                                                .identity = "of this run",
                                                 .event = world_event};
     WORLD_CHECK(w, ls_coordinator_create(&coordinator, &w->coordinator) == LS_OK);
     ls_coordinator_begin(w->coordinator);
     world_trains(w);
+}
+
+/* Makes the run directory, durably, and begins. */
+static void world_folder_synced(void *context, int64_t result)
+{
+    world *w = context;
+    WORLD_CHECK(w, result >= 0);
+    world_begins(w->env, w);
+}
+
+static void world_folder_made(void *context, int64_t result)
+{
+    world *w = context;
+    WORLD_CHECK(w, result >= 0);
+    ls_env_disk_sync_dir(w->env, "", world_folder_synced, w);
+}
+
+static void world_foreground(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    world *w = context;
+    w->env = env;
+    ls_env_disk_mkdir(env, "run", world_folder_made, w);
 }
 
 /* ---- what must be true at every event ---- */
@@ -572,7 +605,7 @@ static void world_kill_one(world *w, uint32_t place)
 static void world_fault(world *w)
 {
     const world_settings *s = &w->settings;
-    const uint64_t all = s->kills + s->stops + s->resizes;
+    const uint64_t all = s->kills + s->stops + s->resizes + s->disk_faults;
     const uint64_t choice = ls_sim_random_u64(w->sim) % (all ? all : 1);
     const uint32_t place = (uint32_t)(ls_sim_random_u64(w->sim) % WORLD_PLACES);
     if (choice < s->kills) {
@@ -582,6 +615,10 @@ static void world_fault(world *w)
         }
     } else if (choice < s->kills + s->stops) {
         world_stop(w, place, ls_sim_random_u64(w->sim) % 3 != 0);
+    } else if (choice < s->kills + s->stops + s->disk_faults) {
+        static const int errors[] = {28, 5, LS_SIM_SHORT_WRITE};
+        ls_sim_disk_fail(w->sim, w->host, 1 + ls_sim_random_u64(w->sim) % 8,
+                         errors[ls_sim_random_u64(w->sim) % 3]);
     } else if (all > 0 && w->coordinator && ls_coordinator_phase(w->coordinator) == LS_GANG_RUNNING) {
         const uint32_t ranks =
             s->min_ranks + (uint32_t)(ls_sim_random_u64(w->sim) % (WORLD_PLACES - s->min_ranks + 1));
@@ -607,7 +644,8 @@ static void world_init(world *w, uint64_t seed, const world_settings *settings)
     ls_segment_begin_at(&w->segment, 0);
     w->seen_epoch = 1;
     ls_sim_program_add(w->sim, "rank", puppet_program, w);
-    ls_sim_start(w->sim, ls_sim_host_add(w->sim, "node"), world_foreground, w);
+    w->host = ls_sim_host_add(w->sim, "node");
+    ls_sim_start(w->sim, w->host, world_foreground, w);
 }
 
 static void world_release(world *w)
@@ -630,20 +668,77 @@ static void world_run_until(world *w, uint64_t until_ns)
     }
 }
 
-/* Faults until settings.faults_ns, then none; the run must come to an end. */
-static void world_run(world *w)
+static void world_faults(world *w)
 {
     const world_settings *s = &w->settings;
-    const uint32_t faults = s->kills + s->stops + s->resizes;
+    const uint32_t faults = s->kills + s->stops + s->resizes + s->disk_faults;
     for (uint32_t i = 0; i < faults && !w->wrong[0] && !w->ended; i++) {
-        const uint64_t mean_ns = s->faults_ns / (faults ? faults : 1);
+        const uint64_t mean_ns = s->faults_ns / faults;
         world_run_until(w, ls_sim_now_ns(w->sim) + ls_sim_random_u64(w->sim) % (2 * mean_ns));
         world_fault(w);
     }
+}
+
+/* Faults until settings.faults_ns, then none; the run must come to an end. */
+static void world_run(world *w)
+{
+    world_faults(w);
     for (uint32_t place = 0; place < WORLD_PLACES; place++) {
         world_stop(w, place, false);
     }
+    ls_sim_disk_fail(w->sim, w->host, 0, 0);
     world_run_until(w, ls_sim_now_ns(w->sim) + 120 * WORLD_S);
+}
+
+/* ---- what is left after a power loss ---- */
+
+static void world_log_read(void *context, int64_t result)
+{
+    ((world *)context)->log_bytes = result;
+}
+
+static void world_log_opened(void *context, int64_t result)
+{
+    world *w = context;
+    w->log_bytes = result < 0 ? result : -1;
+    if (result >= 0) {
+        ls_env_disk_read(w->env, result, w->log_text, sizeof w->log_text, 0, world_log_read, w);
+    }
+}
+
+static void world_reader(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    world *w = context;
+    w->env = env;
+    ls_env_disk_open(env, "run/coordinator.log", LS_ENV_READ, world_log_opened, w);
+}
+
+/* Everything on the host ends; what its disk has kept must name the epoch that was worked in. */
+static void world_crash(world *w)
+{
+    ls_log_state log;
+    ls_team team;
+    ls_control_read_team(w->segment.control, &team);
+    const bool lost = w->coordinator && w->coordinator->log_is_lost;
+    ls_sim_disk_fail(w->sim, w->host, 0, 0);
+    ls_sim_host_crash(w->sim, w->host);
+    ls_sim_start(w->sim, w->host, world_reader, w);
+    ls_sim_run(w->sim, ls_sim_now_ns(w->sim) + WORLD_S, 100000);
+    ls_log_read(w->log_text, w->log_bytes > 0 ? (size_t)w->log_bytes : 0, &log);
+    if (!w->running || lost) {
+        return;
+    }
+    WORLD_CHECK(w, w->log_bytes > 0);
+    WORLD_CHECK(w, log.epoch >= team.epoch && log.step <= w->told && !log.ended);
+    WORLD_CHECK(w, log.run.pid != 0 && strcmp(log.run.identity, "of this run") == 0);
+    for (uint32_t i = 0; log.epoch == team.epoch && i < team.local_parts; i++) {
+        bool found = false;
+        for (uint32_t k = 0; k < log.member_count; k++) {
+            found = found || (log.members[k].rank == team.holder[i]);
+        }
+        WORLD_CHECK(w, found);
+    }
 }
 
 /*
@@ -665,12 +760,18 @@ static inline bool membership_world_run(uint64_t seed, char why_out[WORLD_TEXT],
         .stops = (uint32_t)(draw / 65536 % 6),
         .resizes = (uint32_t)(draw / (1 << 20) % 5),
         .slow_starts = draw / (1 << 24) % 3 == 0,
+        .disk_faults = draw / (1 << 27) % 4 == 0 ? 4 : 0,
     };
     world_init(w, seed, &settings);
-    world_run(w);
+    if (draw >> 30 & 1) {
+        world_faults(w);
+        world_crash(w);
+    } else {
+        world_run(w);
+        WORLD_CHECK(w, w->told == settings.steps || w->aborts == 1);
+    }
     WORLD_CHECK(w, w->aborts == 0 || strstr(w->abort_text, "did not come") ||
                        strstr(w->abort_text, "times in a row"));
-    WORLD_CHECK(w, w->told == w->settings.steps || w->aborts == 1);
     snprintf(why_out, WORLD_TEXT, "%s", w->wrong);
     if (trace_out) {
         *trace_out = ls_sim_trace_hash(w->sim);

@@ -24,7 +24,7 @@ static ls_control *control_of(const ls_coordinator *c)
     return c->options.segment->control;
 }
 
-static void abort_all(ls_coordinator *c, ls_status status, int32_t rank, const char *text)
+void ls_coordinator_end_all(ls_coordinator *c, ls_status status, int32_t rank, const char *text)
 {
     if (c->phase == LS_GANG_ENDING) {
         return;
@@ -40,6 +40,21 @@ static void look_in(ls_coordinator *c, uint64_t delay_ns)
         ls_env_timer_cancel(c->options.env, c->timer);
         c->timer = ls_env_timer_set(c->options.env, delay_ns, look, c);
     }
+}
+
+void ls_coordinator_look_soon(ls_coordinator *c)
+{
+    look_in(c, 0);
+}
+
+uint64_t ls_coordinator_told(const ls_coordinator *c)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < c->places; i++) {
+        const uint64_t finished = atomic_load(&c->control->slots[i].finished);
+        most = finished > most ? finished : most;
+    }
+    return most;
 }
 
 /* ---- coming ---- */
@@ -76,7 +91,7 @@ static void too_late(void *context)
     append_missing(c, &text);
     ls_text_printf(&text, " of %u did not come within %.0f s", c->options.ranks,
                    1e-9 * (double)c->options.start_timeout_ns);
-    abort_all(c, LS_ERR_TIMEOUT, -1, ls_text_string(&text));
+    ls_coordinator_end_all(c, LS_ERR_TIMEOUT, -1, ls_text_string(&text));
     ls_text_release(&text);
 }
 
@@ -94,7 +109,7 @@ static void begin(ls_coordinator *c)
     const ls_status status = ls_preflight_compare(members, count);
     free(members);
     if (status != LS_OK) {
-        abort_all(c, status, -1, ls_error_text());
+        ls_coordinator_end_all(c, status, -1, ls_error_text());
         return;
     }
     c->phase = LS_GANG_RUNNING;
@@ -168,7 +183,7 @@ void ls_coordinator_lost(ls_coordinator *c, const char *host, const ls_rank_end 
     }
     ls_coordinator_tell_lost(c, host, end);
     if (!c->control) {
-        abort_all(c, LS_ERR_RANKS_LOST, (int32_t)end->rank, c->last_loss);
+        ls_coordinator_end_all(c, LS_ERR_RANKS_LOST, (int32_t)end->rank, c->last_loss);
         return;
     }
     ls_coordinator_note_death(c, end);
@@ -246,7 +261,7 @@ static void publish(ls_coordinator *c, const ls_team *team)
     ls_coordinator_tell_team(c, &before, team);
 }
 
-static void end_all(ls_coordinator *c, const ls_membership_action *action)
+static void end_for(ls_coordinator *c, const ls_membership_action *action)
 {
     char text[1400];
     switch (action->end) {
@@ -254,7 +269,7 @@ static void end_all(ls_coordinator *c, const ls_membership_action *action)
         snprintf(text, sizeof text,
                  "rank %u was killed and does not end: nobody else may touch what it writes to",
                  action->rank);
-        abort_all(c, LS_ERR_RANKS_LOST, (int32_t)action->rank, text);
+        ls_coordinator_end_all(c, LS_ERR_RANKS_LOST, (int32_t)action->rank, text);
         return;
     case LS_MEMBERSHIP_DEADLY:
         snprintf(text, sizeof text,
@@ -266,7 +281,7 @@ static void end_all(ls_coordinator *c, const ls_membership_action *action)
                  c->options.min_ranks);
         break;
     }
-    abort_all(c, LS_ERR_RANKS_LOST, c->last_lost, text);
+    ls_coordinator_end_all(c, LS_ERR_RANKS_LOST, c->last_lost, text);
 }
 
 /* Whether there may be more to do now. */
@@ -291,18 +306,28 @@ static bool carry_out(ls_coordinator *c, const ls_membership_action *action)
             c->fence_ns = ls_env_now_ns(c->options.env);
         }
         ls_control_fence(control_of(c), action->epoch, action->hard);
+        ls_coordinator_foresee(c, action->epoch);
+        if (action->hard && c->options.fenced) {
+            c->options.fenced(c->options.context);
+        }
         return true;
     case LS_MEMBERSHIP_LIMIT:
         ls_control_limit(control_of(c), action->step);
         return true;
     case LS_MEMBERSHIP_TEAM:
+        if (!ls_coordinator_is_durable(c, action->team.epoch, &action->team)) {
+            return false;
+        }
         publish(c, &action->team);
         return true;
     case LS_MEMBERSHIP_BEGIN:
+        if (!ls_coordinator_is_durable(c, c->control->team.epoch, &c->control->team)) {
+            return false;
+        }
         begin(c);
         return true;
     case LS_MEMBERSHIP_END:
-        end_all(c, action);
+        end_for(c, action);
         return false;
     }
     return false;
@@ -320,6 +345,7 @@ static void look(void *context)
         LS_ASSERT(actions++ < ACTIONS_MAX && "the membership goes round in circles");
     } while (carry_out(c, &action));
     ls_coordinator_tell_progress(c);
+    ls_coordinator_log_progress(c);
     look_in(c, facts.fence > facts.epoch || c->recovery.active ? SOON_NS : LOOK_NS);
 }
 
@@ -370,6 +396,17 @@ ls_status ls_coordinator_leave(ls_coordinator *c, uint32_t rank)
     return LS_OK;
 }
 
+bool ls_coordinator_holds_part(const ls_coordinator *c, uint32_t rank)
+{
+    const ls_team *team = &c->control->team;
+    for (uint32_t i = 0; c->place[rank].process && i < team->local_parts; i++) {
+        if (team->holder[i] == rank && !c->orphan[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- life ---- */
 
 ls_status ls_coordinator_create(const ls_coordinator_options *options, ls_coordinator **coordinator_out)
@@ -393,6 +430,11 @@ ls_status ls_coordinator_create(const ls_coordinator_options *options, ls_coordi
     for (uint32_t i = 0; i < options->ranks; i++) {
         c->place[i].wanted = true;
     }
+    const ls_status status = ls_coordinator_open_log(c);
+    if (status != LS_OK) {
+        free(c);
+        return status;
+    }
     c->deadline = ls_env_timer_set(options->env, c->options.start_timeout_ns, too_late, c);
     *coordinator_out = c;
     return LS_OK;
@@ -408,8 +450,7 @@ void ls_coordinator_destroy(ls_coordinator *c)
     if (!c) {
         return;
     }
-    ls_env_timer_cancel(c->options.env, c->deadline);
-    ls_env_timer_cancel(c->options.env, c->timer);
+    ls_coordinator_log_close(c->log);
     free(c);
 }
 

@@ -51,6 +51,14 @@ typedef struct ls_coordinator_options {
     void (*kill)(void *context, uint32_t local);
     /* Whether the process is stopped (SIGSTOP), so that no more need be waited for it; NULL: nobody knows. */
     bool (*is_stopped)(void *context, uint32_t local);
+    /* The log (elastic/coordinator_log.h) is kept in this folder, borrowed; NULL: none is. An epoch is durable there before its team is published. */
+    const char *log_folder;
+    const char *identity; /* of the run file, for the log; borrowed */
+    bool log_is_needed;   /* without it the run ends (LS_ERR_DISK): somebody is to be able to take over */
+    uint64_t (*start_time)(void *context, int32_t pid); /* for the log: of a process; NULL: 0 */
+
+    /* A hard fence stands: who sleeps inside a step should look at it at once. NULL: they do by themselves. */
+    void (*fenced)(void *context);
     /* Everyone is parked, `team` is to come. recover: what the dead holder of local part `part` left half said is taken back. recut: nothing
      * of the old cut is left. NULL: there is nothing. */
     void (*recover)(void *context, uint32_t part);
@@ -63,7 +71,10 @@ typedef struct ls_coordinator ls_coordinator;
 
 LS_MUST_CHECK ls_status ls_coordinator_create(const ls_coordinator_options *options,
                                               ls_coordinator **coordinator_out);
-void ls_coordinator_destroy(ls_coordinator *coordinator); /* NULL allowed */
+/* Once its env is gone, or never ran. NULL allowed. */
+void ls_coordinator_destroy(ls_coordinator *coordinator);
+/* The run is over: `done` is called when the log says so, or can't. After the last rank has ended. */
+void ls_coordinator_finish(ls_coordinator *coordinator, void (*done)(void *context));
 
 /* One host: starts the ranks, through options.start, and whatever else is to be done. */
 void ls_coordinator_begin(ls_coordinator *coordinator);
@@ -78,6 +89,9 @@ const ls_preflight_member *ls_coordinator_member(const ls_coordinator *coordinat
 void ls_coordinator_lost(ls_coordinator *coordinator, const char *host, const ls_rank_end *end);
 /* One host: a member has left as it was told to. */
 void ls_coordinator_left(ls_coordinator *coordinator, uint32_t rank, int32_t pid);
+
+/* One host: whether the team in force names it and it lives. */
+bool ls_coordinator_holds_part(const ls_coordinator *coordinator, uint32_t rank);
 
 /*
  * One host, while it runs: there should be so many ranks, from the next step boundary at which they are ready. Those that leave are the

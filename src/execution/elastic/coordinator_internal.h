@@ -7,6 +7,7 @@
 #define LS_EXECUTION_ELASTIC_COORDINATOR_INTERNAL_H
 
 #include "execution/elastic/coordinator.h"
+#include "execution/elastic/coordinator_log.h"
 #include "execution/elastic/membership.h"
 
 /* What the coordinator knows of a place beside what its slot says. */
@@ -22,14 +23,14 @@ typedef struct ls_coordinator_place {
 } ls_coordinator_place;
 
 /* A recovery under way: from the first loss that is noticed to the end of the step that it interrupted. */
-typedef struct ls_recovery {
+typedef struct ls_loss_record {
     bool active, taken;
     uint64_t detected_ns, taken_ns;
     uint64_t step; /* finished steps of the one that was interrupted */
     uint32_t lost_count;
     uint16_t lost[LS_LOCAL_RANKS_MAX];
     bool all_lost; /* nobody was left: replacements go on */
-} ls_recovery;
+} ls_loss_record;
 
 struct ls_coordinator {
     ls_coordinator_options options;
@@ -46,7 +47,16 @@ struct ls_coordinator {
         uint64_t step;
         uint32_t leaf, deaths, crashes; /* in a row, of whoever computed that leaf in that step */
     } deadly;
-    ls_recovery recovery;
+    ls_loss_record recovery;
+    ls_coordinator_log *log;
+    bool log_is_open, log_is_lost; /* lost: none is kept, or none can be */
+    struct {
+        uint64_t epoch; /* that was written last */
+        bool durable;
+        bool member[LS_LOCAL_RANKS_MAX];
+    } logged;
+    uint64_t logged_steps;
+    void (*finished)(void *context);
     char last_loss[1024];
     int32_t last_lost;
 
@@ -58,6 +68,20 @@ void ls_coordinator_gather(const ls_coordinator *c, ls_membership_facts *facts_o
 /* One more death: whether it is that of a leaf that kills whoever computes it. */
 void ls_coordinator_note_death(ls_coordinator *c, const ls_rank_end *end);
 bool ls_coordinator_is_deadly(const ls_coordinator *c);
+
+/* coordinator_durable.c: what is in the log before it is done. */
+LS_MUST_CHECK ls_status ls_coordinator_open_log(ls_coordinator *c);
+/* Writes down that `epoch` is to come, with all that are ready. */
+void ls_coordinator_foresee(ls_coordinator *c, uint64_t epoch);
+/* Whether the log has `epoch` with all holders of `team`, durably; else it will, and the coordinator looks again. */
+bool ls_coordinator_is_durable(ls_coordinator *c, uint64_t epoch, const ls_team *team);
+void ls_coordinator_log_progress(ls_coordinator *c);
+
+/* coordinator.c */
+void ls_coordinator_look_soon(ls_coordinator *c);
+void ls_coordinator_end_all(ls_coordinator *c, ls_status status, int32_t rank, const char *text);
+uint64_t ls_coordinator_told(
+    const ls_coordinator *c); /* most finished steps that a rank told the results of */
 
 /* coordinator_tell.c */
 void ls_coordinator_tell_lost(ls_coordinator *c, const char *host, const ls_rank_end *end);

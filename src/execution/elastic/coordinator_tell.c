@@ -26,7 +26,7 @@ static json_t *number(uint64_t value)
 static void note_loss(ls_coordinator *c, uint32_t rank)
 {
     const ls_team *team = &c->control->team;
-    ls_recovery *r = &c->recovery;
+    ls_loss_record *r = &c->recovery;
     bool holds = false;
     for (uint32_t i = 0; i < team->local_parts; i++) {
         holds = holds || team->holder[i] == rank;
@@ -35,7 +35,7 @@ static void note_loss(ls_coordinator *c, uint32_t rank)
         return;
     }
     if (!r->active) {
-        *r = (ls_recovery){.active = true, .detected_ns = ls_env_now_ns(c->options.env)};
+        *r = (ls_loss_record){.active = true, .detected_ns = ls_env_now_ns(c->options.env)};
     }
     r->taken = false;
     if (r->lost_count < LS_LOCAL_RANKS_MAX) {
@@ -78,7 +78,7 @@ void ls_coordinator_tell_left(ls_coordinator *c, uint32_t rank, int32_t pid)
 
 static void tell_recovered(ls_coordinator *c)
 {
-    ls_recovery *r = &c->recovery;
+    ls_loss_record *r = &c->recovery;
     const ls_team *team = &c->control->team;
     json_t *lost = json_array();
     uint32_t ranks = 0;
@@ -98,20 +98,10 @@ static void tell_recovered(ls_coordinator *c)
     r->active = false;
 }
 
-static uint64_t told(const ls_coordinator *c)
-{
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < c->places; i++) {
-        const uint64_t finished = atomic_load(&c->control->slots[i].finished);
-        most = finished > most ? finished : most;
-    }
-    return most;
-}
-
 void ls_coordinator_tell_progress(ls_coordinator *c)
 {
-    const ls_recovery *r = &c->recovery;
-    if (r->active && r->taken && told(c) > r->step) {
+    const ls_loss_record *r = &c->recovery;
+    if (r->active && r->taken && ls_coordinator_told(c) > r->step) {
         tell_recovered(c);
     }
 }
@@ -151,7 +141,7 @@ static uint32_t count_holders(const ls_coordinator *c, const ls_team *team)
 
 static void note_taken(ls_coordinator *c, const ls_team *before, const ls_team *team)
 {
-    ls_recovery *r = &c->recovery;
+    ls_loss_record *r = &c->recovery;
     bool some_stayed = false;
     for (uint32_t i = 0; i < team->local_parts; i++) {
         const uint32_t rank = team->holder[i];

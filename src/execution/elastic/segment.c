@@ -406,6 +406,7 @@ void ls_control_clear_slot(ls_control *control, uint32_t local)
     atomic_store(&slot->gathered, atomic_load(&control->gather));
     atomic_store(&slot->alive_ns, 0);
     atomic_store(&slot->status, LS_OK);
+    slot->fault = (ls_step_fault){0};
     slot->text[0] = '\0';
 }
 

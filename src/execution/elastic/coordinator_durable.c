@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The coordinator and its log. */
+#include "execution/elastic/coordinator_internal.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void opened(void *context, const ls_log_state *before)
+{
+    ls_coordinator *c = context;
+    if (before->wrong) {
+        ls_log_warn("coordinator.log: %s behind %llu good bytes was cut off", before->wrong,
+                    (unsigned long long)before->good_bytes);
+    }
+    c->log_is_open = true;
+    ls_coordinator_look_soon(c);
+}
+
+static void failed(void *context, int error)
+{
+    ls_coordinator *c = context;
+    char text[600];
+    snprintf(text, sizeof text, "coordinator.log in %s can't be written: %s", c->options.log_folder,
+             strerror(-error));
+    c->log_is_open = false;
+    c->log_is_lost = true;
+    if (c->finished) {
+        c->finished(c->options.context);
+    } else if (c->options.log_is_needed) {
+        ls_coordinator_end_all(c, LS_ERR_DISK, -1, text);
+    } else {
+        ls_log_warn("%s; the run goes on without it", text);
+        ls_coordinator_look_soon(c);
+    }
+}
+
+ls_status ls_coordinator_open_log(ls_coordinator *c)
+{
+    ls_coordinator_log_options options = {
+        .env = c->options.env,
+        .folder = c->options.log_folder,
+        .run = {.pid = getpid()},
+        .context = c,
+        .opened = opened,
+        .failed = failed,
+    };
+    if (!c->options.log_folder || !c->control) {
+        c->log_is_lost = true;
+        return LS_OK;
+    }
+    snprintf(options.run.identity, sizeof options.run.identity, "%s",
+             c->options.identity ? c->options.identity : "");
+    options.run.start_time =
+        c->options.start_time ? c->options.start_time(c->options.context, options.run.pid) : 0;
+    return ls_coordinator_log_open(&options, &c->log);
+}
+
+static void is_durable(void *context)
+{
+    ls_coordinator *c = context;
+    c->logged.durable = true;
+    ls_coordinator_look_soon(c);
+}
+
+void ls_coordinator_foresee(ls_coordinator *c, uint64_t epoch)
+{
+    ls_log_member members[LS_LOCAL_RANKS_MAX];
+    uint32_t count = 0;
+    if (!c->log_is_open || (c->logged.epoch == epoch && !c->logged.durable)) {
+        return;
+    }
+    memset(&c->logged, 0, sizeof c->logged);
+    c->logged.epoch = epoch;
+    for (uint32_t i = 0; i < c->places; i++) {
+        if (c->place[i].process && c->place[i].ready) {
+            const int32_t pid = c->place[i].member.pid;
+            c->logged.member[i] = true;
+            members[count++] = (ls_log_member){
+                .rank = c->control->first_rank + i,
+                .pid = pid,
+                .start_time = c->options.start_time ? c->options.start_time(c->options.context, pid) : 0};
+        }
+    }
+    ls_coordinator_log_epoch(c->log, epoch, ls_coordinator_told(c), members, count, is_durable, c);
+}
+
+bool ls_coordinator_is_durable(ls_coordinator *c, uint64_t epoch, const ls_team *team)
+{
+    if (c->log_is_lost) {
+        return true;
+    }
+    bool all = c->logged.epoch == epoch;
+    for (uint32_t i = 0; all && i < team->local_parts; i++) {
+        all = c->logged.member[team->holder[i]];
+    }
+    if (!all) {
+        ls_coordinator_foresee(c, epoch);
+    }
+    return all && c->logged.durable;
+}
+
+void ls_coordinator_log_progress(ls_coordinator *c)
+{
+    const uint64_t told = c->log_is_open ? ls_coordinator_told(c) : 0;
+    if (told > c->logged_steps) {
+        c->logged_steps = told;
+        ls_coordinator_log_steps(c->log, told);
+    }
+}
+
+static void end_is_durable(void *context)
+{
+    ls_coordinator *c = context;
+    c->finished(c->options.context);
+}
+
+void ls_coordinator_finish(ls_coordinator *c, void (*done)(void *context))
+{
+    c->finished = done;
+    if (c->log_is_open) {
+        ls_coordinator_log_end(c->log, ls_coordinator_told(c), end_is_durable, c);
+    } else {
+        done(c->options.context);
+    }
+}

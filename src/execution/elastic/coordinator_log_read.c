@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/coordinator_log.h"
+
+#include <string.h>
+
+static const char *check(const ls_log_head *head, const char *payload, size_t room)
+{
+    ls_log_head bare = *head;
+    bare.crc = 0;
+    if (head->magic != LS_LOG_MAGIC) {
+        return "not a record";
+    }
+    if (head->bytes > LS_LOG_PAYLOAD_BYTES_MAX) {
+        return "a record that is too long";
+    }
+    if (head->bytes > room) {
+        return "a torn record";
+    }
+    if (ls_crc32c(ls_crc32c(0, &bare, sizeof bare), payload, head->bytes) != head->crc) {
+        return "a record whose checksum does not hold";
+    }
+    return NULL;
+}
+
+/* Whether the payload is what this kind has. */
+static bool take(const ls_log_head *head, const char *payload, ls_log_state *state)
+{
+    const uint32_t members = head->bytes / (uint32_t)sizeof(ls_log_member);
+    switch ((ls_log_kind)head->kind) {
+    case LS_LOG_RUN:
+        if (head->bytes != sizeof(ls_log_run)) {
+            return false;
+        }
+        memcpy(&state->run, payload, sizeof state->run);
+        state->run.identity[sizeof state->run.identity - 1] = '\0';
+        state->ended = false;
+        break;
+    case LS_LOG_EPOCH:
+        if (head->bytes % sizeof(ls_log_member) != 0 || members > LS_LOG_MEMBERS_MAX) {
+            return false;
+        }
+        if (head->epoch >= state->epoch) {
+            memcpy(state->members, payload, head->bytes);
+            state->member_count = members;
+        }
+        break;
+    case LS_LOG_STEPS:
+        if (head->bytes != 0) {
+            return false;
+        }
+        break;
+    case LS_LOG_END:
+        if (head->bytes != 0) {
+            return false;
+        }
+        state->ended = true;
+        break;
+    default:
+        return false;
+    }
+    state->epoch = head->epoch > state->epoch ? head->epoch : state->epoch;
+    state->step = head->step > state->step ? head->step : state->step;
+    return true;
+}
+
+void ls_log_read(const void *data, size_t bytes, ls_log_state *state_out)
+{
+    ls_log_state *state = state_out;
+    *state = (ls_log_state){0};
+    const char *at = data;
+    for (size_t left = bytes; left > 0;) {
+        ls_log_head head;
+        if (left < sizeof head) {
+            state->wrong = "a torn record";
+            return;
+        }
+        memcpy(&head, at, sizeof head);
+        state->wrong = check(&head, at + sizeof head, left - sizeof head);
+        if (!state->wrong && !take(&head, at + sizeof head, state)) {
+            state->wrong = "a record of an unknown kind or size";
+        }
+        if (state->wrong) {
+            return;
+        }
+        at += sizeof head + head.bytes;
+        left -= sizeof head + head.bytes;
+        state->good_bytes += sizeof head + head.bytes;
+        state->records++;
+    }
+}
