@@ -2,7 +2,7 @@
 # tests/<layer>/test_*.c: one cmocka executable per module, linked against its layer and what that may include.
 # tests/<layer>/*.sh: integration tests, run with LOCKSTEP=<binary>; exit 77 means skipped.
 # tests/fuzz/fuzz_*.c: libFuzzer targets, alone in the preset fuzz.  bench/bench_*.c: benches, only in Release, never run by ctest.
-# Labels: unit, integration, fuzz; threads for what the preset tsan builds and runs. LS_TEST_LAYERS leaves out the other layers.
+# Labels: unit, integration, sim, fuzz; threads for what the preset tsan builds and runs. LS_TEST_LAYERS leaves out the other layers.
 set(LS_LAYERS base storage model compute data planning telemetry execution orchestration)
 set(LS_THREADED_LAYERS base compute storage data execution)
 set(LS_TEST_LAYERS "${LS_LAYERS}" CACHE STRING "layers whose unit tests are built")
@@ -63,6 +63,30 @@ foreach(layer ${LS_TEST_LAYERS})
     set_tests_properties(${layer}.${short} PROPERTIES TIMEOUT 180 LABELS "${labels}" SKIP_RETURN_CODE 77)
   endforeach()
 endforeach()
+
+# lockstep-sim: the control plane in simulated worlds. Tests sim.<world>-<n> run ten thousand seeds together in Release, a
+# twentieth of them elsewhere; sim.mutations breaks the program on purpose, in every way the worlds know, and wants each found.
+function(ls_sim_test world parts seeds)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL Release)
+    math(EXPR seeds "${seeds} / 20")
+  endif()
+  foreach(part RANGE 1 ${parts})
+    math(EXPR first "(${part} - 1) * ${seeds} + 1")
+    math(EXPR last "${part} * ${seeds}")
+    add_test(NAME sim.${world}-${part} COMMAND lockstep-sim --world ${world} --seeds ${first}..${last})
+    set_tests_properties(sim.${world}-${part} PROPERTIES TIMEOUT 600 LABELS sim)
+  endforeach()
+endfunction()
+file(GLOB sim_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/sim/*.c)
+if(TARGET ls_execution AND "execution" IN_LIST LS_TEST_LAYERS)
+  add_executable(lockstep-sim ${sim_sources})
+  ls_link_all(lockstep-sim)
+  target_include_directories(lockstep-sim PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(lockstep-sim PRIVATE LS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  ls_sim_test(checkpoint 2 1500)
+  add_test(NAME sim.mutations COMMAND lockstep-sim --mutations --seeds 1..500)
+  set_tests_properties(sim.mutations PROPERTIES TIMEOUT 600 LABELS sim)
+endif()
 
 file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*/*.test.sh)
 foreach(script ${scripts})

@@ -187,6 +187,12 @@ uint64_t ls_sim_disk_bytes(const ls_sim_disk *disk)
     return inode_bytes(disk->root);
 }
 
+uint64_t ls_sim_disk_used(const ls_sim *sim, ls_sim_host host)
+{
+    LS_ASSERT(host < sim->host_count);
+    return ls_sim_disk_bytes(&sim->hosts[host]->disk);
+}
+
 /* ---- names ---- */
 
 static ls_sim_entry *names_find(const ls_sim_names *list, const char *name, size_t bytes)

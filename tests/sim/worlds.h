@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef LS_TESTS_SIM_WORLDS_H
+#define LS_TESTS_SIM_WORLDS_H
+
+#include "sim.h"
+
+extern const sim_world sim_world_checkpoint;
+
+#endif
