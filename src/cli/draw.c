@@ -12,6 +12,7 @@
 
 typedef struct draw_settings {
     const char *output, *line;
+    const char *run; /* the second word; NULL: none */
     uint64_t leaves, ranks, hosts, sequences, micro_batch;
     uint64_t steps, warmup_steps;
     double lr, final_lr_fraction, decay_fraction;
@@ -172,6 +173,26 @@ static ls_status draw_report(const draw_settings *settings, ls_arena *arena, ls_
     return ls_drawing_report((uint32_t)settings->ranks, text);
 }
 
+/* RUN is a run directory, or a file of events. */
+static ls_status draw_takeover(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    enum { EVENTS_BYTES_MAX = 1 << 30 };
+    if (!settings->run) {
+        return ls_fail(LS_ERR_INVALID, "which run? Give its directory: lockstep draw takeover RUN");
+    }
+    const char *path = ls_path_join(arena, settings->run, "events.jsonl");
+    char *events = NULL;
+    size_t bytes = 0;
+    if (!ls_path_exists(path)) {
+        path = settings->run;
+    }
+    if (ls_file_read(arena, path, EVENTS_BYTES_MAX, &events, &bytes) != LS_OK) {
+        return ls_fail_within(LS_ERR_INVALID, "%s is neither a run directory nor a file of events",
+                              settings->run);
+    }
+    return ls_drawing_takeover(events, bytes, text);
+}
+
 /* Points of a curve: as many as the figure has room for. */
 enum { POINTS_MAX = 201 };
 
@@ -245,7 +266,7 @@ static const struct {
     ls_status (*draw)(const draw_settings *settings, ls_arena *arena, ls_text *text);
 } figures[] = {{"step", draw_step},   {"progress", draw_progress}, {"schedules", draw_schedules},
                {"ranks", draw_ranks}, {"ring", draw_ring},         {"report", draw_report},
-               {"audit", draw_audit}};
+               {"audit", draw_audit}, {"takeover", draw_takeover}};
 enum { FIGURE_COUNT = sizeof figures / sizeof figures[0] };
 
 static ls_status write_figure(const char *path, const ls_text *text)
@@ -259,17 +280,25 @@ static ls_status write_figure(const char *path, const ls_text *text)
 
 static ls_status run_draw(const ls_invocation *invocation)
 {
-    const draw_settings *settings = invocation->settings;
+    draw_settings with_run = *(const draw_settings *)invocation->settings;
+    const draw_settings *settings = &with_run;
     const char *name = invocation->words[0];
     size_t index = 0;
     while (index < FIGURE_COUNT && strcmp(figures[index].name, name) != 0) {
         index++;
     }
     if (index == FIGURE_COUNT) {
-        return ls_fail(LS_ERR_INVALID,
-                       "'%s' is no picture; there is: step, progress, schedules, ranks, ring, report, audit",
-                       name);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "'%s' is no picture; there is: step, progress, schedules, ranks, ring, report, audit, takeover",
+            name);
     }
+    if (invocation->word_count > 1 && figures[index].draw != draw_takeover) {
+        return ls_fail(LS_ERR_INVALID,
+                       "'%s' needs no run, but '%s' was given; only takeover is drawn from one", name,
+                       invocation->words[1]);
+    }
+    with_run.run = invocation->word_count > 1 ? invocation->words[1] : NULL;
     ls_text text = {0};
     ls_status status = figures[index].draw(settings, invocation->arena, &text);
     if (status == LS_OK) {
@@ -281,18 +310,20 @@ static ls_status run_draw(const ls_invocation *invocation)
 
 const ls_command ls_command_draw = {
     .name = "draw",
-    .words = "NAME",
-    .summary = "pictures that explain: step, progress, schedules, ranks, ring, report, audit",
-    .details = "step       a training step: batch, leaves, waves, the tree of additions, the update\n"
-               "progress   the numbers of a progress line: what they mean, what is good, what is not\n"
-               "schedules  the learning rate over time, by kind of schedule\n"
-               "ranks      processes, hosts, and the memory they share (--ranks 4 --hosts 2)\n"
-               "ring       three ways to add the buffers of several ranks (--ranks 4)\n"
-               "report     ranks out of step: another operation, late, dead, a circle (--ranks 4)\n"
-               "audit      a leaf computed by two ranks and compared, and the guard of the state\n"
-               "Prints SVG that any browser shows, in light and in dark.",
+    .words = "NAME [RUN]",
+    .summary = "pictures that explain: step, progress, schedules, ranks, ring, report, audit, takeover",
+    .details =
+        "step       a training step: batch, leaves, waves, the tree of additions, the update\n"
+        "progress   the numbers of a progress line: what they mean, what is good, what is not\n"
+        "schedules  the learning rate over time, by kind of schedule\n"
+        "ranks      processes, hosts, and the memory they share (--ranks 4 --hosts 2)\n"
+        "ring       three ways to add the buffers of several ranks (--ranks 4)\n"
+        "report     ranks out of step: another operation, late, dead, a circle (--ranks 4)\n"
+        "audit      a leaf computed by two ranks and compared, and the guard of the state\n"
+        "takeover   the first rank that a run lost, and what came of it, drawn from the events of RUN\n"
+        "Prints SVG that any browser shows, in light and in dark.",
     .words_min = 1,
-    .words_max = 1,
+    .words_max = 2,
     .options = &draw_table,
     .settings_bytes = sizeof(draw_settings),
     .run = run_draw,

@@ -91,4 +91,17 @@ LS_MUST_CHECK ls_status ls_drawing_ring(uint32_t ranks, ls_text *text);
  */
 LS_MUST_CHECK ls_status ls_drawing_report(uint32_t ranks, ls_text *text);
 
+/* ---- a run's own events (drawing_takeover.c) ---- */
+
+enum { LS_TAKEOVER_DRAWING_RANKS_MAX = 8 };
+
+/*
+ * The first loss of a rank in a run, from top to bottom: who computes, when it is noticed, handed over, finished, and when a replacement
+ * is there. Everything is read from the events (`events`, the bytes of an events.jsonl; lines that are damaged are passed over); ranks from
+ * LS_TAKEOVER_DRAWING_RANKS_MAX on are told of, but have no column.
+ *
+ * Errors: LS_ERR_INVALID when no rank was lost; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_takeover(const char *events, size_t bytes, ls_text *text);
+
 #endif

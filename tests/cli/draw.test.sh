@@ -39,6 +39,11 @@ refused() { # refused TEXT ARGUMENTS...
         { echo "draw $*: exit code $code, $(cat "$out/stderr")"; exit 1; }
 }
 refused "no picture" staircase
+echo '{"time":1,"event":"ended"}' > "$out/quiet.jsonl"
+refused "which run" takeover
+refused "neither a run directory nor" takeover nowhere
+refused "no rank was lost" takeover "$out/quiet.jsonl"
+refused "needs no run" ring somewhere
 refused "2 ranks to the number of leaves" audit --leaves 2 --ranks 3
 refused "1 to the number of leaves, 2" step --leaves 2 --ranks 3
 refused "does not divide" step --sequences 4 --micro-batch 3

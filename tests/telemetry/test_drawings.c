@@ -265,6 +265,64 @@ static void drawing_progress_refuses_other_lines(void **state)
     }
 }
 
+static const char loss_events[] =
+    "{\"time\":100,\"event\":\"rank_started\",\"rank\":0,\"pid\":11}\n"
+    "{\"time\":100,\"event\":\"rank_started\",\"rank\":1,\"pid\":12}\n"
+    "{\"time\":101,\"event\":\"checkpoint\",\"step\":9}\n"
+    "{\"time\":103.0013,\"event\":\"rank_lost\",\"rank\":1,\"pid\":12,\"cause\":\"rank 1 (vm, pid 12) ended "
+    "with signal 9 (Killed) "
+    "while computing step 12 (backward of leaf 1); unless\",\"detected_ms\":1.3,\"step\":12,\"epoch\":1}\n"
+    "this line is damaged\n"
+    "{\"time\":103.0213,\"event\":\"recovered\",\"step\":12,\"ms\":2.1,\"finished_ms\":20,\"ranks\":1,"
+    "\"how\":\"takeover\"}\n"
+    "{\"time\":103.413,\"event\":\"rank_joined\",\"rank\":1,\"pid\":25,\"epoch\":4,\"step\":21}\n"
+    "{\"time\":104,\"event\":\"rank_lost\",\"rank\":0,\"cause\":\"later\",\"detected_ms\":1,\"step\":30,"
+    "\"epoch\":4}\n";
+
+/* In the order of time, which is not that of the lines; times count from the last sign of life; the second loss is another picture. */
+static void drawing_takeover_tells_first_loss(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {">0<",
+                                        "rank 1: last sign of life",
+                                        "computing step 12 (backward of leaf 1)",
+                                        ">1.3 ms<",
+                                        "noticed: rank 1 is gone",
+                                        "signal 9 (Killed)",
+                                        ">3.4 ms<",
+                                        "its work is handed over",
+                                        ">21.3 ms<",
+                                        "step 12 is finished",
+                                        ">413 ms<",
+                                        "rank 1 is there again",
+                                        "process 25"};
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_takeover(loss_events, sizeof loss_events - 1, &text), LS_OK);
+    const char *at = ls_text_string(&text);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const char *next = strstr(at, parts[i]);
+        if (!next) {
+            fail_msg("'%s' does not follow in the picture", parts[i]);
+        }
+        at = next;
+    }
+    assert_int_equal(count_of(ls_text_string(&text), "step 9"), 0);
+    assert_int_equal(count_of(ls_text_string(&text), "rank 0"), 0);
+    ls_text_release(&text);
+}
+
+static void drawing_takeover_without_loss_is_refused(void **state)
+{
+    (void)state;
+    static const char quiet[] =
+        "{\"time\":1,\"event\":\"rank_started\",\"rank\":0}\n{\"time\":2,\"event\":\"ended\"}\n";
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_takeover(quiet, sizeof quiet - 1, &text), LS_ERR_INVALID);
+    assert_int_equal(ls_drawing_takeover("", 0, &text), LS_ERR_INVALID);
+    assert_int_equal(text.bytes, 0);
+    ls_text_release(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +335,8 @@ int main(void)
         cmocka_unit_test(drawing_ring_shows_both_orders),
         cmocka_unit_test(drawing_ranks_spreads_leaves_and_slices),
         cmocka_unit_test(drawing_report_has_one_odd_rank),
+        cmocka_unit_test(drawing_takeover_tells_first_loss),
+        cmocka_unit_test(drawing_takeover_without_loss_is_refused),
         cmocka_unit_test(drawing_step_refuses_numbers_out_of_range),
         cmocka_unit_test(drawing_progress_knows_every_piece),
         cmocka_unit_test(drawing_progress_knows_the_last_line),
