@@ -2,6 +2,7 @@
 #include "execution/state.h"
 
 #include "base/assert.h"
+#include "compute/kernels/elementwise.h"
 
 static size_t flat_bytes(const ls_layout *layout)
 {
@@ -61,6 +62,36 @@ void ls_state_release(ls_state *state)
         free_flat(state, state->gradients[i]);
     }
     *state = (ls_state){0};
+}
+
+ls_status ls_state_init_snapshot(ls_state *snapshot, const ls_state *of)
+{
+    *snapshot = (ls_state){.queue = of->queue, .layout = of->layout};
+    ls_status status = alloc_flat(snapshot, &snapshot->parameters);
+    if (status == LS_OK && of->m) {
+        status = alloc_flat(snapshot, &snapshot->m);
+    }
+    if (status == LS_OK && of->v) {
+        status = alloc_flat(snapshot, &snapshot->v);
+    }
+    if (status != LS_OK) {
+        ls_state_release(snapshot);
+    }
+    return status;
+}
+
+static ls_status copy_flat(ls_state *to, float *target, float *source)
+{
+    const ls_tensor from = ls_tensor_f32(source, 1, to->layout->float_count);
+    const ls_tensor into = ls_tensor_f32(target, 1, to->layout->float_count);
+    return ls_copy(to->queue, &from, &into);
+}
+
+ls_status ls_state_copy(ls_state *to, const ls_state *from)
+{
+    LS_TRY(copy_flat(to, to->parameters, from->parameters));
+    LS_TRY(copy_flat(to, to->m, from->m));
+    return copy_flat(to, to->v, from->v);
 }
 
 enum { INIT_TILE = 1 << 16 }; /* elements of the flat buffer that one call fills */

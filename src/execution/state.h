@@ -35,6 +35,11 @@ LS_MUST_CHECK ls_status ls_state_init(ls_state *state, ls_queue *queue, const ls
                                       uint32_t gradient_count);
 void ls_state_release(ls_state *state);
 
+/* Parameters and moments like those of `of`, without gradients, for ls_state_copy. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_state_init_snapshot(ls_state *snapshot, const ls_state *of);
+/* Copies parameters and moments, with all threads of the queue. */
+LS_MUST_CHECK ls_status ls_state_copy(ls_state *to, const ls_state *from);
+
 /* Fresh weights from `seed` (model/layout.h: ls_parameter_init). */
 void ls_state_init_weights(ls_state *state, const ls_model_config *config, uint64_t seed);
 

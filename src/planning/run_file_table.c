@@ -100,8 +100,10 @@ static const ls_option options[] = {
     {BOOL("parallel.shadow", parallel.shadow, "true"), .help = "on several hosts with zero 1 to 3, each host keeps its neighbour's shards up to date as well: the loss of one costs no step"},
 
     {U64("checkpoint.every_steps", checkpoint.every_steps, "200", 0, MANY), .help = "steps between checkpoints; 0: only at the end and when stopped"},
+    {SWITCH("checkpoint.async", checkpoint.async), .help = "write checkpoints while steps go on, from a second copy of the state; auto: when memory allows"},
     {U64("checkpoint.keep_last", checkpoint.keep_last, "3", 1, 1 << 20), .help = "newest checkpoints kept"},
     {U64("checkpoint.keep_best", checkpoint.keep_best, "1", 0, 1 << 20), .help = "best ones by validation loss kept besides"},
+    {U64("checkpoint.keep_every", checkpoint.keep_every, "0", 0, MANY), .help = "those whose step is a multiple of this are kept besides; 0: none"},
 
     {U64("eval.every_steps", eval.every_steps, "200", 0, MANY), .help = "steps between evaluations; 0: only at the end"},
     {U64("eval.batches", eval.batches, "16", 0, MANY), .help = "global batches per evaluation at most; 0: all validation data"},

@@ -404,6 +404,11 @@ ls_status ls_run_log_status(const ls_run_log *log)
 ls_status ls_run_log_sync(ls_run_log *log)
 {
     LS_TRY(ls_run_log_status(log));
+    return ls_run_log_flush(log);
+}
+
+ls_status ls_run_log_flush(const ls_run_log *log)
+{
     if (fdatasync(log->metrics_fd) != 0) {
         return ls_fail_errno(errno, "can't flush %s to disk", log->metrics_path);
     }

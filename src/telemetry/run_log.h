@@ -66,5 +66,7 @@ ls_status ls_run_log_status(const ls_run_log *log);
  * Errors: those of writing so far; LS_ERR_DISK, LS_ERR_IO.
  */
 LS_MUST_CHECK ls_status ls_run_log_sync(ls_run_log *log);
+/* The same without looking at errors of writing: from any thread, beside one that writes. */
+LS_MUST_CHECK ls_status ls_run_log_flush(const ls_run_log *log);
 
 #endif

@@ -263,6 +263,14 @@ void ls_gang_state(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_s
     ls_segment_state(&gang->segment, LS_SEGMENT_NO_RANK, queue, layout, state_out);
 }
 
+void ls_gang_snapshot(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_state *state_out)
+{
+    ls_gang_state(gang, queue, layout, state_out);
+    state_out->parameters = gang->segment.snapshot[0];
+    state_out->m = gang->segment.snapshot[1];
+    state_out->v = gang->segment.snapshot[2];
+}
+
 /* Recorders of an earlier process of this run would be taken for those of ranks that died. */
 static ls_status empty_flight_folder(ls_gang *gang)
 {

@@ -58,6 +58,9 @@ LS_MUST_CHECK ls_status ls_gang_create(const ls_gang_options *options, ls_gang *
 /* Parameters and moments in the segment, without gradient buffers. */
 void ls_gang_state(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_state *state_out);
 
+/* Where the segment has room for another copy of parameters and moments, which nobody but the trainer writes. */
+void ls_gang_snapshot(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_state *state_out);
+
 /*
  * Starts service thread and ranks; step: finished steps of the state that they will find once they are granted a step. The tokenizer a run
  * trained is in run_dir by now. Errors: LS_ERR_IO, LS_ERR_MEMORY, LS_ERR_DISK.

@@ -197,6 +197,18 @@ static ls_status plan_side_work(ls_session *session)
     return LS_OK;
 }
 
+/* Whether checkpoints will be written while steps go on: the run file says so, or it says auto and there is room. */
+static void plan_snapshot(ls_session *session)
+{
+    const ls_run_checkpoint *run = &session->run.checkpoint;
+    const bool comes = run->every_steps > 0 &&
+                       (run->every_steps == LS_AUTO_U64 || run->every_steps < session->run.train.steps);
+    const uint64_t bytes = 3 * (uint64_t)session->layout.float_count * sizeof(float);
+    const uint64_t available = ls_memory_available();
+    const bool fits = available == UINT64_MAX || ls_session_bytes(session) + bytes <= available;
+    session->snapshot_bytes = comes && (run->async == LS_YES || (run->async == LS_AUTO && fits)) ? bytes : 0;
+}
+
 static ls_status build_plan(ls_session *session)
 {
     const ls_run_file *run = &session->run;
@@ -211,7 +223,9 @@ static ls_status build_plan(ls_session *session)
     session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
     session->flops = ls_plan_count_flops(&session->plan);
     session->process_bytes = ls_session_process_bytes(session, ls_queue_threads(session->queue));
-    return plan_side_work(session);
+    LS_TRY(plan_side_work(session));
+    plan_snapshot(session);
+    return LS_OK;
 }
 
 /* ---- life ---- */
@@ -374,7 +388,7 @@ uint64_t ls_session_bytes(const ls_session *session)
         return ls_ranks_cost_of(session, session->ranks).host_bytes;
     }
     return session->memory.total + session->evaluation_bytes + session->generation_bytes +
-           session->process_bytes;
+           session->process_bytes + session->snapshot_bytes;
 }
 
 ls_status ls_session_check_memory(const ls_session *session)
@@ -438,6 +452,10 @@ static void describe_private(const ls_session *session, ls_text *text)
     describe_row(text, "activations", ranks * m->activations, note);
     describe_row(text, "logits", ranks * m->logits, "one chunk at a time");
     describe_row(text, "tables", ranks * m->other, "");
+    if (session->snapshot_bytes > 0) {
+        describe_row(text, "snapshot", session->snapshot_bytes,
+                     "checkpoints are written from it while steps go on");
+    }
     describe_row(text, "evaluation and samples", session->evaluation_bytes + session->generation_bytes, "");
     uint64_t process = session->process_bytes;
     if (ranks > 1) {
@@ -518,12 +536,13 @@ json_t *ls_session_to_json(const ls_session *session)
     const ls_memory_plan *m = &session->memory;
     const ls_ranks_cost cost = ls_ranks_cost_of(session, session->ranks);
     json_t *memory = json_pack(
-        "{s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->parameters,
+        "{s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->parameters,
         "gradients", (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "tree",
         (json_int_t)m->tree, "tree_buffers", (int)m->tree_buffers, "activations", (json_int_t)m->activations,
         "logits", (json_int_t)m->logits, "other", (json_int_t)m->other, "side_work",
         (json_int_t)(session->evaluation_bytes + session->generation_bytes), "process",
-        (json_int_t)session->process_bytes, "total", (json_int_t)ls_session_bytes(session));
+        (json_int_t)session->process_bytes, "snapshot", (json_int_t)session->snapshot_bytes, "total",
+        (json_int_t)ls_session_bytes(session));
     const double micro_batches = (double)ls_session_micro_batches(session);
     json_t *flops = json_pack("{s:f, s:f, s:f, s:f, s:s}", "forward", session->flops.forward * micro_batches,
                               "backward", session->flops.backward * micro_batches, "recomputed",

@@ -43,6 +43,8 @@ typedef struct ls_session {
     ls_plan plan; /* of a training micro-batch */
     ls_memory_plan memory;
     uint64_t evaluation_bytes, generation_bytes; /* beside the memory plan */
+    uint64_t
+        snapshot_bytes; /* a second copy of parameters and moments, for saving while steps go on; 0: steps wait */
     uint64_t process_bytes; /* program, tables, kernel scratch, buffers of saving: measured, not planned */
     ls_plan_flops flops;    /* of a micro-batch */
     char identity[LS_SHA256_HEX_BYTES];

@@ -201,8 +201,9 @@ static ls_status side_work(ls_trainer *trainer)
         LS_TRY(ls_trainer_sample(trainer));
     }
     if (save) {
-        LS_TRY(ls_trainer_save(trainer));
+        LS_TRY(last ? ls_trainer_save(trainer) : ls_trainer_save_behind(trainer));
     }
+    LS_TRY(ls_trainer_poll_saver(trainer, false));
     char advice[256];
     ls_goodput_update(&trainer->goodput);
     ls_progress_advice(trainer->progress,
@@ -468,9 +469,22 @@ static ls_status end_early(ls_trainer *trainer, ls_status status)
     return status;
 }
 
+/* Whatever ends the run, a checkpoint in flight is waited for; what came first is the reason. */
+static ls_status settle_saver(ls_trainer *trainer, ls_status status)
+{
+    const char *text = ls_arena_strdup(&trainer->arena, ls_error_text());
+    const ls_status saved = ls_trainer_poll_saver(trainer, true);
+    if (status == LS_OK) {
+        return saved;
+    }
+    text[0] ? (void)ls_fail(status, "%s", text) : ls_error_clear();
+    return status;
+}
+
 static ls_status train(ls_trainer *trainer, json_t **result_out)
 {
     ls_status status = loop(trainer);
+    status = settle_saver(trainer, status);
     if (status != LS_OK) {
         status = end_early(trainer, status);
     }

@@ -10,6 +10,7 @@
 #include "execution/evaluate.h"
 #include "execution/generate/generate.h"
 #include "execution/state.h"
+#include "execution/train/saver.h"
 #include "execution/train/schedule.h"
 #include "execution/train/session.h"
 #include "execution/train/step.h"
@@ -51,10 +52,15 @@ typedef struct ls_trainer {
     uint64_t begun_at;     /* finished steps when this process took over */
     uint64_t redone_until; /* steps up to here were finished before, by a process that was lost */
     uint64_t saved_step;   /* of the newest checkpoint; UINT64_MAX: none */
-    uint64_t tokens;       /* of all finished steps */
-    double peak_flops;     /* measured GEMM peak */
-    ls_flip flip;          /* for tests */
-    ls_step_fault fault;   /* of the step that ended the run */
+    ls_saver *saver;       /* NULL: nothing was saved yet while steps go on */
+    ls_state snapshot;     /* what the saver saves */
+    ls_save_job pending;   /* waits for the step that fills the snapshot */
+    bool is_pending;
+    uint32_t save_failures; /* in a row */
+    uint64_t tokens;        /* of all finished steps */
+    double peak_flops;      /* measured GEMM peak */
+    ls_flip flip;           /* for tests */
+    ls_step_fault fault;    /* of the step that ended the run */
     float loss;
     double val_loss;             /* NaN: not evaluated */
     uint64_t evaluated_step;     /* UINT64_MAX: never */
@@ -77,8 +83,14 @@ void ls_trainer_note_save(ls_trainer *trainer, double seconds);
 ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options);
 void ls_trainer_close(ls_trainer *trainer);
 
-/* Saves a checkpoint of the finished steps, unless there is one already, and prunes old ones. */
+/* Saves a checkpoint of the finished steps, unless there is one already, and prunes old ones. Waits for one in flight. */
 ls_status ls_trainer_save(ls_trainer *trainer);
+/* The same while steps go on, where there is memory for a snapshot. A save that fails is an event, not an error (saver.h). */
+ls_status ls_trainer_save_behind(ls_trainer *trainer);
+/* Saves now, with the steps waiting. */
+ls_status ls_trainer_save_now(ls_trainer *trainer, bool must_not_fail);
+/* Events of a checkpoint that was written meanwhile; wait: until it is. */
+ls_status ls_trainer_poll_saver(ls_trainer *trainer, bool wait);
 /* Loads the newest good checkpoint; LS_OK with trainer->step 0 when there is none. */
 ls_status ls_trainer_restore(ls_trainer *trainer);
 

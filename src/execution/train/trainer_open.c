@@ -281,6 +281,8 @@ void ls_trainer_close(ls_trainer *trainer)
 {
     ls_notice_watch_stop(trainer->notices);
     ls_progress_destroy(trainer->progress);
+    ls_save_job_release(&trainer->pending);
+    ls_saver_destroy(trainer->saver);
     ls_emit_install(NULL);
     ls_run_log_close(trainer->log);
     ls_time_log_close(trainer->time_log);
@@ -289,6 +291,7 @@ void ls_trainer_close(ls_trainer *trainer)
     ls_stepper_destroy(trainer->stepper);
     ls_walk_release(&trainer->walk);
     ls_state_release(&trainer->state);
+    ls_state_release(&trainer->snapshot);
     ls_gang_destroy(trainer->gang);
     ls_session_close(&trainer->session);
     ls_run_dir_close(&trainer->dir);

@@ -57,29 +57,11 @@ static ls_status attach(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_atta
     return LS_OK;
 }
 
-static ls_status prune(ls_trainer *trainer, ls_arena *arena)
-{
-    const ls_checkpoint_prune_options options = {.keep_last = trainer->session.run.checkpoint.keep_last,
-                                                 .keep_best = trainer->session.run.checkpoint.keep_best};
-    uint64_t *removed = NULL;
-    size_t count = 0;
-    return ls_checkpoint_prune(arena, trainer->dir.checkpoints, &options, &removed, &count);
-}
-
-static ls_status save_now(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_saved *saved_out)
+static ls_checkpoint_meta meta_of(const ls_trainer *trainer)
 {
     const ls_session *session = &trainer->session;
-    ls_checkpoint_attachment *attachments = NULL;
-    size_t attachment_count = 0;
-    LS_TRY(attach(trainer, arena, &attachments, &attachment_count));
-    json_t *extra = json_pack("{s:s, s:s, s:I, s:f, s:s}", "run", session->run.name, "tokenizer",
-                              !session->tokenizer                                 ? "none"
-                              : session->run.tokenizer.kind == LS_TOKENIZER_BYTES ? "bytes"
-                                                                                  : "attached",
-                              "tokens", (json_int_t)trainer->tokens, "loss", (double)trainer->loss,
-                              "data_hash", ls_dataset_hash(session->dataset));
     const bool evaluated = trainer->evaluated_step == trainer->step && isfinite(trainer->val_loss);
-    const ls_checkpoint_meta meta = {
+    return (ls_checkpoint_meta){
         .step = trainer->step,
         .data_position = trainer->step * session->run.train.global_batch,
         .seed = session->run.train.seed,
@@ -90,20 +72,41 @@ static ls_status save_now(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_sa
         .parent_step = trainer->saved_step != UINT64_MAX ? trainer->saved_step : 0,
         .has_val_loss = evaluated,
         .val_loss = evaluated ? trainer->val_loss : 0.0,
-        .extra = extra,
+        .extra = json_pack("{s:s, s:s, s:I, s:f, s:s}", "run", session->run.name, "tokenizer",
+                           !session->tokenizer                                 ? "none"
+                           : session->run.tokenizer.kind == LS_TOKENIZER_BYTES ? "bytes"
+                                                                               : "attached",
+                           "tokens", (json_int_t)trainer->tokens, "loss", (double)trainer->loss, "data_hash",
+                           ls_dataset_hash(session->dataset)),
     };
-    const ls_checkpoint_save_options options = {
+}
+
+/* A checkpoint of the finished steps whose values are, or will be, in `state`. */
+static ls_status make_job(ls_trainer *trainer, const ls_state *state, ls_save_job *job_out)
+{
+    const ls_session *session = &trainer->session;
+    const ls_run_checkpoint *run = &session->run.checkpoint;
+    ls_save_job job = {.log = trainer->log};
+    ls_checkpoint_attachment *attachments = NULL;
+    size_t attachment_count = 0;
+    const ls_status status = attach(trainer, &job.arena, &attachments, &attachment_count);
+    if (status != LS_OK) {
+        ls_save_job_release(&job);
+        return status;
+    }
+    job.meta = meta_of(trainer);
+    job.save = (ls_checkpoint_save_options){
         .root = trainer->dir.checkpoints,
-        .meta = &meta,
-        .tensors = ls_state_tensors(arena, &trainer->state),
+        .tensors = ls_state_tensors(&job.arena, state),
         .tensor_count = session->layout.parameter_count,
         .attachments = attachments,
         .attachment_count = attachment_count,
-        .threads = ls_queue_threads(session->queue),
+        .threads = ls_queue_threads(session->queue) + 2, /* which wait for the disk */
     };
-    const ls_status status = ls_checkpoint_save(&options, saved_out);
-    json_decref(extra);
-    return status;
+    job.prune = (ls_checkpoint_prune_options){
+        .keep_last = run->keep_last, .keep_best = run->keep_best, .keep_every = run->keep_every};
+    *job_out = job;
+    return LS_OK;
 }
 
 /* What is saved is what the last update left. */
@@ -132,97 +135,177 @@ static ls_status fail_not_whole(const ls_trainer *trainer)
                    trainer->step);
 }
 
-ls_status ls_trainer_save(ls_trainer *trainer)
+/* The state of the finished steps is here, whole, and what the last update left. */
+static ls_status check_saveable(ls_trainer *trainer)
 {
+    ls_trainer_gather(trainer);
+    return ls_trainer_is_whole(trainer) ? check_state(trainer) : fail_not_whole(trainer);
+}
+
+/* ---- how a save ended ---- */
+
+static void tell_saved(ls_trainer *trainer, const ls_save_outcome *outcome)
+{
+    trainer->saved_step = outcome->step;
+    trainer->save_failures = 0;
+    ls_trainer_note_save(trainer, outcome->write_s);
+    ls_arena arena = {0};
+    const char *path = ls_arena_printf(&arena, "%s/%" PRIu64, trainer->dir.checkpoints, outcome->step);
+    ls_emit_event("checkpoint", json_pack("{s:I, s:s, s:f, s:f, s:I}", "step", (json_int_t)outcome->step,
+                                          "path", path, "stall_s", outcome->stall_s, "write_s",
+                                          outcome->write_s, "bytes", (json_int_t)outcome->bytes));
+    ls_arena_release(&arena);
+}
+
+static void tell_failed(ls_trainer *trainer, const ls_save_outcome *outcome)
+{
+    trainer->save_failures++;
+    ls_emit_event("checkpoint_failed",
+                  json_pack("{s:I, s:s, s:i}", "step", (json_int_t)outcome->step, "text", outcome->text,
+                            "failures_in_a_row", (int)trainer->save_failures));
+    ls_log_warn("checkpoint of step %" PRIu64 " failed, %u of at most %d in a row; the run goes on: %s",
+                outcome->step, trainer->save_failures, LS_SAVER_FAILURES_MAX - 1, outcome->text);
+}
+
+/* Events for how a save ended. Errors: those of a save that must not fail, or of pruning. */
+static ls_status take_outcome(ls_trainer *trainer, const ls_save_outcome *outcome, bool must_not_fail)
+{
+    if (outcome->status == LS_OK) {
+        tell_saved(trainer, outcome);
+        return outcome->prune_status == LS_OK ? LS_OK : ls_fail(outcome->prune_status, "%s", outcome->text);
+    }
+    const bool one_too_many = trainer->save_failures + 1 >= LS_SAVER_FAILURES_MAX;
+    if (!must_not_fail && !one_too_many) {
+        tell_failed(trainer, outcome);
+        return LS_OK;
+    }
+    return ls_fail(
+        outcome->status, "step %" PRIu64 " could not be saved; older checkpoints are as they were%s: %s",
+        outcome->step, must_not_fail ? "" : ", and this was one failure too many in a row", outcome->text);
+}
+
+/* ---- saving while steps go on ---- */
+
+static void drop_pending(ls_trainer *trainer)
+{
+    ls_save_job_release(&trainer->pending);
+    trainer->is_pending = false;
+}
+
+/* The step behind it is over: the snapshot is the state before that step, whole. */
+static void begin_pending(ls_trainer *trainer)
+{
+    if (trainer->is_pending && trainer->step > trainer->pending.meta.step) {
+        trainer->is_pending = false;
+        ls_saver_begin(trainer->saver, &trainer->pending);
+    }
+}
+
+ls_status ls_trainer_poll_saver(ls_trainer *trainer, bool wait)
+{
+    ls_save_outcome outcome;
+    begin_pending(trainer);
+    if (!trainer->saver || !ls_saver_is_busy(trainer->saver)) {
+        return LS_OK;
+    }
+    if (wait) {
+        ls_goodput_enter(&trainer->goodput, LS_TIME_CHECKPOINT);
+        ls_progress_activity(trainer->progress, "saving");
+    }
+    const double start_s = ls_clock_monotonic_s();
+    const bool taken = ls_saver_take(trainer->saver, wait, &outcome);
+    if (wait) {
+        ls_progress_activity(trainer->progress, NULL);
+        ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
+        outcome.stall_s += ls_clock_monotonic_s() - start_s;
+    }
+    return taken ? take_outcome(trainer, &outcome, false) : LS_OK;
+}
+
+static ls_status prepare_snapshot(ls_trainer *trainer)
+{
+    if (!trainer->saver) {
+        LS_TRY(ls_saver_create(&trainer->saver));
+    }
+    if (trainer->snapshot.parameters) {
+        return LS_OK;
+    }
+    if (trainer->gang) {
+        ls_gang_snapshot(trainer->gang, trainer->session.queue, &trainer->session.layout, &trainer->snapshot);
+        return LS_OK;
+    }
+    return ls_state_init_snapshot(&trainer->snapshot, &trainer->state);
+}
+
+/*
+ * One process: the update of the step that comes keeps the old values of all it changes in the snapshot, and then the saver begins. Ranks:
+ * the state is copied while they wait.
+ */
+static ls_status save_behind(ls_trainer *trainer)
+{
+    const double start_s = ls_clock_monotonic_s();
+    LS_TRY(check_saveable(trainer));
+    LS_TRY(prepare_snapshot(trainer));
+    LS_TRY(make_job(trainer, &trainer->snapshot, &trainer->pending));
+    trainer->is_pending = true;
+    if (trainer->stepper) {
+        float *const kept[3] = {trainer->snapshot.parameters, trainer->snapshot.m, trainer->snapshot.v};
+        ls_stepper_keep(trainer->stepper, kept);
+        trainer->pending.stall_s = ls_clock_monotonic_s() - start_s;
+        return LS_OK;
+    }
+    const ls_status status = ls_state_copy(&trainer->snapshot, &trainer->state);
+    if (status != LS_OK) {
+        drop_pending(trainer);
+        return status;
+    }
+    trainer->pending.stall_s = ls_clock_monotonic_s() - start_s;
+    trainer->is_pending = false;
+    ls_saver_begin(trainer->saver, &trainer->pending);
+    return LS_OK;
+}
+
+ls_status ls_trainer_save_behind(ls_trainer *trainer)
+{
+    /* A run file that says every N steps means it: the one in flight is waited for, which counts as a stall. */
+    LS_TRY(ls_trainer_poll_saver(trainer, true));
     if (trainer->saved_step == trainer->step) {
         return LS_OK;
     }
-    ls_trainer_gather(trainer);
-    if (!ls_trainer_is_whole(trainer)) {
-        return fail_not_whole(trainer);
-    }
-    LS_TRY(check_state(trainer));
     ls_goodput_enter(&trainer->goodput, LS_TIME_CHECKPOINT);
-    ls_progress_activity(trainer->progress, "saving");
-    ls_arena arena = {0};
-    ls_checkpoint_saved saved = {0};
-    const double start_s = ls_clock_monotonic_s();
-    /* The metrics of a checkpoint's steps are on disk before the checkpoint is. */
-    ls_status status = ls_run_log_sync(trainer->log);
-    if (status == LS_OK) {
-        status = save_now(trainer, &arena, &saved);
-    }
-    if (status == LS_OK) {
-        trainer->saved_step = trainer->step;
-        const char *path = ls_arena_printf(&arena, "%s/%" PRIu64, trainer->dir.checkpoints, trainer->step);
-        ls_emit_event("checkpoint", json_pack("{s:I, s:s, s:f, s:I}", "step", (json_int_t)trainer->step,
-                                              "path", path, "stall_s", ls_clock_monotonic_s() - start_s,
-                                              "bytes", (json_int_t)saved.bytes));
-        ls_trainer_note_save(trainer, ls_clock_monotonic_s() - start_s);
-        status = prune(trainer, &arena);
-    } else {
-        ls_fail_within(status, "step %" PRIu64 " could not be saved; older checkpoints are as they were",
-                       trainer->step);
-    }
-    ls_arena_release(&arena);
-    ls_progress_activity(trainer->progress, NULL);
+    const ls_status status =
+        trainer->session.snapshot_bytes > 0 ? save_behind(trainer) : ls_trainer_save_now(trainer, false);
     ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
     return status;
 }
 
-/* The settings agree (ls_run_dir_check_identity), the identities do not: says what the data were and are. */
-static ls_status explain_identity(const ls_trainer *trainer, ls_arena *arena)
+/* ---- saving while steps wait ---- */
+
+ls_status ls_trainer_save_now(ls_trainer *trainer, bool must_not_fail)
 {
-    const ls_status status = LS_ERR_INVALID;
-    const char *text = ls_arena_strdup(arena, ls_error_text());
-    const char *now = ls_dataset_hash(trainer->session.dataset);
-    ls_checkpoint_latest latest = {0};
-    if (ls_checkpoint_find_latest(arena, trainer->dir.checkpoints, NULL, UINT64_MAX, &latest) != LS_OK ||
-        !latest.checkpoint) {
-        return ls_fail(status, "%s", text);
-    }
-    const char *before = json_string_value(json_object_get(latest.checkpoint->meta.extra, "data_hash"));
-    if (before && strcmp(before, now) != 0) {
-        ls_fail(status,
-                "%s holds a run on other data: data.train or data.validation has hash %.16s in the run, "
-                "%.16s now (other files, or changed ones). Use the data as they were, another --run-dir, or "
-                "--fresh to start over (the old run is moved aside)",
-                trainer->dir.path, before, now);
-    } else {
-        ls_fail(status, "%s", text);
-    }
-    ls_checkpoint_close(latest.checkpoint);
-    return status;
+    LS_TRY(check_saveable(trainer));
+    const double start_s = ls_clock_monotonic_s();
+    ls_save_job job;
+    LS_TRY(make_job(trainer, &trainer->state, &job));
+    ls_save_outcome outcome;
+    ls_save_job_run(&job, &outcome);
+    outcome.stall_s = ls_clock_monotonic_s() - start_s;
+    return take_outcome(trainer, &outcome, must_not_fail);
 }
 
-ls_status ls_trainer_restore(ls_trainer *trainer)
+ls_status ls_trainer_save(ls_trainer *trainer)
 {
-    ls_arena arena = {0};
-    ls_checkpoint_latest latest = {0};
-    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &trainer->state);
-    const ls_checkpoint_load_options options = {.threads = ls_queue_threads(trainer->session.queue)};
-    ls_status status =
-        ls_checkpoint_load_latest(&arena, trainer->dir.checkpoints, trainer->session.identity, tensors,
-                                  trainer->session.layout.parameter_count, &options, &latest);
-    if (status == LS_ERR_INVALID) {
-        status = explain_identity(trainer, &arena);
+    /* How it ends, and why, is what the reader of an error wants; one that is in flight tells its own. */
+    LS_TRY(ls_trainer_poll_saver(trainer, true));
+    drop_pending(
+        trainer); /* the step that was to fill its snapshot did not finish; the state itself is here */
+    if (trainer->saved_step == trainer->step) {
+        return LS_OK;
     }
-    if (status == LS_OK && latest.checkpoint) {
-        trainer->step = latest.checkpoint->meta.step;
-        trainer->saved_step = trainer->step;
-        const char *class_now = ls_queue_determinism_class(trainer->session.queue);
-        if (strcmp(latest.checkpoint->meta.determinism, class_now) != 0) {
-            ls_log_warn("the checkpoint was computed in determinism class %s, this machine is %s: the steps "
-                        "from here on may "
-                        "differ in their last bits from an uninterrupted run",
-                        latest.checkpoint->meta.determinism, class_now);
-        }
-        if (latest.checkpoint->meta.has_val_loss) {
-            trainer->val_loss = latest.checkpoint->meta.val_loss;
-            trainer->evaluated_step = trainer->step;
-        }
-        ls_checkpoint_close(latest.checkpoint);
-    }
-    ls_arena_release(&arena);
+    ls_goodput_enter(&trainer->goodput, LS_TIME_CHECKPOINT);
+    ls_progress_activity(trainer->progress, "saving");
+    const ls_status status = ls_trainer_save_now(trainer, true);
+    ls_progress_activity(trainer->progress, NULL);
+    ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
     return status;
 }

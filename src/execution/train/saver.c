@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/train/saver.h"
+
+#include "base/assert.h"
+#include "base/json.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { SAVER_NICE = 10 };
+
+struct ls_saver {
+    pthread_t thread;
+    bool busy;   /* a job was begun and its outcome not taken */
+    bool joined; /* no thread to join: the job ran at once */
+    atomic_bool done;
+    ls_save_job job;
+    ls_save_outcome outcome; /* valid once done */
+};
+
+void ls_save_job_release(ls_save_job *job)
+{
+    json_decref((json_t *)(uintptr_t)job->meta.extra);
+    ls_arena_release(&job->arena);
+    *job = (ls_save_job){0};
+}
+
+void ls_save_job_run(ls_save_job *job, ls_save_outcome *outcome_out)
+{
+    ls_save_outcome outcome = {.step = job->meta.step, .stall_s = job->stall_s};
+    ls_checkpoint_saved saved = {0};
+    job->save.meta = &job->meta;
+    outcome.status = ls_run_log_flush(job->log);
+    if (outcome.status == LS_OK) {
+        outcome.status = ls_checkpoint_save(&job->save, &saved);
+    }
+    outcome.bytes = saved.bytes;
+    outcome.write_s = saved.wall_s;
+    if (outcome.status == LS_OK) {
+        uint64_t *removed = NULL;
+        size_t count = 0;
+        outcome.prune_status =
+            ls_checkpoint_prune(&job->arena, job->save.root, &job->prune, &removed, &count);
+    }
+    if (outcome.status != LS_OK || outcome.prune_status != LS_OK) {
+        snprintf(outcome.text, sizeof outcome.text, "%s", ls_error_text());
+    }
+    ls_save_job_release(job);
+    *outcome_out = outcome;
+}
+
+static void *saver_main(void *argument)
+{
+    ls_saver *saver = argument;
+    /* On Linux a thread has a priority of its own, and hands it on to those it starts. Whether it works does not matter. */
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), SAVER_NICE);
+    ls_save_job_run(&saver->job, &saver->outcome);
+    atomic_store_explicit(&saver->done, true, memory_order_release);
+    return NULL;
+}
+
+ls_status ls_saver_create(ls_saver **saver_out)
+{
+    ls_saver *saver = calloc(1, sizeof *saver);
+    if (!saver) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the saver");
+    }
+    *saver_out = saver;
+    return LS_OK;
+}
+
+void ls_saver_destroy(ls_saver *saver)
+{
+    ls_save_outcome outcome;
+    if (saver) {
+        (void)ls_saver_take(saver, true, &outcome);
+        free(saver);
+    }
+}
+
+bool ls_saver_is_busy(const ls_saver *saver)
+{
+    return saver->busy;
+}
+
+void ls_saver_begin(ls_saver *saver, ls_save_job *job)
+{
+    LS_ASSERT(!saver->busy);
+    saver->job = *job;
+    *job = (ls_save_job){0};
+    saver->busy = true;
+    atomic_store(&saver->done, false);
+    saver->joined = pthread_create(&saver->thread, NULL, saver_main, saver) != 0;
+    if (saver->joined) {
+        ls_save_job_run(&saver->job, &saver->outcome);
+        atomic_store(&saver->done, true);
+    }
+}
+
+bool ls_saver_take(ls_saver *saver, bool wait, ls_save_outcome *outcome_out)
+{
+    if (!saver->busy || (!wait && !atomic_load_explicit(&saver->done, memory_order_acquire))) {
+        return false;
+    }
+    if (!saver->joined) {
+        LS_ASSERT(pthread_join(saver->thread, NULL) == 0);
+    }
+    saver->busy = false;
+    *outcome_out = saver->outcome;
+    return true;
+}
