@@ -6,7 +6,8 @@
 
 Starts a run of several ranks and does to it, again and again, what machines do to runs: kill -9 of a rank, of two within milliseconds, of one while
 another is taken over, of a replacement while it comes; SIGSTOP with a SIGCONT soon after, or never; another number of ranks; SIGTERM, or
-kill -9 of the trainer, and the same command again. Then the run goes on to a last step undisturbed, and a run of one process that nothing
+kill -9 of the trainer, and the same command again. On several hosts (--nodes: the namespaces of tests/lib/netns.sh): all processes of a host die at
+once, or its link is cut, for less or more than the lease. Then the run goes on to a last step undisturbed, and a run of one process that nothing
 happened to must have the same state_hash and curve_hash.
 
 The loop is level-triggered: every few milliseconds it looks at what is (is the trainer there, which ranks, which step, what do the events say)
@@ -96,7 +97,7 @@ class Run:
         self.events = Lines(os.path.join(self.dir, "events.jsonl"))
         self.out, self.err = f"{self.dir}.{self.starts}.out", f"{self.dir}.{self.starts}.err"
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
-            self.process = subprocess.Popen([self.options.lockstep, "train", self.options.config, "--json", "--run-dir", self.dir, *self.arguments,
+            self.process = subprocess.Popen([*self.options.inside, self.options.lockstep, "train", self.options.config, "--json", "--run-dir", self.dir, *self.arguments,
                                              *more], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
     def new_events(self):
@@ -131,12 +132,35 @@ class Failure(Exception):
     pass
 
 
+def network_of(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return ""
+
+
+class Nodes:
+    """Hosts made of namespaces: their holders' process numbers, the trainer's first, and the switch's."""
+
+    def __init__(self, holders, switch):
+        self.holders, self.switch = holders, switch
+
+    def processes(self, node):
+        space = network_of(self.holders[node])
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != self.holders[node] and network_of(name) == space]
+
+    def link(self, node, on):
+        subprocess.run(["nsenter", "--target", str(self.switch), "--net", "bridge", "link", "set", "dev", f"port{node}.0", "state", "3" if on else "0"],
+                       check=True)
+
+
 class Chaos:
     def __init__(self, options):
         self.options = options
         self.random = random.Random(options.seed)
         self.run = Run(options, os.path.join(options.dir, "chaos"), self.arguments())
-        self.faults, self.waiting, self.conts, self.chain = [], [], [], []
+        self.nodes = Nodes([int(pid) for pid in options.nodes.split(",")], options.switch) if options.nodes else None
+        self.faults, self.waiting, self.conts, self.chain, self.cuts = [], [], [], [], []
         self.counts, self.ended = {}, {}
         self.detections, self.recoveries, self.lost, self.hung = [], [], [], []
         self.losses, self.joined, self.recovered = 0, 0, 0
@@ -153,7 +177,7 @@ class Chaos:
             settings["job.min_ranks"] = "1"
         if o.lease > 0:
             settings["job.lease"] = f"{o.lease}s"
-        words = ["--ranks", str(o.ranks), "--threads", "1"]
+        words = ["--ranks", str(o.ranks), "--threads", "1", *(["--hosts", o.hosts_file] if o.nodes else [])]
         for key, value in settings.items():
             words += ["--set", f"{key}={value}"]
         return words
@@ -165,8 +189,10 @@ class Chaos:
         weights = {"kill": 8, "stop": 5, "term": 2, "trainer": 2}
         if o.takeover:
             weights.update({"kill_two": 4, "kill_again": 5, "kill_newcomer": 4, "hang": 3})
-        if o.resize:
+        if o.resize and not o.nodes:
             weights["resize"] = 5
+        if o.nodes:
+            weights.update({"node": 4, "cut": 4})
         if o.only:
             weights = {kind: weights.get(kind, 1) for kind in o.only.split(",")}
         return weights
@@ -200,6 +226,8 @@ class Chaos:
             return True
         if kind == "resize":
             return self.resize()
+        if kind in ("node", "cut"):
+            return self.hit_node(kind)
         if not ranks or (kind == "kill_two" and len(ranks) < 2):
             return False
         rank, pid = self.victim(ranks)
@@ -235,6 +263,30 @@ class Chaos:
         self.note("resize", wanted=wanted)
         self.team = wanted
         return True
+
+    def hit_node(self, kind):
+        """Not the trainer's: that is what `trainer` is."""
+        node = self.random.randrange(1, len(self.nodes.holders))
+        there = self.nodes.processes(node)
+        if not there or any(node == cut for _, cut in self.cuts):
+            return False
+        if kind == "node":
+            self.note(kind, node=node)
+            for pid in there:
+                send(pid, signal.SIGKILL)
+            return True
+        seconds = self.random.choice((0.05 + 0.3 * self.random.random(), 2 + 2 * self.random.random()))
+        self.note(kind, node=node, seconds=round(seconds, 2))
+        self.nodes.link(node, False)
+        self.cuts.append((time.monotonic() + seconds, node))
+        return True
+
+    def follow_cuts(self, all_of_them=False):
+        now = time.monotonic()
+        for at, node in self.cuts:
+            if now >= at or all_of_them:
+                self.nodes.link(node, True)
+        self.cuts = [(at, node) for at, node in self.cuts if now < at and not all_of_them]
 
     def follow_chain(self):
         """Second faults, which follow from the first."""
@@ -347,12 +399,12 @@ class Chaos:
         self.run.start()
 
     def gone(self):
-        """No rank of the run is left, within three seconds."""
-        self.follow_conts()
+        """No rank of the run is left, within three seconds, or a lease where hosts find out by themselves."""
+        self.follow_cuts(all_of_them=True)
         for at, pid in self.conts:
             send(pid, signal.SIGCONT)
         self.conts = []
-        until = time.monotonic() + 3
+        until = time.monotonic() + (15 if self.nodes else 3)
         while self.run.ranks():
             if time.monotonic() > until:
                 raise Failure(f"ranks are left behind: {self.run.ranks()}")
@@ -364,6 +416,7 @@ class Chaos:
         self.see_steps()
         self.see_waiting()
         self.follow_conts()
+        self.follow_cuts()
         self.follow_chain()
 
     # ---- the whole ----
@@ -373,7 +426,7 @@ class Chaos:
         end_s = time.monotonic() + 60 * o.minutes
         next_s, tries = time.monotonic(), 0
         self.run.start()
-        while len(self.faults) < o.faults or self.chain or self.conts:
+        while len(self.faults) < o.faults or self.chain or self.conts or self.cuts:
             if time.monotonic() > end_s:
                 break
             self.look()
@@ -389,7 +442,7 @@ class Chaos:
         goal = None
         while True:
             self.look()
-            quiet = not self.waiting and not self.chain and not self.conts and self.expected is None
+            quiet = not self.waiting and not self.chain and not self.conts and not self.cuts and self.expected is None
             goal = self.step + steps if quiet and goal is None else goal if quiet else None
             if goal is not None and self.step >= goal:
                 return
@@ -429,6 +482,7 @@ class Chaos:
         return json.load(open(other.out))
 
     def end_all(self):
+        self.follow_cuts(all_of_them=True)
         for pid in [p for _, p in self.conts]:
             send(pid, signal.SIGCONT)
         for run in (self.run, getattr(self, "run_too", None)):
@@ -453,7 +507,7 @@ def report(chaos, document, reference, began_s):
     lost = {}
     for entry in chaos.lost:
         lost.setdefault(entry["kind"], []).append(entry["steps"])
-    return {"seed": chaos.options.seed, "ranks": chaos.options.ranks, "faults": len(chaos.faults), "by_kind": chaos.counts, "ended": chaos.ended,
+    return {"seed": chaos.options.seed, "ranks": chaos.options.ranks, "hosts": len(chaos.nodes.holders) if chaos.nodes else 1, "faults": len(chaos.faults), "by_kind": chaos.counts, "ended": chaos.ended,
             "starts": chaos.run.starts, "ranks_lost": chaos.losses, "recovered": chaos.recovered, "joined": chaos.joined, "hung": len(chaos.hung),
             "steps": document["step"], "detection_ms": spread(chaos.detections), "next_step_ms": spread(chaos.recoveries),
             "steps_lost": {kind: {"times": len(values), "median": statistics.median(values), "worst": max(values)} for kind, values in lost.items()},
@@ -483,10 +537,16 @@ def main():
     parser.add_argument("--hang-s", type=float, default=2.0, help="job.hang_timeout")
     parser.add_argument("--lease", type=float, default=0.0, help="job.lease; 0: ranks end with their trainer")
     parser.add_argument("--stall", type=float, default=30.0, help="seconds without a step that are a failure")
+    parser.add_argument("--nodes", default="", help="process numbers of the namespaces' holders, with commas, the trainer's first")
+    parser.add_argument("--switch", type=int, default=0, help="that of the switch's holder")
+    parser.add_argument("--hosts-file", default="")
     parser.add_argument("--only", default="", help="kinds of faults, with commas")
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE for the run file")
     parser.add_argument("--json", default="", help="a file for the table")
     options = parser.parse_args()
+    options.inside = []
+    if options.nodes:
+        options.inside = ["nsenter", "--target", options.nodes.split(",")[0], "--net", "--mount", "--uts", f"--wdns={os.getcwd()}", "--"]
     options.takeover = has_key(options.lockstep, "job.max_replacements")
     options.resize = can(options.lockstep, "resize", "--help")
     if options.lease > 0 and not has_key(options.lockstep, "job.lease"):
@@ -494,7 +554,8 @@ def main():
         return 77
     for name in ("chaos", "whole"):
         shutil.rmtree(os.path.join(options.dir, name), ignore_errors=True)
-    print(f"chaos: seed {options.seed}, {options.faults} faults, {options.ranks} ranks, takeover {'yes' if options.takeover else 'NO'}, "
+    hosts = len(options.nodes.split(",")) if options.nodes else 1
+    print(f"chaos: seed {options.seed}, {options.faults} faults, {options.ranks} ranks on {hosts} hosts, takeover {'yes' if options.takeover else 'NO'}, "
           f"resize {'yes' if options.resize else 'NO'}, lease {options.lease:g} s", flush=True)
     chaos = Chaos(options)
     began_s = time.monotonic()
