@@ -296,6 +296,35 @@ static void scene_reads_events_of_this_start_alone(void **state)
     stage_release(&s);
 }
 
+/* Rank 1 was killed on the way and another process took its place; its recorder is kept beside. */
+static void scene_of_a_run_that_went_on_names_nobody(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 2);
+    char kept[128];
+    int wait_status = 0;
+    puppet_take(&s.puppets, 1);
+    ls_flight_mapped->header.pid = dead_process(&wait_status);
+    ls_flight_note_exit(puppet_path(&s.puppets, 1), SIGKILL);
+    snprintf(kept, sizeof kept, "%s.lost-1", puppet_path(&s.puppets, 1));
+    assert_int_equal(rename(puppet_path(&s.puppets, 1), kept), 0);
+    ls_flight_close(s.puppets.flights[1]);
+    puppet_create(&s.puppets, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        ls_flight_close(s.puppets.flights[rank]);
+        s.puppets.flights[rank] = NULL;
+    }
+    write_in_run(&s, "events.jsonl",
+                 "{\"time\":9e9,\"event\":\"rank_lost\",\"cause\":\"rank 1 (a, pid 2) ended with signal 9 "
+                 "(Killed)\"}\n"
+                 "{\"time\":9e9,\"event\":\"recovered\",\"step\":3}\n");
+    assert_int_equal(look(&s), LS_VERDICT_FINISHED);
+    assert_int_equal(s.scene.count, 2);
+    assert_null(s.culprit);
+    stage_release(&s);
+}
+
 static void inside_on_one_host_blames_no_network(void **state)
 {
     (void)state;
@@ -501,6 +530,7 @@ int main(void)
         cmocka_unit_test(scene_of_a_hang_is_told_by_the_run_itself),
         cmocka_unit_test(scene_without_a_trainer_blames_no_rank),
         cmocka_unit_test(scene_reads_events_of_this_start_alone),
+        cmocka_unit_test(scene_of_a_run_that_went_on_names_nobody),
         cmocka_unit_test(inside_on_one_host_blames_no_network),
         cmocka_unit_test(straggler_is_nobody_for_its_share_of_leaves),
         cmocka_unit_test(scene_of_a_mismatch_survives_the_ranks),

@@ -79,6 +79,8 @@ static void note_event(ls_run_account *account, const json_t *event)
     const char *name = member_text(event, "event");
     if (strcmp(name, "rank_lost") == 0) {
         ls_ending_from_text(member_text(event, "cause"), &account->ending);
+    } else if (strcmp(name, "recovered") == 0) {
+        account->ending = (ls_ending){.rank = UINT32_MAX}; /* it went on */
     } else if (strcmp(name, "hang") == 0) {
         ls_ending_from_text(member_text(event, "text"), &account->ending);
     } else if (strcmp(name, "ended") == 0) {
@@ -181,6 +183,12 @@ void ls_ending_find(const ls_run_account *account, ls_flight_reader *const *read
                     uint32_t count, ls_ending *ending_out)
 {
     ls_ending ending = {.rank = UINT32_MAX};
+    /* Ranks that it lost on the way it went on without. */
+    const bool ended_well = account->has_ended && strcmp(account->status, "failed") != 0;
+    if (ended_well) {
+        *ending_out = ending;
+        return;
+    }
     from_words(readers, sights, count, &ending);
     if (ending.kind == LS_ENDING_UNKNOWN) {
         ending = account->ending;

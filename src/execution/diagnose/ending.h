@@ -5,7 +5,7 @@
  *
  *   last words of the ranks   the text of the abort, the same for all that could still read it
  *   exit statuses             noted in the flight file by whoever started the rank
- *   events.jsonl              rank_lost, hang, ended
+ *   events.jsonl              rank_lost, unless a recovered follows; hang, ended
  *   lock                      the number of the trainer's process
  *
  * In this order of worth: a rank that was stopped is killed when the run ends for it, so that its exit status says less than the words of

@@ -49,8 +49,8 @@ static ls_status open_files(ls_arena *arena, const char *folder, ls_scene *scene
     for (size_t i = 0; i < count; i++) {
         ls_flight_reader *reader = NULL;
         ls_flight_header header;
-        if (strncmp(names[i], "rank-", 5) != 0) {
-            continue;
+        if (strncmp(names[i], "rank-", 5) != 0 || strchr(names[i], '.')) {
+            continue; /* rank-1.lost-2: of a process whose place another one has */
         }
         if (ls_flight_reader_open(ls_path_join(arena, folder, names[i]), &reader) != LS_OK ||
             ls_flight_reader_header(reader, &header) != LS_OK) {
@@ -92,7 +92,6 @@ static void take_sights(ls_arena *arena, ls_scene *scene, const ls_flight_header
 {
     const uint64_t now_ns = ls_clock_monotonic_ns();
     const uint32_t opened = scene->count;
-    scene->size = newest->size;
     scene->sights = ls_arena_new(arena, ls_sight, opened);
     scene->count = 0;
     for (uint32_t i = 0; i < opened; i++) {
@@ -102,10 +101,13 @@ static void take_sights(ls_arena *arena, ls_scene *scene, const ls_flight_header
         if (status != LS_OK) {
             add_problem(arena, scene, ls_error_text());
         }
-        if (status != LS_OK || sight->header.size != newest->size || sight->header.epoch != newest->epoch) {
+        if (status != LS_OK || sight->header.epoch != newest->epoch) {
             ls_flight_reader_close(reader);
             continue;
         }
+        /* How many there were when it began: others may have come since, or gone. */
+        const uint32_t size = sight->header.size > sight->rank ? sight->header.size : sight->rank + 1;
+        scene->size = size > scene->size ? size : scene->size;
         scene->readers[scene->count++] = reader;
     }
     for (uint32_t i = 0; i < scene->count; i++) {

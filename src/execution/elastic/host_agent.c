@@ -229,7 +229,7 @@ static void say_sights(host_agent *self, uint32_t group, const ls_sight *sights,
 static bool is_of_ours(const host_agent *self, const ls_sight *sight)
 {
     const ls_control *control = self->control;
-    return sight->header.size == control->ranks && sight->rank >= control->first_rank &&
+    return sight->header.size <= control->ranks && sight->rank >= control->first_rank &&
            sight->rank - control->first_rank < control->local_ranks &&
            sight->header.pid ==
                atomic_load(&ls_segment_slot(&self->segment, sight->rank - control->first_rank)->pid);
