@@ -77,7 +77,8 @@ static const sim_mutation mutations[] = {
 
 const sim_world sim_world_gang = {
     .name = "gang",
-    .text = "the membership of one host: deaths, stopped processes, late ones, resizes, power cuts, a bad disk under the log",
+    .text = "the membership of one host: deaths, stopped processes, late ones, resizes, power cuts, a bad "
+            "disk under the log",
     .run = run_world,
     .weight = 4,
     .mutations = mutations,

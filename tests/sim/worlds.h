@@ -4,6 +4,6 @@
 
 #include "sim.h"
 
-extern const sim_world sim_world_checkpoint, sim_world_gang;
+extern const sim_world sim_world_checkpoint, sim_world_gang, sim_world_store;
 
 #endif
