@@ -37,6 +37,9 @@ enum {
     LS_STORE_RECONNECT_S = 5,     /* how long a client that was cut off tries to come back */
 };
 
+/* The epoch of a client that is bound to none, for agents: it outlives epochs and has no keys, only messages of the coordinator's own kind. */
+#define LS_STORE_EVERY_EPOCH UINT64_MAX
+
 /* ---- server ---- */
 
 typedef struct ls_store_server ls_store_server;
@@ -59,7 +62,7 @@ LS_MUST_CHECK ls_status ls_store_server_open(ls_env *env, const ls_store_server_
 /* Closes all links; `left` is not called. NULL allowed. Not from a callback of the server. */
 void ls_store_server_close(ls_store_server *server);
 const char *ls_store_server_address(const ls_store_server *server); /* with the port filled in */
-/* Older keys are forgotten; all clients are told and closed, `left` is called for each. */
+/* Older keys are forgotten; all clients of an epoch are told and closed, `left` is called for each. */
 void ls_store_server_set_epoch(ls_store_server *server, uint64_t epoch);
 /* Sends a message of the coordinator's own to a client. 0, or minus an errno value as ls_env_net_send: -ENOTCONN when it has left. */
 int ls_store_server_send(ls_store_server *server, uint64_t client, const void *data, size_t bytes);

@@ -269,7 +269,7 @@ static void receive_proof(client *self, const ls_store_message *message)
         !ls_secret_equal(message->value, proof, sizeof proof)) {
         refuse(self, LS_ERR_INVALID,
                "wrong token: give this process the coordinator's (LOCKSTEP_TOKEN, or the token file)");
-    } else if (self->exchange.epoch != epoch) {
+    } else if (self->exchange.epoch != epoch && self->exchange.epoch != LS_STORE_EVERY_EPOCH) {
         snprintf(text, sizeof text, "epoch %llu is %s: the job is at epoch %llu",
                  (unsigned long long)self->exchange.epoch, self->exchange.epoch < epoch ? "over" : "not yet",
                  (unsigned long long)epoch);
@@ -496,7 +496,11 @@ static void receive_request(client *self, const ls_store_message *message)
 
 static void receive_member(client *self, const ls_store_message *message)
 {
-    if (message->header.epoch != self->server->options.epoch) {
+    const bool is_timeless = self->exchange.epoch == LS_STORE_EVERY_EPOCH;
+    const bool is_request = message->header.kind != LS_STORE_HELLO &&
+                            message->header.kind != LS_STORE_PROOF && message->header.kind != LS_STORE_OTHER;
+    if (message->header.epoch != (is_timeless ? LS_STORE_EVERY_EPOCH : self->server->options.epoch) ||
+        (is_timeless && is_request)) {
         refuse(self, LS_ERR_INVALID, "a message of another epoch");
         return;
     }
@@ -702,8 +706,10 @@ void ls_store_server_set_epoch(ls_store_server *server, uint64_t epoch)
     server->options.epoch = epoch;
     for (uint32_t i = 0; i < LINK_BUCKETS; i++) {
         for (client *self = server->clients[i]; self; self = self->next) {
-            refuse(self, LS_ERR_INVALID, text);
             self->session = NULL;
+            if (self->exchange.epoch != LS_STORE_EVERY_EPOCH) {
+                refuse(self, LS_ERR_INVALID, text);
+            }
         }
     }
     memset(server->sessions, 0, sizeof server->sessions);

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "execution/elastic/cluster.h"
+#include "execution/elastic/cluster_internal.h"
 
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "execution/comm/store.h"
 #include "execution/diagnose/sight_wire.h"
-#include "execution/elastic/cluster_wire.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -14,40 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TICK_NS = 2 * 1000 * 1000, AGENTS_MAX = LS_COMM_SIZE_MAX };
+enum { TICK_NS = 2 * 1000 * 1000 };
 /* How fast clocks of two hosts are taken to run apart at most: more than any that is kept by NTP. */
 static const double clock_drift = 500e-6;
 static const uint64_t END_WAIT_NS = 6 * UINT64_C(1000000000);
 /* When it is said what is waited for: the first time, and again. */
 static const uint64_t SAY_NS = 2 * UINT64_C(1000000000), SAY_AGAIN_NS = 20 * UINT64_C(1000000000);
 
-typedef struct agent {
-    uint64_t client; /* of the store's server */
-    bool used, gone, ended, is_spare;
-    uint32_t first_rank, count;
-    uint64_t orders_sent;             /* version */
-    int64_t clock_offset_ns;          /* to be added to its clock, see find_clock */
-    uint64_t clock_ns;                /* when that was found; 0: never */
-    char name[LS_CLUSTER_NAME_BYTES]; /* for texts */
-} agent;
-
-struct ls_cluster {
-    ls_cluster_options options;
-    ls_control *control;
-    ls_store_server *server;
-    uint64_t program;
-    char folder[LS_CLUSTER_PATH_BYTES], run_dir[LS_CLUSTER_PATH_BYTES]; /* absolute */
-    uint32_t given;                                                     /* ranks below it have a host */
-    uint32_t agent_count;
-    agent *agents; /* host i of the list is agents[i]; spares and agents without a list follow */
-    ls_cluster_orders orders;
-    uint64_t orders_version, start_deadline_ns, say_ns, end_deadline_ns;
-    ls_env_id timer;
-    ls_sight *sights; /* LS_SIGHTS_MAX, of a message */
-    bool aborted, ending, told_ended;
-};
-
-static agent *find_agent(ls_cluster *cluster, uint64_t client)
+static ls_cluster_agent *find_agent(ls_cluster *cluster, uint64_t client)
 {
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
         if (cluster->agents[i].used && cluster->agents[i].client == client) {
@@ -57,7 +29,7 @@ static agent *find_agent(ls_cluster *cluster, uint64_t client)
     return NULL;
 }
 
-static void abort_all(ls_cluster *cluster, ls_status status, int32_t rank, const char *text)
+void ls_cluster_abort_all(ls_cluster *cluster, ls_status status, int32_t rank, const char *text)
 {
     if (!cluster->aborted && !cluster->ending) {
         cluster->aborted = true;
@@ -78,6 +50,7 @@ static void read_orders(ls_cluster *cluster)
     const ls_control *control = cluster->control;
     /* A gather is asked for after the grant it follows: read first, so that a gather never travels without its grant. */
     ls_cluster_orders now = {.kind = LS_CLUSTER_ORDERS, .gather = atomic_load(&control->gather)};
+    now.epoch = cluster->epoch;
     now.until = atomic_load(&control->until);
     now.stop = atomic_load(&control->stop);
     now.quit = atomic_load(&control->quit);
@@ -95,9 +68,13 @@ static void read_orders(ls_cluster *cluster)
 static void send_orders(ls_cluster *cluster)
 {
     read_orders(cluster);
+    /* A sign of life. */
+    const uint64_t now = ls_env_now_ns(cluster->options.env);
+    const bool beats = now - cluster->beat_ns >= LS_CLUSTER_BEAT_NS;
+    cluster->beat_ns = beats ? now : cluster->beat_ns;
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
-        agent *a = &cluster->agents[i];
-        if (a->used && !a->gone && a->orders_sent != cluster->orders_version &&
+        ls_cluster_agent *a = &cluster->agents[i];
+        if (a->used && !a->gone && (beats || a->orders_sent != cluster->orders_version) &&
             ls_store_server_send(cluster->server, a->client, &cluster->orders, sizeof cluster->orders) == 0) {
             a->orders_sent = cluster->orders_version;
         }
@@ -107,11 +84,11 @@ static void send_orders(ls_cluster *cluster)
 /* ---- hello ---- */
 
 /* Which place an agent takes; NULL when it was refused. */
-static agent *place_by_name(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
+static ls_cluster_agent *place_by_name(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
 {
     char text[400];
     for (uint32_t i = 0; i < cluster->options.host_count; i++) {
-        agent *a = &cluster->agents[i];
+        ls_cluster_agent *a = &cluster->agents[i];
         if (strcmp(cluster->options.hosts[i].name, hello->name) != 0) {
             continue;
         }
@@ -127,7 +104,7 @@ static agent *place_by_name(ls_cluster *cluster, uint64_t client, const ls_clust
     return NULL;
 }
 
-static agent *place_next(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
+static ls_cluster_agent *place_next(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
 {
     char text[200];
     const uint32_t left = cluster->control->ranks - cluster->given;
@@ -136,12 +113,12 @@ static agent *place_next(ls_cluster *cluster, uint64_t client, const ls_cluster_
         refuse(cluster, client, text);
         return NULL;
     }
-    if (cluster->agent_count == AGENTS_MAX) {
+    if (cluster->agent_count == LS_CLUSTER_AGENTS_MAX) {
         refuse(cluster, client, "the run has as many agents as it takes");
         return NULL;
     }
-    agent *a = &cluster->agents[cluster->agent_count++];
-    *a = (agent){.is_spare = hello->is_spare, .first_rank = cluster->given};
+    ls_cluster_agent *a = &cluster->agents[cluster->agent_count++];
+    *a = (ls_cluster_agent){.is_spare = hello->is_spare, .first_rank = cluster->given};
     if (!hello->is_spare) {
         const uint32_t most = left < LS_LOCAL_RANKS_MAX ? left : LS_LOCAL_RANKS_MAX;
         a->count = hello->slots && hello->slots < most ? hello->slots : most;
@@ -163,11 +140,11 @@ static bool is_same_program(ls_cluster *cluster, uint64_t client, const ls_clust
         hello->name[0] ? hello->name : hello->host, hello->lockstep, (unsigned long long)hello->program,
         LS_VERSION, (unsigned long long)cluster->program);
     refuse(cluster, client, text);
-    abort_all(cluster, LS_ERR_MISMATCH, -1, text);
+    ls_cluster_abort_all(cluster, LS_ERR_MISMATCH, -1, text);
     return false;
 }
 
-static void send_join(ls_cluster *cluster, const agent *a)
+static void send_join(ls_cluster *cluster, const ls_cluster_agent *a)
 {
     const ls_cluster_options *options = &cluster->options;
     const ls_control *control = cluster->control;
@@ -186,6 +163,8 @@ static void send_join(ls_cluster *cluster, const agent *a)
         .float_count = control->float_count,
         .exchange_bytes = a->count ? options->exchange_bytes(options->context, a->count) : 0,
         .text_bytes = (uint32_t)control->text_bytes,
+        .place = (uint32_t)(a - cluster->agents) + 1,
+        .lease_ns = options->lease_ns,
     };
     snprintf(join->run_dir, sizeof join->run_dir, "%s", cluster->run_dir);
     snprintf(join->folder, sizeof join->folder, "%s", cluster->folder);
@@ -207,13 +186,14 @@ static void receive_hello(ls_cluster *cluster, uint64_t client, const ls_cluster
     if (cluster->ending || !is_same_program(cluster, client, &hello)) {
         return;
     }
-    agent *a = cluster->options.hosts && !hello.is_spare ? place_by_name(cluster, client, &hello)
-                                                         : place_next(cluster, client, &hello);
+    ls_cluster_agent *a = cluster->options.hosts && !hello.is_spare ? place_by_name(cluster, client, &hello)
+                                                                    : place_next(cluster, client, &hello);
     if (!a) {
         return;
     }
     a->used = true;
     a->client = client;
+    a->heard_ns = ls_env_now_ns(cluster->options.env);
     snprintf(a->name, sizeof a->name, "%s", hello.name[0] ? hello.name : hello.host);
     if (!a->is_spare) {
         send_join(cluster, a);
@@ -223,7 +203,7 @@ static void receive_hello(ls_cluster *cluster, uint64_t client, const ls_cluster
 
 /* ---- what agents say ---- */
 
-static bool is_rank_of(const agent *a, uint32_t rank)
+static bool is_rank_of(const ls_cluster_agent *a, uint32_t rank)
 {
     return rank >= a->first_rank && rank - a->first_rank < a->count;
 }
@@ -232,7 +212,7 @@ static bool is_rank_of(const agent *a, uint32_t rank)
  * A message that left at sent_ns of the agent's clock came now: the difference of the clocks is at most as large as it says. The fastest one is
  * believed, so the error is the shortest time that messages take, and it is forgotten as fast as clocks run apart.
  */
-static int64_t find_clock(const ls_cluster *cluster, agent *a, uint64_t sent_ns)
+static int64_t find_clock(const ls_cluster *cluster, ls_cluster_agent *a, uint64_t sent_ns)
 {
     const uint64_t now_ns = ls_env_now_ns(cluster->options.env);
     const int64_t offset_ns = (int64_t)(now_ns - sent_ns);
@@ -243,7 +223,7 @@ static int64_t find_clock(const ls_cluster *cluster, agent *a, uint64_t sent_ns)
     return a->clock_offset_ns;
 }
 
-static bool receive_sights(ls_cluster *cluster, agent *a, const void *data, size_t bytes)
+static bool receive_sights(ls_cluster *cluster, ls_cluster_agent *a, const void *data, size_t bytes)
 {
     ls_cluster_sights head;
     uint32_t count = 0;
@@ -265,7 +245,7 @@ static bool receive_sights(ls_cluster *cluster, agent *a, const void *data, size
     return true;
 }
 
-static bool receive_stack(ls_cluster *cluster, const agent *a, const void *data)
+static bool receive_stack(ls_cluster *cluster, const ls_cluster_agent *a, const void *data)
 {
     ls_cluster_stack stack;
     memcpy(&stack, data, sizeof stack);
@@ -283,7 +263,7 @@ bool ls_cluster_ask_stack(ls_cluster *cluster, uint32_t rank, int32_t pid)
 {
     const ls_cluster_ask ask = {.kind = LS_CLUSTER_ASK, .rank = rank, .pid = pid};
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
-        const agent *a = &cluster->agents[i];
+        const ls_cluster_agent *a = &cluster->agents[i];
         if (a->used && !a->gone && !a->is_spare && is_rank_of(a, rank)) {
             return ls_store_server_send(cluster->server, a->client, &ask, sizeof ask) == 0;
         }
@@ -291,10 +271,17 @@ bool ls_cluster_ask_stack(ls_cluster *cluster, uint32_t rank, int32_t pid)
     return false;
 }
 
-static bool receive_from(ls_cluster *cluster, agent *a, const void *data, size_t bytes, uint32_t kind)
+static bool receive_from(ls_cluster *cluster, ls_cluster_agent *a, const void *data, size_t bytes,
+                         uint32_t kind)
 {
     if (kind == LS_CLUSTER_SIGHTS && bytes >= sizeof(ls_cluster_sights)) {
         return receive_sights(cluster, a, data, bytes);
+    }
+    if (kind == LS_CLUSTER_STATUS && bytes == sizeof(ls_cluster_status)) {
+        ls_cluster_status status;
+        memcpy(&status, data, sizeof status);
+        ls_cluster_receive_status(cluster, a, &status);
+        return true;
     }
     if (kind == LS_CLUSTER_STACK && bytes == sizeof(ls_cluster_stack)) {
         return receive_stack(cluster, a, data);
@@ -311,6 +298,10 @@ static bool receive_from(ls_cluster *cluster, agent *a, const void *data, size_t
         ls_cluster_lost lost;
         memcpy(&lost, data, sizeof lost);
         LS_CLUSTER_CLOSE(lost.end.doing);
+        if (is_rank_of(a, lost.end.rank) && cluster->running) {
+            ls_cluster_far_rank_lost(cluster, a, &lost.end);
+            return true;
+        }
         if (is_rank_of(a, lost.end.rank)) {
             cluster->options.lost(cluster->options.context, a->name, &lost.end);
             return true;
@@ -320,7 +311,7 @@ static bool receive_from(ls_cluster *cluster, agent *a, const void *data, size_t
         memcpy(&reason, data, sizeof reason);
         LS_CLUSTER_CLOSE(reason.text);
         if (reason.status != LS_OK && reason.status <= LS_INTERRUPTED) {
-            abort_all(cluster, (ls_status)reason.status, reason.rank, reason.text);
+            ls_cluster_abort_all(cluster, (ls_status)reason.status, reason.rank, reason.text);
             return true;
         }
     } else if (kind == LS_CLUSTER_ENDED && bytes == sizeof(ls_cluster_ended)) {
@@ -343,7 +334,13 @@ static void on_message(void *context, uint64_t client, const void *data, size_t 
         receive_hello(cluster, client, &hello);
         return;
     }
-    agent *a = find_agent(cluster, client);
+    ls_cluster_agent *a = find_agent(cluster, client);
+    if (a && a->gone) {
+        return; /* it was declared lost, and will hear that */
+    }
+    if (a) {
+        a->heard_ns = ls_env_now_ns(cluster->options.env);
+    }
     if (!a || !receive_from(cluster, a, data, bytes, kind)) {
         refuse(cluster, client, "a message that the coordinator does not take");
     }
@@ -352,18 +349,18 @@ static void on_message(void *context, uint64_t client, const void *data, size_t 
 static void on_left(void *context, uint64_t client)
 {
     ls_cluster *cluster = context;
-    agent *a = find_agent(cluster, client);
+    ls_cluster_agent *a = find_agent(cluster, client);
     char text[500];
     if (!a || a->gone) {
         return;
     }
-    a->gone = true;
-    if (a->ended || a->is_spare) {
+    if (a->ended || a->is_spare || cluster->ending) {
+        a->gone = true;
         return;
     }
     snprintf(text, sizeof text, "host %s (%u rank%s, from rank %u on) is gone: the link to its agent ended",
              a->name, a->count, a->count == 1 ? "" : "s", a->first_rank);
-    abort_all(cluster, LS_ERR_RANKS_LOST, (int32_t)a->first_rank, text);
+    ls_cluster_host_lost(cluster, a, text);
 }
 
 /* ---- waiting for agents ---- */
@@ -374,7 +371,7 @@ static void look_at_starters(ls_cluster *cluster)
     for (uint32_t i = 0; cluster->options.start_failed && i < cluster->options.host_count; i++) {
         if (!cluster->agents[i].used && cluster->options.start_failed(cluster->options.context, i, words)) {
             snprintf(text, sizeof text, "no agent on host %s: %s", cluster->options.hosts[i].name, words);
-            abort_all(cluster, LS_ERR_FAILED, -1, text);
+            ls_cluster_abort_all(cluster, LS_ERR_FAILED, -1, text);
         }
     }
 }
@@ -446,7 +443,7 @@ static void name_missing(ls_cluster *cluster)
         append_agent_line(cluster, &text);
         ls_text_append(&text, ", with the same LOCKSTEP_TOKEN");
     }
-    abort_all(cluster, LS_ERR_TIMEOUT, -1, ls_text_string(&text));
+    ls_cluster_abort_all(cluster, LS_ERR_TIMEOUT, -1, ls_text_string(&text));
     ls_text_release(&text);
 }
 
@@ -455,7 +452,7 @@ static void name_missing(ls_cluster *cluster)
 static bool all_ended(const ls_cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
-        const agent *a = &cluster->agents[i];
+        const ls_cluster_agent *a = &cluster->agents[i];
         if (a->used && !a->gone && !a->ended) {
             return false;
         }
@@ -469,7 +466,8 @@ static void tick(void *context)
     const uint64_t now = ls_env_now_ns(cluster->options.env);
     cluster->timer = ls_env_timer_set(cluster->options.env, TICK_NS, tick, cluster);
     send_orders(cluster);
-    if (!cluster->ending && !all_came(cluster)) {
+    ls_cluster_reform_tick(cluster);
+    if (!cluster->running && !cluster->ending && !all_came(cluster)) {
         look_at_starters(cluster);
         if (now >= cluster->start_deadline_ns) {
             name_missing(cluster);
@@ -498,7 +496,7 @@ static void place_hosts(ls_cluster *cluster)
 {
     cluster->given = cluster->control->first_rank + cluster->control->local_ranks;
     for (uint32_t i = 0; i < cluster->options.host_count; i++) {
-        agent *a = &cluster->agents[cluster->agent_count++];
+        ls_cluster_agent *a = &cluster->agents[cluster->agent_count++];
         a->first_rank = cluster->given;
         a->count = cluster->options.hosts[i].slots;
         cluster->given += a->count;
@@ -523,14 +521,14 @@ static ls_status find_folders(ls_cluster *cluster)
 
 ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluster_out)
 {
-    LS_ASSERT(options->host_count < AGENTS_MAX);
+    LS_ASSERT(options->host_count < LS_CLUSTER_AGENTS_MAX);
     const ls_control *control = options->segment->control;
     if (control->text_bytes > LS_CLUSTER_TEXT_BYTES_MAX) {
         return ls_fail(LS_ERR_INVALID, "the run file has %llu bytes; over several hosts at most %d work",
                        (unsigned long long)control->text_bytes, LS_CLUSTER_TEXT_BYTES_MAX);
     }
     ls_cluster *cluster = calloc(1, sizeof *cluster);
-    agent *agents = calloc(AGENTS_MAX, sizeof *agents);
+    ls_cluster_agent *agents = calloc(LS_CLUSTER_AGENTS_MAX, sizeof *agents);
     ls_sight *sights = calloc(LS_SIGHTS_MAX, sizeof *sights);
     if (!cluster || !agents || !sights) {
         free(cluster);
@@ -550,12 +548,16 @@ ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluste
                                             .left = on_left,
                                             .context = cluster};
     if (status == LS_OK) {
+        status = ls_cluster_reform_init(cluster);
+    }
+    if (status == LS_OK) {
         status = find_folders(cluster);
     }
     if (status == LS_OK) {
         status = ls_store_server_open(options->env, &server, &cluster->server);
     }
     if (status != LS_OK) {
+        ls_cluster_reform_release(cluster);
         free(agents);
         free(sights);
         free(cluster);
@@ -576,6 +578,7 @@ void ls_cluster_close(ls_cluster *cluster)
     }
     ls_env_timer_cancel(cluster->options.env, cluster->timer);
     ls_store_server_close(cluster->server);
+    ls_cluster_reform_release(cluster);
     free(cluster->agents);
     free(cluster->sights);
     free(cluster);

@@ -9,7 +9,7 @@
  *     ranks ────────── the same store, one socket each: their communicator meets there ──────── ranks
  *
  * Orders are level-triggered: whatever changes in this host's control page (grant, stop, quit, gather, abort) goes to every agent whole.
- * An agent whose link ends is a lost host. Ranks talk to the store themselves; agents relay nothing.
+ * An agent whose link ends, or that is silent for the lease, is a lost host. Ranks talk to the store themselves; agents relay nothing.
  *
  * Ranks are given out in order: the trainer's host has the first ones, then the hosts of the list in its order, or without a list, agents in
  * the order in which they come.
@@ -19,6 +19,7 @@
 
 #include "execution/diagnose/sight.h"
 #include "execution/elastic/coordinator.h"
+#include "execution/elastic/reform.h"
 
 typedef struct ls_cluster ls_cluster;
 
@@ -51,6 +52,12 @@ typedef struct ls_cluster_options {
     void (*stack)(void *context, uint32_t rank, bool is_stack, const char *text);
     /* Whether the command that started agent `host` of the list has ended without it, and its words; NULL: nobody started any. */
     bool (*start_failed)(void *context, uint32_t host, char text_out[512]);
+    /* From ls_cluster_run on. lease: a host that gives no sign of life for so long is lost. */
+    uint64_t lease_ns;
+    ls_reform_settings settings;
+    /* rank_lost, recovered, rank_joined, rank_left, team; takes over `fields`. NULL: nobody hears them. */
+    void (*event)(void *context, const char *name, json_t *fields);
+    void (*forget)(void *context, uint32_t rank); /* a rank is no more */
     void (*ended)(void *context); /* after ls_cluster_end: nobody is left, or the time is up; the last call */
 } ls_cluster_options;
 
@@ -60,6 +67,11 @@ void ls_cluster_close(ls_cluster *cluster); /* NULL allowed; not from a callback
 const char *ls_cluster_address(const ls_cluster *cluster);
 /* Asks the agent that has the rank for its stack. False when there is no such agent. */
 bool ls_cluster_ask_stack(ls_cluster *cluster, uint32_t rank, int32_t pid);
+/* Ranks of the trainer's host. */
+void ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank);
+void ls_cluster_rank_lost(ls_cluster *cluster, const ls_rank_end *end);
+/* All ranks are ready: from now on the loss of a host, or of a rank, does not end the run (docs/design/003-nothing-is-lost.md). */
+void ls_cluster_run(ls_cluster *cluster);
 /* The control page says quit or abort: waits until all agents have ended their ranks, then calls `ended`. */
 void ls_cluster_end(ls_cluster *cluster);
 

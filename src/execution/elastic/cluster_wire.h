@@ -13,6 +13,13 @@
  *     SIGHTS  what ranks are seen doing, when it changed  ──▶
  *                                    ◀──  ASK     for the stack of a rank that is late
  *     STACK   it, or why there is none  ──▶
+ *     STATUS  where the host is: often, as a sign of life, and whenever it changed  ──▶
+ *                                    ◀──  FENCE   park your ranks                       (elastic/host_side.h)
+ *                                    ◀──  FINISH  the step that others have agreed on
+ *                                    ◀──  FORM    a new cut
+ *
+ * ORDERS come often, too, changed or not: who hears nothing for the lease fences its ranks. What says an older epoch than was heard before is
+ * out of date.
  *
  * HELLO is checked for version and for the hash of the program before anything else is said: beyond it both sides are one binary, and the
  * structs below are what they are. Sizes are checked all the same.
@@ -21,9 +28,10 @@
 #define LS_EXECUTION_ELASTIC_CLUSTER_WIRE_H
 
 #include "execution/elastic/coordinator.h"
+#include "execution/elastic/reform.h"
 
 enum {
-    LS_CLUSTER_VERSION = 2,
+    LS_CLUSTER_VERSION = 3,
     LS_CLUSTER_NAME_BYTES = 256,
     LS_CLUSTER_PATH_BYTES = 1024,
     LS_CLUSTER_TEXT_BYTES_MAX = 512 << 10, /* of a run file */
@@ -41,6 +49,10 @@ typedef enum ls_cluster_kind {
     LS_CLUSTER_SIGHTS,
     LS_CLUSTER_ASK,
     LS_CLUSTER_STACK,
+    LS_CLUSTER_STATUS,
+    LS_CLUSTER_FENCE,
+    LS_CLUSTER_FINISH,
+    LS_CLUSTER_FORM,
 } ls_cluster_kind;
 
 typedef struct ls_cluster_hello {
@@ -61,12 +73,13 @@ typedef struct ls_cluster_join {
     uint32_t ranks, first_rank, local_ranks, threads;
     uint64_t epoch, step, float_count, exchange_bytes;
     char run_dir[LS_CLUSTER_PATH_BYTES], folder[LS_CLUSTER_PATH_BYTES]; /* the trainer's, absolute */
-    uint32_t text_bytes, reserved;
+    uint32_t text_bytes, place;                                         /* place: in the table of hosts */
+    uint64_t lease_ns;
 } ls_cluster_join;
 
 typedef struct ls_cluster_orders {
     uint32_t kind, stop, quit, gather;
-    uint64_t until;
+    uint64_t epoch, until;
     uint32_t abort;
     int32_t abort_rank;
     char abort_text[LS_RANK_TEXT_BYTES];
@@ -109,6 +122,28 @@ typedef struct ls_cluster_stack {
     uint32_t is_stack; /* 0: text says why there is none */
     char text[LS_CLUSTER_STACK_BYTES];
 } ls_cluster_stack;
+
+typedef struct ls_cluster_status {
+    uint32_t kind, reserved;
+    ls_host_status status;
+    ls_step_verdict verdict; /* of status.agreed */
+} ls_cluster_status;
+
+typedef struct ls_cluster_fence {
+    uint32_t kind, hard;
+    uint64_t epoch, limit;
+} ls_cluster_fence;
+
+typedef struct ls_cluster_finish {
+    uint32_t kind, reserved;
+    uint64_t epoch, step;
+    ls_step_verdict verdict;
+} ls_cluster_finish;
+
+typedef struct ls_cluster_form {
+    uint32_t kind, moves;
+    ls_cut cut, held;
+} ls_cluster_form;
 
 /* Hash of the program that runs. Errors: LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_program_hash(uint64_t *hash_out);

@@ -99,12 +99,19 @@ static void on_ready(void *context, uint32_t rank)
     const ls_rank_slot *slot = ls_segment_slot(&gang->segment, rank - control->first_rank);
     ls_preflight_member hello = {.rank = rank, .pid = atomic_load(&slot->pid), .preflight = slot->preflight};
     memcpy(hello.host, control->host, sizeof hello.host);
+    if (gang->cluster) {
+        ls_cluster_rank_ready(gang->cluster, rank);
+    }
     ls_coordinator_hello(gang->coordinator, &hello);
 }
 
 static void on_lost(void *context, const ls_rank_end *end)
 {
     ls_gang *gang = context;
+    if (gang->cluster && atomic_load(&gang->running)) {
+        ls_cluster_rank_lost(gang->cluster, end);
+        return;
+    }
     if (!gang->lost) {
         gang->lost = true;
         gang->lost_silent_ns = end->silent_ns;
@@ -115,6 +122,9 @@ static void on_lost(void *context, const ls_rank_end *end)
 static void on_running(void *context)
 {
     ls_gang *gang = context;
+    if (gang->cluster) {
+        ls_cluster_run(gang->cluster);
+    }
     atomic_store(&gang->running, true);
     ls_word_add(&gang->control->news, 1);
 }
@@ -180,6 +190,12 @@ static void on_far_stack(void *context, uint32_t rank, bool is_stack, const char
 {
     const ls_gang *gang = context;
     ls_watch_answer(gang->watch, rank, is_stack, text);
+}
+
+static void forget_rank(void *context, uint32_t rank)
+{
+    const ls_gang *gang = context;
+    ls_watch_leave(gang->watch, rank);
 }
 
 static bool ask_stack(void *context, uint32_t rank, int32_t pid)
@@ -389,6 +405,7 @@ static ls_status find_addresses(const ls_gang *gang, char here[LS_COMM_ADDRESS_B
 static ls_status start_cluster(ls_gang *gang, uint64_t step)
 {
     const ls_gang_hosts *hosts = gang->options.hosts;
+    const ls_run_file *run = &gang->options.session->run;
     ls_cluster_host others[LS_COMM_SIZE_MAX];
     char there[LS_COMM_ADDRESS_BYTES], here[LS_COMM_ADDRESS_BYTES];
     for (uint32_t i = 0; i < hosts->other_count; i++) {
@@ -412,6 +429,13 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
         .abort = on_abort,
         .seen = on_far_seen,
         .stack = on_far_stack,
+        .lease_ns = (uint64_t)(run->job.node_lease_s * 1e9),
+        .settings = {.leaves = (uint32_t)run->train.leaves,
+                     .min_ranks = (uint32_t)run->job.min_ranks,
+                     .zero = (uint32_t)run->parallel.zero,
+                     .shadow = run->parallel.shadow},
+        .event = put_event,
+        .forget = forget_rank,
         .start_failed = has_start_failed,
         .ended = on_all_ended,
     };

@@ -12,6 +12,7 @@
 #include "execution/diagnose/stack.h"
 #include "execution/diagnose/watch.h"
 #include "execution/elastic/cluster_wire.h"
+#include "execution/elastic/host_side.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,6 +24,7 @@
 enum {
     TICK_NS = 5 * 1000 * 1000,
     LINGER_NS = 300 * 1000 * 1000,
+    BEAT_NS = 100 * 1000 * 1000, /* a sign of life */
     SAID_NS = 200 * 1000 * 1000, /* what ranks do is said this often though nothing changed */
     GROUPS_MAX = LS_LOCAL_RANKS_MAX / LS_SIGHTS_MAX,
 };
@@ -41,6 +43,12 @@ typedef struct host_agent {
     struct {
         uint64_t hash, at_ns;
     } said[GROUPS_MAX]; /* of LS_SIGHTS_MAX ranks each: the last message */
+    ls_host_side side;
+    uint64_t lease_ns, heard_ns,
+        said_ns;    /* of the coordinator; heard: its last message; said: the last status */
+    uint64_t epoch; /* the highest it has said */
+    bool has_run;   /* a step was granted */
+    ls_host_status last_status;
     ls_status status;
     char text[LS_RANK_TEXT_BYTES];
 } host_agent;
@@ -95,6 +103,7 @@ static void on_ready(void *context, uint32_t rank)
         .kind = LS_CLUSTER_READY,
         .hello = {.rank = rank, .pid = atomic_load(&slot->pid), .preflight = slot->preflight}};
     memcpy(ready.hello.host, self->control->host, sizeof ready.hello.host);
+    ls_host_side_ready(&self->side, rank - self->control->first_rank);
     send_to_coordinator(self, &ready, sizeof ready);
 }
 
@@ -102,7 +111,11 @@ static void on_lost(void *context, const ls_rank_end *end)
 {
     host_agent *self = context;
     ls_cluster_lost lost = {.kind = LS_CLUSTER_LOST, .end = *end};
-    send_to_coordinator(self, &lost, sizeof lost); /* it orders the abort, with the best text */
+    ls_host_side_lost(&self->side, end->rank - self->control->first_rank);
+    if (self->watch) {
+        ls_watch_leave(self->watch, end->rank);
+    }
+    send_to_coordinator(self, &lost, sizeof lost); /* it says what follows */
 }
 
 static void on_ended(void *context)
@@ -114,10 +127,44 @@ static void on_ended(void *context)
     ls_env_timer_set(self->env, self->link_lost ? 0 : LINGER_NS, stop_loop, self);
 }
 
+/* ---- where this host is ---- */
+
+/* The coordinator may be gone, or may have declared this host lost: nobody here touches the state any more until it says what follows. */
+static void look_at_lease(host_agent *self, uint64_t now)
+{
+    const ls_control *control = self->control;
+    if (self->has_run && !self->link_lost && now - self->heard_ns > self->lease_ns &&
+        atomic_load(&control->fence) <= atomic_load(&control->team_epoch)) {
+        ls_log_warn(
+            "nothing heard of the coordinator for %.3g s (job.node_lease): the ranks of this host wait",
+            1e-9 * (double)(now - self->heard_ns));
+        ls_host_side_fence(&self->side, atomic_load(&control->team_epoch) + 1, true, 0);
+    }
+}
+
+static void say_status(host_agent *self)
+{
+    const uint64_t now = ls_env_now_ns(self->env);
+    ls_cluster_status status = {.kind = LS_CLUSTER_STATUS};
+    look_at_lease(self, now);
+    ls_host_side_status(&self->side, &status.status);
+    const bool changed =
+        status.status.fence != self->last_status.fence ||
+        (status.status.fence != 0 && memcmp(&status.status, &self->last_status, sizeof status.status) != 0);
+    if (self->link_lost || (!changed && now - self->said_ns < BEAT_NS)) {
+        return;
+    }
+    ls_data_parallel_read_verdict(self->segment.exchange, &status.verdict);
+    self->last_status = status.status;
+    self->said_ns = now;
+    send_to_coordinator(self, &status, sizeof status);
+}
+
 /* What a rank of this host aborted for goes to the coordinator. */
 static void tick(void *context)
 {
     host_agent *self = context;
+    say_status(self);
     const uint32_t status = atomic_load(&self->control->abort);
     if (status != 0 && !self->abort_told) {
         give_up(self, (ls_status)status, atomic_load(&self->control->abort_rank), self->control->abort_text);
@@ -172,6 +219,8 @@ static ls_status make_segment(host_agent *self, const ls_cluster_join *join, con
     };
     LS_TRY(ls_segment_create(&plan, &self->segment));
     self->control = self->segment.control;
+    self->lease_ns = join->lease_ns;
+    ls_host_side_init(&self->side, &self->segment, join->place);
     snprintf(self->control->coordinator, sizeof self->control->coordinator, "%s", self->address);
     ls_segment_begin_at(&self->segment, join->step);
     return LS_OK;
@@ -328,6 +377,7 @@ static void obey(host_agent *self, const ls_cluster_orders *orders)
     if (orders->abort) {
         ls_control_abort(self->control, (ls_status)orders->abort, orders->abort_rank, orders->abort_text);
     }
+    self->has_run = self->has_run || orders->until > atomic_load(&self->control->until);
     ls_control_grant(self->control, orders->until);
     if (orders->gather != atomic_load(&self->control->gather)) {
         ls_control_gather(self->control, orders->gather);
@@ -360,10 +410,45 @@ static void on_link_ready(void *context)
     send_to_coordinator(self, &hello, sizeof hello);
 }
 
+/* A change of members; what is older than was heard before is out of date. False: it is none. */
+static bool receive_change(host_agent *self, uint32_t kind, const void *data, size_t bytes)
+{
+    union {
+        ls_cluster_fence fence;
+        ls_cluster_finish finish;
+        ls_cluster_form form;
+    } message;
+    const size_t expected = kind == LS_CLUSTER_FENCE    ? sizeof message.fence
+                            : kind == LS_CLUSTER_FINISH ? sizeof message.finish
+                            : kind == LS_CLUSTER_FORM   ? sizeof message.form
+                                                        : 0;
+    if (expected == 0 || bytes != expected || !self->joined) {
+        return false;
+    }
+    memcpy(&message, data, bytes);
+    const uint64_t epoch = kind == LS_CLUSTER_FENCE    ? message.fence.epoch
+                           : kind == LS_CLUSTER_FINISH ? message.finish.epoch
+                                                       : message.form.cut.epoch;
+    if (epoch < self->epoch) {
+        return true;
+    }
+    self->epoch = epoch;
+    if (kind == LS_CLUSTER_FENCE) {
+        ls_host_side_fence(&self->side, epoch, message.fence.hard != 0, message.fence.limit);
+    } else if (kind == LS_CLUSTER_FINISH) {
+        ls_host_side_finish(&self->side, epoch, message.finish.step, &message.finish.verdict);
+    } else {
+        ls_host_side_form(&self->side, &message.form.cut, &message.form.held, message.form.moves != 0);
+    }
+    say_status(self);
+    return true;
+}
+
 static void on_received(void *context, const void *data, size_t bytes)
 {
     host_agent *self = context;
     uint32_t kind = 0;
+    self->heard_ns = ls_env_now_ns(self->env);
     if (bytes >= sizeof kind) {
         memcpy(&kind, data, sizeof kind);
     }
@@ -385,7 +470,7 @@ static void on_received(void *context, const void *data, size_t bytes)
         ls_cluster_ask ask;
         memcpy(&ask, data, sizeof ask);
         answer(self, &ask);
-    } else {
+    } else if (!receive_change(self, kind, data, bytes)) {
         give_up(self, LS_ERR_INVALID, -1, "the coordinator said something that agents don't understand");
     }
 }
@@ -427,7 +512,7 @@ static ls_status open_link(host_agent *self)
         .env = self->env,
         .address = self->address,
         .token = self->options->token,
-        .epoch = 1,
+        .epoch = LS_STORE_EVERY_EPOCH,
         .identity = identity,
         .timeout_ns = (uint64_t)(self->options->timeout_s * 1e9),
         .context = self,

@@ -26,7 +26,8 @@ typedef struct rank {
     ls_segment segment;
     ls_control *control;
     ls_rank_slot *slot;
-    uint32_t local;
+    uint32_t local, part; /* part: of this host's, that it holds */
+    ls_team team;
     ls_arena arena;
     ls_flight *flight;
     ls_session session;
@@ -35,7 +36,6 @@ typedef struct rank {
     ls_walk walk;
     ls_comm *comm; /* of all ranks, when they are on several hosts */
     ls_data_parallel *parallel;
-    bool distributed; /* other hosts have the state they need */
     ls_stepper *stepper;
     ls_flip flip; /* for tests */
     ls_sabotage sabotage;
@@ -130,22 +130,23 @@ static float *gradient_at(void *context, uint32_t local, uint32_t index)
 static ls_status why_aborted(void *context)
 {
     const rank *r = context;
-    return ls_control_aborted(r->control);
+    LS_TRY(ls_control_aborted(r->control));
+    return ls_fail(LS_FENCED, "the ranks change");
 }
 
 /* On several hosts the ranks have a communicator; it meets at the coordinator's store, each rank by a link of its own. */
 static ls_status meet_other_hosts(rank *r)
 {
     const ls_control *control = r->control;
-    if (control->local_ranks == control->ranks) {
+    if (r->team.local_parts == r->team.parts) {
         return LS_OK;
     }
     ls_comm_options options = {
-        .rank = control->first_rank + r->local,
-        .size = control->ranks,
-        .local_rank = r->local,
-        .local_size = control->local_ranks,
-        .epoch = control->epoch,
+        .rank = r->team.first_part + r->part,
+        .size = r->team.parts,
+        .local_rank = r->part,
+        .local_size = r->team.local_parts,
+        .epoch = r->team.cut,
         .name = "train",
         .flags = LS_COMM_NO_SHM, /* inside a host the segment is what they share */
         .timeout_s = COMM_TIMEOUT_S,
@@ -162,11 +163,12 @@ static ls_status join_others(rank *r)
     const ls_step_settings settings = ls_session_step_settings(&r->session);
     const ls_data_parallel_options options = {
         .plan = &r->session.plan,
+        .epoch = r->team.cut,
         .leaves = r->control->leaves,
-        .ranks = r->control->ranks,
-        .first_rank = r->control->first_rank,
-        .local_ranks = r->control->local_ranks,
-        .local = r->local,
+        .ranks = r->team.parts,
+        .first_rank = r->team.first_part,
+        .local_ranks = r->team.local_parts,
+        .local = r->part,
         .threads = ls_queue_threads(r->session.queue),
         .gradient = gradient_at,
         .context = r,
@@ -176,12 +178,12 @@ static ls_status join_others(rank *r)
         .shadow = r->session.run.parallel.shadow,
         .parameters = r->state.parameters,
         .micro_batches = settings.global_batch / settings.leaves / settings.micro_batch,
-        .abort = &r->control->abort,
+        .abort = &r->control->interrupt,
         .aborted = why_aborted,
         .look = agent_lives,
-        .marks = {.entered = &r->control->parts[r->local].entered,
-                  .begun = &r->control->parts[r->local].begun,
-                  .done = &r->control->parts[r->local].done},
+        .marks = {.entered = &r->control->parts[r->part].entered,
+                  .begun = &r->control->parts[r->part].begun,
+                  .done = &r->control->parts[r->part].done},
     };
     return ls_data_parallel_create(&options, &r->parallel);
 }
@@ -189,8 +191,15 @@ static ls_status join_others(rank *r)
 static ls_status make_stepper(rank *r)
 {
     ls_session *session = &r->session;
-    ls_segment_state(&r->segment, r->local, session->queue, &session->layout, &r->state);
-    LS_TRY(ls_walk_init(&r->walk, session->queue, &session->plan, session->plan.options.length));
+    ls_control_read_team(r->control, &r->team);
+    r->part = 0;
+    while (r->part < r->team.local_parts && r->team.holder[r->part] != r->local) {
+        r->part++;
+    }
+    if (r->part == r->team.local_parts) {
+        return LS_OK; /* it holds none */
+    }
+    ls_segment_state(&r->segment, r->part, session->queue, &session->layout, &r->state);
     LS_TRY(join_others(r));
     ls_step_settings settings = ls_session_step_settings(session);
     settings.should_stop = stop_asked;
@@ -211,7 +220,7 @@ static ls_status say_hello(rank *r)
 
 /* ---- the loop ---- */
 
-typedef enum rank_order { ORDER_NONE, ORDER_QUIT, ORDER_STEP, ORDER_GATHER } rank_order;
+typedef enum rank_order { ORDER_NONE, ORDER_QUIT, ORDER_STEP, ORDER_GATHER, ORDER_PARK } rank_order;
 
 /* All ranks of all hosts take them in the same order: steps that were granted, then the gather behind them. */
 static rank_order next_order(const rank *r)
@@ -220,6 +229,12 @@ static rank_order next_order(const rank *r)
     const bool gather = atomic_load(&r->control->gather) != atomic_load(&r->slot->gathered);
     if (atomic_load(&r->control->quit) != 0) {
         return ORDER_QUIT;
+    }
+    if (ls_control_is_fenced(r->control, r->step) || atomic_load(&r->control->team_epoch) != r->team.epoch) {
+        return ORDER_PARK;
+    }
+    if (!r->parallel) {
+        return ORDER_NONE;
     }
     if (atomic_load(&r->control->until) > r->step && atomic_load(&r->slot->gave_up) <= r->step) {
         return ORDER_STEP;
@@ -233,6 +248,62 @@ static bool has_orders(void *context)
 }
 
 /* LS_OK with *order_out, or why there is nothing more to do. */
+static void leave_team(rank *r)
+{
+    ls_stepper_destroy(r->stepper);
+    ls_data_parallel_destroy(r->parallel);
+    ls_comm_close(r->comm);
+    ls_state_release(&r->state);
+    r->stepper = NULL;
+    r->parallel = NULL;
+    r->comm = NULL;
+}
+
+static bool may_go_on(void *context)
+{
+    const rank *r = context;
+    return atomic_load(&r->control->team_epoch) != r->team.epoch ||
+           !ls_control_is_fenced(r->control, r->step) ||
+           atomic_load(&r->control->fence) != atomic_load(&r->slot->parked) ||
+           atomic_load(&r->control->quit) != 0;
+}
+
+/* Behind a fence, until there is another team. */
+static ls_status park(rank *r)
+{
+    const ls_wait wait = {.abort = &r->control->abort, .look = agent_lives, .context = r};
+    while (ls_control_is_fenced(r->control, r->step) ||
+           atomic_load(&r->control->team_epoch) != r->team.epoch) {
+        if (atomic_load(&r->control->quit) != 0) {
+            return LS_OK;
+        }
+        if (atomic_load(&r->control->team_epoch) != r->team.epoch) {
+            leave_team(r);
+            ls_control_read_team(r->control, &r->team);
+            r->step = r->team.step;
+            atomic_store(&r->slot->finished, r->step);
+            const ls_status status = make_stepper(r);
+            if (status != LS_OK && status != LS_FENCED) {
+                return status;
+            }
+            continue;
+        }
+        if (r->parallel) {
+            ls_data_parallel_break(r->parallel);
+        }
+        ls_control_park(r->control, r->local);
+        if (ls_wait_for(&r->control->orders, may_go_on, r, &wait) != LS_WAIT_DONE) {
+            LS_TRY(ls_control_aborted(r->control));
+            return ls_fail(LS_ERR_RANKS_LOST, "the agent of this rank is gone");
+        }
+        if (atomic_load(&r->control->team_epoch) == r->team.epoch &&
+            ls_control_unpark(r->control, r->local, r->step)) {
+            break;
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status wait_for_orders(rank *r, rank_order *order_out)
 {
     const ls_wait wait = {.abort = &r->control->abort, .look = agent_lives, .context = r};
@@ -280,11 +351,12 @@ static ls_status run_step(rank *r)
 /* Before anything else is done with it, the state goes from the trainer's host to where it is needed. */
 static ls_status distribute(rank *r)
 {
-    if (r->distributed || !r->comm) {
+    if (atomic_load(&r->control->held) >= r->team.cut || !r->comm) {
         return LS_OK;
     }
-    r->distributed = true;
-    return ls_data_parallel_distribute(r->parallel, &r->state);
+    LS_TRY(ls_data_parallel_distribute(r->parallel, &r->state));
+    atomic_store(&r->control->held, r->team.cut);
+    return LS_OK;
 }
 
 static ls_status gather(rank *r)
@@ -306,12 +378,26 @@ static ls_status loop(rank *r)
         if (order == ORDER_QUIT) {
             return LS_OK;
         }
-        LS_TRY(distribute(r));
-        if (order == ORDER_GATHER) {
-            LS_TRY(gather(r));
+        if (order == ORDER_PARK) {
+            LS_TRY(park(r));
             continue;
         }
-        const ls_status status = run_step(r);
+        ls_status status = distribute(r);
+        if (status == LS_FENCED) {
+            continue;
+        }
+        LS_TRY(status);
+        if (order == ORDER_GATHER) {
+            status = gather(r);
+            if (status != LS_OK && status != LS_FENCED) {
+                return status;
+            }
+            continue;
+        }
+        status = run_step(r);
+        if (status == LS_FENCED) {
+            continue;
+        }
         if (status == LS_STOPPED) {
             ls_control_gave_up(r->control, r->local, r->step);
         } else if (status != LS_OK) {
@@ -327,6 +413,7 @@ static ls_status run(rank *r)
     LS_TRY(follow_agent(r));
     open_flight(r);
     LS_TRY(open_session(r));
+    LS_TRY(ls_walk_init(&r->walk, r->session.queue, &r->session.plan, r->session.plan.options.length));
     LS_TRY(make_stepper(r));
     LS_TRY(say_hello(r));
     return loop(r);

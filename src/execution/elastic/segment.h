@@ -26,6 +26,7 @@
 
 #include "execution/comm/wait.h"
 #include "execution/diagnose/preflight.h"
+#include "execution/elastic/reform.h"
 #include "execution/state.h"
 #include "execution/train/step.h"
 #include "lockstep/comm.h"
@@ -129,6 +130,11 @@ typedef struct ls_control {
     _Atomic uint32_t interrupt;  /* not 0 with an abort or a hard fence: what waits inside a step look at */
     _Atomic uint32_t team_edits; /* odd while `team` is written: ls_control_read_team */
     ls_team team;
+    /* Several hosts. By the agent, with a new cut: whether the state has to be brought to where it belongs before its first step, and the
+     * cut whose hosts have it. */
+    uint32_t moves;
+    ls_cut sources;
+    _Atomic uint64_t held; /* by ranks: the newest cut of which all hosts have what they keep */
     ls_part_marks parts[LS_LOCAL_RANKS_MAX];
 
     /* What ranks tell the trainer; changes with each result, phase and abort. */

@@ -146,6 +146,13 @@ static ls_status conclude_alone(ls_data_parallel *p, ls_agreement *agreement_out
 
 /* ---- several hosts ---- */
 
+/* The first rank's part: what each host's first rank gave. */
+static ls_status hear_hosts(ls_data_parallel *p, const void *in, void *out, uint64_t bytes)
+{
+    ls_hosts_post_exchange(p->hosts, in, out, bytes);
+    return ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "what the other hosts say");
+}
+
 /* Norm blocks of bucket `bucket` that ranks of the host own: one stretch. */
 static ls_slice blocks_of_host(const ls_data_parallel *p, const ls_host *host, uint32_t bucket)
 {
@@ -206,7 +213,7 @@ static ls_status add_blocks_of_hosts(ls_data_parallel *p, double *sum_out)
         memcpy(own + n, p->block_sums + blocks.first_block, (size_t)blocks.block_count * sizeof *own);
         n += (uint64_t)blocks.block_count;
     }
-    LS_TRY(ls_hosts_exchange(p->hosts, own, p->host_blocks, p->host_block_max * sizeof *own));
+    LS_TRY(hear_hosts(p, own, p->host_blocks, p->host_block_max * sizeof *own));
     memset(p->block_cursor, 0, host_count * sizeof *p->block_cursor);
     double sum = 0.0;
     for (uint32_t b = 0; b < p->bucket_count; b++) {
@@ -227,7 +234,7 @@ static ls_status conclude_hosts(ls_data_parallel *p)
     const uint32_t count = ls_hosts_count(p->hosts);
     ls_claim *own = &p->host_claims[count];
     claim_for_host(p, own);
-    LS_TRY(ls_hosts_exchange(p->hosts, own, p->host_claims, sizeof *own));
+    LS_TRY(hear_hosts(p, own, p->host_claims, sizeof *own));
     for (uint32_t h = 0; h < count; h++) {
         p->claims[h] = &p->host_claims[h];
     }
@@ -249,7 +256,39 @@ static ls_status conclude_hosts(ls_data_parallel *p)
         ls_node_sum_losses(&p->root, collect_sums(p, p->claims, count, p->root.sum.input_count));
     exchange->agreement.loss_sum = total.loss_sum;
     exchange->agreement.tokens = total.tokens;
-    return add_blocks_of_hosts(p, &exchange->agreement.square_sum);
+    LS_TRY(add_blocks_of_hosts(p, &exchange->agreement.square_sum));
+    atomic_store(&exchange->agreed, p->view.step + 1);
+    return LS_OK;
+}
+
+/* ---- the verdict, for hosts that did not hear it ---- */
+
+typedef struct verdict_bytes {
+    ls_claim verdict;
+    ls_agreement agreement;
+    uint32_t weights_differ;
+} verdict_bytes;
+_Static_assert(sizeof(verdict_bytes) <= LS_VERDICT_BYTES, "a verdict has room");
+
+void ls_data_parallel_read_verdict(const void *exchange, ls_step_verdict *verdict_out)
+{
+    const ls_exchange *from = exchange;
+    const verdict_bytes bytes = {from->verdict, from->agreement, from->weights_differ};
+    *verdict_out = (ls_step_verdict){.agreed = atomic_load(&from->agreed)};
+    memcpy(verdict_out->bytes, &bytes, sizeof bytes);
+}
+
+void ls_data_parallel_write_verdict(void *exchange, const ls_step_verdict *verdict)
+{
+    ls_exchange *to = exchange;
+    verdict_bytes bytes;
+    memcpy(&bytes, verdict->bytes, sizeof bytes);
+    if (atomic_load(&to->agreed) < verdict->agreed) {
+        to->verdict = bytes.verdict;
+        to->agreement = bytes.agreement;
+        to->weights_differ = bytes.weights_differ;
+        atomic_store(&to->agreed, verdict->agreed);
+    }
 }
 
 static ls_status read_conclusion(ls_data_parallel *p, ls_agreement *agreement_out)
@@ -324,7 +363,7 @@ static ls_status exchange_reports(ls_data_parallel *p)
     const uint32_t count = ls_hosts_count(p->hosts);
     ls_claim *own = &p->host_claims[count];
     own->report = *report_of_ranks(p);
-    LS_TRY(ls_hosts_exchange(p->hosts, own, p->host_claims, sizeof *own));
+    LS_TRY(hear_hosts(p, own, p->host_claims, sizeof *own));
     for (uint32_t h = 0; h < count; h++) {
         p->claims[h] = &p->host_claims[h];
     }
@@ -399,7 +438,7 @@ static ls_status hear_host(ls_data_parallel *p, uint32_t from)
     const uint32_t host = ls_data_parallel_place(p, from).host;
     ls_claim *own = &p->host_claims[ls_hosts_count(p->hosts)];
     own->report = p->view.exchange->verdict.report;
-    LS_TRY(ls_hosts_exchange(p->hosts, own, p->host_claims, sizeof *own));
+    LS_TRY(hear_hosts(p, own, p->host_claims, sizeof *own));
     p->view.exchange->verdict.report = p->host_claims[host].report;
     return LS_OK;
 }

@@ -68,7 +68,7 @@ ls_flight_record *ls_data_parallel_record(ls_data_parallel *p, ls_comm_kind kind
         .seq = p->sequence,
         .fingerprint = fingerprint,
         .count = count,
-        .comm_id = LS_DATA_PARALLEL_COMM,
+        .comm_id = p->comm_id,
         .peer = UINT32_MAX,
         .site = ls_flight_site(__FILE__, line),
         .kind = (uint8_t)kind,
@@ -368,19 +368,45 @@ ls_status ls_data_parallel_after_step(ls_data_parallel *p, ls_queue *queue, uint
     return LS_OK;
 }
 
+/* A transfer that failed: a host or a rank is gone, as this one learns before those who decide what follows. They raise a fence, or end the run;
+ * if they do neither, it is an error. */
+static ls_status await_fence(ls_data_parallel *p, ls_status status, const char *what)
+{
+    enum { WAIT_S = 20 };
+    if (status == LS_OK || !p->view.abort) {
+        return status;
+    }
+    char text[1024];
+    snprintf(text, sizeof text, "%s", ls_error_text());
+    ls_word never = {0};
+    ls_wait wait = ls_exchange_wait(&p->view);
+    wait.spins = 0;
+    wait.deadline_ns = ls_clock_monotonic_ns() + WAIT_S * UINT64_C(1000000000);
+    return ls_wait_until(&never, 1, &wait) == LS_WAIT_TIMEOUT ? ls_fail(status, "%s", text)
+                                                              : ls_exchange_fail_transfer(&p->view, what);
+}
+
 /* Waits for transfers between hosts. */
 ls_status ls_data_parallel_await(ls_data_parallel *p, ls_hosts *hosts, uint64_t count, const char *what)
 {
     if (ls_hosts_is_done(hosts, count)) {
         bool aborted;
-        return ls_hosts_await(hosts, count, &(ls_wait){0}, &aborted);
+        return await_fence(p, ls_hosts_await(hosts, count, &(ls_wait){0}, &aborted), what);
     }
     const uint64_t begin_ns = ls_clock_monotonic_ns();
     const ls_wait wait = ls_exchange_wait(&p->view);
     bool aborted = false;
     const ls_status status = ls_hosts_await(hosts, count, &wait, &aborted);
     p->view.wait_ns += ls_clock_monotonic_ns() - begin_ns;
-    return aborted ? ls_exchange_fail_transfer(&p->view, what) : status;
+    return aborted ? ls_exchange_fail_transfer(&p->view, what) : await_fence(p, status, what);
+}
+
+void ls_data_parallel_break(ls_data_parallel *p)
+{
+    if (p->hosts) {
+        ls_hosts_break(p->hosts);
+        ls_fetch_break(p->fetch);
+    }
 }
 
 static ls_status take_rest(ls_data_parallel *p, ls_queue *queue)
@@ -665,6 +691,7 @@ static ls_exchange_view view_of(const ls_data_parallel_options *options)
         .local = options->local,
         .local_ranks = options->local_ranks,
         .first_rank = options->first_rank,
+        .epoch = options->epoch,
         .spins = ls_wait_spins(waiters, ls_wait_cores()),
         .timeout_s = options->timeout_s > 0.0 ? options->timeout_s : default_timeout_s,
         .abort = options->abort,
@@ -778,6 +805,7 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->bucket_count = p->layout->bucket_count;
     p->ranks = options->ranks;
     p->rank = options->first_rank + options->local;
+    p->comm_id = (uint32_t)LS_DATA_PARALLEL_COMM + (uint32_t)(options->epoch & 0xffffff);
     p->zero = options->zero;
     p->shadow = options->shadow && options->zero > 0 && options->local_ranks < options->ranks;
     p->leaf_count = options->leaves;
@@ -798,7 +826,7 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
         return status;
     }
     if (p->ranks > 1) {
-        p->flight_slot = ls_flight_join(LS_DATA_PARALLEL_COMM, p->rank, p->ranks, "steps");
+        p->flight_slot = ls_flight_join(p->comm_id, p->rank, p->ranks, "steps");
     }
     *parallel_out = p;
     return LS_OK;
@@ -810,6 +838,7 @@ void ls_data_parallel_destroy(ls_data_parallel *p)
         return;
     }
     ls_flight_leave(p->flight_slot);
+    ls_flight_leave(p->view.flight_slot);
     for (uint32_t k = 0;
          p->hosts && p->node_sums && k < ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)].node_count; k++) {
         free(p->node_sums[k].program);

@@ -38,7 +38,7 @@
 #include <stdatomic.h>
 
 enum {
-    LS_DATA_PARALLEL_COMM = 0xd0000000, /* comm_id of its records */
+    LS_DATA_PARALLEL_COMM = 0xd0000000, /* comm_id of its records; the epoch is added */
     LS_DATA_PARALLEL_TEXT_BYTES = 1024,
 };
 
@@ -52,6 +52,8 @@ typedef struct ls_step_marks {
 
 typedef struct ls_data_parallel_options {
     const ls_plan *plan; /* borrowed */
+    uint64_t
+        epoch; /* of the cut: its operations are told apart from those of others in the flight recorders */
     uint32_t leaves;
     uint32_t ranks;                   /* of all hosts, 1..leaves */
     uint32_t first_rank, local_ranks; /* of this host: [first_rank, first_rank + local_ranks) */
@@ -99,6 +101,10 @@ typedef struct ls_data_parallel ls_data_parallel;
 LS_MUST_CHECK ls_status ls_data_parallel_create(const ls_data_parallel_options *options,
                                                 ls_data_parallel **parallel_out);
 void ls_data_parallel_destroy(ls_data_parallel *parallel); /* NULL allowed */
+
+/* Several hosts: ends the transfers under way. Behind it nobody writes what this rank reads or owns, and the communicator is of no use any more.
+ * Before a rank parks inside a step. */
+void ls_data_parallel_break(ls_data_parallel *parallel);
 
 /*
  * Between steps, collective over all ranks of all hosts; with one host they do nothing. `state` is this host's.
@@ -175,6 +181,18 @@ const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *parallel, u
 
 /* After an agreement: whether the hosts' sums of `weights` differ. */
 bool ls_data_parallel_weights_differ(const ls_data_parallel *parallel);
+
+/*
+ * What all hosts came to in a step, as the exchange area of a host has it, for a host that has finished its part of the sums and did not hear it
+ * (elastic/reform.h). agreed: n: it is on step n - 1, which is to be finished; 0: there is none.
+ */
+enum { LS_VERDICT_BYTES = 3072 };
+typedef struct ls_step_verdict {
+    uint64_t agreed;
+    unsigned char bytes[LS_VERDICT_BYTES];
+} ls_step_verdict;
+void ls_data_parallel_read_verdict(const void *exchange, ls_step_verdict *verdict_out);
+void ls_data_parallel_write_verdict(void *exchange, const ls_step_verdict *verdict);
 
 /* Where rank `rank` is: which of how many hosts, and which of how many ranks there. */
 typedef struct ls_rank_place {

@@ -80,6 +80,7 @@ struct ls_data_parallel {
     bool was_gathered;
     ls_step_fault fault; /* of the agreement that failed */
     uint64_t sequence;   /* operations begun */
+    uint32_t comm_id;
     uint8_t flight_slot;
 };
 

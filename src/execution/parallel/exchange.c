@@ -148,7 +148,7 @@ static ls_flight_record *record_meeting(ls_exchange_view *view, const char *what
     if (!ls_flight_mapped || view->local_ranks == 1) {
         return NULL;
     }
-    const uint32_t comm_id = LS_EXCHANGE_COMM + view->first_rank;
+    const uint32_t comm_id = LS_EXCHANGE_COMM + view->first_rank + ((uint32_t)(view->epoch & 0x3fff) << 10);
     if (view->flight_slot == 0) {
         view->flight_slot = ls_flight_join(comm_id, view->local, view->local_ranks, "meetings");
     }

@@ -51,13 +51,14 @@ typedef struct ls_exchange {
     /* Several hosts: what the host's first rank heard from the others. */
     _Alignas(64) ls_claim verdict;
     ls_agreement agreement;
-    uint32_t weights_differ;               /* between hosts */
+    uint32_t weights_differ; /* between hosts */
+    _Atomic uint64_t agreed; /* n: the three above are on step n - 1, which goes on to its update */
     _Alignas(64) ls_exchange_slot slots[]; /* per local rank; behind them what the calls below find */
 } ls_exchange;
 
 enum {
     LS_EXCHANGE_COMM = 0x4d000000
-}; /* + the host's first rank: names its meetings in the flight recorder */
+}; /* + the host's first rank and, above it, the epoch: names its meetings in the flight recorder */
 
 /* Bytes of the area; local_ranks 0: of a process that is alone. */
 uint64_t ls_exchange_bytes(const ls_layout *layout, uint32_t local_ranks);
@@ -70,6 +71,7 @@ _Atomic uint64_t *ls_exchange_block_words(ls_exchange *exchange, uint32_t local_
 typedef struct ls_exchange_view {
     ls_exchange *exchange;
     uint32_t local, local_ranks, first_rank;
+    uint64_t epoch;
     uint32_t spins;
     double timeout_s;
     const _Atomic uint32_t *abort;

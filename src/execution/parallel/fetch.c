@@ -147,6 +147,13 @@ void ls_fetch_leave(ls_fetch *f)
     f->posted_before = ls_hosts_posted(f->hosts);
 }
 
+void ls_fetch_break(ls_fetch *f)
+{
+    if (f) {
+        ls_hosts_break(f->hosts);
+    }
+}
+
 /* ---- life ---- */
 
 static ls_status open_lanes(ls_fetch *f, const ls_data_parallel_options *options)

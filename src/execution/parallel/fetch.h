@@ -26,6 +26,7 @@ LS_MUST_CHECK ls_status ls_fetch_before(ls_fetch *fetch, uint32_t plan_step);
 /* Takes part in what is left of the step's transfers. */
 LS_MUST_CHECK ls_status ls_fetch_rest(ls_fetch *fetch);
 LS_MUST_CHECK ls_status ls_fetch_hold(ls_fetch *fetch);
+void ls_fetch_break(ls_fetch *fetch);
 /* All local ranks are at the end of the step. */
 void ls_fetch_leave(ls_fetch *fetch);
 

@@ -16,6 +16,9 @@ typedef struct posting {
     ls_transfer transfer;
     uint32_t group;
     float *flat;
+    const void *in; /* of an exchange */
+    void *out;
+    uint64_t bytes;
 } posting;
 
 /* Slices that travel one way or the other, and the memory they pass through. */
@@ -290,6 +293,9 @@ static void copy_side(const ls_hosts *h, const side *s, const posting *job, bool
 
 static ls_status run_job(ls_hosts *h, const posting *job)
 {
+    if (job->transfer == LS_TRANSFER_EXCHANGE) {
+        return ls_comm_all_gather(h->leaders, job->in, job->out, job->bytes, LS_U8, NULL);
+    }
     /* Sums and what host 0 hands out go from handlers to owners, the rest from owners to handlers. */
     const bool to_owners = job->transfer == LS_TRANSFER_REDUCE || job->transfer == LS_TRANSFER_SCATTER;
     const side *from = to_owners ? &h->out : &h->in, *to = to_owners ? &h->in : &h->out;
@@ -329,13 +335,24 @@ static void *serve(void *context)
     }
 }
 
-void ls_hosts_post(ls_hosts *h, ls_transfer transfer, uint32_t group, float *flat)
+static void post(ls_hosts *h, const posting *job)
 {
     const uint64_t n = h->posted_count + 1;
     LS_ASSERT((uint32_t)n - ls_word_get(&h->done) < h->job_room);
-    h->jobs[n % h->job_room] = (posting){.transfer = transfer, .group = group, .flat = flat};
+    h->jobs[n % h->job_room] = *job;
     h->posted_count = n;
     ls_word_post(&h->posted, (uint32_t)n);
+}
+
+void ls_hosts_post(ls_hosts *h, ls_transfer transfer, uint32_t group, float *flat)
+{
+    post(h, &(posting){.transfer = transfer, .group = group, .flat = flat});
+}
+
+void ls_hosts_post_exchange(ls_hosts *h, const void *in, void *out, uint64_t bytes)
+{
+    LS_ASSERT(h->leaders);
+    post(h, &(posting){.transfer = LS_TRANSFER_EXCHANGE, .in = in, .out = out, .bytes = bytes});
 }
 
 uint64_t ls_hosts_posted(const ls_hosts *hosts)
@@ -371,14 +388,29 @@ static ls_status start_thread(ls_hosts *h)
     return h->has_thread ? LS_OK : ls_fail(LS_ERR_MEMORY, "can't start a thread for transfers between hosts");
 }
 
+static void abort_transfers(ls_hosts *h, const char *why)
+{
+    if (!ls_hosts_is_done(h, h->posted_count)) {
+        ls_comm_abort(h->comm, why);
+        if (h->leaders) {
+            ls_comm_abort(h->leaders, why);
+        }
+    }
+}
+
+void ls_hosts_break(ls_hosts *h)
+{
+    const ls_wait forever = {0};
+    abort_transfers(h, "a host or a rank was lost");
+    (void)ls_wait_until(&h->done, (uint32_t)h->posted_count, &forever);
+}
+
 static void end_thread(ls_hosts *h)
 {
     if (!h->has_thread) {
         return;
     }
-    if (!ls_hosts_is_done(h, h->posted_count)) {
-        ls_comm_abort(h->comm, "the rank ended in the middle of a transfer");
-    }
+    abort_transfers(h, "the rank ended in the middle of a transfer");
     atomic_store(&h->quits, true);
     ls_word_post(&h->posted, (uint32_t)(h->posted_count + 1));
     pthread_join(h->thread, NULL);
@@ -507,10 +539,4 @@ uint32_t ls_hosts_groups(const ls_hosts *hosts)
 uint32_t ls_hosts_group_past(const ls_hosts *hosts, uint32_t group)
 {
     return hosts->group_past[group];
-}
-
-ls_status ls_hosts_exchange(ls_hosts *hosts, const void *in, void *out, uint64_t bytes)
-{
-    LS_ASSERT(hosts->leaders);
-    return ls_comm_all_gather(hosts->leaders, in, out, bytes, LS_U8, NULL);
 }

@@ -83,7 +83,8 @@ typedef enum ls_transfer {
     LS_TRANSFER_SPREAD,
     LS_TRANSFER_SHADOW,
     LS_TRANSFER_GATHER,
-    LS_TRANSFER_SCATTER
+    LS_TRANSFER_SCATTER,
+    LS_TRANSFER_EXCHANGE, /* ls_hosts_post_exchange */
 } ls_transfer;
 
 /* Posts a transfer of a group; flat: the buffer that spread, gather and scatter read and write, NULL for reduce. Never waits. */
@@ -97,9 +98,12 @@ bool ls_hosts_is_done(const ls_hosts *hosts, uint64_t count);
 LS_MUST_CHECK ls_status ls_hosts_await(ls_hosts *hosts, uint64_t count, const ls_wait *wait,
                                        bool *aborted_out);
 
-/* ---- records, between the first ranks of the hosts, which alone call this ---- */
+/* Records, between the first ranks of the hosts, which alone call this: out[hosts] is what each host's first rank gave, `bytes` of each. A
+ * transfer like the others; in and out are borrowed until it is done. */
+void ls_hosts_post_exchange(ls_hosts *hosts, const void *in, void *out, uint64_t bytes);
 
-/* out[hosts]: what each host's first rank gave, `bytes` of each. */
-LS_MUST_CHECK ls_status ls_hosts_exchange(ls_hosts *hosts, const void *in, void *out, uint64_t bytes);
+/* Ends what is under way: returns when the thread touches no memory any more. What was posted and is not done has failed, and so will
+ * everything else that is posted. */
+void ls_hosts_break(ls_hosts *hosts);
 
 #endif

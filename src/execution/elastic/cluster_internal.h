@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What cluster.c (agents come, orders, the end) and cluster_reform.c (hosts and ranks are lost, come and go) share. */
+#ifndef LS_EXECUTION_ELASTIC_CLUSTER_INTERNAL_H
+#define LS_EXECUTION_ELASTIC_CLUSTER_INTERNAL_H
+
+#include "execution/comm/store.h"
+#include "execution/elastic/cluster.h"
+#include "execution/elastic/cluster_wire.h"
+#include "execution/elastic/host_side.h"
+
+enum { LS_CLUSTER_AGENTS_MAX = LS_COMM_SIZE_MAX - 1, LS_CLUSTER_BEAT_NS = 100 * 1000 * 1000 };
+
+/* What is being recovered from, for the event that says so. */
+typedef struct ls_cluster_loss {
+    bool is_open;   /* no step has been finished since */
+    uint64_t at_ns; /* when it was noticed */
+    uint64_t step;  /* the cut behind it begins with */
+    bool formed, finished;
+    uint32_t rank_count, ranks[LS_COMM_SIZE_MAX];
+    char cause[512]; /* of the first */
+} ls_cluster_loss;
+
+/* An agent's place is one above its index: the trainer's host has place 0. */
+typedef struct ls_cluster_agent {
+    uint64_t client; /* of the store's server */
+    bool used, gone, ended, is_spare;
+    uint32_t first_rank, count;
+    uint64_t orders_sent;             /* version */
+    int64_t clock_offset_ns;          /* to be added to its clock, see find_clock */
+    uint64_t clock_ns;                /* when that was found; 0: never */
+    uint64_t heard_ns;                /* the last message */
+    char name[LS_CLUSTER_NAME_BYTES]; /* for texts */
+    ls_step_verdict verdict;          /* of its status */
+} ls_cluster_agent;
+
+struct ls_cluster {
+    ls_cluster_options options;
+    ls_control *control;
+    ls_store_server *server;
+    uint64_t program;
+    char folder[LS_CLUSTER_PATH_BYTES], run_dir[LS_CLUSTER_PATH_BYTES]; /* absolute */
+    uint32_t given;                                                     /* ranks below it have a host */
+    uint32_t agent_count;
+    ls_cluster_agent *agents; /* host i of the list is agents[i]; spares and agents without a list follow */
+    ls_cluster_orders orders;
+    uint64_t orders_version, start_deadline_ns, say_ns, end_deadline_ns;
+    ls_env_id timer;
+    ls_sight *sights; /* LS_SIGHTS_MAX, of a message */
+    bool aborted, ending, told_ended;
+
+    /* Members, once all were ready: cluster_reform.c. */
+    bool running;
+    ls_host_side side;     /* of this host */
+    ls_reform_host *hosts; /* by place */
+    ls_cut *cuts[2];       /* the newest, and the one that counts until that is held */
+    uint64_t epoch;        /* of the team in force, or of the fence */
+    bool fenced, hard;
+    uint64_t limit; /* of a soft fence */
+    uint64_t beat_ns, tick_ns;
+    ls_cluster_loss loss;
+};
+
+/* Ends everything for this reason. */
+void ls_cluster_abort_all(ls_cluster *cluster, ls_status status, int32_t rank, const char *text);
+
+/* ---- cluster_reform.c ---- */
+
+LS_MUST_CHECK ls_status ls_cluster_reform_init(ls_cluster *cluster);
+void ls_cluster_reform_release(ls_cluster *cluster);
+
+/* Every few milliseconds: leases, the trainer's own host, what is to be done next. */
+void ls_cluster_reform_tick(ls_cluster *cluster);
+void ls_cluster_receive_status(ls_cluster *cluster, ls_cluster_agent *agent, const ls_cluster_status *status);
+/* A host is gone, or a rank of one. cause: for the event. */
+void ls_cluster_host_lost(ls_cluster *cluster, ls_cluster_agent *agent, const char *cause);
+void ls_cluster_far_rank_lost(ls_cluster *cluster, ls_cluster_agent *agent, const ls_rank_end *end);
+
+#endif

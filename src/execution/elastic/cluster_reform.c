@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The cluster's members: who is lost, who comes and goes, and the way to a new cut (elastic/reform.h decides, this carries it out). */
+#include "execution/elastic/cluster_internal.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CAN_FINISH = false };
+
+static uint32_t place_of(const ls_cluster *cluster, const ls_cluster_agent *agent)
+{
+    return (uint32_t)(agent - cluster->agents) + 1;
+}
+
+static uint32_t place_count(const ls_cluster *cluster)
+{
+    return cluster->agent_count + 1;
+}
+
+static void tell_event(ls_cluster *cluster, const char *name, json_t *fields)
+{
+    if (cluster->options.event) {
+        cluster->options.event(cluster->options.context, name, fields);
+    } else {
+        json_decref(fields);
+    }
+}
+
+static void send_to(ls_cluster *cluster, const ls_cluster_agent *agent, const void *message, size_t bytes)
+{
+    (void)ls_store_server_send(cluster->server, agent->client, message,
+                               bytes); /* fails only when it has gone */
+}
+
+/* To all agents that are here. */
+static void send_to_all(ls_cluster *cluster, const void *message, size_t bytes)
+{
+    for (uint32_t i = 0; i < cluster->agent_count; i++) {
+        if (cluster->hosts[i + 1].is_here) {
+            send_to(cluster, &cluster->agents[i], message, bytes);
+        }
+    }
+}
+
+/* ---- fences ---- */
+
+static void send_fence(ls_cluster *cluster)
+{
+    const ls_cluster_fence fence = {
+        .kind = LS_CLUSTER_FENCE, .hard = cluster->hard, .epoch = cluster->epoch, .limit = cluster->limit};
+    send_to_all(cluster, &fence, sizeof fence);
+    ls_host_side_fence(&cluster->side, fence.epoch, fence.hard, fence.limit);
+}
+
+/* What was heard behind an earlier fence counts no more. */
+static void raise_fence(ls_cluster *cluster, uint64_t epoch, bool hard)
+{
+    cluster->hard = hard || (cluster->fenced && cluster->hard);
+    cluster->fenced = true;
+    cluster->epoch = epoch;
+    cluster->limit = 0;
+    send_fence(cluster);
+}
+
+/* ---- losses ---- */
+
+static void note_lost_rank(ls_cluster *cluster, uint32_t rank, const char *cause, uint64_t silent_ns)
+{
+    ls_cluster_loss *loss = &cluster->loss;
+    ls_host_status here;
+    ls_host_side_status(&cluster->side, &here);
+    if (!loss->is_open) {
+        *loss = (ls_cluster_loss){.is_open = true, .at_ns = ls_env_now_ns(cluster->options.env)};
+        snprintf(loss->cause, sizeof loss->cause, "%s", cause);
+    }
+    if (loss->rank_count < LS_COMM_SIZE_MAX) {
+        loss->ranks[loss->rank_count++] = rank;
+    }
+    loss->formed = false;
+    tell_event(cluster, "rank_lost",
+               json_pack("{s:i, s:s, s:f, s:I, s:I}", "rank", (int)rank, "cause", cause, "detected_ms",
+                         1e-6 * (double)silent_ns, "step", (json_int_t)here.finished, "epoch",
+                         (json_int_t)cluster->epoch));
+    if (cluster->options.forget) {
+        cluster->options.forget(cluster->options.context, rank);
+    }
+}
+
+void ls_cluster_host_lost(ls_cluster *cluster, ls_cluster_agent *agent, const char *cause)
+{
+    const uint64_t silent_ns = ls_env_now_ns(cluster->options.env) - agent->heard_ns;
+    agent->gone = true;
+    ls_log_warn("%s", cause);
+    if (!cluster->running) {
+        ls_cluster_abort_all(cluster, LS_ERR_RANKS_LOST, (int32_t)agent->first_rank, cause);
+        return;
+    }
+    ls_reform_host *host = &cluster->hosts[place_of(cluster, agent)];
+    for (uint32_t i = 0; i < agent->count && host->is_here; i++) {
+        note_lost_rank(cluster, agent->first_rank + i, cause, silent_ns);
+    }
+    *host = (ls_reform_host){0};
+    raise_fence(cluster, cluster->epoch + 1, true);
+}
+
+static void lose_rank(ls_cluster *cluster, const char *host, const ls_rank_end *end)
+{
+    char how[64], cause[512];
+    snprintf(cause, sizeof cause, "rank %u (%s, pid %d) ended with %s while %s", end->rank, host, end->pid,
+             ls_exit_text(end->exit_code, how), end->doing);
+    ls_log_warn("%s", cause);
+    note_lost_rank(cluster, end->rank, cause, end->silent_ns);
+    raise_fence(cluster, cluster->epoch + 1, true);
+}
+
+void ls_cluster_far_rank_lost(ls_cluster *cluster, ls_cluster_agent *agent, const ls_rank_end *end)
+{
+    lose_rank(cluster, agent->name, end);
+}
+
+void ls_cluster_rank_lost(ls_cluster *cluster, const ls_rank_end *end)
+{
+    const ls_control *control = cluster->control;
+    ls_host_side_lost(&cluster->side, end->rank - control->first_rank);
+    lose_rank(cluster, control->host, end);
+}
+
+void ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank)
+{
+    ls_host_side_ready(&cluster->side, rank - cluster->control->first_rank);
+}
+
+/* ---- statuses ---- */
+
+void ls_cluster_receive_status(ls_cluster *cluster, ls_cluster_agent *agent, const ls_cluster_status *status)
+{
+    ls_reform_host *host = &cluster->hosts[place_of(cluster, agent)];
+    host->status = status->status;
+    agent->verdict = status->verdict;
+    /* It heard nothing for its lease and fenced its ranks by itself; or this is a coordinator of later. */
+    if (cluster->running && host->is_here && status->status.fence > cluster->epoch) {
+        raise_fence(cluster, status->status.fence, true);
+    }
+}
+
+/* ---- a new cut ---- */
+
+static bool has_newcomers(const ls_cut *cut, const ls_cut *held)
+{
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        bool was_there = false;
+        for (uint32_t k = 0; k < held->host_count; k++) {
+            was_there = was_there || held->hosts[k].host == cut->hosts[i].host;
+        }
+        if (!was_there) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void form(ls_cluster *cluster, uint64_t step)
+{
+    const ls_reform_settings *settings = &cluster->options.settings;
+    const uint32_t count = place_count(cluster);
+    ls_cluster_form message = {.kind = LS_CLUSTER_FORM};
+    message.held = *ls_reform_held(cluster->hosts, count, (const ls_cut *const *)cluster->cuts, 2);
+    (void)ls_reform_find_holders(settings, cluster->hosts, &message.held);
+    ls_reform_cut(settings, cluster->hosts, count, cluster->epoch, step, &message.cut);
+    message.moves = settings->zero > 0 || has_newcomers(&message.cut, &message.held);
+    *cluster->cuts[1] = message.held;
+    *cluster->cuts[0] = message.cut;
+    ls_store_server_set_epoch(cluster->server, cluster->epoch);
+    send_to_all(cluster, &message, sizeof message);
+    cluster->fenced = cluster->hard = false;
+    ls_host_side_form(&cluster->side, &message.cut, &message.held, message.moves);
+    cluster->loss.formed = true;
+    cluster->loss.step = step;
+    tell_event(cluster, "team",
+               json_pack("{s:I, s:I, s:i, s:i}", "epoch", (json_int_t)cluster->epoch, "step",
+                         (json_int_t)step, "parts", (int)message.cut.parts, "ranks", (int)message.cut.parts));
+    ls_log_info("epoch %llu: %u ranks on %u hosts go on behind step %llu", (unsigned long long)cluster->epoch,
+                message.cut.parts, message.cut.host_count, (unsigned long long)step);
+}
+
+static void finish(ls_cluster *cluster, uint64_t step, uint32_t from)
+{
+    ls_cluster_finish message = {.kind = LS_CLUSTER_FINISH, .epoch = cluster->epoch, .step = step};
+    if (from == 0) {
+        ls_data_parallel_read_verdict(cluster->side.segment->exchange, &message.verdict);
+    } else {
+        message.verdict = cluster->agents[from - 1].verdict;
+    }
+    send_to_all(cluster, &message, sizeof message);
+    ls_host_side_finish(&cluster->side, message.epoch, step, &message.verdict);
+    cluster->epoch++;
+    cluster->hard = false;
+    cluster->limit = step;
+    cluster->loss.finished = true;
+}
+
+static void give_up(ls_cluster *cluster, const char *why)
+{
+    char text[900];
+    const int32_t rank = cluster->loss.rank_count ? (int32_t)cluster->loss.ranks[0] : -1;
+    snprintf(text, sizeof text, "%s; %s", cluster->loss.cause, why);
+    ls_cluster_abort_all(cluster, LS_ERR_RANKS_LOST, rank, text);
+}
+
+static void go_on(ls_cluster *cluster)
+{
+    const ls_reform_decision next = ls_reform_decide(
+        &cluster->options.settings, cluster->hosts, place_count(cluster),
+        (const ls_cut *const *)cluster->cuts, 2, cluster->epoch, cluster->hard, cluster->limit);
+    switch (next.what) {
+    case LS_REFORM_WAIT:
+        break;
+    case LS_REFORM_LIMIT:
+        cluster->limit = next.step;
+        send_fence(cluster);
+        break;
+    case LS_REFORM_FINISH:
+        if (!CAN_FINISH) {
+            give_up(cluster, "it happened while weights were updated");
+            break;
+        }
+        finish(cluster, next.step, next.from);
+        break;
+    case LS_REFORM_FORM:
+        if (cluster->options.settings.zero > 0) {
+            give_up(cluster, "its share of the state is lost with it");
+            break;
+        }
+        form(cluster, next.step);
+        break;
+    case LS_REFORM_CHECKPOINT:
+        give_up(cluster, "a host and the one that has its shadow; the run goes on from its newest checkpoint "
+                         "when it is started again");
+        break;
+    case LS_REFORM_END:
+        give_up(cluster, "fewer than job.min_ranks are left");
+        break;
+    }
+}
+
+/* The first step behind a loss is finished. */
+static void tell_recovered(ls_cluster *cluster)
+{
+    ls_cluster_loss *loss = &cluster->loss;
+    if (!loss->is_open || !loss->formed || cluster->hosts[0].status.finished <= loss->step) {
+        return;
+    }
+    json_t *lost = json_array();
+    for (uint32_t i = 0; i < loss->rank_count; i++) {
+        json_array_append_new(lost, json_integer(loss->ranks[i]));
+    }
+    const double ms = 1e-6 * (double)(ls_env_now_ns(cluster->options.env) - loss->at_ns);
+    const uint32_t parts = cluster->cuts[0]->parts;
+    tell_event(cluster, "recovered",
+               json_pack("{s:I, s:f, s:I, s:i, s:i, s:o, s:s}", "step", (json_int_t)loss->step, "ms", ms,
+                         "epoch", (json_int_t)cluster->cuts[0]->epoch, "parts", (int)parts, "ranks",
+                         (int)parts, "lost", lost, "how", loss->finished ? "finish" : "restart"));
+    *loss = (ls_cluster_loss){0};
+}
+
+/* ---- time ---- */
+
+/* Who was silent for the lease is lost; not when it was this process that did not listen. */
+static void look_at_leases(ls_cluster *cluster, uint64_t now)
+{
+    char text[400];
+    const uint64_t lease = cluster->options.lease_ns, pause = now - cluster->tick_ns;
+    cluster->tick_ns = now;
+    for (uint32_t i = 0; i < cluster->agent_count; i++) {
+        ls_cluster_agent *a = &cluster->agents[i];
+        if (pause > lease / 4) {
+            a->heard_ns = a->heard_ns + pause < now ? a->heard_ns + pause : now;
+        }
+        if (cluster->hosts[i + 1].is_here && now - a->heard_ns > lease) {
+            snprintf(
+                text, sizeof text,
+                "host %s (%u rank%s, from rank %u on) is lost: no sign of life for %.3g s (job.node_lease)",
+                a->name, a->count, a->count == 1 ? "" : "s", a->first_rank,
+                1e-9 * (double)(now - a->heard_ns));
+            ls_cluster_host_lost(cluster, a, text);
+            ls_store_server_refuse(cluster->server, a->client, "this host was declared lost");
+        }
+    }
+}
+
+void ls_cluster_reform_tick(ls_cluster *cluster)
+{
+    if (!cluster->running || cluster->aborted || cluster->ending ||
+        atomic_load(&cluster->control->quit) != 0 || atomic_load(&cluster->control->abort) != 0) {
+        return;
+    }
+    look_at_leases(cluster, ls_env_now_ns(cluster->options.env));
+    ls_host_side_status(&cluster->side, &cluster->hosts[0].status);
+    tell_recovered(cluster);
+    if (cluster->fenced) {
+        go_on(cluster);
+    }
+}
+
+/* ---- life ---- */
+
+ls_status ls_cluster_reform_init(ls_cluster *cluster)
+{
+    cluster->hosts = calloc(LS_CLUSTER_AGENTS_MAX + 1, sizeof *cluster->hosts);
+    cluster->cuts[0] = calloc(1, sizeof *cluster->cuts[0]);
+    cluster->cuts[1] = calloc(1, sizeof *cluster->cuts[1]);
+    if (!cluster->hosts || !cluster->cuts[0] || !cluster->cuts[1]) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a table of hosts");
+    }
+    ls_host_side_init(&cluster->side, cluster->options.segment, 0);
+    cluster->epoch = cluster->control->epoch;
+    return LS_OK;
+}
+
+void ls_cluster_reform_release(ls_cluster *cluster)
+{
+    free(cluster->hosts);
+    free(cluster->cuts[0]);
+    free(cluster->cuts[1]);
+}
+
+void ls_cluster_run(ls_cluster *cluster)
+{
+    ls_cut *cut = cluster->cuts[0], *before = cluster->cuts[1];
+    const ls_control *control = cluster->control;
+    *before =
+        (ls_cut){.step = cluster->options.step, .parts = 1, .host_count = 1, .hosts = {{.part_count = 1}}};
+    *cut = (ls_cut){.epoch = cluster->epoch, .step = cluster->options.step, .parts = control->ranks};
+    cut->hosts[cut->host_count++] = (ls_cut_host){.part_count = (uint16_t)control->local_ranks};
+    cluster->hosts[0].is_here = true;
+    for (uint32_t i = 0; i < cluster->agent_count; i++) {
+        const ls_cluster_agent *a = &cluster->agents[i];
+        if (a->used && !a->gone && !a->is_spare) {
+            cluster->hosts[i + 1].is_here = true;
+            cut->hosts[cut->host_count++] = (ls_cut_host){.host = (uint16_t)(i + 1),
+                                                          .first_part = (uint16_t)a->first_rank,
+                                                          .part_count = (uint16_t)a->count};
+        }
+    }
+    cluster->tick_ns = ls_env_now_ns(cluster->options.env);
+    cluster->running = true;
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/host_side.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t place)
+{
+    *side = (ls_host_side){.segment = segment, .place = place};
+}
+
+void ls_host_side_ready(ls_host_side *side, uint32_t local)
+{
+    side->lives[local] = true;
+}
+
+void ls_host_side_lost(ls_host_side *side, uint32_t local)
+{
+    side->lives[local] = false;
+}
+
+/* ---- what it says ---- */
+
+static uint64_t count_agreed(const ls_host_side *side)
+{
+    ls_step_verdict verdict;
+    ls_data_parallel_read_verdict(side->segment->exchange, &verdict);
+    return verdict.agreed;
+}
+
+void ls_host_side_status(const ls_host_side *side, ls_host_status *status_out)
+{
+    const ls_control *control = side->segment->control;
+    const uint64_t fence = atomic_load(&control->fence), team = atomic_load(&control->team_epoch);
+    ls_host_status status = {.fence = fence > team ? fence : 0,
+                             .cut = control->team.cut,
+                             .held = atomic_load(&control->held),
+                             .finished = UINT64_MAX,
+                             .agreed = count_agreed(side),
+                             .parked = fence > team};
+    for (uint32_t i = 0; i < control->team.local_parts; i++) {
+        const uint64_t entered = atomic_load(&control->parts[i].entered);
+        const uint64_t done = atomic_load(&control->parts[i].done);
+        status.entered = entered > status.entered ? entered : status.entered;
+        status.finished = done < status.finished ? done : status.finished;
+    }
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        status.ranks += side->lives[local];
+        status.parked = status.parked && (!side->lives[local] || ls_control_is_parked(control, local));
+    }
+    /* Between being let go on and going on it still looks parked. */
+    const bool goes_on = atomic_load(&control->hard) == 0 && status.finished < atomic_load(&control->limit);
+    status.parked = status.parked && !goes_on;
+    *status_out = status;
+}
+
+/* ---- what it does ---- */
+
+void ls_host_side_fence(ls_host_side *side, uint64_t epoch, bool hard, uint64_t limit)
+{
+    ls_control *control = side->segment->control;
+    if (epoch <= atomic_load(&control->team_epoch) || epoch < atomic_load(&control->fence)) {
+        return;
+    }
+    if (epoch > atomic_load(&control->fence) || (hard && atomic_load(&control->hard) == 0)) {
+        ls_control_fence(control, epoch, hard);
+    }
+    if (limit > atomic_load(&control->limit)) {
+        ls_control_limit(control, limit);
+    }
+}
+
+static uint32_t next_living(const ls_host_side *side, uint32_t local)
+{
+    const uint32_t count = side->segment->control->local_ranks;
+    for (uint32_t i = 0; i < count; i++) {
+        if (side->lives[(local + i) % count]) {
+            return (local + i) % count;
+        }
+    }
+    return local; /* nobody: the host will be given up */
+}
+
+void ls_host_side_finish(ls_host_side *side, uint64_t epoch, uint64_t step, const ls_step_verdict *verdict)
+{
+    ls_control *control = side->segment->control;
+    if (epoch <= atomic_load(&control->team_epoch)) {
+        return;
+    }
+    ls_team team = control->team;
+    team.epoch = epoch;
+    team.step = step - 1;
+    for (uint32_t i = 0; i < team.local_parts; i++) {
+        team.holder[i] = (uint16_t)next_living(side, team.holder[i]);
+    }
+    ls_data_parallel_write_verdict(side->segment->exchange, verdict);
+    /* The fence behind it first: nobody gets beyond that step. */
+    ls_control_fence(control, epoch + 1, false);
+    ls_control_team(control, &team);
+    ls_control_limit(control, step);
+}
+
+/* The host's share; false: it has none. */
+static bool cut_team(const ls_host_side *side, const ls_cut *cut, ls_team *team_out)
+{
+    const ls_control *control = side->segment->control;
+    for (uint32_t h = 0; h < cut->host_count; h++) {
+        if (cut->hosts[h].host != side->place) {
+            continue;
+        }
+        ls_team team = {.epoch = cut->epoch,
+                        .cut = cut->epoch,
+                        .first_step = cut->step,
+                        .step = cut->step,
+                        .parts = cut->parts,
+                        .first_part = cut->hosts[h].first_part,
+                        .local_parts = cut->hosts[h].part_count};
+        uint32_t part = 0;
+        for (uint32_t local = 0; local < control->local_ranks && part < team.local_parts; local++) {
+            if (side->lives[local]) {
+                team.holder[part++] = (uint16_t)local;
+            }
+        }
+        if (part < team.local_parts) {
+            return false; /* one died since it was counted: a fence is on its way */
+        }
+        *team_out = team;
+        return true;
+    }
+    return false;
+}
+
+void ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held, bool moves)
+{
+    ls_control *control = side->segment->control;
+    ls_team team;
+    if (cut->epoch <= atomic_load(&control->team_epoch) || cut->epoch < atomic_load(&control->fence) ||
+        !cut_team(side, cut, &team)) {
+        return;
+    }
+    control->moves = moves;
+    control->sources = *held;
+    memset(side->segment->exchange, 0, (size_t)control->exchange_bytes);
+    ls_control_begin_cut(control, cut->step);
+    if (!moves) {
+        atomic_store(&control->held, cut->epoch);
+    }
+    ls_control_team(control, &team);
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A host's side of a change of members among several hosts: fences, what it says of itself, finishing a step, a new cut
+ * (elastic/reform.h). The trainer's host and the agents of others do the same to their segments. Nothing here blocks or waits.
+ *
+ * For the loop's thread of the process that has the segment.
+ */
+#ifndef LS_EXECUTION_ELASTIC_HOST_SIDE_H
+#define LS_EXECUTION_ELASTIC_HOST_SIDE_H
+
+#include "execution/elastic/reform.h"
+#include "execution/elastic/segment.h"
+
+typedef struct ls_host_side {
+    const ls_segment *segment;
+    uint32_t place;                 /* in the table of hosts */
+    bool lives[LS_LOCAL_RANKS_MAX]; /* local ranks that are ready and have not ended */
+} ls_host_side;
+
+void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t place);
+void ls_host_side_ready(ls_host_side *side, uint32_t local);
+void ls_host_side_lost(ls_host_side *side, uint32_t local);
+
+void ls_host_side_status(const ls_host_side *side, ls_host_status *status_out);
+
+/* Raises a fence, or makes the one that stands harder or later; what is not above the team in force is out of date and does nothing. */
+void ls_host_side_fence(ls_host_side *side, uint64_t epoch, bool hard, uint64_t limit);
+
+/*
+ * Parked for `epoch`: with the same cut, all that have not yet finish `step` steps, with the verdict of those that agreed on the last of them;
+ * then they park for epoch + 1. What ranks that ended held goes to others of this host.
+ */
+void ls_host_side_finish(ls_host_side *side, uint64_t epoch, uint64_t step, const ls_step_verdict *verdict);
+
+/* Parked for cut->epoch: the new cut. A host that has no part in it stays parked. moves: the state has to be brought to where it belongs first,
+ * from the holders of `held`. */
+void ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held, bool moves);
+
+#endif

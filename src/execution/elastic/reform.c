@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/reform.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+/* ---- who holds what ---- */
+
+const ls_cut *ls_reform_held(const ls_reform_host *hosts, uint32_t count, const ls_cut *const *cuts,
+                             uint32_t cut_count)
+{
+    LS_ASSERT(cut_count >= 1);
+    for (uint32_t c = 0; c + 1 < cut_count; c++) {
+        for (uint32_t i = 0; i < count; i++) {
+            if (hosts[i].is_here && hosts[i].status.held >= cuts[c]->epoch) {
+                return cuts[c];
+            }
+        }
+    }
+    return cuts[cut_count - 1];
+}
+
+/* A host that has what host `index` of the cut keeps. */
+static uint16_t holder_of(const ls_reform_settings *settings, const ls_reform_host *hosts, const ls_cut *cut,
+                          uint32_t index)
+{
+    const uint16_t owner = cut->hosts[index].host;
+    if (hosts[owner].is_here) {
+        return owner;
+    }
+    const uint32_t others = settings->zero == 0 ? cut->host_count - 1 : settings->shadow ? 1 : 0;
+    for (uint32_t i = 1; i <= others && cut->host_count > 1; i++) {
+        const uint16_t other = cut->hosts[(index + i) % cut->host_count].host;
+        if (hosts[other].is_here) {
+            return other;
+        }
+    }
+    return LS_REFORM_NOBODY;
+}
+
+bool ls_reform_find_holders(const ls_reform_settings *settings, const ls_reform_host *hosts, ls_cut *cut)
+{
+    bool is_whole = true;
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        cut->hosts[i].holder = holder_of(settings, hosts, cut, i);
+        is_whole = is_whole && cut->hosts[i].holder != LS_REFORM_NOBODY;
+    }
+    return is_whole;
+}
+
+static bool is_held(const ls_reform_settings *settings, const ls_reform_host *hosts, const ls_cut *cut)
+{
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        if (holder_of(settings, hosts, cut, i) == LS_REFORM_NOBODY) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- deciding ---- */
+
+static bool is_member(const ls_cut *cut, uint32_t host)
+{
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        if (cut->hosts[i].host == host) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t ranks_to_come(const ls_reform_host *hosts, uint32_t count)
+{
+    uint32_t ranks = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        ranks += hosts[i].is_here && !hosts[i].is_leaving ? hosts[i].status.ranks : 0;
+    }
+    return ranks;
+}
+
+/* What members of the newest cut, which is the one they work in, have come to. */
+typedef struct progress {
+    uint64_t entered; /* by the first */
+    uint64_t behind;  /* finished by the last */
+    uint64_t target;  /* steps that all will have finished: some have, or have agreed on the last of them */
+    uint32_t agreed;  /* host that has the verdict on it */
+    bool all_parked;
+} progress;
+
+static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cut *cut, uint64_t fence,
+                        bool hard, uint64_t limit)
+{
+    progress p = {.behind = UINT64_MAX, .agreed = count, .all_parked = true};
+    for (uint32_t i = 0; i < count; i++) {
+        const ls_host_status *s = &hosts[i].status;
+        if (!hosts[i].is_here || !is_member(cut, i)) {
+            continue;
+        }
+        p.all_parked = p.all_parked && s->fence == fence && s->parked && (hard || s->finished >= limit);
+        p.entered = s->entered > p.entered ? s->entered : p.entered;
+        p.behind = s->finished < p.behind ? s->finished : p.behind;
+        const uint64_t target = s->agreed > s->finished ? s->agreed : s->finished;
+        p.target = target > p.target ? target : p.target;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (hosts[i].is_here && is_member(cut, i) && hosts[i].status.agreed == p.target) {
+            p.agreed = i;
+        }
+    }
+    return p;
+}
+
+ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls_reform_host *hosts,
+                                    uint32_t count, const ls_cut *const *cuts, uint32_t cut_count,
+                                    uint64_t fence, bool hard, uint64_t limit)
+{
+    const progress p = look_at(hosts, count, cuts[0], fence, hard, limit);
+    if (!p.all_parked) {
+        const bool is_ahead = !hard && p.entered > limit;
+        return is_ahead ? (ls_reform_decision){.what = LS_REFORM_LIMIT, .step = p.entered}
+                        : (ls_reform_decision){.what = LS_REFORM_WAIT};
+    }
+    const ls_cut *held = ls_reform_held(hosts, count, cuts, cut_count);
+    if (ranks_to_come(hosts, count) < settings->min_ranks || ranks_to_come(hosts, count) == 0) {
+        return (ls_reform_decision){.what = LS_REFORM_END};
+    }
+    if (!is_held(settings, hosts, held)) {
+        return (ls_reform_decision){.what = LS_REFORM_CHECKPOINT};
+    }
+    if (p.behind < p.target) {
+        /* A host can be one step behind and no more: the next agreement waits for it. */
+        const bool can_finish = p.behind + 1 == p.target && p.agreed < count;
+        return (ls_reform_decision){
+            .what = can_finish ? LS_REFORM_FINISH : LS_REFORM_CHECKPOINT, .step = p.target, .from = p.agreed};
+    }
+    return (ls_reform_decision){.what = LS_REFORM_FORM, .step = p.target};
+}
+
+/* ---- cutting ---- */
+
+void ls_reform_cut(const ls_reform_settings *settings, const ls_reform_host *hosts, uint32_t count,
+                   uint64_t epoch, uint64_t step, ls_cut *cut_out)
+{
+    *cut_out = (ls_cut){.epoch = epoch, .step = step};
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t left = settings->leaves - cut_out->parts;
+        const uint32_t ranks = hosts[i].is_here && !hosts[i].is_leaving ? hosts[i].status.ranks : 0;
+        const uint32_t parts = ranks < left ? ranks : left;
+        if (parts > 0) {
+            cut_out->hosts[cut_out->host_count++] = (ls_cut_host){.host = (uint16_t)i,
+                                                                  .first_part = (uint16_t)cut_out->parts,
+                                                                  .part_count = (uint16_t)parts,
+                                                                  .holder = (uint16_t)i};
+            cut_out->parts += parts;
+        }
+    }
+}
