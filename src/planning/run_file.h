@@ -136,11 +136,13 @@ typedef struct ls_run_parallel {
 } ls_run_parallel;
 
 typedef struct ls_run_checkpoint {
-    uint64_t every_steps; /* 0: only at the end and when stopped */
-    int async;            /* LS_NO, LS_YES; auto: when memory allows */
-    uint64_t keep_last;   /* >= 1 */
-    uint64_t keep_best;   /* by validation loss, 0: none */
-    uint64_t keep_every;  /* multiples of so many steps, 0: none */
+    /* 0: only at the end and when stopped. auto: as the run goes (execution/train/cadence.h); a checkpoint then has a validation loss only
+     * where one was measured anyway. */
+    uint64_t every_steps;
+    int async;           /* LS_NO, LS_YES; auto: when memory allows */
+    uint64_t keep_last;  /* >= 1 */
+    uint64_t keep_best;  /* by validation loss, 0: none */
+    uint64_t keep_every; /* multiples of so many steps, 0: none */
 } ls_run_checkpoint;
 
 typedef struct ls_run_eval {

@@ -99,7 +99,7 @@ static const ls_option options[] = {
     {U64("parallel.zero", parallel.zero, "1", 0, 3), .help = "ZeRO stage: what is sharded over data-parallel ranks"},
     {BOOL("parallel.shadow", parallel.shadow, "true"), .help = "on several hosts with zero 1 to 3, each host keeps its neighbour's shards up to date as well: the loss of one costs no step"},
 
-    {U64("checkpoint.every_steps", checkpoint.every_steps, "200", 0, MANY), .help = "steps between checkpoints; 0: only at the end and when stopped"},
+    {U64("checkpoint.every_steps", checkpoint.every_steps, "200", 0, MANY), .allow_auto = true, .help = "steps between checkpoints; 0: only at the end and when stopped; auto: by the clock, from what one costs and how often the run was lost"},
     {SWITCH("checkpoint.async", checkpoint.async), .help = "write checkpoints while steps go on, from a second copy of the state; auto: when memory allows"},
     {U64("checkpoint.keep_last", checkpoint.keep_last, "3", 1, 1 << 20), .help = "newest checkpoints kept"},
     {U64("checkpoint.keep_best", checkpoint.keep_best, "1", 0, 1 << 20), .help = "best ones by validation loss kept besides"},

@@ -345,6 +345,21 @@ static void append_checkpoint_row(const json_t *event, ls_text *page)
     ls_text_append(page, "</code></td></tr>\n");
 }
 
+/* What checkpoint.every_steps: auto came to, last. */
+static void append_cadence(const ls_report_data *data, ls_text *page)
+{
+    for (size_t i = json_array_size(data->events); i-- > 0;) {
+        const json_t *event = json_array_get(data->events, i);
+        if (strcmp(member_text(event, "event"), "cadence") == 0) {
+            ls_text_append(page,
+                           "<p class=\"say\">Chosen from what one costs and how often the run was lost: ");
+            ls_text_append_escaped(page, member_text(event, "text"));
+            ls_text_append(page, ".</p>\n");
+            return;
+        }
+    }
+}
+
 static void append_checkpoints(const ls_report_data *data, ls_text *page)
 {
     const size_t total = count_named(data, "checkpoint");
@@ -370,6 +385,7 @@ static void append_checkpoints(const ls_report_data *data, ls_text *page)
         }
     }
     ls_text_append(page, "</table></div>\n");
+    append_cadence(data, page);
 }
 
 /* At most `limit` bytes of the text, cut between characters. */

@@ -191,10 +191,10 @@ static ls_status side_work(ls_trainer *trainer)
 {
     const ls_run_file *run = &trainer->session.run;
     const bool last = trainer->step == trainer->stop_step, first = trainer->step == 0;
-    const bool save = !first && (last || is_due(trainer->step, run->checkpoint.every_steps));
+    const bool save = !first && (last || ls_trainer_save_is_due(trainer));
     /* The best checkpoints are kept by their validation loss: each that is saved needs one. */
-    if (!first &&
-        (last || is_due(trainer->step, run->eval.every_steps) || (save && run->checkpoint.keep_best > 0))) {
+    const bool compared = run->checkpoint.keep_best > 0 && run->checkpoint.every_steps != LS_AUTO_U64;
+    if (!first && (last || is_due(trainer->step, run->eval.every_steps) || (save && compared))) {
         LS_TRY(ls_trainer_evaluate(trainer));
     }
     if (trainer->generator && (first || last || is_due(trainer->step, run->sample.every_steps))) {
@@ -211,8 +211,7 @@ static ls_status side_work(ls_trainer *trainer)
     return ls_run_log_status(trainer->log);
 }
 
-/* Seconds of a step as they have been so far; 0: none is finished. */
-static double usual_step_s(const ls_trainer *trainer)
+double ls_trainer_usual_step_s(const ls_trainer *trainer)
 {
     const uint64_t steps = trainer->step - trainer->begun_at;
     return steps > 0 ? trainer->step_s / (double)steps : 0.0;
@@ -221,7 +220,7 @@ static double usual_step_s(const ls_trainer *trainer)
 /* A step of ranks that is given up: what it took beyond the usual, one rank kept the others waiting; the rest has to be done again. */
 static void book_lost_step(ls_trainer *trainer, double passed_s)
 {
-    const double usual_s = usual_step_s(trainer);
+    const double usual_s = ls_trainer_usual_step_s(trainer);
     const double lost_s = trainer->gang && passed_s > usual_s ? usual_s : passed_s;
     ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_LOST_WORK, lost_s);
     ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_WAITING, passed_s - lost_s);
@@ -240,7 +239,7 @@ static void book(ls_trainer *trainer, ls_time_class time_class, double seconds, 
 static void book_step(ls_trainer *trainer, const ls_step_result *result, double passed_s)
 {
     double left_s = passed_s;
-    const double recovery_s = trainer->recovery_s, usual_s = usual_step_s(trainer);
+    const double recovery_s = trainer->recovery_s, usual_s = ls_trainer_usual_step_s(trainer);
     book(trainer, LS_TIME_RECOVERY, recovery_s, &left_s);
     book(trainer, LS_TIME_DATA, result->data_s, &left_s);
     book(trainer, LS_TIME_COMMUNICATION, result->wait_s - recovery_s, &left_s);

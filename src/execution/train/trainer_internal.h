@@ -10,6 +10,7 @@
 #include "execution/evaluate.h"
 #include "execution/generate/generate.h"
 #include "execution/state.h"
+#include "execution/train/cadence.h"
 #include "execution/train/saver.h"
 #include "execution/train/schedule.h"
 #include "execution/train/session.h"
@@ -56,6 +57,9 @@ typedef struct ls_trainer {
     ls_state snapshot;     /* what the saver saves */
     ls_save_job pending;   /* waits for the step that fills the snapshot */
     bool is_pending;
+    ls_cadence cadence;    /* checkpoint.every_steps: auto */
+    uint64_t cadence_from; /* finished steps from which the interval counts */
+    double told_interval_s;
     uint32_t save_failures; /* in a row */
     uint64_t tokens;        /* of all finished steps */
     double peak_flops;      /* measured GEMM peak */
@@ -67,6 +71,9 @@ typedef struct ls_trainer {
     double step_s, first_step_s; /* sum over the steps of this process; process start to first step */
     uint64_t process_tokens;
 } ls_trainer;
+
+/* Seconds of a step as they have been so far; 0: none is finished. */
+double ls_trainer_usual_step_s(const ls_trainer *trainer);
 
 /* LS_OK, or why to stop now: a signal, a notice, or the run file's time limit. */
 ls_status ls_trainer_stop_status(const ls_trainer *trainer);
@@ -87,6 +94,11 @@ void ls_trainer_close(ls_trainer *trainer);
 ls_status ls_trainer_save(ls_trainer *trainer);
 /* The same while steps go on, where there is memory for a snapshot. A save that fails is an event, not an error (saver.h). */
 ls_status ls_trainer_save_behind(ls_trainer *trainer);
+/* Whether a checkpoint is due behind the finished steps, and behind which steps the next one is. */
+bool ls_trainer_save_is_due(const ls_trainer *trainer);
+uint64_t ls_trainer_next_save(const ls_trainer *trainer);
+/* Begins checkpoint.every_steps: auto from the record of the run's starts. */
+void ls_trainer_begin_cadence(ls_trainer *trainer);
 /* Saves now, with the steps waiting. */
 ls_status ls_trainer_save_now(ls_trainer *trainer, bool must_not_fail);
 /* Events of a checkpoint that was written meanwhile; wait: until it is. */

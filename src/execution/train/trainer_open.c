@@ -115,6 +115,12 @@ static void open_time_log(ls_trainer *trainer)
     ls_time_history_release(&history);
 }
 
+static const char *every_steps_text(ls_trainer *trainer)
+{
+    const uint64_t every = trainer->session.run.checkpoint.every_steps;
+    return every == LS_AUTO_U64 ? "auto" : ls_arena_printf(&trainer->arena, "%" PRIu64, every);
+}
+
 static ls_status open_log(ls_trainer *trainer)
 {
     ls_run_totals totals = {0};
@@ -135,8 +141,8 @@ static ls_status open_log(ls_trainer *trainer)
         ls_emit_event("resumed", json_pack("{s:I}", "step", (json_int_t)trainer->step));
     } else if (totals.highest_step > 0 && trainer->options->out) {
         fprintf(trainer->options->out,
-                "no checkpoint yet: starting over from step 1; checkpoint.every_steps is %" PRIu64 "\n",
-                trainer->session.run.checkpoint.every_steps);
+                "no checkpoint yet: starting over from step 1; checkpoint.every_steps is %s\n",
+                every_steps_text(trainer));
     }
     if (trainer->gang) {
         return LS_OK; /* its ranks are told of when they are ready */
@@ -198,6 +204,7 @@ static ls_status restore_or_begin(ls_trainer *trainer)
         return LS_OK;
     }
     open_time_log(trainer);
+    ls_trainer_begin_cadence(trainer);
     LS_TRY(ls_trainer_open_notices(trainer));
     LS_TRY(ls_trainer_launch_gang(trainer));
     if (trainer->step == 0) {

@@ -142,6 +142,72 @@ static ls_status check_saveable(ls_trainer *trainer)
     return ls_trainer_is_whole(trainer) ? check_state(trainer) : fail_not_whole(trainer);
 }
 
+/* ---- when one is due ---- */
+
+/* What was learned in this process, on top of what the run's starts before it saw. */
+static void update_cadence(ls_trainer *trainer, const ls_save_outcome *outcome)
+{
+    ls_cadence *c = &trainer->cadence;
+    c->stall_s = outcome->stall_s;
+    c->write_s = outcome->write_s;
+    ls_goodput_update(&trainer->goodput);
+    ls_cadence now = *c;
+    now.trained_s += ls_goodput_wall_s(&trainer->goodput);
+    ls_cadence_update(&now);
+    c->failure_every_s = now.failure_every_s;
+    c->interval_s = now.interval_s;
+    c->lost_fraction = now.lost_fraction;
+    if (fabs(c->interval_s - trainer->told_interval_s) > 0.25 * trainer->told_interval_s) {
+        char text[256];
+        trainer->told_interval_s = c->interval_s;
+        ls_cadence_describe(c, ls_trainer_usual_step_s(trainer), text, sizeof text);
+        ls_progress_print(trainer->progress, "%s", text);
+        ls_emit_event("cadence",
+                      json_pack("{s:I, s:s, s:f, s:f, s:f, s:f}", "step", (json_int_t)trainer->step, "text",
+                                text, "interval_s", c->interval_s, "stall_s", c->stall_s, "failure_every_s",
+                                c->failure_every_s, "lost_fraction", c->lost_fraction));
+    }
+}
+
+void ls_trainer_begin_cadence(ls_trainer *trainer)
+{
+    ls_time_history history;
+    trainer->cadence_from = trainer->step;
+    if (ls_time_history_load(trainer->dir.path, &history) == LS_OK) {
+        /* The last start is this one. */
+        for (size_t i = 0; i + 1 < history.start_count; i++) {
+            trainer->cadence.failures += !history.starts[i].has_ended;
+            trainer->cadence.trained_s += ls_goodput_wall_s(&history.starts[i].time);
+        }
+        ls_time_history_release(&history);
+    }
+    trainer->cadence.recovery_s = ls_clock_monotonic_s() - trainer->options->start_s;
+    ls_cadence_update(&trainer->cadence);
+}
+
+uint64_t ls_trainer_next_save(const ls_trainer *trainer)
+{
+    const uint64_t every = trainer->session.run.checkpoint.every_steps, step = trainer->step;
+    if (every != LS_AUTO_U64) {
+        return every > 0 ? (step / every + 1) * every : UINT64_MAX;
+    }
+    const double step_s = ls_trainer_usual_step_s(trainer);
+    const uint64_t due = trainer->cadence_from + ls_cadence_steps(&trainer->cadence, step_s);
+    return step_s > 0.0 && due > step ? due : step + 1;
+}
+
+bool ls_trainer_save_is_due(const ls_trainer *trainer)
+{
+    const uint64_t every = trainer->session.run.checkpoint.every_steps, step = trainer->step;
+    if (every != LS_AUTO_U64) {
+        return every > 0 && step % every == 0;
+    }
+    /* Ranks that run ahead can't be asked for this step's state. */
+    const uint64_t due =
+        trainer->cadence_from + ls_cadence_steps(&trainer->cadence, ls_trainer_usual_step_s(trainer));
+    return step >= due && step >= trainer->granted;
+}
+
 /* ---- how a save ended ---- */
 
 static void tell_saved(ls_trainer *trainer, const ls_save_outcome *outcome)
@@ -172,6 +238,9 @@ static ls_status take_outcome(ls_trainer *trainer, const ls_save_outcome *outcom
 {
     if (outcome->status == LS_OK) {
         tell_saved(trainer, outcome);
+        if (!must_not_fail && trainer->session.run.checkpoint.every_steps == LS_AUTO_U64) {
+            update_cadence(trainer, outcome);
+        }
         return outcome->prune_status == LS_OK ? LS_OK : ls_fail(outcome->prune_status, "%s", outcome->text);
     }
     const bool one_too_many = trainer->save_failures + 1 >= LS_SAVER_FAILURES_MAX;
@@ -273,6 +342,7 @@ ls_status ls_trainer_save_behind(ls_trainer *trainer)
         return LS_OK;
     }
     ls_goodput_enter(&trainer->goodput, LS_TIME_CHECKPOINT);
+    trainer->cadence_from = trainer->step;
     const ls_status status =
         trainer->session.snapshot_bytes > 0 ? save_behind(trainer) : ls_trainer_save_now(trainer, false);
     ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
