@@ -13,6 +13,7 @@
 static const ls_command *const commands[] = {
     &ls_command_train,
     &ls_command_agent,
+    &ls_command_resize,
     &ls_command_sample,
     &ls_command_eval,
     &ls_command_import,

@@ -5,7 +5,8 @@
 # nothing.
 . "$(dirname "$0")/lib.sh"
 
-train=("$LOCKSTEP" train tiny.yaml --json --set train.steps=60 --set checkpoint.every_steps=1000 --set eval.every_steps=1000 --set job.notice_poll=50ms)
+short=("$LOCKSTEP" train tiny.yaml --json --set train.steps=40 --set checkpoint.every_steps=1000 --set eval.every_steps=1000 --set job.notice_poll=50ms)
+train=("${short[@]}" --set train.steps=400)
 
 # serve: a metadata service on loopback with its files in cloud/.
 serve() {
@@ -18,6 +19,17 @@ serve() {
     done
     export LOCKSTEP_METADATA_URL=http://127.0.0.1:$(cat cloud/port)
 }
+# wait_for COMMAND...: until it succeeds, for a minute at most.
+wait_for() {
+    for _ in $(seq 1200); do
+        "$@" 2>/dev/null && return 0
+        sleep 0.05
+    done
+    fail "waited in vain: $*"
+}
+# asked TIMES PATTERN: that many questions of the kind came since forget.
+asked() { [ "$(grep -c -- "$2" cloud/asked)" -ge "$1" ]; }
+forget() { : >cloud/asked; }
 # begin DIR ARGUMENT...: starts a run in the background, waits for its tenth step.
 begin() {
     dir=$1
@@ -73,36 +85,41 @@ left file
 
 begin aws --set 'job.notice=[aws]'
 printf '{"time": "soon"}' >cloud/rebalance
-sleep 0.5
-check "a rebalance recommendation is passed on" grep -q '"leave":false,"action":"rebalance' aws/events.jsonl
+wait_for grep -q '"leave":false,"action":"rebalance' aws/events.jsonl
 check "and ends nothing" kill -0 $pid
 printf '{"action": "terminate", "time": "%s"}' "$(in_seconds 120)" >cloud/aws
 left aws
 check "a token was asked for, and a new one when it had run out" [ "$(grep -c "PUT /latest/api/token" cloud/asked)" -ge 2 ]
 
 echo FALSE >cloud/gcp
+forget
 begin gcp --set 'job.notice=[gcp]'
-sleep 0.3
+wait_for asked 3 instance/preempted
 check "FALSE ends nothing" kill -0 $pid
 echo TRUE >cloud/gcp
 left gcp
 
 printf '{"Events": [{"EventType": "Preempt", "Resources": ["machine-8"], "NotBefore": ""}]}' >cloud/azure
+forget
 begin azure --set 'job.notice=[azure]'
-sleep 0.3
+wait_for asked 3 scheduledevents
 check "an event of another machine ends nothing" kill -0 $pid
 printf '{"Events": [{"EventType": "Preempt", "Resources": ["machine-7"], "NotBefore": ""}]}' >cloud/azure
 left azure
 
 # A spot machine of an unknown cloud: whoever answers is asked.
 echo FALSE >cloud/gcp
+forget
 begin spot --set job.spot=true
+wait_for asked 3 instance/preempted
 echo TRUE >cloud/gcp
 left gcp
 
 # Nothing that a service does wrong ends or delays a run.
+expect 0 "${short[@]}" --run-dir whole-short
+reference=$(hashes "$out")
 quiet() {
-    expect 0 "${train[@]}" --run-dir "$1" --set 'job.notice=[aws, gcp, azure]'
+    expect 0 "${short[@]}" --run-dir "$1" --set 'job.notice=[aws, gcp, azure]'
     same "$1" "$(hashes "$out")" "$reference"
     check "$1: no notice" eval "! grep -q '\"leave\":true' $1/events.jsonl"
     unset_notice
@@ -121,13 +138,13 @@ kill $server
 wait $server 2>/dev/null
 quiet refuses
 says "no notices from aws for now"
-expect 0 "${train[@]}" --run-dir spot-nobody --set job.spot=true
+expect 0 "${short[@]}" --run-dir spot-nobody --set job.spot=true
 check "a spot machine of no cloud needs no word about it" eval "! grep -q notices '$err'"
 
 # Wrong settings.
-expect 2 "${train[@]}" --run-dir bad --set 'job.notice=[ibm]'
+expect 2 "${short[@]}" --run-dir bad --set 'job.notice=[ibm]'
 says "job.notice" "ibm" "aws, gcp, azure, file"
-expect 2 "${train[@]}" --run-dir bad2 --set 'job.notice=[file]'
+expect 2 "${short[@]}" --run-dir bad2 --set 'job.notice=[file]'
 says "job.notice_file"
 
 finish

@@ -12,6 +12,7 @@
 
 #define START_TIMEOUT_NS UINT64_C(60000000000)
 #define BACKOFF_NS       UINT64_C(200000000)
+#define ASK_PATIENCE_NS  UINT64_C(200000000)
 
 /* Between two looks: while something is waited for that tells nobody (ranks park), and otherwise. */
 enum { SOON_NS = 1000 * 1000, LOOK_NS = 10 * 1000 * 1000, ACTIONS_MAX = 4 * LS_LOCAL_RANKS_MAX };
@@ -333,9 +334,34 @@ static bool carry_out(ls_coordinator *c, const ls_membership_action *action)
     return false;
 }
 
+/*
+ * Ranks that were sent SIGTERM. Whoever ends a whole run so (a scheduler, a service manager) tells its trainer, too: that decides, if it comes
+ * within a moment.
+ */
+static void heed_askers(ls_coordinator *c)
+{
+    const uint64_t now_ns = ls_env_now_ns(c->options.env);
+    const bool ends = atomic_load(&c->control->stop) != 0 || atomic_load(&c->control->quit) != 0;
+    for (uint32_t i = 0; i < c->places; i++) {
+        ls_coordinator_place *place = &c->place[i];
+        if (!place->process || !place->wanted || ends ||
+            atomic_load(&ls_segment_slot(c->options.segment, i)->asks_to_leave) == 0) {
+            place->asked_ns = 0;
+            continue;
+        }
+        place->asked_ns = place->asked_ns ? place->asked_ns : now_ns;
+        if (now_ns - place->asked_ns >= ASK_PATIENCE_NS && ls_coordinator_leave(c, i) != LS_OK) {
+            ls_log_warn("rank %u was sent SIGTERM: %s", i, ls_error_text());
+            ls_error_clear();
+            atomic_store(&ls_segment_slot(c->options.segment, i)->asks_to_leave, 0);
+        }
+    }
+}
+
 static void look(void *context)
 {
     ls_coordinator *c = context;
+    heed_askers(c);
     ls_membership_facts facts;
     ls_membership_action action;
     uint32_t actions = 0;

@@ -17,6 +17,7 @@ typedef struct ls_coordinator_place {
     bool barred;      /* its process was made of something else: no other is tried */
     uint64_t born_at; /* the fence that stood, or the team's epoch, when its process was started */
     uint64_t started_ns, killed_ns, leave_ns, not_before_ns;
+    uint64_t asked_ns;     /* when it was seen that it asks to leave; 0: it does not */
     uint32_t early_deaths; /* in a row, before it was ready */
     char why[160];         /* of the kill */
     ls_preflight_member member;

@@ -613,6 +613,11 @@ uint64_t ls_gang_epoch(const ls_gang *gang)
     return gang->control->epoch;
 }
 
+void ls_gang_append_team(const ls_gang *gang, json_t *object)
+{
+    ls_control_append_team(gang->control, object);
+}
+
 ls_gang_member ls_gang_member_at(const ls_gang *gang, uint32_t rank)
 {
     const ls_preflight_member *member = ls_coordinator_member(gang->coordinator, rank);

@@ -82,6 +82,8 @@ typedef struct ls_gang_member {
 uint32_t ls_gang_ranks(const ls_gang *gang);
 ls_gang_member ls_gang_member_at(const ls_gang *gang, uint32_t rank);
 uint64_t ls_gang_epoch(const ls_gang *gang);
+/* Adds epoch, parts, ranks_total and `ranks` of this host to `object`, as its control page says at this moment. Any thread. */
+void ls_gang_append_team(const ls_gang *gang, json_t *object);
 
 /*
  * The result of step `step`; ranks may compute up to, not including, step `until` without waiting for the next call (step < until).

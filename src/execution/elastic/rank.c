@@ -57,10 +57,21 @@ static bool agent_lives(void *context)
     return getppid() == agent_of(r->options->segment);
 }
 
+/* Where the handler says that this rank was asked to leave: the coordinator lets it, at a step boundary, when it can be done without. */
+static _Atomic uint32_t *asks_to_leave;
+
+static void on_sigterm(int number)
+{
+    (void)number;
+    atomic_store(asks_to_leave, 1);
+}
+
 static ls_status follow_agent(const rank *r)
 {
+    asks_to_leave = &r->slot->asks_to_leave;
+    const struct sigaction leave = {.sa_handler = on_sigterm, .sa_flags = SA_RESTART};
     signal(SIGINT, SIG_IGN);
-    signal(SIGTERM, SIG_IGN);
+    sigaction(SIGTERM, &leave, NULL);
     signal(SIGHUP, SIG_IGN);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != agent_of(r->options->segment)) { /* it died before the kernel knew */
@@ -468,6 +479,7 @@ ls_status ls_rank_run(const ls_rank_options *options)
     ls_walk_release(&r.walk);
     ls_state_release(&r.state);
     ls_session_close(&r.session);
+    signal(SIGTERM, SIG_IGN); /* the segment goes */
     ls_flight_install(NULL);
     ls_flight_close(r.flight);
     ls_segment_release(&r.segment);

@@ -5,7 +5,7 @@
  *   attach the segment -> open the session from the run file in it -> say hello -> loop: wait for a grant, run the step, publish its result
  *
  * A rank knows its agent by the segment's path, /proc/PID/fd/N, and never outlives it: the kernel kills it when the agent's thread that
- * started it ends, and it looks for itself whenever it waits. It ignores SIGINT, SIGTERM and SIGHUP, which a terminal or a scheduler sends to
+ * started it ends, and it looks for itself whenever it waits. It ignores SIGINT and SIGHUP, which a terminal or a scheduler sends to
  * all processes of a job: the trainer decides, and tells it through the control page. It prints nothing: what goes wrong is in its slot.
  */
 #ifndef LS_EXECUTION_ELASTIC_RANK_H

@@ -403,6 +403,7 @@ void ls_control_clear_slot(ls_control *control, uint32_t local)
     atomic_store(&slot->pid, 0);
     atomic_store(&slot->parked, 0);
     atomic_store(&slot->leave, 0);
+    atomic_store(&slot->asks_to_leave, 0);
     atomic_store(&slot->gathered, atomic_load(&control->gather));
     atomic_store(&slot->alive_ns, 0);
     atomic_store(&slot->status, LS_OK);

@@ -24,6 +24,7 @@
 #ifndef LS_EXECUTION_ELASTIC_SEGMENT_H
 #define LS_EXECUTION_ELASTIC_SEGMENT_H
 
+#include "base/json.h"
 #include "execution/comm/wait.h"
 #include "execution/diagnose/preflight.h"
 #include "execution/elastic/reform.h"
@@ -90,6 +91,7 @@ typedef struct ls_rank_slot {
     _Atomic uint32_t gathered;              /* the last `gather` it has taken part in */
     _Atomic uint64_t parked;        /* the fence it parked for: above team_epoch, it touches nothing shared */
     _Atomic uint32_t leave;         /* by the agent: end, once no part is held */
+    _Atomic uint32_t asks_to_leave; /* it was sent SIGTERM */
     _Atomic uint64_t gave_up;       /* n: step n - 1 was given up, no rank updated; 0: none */
     _Atomic uint64_t alive_ns;      /* last sign of life, CLOCK_MONOTONIC */
     _Atomic uint64_t private_bytes; /* most memory beside the segment so far */
@@ -260,6 +262,10 @@ void ls_control_park(ls_control *control, uint32_t local);
 LS_MUST_CHECK bool ls_control_unpark(ls_control *control, uint32_t local, uint64_t finished);
 /* Copies the team whose epoch is published: whole, at any time. */
 void ls_control_read_team(const ls_control *control, ls_team *team_out);
+
+/* Adds what the page says of team and ranks to a JSON object, for people and other programs: epoch, parts, ranks_total, ranks [{rank, pid, phase,
+ * finished, parts, silent_ms}]. Any process, any time. */
+void ls_control_append_team(const ls_control *control, json_t *object);
 
 /* A rank's words. */
 void ls_control_phase(ls_control *control, uint32_t local, ls_rank_phase phase);

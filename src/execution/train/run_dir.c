@@ -61,7 +61,7 @@ static bool is_left_over(const char *name)
 {
     return strcmp(name, "lock") == 0 || strncmp(name, "run.yaml.tmp.", 13) == 0 ||
            strncmp(name, "tokenizer.json", 14) == 0 || strcmp(name, "flight") == 0 ||
-           strcmp(name, "time.jsonl") == 0;
+           strcmp(name, "time.jsonl") == 0 || strcmp(name, "control") == 0;
 }
 
 /* A folder that holds something, but no run, is somebody else's. */

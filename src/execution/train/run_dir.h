@@ -5,6 +5,7 @@
  *   run.yaml         the resolved run file
  *   lock             held (flock) by the process that trains here
  *   summary.json     the result; its status is "finished" when the run reached its last step
+ *   control          where the process that trains here can be asked (execution/elastic/control_socket.h)
  *   time.jsonl       where the time of all starts went (telemetry/time_log.h)
  *   metrics.jsonl, events.jsonl, tb/, checkpoints/, report.html
  */

@@ -148,6 +148,7 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
 {
     const ls_session *session = &trainer->session;
     trainer->step++;
+    atomic_store(&trainer->shared.step, trainer->step);
     trainer->loss = result->loss;
     trainer->tokens += result->tokens;
     trainer->process_tokens += result->tokens;
@@ -191,7 +192,8 @@ static ls_status side_work(ls_trainer *trainer)
 {
     const ls_run_file *run = &trainer->session.run;
     const bool last = trainer->step == trainer->stop_step, first = trainer->step == 0;
-    const bool save = !first && (last || ls_trainer_save_is_due(trainer));
+    const bool is_asked = !first && ls_trainer_wants_save(trainer);
+    const bool save = !first && (last || is_asked || ls_trainer_save_is_due(trainer));
     /* The best checkpoints are kept by their validation loss: each that is saved needs one. */
     const bool compared = run->checkpoint.keep_best > 0 && run->checkpoint.every_steps != LS_AUTO_U64;
     if (!first && (last || is_due(trainer->step, run->eval.every_steps) || (save && compared))) {
@@ -253,6 +255,7 @@ static void book_step(ls_trainer *trainer, const ls_step_result *result, double 
 
 static ls_status run_step(ls_trainer *trainer)
 {
+    atomic_store(&trainer->shared.is_training, true);
     ls_goodput_enter(&trainer->goodput, LS_TIME_COMPUTE);
     ls_time_log_step_begins(trainer->time_log);
     const double start_s = ls_clock_monotonic_s();

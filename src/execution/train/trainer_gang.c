@@ -16,6 +16,7 @@ static void hear(void *context, const char *name, json_t *fields)
     const double ms = json_number_value(json_object_get(fields, "ms"));
     if (strcmp(name, "recovered") == 0 && ms > 0.0) {
         trainer->recovery_s += 1e-3 * ms;
+        ls_trainer_note_recovery(trainer, fields);
     }
     ls_emit_event(name, fields);
 }

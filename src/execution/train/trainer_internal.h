@@ -5,6 +5,7 @@
 #ifndef LS_EXECUTION_TRAIN_TRAINER_INTERNAL_H
 #define LS_EXECUTION_TRAIN_TRAINER_INTERNAL_H
 
+#include "execution/elastic/control_socket.h"
 #include "execution/elastic/gang.h"
 #include "execution/elastic/notice.h"
 #include "execution/evaluate.h"
@@ -21,6 +22,18 @@
 #include "telemetry/run_log.h"
 #include "telemetry/summary.h"
 #include "telemetry/time_log.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What the control socket's thread may look at and set while the trainer's runs. */
+typedef struct ls_trainer_shared {
+    _Atomic uint64_t step;
+    _Atomic bool is_training; /* the first step was granted */
+    _Atomic bool save_asked, stop_asked;
+    pthread_mutex_t lock;
+    json_t *last_recovery; /* under lock; NULL: none */
+} ls_trainer_shared;
 
 typedef struct ls_trainer {
     const ls_train_options *options;
@@ -42,8 +55,10 @@ typedef struct ls_trainer {
     double recovery_s;     /* not yet booked: from losses noticed to the step going on */
     ls_schedule schedule;
 
-    ls_notice_watch *notices; /* NULL: nobody is asked */
-    bool leaving;             /* notice was given: stop, save, end with 75 */
+    ls_notice_watch *notices;   /* NULL: nobody is asked */
+    ls_control_socket *control; /* NULL: it can't be asked */
+    ls_trainer_shared shared;
+    bool leaving; /* notice was given: stop, save, end with 75 */
     bool told_signal, told_late;
     double save_s; /* of the newest checkpoint; 0: none was written */
 
@@ -83,6 +98,14 @@ bool ls_trainer_should_stop(void *context);
 /* Whom the run file and the environment name; and what they say, if anything, told as events. Errors: LS_ERR_INVALID. */
 ls_status ls_trainer_open_notices(ls_trainer *trainer);
 void ls_trainer_hear_notices(ls_trainer *trainer);
+/* The control socket; without one the run goes on. */
+void ls_trainer_open_control(ls_trainer *trainer);
+void ls_trainer_close_control(ls_trainer *trainer);
+/* Remembers the newest `recovered` event for whoever asks. */
+void ls_trainer_note_recovery(ls_trainer *trainer, const json_t *fields);
+/* A checkpoint was asked for: true once all that was granted is done, so that the state is at rest. */
+bool ls_trainer_wants_save(ls_trainer *trainer);
+
 /* A checkpoint took `seconds`: warns once when that is longer than who gives notice grants. */
 void ls_trainer_note_save(ls_trainer *trainer, double seconds);
 

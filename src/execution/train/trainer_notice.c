@@ -84,6 +84,10 @@ void ls_trainer_hear_notices(ls_trainer *trainer)
     while (ls_notice_watch_take(trainer->notices, &notice)) {
         hear(trainer, &notice);
     }
+    if (!trainer->leaving && atomic_load(&trainer->shared.stop_asked)) {
+        trainer->leaving = true;
+        tell("control", 0.0, true, "save and end with 75");
+    }
     if (!trainer->told_signal && ls_signals_status() == LS_STOPPED) {
         trainer->told_signal = true;
         tell("signal", 0.0, true, "save and end with 75");

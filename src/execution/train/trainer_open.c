@@ -206,6 +206,7 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     open_time_log(trainer);
     ls_trainer_begin_cadence(trainer);
     LS_TRY(ls_trainer_open_notices(trainer));
+    ls_trainer_open_control(trainer);
     LS_TRY(ls_trainer_launch_gang(trainer));
     if (trainer->step == 0) {
         LS_TRY(ls_session_begin_weights(&trainer->session, &trainer->state));
@@ -269,6 +270,7 @@ static ls_status open_run(ls_trainer *trainer)
 ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
 {
     *trainer = (ls_trainer){.options = options, .dir = {.lock_fd = -1}};
+    pthread_mutex_init(&trainer->shared.lock, NULL);
     ls_goodput_begin(&trainer->goodput, options->start_s);
     LS_TRY(open_run(trainer));
     if (options->dry_run) {
@@ -286,6 +288,7 @@ ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
 
 void ls_trainer_close(ls_trainer *trainer)
 {
+    ls_trainer_close_control(trainer);
     ls_notice_watch_stop(trainer->notices);
     ls_progress_destroy(trainer->progress);
     ls_save_job_release(&trainer->pending);
@@ -303,6 +306,7 @@ void ls_trainer_close(ls_trainer *trainer)
     ls_session_close(&trainer->session);
     ls_run_dir_close(&trainer->dir);
     ls_arena_release(&trainer->arena);
+    pthread_mutex_destroy(&trainer->shared.lock);
 }
 
 /* ---- the end ---- */
