@@ -79,6 +79,12 @@ struct world {
     ls_status status;
     char abort_text[2048];
 
+    /* For a world around this one (tests/sim/world_run.c); NULL: none. */
+    void *context;
+    void (*updated)(void *context, uint32_t part, uint32_t parts,
+                    uint64_t step); /* a part's update is done */
+    void (*trains)(void *context);  /* decides what to grant, instead of stretches at random */
+
     char log_text[1 << 16];
     int64_t log_bytes; /* read behind a crash; below 0: an error */
     uint32_t lost, recovered, joined, left, recuts, recovers;
@@ -234,6 +240,9 @@ static void puppet_updates(puppet *p)
         puppet_acts(p, p->part);
         WORLD_CHECK(w, atomic_load(&part->begun) == step && atomic_load(&part->done) == step - 1);
         atomic_store(&part->done, step);
+        if (w->updated) {
+            w->updated(w->context, p->part, p->team.parts, step);
+        }
         p->working = false;
     }
     for (uint32_t i = 0; i < p->team.local_parts; i++) {
@@ -490,7 +499,9 @@ static void world_event(void *context, const char *name, json_t *fields)
 static void world_trains(void *context)
 {
     world *w = context;
-    if (w->running && w->told >= w->granted && w->granted < w->settings.steps) {
+    if (w->trains) {
+        w->trains(w->context);
+    } else if (w->running && w->told >= w->granted && w->granted < w->settings.steps) {
         w->granted += 1 + ls_env_random_u64(w->env) % 8;
         w->granted = w->granted > w->settings.steps ? w->settings.steps : w->granted;
         ls_control_grant(w->segment.control, w->granted);
@@ -628,35 +639,52 @@ static void world_fault(world *w)
 
 /* ---- a world from begin to end ---- */
 
-static void world_init(world *w, uint64_t seed, const world_settings *settings)
+/* A segment with the state after `step` steps, for a coordinator that begins. */
+static void world_open(world *w, uint64_t step)
 {
-    *w = (world){.seed = seed, .settings = *settings};
-    w->sim = ls_sim_create(&(ls_sim_settings){.seed = seed});
     const ls_segment_plan plan = {.float_count = 16,
                                   .leaves = WORLD_LEAVES,
                                   .ranks = WORLD_PLACES,
                                   .local_ranks = WORLD_PLACES,
-                                  .parts = settings->ranks,
-                                  .local_parts = settings->ranks,
+                                  .parts = w->settings.ranks,
+                                  .local_parts = w->settings.ranks,
                                   .epoch = 1,
                                   .text = ""};
     WORLD_CHECK(w, ls_segment_create(&plan, &w->segment) == LS_OK);
-    ls_segment_begin_at(&w->segment, 0);
+    ls_segment_begin_at(&w->segment, step);
     w->seen_epoch = 1;
+    w->told = w->granted = step;
+    for (uint32_t i = 0; i < LS_LOCAL_RANKS_MAX; i++) {
+        w->computed[i] = step;
+    }
+}
+
+static void world_init(world *w, uint64_t seed, const world_settings *settings)
+{
+    *w = (world){.seed = seed, .settings = *settings};
+    w->sim = ls_sim_create(&(ls_sim_settings){.seed = seed});
+    world_open(w, 0);
     ls_sim_program_add(w->sim, "rank", puppet_program, w);
     w->host = ls_sim_host_add(w->sim, "node");
     ls_sim_start(w->sim, w->host, world_foreground, w);
 }
 
-static void world_release(world *w)
+/* Once all its processes are gone. */
+static void world_close(world *w)
 {
     ls_coordinator_destroy(w->coordinator);
     ls_agent_destroy(w->agent);
-    ls_sim_destroy(w->sim);
     for (uint32_t i = 0; i < w->puppet_count; i++) {
         free(w->puppets[i]);
     }
     ls_segment_release(&w->segment);
+}
+
+static void world_release(world *w)
+{
+    ls_sim *sim = w->sim;
+    world_close(w);
+    ls_sim_destroy(sim);
 }
 
 /* Until `until_ns`, or something is wrong, or `through`: all steps are told, or the run was aborted and has ended. */

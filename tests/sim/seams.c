@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "seams.h"
+
+#include "execution/elastic/coordinator_internal.h"
+
+#include <string.h>
+
+static const char *broken;
+
+void seams_break(const char *mutation)
+{
+    broken = mutation;
+}
+
+static bool is_broken(const char *name)
+{
+    return broken && strcmp(broken, name) == 0;
+}
+
+/* ---- between the coordinator and its parts ---- */
+
+void __real_ls_membership_next(const ls_membership_facts *facts, ls_membership_action *action_out);
+void __wrap_ls_membership_next(const ls_membership_facts *facts, ls_membership_action *action_out);
+
+void __wrap_ls_membership_next(const ls_membership_facts *facts, ls_membership_action *action_out)
+{
+    static uint64_t fence; /* for which `known` holds */
+    static bool known[LS_LOCAL_RANKS_MAX];
+    if (!broken) {
+        __real_ls_membership_next(facts, action_out);
+        return;
+    }
+    ls_membership_facts seen = *facts;
+    for (uint32_t i = 0; i < LS_LOCAL_RANKS_MAX; i++) {
+        if (is_broken("team-before-parked")) {
+            seen.place[i].parked = true;
+        }
+        if (fence != facts->fence) {
+            known[i] = facts->part[i].orphan;
+        }
+        if (is_broken("recover-on-events") && facts->fence > facts->epoch) {
+            seen.part[i].orphan = facts->part[i].orphan && known[i];
+        }
+    }
+    fence = facts->fence;
+    __real_ls_membership_next(&seen, action_out);
+    if (is_broken("soft-fence-for-a-death")) {
+        action_out->hard = false;
+    }
+}
+
+bool __real_ls_coordinator_is_durable(ls_coordinator *c, uint64_t epoch, const ls_team *team);
+bool __wrap_ls_coordinator_is_durable(ls_coordinator *c, uint64_t epoch, const ls_team *team);
+
+bool __wrap_ls_coordinator_is_durable(ls_coordinator *c, uint64_t epoch, const ls_team *team)
+{
+    return __real_ls_coordinator_is_durable(c, epoch, team) || is_broken("team-before-log");
+}

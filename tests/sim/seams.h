@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Mutations at the seams between the coordinator and its parts, put there by the linker's --wrap (cmake/tests.cmake): the program itself
+ * has no switch for them.
+ */
+#ifndef LS_TESTS_SIM_SEAMS_H
+#define LS_TESTS_SIM_SEAMS_H
+
+/* From now on; NULL: the program as it is. Names that are no mutation of a seam do nothing. */
+void seams_break(const char *mutation);
+
+#endif
