@@ -182,6 +182,49 @@ const ls_command ls_command_checkpoint_show = {
 
 /* ---- verify ---- */
 
+typedef struct verify_settings {
+    bool repair;
+} verify_settings;
+
+static const ls_option verify_options[] = {
+    {.key = "repair",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(verify_settings, repair),
+     .default_text = "false",
+     .help =
+         "write damaged files anew, with good bytes from other checkpoints of the run that have the same"},
+};
+static const ls_option_table verify_table = LS_OPTIONS(verify_options);
+
+static void print_mend(const ls_checkpoint_mend *mend)
+{
+    if (mend->block == LS_CHECKPOINT_HEADER) {
+        printf("  %s: %s; good bytes came from %s\n", mend->file, mend->problem, mend->source);
+    } else {
+        printf("  %s, block %" PRIu64 ": %s; good bytes came from %s\n", mend->file, mend->block,
+               mend->problem, mend->source);
+    }
+}
+
+/* Reads all of the checkpoint in `path`, and mends it when that is asked for. */
+static ls_status verify_one(const ls_invocation *invocation, const char *path)
+{
+    const verify_settings *settings = invocation->settings;
+    if (settings->repair) {
+        ls_checkpoint_mend *mends = NULL;
+        size_t count = 0;
+        LS_TRY(ls_checkpoint_repair(invocation->arena, path, NULL, &mends, &count));
+        for (size_t i = 0; i < count; i++) {
+            print_mend(&mends[i]);
+        }
+    }
+    ls_checkpoint *checkpoint = NULL;
+    LS_TRY(ls_checkpoint_open(path, &checkpoint));
+    const ls_status status = ls_checkpoint_verify(checkpoint, 0);
+    ls_checkpoint_close(checkpoint);
+    return status;
+}
+
 /* One damaged checkpoint must not hide the state of the others: all are read, the first problem is the result. */
 static ls_status verify_all(const ls_invocation *invocation, const char *root)
 {
@@ -191,12 +234,7 @@ static ls_status verify_all(const ls_invocation *invocation, const char *root)
     const char *first_problem = NULL;
     ls_status first_status = LS_OK;
     for (size_t i = 0; i < count; i++) {
-        ls_checkpoint *checkpoint = NULL;
-        ls_status status = ls_checkpoint_open(entries[i].path, &checkpoint);
-        if (status == LS_OK) {
-            status = ls_checkpoint_verify(checkpoint, 0);
-            ls_checkpoint_close(checkpoint);
-        }
+        const ls_status status = verify_one(invocation, entries[i].path);
         printf("%" PRIu64 ": %s\n", entries[i].step, status == LS_OK ? "good" : ls_error_text());
         if (status != LS_OK && first_status == LS_OK) {
             first_status = status;
@@ -217,15 +255,13 @@ static ls_status run_verify(const ls_invocation *invocation)
     if (ls_path_is_dir(path) && !ls_path_exists(manifest)) {
         return verify_all(invocation, root);
     }
+    LS_TRY(verify_one(invocation, path));
     ls_checkpoint *checkpoint = NULL;
     LS_TRY(ls_checkpoint_open(path, &checkpoint));
-    const ls_status status = ls_checkpoint_verify(checkpoint, 0);
-    if (status == LS_OK) {
-        printf("%s: good: %" PRIu64 " parameters, every block and file as the manifest says\n", path,
-               ls_checkpoint_parameters(checkpoint));
-    }
+    printf("%s: good: %" PRIu64 " parameters, every block and file as the manifest says\n", path,
+           ls_checkpoint_parameters(checkpoint));
     ls_checkpoint_close(checkpoint);
-    return status;
+    return LS_OK;
 }
 
 static const ls_option_table no_options = {0};
@@ -238,8 +274,8 @@ const ls_command ls_command_checkpoint_verify = {
                "and offset of the damage.",
     .words_min = 1,
     .words_max = 1,
-    .options = &no_options,
-    .settings_bytes = 1,
+    .options = &verify_table,
+    .settings_bytes = sizeof(verify_settings),
     .run = run_verify,
 };
 

@@ -194,6 +194,44 @@ LS_MUST_CHECK ls_status ls_checkpoint_load(const ls_checkpoint *checkpoint,
  */
 LS_MUST_CHECK ls_status ls_checkpoint_verify(const ls_checkpoint *checkpoint, unsigned threads);
 
+/* ---- repair ---- */
+
+#define LS_CHECKPOINT_HEADER                                                                                 \
+    UINT64_MAX /* stands for a block number: the file's header; of an attachment, all of it */
+
+/* Something that was bad and is good now. */
+typedef struct ls_checkpoint_mend {
+    const char *file;    /* its name in the checkpoint */
+    uint64_t block;      /* or LS_CHECKPOINT_HEADER */
+    const char *problem; /* what was wrong */
+    const char *source;  /* the file whose bytes are there now, or "memory" */
+} ls_checkpoint_mend;
+
+typedef struct ls_checkpoint_repair_options {
+    const ls_checkpoint_tensor *memory; /* a state that may be that of the checkpoint's step; NULL: none */
+    size_t memory_count;
+    const ls_read_calls *calls; /* NULL: the system's */
+} ls_checkpoint_repair_options;
+
+/*
+ * Reads all of checkpoint `path`, and writes files that are damaged, torn or missing anew, with good bytes in place of bad ones. Good bytes are
+ * those with the CRC of the manifest, from
+ *
+ *   1. the file itself, block by block
+ *   2. a file with the same SHA-256 and length in another checkpoint beside it (`<root>/<step>`) or in `<root>/weights`: frozen
+ *      tensors, snapshots of weights of the same step, attachments
+ *   3. `memory`
+ *
+ * The new file is taken only when its SHA-256 is that of the manifest: it replaces the old one by a rename, synced. What has several links
+ * is mended under this name alone. The manifest itself can't be mended.
+ *
+ * mends_out: in `arena`; none when all was good. options may be NULL. Errors: LS_ERR_DATA naming what has no good copy (the files before it
+ * stay mended), LS_ERR_NOT_FOUND, LS_ERR_DISK, LS_ERR_IO.
+ */
+LS_MUST_CHECK ls_status ls_checkpoint_repair(ls_arena *arena, const char *path,
+                                             const ls_checkpoint_repair_options *options,
+                                             ls_checkpoint_mend **mends_out, size_t *count_out);
+
 /* ---- the state hash ---- */
 
 /*
@@ -237,6 +275,9 @@ typedef struct ls_checkpoint_latest {
     const ls_checkpoint_entry
         *skipped; /* newer ones that could not be used, newest first, each with its problem */
     size_t skipped_count;
+    const ls_checkpoint_mend
+        *mends; /* ls_checkpoint_load_latest: what was repaired in the one that is open */
+    size_t mend_count;
 } ls_checkpoint_latest;
 
 /*
@@ -252,7 +293,8 @@ LS_MUST_CHECK ls_status ls_checkpoint_find_latest(ls_arena *arena, const char *r
 
 /*
  * find_latest and load in one: tries the newest, and on damage the one before it, until one loads whole. The
- * tensors then hold exactly that checkpoint. Errors as of both; the damaged ones are in `skipped`.
+ * tensors then hold exactly that checkpoint. One that is damaged is repaired first where that is possible (ls_checkpoint_repair), which is
+ * logged and in `mends`. Errors as of both; the damaged ones are in `skipped`.
  */
 LS_MUST_CHECK ls_status ls_checkpoint_load_latest(ls_arena *arena, const char *root, const char *identity,
                                                   const ls_checkpoint_tensor *tensors, size_t tensor_count,

@@ -5,6 +5,7 @@
 #define LS_STORAGE_CHECKPOINT_FILES_H
 
 #include "storage/block_pool.h"
+#include "storage/checkpoint.h"
 #include "storage/manifest.h"
 
 #define LS_CHECKPOINT_TEMPORARY_MARK ".tmp-"
@@ -21,6 +22,9 @@ bool ls_checkpoint_name_step(const char *name, uint64_t *step_out);
 /* Which entries, sorted by step, no rule keeps: the decision of ls_checkpoint_prune. doomed_out: of count. */
 void ls_checkpoint_doom(const ls_checkpoint_entry *entries, size_t count,
                         const ls_checkpoint_prune_options *options, bool *doomed_out);
+
+/* As ls_checkpoint_open, but whether the files are there is not looked at. */
+LS_MUST_CHECK ls_status ls_checkpoint_open_manifest(const char *path, ls_checkpoint **checkpoint_out);
 
 /*
  * All blocks of all files, in `arena`: lane = file, files interleaved in proportion to their sizes, so that

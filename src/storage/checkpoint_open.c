@@ -61,15 +61,25 @@ static ls_status read_manifest(checkpoint_owner *owner)
 
 ls_status ls_checkpoint_open(const char *path, ls_checkpoint **checkpoint_out)
 {
+    ls_checkpoint *checkpoint = NULL;
+    LS_TRY(ls_checkpoint_open_manifest(path, &checkpoint));
+    const ls_status status = check_sizes(checkpoint);
+    if (status != LS_OK) {
+        ls_checkpoint_close(checkpoint);
+        return status;
+    }
+    *checkpoint_out = checkpoint;
+    return LS_OK;
+}
+
+ls_status ls_checkpoint_open_manifest(const char *path, ls_checkpoint **checkpoint_out)
+{
     LS_ASSERT(path && checkpoint_out);
     checkpoint_owner *owner = calloc(1, sizeof *owner);
     LS_ASSERT(owner);
     ls_checkpoint *checkpoint = &owner->base;
     checkpoint->path = ls_arena_strdup(&checkpoint->arena, path);
-    ls_status status = read_manifest(owner);
-    if (status == LS_OK) {
-        status = check_sizes(checkpoint);
-    }
+    const ls_status status = read_manifest(owner);
     if (status != LS_OK) {
         ls_checkpoint_close(checkpoint);
         return status;

@@ -88,27 +88,38 @@ static ls_status read_all(const ls_checkpoint_reader *reader, const ls_reader_fi
     return LS_OK;
 }
 
-static ls_status check_header(ls_checkpoint_reader *reader, size_t index, const char *path)
+ls_status ls_reader_header(ls_checkpoint_reader *reader, size_t index, unsigned char *buffer)
 {
     const ls_manifest_file *entry = &reader->manifest->files[index];
     const size_t bytes = (size_t)entry->header_bytes;
-    unsigned char *header =
-        aligned_alloc(SECTOR_BYTES, (bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES);
+    LS_TRY(read_all(reader, &reader->files[index], entry->name, buffer, bytes, 0));
+    const uint32_t crc = ls_crc32c(0, buffer, bytes);
+    if (crc != entry->header_crc) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s/%s: its header (bytes 0 to %zu) has CRC32C %08x, the manifest says %08x: damaged",
+                       reader->checkpoint->path, entry->name, bytes, crc, entry->header_crc);
+    }
+    return LS_OK;
+}
+
+static ls_status check_header(ls_checkpoint_reader *reader, size_t index)
+{
+    unsigned char *header = ls_reader_header_buffer(reader, index);
     if (!header) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the header of %s", path);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the header of %s", reader->manifest->files[index].name);
     }
-    ls_status status = read_all(reader, &reader->files[index], path, header, bytes, 0);
-    const uint32_t crc = status == LS_OK ? ls_crc32c(0, header, bytes) : 0;
-    if (status == LS_OK && crc != entry->header_crc) {
-        status = ls_fail(LS_ERR_DATA,
-                         "%s: its header (bytes 0 to %llu) has CRC32C %08x, the manifest says %08x: damaged",
-                         path, (unsigned long long)entry->header_bytes, crc, entry->header_crc);
-    }
+    const ls_status status = ls_reader_header(reader, index, header);
     if (status == LS_OK && reader->sha256) {
-        ls_sha256_update(&reader->sha256[index], header, bytes);
+        ls_sha256_update(&reader->sha256[index], header, (size_t)reader->manifest->files[index].header_bytes);
     }
     free(header);
     return status;
+}
+
+unsigned char *ls_reader_header_buffer(const ls_checkpoint_reader *reader, size_t index)
+{
+    const size_t bytes = (size_t)reader->manifest->files[index].header_bytes;
+    return aligned_alloc(SECTOR_BYTES, (bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES);
 }
 
 ls_status ls_reader_open_file(ls_checkpoint_reader *reader, size_t index)
@@ -119,7 +130,7 @@ ls_status ls_reader_open_file(ls_checkpoint_reader *reader, size_t index)
     const ls_manifest_file *entry = &reader->manifest->files[index];
     const char *path = ls_path_join(&reader->arena, reader->checkpoint->path, entry->name);
     LS_TRY(open_data(reader, path, entry->bytes, &reader->files[index]));
-    return check_header(reader, index, path);
+    return check_header(reader, index);
 }
 
 void ls_reader_init(ls_checkpoint_reader *reader, const ls_checkpoint *checkpoint, const ls_read_calls *calls)

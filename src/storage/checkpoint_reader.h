@@ -45,6 +45,11 @@ LS_MUST_CHECK ls_status ls_reader_index_files(ls_checkpoint_reader *reader);
 /* Opens file `file`, unless it is open, and checks its header. Errors: LS_ERR_DATA naming the file, LS_ERR_IO, LS_ERR_NOT_FOUND. */
 LS_MUST_CHECK ls_status ls_reader_open_file(ls_checkpoint_reader *reader, size_t file);
 
+/* Reads and checks the header of a file that could be opened, whatever ls_reader_open_file said of it. buffer: from ls_reader_header_buffer,
+ * which is NULL without memory; the caller frees. Errors: as above. */
+LS_MUST_CHECK ls_status ls_reader_header(ls_checkpoint_reader *reader, size_t file, unsigned char *buffer);
+unsigned char *ls_reader_header_buffer(const ls_checkpoint_reader *reader, size_t file);
+
 /* Reads and checks a block of an open file: an ls_block_work's prepare, with the reader as context. Any thread. buffer: page-aligned,
  * LS_CHECKPOINT_BLOCK_BYTES. Errors: LS_ERR_DATA naming file, block, offset and tensor; LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_reader_block(void *context, const ls_block *block, unsigned char *buffer);

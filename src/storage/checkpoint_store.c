@@ -152,6 +152,27 @@ static ls_status walk_try(const latest_search *search, const char *path, uint64_
     return LS_OK;
 }
 
+/* The same; one that is damaged is repaired and tried again, when the search is for loading. The first problem is the one that is told. */
+static ls_status walk_try_repaired(ls_arena *arena, const latest_search *search, const char *path,
+                                   uint64_t step, ls_checkpoint_latest *latest,
+                                   ls_checkpoint **checkpoint_out)
+{
+    const ls_status status = walk_try(search, path, step, checkpoint_out);
+    if (status == LS_OK || !search->try || !is_damage(status)) {
+        return status;
+    }
+    const char *problem = ls_arena_strdup(arena, ls_error_text());
+    ls_checkpoint_mend *mends = NULL;
+    size_t count = 0;
+    if (ls_checkpoint_repair(arena, path, NULL, &mends, &count) != LS_OK || count == 0 ||
+        walk_try(search, path, step, checkpoint_out) != LS_OK) {
+        return ls_fail(status, "%s", problem);
+    }
+    latest->mends = mends;
+    latest->mend_count = count;
+    return LS_OK;
+}
+
 /* From the newest step to the oldest, until one opens and passes `try`. moved_out: one was taken away (pruned) meanwhile, so there is
  * a newer one than those listed. */
 static ls_status walk_once(ls_arena *arena, const latest_search *search, ls_checkpoint_latest *latest_out,
@@ -162,12 +183,13 @@ static ls_status walk_once(ls_arena *arena, const latest_search *search, ls_chec
     LS_TRY(list_steps(arena, search->root, &steps, &count));
     ls_checkpoint_entry *skipped = ls_arena_new(arena, ls_checkpoint_entry, count);
     ls_checkpoint *checkpoint = NULL;
+    ls_checkpoint_latest latest = {0};
     for (size_t i = count; i-- > 0 && !checkpoint;) {
         if (steps[i] >= search->before_step) {
             continue;
         }
         const char *path = step_path(arena, search->root, steps[i]);
-        const ls_status status = walk_try(search, path, steps[i], &checkpoint);
+        const ls_status status = walk_try_repaired(arena, search, path, steps[i], &latest, &checkpoint);
         if (status != LS_OK) {
             if (!is_damage(status)) {
                 return status;
@@ -177,8 +199,10 @@ static ls_status walk_once(ls_arena *arena, const latest_search *search, ls_chec
                 .step = steps[i], .path = path, .problem = ls_arena_strdup(arena, ls_error_text())};
         }
     }
-    *latest_out =
-        (ls_checkpoint_latest){.checkpoint = checkpoint, .skipped = skipped, .skipped_count = skipped_count};
+    latest.checkpoint = checkpoint;
+    latest.skipped = skipped;
+    latest.skipped_count = skipped_count;
+    *latest_out = latest;
     return LS_OK;
 }
 

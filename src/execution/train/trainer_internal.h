@@ -72,7 +72,9 @@ typedef struct ls_trainer {
     ls_state snapshot;     /* what the saver saves */
     ls_save_job pending;   /* waits for the step that fills the snapshot */
     bool is_pending;
-    ls_cadence cadence;    /* checkpoint.every_steps: auto */
+    json_t *
+        restore_events; /* what was repaired or skipped when the run was restored: told once there is a log */
+    ls_cadence cadence; /* checkpoint.every_steps: auto */
     uint64_t cadence_from; /* finished steps from which the interval counts */
     double told_interval_s;
     uint32_t save_failures; /* in a row */
@@ -126,6 +128,8 @@ void ls_trainer_begin_cadence(ls_trainer *trainer);
 ls_status ls_trainer_save_now(ls_trainer *trainer, bool must_not_fail);
 /* Events of a checkpoint that was written meanwhile; wait: until it is. */
 ls_status ls_trainer_poll_saver(ls_trainer *trainer, bool wait);
+/* Tells what ls_trainer_restore found, once there is a log. */
+void ls_trainer_tell_restored(ls_trainer *trainer);
 /* Loads the newest good checkpoint; LS_OK with trainer->step 0 when there is none. */
 ls_status ls_trainer_restore(ls_trainer *trainer);
 

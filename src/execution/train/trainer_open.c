@@ -139,6 +139,7 @@ static ls_status open_log(ls_trainer *trainer)
     }
     if (trainer->step > 0) {
         ls_emit_event("resumed", json_pack("{s:I}", "step", (json_int_t)trainer->step));
+        ls_trainer_tell_restored(trainer);
     } else if (totals.highest_step > 0 && trainer->options->out) {
         fprintf(trainer->options->out,
                 "no checkpoint yet: starting over from step 1; checkpoint.every_steps is %s\n",
@@ -292,6 +293,7 @@ void ls_trainer_close(ls_trainer *trainer)
     ls_notice_watch_stop(trainer->notices);
     ls_progress_destroy(trainer->progress);
     ls_save_job_release(&trainer->pending);
+    json_decref(trainer->restore_events);
     ls_saver_destroy(trainer->saver);
     ls_emit_install(NULL);
     ls_run_log_close(trainer->log);

@@ -32,6 +32,39 @@ static ls_status explain_identity(const ls_trainer *trainer, ls_arena *arena)
     return status;
 }
 
+static void keep_for_log(ls_trainer *trainer, const ls_checkpoint_latest *latest)
+{
+    trainer->restore_events = json_array();
+    for (size_t i = 0; i < latest->skipped_count; i++) {
+        json_array_append_new(trainer->restore_events,
+                              json_pack("{s:s, s:I, s:s}", "event", "checkpoint_skipped", "step",
+                                        (json_int_t)latest->skipped[i].step, "text",
+                                        latest->skipped[i].problem));
+    }
+    for (size_t i = 0; i < latest->mend_count; i++) {
+        const ls_checkpoint_mend *mend = &latest->mends[i];
+        json_array_append_new(
+            trainer->restore_events,
+            json_pack("{s:s, s:I, s:s, s:o, s:s, s:s}", "event", "checkpoint_repaired", "step",
+                      (json_int_t)latest->checkpoint->meta.step, "file", mend->file, "block",
+                      mend->block == LS_CHECKPOINT_HEADER ? json_null()
+                                                          : json_integer((json_int_t)mend->block),
+                      "text", mend->problem, "source", mend->source));
+    }
+}
+
+void ls_trainer_tell_restored(ls_trainer *trainer)
+{
+    for (size_t i = 0; i < json_array_size(trainer->restore_events); i++) {
+        json_t *fields = json_copy(json_array_get(trainer->restore_events, i));
+        json_object_del(fields, "event");
+        ls_emit_event(json_string_value(json_object_get(json_array_get(trainer->restore_events, i), "event")),
+                      fields);
+    }
+    json_decref(trainer->restore_events);
+    trainer->restore_events = NULL;
+}
+
 ls_status ls_trainer_restore(ls_trainer *trainer)
 {
     ls_arena arena = {0};
@@ -41,6 +74,9 @@ ls_status ls_trainer_restore(ls_trainer *trainer)
     ls_status status =
         ls_checkpoint_load_latest(&arena, trainer->dir.checkpoints, trainer->session.identity, tensors,
                                   trainer->session.layout.parameter_count, &options, &latest);
+    if (status == LS_OK) {
+        keep_for_log(trainer, &latest);
+    }
     if (status == LS_ERR_INVALID) {
         status = explain_identity(trainer, &arena);
     }
