@@ -119,7 +119,7 @@ left=$(process_in 2 agent)
 for i in $(seq 250); do left=$(process_in 2 agent); [ -n "$left" ] || break; sleep 0.1; done
 nothing_left "a host, cut off"
 
-# Ctrl-C and SIGTERM save, on all hosts' behalf; a signal to an agent ends the run with its name.
+# Ctrl-C and SIGTERM save, on all hosts' behalf; Ctrl-C to an agent ends the run with its name.
 begin asked 60 --hosts three.hosts
 kill -TERM "$trainer"
 ended asked "$trainer" 75
@@ -127,7 +127,7 @@ nothing_left "SIGTERM"
 saved=$(field asked.out step)
 check "SIGTERM: the step it stopped at is saved" test -f "asked/checkpoints/$saved/MANIFEST.json"
 begin told 60 --hosts two.hosts
-kill -TERM $(process_in 1 agent)
+kill -INT $(process_in 1 agent)
 ended told "$trainer" 5 "the agent of host host1 was told to end by a signal"
 nothing_left "an agent, told to end"
 

@@ -280,6 +280,7 @@ static bool receive_from(ls_cluster *cluster, ls_cluster_agent *a, const void *d
     if (kind == LS_CLUSTER_STATUS && bytes == sizeof(ls_cluster_status)) {
         ls_cluster_status status;
         memcpy(&status, data, sizeof status);
+        LS_CLUSTER_CLOSE(status.source);
         ls_cluster_receive_status(cluster, a, &status);
         return true;
     }

@@ -24,6 +24,7 @@ typedef struct ls_cluster_loss {
 typedef struct ls_cluster_agent {
     uint64_t client; /* of the store's server */
     bool used, gone, ended, is_spare;
+    bool told_leaving; /* it wants to leave, and that was heard */
     uint32_t first_rank, count;
     uint64_t orders_sent;             /* version */
     int64_t clock_offset_ns;          /* to be added to its clock, see find_clock */

@@ -134,6 +134,82 @@ void ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank)
     ls_host_side_ready(&cluster->side, rank - cluster->control->first_rank);
 }
 
+/* ---- hosts that leave ---- */
+
+static uint32_t ranks_without(const ls_cluster *cluster, const ls_reform_host *leaver)
+{
+    uint32_t ranks = 0;
+    for (uint32_t i = 0; i < place_count(cluster); i++) {
+        const ls_reform_host *host = &cluster->hosts[i];
+        ranks += host != leaver && host->is_here && !host->is_leaving ? host->status.ranks : 0;
+    }
+    return ranks;
+}
+
+/* It gets no part in the next cut; with too few others the run as a whole makes use of the time that is left. */
+static void hear_leaver(ls_cluster *cluster, ls_cluster_agent *agent, const ls_cluster_status *status)
+{
+    ls_reform_host *host = &cluster->hosts[place_of(cluster, agent)];
+    if (!cluster->running || !host->is_here || agent->told_leaving) {
+        return;
+    }
+    agent->told_leaving = true;
+    const uint32_t left = ranks_without(cluster, host);
+    const bool ends_run =
+        left == 0 || left < cluster->options.settings.min_ranks || cluster->options.settings.zero > 0;
+    tell_event(cluster, "notice",
+               json_pack("{s:s, s:o, s:b, s:s, s:s, s:b}", "source", status->source, "grace_s",
+                         status->grace_s > 0.0 ? json_real(status->grace_s) : json_null(), "leave", true,
+                         "action",
+                         ends_run ? "the others can't go on alone: save and end with 75"
+                                  : "its ranks leave, the others go on",
+                         "host", agent->name, "ends_run", ends_run));
+    if (!ends_run) {
+        host->is_leaving = true;
+        raise_fence(cluster, cluster->epoch + 1, false);
+    }
+}
+
+/* Whether all that have a part in the newest cut have what they keep in it. */
+static bool is_cut_held(const ls_cluster *cluster)
+{
+    const ls_cut *cut = cluster->cuts[0];
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        const ls_reform_host *host = &cluster->hosts[cut->hosts[i].host];
+        if (!host->is_here || host->is_leaving || host->status.held < cut->epoch) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The others have all they need: who leaves may go. */
+static void release_leavers(ls_cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->agent_count && !cluster->fenced; i++) {
+        ls_cluster_agent *agent = &cluster->agents[i];
+        ls_reform_host *host = &cluster->hosts[i + 1];
+        if (!host->is_here || !host->is_leaving || !is_cut_held(cluster)) {
+            continue;
+        }
+        ls_cluster_orders orders = cluster->orders;
+        orders.quit = 1;
+        send_to(cluster, agent, &orders, sizeof orders);
+        *host = (ls_reform_host){0};
+        agent->gone = true;
+        for (uint32_t k = 0; k < agent->count; k++) {
+            const uint32_t rank = agent->first_rank + k;
+            tell_event(cluster, "rank_left",
+                       json_pack("{s:i, s:s, s:I, s:I}", "rank", (int)rank, "host", agent->name, "epoch",
+                                 (json_int_t)cluster->cuts[0]->epoch, "step",
+                                 (json_int_t)cluster->cuts[0]->step));
+            if (cluster->options.forget) {
+                cluster->options.forget(cluster->options.context, rank);
+            }
+        }
+    }
+}
+
 /* ---- statuses ---- */
 
 void ls_cluster_receive_status(ls_cluster *cluster, ls_cluster_agent *agent, const ls_cluster_status *status)
@@ -141,6 +217,9 @@ void ls_cluster_receive_status(ls_cluster *cluster, ls_cluster_agent *agent, con
     ls_reform_host *host = &cluster->hosts[place_of(cluster, agent)];
     host->status = status->status;
     agent->verdict = status->verdict;
+    if (status->leaving) {
+        hear_leaver(cluster, agent, status);
+    }
     /* It heard nothing for its lease and fenced its ranks by itself; or this is a coordinator of later. */
     if (cluster->running && host->is_here && status->status.fence > cluster->epoch) {
         raise_fence(cluster, status->status.fence, true);
@@ -301,6 +380,7 @@ void ls_cluster_reform_tick(ls_cluster *cluster)
     look_at_leases(cluster, ls_env_now_ns(cluster->options.env));
     ls_host_side_status(&cluster->side, &cluster->hosts[0].status);
     tell_recovered(cluster);
+    release_leavers(cluster);
     if (cluster->fenced) {
         go_on(cluster);
     }

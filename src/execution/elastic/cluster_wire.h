@@ -124,7 +124,10 @@ typedef struct ls_cluster_stack {
 } ls_cluster_stack;
 
 typedef struct ls_cluster_status {
-    uint32_t kind, reserved;
+    uint32_t kind;
+    uint32_t leaving; /* the host will be taken away: it wants no part in the next cut */
+    double grace_s;   /* until then; 0: not known */
+    char source[16];  /* who said so: "signal", "aws", ... */
     ls_host_status status;
     ls_step_verdict verdict; /* of status.agreed */
 } ls_cluster_status;

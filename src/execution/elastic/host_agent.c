@@ -12,6 +12,7 @@
 #include "execution/diagnose/stack.h"
 #include "execution/diagnose/watch.h"
 #include "execution/elastic/cluster_wire.h"
+#include "execution/elastic/host_leave.h"
 #include "execution/elastic/host_side.h"
 
 #include <errno.h>
@@ -48,6 +49,7 @@ typedef struct host_agent {
         said_ns;    /* of the coordinator; heard: its last message; said: the last status */
     uint64_t epoch; /* the highest it has said */
     bool has_run;   /* a step was granted */
+    ls_host_leave leave;
     ls_host_status last_status;
     ls_status status;
     char text[LS_RANK_TEXT_BYTES];
@@ -148,13 +150,15 @@ static void say_status(host_agent *self)
     ls_cluster_status status = {.kind = LS_CLUSTER_STATUS};
     look_at_lease(self, now);
     ls_host_side_status(&self->side, &status.status);
+    const bool ends = atomic_load(&self->control->stop) != 0 || atomic_load(&self->control->quit) != 0;
     const bool changed =
-        status.status.fence != self->last_status.fence ||
+        ls_host_leave_look(&self->leave, now, ends) || status.status.fence != self->last_status.fence ||
         (status.status.fence != 0 && memcmp(&status.status, &self->last_status, sizeof status.status) != 0);
     if (self->link_lost || (!changed && now - self->said_ns < BEAT_NS)) {
         return;
     }
     ls_data_parallel_read_verdict(self->segment.exchange, &status.verdict);
+    ls_host_leave_say(&self->leave, &status);
     self->last_status = status.status;
     self->said_ns = now;
     send_to_coordinator(self, &status, sizeof status);
@@ -359,6 +363,7 @@ static ls_status join_run(host_agent *self, const void *data, size_t bytes)
     self->joined = true;
     ls_env_timer_set(self->env, TICK_NS, tick, self);
     LS_TRY(start_ranks(self, &join));
+    LS_TRY(ls_host_leave_open(&self->leave, (const char *)data + sizeof join, join.text_bytes));
     return start_watch(self, &join);
 }
 
@@ -500,6 +505,17 @@ static void on_signal(void *context)
     give_up(self, LS_ERR_RANKS_LOST, -1, text);
 }
 
+/* This host is to go, the run is not. Before it trains there is nothing to hand over. */
+static void on_sigterm(void *context)
+{
+    host_agent *self = context;
+    if (self->has_run) {
+        ls_host_leave_tell(&self->leave, ls_env_now_ns(self->env));
+    } else {
+        on_signal(self);
+    }
+}
+
 /* ---- from begin to end ---- */
 
 static ls_status open_link(host_agent *self)
@@ -525,12 +541,15 @@ static ls_status open_link(host_agent *self)
 
 static ls_status serve(host_agent *self)
 {
-    const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct {
+        int number;
+        ls_env_fire fire;
+    } signals[] = {{SIGINT, on_signal}, {SIGTERM, on_sigterm}, {SIGHUP, on_signal}};
     LS_TRY(ls_env_real_create(&self->env));
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-        const int error = ls_env_signal_watch(self->env, signals[i], on_signal, self);
+        const int error = ls_env_signal_watch(self->env, signals[i].number, signals[i].fire, self);
         if (error) {
-            return ls_fail_errno(-error, "watching signal %d", signals[i]);
+            return ls_fail_errno(-error, "watching signal %d", signals[i].number);
         }
     }
     LS_TRY(open_link(self));
@@ -545,6 +564,7 @@ ls_status ls_host_agent_run(const ls_host_agent_options *options)
     ls_store_link_close(self.link);
     ls_agent_destroy(self.agent);
     ls_watch_destroy(self.watch);
+    ls_host_leave_close(&self.leave);
     if (self.env) {
         ls_env_real_destroy(self.env);
     }

@@ -3,8 +3,10 @@
  * `lockstep agent`: one process per host other than the trainer's. It says hello to the coordinator, makes its host's segment from what it
  * is told, starts and watches that host's ranks, puts orders into its control page, and reports what becomes of them.
  *
- * Its end is that of its ranks: told to, on an abort, when the coordinator goes away (the run is over with it), or by SIGINT and SIGTERM,
- * which end the whole run. Nothing is left behind: ranks die with it, the segment with the last of them.
+ * Its end is that of its ranks: told to, on an abort, when the coordinator goes away (the run is over with it), or by SIGINT and SIGHUP,
+ * which end the whole run. On SIGTERM, or a notice that the machine will be taken away (elastic/notice.h), its host leaves: it takes no part in
+ * the next cut of the step, and when the others have all they need, its ranks end and it returns LS_OK; the run goes on. Nothing is left
+ * behind: ranks die with it, the segment with the last of them.
  *
  * The run directory and the data are read under the trainer's paths: they are on a file system that all hosts share, or copies are there.
  * (Data that differ are found before the first step: their hash is part of the run's identity, which ranks compare.)

@@ -159,7 +159,7 @@ ls_status ls_notice_watch_start(const ls_notice_options *options, ls_notice_watc
     const uint32_t file_bit = 1u << LS_NOTICE_FILE;
     atomic_store(&watch->sources, file ? options->sources | file_bit : options->sources & ~file_bit);
     for (int s = 0; s < LS_NOTICE_SOURCES; s++) {
-        watch->askers[s] = (ls_notice_asker){.file = file, .cancel = &watch->cancel};
+        ls_notice_asker_init(&watch->askers[s], (ls_notice_source)s, file, &watch->cancel);
     }
     const ls_status status = start_thread(watch);
     if (status != LS_OK) {
@@ -168,6 +168,39 @@ ls_status ls_notice_watch_start(const ls_notice_options *options, ls_notice_watc
     }
     *watch_out = watch;
     return LS_OK;
+}
+
+static uint32_t asked_sources(const ls_run_job *job)
+{
+    uint32_t sources = 0;
+    for (uint64_t i = 0; i < job->notice.count; i++) {
+        sources |= 1u << ls_notice_source_named(job->notice.items[i]); /* ls_run_file_check knows the names */
+    }
+    return sources;
+}
+
+ls_status ls_notice_watch_for(const ls_run_job *job, ls_notice_watch **watch_out)
+{
+    *watch_out = NULL;
+    const char *environment = getenv("LOCKSTEP_NOTICE_FILE");
+    const char *file = job->notice_file[0]             ? job->notice_file
+                       : environment && environment[0] ? environment
+                                                       : NULL;
+    uint32_t sources = asked_sources(job);
+    if ((sources & 1u << LS_NOTICE_FILE) && !file) {
+        return ls_fail(LS_ERR_INVALID, "job.notice names file, but not which: set job.notice_file or "
+                                       "LOCKSTEP_NOTICE_FILE");
+    }
+    const bool guess = sources == 0 && job->spot;
+    if (guess) {
+        sources = 1u << LS_NOTICE_AWS | 1u << LS_NOTICE_GCP | 1u << LS_NOTICE_AZURE;
+    }
+    if (sources == 0 && !file) {
+        return LS_OK;
+    }
+    const ls_notice_options options = {
+        .sources = sources, .drop_absent = guess, .file = file, .poll_s = job->notice_poll_s};
+    return ls_notice_watch_start(&options, watch_out);
 }
 
 bool ls_notice_watch_take(ls_notice_watch *watch, ls_notice *notice_out)

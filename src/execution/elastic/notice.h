@@ -19,6 +19,7 @@
 #define LS_EXECUTION_ELASTIC_NOTICE_H
 
 #include "base/status.h"
+#include "planning/run_file.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -59,6 +60,8 @@ double ls_notice_source_grace_s(ls_notice_source source);
 
 /* Errors: LS_ERR_MEMORY, LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_notice_watch_start(const ls_notice_options *options, ls_notice_watch **watch_out);
+/* A watch over what a run file and LOCKSTEP_NOTICE_FILE name. *watch_out: NULL when that is nobody. Errors: also LS_ERR_INVALID. */
+LS_MUST_CHECK ls_status ls_notice_watch_for(const ls_run_job *job, ls_notice_watch **watch_out);
 /* The next notice that was not taken yet. Any thread; a look at one word when there is none. NULL allowed. */
 bool ls_notice_watch_take(ls_notice_watch *watch, ls_notice *notice_out);
 /* Sources that are still asked; bits. */
@@ -84,6 +87,9 @@ typedef struct ls_notice_asker {
     const _Atomic uint32_t *cancel;
 } ls_notice_asker;
 
+/* Reads the environment: before threads that look at it. file and cancel are borrowed. */
+void ls_notice_asker_init(ls_notice_asker *asker, ls_notice_source source, const char *file,
+                          const _Atomic uint32_t *cancel);
 /* One look; blocks for two seconds at most per question. notice_out: source is set by the caller. */
 ls_notice_sight ls_notice_look(ls_notice_source source, ls_notice_asker *asker, ls_notice *notice_out);
 

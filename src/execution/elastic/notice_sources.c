@@ -321,16 +321,19 @@ double ls_notice_source_grace_s(ls_notice_source source)
     return sources[source].grace_s;
 }
 
+void ls_notice_asker_init(ls_notice_asker *asker, ls_notice_source source, const char *file,
+                          const _Atomic uint32_t *cancel)
+{
+    const char *other = getenv("LOCKSTEP_METADATA_URL"), *own = sources[source].base_url;
+    *asker = (ls_notice_asker){.file = file, .cancel = cancel};
+    snprintf(asker->base_url, sizeof asker->base_url, "%s", other && other[0] ? other : own ? own : "");
+}
+
 ls_notice_sight ls_notice_look(ls_notice_source source, ls_notice_asker *asker, ls_notice *notice_out)
 {
     *notice_out = (ls_notice){.source = source};
     if (source == LS_NOTICE_FILE) {
         return look_at_file(asker, notice_out);
-    }
-    if (!asker->base_url[0]) {
-        const char *other = getenv("LOCKSTEP_METADATA_URL");
-        snprintf(asker->base_url, sizeof asker->base_url, "%s",
-                 other && other[0] ? other : sources[source].base_url);
     }
     ls_http_answer *answer = malloc(sizeof *answer);
     if (!answer) {

@@ -18,6 +18,7 @@ static void hear(void *context, const char *name, json_t *fields)
         trainer->recovery_s += 1e-3 * ms;
         ls_trainer_note_recovery(trainer, fields);
     }
+    trainer->leaving = trainer->leaving || json_is_true(json_object_get(fields, "ends_run"));
     ls_emit_event(name, fields);
 }
 

@@ -10,37 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t asked_sources(const ls_run_job *job)
-{
-    uint32_t sources = 0;
-    for (uint64_t i = 0; i < job->notice.count; i++) {
-        sources |= 1u << ls_notice_source_named(job->notice.items[i]); /* ls_run_file_check knows the names */
-    }
-    return sources;
-}
-
 ls_status ls_trainer_open_notices(ls_trainer *trainer)
 {
-    const ls_run_job *job = &trainer->session.run.job;
-    const char *environment = getenv("LOCKSTEP_NOTICE_FILE");
-    const char *file = job->notice_file[0]             ? job->notice_file
-                       : environment && environment[0] ? environment
-                                                       : NULL;
-    uint32_t sources = asked_sources(job);
-    if ((sources & 1u << LS_NOTICE_FILE) && !file) {
-        return ls_fail(LS_ERR_INVALID, "job.notice names file, but not which: set job.notice_file or "
-                                       "LOCKSTEP_NOTICE_FILE");
-    }
-    const bool guess = sources == 0 && job->spot;
-    if (guess) {
-        sources = 1u << LS_NOTICE_AWS | 1u << LS_NOTICE_GCP | 1u << LS_NOTICE_AZURE;
-    }
-    if (sources == 0 && !file) {
-        return LS_OK;
-    }
-    const ls_notice_options options = {
-        .sources = sources, .drop_absent = guess, .file = file, .poll_s = job->notice_poll_s};
-    return ls_notice_watch_start(&options, &trainer->notices);
+    return ls_notice_watch_for(&trainer->session.run.job, &trainer->notices);
 }
 
 /* ---- what was said ---- */

@@ -206,9 +206,9 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     }
     open_time_log(trainer);
     ls_trainer_begin_cadence(trainer);
+    LS_TRY(ls_trainer_launch_gang(trainer)); /* which changes the environment: other threads come after it */
     LS_TRY(ls_trainer_open_notices(trainer));
     ls_trainer_open_control(trainer);
-    LS_TRY(ls_trainer_launch_gang(trainer));
     if (trainer->step == 0) {
         LS_TRY(ls_session_begin_weights(&trainer->session, &trainer->state));
     }
