@@ -92,7 +92,7 @@ static void *map_shared(size_t bytes)
 static float *gradient(void *context, uint32_t local, uint32_t index)
 {
     const gang *g = context;
-    return g->memory + (int64_t)(3 + g->gradient_first[local] + index) * layout.float_count;
+    return g->memory + (int64_t)(4 + g->gradient_first[local] + index) * layout.float_count;
 }
 
 static void rank_main(gang *g, uint32_t rank, uint32_t sequences, uint32_t steps)
@@ -105,11 +105,12 @@ static void rank_main(gang *g, uint32_t rank, uint32_t sequences, uint32_t steps
     check(ls_walk_init(&walk, queue, &plan, LENGTH));
     const ls_data_parallel_options options = {.plan = &plan,
                                               .leaves = g->leaves,
-                                              .ranks = g->ranks,
-                                              .local_ranks = g->ranks,
-                                              .local = rank,
+                                              .parts = g->ranks,
+                                              .local_parts = g->ranks,
+                                              .rank = rank,
                                               .threads = g->threads,
                                               .gradient = gradient,
+                                              .sums = g->memory + 3 * layout.float_count,
                                               .context = g,
                                               .exchange = g->exchange};
     check(ls_data_parallel_create(&options, &parallel));
@@ -158,7 +159,7 @@ static void start(gang *g, const char *text, uint32_t sequences, uint32_t steps)
         buffers += ls_data_parallel_buffers(g->leaves, g->ranks, r);
     }
     g->gradient_first[g->ranks] = buffers;
-    g->memory = map_shared((3 + buffers) * (size_t)layout.float_count * sizeof(float));
+    g->memory = map_shared((4 + buffers) * (size_t)layout.float_count * sizeof(float));
     g->exchange = map_shared(ls_data_parallel_exchange_bytes(&layout, g->ranks));
     g->turn = map_shared(sizeof *g->turn);
     ls_queue *queue;

@@ -132,7 +132,7 @@ typedef struct shared {
 typedef struct host_memory {
     uint32_t first_rank, rank_count;
     size_t bytes;
-    float *parameters, *m, *v, *gradients;
+    float *parameters, *m, *v, *sums, *gradients;
     void *exchange;
 } host_memory;
 
@@ -187,11 +187,12 @@ static void host_init(world *w, host_memory *h)
     }
     const int64_t count = w->model.layout.float_count;
     h->bytes =
-        (3 + buffers) * flat_bytes(w) + ls_data_parallel_exchange_bytes(&w->model.layout, h->rank_count);
+        (4 + buffers) * flat_bytes(w) + ls_data_parallel_exchange_bytes(&w->model.layout, h->rank_count);
     h->parameters = map_shared(h->bytes);
     h->m = h->parameters + count;
     h->v = h->m + count;
-    h->gradients = h->v + count;
+    h->sums = h->v + count;
+    h->gradients = h->sums + count;
     h->exchange = h->gradients + (int64_t)buffers * count;
 }
 
@@ -282,19 +283,27 @@ static ls_status open_comm(const world *w, uint32_t rank, ls_comm **comm_out)
     return ls_comm_open(&options, comm_out);
 }
 
+static ls_step_marks marks(void *context, uint32_t part)
+{
+    const rank_context *c = context;
+    rank_log *log = &c->w->shared->logs[c->host->first_rank + part];
+    return (ls_step_marks){&log->entered, &log->begun, &log->done, &log->finished};
+}
+
 static ls_status make_parallel(rank_context *c, uint32_t rank, ls_comm *comm, ls_data_parallel **parallel_out)
 {
     world *w = c->w;
-    rank_log *log = &w->shared->logs[rank];
     const ls_data_parallel_options options = {
         .plan = &w->model.plan,
         .leaves = w->shape.leaves,
-        .ranks = w->ranks,
+        .parts = w->ranks,
+        .first_part = c->host->first_rank,
+        .local_parts = c->host->rank_count,
+        .rank = rank - c->host->first_rank,
         .first_rank = c->host->first_rank,
-        .local_ranks = c->host->rank_count,
-        .local = rank - c->host->first_rank,
         .threads = w->threads,
         .gradient = gradient,
+        .sums = c->host->sums,
         .context = c,
         .exchange = c->host->exchange,
         .comm = comm,
@@ -304,7 +313,7 @@ static ls_status make_parallel(rank_context *c, uint32_t rank, ls_comm *comm, ls
         .micro_batches = w->shape.micro_batches,
         .timeout_s = w->timeout_s,
         .abort = &w->shared->abort,
-        .marks = {&log->entered, &log->begun, &log->done, &log->finished},
+        .marks = marks,
     };
     return ls_data_parallel_create(&options, parallel_out);
 }

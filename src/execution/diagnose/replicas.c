@@ -15,7 +15,7 @@ static bool is_share_of(ls_rank_place place, uint32_t bucket)
 
 ls_status ls_replicas_init(ls_replicas *r, ls_data_parallel *parallel, const ls_layout *layout)
 {
-    *r = (ls_replicas){.parallel = parallel, .layout = layout, .rank = ls_data_parallel_rank(parallel)};
+    *r = (ls_replicas){.parallel = parallel, .layout = layout, .rank = ls_data_parallel_part(parallel, 0)->number};
     const ls_rank_place place = ls_data_parallel_place(parallel, r->rank);
     ls_arena arena = {0};
     ls_flat_piece *pieces = ls_arena_new(&arena, ls_flat_piece, layout->bucket_count);
@@ -188,7 +188,7 @@ ls_status ls_replicas_fail(ls_replicas *r, uint64_t step, ls_step_fault *fault_o
         return ls_fail(LS_ERR_MEMORY, "no memory for the hashes of %u hosts", hosts);
     }
     *fault_out = (ls_step_fault){.kind = LS_STEP_FAULT_STATE, .leaf = LS_NO_LEAF, .rank = LS_NO_RANK};
-    ls_status status = tell_all(r, ls_data_parallel_ranks(r->parallel), hashes);
+    ls_status status = tell_all(r, ls_data_parallel_part_count(r->parallel), hashes);
     if (status == LS_OK) {
         status = fail_differing(r, hashes, hosts, step, fault_out);
     }

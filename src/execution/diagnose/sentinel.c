@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/diagnose/sentinel.h"
 
+#include "base/assert.h"
 #include "execution/diagnose/audit.h"
 #include "execution/diagnose/guard.h"
 #include "execution/diagnose/replicas.h"
@@ -10,8 +11,10 @@
 
 struct ls_sentinel {
     ls_sentinel_options options;
-    uint32_t rank, ranks;
+    uint32_t rank;  /* this process: whom to name */
+    uint32_t parts; /* of the step */
     ls_audit audit;
+    uint64_t filed[LS_CLAIM_COUNT]; /* step + 1 in which this process made the claim */
     ls_guard guard;
     ls_replicas replicas;
     uint32_t hosts;
@@ -22,21 +25,33 @@ struct ls_sentinel {
 
 /* ---- life ---- */
 
-/* This rank guards what it owns. */
+/* What this process updates it guards. */
 static ls_status make_guard(ls_sentinel *sentinel)
 {
-    const ls_owned_slice *slices;
-    const uint32_t count = ls_data_parallel_slices(sentinel->options.parallel, &slices);
+    const ls_data_parallel *parallel = sentinel->options.parallel;
+    uint32_t count = 0, most = 0;
+    for (uint32_t i = 0; i < ls_data_parallel_held(parallel); i++) {
+        most += ls_data_parallel_part(parallel, i)->slice_count;
+    }
     ls_arena arena = {0};
-    ls_flat_piece *pieces = ls_arena_new(&arena, ls_flat_piece, (size_t)count + 1);
-    uint32_t *buckets = ls_arena_new(&arena, uint32_t, (size_t)count + 1);
-    for (uint32_t i = 0; i < count; i++) {
-        pieces[i] = (ls_flat_piece){slices[i].offset, slices[i].count};
-        buckets[i] = slices[i].bucket;
+    ls_flat_piece *pieces = ls_arena_new(&arena, ls_flat_piece, (size_t)most + 1);
+    uint32_t *buckets = ls_arena_new(&arena, uint32_t, (size_t)most + 1);
+    for (uint32_t i = 0; i < ls_data_parallel_held(parallel); i++) {
+        const ls_part *part = ls_data_parallel_part(parallel, i);
+        for (uint32_t k = 0; k < part->slice_count; k++) {
+            pieces[count] = (ls_flat_piece){part->slices[k].offset, part->slices[k].count};
+            buckets[count++] = part->slices[k].bucket;
+        }
     }
     const ls_status status = ls_guard_init(&sentinel->guard, sentinel->options.state, pieces, buckets, count);
     ls_arena_release(&arena);
     return status;
+}
+
+ls_status ls_sentinel_assign(ls_sentinel *sentinel)
+{
+    ls_guard_release(&sentinel->guard);
+    return sentinel->options.hash_every_steps > 0 ? make_guard(sentinel) : LS_OK;
 }
 
 ls_status ls_sentinel_create(const ls_sentinel_options *options, ls_sentinel **sentinel_out)
@@ -47,11 +62,10 @@ ls_status ls_sentinel_create(const ls_sentinel_options *options, ls_sentinel **s
     }
     sentinel->options = *options;
     sentinel->rank = ls_data_parallel_rank(options->parallel);
-    sentinel->ranks = ls_data_parallel_ranks(options->parallel);
+    sentinel->parts = ls_data_parallel_part_count(options->parallel);
     /* With ZeRO stage 3 hosts hold no copies of the weights that could be compared. */
-    sentinel->hosts = ls_data_parallel_fetches(options->parallel)
-                          ? 1
-                          : ls_data_parallel_place(options->parallel, sentinel->rank).hosts;
+    sentinel->hosts =
+        ls_data_parallel_fetches(options->parallel) ? 1 : ls_data_parallel_place(options->parallel, 0).hosts;
     ls_status status = LS_OK;
     if (options->audit_every_steps > 0) {
         status = ls_audit_init(&sentinel->audit, options->state->layout);
@@ -111,19 +125,39 @@ static void flip_gradient(const ls_sentinel *sentinel, uint32_t leaf, float *gra
                   sentinel->options.state->layout->float_count);
 }
 
-/* Computes the audited leaf once more, into buffer 0, and files it as `claim`. */
-static ls_status compute_claim(ls_sentinel *sentinel, int claim)
+/* The number here of part `part`, or LS_NO_PART when another process runs it. */
+enum { LS_NO_PART = -1 };
+static int32_t find_part(const ls_sentinel *sentinel, uint32_t part)
 {
-    float *gradient = sentinel->options.state->gradients[0];
-    double loss_sum = 0.0;
-    uint64_t tokens = 0;
-    ls_audit_clear_padding(sentinel->options.state->layout, gradient);
-    LS_TRY(sentinel->options.compute(sentinel->options.context, sentinel->step, sentinel->roles.leaf,
-                                     &loss_sum, &tokens));
-    flip_gradient(sentinel, sentinel->roles.leaf, gradient);
+    for (uint32_t i = 0; i < ls_data_parallel_held(sentinel->options.parallel); i++) {
+        if (ls_data_parallel_part(sentinel->options.parallel, i)->number == part) {
+            return (int32_t)i;
+        }
+    }
+    return LS_NO_PART;
+}
+
+static void file_claim(ls_sentinel *sentinel, int claim, const float *gradient, double loss_sum,
+                       uint64_t tokens)
+{
     ls_audit_claim(&sentinel->audit, claim, sentinel->options.state->queue, sentinel->rank, gradient,
                    loss_sum, tokens);
-    ls_audit_clear_padding(sentinel->options.state->layout, gradient);
+    sentinel->filed[claim] = sentinel->step + 1;
+}
+
+/* Computes the audited leaf once more, into buffer 0 of a part, and files it as `claim`. */
+static ls_status compute_claim(ls_sentinel *sentinel, uint32_t index, int claim)
+{
+    const ls_layout *layout = sentinel->options.state->layout;
+    float *gradient = ls_data_parallel_part(sentinel->options.parallel, index)->gradients[0];
+    double loss_sum = 0.0;
+    uint64_t tokens = 0;
+    ls_audit_clear_padding(layout, gradient);
+    LS_TRY(sentinel->options.compute(sentinel->options.context, index, sentinel->step, sentinel->roles.leaf,
+                                     &loss_sum, &tokens));
+    flip_gradient(sentinel, sentinel->roles.leaf, gradient);
+    file_claim(sentinel, claim, gradient, loss_sum, tokens);
+    ls_audit_clear_padding(layout, gradient);
     return LS_OK;
 }
 
@@ -132,14 +166,23 @@ ls_status ls_sentinel_begin(ls_sentinel *sentinel, uint64_t step)
     const ls_sentinel_options *o = &sentinel->options;
     sentinel->step = step;
     sentinel->fault = (ls_step_fault){0};
-    sentinel->roles = ls_audit_choose(o->seed, step, o->audit_every_steps, o->leaves, sentinel->ranks);
+    sentinel->roles = ls_audit_choose(o->seed, step, o->audit_every_steps, o->leaves, sentinel->parts);
     flip_state(sentinel, false);
-    if (sentinel->roles.due) {
-        LS_TRY(ls_data_parallel_hold(o->parallel));
+    return sentinel->roles.due ? ls_data_parallel_hold(o->parallel) : LS_OK;
+}
+
+ls_status ls_sentinel_begin_part(ls_sentinel *sentinel, uint32_t index)
+{
+    ls_data_parallel *parallel = sentinel->options.parallel;
+    const ls_part *part = ls_data_parallel_part(parallel, index);
+    if (!sentinel->roles.due || sentinel->roles.checker != part->number ||
+        ls_data_parallel_is_noted(parallel, index, LS_NOTE_CHECKER)) {
+        return LS_OK;
     }
-    return sentinel->roles.due && sentinel->roles.checker == sentinel->rank
-               ? compute_claim(sentinel, LS_CLAIM_CHECKER)
-               : LS_OK;
+    LS_ASSERT(atomic_load(&part->stack->depth) == 0); /* it comes before the part's own leaves */
+    LS_TRY(compute_claim(sentinel, index, LS_CLAIM_CHECKER));
+    ls_data_parallel_note(parallel, index, LS_NOTE_CHECKER, sentinel->audit.claims[LS_CLAIM_CHECKER].whole);
+    return LS_OK;
 }
 
 bool ls_sentinel_wants(const ls_sentinel *sentinel, uint32_t leaf)
@@ -147,12 +190,14 @@ bool ls_sentinel_wants(const ls_sentinel *sentinel, uint32_t leaf)
     return sentinel->roles.due && sentinel->roles.leaf == leaf;
 }
 
-void ls_sentinel_leaf(ls_sentinel *sentinel, uint32_t leaf, float *gradient, double loss_sum, uint64_t tokens)
+void ls_sentinel_leaf(ls_sentinel *sentinel, uint32_t index, uint32_t leaf, float *gradient, double loss_sum,
+                      uint64_t tokens)
 {
     flip_gradient(sentinel, leaf, gradient);
     if (ls_sentinel_wants(sentinel, leaf)) {
-        ls_audit_claim(&sentinel->audit, LS_CLAIM_OWNER, sentinel->options.state->queue, sentinel->rank,
-                       gradient, loss_sum, tokens);
+        file_claim(sentinel, LS_CLAIM_OWNER, gradient, loss_sum, tokens);
+        ls_data_parallel_note(sentinel->options.parallel, index, LS_NOTE_OWNER,
+                              sentinel->audit.claims[LS_CLAIM_OWNER].whole);
     }
 }
 
@@ -179,26 +224,34 @@ static bool compares_weights(const ls_sentinel *sentinel)
 ls_status ls_sentinel_before_agreement(ls_sentinel *sentinel)
 {
     LS_TRY(ls_sentinel_check_state(sentinel));
-    ls_rank_note note = {0};
-    if (sentinel->roles.due && sentinel->roles.owner == sentinel->rank) {
-        note.owner = sentinel->audit.claims[LS_CLAIM_OWNER].whole;
-    }
-    if (sentinel->roles.due && sentinel->roles.checker == sentinel->rank) {
-        note.checker = sentinel->audit.claims[LS_CLAIM_CHECKER].whole;
-    }
     if (compares_weights(sentinel)) {
         const ls_state *state = sentinel->options.state;
-        note.weights = ls_replicas_hash(&sentinel->replicas, state->queue, state->parameters);
+        ls_data_parallel_note(sentinel->options.parallel, 0, LS_NOTE_WEIGHTS,
+                              ls_replicas_hash(&sentinel->replicas, state->queue, state->parameters));
     }
-    ls_data_parallel_note(sentinel->options.parallel, &note);
     return LS_OK;
 }
 
-/* All ranks get claim `claim` as rank `from` has it. */
+/* A part was taken over behind the claim: what is left of it is its hash. */
+static void file_note(ls_sentinel *sentinel, int claim, uint32_t part)
+{
+    const ls_rank_note *note = ls_data_parallel_note_of(sentinel->options.parallel, part);
+    ls_leaf_claim *c = &sentinel->audit.claims[claim];
+    *c = (ls_leaf_claim){.rank = sentinel->rank,
+                         .whole = claim == LS_CLAIM_OWNER ? note->owner : note->checker,
+                         .buckets = c->buckets};
+    memset(c->buckets, 0, sentinel->options.state->layout->bucket_count * sizeof *c->buckets);
+}
+
+/* All ranks get claim `claim` as the holder of part `from` has it. */
 static ls_status share_claim(ls_sentinel *sentinel, int claim, uint32_t from)
 {
     ls_leaf_claim *c = &sentinel->audit.claims[claim];
     ls_hash128 *buckets = c->buckets;
+    if (claim != LS_CLAIM_JUDGE && find_part(sentinel, from) != LS_NO_PART &&
+        sentinel->filed[claim] != sentinel->step + 1) {
+        file_note(sentinel, claim, from);
+    }
     LS_TRY(ls_data_parallel_tell(sentinel->options.parallel, from, c, sizeof *c));
     c->buckets = buckets; /* each has its own */
     return ls_data_parallel_tell(sentinel->options.parallel, from, buckets,
@@ -208,7 +261,8 @@ static ls_status share_claim(ls_sentinel *sentinel, int claim, uint32_t from)
 /* The claim of a judge, for all; a judge that can't compute says so. */
 static ls_status hear_judge(ls_sentinel *sentinel, uint32_t judge)
 {
-    if (sentinel->rank == judge && compute_claim(sentinel, LS_CLAIM_JUDGE) != LS_OK) {
+    const int32_t index = find_part(sentinel, judge);
+    if (index != LS_NO_PART && compute_claim(sentinel, (uint32_t)index, LS_CLAIM_JUDGE) != LS_OK) {
         ls_audit_no_claim(&sentinel->audit, LS_CLAIM_JUDGE);
     }
     return share_claim(sentinel, LS_CLAIM_JUDGE, judge);

@@ -9,6 +9,8 @@
  *   after_agreement       all see whether they differ; if so a judge computes the leaf too, and all fail with one text
  *   before_, after_update the guard looks away, and hashes anew when that is due
  *
+ * Owner, checker and judge are parts; what each found lies in the exchange area, so that a part that is taken over goes on with it.
+ *
  * No memory but hashes: all computing goes into gradient buffers that are free at that moment. One rank plays all parts by itself. Allocates
  * nothing in a step.
  */
@@ -25,8 +27,8 @@ typedef struct ls_sentinel_options {
     uint64_t seed, audit_every_steps, hash_every_steps;
     uint32_t leaves;
     ls_flip *flip; /* borrowed; NULL: none */
-    /* Computes a leaf alone into gradient buffer 0. Its errors end the step. */
-    ls_status (*compute)(void *context, uint64_t step, uint32_t leaf, double *loss_sum_out,
+    /* Computes a leaf alone into gradient buffer 0 of part `index`. Its errors end the step. */
+    ls_status (*compute)(void *context, uint32_t index, uint64_t step, uint32_t leaf, double *loss_sum_out,
                          uint64_t *tokens_out);
     void *context;
 } ls_sentinel_options;
@@ -37,13 +39,18 @@ typedef struct ls_sentinel ls_sentinel;
 LS_MUST_CHECK ls_status ls_sentinel_create(const ls_sentinel_options *options, ls_sentinel **sentinel_out);
 void ls_sentinel_destroy(ls_sentinel *sentinel); /* NULL allowed */
 
-/* Step `step` (0-based) begins. Errors: of computing the leaf. */
-LS_MUST_CHECK ls_status ls_sentinel_begin(ls_sentinel *sentinel, uint64_t step);
+/* This process runs other parts than before (ls_data_parallel_assign). What was hashed of the state is forgotten. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_sentinel_assign(ls_sentinel *sentinel);
 
-/* Whether this rank's leaf `leaf` will be hashed: nothing may be added into its buffer before ls_sentinel_leaf. */
+/* Step `step` (0-based) begins, or goes on. */
+LS_MUST_CHECK ls_status ls_sentinel_begin(ls_sentinel *sentinel, uint64_t step);
+/* Part `index` of this process begins, or goes on with its leaves. Errors: of computing the audited leaf. */
+LS_MUST_CHECK ls_status ls_sentinel_begin_part(ls_sentinel *sentinel, uint32_t index);
+
+/* Whether leaf `leaf`, of a part of this process, will be hashed: nothing may be added into its buffer before ls_sentinel_leaf. */
 bool ls_sentinel_wants(const ls_sentinel *sentinel, uint32_t leaf);
-/* Every own leaf, as soon as it is computed. */
-void ls_sentinel_leaf(ls_sentinel *sentinel, uint32_t leaf, float *gradient, double loss_sum,
+/* Every leaf, as soon as it is computed and before it counts as finished. */
+void ls_sentinel_leaf(ls_sentinel *sentinel, uint32_t index, uint32_t leaf, float *gradient, double loss_sum,
                       uint64_t tokens);
 
 /* Errors: LS_ERR_MISMATCH when own slices of the state changed since the last update: give the step up with ls_sentinel_fault. */

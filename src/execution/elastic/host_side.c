@@ -141,7 +141,7 @@ void ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held
     }
     control->moves = moves;
     control->sources = *held;
-    memset(side->segment->exchange, 0, (size_t)control->exchange_bytes);
+    ls_data_parallel_clear(side->segment->exchange);
     ls_control_begin_cut(control, cut->step);
     if (!moves) {
         atomic_store(&control->held, cut->epoch);

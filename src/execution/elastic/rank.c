@@ -167,6 +167,12 @@ static ls_status meet_other_hosts(rank *r)
     return ls_comm_open(&options, &r->comm);
 }
 
+static ls_step_marks marks_of(void *context, uint32_t part)
+{
+    ls_part_marks *marks = &((const rank *)context)->control->parts[part];
+    return (ls_step_marks){.entered = &marks->entered, .begun = &marks->begun, .done = &marks->done};
+}
+
 /* The mark `finished` stays with this file: it goes out with the result. */
 static ls_status join_others(rank *r)
 {
@@ -176,12 +182,16 @@ static ls_status join_others(rank *r)
         .plan = &r->session.plan,
         .epoch = r->team.cut,
         .leaves = r->control->leaves,
-        .ranks = r->team.parts,
-        .first_rank = r->team.first_part,
-        .local_ranks = r->team.local_parts,
-        .local = r->part,
+        .parts = r->team.parts,
+        .first_part = r->team.first_part,
+        .local_parts = r->team.local_parts,
+        .rank = r->local,
+        .first_rank = r->control->first_rank,
+        .holders = r->team.holder,
+        .room = r->control->local_ranks,
         .threads = ls_queue_threads(r->session.queue),
         .gradient = gradient_at,
+        .sums = r->segment.sums,
         .context = r,
         .exchange = r->segment.exchange,
         .comm = r->comm,
@@ -192,9 +202,7 @@ static ls_status join_others(rank *r)
         .abort = &r->control->interrupt,
         .aborted = why_aborted,
         .look = agent_lives,
-        .marks = {.entered = &r->control->parts[r->part].entered,
-                  .begun = &r->control->parts[r->part].begun,
-                  .done = &r->control->parts[r->part].done},
+        .marks = marks_of,
     };
     return ls_data_parallel_create(&options, &r->parallel);
 }

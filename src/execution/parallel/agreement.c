@@ -76,15 +76,14 @@ static ls_status judge(const ls_claim *const *claims, uint32_t count, const char
 
 static ls_status judge_ranks(ls_data_parallel *p, uint32_t *rank_out)
 {
-    const ls_exchange *exchange = p->view.exchange;
     uint32_t whose = 0;
-    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
-        p->claims[i] = &exchange->slots[i].claim;
+    for (uint32_t i = 0; i < p->view.local_parts; i++) {
+        p->claims[i] = ls_claim_of(p, i);
     }
-    const ls_status status = judge(p->claims, p->view.local_ranks, "ranks", &whose);
+    const ls_status status = judge(p->claims, p->view.local_parts, "ranks", &whose);
     *rank_out = p->claims[whose]->rank;
     p->fault = status != LS_OK ? p->claims[whose]->report.fault : (ls_step_fault){0};
-    const bool is_told = status != LS_OK && !is_stop(status) && status != LS_ERR_MISMATCH && p->ranks > 1;
+    const bool is_told = status != LS_OK && !is_stop(status) && status != LS_ERR_MISMATCH && p->parts > 1;
     return is_told ? ls_fail_within(status, "rank %u", *rank_out) : status;
 }
 
@@ -136,7 +135,7 @@ static ls_status conclude_alone(ls_data_parallel *p, ls_agreement *agreement_out
 {
     uint32_t rank;
     LS_TRY(judge_ranks(p, &rank));
-    const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_ranks, p->whole.sum.input_count);
+    const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_parts, p->whole.sum.input_count);
     const ls_leaf_sum total = ls_node_sum_losses(&p->whole, sums);
     *agreement_out = (ls_agreement){.loss_sum = total.loss_sum,
                                     .tokens = total.tokens,
@@ -156,8 +155,8 @@ static ls_status hear_hosts(ls_data_parallel *p, const void *in, void *out, uint
 /* Norm blocks of bucket `bucket` that ranks of the host own: one stretch. */
 static ls_slice blocks_of_host(const ls_data_parallel *p, const ls_host *host, uint32_t bucket)
 {
-    const ls_slice first = ls_slice_of(p->layout, bucket, p->ranks, host->first_rank);
-    const ls_slice last = ls_slice_of(p->layout, bucket, p->ranks, host->first_rank + host->rank_count - 1);
+    const ls_slice first = ls_slice_of(p->layout, bucket, p->parts, host->first_rank);
+    const ls_slice last = ls_slice_of(p->layout, bucket, p->parts, host->first_rank + host->rank_count - 1);
     return (ls_slice){.first_block = first.first_block,
                       .block_count = last.first_block + last.block_count - first.first_block};
 }
@@ -181,10 +180,10 @@ static void claim_for_host(ls_data_parallel *p, ls_claim *claim)
 {
     const ls_host *host = &ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)];
     uint32_t rank;
-    *claim = p->view.exchange->slots[0].claim;
+    *claim = *ls_claim_of(p, 0);
     claim->note = (ls_rank_note){0};
-    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
-        add_note(&claim->note, &p->view.exchange->slots[i].claim.note);
+    for (uint32_t i = 0; i < p->view.local_parts; i++) {
+        add_note(&claim->note, &ls_claim_of(p, i)->note);
     }
     claim->status = judge_ranks(p, &rank);
     claim->rank = rank;
@@ -194,7 +193,7 @@ static void claim_for_host(ls_data_parallel *p, ls_claim *claim)
         claim->report.fault = p->fault;
         return;
     }
-    const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_ranks, p->local_count);
+    const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_parts, p->local_count);
     claim->sum_count = host->node_count;
     for (uint32_t k = 0; k < host->node_count; k++) {
         claim->sums[k] = ls_node_sum_losses(&p->node_sums[k], sums + p->node_first[k]);
@@ -305,13 +304,26 @@ static ls_status read_conclusion(ls_data_parallel *p, ls_agreement *agreement_ou
 
 /* ---- the agreement ---- */
 
+/* A part's claim stands once it has come to the agreement: whoever runs it then leaves it alone. */
+static void make_claims(ls_data_parallel *p)
+{
+    for (uint32_t i = 0; i < p->own_count; i++) {
+        const ls_own_part *own = &p->own[i];
+        ls_claim *claim = own->is_ahead ? NULL : ls_claim_of(p, own->local);
+        if (claim && ls_data_parallel_computes(p, i)) {
+            claim->sum_count = atomic_load(&own->slot->stack.depth);
+            memcpy(claim->sums, own->slot->stack.nodes, claim->sum_count * sizeof *claim->sums);
+        }
+    }
+}
+
 static ls_status meet_all(ls_data_parallel *p)
 {
     uint32_t last = UINT32_MAX;
-    ls_flight_record *record = ls_data_parallel_record(p, LS_COMM_STEP, p->slot->claim.fingerprint,
+    ls_flight_record *record = ls_data_parallel_record(p, LS_COMM_STEP, p->bucket_count, p->fingerprint,
                                                        (uint64_t)p->block_count, __LINE__);
     const uint64_t waited_ns = p->view.wait_ns;
-    ls_status status = ls_exchange_meet(&p->view, "the agreement", &last);
+    ls_status status = ls_data_parallel_meet(p, LS_MEET_AGREE, "the agreement", &last);
     if (p->hosts && status == LS_OK && p->view.local == 0) {
         status = conclude_hosts(p);
     }
@@ -322,18 +334,15 @@ static ls_status meet_all(ls_data_parallel *p)
     return status;
 }
 
-ls_status ls_data_parallel_agree(ls_data_parallel *p, ls_queue *queue, const ls_leaf_sum *sums,
-                                 uint32_t count, ls_agreement *agreement_out)
+ls_status ls_data_parallel_agree(ls_data_parallel *p, ls_queue *queue, ls_agreement *agreement_out)
 {
-    LS_ASSERT(count <= LS_TREE_NODES_MAX);
     LS_TRY(ls_data_parallel_sum_rest(p, queue));
-    p->slot->claim.sum_count = count;
-    memcpy(p->slot->claim.sums, sums, count * sizeof *sums);
+    make_claims(p);
     LS_TRY(meet_all(p));
     const ls_status status = p->hosts ? read_conclusion(p, agreement_out) : conclude_alone(p, agreement_out);
     if (status != LS_OK) {
         /* All have come to the same; nobody begins another step before all have read why. */
-        LS_TRY(ls_exchange_meet(&p->view, "the end of a step that was given up", NULL));
+        LS_TRY(ls_data_parallel_meet(p, LS_MEET_END, "the end of a step that was given up", NULL));
         ls_fetch_leave(p->fetch);
     }
     return status;
@@ -352,10 +361,10 @@ static const ls_leaf_report *first_report(const ls_claim *const *claims, uint32_
 
 static const ls_leaf_report *report_of_ranks(const ls_data_parallel *p)
 {
-    for (uint32_t i = 0; i < p->view.local_ranks; i++) {
-        p->claims[i] = &p->view.exchange->slots[i].claim;
+    for (uint32_t i = 0; i < p->view.local_parts; i++) {
+        p->claims[i] = ls_claim_of(p, i);
     }
-    return first_report(p->claims, p->view.local_ranks);
+    return first_report(p->claims, p->view.local_parts);
 }
 
 static ls_status exchange_reports(ls_data_parallel *p)
@@ -374,8 +383,10 @@ static ls_status exchange_reports(ls_data_parallel *p)
 ls_status ls_data_parallel_report(ls_data_parallel *p, ls_leaf_report *report_inout)
 {
     static const char what[] = "the report on values that are not finite";
-    p->slot->claim.report = *report_inout;
-    LS_TRY(ls_exchange_meet(&p->view, what, NULL));
+    if (p->active_count > 0) {
+        ls_claim_of(p, p->active[0])->report = *report_inout;
+    }
+    LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, what, NULL));
     if (!p->hosts) {
         *report_inout = *report_of_ranks(p);
         return LS_OK;
@@ -383,7 +394,7 @@ ls_status ls_data_parallel_report(ls_data_parallel *p, ls_leaf_report *report_in
     if (p->view.local == 0) {
         LS_TRY(exchange_reports(p));
     }
-    LS_TRY(ls_exchange_meet(&p->view, what, NULL));
+    LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, what, NULL));
     *report_inout = p->view.exchange->verdict.report;
     return LS_OK;
 }
@@ -395,18 +406,28 @@ const ls_step_fault *ls_data_parallel_fault(const ls_data_parallel *p)
     return &p->fault;
 }
 
-void ls_data_parallel_note(ls_data_parallel *p, const ls_rank_note *note)
+void ls_data_parallel_note(ls_data_parallel *p, uint32_t index, ls_note_kind kind, ls_hash128 hash)
 {
-    p->slot->claim.note = *note;
+    ls_own_part *own = &p->own[index];
+    ls_rank_note *note = &ls_claim_of(p, own->local)->note;
+    *(kind == LS_NOTE_OWNER     ? &note->owner
+      : kind == LS_NOTE_CHECKER ? &note->checker
+                                : &note->weights) = hash;
+    atomic_fetch_or(&own->slot->noted, 1u << kind);
 }
 
-const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *p, uint32_t rank)
+bool ls_data_parallel_is_noted(const ls_data_parallel *p, uint32_t index, ls_note_kind kind)
+{
+    return atomic_load(&p->own[index].slot->noted) >> kind & 1;
+}
+
+const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *p, uint32_t part)
 {
     if (p->hosts) {
         return &p->view.exchange->verdict.note;
     }
-    LS_ASSERT(rank < p->view.local_ranks);
-    return &p->view.exchange->slots[rank].claim.note;
+    LS_ASSERT(part < p->view.local_parts);
+    return &ls_claim_of(p, part)->note;
 }
 
 bool ls_data_parallel_weights_differ(const ls_data_parallel *p)
@@ -414,21 +435,21 @@ bool ls_data_parallel_weights_differ(const ls_data_parallel *p)
     return p->hosts && p->view.exchange->weights_differ != 0;
 }
 
-ls_rank_place ls_data_parallel_place(const ls_data_parallel *p, uint32_t rank)
+ls_rank_place ls_data_parallel_place(const ls_data_parallel *p, uint32_t part)
 {
-    LS_ASSERT(rank < p->ranks);
+    LS_ASSERT(part < p->parts);
     if (!p->hosts) {
-        return (ls_rank_place){.hosts = 1, .local = rank, .local_ranks = p->ranks};
+        return (ls_rank_place){.hosts = 1, .local = part, .local_ranks = p->parts};
     }
     const ls_host *hosts = ls_hosts_table(p->hosts);
     const uint32_t count = ls_hosts_count(p->hosts);
     uint32_t host = 0;
-    while (host + 1 < count && hosts[host + 1].first_rank <= rank) {
+    while (host + 1 < count && hosts[host + 1].first_rank <= part) {
         host++;
     }
     return (ls_rank_place){.host = host,
                            .hosts = count,
-                           .local = rank - hosts[host].first_rank,
+                           .local = part - hosts[host].first_rank,
                            .local_ranks = hosts[host].rank_count};
 }
 
@@ -443,25 +464,35 @@ static ls_status hear_host(ls_data_parallel *p, uint32_t from)
     return LS_OK;
 }
 
+static bool runs_part(const ls_data_parallel *p, uint32_t part)
+{
+    for (uint32_t i = 0; i < p->own_count; i++) {
+        if (p->own[i].part.number == part) {
+            return true;
+        }
+    }
+    return false;
+}
+
 ls_status ls_data_parallel_tell(ls_data_parallel *p, uint32_t from, void *data, size_t bytes)
 {
-    LS_ASSERT(from < p->ranks);
+    LS_ASSERT(from < p->parts);
     char *shared = p->view.exchange->verdict.report.text;
     const size_t most = sizeof p->view.exchange->verdict.report.text;
     for (size_t at = 0; at < bytes; at += most) {
         const size_t part = bytes - at < most ? bytes - at : most;
-        if (from == p->rank) {
+        if (runs_part(p, from)) {
             memcpy(shared, (char *)data + at, part);
         }
-        LS_TRY(ls_exchange_meet(&p->view, "what a rank has to tell", NULL));
+        LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, "what a rank has to tell", NULL));
         if (p->hosts && p->view.local == 0) {
             LS_TRY(hear_host(p, from));
         }
         if (p->hosts) {
-            LS_TRY(ls_exchange_meet(&p->view, "what a rank of another host has to tell", NULL));
+            LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, "what a rank of another host has to tell", NULL));
         }
         memcpy((char *)data + at, shared, part);
-        LS_TRY(ls_exchange_meet(&p->view, "what a rank has told", NULL));
+        LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, "what a rank has told", NULL));
     }
     return LS_OK;
 }
@@ -500,10 +531,10 @@ static ls_status init_hosts(ls_data_parallel *p)
 
 ls_status ls_agreement_init(ls_data_parallel *p)
 {
-    p->claims = calloc(p->ranks, sizeof *p->claims);
+    p->claims = calloc(p->parts, sizeof *p->claims);
     p->leaf_sums = calloc(LS_TREE_INPUTS_MAX, sizeof *p->leaf_sums);
     if (!p->claims || !p->leaf_sums) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for what %u ranks say", p->ranks);
+        return ls_fail(LS_ERR_MEMORY, "no memory for what %u ranks say", p->parts);
     }
     return p->hosts ? init_hosts(p) : LS_OK;
 }

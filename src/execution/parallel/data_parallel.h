@@ -15,11 +15,28 @@
  *   -> agreement, when all sums have come: who gave up, losses, tokens, squared sums of all norm blocks -> every rank computes the same loss, norm and clip
  *   -> owners update their slices of the shared parameters and moments in place -> all leave together
  *
+ * Parts and processes. The step is cut into parts; this file says "part" for a share of the work and "rank" for a process. Undisturbed, each rank
+ * of a host runs one part, part i of the host the rank i. When a rank dies another runs its part too, from where the shared memory says it
+ * is (docs/design/003-nothing-is-lost.md): everything it has finished lies there. What whoever watches the ranks has to do about it:
+ *
+ *   a rank died: its wait for the process has ended, all others of the host are parked
+ *     ls_data_parallel_recover_part   of each part it held
+ *     publish a team of the same cut in which somebody else holds them; that process calls ls_data_parallel_assign and ls_stepper_assign,
+ *     or makes its own with these holders; then all call ls_stepper_run of the step they were in again
+ *   between steps, all parked
+ *     ls_data_parallel_clear          before a team of another cut, and when the state was set to another step; then everyone makes its
+ *                                     ls_data_parallel and its stepper anew
+ *   at once, after a hard fence or an abort, so that nobody sleeps on for up to LS_WAIT_SLICE_NS
+ *     ls_data_parallel_wake
+ *
+ * Steps can be taken over when the sums have a buffer of their own (options.sums) and all parts are on this host. On several hosts a fence
+ * ends the step with LS_FENCED, and what was made for it is of no use any more but to be destroyed.
+ *
  * One process is the case of one rank: it runs the same code, and no waits. The stepper (execution/train/step.h) is the only caller of the
  * calls in the second half; whoever makes rank processes (execution/elastic) needs the first half.
  *
- * Memory. The caller gives everything: parameters, m and v (once per host, in the state), gradient buffers of all ranks of this host, and
- * the exchange area, zeroed. Nothing is allocated in a step.
+ * Memory. The caller gives everything: parameters, m and v (once per host, in the state), gradient buffers of all parts of this host, their
+ * sums, and the exchange area, zeroed. Nothing is allocated in a step.
  *
  * Waits end with the deadline, the abort word, or the others (DESIGN I3): LS_ERR_TIMEOUT names the ranks that did not come and what
  * they were waited for; an abort ends with what options.aborted returns. Operations are recorded in the flight recorder as
@@ -43,8 +60,8 @@ enum {
 };
 
 /*
- * How far this rank is, for whoever asks whether the state is whole. Counts of steps as in elastic/segment.h: step s enters with s + 1;
- * `begun` before its first store to parameters or moments, `done` behind its last, `finished` when all ranks are. A pointer may be NULL.
+ * How far a part is, for whoever asks whether the state is whole. Counts of steps as in elastic/segment.h: step s enters with s + 1;
+ * `begun` before its first store to parameters or moments, `done` behind its last, `finished` when all parts are. A pointer may be NULL.
  */
 typedef struct ls_step_marks {
     _Atomic uint64_t *entered, *begun, *done, *finished;
@@ -55,18 +72,24 @@ typedef struct ls_data_parallel_options {
     uint64_t
         epoch; /* of the cut: its operations are told apart from those of others in the flight recorders */
     uint32_t leaves;
-    uint32_t ranks;                   /* of all hosts, 1..leaves */
-    uint32_t first_rank, local_ranks; /* of this host: [first_rank, first_rank + local_ranks) */
-    uint32_t local;                   /* this one: rank first_rank + local */
+    uint32_t parts;                   /* of all hosts, 1..leaves */
+    uint32_t first_part, local_parts; /* of this host: [first_part, first_part + local_parts) */
+    uint32_t rank,
+        first_rank; /* this process, as a local number, and what to add to name it: rank first_rank + rank of the run */
+    const uint16_t *
+        holders; /* the local rank that runs each local part; borrowed for the call. NULL: local part i is local rank i's */
+    uint32_t room; /* local parts for which the exchange area was made; 0: local_parts */
     bool
         is_alone; /* one process, the only rank: an exchange area without room for undo, which nobody else maps */
     uint32_t threads; /* per rank; with local_ranks it decides whether waits spin */
 
-    /* Flat gradient buffer `index` of local rank `local`, index < ls_data_parallel_buffers; asked at creation only. */
-    float *(*gradient)(void *context, uint32_t local, uint32_t index);
-    void *context; /* of gradient, aborted and look */
+    /* Flat gradient buffer `index` of local part `part`, index < ls_data_parallel_buffers; asked at creation only. */
+    float *(*gradient)(void *context, uint32_t part, uint32_t index);
+    /* Where the sums of own slices go; shared by the host. NULL: over own gradient buffer 0, and then a step can't be taken over. */
+    float *sums;
+    void *context; /* of gradient, marks, aborted and look */
     void *
-        exchange; /* ls_data_parallel_exchange_bytes, 64-byte aligned, zeroed before the first rank maps it; shared by local ranks */
+        exchange; /* ls_data_parallel_exchange_bytes, 64-byte aligned, zeroed before the first rank maps it; shared by the host */
 
     /* Several hosts: a communicator of all ranks with the same numbers, borrowed; NULL: this host alone. Used on a thread of its own. */
     struct ls_comm *comm;
@@ -79,25 +102,27 @@ typedef struct ls_data_parallel_options {
     float *parameters;      /* of this host; for stage 3, as the next */
     uint32_t micro_batches; /* of a leaf */
 
-    double timeout_s;              /* of each wait; 0: 600 */
-    const _Atomic uint32_t *abort; /* ends every wait when it is not 0; NULL: none */
-    /* The reason of an abort, as this thread's error; NULL: LS_ERR_RANKS_LOST without one. */
+    double timeout_s; /* of each wait; 0: 600 */
+    const _Atomic uint32_t
+        *abort; /* ends every wait whose condition does not hold when it is not 0; NULL: none */
+    /* The reason of an abort, as this thread's error, LS_FENCED for a fence; NULL or LS_OK: LS_ERR_RANKS_LOST without one. */
     ls_status (*aborted)(void *context);
     /* Called in each wait, at least every LS_WAIT_SLICE_NS; false ends it; NULL: none. */
     bool (*look)(void *context);
-    ls_step_marks marks;
+    /* Of local part `part`; asked when this process takes it. NULL: none. */
+    ls_step_marks (*marks)(void *context, uint32_t part);
 } ls_data_parallel_options;
 
-/* Gradient buffers of rank `rank` of `ranks`. */
-uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t ranks, uint32_t rank);
+/* Gradient buffers of part `part` of `parts`. */
+uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t parts, uint32_t part);
 
-/* Size of the exchange area of a host with `local_ranks` ranks; 0: of a process that is alone, whose updates nobody else can finish. */
-uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local_ranks);
+/* Size of the exchange area of a host with up to `local_parts` parts; 0: of a process that is alone, whose updates nobody else can finish. */
+uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local_parts);
 
 typedef struct ls_data_parallel ls_data_parallel;
 
-/* Collective over all hosts. All ranks make theirs with the same options but `local` (and first_rank, local_ranks) and then run the same steps. Errors:
- * LS_ERR_MEMORY. */
+/* Collective over all hosts. All ranks make theirs with the same options but `rank` (and what is of their host) and then run the same steps. A
+ * process that holds no part needs none. Errors: LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_data_parallel_create(const ls_data_parallel_options *options,
                                                 ls_data_parallel **parallel_out);
 void ls_data_parallel_destroy(ls_data_parallel *parallel); /* NULL allowed */
@@ -105,6 +130,38 @@ void ls_data_parallel_destroy(ls_data_parallel *parallel); /* NULL allowed */
 /* Several hosts: ends the transfers under way. Behind it nobody writes what this rank reads or owns, and the communicator is of no use any more.
  * Before a rank parks inside a step. */
 void ls_data_parallel_break(ls_data_parallel *parallel);
+
+/* The same cut, other holders (as in the options), between two calls of ls_stepper_run: this process runs those that are its own. Allocates.
+ * One host. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_data_parallel_assign(ls_data_parallel *parallel, const uint16_t *holders);
+
+/* ---- for whoever watches the ranks of a host ---- */
+
+/* The memory that outlives them. */
+typedef struct ls_recovery {
+    void *exchange;
+    float *flats[3];    /* parameters, m, v */
+    float *snapshot[3]; /* where ls_stepper_keep said; NULL: no update kept anything */
+} ls_recovery;
+
+/*
+ * The process that ran local part `part` is dead and all others are parked: puts back blocks that it was updating, and takes back what it said
+ * of gradients that are to be computed again. All that it has finished stays. Cheap; again does no harm, so it may be interrupted itself.
+ * Returns what was found, for the log.
+ */
+typedef struct ls_recovered {
+    uint64_t entered; /* step + 1 that the part is in, 0: none */
+    uint32_t blocks;  /* that were put back */
+    bool claimed;     /* it has come to the agreement of that step */
+    bool finished;    /* it has come to the end of that step */
+} ls_recovered;
+ls_recovered ls_data_parallel_recover_part(const ls_recovery *recovery, uint32_t part);
+
+/* Between steps, all parked or none alive: the area is as if no step had run. */
+void ls_data_parallel_clear(void *exchange);
+
+/* Wakes everybody who sleeps in a step, so that they look at options.abort at once. */
+void ls_data_parallel_wake(void *exchange);
 
 /*
  * Between steps, collective over all ranks of all hosts; with one host they do nothing. `state` is this host's.
@@ -116,18 +173,61 @@ LS_MUST_CHECK ls_status ls_data_parallel_gather(ls_data_parallel *parallel, cons
 
 /* ---- what the stepper calls, in this order, once per step ---- */
 
-uint32_t ls_data_parallel_rank(const ls_data_parallel *parallel);
-uint32_t ls_data_parallel_ranks(const ls_data_parallel *parallel);
+uint32_t ls_data_parallel_rank(const ls_data_parallel *parallel);       /* this process, in the run */
+uint32_t ls_data_parallel_part_count(const ls_data_parallel *parallel); /* of all hosts */
 
-/* The leaves of this rank. */
-ls_leaf_range ls_data_parallel_leaves(const ls_data_parallel *parallel);
+/* What the leaves [first, first + count) came to. */
+typedef struct ls_leaf_sum {
+    ls_leaf_range leaves;
+    double loss_sum;
+    uint64_t tokens;
+} ls_leaf_sum;
 
-/* A step begins; `fingerprint` is over all that must agree between ranks (step number, learning rate, settings). Never waits. */
+/* The finished nodes of a part in the step that runs: node i is in gradient buffer i. Outlives the process: `depth` is stored last, and before
+ * a node is added into, it is taken off. */
+typedef struct ls_node_stack {
+    _Atomic uint32_t depth;
+    ls_leaf_sum nodes[LS_TREE_NODES_MAX];
+} ls_node_stack;
+
+/* A stretch of the flat buffers that a part updates: floats [offset, offset + count) of one bucket. Listed in the order in which buckets
+ * become final. */
+typedef struct ls_owned_slice {
+    int64_t offset, count;
+    uint32_t bucket;
+} ls_owned_slice;
+
+/* A part that this process runs. */
+typedef struct ls_part {
+    uint32_t number; /* among those of all hosts */
+    ls_leaf_range leaves;
+    float *gradients[LS_GRADIENT_BUFFERS_MAX];
+    uint32_t gradient_count;
+    const ls_owned_slice *slices;
+    uint32_t slice_count;
+    ls_undo_record undo; /* where its update writes down what it does; zeroed for a process that is alone */
+    ls_node_stack *stack;
+} ls_part;
+
+/* They are numbered from 0 here: `index` below. */
+uint32_t ls_data_parallel_held(const ls_data_parallel *parallel);
+const ls_part *ls_data_parallel_part(const ls_data_parallel *parallel, uint32_t index);
+
+/*
+ * A step begins, or goes on: a part that has entered it and not left it is where its stack, its claim and its blocks say.
+ * `fingerprint` is over all that must agree between ranks (step number, learning rate, settings). Never waits.
+ */
 void ls_data_parallel_enter(ls_data_parallel *parallel, uint64_t step, uint64_t fingerprint);
 
-/* This rank can't go on (LS_STOPPED, or an error of reading samples, whose text is this thread's): nobody will update, all get to know. The
+/* Whether a part has something to compute in this step: its claim does not stand yet, and it has not gone on to the next one. */
+bool ls_data_parallel_computes(const ls_data_parallel *parallel, uint32_t index);
+/* Whether it has gone on to the next one, all parts having ended this one: nothing is left to do with it. */
+bool ls_data_parallel_is_ahead(const ls_data_parallel *parallel, uint32_t index);
+
+/* A part can't go on (LS_STOPPED, or an error of reading samples, whose text is this thread's): nobody will update, all get to know. The
  * rank still calls ls_data_parallel_agree. fault: what it was, for ls_data_parallel_fault of all; NULL: nothing more to say. */
-void ls_data_parallel_give_up(ls_data_parallel *parallel, ls_status status, const ls_step_fault *fault);
+void ls_data_parallel_give_up(ls_data_parallel *parallel, uint32_t index, ls_status status,
+                              const ls_step_fault *fault);
 
 /* Stage 3 across hosts: whether weights must be fetched, by a call before every plan step of every micro-batch, forward and backward, that
  * waits until the weights it uses are there. Errors of waiting. */
@@ -138,18 +238,11 @@ LS_MUST_CHECK ls_status ls_data_parallel_before_step(ls_data_parallel *parallel,
 LS_MUST_CHECK ls_status ls_data_parallel_hold(ls_data_parallel *parallel);
 
 /*
- * Plan step `plan_step` of the last backward is done. Says of buckets that are final now that they are, and adds up own slices of buckets
- * that all ranks have said so of. Cheap when there is nothing to do.
+ * Plan step `plan_step` of a part's last backward is done. Says of buckets that are final now that they are, and adds up own slices of buckets
+ * that all parts have said so of. Cheap when there is nothing to do.
  */
-LS_MUST_CHECK ls_status ls_data_parallel_after_step(ls_data_parallel *parallel, ls_queue *queue,
-                                                    uint32_t plan_step);
-
-/* What the leaves [first, first + count) came to. */
-typedef struct ls_leaf_sum {
-    ls_leaf_range leaves;
-    double loss_sum;
-    uint64_t tokens;
-} ls_leaf_sum;
+LS_MUST_CHECK ls_status ls_data_parallel_after_step(ls_data_parallel *parallel, uint32_t index,
+                                                    ls_queue *queue, uint32_t plan_step);
 
 /* What all ranks get to know, bit for bit the same. */
 typedef struct ls_agreement {
@@ -159,25 +252,28 @@ typedef struct ls_agreement {
 } ls_agreement;
 
 /*
- * Adds up the rest of this rank's slices and exchanges results: sums[0..count) are those of the nodes handed over (ls_tree_handover); when
- * it gave up, count is 0. Errors, with which the step is over, the same on all ranks: what a rank gave up with (LS_STOPPED only if no
- * rank had an error); LS_ERR_MISMATCH when fingerprints differ. Errors of waiting.
+ * Adds up the rest of own slices and exchanges results: what stands on the stacks of the parts (ls_tree_handover). Errors, with which the step
+ * is over, the same on all ranks: what a part gave up with (LS_STOPPED only if none had an error); LS_ERR_MISMATCH when fingerprints
+ * differ. Errors of waiting. Called again it comes to the same.
  */
 LS_MUST_CHECK ls_status ls_data_parallel_agree(ls_data_parallel *parallel, ls_queue *queue,
-                                               const ls_leaf_sum *sums, uint32_t count,
                                                ls_agreement *agreement_out);
 
 /* Behind an agreement that failed: what the rank that decided it gave up with. */
 const ls_step_fault *ls_data_parallel_fault(const ls_data_parallel *parallel);
 
-/* What a rank lets the others know along with its agreement (execution/diagnose/sentinel.h); zeros unless it says so in this step. */
+/* What a part lets the others know along with its agreement (execution/diagnose/sentinel.h); zeros unless it says so in this step. */
 typedef struct ls_rank_note {
-    ls_hash128 owner, checker; /* of the audited leaf, as this rank computed it in that part */
+    ls_hash128 owner, checker; /* of the audited leaf, as this part's holder computed it */
     ls_hash128
-        weights; /* of this rank's share of its host's copy of the weights: shares are added up per host */
+        weights; /* of this part's share of its host's copy of the weights: shares are added up per host */
 } ls_rank_note;
-void ls_data_parallel_note(ls_data_parallel *parallel, const ls_rank_note *note); /* before it agrees */
-const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *parallel, uint32_t rank); /* after it */
+typedef enum ls_note_kind { LS_NOTE_OWNER, LS_NOTE_CHECKER, LS_NOTE_WEIGHTS } ls_note_kind;
+/* Before the part's claim stands; it outlives the process. Whether it was made: by this process or the one before. */
+void ls_data_parallel_note(ls_data_parallel *parallel, uint32_t index, ls_note_kind kind, ls_hash128 hash);
+bool ls_data_parallel_is_noted(const ls_data_parallel *parallel, uint32_t index, ls_note_kind kind);
+const ls_rank_note *ls_data_parallel_note_of(const ls_data_parallel *parallel,
+                                             uint32_t part); /* after an agreement */
 
 /* After an agreement: whether the hosts' sums of `weights` differ. */
 bool ls_data_parallel_weights_differ(const ls_data_parallel *parallel);
@@ -194,13 +290,13 @@ typedef struct ls_step_verdict {
 void ls_data_parallel_read_verdict(const void *exchange, ls_step_verdict *verdict_out);
 void ls_data_parallel_write_verdict(void *exchange, const ls_step_verdict *verdict);
 
-/* Where rank `rank` is: which of how many hosts, and which of how many ranks there. */
+/* Where part `part` is: on which of how many hosts, and which of how many parts there. */
 typedef struct ls_rank_place {
     uint32_t host, hosts, local, local_ranks;
 } ls_rank_place;
-ls_rank_place ls_data_parallel_place(const ls_data_parallel *parallel, uint32_t rank);
+ls_rank_place ls_data_parallel_place(const ls_data_parallel *parallel, uint32_t part);
 
-/* After an agreement, instead of the update: all ranks get the `bytes` that rank `from` has in `data`. Called by all. Slow; for telling what
+/* After an agreement, instead of the update: all ranks get the `bytes` that the holder of part `from` has in `data`. Called by all. Slow; for telling what
  * went wrong. Errors of waiting. */
 LS_MUST_CHECK ls_status ls_data_parallel_tell(ls_data_parallel *parallel, uint32_t from, void *data,
                                               size_t bytes);
@@ -215,23 +311,16 @@ typedef struct ls_leaf_report {
  * something said. Errors of waiting. */
 LS_MUST_CHECK ls_status ls_data_parallel_report(ls_data_parallel *parallel, ls_leaf_report *report_inout);
 
-/* A stretch of the flat buffers that this rank updates: floats [offset, offset + count) of one bucket. The sum of the gradients is in its
- * gradient buffer 0 at the same offset. Listed in the order in which buckets become final. */
-typedef struct ls_owned_slice {
-    int64_t offset, count;
-    uint32_t bucket;
-} ls_owned_slice;
-uint32_t ls_data_parallel_slices(const ls_data_parallel *parallel, const ls_owned_slice **slices_out);
+/* The sums that own slices are updated with, at the offsets of the flat buffers. */
+const float *ls_data_parallel_sums(const ls_data_parallel *parallel);
 
-/* Around the update of these slices. Bucket by bucket in their order: `updated` says that the one of `slices[index]` is. Errors of waiting. */
+/* Around the update of the slices of all parts held. Bucket by bucket in their order: `updated` says that the one of `slices[slice]` of a part
+ * is. Errors of waiting. */
 LS_MUST_CHECK ls_status ls_data_parallel_begin_update(ls_data_parallel *parallel);
-void ls_data_parallel_updated(ls_data_parallel *parallel, float *parameters, uint32_t index);
+void ls_data_parallel_updated(ls_data_parallel *parallel, uint32_t index, float *parameters, uint32_t slice);
 LS_MUST_CHECK ls_status ls_data_parallel_end_update(ls_data_parallel *parallel, float *parameters);
 
-/* Where the update writes down what it does; zeroed for a process that is alone. */
-ls_undo_record ls_data_parallel_undo(const ls_data_parallel *parallel);
-
-/* The step is over, with an update or without: returns when all ranks are here. Errors of waiting. updated: all did the update. */
+/* The step is over, with an update or without: returns when all parts are here. Errors of waiting. updated: all did the update. */
 LS_MUST_CHECK ls_status ls_data_parallel_leave(ls_data_parallel *parallel, bool updated);
 
 /* Seconds of this step that this rank waited for others. */

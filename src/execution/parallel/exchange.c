@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/parallel/exchange.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "execution/comm/flight.h"
 #include "execution/parallel/slices.h"
@@ -8,30 +9,29 @@
 #include <stdio.h>
 
 /* A process that is alone has one slot and no room for undo. */
-uint64_t ls_exchange_bytes(const ls_layout *layout, uint32_t local_ranks)
+uint64_t ls_exchange_bytes(const ls_layout *layout, uint32_t room)
 {
     const uint64_t blocks = (uint64_t)ls_blocks_before(layout, layout->bucket_count);
-    const uint64_t slots = local_ranks > 0 ? local_ranks : 1;
+    const uint64_t slots = room > 0 ? room : 1;
     return sizeof(ls_exchange) + slots * sizeof(ls_exchange_slot) +
-           local_ranks * (uint64_t)LS_UNDO_WORKERS * sizeof(ls_undo) +
-           blocks * (sizeof(double) + sizeof(uint64_t));
+           room * (uint64_t)LS_UNDO_WORKERS * sizeof(ls_undo) + blocks * (sizeof(double) + sizeof(uint64_t));
 }
 
-ls_undo *ls_exchange_undo(ls_exchange *exchange, uint32_t local_ranks, uint32_t local)
+ls_undo *ls_exchange_undo(ls_exchange *exchange, uint32_t room, uint32_t local)
 {
-    ls_undo *first = (ls_undo *)(void *)&exchange->slots[local_ranks];
+    ls_undo *first = (ls_undo *)(void *)&exchange->slots[room];
     return first + (size_t)local * LS_UNDO_WORKERS;
 }
 
-double *ls_exchange_block_sums(ls_exchange *exchange, uint32_t local_ranks)
+double *ls_exchange_block_sums(ls_exchange *exchange, uint32_t room)
 {
-    return local_ranks > 0 ? (double *)(void *)ls_exchange_undo(exchange, local_ranks, local_ranks)
-                           : (double *)(void *)&exchange->slots[1];
+    return room > 0 ? (double *)(void *)ls_exchange_undo(exchange, room, room)
+                    : (double *)(void *)&exchange->slots[1];
 }
 
-_Atomic uint64_t *ls_exchange_block_words(ls_exchange *exchange, uint32_t local_ranks, int64_t block_count)
+_Atomic uint64_t *ls_exchange_block_words(ls_exchange *exchange, uint32_t room, int64_t block_count)
 {
-    return (_Atomic uint64_t *)(void *)(ls_exchange_block_sums(exchange, local_ranks) + block_count);
+    return (_Atomic uint64_t *)(void *)(ls_exchange_block_sums(exchange, room) + block_count);
 }
 
 ls_wait ls_exchange_wait(const ls_exchange_view *view)
@@ -47,13 +47,16 @@ ls_wait ls_exchange_wait(const ls_exchange_view *view)
 
 /* ---- who did not come ---- */
 
-/* counter LS_COUNTERS: the barrier. */
+/* counter LS_COUNTERS: a meeting. */
 static bool is_missing(const ls_exchange_slot *slot, ls_counter counter, uint32_t count)
 {
-    if (counter == LS_COUNTERS) {
-        return (int32_t)(atomic_load(&slot->arrivals) - count) < 0;
-    }
-    return !ls_word_reached(&slot->counters[counter].word, count);
+    return counter == LS_COUNTERS ? !ls_meeting_reached(slot, count)
+                                  : !ls_word_reached(&slot->counters[counter].word, count);
+}
+
+static uint32_t rank_of(const ls_exchange_view *view, uint32_t local)
+{
+    return view->first_rank + (view->holders ? view->holders[local] : local);
 }
 
 /* "1, 3 and 4"; at most as many as fit. */
@@ -62,10 +65,10 @@ static void name_missing(const ls_exchange_view *view, ls_counter counter, uint3
 {
     size_t used = 0;
     text[0] = 0;
-    for (uint32_t i = 0; i < view->local_ranks && used + 16 < text_bytes; i++) {
+    for (uint32_t i = 0; i < view->local_parts && used + 16 < text_bytes; i++) {
         if (is_missing(&view->exchange->slots[i], counter, count)) {
             used += (size_t)snprintf(text + used, text_bytes - used, "%s%u", used > 0 ? ", " : "",
-                                     view->first_rank + i);
+                                     rank_of(view, i));
         }
     }
 }
@@ -83,7 +86,7 @@ static ls_status fail_ended(const ls_exchange_view *view, ls_wait_result result,
         return status;
     }
     return ls_fail(LS_ERR_RANKS_LOST, "step %llu: the run was ended while rank %u waited for %s%s%s",
-                   (unsigned long long)view->step + 1, view->first_rank + view->local, what,
+                   (unsigned long long)view->step + 1, view->first_rank + view->rank, what,
                    missing[0] ? " of rank " : "", missing);
 }
 
@@ -94,7 +97,7 @@ static ls_status fail_wait(const ls_exchange_view *view, ls_wait_result result, 
     name_missing(view, counter, count, missing, sizeof missing);
     LS_TRY(fail_ended(view, result, what, missing));
     return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u waited %.3g s for %s%s%s",
-                   (unsigned long long)view->step + 1, view->first_rank + view->local, view->timeout_s, what,
+                   (unsigned long long)view->step + 1, view->first_rank + view->rank, view->timeout_s, what,
                    missing[0] ? " of rank " : "", missing);
 }
 
@@ -105,19 +108,24 @@ ls_status ls_exchange_fail_transfer(const ls_exchange_view *view, const char *wh
     const ls_wait_result result = aborted ? LS_WAIT_ABORTED : refused ? LS_WAIT_REFUSED : LS_WAIT_TIMEOUT;
     LS_TRY(fail_ended(view, result, what, ""));
     return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u waited %.3g s for %s",
-                   (unsigned long long)view->step + 1, view->first_rank + view->local, view->timeout_s, what);
+                   (unsigned long long)view->step + 1, view->first_rank + view->rank, view->timeout_s, what);
 }
 
 /* ---- waits ---- */
 
+void ls_exchange_count_part(ls_exchange_view *view, uint32_t local, ls_counter counter, uint32_t count)
+{
+    ls_word_post(&view->exchange->slots[local].counters[counter].word, count);
+}
+
 void ls_exchange_count(ls_exchange_view *view, ls_counter counter, uint32_t count)
 {
-    ls_word_post(&view->exchange->slots[view->local].counters[counter].word, count);
+    ls_exchange_count_part(view, view->local, counter, count);
 }
 
 bool ls_exchange_has(const ls_exchange_view *view, ls_counter counter, uint32_t count)
 {
-    for (uint32_t i = 0; i < view->local_ranks; i++) {
+    for (uint32_t i = 0; i < view->local_parts; i++) {
         if (is_missing(&view->exchange->slots[i], counter, count)) {
             return false;
         }
@@ -135,22 +143,24 @@ ls_status ls_exchange_await(ls_exchange_view *view, ls_counter counter, uint32_t
     ls_wait_result result = LS_WAIT_DONE;
     ls_flight_activity(LS_ACTIVITY_COMM, 0);
     /* Counts only grow: one after the other is as good as all at once. */
-    for (uint32_t i = 0; i < view->local_ranks && result == LS_WAIT_DONE; i++) {
+    for (uint32_t i = 0; i < view->local_parts && result == LS_WAIT_DONE; i++) {
         result = ls_wait_until(&view->exchange->slots[i].counters[counter].word, count, &wait);
     }
     view->wait_ns += ls_clock_monotonic_ns() - begin_ns;
     return result == LS_WAIT_DONE ? LS_OK : fail_wait(view, result, counter, count, what);
 }
 
-/* Meetings are operations of a communicator of this host's ranks; the agreement, which asks who came last, has a record of its own. */
+/* ---- meetings ---- */
+
+/* Meetings are operations of a communicator of this host's parts; the agreement, which asks who came last, has a record of its own. */
 static ls_flight_record *record_meeting(ls_exchange_view *view, const char *what)
 {
-    if (!ls_flight_mapped || view->local_ranks == 1) {
+    if (!ls_flight_mapped || view->local_parts == 1) {
         return NULL;
     }
-    const uint32_t comm_id = LS_EXCHANGE_COMM + view->first_rank + ((uint32_t)(view->epoch & 0x3fff) << 10);
+    const uint32_t comm_id = LS_EXCHANGE_COMM + view->first_part + ((uint32_t)(view->epoch & 0x3fff) << 10);
     if (view->flight_slot == 0) {
-        view->flight_slot = ls_flight_join(comm_id, view->local, view->local_ranks, "meetings");
+        view->flight_slot = ls_flight_join(comm_id, view->local, view->local_parts, "meetings");
     }
     const ls_flight_call call = {
         .seq = view->arrivals,
@@ -163,25 +173,85 @@ static ls_flight_record *record_meeting(ls_exchange_view *view, const char *what
     return ls_flight_begin(&call);
 }
 
-ls_status ls_exchange_meet(ls_exchange_view *view, const char *what, uint32_t *last_out)
+bool ls_exchange_reach(ls_exchange_view *view, uint32_t local, uint32_t number)
 {
-    atomic_store(&view->exchange->slots[view->local].arrivals, ++view->arrivals);
+    ls_exchange_slot *slot = &view->exchange->slots[local];
+    if (ls_meeting_reached(slot, number)) {
+        return false;
+    }
+    atomic_store(&slot->reached, number);
+    return true;
+}
+
+typedef struct appointment {
+    const ls_exchange_view *view;
+    uint32_t number;
+} appointment;
+
+static bool all_are_here(void *context)
+{
+    const appointment *m = context;
+    for (uint32_t i = 0; i < m->view->local_parts; i++) {
+        if (!ls_meeting_reached(&m->view->exchange->slots[i], m->number)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/*
+ * Each says that it has come, then looks whether all have: whoever sees that first wakes the others. All in one total order, so that somebody
+ * does. Should it die before it wakes them, they look for themselves after a slice.
+ */
+static ls_wait_result arrive(ls_exchange_view *view, const uint32_t *own, uint32_t count, uint32_t number)
+{
+    appointment m = {view, number};
+    bool is_new = false;
+    for (uint32_t i = 0; i < count; i++) {
+        is_new = ls_exchange_reach(view, own[i], number) || is_new;
+    }
+    if (all_are_here(&m)) {
+        if (is_new) {
+            atomic_store(&view->exchange->last, own[0]);
+            ls_word_add(&view->exchange->meetings, 1);
+        }
+        return LS_WAIT_DONE;
+    }
+    const ls_wait wait = ls_exchange_wait(view);
+    return ls_wait_for(&view->exchange->meetings, all_are_here, &m, &wait);
+}
+
+ls_status ls_exchange_meet_parts(ls_exchange_view *view, const uint32_t *own, uint32_t count,
+                                 ls_meeting meeting, const char *what, uint32_t *last_out)
+{
+    const uint32_t place = meeting == LS_MEET_NEXT ? ++view->place : (uint32_t)meeting;
+    LS_ASSERT(place <= LS_MEET_END);
+    const uint32_t number = ls_meeting_number(view->round, place);
+    view->place = place;
+    view->arrivals += last_out == NULL;
     ls_flight_record *record = last_out ? NULL : record_meeting(view, what);
     ls_flight_activity(LS_ACTIVITY_COMM, 0);
     const uint64_t begin_ns = ls_clock_monotonic_ns();
-    const ls_wait wait = ls_exchange_wait(view);
-    uint32_t last = 0;
-    const ls_wait_result result =
-        ls_barrier_wait(&view->exchange->barrier, view->local_ranks, view->local, &wait, &last);
+    const ls_wait_result result = arrive(view, own, count, number);
     const uint64_t wait_ns = ls_clock_monotonic_ns() - begin_ns;
     const bool met = result == LS_WAIT_DONE;
+    const uint32_t last = atomic_load(&view->exchange->last);
     view->wait_ns += wait_ns;
     ls_flight_end(record, 0, met ? last : UINT32_MAX, wait_ns, met ? LS_OK : LS_ERR_FAILED);
     if (!met) {
-        return fail_wait(view, result, LS_COUNTERS, view->arrivals, what);
+        return fail_wait(view, result, LS_COUNTERS, number, what);
+    }
+    if (place == LS_MEET_END) {
+        view->round++;
+        view->place = 0;
     }
     if (last_out) {
-        *last_out = view->first_rank + last;
+        *last_out = view->first_part + last;
     }
     return LS_OK;
+}
+
+ls_status ls_exchange_meet(ls_exchange_view *view, const char *what, uint32_t *last_out)
+{
+    return ls_exchange_meet_parts(view, &view->local, 1, LS_MEET_NEXT, what, last_out);
 }

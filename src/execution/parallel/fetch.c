@@ -166,14 +166,14 @@ static ls_status open_lanes(ls_fetch *f, const ls_data_parallel_options *options
     for (uint32_t b = 0; b < layout->bucket_count; b++) {
         order[b] = b;
     }
-    const uint32_t rank = options->first_rank + options->local;
+    const uint32_t rank = options->first_part + ls_first_held(options);
     const ls_hosts_options hosts = {.layout = layout,
                                     .comm = f->comm,
                                     .leaves = options->leaves,
-                                    .ranks = options->ranks,
+                                    .ranks = options->parts,
                                     .rank = rank,
-                                    .first_rank = options->first_rank,
-                                    .local_ranks = options->local_ranks,
+                                    .first_rank = options->first_part,
+                                    .local_ranks = options->local_parts,
                                     .order = order,
                                     .fetches = true,
                                     .shadows = options->shadow};
@@ -197,10 +197,10 @@ ls_status ls_fetch_create(ls_data_parallel *parallel, const ls_data_parallel_opt
     f->parameters = options->parameters;
     f->uses = uses;
     find_uses(f, options->plan);
-    const uint32_t most_leaves = (options->leaves + options->ranks - 1) / options->ranks;
+    const uint32_t most_leaves = (options->leaves + options->parts - 1) / options->parts;
     f->total = most_leaves * options->micro_batches * f->use_count;
     ls_status status =
-        ls_comm_split(options->comm, 0, (int32_t)(options->first_rank + options->local), &f->comm);
+        ls_comm_split(options->comm, 0, (int32_t)(options->first_part + ls_first_held(options)), &f->comm);
     if (status == LS_OK) {
         status = open_lanes(f, options);
     }

@@ -24,13 +24,13 @@ struct ls_stepper {
     ls_data_parallel *alone;    /* of a process that is the only rank, with its exchange area */
     void *exchange;
     int64_t length;
-    int32_t *samples; /* micro_batch x (length + 1) as drawn */
-    int32_t *tokens;  /* micro_batch x length */
-    int32_t *targets; /* micro_batch x length */
-    float *losses;    /* micro_batch x length */
-    ls_update *update;
-    ls_leaf_sum stack[LS_GRADIENT_BUFFERS_MAX]; /* node i is in gradient buffer i */
-    uint32_t depth;
+    int32_t *samples;    /* micro_batch x (length + 1) as drawn */
+    int32_t *tokens;     /* micro_batch x length */
+    int32_t *targets;    /* micro_batch x length */
+    float *losses;       /* micro_batch x length */
+    ls_update **updates; /* per part of this process */
+    uint32_t update_count;
+    uint32_t index;             /* of the part that is computed, among those of this process */
     double last_s, last_wait_s; /* when the current part of the step began */
     ls_op_range_fn look;        /* sees every output of a leaf that is traced; NULL: not traced */
     void *look_context;
@@ -77,11 +77,16 @@ static void sum_losses(const ls_stepper *stepper, double *loss_sum, uint64_t *to
     *loss_sum += sum;
 }
 
+static const ls_part *current_part(const ls_stepper *stepper)
+{
+    return ls_data_parallel_part(stepper->parallel, stepper->index);
+}
+
 static ls_walk_batch batch_into(const ls_stepper *stepper, uint32_t buffer, bool accumulate)
 {
     return (ls_walk_batch){
         .parameters = stepper->state->parameters,
-        .gradients = stepper->state->gradients[buffer],
+        .gradients = current_part(stepper)->gradients[buffer],
         .accumulate = accumulate,
         .tokens = stepper->tokens,
         .targets = stepper->targets,
@@ -95,12 +100,12 @@ static uint64_t leaf_position(const ls_stepper *stepper, uint64_t step, uint32_t
     return step * s->global_batch + (uint64_t)leaf * (s->global_batch / s->leaves);
 }
 
-/* Between two steps of the backward that leaves this rank's last gradients. */
+/* Between two steps of the backward that leaves a part's last gradients. */
 static ls_status after_backward_step(void *context, uint32_t plan_step)
 {
     ls_stepper *stepper = context;
     lap(stepper, &stepper->result.backward_s);
-    LS_TRY(ls_data_parallel_after_step(stepper->parallel, stepper->state->queue, plan_step));
+    LS_TRY(ls_data_parallel_after_step(stepper->parallel, stepper->index, stepper->state->queue, plan_step));
     lap(stepper, &stepper->result.reduce_s);
     return LS_OK;
 }
@@ -125,7 +130,7 @@ static ls_status run_micro_batch(ls_stepper *stepper, const ls_walk_batch *batch
     return ls_queue_wait(stepper->state->queue);
 }
 
-/* One leaf into gradient buffer `buffer`. is_last: nothing is added to it afterwards. */
+/* One leaf into gradient buffer `buffer` of the current part. is_last: nothing is added to it afterwards. */
 static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last,
                           ls_leaf_sum *node)
 {
@@ -157,12 +162,13 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
 /* ---- the tree ---- */
 
 /* How many nodes on top of the stack are one: the last two a pair, that pair and the one below it another, and so on. */
-static uint32_t nodes_to_merge(const ls_stepper *stepper)
+static uint32_t nodes_to_merge(const ls_stepper *stepper, const ls_node_stack *stack)
 {
+    const uint32_t depth = atomic_load(&stack->depth);
     uint32_t count = 1;
-    ls_leaf_range right = stepper->depth > 0 ? stepper->stack[stepper->depth - 1].leaves : (ls_leaf_range){0};
-    while (stepper->depth > count) {
-        const ls_leaf_range left = stepper->stack[stepper->depth - 1 - count].leaves;
+    ls_leaf_range right = depth > 0 ? stack->nodes[depth - 1].leaves : (ls_leaf_range){0};
+    while (depth > count) {
+        const ls_leaf_range left = stack->nodes[depth - 1 - count].leaves;
         if (!ls_tree_is_pair(stepper->settings.leaves, left, right)) {
             break;
         }
@@ -172,12 +178,14 @@ static uint32_t nodes_to_merge(const ls_stepper *stepper)
     return count;
 }
 
-/* Replaces the `count` nodes on top by their sum, a + (b + (c + ...)): one pass over the buffers. */
-static ls_status merge_top(ls_stepper *stepper, uint32_t count)
+/* Replaces the `count` nodes on top by their sum, a + (b + (c + ...)): one pass over the buffers. While they are added up none of them counts:
+ * the sum goes where the first of them is. */
+static ls_status merge_top(ls_stepper *stepper, ls_node_stack *stack, uint32_t count)
 {
-    LS_DCHECK(count >= 2 && count <= stepper->depth);
-    const uint32_t first = stepper->depth - count;
+    const ls_part *part = current_part(stepper);
     const ls_state *state = stepper->state;
+    const uint32_t depth = atomic_load(&stack->depth), first = depth - count;
+    LS_DCHECK(count >= 2 && count <= depth);
     uint16_t program[2 * LS_TREE_SUM_DEPTH_MAX];
     for (uint32_t i = 0; i < count; i++) {
         program[i] = (uint16_t)i;
@@ -185,50 +193,75 @@ static ls_status merge_top(ls_stepper *stepper, uint32_t count)
     }
     const ls_tree_sum sum = {
         .program = program, .length = 2 * count - 1, .depth = count, .input_count = count};
-    LS_TRY(ls_tree_sum_run(state->queue, &sum, (const float *const *)&state->gradients[first],
-                           state->layout->float_count, state->gradients[first], NULL));
-    for (uint32_t i = stepper->depth - 1; i > first; i--) {
-        stepper->stack[i - 1].leaves.count += stepper->stack[i].leaves.count;
-        stepper->stack[i - 1].loss_sum += stepper->stack[i].loss_sum;
-        stepper->stack[i - 1].tokens += stepper->stack[i].tokens;
+    atomic_store(&stack->depth, first);
+    LS_TRY(ls_tree_sum_run(state->queue, &sum, (const float *const *)&part->gradients[first],
+                           state->layout->float_count, part->gradients[first], NULL));
+    LS_TRY(ls_queue_wait(state->queue));
+    for (uint32_t i = depth - 1; i > first; i--) {
+        stack->nodes[i - 1].leaves.count += stack->nodes[i].leaves.count;
+        stack->nodes[i - 1].loss_sum += stack->nodes[i].loss_sum;
+        stack->nodes[i - 1].tokens += stack->nodes[i].tokens;
     }
-    stepper->depth = first + 1;
+    atomic_store(&stack->depth, first + 1);
     return LS_OK;
 }
 
-/* A leaf that is audited is whole before anybody adds to it: its buckets are handed over in the agreement. */
-static ls_status run_own_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf, uint32_t buffer,
+/* A leaf that is audited is whole before anybody adds to it: its buckets are handed over in the agreement. It counts when all about it is
+ * said. */
+static ls_status run_own_leaf(ls_stepper *stepper, ls_node_stack *stack, uint64_t step, uint32_t leaf,
                               bool is_last)
 {
-    ls_leaf_sum *sum = &stepper->stack[buffer];
+    const uint32_t buffer = atomic_load(&stack->depth);
+    LS_ASSERT(buffer < current_part(stepper)->gradient_count);
+    ls_leaf_sum *sum = &stack->nodes[buffer];
     *sum = (ls_leaf_sum){.leaves = {leaf, 1}};
     LS_TRY(run_leaf(stepper, step, buffer, is_last && !ls_sentinel_wants(stepper->sentinel, leaf), sum));
-    ls_sentinel_leaf(stepper->sentinel, leaf, stepper->state->gradients[buffer], sum->loss_sum, sum->tokens);
+    ls_sentinel_leaf(stepper->sentinel, stepper->index, leaf, current_part(stepper)->gradients[buffer],
+                     sum->loss_sum, sum->tokens);
+    atomic_store(&stack->depth, buffer + 1);
     return LS_OK;
 }
 
-/* The leaves of this rank, in order, merging pairs before the next. What stands behind the last one is handed over: its owners add it up
- * with what the other ranks have (ls_tree_handover). */
+/* The first leaf of a part that no node on its stack has. */
+static uint32_t next_leaf(const ls_part *part)
+{
+    const uint32_t depth = atomic_load(&part->stack->depth);
+    const ls_leaf_range last = depth > 0 ? part->stack->nodes[depth - 1].leaves : part->leaves;
+    return depth > 0 ? last.first + last.count : part->leaves.first;
+}
+
+/* The leaves of the current part, in order, merging pairs before the next. What stands behind the last one is handed over: its owners add it
+ * up with what the other parts have (ls_tree_handover). Goes on where the stack says. */
 static ls_status run_leaves(ls_stepper *stepper, uint64_t step)
 {
-    const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
-    stepper->depth = 0;
-    for (uint32_t i = 0; i < range.count; i++) {
-        const uint32_t count = nodes_to_merge(stepper);
+    const ls_part *part = current_part(stepper);
+    const uint32_t past = part->leaves.first + part->leaves.count;
+    for (uint32_t leaf = next_leaf(part); leaf < past; leaf++) {
+        const uint32_t count = nodes_to_merge(stepper, part->stack);
         if (count >= 2) {
-            LS_TRY(merge_top(stepper, count));
+            LS_TRY(merge_top(stepper, part->stack, count));
         }
         lap(stepper, &stepper->result.reduce_s);
-        const uint32_t buffer = stepper->depth++;
-        LS_ASSERT(buffer < stepper->state->gradient_count);
-        LS_TRY(run_own_leaf(stepper, step, range.first + i, buffer, i + 1 == range.count));
+        LS_TRY(run_own_leaf(stepper, part->stack, step, leaf, leaf + 1 == past));
     }
     return LS_OK;
 }
 
 /* ---- update ---- */
 
-/* This rank's share of parameters and moments. */
+static ls_status update_part(ls_stepper *stepper, uint32_t index, ls_update_options *options)
+{
+    const ls_part *part = ls_data_parallel_part(stepper->parallel, index);
+    options->record = part->undo;
+    for (uint32_t i = 0; i < part->slice_count; i++) {
+        ls_flight_activity(LS_ACTIVITY_UPDATE, part->slices[i].bucket);
+        LS_TRY(ls_update_run(stepper->updates[index], i, options));
+        ls_data_parallel_updated(stepper->parallel, index, stepper->state->parameters, i);
+    }
+    return LS_OK;
+}
+
+/* This process' share of parameters and moments. */
 static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr, float gradient_scale)
 {
     const ls_state *state = stepper->state;
@@ -243,18 +276,14 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
                   .gradient_scale = gradient_scale,
                   .step = step + 1},
         .flats = {state->parameters, state->m, state->v},
-        .gradients = state->gradients[0],
-        .record = ls_data_parallel_undo(stepper->parallel),
+        .gradients = ls_data_parallel_sums(stepper->parallel),
+        .snapshot = {stepper->snapshot[0], stepper->snapshot[1], stepper->snapshot[2]},
     };
-    memcpy(options.snapshot, stepper->snapshot, sizeof options.snapshot);
-    memset(stepper->snapshot, 0, sizeof stepper->snapshot);
-    const ls_owned_slice *slices;
-    const uint32_t slice_count = ls_data_parallel_slices(stepper->parallel, &slices);
     LS_TRY(ls_data_parallel_begin_update(stepper->parallel));
-    for (uint32_t i = 0; i < slice_count; i++) {
-        ls_flight_activity(LS_ACTIVITY_UPDATE, slices[i].bucket);
-        LS_TRY(ls_update_run(stepper->update, i, &options));
-        ls_data_parallel_updated(stepper->parallel, state->parameters, i);
+    for (uint32_t i = 0; i < stepper->update_count; i++) {
+        if (!ls_data_parallel_is_ahead(stepper->parallel, i)) {
+            LS_TRY(update_part(stepper, i, &options));
+        }
     }
     return ls_data_parallel_end_update(stepper->parallel, state->parameters);
 }
@@ -290,6 +319,7 @@ ls_status ls_stepper_trace_leaf(ls_stepper *stepper, uint64_t step, uint32_t lea
     stepper->look_context = context;
     stepper->look_ended = false;
     ls_leaf_sum node = {.leaves = {leaf, 1}};
+    stepper->index = 0;
     const ls_status status = run_leaf(stepper, step, 0, false, &node);
     stepper->look = NULL;
     stepper->look_ended = false;
@@ -305,22 +335,29 @@ ls_status ls_stepper_find_nonfinite(ls_stepper *stepper, uint64_t step, uint32_t
     return LS_OK;
 }
 
-/* Replays this rank's leaves, op by op, until a value that is not finite shows up. LS_OK when none does. */
+static ls_status replay_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf, double loss, double norm)
+{
+    ls_leaf_fault fault;
+    LS_TRY(ls_stepper_find_nonfinite(stepper, step, leaf, &fault));
+    if (!fault.found) {
+        return LS_OK;
+    }
+    return ls_fail(LS_ERR_FAILED,
+                   "step %llu: loss %g, gradient norm %g; first value that is not finite: leaf %u, "
+                   "sample position %llu, %s. Try a lower learning rate, a longer warm-up or "
+                   "train.clip_norm",
+                   (unsigned long long)step + 1, loss, norm, leaf, (unsigned long long)fault.position,
+                   fault.where);
+}
+
+/* Replays the leaves of this process, op by op, until a value that is not finite shows up. LS_OK when none does. */
 static ls_status replay_leaves(ls_stepper *stepper, uint64_t step, double loss, double norm,
                                uint32_t *leaf_out)
 {
-    const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
-    for (uint32_t i = 0; i < range.count; i++) {
-        ls_leaf_fault fault;
-        *leaf_out = range.first + i;
-        LS_TRY(ls_stepper_find_nonfinite(stepper, step, *leaf_out, &fault));
-        if (fault.found) {
-            return ls_fail(LS_ERR_FAILED,
-                           "step %llu: loss %g, gradient norm %g; first value that is not finite: leaf %u, "
-                           "sample position %llu, %s. Try a lower learning rate, a longer warm-up or "
-                           "train.clip_norm",
-                           (unsigned long long)step + 1, loss, norm, *leaf_out,
-                           (unsigned long long)fault.position, fault.where);
+    for (uint32_t i = 0; i < ls_data_parallel_held(stepper->parallel); i++) {
+        const ls_leaf_range range = ls_data_parallel_part(stepper->parallel, i)->leaves;
+        for (*leaf_out = range.first; *leaf_out < range.first + range.count; ++*leaf_out) {
+            LS_TRY(replay_leaf(stepper, step, *leaf_out, loss, norm));
         }
     }
     *leaf_out = LS_NO_LEAF;
@@ -380,29 +417,44 @@ static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double 
     return ls_xxh3(numbers, sizeof numbers, ls_xxh3(counts, sizeof counts, 0));
 }
 
-/* This rank's part, up to the agreement. */
-static ls_status compute_leaves(ls_stepper *stepper, uint64_t step)
+static ls_status compute_part(ls_stepper *stepper, uint64_t step)
 {
-    LS_TRY(ls_sentinel_begin(stepper->sentinel, step));
+    LS_TRY(ls_sentinel_begin_part(stepper->sentinel, stepper->index));
     stepper->fetches = ls_data_parallel_fetches(stepper->parallel);
     const ls_status status = run_leaves(stepper, step);
     stepper->fetches = false;
-    LS_TRY(status);
-    return ls_sentinel_before_agreement(stepper->sentinel);
+    return status;
+}
+
+/* This process' parts, up to the agreement: what is left of them. */
+static ls_status compute_parts(ls_stepper *stepper, uint64_t step)
+{
+    LS_TRY(ls_sentinel_begin(stepper->sentinel, step));
+    bool computes = false;
+    for (stepper->index = 0; stepper->index < ls_data_parallel_held(stepper->parallel); stepper->index++) {
+        if (ls_data_parallel_computes(stepper->parallel, stepper->index)) {
+            computes = true;
+            LS_TRY(compute_part(stepper, step));
+        }
+    }
+    return computes ? ls_sentinel_before_agreement(stepper->sentinel) : LS_OK;
 }
 
 /* Everything up to the update. */
 static ls_status compute(ls_stepper *stepper, uint64_t step, ls_agreement *agreement_out)
 {
-    const ls_status status = compute_leaves(stepper, step);
-    if (status != LS_OK) {
-        ls_data_parallel_give_up(stepper->parallel, status, ls_sentinel_fault(stepper->sentinel));
-        stepper->depth = 0;
+    const ls_status status = compute_parts(stepper, step);
+    if (status == LS_FENCED) {
+        return status;
     }
-    const ls_status agreed = ls_data_parallel_agree(stepper->parallel, stepper->state->queue, stepper->stack,
-                                                    stepper->depth, agreement_out);
+    for (uint32_t i = 0; i < ls_data_parallel_held(stepper->parallel) && status != LS_OK; i++) {
+        if (ls_data_parallel_computes(stepper->parallel, i)) {
+            ls_data_parallel_give_up(stepper->parallel, i, status, ls_sentinel_fault(stepper->sentinel));
+        }
+    }
+    const ls_status agreed = ls_data_parallel_agree(stepper->parallel, stepper->state->queue, agreement_out);
     lap(stepper, &stepper->result.reduce_s);
-    if (agreed != LS_OK) {
+    if (agreed != LS_OK && agreed != LS_FENCED) {
         stepper->result.fault = *ls_data_parallel_fault(stepper->parallel);
     }
     return agreed;
@@ -426,6 +478,9 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
     const double loss = sums.loss_sum / (double)sums.tokens;
     const double norm = sqrt(sums.square_sum) / (double)sums.tokens;
     const ls_status status = check_sums(stepper, step, loss, norm);
+    if (status == LS_FENCED) {
+        return status;
+    }
     if (status != LS_OK) {
         LS_TRY(ls_data_parallel_leave(stepper->parallel, false));
         return status;
@@ -454,6 +509,9 @@ ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr, ls_step_
     stepper->last_s = ls_clock_monotonic_s();
     stepper->last_wait_s = ls_data_parallel_wait_s(stepper->parallel);
     const ls_status status = run_step(stepper, step, lr);
+    if (status != LS_FENCED) {
+        memset(stepper->snapshot, 0, sizeof stepper->snapshot);
+    }
     if (status == LS_OK) {
         *result_out = stepper->result;
     } else {
@@ -476,15 +534,27 @@ ls_status ls_stepper_check_state(ls_stepper *stepper, ls_step_fault *fault_out)
     return status;
 }
 
-ls_status ls_stepper_run_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf, double *loss_sum_out,
-                              uint64_t *tokens_out)
+/* Into gradient buffer 0 of part `index`. */
+static ls_status compute_alone(void *context, uint32_t index, uint64_t step, uint32_t leaf,
+                               double *loss_sum_out, uint64_t *tokens_out)
 {
+    ls_stepper *stepper = context;
     LS_ASSERT(leaf < stepper->settings.leaves);
+    const uint32_t before = stepper->index;
     ls_leaf_sum node = {.leaves = {leaf, 1}};
-    LS_TRY(run_leaf(stepper, step, 0, false, &node));
+    stepper->index = index;
+    const ls_status status = run_leaf(stepper, step, 0, false, &node);
+    stepper->index = before;
+    LS_TRY(status);
     *loss_sum_out = node.loss_sum;
     *tokens_out = node.tokens;
     return LS_OK;
+}
+
+ls_status ls_stepper_run_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf, double *loss_sum_out,
+                              uint64_t *tokens_out)
+{
+    return compute_alone(stepper, 0, step, leaf, loss_sum_out, tokens_out);
 }
 
 /* ---- life ---- */
@@ -502,16 +572,41 @@ static ls_status alloc_buffers(ls_stepper *stepper)
     return LS_OK;
 }
 
-static ls_status make_update(ls_stepper *stepper)
+static void release_updates(ls_stepper *stepper)
 {
-    const ls_owned_slice *slices;
-    const uint32_t slice_count = ls_data_parallel_slices(stepper->parallel, &slices);
-    return ls_update_create(stepper->state->layout, slices, slice_count, &stepper->update);
+    for (uint32_t i = 0; i < stepper->update_count; i++) {
+        ls_update_destroy(stepper->updates[i]);
+    }
+    free(stepper->updates);
+    stepper->updates = NULL;
+    stepper->update_count = 0;
 }
 
-static float *own_gradient(void *context, uint32_t local, uint32_t index)
+static ls_status make_updates(ls_stepper *stepper)
 {
-    (void)local;
+    const uint32_t count = ls_data_parallel_held(stepper->parallel);
+    stepper->updates = calloc(count, sizeof *stepper->updates);
+    if (!stepper->updates) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the optimizer's tables of %u parts", count);
+    }
+    for (; stepper->update_count < count; stepper->update_count++) {
+        const ls_part *part = ls_data_parallel_part(stepper->parallel, stepper->update_count);
+        LS_TRY(ls_update_create(stepper->state->layout, part->slices, part->slice_count,
+                                &stepper->updates[stepper->update_count]));
+    }
+    return LS_OK;
+}
+
+ls_status ls_stepper_assign(ls_stepper *stepper)
+{
+    release_updates(stepper);
+    LS_TRY(make_updates(stepper));
+    return ls_sentinel_assign(stepper->sentinel);
+}
+
+static float *own_gradient(void *context, uint32_t part, uint32_t index)
+{
+    (void)part;
     return ((const ls_state *)context)->gradients[index];
 }
 
@@ -523,8 +618,8 @@ static ls_status make_alone(ls_stepper *stepper)
     const ls_data_parallel_options options = {
         .plan = stepper->walk->plan,
         .leaves = stepper->settings.leaves,
-        .ranks = 1,
-        .local_ranks = 1,
+        .parts = 1,
+        .local_parts = 1,
         .is_alone = true,
         .gradient = own_gradient,
         .context = stepper->state,
@@ -533,12 +628,6 @@ static ls_status make_alone(ls_stepper *stepper)
     LS_TRY(ls_data_parallel_create(&options, &stepper->alone));
     stepper->parallel = stepper->alone;
     return LS_OK;
-}
-
-static ls_status compute_alone(void *context, uint64_t step, uint32_t leaf, double *loss_sum_out,
-                               uint64_t *tokens_out)
-{
-    return ls_stepper_run_leaf(context, step, leaf, loss_sum_out, tokens_out);
 }
 
 static ls_status make_sentinel(ls_stepper *stepper)
@@ -562,12 +651,11 @@ static ls_status prepare(ls_stepper *stepper)
 {
     LS_TRY(alloc_buffers(stepper));
     if (stepper->parallel == NULL) {
+        LS_ASSERT(stepper->state->gradient_count == ls_tree_buffers(stepper->settings.leaves));
         LS_TRY(make_alone(stepper));
     }
-    const ls_leaf_range range = ls_data_parallel_leaves(stepper->parallel);
-    LS_ASSERT(stepper->state->gradient_count == ls_tree_range_buffers(stepper->settings.leaves, range));
     LS_TRY(make_sentinel(stepper));
-    return make_update(stepper);
+    return make_updates(stepper);
 }
 
 ls_status ls_stepper_create(ls_walk *walk, ls_state *state, const ls_step_settings *settings,
@@ -607,6 +695,6 @@ void ls_stepper_destroy(ls_stepper *stepper)
     free(stepper->tokens);
     free(stepper->targets);
     free(stepper->losses);
-    ls_update_destroy(stepper->update);
+    release_updates(stepper);
     free(stepper);
 }

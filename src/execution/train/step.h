@@ -60,17 +60,21 @@ typedef struct ls_step_result {
 typedef struct ls_stepper ls_stepper;
 
 /*
- * Makes a stepper over a training walk and a state (both borrowed). state->gradient_count: ls_tree_buffers(leaves) for one process, for a
- * rank ls_data_parallel_buffers, the same memory that it gave to ls_data_parallel_create. Errors: LS_ERR_MEMORY.
+ * Makes a stepper over a training walk and a state (both borrowed). state->gradient_count: ls_tree_buffers(leaves) for one process; a rank's
+ * gradients are those that it gave to ls_data_parallel_create. Errors: LS_ERR_MEMORY.
  */
 LS_MUST_CHECK ls_status ls_stepper_create(ls_walk *walk, ls_state *state, const ls_step_settings *settings,
                                           ls_stepper **stepper_out);
 void ls_stepper_destroy(ls_stepper *stepper);
 
+/* Behind ls_data_parallel_assign: the same for other parts. Allocates. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_stepper_assign(ls_stepper *stepper);
+
 /*
  * Runs step `step` (0-based: updates done before it) with learning rate `lr`.
  *
- * Errors: LS_STOPPED when should_stop said so: the state is as before the step. LS_ERR_FAILED when the loss
+ * Errors: LS_FENCED when a fence came and others had to be waited for: called again for the same step, by this process or another that runs
+ * these parts, it does what is not done yet (one host); see parallel/data_parallel.h. LS_STOPPED when should_stop said so: the state is as before the step. LS_ERR_FAILED when the loss
  * or the gradient norm is not finite: the state is as before the step, the text names the leaf, the layer
  * and the value, and result_out->fault is set. LS_ERR_MISMATCH when an audit or the guard found
  * corruption, likewise. Errors of the sample function.
@@ -81,7 +85,7 @@ LS_MUST_CHECK ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, doubl
 /*
  * A snapshot for nothing (docs/design/003-nothing-is-lost.md): the update of the next step keeps parameters, m and v as they are before it
  * in snapshot[0..2], flat buffers of the state's layout. When that step has run they are, with those of all ranks, the state before it, whole;
- * a step that fails or is given up leaves them undefined. Every rank of the host is told so for the same step.
+ * a step that fails or is given up leaves them undefined. Who goes on with a step that another left has to be told as well. Every rank of the host is told so for the same step.
  */
 void ls_stepper_keep(ls_stepper *stepper, float *const snapshot[3]);
 

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Gradients become sums: buckets are final, are taken from the local parts, and added up by their owners. */
+#include "execution/parallel/data_parallel_internal.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "execution/parallel/fetch.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PAGE_BYTES = 4096 };
+
+/* Counts go on from round to round: after r rounds all buckets of each have been counted. */
+static uint32_t count_at(const ls_data_parallel *p, uint32_t buckets)
+{
+    return p->view.round * p->bucket_count + buckets;
+}
+
+static bool is_given_up(const ls_data_parallel *p)
+{
+    return atomic_load(&p->view.exchange->given_up) == p->view.round + 1;
+}
+
+static const float *const *local_inputs_at(const ls_data_parallel *p, uint32_t first, uint32_t count,
+                                           int64_t offset)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        p->inputs[i] = p->local_inputs[first + i] + offset;
+    }
+    return p->inputs;
+}
+
+/* What other hosts get: the canonical nodes of this one over the slices that this rank handles. */
+static ls_status sum_for_others(ls_data_parallel *p, ls_queue *queue, uint32_t at)
+{
+    const ls_lane *lanes;
+    const uint32_t lane_count = ls_hosts_out_lanes(p->hosts, &lanes);
+    for (uint32_t l = 0; l < lane_count; l++) {
+        const ls_slice slice = ls_slice_of(p->layout, p->order[at].bucket, p->parts, lanes[l].owner);
+        for (uint32_t k = 0; k < lanes[l].copies && slice.count > 0; k++) {
+            const ls_tree_sum *sum = &p->node_sums[k].sum;
+            LS_TRY(ls_tree_sum_run(queue, sum,
+                                   local_inputs_at(p, p->node_first[k], sum->input_count, slice.offset),
+                                   slice.count, ls_hosts_sent(p->hosts, l, at, k), NULL));
+        }
+    }
+    return LS_OK;
+}
+
+/* The inputs of the whole sum over own slice of the bucket at `at`, in the order of the tree. */
+static const float *const *whole_inputs_at(const ls_data_parallel *p, uint32_t at, int64_t offset)
+{
+    const ls_lane *lanes = NULL;
+    const uint32_t lane_count = p->hosts ? ls_hosts_in_lanes(p->hosts, &lanes) : 0;
+    const uint32_t self = p->hosts ? ls_hosts_self(p->hosts) : 0;
+    uint32_t n = 0, l = 0;
+    for (; l < lane_count && lanes[l].host < self; l++) {
+        for (uint32_t k = 0; k < lanes[l].copies; k++) {
+            p->inputs[n++] = ls_hosts_received(p->hosts, l, at, k);
+        }
+    }
+    for (uint32_t i = 0; i < p->local_count; i++) {
+        p->inputs[n++] = p->local_inputs[i] + offset;
+    }
+    for (; l < lane_count; l++) {
+        for (uint32_t k = 0; k < lanes[l].copies; k++) {
+            p->inputs[n++] = ls_hosts_received(p->hosts, l, at, k);
+        }
+    }
+    LS_DCHECK(n == p->whole.sum.input_count);
+    return p->inputs;
+}
+
+static void end_record(ls_data_parallel *p, const ls_own_part *own, uint32_t at, ls_status status)
+{
+    ls_ready_bucket *ready = &p->order[at];
+    if (own == p->own) { /* of several parts the first is recorded */
+        ls_flight_end(ready->record, 0, UINT32_MAX, ready->wait_ns, status);
+        ready->record = NULL;
+    }
+}
+
+/* Adds up own slice of the bucket at `at`. */
+static ls_status sum_own(ls_data_parallel *p, ls_own_part *own, ls_queue *queue, uint32_t at)
+{
+    const ls_slice *slice = &own->slices[p->order[at].bucket];
+    ls_status status = LS_OK;
+    if (slice->count > 0 && !is_given_up(p)) {
+        status = ls_tree_sum_run(queue, &p->whole.sum, whole_inputs_at(p, at, slice->offset), slice->count,
+                                 p->target + slice->offset, p->block_sums + slice->first_block);
+    }
+    if (status == LS_OK) {
+        status = ls_queue_wait(queue);
+    }
+    end_record(p, own, at, status);
+    return status;
+}
+
+/* ---- giving memory back ---- */
+
+/* Pages that lie in [first, past) whole. Only shared mappings can do that; elsewhere the memory stays, as without the wish. */
+void ls_drop_floats(float *flat, int64_t first, int64_t past)
+{
+    const uintptr_t begin = ((uintptr_t)(flat + first) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    const uintptr_t end = (uintptr_t)(flat + past) / PAGE_BYTES * PAGE_BYTES;
+    if (begin < end) {
+        (void)madvise((void *)begin, end - begin, MADV_REMOVE);
+    }
+}
+
+/* What a part updates with stays. */
+static void drop_beside_sums(const ls_data_parallel *p, const ls_own_part *own, uint32_t bucket)
+{
+    const ls_bucket *b = &p->layout->buckets[bucket];
+    const int64_t past = b->offset + b->count;
+    for (int64_t from = b->offset; from < past;) {
+        const ls_owned_slice *next = NULL;
+        for (uint32_t i = 0; i < own->part.slice_count; i++) {
+            const ls_owned_slice *kept = &own->updates[i];
+            next = kept->bucket == bucket && kept->offset >= from && (!next || kept->offset < next->offset)
+                       ? kept
+                       : next;
+        }
+        ls_drop_floats(p->target, from, next ? next->offset : past);
+        from = next ? next->offset + next->count : past;
+    }
+}
+
+/* Gradients of a bucket that everyone has taken. */
+static void drop_gradients(const ls_data_parallel *p, const ls_own_part *own, uint32_t bucket)
+{
+    const ls_bucket *b = &p->layout->buckets[bucket];
+    for (uint32_t i = p->has_sums ? 0 : 1; i < own->part.gradient_count; i++) {
+        ls_drop_floats(own->part.gradients[i], b->offset, b->offset + b->count);
+    }
+    if (!p->has_sums) {
+        drop_beside_sums(p, own, bucket);
+    }
+}
+
+void ls_data_parallel_drop_taken(ls_data_parallel *p)
+{
+    for (uint32_t i = 0; i < p->own_count && p->zero >= 2; i++) {
+        ls_own_part *own = &p->own[i];
+        while (!own->is_ahead && own->dropped_count < own->taken_count &&
+               ls_exchange_has(&p->view, LS_COUNT_TAKEN, count_at(p, own->dropped_count + 1))) {
+            drop_gradients(p, own, p->order[own->dropped_count++].bucket);
+        }
+    }
+}
+
+void ls_data_parallel_drop_sums(const ls_data_parallel *p)
+{
+    for (uint32_t i = 0; i < p->own_count && p->zero >= 2; i++) {
+        const ls_own_part *own = &p->own[i];
+        for (uint32_t k = 0; k < own->part.slice_count && !own->is_ahead; k++) {
+            ls_drop_floats(p->target, own->updates[k].offset, own->updates[k].offset + own->updates[k].count);
+        }
+    }
+}
+
+/* The slices of a bucket that this rank holds for owners on other hosts. */
+void ls_drop_handled(const ls_data_parallel *p, uint32_t bucket, float *flat)
+{
+    const ls_lane *lanes;
+    const uint32_t lane_count = ls_hosts_out_lanes(p->hosts, &lanes);
+    for (uint32_t l = 0; l < lane_count; l++) {
+        const ls_slice slice = ls_slice_of(p->layout, bucket, p->parts, lanes[l].owner);
+        if (slice.count > 0 && !ls_hosts_shadows(p->hosts, l)) {
+            ls_drop_floats(flat, slice.offset, slice.offset + slice.count);
+        }
+    }
+}
+
+/* On host 0, after the trainer had the whole state: what this rank handled there. */
+void ls_data_parallel_drop_gathered(const ls_data_parallel *p)
+{
+    for (uint32_t b = 0; b < p->bucket_count; b++) {
+        ls_drop_handled(p, b, p->gathered[1]);
+        ls_drop_handled(p, b, p->gathered[2]);
+        if (p->zero >= 3) {
+            ls_drop_handled(p, b, p->gathered[0]);
+        }
+    }
+}
+
+/* ---- buckets ---- */
+
+/* `count` buckets of a part are final. The operation on each begins here: what it owes the others is done. */
+static void say_ready(ls_data_parallel *p, ls_own_part *own, uint32_t count)
+{
+    for (uint32_t i = own->ready_count; i < count && own == p->own; i++) {
+        const uint32_t bucket = p->order[i].bucket;
+        const uint64_t floats = (uint64_t)p->layout->buckets[bucket].count;
+        p->order[i].wait_ns = 0;
+        p->order[i].record = ls_data_parallel_record(p, LS_COMM_TREE_REDUCE, i, p->fingerprint ^ (bucket + 1),
+                                                     floats, __LINE__);
+    }
+    if (count > own->ready_count) {
+        own->ready_count = count;
+        ls_exchange_count_part(&p->view, own->local, LS_COUNT_READY, count_at(p, count));
+    }
+}
+
+static bool post_reduce(ls_data_parallel *p)
+{
+    if (p->posted_groups == ls_hosts_groups(p->hosts) ||
+        ls_hosts_group_past(p->hosts, p->posted_groups) > p->own->taken_count) {
+        return false;
+    }
+    ls_hosts_post(p->hosts, LS_TRANSFER_REDUCE, p->posted_groups, NULL);
+    p->reduce_number[p->posted_groups++] = ls_hosts_posted(p->hosts);
+    return true;
+}
+
+static bool post_sums(ls_data_parallel *p)
+{
+    if (p->told_groups == ls_hosts_groups(p->hosts) ||
+        ls_hosts_group_past(p->hosts, p->told_groups) > p->own->summed_count) {
+        return false;
+    }
+    ls_hosts_post(p->hosts, p->zero == 0 ? LS_TRANSFER_SPREAD : LS_TRANSFER_SHADOW, p->told_groups++,
+                  p->target);
+    return true;
+}
+
+/* All ranks post the same transfers in the same order: the sums of a group go out behind the reduce of the next one but one, so that a
+ * reduce is under way while they are made. */
+static void post_whole_groups(ls_data_parallel *p)
+{
+    enum { AHEAD = 2 };
+    const uint32_t groups = ls_hosts_groups(p->hosts);
+    for (bool posted = true; posted;) {
+        const bool sums_next =
+            ls_tells_sums(p) && (p->posted_groups >= p->told_groups + AHEAD || p->posted_groups == groups);
+        posted = sums_next ? post_sums(p) : post_reduce(p);
+    }
+}
+
+/* The next bucket, final on all local parts: takes from their buffers what a part has to. */
+static ls_status take_bucket(ls_data_parallel *p, ls_own_part *own, ls_queue *queue)
+{
+    const uint32_t at = own->taken_count;
+    ls_flight_activity(LS_ACTIVITY_REDUCE, p->order[at].bucket);
+    if (!p->hosts) {
+        LS_TRY(sum_own(p, own, queue, at));
+        own->summed_count = at + 1;
+    } else if (!is_given_up(p)) {
+        LS_TRY(sum_for_others(p, queue, at));
+        LS_TRY(ls_queue_wait(queue));
+    }
+    own->taken_count = at + 1;
+    if (p->hosts) {
+        post_whole_groups(p);
+    } else {
+        ls_exchange_count_part(&p->view, own->local, LS_COUNT_TAKEN, count_at(p, own->taken_count));
+    }
+    return LS_OK;
+}
+
+/* Adds up own slices of the group whose parts have come from the other hosts. */
+static ls_status sum_group(ls_data_parallel *p, ls_queue *queue, uint32_t group)
+{
+    ls_own_part *own = p->own;
+    while (own->summed_count < ls_hosts_group_past(p->hosts, group)) {
+        ls_flight_activity(LS_ACTIVITY_REDUCE, p->order[own->summed_count].bucket);
+        LS_TRY(sum_own(p, own, queue, own->summed_count++));
+    }
+    ls_exchange_count(&p->view, LS_COUNT_TAKEN, count_at(p, own->summed_count));
+    post_whole_groups(p);
+    return LS_OK;
+}
+
+static uint32_t next_group(const ls_data_parallel *p)
+{
+    uint32_t group = 0;
+    while (ls_hosts_group_past(p->hosts, group) <= p->own->summed_count) {
+        group++;
+    }
+    return group;
+}
+
+/* What can be taken without waiting. */
+static ls_status take_what_is_ready(ls_data_parallel *p, ls_queue *queue)
+{
+    for (uint32_t i = 0; i < p->own_count; i++) {
+        ls_own_part *own = &p->own[i];
+        while (!own->is_ahead && own->taken_count < own->ready_count &&
+               ls_exchange_has(&p->view, LS_COUNT_READY, count_at(p, own->taken_count + 1))) {
+            LS_TRY(take_bucket(p, own, queue));
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_data_parallel_after_step(ls_data_parallel *p, uint32_t index, ls_queue *queue,
+                                      uint32_t plan_step)
+{
+    ls_own_part *own = &p->own[index];
+    uint32_t ready = own->ready_count;
+    while (ready < p->bucket_count && p->order[ready].last_step <= plan_step) {
+        ready++;
+    }
+    say_ready(p, own, ready);
+    LS_TRY(take_what_is_ready(p, queue));
+    while (p->hosts && own->summed_count < p->bucket_count) {
+        const uint32_t group = next_group(p);
+        if (group >= p->posted_groups || !ls_hosts_is_done(p->hosts, p->reduce_number[group])) {
+            break;
+        }
+        LS_TRY(sum_group(p, queue, group));
+    }
+    ls_data_parallel_drop_taken(p);
+    return LS_OK;
+}
+
+/* A transfer that failed: a host or a rank is gone, as this one learns before those who decide what follows. They raise a fence, or end the run;
+ * if they do neither, it is an error. */
+static ls_status await_fence(ls_data_parallel *p, ls_status status, const char *what)
+{
+    enum { WAIT_S = 20 };
+    if (status == LS_OK || !p->view.abort) {
+        return status;
+    }
+    char text[1024];
+    snprintf(text, sizeof text, "%s", ls_error_text());
+    ls_word never = {0};
+    ls_wait wait = ls_exchange_wait(&p->view);
+    wait.spins = 0;
+    wait.deadline_ns = ls_clock_monotonic_ns() + WAIT_S * UINT64_C(1000000000);
+    return ls_wait_until(&never, 1, &wait) == LS_WAIT_TIMEOUT ? ls_fail(status, "%s", text)
+                                                              : ls_exchange_fail_transfer(&p->view, what);
+}
+
+/* Waits for transfers between hosts. */
+ls_status ls_data_parallel_await(ls_data_parallel *p, ls_hosts *hosts, uint64_t count, const char *what)
+{
+    if (ls_hosts_is_done(hosts, count)) {
+        bool aborted;
+        return await_fence(p, ls_hosts_await(hosts, count, &(ls_wait){0}, &aborted), what);
+    }
+    const uint64_t begin_ns = ls_clock_monotonic_ns();
+    const ls_wait wait = ls_exchange_wait(&p->view);
+    bool aborted = false;
+    const ls_status status = ls_hosts_await(hosts, count, &wait, &aborted);
+    p->view.wait_ns += ls_clock_monotonic_ns() - begin_ns;
+    return aborted ? ls_exchange_fail_transfer(&p->view, what) : await_fence(p, status, what);
+}
+
+static ls_status take_rest(ls_data_parallel *p, ls_own_part *own, ls_queue *queue)
+{
+    while (own->taken_count < p->bucket_count) {
+        const uint32_t at = own->taken_count;
+        ls_ready_bucket *ready = &p->order[at];
+        char what[48];
+        snprintf(what, sizeof what, "gradients of bucket %u", ready->bucket);
+        const uint64_t waited_ns = p->view.wait_ns;
+        const ls_status status = ls_exchange_await(&p->view, LS_COUNT_READY, count_at(p, at + 1), what);
+        ready->wait_ns = p->view.wait_ns - waited_ns;
+        if (status != LS_OK) {
+            end_record(p, own, at, status);
+            return status;
+        }
+        LS_TRY(take_bucket(p, own, queue));
+    }
+    return LS_OK;
+}
+
+/* All parts say that they are ready before any is waited for. */
+static ls_status take_rest_of_all(ls_data_parallel *p, ls_queue *queue)
+{
+    for (uint32_t i = 0; i < p->own_count; i++) {
+        if (!p->own[i].is_ahead) {
+            say_ready(p, &p->own[i], p->bucket_count);
+        }
+    }
+    for (uint32_t i = 0; i < p->own_count; i++) {
+        if (!p->own[i].is_ahead) {
+            LS_TRY(take_rest(p, &p->own[i], queue));
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_data_parallel_sum_rest(ls_data_parallel *p, ls_queue *queue)
+{
+    LS_TRY(ls_fetch_rest(p->fetch));
+    LS_TRY(take_rest_of_all(p, queue));
+    while (p->hosts && p->own->summed_count < p->bucket_count) {
+        const uint32_t group = next_group(p);
+        LS_TRY(ls_data_parallel_await(p, p->hosts, p->reduce_number[group], "gradients of the other hosts"));
+        LS_TRY(sum_group(p, queue, group));
+    }
+    ls_data_parallel_drop_taken(p);
+    /* Once anyone has agreed on the step, all hosts have the sums of all they keep. */
+    return p->hosts && ls_tells_sums(p) ? ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts),
+                                                                 "gradient sums of the other hosts")
+                                        : LS_OK;
+}
