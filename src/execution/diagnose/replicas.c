@@ -15,7 +15,8 @@ static bool is_share_of(ls_rank_place place, uint32_t bucket)
 
 ls_status ls_replicas_init(ls_replicas *r, ls_data_parallel *parallel, const ls_layout *layout)
 {
-    *r = (ls_replicas){.parallel = parallel, .layout = layout, .rank = ls_data_parallel_part(parallel, 0)->number};
+    *r = (ls_replicas){
+        .parallel = parallel, .layout = layout, .rank = ls_data_parallel_part(parallel, 0)->number};
     const ls_rank_place place = ls_data_parallel_place(parallel, r->rank);
     ls_arena arena = {0};
     ls_flat_piece *pieces = ls_arena_new(&arena, ls_flat_piece, layout->bucket_count);
