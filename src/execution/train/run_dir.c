@@ -59,9 +59,14 @@ static ls_status take_lock(ls_arena *arena, const char *path, int *fd_out)
 /* What a run that ended before run.yaml was written may have left. */
 static bool is_left_over(const char *name)
 {
-    return strcmp(name, "lock") == 0 || strncmp(name, "run.yaml.tmp.", 13) == 0 ||
-           strncmp(name, "tokenizer.json", 14) == 0 || strcmp(name, "flight") == 0 ||
-           strcmp(name, "time.jsonl") == 0 || strcmp(name, "control") == 0;
+    static const char *const ours[] = {"run.yaml.tmp.", "tokenizer.json", "time.jsonl", "control",
+                                       "coordinator.log"};
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+        if (strncmp(name, ours[i], strlen(ours[i])) == 0) {
+            return true;
+        }
+    }
+    return strcmp(name, "lock") == 0 || strcmp(name, "flight") == 0;
 }
 
 /* A folder that holds something, but no run, is somebody else's. */

@@ -121,6 +121,20 @@ static const char *every_steps_text(ls_trainer *trainer)
     return every == LS_AUTO_U64 ? "auto" : ls_arena_printf(&trainer->arena, "%" PRIu64, every);
 }
 
+/* Where the run goes on, and what that costs. */
+static void tell_resumed(const ls_trainer *trainer)
+{
+    if (!trainer->options->out || trainer->step >= trainer->session.run.train.steps) {
+        return;
+    }
+    fprintf(trainer->options->out, "going on from step %" PRIu64 ", the newest checkpoint", trainer->step);
+    if (trainer->redone_until > trainer->step) {
+        fprintf(trainer->options->out, "; steps %" PRIu64 " to %" PRIu64 " are computed again",
+                trainer->step + 1, trainer->redone_until);
+    }
+    fputc('\n', trainer->options->out);
+}
+
 static ls_status open_log(ls_trainer *trainer)
 {
     ls_run_totals totals = {0};
@@ -140,6 +154,7 @@ static ls_status open_log(ls_trainer *trainer)
     if (trainer->step > 0) {
         ls_emit_event("resumed", json_pack("{s:I}", "step", (json_int_t)trainer->step));
         ls_trainer_tell_restored(trainer);
+        tell_resumed(trainer);
     } else if (totals.highest_step > 0 && trainer->options->out) {
         fprintf(trainer->options->out,
                 "no checkpoint yet: starting over from step 1; checkpoint.every_steps is %s\n",
