@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "planning/run_file.h"
 #include "storage/manifest.h"
 
 #include <inttypes.h>
@@ -34,9 +35,41 @@ static const ls_option json_options[] = {
 };
 static const ls_option_table json_table = LS_OPTIONS(json_options);
 
-static void print_entries(const ls_checkpoint_entry *entries, size_t count)
+/* What the run itself prunes by; false when there is no run file beside the checkpoints. */
+static bool find_rules(ls_arena *arena, const char *root, ls_checkpoint_prune_options *options_out)
 {
-    printf("%10s  %10s  %9s  %-6s %s\n", "step", "parameters", "MiB", "pinned", "validation loss");
+    const char *path = ls_path_join(arena, ls_path_dirname(arena, root), "run.yaml");
+    ls_run_file run;
+    if (!ls_path_exists(path) || ls_run_file_load(path, NULL, 0, arena, &run) != LS_OK) {
+        return false;
+    }
+    *options_out = (ls_checkpoint_prune_options){.keep_last = run.checkpoint.keep_last,
+                                                 .keep_best = run.checkpoint.keep_best,
+                                                 .keep_every = run.checkpoint.keep_every};
+    return true;
+}
+
+/* Why each is kept, in words; NULL: by rules that nobody knows. */
+static const char **reasons_of(ls_arena *arena, const char *root, const ls_checkpoint_entry *entries,
+                               size_t count)
+{
+    ls_checkpoint_prune_options rules;
+    if (!find_rules(arena, root, &rules)) {
+        return NULL;
+    }
+    unsigned *reasons = ls_arena_new(arena, unsigned, count);
+    const char **texts = ls_arena_new(arena, const char *, count);
+    ls_checkpoint_reasons(entries, count, &rules, reasons);
+    for (size_t i = 0; i < count; i++) {
+        texts[i] = ls_checkpoint_reasons_text(arena, reasons[i]);
+    }
+    return texts;
+}
+
+static void print_entries(const ls_checkpoint_entry *entries, size_t count, const char *const *reasons)
+{
+    printf("%10s  %10s  %9s  %-6s %-16s %s\n", "step", "parameters", "MiB", "pinned", "validation loss",
+           reasons ? "kept as" : "");
     for (size_t i = 0; i < count; i++) {
         const ls_checkpoint_entry *e = &entries[i];
         if (e->problem) {
@@ -45,20 +78,25 @@ static void print_entries(const ls_checkpoint_entry *entries, size_t count)
         }
         printf("%10" PRIu64 "  %10" PRIu64 "  %9.1f  %-6s ", e->step, e->parameters,
                (double)e->bytes / 1048576.0, e->pinned ? "yes" : "");
-        e->has_val_loss ? printf("%.4f\n", e->val_loss) : printf("-\n");
+        char loss[32] = "-";
+        if (e->has_val_loss) {
+            snprintf(loss, sizeof loss, "%.4f", e->val_loss);
+        }
+        printf("%-16s %s\n", loss, !reasons ? "" : reasons[i][0] ? reasons[i] : "(goes with the next prune)");
     }
 }
 
-static json_t *entries_to_json(const ls_checkpoint_entry *entries, size_t count)
+static json_t *entries_to_json(const ls_checkpoint_entry *entries, size_t count, const char *const *reasons)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
         const ls_checkpoint_entry *e = &entries[i];
-        json_array_append_new(
-            list, json_pack("{s:I, s:s, s:s?, s:I, s:I, s:o, s:b}", "step", (json_int_t)e->step, "path",
-                            e->path, "problem", e->problem, "bytes", (json_int_t)e->bytes, "parameters",
-                            (json_int_t)e->parameters, "val_loss",
-                            e->has_val_loss ? json_real(e->val_loss) : json_null(), "pinned", e->pinned));
+        json_array_append_new(list,
+                              json_pack("{s:I, s:s, s:s?, s:I, s:I, s:o, s:b, s:s?}", "step",
+                                        (json_int_t)e->step, "path", e->path, "problem", e->problem, "bytes",
+                                        (json_int_t)e->bytes, "parameters", (json_int_t)e->parameters,
+                                        "val_loss", e->has_val_loss ? json_real(e->val_loss) : json_null(),
+                                        "pinned", e->pinned, "kept", reasons ? reasons[i] : NULL));
     }
     return json_pack("{s:o}", "checkpoints", list);
 }
@@ -73,15 +111,17 @@ static ls_status run_ls(const ls_invocation *invocation)
     }
     ls_checkpoint_entry *entries = NULL;
     size_t count = 0;
-    LS_TRY(ls_checkpoint_list(invocation->arena, root_of(invocation->arena, path), &entries, &count));
+    const char *folder = root_of(invocation->arena, path);
+    LS_TRY(ls_checkpoint_list(invocation->arena, folder, &entries, &count));
+    const char **reasons = reasons_of(invocation->arena, folder, entries, count);
     if (settings->json) {
-        json_t *root = entries_to_json(entries, count);
+        json_t *root = entries_to_json(entries, count, reasons);
         ls_print_json(root);
         json_decref(root);
     } else if (count == 0) {
         printf("no checkpoints in %s\n", path);
     } else {
-        print_entries(entries, count);
+        print_entries(entries, count, reasons);
     }
     return LS_OK;
 }
@@ -90,8 +130,9 @@ const ls_command ls_command_checkpoint_ls = {
     .name = "checkpoint ls",
     .words = "RUN",
     .summary = "list the checkpoints of a run",
-    .details =
-        "RUN is a run directory or a folder of checkpoints. Damaged ones are listed with what is wrong.",
+    .details = "RUN is a run directory or a folder of checkpoints. Damaged ones are listed with what is "
+               "wrong, good ones with why they\n"
+               "are kept (checkpoint.keep_last, keep_best, keep_every, or pinned).",
     .words_min = 1,
     .words_max = 1,
     .options = &json_table,
@@ -316,6 +357,21 @@ static const ls_option prune_options[] = {
 };
 static const ls_option_table prune_table = LS_OPTIONS(prune_options);
 
+static ls_status print_kept(ls_arena *arena, const char *root, const ls_checkpoint_prune_options *options)
+{
+    ls_checkpoint_entry *entries = NULL;
+    size_t count = 0;
+    LS_TRY(ls_checkpoint_list(arena, root, &entries, &count));
+    unsigned *reasons = ls_arena_new(arena, unsigned, count);
+    ls_checkpoint_reasons(entries, count, options, reasons);
+    for (size_t i = 0; i < count; i++) {
+        if (reasons[i]) {
+            printf("kept %" PRIu64 ": %s\n", entries[i].step, ls_checkpoint_reasons_text(arena, reasons[i]));
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status run_prune(const ls_invocation *invocation)
 {
     const prune_settings *settings = invocation->settings;
@@ -330,8 +386,9 @@ static ls_status run_prune(const ls_invocation *invocation)
                                                  .dry_run = settings->dry_run};
     uint64_t *removed = NULL;
     size_t count = 0;
-    LS_TRY(
-        ls_checkpoint_prune(invocation->arena, root_of(invocation->arena, path), &options, &removed, &count));
+    const char *root = root_of(invocation->arena, path);
+    LS_TRY(print_kept(invocation->arena, root, &options));
+    LS_TRY(ls_checkpoint_prune(invocation->arena, root, &options, &removed, &count));
     for (size_t i = 0; i < count; i++) {
         printf("%s %" PRIu64 "\n", settings->dry_run ? "would remove" : "removed", removed[i]);
     }

@@ -308,6 +308,21 @@ typedef struct ls_checkpoint_prune_options {
     bool dry_run;        /* only say what would go */
 } ls_checkpoint_prune_options;
 
+/* Why a checkpoint is kept, as bits. None: it would be removed. */
+enum {
+    LS_KEPT_LAST = 1,    /* one of the newest */
+    LS_KEPT_BEST = 2,    /* one of those with the lowest val_loss */
+    LS_KEPT_EVERY = 4,   /* a multiple of keep_every */
+    LS_KEPT_PINNED = 8,  /* a person said so */
+    LS_KEPT_DAMAGED = 16 /* for a person to look at */
+};
+
+/* For each entry of a list, oldest first (ls_checkpoint_list). Pure. */
+void ls_checkpoint_reasons(const ls_checkpoint_entry *entries, size_t count,
+                           const ls_checkpoint_prune_options *options, unsigned *reasons_out);
+/* "last, best": in `arena`; "" for none. */
+const char *ls_checkpoint_reasons_text(ls_arena *arena, unsigned reasons);
+
 /*
  * Removes good checkpoints that no rule keeps and that are not pinned (storage/collect.h), and what an earlier prune left. Damaged ones
  * are left for a person to look at. removed_out: steps, oldest first, in `arena`. Errors: LS_ERR_IO, LS_ERR_DISK.

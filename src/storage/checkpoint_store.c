@@ -299,14 +299,40 @@ static size_t better_count(const ls_checkpoint_entry *entries, size_t count, siz
 }
 
 /* newer_count: good checkpoints after this one. */
-static bool is_kept(const ls_checkpoint_entry *entries, size_t count, size_t index, size_t newer_count,
-                    const ls_checkpoint_prune_options *options)
+static unsigned reasons_of(const ls_checkpoint_entry *entries, size_t count, size_t index, size_t newer_count,
+                           const ls_checkpoint_prune_options *options)
 {
     const ls_checkpoint_entry *entry = &entries[index];
+    if (entry->problem) {
+        return LS_KEPT_DAMAGED | (entry->pinned ? LS_KEPT_PINNED : 0);
+    }
     const uint64_t keep_last = options->keep_last ? options->keep_last : 1;
-    return entry->problem || entry->pinned || newer_count < keep_last ||
-           (options->keep_every && entry->step % options->keep_every == 0) ||
-           (entry->has_val_loss && better_count(entries, count, index) < options->keep_best);
+    const bool best = entry->has_val_loss && better_count(entries, count, index) < options->keep_best;
+    const bool every = options->keep_every && entry->step % options->keep_every == 0;
+    return (newer_count < keep_last ? LS_KEPT_LAST : 0) | (best ? LS_KEPT_BEST : 0) |
+           (every ? LS_KEPT_EVERY : 0) | (entry->pinned ? LS_KEPT_PINNED : 0);
+}
+
+void ls_checkpoint_reasons(const ls_checkpoint_entry *entries, size_t count,
+                           const ls_checkpoint_prune_options *options, unsigned *reasons_out)
+{
+    size_t newer = 0;
+    for (size_t i = count; i-- > 0;) {
+        reasons_out[i] = reasons_of(entries, count, i, newer, options);
+        newer += !entries[i].problem;
+    }
+}
+
+const char *ls_checkpoint_reasons_text(ls_arena *arena, unsigned reasons)
+{
+    static const char *const words[] = {"last", "best", "every", "pinned", "damaged"};
+    const char *text = "";
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (reasons >> i & 1) {
+            text = ls_arena_printf(arena, "%s%s%s", text, text[0] ? ", " : "", words[i]);
+        }
+    }
+    return text;
 }
 
 void ls_checkpoint_doom(const ls_checkpoint_entry *entries, size_t count,
@@ -314,7 +340,7 @@ void ls_checkpoint_doom(const ls_checkpoint_entry *entries, size_t count,
 {
     size_t newer = 0;
     for (size_t i = count; i-- > 0;) {
-        doomed_out[i] = !is_kept(entries, count, i, newer, options);
+        doomed_out[i] = reasons_of(entries, count, i, newer, options) == 0;
         newer += !entries[i].problem;
     }
 }

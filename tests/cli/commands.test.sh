@@ -111,12 +111,13 @@ says mmx
 
 expect 0 "$LOCKSTEP" checkpoint ls run
 prints " 12 "
+prints "kept as" "last"
 expect 0 "$LOCKSTEP" checkpoint show run
 prints model.layers.1.mlp.down_proj.weight
 expect 0 "$LOCKSTEP" checkpoint verify run
 prints "12: good"
 expect 0 "$LOCKSTEP" checkpoint prune run --keep-last 1 --keep-best 0 --dry-run
-prints "would remove 4"
+prints "would remove 4" "kept 12: last"
 check "a dry run removes nothing" test -d run/checkpoints/4
 expect 0 "$LOCKSTEP" checkpoint prune run --keep-last 1 --keep-best 0
 prints "removed 4" "removed 8"

@@ -1,0 +1,119 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Checkpoints that are written while steps go on: the same bits, whatever the way and however many ranks; kill -9 at any moment costs no
+# more than what came behind the newest one; and what is kept, why.
+. "$(dirname "$0")/lib.sh"
+
+# Large enough that writing takes longer than a step.
+cat >wide.yaml <<YAML
+name: wide
+model: {family: llama, layers: 2, heads: 4, kv_heads: 2, width: 192, ffn: 384, context: 16}
+tokenizer: {kind: bytes}
+data: {train: [$scratch/text.txt], validation_fraction: 0.1}
+train: {steps: 24, global_batch: 6, micro_batch: 1, leaves: 6, seed: 7}
+checkpoint: {every_steps: 4, keep_last: 20}
+eval: {every_steps: 0, batches: 1}
+YAML
+train=("$LOCKSTEP" train wide.yaml --json --threads 1)
+steps_of() { (cd "$1/checkpoints" && ls -d [0-9]* | grep -v tmp | sort -n | tr '\n' ' '); }
+hashes_of() { for step in $(steps_of "$1"); do "$LOCKSTEP" state-hash "$1/checkpoints/$step"; done; }
+
+# ---- beside the steps or between them, by one process or several: the same checkpoints ----
+expect 0 "${train[@]}" --run-dir between --set checkpoint.async=false
+reference=$(hashes "$out") reference_states=$(hashes_of between)
+same "six checkpoints" "$(steps_of between)" "4 8 12 16 20 24 "
+expect 0 "${train[@]}" --run-dir beside --set checkpoint.async=true
+same "the end, saved beside" "$(hashes "$out")" "$reference"
+same "the checkpoints, saved beside" "$(hashes_of beside)" "$reference_states"
+expect 0 "$LOCKSTEP" checkpoint verify beside
+same "events" "$(grep -c '"event":"checkpoint"' beside/events.jsonl)" 6
+for zero in 0 3; do
+    expect 0 "${train[@]}" --run-dir ranks-$zero --ranks 4 --set parallel.zero=$zero
+    same "the end, 4 ranks, ZeRO $zero" "$(hashes "$out")" "$reference"
+    same "the checkpoints of 4 ranks, ZeRO $zero" "$(hashes_of ranks-$zero)" "$reference_states"
+done
+
+# ---- saved by 4 ranks, gone on with by 3, 2 and 1 ----
+expect 0 "${train[@]}" --run-dir four --ranks 4 --steps 14
+for ranks in 3 2 1; do
+    cp -r four from-four-$ranks
+    expect 0 "${train[@]}" --run-dir from-four-$ranks --ranks $ranks --set parallel.zero=$((3 - ranks))
+    same "the end of 4 ranks, then $ranks" "$(hashes "$out")" "$reference"
+done
+
+# ---- kill -9 at many moments of an asynchronous save ----
+for ranks in 1 2; do
+    for moment in 1 3 4 6; do
+        dir=killed-$ranks-$moment
+        "${train[@]}" --run-dir $dir --ranks $ranks --set checkpoint.every_steps=2 >/dev/null 2>&1 &
+        pid=$!
+        # Until a checkpoint is being written (or there is one), and then a little longer each time.
+        for _ in $(seq 2000); do
+            compgen -G "$dir/checkpoints/*" >/dev/null && break
+            kill -0 $pid 2>/dev/null || break
+            sleep 0.005
+        done
+        sleep "0.0$((moment * 13 % 90))"
+        kill -9 $pid 2>/dev/null
+        wait $pid 2>/dev/null
+        # Every checkpoint that has its name is whole.
+        if compgen -G "$dir/checkpoints/*/MANIFEST.json" >/dev/null; then
+            for folder in $dir/checkpoints/*/; do
+                case $folder in *.tmp-*) continue ;; esac
+                expect 0 "$LOCKSTEP" checkpoint verify "$folder"
+            done
+        fi
+        expect 0 "${train[@]}" --run-dir $dir --ranks $ranks
+        same "the end after kill -9, $ranks ranks, moment $moment" "$(hashes "$out")" "$reference"
+        check "nothing half is left" test -z "$(find $dir/checkpoints -maxdepth 1 -name '*.tmp-*')"
+    done
+done
+
+# ---- SIGTERM waits for the one in flight ----
+"${train[@]}" --run-dir stopped --set checkpoint.every_steps=2 --set train.steps=4000 --set train.schedule.steps=24 >/dev/null 2>&1 &
+pid=$!
+for _ in $(seq 2000); do
+    compgen -G "stopped/checkpoints/*" >/dev/null && break
+    sleep 0.005
+done
+kill -TERM $pid
+wait $pid
+same "stopped by SIGTERM" $? 75
+expect 0 "$LOCKSTEP" checkpoint verify stopped
+check "nothing half is left" test -z "$(find stopped/checkpoints -maxdepth 1 -name '*.tmp-*')"
+
+# ---- a disk that is full for good ends the run, with the third failure ----
+mkdir small
+if mount -t tmpfs -o size=9m none small 2>/dev/null; then
+    expect 4 "${train[@]}" --run-dir small/run
+    says "one failure too many"
+    same "two failures were told" "$(grep -c '"event":"checkpoint_failed"' small/run/events.jsonl)" 2
+    expect 0 "$LOCKSTEP" checkpoint verify small/run
+    umount small
+else
+    echo "can't mount a tmpfs: a full disk was not tried"
+fi
+
+# ---- a flipped bit: mended where somebody has the same bytes, else the older one is used; never silently ----
+flip() { printf '\xff' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
+cp -r between mended
+mkdir mended/checkpoints/weights && cp -r mended/checkpoints/24 mended/checkpoints/weights/24
+flip mended/checkpoints/24/model.safetensors 9000
+expect 3 "$LOCKSTEP" checkpoint verify mended/checkpoints/24
+says "block 0"
+expect 0 "$LOCKSTEP" checkpoint verify mended/checkpoints/24 --repair
+prints "weights/24/model.safetensors"
+same "the mended state" "$("$LOCKSTEP" state-hash mended/checkpoints/24)" "$("$LOCKSTEP" state-hash between/checkpoints/24)"
+expect 0 "${train[@]}" --run-dir older --steps 14
+flip older/checkpoints/14/model.safetensors 9000
+expect 0 "${train[@]}" --run-dir older
+same "the end after damage" "$(hashes "$out")" "$reference"
+check "the damage is told" grep -q '"event":"checkpoint_skipped","step":14' older/events.jsonl
+
+# ---- retention ----
+expect 0 "${train[@]}" --run-dir kept --set checkpoint.keep_last=1 --set checkpoint.keep_best=0 --set checkpoint.keep_every=8
+same "kept: every 8th and the last" "$(steps_of kept)" "8 16 24 "
+expect 0 "$LOCKSTEP" checkpoint ls kept
+prints "last, every" "every"
+
+finish
