@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that die, a trainer that dies, signals: a named end, no hang, nothing left behind, and a rerun with the bits of an undisturbed run.
+# Ranks that die are taken over; a trainer that dies, signals: a named end, no hang, nothing left behind, and the bits of an undisturbed run.
 . "$(dirname "$0")/lib.sh"
 
 steps=150
@@ -76,38 +76,69 @@ seed=${SEED:-$RANDOM}
 echo "SEED=$seed"
 RANDOM=$seed
 
-# kill -9 of a rank, several times on the way: named, and no step is lost that the metrics show.
-lost=0 whole=0
-for round in 1 2 3 4 5 6; do
-    begin killed $(($(steps_in "$scratch/killed") + RANDOM % 9)) --ranks $((RANDOM % 3 + 2))
-    set -- $ranks
-    [ $# -gt 0 ] || break # it was through
-    shift $((RANDOM % $#))
-    victim=$1
-    sleep 0.0$((RANDOM % 30))
-    kill -9 "$victim" 2>/dev/null || continue
-    wait $pid
-    code=$?
-    [ $code -ne 0 ] || break # it was through
-    lost=$((lost + 1))
-    checks=$((checks + 1))
-    [ $code -eq 5 ] || { fail "a killed rank: exit code $code"; tail -n 5 "$dir.err"; }
-    check "a killed rank is named" grep -q "pid $victim) ended with signal 9" "$dir.err"
-    check "ranks are gone" gone $ranks
-    check "rank_lost" grep -q "pid $victim" <<<"$(event "$dir" rank_lost)"
-    if grep -q '"state_whole":true' <<<"$(event "$dir" rank_lost)"; then
-        whole=$((whole + 1))
-        check "the last finished step is saved" test -f "$dir/checkpoints/$(steps_in "$dir")/MANIFEST.json"
+# kill -9 of ranks, again and again: each is taken over and replaced, the run ends by itself with the bits of an undisturbed one.
+begin killed 5 --ranks 3
+kills=0
+while kill -0 $pid 2>/dev/null && [ $kills -lt 8 ]; do
+    set -- $(ranks_of $pid)
+    ranks="$ranks $*"
+    if [ $# -gt 0 ]; then
+        shift $((RANDOM % $#))
+        kill -9 "$1" 2>/dev/null && kills=$((kills + 1))
+        [ $((RANDOM % 3)) -gt 0 ] || { [ $# -lt 2 ] || kill -9 "$2" 2>/dev/null; } # another one with it
     fi
+    sleep 0.$((RANDOM % 20 + 10))
 done
-echo "$lost ranks killed, $whole times between two updates"
-check "ranks were killed" test $lost -ge 2
-ended_like_reference "$scratch/killed" 3
+ended 0
+same "killed: hashes" "$(hashes "$dir.out")" "$reference"
+check "ranks were killed" test $kills -ge 2
+check "rank_lost" grep -q 'ended with signal 9' <<<"$(event "$dir" rank_lost)"
+check "recovered" grep -Eq '"lost":\[[0-9]' <<<"$(event "$dir" recovered)"
+check "recoveries in the summary" test "$(field "$dir.out" recoveries | grep -o "'lost'" | wc -l)" -ge 1
+check "told on the way" grep -Eq 'rank.* lost, .* in [0-9]+ ms' "$dir.err"
+check "the flight of a lost rank is kept" ls "$dir"/flight/rank-*.lost-* >/dev/null
+echo "$kills kills, $(grep -c '"event":"recovered"' "$dir/events.jsonl") recoveries, $(grep -c '"event":"rank_joined"' "$dir/events.jsonl") joins"
 
-# Killed while they start: the run says so, and begins again as if nothing had been.
+# All at once: replacements finish the step that was interrupted.
+begin all 10 --ranks 3
+kill -9 $ranks
+for i in $(seq 1000); do
+    grep -qs '"event":"recovered"' "$dir/events.jsonl" && break
+    sleep 0.01
+done
+ended 0
+same "all: hashes" "$(hashes "$dir.out")" "$reference"
+check "restart" grep -q '"how":"restart"' <<<"$(event "$dir" recovered)"
+
+# No replacements: losses shrink the team, and below job.min_ranks the run ends behind a whole step, named, saved.
+begin few 10 --ranks 4 --set job.max_replacements=0 --set job.min_ranks=3
+victims=$ranks
+set -- $victims
+kill -9 "$1"
+for i in $(seq 1000); do
+    grep -qs '"event":"recovered"' "$dir/events.jsonl" && break
+    sleep 0.01
+done
+check "goes on with three" grep -q '"event":"team".*"ranks":3' "$dir/events.jsonl"
+kill -9 "$2"
+ended 5
+check "a killed rank is named" grep -q "pid $2) ended with signal 9" "$dir.err"
+check "job.min_ranks is named" grep -q "job.min_ranks is 3" "$dir.err"
+check "the last finished step is saved" test -f "$dir/checkpoints/$(steps_in "$dir")/MANIFEST.json"
+ended_like_reference "$dir" 3
+
+# The last rank is killed, and no other may be started: what it had finished is saved.
+begin last 20 --ranks 2 --set job.max_replacements=0
+kill -9 $ranks
+ended 5
+check "saved" test -d "$dir/checkpoints"
+ended_like_reference "$dir" 2
+
+# Killed while they start: another is started, and the run begins as if nothing had been.
 for delay in 0.00 0.02 0.05; do
-    "${train[@]}" --run-dir "$scratch/early" --ranks 3 >"$scratch/early.out" 2>"$scratch/early.err" </dev/null &
-    pid=$! dir=$scratch/early ranks=
+    dir=$scratch/early-$delay
+    "${train[@]}" --run-dir "$dir" --ranks 3 >"$dir.out" 2>"$dir.err" </dev/null &
+    pid=$! ranks=
     for i in $(seq 1000); do
         ranks=$(ranks_of $pid)
         [ -z "$ranks" ] || break
@@ -115,10 +146,9 @@ for delay in 0.00 0.02 0.05; do
     done
     sleep $delay
     kill -9 ${ranks%% *} 2>/dev/null
-    ended 5
-    check "named" grep -q "rank 0 .*signal 9" "$dir.err"
+    ended 0
+    same "$dir" "$(hashes "$dir.out")" "$reference"
 done
-ended_like_reference "$scratch/early" 2
 
 # Signals to the foreground process: the step that runs is given up, the rest is saved. A terminal sends SIGINT to all.
 for signal in INT TERM group; do

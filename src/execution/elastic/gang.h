@@ -22,7 +22,9 @@
  *   ls_gang_step ...    results, in order
  *   ls_gang_destroy
  *
- * When it ends badly (a rank died, differs, failed), all ranks have ended before ls_gang_step says so: nobody writes the state any more.
+ * On one host a rank that dies is taken over and replaced (elastic/coordinator.h): ls_gang_step returns the result all the same, events tell.
+ *
+ * When it ends badly (a rank differs, failed, too few are left), all ranks have ended before ls_gang_step says so: nobody writes the state any more.
  *
  * One gang per process. Functions are called from the trainer's thread.
  */
@@ -38,7 +40,8 @@
 typedef struct ls_gang ls_gang;
 
 typedef struct ls_gang_options {
-    const ls_session *session;          /* borrowed; its run file is the ranks' */
+    const ls_session *
+        session; /* borrowed; its run file is the ranks', job.min_ranks, max_ranks, max_replacements, hang_timeout are the gang's */
     const char *run_dir;                /* flight/ is made here */
     uint32_t ranks;                     /* 2..leaves */
     uint32_t threads;                   /* per rank */
@@ -106,7 +109,7 @@ LS_MUST_CHECK ls_status ls_gang_gather(ls_gang *gang, uint64_t step);
 /* After an error: whether no rank was in the middle of an update, so that the state is that after `*finished_out` steps. */
 bool ls_gang_is_consistent(const ls_gang *gang, uint64_t *finished_out);
 
-/* After LS_ERR_RANKS_LOST: which rank was lost, and how long before it was noticed it had given its last sign of life (it died at some
+/* Several hosts, after LS_ERR_RANKS_LOST: which rank was lost, and how long before it was noticed it had given its last sign of life (it died at some
  * moment in that time). False when it is not a single rank's loss. */
 bool ls_gang_lost(const ls_gang *gang, uint32_t *rank_out, double *silent_s_out);
 
@@ -116,6 +119,17 @@ bool ls_gang_lost(const ls_gang *gang, uint32_t *rank_out, double *silent_s_out)
  */
 LS_MUST_CHECK ls_status ls_gang_check_state(ls_gang *gang, const ls_state *state, uint64_t step,
                                             ls_step_fault *fault_out);
+
+/*
+ * One host: from the next step boundary at which they are ready there are to be `ranks` ranks. Those that leave are the highest. Takes effect while
+ * the gang runs, told by events rank_joined, rank_left and team. Any thread. Errors: LS_ERR_INVALID outside [job.min_ranks, places], or on several
+ * hosts.
+ */
+LS_MUST_CHECK ls_status ls_gang_resize(ls_gang *gang, uint32_t ranks);
+/* The same for one rank, whose place stays empty. */
+LS_MUST_CHECK ls_status ls_gang_leave(ls_gang *gang, uint32_t rank);
+/* Ranks there may be: job.max_ranks, bounded by the leaves; on several hosts as many as there are. */
+uint32_t ls_gang_places(const ls_gang *gang);
 
 /* Asks ranks to give up the step they are in. Safe in a signal handler. */
 void ls_gang_stop(ls_gang *gang);

@@ -4,10 +4,34 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "execution/train/memory.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+/* "rank 2 lost, its part taken over in 34 ms". */
+static void say_recovered(const ls_trainer *trainer, const json_t *fields)
+{
+    const json_t *lost = json_object_get(fields, "lost");
+    const size_t count = json_array_size(lost);
+    const bool some_left = strcmp(json_string_value(json_object_get(fields, "how")), "takeover") == 0;
+    ls_text names = {0};
+    for (size_t i = 0; i < count; i++) {
+        ls_text_printf(&names, "%s%" JSON_INTEGER_FORMAT,
+                       i == 0           ? ""
+                       : i + 1 == count ? " and "
+                                        : ", ",
+                       json_integer_value(json_array_get(lost, i)));
+    }
+    ls_progress_print(trainer->progress, "rank%s %s lost, %s in %.0f ms", count == 1 ? "" : "s",
+                      ls_text_string(&names),
+                      !some_left   ? "replaced"
+                      : count == 1 ? "its part taken over"
+                                   : "their parts taken over",
+                      json_number_value(json_object_get(fields, "ms")));
+    ls_text_release(&names);
+}
 
 /* What the service thread has to tell. A recovery is no work: its time is booked with the step it was in. */
 static void hear(void *context, const char *name, json_t *fields)
@@ -19,6 +43,11 @@ static void hear(void *context, const char *name, json_t *fields)
         ls_trainer_note_recovery(trainer, fields);
     }
     trainer->leaving = trainer->leaving || json_is_true(json_object_get(fields, "ends_run"));
+    if (strcmp(name, "recovered") == 0 && json_is_array(json_object_get(fields, "lost"))) {
+        trainer->recoveries = trainer->recoveries ? trainer->recoveries : json_array();
+        json_array_append_new(trainer->recoveries, json_copy(fields));
+        say_recovered(trainer, fields);
+    }
     ls_emit_event(name, fields);
 }
 

@@ -52,6 +52,7 @@ typedef struct ls_trainer {
     ls_progress *progress;
     ls_goodput goodput;    /* of this process */
     ls_time_log *time_log; /* of all starts of the run */
+    json_t *recoveries;    /* array: the fields of events `recovered`; NULL: none */
     double recovery_s;     /* not yet booked: from losses noticed to the step going on */
     ls_schedule schedule;
 

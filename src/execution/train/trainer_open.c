@@ -320,6 +320,7 @@ void ls_trainer_close(ls_trainer *trainer)
     ls_state_release(&trainer->state);
     ls_state_release(&trainer->snapshot);
     ls_gang_destroy(trainer->gang);
+    json_decref(trainer->recoveries);
     ls_session_close(&trainer->session);
     ls_run_dir_close(&trainer->dir);
     ls_arena_release(&trainer->arena);
@@ -392,6 +393,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
                       ? trainer->step_s / (double)(trainer->step - trainer->begun_at)
                       : 0.0,
         .flops_per_step = ls_session_step_flops(session, true),
+        .recoveries = trainer->recoveries,
         .time = time,
         .starts = starts,
     };
