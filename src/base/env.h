@@ -48,7 +48,7 @@ typedef void (*ls_env_done)(void *context, int64_t result);
 typedef void (*ls_env_fire)(void *context);
 /* names: sorted by bytes, without . and ..; valid during the call. count is 0 when result < 0. */
 typedef void (*ls_env_listed)(void *context, int64_t result, const char *const *names, size_t count);
-/* exit_code: 0..255, or 128 + signal. */
+/* exit_code: 0..255, or 128 + signal; LS_ENV_EXIT_UNKNOWN of a process that somebody else started. */
 typedef void (*ls_env_exited)(void *context, ls_env_id process, int exit_code);
 
 /* What happens on a link. All three are needed. */
@@ -71,6 +71,7 @@ typedef enum ls_env_open_mode {
 } ls_env_open_mode;
 
 enum {
+    LS_ENV_EXIT_UNKNOWN = -1,
     LS_ENV_MESSAGE_BYTES_MAX = 16 * 1024 * 1024, /* of one message */
     LS_ENV_SEND_BYTES_MAX = 64 * 1024 * 1024,    /* waiting to be sent on one link */
 };
@@ -108,6 +109,8 @@ typedef struct ls_env_calls {
     void (*disk_list)(ls_env *env, const char *path, ls_env_listed listed, void *context);
 
     int (*process_start)(ls_env *env, const char *const *argv, ls_env_exited exited, void *context,
+                         ls_env_id *process_out);
+    int (*process_watch)(ls_env *env, int32_t pid, ls_env_exited exited, void *context,
                          ls_env_id *process_out);
     int (*process_kill)(ls_env *env, ls_env_id process, int signal_number);
     int (*signal_watch)(ls_env *env, int signal_number, ls_env_fire fire, void *context);
@@ -313,7 +316,15 @@ static inline int ls_env_process_start(ls_env *env, const char *const *argv, ls_
     return env->calls->process_start(env, argv, exited, context, process_out);
 }
 
-/* Sends a signal to a process this env started; `exited` follows when it ends of it. 0, or -ESRCH when it has
+/* Watches a process that another one, now gone, has started: `exited` is called once when it has ended. Its number may have been used again: who it is
+ * is looked at behind this call, which holds on to it. 0, or minus an errno value (-ESRCH: there is none), then nothing follows. */
+static inline int ls_env_process_watch(ls_env *env, int32_t pid, ls_env_exited exited, void *context,
+                                       ls_env_id *process_out)
+{
+    return env->calls->process_watch(env, pid, exited, context, process_out);
+}
+
+/* Sends a signal to a process this env started or watches; `exited` follows when it ends of it. 0, or -ESRCH when it has
  * ended. */
 static inline int ls_env_process_kill(ls_env *env, ls_env_id process, int signal_number)
 {

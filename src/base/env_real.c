@@ -128,6 +128,7 @@ typedef struct process {
     ls_real_watch watch;
     ls_env_exited exited;
     void *context;
+    bool is_child;
 } process;
 
 static void process_destroy(ls_real_watch *watch)
@@ -140,10 +141,13 @@ static void process_ready(ls_real_env *env, ls_real_watch *watch, uint32_t event
     (void)events;
     process *self = (process *)watch;
     siginfo_t info = {0};
-    if (waitid(P_PIDFD, (id_t)watch->fd, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) {
-        return;
+    int exit_code = LS_ENV_EXIT_UNKNOWN; /* readable is ended; only parents get to know how */
+    if (self->is_child) {
+        if (waitid(P_PIDFD, (id_t)watch->fd, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) {
+            return;
+        }
+        exit_code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
     }
-    const int exit_code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
     ls_real_watch_end(env, watch);
     env->calls++;
     self->exited(self->context, watch->id, exit_code);
@@ -166,24 +170,20 @@ static int spawn(const char *const *argv, pid_t *pid_out)
     return -error;
 }
 
-static int real_process_start(ls_env *env, const char *const *argv, ls_env_exited exited, void *context,
-                              ls_env_id *process_out)
+static int watch_process(ls_real_env *real, pid_t pid, bool is_child, ls_env_exited exited, void *context,
+                         ls_env_id *process_out)
 {
-    ls_real_env *real = real_of(env);
-    pid_t pid = 0;
-    const int error = spawn(argv, &pid);
-    if (error) {
-        return error;
-    }
     process *self = calloc(1, sizeof *self);
     LS_ASSERT(self && "out of memory for a process");
     *self = (process){
-        .watch = {.ready = process_ready, .destroy = process_destroy}, .exited = exited, .context = context};
+        .watch = {.ready = process_ready, .destroy = process_destroy},
+        .exited = exited,
+        .context = context,
+        .is_child = is_child,
+    };
     self->watch.fd = (int)syscall(SYS_pidfd_open, pid, 0);
     const int result = self->watch.fd < 0 ? -errno : ls_real_watch_add(real, &self->watch, EPOLLIN);
-    if (result) { /* can't be watched: it must not run on unseen */
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
+    if (result) {
         if (self->watch.fd >= 0) {
             close(self->watch.fd);
         }
@@ -193,6 +193,28 @@ static int real_process_start(ls_env *env, const char *const *argv, ls_env_exite
     /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the watch, now on the list, is a part of *self */
     *process_out = self->watch.id;
     return 0;
+}
+
+static int real_process_watch(ls_env *env, int32_t pid, ls_env_exited exited, void *context,
+                              ls_env_id *process_out)
+{
+    return watch_process(real_of(env), (pid_t)pid, false, exited, context, process_out);
+}
+
+static int real_process_start(ls_env *env, const char *const *argv, ls_env_exited exited, void *context,
+                              ls_env_id *process_out)
+{
+    pid_t pid = 0;
+    int error = spawn(argv, &pid);
+    if (error) {
+        return error;
+    }
+    error = watch_process(real_of(env), pid, true, exited, context, process_out);
+    if (error) { /* can't be watched: it must not run on unseen */
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    return error;
 }
 
 static int real_process_kill(ls_env *env, ls_env_id id, int signal_number)
@@ -358,6 +380,7 @@ static const ls_env_calls real_calls = {
     .disk_mkdir = ls_real_disk_mkdir,
     .disk_list = ls_real_disk_list,
     .process_start = real_process_start,
+    .process_watch = real_process_watch,
     .process_kill = real_process_kill,
     .signal_watch = real_signal_watch,
     .stop = real_stop,

@@ -128,6 +128,23 @@ static int sim_process_start(ls_env *env, const char *const *argv, ls_env_exited
     return -ENOENT;
 }
 
+/* The exit of a process is told to one other: here to the one that takes the place of its parent. */
+static int sim_process_watch(ls_env *env, int32_t pid, ls_env_exited exited, void *context,
+                             ls_env_id *process_out)
+{
+    ls_sim_process *self = ls_sim_process_of(env);
+    ls_sim_process *process = pid > 0 ? ls_sim_find_process(self->sim, (uint64_t)pid) : NULL;
+    if (!process || process->host != self->host) {
+        return -ESRCH;
+    }
+    process->parent = self->number;
+    process->id = self->sim->next_id++;
+    process->exited = exited;
+    process->exited_context = context;
+    *process_out = process->id;
+    return 0;
+}
+
 static int sim_process_kill(ls_env *env, ls_env_id id, int signal_number)
 {
     ls_sim_process *parent = ls_sim_process_of(env);
@@ -171,6 +188,11 @@ static void sim_stop(ls_env *env, int exit_code)
     ls_sim_process *process = ls_sim_process_of(env);
     process->stopping = true;
     process->exit_code = exit_code;
+}
+
+int32_t ls_sim_pid(const ls_env *env)
+{
+    return (int32_t)ls_sim_process_of(env)->number;
 }
 
 bool ls_sim_is_running(const ls_env *env)
@@ -241,6 +263,7 @@ static const ls_env_calls *sim_calls(void)
         .timer_set = sim_timer_set,
         .timer_cancel = sim_timer_cancel,
         .process_start = sim_process_start,
+        .process_watch = sim_process_watch,
         .process_kill = sim_process_kill,
         .signal_watch = sim_signal_watch,
         .stop = sim_stop,

@@ -61,6 +61,8 @@ void *ls_sim_alloc(ls_env *env, size_t bytes);
 /* The same memory, for state machines that take an arena. */
 ls_arena *ls_sim_arena(ls_env *env);
 
+/* Its number, for ls_env_process_watch. */
+int32_t ls_sim_pid(const ls_env *env);
 bool ls_sim_is_running(const ls_env *env);
 /* Of an ended process; 128 + 9 after a host's crash. */
 int ls_sim_exit_code(const ls_env *env);
