@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A world for the membership of one host: the real coordinator and agent over the simulated env, puppet ranks on a real segment, and faults
- * drawn from a seed: deaths at any moment, stopped processes, ranks that come late or not at all, requests to grow and shrink. Checked at
+ * drawn from a seed: deaths at any moment, of the coordinator too (another takes its place), stopped processes, ranks that come late or not at all, requests to grow and shrink. Checked at
  * every event:
  *
  *   - nobody holds a part that another live process may act for (a team is published only when all that could act are parked)
@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORLD_PLACES = 5, WORLD_LEAVES = 12, WORLD_PUPPETS = 512, WORLD_TEXT = 256 };
+enum { WORLD_PLACES = 5, WORLD_LEAVES = 12, WORLD_PUPPETS = 512, WORLD_TEXT = 256, WORLD_STARTS = 16 };
 #define WORLD_MS 1000000ull
 #define WORLD_S  (1000 * WORLD_MS)
 
@@ -32,9 +32,11 @@ typedef struct world_settings {
     uint64_t steps;
     uint64_t faults_ns;             /* faults come until then */
     uint32_t kills, stops, resizes; /* at random moments of it */
-    uint32_t disk_faults;           /* calls of the log's disk that fail */
-    bool slow_starts;               /* some processes take long to be ready, some never are */
-    uint32_t deadly_part;           /* + 1: who computes it in step 3 dies; 0: none */
+    uint32_t coordinator_kills;
+    uint64_t lease_ns;    /* ranks wait so long for another coordinator; 0: they end with it */
+    uint32_t disk_faults; /* calls of the log's disk that fail */
+    bool slow_starts;     /* some processes take long to be ready, some never are */
+    uint32_t deadly_part; /* + 1: who computes it in step 3 dies; 0: none */
 } world_settings;
 
 typedef struct world world;
@@ -67,8 +69,10 @@ struct world {
     world_settings settings;
     ls_segment segment;
     ls_env *env;
-    ls_agent *agent;
-    ls_coordinator *coordinator;
+    ls_agent *agent, *old_agents[WORLD_STARTS];
+    ls_coordinator *coordinator, *old_coordinators[WORLD_STARTS];
+    uint32_t starts;   /* of a coordinator, before this one */
+    uint64_t alone_ns; /* since when there is none; 0: there is one */
     puppet *current[WORLD_PLACES], *puppets[WORLD_PUPPETS];
     ls_env *envs[WORLD_PUPPETS];
     uint32_t puppet_count;
@@ -323,6 +327,10 @@ static void puppet_tick(void *context)
         p->waits = true;
         return;
     }
+    if (p->w->alone_ns && ls_env_now_ns(p->env) - p->w->alone_ns >= p->w->settings.lease_ns) {
+        ls_env_stop(p->env, 5); /* nobody has come */
+        return;
+    }
     if (atomic_load(&control->abort) != 0 || atomic_load(&control->quit) != 0) {
         ls_env_stop(p->env, atomic_load(&control->abort) != 0 ? 5 : 0);
     } else if (p->parked) {
@@ -388,7 +396,8 @@ static void puppet_program(ls_env *env, const char *const *argv, void *context)
     }
     w->current[p->rank] = w->puppets[w->puppet_count] = p;
     w->envs[w->puppet_count++] = env;
-    atomic_store(&puppet_slot(p)->pid, (int32_t)(1000 + w->puppet_count));
+    atomic_store(&puppet_slot(p)->pid, ls_sim_pid(env));
+    atomic_store(&puppet_slot(p)->pid_start, 7);
     ls_control_phase(w->segment.control, p->rank, LS_RANK_STARTING);
     const uint64_t luck = ls_env_random_u64(env) % 16;
     const bool slow = w->settings.slow_starts && luck < 3;
@@ -459,6 +468,18 @@ static void world_kill(void *context, uint32_t local)
     ls_agent_kill(((world *)context)->agent, local);
 }
 
+static bool world_adopt(void *context, uint32_t local)
+{
+    return ls_agent_adopt_rank(((world *)context)->agent, local);
+}
+
+static uint64_t world_start_time(void *context, int32_t pid)
+{
+    (void)context;
+    (void)pid;
+    return 7;
+}
+
 static bool world_is_stopped(void *context, uint32_t local)
 {
     const puppet *p = ((world *)context)->current[local];
@@ -520,7 +541,8 @@ static void world_begins(ls_env *env, world *w)
                                     .ready = world_on_ready,
                                     .lost = world_on_lost,
                                     .left = world_on_left,
-                                    .ended = world_on_ended};
+                                    .ended = world_on_ended,
+                                    .start_time = world_start_time};
     WORLD_CHECK(w, ls_agent_create(&agent, &w->agent) == LS_OK);
     const ls_coordinator_options coordinator = {.env = env,
                                                 .ranks = w->settings.ranks,
@@ -535,6 +557,7 @@ static void world_begins(ls_env *env, world *w)
                                                 .abort = world_on_abort,
                                                 .start = world_start,
                                                 .kill = world_kill,
+                                                .adopt = w->starts > 0 ? world_adopt : NULL,
                                                 .is_stopped = world_is_stopped,
                                                 .recover = world_recover,
                                                 .recut = world_recut,
@@ -566,6 +589,11 @@ static void world_foreground(ls_env *env, const char *const *argv, void *context
     (void)argv;
     world *w = context;
     w->env = env;
+    w->alone_ns = 0;
+    if (w->starts > 0) {
+        world_begins(env, w);
+        return;
+    }
     ls_env_disk_mkdir(env, "run", world_folder_made, w);
 }
 
@@ -613,30 +641,6 @@ static void world_kill_one(world *w, uint32_t place)
     }
 }
 
-static void world_fault(world *w)
-{
-    const world_settings *s = &w->settings;
-    const uint64_t all = s->kills + s->stops + s->resizes + s->disk_faults;
-    const uint64_t choice = ls_sim_random_u64(w->sim) % (all ? all : 1);
-    const uint32_t place = (uint32_t)(ls_sim_random_u64(w->sim) % WORLD_PLACES);
-    if (choice < s->kills) {
-        world_kill_one(w, place);
-        if (ls_sim_random_u64(w->sim) % 4 == 0) { /* another with it */
-            world_kill_one(w, (uint32_t)(ls_sim_random_u64(w->sim) % WORLD_PLACES));
-        }
-    } else if (choice < s->kills + s->stops) {
-        world_stop(w, place, ls_sim_random_u64(w->sim) % 3 != 0);
-    } else if (choice < s->kills + s->stops + s->disk_faults) {
-        static const int errors[] = {28, 5, LS_SIM_SHORT_WRITE};
-        ls_sim_disk_fail(w->sim, w->host, 1 + ls_sim_random_u64(w->sim) % 8,
-                         errors[ls_sim_random_u64(w->sim) % 3]);
-    } else if (all > 0 && w->coordinator && ls_coordinator_phase(w->coordinator) == LS_GANG_RUNNING) {
-        const uint32_t ranks =
-            s->min_ranks + (uint32_t)(ls_sim_random_u64(w->sim) % (WORLD_PLACES - s->min_ranks + 1));
-        WORLD_CHECK(w, ls_coordinator_resize(w->coordinator, ranks) == LS_OK);
-    }
-}
-
 /* ---- a world from begin to end ---- */
 
 /* A segment with the state after `step` steps, for a coordinator that begins. */
@@ -674,6 +678,10 @@ static void world_close(world *w)
 {
     ls_coordinator_destroy(w->coordinator);
     ls_agent_destroy(w->agent);
+    for (uint32_t i = 0; i < w->starts; i++) {
+        ls_coordinator_destroy(w->old_coordinators[i]);
+        ls_agent_destroy(w->old_agents[i]);
+    }
     for (uint32_t i = 0; i < w->puppet_count; i++) {
         free(w->puppets[i]);
     }
@@ -696,10 +704,56 @@ static void world_run_until(world *w, uint64_t until_ns)
     }
 }
 
+/* The coordinator dies, and another takes its place; late, its ranks are gone. */
+static void world_kill_coordinator(world *w, bool another)
+{
+    if (!w->coordinator || w->starts == WORLD_STARTS || !ls_sim_is_running(w->env)) {
+        return;
+    }
+    ls_sim_signal(w->env, SIGKILL);
+    w->alone_ns = ls_sim_now_ns(w->sim);
+    w->running = false;
+    w->old_agents[w->starts] = w->agent;
+    w->old_coordinators[w->starts++] = w->coordinator;
+    w->agent = NULL;
+    w->coordinator = NULL;
+    if (another) {
+        world_run_until(w, ls_sim_now_ns(w->sim) + 1 +
+                               ls_sim_random_u64(w->sim) % (9 * w->settings.lease_ns / 10));
+        ls_sim_start(w->sim, w->host, world_foreground, w);
+    }
+}
+
+static void world_fault(world *w)
+{
+    const world_settings *s = &w->settings;
+    const uint64_t all = s->kills + s->stops + s->resizes + s->disk_faults + s->coordinator_kills;
+    const uint64_t choice = ls_sim_random_u64(w->sim) % (all ? all : 1);
+    const uint32_t place = (uint32_t)(ls_sim_random_u64(w->sim) % WORLD_PLACES);
+    if (choice < s->kills) {
+        world_kill_one(w, place);
+        if (ls_sim_random_u64(w->sim) % 4 == 0) { /* another with it */
+            world_kill_one(w, (uint32_t)(ls_sim_random_u64(w->sim) % WORLD_PLACES));
+        }
+    } else if (choice < s->kills + s->stops) {
+        world_stop(w, place, ls_sim_random_u64(w->sim) % 3 != 0);
+    } else if (choice < s->kills + s->stops + s->disk_faults) {
+        static const int errors[] = {28, 5, LS_SIM_SHORT_WRITE};
+        ls_sim_disk_fail(w->sim, w->host, 1 + ls_sim_random_u64(w->sim) % 8,
+                         errors[ls_sim_random_u64(w->sim) % 3]);
+    } else if (choice < s->kills + s->stops + s->disk_faults + s->coordinator_kills) {
+        world_kill_coordinator(w, true);
+    } else if (all > 0 && w->coordinator && ls_coordinator_phase(w->coordinator) == LS_GANG_RUNNING) {
+        const uint32_t ranks =
+            s->min_ranks + (uint32_t)(ls_sim_random_u64(w->sim) % (WORLD_PLACES - s->min_ranks + 1));
+        WORLD_CHECK(w, ls_coordinator_resize(w->coordinator, ranks) == LS_OK);
+    }
+}
+
 static void world_faults(world *w)
 {
     const world_settings *s = &w->settings;
-    const uint32_t faults = s->kills + s->stops + s->resizes + s->disk_faults;
+    const uint32_t faults = s->kills + s->stops + s->resizes + s->disk_faults + s->coordinator_kills;
     for (uint32_t i = 0; i < faults && !w->wrong[0] && !w->ended; i++) {
         const uint64_t mean_ns = s->faults_ns / faults;
         world_run_until(w, ls_sim_now_ns(w->sim) + ls_sim_random_u64(w->sim) % (2 * mean_ns));
@@ -789,6 +843,8 @@ static inline bool membership_world_run(uint64_t seed, char why_out[WORLD_TEXT],
         .resizes = (uint32_t)(draw / (1 << 20) % 5),
         .slow_starts = draw / (1 << 24) % 3 == 0,
         .disk_faults = draw / (1 << 27) % 4 == 0 ? 4 : 0,
+        .coordinator_kills = draw >> 31 & 1 ? (uint32_t)(draw >> 32) % 6 : 0,
+        .lease_ns = WORLD_S,
     };
     world_init(w, seed, &settings);
     if (draw >> 30 & 1) {

@@ -169,6 +169,41 @@ static void membership_replaces_a_rank(void **state)
     }
 }
 
+/* Killed at any moment, its successor goes on with the ranks that are there: none is lost, no step is left out or told twice by a new one. */
+static void membership_outlives_its_coordinator(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        const world_settings settings = {
+            .ranks = 3, .min_ranks = 1, .max_replacements = 0, .steps = 150, .lease_ns = WORLD_S};
+        world *w = world_create(seed, &settings);
+        world_run_until(w, WORLD_S / 5); /* all are there */
+        for (uint32_t i = 0; i < 3; i++) {
+            world_run_until(w, ls_sim_now_ns(w->sim) + ls_sim_random_u64(w->sim) % (100 * WORLD_MS));
+            world_kill_coordinator(w, true);
+        }
+        world_run_until(w, ls_sim_now_ns(w->sim) + 10 * WORLD_S);
+        CHECK(w, w->told == 150 && w->lost == 0 && w->aborts == 0 && w->puppet_count == 3);
+        world_destroy(w);
+    }
+}
+
+static void ranks_end_when_nobody_comes(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        const world_settings settings = {.ranks = 4, .min_ranks = 1, .steps = 100000, .lease_ns = WORLD_S};
+        world *w = world_create(seed, &settings);
+        world_run_until(w, WORLD_S / 5 + ls_sim_random_u64(w->sim) % WORLD_S);
+        world_kill_coordinator(w, false);
+        world_run_until(w, ls_sim_now_ns(w->sim) + WORLD_S + WORLD_S / 10);
+        for (uint32_t i = 0; i < w->puppet_count; i++) {
+            CHECK(w, !puppet_lives(w, i));
+        }
+        world_destroy(w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +215,8 @@ int main(void)
         cmocka_unit_test(membership_ends_when_a_leaf_kills_whoever_computes_it),
         cmocka_unit_test(membership_follows_requests_between_steps),
         cmocka_unit_test(membership_replaces_a_rank),
+        cmocka_unit_test(membership_outlives_its_coordinator),
+        cmocka_unit_test(ranks_end_when_nobody_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

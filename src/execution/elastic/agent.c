@@ -39,6 +39,10 @@ static ls_control *control_of(const ls_agent *agent)
 
 const char *ls_exit_text(int exit_code, char text_out[64])
 {
+    if (exit_code < 0) { /* whoever started it is gone, too */
+        snprintf(text_out, 64, "an exit code that nobody saw");
+        return text_out;
+    }
     if (exit_code <= 128) {
         snprintf(text_out, 64, "exit code %d", exit_code);
         return text_out;
@@ -163,7 +167,9 @@ static ls_rank_end end_of(const ls_agent *agent, const member *m, int exit_code)
     snprintf(end.doing, sizeof end.doing, "%s", doing);
     if (recorder_path(agent, m->local, path)) {
         append_activity(path, &end);
-        ls_flight_note_exit(path, wait_status_of(exit_code));
+        if (exit_code >= 0) {
+            ls_flight_note_exit(path, wait_status_of(exit_code));
+        }
     }
     return end;
 }
@@ -180,14 +186,17 @@ static void tell_if_ended(ls_agent *agent)
 
 static void exited(void *context, ls_env_id process, int exit_code)
 {
-    (void)process;
     member *m = context;
     ls_agent *agent = m->agent;
+    if (process != m->process) { /* of another one that has its number */
+        return;
+    }
     ls_rank_slot *slot = ls_segment_slot(agent->options.segment, m->local);
     const ls_rank_end end = end_of(agent, m, exit_code);
-    const bool left = atomic_load(&slot->leave) != 0 && exit_code == 0;
+    const bool in_order = exit_code == 0 || exit_code == LS_ENV_EXIT_UNKNOWN;
+    const bool left = atomic_load(&slot->leave) != 0 && in_order && !m->killed;
     const bool asked = agent->ending || atomic_load(&control_of(agent)->abort) != 0 ||
-                       (atomic_load(&control_of(agent)->quit) != 0 && exit_code == 0);
+                       (atomic_load(&control_of(agent)->quit) != 0 && in_order);
     m->process = 0;
     agent->running--;
     if (!asked && left) {
@@ -297,6 +306,27 @@ ls_status ls_agent_start_rank(ls_agent *agent, uint32_t local)
     }
     agent->running++;
     return LS_OK;
+}
+
+bool ls_agent_adopt_rank(ls_agent *agent, uint32_t local)
+{
+    LS_ASSERT(local < agent->count && !agent->members[local].process);
+    member *m = &agent->members[local];
+    const ls_rank_slot *slot = ls_segment_slot(agent->options.segment, local);
+    const int32_t pid = atomic_load(&slot->pid);
+    ls_env_id process = 0;
+    m->ready = m->killed = false;
+    if (pid <= 0 || ls_env_process_watch(agent->options.env, pid, exited, m, &process) != 0) {
+        return false;
+    }
+    /* Held on to by now: it is the one that its start says. */
+    if (agent->options.start_time &&
+        agent->options.start_time(agent->options.context, pid) != atomic_load(&slot->pid_start)) {
+        return false;
+    }
+    m->process = process;
+    agent->running++;
+    return true;
 }
 
 ls_status ls_agent_create(const ls_agent_options *options, ls_agent **agent_out)

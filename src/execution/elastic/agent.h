@@ -22,7 +22,7 @@ typedef struct ls_agent ls_agent;
 typedef struct ls_rank_end {
     uint32_t rank;      /* of the run */
     int32_t pid;        /* 0: it never said */
-    int exit_code;      /* 0..255, or 128 + signal */
+    int exit_code;      /* 0..255, or 128 + signal, or LS_ENV_EXIT_UNKNOWN */
     uint64_t silent_ns; /* since its last sign of life: it died at some time in it */
     uint64_t
         seen_ns; /* since the agent last saw that it lived, which is more often: it died at some time in it */
@@ -46,6 +46,8 @@ typedef struct ls_agent_options {
     /* Ended in order, having been told to leave (ls_rank_slot.leave). NULL: nobody is told to. */
     void (*left)(void *context, uint32_t rank, int32_t pid);
     void (*ended)(void *context); /* no process is left; the last call */
+    /* When process `pid` was started, as the slot's pid_start; NULL: nobody looks. */
+    uint64_t (*start_time)(void *context, int32_t pid);
 } ls_agent_options;
 
 /* Starts no rank. Errors: LS_ERR_MEMORY. */
@@ -56,6 +58,9 @@ LS_MUST_CHECK ls_status ls_agent_start(const ls_agent_options *options, ls_agent
 /* Starts a process in the place of local rank `local`, which has none. The recorder of the one before it is kept as rank-N.lost-E. Errors:
  * LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_agent_start_rank(ls_agent *agent, uint32_t local);
+/* Watches the process that is in that place already, started by an agent that is gone. False: there is none, or its number is another process's by
+ * now. How it ends is not known. */
+bool ls_agent_adopt_rank(ls_agent *agent, uint32_t local);
 /* SIGKILL; `lost` follows with the exit. Nothing when there is no process. */
 void ls_agent_kill(ls_agent *agent, uint32_t local);
 /* Ends the ranks: those that wait end at once, others when their step is through, at the latest after the grace. */

@@ -141,6 +141,17 @@ static void check_newcomer(ls_coordinator *c, uint32_t rank)
     }
 }
 
+/* Who holds a part in the team in force, for a coordinator that may come after this one. */
+static void note_pid(ls_coordinator *c, uint32_t rank)
+{
+    const ls_team *team = &c->control->team;
+    for (uint32_t i = 0; i < team->local_parts; i++) {
+        if (team->holder[i] == rank && !c->orphan[i] && c->place[rank].born_at <= team->epoch) {
+            control_of(c)->team_pids[i] = c->place[rank].member.pid;
+        }
+    }
+}
+
 void ls_coordinator_hello(ls_coordinator *c, const ls_preflight_member *hello)
 {
     if (c->phase == LS_GANG_ENDING || hello->rank >= c->places || c->place[hello->rank].ready) {
@@ -151,6 +162,7 @@ void ls_coordinator_hello(ls_coordinator *c, const ls_preflight_member *hello)
     place->ready = true;
     place->early_deaths = 0;
     if (c->control) {
+        note_pid(c, hello->rank);
         if (c->phase == LS_GANG_RUNNING) {
             check_newcomer(c, hello->rank);
         }
@@ -258,6 +270,9 @@ static void publish(ls_coordinator *c, const ls_team *team)
         }
     }
     memset(c->orphan, 0, sizeof c->orphan);
+    for (uint32_t i = 0; i < team->local_parts; i++) {
+        control->team_pids[i] = c->place[team->holder[i]].member.pid;
+    }
     ls_control_team(control, team);
     ls_coordinator_tell_team(c, &before, team);
 }
@@ -466,8 +481,52 @@ ls_status ls_coordinator_create(const ls_coordinator_options *options, ls_coordi
     return LS_OK;
 }
 
+/* What the control page and the processes that live say of the ranks that another coordinator has left behind. */
+static void take_place(ls_coordinator *c, uint32_t local)
+{
+    const ls_control *control = c->control;
+    const ls_team *team = &control->team;
+    const int32_t pid = atomic_load(&control->slots[local].pid);
+    const uint64_t fence = atomic_load(&control->fence);
+    ls_coordinator_place *place = &c->place[local];
+    bool is_named = false, is_it = true;
+    place->process = c->options.adopt(c->options.context, local);
+    place->started_ns = ls_env_now_ns(c->options.env);
+    for (uint32_t i = 0; i < team->local_parts; i++) {
+        if (team->holder[i] == local) {
+            is_named = true;
+            is_it = is_it && place->process && control->team_pids[i] == pid;
+        }
+    }
+    for (uint32_t i = 0; i < team->local_parts; i++) {
+        c->orphan[i] = c->orphan[i] || (team->holder[i] == local && !is_it);
+    }
+    place->wanted = is_named || place->process;
+    place->had_one = place->process || is_named;
+    place->born_at = is_named && !is_it && fence > team->epoch ? fence : team->epoch;
+}
+
+/* A new epoch, in which everyone knows the new one. */
+static void take_over(ls_coordinator *c)
+{
+    ls_control *control = control_of(c);
+    ls_control_mend_team(control);
+    for (uint32_t i = 0; i < c->places; i++) {
+        take_place(c, i);
+    }
+    const uint64_t next = control->team.epoch + 1, fence = atomic_load(&control->fence);
+    c->fence_ns = ls_env_now_ns(c->options.env);
+    ls_control_fence(control, fence > next ? fence : next, true);
+    if (c->options.fenced) {
+        c->options.fenced(c->options.context);
+    }
+}
+
 void ls_coordinator_begin(ls_coordinator *c)
 {
+    if (c->options.adopt) {
+        take_over(c);
+    }
     look(c);
 }
 

@@ -49,6 +49,9 @@ typedef struct ls_coordinator_options {
     /* One host; the calls of its agent (elastic/agent.h). start: LS_OK, or an error whose text is this thread's. */
     ls_status (*start)(void *context, uint32_t local);
     void (*kill)(void *context, uint32_t local);
+    /* Takes the place of a coordinator that is gone: ranks are there already. adopt: whether there is one in that place (ls_agent_adopt_rank). NULL:
+     * none are. */
+    bool (*adopt)(void *context, uint32_t local);
     /* Whether the process is stopped (SIGSTOP), so that no more need be waited for it; NULL: nobody knows. */
     bool (*is_stopped)(void *context, uint32_t local);
     /* The log (elastic/coordinator_log.h) is kept in this folder, borrowed; NULL: none is. An epoch is durable there before its team is published. */

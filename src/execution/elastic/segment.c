@@ -376,18 +376,34 @@ bool ls_control_unpark(ls_control *control, uint32_t local, uint64_t finished)
     return false;
 }
 
-void ls_control_team(ls_control *control, const ls_team *team)
+/* May be done again from its beginning. */
+static void copy_spare_team(ls_control *control)
 {
-    LS_ASSERT(team->epoch > atomic_load(&control->team_epoch) || team->epoch == control->epoch);
-    atomic_store(&control->team_edits, atomic_load(&control->team_edits) | 1u);
     atomic_thread_fence(memory_order_seq_cst);
-    control->team = *team;
+    control->team = control->team_spare;
     atomic_fetch_add(&control->team_edits, 1);
     atomic_store(&control->limit, 0);
     atomic_store(&control->hard, 0);
     atomic_store(&control->interrupt, atomic_load(&control->abort_claim)); /* an abort stays one */
-    atomic_store(&control->team_epoch, team->epoch);
+    atomic_store(&control->team_epoch, control->team.epoch);
     ls_word_add(&control->orders, 1);
+}
+
+void ls_control_team(ls_control *control, const ls_team *team)
+{
+    LS_ASSERT(team->epoch > atomic_load(&control->team_epoch) || team->epoch == control->epoch);
+    control->team_spare = *team;
+    atomic_store(&control->team_edits, atomic_load(&control->team_edits) | 1u);
+    copy_spare_team(control);
+}
+
+void ls_control_mend_team(ls_control *control)
+{
+    if (atomic_load(&control->team_edits) % 2 != 0 ||
+        control->team.epoch > atomic_load(&control->team_epoch)) {
+        atomic_store(&control->team_edits, atomic_load(&control->team_edits) | 1u);
+        copy_spare_team(control);
+    }
 }
 
 void ls_control_leave(ls_control *control, uint32_t local)
@@ -401,6 +417,7 @@ void ls_control_clear_slot(ls_control *control, uint32_t local)
     ls_rank_slot *slot = &control->slots[local];
     atomic_store(&slot->phase, LS_RANK_EMPTY);
     atomic_store(&slot->pid, 0);
+    atomic_store(&slot->pid_start, 0);
     atomic_store(&slot->parked, 0);
     atomic_store(&slot->leave, 0);
     atomic_store(&slot->asks_to_leave, 0);

@@ -86,7 +86,8 @@ typedef struct ls_part_marks {
 typedef struct ls_rank_slot {
     _Alignas(64) _Atomic uint32_t phase; /* an ls_rank_phase */
     _Atomic int32_t pid;
-    ls_preflight preflight;                 /* what has to agree between ranks; valid from LS_RANK_READY on */
+    _Atomic uint64_t pid_start; /* of that process, as /proc/PID/stat has it: its number may be used again */
+    ls_preflight preflight;     /* what has to agree between ranks; valid from LS_RANK_READY on */
     _Alignas(64) _Atomic uint64_t finished; /* steps behind whose end it is, with all parts it held */
     _Atomic uint32_t gathered;              /* the last `gather` it has taken part in */
     _Atomic uint64_t parked;        /* the fence it parked for: above team_epoch, it touches nothing shared */
@@ -111,7 +112,8 @@ typedef struct ls_control {
     uint64_t text_at, text_bytes, exchange_at, exchange_bytes, state_at, gradients_at;
     uint32_t leaves, buffers;                /* buffers: gradient buffers of a part */
     uint32_t ranks, first_rank, local_ranks; /* places for ranks: of the run, and of this host */
-    int32_t agent_pid;
+    _Atomic int32_t agent_pid;               /* who watches the ranks: changes when another takes its place */
+    _Atomic uint64_t agent_start;            /* as pid_start */
     char host[LS_HOST_NAME_BYTES];
     char coordinator
         [LS_COMM_ADDRESS_BYTES]; /* where the ranks of several hosts meet; "": all are on this one */
@@ -137,6 +139,8 @@ typedef struct ls_control {
     uint32_t moves;
     ls_cut sources;
     _Atomic uint64_t held; /* by ranks: the newest cut of which all hosts have what they keep */
+    ls_team team_spare;    /* what is written to it: whole, when team_edits is odd */
+    int32_t team_pids[LS_LOCAL_RANKS_MAX]; /* of the processes that hold the parts */
     ls_part_marks parts[LS_LOCAL_RANKS_MAX];
 
     /* What ranks tell the trainer; changes with each result, phase and abort. */
@@ -237,6 +241,8 @@ void ls_control_limit(ls_control *control, uint64_t step);
 bool ls_control_is_parked(const ls_control *control, uint32_t local);
 void ls_control_leave(ls_control *control, uint32_t local); /* holds no part: it is to end */
 void ls_control_team(ls_control *control, const ls_team *team);
+/* An agent that takes the place of one that is gone: finishes what it may have been about to publish. */
+void ls_control_mend_team(ls_control *control);
 /* Before a process is started in this place: what the one before it said of itself is gone, but for its results. */
 void ls_control_clear_slot(ls_control *control, uint32_t local);
 /* At a new cut, everyone parked: all parts have finished `step` steps. */
