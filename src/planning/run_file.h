@@ -175,6 +175,7 @@ typedef struct ls_run_job {
     double time_limit_s;   /* 0: none */
     double hang_timeout_s; /* 0: never */
     double node_lease_s;   /* of a host of several */
+    double lease_s;        /* of the trainer; 0: ranks end with it */
 } ls_run_job;
 
 typedef struct ls_run_file {

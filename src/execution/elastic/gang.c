@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/gang_adopt.h"
 #include "execution/elastic/gang_internal.h"
 
 #include "base/assert.h"
@@ -23,6 +24,39 @@ static uint32_t places_of(const ls_gang_options *options)
     return places > options->ranks ? (uint32_t)places : options->ranks;
 }
 
+static bool take_left(ls_gang *gang)
+{
+    const ls_session *session = gang->options.session;
+    if (!ls_gang_find_left(gang->options.run_dir, session->identity, gang->options.heard, &gang->segment)) {
+        return false;
+    }
+    if (gang->segment.control->float_count != (uint64_t)session->layout.float_count) {
+        ls_segment_release(&gang->segment);
+        return false;
+    }
+    gang->control = gang->segment.control;
+    gang->gathered_step = UINT64_MAX;
+    gang->adopted = gang->granted = true;
+    atomic_store(&gang->wanted, gang->options.ranks);
+    return true;
+}
+
+uint64_t ls_gang_granted(const ls_gang *gang)
+{
+    return atomic_load(&gang->control->until);
+}
+
+bool ls_gang_is_adopted(const ls_gang *gang, uint64_t *finished_out)
+{
+    uint64_t finished = 0;
+    for (uint32_t i = 0; i < gang->control->local_ranks; i++) {
+        const uint64_t of_rank = atomic_load(&gang->control->slots[i].finished);
+        finished = of_rank > finished ? of_rank : finished;
+    }
+    *finished_out = finished;
+    return gang->adopted;
+}
+
 ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
 {
     const ls_session *session = options->session;
@@ -36,6 +70,10 @@ ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
     pthread_mutex_init(&gang->queue.lock, NULL);
     ls_text text = {0};
     ls_run_file_append(&session->run, &text);
+    if (!options->hosts && options->adopt && take_left(gang)) {
+        *gang_out = gang;
+        return LS_OK;
+    }
     const ls_segment_plan plan = {
         .float_count = (uint64_t)session->layout.float_count,
         .exchange_bytes = ls_data_parallel_exchange_bytes(&session->layout, local_ranks),
@@ -45,6 +83,7 @@ ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
         .parts = options->hosts ? 0 : options->ranks,
         .local_parts = options->hosts ? 0 : options->ranks,
         .epoch = 1,
+        .lease_ns = options->hosts ? 0 : (uint64_t)(session->run.job.lease_s * 1e9),
         .text = text.data,
         .text_bytes = text.bytes,
     };

@@ -53,10 +53,20 @@ typedef struct ls_gang_options {
     void (*event)(void *context, const char *name, json_t *fields);
     void *event_context;
     const ls_gang_hosts *hosts; /* borrowed; NULL: this host alone */
+    uint64_t
+        heard;  /* adopt: finished steps whose results were noted down; those behind it can be asked for */
+    bool adopt; /* take over ranks that a trainer of this run left behind (job.lease), if there are any */
 } ls_gang_options;
 
 /* Makes the segment; no process yet. Errors: LS_ERR_MEMORY, LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out);
+
+/* Whether it took over ranks that are there already; their state is that after `*finished_out` steps or they are on the way to the next. The results of the
+ * last LS_RANK_RESULTS steps can be asked for once more. */
+bool ls_gang_is_adopted(const ls_gang *gang, uint64_t *finished_out);
+
+/* Steps below it may be run. */
+uint64_t ls_gang_granted(const ls_gang *gang);
 
 /* Parameters and moments in the segment, without gradient buffers. */
 void ls_gang_state(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_state *state_out);

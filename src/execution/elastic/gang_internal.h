@@ -37,6 +37,7 @@ struct ls_gang {
     ls_agent *agent;
     ls_cluster *cluster; /* of several hosts, and what started their agents */
     ls_starter *starter;
+    bool adopted;           /* its ranks were there */
     bool granted;           /* a step was: from then on the moments are with their owners */
     uint64_t gathered_step; /* the state was brought together behind it */
     ls_watch *watch;

@@ -89,6 +89,11 @@ static ls_status start_rank(void *context, uint32_t local)
     return ls_agent_start_rank(((ls_gang *)context)->agent, local);
 }
 
+static bool adopt_rank(void *context, uint32_t local)
+{
+    return ls_agent_adopt_rank(((ls_gang *)context)->agent, local);
+}
+
 static void kill_rank(void *context, uint32_t local)
 {
     ls_agent_kill(((ls_gang *)context)->agent, local);
@@ -247,15 +252,15 @@ static ls_status start_service(ls_gang *gang)
     return LS_OK;
 }
 
-/* Recorders of an earlier process of this run would be taken for those of ranks that died. */
-static ls_status empty_flight_folder(ls_gang *gang)
+/* Recorders of an earlier process of this run would be taken for those of ranks that died; those of ranks that were taken over go on. */
+static ls_status prepare_flight_folder(ls_gang *gang)
 {
     ls_arena arena = {0};
     gang->flight_dir = ls_arena_strdup(&gang->arena, ls_path_join(&arena, gang->options.run_dir, "flight"));
     ls_status status = ls_dir_create(gang->flight_dir);
     char **names = NULL;
     size_t count = 0;
-    if (status == LS_OK) {
+    if (status == LS_OK && !gang->adopted) {
         status = ls_dir_list(&arena, gang->flight_dir, &names, &count);
     }
     for (size_t i = 0; i < count; i++) {
@@ -324,9 +329,11 @@ static ls_status start_coordinator(ls_gang *gang)
         .max_replacements = (uint32_t)job->max_replacements,
         .hang_timeout_ns = (uint64_t)(job->hang_timeout_s * 1e9),
         .start = start_rank,
+        .adopt = gang->adopted ? adopt_rank : NULL,
         .kill = kill_rank,
         .is_stopped = is_stopped,
         .log_folder = gang->options.run_dir,
+        .log_is_needed = gang->control->lease_ns > 0,
         .identity = gang->options.session->identity,
         .start_time = start_time,
         .event = put_event,
@@ -339,6 +346,10 @@ static void look_for_orders(void *context)
 {
     enum { LOOK_NS = 10 * 1000 * 1000 };
     ls_gang *gang = context;
+    if (!atomic_load(&gang->running)) {
+        ls_env_timer_set(gang->env, LOOK_NS, look_for_orders, gang);
+        return;
+    }
     const uint32_t wanted = atomic_exchange(&gang->wanted, 0);
     const int32_t leaver = atomic_exchange(&gang->leaver, 0);
     if ((wanted > 0 && ls_coordinator_resize(gang->coordinator, wanted) != LS_OK) ||
@@ -366,6 +377,7 @@ static void start_agent(void *context)
         .lost = on_lost,
         .left = on_left,
         .ended = on_ended,
+        .start_time = start_time,
     };
     const bool elastic = ls_gang_is_elastic(gang);
     const ls_status status =
@@ -378,6 +390,8 @@ static void start_agent(void *context)
         return;
     }
     if (elastic) {
+        atomic_store(&gang->control->agent_start, ls_process_start(getpid()));
+        atomic_store(&gang->control->agent_pid, getpid()); /* ranks without one know it by that */
         ls_coordinator_begin(gang->coordinator);
         look_for_orders(gang);
     }
@@ -457,8 +471,10 @@ ls_status ls_gang_launch(ls_gang *gang, uint64_t step)
     snprintf(gang->segment_path, sizeof gang->segment_path, "/proc/%d/fd/%d", (int)getpid(),
              gang->segment.fd);
     snprintf(gang->threads, sizeof gang->threads, "%u", gang->options.threads);
-    ls_segment_begin_at(&gang->segment, step);
-    LS_TRY(empty_flight_folder(gang));
+    if (!gang->adopted) {
+        ls_segment_begin_at(&gang->segment, step);
+    }
+    LS_TRY(prepare_flight_folder(gang));
     LS_TRY(ls_env_real_create(&gang->env));
     LS_TRY(start_coordinator(gang));
     LS_TRY(start_watch(gang));

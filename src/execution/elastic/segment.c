@@ -33,6 +33,7 @@ static ls_control place(const ls_segment_plan *plan)
         .version = LS_SEGMENT_VERSION,
         .control_bytes = (uint32_t)(sizeof(ls_control) + plan->local_ranks * sizeof(ls_rank_slot)),
         .epoch = plan->epoch,
+        .lease_ns = plan->lease_ns,
         .float_count = plan->float_count,
         .flat_bytes = aligned(plan->float_count * sizeof(float)),
         .text_bytes = plan->text_bytes,

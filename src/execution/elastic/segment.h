@@ -108,6 +108,7 @@ typedef struct ls_control {
     uint32_t version, control_bytes;
     uint64_t epoch;                   /* of the membership */
     uint64_t bytes;                   /* of the whole segment */
+    uint64_t lease_ns;                /* ranks wait so long for another agent; 0: they end with theirs */
     uint64_t float_count, flat_bytes; /* of one flat buffer, and from one to the next */
     uint64_t text_at, text_bytes, exchange_at, exchange_bytes, state_at, gradients_at;
     uint32_t leaves, buffers;                /* buffers: gradient buffers of a part */
@@ -165,7 +166,8 @@ typedef struct ls_segment_plan {
     uint32_t parts, first_part,
         local_parts; /* of the first team, held by the first local ranks; parts 0: as the ranks */
     uint64_t epoch;
-    const char *text; /* the resolved run file; copied */
+    uint64_t lease_ns; /* job.lease */
+    const char *text;  /* the resolved run file; copied */
     size_t text_bytes;
 } ls_segment_plan;
 

@@ -3,9 +3,11 @@
 #include "execution/train/trainer_internal.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "execution/train/memory.h"
+#include "telemetry/metrics_reader.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -53,6 +55,53 @@ static void hear(void *context, const char *name, json_t *fields)
 
 /* ---- beginning ---- */
 
+/* The step of the last good line of metrics.jsonl; 0: there is none. */
+static uint64_t last_step_heard(ls_trainer *trainer)
+{
+    enum { METRICS_BYTES_MAX = 1 << 30 };
+    ls_arena arena = {0};
+    ls_line_reader reader = {0};
+    ls_step_metrics metrics;
+    char *text = NULL;
+    uint64_t step = 0;
+    if (ls_file_read(&arena, ls_path_join(&arena, trainer->dir.path, "metrics.jsonl"), METRICS_BYTES_MAX,
+                     &text, &reader.bytes) == LS_OK) {
+        reader.text = text;
+        for (ls_line_kind kind; (kind = ls_metrics_reader_next(&reader, &metrics)) != LS_LINE_END;) {
+            step = kind == LS_LINE_GOOD ? metrics.step : step;
+        }
+    }
+    ls_error_clear();
+    ls_arena_release(&arena);
+    return step;
+}
+
+bool ls_trainer_is_adopted(const ls_trainer *trainer)
+{
+    uint64_t finished;
+    return trainer->gang && ls_gang_is_adopted(trainer->gang, &finished);
+}
+
+/* Ranks were left behind and went on: what they did since is heard from them, and nothing is done again. */
+ls_status ls_trainer_adopt(ls_trainer *trainer)
+{
+    ls_arena arena = {0};
+    ls_checkpoint_latest latest = {0};
+    trainer->step = last_step_heard(trainer);
+    trainer->granted = ls_gang_granted(trainer->gang);
+    if (trainer->step < trainer->granted) {
+        trainer->evaluated_step = trainer->step; /* the state is theirs until then */
+    }
+    const ls_status status = ls_checkpoint_find_latest(&arena, trainer->dir.checkpoints,
+                                                       trainer->session.identity, UINT64_MAX, &latest);
+    if (status == LS_OK && latest.checkpoint) {
+        trainer->saved_step = latest.checkpoint->meta.step;
+        ls_checkpoint_close(latest.checkpoint);
+    }
+    ls_arena_release(&arena);
+    return status;
+}
+
 ls_status ls_trainer_create_gang(ls_trainer *trainer)
 {
     const ls_session *session = &trainer->session;
@@ -66,6 +115,8 @@ ls_status ls_trainer_create_gang(ls_trainer *trainer)
         .ranks = session->ranks,
         .threads = ls_session_rank_threads(session, hosts ? hosts->local_ranks : session->ranks),
         .hosts = hosts,
+        .adopt = session->run.job.lease_s > 0 && trainer->dir.had_run,
+        .heard = last_step_heard(trainer),
         .start_timeout_s = asked_s > 0 ? asked_s : 60.0 + 2.0 * session->ranks * opening_s,
         .should_stop = ls_trainer_should_stop,
         .stop_context = trainer,
@@ -79,7 +130,9 @@ ls_status ls_trainer_create_gang(ls_trainer *trainer)
 
 ls_status ls_trainer_launch_gang(ls_trainer *trainer)
 {
-    trainer->granted = trainer->step;
+    if (!ls_trainer_is_adopted(trainer)) {
+        trainer->granted = trainer->step;
+    }
     return trainer->gang ? ls_gang_launch(trainer->gang, trainer->step) : LS_OK;
 }
 

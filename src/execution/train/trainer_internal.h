@@ -142,6 +142,9 @@ void ls_trainer_gather(ls_trainer *trainer);
 bool ls_trainer_is_whole(const ls_trainer *trainer);
 /* Most memory so far, of all processes of the run on this host. */
 uint64_t ls_trainer_memory(ls_trainer *trainer);
+/* Ranks that an earlier trainer left behind (job.lease) were found; instead of restoring: to the last step that was heard of. */
+bool ls_trainer_is_adopted(const ls_trainer *trainer);
+ls_status ls_trainer_adopt(ls_trainer *trainer);
 /* With several ranks: segment and state; processes; all of them ready. */
 ls_status ls_trainer_create_gang(ls_trainer *trainer);
 ls_status ls_trainer_launch_gang(ls_trainer *trainer);

@@ -152,7 +152,8 @@ static ls_status open_log(ls_trainer *trainer)
         trainer->val_loss = totals.last_val_loss;
     }
     if (trainer->step > 0) {
-        ls_emit_event("resumed", json_pack("{s:I}", "step", (json_int_t)trainer->step));
+        ls_emit_event("resumed", json_pack("{s:I, s:s}", "step", (json_int_t)trainer->step, "from",
+                                           ls_trainer_is_adopted(trainer) ? "ranks" : "checkpoint"));
         ls_trainer_tell_restored(trainer);
         tell_resumed(trainer);
     } else if (totals.highest_step > 0 && trainer->options->out) {
@@ -214,7 +215,7 @@ static ls_status restore_or_begin(ls_trainer *trainer)
 {
     trainer->saved_step = trainer->evaluated_step = UINT64_MAX;
     trainer->val_loss = NAN;
-    LS_TRY(ls_trainer_restore(trainer));
+    LS_TRY(ls_trainer_is_adopted(trainer) ? ls_trainer_adopt(trainer) : ls_trainer_restore(trainer));
     find_result(trainer);
     if (trainer->finished) {
         return LS_OK;
@@ -224,7 +225,7 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     LS_TRY(ls_trainer_launch_gang(trainer)); /* which changes the environment: other threads come after it */
     LS_TRY(ls_trainer_open_notices(trainer));
     ls_trainer_open_control(trainer);
-    if (trainer->step == 0) {
+    if (trainer->step == 0 && !ls_trainer_is_adopted(trainer)) {
         LS_TRY(ls_session_begin_weights(&trainer->session, &trainer->state));
     }
     ls_model_file_close(trainer->session.source);

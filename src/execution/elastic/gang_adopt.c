@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/elastic/gang_adopt.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "execution/diagnose/sight.h"
+#include "execution/elastic/coordinator_log.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* "/proc/PID/fd/N" of the segment that process `pid` has open; false: none that we may see. */
+static bool find_descriptor(int32_t pid, char path_out[64])
+{
+    char folder[32], path[64], target[128];
+    snprintf(folder, sizeof folder, "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(folder);
+    bool found = false;
+    for (const struct dirent *entry; dir && !found && (entry = readdir(dir)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%.20s", folder, entry->d_name);
+        const ssize_t bytes = readlink(path, target, sizeof target - 1);
+        target[bytes > 0 ? bytes : 0] = '\0';
+        if (strncmp(target, "/memfd:lockstep-segment", strlen("/memfd:lockstep-segment")) == 0) {
+            snprintf(path_out, 64, "%s", path);
+            found = true;
+        }
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return found;
+}
+
+static bool read_log(const char *run_dir, ls_log_state *state_out)
+{
+    ls_arena arena = {0};
+    enum { LOG_BYTES_MAX = 64 << 20 };
+    char *data = NULL;
+    size_t bytes = 0;
+    const bool there = ls_file_read(&arena, ls_path_join(&arena, run_dir, "coordinator.log"), LOG_BYTES_MAX,
+                                    &data, &bytes) == LS_OK;
+    if (there) {
+        ls_log_read(data, bytes, state_out);
+    } else {
+        ls_error_clear();
+    }
+    ls_arena_release(&arena);
+    return there;
+}
+
+/* Nothing was ended or given up, and what the trainer has not heard yet is still there. */
+static bool can_go_on(const ls_control *control, uint64_t heard)
+{
+    uint64_t finished = 0;
+    for (uint32_t i = 0; i < control->local_ranks; i++) {
+        const uint64_t of_rank = atomic_load(&control->slots[i].finished);
+        finished = of_rank > finished ? of_rank : finished;
+    }
+    return heard <= finished && atomic_load(&control->until) <= heard + LS_RANK_RESULTS &&
+           control->lease_ns > 0 && control->local_ranks == control->ranks &&
+           atomic_load(&control->abort) == 0 && atomic_load(&control->quit) == 0 &&
+           atomic_load(&control->stop) == 0;
+}
+
+bool ls_gang_find_left(const char *run_dir, const char *identity, uint64_t heard, ls_segment *segment_out)
+{
+    ls_log_state *log = calloc(1, sizeof *log);
+    bool found = false;
+    if (log && read_log(run_dir, log) && !log->ended && strcmp(log->run.identity, identity) == 0) {
+        for (uint32_t i = 0; i < log->member_count && !found; i++) {
+            char path[64];
+            const ls_log_member *member = &log->members[i];
+            found = ls_process_look(member->pid, member->start_time) != LS_PROCESS_DEAD &&
+                    find_descriptor(member->pid, path) && ls_segment_attach(path, segment_out) == LS_OK;
+        }
+    }
+    free(log);
+    ls_error_clear();
+    if (found && !can_go_on(segment_out->control, heard)) {
+        ls_log_info("ranks of this run that were left behind can't go on, and are told to end");
+        ls_control_quit(segment_out->control);
+        ls_segment_release(segment_out);
+        found = false;
+    }
+    return found;
+}
