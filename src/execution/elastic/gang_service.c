@@ -89,6 +89,33 @@ static ls_status start_rank(void *context, uint32_t local)
     return ls_agent_start_rank(((ls_gang *)context)->agent, local);
 }
 
+static void wake_sleepers(void *context)
+{
+    ls_data_parallel_wake(((ls_gang *)context)->segment.exchange);
+}
+
+static void recover_part(void *context, uint32_t part)
+{
+    const ls_gang *gang = context;
+    const ls_segment *segment = &gang->segment;
+    const ls_recovery recovery = {
+        .exchange = segment->exchange,
+        .flats = {segment->parameters, segment->m, segment->v},
+    };
+    const ls_recovered found = ls_data_parallel_recover_part(&recovery, part);
+    ls_log_debug("part %u recovered: entered %llu, %u blocks put back, %s", part,
+                 (unsigned long long)found.entered, found.blocks,
+                 found.finished  ? "finished"
+                 : found.claimed ? "claimed"
+                                 : "computing");
+}
+
+static void clear_exchange(void *context, const ls_team *team)
+{
+    (void)team;
+    ls_data_parallel_clear(((ls_gang *)context)->segment.exchange);
+}
+
 static bool adopt_rank(void *context, uint32_t local)
 {
     return ls_agent_adopt_rank(((ls_gang *)context)->agent, local);
@@ -336,6 +363,9 @@ static ls_status start_coordinator(ls_gang *gang)
         .log_is_needed = gang->control->lease_ns > 0,
         .identity = gang->options.session->identity,
         .start_time = start_time,
+        .fenced = wake_sleepers,
+        .recover = recover_part,
+        .recut = clear_exchange,
         .event = put_event,
     };
     return ls_coordinator_create(&options, &gang->coordinator);

@@ -253,7 +253,7 @@ static rank_order next_order(const rank *r)
         return ORDER_PARK;
     }
     if (!r->parallel) {
-        return ORDER_NONE;
+        return atomic_load(&r->slot->leave) != 0 ? ORDER_QUIT : ORDER_NONE;
     }
     if (atomic_load(&r->control->until) > r->step && atomic_load(&r->slot->gave_up) <= r->step) {
         return ORDER_STEP;
