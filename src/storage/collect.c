@@ -40,10 +40,44 @@ static void finish(collect *self, ls_status status)
     self->options.done(self->options.context, status, self->claimed);
 }
 
+/* ---- a pin that came late ---- */
+
+static void remove_next(collect *self);
+
+static void given_back(void *context, int64_t result)
+{
+    collect *self = context;
+    if (result < 0) {
+        ls_log_warn("checkpoint: %s is pinned and can't be given its name back: %s", self->paths[self->at],
+                    strerror((int)-result));
+    }
+    self->at++;
+    remove_next(self);
+}
+
+static void name_is_back(void *context, int64_t result)
+{
+    collect *self = context;
+    if (result < 0) {
+        given_back(self, result);
+        return;
+    }
+    self->claimed[self->at] = false;
+    ls_env_disk_sync_dir(self->options.env, self->options.root, given_back, self);
+}
+
+/* Somebody pinned it after it was chosen, and got it done before it was claimed: whoever may remove it then, this is not the time. */
+static void give_back(collect *self)
+{
+    const char *name = self->options.names[self->at];
+    const char *step = ls_arena_strndup(self->arena, name, strspn(name, "0123456789"));
+    ls_env_disk_rename(self->options.env, self->paths[self->at],
+                       ls_path_join(self->arena, self->options.root, step), name_is_back, self);
+}
+
 /* ---- emptying ---- */
 
 static void empty_next(collect *self);
-static void remove_next(collect *self);
 
 /* The folder in hand stays where it is, under a name that nobody reads. */
 static void give_up(collect *self, int64_t result, const char *path)
@@ -64,6 +98,10 @@ static void level_listed(void *context, int64_t result, const char *const *names
     }
     here->names = ls_arena_new(self->arena, char *, count + 1);
     for (size_t i = 0; i < count; i++) {
+        if (self->depth == 1 && !self->options.also_pinned && strcmp(names[i], LS_CHECKPOINT_PIN_NAME) == 0) {
+            give_back(self);
+            return;
+        }
         here->names[i] = ls_arena_strdup(self->arena, names[i]);
         if (strcmp(names[i], LS_MANIFEST_NAME) == 0) { /* first: without it the rest is no checkpoint */
             char *first = here->names[0];

@@ -6,7 +6,7 @@
  *      of two that want the same folder (a prune and a saver by mistake, two prunes), one finds it gone.
  *   2. The root is synced. Only then is it sure that the old name does not come back after a power loss.
  *   3. Each claimed folder is emptied, the manifest first, and removed. What can't be removed, or is left by a crash, is a
- *      leftover that the next save or prune takes up.
+ *      leftover that the next save or prune takes up. One that was pinned meanwhile gets its name back.
  *
  * Readers that have the files open keep them; a reader between open and load finds a file missing and looks for the newest again
  * (ls_checkpoint_load_latest does).
@@ -26,9 +26,10 @@ typedef struct ls_collect_options {
     const char *root;
     const char *const *names; /* folders in root, each beginning with its step */
     size_t count;
+    bool also_pinned; /* what was replaced goes, pinned or not */
     void *context;
     /*
-     * Called once, later. LS_OK: claimed[i] says whether this call took folder i away (false: somebody else had); what could not be removed
+     * Called once, later. LS_OK: claimed[i] says whether this call took folder i away (false: somebody else had, or it was pinned); what could not be removed
      * then is logged. Errors: LS_ERR_DISK, LS_ERR_IO, with the error text set; then the folders have one of their two names and all
      * that was in them.
      */

@@ -30,6 +30,7 @@ struct ls_commit {
     int64_t text_number; /* -1: not open */
     size_t written;      /* of the text */
     unsigned renames;    /* tried */
+    bool pinned;         /* the one that is replaced is */
     bool made, replaced; /* the folder is there; after the exchange it holds an older checkpoint */
     ls_status status;
     char error_text[ERROR_TEXT_BYTES];
@@ -71,6 +72,7 @@ static void clean_up(ls_commit *self)
                                         .root = self->options.root,
                                         .names = &self->folder_name,
                                         .count = 1,
+                                        .also_pinned = true,
                                         .context = self,
                                         .done = cleaned};
     ls_collect_start(self->arena, &options);
@@ -244,13 +246,50 @@ static void next_text(ls_commit *self)
     ls_env_disk_open(self->options.env, self->text_path, LS_ENV_NEW, text_opened, self);
 }
 
+static void describe(ls_commit *self);
+
+static void pin_closed(void *context, int64_t result)
+{
+    (void)result;
+    describe(context);
+}
+
+/* A checkpoint that is pinned is so after it was saved again, too. */
+static void pin_opened(void *context, int64_t result)
+{
+    ls_commit *self = context;
+    self->pinned = result >= 0;
+    if (self->pinned) {
+        ls_env_disk_close(self->options.env, result, pin_closed, self);
+    } else if (result == -ENOENT || result == -ENOTDIR) {
+        describe(self);
+    } else {
+        abandon(self, ls_fail_errno((int)-result, "can't see whether %s is pinned", self->final_path));
+    }
+}
+
+static void look_for_pin(ls_commit *self)
+{
+    const char *path = ls_path_join(self->arena, self->final_path, LS_CHECKPOINT_PIN_NAME);
+    ls_env_disk_open(self->options.env, path, LS_ENV_READ, pin_opened, self);
+}
+
 static void describe(ls_commit *self)
 {
-    const ls_status status = self->options.describe(self->options.context, &self->texts, &self->text_count);
+    const ls_commit_text *texts = NULL;
+    size_t count = 0;
+    const ls_status status = self->options.describe(self->options.context, &texts, &count);
     if (status != LS_OK) {
         abandon(self, status);
         return;
     }
+    ls_commit_text *all = ls_arena_new(self->arena, ls_commit_text, count + 1);
+    if (self->pinned) {
+        all[self->text_count++] = (ls_commit_text){.name = LS_CHECKPOINT_PIN_NAME};
+    }
+    memcpy(all + self->text_count, texts, count * sizeof *texts);
+    self->text_count += count;
+    self->texts = all;
     self->at = 0;
     next_text(self);
 }
@@ -294,7 +333,7 @@ static void file_cut(void *context, int64_t result)
 static void next_seal(ls_commit *self)
 {
     if (self->at == self->options.file_count) {
-        describe(self);
+        look_for_pin(self);
         return;
     }
     ls_env_disk_truncate(self->options.env, self->files[self->at].number, self->options.files[self->at].bytes,

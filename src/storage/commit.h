@@ -8,7 +8,7 @@
  *   open and reserve the data files    a full disk shows here
  *   fill                               the caller writes them, its own way
  *   cut to length, sync, close         each data file; a sync that fails makes the file worthless
- *   describe                           the caller says which small files there are; the manifest is the last
+ *   describe                           the caller says which small files there are; the manifest is the last. A pin is taken over
  *   write, sync, close                 each small file
  *   sync the folder
  *   rename to `<step>`                 exchange when there is one already

@@ -172,6 +172,37 @@ static void two_savers_lose_nothing(void **state)
     assert_true(both > 0 && hurt > 0);
 }
 
+/* Pinned after it was chosen: it gets its name back; and a save over it keeps it pinned. */
+static void pin_outlives_removal_and_replacement(void **state)
+{
+    fixture *f = *state;
+    fixture_save(f, 100);
+    fixture_save(f, 200);
+    char path[128];
+    snprintf(path, sizeof path, "%s/100", f->root);
+    assert_int_equal(ls_checkpoint_pin(path, true), LS_OK);
+    fixture_save(f, 100);
+    ls_checkpoint *checkpoint = NULL;
+    assert_int_equal(ls_checkpoint_open(path, &checkpoint), LS_OK);
+    assert_true(checkpoint->pinned);
+    ls_checkpoint_close(checkpoint);
+
+    /* As if it had been chosen before: left by a removal that was cut short behind its claim. */
+    char gone[160];
+    snprintf(gone, sizeof gone, "%s/100.tmp-0123456789abcdef-gone", f->root);
+    assert_int_equal(rename(path, gone), 0);
+    const ls_checkpoint_prune_options options = {.keep_last = 1};
+    ls_arena arena = {0};
+    uint64_t *removed = NULL;
+    size_t count = 9;
+    assert_int_equal(ls_checkpoint_prune(&arena, f->root, &options, &removed, &count), LS_OK);
+    assert_int_equal(count, 0);
+    ls_arena_release(&arena);
+    assert_int_equal(ls_checkpoint_open(path, &checkpoint), LS_OK);
+    assert_true(checkpoint->pinned);
+    ls_checkpoint_close(checkpoint);
+}
+
 /* ---- a real disk, with threads ---- */
 
 static ls_env_calls faulty_calls;
@@ -323,6 +354,7 @@ int main(void)
         SMALL(save_over_existing_error_at_every_call),
         SMALL(removal_error_at_every_call),
         SMALL(two_savers_lose_nothing),
+        SMALL(pin_outlives_removal_and_replacement),
         CASE(save_eio_at_every_write_with_threads),
         CASE(save_short_writes_are_continued),
         SMALL(save_killed_keeps_one_whole),
