@@ -40,6 +40,7 @@ typedef struct rank {
     ls_flip flip; /* for tests */
     ls_sabotage sabotage;
     uint64_t step; /* finished steps */
+    bool has_run;  /* a step of this cut: it knows where it is; else the team says it */
 } rank;
 
 /* ---- life and death of the agent ---- */
@@ -207,18 +208,25 @@ static ls_status join_others(rank *r)
     return ls_data_parallel_create(&options, &r->parallel);
 }
 
+/* The first local part that this rank holds; local_parts: none. */
+static uint32_t first_held(const rank *r)
+{
+    uint32_t part = 0;
+    while (part < r->team.local_parts && r->team.holder[part] != r->local) {
+        part++;
+    }
+    return part;
+}
+
 static ls_status make_stepper(rank *r)
 {
     ls_session *session = &r->session;
     ls_control_read_team(r->control, &r->team);
-    r->part = 0;
-    while (r->part < r->team.local_parts && r->team.holder[r->part] != r->local) {
-        r->part++;
-    }
+    r->part = first_held(r);
     if (r->part == r->team.local_parts) {
         return LS_OK; /* it holds none */
     }
-    ls_segment_state(&r->segment, r->part, session->queue, &session->layout, &r->state);
+    ls_segment_state(&r->segment, LS_SEGMENT_NO_RANK, session->queue, &session->layout, &r->state);
     LS_TRY(join_others(r));
     ls_step_settings settings = ls_session_step_settings(session);
     settings.should_stop = stop_asked;
@@ -252,7 +260,7 @@ static rank_order next_order(const rank *r)
     if (ls_control_is_fenced(r->control, r->step) || atomic_load(&r->control->team_epoch) != r->team.epoch) {
         return ORDER_PARK;
     }
-    if (!r->parallel) {
+    if (!r->parallel) { /* a spare */
         return atomic_load(&r->slot->leave) != 0 ? ORDER_QUIT : ORDER_NONE;
     }
     if (atomic_load(&r->control->until) > r->step && atomic_load(&r->slot->gave_up) <= r->step) {
@@ -266,7 +274,6 @@ static bool has_orders(void *context)
     return next_order(context) != ORDER_NONE;
 }
 
-/* LS_OK with *order_out, or why there is nothing more to do. */
 static void leave_team(rank *r)
 {
     ls_stepper_destroy(r->stepper);
@@ -287,6 +294,32 @@ static bool may_go_on(void *context)
            atomic_load(&r->control->quit) != 0;
 }
 
+/* Of the same cut, on one host: the step goes on where the shared memory says it is, with the parts that this rank holds now. */
+static ls_status take_parts(rank *r)
+{
+    if (first_held(r) == r->team.local_parts) {
+        leave_team(r);
+        return LS_OK;
+    }
+    LS_TRY(ls_data_parallel_assign(r->parallel, r->team.holder));
+    return ls_stepper_assign(r->stepper);
+}
+
+/* The team in force. Who was in none of this cut begins with the step that the others go on with, or begin. */
+static ls_status join_team(rank *r)
+{
+    const uint64_t cut = r->team.cut;
+    ls_control_read_team(r->control, &r->team);
+    if (r->team.cut == cut && r->has_run && r->parallel && !r->comm) {
+        return take_parts(r);
+    }
+    leave_team(r);
+    r->has_run = false;
+    r->step = r->team.step;
+    atomic_store(&r->slot->finished, r->step);
+    return make_stepper(r);
+}
+
 /* Behind a fence, until there is another team. */
 static ls_status park(rank *r)
 {
@@ -297,11 +330,7 @@ static ls_status park(rank *r)
             return LS_OK;
         }
         if (atomic_load(&r->control->team_epoch) != r->team.epoch) {
-            leave_team(r);
-            ls_control_read_team(r->control, &r->team);
-            r->step = r->team.step;
-            atomic_store(&r->slot->finished, r->step);
-            const ls_status status = make_stepper(r);
+            const ls_status status = join_team(r);
             if (status != LS_OK && status != LS_FENCED) {
                 return status;
             }
@@ -323,6 +352,7 @@ static ls_status park(rank *r)
     return LS_OK;
 }
 
+/* LS_OK with *order_out, or why there is nothing more to do. */
 static ls_status wait_for_orders(rank *r, rank_order *order_out)
 {
     const ls_wait wait = {.abort = &r->control->abort, .look = agent_lives, .context = r};
@@ -354,10 +384,11 @@ static ls_status run_step(rank *r)
 {
     ls_rank_result result = {.step = r->step, .begin_ns = ls_clock_monotonic_ns()};
     ls_sabotage_meet(&r->sabotage, r->options->rank, r->step);
+    r->has_run = true;
     const ls_status status =
         ls_stepper_run(r->stepper, r->step, ls_schedule_lr(&r->schedule, r->step), &result.result);
     if (status != LS_OK) {
-        r->slot->fault = result.result.fault;
+        r->slot->fault = status == LS_FENCED ? r->slot->fault : result.result.fault;
         return status;
     }
     result.end_ns = ls_clock_monotonic_ns();
