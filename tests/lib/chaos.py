@@ -162,7 +162,7 @@ class Chaos:
         self.nodes = Nodes([int(pid) for pid in options.nodes.split(",")], options.switch) if options.nodes else None
         self.faults, self.waiting, self.conts, self.chain, self.cuts = [], [], [], [], []
         self.counts, self.ended = {}, {}
-        self.detections, self.recoveries, self.lost, self.hung = [], [], [], []
+        self.detections, self.recoveries, self.lost, self.hung = {}, {}, [], []
         self.losses, self.joined, self.recovered = 0, 0, 0
         self.step, self.step_s = 0, time.monotonic()
         self.expected = None  # exit code that a fault asked for; "any" where the trainer was killed
@@ -268,12 +268,15 @@ class Chaos:
         """Not the trainer's: that is what `trainer` is."""
         node = self.random.randrange(1, len(self.nodes.holders))
         there = self.nodes.processes(node)
-        if not there or any(node == cut for _, cut in self.cuts):
+        ranks = [rank for rank, pid in self.run.ranks().items() if pid in there]
+        if not ranks or any(node == cut for _, cut in self.cuts):
             return False
         if kind == "node":
-            self.note(kind, node=node)
+            fault = self.note(kind, min(ranks), node=node)
+            fault["time"] = time.time()
             for pid in there:
                 send(pid, signal.SIGKILL)
+            self.waiting.append(fault)
             return True
         seconds = self.random.choice((0.05 + 0.3 * self.random.random(), 2 + 2 * self.random.random()))
         self.note(kind, node=node, seconds=round(seconds, 2))
@@ -327,8 +330,7 @@ class Chaos:
                 for fault in self.waiting:
                     if fault["rank"] == event["rank"] and "lost" not in fault and event["time"] >= fault["time"] and fault["start"] == self.run.starts:
                         fault["lost"], fault["lost_step"] = event["time"], event.get("step", 0)
-                        if fault["kind"] != "hang":
-                            self.detections.append(event["time"] - fault["time"])
+                        self.detections.setdefault(fault["kind"], []).append(event["time"] - fault["time"])
             elif name == "recovered":
                 self.recovered += 1
             elif name == "rank_joined":
@@ -347,8 +349,7 @@ class Chaos:
             for fault in self.waiting:
                 if "lost" in fault and "back" not in fault and step > fault["lost_step"] and now > fault["lost"]:
                     fault["back"] = now
-                    if fault["kind"] != "hang":
-                        self.recoveries.append(now - fault["time"])
+                    self.recoveries.setdefault(fault["kind"], []).append(now - fault["time"])
         self.step = step
         if time.monotonic() - self.step_s > self.options.stall:
             raise Failure(f"no step for {self.options.stall} s behind step {step}")
@@ -495,8 +496,6 @@ class Chaos:
 
 def spread(values):
     """In milliseconds."""
-    if not values:
-        return None
     values = sorted(1e3 * value for value in values)
     return {"count": len(values), "median": round(statistics.median(values), 1), "p90": round(values[int(0.9 * (len(values) - 1))], 1),
             "worst": round(values[-1], 1)}
@@ -509,7 +508,8 @@ def report(chaos, document, reference, began_s):
         lost.setdefault(entry["kind"], []).append(entry["steps"])
     return {"seed": chaos.options.seed, "ranks": chaos.options.ranks, "hosts": len(chaos.nodes.holders) if chaos.nodes else 1, "faults": len(chaos.faults), "by_kind": chaos.counts, "ended": chaos.ended,
             "starts": chaos.run.starts, "ranks_lost": chaos.losses, "recovered": chaos.recovered, "joined": chaos.joined, "hung": len(chaos.hung),
-            "steps": document["step"], "detection_ms": spread(chaos.detections), "next_step_ms": spread(chaos.recoveries),
+            "steps": document["step"], "detection_ms": {kind: spread(values) for kind, values in chaos.detections.items()},
+            "next_step_ms": {kind: spread(values) for kind, values in chaos.recoveries.items()},
             "steps_lost": {kind: {"times": len(values), "median": statistics.median(values), "worst": max(values)} for kind, values in lost.items()},
             "disturbed_s": round(time.monotonic() - began_s, 1), "state_hash": document["state_hash"], "curve_hash": document["curve_hash"],
             "same_bits": same, "cpus": os.cpu_count(), "load": os.getloadavg()[0]}
