@@ -172,11 +172,14 @@ typedef struct ls_run_job {
     ls_option_strings notice; /* file, aws, gcp, azure; none and spot: the clouds are looked for */
     const char *notice_file;  /* "": none */
     double notice_poll_s;
-    double time_limit_s;   /* 0: none */
-    double hang_timeout_s; /* 0: never */
-    double node_lease_s;   /* of a host of several */
-    double lease_s;        /* of the trainer; 0: ranks end with it */
+    double time_limit_s; /* 0: none */
+    double
+        hang_timeout_s; /* 0: never. As long as it is LS_HANG_TIMEOUT_S, ranks that a debugger holds are spared */
+    double node_lease_s; /* of a host of several */
+    double lease_s;      /* of the trainer; 0: ranks end with it */
 } ls_run_job;
+
+#define LS_HANG_TIMEOUT_S 60.0 /* default of job.hang_timeout */
 
 typedef struct ls_run_file {
     const char *name; /* auto: the file's name without its suffix */

@@ -130,7 +130,7 @@ static const ls_option options[] = {
     {ROW("job.time_limit", LS_OPTION_DURATION, job.time_limit_s, "0"), .min = 0, .max = 1e9, .help = "longest run, as 90s, 1h30m or 2d; 0: none"},
     {ROW("job.lease", LS_OPTION_DURATION, job.lease_s, "0"), .min = 0, .max = 1e6, .help = "ranks of one host wait so long for the same command to be run again when their trainer dies; 0: they end with it"},
     {ROW("job.node_lease", LS_OPTION_DURATION, job.node_lease_s, "1s"), .min = 0.1, .max = 3600, .help = "a host of several that gives no sign of life for so long is lost"},
-    {ROW("job.hang_timeout", LS_OPTION_DURATION, job.hang_timeout_s, "60s"), .min = 0, .max = 1e9, .help = "ends the run when ranks have waited this long for one that does not come; 0: never"},
+    {ROW("job.hang_timeout", LS_OPTION_DURATION, job.hang_timeout_s, "60s"), .min = 0, .max = 1e9, .help = "a rank that others have waited for this long and that has not moved is killed, and its work taken over; 0: never"},
 };
 /* clang-format on */
 

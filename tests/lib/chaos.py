@@ -97,7 +97,7 @@ class Run:
         self.events = Lines(os.path.join(self.dir, "events.jsonl"))
         self.out, self.err = f"{self.dir}.{self.starts}.out", f"{self.dir}.{self.starts}.err"
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
-            self.process = subprocess.Popen([*self.options.inside, self.options.lockstep, "train", self.options.config, "--json", "--run-dir", self.dir, *self.arguments,
+            self.process = subprocess.Popen([*getattr(self.options, "inside", []), self.options.lockstep, "train", self.options.config, "--json", "--run-dir", self.dir, *self.arguments,
                                              *more], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
     def new_events(self):
@@ -497,7 +497,7 @@ class Chaos:
 def spread(values):
     """In milliseconds."""
     values = sorted(1e3 * value for value in values)
-    return {"count": len(values), "median": round(statistics.median(values), 1), "p90": round(values[int(0.9 * (len(values) - 1))], 1),
+    return {"count": len(values), "median": round(statistics.median(values), 1), "p90": round(values[-(-9 * len(values) // 10) - 1], 1),
             "worst": round(values[-1], 1)}
 
 

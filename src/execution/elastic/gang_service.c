@@ -320,6 +320,7 @@ static ls_status start_watch(ls_gang *gang)
         .ask_stack = ask_stack,
         .hung = on_hung,
         .is_wanted = is_wanted,
+        .spare_traced = gang->options.session->run.job.hang_timeout_s == LS_HANG_TIMEOUT_S,
         .context = gang,
     };
     LS_TRY(ls_watch_create(&options, &gang->watch));

@@ -105,7 +105,8 @@ static void open_flight(rank *r)
 {
     const char *name = ls_arena_printf(&r->arena, "flight/rank-%u", r->options->rank);
     const char *path = ls_path_join(&r->arena, r->options->run_dir, name);
-    if (ls_flight_create(path, r->options->rank, r->control->ranks, r->control->epoch, &r->flight) != LS_OK) {
+    if (ls_flight_create(path, r->options->rank, r->control->team.parts, r->control->epoch, &r->flight) !=
+        LS_OK) {
         ls_log_warn("no flight recorder: %s", ls_error_text());
         return;
     }

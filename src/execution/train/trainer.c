@@ -242,15 +242,16 @@ static void book_step(ls_trainer *trainer, const ls_step_result *result, double 
 {
     double left_s = passed_s;
     const double recovery_s = trainer->recovery_s, usual_s = ls_trainer_usual_step_s(trainer);
+    book(trainer, LS_TIME_WAITING, trainer->hung_s, &left_s);
     book(trainer, LS_TIME_RECOVERY, recovery_s, &left_s);
     book(trainer, LS_TIME_DATA, result->data_s, &left_s);
-    book(trainer, LS_TIME_COMMUNICATION, result->wait_s - recovery_s, &left_s);
+    book(trainer, LS_TIME_COMMUNICATION, result->wait_s - recovery_s - trainer->hung_s, &left_s);
     if (trainer->step < trainer->redone_until) {
         book(trainer, LS_TIME_LOST_WORK, left_s, &left_s);
     } else if (recovery_s > 0.0 && usual_s > 0.0) {
         book(trainer, LS_TIME_LOST_WORK, left_s - usual_s, &left_s);
     }
-    trainer->recovery_s = 0.0;
+    trainer->recovery_s = trainer->hung_s = 0.0;
 }
 
 static ls_status run_step(ls_trainer *trainer)

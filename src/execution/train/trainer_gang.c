@@ -10,6 +10,7 @@
 #include "telemetry/metrics_reader.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* "rank 2 lost, its part taken over in 34 ms". */
@@ -43,6 +44,8 @@ static void hear(void *context, const char *name, json_t *fields)
     if (strcmp(name, "recovered") == 0 && ms > 0.0) {
         trainer->recovery_s += 1e-3 * ms;
         ls_trainer_note_recovery(trainer, fields);
+    } else if (strcmp(name, "hung") == 0) {
+        trainer->hung_s = fmax(trainer->hung_s, json_number_value(json_object_get(fields, "waited_s")));
     }
     trainer->leaving = trainer->leaving || json_is_true(json_object_get(fields, "ends_run"));
     if (strcmp(name, "recovered") == 0 && json_is_array(json_object_get(fields, "lost"))) {
