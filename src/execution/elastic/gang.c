@@ -112,6 +112,15 @@ void ls_gang_snapshot(ls_gang *gang, ls_queue *queue, const ls_layout *layout, l
     state_out->v = gang->segment.snapshot[2];
 }
 
+bool ls_gang_keep(ls_gang *gang, uint64_t step)
+{
+    if (gang->options.hosts) {
+        return false;
+    }
+    atomic_store(&gang->control->keep, step);
+    return true;
+}
+
 /* ---- waiting ---- */
 
 typedef struct step_wait {

@@ -75,6 +75,12 @@ void ls_gang_state(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_s
 void ls_gang_snapshot(ls_gang *gang, ls_queue *queue, const ls_layout *layout, ls_state *state_out);
 
 /*
+ * The next step is to keep the state before it, that after `step` finished steps, in the snapshot; when that step is over, it is there whole.
+ * Called before it is granted. False when it can't: the state is spread over several hosts.
+ */
+bool ls_gang_keep(ls_gang *gang, uint64_t step);
+
+/*
  * Starts service thread and ranks; step: finished steps of the state that they will find once they are granted a step. The tokenizer a run
  * trained is in run_dir by now. Errors: LS_ERR_IO, LS_ERR_MEMORY, LS_ERR_DISK.
  */

@@ -101,6 +101,7 @@ static void recover_part(void *context, uint32_t part)
     const ls_recovery recovery = {
         .exchange = segment->exchange,
         .flats = {segment->parameters, segment->m, segment->v},
+        .snapshot = {segment->snapshot[0], segment->snapshot[1], segment->snapshot[2]},
     };
     const ls_recovered found = ls_data_parallel_recover_part(&recovery, part);
     ls_log_debug("part %u recovered: entered %llu, %u blocks put back, %s", part,

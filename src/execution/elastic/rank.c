@@ -386,6 +386,9 @@ static ls_status run_step(rank *r)
     ls_rank_result result = {.step = r->step, .begin_ns = ls_clock_monotonic_ns()};
     ls_sabotage_meet(&r->sabotage, r->options->rank, r->step);
     r->has_run = true;
+    if (r->step > 0 && atomic_load(&r->control->keep) == r->step) {
+        ls_stepper_keep(r->stepper, r->segment.snapshot);
+    }
     const ls_status status =
         ls_stepper_run(r->stepper, r->step, ls_schedule_lr(&r->schedule, r->step), &result.result);
     if (status != LS_OK) {

@@ -123,7 +123,9 @@ typedef struct ls_control {
     _Alignas(64) ls_word orders;
     _Atomic uint64_t until; /* steps below it may be run */
     _Atomic uint32_t stop;  /* give up the step that runs: looked at between micro-batches */
-    _Atomic uint32_t quit;  /* end, when the step that runs is through */
+    _Atomic uint64_t
+        keep; /* the update behind so many finished steps keeps what was before it in the snapshot; 0: none */
+    _Atomic uint32_t quit; /* end, when the step that runs is through */
     _Atomic uint32_t
         gather; /* counts: the state of all hosts is wanted on the trainer's, behind the last granted step */
 

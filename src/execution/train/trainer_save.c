@@ -306,9 +306,20 @@ static ls_status prepare_snapshot(ls_trainer *trainer)
     return ls_state_init_snapshot(&trainer->snapshot, &trainer->state);
 }
 
+/* One process, or the ranks of one host: the update of the step that comes keeps the old values of all it changes. */
+static bool keep_in_next_update(ls_trainer *trainer)
+{
+    if (trainer->gang) {
+        return ls_gang_keep(trainer->gang, trainer->step);
+    }
+    float *const kept[3] = {trainer->snapshot.parameters, trainer->snapshot.m, trainer->snapshot.v};
+    ls_stepper_keep(trainer->stepper, kept);
+    return true;
+}
+
 /*
- * One process: the update of the step that comes keeps the old values of all it changes in the snapshot, and then the saver begins. Ranks:
- * the state is copied while they wait.
+ * The state gets into the snapshot by the update of the step that comes, and then the saver begins. With several hosts it was gathered for this,
+ * and is copied while ranks wait.
  */
 static ls_status save_behind(ls_trainer *trainer)
 {
@@ -317,9 +328,7 @@ static ls_status save_behind(ls_trainer *trainer)
     LS_TRY(prepare_snapshot(trainer));
     LS_TRY(make_job(trainer, &trainer->snapshot, &trainer->pending));
     trainer->is_pending = true;
-    if (trainer->stepper) {
-        float *const kept[3] = {trainer->snapshot.parameters, trainer->snapshot.m, trainer->snapshot.v};
-        ls_stepper_keep(trainer->stepper, kept);
+    if (keep_in_next_update(trainer)) {
         trainer->pending.stall_s = ls_clock_monotonic_s() - start_s;
         return LS_OK;
     }
