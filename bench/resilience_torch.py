@@ -200,7 +200,24 @@ def first_time(rows, killed, event, more=lambda row: True):
     return next((row["time"] - killed for row in rows if row["time"] > killed and row["event"] == event and more(row)), None)
 
 
+def end(child, folder):
+    """Ends torchrun and all its workers, which have sessions of their own."""
+    child.terminate()
+    try:
+        child.wait(20)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    for pid in {row["pid"] for row in events(folder) if row["event"] == "started"}:
+        try:
+            if b"resilience_torch" in open(f"/proc/{pid}/cmdline", "rb").read():
+                os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+
 def fault():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
     folder = tempfile.mkdtemp(dir=options.dir or None)
     lines, killed, result = [], 0, {"case": "torchrun", "peer": "torch", "ranks": options.ranks, "save": options.save, "every": options.every, "steps": options.steps}
     child = launch(folder, options.ranks, lines)
@@ -214,8 +231,7 @@ def fault():
             before = max(row["step"] for row in events(folder) if row["event"] == "step" and row["rank"] == 0)
             if options.after_ranks:  # the job is ended, and started again on what is left
                 time.sleep(1)
-                os.killpg(child.pid, signal.SIGTERM)
-                child.wait()
+                end(child, folder)
                 child = launch(folder, options.after_ranks, lines)
         try:
             code = wait_for(child, lambda: child.poll() is not None and [child.returncode])
@@ -243,8 +259,7 @@ def fault():
                 loaded_s=first_time(rows, killed, "loaded"), next_step_s=first_time(rows, killed, "step", lambda row: row["attempt"] > 0 or options.after_ranks),
                 caught_up_s=first_time(rows, killed, "step", lambda row: row["step"] > before))
     finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
+        end(child, folder)
         shutil.rmtree(folder)
     print(json.dumps({key: round(value, 3) if isinstance(value, float) else value for key, value in result.items()}))
 
