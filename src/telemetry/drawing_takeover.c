@@ -90,22 +90,37 @@ static void add_loss(row_list *list, const json_t *event, double time_s, uint32_
              strchr(how, '(') ? ")" : "");
 }
 
+/* When the first loss was noticed that the recovery at the end of the list is to mend; NaN: there is none. */
+static double noticed_s(const row_list *list)
+{
+    double found = NAN;
+    for (size_t i = list->count; i > 0 && list->rows[i - 1].kind != ROW_FINISHED; i--) {
+        found = list->rows[i - 1].kind == ROW_NOTICED ? list->rows[i - 1].time_s : found;
+    }
+    return found;
+}
+
+/* Its times count from when the loss was noticed; the event itself is written when the trainer comes round to it. */
 static void add_recovery(row_list *list, const json_t *event, double time_s)
 {
-    uint64_t step = 0, ranks = 0;
+    const double since_s = noticed_s(list);
+    uint64_t step = 0;
     const double ms = ls_json_number(event, "ms"), finished_ms = ls_json_number(event, "finished_ms");
     const char *how = json_string_value(json_object_get(event, "how"));
     (void)ls_json_count(event, "step", &step);
-    (void)ls_json_count(event, "ranks", &ranks);
-    if (isfinite(ms) && isfinite(finished_ms)) {
-        row *taken = add_row(list, ROW_TAKEN, time_s - 1e-3 * (finished_ms - ms));
+    const bool interrupted = finished_ms - ms > 0.05; /* or it was lost between two steps */
+    if (isfinite(since_s) && interrupted) {
+        row *taken = add_row(list, ROW_TAKEN, since_s + 1e-3 * ms);
         snprintf(taken->title, sizeof taken->title, "its work is handed over");
-        snprintf(taken->words, sizeof taken->words, "and step %" PRIu64 " goes on where it stood", step);
+        snprintf(taken->words, sizeof taken->words, "and step %" PRIu64 " goes on where it stood", step + 1);
     }
-    row *finished = add_row(list, ROW_FINISHED, time_s);
-    snprintf(finished->title, sizeof finished->title, "step %" PRIu64 " is finished", step);
-    snprintf(finished->words, sizeof finished->words, "by %" PRIu64 " rank%s (%s)", ranks,
-             ranks == 1 ? "" : "s", how ? how : "recovery");
+    row *finished =
+        add_row(list, ROW_FINISHED, isfinite(since_s + finished_ms) ? since_s + 1e-3 * finished_ms : time_s);
+    snprintf(finished->title, sizeof finished->title,
+             interrupted ? "step %" PRIu64 " is finished" : "all go on behind step %" PRIu64,
+             step + interrupted);
+    snprintf(finished->words, sizeof finished->words,
+             how && strcmp(how, "checkpoint") == 0 ? "from the newest checkpoint on" : "no step is lost");
 }
 
 static void add_membership(row_list *list, const json_t *event, const char *name, double time_s,
@@ -120,7 +135,8 @@ static void add_membership(row_list *list, const json_t *event, const char *name
         row *joined = add_row(list, ROW_JOINED, time_s);
         joined->rank = rank;
         snprintf(joined->title, sizeof joined->title, "rank %" PRIu32 " is there again", rank);
-        snprintf(joined->words, sizeof joined->words, "process %" PRIu64 ", behind step %" PRIu64, pid, step);
+        snprintf(joined->words, sizeof joined->words, "process %" PRIu64 ", from step %" PRIu64 " on", pid,
+                 step + 1);
     } else {
         row *left = add_row(list, ROW_LEFT, time_s);
         left->rank = rank;

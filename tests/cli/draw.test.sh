@@ -21,6 +21,7 @@ same ranks.svg ranks --leaves 12 --ranks 4
 same ranks-two-hosts.svg ranks --leaves 12 --ranks 4 --hosts 2
 same ring.svg ring --ranks 4
 same report.svg report --ranks 4
+same takeover.svg takeover "$guide/takeover.jsonl"
 
 # -o writes the same bytes.
 "$LOCKSTEP" draw step --leaves 12 --sequences 4 -o "$out/file.svg"

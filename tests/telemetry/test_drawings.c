@@ -292,7 +292,7 @@ static void drawing_takeover_tells_first_loss(void **state)
                                         ">3.4 ms<",
                                         "its work is handed over",
                                         ">21.3 ms<",
-                                        "step 12 is finished",
+                                        "step 13 is finished",
                                         ">413 ms<",
                                         "rank 1 is there again",
                                         "process 25"};

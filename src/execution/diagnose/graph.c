@@ -119,6 +119,13 @@ static bool is_absent_peer(const ls_sight *other, const ls_flight_comm *comm, co
     return true;
 }
 
+/* Operations of a communicator that it has left were given up with it: a step that another team finished. */
+static bool is_given_up(const ls_sight *sight, const ls_sight_op *op)
+{
+    const ls_flight_comm *own = find_comm(sight, op->comm_id);
+    return own && own->state == LS_FLIGHT_COMM_CLOSED;
+}
+
 /*
  * Whether the rank is held up in the operation. One that has taken up something else since it began it overlaps it with work (gradients
  * of a layer are reduced while the next ones are computed), unless it says that it now waits.
@@ -417,7 +424,7 @@ void ls_graph_build(ls_arena *arena, const ls_sight *sights, uint32_t sight_coun
         const bool ended =
             !sight || sight->process == LS_PROCESS_DEAD || sight->header.outcome != LS_FLIGHT_RUNNING;
         for (uint32_t i = 0; !ended && i < sight->open_count; i++) {
-            if (is_held_up(sight, &sight->open[i])) {
+            if (is_held_up(sight, &sight->open[i]) && !is_given_up(sight, &sight->open[i])) {
                 add_edge(&b, sight, &sight->open[i]);
             }
         }
