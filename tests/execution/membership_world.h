@@ -18,6 +18,7 @@
 #include "execution/elastic/coordinator.h"
 #include "execution/elastic/coordinator_internal.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -569,19 +570,24 @@ static void world_begins(ls_env *env, world *w)
     world_trains(w);
 }
 
-/* Makes the run directory, durably, and begins. */
+static void world_folder_made(void *context, int64_t result);
+
+/* Makes the run directory, durably, and begins; the disk may fail here as anywhere, then somebody tries again. */
 static void world_folder_synced(void *context, int64_t result)
 {
     world *w = context;
-    WORLD_CHECK(w, result >= 0);
+    if (result < 0) {
+        ls_env_disk_mkdir(w->env, "run", world_folder_made, w);
+        return;
+    }
     world_begins(w->env, w);
 }
 
 static void world_folder_made(void *context, int64_t result)
 {
     world *w = context;
-    WORLD_CHECK(w, result >= 0);
-    ls_env_disk_sync_dir(w->env, "", world_folder_synced, w);
+    /* What was not made can't be synced. */
+    ls_env_disk_sync_dir(w->env, result < 0 && result != -EEXIST ? "run" : "", world_folder_synced, w);
 }
 
 static void world_foreground(ls_env *env, const char *const *argv, void *context)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Everything of one host together: a trainer with coordinator, log and agent, ranks that come and go, and checkpoints through the real
- * commit, while ranks, the trainer, the power and the disk fail. Ranks are the puppets of tests/execution/membership_world.h; what they
+ * commit, while ranks, the trainer (with a lease, another takes its place; else the run is started again), the power and the disk fail. Ranks are the puppets of tests/execution/membership_world.h; what they
  * train is twelve leaves, each a chain of hashes that its part's holder moves on once per step.
  *
  * Safety: all the rules of membership_world.h at every event; each leaf is updated exactly once per step; every checkpoint holds the state
@@ -37,6 +37,7 @@ typedef struct run_world {
     bool saving;
     uint64_t saving_step, saved_step, acknowledged;
     uint32_t lives;
+    uint64_t comes_ns; /* when another trainer takes the place of one that died */
     bool disk_fails;
 } run_world;
 
@@ -200,16 +201,23 @@ static void trainer_program(ls_env *env, const char *const *argv, void *context)
     run_world *r = context;
     careless_init(r->run, env);
     r->trainer = r->w.env = env;
+    if (r->w.starts > 0) { /* its ranks are there, and the state with them */
+        sim_event(r->run, "another trainer goes on at step %llu", (unsigned long long)r->w.told);
+        r->w.alone_ns = 0;
+        r->saving = false;
+        r->saved_step = r->acknowledged;
+        world_begins(env, &r->w);
+        return;
+    }
     ls_env_disk_mkdir(env, "run", folder_made, r);
 }
 
 /* Ranks die with their trainer: its agent is their parent, and they asked to. */
 static void end_life(run_world *r)
 {
-    if (!r->trainer) {
-        return;
+    if (r->trainer) {
+        ls_sim_signal(r->trainer, SIGKILL);
     }
-    ls_sim_signal(r->trainer, SIGKILL);
     for (uint32_t i = 0; i < r->w.puppet_count; i++) {
         ls_sim_signal(r->w.envs[i], SIGKILL);
     }
@@ -218,6 +226,7 @@ static void end_life(run_world *r)
         r->open = false;
     }
     r->trainer = NULL;
+    r->w.alone_ns = 0;
 }
 
 static void start_life(run_world *r)
@@ -253,12 +262,44 @@ static bool is_through(const run_world *r)
     return r->finished && r->w.ended;
 }
 
+/* With a lease the ranks wait for another trainer. When it comes too late there is nothing to go on with. */
+static void lose_trainer(run_world *r, uint64_t random)
+{
+    const uint64_t lease_ns = r->w.settings.lease_ns;
+    if (r->w.alone_ns) {
+        return; /* there is none */
+    }
+    if (lease_ns == 0 || !r->open || r->w.starts == WORLD_STARTS || r->finished ||
+        !ls_sim_is_running(r->trainer)) {
+        end_life(r);
+        return;
+    }
+    world_kill_coordinator(&r->w, false);
+    r->trainer = NULL;
+    r->comes_ns = ls_sim_now_ns(r->run->sim) + random % (lease_ns + lease_ns / 5);
+}
+
+static void follow(run_world *r)
+{
+    const bool in_time = ls_sim_now_ns(r->run->sim) - r->w.alone_ns < r->w.settings.lease_ns;
+    if (in_time) {
+        ls_sim_start(r->run->sim, r->w.host, trainer_program, r);
+    } else {
+        end_life(r);
+        start_life(r);
+    }
+}
+
 /* Somebody starts the run again when it has ended before its last step. */
 static void live(run_world *r, uint64_t ns)
 {
     const uint64_t until_ns = ls_sim_now_ns(r->run->sim) + ns;
     while (ls_sim_now_ns(r->run->sim) < until_ns && !is_through(r)) {
-        if (!r->trainer || !ls_sim_is_running(r->trainer) || (r->w.ended && !r->finished)) {
+        if (r->w.alone_ns && ls_sim_now_ns(r->run->sim) >= r->comes_ns) {
+            follow(r);
+        } else if (r->w.alone_ns) {
+            /* nobody yet */
+        } else if (!r->trainer || !ls_sim_is_running(r->trainer) || (r->w.ended && !r->finished)) {
             if (r->w.aborts) {
                 sim_event(r->run, "the run ended: %s", r->w.abort_text);
             }
@@ -310,7 +351,7 @@ static void fault(run_world *r)
         disk_fails(r, random >> 16);
     } else if (kind == 3) {
         sim_event(r->run, "the trainer is killed");
-        end_life(r);
+        lose_trainer(r, random >> 16);
     } else if (!r->open) {
         return;
     } else if (kind <= 5) {
@@ -319,7 +360,7 @@ static void fault(run_world *r)
     } else if (kind == 6) {
         sim_event(r->run, "rank %u stops", place);
         world_stop(&r->w, place, true);
-    } else if (ls_coordinator_phase(r->w.coordinator) == LS_GANG_RUNNING) {
+    } else if (r->w.coordinator && ls_coordinator_phase(r->w.coordinator) == LS_GANG_RUNNING) {
         const uint32_t ranks = 1 + (uint32_t)(random >> 16) % WORLD_PLACES;
         sim_event(r->run, "%u ranks are asked for", ranks);
         SIM_CHECK(r->run, ls_coordinator_resize(r->w.coordinator, ranks) == LS_OK);
@@ -344,6 +385,7 @@ static void run_all(sim_run *run)
     r->every = sim_draw(run, "every", 1, 12);
     r->last_step = sim_draw(run, "steps", 10, 80);
     r->w.settings.steps = r->last_step;
+    r->w.settings.lease_ns = sim_draw(run, "lease", 0, 1) * sim_draw(run, "lease_ms", 50, 1500) * SIM_MS;
     const uint64_t faults = sim_draw(run, "faults", 0, 12);
     r->w.host = ls_sim_host_add(run->sim, "node");
     ls_sim_program_add(run->sim, "rank", puppet_program, &r->w);
