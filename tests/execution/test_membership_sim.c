@@ -16,7 +16,7 @@ static void membership_survives_whatever_a_seed_draws(void **state)
 {
     (void)state;
     char why[WORLD_TEXT];
-    for (uint64_t seed = 1; seed <= 1000; seed++) {
+    for (uint64_t seed = 1; seed <= 500; seed++) {
         if (!membership_world_run(seed, why, NULL)) {
             fail_msg("%s", why);
         }
