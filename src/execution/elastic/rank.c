@@ -7,6 +7,7 @@
 #include "execution/comm/environment.h"
 #include "execution/comm/flight.h"
 #include "execution/diagnose/sabotage.h"
+#include "execution/diagnose/sight.h"
 #include "execution/elastic/segment.h"
 #include "execution/train/memory.h"
 #include "execution/train/session.h"
@@ -41,6 +42,7 @@ typedef struct rank {
     ls_sabotage sabotage;
     uint64_t step; /* finished steps */
     bool has_run;  /* a step of this cut: it knows where it is; else the team says it */
+    uint64_t step; /* finished steps */
 } rank;
 
 /* ---- life and death of the agent ---- */
@@ -51,11 +53,24 @@ static pid_t agent_of(const char *segment)
     return strncmp(segment, "/proc/", 6) == 0 ? (pid_t)strtol(segment + 6, NULL, 10) : 0;
 }
 
+/* Its own agent is gone: whether another one is there, or may still come. */
+static bool has_other_agent(rank *r)
+{
+    const uint64_t now_ns = ls_clock_monotonic_ns();
+    const int32_t pid = atomic_load(&r->control->agent_pid);
+    if (ls_process_look(pid, atomic_load(&r->control->agent_start)) != LS_PROCESS_DEAD) {
+        r->alone_ns = 0;
+        return true;
+    }
+    r->alone_ns = r->alone_ns ? r->alone_ns : now_ns;
+    return now_ns - r->alone_ns < r->control->lease_ns;
+}
+
 static bool agent_lives(void *context)
 {
-    const rank *r = context;
+    rank *r = context;
     atomic_store(&r->slot->alive_ns, ls_clock_monotonic_ns());
-    return getppid() == agent_of(r->options->segment);
+    return getppid() == agent_of(r->options->segment) || (r->control->lease_ns > 0 && has_other_agent(r));
 }
 
 /* Where the handler says that this rank was asked to leave: the coordinator lets it, at a step boundary, when it can be done without. */
@@ -74,6 +89,9 @@ static ls_status follow_agent(const rank *r)
     signal(SIGINT, SIG_IGN);
     sigaction(SIGTERM, &leave, NULL);
     signal(SIGHUP, SIG_IGN);
+    if (r->control->lease_ns > 0) {
+        return LS_OK; /* it looks by itself, in each wait */
+    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != agent_of(r->options->segment)) { /* it died before the kernel knew */
         return ls_fail(LS_ERR_RANKS_LOST, "the agent of this rank is gone");
@@ -95,6 +113,7 @@ static ls_status attach(rank *r)
     r->local = number - first;
     r->slot = ls_segment_slot(&r->segment, r->local);
     r->step = atomic_load(&r->slot->finished);
+    atomic_store(&r->slot->pid_start, ls_process_start(getpid()));
     atomic_store(&r->slot->pid, getpid());
     ls_control_phase(r->control, r->local, LS_RANK_STARTING);
     return LS_OK;
