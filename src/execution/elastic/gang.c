@@ -417,6 +417,7 @@ void ls_gang_destroy(ls_gang *gang)
     if (!gang) {
         return;
     }
+    gang->options.event = NULL; /* who would hear it may be gone */
     ls_control_quit(gang->control);
     join_service(gang);
     ls_cluster_close(gang->cluster);

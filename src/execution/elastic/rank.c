@@ -40,9 +40,9 @@ typedef struct rank {
     ls_stepper *stepper;
     ls_flip flip; /* for tests */
     ls_sabotage sabotage;
-    uint64_t step; /* finished steps */
-    bool has_run;  /* a step of this cut: it knows where it is; else the team says it */
-    uint64_t step; /* finished steps */
+    uint64_t step;     /* finished steps */
+    bool has_run;      /* a step of this cut: it knows where it is; else the team says it */
+    uint64_t alone_ns; /* since when no agent lives; 0: one does */
 } rank;
 
 /* ---- life and death of the agent ---- */
