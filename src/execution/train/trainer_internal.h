@@ -54,6 +54,7 @@ typedef struct ls_trainer {
     ls_time_log *time_log; /* of all starts of the run */
     json_t *recoveries;    /* array: the fields of events `recovered`; NULL: none */
     double recovery_s;     /* not yet booked: from losses noticed to the step going on */
+    bool closing;          /* what the gang still says is not heard */
     double hung_s;         /* nor this: what ranks waited for one that hung, until it was killed */
     ls_schedule schedule;
 
