@@ -172,6 +172,34 @@ static void two_savers_lose_nothing(void **state)
     assert_true(both > 0 && hurt > 0);
 }
 
+/* What a person put there goes with it; a file with the name of a leftover, too. */
+static void removal_takes_what_is_inside(void **state)
+{
+    fixture *f = *state;
+    fixture_save(f, 100);
+    char path[256];
+    snprintf(path, sizeof path, "%s/100/notes/old", f->root);
+    assert_int_equal(ls_dir_create(path), LS_OK);
+    snprintf(path, sizeof path, "%s/100/notes/old/text", f->root);
+    assert_int_equal(ls_file_write_atomic(path, "x", 1), LS_OK);
+    snprintf(path, sizeof path, "%s/100/empty", f->root);
+    assert_int_equal(ls_dir_create(path), LS_OK);
+    snprintf(path, sizeof path, "%s/5.tmp-file", f->root);
+    assert_int_equal(ls_file_write_atomic(path, "x", 1), LS_OK);
+    fixture_save(f, 200); /* removes leftovers */
+    const ls_checkpoint_prune_options options = {.keep_last = 1};
+    ls_arena arena = {0};
+    uint64_t *removed = NULL;
+    size_t count = 0;
+    char **names = NULL;
+    assert_int_equal(ls_checkpoint_prune(&arena, f->root, &options, &removed, &count), LS_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(ls_dir_list(&arena, f->root, &names, &count), LS_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(names[0], "200");
+    ls_arena_release(&arena);
+}
+
 /* Pinned after it was chosen: it gets its name back; and a save over it keeps it pinned. */
 static void pin_outlives_removal_and_replacement(void **state)
 {
@@ -354,6 +382,7 @@ int main(void)
         SMALL(save_over_existing_error_at_every_call),
         SMALL(removal_error_at_every_call),
         SMALL(two_savers_lose_nothing),
+        SMALL(removal_takes_what_is_inside),
         SMALL(pin_outlives_removal_and_replacement),
         CASE(save_eio_at_every_write_with_threads),
         CASE(save_short_writes_are_continued),
