@@ -194,6 +194,11 @@ static ls_step_marks marks_of(void *context, uint32_t part)
     return (ls_step_marks){.entered = &marks->entered, .begun = &marks->begun, .done = &marks->done};
 }
 
+static ls_sabotage *own_sabotage(rank *r)
+{
+    return r->sabotage.kind != LS_SABOTAGE_NONE && r->sabotage.rank == r->options->rank ? &r->sabotage : NULL;
+}
+
 /* The mark `finished` stays with this file: it goes out with the result. */
 static ls_status join_others(rank *r)
 {
@@ -224,6 +229,7 @@ static ls_status join_others(rank *r)
         .aborted = why_aborted,
         .look = agent_lives,
         .marks = marks_of,
+        .sabotage = own_sabotage(r),
     };
     return ls_data_parallel_create(&options, &r->parallel);
 }
@@ -247,14 +253,15 @@ static ls_status make_stepper(rank *r)
         return LS_OK; /* it holds none */
     }
     ls_segment_state(&r->segment, LS_SEGMENT_NO_RANK, session->queue, &session->layout, &r->state);
+    LS_TRY(ls_flip_from_environment(&r->flip));
+    LS_TRY(ls_sabotage_from_environment(&r->sabotage));
     LS_TRY(join_others(r));
     ls_step_settings settings = ls_session_step_settings(session);
     settings.should_stop = stop_asked;
     settings.stop_context = r;
     settings.parallel = r->parallel;
-    LS_TRY(ls_flip_from_environment(&r->flip));
-    LS_TRY(ls_sabotage_from_environment(&r->sabotage));
     settings.flip = &r->flip;
+    settings.sabotage = own_sabotage(r);
     return ls_stepper_create(&r->walk, &r->state, &settings, &r->stepper);
 }
 

@@ -338,6 +338,7 @@ ls_status ls_data_parallel_agree(ls_data_parallel *p, ls_queue *queue, ls_agreem
 {
     LS_TRY(ls_data_parallel_sum_rest(p, queue));
     make_claims(p);
+    ls_sabotage_at(p->sabotage, LS_PHASE_CLAIM, p->view.step);
     LS_TRY(meet_all(p));
     const ls_status status = p->hosts ? read_conclusion(p, agreement_out) : conclude_alone(p, agreement_out);
     if (status != LS_OK) {

@@ -82,12 +82,25 @@ static void end_record(ls_data_parallel *p, const ls_own_part *own, uint32_t at,
     }
 }
 
+/* Sabotage. */
+static ls_status sum_half_and_die(ls_data_parallel *p, ls_queue *queue, uint32_t at, const ls_slice *slice)
+{
+    LS_TRY(ls_tree_sum_run(queue, &p->whole.sum, whole_inputs_at(p, at, slice->offset), slice->count / 2,
+                           p->target + slice->offset, p->block_sums + slice->first_block));
+    p->sabotage->met--;
+    ls_sabotage_at(p->sabotage, LS_PHASE_SUM, p->view.step);
+    return LS_OK;
+}
+
 /* Adds up own slice of the bucket at `at`. */
 static ls_status sum_own(ls_data_parallel *p, ls_own_part *own, ls_queue *queue, uint32_t at)
 {
     const ls_slice *slice = &own->slices[p->order[at].bucket];
     ls_status status = LS_OK;
     if (slice->count > 0 && !is_given_up(p)) {
+        if (ls_sabotage_is_due(p->sabotage, LS_PHASE_SUM, p->view.step)) {
+            LS_TRY(sum_half_and_die(p, queue, at, slice));
+        }
         status = ls_tree_sum_run(queue, &p->whole.sum, whole_inputs_at(p, at, slice->offset), slice->count,
                                  p->target + slice->offset, p->block_sums + slice->first_block);
     }
@@ -304,6 +317,9 @@ ls_status ls_data_parallel_after_step(ls_data_parallel *p, uint32_t index, ls_qu
         ready++;
     }
     say_ready(p, own, ready);
+    if (ready > 0) {
+        ls_sabotage_at(p->sabotage, LS_PHASE_READY, p->view.step);
+    }
     LS_TRY(take_what_is_ready(p, queue));
     while (p->hosts && own->summed_count < p->bucket_count) {
         const uint32_t group = next_group(p);

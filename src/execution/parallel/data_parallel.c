@@ -303,6 +303,7 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->shadow = options->shadow && options->zero > 0 && options->local_parts < options->parts;
     p->leaf_count = options->leaves;
     p->marks_of = options->marks;
+    p->sabotage = options->sabotage;
     p->target = options->sums;
     p->has_sums = options->sums != NULL;
     p->view = view_of(options);

@@ -47,6 +47,7 @@
 
 #include "base/hash.h"
 #include "execution/diagnose/fault.h"
+#include "execution/diagnose/sabotage.h"
 #include "execution/parallel/tree.h"
 #include "execution/parallel/undo.h"
 #include "execution/state.h"
@@ -109,6 +110,7 @@ typedef struct ls_data_parallel_options {
     ls_status (*aborted)(void *context);
     /* Called in each wait, at least every LS_WAIT_SLICE_NS; false ends it; NULL: none. */
     bool (*look)(void *context);
+    ls_sabotage *sabotage; /* for tests; borrowed; NULL: none */
     /* Of local part `part`; asked when this process takes it. NULL: none. */
     ls_step_marks (*marks)(void *context, uint32_t part);
 } ls_data_parallel_options;

@@ -96,6 +96,7 @@ struct ls_data_parallel {
     bool was_gathered;
     ls_step_fault fault; /* of the agreement that failed */
     uint32_t comm_id;
+    ls_sabotage *sabotage;
     uint8_t flight_slot;
 };
 

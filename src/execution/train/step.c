@@ -30,6 +30,7 @@ struct ls_stepper {
     float *losses;       /* micro_batch x length */
     ls_update **updates; /* per part of this process */
     uint32_t update_count;
+    uint64_t step;              /* that runs */
     uint32_t index;             /* of the part that is computed, among those of this process */
     double last_s, last_wait_s; /* when the current part of the step began */
     ls_op_range_fn look;        /* sees every output of a leaf that is traced; NULL: not traced */
@@ -110,6 +111,16 @@ static ls_status after_backward_step(void *context, uint32_t plan_step)
     return LS_OK;
 }
 
+/* Sabotage. */
+static ls_status die_in_backward(void *context, uint32_t plan_step)
+{
+    ls_stepper *stepper = context;
+    (void)plan_step;
+    stepper->settings.sabotage->met = stepper->settings.sabotage->nth - 1;
+    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_LEAF, stepper->step);
+    return LS_OK;
+}
+
 /* ZeRO stage 3: the weights of this step are on their way. */
 static ls_status before_plan_step(void *context, uint32_t plan_step)
 {
@@ -151,6 +162,9 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
         batch.before_step = stepper->fetches ? before_plan_step : NULL;
         if (is_last && i + 1 == micro_batches) {
             batch.after_step = after_backward_step;
+        }
+        if (i + 1 == micro_batches && ls_sabotage_is_due(s->sabotage, LS_PHASE_LEAF, step)) {
+            batch.after_step = die_in_backward;
         }
         LS_TRY(run_micro_batch(stepper, &batch));
         sum_losses(stepper, &node->loss_sum, &node->tokens);
@@ -194,6 +208,12 @@ static ls_status merge_top(ls_stepper *stepper, ls_node_stack *stack, uint32_t c
     const ls_tree_sum sum = {
         .program = program, .length = 2 * count - 1, .depth = count, .input_count = count};
     atomic_store(&stack->depth, first);
+    if (ls_sabotage_is_due(stepper->settings.sabotage, LS_PHASE_MERGE, stepper->step)) {
+        LS_TRY(ls_tree_sum_run(state->queue, &sum, (const float *const *)&part->gradients[first],
+                               state->layout->float_count / 2, part->gradients[first], NULL));
+        stepper->settings.sabotage->met--;
+        ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_MERGE, stepper->step);
+    }
     LS_TRY(ls_tree_sum_run(state->queue, &sum, (const float *const *)&part->gradients[first],
                            state->layout->float_count, part->gradients[first], NULL));
     LS_TRY(ls_queue_wait(state->queue));
@@ -249,6 +269,13 @@ static ls_status run_leaves(ls_stepper *stepper, uint64_t step)
 
 /* ---- update ---- */
 
+/* Sabotage. */
+static void die_in_block(void *context)
+{
+    ls_stepper *stepper = context;
+    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_BLOCK, stepper->step);
+}
+
 static ls_status update_part(ls_stepper *stepper, uint32_t index, ls_update_options *options)
 {
     const ls_part *part = ls_data_parallel_part(stepper->parallel, index);
@@ -279,7 +306,12 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
         .gradients = ls_data_parallel_sums(stepper->parallel),
         .snapshot = {stepper->snapshot[0], stepper->snapshot[1], stepper->snapshot[2]},
     };
+    if (s->sabotage && s->sabotage->phase == LS_PHASE_BLOCK) {
+        options.halfway = die_in_block;
+        options.context = stepper;
+    }
     LS_TRY(ls_data_parallel_begin_update(stepper->parallel));
+    ls_sabotage_at(s->sabotage, LS_PHASE_UPDATE, step);
     for (uint32_t i = 0; i < stepper->update_count; i++) {
         if (!ls_data_parallel_is_ahead(stepper->parallel, i)) {
             LS_TRY(update_part(stepper, i, &options));
@@ -475,6 +507,7 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
 {
     ls_agreement sums;
     LS_TRY(compute(stepper, step, &sums));
+    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_AGREED, step);
     const double loss = sums.loss_sum / (double)sums.tokens;
     const double norm = sqrt(sums.square_sum) / (double)sums.tokens;
     const ls_status status = check_sums(stepper, step, loss, norm);
@@ -489,8 +522,11 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
     const double clip = clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0;
     ls_sentinel_before_update(stepper->sentinel);
     LS_TRY(update_parameters(stepper, step, lr, (float)(clip / (double)sums.tokens)));
+    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_UPDATED, step);
     ls_sentinel_after_update(stepper->sentinel);
+    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_END, step);
     LS_TRY(ls_data_parallel_leave(stepper->parallel, true));
+    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_FINISHED, step);
     lap(stepper, &stepper->result.optimizer_s);
 
     stepper->result.loss = (float)loss;
@@ -506,6 +542,8 @@ ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr, ls_step_
 {
     ls_data_parallel_enter(stepper->parallel, step, fingerprint_of(stepper, step, lr));
     stepper->result = (ls_step_result){0};
+    stepper->step = step;
+    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_ENTER, step);
     stepper->last_s = ls_clock_monotonic_s();
     stepper->last_wait_s = ls_data_parallel_wait_s(stepper->parallel);
     const ls_status status = run_step(stepper, step, lr);

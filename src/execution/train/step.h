@@ -42,6 +42,7 @@ typedef struct ls_step_settings {
     uint64_t audit_every_steps; /* execution/diagnose/audit.h; 0: never */
     uint64_t hash_every_steps;  /* execution/diagnose/guard.h; 0: never */
     ls_flip *flip;              /* for tests; borrowed; NULL: none */
+    ls_sabotage *sabotage;      /* likewise */
     ls_data_parallel *parallel; /* borrowed: this process is one rank of many; NULL: it computes all leaves */
 } ls_step_settings;
 
