@@ -312,6 +312,9 @@ static void puppet_is_parked(puppet *p)
     ls_control *control = p->w->segment.control;
     if (atomic_load(&control->team_epoch) != p->team.epoch) {
         puppet_reads_team(p);
+        if (ls_control_is_fenced(control, p->finished)) {
+            puppet_parks(p); /* that team was over, too */
+        }
     } else if (!ls_control_is_fenced(control, p->finished) &&
                ls_control_unpark(control, p->rank, p->finished)) {
         p->parked = false;
