@@ -364,6 +364,31 @@ ls_status ls_run_log_event(ls_run_log *log, const char *name, json_t *fields)
     return write_line(log, log->events_fd, log->events_path);
 }
 
+json_t *ls_run_log_events(const char *dir, const char *name)
+{
+    ls_arena arena = {0};
+    ls_file_map map = {0};
+    json_t *list = json_array(), *event = NULL;
+    if (ls_file_map_open(ls_path_join(&arena, dir, "events.jsonl"), &map) != LS_OK) {
+        ls_error_clear(); /* nothing has happened */
+    }
+    ls_line_reader reader = {.text = (const char *)map.data, .bytes = map.bytes};
+    for (ls_line_kind kind; (kind = ls_event_reader_next(&reader, &event)) != LS_LINE_END;) {
+        if (kind != LS_LINE_GOOD) {
+            continue;
+        }
+        if (strcmp(json_string_value(json_object_get(event, "event")), name) == 0) {
+            json_object_del(event, "event");
+            json_object_del(event, "time");
+            json_array_append(list, event);
+        }
+        json_decref(event);
+    }
+    ls_file_map_close(&map);
+    ls_arena_release(&arena);
+    return list;
+}
+
 /* ---- as the sink of base/emit ---- */
 
 static void complain_once(const ls_run_log *log, ls_status before)

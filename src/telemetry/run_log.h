@@ -57,6 +57,9 @@ void ls_run_log_enable_tensorboard(ls_run_log *log, uint64_t restored_step);
 /* The curve hash of the steps so far; "" when it is unknown. */
 void ls_run_log_curve_hash(const ls_run_log *log, char hex_out[LS_SHA256_HEX_BYTES]);
 
+/* The fields of all events of that name in `dir`, of all starts: an array, never NULL; the caller drops it. */
+json_t *ls_run_log_events(const char *dir, const char *name);
+
 /* Installs the log as the sink of base/emit; write errors are then logged once and kept: ls_run_log_status. */
 void ls_run_log_install(ls_run_log *log);
 ls_status ls_run_log_status(const ls_run_log *log);

@@ -58,9 +58,13 @@ void ls_control_append_team(const ls_control *control, json_t *object)
     read_team(control, &team);
     json_t *ranks = json_array();
     for (uint32_t local = 0; local < control->local_ranks; local++) {
-        if (atomic_load(&control->slots[local].phase) != LS_RANK_EMPTY) {
-            json_array_append_new(ranks, describe_rank(control, &team, local));
+        const uint32_t phase = atomic_load(&control->slots[local].phase);
+        json_t *rank = phase == LS_RANK_EMPTY ? NULL : describe_rank(control, &team, local);
+        /* One that left is no longer there; one that died may still hold a part. */
+        if (rank && (phase != LS_RANK_ENDING || json_array_size(json_object_get(rank, "parts")) > 0)) {
+            json_array_append(ranks, rank);
         }
+        json_decref(rank);
     }
     json_object_set_new(object, "epoch", json_integer((json_int_t)team.epoch));
     json_object_set_new(object, "parts", json_integer(team.parts));

@@ -242,16 +242,40 @@ static void book_step(ls_trainer *trainer, const ls_step_result *result, double 
 {
     double left_s = passed_s;
     const double recovery_s = trainer->recovery_s, usual_s = ls_trainer_usual_step_s(trainer);
+    const bool again = trainer->step < trainer->redone_until;
     book(trainer, LS_TIME_WAITING, trainer->hung_s, &left_s);
     book(trainer, LS_TIME_RECOVERY, recovery_s, &left_s);
     book(trainer, LS_TIME_DATA, result->data_s, &left_s);
+    const double before_s = left_s;
     book(trainer, LS_TIME_COMMUNICATION, result->wait_s - recovery_s - trainer->hung_s, &left_s);
-    if (trainer->step < trainer->redone_until) {
+    trainer->booked_wait_s = before_s - left_s;
+    trainer->booked_work_s = again ? 0.0 : left_s;
+    if (again) {
         book(trainer, LS_TIME_LOST_WORK, left_s, &left_s);
     } else if (recovery_s > 0.0 && usual_s > 0.0) {
         book(trainer, LS_TIME_LOST_WORK, left_s - usual_s, &left_s);
     }
     trainer->recovery_s = trainer->hung_s = 0.0;
+}
+
+static double take(double *from_s, double wanted_s)
+{
+    const double taken_s = fmin(*from_s, wanted_s);
+    *from_s -= taken_s;
+    return taken_s;
+}
+
+/* Ranks are faster than those who tell of it: the step may be booked already. Then what was said to be waiting, or work, was neither. */
+void ls_trainer_book_recovery(ls_trainer *trainer, uint64_t step, double seconds)
+{
+    if (step >= trainer->step) {
+        trainer->recovery_s += seconds;
+        return;
+    }
+    const double waited_s = take(&trainer->booked_wait_s, seconds);
+    const double worked_s = take(&trainer->booked_work_s, seconds - waited_s);
+    ls_goodput_move(&trainer->goodput, LS_TIME_COMMUNICATION, LS_TIME_RECOVERY, waited_s);
+    ls_goodput_move(&trainer->goodput, LS_TIME_COMPUTE, LS_TIME_RECOVERY, worked_s);
 }
 
 static ls_status run_step(ls_trainer *trainer)

@@ -19,7 +19,7 @@ static json_t *give_status(void *context)
         (int)getpid(), "step", (json_int_t)atomic_load(&shared->step), "steps",
         (json_int_t)trainer->stop_step, "doing", atomic_load(&shared->is_training) ? "training" : "starting",
         "min_ranks", (json_int_t)run->job.min_ranks, "max_ranks",
-        (json_int_t)(trainer->gang ? ls_gang_ranks(trainer->gang) : 1));
+        (json_int_t)(trainer->gang ? ls_gang_places(trainer->gang) : 1));
     if (trainer->gang) {
         ls_gang_append_team(trainer->gang, status);
     }
@@ -59,14 +59,14 @@ static ls_status resize(void *context, uint32_t ranks)
 {
     const ls_trainer *trainer = context;
     LS_TRY(check_elastic(trainer));
-    return ls_fail(LS_ERR_UNSUPPORTED, "the number of ranks can't be changed to %u yet", ranks);
+    return ls_gang_resize(trainer->gang, ranks);
 }
 
 static ls_status leave(void *context, uint32_t rank)
 {
     const ls_trainer *trainer = context;
     LS_TRY(check_elastic(trainer));
-    return ls_fail(LS_ERR_UNSUPPORTED, "rank %u can't leave yet", rank);
+    return ls_gang_leave(trainer->gang, rank);
 }
 
 /* ---- the trainer's own ---- */

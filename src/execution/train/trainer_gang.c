@@ -46,16 +46,15 @@ static void hear(void *context, const char *name, json_t *fields)
         return;
     }
     const double ms = json_number_value(json_object_get(fields, "ms"));
-    if (strcmp(name, "recovered") == 0 && ms > 0.0) {
-        trainer->recovery_s += 1e-3 * ms;
+    uint64_t step = 0;
+    if (strcmp(name, "recovered") == 0 && ms > 0.0 && ls_event_step(fields, &step)) {
+        ls_trainer_book_recovery(trainer, step, 1e-3 * ms);
         ls_trainer_note_recovery(trainer, fields);
     } else if (strcmp(name, "hung") == 0) {
         trainer->hung_s = fmax(trainer->hung_s, json_number_value(json_object_get(fields, "waited_s")));
     }
     trainer->leaving = trainer->leaving || json_is_true(json_object_get(fields, "ends_run"));
     if (strcmp(name, "recovered") == 0 && json_is_array(json_object_get(fields, "lost"))) {
-        trainer->recoveries = trainer->recoveries ? trainer->recoveries : json_array();
-        json_array_append_new(trainer->recoveries, json_copy(fields));
         say_recovered(trainer, fields);
     }
     ls_emit_event(name, fields);

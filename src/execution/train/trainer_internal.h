@@ -52,10 +52,10 @@ typedef struct ls_trainer {
     ls_progress *progress;
     ls_goodput goodput;    /* of this process */
     ls_time_log *time_log; /* of all starts of the run */
-    json_t *recoveries;    /* array: the fields of events `recovered`; NULL: none */
     double recovery_s;     /* not yet booked: from losses noticed to the step going on */
-    bool closing;          /* what the gang still says is not heard */
     double hung_s;         /* nor this: what ranks waited for one that hung, until it was killed */
+    double booked_wait_s, booked_work_s; /* of the last finished step: as communication, as compute */
+    bool closing;                        /* what the gang still says is not heard */
     ls_schedule schedule;
 
     ls_notice_watch *notices;   /* NULL: nobody is asked */
@@ -106,6 +106,8 @@ void ls_trainer_hear_notices(ls_trainer *trainer);
 /* The control socket; without one the run goes on. */
 void ls_trainer_open_control(ls_trainer *trainer);
 void ls_trainer_close_control(ls_trainer *trainer);
+/* The step behind `step` finished ones went on `seconds` after the loss was noticed. */
+void ls_trainer_book_recovery(ls_trainer *trainer, uint64_t step, double seconds);
 /* Remembers the newest `recovered` event for whoever asks. */
 void ls_trainer_note_recovery(ls_trainer *trainer, const json_t *fields);
 /* A checkpoint was asked for: true once all that was granted is done, so that the state is at rest. */

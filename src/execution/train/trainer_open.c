@@ -322,7 +322,6 @@ void ls_trainer_close(ls_trainer *trainer)
     ls_state_release(&trainer->state);
     ls_state_release(&trainer->snapshot);
     ls_gang_destroy(trainer->gang);
-    json_decref(trainer->recoveries);
     ls_session_close(&trainer->session);
     ls_run_dir_close(&trainer->dir);
     ls_arena_release(&trainer->arena);
@@ -372,6 +371,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     ls_time_history history;
     end_time_log(trainer, status, &history);
     json_t *time = ls_goodput_to_json(&history.total), *starts = ls_time_history_to_json(&history);
+    json_t *recoveries = ls_run_log_events(trainer->dir.path, "recovered");
     ls_summary summary = {
         .run = session->run.name,
         .run_dir = trainer->dir.path,
@@ -395,7 +395,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
                       ? trainer->step_s / (double)(trainer->step - trainer->begun_at)
                       : 0.0,
         .flops_per_step = ls_session_step_flops(session, true),
-        .recoveries = trainer->recoveries,
+        .recoveries = recoveries,
         .time = time,
         .starts = starts,
     };
@@ -413,6 +413,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     *result_out = ls_summary_to_json(&summary);
     json_decref(time);
     json_decref(starts);
+    json_decref(recoveries);
     ls_time_history_release(&history);
     LS_TRY(result);
     return ls_report_write(trainer->dir.path,
