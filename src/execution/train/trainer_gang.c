@@ -40,11 +40,6 @@ static void say_recovered(const ls_trainer *trainer, const json_t *fields)
 static void hear(void *context, const char *name, json_t *fields)
 {
     ls_trainer *trainer = context;
-    if (trainer
-            ->closing) { /* log and progress are gone; the gang ends last, as the state lies in its memory */
-        json_decref(fields);
-        return;
-    }
     const double ms = json_number_value(json_object_get(fields, "ms"));
     uint64_t step = 0;
     if (strcmp(name, "recovered") == 0 && ms > 0.0 && ls_event_step(fields, &step)) {

@@ -305,7 +305,6 @@ ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
 
 void ls_trainer_close(ls_trainer *trainer)
 {
-    trainer->closing = true;
     ls_trainer_close_control(trainer);
     ls_notice_watch_stop(trainer->notices);
     ls_progress_destroy(trainer->progress);
