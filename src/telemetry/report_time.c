@@ -313,8 +313,12 @@ static void describe_event(const json_t *event, const char *name, incident *item
     const char *source = json_string_value(json_object_get(event, "source"));
     const char *action = json_string_value(json_object_get(event, "action"));
     if (strcmp(name, "rank_lost") == 0) {
-        snprintf(item->text, sizeof item->text, "rank %d lost%s%.120s", rank, cause ? ": " : "",
-                 cause ? cause : "");
+        /* A cause names its rank; behind the first semicolon it guesses. */
+        const int bytes = cause ? (int)strcspn(cause, ";") : 0;
+        snprintf(item->text, sizeof item->text, "%.*s", bytes < 150 ? bytes : 150, cause ? cause : "");
+        if (bytes == 0) {
+            snprintf(item->text, sizeof item->text, "rank %d lost", rank);
+        }
         item->is_open = true;
     } else if (strcmp(name, "notice") == 0) {
         snprintf(item->text, sizeof item->text, "notice from %.40s: %.100s", source ? source : "?",
