@@ -134,6 +134,33 @@ static void a_killed_process_is_waited_for(void **state)
     assert_int_equal(a.team.holder[2], 1);
 }
 
+static void one_more_finishes_what_was_interrupted(void **state)
+{
+    (void)state;
+    ls_membership_facts f = three_at_work();
+    for (uint32_t i = 0; i < 3; i++) {
+        dies(&f, i, false);
+    }
+    f.fence = 6;
+    f.hard = f.may_finish = true;
+    assert_int_equal(next(&f).what, LS_MEMBERSHIP_START);
+    f.finishing = true;
+    f.place[0] = (ls_place){.state = LS_PLACE_COMING, .wanted = true, .fresh = true};
+    assert_int_equal(next(&f).what, LS_MEMBERSHIP_WAIT);
+    f.place[0].state = LS_PLACE_READY;
+    assert_int_equal(next(&f).what, LS_MEMBERSHIP_TEAM);
+    f.epoch = 6;
+    f.hard = f.place[0].fresh = false;
+    for (uint32_t i = 0; i < 3; i++) {
+        f.part[i] = (ls_part_facts){.holder = 0, .entered = 8, .done = 8};
+    }
+    f.told = 8;
+    assert_int_equal(next(&f).what, LS_MEMBERSHIP_FENCE); /* and behind that step the run ends */
+    f.fence = 7;
+    f.place[0].parked = true;
+    assert_int_equal(next(&f).what, LS_MEMBERSHIP_END);
+}
+
 static void all_lost_waits_for_a_replacement_or_ends(void **state)
 {
     (void)state;
@@ -274,6 +301,8 @@ static ls_membership_facts any_facts(dice *d)
                              .stopping = roll(d, 8) == 0,
                              .ending = roll(d, 16) == 0,
                              .deadly = roll(d, 16) == 0,
+                             .may_finish = roll(d, 2),
+                             .finishing = roll(d, 8) == 0,
                              .min_ranks = 1 + (uint32_t)roll(d, 3),
                              .places = 1 + (uint32_t)roll(d, 4),
                              .epoch = 5,
@@ -342,7 +371,8 @@ static void check_any(const ls_membership_facts *f)
         check_team(f, &a);
         break;
     case LS_MEMBERSHIP_START:
-        assert_true(f->place[a.rank].state == LS_PLACE_EMPTY && f->place[a.rank].startable && !f->stopping);
+        assert_true(f->place[a.rank].state == LS_PLACE_EMPTY &&
+                    (f->place[a.rank].startable || f->may_finish));
         assert_true(!orphans || (f->hard && f->fence > f->epoch));
         break;
     case LS_MEMBERSHIP_KILL:
@@ -389,6 +419,7 @@ int main(void)
         cmocka_unit_test(a_replacement_is_started_behind_the_fence),
         cmocka_unit_test(a_death_between_steps_needs_no_adoption),
         cmocka_unit_test(a_killed_process_is_waited_for),
+        cmocka_unit_test(one_more_finishes_what_was_interrupted),
         cmocka_unit_test(all_lost_waits_for_a_replacement_or_ends),
         cmocka_unit_test(soft_fences_stop_all_behind_the_same_step),
         cmocka_unit_test(too_few_finish_their_step_first),

@@ -91,6 +91,27 @@ static void membership_finishes_the_step_when_all_are_lost(void **state)
     }
 }
 
+/* All at once, and none may be replaced: one more finishes the step, so that what is saved is whole, and the run ends. */
+static void membership_ends_whole_when_all_are_lost(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        const world_settings settings = {.ranks = 3, .min_ranks = 1, .max_replacements = 0, .steps = 60};
+        world *w = world_create(seed, &settings);
+        while (w->told < 10) {
+            world_run_until(w, ls_sim_now_ns(w->sim) + 1 + ls_sim_random_u64(w->sim) % (5 * WORLD_MS));
+        }
+        for (uint32_t place = 0; place < 3; place++) {
+            world_kill_one(w, place);
+        }
+        world_run_until(w, ls_sim_now_ns(w->sim) + 10 * WORLD_S);
+        uint64_t finished = 0;
+        CHECK(w, w->aborts == 1 && w->status == LS_ERR_RANKS_LOST && w->ended);
+        CHECK(w, ls_control_is_consistent(w->segment.control, &finished) && finished == w->told);
+        world_destroy(w);
+    }
+}
+
 /* A stopped process is killed, and its part goes on. */
 static void membership_kills_who_does_not_park(void **state)
 {
@@ -211,6 +232,7 @@ int main(void)
         cmocka_unit_test(world_is_a_function_of_its_seed),
         cmocka_unit_test(membership_shrinks_to_min_ranks),
         cmocka_unit_test(membership_finishes_the_step_when_all_are_lost),
+        cmocka_unit_test(membership_ends_whole_when_all_are_lost),
         cmocka_unit_test(membership_kills_who_does_not_park),
         cmocka_unit_test(membership_ends_when_a_leaf_kills_whoever_computes_it),
         cmocka_unit_test(membership_follows_requests_between_steps),

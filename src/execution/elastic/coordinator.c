@@ -231,7 +231,9 @@ static void start(ls_coordinator *c, uint32_t rank)
 {
     ls_coordinator_place *place = &c->place[rank];
     const uint64_t fence = atomic_load(&c->control->fence), epoch = atomic_load(&c->control->team_epoch);
-    c->replacements += place->had_one;
+    const bool beyond = place->had_one && c->replacements >= c->options.max_replacements;
+    c->finishers += beyond;
+    c->replacements += place->had_one && !beyond;
     place->had_one = place->process = true;
     place->born_at = fence > epoch ? fence : epoch;
     place->started_ns = ls_env_now_ns(c->options.env);

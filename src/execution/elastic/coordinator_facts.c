@@ -9,7 +9,7 @@
 #define KILL_GRACE_NS    UINT64_C(30000000000)
 #define STOPPED_GRACE_NS UINT64_C(1000000000)
 
-enum { DEATHS_MAX = 3, CRASHES_MAX = 2 };
+enum { DEATHS_MAX = 3, CRASHES_MAX = 2, FINISHERS_MAX = 2 };
 
 static bool is_past(uint64_t now_ns, uint64_t since_ns, uint64_t grace_ns)
 {
@@ -93,6 +93,7 @@ void ls_coordinator_gather(const ls_coordinator *c, ls_membership_facts *facts_o
         .ending = c->phase == LS_GANG_ENDING || atomic_load(&control->abort) != 0 ||
                   atomic_load(&control->quit) != 0,
         .deadly = ls_coordinator_is_deadly(c),
+        .may_finish = c->finishers<FINISHERS_MAX, .finishing = c->finishers> 0,
         .min_ranks = c->options.min_ranks,
         .places = c->places,
         .parts = team->local_parts,

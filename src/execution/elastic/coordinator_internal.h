@@ -44,6 +44,7 @@ struct ls_coordinator {
     uint64_t fence_ns; /* when it was raised */
     bool orphan[LS_LOCAL_RANKS_MAX];
     uint32_t replacements;
+    uint32_t finishers; /* started when none was left, beyond max_replacements */
     struct {
         uint64_t step;
         uint32_t leaf, deaths, crashes; /* in a row, of whoever computed that leaf in that step */

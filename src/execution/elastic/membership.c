@@ -66,7 +66,7 @@ static uint32_t count_places(facts *f, bool (*is)(const ls_place *))
 /* Fewer live or come than the run may have. */
 static bool is_doomed(facts *f)
 {
-    return count_places(f, is_usable) + count_places(f, is_coming) < f->min_ranks;
+    return f->finishing || count_places(f, is_usable) + count_places(f, is_coming) < f->min_ranks;
 }
 
 static uint64_t most_entered(facts *f)
@@ -239,13 +239,29 @@ static action cut_anew(facts *f)
     return out;
 }
 
+/* In the middle of a step, which may be half an update. */
+static action nobody_left(facts *f)
+{
+    if (!f->stopping && count_places(f, is_coming) > 0) {
+        return (action){.what = LS_MEMBERSHIP_WAIT};
+    }
+    for (uint32_t i = 0; i < f->places; i++) {
+        if (f->place[i].state == LS_PLACE_COMING) {
+            return (action){.what = LS_MEMBERSHIP_WAIT};
+        }
+        if (f->may_finish && f->begun && f->place[i].wanted && f->place[i].state == LS_PLACE_EMPTY) {
+            return (action){.what = LS_MEMBERSHIP_START, .rank = i};
+        }
+    }
+    return give_up();
+}
+
 /* The step that runs is finished by whoever can. */
 static action adopt(facts *f)
 {
     action out = {.what = LS_MEMBERSHIP_TEAM, .team = team_adopting(f)};
     if (out.team.parts == 0) {
-        return count_places(f, is_coming) > 0 && !f->stopping ? (action){.what = LS_MEMBERSHIP_WAIT}
-                                                              : give_up();
+        return nobody_left(f);
     }
     const uint64_t entered = most_entered(f);
     out.team.epoch = f->fence;

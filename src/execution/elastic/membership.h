@@ -13,7 +13,7 @@
  *   a part's holder has died            hard fence; all that could write are parked; its part goes to who has least; same cut, same step
  *   nobody is left to hold it           a replacement is waited for; none can come: the end
  *   who computes is not who should      soft fence; all stand behind the same step; the step is cut anew
- *   fewer than min_ranks live or come   the step that runs is finished first, then the end
+ *   fewer than min_ranks live or come   the step that runs is finished first, then the end; when nobody is left to do it, by one more process
  *
  * Why it is safe. Only a process that knows a team acts in it. `bound` is who may: it lived before the fence was raised and the team in
  * force names it. A new team needs all bound processes parked, or dead and reaped; so two processes never hold a part at once.
@@ -53,6 +53,9 @@ typedef struct ls_membership_facts {
     bool stopping; /* the step that runs is given up, and the run ends */
     bool ending;   /* aborted, or told to end */
     bool deadly;   /* some work kills whoever does it */
+    bool
+        may_finish; /* nobody may be replaced any more, but one process may be started to finish the step that was interrupted */
+    bool finishing; /* it was: behind that step the run ends */
     uint32_t min_ranks;
     uint32_t places, parts;
     uint64_t epoch, cut, first_step; /* of the team in force */
