@@ -94,13 +94,13 @@ says "host1" "data"
 netns_inside "${netns_holders[1]}" umount "$scratch/text.txt"
 nothing_left "other data"
 
-# ---- in the middle ----
-begin killed 60 --hosts two.hosts
+# ---- in the middle; with fewer ranks than all the run is not to go on ----
+begin killed 60 --hosts two.hosts --set job.min_ranks=3
 kill -9 $(process_in 1 rank | head -1)
 ended killed "$trainer" 5 "rank" "host1"
 nothing_left "a rank of another host, killed"
 
-begin agentless 60 --hosts two.hosts
+begin agentless 60 --hosts two.hosts --set job.min_ranks=3
 kill -9 $(process_in 1 agent)
 ended agentless "$trainer" 5 "host1"
 nothing_left "an agent, killed"
@@ -110,7 +110,7 @@ kill -9 "$trainer"
 wait "$trainer" 2>/dev/null
 nothing_left "a trainer, killed"
 
-begin cut 60 --hosts three.hosts
+begin cut 60 --hosts three.hosts --set job.min_ranks=3
 netns_cut 2
 ended cut "$trainer" 5 "host2"
 netns_mend 2

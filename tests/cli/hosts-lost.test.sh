@@ -51,7 +51,7 @@ lose() {
 expect 0 "${train[@]}" --run-dir one --ranks 1
 reference=$(hashes "$out")
 
-for zero in 0; do
+for zero in 0 1 2 3; do
     lose "two-$zero" 1 $((20 + RANDOM % 30)) --hosts two.hosts --set parallel.zero=$zero
     lose "three-$zero" 1 $((20 + RANDOM % 30)) --hosts three.hosts --set parallel.zero=$zero
     lose "four-$zero" 3 $((20 + RANDOM % 30)) --hosts four.hosts --set parallel.zero=$zero

@@ -310,10 +310,6 @@ static void go_on(ls_cluster *cluster)
         finish(cluster, next.step, next.from);
         break;
     case LS_REFORM_FORM:
-        if (cluster->options.settings.zero > 0) {
-            give_up(cluster, "its share of the state is lost with it");
-            break;
-        }
         form(cluster, next.step);
         break;
     case LS_REFORM_CHECKPOINT:

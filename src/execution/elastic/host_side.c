@@ -131,6 +131,15 @@ static bool cut_team(const ls_host_side *side, const ls_cut *cut, ls_team *team_
     return false;
 }
 
+static uint16_t index_in(const ls_cut *cut, uint16_t host)
+{
+    uint16_t index = LS_REFORM_NOBODY;
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        index = cut->hosts[i].host == host ? (uint16_t)i : index;
+    }
+    return index;
+}
+
 void ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held, bool moves)
 {
     ls_control *control = side->segment->control;
@@ -141,9 +150,13 @@ void ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held
     }
     control->moves = moves;
     control->sources = *held;
+    /* Ranks know hosts by their order in the new cut. */
+    for (uint32_t i = 0; i < held->host_count; i++) {
+        control->sources.hosts[i].holder = index_in(cut, held->hosts[i].holder);
+    }
     ls_data_parallel_clear(side->segment->exchange);
     ls_control_begin_cut(control, cut->step);
-    if (!moves) {
+    if (!moves || cut->host_count == 1) {
         atomic_store(&control->held, cut->epoch);
     }
     ls_control_team(control, &team);

@@ -9,6 +9,7 @@
 #include "execution/diagnose/sabotage.h"
 #include "execution/diagnose/sight.h"
 #include "execution/elastic/segment.h"
+#include "execution/parallel/hosts.h"
 #include "execution/train/memory.h"
 #include "execution/train/session.h"
 
@@ -428,13 +429,31 @@ static ls_status run_step(rank *r)
     return LS_OK;
 }
 
+/* Behind a new cut the state lies where the one before put it. */
+static ls_status collect(rank *r)
+{
+    const ls_cut *held = &r->control->sources;
+    ls_state_source source[LS_REFORM_HOSTS_MAX];
+    for (uint32_t i = 0; i < held->host_count; i++) {
+        source[i] = (ls_state_source){.first_part = held->hosts[i].first_part,
+                                      .part_count = held->hosts[i].part_count,
+                                      .host = held->hosts[i].holder};
+    }
+    const ls_state_sources sources = {.parts = held->parts, .count = held->host_count, .source = source};
+    return ls_data_parallel_collect(r->parallel, &r->state, &sources);
+}
+
 /* Before anything else is done with it, the state goes from the trainer's host to where it is needed. */
 static ls_status distribute(rank *r)
 {
     if (atomic_load(&r->control->held) >= r->team.cut || !r->comm) {
         return LS_OK;
     }
+    if (r->control->moves) {
+        LS_TRY(collect(r));
+    }
     LS_TRY(ls_data_parallel_distribute(r->parallel, &r->state));
+    LS_TRY(ls_data_parallel_settle(r->parallel));
     atomic_store(&r->control->held, r->team.cut);
     return LS_OK;
 }

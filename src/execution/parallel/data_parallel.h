@@ -171,6 +171,12 @@ void ls_data_parallel_wake(void *exchange);
  *   gather       they come to host 0, whole: before the trainer saves them
  */
 LS_MUST_CHECK ls_status ls_data_parallel_distribute(ls_data_parallel *parallel, const ls_state *state);
+/* After a new cut, before `distribute`: what other hosts have of the state, which lies as an earlier cut put it, comes to host 0. And behind
+ * `distribute`: returns when all hosts have what they keep. */
+struct ls_state_sources;
+LS_MUST_CHECK ls_status ls_data_parallel_collect(ls_data_parallel *parallel, const ls_state *state,
+                                                 const struct ls_state_sources *sources);
+LS_MUST_CHECK ls_status ls_data_parallel_settle(ls_data_parallel *parallel);
 LS_MUST_CHECK ls_status ls_data_parallel_gather(ls_data_parallel *parallel, const ls_state *state);
 
 /* ---- what the stepper calls, in this order, once per step ---- */

@@ -19,6 +19,8 @@ typedef struct posting {
     const void *in; /* of an exchange */
     void *out;
     uint64_t bytes;
+    const ls_state_sources *sources; /* of a collect */
+    float *flats[3];
 } posting;
 
 /* Slices that travel one way or the other, and the memory they pass through. */
@@ -291,10 +293,44 @@ static void copy_side(const ls_hosts *h, const side *s, const posting *job, bool
     }
 }
 
+/* The stretch of a bucket that the parts of a source owned goes from the first rank of the host that has it to that of host 0. */
+static ls_status collect_bucket(ls_hosts *h, const posting *job, const ls_state_source *source,
+                                uint32_t bucket)
+{
+    const uint32_t parts = job->sources->parts, past = source->first_part + source->part_count;
+    const ls_slice first = ls_slice_of(h->layout, bucket, parts, source->first_part);
+    const ls_slice last = ls_slice_of(h->layout, bucket, parts, past - 1);
+    const uint64_t count = (uint64_t)(last.offset + last.count - first.offset);
+    for (int i = 0; i < 3 && count > 0; i++) {
+        float *at = job->flats[i] + first.offset;
+        if (h->self == source->host) {
+            LS_TRY(ls_comm_send(h->leaders, at, count, LS_F32, 0, NULL));
+        } else {
+            LS_TRY(ls_comm_receive(h->leaders, at, count, LS_F32, source->host, NULL));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status collect(ls_hosts *h, const posting *job)
+{
+    for (uint32_t s = 0; s < job->sources->count; s++) {
+        const ls_state_source *source = &job->sources->source[s];
+        const bool takes_part = source->host != 0 && (h->self == 0 || h->self == source->host);
+        for (uint32_t b = 0; b < h->bucket_count && takes_part; b++) {
+            LS_TRY(collect_bucket(h, job, source, b));
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status run_job(ls_hosts *h, const posting *job)
 {
     if (job->transfer == LS_TRANSFER_EXCHANGE) {
         return ls_comm_all_gather(h->leaders, job->in, job->out, job->bytes, LS_U8, NULL);
+    }
+    if (job->transfer == LS_TRANSFER_COLLECT) {
+        return collect(h, job);
     }
     /* Sums and what host 0 hands out go from handlers to owners, the rest from owners to handlers. */
     const bool to_owners = job->transfer == LS_TRANSFER_REDUCE || job->transfer == LS_TRANSFER_SCATTER;
@@ -347,6 +383,14 @@ static void post(ls_hosts *h, const posting *job)
 void ls_hosts_post(ls_hosts *h, ls_transfer transfer, uint32_t group, float *flat)
 {
     post(h, &(posting){.transfer = transfer, .group = group, .flat = flat});
+}
+
+void ls_hosts_post_collect(ls_hosts *h, const ls_state_sources *sources, float *const flats[3])
+{
+    LS_ASSERT(h->leaders);
+    post(h, &(posting){.transfer = LS_TRANSFER_COLLECT,
+                       .sources = sources,
+                       .flats = {flats[0], flats[1], flats[2]}});
 }
 
 void ls_hosts_post_exchange(ls_hosts *h, const void *in, void *out, uint64_t bytes)

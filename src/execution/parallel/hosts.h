@@ -85,6 +85,7 @@ typedef enum ls_transfer {
     LS_TRANSFER_GATHER,
     LS_TRANSFER_SCATTER,
     LS_TRANSFER_EXCHANGE, /* ls_hosts_post_exchange */
+    LS_TRANSFER_COLLECT,  /* ls_hosts_post_collect */
 } ls_transfer;
 
 /* Posts a transfer of a group; flat: the buffer that spread, gather and scatter read and write, NULL for reduce. Never waits. */
@@ -101,6 +102,19 @@ LS_MUST_CHECK ls_status ls_hosts_await(ls_hosts *hosts, uint64_t count, const ls
 /* Records, between the first ranks of the hosts, which alone call this: out[hosts] is what each host's first rank gave, `bytes` of each. A
  * transfer like the others; in and out are borrowed until it is done. */
 void ls_hosts_post_exchange(ls_hosts *hosts, const void *in, void *out, uint64_t bytes);
+
+/* What hosts of an earlier cut kept, by its parts, and who has it now. */
+typedef struct ls_state_source {
+    uint32_t first_part, part_count; /* of `parts` */
+    uint32_t host;                   /* of this cut */
+} ls_state_source;
+typedef struct ls_state_sources {
+    uint32_t parts, count;
+    const ls_state_source *source;
+} ls_state_sources;
+
+/* What host 0 has not itself of the earlier cut comes there, into the three flats; likewise between the first ranks alone. Borrowed until done. */
+void ls_hosts_post_collect(ls_hosts *hosts, const ls_state_sources *sources, float *const flats[3]);
 
 /* Ends what is under way: returns when the thread touches no memory any more. What was posted and is not done has failed, and so will
  * everything else that is posted. */

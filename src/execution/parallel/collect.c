@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The state moves to a new cut, between steps: it comes together on host 0, and from there goes to where the cut wants it. */
+#include "execution/parallel/data_parallel_internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+
+ls_status ls_data_parallel_collect(ls_data_parallel *p, const ls_state *state,
+                                   const ls_state_sources *sources)
+{
+    float *const flats[3] = {state->parameters, state->m, state->v};
+    if (!p->hosts) {
+        return LS_OK;
+    }
+    if (p->view.local == 0) {
+        ls_hosts_post_collect(p->hosts, sources, flats);
+        LS_TRY(ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "the state of an earlier cut"));
+    }
+    return ls_exchange_meet(&p->view, "the state of an earlier cut", NULL);
+}
+
+ls_status ls_data_parallel_settle(ls_data_parallel *p)
+{
+    if (!p->hosts) {
+        return LS_OK;
+    }
+    if (p->view.local == 0) {
+        const unsigned char here = 1;
+        unsigned char *all = calloc(ls_hosts_count(p->hosts), 1);
+        if (!all) {
+            return ls_fail(LS_ERR_MEMORY, "no memory for a table of hosts");
+        }
+        ls_hosts_post_exchange(p->hosts, &here, all, sizeof here);
+        const ls_status status = ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts),
+                                                        "the other hosts to have the state");
+        if (status != LS_OK) {
+            ls_hosts_break(p->hosts); /* it may still write there */
+        }
+        free(all);
+        LS_TRY(status);
+    }
+    return ls_exchange_meet(&p->view, "the other hosts to have the state", NULL);
+}
