@@ -30,8 +30,8 @@ enum {
     GROUPS_MAX = LS_LOCAL_RANKS_MAX / LS_SIGHTS_MAX,
 };
 
-typedef struct host_agent {
-    const ls_host_agent_options *options;
+struct ls_host_agent {
+    ls_host_agent_options options;
     ls_env *env;
     ls_store_link *link; /* closed at the end only */
     char address[LS_COMM_ADDRESS_BYTES], program[4096], segment_path[64], threads[16],
@@ -53,16 +53,16 @@ typedef struct host_agent {
     ls_host_status last_status;
     ls_status status;
     char text[LS_RANK_TEXT_BYTES];
-} host_agent;
+};
 
 static void stop_loop(void *context)
 {
-    const host_agent *self = context;
+    const ls_host_agent *self = context;
     ls_env_stop(self->env, 0);
 }
 
 /* The first reason stays. */
-static void note_reason(host_agent *self, ls_status status, const char *text)
+static void note_reason(ls_host_agent *self, ls_status status, const char *text)
 {
     if (self->status == LS_OK) {
         self->status = status;
@@ -70,7 +70,7 @@ static void note_reason(host_agent *self, ls_status status, const char *text)
     }
 }
 
-static void send_to_coordinator(host_agent *self, const void *message, size_t bytes)
+static void send_to_coordinator(ls_host_agent *self, const void *message, size_t bytes)
 {
     const int error = self->link_lost ? 0 : ls_store_link_send(self->link, message, bytes);
     if (error && error != -ENOTCONN) { /* nobody to tell yet */
@@ -79,7 +79,7 @@ static void send_to_coordinator(host_agent *self, const void *message, size_t by
 }
 
 /* Ends everything for a reason of this host: coordinator and ranks get to know. */
-static void give_up(host_agent *self, ls_status status, int32_t rank, const char *text)
+static void give_up(ls_host_agent *self, ls_status status, int32_t rank, const char *text)
 {
     ls_cluster_abort reason = {.kind = LS_CLUSTER_ABORT, .status = (uint32_t)status, .rank = rank};
     snprintf(reason.text, sizeof reason.text, "%s", text);
@@ -99,7 +99,7 @@ static void give_up(host_agent *self, ls_status status, int32_t rank, const char
 
 static void on_ready(void *context, uint32_t rank)
 {
-    host_agent *self = context;
+    ls_host_agent *self = context;
     const ls_rank_slot *slot = ls_segment_slot(&self->segment, rank - self->control->first_rank);
     ls_cluster_ready ready = {
         .kind = LS_CLUSTER_READY,
@@ -111,7 +111,7 @@ static void on_ready(void *context, uint32_t rank)
 
 static void on_lost(void *context, const ls_rank_end *end)
 {
-    host_agent *self = context;
+    ls_host_agent *self = context;
     ls_cluster_lost lost = {.kind = LS_CLUSTER_LOST, .end = *end};
     ls_host_side_lost(&self->side, end->rank - self->control->first_rank);
     if (self->watch) {
@@ -122,7 +122,7 @@ static void on_lost(void *context, const ls_rank_end *end)
 
 static void on_ended(void *context)
 {
-    host_agent *self = context;
+    ls_host_agent *self = context;
     const ls_cluster_ended ended = {.kind = LS_CLUSTER_ENDED};
     self->ended = true;
     send_to_coordinator(self, &ended, sizeof ended);
@@ -132,7 +132,7 @@ static void on_ended(void *context)
 /* ---- where this host is ---- */
 
 /* The coordinator may be gone, or may have declared this host lost: nobody here touches the state any more until it says what follows. */
-static void look_at_lease(host_agent *self, uint64_t now)
+static void look_at_lease(ls_host_agent *self, uint64_t now)
 {
     const ls_control *control = self->control;
     if (self->has_run && !self->link_lost && now - self->heard_ns > self->lease_ns &&
@@ -144,7 +144,7 @@ static void look_at_lease(host_agent *self, uint64_t now)
     }
 }
 
-static void say_status(host_agent *self)
+static void say_status(ls_host_agent *self)
 {
     const uint64_t now = ls_env_now_ns(self->env);
     ls_cluster_status status = {.kind = LS_CLUSTER_STATUS};
@@ -167,7 +167,7 @@ static void say_status(host_agent *self)
 /* What a rank of this host aborted for goes to the coordinator. */
 static void tick(void *context)
 {
-    host_agent *self = context;
+    ls_host_agent *self = context;
     say_status(self);
     const uint32_t status = atomic_load(&self->control->abort);
     if (status != 0 && !self->abort_told) {
@@ -208,7 +208,7 @@ static ls_status enter_folders(const ls_cluster_join *join)
     return LS_OK;
 }
 
-static ls_status make_segment(host_agent *self, const ls_cluster_join *join, const char *text)
+static ls_status make_segment(ls_host_agent *self, const ls_cluster_join *join, const char *text)
 {
     const ls_segment_plan plan = {
         .float_count = join->float_count,
@@ -230,14 +230,18 @@ static ls_status make_segment(host_agent *self, const ls_cluster_join *join, con
     return LS_OK;
 }
 
-static ls_status start_ranks(host_agent *self, const ls_cluster_join *join)
+static ls_status start_ranks(ls_host_agent *self, const ls_cluster_join *join)
 {
-    ls_program_path(self->program);
+    if (self->options.program) {
+        snprintf(self->program, sizeof self->program, "%s", self->options.program);
+    } else {
+        ls_program_path(self->program);
+    }
     snprintf(self->segment_path, sizeof self->segment_path, "/proc/%d/fd/%d", (int)getpid(),
              self->segment.fd);
     snprintf(self->threads, sizeof self->threads, "%u", join->threads);
     snprintf(self->run_dir, sizeof self->run_dir, "%s", join->run_dir);
-    setenv("LOCKSTEP_TOKEN", self->options->token,
+    setenv("LOCKSTEP_TOKEN", self->options.token,
            1); /* how ranks get it: not through arguments, which all users see */
     const char *argv[] = {self->program, "rank",      "--segment",   self->segment_path, "--run-dir",
                           self->run_dir, "--threads", self->threads, "--rank",           NULL};
@@ -260,7 +264,7 @@ static void on_fatal(void *context, ls_status status, const char *text)
 
 /* ---- what the coordinator's watch can't see itself ---- */
 
-static void say_sights(host_agent *self, uint32_t group, const ls_sight *sights, uint32_t count)
+static void say_sights(ls_host_agent *self, uint32_t group, const ls_sight *sights, uint32_t count)
 {
     ls_text message = {0};
     const uint64_t now_ns = ls_env_now_ns(self->env);
@@ -279,7 +283,7 @@ static void say_sights(host_agent *self, uint32_t group, const ls_sight *sights,
 }
 
 /* A file that an earlier run left in its place is not this rank's. */
-static bool is_of_ours(const host_agent *self, const ls_sight *sight)
+static bool is_of_ours(const ls_host_agent *self, const ls_sight *sight)
 {
     const ls_control *control = self->control;
     return sight->header.size <= control->ranks && sight->rank >= control->first_rank &&
@@ -290,7 +294,7 @@ static bool is_of_ours(const host_agent *self, const ls_sight *sight)
 
 static void on_seen(void *context, ls_sight *sights, uint32_t seen)
 {
-    host_agent *self = context;
+    ls_host_agent *self = context;
     uint32_t count = 0;
     for (uint32_t i = 0; i < seen; i++) {
         if (is_of_ours(self, &sights[i])) {
@@ -307,7 +311,7 @@ static void on_seen(void *context, ls_sight *sights, uint32_t seen)
 }
 
 /* Only of ranks of this run: a number from elsewhere is none of ours to look into. */
-static void answer(host_agent *self, const ls_cluster_ask *ask)
+static void answer(ls_host_agent *self, const ls_cluster_ask *ask)
 {
     ls_cluster_stack stack = {.kind = LS_CLUSTER_STACK, .rank = ask->rank};
     const ls_control *control = self->control;
@@ -330,7 +334,7 @@ static void answer(host_agent *self, const ls_cluster_ask *ask)
 }
 
 /* Who is late is judged where the sights of all hosts come together. */
-static ls_status start_watch(host_agent *self, const ls_cluster_join *join)
+static ls_status start_watch(ls_host_agent *self, const ls_cluster_join *join)
 {
     uint32_t local[LS_COMM_SIZE_MAX];
     ls_text flight_dir = {0};
@@ -351,7 +355,7 @@ static ls_status start_watch(host_agent *self, const ls_cluster_join *join)
     return status;
 }
 
-static ls_status join_run(host_agent *self, const void *data, size_t bytes)
+static ls_status join_run(ls_host_agent *self, const void *data, size_t bytes)
 {
     ls_cluster_join join;
     memcpy(&join, data, sizeof join);
@@ -364,10 +368,10 @@ static ls_status join_run(host_agent *self, const void *data, size_t bytes)
     ls_env_timer_set(self->env, TICK_NS, tick, self);
     LS_TRY(start_ranks(self, &join));
     LS_TRY(ls_host_leave_open(&self->leave, (const char *)data + sizeof join, join.text_bytes));
-    return start_watch(self, &join);
+    return self->options.no_watch ? LS_OK : start_watch(self, &join);
 }
 
-static void obey(host_agent *self, const ls_cluster_orders *orders)
+static void obey(ls_host_agent *self, const ls_cluster_orders *orders)
 {
     if (orders->abort) {
         note_reason(self, (ls_status)orders->abort, orders->abort_text);
@@ -399,15 +403,15 @@ static void obey(host_agent *self, const ls_cluster_orders *orders)
 
 static void on_link_ready(void *context)
 {
-    host_agent *self = context;
+    ls_host_agent *self = context;
     ls_cluster_hello hello = {.kind = LS_CLUSTER_HELLO,
                               .version = LS_CLUSTER_VERSION,
                               .lockstep = LS_VERSION,
-                              .slots = self->options->slots,
-                              .is_spare = self->options->is_spare,
+                              .slots = self->options.slots,
+                              .is_spare = self->options.is_spare,
                               .pid = getpid()};
     gethostname(hello.host, sizeof hello.host - 1);
-    snprintf(hello.name, sizeof hello.name, "%s", self->options->name ? self->options->name : "");
+    snprintf(hello.name, sizeof hello.name, "%s", self->options.name ? self->options.name : "");
     if (ls_program_hash(&hello.program) != LS_OK) {
         give_up(self, LS_ERR_IO, -1, ls_error_text());
         return;
@@ -416,7 +420,7 @@ static void on_link_ready(void *context)
 }
 
 /* A change of members; what is older than was heard before is out of date. False: it is none. */
-static bool receive_change(host_agent *self, uint32_t kind, const void *data, size_t bytes)
+static bool receive_change(ls_host_agent *self, uint32_t kind, const void *data, size_t bytes)
 {
     union {
         ls_cluster_fence fence;
@@ -451,7 +455,7 @@ static bool receive_change(host_agent *self, uint32_t kind, const void *data, si
 
 static void on_received(void *context, const void *data, size_t bytes)
 {
-    host_agent *self = context;
+    ls_host_agent *self = context;
     uint32_t kind = 0;
     self->heard_ns = ls_env_now_ns(self->env);
     if (bytes >= sizeof kind) {
@@ -462,7 +466,7 @@ static void on_received(void *context, const void *data, size_t bytes)
         if (status != LS_OK) {
             char host[LS_HOST_NAME_BYTES] = "", text[LS_RANK_TEXT_BYTES];
             gethostname(host, sizeof host - 1);
-            snprintf(text, sizeof text, "host %s: %s", self->options->name[0] ? self->options->name : host,
+            snprintf(text, sizeof text, "host %s: %s", self->options.name[0] ? self->options.name : host,
                      ls_error_text());
             give_up(self, status, -1, text);
         }
@@ -482,7 +486,7 @@ static void on_received(void *context, const void *data, size_t bytes)
 
 static void on_link_lost(void *context, ls_status status, const char *text)
 {
-    host_agent *self = context;
+    ls_host_agent *self = context;
     self->link_lost = true;
     if (self->ended) {
         ls_env_stop(self->env, 0);
@@ -498,7 +502,7 @@ static void on_link_lost(void *context, ls_status status, const char *text)
 
 static void on_signal(void *context)
 {
-    host_agent *self = context;
+    ls_host_agent *self = context;
     char host[LS_HOST_NAME_BYTES] = "", text[200];
     gethostname(host, sizeof host - 1);
     snprintf(text, sizeof text, "the agent of host %s was told to end by a signal", host);
@@ -506,9 +510,8 @@ static void on_signal(void *context)
 }
 
 /* This host is to go, the run is not. Before it trains there is nothing to hand over. */
-static void on_sigterm(void *context)
+void ls_host_agent_leave(ls_host_agent *self)
 {
-    host_agent *self = context;
     if (self->has_run) {
         ls_host_leave_tell(&self->leave, ls_env_now_ns(self->env));
     } else {
@@ -518,19 +521,18 @@ static void on_sigterm(void *context)
 
 /* ---- from begin to end ---- */
 
-static ls_status open_link(host_agent *self)
+static ls_status open_link(ls_host_agent *self)
 {
     char host[LS_HOST_NAME_BYTES] = "", identity[200];
-    LS_TRY(ls_store_address_numeric(self->options->coordinator, self->address, sizeof self->address));
     gethostname(host, sizeof host - 1);
     snprintf(identity, sizeof identity, "agent of %s, pid %d", host, (int)getpid());
     const ls_store_link_options options = {
         .env = self->env,
         .address = self->address,
-        .token = self->options->token,
+        .token = self->options.token,
         .epoch = LS_STORE_EVERY_EPOCH,
         .identity = identity,
-        .timeout_ns = (uint64_t)(self->options->timeout_s * 1e9),
+        .timeout_ns = (uint64_t)(self->options.timeout_s * 1e9),
         .context = self,
         .ready = on_link_ready,
         .received = on_received,
@@ -539,35 +541,90 @@ static ls_status open_link(host_agent *self)
     return ls_store_link_open(&options, &self->link);
 }
 
-static ls_status serve(host_agent *self)
+ls_status ls_host_agent_open(ls_env *env, const ls_host_agent_options *options, ls_host_agent **agent_out)
+{
+    ls_host_agent *self = calloc(1, sizeof *self);
+    if (!self) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for an agent");
+    }
+    self->options = *options;
+    self->env = env;
+    self->segment.fd = -1;
+    snprintf(self->address, sizeof self->address, "%s", options->coordinator);
+    const ls_status status = open_link(self);
+    if (status != LS_OK) {
+        ls_host_agent_close(self);
+        return status;
+    }
+    *agent_out = self;
+    return LS_OK;
+}
+
+void ls_host_agent_close(ls_host_agent *self)
+{
+    if (!self) {
+        return;
+    }
+    ls_store_link_close(self->link);
+    ls_agent_destroy(self->agent);
+    ls_watch_destroy(self->watch);
+    ls_host_leave_close(&self->leave);
+    ls_segment_release(&self->segment);
+    free(self);
+}
+
+ls_status ls_host_agent_status(const ls_host_agent *self)
+{
+    return self->status == LS_OK ? LS_OK : ls_fail(self->status, "%s", self->text);
+}
+
+/* ---- a process of its own ---- */
+
+static void on_process_signal(void *context)
+{
+    ls_host_agent **self = context;
+    if (*self) {
+        on_signal(*self);
+    }
+}
+
+static void on_process_sigterm(void *context)
+{
+    ls_host_agent **self = context;
+    if (*self) {
+        ls_host_agent_leave(*self);
+    }
+}
+
+static ls_status serve(ls_env *env, const ls_host_agent_options *options)
 {
     const struct {
         int number;
         ls_env_fire fire;
-    } signals[] = {{SIGINT, on_signal}, {SIGTERM, on_sigterm}, {SIGHUP, on_signal}};
-    LS_TRY(ls_env_real_create(&self->env));
+    } signals[] = {{SIGINT, on_process_signal}, {SIGTERM, on_process_sigterm}, {SIGHUP, on_process_signal}};
+    ls_host_agent *self = NULL;
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-        const int error = ls_env_signal_watch(self->env, signals[i].number, signals[i].fire, self);
+        const int error = ls_env_signal_watch(env, signals[i].number, signals[i].fire, &self);
         if (error) {
             return ls_fail_errno(-error, "watching signal %d", signals[i].number);
         }
     }
-    LS_TRY(open_link(self));
-    ls_env_run(self->env);
-    return self->status == LS_OK ? LS_OK : ls_fail(self->status, "%s", self->text);
+    LS_TRY(ls_host_agent_open(env, options, &self));
+    ls_env_run(env);
+    const ls_status status = ls_host_agent_status(self);
+    ls_host_agent_close(self);
+    return status;
 }
 
 ls_status ls_host_agent_run(const ls_host_agent_options *options)
 {
-    host_agent self = {.options = options, .segment = {.fd = -1}};
-    const ls_status status = serve(&self);
-    ls_store_link_close(self.link);
-    ls_agent_destroy(self.agent);
-    ls_watch_destroy(self.watch);
-    ls_host_leave_close(&self.leave);
-    if (self.env) {
-        ls_env_real_destroy(self.env);
-    }
-    ls_segment_release(&self.segment);
+    char address[LS_COMM_ADDRESS_BYTES];
+    ls_host_agent_options numeric = *options;
+    ls_env *env = NULL;
+    LS_TRY(ls_store_address_numeric(options->coordinator, address, sizeof address));
+    numeric.coordinator = address;
+    LS_TRY(ls_env_real_create(&env));
+    const ls_status status = serve(env, &numeric);
+    ls_env_real_destroy(env);
     return status;
 }

@@ -14,6 +14,7 @@
 #ifndef LS_EXECUTION_ELASTIC_HOST_AGENT_H
 #define LS_EXECUTION_ELASTIC_HOST_AGENT_H
 
+#include "base/env.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -27,7 +28,20 @@ typedef struct ls_host_agent_options {
     bool
         is_spare; /* no ranks: only stays until the run is over (a second process of a host that a launcher started) */
     double timeout_s; /* for the coordinator to be there; 0: 60 */
+    /* For tests. */
+    const char *program; /* that ranks are started with; NULL: the one that runs */
+    bool no_watch;
 } ls_host_agent_options;
+
+/* The agent alone, over any env, which it stops when it has ended. coordinator: HOST is a number. */
+typedef struct ls_host_agent ls_host_agent;
+LS_MUST_CHECK ls_status ls_host_agent_open(ls_env *env, const ls_host_agent_options *options,
+                                           ls_host_agent **agent_out);
+void ls_host_agent_close(ls_host_agent *agent); /* NULL allowed; not from a callback */
+/* This host is to go, the run is not: it hands over and ends. Before it trains: everything ends. */
+void ls_host_agent_leave(ls_host_agent *agent);
+/* How it ended: as ls_host_agent_run. */
+LS_MUST_CHECK ls_status ls_host_agent_status(const ls_host_agent *agent);
 
 /*
  * Serves one run. LS_OK when it ended well. Errors: LS_ERR_TIMEOUT (no coordinator), LS_ERR_INVALID (wrong token, a peer that is none, a name

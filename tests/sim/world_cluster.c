@@ -1,0 +1,703 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A run on several hosts: cluster, agents and their host sides, with puppets in the place of ranks. Hosts crash, ranks die, ways are cut, more than one
+ * at a time, also in the middle of a recovery. The state is twelve cells per host, each the number of updates it has had.
+ *
+ * Safety: a cell is updated once per step; nobody begins a step whose state he has not; a part of a cut is computed on one host; no cut begins
+ * before a step whose result the trainer has seen. Liveness: in the end all steps are made, or so many were lost together that they can't be.
+ */
+#include "worlds.h"
+
+#include "execution/elastic/cluster.h"
+#include "execution/elastic/host_agent.h"
+#include "execution/parallel/data_parallel.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOSTS = 5, LOCAL_MAX = 2, CELLS = 12, CUTS = 64, STEPS = 40, MACHINES = 32 };
+static const char token[] = "00112233445566778899aabbccddeeff";
+static const char address[] = "host0:29500";
+
+/* A host's memory: one segment, and what is in it. */
+typedef struct machine {
+    uint32_t host;
+    ls_segment segment;
+    int fd;
+    uint64_t cells[CELLS];
+    bool is_moved[CUTS]; /* cells are those of the cut */
+    bool is_dead;
+} machine;
+
+typedef struct world {
+    sim_run *run;
+    ls_sim_host hosts[HOSTS];
+    uint32_t host_count, ranks, zero, local[HOSTS], first[HOSTS];
+    bool shadow, cut[HOSTS];
+    ls_env *trainer;
+    ls_agent *agent;
+    ls_cluster *cluster;
+    ls_host_agent *agents[HOSTS];
+    machine machines[MACHINES];
+    uint32_t machine_count, ready;
+    bool running, ended, aborted;
+    char why[512];
+    uint64_t committed; /* results the trainer has seen */
+    ls_cut cuts[CUTS];  /* by epoch, as formed */
+    /* What travels between hosts: who has sent what all wait for. */
+    uint64_t sums[CUTS]; /* step + 1 that the parts in sent[] have come to, in this cut */
+    uint32_t sent[CUTS], moving[CUTS], settled[CUTS];
+    int32_t computed_on[CUTS][CELLS]; /* host that computes a part */
+} world;
+
+typedef enum puppet_phase { IDLE, MOVING, SETTLING, COMPUTING, AGREEING, UPDATING, LEAVING } puppet_phase;
+
+typedef struct puppet {
+    world *w;
+    ls_env *env;
+    machine *m;
+    uint32_t local;
+    ls_team team;
+    puppet_phase phase;
+    uint64_t step, work_until_ns;
+    bool is_parked;
+} puppet;
+
+static world *the_world;
+
+/* ---- who keeps what ---- */
+
+static uint32_t first_cell(uint32_t parts, uint32_t part)
+{
+    return CELLS * part / parts;
+}
+
+static uint32_t host_of_part(const ls_cut *cut, uint32_t part)
+{
+    uint32_t h = 0;
+    while (h + 1 < cut->host_count && cut->hosts[h + 1].first_part <= part) {
+        h++;
+    }
+    return h;
+}
+
+static uint32_t part_of_cell(const ls_cut *cut, uint32_t cell)
+{
+    uint32_t part = 0;
+    while (part + 1 < cut->parts && first_cell(cut->parts, part + 1) <= cell) {
+        part++;
+    }
+    return part;
+}
+
+/* Which local part of a host updates the cell there; -1: none. */
+static int32_t updater(const world *w, const ls_cut *cut, uint32_t host, uint32_t cell)
+{
+    const uint32_t part = part_of_cell(cut, cell), owner = host_of_part(cut, part);
+    const uint32_t index = part - cut->hosts[owner].first_part;
+    uint32_t here = cut->host_count;
+    for (uint32_t h = 0; h < cut->host_count; h++) {
+        here = cut->hosts[h].host == host ? h : here;
+    }
+    if (here == cut->host_count) {
+        return -1;
+    }
+    const bool keeps = here == owner || w->zero == 0 || (w->shadow && (owner + 1) % cut->host_count == here);
+    return keeps ? (int32_t)(index % cut->hosts[here].part_count) : -1;
+}
+
+static bool can_talk(const world *w, uint32_t host)
+{
+    return host == 0 || !w->cut[host];
+}
+
+static machine *machine_of(world *w, uint32_t host)
+{
+    for (uint32_t i = w->machine_count; i > 0; i--) {
+        if (w->machines[i - 1].host == host) {
+            return &w->machines[i - 1];
+        }
+    }
+    return NULL;
+}
+
+/* ---- puppets ---- */
+
+static uint64_t finished_parts(const puppet *p)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < p->team.local_parts; i++) {
+        const uint64_t done = atomic_load(&p->m->segment.control->parts[i].done);
+        least = done < least ? done : least;
+    }
+    return least;
+}
+
+static bool holds(const puppet *p, uint32_t part)
+{
+    return p->team.holder[part] == p->local;
+}
+
+static bool holds_any(const puppet *p)
+{
+    for (uint32_t i = 0; i < p->team.local_parts; i++) {
+        if (holds(p, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t bits_of(const puppet *p)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < p->team.local_parts; i++) {
+        bits |= holds(p, i) ? 1u << (p->team.first_part + i) : 0;
+    }
+    return bits;
+}
+
+static void say(world *w, puppet *p, uint32_t *words)
+{
+    if (can_talk(w, p->m->host)) {
+        *words |= bits_of(p);
+    }
+}
+
+static bool all_said(const world *w, const puppet *p, uint32_t words)
+{
+    return can_talk(w, p->m->host) && words == (1u << p->team.parts) - 1;
+}
+
+static uint64_t agreed(const puppet *p)
+{
+    ls_step_verdict verdict;
+    ls_data_parallel_read_verdict(p->m->segment.exchange, &verdict);
+    return verdict.agreed;
+}
+
+/* The cells come from who has them, as the control page says. */
+static void move_cells(puppet *p, bool is_first)
+{
+    world *w = p->w;
+    const ls_cut *cut = &w->cuts[p->team.cut], *held = &p->m->segment.control->sources;
+    if (p->m->is_moved[p->team.cut]) {
+        return;
+    }
+    for (uint32_t cell = 0; cell < CELLS; cell++) {
+        if (updater(w, cut, p->m->host, cell) < 0) {
+            continue;
+        }
+        uint32_t from = 0;
+        if (!is_first) {
+            const uint32_t source = host_of_part(held, part_of_cell(held, cell));
+            const uint32_t index = held->hosts[source].holder;
+            SIM_CHECK(w->run, index < cut->host_count);
+            from = cut->hosts[index].host;
+        }
+        const machine *m = machine_of(w, from);
+        SIM_CHECK(w->run, m->cells[cell] == cut->step);
+        p->m->cells[cell] = m->cells[cell];
+    }
+    p->m->is_moved[p->team.cut] = true;
+}
+
+/* One cell at a time: it may die between two. True: all are done. */
+static bool update_cell(puppet *p)
+{
+    world *w = p->w;
+    const ls_cut *cut = &w->cuts[p->team.cut];
+    for (uint32_t cell = 0; cell < CELLS; cell++) {
+        const int32_t part = updater(w, cut, p->m->host, cell);
+        if (part >= 0 && holds(p, (uint32_t)part) && p->m->cells[cell] != p->step + 1) {
+            SIM_CHECK(w->run, p->m->cells[cell] == p->step);
+            p->m->cells[cell]++;
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < p->team.local_parts; i++) {
+        if (holds(p, i)) {
+            atomic_store(&p->m->segment.control->parts[i].done, p->step + 1);
+        }
+    }
+    return true;
+}
+
+static void begin_step(puppet *p)
+{
+    world *w = p->w;
+    ls_control *control = p->m->segment.control;
+    const uint32_t cut = (uint32_t)p->team.cut;
+    const bool is_first = p->team.cut == control->epoch;
+    if (atomic_load(&control->held) < p->team.cut && p->team.local_parts < p->team.parts) {
+        p->phase = MOVING;
+        say(w, p, &w->moving[cut]);
+        if (all_said(w, p, w->moving[cut])) {
+            move_cells(p, is_first);
+            p->phase = SETTLING;
+            say(w, p, &w->settled[cut]);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < p->team.local_parts; i++) {
+        if (holds(p, i)) {
+            const uint32_t part = p->team.first_part + i;
+            SIM_CHECK(w->run, w->computed_on[cut][part] < 0 || w->computed_on[cut][part] == (int32_t)p->m->host);
+            w->computed_on[cut][part] = (int32_t)p->m->host;
+            atomic_store(&control->parts[i].entered, p->step + 1);
+        }
+    }
+    p->phase = COMPUTING;
+    p->work_until_ns = ls_env_now_ns(p->env) + ls_env_random_u64(p->env) % (30 * SIM_MS);
+}
+
+static void agree(puppet *p)
+{
+    world *w = p->w;
+    const uint32_t cut = (uint32_t)p->team.cut;
+    if (agreed(p) == p->step + 1) {
+        p->phase = UPDATING;
+        return;
+    }
+    if (w->sums[cut] < p->step + 1) {
+        w->sums[cut] = p->step + 1;
+        w->sent[cut] = 0;
+    }
+    if (w->sums[cut] == p->step + 1) {
+        say(w, p, &w->sent[cut]);
+        /* The host's first part hears it, some time. */
+        if (holds(p, 0) && all_said(w, p, w->sent[cut]) && ls_env_random_u64(p->env) % 3 == 0) {
+            const ls_step_verdict verdict = {.agreed = p->step + 1};
+            ls_data_parallel_write_verdict(p->m->segment.exchange, &verdict);
+        }
+    }
+}
+
+static void leave_step(puppet *p)
+{
+    ls_control *control = p->m->segment.control;
+    if (finished_parts(p) >= p->step + 1) {
+        const ls_rank_result result = {.step = p->step};
+        p->step++;
+        p->phase = IDLE;
+        ls_control_result(control, p->local, &result);
+    }
+}
+
+static void work(puppet *p)
+{
+    world *w = p->w;
+    ls_control *control = p->m->segment.control;
+    switch (p->phase) {
+    case IDLE:
+    case MOVING:
+        if (atomic_load(&control->until) > p->step && holds_any(p)) {
+            begin_step(p);
+        }
+        break;
+    case SETTLING:
+        if (all_said(w, p, w->settled[p->team.cut])) {
+            atomic_store(&control->held, p->team.cut);
+            p->phase = IDLE;
+        }
+        break;
+    case COMPUTING:
+        p->phase = ls_env_now_ns(p->env) >= p->work_until_ns ? AGREEING : COMPUTING;
+        break;
+    case AGREEING:
+        agree(p);
+        break;
+    case UPDATING:
+        p->phase = update_cell(p) ? LEAVING : UPDATING;
+        break;
+    case LEAVING:
+        leave_step(p);
+        break;
+    }
+}
+
+static bool may_park(const puppet *p)
+{
+    const ls_control *control = p->m->segment.control;
+    const bool waits = p->phase == AGREEING || p->phase == LEAVING || p->phase == MOVING || p->phase == SETTLING;
+    return (p->phase == IDLE && ls_control_is_fenced(control, p->step)) ||
+           (waits && atomic_load(&control->interrupt) != 0);
+}
+
+/* Another team, as rank.c goes about it. */
+static void take_team(puppet *p)
+{
+    const uint64_t cut = p->team.cut;
+    ls_control_read_team(p->m->segment.control, &p->team);
+    p->is_parked = false;
+    p->step = p->team.step;
+    p->phase = IDLE;
+    if (p->team.cut == cut) {
+        /* The step that others agreed on. */
+        p->step = finished_parts(p) > p->team.step ? p->team.step + 1 : p->team.step;
+        p->phase = p->step == p->team.step && agreed(p) == p->step + 1 ? UPDATING : IDLE;
+    }
+    if (p->phase == IDLE) {
+        atomic_store(&ls_segment_slot(&p->m->segment, p->local)->finished, p->step);
+    }
+}
+
+static void puppet_tick(void *context)
+{
+    puppet *p = context;
+    ls_control *control = p->m->segment.control;
+    if (atomic_load(&control->abort) != 0 || atomic_load(&control->quit) != 0) {
+        ls_env_stop(p->env, atomic_load(&control->abort) != 0 ? 5 : 0);
+        return;
+    }
+    if (atomic_load(&control->team_epoch) != p->team.epoch) {
+        if (p->is_parked || p->phase == IDLE) {
+            take_team(p);
+        }
+    } else if (p->is_parked) {
+        if (atomic_load(&control->fence) != atomic_load(&ls_segment_slot(&p->m->segment, p->local)->parked)) {
+            ls_control_park(control, p->local);
+        } else if (p->phase == IDLE || atomic_load(&control->hard) == 0) {
+            p->is_parked = !ls_control_unpark(control, p->local, p->step);
+        }
+    } else if (may_park(p)) {
+        p->is_parked = true;
+        ls_control_park(control, p->local);
+    } else {
+        work(p);
+    }
+    ls_env_timer_set(p->env, SIM_MS / 4 + ls_env_random_u64(p->env) % (2 * SIM_MS), puppet_tick, p);
+}
+
+static void puppet_ready(void *context)
+{
+    puppet *p = context;
+    ls_control_read_team(p->m->segment.control, &p->team);
+    p->step = p->team.step;
+    ls_control_phase(p->m->segment.control, p->local, LS_RANK_READY);
+    puppet_tick(p);
+}
+
+static void puppet_program(ls_env *env, const char *const *argv, void *context)
+{
+    world *w = context;
+    const char *path = NULL, *rank = NULL;
+    for (size_t i = 0; argv[i]; i++) {
+        path = strcmp(argv[i], "--segment") == 0 ? argv[i + 1] : path;
+        rank = argv[i];
+    }
+    const int fd = atoi(strrchr(path, '/') + 1);
+    machine *m = NULL;
+    for (uint32_t i = 0; i < w->machine_count; i++) {
+        m = w->machines[i].fd == fd && !w->machines[i].is_dead ? &w->machines[i] : m;
+    }
+    puppet *p = ls_sim_alloc(env, sizeof *p);
+    if (!m) { /* an agent's, seen for the first time */
+        SIM_CHECK(w->run, w->machine_count < MACHINES);
+        m = &w->machines[w->machine_count++];
+        m->fd = fd;
+        SIM_CHECK(w->run, ls_segment_attach(path, &m->segment) == LS_OK);
+        for (uint32_t h = 0; h < w->host_count; h++) {
+            m->host = m->segment.control->first_rank == w->first[h] ? h : m->host;
+        }
+    }
+    *p = (puppet){.w = w, .env = env, .m = m};
+    p->local = (uint32_t)atoi(rank) - m->segment.control->first_rank;
+    atomic_store(&ls_segment_slot(&m->segment, p->local)->pid, 1);
+    ls_env_timer_set(env, ls_env_random_u64(env) % (20 * SIM_MS), puppet_ready, p);
+}
+
+/* ---- the trainer ---- */
+
+static void on_ready(world *w)
+{
+    if (++w->ready == w->ranks) {
+        ls_cluster_run(w->cluster);
+        w->running = true;
+        w->cuts[1] = (ls_cut){.epoch = 1, .parts = w->ranks};
+        for (uint32_t h = 0; h < w->host_count; h++) {
+            w->cuts[1].hosts[w->cuts[1].host_count++] = (ls_cut_host){
+                .host = (uint16_t)h, .first_part = (uint16_t)w->first[h], .part_count = (uint16_t)w->local[h]};
+        }
+    }
+}
+
+static void local_ready(void *context, uint32_t rank)
+{
+    world *w = context;
+    ls_cluster_rank_ready(w->cluster, rank);
+    on_ready(w);
+}
+
+static void far_ready(void *context, const ls_preflight_member *hello)
+{
+    (void)hello;
+    on_ready(context);
+}
+
+static void local_lost(void *context, const ls_rank_end *end)
+{
+    world *w = context;
+    if (w->running) {
+        ls_cluster_rank_lost(w->cluster, end);
+    }
+}
+
+static void far_lost(void *context, const char *host, const ls_rank_end *end)
+{
+    (void)host;
+    (void)end;
+    world *w = context;
+    w->aborted = true; /* before all were ready */
+}
+
+static void on_abort(void *context, ls_status status, int32_t rank, const char *text)
+{
+    world *w = context;
+    w->aborted = true;
+    snprintf(w->why, sizeof w->why, "%s", text);
+    sim_event(w->run, "abort: %s", text);
+    ls_control_abort(w->machines[0].segment.control, status, rank, text);
+}
+
+static void local_ended(void *context)
+{
+    ls_cluster_end(((world *)context)->cluster);
+}
+
+static void all_ended(void *context)
+{
+    ((world *)context)->ended = true;
+}
+
+static uint64_t exchange_bytes(void *context, uint32_t local_ranks)
+{
+    (void)context;
+    (void)local_ranks;
+    return 1 << 16;
+}
+
+/* A cut as it is formed; the first of its words on the wire. */
+static void on_event(void *context, const char *name, json_t *fields)
+{
+    world *w = context;
+    sim_event(w->run, "%s epoch %lld step %lld", name, (long long)json_integer_value(json_object_get(fields, "epoch")),
+              (long long)json_integer_value(json_object_get(fields, "step")));
+    json_decref(fields);
+}
+
+void __real_ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held, bool moves);
+void __wrap_ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held, bool moves);
+
+void __wrap_ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held, bool moves)
+{
+    world *w = the_world;
+    if (w && side->place == 0) {
+        SIM_CHECK(w->run, cut->epoch < CUTS && w->cuts[cut->epoch].epoch == 0);
+        SIM_CHECK(w->run, cut->step >= w->committed);
+        w->cuts[cut->epoch] = *cut;
+    }
+    __real_ls_host_side_form(side, cut, held, moves);
+}
+
+static void trainer_tick(void *context)
+{
+    world *w = context;
+    ls_control *control = w->machines[0].segment.control;
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        const ls_rank_slot *slot = ls_segment_slot(&w->machines[0].segment, local);
+        const uint64_t finished = atomic_load(&slot->finished);
+        w->committed = finished > w->committed ? finished : w->committed;
+    }
+    if (w->running && w->committed < STEPS) {
+        ls_control_grant(control, w->committed + 4 < STEPS ? w->committed + 4 : STEPS);
+    } else if (w->running) {
+        ls_agent_end(w->agent);
+    }
+    ls_env_timer_set(w->trainer, 2 * SIM_MS, trainer_tick, w);
+}
+
+static void trainer_program(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    world *w = context;
+    static const char *rank_argv[] = {"rank", "--segment", NULL, "--rank", NULL};
+    static char path[64];
+    machine *m = &w->machines[0];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", m->fd);
+    rank_argv[2] = path;
+    w->trainer = env;
+    const ls_cluster_options cluster = {
+        .env = env,
+        .listen = address,
+        .token = token,
+        .segment = &m->segment,
+        .threads = 1,
+        .run_dir = ".",
+        .start_timeout_ns = 5 * SIM_S,
+        .context = w,
+        .exchange_bytes = exchange_bytes,
+        .ready = far_ready,
+        .lost = far_lost,
+        .abort = on_abort,
+        .lease_ns = SIM_S,
+        .settings = {.leaves = CELLS, .min_ranks = 1, .zero = w->zero, .shadow = w->shadow},
+        .event = on_event,
+        .ended = all_ended,
+    };
+    SIM_CHECK(w->run, ls_cluster_open(&cluster, &w->cluster) == LS_OK);
+    const ls_agent_options agent = {.env = env,
+                                    .segment = &m->segment,
+                                    .argv = rank_argv,
+                                    .context = w,
+                                    .ready = local_ready,
+                                    .lost = local_lost,
+                                    .ended = local_ended};
+    SIM_CHECK(w->run, ls_agent_start(&agent, &w->agent) == LS_OK);
+    trainer_tick(w);
+}
+
+typedef struct agent_start {
+    world *w;
+    uint32_t host;
+} agent_start;
+
+static void agent_program(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    const agent_start *start = context;
+    world *w = start->w;
+    const ls_host_agent_options options = {.coordinator = address,
+                                           .token = token,
+                                           .name = "",
+                                           .slots = w->local[start->host],
+                                           .timeout_s = 10,
+                                           .program = "rank",
+                                           .no_watch = true};
+    SIM_CHECK(w->run, ls_host_agent_open(env, &options, &w->agents[start->host]) == LS_OK);
+}
+
+/* ---- the world ---- */
+
+static void make_hosts(world *w)
+{
+    sim_run *run = w->run;
+    w->host_count = (uint32_t)sim_draw(run, "hosts", 2, HOSTS);
+    w->zero = (uint32_t)sim_draw(run, "zero", 0, 3);
+    w->shadow = w->zero > 0;
+    for (uint32_t h = 0; h < w->host_count; h++) {
+        char name[16];
+        snprintf(name, sizeof name, "local%u", h);
+        w->local[h] = (uint32_t)sim_draw(run, name, 1, LOCAL_MAX);
+        w->first[h] = w->ranks;
+        w->ranks += w->local[h];
+        snprintf(name, sizeof name, "host%u", h);
+        w->hosts[h] = ls_sim_host_add(run->sim, name);
+    }
+    memset(w->computed_on, 0xff, sizeof w->computed_on);
+    const ls_segment_plan plan = {.float_count = 16,
+                                  .exchange_bytes = 1 << 16,
+                                  .leaves = CELLS,
+                                  .ranks = w->ranks,
+                                  .local_ranks = w->local[0],
+                                  .epoch = 1,
+                                  .text = "",
+                                  .text_bytes = 0};
+    SIM_CHECK(run, ls_segment_create(&plan, &w->machines[0].segment) == LS_OK);
+    ls_segment_begin_at(&w->machines[0].segment, 0);
+    w->machines[0].fd = w->machines[0].segment.fd;
+    w->machine_count = 1;
+}
+
+static uint32_t some_host(world *w, uint32_t from)
+{
+    return from + (uint32_t)(ls_sim_random_u64(w->run->sim) % (w->host_count - from));
+}
+
+static void crash_host(world *w, uint32_t host)
+{
+    machine *m = machine_of(w, host);
+    if (m && !m->is_dead) {
+        sim_event(w->run, "host %u crashes", host);
+        m->is_dead = true;
+        ls_sim_host_crash(w->run->sim, w->hosts[host]);
+    }
+}
+
+static void cut_host(world *w, uint32_t host, bool cut)
+{
+    sim_event(w->run, "host %u is %s", host, cut ? "cut off" : "joined again");
+    w->cut[host] = cut;
+    for (uint32_t h = 0; h < w->host_count; h++) {
+        if (h != host) {
+            ls_sim_cut(w->run->sim, w->hosts[host], w->hosts[h], cut);
+        }
+    }
+}
+
+static void run_until(world *w, uint64_t ns)
+{
+    sim_until(w->run, ns, 3000000, NULL, NULL);
+}
+
+static void run_world(sim_run *run)
+{
+    static const ls_sim_settings plain;
+    static agent_start starts[HOSTS];
+    ls_sim_settings settings = plain;
+    settings.seed = run->seed;
+    sim_create(run, &settings);
+    world *w = calloc(1, sizeof *w);
+    the_world = w;
+    w->run = run;
+    make_hosts(w);
+    ls_sim_program_add(run->sim, "rank", puppet_program, w);
+    ls_sim_start(run->sim, w->hosts[0], trainer_program, w);
+    for (uint32_t h = 1; h < w->host_count; h++) {
+        starts[h] = (agent_start){w, h};
+        ls_sim_start(run->sim, w->hosts[h], agent_program, &starts[h]);
+        run_until(w, ls_sim_now_ns(run->sim) + 20 * SIM_MS); /* ranks are given out in the order in which agents come */
+    }
+    run_until(w, ls_sim_now_ns(run->sim) + 100 * SIM_MS);
+    SIM_CHECK(run, w->running);
+    const bool crashes = sim_draw_fault(run, "crashes", SIM_FAULT_POWER, 70);
+    const bool cuts = sim_draw_fault(run, "cuts", SIM_FAULT_CUT, 40);
+    const uint64_t faults = sim_draw(run, "faults", 0, 3), apart_ms = sim_draw(run, "apart_ms", 1, 400);
+    for (uint64_t i = 0; i < faults; i++) {
+        run_until(w, ls_sim_now_ns(run->sim) + ls_sim_random_u64(run->sim) % (apart_ms * SIM_MS));
+        const uint32_t host = some_host(w, 1);
+        if (crashes && ls_sim_random_u64(run->sim) % 2) {
+            crash_host(w, host);
+        } else if (cuts && !w->cut[host]) {
+            cut_host(w, host, true);
+            run_until(w, ls_sim_now_ns(run->sim) + ls_sim_random_u64(run->sim) % (2 * SIM_S));
+            cut_host(w, host, false);
+        }
+    }
+    run_until(w, ls_sim_now_ns(run->sim) + 20 * SIM_S);
+    SIM_CHECK(run, w->committed == STEPS || w->aborted);
+    if (w->aborted && !strstr(w->why, "shadow")) {
+        sim_fail(run, "the run ended: %s", w->why);
+    }
+    SIM_CHECK(run, !w->aborted || w->zero > 0);
+    SIM_CHECK(run, w->ended);
+    ls_cluster_close(w->cluster);
+    ls_agent_destroy(w->agent);
+    for (uint32_t h = 1; h < w->host_count; h++) {
+        ls_host_agent_close(w->agents[h]);
+    }
+    for (uint32_t i = 0; i < w->machine_count; i++) {
+        ls_segment_release(&w->machines[i].segment);
+    }
+    the_world = NULL;
+    free(w);
+}
+
+const sim_world sim_world_cluster = {
+    .name = "cluster",
+    .text = "a run on several hosts: hosts that crash or are cut off, once and again, with every ZeRO stage",
+    .run = run_world,
+    .weight = 2,
+};
