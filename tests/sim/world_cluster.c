@@ -10,6 +10,7 @@
 
 #include "execution/elastic/cluster.h"
 #include "execution/elastic/host_agent.h"
+#include "execution/elastic/host_side.h"
 #include "execution/parallel/data_parallel.h"
 
 #include <signal.h>
@@ -244,7 +245,8 @@ static void begin_step(puppet *p)
     for (uint32_t i = 0; i < p->team.local_parts; i++) {
         if (holds(p, i)) {
             const uint32_t part = p->team.first_part + i;
-            SIM_CHECK(w->run, w->computed_on[cut][part] < 0 || w->computed_on[cut][part] == (int32_t)p->m->host);
+            SIM_CHECK(w->run,
+                      w->computed_on[cut][part] < 0 || w->computed_on[cut][part] == (int32_t)p->m->host);
             w->computed_on[cut][part] = (int32_t)p->m->host;
             atomic_store(&control->parts[i].entered, p->step + 1);
         }
@@ -267,11 +269,12 @@ static void agree(puppet *p)
     }
     if (w->sums[cut] == p->step + 1) {
         say(w, p, &w->sent[cut]);
-        /* The host's first part hears it, some time. */
-        if (holds(p, 0) && all_said(w, p, w->sent[cut]) && ls_env_random_u64(p->env) % 3 == 0) {
-            const ls_step_verdict verdict = {.agreed = p->step + 1};
-            ls_data_parallel_write_verdict(p->m->segment.exchange, &verdict);
-        }
+    }
+    /* The host's first part hears that all have said it, some time. */
+    const bool is_complete = w->sums[cut] > p->step + 1 || all_said(w, p, w->sent[cut]);
+    if (holds(p, 0) && is_complete && can_talk(w, p->m->host) && ls_env_random_u64(p->env) % 3 == 0) {
+        const ls_step_verdict verdict = {.agreed = p->step + 1};
+        ls_data_parallel_write_verdict(p->m->segment.exchange, &verdict);
     }
 }
 
@@ -321,7 +324,8 @@ static void work(puppet *p)
 static bool may_park(const puppet *p)
 {
     const ls_control *control = p->m->segment.control;
-    const bool waits = p->phase == AGREEING || p->phase == LEAVING || p->phase == MOVING || p->phase == SETTLING;
+    const bool waits =
+        p->phase == AGREEING || p->phase == LEAVING || p->phase == MOVING || p->phase == SETTLING;
     return (p->phase == IDLE && ls_control_is_fenced(control, p->step)) ||
            (waits && atomic_load(&control->interrupt) != 0);
 }
@@ -418,8 +422,9 @@ static void on_ready(world *w)
         w->running = true;
         w->cuts[1] = (ls_cut){.epoch = 1, .parts = w->ranks};
         for (uint32_t h = 0; h < w->host_count; h++) {
-            w->cuts[1].hosts[w->cuts[1].host_count++] = (ls_cut_host){
-                .host = (uint16_t)h, .first_part = (uint16_t)w->first[h], .part_count = (uint16_t)w->local[h]};
+            w->cuts[1].hosts[w->cuts[1].host_count++] = (ls_cut_host){.host = (uint16_t)h,
+                                                                      .first_part = (uint16_t)w->first[h],
+                                                                      .part_count = (uint16_t)w->local[h]};
         }
     }
 }
@@ -483,7 +488,8 @@ static uint64_t exchange_bytes(void *context, uint32_t local_ranks)
 static void on_event(void *context, const char *name, json_t *fields)
 {
     world *w = context;
-    sim_event(w->run, "%s epoch %lld step %lld", name, (long long)json_integer_value(json_object_get(fields, "epoch")),
+    sim_event(w->run, "%s epoch %lld step %lld", name,
+              (long long)json_integer_value(json_object_get(fields, "epoch")),
               (long long)json_integer_value(json_object_get(fields, "step")));
     json_decref(fields);
 }
@@ -642,6 +648,26 @@ static void run_until(world *w, uint64_t ns)
     sim_until(w->run, ns, 3000000, NULL, NULL);
 }
 
+/* For who looks why it went no further. */
+static void tell_where(const world *w)
+{
+    for (uint32_t i = 0; i < w->machine_count; i++) {
+        const machine *m = &w->machines[i];
+        const ls_control *c = m->segment.control;
+        sim_event(w->run, "host %u%s: team %llu cut %llu fence %llu hard %u limit %llu held %llu until %llu",
+                  m->host, m->is_dead ? " (dead)" : "", (unsigned long long)c->team.epoch,
+                  (unsigned long long)c->team.cut, (unsigned long long)c->fence, c->hard,
+                  (unsigned long long)c->limit, (unsigned long long)c->held, (unsigned long long)c->until);
+        for (uint32_t k = 0; k < c->team.local_parts; k++) {
+            sim_event(w->run, "  part %u: entered %llu done %llu; rank parked %llu finished %llu",
+                      c->team.first_part + k, (unsigned long long)c->parts[k].entered,
+                      (unsigned long long)c->parts[k].done,
+                      (unsigned long long)c->slots[c->team.holder[k]].parked,
+                      (unsigned long long)c->slots[c->team.holder[k]].finished);
+        }
+    }
+}
+
 static void run_world(sim_run *run)
 {
     static const ls_sim_settings plain;
@@ -658,7 +684,8 @@ static void run_world(sim_run *run)
     for (uint32_t h = 1; h < w->host_count; h++) {
         starts[h] = (agent_start){w, h};
         ls_sim_start(run->sim, w->hosts[h], agent_program, &starts[h]);
-        run_until(w, ls_sim_now_ns(run->sim) + 20 * SIM_MS); /* ranks are given out in the order in which agents come */
+        run_until(w, ls_sim_now_ns(run->sim) +
+                         20 * SIM_MS); /* ranks are given out in the order in which agents come */
     }
     run_until(w, ls_sim_now_ns(run->sim) + 100 * SIM_MS);
     SIM_CHECK(run, w->running);
@@ -677,6 +704,9 @@ static void run_world(sim_run *run)
         }
     }
     run_until(w, ls_sim_now_ns(run->sim) + 20 * SIM_S);
+    if (w->committed < STEPS && !w->aborted) {
+        tell_where(w);
+    }
     SIM_CHECK(run, w->committed == STEPS || w->aborted);
     if (w->aborted && !strstr(w->why, "shadow")) {
         sim_fail(run, "the run ended: %s", w->why);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAN_FINISH = false };
+enum { CAN_FINISH = true };
 
 static uint32_t place_of(const ls_cluster *cluster, const ls_cluster_agent *agent)
 {
