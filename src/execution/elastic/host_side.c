@@ -91,8 +91,17 @@ void ls_host_side_finish(ls_host_side *side, uint64_t epoch, uint64_t step, cons
     ls_team team = control->team;
     team.epoch = epoch;
     team.step = step - 1;
+    const ls_segment *segment = side->segment;
+    const ls_recovery recovery = {
+        .exchange = segment->exchange,
+        .flats = {segment->parameters, segment->m, segment->v},
+        .snapshot = {segment->snapshot[0], segment->snapshot[1], segment->snapshot[2]}};
     for (uint32_t i = 0; i < team.local_parts; i++) {
-        team.holder[i] = (uint16_t)next_living(side, team.holder[i]);
+        const uint32_t holder = next_living(side, team.holder[i]);
+        if (holder != team.holder[i]) {
+            (void)ls_data_parallel_recover_part(&recovery, i);
+        }
+        team.holder[i] = (uint16_t)holder;
     }
     ls_data_parallel_write_verdict(side->segment->exchange, verdict);
     /* The fence behind it first: nobody gets beyond that step. */

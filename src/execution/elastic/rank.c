@@ -322,7 +322,7 @@ static bool may_go_on(void *context)
            atomic_load(&r->control->quit) != 0;
 }
 
-/* Of the same cut, on one host: the step goes on where the shared memory says it is, with the parts that this rank holds now. */
+/* Of the same cut: the step goes on where the shared memory says it is, with the parts that this rank holds now. */
 static ls_status take_parts(rank *r)
 {
     if (first_held(r) == r->team.local_parts) {
@@ -333,12 +333,12 @@ static ls_status take_parts(rank *r)
     return ls_stepper_assign(r->stepper);
 }
 
-/* The team in force. Who was in none of this cut begins with the step that the others go on with, or begin. */
+/* The team in force. With several hosts, of the same cut only a step is finished that was agreed on. Who was in none of this cut begins with the step that the others go on with, or begin. */
 static ls_status join_team(rank *r)
 {
     const uint64_t cut = r->team.cut;
     ls_control_read_team(r->control, &r->team);
-    if (r->team.cut == cut && r->has_run && r->parallel && !r->comm) {
+    if (r->team.cut == cut && r->has_run && r->parallel) {
         return take_parts(r);
     }
     leave_team(r);
@@ -364,7 +364,7 @@ static ls_status park(rank *r)
             }
             continue;
         }
-        if (r->parallel) {
+        if (r->parallel && atomic_load(&r->control->hard) != 0) {
             ls_data_parallel_break(r->parallel);
         }
         ls_control_park(r->control, r->local);

@@ -272,7 +272,7 @@ static ls_status prepare(ls_data_parallel *p, const ls_data_parallel_options *op
     make_inputs(p, options);
     order_buckets(p, options->plan);
     LS_TRY(open_hosts(p, options));
-    p->can_resume = p->has_sums && p->room > 0 && !p->hosts;
+    p->can_resume = p->has_sums && p->room > 0;
     LS_TRY(ls_parts_make(p));
     if (p->hosts) {
         LS_TRY(make_node_sums(p, &ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)]));

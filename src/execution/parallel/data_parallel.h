@@ -29,8 +29,8 @@
  *   at once, after a hard fence or an abort, so that nobody sleeps on for up to LS_WAIT_SLICE_NS
  *     ls_data_parallel_wake
  *
- * Steps can be taken over when the sums have a buffer of their own (options.sums) and all parts are on this host. On several hosts a fence
- * ends the step with LS_FENCED, and what was made for it is of no use any more but to be destroyed.
+ * Steps can be taken over when the sums have a buffer of their own (options.sums) and all parts are on this host; on several hosts once any
+ * of them has agreed. Else a fence ends the step there with LS_FENCED, and what was made for it is of no use any more but to be destroyed.
  *
  * One process is the case of one rank: it runs the same code, and no waits. The stepper (execution/train/step.h) is the only caller of the
  * calls in the second half; whoever makes rank processes (execution/elastic) needs the first half.
@@ -130,11 +130,12 @@ LS_MUST_CHECK ls_status ls_data_parallel_create(const ls_data_parallel_options *
 void ls_data_parallel_destroy(ls_data_parallel *parallel); /* NULL allowed */
 
 /* Several hosts: ends the transfers under way. Behind it nobody writes what this rank reads or owns, and the communicator is of no use any more.
- * Before a rank parks inside a step. */
+ * Before a rank parks inside a step. A step that some host has agreed on can still be finished, by calling ls_stepper_run again once its verdict
+ * is in the exchange area (ls_data_parallel_write_verdict): all sums have come before. */
 void ls_data_parallel_break(ls_data_parallel *parallel);
 
 /* The same cut, other holders (as in the options), between two calls of ls_stepper_run: this process runs those that are its own. Allocates.
- * One host. Errors: LS_ERR_MEMORY. */
+ * One host, or behind ls_data_parallel_break. Errors: LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_data_parallel_assign(ls_data_parallel *parallel, const uint16_t *holders);
 
 /* ---- for whoever watches the ranks of a host ---- */

@@ -565,6 +565,16 @@ uint32_t ls_hosts_in_lanes(const ls_hosts *hosts, const ls_lane **lanes_out)
     return hosts->in.count;
 }
 
+uint32_t ls_hosts_handler(const ls_hosts *hosts, uint32_t owner)
+{
+    return handler(hosts, hosts->self, owner);
+}
+
+bool ls_hosts_is_ward(const ls_hosts *hosts, uint32_t owner)
+{
+    return hosts->shadows && host_of(hosts, owner) == hosts->ward;
+}
+
 bool ls_hosts_shadows(const ls_hosts *hosts, uint32_t out_lane)
 {
     return hosts->shadows && hosts->out.lanes[out_lane].host == hosts->ward;

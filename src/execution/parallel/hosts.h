@@ -64,6 +64,10 @@ uint32_t ls_hosts_self(const ls_hosts *hosts); /* number of this host */
 uint32_t ls_hosts_out_lanes(const ls_hosts *hosts, const ls_lane **lanes_out);
 uint32_t ls_hosts_in_lanes(const ls_hosts *hosts, const ls_lane **lanes_out);
 
+/* Which rank of this host stands in for `owner`, a rank of another; and whether its slices have their shadow here. */
+uint32_t ls_hosts_handler(const ls_hosts *hosts, uint32_t owner);
+bool ls_hosts_is_ward(const ls_hosts *hosts, uint32_t owner);
+
 /* Whether the slices of an out lane have their shadow on this host; whether any host needs a spread. */
 bool ls_hosts_shadows(const ls_hosts *hosts, uint32_t out_lane);
 bool ls_hosts_spreads(const ls_hosts *hosts);

@@ -18,12 +18,24 @@ static void add_update(const ls_data_parallel *p, ls_own_part *own, uint32_t at,
     }
 }
 
-/* Own slices; with several hosts also those that this rank handles, all when every host updates everything, or those it shadows. */
+/* With several hosts: whether the part makes the update of another host's part, too: of all when every host updates everything, or of those
+ * whose shadow is here. */
+static bool updates_for(const ls_data_parallel *p, const ls_own_part *own, uint32_t owner)
+{
+    const bool is_here = owner - p->view.first_part < p->view.local_parts;
+    return p->hosts && ls_tells_sums(p) && !is_here &&
+           ls_hosts_handler(p->hosts, owner) == own->part.number &&
+           (p->zero == 0 || ls_hosts_is_ward(p->hosts, owner));
+}
+
+/* Own slices; with several hosts also those of others. */
 static ls_status make_updates(const ls_data_parallel *p, ls_own_part *own)
 {
-    const ls_lane *lanes = NULL;
-    const uint32_t lane_count = p->hosts && ls_tells_sums(p) ? ls_hosts_out_lanes(p->hosts, &lanes) : 0;
-    const size_t room = (size_t)p->bucket_count * (lane_count + 1);
+    uint32_t others = 0;
+    for (uint32_t owner = 0; owner < p->parts; owner++) {
+        others += updates_for(p, own, owner);
+    }
+    const size_t room = (size_t)p->bucket_count * (others + 1);
     own->slices = calloc(p->bucket_count, sizeof *own->slices);
     own->updates = calloc(room, sizeof *own->updates);
     own->update_at = calloc(room, sizeof *own->update_at);
@@ -34,9 +46,9 @@ static ls_status make_updates(const ls_data_parallel *p, ls_own_part *own)
         own->slices[p->order[at].bucket] =
             ls_slice_of(p->layout, p->order[at].bucket, p->parts, own->part.number);
         add_update(p, own, at, own->part.number);
-        for (uint32_t l = 0; l < lane_count; l++) {
-            if (p->zero == 0 || ls_hosts_shadows(p->hosts, l)) {
-                add_update(p, own, at, lanes[l].owner);
+        for (uint32_t owner = 0; owner < p->parts && others > 0; owner++) {
+            if (updates_for(p, own, owner)) {
+                add_update(p, own, at, owner);
             }
         }
     }
@@ -103,7 +115,7 @@ void ls_parts_release(ls_data_parallel *p)
 
 ls_status ls_data_parallel_assign(ls_data_parallel *p, const uint16_t *holders)
 {
-    LS_ASSERT(!p->hosts && p->can_resume);
+    LS_ASSERT((!p->hosts || p->is_broken) && p->can_resume);
     ls_parts_release(p);
     memcpy(p->holders, holders, p->view.local_parts * sizeof *holders);
     return ls_parts_make(p);

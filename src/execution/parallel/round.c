@@ -142,7 +142,8 @@ ls_status ls_data_parallel_meet(ls_data_parallel *p, ls_meeting meeting, const c
 /* Posts the next groups of own weights to the hosts that have not made the same update, up to those that end at position `past`. */
 static void spread(ls_data_parallel *p, float *flat, uint32_t past)
 {
-    while (p->hosts && ls_hosts_spreads(p->hosts) && p->spread_groups < ls_hosts_groups(p->hosts) &&
+    while (p->hosts && !p->is_broken && ls_hosts_spreads(p->hosts) &&
+           p->spread_groups < ls_hosts_groups(p->hosts) &&
            ls_hosts_group_past(p->hosts, p->spread_groups) <= past) {
         ls_hosts_post(p->hosts, LS_TRANSFER_SPREAD, p->spread_groups++, flat);
     }
@@ -169,7 +170,7 @@ void ls_data_parallel_updated(ls_data_parallel *p, uint32_t index, float *parame
 
 ls_status ls_data_parallel_end_update(ls_data_parallel *p, float *parameters)
 {
-    if (p->hosts && p->zero > 0 && p->zero < 3) {
+    if (p->hosts && !p->is_broken && p->zero > 0 && p->zero < 3) {
         spread(p, parameters, p->bucket_count);
         LS_TRY(ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "weights of the other hosts"));
     }
@@ -203,6 +204,7 @@ void ls_data_parallel_break(ls_data_parallel *p)
     if (p->hosts) {
         ls_hosts_break(p->hosts);
         ls_fetch_break(p->fetch);
+        p->is_broken = true;
     }
 }
 
