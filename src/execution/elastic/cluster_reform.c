@@ -146,6 +146,17 @@ static uint32_t ranks_without(const ls_cluster *cluster, const ls_reform_host *l
     return ranks;
 }
 
+/* Whether the others have all of the state: what the leaver keeps has a shadow. */
+static bool can_do_without(ls_cluster *cluster, ls_reform_host *leaver)
+{
+    ls_cut held =
+        *ls_reform_held(cluster->hosts, place_count(cluster), (const ls_cut *const *)cluster->cuts, 2);
+    leaver->is_leaving = true;
+    const bool is_whole = ls_reform_find_holders(&cluster->options.settings, cluster->hosts, &held);
+    leaver->is_leaving = false;
+    return is_whole;
+}
+
 /* It gets no part in the next cut; with too few others the run as a whole makes use of the time that is left. */
 static void hear_leaver(ls_cluster *cluster, ls_cluster_agent *agent, const ls_cluster_status *status)
 {
@@ -156,7 +167,7 @@ static void hear_leaver(ls_cluster *cluster, ls_cluster_agent *agent, const ls_c
     agent->told_leaving = true;
     const uint32_t left = ranks_without(cluster, host);
     const bool ends_run =
-        left == 0 || left < cluster->options.settings.min_ranks || cluster->options.settings.zero > 0;
+        left == 0 || left < cluster->options.settings.min_ranks || !can_do_without(cluster, host);
     tell_event(cluster, "notice",
                json_pack("{s:s, s:o, s:b, s:s, s:s, s:b}", "source", status->source, "grace_s",
                          status->grace_s > 0.0 ? json_real(status->grace_s) : json_null(), "leave", true,
@@ -290,6 +301,17 @@ static void give_up(ls_cluster *cluster, const char *why)
     ls_cluster_abort_all(cluster, LS_ERR_RANKS_LOST, rank, text);
 }
 
+/* Another was lost meanwhile, and only who wanted to leave has its shadow: it stays. */
+static bool keep_leavers(ls_cluster *cluster)
+{
+    bool some = false;
+    for (uint32_t i = 0; i < place_count(cluster); i++) {
+        some = some || cluster->hosts[i].is_leaving;
+        cluster->hosts[i].is_leaving = false;
+    }
+    return some;
+}
+
 static void go_on(ls_cluster *cluster)
 {
     const ls_reform_decision next = ls_reform_decide(
@@ -313,6 +335,9 @@ static void go_on(ls_cluster *cluster)
         form(cluster, next.step);
         break;
     case LS_REFORM_CHECKPOINT:
+        if (keep_leavers(cluster)) {
+            break;
+        }
         give_up(cluster, "a host and the one that has its shadow; the run goes on from its newest checkpoint "
                          "when it is started again");
         break;

@@ -367,8 +367,11 @@ static ls_status join_run(ls_host_agent *self, const void *data, size_t bytes)
     self->joined = true;
     ls_env_timer_set(self->env, TICK_NS, tick, self);
     LS_TRY(start_ranks(self, &join));
+    if (self->options.no_watch) {
+        return LS_OK;
+    }
     LS_TRY(ls_host_leave_open(&self->leave, (const char *)data + sizeof join, join.text_bytes));
-    return self->options.no_watch ? LS_OK : start_watch(self, &join);
+    return start_watch(self, &join);
 }
 
 static void obey(ls_host_agent *self, const ls_cluster_orders *orders)

@@ -30,7 +30,7 @@ typedef struct ls_host_agent_options {
     double timeout_s; /* for the coordinator to be there; 0: 60 */
     /* For tests. */
     const char *program; /* that ranks are started with; NULL: the one that runs */
-    bool no_watch;
+    bool no_watch;       /* nor notices */
 } ls_host_agent_options;
 
 /* The agent alone, over any env, which it stops when it has ended. coordinator: HOST is a number. */

@@ -21,18 +21,24 @@ const ls_cut *ls_reform_held(const ls_reform_host *hosts, uint32_t count, const 
     return cuts[cut_count - 1];
 }
 
+/* Who leaves has no part in the next cut, and so hands nothing over that nobody else has. */
+static bool stays(const ls_reform_host *host)
+{
+    return host->is_here && !host->is_leaving;
+}
+
 /* A host that has what host `index` of the cut keeps. */
 static uint16_t holder_of(const ls_reform_settings *settings, const ls_reform_host *hosts, const ls_cut *cut,
                           uint32_t index)
 {
     const uint16_t owner = cut->hosts[index].host;
-    if (hosts[owner].is_here) {
+    if (stays(&hosts[owner])) {
         return owner;
     }
     const uint32_t others = settings->zero == 0 ? cut->host_count - 1 : settings->shadow ? 1 : 0;
     for (uint32_t i = 1; i <= others && cut->host_count > 1; i++) {
         const uint16_t other = cut->hosts[(index + i) % cut->host_count].host;
-        if (hosts[other].is_here) {
+        if (stays(&hosts[other])) {
             return other;
         }
     }
