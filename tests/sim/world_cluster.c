@@ -50,6 +50,7 @@ typedef struct world {
     /* What travels between hosts: who has sent what all wait for. */
     uint64_t sums[CUTS]; /* step + 1 that the parts in sent[] have come to, in this cut */
     uint32_t sent[CUTS], moving[CUTS], settled[CUTS];
+    bool is_broken[CUTS];             /* somebody parked in the middle: nothing more comes of it */
     int32_t computed_on[CUTS][CELLS]; /* host that computes a part */
 } world;
 
@@ -162,7 +163,7 @@ static uint32_t bits_of(const puppet *p)
 
 static void say(world *w, puppet *p, uint32_t *words)
 {
-    if (can_talk(w, p->m->host)) {
+    if (can_talk(w, p->m->host) && !w->is_broken[p->team.cut]) {
         *words |= bits_of(p);
     }
 }
@@ -351,6 +352,7 @@ static void take_team(puppet *p)
 static void puppet_tick(void *context)
 {
     puppet *p = context;
+    world *w = p->w;
     ls_control *control = p->m->segment.control;
     if (atomic_load(&control->abort) != 0 || atomic_load(&control->quit) != 0) {
         ls_env_stop(p->env, atomic_load(&control->abort) != 0 ? 5 : 0);
@@ -368,6 +370,7 @@ static void puppet_tick(void *context)
         }
     } else if (may_park(p)) {
         p->is_parked = true;
+        w->is_broken[p->team.cut] |= atomic_load(&control->hard) != 0;
         ls_control_park(control, p->local);
     } else {
         work(p);

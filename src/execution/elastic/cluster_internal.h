@@ -55,8 +55,8 @@ struct ls_cluster {
     ls_reform_host *hosts; /* by place */
     ls_cut *cuts[2];       /* the newest, and the one that counts until that is held */
     uint64_t epoch;        /* of the team in force, or of the fence */
-    bool fenced, hard;
-    uint64_t limit; /* of a soft fence */
+    bool fenced;
+    ls_reform_fence fence; /* epoch: as above */
     uint64_t beat_ns, tick_ns;
     ls_cluster_loss loss;
 };

@@ -50,8 +50,10 @@ static void send_to_all(ls_cluster *cluster, const void *message, size_t bytes)
 
 static void send_fence(ls_cluster *cluster)
 {
-    const ls_cluster_fence fence = {
-        .kind = LS_CLUSTER_FENCE, .hard = cluster->hard, .epoch = cluster->epoch, .limit = cluster->limit};
+    const ls_cluster_fence fence = {.kind = LS_CLUSTER_FENCE,
+                                    .hard = cluster->fence.hard,
+                                    .epoch = cluster->epoch,
+                                    .limit = cluster->fence.limit};
     send_to_all(cluster, &fence, sizeof fence);
     ls_host_side_fence(&cluster->side, fence.epoch, fence.hard, fence.limit);
 }
@@ -59,10 +61,12 @@ static void send_fence(ls_cluster *cluster)
 /* What was heard behind an earlier fence counts no more. */
 static void raise_fence(ls_cluster *cluster, uint64_t epoch, bool hard)
 {
-    cluster->hard = hard || (cluster->fenced && cluster->hard);
+    if (cluster->fenced && !hard) {
+        return; /* what it is for is seen when the one that stands has done its work */
+    }
     cluster->fenced = true;
     cluster->epoch = epoch;
-    cluster->limit = 0;
+    cluster->fence = (ls_reform_fence){.epoch = epoch, .hard = hard};
     send_fence(cluster);
 }
 
@@ -266,7 +270,7 @@ static void form(ls_cluster *cluster, uint64_t step)
     *cluster->cuts[0] = message.cut;
     ls_store_server_set_epoch(cluster->server, cluster->epoch);
     send_to_all(cluster, &message, sizeof message);
-    cluster->fenced = cluster->hard = false;
+    cluster->fenced = false;
     ls_host_side_form(&cluster->side, &message.cut, &message.held, message.moves);
     cluster->loss.formed = true;
     cluster->loss.step = step;
@@ -288,8 +292,7 @@ static void finish(ls_cluster *cluster, uint64_t step, uint32_t from)
     send_to_all(cluster, &message, sizeof message);
     ls_host_side_finish(&cluster->side, message.epoch, step, &message.verdict);
     cluster->epoch++;
-    cluster->hard = false;
-    cluster->limit = step;
+    cluster->fence = (ls_reform_fence){.epoch = cluster->epoch, .is_finishing = true, .limit = step};
     cluster->loss.finished = true;
 }
 
@@ -314,14 +317,14 @@ static bool keep_leavers(ls_cluster *cluster)
 
 static void go_on(ls_cluster *cluster)
 {
-    const ls_reform_decision next = ls_reform_decide(
-        &cluster->options.settings, cluster->hosts, place_count(cluster),
-        (const ls_cut *const *)cluster->cuts, 2, cluster->epoch, cluster->hard, cluster->limit);
+    const ls_reform_decision next =
+        ls_reform_decide(&cluster->options.settings, cluster->hosts, place_count(cluster),
+                         (const ls_cut *const *)cluster->cuts, 2, &cluster->fence);
     switch (next.what) {
     case LS_REFORM_WAIT:
         break;
     case LS_REFORM_LIMIT:
-        cluster->limit = next.step;
+        cluster->fence.limit = next.step;
         send_fence(cluster);
         break;
     case LS_REFORM_FINISH:

@@ -95,8 +95,8 @@ typedef struct progress {
     bool all_parked;
 } progress;
 
-static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cut *cut, uint64_t fence,
-                        bool hard, uint64_t limit)
+static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cut *cut,
+                        const ls_reform_fence *fence)
 {
     progress p = {.behind = UINT64_MAX, .agreed = count, .all_parked = true};
     for (uint32_t i = 0; i < count; i++) {
@@ -104,7 +104,8 @@ static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cu
         if (!hosts[i].is_here || !is_member(cut, i)) {
             continue;
         }
-        p.all_parked = p.all_parked && s->fence == fence && s->parked && (hard || s->finished >= limit);
+        p.all_parked = p.all_parked && s->fence == fence->epoch && s->parked &&
+                       (fence->hard || s->finished >= fence->limit);
         p.entered = s->entered > p.entered ? s->entered : p.entered;
         p.behind = s->finished < p.behind ? s->finished : p.behind;
         const uint64_t target = s->agreed > s->finished ? s->agreed : s->finished;
@@ -120,11 +121,11 @@ static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cu
 
 ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls_reform_host *hosts,
                                     uint32_t count, const ls_cut *const *cuts, uint32_t cut_count,
-                                    uint64_t fence, bool hard, uint64_t limit)
+                                    const ls_reform_fence *fence)
 {
-    const progress p = look_at(hosts, count, cuts[0], fence, hard, limit);
+    const progress p = look_at(hosts, count, cuts[0], fence);
     if (!p.all_parked) {
-        const bool is_ahead = !hard && p.entered > limit;
+        const bool is_ahead = !fence->hard && !fence->is_finishing && p.entered > fence->limit;
         return is_ahead ? (ls_reform_decision){.what = LS_REFORM_LIMIT, .step = p.entered}
                         : (ls_reform_decision){.what = LS_REFORM_WAIT};
     }

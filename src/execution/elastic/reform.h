@@ -79,13 +79,18 @@ typedef struct ls_reform_decision {
     uint32_t from;
 } ls_reform_decision;
 
-/*
- * Pure. hosts[0..count): by place. cuts: those that may be held, the newest first (cut_count 1 or 2). fence: the epoch that all are fenced
- * for; hard: they park inside a step. limit: what was ordered before.
- */
+/* What all were ordered. */
+typedef struct ls_reform_fence {
+    uint64_t epoch;
+    bool hard;         /* they park inside a step, and their communicators are broken */
+    bool is_finishing; /* only a step that was agreed on is run: `limit` stays, whatever was entered before */
+    uint64_t limit;    /* steps below it are run */
+} ls_reform_fence;
+
+/* Pure. hosts[0..count): by place. cuts: those that may be held, the newest first (cut_count 1 or 2). */
 ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls_reform_host *hosts,
                                     uint32_t count, const ls_cut *const *cuts, uint32_t cut_count,
-                                    uint64_t fence, bool hard, uint64_t limit);
+                                    const ls_reform_fence *fence);
 
 /* The cut that is held, of those that may be. */
 const ls_cut *ls_reform_held(const ls_reform_host *hosts, uint32_t count, const ls_cut *const *cuts,
