@@ -194,7 +194,7 @@ class Chaos:
         if o.nodes:
             weights.update({"node": 4, "cut": 4})
         if o.only:
-            weights = {kind: weights.get(kind, 1) for kind in o.only.split(",")}
+            weights = {kind: 1 for kind in o.only.split(",")}
         return weights
 
     def victim(self, ranks):
