@@ -79,6 +79,19 @@ begin ranks --ranks 3 --set job.notice_file=leave
 touch leave
 left file
 
+# A scheduler tells all processes of a job at once: that is the end of the run, not of some ranks.
+begin everyone --ranks 3
+kill -TERM $pid $(cat /proc/$pid/task/*/children)
+left signal
+check "no rank left by itself" eval "! grep -q rank_left everyone/events.jsonl"
+
+# Less time than a checkpoint takes: it is tried, and said.
+begin hasty --set job.notice_file=leave --set checkpoint.every_steps=5
+wait_for grep -q '"event":"checkpoint"' hasty/events.jsonl
+echo 0.000001 >leave
+left file
+check "too little time is told of" grep -q "a checkpoint took .* is to be gone in" hasty.err
+
 LOCKSTEP_NOTICE_FILE=$PWD/leave begin environment
 touch leave
 left file
