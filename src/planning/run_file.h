@@ -135,14 +135,20 @@ typedef struct ls_run_parallel {
     bool shadow;   /* with zero 1 to 3: the next host keeps what the ranks of a host keep */
 } ls_run_parallel;
 
+/* What the weights alone are stored as. */
+typedef enum ls_weights_dtype { LS_WEIGHTS_BF16, LS_WEIGHTS_FP32 } ls_weights_dtype;
+
 typedef struct ls_run_checkpoint {
     /* 0: only at the end and when stopped. auto: as the run goes (execution/train/cadence.h); a checkpoint then has a validation loss only
      * where one was measured anyway. */
     uint64_t every_steps;
-    int async;           /* LS_NO, LS_YES; auto: when memory allows */
-    uint64_t keep_last;  /* >= 1 */
-    uint64_t keep_best;  /* by validation loss, 0: none */
-    uint64_t keep_every; /* multiples of so many steps, 0: none */
+    int async;                    /* LS_NO, LS_YES; auto: when memory allows */
+    uint64_t keep_last;           /* >= 1 */
+    uint64_t keep_best;           /* by validation loss, 0: none */
+    uint64_t keep_every;          /* multiples of so many steps, 0: none */
+    uint64_t weights_every_steps; /* weights alone, 0: never */
+    ls_weights_dtype weights_dtype;
+    uint64_t weights_keep_last; /* 0: all */
 } ls_run_checkpoint;
 
 typedef struct ls_run_eval {

@@ -12,6 +12,7 @@ static const char *const optimizer_kinds[] = {"adamw", NULL};
 static const char *const schedule_kinds[] = {"cosine", "linear", "constant", "wsd", NULL};
 static const char *const precisions[] = {"fp32", "bf16", NULL};
 static const char *const recompute_kinds[] = {"none", "selective", "full", NULL};
+static const char *const weights_dtypes[] = {"bf16", "fp32", NULL};
 static const char *const priorities[] = {"low", "normal", "high", NULL};
 
 #define ROW(key_, type_, field_, default_)                                                                   \
@@ -104,6 +105,9 @@ static const ls_option options[] = {
     {U64("checkpoint.keep_last", checkpoint.keep_last, "3", 1, 1 << 20), .help = "newest checkpoints kept"},
     {U64("checkpoint.keep_best", checkpoint.keep_best, "1", 0, 1 << 20), .help = "best ones by validation loss kept besides"},
     {U64("checkpoint.keep_every", checkpoint.keep_every, "0", 0, MANY), .help = "those whose step is a multiple of this are kept besides; 0: none"},
+    {U64("checkpoint.weights_every_steps", checkpoint.weights_every_steps, "0", 0, MANY), .help = "steps between snapshots of the weights alone, RUN/checkpoints/weights/STEP, which sample, eval, export and transformers take; 0: never"},
+    {CHOICE("checkpoint.weights_dtype", checkpoint.weights_dtype, "bf16", weights_dtypes), .help = "number format of those snapshots"},
+    {U64("checkpoint.weights_keep_last", checkpoint.weights_keep_last, "0", 0, 1 << 20), .help = "newest of those snapshots kept; 0: all"},
 
     {U64("eval.every_steps", eval.every_steps, "200", 0, MANY), .help = "steps between evaluations; 0: only at the end"},
     {U64("eval.batches", eval.batches, "16", 0, MANY), .help = "global batches per evaluation at most; 0: all validation data"},

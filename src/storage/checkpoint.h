@@ -93,6 +93,8 @@ typedef struct ls_checkpoint_save_options {
     /* For gathering, hashing and writing; those that write wait for the disk, so two more than cores keep both busy. 0:
      * ls_block_pool_threads(). Does not change a byte of the result. */
     unsigned threads;
+    bool
+        bf16_values; /* values rounded to bfloat16, for use and not for going on; then no tensor has moments */
     uint64_t file_bytes_max; /* cut data files above this; 0: 2 GiB */
 } ls_checkpoint_save_options;
 
@@ -178,7 +180,7 @@ typedef struct ls_checkpoint_load_options {
 
 /*
  * Loads into the caller's tensors, found by name; blocks that hold nothing wanted are not read. Every block
- * is checked before a byte of it is handed over. Moments that are wanted but not in the checkpoint (frozen,
+ * is checked before a byte of it is handed over. Values stored as bfloat16 become float32, exactly. Moments that are wanted but not in the checkpoint (frozen,
  * or imported) become zeros. options may be NULL.
  *
  * Errors: LS_ERR_DATA for a tensor that is missing or has another shape (naming both), and for a damaged

@@ -14,13 +14,29 @@
 
 /* ---- load ---- */
 
+/* Bytes of a tensor, of whole elements, as float32. */
+static void floats_of(const ls_manifest_tensor *tensor, const unsigned char *from, size_t bytes,
+                      unsigned char *to)
+{
+    const ls_safetensor part = {.name = tensor->name, .dtype = tensor->dtype, .bytes = bytes, .data = from};
+    LS_ASSERT(ls_safetensor_to_f32(&part, (float *)(void *)to) == LS_OK);
+}
+
+/* What so many bytes in the file are as float32. */
+static uint64_t widened(const ls_manifest_tensor *tensor, uint64_t bytes)
+{
+    return bytes / ls_st_dtype_bytes(tensor->dtype) * sizeof(float);
+}
+
 static ls_status block_scatter(void *context, const ls_block *block, unsigned char *buffer)
 {
     ls_checkpoint_reader *reader = context;
     ls_block_slice slice;
     for (size_t i = ls_reader_first_tensor(reader, block); ls_reader_in_reach(reader, i, block); i++) {
         if (reader->targets[i] && ls_reader_slice(reader, i, block, &slice)) {
-            memcpy(reader->targets[i] + slice.tensor_offset, buffer + slice.block_offset, slice.bytes);
+            const ls_manifest_tensor *tensor = &reader->manifest->tensors[i];
+            floats_of(tensor, buffer + slice.block_offset, slice.bytes,
+                      reader->targets[i] + widened(tensor, slice.tensor_offset));
         }
     }
     return LS_OK;
@@ -70,7 +86,8 @@ static void aim_moment(ls_checkpoint_reader *reader, const ls_checkpoint_tensor 
     if (entry) {
         reader->targets[entry - reader->manifest->tensors] = (unsigned char *)target;
     } else {
-        memset(target, 0, (size_t)ls_manifest_find(reader->manifest, LS_KIND_VALUE, tensor->name)->bytes);
+        const ls_manifest_tensor *value = ls_manifest_find(reader->manifest, LS_KIND_VALUE, tensor->name);
+        memset(target, 0, (size_t)widened(value, value->bytes));
     }
 }
 
@@ -189,7 +206,7 @@ static ls_status verify_header(ls_checkpoint_reader *reader, size_t index)
         const char *name =
             ls_arena_printf(&reader->arena, "%s%s", ls_manifest_kind_prefix(entry->kind), entry->name);
         const ls_safetensor *tensor = ls_safetensors_find(tensors, name);
-        if (!tensor || tensor->dtype != LS_ST_F32 || tensor->bytes != entry->bytes ||
+        if (!tensor || tensor->dtype != entry->dtype || tensor->bytes != entry->bytes ||
             tensor->rank != entry->rank || memcmp(tensor->shape, entry->shape, sizeof entry->shape) != 0) {
             status = ls_fail(LS_ERR_DATA, "%s: tensor %s is missing or not as the manifest says", path, name);
         }
@@ -255,9 +272,25 @@ static void state_advance(ls_checkpoint_reader *reader, const ls_manifest_tensor
             break;
         }
         if (!ls_manifest_find(manifest, reader->state_kind, parameter->name)) {
-            ls_state_hash_zeros(&reader->state, parameter->bytes);
+            ls_state_hash_zeros(&reader->state, widened(parameter, parameter->bytes));
         }
         reader->state_parameter++;
+    }
+}
+
+static void hash_floats(ls_sha256 *hash, const ls_manifest_tensor *tensor, const unsigned char *from,
+                        size_t bytes)
+{
+    enum { PART_BYTES = 8192 };
+    _Alignas(16) unsigned char floats[2 * PART_BYTES];
+    if (tensor->dtype == LS_ST_F32) {
+        ls_sha256_update(hash, from, bytes);
+        return;
+    }
+    for (size_t at = 0; at < bytes; at += PART_BYTES) {
+        const size_t part = bytes - at < PART_BYTES ? bytes - at : PART_BYTES;
+        floats_of(tensor, from + at, part, floats);
+        ls_sha256_update(hash, floats, (size_t)widened(tensor, part));
     }
 }
 
@@ -278,7 +311,7 @@ static void block_state(void *context, const ls_block *const blocks[2], const un
         if (slice.tensor_offset == 0) {
             state_advance(reader, tensor);
         }
-        ls_sha256_update(&reader->state, buffer + slice.block_offset, slice.bytes);
+        hash_floats(&reader->state, tensor, buffer + slice.block_offset, slice.bytes);
     }
 }
 

@@ -31,6 +31,7 @@ typedef struct save_file {
     save_piece *pieces;
     size_t piece_count;
     uint64_t data_bytes;
+    ls_st_dtype dtype; /* of all its tensors */
     char *header;
     int64_t number; /* of the env, while it is filled */
     const char *path;
@@ -67,6 +68,9 @@ static ls_status check_tensors(const ls_checkpoint_save_options *options)
         if (!tensor->value || !tensor->m != !tensor->v) {
             return ls_fail(LS_ERR_INVALID, "tensor %s: a value and both or none of its moments are needed",
                            tensor->name);
+        }
+        if (options->bf16_values && tensor->m) {
+            return ls_fail(LS_ERR_INVALID, "tensor %s: values in bfloat16 go without moments", tensor->name);
         }
     }
     return LS_OK;
@@ -113,8 +117,10 @@ static ls_status plan_tensors(checkpoint_saver *saver, const float ***data_out)
             tensor->kind = (ls_manifest_kind)kind;
             tensor->rank = sorted[i]->rank;
             memcpy(tensor->shape, sorted[i]->shape, tensor->rank * sizeof *tensor->shape);
-            tensor->bytes = ls_checkpoint_tensor_bytes(sorted[i]);
-            manifest->parameters += kind == LS_KIND_VALUE ? tensor->bytes / sizeof(float) : 0;
+            tensor->dtype = saver->options->bf16_values ? LS_ST_BF16 : LS_ST_F32;
+            const uint64_t elements = ls_checkpoint_tensor_bytes(sorted[i]) / sizeof(float);
+            tensor->bytes = elements * ls_st_dtype_bytes(tensor->dtype);
+            manifest->parameters += kind == LS_KIND_VALUE ? elements : 0;
         }
     }
     *data_out = data;
@@ -150,7 +156,7 @@ static ls_status plan_header(checkpoint_saver *saver, save_file *file, const ls_
     for (size_t i = 0; i < file->piece_count; i++) {
         const char *prefix = ls_manifest_kind_prefix(tensors[i].kind);
         entries[i] = (ls_safetensor){.name = ls_arena_printf(saver->arena, "%s%s", prefix, tensors[i].name),
-                                     .dtype = LS_ST_F32,
+                                     .dtype = tensors[i].dtype,
                                      .rank = tensors[i].rank};
         memcpy(entries[i].shape, tensors[i].shape, sizeof entries[i].shape);
     }
@@ -180,6 +186,7 @@ static ls_status plan_file(checkpoint_saver *saver, uint32_t index, const float 
     }
     save_file *file = &saver->files[index];
     file->entry = &manifest->files[index];
+    file->dtype = manifest->tensors[begin].dtype;
     file->piece_count = end - begin;
     file->pieces = ls_arena_new(saver->arena, save_piece, file->piece_count);
     LS_TRY(plan_header(saver, file, &manifest->tensors[begin]));
@@ -243,6 +250,19 @@ static size_t find_piece(const save_file *file, uint64_t begin)
     return low;
 }
 
+/* Bytes [skip, skip + bytes) of a piece as the file has it. */
+static void copy_out(const save_file *file, const save_piece *piece, uint64_t skip, size_t bytes,
+                     unsigned char *to)
+{
+    if (file->dtype == LS_ST_F32) {
+        memcpy(to, (const char *)piece->data + skip, bytes);
+        return;
+    }
+    const size_t each =
+        ls_st_dtype_bytes(file->dtype); /* pieces are read in whole elements: all offsets are even */
+    LS_ASSERT(ls_safetensor_from_f32(file->dtype, piece->data + skip / each, bytes / each, to) == LS_OK);
+}
+
 /* Copies data bytes [begin, begin + bytes) of a file out of the tensors; returns the CRC of them behind `crc`. */
 static uint32_t gather(const save_file *file, uint64_t begin, size_t bytes, unsigned char *buffer,
                        uint32_t crc)
@@ -257,7 +277,7 @@ static uint32_t gather(const save_file *file, uint64_t begin, size_t bytes, unsi
         }
         const uint64_t left = piece->bytes - skip;
         const size_t part = left < bytes - done ? (size_t)left : bytes - done;
-        memcpy(buffer + done, (const char *)piece->data + skip, part);
+        copy_out(file, piece, skip, part, buffer + done);
         done += part;
     }
     return ls_crc32c(crc, buffer, bytes);
@@ -441,8 +461,10 @@ static ls_status add_index(checkpoint_saver *saver)
         json_object_set_new(weight_map, manifest->tensors[i].name,
                             json_string(manifest->files[manifest->tensors[i].file].name));
     }
-    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
-                             (json_int_t)(manifest->parameters * sizeof(float)), "weight_map", weight_map);
+    json_t *root =
+        json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
+                  (json_int_t)(manifest->parameters * ls_st_dtype_bytes(manifest->tensors[0].dtype)),
+                  "weight_map", weight_map);
     char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (!text) {

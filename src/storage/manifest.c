@@ -74,8 +74,8 @@ static json_t *encode_tensor(const ls_manifest_tensor *tensor)
         json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i]));
     }
     return json_pack("{s:s, s:s, s:s, s:o, s:I, s:I}", "name", tensor->name, "kind", KIND_NAMES[tensor->kind],
-                     "dtype", "F32", "shape", shape, "file", (json_int_t)tensor->file, "offset",
-                     (json_int_t)tensor->offset);
+                     "dtype", ls_st_dtype_name(tensor->dtype), "shape", shape, "file",
+                     (json_int_t)tensor->file, "offset", (json_int_t)tensor->offset);
 }
 
 static ls_status check_meta(const ls_checkpoint_meta *meta)
@@ -347,7 +347,7 @@ static ls_status decode_shape(const manifest_decoder *decoder, const json_t *ent
         elements > INT64_MAX / sizeof(float)) {
         return ls_fail(LS_ERR_DATA, "%s: %sshape is out of range", decoder->name, where);
     }
-    tensor->bytes = elements * sizeof(float);
+    tensor->bytes = elements * ls_st_dtype_bytes(tensor->dtype);
     return LS_OK;
 }
 
@@ -364,10 +364,14 @@ static ls_status decode_tensor(const manifest_decoder *decoder, const json_t *en
     while (number < LS_KIND_COUNT && strcmp(kind, KIND_NAMES[number]) != 0) {
         number++;
     }
-    if (number == LS_KIND_COUNT || strcmp(dtype, "F32") != 0) {
-        return ls_fail(LS_ERR_DATA, "%s: %skind \"%s\", dtype \"%s\": allowed are value, m, v and F32",
-                       decoder->name, where, kind, dtype);
+    const bool is_bf16 = strcmp(dtype, "BF16") == 0 && number == LS_KIND_VALUE;
+    if (number == LS_KIND_COUNT || (strcmp(dtype, "F32") != 0 && !is_bf16)) {
+        return ls_fail(
+            LS_ERR_DATA,
+            "%s: %skind \"%s\", dtype \"%s\": allowed are value, m, v and F32, of a value BF16, too",
+            decoder->name, where, kind, dtype);
     }
+    tensor->dtype = is_bf16 ? LS_ST_BF16 : LS_ST_F32;
     tensor->kind = (ls_manifest_kind)number;
     LS_TRY(decode_shape(decoder, entry, where, tensor));
     LS_TRY(need_u64(decoder, entry, where, "offset", INT64_MAX, &tensor->offset));
@@ -394,7 +398,7 @@ static ls_status check_tensor_order(const manifest_decoder *decoder)
         first_moments += tensor->kind == LS_KIND_M;
         second_moments += tensor->kind == LS_KIND_V;
         if (tensor->kind == LS_KIND_VALUE) {
-            parameters += tensor->bytes / sizeof(float);
+            parameters += ls_manifest_elements(tensor);
         }
     }
     for (size_t i = 0; i < manifest->tensor_count; i++) {

@@ -13,7 +13,7 @@
  *   parameters, data_bytes              totals: elements, bytes of all data files
  *   files[]                             name, bytes, header_bytes, header_crc32c, sha256, blocks[] (CRC32C, 8
  * hex digits each) tensors[]                           name (of the parameter), kind ("value", "m", "v"),
- * dtype "F32", shape[], file (index), offset (bytes from the start of the file) attachments[] name, bytes,
+ * dtype "F32" (a value without moments may be "BF16"), shape[], file (index), offset (bytes from the start of the file) attachments[] name, bytes,
  * sha256 extra                               free form
  *
  * Keys not listed are ignored within version 1 (a later program may add some); another version is refused.
@@ -51,8 +51,9 @@ typedef struct ls_manifest_tensor {
     uint32_t rank;
     uint64_t shape[LS_TENSOR_RANK_MAX];
     uint64_t bytes;
-    uint32_t file;   /* index into files */
-    uint64_t offset; /* from the start of the file */
+    ls_st_dtype dtype; /* LS_ST_F32, or LS_ST_BF16 for a value */
+    uint32_t file;     /* index into files */
+    uint64_t offset;   /* from the start of the file */
 } ls_manifest_tensor;
 
 typedef struct ls_manifest_attachment {
@@ -97,6 +98,12 @@ bool ls_manifest_name_is_plain(const char *name);
 /* NULL when there is none. O(log tensors). */
 const ls_manifest_tensor *ls_manifest_find(const ls_manifest *manifest, ls_manifest_kind kind,
                                            const char *name);
+
+/* Elements of a tensor. */
+static inline uint64_t ls_manifest_elements(const ls_manifest_tensor *tensor)
+{
+    return tensor->bytes / ls_st_dtype_bytes(tensor->dtype);
+}
 
 /* "m." for first moments, "v." for second, "" for values. */
 const char *ls_manifest_kind_prefix(ls_manifest_kind kind);

@@ -110,6 +110,43 @@ expect 0 "${train[@]}" --run-dir older
 same "the end after damage" "$(hashes "$out")" "$reference"
 check "the damage is told" grep -q '"event":"checkpoint_skipped","step":14' older/events.jsonl
 
+# ---- the weights alone, between checkpoints: for use, and to mend a checkpoint of the same step ----
+for dtype in bf16 fp32; do
+    expect 0 "${train[@]}" --run-dir weights-$dtype --ranks 2 --set checkpoint.weights_every_steps=6 --set checkpoint.weights_dtype=$dtype \
+        --set checkpoint.weights_keep_last=3
+    same "the end with weights in $dtype" "$(hashes "$out")" "$reference"
+    same "weights of" "$(cd weights-$dtype/checkpoints/weights && ls | sort -n | tr '\n' ' ')" "12 18 24 "
+    expect 0 "$LOCKSTEP" checkpoint verify weights-$dtype/checkpoints/weights
+    expect 0 "$LOCKSTEP" eval weights-$dtype/checkpoints/weights/18 --data "$scratch/text.txt" --json
+    expect 0 "$LOCKSTEP" export weights-$dtype/checkpoints/weights/18 -o exported-$dtype
+done
+check "bf16 is half" test $(($(stat -c %s weights-fp32/checkpoints/weights/24/model.safetensors) * 10)) -gt \
+    $(($(stat -c %s weights-bf16/checkpoints/weights/24/model.safetensors) * 18))
+cmp -s weights-fp32/checkpoints/24/model.safetensors weights-fp32/checkpoints/weights/24/model.safetensors
+same "fp32 weights are the checkpoint's own" $? 0
+flip weights-fp32/checkpoints/24/model.safetensors 9000
+expect 0 "$LOCKSTEP" checkpoint verify weights-fp32/checkpoints/24 --repair
+prints "weights/24/model.safetensors"
+
+# ---- a rank that dies while its update keeps the snapshot: its parts go on in other hands, and the checkpoint is right ----
+expect 0 "${train[@]}" --run-dir each --set checkpoint.async=false --set checkpoint.every_steps=1 --set checkpoint.keep_last=99
+each=$(hashes_of each)
+for rank in 1 2; do
+    "${train[@]}" --run-dir lost-$rank --ranks 3 --set checkpoint.every_steps=1 --set checkpoint.keep_last=99 >"$out" 2>"$err" &
+    pid=$!
+    for _ in $(seq 2000); do
+        [ -e lost-$rank/checkpoints/$((rank * 3)) ] && break
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.003
+    done
+    victim=$(sed -n "s/.*\"event\":\"rank_started\",\"rank\":$rank,\"pid\":\([0-9]*\),.*/\1/p" lost-$rank/events.jsonl | head -1)
+    [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null
+    wait $pid
+    same "the run that lost rank $rank" $? 0
+    same "the end of the run that lost rank $rank" "$(hashes "$out")" "$reference"
+    same "all checkpoints of the run that lost rank $rank" "$(hashes_of lost-$rank)" "$each"
+done
+
 # ---- retention ----
 expect 0 "${train[@]}" --run-dir kept --set checkpoint.keep_last=1 --set checkpoint.keep_best=0 --set checkpoint.keep_every=8
 same "kept: every 8th and the last" "$(steps_of kept)" "8 16 24 "

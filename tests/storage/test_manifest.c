@@ -31,6 +31,7 @@ static void sample_init(sample *s)
                                      .block_crcs = &s->crcs[1]};
     for (int i = 0; i < 3; i++) {
         s->tensors[i] = (ls_manifest_tensor){.name = "w",
+                                             .dtype = LS_ST_F32,
                                              .kind = (ls_manifest_kind)i,
                                              .rank = 1,
                                              .shape = {3},

@@ -29,25 +29,55 @@ void ls_save_job_release(ls_save_job *job)
     *job = (ls_save_job){0};
 }
 
+static ls_status prune(ls_save_job *job, const char *root, const ls_checkpoint_prune_options *options)
+{
+    uint64_t *removed = NULL;
+    size_t count = 0;
+    return ls_checkpoint_prune(&job->arena, root, options, &removed, &count);
+}
+
+static void run_state(ls_save_job *job, ls_save_outcome *outcome)
+{
+    ls_checkpoint_saved saved = {0};
+    outcome->has_state = true;
+    outcome->status = ls_run_log_flush(job->log);
+    if (outcome->status == LS_OK) {
+        outcome->status = ls_checkpoint_save(&job->save, &saved);
+    }
+    outcome->bytes = saved.bytes;
+    outcome->write_s = saved.wall_s;
+    if (outcome->status == LS_OK) {
+        outcome->prune_status = prune(job, job->save.root, &job->prune);
+    }
+}
+
+/* Weights are a convenience: what goes wrong with them is told and no more. */
+static void run_weights(ls_save_job *job, ls_save_outcome *outcome)
+{
+    ls_checkpoint_saved saved = {0};
+    outcome->has_weights = true;
+    outcome->weights_status = ls_checkpoint_save(&job->weights, &saved);
+    outcome->weights_bytes = saved.bytes;
+    if (outcome->weights_status == LS_OK && job->weights_prune.keep_last > 0) {
+        outcome->weights_status = prune(job, job->weights.root, &job->weights_prune);
+    }
+    if (outcome->weights_status != LS_OK) {
+        snprintf(outcome->weights_text, sizeof outcome->weights_text, "%s", ls_error_text());
+    }
+}
+
 void ls_save_job_run(ls_save_job *job, ls_save_outcome *outcome_out)
 {
     ls_save_outcome outcome = {.step = job->meta.step, .stall_s = job->stall_s};
-    ls_checkpoint_saved saved = {0};
-    job->save.meta = &job->meta;
-    outcome.status = ls_run_log_flush(job->log);
-    if (outcome.status == LS_OK) {
-        outcome.status = ls_checkpoint_save(&job->save, &saved);
-    }
-    outcome.bytes = saved.bytes;
-    outcome.write_s = saved.wall_s;
-    if (outcome.status == LS_OK) {
-        uint64_t *removed = NULL;
-        size_t count = 0;
-        outcome.prune_status =
-            ls_checkpoint_prune(&job->arena, job->save.root, &job->prune, &removed, &count);
+    job->save.meta = job->weights.meta = &job->meta;
+    if (!job->without_state) {
+        run_state(job, &outcome);
     }
     if (outcome.status != LS_OK || outcome.prune_status != LS_OK) {
         snprintf(outcome.text, sizeof outcome.text, "%s", ls_error_text());
+    }
+    if (job->weights.root) {
+        run_weights(job, &outcome);
     }
     ls_save_job_release(job);
     *outcome_out = outcome;

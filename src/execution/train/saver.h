@@ -31,6 +31,9 @@ typedef struct ls_save_job {
     ls_checkpoint_meta meta;
     ls_checkpoint_save_options save; /* save.meta is set by ls_saver_begin and ls_save_job_run */
     ls_checkpoint_prune_options prune;
+    bool without_state;                        /* only the weights are wanted */
+    ls_checkpoint_save_options weights;        /* root NULL: not wanted */
+    ls_checkpoint_prune_options weights_prune; /* keep_last 0: all stay */
     ls_run_log *log; /* borrowed: the metrics of a checkpoint's steps are on disk before the checkpoint is */
     double stall_s;  /* what the steps waited for it */
 } ls_save_job;
@@ -38,11 +41,13 @@ typedef struct ls_save_job {
 /* How it ended. */
 typedef struct ls_save_outcome {
     uint64_t step;
-    ls_status status;       /* of the save */
+    bool has_state, has_weights; /* what was to be saved */
+    ls_status status;            /* of the state */
+    ls_status weights_status;
     ls_status prune_status; /* of what came behind it */
-    uint64_t bytes;
+    uint64_t bytes, weights_bytes;
     double stall_s, write_s;
-    char text[LS_SAVER_TEXT_BYTES]; /* of the error */
+    char text[LS_SAVER_TEXT_BYTES], weights_text[LS_SAVER_TEXT_BYTES]; /* of the errors */
 } ls_save_outcome;
 
 /* Runs a job here, and releases it. */

@@ -201,8 +201,10 @@ static ls_status plan_side_work(ls_session *session)
 static void plan_snapshot(ls_session *session)
 {
     const ls_run_checkpoint *run = &session->run.checkpoint;
-    const bool comes = run->every_steps > 0 &&
-                       (run->every_steps == LS_AUTO_U64 || run->every_steps < session->run.train.steps);
+    const uint64_t steps = session->run.train.steps;
+    const bool comes = run->every_steps == LS_AUTO_U64 ||
+                       (run->every_steps > 0 && run->every_steps < steps) ||
+                       (run->weights_every_steps > 0 && run->weights_every_steps < steps);
     const uint64_t bytes = 3 * (uint64_t)session->layout.float_count * sizeof(float);
     const uint64_t available = ls_memory_available();
     const bool fits = available == UINT64_MAX || ls_session_bytes(session) + bytes <= available;

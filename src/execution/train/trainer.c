@@ -205,6 +205,7 @@ static ls_status side_work(ls_trainer *trainer)
     if (save) {
         LS_TRY(last ? ls_trainer_save(trainer) : ls_trainer_save_behind(trainer));
     }
+    LS_TRY(first ? LS_OK : ls_trainer_save_weights(trainer));
     LS_TRY(ls_trainer_poll_saver(trainer, false));
     char advice[256];
     ls_goodput_update(&trainer->goodput);

@@ -188,6 +188,7 @@ static uint64_t next_stop(const ls_trainer *trainer)
         return step + 1;
     }
     uint64_t until = earlier(trainer->stop_step, ls_trainer_next_save(trainer));
+    until = earlier(until, next_due(step, run->checkpoint.weights_every_steps));
     until = earlier(until, next_due(step, run->eval.every_steps));
     return earlier(until, trainer->generator ? next_due(step, run->sample.every_steps) : UINT64_MAX);
 }

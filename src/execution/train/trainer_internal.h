@@ -80,6 +80,7 @@ typedef struct ls_trainer {
     ls_cadence cadence; /* checkpoint.every_steps: auto */
     uint64_t cadence_from; /* finished steps from which the interval counts */
     double told_interval_s;
+    uint64_t weights_step;  /* of the newest snapshot of weights alone; 0: none */
     uint32_t save_failures; /* in a row */
     uint64_t tokens;        /* of all finished steps */
     double peak_flops;      /* measured GEMM peak */
@@ -124,6 +125,9 @@ void ls_trainer_close(ls_trainer *trainer);
 ls_status ls_trainer_save(ls_trainer *trainer);
 /* The same while steps go on, where there is memory for a snapshot. A save that fails is an event, not an error (saver.h). */
 ls_status ls_trainer_save_behind(ls_trainer *trainer);
+/* Saves the weights alone if they are due, by the saver; when a checkpoint is to be written for the same step it takes them along. */
+ls_status ls_trainer_save_weights(ls_trainer *trainer);
+bool ls_trainer_weights_are_due(const ls_trainer *trainer);
 /* Whether a checkpoint is due behind the finished steps, and behind which steps the next one is. */
 bool ls_trainer_save_is_due(const ls_trainer *trainer);
 uint64_t ls_trainer_next_save(const ls_trainer *trainer);

@@ -81,6 +81,25 @@ static ls_checkpoint_meta meta_of(const ls_trainer *trainer)
     };
 }
 
+bool ls_trainer_weights_are_due(const ls_trainer *trainer)
+{
+    const uint64_t every = trainer->session.run.checkpoint.weights_every_steps;
+    return every > 0 && trainer->step % every == 0 && trainer->weights_step != trainer->step;
+}
+
+/* The same checkpoint without moments: whatever takes a checkpoint or a Hugging Face folder takes it. */
+static void add_weights(const ls_trainer *trainer, const ls_state *state, ls_save_job *job)
+{
+    const ls_run_checkpoint *run = &trainer->session.run.checkpoint;
+    const ls_state weights = {
+        .queue = state->queue, .layout = state->layout, .parameters = state->parameters};
+    job->weights = job->save;
+    job->weights.root = ls_path_join(&job->arena, trainer->dir.checkpoints, "weights");
+    job->weights.tensors = ls_state_tensors(&job->arena, &weights);
+    job->weights.bf16_values = run->weights_dtype == LS_WEIGHTS_BF16;
+    job->weights_prune = (ls_checkpoint_prune_options){.keep_last = run->weights_keep_last};
+}
+
 /* A checkpoint of the finished steps whose values are, or will be, in `state`. */
 static ls_status make_job(ls_trainer *trainer, const ls_state *state, ls_save_job *job_out)
 {
@@ -105,6 +124,9 @@ static ls_status make_job(ls_trainer *trainer, const ls_state *state, ls_save_jo
     };
     job.prune = (ls_checkpoint_prune_options){
         .keep_last = run->keep_last, .keep_best = run->keep_best, .keep_every = run->keep_every};
+    if (ls_trainer_weights_are_due(trainer)) {
+        add_weights(trainer, state, &job);
+    }
     *job_out = job;
     return LS_OK;
 }
@@ -233,9 +255,33 @@ static void tell_failed(ls_trainer *trainer, const ls_save_outcome *outcome)
                 outcome->step, trainer->save_failures, LS_SAVER_FAILURES_MAX - 1, outcome->text);
 }
 
+static void tell_weights(ls_trainer *trainer, const ls_save_outcome *outcome)
+{
+    trainer->weights_step = outcome->step;
+    ls_arena arena = {0};
+    if (outcome->weights_status == LS_OK) {
+        const char *path =
+            ls_arena_printf(&arena, "%s/weights/%" PRIu64, trainer->dir.checkpoints, outcome->step);
+        ls_emit_event("weights", json_pack("{s:I, s:s, s:I}", "step", (json_int_t)outcome->step, "path", path,
+                                           "bytes", (json_int_t)outcome->weights_bytes));
+    } else {
+        ls_emit_event("weights_failed", json_pack("{s:I, s:s}", "step", (json_int_t)outcome->step, "text",
+                                                  outcome->weights_text));
+        ls_log_warn("weights of step %" PRIu64 " not saved; the run goes on: %s", outcome->step,
+                    outcome->weights_text);
+    }
+    ls_arena_release(&arena);
+}
+
 /* Events for how a save ended. Errors: those of a save that must not fail, or of pruning. */
 static ls_status take_outcome(ls_trainer *trainer, const ls_save_outcome *outcome, bool must_not_fail)
 {
+    if (outcome->has_weights) {
+        tell_weights(trainer, outcome);
+    }
+    if (!outcome->has_state) {
+        return LS_OK;
+    }
     if (outcome->status == LS_OK) {
         tell_saved(trainer, outcome);
         if (!must_not_fail && trainer->session.run.checkpoint.every_steps == LS_AUTO_U64) {
@@ -321,12 +367,13 @@ static bool keep_in_next_update(ls_trainer *trainer)
  * The state gets into the snapshot by the update of the step that comes, and then the saver begins. With several hosts it was gathered for this,
  * and is copied while ranks wait.
  */
-static ls_status save_behind(ls_trainer *trainer)
+static ls_status save_behind(ls_trainer *trainer, bool weights_alone)
 {
     const double start_s = ls_clock_monotonic_s();
     LS_TRY(check_saveable(trainer));
     LS_TRY(prepare_snapshot(trainer));
     LS_TRY(make_job(trainer, &trainer->snapshot, &trainer->pending));
+    trainer->pending.without_state = weights_alone;
     trainer->is_pending = true;
     if (keep_in_next_update(trainer)) {
         trainer->pending.stall_s = ls_clock_monotonic_s() - start_s;
@@ -352,24 +399,46 @@ ls_status ls_trainer_save_behind(ls_trainer *trainer)
     }
     ls_goodput_enter(&trainer->goodput, LS_TIME_CHECKPOINT);
     trainer->cadence_from = trainer->step;
-    const ls_status status =
-        trainer->session.snapshot_bytes > 0 ? save_behind(trainer) : ls_trainer_save_now(trainer, false);
+    const ls_status status = trainer->session.snapshot_bytes > 0 ? save_behind(trainer, false)
+                                                                 : ls_trainer_save_now(trainer, false);
     ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
     return status;
 }
 
 /* ---- saving while steps wait ---- */
 
-ls_status ls_trainer_save_now(ls_trainer *trainer, bool must_not_fail)
+static ls_status save_now(ls_trainer *trainer, bool weights_alone, bool must_not_fail)
 {
     LS_TRY(check_saveable(trainer));
     const double start_s = ls_clock_monotonic_s();
     ls_save_job job;
     LS_TRY(make_job(trainer, &trainer->state, &job));
+    job.without_state = weights_alone;
     ls_save_outcome outcome;
     ls_save_job_run(&job, &outcome);
     outcome.stall_s = ls_clock_monotonic_s() - start_s;
     return take_outcome(trainer, &outcome, must_not_fail);
+}
+
+ls_status ls_trainer_save_now(ls_trainer *trainer, bool must_not_fail)
+{
+    return save_now(trainer, false, must_not_fail);
+}
+
+ls_status ls_trainer_save_weights(ls_trainer *trainer)
+{
+    if (!ls_trainer_weights_are_due(trainer) || trainer->is_pending) {
+        return LS_OK;
+    }
+    LS_TRY(ls_trainer_poll_saver(trainer, true));
+    if (!ls_trainer_weights_are_due(trainer)) { /* the one that was in flight had them */
+        return LS_OK;
+    }
+    ls_goodput_enter(&trainer->goodput, LS_TIME_CHECKPOINT);
+    const bool behind = trainer->session.snapshot_bytes > 0 && trainer->step < trainer->stop_step;
+    const ls_status status = behind ? save_behind(trainer, true) : save_now(trainer, true, false);
+    ls_goodput_enter(&trainer->goodput, LS_TIME_OTHER);
+    return status;
 }
 
 ls_status ls_trainer_save(ls_trainer *trainer)
