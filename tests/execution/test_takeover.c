@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "execution/elastic/segment.h"
+#include "execution/parallel/exchange.h"
 
 #include <errno.h>
 
@@ -293,6 +294,20 @@ static uint64_t step_to_go_on_with(const team_world *w)
     return entered > w->control->team.first_step ? entered - 1 : entered;
 }
 
+/* A part whose last leaf is not finished has no gradients that are final: nobody may read them while they are computed again. */
+static void assert_nothing_torn_is_ready(const team_world *w, uint32_t part, const ls_recovered *found)
+{
+    const ls_exchange *exchange = w->segment.exchange;
+    const ls_exchange_slot *slot = &exchange->slots[part];
+    const uint32_t depth = atomic_load(&slot->stack.depth);
+    const ls_leaf_range last = depth > 0 ? slot->stack.nodes[depth - 1].leaves : (ls_leaf_range){0};
+    if (found->entered > 0 && !found->claimed &&
+        last.first + last.count < slot->range.first + slot->range.count) {
+        assert_int_equal(ls_word_get(&slot->counters[LS_COUNT_READY].word),
+                         atomic_load(&slot->round) * w->world.model.layout.bucket_count);
+    }
+}
+
 /* Somebody died: fence, recover, give the parts to others, or to replacements when nobody is left. */
 static void take_over(team_world *w)
 {
@@ -311,7 +326,9 @@ static void take_over(team_world *w)
     for (uint32_t part = 0; part < team.local_parts; part++) {
         if (w->pids[team.holder[part]] == 0) {
             for (int again = 0; again < 2; again++) { /* a recovery that is interrupted is made again */
-                w->put_back += ls_data_parallel_recover_part(&recovery, part).blocks;
+                const ls_recovered found = ls_data_parallel_recover_part(&recovery, part);
+                assert_nothing_torn_is_ready(w, part, &found);
+                w->put_back += found.blocks;
             }
             team.holder[part] = nobody_left ? team.holder[part] : next_living(w);
         }
