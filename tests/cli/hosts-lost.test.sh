@@ -53,7 +53,50 @@ reference=$(hashes "$out")
 
 for zero in 0 1 2 3; do
     lose "two-$zero" 1 $((20 + RANDOM % 30)) --hosts two.hosts --set parallel.zero=$zero
-    lose "three-$zero" 1 $((20 + RANDOM % 30)) --hosts three.hosts --set parallel.zero=$zero
-    lose "four-$zero" 3 $((20 + RANDOM % 30)) --hosts four.hosts --set parallel.zero=$zero
 done
+lose three-1 1 $((20 + RANDOM % 30)) --hosts three.hosts
+lose four-0 3 $((20 + RANDOM % 30)) --hosts four.hosts --set parallel.zero=0
+lose four-3 2 $((20 + RANDOM % 30)) --hosts four.hosts --set parallel.zero=3
+
+# One rank of a host that has another.
+background rank 0 "${train[@]}" --run-dir rank --hosts three.hosts
+trainer=$pid
+passed rank 1
+set -- $(processes_in rank host1)
+passed rank 25
+kill -9 "$3"
+ended rank "$trainer" 0
+same "rank: bits" "$(hashes rank.out)" "$reference"
+holds rank/events.jsonl '"recovered"' '"lost":[2]'
+nothing_left rank
+
+# A way that is cut: silence for the lease, within five seconds.
+background cut 0 "${train[@]}" --run-dir cut --hosts three.hosts --set train.schedule.steps=$steps
+trainer=$pid
+passed cut 25
+netns_cut 2
+ended cut "$trainer" 0
+same "cut: bits" "$(hashes cut.out)" "$reference"
+holds cut/events.jsonl '"recovered"' 'no sign of life'
+python3 - cut/events.jsonl <<'PY' || fail "cut: took longer than 5 s"
+import json, sys
+e = [json.loads(line) for line in open(sys.argv[1])]
+lost = next(x for x in e if x["event"] == "rank_lost")
+back = next(x for x in e if x["event"] == "recovered")
+sys.exit(lost["detected_ms"] + back["ms"] > 5000)
+PY
+netns_mend 2
+nothing_left cut
+
+# A host and the one that has its shadow: the newest checkpoint, and what came behind it once more.
+background both 0 "${train[@]}" --run-dir both --hosts four.hosts --set checkpoint.every_steps=20
+trainer=$pid
+passed both 1
+victims="$(processes_in both host1) $(processes_in both host2)"
+passed both 30
+kill -9 $victims
+ended both "$trainer" 5 shadow
+nothing_left both
+expect 0 netns_run 0 "${train[@]}" --run-dir both --hosts two.hosts
+same "both: bits" "$(hashes "$out")" "$reference"
 finish
