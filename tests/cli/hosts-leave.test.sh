@@ -44,7 +44,7 @@ expect 0 "$LOCKSTEP" train tiny.yaml "${settings[@]}" --run-dir whole
 reference=$(hashes "$out")
 
 # With ZeRO stage 1, what a host keeps has its shadow on the next one.
-begin told
+begin told --set parallel.zero=1
 kill -TERM $second
 ended "the agent that was told to leave" $second 0
 check "it was told of" happened notice ',"source":"signal"'
@@ -58,7 +58,7 @@ ended "the trainer" $trainer 0
 same "told" "$(hashes told.out)" "$reference"
 
 # Fewer than job.min_ranks.
-begin few --set job.min_ranks=4
+begin few --set parallel.zero=0 --set job.min_ranks=4
 kill -TERM $first
 ended "the trainer, with too few ranks" $trainer 75
 check "it was told of" happened notice ',"source":"signal"'
