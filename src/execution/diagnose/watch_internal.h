@@ -70,7 +70,8 @@ typedef struct far_rank {
 /* How long a rank has been seen at the same piece of work. Time in which nobody looked does not count: whoever was stopped together with the
  * ranks must not blame them. */
 typedef struct stillness {
-    uint64_t since_ns; /* of the activity, by its recorder */
+    uint64_t
+        version; /* of what its recorder says it does; times of other hosts are shifted, a little differently each time */
     uint32_t activity;
     uint64_t looked_ns; /* the last look */
     uint64_t still_ns;  /* at the same activity */

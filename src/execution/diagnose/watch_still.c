@@ -51,9 +51,9 @@ static void note(ls_watch *watch, uint32_t rank, const ls_flight_now *now, ls_pr
     stillness *still = &watch->still[rank];
     const uint64_t now_ns = ls_env_now_ns(watch->options.env);
     const uint64_t gap_ns = now_ns - still->looked_ns < GAP_NS ? now_ns - still->looked_ns : GAP_NS;
-    const bool moved = still->looked_ns == 0 || now->since_ns != still->since_ns ||
+    const bool moved = still->looked_ns == 0 || now->version != still->version ||
                        now->activity != still->activity || is_spared(watch, process);
-    still->since_ns = now->since_ns;
+    still->version = now->version;
     still->activity = now->activity;
     still->looked_ns = now_ns;
     still->process = process;
@@ -67,7 +67,7 @@ static void note_local(ls_watch *watch, const watched *w)
     if (w->reader && w->pid && ls_flight_reader_now(w->reader, &now, NULL) == LS_OK) {
         const stillness *still = &watch->still[w->rank];
         /* One that moves runs: a look at its process is saved. */
-        const bool moved = now.since_ns != still->since_ns;
+        const bool moved = now.version != still->version;
         note(watch, w->rank, &now, moved ? LS_PROCESS_ALIVE : ls_process_look(w->pid, w->pid_start));
     } else {
         watch->still[w->rank] = (stillness){0};
