@@ -127,7 +127,8 @@ static void tell_resumed(const ls_trainer *trainer)
     if (!trainer->options->out || trainer->step >= trainer->session.run.train.steps) {
         return;
     }
-    fprintf(trainer->options->out, "going on from step %" PRIu64 ", the newest checkpoint", trainer->step);
+    fprintf(trainer->options->out, "going on from step %" PRIu64 ", %s", trainer->step,
+            ls_trainer_is_adopted(trainer) ? "where its ranks stand" : "the newest checkpoint");
     if (trainer->redone_until > trainer->step) {
         fprintf(trainer->options->out, "; steps %" PRIu64 " to %" PRIu64 " are computed again",
                 trainer->step + 1, trainer->redone_until);
