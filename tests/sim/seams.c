@@ -2,6 +2,7 @@
 #include "seams.h"
 
 #include "execution/elastic/coordinator_internal.h"
+#include "execution/elastic/reform.h"
 
 #include <string.h>
 
@@ -55,4 +56,31 @@ bool __wrap_ls_coordinator_is_durable(ls_coordinator *c, uint64_t epoch, const l
 bool __wrap_ls_coordinator_is_durable(ls_coordinator *c, uint64_t epoch, const ls_team *team)
 {
     return __real_ls_coordinator_is_durable(c, epoch, team) || is_broken("team-before-log");
+}
+
+/* ---- between the cluster and its rules ---- */
+
+ls_reform_decision __real_ls_reform_decide(const ls_reform_settings *settings, const ls_reform_host *hosts,
+                                           uint32_t count, const ls_cut *const *cuts, uint32_t cut_count,
+                                           const ls_reform_fence *fence);
+ls_reform_decision __wrap_ls_reform_decide(const ls_reform_settings *settings, const ls_reform_host *hosts,
+                                           uint32_t count, const ls_cut *const *cuts, uint32_t cut_count,
+                                           const ls_reform_fence *fence);
+
+ls_reform_decision __wrap_ls_reform_decide(const ls_reform_settings *settings, const ls_reform_host *hosts,
+                                           uint32_t count, const ls_cut *const *cuts, uint32_t cut_count,
+                                           const ls_reform_fence *fence)
+{
+    static ls_reform_host seen[LS_REFORM_HOSTS_MAX];
+    if (!broken || count > LS_REFORM_HOSTS_MAX) {
+        return __real_ls_reform_decide(settings, hosts, count, cuts, cut_count, fence);
+    }
+    memcpy(seen, hosts, count * sizeof *seen);
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_broken("status-of-any-epoch")) {
+            seen[i].status.parked = seen[i].status.parked || hosts[i].status.fence != fence->epoch;
+            seen[i].status.fence = fence->epoch;
+        }
+    }
+    return __real_ls_reform_decide(settings, seen, count, cuts, cut_count, fence);
 }

@@ -6,6 +6,7 @@
  * Safety: a cell is updated once per step; nobody begins a step whose state he has not; a part of a cut is computed on one host; no cut begins
  * before a step whose result the trainer has seen. Liveness: in the end all steps are made, or so many were lost together that they can't be.
  */
+#include "seams.h"
 #include "worlds.h"
 
 #include "execution/elastic/cluster.h"
@@ -681,6 +682,7 @@ static void run_world(sim_run *run)
     world *w = calloc(1, sizeof *w);
     the_world = w;
     w->run = run;
+    seams_break(run->mutation);
     make_hosts(w);
     ls_sim_program_add(run->sim, "rank", puppet_program, w);
     ls_sim_start(run->sim, w->hosts[0], trainer_program, w);
@@ -724,13 +726,20 @@ static void run_world(sim_run *run)
     for (uint32_t i = 0; i < w->machine_count; i++) {
         ls_segment_release(&w->machines[i].segment);
     }
+    seams_break(NULL);
     the_world = NULL;
     free(w);
 }
+
+static const sim_mutation mutations[] = {
+    {"status-of-any-epoch", "what a host said behind an earlier fence counts"},
+};
 
 const sim_world sim_world_cluster = {
     .name = "cluster",
     .text = "a run on several hosts: hosts that crash or are cut off, once and again, with every ZeRO stage",
     .run = run_world,
     .weight = 2,
+    .mutations = mutations,
+    .mutation_count = sizeof mutations / sizeof mutations[0],
 };

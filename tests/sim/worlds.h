@@ -4,6 +4,7 @@
 
 #include "sim.h"
 
-extern const sim_world sim_world_checkpoint, sim_world_gang, sim_world_store, sim_world_run, sim_world_cluster;
+extern const sim_world sim_world_checkpoint, sim_world_gang, sim_world_store, sim_world_run,
+    sim_world_cluster;
 
 #endif
