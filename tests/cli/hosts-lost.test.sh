@@ -70,6 +70,18 @@ same "rank: bits" "$(hashes rank.out)" "$reference"
 holds rank/events.jsonl '"recovered"' '"lost":[2]'
 nothing_left rank
 
+# The last rank beside the trainer: nobody brings it the state any more.
+background last 0 "${train[@]}" --run-dir last --hosts three.hosts --set checkpoint.every_steps=20
+trainer=$pid
+passed last 1
+set -- $(processes_in last host0)
+passed last 25
+kill -9 "$2"
+ended last "$trainer" 5 "rank 0 (" "no rank is left on the trainer's host"
+nothing_left last
+expect 0 netns_run 0 "${train[@]}" --run-dir last --hosts two.hosts
+same "last: bits" "$(hashes "$out")" "$reference"
+
 # A way that is cut: silence for the lease, within five seconds.
 background cut 0 "${train[@]}" --run-dir cut --hosts three.hosts --set train.schedule.steps=$steps
 trainer=$pid

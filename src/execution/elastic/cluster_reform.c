@@ -345,7 +345,10 @@ static void go_on(ls_cluster *cluster)
                          "when it is started again");
         break;
     case LS_REFORM_END:
-        give_up(cluster, "fewer than job.min_ranks are left");
+        give_up(cluster, cluster->hosts[0].status.ranks == 0
+                             ? "no rank is left on the trainer's host; the run goes on from its newest "
+                               "checkpoint when it is started again"
+                             : "fewer than job.min_ranks are left");
         break;
     }
 }

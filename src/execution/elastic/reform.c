@@ -130,7 +130,9 @@ ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls
                         : (ls_reform_decision){.what = LS_REFORM_WAIT};
     }
     const ls_cut *held = ls_reform_held(hosts, count, cuts, cut_count);
-    if (ranks_to_come(hosts, count) < settings->min_ranks || ranks_to_come(hosts, count) == 0) {
+    /* The trainer evaluates and saves what the ranks beside it have brought together. */
+    const bool has_trainer = hosts[0].is_here && hosts[0].status.ranks > 0;
+    if (ranks_to_come(hosts, count) < settings->min_ranks || !has_trainer) {
         return (ls_reform_decision){.what = LS_REFORM_END};
     }
     if (!is_held(settings, hosts, held)) {

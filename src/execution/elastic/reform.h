@@ -70,7 +70,7 @@ typedef enum ls_reform_what {
     LS_REFORM_FINISH, /* hosts that have not finished `step` steps do, with the verdict that host `from` has */
     LS_REFORM_FORM,   /* a new cut behind `step` steps */
     LS_REFORM_CHECKPOINT, /* part of the state is nowhere: back to a checkpoint */
-    LS_REFORM_END,        /* too few ranks */
+    LS_REFORM_END,        /* too few ranks, or none beside the trainer, on host 0 */
 } ls_reform_what;
 
 typedef struct ls_reform_decision {

@@ -74,9 +74,9 @@ struct ls_data_parallel {
     const float **inputs; /* scratch: where a call finds its inputs */
 
     /* Several hosts: this process has one part. */
-    ls_hosts *hosts;         /* NULL: one */
-    struct ls_fetch *fetch;  /* stage 3; else NULL */
-    bool is_broken;          /* nothing is transferred any more: only a step that was agreed on can be finished */
+    ls_hosts *hosts;        /* NULL: one */
+    struct ls_fetch *fetch; /* stage 3; else NULL */
+    bool is_broken; /* nothing is transferred any more: only a step that was agreed on can be finished */
     ls_node_sum *node_sums;  /* per canonical node of this host, over its share of the local nodes */
     uint32_t *node_first;    /* first local node of each */
     ls_node_sum root;        /* canonical nodes of all hosts */

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How a run on several hosts goes on: the decision alone, on tables of hosts. */
+#include "test.h"
+
+#include "execution/elastic/reform.h"
+
+#include <string.h>
+
+enum { HOSTS = 3 };
+
+/* Three hosts of two ranks in one cut behind step 10, all parked for fence 5, in step 12, which nobody has agreed on. */
+typedef struct table {
+    ls_reform_settings settings;
+    ls_reform_host hosts[HOSTS];
+    ls_cut cut;
+    ls_reform_fence fence;
+} table;
+
+static table three_hosts(uint32_t zero)
+{
+    table t = {.settings = {.leaves = 12, .min_ranks = 1, .zero = zero, .shadow = true},
+               .fence = {.epoch = 5, .hard = true}};
+    for (uint32_t i = 0; i < HOSTS; i++) {
+        t.hosts[i] = (ls_reform_host){.is_here = true,
+                                      .status = {.fence = 5,
+                                                 .cut = 3,
+                                                 .held = 3,
+                                                 .entered = 12,
+                                                 .finished = 11,
+                                                 .agreed = 11,
+                                                 .parked = 1,
+                                                 .ranks = 2}};
+    }
+    ls_reform_cut(&t.settings, t.hosts, HOSTS, 3, 10, &t.cut);
+    return t;
+}
+
+static ls_reform_decision decide(const table *t)
+{
+    const ls_cut *cuts[] = {&t->cut};
+    return ls_reform_decide(&t->settings, t->hosts, HOSTS, cuts, 1, &t->fence);
+}
+
+static void reform_waits_until_all_are_parked(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    t.hosts[1].status.parked = 0;
+    assert_int_equal(decide(&t).what, LS_REFORM_WAIT);
+    t.hosts[1].status.parked = 1;
+    t.hosts[1].status.fence = 4; /* it speaks of an earlier fence */
+    assert_int_equal(decide(&t).what, LS_REFORM_WAIT);
+    t.hosts[1].is_here = false; /* nobody waits for the dead */
+    assert_int_equal(decide(&t).what, LS_REFORM_FORM);
+}
+
+static void reform_lets_all_run_to_the_same_step(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    t.fence = (ls_reform_fence){.epoch = 5, .limit = 11};
+    t.hosts[2].status.parked = 0; /* it is in step 12 and waits for the others */
+    const ls_reform_decision next = decide(&t);
+    assert_int_equal(next.what, LS_REFORM_LIMIT);
+    assert_int_equal(next.step, 12);
+    t.fence.limit = 12;
+    assert_int_equal(decide(&t).what, LS_REFORM_WAIT);
+}
+
+static void reform_computes_a_step_again_that_nobody_agreed_on(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    t.hosts[2].is_here = false;
+    const ls_reform_decision next = decide(&t);
+    assert_int_equal(next.what, LS_REFORM_FORM);
+    assert_int_equal(next.step, 11);
+}
+
+static void reform_finishes_a_step_that_one_agreed_on(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    t.hosts[2].is_here = false;
+    t.hosts[1].status.agreed = 12;
+    ls_reform_decision next = decide(&t);
+    assert_int_equal(next.what, LS_REFORM_FINISH);
+    assert_int_equal(next.step, 12);
+    assert_int_equal(next.from, 1);
+    t.hosts[1].status.finished = 12; /* it has even updated */
+    next = decide(&t);
+    assert_int_equal(next.what, LS_REFORM_FINISH);
+    assert_int_equal(next.step, 12);
+    t.hosts[0].status.finished = t.hosts[0].status.agreed = 12;
+    next = decide(&t);
+    assert_int_equal(next.what, LS_REFORM_FORM);
+    assert_int_equal(next.step, 12);
+}
+
+static void reform_needs_an_owner_or_its_shadow(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    t.hosts[1].is_here = t.hosts[2].is_here = false; /* host 2 has the shadow of host 1 */
+    assert_int_equal(decide(&t).what, LS_REFORM_CHECKPOINT);
+    t.settings.zero = 0; /* everyone has everything */
+    assert_int_equal(decide(&t).what, LS_REFORM_FORM);
+    t = three_hosts(3);
+    t.hosts[2].is_here = false; /* its shadow is with host 0 */
+    assert_int_equal(decide(&t).what, LS_REFORM_FORM);
+    t.settings.shadow = false;
+    assert_int_equal(decide(&t).what, LS_REFORM_CHECKPOINT);
+}
+
+static void reform_ends_with_too_few_ranks(void **state)
+{
+    (void)state;
+    table t = three_hosts(0);
+    t.settings.min_ranks = 5;
+    t.hosts[2].is_here = false;
+    assert_int_equal(decide(&t).what, LS_REFORM_END);
+    t.settings.min_ranks = 4;
+    assert_int_equal(decide(&t).what, LS_REFORM_FORM);
+    t.hosts[1].is_leaving = true; /* its ranks don't count any more */
+    assert_int_equal(decide(&t).what, LS_REFORM_END);
+}
+
+static void reform_ends_without_a_rank_beside_the_trainer(void **state)
+{
+    (void)state;
+    table t = three_hosts(0);
+    t.hosts[0].status.ranks = 0;
+    assert_int_equal(decide(&t).what, LS_REFORM_END);
+}
+
+static void cut_gives_a_part_to_each_rank_in_order(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    t.hosts[1].is_leaving = true;
+    t.hosts[2].status.ranks = 3;
+    ls_cut cut;
+    ls_reform_cut(&t.settings, t.hosts, HOSTS, 6, 12, &cut);
+    assert_int_equal(cut.parts, 5);
+    assert_int_equal(cut.host_count, 2);
+    assert_int_equal(cut.hosts[0].host, 0);
+    assert_int_equal(cut.hosts[1].host, 2);
+    assert_int_equal(cut.hosts[1].first_part, 2);
+    assert_int_equal(cut.hosts[1].part_count, 3);
+    t.settings.leaves = 4; /* a part has at least a leaf */
+    ls_reform_cut(&t.settings, t.hosts, HOSTS, 6, 12, &cut);
+    assert_int_equal(cut.parts, 4);
+    assert_int_equal(cut.hosts[1].part_count, 2);
+}
+
+static void holders_are_owners_or_shadows_that_live(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    t.hosts[2].is_here = false;
+    assert_true(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
+    assert_int_equal(t.cut.hosts[1].holder, 1);
+    assert_int_equal(t.cut.hosts[2].holder, 0);
+    t.hosts[0].is_here = false;
+    assert_false(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
+    assert_int_equal(t.cut.hosts[0].holder, 1);
+    assert_int_equal(t.cut.hosts[2].holder, LS_REFORM_NOBODY);
+}
+
+/* A new cut counts once somebody says that the state is where it says. */
+static void held_cut_is_the_one_before_until_the_new_one_stands(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    ls_cut next;
+    ls_reform_cut(&t.settings, t.hosts, HOSTS, 5, 12, &next);
+    const ls_cut *cuts[] = {&next, &t.cut};
+    assert_ptr_equal(ls_reform_held(t.hosts, HOSTS, cuts, 2), &t.cut);
+    t.hosts[1].status.held = 5;
+    assert_ptr_equal(ls_reform_held(t.hosts, HOSTS, cuts, 2), &next);
+    t.hosts[1].is_here = false;
+    assert_ptr_equal(ls_reform_held(t.hosts, HOSTS, cuts, 2), &t.cut);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reform_waits_until_all_are_parked),
+        cmocka_unit_test(reform_lets_all_run_to_the_same_step),
+        cmocka_unit_test(reform_computes_a_step_again_that_nobody_agreed_on),
+        cmocka_unit_test(reform_finishes_a_step_that_one_agreed_on),
+        cmocka_unit_test(reform_needs_an_owner_or_its_shadow),
+        cmocka_unit_test(reform_ends_with_too_few_ranks),
+        cmocka_unit_test(reform_ends_without_a_rank_beside_the_trainer),
+        cmocka_unit_test(cut_gives_a_part_to_each_rank_in_order),
+        cmocka_unit_test(holders_are_owners_or_shadows_that_live),
+        cmocka_unit_test(held_cut_is_the_one_before_until_the_new_one_stands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
