@@ -40,7 +40,7 @@ typedef struct row {
     double time_s;
     row_kind kind;
     uint32_t rank;
-    char title[40], words[56];
+    char title[40], words[96];
 } row;
 
 typedef struct row_list {
