@@ -42,6 +42,7 @@ typedef struct rank {
     ls_flip flip; /* for tests */
     ls_sabotage sabotage;
     uint64_t step;     /* finished steps */
+    uint64_t begin_ns; /* of the step that it is in, however often that was broken off; 0: of none */
     bool has_run;      /* a step of this cut: it knows where it is; else the team says it */
     uint64_t alone_ns; /* since when no agent lives; 0: one does */
 } rank;
@@ -410,7 +411,8 @@ static void note_memory(rank *r)
 
 static ls_status run_step(rank *r)
 {
-    ls_rank_result result = {.step = r->step, .begin_ns = ls_clock_monotonic_ns()};
+    r->begin_ns = r->begin_ns ? r->begin_ns : ls_clock_monotonic_ns();
+    ls_rank_result result = {.step = r->step, .begin_ns = r->begin_ns};
     ls_sabotage_meet(&r->sabotage, r->options->rank, r->step);
     r->has_run = true;
     if (r->step > 0 && atomic_load(&r->control->keep) == r->step) {
@@ -418,6 +420,7 @@ static ls_status run_step(rank *r)
     }
     const ls_status status =
         ls_stepper_run(r->stepper, r->step, ls_schedule_lr(&r->schedule, r->step), &result.result);
+    r->begin_ns = status == LS_FENCED ? r->begin_ns : 0;
     if (status != LS_OK) {
         r->slot->fault = status == LS_FENCED ? r->slot->fault : result.result.fault;
         return status;
