@@ -315,8 +315,8 @@ bool ls_gang_lost(const ls_gang *gang, uint32_t *rank_out, double *silent_s_out)
     return true;
 }
 
-/* The sum over what the owner of `part` owns, as the state is now. */
-static ls_status sum_of_part(const ls_gang *gang, const ls_state *state, uint32_t part, ls_hash128 *sum_out)
+/* The sum over what the owner of `part` of `parts` owns, as the state is now. */
+static ls_status sum_of_part(const ls_state *state, uint32_t parts, uint32_t part, ls_hash128 *sum_out)
 {
     const ls_layout *layout = state->layout;
     ls_arena arena = {0};
@@ -324,7 +324,7 @@ static ls_status sum_of_part(const ls_gang *gang, const ls_state *state, uint32_
     uint32_t *buckets = ls_arena_new(&arena, uint32_t, layout->bucket_count);
     uint32_t count = 0;
     for (uint32_t b = 0; b < layout->bucket_count; b++) {
-        const ls_slice slice = ls_slice_of(layout, b, gang->control->team.parts, part);
+        const ls_slice slice = ls_slice_of(layout, b, parts, part);
         if (slice.count > 0) {
             buckets[count] = b;
             pieces[count++] = (ls_flat_piece){slice.offset, slice.count};
@@ -342,9 +342,9 @@ static ls_status sum_of_part(const ls_gang *gang, const ls_state *state, uint32_
 }
 
 /* What the rank that holds part `part`, and no other, hashed behind its update of the last step; NULL: there is none. */
-static const ls_rank_slot *slot_that_hashed(const ls_gang *gang, uint32_t part, uint64_t step)
+static const ls_rank_slot *slot_that_hashed(const ls_gang *gang, const ls_team *team, uint32_t part,
+                                            uint64_t step)
 {
-    const ls_team *team = &gang->control->team;
     uint32_t held = 0;
     for (uint32_t i = 0; i < team->local_parts; i++) {
         held += team->holder[i] == team->holder[part];
@@ -359,15 +359,17 @@ static const ls_rank_slot *slot_that_hashed(const ls_gang *gang, uint32_t part, 
 ls_status ls_gang_check_state(ls_gang *gang, const ls_state *state, uint64_t step, ls_step_fault *fault_out)
 {
     const bool is_here = gang->control->ranks == gang->control->local_ranks;
-    for (uint32_t part = 0; is_here && step > 0 && part < gang->control->team.local_parts; part++) {
-        const ls_rank_slot *slot = slot_that_hashed(gang, part, step);
+    ls_team team; /* the service thread may publish another one meanwhile */
+    ls_control_read_team(gang->control, &team);
+    for (uint32_t part = 0; is_here && step > 0 && part < team.local_parts; part++) {
+        const ls_rank_slot *slot = slot_that_hashed(gang, &team, part, step);
         ls_hash128 now;
         if (!slot) {
             continue;
         }
-        LS_TRY(sum_of_part(gang, state, part, &now));
+        LS_TRY(sum_of_part(state, team.parts, part, &now));
         if (!ls_hash128_equal(now, slot->results[(step - 1) % LS_RANK_RESULTS].result.state_sum)) {
-            const uint32_t rank = gang->control->team.holder[part];
+            const uint32_t rank = team.holder[part];
             *fault_out = (ls_step_fault){
                 .kind = LS_STEP_FAULT_STATE, .leaf = LS_NO_LEAF, .bucket = LS_NO_BUCKET, .rank = rank};
             return ls_fail(LS_ERR_MISMATCH,
