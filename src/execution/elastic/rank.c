@@ -13,7 +13,7 @@
 #include "execution/train/memory.h"
 #include "execution/train/session.h"
 
-#include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,10 +246,22 @@ static uint32_t first_held(const rank *r)
     return part;
 }
 
+/* An agent that died while it wrote the team has left that to the next one, who may not come. */
+static ls_status read_team(rank *r)
+{
+    while (!ls_control_try_team(r->control, &r->team)) {
+        if (!agent_lives(r)) {
+            return ls_fail(LS_ERR_RANKS_LOST, "the agent of this rank is gone");
+        }
+        sched_yield();
+    }
+    return LS_OK;
+}
+
 static ls_status make_stepper(rank *r)
 {
     ls_session *session = &r->session;
-    ls_control_read_team(r->control, &r->team);
+    LS_TRY(read_team(r));
     r->part = first_held(r);
     if (r->part == r->team.local_parts) {
         return LS_OK; /* it holds none */
@@ -338,7 +350,7 @@ static ls_status take_parts(rank *r)
 static ls_status join_team(rank *r)
 {
     const uint64_t cut = r->team.cut;
-    ls_control_read_team(r->control, &r->team);
+    LS_TRY(read_team(r));
     if (r->team.cut == cut && r->has_run && r->parallel) {
         return take_parts(r);
     }

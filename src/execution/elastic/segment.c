@@ -439,14 +439,18 @@ void ls_control_begin_cut(ls_control *control, uint64_t step)
     }
 }
 
+bool ls_control_try_team(const ls_control *control, ls_team *team_out)
+{
+    const uint32_t before = atomic_load(&control->team_edits);
+    *team_out = control->team;
+    atomic_thread_fence(memory_order_seq_cst);
+    return before % 2 == 0 && atomic_load(&control->team_edits) == before;
+}
+
 void ls_control_read_team(const ls_control *control, ls_team *team_out)
 {
-    uint32_t before;
-    do {
-        before = atomic_load(&control->team_edits);
-        *team_out = control->team;
-        atomic_thread_fence(memory_order_seq_cst);
-    } while (before % 2 != 0 || atomic_load(&control->team_edits) != before);
+    while (!ls_control_try_team(control, team_out)) {
+    }
 }
 
 void ls_control_phase(ls_control *control, uint32_t local, ls_rank_phase phase)

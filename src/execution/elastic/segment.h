@@ -270,8 +270,11 @@ bool ls_control_is_fenced(const ls_control *control, uint64_t finished);
 void ls_control_park(ls_control *control, uint32_t local);
 /* The fence asks no longer, with the same team: true, and the rank may go on; false: it was raised meanwhile, the rank is still parked. */
 LS_MUST_CHECK bool ls_control_unpark(ls_control *control, uint32_t local, uint64_t finished);
-/* Copies the team whose epoch is published: whole, at any time. */
+/* Copies the team whose epoch is published: whole, at any time. Not for who may outlive the agent: one that dies while it writes leaves the team
+ * to the next agent, if one comes. */
 void ls_control_read_team(const ls_control *control, ls_team *team_out);
+/* One try: false, and *team_out is of no use, when the team is being written. */
+LS_MUST_CHECK bool ls_control_try_team(const ls_control *control, ls_team *team_out);
 
 /* Adds what the page says of team and ranks to a JSON object, for people and other programs: epoch, parts, ranks_total, ranks [{rank, pid, phase,
  * finished, parts, silent_ms}]. Any process, any time. */

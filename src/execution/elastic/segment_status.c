@@ -3,16 +3,11 @@
 #include "base/clock.h"
 #include "execution/elastic/segment.h"
 
-/* The team as it is published: one that changes meanwhile is read again. */
+/* One that changes meanwhile is read again; of one whose agent died while it wrote, what is there. */
 static void read_team(const ls_control *control, ls_team *team_out)
 {
     enum { TRIES = 100 };
-    uint64_t before = 0, after = 1;
-    for (int i = 0; i < TRIES && before != after; i++) {
-        before = atomic_load(&control->team_epoch);
-        *team_out = control->team;
-        atomic_thread_fence(memory_order_acquire);
-        after = atomic_load(&control->team_epoch);
+    for (int i = 0; i < TRIES && !ls_control_try_team(control, team_out); i++) {
     }
 }
 
