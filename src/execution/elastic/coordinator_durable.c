@@ -61,7 +61,8 @@ ls_status ls_coordinator_open_log(ls_coordinator *c)
 static void is_durable(void *context)
 {
     ls_coordinator *c = context;
-    c->logged.durable = true;
+    c->log_pending--;
+    c->logged.durable = c->log_pending == 0; /* else this was one before it */
     ls_coordinator_look_soon(c);
 }
 
@@ -84,6 +85,7 @@ void ls_coordinator_foresee(ls_coordinator *c, uint64_t epoch)
                 .start_time = c->options.start_time ? c->options.start_time(c->options.context, pid) : 0};
         }
     }
+    c->log_pending++;
     ls_coordinator_log_epoch(c->log, epoch, ls_coordinator_told(c), members, count, is_durable, c);
 }
 

@@ -39,7 +39,6 @@ struct ls_coordinator {
     ls_gang_phase phase;
     uint32_t places, ready; /* ready: several hosts */
     ls_env_id deadline, timer;
-    bool timer_is_soon;
 
     uint64_t fence_ns; /* when it was raised */
     bool orphan[LS_LOCAL_RANKS_MAX];
@@ -57,6 +56,7 @@ struct ls_coordinator {
         bool durable;
         bool member[LS_LOCAL_RANKS_MAX];
     } logged;
+    uint32_t log_pending; /* epochs on their way to the disk, in order */
     uint64_t logged_steps;
     void (*finished)(void *context);
     char last_loss[1024];
