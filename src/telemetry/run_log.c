@@ -426,12 +426,6 @@ ls_status ls_run_log_status(const ls_run_log *log)
     return log->status == LS_OK ? LS_OK : ls_fail(log->status, "%s", log->error_text);
 }
 
-ls_status ls_run_log_sync(ls_run_log *log)
-{
-    LS_TRY(ls_run_log_status(log));
-    return ls_run_log_flush(log);
-}
-
 ls_status ls_run_log_flush(const ls_run_log *log)
 {
     if (fdatasync(log->metrics_fd) != 0) {

@@ -65,11 +65,9 @@ void ls_run_log_install(ls_run_log *log);
 ls_status ls_run_log_status(const ls_run_log *log);
 
 /*
- * Forces what was written to the disk. Call before a checkpoint is committed: its step's metrics are then there after a power cut, too.
- * Errors: those of writing so far; LS_ERR_DISK, LS_ERR_IO.
+ * Forces what was written to the disk. Call before a checkpoint is committed: its step's metrics are then there after a power cut, too. From
+ * any thread, beside one that writes. Errors: LS_ERR_DISK, LS_ERR_IO; those of writing so far are ls_run_log_status's.
  */
-LS_MUST_CHECK ls_status ls_run_log_sync(ls_run_log *log);
-/* The same without looking at errors of writing: from any thread, beside one that writes. */
 LS_MUST_CHECK ls_status ls_run_log_flush(const ls_run_log *log);
 
 #endif
