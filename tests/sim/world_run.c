@@ -37,8 +37,10 @@ typedef struct run_world {
     bool saving;
     uint64_t saving_step, saved_step, acknowledged;
     uint32_t lives;
-    uint64_t comes_ns; /* when another trainer takes the place of one that died */
-    bool disk_fails;
+    uint64_t comes_ns;    /* when another trainer takes the place of one that died */
+    bool disk_fails;      /* now */
+    uint32_t disk_failed; /* times so far */
+    uint32_t load_began;  /* disk_failed, when the load under way began */
 } run_world;
 
 static leaf leaf_next(leaf before, uint32_t index)
@@ -150,7 +152,7 @@ static void loaded(void *context, const toy_found *found)
 {
     run_world *r = context;
     const uint64_t step = found->state.step;
-    if (!r->disk_fails) {
+    if (!r->disk_fails && r->load_began == r->disk_failed) {
         SIM_CHECK(r->run, !found->failed && found->damaged == 0);
         if (step < r->acknowledged) {
             sim_fail(r->run, "the trainer finds step %llu, step %llu was acknowledged",
@@ -172,6 +174,7 @@ static void loaded(void *context, const toy_found *found)
 static void look_for_checkpoint(void *context)
 {
     run_world *r = context;
+    r->load_began = r->disk_fails ? UINT32_MAX : r->disk_failed;
     toy_load(r->trainer, ls_sim_arena(r->trainer), ROOT, &(toy_load_options){.all = true}, loaded, r);
 }
 
@@ -316,6 +319,7 @@ static void disk_fails(run_world *r, uint64_t random)
 {
     sim_event(r->run, "disk calls fail now and then");
     r->disk_fails = true;
+    r->disk_failed++;
     ls_sim_disk_trouble(r->run->sim, r->w.host, 0.003 * (double)(1 + random % 20));
     live(r, (10 + random % 100) * SIM_MS);
     ls_sim_disk_trouble(r->run->sim, r->w.host, 0);
