@@ -232,8 +232,7 @@ static const ls_option verify_options[] = {
      .type = LS_OPTION_BOOL,
      .offset = offsetof(verify_settings, repair),
      .default_text = "false",
-     .help =
-         "write damaged files anew, with good bytes from other checkpoints of the run that have the same"},
+     .help = "write damaged files anew where another checkpoint of the run has the same bytes"},
 };
 static const ls_option_table verify_table = LS_OPTIONS(verify_options);
 
@@ -293,7 +292,10 @@ static ls_status run_verify(const ls_invocation *invocation)
     const char *path = invocation->words[0];
     const char *root = root_of(invocation->arena, path);
     const char *manifest = ls_path_join(invocation->arena, path, LS_MANIFEST_NAME);
-    if (ls_path_is_dir(path) && !ls_path_exists(manifest)) {
+    if (!ls_path_is_dir(path)) {
+        return ls_fail(LS_ERR_NOT_FOUND, "%s is not a folder; give a checkpoint or a run directory", path);
+    }
+    if (!ls_path_exists(manifest)) {
         return verify_all(invocation, root);
     }
     LS_TRY(verify_one(invocation, path));
@@ -311,8 +313,15 @@ const ls_command ls_command_checkpoint_verify = {
     .name = "checkpoint verify",
     .words = "CKPT",
     .summary = "read every byte of a checkpoint and check it",
-    .details = "CKPT is one checkpoint, or a run directory for all of them. Exit code 3 names file, block "
-               "and offset of the damage.",
+    .details =
+        "CKPT is one checkpoint, or a run directory for all of them. Damage is named by file, block and "
+        "offset; the exit code is then 3.\n"
+        "--repair needs another checkpoint with a file of the same bytes: as a rule config.json and "
+        "run.yaml, "
+        "and the weights\n"
+        "where a snapshot of the same step in float32 was kept (checkpoint.weights_dtype). Else nothing is "
+        "changed, and the\n"
+        "run goes on from the checkpoint before it.",
     .words_min = 1,
     .words_max = 1,
     .options = &verify_table,

@@ -238,6 +238,12 @@ static ls_status check_ranks(const ls_run_file *run)
                        "parallel.ranks is %llu, but must be a multiple of tensor %llu * pipeline %llu",
                        number(parallel->ranks), number(parallel->tensor), number(parallel->pipeline));
     }
+    if (job->min_ranks > parallel->ranks) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "job.min_ranks is %llu, but the run has %llu ranks (--ranks, parallel.ranks); use 1 to %llu",
+            number(job->min_ranks), number(parallel->ranks), number(parallel->ranks));
+    }
     const uint64_t replicas = parallel->ranks / per_replica;
     if (parallel->data != LS_AUTO_U64 && parallel->data != replicas) {
         return ls_fail(LS_ERR_INVALID,

@@ -109,7 +109,7 @@ static const ls_option options[] = {
     {CHOICE("checkpoint.weights_dtype", checkpoint.weights_dtype, "bf16", weights_dtypes), .help = "number format of those snapshots"},
     {U64("checkpoint.weights_keep_last", checkpoint.weights_keep_last, "0", 0, 1 << 20), .help = "newest of those snapshots kept; 0: all"},
 
-    {U64("eval.every_steps", eval.every_steps, "200", 0, MANY), .help = "steps between evaluations; 0: only at the end"},
+    {U64("eval.every_steps", eval.every_steps, "200", 0, MANY), .help = "steps between evaluations; 0: only at the end, and where checkpoint.keep_best compares checkpoints"},
     {U64("eval.batches", eval.batches, "16", 0, MANY), .help = "global batches per evaluation at most; 0: all validation data"},
 
     {U64("sample.every_steps", sample.every_steps, "0", 0, MANY), .help = "steps between samples of text; 0: never"},

@@ -132,7 +132,13 @@ static void append_title(const json_t *object, ls_text *text)
     } else {
         append_if(text, " in %.1f s", wall_s);
     }
-    append_if(text, ", %.0f %% of it training", 100.0 * number_of(object, "goodput"));
+    const double paused_s = number_of(json_object_get(object, "time"), "paused");
+    if (paused_s >= 0.005 * wall_s) { /* by a person: neither training nor lost */
+        ls_text_printf(text, ", %.1f s of it paused", paused_s);
+        append_if(text, ", %.0f %% of the rest training", 100.0 * number_of(object, "goodput"));
+    } else {
+        append_if(text, ", %.0f %% of it training", 100.0 * number_of(object, "goodput"));
+    }
 }
 
 static void append_losses(const json_t *object, ls_text *text)
@@ -150,9 +156,9 @@ static void append_machine(const json_t *object, ls_text *text)
 {
     const double mib = 1.0 / 1048576.0;
     ls_text_append(text, "\n  machine     ");
-    append_if(text, "%.0f tokens/s", number_of(object, "tokens_per_s"));
-    append_if(text, ", MFU %.0f %%", 100.0 * number_of(object, "mfu"));
-    append_if(text, ", peak memory %.0f MiB", mib * number_of(object, "peak_rss_bytes"));
+    append_if(text, "%.0f tokens/s, ", number_of(object, "tokens_per_s")); /* none: this start made no step */
+    append_if(text, "MFU %.0f %%, ", 100.0 * number_of(object, "mfu"));
+    append_if(text, "peak memory %.0f MiB", mib * number_of(object, "peak_rss_bytes"));
     append_if(text, " (planned %.0f)", mib * number_of(json_object_get(object, "predicted"), "memory_bytes"));
 }
 
@@ -170,10 +176,11 @@ static void append_time(const json_t *object, ls_text *text)
     const size_t starts = json_array_size(json_object_get(object, "starts")),
                  recoveries = json_array_size(json_object_get(object, "recoveries"));
     if (starts > 1) {
-        ls_text_printf(text, ", %zu starts", starts);
+        ls_text_printf(text, "; %zu starts", starts);
     }
     if (recoveries > 0) {
-        ls_text_printf(text, ", %zu %s", recoveries, recoveries == 1 ? "recovery" : "recoveries");
+        ls_text_printf(text, "%s%zu %s", starts > 1 ? ", " : "; ", recoveries,
+                       recoveries == 1 ? "recovery" : "recoveries");
     }
 }
 

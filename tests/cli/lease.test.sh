@@ -37,6 +37,7 @@ while kill -0 $pid 2>/dev/null && [ $kills -lt 5 ]; do
     kill -9 $pid 2>/dev/null && kills=$((kills + 1))
     wait $pid 2>/dev/null
     same "ranks outlive their trainer" "$(ranks_of "$dir")" "$first"
+    [ $kills -ne 1 ] || check "diagnose says that nobody gives orders" grep -q "trainer (pid $pid) is gone" <("$LOCKSTEP" diagnose "$dir")
     sleep 0.$((RANDOM % 4))
     begin $(($(steps_in "$dir") + 5))
 done

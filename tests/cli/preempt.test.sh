@@ -74,6 +74,11 @@ echo 20 >leave
 left file
 check "the seconds that are left" grep -q '"grace_s":20.0,"leave":true' file/events.jsonl
 
+# A folder is no file that was made to say something.
+mkdir folder
+expect 2 "${train[@]}" --run-dir in-folder --set job.notice_file=folder
+says "job.notice_file is folder, which is a folder"
+
 # Ranks of their own are saved and ended, too.
 begin ranks --ranks 3 --set job.notice_file=leave
 touch leave

@@ -184,6 +184,8 @@ static void run_file_check_prints_values_that_work(void **state)
            "dir/a.yaml: parallel.ranks is 13, but a step has only 12 leaves, so that some ranks would never "
            "work; use at most 12 ranks, or a new run with more train.leaves");
     refuse("job.min_ranks=9", "dir/a.yaml: job.min_ranks is 9, above job.max_ranks 8");
+    refuse("parallel.ranks=2;job.min_ranks=3",
+           "dir/a.yaml: job.min_ranks is 3, but the run has 2 ranks (--ranks, parallel.ranks); use 1 to 2");
     refuse("train.tokens=1e6",
            "dir/a.yaml: more than one of train.steps, train.tokens and train.epochs is given; keep one");
     refuse("model.family=gpt2",

@@ -227,18 +227,26 @@ static ls_status read_records(ls_arena *arena, ls_scene *scene)
     return LS_OK;
 }
 
-/* The process that started the ranks, while they run. */
+/* The process that started the ranks, while they run; when they outlived it (job.lease), the one that the lock names. */
 static void find_parent(ls_scene *scene, int32_t lock_pid)
 {
+    bool is_any_here = false;
     for (uint32_t i = 0; i < scene->count && scene->trainer_pid == 0; i++) {
         const ls_sight *sight = &scene->sights[i];
         const bool is_here = sight->process != LS_PROCESS_DEAD && sight->process != LS_PROCESS_UNKNOWN;
+        is_any_here = is_any_here || is_here;
         const int32_t parent = is_here ? ls_process_parent(sight->header.pid) : 0;
         if (parent > 1) {
             scene->trainer_pid = parent;
             scene->is_trainer = parent == lock_pid;
             scene->trainer = ls_process_look(parent, 0);
         }
+    }
+    if (scene->trainer_pid == 0 && is_any_here && lock_pid > 0 &&
+        ls_process_look(lock_pid, 0) == LS_PROCESS_DEAD) {
+        scene->trainer_pid = lock_pid;
+        scene->is_trainer = true;
+        scene->trainer = LS_PROCESS_DEAD;
     }
 }
 
@@ -464,6 +472,12 @@ static ls_verdict judge_live(const ls_scene *scene, ls_text *text)
         ls_text_printf(text, " to %" PRIu64, high);
     }
     ls_text_printf(text, "; nobody waits for longer than %.2f s", longest_s);
+    if (scene->trainer == LS_PROCESS_DEAD && scene->is_trainer) {
+        ls_text_printf(text,
+                       ". But their trainer (pid %" PRId32
+                       ") is gone: they wait for the same command to be run again, until job.lease is over",
+                       scene->trainer_pid);
+    }
     return LS_VERDICT_HEALTHY;
 }
 

@@ -2,6 +2,7 @@
 #include "execution/elastic/notice.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -190,6 +191,13 @@ ls_status ls_notice_watch_for(const ls_run_job *job, ls_notice_watch **watch_out
     if ((sources & 1u << LS_NOTICE_FILE) && !file) {
         return ls_fail(LS_ERR_INVALID, "job.notice names file, but not which: set job.notice_file or "
                                        "LOCKSTEP_NOTICE_FILE");
+    }
+    if (file && ls_path_is_dir(file)) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "job.notice_file is %s, which is a folder; name a file that is made when it is time to leave, "
+            "such as %s/leave",
+            file, file);
     }
     const bool guess = sources == 0 && job->spot;
     if (guess) {

@@ -128,7 +128,8 @@ static void tell_resumed(const ls_trainer *trainer)
         return;
     }
     fprintf(trainer->options->out, "going on from step %" PRIu64 ", %s", trainer->step,
-            ls_trainer_is_adopted(trainer) ? "where its ranks stand" : "the newest checkpoint");
+            ls_trainer_is_adopted(trainer) ? "with its ranks, which outlived the trainer"
+                                           : "the newest checkpoint");
     if (trainer->redone_until > trainer->step) {
         fprintf(trainer->options->out, "; steps %" PRIu64 " to %" PRIu64 " are computed again",
                 trainer->step + 1, trainer->redone_until);
