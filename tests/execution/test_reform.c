@@ -161,6 +161,10 @@ static void holders_are_owners_or_shadows_that_live(void **state)
     assert_true(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
     assert_int_equal(t.cut.hosts[1].holder, 1);
     assert_int_equal(t.cut.hosts[2].holder, 0);
+    t.hosts[1].status.ranks = 0; /* its agent lives, but nobody is left to send what it has */
+    assert_false(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
+    assert_int_equal(t.cut.hosts[1].holder, LS_REFORM_NOBODY); /* its shadow was with host 2 */
+    t.hosts[1].status.ranks = 2;
     t.hosts[0].is_here = false;
     assert_false(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
     assert_int_equal(t.cut.hosts[0].holder, 1);
