@@ -74,6 +74,10 @@ typedef struct ls_comm_options {
         interface; /* network interface or address prefix for TCP; NULL: LS_COMM_INTERFACE, else found by probing */
     const char *
         flight_path; /* file of the flight recorder, its folder is made; NULL: LOCKSTEP_FLIGHT, else none is kept */
+    bool (*is_over)(
+        void *
+            context); /* looked at again and again while ranks meet over TCP: true ends that with LS_FENCED; NULL: never */
+    void *context;
 } ls_comm_options;
 
 /*

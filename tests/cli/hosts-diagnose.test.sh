@@ -66,11 +66,17 @@ check "late_over" grep -q '"event":"late_over"' stopped/events.jsonl
 same "late once" "$(grep -c '"event":"late"' stopped/events.jsonl)" 1
 nothing_left "stopped"
 
-# For longer than job.hang_timeout.
-begin hang 2 100000 --set job.hang_timeout=2s
-kill -STOP "$victim"
-ended hang "$trainer" 6 "hang: rank 2 (host1, pid $victim) is stopped" "for it in" "job.hang_timeout is 2 s"
-nothing_left "hang"
+# For longer than job.hang_timeout: it is killed where it is, and the others go on.
+hang() {
+    local name=$1 rank=$2 host=$3
+    begin "$name" "$rank" $steps --set job.hang_timeout=2s
+    kill -STOP "$victim"
+    ended "$name" "$trainer" 0 "hang: rank $rank ($host, pid $victim) is stopped" "for it in" "killed, as it was stopped for"
+    same "$name: hashes" "$(hashes "$name.out")" "$reference"
+    holds "$name/events.jsonl" '"recovered"' "\"lost\":[$rank]" '"hung"'
+    nothing_left "$name"
+}
+hang hang 2 host1
 
 # Host 1 with a clock that is a day ahead of the coordinator's: its ranks are the only ones that wait, and they have not waited longer for that.
 if unshare --time --monotonic 86400 --fork true 2>/dev/null; then

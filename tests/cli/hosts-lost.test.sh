@@ -82,6 +82,38 @@ nothing_left last
 expect 0 netns_run 0 "${train[@]}" --run-dir last --hosts two.hosts
 same "last: bits" "$(hashes "$out")" "$reference"
 
+# The only rank of a host whose agent lives on.
+for zero in 0 3; do
+    background "only-$zero" 0 "${train[@]}" --run-dir "only-$zero" --hosts three.hosts --set parallel.zero=$zero
+    trainer=$pid
+    passed "only-$zero" 1
+    set -- $(processes_in "only-$zero" host2)
+    passed "only-$zero" 25
+    kill -9 "$2"
+    ended "only-$zero" "$trainer" 0
+    same "only-$zero: bits" "$(hashes "only-$zero.out")" "$reference"
+    holds "only-$zero/events.jsonl" '"recovered"' '"lost":[3]'
+    nothing_left "only-$zero"
+done
+
+# A second host right behind the first, while the others meet anew: four hosts that all have everything.
+for delay in 0 0.01 0.03; do
+    name=double-$delay
+    background "$name" 0 "${train[@]}" --run-dir "$name" --hosts four.hosts --set parallel.zero=0
+    trainer=$pid
+    passed "$name" 1
+    victims=$(processes_in "$name" host1)
+    behind=$(processes_in "$name" host3)
+    passed "$name" $((20 + RANDOM % 20))
+    kill -9 $victims
+    sleep $delay
+    kill -9 $behind
+    ended "$name" "$trainer" 0
+    same "$name: bits" "$(hashes "$name.out")" "$reference"
+    holds "$name/events.jsonl" '"recovered"'
+    nothing_left "$name"
+done
+
 # A way that is cut: silence for the lease, within five seconds.
 background cut 0 "${train[@]}" --run-dir cut --hosts three.hosts --set train.schedule.steps=$steps
 trainer=$pid

@@ -429,8 +429,9 @@ static ls_status connect_store(ls_comm *comm, const ls_comm_options *options, co
     }
     snprintf(identity, sizeof identity, "rank %" PRIu32 " on %s, pid %d", options->rank, host_name,
              (int)getpid());
-    const ls_status status = ls_store_connect(options->coordinator, options->token, options->epoch, identity,
-                                              seconds_left(m), &comm->store);
+    const ls_status status =
+        ls_store_connect_until(options->coordinator, options->token, options->epoch, identity,
+                               seconds_left(m), options->is_over, options->context, &comm->store);
     if (status == LS_ERR_TIMEOUT && options->serve_store) {
         char text[600];
         snprintf(text, sizeof text, "%s", ls_error_text());
@@ -510,7 +511,9 @@ static ls_status open_many(ls_comm *comm, const ls_comm_options *options)
     }
     LS_TRY(meet(comm, options, &m));
     count_locals(comm);
-    return open_transport(comm, options, &m);
+    LS_TRY(open_transport(comm, options, &m));
+    ls_store_go_on(comm->store);
+    return LS_OK;
 }
 
 static ls_status open_alone(ls_comm *comm)

@@ -94,6 +94,13 @@ typedef struct ls_store ls_store;
  */
 LS_MUST_CHECK ls_status ls_store_connect(const char *address, const char *token, uint64_t epoch,
                                          const char *identity, double timeout_s, ls_store **store_out);
+/* The same; is_over is looked at every 50 ms in this and all later calls: once it is true they end with LS_FENCED. NULL: never. */
+LS_MUST_CHECK ls_status ls_store_connect_until(const char *address, const char *token, uint64_t epoch,
+                                               const char *identity, double timeout_s,
+                                               bool (*is_over)(void *context), void *context,
+                                               ls_store **store_out);
+/* From here on nothing is looked at. */
+void ls_store_go_on(ls_store *store);
 void ls_store_close(ls_store *store); /* NULL allowed */
 int ls_store_fd(
     const ls_store

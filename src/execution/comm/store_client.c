@@ -24,6 +24,7 @@ enum {
     CONNECT_S = 5,               /* one attempt */
     KEEPALIVE_S = 5,
     UNANSWERED_MS = 15 * 1000,
+    LOOK_MS = 50,
 };
 static const uint64_t SECOND_NS = 1000000000u, MILLISECOND_NS = 1000000u;
 
@@ -50,6 +51,8 @@ struct ls_store {
     } watchers[LS_STORE_WATCHES_MAX];
     void (*other)(void *context, const void *data, size_t bytes);
     void *other_context;
+    bool (*is_over)(void *context); /* NULL: never */
+    void *over_context;
 };
 
 static uint64_t in_seconds(double seconds)
@@ -71,14 +74,23 @@ static int wait_ms(uint64_t deadline_ns)
     return wait < 3600 * 1000 ? (int)wait : 3600 * 1000;
 }
 
-/* True when the descriptor is ready before the deadline. */
-static bool wait_for(int fd, short events, uint64_t deadline_ns)
+static bool should_end(const ls_store *store)
+{
+    return store->is_over && store->is_over(store->over_context);
+}
+
+/* True when the descriptor is ready before the deadline, and before all is over. */
+static bool wait_for(const ls_store *store, int fd, short events, uint64_t deadline_ns)
 {
     struct pollfd poll_fd = {.fd = fd, .events = events};
     for (;;) {
-        const int ready = poll(&poll_fd, 1, wait_ms(deadline_ns));
+        const int left_ms = wait_ms(deadline_ns);
+        const int ready = poll(&poll_fd, 1, store->is_over && left_ms > LOOK_MS ? LOOK_MS : left_ms);
         if (ready > 0) {
             return true;
+        }
+        if (should_end(store)) {
+            return false;
         }
         if ((ready == 0 || errno != EINTR) && ls_clock_monotonic_ns() >= deadline_ns) {
             return false;
@@ -125,7 +137,7 @@ static void set_options(int fd, int family)
 }
 
 /* A connected socket, or minus an errno value. */
-static int open_socket(const ls_store_socket_address *to, uint64_t deadline_ns)
+static int open_socket(const ls_store *store, const ls_store_socket_address *to, uint64_t deadline_ns)
 {
     const int fd = socket(to->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
@@ -138,7 +150,7 @@ static int open_socket(const ls_store_socket_address *to, uint64_t deadline_ns)
         error = errno == EAGAIN ? ECONNREFUSED : errno; /* EAGAIN: a Unix socket whose queue is full */
         if (error == EINPROGRESS) {
             error = ETIMEDOUT;
-            if (wait_for(fd, POLLOUT, deadline_ns)) {
+            if (wait_for(store, fd, POLLOUT, deadline_ns)) {
                 getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
             }
         }
@@ -160,7 +172,7 @@ static int send_all(ls_store *store, const unsigned char *data, size_t bytes)
             bytes -= (size_t)sent;
         } else if (sent < 0 && errno != EINTR && errno != EAGAIN) {
             return -errno;
-        } else if (sent < 0 && errno == EAGAIN && !wait_for(store->fd, POLLOUT, store->deadline_ns)) {
+        } else if (sent < 0 && errno == EAGAIN && !wait_for(store, store->fd, POLLOUT, store->deadline_ns)) {
             return -ETIMEDOUT; /* half a message is on its way: the link can't be used any more */
         }
     }
@@ -242,7 +254,7 @@ static ls_status reserve(ls_store *store)
 /* Reads what is there, waiting for it until the deadline; delivers it. The link may be lost afterwards. */
 static ls_status receive(ls_store *store, uint64_t deadline_ns)
 {
-    if (store->fd < 0 || !wait_for(store->fd, POLLIN, deadline_ns)) {
+    if (store->fd < 0 || !wait_for(store, store->fd, POLLIN, deadline_ns)) {
         return LS_OK;
     }
     LS_TRY(reserve(store));
@@ -268,6 +280,11 @@ static void note_local_host(ls_store *store)
     }
 }
 
+static ls_status fail_if_over(const ls_store *store)
+{
+    return should_end(store) ? ls_fail(LS_FENCED, "the ranks change") : LS_OK;
+}
+
 /* One attempt: LS_OK when the session is ready, LS_ERR_TIMEOUT when one may try again (*error_out: why, an errno value or 0). */
 static ls_status attempt(ls_store *store, uint64_t deadline_ns, int *error_out)
 {
@@ -276,7 +293,7 @@ static ls_status attempt(ls_store *store, uint64_t deadline_ns, int *error_out)
     *error_out = 0;
     store->deadline_ns = earlier(deadline_ns, in_seconds(CONNECT_S));
     LS_TRY(ls_store_address_find(store->address, &to));
-    const int fd = open_socket(&to, store->deadline_ns);
+    const int fd = open_socket(store, &to, store->deadline_ns);
     if (fd < 0) {
         *error_out = -fd;
         return ls_fail(LS_ERR_TIMEOUT, "%s: %s", store->address, strerror(-fd));
@@ -292,7 +309,8 @@ static ls_status attempt(ls_store *store, uint64_t deadline_ns, int *error_out)
                            "%s took the connection and does not answer: is it lockstep's port?",
                            store->address);
         }
-        const ls_status status = receive(store, store->deadline_ns);
+        ls_status status = receive(store, store->deadline_ns);
+        status = status == LS_OK ? fail_if_over(store) : status;
         if (status != LS_OK) {
             lose_link(store);
             return status;
@@ -313,6 +331,7 @@ static ls_status connect_until(ls_store *store, uint64_t deadline_ns, double ref
         int error = 0;
         const ls_status status = attempt(store, deadline_ns, &error);
         const uint64_t now = ls_clock_monotonic_ns();
+        LS_TRY(fail_if_over(store));
         const bool nobody = error == ECONNREFUSED || error == ENOENT;
         if (status != LS_ERR_TIMEOUT || now >= deadline_ns || (nobody && now >= refused_ns)) {
             return status;
@@ -327,6 +346,18 @@ static void take_notice(void *context, const ls_store_message *message);
 ls_status ls_store_connect(const char *address, const char *token, uint64_t epoch, const char *identity,
                            double timeout_s, ls_store **store_out)
 {
+    return ls_store_connect_until(address, token, epoch, identity, timeout_s, NULL, NULL, store_out);
+}
+
+void ls_store_go_on(ls_store *store)
+{
+    store->is_over = NULL;
+}
+
+ls_status ls_store_connect_until(const char *address, const char *token, uint64_t epoch, const char *identity,
+                                 double timeout_s, bool (*is_over)(void *context), void *context,
+                                 ls_store **store_out)
+{
     LS_ASSERT(address && identity && store_out);
     unsigned char id[LS_STORE_SESSION_BYTES];
     ls_store *store = calloc(1, sizeof *store);
@@ -334,6 +365,8 @@ ls_status ls_store_connect(const char *address, const char *token, uint64_t epoc
         return ls_fail(LS_ERR_MEMORY, "no memory for a client of the store");
     }
     store->fd = -1;
+    store->is_over = is_over;
+    store->over_context = context;
     store->notices_end = &store->notices;
     random_bytes(id, sizeof id);
     ls_status status = ls_store_session_init(&store->session, token, epoch, identity, id);
@@ -517,7 +550,8 @@ static ls_status call(ls_store *store, ls_store_message message, double timeout_
                            store->address, timeout_s + CALL_S);
         }
         LS_TRY(keep_link(store));
-        const ls_status status = receive(store, store->deadline_ns);
+        ls_status status = receive(store, store->deadline_ns);
+        status = status == LS_OK ? fail_if_over(store) : status;
         if (status != LS_OK) {
             return break_with(store, status);
         }

@@ -820,7 +820,11 @@ static ls_status fail_late(const connector *c)
 
 static ls_status meet(connector *c)
 {
+    const ls_comm_options *options = c->setup->options;
     while (!all_connected(c->mesh)) {
+        if (options->is_over && options->is_over(options->context)) {
+            return ls_fail(LS_FENCED, "the ranks change");
+        }
         LS_TRY(call_others(c));
         LS_TRY(poll_once(c));
         if (ls_clock_monotonic_ns() > c->deadline_ns) {

@@ -17,8 +17,7 @@ static bool is_certain(ls_cause cause)
            cause == LS_CAUSE_DEADLOCK;
 }
 
-/* A process that can be ended, and its work taken over. */
-static bool is_of_a_process(ls_cause cause)
+bool ls_watch_is_of_a_process(ls_cause cause)
 {
     return cause == LS_CAUSE_STOPPED || cause == LS_CAUSE_TRACED || cause == LS_CAUSE_BLOCKED ||
            cause == LS_CAUSE_DATA || cause == LS_CAUSE_COMPUTE || cause == LS_CAUSE_REDUCE ||
@@ -86,7 +85,7 @@ static bool is_hang(const ls_watch *watch, const ls_culprit *culprit, uint64_t w
     if (is_hopeless(culprit->cause)) {
         return waited_ns >= LS_WATCH_NEW_NS;
     }
-    if (!is_of_a_process(culprit->cause) || !watch->options.hung) {
+    if (!ls_watch_is_of_a_process(culprit->cause) || !watch->options.hung) {
         return waited_ns >= hang_ns;
     }
     const stillness *still = &watch->still[culprit->rank];
@@ -137,7 +136,10 @@ static uint64_t waited_ns_of(const ls_watch *watch, const ls_culprit *culprit)
     for (uint32_t i = 0; i < culprit->circle_count; i++) {
         until_ns = earlier(until_ns, known_ns(watch, culprit->circle[i]));
     }
-    return until_ns > culprit->since_ns ? until_ns - culprit->since_ns : 0;
+    /* Who waits for data has waited for the rank that is gone: for the others it waits from now on. */
+    const uint64_t since_ns =
+        culprit->cause == LS_CAUSE_INSIDE ? larger(culprit->since_ns, watch->left_ns) : culprit->since_ns;
+    return until_ns > since_ns ? until_ns - since_ns : 0;
 }
 
 static void judge_culprit(ls_watch *watch, const ls_graph *graph, const ls_culprit *culprit)
@@ -466,6 +468,7 @@ void ls_watch_leave(ls_watch *watch, uint32_t rank)
 {
     LS_ASSERT(rank < watch->options.ranks);
     forget(watch, rank, true);
+    watch->left_ns = ls_env_now_ns(watch->options.env);
 }
 
 void ls_watch_join(ls_watch *watch, uint32_t rank)

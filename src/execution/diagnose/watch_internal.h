@@ -90,6 +90,7 @@ struct ls_watch {
     stillness *still; /* by rank in the run */
     ls_sight *sights; /* room for one of each rank that can be seen */
     uint64_t looks;
+    uint64_t left_ns; /* when the last rank did */
     ls_flight_entry *entries;
     ls_arrivals *arrivals;
     watched_site *sites;
@@ -111,6 +112,8 @@ void ls_watch_look_for_still(ls_watch *watch);
 bool ls_watch_is_fresh(const ls_watch *watch, uint32_t rank);
 uint64_t ls_watch_hang_ns(const ls_watch *watch); /* UINT64_MAX: never */
 
+/* Of a process that can be ended, and its work taken over. */
+bool ls_watch_is_of_a_process(ls_cause cause);
 /* Whether a rank is seen through its host's agent. */
 bool ls_watch_is_far(const ls_watch *watch, uint32_t rank);
 /* Whether the host of the culprit has said what it can of its stack, or has had its time; asks it the first time. */

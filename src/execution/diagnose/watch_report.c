@@ -146,8 +146,8 @@ static bool can_be_handed_over(const ls_watch *watch, const ls_culprit *culprit)
 {
     const uint64_t hang_ns = ls_watch_hang_ns(watch);
     const stillness *still = &watch->still[culprit->rank];
-    return watch->options.hung && culprit->sight && !still->handed_over &&
-           (still->still_ns >= hang_ns || still->held_ns >= hang_ns);
+    return watch->options.hung && culprit->sight && ls_watch_is_of_a_process(culprit->cause) &&
+           !still->handed_over && (still->still_ns >= hang_ns || still->held_ns >= hang_ns);
 }
 
 static const char *state_in_words(ls_process_state process)

@@ -259,16 +259,39 @@ static bool receive_stack(ls_cluster *cluster, const ls_cluster_agent *a, const 
     return true;
 }
 
-bool ls_cluster_ask_stack(ls_cluster *cluster, uint32_t rank, int32_t pid)
+static bool send_to_agent_of(ls_cluster *cluster, uint32_t rank, const ls_cluster_ask *ask)
 {
-    const ls_cluster_ask ask = {.kind = LS_CLUSTER_ASK, .rank = rank, .pid = pid};
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
         const ls_cluster_agent *a = &cluster->agents[i];
         if (a->used && !a->gone && !a->is_spare && is_rank_of(a, rank)) {
-            return ls_store_server_send(cluster->server, a->client, &ask, sizeof ask) == 0;
+            return ls_store_server_send(cluster->server, a->client, ask, sizeof *ask) == 0;
         }
     }
     return false;
+}
+
+bool ls_cluster_ask_stack(ls_cluster *cluster, uint32_t rank, int32_t pid)
+{
+    const ls_cluster_ask ask = {.kind = LS_CLUSTER_ASK, .rank = rank, .pid = pid};
+    return send_to_agent_of(cluster, rank, &ask);
+}
+
+bool ls_cluster_kill(ls_cluster *cluster, uint32_t rank, int32_t pid, const char *why)
+{
+    const ls_cluster_ask kill = {.kind = LS_CLUSTER_KILL, .rank = rank, .pid = pid};
+    if (!cluster->running || cluster->aborted || cluster->ending) {
+        return false;
+    }
+    const bool is_far = rank - cluster->control->first_rank >= cluster->control->local_ranks;
+    if (!is_far && cluster->hosts[0].status.ranks < 2) {
+        return false;
+    }
+    cluster->killed_pid = pid;
+    snprintf(cluster->killed_why, sizeof cluster->killed_why, "%s", why);
+    if (is_far) {
+        (void)send_to_agent_of(cluster, rank, &kill); /* without an agent the host as a whole is lost */
+    }
+    return true;
 }
 
 static bool receive_from(ls_cluster *cluster, ls_cluster_agent *a, const void *data, size_t bytes,

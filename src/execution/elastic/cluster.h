@@ -67,6 +67,9 @@ void ls_cluster_close(ls_cluster *cluster); /* NULL allowed; not from a callback
 const char *ls_cluster_address(const ls_cluster *cluster);
 /* Asks the agent that has the rank for its stack. False when there is no such agent. */
 bool ls_cluster_ask_stack(ls_cluster *cluster, uint32_t rank, int32_t pid);
+/* Has the process of a rank of another host ended, or notes that one of this host is about to be: it is lost like any other rank. why: "was
+ * stopped for 60.2 s"; for the event. False: the run can't go on without it. */
+bool ls_cluster_kill(ls_cluster *cluster, uint32_t rank, int32_t pid, const char *why);
 /* Ranks of the trainer's host. */
 void ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank);
 void ls_cluster_rank_lost(ls_cluster *cluster, const ls_rank_end *end);

@@ -17,7 +17,7 @@ typedef struct ls_cluster_loss {
     uint64_t step;  /* the cut behind it begins with */
     bool formed, finished;
     uint32_t rank_count, ranks[LS_COMM_SIZE_MAX];
-    char cause[512]; /* of the first */
+    char cause[640]; /* of the first */
 } ls_cluster_loss;
 
 /* An agent's place is one above its index: the trainer's host has place 0. */
@@ -59,6 +59,8 @@ struct ls_cluster {
     ls_reform_fence fence; /* epoch: as above */
     uint64_t beat_ns, tick_ns;
     ls_cluster_loss loss;
+    int32_t killed_pid; /* of the rank that was told to end last, and why */
+    char killed_why[128];
 };
 
 /* Ends everything for this reason. */

@@ -113,9 +113,12 @@ void ls_cluster_host_lost(ls_cluster *cluster, ls_cluster_agent *agent, const ch
 
 static void lose_rank(ls_cluster *cluster, const char *host, const ls_rank_end *end)
 {
-    char how[64], cause[512];
-    snprintf(cause, sizeof cause, "rank %u (%s, pid %d) ended with %s while %s", end->rank, host, end->pid,
-             ls_exit_text(end->exit_code, how), end->doing);
+    char how[64], why[160] = "", cause[640];
+    if (end->pid == cluster->killed_pid && end->exit_code > 128) {
+        snprintf(why, sizeof why, ": killed, as it %s", cluster->killed_why);
+    }
+    snprintf(cause, sizeof cause, "rank %u (%s, pid %d) ended with %s while %s%s", end->rank, host, end->pid,
+             ls_exit_text(end->exit_code, how), end->doing, why);
     ls_log_warn("%s", cause);
     note_lost_rank(cluster, end->rank, cause, end->silent_ns);
     raise_fence(cluster, cluster->epoch + 1, true);

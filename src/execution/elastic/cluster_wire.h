@@ -13,6 +13,7 @@
  *     SIGHTS  what ranks are seen doing, when it changed  ──▶
  *                                    ◀──  ASK     for the stack of a rank that is late
  *     STACK   it, or why there is none  ──▶
+ *                                    ◀──  KILL    a rank that hangs: LOST follows
  *     STATUS  where the host is: often, as a sign of life, and whenever it changed  ──▶
  *                                    ◀──  FENCE   park your ranks                       (elastic/host_side.h)
  *                                    ◀──  FINISH  the step that others have agreed on
@@ -31,7 +32,7 @@
 #include "execution/elastic/reform.h"
 
 enum {
-    LS_CLUSTER_VERSION = 3,
+    LS_CLUSTER_VERSION = 4,
     LS_CLUSTER_NAME_BYTES = 256,
     LS_CLUSTER_PATH_BYTES = 1024,
     LS_CLUSTER_TEXT_BYTES_MAX = 512 << 10, /* of a run file */
@@ -53,6 +54,7 @@ typedef enum ls_cluster_kind {
     LS_CLUSTER_FENCE,
     LS_CLUSTER_FINISH,
     LS_CLUSTER_FORM,
+    LS_CLUSTER_KILL,
 } ls_cluster_kind;
 
 typedef struct ls_cluster_hello {
@@ -111,6 +113,7 @@ typedef struct ls_cluster_sights {
     uint64_t taken_ns; /* the agent's clock, just before it was sent */
 } ls_cluster_sights;
 
+/* ASK and KILL. */
 typedef struct ls_cluster_ask {
     uint32_t kind, rank;
     int32_t pid;

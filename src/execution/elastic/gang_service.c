@@ -141,10 +141,32 @@ static uint64_t start_time(void *context, int32_t pid)
 
 /* ---- hung ranks ---- */
 
+static bool is_here(const ls_gang *gang, uint32_t rank, int32_t pid)
+{
+    const ls_control *control = gang->control;
+    return rank - control->first_rank < control->local_ranks &&
+           atomic_load(&ls_segment_slot(&gang->segment, rank - control->first_rank)->pid) == pid;
+}
+
+/* Whoever has the rank ends it; what follows is the loss of a rank. */
+static bool kill_of_several(const ls_gang *gang, uint32_t rank, int32_t pid, const char *text)
+{
+    if (!gang->cluster || !gang->agent || !ls_cluster_kill(gang->cluster, rank, pid, text)) {
+        return false;
+    }
+    if (is_here(gang, rank, pid)) {
+        ls_agent_kill(gang->agent, rank - gang->control->first_rank);
+    }
+    return true;
+}
+
 static bool on_hung(void *context, uint32_t rank, int32_t pid, const char *text)
 {
     const ls_gang *gang = context;
-    if (!ls_gang_is_elastic(gang) || atomic_load(&ls_segment_slot(&gang->segment, rank)->pid) != pid) {
+    if (!ls_gang_is_elastic(gang)) {
+        return kill_of_several(gang, rank, pid, text);
+    }
+    if (!is_here(gang, rank, pid)) {
         return false;
     }
     ls_coordinator_kill(gang->coordinator, rank, text);

@@ -333,6 +333,21 @@ static void answer(ls_host_agent *self, const ls_cluster_ask *ask)
     send_to_coordinator(self, &stack, sizeof stack);
 }
 
+/* A rank that hangs; that it has ended is told like any other end. One that has ended already is no more. */
+static void kill_rank(ls_host_agent *self, const ls_cluster_ask *order)
+{
+    const ls_control *control = self->control;
+    if (!self->agent || order->rank < control->first_rank ||
+        order->rank - control->first_rank >= control->local_ranks) {
+        give_up(self, LS_ERR_INVALID, -1, "the coordinator told an agent to end another's rank");
+        return;
+    }
+    const uint32_t local = order->rank - control->first_rank;
+    if (order->pid > 0 && atomic_load(&ls_segment_slot(&self->segment, local)->pid) == order->pid) {
+        ls_agent_kill(self->agent, local);
+    }
+}
+
 /* Who is late is judged where the sights of all hosts come together. */
 static ls_status start_watch(ls_host_agent *self, const ls_cluster_join *join)
 {
@@ -478,10 +493,14 @@ static void on_received(void *context, const void *data, size_t bytes)
         memcpy(&orders, data, sizeof orders);
         LS_CLUSTER_CLOSE(orders.abort_text);
         obey(self, &orders);
-    } else if (kind == LS_CLUSTER_ASK && bytes == sizeof(ls_cluster_ask)) {
+    } else if ((kind == LS_CLUSTER_ASK || kind == LS_CLUSTER_KILL) && bytes == sizeof(ls_cluster_ask)) {
         ls_cluster_ask ask;
         memcpy(&ask, data, sizeof ask);
-        answer(self, &ask);
+        if (kind == LS_CLUSTER_ASK) {
+            answer(self, &ask);
+        } else {
+            kill_rank(self, &ask);
+        }
     } else if (!receive_change(self, kind, data, bytes)) {
         give_up(self, LS_ERR_INVALID, -1, "the coordinator said something that agents don't understand");
     }

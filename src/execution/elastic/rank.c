@@ -168,6 +168,29 @@ static ls_status why_aborted(void *context)
     return ls_fail(LS_FENCED, "the ranks change");
 }
 
+static bool is_interrupted(void *context)
+{
+    const rank *r = context;
+    return atomic_load(&r->control->interrupt) != 0;
+}
+
+/* Meeting others failed: one of them is gone, as this rank may learn before those who decide what follows. They raise a fence, or end the run; if
+ * they do neither, or it is the first time that ranks meet, it is an error. */
+static ls_status await_fence(rank *r, ls_status status)
+{
+    enum { WAIT_S = 20 };
+    const bool is_first = r->team.epoch == r->control->epoch;
+    if (status == LS_OK || r->team.local_parts == r->team.parts || (is_first && status != LS_FENCED)) {
+        return status;
+    }
+    char text[1024];
+    snprintf(text, sizeof text, "%s", ls_error_text());
+    ls_word never = {0};
+    const ls_wait wait = {.abort = &r->control->interrupt,
+                          .deadline_ns = ls_clock_monotonic_ns() + WAIT_S * UINT64_C(1000000000)};
+    return ls_wait_until(&never, 1, &wait) == LS_WAIT_TIMEOUT ? ls_fail(status, "%s", text) : why_aborted(r);
+}
+
 /* On several hosts the ranks have a communicator; it meets at the coordinator's store, each rank by a link of its own. */
 static ls_status meet_other_hosts(rank *r)
 {
@@ -184,6 +207,8 @@ static ls_status meet_other_hosts(rank *r)
         .name = "train",
         .flags = LS_COMM_NO_SHM, /* inside a host the segment is what they share */
         .timeout_s = COMM_TIMEOUT_S,
+        .is_over = is_interrupted,
+        .context = r,
     };
     memcpy(options.coordinator, control->coordinator, sizeof options.coordinator);
     LS_TRY(ls_environment_token(options.token));
@@ -269,7 +294,7 @@ static ls_status make_stepper(rank *r)
     ls_segment_state(&r->segment, LS_SEGMENT_NO_RANK, session->queue, &session->layout, &r->state);
     LS_TRY(ls_flip_from_environment(&r->flip));
     LS_TRY(ls_sabotage_from_environment(&r->sabotage));
-    LS_TRY(join_others(r));
+    LS_TRY(await_fence(r, join_others(r)));
     ls_step_settings settings = ls_session_step_settings(session);
     settings.should_stop = stop_asked;
     settings.stop_context = r;

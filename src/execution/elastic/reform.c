@@ -21,10 +21,10 @@ const ls_cut *ls_reform_held(const ls_reform_host *hosts, uint32_t count, const 
     return cuts[cut_count - 1];
 }
 
-/* Who leaves has no part in the next cut, and so hands nothing over that nobody else has. */
+/* Who leaves has no part in the next cut, and so hands nothing over that nobody else has; nor has a host that has no rank left. */
 static bool stays(const ls_reform_host *host)
 {
-    return host->is_here && !host->is_leaving;
+    return host->is_here && !host->is_leaving && host->status.ranks > 0;
 }
 
 /* A host that has what host `index` of the cut keeps. */
