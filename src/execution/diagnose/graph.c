@@ -119,11 +119,15 @@ static bool is_absent_peer(const ls_sight *other, const ls_flight_comm *comm, co
     return true;
 }
 
-/* Operations of a communicator that it has left were given up with it: a step that another team finished. */
+/* Operations of a communicator that it has left for another were given up with it: a step that another team finished. */
 static bool is_given_up(const ls_sight *sight, const ls_sight_op *op)
 {
     const ls_flight_comm *own = find_comm(sight, op->comm_id);
-    return own && own->state == LS_FLIGHT_COMM_CLOSED;
+    bool has_another = false;
+    for (uint32_t i = 0; i < sight->comm_count; i++) {
+        has_another = has_another || sight->comms[i].state == LS_FLIGHT_COMM_OPEN;
+    }
+    return own && own->state == LS_FLIGHT_COMM_CLOSED && has_another;
 }
 
 /*
