@@ -97,6 +97,21 @@ static void reform_finishes_a_step_that_one_agreed_on(void **state)
     assert_int_equal(next.step, 12);
 }
 
+static void reform_does_not_wait_for_a_host_without_ranks(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    for (uint32_t i = 0; i < 2; i++) { /* two have updated; the rank of the third died before it did */
+        t.hosts[i].status.finished = t.hosts[i].status.agreed = 12;
+    }
+    t.hosts[2].status.ranks = 0;
+    ls_reform_decision next = decide(&t);
+    assert_int_equal(next.what, LS_REFORM_FORM);
+    assert_int_equal(next.step, 12);
+    t.hosts[2].status.fence = 4; /* what it says of this fence is not known yet */
+    assert_int_equal(decide(&t).what, LS_REFORM_WAIT);
+}
+
 static void reform_needs_an_owner_or_its_shadow(void **state)
 {
     (void)state;
@@ -193,6 +208,7 @@ int main(void)
         cmocka_unit_test(reform_lets_all_run_to_the_same_step),
         cmocka_unit_test(reform_computes_a_step_again_that_nobody_agreed_on),
         cmocka_unit_test(reform_finishes_a_step_that_one_agreed_on),
+        cmocka_unit_test(reform_does_not_wait_for_a_host_without_ranks),
         cmocka_unit_test(reform_needs_an_owner_or_its_shadow),
         cmocka_unit_test(reform_ends_with_too_few_ranks),
         cmocka_unit_test(reform_ends_without_a_rank_beside_the_trainer),

@@ -95,13 +95,19 @@ typedef struct progress {
     bool all_parked;
 } progress;
 
+/* It says of this fence that no rank of its own is left: nobody there finishes anything, and what it keeps others have. */
+static bool has_nobody(const ls_host_status *status, const ls_reform_fence *fence)
+{
+    return status->fence == fence->epoch && status->ranks == 0;
+}
+
 static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cut *cut,
                         const ls_reform_fence *fence)
 {
     progress p = {.behind = UINT64_MAX, .agreed = count, .all_parked = true};
     for (uint32_t i = 0; i < count; i++) {
         const ls_host_status *s = &hosts[i].status;
-        if (!hosts[i].is_here || !is_member(cut, i)) {
+        if (!hosts[i].is_here || !is_member(cut, i) || has_nobody(s, fence)) {
             continue;
         }
         p.all_parked = p.all_parked && s->fence == fence->epoch && s->parked &&
@@ -112,7 +118,8 @@ static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cu
         p.target = target > p.target ? target : p.target;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (hosts[i].is_here && is_member(cut, i) && hosts[i].status.agreed == p.target) {
+        if (hosts[i].is_here && is_member(cut, i) && !has_nobody(&hosts[i].status, fence) &&
+            hosts[i].status.agreed == p.target) {
             p.agreed = i;
         }
     }
