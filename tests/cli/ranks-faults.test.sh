@@ -129,7 +129,7 @@ ended_like_reference "$dir" 3
 
 # All are killed, and none may be replaced: one more process finishes the step they were in, half an update or not, and that is saved.
 for round in 1 2 3 4; do
-    begin last $((RANDOM % 30 + round * 25)) --ranks 2 --set job.max_replacements=0
+    begin last $((RANDOM % 10 + round * 15)) --ranks 2 --set job.max_replacements=0
     [ -n "$ranks" ] || { wait "$pid"; break; } # it was through
     sleep 0.00$((RANDOM % 10))
     kill -9 $ranks
