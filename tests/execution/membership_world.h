@@ -177,7 +177,7 @@ static void puppet_parks(puppet *p)
 {
     p->parked = true;
     p->working = false;
-    ls_control_park(p->w->segment.control, p->rank);
+    ls_control_park(p->w->segment.control, p->rank, p->team.epoch);
 }
 
 static bool all_have(const uint64_t *counts, uint32_t parts, uint64_t step)

@@ -259,7 +259,7 @@ static void control_unpark_looks_once_more(void **state)
     ls_control *control = s.control;
     ls_control_fence(control, 6, false);
     assert_true(ls_control_is_fenced(control, 0));
-    ls_control_park(control, 1);
+    ls_control_park(control, 1, 5);
     assert_true(ls_control_is_parked(control, 1) && !ls_control_is_parked(control, 0));
     assert_false(ls_control_unpark(control, 1, 0));
     assert_true(ls_control_is_parked(control, 1));
@@ -275,7 +275,10 @@ static void control_unpark_looks_once_more(void **state)
     ls_control_team(control, &team);
     assert_false(ls_control_is_parked(control, 1) || ls_control_is_fenced(control, 0));
     ls_control_fence(control, 8, false);
-    ls_control_park(control, 1);
+    ls_control_park(control, 1, 5); /* held up since before the team changed: it has to see that one first */
+    assert_false(ls_control_is_parked(control, 1));
+    ls_control_park(control, 1, 7);
+    assert_true(ls_control_is_parked(control, 1));
     ls_control_limit(control, 1);
     assert_true(ls_control_unpark(control, 1, 0));
     assert_false(ls_control_is_parked(control, 1));
@@ -297,7 +300,7 @@ static void control_team_changes_behind_a_fence(void **state)
     assert_false(ls_control_is_fenced(c, 2)); /* step 2 is still run */
     assert_true(ls_control_is_fenced(c, 3));
     assert_int_equal(atomic_load(&c->interrupt), 0);
-    ls_control_park(c, 0);
+    ls_control_park(c, 0, 5);
     assert_true(ls_control_is_parked(c, 0));
     assert_false(ls_control_is_parked(c, 1));
 

@@ -152,8 +152,7 @@ static bool has_something_to_do(void *context)
 static bool has_other_team(void *context)
 {
     const member *m = context;
-    return atomic_load(&m->w->control->team_epoch) != m->team.epoch ||
-           atomic_load(&m->w->control->fence) != atomic_load(&m->w->control->slots[m->local].parked);
+    return atomic_load(&m->w->control->team_epoch) != m->team.epoch;
 }
 
 static ls_status run_one_step(member *m)
@@ -182,7 +181,7 @@ static ls_status live(member *m)
         if (atomic_load(&control->team_epoch) != m->team.epoch) {
             LS_TRY(join_team(m));
         } else if (ls_control_is_fenced(control, m->step)) {
-            ls_control_park(control, m->local);
+            ls_control_park(control, m->local, m->team.epoch);
             (void)ls_wait_for(&control->orders, has_other_team, m, &wait);
         } else if (m->parallel && atomic_load(&control->until) > m->step) {
             LS_TRY(run_one_step(m));

@@ -364,15 +364,13 @@ static void puppet_tick(void *context)
             take_team(p);
         }
     } else if (p->is_parked) {
-        if (atomic_load(&control->fence) != atomic_load(&ls_segment_slot(&p->m->segment, p->local)->parked)) {
-            ls_control_park(control, p->local);
-        } else if (p->phase == IDLE || atomic_load(&control->hard) == 0) {
+        if (p->phase == IDLE || atomic_load(&control->hard) == 0) {
             p->is_parked = !ls_control_unpark(control, p->local, p->step);
         }
     } else if (may_park(p)) {
         p->is_parked = true;
         w->is_broken[p->team.cut] |= atomic_load(&control->hard) != 0;
-        ls_control_park(control, p->local);
+        ls_control_park(control, p->local, p->team.epoch);
     } else {
         work(p);
     }

@@ -38,6 +38,7 @@ typedef struct rank {
     ls_walk walk;
     ls_comm *comm; /* of all ranks, when they are on several hosts */
     ls_data_parallel *parallel;
+    bool is_broken; /* `parallel` was told so */
     ls_stepper *stepper;
     ls_flip flip; /* for tests */
     ls_sabotage sabotage;
@@ -349,14 +350,20 @@ static void leave_team(rank *r)
     r->stepper = NULL;
     r->parallel = NULL;
     r->comm = NULL;
+    r->is_broken = false;
+}
+
+/* Behind a hard fence transfers between hosts end; once for each communicator. */
+static bool should_break(const rank *r)
+{
+    return r->parallel && !r->is_broken && atomic_load(&r->control->hard) != 0;
 }
 
 static bool may_go_on(void *context)
 {
     const rank *r = context;
     return atomic_load(&r->control->team_epoch) != r->team.epoch ||
-           !ls_control_is_fenced(r->control, r->step) ||
-           atomic_load(&r->control->fence) != atomic_load(&r->slot->parked) ||
+           !ls_control_is_fenced(r->control, r->step) || should_break(r) ||
            atomic_load(&r->control->quit) != 0;
 }
 
@@ -402,10 +409,11 @@ static ls_status park(rank *r)
             }
             continue;
         }
-        if (r->parallel && atomic_load(&r->control->hard) != 0) {
+        if (should_break(r)) {
             ls_data_parallel_break(r->parallel);
+            r->is_broken = true;
         }
-        ls_control_park(r->control, r->local);
+        ls_control_park(r->control, r->local, r->team.epoch);
         if (ls_wait_for(&r->control->orders, may_go_on, r, &wait) != LS_WAIT_DONE) {
             LS_TRY(ls_control_aborted(r->control));
             return ls_fail(LS_ERR_RANKS_LOST, "the agent of this rank is gone");

@@ -359,9 +359,9 @@ bool ls_control_is_parked(const ls_control *control, uint32_t local)
     return atomic_load(&control->slots[local].parked) > atomic_load(&control->team_epoch);
 }
 
-void ls_control_park(ls_control *control, uint32_t local)
+void ls_control_park(ls_control *control, uint32_t local, uint64_t team_epoch)
 {
-    atomic_store(&control->slots[local].parked, atomic_load(&control->fence));
+    atomic_store(&control->slots[local].parked, team_epoch + 1);
     ls_word_add(&control->news, 1);
 }
 

@@ -90,12 +90,12 @@ typedef struct ls_rank_slot {
     ls_preflight preflight;     /* what has to agree between ranks; valid from LS_RANK_READY on */
     _Alignas(64) _Atomic uint64_t finished; /* steps behind whose end it is, with all parts it held */
     _Atomic uint32_t gathered;              /* the last `gather` it has taken part in */
-    _Atomic uint64_t parked;        /* the fence it parked for: above team_epoch, it touches nothing shared */
-    _Atomic uint32_t leave;         /* by the agent: end, once no part is held */
-    _Atomic uint32_t asks_to_leave; /* it was sent SIGTERM */
-    _Atomic uint64_t gave_up;       /* n: step n - 1 was given up, no rank updated; 0: none */
-    _Atomic uint64_t alive_ns;      /* last sign of life, CLOCK_MONOTONIC */
-    _Atomic uint64_t private_bytes; /* most memory beside the segment so far */
+    _Atomic uint64_t parked; /* an epoch: below it, it touches nothing shared until team_epoch is another */
+    _Atomic uint32_t leave;  /* by the agent: end, once no part is held */
+    _Atomic uint32_t asks_to_leave;          /* it was sent SIGTERM */
+    _Atomic uint64_t gave_up;                /* n: step n - 1 was given up, no rank updated; 0: none */
+    _Atomic uint64_t alive_ns;               /* last sign of life, CLOCK_MONOTONIC */
+    _Atomic uint64_t private_bytes;          /* most memory beside the segment so far */
     _Alignas(64) _Atomic uint32_t status;    /* an ls_status it ended with; valid with LS_RANK_ENDING */
     ls_step_fault fault;                     /* of a step that failed. Written before the abort */
     char text[LS_RANK_TEXT_BYTES];           /* its error text */
@@ -256,7 +256,7 @@ void ls_control_begin_cut(ls_control *control, uint64_t step);
  * A rank's. Whether a fence asks it to park, having finished `finished` steps and not being inside one (inside: pass limit as finished).
  *
  *   while (ls_control_is_fenced(control, finished)) {
- *       ls_control_park(control, local);
+ *       ls_control_park(control, local, team.epoch);
  *       ... wait on `orders` until team_epoch is another, or the fence no longer asks (a higher limit) ...
  *       if team_epoch is another: read the team, rebuild, forget the step it was in unless team.cut is the same
  *       else if (ls_control_unpark(control, local, finished)) break;
@@ -267,7 +267,9 @@ void ls_control_begin_cut(ls_control *control, uint64_t step);
  * must not act on it. It either sees the fence, or that the team is another.
  */
 bool ls_control_is_fenced(const ls_control *control, uint64_t finished);
-void ls_control_park(ls_control *control, uint32_t local);
+/* team_epoch: of the team it knows. It has parked as long as that is the one in force, whichever fence stands: when another was published
+ * meanwhile the mark says nothing, and the agent waits until the rank has seen that team. */
+void ls_control_park(ls_control *control, uint32_t local, uint64_t team_epoch);
 /* The fence asks no longer, with the same team: true, and the rank may go on; false: it was raised meanwhile, the rank is still parked. */
 LS_MUST_CHECK bool ls_control_unpark(ls_control *control, uint32_t local, uint64_t finished);
 /* Copies the team whose epoch is published: whole, at any time. Not for who may outlive the agent: one that dies while it writes leaves the team
