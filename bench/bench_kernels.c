@@ -143,6 +143,24 @@ static ls_status run_copy(const bench *b)
     return ls_copy(b->queue, &x, &y);
 }
 
+enum { ADAMW_TILE = 32768 };
+
+typedef struct adamw_bench {
+    const bench *b;
+    ls_adamw_factors factors;
+    int64_t count;
+} adamw_bench;
+
+static void run_adamw_tile(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    const adamw_bench *a = context;
+    const int64_t at = tile * ADAMW_TILE, left = a->count - at;
+    float *const *buffer = a->b->buffer;
+    ls_adamw_update(a->b->queue, &a->factors, left < ADAMW_TILE ? left : ADAMW_TILE, buffer[0] + at,
+                    buffer[1] + at, buffer[2] + at, buffer[3] + at);
+}
+
 static ls_status run_adamw(const bench *b)
 {
     const ls_adamw adamw = {.lr = 1e-3f,
@@ -152,8 +170,9 @@ static ls_status run_adamw(const bench *b)
                             .weight_decay = 0.1f,
                             .gradient_scale = 1.0f,
                             .step = 3};
-    return ls_adamw_update(b->queue, &adamw, 4 * width(b) * rows(b), b->buffer[0], b->buffer[1], b->buffer[2],
-                           b->buffer[3]);
+    adamw_bench a = {.b = b, .factors = ls_adamw_factors_of(&adamw), .count = 4 * width(b) * rows(b)};
+    ls_queue_run_tiles(b->queue, (a.count + ADAMW_TILE - 1) / ADAMW_TILE, run_adamw_tile, &a);
+    return LS_OK;
 }
 
 static ls_attention attention_shape(const bench *b)

@@ -194,11 +194,6 @@ static uint32_t crc_shift_factor(uint64_t bytes)
     return result;
 }
 
-uint32_t ls_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t b_bytes)
-{
-    return crc_multiply(crc_shift_factor(b_bytes), crc_a) ^ crc_b;
-}
-
 static uint32_t crc_table[8][256];
 static uint32_t crc_lane_shift; /* moves a CRC over CRC_LANE_BYTES */
 enum { CRC_LANE_BYTES = 4096 };

@@ -47,9 +47,6 @@ bool ls_secret_equal(const void *a, const void *b, size_t bytes);
  * instruction where there is one, about 10 to 20 GB/s. */
 uint32_t ls_crc32c(uint32_t crc, const void *data, size_t bytes);
 
-/* The CRC of A followed by B, from crc(A), crc(B) and the length of B. */
-uint32_t ls_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t b_bytes);
-
 /* XXH3, 64 bits. For tables and cache keys inside the machine; not for identity. */
 uint64_t ls_xxh3(const void *data, size_t bytes, uint64_t seed);
 

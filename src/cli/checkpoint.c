@@ -411,13 +411,58 @@ const ls_command ls_command_checkpoint_prune = {
     .name = "checkpoint prune",
     .words = "RUN",
     .summary = "remove old checkpoints, keeping the newest and the best",
-    .details =
-        "The newest good checkpoint, pinned ones (a file PINNED inside) and damaged ones are never removed.",
+    .details = "The newest good checkpoint, pinned ones (lockstep checkpoint pin) and damaged ones are never "
+               "removed.",
     .words_min = 1,
     .words_max = 1,
     .options = &prune_table,
     .settings_bytes = sizeof(prune_settings),
     .run = run_prune,
+};
+
+/* ---- pin ---- */
+
+/* A checkpoint itself: of a run directory, which one is meant changes while it is typed. */
+static ls_status pin(const ls_invocation *invocation, bool pinned)
+{
+    const char *path = invocation->words[0];
+    LS_TRY(ls_checkpoint_pin(path, pinned));
+    printf("%s: %s\n", path, pinned ? "pinned: no rule removes it" : "not pinned");
+    return LS_OK;
+}
+
+static ls_status run_pin(const ls_invocation *invocation)
+{
+    return pin(invocation, true);
+}
+
+static ls_status run_unpin(const ls_invocation *invocation)
+{
+    return pin(invocation, false);
+}
+
+const ls_command ls_command_checkpoint_pin = {
+    .name = "checkpoint pin",
+    .words = "CKPT",
+    .summary = "keep a checkpoint, whatever the rules of removal say",
+    .details = "CKPT is a checkpoint's own folder (runs/mine/checkpoints/200); also while the run goes on.",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &no_options,
+    .settings_bytes = 1,
+    .run = run_pin,
+};
+
+const ls_command ls_command_checkpoint_unpin = {
+    .name = "checkpoint unpin",
+    .words = "CKPT",
+    .summary = "let the rules of removal have a pinned checkpoint",
+    .details = "The next save or 'lockstep checkpoint prune' removes it, unless a rule keeps it.",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &no_options,
+    .settings_bytes = 1,
+    .run = run_unpin,
 };
 
 /* ---- state-hash ---- */

@@ -26,6 +26,8 @@ static const ls_command *const commands[] = {
     &ls_command_checkpoint_show,
     &ls_command_checkpoint_verify,
     &ls_command_checkpoint_prune,
+    &ls_command_checkpoint_pin,
+    &ls_command_checkpoint_unpin,
     &ls_command_state_hash,
     &ls_command_replay,
     &ls_command_report,

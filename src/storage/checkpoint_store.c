@@ -439,7 +439,10 @@ ls_status ls_checkpoint_pin(const char *path, bool pinned)
     const char *pin = ls_path_join(&arena, path, LS_CHECKPOINT_PIN_NAME);
     ls_status status = LS_OK;
     if (!ls_path_exists(ls_path_join(&arena, path, LS_MANIFEST_NAME))) {
-        status = ls_fail(LS_ERR_NOT_FOUND, "%s is not a checkpoint: it has no %s", path, LS_MANIFEST_NAME);
+        status =
+            ls_fail(LS_ERR_NOT_FOUND,
+                    "%s is not a checkpoint: it has no %s. Give the folder of one, as RUN/checkpoints/200",
+                    path, LS_MANIFEST_NAME);
     } else if (pinned) {
         status = ls_file_write_atomic(pin, "", 0);
     } else if (unlink(pin) != 0 && errno != ENOENT) {

@@ -114,8 +114,6 @@ static void hash_known_answers(void **state)
     for (size_t cut = 1; cut < sizeof data; cut += 3333) {
         const uint32_t first = ls_crc32c(0, data, cut);
         assert_int_equal(ls_crc32c(first, data + cut, sizeof data - cut), whole);
-        const uint32_t second = ls_crc32c(0, data + cut, sizeof data - cut);
-        assert_int_equal(ls_crc32c_combine(first, second, sizeof data - cut), whole);
     }
 }
 

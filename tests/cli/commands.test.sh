@@ -119,9 +119,16 @@ prints "12: good"
 expect 0 "$LOCKSTEP" checkpoint prune run --keep-last 1 --keep-best 0 --dry-run
 prints "would remove 4" "kept 12: last"
 check "a dry run removes nothing" test -d run/checkpoints/4
+expect 0 "$LOCKSTEP" checkpoint pin run/checkpoints/8
 expect 0 "$LOCKSTEP" checkpoint prune run --keep-last 1 --keep-best 0
-prints "removed 4" "removed 8"
-check "the newest stays" test -d run/checkpoints/12 -a ! -e run/checkpoints/4
+prints "removed 4" "kept 8: pinned"
+check "the newest and the pinned one stay" test -d run/checkpoints/12 -a -d run/checkpoints/8 -a ! -e run/checkpoints/4
+expect 2 "$LOCKSTEP" checkpoint pin run
+says "is not a checkpoint" "RUN/checkpoints/200"
+expect 2 "$LOCKSTEP" checkpoint unpin run/checkpoints/99
+expect 0 "$LOCKSTEP" checkpoint unpin run/checkpoints/8
+expect 0 "$LOCKSTEP" checkpoint prune run --keep-last 1 --keep-best 0
+prints "removed 8"
 
 # ---- tokenize: there and back ----
 

@@ -22,6 +22,19 @@ begin() {
     done
 }
 
+# end_alone WHAT: the trainer of a run in $dir is killed, and nobody comes: its ranks end by themselves.
+end_alone() {
+    local i
+    begin 20
+    kill -9 $pid
+    wait $pid 2>/dev/null
+    for i in $(seq 500); do
+        [ -n "$(ranks_of "$dir")" ] || break
+        sleep 0.01
+    done
+    same "$1" "none$(ranks_of "$dir")" none
+}
+
 expect 0 "${train[@]}" --run-dir "$scratch/whole" --ranks 1
 reference=$(hashes "$out")
 seed=${SEED:-$RANDOM}
@@ -65,14 +78,7 @@ same "hashes, a rank lost as well" "$(hashes "$dir.out")" "$reference"
 
 # Nobody comes.
 dir=$scratch/alone lease=1s
-begin 20
-kill -9 $pid
-wait $pid 2>/dev/null
-for i in $(seq 500); do
-    [ -n "$(ranks_of "$dir")" ] || break
-    sleep 0.01
-done
-same "all have ended" "none$(ranks_of "$dir")" none
+end_alone "all have ended"
 begin $steps
 wait $pid
 same "exit code, resumed" "$?" 0
@@ -80,12 +86,5 @@ same "hashes, resumed" "$(hashes "$dir.out")" "$reference"
 
 # Without a lease they end with their trainer.
 dir=$scratch/without lease=0
-begin 20
-kill -9 $pid
-wait $pid 2>/dev/null
-for i in $(seq 200); do
-    [ -n "$(ranks_of "$dir")" ] || break
-    sleep 0.01
-done
-same "they end with it" "none$(ranks_of "$dir")" none
+end_alone "they end with it"
 finish

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Words and barriers between real processes: forked, over one anonymous shared mapping. */
+/* Words between real processes: forked, over one anonymous shared mapping. */
 #include "test.h"
 
 #include "base/clock.h"
@@ -11,14 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MEMBERS = 3, ROUNDS = 300 };
-
 typedef struct shared {
-    ls_barrier barrier;
     ls_word word;
     _Atomic uint32_t abort;
-    _Atomic uint32_t cells[MEMBERS];
-    _Atomic uint32_t wrong;
 } shared;
 
 static shared *share(void)
@@ -38,67 +33,6 @@ static int finish(pid_t child)
     int state = 0;
     assert_int_equal(waitpid(child, &state, 0), child);
     return state;
-}
-
-static void barrier_member(shared *s, uint32_t me, uint32_t spins)
-{
-    for (uint32_t round = 1; round <= ROUNDS; round++) {
-        const ls_wait wait = {.deadline_ns = in_ms(20000), .spins = spins};
-        uint32_t last = UINT32_MAX;
-        atomic_store(&s->cells[me], round);
-        if (ls_barrier_wait(&s->barrier, MEMBERS, me, &wait, &last) != LS_WAIT_DONE || last >= MEMBERS) {
-            atomic_fetch_add(&s->wrong, 1);
-            return;
-        }
-        for (uint32_t i = 0; i < MEMBERS; i++) {
-            const uint32_t seen = atomic_load(&s->cells[i]);
-            if (seen != round && seen != round + 1) {
-                atomic_fetch_add(&s->wrong, 1);
-            }
-        }
-    }
-}
-
-static void barrier_wait_holds_everyone_back(void **state)
-{
-    (void)state;
-    for (uint32_t spins = 0; spins <= 50; spins += 50) {
-        shared *s = share();
-        pid_t children[MEMBERS];
-        for (uint32_t i = 1; i < MEMBERS; i++) {
-            children[i] = fork();
-            if (children[i] == 0) {
-                barrier_member(s, i, spins);
-                _exit(0);
-            }
-        }
-        barrier_member(s, 0, spins);
-        for (uint32_t i = 1; i < MEMBERS; i++) {
-            assert_int_equal(finish(children[i]), 0);
-        }
-        assert_int_equal(atomic_load(&s->wrong), 0);
-        assert_int_equal(ls_word_get(&s->barrier.generation), ROUNDS);
-        munmap(s, sizeof *s);
-    }
-}
-
-static void barrier_wait_names_the_last(void **state)
-{
-    (void)state;
-    shared *s = share();
-    const pid_t child = fork();
-    if (child == 0) {
-        usleep(100000);
-        uint32_t last = 0;
-        const ls_wait wait = {.deadline_ns = in_ms(5000)};
-        _exit(ls_barrier_wait(&s->barrier, 2, 7, &wait, &last) == LS_WAIT_DONE && last == 7 ? 0 : 1);
-    }
-    uint32_t last = 0;
-    const ls_wait wait = {.deadline_ns = in_ms(5000)};
-    assert_int_equal(ls_barrier_wait(&s->barrier, 2, 3, &wait, &last), LS_WAIT_DONE);
-    assert_int_equal(last, 7);
-    assert_int_equal(finish(child), 0);
-    munmap(s, sizeof *s);
 }
 
 static void wait_until_ends_at_the_deadline(void **state)
@@ -192,8 +126,6 @@ static void wait_spins_only_with_a_core_each(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(barrier_wait_holds_everyone_back),
-        cmocka_unit_test(barrier_wait_names_the_last),
         cmocka_unit_test(wait_until_ends_at_the_deadline),
         cmocka_unit_test(wait_until_sees_an_abort),
         cmocka_unit_test(wait_until_asks_the_look),

@@ -72,6 +72,23 @@ static void membership_shrinks_to_min_ranks(void **state)
     }
 }
 
+/* Until the trainer has been told of `step` steps, and a little longer. */
+static void pass_step(world *w, uint64_t step)
+{
+    while (w->told < step) {
+        world_run_until(w, ls_sim_now_ns(w->sim) + 1 + ls_sim_random_u64(w->sim) % (5 * WORLD_MS));
+    }
+}
+
+/* All at once, and then time for whatever follows. */
+static void kill_all(world *w, uint32_t ranks)
+{
+    for (uint32_t place = 0; place < ranks; place++) {
+        world_kill_one(w, place);
+    }
+    world_run_until(w, ls_sim_now_ns(w->sim) + 10 * WORLD_S);
+}
+
 /* All at once: replacements finish the step that was interrupted. */
 static void membership_finishes_the_step_when_all_are_lost(void **state)
 {
@@ -79,13 +96,8 @@ static void membership_finishes_the_step_when_all_are_lost(void **state)
     for (uint64_t seed = 1; seed <= 200; seed++) {
         const world_settings settings = {.ranks = 3, .min_ranks = 1, .max_replacements = 3, .steps = 60};
         world *w = world_create(seed, &settings);
-        while (w->told < 10) {
-            world_run_until(w, ls_sim_now_ns(w->sim) + 1 + ls_sim_random_u64(w->sim) % (5 * WORLD_MS));
-        }
-        for (uint32_t place = 0; place < 3; place++) {
-            world_kill_one(w, place);
-        }
-        world_run_until(w, ls_sim_now_ns(w->sim) + 10 * WORLD_S);
+        pass_step(w, 10);
+        kill_all(w, settings.ranks);
         CHECK(w, w->told == 60 && w->lost == 3 && w->recovered >= 1 && w->aborts == 0);
         world_destroy(w);
     }
@@ -98,13 +110,8 @@ static void membership_ends_whole_when_all_are_lost(void **state)
     for (uint64_t seed = 1; seed <= 200; seed++) {
         const world_settings settings = {.ranks = 3, .min_ranks = 1, .max_replacements = 0, .steps = 60};
         world *w = world_create(seed, &settings);
-        while (w->told < 10) {
-            world_run_until(w, ls_sim_now_ns(w->sim) + 1 + ls_sim_random_u64(w->sim) % (5 * WORLD_MS));
-        }
-        for (uint32_t place = 0; place < 3; place++) {
-            world_kill_one(w, place);
-        }
-        world_run_until(w, ls_sim_now_ns(w->sim) + 10 * WORLD_S);
+        pass_step(w, 10);
+        kill_all(w, settings.ranks);
         uint64_t finished = 0;
         CHECK(w, w->aborts == 1 && w->status == LS_ERR_RANKS_LOST && w->ended);
         CHECK(w, ls_control_is_consistent(w->segment.control, &finished) && finished == w->told);
@@ -119,9 +126,7 @@ static void membership_kills_who_does_not_park(void **state)
     for (uint64_t seed = 1; seed <= 100; seed++) {
         const world_settings settings = {.ranks = 3, .min_ranks = 1, .max_replacements = 9, .steps = 400};
         world *w = world_create(seed, &settings);
-        while (w->told < 5) {
-            world_run_until(w, ls_sim_now_ns(w->sim) + 1 + ls_sim_random_u64(w->sim) % (5 * WORLD_MS));
-        }
+        pass_step(w, 5);
         world_stop(w, 1, true);
         world_kill_one(w, 2);
         world_run_until(w, ls_sim_now_ns(w->sim) + 20 * WORLD_S);

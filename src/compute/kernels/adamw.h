@@ -20,17 +20,7 @@ typedef struct ls_adamw {
     uint64_t step; /* t, >= 1: number of this update */
 } ls_adamw;
 
-/*
- * Updates `count` elements in place, one pass, 28 bytes of memory traffic per element; any slice of the buffers gives
- * the same bits as the whole. The factors of the step are computed in float64 and rounded once: lr / (1 - beta1^t),
- * 1 / sqrt(1 - beta2^t) and 1 - lr * weight_decay. 0 <= beta < 1 and step >= 1 are asserted.
- */
-LS_MUST_CHECK ls_status ls_adamw_update(ls_queue *queue, const ls_adamw *adamw, int64_t count,
-                                        float *parameters, const float *gradients, float *m, float *v);
-
-/* ---- for who cuts the work in tiles himself (execution/train/update.h); CPU queues only ---- */
-
-/* The factors of one step, rounded once from float64. */
+/* The factors of one step, computed in float64 and rounded once. 0 <= beta < 1 and step >= 1 are asserted. */
 typedef struct ls_adamw_factors {
     float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
     float step_size;       /* lr / (1 - beta1^t) */
@@ -39,8 +29,11 @@ typedef struct ls_adamw_factors {
 } ls_adamw_factors;
 ls_adamw_factors ls_adamw_factors_of(const ls_adamw *adamw);
 
-/* Updates `count` elements on the calling thread, from inside a tile as well: the bits of ls_adamw_update. */
-void ls_adamw_update_piece(const ls_queue *queue, const ls_adamw_factors *factors, int64_t count,
-                           float *parameters, const float *gradients, float *m, float *v);
+/*
+ * Updates `count` elements in place, one pass, 28 bytes of memory traffic per element; any slice of the buffers gives the same bits as the
+ * whole. On the calling thread, from inside a tile as well: who has many cuts them in tiles (execution/train/update.h). CPU queues only.
+ */
+void ls_adamw_update(const ls_queue *queue, const ls_adamw_factors *factors, int64_t count, float *parameters,
+                     const float *gradients, float *m, float *v);
 
 #endif

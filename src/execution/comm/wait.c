@@ -130,24 +130,3 @@ ls_wait_result ls_wait_until(ls_word *word, uint32_t value, const ls_wait *wait)
 {
     return ls_wait_for(word, is_reached, &(reach){.word = word, .value = value}, wait);
 }
-
-/* ---- barrier ---- */
-
-ls_wait_result ls_barrier_wait(ls_barrier *barrier, uint32_t members, uint32_t me, const ls_wait *wait,
-                               uint32_t *last_out)
-{
-    /* The generation can't move before this process has arrived. */
-    const uint32_t next = ls_word_get(&barrier->generation) + 1;
-    ls_wait_result result = LS_WAIT_DONE;
-    if (atomic_fetch_add(&barrier->arrived, 1) + 1 == members) {
-        atomic_store_explicit(&barrier->last[next & 1], me, memory_order_relaxed);
-        atomic_store_explicit(&barrier->arrived, 0, memory_order_relaxed);
-        ls_word_post(&barrier->generation, next);
-    } else {
-        result = ls_wait_until(&barrier->generation, next, wait);
-    }
-    if (result == LS_WAIT_DONE && last_out) {
-        *last_out = atomic_load_explicit(&barrier->last[next & 1], memory_order_relaxed);
-    }
-    return result;
-}

@@ -6,9 +6,6 @@
  *   ls_word_post(&word, step);                          "I have reached `step`"; wakes whoever sleeps
  *   ls_wait_until(&word, step, &wait)                   returns when the word has reached `step`
  *
- *   ls_barrier barrier;                                 zeroed
- *   ls_barrier_wait(&barrier, members, me, &wait, &last)
- *
  * Words count upwards and may wrap: reached means that the difference, taken as a signed number, is not negative.
  *
  * How a wait goes: `spins` looks with a pause between them, then FUTEX_WAIT in slices of
@@ -90,20 +87,5 @@ ls_wait_result ls_wait_until(ls_word *word, uint32_t value, const ls_wait *wait)
 
 /* The same for a condition over many words that all end in a change of `word` (which may change without it). */
 ls_wait_result ls_wait_for(ls_word *word, bool (*met)(void *context), void *context, const ls_wait *wait);
-
-/* Arrivals and the generation they open are on lines of their own, so that waiting does not slow arriving down. */
-typedef struct ls_barrier {
-    _Alignas(64) _Atomic uint32_t arrived;
-    _Alignas(64) ls_word generation;
-    _Atomic uint32_t last[2]; /* who came last, by the parity of the generation */
-} ls_barrier;
-_Static_assert(sizeof(ls_barrier) == 128, "two cache lines");
-
-/*
- * Waits until `members` processes have come. me: the caller's number, for last_out (may be NULL), which gets the number of the one that
- * came last, the same for all. After anything but LS_WAIT_DONE the barrier is of no use any more.
- */
-ls_wait_result ls_barrier_wait(ls_barrier *barrier, uint32_t members, uint32_t me, const ls_wait *wait,
-                               uint32_t *last_out);
 
 #endif

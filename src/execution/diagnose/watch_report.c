@@ -126,14 +126,22 @@ static const ls_describe *describe_of(const ls_watch *watch)
     return watch->options.describe.activity ? &watch->options.describe : NULL;
 }
 
+/* "late: rank 1 ... has not come to ..."; returns the event's fields. */
+static json_t *begin_report(const ls_watch *watch, const char *word, const ls_graph *graph,
+                            const ls_culprit *culprit, double waited_s, ls_text *text)
+{
+    json_t *fields = ls_culprit_to_json(graph, culprit, describe_of(watch));
+    json_object_set_new(fields, "waited_s", json_real(waited_s));
+    ls_text_printf(text, "%s: ", word);
+    ls_graph_append_culprit(graph, culprit, describe_of(watch), text);
+    return fields;
+}
+
 void ls_watch_report_late(ls_watch *watch, const late_incident *incident, const ls_graph *graph,
                           const ls_culprit *culprit, double waited_s)
 {
     ls_text text = {0};
-    json_t *fields = ls_culprit_to_json(graph, culprit, describe_of(watch));
-    json_object_set_new(fields, "waited_s", json_real(waited_s));
-    ls_text_append(&text, "late: ");
-    ls_graph_append_culprit(graph, culprit, describe_of(watch), &text);
+    json_t *fields = begin_report(watch, "late", graph, culprit, waited_s, &text);
     ls_text_printf(&text, ", for %.2f s", waited_s);
     add_stack(watch, incident, culprit, fields, &text);
     ls_log_warn("%s", ls_text_string(&text));
@@ -182,10 +190,7 @@ void ls_watch_report_hang(ls_watch *watch, const late_incident *incident, const 
                           const ls_culprit *culprit, double waited_s)
 {
     ls_text text = {0};
-    json_t *fields = ls_culprit_to_json(graph, culprit, describe_of(watch));
-    json_object_set_new(fields, "waited_s", json_real(waited_s));
-    ls_text_append(&text, "hang: ");
-    ls_graph_append_culprit(graph, culprit, describe_of(watch), &text);
+    json_t *fields = begin_report(watch, "hang", graph, culprit, waited_s, &text);
     ls_text_printf(&text, ", for %.1f s", waited_s);
     if (waited_s >= watch->options.hang_timeout_s) {
         ls_text_printf(&text, " (job.hang_timeout is %g s)", watch->options.hang_timeout_s);

@@ -131,9 +131,9 @@ static void update_floats(const update_job *job, int64_t offset, int64_t past, u
         const int64_t begin = s->offset > offset ? s->offset : offset;
         const int64_t end = s->offset + s->count < past ? s->offset + s->count : past;
         if (begin < end) {
-            ls_adamw_update_piece(o->queue, s->decay ? &job->decayed : &job->plain, end - begin,
-                                  o->flats[0] + begin, o->gradients + begin, o->flats[1] + begin,
-                                  o->flats[2] + begin);
+            ls_adamw_update(o->queue, s->decay ? &job->decayed : &job->plain, end - begin,
+                            o->flats[0] + begin, o->gradients + begin, o->flats[1] + begin,
+                            o->flats[2] + begin);
         }
         if (s->offset + s->count >= past) {
             return;
