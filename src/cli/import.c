@@ -42,7 +42,10 @@ static ls_status save_import(const ls_invocation *invocation, const ls_loaded_mo
         .attachments = attachments,
         .attachment_count = count,
     };
-    const ls_status status = ls_checkpoint_save(&options, NULL);
+    ls_status status = ls_dir_create(ls_path_dirname(arena, output));
+    if (status == LS_OK) {
+        status = ls_checkpoint_save(&options, NULL);
+    }
     json_decref(extra);
     free(config_text);
     LS_TRY(status);

@@ -84,7 +84,7 @@ typedef struct ls_checkpoint_attachment {
 } ls_checkpoint_attachment;
 
 typedef struct ls_checkpoint_save_options {
-    const char *root; /* created when missing */
+    const char *root; /* created when missing, in a folder that is there */
     const ls_checkpoint_meta *meta;
     const ls_checkpoint_tensor *tensors; /* any order; must not change until save returns */
     size_t tensor_count;
@@ -119,7 +119,7 @@ typedef void (*ls_checkpoint_save_done)(void *context, ls_status status, const l
 
 /*
  * The same as a state machine, for loops that have an env already, and for the simulator: `done` is called once, later. Writing the data
- * blocks the loop meanwhile. The root's parent must exist. arena: for everything it needs; it and what `options` points to must live
+ * blocks the loop meanwhile. arena: for everything it needs; it and what `options` points to must live
  * until done. Errors: LS_ERR_INVALID; then nothing follows.
  */
 LS_MUST_CHECK ls_status ls_checkpoint_save_start(ls_env *env, ls_arena *arena,

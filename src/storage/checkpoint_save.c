@@ -570,10 +570,7 @@ ls_status ls_checkpoint_save(const ls_checkpoint_save_options *options, ls_check
     ls_arena arena = {0};
     blocking_save self = {.saved_out = saved_out};
     LS_TRY(ls_env_real_create(&self.env));
-    ls_status status = ls_dir_create(ls_path_dirname(&arena, options->root));
-    if (status == LS_OK) {
-        status = ls_checkpoint_save_start(self.env, &arena, options, save_ended, &self);
-    }
+    ls_status status = ls_checkpoint_save_start(self.env, &arena, options, save_ended, &self);
     if (status == LS_OK) {
         ls_env_run(self.env);
         status = self.status;

@@ -109,17 +109,19 @@ for ranks in 1 3; do
     code=$?
     check "moved away: exit code $code" test $code -ne 0
     holds begun.err "away$ranks" "No such file or directory"
+    check "nothing is made where it was" test ! -e away$ranks
     as_saved "moved away" moved$ranks
     goes_on "moved away, under its new name" moved$ranks $ranks
 
     begin gone$ranks 6 --ranks $ranks --set train.steps=100000
-    for i in $(seq 100); do # a save that begins meanwhile makes files again
+    for i in $(seq 100); do # a save that is under way makes files meanwhile
         ! rm -rf gone$ranks 2>/dev/null || break
     done
     wait $pid
     code=$?
     check "removed: exit code $code" test $code -ne 0
     holds begun.err "gone$ranks" "No such file or directory"
+    check "nothing is made again" test ! -e gone$ranks
 done
 
 # ---- folders that may not be written any more, or never could; root may always, so somebody else runs it ----

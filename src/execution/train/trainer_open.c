@@ -236,6 +236,8 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     /* Only a run that was accepted by the checkpoint in its folder may change what is there. */
     LS_TRY(ls_run_file_save(&trainer->session.run,
                             ls_path_join(&trainer->arena, trainer->dir.path, "run.yaml")));
+    /* Made here, and never by a save: one that finds the run directory moved away must not make another in its place. */
+    LS_TRY(ls_dir_create(trainer->dir.checkpoints));
     return open_log(trainer);
 }
 
