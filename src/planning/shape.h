@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A shape: a model as planning sees it. How many parameters lie where, and the ops of a layer with their sizes per token.
+ *
+ * Dense models are read off the op plan (model/plan.h) and the parameter layout (model/layout.h), the ones the runtime walks, so that plan and execution can't
+ * drift apart: a shape is a digest of the plan of a few layers. Mixtures of experts, which the runtime doesn't train yet, add their own lines.
+ *
+ * Symbols of the formulas below and of planning/memory.h, planning/step_time.h: L layers, h width, a heads, g kv heads, d head size, f MLP width, V vocabulary,
+ * s sequence, E experts, k experts that a token visits.
+ */
+#ifndef LS_PLANNING_SHAPE_H
+#define LS_PLANNING_SHAPE_H
+
+#include "model/plan.h"
+
+/* One matrix product of a layer's forward: (tokens, in) x (in, out). Attention's own products are not among them. */
+typedef struct ls_shape_linear {
+    int64_t in, out;
+    bool row_cut; /* under tensor parallelism `in` is cut (Megatron's row-parallel), else `out` */
+    bool expert;  /* one of E; a token visits k */
+} ls_shape_linear;
+
+enum { LS_SHAPE_LINEARS_MAX = 12 };
+
+/* Mixture of experts; experts 0: dense. */
+typedef struct ls_shape_moe {
+    int64_t experts;      /* E routed ones per layer */
+    int64_t active;       /* k */
+    int64_t shared;       /* that every token visits, besides */
+    int64_t ffn;          /* of one expert */
+    int64_t dense_layers; /* the first ones have no experts */
+} ls_shape_moe;
+
+typedef struct ls_shape {
+    const char *name; /* preset, path or the text it was parsed from */
+    ls_model_config config;
+    ls_shape_moe moe;
+    double dropout; /* > 0: masks of one byte are kept */
+
+    /* Parameters, exact. total = embedding + head + final_norm + sum over layers. */
+    int64_t parameters, active_parameters;
+    int64_t embedding, head, final_norm; /* head 0 when tied */
+    int64_t layer_matrices, layer_vectors,
+        layer_experts;            /* of one layer; experts: all E, in addition to layer_matrices */
+    int64_t dense_layer_matrices; /* of a layer without experts, when moe.dense_layers > 0 */
+
+    ls_shape_linear linears[LS_SHAPE_LINEARS_MAX]; /* of one layer */
+    uint32_t linear_count;
+} ls_shape;
+
+/*
+ * From what a person writes: a preset (ls_shape_presets), the path of a Hugging Face config.json or of a folder with one, a run file (*.yaml), or
+ * "layers=96,hidden=12288,heads=96,kv_heads=96,ffn=49152,vocab=51200,mlp=gelu[,seq=2048][,tied=1][,experts=8,active=2,expert_ffn=..,shared=..]".
+ * Errors: LS_ERR_NOT_FOUND with the nearest presets, LS_ERR_INVALID with field, value, range.
+ */
+LS_MUST_CHECK ls_status ls_shape_parse(ls_arena *arena, const char *text, ls_shape *shape_out);
+
+/* From a checked configuration of a dense model. */
+LS_MUST_CHECK ls_status ls_shape_from_config(ls_arena *arena, const char *name, const ls_model_config *config,
+                                             ls_shape *shape_out);
+
+/* The presets' names, NULL at the end. */
+const char *const *ls_shape_presets(void);
+
+/* Which pairs attention counts. Papers count all s^2 (chi = 1); a causal kernel computes half of them. */
+typedef enum ls_flop_convention { LS_FLOPS_FULL_ATTENTION, LS_FLOPS_CAUSAL, LS_FLOPS_6N } ls_flop_convention;
+const char *ls_flop_convention_name(ls_flop_convention convention);
+
+/* Forward FLOPs of one sequence of `length` tokens: 2 s W L + 4 s^2 h L chi + 2 s h V (W: matrices a token visits). Training is 3 of it: model FLOPs, as in MFU;
+ * what recompute adds counts in HFU only. 6N: 2 * active parameters * s. */
+double ls_shape_forward_flops(const ls_shape *shape, int64_t length, ls_flop_convention convention);
+
+#endif
