@@ -83,50 +83,6 @@ static void send_orders(ls_cluster *cluster)
 
 /* ---- hello ---- */
 
-/* Which place an agent takes; NULL when it was refused. */
-static ls_cluster_agent *place_by_name(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
-{
-    char text[400];
-    for (uint32_t i = 0; i < cluster->options.host_count; i++) {
-        ls_cluster_agent *a = &cluster->agents[i];
-        if (strcmp(cluster->options.hosts[i].name, hello->name) != 0) {
-            continue;
-        }
-        if (!a->used) {
-            return a;
-        }
-        snprintf(text, sizeof text, "host %.200s has an agent already", hello->name);
-        refuse(cluster, client, text);
-        return NULL;
-    }
-    snprintf(text, sizeof text, "host '%.200s' is not one of the run's file of hosts", hello->name);
-    refuse(cluster, client, text);
-    return NULL;
-}
-
-static ls_cluster_agent *place_next(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
-{
-    char text[200];
-    const uint32_t left = cluster->control->ranks - cluster->given;
-    if (!hello->is_spare && left == 0) {
-        snprintf(text, sizeof text, "all %u ranks have a host already", cluster->control->ranks);
-        refuse(cluster, client, text);
-        return NULL;
-    }
-    if (cluster->agent_count == LS_CLUSTER_AGENTS_MAX) {
-        refuse(cluster, client, "the run has as many agents as it takes");
-        return NULL;
-    }
-    ls_cluster_agent *a = &cluster->agents[cluster->agent_count++];
-    *a = (ls_cluster_agent){.is_spare = hello->is_spare, .first_rank = cluster->given};
-    if (!hello->is_spare) {
-        const uint32_t most = left < LS_LOCAL_RANKS_MAX ? left : LS_LOCAL_RANKS_MAX;
-        a->count = hello->slots && hello->slots < most ? hello->slots : most;
-        cluster->given += a->count;
-    }
-    return a;
-}
-
 static bool is_same_program(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
 {
     char text[500];
@@ -140,7 +96,9 @@ static bool is_same_program(ls_cluster *cluster, uint64_t client, const ls_clust
         hello->name[0] ? hello->name : hello->host, hello->lockstep, (unsigned long long)hello->program,
         LS_VERSION, (unsigned long long)cluster->program);
     refuse(cluster, client, text);
-    ls_cluster_abort_all(cluster, LS_ERR_MISMATCH, -1, text);
+    if (!cluster->running) {
+        ls_cluster_abort_all(cluster, LS_ERR_MISMATCH, -1, text);
+    }
     return false;
 }
 
@@ -158,13 +116,15 @@ static void send_join(ls_cluster *cluster, const ls_cluster_agent *a)
         .first_rank = a->first_rank,
         .local_ranks = a->count,
         .threads = options->threads,
-        .epoch = control->epoch,
-        .step = options->step,
+        .epoch = cluster->epoch,
+        .step = a->is_joining ? cluster->hosts[0].status.finished : options->step,
         .float_count = control->float_count,
         .exchange_bytes = a->count ? options->exchange_bytes(options->context, a->count) : 0,
         .text_bytes = (uint32_t)control->text_bytes,
         .place = (uint32_t)(a - cluster->agents) + 1,
         .lease_ns = options->lease_ns,
+        .is_late = a->is_joining,
+        .replacements = options->max_replacements,
     };
     snprintf(join->run_dir, sizeof join->run_dir, "%s", cluster->run_dir);
     snprintf(join->folder, sizeof join->folder, "%s", cluster->folder);
@@ -186,12 +146,11 @@ static void receive_hello(ls_cluster *cluster, uint64_t client, const ls_cluster
     if (cluster->ending || !is_same_program(cluster, client, &hello)) {
         return;
     }
-    ls_cluster_agent *a = cluster->options.hosts && !hello.is_spare ? place_by_name(cluster, client, &hello)
-                                                                    : place_next(cluster, client, &hello);
+    ls_cluster_agent *a = ls_cluster_place(cluster, client, &hello);
     if (!a) {
         return;
     }
-    a->used = true;
+    ls_cluster_seat(cluster, a);
     a->client = client;
     a->heard_ns = ls_env_now_ns(cluster->options.env);
     snprintf(a->name, sizeof a->name, "%s", hello.name[0] ? hello.name : hello.host);
@@ -314,6 +273,10 @@ static bool receive_from(ls_cluster *cluster, ls_cluster_agent *a, const void *d
         ls_cluster_ready ready;
         memcpy(&ready, data, sizeof ready);
         LS_CLUSTER_CLOSE(ready.hello.host);
+        if (is_rank_of(a, ready.hello.rank) && cluster->running) {
+            ls_cluster_rank_came(cluster, a, &ready.hello);
+            return true;
+        }
         if (is_rank_of(a, ready.hello.rank)) {
             cluster->options.ready(cluster->options.context, &ready.hello);
             return true;
@@ -334,6 +297,10 @@ static bool receive_from(ls_cluster *cluster, ls_cluster_agent *a, const void *d
         ls_cluster_abort reason;
         memcpy(&reason, data, sizeof reason);
         LS_CLUSTER_CLOSE(reason.text);
+        if (a->is_joining) {
+            ls_cluster_drop_joiner(cluster, a, reason.text);
+            return true;
+        }
         if (reason.status != LS_OK && reason.status <= LS_INTERRUPTED) {
             ls_cluster_abort_all(cluster, (ls_status)reason.status, reason.rank, reason.text);
             return true;
@@ -380,6 +347,10 @@ static void on_left(void *context, uint64_t client)
     }
     if (a->ended || a->is_spare || cluster->ending) {
         a->gone = true;
+        return;
+    }
+    if (a->is_joining) {
+        ls_cluster_drop_joiner(cluster, a, "the link to its agent ended");
         return;
     }
     snprintf(text, sizeof text, "host %s (%u rank%s, from rank %u on) is gone: the link to its agent ended",

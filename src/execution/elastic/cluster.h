@@ -11,6 +11,10 @@
  * Orders are level-triggered: whatever changes in this host's control page (grant, stop, quit, gather, abort) goes to every agent whole.
  * An agent whose link ends, or that is silent for the lease, is a lost host. Ranks talk to the store themselves; agents relay nothing.
  *
+ * The way back. While the run goes on, the place of a host that was lost or has left is free: an agent of its name, or of a run without a list
+ * any, takes it. Its ranks start behind a fence of their own while the others compute; when they are ready, a soft fence, and a cut with them.
+ * A rank that was lost on a host that lives is started again by its agent, and is in a later cut the same way.
+ *
  * Ranks are given out in order: the trainer's host has the first ones, then the hosts of the list in its order, or without a list, agents in
  * the order in which they come.
  */
@@ -58,6 +62,11 @@ typedef struct ls_cluster_options {
     /* rank_lost, recovered, rank_joined, rank_left, team; takes over `fields`. NULL: nobody hears them. */
     void (*event)(void *context, const char *name, json_t *fields);
     void (*forget)(void *context, uint32_t rank); /* a rank is no more */
+    void (*joined)(void *context,
+                   uint32_t rank); /* its place has a process again, which takes part. NULL allowed */
+    /* Starts a process in the place of local rank `local` of the trainer's host. NULL: nobody does. */
+    ls_status (*start)(void *context, uint32_t local);
+    uint32_t max_replacements;    /* of each host */
     void (*ended)(void *context); /* after ls_cluster_end: nobody is left, or the time is up; the last call */
 } ls_cluster_options;
 

@@ -24,6 +24,7 @@ typedef struct ls_cluster_loss {
 typedef struct ls_cluster_agent {
     uint64_t client; /* of the store's server */
     bool used, gone, ended, is_spare;
+    bool is_joining;   /* its ranks start while the others compute */
     bool told_leaving; /* it wants to leave, and that was heard */
     uint32_t first_rank, count;
     uint64_t orders_sent;             /* version */
@@ -58,15 +59,36 @@ struct ls_cluster {
     bool fenced;
     ls_reform_fence fence; /* epoch: as above */
     uint64_t beat_ns, tick_ns;
+    uint64_t fenced_ns; /* when the fence was raised */
     ls_cluster_loss loss;
     int32_t killed_pid; /* of the rank that was told to end last, and why */
     char killed_why[128];
+    bool takes_part[LS_COMM_SIZE_MAX]; /* by rank */
+    int32_t came[LS_COMM_SIZE_MAX];    /* process of one that is ready and not in a cut yet; 0: none */
 };
 
 /* Ends everything for this reason. */
 void ls_cluster_abort_all(ls_cluster *cluster, ls_status status, int32_t rank, const char *text);
 
+/* ---- cluster_join.c ---- */
+
+/* Which place an agent takes; NULL when it was refused. */
+ls_cluster_agent *ls_cluster_place(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello);
+void ls_cluster_seat(ls_cluster *cluster, ls_cluster_agent *agent);
+/* It won't come: the others have not noticed. */
+void ls_cluster_drop_joiner(ls_cluster *cluster, ls_cluster_agent *agent, const char *why);
+/* A rank is ready while the run goes on. */
+void ls_cluster_rank_came(ls_cluster *cluster, ls_cluster_agent *agent, const ls_preflight_member *hello);
+/* Who is ready gets a cut. */
+void ls_cluster_admit(ls_cluster *cluster);
+void ls_cluster_tell_joined(ls_cluster *cluster);
+
 /* ---- cluster_reform.c ---- */
+
+void ls_cluster_tell_event(ls_cluster *cluster, const char *name, json_t *fields);
+void ls_cluster_raise_fence(ls_cluster *cluster, uint64_t epoch, bool hard);
+/* Whether all that have a part in the newest cut have what they keep in it. */
+bool ls_cluster_is_cut_held(const ls_cluster *cluster);
 
 LS_MUST_CHECK ls_status ls_cluster_reform_init(ls_cluster *cluster);
 void ls_cluster_reform_release(ls_cluster *cluster);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { CAN_FINISH = true };
+static const uint64_t GATHER_PATIENCE_NS = 2 * UINT64_C(1000000000);
 
 static uint32_t place_of(const ls_cluster *cluster, const ls_cluster_agent *agent)
 {
@@ -21,7 +22,7 @@ static uint32_t place_count(const ls_cluster *cluster)
     return cluster->agent_count + 1;
 }
 
-static void tell_event(ls_cluster *cluster, const char *name, json_t *fields)
+void ls_cluster_tell_event(ls_cluster *cluster, const char *name, json_t *fields)
 {
     if (cluster->options.event) {
         cluster->options.event(cluster->options.context, name, fields);
@@ -59,7 +60,7 @@ static void send_fence(ls_cluster *cluster)
 }
 
 /* What was heard behind an earlier fence counts no more. */
-static void raise_fence(ls_cluster *cluster, uint64_t epoch, bool hard)
+void ls_cluster_raise_fence(ls_cluster *cluster, uint64_t epoch, bool hard)
 {
     if (cluster->fenced && !hard) {
         return; /* what it is for is seen when the one that stands has done its work */
@@ -67,6 +68,7 @@ static void raise_fence(ls_cluster *cluster, uint64_t epoch, bool hard)
     cluster->fenced = true;
     cluster->epoch = epoch;
     cluster->fence = (ls_reform_fence){.epoch = epoch, .hard = hard};
+    cluster->fenced_ns = ls_env_now_ns(cluster->options.env);
     send_fence(cluster);
 }
 
@@ -85,10 +87,12 @@ static void note_lost_rank(ls_cluster *cluster, uint32_t rank, const char *cause
         loss->ranks[loss->rank_count++] = rank;
     }
     loss->formed = false;
-    tell_event(cluster, "rank_lost",
-               json_pack("{s:i, s:s, s:f, s:I, s:I}", "rank", (int)rank, "cause", cause, "detected_ms",
-                         1e-6 * (double)silent_ns, "step", (json_int_t)here.finished, "epoch",
-                         (json_int_t)cluster->epoch));
+    cluster->takes_part[rank] = false;
+    cluster->came[rank] = 0;
+    ls_cluster_tell_event(cluster, "rank_lost",
+                          json_pack("{s:i, s:s, s:f, s:I, s:I}", "rank", (int)rank, "cause", cause,
+                                    "detected_ms", 1e-6 * (double)silent_ns, "step",
+                                    (json_int_t)here.finished, "epoch", (json_int_t)cluster->epoch));
     if (cluster->options.forget) {
         cluster->options.forget(cluster->options.context, rank);
     }
@@ -105,10 +109,12 @@ void ls_cluster_host_lost(ls_cluster *cluster, ls_cluster_agent *agent, const ch
     }
     ls_reform_host *host = &cluster->hosts[place_of(cluster, agent)];
     for (uint32_t i = 0; i < agent->count && host->is_here; i++) {
-        note_lost_rank(cluster, agent->first_rank + i, cause, silent_ns);
+        if (cluster->takes_part[agent->first_rank + i]) {
+            note_lost_rank(cluster, agent->first_rank + i, cause, silent_ns);
+        }
     }
     *host = (ls_reform_host){0};
-    raise_fence(cluster, cluster->epoch + 1, true);
+    ls_cluster_raise_fence(cluster, cluster->epoch + 1, true);
 }
 
 static void lose_rank(ls_cluster *cluster, const char *host, const ls_rank_end *end)
@@ -120,12 +126,20 @@ static void lose_rank(ls_cluster *cluster, const char *host, const ls_rank_end *
     snprintf(cause, sizeof cause, "rank %u (%s, pid %d) ended with %s while %s%s", end->rank, host, end->pid,
              ls_exit_text(end->exit_code, how), end->doing, why);
     ls_log_warn("%s", cause);
+    if (!cluster->takes_part[end->rank] && cluster->came[end->rank] == 0 && !cluster->fenced) {
+        return; /* it has no part and was not about to get one */
+    }
     note_lost_rank(cluster, end->rank, cause, end->silent_ns);
-    raise_fence(cluster, cluster->epoch + 1, true);
+    ls_cluster_raise_fence(cluster, cluster->epoch + 1, true);
 }
 
 void ls_cluster_far_rank_lost(ls_cluster *cluster, ls_cluster_agent *agent, const ls_rank_end *end)
 {
+    if (agent->is_joining) {
+        ls_cluster_drop_joiner(cluster, agent, "one of its ranks ended");
+        ls_store_server_refuse(cluster->server, agent->client, "one of the ranks of this host ended");
+        return;
+    }
     lose_rank(cluster, agent->name, end);
 }
 
@@ -138,7 +152,11 @@ void ls_cluster_rank_lost(ls_cluster *cluster, const ls_rank_end *end)
 
 void ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank)
 {
-    ls_host_side_ready(&cluster->side, rank - cluster->control->first_rank);
+    const uint32_t local = rank - cluster->control->first_rank;
+    ls_host_side_ready(&cluster->side, local);
+    if (cluster->running) {
+        cluster->came[rank] = atomic_load(&ls_segment_slot(cluster->side.segment, local)->pid);
+    }
 }
 
 /* ---- hosts that leave ---- */
@@ -168,6 +186,11 @@ static bool can_do_without(ls_cluster *cluster, ls_reform_host *leaver)
 static void hear_leaver(ls_cluster *cluster, ls_cluster_agent *agent, const ls_cluster_status *status)
 {
     ls_reform_host *host = &cluster->hosts[place_of(cluster, agent)];
+    if (agent->is_joining) {
+        ls_cluster_drop_joiner(cluster, agent, "its machine will be taken away");
+        ls_store_server_refuse(cluster->server, agent->client, "this host leaves before it has joined");
+        return;
+    }
     if (!cluster->running || !host->is_here || agent->told_leaving) {
         return;
     }
@@ -175,21 +198,20 @@ static void hear_leaver(ls_cluster *cluster, ls_cluster_agent *agent, const ls_c
     const uint32_t left = ranks_without(cluster, host);
     const bool ends_run =
         left == 0 || left < cluster->options.settings.min_ranks || !can_do_without(cluster, host);
-    tell_event(cluster, "notice",
-               json_pack("{s:s, s:o, s:b, s:s, s:s, s:b}", "source", status->source, "grace_s",
-                         status->grace_s > 0.0 ? json_real(status->grace_s) : json_null(), "leave", true,
-                         "action",
-                         ends_run ? "the others can't go on alone: save and end with 75"
-                                  : "its ranks leave, the others go on",
-                         "host", agent->name, "ends_run", ends_run));
+    ls_cluster_tell_event(cluster, "notice",
+                          json_pack("{s:s, s:o, s:b, s:s, s:s, s:b}", "source", status->source, "grace_s",
+                                    status->grace_s > 0.0 ? json_real(status->grace_s) : json_null(), "leave",
+                                    true, "action",
+                                    ends_run ? "the others can't go on alone: save and end with 75"
+                                             : "its ranks leave, the others go on",
+                                    "host", agent->name, "ends_run", ends_run));
     if (!ends_run) {
         host->is_leaving = true;
-        raise_fence(cluster, cluster->epoch + 1, false);
+        ls_cluster_raise_fence(cluster, cluster->epoch + 1, false);
     }
 }
 
-/* Whether all that have a part in the newest cut have what they keep in it. */
-static bool is_cut_held(const ls_cluster *cluster)
+bool ls_cluster_is_cut_held(const ls_cluster *cluster)
 {
     const ls_cut *cut = cluster->cuts[0];
     for (uint32_t i = 0; i < cut->host_count; i++) {
@@ -207,7 +229,7 @@ static void release_leavers(ls_cluster *cluster)
     for (uint32_t i = 0; i < cluster->agent_count && !cluster->fenced; i++) {
         ls_cluster_agent *agent = &cluster->agents[i];
         ls_reform_host *host = &cluster->hosts[i + 1];
-        if (!host->is_here || !host->is_leaving || !is_cut_held(cluster)) {
+        if (!host->is_here || !host->is_leaving || !ls_cluster_is_cut_held(cluster)) {
             continue;
         }
         ls_cluster_orders orders = cluster->orders;
@@ -217,10 +239,12 @@ static void release_leavers(ls_cluster *cluster)
         agent->gone = true;
         for (uint32_t k = 0; k < agent->count; k++) {
             const uint32_t rank = agent->first_rank + k;
-            tell_event(cluster, "rank_left",
-                       json_pack("{s:i, s:s, s:I, s:I}", "rank", (int)rank, "host", agent->name, "epoch",
-                                 (json_int_t)cluster->cuts[0]->epoch, "step",
-                                 (json_int_t)cluster->cuts[0]->step));
+            cluster->takes_part[rank] = false;
+            cluster->came[rank] = 0;
+            ls_cluster_tell_event(cluster, "rank_left",
+                                  json_pack("{s:i, s:s, s:I, s:I}", "rank", (int)rank, "host", agent->name,
+                                            "epoch", (json_int_t)cluster->cuts[0]->epoch, "step",
+                                            (json_int_t)cluster->cuts[0]->step));
             if (cluster->options.forget) {
                 cluster->options.forget(cluster->options.context, rank);
             }
@@ -240,7 +264,7 @@ void ls_cluster_receive_status(ls_cluster *cluster, ls_cluster_agent *agent, con
     }
     /* It heard nothing for its lease and fenced its ranks by itself; or this is a coordinator of later. */
     if (cluster->running && host->is_here && status->status.fence > cluster->epoch) {
-        raise_fence(cluster, status->status.fence, true);
+        ls_cluster_raise_fence(cluster, status->status.fence, true);
     }
 }
 
@@ -269,17 +293,21 @@ static void form(ls_cluster *cluster, uint64_t step)
     (void)ls_reform_find_holders(settings, cluster->hosts, &message.held);
     ls_reform_cut(settings, cluster->hosts, count, cluster->epoch, step, &message.cut);
     message.moves = settings->zero > 0 || has_newcomers(&message.cut, &message.held);
+    message.gathered = ls_host_side_gathered(&cluster->side);
     *cluster->cuts[1] = message.held;
     *cluster->cuts[0] = message.cut;
     ls_store_server_set_epoch(cluster->server, cluster->epoch);
     send_to_all(cluster, &message, sizeof message);
     cluster->fenced = false;
+    ls_host_side_set_gathered(&cluster->side, message.gathered);
     ls_host_side_form(&cluster->side, &message.cut, &message.held, message.moves);
     cluster->loss.formed = true;
     cluster->loss.step = step;
-    tell_event(cluster, "team",
-               json_pack("{s:I, s:I, s:i, s:i}", "epoch", (json_int_t)cluster->epoch, "step",
-                         (json_int_t)step, "parts", (int)message.cut.parts, "ranks", (int)message.cut.parts));
+    ls_cluster_tell_event(cluster, "team",
+                          json_pack("{s:I, s:I, s:i, s:i}", "epoch", (json_int_t)cluster->epoch, "step",
+                                    (json_int_t)step, "parts", (int)message.cut.parts, "ranks",
+                                    (int)message.cut.parts));
+    ls_cluster_tell_joined(cluster);
     ls_log_info("epoch %llu: %u ranks on %u hosts go on behind step %llu", (unsigned long long)cluster->epoch,
                 message.cut.parts, message.cut.host_count, (unsigned long long)step);
 }
@@ -318,6 +346,17 @@ static bool keep_leavers(ls_cluster *cluster)
     return some;
 }
 
+/* Some ranks saw a gather first and others the fence: they would wait for each other. All do it again behind the next cut. */
+static void end_gather(ls_cluster *cluster)
+{
+    const uint64_t now = ls_env_now_ns(cluster->options.env);
+    if (!cluster->fence.hard && !cluster->fence.is_finishing &&
+        now - cluster->fenced_ns > GATHER_PATIENCE_NS &&
+        atomic_load(&cluster->control->gather) != ls_host_side_gathered(&cluster->side)) {
+        ls_cluster_raise_fence(cluster, cluster->epoch + 1, true);
+    }
+}
+
 static void go_on(ls_cluster *cluster)
 {
     const ls_reform_decision next =
@@ -325,6 +364,7 @@ static void go_on(ls_cluster *cluster)
                          (const ls_cut *const *)cluster->cuts, 2, &cluster->fence);
     switch (next.what) {
     case LS_REFORM_WAIT:
+        end_gather(cluster);
         break;
     case LS_REFORM_LIMIT:
         cluster->fence.limit = next.step;
@@ -369,10 +409,11 @@ static void tell_recovered(ls_cluster *cluster)
     }
     const double ms = 1e-6 * (double)(ls_env_now_ns(cluster->options.env) - loss->at_ns);
     const uint32_t parts = cluster->cuts[0]->parts;
-    tell_event(cluster, "recovered",
-               json_pack("{s:I, s:f, s:I, s:i, s:i, s:o, s:s}", "step", (json_int_t)loss->step, "ms", ms,
-                         "epoch", (json_int_t)cluster->cuts[0]->epoch, "parts", (int)parts, "ranks",
-                         (int)parts, "lost", lost, "how", loss->finished ? "finish" : "restart"));
+    ls_cluster_tell_event(cluster, "recovered",
+                          json_pack("{s:I, s:f, s:I, s:i, s:i, s:o, s:s}", "step", (json_int_t)loss->step,
+                                    "ms", ms, "epoch", (json_int_t)cluster->cuts[0]->epoch, "parts",
+                                    (int)parts, "ranks", (int)parts, "lost", lost, "how",
+                                    loss->finished ? "finish" : "restart"));
     *loss = (ls_cluster_loss){0};
 }
 
@@ -389,7 +430,10 @@ static void look_at_leases(ls_cluster *cluster, uint64_t now)
         if (pause > lease / 4) {
             a->heard_ns = a->heard_ns + pause < now ? a->heard_ns + pause : now;
         }
-        if (cluster->hosts[i + 1].is_here && now - a->heard_ns > lease) {
+        if (a->is_joining && now - a->heard_ns > lease) {
+            ls_cluster_drop_joiner(cluster, a, "no sign of life for job.node_lease");
+            ls_store_server_refuse(cluster->server, a->client, "this host was declared lost");
+        } else if (cluster->hosts[i + 1].is_here && now - a->heard_ns > lease) {
             snprintf(
                 text, sizeof text,
                 "host %s (%u rank%s, from rank %u on) is lost: no sign of life for %.3g s (job.node_lease)",
@@ -398,6 +442,19 @@ static void look_at_leases(ls_cluster *cluster, uint64_t now)
             ls_cluster_host_lost(cluster, a, text);
             ls_store_server_refuse(cluster->server, a->client, "this host was declared lost");
         }
+    }
+}
+
+/* Ranks of this host that were lost. */
+static void replace_own(ls_cluster *cluster)
+{
+    const ls_cluster_options *options = &cluster->options;
+    uint32_t local;
+    if (options->start &&
+        ls_host_side_next_start(&cluster->side, options->max_replacements, ls_env_now_ns(options->env),
+                                &local) &&
+        options->start(options->context, local) != LS_OK) {
+        ls_log_warn("%s", ls_error_text());
     }
 }
 
@@ -411,6 +468,8 @@ void ls_cluster_reform_tick(ls_cluster *cluster)
     ls_host_side_status(&cluster->side, &cluster->hosts[0].status);
     tell_recovered(cluster);
     release_leavers(cluster);
+    replace_own(cluster);
+    ls_cluster_admit(cluster);
     if (cluster->fenced) {
         go_on(cluster);
     }
@@ -447,6 +506,9 @@ void ls_cluster_run(ls_cluster *cluster)
     *cut = (ls_cut){.epoch = cluster->epoch, .step = cluster->options.step, .parts = control->ranks};
     cut->hosts[cut->host_count++] = (ls_cut_host){.part_count = (uint16_t)control->local_ranks};
     cluster->hosts[0].is_here = true;
+    for (uint32_t rank = 0; rank < control->ranks; rank++) {
+        cluster->takes_part[rank] = true;
+    }
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
         const ls_cluster_agent *a = &cluster->agents[i];
         if (a->used && !a->gone && !a->is_spare) {

@@ -77,6 +77,8 @@ typedef struct ls_cluster_join {
     char run_dir[LS_CLUSTER_PATH_BYTES], folder[LS_CLUSTER_PATH_BYTES]; /* the trainer's, absolute */
     uint32_t text_bytes, place;                                         /* place: in the table of hosts */
     uint64_t lease_ns;
+    uint32_t is_late;      /* the others train: its ranks wait behind a fence for a cut that has them */
+    uint32_t replacements; /* processes that the agent starts in the place of ranks that were lost, at most */
 } ls_cluster_join;
 
 typedef struct ls_cluster_orders {
@@ -148,6 +150,7 @@ typedef struct ls_cluster_finish {
 
 typedef struct ls_cluster_form {
     uint32_t kind, moves;
+    uint32_t gathered, reserved; /* gathers that all have taken part in */
     ls_cut cut, held;
 } ls_cluster_form;
 

@@ -262,6 +262,12 @@ static void forget_rank(void *context, uint32_t rank)
     ls_watch_leave(gang->watch, rank);
 }
 
+static void join_watch(void *context, uint32_t rank)
+{
+    const ls_gang *gang = context;
+    ls_watch_join(gang->watch, rank);
+}
+
 static bool ask_stack(void *context, uint32_t rank, int32_t pid)
 {
     const ls_gang *gang = context;
@@ -506,6 +512,9 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
                      .shadow = run->parallel.shadow},
         .event = put_event,
         .forget = forget_rank,
+        .joined = join_watch,
+        .start = start_rank,
+        .max_replacements = (uint32_t)run->job.max_replacements,
         .start_failed = has_start_failed,
         .ended = on_all_ended,
     };

@@ -36,6 +36,7 @@ struct ls_host_agent {
     ls_store_link *link; /* closed at the end only */
     char address[LS_COMM_ADDRESS_BYTES], program[4096], segment_path[64], threads[16],
         run_dir[LS_CLUSTER_PATH_BYTES];
+    const char *argv[10]; /* of a rank */
     bool link_lost, joined, abort_told, ended;
     ls_segment segment;
     ls_control *control;
@@ -48,7 +49,8 @@ struct ls_host_agent {
     uint64_t lease_ns, heard_ns,
         said_ns;    /* of the coordinator; heard: its last message; said: the last status */
     uint64_t epoch; /* the highest it has said */
-    bool has_run;   /* a step was granted */
+    uint32_t replacements;
+    bool has_run; /* a step was granted */
     ls_host_leave leave;
     ls_host_status last_status;
     ls_status status;
@@ -106,6 +108,9 @@ static void on_ready(void *context, uint32_t rank)
         .hello = {.rank = rank, .pid = atomic_load(&slot->pid), .preflight = slot->preflight}};
     memcpy(ready.hello.host, self->control->host, sizeof ready.hello.host);
     ls_host_side_ready(&self->side, rank - self->control->first_rank);
+    if (self->watch) {
+        ls_watch_join(self->watch, rank);
+    }
     send_to_coordinator(self, &ready, sizeof ready);
 }
 
@@ -164,11 +169,22 @@ static void say_status(ls_host_agent *self)
     send_to_coordinator(self, &status, sizeof status);
 }
 
+static void replace_ranks(ls_host_agent *self)
+{
+    uint32_t local;
+    if (self->agent && !self->ended &&
+        ls_host_side_next_start(&self->side, self->replacements, ls_env_now_ns(self->env), &local) &&
+        ls_agent_start_rank(self->agent, local) != LS_OK) {
+        ls_log_warn("%s", ls_error_text());
+    }
+}
+
 /* What a rank of this host aborted for goes to the coordinator. */
 static void tick(void *context)
 {
     ls_host_agent *self = context;
     say_status(self);
+    replace_ranks(self);
     const uint32_t status = atomic_load(&self->control->abort);
     if (status != 0 && !self->abort_told) {
         give_up(self, (ls_status)status, atomic_load(&self->control->abort_rank), self->control->abort_text);
@@ -217,6 +233,7 @@ static ls_status make_segment(ls_host_agent *self, const ls_cluster_join *join, 
         .ranks = join->ranks,
         .first_rank = join->first_rank,
         .local_ranks = join->local_ranks,
+        .parts = join->is_late ? join->ranks : 0,
         .epoch = join->epoch,
         .text = text,
         .text_bytes = join->text_bytes,
@@ -226,7 +243,11 @@ static ls_status make_segment(ls_host_agent *self, const ls_cluster_join *join, 
     self->lease_ns = join->lease_ns;
     ls_host_side_init(&self->side, &self->segment, join->place);
     snprintf(self->control->coordinator, sizeof self->control->coordinator, "%s", self->address);
+    self->replacements = join->replacements;
     ls_segment_begin_at(&self->segment, join->step);
+    if (join->is_late) {
+        ls_control_fence(self->control, join->epoch + 1, true);
+    }
     return LS_OK;
 }
 
@@ -245,10 +266,11 @@ static ls_status start_ranks(ls_host_agent *self, const ls_cluster_join *join)
            1); /* how ranks get it: not through arguments, which all users see */
     const char *argv[] = {self->program, "rank",      "--segment",   self->segment_path, "--run-dir",
                           self->run_dir, "--threads", self->threads, "--rank",           NULL};
+    memcpy(self->argv, argv, sizeof argv);
     const ls_agent_options options = {
         .env = self->env,
         .segment = &self->segment,
-        .argv = argv,
+        .argv = self->argv,
         .context = self,
         .ready = on_ready,
         .lost = on_lost,
@@ -465,6 +487,7 @@ static bool receive_change(ls_host_agent *self, uint32_t kind, const void *data,
     } else if (kind == LS_CLUSTER_FINISH) {
         ls_host_side_finish(&self->side, epoch, message.finish.step, &message.finish.verdict);
     } else {
+        ls_host_side_set_gathered(&self->side, message.form.gathered);
         ls_host_side_form(&self->side, &message.form.cut, &message.form.held, message.form.moves != 0);
     }
     say_status(self);

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+static const uint64_t START_PAUSE_NS = 50 * 1000 * 1000;
+
 void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t place)
 {
     *side = (ls_host_side){.segment = segment, .place = place};
@@ -18,9 +20,64 @@ void ls_host_side_ready(ls_host_side *side, uint32_t local)
 void ls_host_side_lost(ls_host_side *side, uint32_t local)
 {
     side->lives[local] = false;
+    side->is_empty[local] = true;
+}
+
+/* ---- replacements ---- */
+
+static bool has_part(const ls_host_side *side, uint32_t local)
+{
+    const ls_team *team = &side->segment->control->team;
+    for (uint32_t i = 0; i < team->local_parts; i++) {
+        if (team->holder[i] == local) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ls_host_side_next_start(ls_host_side *side, uint32_t most, uint64_t now_ns, uint32_t *local_out)
+{
+    const ls_control *control = side->segment->control;
+    const uint32_t doublings = side->replaced < 8 ? side->replaced : 8;
+    if (side->replaced >= most || atomic_load(&control->fence) > atomic_load(&control->team_epoch) ||
+        (side->replaced > 0 && now_ns - side->started_ns < START_PAUSE_NS << doublings)) {
+        return false;
+    }
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        if (side->is_empty[local] && !has_part(side, local)) {
+            side->is_empty[local] = false;
+            side->replaced++;
+            side->started_ns = now_ns;
+            *local_out = local;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- what it says ---- */
+
+uint32_t ls_host_side_gathered(const ls_host_side *side)
+{
+    const ls_control *control = side->segment->control;
+    uint32_t least = atomic_load(&control->gather);
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        const uint32_t gathered = atomic_load(&control->slots[local].gathered);
+        if (side->lives[local] && has_part(side, local) && gathered < least) {
+            least = gathered;
+        }
+    }
+    return least;
+}
+
+void ls_host_side_set_gathered(ls_host_side *side, uint32_t gathered)
+{
+    ls_control *control = side->segment->control;
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        atomic_store(&control->slots[local].gathered, gathered);
+    }
+}
 
 static uint64_t count_agreed(const ls_host_side *side)
 {
@@ -47,7 +104,9 @@ void ls_host_side_status(const ls_host_side *side, ls_host_status *status_out)
     }
     for (uint32_t local = 0; local < control->local_ranks; local++) {
         status.ranks += side->lives[local];
-        status.parked = status.parked && (!side->lives[local] || ls_control_is_parked(control, local));
+        /* Who has no part touches nothing. */
+        status.parked = status.parked && (!side->lives[local] || !has_part(side, local) ||
+                                          ls_control_is_parked(control, local));
     }
     /* Between being let go on and going on it still looks parked. */
     const bool goes_on = atomic_load(&control->hard) == 0 && status.finished < atomic_load(&control->limit);
@@ -71,12 +130,14 @@ void ls_host_side_fence(ls_host_side *side, uint64_t epoch, bool hard, uint64_t 
     }
 }
 
+/* One that has a part: who was started since is in no communicator of this cut. */
 static uint32_t next_living(const ls_host_side *side, uint32_t local)
 {
     const uint32_t count = side->segment->control->local_ranks;
     for (uint32_t i = 0; i < count; i++) {
-        if (side->lives[(local + i) % count]) {
-            return (local + i) % count;
+        const uint32_t other = (local + i) % count;
+        if (side->lives[other] && has_part(side, other)) {
+            return other;
         }
     }
     return local; /* nobody: the host will be given up */

@@ -13,8 +13,11 @@
 
 typedef struct ls_host_side {
     const ls_segment *segment;
-    uint32_t place;                 /* in the table of hosts */
-    bool lives[LS_LOCAL_RANKS_MAX]; /* local ranks that are ready and have not ended */
+    uint32_t place;                    /* in the table of hosts */
+    bool lives[LS_LOCAL_RANKS_MAX];    /* local ranks that are ready and have not ended */
+    bool is_empty[LS_LOCAL_RANKS_MAX]; /* lost, and nobody was started in their place */
+    uint32_t replaced;                 /* processes that were */
+    uint64_t started_ns;               /* the last of them */
 } ls_host_side;
 
 void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t place);
@@ -22,6 +25,16 @@ void ls_host_side_ready(ls_host_side *side, uint32_t local);
 void ls_host_side_lost(ls_host_side *side, uint32_t local);
 
 void ls_host_side_status(const ls_host_side *side, ls_host_status *status_out);
+
+/* Gathers that all ranks of this host that live and have a part have taken part in; and what those of all hosts have, before a new cut. */
+uint32_t ls_host_side_gathered(const ls_host_side *side);
+void ls_host_side_set_gathered(ls_host_side *side, uint32_t gathered);
+
+/*
+ * Whether a process is to be started in the place of a rank that was lost, of `most` in all: when no fence stands and the team in force does
+ * without it. The more there were, the longer it waits. The place counts as taken then.
+ */
+bool ls_host_side_next_start(ls_host_side *side, uint32_t most, uint64_t now_ns, uint32_t *local_out);
 
 /* Raises a fence, or makes the one that stands harder or later; what is not above the team in force is out of date and does nothing. */
 void ls_host_side_fence(ls_host_side *side, uint64_t epoch, bool hard, uint64_t limit);

@@ -150,7 +150,7 @@ ls_status ls_segment_create(const ls_segment_plan *plan, ls_segment *segment_out
     fill_pointers(&segment);
     gethostname(segment.control->host, LS_HOST_NAME_BYTES - 1);
     const ls_team team = first_team(plan);
-    LS_ASSERT(team.local_parts >= 1 && team.local_parts <= plan->local_ranks && team.parts <= plan->leaves);
+    LS_ASSERT(team.local_parts <= plan->local_ranks && team.parts <= plan->leaves);
     ls_control_team(segment.control, &team);
     atomic_store(&segment.control->abort_rank, -1);
     *segment_out = segment;

@@ -166,7 +166,7 @@ typedef struct ls_segment_plan {
     uint32_t leaves, ranks;  /* of the run, on all hosts */
     uint32_t first_rank, local_ranks;
     uint32_t parts, first_part,
-        local_parts; /* of the first team, held by the first local ranks; parts 0: as the ranks */
+        local_parts; /* of the first team, held by the first local ranks; parts 0: as the ranks. local_parts 0: this host has none of them */
     uint64_t epoch;
     uint64_t lease_ns; /* job.lease */
     const char *text;  /* the resolved run file; copied */

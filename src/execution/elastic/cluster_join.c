@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The places of agents; hosts and ranks that come while the run goes on: into a place that is free, and from there into the next cut. */
+#include "execution/elastic/cluster_internal.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- places ---- */
+
+static ls_reform_host *host_of(ls_cluster *cluster, const ls_cluster_agent *agent)
+{
+    return &cluster->hosts[agent - cluster->agents + 1];
+}
+
+/* Whether an agent may take the place of one that is gone. */
+static bool is_free(const ls_cluster *cluster, const ls_cluster_agent *agent)
+{
+    return cluster->running && agent->used && agent->gone && !agent->is_spare;
+}
+
+/* Any such place for at most `slots` ranks (0: any number); NULL: there is none. */
+static ls_cluster_agent *find_free(ls_cluster *cluster, uint32_t slots)
+{
+    for (uint32_t i = 0; i < cluster->agent_count; i++) {
+        ls_cluster_agent *a = &cluster->agents[i];
+        if (is_free(cluster, a) && (slots == 0 || a->count <= slots)) {
+            return a;
+        }
+    }
+    return NULL;
+}
+
+static ls_cluster_agent *place_by_name(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
+{
+    char text[400];
+    for (uint32_t i = 0; i < cluster->options.host_count; i++) {
+        ls_cluster_agent *a = &cluster->agents[i];
+        if (strcmp(cluster->options.hosts[i].name, hello->name) != 0) {
+            continue;
+        }
+        if (!a->used || is_free(cluster, a)) {
+            return a;
+        }
+        snprintf(text, sizeof text, "host %.200s has an agent already", hello->name);
+        ls_store_server_refuse(cluster->server, client, text);
+        return NULL;
+    }
+    snprintf(text, sizeof text, "host '%.200s' is not one of the run's file of hosts", hello->name);
+    ls_store_server_refuse(cluster->server, client, text);
+    return NULL;
+}
+
+static ls_cluster_agent *place_next(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
+{
+    char text[200];
+    const uint32_t left = cluster->control->ranks - cluster->given;
+    if (cluster->running && !hello->is_spare) {
+        ls_cluster_agent *free_place = find_free(cluster, hello->slots);
+        if (!free_place) {
+            ls_store_server_refuse(cluster->server, client,
+                                   "no place of this run is free for an agent of so many ranks");
+        }
+        return free_place;
+    }
+    if (!hello->is_spare && left == 0) {
+        snprintf(text, sizeof text, "all %u ranks have a host already", cluster->control->ranks);
+        ls_store_server_refuse(cluster->server, client, text);
+        return NULL;
+    }
+    if (cluster->agent_count == LS_CLUSTER_AGENTS_MAX) {
+        ls_store_server_refuse(cluster->server, client, "the run has as many agents as it takes");
+        return NULL;
+    }
+    ls_cluster_agent *a = &cluster->agents[cluster->agent_count++];
+    *a = (ls_cluster_agent){.is_spare = hello->is_spare, .first_rank = cluster->given};
+    if (!hello->is_spare) {
+        const uint32_t most = left < LS_LOCAL_RANKS_MAX ? left : LS_LOCAL_RANKS_MAX;
+        a->count = hello->slots && hello->slots < most ? hello->slots : most;
+        cluster->given += a->count;
+    }
+    return a;
+}
+
+ls_cluster_agent *ls_cluster_place(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
+{
+    return cluster->options.hosts && !hello->is_spare ? place_by_name(cluster, client, hello)
+                                                      : place_next(cluster, client, hello);
+}
+
+/* Its place may still be in a cut that counts: it is no member before all have what they keep without it. */
+void ls_cluster_seat(ls_cluster *cluster, ls_cluster_agent *agent)
+{
+    *agent = (ls_cluster_agent){.used = true,
+                                .is_spare = agent->is_spare,
+                                .is_joining = is_free(cluster, agent),
+                                .first_rank = agent->first_rank,
+                                .count = agent->count};
+    *host_of(cluster, agent) = (ls_reform_host){0};
+}
+
+void ls_cluster_drop_joiner(ls_cluster *cluster, ls_cluster_agent *agent, const char *why)
+{
+    ls_log_warn("host %s, which was about to join, does not: %s", agent->name, why);
+    agent->is_joining = false;
+    agent->gone = true;
+    *host_of(cluster, agent) = (ls_reform_host){0};
+    for (uint32_t i = 0; i < agent->count; i++) {
+        cluster->came[agent->first_rank + i] = 0;
+    }
+}
+
+/* ---- ranks that are ready ---- */
+
+void ls_cluster_rank_came(ls_cluster *cluster, ls_cluster_agent *agent, const ls_preflight_member *hello)
+{
+    const ls_control *control = cluster->control;
+    ls_preflight_member members[2] = {
+        {.rank = control->first_rank, .preflight = ls_segment_slot(cluster->side.segment, 0)->preflight},
+        *hello};
+    snprintf(members[0].host, sizeof members[0].host, "%s", control->host);
+    if (ls_preflight_compare(members, 2) == LS_OK) {
+        cluster->came[hello->rank] = hello->pid;
+    } else if (agent->is_joining) {
+        ls_cluster_drop_joiner(cluster, agent, ls_error_text());
+        ls_store_server_refuse(cluster->server, agent->client, ls_error_text());
+    } else {
+        ls_cluster_abort_all(cluster, LS_ERR_MISMATCH, (int32_t)hello->rank, ls_error_text());
+    }
+}
+
+/* A host has more ranks than parts, and there are leaves for them. */
+static bool has_grown(const ls_cluster *cluster)
+{
+    const ls_cut *cut = cluster->cuts[0];
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        const ls_host_status *s = &cluster->hosts[cut->hosts[i].host].status;
+        if (s->cut == cut->epoch && s->ranks > cut->hosts[i].part_count &&
+            cut->parts < cluster->options.settings.leaves) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Its ranks have all said that they are ready. */
+static bool is_ready(ls_cluster *cluster, const ls_cluster_agent *agent)
+{
+    bool ready = agent->used && agent->is_joining && host_of(cluster, agent)->status.ranks == agent->count;
+    for (uint32_t i = 0; i < agent->count && ready; i++) {
+        ready = cluster->came[agent->first_rank + i] != 0;
+    }
+    return ready;
+}
+
+void ls_cluster_admit(ls_cluster *cluster)
+{
+    if (cluster->fenced || !ls_cluster_is_cut_held(cluster)) {
+        return;
+    }
+    bool some = has_grown(cluster);
+    for (uint32_t i = 0; i < cluster->agent_count; i++) {
+        ls_cluster_agent *a = &cluster->agents[i];
+        if (is_ready(cluster, a)) {
+            a->is_joining = false;
+            host_of(cluster, a)->is_here = true;
+            some = true;
+        }
+    }
+    if (some) {
+        /* The one before it counts no more: who comes back has nothing of what it kept there. */
+        *cluster->cuts[1] = *cluster->cuts[0];
+        ls_cluster_raise_fence(cluster, cluster->epoch + 1, false);
+    }
+}
+
+/* ---- what is said of it ---- */
+
+static void tell_joined(ls_cluster *cluster, uint32_t rank, const char *host)
+{
+    const ls_cut *cut = cluster->cuts[0];
+    ls_cluster_tell_event(cluster, "rank_joined",
+                          json_pack("{s:i, s:i, s:s, s:I, s:I}", "rank", (int)rank, "pid",
+                                    (int)cluster->came[rank], "host", host, "epoch", (json_int_t)cut->epoch,
+                                    "step", (json_int_t)cut->step));
+    cluster->came[rank] = 0;
+    cluster->takes_part[rank] = true;
+    if (cluster->options.joined) {
+        cluster->options.joined(cluster->options.context, rank);
+    }
+}
+
+static void tell_of_host(ls_cluster *cluster, uint32_t first, uint32_t count, uint32_t parts,
+                         const char *host)
+{
+    uint32_t with = 0;
+    for (uint32_t rank = first; rank < first + count; rank++) {
+        with += cluster->takes_part[rank] || cluster->came[rank] != 0;
+    }
+    /* More than parts: one became ready too late for this cut. It is told with the next. */
+    for (uint32_t rank = first; rank < first + count && with == parts; rank++) {
+        if (!cluster->takes_part[rank] && cluster->came[rank] != 0) {
+            tell_joined(cluster, rank, host);
+        }
+    }
+}
+
+void ls_cluster_tell_joined(ls_cluster *cluster)
+{
+    const ls_cut *cut = cluster->cuts[0];
+    const ls_control *control = cluster->control;
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        const uint32_t place = cut->hosts[i].host, parts = cut->hosts[i].part_count;
+        if (place == 0) {
+            tell_of_host(cluster, control->first_rank, control->local_ranks, parts, control->host);
+        } else {
+            const ls_cluster_agent *a = &cluster->agents[place - 1];
+            tell_of_host(cluster, a->first_rank, a->count, parts, a->name);
+        }
+    }
+}
