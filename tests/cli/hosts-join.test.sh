@@ -1,85 +1,109 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Several hosts of which one is lost and comes back: its agent, started again, takes its old place, the state is brought there, and the run goes
-# on with all its ranks; so does one in which a rank alone was killed, which its agent starts again. The bits are those of an undisturbed run.
+# on with all its ranks; so does one in which a rank alone was killed, which its agent starts again. Runs last until what is looked for has
+# happened, then they are told to end; the bits are those of one process that makes as many steps.
 . "$(dirname "$0")/lib.sh"
 . "$LS_SOURCE_DIR/tests/lib/hosts.sh"
 
-# Long enough for ranks to start meanwhile: what joins late would not be seen.
-steps=${LS_JOIN_STEPS:-300}
-train=("$LOCKSTEP" train tiny.yaml --json --set train.global_batch=48 --set train.micro_batch=4 --set train.leaves=6 --set train.steps=$steps --set eval.every_steps=0
-    --set checkpoint.every_steps=0 --set eval.batches=1 --threads 1)
+train=("$LOCKSTEP" train tiny.yaml --json --set train.global_batch=48 --set train.micro_batch=4 --set train.leaves=6 --set eval.every_steps=0
+    --set eval.batches=1 --set train.schedule.steps=1000 --set job.node_lease=60 --threads 1)
 export LOCKSTEP_TOKEN=$token
 
-# happened DIR EVENT [COUNT]: waits until the run has told of so many.
-happened() {
-    local i
-    for i in $(seq 3000); do
-        [ "$(grep -c "\"event\":\"$2\"" "$1/events.jsonl" 2>/dev/null)" -lt "${3:-1}" ] || return 0
+# until_true WHAT COMMAND...: within 200 seconds, while the trainer lives.
+until_true() {
+    local what=$1 i
+    shift
+    for i in $(seq 20000); do
+        ! "$@" || return 0
+        kill -0 "$trainer" 2>/dev/null || break
         sleep 0.01
     done
-    fail "$1: nobody told $2"
-    tail -n 3 "$1".*err
+    fail "$name: waited in vain for $what"
+    tail -n 3 "$name".*err
+    return 1
 }
+told() { [ "$(grep -c "\"event\":\"$1\"" "$name/events.jsonl" 2>/dev/null)" -ge "$2" ]; }
+# happened EVENT COUNT: waits until the run has told of so many.
+happened() { until_true "$2 of $1" told "$@"; }
+past() { [ "$(wc -l 2>/dev/null <"$name/metrics.jsonl" || echo 0)" -gt "$1" ]; }
+# further: waits until ten more steps were made.
+further() { until_true "ten more steps" past $(($(wc -l <"$name/metrics.jsonl") + 10)); }
 
 # agent NAME HOST ARGUMENT...: in the background; its process is $pid.
-agent() {
-    background "$1" "$2" "$LOCKSTEP" agent --coordinator 10.77.0.1:29711 "${@:3}"
-}
-
-# ranks_of AGENT: its processes.
+agent() { background "$1" "$2" "$LOCKSTEP" agent --coordinator 10.77.0.1:29711 "${@:3}"; }
+# ranks_of PROCESS: of an agent or a trainer.
 ranks_of() { pgrep -P "$1"; }
+has_ranks() { [ "$(ranks_of "$1" | wc -l)" -ge "$2" ]; }
 
-# begin NAME ARGUMENT...: a trainer with one rank, and two hosts, of two ranks and of one, whose agents people start.
+# begin NAME RANKS ARGUMENT...: a trainer with RANKS ranks, and two hosts, of two ranks and of one, whose agents people start.
 begin() {
-    local name=$1 i
-    shift
-    background "$name" 0 "${train[@]}" --run-dir "$name" --ranks 4 --local-ranks 1 --coordinator 10.77.0.1:29711 "$@"
+    name=$1
+    background "$name" 0 "${train[@]}" --set train.steps=100000 --run-dir "$name" --ranks $(($2 + 3)) --local-ranks "$2" --coordinator 10.77.0.1:29711 "${@:3}"
     trainer=$pid
     agent "$name.1" 1 --slots 2
     first=$pid
-    for i in $(seq 1000); do [ -z "$(ranks_of $first)" ] || break; sleep 0.01; done # ranks are given out as agents come
+    until_true "ranks of the first host" has_ranks $first 2 # ranks are given out as agents come
     agent "$name.2" 2 --slots 1
     second=$pid
-    passed "$name" 20
+    until_true "twenty steps" past 20
 }
 
-# counts NAME: what it told of.
-counts() {
-    python3 - "$1" <<'PY'
+# lost_agents COUNT: agents whose end was noticed, of hosts that took part or were about to.
+lost_agents() { [ "$(grep -c "the link to its agent ended" "$name.err")" -ge "$1" ]; }
+# has_parts COUNT: of the step as it was cut last.
+has_parts() { grep '"event":"team"' "$name/events.jsonl" | tail -n 1 | grep -q "\"parts\":$1,"; }
+
+# finished AGENT: a few steps more, then the run is told to end; it does, and so does the agent. The bits.
+finished() {
+    further
+    kill -TERM $trainer
+    ended "$name" $trainer 75
+    wait "$1"
+    same "$name: how the agent ended" $? 0
+    nothing_left "$name"
+    expect 0 "${train[@]}" --set train.steps="$(field "$name.out" step)" --run-dir "$name.one" --ranks 1
+    same "$name: bits" "$(hashes "$name.out")" "$(hashes "$out")"
+}
+
+# events: whom it told of, and how many parts its steps had, one behind the other.
+events() {
+    python3 - "$name" <<'PY'
 import json, sys
 events = [json.loads(line) for line in open(sys.argv[1] + "/events.jsonl")]
-joined = sorted(e["rank"] for e in events if e["event"] == "rank_joined")
-lost = sorted(e["rank"] for e in events if e["event"] == "rank_lost")
-print("lost", *lost, "joined", *joined, "parts", *[e["parts"] for e in events if e["event"] == "team"])
+of = lambda name: sorted(e["rank"] for e in events if e["event"] == name)
+print("lost", *of("rank_lost"), "joined", *of("rank_joined"), "parts", *[e["parts"] for e in events if e["event"] == "team"])
 PY
 }
 
-expect 0 "${train[@]}" --run-dir one --ranks 1
-reference=$(hashes "$out")
-
 for zero in 0 1; do
-    # A host is lost and comes back.
-    begin "host-$zero" --set parallel.zero=$zero
+    # A host is lost and comes back; not at once.
+    begin "host-$zero" 1 --set parallel.zero=$zero --set checkpoint.every_steps=0
     kill -9 $first $(ranks_of $first)
-    happened "host-$zero" recovered
+    happened recovered 1
     agent "host-$zero.3" 1 --slots 2
-    happened "host-$zero" rank_joined 2
-    ended "host-$zero" "$trainer" 0
-    wait "$pid"
-    same "host-$zero: the agent that came back" $? 0
-    same "host-$zero: events" "$(counts "host-$zero")" "lost 1 2 joined 1 2 parts 2 4"
-    same "host-$zero: bits" "$(hashes "host-$zero.out")" "$reference"
-    nothing_left "host-$zero"
+    until_true "a rank of the agent" has_ranks $pid 1
+    kill -9 $pid $(ranks_of $pid)
+    until_true "the second loss" lost_agents 2
+    agent "host-$zero.4" 1 --slots 2
+    until_true "all ranks" has_parts 4
+    finished $pid
+    holds "host-$zero/events.jsonl" '"event":"rank_joined","rank":1,' '"event":"rank_joined","rank":2,'
 
-    # One rank of a host is lost: its agent starts it again.
-    begin "rank-$zero" --set parallel.zero=$zero
-    kill -9 "$(ranks_of $first | tail -n 1)"
-    happened "rank-$zero" rank_joined
-    ended "rank-$zero" "$trainer" 0
-    same "rank-$zero: parts" "$(counts "rank-$zero" | sed 's/.*parts/parts/')" "parts 3 4"
-    same "rank-$zero: bits" "$(hashes "rank-$zero.out")" "$reference"
-    nothing_left "rank-$zero"
+    # One rank of a host is lost: its agent starts it again. Checkpoints want the state of all hosts all the time.
+    begin "rank-$zero" 1 --set parallel.zero=$zero --set checkpoint.every_steps=10
+    victim=$(ranks_of $first | tail -n 1)
+    kill -9 $victim
+    happened rank_joined 1
+    finished $first
+    same "rank-$zero: events" "$(events | sed 's/[12]/R/g')" "lost R joined R parts 3 4"
 done
+
+# The same for one beside the trainer.
+begin own 2 --set parallel.zero=1 --set checkpoint.every_steps=10
+kill -9 "$(ranks_of $trainer | head -n 1)"
+happened rank_joined 1
+finished $first
+same "own: events" "$(events | sed 's/[01] /R /g')" "lost R joined R parts 4 5"
 
 finish

@@ -112,6 +112,32 @@ static void reform_does_not_wait_for_a_host_without_ranks(void **state)
     assert_int_equal(decide(&t).what, LS_REFORM_WAIT);
 }
 
+/* Host 2 was to have a part again, but lost one of its ranks before it heard that. */
+static void reform_waits_for_what_a_newcomer_says_and_no_more(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    t.hosts[2].status = (ls_host_status){
+        .fence = 4, .cut = 1, .finished = UINT64_MAX, .parked = 1, .ranks = 2}; /* of before the loss */
+    assert_int_equal(decide(&t).what, LS_REFORM_WAIT);
+    t.hosts[2].status.fence = 5;
+    t.hosts[2].status.ranks = 1;
+    ls_reform_decision next = decide(&t);
+    assert_int_equal(next.what, LS_REFORM_FORM);
+    assert_int_equal(next.step, 11);
+    t.hosts[0].status.cut = t.hosts[1].status.cut = 1; /* nor have the others heard of that cut */
+    next = decide(&t);
+    assert_int_equal(next.what, LS_REFORM_FORM);
+    assert_int_equal(next.step, 10);
+    /* It is here, in no cut, and says nothing of this fence yet: its ranks are not known. */
+    t = three_hosts(0);
+    t.cut.host_count = 2;
+    t.hosts[2].status = (ls_host_status){.fence = 4, .cut = 1, .finished = UINT64_MAX, .ranks = 2};
+    assert_int_equal(decide(&t).what, LS_REFORM_WAIT);
+    t.hosts[2].status.fence = 5;
+    assert_int_equal(decide(&t).what, LS_REFORM_FORM);
+}
+
 static void reform_needs_an_owner_or_its_shadow(void **state)
 {
     (void)state;
@@ -209,6 +235,7 @@ int main(void)
         cmocka_unit_test(reform_computes_a_step_again_that_nobody_agreed_on),
         cmocka_unit_test(reform_finishes_a_step_that_one_agreed_on),
         cmocka_unit_test(reform_does_not_wait_for_a_host_without_ranks),
+        cmocka_unit_test(reform_waits_for_what_a_newcomer_says_and_no_more),
         cmocka_unit_test(reform_needs_an_owner_or_its_shadow),
         cmocka_unit_test(reform_ends_with_too_few_ranks),
         cmocka_unit_test(reform_ends_without_a_rank_beside_the_trainer),

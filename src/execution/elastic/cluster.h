@@ -79,8 +79,8 @@ bool ls_cluster_ask_stack(ls_cluster *cluster, uint32_t rank, int32_t pid);
 /* Has the process of a rank of another host ended, or notes that one of this host is about to be: it is lost like any other rank. why: "was
  * stopped for 60.2 s"; for the event. False: the run can't go on without it. */
 bool ls_cluster_kill(ls_cluster *cluster, uint32_t rank, int32_t pid, const char *why);
-/* Ranks of the trainer's host. */
-void ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank);
+/* Ranks of the trainer's host. Ready: false when it is not made of what the others are; it is to be ended. */
+bool ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank);
 void ls_cluster_rank_lost(ls_cluster *cluster, const ls_rank_end *end);
 /* All ranks are ready: from now on the loss of a host, or of a rank, does not end the run (docs/design/003-nothing-is-lost.md). */
 void ls_cluster_run(ls_cluster *cluster);

@@ -116,9 +116,8 @@ void ls_cluster_drop_joiner(ls_cluster *cluster, ls_cluster_agent *agent, const 
 void ls_cluster_rank_came(ls_cluster *cluster, ls_cluster_agent *agent, const ls_preflight_member *hello)
 {
     const ls_control *control = cluster->control;
-    ls_preflight_member members[2] = {
-        {.rank = control->first_rank, .preflight = ls_segment_slot(cluster->side.segment, 0)->preflight},
-        *hello};
+    ls_preflight_member members[2] = {{.rank = control->first_rank, .preflight = cluster->side.preflight},
+                                      *hello};
     snprintf(members[0].host, sizeof members[0].host, "%s", control->host);
     if (ls_preflight_compare(members, 2) == LS_OK) {
         cluster->came[hello->rank] = hello->pid;

@@ -126,8 +126,8 @@ static void lose_rank(ls_cluster *cluster, const char *host, const ls_rank_end *
     snprintf(cause, sizeof cause, "rank %u (%s, pid %d) ended with %s while %s%s", end->rank, host, end->pid,
              ls_exit_text(end->exit_code, how), end->doing, why);
     ls_log_warn("%s", cause);
-    if (!cluster->takes_part[end->rank] && cluster->came[end->rank] == 0 && !cluster->fenced) {
-        return; /* it has no part and was not about to get one */
+    if (!cluster->takes_part[end->rank] && cluster->came[end->rank] == 0) {
+        return; /* it has no part, and no status has counted it */
     }
     note_lost_rank(cluster, end->rank, cause, end->silent_ns);
     ls_cluster_raise_fence(cluster, cluster->epoch + 1, true);
@@ -150,13 +150,16 @@ void ls_cluster_rank_lost(ls_cluster *cluster, const ls_rank_end *end)
     lose_rank(cluster, control->host, end);
 }
 
-void ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank)
+bool ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank)
 {
     const uint32_t local = rank - cluster->control->first_rank;
-    ls_host_side_ready(&cluster->side, local);
+    if (!ls_host_side_ready(&cluster->side, local)) {
+        return false;
+    }
     if (cluster->running) {
         cluster->came[rank] = atomic_load(&ls_segment_slot(cluster->side.segment, local)->pid);
     }
+    return true;
 }
 
 /* ---- hosts that leave ---- */
@@ -206,8 +209,10 @@ static void hear_leaver(ls_cluster *cluster, ls_cluster_agent *agent, const ls_c
                                              : "its ranks leave, the others go on",
                                     "host", agent->name, "ends_run", ends_run));
     if (!ends_run) {
+        /* While the state is still on its way to the newest cut, some wait for it and others would park. */
+        const bool hard = !cluster->fenced && !ls_cluster_is_cut_held(cluster);
         host->is_leaving = true;
-        ls_cluster_raise_fence(cluster, cluster->epoch + 1, false);
+        ls_cluster_raise_fence(cluster, cluster->epoch + 1, hard);
     }
 }
 
@@ -455,6 +460,7 @@ static void replace_own(ls_cluster *cluster)
                                 &local) &&
         options->start(options->context, local) != LS_OK) {
         ls_log_warn("%s", ls_error_text());
+        ls_host_side_lost(&cluster->side, local);
     }
 }
 

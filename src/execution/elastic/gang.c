@@ -245,17 +245,20 @@ ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_res
     return LS_OK;
 }
 
+/* Those that hold parts: a place may be empty, or its process know nothing yet. */
 static bool has_gathered(void *context)
 {
     const step_wait *w = context;
     const ls_control *control = w->gang->control;
-    for (uint32_t local = 0; local < control->local_ranks; local++) {
-        if (atomic_load(&ls_segment_slot(&w->gang->segment, local)->gathered) !=
+    ls_team team;
+    ls_control_read_team(control, &team);
+    for (uint32_t part = 0; part < team.local_parts; part++) {
+        if (atomic_load(&ls_segment_slot(&w->gang->segment, team.holder[part])->gathered) !=
             atomic_load(&control->gather)) {
             return false;
         }
     }
-    return true;
+    return team.local_parts > 0;
 }
 
 ls_status ls_gang_gather(ls_gang *gang, uint64_t step)

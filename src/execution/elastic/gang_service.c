@@ -56,8 +56,9 @@ static void on_ready(void *context, uint32_t rank)
     const ls_rank_slot *slot = ls_segment_slot(&gang->segment, rank - control->first_rank);
     ls_preflight_member hello = {.rank = rank, .pid = atomic_load(&slot->pid), .preflight = slot->preflight};
     memcpy(hello.host, control->host, sizeof hello.host);
-    if (gang->cluster) {
-        ls_cluster_rank_ready(gang->cluster, rank);
+    if (gang->cluster && !ls_cluster_rank_ready(gang->cluster, rank)) {
+        ls_agent_kill(gang->agent, rank - control->first_rank);
+        return;
     }
     ls_coordinator_hello(gang->coordinator, &hello);
 }

@@ -107,7 +107,10 @@ static void on_ready(void *context, uint32_t rank)
         .kind = LS_CLUSTER_READY,
         .hello = {.rank = rank, .pid = atomic_load(&slot->pid), .preflight = slot->preflight}};
     memcpy(ready.hello.host, self->control->host, sizeof ready.hello.host);
-    ls_host_side_ready(&self->side, rank - self->control->first_rank);
+    if (!ls_host_side_ready(&self->side, rank - self->control->first_rank)) {
+        ls_agent_kill(self->agent, rank - self->control->first_rank);
+        return;
+    }
     if (self->watch) {
         ls_watch_join(self->watch, rank);
     }
@@ -176,6 +179,7 @@ static void replace_ranks(ls_host_agent *self)
         ls_host_side_next_start(&self->side, self->replacements, ls_env_now_ns(self->env), &local) &&
         ls_agent_start_rank(self->agent, local) != LS_OK) {
         ls_log_warn("%s", ls_error_text());
+        ls_host_side_lost(&self->side, local);
     }
 }
 

@@ -2,6 +2,7 @@
 #include "execution/elastic/host_side.h"
 
 #include "base/assert.h"
+#include "base/log.h"
 
 #include <string.h>
 
@@ -12,9 +13,22 @@ void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t p
     *side = (ls_host_side){.segment = segment, .place = place};
 }
 
-void ls_host_side_ready(ls_host_side *side, uint32_t local)
+bool ls_host_side_ready(ls_host_side *side, uint32_t local)
 {
+    ls_preflight_member both[2] = {{.rank = side->segment->control->first_rank},
+                                   {.rank = side->segment->control->first_rank + local}};
+    both[1].preflight = ls_segment_slot(side->segment, local)->preflight;
+    if (!side->had_rank) {
+        side->had_rank = true;
+        side->preflight = both[1].preflight;
+    }
+    both[0].preflight = side->preflight;
+    if (side->replaced > 0 && ls_preflight_compare(both, 2) != LS_OK) {
+        ls_log_warn("rank %u can't join: %s", both[1].rank, ls_error_text());
+        return false;
+    }
     side->lives[local] = true;
+    return true;
 }
 
 void ls_host_side_lost(ls_host_side *side, uint32_t local)

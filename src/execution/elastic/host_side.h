@@ -16,12 +16,15 @@ typedef struct ls_host_side {
     uint32_t place;                    /* in the table of hosts */
     bool lives[LS_LOCAL_RANKS_MAX];    /* local ranks that are ready and have not ended */
     bool is_empty[LS_LOCAL_RANKS_MAX]; /* lost, and nobody was started in their place */
-    uint32_t replaced;                 /* processes that were */
-    uint64_t started_ns;               /* the last of them */
+    bool had_rank;
+    ls_preflight preflight; /* of the first that was ready */
+    uint32_t replaced;      /* processes that were started in the place of others */
+    uint64_t started_ns;    /* the last of them */
 } ls_host_side;
 
 void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t place);
-void ls_host_side_ready(ls_host_side *side, uint32_t local);
+/* False: a replacement that is not made of what the first rank here was (the program has changed, say). It does not count and is to be ended. */
+bool ls_host_side_ready(ls_host_side *side, uint32_t local);
 void ls_host_side_lost(ls_host_side *side, uint32_t local);
 
 void ls_host_side_status(const ls_host_side *side, ls_host_status *status_out);

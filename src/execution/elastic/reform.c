@@ -101,25 +101,33 @@ static bool has_nobody(const ls_host_status *status, const ls_reform_fence *fenc
     return status->fence == fence->epoch && status->ranks == 0;
 }
 
+/* Its ranks work in the cut. A host that was to have a part but lost a rank before it heard that never got into it: it holds what it held. */
+static bool works_in(const ls_reform_host *host, const ls_cut *cut, uint32_t index,
+                     const ls_reform_fence *fence)
+{
+    const bool never_got_in = host->status.fence == fence->epoch && host->status.cut != cut->epoch;
+    return host->is_here && is_member(cut, index) && !never_got_in && !has_nobody(&host->status, fence);
+}
+
 static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cut *cut,
                         const ls_reform_fence *fence)
 {
-    progress p = {.behind = UINT64_MAX, .agreed = count, .all_parked = true};
+    progress p = {.behind = UINT64_MAX, .target = cut->step, .agreed = count, .all_parked = true};
     for (uint32_t i = 0; i < count; i++) {
         const ls_host_status *s = &hosts[i].status;
-        if (!hosts[i].is_here || !is_member(cut, i) || has_nobody(s, fence)) {
+        /* Of the others, too: how many ranks they have counts for the next cut. */
+        p.all_parked = p.all_parked && (!hosts[i].is_here || s->fence == fence->epoch);
+        if (!works_in(&hosts[i], cut, i, fence)) {
             continue;
         }
-        p.all_parked = p.all_parked && s->fence == fence->epoch && s->parked &&
-                       (fence->hard || s->finished >= fence->limit);
+        p.all_parked = p.all_parked && s->parked && (fence->hard || s->finished >= fence->limit);
         p.entered = s->entered > p.entered ? s->entered : p.entered;
         p.behind = s->finished < p.behind ? s->finished : p.behind;
         const uint64_t target = s->agreed > s->finished ? s->agreed : s->finished;
         p.target = target > p.target ? target : p.target;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (hosts[i].is_here && is_member(cut, i) && !has_nobody(&hosts[i].status, fence) &&
-            hosts[i].status.agreed == p.target) {
+        if (works_in(&hosts[i], cut, i, fence) && hosts[i].status.agreed == p.target) {
             p.agreed = i;
         }
     }
