@@ -52,17 +52,31 @@ static ls_cluster_agent *place_by_name(ls_cluster *cluster, uint64_t client, con
     return NULL;
 }
 
+/* While the run goes on. */
+static ls_cluster_agent *place_that_is_free(ls_cluster *cluster, uint64_t client,
+                                            const ls_cluster_hello *hello)
+{
+    char text[200];
+    ls_cluster_agent *place = find_free(cluster, hello->slots);
+    const ls_cluster_agent *any = find_free(cluster, 0);
+    if (any && !place) {
+        snprintf(text, sizeof text, "the place that is free is one of %u ranks, and this agent takes %u",
+                 any->count, hello->slots);
+    } else {
+        snprintf(text, sizeof text, "all %u ranks have a host already", cluster->control->ranks);
+    }
+    if (!place) {
+        ls_store_server_refuse(cluster->server, client, text);
+    }
+    return place;
+}
+
 static ls_cluster_agent *place_next(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)
 {
     char text[200];
     const uint32_t left = cluster->control->ranks - cluster->given;
     if (cluster->running && !hello->is_spare) {
-        ls_cluster_agent *free_place = find_free(cluster, hello->slots);
-        if (!free_place) {
-            ls_store_server_refuse(cluster->server, client,
-                                   "no place of this run is free for an agent of so many ranks");
-        }
-        return free_place;
+        return place_that_is_free(cluster, client, hello);
     }
     if (!hello->is_spare && left == 0) {
         snprintf(text, sizeof text, "all %u ranks have a host already", cluster->control->ranks);
