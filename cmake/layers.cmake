@@ -79,6 +79,15 @@ if(TARGET ls_compute)
   endif()
 endif()
 
+# data/*.csv: the catalogue and the measured runs, built into the program.
+if(TARGET ls_planning)
+  file(GLOB data_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/data/*.csv)
+  set(embedded ${PROJECT_BINARY_DIR}/generated/data_files.c)
+  add_custom_command(OUTPUT ${embedded} DEPENDS ${data_files} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake VERBATIM
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${embedded} "-DINPUTS=${data_files}" -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
+  target_sources(ls_planning PRIVATE ${embedded})
+endif()
+
 file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.c)
 if(cli_sources)
   add_executable(lockstep ${cli_sources})

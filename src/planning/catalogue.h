@@ -21,6 +21,7 @@
 /* A price range as published; low is what a careful buyer gets, high is the list price. 0, 0: not known. */
 typedef struct ls_price {
     double low, high; /* USD */
+    double typical;   /* a published median; else the geometric mean of low and high; 0: not known */
     const char *date; /* "2026-05", as in the source */
     const char *confidence;
 } ls_price;
@@ -33,7 +34,8 @@ typedef enum ls_accelerator_class {
 } ls_accelerator_class;
 
 typedef struct ls_accelerator {
-    const char *name; /* "H100-SXM5-80GB" */
+    const char *name;    /* "H100-SXM5-80GB" */
+    const char *aliases; /* short names between blanks: "h100 h100-sxm" */
     const char
         *generation; /* "h100": what the constants of software stacks are keyed by (planning/stack.h) */
     ls_accelerator_class class;
@@ -54,6 +56,7 @@ typedef struct ls_accelerator {
 
 typedef struct ls_node {
     const char *name; /* "DGX-H100" */
+    const char *aliases;
     const ls_accelerator *accelerator;
     int64_t count;       /* accelerators */
     double power_w;      /* the whole node, maximum */
@@ -63,16 +66,43 @@ typedef struct ls_node {
     const char *notes;
 } ls_node;
 
+/* What takes the heat out of a rack. */
+typedef struct ls_cooling {
+    const char *name; /* "air", "contained-air", "rear-door", "direct-liquid" */
+    const char *aliases;
+    double rack_w; /* the most it takes out of one rack */
+    bool liquid;   /* water reaches the rack */
+    const char *notes;
+} ls_cooling;
+
+/* Where machines stand. */
+typedef struct ls_site {
+    const char *name; /* "colocation" */
+    const char *aliases;
+    double pue;                               /* energy of the whole over that of the machines */
+    double rack_w;                            /* power a rack can have */
+    double power_w;                           /* of the whole site; 0: as much as is paid for */
+    int64_t racks;                            /* 0: as many as are paid for */
+    const ls_cooling *cooling;                /* the best it has */
+    double energy_usd_kwh, colo_usd_kw_month; /* 0: not known, or not rented by the kilowatt */
+    const char *date, *confidence, *notes;
+} ls_site;
+
 typedef struct ls_catalogue {
     const ls_accelerator *accelerators;
     size_t accelerator_count;
     const ls_node *nodes;
     size_t node_count;
+    const ls_cooling *coolings; /* from the weakest to the strongest, as the files have them */
+    size_t cooling_count;
+    const ls_site *sites;
+    size_t site_count;
 } ls_catalogue;
 
 /*
- * The catalogue that ships, with the rows of `files` on top (path by path, later ones win).
- * Errors: LS_ERR_NOT_FOUND, LS_ERR_INVALID naming file, line, column, the value and what is allowed; catalogue_out is then untouched.
+ * The catalogue that ships, with the rows of `files` on top (path by path, later ones win). A row's kind (gpu, tpu, apple, cpu, node, site, cooling) says what
+ * it is; a file may hold several kinds, and only the columns it needs. A row of a name that is there already replaces it as a whole.
+ * Errors: LS_ERR_NOT_FOUND, LS_ERR_DATA naming file, line, column, the value and what is allowed; catalogue_out is then untouched.
  */
 LS_MUST_CHECK ls_status ls_catalogue_load(ls_arena *arena, const char *const *files, size_t file_count,
                                           ls_catalogue *catalogue_out);
@@ -82,8 +112,12 @@ LS_MUST_CHECK ls_status ls_catalogue_find_accelerator(const ls_catalogue *catalo
                                                       const ls_accelerator **accelerator_out);
 LS_MUST_CHECK ls_status ls_catalogue_find_node(const ls_catalogue *catalogue, const char *name,
                                                const ls_node **node_out);
-/* The node an accelerator usually comes in: the first of the catalogue that holds it; a node of one, without network, when none does
- * (in `arena`). */
+LS_MUST_CHECK ls_status ls_catalogue_find_site(const ls_catalogue *catalogue, const char *name,
+                                               const ls_site **site_out);
+LS_MUST_CHECK ls_status ls_catalogue_find_cooling(const ls_catalogue *catalogue, const char *name,
+                                                  const ls_cooling **cooling_out);
+/* The node an accelerator usually comes in: the first of the catalogue that holds it. When none does, one that is made up in `arena`: as many as reach each
+ * other (at most 16), twice their power, the accelerator's own network. */
 const ls_node *ls_catalogue_usual_node(const ls_catalogue *catalogue, ls_arena *arena,
                                        const ls_accelerator *accelerator);
 
