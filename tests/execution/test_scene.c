@@ -147,6 +147,24 @@ static void scene_of_a_live_hang_names_the_culprit(void **state)
     stage_release(&s);
 }
 
+/* A rank whose team was cut anew before its first step: what it is in again counts, not what it left. */
+static void scene_of_a_rank_that_joined_again(void **state)
+{
+    (void)state;
+    stage s;
+    stage_init(&s, 2);
+    const uint64_t now_ns = ls_clock_monotonic_ns();
+    (void)puppet_begin(&s.puppets, 0, at(1, now_ns - 20000ull * MS));
+    puppet_take(&s.puppets, 1);
+    ls_flight_leave(1);
+    assert_int_equal(puppet_join(&s.puppets, 1, 1, 1, 2, "world"), 2);
+    assert_int_equal(look(&s), LS_VERDICT_HANG);
+    assert_non_null(s.culprit);
+    assert_int_equal(s.culprit->rank, 1);
+    assert_int_not_equal(s.culprit->cause, LS_CAUSE_LEFT);
+    stage_release(&s);
+}
+
 static void scene_of_a_finished_run(void **state)
 {
     (void)state;
@@ -524,6 +542,7 @@ int main(void)
         cmocka_unit_test(scene_without_flight_files_is_not_found),
         cmocka_unit_test(scene_of_a_running_job_is_healthy),
         cmocka_unit_test(scene_of_a_live_hang_names_the_culprit),
+        cmocka_unit_test(scene_of_a_rank_that_joined_again),
         cmocka_unit_test(scene_of_a_finished_run),
         cmocka_unit_test(scene_of_a_killed_rank_is_put_back),
         cmocka_unit_test(scene_of_a_run_killed_as_a_whole),

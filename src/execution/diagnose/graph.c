@@ -38,14 +38,17 @@ typedef struct builder {
     bool *seen;
 } builder;
 
+/* Who joined, left and joined again has a closed one and an open one of the same id. */
 static const ls_flight_comm *find_comm(const ls_sight *sight, uint32_t comm_id)
 {
+    const ls_flight_comm *found = NULL;
     for (uint32_t i = 0; i < sight->comm_count; i++) {
-        if (sight->comms[i].id == comm_id) {
-            return &sight->comms[i];
+        const ls_flight_comm *comm = &sight->comms[i];
+        if (comm->id == comm_id && (!found || comm->state == LS_FLIGHT_COMM_OPEN)) {
+            found = comm;
         }
     }
-    return NULL;
+    return found;
 }
 
 const char *ls_graph_comm_name(const ls_graph *graph, uint32_t comm_id)

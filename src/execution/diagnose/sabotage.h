@@ -15,7 +15,7 @@
  *           the last meeting), finished
  *   nth     at=leaf, sum and block: of which one of the process (1)
  *
- * Only rank processes (the hidden command `rank`) read it: a program that is used does not.
+ * Only rank processes (the hidden command `rank`) read it, and none that replaces another: a program that is used does not.
  */
 #ifndef LS_EXECUTION_DIAGNOSE_SABOTAGE_H
 #define LS_EXECUTION_DIAGNOSE_SABOTAGE_H

@@ -418,6 +418,7 @@ void ls_control_clear_slot(ls_control *control, uint32_t local)
     ls_rank_slot *slot = &control->slots[local];
     atomic_store(&slot->phase, LS_RANK_EMPTY);
     atomic_store(&slot->pid, 0);
+    atomic_fetch_add(&slot->starts, 1);
     atomic_store(&slot->pid_start, 0);
     atomic_store(&slot->parked, 0);
     atomic_store(&slot->leave, 0);

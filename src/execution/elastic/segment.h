@@ -35,7 +35,7 @@
 #include <stddef.h>
 
 enum {
-    LS_SEGMENT_VERSION = 2,
+    LS_SEGMENT_VERSION = 3,
     LS_SEGMENT_ALIGN = 2 << 20,
     LS_LOCAL_RANKS_MAX = 256,
     LS_RANK_RESULTS = 64, /* a power of two: steps that ranks may be ahead of the trainer */
@@ -86,6 +86,7 @@ typedef struct ls_part_marks {
 typedef struct ls_rank_slot {
     _Alignas(64) _Atomic uint32_t phase; /* an ls_rank_phase */
     _Atomic int32_t pid;
+    _Atomic uint32_t starts;    /* processes that were started in this place; 2 and more: it replaces one */
     _Atomic uint64_t pid_start; /* of that process, as /proc/PID/stat has it: its number may be used again */
     ls_preflight preflight;     /* what has to agree between ranks; valid from LS_RANK_READY on */
     _Alignas(64) _Atomic uint64_t finished; /* steps behind whose end it is, with all parts it held */
@@ -247,7 +248,7 @@ void ls_control_leave(ls_control *control, uint32_t local); /* holds no part: it
 void ls_control_team(ls_control *control, const ls_team *team);
 /* An agent that takes the place of one that is gone: finishes what it may have been about to publish. */
 void ls_control_mend_team(ls_control *control);
-/* Before a process is started in this place: what the one before it said of itself is gone, but for its results. */
+/* Before a process is started in this place: it is counted, and what the one before it said of itself is gone, but for its results. */
 void ls_control_clear_slot(ls_control *control, uint32_t local);
 /* At a new cut, everyone parked: all parts have finished `step` steps. */
 void ls_control_begin_cut(ls_control *control, uint64_t step);
