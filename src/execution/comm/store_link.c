@@ -18,7 +18,7 @@ struct ls_store_link {
     char address[300];
     ls_store_session session;
     ls_env_id link, again_timer, late_timer, say_timer;
-    uint64_t deadline_ns;
+    uint64_t deadline_ns, pause_ns;
     bool connected, ready, over;
     int last_error; /* of an attempt; 0: it was closed */
 };
@@ -140,7 +140,10 @@ static void closed(void *context, ls_env_id link, int error)
         return;
     }
     ls_store_session_lost(&self->session);
-    self->again_timer = ls_env_timer_set(self->options.env, PAUSE_NS, begin_attempt, self);
+    self->again_timer = ls_env_timer_set(self->options.env, self->pause_ns, begin_attempt, self);
+    self->pause_ns = 2 * self->pause_ns < self->options.pause_ns_max ? 2 * self->pause_ns
+                     : self->options.pause_ns_max > 0                ? self->options.pause_ns_max
+                                                                     : PAUSE_NS;
 }
 
 static void begin_attempt(void *context)
@@ -175,6 +178,7 @@ ls_status ls_store_link_open(const ls_store_link_options *options, ls_store_link
     self->session.send = send_message;
     self->session.notice = take_notice;
     self->session.context = self;
+    self->pause_ns = PAUSE_NS;
     self->deadline_ns = ls_env_now_ns(options->env) + self->options.timeout_ns;
     self->late_timer = ls_env_timer_set(options->env, self->options.timeout_ns, too_late, self);
     self->say_timer = ls_env_timer_set(options->env, SAY_NS, say_waiting, self);

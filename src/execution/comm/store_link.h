@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A link to the store's server for state machines over base/env: hello and proof, then messages between agent and coordinator both ways.
- * It does not connect again: what an agent held for a coordinator that went away is not worth having (store.h has the client that does).
+ * It does not connect again: whoever wants that opens another one (store.h has the client that does).
  *
  * One thread: the env's.
  */
@@ -20,6 +20,7 @@ typedef struct ls_store_link_options {
     const char *identity;
     uint64_t
         timeout_ns; /* tries again until then; 0: 60 s. After 2 s, and every 20 s, it logs what it waits for */
+    uint64_t pause_ns_max; /* between two attempts, which come ever later; 0: they are 0.1 s apart */
     void *context;
     void (*ready)(void *context);
     void (*received)(void *context, const void *data, size_t bytes);

@@ -125,6 +125,8 @@ static void send_join(ls_cluster *cluster, const ls_cluster_agent *a)
         .lease_ns = options->lease_ns,
         .is_late = a->is_joining,
         .replacements = options->max_replacements,
+        .wait_ns = options->wait_ns,
+        .run = cluster->run,
     };
     snprintf(join->run_dir, sizeof join->run_dir, "%s", cluster->run_dir);
     snprintf(join->folder, sizeof join->folder, "%s", cluster->folder);
@@ -144,6 +146,14 @@ static void receive_hello(ls_cluster *cluster, uint64_t client, const ls_cluster
         return;
     }
     if (cluster->ending || !is_same_program(cluster, client, &hello)) {
+        return;
+    }
+    if (hello.place > 0) {
+        ls_cluster_take_back(cluster, client, &hello);
+        return;
+    }
+    if (cluster->is_returning) {
+        refuse(cluster, client, "the trainer has just come back: start this agent again in a few seconds");
         return;
     }
     ls_cluster_agent *a = ls_cluster_place(cluster, client, &hello);
@@ -264,6 +274,7 @@ static bool receive_from(ls_cluster *cluster, ls_cluster_agent *a, const void *d
         memcpy(&status, data, sizeof status);
         LS_CLUSTER_CLOSE(status.source);
         ls_cluster_receive_status(cluster, a, &status);
+        a->has_returned = a->has_returned || cluster->is_returning;
         return true;
     }
     if (kind == LS_CLUSTER_STACK && bytes == sizeof(ls_cluster_stack)) {
@@ -273,6 +284,9 @@ static bool receive_from(ls_cluster *cluster, ls_cluster_agent *a, const void *d
         ls_cluster_ready ready;
         memcpy(&ready, data, sizeof ready);
         LS_CLUSTER_CLOSE(ready.hello.host);
+        if (is_rank_of(a, ready.hello.rank) && cluster->is_returning) {
+            ls_cluster_rank_lives(cluster, ready.hello.rank, ready.hello.pid, ready.has_part != 0);
+        }
         if (is_rank_of(a, ready.hello.rank) && cluster->running) {
             ls_cluster_rank_came(cluster, a, &ready.hello);
             return true;
@@ -285,6 +299,10 @@ static bool receive_from(ls_cluster *cluster, ls_cluster_agent *a, const void *d
         ls_cluster_lost lost;
         memcpy(&lost, data, sizeof lost);
         LS_CLUSTER_CLOSE(lost.end.doing);
+        if (is_rank_of(a, lost.end.rank) && cluster->is_returning) {
+            ls_cluster_rank_is_gone(cluster, lost.end.rank);
+            return true;
+        }
         if (is_rank_of(a, lost.end.rank) && cluster->running) {
             ls_cluster_far_rank_lost(cluster, a, &lost.end);
             return true;
@@ -347,6 +365,10 @@ static void on_left(void *context, uint64_t client)
     }
     if (a->ended || a->is_spare || cluster->ending) {
         a->gone = true;
+        return;
+    }
+    if (cluster->is_returning) {
+        ls_cluster_unseat(cluster, a);
         return;
     }
     if (a->is_joining) {
@@ -461,8 +483,9 @@ static void tick(void *context)
     const uint64_t now = ls_env_now_ns(cluster->options.env);
     cluster->timer = ls_env_timer_set(cluster->options.env, TICK_NS, tick, cluster);
     send_orders(cluster);
+    ls_cluster_return_tick(cluster);
     ls_cluster_reform_tick(cluster);
-    if (!cluster->running && !cluster->ending && !all_came(cluster)) {
+    if (!cluster->running && !cluster->is_returning && !cluster->ending && !all_came(cluster)) {
         look_at_starters(cluster);
         if (now >= cluster->start_deadline_ns) {
             name_missing(cluster);
@@ -472,7 +495,7 @@ static void tick(void *context)
     }
     if (cluster->ending && !cluster->told_ended && (all_ended(cluster) || now >= cluster->end_deadline_ns)) {
         cluster->told_ended = true;
-        cluster->options.ended(cluster->options.context);
+        ls_cluster_end_log(cluster, cluster->options.ended);
     }
 }
 
@@ -551,14 +574,19 @@ ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluste
     if (status == LS_OK) {
         status = ls_store_server_open(options->env, &server, &cluster->server);
     }
+    if (status == LS_OK) {
+        place_hosts(cluster);
+        status = ls_cluster_return_init(cluster);
+    }
     if (status != LS_OK) {
+        ls_store_server_close(cluster->server);
+        free(cluster->logged);
         ls_cluster_reform_release(cluster);
         free(agents);
         free(sights);
         free(cluster);
         return status;
     }
-    place_hosts(cluster);
     cluster->start_deadline_ns = ls_env_now_ns(options->env) + options->start_timeout_ns;
     cluster->say_ns = ls_env_now_ns(options->env) + SAY_NS;
     cluster->timer = ls_env_timer_set(options->env, TICK_NS, tick, cluster);
@@ -574,6 +602,7 @@ void ls_cluster_close(ls_cluster *cluster)
     ls_env_timer_cancel(cluster->options.env, cluster->timer);
     ls_store_server_close(cluster->server);
     ls_cluster_reform_release(cluster);
+    free(cluster->logged);
     free(cluster->agents);
     free(cluster->sights);
     free(cluster);

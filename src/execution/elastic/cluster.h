@@ -15,6 +15,14 @@
  * any, takes it. Its ranks start behind a fence of their own while the others compute; when they are ready, a soft fence, and a cut with them.
  * A rank that was lost on a host that lives is started again by its agent, and is in a later cut the same way.
  *
+ * The trainer comes back (job.lease). Agents whose link ends park their ranks and connect again, and a new cluster in the place of the one
+ * that is gone takes them by their places (cluster_return.c):
+ *
+ *   RETURNING ── all hosts of the newest cut have said where they are, or RETURN_NS ──▶ a hard fence above every epoch ──▶ RUNNING
+ *      hosts that did not come are lost, like any other; those that had no part yet join like any other
+ *
+ * What it has to know, it has from coordinator.log: the newest cut and the one before, durable before any host hears of them.
+ *
  * Ranks are given out in order: the trainer's host has the first ones, then the hosts of the list in its order, or without a list, agents in
  * the order in which they come.
  */
@@ -23,6 +31,7 @@
 
 #include "execution/diagnose/sight.h"
 #include "execution/elastic/coordinator.h"
+#include "execution/elastic/coordinator_log.h"
 #include "execution/elastic/reform.h"
 
 typedef struct ls_cluster ls_cluster;
@@ -66,20 +75,30 @@ typedef struct ls_cluster_options {
                    uint32_t rank); /* its place has a process again, which takes part. NULL allowed */
     /* Starts a process in the place of local rank `local` of the trainer's host. NULL: nobody does. */
     ls_status (*start)(void *context, uint32_t local);
-    uint32_t max_replacements;    /* of each host */
+    uint32_t max_replacements; /* of each host */
+    /* job.lease: agents wait so long for another trainer; 0: they end with this one. */
+    uint64_t wait_ns;
+    const char *log_folder; /* where coordinator.log is kept, borrowed; NULL: none is */
+    const char *identity;   /* of the run file, for the log; borrowed */
+    /* What a trainer before this one left, whose agents return; borrowed until ls_cluster_open has returned. NULL: the run begins. */
+    const ls_log_state *left;
+    void (*returned)(void *context); /* as after ls_cluster_run */
     void (*ended)(void *context); /* after ls_cluster_end: nobody is left, or the time is up; the last call */
 } ls_cluster_options;
 
 /* Listens. Errors: as ls_store_server_open, LS_ERR_MEMORY, LS_ERR_INVALID (a run file that is too long). */
 LS_MUST_CHECK ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluster_out);
-void ls_cluster_close(ls_cluster *cluster); /* NULL allowed; not from a callback */
+/* NULL allowed; not from a callback. The log, NULL when none was kept, is taken before, and closed once the env is gone. */
+void ls_cluster_close(ls_cluster *cluster);
+ls_coordinator_log *ls_cluster_take_log(ls_cluster *cluster); /* NULL allowed */
 const char *ls_cluster_address(const ls_cluster *cluster);
 /* Asks the agent that has the rank for its stack. False when there is no such agent. */
 bool ls_cluster_ask_stack(ls_cluster *cluster, uint32_t rank, int32_t pid);
 /* Has the process of a rank of another host ended, or notes that one of this host is about to be: it is lost like any other rank. why: "was
  * stopped for 60.2 s"; for the event. False: the run can't go on without it. */
 bool ls_cluster_kill(ls_cluster *cluster, uint32_t rank, int32_t pid, const char *why);
-/* Ranks of the trainer's host. Ready: false when it is not made of what the others are; it is to be ended. */
+/* Ranks of the trainer's host; while agents return, those that live are ready, those that don't are lost. Ready: false when it is not made of what
+ * the others are; it is to be ended. */
 bool ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank);
 void ls_cluster_rank_lost(ls_cluster *cluster, const ls_rank_end *end);
 /* All ranks are ready: from now on the loss of a host, or of a rank, does not end the run (docs/design/003-nothing-is-lost.md). */

@@ -26,6 +26,7 @@ typedef struct ls_cluster_agent {
     bool used, gone, ended, is_spare;
     bool is_joining;   /* its ranks start while the others compute */
     bool told_leaving; /* it wants to leave, and that was heard */
+    bool has_returned; /* to this trainer, and said where it is */
     uint32_t first_rank, count;
     uint64_t orders_sent;             /* version */
     int64_t clock_offset_ns;          /* to be added to its clock, see find_clock */
@@ -63,6 +64,14 @@ struct ls_cluster {
     ls_cluster_loss loss;
     int32_t killed_pid; /* of the rank that was told to end last, and why */
     char killed_why[128];
+    ls_coordinator_log *log; /* NULL: none is kept */
+    bool log_is_open;
+    ls_log_cuts *logged; /* what it was told last */
+    uint32_t log_pending;
+    void (*end_logged)(void *context);
+    bool is_returning; /* until return_ns at most */
+    uint64_t return_ns;
+    uint64_t run;                      /* hash of run directory and run file */
     bool takes_part[LS_COMM_SIZE_MAX]; /* by rank */
     int32_t came[LS_COMM_SIZE_MAX];    /* process of one that is ready and not in a cut yet; 0: none */
 };
@@ -83,7 +92,25 @@ void ls_cluster_rank_came(ls_cluster *cluster, ls_cluster_agent *agent, const ls
 void ls_cluster_admit(ls_cluster *cluster);
 void ls_cluster_tell_joined(ls_cluster *cluster);
 
+/* ---- cluster_return.c ---- */
+
+LS_MUST_CHECK ls_status ls_cluster_return_init(ls_cluster *cluster);
+/* Whether the log has this cut and the one that counts until it is held, durably; else it will. */
+bool ls_cluster_is_durable(ls_cluster *cluster, const ls_cut *cut, const ls_cut *held);
+/* The run has ended; `done` is called when the log says so, or can't. */
+void ls_cluster_end_log(ls_cluster *cluster, void (*done)(void *context));
+/* An agent that had a place under the trainer before this one. */
+void ls_cluster_take_back(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello);
+/* A rank of one that returns, or of this host. has_part: in the team that its host has. */
+void ls_cluster_rank_lives(ls_cluster *cluster, uint32_t rank, int32_t pid, bool has_part);
+void ls_cluster_rank_is_gone(ls_cluster *cluster, uint32_t rank);
+/* Its link ended again. */
+void ls_cluster_unseat(ls_cluster *cluster, ls_cluster_agent *agent);
+void ls_cluster_return_tick(ls_cluster *cluster);
+
 /* ---- cluster_reform.c ---- */
+
+void ls_cluster_note_lost(ls_cluster *cluster, uint32_t rank, const char *cause, uint64_t silent_ns);
 
 void ls_cluster_tell_event(ls_cluster *cluster, const char *name, json_t *fields);
 void ls_cluster_raise_fence(ls_cluster *cluster, uint64_t epoch, bool hard);

@@ -74,7 +74,7 @@ void ls_cluster_raise_fence(ls_cluster *cluster, uint64_t epoch, bool hard)
 
 /* ---- losses ---- */
 
-static void note_lost_rank(ls_cluster *cluster, uint32_t rank, const char *cause, uint64_t silent_ns)
+void ls_cluster_note_lost(ls_cluster *cluster, uint32_t rank, const char *cause, uint64_t silent_ns)
 {
     ls_cluster_loss *loss = &cluster->loss;
     ls_host_status here;
@@ -110,7 +110,7 @@ void ls_cluster_host_lost(ls_cluster *cluster, ls_cluster_agent *agent, const ch
     ls_reform_host *host = &cluster->hosts[place_of(cluster, agent)];
     for (uint32_t i = 0; i < agent->count && host->is_here; i++) {
         if (cluster->takes_part[agent->first_rank + i]) {
-            note_lost_rank(cluster, agent->first_rank + i, cause, silent_ns);
+            ls_cluster_note_lost(cluster, agent->first_rank + i, cause, silent_ns);
         }
     }
     *host = (ls_reform_host){0};
@@ -129,7 +129,7 @@ static void lose_rank(ls_cluster *cluster, const char *host, const ls_rank_end *
     if (!cluster->takes_part[end->rank] && cluster->came[end->rank] == 0) {
         return; /* it has no part, and no status has counted it */
     }
-    note_lost_rank(cluster, end->rank, cause, end->silent_ns);
+    ls_cluster_note_lost(cluster, end->rank, cause, end->silent_ns);
     ls_cluster_raise_fence(cluster, cluster->epoch + 1, true);
 }
 
@@ -147,17 +147,24 @@ void ls_cluster_rank_lost(ls_cluster *cluster, const ls_rank_end *end)
 {
     const ls_control *control = cluster->control;
     ls_host_side_lost(&cluster->side, end->rank - control->first_rank);
+    if (cluster->is_returning) {
+        ls_cluster_rank_is_gone(cluster, end->rank);
+        return;
+    }
     lose_rank(cluster, control->host, end);
 }
 
 bool ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank)
 {
     const uint32_t local = rank - cluster->control->first_rank;
+    const int32_t pid = atomic_load(&ls_segment_slot(cluster->side.segment, local)->pid);
     if (!ls_host_side_ready(&cluster->side, local)) {
         return false;
     }
-    if (cluster->running) {
-        cluster->came[rank] = atomic_load(&ls_segment_slot(cluster->side.segment, local)->pid);
+    if (cluster->is_returning) {
+        ls_cluster_rank_lives(cluster, rank, pid, ls_host_side_has_part(&cluster->side, local));
+    } else if (cluster->running && !cluster->takes_part[rank]) {
+        cluster->came[rank] = pid;
     }
     return true;
 }
@@ -299,6 +306,9 @@ static void form(ls_cluster *cluster, uint64_t step)
     ls_reform_cut(settings, cluster->hosts, count, cluster->epoch, step, &message.cut);
     message.moves = settings->zero > 0 || has_newcomers(&message.cut, &message.held);
     message.gathered = ls_host_side_gathered(&cluster->side);
+    if (!ls_cluster_is_durable(cluster, &message.cut, &message.held)) {
+        return; /* asked again */
+    }
     *cluster->cuts[1] = message.held;
     *cluster->cuts[0] = message.cut;
     ls_store_server_set_epoch(cluster->server, cluster->epoch);
@@ -470,6 +480,9 @@ void ls_cluster_reform_tick(ls_cluster *cluster)
         atomic_load(&cluster->control->quit) != 0 || atomic_load(&cluster->control->abort) != 0) {
         return;
     }
+    if (cluster->logged && cluster->logged->newest.epoch == 0) {
+        (void)ls_cluster_is_durable(cluster, cluster->cuts[0], cluster->cuts[1]); /* it was not open before */
+    }
     look_at_leases(cluster, ls_env_now_ns(cluster->options.env));
     ls_host_side_status(&cluster->side, &cluster->hosts[0].status);
     tell_recovered(cluster);
@@ -526,4 +539,5 @@ void ls_cluster_run(ls_cluster *cluster)
     }
     cluster->tick_ns = ls_env_now_ns(cluster->options.env);
     cluster->running = true;
+    (void)ls_cluster_is_durable(cluster, cut, before); /* nobody waits for it */
 }

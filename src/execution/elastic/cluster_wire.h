@@ -4,7 +4,7 @@
  *
  *   agent                                 coordinator
  *     HELLO   who, which program     ──▶
- *                                    ◀──  JOIN    your ranks, and everything their segment is made from
+ *                                    ◀──  JOIN    your ranks, and everything their segment is made from; nothing when it returns
  *     READY   a rank is ready        ──▶
  *                                    ◀──  ORDERS  whenever one changes: all of them (level-triggered, I5)
  *     LOST    a rank ended           ──▶
@@ -19,6 +19,10 @@
  *                                    ◀──  FINISH  the step that others have agreed on
  *                                    ◀──  FORM    a new cut
  *
+ * A trainer that comes back (job.lease). An agent whose link ends connects again, for the lease, and says HELLO with its place, READY for
+ * each rank that lives, and STATUS. The new coordinator has the cuts from its log; when all hosts of the newest have said that, or it has
+ * waited long enough, it raises a hard FENCE above any epoch that was said, and what follows is a change of members like any other.
+ *
  * ORDERS come often, too, changed or not: who hears nothing for the lease fences its ranks. What says an older epoch than was heard before is
  * out of date.
  *
@@ -32,7 +36,7 @@
 #include "execution/elastic/reform.h"
 
 enum {
-    LS_CLUSTER_VERSION = 4,
+    LS_CLUSTER_VERSION = 5,
     LS_CLUSTER_NAME_BYTES = 256,
     LS_CLUSTER_PATH_BYTES = 1024,
     LS_CLUSTER_TEXT_BYTES_MAX = 512 << 10, /* of a run file */
@@ -66,7 +70,10 @@ typedef struct ls_cluster_hello {
     uint32_t slots;                   /* ranks it takes; 0: as many as are left */
     uint32_t is_spare;                /* takes none and only waits for the end of the run */
     int32_t pid;
-    uint32_t reserved;
+    uint32_t
+        place; /* of an agent that returns, in the table of hosts, >= 1: it has ranks already. 0: a new one */
+    uint32_t first_rank, local_ranks; /* which */
+    uint64_t run;                     /* of its JOIN */
 } ls_cluster_hello;
 
 /* Followed by the run file's text. */
@@ -79,6 +86,8 @@ typedef struct ls_cluster_join {
     uint64_t lease_ns;
     uint32_t is_late;      /* the others train: its ranks wait behind a fence for a cut that has them */
     uint32_t replacements; /* processes that the agent starts in the place of ranks that were lost, at most */
+    uint64_t wait_ns;      /* the agent waits so long for another trainer when this one is gone */
+    uint64_t run;          /* hash of run directory and run file */
 } ls_cluster_join;
 
 typedef struct ls_cluster_orders {
@@ -90,7 +99,8 @@ typedef struct ls_cluster_orders {
 } ls_cluster_orders;
 
 typedef struct ls_cluster_ready {
-    uint32_t kind, reserved;
+    uint32_t kind;
+    uint32_t has_part; /* in the team in force of its host */
     ls_preflight_member hello;
 } ls_cluster_ready;
 

@@ -167,7 +167,7 @@ void ls_coordinator_hello(ls_coordinator *c, const ls_preflight_member *hello)
             check_newcomer(c, hello->rank);
         }
         look_in(c, 0);
-    } else if (++c->ready == c->options.ranks) {
+    } else if (c->phase == LS_GANG_STARTING && ++c->ready == c->options.ranks) {
         begin(c);
     }
 }
@@ -478,7 +478,11 @@ ls_status ls_coordinator_create(const ls_coordinator_options *options, ls_coordi
         free(c);
         return status;
     }
-    c->deadline = ls_env_timer_set(options->env, c->options.start_timeout_ns, too_late, c);
+    if (options->is_running) {
+        c->phase = LS_GANG_RUNNING;
+    } else {
+        c->deadline = ls_env_timer_set(options->env, c->options.start_timeout_ns, too_late, c);
+    }
     *coordinator_out = c;
     return LS_OK;
 }

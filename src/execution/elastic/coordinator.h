@@ -32,6 +32,7 @@ typedef struct ls_coordinator_options {
     ls_env *env;
     uint32_t ranks; /* at first */
     uint64_t epoch;
+    bool is_running; /* several hosts: ranks go on that were there before it; `running` is not called */
     uint64_t start_timeout_ns; /* 0: 60 s */
 
     /* One host. The segment's places are those ranks may have, its team the first one: of places 0..ranks-1. */

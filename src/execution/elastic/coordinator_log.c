@@ -351,6 +351,11 @@ void ls_coordinator_log_epoch(ls_coordinator_log *log, uint64_t epoch, uint64_t 
     go_on(log);
 }
 
+void ls_coordinator_log_cuts(ls_coordinator_log *log, const ls_log_cuts *cuts)
+{
+    put_record(log, LS_LOG_CUTS, cuts->newest.epoch, cuts->newest.step, cuts, sizeof *cuts);
+}
+
 void ls_coordinator_log_steps(ls_coordinator_log *log, uint64_t step)
 {
     log->steps = step;

@@ -4,7 +4,8 @@
  *
  *   record    head (40 bytes) | payload                      little-endian, CRC-32C over both
  *   run       a process begins to coordinate: identity of the run, its process number and start time
- *   epoch     an epoch of the membership and who may act in it: durable before its team is published
+ *   epoch     an epoch of the membership and who may act in it on this host: durable before its team is published
+ *   cuts      several hosts: the cut of that epoch, the one that counts until its hosts have what they keep, and whose ranks are where
  *   steps     so many steps are finished; written in groups, nobody waits for them
  *   end       the run came to its end, or was stopped, in order
  *
@@ -19,6 +20,7 @@
 
 #include "base/env.h"
 #include "base/hash.h"
+#include "execution/elastic/reform.h"
 
 enum {
     LS_LOG_MAGIC = 0x676f6c6c, /* "llog" */
@@ -27,7 +29,7 @@ enum {
     LS_LOG_IDENTITY_BYTES = LS_SHA256_HEX_BYTES,
 };
 
-typedef enum ls_log_kind { LS_LOG_RUN = 1, LS_LOG_EPOCH, LS_LOG_STEPS, LS_LOG_END } ls_log_kind;
+typedef enum ls_log_kind { LS_LOG_RUN = 1, LS_LOG_EPOCH, LS_LOG_STEPS, LS_LOG_END, LS_LOG_CUTS } ls_log_kind;
 
 /* On disk. */
 typedef struct ls_log_head {
@@ -57,6 +59,18 @@ typedef struct ls_log_run {
 } ls_log_run;
 _Static_assert(sizeof(ls_log_run) == 96, "on disk");
 
+/* The ranks of a host, by its place. */
+typedef struct ls_log_seat {
+    uint16_t first_rank, count;
+} ls_log_seat;
+
+typedef struct ls_log_cuts {
+    ls_cut newest, held;
+    ls_log_seat seats[LS_REFORM_HOSTS_MAX];
+} ls_log_cuts;
+_Static_assert(sizeof(ls_log_cuts) == 2 * (24 + 8 * LS_REFORM_HOSTS_MAX) + 4 * LS_REFORM_HOSTS_MAX,
+               "on disk");
+
 /* What a log says. */
 typedef struct ls_log_state {
     uint64_t good_bytes; /* the longest good prefix */
@@ -68,6 +82,7 @@ typedef struct ls_log_state {
     uint64_t step;       /* most finished steps */
     uint32_t member_count;
     ls_log_member members[LS_LOG_MEMBERS_MAX]; /* of that epoch */
+    ls_log_cuts cuts;                          /* the last; newest.parts 0: none */
 } ls_log_state;
 
 /* Reads anything. */
@@ -95,6 +110,8 @@ void ls_coordinator_log_close(ls_coordinator_log *log);
 void ls_coordinator_log_epoch(ls_coordinator_log *log, uint64_t epoch, uint64_t step,
                               const ls_log_member *members, uint32_t count, void (*durable)(void *context),
                               void *context);
+/* Goes out with the epoch that is said next, which is that of cuts->newest. */
+void ls_coordinator_log_cuts(ls_coordinator_log *log, const ls_log_cuts *cuts);
 /* The newest number goes out with the next sync; between two that are for steps alone there are at least LS_LOG_STEPS_NS. */
 #define LS_LOG_STEPS_NS UINT64_C(200000000)
 void ls_coordinator_log_steps(ls_coordinator_log *log, uint64_t step);

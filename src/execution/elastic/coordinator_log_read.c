@@ -22,6 +22,34 @@ static const char *check(const ls_log_head *head, const char *payload, size_t ro
     return NULL;
 }
 
+/* Places and parts that could be. */
+static bool is_cut(const ls_cut *cut)
+{
+    bool is = cut->host_count <= LS_REFORM_HOSTS_MAX && cut->parts <= LS_COMM_SIZE_MAX;
+    for (uint32_t i = 0; is && i < cut->host_count; i++) {
+        const ls_cut_host *host = &cut->hosts[i];
+        is = host->host < LS_REFORM_HOSTS_MAX && host->first_part + host->part_count <= (int)cut->parts;
+    }
+    return is;
+}
+
+static bool take_cuts(const ls_log_head *head, const char *payload, ls_log_state *state)
+{
+    ls_log_cuts *cuts = &state->cuts;
+    if (head->bytes != sizeof *cuts) {
+        return false;
+    }
+    memcpy(cuts, payload, sizeof *cuts);
+    bool is = is_cut(&cuts->newest) && is_cut(&cuts->held) && cuts->newest.epoch == head->epoch;
+    for (uint32_t i = 0; is && i < LS_REFORM_HOSTS_MAX; i++) {
+        is = cuts->seats[i].first_rank + cuts->seats[i].count <= LS_COMM_SIZE_MAX;
+    }
+    if (!is) {
+        *cuts = (ls_log_cuts){0};
+    }
+    return is;
+}
+
 /* Whether the payload is what this kind has. */
 static bool take(const ls_log_head *head, const char *payload, ls_log_state *state)
 {
@@ -46,6 +74,11 @@ static bool take(const ls_log_head *head, const char *payload, ls_log_state *sta
         break;
     case LS_LOG_STEPS:
         if (head->bytes != 0) {
+            return false;
+        }
+        break;
+    case LS_LOG_CUTS:
+        if (!take_cuts(head, payload, state)) {
             return false;
         }
         break;

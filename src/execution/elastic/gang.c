@@ -27,7 +27,13 @@ static uint32_t places_of(const ls_gang_options *options)
 static bool take_left(ls_gang *gang)
 {
     const ls_session *session = gang->options.session;
-    if (!ls_gang_find_left(gang->options.run_dir, session->identity, gang->options.heard, &gang->segment)) {
+    const ls_gang_hosts *hosts = gang->options.hosts;
+    const ls_gang_left_options options = {.run_dir = gang->options.run_dir,
+                                          .identity = session->identity,
+                                          .heard = gang->options.heard,
+                                          .ranks = hosts ? gang->options.ranks : 0,
+                                          .local_ranks = hosts ? hosts->local_ranks : 0};
+    if (!ls_gang_find_left(&options, &gang->segment, &gang->left)) {
         return false;
     }
     if (gang->segment.control->float_count != (uint64_t)session->layout.float_count) {
@@ -70,7 +76,8 @@ ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
     pthread_mutex_init(&gang->queue.lock, NULL);
     ls_text text = {0};
     ls_run_file_append(&session->run, &text);
-    if (!options->hosts && options->adopt && take_left(gang)) {
+    if (options->adopt && take_left(gang)) {
+        ls_text_release(&text);
         *gang_out = gang;
         return LS_OK;
     }
@@ -83,13 +90,14 @@ ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
         .parts = options->hosts ? 0 : options->ranks,
         .local_parts = options->hosts ? 0 : options->ranks,
         .epoch = 1,
-        .lease_ns = options->hosts ? 0 : (uint64_t)(session->run.job.lease_s * 1e9),
+        .lease_ns = (uint64_t)(session->run.job.lease_s * 1e9),
         .text = text.data,
         .text_bytes = text.bytes,
     };
     const ls_status status = ls_segment_create(&plan, &gang->segment);
     ls_text_release(&text);
     if (status != LS_OK) {
+        free(gang->left);
         free(gang);
         return status;
     }
@@ -440,12 +448,15 @@ void ls_gang_destroy(ls_gang *gang)
     gang->options.event = NULL; /* who would hear it may be gone */
     ls_control_quit(gang->control);
     join_service(gang);
+    ls_coordinator_log *log = ls_cluster_take_log(gang->cluster);
     ls_cluster_close(gang->cluster);
     ls_starter_stop(gang->starter);
     ls_agent_destroy(gang->agent);
     ls_watch_destroy(gang->watch);
     ls_env_real_destroy(gang->env);
+    ls_coordinator_log_close(log);
     ls_coordinator_destroy(gang->coordinator);
+    free(gang->left);
     ls_segment_release(&gang->segment);
     ls_arena_release(&gang->arena);
     pthread_mutex_destroy(&gang->queue.lock);

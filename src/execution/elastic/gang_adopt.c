@@ -52,6 +52,17 @@ static bool read_log(const char *run_dir, ls_log_state *state_out)
     return there;
 }
 
+/* They are those that the run would begin with: one host's, or this one's of several. */
+static bool is_as_asked(const ls_gang_left_options *options, const ls_control *control,
+                        const ls_log_state *log)
+{
+    if (options->ranks == 0) {
+        return control->local_ranks == control->ranks;
+    }
+    return control->ranks == options->ranks && control->local_ranks == options->local_ranks &&
+           log->cuts.newest.parts > 0;
+}
+
 /* Nothing was ended or given up, and what the trainer has not heard yet is still there. */
 static bool can_go_on(const ls_control *control, uint64_t heard)
 {
@@ -61,16 +72,16 @@ static bool can_go_on(const ls_control *control, uint64_t heard)
         finished = of_rank > finished ? of_rank : finished;
     }
     return heard <= finished && atomic_load(&control->until) <= heard + LS_RANK_RESULTS &&
-           control->lease_ns > 0 && control->local_ranks == control->ranks &&
-           atomic_load(&control->abort) == 0 && atomic_load(&control->quit) == 0 &&
-           atomic_load(&control->stop) == 0;
+           control->lease_ns > 0 && atomic_load(&control->until) > 0 && atomic_load(&control->abort) == 0 &&
+           atomic_load(&control->quit) == 0 && atomic_load(&control->stop) == 0;
 }
 
-bool ls_gang_find_left(const char *run_dir, const char *identity, uint64_t heard, ls_segment *segment_out)
+bool ls_gang_find_left(const ls_gang_left_options *options, ls_segment *segment_out, ls_log_state **log_out)
 {
     ls_log_state *log = calloc(1, sizeof *log);
     bool found = false;
-    if (log && read_log(run_dir, log) && !log->ended && strcmp(log->run.identity, identity) == 0) {
+    if (log && read_log(options->run_dir, log) && !log->ended &&
+        strcmp(log->run.identity, options->identity) == 0) {
         for (uint32_t i = 0; i < log->member_count && !found; i++) {
             char path[64];
             const ls_log_member *member = &log->members[i];
@@ -78,13 +89,14 @@ bool ls_gang_find_left(const char *run_dir, const char *identity, uint64_t heard
                     find_descriptor(member->pid, path) && ls_segment_attach(path, segment_out) == LS_OK;
         }
     }
-    free(log);
     ls_error_clear();
-    if (found && !can_go_on(segment_out->control, heard)) {
+    if (found && !(is_as_asked(options, segment_out->control, log) &&
+                   can_go_on(segment_out->control, options->heard))) {
         ls_log_info("ranks of this run that were left behind can't go on, and are told to end");
         ls_control_quit(segment_out->control);
         ls_segment_release(segment_out);
         found = false;
     }
+    *log_out = log;
     return found;
 }

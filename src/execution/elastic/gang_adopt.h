@@ -8,12 +8,21 @@
 #ifndef LS_EXECUTION_ELASTIC_GANG_ADOPT_H
 #define LS_EXECUTION_ELASTIC_GANG_ADOPT_H
 
+#include "execution/elastic/coordinator_log.h"
 #include "execution/elastic/segment.h"
 
+/* The run that a trainer begins. */
+typedef struct ls_gang_left_options {
+    const char *run_dir, *identity;
+    uint64_t heard; /* finished steps whose results were noted down */
+    uint32_t ranks; /* several hosts: of all, and of this one; 0: one host */
+    uint32_t local_ranks;
+} ls_gang_left_options;
+
 /*
- * The segment of ranks that wait for a trainer of this run, mapped. identity: of the run. heard: finished steps whose results were noted down. False: there are none, or none that could go on (they
- * end by themselves, or were told to here). The caller releases the segment.
+ * The segment of ranks of this host that wait for a trainer of this run, mapped. False: there are none, or none that could go on (they end by
+ * themselves, or were told to here). The caller releases the segment. *log_out: what the log says; the caller frees it.
  */
-bool ls_gang_find_left(const char *run_dir, const char *identity, uint64_t heard, ls_segment *segment_out);
+bool ls_gang_find_left(const ls_gang_left_options *options, ls_segment *segment_out, ls_log_state **log_out);
 
 #endif

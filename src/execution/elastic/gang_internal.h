@@ -38,6 +38,7 @@ struct ls_gang {
     ls_cluster *cluster; /* of several hosts, and what started their agents */
     ls_starter *starter;
     bool adopted;           /* its ranks were there */
+    ls_log_state *left;     /* what the log says of them; NULL: nothing */
     bool granted;           /* a step was: from then on the moments are with their owners */
     uint64_t gathered_step; /* the state was brought together behind it */
     ls_watch *watch;

@@ -66,7 +66,7 @@ static void on_ready(void *context, uint32_t rank)
 static void on_lost(void *context, const ls_rank_end *end)
 {
     ls_gang *gang = context;
-    if (gang->cluster && atomic_load(&gang->running)) {
+    if (gang->cluster && (gang->adopted || atomic_load(&gang->running))) {
         ls_cluster_rank_lost(gang->cluster, end);
         return;
     }
@@ -187,6 +187,14 @@ static bool is_wanted(void *context, uint32_t rank, bool is_idle)
     return ls_control_is_fenced(control, finished) ? !ls_control_is_parked(control, rank)
                                                    : is_idle && atomic_load(&control->until) > finished &&
                                                          atomic_load(&slot->gave_up) <= finished;
+}
+
+/* The hosts of a trainer before this one are here again. */
+static void on_returned(void *context)
+{
+    ls_gang *gang = context;
+    atomic_store(&gang->running, true);
+    ls_word_add(&gang->control->news, 1);
 }
 
 static void on_running(void *context)
@@ -378,6 +386,7 @@ static ls_status start_coordinator(ls_gang *gang)
         .env = gang->env,
         .ranks = gang->options.ranks,
         .epoch = gang->control->epoch,
+        .is_running = gang->adopted && gang->options.hosts,
         .start_timeout_ns = (uint64_t)(ready_timeout_s(gang) * 1e9),
         .context = gang,
         .running = on_running,
@@ -420,6 +429,21 @@ static void look_for_orders(void *context)
     ls_env_timer_set(gang->env, LOOK_NS, look_for_orders, gang);
 }
 
+/* Several hosts: the ranks of this one that live; the others are lost. */
+static void adopt_ranks(ls_gang *gang)
+{
+    const ls_control *control = gang->control;
+    ls_control_mend_team(gang->control);
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        const ls_rank_end end = {.rank = control->first_rank + local};
+        if (!ls_agent_adopt_rank(gang->agent, local)) {
+            ls_cluster_rank_lost(gang->cluster, &end);
+        } else if (atomic_load(&control->slots[local].phase) == LS_RANK_READY) {
+            ls_cluster_rank_ready(gang->cluster, end.rank);
+        }
+    }
+}
+
 /* The kernel ends a rank with the thread that started it, so the service thread does. */
 static void start_agent(void *context)
 {
@@ -441,8 +465,8 @@ static void start_agent(void *context)
         .start_time = start_time,
     };
     const bool elastic = ls_gang_is_elastic(gang);
-    const ls_status status =
-        elastic ? ls_agent_create(&options, &gang->agent) : ls_agent_start(&options, &gang->agent);
+    const ls_status status = elastic || gang->adopted ? ls_agent_create(&options, &gang->agent)
+                                                      : ls_agent_start(&options, &gang->agent);
     if (status != LS_OK) {
         ls_control_abort(gang->control, status, -1, ls_error_text());
         if (!gang->agent) {
@@ -450,9 +474,13 @@ static void start_agent(void *context)
         }
         return;
     }
-    if (elastic) {
+    if (elastic || gang->control->lease_ns > 0) {
         atomic_store(&gang->control->agent_start, ls_process_start(getpid()));
         atomic_store(&gang->control->agent_pid, getpid()); /* ranks without one know it by that */
+    }
+    if (!elastic && gang->adopted) {
+        adopt_ranks(gang);
+    } else if (elastic) {
         ls_coordinator_begin(gang->coordinator);
         look_for_orders(gang);
     }
@@ -485,13 +513,16 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
     const ls_run_file *run = &gang->options.session->run;
     ls_cluster_host others[LS_COMM_SIZE_MAX];
     char there[LS_COMM_ADDRESS_BYTES], here[LS_COMM_ADDRESS_BYTES];
+    /* Agents of a trainer before this one come back to its address, with its secret. */
+    const char *token = gang->adopted ? gang->control->token : hosts->token;
+    const bool is_any_port = strcmp(strrchr(hosts->listen, ':'), ":0") == 0;
     for (uint32_t i = 0; i < hosts->other_count; i++) {
         others[i] = (ls_cluster_host){.name = hosts->others[i].name, .slots = hosts->others[i].slots};
     }
     const ls_cluster_options options = {
         .env = gang->env,
-        .listen = hosts->listen,
-        .token = hosts->token,
+        .listen = gang->adopted && is_any_port ? gang->control->coordinator : hosts->listen,
+        .token = token,
         .segment = &gang->segment,
         .step = step,
         .threads = gang->options.threads,
@@ -517,16 +548,24 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
         .start = start_rank,
         .max_replacements = (uint32_t)run->job.max_replacements,
         .start_failed = has_start_failed,
+        .wait_ns = gang->control->lease_ns,
+        .log_folder = gang->control->lease_ns > 0 ? gang->options.run_dir : NULL,
+        .identity = gang->options.session->identity,
+        .left = gang->adopted ? gang->left : NULL,
+        .returned = on_returned,
         .ended = on_all_ended,
     };
     LS_TRY(ls_cluster_open(&options, &gang->cluster));
     LS_TRY(find_addresses(gang, here, there));
-    setenv("LOCKSTEP_TOKEN", hosts->token,
+    setenv("LOCKSTEP_TOKEN", token,
            1); /* how ranks get it; no other thread of ours reads the environment now */
     if (ls_gang_is_several(gang)) {
         memcpy(gang->control->coordinator, here, sizeof here);
     }
-    return hosts->others ? ls_starter_start(hosts, there, &gang->starter) : LS_OK;
+    if (gang->control->lease_ns > 0 && !gang->adopted) {
+        snprintf(gang->control->token, sizeof gang->control->token, "%s", token);
+    }
+    return hosts->others && !gang->adopted ? ls_starter_start(hosts, there, &gang->starter) : LS_OK;
 }
 
 ls_status ls_gang_launch(ls_gang *gang, uint64_t step)

@@ -20,13 +20,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum {
     TICK_NS = 5 * 1000 * 1000,
     LINGER_NS = 300 * 1000 * 1000,
-    BEAT_NS = 100 * 1000 * 1000, /* a sign of life */
-    SAID_NS = 200 * 1000 * 1000, /* what ranks do is said this often though nothing changed */
+    BEAT_NS = 100 * 1000 * 1000,      /* a sign of life */
+    PAUSE_NS_MAX = 800 * 1000 * 1000, /* between two attempts to reach another trainer */
+    SAID_NS = 200 * 1000 * 1000,      /* what ranks do is said this often though nothing changed */
     GROUPS_MAX = LS_LOCAL_RANKS_MAX / LS_SIGHTS_MAX,
 };
 
@@ -51,6 +53,10 @@ struct ls_host_agent {
     uint64_t epoch; /* the highest it has said */
     uint32_t replacements;
     bool has_run; /* a step was granted */
+    /* job.lease: its trainer may be gone, and another one come, so long. */
+    uint64_t wait_ns, run;
+    bool is_returning; /* has lost its link, and has heard nothing of another trainer yet that it could do */
+    char lost_text[400];
     ls_host_leave leave;
     ls_host_status last_status;
     ls_status status;
@@ -99,14 +105,20 @@ static void give_up(ls_host_agent *self, ls_status status, int32_t rank, const c
 
 /* ---- ranks ---- */
 
-static void on_ready(void *context, uint32_t rank)
+static void say_ready(ls_host_agent *self, uint32_t rank)
 {
-    ls_host_agent *self = context;
     const ls_rank_slot *slot = ls_segment_slot(&self->segment, rank - self->control->first_rank);
     ls_cluster_ready ready = {
         .kind = LS_CLUSTER_READY,
         .hello = {.rank = rank, .pid = atomic_load(&slot->pid), .preflight = slot->preflight}};
     memcpy(ready.hello.host, self->control->host, sizeof ready.hello.host);
+    ready.has_part = ls_host_side_has_part(&self->side, rank - self->control->first_rank);
+    send_to_coordinator(self, &ready, sizeof ready);
+}
+
+static void on_ready(void *context, uint32_t rank)
+{
+    ls_host_agent *self = context;
     if (!ls_host_side_ready(&self->side, rank - self->control->first_rank)) {
         ls_agent_kill(self->agent, rank - self->control->first_rank);
         return;
@@ -114,7 +126,7 @@ static void on_ready(void *context, uint32_t rank)
     if (self->watch) {
         ls_watch_join(self->watch, rank);
     }
-    send_to_coordinator(self, &ready, sizeof ready);
+    say_ready(self, rank);
 }
 
 static void on_lost(void *context, const ls_rank_end *end)
@@ -248,6 +260,8 @@ static ls_status make_segment(ls_host_agent *self, const ls_cluster_join *join, 
     ls_host_side_init(&self->side, &self->segment, join->place);
     snprintf(self->control->coordinator, sizeof self->control->coordinator, "%s", self->address);
     self->replacements = join->replacements;
+    self->wait_ns = join->wait_ns;
+    self->run = join->run;
     ls_segment_begin_at(&self->segment, join->step);
     if (join->is_late) {
         ls_control_fence(self->control, join->epoch + 1, true);
@@ -411,6 +425,9 @@ static ls_status join_run(ls_host_agent *self, const void *data, size_t bytes)
     if (self->options.no_watch) {
         return LS_OK;
     }
+    if (self->wait_ns > 0) {
+        prctl(PR_SET_PDEATHSIG, 0); /* whoever started it may end with the trainer */
+    }
     LS_TRY(ls_host_leave_open(&self->leave, (const char *)data + sizeof join, join.text_bytes));
     return start_watch(self, &join);
 }
@@ -460,7 +477,24 @@ static void on_link_ready(void *context)
         give_up(self, LS_ERR_IO, -1, ls_error_text());
         return;
     }
+    if (!self->is_returning) {
+        send_to_coordinator(self, &hello, sizeof hello);
+        return;
+    }
+    hello.place = self->side.place;
+    hello.run = self->run;
+    hello.first_rank = self->control->first_rank;
+    hello.local_ranks = self->control->local_ranks;
+    self->link_lost = false;
+    self->heard_ns = ls_env_now_ns(self->env);
     send_to_coordinator(self, &hello, sizeof hello);
+    for (uint32_t local = 0; local < self->control->local_ranks; local++) {
+        if (self->side.lives[local]) {
+            say_ready(self, self->control->first_rank + local);
+        }
+    }
+    self->said_ns = 0; /* its status comes behind them: all has been said then */
+    say_status(self);
 }
 
 /* A change of members; what is older than was heard before is out of date. False: it is none. */
@@ -486,6 +520,7 @@ static bool receive_change(ls_host_agent *self, uint32_t kind, const void *data,
         return true;
     }
     self->epoch = epoch;
+    self->is_returning = false;
     if (kind == LS_CLUSTER_FENCE) {
         ls_host_side_fence(&self->side, epoch, message.fence.hard != 0, message.fence.limit);
     } else if (kind == LS_CLUSTER_FINISH) {
@@ -533,13 +568,50 @@ static void on_received(void *context, const void *data, size_t bytes)
     }
 }
 
+static ls_status open_link(ls_host_agent *self, uint64_t timeout_ns);
+
+static void connect_again(void *context)
+{
+    ls_host_agent *self = context;
+    ls_store_link_close(self->link);
+    self->link = NULL;
+    if (open_link(self, self->wait_ns) != LS_OK) {
+        give_up(self, LS_ERR_MEMORY, -1, ls_error_text());
+    }
+}
+
+/* The trainer is gone, as its ranks' communicator soon is: nobody touches the state until another one says what follows. */
+static void wait_for_trainer(ls_host_agent *self, const char *text)
+{
+    const uint64_t fence = atomic_load(&self->control->fence);
+    const uint64_t next = atomic_load(&self->control->team_epoch) + 1;
+    self->is_returning = true;
+    snprintf(self->lost_text, sizeof self->lost_text, "%s", text);
+    ls_log_warn("%s: the ranks of this host wait %.3g s for another trainer (job.lease)", text,
+                1e-9 * (double)self->wait_ns);
+    ls_host_side_fence(&self->side, fence > next ? fence : next, true, 0);
+    ls_env_timer_set(self->env, 0, connect_again, self);
+}
+
 static void on_link_lost(void *context, ls_status status, const char *text)
 {
     ls_host_agent *self = context;
+    char waited[600];
     self->link_lost = true;
     if (self->ended) {
         ls_env_stop(self->env, 0);
         return;
+    }
+    if (status == LS_ERR_RANKS_LOST && self->has_run && self->wait_ns > 0 &&
+        atomic_load(&self->control->abort) == 0 && atomic_load(&self->control->quit) == 0) {
+        wait_for_trainer(self, text);
+        return;
+    }
+    if (status == LS_ERR_TIMEOUT && self->is_returning) {
+        status = LS_ERR_RANKS_LOST;
+        snprintf(waited, sizeof waited, "%s, and no other trainer came within %.3g s (job.lease)",
+                 self->lost_text, 1e-9 * (double)self->wait_ns);
+        text = waited;
     }
     note_reason(self, status, text);
     if (self->agent) {
@@ -570,7 +642,7 @@ void ls_host_agent_leave(ls_host_agent *self)
 
 /* ---- from begin to end ---- */
 
-static ls_status open_link(ls_host_agent *self)
+static ls_status open_link(ls_host_agent *self, uint64_t timeout_ns)
 {
     char host[LS_HOST_NAME_BYTES] = "", identity[200];
     gethostname(host, sizeof host - 1);
@@ -581,7 +653,8 @@ static ls_status open_link(ls_host_agent *self)
         .token = self->options.token,
         .epoch = LS_STORE_EVERY_EPOCH,
         .identity = identity,
-        .timeout_ns = (uint64_t)(self->options.timeout_s * 1e9),
+        .timeout_ns = timeout_ns,
+        .pause_ns_max = self->is_returning ? PAUSE_NS_MAX : 0,
         .context = self,
         .ready = on_link_ready,
         .received = on_received,
@@ -600,7 +673,7 @@ ls_status ls_host_agent_open(ls_env *env, const ls_host_agent_options *options, 
     self->env = env;
     self->segment.fd = -1;
     snprintf(self->address, sizeof self->address, "%s", options->coordinator);
-    const ls_status status = open_link(self);
+    const ls_status status = open_link(self, (uint64_t)(options->timeout_s * 1e9));
     if (status != LS_OK) {
         ls_host_agent_close(self);
         return status;

@@ -4,7 +4,8 @@
  * is told, starts and watches that host's ranks, puts orders into its control page, and reports what becomes of them.
  *
  * Its end is that of its ranks: told to, on an abort, when the coordinator goes away (the run is over with it), or by SIGINT and SIGHUP,
- * which end the whole run. On SIGTERM, or a notice that the machine will be taken away (elastic/notice.h), its host leaves: it takes no part in
+ * which end the whole run. With job.lease it parks its ranks when the coordinator goes away, and tries to reach another one at the same
+ * address that long: whoever started it may be gone by then, too. On SIGTERM, or a notice that the machine will be taken away (elastic/notice.h), its host leaves: it takes no part in
  * the next cut of the step, and when the others have all they need, its ranks end and it returns LS_OK; the run goes on. Nothing is left
  * behind: ranks die with it, the segment with the last of them.
  *

@@ -39,7 +39,7 @@ void ls_host_side_lost(ls_host_side *side, uint32_t local)
 
 /* ---- replacements ---- */
 
-static bool has_part(const ls_host_side *side, uint32_t local)
+bool ls_host_side_has_part(const ls_host_side *side, uint32_t local)
 {
     const ls_team *team = &side->segment->control->team;
     for (uint32_t i = 0; i < team->local_parts; i++) {
@@ -59,7 +59,7 @@ bool ls_host_side_next_start(ls_host_side *side, uint32_t most, uint64_t now_ns,
         return false;
     }
     for (uint32_t local = 0; local < control->local_ranks; local++) {
-        if (side->is_empty[local] && !has_part(side, local)) {
+        if (side->is_empty[local] && !ls_host_side_has_part(side, local)) {
             side->is_empty[local] = false;
             side->replaced++;
             side->started_ns = now_ns;
@@ -78,7 +78,7 @@ uint32_t ls_host_side_gathered(const ls_host_side *side)
     uint32_t least = atomic_load(&control->gather);
     for (uint32_t local = 0; local < control->local_ranks; local++) {
         const uint32_t gathered = atomic_load(&control->slots[local].gathered);
-        if (side->lives[local] && has_part(side, local) && gathered < least) {
+        if (side->lives[local] && ls_host_side_has_part(side, local) && gathered < least) {
             least = gathered;
         }
     }
@@ -119,7 +119,7 @@ void ls_host_side_status(const ls_host_side *side, ls_host_status *status_out)
     for (uint32_t local = 0; local < control->local_ranks; local++) {
         status.ranks += side->lives[local];
         /* Who has no part touches nothing. */
-        status.parked = status.parked && (!side->lives[local] || !has_part(side, local) ||
+        status.parked = status.parked && (!side->lives[local] || !ls_host_side_has_part(side, local) ||
                                           ls_control_is_parked(control, local));
     }
     /* Between being let go on and going on it still looks parked. */
@@ -150,7 +150,7 @@ static uint32_t next_living(const ls_host_side *side, uint32_t local)
     const uint32_t count = side->segment->control->local_ranks;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t other = (local + i) % count;
-        if (side->lives[other] && has_part(side, other)) {
+        if (side->lives[other] && ls_host_side_has_part(side, other)) {
             return other;
         }
     }

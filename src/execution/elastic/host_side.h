@@ -26,6 +26,8 @@ void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t p
 /* False: a replacement that is not made of what the first rank here was (the program has changed, say). It does not count and is to be ended. */
 bool ls_host_side_ready(ls_host_side *side, uint32_t local);
 void ls_host_side_lost(ls_host_side *side, uint32_t local);
+/* In the team in force. */
+bool ls_host_side_has_part(const ls_host_side *side, uint32_t local);
 
 void ls_host_side_status(const ls_host_side *side, ls_host_status *status_out);
 

@@ -56,6 +56,15 @@ static pid_t agent_of(const char *segment)
     return strncmp(segment, "/proc/", 6) == 0 ? (pid_t)strtol(segment + 6, NULL, 10) : 0;
 }
 
+/* On a host of several: the others wait for another trainer behind a fence, and so does this one. Who is parked has nothing to do. */
+static void stop_alone(rank *r)
+{
+    const bool is_parked = atomic_load(&r->slot->parked) > r->team.epoch;
+    if (r->control->coordinator[0] && !is_parked) {
+        ls_control_fence_alone(r->control);
+    }
+}
+
 /* Its own agent is gone: whether another one is there, or may still come. */
 static bool has_other_agent(rank *r)
 {
@@ -66,6 +75,7 @@ static bool has_other_agent(rank *r)
         return true;
     }
     r->alone_ns = r->alone_ns ? r->alone_ns : now_ns;
+    stop_alone(r);
     return now_ns - r->alone_ns < r->control->lease_ns;
 }
 
@@ -171,7 +181,8 @@ static ls_status why_aborted(void *context)
 
 static bool is_interrupted(void *context)
 {
-    const rank *r = context;
+    rank *r = context;
+    (void)agent_lives(r);
     return atomic_load(&r->control->interrupt) != 0;
 }
 
@@ -188,6 +199,8 @@ static ls_status await_fence(rank *r, ls_status status)
     snprintf(text, sizeof text, "%s", ls_error_text());
     ls_word never = {0};
     const ls_wait wait = {.abort = &r->control->interrupt,
+                          .look = agent_lives,
+                          .context = r,
                           .deadline_ns = ls_clock_monotonic_ns() + WAIT_S * UINT64_C(1000000000)};
     return ls_wait_until(&never, 1, &wait) == LS_WAIT_TIMEOUT ? ls_fail(status, "%s", text) : why_aborted(r);
 }

@@ -342,6 +342,20 @@ void ls_control_fence(ls_control *control, uint64_t epoch, bool hard)
     ls_word_add(&control->orders, 1);
 }
 
+void ls_control_fence_alone(ls_control *control)
+{
+    const uint64_t next = atomic_load(&control->team_epoch) + 1;
+    uint64_t fence = atomic_load(&control->fence);
+    if (fence >= next && atomic_load(&control->interrupt) != 0) {
+        return;
+    }
+    atomic_store(&control->hard, 1);
+    while (fence < next && !atomic_compare_exchange_weak(&control->fence, &fence, next)) {
+    }
+    atomic_store(&control->interrupt, 1);
+    ls_word_add(&control->orders, 1);
+}
+
 void ls_control_limit(ls_control *control, uint64_t step)
 {
     atomic_store(&control->limit, step);

@@ -118,7 +118,8 @@ typedef struct ls_control {
     _Atomic uint64_t agent_start;            /* as pid_start */
     char host[LS_HOST_NAME_BYTES];
     char coordinator
-        [LS_COMM_ADDRESS_BYTES]; /* where the ranks of several hosts meet; "": all are on this one */
+        [LS_COMM_ADDRESS_BYTES];     /* where the ranks of several hosts meet; "": all are on this one */
+    char token[LS_COMM_TOKEN_BYTES]; /* of the trainer's host, with a lease: for the next trainer */
 
     /* The trainer's orders; `orders` changes with each. */
     _Alignas(64) ls_word orders;
@@ -243,6 +244,9 @@ void ls_control_gather(ls_control *control, uint32_t count);
 void ls_control_fence(ls_control *control, uint64_t epoch, bool hard);
 /* With a fence up and not hard: ranks still run the steps below it. */
 void ls_control_limit(ls_control *control, uint64_t step);
+/* A rank's, on a host of several whose agent is gone, while it is not parked itself: a hard fence, unless one stands. Another agent may come at
+ * the same time; it raises a fence above. */
+void ls_control_fence_alone(ls_control *control);
 bool ls_control_is_parked(const ls_control *control, uint32_t local);
 void ls_control_leave(ls_control *control, uint32_t local); /* holds no part: it is to end */
 void ls_control_team(ls_control *control, const ls_team *team);

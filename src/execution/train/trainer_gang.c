@@ -142,6 +142,9 @@ static void tell_started(const ls_trainer *trainer)
 {
     for (uint32_t rank = 0; rank < ls_gang_ranks(trainer->gang); rank++) {
         const ls_gang_member member = ls_gang_member_at(trainer->gang, rank);
+        if (member.pid == 0) {
+            continue; /* lost while there was no trainer */
+        }
         ls_emit_event("rank_started",
                       json_pack("{s:i, s:i, s:s, s:I, s:I, s:s}", "rank", (int)rank, "pid", (int)member.pid,
                                 "host", member.host, "epoch", (json_int_t)ls_gang_epoch(trainer->gang),

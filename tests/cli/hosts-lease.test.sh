@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Several hosts with job.lease: kill -9 of the trainer at any moment. The agents of the other hosts keep their ranks, the same command, run again,
+# goes on with all of them: the same bits, no step twice. A rank or a host that goes with it is lost like any other. Nobody comes: all end.
+. "$(dirname "$0")/lib.sh"
+. "$LS_SOURCE_DIR/tests/lib/hosts.sh"
+
+steps=${LS_LEASE_STEPS:-300}
+train=("$LOCKSTEP" train tiny.yaml --json --set train.global_batch=48 --set train.micro_batch=4 --set train.leaves=6 --set train.steps=$steps --set eval.every_steps=0
+    --set checkpoint.every_steps=0 --set eval.batches=1 --threads 1)
+export LOCKSTEP_TOKEN=$token
+seed=${SEED:-$RANDOM}
+echo "SEED=$seed"
+RANDOM=$seed
+
+lines() { wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0; }
+# ranks_of DIR FIRST LAST: the processes of these ranks, whoever their parents are.
+ranks_of() { pgrep -f -- "rank --segment .* --run-dir [^ ]*$1 .*--rank [$2-$3]\$" | sort | xargs; }
+
+# trainer NAME ARGUMENT...: begins the run, or goes on with it; its process is $trainer. All that trainers print is in NAME.all.err.
+trainer() {
+    cat "$1.err" >>"$1.all.err" 2>/dev/null
+    background "$1" 0 "${train[@]}" --run-dir "$1" --ranks 4 --local-ranks 1 --coordinator 10.77.0.1:29711 "${@:2}"
+    trainer=$pid
+}
+
+# agent NAME HOST ARGUMENT...: in the background; its process is $pid.
+agent() { background "$1" "$2" "$LOCKSTEP" agent --coordinator 10.77.0.1:29711 "${@:3}"; }
+
+# begin NAME ARGUMENT...: a trainer with one rank, and two hosts, of two ranks and of one; until step 20.
+begin() {
+    local name=$1 i
+    trainer "$@"
+    agent "$name.1" 1 --slots 2
+    first=$pid
+    for i in $(seq 1000); do [ -z "$(pgrep -P $first)" ] || break; sleep 0.01; done # ranks are given out as agents come
+    agent "$name.2" 2 --slots 1
+    second=$pid
+    passed "$name" 20
+}
+
+# crash: kill -9 of the trainer and of PROCESS...
+crash() {
+    kill -9 "$trainer" "$@"
+    wait "$trainer" 2>/dev/null
+}
+
+# goes_on NAME: the run went on with its ranks, came to its end with the bits it should have, and each step is in the metrics once.
+goes_on() {
+    ended "$1" "$trainer" 0
+    same "$1: bits" "$(hashes "$1.out")" "$reference"
+    same "$1: lines, steps" "$(lines "$1") $(python3 -c 'import json,sys; print(len({json.loads(l)["step"] for l in open(sys.argv[1])}))' "$1/metrics.jsonl")" "$steps $steps"
+    holds "$1/events.jsonl" '"from":"ranks"'
+    check "$1: nothing from a checkpoint" test "$(grep -c '"from":"checkpoint"' "$1/events.jsonl")" = 0
+    nothing_left "$1"
+}
+
+expect 0 "${train[@]}" --run-dir one --ranks 1
+reference=$(hashes "$out")
+
+# The trainer alone, again and again: in the middle of a step, between steps, while it comes back.
+for zero in 0 1 3; do
+    name=alone-$zero
+    begin $name --set job.lease=40s --set parallel.zero=$zero
+    ranks=$(ranks_of $name 0 3)
+    for i in 1 2 3; do
+        sleep 0.0$((RANDOM % 90 + 10))
+        crash
+        sleep 0.$((RANDOM % 10))
+        same "$name: ranks outlive their trainer" "$(ranks_of $name 0 3)" "$ranks"
+        at=$(lines $name)
+        trainer $name --set job.lease=40s --set parallel.zero=$zero
+        [ $i -eq 2 ] || passed $name $((at + 10))
+    done
+    goes_on $name
+    same "$name: no rank was lost" "$(grep -c '"event":"rank_lost"' $name/events.jsonl)" 0
+done
+finish
