@@ -75,4 +75,54 @@ for zero in 0 1 3; do
     goes_on $name
     same "$name: no rank was lost" "$(grep -c '"event":"rank_lost"' $name/events.jsonl)" 0
 done
+
+# While it saves.
+begin saving --set job.lease=40s --set checkpoint.every_steps=8 --set eval.every_steps=8
+for i in 1 2; do
+    sleep 0.$((RANDOM % 5))
+    crash
+    trainer saving --set job.lease=40s --set checkpoint.every_steps=8 --set eval.every_steps=8
+    passed saving $(($(lines saving) + 10))
+done
+goes_on saving
+
+# Together with a rank of another host: the host goes on with the other one, and starts it again.
+begin rank --set job.lease=40s --set parallel.zero=1
+crash $(ranks_of rank 2 2)
+trainer rank --set job.lease=40s --set parallel.zero=1
+goes_on rank
+holds rank/events.jsonl '"lost":[2]'
+
+# Together with a host: its shadow has what it kept.
+begin host --set job.lease=40s --set parallel.zero=1
+crash $first $(ranks_of host 1 2)
+trainer host --set job.lease=40s --set parallel.zero=1
+goes_on host
+holds host/events.jsonl '"lost":[1,2]' "did not come back"
+
+# The agents were started by the trainer, which makes a port and a secret of its own each time.
+hosts_file three.hosts "host0 10.77.0.1" "host1 slots=2 10.77.0.2" "host2 10.77.0.3"
+unset LOCKSTEP_TOKEN
+listed=("${train[@]}" --run-dir listed --hosts three.hosts --set job.lease=40s)
+background listed 0 "${listed[@]}"
+trainer=$pid
+passed listed 20
+crash
+background listed 0 "${listed[@]}"
+trainer=$pid
+goes_on listed
+export LOCKSTEP_TOKEN=$token
+
+# Nobody comes: agents say so, and nothing is left.
+begin nobody --set job.lease=2s
+crash
+ended nobody.1 $first 5 "no other trainer came within 2 s (job.lease)"
+ended nobody.2 $second 5 "no other trainer came within 2 s (job.lease)"
+nothing_left nobody
+
+# Without a lease all end with the trainer.
+begin without
+crash
+ended without.1 $first 5 "went away"
+nothing_left without
 finish
