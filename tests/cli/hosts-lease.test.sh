@@ -100,6 +100,16 @@ trainer host --set job.lease=40s --set parallel.zero=1
 goes_on host
 holds host/events.jsonl '"lost":[1,2]' "did not come back"
 
+# Together with the rank beside it: the memory of its host is gone, and comes from the others; so do the results that nobody has noted down.
+for zero in 0 1; do
+    name=first-$zero
+    begin $name --set job.lease=40s --set parallel.zero=$zero --set eval.every_steps=40
+    crash $(ranks_of $name 0 0)
+    trainer $name --set job.lease=40s --set parallel.zero=$zero --set eval.every_steps=40
+    goes_on $name
+    holds $name/events.jsonl '"lost":[0]' '"event":"rank_joined"'
+done
+
 # The agents were started by the trainer, which makes a port and a secret of its own each time.
 hosts_file three.hosts "host0 10.77.0.1" "host1 slots=2 10.77.0.2" "host2 10.77.0.3"
 unset LOCKSTEP_TOKEN

@@ -275,6 +275,16 @@ static bool receive_from(ls_cluster *cluster, ls_cluster_agent *a, const void *d
         LS_CLUSTER_CLOSE(status.source);
         ls_cluster_receive_status(cluster, a, &status);
         a->has_returned = a->has_returned || cluster->is_returning;
+        a->until = status.until;
+        a->results_from = status.results_from;
+        return true;
+    }
+    if (kind == LS_CLUSTER_RESULT && bytes == sizeof(ls_cluster_result)) {
+        ls_cluster_result result;
+        memcpy(&result, data, sizeof result);
+        if (cluster->options.result && result.result.step >= cluster->options.heard) {
+            cluster->options.result(cluster->options.context, &result.result);
+        }
         return true;
     }
     if (kind == LS_CLUSTER_STACK && bytes == sizeof(ls_cluster_stack)) {
@@ -558,6 +568,7 @@ ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluste
     cluster->control = options->segment->control;
     cluster->agents = agents;
     cluster->sights = sights;
+    cluster->told = options->is_fresh ? options->heard : UINT64_MAX;
     ls_status status = ls_program_hash(&cluster->program);
     const ls_store_server_options server = {.address = options->listen,
                                             .token = options->token,

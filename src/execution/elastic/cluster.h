@@ -82,7 +82,12 @@ typedef struct ls_cluster_options {
     const char *identity;   /* of the run file, for the log; borrowed */
     /* What a trainer before this one left, whose agents return; borrowed until ls_cluster_open has returned. NULL: the run begins. */
     const ls_log_state *left;
+    bool is_fresh;  /* none of its ranks on this host is left, and its memory is gone with them */
+    uint64_t heard; /* fresh: finished steps whose results are known here */
+    bool only_asks; /* who returns is asked where he is, and nothing more: ls_cluster_ask_roll */
     void (*returned)(void *context); /* as after ls_cluster_run */
+    void (*result)(void *context,
+                   const ls_rank_result *result); /* fresh: one more; may come more than once */
     void (*ended)(void *context); /* after ls_cluster_end: nobody is left, or the time is up; the last call */
 } ls_cluster_options;
 
@@ -103,6 +108,8 @@ bool ls_cluster_rank_ready(ls_cluster *cluster, uint32_t rank);
 void ls_cluster_rank_lost(ls_cluster *cluster, const ls_rank_end *end);
 /* All ranks are ready: from now on the loss of a host, or of a rank, does not end the run (docs/design/003-nothing-is-lost.md). */
 void ls_cluster_run(ls_cluster *cluster);
+/* With only_asks, once `returned` was called: whether the run can go on with the hosts that are there, and steps that were granted. */
+bool ls_cluster_ask_roll(const ls_cluster *cluster, uint64_t *until_out);
 /* The control page says quit or abort: waits until all agents have ended their ranks, then calls `ended`. */
 void ls_cluster_end(ls_cluster *cluster);
 

@@ -9,6 +9,8 @@
 #include "execution/elastic/host_side.h"
 
 enum { LS_CLUSTER_AGENTS_MAX = LS_COMM_SIZE_MAX - 1, LS_CLUSTER_BEAT_NS = 100 * 1000 * 1000 };
+/* The place of a host whose memory is gone, in cuts that had it: nobody takes it. */
+enum { LS_CLUSTER_NO_PLACE = LS_CLUSTER_AGENTS_MAX };
 
 /* What is being recovered from, for the event that says so. */
 typedef struct ls_cluster_loss {
@@ -34,6 +36,7 @@ typedef struct ls_cluster_agent {
     uint64_t heard_ns;                /* the last message */
     char name[LS_CLUSTER_NAME_BYTES]; /* for texts */
     ls_step_verdict verdict;          /* of its status */
+    uint64_t until, results_from;     /* likewise, of one that returns */
 } ls_cluster_agent;
 
 struct ls_cluster {
@@ -71,6 +74,7 @@ struct ls_cluster {
     void (*end_logged)(void *context);
     bool is_returning; /* until return_ns at most */
     uint64_t return_ns;
+    uint64_t told;                     /* results are wanted from here on; UINT64_MAX: none */
     uint64_t run;                      /* hash of run directory and run file */
     bool takes_part[LS_COMM_SIZE_MAX]; /* by rank */
     int32_t came[LS_COMM_SIZE_MAX];    /* process of one that is ready and not in a cut yet; 0: none */

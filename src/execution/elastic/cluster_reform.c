@@ -54,7 +54,8 @@ static void send_fence(ls_cluster *cluster)
     const ls_cluster_fence fence = {.kind = LS_CLUSTER_FENCE,
                                     .hard = cluster->fence.hard,
                                     .epoch = cluster->epoch,
-                                    .limit = cluster->fence.limit};
+                                    .limit = cluster->fence.limit,
+                                    .told = cluster->told};
     send_to_all(cluster, &fence, sizeof fence);
     ls_host_side_fence(&cluster->side, fence.epoch, fence.hard, fence.limit);
 }
@@ -314,6 +315,7 @@ static void form(ls_cluster *cluster, uint64_t step)
     ls_store_server_set_epoch(cluster->server, cluster->epoch);
     send_to_all(cluster, &message, sizeof message);
     cluster->fenced = false;
+    cluster->told = UINT64_MAX;
     ls_host_side_set_gathered(&cluster->side, message.gathered);
     ls_host_side_form(&cluster->side, &message.cut, &message.held, message.moves);
     cluster->loss.formed = true;

@@ -124,6 +124,16 @@ static uint64_t hash_run(const ls_cluster *cluster)
     return ls_xxh3(cluster->options.segment->text, (size_t)cluster->control->text_bytes, folder);
 }
 
+/* This host has nothing of what it kept in the cut. */
+static void forget_own(ls_cut *cut)
+{
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        if (cut->hosts[i].host == 0) {
+            cut->hosts[i].host = LS_CLUSTER_NO_PLACE;
+        }
+    }
+}
+
 /* Places are as they were; who has not come back is not there. */
 static void take_seats(ls_cluster *cluster, const ls_log_state *left)
 {
@@ -131,6 +141,10 @@ static void take_seats(ls_cluster *cluster, const ls_log_state *left)
     const uint32_t hosts = cluster->options.host_count;
     *cluster->cuts[0] = cuts->newest;
     *cluster->cuts[1] = cuts->held;
+    if (cluster->options.is_fresh) {
+        forget_own(cluster->cuts[0]);
+        forget_own(cluster->cuts[1]);
+    }
     cluster->epoch = left->epoch;
     cluster->given = cluster->control->ranks;
     for (uint32_t place = 1; place <= LS_CLUSTER_AGENTS_MAX; place++) {
@@ -235,6 +249,16 @@ static bool all_returned(const ls_cluster *cluster)
     return true;
 }
 
+/* Those of this host, when none was left: they take part in the next cut. */
+static bool own_are_ready(const ls_cluster *cluster)
+{
+    bool ready = true;
+    for (uint32_t local = 0; local < cluster->control->local_ranks; local++) {
+        ready = ready && cluster->side.lives[local];
+    }
+    return ready;
+}
+
 /* The ranks of a host with parts in the newest cut: who lives goes on, who has died meanwhile is told of. */
 static void sort_ranks(ls_cluster *cluster, const char *host, uint32_t first, uint32_t count, uint32_t parts)
 {
@@ -299,6 +323,18 @@ static void seat(ls_cluster *cluster, uint32_t place)
     }
 }
 
+/* Those that were here before: others have their places by now. */
+static void note_own(ls_cluster *cluster)
+{
+    const ls_control *control = cluster->control;
+    for (uint32_t rank = control->first_rank; rank < control->first_rank + control->local_ranks; rank++) {
+        const int32_t pid = cluster->came[rank];
+        ls_cluster_note_lost(cluster, rank, "the ranks of the trainer's host are gone, as their trainer is",
+                             0);
+        cluster->came[rank] = pid;
+    }
+}
+
 static void go_on(ls_cluster *cluster)
 {
     const ls_control *control = cluster->control;
@@ -306,6 +342,9 @@ static void go_on(ls_cluster *cluster)
     uint64_t epoch = cluster->epoch;
     ls_host_side_status(&cluster->side, &cluster->hosts[0].status);
     cluster->hosts[0].is_here = true;
+    if (cluster->options.is_fresh) {
+        note_own(cluster);
+    }
     sort_ranks(cluster, control->host, control->first_rank, control->local_ranks,
                parts_of(cluster->cuts[0], 0));
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
@@ -326,9 +365,36 @@ static void go_on(ls_cluster *cluster)
 
 void ls_cluster_return_tick(ls_cluster *cluster)
 {
-    const bool is_late = ls_env_now_ns(cluster->options.env) >= cluster->return_ns;
-    if (cluster->is_returning && !cluster->aborted && !cluster->ending &&
-        (is_late || all_returned(cluster))) {
-        go_on(cluster);
+    const uint64_t now = ls_env_now_ns(cluster->options.env);
+    if (!cluster->is_returning || cluster->aborted || cluster->ending ||
+        (now < cluster->return_ns && !all_returned(cluster))) {
+        return;
     }
+    if (cluster->options.only_asks) {
+        cluster->options.returned(cluster->options.context);
+    } else if (!cluster->options.is_fresh || own_are_ready(cluster)) {
+        go_on(cluster);
+    } else if (now >= cluster->start_deadline_ns) {
+        ls_cluster_abort_all(cluster, LS_ERR_TIMEOUT, -1, "not ready in time: ranks of the trainer's host");
+    }
+}
+
+bool ls_cluster_ask_roll(const ls_cluster *cluster, uint64_t *until_out)
+{
+    const uint64_t heard = cluster->options.heard;
+    ls_cut held = *cluster->cuts[1];
+    uint64_t until = 0, from = UINT64_MAX;
+    for (uint32_t place = 1; place <= cluster->agent_count; place++) {
+        const ls_cluster_agent *a = &cluster->agents[place - 1];
+        ls_reform_host *host = &cluster->hosts[place];
+        host->is_here = a->has_returned && parts_of(cluster->cuts[0], place) > 0;
+        if (host->is_here) {
+            until = a->until > until ? a->until : until;
+            from = a->results_from < from ? a->results_from : from;
+            held = host->status.held >= cluster->cuts[0]->epoch ? *cluster->cuts[0] : held;
+        }
+    }
+    *until_out = until;
+    return until > 0 && from <= heard && heard <= until && until <= heard + LS_RANK_RESULTS &&
+           ls_reform_find_holders(&cluster->options.settings, cluster->hosts, &held);
 }

@@ -23,6 +23,9 @@
  * each rank that lives, and STATUS. The new coordinator has the cuts from its log; when all hosts of the newest have said that, or it has
  * waited long enough, it raises a hard FENCE above any epoch that was said, and what follows is a change of members like any other.
  *
+ * When the ranks of the trainer's host are gone with it, its memory is, too: the host takes part in the next cut like one that joins, and the
+ * FENCE asks for the RESULTs that the trainer before has not noted down.
+ *
  * ORDERS come often, too, changed or not: who hears nothing for the lease fences its ranks. What says an older epoch than was heard before is
  * out of date.
  *
@@ -59,6 +62,7 @@ typedef enum ls_cluster_kind {
     LS_CLUSTER_FINISH,
     LS_CLUSTER_FORM,
     LS_CLUSTER_KILL,
+    LS_CLUSTER_RESULT,
 } ls_cluster_kind;
 
 typedef struct ls_cluster_hello {
@@ -145,12 +149,21 @@ typedef struct ls_cluster_status {
     char source[16];  /* who said so: "signal", "aws", ... */
     ls_host_status status;
     ls_step_verdict verdict; /* of status.agreed */
+    /* To a trainer that comes back: what was granted, and the first step from which on the results of all that were finished are there. */
+    uint64_t until, results_from;
 } ls_cluster_status;
 
 typedef struct ls_cluster_fence {
     uint32_t kind, hard;
     uint64_t epoch, limit;
+    uint64_t
+        told; /* not UINT64_MAX: RESULTs of the finished steps from this one on come before the next STATUS */
 } ls_cluster_fence;
+
+typedef struct ls_cluster_result {
+    uint32_t kind, reserved;
+    ls_rank_result result;
+} ls_cluster_result;
 
 typedef struct ls_cluster_finish {
     uint32_t kind, reserved;

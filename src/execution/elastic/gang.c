@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "execution/diagnose/guard.h"
 #include "execution/parallel/data_parallel.h"
 #include "execution/parallel/slices.h"
@@ -63,6 +64,63 @@ bool ls_gang_is_adopted(const ls_gang *gang, uint64_t *finished_out)
     return gang->adopted;
 }
 
+/* late: an epoch of a run that goes on without this host, whose ranks join it; 0: the run begins. */
+static ls_status make_segment(ls_gang *gang, const ls_text *text, uint64_t late)
+{
+    const ls_gang_options *options = &gang->options;
+    const ls_session *session = options->session;
+    const uint32_t places = options->hosts ? options->ranks : places_of(options);
+    const uint32_t local_ranks = options->hosts ? options->hosts->local_ranks : places;
+    const ls_segment_plan plan = {
+        .float_count = (uint64_t)session->layout.float_count,
+        .exchange_bytes = ls_data_parallel_exchange_bytes(&session->layout, local_ranks),
+        .leaves = (uint32_t)session->run.train.leaves,
+        .ranks = places,
+        .local_ranks = local_ranks,
+        .parts = late > 0 || !options->hosts ? options->ranks : 0,
+        .local_parts = options->hosts ? 0 : options->ranks,
+        .epoch = late > 0 ? late : 1,
+        .lease_ns = (uint64_t)(session->run.job.lease_s * 1e9),
+        .text = text->data,
+        .text_bytes = text->bytes,
+    };
+    LS_TRY(ls_segment_create(&plan, &gang->segment));
+    gang->control = gang->segment.control;
+    if (late > 0) {
+        ls_segment_begin_at(&gang->segment, options->heard);
+        ls_control_fence(gang->control, late + 1, true);
+    }
+    return LS_OK;
+}
+
+/* The agents of several hosts may wait, and know where this trainer is. */
+static bool may_ask(const ls_gang *gang)
+{
+    const ls_gang_hosts *hosts = gang->options.hosts;
+    return hosts && gang->left && gang->left->cuts.newest.parts > 0 &&
+           strcmp(strrchr(hosts->listen, ':'), ":0") != 0;
+}
+
+/* With an empty segment, which then has the steps that were granted. */
+static bool ask_others(ls_gang *gang)
+{
+    const ls_gang_options *options = &gang->options;
+    const ls_run_file *run = &options->session->run;
+    const ls_gang_roll roll = {.listen = options->hosts->listen,
+                               .token = options->hosts->token,
+                               .run_dir = options->run_dir,
+                               .segment = &gang->segment,
+                               .log = gang->left,
+                               .heard = options->heard,
+                               .node_lease_ns = (uint64_t)(run->job.node_lease_s * 1e9),
+                               .settings = ls_gang_reform_settings(gang)};
+    uint64_t until = 0;
+    ls_log_info("asking the other hosts of the trainer before this one whether they wait");
+    const bool can = ls_gang_ask_others(&roll, &until);
+    ls_control_grant(gang->control, until);
+    return can;
+}
+
 ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
 {
     const ls_session *session = options->session;
@@ -70,8 +128,6 @@ ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
     if (!gang) {
         return ls_fail(LS_ERR_MEMORY, "no memory for a gang of %u ranks", options->ranks);
     }
-    const uint32_t places = options->hosts ? options->ranks : places_of(options);
-    const uint32_t local_ranks = options->hosts ? options->hosts->local_ranks : places;
     gang->options = *options;
     pthread_mutex_init(&gang->queue.lock, NULL);
     ls_text text = {0};
@@ -81,27 +137,20 @@ ls_status ls_gang_create(const ls_gang_options *options, ls_gang **gang_out)
         *gang_out = gang;
         return LS_OK;
     }
-    const ls_segment_plan plan = {
-        .float_count = (uint64_t)session->layout.float_count,
-        .exchange_bytes = ls_data_parallel_exchange_bytes(&session->layout, local_ranks),
-        .leaves = (uint32_t)session->run.train.leaves,
-        .ranks = places,
-        .local_ranks = local_ranks,
-        .parts = options->hosts ? 0 : options->ranks,
-        .local_parts = options->hosts ? 0 : options->ranks,
-        .epoch = 1,
-        .lease_ns = (uint64_t)(session->run.job.lease_s * 1e9),
-        .text = text.data,
-        .text_bytes = text.bytes,
-    };
-    const ls_status status = ls_segment_create(&plan, &gang->segment);
+    ls_status status = make_segment(gang, &text, 0);
+    if (status == LS_OK && may_ask(gang) && ask_others(gang)) {
+        const uint64_t until = ls_gang_granted(gang);
+        ls_segment_release(&gang->segment);
+        status = make_segment(gang, &text, gang->left->epoch);
+        gang->adopted = gang->fresh = gang->granted = true;
+        ls_control_grant(gang->control, until);
+    }
     ls_text_release(&text);
     if (status != LS_OK) {
         free(gang->left);
         free(gang);
         return status;
     }
-    gang->control = gang->segment.control;
     gang->gathered_step = UINT64_MAX;
     *gang_out = gang;
     return LS_OK;
@@ -172,20 +221,11 @@ ls_status ls_gang_wait(ls_gang *gang)
         join_service(gang);
         return ls_control_aborted(gang->control);
     }
-    return atomic_load(&gang->running) ? LS_OK : LS_STOPPED;
-}
-
-/* A slot that has the result of `step`, that of the lowest rank that has; a place may have changed its process since. NULL: none. */
-static const ls_rank_slot *slot_with_result(const ls_gang *gang, uint64_t step)
-{
-    for (uint32_t local = 0; local < gang->control->local_ranks; local++) {
-        const ls_rank_slot *slot = ls_segment_slot(&gang->segment, local);
-        const ls_rank_result *result = &slot->results[step % LS_RANK_RESULTS];
-        if (atomic_load(&slot->finished) > step && result->step == step && result->end_ns != 0) {
-            return slot;
-        }
+    if (gang->fresh && atomic_load(&gang->running)) {
+        /* The state comes here with what is behind the steps that were granted. */
+        LS_TRY(ls_gang_gather(gang, ls_gang_granted(gang)));
     }
-    return NULL;
+    return atomic_load(&gang->running) ? LS_OK : LS_STOPPED;
 }
 
 /* When the step began: for a process that took over what another left, later than for the others. */
@@ -222,7 +262,7 @@ static bool has_answer(void *context)
     for (uint32_t local = 0; local < w->gang->control->local_ranks && !gave_up; local++) {
         gave_up = atomic_load(&ls_segment_slot(&w->gang->segment, local)->gave_up) == w->step + 1;
     }
-    return gave_up || slot_with_result(w->gang, w->step) != NULL;
+    return gave_up || ls_control_with_result(w->gang->control, w->step) != NULL;
 }
 
 ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_result *result_out,
@@ -242,7 +282,7 @@ ls_status ls_gang_step(ls_gang *gang, uint64_t step, uint64_t until, ls_step_res
     if (waited != LS_WAIT_DONE) {
         join_service(gang);
     }
-    const ls_rank_slot *slot = slot_with_result(gang, step);
+    const ls_rank_slot *slot = ls_control_with_result(gang->control, step);
     if (!slot) {
         result_out->fault = fault_of_ranks(gang);
         return waited == LS_WAIT_DONE ? LS_STOPPED : ls_control_aborted(gang->control);

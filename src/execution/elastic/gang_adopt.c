@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "execution/diagnose/sight.h"
+#include "execution/elastic/cluster.h"
 #include "execution/elastic/coordinator_log.h"
 
 #include <dirent.h>
@@ -79,9 +80,10 @@ static bool can_go_on(const ls_control *control, uint64_t heard)
 bool ls_gang_find_left(const ls_gang_left_options *options, ls_segment *segment_out, ls_log_state **log_out)
 {
     ls_log_state *log = calloc(1, sizeof *log);
-    bool found = false;
+    bool found = false, is_its = false;
     if (log && read_log(options->run_dir, log) && !log->ended &&
         strcmp(log->run.identity, options->identity) == 0) {
+        is_its = true;
         for (uint32_t i = 0; i < log->member_count && !found; i++) {
             char path[64];
             const ls_log_member *member = &log->members[i];
@@ -95,8 +97,73 @@ bool ls_gang_find_left(const ls_gang_left_options *options, ls_segment *segment_
         ls_log_info("ranks of this run that were left behind can't go on, and are told to end");
         ls_control_quit(segment_out->control);
         ls_segment_release(segment_out);
-        found = false;
+        found = is_its = false;
+    }
+    if (!is_its) {
+        free(log);
+        log = NULL;
     }
     *log_out = log;
     return found;
+}
+
+/* ---- other hosts ---- */
+
+typedef struct roll_call {
+    ls_env *env;
+} roll_call;
+
+static void on_returned(void *context)
+{
+    ls_env_stop(((roll_call *)context)->env, 0);
+}
+
+static void on_abort(void *context, ls_status status, int32_t rank, const char *text)
+{
+    (void)status;
+    (void)rank;
+    ls_log_warn("%s", text);
+    on_returned(context);
+}
+
+static void ignore_ready(void *context, const ls_preflight_member *hello)
+{
+    (void)context;
+    (void)hello;
+}
+
+bool ls_gang_ask_others(const ls_gang_roll *roll, uint64_t *until_out)
+{
+    roll_call self = {0};
+    ls_cluster *cluster = NULL;
+    bool can = false;
+    if (ls_env_real_create(&self.env) != LS_OK) {
+        ls_error_clear();
+        return false;
+    }
+    const ls_cluster_options options = {
+        .env = self.env,
+        .listen = roll->listen,
+        .token = roll->token,
+        .segment = roll->segment,
+        .run_dir = roll->run_dir,
+        .context = &self,
+        .ready = ignore_ready,
+        .abort = on_abort,
+        .lease_ns = roll->node_lease_ns,
+        .settings = roll->settings,
+        .left = roll->log,
+        .is_fresh = true,
+        .heard = roll->heard,
+        .only_asks = true,
+        .returned = on_returned,
+    };
+    if (ls_cluster_open(&options, &cluster) == LS_OK) {
+        ls_env_run(self.env);
+        can = ls_cluster_ask_roll(cluster, until_out);
+        ls_cluster_close(cluster);
+    }
+    ls_error_clear();
+    ls_env_real_destroy(self.env);
+    return can;
 }

@@ -38,6 +38,7 @@ struct ls_gang {
     ls_cluster *cluster; /* of several hosts, and what started their agents */
     ls_starter *starter;
     bool adopted;           /* its ranks were there */
+    bool fresh;             /* ... on the other hosts, and not on this one */
     ls_log_state *left;     /* what the log says of them; NULL: nothing */
     bool granted;           /* a step was: from then on the moments are with their owners */
     uint64_t gathered_step; /* the state was brought together behind it */
@@ -62,6 +63,16 @@ static inline bool ls_gang_is_elastic(const ls_gang *gang)
 static inline bool ls_gang_is_several(const ls_gang *gang)
 {
     return gang->control->local_ranks < gang->control->ranks;
+}
+
+/* Several hosts: what the run file says of cuts. */
+static inline ls_reform_settings ls_gang_reform_settings(const ls_gang *gang)
+{
+    const ls_run_file *run = &gang->options.session->run;
+    return (ls_reform_settings){.leaves = (uint32_t)run->train.leaves,
+                                .min_ranks = (uint32_t)run->job.min_ranks,
+                                .zero = (uint32_t)run->parallel.zero,
+                                .shadow = run->parallel.shadow};
 }
 
 /* On the trainer's thread: tells what the service thread had to tell. */

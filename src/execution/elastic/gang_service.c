@@ -253,6 +253,13 @@ static void on_far_lost(void *context, const char *host, const ls_rank_end *end)
     ls_coordinator_lost(gang->coordinator, host, end);
 }
 
+/* Nobody looks before the ranks of this host take part. */
+static void on_far_result(void *context, const ls_rank_result *result)
+{
+    ls_gang *gang = context;
+    ls_segment_slot(&gang->segment, 0)->results[result->step % LS_RANK_RESULTS] = *result;
+}
+
 static void on_far_seen(void *context, const ls_sight *sights, uint32_t count)
 {
     const ls_gang *gang = context;
@@ -465,8 +472,9 @@ static void start_agent(void *context)
         .start_time = start_time,
     };
     const bool elastic = ls_gang_is_elastic(gang);
-    const ls_status status = elastic || gang->adopted ? ls_agent_create(&options, &gang->agent)
-                                                      : ls_agent_start(&options, &gang->agent);
+    const ls_status status = elastic || (gang->adopted && !gang->fresh)
+                                 ? ls_agent_create(&options, &gang->agent)
+                                 : ls_agent_start(&options, &gang->agent);
     if (status != LS_OK) {
         ls_control_abort(gang->control, status, -1, ls_error_text());
         if (!gang->agent) {
@@ -478,7 +486,7 @@ static void start_agent(void *context)
         atomic_store(&gang->control->agent_start, ls_process_start(getpid()));
         atomic_store(&gang->control->agent_pid, getpid()); /* ranks without one know it by that */
     }
-    if (!elastic && gang->adopted) {
+    if (!elastic && gang->adopted && !gang->fresh) {
         adopt_ranks(gang);
     } else if (elastic) {
         ls_coordinator_begin(gang->coordinator);
@@ -514,14 +522,15 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
     ls_cluster_host others[LS_COMM_SIZE_MAX];
     char there[LS_COMM_ADDRESS_BYTES], here[LS_COMM_ADDRESS_BYTES];
     /* Agents of a trainer before this one come back to its address, with its secret. */
-    const char *token = gang->adopted ? gang->control->token : hosts->token;
+    const bool is_known = gang->adopted && !gang->fresh;
+    const char *token = is_known ? gang->control->token : hosts->token;
     const bool is_any_port = strcmp(strrchr(hosts->listen, ':'), ":0") == 0;
     for (uint32_t i = 0; i < hosts->other_count; i++) {
         others[i] = (ls_cluster_host){.name = hosts->others[i].name, .slots = hosts->others[i].slots};
     }
     const ls_cluster_options options = {
         .env = gang->env,
-        .listen = gang->adopted && is_any_port ? gang->control->coordinator : hosts->listen,
+        .listen = is_known && is_any_port ? gang->control->coordinator : hosts->listen,
         .token = token,
         .segment = &gang->segment,
         .step = step,
@@ -538,10 +547,7 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
         .seen = on_far_seen,
         .stack = on_far_stack,
         .lease_ns = (uint64_t)(run->job.node_lease_s * 1e9),
-        .settings = {.leaves = (uint32_t)run->train.leaves,
-                     .min_ranks = (uint32_t)run->job.min_ranks,
-                     .zero = (uint32_t)run->parallel.zero,
-                     .shadow = run->parallel.shadow},
+        .settings = ls_gang_reform_settings(gang),
         .event = put_event,
         .forget = forget_rank,
         .joined = join_watch,
@@ -552,7 +558,10 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
         .log_folder = gang->control->lease_ns > 0 ? gang->options.run_dir : NULL,
         .identity = gang->options.session->identity,
         .left = gang->adopted ? gang->left : NULL,
+        .is_fresh = gang->fresh,
+        .heard = gang->options.heard,
         .returned = on_returned,
+        .result = gang->fresh ? on_far_result : NULL,
         .ended = on_all_ended,
     };
     LS_TRY(ls_cluster_open(&options, &gang->cluster));
@@ -562,7 +571,7 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
     if (ls_gang_is_several(gang)) {
         memcpy(gang->control->coordinator, here, sizeof here);
     }
-    if (gang->control->lease_ns > 0 && !gang->adopted) {
+    if (gang->control->lease_ns > 0 && !is_known) {
         snprintf(gang->control->token, sizeof gang->control->token, "%s", token);
     }
     return hosts->others && !gang->adopted ? ls_starter_start(hosts, there, &gang->starter) : LS_OK;

@@ -55,6 +55,7 @@ struct ls_host_agent {
     bool has_run; /* a step was granted */
     /* job.lease: its trainer may be gone, and another one come, so long. */
     uint64_t wait_ns, run;
+    uint64_t told;     /* what the trainer wants results from; UINT64_MAX: none */
     bool is_returning; /* has lost its link, and has heard nothing of another trainer yet that it could do */
     char lost_text[400];
     ls_host_leave leave;
@@ -164,6 +165,19 @@ static void look_at_lease(ls_host_agent *self, uint64_t now)
     }
 }
 
+/* The coordinator has them before it learns that these steps are finished. */
+static void say_results(ls_host_agent *self, uint64_t finished)
+{
+    for (; self->told < finished; self->told++) {
+        const ls_rank_slot *slot = ls_control_with_result(self->control, self->told);
+        if (slot) {
+            const ls_cluster_result message = {.kind = LS_CLUSTER_RESULT,
+                                               .result = slot->results[self->told % LS_RANK_RESULTS]};
+            send_to_coordinator(self, &message, sizeof message);
+        }
+    }
+}
+
 static void say_status(ls_host_agent *self)
 {
     const uint64_t now = ls_env_now_ns(self->env);
@@ -177,6 +191,11 @@ static void say_status(ls_host_agent *self)
     if (self->link_lost || (!changed && now - self->said_ns < BEAT_NS)) {
         return;
     }
+    if (self->told != UINT64_MAX && self->control->team.local_parts > 0) {
+        say_results(self, status.status.finished);
+    }
+    status.until = atomic_load(&self->control->until);
+    status.results_from = self->is_returning ? ls_control_results_from(self->control) : 0;
     ls_data_parallel_read_verdict(self->segment.exchange, &status.verdict);
     ls_host_leave_say(&self->leave, &status);
     self->last_status = status.status;
@@ -522,10 +541,12 @@ static bool receive_change(ls_host_agent *self, uint32_t kind, const void *data,
     self->epoch = epoch;
     self->is_returning = false;
     if (kind == LS_CLUSTER_FENCE) {
+        self->told = message.fence.told != UINT64_MAX ? message.fence.told : self->told;
         ls_host_side_fence(&self->side, epoch, message.fence.hard != 0, message.fence.limit);
     } else if (kind == LS_CLUSTER_FINISH) {
         ls_host_side_finish(&self->side, epoch, message.finish.step, &message.finish.verdict);
     } else {
+        self->told = UINT64_MAX;
         ls_host_side_set_gathered(&self->side, message.form.gathered);
         ls_host_side_form(&self->side, &message.form.cut, &message.form.held, message.form.moves != 0);
     }
@@ -672,6 +693,7 @@ ls_status ls_host_agent_open(ls_env *env, const ls_host_agent_options *options, 
     self->options = *options;
     self->env = env;
     self->segment.fd = -1;
+    self->told = UINT64_MAX;
     snprintf(self->address, sizeof self->address, "%s", options->coordinator);
     const ls_status status = open_link(self, (uint64_t)(options->timeout_s * 1e9));
     if (status != LS_OK) {

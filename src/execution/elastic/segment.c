@@ -498,6 +498,31 @@ void ls_control_gave_up(ls_control *control, uint32_t local, uint64_t step)
     tell_trainer(control, local);
 }
 
+const ls_rank_slot *ls_control_with_result(const ls_control *control, uint64_t step)
+{
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        const ls_rank_slot *slot = &control->slots[local];
+        const ls_rank_result *result = &slot->results[step % LS_RANK_RESULTS];
+        if (atomic_load(&slot->finished) > step && result->step == step && result->end_ns != 0) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+uint64_t ls_control_results_from(const ls_control *control)
+{
+    uint64_t from = 0;
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        const uint64_t finished = atomic_load(&control->slots[local].finished);
+        from = finished > from ? finished : from;
+    }
+    while (from > 0 && ls_control_with_result(control, from - 1)) {
+        from--;
+    }
+    return from;
+}
+
 bool ls_control_is_consistent(const ls_control *control, uint64_t *finished_out)
 {
     const uint64_t done = atomic_load(&control->parts[0].done);

@@ -292,6 +292,11 @@ void ls_control_phase(ls_control *control, uint32_t local, ls_rank_phase phase);
 void ls_control_result(ls_control *control, uint32_t local, const ls_rank_result *result);
 void ls_control_gave_up(ls_control *control, uint32_t local, uint64_t step);
 
+/* The lowest place that has the result of step `step`, whichever process it had then; NULL: none has. */
+const ls_rank_slot *ls_control_with_result(const ls_control *control, uint64_t step);
+/* The first step from which on the results of all that are finished are there. */
+uint64_t ls_control_results_from(const ls_control *control);
+
 /*
  * Whether no part of this host is in the middle of an update: then the state is that after *finished_out steps. Meaningful when nobody
  * writes any more: all ranks wait, or have ended.
