@@ -132,7 +132,7 @@ static const ls_option options[] = {
     {STRING("job.notice_file", job.notice_file), .value_name = "FILE", .help = "when it appears, this machine will be taken away; it may hold the seconds that are left. Default: LOCKSTEP_NOTICE_FILE"},
     {ROW("job.notice_poll", LS_OPTION_DURATION, job.notice_poll_s, "2s"), .min = 0.05, .max = 3600, .help = "time between two questions to a cloud"},
     {ROW("job.time_limit", LS_OPTION_DURATION, job.time_limit_s, "0"), .min = 0, .max = 1e9, .help = "longest run, as 90s, 1h30m or 2d; 0: none"},
-    {ROW("job.lease", LS_OPTION_DURATION, job.lease_s, "0"), .min = 0, .max = 1e6, .help = "ranks of one host wait so long for the same command to be run again when their trainer dies; 0: they end with it"},
+    {ROW("job.lease", LS_OPTION_DURATION, job.lease_s, "0"), .min = 0, .max = 1e6, .help = "ranks, and agents of other hosts, wait so long for the same command to be run again when their trainer dies; 0: they end with it"},
     {ROW("job.node_lease", LS_OPTION_DURATION, job.node_lease_s, "1s"), .min = 0.1, .max = 3600, .help = "a host of several that gives no sign of life for so long is lost"},
     {ROW("job.hang_timeout", LS_OPTION_DURATION, job.hang_timeout_s, "60s"), .min = 0, .max = 1e9, .help = "a rank that others have waited for this long and that has not moved is killed, and its work taken over; 0: never"},
 };

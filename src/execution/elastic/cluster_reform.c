@@ -75,11 +75,22 @@ void ls_cluster_raise_fence(ls_cluster *cluster, uint64_t epoch, bool hard)
 
 /* ---- losses ---- */
 
+/* For events: finished on this host, or while it has no part on the one that is the furthest. */
+static uint64_t count_finished(const ls_cluster *cluster)
+{
+    ls_host_status here;
+    uint64_t most = 0;
+    ls_host_side_status(&cluster->side, &here);
+    for (uint32_t i = 0; i < place_count(cluster) && here.finished == UINT64_MAX; i++) {
+        const uint64_t finished = cluster->hosts[i].is_here ? cluster->hosts[i].status.finished : 0;
+        most = finished > most && finished != UINT64_MAX ? finished : most;
+    }
+    return here.finished == UINT64_MAX ? most : here.finished;
+}
+
 void ls_cluster_note_lost(ls_cluster *cluster, uint32_t rank, const char *cause, uint64_t silent_ns)
 {
     ls_cluster_loss *loss = &cluster->loss;
-    ls_host_status here;
-    ls_host_side_status(&cluster->side, &here);
     if (!loss->is_open) {
         *loss = (ls_cluster_loss){.is_open = true, .at_ns = ls_env_now_ns(cluster->options.env)};
         snprintf(loss->cause, sizeof loss->cause, "%s", cause);
@@ -93,7 +104,8 @@ void ls_cluster_note_lost(ls_cluster *cluster, uint32_t rank, const char *cause,
     ls_cluster_tell_event(cluster, "rank_lost",
                           json_pack("{s:i, s:s, s:f, s:I, s:I}", "rank", (int)rank, "cause", cause,
                                     "detected_ms", 1e-6 * (double)silent_ns, "step",
-                                    (json_int_t)here.finished, "epoch", (json_int_t)cluster->epoch));
+                                    (json_int_t)count_finished(cluster), "epoch",
+                                    (json_int_t)cluster->epoch));
     if (cluster->options.forget) {
         cluster->options.forget(cluster->options.context, rank);
     }

@@ -342,14 +342,14 @@ static void go_on(ls_cluster *cluster)
     uint64_t epoch = cluster->epoch;
     ls_host_side_status(&cluster->side, &cluster->hosts[0].status);
     cluster->hosts[0].is_here = true;
-    if (cluster->options.is_fresh) {
-        note_own(cluster);
-    }
     sort_ranks(cluster, control->host, control->first_rank, control->local_ranks,
                parts_of(cluster->cuts[0], 0));
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
         seat(cluster, i + 1);
         cluster->agents[i].heard_ns = now;
+    }
+    if (cluster->options.is_fresh) {
+        note_own(cluster);
     }
     for (uint32_t place = 0; place <= cluster->agent_count; place++) {
         const ls_host_status *s = &cluster->hosts[place].status;
