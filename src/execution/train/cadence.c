@@ -1,38 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/train/cadence.h"
 
-#include "base/assert.h"
+#include "planning/interval.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-
-double ls_cadence_optimum_s(double cost_s, double mean_s)
-{
-    LS_ASSERT(cost_s > 0.0 && mean_s > 0.0);
-    const double cost = cost_s / mean_s;
-    if (cost >= 2.0) {
-        return mean_s;
-    }
-    /* f(t) = (t - 1) e^t + e^-cost for t = T / M: f(0) <= 0 < f(1), convex where f > 0, so from the right it goes down to the root. */
-    double t = fmin(sqrt(2.0 * cost), 1.0);
-    for (int i = 0; i < 60; i++) {
-        const double f = (t - 1.0) * exp(t) + exp(-cost), slope = t * exp(t);
-        const double next = t - f / slope;
-        if (!(next > 0.0) || fabs(next - t) <= 1e-12 * t) {
-            break;
-        }
-        t = next;
-    }
-    return t * mean_s;
-}
-
-double ls_cadence_lost_fraction(double interval_s, double cost_s, double mean_s, double recovery_s)
-{
-    const double wall =
-        mean_s / interval_s * exp(recovery_s / mean_s) * expm1((interval_s + cost_s) / mean_s);
-    return 1.0 - 1.0 / wall;
-}
 
 void ls_cadence_update(ls_cadence *c)
 {
@@ -40,9 +13,9 @@ void ls_cadence_update(ls_cadence *c)
     c->failure_every_s = (LS_CADENCE_PRIOR_S + c->trained_s) / (1.0 + (double)c->failures);
     const double cost_s = fmax(c->stall_s, 1e-3 * LEAST_COST_MS);
     const double least_s = fmax(LS_CADENCE_INTERVAL_S, c->write_s / LS_CADENCE_WRITE_SHARE);
-    const double best_s = ls_cadence_optimum_s(cost_s, c->failure_every_s);
+    const double best_s = ls_interval_exact_s(cost_s, c->failure_every_s);
     c->interval_s = fmax(least_s, fmin(best_s, LS_CADENCE_LONGEST_S));
-    c->lost_fraction = ls_cadence_lost_fraction(c->interval_s, c->stall_s, c->failure_every_s, c->recovery_s);
+    c->lost_fraction = ls_interval_lost_exact(c->interval_s, c->stall_s, c->failure_every_s, c->recovery_s);
 }
 
 uint64_t ls_cadence_steps(const ls_cadence *cadence, double step_s)

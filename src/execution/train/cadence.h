@@ -2,14 +2,8 @@
 /*
  * Cadence: how often to save, from what a checkpoint costs and how often the run is lost (checkpoint.every_steps: auto).
  *
- * With failures as a Poisson process of mean time M between them, a checkpoint that costs C seconds of training, R seconds from a failure to
- * the first new step, and T seconds of training between checkpoints, a second of useful training takes
- *
- *   w(T) = M / T * exp(R / M) * (exp((T + C) / M) - 1)   seconds                      (Daly 2006, eq. 20, restart included)
- *
- * Its minimum does not depend on R: (T / M - 1) * exp(T / M - 1) = -exp(-C / M - 1), solved here by Newton's method; for C << M it is Young's
- * T = sqrt(2 C M). Sources: J. W. Young, "A first order approximation to the optimum checkpoint interval", 1974; J. T. Daly, "A higher order
- * estimate of the optimum checkpoint interval for restart dumps", FGCS 22, 2006.
+ * The interval is the exact optimum of planning/interval.h, where the formulas and their sources are, for a checkpoint that costs C seconds of training and
+ * a mean time M between failures.
  *
  * M is what the run itself saw, with a prior: one failure in a day before it began, so that a new run has a number and an old one its own:
  *
@@ -45,11 +39,6 @@ typedef struct ls_cadence {
 } ls_cadence;
 
 void ls_cadence_update(ls_cadence *cadence);
-
-/* The optimum without bounds, for cost_s > 0 and mean_s > 0; mean_s itself when a checkpoint costs more than two failures are apart. */
-double ls_cadence_optimum_s(double cost_s, double mean_s);
-/* 1 - 1 / w(interval_s). */
-double ls_cadence_lost_fraction(double interval_s, double cost_s, double mean_s, double recovery_s);
 
 /* Steps of step_s seconds each for the interval: at least 1. */
 uint64_t ls_cadence_steps(const ls_cadence *cadence, double step_s);
