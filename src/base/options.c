@@ -53,8 +53,8 @@ typedef struct unit {
     double factor;
 } unit;
 
-static const unit duration_units[] = {{"ms", 1e-3},  {"s", 1.0},     {"m", 60.0},
-                                      {"h", 3600.0}, {"d", 86400.0}, {0}};
+static const unit duration_units[] = {{"ms", 1e-3},   {"s", 1.0},      {"m", 60.0}, {"h", 3600.0},
+                                      {"d", 86400.0}, {"w", 604800.0}, {0}};
 static const unit byte_units[] = {
     {"B", 1.0},
     {"kB", 1e3},
@@ -109,7 +109,7 @@ static bool parse_units(const char *text, const unit *units, double *value_out)
 
 static void append_json(const json_t *value, ls_text *text)
 {
-    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
     if (dump) {
         ls_text_append_bytes(text, dump, strnlen(dump, 60));
         ls_text_append(text, strlen(dump) > 60 ? "..." : "");
@@ -438,6 +438,7 @@ typedef struct walk {
     const ls_option_table *table;
     void *settings;
     const ls_document *doc;
+    const char *at; /* where in the document the table's keys begin: "" or "offers.3." */
     ls_arena *arena;
 } walk;
 
@@ -456,8 +457,9 @@ static ls_status apply_object(const walk *w, const char *path, json_t *object)
 
 static ls_status apply_member(const walk *w, const char *path, const json_t *value)
 {
+    const char *place = ls_arena_printf(w->arena, "%s%s", w->at, path);
     const source from = {
-        .text = ls_arena_printf(w->arena, "%s:%d", w->doc->name, ls_document_line(w->doc, path)),
+        .text = ls_arena_printf(w->arena, "%s:%d", w->doc->name, ls_document_line(w->doc, place)),
         .arena = w->arena,
     };
     const ls_option *option = ls_options_find(w->table, path);
@@ -487,8 +489,25 @@ ls_status ls_options_apply_document(const ls_option_table *table, void *settings
         return ls_fail(LS_ERR_INVALID, "%s:%d: \"key: value\" lines are expected", doc->name,
                        ls_document_line(doc, ""));
     }
-    const walk w = {.table = table, .settings = settings, .doc = doc, .arena = arena};
+    const walk w = {.table = table, .settings = settings, .doc = doc, .at = "", .arena = arena};
     return apply_object(&w, "", doc->root);
+}
+
+ls_status ls_options_apply_item(const ls_option_table *table, void *settings, const ls_document *doc,
+                                const char *list, size_t index, ls_arena *arena)
+{
+    const char *at = ls_arena_printf(arena, "%s.%zu", list, index);
+    json_t *item = json_array_get(json_object_get(doc->root, list), index);
+    if (!json_is_object(item)) {
+        return ls_fail(LS_ERR_INVALID, "%s:%d: \"key: value\" lines are expected in item %zu of %s",
+                       doc->name, ls_document_line(doc, at), index + 1, list);
+    }
+    const walk w = {.table = table,
+                    .settings = settings,
+                    .doc = doc,
+                    .at = ls_arena_printf(arena, "%s.", at),
+                    .arena = arena};
+    return apply_object(&w, "", item);
 }
 
 /* ---- assignments and command lines ---- */

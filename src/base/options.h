@@ -16,7 +16,7 @@
  * "" when unset LS_OPTION_CHOICE    int                            one of `choices`                   its
  * index, so that an enum fits LS_OPTION_STRINGS   ls_option_strings              [a, b] or a order kept
  *   LS_OPTION_WEIGHTED  ls_option_weighted_list        [a, {path: b, weight: 2}] or a     weight 0 when not
- * given LS_OPTION_DURATION  double                         90, 90s, 1h30m, 2d, 500ms          seconds
+ * given LS_OPTION_DURATION  double                         90, 90s, 1h30m, 2d, 2w, 500ms      seconds
  *   LS_OPTION_BYTES     uint64_t                       4096, 64MiB, 1.5GB, 2G (= GiB)     bytes
  *
  * With `allow_auto`, U64 and BYTES store LS_AUTO_U64, F64 and DURATION LS_AUTO_F64 for the word auto (their
@@ -120,6 +120,11 @@ void ls_options_defaults(const ls_option_table *table, void *settings, ls_arena 
 /* Applies a parsed file. */
 LS_MUST_CHECK ls_status ls_options_apply_document(const ls_option_table *table, void *settings,
                                                   const ls_document *doc, ls_arena *arena);
+
+/* Applies one item of a list of mappings at the top of the file ("offers", 3): the table's keys are those of the item. */
+LS_MUST_CHECK ls_status ls_options_apply_item(const ls_option_table *table, void *settings,
+                                              const ls_document *doc, const char *list, size_t index,
+                                              ls_arena *arena);
 
 /*
  * Applies one "key=value", as after --set. The value is read as in the file, except that options holding text

@@ -17,13 +17,15 @@
 
 #include "base/text.h"
 #include "planning/catalogue.h"
-#include "planning/site.h"
 
-#define LS_POWER_GPU_SHARE        0.875
-#define LS_POWER_HOST_MAX_SHARE   0.76
-#define LS_POWER_HOST_OF_GPUS     0.35
-#define LS_POWER_NETWORK_SHARE    0.045
-#define LS_POWER_HOST_MAX_OF_GPUS 0.45 /* of the GPUs' TDP: the maximum where none is published */
+#define LS_POWER_GPU_SHARE           0.875
+#define LS_POWER_HOST_MAX_SHARE      0.76
+#define LS_POWER_HOST_OF_GPUS        0.35
+#define LS_POWER_NETWORK_SHARE       0.045
+#define LS_POWER_HOST_MAX_OF_GPUS    0.45 /* of the GPUs' TDP: the maximum where none is published */
+
+#define LS_POWER_RACK_MOST_KW        140.0 /* where neither place nor cooling limits it */
+#define LS_POWER_NODES_PER_RACK_MOST 16
 
 typedef struct ls_power {
     int64_t nodes;
@@ -34,19 +36,21 @@ typedef struct ls_power {
     double facility_max_kw;
     int64_t nodes_per_rack; /* 0: not even one fits */
     int64_t racks;
-    double rack_kw;     /* of a full rack, at most */
-    ls_cooling cooling; /* what that rack needs */
-    bool known;         /* false: the catalogue has no power for this accelerator; all else is 0 */
-    bool possible;      /* at the site */
-    char why_not[200];  /* "1,224 kW at the meter, the site feeds 500"; "" when possible */
+    double rack_kw;            /* of a full rack, at most */
+    const ls_cooling *cooling; /* what that rack needs; NULL when power is not known */
+    bool known;                /* false: the catalogue has no power for this accelerator; all else is 0 */
+    bool possible;             /* at the site */
+    char why_not[200];         /* "1,224 kW at the meter, the site feeds 500"; "" when possible */
 } ls_power;
 
-void ls_power_compute(const ls_node *node, int64_t gpus, const ls_site *site, ls_power *power_out);
+void ls_power_compute(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,
+                      ls_power *power_out);
 
 /* The most GPUs of whole nodes that the site carries; INT64_MAX without limits. */
-int64_t ls_power_gpus_max(const ls_node *node, const ls_site *site);
+int64_t ls_power_gpus_max(const ls_catalogue *catalogue, const ls_node *node, const ls_site *site);
 
 /* --explain power. */
-void ls_power_explain(const ls_node *node, int64_t gpus, const ls_site *site, ls_text *text);
+void ls_power_explain(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,
+                      ls_text *text);
 
 #endif
