@@ -292,6 +292,15 @@ char *ls_path_join(ls_arena *arena, const char *folder, const char *name)
     return ls_arena_printf(arena, "%s%s%s", folder, folder[bytes - 1] == '/' ? "" : "/", name);
 }
 
+char *ls_home_path(ls_arena *arena, const char *name)
+{
+    const char *lockstep_home = getenv("LOCKSTEP_HOME"), *home = getenv("HOME");
+    if (lockstep_home && lockstep_home[0]) {
+        return ls_path_join(arena, lockstep_home, name);
+    }
+    return home && home[0] ? ls_path_join(arena, ls_path_join(arena, home, ".lockstep"), name) : NULL;
+}
+
 char *ls_path_dirname(ls_arena *arena, const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -56,6 +56,8 @@ bool ls_path_exists(const char *path);
 bool ls_path_is_dir(const char *path);
 /* "a" + "b" -> "a/b"; an absolute `name` is returned alone. */
 char *ls_path_join(ls_arena *arena, const char *folder, const char *name);
+/* Where this user's things live that outlast runs: $LOCKSTEP_HOME/name, else $HOME/.lockstep/name; NULL when neither is set. */
+char *ls_home_path(ls_arena *arena, const char *name);
 /* The folder of a path ("." when there is none) and the name after the last slash. */
 char *ls_path_dirname(ls_arena *arena, const char *path);
 const char *ls_path_basename(const char *path);

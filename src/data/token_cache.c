@@ -26,12 +26,8 @@ typedef struct job {
 
 const char *ls_token_cache_default_folder(ls_arena *arena)
 {
-    const char *lockstep_home = getenv("LOCKSTEP_HOME");
-    if (lockstep_home && lockstep_home[0]) {
-        return ls_path_join(arena, lockstep_home, "cache/tokens");
-    }
-    const char *home = getenv("HOME");
-    return home && home[0] ? ls_path_join(arena, home, ".lockstep/cache/tokens") : "";
+    const char *folder = ls_home_path(arena, "cache/tokens");
+    return folder ? folder : "";
 }
 
 static void make_key(ls_corpus_kind kind, const ls_tokenizer *tokenizer, const char *content_hash,
