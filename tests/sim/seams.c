@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "seams.h"
 
+#include "execution/elastic/cluster.h"
 #include "execution/elastic/coordinator_internal.h"
 #include "execution/elastic/reform.h"
 
@@ -59,6 +60,14 @@ bool __wrap_ls_coordinator_is_durable(ls_coordinator *c, uint64_t epoch, const l
 }
 
 /* ---- between the cluster and its rules ---- */
+
+bool __real_ls_cluster_is_durable(ls_cluster *cluster, const ls_cut *cut, const ls_cut *held);
+bool __wrap_ls_cluster_is_durable(ls_cluster *cluster, const ls_cut *cut, const ls_cut *held);
+
+bool __wrap_ls_cluster_is_durable(ls_cluster *cluster, const ls_cut *cut, const ls_cut *held)
+{
+    return __real_ls_cluster_is_durable(cluster, cut, held) || is_broken("cut-before-log");
+}
 
 ls_reform_decision __real_ls_reform_decide(const ls_reform_settings *settings, const ls_reform_host *hosts,
                                            uint32_t count, const ls_cut *const *cuts, uint32_t cut_count,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A run on several hosts: cluster, agents and their host sides, with puppets in the place of ranks. Hosts crash, ranks die, ways are cut, more than one
- * at a time, also in the middle of a recovery. The state is twelve cells per host, each the number of updates it has had.
+ * at a time, also in the middle of a recovery. The trainer dies, and another one takes its place. The state is twelve cells per host, each the number of updates it has had.
  *
  * Safety: a cell is updated once per step; nobody begins a step whose state he has not; a part of a cut is computed on one host; no cut begins
  * before a step whose result the trainer has seen. Liveness: in the end all steps are made, or so many were lost together that they can't be.
@@ -9,6 +9,7 @@
 #include "seams.h"
 #include "worlds.h"
 
+#include "base/text.h"
 #include "execution/elastic/cluster.h"
 #include "execution/elastic/host_agent.h"
 #include "execution/elastic/host_side.h"
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOSTS = 5, LOCAL_MAX = 2, CELLS = 12, CUTS = 64, STEPS = 40, MACHINES = 32 };
+enum { HOSTS = 5, TRAINERS = 4, LOCAL_MAX = 2, CELLS = 12, CUTS = 64, STEPS = 40, MACHINES = 32 };
 static const char token[] = "00112233445566778899aabbccddeeff";
 static const char address[] = "host0:29500";
 
@@ -39,8 +40,16 @@ typedef struct world {
     uint32_t host_count, ranks, zero, local[HOSTS], first[HOSTS];
     bool shadow, cut[HOSTS];
     ls_env *trainer;
-    ls_agent *agent;
+    ls_agent
+        *agent; /* of the trainer that is there; those of dead ones are kept for the end, as clusters are */
     ls_cluster *cluster;
+    uint32_t trainer_count, formed; /* formed: cuts */
+    ls_agent *trainer_agents[TRAINERS];
+    ls_cluster *clusters[TRAINERS];
+    ls_log_state left; /* of the log that a new trainer reads */
+    ls_text log;
+    char log_bytes[4096];
+    int64_t log_file;
     ls_host_agent *agents[HOSTS];
     machine machines[MACHINES];
     uint32_t machine_count, ready;
@@ -359,6 +368,9 @@ static void puppet_tick(void *context)
         ls_env_stop(p->env, atomic_load(&control->abort) != 0 ? 5 : 0);
         return;
     }
+    if (p->m->host == 0 && !ls_sim_is_running(w->trainer) && !p->is_parked) {
+        ls_control_fence_alone(control);
+    }
     if (atomic_load(&control->team_epoch) != p->team.epoch) {
         if (p->is_parked || p->phase == IDLE) {
             take_team(p);
@@ -411,7 +423,7 @@ static void puppet_program(ls_env *env, const char *const *argv, void *context)
     }
     *p = (puppet){.w = w, .env = env, .m = m};
     p->local = (uint32_t)atoi(rank) - m->segment.control->first_rank;
-    atomic_store(&ls_segment_slot(&m->segment, p->local)->pid, 1);
+    atomic_store(&ls_segment_slot(&m->segment, p->local)->pid, ls_sim_pid(env));
     ls_env_timer_set(env, ls_env_random_u64(env) % (20 * SIM_MS), puppet_ready, p);
 }
 
@@ -419,7 +431,7 @@ static void puppet_program(ls_env *env, const char *const *argv, void *context)
 
 static void on_ready(world *w)
 {
-    if (++w->ready == w->ranks) {
+    if (!w->running && ++w->ready == w->ranks) {
         ls_cluster_run(w->cluster);
         w->running = true;
         w->cuts[1] = (ls_cut){.epoch = 1, .parts = w->ranks};
@@ -506,6 +518,7 @@ void __wrap_ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cu
         SIM_CHECK(w->run, cut->epoch < CUTS && w->cuts[cut->epoch].epoch == 0);
         SIM_CHECK(w->run, cut->step >= w->committed);
         w->cuts[cut->epoch] = *cut;
+        w->formed++;
     }
     __real_ls_host_side_form(side, cut, held, moves);
 }
@@ -527,21 +540,19 @@ static void trainer_tick(void *context)
     ls_env_timer_set(w->trainer, 2 * SIM_MS, trainer_tick, w);
 }
 
-static void trainer_program(ls_env *env, const char *const *argv, void *context)
+/* Nothing: its hosts are there, and steps are granted as before. */
+static void on_returned(void *context)
 {
-    (void)argv;
-    world *w = context;
-    static const char *rank_argv[] = {"rank", "--segment", NULL, "--rank", NULL};
-    static char path[64];
-    machine *m = &w->machines[0];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", m->fd);
-    rank_argv[2] = path;
-    w->trainer = env;
-    const ls_cluster_options cluster = {
-        .env = env,
+    sim_event(((world *)context)->run, "the hosts are with the new trainer");
+}
+
+static void open_cluster(world *w, const ls_log_state *left)
+{
+    const ls_cluster_options options = {
+        .env = w->trainer,
         .listen = address,
         .token = token,
-        .segment = &m->segment,
+        .segment = &w->machines[0].segment,
         .threads = 1,
         .run_dir = ".",
         .start_timeout_ns = 5 * SIM_S,
@@ -553,18 +564,90 @@ static void trainer_program(ls_env *env, const char *const *argv, void *context)
         .lease_ns = SIM_S,
         .settings = {.leaves = CELLS, .min_ranks = 1, .zero = w->zero, .shadow = w->shadow},
         .event = on_event,
+        .wait_ns = 20 * SIM_S,
+        .log_folder = ".",
+        .identity = "sim",
+        .left = left,
+        .returned = on_returned,
         .ended = all_ended,
     };
-    SIM_CHECK(w->run, ls_cluster_open(&cluster, &w->cluster) == LS_OK);
-    const ls_agent_options agent = {.env = env,
-                                    .segment = &m->segment,
-                                    .argv = rank_argv,
-                                    .context = w,
-                                    .ready = local_ready,
-                                    .lost = local_lost,
-                                    .ended = local_ended};
-    SIM_CHECK(w->run, ls_agent_start(&agent, &w->agent) == LS_OK);
+    SIM_CHECK(w->run, ls_cluster_open(&options, &w->cluster) == LS_OK);
+    w->clusters[w->trainer_count] = w->cluster;
+}
+
+static ls_agent_options own_agent(world *w)
+{
+    static const char *rank_argv[] = {"rank", "--segment", NULL, "--rank", NULL};
+    static char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", w->machines[0].fd);
+    rank_argv[2] = path;
+    return (ls_agent_options){.env = w->trainer,
+                              .segment = &w->machines[0].segment,
+                              .argv = rank_argv,
+                              .context = w,
+                              .ready = local_ready,
+                              .lost = local_lost,
+                              .ended = local_ended};
+}
+
+static void trainer_program(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    world *w = context;
+    w->trainer = env;
+    open_cluster(w, NULL);
+    const ls_agent_options options = own_agent(w);
+    SIM_CHECK(w->run, ls_agent_start(&options, &w->agent) == LS_OK);
+    w->trainer_agents[w->trainer_count++] = w->agent;
     trainer_tick(w);
+}
+
+/* In the place of one that died, as gang_service.c goes about it. */
+static void take_over(world *w)
+{
+    ls_control *control = w->machines[0].segment.control;
+    ls_log_read(w->log.data, w->log.bytes, &w->left);
+    SIM_CHECK(w->run, w->left.cuts.newest.parts > 0);
+    open_cluster(w, &w->left);
+    const ls_agent_options options = own_agent(w);
+    SIM_CHECK(w->run, ls_agent_create(&options, &w->agent) == LS_OK);
+    w->trainer_agents[w->trainer_count++] = w->agent;
+    ls_control_mend_team(control);
+    for (uint32_t local = 0; local < control->local_ranks; local++) {
+        SIM_CHECK(w->run, ls_agent_adopt_rank(w->agent, local));
+        SIM_CHECK(w->run, ls_cluster_rank_ready(w->cluster, local));
+    }
+    trainer_tick(w);
+}
+
+static void read_log(void *context, int64_t result)
+{
+    world *w = context;
+    SIM_CHECK(w->run, result >= 0);
+    ls_text_append_bytes(&w->log, w->log_bytes, (size_t)result);
+    if (result == 0) {
+        take_over(w);
+    } else {
+        ls_env_disk_read(w->trainer, w->log_file, w->log_bytes, sizeof w->log_bytes, w->log.bytes, read_log,
+                         w);
+    }
+}
+
+static void log_is_open(void *context, int64_t result)
+{
+    world *w = context;
+    w->log_file = result;
+    SIM_CHECK(w->run, result >= 0);
+    ls_env_disk_read(w->trainer, result, w->log_bytes, sizeof w->log_bytes, 0, read_log, w);
+}
+
+static void next_trainer_program(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    world *w = context;
+    w->trainer = env;
+    ls_text_clear(&w->log);
+    ls_env_disk_open(env, "./coordinator.log", LS_ENV_READ, log_is_open, w);
 }
 
 typedef struct agent_start {
@@ -650,6 +733,37 @@ static void run_until(world *w, uint64_t ns)
     sim_until(w->run, ns, 3000000, NULL, NULL);
 }
 
+static void run_for(world *w, uint64_t ns)
+{
+    run_until(w, ls_sim_now_ns(w->run->sim) + ns);
+}
+
+/* It may be reading the log, or have its hosts only half together. Not at the end: what nobody saves is not looked for. */
+static void change_trainer(world *w)
+{
+    const ls_control *control = w->machines[0].segment.control;
+    if (w->trainer_count == TRAINERS || !ls_sim_is_running(w->trainer) || w->aborted || w->ended ||
+        atomic_load(&control->quit) != 0) {
+        return;
+    }
+    sim_event(w->run, "the trainer dies");
+    ls_sim_signal(w->trainer, SIGKILL);
+    run_for(w, ls_sim_random_u64(w->run->sim) % (2 * SIM_S));
+    sim_event(w->run, "another trainer");
+    ls_sim_start(w->run->sim, w->hosts[0], next_trainer_program, w);
+}
+
+/* Shortly behind a new cut, if there is one: its words are under way to the hosts, and to the disk. */
+static void change_trainer_in_reform(world *w)
+{
+    const uint32_t formed = w->formed;
+    for (uint32_t i = 0; i < 3000 && w->formed == formed; i++) {
+        run_for(w, SIM_MS);
+    }
+    run_for(w, ls_sim_random_u64(w->run->sim) % (6 * SIM_MS));
+    change_trainer(w);
+}
+
 /* For who looks why it went no further. */
 static void tell_where(const world *w)
 {
@@ -694,19 +808,28 @@ static void run_world(sim_run *run)
     SIM_CHECK(run, w->running);
     const bool crashes = sim_draw_fault(run, "crashes", SIM_FAULT_POWER, 70);
     const bool cuts = sim_draw_fault(run, "cuts", SIM_FAULT_CUT, 40);
+    const bool dies = sim_draw_fault(run, "trainer", SIM_FAULT_KILL, 50);
     const uint64_t faults = sim_draw(run, "faults", 0, 3), apart_ms = sim_draw(run, "apart_ms", 1, 400);
+    run_for(w, 100 * SIM_MS); /* the log is there */
     for (uint64_t i = 0; i < faults; i++) {
+        if (dies && ls_sim_random_u64(run->sim) % 2) {
+            run_for(w, ls_sim_random_u64(run->sim) % (apart_ms * SIM_MS));
+            change_trainer(w);
+        }
         run_until(w, ls_sim_now_ns(run->sim) + ls_sim_random_u64(run->sim) % (apart_ms * SIM_MS));
         const uint32_t host = some_host(w, 1);
         if (crashes && ls_sim_random_u64(run->sim) % 2) {
             crash_host(w, host);
+            if (dies && ls_sim_random_u64(run->sim) % 2) {
+                change_trainer_in_reform(w);
+            }
         } else if (cuts && !w->cut[host]) {
             cut_host(w, host, true);
             run_until(w, ls_sim_now_ns(run->sim) + ls_sim_random_u64(run->sim) % (2 * SIM_S));
             cut_host(w, host, false);
         }
     }
-    run_until(w, ls_sim_now_ns(run->sim) + 20 * SIM_S);
+    run_for(w, 40 * SIM_S);
     if (w->committed < STEPS && !w->aborted) {
         tell_where(w);
     }
@@ -716,8 +839,13 @@ static void run_world(sim_run *run)
     }
     SIM_CHECK(run, !w->aborted || w->zero > 0);
     SIM_CHECK(run, w->ended);
-    ls_cluster_close(w->cluster);
-    ls_agent_destroy(w->agent);
+    for (uint32_t i = 0; i < w->trainer_count; i++) {
+        ls_coordinator_log *log = ls_cluster_take_log(w->clusters[i]);
+        ls_cluster_close(w->clusters[i]);
+        ls_agent_destroy(w->trainer_agents[i]);
+        ls_coordinator_log_close(log);
+    }
+    ls_text_release(&w->log);
     for (uint32_t h = 1; h < w->host_count; h++) {
         ls_host_agent_close(w->agents[h]);
     }
@@ -731,6 +859,7 @@ static void run_world(sim_run *run)
 
 static const sim_mutation mutations[] = {
     {"status-of-any-epoch", "what a host said behind an earlier fence counts"},
+    {"cut-before-log", "hosts hear of a cut before it is durable"},
 };
 
 const sim_world sim_world_cluster = {
