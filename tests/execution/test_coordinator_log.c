@@ -172,6 +172,50 @@ static void log_says_what_was_written(void **state)
     desk_destroy(d);
 }
 
+static ls_log_cuts some_cuts(void)
+{
+    ls_log_cuts cuts = {.newest = {.epoch = 3, .step = 17, .parts = 3, .host_count = 2},
+                        .held = {.epoch = 1, .step = 4, .parts = 1, .host_count = 1}};
+    cuts.newest.hosts[0] = (ls_cut_host){.host = 0, .part_count = 1};
+    cuts.newest.hosts[1] = (ls_cut_host){.host = 2, .first_part = 1, .part_count = 2, .holder = 2};
+    cuts.held.hosts[0] = (ls_cut_host){.host = 1, .part_count = 1};
+    cuts.seats[2] = (ls_log_seat){.first_rank = 3, .count = 2};
+    return cuts;
+}
+
+/* Who comes next has the cuts; one that can't be is where the good prefix ends, and what was said before it stays. */
+static void log_keeps_the_last_cuts(void **state)
+{
+    (void)state;
+    desk *d = desk_create(1);
+    const ls_log_cuts cuts = some_cuts();
+    ls_log_cuts bad = cuts;
+    desk_start(d);
+    run_for(d, S);
+    ls_coordinator_log_cuts(d->log, &cuts);
+    put_epoch(d, 3, 17, 1);
+    run_for(d, S);
+    assert_int_equal(d->durable, 1);
+    look_after_crash(d);
+    assert_null(d->now.wrong);
+    assert_memory_equal(&d->now.cuts, &cuts, sizeof cuts);
+    assert_int_equal(d->now.epoch, 3);
+
+    desk_start(d);
+    run_for(d, S);
+    assert_memory_equal(&d->before.cuts, &cuts, sizeof cuts);
+    bad.newest.epoch = 4;
+    bad.newest.hosts[1].part_count = 3; /* parts 1 to 3 of 3 */
+    ls_coordinator_log_cuts(d->log, &bad);
+    put_epoch(d, 4, 17, 1);
+    run_for(d, S);
+    look_after_crash(d);
+    assert_non_null(d->now.wrong);
+    assert_memory_equal(&d->now.cuts, &cuts, sizeof cuts);
+    assert_int_equal(d->now.epoch, 3);
+    desk_destroy(d);
+}
+
 /* Whatever call fails, and however: what was said to be durable is there after a crash, or the loss of the log was told. */
 static void log_survives_a_fault_at_every_disk_call(void **state)
 {
@@ -301,6 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(log_says_what_was_written),
+        cmocka_unit_test(log_keeps_the_last_cuts),
         cmocka_unit_test(log_survives_a_fault_at_every_disk_call),
         cmocka_unit_test(log_is_lost_on_a_disk_that_stays_full),
         cmocka_unit_test(log_after_a_crash_is_a_prefix),

@@ -285,6 +285,55 @@ static void control_unpark_looks_once_more(void **state)
     ls_segment_release(&s);
 }
 
+/* Ranks without an agent: one fence for all of them, hard, never below one that stands. */
+static void control_fence_alone_raises_one(void **state)
+{
+    (void)state;
+    ls_segment s;
+    const ls_segment_plan plan = {
+        .float_count = 100, .leaves = 4, .ranks = 2, .local_ranks = 2, .epoch = 5, .text = ""};
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    ls_control *c = s.control;
+    ls_control_fence_alone(c);
+    assert_int_equal(atomic_load(&c->fence), 6);
+    assert_int_equal(atomic_load(&c->hard), 1);
+    assert_int_equal(atomic_load(&c->interrupt), 1);
+    ls_control_fence(c, 9, true); /* another agent has come */
+    ls_control_fence_alone(c);
+    assert_int_equal(atomic_load(&c->fence), 9);
+
+    ls_team team = c->team;
+    team.epoch = 9;
+    ls_control_team(c, &team);
+    assert_int_equal(atomic_load(&c->hard) + atomic_load(&c->interrupt), 0);
+    ls_control_fence(c, 12, false); /* gone again, with a soft one standing */
+    ls_control_fence_alone(c);
+    assert_int_equal(atomic_load(&c->fence), 12);
+    assert_int_equal(atomic_load(&c->hard), 1);
+    assert_int_equal(atomic_load(&c->interrupt), 1);
+    ls_segment_release(&s);
+}
+
+static void control_results_are_found(void **state)
+{
+    (void)state;
+    ls_segment s;
+    const ls_segment_plan plan = {
+        .float_count = 100, .leaves = 4, .ranks = 2, .local_ranks = 2, .epoch = 1, .text = ""};
+    assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
+    ls_segment_begin_at(&s, 40);
+    assert_int_equal(ls_control_results_from(s.control), 40);
+    assert_null(ls_control_with_result(s.control, 39));
+    for (uint64_t step = 40; step < 43; step++) { /* rank 1 was there first, rank 0 went further */
+        ls_control_result(s.control, step < 41 ? 1 : 0, &(ls_rank_result){.step = step, .end_ns = 1});
+    }
+    assert_int_equal(ls_control_results_from(s.control), 40);
+    assert_ptr_equal(ls_control_with_result(s.control, 40), &s.control->slots[1]);
+    assert_ptr_equal(ls_control_with_result(s.control, 42), &s.control->slots[0]);
+    assert_null(ls_control_with_result(s.control, 43));
+    ls_segment_release(&s);
+}
+
 static void control_team_changes_behind_a_fence(void **state)
 {
     (void)state;
@@ -340,6 +389,8 @@ int main(void)
         cmocka_unit_test(control_keeps_the_first_abort),
         cmocka_unit_test(control_grants_never_shrink),
         cmocka_unit_test(control_is_consistent_between_updates_alone),
+        cmocka_unit_test(control_fence_alone_raises_one),
+        cmocka_unit_test(control_results_are_found),
         cmocka_unit_test(control_team_changes_behind_a_fence),
         cmocka_unit_test(control_unpark_looks_once_more),
     };

@@ -20,8 +20,8 @@ static size_t seal(char *data, size_t bytes)
         ls_log_head head;
         memcpy(&head, data + at, sizeof head);
         head.magic = LS_LOG_MAGIC;
-        head.kind = 1 + head.kind % 5;
-        head.bytes %= 2048;
+        head.kind = 1 + head.kind % 6;
+        head.bytes = head.kind == LS_LOG_CUTS ? sizeof(ls_log_cuts) : head.bytes % 2048;
         if (head.bytes > bytes - at - sizeof head) {
             break;
         }
@@ -40,6 +40,8 @@ static void walk(const char *data, size_t bytes)
     check(whole.good_bytes <= bytes && (whole.wrong != NULL) == (whole.good_bytes < bytes));
     check(whole.member_count <= LS_LOG_MEMBERS_MAX &&
           memchr(whole.run.identity, 0, sizeof whole.run.identity));
+    check(whole.cuts.newest.host_count <= LS_REFORM_HOSTS_MAX &&
+          whole.cuts.held.host_count <= LS_REFORM_HOSTS_MAX);
     ls_log_read(data, whole.good_bytes, &part);
     check(!part.wrong && part.records == whole.records && part.epoch == whole.epoch &&
           part.step == whole.step && part.ended == whole.ended);

@@ -499,6 +499,9 @@ void ls_cluster_reform_tick(ls_cluster *cluster)
     }
     look_at_leases(cluster, ls_env_now_ns(cluster->options.env));
     ls_host_side_status(&cluster->side, &cluster->hosts[0].status);
+    if (cluster->hosts[0].status.fence > cluster->epoch) { /* ranks that had no agent for a moment */
+        ls_cluster_raise_fence(cluster, cluster->hosts[0].status.fence, true);
+    }
     tell_recovered(cluster);
     release_leavers(cluster);
     replace_own(cluster);

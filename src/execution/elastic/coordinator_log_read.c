@@ -35,18 +35,16 @@ static bool is_cut(const ls_cut *cut)
 
 static bool take_cuts(const ls_log_head *head, const char *payload, ls_log_state *state)
 {
-    ls_log_cuts *cuts = &state->cuts;
-    if (head->bytes != sizeof *cuts) {
+    ls_log_cuts cuts;
+    if (head->bytes != sizeof cuts) {
         return false;
     }
-    memcpy(cuts, payload, sizeof *cuts);
-    bool is = is_cut(&cuts->newest) && is_cut(&cuts->held) && cuts->newest.epoch == head->epoch;
+    memcpy(&cuts, payload, sizeof cuts);
+    bool is = is_cut(&cuts.newest) && is_cut(&cuts.held) && cuts.newest.epoch == head->epoch;
     for (uint32_t i = 0; is && i < LS_REFORM_HOSTS_MAX; i++) {
-        is = cuts->seats[i].first_rank + cuts->seats[i].count <= LS_COMM_SIZE_MAX;
+        is = cuts.seats[i].first_rank + cuts.seats[i].count <= LS_COMM_SIZE_MAX;
     }
-    if (!is) {
-        *cuts = (ls_log_cuts){0};
-    }
+    state->cuts = is ? cuts : state->cuts;
     return is;
 }
 

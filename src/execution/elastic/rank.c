@@ -50,17 +50,28 @@ typedef struct rank {
 
 /* ---- life and death of the agent ---- */
 
+/* The first local part that this rank holds; local_parts: none. */
+static uint32_t first_held(const rank *r)
+{
+    uint32_t part = 0;
+    while (part < r->team.local_parts && r->team.holder[part] != r->local) {
+        part++;
+    }
+    return part;
+}
+
 /* The agent's process number, from /proc/PID/fd/N. */
 static pid_t agent_of(const char *segment)
 {
     return strncmp(segment, "/proc/", 6) == 0 ? (pid_t)strtol(segment + 6, NULL, 10) : 0;
 }
 
-/* On a host of several: the others wait for another trainer behind a fence, and so does this one. Who is parked has nothing to do. */
+/* On a host of several: the others wait for another trainer behind a fence, and so does this one. Only who holds parts and is not parked: another
+ * trainer that comes at this moment waits for it, so that the fence can't come to stand behind the team that it publishes. */
 static void stop_alone(rank *r)
 {
     const bool is_parked = atomic_load(&r->slot->parked) > r->team.epoch;
-    if (r->control->coordinator[0] && !is_parked) {
+    if (r->control->coordinator[0] && !is_parked && first_held(r) < r->team.local_parts) {
         ls_control_fence_alone(r->control);
     }
 }
@@ -273,16 +284,6 @@ static ls_status join_others(rank *r)
         .sabotage = own_sabotage(r),
     };
     return ls_data_parallel_create(&options, &r->parallel);
-}
-
-/* The first local part that this rank holds; local_parts: none. */
-static uint32_t first_held(const rank *r)
-{
-    uint32_t part = 0;
-    while (part < r->team.local_parts && r->team.holder[part] != r->local) {
-        part++;
-    }
-    return part;
 }
 
 /* An agent that died while it wrote the team has left that to the next one, who may not come. */
