@@ -58,6 +58,7 @@ static void mark_op(digest *d, const ls_op *op)
     if (op->kind == LS_OP_ATTENTION) {
         mark(d->attention, op->in[0], true);
         mark(d->attention, op->in[1], true);
+        mark(d->attention, op->stats[0], true);
     }
 }
 
