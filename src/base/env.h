@@ -104,6 +104,7 @@ typedef struct ls_env_calls {
     void (*disk_sync_dir)(ls_env *env, const char *path, ls_env_done done, void *context);
     void (*disk_rename)(ls_env *env, const char *from, const char *to, ls_env_done done, void *context);
     void (*disk_exchange)(ls_env *env, const char *a, const char *b, ls_env_done done, void *context);
+    void (*disk_link)(ls_env *env, const char *from, const char *to, ls_env_done done, void *context);
     void (*disk_unlink)(ls_env *env, const char *path, ls_env_done done, void *context);
     void (*disk_mkdir)(ls_env *env, const char *path, ls_env_done done, void *context);
     void (*disk_list)(ls_env *env, const char *path, ls_env_listed listed, void *context);
@@ -289,6 +290,14 @@ static inline void ls_env_disk_exchange(ls_env *env, const char *a, const char *
                                         void *context)
 {
     env->calls->disk_exchange(env, a, b, done, context);
+}
+
+/* A second name for a file: it is there until the last of them is removed. -EEXIST when there is something at `to`; -EPERM, -EOPNOTSUPP, -EMLINK,
+ * -EXDEV and others where the file system can't. */
+static inline void ls_env_disk_link(ls_env *env, const char *from, const char *to, ls_env_done done,
+                                    void *context)
+{
+    env->calls->disk_link(env, from, to, done, context);
 }
 
 /* A file or an empty folder. */

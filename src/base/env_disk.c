@@ -139,6 +139,11 @@ static int64_t work_exchange(ls_disk_job *job)
     return or_errno(renameat2(AT_FDCWD, job->path, AT_FDCWD, job->to, RENAME_EXCHANGE));
 }
 
+static int64_t work_link(ls_disk_job *job)
+{
+    return or_errno(link(job->path, job->to));
+}
+
 static int64_t work_unlink(ls_disk_job *job)
 {
     const int result = unlink(job->path);
@@ -396,6 +401,15 @@ void ls_real_disk_exchange(ls_env *env, const char *a, const char *b, ls_env_don
     issue(env, (ls_disk_job){.work = work_exchange,
                              .path = copy_path(a),
                              .to = copy_path(b),
+                             .done = done,
+                             .context = context});
+}
+
+void ls_real_disk_link(ls_env *env, const char *from, const char *to, ls_env_done done, void *context)
+{
+    issue(env, (ls_disk_job){.work = work_link,
+                             .path = copy_path(from),
+                             .to = copy_path(to),
                              .done = done,
                              .context = context});
 }

@@ -376,6 +376,7 @@ static const ls_env_calls real_calls = {
     .disk_sync_dir = ls_real_disk_sync_dir,
     .disk_rename = ls_real_disk_rename,
     .disk_exchange = ls_real_disk_exchange,
+    .disk_link = ls_real_disk_link,
     .disk_unlink = ls_real_disk_unlink,
     .disk_mkdir = ls_real_disk_mkdir,
     .disk_list = ls_real_disk_list,

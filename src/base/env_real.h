@@ -97,6 +97,7 @@ void ls_real_disk_close(ls_env *env, int64_t file, ls_env_done done, void *conte
 void ls_real_disk_sync_dir(ls_env *env, const char *path, ls_env_done done, void *context);
 void ls_real_disk_rename(ls_env *env, const char *from, const char *to, ls_env_done done, void *context);
 void ls_real_disk_exchange(ls_env *env, const char *a, const char *b, ls_env_done done, void *context);
+void ls_real_disk_link(ls_env *env, const char *from, const char *to, ls_env_done done, void *context);
 void ls_real_disk_unlink(ls_env *env, const char *path, ls_env_done done, void *context);
 void ls_real_disk_mkdir(ls_env *env, const char *path, ls_env_done done, void *context);
 void ls_real_disk_list(ls_env *env, const char *path, ls_env_listed listed, void *context);

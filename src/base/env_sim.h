@@ -104,6 +104,8 @@ void ls_sim_disk_trouble(ls_sim *sim, ls_sim_host host, double probability);
 void ls_sim_disk_capacity(ls_sim *sim, ls_sim_host host, uint64_t bytes);
 /* Bytes of file content it holds now. */
 uint64_t ls_sim_disk_used(const ls_sim *sim, ls_sim_host host);
+/* Flips a bit of a file that is at rest, for good. False when there is none at `path`, or nothing of it is durable. */
+bool ls_sim_disk_rot(ls_sim *sim, ls_sim_host host, const char *path);
 /* Copies a file or a folder of the simulated disk, as programs see it, to `to` on the real one, for readers that don't go through
  * an env. Errors: LS_ERR_NOT_FOUND, LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_sim_disk_export(const ls_sim *sim, ls_sim_host host, const char *path,

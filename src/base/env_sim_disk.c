@@ -173,9 +173,10 @@ void ls_sim_file_sync_failed(ls_sim *sim, ls_sim_inode *file)
     drop_writes(file);
 }
 
-static uint64_t inode_bytes(const ls_sim_inode *inode)
+static uint64_t inode_bytes(ls_sim_inode *inode)
 {
-    uint64_t bytes = inode->now.bytes;
+    uint64_t bytes = inode->counted ? 0 : inode->now.bytes;
+    inode->counted = true;
     for (size_t i = 0; i < inode->names_now.count; i++) {
         bytes += inode_bytes(inode->names_now.entries[i].inode);
     }
@@ -184,6 +185,9 @@ static uint64_t inode_bytes(const ls_sim_inode *inode)
 
 uint64_t ls_sim_disk_bytes(const ls_sim_disk *disk)
 {
+    for (ls_sim_inode *at = disk->inodes; at; at = at->next) {
+        at->counted = false;
+    }
     return inode_bytes(disk->root);
 }
 
@@ -191,6 +195,21 @@ uint64_t ls_sim_disk_used(const ls_sim *sim, ls_sim_host host)
 {
     LS_ASSERT(host < sim->host_count);
     return ls_sim_disk_bytes(&sim->hosts[host]->disk);
+}
+
+bool ls_sim_disk_rot(ls_sim *sim, ls_sim_host host, const char *path)
+{
+    LS_ASSERT(host < sim->host_count);
+    ls_sim_place at;
+    if (ls_sim_place_find(&sim->hosts[host]->disk, path, &at) != 0 || !at.inode || at.inode->is_folder ||
+        at.inode->durable.bytes == 0 || at.inode->write_count > 0) {
+        return false;
+    }
+    const size_t byte = (size_t)(ls_sim_random_u64(sim) % at.inode->now.bytes);
+    const unsigned char bit = (unsigned char)(1u << (ls_sim_random_u64(sim) % 8));
+    at.inode->now.data[byte] ^= bit;
+    at.inode->durable.data[byte] ^= bit;
+    return true;
 }
 
 /* ---- names ---- */

@@ -36,6 +36,7 @@ typedef struct ls_sim_names {
 struct ls_sim_inode {
     ls_sim_inode *next; /* all inodes of the disk */
     bool is_folder;
+    bool counted; /* by ls_sim_disk_bytes: a file may have several names */
     ls_sim_content now, durable;
     ls_sim_pending *writes;
     size_t write_count;
@@ -61,7 +62,7 @@ ls_sim_inode *ls_sim_inode_create(ls_sim_disk *disk, bool is_folder);
 
 /* ---- files ---- */
 
-/* Bytes in the files that programs can reach by name. */
+/* Bytes in the files that programs can reach by name, each once. */
 uint64_t ls_sim_disk_bytes(const ls_sim_disk *disk);
 /* Each is seen at once and remembered as pending until the next sync. */
 void ls_sim_file_write(ls_sim_inode *file, const void *data, size_t bytes, uint64_t offset);

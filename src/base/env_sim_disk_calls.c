@@ -18,6 +18,7 @@ typedef enum disk_call {
     CALL_SYNC_DIR,
     CALL_RENAME,
     CALL_EXCHANGE,
+    CALL_LINK,
     CALL_UNLINK,
     CALL_MKDIR,
     CALL_LIST,
@@ -233,6 +234,22 @@ static int64_t do_exchange(sim_job *job)
     return 0;
 }
 
+static int64_t do_link(sim_job *job)
+{
+    ls_sim_place from, to;
+    int64_t error = ls_sim_place_find(disk_of(job), job->path, &from);
+    error = error ? error : ls_sim_place_find(disk_of(job), job->to, &to);
+    if (error) {
+        return error;
+    }
+    if (!from.inode || to.inode || from.inode->is_folder) {
+        return !from.inode ? -ENOENT : to.inode ? -EEXIST : -EPERM;
+    }
+    ls_sim_names_put(&to.folder->names_now, to.name, from.inode);
+    ls_sim_folder_changed(to.folder);
+    return 0;
+}
+
 static int64_t do_unlink(sim_job *job)
 {
     ls_sim_place at;
@@ -304,6 +321,8 @@ static int64_t perform(sim_job *job, bool is_short)
         return do_rename(job);
     case CALL_EXCHANGE:
         return do_exchange(job);
+    case CALL_LINK:
+        return do_link(job);
     case CALL_UNLINK:
         return do_unlink(job);
     case CALL_MKDIR:
@@ -325,6 +344,7 @@ static void lose_power(void *context)
 static bool takes_space(const sim_job *job)
 {
     return job->call == CALL_WRITE || job->call == CALL_ALLOCATE || job->call == CALL_MKDIR ||
+           job->call == CALL_LINK ||
            (job->call == CALL_OPEN && job->mode != LS_ENV_READ && job->mode != LS_ENV_WRITE);
 }
 
@@ -356,7 +376,7 @@ static void fail(sim_job *job)
 {
     const ls_sim_disk *disk = disk_of(job);
     const bool changes_names = job->call == CALL_RENAME || job->call == CALL_EXCHANGE ||
-                               job->call == CALL_UNLINK || job->call == CALL_MKDIR;
+                               job->call == CALL_LINK || job->call == CALL_UNLINK || job->call == CALL_MKDIR;
     if (job->call == CALL_CLOSE) {
         (void)do_close(job);
     } else if (job->call == CALL_SYNC && file_of(job)) {
@@ -517,6 +537,11 @@ static void sim_exchange(ls_env *env, const char *a, const char *b, ls_env_done 
     issue_pair(env, CALL_EXCHANGE, a, b, done, context);
 }
 
+static void sim_link(ls_env *env, const char *from, const char *to, ls_env_done done, void *context)
+{
+    issue_pair(env, CALL_LINK, from, to, done, context);
+}
+
 static void sim_unlink(ls_env *env, const char *path, ls_env_done done, void *context)
 {
     issue(env, (sim_job){.call = CALL_UNLINK, .path = borrow(path), .done = done, .context = context});
@@ -545,6 +570,7 @@ void ls_sim_disk_fill(ls_env_calls *calls)
     calls->disk_sync_dir = sim_sync_dir;
     calls->disk_rename = sim_rename;
     calls->disk_exchange = sim_exchange;
+    calls->disk_link = sim_link;
     calls->disk_unlink = sim_unlink;
     calls->disk_mkdir = sim_mkdir;
     calls->disk_list = sim_list;
