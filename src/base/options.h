@@ -90,7 +90,8 @@ typedef struct ls_option {
     const char *value_name;     /* what stands for the value in help: "N", "DIR"; NULL: by type */
     char letter;                /* command line: also -X; 0: none */
     bool identity;              /* part of what makes two runs the same run */
-    const char *help;           /* one line, no full stop */
+    bool identity_when_set; /* but left out of the canonical text at its default: for rows that came later */
+    const char *help;       /* one line, no full stop */
 } ls_option;
 
 /* A line of help for a section ("train.optimizer"). Sections without one are fine. */

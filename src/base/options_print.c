@@ -257,13 +257,27 @@ static size_t append_sections(const char *previous, const char *key, ls_text *te
     return depth;
 }
 
+static bool is_default(const ls_option *option, const void *settings)
+{
+    ls_text text = {0};
+    ls_options_append_value(option, settings, &text);
+    const bool same = strcmp(ls_text_string(&text), option->default_text) == 0;
+    ls_text_release(&text);
+    return same;
+}
+
+static bool is_in_identity(const ls_option *option, const void *settings)
+{
+    return option->identity && !(option->identity_when_set && is_default(option, settings));
+}
+
 void ls_options_append_yaml(const ls_option_table *table, const void *settings, bool only_identity,
                             ls_text *text)
 {
     const char *previous = "";
     for (size_t i = 0; i < table->count; i++) {
         const ls_option *option = &table->options[i];
-        if (only_identity && !option->identity) {
+        if (only_identity && !is_in_identity(option, settings)) {
             continue;
         }
         const size_t depth = append_sections(previous, option->key, text);

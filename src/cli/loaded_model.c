@@ -17,7 +17,7 @@ void ls_loaded_model_release(ls_loaded_model *model)
 
 static ls_status check_memory(const ls_model_file *file)
 {
-    const uint64_t needed = (uint64_t)file->layout.float_count * sizeof(float) + PROCESS_BYTES;
+    const uint64_t needed = (uint64_t)file->layout.parameter_floats * sizeof(float) + PROCESS_BYTES;
     const uint64_t available = ls_memory_available();
     if (needed <= available) {
         return LS_OK;
@@ -37,7 +37,7 @@ static ls_status load_parts(ls_loaded_model *model, const char *path, uint64_t t
     LS_TRY(check_memory(model->file));
     LS_TRY(ls_queue_create_cpu(threads ? (uint32_t)threads : cores > 0 ? (uint32_t)cores : 1, &model->queue));
     LS_TRY(ls_state_init(&model->state, model->queue, &model->file->layout, 0));
-    return ls_model_file_load(model->file, model->state.parameters);
+    return ls_model_file_load(model->file, &model->file->layout, model->state.parameters);
 }
 
 ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads)

@@ -115,16 +115,16 @@ void ls_model_file_close(ls_model_file *file)
     free(file);
 }
 
-ls_status ls_model_file_load(const ls_model_file *file, float *parameters)
+ls_status ls_model_file_load(const ls_model_file *file, const ls_layout *layout, float *parameters)
 {
     if (!file->checkpoint) {
-        return ls_hf_load_parameters(file->path, &file->config, &file->layout, parameters);
+        return ls_hf_load_parameters(file->path, &file->config, layout, parameters);
     }
     ls_arena arena = {0};
-    const ls_state state = {.layout = &file->layout, .parameters = parameters};
+    const ls_state state = {
+        .layout = layout, .parameters = parameters, .frozen = parameters + layout->float_count};
     const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &state);
-    const ls_status status =
-        ls_checkpoint_load(file->checkpoint, tensors, file->layout.parameter_count, NULL);
+    const ls_status status = ls_checkpoint_load(file->checkpoint, tensors, layout->parameter_count, NULL);
     ls_arena_release(&arena);
     return status;
 }

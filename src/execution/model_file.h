@@ -28,8 +28,10 @@ typedef struct ls_model_file {
 LS_MUST_CHECK ls_status ls_model_file_open(const char *path, ls_model_file **file_out);
 void ls_model_file_close(ls_model_file *file);
 
-/* Reads the weights into `parameters` (flat, file->layout); moments are not read. Every block is checked. */
-LS_MUST_CHECK ls_status ls_model_file_load(const ls_model_file *file, float *parameters);
+/* Reads the weights into `parameters` (flat, as `layout` says, which may freeze what it likes of file->config); moments are not read. Every block
+ * is checked. */
+LS_MUST_CHECK ls_status ls_model_file_load(const ls_model_file *file, const ls_layout *layout,
+                                           float *parameters);
 
 /*
  * The files of the model that are not weights or configuration and travel unchanged through import, training and export: its tokenizer,

@@ -4,29 +4,26 @@
 #include "base/assert.h"
 #include "compute/kernels/elementwise.h"
 
-static size_t flat_bytes(const ls_layout *layout)
-{
-    return (size_t)layout->float_count * sizeof(float);
-}
-
-static ls_status alloc_flat(ls_state *state, float **buffer_out)
+static ls_status alloc_flat(ls_state *state, int64_t floats, float **buffer_out)
 {
     void *memory = NULL;
-    LS_TRY(ls_device_alloc(state->queue, flat_bytes(state->layout), &memory));
+    LS_TRY(ls_device_alloc(state->queue, (size_t)floats * sizeof(float), &memory));
     *buffer_out = memory;
     return LS_OK;
 }
 
 static ls_status alloc_all(ls_state *state, uint32_t gradient_count)
 {
-    LS_TRY(alloc_flat(state, &state->parameters));
+    const int64_t floats = state->layout->float_count;
+    LS_TRY(alloc_flat(state, state->layout->parameter_floats, &state->parameters));
+    state->frozen = state->parameters + floats;
     for (uint32_t i = 0; i < gradient_count; i++) {
-        LS_TRY(alloc_flat(state, &state->gradients[i]));
+        LS_TRY(alloc_flat(state, floats, &state->gradients[i]));
         state->gradient_count = i + 1;
     }
     if (gradient_count > 0) {
-        LS_TRY(alloc_flat(state, &state->m));
-        LS_TRY(alloc_flat(state, &state->v));
+        LS_TRY(alloc_flat(state, floats, &state->m));
+        LS_TRY(alloc_flat(state, floats, &state->v));
     }
     return LS_OK;
 }
@@ -42,10 +39,10 @@ ls_status ls_state_init(ls_state *state, ls_queue *queue, const ls_layout *layou
     return status;
 }
 
-static void free_flat(ls_state *state, float *buffer)
+static void free_flat(ls_state *state, int64_t floats, float *buffer)
 {
     if (buffer) {
-        ls_device_free(state->queue, buffer, flat_bytes(state->layout));
+        ls_device_free(state->queue, buffer, (size_t)floats * sizeof(float));
     }
 }
 
@@ -55,24 +52,27 @@ void ls_state_release(ls_state *state)
         *state = (ls_state){0};
         return;
     }
-    free_flat(state, state->parameters);
-    free_flat(state, state->m);
-    free_flat(state, state->v);
+    const int64_t floats = state->layout ? state->layout->float_count : 0;
+    const bool has_frozen = state->parameters && state->frozen == state->parameters + floats;
+    free_flat(state, has_frozen ? state->layout->parameter_floats : floats, state->parameters);
+    free_flat(state, floats, state->m);
+    free_flat(state, floats, state->v);
     for (uint32_t i = 0; i < state->gradient_count; i++) {
-        free_flat(state, state->gradients[i]);
+        free_flat(state, floats, state->gradients[i]);
     }
     *state = (ls_state){0};
 }
 
 ls_status ls_state_init_snapshot(ls_state *snapshot, const ls_state *of)
 {
-    *snapshot = (ls_state){.queue = of->queue, .layout = of->layout};
-    ls_status status = alloc_flat(snapshot, &snapshot->parameters);
+    *snapshot = (ls_state){.queue = of->queue, .layout = of->layout, .frozen = of->frozen};
+    const int64_t floats = of->layout->float_count;
+    ls_status status = alloc_flat(snapshot, floats, &snapshot->parameters);
     if (status == LS_OK && of->m) {
-        status = alloc_flat(snapshot, &snapshot->m);
+        status = alloc_flat(snapshot, floats, &snapshot->m);
     }
     if (status == LS_OK && of->v) {
-        status = alloc_flat(snapshot, &snapshot->v);
+        status = alloc_flat(snapshot, floats, &snapshot->v);
     }
     if (status != LS_OK) {
         ls_state_release(snapshot);
@@ -124,7 +124,7 @@ static void init_tile(void *context, int64_t tile, uint32_t worker)
 void ls_state_init_weights(ls_state *state, const ls_model_config *config, uint64_t seed)
 {
     init_context context = {.state = state, .config = config, .seed = seed};
-    const int64_t tiles = (state->layout->float_count + INIT_TILE - 1) / INIT_TILE;
+    const int64_t tiles = (state->layout->parameter_floats + INIT_TILE - 1) / INIT_TILE;
     ls_queue_run_tiles(state->queue, tiles, init_tile, &context);
 }
 
@@ -134,14 +134,17 @@ ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state)
     ls_checkpoint_tensor *tensors = ls_arena_new(arena, ls_checkpoint_tensor, layout->parameter_count);
     for (uint32_t i = 0; i < layout->parameter_count; i++) {
         const ls_parameter *p = &layout->parameters[i];
+        const bool has_moments = state->m && !p->frozen;
         tensors[i] = (ls_checkpoint_tensor){
             .name = p->name,
+            .frozen = p->frozen,
             .rank = (uint32_t)p->shape_rank,
             .shape = {(uint64_t)(p->shape_rank == 2 ? p->rows : p->cols),
                       (uint64_t)(p->shape_rank == 2 ? p->cols : 0)},
-            .value = state->parameters + p->offset,
-            .m = state->m ? state->m + p->offset : NULL,
-            .v = state->v ? state->v + p->offset : NULL,
+            .value =
+                p->frozen ? state->frozen + (p->offset - layout->float_count) : state->parameters + p->offset,
+            .m = has_moments ? state->m + p->offset : NULL,
+            .v = has_moments ? state->v + p->offset : NULL,
         };
     }
     return tensors;

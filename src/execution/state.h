@@ -2,6 +2,8 @@
 /*
  * Training state: the flat buffers that a model and its optimizer live in.
  *
+ * Frozen parameters have no moments and no gradients: only `parameters` goes on behind layout->float_count.
+ *
  * parameters, m and v have the layout of model/layout.h; together with the step number they are the whole
  * state of a run (DESIGN I1). Gradient buffers belong to the fixed tree of leaves: one holds the running
  * leaf, the others partial sums.
@@ -21,6 +23,8 @@ typedef struct ls_state {
     ls_queue *queue;         /* borrowed */
     const ls_layout *layout; /* borrowed */
     float *parameters;
+    float *
+        frozen; /* where those behind layout->float_count lie: at parameters + float_count, or, of a snapshot, still in the state */
     float *m, *v; /* AdamW's moments; NULL without an optimizer */
     float *gradients[LS_GRADIENT_BUFFERS_MAX];
     uint32_t gradient_count;
@@ -35,7 +39,8 @@ LS_MUST_CHECK ls_status ls_state_init(ls_state *state, ls_queue *queue, const ls
                                       uint32_t gradient_count);
 void ls_state_release(ls_state *state);
 
-/* Parameters and moments like those of `of`, without gradients, for ls_state_copy. Errors: LS_ERR_MEMORY. */
+/* Parameters and moments like those of `of`, without gradients, for ls_state_copy. Frozen parameters, which nobody changes, stay those
+ * of `of`. Errors: LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_state_init_snapshot(ls_state *snapshot, const ls_state *of);
 /* Copies parameters and moments, with all threads of the queue. */
 LS_MUST_CHECK ls_status ls_state_copy(ls_state *to, const ls_state *from);

@@ -41,6 +41,13 @@ static ls_tensor parameter_view(const ls_walk *walk, float *flat, int32_t index)
     return ls_tensor_f32(flat + p->offset, p->rows, p->cols);
 }
 
+/* The gradient of parameter `index`; absent for one that is frozen. */
+static ls_tensor gradient_view(const ls_walk *walk, const ls_walk_batch *batch, int32_t index)
+{
+    const bool is_there = index != LS_NONE && !parameter_of(walk, index)->frozen;
+    return is_there ? parameter_view(walk, batch->gradients, index) : (ls_tensor){0};
+}
+
 /* Kernels take mutable views and promise in their headers what they only read. */
 static float *readable(const float *flat)
 {
@@ -70,11 +77,11 @@ static ls_status embedding_forward(ls_walk *walk, const ls_op *op, const ls_walk
 
 static ls_status embedding_backward(ls_walk *walk, const ls_op *op, const ls_walk_batch *batch)
 {
-    const ls_tensor dtable = parameter_view(walk, batch->gradients, op->weight);
-    const ls_tensor dpositions = parameter_view(walk, batch->gradients, op->bias);
+    const ls_tensor dtable = gradient_view(walk, batch, op->weight);
+    const ls_tensor dpositions = gradient_view(walk, batch, op->bias);
     if (!batch->accumulate) {
         /* A tied table already holds the head's gradient. */
-        if (!walk->plan->config.tied) {
+        if (dtable.data && !walk->plan->config.tied) {
             LS_TRY(ls_fill(walk->queue, &dtable, 0.0f));
         }
         if (dpositions.data) {
@@ -127,8 +134,8 @@ static ls_status norm_backward_of(ls_walk *walk, const ls_op *op, const ls_walk_
     const ls_tensor x = ls_walk_value(walk, x_value), dy = ls_walk_value(walk, dy_value);
     const ls_tensor mean = ls_walk_value(walk, op->stats[0]), rstd = ls_walk_value(walk, op->stats[1]);
     const ls_tensor dx = ls_walk_value(walk, op->din[0]);
-    const ls_tensor dweight = parameter_view(walk, batch->gradients, op->weight);
-    const ls_tensor dbias = parameter_view(walk, batch->gradients, op->bias);
+    const ls_tensor dweight = gradient_view(walk, batch, op->weight);
+    const ls_tensor dbias = gradient_view(walk, batch, op->bias);
     const ls_tensor workspace = ls_walk_value(walk, op->workspace);
     return ls_norm_backward(walk->queue, &norm, &x, &dy, &mean, &rstd, &dx, op->accumulate_din, &dweight,
                             &dbias, batch->accumulate, &workspace);
@@ -189,7 +196,7 @@ static ls_status qk_norm_backward(ls_walk *walk, const ls_op *op, const ls_walk_
         const ls_tensor dy = ls_tensor_columns(dout, first[part], cols[part]);
         const ls_tensor dx = ls_tensor_columns(dqkv, first[part], cols[part]);
         const ls_tensor part_rstd = ls_tensor_columns(rstd, stat_first[part], groups[part]);
-        const ls_tensor dweight = parameter_view(walk, batch->gradients, weight[part]);
+        const ls_tensor dweight = gradient_view(walk, batch, weight[part]);
         LS_TRY(ls_norm_backward(walk->queue, &norm, &x, &dy, &none, &part_rstd, &dx, false, &dweight, &none,
                                 batch->accumulate, &workspace));
     }
@@ -248,8 +255,10 @@ static ls_status linear_backward_weight(ls_walk *walk, const ls_op *op, const ls
 {
     const ls_linear linear = linear_of(walk, op, batch->parameters);
     const ls_tensor x = ls_walk_value(walk, op->in[0]), dy = ls_walk_value(walk, op->dout[0]);
-    const ls_tensor dweight = linear_weight(walk, op, batch->gradients);
-    const ls_tensor dbias = linear_bias(walk, op, batch->gradients);
+    const bool has_weight = gradient_view(walk, batch, op->weight).data != NULL;
+    const bool has_bias = gradient_view(walk, batch, op->bias).data != NULL;
+    const ls_tensor dweight = has_weight ? linear_weight(walk, op, batch->gradients) : (ls_tensor){0};
+    const ls_tensor dbias = has_bias ? linear_bias(walk, op, batch->gradients) : (ls_tensor){0};
     return ls_linear_backward_weight(walk->queue, &linear, &x, &dy, &dweight, &dbias, batch->accumulate);
 }
 
@@ -395,7 +404,8 @@ static ls_status head_forward(ls_walk *walk, const ls_op *op, const ls_walk_batc
     const ls_linear linear = head_linear(walk, op, batch->parameters);
     const ls_tensor hidden = ls_walk_value(walk, op->in[0]), dhidden = ls_walk_value(walk, op->din[0]);
     const ls_tensor all_logits = ls_walk_value(walk, op->workspace);
-    const ls_tensor dweight = parameter_view(walk, batch->gradients, op->weight), no_bias = {0};
+    const ls_tensor no_bias = {0};
+    const ls_tensor dweight = training ? gradient_view(walk, batch, op->weight) : no_bias;
     const int64_t rows = batch_rows(walk);
     for (int64_t first = 0; first < rows; first += op->chunk_rows) {
         const int64_t count = rows - first < op->chunk_rows ? rows - first : op->chunk_rows;
@@ -404,9 +414,11 @@ static ls_status head_forward(ls_walk *walk, const ls_op *op, const ls_walk_batc
         LS_TRY(ls_linear_forward(walk->queue, &linear, &x, &logits));
         LS_TRY(
             ls_cross_entropy(walk->queue, &logits, batch->targets + first, batch->losses + first, training));
-        if (training) {
+        if (dhidden.data) {
             const ls_tensor dx = ls_tensor_rows(dhidden, first, count);
             LS_TRY(ls_linear_backward_input(walk->queue, &linear, &logits, &dx, false));
+        }
+        if (dweight.data) {
             LS_TRY(ls_linear_backward_weight(walk->queue, &linear, &x, &logits, &dweight, &no_bias,
                                              batch->accumulate || first > 0));
         }
@@ -419,8 +431,7 @@ ls_status ls_walk_logits(ls_walk *walk, const float *parameters, const ls_tensor
 {
     const ls_layout *layout = walk->plan->layout;
     const char *name = walk->plan->config.tied ? NULL : "lm_head.weight";
-    /* The table of embeddings is the first parameter of every layout. */
-    const ls_parameter *head = name ? ls_layout_find(layout, name) : &layout->parameters[0];
+    const ls_parameter *head = name ? ls_layout_find(layout, name) : &layout->parameters[layout->table];
     LS_ASSERT(head && head->rows == walk->plan->config.vocab);
     const ls_op op = {.weight = (int32_t)(head - layout->parameters)};
     const ls_linear linear = head_linear(walk, &op, parameters);

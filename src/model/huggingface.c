@@ -83,7 +83,7 @@ static ls_status load_parameter(const ls_safetensors *file, const char *path, co
 static ls_status check_tied_head(const ls_safetensors *file, const ls_layout *layout,
                                  const ls_safetensor *head)
 {
-    const ls_safetensor *table = find_tensor(file, layout->parameters[0].name);
+    const ls_safetensor *table = find_tensor(file, layout->parameters[layout->table].name);
     LS_ASSERT(table);
     if (head->dtype != table->dtype || head->bytes != table->bytes ||
         memcmp(head->data, table->data, table->bytes) != 0) {
@@ -129,7 +129,7 @@ static ls_status check_extras(const ls_safetensors *file, const ls_model_config 
 static ls_status load_all(const ls_safetensors *file, const char *path, const ls_model_config *config,
                           const ls_layout *layout, float *flat)
 {
-    memset(flat, 0, (size_t)layout->float_count * sizeof *flat);
+    memset(flat, 0, (size_t)layout->parameter_floats * sizeof *flat);
     for (uint32_t i = 0; i < layout->parameter_count; i++) {
         LS_TRY(load_parameter(file, path, &layout->parameters[i], flat));
     }

@@ -51,7 +51,7 @@ json_t *ls_hf_config_json(const ls_model_config *config);
 
 /*
  * Reads every parameter of `layout` from the safetensors of a folder (or from a file or index) into `flat`
- * (layout->float_count floats); padding becomes zero.
+ * (layout->parameter_floats floats); padding becomes zero.
  *
  * GPT-2 files exist with and without the "transformer." in front of names, llama-like ones of a base model without
  * "model."; both are read. Buffers that older versions saved are ignored (rotary_emb.inv_freq, attn.bias,

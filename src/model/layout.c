@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/random.h"
+#include "model/freeze.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@ enum {
     OUTER_PARAMETERS_MAX = 5   /* two embeddings, final norm with bias, head */
 };
 
+static const char TABLE[] = "model.embed_tokens.weight", GPT2_TABLE[] = "transformer.wte.weight";
+
 typedef struct builder {
     ls_arena *arena;
     const ls_model_config *config;
@@ -21,6 +24,9 @@ typedef struct builder {
     uint32_t capacity;
     int64_t offset;
     const char *prefix; /* of the names that follow: "model.layers.3." */
+    uint32_t section, group;
+    const ls_freeze *freeze;
+    bool frozen; /* these are laid out now, and the others left out */
 } builder;
 
 static int64_t round_up(int64_t value, int64_t multiple)
@@ -33,39 +39,52 @@ static int64_t round_up(int64_t value, int64_t multiple)
 static void bucket_begin(builder *b)
 {
     LS_ASSERT(b->offset % LS_BUCKET_PAD == 0);
-    b->layout->buckets[b->layout->bucket_count] = (ls_bucket){.offset = b->offset};
+    b->layout->buckets[b->layout->bucket_count] = (ls_bucket){.offset = b->offset, .section = b->section};
+    b->group++;
 }
 
+/* One that nothing was added to is not there. */
 static void bucket_end(builder *b)
 {
-    ls_bucket *bucket = &b->layout->buckets[b->layout->bucket_count++];
+    ls_bucket *bucket = &b->layout->buckets[b->layout->bucket_count];
     b->offset = round_up(b->offset, LS_BUCKET_PAD);
     bucket->count = b->offset - bucket->offset;
+    b->layout->bucket_count += bucket->count > 0;
+    b->section++;
 }
 
 /* Tensors between two calls of this are adjacent. */
 static void group_begin(builder *b)
 {
     b->offset = round_up(b->offset, GROUP_ALIGN);
+    b->group++;
 }
 
 static void add(builder *b, const char *name, int shape_rank, int64_t rows, int64_t cols, bool decay,
                 ls_init_kind init)
 {
     ls_layout *layout = b->layout;
+    const char *full = ls_arena_printf(b->arena, "%s%s", b->prefix, name);
     LS_ASSERT(layout->parameter_count < b->capacity);
+    if (ls_freeze_matches(b->freeze, full) != b->frozen) {
+        return;
+    }
     layout->parameters[layout->parameter_count++] = (ls_parameter){
-        .name = ls_arena_printf(b->arena, "%s%s", b->prefix, name),
+        .name = full,
         .rows = rows,
         .cols = cols,
         .shape_rank = shape_rank,
         .offset = b->offset,
         .bucket = layout->bucket_count,
+        .section = b->section,
+        .group = b->group,
         .decay = decay,
+        .frozen = b->frozen,
         .init = init,
     };
     b->offset += rows * cols;
     layout->element_count += rows * cols;
+    layout->frozen_elements += b->frozen ? rows * cols : 0;
 }
 
 static void add_matrix(builder *b, const char *name, int64_t rows, int64_t cols, ls_init_kind init)
@@ -180,8 +199,7 @@ static void add_embeddings(builder *b, bool gpt2)
     const ls_model_config *c = b->config;
     bucket_begin(b);
     b->prefix = "";
-    add_matrix(b, gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight", c->vocab, c->width,
-               LS_INIT_NORMAL);
+    add_matrix(b, gpt2 ? GPT2_TABLE : TABLE, c->vocab, c->width, LS_INIT_NORMAL);
     if (gpt2) {
         group_begin(b);
         add_matrix(b, "transformer.wpe.weight", c->context, c->width, LS_INIT_NORMAL);
@@ -220,21 +238,64 @@ static void add_final(builder *b, bool gpt2)
     bucket_end(b);
 }
 
-void ls_layout_build(ls_arena *arena, const ls_model_config *config, ls_layout *layout_out)
+/* Lays out what is frozen, or what is not, behind what is there. */
+static void add_all(builder *b, bool frozen)
 {
-    const bool gpt2 = config->family == LS_FAMILY_GPT2;
+    const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
+    b->section = b->group = 0;
+    b->frozen = frozen;
+    add_embeddings(b, gpt2);
+    add_layers(b, gpt2);
+    add_final(b, gpt2);
+}
+
+static void build(ls_arena *arena, const ls_model_config *config, const ls_freeze *freeze,
+                  ls_layout *layout_out)
+{
+    const uint32_t sections = (uint32_t)config->layers + 2;
     const uint32_t capacity = OUTER_PARAMETERS_MAX + LAYER_PARAMETERS_MAX * (uint32_t)config->layers;
     ls_layout layout = {
         .parameters = ls_arena_new(arena, ls_parameter, capacity),
-        .buckets = ls_arena_new(arena, ls_bucket, (size_t)config->layers + 2),
+        .buckets = ls_arena_new(arena, ls_bucket, (freeze->count > 0 ? 2 : 1) * (size_t)sections + 1),
+        .section_count = sections,
     };
-    builder b = {.arena = arena, .config = config, .layout = &layout, .capacity = capacity, .prefix = ""};
-    add_embeddings(&b, gpt2);
-    add_layers(&b, gpt2);
-    add_final(&b, gpt2);
+    builder b = {.arena = arena,
+                 .config = config,
+                 .layout = &layout,
+                 .capacity = capacity,
+                 .prefix = "",
+                 .freeze = freeze};
+    add_all(&b, false);
+    const uint32_t trained_buckets = layout.bucket_count;
+    layout.trained_count = layout.parameter_count;
     layout.float_count = b.offset;
-    LS_ASSERT(layout.bucket_count == (uint32_t)config->layers + 2);
+    if (freeze->count > 0) {
+        add_all(&b, true);
+    }
+    layout.frozen_buckets = layout.bucket_count - trained_buckets;
+    layout.bucket_count = trained_buckets;
+    layout.parameter_floats = b.offset;
+    const bool gpt2 = config->family == LS_FAMILY_GPT2;
+    layout.table = (uint32_t)(ls_layout_find(&layout, gpt2 ? GPT2_TABLE : TABLE) - layout.parameters);
     *layout_out = layout;
+}
+
+void ls_layout_build(ls_arena *arena, const ls_model_config *config, ls_layout *layout_out)
+{
+    const ls_freeze nothing = {0};
+    build(arena, config, &nothing, layout_out);
+    LS_ASSERT(layout_out->bucket_count == layout_out->section_count);
+}
+
+ls_status ls_layout_build_frozen(ls_arena *arena, const ls_model_config *config, const char *const *patterns,
+                                 size_t pattern_count, ls_layout *layout_out)
+{
+    const ls_freeze freeze = {patterns, pattern_count};
+    ls_layout layout;
+    build(arena, config, &freeze, &layout);
+    LS_TRY(ls_freeze_check(&freeze, &layout));
+    *layout_out = layout;
+    return LS_OK;
 }
 
 /* ---- looking up ---- */

@@ -8,6 +8,14 @@
  * below) starts at a multiple of 16 floats, a cache line; the holes are padding too. Gradients and the two
  * moments use the same offsets in buffers of their own.
  *
+ * Frozen tensors (train.freeze) lie behind all that is trained, in buckets of their own: gradients, moments and everything that ranks do with
+ * buckets end at float_count, only the parameters go on. Their buckets, and those that are left empty, are not there. So a run that
+ * freezes nothing has the layout it always had.
+ *
+ *   parameters   | embeddings | layer 0 | layer 1 | ... | final |  frozen: embeddings | layer 0 | ... |
+ *                |<------------ float_count ------------------->|
+ *                |<------------ parameter_floats ---------------------------------------------------->|
+ *
  * Names, shapes and orientation are Hugging Face's, so import and export are copies. Tensors that one product
  * reads together are adjacent: q, k, v weights (out, in) are one (q + 2 kv, width) matrix, their biases one
  * vector, gate and up one (2 ffn, width) matrix.
@@ -34,25 +42,45 @@ typedef struct ls_parameter {
     int shape_rank; /* 1 or 2: the rank in the file */
     int64_t offset; /* floats from the start of the flat buffer */
     uint32_t bucket;
-    bool decay; /* weight decay applies: matrices yes, biases and norms no */
+    uint32_t section; /* 0: embeddings, 1 + l: layer l, the last: final norm and head */
+    uint32_t group;   /* adjacent tensors, which one product reads together, have the same */
+    bool decay;       /* weight decay applies: matrices yes, biases and norms no */
+    bool frozen;      /* never updated; offset >= float_count */
     ls_init_kind init;
 } ls_parameter;
 
 typedef struct ls_bucket {
     int64_t offset, count; /* floats, count padded */
+    uint32_t section;      /* whose parameters it has */
 } ls_bucket;
 
 typedef struct ls_layout {
-    ls_parameter *parameters; /* in buffer order */
+    ls_parameter *parameters; /* in buffer order: first what is trained, then what is frozen */
     uint32_t parameter_count;
-    ls_bucket *buckets;
-    uint32_t bucket_count; /* layers + 2 */
-    int64_t float_count;   /* with padding: size of the flat buffer */
-    int64_t element_count; /* without padding: "the number of parameters" */
+    uint32_t trained_count; /* parameters that are trained */
+    uint32_t table;         /* index of the table of embeddings */
+    uint32_t section_count; /* layers + 2 */
+    ls_bucket *buckets;     /* those that are trained, then `frozen_buckets` more */
+    uint32_t bucket_count;  /* that are trained; section_count when nothing is frozen */
+    uint32_t frozen_buckets;
+    int64_t float_count;      /* with padding: size of flat gradients and moments */
+    int64_t parameter_floats; /* size of flat parameters: the frozen ones too */
+    int64_t element_count;    /* without padding: "the number of parameters" */
+    int64_t frozen_elements;  /* of them frozen */
 } ls_layout;
 
-/* Lays out a checked configuration; the tables live in `arena`. */
+/* Lays out a checked configuration, all of it trained; the tables live in `arena`. */
 void ls_layout_build(ls_arena *arena, const ls_model_config *config, ls_layout *layout_out);
+
+/*
+ * The same with what matches one of `patterns` frozen: shell patterns (*, ?, [...]) over a tensor's name, as "model.layers.0.self_attn.q_proj.weight",
+ * with or without what families put in front ("model.", "transformer."). A pattern that names no whole name, "layers.0", means all below it.
+ * Errors: LS_ERR_INVALID for a pattern that matches nothing (naming the nearest names), when nothing is left to train, and when tensors that
+ * one product reads together (q, k and v; gate and up) are not all frozen or all trained; layout_out is then untouched.
+ */
+LS_MUST_CHECK ls_status ls_layout_build_frozen(ls_arena *arena, const ls_model_config *config,
+                                               const char *const *patterns, size_t pattern_count,
+                                               ls_layout *layout_out);
 
 /* The parameter named `name`, or NULL. */
 const ls_parameter *ls_layout_find(const ls_layout *layout, const char *name);

@@ -118,13 +118,12 @@ static int32_t find_parameter(const builder *b, const char *name)
     return p ? (int32_t)(p - b->plan->layout->parameters) : LS_NONE;
 }
 
-/* The first parameter whose bucket is not below `bucket`. */
-static uint32_t bucket_first(const ls_layout *layout, uint32_t bucket)
+/* The first parameter of [low, high) whose section is not below `section`. */
+static uint32_t section_first(const ls_layout *layout, uint32_t low, uint32_t high, uint32_t section)
 {
-    uint32_t low = 0, high = layout->parameter_count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (layout->parameters[middle].bucket < bucket) {
+        if (layout->parameters[middle].section < section) {
             low = middle + 1;
         } else {
             high = middle;
@@ -133,18 +132,26 @@ static uint32_t bucket_first(const ls_layout *layout, uint32_t bucket)
     return low;
 }
 
-/* Parameter `name` of the builder's layer; only its bucket is searched, so that deep models build fast. */
-static int32_t layer_parameter(const builder *b, const char *name)
+static int32_t layer_parameter_in(const builder *b, uint32_t low, uint32_t high, const char *name)
 {
     const ls_layout *layout = b->plan->layout;
-    const uint32_t bucket = (uint32_t)b->layer + 1;
-    for (uint32_t i = bucket_first(layout, bucket);
-         i < layout->parameter_count && layout->parameters[i].bucket == bucket; i++) {
+    const uint32_t section = (uint32_t)b->layer + 1;
+    for (uint32_t i = section_first(layout, low, high, section);
+         i < high && layout->parameters[i].section == section; i++) {
         if (ls_path_has_suffix(layout->parameters[i].name, name)) {
             return (int32_t)i;
         }
     }
     return LS_NONE;
+}
+
+/* Parameter `name` of the builder's layer; only that layer is searched, so that deep models build fast. */
+static int32_t layer_parameter(const builder *b, const char *name)
+{
+    const ls_layout *layout = b->plan->layout;
+    const int32_t trained = layer_parameter_in(b, 0, layout->trained_count, name);
+    return trained != LS_NONE ? trained
+                              : layer_parameter_in(b, layout->trained_count, layout->parameter_count, name);
 }
 
 static layer_parameters layer_parameters_of(const builder *b)
@@ -689,6 +696,7 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
     plan.values = ls_arena_new(arena, ls_value, b.capacity_values);
     plan.steps = ls_arena_new(arena, ls_plan_step, b.capacity_steps);
     build(&b);
+    ls_plan_leave_out_frozen(arena, &plan);
     ls_plan_find_lives(&plan);
     ls_plan_place(arena, &plan);
 #ifdef LS_DEBUG

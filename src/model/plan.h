@@ -46,6 +46,9 @@
  * gradient that of its output gradient (din[0] == dout[0]), swiglu's input gradient that of its input
  * (din[0] == in[0]), rotary works on the gradient of queries and keys (din[0] == dout[0]).
  *
+ * Frozen parameters have no gradients: a backward step is there only when it makes one of a trained parameter, or what such a step reads. So
+ * below the lowest trained parameter nothing runs backward, and nothing is kept for it.
+ *
  * Recompute. A value that is not kept is produced again in the backward by a clone of its op, as late as
  * possible; the clone has values of its own, so that liveness stays simple. When a layer recomputes anything,
  * its backward steps belong to a second set of ops that read the clones' values; a clone of an add_norm whose
@@ -174,7 +177,7 @@ LS_MUST_CHECK ls_status ls_plan_build(ls_arena *arena, const ls_model_config *co
                                       const ls_plan_options *options, ls_plan *plan_out);
 
 /* FLOPs of one micro-batch by the full-attention convention (a product of (n, k) and (k, m) is 2 n k m;
- * attention counts all T x T pairs), forward and backward. `recomputed` is what clones add: MFU counts
+ * attention counts all T x T pairs), forward and backward (of the gradients that are made: fewer when parameters are frozen). `recomputed` is what clones add: MFU counts
  * forward + backward, HFU adds recomputed. */
 typedef struct ls_plan_flops {
     double forward, backward, recomputed;
@@ -184,8 +187,9 @@ ls_plan_flops ls_plan_count_flops(const ls_plan *plan);
 
 /* Memory of a training run in bytes. */
 typedef struct ls_memory_plan {
-    uint64_t parameters, gradients, optimizer; /* one flat buffer, one, two */
-    uint64_t tree;                             /* extra gradient buffers of the fixed tree of leaves */
+    uint64_t parameters, gradients,
+        optimizer; /* one flat buffer, one, two; the last two of what is trained alone */
+    uint64_t tree; /* extra gradient buffers of the fixed tree of leaves */
     uint32_t tree_buffers;
     uint64_t activations; /* the arena without logits */
     uint64_t logits;      /* chunk of logits */

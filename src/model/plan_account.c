@@ -29,14 +29,41 @@ static double op_flops(const ls_plan *plan, const ls_op *op, bool causal)
     return 0.0;
 }
 
+static bool is_trained(const ls_parameter *parameter, uint32_t argument)
+{
+    (void)argument;
+    return !parameter->frozen;
+}
+
+/*
+ * What a step adds to the backward pass. Each product has two gradients of its own size, each made by a step of its own, but for attention, whose
+ * one step makes both, and the head, which makes its own during forward. What attention's backward makes again does not count.
+ */
+static double backward_flops(const ls_plan *plan, uint32_t step)
+{
+    const ls_op *op = &plan->ops[plan->steps[step].op];
+    const double product = op_flops(plan, op, false);
+    if (op->kind == LS_OP_HEAD_LOSS) {
+        const bool makes_weight = ls_plan_makes_gradient(plan, step, is_trained, 0);
+        return (double)(makes_weight + (op->din[0] != LS_NONE)) * product;
+    }
+    if (plan->steps[step].phase == LS_PHASE_FORWARD) {
+        return 0.0;
+    }
+    return op->kind == LS_OP_ATTENTION ? 2.0 * product : product;
+}
+
 ls_plan_flops ls_plan_count_flops(const ls_plan *plan)
 {
     ls_plan_flops flops = {0};
     for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ls_op *op = &plan->ops[plan->steps[i].op];
+        if (plan->options.training) {
+            flops.backward += backward_flops(plan, i);
+        }
         if (plan->steps[i].phase != LS_PHASE_FORWARD) {
             continue;
         }
-        const ls_op *op = &plan->ops[plan->steps[i].op];
         if (i >= plan->forward_steps) {
             flops.recomputed += op_flops(plan, op, false);
             continue;
@@ -44,9 +71,6 @@ ls_plan_flops ls_plan_count_flops(const ls_plan *plan)
         flops.forward += op_flops(plan, op, false);
         flops.causal_forward += op_flops(plan, op, true);
     }
-    /* Each product has two gradients of its own size. What attention's backward makes again does not count.
-     */
-    flops.backward = plan->options.training ? 2.0 * flops.forward : 0.0;
     return flops;
 }
 
@@ -64,35 +88,16 @@ uint32_t ls_tree_buffers(uint32_t leaves)
     return in_left > in_right ? in_left : in_right;
 }
 
-static bool writes_gradients(const ls_plan_step *step, const ls_op *op)
+static bool is_in_bucket(const ls_parameter *parameter, uint32_t bucket)
 {
-    switch (op->kind) {
-    case LS_OP_NORM:
-    case LS_OP_ADD_NORM:
-    case LS_OP_QK_NORM:
-        return step->phase == LS_PHASE_BACKWARD_INPUT;
-    case LS_OP_LINEAR:
-    case LS_OP_EMBEDDING:
-        return step->phase == LS_PHASE_BACKWARD_WEIGHT;
-    case LS_OP_HEAD_LOSS:
-        return step->phase == LS_PHASE_FORWARD; /* its gradients are made with the losses */
-    default:
-        return false;
-    }
-}
-
-static bool has_parameter_in(const ls_plan *plan, int32_t parameter, uint32_t bucket)
-{
-    return parameter != LS_NONE && plan->layout->parameters[parameter].bucket == bucket;
+    return parameter->bucket == bucket;
 }
 
 uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket)
 {
     LS_ASSERT(plan->options.training && bucket < plan->layout->bucket_count);
     for (uint32_t i = plan->step_count; i-- > 0;) {
-        const ls_op *op = &plan->ops[plan->steps[i].op];
-        if (writes_gradients(&plan->steps[i], op) &&
-            (has_parameter_in(plan, op->weight, bucket) || has_parameter_in(plan, op->bias, bucket))) {
+        if (ls_plan_makes_gradient(plan, i, is_in_bucket, bucket)) {
             return i;
         }
     }
@@ -116,7 +121,8 @@ ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves)
 {
     const uint64_t flat = (uint64_t)plan->layout->float_count * sizeof(float);
     const uint64_t arena = (uint64_t)plan->arena_floats * sizeof(float);
-    ls_memory_plan memory = {.parameters = flat, .tree_buffers = ls_tree_buffers(leaves)};
+    ls_memory_plan memory = {.parameters = (uint64_t)plan->layout->parameter_floats * sizeof(float),
+                             .tree_buffers = ls_tree_buffers(leaves)};
     if (plan->options.training) {
         memory.gradients = flat;
         memory.optimizer = 2 * flat;

@@ -11,6 +11,14 @@ int64_t ls_value_span(const ls_value *value);
 /* Both are in memory at the same step. */
 bool ls_values_meet(const ls_value *a, const ls_value *b);
 
+/* Whether step `step` makes the gradient of a parameter for which `wanted` holds. */
+bool ls_plan_makes_gradient(const ls_plan *plan, uint32_t step,
+                            bool (*wanted)(const ls_parameter *parameter, uint32_t argument),
+                            uint32_t argument);
+
+/* Takes out the backward steps that no trained parameter needs; nothing when all are trained. */
+void ls_plan_leave_out_frozen(ls_arena *arena, ls_plan *plan);
+
 /* Sets first_step and last_step of every value from the steps. */
 void ls_plan_find_lives(ls_plan *plan);
 

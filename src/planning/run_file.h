@@ -109,13 +109,14 @@ typedef struct ls_run_schedule {
 } ls_run_schedule;
 
 typedef struct ls_run_train {
-    uint64_t steps;        /* auto: from tokens; from epochs by ls_run_file_adopt_data; else 1000 */
-    uint64_t tokens;       /* 0: not given; 0 again once steps is known */
-    double epochs;         /* 0: not given; 0 again once steps is known */
-    uint64_t global_batch; /* sequences per step */
-    uint64_t micro_batch;  /* sequences computed at once; divides global_batch / leaves */
-    uint64_t leaves;       /* V of DESIGN I1; divides global_batch */
-    uint64_t tensor_cut;   /* canonical tensor-parallel degree */
+    uint64_t steps;           /* auto: from tokens; from epochs by ls_run_file_adopt_data; else 1000 */
+    uint64_t tokens;          /* 0: not given; 0 again once steps is known */
+    double epochs;            /* 0: not given; 0 again once steps is known */
+    uint64_t global_batch;    /* sequences per step */
+    uint64_t micro_batch;     /* sequences computed at once; divides global_batch / leaves */
+    uint64_t leaves;          /* V of DESIGN I1; divides global_batch */
+    ls_option_strings freeze; /* patterns over tensor names (model/layout.h: ls_layout_build_frozen) */
+    uint64_t tensor_cut;      /* canonical tensor-parallel degree */
     uint64_t seed;
     ls_run_optimizer optimizer;
     ls_run_schedule schedule;

@@ -73,6 +73,7 @@ static const ls_option options[] = {
     {U64("train.global_batch", train.global_batch, "32", 1, 1 << 24), IDENTITY, .help = "sequences per step"},
     {U64_AUTO("train.micro_batch", train.micro_batch, 1, 1 << 20), IDENTITY, .help = "sequences computed at once, divides global_batch / leaves; auto: up to 8192 tokens"},
     {U64_AUTO("train.leaves", train.leaves, 1, 1 << 20), IDENTITY, .help = "parts a step is cut into, divides global_batch, at least as many as ranks; auto: from batch and job.max_ranks"},
+    {ROW("train.freeze", LS_OPTION_STRINGS, train.freeze, "[]"), IDENTITY, .identity_when_set = true, .value_name = "PATTERNS", .help = "tensors that are not trained, as patterns over their names: [\"*embed*\", layers.0]; they take no gradients and no optimizer state, and checkpoints store them once"},
     {U64("train.tensor_cut", train.tensor_cut, "1", 1, 64), IDENTITY, .help = "canonical tensor-parallel degree of row-parallel sums"},
     {U64("train.seed", train.seed, "1337", 0, MANY), IDENTITY, .help = "of weights, sample order and everything else random"},
     {F64("train.clip_norm", train.clip_norm, "1.0", 0, 1e6), IDENTITY, .help = "largest gradient norm; 0: no clipping"},

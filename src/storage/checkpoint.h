@@ -11,6 +11,10 @@
  *       config.json, tokenizer.json   attachments: whatever small files the caller sends along
  *       MANIFEST.json                 written last (storage/manifest.h)
  *       PINNED                        optional: ls_checkpoint_prune leaves it alone
+ *     600/                            with frozen tensors
+ *       model-00001-of-00002.safetensors        parameters that are trained
+ *       model-00002-of-00002.safetensors        parameters that are not: the same file as in 200 (a hard link)
+ *       model.safetensors.index.json            Hugging Face's index: which is where
  *     400.tmp-1234-5f3a/              being written, or left by a crash: readers don't look, the next save
  * removes it
  *
@@ -20,6 +24,11 @@
  * checked in blocks of LS_CHECKPOINT_BLOCK_BYTES: file bytes [header + k * block, header + (k + 1) * block)
  * have the k-th CRC32C of the manifest. Neither depends on ranks or threads: the same state gives the same
  * bytes.
+ *
+ * Frozen tensors are in files of their own, which are the same in every checkpoint of a run: the first one writes them, later ones link them,
+ * once they have read the older file and found in it, byte for byte, what they would have written (storage/share.h). A file is there as
+ * long as one checkpoint has it, whatever is removed; where the file system has no links it is written each time. In the manifest, and to whoever
+ * reads, such a file is like any other.
  *
  * Commit: everything is written into `<step>.tmp-...` and made durable, then the folder is renamed to `<step>` (storage/commit.h);
  * removal goes the other way (storage/collect.h). A crash at any point leaves the older checkpoints as they were and at most a `.tmp-` folder.
@@ -55,9 +64,10 @@ typedef struct ls_checkpoint_tensor {
     uint32_t rank;
     uint64_t shape[LS_TENSOR_RANK_MAX];
     float *value;
-    float *m; /* first moments, same shape; save: NULL when there are none (frozen); load: NULL when not
+    float *m;    /* first moments, same shape; save: NULL when there are none (frozen); load: NULL when not
                  wanted */
-    float *v; /* second moments; NULL together with m */
+    float *v;    /* second moments; NULL together with m */
+    bool frozen; /* save: the same in all checkpoints of this run, so written once; then without moments */
 } ls_checkpoint_tensor;
 
 /* What the run was at that step. */
@@ -99,7 +109,8 @@ typedef struct ls_checkpoint_save_options {
 } ls_checkpoint_save_options;
 
 typedef struct ls_checkpoint_saved {
-    uint64_t bytes; /* of all data files */
+    uint64_t bytes;        /* of all data files */
+    uint64_t linked_bytes; /* of them in files that an older checkpoint had already */
     double wall_s;
 } ls_checkpoint_saved;
 

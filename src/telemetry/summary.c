@@ -39,6 +39,9 @@ json_t *ls_summary_to_json(const ls_summary *s)
     json_object_set_new(o, "run", json_string(s->run));
     json_object_set_new(o, "run_dir", json_string(s->run_dir));
     json_object_set_new(o, "status", json_string(s->status));
+    json_object_set_new(o, "parameters", count_or_null(s->parameters));
+    json_object_set_new(o, "frozen_parameters",
+                        s->parameters > 0 ? json_integer((json_int_t)s->frozen_parameters) : json_null());
     json_object_set_new(o, "step", json_integer((json_int_t)s->step));
     json_object_set_new(o, "steps", json_integer((json_int_t)s->steps));
     json_object_set_new(o, "loss", number_or_null(s->loss));
@@ -141,6 +144,15 @@ static void append_title(const json_t *object, ls_text *text)
     }
 }
 
+static void append_frozen(const json_t *object, ls_text *text)
+{
+    const double frozen = number_of(object, "frozen_parameters"), all = number_of(object, "parameters");
+    if (frozen > 0.0) {
+        ls_text_printf(text, "\n  trained     %.0f of %.0f parameters, %.0f are frozen", all - frozen, all,
+                       frozen);
+    }
+}
+
 static void append_losses(const json_t *object, ls_text *text)
 {
     const double val_loss = number_of(object, "val_loss"), per_byte = number_of(object, "val_loss_per_byte");
@@ -188,6 +200,7 @@ void ls_summary_print(const json_t *object, FILE *out)
 {
     ls_text text = {0};
     append_title(object, &text);
+    append_frozen(object, &text);
     append_losses(object, &text);
     append_machine(object, &text);
     append_time(object, &text);

@@ -3,7 +3,7 @@
  * Summary: the result of a run, as `train --json` prints it (DESIGN section 6) and summary.json keeps it, so that running a finished run
  * again prints its result.
  *
- * Members: run, run_dir, status, step, steps, loss, val_loss, val_loss_per_byte, tokens, tokens_per_s, mfu, hfu, peak_rss_bytes, wall_s,
+ * Members: run, run_dir, status, parameters, frozen_parameters, step, steps, loss, val_loss, val_loss_per_byte, tokens, tokens_per_s, mfu, hfu, peak_rss_bytes, wall_s,
  * first_step_s, step_s, goodput, state_hash, curve_hash, recoveries[], predicted{memory_bytes, step_s, flops_per_step}, cost_usd, energy_j,
  * time{seconds by class}, starts[]. wall_s, goodput and time are of the whole run, over all its starts (telemetry/time_log.h); tokens_per_s,
  * mfu, hfu and step_s are of the steps of the last one. What could not be measured is null; no member is ever missing but `time` and `starts`. Predictions stand beside what they
@@ -22,9 +22,10 @@
 
 /* Numbers that are not known are NaN here and null in JSON. */
 typedef struct ls_summary {
-    const char *run;     /* name */
-    const char *run_dir; /* path */
-    const char *status;  /* "finished", "stopped", "interrupted", "failed" */
+    const char *run;                        /* name */
+    const char *run_dir;                    /* path */
+    const char *status;                     /* "finished", "stopped", "interrupted", "failed" */
+    uint64_t parameters, frozen_parameters; /* of them frozen; parameters 0: not known */
     uint64_t step;
     uint64_t steps;        /* of the whole run */
     double loss, val_loss; /* nats per token */

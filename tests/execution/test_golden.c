@@ -42,7 +42,7 @@ static void golden_open(golden *g, const char *name, uint32_t threads)
     assert_int_equal(ls_safetensors_open(expected, &g->expected), LS_OK);
     assert_int_equal(ls_queue_create_cpu(threads, &g->queue), LS_OK);
     assert_int_equal(ls_state_init(&g->state, g->queue, &g->file->layout, 1), LS_OK);
-    assert_int_equal(ls_model_file_load(g->file, g->state.parameters), LS_OK);
+    assert_int_equal(ls_model_file_load(g->file, &g->file->layout, g->state.parameters), LS_OK);
     const int32_t *tokens = ls_safetensors_find(g->expected, "tokens")->data;
     for (int s = 0; s < SEQUENCES; s++) {
         memcpy(g->tokens + s * LENGTH, tokens + s * (LENGTH + 1), LENGTH * sizeof *tokens);

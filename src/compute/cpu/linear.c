@@ -261,27 +261,33 @@ ls_status ls_linear_backward_input(ls_queue *queue, const ls_linear *linear, con
     return run_cut(queue, product, dx, &linear->workspace);
 }
 
-ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
-                                    const ls_tensor *dy, const ls_tensor *dweight, const ls_tensor *dbias,
-                                    bool accumulate)
+static ls_status run_weight_gradient(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
+                                     const ls_tensor *dy, const ls_tensor *dweight, bool accumulate)
 {
-    linear_check(linear);
-    const int64_t n = x->rows, in = linear_in(linear), out = linear_out(linear);
     const bool out_in = linear->layout == LS_WEIGHT_OUT_IN;
-    LS_ASSERT(is_matrix(x, n, in) && is_matrix(dy, n, out));
     LS_ASSERT(is_matrix(dweight, linear->weight.rows, linear->weight.cols));
-
     const ls_gemm gemm = {.m = dweight->rows,
                           .n = dweight->cols,
-                          .range = {{.first = 0, .count = n}},
+                          .range = {{.first = 0, .count = x->rows}},
                           .range_count = 1,
                           .a = tensor_operand(out_in ? dy : x, true),
                           .b = tensor_operand(out_in ? x : dy, false),
                           .c = dweight->data,
                           .c_stride = dweight->stride,
                           .accumulate = accumulate};
-    LS_TRY(ls_gemm_run(queue, &gemm));
+    return ls_gemm_run(queue, &gemm);
+}
 
+ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
+                                    const ls_tensor *dy, const ls_tensor *dweight, const ls_tensor *dbias,
+                                    bool accumulate)
+{
+    linear_check(linear);
+    const int64_t n = x->rows, in = linear_in(linear), out = linear_out(linear);
+    LS_ASSERT(is_matrix(x, n, in) && is_matrix(dy, n, out));
+    if (dweight->data) {
+        LS_TRY(run_weight_gradient(queue, linear, x, dy, dweight, accumulate));
+    }
     if (dbias && dbias->data) {
         LS_ASSERT(is_matrix(dbias, 1, out));
         column_sums sums = {.dy = dy, .sum = dbias->data, .accumulate = accumulate};

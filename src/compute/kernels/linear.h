@@ -45,8 +45,7 @@ LS_MUST_CHECK ls_status ls_linear_forward(ls_queue *queue, const ls_linear *line
 LS_MUST_CHECK ls_status ls_linear_backward_input(ls_queue *queue, const ls_linear *linear,
                                                  const ls_tensor *dy, const ls_tensor *dx, bool accumulate);
 
-/* dweight = dy^T x in the weight's layout, dbias = column sums of dy (absent: skipped), or += when
- * accumulate. */
+/* dweight = dy^T x in the weight's layout, dbias = column sums of dy, or += when accumulate; absent: skipped. */
 LS_MUST_CHECK ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear,
                                                   const ls_tensor *x, const ls_tensor *dy,
                                                   const ls_tensor *dweight, const ls_tensor *dbias,

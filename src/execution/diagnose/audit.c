@@ -252,10 +252,10 @@ ls_status ls_audit_fail(const ls_audit *audit, uint64_t step, uint32_t leaf)
 void ls_audit_clear_padding(const ls_layout *layout, float *gradient)
 {
     int64_t at = 0;
-    for (uint32_t i = 0; i <= layout->parameter_count; i++) {
+    for (uint32_t i = 0; i <= layout->trained_count; i++) {
         const ls_parameter *p = &layout->parameters[i];
-        const int64_t next = i < layout->parameter_count ? p->offset : layout->float_count;
+        const int64_t next = i < layout->trained_count ? p->offset : layout->float_count;
         memset(gradient + at, 0, (size_t)(next - at) * sizeof *gradient);
-        at = i < layout->parameter_count ? p->offset + p->rows * p->cols : at;
+        at = i < layout->trained_count ? p->offset + p->rows * p->cols : at;
     }
 }

@@ -85,14 +85,15 @@ void ls_flat_hasher_run(ls_flat_hasher *hasher, ls_queue *queue, const float *fl
 
 const char *ls_bucket_name(const ls_layout *layout, uint32_t bucket, char text_out[32])
 {
-    if (bucket == 0) {
-        snprintf(text_out, 32, "embeddings");
-    } else if (bucket + 1 < layout->bucket_count) {
-        snprintf(text_out, 32, "layer %u", bucket - 1);
+    const uint32_t section = layout->buckets[bucket].section;
+    const char *frozen = bucket < layout->bucket_count ? "" : "frozen ";
+    if (section == 0) {
+        snprintf(text_out, 32, "%sembeddings", frozen);
+    } else if (section + 1 < layout->section_count) {
+        snprintf(text_out, 32, "%slayer %u", frozen, section - 1);
     } else {
-        const ls_parameter *last = &layout->parameters[layout->parameter_count - 1];
-        snprintf(text_out, 32,
-                 strcmp(last->name, "lm_head.weight") == 0 ? "final norm and head" : "final norm");
+        const bool has_head = ls_layout_find(layout, "lm_head.weight") != NULL;
+        snprintf(text_out, 32, "%sfinal norm%s", frozen, has_head ? " and head" : "");
     }
     return text_out;
 }

@@ -119,7 +119,7 @@ void ls_preflight_hash_layout(const ls_layout *layout, unsigned char hash_out[LS
         put(&hash, p->init);
     }
     put(&hash, layout->bucket_count);
-    for (uint32_t i = 0; i < layout->bucket_count; i++) {
+    for (uint32_t i = 0; i < layout->bucket_count + layout->frozen_buckets; i++) {
         put(&hash, layout->buckets[i].offset);
         put(&hash, layout->buckets[i].count);
     }
@@ -197,6 +197,7 @@ static void hash_schedule(const ls_session *session, uint32_t ranks,
     put(&hash, (int64_t)run->parallel.shadow);
     put(&hash, run->train.precision);
     put(&hash, session->layout.float_count);
+    put(&hash, session->layout.parameter_floats);
     put(&hash, session->layout.bucket_count);
     finish(&hash, hash_out);
 }

@@ -138,7 +138,7 @@ static ls_status load_state(replay *r)
     }
     /* Whatever a damaged checkpoint left in the buffers. */
     const size_t bytes = (size_t)r->session.layout.float_count * sizeof(float);
-    memset(r->state.parameters, 0, bytes);
+    memset(r->state.parameters, 0, (size_t)r->session.layout.parameter_floats * sizeof(float));
     memset(r->state.m, 0, bytes);
     memset(r->state.v, 0, bytes);
     return ls_session_begin_weights(&r->session, &r->state);
@@ -265,6 +265,9 @@ static void gradient_sha256(replay *r, char hex_out[LS_SHA256_HEX_BYTES])
     ls_sha256_init(&hash);
     for (uint32_t i = 0; i < layout->parameter_count; i++) {
         const ls_parameter *p = &layout->parameters[order[i]];
+        if (p->frozen) {
+            continue;
+        }
         ls_sha256_update(&hash, r->state.gradients[0] + p->offset,
                          (size_t)(p->rows * p->cols) * sizeof(float));
     }
@@ -300,7 +303,7 @@ static int64_t parameter_rows(const replay *r, json_t *rows)
     const ls_layout *layout = &r->session.layout;
     int64_t nonfinite = 0;
     say(r, "  %-52s %12s %12s %12s %10s\n", "gradient of", "norm", "min", "max", "not finite");
-    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+    for (uint32_t i = 0; i < layout->trained_count; i++) {
         const ls_parameter *p = &layout->parameters[i];
         const ls_tensor t = ls_tensor_f32(r->state.gradients[0] + p->offset, p->rows, p->cols);
         ls_op_range range;
@@ -360,7 +363,8 @@ static const char *bad_parameter(const replay *r)
 {
     int64_t element = -1;
     const ls_layout *layout = &r->session.layout;
-    if (ls_find_nonfinite(r->session.queue, r->state.parameters, layout->float_count, &element) != LS_OK) {
+    if (ls_find_nonfinite(r->session.queue, r->state.parameters, layout->parameter_floats, &element) !=
+        LS_OK) {
         return NULL;
     }
     for (uint32_t i = 0; element >= 0 && i < layout->parameter_count; i++) {

@@ -7,6 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Frozen weights are compared as well. */
+static uint32_t all_buckets(const ls_layout *layout)
+{
+    return layout->bucket_count + layout->frozen_buckets;
+}
+
 /* Buckets are shared out in turn. */
 static bool is_share_of(ls_rank_place place, uint32_t bucket)
 {
@@ -19,9 +25,9 @@ ls_status ls_replicas_init(ls_replicas *r, ls_data_parallel *parallel, const ls_
         .parallel = parallel, .layout = layout, .rank = ls_data_parallel_part(parallel, 0)->number};
     const ls_rank_place place = ls_data_parallel_place(parallel, r->rank);
     ls_arena arena = {0};
-    ls_flat_piece *pieces = ls_arena_new(&arena, ls_flat_piece, layout->bucket_count);
+    ls_flat_piece *pieces = ls_arena_new(&arena, ls_flat_piece, all_buckets(layout));
     uint32_t count = 0;
-    for (uint32_t b = 0; b < layout->bucket_count; b++) {
+    for (uint32_t b = 0; b < all_buckets(layout); b++) {
         if (is_share_of(place, b)) {
             pieces[count++] = (ls_flat_piece){layout->buckets[b].offset, layout->buckets[b].count};
         }
@@ -30,10 +36,10 @@ ls_status ls_replicas_init(ls_replicas *r, ls_data_parallel *parallel, const ls_
     ls_arena_release(&arena);
     LS_TRY(status);
     r->pieces = calloc((size_t)count + 1, sizeof *r->pieces);
-    r->buckets = calloc(layout->bucket_count, sizeof *r->buckets);
+    r->buckets = calloc(all_buckets(layout), sizeof *r->buckets);
     if (!r->pieces || !r->buckets) {
         ls_replicas_release(r);
-        return ls_fail(LS_ERR_MEMORY, "no memory for the hashes of %u buckets", layout->bucket_count);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the hashes of %u buckets", all_buckets(layout));
     }
     return LS_OK;
 }
@@ -52,7 +58,7 @@ ls_hash128 ls_replicas_hash(ls_replicas *r, ls_queue *queue, const float *parame
     ls_flat_hasher_run(&r->hasher, queue, parameters, r->pieces);
     ls_hash128 sum = {0};
     uint32_t piece = 0;
-    for (uint32_t b = 0; b < r->layout->bucket_count; b++) {
+    for (uint32_t b = 0; b < all_buckets(r->layout); b++) {
         if (!is_share_of(place, b)) {
             continue;
         }
@@ -71,7 +77,7 @@ ls_hash128 ls_replicas_hash(ls_replicas *r, ls_queue *queue, const float *parame
 /* hashes (hosts, buckets) of all hosts, on all ranks. */
 static ls_status tell_all(const ls_replicas *r, uint32_t ranks, ls_hash128 *hashes)
 {
-    const uint32_t count = r->layout->bucket_count;
+    const uint32_t count = all_buckets(r->layout);
     ls_hash128 *heard = calloc(count, sizeof *heard);
     if (!heard) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the hashes of %u buckets", count);
@@ -94,7 +100,7 @@ static uint32_t hosts_with(const ls_replicas *r, const ls_hash128 *hashes, uint3
 {
     uint32_t same = 0;
     for (uint32_t h = 0; h < hosts; h++) {
-        same += ls_hash128_equal(hashes[h * r->layout->bucket_count + bucket], hash);
+        same += ls_hash128_equal(hashes[h * all_buckets(r->layout) + bucket], hash);
     }
     return same;
 }
@@ -106,7 +112,7 @@ static ls_hash128 common_hash(const ls_replicas *r, const ls_hash128 *hashes, ui
     ls_hash128 best = {0};
     *count_out = 0;
     for (uint32_t h = 0; h < hosts; h++) {
-        const ls_hash128 hash = hashes[h * r->layout->bucket_count + bucket];
+        const ls_hash128 hash = hashes[h * all_buckets(r->layout) + bucket];
         const uint32_t count = hosts_with(r, hashes, hosts, bucket, hash);
         if (count > *count_out) {
             best = hash;
@@ -137,7 +143,7 @@ static void append_host(const ls_replicas *r, uint32_t host, ls_hash128 hash, ls
 static ls_status fail_differing(const ls_replicas *r, const ls_hash128 *hashes, uint32_t hosts, uint64_t step,
                                 ls_step_fault *fault_out)
 {
-    const uint32_t buckets = r->layout->bucket_count;
+    const uint32_t buckets = all_buckets(r->layout);
     uint32_t bucket = 0, most = hosts;
     ls_hash128 common = {0};
     for (bucket = 0; bucket < buckets; bucket++) {
@@ -184,7 +190,7 @@ static ls_status fail_differing(const ls_replicas *r, const ls_hash128 *hashes, 
 ls_status ls_replicas_fail(ls_replicas *r, uint64_t step, ls_step_fault *fault_out)
 {
     const uint32_t hosts = ls_data_parallel_place(r->parallel, r->rank).hosts;
-    ls_hash128 *hashes = calloc((size_t)hosts * r->layout->bucket_count, sizeof *hashes);
+    ls_hash128 *hashes = calloc((size_t)hosts * all_buckets(r->layout), sizeof *hashes);
     if (!hashes) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the hashes of %u hosts", hosts);
     }

@@ -119,6 +119,7 @@ static void send_join(ls_cluster *cluster, const ls_cluster_agent *a)
         .epoch = cluster->epoch,
         .step = a->is_joining ? cluster->hosts[0].status.finished : options->step,
         .float_count = control->float_count,
+        .frozen_floats = control->frozen_floats,
         .exchange_bytes = a->count ? options->exchange_bytes(options->context, a->count) : 0,
         .text_bytes = (uint32_t)control->text_bytes,
         .place = (uint32_t)(a - cluster->agents) + 1,

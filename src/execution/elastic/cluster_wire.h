@@ -84,7 +84,7 @@ typedef struct ls_cluster_hello {
 typedef struct ls_cluster_join {
     uint32_t kind, leaves;
     uint32_t ranks, first_rank, local_ranks, threads;
-    uint64_t epoch, step, float_count, exchange_bytes;
+    uint64_t epoch, step, float_count, frozen_floats, exchange_bytes;
     char run_dir[LS_CLUSTER_PATH_BYTES], folder[LS_CLUSTER_PATH_BYTES]; /* the trainer's, absolute */
     uint32_t text_bytes, place;                                         /* place: in the table of hosts */
     uint64_t lease_ns;

@@ -37,7 +37,7 @@ static bool take_left(ls_gang *gang)
     if (!ls_gang_find_left(&options, &gang->segment, &gang->left)) {
         return false;
     }
-    if (gang->segment.control->float_count != (uint64_t)session->layout.float_count) {
+    if (!ls_segment_fits(&gang->segment, &session->layout)) {
         ls_segment_release(&gang->segment);
         return false;
     }
@@ -51,6 +51,11 @@ static bool take_left(ls_gang *gang)
 uint64_t ls_gang_granted(const ls_gang *gang)
 {
     return atomic_load(&gang->control->until);
+}
+
+bool ls_gang_is_fresh(const ls_gang *gang)
+{
+    return gang->fresh;
 }
 
 bool ls_gang_is_adopted(const ls_gang *gang, uint64_t *finished_out)
@@ -73,6 +78,7 @@ static ls_status make_segment(ls_gang *gang, const ls_text *text, uint64_t late)
     const uint32_t local_ranks = options->hosts ? options->hosts->local_ranks : places;
     const ls_segment_plan plan = {
         .float_count = (uint64_t)session->layout.float_count,
+        .frozen_floats = (uint64_t)(session->layout.parameter_floats - session->layout.float_count),
         .exchange_bytes = ls_data_parallel_exchange_bytes(&session->layout, local_ranks),
         .leaves = (uint32_t)session->run.train.leaves,
         .ranks = places,

@@ -64,6 +64,8 @@ LS_MUST_CHECK ls_status ls_gang_create(const ls_gang_options *options, ls_gang *
 /* Whether it took over ranks that are there already; their state is that after `*finished_out` steps or they are on the way to the next. The results of the
  * last LS_RANK_RESULTS steps can be asked for once more. */
 bool ls_gang_is_adopted(const ls_gang *gang, uint64_t *finished_out);
+/* And whether they are on other hosts alone: the segment of this one was made anew, and is empty. */
+bool ls_gang_is_fresh(const ls_gang *gang);
 
 /* Steps below it may be run. */
 uint64_t ls_gang_granted(const ls_gang *gang);

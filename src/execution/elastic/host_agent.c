@@ -263,6 +263,7 @@ static ls_status make_segment(ls_host_agent *self, const ls_cluster_join *join, 
 {
     const ls_segment_plan plan = {
         .float_count = join->float_count,
+        .frozen_floats = join->frozen_floats,
         .exchange_bytes = join->exchange_bytes,
         .leaves = join->leaves,
         .ranks = join->ranks,

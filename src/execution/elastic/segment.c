@@ -35,6 +35,7 @@ static ls_control place(const ls_segment_plan *plan)
         .epoch = plan->epoch,
         .lease_ns = plan->lease_ns,
         .float_count = plan->float_count,
+        .frozen_floats = plan->frozen_floats,
         .flat_bytes = aligned(plan->float_count * sizeof(float)),
         .text_bytes = plan->text_bytes,
         .exchange_bytes = plan->exchange_bytes,
@@ -48,7 +49,10 @@ static ls_control place(const ls_segment_plan *plan)
     control.text_at = aligned(control.control_bytes);
     control.exchange_at = control.text_at + aligned(plan->text_bytes + 1);
     control.state_at = control.exchange_at + aligned(plan->exchange_bytes);
-    control.gradients_at = control.state_at + STATE_FLATS * control.flat_bytes;
+    /* Frozen parameters go on behind the others: what follows lies that much further. */
+    control.moments_at =
+        control.state_at + aligned((plan->float_count + plan->frozen_floats) * sizeof(float));
+    control.gradients_at = control.moments_at + (STATE_FLATS - 1) * control.flat_bytes;
     control.bytes = control.gradients_at + (uint64_t)plan->local_ranks * buffers * control.flat_bytes;
     return control;
 }
@@ -94,11 +98,11 @@ static void fill_pointers(ls_segment *segment)
     segment->text = base + control->text_at;
     segment->exchange = base + control->exchange_at;
     segment->parameters = (float *)(void *)(base + control->state_at);
-    segment->m = (float *)(void *)(base + control->state_at + control->flat_bytes);
-    segment->v = (float *)(void *)(base + control->state_at + 2 * control->flat_bytes);
-    segment->sums = (float *)(void *)(base + control->state_at + 3 * control->flat_bytes);
+    segment->m = (float *)(void *)(base + control->moments_at);
+    segment->v = (float *)(void *)(base + control->moments_at + control->flat_bytes);
+    segment->sums = (float *)(void *)(base + control->moments_at + 2 * control->flat_bytes);
     for (uint32_t i = 0; i < 3; i++) {
-        segment->snapshot[i] = (float *)(void *)(base + control->state_at + (4 + i) * control->flat_bytes);
+        segment->snapshot[i] = (float *)(void *)(base + control->moments_at + (3 + i) * control->flat_bytes);
     }
 }
 
@@ -167,6 +171,7 @@ static bool is_whole(const ls_control *seen, uint64_t bytes)
         return false;
     }
     const ls_segment_plan plan = {.float_count = seen->float_count,
+                                  .frozen_floats = seen->frozen_floats,
                                   .exchange_bytes = seen->exchange_bytes,
                                   .leaves = seen->leaves,
                                   .ranks = seen->ranks,
@@ -176,8 +181,8 @@ static bool is_whole(const ls_control *seen, uint64_t bytes)
     const ls_control should = place(&plan);
     return seen->bytes == bytes && should.bytes == bytes && seen->control_bytes == should.control_bytes &&
            seen->text_at == should.text_at && seen->exchange_at == should.exchange_at &&
-           seen->state_at == should.state_at && seen->gradients_at == should.gradients_at &&
-           seen->flat_bytes == should.flat_bytes;
+           seen->state_at == should.state_at && seen->moments_at == should.moments_at &&
+           seen->gradients_at == should.gradients_at && seen->flat_bytes == should.flat_bytes;
 }
 
 static ls_status attach_fd(int fd, const char *path, ls_segment *segment_out)
@@ -253,14 +258,21 @@ uint32_t ls_segment_gradient_count(const ls_segment *segment, uint32_t part)
                                  ls_leaves_of_rank(control->leaves, team->parts, team->first_part + part));
 }
 
+bool ls_segment_fits(const ls_segment *segment, const ls_layout *layout)
+{
+    return segment->control->float_count == (uint64_t)layout->float_count &&
+           segment->control->frozen_floats == (uint64_t)(layout->parameter_floats - layout->float_count);
+}
+
 void ls_segment_state(const ls_segment *segment, uint32_t local, ls_queue *queue, const ls_layout *layout,
                       ls_state *state_out)
 {
-    LS_ASSERT((uint64_t)layout->float_count == segment->control->float_count);
+    LS_ASSERT(ls_segment_fits(segment, layout));
     *state_out = (ls_state){.queue = queue,
                             .layout = layout,
                             .borrowed = true,
                             .parameters = segment->parameters,
+                            .frozen = segment->parameters + layout->float_count,
                             .m = segment->m,
                             .v = segment->v};
     if (local != LS_SEGMENT_NO_RANK) {

@@ -111,7 +111,8 @@ typedef struct ls_control {
     uint64_t bytes;                   /* of the whole segment */
     uint64_t lease_ns;                /* ranks wait so long for another agent; 0: they end with theirs */
     uint64_t float_count, flat_bytes; /* of one flat buffer, and from one to the next */
-    uint64_t text_at, text_bytes, exchange_at, exchange_bytes, state_at, gradients_at;
+    uint64_t frozen_floats;           /* behind those of `parameters` */
+    uint64_t text_at, text_bytes, exchange_at, exchange_bytes, state_at, moments_at, gradients_at;
     uint32_t leaves, buffers;                /* buffers: gradient buffers of a part */
     uint32_t ranks, first_rank, local_ranks; /* places for ranks: of the run, and of this host */
     _Atomic int32_t agent_pid;               /* who watches the ranks: changes when another takes its place */
@@ -164,6 +165,7 @@ typedef struct ls_control {
 /* What a segment is made for. */
 typedef struct ls_segment_plan {
     uint64_t float_count;    /* of the layout */
+    uint64_t frozen_floats;  /* parameter_floats - float_count */
     uint64_t exchange_bytes; /* zeroed memory for execution/parallel */
     uint32_t leaves, ranks;  /* of the run, on all hosts */
     uint32_t first_rank, local_ranks;
@@ -211,6 +213,8 @@ static inline ls_rank_slot *ls_segment_slot(const ls_segment *segment, uint32_t 
 /* The state in the segment, with the gradient buffers of local part `local`, or with none when it is LS_SEGMENT_NO_RANK. ls_state_release leaves the
  * segment's memory alone. */
 enum { LS_SEGMENT_NO_RANK = 0xffffffff };
+/* Whether it was made for a model laid out like this. */
+bool ls_segment_fits(const ls_segment *segment, const ls_layout *layout);
 void ls_segment_state(const ls_segment *segment, uint32_t local, ls_queue *queue, const ls_layout *layout,
                       ls_state *state_out);
 

@@ -30,10 +30,16 @@ struct ls_fetch {
 
 /* ---- uses ---- */
 
+/* -1: none; frozen weights are here all the time. */
 static int64_t bucket_of(const ls_plan *plan, const ls_op *op)
 {
-    const int32_t parameter = op->weight != LS_NONE ? op->weight : op->bias;
-    return parameter == LS_NONE ? -1 : (int64_t)plan->layout->parameters[parameter].bucket;
+    const int32_t parameters[] = {op->weight, op->bias};
+    for (int i = 0; i < 2; i++) {
+        if (parameters[i] != LS_NONE && !plan->layout->parameters[parameters[i]].frozen) {
+            return (int64_t)plan->layout->parameters[parameters[i]].bucket;
+        }
+    }
+    return -1;
 }
 
 /* A plan step belongs to the use that the last step with weights began. */
@@ -45,9 +51,11 @@ static void find_uses(ls_fetch *f, const ls_plan *plan)
         if (bucket >= 0 && (!last || last->bucket != (uint32_t)bucket)) {
             f->uses[f->use_count++] = (use){.bucket = (uint32_t)bucket};
         }
-        LS_ASSERT(f->use_count > 0 && "a plan begins with the embeddings");
-        f->uses[f->use_count - 1].last_step = i;
+        if (f->use_count > 0) { /* what comes before, frozen embeddings, belongs to the first */
+            f->uses[f->use_count - 1].last_step = i;
+        }
     }
+    LS_ASSERT(f->use_count > 0 && "something is trained");
 }
 
 static uint32_t bucket_at(const ls_fetch *f, uint32_t n)

@@ -332,6 +332,9 @@ static ls_status run_job(ls_hosts *h, const posting *job)
     if (job->transfer == LS_TRANSFER_COLLECT) {
         return collect(h, job);
     }
+    if (job->transfer == LS_TRANSFER_FROZEN) {
+        return ls_comm_broadcast(h->leaders, job->flat, job->bytes / sizeof(float), LS_F32, 0, NULL);
+    }
     /* Sums and what host 0 hands out go from handlers to owners, the rest from owners to handlers. */
     const bool to_owners = job->transfer == LS_TRANSFER_REDUCE || job->transfer == LS_TRANSFER_SCATTER;
     const side *from = to_owners ? &h->out : &h->in, *to = to_owners ? &h->in : &h->out;
@@ -391,6 +394,12 @@ void ls_hosts_post_collect(ls_hosts *h, const ls_state_sources *sources, float *
     post(h, &(posting){.transfer = LS_TRANSFER_COLLECT,
                        .sources = sources,
                        .flats = {flats[0], flats[1], flats[2]}});
+}
+
+void ls_hosts_post_frozen(ls_hosts *h, float *frozen, uint64_t count)
+{
+    LS_ASSERT(h->leaders);
+    post(h, &(posting){.transfer = LS_TRANSFER_FROZEN, .flat = frozen, .bytes = count * sizeof(float)});
 }
 
 void ls_hosts_post_exchange(ls_hosts *h, const void *in, void *out, uint64_t bytes)

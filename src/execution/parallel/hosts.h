@@ -90,6 +90,7 @@ typedef enum ls_transfer {
     LS_TRANSFER_SCATTER,
     LS_TRANSFER_EXCHANGE, /* ls_hosts_post_exchange */
     LS_TRANSFER_COLLECT,  /* ls_hosts_post_collect */
+    LS_TRANSFER_FROZEN,   /* ls_hosts_post_frozen */
 } ls_transfer;
 
 /* Posts a transfer of a group; flat: the buffer that spread, gather and scatter read and write, NULL for reduce. Never waits. */
@@ -119,6 +120,9 @@ typedef struct ls_state_sources {
 
 /* What host 0 has not itself of the earlier cut comes there, into the three flats; likewise between the first ranks alone. Borrowed until done. */
 void ls_hosts_post_collect(ls_hosts *hosts, const ls_state_sources *sources, float *const flats[3]);
+
+/* `count` floats of host 0 come to all the others; likewise between the first ranks alone. Borrowed until done. */
+void ls_hosts_post_frozen(ls_hosts *hosts, float *frozen, uint64_t count);
 
 /* Ends what is under way: returns when the thread touches no memory any more. What was posted and is not done has failed, and so will
  * everything else that is posted. */

@@ -226,6 +226,17 @@ static void remember_gathered(ls_data_parallel *p, const ls_state *state)
     p->was_gathered = p->zero > 0 && ls_hosts_self(p->hosts) == 0;
 }
 
+/* Every host keeps all frozen parameters, with any stage: nobody owns them. */
+static ls_status distribute_frozen(ls_data_parallel *p, const ls_state *state)
+{
+    const uint64_t count = (uint64_t)(state->layout->parameter_floats - state->layout->float_count);
+    if (count == 0 || p->view.local != 0) {
+        return LS_OK;
+    }
+    ls_hosts_post_frozen(p->hosts, state->frozen, count);
+    return ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "the frozen weights");
+}
+
 ls_status ls_data_parallel_distribute(ls_data_parallel *p, const ls_state *state)
 {
     if (!p->hosts) {
@@ -241,6 +252,7 @@ ls_status ls_data_parallel_distribute(ls_data_parallel *p, const ls_state *state
             LS_TRY(move_all(p, LS_TRANSFER_SHADOW, flats[i]));
         }
     }
+    LS_TRY(distribute_frozen(p, state));
     remember_gathered(p, state);
     return ls_exchange_meet(&p->view, "the state of the other hosts", NULL);
 }

@@ -153,8 +153,9 @@ static ls_status resolve_config(ls_session *session)
         session->config.eos_id = ls_tokenizer_eos(session->tokenizer);
     }
     LS_TRY(ls_model_config_check(&session->config));
-    ls_layout_build(session->arena, &session->config, &session->layout);
-    return LS_OK;
+    const ls_option_strings *freeze = &session->run.train.freeze;
+    return ls_layout_build_frozen(session->arena, &session->config, freeze->items, freeze->count,
+                                  &session->layout);
 }
 
 /* Evaluation and generation hold small arenas of their own; planned here so that the total is known beforehand. */
@@ -355,7 +356,7 @@ ls_step_settings ls_session_step_settings(ls_session *session)
 ls_status ls_session_begin_weights(const ls_session *session, ls_state *state)
 {
     if (session->source) {
-        return ls_model_file_load(session->source, state->parameters);
+        return ls_model_file_load(session->source, &session->layout, state->parameters);
     }
     ls_state_init_weights(state, &session->config, session->run.train.seed);
     return LS_OK;
@@ -473,7 +474,8 @@ static void describe_memory(const ls_session *session, ls_text *text)
     ls_text_append(text, "memory\n");
     describe_row(text, "weights", m->parameters,
                  session->ranks > 1 ? "float32, once for all ranks" : "float32");
-    describe_row(text, "optimizer (AdamW)", m->optimizer, "two moments");
+    describe_row(text, "optimizer (AdamW)", m->optimizer,
+                 session->layout.frozen_elements > 0 ? "two moments of what is trained" : "two moments");
     describe_gradients(session, text);
     describe_private(session, text);
     const uint64_t available = ls_memory_available();
@@ -497,6 +499,15 @@ void ls_session_describe(const ls_session *session, ls_text *text)
                    "\n",
                    ls_family_name(c->family), (double)session->layout.element_count / 1e6, c->layers,
                    c->width, c->heads, c->kv_heads, c->ffn, run->model.context, c->vocab);
+    if (session->layout.frozen_elements > 0) {
+        const ls_layout *layout = &session->layout;
+        ls_text_printf(text,
+                       "frozen  %.2f million parameters in %u tensors (train.freeze), %.2f million in %u are "
+                       "trained\n",
+                       (double)layout->frozen_elements / 1e6, layout->parameter_count - layout->trained_count,
+                       (double)(layout->element_count - layout->frozen_elements) / 1e6,
+                       layout->trained_count);
+    }
     ls_text_printf(text,
                    "data    %" PRIu64 " training tokens in %" PRIu64 " documents, %" PRIu64
                    " validation tokens, tokenizer %s\n",
@@ -550,8 +561,10 @@ json_t *ls_session_to_json(const ls_session *session)
                               "backward", session->flops.backward * micro_batches, "recomputed",
                               session->flops.recomputed * micro_batches, "step",
                               ls_session_step_flops(session, true), "convention", "full attention");
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o}", "run", session->run.name,
-                     "parameters", (json_int_t)session->layout.element_count, "steps",
+    const ls_layout *layout = &session->layout;
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o}", "run",
+                     session->run.name, "parameters", (json_int_t)layout->element_count, "trained_parameters",
+                     (json_int_t)(layout->element_count - layout->frozen_elements), "steps",
                      (json_int_t)session->run.train.steps, "tokens_per_step",
                      (json_int_t)(session->run.train.global_batch * session->run.model.context), "leaves",
                      (json_int_t)session->run.train.leaves, "ranks", (json_int_t)session->ranks, "threads",

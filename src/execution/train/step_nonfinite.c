@@ -80,7 +80,7 @@ ls_status ls_stepper_explain_nonfinite(ls_stepper *stepper, uint64_t step, doubl
     stepper->result.fault = report.fault;
     int64_t element = -1;
     LS_TRY(ls_data_parallel_hold(stepper->parallel));
-    LS_TRY(ls_find_nonfinite(state->queue, state->parameters, state->layout->float_count, &element));
+    LS_TRY(ls_find_nonfinite(state->queue, state->parameters, state->layout->parameter_floats, &element));
     if (element >= 0) {
         return ls_fail(LS_ERR_FAILED,
                        "step %llu: parameter %s holds a value that is not finite before the step",

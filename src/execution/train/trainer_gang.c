@@ -84,6 +84,22 @@ bool ls_trainer_is_adopted(const ls_trainer *trainer)
     return trainer->gang && ls_gang_is_adopted(trainer->gang, &finished);
 }
 
+/* A segment made anew gets the state from the ranks that went on, but for what is frozen, which nobody hands over to the trainer's host: from
+ * a checkpoint, which all have the same, or from where the run began. */
+static ls_status restore_frozen(ls_trainer *trainer, ls_arena *arena, const ls_checkpoint *checkpoint)
+{
+    const ls_layout *layout = &trainer->session.layout;
+    if (layout->frozen_elements == 0 || !ls_gang_is_fresh(trainer->gang)) {
+        return LS_OK;
+    }
+    if (!checkpoint) {
+        return ls_session_begin_weights(&trainer->session, &trainer->state);
+    }
+    const ls_checkpoint_load_options options = {.allow_partial = true};
+    return ls_checkpoint_load(checkpoint, ls_state_tensors(arena, &trainer->state) + layout->trained_count,
+                              layout->parameter_count - layout->trained_count, &options);
+}
+
 /* Ranks were left behind and went on: what they did since is heard from them, and nothing is done again. */
 ls_status ls_trainer_adopt(ls_trainer *trainer)
 {
@@ -94,10 +110,11 @@ ls_status ls_trainer_adopt(ls_trainer *trainer)
     if (trainer->step < trainer->granted) {
         trainer->evaluated_step = trainer->step; /* the state is theirs until then */
     }
-    const ls_status status = ls_checkpoint_find_latest(&arena, trainer->dir.checkpoints,
-                                                       trainer->session.identity, UINT64_MAX, &latest);
-    if (status == LS_OK && latest.checkpoint) {
-        trainer->saved_step = latest.checkpoint->meta.step;
+    ls_status status = ls_checkpoint_find_latest(&arena, trainer->dir.checkpoints, trainer->session.identity,
+                                                 UINT64_MAX, &latest);
+    if (status == LS_OK) {
+        trainer->saved_step = latest.checkpoint ? latest.checkpoint->meta.step : trainer->saved_step;
+        status = restore_frozen(trainer, &arena, latest.checkpoint);
         ls_checkpoint_close(latest.checkpoint);
     }
     ls_arena_release(&arena);

@@ -397,6 +397,8 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .step_s = trainer->step > trainer->begun_at
                       ? trainer->step_s / (double)(trainer->step - trainer->begun_at)
                       : 0.0,
+        .parameters = (uint64_t)session->layout.element_count,
+        .frozen_parameters = (uint64_t)session->layout.frozen_elements,
         .flops_per_step = ls_session_step_flops(session, true),
         .recoveries = recoveries,
         .time = time,

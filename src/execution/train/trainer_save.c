@@ -91,8 +91,10 @@ bool ls_trainer_weights_are_due(const ls_trainer *trainer)
 static void add_weights(const ls_trainer *trainer, const ls_state *state, ls_save_job *job)
 {
     const ls_run_checkpoint *run = &trainer->session.run.checkpoint;
-    const ls_state weights = {
-        .queue = state->queue, .layout = state->layout, .parameters = state->parameters};
+    const ls_state weights = {.queue = state->queue,
+                              .layout = state->layout,
+                              .parameters = state->parameters,
+                              .frozen = state->frozen};
     job->weights = job->save;
     job->weights.root = ls_path_join(&job->arena, trainer->dir.checkpoints, "weights");
     job->weights.tensors = ls_state_tensors(&job->arena, &weights);
