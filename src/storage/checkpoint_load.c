@@ -32,7 +32,8 @@ static ls_status block_scatter(void *context, const ls_block *block, unsigned ch
 {
     ls_checkpoint_reader *reader = context;
     ls_block_slice slice;
-    for (size_t i = ls_reader_first_tensor(reader, block); ls_reader_in_reach(reader, i, block); i++) {
+    for (size_t at = ls_reader_first_position(reader, block); ls_reader_in_reach(reader, at, block); at++) {
+        const size_t i = reader->members[at];
         if (reader->targets[i] && ls_reader_slice(reader, i, block, &slice)) {
             const ls_manifest_tensor *tensor = &reader->manifest->tensors[i];
             floats_of(tensor, buffer + slice.block_offset, slice.bytes,
@@ -45,7 +46,8 @@ static ls_status block_scatter(void *context, const ls_block *block, unsigned ch
 static bool is_wanted(const ls_checkpoint_reader *reader, const ls_block *block)
 {
     ls_block_slice slice;
-    for (size_t i = ls_reader_first_tensor(reader, block); ls_reader_in_reach(reader, i, block); i++) {
+    for (size_t at = ls_reader_first_position(reader, block); ls_reader_in_reach(reader, at, block); at++) {
+        const size_t i = reader->members[at];
         if (reader->targets[i] && ls_reader_slice(reader, i, block, &slice)) {
             return true;
         }
@@ -135,10 +137,7 @@ ls_status ls_checkpoint_load(const ls_checkpoint *checkpoint, const ls_checkpoin
     options = options ? options : &defaults;
     ls_checkpoint_reader reader;
     ls_reader_init(&reader, checkpoint, options->calls);
-    ls_status status = ls_reader_index_files(&reader);
-    if (status == LS_OK) {
-        status = aim_all(&reader, tensors, tensor_count, options->allow_partial);
-    }
+    ls_status status = aim_all(&reader, tensors, tensor_count, options->allow_partial);
     if (status == LS_OK) {
         status = load_aimed(&reader, options->threads);
     }
@@ -201,8 +200,8 @@ static ls_status verify_header(ls_checkpoint_reader *reader, size_t index)
         status = ls_fail(LS_ERR_DATA, "%s has %zu tensors, the manifest says %zu", path,
                          ls_safetensors_count(tensors), end - first);
     }
-    for (size_t i = first; i < end && status == LS_OK; i++) {
-        const ls_manifest_tensor *entry = &reader->manifest->tensors[i];
+    for (size_t at = first; at < end && status == LS_OK; at++) {
+        const ls_manifest_tensor *entry = &reader->manifest->tensors[reader->members[at]];
         const char *name =
             ls_arena_printf(&reader->arena, "%s%s", ls_manifest_kind_prefix(entry->kind), entry->name);
         const ls_safetensor *tensor = ls_safetensors_find(tensors, name);
@@ -239,10 +238,7 @@ ls_status ls_checkpoint_verify(const ls_checkpoint *checkpoint, unsigned threads
     for (size_t i = 0; i < reader.manifest->file_count; i++) {
         ls_sha256_init(&reader.sha256[i]);
     }
-    ls_status status = ls_reader_index_files(&reader);
-    if (status == LS_OK) {
-        status = verify_blocks(&reader, threads);
-    }
+    ls_status status = verify_blocks(&reader, threads);
     status = verify_sha256(&reader, status);
     if (status == LS_OK) {
         status = verify_rest(&reader);
@@ -294,16 +290,21 @@ static void hash_floats(ls_sha256 *hash, const ls_manifest_tensor *tensor, const
     }
 }
 
+/* A visit to a block: the tensors [first, past) of the table, which lie in its file. */
+typedef struct state_visit {
+    size_t first, past;
+} state_visit;
+
 /* One lane: blocks come alone. */
 static void block_state(void *context, const ls_block *const blocks[2], const unsigned char *const buffers[2],
                         unsigned count)
 {
     ls_checkpoint_reader *reader = context;
     const ls_block *block = blocks[0];
-    const unsigned char *buffer = buffers[0];
-    LS_ASSERT(count == 1);
+    const state_visit *visit = &reader->state_visits[block->turn];
     ls_block_slice slice;
-    for (size_t i = ls_reader_first_tensor(reader, block); ls_reader_in_reach(reader, i, block); i++) {
+    LS_ASSERT(count == 1);
+    for (size_t i = visit->first; i < visit->past; i++) {
         const ls_manifest_tensor *tensor = &reader->manifest->tensors[i];
         if (!ls_reader_slice(reader, i, block, &slice)) {
             continue;
@@ -311,32 +312,68 @@ static void block_state(void *context, const ls_block *const blocks[2], const un
         if (slice.tensor_offset == 0) {
             state_advance(reader, tensor);
         }
-        hash_floats(&reader->state, tensor, buffer + slice.block_offset, slice.bytes);
+        hash_floats(&reader->state, tensor, buffers[0] + slice.block_offset, slice.bytes);
     }
 }
 
-static int compare_blocks(const void *a, const void *b)
+/* Blocks that a tensor begins and ends in. */
+static uint64_t block_of(const ls_manifest_file *file, uint64_t offset)
 {
-    const ls_block *x = a, *y = b;
-    if (x->file != y->file) {
-        return x->file < y->file ? -1 : 1;
+    return (offset - file->header_bytes) / LS_CHECKPOINT_BLOCK_BYTES;
+}
+
+/*
+ * The visits in the order of the table: tensor after tensor, block after block. Neighbours in a block are hashed in one visit; a block is visited
+ * again where tensors of other files come between its own, as frozen ones do. Returns how many; blocks NULL: only counts.
+ */
+static size_t plan_visits(ls_checkpoint_reader *reader, ls_block *blocks)
+{
+    const ls_manifest *manifest = reader->manifest;
+    size_t count = 0, file_before = SIZE_MAX;
+    uint64_t index_before = 0;
+    for (size_t i = 0; i < manifest->tensor_count; i++) {
+        const ls_manifest_tensor *tensor = &manifest->tensors[i];
+        const ls_manifest_file *file = &manifest->files[tensor->file];
+        if (tensor->bytes == 0) {
+            continue;
+        }
+        const uint64_t last = block_of(file, tensor->offset + tensor->bytes - 1);
+        for (uint64_t k = block_of(file, tensor->offset); k <= last; k++) {
+            const bool is_new = tensor->file != file_before || k != index_before;
+            file_before = tensor->file;
+            index_before = k;
+            count += is_new;
+            if (blocks && is_new) {
+                const uint64_t offset = file->header_bytes + k * LS_CHECKPOINT_BLOCK_BYTES;
+                const uint64_t left = file->bytes - offset;
+                blocks[count - 1] = (ls_block){
+                    .file = tensor->file,
+                    .index = k,
+                    .offset = offset,
+                    .bytes = left < LS_CHECKPOINT_BLOCK_BYTES ? (size_t)left : LS_CHECKPOINT_BLOCK_BYTES};
+                reader->state_visits[count - 1].first = i;
+            }
+            if (blocks) {
+                reader->state_visits[count - 1].past = i + 1;
+            }
+        }
     }
-    return (x->index > y->index) - (x->index < y->index);
+    return count;
 }
 
 static ls_status state_blocks(ls_checkpoint_reader *reader)
 {
-    LS_TRY(ls_reader_index_files(reader));
     for (size_t i = 0; i < reader->manifest->file_count; i++) {
         LS_TRY(ls_reader_open_file(reader, i));
     }
-    ls_block_work work = {
-        .lane_count = 1, .context = reader, .prepare = ls_reader_block, .in_order = block_state};
-    work.blocks = ls_checkpoint_blocks(&reader->arena, reader->manifest, &work.block_count);
-    qsort(work.blocks, work.block_count, sizeof *work.blocks, compare_blocks);
-    for (size_t i = 0; i < work.block_count; i++) {
-        work.blocks[i].lane = 0; /* one hash over all files, in their order */
-    }
+    ls_block_work work = {.lane_count = 1, /* one hash over all files */
+                          .block_count = plan_visits(reader, NULL),
+                          .context = reader,
+                          .prepare = ls_reader_block,
+                          .in_order = block_state};
+    work.blocks = ls_arena_new(&reader->arena, ls_block, work.block_count);
+    reader->state_visits = ls_arena_new(&reader->arena, state_visit, work.block_count);
+    (void)plan_visits(reader, work.blocks);
     return ls_block_pool_run(&work);
 }
 

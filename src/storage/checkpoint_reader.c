@@ -133,17 +133,38 @@ ls_status ls_reader_open_file(ls_checkpoint_reader *reader, size_t index)
     return check_header(reader, index);
 }
 
+/* The table is sorted by kind and name, and within a file by offset: one pass per file would do, this one does them all. */
+static void index_files(ls_checkpoint_reader *reader)
+{
+    const ls_manifest *manifest = reader->manifest;
+    size_t *next = reader->file_first + 1; /* of each file; one further than it is in the end */
+    for (size_t i = 0; i < manifest->tensor_count; i++) {
+        reader->parameter_count += manifest->tensors[i].kind == LS_KIND_VALUE;
+        next[manifest->tensors[i].file]++;
+    }
+    for (size_t file = 0, first = 0; file < manifest->file_count; file++) {
+        const size_t count = next[file];
+        next[file] = first;
+        first += count;
+    }
+    for (size_t i = 0; i < manifest->tensor_count; i++) {
+        reader->members[next[manifest->tensors[i].file]++] = i;
+    }
+}
+
 void ls_reader_init(ls_checkpoint_reader *reader, const ls_checkpoint *checkpoint, const ls_read_calls *calls)
 {
     const ls_manifest *manifest = checkpoint->manifest;
     *reader = (ls_checkpoint_reader){
         .checkpoint = checkpoint, .manifest = manifest, .calls = calls ? calls : ls_read_calls_system()};
     reader->files = ls_arena_new(&reader->arena, ls_reader_file, manifest->file_count);
+    reader->members = ls_arena_new(&reader->arena, size_t, manifest->tensor_count);
     reader->file_first = ls_arena_new(&reader->arena, size_t, manifest->file_count + 1);
     reader->targets = ls_arena_new(&reader->arena, unsigned char *, manifest->tensor_count);
     for (size_t i = 0; i < manifest->file_count; i++) {
         reader->files[i].fd = -1;
     }
+    index_files(reader);
 }
 
 void ls_reader_release(ls_checkpoint_reader *reader)
@@ -175,12 +196,17 @@ bool ls_reader_slice(const ls_checkpoint_reader *reader, size_t index, const ls_
     return true;
 }
 
-size_t ls_reader_first_tensor(const ls_checkpoint_reader *reader, const ls_block *block)
+static const ls_manifest_tensor *tensor_at(const ls_checkpoint_reader *reader, size_t position)
+{
+    return &reader->manifest->tensors[reader->members[position]];
+}
+
+size_t ls_reader_first_position(const ls_checkpoint_reader *reader, const ls_block *block)
 {
     size_t low = reader->file_first[block->file], high = reader->file_first[block->file + 1];
     while (low < high) {
         const size_t middle = (low + high) / 2;
-        const ls_manifest_tensor *tensor = &reader->manifest->tensors[middle];
+        const ls_manifest_tensor *tensor = tensor_at(reader, middle);
         if (tensor->offset + tensor->bytes > block->offset) {
             high = middle;
         } else {
@@ -190,10 +216,10 @@ size_t ls_reader_first_tensor(const ls_checkpoint_reader *reader, const ls_block
     return low;
 }
 
-bool ls_reader_in_reach(const ls_checkpoint_reader *reader, size_t index, const ls_block *block)
+bool ls_reader_in_reach(const ls_checkpoint_reader *reader, size_t position, const ls_block *block)
 {
-    return index < reader->file_first[block->file + 1] &&
-           reader->manifest->tensors[index].offset < block->offset + block->bytes;
+    return position < reader->file_first[block->file + 1] &&
+           tensor_at(reader, position)->offset < block->offset + block->bytes;
 }
 
 ls_status ls_reader_block(void *context, const ls_block *block, unsigned char *buffer)
@@ -204,7 +230,7 @@ ls_status ls_reader_block(void *context, const ls_block *block, unsigned char *b
                     block->offset));
     const uint32_t crc = ls_crc32c(0, buffer, block->bytes);
     if (crc != file->block_crcs[block->index]) {
-        const ls_manifest_tensor *tensor = &reader->manifest->tensors[ls_reader_first_tensor(reader, block)];
+        const ls_manifest_tensor *tensor = tensor_at(reader, ls_reader_first_position(reader, block));
         return ls_fail(
             LS_ERR_DATA,
             "%s/%s: block %llu (bytes %llu to %llu, from tensor %s%s) has CRC32C %08x, the manifest says "
@@ -212,28 +238,6 @@ ls_status ls_reader_block(void *context, const ls_block *block, unsigned char *b
             reader->checkpoint->path, file->name, (unsigned long long)block->index,
             (unsigned long long)block->offset, (unsigned long long)(block->offset + block->bytes),
             ls_manifest_kind_prefix(tensor->kind), tensor->name, crc, file->block_crcs[block->index]);
-    }
-    return LS_OK;
-}
-
-ls_status ls_reader_index_files(ls_checkpoint_reader *reader)
-{
-    const ls_manifest *manifest = reader->manifest;
-    while (reader->parameter_count < manifest->tensor_count &&
-           manifest->tensors[reader->parameter_count].kind == LS_KIND_VALUE) {
-        reader->parameter_count++;
-    }
-    size_t tensor = 0;
-    for (size_t file = 0; file < manifest->file_count; file++) {
-        reader->file_first[file] = tensor;
-        while (tensor < manifest->tensor_count && manifest->tensors[tensor].file == file) {
-            tensor++;
-        }
-    }
-    reader->file_first[manifest->file_count] = tensor;
-    if (tensor != manifest->tensor_count) {
-        return ls_fail(LS_ERR_DATA, "%s/%s: tensor %s is not in the order of the files",
-                       reader->checkpoint->path, LS_MANIFEST_NAME, manifest->tensors[tensor].name);
     }
     return LS_OK;
 }

@@ -24,23 +24,21 @@ typedef struct ls_checkpoint_reader {
     const ls_read_calls *calls;
     ls_arena arena;
     ls_reader_file *files;
-    size_t *file_first;      /* per file: its first tensor in the table; files are runs of it. [file_count] =
-                                tensor_count */
+    size_t *members;         /* tensors, file after file, each in order of offset: "positions" below */
+    size_t *file_first;      /* per file: its first position; [file_count] = tensor_count */
     unsigned char **targets; /* per tensor: where its bytes go; NULL: nowhere */
     ls_sha256 *sha256;       /* per file, verify only */
     ls_sha256 state;         /* state hash only */
     size_t parameter_count;  /* tensors of kind value: the first ones of the table */
     size_t state_parameter;  /* state hash: next parameter and kind to be hashed */
     ls_manifest_kind state_kind;
+    struct state_visit *state_visits; /* per block, in their order */
 } ls_checkpoint_reader;
 
 /* calls: NULL for the system's. Release in any case. */
 void ls_reader_init(ls_checkpoint_reader *reader, const ls_checkpoint *checkpoint,
                     const ls_read_calls *calls);
 void ls_reader_release(ls_checkpoint_reader *reader);
-
-/* Where each file's run of tensors begins. Refuses a manifest whose files are not runs of the sorted table: LS_ERR_DATA. */
-LS_MUST_CHECK ls_status ls_reader_index_files(ls_checkpoint_reader *reader);
 
 /* Opens file `file`, unless it is open, and checks its header. Errors: LS_ERR_DATA naming the file, LS_ERR_IO, LS_ERR_NOT_FOUND. */
 LS_MUST_CHECK ls_status ls_reader_open_file(ls_checkpoint_reader *reader, size_t file);
@@ -67,9 +65,9 @@ typedef struct ls_block_slice {
 /* The slice of tensor `index` in `block`, false when they don't meet. */
 bool ls_reader_slice(const ls_checkpoint_reader *reader, size_t index, const ls_block *block,
                      ls_block_slice *slice_out);
-/* The first tensor of the block's file that ends after the block starts; the following ones come in order. */
-size_t ls_reader_first_tensor(const ls_checkpoint_reader *reader, const ls_block *block);
-/* True while tensor `index` is in the block's file and starts before the block ends. */
-bool ls_reader_in_reach(const ls_checkpoint_reader *reader, size_t index, const ls_block *block);
+/* The position of the first tensor of the block's file that ends after the block starts; the following ones come in order. */
+size_t ls_reader_first_position(const ls_checkpoint_reader *reader, const ls_block *block);
+/* True while the tensor at `position` is in the block's file and starts before the block ends. */
+bool ls_reader_in_reach(const ls_checkpoint_reader *reader, size_t position, const ls_block *block);
 
 #endif

@@ -113,7 +113,8 @@ static bool gather_from_memory(const repair *self, const ls_block *block, unsign
 {
     const ls_checkpoint_reader *own = &self->own;
     size_t done = 0;
-    for (size_t i = ls_reader_first_tensor(own, block); ls_reader_in_reach(own, i, block); i++) {
+    for (size_t at = ls_reader_first_position(own, block); ls_reader_in_reach(own, at, block); at++) {
+        const size_t i = own->members[at];
         const ls_manifest_tensor *entry = &own->manifest->tensors[i];
         const ls_checkpoint_tensor *tensor = find_in_memory(self, entry->name);
         const float *member = !tensor                        ? NULL
@@ -350,7 +351,6 @@ static ls_status repair_attachment(repair *self, const ls_manifest_attachment *e
 static ls_status repair_all(repair *self)
 {
     const ls_manifest *manifest = self->checkpoint->manifest;
-    LS_TRY(ls_reader_index_files(&self->own));
     for (size_t i = 0; i < manifest->file_count; i++) {
         LS_TRY(repair_file(self, i));
     }

@@ -5,6 +5,7 @@
  */
 #include "base/assert.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "storage/block_pool.h"
 #include "storage/checkpoint.h"
 #include "storage/checkpoint_files.h"
@@ -32,7 +33,9 @@ typedef struct save_file {
     size_t piece_count;
     uint64_t data_bytes;
     ls_st_dtype dtype; /* of all its tensors */
+    bool frozen;       /* as are all its tensors */
     char *header;
+    bool linked;    /* an older checkpoint has it: nothing is written */
     int64_t number; /* of the env, while it is filled */
     const char *path;
     ls_sha256 sha256;
@@ -43,6 +46,8 @@ typedef struct checkpoint_saver {
     ls_env *env;
     const ls_checkpoint_save_options *options;
     ls_manifest manifest;
+    bool *frozen; /* per tensor of the manifest */
+    uint32_t value_files;
     save_file *files;
     ls_commit_text *texts;
     size_t text_count;
@@ -68,6 +73,9 @@ static ls_status check_tensors(const ls_checkpoint_save_options *options)
         if (!tensor->value || !tensor->m != !tensor->v) {
             return ls_fail(LS_ERR_INVALID, "tensor %s: a value and both or none of its moments are needed",
                            tensor->name);
+        }
+        if (tensor->frozen && tensor->m) {
+            return ls_fail(LS_ERR_INVALID, "tensor %s: what is frozen has no moments", tensor->name);
         }
         if (options->bf16_values && tensor->m) {
             return ls_fail(LS_ERR_INVALID, "tensor %s: values in bfloat16 go without moments", tensor->name);
@@ -105,6 +113,7 @@ static ls_status plan_tensors(checkpoint_saver *saver, const float ***data_out)
     ls_manifest *manifest = &saver->manifest;
     manifest->tensors = ls_arena_new(saver->arena, ls_manifest_tensor, 3 * count);
     const float **data = ls_arena_new(saver->arena, const float *, 3 * count);
+    saver->frozen = ls_arena_new(saver->arena, bool, 3 * count);
     for (int kind = LS_KIND_VALUE; kind < LS_KIND_COUNT; kind++) {
         for (size_t i = 0; i < count; i++) {
             const float *member = member_of(sorted[i], (ls_manifest_kind)kind);
@@ -112,6 +121,7 @@ static ls_status plan_tensors(checkpoint_saver *saver, const float ***data_out)
                 continue;
             }
             ls_manifest_tensor *tensor = &manifest->tensors[manifest->tensor_count];
+            saver->frozen[manifest->tensor_count] = sorted[i]->frozen;
             data[manifest->tensor_count++] = member;
             tensor->name = sorted[i]->name;
             tensor->kind = (ls_manifest_kind)kind;
@@ -128,37 +138,45 @@ static ls_status plan_tensors(checkpoint_saver *saver, const float ***data_out)
 }
 
 /*
- * Gives each tensor of [begin, end) its file, filling each up to the limit; returns the number of files used. First and second moments
- * never share a file: then a checkpoint of any size has three files of one length, which are hashed side by side.
+ * Gives each tensor of [begin, end), of those that are frozen or of those that are not, its file, filling each up to the limit; returns the
+ * number of files used. First and second moments never share a file: then a checkpoint of any size has three files of one length, which
+ * are hashed side by side.
  */
-static uint32_t plan_cut(checkpoint_saver *saver, size_t begin, size_t end, uint32_t first_file)
+static uint32_t plan_cut(checkpoint_saver *saver, size_t begin, size_t end, bool frozen, uint32_t first_file)
 {
     const uint64_t limit =
         saver->options->file_bytes_max ? saver->options->file_bytes_max : DEFAULT_FILE_BYTES;
-    uint32_t used = begin < end;
+    const ls_manifest_tensor *before = NULL;
+    uint32_t used = 0;
     uint64_t filled = 0;
     for (size_t i = begin; i < end; i++) {
         ls_manifest_tensor *tensor = &saver->manifest.tensors[i];
+        if (saver->frozen[i] != frozen) {
+            continue;
+        }
         const bool is_full = filled > 0 && tensor->bytes > limit - (filled < limit ? filled : limit);
-        if (is_full || (i > begin && tensor->kind != tensor[-1].kind)) {
+        if (!before || is_full || tensor->kind != before->kind) {
             used++;
             filled = 0;
         }
         tensor->file = first_file + used - 1;
         filled += tensor->bytes;
+        before = tensor;
     }
     return used;
 }
 
-static ls_status plan_header(checkpoint_saver *saver, save_file *file, const ls_manifest_tensor *tensors)
+/* members: its tensors in the table. */
+static ls_status plan_header(checkpoint_saver *saver, save_file *file, const size_t *members)
 {
     ls_safetensor *entries = ls_arena_new(saver->arena, ls_safetensor, file->piece_count);
     for (size_t i = 0; i < file->piece_count; i++) {
-        const char *prefix = ls_manifest_kind_prefix(tensors[i].kind);
-        entries[i] = (ls_safetensor){.name = ls_arena_printf(saver->arena, "%s%s", prefix, tensors[i].name),
-                                     .dtype = tensors[i].dtype,
-                                     .rank = tensors[i].rank};
-        memcpy(entries[i].shape, tensors[i].shape, sizeof entries[i].shape);
+        const ls_manifest_tensor *tensor = &saver->manifest.tensors[members[i]];
+        const char *prefix = ls_manifest_kind_prefix(tensor->kind);
+        entries[i] = (ls_safetensor){.name = ls_arena_printf(saver->arena, "%s%s", prefix, tensor->name),
+                                     .dtype = tensor->dtype,
+                                     .rank = tensor->rank};
+        memcpy(entries[i].shape, tensor->shape, sizeof entries[i].shape);
     }
     const ls_st_metadata format = {"format", "pt"};
     size_t header_bytes = 0, *order = NULL;
@@ -172,28 +190,26 @@ static ls_status plan_header(checkpoint_saver *saver, save_file *file, const ls_
     return LS_OK;
 }
 
-/* Fills in one file: pieces, header, offsets. Its tensors are neighbours in the table. */
+/* Fills in one file: pieces, header, offsets. */
 static ls_status plan_file(checkpoint_saver *saver, uint32_t index, const float *const *data)
 {
     ls_manifest *manifest = &saver->manifest;
-    size_t begin = 0;
-    while (manifest->tensors[begin].file != index) {
-        begin++;
-    }
-    size_t end = begin;
-    while (end < manifest->tensor_count && manifest->tensors[end].file == index) {
-        end++;
-    }
     save_file *file = &saver->files[index];
+    size_t *members = ls_arena_new(saver->arena, size_t, manifest->tensor_count);
+    for (size_t i = 0; i < manifest->tensor_count; i++) {
+        if (manifest->tensors[i].file == index) {
+            members[file->piece_count++] = i;
+        }
+    }
     file->entry = &manifest->files[index];
-    file->dtype = manifest->tensors[begin].dtype;
-    file->piece_count = end - begin;
+    file->dtype = manifest->tensors[members[0]].dtype;
+    file->frozen = saver->frozen[members[0]];
     file->pieces = ls_arena_new(saver->arena, save_piece, file->piece_count);
-    LS_TRY(plan_header(saver, file, &manifest->tensors[begin]));
-    for (size_t i = begin; i < end; i++) {
-        ls_manifest_tensor *tensor = &manifest->tensors[i];
-        file->pieces[i - begin] =
-            (save_piece){.data = data[i], .offset = file->data_bytes, .bytes = tensor->bytes};
+    LS_TRY(plan_header(saver, file, members));
+    for (size_t i = 0; i < file->piece_count; i++) {
+        ls_manifest_tensor *tensor = &manifest->tensors[members[i]];
+        file->pieces[i] =
+            (save_piece){.data = data[members[i]], .offset = file->data_bytes, .bytes = tensor->bytes};
         tensor->offset = file->entry->header_bytes + file->data_bytes;
         file->data_bytes += tensor->bytes;
     }
@@ -223,9 +239,12 @@ static ls_status plan(checkpoint_saver *saver)
     LS_TRY(plan_tensors(saver, &data));
     ls_manifest *manifest = &saver->manifest;
     manifest->meta = *options->meta;
-    const uint32_t model_files = plan_cut(saver, 0, options->tensor_count, 0);
-    const uint32_t optimizer_files =
-        plan_cut(saver, options->tensor_count, manifest->tensor_count, model_files);
+    /* What is frozen lies behind, in files of its own: those are the same in every checkpoint of the run. */
+    const size_t values = options->tensor_count;
+    const uint32_t trained_files = plan_cut(saver, 0, values, false, 0);
+    const uint32_t model_files = trained_files + plan_cut(saver, 0, values, true, trained_files);
+    const uint32_t optimizer_files = plan_cut(saver, values, manifest->tensor_count, false, model_files);
+    saver->value_files = model_files;
     manifest->file_count = model_files + optimizer_files;
     manifest->files = ls_arena_new(saver->arena, ls_manifest_file, manifest->file_count);
     saver->files = ls_arena_new(saver->arena, save_file, manifest->file_count);
@@ -250,6 +269,8 @@ static size_t find_piece(const save_file *file, uint64_t begin)
     return low;
 }
 
+/* ---- what goes into a file ---- */
+
 /* Bytes [skip, skip + bytes) of a piece as the file has it. */
 static void copy_out(const save_file *file, const save_piece *piece, uint64_t skip, size_t bytes,
                      unsigned char *to)
@@ -263,9 +284,8 @@ static void copy_out(const save_file *file, const save_piece *piece, uint64_t sk
     LS_ASSERT(ls_safetensor_from_f32(file->dtype, piece->data + skip / each, bytes / each, to) == LS_OK);
 }
 
-/* Copies data bytes [begin, begin + bytes) of a file out of the tensors; returns the CRC of them behind `crc`. */
-static uint32_t gather(const save_file *file, uint64_t begin, size_t bytes, unsigned char *buffer,
-                       uint32_t crc)
+/* Copies data bytes [begin, begin + bytes) of a file out of the tensors. */
+static void gather(const save_file *file, uint64_t begin, size_t bytes, unsigned char *buffer)
 {
     size_t done = 0;
     for (size_t i = find_piece(file, begin); done < bytes; i++) {
@@ -280,21 +300,55 @@ static uint32_t gather(const save_file *file, uint64_t begin, size_t bytes, unsi
         copy_out(file, piece, skip, part, buffer + done);
         done += part;
     }
-    return ls_crc32c(crc, buffer, bytes);
+}
+
+enum {
+    PIECE_BYTES = 8 * 3 * 4096 /* small enough that it is still in the cache when it is used */
+};
+
+/* Whether these bytes from `offset` of an older checkpoint's file are what would be written. */
+static bool file_is_same(void *context, size_t index, uint64_t offset, const void *data, size_t bytes)
+{
+    const checkpoint_saver *saver = context;
+    const save_file *file = &saver->files[index];
+    const uint64_t header_bytes = file->entry->header_bytes;
+    const unsigned char *at = data;
+    if ((offset | bytes) % ls_st_dtype_bytes(file->dtype) != 0) {
+        return false; /* cut off in the middle of an element */
+    }
+    while (bytes > 0) {
+        unsigned char buffer[PIECE_BYTES];
+        const uint64_t left = offset < header_bytes ? header_bytes - offset : bytes;
+        const size_t most = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+        const size_t part = left < most ? (size_t)left : most;
+        if (offset < header_bytes) {
+            memcpy(buffer, file->header + offset, part);
+        } else {
+            gather(file, offset - header_bytes, part, buffer);
+        }
+        if (memcmp(buffer, at, part) != 0) {
+            ls_log_warn("%s of an older checkpoint is not what it should be, near byte %llu: it is not "
+                        "linked but written anew; lockstep checkpoint verify says more",
+                        file->entry->name, (unsigned long long)offset);
+            return false;
+        }
+        at += part;
+        offset += part;
+        bytes -= part;
+    }
+    return true;
 }
 
 static ls_status block_prepare(void *context, const ls_block *block, unsigned char *buffer)
 {
-    enum {
-        PIECE_BYTES = 8 * 3 * 4096
-    }; /* small enough that it is still in the cache when its CRC is taken */
     checkpoint_saver *saver = context;
     save_file *file = &saver->files[block->file];
     const uint64_t begin = block->index * LS_CHECKPOINT_BLOCK_BYTES;
     uint32_t crc = 0;
     for (size_t at = 0; at < block->bytes; at += PIECE_BYTES) {
         const size_t part = block->bytes - at < PIECE_BYTES ? block->bytes - at : PIECE_BYTES;
-        crc = gather(file, begin + at, part, buffer + at, crc);
+        gather(file, begin + at, part, buffer + at);
+        crc = ls_crc32c(crc, buffer + at, part);
     }
     file->entry->block_crcs[block->index] = crc;
     return LS_OK;
@@ -312,6 +366,8 @@ static void block_in_order(void *context, const ls_block *const blocks[2],
     ls_sha256_update_two(first, buffers[0], blocks[0]->bytes, &saver->files[blocks[1]->file].sha256,
                          buffers[1], blocks[1]->bytes);
 }
+
+/* ---- writing it ---- */
 
 /* Whole sectors at multiples of a sector, as O_DIRECT wants; a short write is begun again where its last whole sector ends. */
 static ls_status write_sectors(checkpoint_saver *saver, const save_file *file, const unsigned char *data,
@@ -336,6 +392,9 @@ static ls_status write_sectors(checkpoint_saver *saver, const save_file *file, c
 static ls_status block_finish(void *context, const ls_block *block, unsigned char *buffer)
 {
     checkpoint_saver *saver = context;
+    if (saver->files[block->file].linked) {
+        return LS_OK;
+    }
     const size_t bytes = (block->bytes + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES;
     memset(buffer + block->bytes, 0, bytes - block->bytes);
     return write_sectors(saver, &saver->files[block->file], buffer, bytes, block->offset);
@@ -350,7 +409,7 @@ static ls_status write_header(checkpoint_saver *saver, save_file *file)
     }
     memcpy(aligned, file->header, bytes);
     ls_sha256_update(&file->sha256, file->header, bytes);
-    const ls_status status = write_sectors(saver, file, aligned, bytes, 0);
+    const ls_status status = file->linked ? LS_OK : write_sectors(saver, file, aligned, bytes, 0);
     free(aligned);
     return status;
 }
@@ -425,6 +484,7 @@ static void fill(void *context, ls_commit *commit)
 {
     checkpoint_saver *saver = context;
     for (size_t i = 0; i < saver->manifest.file_count; i++) {
+        saver->files[i].linked = ls_commit_is_linked(commit, i);
         saver->files[i].number = ls_commit_file_number(commit, i);
         saver->files[i].path = ls_commit_file_path(commit, i);
         ls_sha256_init(&saver->files[i].sha256);
@@ -485,8 +545,7 @@ static ls_status add_attachments(checkpoint_saver *saver)
         const ls_checkpoint_attachment *attachment = &options->attachments[i];
         add_attachment(saver, attachment->name, attachment->data, attachment->bytes);
     }
-    const bool is_cut = saver->manifest.tensors[options->tensor_count - 1].file > 0;
-    return is_cut ? add_index(saver) : LS_OK;
+    return saver->value_files > 1 ? add_index(saver) : LS_OK;
 }
 
 static ls_status describe(void *context, const ls_commit_text **texts_out, size_t *count_out)
@@ -508,7 +567,12 @@ static ls_status describe(void *context, const ls_commit_text **texts_out, size_
 static void committed(void *context, ls_status status)
 {
     checkpoint_saver *saver = context;
+    uint64_t linked_bytes = 0;
+    for (size_t i = 0; i < saver->manifest.file_count; i++) {
+        linked_bytes += saver->files[i].linked ? saver->manifest.files[i].bytes : 0;
+    }
     const ls_checkpoint_saved saved = {.bytes = saver->manifest.data_bytes,
+                                       .linked_bytes = linked_bytes,
                                        .wall_s = 1e-9 * (double)ls_env_now_ns(saver->env) - saver->start_s};
     if (status != LS_OK) {
         status = ls_fail_within(status, "checkpoint of step %llu not saved",
@@ -532,7 +596,9 @@ ls_status ls_checkpoint_save_start(ls_env *env, ls_arena *arena, const ls_checkp
     LS_TRY(plan(saver));
     ls_commit_file *files = ls_arena_new(arena, ls_commit_file, saver->manifest.file_count);
     for (size_t i = 0; i < saver->manifest.file_count; i++) {
-        files[i] = (ls_commit_file){saver->manifest.files[i].name, saver->manifest.files[i].bytes};
+        files[i] = (ls_commit_file){.name = saver->manifest.files[i].name,
+                                    .bytes = saver->manifest.files[i].bytes,
+                                    .shared = saver->files[i].frozen};
     }
     const ls_commit_options commit = {.env = env,
                                       .root = options->root,
@@ -540,6 +606,7 @@ ls_status ls_checkpoint_save_start(ls_env *env, ls_arena *arena, const ls_checkp
                                       .files = files,
                                       .file_count = saver->manifest.file_count,
                                       .context = saver,
+                                      .same = file_is_same,
                                       .fill = fill,
                                       .describe = describe,
                                       .done = committed};

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "storage/checkpoint_files.h"
 #include "storage/collect.h"
+#include "storage/share.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ enum { SECTOR_BYTES = 4096, RENAMES_MAX = 8, ERROR_TEXT_BYTES = 1024 };
 typedef struct data_file {
     const char *path;
     int64_t number; /* -1: not open */
+    bool linked;
 } data_file;
 
 struct ls_commit {
@@ -46,6 +48,12 @@ const char *ls_commit_file_path(const ls_commit *commit, size_t index)
 {
     LS_ASSERT(index < commit->options.file_count);
     return commit->files[index].path;
+}
+
+bool ls_commit_is_linked(const ls_commit *commit, size_t index)
+{
+    LS_ASSERT(index < commit->options.file_count);
+    return commit->files[index].linked;
 }
 
 /* ---- the end ---- */
@@ -332,6 +340,9 @@ static void file_cut(void *context, int64_t result)
 
 static void next_seal(ls_commit *self)
 {
+    while (self->at < self->options.file_count && self->files[self->at].linked) {
+        self->at++;
+    }
     if (self->at == self->options.file_count) {
         look_for_pin(self);
         return;
@@ -380,13 +391,58 @@ static void file_opened(void *context, int64_t result)
     ls_env_disk_allocate(self->options.env, file->number, bytes, file_reserved, self);
 }
 
+static void open_file(ls_commit *self)
+{
+    ls_env_disk_open(self->options.env, self->files[self->at].path, LS_ENV_NEW_BULK, file_opened, self);
+}
+
+/* Whatever keeps it from being linked: then it is written. */
+static void file_linked(void *context, int64_t result)
+{
+    ls_commit *self = context;
+    if (result < 0) {
+        open_file(self);
+        return;
+    }
+    self->files[self->at++].linked = true;
+    next_open(self);
+}
+
+static void file_found(void *context, const char *path)
+{
+    ls_commit *self = context;
+    if (!path) {
+        open_file(self);
+        return;
+    }
+    ls_env_disk_link(self->options.env, path, self->files[self->at].path, file_linked, self);
+}
+
+static bool is_same(void *context, uint64_t offset, const void *data, size_t bytes)
+{
+    ls_commit *self = context;
+    return self->options.same(self->options.context, self->at, offset, data, bytes);
+}
+
 static void next_open(ls_commit *self)
 {
     if (self->at == self->options.file_count) {
         self->options.fill(self->options.context, self);
         return;
     }
-    ls_env_disk_open(self->options.env, self->files[self->at].path, LS_ENV_NEW_BULK, file_opened, self);
+    const ls_commit_file *file = &self->options.files[self->at];
+    if (!file->shared) {
+        open_file(self);
+        return;
+    }
+    const ls_share_options share = {.env = self->options.env,
+                                    .root = self->options.root,
+                                    .name = file->name,
+                                    .bytes = file->bytes,
+                                    .context = self,
+                                    .same = is_same,
+                                    .done = file_found};
+    ls_share_find(self->arena, &share);
 }
 
 /* ---- the beginning ---- */

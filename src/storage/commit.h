@@ -5,9 +5,11 @@
  *   make the root, sync its parent     a root that a power loss takes away takes all checkpoints with it
  *   remove leftovers of crashed saves  storage/collect.h; this is what frees a full disk
  *   make `<step>.tmp-<random>`
+ *   link the shared files              those that an older checkpoint has, byte for byte (storage/share.h); else they are like the others
  *   open and reserve the data files    a full disk shows here
  *   fill                               the caller writes them, its own way
- *   cut to length, sync, close         each data file; a sync that fails makes the file worthless
+ *   cut to length, sync, close         each data file; a sync that fails makes the file worthless. What is linked was synced before the
+ *                                      checkpoint it comes from was committed, and is written by nobody any more
  *   describe                           the caller says which small files there are; the manifest is the last. A pin is taken over
  *   write, sync, close                 each small file
  *   sync the folder
@@ -37,6 +39,7 @@ typedef struct ls_commit ls_commit;
 typedef struct ls_commit_file {
     const char *name;
     uint64_t bytes; /* when finished */
+    bool shared; /* has the same content in many checkpoints of the root: linked where one of them has it */
 } ls_commit_file;
 
 /* Written by the commit. */
@@ -53,6 +56,8 @@ typedef struct ls_commit_options {
     const ls_commit_file *files;
     size_t file_count;
     void *context;
+    /* Whether bytes of an older checkpoint's shared file `index` are what would be written. NULL: no file is shared. */
+    bool (*same)(void *context, size_t index, uint64_t offset, const void *data, size_t bytes);
     /* All data files are open: write them (ls_env_disk_write_now, ls_env_disk_write) and call ls_commit_filled, now or later. */
     void (*fill)(void *context, ls_commit *commit);
     /* The data files are durable. texts_out: in the order of writing, valid until `done`. An error ends the commit. */
@@ -70,6 +75,9 @@ ls_commit *ls_commit_start(ls_arena *arena, const ls_commit_options *options);
 /* In fill: the env's file number and the path of a data file. */
 int64_t ls_commit_file_number(const ls_commit *commit, size_t index);
 const char *ls_commit_file_path(const ls_commit *commit, size_t index);
+
+/* Whether it is linked: there is no number, and nothing to be written. */
+bool ls_commit_is_linked(const ls_commit *commit, size_t index);
 
 /* The data files are written, or can't be (with the error text set). Once. */
 void ls_commit_filled(ls_commit *commit, ls_status status);

@@ -30,7 +30,7 @@ static inline float *fixture_floats(size_t count)
     return data;
 }
 
-/* Values that depend on the step, so that two steps differ in every block. */
+/* Values that depend on the step, so that two steps differ in every block; but for what is frozen. */
 static inline void fixture_fill(fixture *f, uint64_t step)
 {
     f->meta.step = step;
@@ -39,7 +39,7 @@ static inline void fixture_fill(fixture *f, uint64_t step)
         uint64_t count = 0;
         assert_int_equal(ls_shape_elements("t", f->tensors[t].shape, f->tensors[t].rank, &count), LS_OK);
         for (uint64_t i = 0; i < count; i++) {
-            f->tensors[t].value[i] = (float)(i * 7 + step) * 0.25f;
+            f->tensors[t].value[i] = (float)(i * 7 + (f->tensors[t].frozen ? 0 : step)) * 0.25f;
             if (f->tensors[t].m) {
                 f->tensors[t].m[i] = -(float)(i + step);
                 f->tensors[t].v[i] = (float)(i ^ step);
