@@ -30,18 +30,18 @@ const char *ls_path_kind_name(ls_path_kind kind); /* "local", "rented", "cloud",
 typedef struct ls_path_point {
     int64_t gpus;
     const double *tokens_ps; /* of each workload, while steps run; 0: it does not fit */
-    double goodput;          /* of the fullest workload */
+    double goodput;          /* with the largest model's checkpoints */
 } ls_path_point;
 
 typedef struct ls_path {
     ls_path_kind kind;
-    const char *name;    /* "8 x H100 rented", "this machine" */
+    const char *name;    /* "H100, rented", "this machine" */
     const ls_node *node; /* NULL: API */
-    ls_offer
-        offer; /* rented, cloud: usd per GPU and hour; owned, local: usd per GPU, 0: it is there already */
-    ls_ownership
-        terms; /* owned, local: of one GPU, capex_usd and it_kw and colo_kw too; staff_usd_year 0: by ls_cost_staff_usd_year */
-    ls_site site; /* owned, local */
+    bool is_here;        /* local: it need not be bought */
+    ls_offer offer;      /* rented, cloud: usd per GPU and hour; local, owned: usd per GPU */
+    ls_ownership terms;  /* local, owned: of one GPU; staff_usd_year 0: by ls_cost_staff_usd_year */
+    ls_site site;        /* local, owned */
+    const ls_catalogue *catalogue;
     ls_path_point points[LS_PATH_POINTS_MOST];
     size_t point_count;
 } ls_path;
@@ -70,8 +70,11 @@ LS_MUST_CHECK ls_status ls_path_build(ls_arena *arena, const ls_path_settings *s
 void ls_path_add_point(ls_path *path, ls_arena *arena, int64_t gpus, const double *tokens_ps, size_t count,
                        double parameters);
 
-/* What one point owns. */
+/* What so many GPUs of one's own are: whole nodes, their network, and who looks after them. The factors are on prices. */
 ls_ownership ls_path_ownership(const ls_path *path, int64_t gpus, double buy_factor, double energy_factor,
                                double staff_factor);
+
+/* "H100", "RTX-4090": an accelerator's name without what nobody says. In `arena`. */
+const char *ls_path_short_name(ls_arena *arena, const ls_accelerator *accelerator);
 
 #endif

@@ -11,6 +11,7 @@
  *       kind: reserved                  # on-demand, reserved, capacity-block, spot, purchase
  *       accelerator: h100               # or  node: DGX-H100
  *       usd: 2.10                       # per GPU and hour; purchase: per GPU, all in
+ *       per: gpu                        # or node: usd is for all GPUs of it  [gpu]
  *       gpus_min: 8                     # [1]
  *       gpus_max: 512                   # [no limit]
  *       months: 12                      # that are paid whether used or not; reserved only  [0]
@@ -36,6 +37,7 @@ typedef enum ls_offer_kind {
     LS_OFFER_PURCHASE
 } ls_offer_kind;
 const char *ls_offer_kind_name(ls_offer_kind kind);
+enum { LS_OFFER_PER_GPU, LS_OFFER_PER_NODE };
 
 /* Without an offer that says otherwise, more GPUs than these are not rented but negotiated: the most that a cloud's capacity blocks take at once. */
 #define LS_OFFER_GPUS_MOST 2048
@@ -45,6 +47,7 @@ typedef struct ls_offer {
     int kind;                       /* an ls_offer_kind */
     const char *accelerator, *node; /* names as written; "": the other one is given */
     double usd;                     /* per GPU and hour; purchase: per GPU */
+    int unit;                       /* in a quote that was read: whether usd is per GPU or per node */
     double usd_low, usd_high;       /* the range it was taken from; equal to usd when it is no range */
     uint64_t gpus_min, gpus_max;    /* gpus_max 0: no limit */
     double months;
@@ -64,19 +67,22 @@ LS_MUST_CHECK ls_status ls_quote_load(ls_arena *arena, const char *path, ls_quot
 LS_MUST_CHECK ls_status ls_quote_parse(ls_arena *arena, const char *text, size_t bytes, const char *name,
                                        ls_quote *quote_out);
 
+/* That every offer is for something the catalogue has. Errors: LS_ERR_INVALID with the offer and the nearest names. */
+LS_MUST_CHECK ls_status ls_quote_check(const ls_quote *quote, const ls_catalogue *catalogue);
+
 /*
  * Offers of the catalogue. A published range low..high becomes one price a third of the way up, in ratio: low (high / low)^(1/3). For H100 that makes 3.01 USD an hour
  * where a market index has a median of 2.95. Rented is that; the cloud on demand is the high end. False: the catalogue has no price.
  */
-bool ls_offer_rented(ls_arena *arena, const ls_node *node, ls_offer *offer_out);
-bool ls_offer_cloud(ls_arena *arena, const ls_catalogue *catalogue, const ls_node *node, ls_offer *offer_out);
-bool ls_offer_purchase(ls_arena *arena, const ls_node *node, ls_offer *offer_out);
+bool ls_offer_rented(const ls_node *node, ls_offer *offer_out);
+bool ls_offer_cloud(const ls_node *node, ls_offer *offer_out);
+bool ls_offer_purchase(const ls_node *node, ls_offer *offer_out);
 
-/* The cheapest fitting offer of a quote for the node's accelerator: purchase or not, cloud or not; NULL when there is none. */
-const ls_offer *ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const ls_node *node,
-                              bool purchase, bool cloud);
+/* The cheapest offer of a quote for the node's accelerator, by the GPU: purchase or not, cloud or not. False: there is none. */
+bool ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const ls_node *node, bool purchase,
+                   bool cloud, ls_offer *offer_out);
 
-/* "H100 rented at 3.01 USD per GPU and hour (range 1.99 to 6.88, 2026-05, price medium)". */
+/* "H100-SXM5-80GB, rented: 3.01 USD per GPU and hour (range 1.99 to 6.88, 2026-05, specs high; price medium)". */
 void ls_offer_assume(const ls_offer *offer, ls_assumptions *list);
 
 #endif

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "planning/portfolio.h"
+#include "planning/quote.h"
+
+#include <math.h>
+#include <string.h>
+
+static ls_arena arena;
+static ls_catalogue catalogue;
+
+static int load(void **state)
+{
+    (void)state;
+    return ls_catalogue_load(&arena, NULL, 0, &catalogue) == LS_OK ? 0 : -1;
+}
+
+static int release(void **state)
+{
+    (void)state;
+    ls_arena_release(&arena);
+    return 0;
+}
+
+static const ls_node *node_of(const char *name)
+{
+    const ls_accelerator *accelerator;
+    assert_int_equal(ls_catalogue_find_accelerator(&catalogue, name, &accelerator), LS_OK);
+    return ls_catalogue_usual_node(&catalogue, &arena, accelerator);
+}
+
+static ls_quote parse(const char *text)
+{
+    ls_quote quote;
+    if (ls_quote_parse(&arena, text, strlen(text), "q.yaml", &quote) != LS_OK) {
+        fail_msg("%s", ls_error_text());
+    }
+    return quote;
+}
+
+static void refuse(const char *text, const char *message)
+{
+    ls_quote quote = {.count = 77};
+    assert_int_equal(ls_quote_parse(&arena, text, strlen(text), "q.yaml", &quote), LS_ERR_INVALID);
+    if (!strstr(ls_error_text(), message)) {
+        fail_msg("\"%s\" is not in \"%s\"", message, ls_error_text());
+    }
+    assert_int_equal(quote.count, 77);
+}
+
+static const char two[] =
+    "egress_usd_tb: 20\n"
+    "offers:\n"
+    "  - {name: a, kind: reserved, accelerator: h100, usd: 2.1, months: 12, gpus_min: 8, lead_time: 2w}\n"
+    "  - {name: b, accelerator: H100, usd: 2.6}\n"
+    "  - {name: c, kind: spot, accelerator: h100, usd: 1.45}\n"
+    "  - {name: d, kind: capacity-block, cloud: true, node: AWS-p5.48xlarge, usd: 39.33, per: node}\n"
+    "  - {name: e, kind: purchase, node: DGX-H100, usd: 312500, per: node}\n";
+
+static void quote_parse_reads_all_kinds(void **state)
+{
+    (void)state;
+    const ls_quote q = parse(two);
+    assert_int_equal(q.count, 5);
+    assert_float_equal(q.egress_usd_tb, 20.0, 0.0);
+    assert_float_equal(q.storage_usd_gb_month, 0.023, 0.0);
+    assert_int_equal(q.offers[0].kind, LS_OFFER_RESERVED);
+    assert_float_equal(q.offers[0].lead_time_s, 14.0 * 86400.0, 0.0);
+    assert_float_equal(q.offers[2].preemptions_per_day, 1.0, 0.0);
+    assert_float_equal(q.offers[1].preemptions_per_day, 0.0, 0.0);
+    assert_int_equal(ls_quote_check(&q, &catalogue), LS_OK);
+}
+
+static void quote_find_takes_the_cheapest_of_a_side(void **state)
+{
+    (void)state;
+    const ls_quote q = parse(two);
+    ls_offer offer;
+    assert_true(ls_quote_find(&q, &catalogue, node_of("h100"), false, false, &offer));
+    assert_string_equal(offer.name, "c");
+    assert_true(ls_quote_find(&q, &catalogue, node_of("h100"), false, true, &offer));
+    assert_float_equal(offer.usd, 39.33 / 8.0, 1e-12);
+    assert_true(ls_quote_find(&q, &catalogue, node_of("h100"), true, false, &offer));
+    assert_float_equal(offer.usd, 312500.0 / 8.0, 1e-9);
+    assert_false(ls_quote_find(&q, &catalogue, node_of("a100"), false, false, &offer));
+}
+
+static void quote_parse_refuses_with_line_and_range(void **state)
+{
+    (void)state;
+    refuse("offers: []\n", "1 to 256 items");
+    refuse("offer: []\n", "offers must be a list");
+    refuse("offers:\n  - {accelerator: h100, usd: -1}\n", "q.yaml:2: usd is -1");
+    refuse("offers:\n  - {accelerator: h100}\n", "q.yaml:2: the offer has no usd");
+    refuse("offers:\n  - {usd: 2}\n", "either accelerator or node");
+    refuse("offers:\n  - {usd: 2, accelerator: h100, node: dgx-h100}\n", "either accelerator or node");
+    refuse("offers:\n  - {usd: 2, accelerator: h100, kind: gift}\n",
+           "on-demand, reserved, capacity-block, spot, purchase");
+    refuse("offers:\n  - {usd: 2, accelerator: h100, kind: reserved}\n", "needs months");
+    refuse("offers:\n  - {usd: 2, accelerator: h100, months: 3}\n", "needs months");
+    refuse("offers:\n  - {usd: 2, accelerator: h100, gpus_min: 8, gpus_max: 4}\n", "less than gpus_min 8");
+    refuse("offers:\n  - {usd: 2, accelerator: h100, preemptions_per_day: 3}\n", "is for kind spot");
+    refuse("offers:\n  - {usd: 2, acelerator: h100}\n", "did you mean accelerator?");
+    refuse("offers:\n  - {usd: 2, accelerator: h100, lead_time: soon}\n", "lead_time");
+    refuse("offers:\n  - {usd: .inf, accelerator: h100}\n", "q.yaml:2");
+    refuse("offers:\n  - h100\n", "item 1 of offers");
+    refuse("offers:\n  - {usd: 2, accelerator: h100}\nprice: 3\n", "q.yaml:3: unknown key price");
+    refuse("offers:\n  - {usd: 2, accelerator: h100}\negress_usd_tb: -1\n", "egress_usd_tb is -1");
+}
+
+static void quote_check_knows_the_catalogue(void **state)
+{
+    (void)state;
+    const ls_quote unknown = parse("offers:\n  - {name: x, usd: 2, accelerator: h1000}\n");
+    assert_int_equal(ls_quote_check(&unknown, &catalogue), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_error_text(), "offer \"x\""));
+    assert_non_null(strstr(ls_error_text(), "H100"));
+    const ls_quote unit = parse("offers:\n  - {name: x, usd: 2, accelerator: h100, per: node}\n");
+    assert_int_equal(ls_quote_check(&unit, &catalogue), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_error_text(), "must name one"));
+}
+
+/* 1.99 to 6.88: a third of the way up in ratio is near the published median of 2.95. */
+static void offer_from_the_catalogue(void **state)
+{
+    (void)state;
+    ls_offer offer;
+    assert_true(ls_offer_rented(node_of("h100"), &offer));
+    assert_float_equal(offer.usd, 1.99 * cbrt(6.88 / 1.99), 1e-9);
+    assert_float_equal(offer.usd, 2.95, 0.1);
+    assert_true(ls_offer_cloud(node_of("h100"), &offer));
+    assert_float_equal(offer.usd, 6.88, 1e-9);
+    assert_true(offer.cloud);
+    assert_true(ls_offer_purchase(node_of("h100"), &offer));
+    assert_float_equal(offer.usd, 300e3 / 8.0 * cbrt(460.0 / 300.0), 1e-6);
+    assert_false(ls_offer_rented(node_of("v100"), &offer));
+    ls_assumptions list = {.arena = &arena};
+    assert_true(ls_offer_rented(node_of("h100"), &offer));
+    ls_offer_assume(&offer, &list);
+    assert_non_null(strstr(list.items[0], "3.01 USD per GPU and hour (range 1.99 to 6.88, 2026-05"));
+}
+
+static void portfolio_parse_reads_runs(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "runs:\n  - {model: llama3-8b, tokens: 200e9, runs_per_month: 4, sequence: 8192}\n"
+        "  - model: gpt2-xl\n    tokens: 30000000000\n    runs_per_month: 0.5\n";
+    ls_portfolio p;
+    assert_int_equal(ls_portfolio_parse(&arena, text, sizeof text - 1, "p.yaml", &p), LS_OK);
+    assert_int_equal(p.count, 2);
+    assert_string_equal(p.runs[0].model, "llama3-8b");
+    assert_float_equal(p.runs[0].tokens, 200e9, 0.0);
+    assert_int_equal(p.runs[0].sequence, 8192);
+    assert_float_equal(p.runs[1].runs_per_month, 0.5, 0.0);
+    assert_int_equal(p.runs[1].global_batch, 0);
+}
+
+static void portfolio_parse_refuses_with_line_and_range(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"runs: []\n", "1 to 32 items"},
+        {"models: []\n", "runs must be a list"},
+        {"runs:\n  - {tokens: 1e9, runs_per_month: 1}\n", "p.yaml:2: item 1 of runs has no model"},
+        {"runs:\n  - {model: gpt2, runs_per_month: 1}\n", "has no tokens"},
+        {"runs:\n  - {model: gpt2, tokens: 1e9}\n", "has no runs_per_month"},
+        {"runs:\n  - {model: gpt2, tokens: -5, runs_per_month: 1}\n", "p.yaml:2: tokens is -5"},
+        {"runs:\n  - {model: gpt2, tokens: 1e9, runs_per_month: 0}\n", "runs_per_month is 0"},
+        {"runs:\n  - {model: gpt2, tokens: 1e9, runs_per_month: 1, batch: 3}\n", "unknown key batch"},
+        {"runs:\n  - {model: 7, tokens: 1e9, runs_per_month: 1}\n", "model must be text"},
+        {"runs:\n  - {model: gpt2, tokens: 1e9, runs_per_month: 1}\nname: x\n", "p.yaml:3: unknown key name"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_portfolio p = {.count = 77};
+        assert_int_equal(ls_portfolio_parse(&arena, cases[i].text, strlen(cases[i].text), "p.yaml", &p),
+                         LS_ERR_INVALID);
+        if (!strstr(ls_error_text(), cases[i].message)) {
+            fail_msg("\"%s\" is not in \"%s\"", cases[i].message, ls_error_text());
+        }
+        assert_int_equal(p.count, 77);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quote_parse_reads_all_kinds),
+        cmocka_unit_test(quote_find_takes_the_cheapest_of_a_side),
+        cmocka_unit_test(quote_parse_refuses_with_line_and_range),
+        cmocka_unit_test(quote_check_knows_the_catalogue),
+        cmocka_unit_test(offer_from_the_catalogue),
+        cmocka_unit_test(portfolio_parse_reads_runs),
+        cmocka_unit_test(portfolio_parse_refuses_with_line_and_range),
+    };
+    return cmocka_run_group_tests(tests, load, release);
+}
