@@ -3,12 +3,13 @@
  * The ladder: how to spend little before spending much. One node, 8 GPUs, a tenth, full; each stage has a purpose, a size, a time, a price, and what must be seen
  * before the next one begins. `plan --ladder`. Pure.
  *
- *   one node   a few layers of the model on one node, an hour: it learns, resumes bit for bit, and data and tokenizer are those of the real run
- *   8 GPUs     the model cut to what fits, two hours: step time and memory are what was predicted
- *   a tenth    the whole model on a tenth of the GPUs, a day: scaling, checkpoints, a killed node, the loss on its curve
+ *   one node   a copy with few layers, an hour: it learns, resumes bit for bit, and data and tokenizer are those of the real run
+ *   8 GPUs     the layers that fit there, two hours: step time and memory are what was predicted
+ *   a tenth    the whole model on a tenth of the nodes (a power of two of them, at least two, so that there is a network), a day: speed, checkpoints, a killed
+ *              node, the loss on its curve
  *   full       the run
  *
- * Stages that would not be smaller than the next are left out.
+ * Stages are in the order of their sizes; those that would be as large as the full run are left out. A stage is never longer than a share of the full run: 2, 5, 20 %.
  */
 #ifndef LS_PLANNING_LADDER_H
 #define LS_PLANNING_LADDER_H

@@ -5,20 +5,22 @@
  *
  * A question is the work (one model once, or a portfolio by the month), the paths on which it could be done (planning/paths.h builds them), and what holds:
  * deadline, budget, who may see the data, how well own machines are used. ls_verdict_decide is a pure function of it; the nearest changes are found by calling it
- * again and again with one number changed, never by rules of their own.
+ * again and again with one number changed, never by rules of their own (flip.c).
  *
  * How it is decided, in this order:
  *   1. fewer tokens than parameters                                            DON'T: too little data; fine-tune instead
- *   2. of each path, the cheapest size that holds the model, the deadline, the budget and the site; else why not
- *   3. no path is left                                                         DON'T, with what stood in the way on the path that came nearest
+ *   2. of each path, the cheapest size that holds the model, the deadline, the budget and the site; else why not. Where no deadline is given: a size that ends a
+ *      run within 30 days on a local machine, within 60 elsewhere when several sizes are compared, if there is one
+ *   3. no path is left                                                         DON'T, with what stands in the way on the path that comes nearest
  *   4. an outside API answers the tokens of a month for less than the cheapest path (serving included) does    DON'T: use the API
- *   5. the cheapest local machine costs no more than the cheapest rented       LOCAL
- *   6. owning has paid within half its life, and work is known for it (runs per month, or a use that was stated)    OWN
- *   7. rented or cloud                                                         RENT
- *   8. what is left needs more GPUs than anybody rents out without a contract  FRONTIER: network, power and staff named
+ *   5. the cheapest local machine costs no more than the cheapest rented one   LOCAL
+ *   6. owning has paid within half its life, and work is known for it (runs per month, or a use that was stated); or nothing else is possible    OWN
+ *   7. rented or cloud, whichever is cheaper                                   RENT
+ *   8. the same, but with more GPUs than anybody rents out without a contract (LS_OFFER_GPUS_MOST): only looked at when nothing smaller is possible
+ *                                                                              FRONTIER: network, power and staff named
  *
  * Maximum loss: what is gone when the work turns out to be worth nothing, at the worst moment.
- *   local, owned    capex less what it sells for at the end, + a year of what runs on (staff, place, interest, maintenance; a local machine has none), + energy of the run
+ *   local, owned    capex less resale, a year of what runs on without use (staff, place, interest, maintenance), and the energy of a run
  *   rented, cloud   one run, or the whole commitment where that is more
  *   API             a month's bill
  *
@@ -27,6 +29,7 @@
 #ifndef LS_PLANNING_VERDICT_H
 #define LS_PLANNING_VERDICT_H
 
+#include "base/text.h"
 #include "planning/cost.h"
 #include "planning/paths.h"
 #include "planning/portfolio.h"
@@ -42,7 +45,10 @@ typedef enum ls_verdict_kind {
 } ls_verdict_kind;
 const char *ls_verdict_name(ls_verdict_kind kind); /* "LOCAL", ..., "DON'T" */
 
-#define LS_VERDICT_PATIENCE_S (30.0 * 86400.0) /* for a local machine, where no deadline is given */
+#define LS_VERDICT_LOCAL_S     (30.0 * 86400.0)
+#define LS_VERDICT_SIZE_S      (60.0 * 86400.0)
+#define LS_VERDICT_MODEL_YEARS 2.0 /* so long a model is used, when training it is set against an API */
+#define LS_VERDICT_SERVE_SHARE 0.2 /* of the peak, when a model answers */
 
 /* Whom the data may be given to. */
 typedef enum ls_data_control {
@@ -50,60 +56,82 @@ typedef enum ls_data_control {
     LS_DATA_CONTRACT, /* "contract": rented machines, but no API and no spot market */
     LS_DATA_OWN       /* "own": machines of one's own only */
 } ls_data_control;
-LS_MUST_CHECK ls_status ls_data_control_parse(const char *text, ls_data_control *control_out);
 
 /* One model to be trained. */
 typedef struct ls_workload {
     const char *name;
     double parameters, active_parameters;
     double tokens;         /* of one run */
-    double runs_per_month; /* 0 in all: one run, and nothing after it */
+    double runs_per_month; /* 0 for all: one run, and nothing after it */
 } ls_workload;
 
+/* Begin with ls_question_init. */
 typedef struct ls_question {
     const ls_workload *workloads;
     size_t workload_count; /* 1 to LS_PORTFOLIO_MOST */
     const ls_path *paths;
     size_t path_count; /* 1 to LS_PATHS_MOST */
-    /* The numbers of ls_lever. Zero-initialised is not enough: begin with ls_question_init. */
-    double runs_per_month; /* of all workloads together, shared out as they are; 0: one run of each */
-    double utilization;    /* 0: not stated */
-    double deadline_s;     /* for a run to end, from today; 0: none */
-    double budget_usd; /* that may be spent on a run (rented), on the machine and a run (owned); 0: none */
-    double rent_factor, buy_factor, energy_factor, staff_factor, api_factor; /* on prices */
+
+    double
+        runs_per_month; /* of all workloads together, shared out in their proportion; 0: as the workloads say */
+    double
+        utilization; /* of own machines, 0 to 1; 0: what the runs need, and without them 0.6 for information */
+    double deadline_s; /* for a run to end, from today; 0: none */
+    double
+        budget_usd; /* for a run (rented), for the machine and a run (owned), for two years (API); 0: none */
+    double rent_factor, buy_factor, energy_factor, staff_factor; /* on prices, 1 */
     ls_data_control data_control;
     double api_usd_per_million; /* 0: not asked */
-    double api_tokens_month;    /* 0: not known: then the tokens at which the API gets dearer are told */
+    double api_tokens_month;    /* 0: not known */
     double storage_usd_gb_month, egress_usd_tb;
-    double checkpoints_kept; /* full ones, for a month */
+    double checkpoints_kept; /* full ones, each for a month */
 } ls_question;
 
-/* Defaults for everything but workloads and paths. */
 void ls_question_init(ls_question *question);
+
+/* What stands in the way, from the nearest to the farthest. */
+typedef enum ls_obstacle {
+    LS_OBSTACLE_NONE,
+    LS_OBSTACLE_BUDGET,
+    LS_OBSTACLE_DEADLINE,
+    LS_OBSTACLE_USE, /* the runs need more of its hours than there are */
+    LS_OBSTACLE_SITE,
+    LS_OBSTACLE_SIZE, /* more or fewer GPUs than are to be had */
+    LS_OBSTACLE_MEMORY,
+    LS_OBSTACLE_CONTROL
+} ls_obstacle;
+const char *ls_obstacle_name(ls_obstacle obstacle); /* "", "budget", "deadline", ...: JSON */
 
 typedef struct ls_path_outcome {
     const ls_path *path;
+    const ls_path_point
+        *point; /* the size looked at: the cheapest possible one, else the one that came nearest; NULL: API */
     bool possible;
+    ls_obstacle obstacle;
     char why_not[200]; /* "" when possible */
-    int64_t gpus;      /* of the size looked at: the cheapest possible one, else the largest */
-    double days;       /* the longest run, from today: lead time included */
-    double gpu_hours;  /* of one run, mean over the workloads */
-    double run_usd;    /* one run, everything in it; owned: its share of the years */
-    double compute_usd, storage_usd, egress_usd, energy_usd, staff_usd,
-        depreciation_usd; /* parts of run_usd; energy of rented machines is in compute */
-    double upfront_usd;   /* before the first step: capex, or a commitment */
-    double month_usd;     /* then, every month: 0 for a single rented run */
-    double total_usd;     /* over the life of an owned machine with runs by the month; else of the run */
-    double max_loss_usd;
-    double usd_per_gpu_hour;
-    double run_usd_low, run_usd_high; /* with the ends of the price range */
+    bool frontier;     /* more GPUs than are rented out without a contract */
+    int64_t gpus;      /* that a run takes */
+    int64_t copies;    /* owned: so many runs go on at a time, each on GPUs of its own; else 1 */
+    double days;       /* of the longest run, from today: lead time included; INFINITY: it does not fit */
+    double gpu_hours;  /* of a run, mean over the workloads */
     double goodput;
-    double utilization; /* of the owned machine */
-    double power_kw;    /* at the meter; 0 not known */
-    int64_t racks;
-    /* Owned against the cheapest of rented and cloud: */
-    double break_even_months;      /* INFINITY: never; 0 for other paths */
-    double break_even_utilization; /* to have paid within half the life */
+
+    double run_usd; /* a run, everything in it; owned: its share of the years. The parts add up to it: */
+    double compute_usd, storage_usd, egress_usd, energy_usd, staff_usd, depreciation_usd, other_usd;
+    double run_usd_low, run_usd_high; /* with the ends of the price's range */
+    double usd_per_gpu_hour;
+    double upfront_usd; /* before the first step: capex, or a commitment */
+    double month_usd;   /* then, every month; 0 for a single rented run */
+    double total_usd;   /* of the run; with runs by the month over the life of own machines */
+    double max_loss_usd;
+
+    /* Local, owned. */
+    double utilization;
+    ls_power power; /* of all copies; not known in other paths */
+    /* Owned against the cheapest of rented and cloud, for the same runs; 0 where there is nothing to compare with. */
+    double rent_usd_per_gpu_hour;  /* what an hour of an own GPU would cost there */
+    double break_even_months;      /* INFINITY: never */
+    double break_even_utilization; /* to have paid within half the life; above 1: it can't */
     double break_even_rate;        /* rent per GPU and hour from which it has */
 } ls_path_outcome;
 
@@ -128,21 +156,21 @@ typedef struct ls_flip {
     double from,
         to; /* in the lever's unit: a factor on prices, a share, runs a month, seconds, USD, tokens */
     ls_verdict_kind becomes;
-    char text[160]; /* "OWN when rent rises by 36 %, to 4.10 USD per GPU and hour" */
+    char text[160]; /* "OWN when renting costs 36 % more (4.10 USD per GPU and hour)" */
 } ls_flip;
 
 typedef struct ls_verdict {
     ls_verdict_kind kind;
-    char reason[320];                        /* one sentence */
+    char reason[400];                        /* one sentence */
     ls_path_outcome outcomes[LS_PATHS_MOST]; /* in the question's order */
     size_t outcome_count;
-    int chosen; /* an outcome; -1: none */
-    double tokens_per_parameter;
-    double break_even_months,
-        break_even_utilization; /* of the first owned path: at the stated, the demanded, or 60 % use */
-    double api_usd_month,
-        serve_usd_month; /* the API's bill, and that of answering as much with the model; 0: not asked or not known */
-    double api_break_even_tokens_month; /* from here on the API is dearer; INFINITY: never */
+    int chosen;                                       /* an outcome; -1: none */
+    double runs_per_month;                            /* of all workloads; 0: one run */
+    double tokens_per_parameter;                      /* the least of the workloads */
+    double break_even_months, break_even_utilization; /* of the first owned path; 0: there is none */
+    /* The API's bill for a month, and what training and answering as much with the cheapest path cost; 0: not asked or not known. */
+    double api_usd_month, train_usd_month, serve_usd_month;
+    double api_break_even_tokens_month; /* from here on the API is dearer; INFINITY: never; 0: not asked */
     ls_flip flips[LS_LEVER_COUNT];      /* nearest first, one for each lever that has one */
     size_t flip_count;
 } ls_verdict;
@@ -152,7 +180,7 @@ void ls_verdict_decide(const ls_question *question, ls_verdict *verdict_out);
 /* And with them. */
 void ls_verdict_compute(const ls_question *question, ls_verdict *verdict_out);
 
-/* The paths side by side as a table of text: path, GPUs, days, a run, upfront, a month, maximum loss, why not. */
+/* The paths side by side, as a table of text: GPUs, days, a run, upfront, a month, at most lost, why not. */
 void ls_verdict_append_paths(const ls_verdict *verdict, ls_text *text);
 
 #endif

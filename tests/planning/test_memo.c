@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "planning/memo.h"
+#include "planning/site.h"
+
+#include <string.h>
+
+static ls_arena arena;
+
+static int release(void **state)
+{
+    (void)state;
+    ls_arena_release(&arena);
+    return 0;
+}
+
+static void expect(const ls_text *text, const char *part)
+{
+    if (!strstr(ls_text_string(text), part)) {
+        fail_msg("\"%s\" is not in\n%s", part, ls_text_string(text));
+    }
+}
+
+static void memo_has_all_that_is_signed(void **state)
+{
+    (void)state;
+    ls_catalogue catalogue;
+    assert_int_equal(ls_catalogue_load(&arena, NULL, 0, &catalogue), LS_OK);
+    const ls_node *node;
+    assert_int_equal(ls_catalogue_find_node(&catalogue, "DGX-H100", &node), LS_OK);
+    ls_assumptions assumptions = {.arena = &arena};
+    ls_path_settings settings = {.catalogue = &catalogue, .lead_time_s = -1.0};
+    assert_int_equal(ls_site_load(&arena, &catalogue, "", &settings.site), LS_OK);
+    static ls_path paths[2];
+    assert_int_equal(ls_path_build(&arena, &settings, LS_PATH_RENTED, node, false, &assumptions, &paths[0]),
+                     LS_OK);
+    assert_int_equal(ls_path_build(&arena, &settings, LS_PATH_OWNED, node, false, &assumptions, &paths[1]),
+                     LS_OK);
+    const double tokens_ps = 64.0 * 900.0;
+    for (int i = 0; i < 2; i++) {
+        ls_path_add_point(&paths[i], &arena, 64, &tokens_ps, 1, 70e9);
+    }
+    const ls_workload workload = {
+        .name = "m", .parameters = 70e9, .active_parameters = 70e9, .tokens = 140e9};
+    ls_question question;
+    ls_question_init(&question);
+    question.workloads = &workload;
+    question.workload_count = 1;
+    question.paths = paths;
+    question.path_count = 2;
+    ls_verdict verdict;
+    ls_verdict_compute(&question, &verdict);
+    const ls_failure_setting failing = {.gpus = 64, .gpus_per_node = 8, .parameters = 70e9};
+    ls_failure_estimate failure;
+    ls_failure_compute(&failing, &failure);
+    ls_power power;
+    ls_power_compute(&catalogue, node, 64, &settings.site, &power);
+    const ls_ladder_setting climbing = {
+        .node = node, .gpus = 64, .step_s = 10.0, .run_days = 28.0, .goodput = 0.99, .usd_per_gpu_hour = 3.0};
+    ls_ladder ladder;
+    ls_ladder_compute(&climbing, &ladder);
+    const ls_memo memo = {.question = "train a 70B model on 140e9 tokens",
+                          .date = "2026-11-21",
+                          .command = "lockstep plan llama2-70b",
+                          .verdict = &verdict,
+                          .strategy = "TP 8 x DP 8",
+                          .step_s = 10.0,
+                          .step_band_s = {9.0, 11.5},
+                          .tokens_ps = tokens_ps,
+                          .mfu = 0.4,
+                          .memory_gib = 61.0,
+                          .memory_capacity_gib = 80.0,
+                          .failure = &failure,
+                          .power = &power,
+                          .ladder = &ladder,
+                          .assumptions = &assumptions};
+    ls_text text = {0};
+    ls_memo_append(&memo, &text);
+    expect(&text, "**Question** train a 70B model");
+    expect(&text, "**Answer** RENT: 64 x H100 for ");
+    expect(&text, "| done in | 28.2 days on 64 GPUs | 25.3 to 32.4 days |");
+    expect(&text, "| at most lost | ");
+    expect(&text, "9 to 11.5 s");
+    expect(&text, "61.0 of 80 GiB");
+    expect(&text, "## Paths");
+    expect(&text, "H100, rented (chosen)");
+    expect(&text, "## Risks");
+    expect(&text, "## What would change the answer");
+    expect(&text, "## Stages");
+    expect(&text, "## What this rests on");
+    expect(&text, "2026-05");
+    expect(&text, "Name ____");
+    ls_text_release(&text);
+}
+
+static void memo_of_a_refusal_stays_whole(void **state)
+{
+    (void)state;
+    const ls_verdict verdict = {
+        .kind = LS_VERDICT_DONT, .reason = "no path is open", .chosen = -1, .tokens_per_parameter = 20.0};
+    const ls_memo memo = {.question = "train it", .verdict = &verdict};
+    ls_text text = {0};
+    ls_memo_append(&memo, &text);
+    expect(&text, "**Date** ____");
+    expect(&text, "**Answer** DON'T: no path is open.");
+    expect(&text, "Nothing within a factor of 64");
+    ls_text_release(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memo_has_all_that_is_signed),
+        cmocka_unit_test(memo_of_a_refusal_stays_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, release);
+}

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "planning/site.h"
+#include "planning/verdict.h"
+
+#include <math.h>
+#include <string.h>
+
+static ls_arena arena;
+static ls_catalogue catalogue;
+
+static int load(void **state)
+{
+    (void)state;
+    return ls_catalogue_load(&arena, NULL, 0, &catalogue) == LS_OK ? 0 : -1;
+}
+
+static int release(void **state)
+{
+    (void)state;
+    ls_arena_release(&arena);
+    return 0;
+}
+
+static const ls_node *node_of(const char *name)
+{
+    const ls_accelerator *accelerator;
+    assert_int_equal(ls_catalogue_find_accelerator(&catalogue, name, &accelerator), LS_OK);
+    return ls_catalogue_usual_node(&catalogue, &arena, accelerator);
+}
+
+/* A world of one model: each H100 does `speed` tokens a second, in sizes 8, 16, ... 32,768, and a 4090 a tenth of that. */
+typedef struct world {
+    ls_workload workload;
+    ls_path paths[LS_PATHS_MOST];
+    ls_assumptions assumptions;
+    ls_path_settings settings;
+    ls_question question;
+    ls_verdict verdict;
+} world;
+
+static world w;
+
+static void begin(double parameters, double tokens)
+{
+    w = (world){
+        .workload = {.name = "m",
+                     .parameters = parameters,
+                     .active_parameters = parameters,
+                     .tokens = tokens},
+        .assumptions = {.arena = &arena},
+        .settings = {.catalogue = &catalogue, .lead_time_s = -1.0},
+    };
+    assert_int_equal(ls_site_load(&arena, &catalogue, "", &w.settings.site), LS_OK);
+    ls_question_init(&w.question);
+    w.question.workloads = &w.workload;
+    w.question.workload_count = 1;
+    w.question.paths = w.paths;
+}
+
+static ls_path *add(ls_path_kind kind, const char *accelerator, bool is_here)
+{
+    ls_path *path = &w.paths[w.question.path_count++];
+    const ls_node *node = accelerator ? node_of(accelerator) : NULL;
+    if (ls_path_build(&arena, &w.settings, kind, node, is_here, &w.assumptions, path) != LS_OK) {
+        fail_msg("%s", ls_error_text());
+    }
+    return path;
+}
+
+static void add_sizes(ls_path *path, int64_t from, int64_t to, double tokens_ps_per_gpu)
+{
+    for (int64_t gpus = from; gpus <= to; gpus *= 2) {
+        const double tokens_ps = tokens_ps_per_gpu * (double)gpus * pow(0.98, log2((double)gpus));
+        ls_path_add_point(path, &arena, gpus, &tokens_ps, 1, w.workload.parameters);
+    }
+}
+
+/* Offers with which buying can pay: at the catalogue's prices of 2026 it hardly does. */
+static void quote_for_buyers(void)
+{
+    static const char text[] = "offers:\n  - {name: dear, accelerator: h100, usd: 4.5}\n"
+                               "  - {name: maker, kind: purchase, node: DGX-H100, usd: 260000, per: node}\n";
+    static ls_quote quote;
+    assert_int_equal(ls_quote_parse(&arena, text, sizeof text - 1, "q.yaml", &quote), LS_OK);
+    w.settings.quote = &quote;
+}
+
+/* The usual four. */
+static void add_all(double speed)
+{
+    add_sizes(add(LS_PATH_LOCAL, "RTX-4090-24GB", false), 1, 1, speed / 10.0);
+    add_sizes(add(LS_PATH_RENTED, "h100", false), 8, 32768, speed);
+    add_sizes(add(LS_PATH_CLOUD, "h100", false), 8, 32768, speed);
+    add_sizes(add(LS_PATH_OWNED, "h100", false), 8, 32768, speed);
+}
+
+static ls_verdict_kind decide(void)
+{
+    ls_verdict_compute(&w.question, &w.verdict);
+    const ls_verdict *v = &w.verdict;
+    assert_true(v->reason[0] != '\0');
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        const ls_path_outcome *o = &v->outcomes[i];
+        assert_int_equal(o->possible, o->why_not[0] == '\0');
+        assert_true(!o->path->node || o->obstacle == LS_OBSTACLE_MEMORY ||
+                    fabs(o->compute_usd + o->storage_usd + o->egress_usd + o->energy_usd + o->staff_usd +
+                         o->depreciation_usd + o->other_usd - o->run_usd) < 1e-6 * o->run_usd);
+    }
+    return v->kind;
+}
+
+static const ls_path_outcome *outcome(ls_path_kind kind)
+{
+    for (size_t i = 0; i < w.verdict.outcome_count; i++) {
+        if (w.verdict.outcomes[i].path->kind == kind) {
+            return &w.verdict.outcomes[i];
+        }
+    }
+    fail();
+    return NULL;
+}
+
+/* ---- each verdict ---- */
+
+/* 70B on 1.4 T tokens at 900 tokens a second and GPU: weeks on hundreds of GPUs, once. */
+static void verdict_rent_for_a_single_large_run(void **state)
+{
+    (void)state;
+    begin(70e9, 1.4e12);
+    add_all(900.0);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    const ls_path_outcome *o = &w.verdict.outcomes[w.verdict.chosen];
+    assert_int_equal(o->path->kind, LS_PATH_RENTED);
+    assert_true(o->days <= 60.0 && o->gpus >= 256);
+    /* By hand. */
+    const double hours =
+        1.4e12 / (900.0 * (double)o->gpus * pow(0.98, log2((double)o->gpus)) * o->goodput) / 3600.0;
+    assert_float_equal(o->days, hours / 24.0, 1e-9 * hours);
+    assert_float_equal(o->compute_usd, hours * (double)o->gpus * o->usd_per_gpu_hour, 1.0);
+    assert_float_equal(o->storage_usd, 10.0 * 14.0 * 70e9 / 1e9 * 0.023, 1e-6);
+    assert_float_equal(o->egress_usd, 0.14 * 90.0, 1e-6);
+    assert_float_equal(o->max_loss_usd, o->run_usd, 1e-6);
+    assert_true(o->run_usd_low < o->run_usd && o->run_usd < o->run_usd_high);
+    assert_true(outcome(LS_PATH_CLOUD)->run_usd > 2.0 * o->run_usd);
+    assert_int_equal(outcome(LS_PATH_LOCAL)->obstacle, LS_OBSTACLE_DEADLINE);
+    assert_non_null(strstr(w.verdict.reason, "x H100"));
+}
+
+static void verdict_local_for_what_fits_under_a_desk(void **state)
+{
+    (void)state;
+    begin(124e6, 2.5e9);
+    add_sizes(add(LS_PATH_LOCAL, "RTX-4090-24GB", true), 1, 1, 60e3);
+    add_sizes(add(LS_PATH_RENTED, "h100", false), 1, 64, 400e3);
+    assert_int_equal(decide(), LS_VERDICT_LOCAL);
+    const ls_path_outcome *o = outcome(LS_PATH_LOCAL);
+    assert_float_equal(o->upfront_usd, 0.0, 0.0);
+    /* 11.6 hours of 551 W at the office's price. */
+    const double hours = 2.5e9 / 60e3 / 3600.0 / o->goodput;
+    assert_float_equal(o->run_usd, hours * o->power.facility_kw * o->path->site.energy_usd_kwh, 1e-9);
+    assert_true(o->max_loss_usd == o->energy_usd);
+    assert_non_null(strstr(w.verdict.reason, "this machine"));
+}
+
+/* A card that must be bought loses against eight hours of renting. */
+static void verdict_rent_when_the_card_must_be_bought(void **state)
+{
+    (void)state;
+    begin(124e6, 2.5e9);
+    add_sizes(add(LS_PATH_LOCAL, "RTX-4090-24GB", false), 1, 1, 60e3);
+    add_sizes(add(LS_PATH_RENTED, "h100", false), 1, 64, 400e3);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    assert_true(outcome(LS_PATH_LOCAL)->upfront_usd > 1600.0);
+    w.question.runs_per_month = 50.0; /* but not when it is used most of the time */
+    assert_int_equal(decide(), LS_VERDICT_LOCAL);
+}
+
+static void verdict_own_when_it_is_used(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    quote_for_buyers();
+    add_all(10e3);
+    w.question.runs_per_month = 0.2;
+    assert_int_equal(decide(), LS_VERDICT_RENT); /* 23 days of 8 GPUs, every five months */
+    w.question.runs_per_month = 20.0;
+    assert_int_equal(decide(), LS_VERDICT_OWN);
+    const ls_path_outcome *o = outcome(LS_PATH_OWNED);
+    assert_true(o->break_even_months <= 24.0 && o->utilization <= 0.9 && o->utilization > 0.4);
+    assert_non_null(strstr(w.verdict.reason, "have paid after"));
+    /* The use that was stated counts too, without runs. */
+    w.question.runs_per_month = 0.0;
+    w.question.utilization = 0.85;
+    assert_int_equal(decide(), LS_VERDICT_OWN);
+    w.question.utilization = 0.1;
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+}
+
+/* The break-even that is shown is that of the formula, for what is shown. */
+static void verdict_break_even_is_that_of_cost(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    add_all(10e3);
+    w.question.utilization = 0.7;
+    decide();
+    const ls_path_outcome *o = outcome(LS_PATH_OWNED), *rent = outcome(LS_PATH_RENTED);
+    const ls_ownership own = ls_path_ownership(o->path, o->gpus, 1.0, 1.0, 1.0);
+    ls_ownership_year year;
+    ls_ownership_compute(&own, 0.7, &year);
+    assert_float_equal(o->rent_usd_per_gpu_hour, rent->run_usd / o->gpu_hours, 1e-9);
+    const double rent_usd = ls_cost_rent_usd_year(own.gpus, 0.7, o->rent_usd_per_gpu_hour);
+    assert_float_equal(o->break_even_months, ls_cost_break_even_months(own.capex_usd, rent_usd, year.running),
+                       1e-9);
+    assert_float_equal(w.verdict.break_even_months, o->break_even_months, 0.0);
+    assert_float_equal(o->usd_per_gpu_hour, year.usd_per_gpu_hour, 1e-9);
+}
+
+/* 405B on 15.6 T tokens within 60 days. */
+static void verdict_frontier_for_what_nobody_has_in_stock(void **state)
+{
+    (void)state;
+    begin(405e9, 15.6e12);
+    add_all(160.0);
+    assert_int_equal(decide(), LS_VERDICT_FRONTIER);
+    const ls_path_outcome *o = &w.verdict.outcomes[w.verdict.chosen];
+    assert_true(o->gpus > LS_OFFER_GPUS_MOST && o->frontier);
+    assert_non_null(strstr(w.verdict.reason, "network"));
+    assert_non_null(strstr(w.verdict.reason, "MW"));
+    assert_non_null(strstr(w.verdict.reason, "staff"));
+}
+
+static void verdict_dont_with_too_little_data(void **state)
+{
+    (void)state;
+    begin(70e9, 1e9);
+    add_all(900.0);
+    assert_int_equal(decide(), LS_VERDICT_DONT);
+    assert_non_null(strstr(w.verdict.reason, "fine-tune"));
+    assert_int_equal(w.verdict.chosen, -1);
+}
+
+static void verdict_dont_names_what_is_nearest(void **state)
+{
+    (void)state;
+    begin(70e9, 1.4e12);
+    add_all(900.0);
+    w.question.budget_usd = 100e3;
+    assert_int_equal(decide(), LS_VERDICT_DONT);
+    assert_non_null(strstr(w.verdict.reason, "the budget is $100k"));
+    w.question.budget_usd = 0.0;
+    w.question.deadline_s = 3600.0;
+    assert_int_equal(decide(), LS_VERDICT_DONT);
+    assert_int_equal(outcome(LS_PATH_RENTED)->obstacle, LS_OBSTACLE_DEADLINE);
+    assert_int_equal(outcome(LS_PATH_OWNED)->obstacle, LS_OBSTACLE_DEADLINE);
+    assert_non_null(strstr(outcome(LS_PATH_OWNED)->why_not, "there after 120 days"));
+}
+
+static void verdict_dont_when_nothing_fits(void **state)
+{
+    (void)state;
+    begin(70e9, 1.4e12);
+    add_all(0.0);
+    assert_int_equal(decide(), LS_VERDICT_DONT);
+    assert_non_null(strstr(w.verdict.reason, "does not fit in memory"));
+}
+
+/* ---- what is asked beside ---- */
+
+static void verdict_data_control_shuts_paths(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    add_all(10e3);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    w.question.data_control = LS_DATA_OWN;
+    assert_int_equal(decide(), LS_VERDICT_OWN);
+    assert_int_equal(outcome(LS_PATH_RENTED)->obstacle, LS_OBSTACLE_CONTROL);
+    assert_non_null(strstr(w.verdict.reason, "nothing else can"));
+}
+
+/* A short run is rented while the machine would still be on its way. */
+static void verdict_deadline_takes_more_gpus(void **state)
+{
+    (void)state;
+    begin(70e9, 1.4e12);
+    add_all(900.0);
+    decide();
+    const int64_t patient = w.verdict.outcomes[w.verdict.chosen].gpus;
+    w.question.deadline_s = 20.0 * 86400.0;
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    assert_true(w.verdict.outcomes[w.verdict.chosen].gpus > patient);
+    assert_true(w.verdict.outcomes[w.verdict.chosen].days <= 20.0);
+}
+
+static void verdict_site_shuts_own_machines(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    quote_for_buyers();
+    assert_int_equal(ls_site_load(&arena, &catalogue, "office-230v", &w.settings.site), LS_OK);
+    add_all(10e3);
+    w.question.runs_per_month = 200.0;
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    assert_int_equal(outcome(LS_PATH_OWNED)->obstacle, LS_OBSTACLE_SITE);
+    assert_non_null(strstr(outcome(LS_PATH_OWNED)->why_not, "kW"));
+}
+
+static void verdict_api_against_training(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    add_all(10e3);
+    add(LS_PATH_API, NULL, false);
+    w.question.api_usd_per_million = 0.2;
+    w.question.api_tokens_month = 100e6; /* 20 USD a month */
+    assert_int_equal(decide(), LS_VERDICT_DONT);
+    assert_int_equal(w.verdict.outcomes[w.verdict.chosen].path->kind, LS_PATH_API);
+    assert_float_equal(w.verdict.api_usd_month, 20.0, 1e-9);
+    assert_non_null(strstr(w.verdict.reason, "API"));
+    /* On both sides of the break-even. */
+    const double even = w.verdict.api_break_even_tokens_month;
+    assert_true(isfinite(even) && even > 1e9);
+    w.question.api_tokens_month = 1.01 * even;
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    w.question.api_tokens_month = 0.99 * even;
+    assert_int_equal(decide(), LS_VERDICT_DONT);
+    /* Data that may not go there stays, whatever it costs. */
+    w.question.data_control = LS_DATA_CONTRACT;
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+}
+
+static void verdict_reserved_costs_its_commitment(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "offers:\n  - {name: r, kind: reserved, accelerator: h100, usd: 2, months: 6, gpus_max: 64}\n";
+    ls_quote quote;
+    assert_int_equal(ls_quote_parse(&arena, text, sizeof text - 1, "q.yaml", &quote), LS_OK);
+    begin(8e9, 160e9);
+    w.settings.quote = &quote;
+    add_sizes(add(LS_PATH_RENTED, "h100", false), 64, 128, 10e3);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    const ls_path_outcome *o = outcome(LS_PATH_RENTED);
+    assert_int_equal(o->gpus, 64);
+    assert_float_equal(o->max_loss_usd, fmax(64.0 * 730.0 * 6.0 * 2.0, o->run_usd), 1e-6);
+    assert_float_equal(o->upfront_usd, 64.0 * 730.0 * 6.0 * 2.0, 1e-6);
+}
+
+static void verdict_spot_is_slower(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "offers:\n  - {kind: spot, accelerator: h100, usd: 2, preemptions_per_day: 4}\n";
+    ls_quote quote;
+    assert_int_equal(ls_quote_parse(&arena, text, sizeof text - 1, "q.yaml", &quote), LS_OK);
+    begin(8e9, 160e9);
+    w.settings.quote = &quote;
+    add_sizes(add(LS_PATH_RENTED, "h100", false), 64, 64, 10e3);
+    add_sizes(add(LS_PATH_CLOUD, "h100", false), 64, 64, 10e3);
+    decide();
+    assert_true(outcome(LS_PATH_RENTED)->goodput < outcome(LS_PATH_CLOUD)->goodput - 0.05);
+    assert_true(outcome(LS_PATH_RENTED)->days > outcome(LS_PATH_CLOUD)->days);
+}
+
+static void verdict_portfolio_adds_runs_up(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    static const ls_workload two[] = {
+        {.name = "a", .parameters = 8e9, .active_parameters = 8e9, .tokens = 160e9, .runs_per_month = 3.0},
+        {.name = "b", .parameters = 1e9, .active_parameters = 1e9, .tokens = 20e9, .runs_per_month = 9.0}};
+    w.question.workloads = two;
+    w.question.workload_count = 2;
+    const double speeds[] = {64.0 * 10e3, 64.0 * 50e3};
+    ls_path_add_point(add(LS_PATH_RENTED, "h100", false), &arena, 64, speeds, 2, 8e9);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    const ls_path_outcome *o = outcome(LS_PATH_RENTED);
+    assert_float_equal(w.verdict.runs_per_month, 12.0, 0.0);
+    const double mean_h = (0.25 * 160e9 / speeds[0] + 0.75 * 20e9 / speeds[1]) / o->goodput / 3600.0;
+    assert_float_equal(o->gpu_hours, 64.0 * mean_h, 1e-6);
+    assert_float_equal(o->days, 160e9 / speeds[0] / o->goodput / 86400.0, 1e-9);
+    assert_float_equal(o->month_usd, 12.0 * o->run_usd, 1e-6);
+}
+
+/* ---- flips ---- */
+
+static const ls_flip *flip(ls_lever lever)
+{
+    for (size_t i = 0; i < w.verdict.flip_count; i++) {
+        if (w.verdict.flips[i].lever == lever) {
+            return &w.verdict.flips[i];
+        }
+    }
+    return NULL;
+}
+
+/* Just beyond each flip the verdict is the other one; just before, the same. */
+static void verdict_flips_are_where_it_changes(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    quote_for_buyers();
+    add_all(10e3);
+    w.question.runs_per_month = 20.0;
+    const ls_verdict_kind kind = decide();
+    const ls_flip *rent = flip(LS_LEVER_RENT_PRICE), *runs = flip(LS_LEVER_RUNS);
+    assert_non_null(rent);
+    assert_non_null(runs);
+    assert_int_equal(rent->becomes, kind == LS_VERDICT_RENT ? LS_VERDICT_OWN : LS_VERDICT_RENT);
+    ls_verdict v;
+    ls_question q = w.question;
+    q.rent_factor = rent->to;
+    ls_verdict_decide(&q, &v);
+    assert_int_equal(v.kind, rent->becomes);
+    q.rent_factor = 1.0 + (rent->to - 1.0) * 0.99;
+    ls_verdict_decide(&q, &v);
+    assert_int_equal(v.kind, kind);
+    q.rent_factor = 1.0;
+    q.runs_per_month = runs->to;
+    ls_verdict_decide(&q, &v);
+    assert_int_equal(v.kind, runs->becomes);
+    assert_non_null(strstr(rent->text, "rented GPUs cost"));
+}
+
+static void verdict_flips_are_nearest_first(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    quote_for_buyers();
+    add_all(10e3);
+    w.question.runs_per_month = 20.0;
+    w.question.deadline_s = 200.0 * 86400.0;
+    w.question.budget_usd = 5e6;
+    decide();
+    assert_true(w.verdict.flip_count >= 3);
+    double before = 0.0;
+    for (size_t i = 0; i < w.verdict.flip_count; i++) {
+        const ls_flip *f = &w.verdict.flips[i];
+        const double far = f->from > 0.0 ? fabs(log(f->to / f->from)) : INFINITY;
+        assert_true(far >= before);
+        assert_true(f->becomes != w.verdict.kind);
+        before = far;
+    }
+}
+
+/* A use, runs, a deadline that were not given can flip it too. */
+static void verdict_flips_of_what_was_not_given(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    quote_for_buyers();
+    add_all(10e3);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    const ls_flip *use = flip(LS_LEVER_UTILIZATION);
+    assert_non_null(use);
+    assert_float_equal(use->from, 0.0, 0.0);
+    assert_int_equal(use->becomes, LS_VERDICT_OWN);
+    assert_float_equal(use->to, outcome(LS_PATH_OWNED)->break_even_utilization, 0.002);
+    assert_non_null(flip(LS_LEVER_RUNS));
+    assert_null(flip(LS_LEVER_DEADLINE)); /* a 64th of the time takes 1,024 GPUs: still rented */
+    assert_int_equal(flip(LS_LEVER_BUDGET)->becomes, LS_VERDICT_DONT);
+}
+
+static void verdict_paths_are_a_table(void **state)
+{
+    (void)state;
+    begin(70e9, 1.4e12);
+    add_all(900.0);
+    decide();
+    ls_text text = {0};
+    ls_verdict_append_paths(&w.verdict, &text);
+    assert_non_null(strstr(ls_text_string(&text), "* H100, rented"));
+    assert_non_null(strstr(ls_text_string(&text), "RTX-4090 under a desk"));
+    ls_text_release(&text);
+}
+
+/* Every price used is named with its date. */
+static void path_names_its_prices(void **state)
+{
+    (void)state;
+    begin(70e9, 1.4e12);
+    add_all(900.0);
+    size_t prices = 0;
+    for (size_t i = 0; i < w.assumptions.count; i++) {
+        const char *line = w.assumptions.items[i];
+        if (strstr(line, "USD per GPU")) {
+            prices++;
+            assert_non_null(strstr(line, "202"));
+        }
+    }
+    assert_int_equal(prices, 4);
+    ls_path path;
+    assert_int_equal(
+        ls_path_build(&arena, &w.settings, LS_PATH_RENTED, node_of("v100"), false, &w.assumptions, &path),
+        LS_ERR_NOT_FOUND);
+    assert_non_null(strstr(ls_error_text(), "--quote"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(verdict_rent_for_a_single_large_run),
+        cmocka_unit_test(verdict_local_for_what_fits_under_a_desk),
+        cmocka_unit_test(verdict_rent_when_the_card_must_be_bought),
+        cmocka_unit_test(verdict_own_when_it_is_used),
+        cmocka_unit_test(verdict_break_even_is_that_of_cost),
+        cmocka_unit_test(verdict_frontier_for_what_nobody_has_in_stock),
+        cmocka_unit_test(verdict_dont_with_too_little_data),
+        cmocka_unit_test(verdict_dont_names_what_is_nearest),
+        cmocka_unit_test(verdict_dont_when_nothing_fits),
+        cmocka_unit_test(verdict_data_control_shuts_paths),
+        cmocka_unit_test(verdict_deadline_takes_more_gpus),
+        cmocka_unit_test(verdict_site_shuts_own_machines),
+        cmocka_unit_test(verdict_api_against_training),
+        cmocka_unit_test(verdict_reserved_costs_its_commitment),
+        cmocka_unit_test(verdict_spot_is_slower),
+        cmocka_unit_test(verdict_portfolio_adds_runs_up),
+        cmocka_unit_test(verdict_flips_are_where_it_changes),
+        cmocka_unit_test(verdict_flips_are_nearest_first),
+        cmocka_unit_test(verdict_flips_of_what_was_not_given),
+        cmocka_unit_test(verdict_paths_are_a_table),
+        cmocka_unit_test(path_names_its_prices),
+    };
+    return cmocka_run_group_tests(tests, load, release);
+}
