@@ -49,35 +49,37 @@ static double clock_factor(const ls_stack *stack, const ls_accelerator *accelera
                : 1;
 }
 
-static double memory_bytes_ps(const ls_setting *setting)
+static double memory_bytes_ps(const ls_stack *stack, const ls_accelerator *accelerator)
 {
-    return setting->node->accelerator->memory_bytes_ps * setting->stack->memory_efficiency;
+    return accelerator->memory_bytes_ps * stack->memory_efficiency;
 }
 
-static bool uses_fp8(const ls_accelerator *accelerator, ls_plan_precision precision)
+ls_gemm_rates ls_gemm_rates_of(const ls_stack *stack, const ls_accelerator *accelerator,
+                               ls_plan_precision precision)
 {
-    return precision == LS_PLAN_FP8 && accelerator->fp8_flops > 0;
+    const bool fp8 = precision == LS_PLAN_FP8 && accelerator->fp8_flops > 0;
+    const double efficiency = fp8 ? stack->gemm_fp8_efficiency : stack->gemm_efficiency;
+    return (ls_gemm_rates){.flops_ps = ls_peak_flops(accelerator, precision) *
+                                       clock_factor(stack, accelerator) * efficiency,
+                           .bytes_ps = memory_bytes_ps(stack, accelerator),
+                           .element_bytes = ls_activation_bytes(precision),
+                           .k_half = stack->gemm_k_half,
+                           .kernel_s = stack->kernel_s,
+                           .sms = accelerator->sms > 0 ? (double)accelerator->sms : 1};
 }
 
-double ls_gemm_s(const ls_stack *stack, const ls_accelerator *accelerator, ls_plan_precision precision,
-                 double m, double n, double k, double groups)
+double ls_gemm_s(const ls_gemm_rates *rates, double m, double n, double k, double groups)
 {
     if (m <= 0 || n <= 0 || k <= 0) {
         return 0;
     }
-    const double efficiency =
-        uses_fp8(accelerator, precision) ? stack->gemm_fp8_efficiency : stack->gemm_efficiency;
-    const double rows = ceil(m / TILE), columns = ceil(n / TILE);
-    const double q_tile = m * n / (rows * TILE * columns * TILE);
-    const double waves = rows * columns * groups / (double)(accelerator->sms > 0 ? accelerator->sms : 1);
+    const double tiles = ceil(m / TILE) * ceil(n / TILE);
+    const double waves = tiles * groups / rates->sms;
     const double q_wave = fmax(wave_floor, waves / ceil(waves));
-    const double q_k = k / (k + stack->gemm_k_half);
-    const double rate = ls_peak_flops(accelerator, precision) * clock_factor(stack, accelerator) *
-                        efficiency * q_tile * q_wave * q_k;
-    const double bytes = ls_activation_bytes(precision) * (m * n + m * k + n * k);
-    return groups *
-               fmax(2 * m * n * k / rate, bytes / (accelerator->memory_bytes_ps * stack->memory_efficiency)) +
-           stack->kernel_s;
+    /* 2 m n k over q_tile = m n / (tiles * TILE^2) and q_k = k / (k + k_half) */
+    const double flops = 2.0 * TILE * TILE * tiles * (k + rates->k_half) / q_wave;
+    const double bytes = rates->element_bytes * (m * n + m * k + n * k);
+    return groups * fmax(flops / rates->flops_ps, bytes / rates->bytes_ps) + rates->kernel_s;
 }
 
 /* Experts that lie on one GPU, and the tokens each of them gets when all get the same. */
@@ -92,16 +94,16 @@ static double expert_tokens(const ls_shape *shape, const ls_strategy *strategy, 
 }
 
 static void add_linear(const ls_setting *setting, const ls_strategy *strategy, const ls_shape_linear *linear,
-                       double tokens, ls_direction_cost *cost)
+                       ls_step_parts *parts)
 {
-    const ls_accelerator *gpu = setting->node->accelerator;
     const double in = (double)linear->in / (double)(linear->row_cut ? strategy->tp : 1);
     const double out = (double)linear->out / (double)(linear->row_cut ? 1 : strategy->tp);
-    const double rows = linear->expert ? expert_tokens(setting->shape, strategy, tokens) : tokens;
+    const double rows =
+        linear->expert ? expert_tokens(setting->shape, strategy, parts->tokens) : parts->tokens;
     const double groups = linear->expert ? expert_groups(setting->shape, strategy) : 1;
-    cost->forward_s += ls_gemm_s(setting->stack, gpu, setting->precision, rows, out, in, groups);
-    cost->backward_s += ls_gemm_s(setting->stack, gpu, setting->precision, rows, in, out, groups) +
-                        ls_gemm_s(setting->stack, gpu, setting->precision, in, out, rows, groups);
+    parts->matmul.forward_s += ls_gemm_s(&parts->rates, rows, out, in, groups);
+    parts->matmul.backward_s +=
+        ls_gemm_s(&parts->rates, rows, in, out, groups) + ls_gemm_s(&parts->rates, in, out, rows, groups);
 }
 
 /* Layers without experts, of which the first few of a mixture are, hold dense products of another size: a mean layer has the mean of both. */
@@ -109,7 +111,7 @@ static void cost_matmul(const ls_setting *setting, const ls_strategy *strategy, 
 {
     const ls_shape *shape = setting->shape;
     for (uint32_t i = 0; i < shape->linear_count; i++) {
-        add_linear(setting, strategy, &shape->linears[i], parts->tokens, &parts->matmul);
+        add_linear(setting, strategy, &shape->linears[i], parts);
     }
 }
 
@@ -130,8 +132,8 @@ static void cost_flash(const ls_setting *setting, const ls_strategy *strategy, l
         4 * (double)strategy->micro_batch * causal_pairs(config, length) * inner / (double)strategy->cp;
     const double peak = ls_peak_flops(setting->node->accelerator,
                                       setting->precision == LS_PLAN_FP8 ? LS_PLAN_BF16 : setting->precision);
-    const double rate = peak * clock_factor(stack, setting->node->accelerator) * stack->attention_efficiency *
-                        length / (length + stack->attention_half_length);
+    const double rate =
+        peak * parts->clock * stack->attention_efficiency * length / (length + stack->attention_half_length);
     parts->attention.forward_s = flops / rate + stack->kernel_s;
     parts->attention.backward_s =
         backward_flash_flops * flops / (rate * backward_flash_rate) + stack->kernel_s;
@@ -145,9 +147,8 @@ static void cost_unfused_attention(const ls_setting *setting, const ls_strategy 
     const ls_model_config *config = &setting->shape->config;
     const double b = (double)strategy->micro_batch, s = (double)setting->length, c = (double)strategy->cp;
     const double heads = (double)config->heads / (double)strategy->tp, d = (double)config->head_dim;
-    const double peak = ls_peak_flops(setting->node->accelerator, setting->precision) *
-                        clock_factor(stack, setting->node->accelerator);
-    const double bandwidth = memory_bytes_ps(setting);
+    const double peak = ls_peak_flops(setting->node->accelerator, setting->precision) * parts->clock;
+    const double bandwidth = parts->bandwidth_bytes_ps;
     const double product = fmax(2 * b * s * s * heads * d / c / (stack->attention_efficiency * peak),
                                 2 * b * heads * (s * s + 2 * s * d) / c / bandwidth);
     const double scores = b * heads * s * s / c;
@@ -176,7 +177,7 @@ static void cost_elementwise(const ls_setting *setting, const ls_strategy *strat
     const double token = 24 * h / stream_cut + 4 * mlp_width(setting->shape) * (matrices - 1) / t + routed +
                          4 * (h + 2 * (double)(config->kv_heads * config->head_dim)) / t;
     const double time = stack->elementwise_factor * token * parts->tokens *
-                        ls_activation_bytes(setting->precision) / 2 / memory_bytes_ps(setting);
+                        ls_activation_bytes(setting->precision) / 2 / parts->bandwidth_bytes_ps;
     parts->elementwise.forward_s = time + elementwise_kernels * stack->kernel_s;
     parts->elementwise.backward_s = backward_elementwise * time + 1.5 * elementwise_kernels * stack->kernel_s;
 }
@@ -316,10 +317,11 @@ static void cost_head(const ls_setting *setting, const ls_strategy *strategy, ls
     const double h = (double)setting->shape->config.width;
     const double v = (double)setting->shape->config.vocab / (double)strategy->tp;
     const double tokens = parts->tokens;
-    parts->head_matmul_s = ls_gemm_s(stack, gpu, precision, tokens, v, h, 1) +
-                           ls_gemm_s(stack, gpu, precision, tokens, h, v, 1) +
-                           ls_gemm_s(stack, gpu, precision, h, v, tokens, 1);
-    parts->head_elementwise_s = (stack->loss_bytes * tokens * v + 10 * tokens * h) / memory_bytes_ps(setting);
+    const ls_gemm_rates rates = ls_gemm_rates_of(stack, gpu, precision);
+    parts->head_matmul_s = ls_gemm_s(&rates, tokens, v, h, 1) + ls_gemm_s(&rates, tokens, h, v, 1) +
+                           ls_gemm_s(&rates, h, v, tokens, 1);
+    parts->head_elementwise_s =
+        (stack->loss_bytes * tokens * v + 10 * tokens * h) / parts->bandwidth_bytes_ps;
 }
 
 /* Layers on the stage that decides. Where they don't divide evenly, the last stage, which has the head, gets the fewest. */
@@ -327,7 +329,7 @@ static void place_layers(const ls_setting *setting, const ls_strategy *strategy,
 {
     const double layers = (double)setting->shape->config.layers;
     const double p = (double)strategy->pp, v = (double)strategy->vpp;
-    const double most = ceil(layers / (p * v)) * v;
+    const double most = fmax(ceil(layers / p), v);
     const double last = fmax(0, layers - (p - 1) * most);
     const double head = parts->head_matmul_s + parts->head_elementwise_s;
     parts->layers_mean = layers / p;
@@ -380,7 +382,8 @@ static void cost_data(const ls_setting *setting, const ls_strategy *strategy, ls
             ls_all_reduce_cost(&ends_group, stack->reduce_bytes * (double)shape->embedding / t).time_s;
     }
     const double shards = strategy->zero >= 1 ? (double)members : 1;
-    parts->optimizer_s = stack->optimizer_bytes * parts->owned_parameters / shards / memory_bytes_ps(setting);
+    parts->optimizer_s =
+        stack->optimizer_bytes * parts->owned_parameters / shards / parts->bandwidth_bytes_ps;
 }
 
 void ls_step_parts_compute(const ls_setting *setting, const ls_strategy *strategy, ls_step_parts *parts)
@@ -389,7 +392,9 @@ void ls_step_parts_compute(const ls_setting *setting, const ls_strategy *strateg
         .micro_batches =
             fmax(1, (double)setting->global_batch / (double)(strategy->dp * strategy->micro_batch)),
         .tokens = (double)(strategy->micro_batch * setting->length) / (double)strategy->cp,
-        .peak_flops = ls_peak_flops(setting->node->accelerator, setting->precision),
+        .rates = ls_gemm_rates_of(setting->stack, setting->node->accelerator, setting->precision),
+        .bandwidth_bytes_ps = memory_bytes_ps(setting->stack, setting->node->accelerator),
+        .clock = clock_factor(setting->stack, setting->node->accelerator),
     };
     cost_matmul(setting, strategy, parts);
     if (setting->stack->flash) {

@@ -29,11 +29,26 @@ typedef struct ls_direction_cost {
     double forward_s, backward_s, again_s;
 } ls_direction_cost;
 
+/* What decides how fast products of a precision run. */
+typedef struct ls_gemm_rates {
+    double flops_ps; /* at best: peak * clock * efficiency */
+    double bytes_ps;
+    double element_bytes;
+    double k_half, kernel_s, sms;
+} ls_gemm_rates;
+ls_gemm_rates ls_gemm_rates_of(const ls_stack *stack, const ls_accelerator *accelerator,
+                               ls_plan_precision precision);
+
+/* (m, k) x (k, n), `groups` times at once (their tiles share waves): seconds. */
+double ls_gemm_s(const ls_gemm_rates *rates, double m, double n, double k, double groups);
+
 /* What the formula above is put together from; for explanations and tests. */
 typedef struct ls_step_parts {
-    double micro_batches; /* m */
-    double tokens;        /* of a micro-batch on one GPU */
-    double peak_flops;    /* of the layers' products */
+    double micro_batches;      /* m */
+    double tokens;             /* of a micro-batch on one GPU */
+    ls_gemm_rates rates;       /* of the layers' products */
+    double bandwidth_bytes_ps; /* of the memory, as the stack reaches it */
+    double clock;              /* of the card over that of the constants' card */
     ls_direction_cost matmul, attention, elementwise, tensor, context, expert;
     double launch_forward_s, launch_backward_s; /* idle: what the floor adds to computation */
     double gather_forward_s, gather_backward_s; /* ZeRO-3, exposed */
@@ -53,10 +68,6 @@ void ls_step_parts_compute(const ls_setting *setting, const ls_strategy *strateg
 
 /* `strategy` has passed ls_strategy_check for this setting. */
 void ls_step_time_compute(const ls_setting *setting, const ls_strategy *strategy, ls_time_estimate *time_out);
-
-/* One product, `groups` times (grouped: their tiles share waves), at `precision`: seconds. */
-double ls_gemm_s(const ls_stack *stack, const ls_accelerator *accelerator, ls_plan_precision precision,
-                 double m, double n, double k, double groups);
 
 /* FLOP/s that products of this precision can reach at most, and bytes of an activation. */
 double ls_peak_flops(const ls_accelerator *accelerator, ls_plan_precision precision);
