@@ -28,11 +28,6 @@ typedef struct share {
     bool is_same;  /* to its end */
 } share;
 
-bool ls_share_is_source(const char *name, uint64_t *step_out)
-{
-    return ls_checkpoint_name_step(name, step_out);
-}
-
 static void next_candidate(share *self);
 static void read_piece(share *self);
 
@@ -112,7 +107,7 @@ static void root_listed(void *context, int64_t result, const char *const *names,
     count = result < 0 ? 0 : count;
     self->steps = ls_arena_new(self->arena, uint64_t, count + 1);
     for (size_t i = 0; i < count; i++) {
-        self->left += ls_share_is_source(names[i], &self->steps[self->left]);
+        self->left += ls_checkpoint_name_step(names[i], &self->steps[self->left]);
     }
     qsort(self->steps, self->left, sizeof *self->steps, compare_steps);
     next_candidate(self);

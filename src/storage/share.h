@@ -33,7 +33,4 @@ typedef struct ls_share_options {
 /* What it needs comes from `arena`, which must live until `done`; so must what options point to. */
 void ls_share_find(ls_arena *arena, const ls_share_options *options);
 
-/* Whether a folder of the root is a checkpoint whose files may be linked, and of which step. */
-bool ls_share_is_source(const char *name, uint64_t *step_out);
-
 #endif

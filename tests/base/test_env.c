@@ -126,6 +126,31 @@ static void env_disk_files_are_new_reserved_cut_and_exchanged(void **state)
     assert_true(file >= 0); /* also where there is no O_DIRECT */
 }
 
+static void env_disk_link_is_a_second_name(void **state)
+{
+    (void)state;
+    char a[160], b[160], c[160], read[4] = "";
+    int64_t file = -1, closed = 9, linked = 9, taken = 9, missing = 9, removed = 9, again = -1, got = 9;
+    snprintf(a, sizeof a, "%s/link-a", folder);
+    snprintf(b, sizeof b, "%s/link-b", folder);
+    snprintf(c, sizeof c, "%s/link-c", folder);
+    ls_env_disk_open(env, a, LS_ENV_NEW, store_result, &file);
+    ls_env_run(env);
+    assert_int_equal(ls_env_disk_write_now(env, file, "xyz", 3, 0), 3);
+    ls_env_disk_close(env, file, store_result, &closed);
+    ls_env_disk_link(env, a, b, store_result, &linked);
+    ls_env_disk_link(env, a, b, store_result, &taken);
+    ls_env_disk_link(env, c, a, store_result, &missing);
+    ls_env_disk_unlink(env, a, store_result, &removed);
+    ls_env_disk_open(env, b, LS_ENV_READ, store_result, &again);
+    ls_env_run(env);
+    assert_true(closed == 0 && linked == 0 && taken == -EEXIST && missing == -ENOENT && removed == 0);
+    ls_env_disk_read(env, again, read, sizeof read, 0, store_result, &got);
+    ls_env_run(env);
+    assert_int_equal(got, 3);
+    assert_memory_equal(read, "xyz", 3);
+}
+
 static void stop_env(void *context)
 {
     (void)context;
@@ -352,6 +377,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(env_commit_then_load, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_disk_list_mkdir_unlink, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_disk_files_are_new_reserved_cut_and_exchanged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_disk_link_is_a_second_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_counter_over_tcp_and_unix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_net_large_messages_arrive_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_net_failures_are_told_from_the_loop, set_up, tear_down),

@@ -334,6 +334,64 @@ static void sim_files_are_new_reserved_cut_and_exchanged(void **state)
     ls_sim_destroy(sim);
 }
 
+/* A file with two names: counted once, there until both are gone, and one that was not made durable goes with the power. */
+typedef struct linking {
+    ls_env *env;
+    int64_t file, wrote, synced, linked, taken, missing, folder, unlinked, kept;
+    bool links;
+} linking;
+
+static void linking_opened(void *context, int64_t result)
+{
+    linking *self = context;
+    self->file = result;
+    ls_env_disk_write(self->env, result, "abc", 3, 0, store_result, &self->wrote);
+    ls_env_disk_sync(self->env, result, store_result, &self->synced);
+    ls_env_disk_sync_dir(self->env, "run", store_result, &self->folder);
+    ls_env_disk_link(self->env, "run/a", "run/b", store_result, &self->linked);
+    ls_env_disk_link(self->env, "run/a", "run/b", store_result, &self->taken);
+    ls_env_disk_link(self->env, "run/none", "run/c", store_result, &self->missing);
+    ls_env_disk_unlink(self->env, "run/a", store_result, &self->unlinked);
+}
+
+static void linking_program(ls_env *env, const char *const *argv, void *context)
+{
+    (void)argv;
+    linking *self = context;
+    self->env = env;
+    if (self->links) {
+        ls_env_disk_open(env, "run/a", LS_ENV_NEW, linking_opened, self);
+    } else {
+        ls_env_disk_open(env, "run/b", LS_ENV_READ, store_result, &self->kept);
+    }
+}
+
+static void sim_link_is_a_second_name_and_a_crash_may_forget_it(void **state)
+{
+    (void)state;
+    int kept = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        ls_sim_host host = 0;
+        ls_sim *sim = world_with_folder(seed, &host);
+        linking seen = {.links = true};
+        ls_sim_start(sim, host, linking_program, &seen);
+        settle(sim, 1);
+        assert_true(seen.linked == 0 && seen.taken == -EEXIST && seen.missing == -ENOENT &&
+                    seen.unlinked == 0);
+        assert_int_equal(ls_sim_disk_used(sim, host), 3);
+        ls_sim_host_crash(sim, host);
+        linking after = {.kept = -1};
+        ls_sim_start(sim, host, linking_program, &after);
+        settle(sim, 1);
+        assert_int_equal(ls_sim_disk_used(sim, host), 3); /* under one name, or under both */
+        kept += after.kept >= 0;
+        assert_true(ls_sim_disk_rot(sim, host, after.kept >= 0 ? "run/b" : "run/a"));
+        assert_false(ls_sim_disk_rot(sim, host, "run/none"));
+        ls_sim_destroy(sim);
+    }
+    assert_true(kept > 5 && kept < 35);
+}
+
 /* What a failed sync could not write is lost, though it can still be read, and a sync that succeeds later does not bring it back. */
 typedef struct forgetful {
     ls_env *env;
@@ -615,6 +673,7 @@ int main(void)
         cmocka_unit_test(sim_acknowledged_commits_survive_crashes),
         cmocka_unit_test(sim_catches_a_missing_sync),
         cmocka_unit_test(sim_files_are_new_reserved_cut_and_exchanged),
+        cmocka_unit_test(sim_link_is_a_second_name_and_a_crash_may_forget_it),
         cmocka_unit_test(sim_failed_sync_forgets),
         cmocka_unit_test(sim_power_cut_at_every_call),
         cmocka_unit_test(sim_counter_reaches_goal_whatever_the_network_does),

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILES = 2, FILE_BYTES_MAX = 1800, LOOKS_MAX = 20, SHORT_WRITES_MAX = 8 };
+enum { FILES = 3, FROZEN = 2, FILE_BYTES_MAX = 1800, LOOKS_MAX = 20, SHORT_WRITES_MAX = 8 };
 
 toy_state toy_next(toy_state state)
 {
@@ -41,17 +41,22 @@ typedef struct toy_manifest {
     uint64_t own_hash; /* of what is before */
 } toy_manifest;
 
-static const char *const FILE_NAMES[FILES] = {"model.data", "optimizer.data"};
+static const char *const FILE_NAMES[FILES] = {"model.data", "optimizer.data", TOY_FROZEN_FILE};
 
+/* What is frozen is the same at every step. */
 static size_t file_bytes(toy_state state, size_t index)
 {
+    if (index == FROZEN) {
+        return 777;
+    }
     return 1 + (size_t)(ls_xxh3(&state, sizeof state, index) % FILE_BYTES_MAX);
 }
 
 static void file_fill(toy_state state, size_t index, unsigned char *data, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
-        data[i] = (unsigned char)(state.chain >> (8 * (i % 8))) ^ (unsigned char)(i + 31 * index);
+        const uint64_t chain = index == FROZEN ? 0x0123456789abcdef : state.chain;
+        data[i] = (unsigned char)(chain >> (8 * (i % 8))) ^ (unsigned char)(i + 31 * index);
     }
 }
 
@@ -101,7 +106,8 @@ static void save_written(void *context, int64_t result)
 
 static void save_write(save *self)
 {
-    while (self->at < FILES && self->written == self->files[self->at].bytes) {
+    while (self->at < FILES &&
+           (ls_commit_is_linked(self->commit, self->at) || self->written == self->files[self->at].bytes)) {
         self->at++;
         self->written = 0;
     }
@@ -119,6 +125,20 @@ static void save_fill(void *context, ls_commit *commit)
     save *self = context;
     self->commit = commit;
     save_write(self);
+}
+
+static const char *broken;
+
+void toy_break(const char *mutation)
+{
+    broken = mutation;
+}
+
+static bool save_same(void *context, size_t index, uint64_t offset, const void *data, size_t bytes)
+{
+    const save *self = context;
+    return (broken && strcmp(broken, "link-unread") == 0) ||
+           memcmp(self->data[index] + offset, data, bytes) == 0;
 }
 
 static ls_status save_describe(void *context, const ls_commit_text **texts_out, size_t *count_out)
@@ -143,7 +163,8 @@ void toy_save(ls_env *env, ls_arena *arena, const char *root, toy_state state, t
     save *self = ls_arena_new(arena, save, 1);
     *self = (save){.env = env, .state = state, .done = done, .context = context};
     for (size_t i = 0; i < FILES; i++) {
-        self->files[i] = (ls_commit_file){FILE_NAMES[i], file_bytes(state, i)};
+        self->files[i] =
+            (ls_commit_file){.name = FILE_NAMES[i], .bytes = file_bytes(state, i), .shared = i == FROZEN};
         self->data[i] = ls_arena_new(arena, unsigned char, self->files[i].bytes);
         file_fill(state, i, self->data[i], self->files[i].bytes);
     }
@@ -153,6 +174,7 @@ void toy_save(ls_env *env, ls_arena *arena, const char *root, toy_state state, t
                                        .files = self->files,
                                        .file_count = FILES,
                                        .context = self,
+                                       .same = save_same,
                                        .fill = save_fill,
                                        .describe = save_describe,
                                        .done = save_done};

@@ -10,6 +10,8 @@
 #include "base/arena.h"
 #include "base/env.h"
 
+#define TOY_FROZEN_FILE "frozen.data" /* the same in all checkpoints: linked */
+
 typedef struct toy_state {
     uint64_t step;
     uint64_t chain;
@@ -20,6 +22,9 @@ toy_state toy_next(toy_state state);
 toy_state toy_after(uint64_t step);
 
 typedef void (*toy_done)(void *context, ls_status status);
+
+/* Which mutation the next saves have: "link-unread" links without comparing. NULL: none. */
+void toy_break(const char *mutation);
 
 /* Saves `state` as `<root>/<step>`. */
 void toy_save(ls_env *env, ls_arena *arena, const char *root, toy_state state, toy_done done, void *context);

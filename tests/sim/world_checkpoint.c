@@ -3,13 +3,15 @@
  * Training on one host that saves and prunes while power, disk and processes fail, and a second one by mistake.
  *
  * Safety: whenever the disk is not failing, a reader finds the newest acknowledged checkpoint or a newer one, whole and with the right
- * state; nothing with a step for a name is ever damaged. Liveness: when faults have ceased, saving goes on, and nothing is left lying.
+ * state; nothing with a step for a name is ever damaged, until a bit of the file that all checkpoints share flips at rest: what is saved from then on
+ * is whole again. Liveness: when faults have ceased, saving goes on, and nothing is left lying.
  */
 #include "careless.h"
 #include "toy.h"
 #include "worlds.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +36,8 @@ struct world {
     ls_env *trainers[TRAINERS];
     uint64_t acknowledged; /* step; 0: none */
     uint64_t saves, failures;
+    uint64_t rots;        /* bits that flipped at rest */
+    uint64_t fresh;       /* saves acknowledged that began behind the last of them */
     bool disk_fails;      /* now */
     uint64_t disk_failed; /* how often it began to */
 };
@@ -74,7 +78,7 @@ static void saved(void *context, ls_status status)
 
 typedef struct one_save {
     trainer *trainer;
-    uint64_t step;
+    uint64_t step, rots;
 } one_save;
 
 static void save_ended(void *context, ls_status status)
@@ -84,6 +88,7 @@ static void save_ended(void *context, ls_status status)
     if (status == LS_OK) {
         sim_event(w->run, "step %llu is committed", (unsigned long long)save->step);
         w->acknowledged = save->step > w->acknowledged ? save->step : w->acknowledged;
+        w->fresh += save->rots == w->rots;
     }
     saved(save->trainer, status);
 }
@@ -95,7 +100,7 @@ static void train(void *context)
     self->state = toy_next(self->state);
     if (self->state.step % w->every == 0 && !self->saving) {
         one_save *save = ls_sim_alloc(self->env, sizeof *save);
-        *save = (one_save){self, self->state.step};
+        *save = (one_save){self, self->state.step, w->rots};
         self->saving = true;
         sim_event(w->run, "saving step %llu", (unsigned long long)self->state.step);
         toy_save(self->env, ls_sim_arena(self->env), ROOT, self->state, save_ended, save);
@@ -169,7 +174,7 @@ static void reader_loaded(void *context, const toy_found *found)
                  (unsigned long long)found->state.step, (unsigned long long)self->acknowledged);
     }
     SIM_CHECK(w->run, !found->failed);
-    SIM_CHECK(w->run, found->damaged == 0);
+    SIM_CHECK(w->run, found->damaged == 0 || w->rots > 0);
     SIM_CHECK(w->run, found->state.step == 0 || found->state.chain == wanted.chain);
 }
 
@@ -211,6 +216,7 @@ typedef enum trouble {
     TROUBLE,
     FULL,
     MISTAKE,
+    ROT,
     JUST_LOOK,
     TROUBLES,
 } trouble;
@@ -269,12 +275,37 @@ static void second_trainer(world *w, uint64_t random)
     kill_trainer(w, 1);
 }
 
+static void wait_for_save(world *w)
+{
+    w->fresh = 0;
+    for (int i = 0; i < 400 && w->fresh == 0 && ls_sim_is_running(w->trainers[0]); i++) {
+        run_for(w, 10 * SIM_MS);
+    }
+    SIM_CHECK(w->run, w->fresh > 0);
+}
+
+/* The trainer goes on meanwhile: a checkpoint that it begins behind this must not have the bad bit. */
+static void bit_flips(world *w)
+{
+    char path[96];
+    start_trainer(w, 0);
+    wait_for_save(w);
+    snprintf(path, sizeof path, ROOT "/%llu/" TOY_FROZEN_FILE, (unsigned long long)w->acknowledged);
+    if (!ls_sim_disk_rot(w->run->sim, w->host, path)) {
+        return;
+    }
+    sim_event(w->run, "a bit flips in the file that checkpoints share");
+    w->rots++;
+    wait_for_save(w);
+    look(w, false);
+}
+
 static void next_trouble(world *w, trouble kind, uint64_t random)
 {
     static const sim_fault classes[] = {
         [POWER_NOW] = SIM_FAULT_POWER, [POWER_AT_CALL] = SIM_FAULT_POWER, [KILL] = SIM_FAULT_KILL,
         [TROUBLE] = SIM_FAULT_DISK,    [FULL] = SIM_FAULT_DISK,           [MISTAKE] = SIM_FAULT_MISTAKE,
-        [JUST_LOOK] = SIM_FAULT_ALL,
+        [ROT] = SIM_FAULT_DISK,        [JUST_LOOK] = SIM_FAULT_ALL,
     };
     if (kind != JUST_LOOK && !(w->run->faults & classes[kind])) {
         return;
@@ -298,6 +329,9 @@ static void next_trouble(world *w, trouble kind, uint64_t random)
         break;
     case MISTAKE:
         second_trainer(w, random);
+        break;
+    case ROT:
+        bit_flips(w);
         break;
     case JUST_LOOK:
     case TROUBLES:
@@ -413,6 +447,7 @@ static void run_world(sim_run *run)
     w.keep_last = sim_draw(run, "keep_last", 1, 4);
     w.step_ns = sim_draw(run, "step_us", 500, 20000) * SIM_US;
     const uint64_t rounds = sim_draw(run, "rounds", 3, 12);
+    toy_break(run->mutation);
     ls_sim_start(run->sim, w.host, run_folder_program, NULL);
     run_for(&w, 50 * SIM_MS);
     for (uint64_t i = 0; i < rounds; i++) {
@@ -426,6 +461,7 @@ static void run_world(sim_run *run)
         lose_power(&w);
     }
     expect_tidy(&w);
+    toy_break(NULL);
 }
 
 static const sim_mutation mutations[] = {
@@ -435,6 +471,7 @@ static const sim_mutation mutations[] = {
     {"no-parent-sync", "a new root is not made durable in its folder"},
     {"no-claim-sync", "a folder is emptied before its new name is durable"},
     {"trust-failed-sync", "a sync that failed counts as done"},
+    {"link-unread", "a file is linked whatever is in it"},
     {"reader-looks-once", "a reader whose checkpoint is pruned meanwhile does not look again"},
 };
 

@@ -394,6 +394,7 @@ static void run_all(sim_run *run)
     r->w.host = ls_sim_host_add(run->sim, "node");
     ls_sim_program_add(run->sim, "rank", puppet_program, &r->w);
     seams_break(run->mutation);
+    toy_break(run->mutation);
     start_life(r);
     for (uint64_t i = 0; i < faults && !is_through(r); i++) {
         live(r, (1 + ls_sim_random_u64(run->sim) % 120) * SIM_MS);

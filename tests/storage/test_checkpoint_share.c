@@ -5,8 +5,6 @@
  */
 #include "storage/checkpoint_sim.h"
 
-#include "storage/share.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -155,17 +153,6 @@ static void share_refuses_moments_of_what_is_frozen(void **state)
     f->tensors[1].frozen = true;
     const ls_checkpoint_save_options options = fixture_options(f);
     assert_int_equal(ls_checkpoint_save(&options, NULL), LS_ERR_INVALID);
-}
-
-static void share_source_is_a_committed_checkpoint(void **state)
-{
-    (void)state;
-    uint64_t step = 0;
-    assert_true(ls_share_is_source("200", &step));
-    assert_int_equal(step, 200);
-    assert_false(ls_share_is_source("200.tmp-12ab", &step));
-    assert_false(ls_share_is_source("200.tmp-12ab-gone", &step));
-    assert_false(ls_share_is_source("weights", &step));
 }
 
 /* ---- many tensors: frozen ones between the others, in several files, across blocks ---- */
@@ -359,7 +346,6 @@ int main(void)
         CASE(share_needs_every_byte_and_the_end, fixture_create),
         CASE(share_changed_values_are_never_linked, fixture_create),
         CASE(share_refuses_moments_of_what_is_frozen, fixture_create),
-        cmocka_unit_test(share_source_is_a_committed_checkpoint),
         CASE(share_frozen_tensors_between_the_others_load_and_hash, fixture_create),
         CASE(share_error_at_every_call_costs_at_most_the_save, sim_fixture_create),
         CASE(share_power_cut_at_every_call_leaves_whole_checkpoints, sim_fixture_create),
