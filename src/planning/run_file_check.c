@@ -260,6 +260,13 @@ static ls_status check_ranks(const ls_run_file *run)
                        number(parallel->ranks), number(run->train.leaves),
                        number(run->train.leaves * per_replica));
     }
+    if (parallel->ranks > job->max_ranks) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "the run would have %llu ranks (--ranks, parallel.ranks), but job.max_ranks is %llu; use %llu "
+            "to %llu ranks, or more job.max_ranks",
+            number(parallel->ranks), number(job->max_ranks), number(job->min_ranks), number(job->max_ranks));
+    }
     return LS_OK;
 }
 

@@ -78,6 +78,8 @@ check "the seconds that are left" grep -q '"grace_s":20.0,"leave":true' file/eve
 mkdir folder
 expect 2 "${train[@]}" --run-dir in-folder --set job.notice_file=folder
 says "job.notice_file is folder, which is a folder"
+expect 2 "${train[@]}" --run-dir nowhere --set job.notice_file=none/leave
+says "job.notice_file is none/leave, but there is no folder none"
 
 # Ranks of their own are saved and ended, too.
 begin ranks --ranks 3 --set job.notice_file=leave

@@ -184,6 +184,9 @@ static void run_file_check_prints_values_that_work(void **state)
            "dir/a.yaml: parallel.ranks is 13, but a step has only 12 leaves, so that some ranks would never "
            "work; use at most 12 ranks, or a new run with more train.leaves");
     refuse("job.min_ranks=9", "dir/a.yaml: job.min_ranks is 9, above job.max_ranks 8");
+    refuse("parallel.ranks=4;job.max_ranks=3", "dir/a.yaml: the run would have 4 ranks (--ranks, "
+                                               "parallel.ranks), but job.max_ranks is 3; use 1 to 3 ranks, "
+                                               "or more job.max_ranks");
     refuse("parallel.ranks=2;job.min_ranks=3",
            "dir/a.yaml: job.min_ranks is 3, but the run has 2 ranks (--ranks, parallel.ranks); use 1 to 2");
     refuse("train.tokens=1e6",

@@ -78,6 +78,7 @@ typedef struct stillness {
     uint64_t held_ns;   /* of that: and it could not move, or something was wanted of it */
     ls_process_state process;
     bool handed_over; /* hung() has it */
+    uint64_t told;    /* hash of the stack that was printed last; 0: none was */
 } stillness;
 
 struct ls_watch {

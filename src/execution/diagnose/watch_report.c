@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/hash.h"
 #include "base/log.h"
 #include "execution/diagnose/mismatch.h"
 #include "execution/diagnose/stack.h"
@@ -143,7 +144,9 @@ void ls_watch_report_late(ls_watch *watch, const late_incident *incident, const 
     ls_text text = {0};
     json_t *fields = begin_report(watch, "late", graph, culprit, waited_s, &text);
     ls_text_printf(&text, ", for %.2f s", waited_s);
+    const size_t before = text.bytes;
     add_stack(watch, incident, culprit, fields, &text);
+    watch->still[culprit->rank].told = ls_xxh3(text.data + before, text.bytes - before, 0);
     ls_log_warn("%s", ls_text_string(&text));
     ls_watch_send_event(watch, "late", fields);
     ls_text_release(&text);
@@ -172,14 +175,19 @@ static const char *state_in_words(ls_process_state process)
     }
 }
 
+/* text: of which the stack begins at `before`. */
 static void hand_over(ls_watch *watch, const ls_culprit *culprit, json_t *fields, double waited_s,
-                      const char *text)
+                      const char *text, size_t before)
 {
     char why[128];
     watch->still[culprit->rank].handed_over = true;
     snprintf(why, sizeof why, "%s for %.1f s (job.hang_timeout is %g s)",
              state_in_words(culprit->sight->process), waited_s, watch->options.hang_timeout_s);
-    ls_log_warn("%s", text);
+    /* The same stack is not printed twice: the event has it. */
+    const size_t bytes = strlen(text);
+    const bool is_told =
+        bytes > before && watch->still[culprit->rank].told == ls_xxh3(text + before, bytes - before, 0);
+    ls_log_warn("%.*s%s", (int)(is_told ? before : bytes), text, is_told ? "; its stack is as it was" : "");
     ls_watch_send_event(watch, "hung", fields);
     if (!watch->options.hung(watch->options.context, culprit->rank, culprit->sight->header.pid, why)) {
         end(watch, text);
@@ -195,9 +203,10 @@ void ls_watch_report_hang(ls_watch *watch, const late_incident *incident, const 
     if (waited_s >= watch->options.hang_timeout_s) {
         ls_text_printf(&text, " (job.hang_timeout is %g s)", watch->options.hang_timeout_s);
     }
+    const size_t before = text.bytes;
     add_stack(watch, incident, culprit, fields, &text);
     if (can_be_handed_over(watch, culprit)) {
-        hand_over(watch, culprit, fields, waited_s, ls_text_string(&text));
+        hand_over(watch, culprit, fields, waited_s, ls_text_string(&text), before);
     } else {
         json_decref(fields);
         end(watch, ls_text_string(&text));

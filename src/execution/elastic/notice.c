@@ -180,6 +180,23 @@ static uint32_t asked_sources(const ls_run_job *job)
     return sources;
 }
 
+/* What is in a folder that is not there never appears. */
+static ls_status check_folder(const char *file)
+{
+    ls_arena arena = {0};
+    const char *folder = ls_path_dirname(&arena, file);
+    const ls_status status =
+        ls_path_is_dir(folder)
+            ? LS_OK
+            : ls_fail(
+                  LS_ERR_INVALID,
+                  "job.notice_file is %s, but there is no folder %s: the notice would never be seen; make "
+                  "the folder, or name a file in one that is there",
+                  file, folder);
+    ls_arena_release(&arena);
+    return status;
+}
+
 ls_status ls_notice_watch_for(const ls_run_job *job, ls_notice_watch **watch_out)
 {
     *watch_out = NULL;
@@ -192,6 +209,7 @@ ls_status ls_notice_watch_for(const ls_run_job *job, ls_notice_watch **watch_out
         return ls_fail(LS_ERR_INVALID, "job.notice names file, but not which: set job.notice_file or "
                                        "LOCKSTEP_NOTICE_FILE");
     }
+    LS_TRY(file ? check_folder(file) : LS_OK);
     if (file && ls_path_is_dir(file)) {
         return ls_fail(
             LS_ERR_INVALID,

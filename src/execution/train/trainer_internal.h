@@ -80,6 +80,7 @@ typedef struct ls_trainer {
     ls_cadence cadence; /* checkpoint.every_steps: auto */
     uint64_t cadence_from; /* finished steps from which the interval counts */
     double told_interval_s;
+    bool told_cadence;      /* what is known of it before the first checkpoint */
     uint64_t weights_step;  /* of the newest snapshot of weights alone; 0: none */
     uint32_t save_failures; /* in a row */
     uint64_t tokens;        /* of all finished steps */

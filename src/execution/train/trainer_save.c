@@ -253,8 +253,12 @@ static void tell_failed(ls_trainer *trainer, const ls_save_outcome *outcome)
     ls_emit_event("checkpoint_failed",
                   json_pack("{s:I, s:s, s:i}", "step", (json_int_t)outcome->step, "text", outcome->text,
                             "failures_in_a_row", (int)trainer->save_failures));
-    ls_log_warn("checkpoint of step %" PRIu64 " failed, %u of at most %d in a row; the run goes on: %s",
-                outcome->step, trainer->save_failures, LS_SAVER_FAILURES_MAX - 1, outcome->text);
+    ls_log_warn("checkpoint of step %" PRIu64 " failed, %u of at most %d in a row; the run goes on%s: %s",
+                outcome->step, trainer->save_failures, LS_SAVER_FAILURES_MAX - 1,
+                trainer->saved_step == UINT64_MAX
+                    ? ", but there is no checkpoint yet, and what it has trained would be lost with it"
+                    : "",
+                outcome->text);
 }
 
 static void tell_weights(ls_trainer *trainer, const ls_save_outcome *outcome)
@@ -318,9 +322,33 @@ static void begin_pending(ls_trainer *trainer)
     }
 }
 
+/* How long it is to the first checkpoint, as soon as it is known in steps; from then on update_cadence tells. */
+static void tell_first_cadence(ls_trainer *trainer)
+{
+    const double step_s = ls_trainer_usual_step_s(trainer);
+    const ls_cadence *c = &trainer->cadence;
+    if (trainer->session.run.checkpoint.every_steps != LS_AUTO_U64 || trainer->told_cadence ||
+        step_s <= 0.0) {
+        return;
+    }
+    char text[256];
+    const uint64_t steps = ls_cadence_steps(c, step_s);
+    trainer->told_cadence = true;
+    snprintf(text, sizeof text,
+             "checkpoint.every_steps is auto: the first checkpoint in about %.0f s (%" PRIu64
+             " steps); what it costs says how often from then on",
+             c->interval_s, steps);
+    ls_progress_print(trainer->progress, "%s", text);
+    ls_emit_event("cadence",
+                  json_pack("{s:I, s:s, s:f, s:f, s:f, s:f}", "step", (json_int_t)trainer->step, "text", text,
+                            "interval_s", c->interval_s, "stall_s", c->stall_s, "failure_every_s",
+                            c->failure_every_s, "lost_fraction", c->lost_fraction));
+}
+
 ls_status ls_trainer_poll_saver(ls_trainer *trainer, bool wait)
 {
     ls_save_outcome outcome;
+    tell_first_cadence(trainer);
     begin_pending(trainer);
     if (!trainer->saver || !ls_saver_is_busy(trainer->saver)) {
         return LS_OK;
