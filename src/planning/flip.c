@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP      1.15
-#define FARTHEST  64.0 /* times, or a 64th */
+#define STEP      1.3
+#define FARTHEST  16.0 /* times, or a 16th */
 #define PRECISION 1e-3
 
 const char *ls_lever_name(ls_lever lever)
@@ -126,13 +126,8 @@ static bool range_of(const ls_question *q, const ls_verdict *v, ls_lever lever, 
                                          : around(0.0);
         return range_out->from > 0.0;
     case LS_LEVER_BUDGET:
-        *range_out = q->budget_usd > 0.0 ? around(q->budget_usd)
-                     : o                 ? (range){.from = o->run_usd,
-                                                   .low = o->run_usd / FARTHEST,
-                                                   .high = o->run_usd,
-                                                   .is_unset = true}
-                                         : around(0.0);
-        return range_out->from > 0.0;
+        *range_out = around(q->budget_usd);
+        return q->budget_usd > 0.0;
     case LS_LEVER_API_PRICE:
         *range_out = around(q->api_usd_per_million);
         return has_api && q->api_tokens_month > 0.0;
@@ -185,21 +180,47 @@ static double distance(const ls_flip *flip)
     return fabs(log(flip->to / flip->from));
 }
 
+/* The nearer one of both directions. */
+static bool find_around(const ls_question *question, ls_verdict_kind kind, ls_lever lever, const range *r,
+                        ls_flip *flip_out)
+{
+    ls_flip up, down;
+    const bool is_up = r->high > r->from && search(question, lever, kind, r->from, r->high, &up);
+    const bool is_down = r->low < r->from && search(question, lever, kind, r->from, r->low, &down);
+    if (is_up || is_down) {
+        *flip_out = !is_down || (is_up && distance(&up) <= distance(&down)) ? up : down;
+    }
+    return is_up || is_down;
+}
+
+/* Where no work is known for own machines, no price makes them pay: then the price at which they would, were they used. */
+static bool find_used(const ls_question *question, const ls_verdict *v, ls_lever lever, const range *r,
+                      ls_flip *flip_out)
+{
+    const bool is_price = lever == LS_LEVER_RENT_PRICE || lever == LS_LEVER_BUY_PRICE;
+    if (!is_price || v->runs_per_month > 0.0 || question->utilization > 0.0 ||
+        !has_path(question, LS_PATH_OWNED, LS_PATH_OWNED)) {
+        return false;
+    }
+    ls_question used = *question;
+    used.utilization = LS_COST_UTILIZATION_MOST;
+    if (ask(&used, lever, r->from) != v->kind || !find_around(&used, v->kind, lever, r, flip_out)) {
+        return false;
+    }
+    flip_out->utilization = used.utilization;
+    return true;
+}
+
 static bool find_flip(const ls_question *question, const ls_verdict *v, ls_lever lever, ls_flip *flip_out)
 {
     range r;
     if (!range_of(question, v, lever, &r)) {
         return false;
     }
-    ls_flip up, down;
-    const bool is_up = r.high > r.from && search(question, lever, v->kind, r.from, r.high, &up);
-    const bool is_down = r.low < r.from && search(question, lever, v->kind, r.from, r.low, &down);
-    if (!is_up && !is_down) {
-        return false;
+    if (!find_around(question, v->kind, lever, &r, flip_out)) {
+        return find_used(question, v, lever, &r, flip_out);
     }
-    *flip_out = !is_down || (is_up && distance(&up) <= distance(&down)) ? up : down;
-    if (r.is_unset &&
-        (lever == LS_LEVER_UTILIZATION || lever == LS_LEVER_RUNS || lever == LS_LEVER_API_TOKENS)) {
+    if (r.is_unset && lever != LS_LEVER_DEADLINE) {
         flip_out->from = 0.0;
     }
     return true;
@@ -269,12 +290,12 @@ static void say_change(const ls_question *q, const ls_flip *f, char *text, size_
     }
 }
 
-/* Nearest first; what was not given at all comes behind what was. */
+/* Nearest first; what was not given at all, or takes two changes, comes behind. */
 static int by_distance(const void *a, const void *b)
 {
     const ls_flip *left = a, *right = b;
-    const double x = left->from > 0.0 ? distance(left) : INFINITY;
-    const double y = right->from > 0.0 ? distance(right) : INFINITY;
+    const double x = left->from > 0.0 && left->utilization == 0.0 ? distance(left) : INFINITY;
+    const double y = right->from > 0.0 && right->utilization == 0.0 ? distance(right) : INFINITY;
     return x < y ? -1 : x > y ? 1 : (int)left->lever - (int)right->lever;
 }
 
@@ -286,9 +307,13 @@ void ls_verdict_find_flips(const ls_question *question, ls_verdict *verdict)
         if (!find_flip(question, verdict, lever, flip)) {
             continue;
         }
-        char change[120];
+        char change[120], use[64] = "";
         say_change(question, flip, change, sizeof change);
-        snprintf(flip->text, sizeof flip->text, "%s when %s", ls_verdict_name(flip->becomes), change);
+        if (flip->utilization > 0.0) {
+            snprintf(use, sizeof use, " and own machines are used %.0f %% of the hours",
+                     100.0 * flip->utilization);
+        }
+        snprintf(flip->text, sizeof flip->text, "%s when %s%s", ls_verdict_name(flip->becomes), change, use);
         verdict->flip_count++;
     }
     qsort(verdict->flips, verdict->flip_count, sizeof *verdict->flips, by_distance);

@@ -123,7 +123,7 @@ static void append_risks(const ls_memo *m, const ls_path_outcome *o, ls_text *te
     for (size_t i = 0; i < count; i++) {
         ls_text_printf(text, "- %s.\n", m->verdict->flips[i].text);
     }
-    ls_text_append(text, count > 0 ? "\n" : "Nothing within a factor of 64 of any one number.\n\n");
+    ls_text_append(text, count > 0 ? "\n" : "Nothing within a factor of 16 of any one number.\n\n");
 }
 
 static void append_ladder(const ls_ladder *ladder, ls_text *text)

@@ -54,16 +54,14 @@ static bool time_runs(look *l)
 
 /* ---- rented, cloud ---- */
 
-static double rented_run_usd(const look *l, double usd_per_gpu_hour, ls_path_outcome *o)
+/* GPU-hours that a run is billed: a reservation is paid whether it is used or not. */
+static double paid_hours(const look *l, const ls_path_outcome *o)
 {
-    const double paid_h = (double)o->gpus * LS_HOURS_PER_MONTH * l->path->offer.months; /* reserved */
+    const double committed = (double)o->gpus * LS_HOURS_PER_MONTH * l->path->offer.months;
     const double runs = l->work->runs_per_month;
-    double hours = o->gpu_hours;
-    if (paid_h > 0.0) {
-        hours = runs > 0.0 ? fmax(hours, (double)o->gpus * LS_HOURS_PER_MONTH / runs) : fmax(hours, paid_h);
-    }
-    o->compute_usd = hours * usd_per_gpu_hour;
-    return o->compute_usd + o->storage_usd + o->egress_usd;
+    return committed == 0.0 ? o->gpu_hours
+           : runs > 0.0     ? fmax(o->gpu_hours, (double)o->gpus * LS_HOURS_PER_MONTH / runs)
+                            : fmax(o->gpu_hours, committed);
 }
 
 static void cost_rented(const look *l, ls_path_outcome *o)
@@ -76,12 +74,13 @@ static void cost_rented(const look *l, ls_path_outcome *o)
                             q->storage_usd_gb_month, 1.0);
     o->egress_usd =
         ls_cost_egress_usd(LS_CHECKPOINT_EXPORT_BYTES_PER_PARAMETER * l->work->parameters, q->egress_usd_tb);
-    o->run_usd_low = rented_run_usd(l, offer->usd_low * q->rent_factor, o);
-    o->run_usd_high = rented_run_usd(l, offer->usd_high * q->rent_factor, o);
     o->usd_per_gpu_hour = offer->usd * q->rent_factor;
-    o->run_usd = rented_run_usd(l, o->usd_per_gpu_hour, o); /* last: compute_usd is that of it */
+    o->compute_usd = paid_hours(l, o) * o->usd_per_gpu_hour;
+    o->run_usd = o->compute_usd + o->storage_usd + o->egress_usd;
     const double commitment_usd = (double)o->gpus * LS_HOURS_PER_MONTH * offer->months * o->usd_per_gpu_hour;
     o->upfront_usd = offer->kind == LS_OFFER_CAPACITY_BLOCK ? o->compute_usd : commitment_usd;
+    o->run_usd_low = o->run_usd + o->compute_usd * (offer->usd_low / offer->usd - 1.0);
+    o->run_usd_high = o->run_usd + o->compute_usd * (offer->usd_high / offer->usd - 1.0);
     o->month_usd = runs * o->run_usd;
     o->total_usd = runs > 0.0 ? LIFE_MONTHS * o->month_usd : o->run_usd;
     o->max_loss_usd = fmax(o->run_usd, commitment_usd);
@@ -112,37 +111,33 @@ static double use_of(const look *l)
     return needed > 0.0 ? needed / (double)l->copies : LS_COST_UTILIZATION;
 }
 
-/* The buying price with another price of an accelerator in it. */
-static double buy_factor_at(const look *l, double usd)
+static ls_ownership ownership_of(const look *l)
 {
-    const double capex = l->path->terms.capex_usd;
-    return capex > 0.0 ? l->question->buy_factor * (capex - l->path->offer.usd + usd) / capex : 0.0;
-}
-
-static ls_ownership ownership_at(const look *l, double usd)
-{
-    return ls_path_ownership(l->path, l->point->gpus * l->copies, buy_factor_at(l, usd),
+    return ls_path_ownership(l->path, l->point->gpus * l->copies, l->question->buy_factor,
                              l->question->energy_factor, l->question->staff_factor);
 }
 
-static double owned_run_usd(const look *l, double usd, double utilization, ls_ownership_year *year_out)
+/* The ends of the price's range: `by_price_usd` of a run's cost goes with what a GPU costs, all in. */
+static void set_range(const look *l, double by_price_usd, ls_path_outcome *o)
 {
-    const ls_ownership own = ownership_at(l, usd);
-    ls_ownership_compute(&own, utilization, year_out);
-    return year_out->total * l->mean_h / (LS_HOURS_PER_YEAR * utilization * (double)l->copies);
+    const ls_offer *offer = &l->path->offer;
+    const double usd = l->path->terms.capex_usd;
+    o->run_usd_low = o->run_usd_high = o->run_usd;
+    if (usd > 0.0) {
+        o->run_usd_low += by_price_usd * (offer->usd_low - offer->usd) / usd;
+        o->run_usd_high += by_price_usd * (offer->usd_high - offer->usd) / usd;
+    }
 }
 
 static void cost_owned(const look *l, ls_path_outcome *o)
 {
-    const ls_offer *offer = &l->path->offer;
     const double u = o->utilization = use_of(l);
+    const ls_ownership own = ownership_of(l);
     ls_ownership_year year;
-    o->run_usd_low = owned_run_usd(l, offer->usd_low, u, &year);
-    o->run_usd_high = owned_run_usd(l, offer->usd_high, u, &year);
-    o->run_usd = owned_run_usd(l, offer->usd, u, &year);
-    const ls_ownership own = ownership_at(l, offer->usd);
+    ls_ownership_compute(&own, u, &year);
     const double share =
         l->mean_h / (LS_HOURS_PER_YEAR * u * (double)l->copies); /* of a year that a run is charged with */
+    o->run_usd = year.total * share;
     o->depreciation_usd = year.depreciation * share;
     o->energy_usd = year.energy * share;
     o->staff_usd = year.staff * share;
@@ -154,6 +149,7 @@ static void cost_owned(const look *l, ls_path_outcome *o)
     o->total_usd =
         is_for_years ? own.capex_usd * (1.0 - own.resale_share) + year.running * own.life_years : o->run_usd;
     o->max_loss_usd = own.capex_usd * (1.0 - own.resale_share) + year.running - year.energy + o->energy_usd;
+    set_range(l, (year.depreciation + year.capital + year.maintenance) * share, o);
 }
 
 void ls_path_outcome_compare(const ls_question *question, const ls_verdict_work *work, double rent_run_usd,
@@ -163,7 +159,7 @@ void ls_path_outcome_compare(const ls_question *question, const ls_verdict_work 
     if (!time_runs(&l)) {
         return;
     }
-    const ls_ownership own = ownership_at(&l, o->path->offer.usd);
+    const ls_ownership own = ownership_of(&l);
     ls_ownership_year year;
     ls_ownership_compute(&own, o->utilization, &year);
     o->rent_usd_per_gpu_hour = rent_run_usd * (double)o->copies / (l.mean_h * (double)own.gpus);
@@ -177,9 +173,9 @@ void ls_path_outcome_compare(const ls_question *question, const ls_verdict_work 
 
 /* ---- local ---- */
 
-static double local_run_usd(const look *l, double usd, ls_path_outcome *o)
+static void cost_local(const look *l, ls_path_outcome *o)
 {
-    const ls_ownership own = ownership_at(l, usd);
+    const ls_ownership own = ownership_of(l);
     const double runs = l->work->runs_per_month;
     const double gone_usd = own.capex_usd * (1.0 - own.resale_share);
     ls_ownership_year year;
@@ -188,21 +184,14 @@ static double local_run_usd(const look *l, double usd, ls_path_outcome *o)
     /* Bought for one run it is paid by that run; with more, its years are shared out. */
     o->depreciation_usd = runs > 0.0 ? year.depreciation / 12.0 / runs : own.capex_usd;
     o->other_usd = runs > 0.0 ? year.capital / 12.0 / runs : 0.0;
+    o->run_usd = o->energy_usd + o->depreciation_usd + o->other_usd;
     o->upfront_usd = own.capex_usd;
     o->month_usd = runs * o->energy_usd + (runs > 0.0 ? year.capital / 12.0 : 0.0);
     o->max_loss_usd = gone_usd + o->energy_usd;
     o->total_usd = runs > 0.0 ? gone_usd + LIFE_MONTHS * o->month_usd : own.capex_usd + o->energy_usd;
     o->utilization = runs * l->mean_h / LS_HOURS_PER_MONTH;
-    return o->energy_usd + o->depreciation_usd + o->other_usd;
-}
-
-static void cost_local(const look *l, ls_path_outcome *o)
-{
-    const ls_offer *offer = &l->path->offer;
-    o->run_usd_low = local_run_usd(l, offer->usd_low, o);
-    o->run_usd_high = local_run_usd(l, offer->usd_high, o);
-    o->run_usd = local_run_usd(l, offer->usd, o); /* last: the parts are those of it */
     o->usd_per_gpu_hour = o->run_usd / o->gpu_hours;
+    set_range(l, o->depreciation_usd + o->other_usd, o);
 }
 
 /* ---- what stands in the way ---- */
@@ -301,11 +290,17 @@ static ls_path_outcome look_at(look *l)
     return o;
 }
 
-/* The nearer obstacle first; then what would help: cheaper, or faster. */
-static bool is_better(const ls_path_outcome *a, const ls_path_outcome *b)
+/*
+ * The nearer obstacle first; then what would help: cheaper, or faster. Without runs by the month nobody knows what would keep a large machine of one's own
+ * busy, so that the smallest is the cheapest.
+ */
+static bool is_better(const ls_verdict_work *work, const ls_path_outcome *a, const ls_path_outcome *b)
 {
     if (a->obstacle != b->obstacle) {
         return a->obstacle < b->obstacle;
+    }
+    if (a->obstacle <= LS_OBSTACLE_BUDGET && a->path->kind == LS_PATH_OWNED && work->runs_per_month == 0.0) {
+        return a->upfront_usd < b->upfront_usd;
     }
     return a->obstacle == LS_OBSTACLE_DEADLINE ? a->days < b->days
            : a->obstacle <= LS_OBSTACLE_BUDGET ? a->run_usd < b->run_usd
@@ -336,7 +331,7 @@ void ls_path_outcome_compute(const ls_question *question, const ls_verdict_work 
     for (size_t i = 0; i < path->point_count; i++) {
         look l = {.question = question, .work = work, .path = path, .point = &path->points[i], .pass = pass};
         const ls_path_outcome one = look_at(&l);
-        if (best.gpus == 0 || is_better(&one, &best)) {
+        if (best.gpus == 0 || is_better(work, &one, &best)) {
             best = one;
         }
     }

@@ -155,8 +155,10 @@ typedef struct ls_flip {
     ls_lever lever;
     double from,
         to; /* in the lever's unit: a factor on prices, a share, runs a month, seconds, USD, tokens */
+    double
+        utilization; /* that own machines must have besides; 0: none. For prices, where no work is known for own machines */
     ls_verdict_kind becomes;
-    char text[160]; /* "OWN when renting costs 36 % more (4.10 USD per GPU and hour)" */
+    char text[200]; /* "OWN when rented GPUs cost 36 % more (4.10 USD an hour)" */
 } ls_flip;
 
 typedef struct ls_verdict {

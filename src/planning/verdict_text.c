@@ -54,8 +54,10 @@ static void say_use(const ls_question *q, const ls_path_outcome *o, char *text, 
         snprintf(text, bytes, "the runs need more of its hours than the %.0f %% that were stated",
                  100.0 * q->utilization);
     } else {
-        snprintf(text, bytes, "the runs need more hours than it has; it would be used %.0f %% of the time",
-                 100.0 * o->utilization);
+        snprintf(text, bytes,
+                 o->utilization < 10.0 ? "the runs of a month would keep %.1f of it busy"
+                                       : "the runs of a month would keep %.0f of it busy",
+                 fmax(o->utilization, 1.0));
     }
 }
 

@@ -104,7 +104,7 @@ static void memo_of_a_refusal_stays_whole(void **state)
     ls_memo_append(&memo, &text);
     expect(&text, "**Date** ____");
     expect(&text, "**Answer** DON'T: no path is open.");
-    expect(&text, "Nothing within a factor of 64");
+    expect(&text, "Nothing within a factor of 16");
     ls_text_release(&text);
 }
 

@@ -439,7 +439,7 @@ static void verdict_flips_are_nearest_first(void **state)
     double before = 0.0;
     for (size_t i = 0; i < w.verdict.flip_count; i++) {
         const ls_flip *f = &w.verdict.flips[i];
-        const double far = f->from > 0.0 ? fabs(log(f->to / f->from)) : INFINITY;
+        const double far = f->from > 0.0 && f->utilization == 0.0 ? fabs(log(f->to / f->from)) : INFINITY;
         assert_true(far >= before);
         assert_true(f->becomes != w.verdict.kind);
         before = far;
@@ -460,8 +460,32 @@ static void verdict_flips_of_what_was_not_given(void **state)
     assert_int_equal(use->becomes, LS_VERDICT_OWN);
     assert_float_equal(use->to, outcome(LS_PATH_OWNED)->break_even_utilization, 0.002);
     assert_non_null(flip(LS_LEVER_RUNS));
-    assert_null(flip(LS_LEVER_DEADLINE)); /* a 64th of the time takes 1,024 GPUs: still rented */
-    assert_int_equal(flip(LS_LEVER_BUDGET)->becomes, LS_VERDICT_DONT);
+    assert_null(flip(LS_LEVER_DEADLINE)); /* a 16th of the time takes 256 GPUs: still rented */
+    assert_null(flip(LS_LEVER_BUDGET));
+    assert_int_equal(outcome(LS_PATH_OWNED)->gpus, 8); /* nobody knows of work for more */
+}
+
+/* At the catalogue's prices no use makes owning pay; then the price is told at which a use of 90 % would. */
+static void verdict_flips_of_a_price_with_a_use(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    add_all(10e3);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    const ls_flip *rent = flip(LS_LEVER_RENT_PRICE);
+    assert_non_null(rent);
+    assert_int_equal(rent->becomes, LS_VERDICT_OWN);
+    assert_float_equal(rent->utilization, 0.9, 1e-12);
+    assert_non_null(strstr(rent->text, "and own machines are used 90 % of the hours"));
+    ls_question q = w.question;
+    ls_verdict v;
+    q.utilization = 0.9;
+    q.rent_factor = rent->to;
+    ls_verdict_decide(&q, &v);
+    assert_int_equal(v.kind, LS_VERDICT_OWN);
+    q.rent_factor = rent->to * 0.99;
+    ls_verdict_decide(&q, &v);
+    assert_int_equal(v.kind, LS_VERDICT_RENT);
 }
 
 static void verdict_paths_are_a_table(void **state)
@@ -521,6 +545,7 @@ int main(void)
         cmocka_unit_test(verdict_flips_are_where_it_changes),
         cmocka_unit_test(verdict_flips_are_nearest_first),
         cmocka_unit_test(verdict_flips_of_what_was_not_given),
+        cmocka_unit_test(verdict_flips_of_a_price_with_a_use),
         cmocka_unit_test(verdict_paths_are_a_table),
         cmocka_unit_test(path_names_its_prices),
     };
