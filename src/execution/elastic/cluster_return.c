@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* For agents to come back; they try several times in a second. */
-static const uint64_t RETURN_NS = 5 * UINT64_C(1000000000);
+static const uint64_t RETURN_NS = 8 * UINT64_C(1000000000);
 
 /* ---- the log ---- */
 
