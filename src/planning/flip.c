@@ -313,7 +313,8 @@ void ls_verdict_find_flips(const ls_question *question, ls_verdict *verdict)
             snprintf(use, sizeof use, " and own machines are used %.0f %% of the hours",
                      100.0 * flip->utilization);
         }
-        snprintf(flip->text, sizeof flip->text, "%s when %s%s", ls_verdict_name(flip->becomes), change, use);
+        snprintf(flip->text, sizeof flip->text, "%s when %s%s", ls_verdict_kind_name(flip->becomes), change,
+                 use);
         verdict->flip_count++;
     }
     qsort(verdict->flips, verdict->flip_count, sizeof *verdict->flips, by_distance);

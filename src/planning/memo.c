@@ -27,7 +27,8 @@ static void append_head(const ls_memo *m, ls_text *text)
     ls_text_append(text, "# Decision: training a language model\n\n");
     ls_text_printf(text, "**Date** %s\n\n", m->date ? m->date : "________");
     ls_text_printf(text, "**Question** %s\n\n", m->question);
-    ls_text_printf(text, "**Answer** %s: %s.\n\n", ls_verdict_name(m->verdict->kind), m->verdict->reason);
+    ls_text_printf(text, "**Answer** %s: %s.\n\n", ls_verdict_kind_name(m->verdict->kind),
+                   m->verdict->reason);
 }
 
 /* ---- numbers ---- */

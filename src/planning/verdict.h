@@ -43,7 +43,7 @@ typedef enum ls_verdict_kind {
     LS_VERDICT_FRONTIER,
     LS_VERDICT_DONT
 } ls_verdict_kind;
-const char *ls_verdict_name(ls_verdict_kind kind); /* "LOCAL", ..., "DON'T" */
+const char *ls_verdict_kind_name(ls_verdict_kind kind); /* "LOCAL", ..., "DON'T" */
 
 #define LS_VERDICT_LOCAL_S     (30.0 * 86400.0)
 #define LS_VERDICT_SIZE_S      (60.0 * 86400.0)

@@ -8,7 +8,7 @@
 
 #define DAY_S 86400.0
 
-const char *ls_verdict_name(ls_verdict_kind kind)
+const char *ls_verdict_kind_name(ls_verdict_kind kind)
 {
     static const char *const names[] = {"LOCAL", "RENT", "OWN", "FRONTIER", "DON'T"};
     return names[kind];
