@@ -96,7 +96,7 @@ static const ls_option bench_options[] = {
      .default_text = "5",
      .min = 1,
      .max = 1000,
-     .help = "tokenize, checkpoint, allreduce: runs; the median counts"},
+     .help = "tokenize, checkpoint, allreduce, plan: runs; the median counts"},
     LS_ROW_THREADS(bench_settings),
     LS_ROW_JSON(bench_settings),
 };
@@ -333,6 +333,14 @@ static ls_status bench_allreduce(const ls_invocation *invocation, json_t **rows_
     return ls_bench_allreduce(invocation->arena, &allreduce, rows_out);
 }
 
+/* ---- plan ---- */
+
+static ls_status bench_plan(const ls_invocation *invocation, json_t **row_out)
+{
+    const bench_settings *settings = invocation->settings;
+    return ls_bench_plan(invocation->arena, settings->rounds, row_out);
+}
+
 /* ---- all ---- */
 
 static const struct {
@@ -340,7 +348,7 @@ static const struct {
     ls_status (*run)(const ls_invocation *invocation, json_t **row_out);
 } benches[] = {
     {"train", bench_train}, {"checkpoint", bench_checkpoint}, {"tokenize", bench_tokenize},
-    {"gemm", bench_gemm},   {"allreduce", bench_allreduce},
+    {"gemm", bench_gemm},   {"allreduce", bench_allreduce},   {"plan", bench_plan},
 };
 
 static const char *machine_name(ls_arena *arena)
@@ -431,19 +439,21 @@ static ls_status run_bench(const ls_invocation *invocation)
         return LS_OK;
     }
     return ls_fail(LS_ERR_INVALID,
-                   "'%s' is not a bench; there is: train, checkpoint, tokenize, gemm, allreduce", name);
+                   "'%s' is not a bench; there is: train, checkpoint, tokenize, gemm, allreduce, plan", name);
 }
 
 const ls_command ls_command_bench = {
     .name = "bench",
     .words = "NAME",
-    .summary = "measure this machine: train, checkpoint, tokenize, gemm, allreduce",
+    .summary = "measure this machine: train, checkpoint, tokenize, gemm, allreduce, plan",
     .details =
         "train        tokens/s of a run file (--config), median over the steps\n"
         "checkpoint   write and load beside plain O_DIRECT I/O of the same bytes, in turn\n"
         "tokenize     bytes/s of one core for a tokenizer (--tokenizer) and a text (--file)\n"
         "gemm         the matrix-product rate that MFU is measured against\n"
-        "allreduce    one sum over --ranks processes, beside as many copies of the same bytes at a time",
+        "allreduce    one sum over --ranks processes, beside as many copies of the same bytes at a time\n"
+        "plan         one estimate of the planner, and its searches over all strategies for 1,024 and 16,384 "
+        "GPUs",
     .words_min = 1,
     .words_max = 1,
     .options = &bench_table,

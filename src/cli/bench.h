@@ -21,4 +21,7 @@ typedef struct ls_bench_allreduce_settings {
 LS_MUST_CHECK ls_status ls_bench_allreduce(ls_arena *arena, const ls_bench_allreduce_settings *settings,
                                            json_t **rows_out);
 
+/* row_out: evaluate_us, search_1024_s, search_16384_s, medians over `rounds`, at most 16. */
+LS_MUST_CHECK ls_status ls_bench_plan(ls_arena *arena, uint64_t rounds, json_t **row_out);
+
 #endif

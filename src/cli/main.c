@@ -11,6 +11,7 @@
 #include <string.h>
 
 static const ls_command *const commands[] = {
+    &ls_command_plan,
     &ls_command_train,
     &ls_command_agent,
     &ls_command_resize,

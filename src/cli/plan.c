@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+/* plan: what would it take? A model, GPUs, tokens; memory, the best strategy, step time, days, money. */
+#include "cli/plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#define FIELD(name) .offset = offsetof(ls_plan_settings, name)
+#define TEXT_ROW(name, value, text)                                                                          \
+    {                                                                                                        \
+        .key = #name, .type = LS_OPTION_STRING, FIELD(name), .default_text = "\"\"", .value_name = (value),  \
+        .help = (text)                                                                                       \
+    }
+static const char *const precisions[] = {"bf16", "fp16", "fp8", "fp32", "tf32", "auto", NULL};
+static const char *const optimizers[] = {"adamw", "adamw-no-master", "adamw-8bit", "sgd", "muon", NULL};
+static const char *const data_controls[] = {"any", "contract", "own", NULL};
+static const char *const schedule_names[] = {"1f1b", "gpipe", "zb-h1", "zb-h2", "auto", "any", NULL};
+
+static const ls_option plan_options[] = {
+    TEXT_ROW(model, "MODEL", "the same as the word MODEL"),
+    TEXT_ROW(tokens, "N", "to train on, as 1.4T; 20 per parameter when not given"),
+    TEXT_ROW(gpus, "KIND:COUNT", "accelerators, as h100:64"),
+    TEXT_ROW(nodes, "KIND:COUNT", "nodes, as dgx-h100:8"),
+    {.key = "global_batch",
+     .type = LS_OPTION_U64,
+     FIELD(global_batch),
+     .default_text = "0",
+     .min = 0,
+     .max = 1e9,
+     .help = "sequences per step; 0: near the critical batch"},
+    {.key = "seq",
+     .type = LS_OPTION_U64,
+     FIELD(seq),
+     .default_text = "0",
+     .min = 0,
+     .max = 1e8,
+     .help = "tokens per sequence; 0: the model's context, 8192 at most"},
+    {.key = "precision",
+     .type = LS_OPTION_CHOICE,
+     FIELD(precision),
+     .default_text = "auto",
+     .choices = precisions,
+     .help = "of the matrix products; auto: bf16, on a CPU fp32"},
+    {.key = "optimizer",
+     .type = LS_OPTION_CHOICE,
+     FIELD(optimizer),
+     .default_text = "adamw",
+     .choices = optimizers,
+     .help = "decides how much state a parameter has"},
+    TEXT_ROW(strategy, "KEY=VALUE,...",
+             "tp=8,pp=2,dp=16,cp=1,ep=1,vpp=4,mb=1,zero=1,recompute=none|selective|full,sp=1; what is left "
+             "out is chosen"),
+    {.key = "schedule",
+     .type = LS_OPTION_CHOICE,
+     FIELD(schedule),
+     .default_text = "auto",
+     .choices = schedule_names,
+     .help = "of the pipeline; auto: 1f1b, interleaved where that helps; any: zero-bubble ones too"},
+    TEXT_ROW(stack, "NAME", "the software that trains; its constants are used"),
+    {.key = "catalogue",
+     .type = LS_OPTION_STRINGS,
+     FIELD(catalogue),
+     .default_text = "[]",
+     .value_name = "FILE",
+     .help = "rows of your own, with the columns of data/hardware.csv; may be repeated"},
+    {.key = "top",
+     .type = LS_OPTION_U64,
+     FIELD(top),
+     .default_text = "5",
+     .min = 0,
+     .max = LS_SEARCH_TOP_MAX,
+     .value_name = "K",
+     .help = "how many strategies that lost are shown"},
+    {.key = "deadline",
+     .type = LS_OPTION_DURATION,
+     FIELD(deadline),
+     .default_text = "0",
+     .min = 0,
+     .max = 1e10,
+     .help = "the run is to end within, as 60d; 0: none"},
+    TEXT_ROW(budget, "USD", "that may be spent, as 1M"),
+    {.key = "runs_per_month",
+     .type = LS_OPTION_F64,
+     FIELD(runs_per_month),
+     .default_text = "0",
+     .min = 0,
+     .max = 1e6,
+     .help = "how often it will be trained; 0: once"},
+    TEXT_ROW(portfolio, "FILE", "models and their runs per month, instead of the one model"),
+    TEXT_ROW(quote, "FILE", "offers of your own"),
+    {.key = "api_price",
+     .type = LS_OPTION_F64,
+     FIELD(api_price),
+     .default_text = "0",
+     .min = 0,
+     .max = 1e6,
+     .value_name = "USD",
+     .help = "of an outside API, per million tokens; 0: not compared"},
+    TEXT_ROW(api_tokens, "N", "that the API would answer in a month, as 2B"),
+    TEXT_ROW(site, "NAME|FILE",
+             "where machines of your own would stand: home, office, server-room, colocation, hyperscale"),
+    {.key = "staff",
+     .type = LS_OPTION_F64,
+     FIELD(staff),
+     .default_text = "0",
+     .min = 0,
+     .max = 1e12,
+     .value_name = "USD",
+     .help = "a year for people who run own machines; 0: by their number"},
+    {.key = "utilization",
+     .type = LS_OPTION_F64,
+     FIELD(utilization),
+     .default_text = "0",
+     .min = 0,
+     .max = 1,
+     .help = "share of the hours that own machines are used; 0: not known"},
+    {.key = "lead_time",
+     .type = LS_OPTION_DURATION,
+     FIELD(lead_time),
+     .default_text = "auto",
+     .allow_auto = true,
+     .min = 0,
+     .max = 1e9,
+     .help = "until machines one buys are there"},
+    {.key = "data_control",
+     .type = LS_OPTION_CHOICE,
+     FIELD(data_control),
+     .default_text = "any",
+     .choices = data_controls,
+     .help = "who may hold the data: anybody, whom a contract binds, or only own machines"},
+    {.key = "ladder",
+     .type = LS_OPTION_BOOL,
+     FIELD(ladder),
+     .default_text = "false",
+     .help = "stages from one node to the full run, with cost and pass criteria"},
+    {.key = "scaling",
+     .type = LS_OPTION_BOOL,
+     FIELD(scaling),
+     .default_text = "false",
+     .help = "days against money over GPU counts, the knee, and what limits there"},
+    TEXT_ROW(memo, "FILE", "write the one page a decision-maker signs"),
+    TEXT_ROW(explain, "TERM", "the formula behind a number of the answer, with the numbers in"),
+    {.key = "csv",
+     .type = LS_OPTION_BOOL,
+     FIELD(csv),
+     .default_text = "false",
+     .help = "print strategies as CSV"},
+    LS_ROW_JSON(ls_plan_settings),
+};
+static const ls_option_table plan_table = LS_OPTIONS(plan_options);
+
+/* ---- the answer ---- */
+
+static ls_status search_strategy(ls_plan_answer *answer)
+{
+    const ls_search_options options = {.request = answer->request,
+                                       .top = answer->settings->top,
+                                       .any_schedule = answer->settings->schedule == LS_PLAN_SCHEDULE_ANY};
+    ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
+    LS_TRY(ls_search_run(&answer->setting, &options, result));
+    answer->search = result;
+    answer->estimate = result->best;
+    ls_assumptions_add(
+        &answer->assumptions, "%s: the fastest that fits of %" PRIu64 " looked at (--strategy)",
+        answer->settings->strategy[0] ? "what the strategy leaves open" : "strategy", result->possible);
+    return LS_OK;
+}
+
+/* A strategy that does not fit is refused with the one that would. */
+static ls_status refuse_misfit(const ls_plan_answer *answer)
+{
+    const double gib = 1073741824.0;
+    const ls_memory_estimate *memory = &answer->estimate.memory;
+    const ls_search_options open = {0};
+    ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
+    char given[192], other[192];
+    ls_strategy_describe(&answer->estimate.strategy, given, sizeof given);
+    const ls_status found = ls_search_run(&answer->setting, &open, result);
+    if (found != LS_OK) {
+        return ls_fail_within(LS_ERR_INVALID, "%s needs %.1f of %.1f GiB per GPU", given, memory->total / gib,
+                              memory->capacity / gib);
+    }
+    ls_strategy_describe(&result->best.strategy, other, sizeof other);
+    return ls_fail(LS_ERR_INVALID,
+                   "%s does not fit with %s: %.1f GiB of each GPU's %.1f are needed, 95 %% may be full. "
+                   "What fits: %s (%.1f GiB, %.3g s a step)",
+                   answer->shape.name, given, memory->total / gib, memory->capacity / gib, other,
+                   result->best.memory.total / gib, result->best.time.step_s);
+}
+
+static ls_status evaluate_strategy(ls_plan_answer *answer)
+{
+    const ls_strategy strategy = ls_strategy_resolve(&answer->request, answer->setting.gpus);
+    LS_TRY(ls_strategy_check(&strategy, &answer->shape, answer->setting.gpus, answer->setting.global_batch,
+                             answer->setting.length));
+    if (strategy.sequence_parallel && !answer->request.has_sequence_parallel) {
+        ls_assumptions_add(&answer->assumptions,
+                           "sequence parallelism beside tensor parallelism (sp=0 in --strategy: without)");
+    }
+    ls_estimate_compute(&answer->setting, &strategy, &answer->estimate);
+    return LS_OK;
+}
+
+static ls_status evaluate_here(ls_plan_answer *answer)
+{
+    if (!ls_plan_estimate_here(answer, &answer->setting, &answer->estimate)) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s can be planned but not trained here: sequences up to %" PRId64
+                       " tokens of dense models can",
+                       answer->shape.name, answer->shape.config.context);
+    }
+    return LS_OK;
+}
+
+static ls_status answer_question(ls_plan_answer *answer)
+{
+    if (answer->setting.gpus == 0) {
+        LS_TRY(ls_plan_compare(answer));
+    }
+    LS_TRY(ls_plan_settle(answer));
+    LS_TRY(ls_plan_is_here(answer, &answer->node)      ? evaluate_here(answer)
+           : ls_strategy_is_complete(&answer->request) ? evaluate_strategy(answer)
+                                                       : search_strategy(answer));
+    answer->steps = ceil(answer->tokens / (double)(answer->setting.global_batch * answer->setting.length));
+    answer->days = answer->tokens / answer->estimate.tokens_ps / 86400.0;
+    LS_TRY(ls_plan_reckon(answer));
+    if (answer->settings->ladder) {
+        ls_plan_climb(answer);
+    }
+    return answer->search || answer->settings->scaling ? ls_plan_scale(answer) : LS_OK;
+}
+
+static ls_status print_answer(const ls_plan_answer *answer)
+{
+    const ls_plan_settings *settings = answer->settings;
+    ls_text text = {0};
+    ls_status status = LS_OK;
+    if (settings->explain[0]) {
+        status = ls_plan_explain(answer, &text);
+    } else if (settings->json) {
+        json_t *root = ls_plan_to_json(answer);
+        ls_print_json(root);
+        json_decref(root);
+    } else if (settings->csv) {
+        ls_plan_append_csv(answer, &text);
+    } else {
+        ls_plan_append_text(answer, &text);
+    }
+    fputs(ls_text_string(&text), stdout);
+    ls_text_release(&text);
+    return status;
+}
+
+static ls_status find_model(const ls_invocation *invocation, const char **model_out)
+{
+    const ls_plan_settings *settings = invocation->settings;
+    if ((invocation->word_count > 0) == (settings->model[0] != '\0')) {
+        return ls_fail(LS_ERR_INVALID, "give one MODEL: a preset (llama3-70b), a config.json, a run file or "
+                                       "layers=32,hidden=4096,heads=32,...");
+    }
+    *model_out = invocation->word_count > 0 ? invocation->words[0] : settings->model;
+    return LS_OK;
+}
+
+static ls_status run_plan(const ls_invocation *invocation)
+{
+    const char *model = NULL;
+    LS_TRY(find_model(invocation, &model));
+    ls_plan_answer *answer = ls_arena_new(invocation->arena, ls_plan_answer, 1);
+    answer->arena = invocation->arena;
+    LS_TRY(ls_plan_ask(invocation->settings, model, answer));
+    LS_TRY(answer_question(answer));
+    LS_TRY(print_answer(answer));
+    if (answer->settings->memo[0] && answer->estimate.fit != LS_FIT_NO) {
+        LS_TRY(ls_plan_write_memo(answer));
+    }
+    return answer->estimate.fit == LS_FIT_NO ? refuse_misfit(answer) : LS_OK;
+}
+
+const ls_command ls_command_plan = {
+    .name = "plan",
+    .words = "MODEL",
+    .summary = "what would it take? memory, strategy, step time, days, money",
+    .details = "MODEL is a preset (gpt2, llama3-8b, llama3-70b, mixtral-8x7b, ...), a Hugging Face "
+               "config.json, a run file, or\n"
+               "layers=96,hidden=12288,heads=96,kv_heads=96,ffn=49152,vocab=51200,mlp=gelu.\n"
+               "With a full --strategy that one is evaluated; else all are searched, and it is said why the "
+               "next ones lose.\n"
+               "\nExamples:\n"
+               "  lockstep plan llama3-70b --gpus h100:64 --tokens 1.4T\n"
+               "  lockstep plan llama3-8b --nodes dgx-h100:4 --strategy tp=2,pp=1,mb=1 --json\n"
+               "  lockstep plan llama3-8b --gpus h100:32 --explain bubble",
+    .words_min = 0,
+    .words_max = 1,
+    .options = &plan_table,
+    .settings_bytes = sizeof(ls_plan_settings),
+    .run = run_plan,
+};

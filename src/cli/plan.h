@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * plan: what its files share. cli/plan.c has the options and the order of things, plan_ask.c makes a setting of what a person wrote, plan_print.c and plan_json.c
+ * show the answer.
+ */
+#ifndef LS_CLI_PLAN_H
+#define LS_CLI_PLAN_H
+
+#include "cli/command.h"
+#include "planning/calibration.h"
+#include "planning/failure.h"
+#include "planning/ladder.h"
+#include "planning/memo.h"
+#include "planning/scaling.h"
+#include "planning/verdict.h"
+
+#include <string.h>
+
+#define LS_PLAN_HERE "this machine" /* the name of its node and accelerator */
+
+/* As written; "" when not given. */
+typedef struct ls_plan_settings {
+    const char *model, *tokens, *gpus, *nodes, *strategy, *stack, *explain;
+    const char *budget, *portfolio, *quote, *site, *memo, *api_tokens;
+    ls_option_strings catalogue;
+    uint64_t global_batch, seq, top;
+    double runs_per_month, api_price, staff, utilization, deadline, lead_time;
+    int data_control; /* ls_data_control */
+    int precision;    /* ls_plan_precision, or LS_PLAN_PRECISION_AUTO */
+    int optimizer;    /* ls_plan_optimizer */
+    int schedule;     /* ls_pipeline_schedule, or LS_PLAN_SCHEDULE_AUTO, LS_PLAN_SCHEDULE_ANY */
+    bool ladder, scaling, json, csv;
+} ls_plan_settings;
+
+enum { LS_PLAN_PRECISION_AUTO = LS_PLAN_TF32 + 1 };
+enum { LS_PLAN_SCHEDULE_AUTO = LS_PIPELINE_ZB_H2 + 1, LS_PLAN_SCHEDULE_ANY };
+
+/* The question, complete, and its answer. Lives in the invocation's arena. */
+typedef struct ls_plan_answer {
+    const ls_plan_settings *settings;
+    ls_arena *arena;
+    ls_assumptions assumptions;
+
+    ls_catalogue catalogue;
+    ls_shape shape;
+    ls_node node;
+    ls_setting setting;
+    double tokens; /* to train on */
+
+    const ls_calibration *here; /* of this machine; NULL: not asked for, or there is none */
+
+    ls_strategy_request request;
+    const ls_search_result *search; /* NULL: the strategy was given */
+    ls_estimate estimate;
+    double steps, days; /* days: failures and all */
+
+    ls_site site;
+    ls_quote quote;
+    ls_failure_setting failure_setting;
+    ls_failure_estimate failure;
+    ls_power power;
+    ls_question question;
+    ls_verdict verdict;
+    const ls_path_outcome
+        *outcome;      /* the chosen path, or the one that came nearest; NULL: there was none to look at */
+    ls_ladder ladder;  /* count 0: not asked for */
+    ls_scaling *curve; /* NULL: not asked for */
+} ls_plan_answer;
+
+/* A number with a unit of thousands: "1.4T", "300e9", "2 M", "15000". Errors: LS_ERR_INVALID with the option's name and the range. */
+LS_MUST_CHECK ls_status ls_plan_parse_quantity(const char *option, const char *text, double min, double max,
+                                               double *value_out);
+
+/* Reads the question: catalogue, shape, node and count (0: not named), tokens, request. */
+LS_MUST_CHECK ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model,
+                                    ls_plan_answer *answer);
+
+/* The setting for node and count, and what was chosen in it. */
+LS_MUST_CHECK ls_status ls_plan_settle(ls_plan_answer *answer);
+
+/* The stack's constants for a machine, and the whole setting there; the global batch is shared out over its GPUs. Both are new in the arena. */
+LS_MUST_CHECK ls_status ls_plan_setting_on(ls_plan_answer *answer, const ls_shape *shape, const ls_node *node,
+                                           int64_t gpus, uint64_t global_batch, uint64_t length,
+                                           ls_setting *setting_out);
+
+/* This machine as a node; NULL when it was never calibrated, which becomes an assumption. */
+const ls_node *ls_plan_describe_here(ls_plan_answer *answer);
+/* Its step of `setting`, from the op plan. False: the trainer can't run it. */
+bool ls_plan_estimate_here(ls_plan_answer *answer, const ls_setting *setting, ls_estimate *estimate);
+static inline bool ls_plan_is_here(const ls_plan_answer *answer, const ls_node *node)
+{
+    return answer->here && strcmp(node->name, LS_PLAN_HERE) == 0;
+}
+
+/* Compares all places where the work could be done, and chooses one: node and GPUs of the answer follow from it. For when no machine was named. */
+LS_MUST_CHECK ls_status ls_plan_compare(ls_plan_answer *answer);
+/* Failures, power, money and the verdict for the machine that was named, once the estimate stands. */
+LS_MUST_CHECK ls_status ls_plan_reckon(ls_plan_answer *answer);
+
+/* Half as many GPUs and twice as many; the whole curve with --scaling. */
+LS_MUST_CHECK ls_status ls_plan_scale(ls_plan_answer *answer);
+void ls_plan_append_scaling(const ls_plan_answer *answer, ls_text *text);
+json_t *ls_plan_scaling_to_json(const ls_plan_answer *answer);
+
+/* Fills the ladder. */
+void ls_plan_climb(ls_plan_answer *answer);
+json_t *ls_plan_ladder_to_json(const ls_ladder *ladder);
+/* To the file of --memo. */
+LS_MUST_CHECK ls_status ls_plan_write_memo(const ls_plan_answer *answer);
+
+/* --explain TERM. */
+LS_MUST_CHECK ls_status ls_plan_explain(const ls_plan_answer *answer, ls_text *text);
+
+json_t *ls_plan_strategy_to_json(const ls_strategy *strategy);
+/* JSON of the contract; the caller drops it. */
+json_t *ls_plan_to_json(const ls_plan_answer *answer);
+/* For people. */
+void ls_plan_append_text(const ls_plan_answer *answer, ls_text *text);
+/* One row per strategy: the best and those that lost. */
+void ls_plan_append_csv(const ls_plan_answer *answer, ls_text *text);
+
+#endif

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+/* plan: from what a person wrote to a complete question. Whatever was left out is chosen here, and said. */
+#include "cli/plan.h"
+#include "planning/advice.h"
+#include "planning/site.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOKENS_MIN       1e3
+#define TOKENS_MAX       1e17
+#define GPUS_MAX         1e6
+#define DEFAULT_KIND     "h100"
+#define DEFAULT_SEQUENCE 8192 /* pretraining rarely uses more, whatever the model can do later */
+
+/* ---- numbers ---- */
+
+/* 1 for "", 1e3 for k and K, ... 0 for what is no unit. */
+static double unit_of(const char *text)
+{
+    static const struct {
+        char letter;
+        double value;
+    } units[] = {{'k', 1e3}, {'m', 1e6}, {'b', 1e9}, {'g', 1e9}, {'t', 1e12}};
+    text += strspn(text, " ");
+    if (!*text) {
+        return 1.0;
+    }
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (tolower((unsigned char)text[0]) == units[i].letter && !text[1]) {
+            return units[i].value;
+        }
+    }
+    return 0.0;
+}
+
+ls_status ls_plan_parse_quantity(const char *option, const char *text, double min, double max,
+                                 double *value_out)
+{
+    char *end = NULL;
+    const bool begins_well = text[0] != '\0' && strchr("+-.0123456789", text[0]);
+    const double number = begins_well ? strtod(text, &end) : NAN;
+    const double unit = begins_well && end > text ? unit_of(end) : 0.0;
+    if (unit == 0.0 || strchr(text, 'x')) {
+        return ls_fail(LS_ERR_INVALID, "%s is '%s', allowed is a number with k, M, B or T behind it, as 1.4T",
+                       option, text);
+    }
+    const double value = number * unit;
+    if (!(value >= min && value <= max)) {
+        return ls_fail(LS_ERR_INVALID, "%s is %s, allowed is %g to %g", option, text, min, max);
+    }
+    *value_out = value;
+    return LS_OK;
+}
+
+/* ---- the machine ---- */
+
+/* "h100:64" into name and count; the count is 0 when there is none. */
+static ls_status split_kind(ls_plan_answer *answer, const char *option, const char *text,
+                            const char **name_out, int64_t *count_out)
+{
+    const char *colon = strrchr(text, ':');
+    double count = 0.0;
+    if (!colon || colon == text) {
+        return ls_fail(LS_ERR_INVALID, "%s is '%s', allowed is KIND:COUNT, as h100:64", option, text);
+    }
+    LS_TRY(ls_plan_parse_quantity(option, colon + 1, 1, GPUS_MAX, &count));
+    if (count != floor(count)) {
+        return ls_fail(LS_ERR_INVALID, "%s is '%s', allowed is a whole count, as h100:64", option, text);
+    }
+    *name_out = ls_arena_strndup(answer->arena, text, (size_t)(colon - text));
+    *count_out = (int64_t)count;
+    return LS_OK;
+}
+
+static ls_status choose_gpus(ls_plan_answer *answer, const char *text)
+{
+    const char *name = NULL;
+    const ls_accelerator *accelerator = NULL;
+    LS_TRY(split_kind(answer, "--gpus", text, &name, &answer->setting.gpus));
+    if (strcmp(name, "here") == 0) {
+        const ls_node *here = ls_plan_describe_here(answer);
+        if (!here) {
+            return ls_fail(LS_ERR_NOT_FOUND, "--gpus %s: %s", text,
+                           answer->assumptions.items[answer->assumptions.count - 1]);
+        }
+        if (answer->setting.gpus != 1) {
+            return ls_fail(LS_ERR_INVALID, "--gpus is '%s', there is one of this machine: here:1", text);
+        }
+        answer->node = *here;
+        return LS_OK;
+    }
+    const ls_status found = ls_catalogue_find_accelerator(&answer->catalogue, name, &accelerator);
+    if (found != LS_OK) {
+        return ls_fail_within(found, "--gpus");
+    }
+    answer->node = *ls_catalogue_usual_node(&answer->catalogue, answer->arena, accelerator);
+    return LS_OK;
+}
+
+static ls_status choose_nodes(ls_plan_answer *answer, const char *text)
+{
+    const char *name = NULL;
+    const ls_node *node = NULL;
+    int64_t count = 0;
+    LS_TRY(split_kind(answer, "--nodes", text, &name, &count));
+    const ls_status found = ls_catalogue_find_node(&answer->catalogue, name, &node);
+    if (found != LS_OK) {
+        return ls_fail_within(found, "--nodes");
+    }
+    answer->node = *node;
+    answer->setting.gpus = count * node->count;
+    return LS_OK;
+}
+
+static ls_status choose_machine(ls_plan_answer *answer)
+{
+    const ls_plan_settings *settings = answer->settings;
+    if (settings->gpus[0] && settings->nodes[0]) {
+        return ls_fail(LS_ERR_INVALID, "--gpus and --nodes say the same thing in two ways: give one of them");
+    }
+    if (settings->nodes[0]) {
+        return choose_nodes(answer, settings->nodes);
+    }
+    if (settings->gpus[0]) {
+        return choose_gpus(answer, settings->gpus);
+    }
+    LS_TRY(choose_gpus(answer, DEFAULT_KIND ":8"));
+    answer->setting.gpus = 0; /* chosen by comparing */
+    return LS_OK;
+}
+
+/* ---- the training ---- */
+
+static const char *stack_name(const ls_plan_settings *settings, const ls_accelerator *accelerator)
+{
+    return settings->stack[0]                   ? settings->stack
+           : accelerator->class == LS_CLASS_CPU ? "lockstep"
+                                                : "megatron-core";
+}
+
+ls_status ls_plan_setting_on(ls_plan_answer *answer, const ls_shape *shape, const ls_node *node, int64_t gpus,
+                             uint64_t global_batch, uint64_t length, ls_setting *setting_out)
+{
+    const ls_plan_settings *settings = answer->settings;
+    const int64_t context = shape->config.context;
+    const char *from = NULL;
+    ls_stack *stack = ls_arena_new(answer->arena, ls_stack, 1);
+    const char *name = stack_name(settings, node->accelerator);
+    const ls_status found = ls_stack_find(name, node->accelerator, stack, &from);
+    if (found != LS_OK) {
+        return ls_fail_within(found, "--stack");
+    }
+    if (from) {
+        ls_assumptions_add(&answer->assumptions, "%s was not measured on %s: constants of %s", name,
+                           node->accelerator->name, from);
+    }
+    ls_setting setting = {.shape = shape,
+                          .node = node,
+                          .stack = stack,
+                          .gpus = gpus,
+                          .length = (int64_t)length,
+                          .global_batch = (int64_t)global_batch,
+                          .optimizer = (ls_plan_optimizer)settings->optimizer};
+    if (length == 0) {
+        setting.length = context < DEFAULT_SEQUENCE ? context : DEFAULT_SEQUENCE;
+    }
+    if (global_batch == 0) {
+        setting.global_batch = ls_advice_global_batch((double)shape->active_parameters, setting.length, gpus);
+    }
+    setting.precision = settings->precision != LS_PLAN_PRECISION_AUTO ? (ls_plan_precision)settings->precision
+                        : node->accelerator->class == LS_CLASS_CPU    ? LS_PLAN_FP32
+                                                                      : LS_PLAN_BF16;
+    *setting_out = setting;
+    return LS_OK;
+}
+
+static ls_status choose_tokens(ls_plan_answer *answer)
+{
+    if (answer->settings->tokens[0]) {
+        return ls_plan_parse_quantity("--tokens", answer->settings->tokens, TOKENS_MIN, TOKENS_MAX,
+                                      &answer->tokens);
+    }
+    answer->tokens = ls_advice_optimal_tokens((double)answer->shape.active_parameters);
+    return LS_OK;
+}
+
+/* Says what was chosen, once the machine stands. */
+static void say_choices(ls_plan_answer *answer)
+{
+    static const char *const precisions[] = {"bf16", "fp16", "fp8", "fp32", "tf32"};
+    const ls_plan_settings *settings = answer->settings;
+    const ls_setting *setting = &answer->setting;
+    ls_assumptions *list = &answer->assumptions;
+    const double batch_tokens = (double)(setting->global_batch * setting->length);
+    if (!settings->tokens[0]) {
+        ls_assumptions_add(list,
+                           "%.3g tokens: 20 per parameter, which makes the best of the compute (--tokens)",
+                           answer->tokens);
+    }
+    if (settings->global_batch == 0) {
+        ls_assumptions_add(list,
+                           "global batch of %" PRId64
+                           " sequences, %.3g tokens: near the critical batch of this size (--global-batch)",
+                           setting->global_batch, batch_tokens);
+    }
+    if (settings->seq == 0) {
+        ls_assumptions_add(list, "sequences of %" PRId64 " tokens (--seq)", setting->length);
+    }
+    if (settings->precision == LS_PLAN_PRECISION_AUTO) {
+        ls_assumptions_add(list, "precision %s (--precision)", precisions[setting->precision]);
+    }
+    if (!settings->stack[0]) {
+        ls_assumptions_add(list, "software stack %s (--stack)", setting->stack->name);
+    }
+}
+
+static ls_status choose_strategy(ls_plan_answer *answer)
+{
+    const ls_plan_settings *settings = answer->settings;
+    if (settings->strategy[0]) {
+        const ls_status parsed = ls_strategy_parse(settings->strategy, &answer->request);
+        if (parsed != LS_OK) {
+            return ls_fail_within(parsed, "--strategy");
+        }
+    }
+    if (settings->schedule < LS_PLAN_SCHEDULE_AUTO) {
+        const ls_pipeline_schedule given = (ls_pipeline_schedule)settings->schedule;
+        if (answer->request.has_schedule && answer->request.strategy.schedule != given) {
+            return ls_fail(LS_ERR_INVALID,
+                           "--schedule and --strategy name different schedules: give one of them");
+        }
+        answer->request.strategy.schedule = given;
+        answer->request.has_schedule = true;
+    }
+    return LS_OK;
+}
+
+ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model, ls_plan_answer *answer)
+{
+    answer->settings = settings;
+    answer->assumptions.arena = answer->arena;
+    LS_TRY(ls_catalogue_load(answer->arena, settings->catalogue.items, settings->catalogue.count,
+                             &answer->catalogue));
+    LS_TRY(ls_site_load(answer->arena, &answer->catalogue, settings->site, &answer->site));
+    LS_TRY(ls_shape_parse(answer->arena, model, &answer->shape));
+    LS_TRY(choose_machine(answer));
+    LS_TRY(choose_tokens(answer));
+    return choose_strategy(answer);
+}
+
+ls_status ls_plan_settle(ls_plan_answer *answer)
+{
+    LS_TRY(ls_plan_setting_on(answer, &answer->shape, &answer->node, answer->setting.gpus,
+                              answer->settings->global_batch, answer->settings->seq, &answer->setting));
+    say_choices(answer);
+    return LS_OK;
+}

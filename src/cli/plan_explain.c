@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/* plan --explain: how a number of the answer comes about. Terms of the step and of memory are those of planning/estimate.h; the others are here. */
+#include "cli/plan.h"
+#include "planning/advice.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef ls_status explain_function(const ls_plan_answer *answer, ls_text *text);
+
+static ls_status explain_goodput(const ls_plan_answer *answer, ls_text *text)
+{
+    ls_failure_explain(&answer->failure_setting, text);
+    return LS_OK;
+}
+
+static ls_status explain_power(const ls_plan_answer *answer, ls_text *text)
+{
+    if (!answer->power.known) {
+        return ls_fail(LS_ERR_INVALID, "the catalogue has no power for %s: add it with --catalogue FILE",
+                       answer->node.accelerator->name);
+    }
+    ls_power_explain(&answer->catalogue, &answer->node, answer->setting.gpus, &answer->site, text);
+    return LS_OK;
+}
+
+static const ls_path_outcome *find_path(const ls_plan_answer *answer, ls_path_kind kind)
+{
+    for (size_t i = 0; i < answer->verdict.outcome_count; i++) {
+        if (answer->verdict.outcomes[i].path->kind == kind) {
+            return &answer->verdict.outcomes[i];
+        }
+    }
+    return NULL;
+}
+
+static ls_status explain_constants(const ls_plan_answer *answer, ls_text *text)
+{
+    ls_stack_explain(answer->setting.stack, text);
+    return LS_OK;
+}
+
+static ls_status explain_break_even(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_path_outcome *owned = find_path(answer, LS_PATH_OWNED),
+                          *rented = find_path(answer, LS_PATH_RENTED);
+    if (!owned || !rented) {
+        return ls_fail(LS_ERR_INVALID,
+                       "break-even compares owning with renting, and there is no price for %s of %s",
+                       owned ? "renting" : "owning", answer->node.accelerator->name);
+    }
+    const ls_question *question = &answer->question;
+    const ls_ownership ownership = ls_path_ownership(owned->path, owned->gpus, question->buy_factor,
+                                                     question->energy_factor, question->staff_factor);
+    ls_cost_explain_break_even(&ownership, owned->utilization, rented->usd_per_gpu_hour, text);
+    return LS_OK;
+}
+
+static ls_status explain_batch(const ls_plan_answer *answer, ls_text *text)
+{
+    const double parameters = (double)answer->shape.active_parameters;
+    const double critical = ls_advice_critical_batch_tokens(parameters);
+    const double batch = (double)(answer->setting.global_batch * answer->setting.length);
+    ls_text_printf(text, "critical batch B_c = 3e6 (N / 7e9)^0.412 tokens   what practice shows; measure "
+                         "your own noise scale\n");
+    ls_text_printf(text, "  = 3e6 (%.4g / 7e9)^0.412 = %.3g tokens\n", parameters, critical);
+    ls_text_printf(text, "this batch B = %" PRId64 " sequences of %" PRId64 " = %.3g tokens, %.2f B_c\n",
+                   answer->setting.global_batch, answer->setting.length, batch, batch / critical);
+    ls_text_printf(text, "steps S / S_min = 1 + B_c / B = %.2f\n", ls_advice_steps_factor(batch, critical));
+    ls_text_printf(text, "tokens E / E_min = 1 + B / B_c = %.2f   (McCandlish and others, 2018)\n",
+                   ls_advice_tokens_factor(batch, critical));
+    return LS_OK;
+}
+
+static void append_loss(const ls_loss_law *law, double parameters, double tokens, ls_text *text)
+{
+    ls_text_printf(text, "loss L = %.4g + %.4g / N^%.4g + %.4g / D^%.4g = %.3f nats per token   %s\n", law->e,
+                   law->a, law->alpha, law->b, law->beta, ls_advice_loss(law, parameters, tokens), law->name);
+}
+
+static ls_status explain_tokens(const ls_plan_answer *answer, ls_text *text)
+{
+    const double parameters = (double)answer->shape.active_parameters;
+    const double flops = 6.0 * parameters * answer->tokens;
+    ls_text_printf(text, "tokens per parameter = D / N = %.4g / %.4g = %.1f: %s\n", answer->tokens,
+                   parameters, answer->tokens / parameters,
+                   ls_tokens_verdict_text(ls_advice_judge_tokens(parameters, answer->tokens)));
+    ls_text_printf(text, "20 per parameter would be %.3g tokens\n", ls_advice_optimal_tokens(parameters));
+    const double optimal = ls_advice_optimal_parameters(flops);
+    ls_text_printf(
+        text,
+        "compute C = 6 N D = %.3g FLOPs, best spent on N = sqrt(C / 120) = %.3g parameters and %.3g tokens\n",
+        flops, optimal, ls_advice_optimal_tokens(optimal));
+    append_loss(&ls_loss_law_chinchilla, parameters, answer->tokens, text);
+    append_loss(&ls_loss_law_epoch, parameters, answer->tokens, text);
+    return LS_OK;
+}
+
+static ls_status explain_mfu(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_estimate *estimate = &answer->estimate;
+    const ls_setting *setting = &answer->setting;
+    const ls_flop_convention conventions[] = {LS_FLOPS_FULL_ATTENTION, LS_FLOPS_CAUSAL, LS_FLOPS_6N};
+    ls_text_printf(text,
+                   "MFU = model FLOPs of a step / (step time * GPUs * peak) = %.4g / (%.4g s * %" PRId64
+                   " * %.4g) = %.1f %%\n",
+                   estimate->model_flops, estimate->time.step_s, setting->gpus,
+                   estimate->model_flops / estimate->mfu / estimate->time.step_s / (double)setting->gpus,
+                   100.0 * estimate->mfu);
+    ls_text_printf(text, "HFU = with what is recomputed, %.4g FLOPs: %.1f %%\n", estimate->hardware_flops,
+                   100.0 * estimate->hfu);
+    for (size_t i = 0; i < sizeof conventions / sizeof conventions[0]; i++) {
+        const double flops = 3.0 * (double)setting->global_batch *
+                             ls_shape_forward_flops(&answer->shape, setting->length, conventions[i]);
+        ls_text_printf(text, "counted as %s: %.4g FLOPs, %.1f TFLOP/s per GPU\n",
+                       ls_flop_convention_name(conventions[i]), flops,
+                       1e-12 * flops / estimate->time.step_s / (double)setting->gpus);
+    }
+    return LS_OK;
+}
+
+static const struct {
+    const char *name;
+    explain_function *explain;
+} terms[] = {
+    {"goodput", explain_goodput},       {"checkpoint", explain_goodput},
+    {"power", explain_power},           {"cooling", explain_power},
+    {"break-even", explain_break_even}, {"batch", explain_batch},
+    {"tokens", explain_tokens},         {"mfu", explain_mfu},
+    {"constants", explain_constants},
+};
+
+ls_status ls_plan_explain(const ls_plan_answer *answer, ls_text *text)
+{
+    const char *term = answer->settings->explain;
+    for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
+        if (strcmp(term, terms[i].name) == 0) {
+            return terms[i].explain(answer, text);
+        }
+    }
+    const ls_status status = ls_estimate_explain(&answer->setting, &answer->estimate.strategy, term, text);
+    if (status == LS_ERR_NOT_FOUND) {
+        return ls_fail(status,
+                       "--explain: %s; and goodput, checkpoint, power, cooling, break-even, batch, tokens, "
+                       "mfu, constants",
+                       ls_error_text());
+    }
+    return status;
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/* plan: the answer as the JSON of the contract. Keys are added, never changed. */
+#include "cli/plan.h"
+#include "planning/advice.h"
+
+#include <math.h>
+
+#define GIB 1073741824.0
+
+json_t *ls_plan_strategy_to_json(const ls_strategy *s)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:s, s:b, s:s}", "tp", (json_int_t)s->tp, "pp",
+                     (json_int_t)s->pp, "dp", (json_int_t)s->dp, "cp", (json_int_t)s->cp, "ep",
+                     (json_int_t)s->ep, "vpp", (json_int_t)s->vpp, "mb", (json_int_t)s->micro_batch, "zero",
+                     s->zero, "recompute", ls_recompute_name(s->recompute), "sp", s->sequence_parallel,
+                     "schedule", ls_pipeline_schedule_name(s->schedule));
+}
+
+static json_t *memory_to_json(const ls_memory_estimate *m)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "weights", m->weights / GIB, "gradients",
+                     m->gradients / GIB, "optimizer", m->optimizer / GIB, "activations", m->activations / GIB,
+                     "buffers", m->buffers / GIB, "total", m->total / GIB, "capacity", m->capacity / GIB);
+}
+
+static json_t *terms_to_json(const ls_time_estimate *time)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < LS_TERM_COUNT; i++) {
+        json_object_set_new(object, ls_term_name((ls_term)i), json_real(time->terms_s[i]));
+    }
+    return object;
+}
+
+static json_t *rivals_to_json(const ls_search_rival *rivals, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const ls_estimate *estimate = &rivals[i].estimate;
+        json_array_append_new(list, json_pack("{s:o, s:f, s:s, s:b, s:f}", "strategy",
+                                              ls_plan_strategy_to_json(&estimate->strategy), "step_time_s",
+                                              estimate->time.step_s, "why_not", rivals[i].why, "fits",
+                                              estimate->fit != LS_FIT_NO, "memory_gib",
+                                              estimate->memory.total / GIB));
+    }
+    return list;
+}
+
+static json_t *lines_to_json(const ls_assumptions *list)
+{
+    json_t *lines = json_array();
+    for (size_t i = 0; i < list->count; i++) {
+        json_array_append_new(lines, json_string(list->items[i]));
+    }
+    return lines;
+}
+
+/* ---- failures, power, money ---- */
+
+/* null for what is not known and for never. */
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *checkpoint_to_json(const ls_failure_estimate *failure)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "bytes", failure->checkpoint_bytes, "stall_s",
+                     failure->stall_s, "interval_s", failure->interval_s, "interval_young_s",
+                     failure->interval_young_s, "interval_daly_s", failure->interval_daly_s, "mtbf_s",
+                     failure->mtbf_s);
+}
+
+static json_t *cost_to_json(const ls_path_outcome *outcome)
+{
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "run",
+        number_or_null(outcome->run_usd), "low", number_or_null(outcome->run_usd_low), "high",
+        number_or_null(outcome->run_usd_high), "per_gpu_hour", number_or_null(outcome->usd_per_gpu_hour),
+        "compute", number_or_null(outcome->compute_usd), "storage", number_or_null(outcome->storage_usd),
+        "egress", number_or_null(outcome->egress_usd), "energy", number_or_null(outcome->energy_usd), "staff",
+        number_or_null(outcome->staff_usd), "depreciation", number_or_null(outcome->depreciation_usd),
+        "upfront", number_or_null(outcome->upfront_usd), "month", number_or_null(outcome->month_usd), "total",
+        number_or_null(outcome->total_usd), "max_loss", number_or_null(outcome->max_loss_usd));
+}
+
+static json_t *path_to_json(const ls_path_outcome *outcome)
+{
+    json_t *path =
+        json_pack("{s:s, s:s, s:b, s:s, s:I, s:o, s:o, s:o}", "path", ls_path_kind_name(outcome->path->kind),
+                  "name", outcome->path->name, "possible", outcome->possible, "why_not", outcome->why_not,
+                  "gpus", (json_int_t)outcome->gpus, "days", number_or_null(outcome->days), "cost_usd",
+                  cost_to_json(outcome), "max_loss_usd", number_or_null(outcome->max_loss_usd));
+    if (outcome->path->kind == LS_PATH_OWNED) {
+        json_object_set_new(path, "break_even_months", number_or_null(outcome->break_even_months));
+        json_object_set_new(path, "break_even_utilization", number_or_null(outcome->break_even_utilization));
+        json_object_set_new(path, "break_even_usd_per_gpu_hour", number_or_null(outcome->break_even_rate));
+    }
+    return path;
+}
+
+static json_t *flip_to_json(const ls_flip *flip)
+{
+    return json_pack("{s:s, s:o, s:o, s:s, s:s}", "lever", ls_lever_name(flip->lever), "from",
+                     number_or_null(flip->from), "to", number_or_null(flip->to), "becomes",
+                     ls_verdict_kind_name(flip->becomes), "text", flip->text);
+}
+
+/* The verdict is null where no price is known. */
+static void set_verdict(json_t *root, const ls_plan_answer *answer)
+{
+    const ls_verdict *verdict = &answer->verdict;
+    if (verdict->outcome_count == 0) {
+        json_object_set_new(root, "verdict", json_null());
+        return;
+    }
+    json_object_set_new(root, "verdict", json_string(ls_verdict_kind_name(verdict->kind)));
+    json_object_set_new(root, "reason", json_string(verdict->reason));
+}
+
+static void set_money(json_t *root, const ls_plan_answer *answer)
+{
+    const ls_verdict *verdict = &answer->verdict;
+    json_t *paths = json_array(), *flips = json_array();
+    for (size_t i = 0; i < verdict->outcome_count; i++) {
+        json_array_append_new(paths, path_to_json(&verdict->outcomes[i]));
+    }
+    for (size_t i = 0; i < verdict->flip_count; i++) {
+        json_array_append_new(flips, flip_to_json(&verdict->flips[i]));
+    }
+    const bool priced = verdict->outcome_count > 0;
+    json_object_set_new(root, "cost_usd", answer->outcome ? cost_to_json(answer->outcome) : json_object());
+    json_object_set_new(root, "break_even_months",
+                        priced ? number_or_null(verdict->break_even_months) : json_null());
+    json_object_set_new(root, "break_even_utilization",
+                        priced ? number_or_null(verdict->break_even_utilization) : json_null());
+    json_object_set_new(root, "paths", paths);
+    json_object_set_new(root, "flips", flips);
+}
+
+static void set_power(json_t *root, const ls_plan_answer *answer)
+{
+    const ls_power *power = &answer->power;
+    json_object_set_new(root, "power_kw", power->known ? json_real(power->facility_kw) : json_null());
+    json_object_set_new(root, "cooling", power->known ? json_string(power->cooling->name) : json_null());
+    json_object_set_new(root, "racks", power->known ? json_integer(power->racks) : json_null());
+}
+
+static void set_risk(json_t *root, const ls_plan_answer *answer)
+{
+    const ls_failure_estimate *failure = &answer->failure;
+    json_object_set_new(root, "goodput", json_real(failure->goodput));
+    json_object_set_new(root, "goodput_parts",
+                        json_pack("{s:f, s:f, s:f}", "scheduling", failure->scheduling, "runtime",
+                                  failure->runtime, "program", failure->program));
+    json_object_set_new(root, "checkpoint", checkpoint_to_json(failure));
+}
+
+static json_t *advice_to_json(const ls_plan_answer *answer)
+{
+    const double parameters = (double)answer->shape.active_parameters;
+    const double batch = (double)(answer->setting.global_batch * answer->setting.length);
+    const double critical = ls_advice_critical_batch_tokens(parameters);
+    return json_pack(
+        "{s:f, s:s, s:f, s:f, s:f, s:f, s:f}", "tokens_per_parameter", answer->tokens / parameters, "tokens",
+        ls_tokens_verdict_text(ls_advice_judge_tokens(parameters, answer->tokens)), "optimal_tokens",
+        ls_advice_optimal_tokens(parameters), "expected_loss",
+        ls_advice_loss(&ls_loss_law_chinchilla, parameters, answer->tokens), "batch_tokens", batch,
+        "critical_batch_tokens", critical, "extra_tokens", ls_advice_tokens_factor(batch, critical) - 1.0);
+}
+
+json_t *ls_plan_to_json(const ls_plan_answer *answer)
+{
+    const ls_estimate *estimate = &answer->estimate;
+    const ls_search_result *search = answer->search;
+    json_t *root = json_object();
+    set_verdict(root, answer);
+    json_object_set_new(root, "model", json_string(answer->shape.name));
+    json_object_set_new(root, "parameters", json_integer(answer->shape.parameters));
+    json_object_set_new(root, "active_parameters", json_integer(answer->shape.active_parameters));
+    json_object_set_new(root, "accelerator", json_string(answer->node.accelerator->name));
+    json_object_set_new(root, "gpus", json_integer(answer->setting.gpus));
+    json_object_set_new(root, "stack", json_string(answer->setting.stack->name));
+    json_object_set_new(root, "sequence", json_integer(answer->setting.length));
+    json_object_set_new(root, "global_batch", json_integer(answer->setting.global_batch));
+    json_object_set_new(root, "tokens", json_real(answer->tokens));
+    json_object_set_new(root, "strategy", ls_plan_strategy_to_json(&estimate->strategy));
+    json_object_set_new(root, "step_time_s", json_real(estimate->time.step_s));
+    json_object_set_new(root, "breakdown_s", terms_to_json(&estimate->time));
+    json_object_set_new(root, "tokens_per_s", json_real(estimate->tokens_ps));
+    json_object_set_new(root, "tflops_per_gpu", json_real(estimate->tflops_per_gpu));
+    json_object_set_new(root, "flop_convention",
+                        json_string(ls_flop_convention_name(LS_FLOPS_FULL_ATTENTION)));
+    json_object_set_new(root, "mfu", json_real(estimate->mfu));
+    json_object_set_new(root, "hfu", json_real(estimate->hfu));
+    json_object_set_new(root, "memory_gib", memory_to_json(&estimate->memory));
+    json_object_set_new(root, "fits", json_boolean(estimate->fit != LS_FIT_NO));
+    json_object_set_new(root, "tight", json_boolean(estimate->fit == LS_FIT_TIGHT));
+    json_object_set_new(root, "steps", json_real(answer->steps));
+    json_object_set_new(root, "days", json_real(answer->days));
+    set_risk(root, answer);
+    set_power(root, answer);
+    set_money(root, answer);
+    json_object_set_new(root, "alternatives",
+                        search ? rivals_to_json(search->ranked, search->ranked_count) : json_array());
+    json_object_set_new(root, "neighbours",
+                        search ? rivals_to_json(search->neighbours, search->neighbour_count) : json_array());
+    json_object_set_new(root, "advice", advice_to_json(answer));
+    if (answer->ladder.count > 0) {
+        json_object_set_new(root, "ladder", ls_plan_ladder_to_json(&answer->ladder));
+    }
+    if (answer->curve) {
+        json_object_set_new(root, "scaling", ls_plan_scaling_to_json(answer));
+    }
+    json_object_set_new(root, "assumptions", lines_to_json(&answer->assumptions));
+    return root;
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/* plan: the ladder of stages, and the memo. */
+#include "base/file.h"
+#include "cli/plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <time.h>
+
+#define GIB 1073741824.0
+
+/* ---- the ladder ---- */
+
+/* Tokens a second on a tenth of the GPUs; 0: not known. */
+static double speed_on(ls_plan_answer *answer, int64_t gpus)
+{
+    ls_setting setting = answer->setting;
+    ls_search_options options = {.request = answer->request};
+    ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
+    options.request.strategy.dp = 0;
+    setting.gpus = gpus;
+    const ls_status status = ls_search_run(&setting, &options, result);
+    ls_error_clear();
+    return status == LS_OK ? result->best.tokens_ps : 0.0;
+}
+
+void ls_plan_climb(ls_plan_answer *answer)
+{
+    const ls_estimate *estimate = &answer->estimate;
+    int64_t sizes[LS_LADDER_MOST];
+    const size_t count = ls_ladder_gpus(&answer->node, answer->setting.gpus, sizes);
+    const ls_ladder_setting setting = {
+        .node = &answer->node,
+        .gpus = answer->setting.gpus,
+        .step_s = estimate->time.step_s,
+        .step_band = {1.0, 1.0},
+        .memory_gib = estimate->memory.total / GIB,
+        .run_days = answer->days,
+        .goodput = answer->failure.goodput,
+        .usd_per_gpu_hour = answer->outcome ? answer->outcome->usd_per_gpu_hour : 0.0,
+        .interval_s = answer->failure.interval_s,
+        .restart_s = answer->failure_setting.restart_s > 0.0 ? answer->failure_setting.restart_s
+                                                             : LS_FAILURE_RESTART_S,
+        .tokens_ps = estimate->tokens_ps,
+        .tenth_tokens_ps = count > 1 ? speed_on(answer, sizes[count - 2]) : 0.0,
+    };
+    ls_ladder_compute(&setting, &answer->ladder);
+}
+
+json_t *ls_plan_ladder_to_json(const ls_ladder *ladder)
+{
+    json_t *stages = json_array();
+    for (size_t i = 0; i < ladder->count; i++) {
+        const ls_ladder_stage *stage = &ladder->stages[i];
+        json_t *criteria = json_array();
+        for (size_t j = 0; j < LS_LADDER_CRITERIA && stage->criteria[j][0]; j++) {
+            json_array_append_new(criteria, json_string(stage->criteria[j]));
+        }
+        json_array_append_new(stages, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:o}", "stage", stage->name,
+                                                "purpose", stage->purpose, "gpus", (json_int_t)stage->gpus,
+                                                "hours", stage->hours, "usd", stage->usd, "cumulated_usd",
+                                                stage->cumulated_usd, "criteria", criteria));
+    }
+    return stages;
+}
+
+/* ---- the memo ---- */
+
+static const char *write_question(const ls_plan_answer *answer)
+{
+    const ls_plan_settings *settings = answer->settings;
+    ls_text text = {0};
+    ls_text_printf(&text, "train %s (%.3g parameters) on %.3g tokens", answer->shape.name,
+                   (double)answer->shape.parameters, answer->tokens);
+    if (settings->deadline > 0.0) {
+        ls_text_printf(&text, " within %.0f days", settings->deadline / 86400.0);
+    }
+    if (settings->budget[0]) {
+        char budget[32];
+        ls_cost_format(answer->question.budget_usd, budget, sizeof budget);
+        ls_text_printf(&text, " for at most %s", budget);
+    }
+    if (settings->runs_per_month > 0.0) {
+        ls_text_printf(&text, ", %g runs a month", settings->runs_per_month);
+    }
+    const char *question = ls_arena_strdup(answer->arena, ls_text_string(&text));
+    ls_text_release(&text);
+    return question;
+}
+
+ls_status ls_plan_write_memo(const ls_plan_answer *answer)
+{
+    const time_t now = time(NULL);
+    struct tm day;
+    char date[16], strategy[192];
+    strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
+    ls_strategy_describe(&answer->estimate.strategy, strategy, sizeof strategy);
+    const double step_s = answer->estimate.time.step_s;
+    const ls_memo memo = {
+        .question = write_question(answer),
+        .date = date,
+        .verdict = &answer->verdict,
+        .strategy = strategy,
+        .step_s = step_s,
+        .tokens_ps = answer->estimate.tokens_ps,
+        .mfu = answer->estimate.mfu,
+        .memory_gib = answer->estimate.memory.total / GIB,
+        .memory_capacity_gib = answer->estimate.memory.capacity / GIB,
+        .failure = &answer->failure,
+        .power = answer->power.known ? &answer->power : NULL,
+        .ladder = answer->ladder.count > 0 ? &answer->ladder : NULL,
+        .assumptions = &answer->assumptions,
+    };
+    ls_text text = {0};
+    ls_memo_append(&memo, &text);
+    const ls_status status = ls_file_write_atomic(answer->settings->memo, text.data, text.bytes);
+    ls_text_release(&text);
+    return status;
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+/* plan: the answer for people, and as CSV. The first line is the answer; every other begins with the word it is about. */
+#include "cli/plan.h"
+#include "planning/advice.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define GIB             1073741824.0
+#define BAR_CELLS       20
+#define TERM_LEAST      0.02 /* of the step: terms below are "other" */
+#define SAME            "the same within"
+#define NEIGHBOURS_MOST 4
+#define FLIPS_MOST      3
+
+/* ---- words for numbers ---- */
+
+static void append_duration(ls_text *text, double seconds)
+{
+    if (seconds < 1.0) {
+        ls_text_printf(text, "%.3g ms", 1e3 * seconds);
+    } else if (seconds < 120.0) {
+        ls_text_printf(text, "%.3g s", seconds);
+    } else if (seconds < 7200.0) {
+        ls_text_printf(text, "%.3g min", seconds / 60.0);
+    } else if (seconds < 172800.0) {
+        ls_text_printf(text, "%.3g h", seconds / 3600.0);
+    } else if (seconds < 2.0 * 365.0 * 86400.0) {
+        ls_text_printf(text, "%.3g days", seconds / 86400.0);
+    } else {
+        ls_text_printf(text, "%.3g years", seconds / (365.25 * 86400.0));
+    }
+}
+
+/* ---- lines ---- */
+
+static void append_heading(ls_text *text, const char *word)
+{
+    ls_text_printf(text, "%-12s", word);
+}
+
+/* The verdict with its reason; where no price is known, how long it takes. */
+static void append_first_line(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_verdict *verdict = &answer->verdict;
+    if (verdict->outcome_count > 0) {
+        ls_text_printf(text, "%s  %s\n", ls_verdict_kind_name(verdict->kind), verdict->reason);
+    }
+    append_heading(text, "run");
+    ls_text_printf(text, "%s, %.3g tokens on %" PRId64 " x %s: ", answer->shape.name, answer->tokens,
+                   answer->setting.gpus, answer->node.accelerator->name);
+    append_duration(text, 86400.0 * answer->days);
+    if (answer->outcome) {
+        char cost[32];
+        ls_cost_format(answer->outcome->run_usd, cost, sizeof cost);
+        ls_text_printf(text, ", %s (%s)", cost, answer->outcome->path->name);
+    }
+    ls_text_append(text, "\n");
+}
+
+static void append_memory(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_memory_estimate *memory = &answer->estimate.memory;
+    const char *const verdicts[] = {"fits", "tight", "does not fit"};
+    append_heading(text, "memory/GPU");
+    ls_text_printf(text,
+                   "weights %.1f  gradients %.1f  optimizer %.1f  activations %.1f  buffers %.1f  = %.1f of "
+                   "%.0f GiB  [",
+                   memory->weights / GIB, memory->gradients / GIB, memory->optimizer / GIB,
+                   memory->activations / GIB, memory->buffers / GIB, memory->total / GIB,
+                   memory->capacity / GIB);
+    const double share = memory->total / memory->capacity;
+    const size_t full = (size_t)fmin(BAR_CELLS, round(BAR_CELLS * share));
+    ls_text_repeat(text, '#', full);
+    ls_text_repeat(text, '-', BAR_CELLS - full);
+    ls_text_printf(text, "] %s\n", verdicts[answer->estimate.fit]);
+}
+
+static void append_step(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_time_estimate *time = &answer->estimate.time;
+    append_heading(text, "step");
+    append_duration(text, time->step_s);
+    double other = 0.0;
+    bool shown[LS_TERM_COUNT] = {false};
+    for (int k = 0; k < LS_TERM_COUNT; k++) {
+        int most = -1;
+        for (int i = 0; i < LS_TERM_COUNT; i++) {
+            if (!shown[i] && (most < 0 || time->terms_s[i] > time->terms_s[most])) {
+                most = i;
+            }
+        }
+        shown[most] = true;
+        const double share = time->terms_s[most] / time->step_s;
+        if (share >= TERM_LEAST) {
+            ls_text_printf(text, "  %s %.0f %%", ls_term_name((ls_term)most), 100.0 * share);
+        } else {
+            other += share;
+        }
+    }
+    if (other >= 0.005) {
+        ls_text_printf(text, "  other %.0f %%", 100.0 * other);
+    }
+    ls_text_printf(text, "   MFU %.1f %%, %.3g TFLOP/s per GPU, %.3g tokens/s\n",
+                   100.0 * answer->estimate.mfu, answer->estimate.tflops_per_gpu, answer->estimate.tokens_ps);
+}
+
+static void append_strategy(const ls_plan_answer *answer, ls_text *text)
+{
+    char strategy[192];
+    ls_strategy_describe(&answer->estimate.strategy, strategy, sizeof strategy);
+    append_heading(text, "plan");
+    ls_text_printf(
+        text, "%s; %" PRId64 " sequences of %" PRId64 " tokens a step, in %" PRId64 " micro-batch%s\n",
+        strategy, answer->setting.global_batch, answer->setting.length, answer->estimate.time.micro_batches,
+        answer->estimate.time.micro_batches == 1 ? "" : "es one after the other");
+}
+
+static void append_rivals(const char *heading, const ls_search_rival *rivals, size_t count, size_t most,
+                          ls_text *text)
+{
+    for (size_t i = 0, shown = 0; i < count && shown < most; i++) {
+        char strategy[192];
+        if (strncmp(rivals[i].why, SAME, strlen(SAME)) == 0 && !heading[0]) {
+            continue; /* a neighbour that makes no difference */
+        }
+        shown++;
+        ls_strategy_describe(&rivals[i].estimate.strategy, strategy, sizeof strategy);
+        append_heading(text, i == 0 ? heading : "");
+        if (rivals[i].estimate.fit == LS_FIT_NO) {
+            ls_text_printf(text, "%s: %s\n", strategy, rivals[i].why);
+        } else {
+            ls_text_printf(text, "%s: ", strategy);
+            append_duration(text, rivals[i].estimate.time.step_s);
+            ls_text_printf(text, ", %s\n", rivals[i].why);
+        }
+    }
+}
+
+/* Half and twice the GPUs. */
+static void append_other_counts(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_scaling_point *own = NULL;
+    for (size_t i = 0; i < answer->curve->count; i++) {
+        own = answer->curve->points[i].gpus == answer->setting.gpus ? &answer->curve->points[i] : own;
+    }
+    for (size_t i = 0; own && own->fits && i < answer->curve->count; i++) {
+        const ls_scaling_point *point = &answer->curve->points[i];
+        if (point != own && (point->gpus == 2 * own->gpus || 2 * point->gpus == own->gpus)) {
+            append_heading(text, "");
+            ls_text_printf(text, "%" PRId64 " GPUs: ", point->gpus);
+            if (point->fits) {
+                append_duration(text, 86400.0 * point->days);
+                ls_text_printf(text, ", %+.1f %% GPU-hours\n",
+                               100.0 * (point->gpu_hours / own->gpu_hours - 1.0));
+            } else {
+                ls_text_append(text, "does not fit\n");
+            }
+        }
+    }
+}
+
+static void append_risk(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_failure_estimate *failure = &answer->failure;
+    append_heading(text, "risk");
+    ls_text_append(text, "a failure every ");
+    append_duration(text, failure->mtbf_s);
+    ls_text_append(text, ", a checkpoint every ");
+    append_duration(text, failure->interval_s);
+    ls_text_printf(text, " (%.3g TB), goodput %.1f %%\n", 1e-12 * failure->checkpoint_bytes,
+                   100.0 * failure->goodput);
+    if (answer->power.known) {
+        append_heading(text, "power");
+        const bool large = answer->power.facility_kw >= 1000.0;
+        ls_text_printf(text, "%.3g %s at the meter, %" PRId64 " rack%s of %.0f kW, %s\n",
+                       answer->power.facility_kw / (large ? 1000.0 : 1.0), large ? "MW" : "kW",
+                       answer->power.racks, answer->power.racks == 1 ? "" : "s", answer->power.rack_kw,
+                       answer->power.cooling->name);
+    }
+}
+
+static void append_advice(const ls_plan_answer *answer, ls_text *text)
+{
+    const double parameters = (double)answer->shape.active_parameters;
+    const double batch = (double)(answer->setting.global_batch * answer->setting.length);
+    append_heading(text, "training");
+    ls_text_printf(text, "%.3g tokens per parameter: %s; batch %.2g x the critical one\n",
+                   answer->tokens / parameters,
+                   ls_tokens_verdict_text(ls_advice_judge_tokens(parameters, answer->tokens)),
+                   batch / ls_advice_critical_batch_tokens(parameters));
+}
+
+static void append_flips(const ls_plan_answer *answer, ls_text *text)
+{
+    for (size_t i = 0; i < answer->verdict.flip_count && i < FLIPS_MOST; i++) {
+        append_heading(text, i == 0 ? "it flips to" : "");
+        ls_text_printf(text, "%s\n", answer->verdict.flips[i].text);
+    }
+}
+
+static void append_assumptions(const ls_plan_answer *answer, ls_text *text)
+{
+    for (size_t i = 0; i < answer->assumptions.count; i++) {
+        append_heading(text, i == 0 ? "assumed" : "");
+        ls_text_printf(text, "%s\n", answer->assumptions.items[i]);
+    }
+}
+
+void ls_plan_append_text(const ls_plan_answer *answer, ls_text *text)
+{
+    append_first_line(answer, text);
+    append_memory(answer, text);
+    append_step(answer, text);
+    append_strategy(answer, text);
+    if (answer->search) {
+        const ls_search_result *search = answer->search;
+        append_rivals("why not", search->ranked, search->ranked_count, answer->settings->top, text);
+        append_rivals("", search->neighbours, search->neighbour_count, NEIGHBOURS_MOST, text);
+    }
+    if (answer->curve) {
+        append_other_counts(answer, text);
+    }
+    append_risk(answer, text);
+    append_advice(answer, text);
+    if (answer->verdict.outcome_count > 0) {
+        ls_verdict_append_paths(&answer->verdict, text);
+        append_flips(answer, text);
+    }
+    append_assumptions(answer, text);
+    if (answer->ladder.count > 0) {
+        ls_text_append(text, "\n");
+        ls_ladder_append(&answer->ladder, text);
+    }
+    if (answer->settings->scaling) {
+        ls_plan_append_scaling(answer, text);
+    }
+}
+
+/* ---- CSV ---- */
+
+static void append_row(const ls_estimate *estimate, size_t rank, const char *why, ls_text *text)
+{
+    const ls_strategy *s = &estimate->strategy;
+    ls_text_printf(text,
+                   "%zu,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+                   ",%d,%s,%d,%s,%.6g,%.4f,%.1f,%.2f",
+                   rank, s->tp, s->pp, s->dp, s->cp, s->ep, s->vpp, s->micro_batch, s->zero,
+                   ls_recompute_name(s->recompute), s->sequence_parallel,
+                   ls_pipeline_schedule_name(s->schedule), estimate->time.step_s, estimate->mfu,
+                   estimate->tflops_per_gpu, estimate->memory.total / GIB);
+    for (int i = 0; i < LS_TERM_COUNT; i++) {
+        ls_text_printf(text, ",%.6g", estimate->time.terms_s[i]);
+    }
+    ls_text_printf(text, ",\"%s\"\n", why);
+}
+
+void ls_plan_append_csv(const ls_plan_answer *answer, ls_text *text)
+{
+    ls_text_append(
+        text, "rank,tp,pp,dp,cp,ep,vpp,micro_batch,zero,recompute,sequence_parallel,schedule,step_time_s,mfu,"
+              "tflops_per_gpu,memory_gib");
+    for (int i = 0; i < LS_TERM_COUNT; i++) {
+        ls_text_printf(text, ",%s_s", ls_term_name((ls_term)i));
+    }
+    ls_text_append(text, ",why_not\n");
+    append_row(&answer->estimate, 1, "", text);
+    for (size_t i = 0; answer->search && i < answer->search->ranked_count; i++) {
+        append_row(&answer->search->ranked[i].estimate, i + 2, answer->search->ranked[i].why, text);
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/* plan: the same work on more and on fewer GPUs. */
+#include "cli/plan.h"
+
+#include <inttypes.h>
+
+#define CURVE_GPUS_MOST 16384
+
+/* Goodput on the estimate's GPUs, everything else as in the answer's failure setting. */
+static double goodput_of(void *context, const ls_setting *setting, const ls_estimate *estimate)
+{
+    (void)estimate;
+    const ls_plan_answer *answer = context;
+    ls_failure_setting failure = answer->failure_setting;
+    ls_failure_estimate result;
+    failure.gpus = setting->gpus;
+    ls_failure_compute(&failure, &result);
+    return result.goodput;
+}
+
+/* What is given of the cut belongs to the one count; the rest of the request holds on all. */
+static ls_strategy_request request_for_any_count(const ls_strategy_request *request)
+{
+    ls_strategy_request free = *request;
+    free.strategy.dp = 0;
+    return free;
+}
+
+static int64_t smallest_of(const ls_plan_answer *answer)
+{
+    int64_t gpus = answer->setting.gpus;
+    while (gpus % 2 == 0 && gpus > 1) {
+        gpus /= 2;
+    }
+    return gpus;
+}
+
+ls_status ls_plan_scale(ls_plan_answer *answer)
+{
+    const int64_t gpus = answer->setting.gpus;
+    const bool curve = answer->settings->scaling;
+    const ls_scaling_options options = {
+        .search = {.request = request_for_any_count(&answer->request),
+                   .any_schedule = answer->settings->schedule == LS_PLAN_SCHEDULE_ANY},
+        .gpus_min = curve           ? smallest_of(answer)
+                    : gpus % 2 == 0 ? gpus / 2
+                                    : gpus,
+        .gpus_max = curve && gpus < CURVE_GPUS_MOST ? CURVE_GPUS_MOST : 2 * gpus,
+        .tokens = answer->tokens,
+        .price_gpu_hour = answer->outcome ? answer->outcome->usd_per_gpu_hour : 0.0,
+        .goodput = goodput_of,
+        .context = answer,
+    };
+    answer->curve = ls_arena_new(answer->arena, ls_scaling, 1);
+    return ls_scaling_compute(&answer->setting, &options, answer->curve);
+}
+
+/* ---- for people ---- */
+
+static void append_point(const ls_scaling *curve, const ls_scaling_point *point, ls_text *text)
+{
+    char cost[32] = "-", strategy[192];
+    if (!point->fits) {
+        ls_text_printf(text, "  %7" PRId64 "  does not fit\n", point->gpus);
+        return;
+    }
+    if (point->cost_usd > 0.0) {
+        ls_cost_format(point->cost_usd, cost, sizeof cost);
+    }
+    ls_strategy_describe(&point->estimate.strategy, strategy, sizeof strategy);
+    ls_text_printf(text, "  %7" PRId64 "  %9.4g  %9s  %8.0f %%  %7.2f  %5.1f %%  %-10s %s%s%s\n", point->gpus,
+                   point->days, cost, 100.0 * point->efficiency, point->marginal, 100.0 * point->estimate.mfu,
+                   ls_term_name(point->grew), strategy,
+                   point->pareto ? "" : "  (another is faster and cheaper)",
+                   point->gpus == curve->knee_gpus ? "  <- knee" : "");
+}
+
+void ls_plan_append_scaling(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_scaling *curve = answer->curve;
+    ls_text_printf(text, "\nscaling, %" PRId64 " sequences a step on every count\n",
+                   answer->setting.global_batch);
+    ls_text_append(text,
+                   "     GPUs       days       cost  efficiency  marginal     MFU  grew most  strategy\n");
+    for (size_t i = 0; i < curve->count; i++) {
+        append_point(curve, &curve->points[i], text);
+    }
+    if (curve->knee_gpus > 0) {
+        ls_text_printf(
+            text, "knee at %" PRId64 " GPUs: twice as many are less than half as useful; %s takes over\n",
+            curve->knee_gpus, ls_term_name(curve->takes_over));
+    } else {
+        ls_text_printf(text, "no knee up to %" PRId64 " GPUs; %s grows most\n",
+                       curve->points[curve->count - 1].gpus, ls_term_name(curve->takes_over));
+    }
+}
+
+/* ---- JSON ---- */
+
+json_t *ls_plan_scaling_to_json(const ls_plan_answer *answer)
+{
+    const ls_scaling *curve = answer->curve;
+    json_t *points = json_array();
+    for (size_t i = 0; i < curve->count; i++) {
+        const ls_scaling_point *p = &curve->points[i];
+        json_t *point = json_pack("{s:I, s:b}", "gpus", (json_int_t)p->gpus, "fits", p->fits);
+        if (p->fits) {
+            json_object_update_new(point, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:b, s:o}",
+                                                    "days", p->days, "gpu_hours", p->gpu_hours, "cost_usd",
+                                                    p->cost_usd, "step_time_s", p->estimate.time.step_s,
+                                                    "efficiency", p->efficiency, "marginal", p->marginal,
+                                                    "mfu", p->estimate.mfu, "goodput", p->goodput, "grew",
+                                                    ls_term_name(p->grew), "pareto", p->pareto, "strategy",
+                                                    ls_plan_strategy_to_json(&p->estimate.strategy)));
+        }
+        json_array_append_new(points, point);
+    }
+    return json_pack("{s:o, s:o, s:s}", "points", points, "knee_gpus",
+                     curve->knee_gpus > 0 ? json_integer(curve->knee_gpus) : json_null(), "takes_over",
+                     ls_term_name(curve->takes_over));
+}

@@ -1,0 +1,215 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# plan: the contract of its JSON for every preset, strategies given and searched, explanations, CSV, and bad input.
+. "$(dirname "$0")/lib.sh"
+
+plan=("$LOCKSTEP" plan)
+
+# holds_contract: $out is one JSON document with the keys of the contract, and its numbers agree with each other.
+holds_contract() {
+    check "the contract: $*" python3 - "$out" <<'PY'
+import json, math, sys
+root = json.load(open(sys.argv[1]))
+number = (int, float)
+kinds = {
+    "verdict": str, "parameters": int, "strategy": dict, "step_time_s": number, "breakdown_s": dict,
+    "tflops_per_gpu": number, "flop_convention": str, "mfu": number, "hfu": number, "memory_gib": dict, "fits": bool, "days": number,
+    "goodput": number, "checkpoint": dict, "power_kw": number, "cooling": str, "cost_usd": dict, "alternatives": list, "assumptions": list,
+}
+nullable = {"power_kw", "cooling"}
+wrong = [f"{key} is {root.get(key, 'missing')!r}" for key, kind in kinds.items()
+         if not (isinstance(root.get(key), kind) or (key in nullable and key in root and root[key] is None))]
+if "break_even_months" not in root:
+    wrong.append("break_even_months is missing")
+def near(what, a, b, tolerance=1e-6):
+    if not math.isclose(a, b, rel_tol=tolerance):
+        wrong.append(f"{what}: {a} and {b}")
+def walk(path, value):
+    if isinstance(value, float) and not math.isfinite(value):
+        wrong.append(f"{path} is {value}")
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        walk(f"{path}.{key}", item)
+if not wrong:
+    walk("", root)
+    near("the terms add up to the step", sum(root["breakdown_s"].values()), root["step_time_s"])
+    if any(value < -1e-12 for value in root["breakdown_s"].values()):
+        wrong.append(f"a negative term: {root['breakdown_s']}")
+    memory = root["memory_gib"]
+    near("the parts add up to the memory", sum(memory[k] for k in ("weights", "gradients", "optimizer", "activations", "buffers")), memory["total"])
+    if root["fits"] != (memory["total"] <= 0.95 * memory["capacity"]):
+        wrong.append(f"fits is {root['fits']}, {memory['total']} of {memory['capacity']}")
+    s = root["strategy"]
+    for key in ("tp", "pp", "dp", "cp", "ep", "vpp", "mb", "zero"):
+        if not isinstance(s.get(key), int):
+            wrong.append(f"strategy.{key} is {s.get(key)!r}")
+    if s["tp"] * s["pp"] * s["dp"] * s["cp"] != root["gpus"]:
+        wrong.append(f"the strategy {s} is not for {root['gpus']} GPUs")
+    if s["recompute"] not in ("none", "selective", "full"):
+        wrong.append(f"recompute is {s['recompute']}")
+    if not 0 < root["mfu"] <= root["hfu"] < 1:
+        wrong.append(f"mfu {root['mfu']}, hfu {root['hfu']}")
+    if not 0 < root["goodput"] <= 1:
+        wrong.append(f"goodput {root['goodput']}")
+    if root["verdict"] not in ("LOCAL", "RENT", "OWN", "FRONTIER", "DON'T"):
+        wrong.append(f"verdict {root['verdict']}")
+    times = [a["step_time_s"] for a in root["alternatives"]]
+    for a in root["alternatives"]:
+        if not a["why_not"] or not isinstance(a["strategy"], dict):
+            wrong.append(f"an alternative without a reason: {a}")
+sys.exit("\n".join(wrong) if wrong else 0)
+PY
+}
+
+# ---- every preset, on machines of a fitting size; the parameters are exact ----
+while read -r preset parameters gpus; do
+    expect 0 "${plan[@]}" "$preset" --gpus "$gpus" --json
+    holds_contract "$preset"
+    same "parameters of $preset" "$(field "$out" parameters)" "$parameters"
+done <<'EOT'
+gpt2 124439808 h100:8
+gpt2-xl 1557611200 h100:8
+gpt3-175b 174604259328 a100-sxm4-80gb:1024
+llama2-7b 6738415616 h100:16
+llama2-70b 68976648192 h100:64
+llama3-8b 8030261248 h200:16
+llama3-70b 70553706496 h100:256
+llama3-405b 405853388800 h100:1024
+mixtral-8x7b 46702792704 h100:64
+EOT
+
+# ---- a full strategy is evaluated, not searched; the same again gives the same ----
+full=("${plan[@]}" llama3-70b --gpus h100:256 --global-batch 512 --seq 8192 --tokens 1.4T)
+one=tp=8,pp=4,dp=8,cp=1,ep=1,vpp=5,mb=1,zero=1,recompute=selective,sp=1,schedule=1f1b
+expect 0 "${full[@]}" --strategy $one --json
+holds_contract "full strategy"
+cp "$out" first.json
+same "alternatives to a full strategy" "$(field "$out" alternatives)" "[]"
+expect 0 "${full[@]}" --strategy $one --json
+check "the same again" cmp -s first.json "$out"
+expect 0 "${full[@]}" --strategy tp=8,mb=1 --json
+holds_contract "strategy in part"
+check "what is given stays" python3 -c "
+import json, sys
+s = json.load(open('$out'))['strategy']
+sys.exit(0 if (s['tp'], s['mb']) == (8, 1) else str(s))"
+expect 0 "${full[@]}" --json --top 3
+check "three that lost, none faster" python3 -c "
+import json, sys
+r = json.load(open('$out'))
+a = r['alternatives']
+sys.exit(0 if len(a) == 3 and all(x['step_time_s'] >= 0.97 * r['step_time_s'] for x in a) and all('%' in x['why_not'] for x in a) else str(a))"
+best=$(field "$out" step_time_s)
+check "the search is no slower than a strategy by hand" python3 -c "
+import json, sys
+sys.exit(0 if $best <= json.load(open('first.json'))['step_time_s'] else 'slower')"
+
+# ---- shapes by hand, and as Hugging Face has them ----
+expect 0 "${plan[@]}" layers=96,hidden=12288,heads=96,kv_heads=96,ffn=49152,vocab=51200,mlp=gelu --gpus a100-sxm4-80gb:1024 --seq 2048 \
+    --global-batch 1536 --strategy tp=8,pp=8,mb=1,recompute=full --json
+holds_contract "a shape by hand"
+cat >config.json <<'JSON'
+{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+ "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
+ "rope_theta": 500000.0, "hidden_act": "silu", "tie_word_embeddings": false}
+JSON
+expect 0 "${plan[@]}" config.json --gpus h100:16 --json
+same "parameters of config.json" "$(field "$out" parameters)" 8030261248
+expect 0 "${plan[@]}" tiny.yaml --gpus h100:1 --json
+holds_contract "a run file"
+
+# ---- for people ----
+expect 0 "${full[@]}"
+prints "memory/GPU" "step" "plan" "why not" "assumed" "MFU"
+expect 0 "${full[@]}" --strategy $one --explain bubble
+prints "="
+expect 0 "${full[@]}" --strategy $one --explain activations
+prints "="
+expect 2 "${full[@]}" --explain bubbles
+says bubbles bubble
+expect 0 "${full[@]}" --csv
+check "CSV that reads" python3 -c "
+import csv, sys
+rows = list(csv.DictReader(open('$out')))
+sys.exit(0 if len(rows) == 6 and rows[0]['tp'] and rows[1]['why_not'] else str(rows[:2]))"
+expect 0 "$LOCKSTEP" plan --help
+prints --gpus --strategy --explain
+
+# ---- bad input: exit code 2, what was seen, what is allowed ----
+
+# refuse OPTIONS... -- TEXT...: refused with each text on stderr, and no answer on stdout.
+refuse() {
+    local -a options=()
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    expect 2 "${plan[@]}" "${options[@]}"
+    says "$@"
+    check "no answer: ${options[*]}" test ! -s "$out"
+}
+refuse -- MODEL
+refuse lama3-70b --gpus h100:8 -- lama3-70b llama3-70b
+refuse llama3-70b --gpus h1000:8 -- h1000 H100
+refuse llama3-70b --nodes dgx-x100:8 -- dgx-x100 DGX-H100
+refuse llama3-70b --gpus h100 -- h100 KIND:COUNT
+refuse llama3-70b --gpus h100:0 -- "--gpus"
+refuse llama3-70b --gpus h100:-8 -- "--gpus" -8
+refuse llama3-70b --gpus h100:8.5 -- 8.5
+refuse llama3-70b --gpus h100:1e12 -- 1e12
+refuse llama3-70b --gpus h100:64 --nodes dgx-h100:8 -- --gpus --nodes
+refuse llama3-8b --gpus h100:8 --tokens -1T -- --tokens -1T
+refuse llama3-8b --gpus h100:8 --tokens lots -- --tokens lots
+refuse llama3-8b --gpus h100:8 --tokens nan -- --tokens nan
+refuse llama3-8b --gpus h100:8 --tokens 1e99 -- --tokens
+refuse llama3-8b --gpus h100:8 --global-batch -3 -- global_batch -3
+refuse llama3-8b --gpus h100:8 --seq 0x -- seq 0x
+refuse llama3-8b --gpus h100:8 --precision int1 -- precision int1 bf16
+refuse llama3-8b --gpus h100:8 --optimizer adam2 -- optimizer adam2 adamw
+refuse llama3-8b --gpus h100:8 --stack megatorn-core -- megatorn-core megatron-core
+refuse llama3-8b --gpus h100:8 --bogus 3 -- --bogus
+refuse llama3-8b --gpus h100:8 --strategy tp=3 -- tp 3
+refuse llama3-8b --gpus h100:8 --strategy tp=two -- two
+refuse llama3-8b --gpus h100:8 --strategy tpp=2 -- tpp
+refuse llama3-8b --gpus h100:8 --strategy tp=-1 -- -1
+refuse llama3-8b --gpus h100:8 --strategy zero=4 -- zero 4
+refuse llama3-8b --gpus h100:8 --strategy recompute=some -- some selective
+refuse llama3-8b --gpus h100:8 --strategy tp=2,pp=2,dp=4,cp=1,ep=1,vpp=1,mb=1,zero=1,recompute=none,sp=1 -- 16 8
+refuse llama3-8b --gpus h100:64 --strategy tp=1,pp=64 -- 64 32
+refuse llama3-8b --gpus h100:8 --global-batch 12 --strategy dp=8 -- 12
+refuse layers=0,hidden=64,heads=4,vocab=100,ffn=256 --gpus h100:8 -- layers
+refuse layers=2,hidden=64,heads=5,vocab=100,ffn=256 --gpus h100:8 -- heads
+refuse layers=2,hiden=64,heads=4,vocab=100,ffn=256 --gpus h100:8 -- hiden hidden
+refuse layers=-2,hidden=64,heads=4,vocab=100,ffn=256 --gpus h100:8 -- layers
+refuse missing/config.json --gpus h100:8 -- missing
+echo '{"model_type": ' >broken.json
+expect 3 "${plan[@]}" broken.json --gpus h100:8
+says broken.json
+
+# A model that does not fit: what it would take.
+refuse llama3-405b --gpus h100:8 -- "does not fit" GiB "it fits on"
+
+# Plain data parallel for 70B on 80 GB: what to use instead.
+expect 2 "${plan[@]}" llama2-70b --gpus h100:64 --strategy tp=1,pp=1,dp=64,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=full,sp=0
+says "does not fit" "What fits" ZeRO
+expect 2 "${plan[@]}" llama2-70b --gpus h100:64 --strategy tp=1,pp=1,dp=64,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=full,sp=0 --json
+check "JSON says so too" python3 -c "
+import json, sys
+r = json.load(open('$out'))
+sys.exit(0 if r['fits'] is False and r['memory_gib']['total'] > 80 else 'fits')"
+
+# ---- a catalogue of one's own ----
+{
+    echo "kind,name,year,bf16_dense_tflops,mem_gb,mem_tbs,scaleup_GBs_per_dir,scaleup_domain,pcie_GBs_per_dir,sms,tdp_w,nic_GBs_per_gpu_per_dir,\
+price_usd_low,price_usd_high,cloud_usd_per_gpu_h_low,cloud_usd_per_gpu_h_high,price_date,confidence,notes" | tr -d '\\\n'
+    echo
+    echo "gpu,Mine-1,2026,500,64,2.0,300,8,32,100,500,25,10000,12000,1.00,2.00,2026-11,own,"
+} >mine.csv
+expect 0 "${plan[@]}" llama3-8b --gpus mine-1:8 --catalogue mine.csv --json
+holds_contract "a card of one's own"
+sed 's/,500,64,/,fast,64,/' mine.csv >broken.csv
+expect 3 "${plan[@]}" llama3-8b --gpus mine-1:8 --catalogue broken.csv
+says broken.csv fast
+expect 2 "${plan[@]}" llama3-8b --gpus h100:8 --catalogue missing.csv
+says missing.csv
+finish
