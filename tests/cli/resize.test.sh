@@ -70,6 +70,7 @@ check "joined" happened rank_joined
 expect 0 "$LOCKSTEP" resize team --ranks 2 --json
 same "the team when it is smallest" "$(ranks_of "$out")" "0 1"
 check "left" happened rank_left
+check "said for people" eval 'grep -q "^rank 4 joins behind step [0-9]*$" team.err && grep -q "^rank 4 leaves behind step [0-9]*$" team.err'
 expect 0 "$LOCKSTEP" resize team --ranks 4 --no-wait
 wait_for eval '"$LOCKSTEP" resize team | grep -q "4 ranks"'
 for wrong in 1 6 100000; do

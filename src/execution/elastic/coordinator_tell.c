@@ -70,8 +70,8 @@ void ls_coordinator_tell_lost(ls_coordinator *c, const char *host, const ls_rank
 void ls_coordinator_tell_left(ls_coordinator *c, uint32_t rank, int32_t pid)
 {
     emit(c, "rank_left",
-         json_pack("{s:i, s:i, s:o}", "rank", (int)rank, "pid", (int)pid, "epoch",
-                   number(c->control->team.epoch)));
+         json_pack("{s:i, s:i, s:o, s:o}", "rank", (int)rank, "pid", (int)pid, "epoch",
+                   number(c->control->team.epoch), "step", number(c->control->team.step)));
 }
 
 /* ---- recovered ---- */

@@ -13,12 +13,21 @@
 #include <math.h>
 #include <string.h>
 
+/* What became of the parts of `count` ranks that were lost. */
+static const char *recovery_text(const ls_trainer *trainer, const json_t *fields, size_t count)
+{
+    if (trainer->options->hosts) {
+        return "the others go on";
+    }
+    const bool some_left = strcmp(json_string_value(json_object_get(fields, "how")), "takeover") == 0;
+    return !some_left ? "replaced" : count == 1 ? "its part taken over" : "their parts taken over";
+}
+
 /* "rank 2 lost, its part taken over in 34 ms". */
 static void say_recovered(const ls_trainer *trainer, const json_t *fields)
 {
     const json_t *lost = json_object_get(fields, "lost");
     const size_t count = json_array_size(lost);
-    const bool some_left = strcmp(json_string_value(json_object_get(fields, "how")), "takeover") == 0;
     ls_text names = {0};
     for (size_t i = 0; i < count; i++) {
         ls_text_printf(&names, "%s%" JSON_INTEGER_FORMAT,
@@ -27,13 +36,23 @@ static void say_recovered(const ls_trainer *trainer, const json_t *fields)
                                         : ", ",
                        json_integer_value(json_array_get(lost, i)));
     }
-    ls_progress_print(trainer->progress, "rank%s %s lost, %s in %.0f ms", count == 1 ? "" : "s",
-                      ls_text_string(&names),
-                      !some_left   ? "replaced"
-                      : count == 1 ? "its part taken over"
-                                   : "their parts taken over",
+    ls_progress_print(trainer->progress, "rank%s %s lost, %s %s %.0f ms", count == 1 ? "" : "s",
+                      ls_text_string(&names), recovery_text(trainer, fields, count),
+                      trainer->options->hosts ? "after" : "in",
                       json_number_value(json_object_get(fields, "ms")));
     ls_text_release(&names);
+}
+
+/* "rank 3 joins behind step 120 (host b)". The host is told when there are several. */
+static void say_member(const ls_trainer *trainer, const json_t *fields, const char *verb)
+{
+    const char *host = json_string_value(json_object_get(fields, "host"));
+    const bool tells_host = trainer->options->hosts && host;
+    ls_progress_print(trainer->progress,
+                      "rank %" JSON_INTEGER_FORMAT " %s behind step %" JSON_INTEGER_FORMAT "%s%s%s",
+                      json_integer_value(json_object_get(fields, "rank")), verb,
+                      json_integer_value(json_object_get(fields, "step")), tells_host ? " (host " : "",
+                      tells_host ? host : "", tells_host ? ")" : "");
 }
 
 /* What the service thread has to tell. A recovery is no work: its time is booked with the step it was in. */
@@ -51,6 +70,10 @@ static void hear(void *context, const char *name, json_t *fields)
     trainer->leaving = trainer->leaving || json_is_true(json_object_get(fields, "ends_run"));
     if (strcmp(name, "recovered") == 0 && json_is_array(json_object_get(fields, "lost"))) {
         say_recovered(trainer, fields);
+    } else if (strcmp(name, "rank_joined") == 0) {
+        say_member(trainer, fields, "joins");
+    } else if (strcmp(name, "rank_left") == 0) {
+        say_member(trainer, fields, "leaves");
     }
     ls_emit_event(name, fields);
 }
