@@ -54,16 +54,20 @@ lost_agents() { [ "$(grep -c "the link to its agent ended" "$name.err")" -ge "$1
 # has_parts COUNT: of the step as it was cut last.
 has_parts() { grep '"event":"team"' "$name/events.jsonl" | tail -n 1 | grep -q "\"parts\":$1,"; }
 
-# finished AGENT: a few steps more, then the run is told to end; it does, and so does the agent. The bits.
-finished() {
+# over: a few steps more, then the run is told to end, and does. Its bits are those of one process that makes as many steps.
+over() {
     further
     kill -TERM $trainer
     ended "$name" $trainer 75
-    wait "$1"
-    same "$name: how the agent ended" $? 0
     nothing_left "$name"
     expect 0 "${train[@]}" --set train.steps="$(field "$name.out" step)" --run-dir "$name.one" --ranks 1
     same "$name: bits" "$(hashes "$name.out")" "$(hashes "$out")"
+}
+# finished AGENT: so does the agent.
+finished() {
+    over
+    wait "$1"
+    same "$name: how the agent ended" $? 0
 }
 
 # events: whom it told of, and how many parts its steps had, one behind the other.
@@ -105,5 +109,46 @@ kill -9 "$(ranks_of $trainer | head -n 1)"
 happened rank_joined 1
 finished $first
 same "own: events" "$(events | sed 's/[01] /R /g')" "lost R joined R parts 4 5"
+
+# Agents that the trainer started over ssh, or what stands in for it, it starts again; while the host is down, now and then.
+cat >way <<SH
+#!/bin/sh
+[ ! -e $scratch/down ] || { echo "no way to it" >&2; exit 255; }
+exec $scratch/ssh "\$@"
+SH
+chmod +x way
+hosts_file two.hosts "host0 10.77.0.1" "host1 slots=2 10.77.0.2"
+# over_ssh NAME ARGUMENT...: and waits until it has lost host1, agent and ranks.
+over_ssh() {
+    name=$1
+    LOCKSTEP_SSH=$scratch/way background "$name" 0 "${train[@]}" --set train.steps=100000 --set parallel.zero=1 --set checkpoint.every_steps=10 \
+        --run-dir "$name" --hosts two.hosts "${@:2}"
+    trainer=$pid
+    until_true "twenty steps" past 20
+    touch down
+    kill -9 $(of_host host1)
+    happened recovered 1
+}
+# of_host HOST: agent and ranks of a host, as the run's events have them.
+of_host() {
+    python3 - "$name" "$1" <<'PY'
+import json, sys
+ranks = [e["pid"] for e in map(json.loads, open(sys.argv[1] + "/events.jsonl")) if e["event"] == "rank_started" and e["host"] == sys.argv[2]]
+print(open(f"/proc/{ranks[0]}/stat").read().rsplit(")", 1)[1].split()[1], *ranks)
+PY
+}
+says_in_log() { grep -qF -- "$1" "$name.err"; }
+over_ssh again
+until_true "a try in vain" says_in_log "host host1 does not come back: its command ended with exit code 255: no way to it"
+rm down
+until_true "all ranks" has_parts 3
+over
+holds again.err "ranks 1 and 2 lost, the others go on after" "rank 1 joins behind step" "rank 2 joins behind step" "(host host1)"
+over_ssh never --set job.max_replacements=1
+until_true "the only try" says_in_log "host host1 does not come back"
+rm down
+sleep 3 # the next one would come two seconds later
+over
+check "it was tried no more" eval '! grep -q rank_joined never/events.jsonl'
 
 finish

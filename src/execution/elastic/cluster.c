@@ -559,10 +559,12 @@ ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluste
     ls_cluster *cluster = calloc(1, sizeof *cluster);
     ls_cluster_agent *agents = calloc(LS_CLUSTER_AGENTS_MAX, sizeof *agents);
     ls_sight *sights = calloc(LS_SIGHTS_MAX, sizeof *sights);
-    if (!cluster || !agents || !sights) {
+    ls_cluster_comeback *comebacks = calloc(options->host_count + 1, sizeof *comebacks);
+    if (!cluster || !agents || !sights || !comebacks) {
         free(cluster);
         free(agents);
         free(sights);
+        free(comebacks);
         return ls_fail(LS_ERR_MEMORY, "no memory for the agents of other hosts");
     }
     cluster->options = *options;
@@ -570,6 +572,7 @@ ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluste
     cluster->agents = agents;
     cluster->sights = sights;
     cluster->told = options->is_fresh ? options->heard : UINT64_MAX;
+    cluster->comebacks = comebacks;
     ls_status status = ls_program_hash(&cluster->program);
     const ls_store_server_options server = {.address = options->listen,
                                             .token = options->token,
@@ -596,6 +599,7 @@ ls_status ls_cluster_open(const ls_cluster_options *options, ls_cluster **cluste
         ls_cluster_reform_release(cluster);
         free(agents);
         free(sights);
+        free(comebacks);
         free(cluster);
         return status;
     }
@@ -617,6 +621,7 @@ void ls_cluster_close(ls_cluster *cluster)
     free(cluster->logged);
     free(cluster->agents);
     free(cluster->sights);
+    free(cluster->comebacks);
     free(cluster);
 }
 

@@ -12,7 +12,7 @@
  * An agent whose link ends, or that is silent for the lease, is a lost host. Ranks talk to the store themselves; agents relay nothing.
  *
  * The way back. While the run goes on, the place of a host that was lost or has left is free: an agent of its name, or of a run without a list
- * any, takes it. Its ranks start behind a fence of their own while the others compute; when they are ready, a soft fence, and a cut with them.
+ * any, takes it: one that somebody starts there, or whom start_again brings, with growing pauses between tries. Its ranks start behind a fence of their own while the others compute; when they are ready, a soft fence, and a cut with them.
  * A rank that was lost on a host that lives is started again by its agent, and is in a later cut the same way.
  *
  * The trainer comes back (job.lease). Agents whose link ends park their ranks and connect again, and a new cluster in the place of the one
@@ -65,6 +65,8 @@ typedef struct ls_cluster_options {
     void (*stack)(void *context, uint32_t rank, bool is_stack, const char *text);
     /* Whether the command that started agent `host` of the list has ended without it, and its words; NULL: nobody started any. */
     bool (*start_failed)(void *context, uint32_t host, char text_out[512]);
+    /* Starts that command once more: host `host` of the list was lost. NULL: nobody does. */
+    void (*start_again)(void *context, uint32_t host);
     /* From ls_cluster_run on. lease: a host that gives no sign of life for so long is lost. */
     uint64_t lease_ns;
     ls_reform_settings settings;
@@ -75,7 +77,6 @@ typedef struct ls_cluster_options {
                    uint32_t rank); /* its place has a process again, which takes part. NULL allowed */
     /* Starts a process in the place of local rank `local` of the trainer's host. NULL: nobody does. */
     ls_status (*start)(void *context, uint32_t local);
-    uint32_t max_replacements; /* of each host */
     /* job.lease: agents wait so long for another trainer; 0: they end with this one. */
     uint64_t wait_ns;
     const char *log_folder; /* where coordinator.log is kept, borrowed; NULL: none is */
@@ -88,6 +89,7 @@ typedef struct ls_cluster_options {
     void (*returned)(void *context); /* as after ls_cluster_run */
     void (*result)(void *context,
                    const ls_rank_result *result); /* fresh: one more; may come more than once */
+    uint32_t max_replacements;    /* of ranks, for each host; and tries to bring a host back, likewise */
     void (*ended)(void *context); /* after ls_cluster_end: nobody is left, or the time is up; the last call */
 } ls_cluster_options;
 

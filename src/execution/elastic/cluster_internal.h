@@ -39,6 +39,13 @@ typedef struct ls_cluster_agent {
     uint64_t until, results_from;     /* likewise, of one that returns */
 } ls_cluster_agent;
 
+/* How a lost host of the list is brought back. */
+typedef struct ls_cluster_comeback {
+    bool is_starting;         /* a command runs that should bring its agent */
+    uint32_t tries, failures; /* tries: all; failures: since it was here last */
+    uint64_t at_ns;           /* the next try, or when the one that runs is given up; 0: not known yet */
+} ls_cluster_comeback;
+
 struct ls_cluster {
     ls_cluster_options options;
     ls_control *control;
@@ -48,6 +55,7 @@ struct ls_cluster {
     uint32_t given;                                                     /* ranks below it have a host */
     uint32_t agent_count;
     ls_cluster_agent *agents; /* host i of the list is agents[i]; spares and agents without a list follow */
+    ls_cluster_comeback *comebacks; /* of the hosts of the list */
     ls_cluster_orders orders;
     uint64_t orders_version, start_deadline_ns, say_ns, end_deadline_ns;
     ls_env_id timer;
@@ -95,6 +103,8 @@ void ls_cluster_rank_came(ls_cluster *cluster, ls_cluster_agent *agent, const ls
 /* Who is ready gets a cut. */
 void ls_cluster_admit(ls_cluster *cluster);
 void ls_cluster_tell_joined(ls_cluster *cluster);
+/* Agents of hosts that were lost are started again. */
+void ls_cluster_bring_back(ls_cluster *cluster);
 
 /* ---- cluster_return.c ---- */
 

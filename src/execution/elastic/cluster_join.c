@@ -7,6 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
+static const uint64_t COMEBACK_PAUSE_NS = UINT64_C(1000000000);
+static const uint64_t COMEBACK_PAUSE_MAX_NS = 60 * UINT64_C(1000000000);
+/* For the command to bring an agent. */
+static const uint64_t COMEBACK_PATIENCE_NS = 60 * UINT64_C(1000000000);
+
 /* ---- places ---- */
 
 static ls_reform_host *host_of(ls_cluster *cluster, const ls_cluster_agent *agent)
@@ -125,6 +130,56 @@ void ls_cluster_drop_joiner(ls_cluster *cluster, ls_cluster_agent *agent, const 
     }
 }
 
+/* ---- hosts that are brought back ---- */
+
+/* The more tries were in vain, the longer. */
+static uint64_t pause_before(const ls_cluster_comeback *back)
+{
+    const uint64_t pause_ns = COMEBACK_PAUSE_NS << (back->failures < 6 ? back->failures : 6);
+    return pause_ns < COMEBACK_PAUSE_MAX_NS ? pause_ns : COMEBACK_PAUSE_MAX_NS;
+}
+
+/* The place of host `index` is free. */
+static void bring_back(ls_cluster *cluster, uint32_t index)
+{
+    const ls_cluster_options *options = &cluster->options;
+    ls_cluster_comeback *back = &cluster->comebacks[index];
+    const uint64_t now = ls_env_now_ns(options->env);
+    char words[512] = "its agent did not come";
+    if (back->is_starting) {
+        if (options->start_failed(options->context, index, words) || now >= back->at_ns) {
+            ls_log_warn("host %s does not come back: %s", options->hosts[index].name, words);
+            back->is_starting = false;
+            back->failures++;
+            back->at_ns = now + pause_before(back);
+        }
+        return;
+    }
+    back->at_ns = back->at_ns ? back->at_ns : now + pause_before(back);
+    if (now >= back->at_ns && back->tries < options->max_replacements) {
+        back->tries++;
+        back->is_starting = true;
+        back->at_ns = now + COMEBACK_PATIENCE_NS;
+        ls_log_info("starting the agent of host %s again, try %u of %u", options->hosts[index].name,
+                    back->tries, options->max_replacements);
+        options->start_again(options->context, index);
+    }
+}
+
+void ls_cluster_bring_back(ls_cluster *cluster)
+{
+    for (uint32_t i = 0; cluster->options.start_again && i < cluster->options.host_count; i++) {
+        const ls_cluster_agent *a = &cluster->agents[i];
+        if (!is_free(cluster, a)) {
+            cluster->comebacks[i].is_starting = false;
+            cluster->comebacks[i].at_ns = 0;
+            cluster->comebacks[i].failures = a->is_joining ? cluster->comebacks[i].failures : 0;
+        } else if (!a->told_leaving) {
+            bring_back(cluster, i);
+        }
+    }
+}
+
 /* ---- ranks that are ready ---- */
 
 void ls_cluster_rank_came(ls_cluster *cluster, ls_cluster_agent *agent, const ls_preflight_member *hello)
@@ -147,9 +202,10 @@ void ls_cluster_rank_came(ls_cluster *cluster, ls_cluster_agent *agent, const ls
 static bool has_grown(const ls_cluster *cluster)
 {
     const ls_cut *cut = cluster->cuts[0];
-    for (uint32_t i = 0; i < cut->host_count; i++) {
-        const ls_host_status *s = &cluster->hosts[cut->hosts[i].host].status;
-        if (s->cut == cut->epoch && s->ranks > cut->hosts[i].part_count &&
+    for (uint32_t place = 0; place <= cluster->agent_count; place++) {
+        const ls_reform_host *host = &cluster->hosts[place];
+        if (host->is_here && !host->is_leaving && host->status.cut == cut->epoch &&
+            host->status.ranks > ls_reform_parts(cut, place) &&
             cut->parts < cluster->options.settings.leaves) {
             return true;
         }

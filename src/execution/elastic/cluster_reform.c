@@ -211,6 +211,7 @@ static void hear_leaver(ls_cluster *cluster, ls_cluster_agent *agent, const ls_c
     ls_reform_host *host = &cluster->hosts[place_of(cluster, agent)];
     if (agent->is_joining) {
         ls_cluster_drop_joiner(cluster, agent, "its machine will be taken away");
+        agent->told_leaving = true;
         ls_store_server_refuse(cluster->server, agent->client, "this host leaves before it has joined");
         return;
     }
@@ -505,6 +506,7 @@ void ls_cluster_reform_tick(ls_cluster *cluster)
     tell_recovered(cluster);
     release_leavers(cluster);
     replace_own(cluster);
+    ls_cluster_bring_back(cluster);
     ls_cluster_admit(cluster);
     if (cluster->fenced) {
         go_on(cluster);

@@ -227,22 +227,12 @@ void ls_cluster_unseat(ls_cluster *cluster, ls_cluster_agent *agent)
 
 /* ---- going on ---- */
 
-/* Its parts of a cut; 0: it has none. */
-static uint32_t parts_of(const ls_cut *cut, uint32_t place)
-{
-    uint32_t parts = 0;
-    for (uint32_t i = 0; i < cut->host_count; i++) {
-        parts += cut->hosts[i].host == place ? cut->hosts[i].part_count : 0;
-    }
-    return parts;
-}
-
 /* All that count in the newest cut have come. */
 static bool all_returned(const ls_cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
         const ls_cluster_agent *a = &cluster->agents[i];
-        if (parts_of(cluster->cuts[0], i + 1) > 0 && !a->has_returned) {
+        if (ls_reform_parts(cluster->cuts[0], i + 1) > 0 && !a->has_returned) {
             return false;
         }
     }
@@ -305,10 +295,10 @@ static void seat(ls_cluster *cluster, uint32_t place)
 {
     ls_cluster_agent *a = &cluster->agents[place - 1];
     ls_reform_host *host = &cluster->hosts[place];
-    const uint32_t parts = parts_of(cluster->cuts[0], place);
+    const uint32_t parts = ls_reform_parts(cluster->cuts[0], place);
     /* A newcomer that was not told of the cut has nothing of it. */
-    const bool is_member =
-        parts > 0 && (host->status.cut == cluster->cuts[0]->epoch || parts_of(cluster->cuts[1], place) > 0);
+    const bool is_member = parts > 0 && (host->status.cut == cluster->cuts[0]->epoch ||
+                                         ls_reform_parts(cluster->cuts[1], place) > 0);
     if (a->has_returned && is_member) {
         host->is_here = true;
         sort_ranks(cluster, a->name, a->first_rank, a->count, parts);
@@ -343,7 +333,7 @@ static void go_on(ls_cluster *cluster)
     ls_host_side_status(&cluster->side, &cluster->hosts[0].status);
     cluster->hosts[0].is_here = true;
     sort_ranks(cluster, control->host, control->first_rank, control->local_ranks,
-               parts_of(cluster->cuts[0], 0));
+               ls_reform_parts(cluster->cuts[0], 0));
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
         seat(cluster, i + 1);
         cluster->agents[i].heard_ns = now;
@@ -387,7 +377,7 @@ bool ls_cluster_ask_roll(const ls_cluster *cluster, uint64_t *until_out)
     for (uint32_t place = 1; place <= cluster->agent_count; place++) {
         const ls_cluster_agent *a = &cluster->agents[place - 1];
         ls_reform_host *host = &cluster->hosts[place];
-        host->is_here = a->has_returned && parts_of(cluster->cuts[0], place) > 0;
+        host->is_here = a->has_returned && ls_reform_parts(cluster->cuts[0], place) > 0;
         if (host->is_here) {
             until = a->until > until ? a->until : until;
             from = a->results_from < from ? a->results_from : from;

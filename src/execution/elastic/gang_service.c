@@ -296,6 +296,12 @@ static bool has_start_failed(void *context, uint32_t host, char text_out[512])
     return gang->starter && ls_starter_has_ended(gang->starter, host, text_out);
 }
 
+static void start_host_again(void *context, uint32_t host)
+{
+    const ls_gang *gang = context;
+    ls_starter_again(gang->starter, host);
+}
+
 static uint64_t exchange_bytes(void *context, uint32_t local_ranks)
 {
     const ls_gang *gang = context;
@@ -562,6 +568,7 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
         .heard = gang->options.heard,
         .returned = on_returned,
         .result = gang->fresh ? on_far_result : NULL,
+        .start_again = hosts->others ? start_host_again : NULL,
         .ended = on_all_ended,
     };
     LS_TRY(ls_cluster_open(&options, &gang->cluster));
@@ -574,7 +581,7 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
     if (gang->control->lease_ns > 0 && !is_known) {
         snprintf(gang->control->token, sizeof gang->control->token, "%s", token);
     }
-    return hosts->others && !gang->adopted ? ls_starter_start(hosts, there, &gang->starter) : LS_OK;
+    return hosts->others ? ls_starter_start(hosts, there, gang->adopted, &gang->starter) : LS_OK;
 }
 
 ls_status ls_gang_launch(ls_gang *gang, uint64_t step)

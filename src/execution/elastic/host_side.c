@@ -185,34 +185,29 @@ void ls_host_side_finish(ls_host_side *side, uint64_t epoch, uint64_t step, cons
     ls_control_limit(control, step);
 }
 
-/* The host's share; false: it has none. */
+/* The host's share, which may be no part at all. False: a rank died since it was counted, and a fence is on its way. */
 static bool cut_team(const ls_host_side *side, const ls_cut *cut, ls_team *team_out)
 {
     const ls_control *control = side->segment->control;
+    ls_team team = {.epoch = cut->epoch,
+                    .cut = cut->epoch,
+                    .first_step = cut->step,
+                    .step = cut->step,
+                    .parts = cut->parts};
     for (uint32_t h = 0; h < cut->host_count; h++) {
-        if (cut->hosts[h].host != side->place) {
-            continue;
+        if (cut->hosts[h].host == side->place) {
+            team.first_part = cut->hosts[h].first_part;
+            team.local_parts = cut->hosts[h].part_count;
         }
-        ls_team team = {.epoch = cut->epoch,
-                        .cut = cut->epoch,
-                        .first_step = cut->step,
-                        .step = cut->step,
-                        .parts = cut->parts,
-                        .first_part = cut->hosts[h].first_part,
-                        .local_parts = cut->hosts[h].part_count};
-        uint32_t part = 0;
-        for (uint32_t local = 0; local < control->local_ranks && part < team.local_parts; local++) {
-            if (side->lives[local]) {
-                team.holder[part++] = (uint16_t)local;
-            }
-        }
-        if (part < team.local_parts) {
-            return false; /* one died since it was counted: a fence is on its way */
-        }
-        *team_out = team;
-        return true;
     }
-    return false;
+    uint32_t part = 0;
+    for (uint32_t local = 0; local < control->local_ranks && part < team.local_parts; local++) {
+        if (side->lives[local]) {
+            team.holder[part++] = (uint16_t)local;
+        }
+    }
+    *team_out = team;
+    return part == team.local_parts;
 }
 
 static uint16_t index_in(const ls_cut *cut, uint16_t host)
@@ -240,7 +235,7 @@ void ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held
     }
     ls_data_parallel_clear(side->segment->exchange);
     ls_control_begin_cut(control, cut->step);
-    if (!moves || cut->host_count == 1) {
+    if (team.local_parts > 0 && (!moves || cut->host_count == 1)) {
         atomic_store(&control->held, cut->epoch);
     }
     ls_control_team(control, &team);

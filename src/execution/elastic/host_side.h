@@ -50,7 +50,7 @@ void ls_host_side_fence(ls_host_side *side, uint64_t epoch, bool hard, uint64_t 
  */
 void ls_host_side_finish(ls_host_side *side, uint64_t epoch, uint64_t step, const ls_step_verdict *verdict);
 
-/* Parked for cut->epoch: the new cut. A host that has no part in it stays parked. moves: the state has to be brought to where it belongs first,
+/* Parked for cut->epoch: the new cut. The ranks of a host that has no part in it are spares. moves: the state has to be brought to where it belongs first,
  * from the holders of `held`. */
 void ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held, bool moves);
 

@@ -69,12 +69,15 @@ typedef struct ls_starter ls_starter;
 /*
  * Starts an agent on each host: ssh in batch mode, or what LOCKSTEP_SSH says ("ssh -p 2222", or a command that takes a host and a shell line).
  * What an agent prints to stdout or stderr comes out on this process's stderr, each line behind its host's name. The commands die with the calling
- * thread. Errors: LS_ERR_INVALID, LS_ERR_IO, LS_ERR_MEMORY.
+ * thread, those that are started again with the starter. are_there: agents that somebody started before; only ls_starter_again starts one. Errors: LS_ERR_INVALID, LS_ERR_IO, LS_ERR_MEMORY.
  */
-LS_MUST_CHECK ls_status ls_starter_start(const ls_gang_hosts *hosts, const char *coordinator,
+LS_MUST_CHECK ls_status ls_starter_start(const ls_gang_hosts *hosts, const char *coordinator, bool are_there,
                                          ls_starter **starter_out);
 /* Whether the command for host `host` has ended, and its last words. Any thread. */
 bool ls_starter_has_ended(ls_starter *starter, uint32_t host, char text_out[512]);
+/* Starts the command for host `host` once more, soon; what is left of the one before is ended first. From now on ls_starter_has_ended speaks of the
+ * new one. Any thread. */
+void ls_starter_again(ls_starter *starter, uint32_t host);
 /* Waits a moment for the commands to end, then ends them. NULL allowed. */
 void ls_starter_stop(ls_starter *starter);
 

@@ -67,14 +67,14 @@ static bool is_held(const ls_reform_settings *settings, const ls_reform_host *ho
 
 /* ---- deciding ---- */
 
-static bool is_member(const ls_cut *cut, uint32_t host)
+uint32_t ls_reform_parts(const ls_cut *cut, uint32_t host)
 {
     for (uint32_t i = 0; i < cut->host_count; i++) {
         if (cut->hosts[i].host == host) {
-            return true;
+            return cut->hosts[i].part_count;
         }
     }
-    return false;
+    return 0;
 }
 
 static uint32_t ranks_to_come(const ls_reform_host *hosts, uint32_t count)
@@ -106,7 +106,8 @@ static bool works_in(const ls_reform_host *host, const ls_cut *cut, uint32_t ind
                      const ls_reform_fence *fence)
 {
     const bool never_got_in = host->status.fence == fence->epoch && host->status.cut != cut->epoch;
-    return host->is_here && is_member(cut, index) && !never_got_in && !has_nobody(&host->status, fence);
+    return host->is_here && ls_reform_parts(cut, index) > 0 && !never_got_in &&
+           !has_nobody(&host->status, fence);
 }
 
 static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cut *cut,

@@ -99,6 +99,9 @@ const ls_cut *ls_reform_held(const ls_reform_host *hosts, uint32_t count, const 
 /* Fills in who has the state of each host of `cut`. Whether all of it is somewhere. */
 bool ls_reform_find_holders(const ls_reform_settings *settings, const ls_reform_host *hosts, ls_cut *cut);
 
+/* Parts of a host; 0: it has none. */
+uint32_t ls_reform_parts(const ls_cut *cut, uint32_t host);
+
 /* The cut among the hosts that are here, in the order of their places: a part for each rank, as far as leaves go round. */
 void ls_reform_cut(const ls_reform_settings *settings, const ls_reform_host *hosts, uint32_t count,
                    uint64_t epoch, uint64_t step, ls_cut *cut_out);

@@ -19,10 +19,18 @@
 
 enum { WORDS_MAX = 32, LINE_BYTES = 400, LOOK_MS = 50 };
 
+/* argv of the command for a host: LOCKSTEP_SSH cut at blanks, options when it is ssh, host and shell line. */
+typedef struct command {
+    char *words[WORDS_MAX];
+    char text[4096], line[2048];
+} command;
+
 typedef struct started {
     const char *name;
+    command made;
     pid_t pid;
-    int fd; /* what it prints; -1: it has closed it */
+    int fd;     /* what it prints; -1: it has closed it */
+    bool again; /* it is to be ended, if it has not, and started once more */
     bool ended;
     int status; /* of waitpid */
     size_t line_bytes;
@@ -31,19 +39,14 @@ typedef struct started {
 
 struct ls_starter {
     pthread_t thread;
-    pthread_mutex_t lock; /* over ended, status and last of all */
+    pthread_mutex_t lock; /* over again, ended, status and last of all */
     _Atomic bool stop;
+    char token[LS_COMM_TOKEN_BYTES];
     uint32_t count;
     started hosts[];
 };
 
 /* ---- commands ---- */
-
-/* argv of the command for a host: LOCKSTEP_SSH cut at blanks, options when it is ssh, host and shell line. */
-typedef struct command {
-    char *words[WORDS_MAX];
-    char text[4096], line[2048];
-} command;
 
 static ls_status make_command(const ls_host_entry *host, const char *coordinator, const char *program,
                               command *out)
@@ -98,7 +101,7 @@ _Noreturn static void become(const command *made, int in, int out, pid_t parent)
     _exit(127);
 }
 
-static ls_status start_one(const command *made, const char *token, started *out)
+static ls_status start_one(const char *token, started *out)
 {
     int in[2], said[2];
     if (pipe2(in, O_CLOEXEC) != 0) {
@@ -113,7 +116,7 @@ static ls_status start_one(const command *made, const char *token, started *out)
     const pid_t parent = getpid();
     out->pid = fork();
     if (out->pid == 0) {
-        become(made, in[0], said[1], parent);
+        become(&out->made, in[0], said[1], parent);
     }
     const int error = errno;
     close(said[1]);
@@ -165,25 +168,61 @@ static void take_output(ls_starter *starter, started *host)
 }
 
 /* Collects those that have ended; an end is told only when all that was printed has been read. */
-static uint32_t collect(ls_starter *starter)
+static void collect(ls_starter *starter)
 {
-    uint32_t left = 0;
     for (uint32_t i = 0; i < starter->count; i++) {
         started *host = &starter->hosts[i];
         int status = 0;
-        if (host->ended) {
+        pthread_mutex_lock(&starter->lock);
+        const bool is_over = host->ended || host->again;
+        pthread_mutex_unlock(&starter->lock);
+        if (is_over) {
             continue;
         }
         if (host->fd < 0 && waitpid(host->pid, &status, WNOHANG) == host->pid) {
             pthread_mutex_lock(&starter->lock);
             host->ended = true;
             host->status = status;
+            host->pid = 0; /* another process may get that number */
             pthread_mutex_unlock(&starter->lock);
-        } else {
-            left++;
         }
     }
-    return left;
+}
+
+/* What is left of the command before it goes first. */
+static void start_again(ls_starter *starter, started *host)
+{
+    if (host->pid > 0) {
+        kill(host->pid, SIGKILL);
+        waitpid(host->pid, NULL, 0);
+        host->pid = 0;
+    }
+    if (host->fd >= 0) {
+        close(host->fd);
+        host->fd = -1;
+    }
+    host->line_bytes = 0;
+    const ls_status status = start_one(starter->token, host);
+    pthread_mutex_lock(&starter->lock);
+    host->again = false;
+    if (status != LS_OK) {
+        host->ended = true;
+        host->status = 127 << 8;
+        snprintf(host->last, sizeof host->last, "%s", ls_error_text());
+    }
+    pthread_mutex_unlock(&starter->lock);
+}
+
+static void look_for_orders(ls_starter *starter)
+{
+    for (uint32_t i = 0; i < starter->count; i++) {
+        pthread_mutex_lock(&starter->lock);
+        const bool again = starter->hosts[i].again;
+        pthread_mutex_unlock(&starter->lock);
+        if (again) {
+            start_again(starter, &starter->hosts[i]);
+        }
+    }
 }
 
 static void *watch_hosts(void *context)
@@ -202,9 +241,8 @@ static void *watch_hosts(void *context)
                 }
             }
         }
-        if (collect(starter) == 0) {
-            break;
-        }
+        collect(starter);
+        look_for_orders(starter);
     }
     free(fds);
     return NULL;
@@ -225,13 +263,23 @@ bool ls_starter_has_ended(ls_starter *starter, uint32_t index, char text_out[512
     return ended;
 }
 
+void ls_starter_again(ls_starter *starter, uint32_t index)
+{
+    started *host = &starter->hosts[index];
+    pthread_mutex_lock(&starter->lock);
+    host->again = true;
+    host->ended = false;
+    host->last[0] = '\0';
+    pthread_mutex_unlock(&starter->lock);
+}
+
 /* ---- life ---- */
 
 static void end_all(ls_starter *starter)
 {
     for (uint32_t i = 0; i < starter->count; i++) {
         started *host = &starter->hosts[i];
-        if (host->pid > 0 && !host->ended) {
+        if (host->pid > 0) {
             kill(host->pid, SIGKILL);
             waitpid(host->pid, &host->status, 0);
         }
@@ -243,7 +291,8 @@ static void end_all(ls_starter *starter)
     free(starter);
 }
 
-ls_status ls_starter_start(const ls_gang_hosts *hosts, const char *coordinator, ls_starter **starter_out)
+ls_status ls_starter_start(const ls_gang_hosts *hosts, const char *coordinator, bool are_there,
+                           ls_starter **starter_out)
 {
     char program[1024] = "";
     const ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -253,14 +302,15 @@ ls_status ls_starter_start(const ls_gang_hosts *hosts, const char *coordinator, 
         return ls_fail(LS_ERR_MEMORY, "no memory to start agents on %u hosts", hosts->other_count);
     }
     pthread_mutex_init(&starter->lock, NULL);
+    snprintf(starter->token, sizeof starter->token, "%s", hosts->token);
     ls_status status = LS_OK;
     for (uint32_t i = 0; i < hosts->other_count && status == LS_OK; i++) {
-        command made;
-        starter->hosts[i] = (started){.name = hosts->others[i].name, .fd = -1};
+        started *host = &starter->hosts[i];
+        *host = (started){.name = hosts->others[i].name, .fd = -1, .ended = are_there};
         starter->count++;
-        status = make_command(&hosts->others[i], coordinator, program, &made);
-        if (status == LS_OK) {
-            status = start_one(&made, hosts->token, &starter->hosts[i]);
+        status = make_command(&hosts->others[i], coordinator, program, &host->made);
+        if (status == LS_OK && !are_there) {
+            status = start_one(starter->token, host);
         }
     }
     if (status == LS_OK) {
