@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Several hosts of which one is lost and comes back: its agent, started again, takes its old place, the state is brought there, and the run goes
-# on with all its ranks; so does one in which a rank alone was killed, which its agent starts again. Runs last until what is looked for has
+# on with all its ranks; so does one in which a rank alone was killed, which its agent starts again, be it the only one of its host. Runs last until what is looked for has
 # happened, then they are told to end; the bits are those of one process that makes as many steps.
 . "$(dirname "$0")/lib.sh"
 . "$LS_SOURCE_DIR/tests/lib/hosts.sh"
@@ -101,6 +101,13 @@ for zero in 0 1; do
     happened rank_joined 1
     finished $first
     same "rank-$zero: events" "$(events | sed 's/[12]/R/g')" "lost R joined R parts 3 4"
+
+    # The only one of its host, which has nothing of the state until it is back.
+    begin "only-$zero" 1 --set parallel.zero=$zero --set checkpoint.every_steps=10
+    kill -9 "$(ranks_of $second)"
+    happened rank_joined 1
+    finished $second
+    same "only-$zero: events" "$(events)" "lost 3 joined 3 parts 3 4"
 done
 
 # The same for one beside the trainer.
