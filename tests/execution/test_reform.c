@@ -29,7 +29,8 @@ static table three_hosts(uint32_t zero)
                                                  .finished = 11,
                                                  .agreed = 11,
                                                  .parked = 1,
-                                                 .ranks = 2}};
+                                                 .ranks = 2,
+                                                 .bound = 2}};
     }
     ls_reform_cut(&t.settings, t.hosts, HOSTS, 3, 10, &t.cut);
     return t;
@@ -104,7 +105,7 @@ static void reform_does_not_wait_for_a_host_without_ranks(void **state)
     for (uint32_t i = 0; i < 2; i++) { /* two have updated; the rank of the third died before it did */
         t.hosts[i].status.finished = t.hosts[i].status.agreed = 12;
     }
-    t.hosts[2].status.ranks = 0;
+    t.hosts[2].status.bound = 0; /* one that was started since may be ready */
     ls_reform_decision next = decide(&t);
     assert_int_equal(next.what, LS_REFORM_FORM);
     assert_int_equal(next.step, 12);
@@ -170,8 +171,11 @@ static void reform_ends_without_a_rank_beside_the_trainer(void **state)
 {
     (void)state;
     table t = three_hosts(0);
-    t.hosts[0].status.ranks = 0;
+    t.hosts[0].status.bound = 0; /* others are ready, but have nothing */
     assert_int_equal(decide(&t).what, LS_REFORM_END);
+    t.cut.hosts[0].host = 2; /* a trainer that came back without them, and was in no cut */
+    t.cut.host_count = 1;
+    assert_int_equal(decide(&t).what, LS_REFORM_FORM);
 }
 
 static void cut_gives_a_part_to_each_rank_in_order(void **state)
@@ -202,10 +206,10 @@ static void holders_are_owners_or_shadows_that_live(void **state)
     assert_true(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
     assert_int_equal(t.cut.hosts[1].holder, 1);
     assert_int_equal(t.cut.hosts[2].holder, 0);
-    t.hosts[1].status.ranks = 0; /* its agent lives, but nobody is left to send what it has */
+    t.hosts[1].status.bound = 0; /* its agent lives, but nobody is left to send what it has */
     assert_false(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
     assert_int_equal(t.cut.hosts[1].holder, LS_REFORM_NOBODY); /* its shadow was with host 2 */
-    t.hosts[1].status.ranks = 2;
+    t.hosts[1].status.bound = 2;
     t.hosts[0].is_here = false;
     assert_false(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
     assert_int_equal(t.cut.hosts[0].holder, 1);

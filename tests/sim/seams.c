@@ -93,3 +93,12 @@ ls_reform_decision __wrap_ls_reform_decide(const ls_reform_settings *settings, c
     }
     return __real_ls_reform_decide(settings, seen, count, cuts, cut_count, fence);
 }
+
+bool seams_forget_move(const ls_cut *cut, const ls_cut *held)
+{
+    bool has_newcomer = false;
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        has_newcomer = has_newcomer || ls_reform_parts(held, cut->hosts[i].host) == 0;
+    }
+    return has_newcomer && is_broken("newcomer-has-state");
+}

@@ -6,7 +6,12 @@
 #ifndef LS_TESTS_SIM_SEAMS_H
 #define LS_TESTS_SIM_SEAMS_H
 
+#include "execution/elastic/reform.h"
+
 /* From now on; NULL: the program as it is. Names that are no mutation of a seam do nothing. */
 void seams_break(const char *mutation);
+
+/* For whoever has the seam of ls_host_side_form. */
+bool seams_forget_move(const ls_cut *cut, const ls_cut *held);
 
 #endif

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A run on several hosts: cluster, agents and their host sides, with puppets in the place of ranks. Hosts crash, ranks die, ways are cut, more than one
- * at a time, also in the middle of a recovery. The trainer dies, and another one takes its place. The state is twelve cells per host, each the number of updates it has had.
+ * at a time, also in the middle of a recovery; agents are started again, and may be lost again while they join. In other seeds the trainer dies, and
+ * another one takes its place. The state is twelve cells per host, each the number of updates it has had.
  *
  * Safety: a cell is updated once per step; nobody begins a step whose state he has not; a part of a cut is computed on one host; no cut begins
- * before a step whose result the trainer has seen. Liveness: in the end all steps are made, or so many were lost together that they can't be.
+ * before a step whose result the trainer has seen. Liveness: in the end all steps are made, and where hosts come back all ranks have a part again;
+ * or so many were lost together that it can't be.
  */
 #include "seams.h"
 #include "worlds.h"
@@ -20,7 +22,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOSTS = 5, TRAINERS = 4, LOCAL_MAX = 2, CELLS = 12, CUTS = 64, STEPS = 40, MACHINES = 32 };
+enum {
+    HOSTS = 5,
+    TRAINERS = 4,
+    LOCAL_MAX = 2,
+    CELLS = 12,
+    CUTS = 256,
+    STEPS = 40,
+    MACHINES = 64,
+    COMEBACKS_MAX = 40
+};
 static const char token[] = "00112233445566778899aabbccddeeff";
 static const char address[] = "host0:29500";
 
@@ -51,12 +62,19 @@ typedef struct world {
     char log_bytes[4096];
     int64_t log_file;
     ls_host_agent *agents[HOSTS];
+    ls_env *agent_env[HOSTS], *rank_env[HOSTS][LOCAL_MAX];
+    ls_host_agent *gone[COMEBACKS_MAX]; /* agents that were */
+    uint32_t gone_count;
+    enum { NEVER, BY_TRAINER, BY_HAND } comebacks; /* who starts agents of hosts that were lost */
+    bool wanted[HOSTS];                            /* the trainer does */
     machine machines[MACHINES];
     uint32_t machine_count, ready;
     bool running, ended, aborted;
     char why[512];
     uint64_t committed; /* results the trainer has seen */
     ls_cut cuts[CUTS];  /* by epoch, as formed */
+    uint64_t newest;
+    uint32_t lost; /* hosts that crashed */
     /* What travels between hosts: who has sent what all wait for. */
     uint64_t sums[CUTS]; /* step + 1 that the parts in sent[] have come to, in this cut */
     uint32_t sent[CUTS], moving[CUTS], settled[CUTS];
@@ -381,7 +399,7 @@ static void puppet_tick(void *context)
         }
     } else if (may_park(p)) {
         p->is_parked = true;
-        w->is_broken[p->team.cut] |= atomic_load(&control->hard) != 0;
+        w->is_broken[p->team.cut] |= atomic_load(&control->hard) != 0 && holds_any(p);
         ls_control_park(control, p->local, p->team.epoch);
     } else {
         work(p);
@@ -392,8 +410,10 @@ static void puppet_tick(void *context)
 static void puppet_ready(void *context)
 {
     puppet *p = context;
+    ls_rank_slot *slot = ls_segment_slot(&p->m->segment, p->local);
     ls_control_read_team(p->m->segment.control, &p->team);
     p->step = p->team.step;
+    slot->preflight = (ls_preflight){.version = LS_PREFLIGHT_VERSION, .part_count = LS_PREFLIGHT_PART_COUNT};
     ls_control_phase(p->m->segment.control, p->local, LS_RANK_READY);
     puppet_tick(p);
 }
@@ -424,6 +444,7 @@ static void puppet_program(ls_env *env, const char *const *argv, void *context)
     *p = (puppet){.w = w, .env = env, .m = m};
     p->local = (uint32_t)atoi(rank) - m->segment.control->first_rank;
     atomic_store(&ls_segment_slot(&m->segment, p->local)->pid, ls_sim_pid(env));
+    w->rank_env[m->host][p->local] = env;
     ls_env_timer_set(env, ls_env_random_u64(env) % (20 * SIM_MS), puppet_ready, p);
 }
 
@@ -432,6 +453,7 @@ static void puppet_program(ls_env *env, const char *const *argv, void *context)
 static void on_ready(world *w)
 {
     if (!w->running && ++w->ready == w->ranks) {
+        w->newest = 1;
         ls_cluster_run(w->cluster);
         w->running = true;
         w->cuts[1] = (ls_cut){.epoch = 1, .parts = w->ranks};
@@ -446,7 +468,7 @@ static void on_ready(world *w)
 static void local_ready(void *context, uint32_t rank)
 {
     world *w = context;
-    ls_cluster_rank_ready(w->cluster, rank);
+    SIM_CHECK(w->run, ls_cluster_rank_ready(w->cluster, rank));
     on_ready(w);
 }
 
@@ -519,8 +541,32 @@ void __wrap_ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cu
         SIM_CHECK(w->run, cut->step >= w->committed);
         w->cuts[cut->epoch] = *cut;
         w->formed++;
+        w->newest = cut->epoch;
     }
-    __real_ls_host_side_form(side, cut, held, moves);
+    __real_ls_host_side_form(side, cut, held, moves && !seams_forget_move(cut, held));
+}
+
+/* All ranks have a part, as far as they come back. */
+static bool is_whole(const world *w)
+{
+    return w->comebacks == NEVER || w->cuts[w->newest].parts == w->ranks;
+}
+
+static bool start_failed(void *context, uint32_t host, char text_out[512])
+{
+    const world *w = context;
+    snprintf(text_out, 512, "it has ended");
+    return w->agent_env[host + 1] && !w->wanted[host + 1] && !ls_sim_is_running(w->agent_env[host + 1]);
+}
+
+static void start_again(void *context, uint32_t host)
+{
+    ((world *)context)->wanted[host + 1] = true;
+}
+
+static ls_status start_rank(void *context, uint32_t local)
+{
+    return ls_agent_start_rank(((world *)context)->agent, local);
 }
 
 static void trainer_tick(void *context)
@@ -532,8 +578,8 @@ static void trainer_tick(void *context)
         const uint64_t finished = atomic_load(&slot->finished);
         w->committed = finished > w->committed ? finished : w->committed;
     }
-    if (w->running && w->committed < STEPS) {
-        ls_control_grant(control, w->committed + 4 < STEPS ? w->committed + 4 : STEPS);
+    if (w->running && (w->committed < STEPS || !is_whole(w))) {
+        ls_control_grant(control, w->committed + 4);
     } else if (w->running) {
         ls_agent_end(w->agent);
     }
@@ -548,8 +594,17 @@ static void on_returned(void *context)
 
 static void open_cluster(world *w, const ls_log_state *left)
 {
+    static const char *const names[] = {"host1", "host2", "host3", "host4"};
+    static ls_cluster_host others[HOSTS];
+    for (uint32_t i = 0; i + 1 < w->host_count; i++) {
+        others[i] = (ls_cluster_host){.name = names[i], .slots = w->local[i + 1]};
+    }
     const ls_cluster_options options = {
         .env = w->trainer,
+        .hosts = w->comebacks != NEVER ? others : NULL,
+        .host_count = w->comebacks != NEVER ? w->host_count - 1 : 0,
+        .start_failed = start_failed,
+        .start_again = w->comebacks == BY_TRAINER ? start_again : NULL,
         .listen = address,
         .token = token,
         .segment = &w->machines[0].segment,
@@ -564,11 +619,13 @@ static void open_cluster(world *w, const ls_log_state *left)
         .lease_ns = SIM_S,
         .settings = {.leaves = CELLS, .min_ranks = 1, .zero = w->zero, .shadow = w->shadow},
         .event = on_event,
-        .wait_ns = 20 * SIM_S,
-        .log_folder = ".",
+        .wait_ns = w->comebacks == NEVER ? 20 * SIM_S : 0,
+        .log_folder = w->comebacks == NEVER ? "." : NULL,
         .identity = "sim",
         .left = left,
         .returned = on_returned,
+        .start = start_rank,
+        .max_replacements = w->comebacks != NEVER ? 16 : 0,
         .ended = all_ended,
     };
     SIM_CHECK(w->run, ls_cluster_open(&options, &w->cluster) == LS_OK);
@@ -660,13 +717,16 @@ static void agent_program(ls_env *env, const char *const *argv, void *context)
     (void)argv;
     const agent_start *start = context;
     world *w = start->w;
+    static char names[HOSTS][16];
+    snprintf(names[start->host], sizeof names[0], "host%u", start->host);
     const ls_host_agent_options options = {.coordinator = address,
                                            .token = token,
-                                           .name = "",
+                                           .name = w->comebacks != NEVER ? names[start->host] : "",
                                            .slots = w->local[start->host],
                                            .timeout_s = 10,
                                            .program = "rank",
                                            .no_watch = true};
+    w->agent_env[start->host] = env;
     SIM_CHECK(w->run, ls_host_agent_open(env, &options, &w->agents[start->host]) == LS_OK);
 }
 
@@ -678,6 +738,7 @@ static void make_hosts(world *w)
     w->host_count = (uint32_t)sim_draw(run, "hosts", 2, HOSTS);
     w->zero = (uint32_t)sim_draw(run, "zero", 0, 3);
     w->shadow = w->zero > 0;
+    w->comebacks = sim_draw(run, "comebacks", NEVER, BY_HAND);
     for (uint32_t h = 0; h < w->host_count; h++) {
         char name[16];
         snprintf(name, sizeof name, "local%u", h);
@@ -713,6 +774,7 @@ static void crash_host(world *w, uint32_t host)
     if (m && !m->is_dead) {
         sim_event(w->run, "host %u crashes", host);
         m->is_dead = true;
+        w->lost++;
         ls_sim_host_crash(w->run->sim, w->hosts[host]);
     }
 }
@@ -724,6 +786,46 @@ static void cut_host(world *w, uint32_t host, bool cut)
     for (uint32_t h = 0; h < w->host_count; h++) {
         if (h != host) {
             ls_sim_cut(w->run->sim, w->hosts[host], w->hosts[h], cut);
+        }
+    }
+}
+
+static void kill_rank(world *w, uint32_t host, uint32_t local)
+{
+    ls_env *env = w->rank_env[host][local];
+    if (env && ls_sim_is_running(env)) {
+        sim_event(w->run, "rank %u of host %u is killed", local, host);
+        ls_sim_signal(env, SIGKILL);
+    }
+}
+
+/* Whatever was there goes first. */
+static void start_host(world *w, uint32_t host)
+{
+    static agent_start starts[HOSTS];
+    machine *m = machine_of(w, host);
+    if (w->gone_count == COMEBACKS_MAX) {
+        return;
+    }
+    sim_event(w->run, "host %u is started again", host);
+    if (ls_sim_is_running(w->agent_env[host])) {
+        ls_sim_host_crash(w->run->sim, w->hosts[host]);
+    }
+    w->gone[w->gone_count++] = w->agents[host];
+    m->is_dead = true;
+    memset(w->rank_env[host], 0, sizeof w->rank_env[host]);
+    starts[host] = (agent_start){w, host};
+    ls_sim_start(w->run->sim, w->hosts[host], agent_program, &starts[host]);
+}
+
+/* Agents that are no more are started again: by hand, whether the coordinator has noticed that or not. */
+static void come_back(world *w)
+{
+    for (uint32_t host = 1; host < w->host_count && !w->ended; host++) {
+        const bool by_hand = w->comebacks == BY_HAND && !ls_sim_is_running(w->agent_env[host]);
+        if (by_hand || w->wanted[host]) {
+            w->wanted[host] = false;
+            start_host(w, host);
         }
     }
 }
@@ -762,6 +864,52 @@ static void change_trainer_in_reform(world *w)
     }
     run_for(w, ls_sim_random_u64(w->run->sim) % (6 * SIM_MS));
     change_trainer(w);
+}
+
+/* In the end all is as it should be, or it can't be. */
+static void calm_down(world *w)
+{
+    for (int i = 0; i < 200 && !w->ended; i++) {
+        run_until(w, ls_sim_now_ns(w->run->sim) + 150 * SIM_MS);
+        come_back(w);
+    }
+}
+
+/* One thing goes wrong, or somebody comes back. */
+static void hurt(world *w, uint32_t host, bool crashes, bool cuts, bool kills)
+{
+    switch (ls_sim_random_u64(w->run->sim) % 4) {
+    case 0:
+        if (crashes && host > 0) {
+            crash_host(w, host);
+        }
+        break;
+    case 1:
+        if (cuts && host > 0 && !w->cut[host]) {
+            cut_host(w, host, true);
+            run_until(w, ls_sim_now_ns(w->run->sim) + ls_sim_random_u64(w->run->sim) % (2 * SIM_S));
+            cut_host(w, host, false);
+        }
+        break;
+    case 2:
+        if (kills) {
+            kill_rank(w, host, (uint32_t)(ls_sim_random_u64(w->run->sim) % w->local[host]));
+        }
+        break;
+    default:
+        come_back(w);
+        break;
+    }
+}
+
+/* What may end a run: a host went together with its shadow, or the last rank beside the trainer. */
+static void check_reason(const world *w)
+{
+    const bool alone = strstr(w->why, "no rank is left on the trainer's host") != NULL;
+    const bool nowhere = strstr(w->why, "shadow") != NULL && w->zero > 0;
+    if (!alone && !nowhere) {
+        sim_fail(w->run, "the run ended: %s", w->why);
+    }
 }
 
 /* For who looks why it went no further. */
@@ -808,8 +956,9 @@ static void run_world(sim_run *run)
     SIM_CHECK(run, w->running);
     const bool crashes = sim_draw_fault(run, "crashes", SIM_FAULT_POWER, 70);
     const bool cuts = sim_draw_fault(run, "cuts", SIM_FAULT_CUT, 40);
-    const bool dies = sim_draw_fault(run, "trainer", SIM_FAULT_KILL, 50);
-    const uint64_t faults = sim_draw(run, "faults", 0, 3), apart_ms = sim_draw(run, "apart_ms", 1, 400);
+    const bool dies = sim_draw_fault(run, "trainer", SIM_FAULT_KILL, 50) && w->comebacks == NEVER;
+    const bool kills = sim_draw_fault(run, "kills", SIM_FAULT_KILL, 50) && !dies;
+    const uint64_t faults = sim_draw(run, "faults", 0, 6), apart_ms = sim_draw(run, "apart_ms", 1, 400);
     run_for(w, 100 * SIM_MS); /* the log is there */
     for (uint64_t i = 0; i < faults; i++) {
         if (dies && ls_sim_random_u64(run->sim) % 2) {
@@ -817,28 +966,21 @@ static void run_world(sim_run *run)
             change_trainer(w);
         }
         run_until(w, ls_sim_now_ns(run->sim) + ls_sim_random_u64(run->sim) % (apart_ms * SIM_MS));
-        const uint32_t host = some_host(w, 1);
-        if (crashes && ls_sim_random_u64(run->sim) % 2) {
-            crash_host(w, host);
-            if (dies && ls_sim_random_u64(run->sim) % 2) {
-                change_trainer_in_reform(w);
-            }
-        } else if (cuts && !w->cut[host]) {
-            cut_host(w, host, true);
-            run_until(w, ls_sim_now_ns(run->sim) + ls_sim_random_u64(run->sim) % (2 * SIM_S));
-            cut_host(w, host, false);
+        const uint32_t lost = w->lost;
+        hurt(w, some_host(w, 0), crashes, cuts, kills);
+        if (w->lost != lost && dies && ls_sim_random_u64(run->sim) % 2) {
+            change_trainer_in_reform(w);
         }
     }
-    run_for(w, 40 * SIM_S);
-    if (w->committed < STEPS && !w->aborted) {
+    calm_down(w);
+    if (!w->ended) {
         tell_where(w);
     }
-    SIM_CHECK(run, w->committed == STEPS || w->aborted);
-    if (w->aborted && !strstr(w->why, "shadow")) {
-        sim_fail(run, "the run ended: %s", w->why);
-    }
-    SIM_CHECK(run, !w->aborted || w->zero > 0);
     SIM_CHECK(run, w->ended);
+    SIM_CHECK(run, w->aborted || (w->committed >= STEPS && is_whole(w)));
+    if (w->aborted) {
+        check_reason(w);
+    }
     for (uint32_t i = 0; i < w->trainer_count; i++) {
         ls_coordinator_log *log = ls_cluster_take_log(w->clusters[i]);
         ls_cluster_close(w->clusters[i]);
@@ -848,6 +990,9 @@ static void run_world(sim_run *run)
     ls_text_release(&w->log);
     for (uint32_t h = 1; h < w->host_count; h++) {
         ls_host_agent_close(w->agents[h]);
+    }
+    for (uint32_t i = 0; i < w->gone_count; i++) {
+        ls_host_agent_close(w->gone[i]);
     }
     for (uint32_t i = 0; i < w->machine_count; i++) {
         ls_segment_release(&w->machines[i].segment);
@@ -860,6 +1005,7 @@ static void run_world(sim_run *run)
 static const sim_mutation mutations[] = {
     {"status-of-any-epoch", "what a host said behind an earlier fence counts"},
     {"cut-before-log", "hosts hear of a cut before it is durable"},
+    {"newcomer-has-state", "a host that comes back is taken to have what it needs"},
 };
 
 const sim_world sim_world_cluster = {

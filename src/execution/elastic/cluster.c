@@ -253,7 +253,7 @@ bool ls_cluster_kill(ls_cluster *cluster, uint32_t rank, int32_t pid, const char
         return false;
     }
     const bool is_far = rank - cluster->control->first_rank >= cluster->control->local_ranks;
-    if (!is_far && cluster->hosts[0].status.ranks < 2) {
+    if (!is_far && cluster->hosts[0].status.bound < 2) {
         return false;
     }
     cluster->killed_pid = pid;

@@ -50,7 +50,7 @@ typedef struct ls_cluster_options {
     uint64_t step;             /* finished */
     uint32_t threads;          /* per rank */
     const char *run_dir;
-    const ls_cluster_host *hosts; /* borrowed; NULL: agents that people start */
+    const ls_cluster_host *hosts; /* borrowed for its life; NULL: agents that people start */
     uint32_t host_count;
     uint64_t start_timeout_ns; /* for agents to come; who is missing is logged now and then */
     void *context;

@@ -25,16 +25,17 @@ static bool is_free(const ls_cluster *cluster, const ls_cluster_agent *agent)
     return cluster->running && agent->used && agent->gone && !agent->is_spare;
 }
 
-/* Any such place for at most `slots` ranks (0: any number); NULL: there is none. */
+/* The largest such place for at most `slots` ranks (0: any number), so that smaller hosts find theirs; NULL: there is none. */
 static ls_cluster_agent *find_free(ls_cluster *cluster, uint32_t slots)
 {
+    ls_cluster_agent *found = NULL;
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
         ls_cluster_agent *a = &cluster->agents[i];
-        if (is_free(cluster, a) && (slots == 0 || a->count <= slots)) {
-            return a;
+        if (is_free(cluster, a) && (slots == 0 || a->count <= slots) && (!found || a->count > found->count)) {
+            found = a;
         }
     }
-    return NULL;
+    return found;
 }
 
 static ls_cluster_agent *place_by_name(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello)

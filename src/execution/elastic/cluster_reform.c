@@ -296,14 +296,16 @@ void ls_cluster_receive_status(ls_cluster *cluster, ls_cluster_agent *agent, con
 
 /* ---- a new cut ---- */
 
+/* Hosts that don't have what they held before, or held nothing. */
 static bool has_newcomers(const ls_cut *cut, const ls_cut *held)
 {
     for (uint32_t i = 0; i < cut->host_count; i++) {
-        bool was_there = false;
+        bool has_its = false;
         for (uint32_t k = 0; k < held->host_count; k++) {
-            was_there = was_there || held->hosts[k].host == cut->hosts[i].host;
+            has_its = has_its || (held->hosts[k].host == cut->hosts[i].host &&
+                                  held->hosts[k].holder == cut->hosts[i].host);
         }
-        if (!was_there) {
+        if (!has_its) {
             return true;
         }
     }
@@ -418,7 +420,7 @@ static void go_on(ls_cluster *cluster)
                          "when it is started again");
         break;
     case LS_REFORM_END:
-        give_up(cluster, cluster->hosts[0].status.ranks == 0
+        give_up(cluster, cluster->hosts[0].status.bound == 0
                              ? "no rank is left on the trainer's host; the run goes on from its newest "
                                "checkpoint when it is started again"
                              : "fewer than job.min_ranks are left");

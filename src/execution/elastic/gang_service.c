@@ -525,7 +525,7 @@ static ls_status start_cluster(ls_gang *gang, uint64_t step)
 {
     const ls_gang_hosts *hosts = gang->options.hosts;
     const ls_run_file *run = &gang->options.session->run;
-    ls_cluster_host others[LS_COMM_SIZE_MAX];
+    ls_cluster_host *others = ls_arena_new(&gang->arena, ls_cluster_host, hosts->other_count + 1);
     char there[LS_COMM_ADDRESS_BYTES], here[LS_COMM_ADDRESS_BYTES];
     /* Agents of a trainer before this one come back to its address, with its secret. */
     const bool is_known = gang->adopted && !gang->fresh;

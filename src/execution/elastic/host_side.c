@@ -118,6 +118,7 @@ void ls_host_side_status(const ls_host_side *side, ls_host_status *status_out)
     }
     for (uint32_t local = 0; local < control->local_ranks; local++) {
         status.ranks += side->lives[local];
+        status.bound += side->lives[local] && ls_host_side_has_part(side, local);
         /* Who has no part touches nothing. */
         status.parked = status.parked && (!side->lives[local] || !ls_host_side_has_part(side, local) ||
                                           ls_control_is_parked(control, local));

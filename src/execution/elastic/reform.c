@@ -21,10 +21,10 @@ const ls_cut *ls_reform_held(const ls_reform_host *hosts, uint32_t count, const 
     return cuts[cut_count - 1];
 }
 
-/* Who leaves has no part in the next cut, and so hands nothing over that nobody else has; nor has a host that has no rank left. */
+/* Who leaves has no part in the next cut, and so hands nothing over that nobody else has; nor has a host in which nobody is left that held one. */
 static bool stays(const ls_reform_host *host)
 {
-    return host->is_here && !host->is_leaving && host->status.ranks > 0;
+    return host->is_here && !host->is_leaving && host->status.bound > 0;
 }
 
 /* A host that has what host `index` of the cut keeps. */
@@ -95,10 +95,10 @@ typedef struct progress {
     bool all_parked;
 } progress;
 
-/* It says of this fence that no rank of its own is left: nobody there finishes anything, and what it keeps others have. */
+/* It says of this fence that none of those is left that held its parts: nobody there finishes anything, and what it keeps others have. */
 static bool has_nobody(const ls_host_status *status, const ls_reform_fence *fence)
 {
-    return status->fence == fence->epoch && status->ranks == 0;
+    return status->fence == fence->epoch && status->bound == 0;
 }
 
 /* Its ranks work in the cut. A host that was to have a part but lost a rank before it heard that never got into it: it holds what it held. */
@@ -146,8 +146,10 @@ ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls
                         : (ls_reform_decision){.what = LS_REFORM_WAIT};
     }
     const ls_cut *held = ls_reform_held(hosts, count, cuts, cut_count);
-    /* The trainer evaluates and saves what the ranks beside it have brought together. */
-    const bool has_trainer = hosts[0].is_here && hosts[0].status.ranks > 0;
+    /* The trainer evaluates and saves what the ranks beside it have brought together, and hears from them what a step came to. One that has just come
+     * asks others. */
+    const bool has_trainer = hosts[0].is_here && hosts[0].status.ranks > 0 &&
+                             (hosts[0].status.bound > 0 || ls_reform_parts(cuts[0], 0) == 0);
     if (ranks_to_come(hosts, count) < settings->min_ranks || !has_trainer) {
         return (ls_reform_decision){.what = LS_REFORM_END};
     }

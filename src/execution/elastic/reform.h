@@ -34,6 +34,8 @@ typedef struct ls_host_status {
     uint64_t agreed;   /* n: it has the verdict on step n - 1; 0: none */
     uint32_t parked;   /* all its ranks that live are, for that fence */
     uint32_t ranks;    /* of it that live and are ready */
+    uint32_t
+        bound; /* those of them that hold a part in the team in force: by them its memory is what it should be */
 } ls_host_status;
 
 /* How the parts of a cut lie on hosts: those with parts, in order. Host numbers are places in the table of hosts, for the whole run. */
@@ -70,7 +72,7 @@ typedef enum ls_reform_what {
     LS_REFORM_FINISH, /* hosts that have not finished `step` steps do, with the verdict that host `from` has */
     LS_REFORM_FORM,   /* a new cut behind `step` steps */
     LS_REFORM_CHECKPOINT, /* part of the state is nowhere: back to a checkpoint */
-    LS_REFORM_END,        /* too few ranks, or none beside the trainer, on host 0 */
+    LS_REFORM_END,        /* too few ranks, or none that holds a part beside the trainer, on host 0 */
 } ls_reform_what;
 
 typedef struct ls_reform_decision {
