@@ -75,6 +75,7 @@ typedef struct world {
     ls_cut cuts[CUTS];  /* by epoch, as formed */
     uint64_t newest;
     uint32_t lost; /* hosts that crashed */
+    bool dies;     /* the trainer does; then nobody comes back, and no rank dies alone */
     /* What travels between hosts: who has sent what all wait for. */
     uint64_t sums[CUTS]; /* step + 1 that the parts in sent[] have come to, in this cut */
     uint32_t sent[CUTS], moving[CUTS], settled[CUTS];
@@ -738,7 +739,8 @@ static void make_hosts(world *w)
     w->host_count = (uint32_t)sim_draw(run, "hosts", 2, HOSTS);
     w->zero = (uint32_t)sim_draw(run, "zero", 0, 3);
     w->shadow = w->zero > 0;
-    w->comebacks = sim_draw(run, "comebacks", NEVER, BY_HAND);
+    w->dies = sim_draw_fault(run, "trainer", SIM_FAULT_KILL, 50);
+    w->comebacks = w->dies ? NEVER : sim_draw(run, "comebacks", NEVER, BY_HAND);
     for (uint32_t h = 0; h < w->host_count; h++) {
         char name[16];
         snprintf(name, sizeof name, "local%u", h);
@@ -878,7 +880,7 @@ static void calm_down(world *w)
 /* One thing goes wrong, or somebody comes back. */
 static void hurt(world *w, uint32_t host, bool crashes, bool cuts, bool kills)
 {
-    switch (ls_sim_random_u64(w->run->sim) % 4) {
+    switch (ls_sim_random_u64(w->run->sim) % (w->dies ? 2 : 4)) {
     case 0:
         if (crashes && host > 0) {
             crash_host(w, host);
@@ -956,19 +958,18 @@ static void run_world(sim_run *run)
     SIM_CHECK(run, w->running);
     const bool crashes = sim_draw_fault(run, "crashes", SIM_FAULT_POWER, 70);
     const bool cuts = sim_draw_fault(run, "cuts", SIM_FAULT_CUT, 40);
-    const bool dies = sim_draw_fault(run, "trainer", SIM_FAULT_KILL, 50) && w->comebacks == NEVER;
-    const bool kills = sim_draw_fault(run, "kills", SIM_FAULT_KILL, 50) && !dies;
+    const bool kills = sim_draw_fault(run, "kills", SIM_FAULT_KILL, 50) && !w->dies;
     const uint64_t faults = sim_draw(run, "faults", 0, 6), apart_ms = sim_draw(run, "apart_ms", 1, 400);
     run_for(w, 100 * SIM_MS); /* the log is there */
     for (uint64_t i = 0; i < faults; i++) {
-        if (dies && ls_sim_random_u64(run->sim) % 2) {
+        if (w->dies && ls_sim_random_u64(run->sim) % 2) {
             run_for(w, ls_sim_random_u64(run->sim) % (apart_ms * SIM_MS));
             change_trainer(w);
         }
         run_until(w, ls_sim_now_ns(run->sim) + ls_sim_random_u64(run->sim) % (apart_ms * SIM_MS));
         const uint32_t lost = w->lost;
-        hurt(w, some_host(w, 0), crashes, cuts, kills);
-        if (w->lost != lost && dies && ls_sim_random_u64(run->sim) % 2) {
+        hurt(w, some_host(w, w->dies ? 1 : 0), crashes, cuts, kills);
+        if (w->lost != lost && w->dies && ls_sim_random_u64(run->sim) % 2) {
             change_trainer_in_reform(w);
         }
     }
