@@ -64,11 +64,11 @@ def sure(what, holds):
 
 sure("classes add up to the wall time", abs(sum(time.values()) - summary["wall_s"]) < 1e-6)
 sure("nothing is negative", min(time.values()) >= 0)
-sure("wall time is that of the clock on the wall", ended - begun - 0.3 < summary["wall_s"] <= ended - begun + 0.1)
+sure("wall time is that of the clock on the wall", ended - begun - 3.0 < summary["wall_s"] <= ended - begun + 0.1)
 sure("five starts", [s["status"] for s in starts] == ["lost", "stopped", "interrupted", "stopped", "finished"])
 sure("starts and what is between them add up", abs(sum(s["wall_s"] + s["until_next_s"] for s in starts) - summary["wall_s"]) < 1e-4)
 sure("the start that was killed is accounted for until shortly before",
-     0 < starts[0]["wall_s"] <= killed - begun + 0.1 and starts[0]["wall_s"] > killed - begun - 1.0)
+     0 < starts[0]["wall_s"] <= killed - begun + 0.1 and starts[0]["wall_s"] > killed - begun - 4.0)
 sure("down: behind the kill, behind SIGTERM",
      abs(time["down"] - starts[0]["until_next_s"] - starts[1]["until_next_s"]) < 1e-4 and time["down"] >= 1.1)
 sure("paused: behind Ctrl-C, behind --steps",
