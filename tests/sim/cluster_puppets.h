@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The world of world_cluster.c and its puppets, which stand in the place of ranks. Included there alone. */
+#ifndef LS_TESTS_SIM_CLUSTER_PUPPETS_H
+#define LS_TESTS_SIM_CLUSTER_PUPPETS_H
+
+#include "seams.h"
+#include "worlds.h"
+
+#include "base/text.h"
+#include "execution/elastic/cluster.h"
+#include "execution/elastic/host_agent.h"
+#include "execution/elastic/host_side.h"
+#include "execution/parallel/data_parallel.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HOSTS = 5,
+    TRAINERS = 4,
+    LOCAL_MAX = 2,
+    CELLS = 12,
+    CUTS = 256,
+    STEPS = 40,
+    MACHINES = 64,
+    COMEBACKS_MAX = 40
+};
+static const char token[] = "00112233445566778899aabbccddeeff";
+static const char address[] = "host0:29500";
+
+/* A host's memory: one segment, and what is in it. */
+typedef struct machine {
+    uint32_t host;
+    ls_segment segment;
+    int fd;
+    uint64_t cells[CELLS];
+    bool is_moved[CUTS]; /* cells are those of the cut */
+    bool is_dead;
+} machine;
+
+typedef struct world {
+    sim_run *run;
+    ls_sim_host hosts[HOSTS];
+    uint32_t host_count, ranks, zero, local[HOSTS], first[HOSTS];
+    bool shadow, cut[HOSTS];
+    ls_env *trainer;
+    ls_agent
+        *agent; /* of the trainer that is there; those of dead ones are kept for the end, as clusters are */
+    ls_cluster *cluster;
+    uint32_t trainer_count, formed; /* formed: cuts */
+    ls_agent *trainer_agents[TRAINERS];
+    ls_cluster *clusters[TRAINERS];
+    ls_log_state left; /* of the log that a new trainer reads */
+    ls_text log;
+    char log_bytes[4096];
+    int64_t log_file;
+    ls_host_agent *agents[HOSTS];
+    ls_env *agent_env[HOSTS], *rank_env[HOSTS][LOCAL_MAX];
+    ls_host_agent *gone[COMEBACKS_MAX]; /* agents that were */
+    uint32_t gone_count;
+    enum { NEVER, BY_TRAINER, BY_HAND } comebacks; /* who starts agents of hosts that were lost */
+    bool wanted[HOSTS];                            /* the trainer does */
+    machine machines[MACHINES];
+    uint32_t machine_count, ready;
+    bool running, ended, aborted;
+    char why[512];
+    uint64_t committed; /* results the trainer has seen */
+    ls_cut cuts[CUTS];  /* by epoch, as formed */
+    uint64_t newest;
+    uint32_t lost; /* hosts that crashed */
+    bool dies;     /* the trainer does; then nobody comes back, and no rank dies alone */
+    /* What travels between hosts: who has sent what all wait for. */
+    uint64_t sums[CUTS]; /* step + 1 that the parts in sent[] have come to, in this cut */
+    uint32_t sent[CUTS], moving[CUTS], settled[CUTS];
+    bool is_broken[CUTS];             /* somebody parked in the middle: nothing more comes of it */
+    int32_t computed_on[CUTS][CELLS]; /* host that computes a part */
+} world;
+
+typedef enum puppet_phase { IDLE, MOVING, SETTLING, COMPUTING, AGREEING, UPDATING, LEAVING } puppet_phase;
+
+typedef struct puppet {
+    world *w;
+    ls_env *env;
+    machine *m;
+    uint32_t local;
+    ls_team team;
+    puppet_phase phase;
+    uint64_t step, work_until_ns;
+    bool is_parked;
+} puppet;
+
+static world *the_world;
+
+/* ---- who keeps what ---- */
+
+static uint32_t first_cell(uint32_t parts, uint32_t part)
+{
+    return CELLS * part / parts;
+}
+
+static uint32_t host_of_part(const ls_cut *cut, uint32_t part)
+{
+    uint32_t h = 0;
+    while (h + 1 < cut->host_count && cut->hosts[h + 1].first_part <= part) {
+        h++;
+    }
+    return h;
+}
+
+static uint32_t part_of_cell(const ls_cut *cut, uint32_t cell)
+{
+    uint32_t part = 0;
+    while (part + 1 < cut->parts && first_cell(cut->parts, part + 1) <= cell) {
+        part++;
+    }
+    return part;
+}
+
+/* Which local part of a host updates the cell there; -1: none. */
+static int32_t updater(const world *w, const ls_cut *cut, uint32_t host, uint32_t cell)
+{
+    const uint32_t part = part_of_cell(cut, cell), owner = host_of_part(cut, part);
+    const uint32_t index = part - cut->hosts[owner].first_part;
+    uint32_t here = cut->host_count;
+    for (uint32_t h = 0; h < cut->host_count; h++) {
+        here = cut->hosts[h].host == host ? h : here;
+    }
+    if (here == cut->host_count) {
+        return -1;
+    }
+    const bool keeps = here == owner || w->zero == 0 || (w->shadow && (owner + 1) % cut->host_count == here);
+    return keeps ? (int32_t)(index % cut->hosts[here].part_count) : -1;
+}
+
+static bool can_talk(const world *w, uint32_t host)
+{
+    return host == 0 || !w->cut[host];
+}
+
+static machine *machine_of(world *w, uint32_t host)
+{
+    for (uint32_t i = w->machine_count; i > 0; i--) {
+        if (w->machines[i - 1].host == host) {
+            return &w->machines[i - 1];
+        }
+    }
+    return NULL;
+}
+
+/* ---- puppets ---- */
+
+static uint64_t finished_parts(const puppet *p)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < p->team.local_parts; i++) {
+        const uint64_t done = atomic_load(&p->m->segment.control->parts[i].done);
+        least = done < least ? done : least;
+    }
+    return least;
+}
+
+static bool holds(const puppet *p, uint32_t part)
+{
+    return p->team.holder[part] == p->local;
+}
+
+static bool holds_any(const puppet *p)
+{
+    for (uint32_t i = 0; i < p->team.local_parts; i++) {
+        if (holds(p, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t bits_of(const puppet *p)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < p->team.local_parts; i++) {
+        bits |= holds(p, i) ? 1u << (p->team.first_part + i) : 0;
+    }
+    return bits;
+}
+
+static void say(world *w, puppet *p, uint32_t *words)
+{
+    if (can_talk(w, p->m->host) && !w->is_broken[p->team.cut]) {
+        *words |= bits_of(p);
+    }
+}
+
+static bool all_said(const world *w, const puppet *p, uint32_t words)
+{
+    return can_talk(w, p->m->host) && words == (1u << p->team.parts) - 1;
+}
+
+static uint64_t agreed(const puppet *p)
+{
+    ls_step_verdict verdict;
+    ls_data_parallel_read_verdict(p->m->segment.exchange, &verdict);
+    return verdict.agreed;
+}
+
+/* The cells come from who has them, as the control page says. */
+static void move_cells(puppet *p, bool is_first)
+{
+    world *w = p->w;
+    const ls_cut *cut = &w->cuts[p->team.cut], *held = &p->m->segment.control->sources;
+    if (p->m->is_moved[p->team.cut]) {
+        return;
+    }
+    for (uint32_t cell = 0; cell < CELLS; cell++) {
+        if (updater(w, cut, p->m->host, cell) < 0) {
+            continue;
+        }
+        uint32_t from = 0;
+        if (!is_first) {
+            const uint32_t source = host_of_part(held, part_of_cell(held, cell));
+            const uint32_t index = held->hosts[source].holder;
+            SIM_CHECK(w->run, index < cut->host_count);
+            from = cut->hosts[index].host;
+        }
+        const machine *m = machine_of(w, from);
+        SIM_CHECK(w->run, m->cells[cell] == cut->step);
+        p->m->cells[cell] = m->cells[cell];
+    }
+    p->m->is_moved[p->team.cut] = true;
+}
+
+/* One cell at a time: it may die between two. True: all are done. */
+static bool update_cell(puppet *p)
+{
+    world *w = p->w;
+    const ls_cut *cut = &w->cuts[p->team.cut];
+    for (uint32_t cell = 0; cell < CELLS; cell++) {
+        const int32_t part = updater(w, cut, p->m->host, cell);
+        if (part >= 0 && holds(p, (uint32_t)part) && p->m->cells[cell] != p->step + 1) {
+            SIM_CHECK(w->run, p->m->cells[cell] == p->step);
+            p->m->cells[cell]++;
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < p->team.local_parts; i++) {
+        if (holds(p, i)) {
+            atomic_store(&p->m->segment.control->parts[i].done, p->step + 1);
+        }
+    }
+    return true;
+}
+
+static void begin_step(puppet *p)
+{
+    world *w = p->w;
+    ls_control *control = p->m->segment.control;
+    const uint32_t cut = (uint32_t)p->team.cut;
+    const bool is_first = p->team.cut == control->epoch;
+    if (atomic_load(&control->held) < p->team.cut && p->team.local_parts < p->team.parts) {
+        p->phase = MOVING;
+        say(w, p, &w->moving[cut]);
+        if (all_said(w, p, w->moving[cut])) {
+            move_cells(p, is_first);
+            p->phase = SETTLING;
+            say(w, p, &w->settled[cut]);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < p->team.local_parts; i++) {
+        if (holds(p, i)) {
+            const uint32_t part = p->team.first_part + i;
+            SIM_CHECK(w->run,
+                      w->computed_on[cut][part] < 0 || w->computed_on[cut][part] == (int32_t)p->m->host);
+            w->computed_on[cut][part] = (int32_t)p->m->host;
+            atomic_store(&control->parts[i].entered, p->step + 1);
+        }
+    }
+    p->phase = COMPUTING;
+    p->work_until_ns = ls_env_now_ns(p->env) + ls_env_random_u64(p->env) % (30 * SIM_MS);
+}
+
+static void agree(puppet *p)
+{
+    world *w = p->w;
+    const uint32_t cut = (uint32_t)p->team.cut;
+    if (agreed(p) == p->step + 1) {
+        p->phase = UPDATING;
+        return;
+    }
+    if (w->sums[cut] < p->step + 1) {
+        w->sums[cut] = p->step + 1;
+        w->sent[cut] = 0;
+    }
+    if (w->sums[cut] == p->step + 1) {
+        say(w, p, &w->sent[cut]);
+    }
+    /* The host's first part hears that all have said it, some time. */
+    const bool is_complete = w->sums[cut] > p->step + 1 || all_said(w, p, w->sent[cut]);
+    if (holds(p, 0) && is_complete && can_talk(w, p->m->host) && ls_env_random_u64(p->env) % 3 == 0) {
+        const ls_step_verdict verdict = {.agreed = p->step + 1};
+        ls_data_parallel_write_verdict(p->m->segment.exchange, &verdict);
+    }
+}
+
+static void leave_step(puppet *p)
+{
+    ls_control *control = p->m->segment.control;
+    if (finished_parts(p) >= p->step + 1) {
+        const ls_rank_result result = {.step = p->step};
+        p->step++;
+        p->phase = IDLE;
+        ls_control_result(control, p->local, &result);
+    }
+}
+
+static void work(puppet *p)
+{
+    world *w = p->w;
+    ls_control *control = p->m->segment.control;
+    switch (p->phase) {
+    case IDLE:
+    case MOVING:
+        if (atomic_load(&control->until) > p->step && holds_any(p)) {
+            begin_step(p);
+        }
+        break;
+    case SETTLING:
+        if (all_said(w, p, w->settled[p->team.cut])) {
+            atomic_store(&control->held, p->team.cut);
+            p->phase = IDLE;
+        }
+        break;
+    case COMPUTING:
+        p->phase = ls_env_now_ns(p->env) >= p->work_until_ns ? AGREEING : COMPUTING;
+        break;
+    case AGREEING:
+        agree(p);
+        break;
+    case UPDATING:
+        p->phase = update_cell(p) ? LEAVING : UPDATING;
+        break;
+    case LEAVING:
+        leave_step(p);
+        break;
+    }
+}
+
+static bool may_park(const puppet *p)
+{
+    const ls_control *control = p->m->segment.control;
+    const bool waits =
+        p->phase == AGREEING || p->phase == LEAVING || p->phase == MOVING || p->phase == SETTLING;
+    return (p->phase == IDLE && ls_control_is_fenced(control, p->step)) ||
+           (waits && atomic_load(&control->interrupt) != 0);
+}
+
+/* Another team, as rank.c goes about it. */
+static void take_team(puppet *p)
+{
+    const uint64_t cut = p->team.cut;
+    ls_control_read_team(p->m->segment.control, &p->team);
+    p->is_parked = false;
+    p->step = p->team.step;
+    p->phase = IDLE;
+    if (p->team.cut == cut) {
+        /* The step that others agreed on. */
+        p->step = finished_parts(p) > p->team.step ? p->team.step + 1 : p->team.step;
+        p->phase = p->step == p->team.step && agreed(p) == p->step + 1 ? UPDATING : IDLE;
+    }
+    if (p->phase == IDLE) {
+        atomic_store(&ls_segment_slot(&p->m->segment, p->local)->finished, p->step);
+    }
+}
+
+static void puppet_tick(void *context)
+{
+    puppet *p = context;
+    world *w = p->w;
+    ls_control *control = p->m->segment.control;
+    if (atomic_load(&control->abort) != 0 || atomic_load(&control->quit) != 0) {
+        ls_env_stop(p->env, atomic_load(&control->abort) != 0 ? 5 : 0);
+        return;
+    }
+    if (p->m->host == 0 && !ls_sim_is_running(w->trainer) && !p->is_parked) {
+        ls_control_fence_alone(control);
+    }
+    if (atomic_load(&control->team_epoch) != p->team.epoch) {
+        if (p->is_parked || p->phase == IDLE) {
+            take_team(p);
+        }
+    } else if (p->is_parked) {
+        if (p->phase == IDLE || atomic_load(&control->hard) == 0) {
+            p->is_parked = !ls_control_unpark(control, p->local, p->step);
+        }
+    } else if (may_park(p)) {
+        p->is_parked = true;
+        w->is_broken[p->team.cut] |= atomic_load(&control->hard) != 0 && holds_any(p);
+        ls_control_park(control, p->local, p->team.epoch);
+    } else {
+        work(p);
+    }
+    ls_env_timer_set(p->env, SIM_MS / 4 + ls_env_random_u64(p->env) % (2 * SIM_MS), puppet_tick, p);
+}
+
+static void puppet_ready(void *context)
+{
+    puppet *p = context;
+    ls_rank_slot *slot = ls_segment_slot(&p->m->segment, p->local);
+    ls_control_read_team(p->m->segment.control, &p->team);
+    p->step = p->team.step;
+    slot->preflight = (ls_preflight){.version = LS_PREFLIGHT_VERSION, .part_count = LS_PREFLIGHT_PART_COUNT};
+    ls_control_phase(p->m->segment.control, p->local, LS_RANK_READY);
+    puppet_tick(p);
+}
+
+static void puppet_program(ls_env *env, const char *const *argv, void *context)
+{
+    world *w = context;
+    const char *path = NULL, *rank = NULL;
+    for (size_t i = 0; argv[i]; i++) {
+        path = strcmp(argv[i], "--segment") == 0 ? argv[i + 1] : path;
+        rank = argv[i];
+    }
+    const int fd = atoi(strrchr(path, '/') + 1);
+    machine *m = NULL;
+    for (uint32_t i = 0; i < w->machine_count; i++) {
+        m = w->machines[i].fd == fd && !w->machines[i].is_dead ? &w->machines[i] : m;
+    }
+    puppet *p = ls_sim_alloc(env, sizeof *p);
+    if (!m) { /* an agent's, seen for the first time */
+        SIM_CHECK(w->run, w->machine_count < MACHINES);
+        m = &w->machines[w->machine_count++];
+        m->fd = fd;
+        SIM_CHECK(w->run, ls_segment_attach(path, &m->segment) == LS_OK);
+        for (uint32_t h = 0; h < w->host_count; h++) {
+            m->host = m->segment.control->first_rank == w->first[h] ? h : m->host;
+        }
+    }
+    *p = (puppet){.w = w, .env = env, .m = m};
+    p->local = (uint32_t)atoi(rank) - m->segment.control->first_rank;
+    atomic_store(&ls_segment_slot(&m->segment, p->local)->pid, ls_sim_pid(env));
+    w->rank_env[m->host][p->local] = env;
+    ls_env_timer_set(env, ls_env_random_u64(env) % (20 * SIM_MS), puppet_ready, p);
+}
+
+#endif
