@@ -247,7 +247,7 @@ static void comparison_row(ls_text *page, const char *name, double predicted, do
     ls_text_append(page, "</td><td class=\"n\">");
     put(page, measured);
     ls_text_append(page, "</td><td class=\"n\">");
-    put_number(page, "%+.0f %%", predicted > 0.0 ? 100.0 * (measured / predicted - 1.0) : NAN);
+    put_number(page, "%.2f", predicted > 0.0 ? measured / predicted : NAN);
     ls_text_append(page, "</td></tr>\n");
 }
 
@@ -262,11 +262,16 @@ static void append_predictions(const ls_report_data *data, ls_text *page)
     ls_text_append(
         page, "<h2>Predicted and measured</h2>\n<p class=\"say\">What the plan said before the first step, "
               "beside what came of it.</p>\n<div class=\"card scroll\"><table><tr><th></th><th class=\"n\">"
-              "predicted</th><th class=\"n\">measured</th><th class=\"n\">difference</th></tr>\n");
+              "predicted</th><th class=\"n\">measured</th><th class=\"n\">measured / predicted</th></tr>\n");
     comparison_row(page, "memory", memory, fresh(data, "peak_rss_bytes", (double)data->rss_bytes), put_bytes);
     comparison_row(page, "time of a step", step_s,
                    fresh(data, "step_s", ls_report_mean(data->step_s, data->count, data->count)),
                    put_duration);
+    comparison_row(page, "tokens per second", ls_json_number(predicted, "tokens_per_s"),
+                   fresh(data, "tokens_per_s", ls_report_mean(data->tokens_per_s, data->count, data->count)),
+                   put_count);
+    comparison_row(page, "waiting for a checkpoint", ls_json_number(predicted, "checkpoint_stall_s"),
+                   fresh(data, "checkpoint_stall_s", NAN), put_duration);
     ls_text_append(page, "</table></div>\n");
 }
 

@@ -34,6 +34,8 @@ json_t *ls_summary_to_json(const ls_summary *s)
     json_t *predicted = json_object();
     json_object_set_new(predicted, "memory_bytes", count_or_null(s->predicted_memory_bytes));
     json_object_set_new(predicted, "step_s", positive_or_null(s->predicted_step_s));
+    json_object_set_new(predicted, "tokens_per_s", positive_or_null(s->predicted_tokens_per_s));
+    json_object_set_new(predicted, "checkpoint_stall_s", positive_or_null(s->predicted_checkpoint_stall_s));
     json_object_set_new(predicted, "flops_per_step", positive_or_null(s->flops_per_step));
     json_t *o = json_object();
     json_object_set_new(o, "run", json_string(s->run));
@@ -55,6 +57,7 @@ json_t *ls_summary_to_json(const ls_summary *s)
     json_object_set_new(o, "wall_s", number_or_null(s->wall_s));
     json_object_set_new(o, "first_step_s", number_or_null(s->first_step_s));
     json_object_set_new(o, "step_s", positive_or_null(s->step_s));
+    json_object_set_new(o, "checkpoint_stall_s", positive_or_null(s->checkpoint_stall_s));
     json_object_set_new(o, "goodput", number_or_null(s->goodput));
     json_object_set_new(o, "state_hash", hash_or_null(s->state_hash));
     json_object_set_new(o, "curve_hash", hash_or_null(s->curve_hash));
@@ -167,11 +170,19 @@ static void append_losses(const json_t *object, ls_text *text)
 static void append_machine(const json_t *object, ls_text *text)
 {
     const double mib = 1.0 / 1048576.0;
+    const json_t *predicted = json_object_get(object, "predicted");
+    const double tokens_ps = number_of(object, "tokens_per_s");
     ls_text_append(text, "\n  machine     ");
-    append_if(text, "%.0f tokens/s, ", number_of(object, "tokens_per_s")); /* none: this start made no step */
+    append_if(text, "%.0f tokens/s, ", tokens_ps); /* none: this start made no step */
     append_if(text, "MFU %.0f %%, ", 100.0 * number_of(object, "mfu"));
     append_if(text, "peak memory %.0f MiB", mib * number_of(object, "peak_rss_bytes"));
-    append_if(text, " (planned %.0f)", mib * number_of(json_object_get(object, "predicted"), "memory_bytes"));
+    append_if(text, " (planned %.0f)", mib * number_of(predicted, "memory_bytes"));
+    const double predicted_ps = number_of(predicted, "tokens_per_s");
+    if (isfinite(predicted_ps) && isfinite(tokens_ps)) {
+        ls_text_printf(text, "\n  predicted   %.0f tokens/s: measured / predicted %.2f, memory %.2f",
+                       predicted_ps, tokens_ps / predicted_ps,
+                       number_of(object, "peak_rss_bytes") / number_of(predicted, "memory_bytes"));
+    }
 }
 
 /* What was not training, when it is worth a line. */

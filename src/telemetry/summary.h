@@ -4,7 +4,8 @@
  * again prints its result.
  *
  * Members: run, run_dir, status, parameters, frozen_parameters, step, steps, loss, val_loss, val_loss_per_byte, tokens, tokens_per_s, mfu, hfu, peak_rss_bytes, wall_s,
- * first_step_s, step_s, goodput, state_hash, curve_hash, recoveries[], predicted{memory_bytes, step_s, flops_per_step}, cost_usd, energy_j,
+ * first_step_s, step_s, checkpoint_stall_s, goodput, state_hash, curve_hash, recoveries[], predicted{memory_bytes, step_s, tokens_per_s, checkpoint_stall_s, flops_per_step},
+ * cost_usd, energy_j,
  * time{seconds by class}, starts[]. wall_s, goodput and time are of the whole run, over all its starts (telemetry/time_log.h); tokens_per_s,
  * mfu, hfu and step_s are of the steps of the last one. What could not be measured is null; no member is ever missing but `time` and `starts`. Predictions stand beside what they
  * predict: memory_bytes beside peak_rss_bytes, predicted.step_s beside step_s.
@@ -40,9 +41,10 @@ typedef struct ls_summary {
     char curve_hash[LS_SHA256_HEX_BYTES];
     /* What the plan said before the first step; 0: nothing. */
     uint64_t predicted_memory_bytes;
-    double predicted_step_s;
+    double predicted_step_s, predicted_tokens_per_s, predicted_checkpoint_stall_s;
     double flops_per_step;
     double step_s; /* mean over the steps of this process, to set beside predicted_step_s; 0: not known */
+    double checkpoint_stall_s; /* what steps waited for a checkpoint, mean; 0: not known */
     double cost_usd, energy_j; /* 0: not known */
     json_t *recoveries;        /* array of what was recovered from; borrowed, NULL: none */
     json_t *time;              /* seconds by class (telemetry/goodput.h); borrowed, NULL: none */

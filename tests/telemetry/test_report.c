@@ -141,7 +141,7 @@ static void report_of_a_finished_run_has_its_result(void **state)
     assert_has(page, "0123456789abcdef");
     assert_has(page, "40 % busy: 60 % waiting for data, try ");
     assert_has(page, "Where the time went");
-    assert_has(page, "<td class=\"n\">4 MiB</td><td class=\"n\">5 MiB</td><td class=\"n\">+25 %</td>");
+    assert_has(page, "<td class=\"n\">4 MiB</td><td class=\"n\">5 MiB</td><td class=\"n\">1.25</td>");
 }
 
 static void report_escapes_everything(void **state)

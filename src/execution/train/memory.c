@@ -85,6 +85,14 @@ uint64_t ls_memory_private(void)
     return own == UINT64_MAX || files == UINT64_MAX ? 0 : own + files;
 }
 
+uint64_t ls_memory_private_peak(void)
+{
+    const uint64_t now = ls_memory_private(), peak = ls_memory_peak();
+    const uint64_t shared = line_bytes("/proc/self/status", "RssShmem:");
+    const uint64_t beside = shared < peak ? peak - shared : 0;
+    return beside > now ? beside : now;
+}
+
 const char *ls_memory_text(uint64_t bytes, char text_out[32])
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};

@@ -19,6 +19,9 @@ uint64_t ls_memory_peak(void);
 /* What this process holds now besides memory it shares through a segment, bytes. */
 uint64_t ls_memory_private(void);
 
+/* The most it held so far besides memory it shares, bytes: exact as long as what it touched of the segment has not grown since. */
+uint64_t ls_memory_private_peak(void);
+
 /* "1.5 GiB", "12.0 MiB"; text_out: at least 32 bytes. */
 const char *ls_memory_text(uint64_t bytes, char text_out[32]);
 

@@ -15,9 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a process holds beside its planned buffers, from measurements of small runs: program and libraries, tokenizer and data tables; per
- * thread the panels of the matrix product and a block of a checkpoint being saved. */
-enum { PROCESS_BYTES = 16 << 20, THREAD_BYTES = 6 << 20, THREADS_MAX = 256 };
+enum { THREADS_MAX = 256 };
 
 /* ---- tokenizer ---- */
 
@@ -185,8 +183,10 @@ static ls_status plan_side_work(ls_session *session)
     options.sequences = session->plan.options.sequences;
     options.length = session->plan.options.length;
     options.losses = true;
-    LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &plan));
-    session->evaluation_bytes = plan_bytes(&plan, options.length);
+    if (ls_dataset_token_count(session->dataset, LS_SPLIT_VALIDATION) >= 2) {
+        LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &plan));
+        session->evaluation_bytes = plan_bytes(&plan, options.length);
+    }
     if (session->run.sample.every_steps > 0) {
         const ls_model_config *c = &session->config;
         const int64_t positions = options.length;
@@ -225,7 +225,8 @@ static ls_status build_plan(ls_session *session)
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
     session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
     session->flops = ls_plan_count_flops(&session->plan);
-    session->process_bytes = ls_session_process_bytes(session, ls_queue_threads(session->queue));
+    session->process_bytes =
+        ls_session_process_bytes(session, ls_queue_threads(session->queue)) + ls_session_save_bytes(session);
     LS_TRY(plan_side_work(session));
     plan_snapshot(session);
     return LS_OK;
@@ -376,24 +377,6 @@ double ls_session_step_flops(const ls_session *session, bool with_recompute)
            (double)ls_session_micro_batches(session);
 }
 
-uint64_t ls_session_process_bytes(const ls_session *session, uint32_t threads)
-{
-    uint64_t bytes = PROCESS_BYTES + (uint64_t)THREAD_BYTES * threads;
-    for (size_t i = 0; i < session->carried_count; i++) {
-        bytes += session->carried[i].bytes;
-    }
-    return bytes;
-}
-
-uint64_t ls_session_bytes(const ls_session *session)
-{
-    if (session->ranks > 1) {
-        return ls_ranks_cost_of(session, session->ranks).host_bytes;
-    }
-    return session->memory.total + session->evaluation_bytes + session->generation_bytes +
-           session->process_bytes + session->snapshot_bytes;
-}
-
 ls_status ls_session_check_memory(const ls_session *session)
 {
     const uint64_t available = ls_memory_available(), needed = ls_session_bytes(session);
@@ -463,6 +446,8 @@ static void describe_private(const ls_session *session, ls_text *text)
     uint64_t process = session->process_bytes;
     if (ranks > 1) {
         process += ranks * ls_session_process_bytes(session, ls_session_rank_threads(session, ranks));
+        describe_row(text, "sums", (uint64_t)session->layout.float_count * sizeof(float),
+                     "of all gradients, once for all ranks");
     }
     describe_row(text, "process and scratch", process, "program, libraries, per-thread buffers");
 }

@@ -70,6 +70,8 @@ double ls_session_step_flops(const ls_session *session, bool with_recompute);
 uint32_t ls_session_rank_threads(const ls_session *session, uint32_t ranks);
 /* What a process of so many threads holds beside planned buffers. */
 uint64_t ls_session_process_bytes(const ls_session *session, uint32_t threads);
+/* What whoever saves checkpoints holds while it does. */
+uint64_t ls_session_save_bytes(const ls_session *session);
 /* All bytes the run will hold, in all its processes on this host. */
 uint64_t ls_session_bytes(const ls_session *session);
 

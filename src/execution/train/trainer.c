@@ -147,6 +147,10 @@ static bool is_due(uint64_t step, uint64_t every_steps)
 static void record_step(ls_trainer *trainer, const ls_step_result *result, double lr, double step_s)
 {
     const ls_session *session = &trainer->session;
+    const double usual_s = ls_trainer_usual_step_s(trainer);
+    if (trainer->is_pending && usual_s > 0.0) { /* its update kept the state for a checkpoint */
+        trainer->stall_s += fmax(0.0, step_s - usual_s);
+    }
     trainer->step++;
     atomic_store(&trainer->shared.step, trainer->step);
     trainer->loss = result->loss;
@@ -529,11 +533,13 @@ static ls_status dry_run(ls_trainer *trainer, json_t **result_out)
 {
     ls_text text = {0};
     ls_session_describe(&trainer->session, &text);
+    ls_prediction_describe(&trainer->prediction, &trainer->session, &text);
     if (trainer->options->out) {
         fputs(ls_text_string(&text), trainer->options->out);
     }
     ls_text_release(&text);
     *result_out = ls_session_to_json(&trainer->session);
+    json_object_set_new(*result_out, "predicted", ls_prediction_to_json(&trainer->prediction));
     return ls_session_check_memory(&trainer->session);
 }
 

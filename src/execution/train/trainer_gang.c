@@ -278,7 +278,7 @@ uint64_t ls_trainer_memory(ls_trainer *trainer)
     }
     /* The resident set of this process counts what it touched of the segment, too. */
     if (trainer->memory_bytes == 0 || trainer->step % EVERY_STEPS == 0 || trainer->step == trainer->granted) {
-        const uint64_t bytes = ls_memory_private() + ls_gang_memory(trainer->gang);
+        const uint64_t bytes = ls_memory_private_peak() + ls_gang_memory(trainer->gang);
         trainer->memory_bytes = bytes > trainer->memory_bytes ? bytes : trainer->memory_bytes;
     }
     return trainer->memory_bytes;

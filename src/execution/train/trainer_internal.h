@@ -12,6 +12,7 @@
 #include "execution/generate/generate.h"
 #include "execution/state.h"
 #include "execution/train/cadence.h"
+#include "execution/train/prediction.h"
 #include "execution/train/saver.h"
 #include "execution/train/schedule.h"
 #include "execution/train/session.h"
@@ -57,6 +58,7 @@ typedef struct ls_trainer {
     double booked_wait_s, booked_work_s; /* of the last finished step: as communication, as compute */
     bool closing;                        /* what the gang still says is not heard */
     ls_schedule schedule;
+    ls_prediction prediction; /* what was said before the first step */
 
     ls_notice_watch *notices;   /* NULL: nobody is asked */
     ls_control_socket *control; /* NULL: it can't be asked */
@@ -74,6 +76,9 @@ typedef struct ls_trainer {
     ls_saver *saver;       /* NULL: nothing was saved yet while steps go on */
     ls_state snapshot;     /* what the saver saves */
     ls_save_job pending;   /* waits for the step that fills the snapshot */
+    double
+        stall_s; /* what steps waited for all checkpoints of this process, the copy in an update included */
+    uint32_t stall_count; /* how many those are */
     bool is_pending;
     json_t *
         restore_events; /* what was repaired or skipped when the run was restored: told once there is a log */

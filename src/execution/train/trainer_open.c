@@ -13,6 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A run of fewer steps says nothing of how right its prediction was. */
+enum { KEPT_STEPS_MIN = 5 };
+
 /* ---- stopping ---- */
 
 ls_status ls_trainer_stop_status(const ls_trainer *trainer)
@@ -46,6 +49,24 @@ static void tell_tokenising(void *context, const char *path, uint64_t done_bytes
     }
 }
 
+/* Once for a new run: what would let it be predicted. */
+static void tell_prediction(const ls_trainer *trainer)
+{
+    const ls_prediction *p = &trainer->prediction;
+    FILE *out = trainer->options->out;
+    if (!out || trainer->step > 0) {
+        return;
+    }
+    if (p->has_time) {
+        ls_text text = {0};
+        ls_prediction_describe(p, &trainer->session, &text);
+        fputs(ls_text_string(&text), out);
+        ls_text_release(&text);
+    } else {
+        fprintf(out, "the time of a step is not predicted: %s\n", p->why_not);
+    }
+}
+
 static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const char *run_dir)
 {
     const ls_session_options options = {
@@ -54,7 +75,10 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .progress = trainer->options->out ? tell_tokenising : NULL,
         .progress_context = trainer->options->out,
     };
-    return ls_session_open(&trainer->arena, run, &options, &trainer->session);
+    LS_TRY(ls_session_open(&trainer->arena, run, &options, &trainer->session));
+    ls_prediction_make(&trainer->arena, &trainer->session, trainer->options->hosts != NULL,
+                       &trainer->prediction);
+    return LS_OK;
 }
 
 static ls_status create_stepper(ls_trainer *trainer)
@@ -303,6 +327,7 @@ ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
     if (trainer->finished) {
         return LS_OK;
     }
+    tell_prediction(trainer);
     LS_TRY(open_progress(trainer));
     return ls_trainer_await_gang(trainer);
 }
@@ -355,6 +380,17 @@ static double per_process(const ls_trainer *trainer, double flops)
                : NAN;
 }
 
+/* What is set beside the prediction: of the steps of this process. */
+static ls_own_run_side measured_side(ls_trainer *trainer)
+{
+    const uint64_t steps = trainer->step - trainer->begun_at;
+    return (ls_own_run_side){
+        .step_s = steps > 0 ? trainer->step_s / (double)steps : 0.0,
+        .tokens_ps = trainer->step_s > 0.0 ? (double)trainer->process_tokens / trainer->step_s : NAN,
+        .memory_bytes = (double)ls_trainer_memory(trainer),
+        .checkpoint_stall_s = trainer->stall_count > 0 ? trainer->stall_s / trainer->stall_count : 0.0};
+}
+
 /* Ends the account of this start and adds all of them up. */
 static void end_time_log(ls_trainer *trainer, ls_status status, ls_time_history *history_out)
 {
@@ -371,6 +407,8 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
 {
     const ls_session *session = &trainer->session;
     const double bytes_per_token = ls_dataset_bytes_per_token(session->dataset, LS_SPLIT_VALIDATION);
+    const ls_prediction *prediction = &trainer->prediction;
+    const ls_own_run_side measured = measured_side(trainer);
     ls_time_history history;
     end_time_log(trainer, status, &history);
     json_t *time = ls_goodput_to_json(&history.total), *starts = ls_time_history_to_json(&history);
@@ -385,20 +423,21 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .val_loss = trainer->val_loss,
         .val_loss_per_byte = bytes_per_token > 0.0 ? trainer->val_loss / bytes_per_token : NAN,
         .tokens = trainer->tokens,
-        .tokens_per_s = trainer->step_s > 0.0 ? (double)trainer->process_tokens / trainer->step_s : NAN,
+        .tokens_per_s = measured.tokens_ps,
         .mfu = per_process(trainer, ls_session_step_flops(session, false)),
         .hfu = per_process(trainer, ls_session_step_flops(session, true)),
-        .peak_rss_bytes = ls_trainer_memory(trainer),
+        .peak_rss_bytes = (uint64_t)measured.memory_bytes,
         .wall_s = ls_goodput_wall_s(&history.total),
         .first_step_s = trainer->first_step_s > 0.0 ? trainer->first_step_s : NAN,
         .goodput = ls_goodput_fraction(&history.total),
-        .predicted_memory_bytes = ls_session_bytes(session),
-        .predicted_step_s = NAN,
-        .step_s = trainer->step > trainer->begun_at
-                      ? trainer->step_s / (double)(trainer->step - trainer->begun_at)
-                      : 0.0,
         .parameters = (uint64_t)session->layout.element_count,
         .frozen_parameters = (uint64_t)session->layout.frozen_elements,
+        .predicted_memory_bytes = prediction->memory_bytes,
+        .predicted_step_s = prediction->time.step_s,
+        .predicted_tokens_per_s = prediction->time.tokens_ps,
+        .predicted_checkpoint_stall_s = prediction->time.checkpoint_stall_s,
+        .checkpoint_stall_s = measured.checkpoint_stall_s,
+        .step_s = measured.step_s,
         .flops_per_step = ls_session_step_flops(session, true),
         .recoveries = recoveries,
         .time = time,
@@ -421,6 +460,9 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     json_decref(recoveries);
     ls_time_history_release(&history);
     LS_TRY(result);
+    if (status == LS_OK && trainer->step - trainer->begun_at >= KEPT_STEPS_MIN) {
+        ls_prediction_keep(prediction, session, &measured, trainer->step - trainer->begun_at);
+    }
     return ls_report_write(trainer->dir.path,
                            ls_path_join(&trainer->arena, trainer->dir.path, "report.html"));
 }

@@ -238,6 +238,11 @@ static void tell_saved(ls_trainer *trainer, const ls_save_outcome *outcome)
 {
     trainer->saved_step = outcome->step;
     trainer->save_failures = 0;
+    const bool behind = trainer->session.snapshot_bytes > 0;
+    if (!behind || outcome->step < trainer->stop_step) { /* behind the last step nothing else goes on */
+        trainer->stall_s += outcome->stall_s;
+        trainer->stall_count++;
+    }
     ls_trainer_note_save(trainer, outcome->write_s);
     ls_arena arena = {0};
     const char *path = ls_arena_printf(&arena, "%s/%" PRIu64, trainer->dir.checkpoints, outcome->step);

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the processes of a run hold beside the buffers that are planned to the byte: from measurements of runs of 0.1 to 26 million parameters. */
+#include "execution/elastic/cost.h"
+#include "execution/train/session.h"
+#include "storage/block_pool.h"
+
+enum {
+    PROCESS_BYTES = 10 << 20, /* program, libraries and the part of the data that is mapped; tables */
+    THREAD_BYTES = 768 << 10, /* its stack, and panels of the matrix product */
+    PEAK_BYTES = 4 << 20,     /* measuring the rate of products that MFU is stated against */
+    BLOCK_BYTES = 4 << 20,    /* of a checkpoint being written */
+    HUGE_PAGE_BYTES = 2 << 20,
+};
+
+/* Attention's backward holds keys, values and their gradients of a head (compute/cpu/isa/attention.h). */
+static uint64_t attention_scratch(const ls_session *session)
+{
+    return 4 * sizeof(float) * session->run.model.context * (uint64_t)session->config.head_dim;
+}
+
+uint64_t ls_session_process_bytes(const ls_session *session, uint32_t threads)
+{
+    uint64_t bytes = PROCESS_BYTES + threads * (THREAD_BYTES + attention_scratch(session));
+    for (size_t i = 0; i < session->carried_count; i++) {
+        bytes += session->carried[i].bytes;
+    }
+    return bytes;
+}
+
+/* Blocks on their way to the disk: one for each thread and some that wait, if the state has so many. */
+uint64_t ls_session_save_bytes(const ls_session *session)
+{
+    const uint64_t state = 3 * (uint64_t)session->layout.float_count * sizeof(float);
+    const uint64_t most = (uint64_t)BLOCK_BYTES * (ls_block_pool_threads() + 1);
+    const uint64_t blocks = state < most ? state : most;
+    return blocks > PEAK_BYTES ? blocks : PEAK_BYTES;
+}
+
+/* Buffers of whole huge pages, what is above `bytes`. */
+static uint64_t rounding_of(uint64_t bytes)
+{
+    return bytes < HUGE_PAGE_BYTES ? 0 : (HUGE_PAGE_BYTES - bytes % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+}
+
+uint64_t ls_session_bytes(const ls_session *session)
+{
+    const ls_memory_plan *m = &session->memory;
+    const uint64_t arena = rounding_of(m->activations + m->logits);
+    if (session->ranks > 1) {
+        return ls_ranks_cost_of(session, session->ranks).host_bytes + session->ranks * arena;
+    }
+    const uint64_t flats = 3 + m->tree_buffers + (session->snapshot_bytes > 0 ? 3 : 0);
+    return m->total + session->evaluation_bytes + session->generation_bytes + session->process_bytes +
+           session->snapshot_bytes + flats * rounding_of(m->parameters) + arena;
+}
