@@ -102,6 +102,23 @@ double ls_memory_in_flight(const ls_strategy *s, int64_t stage, double micro_bat
     return fmin(held, micro_batches);
 }
 
+/* Selective recompute that keeps what products give, but for a share of them, and attention's output: per token. */
+static double op_selective_bytes(const ls_setting *setting, const ls_strategy *s, double entry_bytes,
+                                 double value_bytes)
+{
+    const ls_shape *shape = setting->shape;
+    const double tp = (double)s->tp, whole = s->sequence_parallel ? tp : 1.0;
+    double products = 0.0;
+    for (uint32_t i = 0; i < shape->linear_count; i++) {
+        const ls_shape_linear *l = &shape->linears[i];
+        const double visits = l->expert ? (double)shape->moe.active : 1.0;
+        products += visits * (double)l->out / (l->row_cut || l->replicated ? whole : tp);
+    }
+    const double attended =
+        (double)shape->attention_width / tp * value_bytes + 4.0 * (double)shape->config.heads / tp;
+    return entry_bytes + attended + (1.0 - setting->stack->selective_matmul) * products * value_bytes;
+}
+
 static void find_layer_values(const ls_setting *setting, const ls_strategy *s, ls_memory_parts *parts)
 {
     const ls_shape *shape = setting->shape;
@@ -129,12 +146,16 @@ static void find_layer_values(const ls_setting *setting, const ls_strategy *s, l
                                                        (value_bytes + (dropout ? 1.0 + value_bytes : 0.0));
     const double all =
         parts->layer_values + parts->layer_statistics + parts->layer_masks + parts->layer_softmax;
-    parts->layer_kept = s->recompute == LS_RECOMPUTE_FULL        ? parts->tokens * entry
-                        : s->recompute == LS_RECOMPUTE_SELECTIVE ? all - parts->layer_softmax
-                                                                 : all;
-    parts->layer_again = s->recompute == LS_RECOMPUTE_FULL        ? all - parts->layer_kept
-                         : s->recompute == LS_RECOMPUTE_SELECTIVE ? parts->layer_softmax
-                                                                  : 0.0;
+    parts->layer_kept = all;
+    if (s->recompute == LS_RECOMPUTE_FULL) {
+        parts->layer_kept = parts->tokens * entry;
+    } else if (s->recompute == LS_RECOMPUTE_SELECTIVE) {
+        parts->layer_kept =
+            setting->stack->selective_matmul > 0.0
+                ? fmin(all, parts->tokens * op_selective_bytes(setting, s, entry, value_bytes))
+                : all - parts->layer_softmax;
+    }
+    parts->layer_again = all - parts->layer_kept;
 }
 
 /* ---- buffers ---- */
@@ -146,10 +167,15 @@ static void find_buffers(const ls_setting *setting, const ls_strategy *s, ls_mem
     const double value_bytes = is_fp32(setting->precision) ? 4.0 : 2.0;
     const double layer = (parts->matrix_parameters + parts->expert_parameters) / parts->layers;
     const double stream = parts->tokens * (double)shape->config.width * value_bytes;
-    parts->gathered = s->zero == 3 && parts->shards > 1.0
-                          ? parts->weight_bytes * (layer + fmax(layer, parts->embedding_parameters))
-                          : 0.0;
-    parts->bucket = s->zero >= 2 && parts->shards > 1.0 ? parts->gradient_bytes * layer : 0.0;
+    if (s->zero >= 2 && parts->shards > 1.0) {
+        /* Micro-batches on their way through a pipeline need all of the stage: gathered once a step, gradients summed before they are split. */
+        const double stage =
+            parts->matrix_parameters + parts->expert_parameters + parts->embedding_parameters;
+        const double two = layer + fmax(layer, parts->embedding_parameters);
+        parts->gathered = s->zero == 3 ? parts->weight_bytes * (s->pp > 1 ? stage : two) : 0.0;
+        parts->bucket = s->pp > 1 ? fmax(parts->gradient_bytes, setting->stack->reduce_bytes) * stage
+                                  : parts->gradient_bytes * layer;
+    }
     const double copies = (s->tp > 1 ? 1.0 : 0.0) + (s->pp > 1 ? 2.0 / whole : 0.0) +
                           (s->ep > 1 ? 2.0 * (double)shape->moe.active : 0.0);
     const double ring = s->cp > 1 ? 2.0 * parts->tokens * (double)shape->kv_width / tp * value_bytes : 0.0;
@@ -166,12 +192,12 @@ static void find_buffers(const ls_setting *setting, const ls_strategy *s, ls_mem
     parts->transient = parts->tokens * widest * value_bytes + stream / whole;
 }
 
-/* Logits in the working precision, their softmax and gradient in fp32; the final norm's input and output. */
+/* Logits, their softmax and gradients; the final norm's input and output. */
 static double loss_bytes(const ls_setting *setting, const ls_strategy *s, double tokens)
 {
     const double value_bytes = is_fp32(setting->precision) ? 4.0 : 2.0;
     const double whole = s->sequence_parallel ? (double)s->tp : 1.0;
-    return tokens * (double)setting->shape->config.vocab * (value_bytes + 8.0) / (double)s->tp +
+    return tokens * (double)setting->shape->config.vocab * setting->stack->logit_bytes / (double)s->tp +
            2.0 * value_bytes * tokens * (double)setting->shape->config.width / whole;
 }
 

@@ -7,7 +7,7 @@
  *   optimizer    12 B for AdamW: master, m, v; others in planning/estimate.h. No master where the weights are fp32 themselves
  *   sharding     ZeRO-1 splits the optimizer over dp * cp, ZeRO-2 gradients too, ZeRO-3 weights too; experts over dp * cp / ep
  *   activations  what the backward reads of each layer, from the op plan's own list (ls_shape.saved), times the micro-batches in flight; and the loss
- *   buffers      gathered layers and unsharded gradients (ZeRO-2 and 3), exchanges, the backward's own values, the runtime's context, the allocator's slack
+ *   buffers      gathered layers and unsharded gradients (ZeRO-2 and 3: two layers and one layer; in a pipeline all of the stage), exchanges, the backward's own values, the runtime's context, the allocator's slack
  *
  * Parameters of a GPU: matrices / tp (routers and latent compressions whole), norms and biases whole, experts / (tp ep), the embedding on the first stage, the
  * head on the last; a tied head is a copy when the first stage is not the last. A stage has layers / pp of them, what is left over goes to the first stages.
@@ -20,7 +20,8 @@
  *
  * which is s b h (34 + 5 a s / h) for GPT with dropout. Recompute keeps of it
  *
- *   selective    all but the softmax (Megatron's)
+ *   selective    all but the softmax (Megatron's); under stacks that recompute a share of the products (selective_matmul): the stream at the layer's entry,
+ *                attention's output, and what the other products give
  *   full         the stream at the layer's entry, / tp with sequence parallelism; one layer at a time is whole again
  *
  * Micro-batches in flight on stage i of p: 1F1B and ZB-H1 min(p - i, m); interleaved (2 (p - i - 1) + (v - 1) p + 1) / v, at most m; GPipe m; ZB-H2

@@ -19,8 +19,8 @@ bool ls_memory_own(const ls_setting *setting, const ls_strategy *s, ls_memory_es
     }
     ls_arena arena = {0};
     ls_layout layout;
-    ls_plan plan;
-    const ls_plan_options options = {
+    ls_plan plan, evaluation;
+    ls_plan_options options = {
         .sequences = s->micro_batch,
         .length = setting->length,
         .training = true,
@@ -28,8 +28,11 @@ bool ls_memory_own(const ls_setting *setting, const ls_strategy *s, ls_memory_es
         .recompute = s->recompute,
         .tensor_cut = 1,
     };
-    ls_layout_build(&arena, &setting->shape->config, &layout);
-    const bool built = ls_plan_build(&arena, &setting->shape->config, &layout, &options, &plan) == LS_OK;
+    const ls_model_config *config = &setting->shape->config;
+    ls_layout_build(&arena, config, &layout);
+    bool built = ls_plan_build(&arena, config, &layout, &options, &plan) == LS_OK;
+    options.training = false;
+    built = built && ls_plan_build(&arena, config, &layout, &options, &evaluation) == LS_OK;
     if (built) {
         const uint64_t leaves =
             ls_run_file_auto_leaves((uint64_t)setting->global_batch, (uint64_t)s->micro_batch,
@@ -42,7 +45,8 @@ bool ls_memory_own(const ls_setting *setting, const ls_strategy *s, ls_memory_es
             .gradients = (double)(memory.gradients + memory.tree),
             .optimizer = (double)memory.optimizer / ranks,
             .activations = (double)(memory.activations + memory.logits),
-            .buffers = (double)memory.other + setting->stack->context_bytes,
+            .buffers = (double)memory.other + 4.0 * (double)evaluation.arena_floats / ranks +
+                       setting->stack->context_bytes,
             .capacity = setting->node->accelerator->memory_bytes,
         };
         m.total = m.weights + m.gradients + m.optimizer + m.activations + m.buffers;

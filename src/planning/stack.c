@@ -20,7 +20,8 @@ static const pair pairs[] = {
     {"megatron-2021", "a100", NULL,
      "gemm_efficiency=0.8 gemm_fp8_efficiency=0.55 gemm_k_half=128 flash=0 attention_efficiency=0.45 "
      "attention_half_length=0 memory_efficiency=0.8 "
-     "elementwise_factor=1 loss_bytes=40 optimizer_bytes=38 launch_s=2e-5 layer_kernels=36 kernel_s=4e-6 "
+     "elementwise_factor=1 loss_bytes=40 logit_bytes=10 optimizer_bytes=38 launch_s=2e-5 layer_kernels=36 "
+     "kernel_s=4e-6 "
      "fixed_s=0.01 micro_batch_s=0 "
      "scaleup_efficiency=0.75 nic_efficiency=0.8 scaleup_alpha_s=8e-6 nic_alpha_s=2e-5 nics_per_gather=0 "
      "in_network_reduction=0 tp_overlap=0 dp_overlap=0 "
@@ -44,6 +45,7 @@ static const pair pairs[] = {
     {"megatron-core", "b200", "megatron-core/h100", "power_w=0", "Megatron-Bridge's tables"},
     {"fsdp", "a100", "megatron-2021/a100",
      "flash=1 gemm_efficiency=0.765 attention_efficiency=0.336 attention_half_length=500 loss_bytes=21 "
+     "logit_bytes=12 "
      "fixed_s=0.018 nics_per_gather=1.39 dp_floor=0.147 dp_overlap=1 "
      "fsdp_overlap=0.75 recompute_share=0.79 reduce_bytes=2 gradient_bytes=2",
      "MosaicML's tables for A100: fitted on every second run"},
@@ -104,6 +106,7 @@ static const constant constants_table[] = {
     F64(memory_efficiency, 1, "of the memory's bandwidth"),
     F64(elementwise_factor, 100, "bytes moved over those of one fused pass"),
     F64(loss_bytes, 1e4, "moved per logit by the loss"),
+    F64(logit_bytes, 1e3, "of memory per logit at the loss's peak"),
     F64(optimizer_bytes, 1e4, "moved per parameter by an optimizer step"),
     F64(launch_s, 1, "seconds the CPU takes to launch a kernel"),
     F64(layer_kernels, 1e4, "kernels of a layer's forward"),

@@ -28,6 +28,7 @@ typedef struct ls_stack {
     double memory_efficiency;  /* of memory_bytes_ps */
     double elementwise_factor; /* bytes moved over those of one fused pass */
     double loss_bytes;         /* moved per logit by the loss, forward and backward */
+    double logit_bytes;        /* held per logit at the loss's peak: logits, their softmax, gradients */
     double optimizer_bytes;    /* moved per parameter by an optimizer step */
 
     double launch_s;      /* per kernel, on the CPU: the floor of small shapes */
