@@ -312,7 +312,7 @@ static void make_mixture(ls_shape *shape)
             .name = "expert activated", .cols = active * ffn, .cut = true, .cheap = true, .expert = true});
     add_saved(shape, (ls_shape_saved){.name = "returned", .cols = active * (double)width, .expert = true});
     shape->layer_matrices = linears_elements(shape, false);
-    shape->layer_experts = m->experts * linears_elements(shape, true);
+    shape->layer_experts = m->experts * (linears_elements(shape, true) + m->expert_vectors);
 }
 
 /* ---- checks ---- */
@@ -386,6 +386,7 @@ ls_status ls_shape_build(ls_arena *arena, const char *name, const ls_shape_sizes
     if (shape.moe.experts) {
         make_mixture(&shape);
     }
+    shape.layer_vectors += sizes->more_layer_vectors;
     add_up(&shape);
     *shape_out = shape;
     return LS_OK;

@@ -38,11 +38,12 @@ enum { LS_SHAPE_LINEARS_MAX = 12, LS_SHAPE_SAVED_MAX = 24 };
 
 /* Mixture of experts; experts 0: dense. */
 typedef struct ls_shape_moe {
-    int64_t experts;      /* E routed ones per layer */
-    int64_t active;       /* k */
-    int64_t shared;       /* experts' widths that every token visits, besides */
-    int64_t ffn;          /* of one expert */
-    int64_t dense_layers; /* the first ones have no experts, but an MLP of config.ffn */
+    int64_t experts;        /* E routed ones per layer */
+    int64_t active;         /* k */
+    int64_t shared;         /* experts' widths that every token visits, besides */
+    int64_t ffn;            /* of one expert */
+    int64_t dense_layers;   /* the first ones have no experts, but an MLP of config.ffn */
+    int64_t expert_vectors; /* biases of one expert */
 } ls_shape_moe;
 
 /* Latent attention (DeepSeek): queries, keys and values go through narrow matrices; kv_rank 0: none. */
@@ -81,7 +82,9 @@ typedef struct ls_shape {
  * [,experts=8,active=2,expert_ffn=..,shared=..,dense_layers=..]". Only layers, hidden and heads must be there; kv_heads = heads, mlp = swiglu unless ffn is 4 hidden and
  * kv_heads = heads, ffn = 4 hidden (gelu) or 8/3 hidden rounded up to a multiple of 64, vocab = 50257 (gelu) or 32000, seq = 2048, tied with gelu.
  *
- * config.json: the families of model/huggingface.h, and mixtral, qwen2_moe, qwen3_moe, deepseek_v2 and deepseek_v3, which can be planned but not yet trained.
+ * config.json: the families of model/huggingface.h, and others that can be planned but not yet trained: mixtral, qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2 and _v3,
+ * kimi_k2, glm4_moe, phi3, gemma, granite, smollm3, gpt_neox, starcoder2, and of models with several parts the text_config. A type that is not known is read as a Llama of its sizes, and the
+ * shape's name then says so. How positions are stretched and weights quantised does not matter to a plan.
  * A run file whose vocabulary comes with a tokenizer file must say model.vocab.
  * Errors: LS_ERR_NOT_FOUND with the nearest presets, LS_ERR_INVALID with field, value, range.
  */

@@ -11,6 +11,7 @@ typedef struct ls_shape_sizes {
     ls_shape_moe moe;
     ls_shape_latent latent;
     double dropout;
+    int64_t more_layer_vectors; /* parameters of a layer that its family does not have: sinks, biases */
 } ls_shape_sizes;
 
 /* Errors: LS_ERR_INVALID with field, value and range. */
@@ -20,8 +21,9 @@ LS_MUST_CHECK ls_status ls_shape_build(ls_arena *arena, const char *name, const 
 /* The sizes of a preset; false when there is none of that name. */
 bool ls_shape_preset(const char *name, ls_shape_sizes *sizes_out, const char **name_out);
 
-/* From the text of a config.json; `name` stands for the file. */
-LS_MUST_CHECK ls_status ls_shape_read_config(const char *text, size_t bytes, const char *name,
-                                             ls_shape_sizes *sizes_out);
+/* From the text of a config.json; `name` stands for the file. *unknown_out: a model_type that was read as a Llama for want of anything better, in `arena`; else NULL. */
+LS_MUST_CHECK ls_status ls_shape_read_config(ls_arena *arena, const char *text, size_t bytes,
+                                             const char *name, ls_shape_sizes *sizes_out,
+                                             const char **unknown_out);
 
 #endif

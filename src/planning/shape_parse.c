@@ -245,8 +245,11 @@ static ls_status parse_config(ls_arena *arena, const char *path, ls_shape *shape
     size_t bytes;
     LS_TRY(ls_file_read(arena, file, CONFIG_BYTES_MAX, &text, &bytes));
     ls_shape_sizes sizes;
-    LS_TRY(ls_shape_read_config(text, bytes, file, &sizes));
-    return ls_shape_build(arena, path, &sizes, shape_out);
+    const char *unknown;
+    LS_TRY(ls_shape_read_config(arena, text, bytes, file, &sizes, &unknown));
+    const char *name =
+        unknown ? ls_arena_printf(arena, "%s (%s, taken for a Llama of its sizes)", path, unknown) : path;
+    return ls_shape_build(arena, name, &sizes, shape_out);
 }
 
 static ls_status adopt_vocab(const char *path, ls_run_file *run)

@@ -15,6 +15,8 @@ typedef struct preset {
     double dropout;
     ls_shape_moe moe;
     ls_shape_latent latent;
+    int64_t
+        more; /* parameters of a layer besides, gpt-oss: sinks, router's biases; and then all have biases */
 } preset;
 
 #define G  LS_FAMILY_GPT2
@@ -98,6 +100,9 @@ static const preset presets[] = {
     {"qwen3-32b",       Q3, 64,  5120,  64,   8,  25600, 151936,  32768, .head_dim = 128},
     {"qwen3-30b-a3b",   Q3, 48,  2048,  32,   4,    768, 151936,  32768, .head_dim = 128, .moe = {128, 8, 0, 768, 0}},
     {"qwen3-235b-a22b", Q3, 94,  4096,  64,   4,   1536, 151936,  32768, .head_dim = 128, .moe = {128, 8, 0, 1536, 0}},
+    /* OpenAI's open mixtures. */
+    {"gpt-oss-20b",     L,  24,  2880,  64,   8,   2880, 201088, 131072, .head_dim = 64, .moe = {32, 4, 0, 2880, 0, 3 * 2880}, .more = 64 + 32},
+    {"gpt-oss-120b",    L,  36,  2880,  64,   8,   2880, 201088, 131072, .head_dim = 64, .moe = {128, 4, 0, 2880, 0, 3 * 2880}, .more = 64 + 128},
     /* DeepSeek; the extra prediction layer of V3 is left out. */
     {"deepseek-v2",     L,  60,  5120, 128, 128,  12288, 102400, 163840, .head_dim = 128, .moe = {160, 6, 2, 1536, 1}, .latent = {1536, 512, 128, 64, 128}},
     {"deepseek-v3",     L,  61,  7168, 128, 128,  18432, 129280, 163840, .head_dim = 128, .moe = {256, 8, 1, 2048, 3}, .latent = {1536, 512, 128, 64, 128}},
@@ -117,7 +122,8 @@ const char *const *ls_shape_presets(void)
 
 static ls_shape_sizes sizes_of(const preset *p)
 {
-    ls_shape_sizes sizes = {.moe = p->moe, .latent = p->latent, .dropout = p->dropout};
+    ls_shape_sizes sizes = {
+        .moe = p->moe, .latent = p->latent, .dropout = p->dropout, .more_layer_vectors = p->more};
     ls_model_config_defaults(p->family, &sizes.config);
     ls_model_config *c = &sizes.config;
     c->layers = p->layers;
@@ -128,6 +134,8 @@ static ls_shape_sizes sizes_of(const preset *p)
     c->ffn = p->ffn;
     c->vocab = p->vocab;
     c->context = p->context;
+    c->qkv_bias = c->qkv_bias || p->more > 0;
+    c->output_bias = c->output_bias || p->more > 0;
     c->tied = p->tied || p->family == LS_FAMILY_GPT2;
     return sizes;
 }

@@ -141,7 +141,7 @@ static void shape_linears_hold_the_matrices(void **state)
                                              : false);
         }
         assert_int_equal(matrices, shape.layer_matrices);
-        assert_int_equal(experts * shape.moe.experts, shape.layer_experts);
+        assert_int_equal((experts + shape.moe.expert_vectors) * shape.moe.experts, shape.layer_experts);
     }
 }
 
@@ -205,6 +205,38 @@ static void shape_parse_reads_config_json(void **state)
     assert_int_equal(parse(folder).parameters, 8030261248);
 }
 
+static void shape_parse_takes_an_unknown_config_for_a_llama_and_says_so(void **state)
+{
+    (void)state;
+    static const char strange[] = "{\"model_type\": \"strange\", \"hidden_size\": 4096, "
+                                  "\"num_hidden_layers\": 32, \"num_attention_heads\": 32,"
+                                  " \"num_key_value_heads\": 8, \"intermediate_size\": 14336, "
+                                  "\"vocab_size\": 128256, \"hidden_act\": \"odd\","
+                                  " \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}";
+    const ls_shape shape = parse(write_file("strange.json", strange));
+    assert_int_equal(shape.parameters, 8030261248);
+    assert_non_null(strstr(shape.name, "(strange, taken for a Llama of its sizes)"));
+    static const char parts[] =
+        "{\"model_type\": \"seeing\", \"text_config\": {\"model_type\": \"llama\","
+        " \"hidden_size\": 4096, \"num_hidden_layers\": 32, \"num_attention_heads\": 32,"
+        " \"num_key_value_heads\": 8, \"intermediate_size\": 14336, \"vocab_size\": 128256}}";
+    assert_int_equal(parse(write_file("parts.json", parts)).parameters, 8030261248);
+    static const char *const refused[] = {
+        "{\"model_type\": \"strange\", \"hidden_size\": 4096}",
+        "{\"hidden_size\": 4096}",
+        "[1, 2]",
+        "{\"model_type\": \"mixtral\", \"num_local_experts\": \"eight\"}",
+        "{\"model_type\": \"qwen3_moe\", \"decoder_sparse_step\": 2}",
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        ls_shape untouched = {.name = "untouched"};
+        assert_int_not_equal(ls_shape_parse(&arena, write_file("refused.json", refused[i]), &untouched),
+                             LS_OK);
+        assert_non_null(strstr(ls_error_text(), "refused.json"));
+        assert_string_equal(untouched.name, "untouched");
+    }
+}
+
 static void shape_parse_reads_run_files(void **state)
 {
     (void)state;
@@ -263,6 +295,7 @@ int main(void)
         cmocka_unit_test(shape_linears_hold_the_matrices),
         cmocka_unit_test(shape_parse_reads_sizes_and_fills_in_the_rest),
         cmocka_unit_test(shape_parse_reads_config_json),
+        cmocka_unit_test(shape_parse_takes_an_unknown_config_for_a_llama_and_says_so),
         cmocka_unit_test(shape_parse_reads_run_files),
         cmocka_unit_test(shape_parse_refuses_with_what_is_allowed),
     };
