@@ -94,7 +94,7 @@ static void digest_saved(digest *d, ls_arena *arena, int32_t entry)
             continue;
         }
         add_saved(d->shape, (ls_shape_saved){
-                                .name = short_name(arena, value->name),
+                                .name = (int32_t)i == entry ? "stream" : short_name(arena, value->name),
                                 .cols = (double)value->cols,
                                 .cut = d->cut[i],
                                 .statistic = d->statistic[i],

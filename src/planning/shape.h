@@ -80,7 +80,8 @@ typedef struct ls_shape {
  * From what a person writes: a preset (ls_shape_presets), the path of a Hugging Face config.json or of a folder with one, a run file (*.yaml), or
  * "layers=96,hidden=12288,heads=96,kv_heads=96,ffn=49152,vocab=51200,mlp=gelu[,head_dim=..][,seq=2048][,tied=1][,dropout=0.1]
  * [,experts=8,active=2,expert_ffn=..,shared=..,dense_layers=..]". Only layers, hidden and heads must be there; kv_heads = heads, mlp = swiglu unless ffn is 4 hidden and
- * kv_heads = heads, ffn = 4 hidden (gelu) or 8/3 hidden rounded up to a multiple of 64, vocab = 50257 (gelu) or 32000, seq = 2048, tied with gelu.
+ * kv_heads = heads, ffn = 4 hidden (gelu) or 8/3 hidden rounded up to a multiple of 64, vocab = 50257 (gelu) or 32000, seq = 2048, tied with gelu,
+ * dropout = 0.1 with gelu and kv_heads = heads, as GPTs were trained, else 0.
  *
  * config.json: the families of model/huggingface.h, and others that can be planned but not yet trained: mixtral, qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2 and _v3,
  * kimi_k2, glm4_moe, phi3, gemma, granite, smollm3, gpt_neox, starcoder2, and of models with several parts the text_config. A type that is not known is read as a Llama of its sizes, and the

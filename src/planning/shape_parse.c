@@ -110,6 +110,7 @@ static ls_status read_words(const char *text, given *g)
         *(int64_t *)((char *)g + size_keys[i].offset) = -1;
     }
     g->gelu = -1;
+    g->dropout = -1.0;
     while (*text) {
         const size_t bytes = strcspn(text, ",");
         char word[WORD_MAX];
@@ -169,6 +170,9 @@ static ls_status fill_in(given *g)
     g->vocab = or_else(g->vocab, g->gelu ? 50257 : 32000);
     g->seq = or_else(g->seq, 2048);
     g->tied = or_else(g->tied, g->gelu);
+    if (g->dropout < 0.0) {
+        g->dropout = g->gelu && g->kv_heads == g->heads ? 0.1 : 0.0; /* as GPTs were trained */
+    }
     if (g->experts > 0) {
         g->active = or_else(g->active, g->experts < 2 ? 1 : 2);
         g->expert_ffn = or_else(g->expert_ffn, g->ffn);

@@ -151,7 +151,7 @@ static void shape_parse_reads_sizes_and_fills_in_the_rest(void **state)
     const ls_shape gpt = parse("layers=96,hidden=12288,heads=96,kv_heads=96,ffn=49152,vocab=51200,mlp=gelu");
     assert_int_equal(gpt.parameters, parse("gpt-175b").parameters);
     assert_string_equal(gpt.name, "layers=96,hidden=12288,heads=96,kv_heads=96,head_dim=128,ffn=49152,"
-                                  "vocab=51200,mlp=gelu,seq=2048,tied=1");
+                                  "vocab=51200,mlp=gelu,seq=2048,tied=1,dropout=0.1");
     const ls_shape llama = parse("layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256,seq=8192");
     assert_int_equal(llama.parameters, parse("llama3-8b").parameters);
     assert_true(llama.config.swiglu);
