@@ -34,9 +34,9 @@ bool ls_memory_own(const ls_setting *setting, const ls_strategy *s, ls_memory_es
     options.training = false;
     built = built && ls_plan_build(&arena, config, &layout, &options, &evaluation) == LS_OK;
     if (built) {
-        const uint64_t leaves =
-            ls_run_file_auto_leaves((uint64_t)setting->global_batch, (uint64_t)s->micro_batch,
-                                    (uint64_t)setting->length, (uint64_t)s->dp);
+        const uint64_t most = s->dp > LS_RUN_FILE_MAX_RANKS ? (uint64_t)s->dp : LS_RUN_FILE_MAX_RANKS;
+        const uint64_t leaves = ls_run_file_auto_leaves(
+            (uint64_t)setting->global_batch, (uint64_t)s->micro_batch, (uint64_t)setting->length, most);
         const uint64_t own = (leaves + (uint64_t)s->dp - 1) / (uint64_t)s->dp; /* of one rank */
         const ls_memory_plan memory = ls_plan_memory(&plan, (uint32_t)own);
         const double ranks = (double)s->dp;

@@ -9,7 +9,6 @@
 
 enum {
     DEFAULT_STEPS = 1000,
-    MAX_RANKS = 8, /* job.max_ranks auto */
     DEFAULT_LAYERS = 6,
     DEFAULT_HEADS = 6,
     DEFAULT_WIDTH = 384,
@@ -122,8 +121,9 @@ static void resolve_batch(ls_run_file *run)
     ls_run_train *train = &run->train;
     const uint64_t context = or_default(run->model.context, IMPORTED_CONTEXT_MAX);
     if (train->leaves == LS_AUTO_U64) {
-        train->leaves = ls_run_file_auto_leaves(train->global_batch, or_default(train->micro_batch, 1),
-                                                context, or_default(run->job.max_ranks, MAX_RANKS));
+        train->leaves =
+            ls_run_file_auto_leaves(train->global_batch, or_default(train->micro_batch, 1), context,
+                                    or_default(run->job.max_ranks, LS_RUN_FILE_MAX_RANKS));
     }
     if (train->micro_batch == LS_AUTO_U64) {
         const uint64_t leaf = train->global_batch / train->leaves;
@@ -205,7 +205,8 @@ static void resolve(ls_run_file *run)
     resolve_batch(run);
     resolve_length(run);
     const uint64_t ranks = or_default(run->parallel.ranks, 1);
-    run->job.max_ranks = or_default(run->job.max_ranks, ranks > MAX_RANKS ? ranks : MAX_RANKS);
+    run->job.max_ranks =
+        or_default(run->job.max_ranks, ranks > LS_RUN_FILE_MAX_RANKS ? ranks : LS_RUN_FILE_MAX_RANKS);
 }
 
 /* ---- loading ---- */

@@ -186,6 +186,8 @@ typedef struct ls_run_job {
     double lease_s;      /* of the trainer; 0: ranks end with it */
 } ls_run_job;
 
+enum { LS_RUN_FILE_MAX_RANKS = 8 }; /* job.max_ranks auto */
+
 #define LS_HANG_TIMEOUT_S 60.0 /* default of job.hang_timeout */
 
 typedef struct ls_run_file {

@@ -249,6 +249,10 @@ static void memory_of_lockstep_is_its_own_plan(void **state)
         assert_true(m.buffers < 0.2 * m.total); /* tables, and the arena of evaluation */
         ls_arena_release(&scratch);
     }
+    /* Two leaves: the tree of sums needs a second gradient buffer. */
+    const ls_memory_estimate leaves =
+        memory_of(&setting, "tp=1,pp=1,dp=1,cp=1,ep=1,vpp=1,mb=4,zero=0,recompute=none");
+    assert_true(leaves.gradients == 2.0 * leaves.weights);
     /* What the runtime can't do is estimated like any other stack's. */
     const ls_setting tensor = setting_of("llama3-8b", "dgx-h100", &own, 8, 8192, 8);
     assert_true(memory_of(&tensor, "tp=8,pp=1,cp=1,ep=1,mb=1,zero=0,recompute=none").total > 0.0);
