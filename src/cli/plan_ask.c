@@ -13,6 +13,7 @@
 #define TOKENS_MIN       1e3
 #define TOKENS_MAX       1e17
 #define GPUS_MAX         1e6
+#define BOX_CARDS        8 /* cards without NVLink that usually stand in one machine */
 #define DEFAULT_KIND     "h100"
 #define DEFAULT_SEQUENCE 8192 /* pretraining rarely uses more, whatever the model can do later */
 
@@ -76,6 +77,19 @@ static ls_status split_kind(ls_plan_answer *answer, const char *option, const ch
     return LS_OK;
 }
 
+/* Cards without a link of their own are put into boxes, where they talk over PCIe. */
+static void share_box(ls_plan_answer *answer)
+{
+    const int64_t gpus = answer->setting.gpus;
+    ls_node *node = &answer->node;
+    node->count = gpus < BOX_CARDS ? gpus : BOX_CARDS;
+    node->name = ls_arena_printf(answer->arena, "%" PRId64 "x %s", node->count, node->accelerator->name);
+    node->power_w = 0.0;
+    ls_assumptions_add(&answer->assumptions, "%" PRId64 " %s in a box, over PCIe; %.3g GB/s between boxes",
+                       node->count, node->accelerator->name,
+                       1e-9 * (node->nic_bytes_ps > 0.0 ? node->nic_bytes_ps : 1.25e9));
+}
+
 static ls_status choose_gpus(ls_plan_answer *answer, const char *text)
 {
     const char *name = NULL;
@@ -98,6 +112,10 @@ static ls_status choose_gpus(ls_plan_answer *answer, const char *text)
         return ls_fail_within(found, "--gpus");
     }
     answer->node = *ls_catalogue_usual_node(&answer->catalogue, answer->arena, accelerator);
+    if (answer->node.count == 1 && answer->setting.gpus > 1 && accelerator->pcie_bytes_ps > 0.0 &&
+        accelerator->scaleup_domain <= 1) {
+        share_box(answer);
+    }
     return LS_OK;
 }
 
@@ -252,10 +270,25 @@ ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model, ls_pl
     return choose_strategy(answer);
 }
 
+/* What the accelerator has no rate for can't be planned. */
+static ls_status check_precision(const ls_setting *setting)
+{
+    const ls_accelerator *a = setting->node->accelerator;
+    if ((setting->precision == LS_PLAN_FP8 && a->fp8_flops <= 0.0) ||
+        (setting->precision == LS_PLAN_TF32 && a->tf32_flops <= 0.0)) {
+        const bool fp8 = setting->precision == LS_PLAN_FP8;
+        return ls_fail(LS_ERR_INVALID,
+                       "--precision is %s, which %s does not have: allowed are bf16, fp16, fp32%s",
+                       fp8 ? "fp8" : "tf32", a->name, fp8 && a->tf32_flops > 0.0 ? ", tf32" : "");
+    }
+    return LS_OK;
+}
+
 ls_status ls_plan_settle(ls_plan_answer *answer)
 {
     LS_TRY(ls_plan_setting_on(answer, &answer->shape, &answer->node, answer->setting.gpus,
                               answer->settings->global_batch, answer->settings->seq, &answer->setting));
+    LS_TRY(check_precision(&answer->setting));
     say_choices(answer);
     return LS_OK;
 }

@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define GIB                1073741824.0
-#define TENSOR_MAX         256   /* wider than any scale-up domain matrices are split over */
+#define TENSOR_MAX         256 /* wider than any scale-up domain matrices are split over */
+#define MICRO_BATCH_MAX    4096
 #define CONTEXT_TOKENS_MIN 1024  /* a part of a sequence that is worth sending keys and values for */
 #define WHY_LEAST          0.003 /* shares of a step that are worth a word */
 #define WHY_TERMS          3
@@ -34,6 +35,16 @@ typedef struct walk {
     bool any_allowed; /* by ls_strategy_check */
     bool first_fit_is_enough, done;
 } walk;
+
+static bool divides(int64_t part, int64_t whole)
+{
+    return whole % part == 0;
+}
+
+static int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* What estimates are sorted by: the step, and what is nearly full a little later. */
 static double order_key(const ls_estimate *estimate)
@@ -194,9 +205,10 @@ static void walk_micro_batch(walk *w)
 {
     const int64_t given = w->options->request.strategy.micro_batch;
     const int64_t per_rank = w->setting->global_batch / w->at.dp;
-    for (w->at.micro_batch = given > 0 ? given : 1;
-         w->at.micro_batch <= (given > 0 ? given : per_rank) && !w->done; w->at.micro_batch++) {
-        if (given == 0 && per_rank % w->at.micro_batch != 0) {
+    const int64_t last = given > 0 ? given : least_of(per_rank, MICRO_BATCH_MAX);
+    for (w->at.micro_batch = given > 0 ? given : 1; w->at.micro_batch <= last && !w->done;
+         w->at.micro_batch++) {
+        if (given == 0 && !divides(w->at.micro_batch, per_rank)) {
             continue;
         }
         w->at.vpp = 1;
@@ -254,11 +266,6 @@ static void walk_data(walk *w)
     }
 }
 
-static bool divides(int64_t part, int64_t whole)
-{
-    return whole % part == 0;
-}
-
 static void walk_context(walk *w)
 {
     const int64_t given = w->options->request.strategy.cp, length = w->setting->length;
@@ -271,11 +278,6 @@ static void walk_context(walk *w)
             walk_data(w);
         }
     }
-}
-
-static int64_t least_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 static void walk_pipeline(walk *w)

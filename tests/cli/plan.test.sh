@@ -103,6 +103,15 @@ check "the search is no slower than a strategy by hand" python3 -c "
 import json, sys
 sys.exit(0 if $best <= json.load(open('first.json'))['step_time_s'] else 'slower')"
 
+# A batch that can be shared out in few ways only, and a great many GPUs: an answer all the same, and soon.
+expect 0 timeout 60 "${plan[@]}" llama3-8b --gpus h100:64 --global-batch 999999937 --json
+holds_contract "a prime batch"
+expect 0 timeout 60 "${plan[@]}" llama3-8b --gpus h100:65536 --json
+holds_contract "65,536 GPUs"
+# Without a price the question of time and memory is answered; the verdict is null.
+expect 0 "${plan[@]}" gpt2 --gpus v100:8 --json
+same "no price" "$(field "$out" verdict fits break_even_months)" "None True None"
+
 # ---- shapes by hand, and as Hugging Face has them ----
 expect 0 "${plan[@]}" layers=96,hidden=12288,heads=96,kv_heads=96,ffn=49152,vocab=51200,mlp=gelu --gpus a100-sxm4-80gb:1024 --seq 2048 \
     --global-batch 1536 --strategy tp=8,pp=8,mb=1,recompute=full --json
@@ -167,6 +176,15 @@ refuse llama3-8b --gpus h100:8 --seq 0x -- seq 0x
 refuse llama3-8b --gpus h100:8 --precision int1 -- precision int1 bf16
 refuse llama3-8b --gpus h100:8 --optimizer adam2 -- optimizer adam2 adamw
 refuse llama3-8b --gpus h100:8 --stack megatorn-core -- megatorn-core megatron-core
+refuse llama3-8b --gpus a100:8 --precision fp8 -- fp8 A100 bf16
+refuse llama3-8b --gpus h100:8 --budget -5 -- --budget -5
+refuse llama3-8b --gpus h100:8 --utilization 2 -- utilization 2
+refuse llama3-8b --gpus h100:8 --deadline -1d -- deadline -1d
+refuse llama3-8b --gpus h100:8 --data-control nobody -- nobody contract
+refuse llama3-8b --gpus h100:8 --site nowhere -- nowhere colocation
+refuse llama3-8b --gpus h100:8 --quote missing.yaml -- missing.yaml
+refuse llama3-8b --gpus h100:8 --portfolio missing.yaml -- missing.yaml
+refuse llama3-8b --gpus v100:8 --budget 1M -- V100 price --quote
 refuse llama3-8b --gpus h100:8 --bogus 3 -- --bogus
 refuse llama3-8b --gpus h100:8 --strategy tp=3 -- tp 3
 refuse llama3-8b --gpus h100:8 --strategy tp=two -- two
