@@ -141,6 +141,12 @@ static const ls_option plan_options[] = {
      .help = "days against money over GPU counts, the knee, and what limits there"},
     TEXT_ROW(memo, "FILE", "write the one page a decision-maker signs"),
     TEXT_ROW(explain, "TERM", "the formula behind a number of the answer, with the numbers in"),
+    {.key = "accuracy",
+     .type = LS_OPTION_BOOL,
+     FIELD(accuracy),
+     .default_text = "false",
+     .help = "instead: predictions beside measured runs, worst ones included"},
+    TEXT_ROW(data, "FILE", "of measured runs for --accuracy, with the columns of data/published_runs.csv"),
     {.key = "csv",
      .type = LS_OPTION_BOOL,
      FIELD(csv),
@@ -265,7 +271,11 @@ static ls_status find_model(const ls_invocation *invocation, const char **model_
 
 static ls_status run_plan(const ls_invocation *invocation)
 {
+    const ls_plan_settings *settings = invocation->settings;
     const char *model = NULL;
+    if (settings->accuracy) {
+        return ls_plan_print_accuracy(invocation->arena, settings);
+    }
     LS_TRY(find_model(invocation, &model));
     ls_plan_answer *answer = ls_arena_new(invocation->arena, ls_plan_answer, 1);
     answer->arena = invocation->arena;
@@ -290,7 +300,8 @@ const ls_command ls_command_plan = {
                "\nExamples:\n"
                "  lockstep plan llama3-70b --gpus h100:64 --tokens 1.4T\n"
                "  lockstep plan llama3-8b --nodes dgx-h100:4 --strategy tp=2,pp=1,mb=1 --json\n"
-               "  lockstep plan llama3-8b --gpus h100:32 --explain bubble",
+               "  lockstep plan llama3-8b --gpus h100:32 --explain bubble\n"
+               "  lockstep plan --accuracy",
     .words_min = 0,
     .words_max = 1,
     .options = &plan_table,

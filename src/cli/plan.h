@@ -7,6 +7,7 @@
 #define LS_CLI_PLAN_H
 
 #include "cli/command.h"
+#include "planning/accuracy.h"
 #include "planning/calibration.h"
 #include "planning/failure.h"
 #include "planning/ladder.h"
@@ -20,7 +21,7 @@
 
 /* As written; "" when not given. */
 typedef struct ls_plan_settings {
-    const char *model, *tokens, *gpus, *nodes, *strategy, *stack, *explain;
+    const char *model, *tokens, *gpus, *nodes, *strategy, *stack, *explain, *data;
     const char *budget, *portfolio, *quote, *site, *memo, *api_tokens;
     ls_option_strings catalogue;
     uint64_t global_batch, seq, top;
@@ -29,7 +30,7 @@ typedef struct ls_plan_settings {
     int precision;    /* ls_plan_precision, or LS_PLAN_PRECISION_AUTO */
     int optimizer;    /* ls_plan_optimizer */
     int schedule;     /* ls_pipeline_schedule, or LS_PLAN_SCHEDULE_AUTO, LS_PLAN_SCHEDULE_ANY */
-    bool ladder, scaling, json, csv;
+    bool accuracy, ladder, scaling, json, csv;
 } ls_plan_settings;
 
 enum { LS_PLAN_PRECISION_AUTO = LS_PLAN_TF32 + 1 };
@@ -52,6 +53,7 @@ typedef struct ls_plan_answer {
     ls_strategy_request request;
     const ls_search_result *search; /* NULL: the strategy was given */
     ls_estimate estimate;
+    ls_band band;       /* of the step, from the error table */
     double steps, days; /* days: failures and all */
 
     ls_site site;
@@ -110,6 +112,9 @@ LS_MUST_CHECK ls_status ls_plan_write_memo(const ls_plan_answer *answer);
 
 /* --explain TERM. */
 LS_MUST_CHECK ls_status ls_plan_explain(const ls_plan_answer *answer, ls_text *text);
+
+/* --accuracy: the error table. */
+LS_MUST_CHECK ls_status ls_plan_print_accuracy(ls_arena *arena, const ls_plan_settings *settings);
 
 json_t *ls_plan_strategy_to_json(const ls_strategy *strategy);
 /* JSON of the contract; the caller drops it. */

@@ -186,6 +186,10 @@ json_t *ls_plan_to_json(const ls_plan_answer *answer)
     json_object_set_new(root, "tokens", json_real(answer->tokens));
     json_object_set_new(root, "strategy", ls_plan_strategy_to_json(&estimate->strategy));
     json_object_set_new(root, "step_time_s", json_real(estimate->time.step_s));
+    json_object_set_new(root, "step_time_band_s",
+                        json_pack("[f, f]", answer->band.low_s, answer->band.high_s));
+    json_object_set_new(root, "step_time_median_s", json_real(answer->band.middle_s));
+    json_object_set_new(root, "band_from", json_string(answer->band.from));
     json_object_set_new(root, "breakdown_s", terms_to_json(&estimate->time));
     json_object_set_new(root, "tokens_per_s", json_real(estimate->tokens_ps));
     json_object_set_new(root, "tflops_per_gpu", json_real(estimate->tflops_per_gpu));

@@ -51,6 +51,9 @@ static void append_first_line(const ls_plan_answer *answer, ls_text *text)
     ls_text_printf(text, "%s, %.3g tokens on %" PRId64 " x %s: ", answer->shape.name, answer->tokens,
                    answer->setting.gpus, answer->node.accelerator->name);
     append_duration(text, 86400.0 * answer->days);
+    ls_text_printf(text, " %+.0f to %+.0f %%",
+                   100.0 * (answer->band.low_s / answer->estimate.time.step_s - 1.0),
+                   100.0 * (answer->band.high_s / answer->estimate.time.step_s - 1.0));
     if (answer->outcome) {
         char cost[32];
         ls_cost_format(answer->outcome->run_usd, cost, sizeof cost);
@@ -82,6 +85,11 @@ static void append_step(const ls_plan_answer *answer, ls_text *text)
     const ls_time_estimate *time = &answer->estimate.time;
     append_heading(text, "step");
     append_duration(text, time->step_s);
+    ls_text_append(text, " (");
+    append_duration(text, answer->band.low_s);
+    ls_text_append(text, " to ");
+    append_duration(text, answer->band.high_s);
+    ls_text_append(text, ")");
     double other = 0.0;
     bool shown[LS_TERM_COUNT] = {false};
     for (int k = 0; k < LS_TERM_COUNT; k++) {

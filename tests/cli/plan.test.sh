@@ -12,7 +12,7 @@ import json, math, sys
 root = json.load(open(sys.argv[1]))
 number = (int, float)
 kinds = {
-    "verdict": str, "parameters": int, "strategy": dict, "step_time_s": number, "breakdown_s": dict,
+    "verdict": str, "parameters": int, "strategy": dict, "step_time_s": number, "step_time_band_s": list, "breakdown_s": dict,
     "tflops_per_gpu": number, "flop_convention": str, "mfu": number, "hfu": number, "memory_gib": dict, "fits": bool, "days": number,
     "goodput": number, "checkpoint": dict, "power_kw": number, "cooling": str, "cost_usd": dict, "alternatives": list, "assumptions": list,
 }
@@ -46,6 +46,9 @@ if not wrong:
         wrong.append(f"the strategy {s} is not for {root['gpus']} GPUs")
     if s["recompute"] not in ("none", "selective", "full"):
         wrong.append(f"recompute is {s['recompute']}")
+    low, high = root["step_time_band_s"]
+    if not 0 < low < high or not 0.7 * root["step_time_s"] < root["step_time_median_s"] < 1.3 * root["step_time_s"]:
+        wrong.append(f"the band {low}..{high} is not around {root['step_time_s']}")
     if not 0 < root["mfu"] <= root["hfu"] < 1:
         wrong.append(f"mfu {root['mfu']}, hfu {root['hfu']}")
     if not 0 < root["goodput"] <= 1:
@@ -142,6 +145,25 @@ rows = list(csv.DictReader(open('$out')))
 sys.exit(0 if len(rows) == 6 and rows[0]['tp'] and rows[1]['why_not'] else str(rows[:2]))"
 expect 0 "$LOCKSTEP" plan --help
 prints --gpus --strategy --explain
+
+# ---- the error table ----
+expect 0 "${plan[@]}" --accuracy
+prints median held megatron-core
+expect 0 "${plan[@]}" --accuracy --json
+check "the keys of the contract" python3 -c "
+import json, sys
+r = json.load(open('$out'))
+ok = r['rows'] > 100 and 0 <= r['median_error'] < 0.15 and 0 <= r['mean_error'] < 0.2 and r['by_stack']
+sys.exit(0 if ok and all(s['rows'] > 0 and s['mean_error'] >= 0 for s in r['by_stack'].values()) else str(r)[:500])"
+all=$(field "$out" rows)
+head -40 "$LS_SOURCE_DIR/data/published_runs.csv" >some.csv
+expect 0 "${plan[@]}" --accuracy --json --data some.csv
+check "fewer rows of a table of one's own" test "$(field "$out" rows)" -lt "$all"
+expect 2 "${plan[@]}" --accuracy --data missing.csv
+says missing.csv
+echo "a,b,c" >other.csv
+expect 3 "${plan[@]}" --accuracy --data other.csv
+says other.csv
 
 # ---- bad input: exit code 2, what was seen, what is allowed ----
 
