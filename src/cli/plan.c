@@ -173,26 +173,28 @@ static ls_status search_strategy(ls_plan_answer *answer)
     return LS_OK;
 }
 
-/* A strategy that does not fit is refused with the one that would. */
-static ls_status refuse_misfit(const ls_plan_answer *answer)
+/* What fits instead of a strategy that doesn't, in the answer's place for those that lost. Writes why the one that was given is refused. */
+static void find_instead(ls_plan_answer *answer)
 {
-    const double gib = 1073741824.0;
     const ls_memory_estimate *memory = &answer->estimate.memory;
-    const ls_search_options open = {0};
+    const ls_search_options open = {.top = answer->settings->top};
     ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
     char given[192], other[192];
     ls_strategy_describe(&answer->estimate.strategy, given, sizeof given);
-    const ls_status found = ls_search_run(&answer->setting, &open, result);
-    if (found != LS_OK) {
-        return ls_fail_within(LS_ERR_INVALID, "%s needs %.1f of %.1f GiB per GPU", given, memory->total / gib,
-                              memory->capacity / gib);
+    const bool found = ls_search_run(&answer->setting, &open, result) == LS_OK;
+    if (found) {
+        ls_strategy_describe(&result->best.strategy, other, sizeof other);
+        answer->instead = result;
     }
-    ls_strategy_describe(&result->best.strategy, other, sizeof other);
-    return ls_fail(LS_ERR_INVALID,
-                   "%s does not fit with %s: %.1f GiB of each GPU's %.1f are needed, 95 %% may be full. "
-                   "What fits: %s (%.1f GiB, %.3g s a step)",
-                   answer->shape.name, given, memory->total / gib, memory->capacity / gib, other,
-                   result->best.memory.total / gib, result->best.time.step_s);
+    answer->refusal = ls_arena_printf(
+        answer->arena,
+        "%s does not fit with %s: %.1f GiB of each GPU's %.1f are needed, 95 %% may be full. %s%s",
+        answer->shape.name, given, memory->total / LS_PLAN_GIB, memory->capacity / LS_PLAN_GIB,
+        found ? "What fits: " : ls_error_text(),
+        found ? ls_arena_printf(answer->arena, "%s (%.1f GiB, %.3g s a step)", other,
+                                result->best.memory.total / LS_PLAN_GIB, result->best.time.step_s)
+              : "");
+    ls_error_clear();
 }
 
 static ls_status evaluate_strategy(ls_plan_answer *answer)
@@ -228,6 +230,9 @@ static ls_status answer_question(ls_plan_answer *answer)
     LS_TRY(ls_plan_is_here(answer, &answer->node)      ? evaluate_here(answer)
            : ls_strategy_is_complete(&answer->request) ? evaluate_strategy(answer)
                                                        : search_strategy(answer));
+    if (answer->estimate.fit == LS_FIT_NO) {
+        find_instead(answer);
+    }
     answer->steps = ceil(answer->tokens / (double)(answer->setting.global_batch * answer->setting.length));
     answer->days = answer->tokens / answer->estimate.tokens_ps / 86400.0;
     LS_TRY(ls_plan_reckon(answer));
@@ -282,10 +287,10 @@ static ls_status run_plan(const ls_invocation *invocation)
     LS_TRY(ls_plan_ask(invocation->settings, model, answer));
     LS_TRY(answer_question(answer));
     LS_TRY(print_answer(answer));
-    if (answer->settings->memo[0] && answer->estimate.fit != LS_FIT_NO) {
+    if (answer->settings->memo[0] && !answer->refusal) {
         LS_TRY(ls_plan_write_memo(answer));
     }
-    return answer->estimate.fit == LS_FIT_NO ? refuse_misfit(answer) : LS_OK;
+    return answer->refusal ? ls_fail(LS_ERR_INVALID, "%s", answer->refusal) : LS_OK;
 }
 
 const ls_command ls_command_plan = {

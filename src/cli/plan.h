@@ -19,6 +19,8 @@
 
 #define LS_PLAN_HERE "this machine" /* the name of its node and accelerator */
 
+#define LS_PLAN_GIB  1073741824.0
+
 /* As written; "" when not given. */
 typedef struct ls_plan_settings {
     const char *model, *tokens, *gpus, *nodes, *strategy, *stack, *explain, *data;
@@ -53,8 +55,10 @@ typedef struct ls_plan_answer {
     ls_strategy_request request;
     const ls_search_result *search; /* NULL: the strategy was given */
     ls_estimate estimate;
-    ls_band band;       /* of the step, from the error table */
-    double steps, days; /* days: failures and all */
+    const char *refusal;             /* why a given strategy is refused; NULL: it is not */
+    const ls_search_result *instead; /* then: what fits; NULL: nothing does */
+    ls_band band;                    /* of the step, from the error table */
+    double steps, days;              /* days: failures and all */
 
     ls_site site;
     ls_quote quote;

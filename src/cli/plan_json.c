@@ -4,8 +4,7 @@
 #include "planning/advice.h"
 
 #include <math.h>
-
-#define GIB 1073741824.0
+#include <stdio.h>
 
 json_t *ls_plan_strategy_to_json(const ls_strategy *s)
 {
@@ -18,9 +17,10 @@ json_t *ls_plan_strategy_to_json(const ls_strategy *s)
 
 static json_t *memory_to_json(const ls_memory_estimate *m)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "weights", m->weights / GIB, "gradients",
-                     m->gradients / GIB, "optimizer", m->optimizer / GIB, "activations", m->activations / GIB,
-                     "buffers", m->buffers / GIB, "total", m->total / GIB, "capacity", m->capacity / GIB);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "weights", m->weights / LS_PLAN_GIB, "gradients",
+                     m->gradients / LS_PLAN_GIB, "optimizer", m->optimizer / LS_PLAN_GIB, "activations",
+                     m->activations / LS_PLAN_GIB, "buffers", m->buffers / LS_PLAN_GIB, "total",
+                     m->total / LS_PLAN_GIB, "capacity", m->capacity / LS_PLAN_GIB);
 }
 
 static json_t *terms_to_json(const ls_time_estimate *time)
@@ -41,9 +41,22 @@ static json_t *rivals_to_json(const ls_search_rival *rivals, size_t count)
                                               ls_plan_strategy_to_json(&estimate->strategy), "step_time_s",
                                               estimate->time.step_s, "why_not", rivals[i].why, "fits",
                                               estimate->fit != LS_FIT_NO, "memory_gib",
-                                              estimate->memory.total / GIB));
+                                              estimate->memory.total / LS_PLAN_GIB));
     }
     return list;
+}
+
+/* In place of a strategy that does not fit. */
+static json_t *instead_to_json(const ls_search_result *instead)
+{
+    json_t *list = rivals_to_json(instead->ranked, instead->ranked_count);
+    ls_search_rival best = {.estimate = instead->best};
+    snprintf(best.why, sizeof best.why, "fits: %.1f of %.1f GiB", instead->best.memory.total / LS_PLAN_GIB,
+             instead->best.memory.capacity / LS_PLAN_GIB);
+    json_t *first = rivals_to_json(&best, 1);
+    json_array_extend(first, list);
+    json_decref(list);
+    return first;
 }
 
 static json_t *lines_to_json(const ls_assumptions *list)
@@ -110,6 +123,11 @@ static json_t *flip_to_json(const ls_flip *flip)
 static void set_verdict(json_t *root, const ls_plan_answer *answer)
 {
     const ls_verdict *verdict = &answer->verdict;
+    if (answer->refusal) {
+        json_object_set_new(root, "verdict", json_string(ls_verdict_kind_name(LS_VERDICT_DONT)));
+        json_object_set_new(root, "reason", json_string(answer->refusal));
+        return;
+    }
     if (verdict->outcome_count == 0) {
         json_object_set_new(root, "verdict", json_null());
         return;
@@ -206,7 +224,9 @@ json_t *ls_plan_to_json(const ls_plan_answer *answer)
     set_power(root, answer);
     set_money(root, answer);
     json_object_set_new(root, "alternatives",
-                        search ? rivals_to_json(search->ranked, search->ranked_count) : json_array());
+                        search            ? rivals_to_json(search->ranked, search->ranked_count)
+                        : answer->instead ? instead_to_json(answer->instead)
+                                          : json_array());
     json_object_set_new(root, "neighbours",
                         search ? rivals_to_json(search->neighbours, search->neighbour_count) : json_array());
     json_object_set_new(root, "advice", advice_to_json(answer));

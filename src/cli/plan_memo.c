@@ -7,8 +7,6 @@
 #include <math.h>
 #include <time.h>
 
-#define GIB 1073741824.0
-
 /* ---- the ladder ---- */
 
 /* Tokens a second on a tenth of the GPUs; 0: not known. */
@@ -35,7 +33,7 @@ void ls_plan_climb(ls_plan_answer *answer)
         .step_s = estimate->time.step_s,
         .step_band = {answer->band.low_s / estimate->time.step_s,
                       answer->band.high_s / estimate->time.step_s},
-        .memory_gib = estimate->memory.total / GIB,
+        .memory_gib = estimate->memory.total / LS_PLAN_GIB,
         .run_days = answer->days,
         .goodput = answer->failure.goodput,
         .usd_per_gpu_hour = answer->outcome ? answer->outcome->usd_per_gpu_hour : 0.0,
@@ -106,8 +104,8 @@ ls_status ls_plan_write_memo(const ls_plan_answer *answer)
         .step_band_s = {answer->band.low_s, answer->band.high_s},
         .tokens_ps = answer->estimate.tokens_ps,
         .mfu = answer->estimate.mfu,
-        .memory_gib = answer->estimate.memory.total / GIB,
-        .memory_capacity_gib = answer->estimate.memory.capacity / GIB,
+        .memory_gib = answer->estimate.memory.total / LS_PLAN_GIB,
+        .memory_capacity_gib = answer->estimate.memory.capacity / LS_PLAN_GIB,
         .failure = &answer->failure,
         .power = answer->power.known ? &answer->power : NULL,
         .ladder = answer->ladder.count > 0 ? &answer->ladder : NULL,

@@ -339,7 +339,7 @@ static void reckon_failures(ls_plan_answer *answer)
 
 ls_status ls_plan_reckon(ls_plan_answer *answer)
 {
-    answer->band = ls_accuracy_band(answer->setting.stack, answer->estimate.time.step_s);
+    answer->band = ls_accuracy_band(&answer->setting, answer->estimate.time.step_s);
     if (!answer->outcome && answer->estimate.fit != LS_FIT_NO) {
         LS_TRY(judge_machine(answer));
     }

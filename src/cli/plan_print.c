@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#define GIB             1073741824.0
 #define BAR_CELLS       20
 #define TERM_LEAST      0.02 /* of the step: terms below are "other" */
 #define SAME            "the same within"
@@ -44,7 +43,9 @@ static void append_heading(ls_text *text, const char *word)
 static void append_first_line(const ls_plan_answer *answer, ls_text *text)
 {
     const ls_verdict *verdict = &answer->verdict;
-    if (verdict->outcome_count > 0) {
+    if (answer->refusal) {
+        ls_text_printf(text, "%s  %s\n", ls_verdict_kind_name(LS_VERDICT_DONT), answer->refusal);
+    } else if (verdict->outcome_count > 0) {
         ls_text_printf(text, "%s  %s\n", ls_verdict_kind_name(verdict->kind), verdict->reason);
     }
     append_heading(text, "run");
@@ -70,9 +71,10 @@ static void append_memory(const ls_plan_answer *answer, ls_text *text)
     ls_text_printf(text,
                    "weights %.1f  gradients %.1f  optimizer %.1f  activations %.1f  buffers %.1f  = %.1f of "
                    "%.0f GiB  [",
-                   memory->weights / GIB, memory->gradients / GIB, memory->optimizer / GIB,
-                   memory->activations / GIB, memory->buffers / GIB, memory->total / GIB,
-                   memory->capacity / GIB);
+                   memory->weights / LS_PLAN_GIB, memory->gradients / LS_PLAN_GIB,
+                   memory->optimizer / LS_PLAN_GIB, memory->activations / LS_PLAN_GIB,
+                   memory->buffers / LS_PLAN_GIB, memory->total / LS_PLAN_GIB,
+                   memory->capacity / LS_PLAN_GIB);
     const double share = memory->total / memory->capacity;
     const size_t full = (size_t)fmin(BAR_CELLS, round(BAR_CELLS * share));
     ls_text_repeat(text, '#', full);
@@ -257,7 +259,7 @@ static void append_row(const ls_estimate *estimate, size_t rank, const char *why
                    rank, s->tp, s->pp, s->dp, s->cp, s->ep, s->vpp, s->micro_batch, s->zero,
                    ls_recompute_name(s->recompute), s->sequence_parallel,
                    ls_pipeline_schedule_name(s->schedule), estimate->time.step_s, estimate->mfu,
-                   estimate->tflops_per_gpu, estimate->memory.total / GIB);
+                   estimate->tflops_per_gpu, estimate->memory.total / LS_PLAN_GIB);
     for (int i = 0; i < LS_TERM_COUNT; i++) {
         ls_text_printf(text, ",%.6g", estimate->time.terms_s[i]);
     }

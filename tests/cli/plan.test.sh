@@ -148,7 +148,7 @@ prints --gpus --strategy --explain
 
 # ---- the error table ----
 expect 0 "${plan[@]}" --accuracy
-prints median held megatron-core
+prints median held fsdp
 expect 0 "${plan[@]}" --accuracy --json
 check "the keys of the contract" python3 -c "
 import json, sys
@@ -236,7 +236,9 @@ expect 2 "${plan[@]}" llama2-70b --gpus h100:64 --strategy tp=1,pp=1,dp=64,cp=1,
 check "JSON says so too" python3 -c "
 import json, sys
 r = json.load(open('$out'))
-sys.exit(0 if r['fits'] is False and r['memory_gib']['total'] > 80 else 'fits')"
+ok = r['fits'] is False and r['memory_gib']['total'] > 80 and r['verdict'] == \"DON'T\"
+best = r['alternatives'][0]
+sys.exit(0 if ok and best['fits'] and (best['strategy']['zero'] or best['strategy']['tp'] > 1) else str(r['reason']))"
 
 # ---- a catalogue of one's own ----
 {
