@@ -28,7 +28,8 @@ typedef struct fit {
     size_t constant_count;
 } fit;
 
-static void apply(const fit *f, const double *logs)
+/* False when a constant is outside its range. */
+static bool apply(const fit *f, const double *logs)
 {
     char text[64 * CONSTANTS_MAX] = "";
     for (size_t i = 0; i < f->constant_count; i++) {
@@ -37,10 +38,10 @@ static void apply(const fit *f, const double *logs)
     }
     for (size_t i = 0; i < f->row_count; i++) {
         if (ls_stack_set(&f->runs[i]->stack, text) != LS_OK) {
-            fprintf(stderr, "bench_fit: %s\n", ls_error_text());
-            exit(2);
+            return false;
         }
     }
+    return true;
 }
 
 static double log_error(const ls_published_run *run)
@@ -53,7 +54,9 @@ static double log_error(const ls_published_run *run)
 /* Residuals of the fitted rows and of the pull; returns their squares' sum. */
 static double residuals(const fit *f, const double *logs, double *out)
 {
-    apply(f, logs);
+    if (!apply(f, logs)) {
+        return INFINITY;
+    }
     double cost = 0;
     for (size_t i = 0; i < f->fitted_count; i++) {
         const double e = log_error(f->runs[i]), size = fabs(e);
@@ -97,7 +100,9 @@ static void minimise(const fit *f, double *logs)
     for (int round = 0; round < ROUNDS && damping < 1e6; round++) {
         for (size_t k = 0; k < n; k++) {
             logs[k] += step_of_log;
-            residuals(f, logs, moved);
+            if (isinf(residuals(f, logs, moved))) {
+                memcpy(moved, now, rows * sizeof(double));
+            }
             logs[k] -= step_of_log;
             for (size_t i = 0; i < rows; i++) {
                 slopes[i * n + k] = (moved[i] - now[i]) / step_of_log;
@@ -129,7 +134,10 @@ static void minimise(const fit *f, double *logs)
             damping *= 5;
         }
     }
-    apply(f, logs);
+    if (!apply(f, logs)) {
+        fprintf(stderr, "bench_fit: %s\n", ls_error_text());
+        exit(2);
+    }
     free(now);
     free(moved);
     free(slopes);

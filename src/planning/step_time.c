@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { TILE = 128 };
+enum { TILE = 128, HEAD_TILE = 64 };
 static const double wave_floor = 0.55;          /* a last wave that is nearly empty costs no more than this */
 static const double backward_flash_flops = 2.5; /* over the forward's: five products for two */
 static const double backward_flash_rate = 0.9;  /* of the forward's */
@@ -149,7 +149,8 @@ static void cost_unfused_attention(const ls_setting *setting, const ls_strategy 
     const double heads = (double)config->heads / (double)strategy->tp, d = (double)config->head_dim;
     const double peak = ls_peak_flops(setting->node->accelerator, setting->precision) * parts->clock;
     const double bandwidth = parts->bandwidth_bytes_ps;
-    const double product = fmax(2 * b * s * s * heads * d / c / (stack->attention_efficiency * peak),
+    const double padded = HEAD_TILE * ceil(d / HEAD_TILE); /* heads of 96 pay for 128 */
+    const double product = fmax(2 * b * s * s * heads * padded / c / (stack->attention_efficiency * peak),
                                 2 * b * heads * (s * s + 2 * s * d) / c / bandwidth);
     const double scores = b * heads * s * s / c;
     const double dropout = 5;
