@@ -106,7 +106,6 @@ static void add_linear(const ls_setting *setting, const ls_strategy *strategy, c
         ls_gemm_s(&parts->rates, rows, in, out, groups) + ls_gemm_s(&parts->rates, in, out, rows, groups);
 }
 
-/* Layers without experts, of which the first few of a mixture are, hold dense products of another size: a mean layer has the mean of both. */
 static void cost_matmul(const ls_setting *setting, const ls_strategy *strategy, ls_step_parts *parts)
 {
     const ls_shape *shape = setting->shape;
