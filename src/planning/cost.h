@@ -28,6 +28,8 @@
 #define LS_COST_RESALE_SHARE         0.1  /* of capex, at the end of life */
 #define LS_COST_NETWORK_SHARE        0.1  /* switches, cables, installation, on top of more than one node */
 #define LS_COST_STORAGE_USD_GB_MONTH 0.023
+#define LS_COST_CHECKPOINTS_KEPT     10.0
+#define LS_COST_BYTES_PER_TOKEN      4.0 /* of text, stored while a run goes on */
 #define LS_COST_EGRESS_USD_TB                                                                                \
     90.0 /* list, out to the internet; 20 between regions, 10 each way between zones */
 

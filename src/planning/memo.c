@@ -101,7 +101,10 @@ static void append_risks(const ls_memo *m, const ls_path_outcome *o, ls_text *te
 {
     ls_text_append(text, "## Risks\n\n");
     if (o && o->path->node) {
-        ls_text_printf(text, "- Price: a run costs %s to %s within the published range of prices.\n",
+        ls_text_printf(text,
+                       "- Price: a run costs %s to %s within the published range of prices. Rents move: an "
+                       "H100 fell from about "
+                       "8 to 2 USD an hour, and rose again by 40 %% up to 2026-03.\n",
                        usd(o->run_usd_low).text, usd(o->run_usd_high).text);
     }
     if (m->failure) {

@@ -8,6 +8,7 @@
 
 #define SECONDS_PER_DAY 86400.0
 #define LIFE_MONTHS     (12.0 * LS_COST_LIFE_YEARS)
+#define COPIES_MOST     1e9
 
 void ls_verdict_work_compute(const ls_question *question, ls_verdict_work *work_out)
 {
@@ -21,6 +22,7 @@ void ls_verdict_work_compute(const ls_question *question, ls_verdict_work *work_
         const ls_workload *one = &question->workloads[i];
         work.share[i] = said > 0.0 ? one->runs_per_month / said : 1.0 / (double)question->workload_count;
         work.parameters += work.share[i] * one->parameters;
+        work.tokens += work.share[i] * one->tokens;
         work.active_parameters += work.share[i] * one->active_parameters;
     }
     *work_out = work;
@@ -69,9 +71,10 @@ static void cost_rented(const look *l, ls_path_outcome *o)
     const ls_question *q = l->question;
     const ls_offer *offer = &l->path->offer;
     const double runs = l->work->runs_per_month;
-    o->storage_usd =
-        ls_cost_storage_usd(q->checkpoints_kept * LS_CHECKPOINT_BYTES_PER_PARAMETER * l->work->parameters,
-                            q->storage_usd_gb_month, 1.0);
+    const double kept_bytes = q->checkpoints_kept * LS_CHECKPOINT_BYTES_PER_PARAMETER * l->work->parameters;
+    const double data_bytes = LS_COST_BYTES_PER_TOKEN * l->work->tokens;
+    const double months = fmax(1.0, l->mean_h / LS_HOURS_PER_MONTH);
+    o->storage_usd = ls_cost_storage_usd(kept_bytes + data_bytes, q->storage_usd_gb_month, months);
     o->egress_usd =
         ls_cost_egress_usd(LS_CHECKPOINT_EXPORT_BYTES_PER_PARAMETER * l->work->parameters, q->egress_usd_tb);
     o->usd_per_gpu_hour = offer->usd * q->rent_factor;
@@ -99,7 +102,7 @@ static int64_t owned_copies(const look *l)
 {
     const double stated = l->question->utilization;
     const double most = stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST;
-    return (int64_t)fmax(1.0, ceil(needed_machines(l) / most - 1e-9));
+    return (int64_t)fmin(fmax(1.0, ceil(needed_machines(l) / most - 1e-9)), COPIES_MOST);
 }
 
 static double use_of(const look *l)

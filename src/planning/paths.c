@@ -140,6 +140,18 @@ static ls_status add_ownership(ls_arena *arena, const ls_path_settings *settings
     return LS_OK;
 }
 
+static void assume_storage(const ls_path_settings *settings, ls_assumptions *list)
+{
+    const ls_quote *quote = settings->quote;
+    ls_assumptions_add(list,
+                       "storage %.3g USD per GB and month, egress %.3g USD per TB (%s); %.0f full "
+                       "checkpoints and the text are "
+                       "kept while a run goes on, at least a month",
+                       quote ? quote->storage_usd_gb_month : LS_COST_STORAGE_USD_GB_MONTH,
+                       quote ? quote->egress_usd_tb : LS_COST_EGRESS_USD_TB,
+                       quote ? "own offer" : "a cloud's list price, 2026", LS_COST_CHECKPOINTS_KEPT);
+}
+
 static const char *name_of(ls_arena *arena, const ls_path *path, bool is_here)
 {
     const char *accelerator = path->node ? ls_path_short_name(arena, path->node->accelerator) : "";
@@ -166,6 +178,7 @@ ls_status ls_path_build(ls_arena *arena, const ls_path_settings *settings, ls_pa
     } else if (kind != LS_PATH_API) {
         LS_TRY(find_offer(settings, kind, node, &path.offer));
         ls_offer_assume(&path.offer, assumptions);
+        assume_storage(settings, assumptions);
     }
     path.name = name_of(arena, &path, is_here);
     *path_out = path;

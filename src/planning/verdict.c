@@ -18,7 +18,7 @@ void ls_question_init(ls_question *question)
         .staff_factor = 1.0,
         .storage_usd_gb_month = LS_COST_STORAGE_USD_GB_MONTH,
         .egress_usd_tb = LS_COST_EGRESS_USD_TB,
-        .checkpoints_kept = CHECKPOINTS_KEPT,
+        .checkpoints_kept = LS_COST_CHECKPOINTS_KEPT,
     };
 }
 

@@ -84,7 +84,7 @@ typedef struct ls_question {
     double api_usd_per_million; /* 0: not asked */
     double api_tokens_month;    /* 0: not known */
     double storage_usd_gb_month, egress_usd_tb;
-    double checkpoints_kept; /* full ones, each for a month */
+    double checkpoints_kept; /* full ones, as long as the run goes on and at least a month; the data too */
 } ls_question;
 
 void ls_question_init(ls_question *question);

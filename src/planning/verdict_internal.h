@@ -7,9 +7,9 @@
 
 /* The work of a question, reckoned once. */
 typedef struct ls_verdict_work {
-    double runs_per_month;                /* 0: one run */
-    double share[LS_PORTFOLIO_MOST];      /* of the runs, adds up to 1 */
-    double parameters, active_parameters; /* mean over the runs */
+    double runs_per_month;                        /* 0: one run */
+    double share[LS_PORTFOLIO_MOST];              /* of the runs, adds up to 1 */
+    double parameters, active_parameters, tokens; /* mean over the runs */
 } ls_verdict_work;
 
 /* How strict a look at the sizes is. */

@@ -139,7 +139,8 @@ static void verdict_rent_for_a_single_large_run(void **state)
         1.4e12 / (900.0 * (double)o->gpus * pow(0.98, log2((double)o->gpus)) * o->goodput) / 3600.0;
     assert_float_equal(o->days, hours / 24.0, 1e-9 * hours);
     assert_float_equal(o->compute_usd, hours * (double)o->gpus * o->usd_per_gpu_hour, 1.0);
-    assert_float_equal(o->storage_usd, 10.0 * 14.0 * 70e9 / 1e9 * 0.023, 1e-6);
+    assert_float_equal(o->storage_usd,
+                       (10.0 * 14.0 * 70e9 + 4.0 * 1.4e12) / 1e9 * 0.023 * fmax(1.0, hours / 730.0), 1e-6);
     assert_float_equal(o->egress_usd, 0.14 * 90.0, 1e-6);
     assert_float_equal(o->max_loss_usd, o->run_usd, 1e-6);
     assert_true(o->run_usd_low < o->run_usd && o->run_usd < o->run_usd_high);
