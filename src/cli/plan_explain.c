@@ -51,8 +51,9 @@ static ls_status explain_break_even(const ls_plan_answer *answer, ls_text *text)
                        owned ? "renting" : "owning", answer->node.accelerator->name);
     }
     const ls_question *question = &answer->question;
-    const ls_ownership ownership = ls_path_ownership(owned->path, owned->gpus, question->buy_factor,
-                                                     question->energy_factor, question->staff_factor);
+    const ls_ownership ownership =
+        ls_path_ownership(owned->path, owned->offer, owned->gpus * owned->copies, question->buy_factor,
+                          question->energy_factor, question->staff_factor);
     ls_cost_explain_break_even(&ownership, owned->utilization, rented->usd_per_gpu_hour, text);
     return LS_OK;
 }

@@ -329,8 +329,8 @@ static void reckon_failures(ls_plan_answer *answer)
                                     .parameters = (double)answer->shape.parameters,
                                     .snapshot_bytes_ps = accelerator->pcie_bytes_ps};
     const ls_path_outcome *outcome = answer->outcome;
-    if (outcome && outcome->path->offer.kind == LS_OFFER_SPOT) {
-        setting->preemptions_per_day = outcome->path->offer.preemptions_per_day;
+    if (outcome && outcome->offer->kind == LS_OFFER_SPOT) {
+        setting->preemptions_per_day = outcome->offer->preemptions_per_day;
         setting->wait_s = LS_FAILURE_SPOT_WAIT_S;
     }
     ls_failure_compute(setting, &answer->failure);

@@ -58,7 +58,7 @@ static void append_first_line(const ls_plan_answer *answer, ls_text *text)
     if (answer->outcome) {
         char cost[32];
         ls_cost_format(answer->outcome->run_usd, cost, sizeof cost);
-        ls_text_printf(text, ", %s (%s)", cost, answer->outcome->path->name);
+        ls_text_printf(text, ", %s (%s)", cost, answer->outcome->name);
     }
     ls_text_append(text, "\n");
 }

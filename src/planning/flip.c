@@ -36,6 +36,8 @@ static double *number_of(ls_question *q, ls_lever lever)
         return &q->runs_per_month;
     case LS_LEVER_DEADLINE:
         return &q->deadline_s;
+    case LS_LEVER_TOKENS:
+        return &q->tokens_factor;
     case LS_LEVER_BUDGET:
         return &q->budget_usd;
     case LS_LEVER_ENERGY_PRICE:
@@ -125,6 +127,9 @@ static bool range_of(const ls_question *q, const ls_verdict *v, ls_lever lever, 
                                                    .is_unset = true}
                                          : around(0.0);
         return range_out->from > 0.0;
+    case LS_LEVER_TOKENS:
+        *range_out = (range){.from = 1.0, .low = 1e-3, .high = 1e3};
+        return true;
     case LS_LEVER_BUDGET:
         *range_out = around(q->budget_usd);
         return q->budget_usd > 0.0;
@@ -245,7 +250,7 @@ static void say_rent(const ls_question *q, const ls_flip *f, char *text, size_t 
     for (size_t i = 0; i < q->path_count; i++) {
         if (q->paths[i].kind == LS_PATH_RENTED) {
             const size_t used = strlen(text);
-            snprintf(text + used, bytes - used, " (%.2f USD an hour)", q->paths[i].offer.usd * f->to);
+            snprintf(text + used, bytes - used, " (%.2f USD an hour)", q->paths[i].offers[0].usd * f->to);
             return;
         }
     }
@@ -276,6 +281,9 @@ static void say_change(const ls_question *q, const ls_flip *f, char *text, size_
     case LS_LEVER_DEADLINE:
         snprintf(text, bytes, "it must be done within %.3g days", f->to / 86400.0);
         break;
+    case LS_LEVER_TOKENS:
+        snprintf(text, bytes, "a run has %.3g tokens", q->workloads[0].tokens * f->to);
+        break;
     case LS_LEVER_BUDGET:
         ls_cost_format(f->to, amount, sizeof amount);
         snprintf(text, bytes, "the budget is %s", amount);
@@ -290,12 +298,16 @@ static void say_change(const ls_question *q, const ls_flip *f, char *text, size_
     }
 }
 
-/* Nearest first; what was not given at all, or takes two changes, comes behind. */
+/* What was not given at all comes behind what was, and two changes behind one. */
+static double rank(const ls_flip *flip)
+{
+    return flip->utilization > 0.0 ? 1e9 + distance(flip) : flip->from > 0.0 ? distance(flip) : 1e6;
+}
+
 static int by_distance(const void *a, const void *b)
 {
     const ls_flip *left = a, *right = b;
-    const double x = left->from > 0.0 && left->utilization == 0.0 ? distance(left) : INFINITY;
-    const double y = right->from > 0.0 && right->utilization == 0.0 ? distance(right) : INFINITY;
+    const double x = rank(left), y = rank(right);
     return x < y ? -1 : x > y ? 1 : (int)left->lever - (int)right->lever;
 }
 

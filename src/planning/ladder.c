@@ -126,8 +126,9 @@ static void demand(const ls_ladder_setting *s, stage_kind kind, ls_ladder_stage 
 void ls_ladder_compute(const ls_ladder_setting *setting, ls_ladder *ladder_out)
 {
     ls_ladder_setting s = *setting;
-    if (!(s.step_band[0] > 0.0) || !(s.step_band[1] >= s.step_band[0])) {
-        s.step_band[0] = s.step_band[1] = 1.0;
+    if (!(s.step_band[0] > 0.0) || !(s.step_band[1] > s.step_band[0])) {
+        s.step_band[0] = 0.9;
+        s.step_band[1] = 1.1;
     }
     size sizes[LS_LADDER_MOST];
     *ladder_out = (ls_ladder){.count = find_sizes(s.node, s.gpus, sizes)};

@@ -23,7 +23,7 @@ typedef struct ls_ladder_setting {
     const ls_node *node;
     int64_t gpus;        /* of the full run */
     double step_s;       /* predicted, full */
-    double step_band[2]; /* factors of the 10 % and 90 % quantile on it: 0.9, 1.1 */
+    double step_band[2]; /* factors of the 10 % and 90 % quantile on it: 0.9, 1.1 ; 0: those */
     double memory_gib;   /* predicted, the fullest GPU */
     double run_days;     /* the full run, goodput in it */
     double goodput;

@@ -40,7 +40,7 @@ static void append_time(const ls_memo *m, const ls_path_outcome *o, ls_text *tex
     const double high = has_band ? m->step_band_s[1] / m->step_s : 1.0;
     ls_text_append(text, "| | expected | 10 % to 90 % |\n|---|---|---|\n");
     if (o && isfinite(o->days) && o->path->node) {
-        const double lead = o->path->offer.lead_time_s / 86400.0, run = o->days - lead;
+        const double lead = o->offer->lead_time_s / 86400.0, run = o->days - lead;
         ls_text_printf(text, "| done in | %.3g days on %lld GPUs | %.3g to %.3g days |\n", o->days,
                        (long long)o->gpus, m->days_band[0] > 0.0 ? m->days_band[0] : lead + run * low,
                        m->days_band[1] > 0.0 ? m->days_band[1] : lead + run * high);
@@ -87,7 +87,7 @@ static void append_paths(const ls_verdict *v, ls_text *text)
         if (isfinite(o->days) && o->days > 0.0) {
             snprintf(days, sizeof days, "%.3g days", o->days);
         }
-        ls_text_printf(text, "| %s%s | %lld | %s | %s | %s | %s | %s | %s |\n", o->path->name,
+        ls_text_printf(text, "| %s%s | %lld | %s | %s | %s | %s | %s | %s |\n", o->name,
                        (int)i == v->chosen ? " (chosen)" : "", (long long)o->gpus, days, usd(o->run_usd).text,
                        usd(o->upfront_usd).text, usd(o->month_usd).text, usd(o->max_loss_usd).text,
                        o->why_not);

@@ -22,7 +22,7 @@ void ls_verdict_work_compute(const ls_question *question, ls_verdict_work *work_
         const ls_workload *one = &question->workloads[i];
         work.share[i] = said > 0.0 ? one->runs_per_month / said : 1.0 / (double)question->workload_count;
         work.parameters += work.share[i] * one->parameters;
-        work.tokens += work.share[i] * one->tokens;
+        work.tokens += work.share[i] * one->tokens * question->tokens_factor;
         work.active_parameters += work.share[i] * one->active_parameters;
     }
     *work_out = work;
@@ -34,6 +34,7 @@ typedef struct look {
     const ls_verdict_work *work;
     const ls_path *path;
     const ls_path_point *point;
+    const ls_offer *offer;
     ls_verdict_pass pass;
     double mean_h, longest_s; /* of a run */
     int64_t copies;
@@ -43,15 +44,34 @@ typedef struct look {
 static bool time_runs(look *l)
 {
     for (size_t i = 0; i < l->question->workload_count; i++) {
-        const double tokens_ps = l->point->tokens_ps[i] * l->point->goodput;
+        const double tokens_ps = l->point->tokens_ps[i] * l->point->goodput[l->offer - l->path->offers];
         if (!(tokens_ps > 0.0)) {
             return false;
         }
-        const double run_s = l->question->workloads[i].tokens / tokens_ps;
+        const double run_s = l->question->workloads[i].tokens * l->question->tokens_factor / tokens_ps;
         l->mean_h += l->work->share[i] * run_s / 3600.0;
         l->longest_s = fmax(l->longest_s, run_s);
     }
     return true;
+}
+
+/* Machines of one size that the runs would keep busy all the time. */
+static double needed_machines(const look *l)
+{
+    return l->work->runs_per_month * l->mean_h / LS_HOURS_PER_MONTH;
+}
+
+/* Runs that must go on at a time so that no machine of one's own, or paid by the month, is used more than it can be. */
+static int64_t needed_copies(const look *l)
+{
+    const double stated = l->question->utilization;
+    double most = INFINITY;
+    if (l->path->kind == LS_PATH_OWNED) {
+        most = stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST;
+    } else if (l->offer->kind == LS_OFFER_RESERVED) {
+        most = 1.0;
+    }
+    return (int64_t)fmin(fmax(1.0, ceil(needed_machines(l) / most - 1e-9)), COPIES_MOST);
 }
 
 /* ---- rented, cloud ---- */
@@ -59,17 +79,18 @@ static bool time_runs(look *l)
 /* GPU-hours that a run is billed: a reservation is paid whether it is used or not. */
 static double paid_hours(const look *l, const ls_path_outcome *o)
 {
-    const double committed = (double)o->gpus * LS_HOURS_PER_MONTH * l->path->offer.months;
+    const double month_hours = (double)(o->gpus * o->copies) * LS_HOURS_PER_MONTH;
+    const double committed = month_hours * l->offer->months;
     const double runs = l->work->runs_per_month;
     return committed == 0.0 ? o->gpu_hours
-           : runs > 0.0     ? fmax(o->gpu_hours, (double)o->gpus * LS_HOURS_PER_MONTH / runs)
+           : runs > 0.0     ? fmax(o->gpu_hours, month_hours / runs)
                             : fmax(o->gpu_hours, committed);
 }
 
 static void cost_rented(const look *l, ls_path_outcome *o)
 {
     const ls_question *q = l->question;
-    const ls_offer *offer = &l->path->offer;
+    const ls_offer *offer = l->offer;
     const double runs = l->work->runs_per_month;
     const double kept_bytes = q->checkpoints_kept * LS_CHECKPOINT_BYTES_PER_PARAMETER * l->work->parameters;
     const double data_bytes = LS_COST_BYTES_PER_TOKEN * l->work->tokens;
@@ -80,7 +101,8 @@ static void cost_rented(const look *l, ls_path_outcome *o)
     o->usd_per_gpu_hour = offer->usd * q->rent_factor;
     o->compute_usd = paid_hours(l, o) * o->usd_per_gpu_hour;
     o->run_usd = o->compute_usd + o->storage_usd + o->egress_usd;
-    const double commitment_usd = (double)o->gpus * LS_HOURS_PER_MONTH * offer->months * o->usd_per_gpu_hour;
+    const double commitment_usd =
+        (double)(o->gpus * o->copies) * LS_HOURS_PER_MONTH * offer->months * o->usd_per_gpu_hour;
     o->upfront_usd = offer->kind == LS_OFFER_CAPACITY_BLOCK ? o->compute_usd : commitment_usd;
     o->run_usd_low = o->run_usd + o->compute_usd * (offer->usd_low / offer->usd - 1.0);
     o->run_usd_high = o->run_usd + o->compute_usd * (offer->usd_high / offer->usd - 1.0);
@@ -90,20 +112,6 @@ static void cost_rented(const look *l, ls_path_outcome *o)
 }
 
 /* ---- owned ---- */
-
-/* Machines of one size that the runs would keep busy all the time. */
-static double needed_machines(const look *l)
-{
-    return l->work->runs_per_month * l->mean_h / LS_HOURS_PER_MONTH;
-}
-
-/* Runs that must go on at a time so that no machine is used more than it can be. */
-static int64_t owned_copies(const look *l)
-{
-    const double stated = l->question->utilization;
-    const double most = stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST;
-    return (int64_t)fmin(fmax(1.0, ceil(needed_machines(l) / most - 1e-9)), COPIES_MOST);
-}
 
 static double use_of(const look *l)
 {
@@ -116,15 +124,15 @@ static double use_of(const look *l)
 
 static ls_ownership ownership_of(const look *l)
 {
-    return ls_path_ownership(l->path, l->point->gpus * l->copies, l->question->buy_factor,
+    return ls_path_ownership(l->path, l->offer, l->point->gpus * l->copies, l->question->buy_factor,
                              l->question->energy_factor, l->question->staff_factor);
 }
 
 /* The ends of the price's range: `by_price_usd` of a run's cost goes with what a GPU costs, all in. */
 static void set_range(const look *l, double by_price_usd, ls_path_outcome *o)
 {
-    const ls_offer *offer = &l->path->offer;
-    const double usd = l->path->terms.capex_usd;
+    const ls_offer *offer = l->offer;
+    const double usd = offer->usd + l->path->host_usd;
     o->run_usd_low = o->run_usd_high = o->run_usd;
     if (usd > 0.0) {
         o->run_usd_low += by_price_usd * (offer->usd_low - offer->usd) / usd;
@@ -158,7 +166,12 @@ static void cost_owned(const look *l, ls_path_outcome *o)
 void ls_path_outcome_compare(const ls_question *question, const ls_verdict_work *work, double rent_run_usd,
                              ls_path_outcome *o)
 {
-    look l = {.question = question, .work = work, .path = o->path, .point = o->point, .copies = o->copies};
+    look l = {.question = question,
+              .work = work,
+              .path = o->path,
+              .point = o->point,
+              .offer = o->offer,
+              .copies = o->copies};
     if (!time_runs(&l)) {
         return;
     }
@@ -217,29 +230,27 @@ static bool is_too_late(const look *l, const ls_path_outcome *o)
     return taken_s > limit_s * (1.0 + 1e-9);
 }
 
-static bool is_kept_from(const ls_question *q, const ls_path *path)
+static bool is_kept_from(const ls_question *q, const ls_path *path, const ls_offer *offer)
 {
     const bool is_own = path->kind == LS_PATH_LOCAL || path->kind == LS_PATH_OWNED;
     return (q->data_control == LS_DATA_OWN && !is_own) ||
            (q->data_control == LS_DATA_CONTRACT &&
-            (path->kind == LS_PATH_API || path->offer.kind == LS_OFFER_SPOT));
+            (path->kind == LS_PATH_API || offer->kind == LS_OFFER_SPOT));
 }
 
 static bool is_size_refused(const look *l, const ls_path_outcome *o)
 {
-    const ls_offer *offer = &l->path->offer;
+    const ls_offer *offer = l->offer;
     return (uint64_t)o->gpus < offer->gpus_min ||
            (offer->gpus_max > 0 && (uint64_t)o->gpus > offer->gpus_max) || (o->frontier && !l->pass.frontier);
 }
 
-/* More hours than the machine has. What is rented by the hour, or bought for all the runs, has a second one. */
+/* More hours than one machine under a desk has. */
 static bool is_overused(const look *l)
 {
-    const ls_path *path = l->path;
     const double stated = l->question->utilization;
-    return path->kind == LS_PATH_LOCAL
-               ? needed_machines(l) > (stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST) + 1e-9
-               : path->offer.kind == LS_OFFER_RESERVED && needed_machines(l) > 1.0;
+    return l->path->kind == LS_PATH_LOCAL &&
+           needed_machines(l) > (stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST) + 1e-9;
 }
 
 static double spent_usd(const look *l, const ls_path_outcome *o)
@@ -266,18 +277,19 @@ static ls_path_outcome look_at(look *l)
     const ls_path *path = l->path;
     ls_path_outcome o = {.path = path,
                          .point = l->point,
+                         .offer = l->offer,
                          .gpus = l->point->gpus,
-                         .goodput = l->point->goodput,
+                         .goodput = l->point->goodput[l->offer - path->offers],
                          .days = INFINITY};
-    const uint64_t most = path->offer.gpus_max > 0 ? path->offer.gpus_max : LS_OFFER_GPUS_MOST;
+    const uint64_t most = l->offer->gpus_max > 0 ? l->offer->gpus_max : LS_OFFER_GPUS_MOST;
     o.frontier = (uint64_t)o.gpus > most;
     if (!time_runs(l)) {
         o.obstacle = LS_OBSTACLE_MEMORY;
         return o;
     }
     o.gpu_hours = l->mean_h * (double)o.gpus;
-    o.copies = l->copies = path->kind == LS_PATH_OWNED ? owned_copies(l) : 1;
-    o.days = (path->offer.lead_time_s + l->longest_s) / SECONDS_PER_DAY;
+    o.copies = l->copies = needed_copies(l);
+    o.days = (l->offer->lead_time_s + l->longest_s) / SECONDS_PER_DAY;
     if (path->kind == LS_PATH_LOCAL || path->kind == LS_PATH_OWNED) {
         ls_power_compute(path->catalogue, path->node, o.gpus * o.copies, &path->site, &o.power);
     }
@@ -288,7 +300,7 @@ static ls_path_outcome look_at(look *l)
     } else {
         cost_rented(l, &o);
     }
-    o.obstacle = is_kept_from(l->question, path) ? LS_OBSTACLE_CONTROL : find_obstacle(l, &o);
+    o.obstacle = is_kept_from(l->question, path, l->offer) ? LS_OBSTACLE_CONTROL : find_obstacle(l, &o);
     o.possible = o.obstacle == LS_OBSTACLE_NONE;
     return o;
 }
@@ -316,7 +328,7 @@ static ls_path_outcome look_at_api(const ls_question *question, const ls_path *p
     o.month_usd = question->api_usd_per_million * question->api_tokens_month / 1e6;
     o.total_usd = o.month_usd * 12.0 * LS_VERDICT_MODEL_YEARS;
     o.max_loss_usd = o.month_usd;
-    const bool is_kept = is_kept_from(question, path);
+    const bool is_kept = is_kept_from(question, path, NULL);
     const bool is_dear = question->budget_usd > 0.0 && o.total_usd > question->budget_usd;
     o.obstacle = is_kept ? LS_OBSTACLE_CONTROL : is_dear ? LS_OBSTACLE_BUDGET : LS_OBSTACLE_NONE;
     o.possible = o.obstacle == LS_OBSTACLE_NONE;
@@ -330,9 +342,12 @@ void ls_path_outcome_compute(const ls_question *question, const ls_verdict_work 
         *outcome_out = look_at_api(question, path);
         return;
     }
-    ls_path_outcome best = {.path = path, .obstacle = LS_OBSTACLE_MEMORY, .days = INFINITY};
-    for (size_t i = 0; i < path->point_count; i++) {
-        look l = {.question = question, .work = work, .path = path, .point = &path->points[i], .pass = pass};
+    ls_path_outcome best = {
+        .path = path, .offer = path->offers, .obstacle = LS_OBSTACLE_MEMORY, .days = INFINITY};
+    for (size_t i = 0; i < path->point_count * path->offer_count; i++) {
+        look l = {.question = question, .work = work, .path = path, .pass = pass};
+        l.point = &path->points[i / path->offer_count];
+        l.offer = &path->offers[i % path->offer_count];
         const ls_path_outcome one = look_at(&l);
         if (best.gpus == 0 || is_better(work, &one, &best)) {
             best = one;

@@ -36,22 +36,32 @@ const char *ls_path_short_name(ls_arena *arena, const ls_accelerator *accelerato
 
 /* ---- prices ---- */
 
-static ls_status find_offer(const ls_path_settings *settings, ls_path_kind kind, const ls_node *node,
-                            ls_offer *offer_out)
+static ls_status find_offers(const ls_path_settings *settings, ls_path *path)
 {
-    const bool purchase = kind == LS_PATH_LOCAL || kind == LS_PATH_OWNED, cloud = kind == LS_PATH_CLOUD;
-    if (settings->quote &&
-        ls_quote_find(settings->quote, settings->catalogue, node, purchase, cloud, offer_out)) {
-        return LS_OK;
+    const ls_node *node = path->node;
+    const bool purchase = path->kind == LS_PATH_LOCAL || path->kind == LS_PATH_OWNED;
+    const bool cloud = path->kind == LS_PATH_CLOUD;
+    if (settings->quote) {
+        path->offer_count = ls_quote_find(settings->quote, settings->catalogue, node, purchase, cloud,
+                                          path->offers, LS_PATH_OFFERS_MOST);
     }
-    const bool found = purchase ? ls_offer_purchase(node, offer_out)
-                       : cloud  ? ls_offer_cloud(node, offer_out)
-                                : ls_offer_rented(node, offer_out);
-    return found
+    if (path->offer_count == 0) {
+        path->offer_count = purchase ? ls_offer_purchase(node, path->offers)
+                            : cloud  ? ls_offer_cloud(node, path->offers)
+                                     : ls_offer_rented(node, path->offers);
+    }
+    return path->offer_count > 0
                ? LS_OK
                : ls_fail(LS_ERR_NOT_FOUND,
                          "no price to %s %s is known; give one with --quote FILE (examples/plan/quote.yaml)",
                          purchase ? "buy" : "rent", node->accelerator->name);
+}
+
+static void assume_offers(const ls_path *path, ls_assumptions *list)
+{
+    for (size_t i = 0; i < path->offer_count; i++) {
+        ls_offer_assume(&path->offers[i], list);
+    }
 }
 
 /* The box around cards that are sold without one. */
@@ -106,6 +116,22 @@ static void assume_terms(const ls_path *path, ls_assumptions *list)
     }
 }
 
+/* What an offer does not say. */
+static void set_lead_times(const ls_path_settings *settings, ls_assumptions *list, ls_path *path)
+{
+    const double usual_s = path->kind == LS_PATH_LOCAL    ? LS_PATH_LOCAL_LEAD_TIME_S
+                           : settings->lead_time_s >= 0.0 ? settings->lead_time_s
+                                                          : LS_PATH_LEAD_TIME_S;
+    for (size_t i = 0; i < path->offer_count; i++) {
+        ls_offer *offer = &path->offers[i];
+        offer->lead_time_s = offer->lead_time_s > 0.0 ? offer->lead_time_s : usual_s;
+        if (path->kind == LS_PATH_OWNED) {
+            ls_assumptions_add(list, "owning: %.0f days until the machines are there",
+                               offer->lead_time_s / 86400.0);
+        }
+    }
+}
+
 static ls_status add_ownership(ls_arena *arena, const ls_path_settings *settings, bool is_here,
                                ls_assumptions *assumptions, ls_path *path)
 {
@@ -116,25 +142,19 @@ static ls_status add_ownership(ls_arena *arena, const ls_path_settings *settings
     }
     path->terms = terms_of(settings, path->kind, &path->site);
     if (is_here) {
-        path->offer = (ls_offer){.name = "here",
-                                 .kind = LS_OFFER_PURCHASE,
-                                 .accelerator = path->node->accelerator->name,
-                                 .node = "",
-                                 .gpus_min = 1,
-                                 .date = "",
-                                 .confidence = ""};
+        path->offers[0] = (ls_offer){.name = "here",
+                                     .kind = LS_OFFER_PURCHASE,
+                                     .accelerator = path->node->accelerator->name,
+                                     .node = "",
+                                     .gpus_min = 1,
+                                     .date = "",
+                                     .confidence = ""};
+        path->offer_count = 1;
     } else {
-        LS_TRY(find_offer(settings, path->kind, path->node, &path->offer));
-        ls_offer_assume(&path->offer, assumptions);
-        path->terms.capex_usd = path->offer.usd + host_usd_per_gpu(path->node, path->kind);
-        const double lead_s = path->kind == LS_PATH_LOCAL    ? LS_PATH_LOCAL_LEAD_TIME_S
-                              : settings->lead_time_s >= 0.0 ? settings->lead_time_s
-                                                             : LS_PATH_LEAD_TIME_S;
-        path->offer.lead_time_s = path->offer.lead_time_s > 0.0 ? path->offer.lead_time_s : lead_s;
-        if (path->kind == LS_PATH_OWNED) {
-            ls_assumptions_add(assumptions, "owning: %.0f days until the machines are there",
-                               path->offer.lead_time_s / 86400.0);
-        }
+        LS_TRY(find_offers(settings, path));
+        assume_offers(path, assumptions);
+        path->host_usd = host_usd_per_gpu(path->node, path->kind);
+        set_lead_times(settings, assumptions, path);
     }
     assume_terms(path, assumptions);
     return LS_OK;
@@ -152,17 +172,17 @@ static void assume_storage(const ls_path_settings *settings, ls_assumptions *lis
                        quote ? "own offer" : "a cloud's list price, 2026", LS_COST_CHECKPOINTS_KEPT);
 }
 
-static const char *name_of(ls_arena *arena, const ls_path *path, bool is_here)
+static const char *name_of(ls_arena *arena, const ls_path *path)
 {
-    const char *accelerator = path->node ? ls_path_short_name(arena, path->node->accelerator) : "";
     switch (path->kind) {
     case LS_PATH_LOCAL:
-        return is_here ? "this machine" : ls_arena_printf(arena, "%s under a desk", accelerator);
+        return path->is_here ? "this machine" : ls_arena_printf(arena, "%s under a desk", path->short_name);
     case LS_PATH_RENTED:
+        return ls_arena_printf(arena, "%s, rented", path->short_name);
     case LS_PATH_CLOUD:
-        return ls_arena_printf(arena, "%s, %s", accelerator, path->offer.name);
+        return ls_arena_printf(arena, "%s, cloud", path->short_name);
     case LS_PATH_OWNED:
-        return ls_arena_printf(arena, "%s of one's own", accelerator);
+        return ls_arena_printf(arena, "%s of one's own", path->short_name);
     case LS_PATH_API:
         break;
     }
@@ -173,29 +193,30 @@ ls_status ls_path_build(ls_arena *arena, const ls_path_settings *settings, ls_pa
                         const ls_node *node, bool is_here, ls_assumptions *assumptions, ls_path *path_out)
 {
     ls_path path = {.kind = kind, .node = node, .is_here = is_here, .catalogue = settings->catalogue};
+    path.short_name = node ? ls_path_short_name(arena, node->accelerator) : "";
     if (kind == LS_PATH_LOCAL || kind == LS_PATH_OWNED) {
         LS_TRY(add_ownership(arena, settings, is_here, assumptions, &path));
     } else if (kind != LS_PATH_API) {
-        LS_TRY(find_offer(settings, kind, node, &path.offer));
-        ls_offer_assume(&path.offer, assumptions);
+        LS_TRY(find_offers(settings, &path));
+        assume_offers(&path, assumptions);
         assume_storage(settings, assumptions);
     }
-    path.name = name_of(arena, &path, is_here);
+    path.name = name_of(arena, &path);
     *path_out = path;
     return LS_OK;
 }
 
 /* ---- sizes ---- */
 
-static double goodput_of(const ls_path *path, int64_t gpus, double parameters)
+static double goodput_of(const ls_path *path, const ls_offer *offer, int64_t gpus, double parameters)
 {
-    const bool is_spot = path->offer.kind == LS_OFFER_SPOT;
+    const bool is_spot = offer->kind == LS_OFFER_SPOT;
     const ls_failure_setting setting = {
         .gpus = gpus,
         .gpus_per_node = path->node->count,
         .parameters = parameters,
         .snapshot_bytes_ps = path->node->accelerator->pcie_bytes_ps,
-        .preemptions_per_day = is_spot ? path->offer.preemptions_per_day : 0.0,
+        .preemptions_per_day = is_spot ? offer->preemptions_per_day : 0.0,
         .wait_s = is_spot ? LS_FAILURE_SPOT_WAIT_S : 0.0,
     };
     ls_failure_estimate estimate;
@@ -211,12 +232,15 @@ void ls_path_add_point(ls_path *path, ls_arena *arena, int64_t gpus, const doubl
     }
     double *copy = ls_arena_new(arena, double, count);
     memcpy(copy, tokens_ps, count * sizeof *copy);
-    path->points[path->point_count++] =
-        (ls_path_point){.gpus = gpus, .tokens_ps = copy, .goodput = goodput_of(path, gpus, parameters)};
+    ls_path_point *point = &path->points[path->point_count++];
+    *point = (ls_path_point){.gpus = gpus, .tokens_ps = copy};
+    for (size_t i = 0; i < path->offer_count; i++) {
+        point->goodput[i] = goodput_of(path, &path->offers[i], gpus, parameters);
+    }
 }
 
-ls_ownership ls_path_ownership(const ls_path *path, int64_t gpus, double buy_factor, double energy_factor,
-                               double staff_factor)
+ls_ownership ls_path_ownership(const ls_path *path, const ls_offer *offer, int64_t gpus, double buy_factor,
+                               double energy_factor, double staff_factor)
 {
     const int64_t nodes = (gpus + path->node->count - 1) / path->node->count;
     const double network = nodes > 1 ? 1.0 + LS_COST_NETWORK_SHARE : 1.0;
@@ -224,7 +248,7 @@ ls_ownership ls_path_ownership(const ls_path *path, int64_t gpus, double buy_fac
     ls_power_compute(path->catalogue, path->node, gpus, &path->site, &power);
     ls_ownership o = path->terms;
     o.gpus = nodes * path->node->count;
-    o.capex_usd = path->terms.capex_usd * (double)o.gpus * network * buy_factor;
+    o.capex_usd = (offer->usd + path->host_usd) * (double)o.gpus * network * buy_factor;
     o.it_kw = power.it_kw;
     o.colo_kw = power.it_max_kw;
     o.energy_usd_kwh *= energy_factor;

@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 
-enum { LS_PATHS_MOST = 8, LS_PATH_POINTS_MOST = 24 };
+enum { LS_PATHS_MOST = 8, LS_PATH_POINTS_MOST = 24, LS_PATH_OFFERS_MOST = 8 };
 
 typedef enum ls_path_kind {
     LS_PATH_LOCAL,
@@ -29,18 +29,23 @@ const char *ls_path_kind_name(ls_path_kind kind); /* "local", "rented", "cloud",
 
 typedef struct ls_path_point {
     int64_t gpus;
-    const double *tokens_ps; /* of each workload, while steps run; 0: it does not fit */
-    double goodput;          /* with the largest model's checkpoints */
+    const double *tokens_ps;             /* of each workload, while steps run; 0: it does not fit */
+    double goodput[LS_PATH_OFFERS_MOST]; /* by offer, with the largest model's checkpoints */
 } ls_path_point;
 
 typedef struct ls_path {
     ls_path_kind kind;
-    const char *name;    /* "H100, rented", "this machine" */
-    const ls_node *node; /* NULL: API */
-    bool is_here;        /* local: it need not be bought */
-    ls_offer offer;      /* rented, cloud: usd per GPU and hour; local, owned: usd per GPU */
-    ls_ownership terms;  /* local, owned: of one GPU; staff_usd_year 0: by ls_cost_staff_usd_year */
-    ls_site site;        /* local, owned */
+    const char *name;       /* "H100, rented", "this machine" */
+    const char *short_name; /* "H100": of the accelerator */
+    const ls_node *node;    /* NULL: API */
+    bool is_here;           /* local: it need not be bought */
+    /* How the machines can be had; which is best depends on the question. Rented, cloud: usd per GPU and hour; local, owned: usd per GPU. */
+    ls_offer offers[LS_PATH_OFFERS_MOST];
+    size_t offer_count;
+    double host_usd; /* local, owned: around one GPU, where it is sold without a machine */
+    ls_ownership
+        terms; /* local, owned: of one GPU, without its price; staff_usd_year 0: by ls_cost_staff_usd_year */
+    ls_site site; /* local, owned */
     const ls_catalogue *catalogue;
     ls_path_point points[LS_PATH_POINTS_MOST];
     size_t point_count;
@@ -66,13 +71,13 @@ LS_MUST_CHECK ls_status ls_path_build(ls_arena *arena, const ls_path_settings *s
                                       const ls_node *node, bool is_here, ls_assumptions *assumptions,
                                       ls_path *path_out);
 
-/* Adds a size: tokens_ps of `count` workloads (copied), parameters of the largest for the checkpoint; goodput follows from both and from the offer's kind. */
+/* Adds a size: tokens_ps of `count` workloads (copied), parameters of the largest for the checkpoint; goodput follows from both and from each offer's kind. */
 void ls_path_add_point(ls_path *path, ls_arena *arena, int64_t gpus, const double *tokens_ps, size_t count,
                        double parameters);
 
 /* What so many GPUs of one's own are: whole nodes, their network, and who looks after them. The factors are on prices. */
-ls_ownership ls_path_ownership(const ls_path *path, int64_t gpus, double buy_factor, double energy_factor,
-                               double staff_factor);
+ls_ownership ls_path_ownership(const ls_path *path, const ls_offer *offer, int64_t gpus, double buy_factor,
+                               double energy_factor, double staff_factor);
 
 /* "H100", "RTX-4090": an accelerator's name without what nobody says. In `arena`. */
 const char *ls_path_short_name(ls_arena *arena, const ls_accelerator *accelerator);

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { OFFERS_MOST = 256 };
 
@@ -180,10 +181,26 @@ static bool is_for(const ls_offer *offer, const ls_catalogue *catalogue, const l
     return accelerator == wanted->accelerator;
 }
 
-bool ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const ls_node *node, bool purchase,
-                   bool cloud, ls_offer *offer_out)
+/* Puts an offer among those that are there, cheapest first; the dearest falls out when there is no room. */
+static size_t insert(ls_offer *offers, size_t count, size_t most, const ls_offer *offer)
 {
-    bool found = false;
+    size_t at = count;
+    while (at > 0 && offers[at - 1].usd > offer->usd) {
+        at--;
+    }
+    if (at == most) {
+        return count;
+    }
+    const size_t kept = count < most ? count : most - 1;
+    memmove(&offers[at + 1], &offers[at], (kept - at) * sizeof *offers);
+    offers[at] = *offer;
+    return kept + 1;
+}
+
+size_t ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const ls_node *node, bool purchase,
+                     bool cloud, ls_offer *offers_out, size_t most)
+{
+    size_t found = 0;
     for (size_t i = 0; i < quote->count; i++) {
         ls_offer offer = quote->offers[i];
         int64_t count;
@@ -193,10 +210,7 @@ bool ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const l
         }
         offer.usd /= offer.unit == LS_OFFER_PER_NODE ? (double)count : 1.0;
         offer.usd_low = offer.usd_high = offer.usd;
-        if (!found || offer.usd < offer_out->usd) {
-            *offer_out = offer;
-            found = true;
-        }
+        found = insert(offers_out, found, most, &offer);
     }
     return found;
 }

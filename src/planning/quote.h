@@ -78,9 +78,9 @@ bool ls_offer_rented(const ls_node *node, ls_offer *offer_out);
 bool ls_offer_cloud(const ls_node *node, ls_offer *offer_out);
 bool ls_offer_purchase(const ls_node *node, ls_offer *offer_out);
 
-/* The cheapest offer of a quote for the node's accelerator, by the GPU: purchase or not, cloud or not. False: there is none. */
-bool ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const ls_node *node, bool purchase,
-                   bool cloud, ls_offer *offer_out);
+/* The offers of a quote for the node's accelerator, purchase or not, cloud or not; cheapest by the GPU first, at most `most`. Returns how many. */
+size_t ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const ls_node *node, bool purchase,
+                     bool cloud, ls_offer *offers_out, size_t most);
 
 /* "H100-SXM5-80GB, rented: 3.01 USD per GPU and hour (range 1.99 to 6.88, 2026-05, specs high; price medium)". */
 void ls_offer_assume(const ls_offer *offer, ls_assumptions *list);

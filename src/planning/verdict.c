@@ -16,6 +16,7 @@ void ls_question_init(ls_question *question)
         .buy_factor = 1.0,
         .energy_factor = 1.0,
         .staff_factor = 1.0,
+        .tokens_factor = 1.0,
         .storage_usd_gb_month = LS_COST_STORAGE_USD_GB_MONTH,
         .egress_usd_tb = LS_COST_EGRESS_USD_TB,
         .checkpoints_kept = LS_COST_CHECKPOINTS_KEPT,
@@ -188,7 +189,8 @@ static double least_tokens_per_parameter(const ls_question *question)
 {
     double least = INFINITY;
     for (size_t i = 0; i < question->workload_count; i++) {
-        least = fmin(least, question->workloads[i].tokens / question->workloads[i].parameters);
+        least = fmin(least, question->tokens_factor * question->workloads[i].tokens /
+                                question->workloads[i].parameters);
     }
     return least;
 }

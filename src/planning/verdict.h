@@ -80,6 +80,7 @@ typedef struct ls_question {
     double
         budget_usd; /* for a run (rented), for the machine and a run (owned), for two years (API); 0: none */
     double rent_factor, buy_factor, energy_factor, staff_factor; /* on prices, 1 */
+    double tokens_factor;                                        /* on the tokens of every run, 1 */
     ls_data_control data_control;
     double api_usd_per_million; /* 0: not asked */
     double api_tokens_month;    /* 0: not known */
@@ -106,12 +107,14 @@ typedef struct ls_path_outcome {
     const ls_path *path;
     const ls_path_point
         *point; /* the size looked at: the cheapest possible one, else the one that came nearest; NULL: API */
+    const ls_offer *offer; /* of the path, the best for this question; NULL: API */
+    char name[64];         /* the path's, or with the offer's where it is one's own */
     bool possible;
     ls_obstacle obstacle;
     char why_not[200]; /* "" when possible */
     bool frontier;     /* more GPUs than are rented out without a contract */
     int64_t gpus;      /* that a run takes */
-    int64_t copies;    /* owned: so many runs go on at a time, each on GPUs of its own; else 1 */
+    int64_t copies;    /* owned, reserved: so many runs go on at a time, each on GPUs of its own; else 1 */
     double days;       /* of the longest run, from today: lead time included; INFINITY: it does not fit */
     double gpu_hours;  /* of a run, mean over the workloads */
     double goodput;
@@ -142,6 +145,7 @@ typedef enum ls_lever {
     LS_LEVER_UTILIZATION,
     LS_LEVER_RUNS,
     LS_LEVER_DEADLINE,
+    LS_LEVER_TOKENS,
     LS_LEVER_BUDGET,
     LS_LEVER_ENERGY_PRICE,
     LS_LEVER_STAFF,
@@ -154,7 +158,7 @@ const char *ls_lever_name(ls_lever lever); /* "rent_price", ...: JSON */
 typedef struct ls_flip {
     ls_lever lever;
     double from,
-        to; /* in the lever's unit: a factor on prices, a share, runs a month, seconds, USD, tokens */
+        to; /* in the lever's unit: a factor on prices and tokens, a share, runs a month, seconds, USD, tokens */
     double
         utilization; /* that own machines must have besides; 0: none. For prices, where no work is known for own machines */
     ls_verdict_kind becomes;

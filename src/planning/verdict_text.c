@@ -46,6 +46,17 @@ static money span(double days)
     return m;
 }
 
+/* "H100, provider B": an offer of one's own has a name. */
+static void say_name(ls_path_outcome *o)
+{
+    const bool is_rent = o->path->kind == LS_PATH_RENTED || o->path->kind == LS_PATH_CLOUD;
+    if (is_rent && o->offer->usd_low == o->offer->usd_high) {
+        snprintf(o->name, sizeof o->name, "%s, %s", o->path->short_name, o->offer->name);
+    } else {
+        snprintf(o->name, sizeof o->name, "%s", o->path->name);
+    }
+}
+
 /* ---- why not ---- */
 
 static void say_use(const ls_question *q, const ls_path_outcome *o, char *text, size_t bytes)
@@ -63,7 +74,7 @@ static void say_use(const ls_question *q, const ls_path_outcome *o, char *text, 
 
 static void say_size(const ls_path_outcome *o, char *text, size_t bytes)
 {
-    const ls_offer *offer = &o->path->offer;
+    const ls_offer *offer = o->offer;
     if ((uint64_t)o->gpus < offer->gpus_min) {
         snprintf(text, bytes, "%lld GPUs, the offer begins at %llu", (long long)o->gpus,
                  (unsigned long long)offer->gpus_min);
@@ -77,7 +88,7 @@ static void say_deadline(const ls_question *q, const ls_path_outcome *o, char *t
 {
     const ls_verdict_pass strict = {0};
     const double limit_days = ls_path_outcome_limit_s(q, o->path, strict) / DAY_S;
-    const double lead_days = o->path->offer.lead_time_s / DAY_S;
+    const double lead_days = o->offer->lead_time_s / DAY_S;
     if (lead_days > limit_days) {
         snprintf(text, bytes, "it is there after %.0f days, the deadline is in %.0f", lead_days, limit_days);
     } else {
@@ -130,8 +141,7 @@ static void say_why_not(const ls_question *q, ls_path_outcome *o)
 static money machines(const ls_path_outcome *o)
 {
     money m;
-    snprintf(m.text, sizeof m.text, "%lld x %.*s", (long long)(o->gpus * o->copies),
-             (int)strcspn(o->path->name, ", "), o->path->name);
+    snprintf(m.text, sizeof m.text, "%lld x %s", (long long)(o->gpus * o->copies), o->path->short_name);
     return m;
 }
 
@@ -176,7 +186,7 @@ static void say_rent(const ls_verdict *v, const ls_path_outcome *o, char *text, 
 {
     snprintf(text, bytes, "%s for %s cost %s%s (%s, %.2f USD per GPU and hour)", machines(o).text,
              span(o->days).text, usd(o->run_usd).text, v->runs_per_month > 0.0 ? " a run" : "",
-             ls_offer_kind_name((ls_offer_kind)o->path->offer.kind), o->usd_per_gpu_hour);
+             ls_offer_kind_name((ls_offer_kind)o->offer->kind), o->usd_per_gpu_hour);
     append_buying(v, text, bytes);
 }
 
@@ -247,7 +257,7 @@ static void say_dont(const ls_verdict *v, char *text, size_t bytes)
                  v->api_break_even_tokens_month);
     } else {
         const ls_path_outcome *o = nearest(v);
-        snprintf(text, bytes, "no path is open; the nearest is %s: %s", o ? o->path->name : "none",
+        snprintf(text, bytes, "no path is open; the nearest is %s: %s", o ? o->name : "none",
                  o ? o->why_not : "");
     }
 }
@@ -255,6 +265,7 @@ static void say_dont(const ls_verdict *v, char *text, size_t bytes)
 void ls_verdict_describe(const ls_question *question, ls_verdict *v)
 {
     for (size_t i = 0; i < v->outcome_count; i++) {
+        say_name(&v->outcomes[i]);
         say_why_not(question, &v->outcomes[i]);
     }
     const ls_path_outcome *o = v->chosen >= 0 ? &v->outcomes[v->chosen] : NULL;
@@ -281,7 +292,7 @@ void ls_verdict_describe(const ls_question *question, ls_verdict *v)
 
 static void append_outcome(const ls_path_outcome *o, bool is_chosen, ls_text *text)
 {
-    ls_text_printf(text, "%c %-28.28s", is_chosen ? '*' : ' ', o->path->name);
+    ls_text_printf(text, "%c %-28.28s", is_chosen ? '*' : ' ', o->name);
     if (o->path->kind == LS_PATH_API) {
         ls_text_printf(text, " %6s %10s %9s %9s %9s %9s", "", "", "", "", usd(o->month_usd).text,
                        usd(o->max_loss_usd).text);

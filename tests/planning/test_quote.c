@@ -72,18 +72,22 @@ static void quote_parse_reads_all_kinds(void **state)
     assert_int_equal(ls_quote_check(&q, &catalogue), LS_OK);
 }
 
-static void quote_find_takes_the_cheapest_of_a_side(void **state)
+static void quote_find_sorts_the_offers_of_a_side(void **state)
 {
     (void)state;
     const ls_quote q = parse(two);
-    ls_offer offer;
-    assert_true(ls_quote_find(&q, &catalogue, node_of("h100"), false, false, &offer));
-    assert_string_equal(offer.name, "c");
-    assert_true(ls_quote_find(&q, &catalogue, node_of("h100"), false, true, &offer));
-    assert_float_equal(offer.usd, 39.33 / 8.0, 1e-12);
-    assert_true(ls_quote_find(&q, &catalogue, node_of("h100"), true, false, &offer));
-    assert_float_equal(offer.usd, 312500.0 / 8.0, 1e-9);
-    assert_false(ls_quote_find(&q, &catalogue, node_of("a100"), false, false, &offer));
+    ls_offer offers[3];
+    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), false, false, offers, 3), 3);
+    assert_string_equal(offers[0].name, "c");
+    assert_string_equal(offers[1].name, "a");
+    assert_string_equal(offers[2].name, "b");
+    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), false, false, offers, 2), 2);
+    assert_string_equal(offers[1].name, "a");
+    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), false, true, offers, 3), 1);
+    assert_float_equal(offers[0].usd, 39.33 / 8.0, 1e-12);
+    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), true, false, offers, 3), 1);
+    assert_float_equal(offers[0].usd, 312500.0 / 8.0, 1e-9);
+    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("a100"), false, false, offers, 3), 0);
 }
 
 static void quote_parse_refuses_with_line_and_range(void **state)
@@ -189,7 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quote_parse_reads_all_kinds),
-        cmocka_unit_test(quote_find_takes_the_cheapest_of_a_side),
+        cmocka_unit_test(quote_find_sorts_the_offers_of_a_side),
         cmocka_unit_test(quote_parse_refuses_with_line_and_range),
         cmocka_unit_test(quote_check_knows_the_catalogue),
         cmocka_unit_test(offer_from_the_catalogue),

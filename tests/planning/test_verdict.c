@@ -208,7 +208,7 @@ static void verdict_break_even_is_that_of_cost(void **state)
     w.question.utilization = 0.7;
     decide();
     const ls_path_outcome *o = outcome(LS_PATH_OWNED), *rent = outcome(LS_PATH_RENTED);
-    const ls_ownership own = ls_path_ownership(o->path, o->gpus, 1.0, 1.0, 1.0);
+    const ls_ownership own = ls_path_ownership(o->path, o->offer, o->gpus, 1.0, 1.0, 1.0);
     ls_ownership_year year;
     ls_ownership_compute(&own, 0.7, &year);
     assert_float_equal(o->rent_usd_per_gpu_hour, rent->run_usd / o->gpu_hours, 1e-9);
@@ -241,6 +241,14 @@ static void verdict_dont_with_too_little_data(void **state)
     assert_int_equal(decide(), LS_VERDICT_DONT);
     assert_non_null(strstr(w.verdict.reason, "fine-tune"));
     assert_int_equal(w.verdict.chosen, -1);
+    /* With a token for each parameter it is another question. */
+    const ls_flip *tokens = NULL;
+    for (size_t i = 0; i < w.verdict.flip_count; i++) {
+        tokens = w.verdict.flips[i].lever == LS_LEVER_TOKENS ? &w.verdict.flips[i] : tokens;
+    }
+    assert_non_null(tokens);
+    assert_int_equal(tokens->becomes, LS_VERDICT_RENT);
+    assert_float_equal(tokens->to, 70.0, 0.1);
 }
 
 static void verdict_dont_names_what_is_nearest(void **state)
@@ -350,6 +358,35 @@ static void verdict_reserved_costs_its_commitment(void **state)
     assert_float_equal(o->upfront_usd, 64.0 * 730.0 * 6.0 * 2.0, 1e-6);
 }
 
+/* The cheapest hour is not the cheapest run: 12 months of it must be paid, and spot machines go away. */
+static void verdict_takes_the_offer_that_suits(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "offers:\n"
+        "  - {name: spot, kind: spot, accelerator: h100, usd: 2.5, preemptions_per_day: 8}\n"
+        "  - {name: year, kind: reserved, accelerator: h100, usd: 2, months: 12}\n"
+        "  - {name: hours, accelerator: h100, usd: 2.8}\n";
+    ls_quote quote;
+    assert_int_equal(ls_quote_parse(&arena, text, sizeof text - 1, "q.yaml", &quote), LS_OK);
+    begin(8e9, 160e9);
+    w.settings.quote = &quote;
+    add_sizes(add(LS_PATH_RENTED, "h100", false), 64, 64, 10e3);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    assert_string_equal(outcome(LS_PATH_RENTED)->offer->name, "hours");
+    assert_string_equal(outcome(LS_PATH_RENTED)->name, "H100, hours");
+    w.question.runs_per_month = 9.0; /* busy all day */
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    assert_string_equal(outcome(LS_PATH_RENTED)->offer->name, "year");
+    assert_float_equal(outcome(LS_PATH_RENTED)->month_usd - 9.0 * outcome(LS_PATH_RENTED)->storage_usd -
+                           9.0 * outcome(LS_PATH_RENTED)->egress_usd,
+                       64.0 * 730.0 * 2.0, 1.0);
+    w.question.runs_per_month = 17.0; /* two at a time */
+    decide();
+    assert_string_equal(outcome(LS_PATH_RENTED)->offer->name, "year");
+    assert_int_equal(outcome(LS_PATH_RENTED)->copies, 2);
+}
+
 static void verdict_spot_is_slower(void **state)
 {
     (void)state;
@@ -440,7 +477,7 @@ static void verdict_flips_are_nearest_first(void **state)
     double before = 0.0;
     for (size_t i = 0; i < w.verdict.flip_count; i++) {
         const ls_flip *f = &w.verdict.flips[i];
-        const double far = f->from > 0.0 && f->utilization == 0.0 ? fabs(log(f->to / f->from)) : INFINITY;
+        const double far = f->from > 0.0 && f->utilization == 0.0 ? fabs(log(f->to / f->from)) : 1e6;
         assert_true(far >= before);
         assert_true(f->becomes != w.verdict.kind);
         before = far;
@@ -541,6 +578,7 @@ int main(void)
         cmocka_unit_test(verdict_site_shuts_own_machines),
         cmocka_unit_test(verdict_api_against_training),
         cmocka_unit_test(verdict_reserved_costs_its_commitment),
+        cmocka_unit_test(verdict_takes_the_offer_that_suits),
         cmocka_unit_test(verdict_spot_is_slower),
         cmocka_unit_test(verdict_portfolio_adds_runs_up),
         cmocka_unit_test(verdict_flips_are_where_it_changes),
