@@ -422,8 +422,9 @@ static const char *nth(const char *const *first, size_t stride, size_t index)
 static ls_status find(const name_table *table, const char *name, size_t *index_out)
 {
     size_t exact = table->count, loose = table->count, loose_count = 0;
-    ls_names near;
+    ls_names near, several;
     ls_names_begin(&near, name);
+    ls_names_begin(&several, name);
     for (size_t i = 0; i < table->count; i++) {
         const char *full = nth(table->names, table->stride, i),
                    *aliases = nth(table->aliases, table->stride, i);
@@ -433,6 +434,7 @@ static ls_status find(const name_table *table, const char *name, size_t *index_o
         if (ls_names_matches(full, name)) {
             loose = i;
             loose_count++;
+            ls_names_offer(&several, full, full);
         }
         ls_names_offer(&near, full, full);
         ls_names_offer_words(&near, full, aliases);
@@ -441,8 +443,12 @@ static ls_status find(const name_table *table, const char *name, size_t *index_o
         *index_out = exact < table->count ? exact : loose;
         return LS_OK;
     }
-    return ls_fail(LS_ERR_NOT_FOUND, "%s \"%s\" is %s; nearest: %s", table->what, name,
-                   loose_count ? "more than one" : "not known", ls_names_list(&near));
+    if (loose_count > 1) {
+        return ls_fail(LS_ERR_NOT_FOUND, "%s \"%s\" could be %zu; say which: %s%s", table->what, name,
+                       loose_count, ls_names_list(&several), loose_count > several.count ? ", ..." : "");
+    }
+    return ls_fail(LS_ERR_NOT_FOUND, "%s \"%s\" is not known; nearest: %s", table->what, name,
+                   ls_names_list(&near));
 }
 
 ls_status ls_catalogue_find_accelerator(const ls_catalogue *catalogue, const char *name,

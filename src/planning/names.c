@@ -78,17 +78,19 @@ void ls_names_begin(ls_names *names, const char *query)
     *names = (ls_names){.query = query};
 }
 
-/* How far `alias` is from what was typed; a name that begins with it, or it with the name, is near. */
+/* How far `alias` is from what was typed: from all of it, or from as much of its beginning as was typed, which counts one more. */
 static size_t distance_of(const char *query, const char *alias, size_t alias_bytes)
 {
     const folded a = fold(query, strlen(query)), b = fold(alias, alias_bytes);
     const size_t a_bytes = strlen(a.text), b_bytes = strlen(b.text);
-    const size_t whole = ls_edit_distance(a.text, b.text, LS_NAME_MAX);
-    const size_t common = a_bytes < b_bytes ? a_bytes : b_bytes;
-    if (common >= 2 && strncmp(a.text, b.text, common) == 0) {
-        return whole < 2 ? whole : 2;
+    size_t best = ls_edit_distance(a.text, b.text, LS_NAME_MAX);
+    for (size_t bytes = a_bytes > 1 ? a_bytes - 1 : 1;
+         a_bytes >= 2 && bytes <= a_bytes + 1 && bytes < b_bytes; bytes++) {
+        const folded beginning = fold(b.text, bytes);
+        const size_t distance = 1 + ls_edit_distance(a.text, beginning.text, LS_NAME_MAX);
+        best = distance < best ? distance : best;
     }
-    return whole;
+    return best;
 }
 
 static void offer(ls_names *names, const char *name, size_t distance)

@@ -261,6 +261,8 @@ static void shape_parse_refuses_with_what_is_allowed(void **state)
         ls_status status;
     } cases[] = {
         {"lama3-70b", "nearest: llama3-70b", LS_ERR_NOT_FOUND},
+        {"lama3", "llama3-8b, llama3-70b", LS_ERR_NOT_FOUND},
+        {"mixtral", "nearest: mixtral-8x7b", LS_ERR_NOT_FOUND},
         {"", "is not known", LS_ERR_NOT_FOUND},
         {"nosuch/config.json", "nosuch/config.json", LS_ERR_NOT_FOUND},
         {"layers=2,hidden=64", "heads is missing", LS_ERR_INVALID},
