@@ -37,6 +37,13 @@ LS_TEST_FAULT=do=die,rank=1,step=5,at=block expect 0 "${train[@]}" --run-dir kil
 same "a rank was killed while it updated" "$(hashes "$out")" "$reference"
 check "a rank was lost" grep -q '"rank_lost"' killed/events.jsonl
 
+# What is frozen is guarded, too.
+for rank in 0 1; do
+    at=$((20000 + rank * 16000)) # embeddings, layer 0
+    LS_TEST_FAULT="flip=parameter,step=7,rank=$rank,at=$at,bit=3" expect 6 "${train[@]}" --run-dir flipped-$rank --ranks 2 --set train.hash_every_steps=1
+    says "step 7: silent corruption: the parameters of frozen" "no longer what the update of step 6 left"
+done
+
 # In pieces, each with other ranks; a finished run and its checkpoints say the same.
 expect 0 "${train[@]}" --run-dir pieces --steps 3 --ranks 3
 expect 0 "${train[@]}" --run-dir pieces --steps 8 --ranks 1

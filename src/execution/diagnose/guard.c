@@ -9,22 +9,22 @@
 
 static const char *const buffer_names[3] = {"parameters", "first moments", "second moments"};
 
-static const float *buffer_of(const ls_guard *guard, int index)
+static const float *buffer_of(const ls_guard *guard, uint32_t index)
 {
     const ls_state *state = guard->state;
     return index == 0 ? state->parameters : index == 1 ? state->m : state->v;
 }
 
-ls_status ls_guard_init(ls_guard *guard, const ls_state *state, const ls_flat_piece *pieces,
+ls_status ls_guard_init(ls_guard *guard, const ls_state *state, bool moments, const ls_flat_piece *pieces,
                         const uint32_t *buckets, uint32_t piece_count)
 {
-    *guard = (ls_guard){.state = state};
+    *guard = (ls_guard){.state = state, .buffers = moments ? 3 : 1};
     LS_TRY(ls_flat_hasher_init(&guard->hasher, pieces, piece_count));
     const size_t count = (size_t)piece_count + 1;
     guard->buckets = calloc(count, sizeof *guard->buckets);
     guard->now = calloc(count, sizeof *guard->now);
     bool all = guard->buckets && guard->now;
-    for (int i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < guard->buffers; i++) {
         guard->kept[i] = calloc(count, sizeof *guard->kept[i]);
         all = all && guard->kept[i];
     }
@@ -49,7 +49,7 @@ void ls_guard_release(ls_guard *guard)
 
 void ls_guard_take(ls_guard *guard, uint64_t finished)
 {
-    for (int i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < guard->buffers; i++) {
         ls_flat_hasher_run(&guard->hasher, guard->state->queue, buffer_of(guard, i), guard->kept[i]);
     }
     guard->finished = finished;
@@ -59,7 +59,7 @@ void ls_guard_take(ls_guard *guard, uint64_t finished)
 ls_hash128 ls_guard_sum(const ls_guard *guard)
 {
     ls_hash128 sum = {0};
-    for (uint64_t i = 0; i < 3; i++) {
+    for (uint64_t i = 0; i < guard->buffers; i++) {
         for (uint32_t p = 0; p < guard->hasher.piece_count; p++) {
             const ls_hash128 kept = guard->kept[i][p];
             const uint64_t named[] = {kept.low, kept.high, i, (uint64_t)guard->hasher.pieces[p].offset};
@@ -76,7 +76,7 @@ void ls_guard_forget(ls_guard *guard)
     guard->taken = false;
 }
 
-static ls_status changed(const ls_guard *guard, int buffer, uint32_t piece, uint32_t rank)
+static ls_status changed(const ls_guard *guard, uint32_t buffer, uint32_t piece, uint32_t rank)
 {
     char name[32], then[LS_HASH128_HEX_BYTES], now[LS_HASH128_HEX_BYTES], host[128] = "localhost";
     const ls_flat_piece *p = &guard->hasher.pieces[piece];
@@ -94,7 +94,7 @@ static ls_status changed(const ls_guard *guard, int buffer, uint32_t piece, uint
 
 ls_status ls_guard_check(ls_guard *guard, uint32_t rank, uint32_t *bucket_out)
 {
-    for (int i = 0; guard->taken && i < 3; i++) {
+    for (uint32_t i = 0; guard->taken && i < guard->buffers; i++) {
         ls_flat_hasher_run(&guard->hasher, guard->state->queue, buffer_of(guard, i), guard->now);
         for (uint32_t p = 0; p < guard->hasher.piece_count; p++) {
             if (!ls_hash128_equal(guard->now[p], guard->kept[i][p])) {

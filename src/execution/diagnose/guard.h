@@ -4,7 +4,7 @@
  *
  * After an update nobody may write to parameters and moments until the next one: a whole forward and backward only reads them. The guard
  * hashes them right behind the update and again right before the next; a difference is a stray write or a memory that fails. Each rank
- * guards the slices it owns, so that together they guard the one copy of a host.
+ * guards the slices it owns, so that together they guard the one copy of a host. What is frozen has no moments and no update: it is hashed once.
  *
  * Cost: two passes over 12 bytes per parameter and guarded step.
  */
@@ -17,6 +17,7 @@
 typedef struct ls_guard {
     const ls_state *state; /* borrowed */
     ls_flat_hasher hasher;
+    uint32_t buffers;    /* 3: parameters, m, v; 1: parameters */
     uint32_t *buckets;   /* of each piece */
     ls_hash128 *kept[3]; /* of parameters, m, v, per piece */
     ls_hash128 *now;
@@ -24,9 +25,10 @@ typedef struct ls_guard {
     bool taken;
 } ls_guard;
 
-/* Guards pieces of the state: a copy is made. buckets: which bucket each lies in. Errors: LS_ERR_MEMORY. */
-LS_MUST_CHECK ls_status ls_guard_init(ls_guard *guard, const ls_state *state, const ls_flat_piece *pieces,
-                                      const uint32_t *buckets, uint32_t piece_count);
+/* Guards pieces of the state, with moments or of parameters alone: a copy is made. buckets: which bucket each lies in. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_guard_init(ls_guard *guard, const ls_state *state, bool moments,
+                                      const ls_flat_piece *pieces, const uint32_t *buckets,
+                                      uint32_t piece_count);
 void ls_guard_release(ls_guard *guard); /* a zeroed one is fine */
 
 /* Remembers the state after `finished` steps. */

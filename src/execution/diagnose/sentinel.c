@@ -15,7 +15,7 @@ struct ls_sentinel {
     uint32_t parts; /* of the step */
     ls_audit audit;
     uint64_t filed[LS_CLAIM_COUNT]; /* step + 1 in which this process made the claim */
-    ls_guard guard;
+    ls_guard guard, frozen;
     ls_replicas replicas;
     uint32_t hosts;
     uint64_t step;
@@ -43,15 +43,54 @@ static ls_status make_guard(ls_sentinel *sentinel)
             buckets[count++] = part->slices[k].bucket;
         }
     }
-    const ls_status status = ls_guard_init(&sentinel->guard, sentinel->options.state, pieces, buckets, count);
+    const ls_status status =
+        ls_guard_init(&sentinel->guard, sentinel->options.state, true, pieces, buckets, count);
     ls_arena_release(&arena);
     return status;
 }
 
-ls_status ls_sentinel_assign(ls_sentinel *sentinel)
+/* Every host has all that is frozen: its parts take turns. */
+static ls_status make_frozen_guard(ls_sentinel *sentinel)
+{
+    const ls_data_parallel *parallel = sentinel->options.parallel;
+    const ls_layout *layout = sentinel->options.state->layout;
+    ls_arena arena = {0};
+    ls_flat_piece *pieces = ls_arena_new(&arena, ls_flat_piece, (size_t)layout->frozen_buckets + 1);
+    uint32_t *buckets = ls_arena_new(&arena, uint32_t, (size_t)layout->frozen_buckets + 1);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < ls_data_parallel_held(parallel); i++) {
+        const ls_rank_place place =
+            ls_data_parallel_place(parallel, ls_data_parallel_part(parallel, i)->number);
+        for (uint32_t k = 0; k < layout->frozen_buckets; k++) {
+            if (k % place.local_ranks == place.local) {
+                const ls_bucket *bucket = &layout->buckets[layout->bucket_count + k];
+                pieces[count] = (ls_flat_piece){bucket->offset, bucket->count};
+                buckets[count++] = layout->bucket_count + k;
+            }
+        }
+    }
+    const ls_status status =
+        ls_guard_init(&sentinel->frozen, sentinel->options.state, false, pieces, buckets, count);
+    ls_arena_release(&arena);
+    return status;
+}
+
+static ls_status make_guards(ls_sentinel *sentinel)
+{
+    LS_TRY(make_guard(sentinel));
+    return make_frozen_guard(sentinel);
+}
+
+static void release_guards(ls_sentinel *sentinel)
 {
     ls_guard_release(&sentinel->guard);
-    return sentinel->options.hash_every_steps > 0 ? make_guard(sentinel) : LS_OK;
+    ls_guard_release(&sentinel->frozen);
+}
+
+ls_status ls_sentinel_assign(ls_sentinel *sentinel)
+{
+    release_guards(sentinel);
+    return sentinel->options.hash_every_steps > 0 ? make_guards(sentinel) : LS_OK;
 }
 
 ls_status ls_sentinel_create(const ls_sentinel_options *options, ls_sentinel **sentinel_out)
@@ -71,7 +110,7 @@ ls_status ls_sentinel_create(const ls_sentinel_options *options, ls_sentinel **s
         status = ls_audit_init(&sentinel->audit, options->state->layout);
     }
     if (status == LS_OK && options->hash_every_steps > 0) {
-        status = make_guard(sentinel);
+        status = make_guards(sentinel);
     }
     if (status == LS_OK && options->hash_every_steps > 0 && sentinel->hosts > 1) {
         status = ls_replicas_init(&sentinel->replicas, options->parallel, options->state->layout);
@@ -88,7 +127,7 @@ void ls_sentinel_destroy(ls_sentinel *sentinel)
 {
     if (sentinel) {
         ls_audit_release(&sentinel->audit);
-        ls_guard_release(&sentinel->guard);
+        release_guards(sentinel);
         ls_replicas_release(&sentinel->replicas);
         free(sentinel);
     }
@@ -110,11 +149,12 @@ static void flip_state(const ls_sentinel *sentinel, bool after)
 {
     const ls_state *s = sentinel->options.state;
     ls_flip *flip = sentinel->options.flip;
-    const int64_t count = s->layout->float_count;
+    const int64_t count = s->layout->float_count, parameters = s->layout->parameter_floats;
     if (!flip || flip->after != after) {
         return;
     }
-    ls_flip_apply(flip, LS_FLIP_PARAMETER, sentinel->step, sentinel->rank, LS_NO_LEAF, s->parameters, count);
+    ls_flip_apply(flip, LS_FLIP_PARAMETER, sentinel->step, sentinel->rank, LS_NO_LEAF, s->parameters,
+                  parameters);
     ls_flip_apply(flip, LS_FLIP_M, sentinel->step, sentinel->rank, LS_NO_LEAF, s->m, count);
     ls_flip_apply(flip, LS_FLIP_V, sentinel->step, sentinel->rank, LS_NO_LEAF, s->v, count);
 }
@@ -206,7 +246,10 @@ void ls_sentinel_leaf(ls_sentinel *sentinel, uint32_t index, uint32_t leaf, floa
 ls_status ls_sentinel_check_state(ls_sentinel *sentinel)
 {
     uint32_t bucket = 0;
-    const ls_status status = ls_guard_check(&sentinel->guard, sentinel->rank, &bucket);
+    ls_status status = ls_guard_check(&sentinel->guard, sentinel->rank, &bucket);
+    if (status == LS_OK && sentinel->guard.taken) { /* no oftener */
+        status = ls_guard_check(&sentinel->frozen, sentinel->rank, &bucket);
+    }
     if (status != LS_OK) {
         sentinel->fault = (ls_step_fault){
             .kind = LS_STEP_FAULT_STATE, .leaf = LS_NO_LEAF, .bucket = bucket, .rank = sentinel->rank};
@@ -311,6 +354,10 @@ void ls_sentinel_after_update(ls_sentinel *sentinel)
     const uint64_t finished = sentinel->step + 1, every_steps = sentinel->options.hash_every_steps;
     if (every_steps > 0 && finished % every_steps == 0) {
         ls_guard_take(&sentinel->guard, finished);
+        if (!sentinel->frozen.taken) {
+            ls_guard_take(&sentinel->frozen, finished);
+        }
+        sentinel->frozen.finished = finished;
     }
     flip_state(sentinel, true);
 }

@@ -388,7 +388,7 @@ static ls_status sum_of_part(const ls_state *state, uint32_t parts, uint32_t par
         }
     }
     ls_guard guard;
-    const ls_status status = ls_guard_init(&guard, state, pieces, buckets, count);
+    const ls_status status = ls_guard_init(&guard, state, true, pieces, buckets, count);
     if (status == LS_OK) {
         ls_guard_take(&guard, 0);
         *sum_out = ls_guard_sum(&guard);
