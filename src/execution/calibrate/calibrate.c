@@ -397,7 +397,7 @@ static ls_status measure_exchanges(calibration_run *run)
     for (uint32_t ranks = 2; ranks <= c->cores && ranks <= RANKS_MAX; ranks *= 2) {
         ls_comm_bench_result results[SIZES];
         const ls_comm_bench_options options = {
-            .ranks = ranks, .bytes = bytes, .bytes_count = SIZES, .rounds = run->options->quick ? 1 : 5};
+            .ranks = ranks, .bytes = bytes, .bytes_count = SIZES, .rounds = run->options->quick ? 3 : 9};
         tell(run, "all-reduce");
         LS_TRY(ls_comm_bench(&options, results));
         for (int i = 0; i < SIZES; i++) {
