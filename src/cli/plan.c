@@ -263,14 +263,22 @@ static ls_status print_answer(const ls_plan_answer *answer)
     return status;
 }
 
+/* The model that the answer is about: the one that was named, else the first of the portfolio. */
 static ls_status find_model(const ls_invocation *invocation, const char **model_out)
 {
     const ls_plan_settings *settings = invocation->settings;
-    if ((invocation->word_count > 0) == (settings->model[0] != '\0')) {
+    const bool has_word = invocation->word_count > 0, has_option = settings->model[0] != '\0';
+    if (!has_word && !has_option && settings->portfolio[0]) {
+        ls_portfolio portfolio;
+        LS_TRY(ls_portfolio_load(invocation->arena, settings->portfolio, &portfolio));
+        *model_out = portfolio.runs[0].model;
+        return LS_OK;
+    }
+    if (has_word == has_option) {
         return ls_fail(LS_ERR_INVALID, "give one MODEL: a preset (llama3-70b), a config.json, a run file or "
                                        "layers=32,hidden=4096,heads=32,...");
     }
-    *model_out = invocation->word_count > 0 ? invocation->words[0] : settings->model;
+    *model_out = has_word ? invocation->words[0] : settings->model;
     return LS_OK;
 }
 

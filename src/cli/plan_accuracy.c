@@ -2,13 +2,16 @@
 /* plan --accuracy: predictions beside measurements, worst rows included. */
 #include "base/file.h"
 #include "cli/plan.h"
+#include "planning/own_runs.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define FILE_MOST  ((size_t)64 << 20)
 #define WORST_MOST 12
+#define OWN_SHOWN  10
 
 /* ---- the keys of the contract: rows, median_error, mean_error, by_stack ---- */
 
@@ -58,6 +61,117 @@ static json_t *accuracy_to_json(ls_arena *arena, const ls_accuracy *accuracy)
     return root;
 }
 
+/* ---- own runs ---- */
+
+typedef struct own_runs {
+    const ls_own_run_row *rows;
+    size_t count, bad;
+} own_runs;
+
+/* What this user's runs left behind; none is fine. */
+static ls_status load_own_runs(ls_arena *arena, own_runs *own)
+{
+    const char *path = ls_home_path(arena, "accuracy.jsonl");
+    ls_own_run_row *rows = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    if (!path || !ls_path_exists(path)) {
+        return LS_OK;
+    }
+    LS_TRY(ls_file_read(arena, path, FILE_MOST, &text, &bytes));
+    ls_own_runs_parse(arena, text, bytes, &rows, &own->count, &own->bad);
+    own->rows = rows;
+    return LS_OK;
+}
+
+/* Signed; NAN when either side is not known. */
+static double error_of(double predicted, double measured)
+{
+    return predicted > 0.0 && measured > 0.0 ? predicted / measured - 1.0 : NAN;
+}
+
+/* Median of the errors without sign that are known; *count_out: how many. */
+static double median_of(double *errors, size_t count, size_t *count_out)
+{
+    size_t known = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (isfinite(errors[i])) {
+            errors[known++] = fabs(errors[i]);
+        }
+    }
+    qsort(errors, known, sizeof *errors, compare_errors);
+    *count_out = known;
+    return known > 0 ? 0.5 * (errors[(known - 1) / 2] + errors[known / 2]) : NAN;
+}
+
+typedef struct own_summary {
+    double step_median, memory_median; /* NAN: not known */
+    size_t step_count, memory_count;
+} own_summary;
+
+static own_summary summarise_own(ls_arena *arena, const own_runs *own)
+{
+    own_summary summary;
+    double *steps = ls_arena_new(arena, double, own->count + 1);
+    double *memories = ls_arena_new(arena, double, own->count + 1);
+    for (size_t i = 0; i < own->count; i++) {
+        const ls_own_run_row *row = &own->rows[i];
+        steps[i] = error_of(row->predicted.step_s, row->measured.step_s);
+        memories[i] = error_of(row->predicted.memory_bytes, row->measured.memory_bytes);
+    }
+    summary.step_median = median_of(steps, own->count, &summary.step_count);
+    summary.memory_median = median_of(memories, own->count, &summary.memory_count);
+    return summary;
+}
+
+static json_t *real_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *own_to_json(ls_arena *arena, const own_runs *own)
+{
+    const own_summary summary = summarise_own(arena, own);
+    json_t *runs = json_array();
+    for (size_t i = 0; i < own->count; i++) {
+        json_array_append_new(runs, ls_own_run_to_json(&own->rows[i]));
+    }
+    return json_pack("{s:I, s:o, s:o, s:o}", "rows", (json_int_t)own->count, "step_median_error",
+                     real_or_null(summary.step_median), "memory_median_error",
+                     real_or_null(summary.memory_median), "runs", runs);
+}
+
+static void append_error(double error, ls_text *text)
+{
+    if (isfinite(error)) {
+        ls_text_printf(text, "  %+8.1f %%", 100.0 * error);
+    } else {
+        ls_text_append(text, "           -");
+    }
+}
+
+static void append_own(ls_arena *arena, const own_runs *own, ls_text *text)
+{
+    if (own->count == 0) {
+        ls_text_append(text, "\nown runs: none yet; 'lockstep train' adds one each time\n");
+        return;
+    }
+    const own_summary summary = summarise_own(arena, own);
+    const size_t first = own->count > OWN_SHOWN ? own->count - OWN_SHOWN : 0;
+    ls_text_printf(text, "\nown runs, error %% (%zu, the newest %zu here)\n", own->count, own->count - first);
+    ls_text_append(text, "run                     parameters  ranks        step      memory\n");
+    for (size_t i = first; i < own->count; i++) {
+        const ls_own_run_row *row = &own->rows[i];
+        ls_text_printf(text, "%-20.20s  %12.4g  %5" PRIu64, row->run, (double)row->parameters, row->ranks);
+        append_error(error_of(row->predicted.step_s, row->measured.step_s), text);
+        append_error(error_of(row->predicted.memory_bytes, row->measured.memory_bytes), text);
+        ls_text_append(text, "\n");
+    }
+    ls_text_printf(text, "median without sign: step %.1f %% of %zu, memory %.1f %% of %zu\n",
+                   summary.step_count ? 100.0 * summary.step_median : 0.0, summary.step_count,
+                   summary.memory_count ? 100.0 * summary.memory_median : 0.0, summary.memory_count);
+}
+
 /* ---- all ---- */
 
 static ls_status load_runs(ls_arena *arena, const ls_catalogue *catalogue, const char *path,
@@ -77,16 +191,20 @@ ls_status ls_plan_print_accuracy(ls_arena *arena, const ls_plan_settings *settin
     ls_catalogue catalogue;
     ls_published published;
     ls_accuracy accuracy;
+    own_runs own = {0};
     LS_TRY(ls_catalogue_load(arena, settings->catalogue.items, settings->catalogue.count, &catalogue));
     LS_TRY(load_runs(arena, &catalogue, settings->data, &published));
+    LS_TRY(load_own_runs(arena, &own));
     ls_accuracy_compute(arena, &published, &accuracy);
     if (settings->json) {
         json_t *root = accuracy_to_json(arena, &accuracy);
+        json_object_set_new(root, "own", own_to_json(arena, &own));
         ls_print_json(root);
         json_decref(root);
     } else {
         ls_text text = {0};
         ls_accuracy_print(&accuracy, WORST_MOST, &text);
+        append_own(arena, &own, &text);
         fputs(ls_text_string(&text), stdout);
         ls_text_release(&text);
     }

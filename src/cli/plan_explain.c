@@ -121,14 +121,74 @@ static ls_status explain_mfu(const ls_plan_answer *answer, ls_text *text)
     return LS_OK;
 }
 
+static ls_status explain_step(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_time_estimate *time = &answer->estimate.time;
+    ls_text_append(text, "step = sum of its terms; each has an explanation of its own\n");
+    for (int i = 0; i < LS_TERM_COUNT; i++) {
+        if (time->terms_s[i] > 0.0) {
+            ls_text_printf(text, "  %-12s %10.4g s  %5.1f %%\n", ls_term_name((ls_term)i), time->terms_s[i],
+                           100.0 * time->terms_s[i] / time->step_s);
+        }
+    }
+    ls_text_printf(text, "= %.4g s; a tenth of measured runs were below %.4g s, a tenth above %.4g s (%s)\n",
+                   time->step_s, answer->band.low_s, answer->band.high_s, answer->band.from);
+    return LS_OK;
+}
+
+static ls_status explain_days(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_setting *setting = &answer->setting;
+    ls_text_printf(
+        text, "tokens per second = batch * sequence / step = %" PRId64 " * %" PRId64 " / %.4g s = %.4g\n",
+        setting->global_batch, setting->length, answer->estimate.time.step_s, answer->estimate.tokens_ps);
+    ls_text_printf(
+        text, "days = tokens / tokens per second / goodput / 86400 = %.4g / %.4g / %.4f / 86400 = %.4g\n",
+        answer->tokens, answer->estimate.tokens_ps, answer->failure.goodput, answer->days);
+    return LS_OK;
+}
+
+static ls_status explain_cost(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_path_outcome *o = answer->outcome;
+    if (!o) {
+        return ls_fail(LS_ERR_INVALID,
+                       "no price is known for %s: give one with --quote FILE or --catalogue FILE",
+                       answer->node.accelerator->name);
+    }
+    ls_text_printf(text, "%s: %" PRId64 " GPUs, %.4g GPU-hours a run, %.4g USD per GPU and hour\n",
+                   o->path->name, o->gpus, o->gpu_hours, o->usd_per_gpu_hour);
+    const struct {
+        const char *name;
+        double usd;
+    } parts[] = {{"compute", o->compute_usd}, {"depreciation", o->depreciation_usd},
+                 {"energy", o->energy_usd},   {"staff", o->staff_usd},
+                 {"storage", o->storage_usd}, {"egress", o->egress_usd}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (parts[i].usd > 0.0) {
+            ls_text_printf(text, "  %-13s %14.2f USD\n", parts[i].name, parts[i].usd);
+        }
+    }
+    ls_text_printf(text, "a run = %.2f USD; with the ends of the price range %.2f to %.2f\n", o->run_usd,
+                   o->run_usd_low, o->run_usd_high);
+    return LS_OK;
+}
+
 static const struct {
     const char *name;
     explain_function *explain;
 } terms[] = {
-    {"goodput", explain_goodput},       {"checkpoint", explain_goodput},
-    {"power", explain_power},           {"cooling", explain_power},
-    {"break-even", explain_break_even}, {"batch", explain_batch},
-    {"tokens", explain_tokens},         {"mfu", explain_mfu},
+    {"goodput", explain_goodput},
+    {"checkpoint", explain_goodput},
+    {"power", explain_power},
+    {"cooling", explain_power},
+    {"break-even", explain_break_even},
+    {"batch", explain_batch},
+    {"tokens", explain_tokens},
+    {"mfu", explain_mfu},
+    {"step", explain_step},
+    {"days", explain_days},
+    {"cost", explain_cost},
     {"constants", explain_constants},
 };
 
@@ -142,10 +202,12 @@ ls_status ls_plan_explain(const ls_plan_answer *answer, ls_text *text)
     }
     const ls_status status = ls_estimate_explain(&answer->setting, &answer->estimate.strategy, term, text);
     if (status == LS_ERR_NOT_FOUND) {
-        return ls_fail(status,
-                       "--explain: %s; and goodput, checkpoint, power, cooling, break-even, batch, tokens, "
-                       "mfu, constants",
-                       ls_error_text());
+        ls_text others = {0};
+        for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
+            ls_text_printf(&others, ", %s", terms[i].name);
+        }
+        ls_fail(status, "--explain: %s%s", ls_error_text(), ls_text_string(&others));
+        ls_text_release(&others);
     }
     return status;
 }

@@ -136,6 +136,10 @@ expect 0 "${full[@]}" --strategy $one --explain bubble
 prints "="
 expect 0 "${full[@]}" --strategy $one --explain activations
 prints "="
+for term in step days cost batch tokens mfu goodput power break-even constants memory matmul; do
+    expect 0 "${full[@]}" --strategy $one --explain $term
+    check "an explanation of $term" test -s "$out"
+done
 expect 2 "${full[@]}" --explain bubbles
 says bubbles bubble
 expect 0 "${full[@]}" --csv
@@ -145,6 +149,35 @@ rows = list(csv.DictReader(open('$out')))
 sys.exit(0 if len(rows) == 6 and rows[0]['tp'] and rows[1]['why_not'] else str(rows[:2]))"
 expect 0 "$LOCKSTEP" plan --help
 prints --gpus --strategy --explain
+
+# ---- money: nothing but the model; the ladder, the memo, a portfolio ----
+expect 0 "${plan[@]}" llama3-8b --tokens 160B --json
+holds_contract "no machine named"
+check "paths side by side" python3 -c "
+import json, sys
+r = json.load(open('$out'))
+kinds = {p['path'] for p in r['paths']}
+sys.exit(0 if {'local', 'rented', 'cloud', 'owned'} <= kinds and all('max_loss_usd' in p for p in r['paths']) and r['flips'] else str(kinds))"
+expect 0 "${plan[@]}" llama3-8b --tokens 160B --api-price 2 --api-tokens 1B --json
+check "an API too" python3 -c "
+import json, sys
+sys.exit(0 if 'api' in {p['path'] for p in json.load(open('$out'))['paths']} else 'no api')"
+expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --ladder --memo memo.md
+prints "one node" "a tenth"
+check "a memo" grep -q Decided memo.md
+expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --scaling --json
+check "a scaling curve" python3 -c "
+import json, sys
+s = json.load(open('$out'))['scaling']
+fits = [p for p in s['points'] if p['fits']]
+sys.exit(0 if len(fits) > 8 and s['takes_over'] and any(p['pareto'] for p in fits) else str(s)[:500])"
+expect 0 "${plan[@]}" --portfolio "$LS_SOURCE_DIR/examples/plan/portfolio.yaml" --json
+check "a portfolio has a verdict" test "$(field "$out" verdict)" != None
+expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --quote "$LS_SOURCE_DIR/examples/plan/quote.yaml" --site "$LS_SOURCE_DIR/examples/plan/site.yaml" \
+    --runs-per-month 4 --utilization 0.7 --staff 200000 --lead-time 30d --data-control contract --deadline 60d --budget 20M --json
+holds_contract "money in every way"
+expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --data-control own --json
+same "machines of one's own" "$(field "$out" verdict)" OWN
 
 # ---- the error table ----
 expect 0 "${plan[@]}" --accuracy
@@ -159,6 +192,17 @@ all=$(field "$out" rows)
 head -40 "$LS_SOURCE_DIR/data/published_runs.csv" >some.csv
 expect 0 "${plan[@]}" --accuracy --json --data some.csv
 check "fewer rows of a table of one's own" test "$(field "$out" rows)" -lt "$all"
+mkdir -p home
+echo '{"time": "2026-11-21T20:30:00Z", "run": "mine", "model": "llama", "parameters": 1000, "layers": 1, "width": 8, "device": "d", "ranks": 1, "threads": 1,
+"tokens_per_step": 10, "steps": 5, "calibration": null, "predicted": {"step_s": 1.1, "memory_bytes": 100}, "measured": {"step_s": 1.0, "memory_bytes": 200}}' |
+    tr -d '\n' >home/accuracy.jsonl
+expect 0 "${plan[@]}" --accuracy
+prints "own runs" mine "+10.0 %" "-50.0 %"
+expect 0 "${plan[@]}" --accuracy --json
+check "own runs in JSON" python3 -c "
+import json, sys
+o = json.load(open('$out'))['own']
+sys.exit(0 if o['rows'] == 1 and abs(o['step_median_error'] - 0.1) < 1e-6 and abs(o['memory_median_error'] - 0.5) < 1e-6 else str(o))"
 expect 2 "${plan[@]}" --accuracy --data missing.csv
 says missing.csv
 echo "a,b,c" >other.csv
