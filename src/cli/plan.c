@@ -264,7 +264,7 @@ static ls_status print_answer(const ls_plan_answer *answer)
 }
 
 /* The model that the answer is about: the one that was named, else the first of the portfolio. */
-static ls_status find_model(const ls_invocation *invocation, const char **model_out)
+static ls_status find_model(const ls_invocation *invocation, ls_plan_answer *answer, const char **model_out)
 {
     const ls_plan_settings *settings = invocation->settings;
     const bool has_word = invocation->word_count > 0, has_option = settings->model[0] != '\0';
@@ -272,6 +272,7 @@ static ls_status find_model(const ls_invocation *invocation, const char **model_
         ls_portfolio portfolio;
         LS_TRY(ls_portfolio_load(invocation->arena, settings->portfolio, &portfolio));
         *model_out = portfolio.runs[0].model;
+        answer->tokens = portfolio.runs[0].tokens;
         return LS_OK;
     }
     if (has_word == has_option) {
@@ -289,9 +290,9 @@ static ls_status run_plan(const ls_invocation *invocation)
     if (settings->accuracy) {
         return ls_plan_print_accuracy(invocation->arena, settings);
     }
-    LS_TRY(find_model(invocation, &model));
     ls_plan_answer *answer = ls_arena_new(invocation->arena, ls_plan_answer, 1);
     answer->arena = invocation->arena;
+    LS_TRY(find_model(invocation, answer, &model));
     LS_TRY(ls_plan_ask(invocation->settings, model, answer));
     LS_TRY(answer_question(answer));
     LS_TRY(print_answer(answer));

@@ -77,7 +77,7 @@ typedef struct ls_plan_answer {
 LS_MUST_CHECK ls_status ls_plan_parse_quantity(const char *option, const char *text, double min, double max,
                                                double *value_out);
 
-/* Reads the question: catalogue, shape, node and count (0: not named), tokens, request. */
+/* Reads the question: catalogue, shape, node and count (0: not named), tokens (unless they are known), request. */
 LS_MUST_CHECK ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model,
                                     ls_plan_answer *answer);
 

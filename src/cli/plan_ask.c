@@ -202,7 +202,9 @@ static ls_status choose_tokens(ls_plan_answer *answer)
         return ls_plan_parse_quantity("--tokens", answer->settings->tokens, TOKENS_MIN, TOKENS_MAX,
                                       &answer->tokens);
     }
-    answer->tokens = ls_advice_optimal_tokens((double)answer->shape.active_parameters);
+    if (answer->tokens == 0.0) {
+        answer->tokens = ls_advice_optimal_tokens((double)answer->shape.active_parameters);
+    }
     return LS_OK;
 }
 
@@ -214,7 +216,7 @@ static void say_choices(ls_plan_answer *answer)
     const ls_setting *setting = &answer->setting;
     ls_assumptions *list = &answer->assumptions;
     const double batch_tokens = (double)(setting->global_batch * setting->length);
-    if (!settings->tokens[0]) {
+    if (!settings->tokens[0] && !settings->portfolio[0]) {
         ls_assumptions_add(list,
                            "%.3g tokens: 20 per parameter, which makes the best of the compute (--tokens)",
                            answer->tokens);
