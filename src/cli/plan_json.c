@@ -101,8 +101,8 @@ static json_t *path_to_json(const ls_path_outcome *outcome)
 {
     json_t *path =
         json_pack("{s:s, s:s, s:b, s:s, s:I, s:o, s:o, s:o}", "path", ls_path_kind_name(outcome->path->kind),
-                  "name", outcome->name, "possible", outcome->possible, "why_not", outcome->why_not,
-                  "gpus", (json_int_t)outcome->gpus, "days", number_or_null(outcome->days), "cost_usd",
+                  "name", outcome->name, "possible", outcome->possible, "why_not", outcome->why_not, "gpus",
+                  (json_int_t)outcome->gpus, "days", number_or_null(outcome->days), "cost_usd",
                   cost_to_json(outcome), "max_loss_usd", number_or_null(outcome->max_loss_usd));
     if (outcome->path->kind == LS_PATH_OWNED) {
         json_object_set_new(path, "break_even_months", number_or_null(outcome->break_even_months));

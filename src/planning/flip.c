@@ -282,7 +282,11 @@ static void say_change(const ls_question *q, const ls_flip *f, char *text, size_
         snprintf(text, bytes, "it must be done within %.3g days", f->to / 86400.0);
         break;
     case LS_LEVER_TOKENS:
-        snprintf(text, bytes, "a run has %.3g tokens", q->workloads[0].tokens * f->to);
+        if (q->workload_count == 1) {
+            snprintf(text, bytes, "a run has %.3g tokens", q->workloads[0].tokens * f->to);
+        } else {
+            snprintf(text, bytes, "runs have %.3g times the tokens", f->to);
+        }
         break;
     case LS_LEVER_BUDGET:
         ls_cost_format(f->to, amount, sizeof amount);

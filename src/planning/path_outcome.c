@@ -283,8 +283,9 @@ static ls_path_outcome look_at(look *l)
                          .days = INFINITY};
     const uint64_t most = l->offer->gpus_max > 0 ? l->offer->gpus_max : LS_OFFER_GPUS_MOST;
     o.frontier = (uint64_t)o.gpus > most;
+    const bool is_kept = is_kept_from(l->question, path, l->offer);
     if (!time_runs(l)) {
-        o.obstacle = LS_OBSTACLE_MEMORY;
+        o.obstacle = is_kept ? LS_OBSTACLE_CONTROL : LS_OBSTACLE_MEMORY;
         return o;
     }
     o.gpu_hours = l->mean_h * (double)o.gpus;
@@ -300,7 +301,7 @@ static ls_path_outcome look_at(look *l)
     } else {
         cost_rented(l, &o);
     }
-    o.obstacle = is_kept_from(l->question, path, l->offer) ? LS_OBSTACLE_CONTROL : find_obstacle(l, &o);
+    o.obstacle = is_kept ? LS_OBSTACLE_CONTROL : find_obstacle(l, &o);
     o.possible = o.obstacle == LS_OBSTACLE_NONE;
     return o;
 }
@@ -317,9 +318,12 @@ static bool is_better(const ls_verdict_work *work, const ls_path_outcome *a, con
     if (a->obstacle <= LS_OBSTACLE_BUDGET && a->path->kind == LS_PATH_OWNED && work->runs_per_month == 0.0) {
         return a->upfront_usd < b->upfront_usd;
     }
+    if (isinf(a->days) || isinf(b->days)) { /* what fits; else the largest */
+        return isinf(b->days) && (isfinite(a->days) || a->gpus > b->gpus);
+    }
     return a->obstacle == LS_OBSTACLE_DEADLINE ? a->days < b->days
-           : a->obstacle <= LS_OBSTACLE_BUDGET ? a->run_usd < b->run_usd
-                                               : a->gpus > b->gpus && a->obstacle == LS_OBSTACLE_MEMORY;
+           : a->obstacle == LS_OBSTACLE_SITE   ? a->gpus * a->copies < b->gpus * b->copies
+                                               : a->run_usd < b->run_usd;
 }
 
 static ls_path_outcome look_at_api(const ls_question *question, const ls_path *path)

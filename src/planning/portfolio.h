@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A portfolio: the models that will be trained, and how often. `plan --portfolio FILE`.
+ * A portfolio: the models that will be trained, and how often. `plan MODEL --portfolio FILE`.
  *
  * The file is YAML (examples/plan/portfolio.yaml):
  *

@@ -35,12 +35,18 @@ static void compute_racks(const ls_catalogue *catalogue, const ls_site *site, ls
     power->racks = filled > 0 ? (power->nodes + power->nodes_per_rack - 1) / power->nodes_per_rack : 0;
 }
 
+static int digits(double kw)
+{
+    return kw < 99.95 ? 1 : 0;
+}
+
 /* The first limit of the site that is passed, in words; "" when it holds all. */
 static void check_site(const ls_site *site, ls_power *p)
 {
     if (site->power_w > 0.0 && 1e3 * p->facility_max_kw > site->power_w) {
-        snprintf(p->why_not, sizeof p->why_not, "up to %.3g kW at the meter, %s feeds %.3g kW",
-                 p->facility_max_kw, site->name, site->power_w / 1e3);
+        snprintf(p->why_not, sizeof p->why_not, "up to %.*f kW at the meter, %s feeds %.*f kW",
+                 digits(p->facility_max_kw), p->facility_max_kw, site->name, digits(site->power_w / 1e3),
+                 site->power_w / 1e3);
     } else if (p->nodes_per_rack == 0) {
         snprintf(p->why_not, sizeof p->why_not, "a node draws up to %.3g kW, a rack of %s has %.3g kW (%s)",
                  p->node_max_w / 1e3, site->name, fmin(site->rack_w, site->cooling->rack_w) / 1e3,

@@ -74,7 +74,7 @@ static double cheapest_rent_usd(const ls_verdict *v)
     double cheapest = INFINITY;
     for (size_t i = 0; i < v->outcome_count; i++) {
         const ls_path_outcome *o = &v->outcomes[i];
-        if (is_rent(o) && o->obstacle != LS_OBSTACLE_MEMORY) {
+        if (is_rent(o) && isfinite(o->days)) {
             cheapest = fmin(cheapest, o->run_usd);
         }
     }
@@ -86,7 +86,7 @@ static void compare_owned(const ls_question *question, const ls_verdict_work *wo
     const double rent_run_usd = cheapest_rent_usd(v);
     for (size_t i = 0; i < v->outcome_count; i++) {
         ls_path_outcome *o = &v->outcomes[i];
-        if (o->path->kind != LS_PATH_OWNED || o->obstacle == LS_OBSTACLE_MEMORY || rent_run_usd == 0.0) {
+        if (o->path->kind != LS_PATH_OWNED || isinf(o->days) || rent_run_usd == 0.0) {
             continue;
         }
         ls_path_outcome_compare(question, work, rent_run_usd, o);
@@ -185,14 +185,15 @@ static int find_api(const ls_verdict *v)
 
 /* ---- together ---- */
 
-static double least_tokens_per_parameter(const ls_question *question)
+/* Of a portfolio the best: what has less may be trained further from what is there. */
+static double most_tokens_per_parameter(const ls_question *question)
 {
-    double least = INFINITY;
+    double most = 0.0;
     for (size_t i = 0; i < question->workload_count; i++) {
-        least = fmin(least, question->tokens_factor * question->workloads[i].tokens /
-                                question->workloads[i].parameters);
+        const ls_workload *one = &question->workloads[i];
+        most = fmax(most, question->tokens_factor * one->tokens / one->parameters);
     }
-    return least;
+    return most;
 }
 
 void ls_verdict_reckon(const ls_question *question, ls_verdict *verdict_out)
@@ -201,7 +202,7 @@ void ls_verdict_reckon(const ls_question *question, ls_verdict *verdict_out)
     ls_verdict_work_compute(question, &work);
     ls_verdict *v = verdict_out;
     *v = (ls_verdict){.kind = LS_VERDICT_DONT, .chosen = -1, .runs_per_month = work.runs_per_month};
-    v->tokens_per_parameter = least_tokens_per_parameter(question);
+    v->tokens_per_parameter = most_tokens_per_parameter(question);
     look_for_paths(question, &work, v);
     compare_owned(question, &work, v);
     v->chosen = choose(question, v, &v->kind);

@@ -8,7 +8,7 @@
  * again and again with one number changed, never by rules of their own (flip.c).
  *
  * How it is decided, in this order:
- *   1. fewer tokens than parameters                                            DON'T: too little data; fine-tune instead
+ *   1. fewer tokens than parameters (of a portfolio: in all of its runs)                                            DON'T: too little data; fine-tune instead
  *   2. of each path, the cheapest size that holds the model, the deadline, the budget and the site; else why not. Where no deadline is given: a size that ends a
  *      run within 30 days on a local machine, within 60 elsewhere when several sizes are compared, if there is one
  *   3. no path is left                                                         DON'T, with what stands in the way on the path that comes nearest
@@ -172,7 +172,7 @@ typedef struct ls_verdict {
     size_t outcome_count;
     int chosen;                                       /* an outcome; -1: none */
     double runs_per_month;                            /* of all workloads; 0: one run */
-    double tokens_per_parameter;                      /* the least of the workloads */
+    double tokens_per_parameter;                      /* the most of the workloads */
     double break_even_months, break_even_utilization; /* of the first owned path; 0: there is none */
     /* The API's bill for a month, and what training and answering as much with the cheapest path cost; 0: not asked or not known. */
     double api_usd_month, train_usd_month, serve_usd_month;

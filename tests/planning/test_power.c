@@ -106,7 +106,7 @@ static void power_stays_within_the_site(void **state)
     ls_power p;
     ls_power_compute(&catalogue, &dgx, 32, &site, &p);
     assert_false(p.possible);
-    assert_non_null(strstr(p.why_not, "64 kW at the meter, enterprise feeds 60"));
+    assert_non_null(strstr(p.why_not, "64.0 kW at the meter, enterprise feeds 60.0 kW"));
     site.power_w = 65e3;
     ls_power_compute(&catalogue, &dgx, 32, &site, &p);
     assert_true(p.possible);

@@ -104,7 +104,7 @@ static ls_verdict_kind decide(void)
     for (size_t i = 0; i < v->outcome_count; i++) {
         const ls_path_outcome *o = &v->outcomes[i];
         assert_int_equal(o->possible, o->why_not[0] == '\0');
-        assert_true(!o->path->node || o->obstacle == LS_OBSTACLE_MEMORY ||
+        assert_true(!o->path->node || isinf(o->days) ||
                     fabs(o->compute_usd + o->storage_usd + o->egress_usd + o->energy_usd + o->staff_usd +
                          o->depreciation_usd + o->other_usd - o->run_usd) < 1e-6 * o->run_usd);
     }
@@ -288,6 +288,16 @@ static void verdict_data_control_shuts_paths(void **state)
     assert_int_equal(decide(), LS_VERDICT_OWN);
     assert_int_equal(outcome(LS_PATH_RENTED)->obstacle, LS_OBSTACLE_CONTROL);
     assert_non_null(strstr(w.verdict.reason, "nothing else can"));
+    /* Also where the smallest sizes don't hold the model; and owning is still set against what renting would cost. */
+    begin(8e9, 160e9);
+    add_sizes(add(LS_PATH_RENTED, "h100", false), 8, 8, 0.0);
+    add_sizes(&w.paths[0], 16, 64, 10e3);
+    add_sizes(add(LS_PATH_OWNED, "h100", false), 16, 64, 10e3);
+    w.question.data_control = LS_DATA_OWN;
+    assert_int_equal(decide(), LS_VERDICT_OWN);
+    assert_int_equal(outcome(LS_PATH_RENTED)->obstacle, LS_OBSTACLE_CONTROL);
+    assert_true(outcome(LS_PATH_RENTED)->run_usd > 0.0);
+    assert_true(outcome(LS_PATH_OWNED)->rent_usd_per_gpu_hour > 1.0);
 }
 
 /* A short run is rented while the machine would still be on its way. */
@@ -421,6 +431,14 @@ static void verdict_portfolio_adds_runs_up(void **state)
     assert_float_equal(o->gpu_hours, 64.0 * mean_h, 1e-6);
     assert_float_equal(o->days, 160e9 / speeds[0] / o->goodput / 86400.0, 1e-9);
     assert_float_equal(o->month_usd, 12.0 * o->run_usd, 1e-6);
+    /* One that is only trained further does not make it a DON'T; all of them do. */
+    static ls_workload few[2];
+    memcpy(few, two, sizeof few);
+    few[1].tokens = 0.1e9;
+    w.question.workloads = few;
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    few[0].tokens = 1e9;
+    assert_int_equal(decide(), LS_VERDICT_DONT);
 }
 
 /* ---- flips ---- */
