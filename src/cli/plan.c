@@ -146,7 +146,9 @@ static const ls_option plan_options[] = {
      FIELD(accuracy),
      .default_text = "false",
      .help = "instead: predictions beside measured runs, worst ones included"},
-    TEXT_ROW(data, "FILE", "of measured runs for --accuracy, with the columns of data/published_runs.csv"),
+    TEXT_ROW(data, "FILE",
+             "of measured runs for --accuracy (or the word after it), with the columns of "
+             "data/published_runs.csv or of vTrain's tables"),
     {.key = "csv",
      .type = LS_OPTION_BOOL,
      FIELD(csv),
@@ -288,7 +290,7 @@ static ls_status run_plan(const ls_invocation *invocation)
     const ls_plan_settings *settings = invocation->settings;
     const char *model = NULL;
     if (settings->accuracy) {
-        return ls_plan_print_accuracy(invocation->arena, settings);
+        return ls_plan_print_accuracy(invocation);
     }
     ls_plan_answer *answer = ls_arena_new(invocation->arena, ls_plan_answer, 1);
     answer->arena = invocation->arena;

@@ -118,7 +118,7 @@ LS_MUST_CHECK ls_status ls_plan_write_memo(const ls_plan_answer *answer);
 LS_MUST_CHECK ls_status ls_plan_explain(const ls_plan_answer *answer, ls_text *text);
 
 /* --accuracy: the error table. */
-LS_MUST_CHECK ls_status ls_plan_print_accuracy(ls_arena *arena, const ls_plan_settings *settings);
+LS_MUST_CHECK ls_status ls_plan_print_accuracy(const ls_invocation *invocation);
 
 json_t *ls_plan_strategy_to_json(const ls_strategy *strategy);
 /* JSON of the contract; the caller drops it. */

@@ -186,14 +186,18 @@ static ls_status load_runs(ls_arena *arena, const ls_catalogue *catalogue, const
     return ls_published_parse(arena, catalogue, text, bytes, path, published);
 }
 
-ls_status ls_plan_print_accuracy(ls_arena *arena, const ls_plan_settings *settings)
+ls_status ls_plan_print_accuracy(const ls_invocation *invocation)
 {
+    const ls_plan_settings *settings = invocation->settings;
+    ls_arena *arena = invocation->arena;
+    const char *file =
+        settings->data[0] == '\0' && invocation->word_count > 0 ? invocation->words[0] : settings->data;
     ls_catalogue catalogue;
     ls_published published;
     ls_accuracy accuracy;
     own_runs own = {0};
     LS_TRY(ls_catalogue_load(arena, settings->catalogue.items, settings->catalogue.count, &catalogue));
-    LS_TRY(load_runs(arena, &catalogue, settings->data, &published));
+    LS_TRY(load_runs(arena, &catalogue, file, &published));
     LS_TRY(load_own_runs(arena, &own));
     ls_accuracy_compute(arena, &published, &accuracy);
     if (settings->json) {

@@ -192,6 +192,8 @@ all=$(field "$out" rows)
 head -40 "$LS_SOURCE_DIR/data/published_runs.csv" >some.csv
 expect 0 "${plan[@]}" --accuracy --json --data some.csv
 check "fewer rows of a table of one's own" test "$(field "$out" rows)" -lt "$all"
+expect 0 "${plan[@]}" --accuracy some.csv
+prints some.csv median
 mkdir -p home
 echo '{"time": "2026-11-21T20:30:00Z", "run": "mine", "model": "llama", "parameters": 1000, "layers": 1, "width": 8, "device": "d", "ranks": 1, "threads": 1,
 "tokens_per_step": 10, "steps": 5, "calibration": null, "predicted": {"step_s": 1.1, "memory_bytes": 100}, "measured": {"step_s": 1.0, "memory_bytes": 200}}' |
