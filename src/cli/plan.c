@@ -99,7 +99,8 @@ static const ls_option plan_options[] = {
      .help = "of an outside API, per million tokens; 0: not compared"},
     TEXT_ROW(api_tokens, "N", "that the API would answer in a month, as 2B"),
     TEXT_ROW(site, "NAME|FILE",
-             "where machines of your own would stand: home, office, server-room, colocation, hyperscale"),
+             "where machines of your own would stand: colocation, hyperscale, enterprise, server-room, "
+             "office-230v, ... or a file"),
     {.key = "staff",
      .type = LS_OPTION_F64,
      FIELD(staff),

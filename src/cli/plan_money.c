@@ -81,6 +81,10 @@ static ls_status collect_prices(plan_money *money)
     const ls_plan_settings *settings = answer->settings;
     if (settings->quote[0]) {
         LS_TRY(ls_quote_load(answer->arena, settings->quote, &answer->quote));
+        const ls_status checked = ls_quote_check(&answer->quote, &answer->catalogue);
+        if (checked != LS_OK) {
+            return ls_fail_within(checked, "%s", settings->quote);
+        }
     }
     money->prices = (ls_path_settings){.catalogue = &answer->catalogue,
                                        .quote = settings->quote[0] ? &answer->quote : NULL,
