@@ -130,7 +130,7 @@ static void find_layer_values(const ls_setting *setting, const ls_strategy *s, l
         const double cols = v->cols / (v->cut ? tp : whole);
         const bool lse = v->statistic && v->attention;
         if (!v->statistic) {
-            values += value_bytes * cols;
+            values += value_bytes * cols * (v->entry ? 1.0 : setting->stack->saved_factor);
         } else if (!lse || setting->stack->flash) {
             statistics += 4.0 * cols;
         }
@@ -203,6 +203,12 @@ static double loss_bytes(const ls_setting *setting, const ls_strategy *s, double
 
 /* ---- a stage, and the fullest ---- */
 
+double ls_memory_capacity(const ls_accelerator *accelerator)
+{
+    const double unified_share = 0.75; /* what macOS lets the GPU have of it, unless told otherwise */
+    return accelerator->memory_bytes * (accelerator->class == LS_CLASS_APPLE ? unified_share : 1.0);
+}
+
 void ls_memory_parts_compute(const ls_setting *setting, const ls_strategy *strategy, int64_t stage,
                              ls_memory_parts *parts_out)
 {
@@ -233,7 +239,7 @@ static ls_memory_estimate estimate_stage(const ls_setting *setting, const ls_str
         .optimizer = over_parameters(&p, p.optimizer_bytes, p.vector_optimizer_bytes, s->zero >= 1),
         .activations = p.layers * p.in_flight * p.layer_kept + p.layer_again + p.loss,
         .buffers = p.gathered + p.bucket + p.exchange + p.transient,
-        .capacity = setting->node->accelerator->memory_bytes,
+        .capacity = ls_memory_capacity(setting->node->accelerator),
         .stage = stage,
     };
     const double asked = m.weights + m.gradients + m.optimizer + m.activations + m.buffers;

@@ -14,7 +14,7 @@
  *
  * One layer and micro-batch of T = b s / c tokens keeps (Korthikanti et al. 2022, arXiv 2205.05198)
  *
- *   values       2 B each; those between column-cut and row-cut products / tp, the others / tp with sequence parallelism only
+ *   values       2 B each (times saved_factor of stacks that keep copies); those between column-cut and row-cut products / tp, the others / tp with sequence parallelism only
  *   masks        1 B, two of width h, with dropout
  *   softmax      attention that is not one kernel: 2 a s B, with dropout 5 a s B a token, / tp. A kernel keeps 4 a B of statistics instead
  *
@@ -61,6 +61,9 @@ void ls_memory_parts_compute(const ls_setting *setting, const ls_strategy *strat
 
 /* Micro-batches whose activations stage `stage` holds, of `micro_batches`. */
 double ls_memory_in_flight(const ls_strategy *strategy, int64_t stage, double micro_batches);
+
+/* What a training program can have of an accelerator's memory: of unified memory three quarters, else all. */
+double ls_memory_capacity(const ls_accelerator *accelerator);
 
 /* The fullest GPU. `strategy` has passed ls_strategy_check for this setting. */
 void ls_memory_compute(const ls_setting *setting, const ls_strategy *strategy,

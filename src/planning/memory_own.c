@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/memory_own.h"
 
+#include "planning/memory.h"
 #include "planning/run_file.h"
 
 static bool can_run(const ls_setting *setting, const ls_strategy *s)
@@ -47,7 +48,7 @@ bool ls_memory_own(const ls_setting *setting, const ls_strategy *s, ls_memory_es
             .activations = (double)(memory.activations + memory.logits),
             .buffers = (double)memory.other + 4.0 * (double)evaluation.arena_floats / ranks +
                        setting->stack->context_bytes,
-            .capacity = setting->node->accelerator->memory_bytes,
+            .capacity = ls_memory_capacity(setting->node->accelerator),
         };
         m.total = m.weights + m.gradients + m.optimizer + m.activations + m.buffers;
         *memory_out = m;

@@ -20,7 +20,8 @@ static const pair pairs[] = {
     {"megatron-2021", "a100", NULL,
      "gemm_efficiency=0.8 gemm_fp8_efficiency=0.55 gemm_k_half=128 flash=0 attention_efficiency=0.45 "
      "attention_half_length=0 memory_efficiency=0.8 "
-     "elementwise_factor=1 loss_bytes=40 logit_bytes=10 optimizer_bytes=38 launch_s=2e-5 layer_kernels=36 "
+     "elementwise_factor=1 loss_bytes=40 logit_bytes=10 saved_factor=1 optimizer_bytes=38 launch_s=2e-5 "
+     "layer_kernels=36 "
      "kernel_s=4e-6 "
      "fixed_s=0.01 micro_batch_s=0 "
      "scaleup_efficiency=0.75 nic_efficiency=0.8 scaleup_alpha_s=8e-6 nic_alpha_s=2e-5 nics_per_gather=0 "
@@ -71,7 +72,9 @@ static const pair pairs[] = {
     {"llm.c", "h100", "llm.c/a100", "gemm_efficiency=0.7 attention_efficiency=0.45 power_w=700",
      "llm.c's two documented runs"},
     {"nanotron", "h100", "megatron-core/h100",
-     "tp_overlap=0 dp_overlap=0 pp_overlap=0 gemm_efficiency=0.6 fixed_s=0.03", "nanotron's heat map"},
+     "tp_overlap=0 dp_overlap=0 pp_overlap=0 gemm_efficiency=0.6 fixed_s=0.03 saved_factor=1.5 "
+     "logit_bytes=14",
+     "nanotron's heat map; what it keeps from the memory of the same runs"},
     {"deepseek", "h100", "megatron-core/h100", "pp_overlap=1 gemm_fp8_efficiency=0.5", "taken over"},
     {"maxtext", "tpu-v5p", "megatron-core/h100",
      "gemm_efficiency=0.87 fsdp_overlap=0.9 launch_s=0 kernel_s=1e-6 tp_overlap=0.8 power_w=0",
@@ -109,6 +112,7 @@ static const constant constants_table[] = {
     F64(elementwise_factor, 100, "bytes moved over those of one fused pass"),
     F64(loss_bytes, 1e4, "moved per logit by the loss"),
     F64(logit_bytes, 1e3, "of memory per logit at the loss's peak"),
+    F64(saved_factor, 10, "kept for the backward over what fused kernels keep"),
     F64(optimizer_bytes, 1e4, "moved per parameter by an optimizer step"),
     F64(launch_s, 1, "seconds the CPU takes to launch a kernel"),
     F64(layer_kernels, 1e4, "kernels of a layer's forward"),

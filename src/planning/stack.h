@@ -29,7 +29,9 @@ typedef struct ls_stack {
     double elementwise_factor; /* bytes moved over those of one fused pass */
     double loss_bytes;         /* moved per logit by the loss, forward and backward */
     double logit_bytes;        /* held per logit at the loss's peak: logits, their softmax, gradients */
-    double optimizer_bytes;    /* moved per parameter by an optimizer step */
+    double
+        saved_factor; /* what a layer keeps for its backward over what fused kernels keep: eager programs keep copies */
+    double optimizer_bytes; /* moved per parameter by an optimizer step */
 
     double launch_s;      /* per kernel, on the CPU: the floor of small shapes */
     double layer_kernels; /* launched per layer and forward; the backward launches twice as many */

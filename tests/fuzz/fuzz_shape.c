@@ -12,7 +12,7 @@ static void use(const ls_shape *shape, const char *strategy)
 {
     static const ls_accelerator card = {.name = "card", .memory_bytes = 80e9};
     static const ls_node node = {.accelerator = &card, .count = 1};
-    static const ls_stack stack = {.name = "any", .gradient_bytes = 4, .logit_bytes = 10};
+    static const ls_stack stack = {.name = "any", .gradient_bytes = 4, .logit_bytes = 10, .saved_factor = 1};
     ls_strategy_request request;
     if (ls_strategy_parse(strategy, &request) != LS_OK || !ls_strategy_is_complete(&request)) {
         return;

@@ -25,8 +25,9 @@ static int release_arena(void **state)
     return 0;
 }
 
-static const ls_stack plain = {.name = "plain", .gradient_bytes = 4, .logit_bytes = 10};
-static const ls_stack flash = {.name = "flash", .gradient_bytes = 4, .logit_bytes = 10, .flash = true};
+static const ls_stack plain = {.name = "plain", .gradient_bytes = 4, .logit_bytes = 10, .saved_factor = 1};
+static const ls_stack flash = {
+    .name = "flash", .gradient_bytes = 4, .logit_bytes = 10, .saved_factor = 1, .flash = true};
 
 static ls_setting setting_of(const char *model, const char *node, const ls_stack *stack, int64_t gpus,
                              int64_t length, int64_t global_batch)
@@ -221,10 +222,20 @@ static void memory_of_activations_goes_the_right_way(void **state)
     assert_true(plain_dp.total > 10.0 * plain_dp.capacity);
 }
 
+static void memory_of_apple_is_shared_with_the_system(void **state)
+{
+    (void)state;
+    const ls_setting setting = setting_of("gpt2", "mac-studio", &flash, 1, 1024, 4);
+    const ls_memory_estimate m =
+        memory_of(&setting, "tp=1,pp=1,dp=1,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=none");
+    assert_true(m.capacity == 0.75 * 512.0 * GIB);
+}
+
 static void memory_of_lockstep_is_its_own_plan(void **state)
 {
     (void)state;
-    static const ls_stack own = {.name = "lockstep", .gradient_bytes = 4, .logit_bytes = 10};
+    static const ls_stack own = {
+        .name = "lockstep", .gradient_bytes = 4, .logit_bytes = 10, .saved_factor = 1};
     static const char *const recomputes[] = {"none", "selective", "full"};
     ls_setting setting = setting_of("layers=6,hidden=384,heads=6,ffn=1024,vocab=256,seq=256",
                                     "rtx-4090-desktop", &own, 1, 256, 8);
@@ -292,6 +303,7 @@ int main(void)
         cmocka_unit_test(memory_is_split_by_zero_and_experts),
         cmocka_unit_test(memory_in_flight_follows_the_schedule),
         cmocka_unit_test(memory_of_activations_goes_the_right_way),
+        cmocka_unit_test(memory_of_apple_is_shared_with_the_system),
         cmocka_unit_test(memory_of_lockstep_is_its_own_plan),
         cmocka_unit_test(memory_explain_ends_with_the_estimate),
     };
