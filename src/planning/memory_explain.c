@@ -85,6 +85,10 @@ static void explain_saved(const explainer *e)
         }
         ls_text_append(e->text, "\n");
     }
+    if (e->setting->stack->saved_factor != 1.0) {
+        ls_text_printf(e->text, "  %s keeps %g times the values but the stream\n", e->setting->stack->name,
+                       e->setting->stack->saved_factor);
+    }
 }
 
 static void explain_activations(const explainer *e)
@@ -101,6 +105,10 @@ static void explain_activations(const explainer *e)
         e->text, "  values %.3f + statistics %.3f + dropout masks %.3f + softmax %.3f = %.3f GiB a layer\n",
         p->layer_values / GIB, p->layer_statistics / GIB, p->layer_masks / GIB, p->layer_softmax / GIB,
         (p->layer_values + p->layer_statistics + p->layer_masks + p->layer_softmax) / GIB);
+    if (s->recompute == LS_RECOMPUTE_SELECTIVE && e->setting->stack->selective_matmul > 0.0) {
+        ls_text_printf(e->text, "  %s keeps the stream, attention's output and %g %% of what products give\n",
+                       e->setting->stack->name, 100.0 * (1.0 - e->setting->stack->selective_matmul));
+    }
     if (s->recompute != LS_RECOMPUTE_NONE) {
         ls_text_printf(e->text,
                        "  %s recompute keeps %.3f GiB of it; %.3f GiB come back, a layer at a time\n",
