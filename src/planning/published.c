@@ -241,7 +241,6 @@ static void read_vtrain_run(ls_published_reader *r)
                                                     .vpp = 1,
                                                     .micro_batch = ls_published_count(r, "micro batch")},
                                        .has_zero = true,
-                                       .has_recompute = true,
                                        .has_sequence_parallel = true,
                                        .has_schedule = true};
     run->measured_step_s = ls_published_number(r, "iteration time (ms)") / 1e3;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Software stacks: the constants that say how fast a GPU generation runs under a training program. They belong to a (generation, stack) pair: the same hardware
- * and shape run at clearly different speeds under different stacks (shared measurements: docs/planning.md has the error table of each).
+ * and shape run at clearly different speeds under different stacks (docs/planning-accuracy.md has the error table of each).
  *
  * Every constant has a name, a value, and where it comes from (measured, fitted on which rows, or taken over from which pair): `plan --explain constants` lists them.
  */
