@@ -16,9 +16,19 @@
 
 const char *ls_lever_name(ls_lever lever)
 {
-    static const char *const names[] = {"rent_price", "buy_price", "utilization",  "runs_per_month",
-                                        "deadline",   "budget",    "energy_price", "staff",
-                                        "api_price",  "api_tokens"};
+    static const char *const names[LS_LEVER_COUNT] = {
+        [LS_LEVER_RENT_PRICE] = "rent_price",
+        [LS_LEVER_BUY_PRICE] = "buy_price",
+        [LS_LEVER_UTILIZATION] = "utilization",
+        [LS_LEVER_RUNS] = "runs_per_month",
+        [LS_LEVER_DEADLINE] = "deadline",
+        [LS_LEVER_TOKENS] = "tokens",
+        [LS_LEVER_BUDGET] = "budget",
+        [LS_LEVER_ENERGY_PRICE] = "energy_price",
+        [LS_LEVER_STAFF] = "staff",
+        [LS_LEVER_API_PRICE] = "api_price",
+        [LS_LEVER_API_TOKENS] = "api_tokens",
+    };
     return names[lever];
 }
 

@@ -161,7 +161,9 @@ sys.exit(0 if {'local', 'rented', 'cloud', 'owned'} <= kinds and all('max_loss_u
 expect 0 "${plan[@]}" llama3-8b --tokens 160B --api-price 2 --api-tokens 1B --json
 check "an API too" python3 -c "
 import json, sys
-sys.exit(0 if 'api' in {p['path'] for p in json.load(open('$out'))['paths']} else 'no api')"
+r = json.load(open('$out'))
+levers = {f['lever'] for f in r['flips']}
+sys.exit(0 if 'api' in {p['path'] for p in r['paths']} and levers & {'api_price', 'api_tokens'} else str(levers))"
 expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --ladder --memo memo.md
 prints "one node" "a tenth"
 check "a memo" grep -q Decided memo.md
