@@ -110,9 +110,13 @@ LOCKSTEP_TOKEN= quick 2 "${train[@]}" --ranks 3 --local-ranks 2 --coordinator 0.
 says "no token" "the run's rendezvous store" "127.0.0.1"
 LOCKSTEP_TOKEN= quick 1 "${train[@]}" --ranks 3 --local-ranks 2 --coordinator 127.0.0.1:0 --run-dir waits --start-timeout 3
 says "waiting for ranks 2..2: start 'lockstep agent --coordinator 127.0.0.1:" "on the other hosts (" "s left)" "after 3 s"
-"$LOCKSTEP" agent --coordinator "127.0.0.1:$(free_port)" 2>"$err" &
+port=$(free_port) # not in the background: until it is known there is no agent
+"$LOCKSTEP" agent --coordinator "127.0.0.1:$port" 2>"$err" &
 agent=$!
-sleep 0.5
+for _ in $(seq 1000); do
+    grep -q "waiting for the coordinator" "$err" && break
+    sleep 0.02
+done
 kill "$agent"
 wait "$agent"
 same "exit code of an agent that was told to end before its run began" "$?" 5

@@ -39,7 +39,8 @@ begin() {
     local step=$2 i
     dir=$scratch/$1
     shift 2
-    "${train[@]}" --run-dir "$dir" "$@" >"$dir.out" 2>"$dir.err" </dev/null &
+    # Steps that are not too quick: whoever looks on a busy machine must not find it through already.
+    LS_TEST_FAULT="do=delay,rank=1,ms=4" "${train[@]}" --run-dir "$dir" "$@" >"$dir.out" 2>"$dir.err" </dev/null &
     pid=$!
     for i in $(seq 6000); do
         [ "$(steps_in "$dir")" -gt "$step" ] && break
