@@ -37,11 +37,14 @@ static json_t *rivals_to_json(const ls_search_rival *rivals, size_t count)
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
         const ls_estimate *estimate = &rivals[i].estimate;
-        json_array_append_new(list, json_pack("{s:o, s:f, s:s, s:b, s:f}", "strategy",
-                                              ls_plan_strategy_to_json(&estimate->strategy), "step_time_s",
-                                              estimate->time.step_s, "why_not", rivals[i].why, "fits",
-                                              estimate->fit != LS_FIT_NO, "memory_gib",
-                                              estimate->memory.total / LS_PLAN_GIB));
+        json_t *rival =
+            json_pack("{s:o, s:f, s:s, s:b, s:f}", "strategy", ls_plan_strategy_to_json(&estimate->strategy),
+                      "step_time_s", estimate->time.step_s, "why_not", rivals[i].why, "fits",
+                      estimate->fit != LS_FIT_NO, "memory_gib", estimate->memory.total / LS_PLAN_GIB);
+        if (rivals[i].change[0]) {
+            json_object_set_new(rival, "change", json_string(rivals[i].change));
+        }
+        json_array_append_new(list, rival);
     }
     return list;
 }

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define BAR_CELLS       20
@@ -136,7 +137,11 @@ static void append_rivals(const char *heading, const ls_search_rival *rivals, si
             continue; /* a neighbour that makes no difference */
         }
         shown++;
-        ls_strategy_describe(&rivals[i].estimate.strategy, strategy, sizeof strategy);
+        if (rivals[i].change[0]) {
+            snprintf(strategy, sizeof strategy, "%s", rivals[i].change);
+        } else {
+            ls_strategy_describe(&rivals[i].estimate.strategy, strategy, sizeof strategy);
+        }
         append_heading(text, i == 0 ? heading : "");
         if (rivals[i].estimate.fit == LS_FIT_NO) {
             ls_text_printf(text, "%s: %s\n", strategy, rivals[i].why);

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -221,7 +222,7 @@ static void walk_micro_batch(walk *w)
     }
 }
 
-/* ---- cuts: (tp, pp, cp, ep) ---- */
+/* ---- cuts: (tp, pp), and what is inside them ---- */
 
 static void keep_cut(walk *w)
 {
@@ -241,6 +242,25 @@ static void keep_cut(walk *w)
     w->best_count = kept + 1;
 }
 
+/* Where tp and pp are given, cp and ep make the cut. */
+static bool is_fine_cut(const walk *w)
+{
+    const ls_strategy *given = &w->options->request.strategy;
+    return given->tp > 0 && given->pp > 0;
+}
+
+static void begin_cut(walk *w, bool is_one)
+{
+    w->cut_has = w->cut_has && !is_one;
+}
+
+static void end_cut(walk *w, bool is_one)
+{
+    if (is_one) {
+        keep_cut(w);
+    }
+}
+
 static void walk_expert(walk *w)
 {
     const int64_t given = w->options->request.strategy.ep;
@@ -248,9 +268,9 @@ static void walk_expert(walk *w)
     const int64_t last = given > 0 ? given : experts > 0 ? experts : 1;
     for (w->at.ep = given > 0 ? given : 1; w->at.ep <= last && !w->done; w->at.ep++) {
         if (given > 0 || w->at.ep == 1 || (experts % w->at.ep == 0 && group % w->at.ep == 0)) {
-            w->cut_has = false;
+            begin_cut(w, is_fine_cut(w));
             walk_micro_batch(w);
-            keep_cut(w);
+            end_cut(w, is_fine_cut(w));
         }
     }
 }
@@ -286,7 +306,9 @@ static void walk_pipeline(walk *w)
     const int64_t last = given > 0 ? given : least_of(left, w->setting->shape->config.layers);
     for (w->at.pp = given > 0 ? given : 1; w->at.pp <= last && !w->done; w->at.pp++) {
         if (divides(w->at.pp, left)) {
+            begin_cut(w, !is_fine_cut(w));
             walk_context(w);
+            end_cut(w, !is_fine_cut(w));
         }
     }
 }
@@ -452,7 +474,8 @@ static void explain_misfit(const ls_memory_estimate *best, const ls_memory_estim
 
 /* ---- neighbours: one thing changed ---- */
 
-static void add_neighbour(const walk *w, const ls_strategy *strategy, ls_search_result *result)
+static void LS_PRINTF(4, 5) add_neighbour(const walk *w, const ls_strategy *strategy,
+                                          ls_search_result *result, const char *change, ...)
 {
     if (result->neighbour_count == LS_SEARCH_NEIGHBOURS_MAX ||
         ls_strategy_check(strategy, w->setting->shape, w->setting->gpus, w->setting->global_batch,
@@ -460,6 +483,10 @@ static void add_neighbour(const walk *w, const ls_strategy *strategy, ls_search_
         return;
     }
     ls_search_rival *rival = &result->neighbours[result->neighbour_count++];
+    va_list args;
+    va_start(args, change);
+    vsnprintf(rival->change, sizeof rival->change, change, args);
+    va_end(args);
     ls_estimate_compute(w->setting, strategy, &rival->estimate);
     if (rival->estimate.fit == LS_FIT_NO) {
         explain_misfit(&result->best.memory, &rival->estimate.memory, rival->why, sizeof rival->why);
@@ -476,15 +503,33 @@ static void add_memory_neighbours(const walk *w, ls_search_result *result)
         if (zero != best.zero && (best.pp == 1 || zero <= 1) && is_usual_zero(w, zero)) {
             ls_strategy other = best;
             other.zero = zero;
-            add_neighbour(w, &other, result);
+            add_neighbour(w, &other, result, "ZeRO-%d", zero);
         }
     }
     for (int r = LS_RECOMPUTE_NONE; r <= LS_RECOMPUTE_FULL && !request->has_recompute; r++) {
         if (r != (int)best.recompute) {
             ls_strategy other = best;
             other.recompute = (ls_recompute)r;
-            add_neighbour(w, &other, result);
+            add_neighbour(w, &other, result, "%s recompute",
+                          r == LS_RECOMPUTE_NONE ? "no" : ls_recompute_name((ls_recompute)r));
         }
+    }
+}
+
+/* Without context parallelism; experts over twice and over half as many. */
+static void add_cut_neighbours(const walk *w, ls_search_result *result)
+{
+    const ls_strategy *given = &w->options->request.strategy, best = result->best.strategy;
+    ls_strategy other = best;
+    if (given->cp == 0 && given->dp == 0 && best.cp > 1) {
+        other.dp = best.dp * best.cp;
+        other.cp = 1;
+        add_neighbour(w, &other, result, "no context parallelism");
+    }
+    for (int i = 0; i < 2 && given->ep == 0 && w->setting->shape->moe.experts > 0; i++) {
+        other = best;
+        other.ep = i == 0 ? best.ep * 2 : best.ep / 2;
+        add_neighbour(w, &other, result, "experts over %" PRId64, other.ep);
     }
 }
 
@@ -495,23 +540,23 @@ static void add_pipeline_neighbours(const walk *w, ls_search_result *result)
     ls_strategy other = best;
     if (request->strategy.micro_batch == 0) {
         other.micro_batch = best.micro_batch * 2;
-        add_neighbour(w, &other, result);
+        add_neighbour(w, &other, result, "micro-batch %" PRId64, other.micro_batch);
         if (best.micro_batch % 2 == 0) {
             other.micro_batch = best.micro_batch / 2;
-            add_neighbour(w, &other, result);
+            add_neighbour(w, &other, result, "micro-batch %" PRId64, other.micro_batch);
         }
     }
     other = best;
     if (request->strategy.vpp == 0 && best.vpp > 1) {
         other.vpp = 1;
-        add_neighbour(w, &other, result);
+        add_neighbour(w, &other, result, "no interleaving");
     }
     other = best;
     other.vpp = 1;
     for (int s = LS_PIPELINE_ZB_H1; s <= LS_PIPELINE_ZB_H2 && best.pp > 1 && !request->has_schedule; s++) {
         if (s != (int)best.schedule) {
             other.schedule = (ls_pipeline_schedule)s;
-            add_neighbour(w, &other, result);
+            add_neighbour(w, &other, result, "schedule %s", ls_pipeline_schedule_name(other.schedule));
         }
     }
 }
@@ -527,6 +572,7 @@ static void write_result(const walk *w, ls_search_result *result)
         ls_search_why(&result->best, &w->best[i + 1], result->ranked[i].why, sizeof result->ranked[i].why);
     }
     result->neighbour_count = 0;
+    add_cut_neighbours(w, result);
     add_memory_neighbours(w, result);
     add_pipeline_neighbours(w, result);
     result->possible = w->possible;

@@ -21,7 +21,12 @@
 
 #define LS_SEARCH_TIGHT_GAIN 0.02
 
-enum { LS_SEARCH_TOP_MAX = 64, LS_SEARCH_NEIGHBOURS_MAX = 16, LS_SEARCH_WHY_BYTES = 192 };
+enum {
+    LS_SEARCH_TOP_MAX = 64,
+    LS_SEARCH_NEIGHBOURS_MAX = 16,
+    LS_SEARCH_WHY_BYTES = 192,
+    LS_SEARCH_CHANGE_BYTES = 48
+};
 
 typedef struct ls_search_options {
     ls_strategy_request request; /* what is given stays; the rest is chosen */
@@ -34,11 +39,13 @@ typedef struct ls_search_rival {
     ls_estimate estimate; /* without time when it does not fit */
     char why
         [LS_SEARCH_WHY_BYTES]; /* "+6.1 % bubble, +1.2 % pipeline": shares of the best one's step; or "does not fit: ..." */
+    char change
+        [LS_SEARCH_CHANGE_BYTES]; /* neighbours: what differs from the best, "ZeRO-3", "micro-batch 2"; else "" */
 } ls_search_rival;
 
 typedef struct ls_search_result {
     ls_estimate best;
-    /* The best of each other cut (tp, pp, cp, ep), fastest first. */
+    /* The best of each other cut, fastest first. A cut is (tp, pp); where the request gives both, (cp, ep). */
     ls_search_rival ranked[LS_SEARCH_TOP_MAX];
     size_t ranked_count;
     /* The best one with one thing changed: ZeRO, recompute, micro-batch, interleaving, ...; those that can be run at all. */
