@@ -150,6 +150,11 @@ static const ls_option plan_options[] = {
     TEXT_ROW(data, "FILE",
              "of measured runs for --accuracy (or the word after it), with the columns of "
              "data/published_runs.csv or of vTrain's tables"),
+    {.key = "claims",
+     .type = LS_OPTION_BOOL,
+     FIELD(claims),
+     .default_text = "false",
+     .help = "instead: what is often said about training at scale, computed again (docs/claims.md)"},
     {.key = "csv",
      .type = LS_OPTION_BOOL,
      FIELD(csv),
@@ -292,6 +297,9 @@ static ls_status run_plan(const ls_invocation *invocation)
     const char *model = NULL;
     if (settings->accuracy) {
         return ls_plan_print_accuracy(invocation);
+    }
+    if (settings->claims) {
+        return ls_plan_print_claims(invocation);
     }
     ls_plan_answer *answer = ls_arena_new(invocation->arena, ls_plan_answer, 1);
     answer->arena = invocation->arena;

@@ -32,7 +32,7 @@ typedef struct ls_plan_settings {
     int precision;    /* ls_plan_precision, or LS_PLAN_PRECISION_AUTO */
     int optimizer;    /* ls_plan_optimizer */
     int schedule;     /* ls_pipeline_schedule, or LS_PLAN_SCHEDULE_AUTO, LS_PLAN_SCHEDULE_ANY */
-    bool accuracy, ladder, scaling, json, csv;
+    bool accuracy, claims, ladder, scaling, json, csv;
 } ls_plan_settings;
 
 enum { LS_PLAN_PRECISION_AUTO = LS_PLAN_TF32 + 1 };
@@ -119,6 +119,9 @@ LS_MUST_CHECK ls_status ls_plan_explain(const ls_plan_answer *answer, ls_text *t
 
 /* --accuracy: the error table. */
 LS_MUST_CHECK ls_status ls_plan_print_accuracy(const ls_invocation *invocation);
+
+/* --claims: docs/claims.md. */
+LS_MUST_CHECK ls_status ls_plan_print_claims(const ls_invocation *invocation);
 
 json_t *ls_plan_strategy_to_json(const ls_strategy *strategy);
 /* JSON of the contract; the caller drops it. */

@@ -48,11 +48,15 @@ check() {
     keys_of "$@" | while read -r item; do check_key "$item"; done
 }
 
-documents=(README.md docs/guide/*.md demo.sh)
+documents=(README.md docs/guide/*.md docs/claims.md demo.sh)
 wrong=$(check "${documents[@]}")
 seen=$(($(lines_of "${documents[@]}" | wc -l) + $(keys_of "${documents[@]}" | wc -l)))
 echo "$seen lines and keys"
 [ -z "$wrong" ] && [ "$seen" -ge 20 ] || { echo "$wrong"; exit 1; }
+
+# What is generated is what the program prints.
+"$LOCKSTEP" plan --claims > "$work/claims.md"
+diff "$work/claims.md" docs/claims.md || { echo "docs/claims.md is not what 'lockstep plan --claims' prints: write it anew"; exit 1; }
 
 # The check itself notices each kind of mistake.
 cat > "$work/bad.md" <<'TXT'
