@@ -417,6 +417,7 @@ ls_status ls_calibration_parse(ls_arena *arena, const json_t *root, const char *
     LS_TRY(read_text(&r, root, "date", &c.date));
     LS_TRY(read_count(&r, root, "cores", CORES_MAX, &c.cores));
     LS_TRY(ls_json_get_f64(root, name, "took_s", 0.0, seconds_max, 0.0, &c.took_s));
+    LS_TRY(ls_json_get_f64(root, name, "undisturbed", 0.0, 1.0, 1.0, &c.undisturbed));
     LS_TRY(read_settings(&r, root, &c));
     LS_TRY(read_exchanges(&r, root, &c));
     const json_t *disk = json_object_get(root, "disk");
@@ -489,10 +490,10 @@ json_t *ls_calibration_to_json(const ls_calibration *c)
         json_array_append_new(exchanges, json_pack("{s:i, s:f, s:f}", "ranks", (int)e->ranks, "bytes",
                                                    e->bytes, "seconds", rounded(e->seconds)));
     }
-    return json_pack("{s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:f, s:o, s:o, s:{s:f, s:f}}", "format",
+    return json_pack("{s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:f, s:f, s:o, s:o, s:{s:f, s:f}}", "format",
                      "lockstep-calibration", "version", 1, "device", c->device, "cores", (int)c->cores,
                      "kernels", c->kernels, "program", c->program, "date", c->date, "took_s",
-                     rounded(c->took_s), "settings", settings, "exchanges", exchanges, "disk",
-                     "write_bytes_ps", rounded(c->disk_write_bytes_ps), "read_bytes_ps",
-                     rounded(c->disk_read_bytes_ps));
+                     rounded(c->took_s), "undisturbed", rounded(c->undisturbed), "settings", settings,
+                     "exchanges", exchanges, "disk", "write_bytes_ps", rounded(c->disk_write_bytes_ps),
+                     "read_bytes_ps", rounded(c->disk_read_bytes_ps));
 }

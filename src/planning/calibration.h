@@ -7,6 +7,7 @@
  *   {"format": "lockstep-calibration", "version": 1,
  *    "device": "AMD EPYC, avx512", "cores": 2, "kernels": "cpu-fma-2",      whose it is: another machine's, or other kernels', is not used
  *    "program": "0.1.0", "date": "2026-11-21T20:10:00Z", "took_s": 48.2,
+ *    "undisturbed": 0.98,                                                   share of the time that the machine had for it
  *    "settings": [{"threads": 1, "workers": 2,                             two processes of one thread at the same time
  *                  "launch_s": 1.1e-6,                                     a kernel with nothing to do
  *                  "work": {"gemm_nn": {"m": [128, 1024], "n": [64, 256], "k": [64, 256], "seconds": [8 numbers, k fastest]}, ...}}, ...],
@@ -87,7 +88,7 @@ typedef struct ls_calibration_exchange {
 typedef struct ls_calibration {
     const char *device, *kernels, *program, *date;
     uint32_t cores;
-    double took_s;
+    double took_s, undisturbed;       /* undisturbed: 0..1 */
     ls_calibration_setting *settings; /* threads = workers = 1 is among them */
     uint32_t setting_count;
     ls_calibration_exchange *exchanges;

@@ -49,6 +49,7 @@ static inline ls_calibration power_machine(ls_arena *arena)
                         .date = "2026-01-02T03:04:05Z",
                         .cores = 4,
                         .took_s = 1.5,
+                        .undisturbed = 1.0,
                         .setting_count = 3,
                         .exchange_count = 2,
                         .disk_write_bytes_ps = 1e9,

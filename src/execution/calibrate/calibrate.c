@@ -22,7 +22,7 @@
 enum { ROUNDS_MAX = 40, ROUNDS_MIN = 3, THREADS_MAX = 256, SETTINGS_MAX = 32 };
 static const double sample_s = 1.5e-3;   /* of a point, at least */
 static const double settled_part = 4e-3; /* change of the whole from round to round that is called still */
-static const double near = 1.25;         /* visits up to so many times the fastest count */
+static const double near = 1.1;          /* visits up to so many times the fastest count */
 
 /* ---- the points ---- */
 
@@ -48,7 +48,7 @@ typedef struct axis_points {
 static const axis_points points_of[AXIS_KINDS] = {
     [NONE] = {1, {0}},
     [ROWS] = {2, {128, 1024}},
-    [FEATURES] = {6, {64, 128, 256, 512, 1024, 2048}},
+    [FEATURES] = {6, {64, 128, 256, 384, 768, 1536}},
     [LENGTHS] = {4, {32, 128, 512, 1024}},
     [HEAD_DIMS] = {3, {32, 64, 128}},
     [ELEMENTS] = {4, {16384, 131072, 1048576, 4194304}},
@@ -121,6 +121,7 @@ static void sizes_of(const ls_work_grid *grid, uint32_t index, double *sizes_out
 typedef struct visits {
     double *seconds; /* (points, ROUNDS_MAX) */
     uint32_t points;
+    double undisturbed; /* of the newest round */
 } visits;
 
 typedef struct setting_crew {
@@ -187,7 +188,9 @@ static void *run_worker(void *context)
         return NULL;
     }
     const ls_status status = ls_probe_bench_create(w->crew->setting->threads, &bench);
-    w->status = visit_all(bench, w->crew, &w->crew->visits[w->index], status);
+    visits *mine = &w->crew->visits[w->index];
+    w->status = visit_all(bench, w->crew, mine, status);
+    mine->undisturbed = w->status == LS_OK ? ls_probe_undisturbed(bench) : 1.0;
     snprintf(w->error, sizeof w->error, "%s", w->status == LS_OK ? "" : ls_error_text());
     ls_probe_bench_destroy(bench);
     return NULL;
@@ -289,7 +292,9 @@ typedef struct calibration_run {
     ls_calibration *calibration;
     setting_crew *crews; /* one for each setting */
     double start_s;
-    double setting_s; /* the longest round of a setting so far */
+    double setting_s;   /* the longest round of a setting so far */
+    double undisturbed; /* sum over workers of one thread and rounds, and how many those are */
+    uint32_t undisturbed_count;
 } calibration_run;
 
 static void tell(const calibration_run *run, const char *what)
@@ -367,6 +372,10 @@ static ls_status run_setting(calibration_run *run, uint32_t index, uint32_t roun
     crew->rounds++;
     run->setting_s = fmax(run->setting_s, ls_clock_monotonic_s() - begun_s);
     crew->sum_s = settle(crew, s);
+    for (uint32_t i = 0; s->threads == 1 && i < s->workers; i++) {
+        run->undisturbed += crew->visits[i].undisturbed;
+        run->undisturbed_count++;
+    }
     return LS_OK;
 }
 
@@ -463,6 +472,7 @@ ls_status ls_calibrate(ls_arena *arena, const ls_calibrate_options *options, ls_
     warn_if_failed(measure_disk(&run), "the disk was");
     add_settings(&run);
     LS_TRY(run_rounds(&run));
+    calibration.undisturbed = run.undisturbed / run.undisturbed_count;
     calibration.took_s = ls_clock_monotonic_s() - run.start_s;
     *calibration_out = calibration;
     return LS_OK;

@@ -37,7 +37,7 @@ const char *ls_calibration_path(ls_arena *arena);
 bool ls_calibration_find(ls_arena *arena, const ls_queue *queue, ls_calibration *calibration_out,
                          char *why_out, size_t why_bytes);
 
-/* What counts of the times a point was visited, at most 40: the mean of those up to a quarter above the fastest. */
+/* What counts of the times a point was visited, at most 40: the mean of those up to a tenth above the fastest. */
 double ls_calibrate_settled_s(const double *times, uint32_t count);
 
 #endif

@@ -40,6 +40,7 @@ struct ls_probe_bench {
     ls_queue *queue;
     region in, out; /* what kernels read; what they write */
     int32_t *tokens;
+    double ran_s, passed_s; /* of all calls that were timed: by its clock, and by the clock on the wall */
     ls_work work;
     double sizes[LS_WORK_AXES_MAX];
 };
@@ -230,14 +231,24 @@ static ls_status run_cross_entropy(ls_probe_bench *b)
     return ls_cross_entropy(b->queue, &logits, b->tokens, losses.data, true);
 }
 
-/* The sums come with a weight gradient: of one input, so that the product beside them is next to nothing. */
-static ls_status run_column_sums(ls_probe_bench *b)
+/* The sums come with a weight gradient, of one input; what that takes alone is taken off. */
+static ls_status weight_gradient(ls_probe_bench *b, bool with_sums)
 {
     const int64_t rows = rows_of(b), cols = size_of(b, 1);
-    const ls_tensor dy = in(b, rows, cols), x = in(b, rows, 1), dweight = out(b, cols, 1),
-                    dbias = out(b, 1, cols);
+    const ls_tensor dy = in(b, rows, cols), x = in(b, rows, 1), dweight = out(b, cols, 1), none = {0};
+    const ls_tensor dbias = out(b, 1, cols);
     const ls_linear linear = linear_of(dweight, LS_WEIGHT_OUT_IN, cols);
-    return ls_linear_backward_weight(b->queue, &linear, &x, &dy, &dweight, &dbias, true);
+    return ls_linear_backward_weight(b->queue, &linear, &x, &dy, &dweight, with_sums ? &dbias : &none, true);
+}
+
+static ls_status run_column_sums(ls_probe_bench *b)
+{
+    return weight_gradient(b, true);
+}
+
+static ls_status run_without_sums(ls_probe_bench *b)
+{
+    return weight_gradient(b, false);
 }
 
 static ls_status run_embedding_forward(ls_probe_bench *b)
@@ -380,6 +391,8 @@ static ls_status run_adamw(ls_probe_bench *b)
 typedef struct probe {
     ls_status (*run)(ls_probe_bench *bench);
     bool wears_out; /* what it leaves behind would not do as input for long */
+    ls_status (*without)(
+        ls_probe_bench *bench); /* the same without what is measured; NULL: nothing else is in it */
 } probe;
 
 static const probe probes[LS_WORK_COUNT] = {
@@ -392,7 +405,7 @@ static const probe probes[LS_WORK_COUNT] = {
     [LS_WORK_ADD_NORM_FORWARD] = {run_add_norm_forward},
     [LS_WORK_NORM_BACKWARD] = {run_norm_backward},
     [LS_WORK_CROSS_ENTROPY] = {run_cross_entropy},
-    [LS_WORK_COLUMN_SUMS] = {run_column_sums},
+    [LS_WORK_COLUMN_SUMS] = {run_column_sums, false, run_without_sums},
     [LS_WORK_EMBEDDING_FORWARD] = {run_embedding_forward},
     [LS_WORK_EMBEDDING_BACKWARD] = {run_embedding_backward},
     [LS_WORK_ROTARY] = {run_rotary},
@@ -414,11 +427,11 @@ static void rewind_region(region *r)
     r->at = r->at + r->call > r->window ? 0 : r->at;
 }
 
-static ls_status call(ls_probe_bench *bench)
+static ls_status call(ls_probe_bench *bench, ls_status (*run)(ls_probe_bench *bench))
 {
     rewind_region(&bench->in);
     rewind_region(&bench->out);
-    LS_TRY(probes[bench->work].run(bench));
+    LS_TRY(run(bench));
     return ls_queue_wait(bench->queue);
 }
 
@@ -434,7 +447,7 @@ ls_status ls_probe_begin(ls_probe_bench *bench, ls_work work, const double *size
     memcpy(bench->sizes, sizes, ls_work_info_of(work)->axis_count * sizeof *sizes);
     bench->in.at = bench->out.at = 0;
     bench->in.call = bench->out.call = 0;
-    LS_TRY(call(bench));
+    LS_TRY(call(bench, probes[work].run));
     measure_region(&bench->in);
     measure_region(&bench->out);
     if (probes[work].wears_out) {
@@ -453,19 +466,43 @@ static double clock_s(const ls_probe_bench *bench)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-ls_status ls_probe_run(ls_probe_bench *bench, double least_s, double *seconds_out)
+static ls_status time_calls(ls_probe_bench *bench, ls_status (*run)(ls_probe_bench *bench), double least_s,
+                            double *seconds_out)
 {
     const double start_s = ls_clock_monotonic_s(), begun_s = clock_s(bench);
     uint64_t calls = 0;
     do {
-        LS_TRY(call(bench));
+        LS_TRY(call(bench, run));
         calls++;
     } while (ls_clock_monotonic_s() - start_s < least_s);
-    const bool by_head =
-        bench->work == LS_WORK_ATTENTION_FORWARD || bench->work == LS_WORK_ATTENTION_BACKWARD;
-    const double units = (double)calls * (by_head ? (double)(HEADS * sequences_of(bench)) : 1.0);
-    *seconds_out = (clock_s(bench) - begun_s) / units;
+    const double ran_s = clock_s(bench) - begun_s;
+    bench->ran_s += ran_s;
+    bench->passed_s += ls_clock_monotonic_s() - start_s;
+    *seconds_out = ran_s / (double)calls;
     return LS_OK;
+}
+
+ls_status ls_probe_run(ls_probe_bench *bench, double least_s, double *seconds_out)
+{
+    static const double least_share = 0.02; /* of what is measured, in what it is measured with */
+    const probe *p = &probes[bench->work];
+    double seconds = 0.0, without_s = 0.0;
+    LS_TRY(time_calls(bench, p->run, least_s, &seconds));
+    if (p->without) {
+        LS_TRY(time_calls(bench, p->without, least_s, &without_s));
+        seconds = fmax(seconds - without_s, least_share * seconds);
+    }
+    if (bench->work == LS_WORK_ATTENTION_FORWARD || bench->work == LS_WORK_ATTENTION_BACKWARD) {
+        seconds /= (double)(HEADS * sequences_of(bench));
+    }
+    *seconds_out = seconds;
+    return LS_OK;
+}
+
+double ls_probe_undisturbed(const ls_probe_bench *bench)
+{
+    const double share = bench->passed_s > 0.0 ? bench->ran_s / bench->passed_s : 1.0;
+    return share < 1.0 ? share : 1.0;
 }
 
 static void tile_nothing(void *context, int64_t tile, uint32_t worker)

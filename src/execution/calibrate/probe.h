@@ -27,6 +27,8 @@ uint64_t ls_probe_bench_bytes(uint32_t threads);
 LS_MUST_CHECK ls_status ls_probe_begin(ls_probe_bench *bench, ls_work work, const double *sizes);
 /* Calls it again and again for at least `least_s`, at least once; seconds of a call. */
 LS_MUST_CHECK ls_status ls_probe_run(ls_probe_bench *bench, double least_s, double *seconds_out);
+/* Share of the time of all calls so far that its thread ran: below 1 the machine had other things to do. 1 with several threads. */
+double ls_probe_undisturbed(const ls_probe_bench *bench);
 /* Seconds of a kernel whose tiles do nothing, one for each thread. */
 double ls_probe_launch_s(ls_probe_bench *bench);
 
