@@ -14,6 +14,7 @@
     }
 static const char *const precisions[] = {"bf16", "fp16", "fp8", "fp32", "tf32", "auto", NULL};
 static const char *const optimizers[] = {"adamw", "adamw-no-master", "adamw-8bit", "sgd", "muon", NULL};
+static const char *const lists[] = {"none", "models", "gpus", "nodes", "stacks", "sites", NULL};
 static const char *const data_controls[] = {"any", "contract", "own", NULL};
 static const char *const schedule_names[] = {"1f1b", "gpipe", "zb-h1", "zb-h2", "auto", "any", NULL};
 
@@ -155,6 +156,12 @@ static const ls_option plan_options[] = {
      FIELD(claims),
      .default_text = "false",
      .help = "instead: what is often said about training at scale, computed again (docs/claims.md)"},
+    {.key = "list",
+     .type = LS_OPTION_CHOICE,
+     FIELD(list),
+     .default_text = "none",
+     .choices = lists,
+     .help = "instead: the names there are"},
     {.key = "csv",
      .type = LS_OPTION_BOOL,
      FIELD(csv),
@@ -298,6 +305,9 @@ static ls_status run_plan(const ls_invocation *invocation)
     if (settings->accuracy) {
         return ls_plan_print_accuracy(invocation);
     }
+    if (settings->list != LS_PLAN_LIST_NONE) {
+        return ls_plan_print_list(invocation->arena, settings);
+    }
     if (settings->claims) {
         return ls_plan_print_claims(invocation);
     }
@@ -326,7 +336,8 @@ const ls_command ls_command_plan = {
                "  lockstep plan llama3-70b --gpus h100:64 --tokens 1.4T\n"
                "  lockstep plan llama3-8b --nodes dgx-h100:4 --strategy tp=2,pp=1,mb=1 --json\n"
                "  lockstep plan llama3-8b --gpus h100:32 --explain bubble\n"
-               "  lockstep plan --accuracy",
+               "  lockstep plan --accuracy\n"
+               "  lockstep plan --list models",
     .words_min = 0,
     .words_max = 1,
     .options = &plan_table,

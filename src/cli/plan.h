@@ -28,6 +28,7 @@ typedef struct ls_plan_settings {
     ls_option_strings catalogue;
     uint64_t global_batch, seq, top;
     double runs_per_month, api_price, staff, utilization, deadline, lead_time;
+    int list;         /* ls_plan_list */
     int data_control; /* ls_data_control */
     int precision;    /* ls_plan_precision, or LS_PLAN_PRECISION_AUTO */
     int optimizer;    /* ls_plan_optimizer */
@@ -35,6 +36,14 @@ typedef struct ls_plan_settings {
     bool accuracy, claims, ladder, scaling, json, csv;
 } ls_plan_settings;
 
+typedef enum ls_plan_list {
+    LS_PLAN_LIST_NONE,
+    LS_PLAN_LIST_MODELS,
+    LS_PLAN_LIST_GPUS,
+    LS_PLAN_LIST_NODES,
+    LS_PLAN_LIST_STACKS,
+    LS_PLAN_LIST_SITES
+} ls_plan_list;
 enum { LS_PLAN_PRECISION_AUTO = LS_PLAN_TF32 + 1 };
 enum { LS_PLAN_SCHEDULE_AUTO = LS_PIPELINE_ZB_H2 + 1, LS_PLAN_SCHEDULE_ANY };
 
@@ -116,6 +125,9 @@ LS_MUST_CHECK ls_status ls_plan_write_memo(const ls_plan_answer *answer);
 
 /* --explain TERM. */
 LS_MUST_CHECK ls_status ls_plan_explain(const ls_plan_answer *answer, ls_text *text);
+
+/* --list: the names there are. */
+LS_MUST_CHECK ls_status ls_plan_print_list(ls_arena *arena, const ls_plan_settings *settings);
 
 /* --accuracy: the error table. */
 LS_MUST_CHECK ls_status ls_plan_print_accuracy(const ls_invocation *invocation);

@@ -80,6 +80,19 @@ llama3-405b 405853388800 h100:1024
 mixtral-8x7b 46702792704 h100:64
 EOT
 
+# ---- and every other name there is ----
+expect 0 "${plan[@]}" --list models
+presets=$(cut -d' ' -f1 "$out")
+check "many presets" test "$(echo "$presets" | wc -l)" -ge 60
+while read -r preset; do
+    expect 0 "${plan[@]}" "$preset" --gpus b200:512 --top 1 --json
+    holds_contract "$preset"
+done <<<"$presets"
+for list in gpus nodes stacks sites; do
+    expect 0 "${plan[@]}" --list $list
+    check "$list have names" test "$(wc -l <"$out")" -ge 4
+done
+
 # ---- a full strategy is evaluated, not searched; the same again gives the same ----
 full=("${plan[@]}" llama3-70b --gpus h100:256 --global-batch 512 --seq 8192 --tokens 1.4T)
 one=tp=8,pp=4,dp=8,cp=1,ep=1,vpp=5,mb=1,zero=1,recompute=selective,sp=1,schedule=1f1b
