@@ -126,6 +126,90 @@ void ls_svg_arrow(ls_text *text, double x1, double y1, double x2, double y2)
                    base_x - 3.5 * uy, base_y + 3.5 * ux, base_x + 3.5 * uy, base_y - 3.5 * ux);
 }
 
+double ls_svg_text_width(const char *label, int size)
+{
+    size_t characters = 0;
+    for (const char *at = label; *at; at++) {
+        characters += ((unsigned char)*at & 0xc0) != 0x80;
+    }
+    return (double)characters * (size > 0 ? 8.6 : size < 0 ? 6.0 : CHARACTER_WIDTH);
+}
+
+void ls_svg_label_on_back(ls_text *text, double x, double y, ls_svg_anchor anchor, int size,
+                          const char *label)
+{
+    const double width = ls_svg_text_width(label, size) + 4, height = size > 0 ? 20 : size < 0 ? 13 : 16;
+    const double left = x - (anchor == LS_SVG_END ? width - 2 : anchor == LS_SVG_MIDDLE ? width / 2 : 2);
+    if (isfinite(x + y)) {
+        ls_text_printf(text,
+                       "<rect class=\"ls-back\" fill-opacity=\"0.8\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
+                       "height=\"%.1f\"/>\n",
+                       left, y - 0.78 * height, width, height);
+    }
+    ls_svg_label(text, x, y, anchor, size, label);
+}
+
+void ls_svg_label_between(ls_text *text, double x, double y, int size, const char *label, double left,
+                          double right)
+{
+    const double width = ls_svg_text_width(label, size);
+    ls_svg_label_on_back(text, fmax(left, fmin(x - width / 2, right - width)), y, LS_SVG_START, size, label);
+}
+
+double ls_svg_paragraph(ls_text *text, double x, double y, double width, int size, const char *words)
+{
+    char line[256] = "";
+    const char *at = words;
+    while (*at) {
+        const size_t length = strcspn(at, " ");
+        char longer[256];
+        snprintf(longer, sizeof longer, "%s%s%.*s", line, line[0] ? " " : "", (int)length, at);
+        if (line[0] && ls_svg_text_width(longer, size) > width) {
+            ls_svg_label(text, x, y, LS_SVG_START, size, line);
+            y += size < 0 ? 14 : 16;
+            snprintf(line, sizeof line, "%.*s", (int)length, at);
+        } else {
+            memcpy(line, longer, sizeof line);
+        }
+        at += length + strspn(at + length, " ");
+    }
+    if (line[0]) {
+        ls_svg_label(text, x, y, LS_SVG_START, size, line);
+        y += size < 0 ? 14 : 16;
+    }
+    return y;
+}
+
+void ls_svg_cell(ls_text *text, double x, double y, double width, double height, int color, double opacity,
+                 const char *said)
+{
+    if (!isfinite(x + y + width + height) || width <= 0.0 || height <= 0.0) {
+        return;
+    }
+    ls_text_printf(text, "<rect class=\"ls-f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"",
+                   (int)((unsigned)color % LS_SVG_COLORS), x, y, width, height);
+    if (opacity < 1.0) {
+        ls_text_printf(text, " fill-opacity=\"%.2f\"", opacity);
+    }
+    if (said) {
+        ls_text_append(text, "><title>");
+        ls_text_append_escaped(text, said);
+        ls_text_append(text, "</title></rect>\n");
+    } else {
+        ls_text_append(text, "/>\n");
+    }
+}
+
+void ls_svg_stroke(ls_text *text, double x1, double y1, double x2, double y2, int color, bool dashed)
+{
+    if (isfinite(x1 + y1 + x2 + y2)) {
+        ls_text_printf(text,
+                       "<line class=\"ls-line ls-s%d\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"%s/>\n",
+                       (int)((unsigned)color % LS_SVG_COLORS), x1, y1, x2, y2,
+                       dashed ? " stroke-dasharray=\"5 5\"" : "");
+    }
+}
+
 /* ---- axes ---- */
 
 double ls_svg_ticks(double min, double max, int wanted, double *first_out)
@@ -139,8 +223,7 @@ double ls_svg_ticks(double min, double max, int wanted, double *first_out)
     return step;
 }
 
-/* "0", "0.002", "1500", "25k", "3.5M": short, and exact to the step. */
-static void format_tick(char *out, size_t bytes, double value, double step)
+void ls_svg_format_tick(char *out, size_t bytes, double value, double step)
 {
     static const struct {
         double factor;
@@ -243,7 +326,7 @@ static void append_linear_y(const plot *p, ls_text *text)
     const double step = ls_svg_ticks(p->y_min, p->y_max, (int)(p->height / 45), &first);
     for (int i = 0; first + i * step <= p->y_max + step * 1e-9; i++) {
         char label[32];
-        format_tick(label, sizeof label, first + i * step, step);
+        ls_svg_format_tick(label, sizeof label, first + i * step, step);
         append_y_tick(p, first + i * step, label, text);
     }
 }
@@ -259,7 +342,7 @@ static void append_log_y(const plot *p, ls_text *text)
         const double step = ls_svg_ticks(min, max, 5, &first);
         for (int i = 0; first + i * step <= max; i++) {
             char label[32];
-            format_tick(label, sizeof label, first + i * step, step);
+            ls_svg_format_tick(label, sizeof label, first + i * step, step);
             append_y_tick(p, first + i * step, label, text);
         }
         return;
@@ -285,7 +368,7 @@ static void append_x_axis(const plot *p, ls_text *text)
     const double bottom = p->top + p->height;
     for (int i = 0; first + i * step <= p->x_max + step * 1e-9; i++) {
         char label[32];
-        format_tick(label, sizeof label, first + i * step, step);
+        ls_svg_format_tick(label, sizeof label, first + i * step, step);
         const double x = plot_x(p, first + i * step);
         ls_svg_line(text, x, bottom, x, bottom + 4);
         ls_svg_label(text, x, bottom + 18, LS_SVG_MIDDLE, -1, label);
@@ -382,21 +465,12 @@ static void append_series(const ls_svg_chart *chart, const plot *p, const ls_svg
     ls_text_release(&at.path);
 }
 
-static double text_width(const char *string)
-{
-    size_t characters = 0;
-    for (const char *at = string; *at; at++) {
-        characters += ((unsigned char)*at & 0xc0) != 0x80;
-    }
-    return (double)(characters * CHARACTER_WIDTH);
-}
-
 double ls_svg_legend(ls_text *text, const char *const *names, const int *colors, size_t count, double x,
                      double y, double right)
 {
     double at = x;
     for (size_t i = 0; i < count; i++) {
-        const double width = 22 + text_width(names[i]) + 14;
+        const double width = 22 + ls_svg_text_width(names[i], 0) + 14;
         if (at > x && at + width > right) {
             at = x;
             y += 20;
@@ -442,8 +516,8 @@ static double widest_y_label(const plot *p)
     const double step = ls_svg_ticks(p->y_min, p->y_max, (int)(p->height / 45), &first);
     for (int i = 0; first + i * step <= p->y_max + step * 1e-9; i++) {
         char label[32];
-        format_tick(label, sizeof label, first + i * step, step);
-        widest = fmax(widest, 0.92 * text_width(label));
+        ls_svg_format_tick(label, sizeof label, first + i * step, step);
+        widest = fmax(widest, 0.92 * ls_svg_text_width(label, 0));
     }
     return p->log_y ? 48.0 : widest;
 }
@@ -548,10 +622,10 @@ void ls_svg_stacked_bars(const ls_svg_bars *bars, ls_text *text)
     const size_t legend_count = bars->part_count < LEGEND_MAX ? bars->part_count : LEGEND_MAX;
     for (size_t i = 0; i < legend_count; i++) {
         colors[i] = part_color(bars, i);
-        legend_width += 36 + text_width(bars->part_names[i]);
+        legend_width += 36 + ls_svg_text_width(bars->part_names[i], 0);
     }
     for (size_t bar = 0; bar < bars->bar_count; bar++) {
-        left = fmax(left, 28.0 + text_width(bars->bar_names[bar]));
+        left = fmax(left, 28.0 + ls_svg_text_width(bars->bar_names[bar], 0));
         longest = fmax(longest, bar_total(bars, bar));
     }
     const int legend_rows = 1 + (int)(legend_width / (width - 32.0)) * 2; /* rows break early: leave room */

@@ -8,7 +8,7 @@
  *
  *   ls_svg_line_chart     series over a common x axis: loss, learning rate, speed
  *   ls_svg_stacked_bars   horizontal bars made of parts: where the time of a step goes
- *   ls_svg_begin .. end   drawings from boxes, arrows and text: the tree of leaves
+ *   ls_svg_begin .. end   drawings from boxes, arrows and text: the tree of leaves; base/svg_axes.h adds axes to them
  *
  * Everything is appended to a text (base/text.h). Numbers that are not finite are left out, never drawn. Pure; thread-safe for
  * separate texts. Coordinates are user units from the top left, about one pixel on a desktop.
@@ -85,10 +85,34 @@ void ls_svg_arrow(ls_text *text, double x1, double y1, double x2, double y2);
 /* Text; `y` is the base line. size: 0 normal, 1 title, -1 small and pale. */
 void ls_svg_label(ls_text *text, double x, double y, ls_svg_anchor anchor, int size, const char *label);
 
+/* How wide a label of that size is, about: fonts differ. */
+double ls_svg_text_width(const char *label, int size);
+
+/* A label in the middle above `x`, moved as far as it takes to stand between `left` and `right`; the background behind it. */
+void ls_svg_label_between(ls_text *text, double x, double y, int size, const char *label, double left,
+                          double right);
+
+/* A label with the background behind it, where lines would cross it. */
+void ls_svg_label_on_back(ls_text *text, double x, double y, ls_svg_anchor anchor, int size,
+                          const char *label);
+
+/* Words in as many lines as a width takes, 16 apart (small: 14), the first one's base line at `y`. Returns the y of the line after the last. */
+double ls_svg_paragraph(ls_text *text, double x, double y, double width, int size, const char *words);
+
+/* A rectangle without a border, filled with colour `color`, 0 < opacity <= 1; `said` (NULL: nothing) is shown when one points at it. */
+void ls_svg_cell(ls_text *text, double x, double y, double width, double height, int color, double opacity,
+                 const char *said);
+
+/* A line in colour `color`, two wide; dashed or not. */
+void ls_svg_stroke(ls_text *text, double x1, double y1, double x2, double y2, int color, bool dashed);
+
 /*
  * Ticks for an axis that covers [min, max] (finite, min <= max): multiples of 1, 2 or 5 times a power of ten, between 2 and about
  * `wanted` + 2 of them. Returns the step; *first_out is the first multiple >= min.
  */
 double ls_svg_ticks(double min, double max, int wanted, double *first_out);
+
+/* A tick's number: "0", "0.002", "1500", "25k", "3.5M": short, and exact to the step. */
+void ls_svg_format_tick(char *out, size_t bytes, double value, double step);
 
 #endif

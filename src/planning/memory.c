@@ -229,7 +229,7 @@ void ls_memory_parts_compute(const ls_setting *setting, const ls_strategy *strat
     *parts_out = parts;
 }
 
-static ls_memory_estimate estimate_stage(const ls_setting *setting, const ls_strategy *s, int64_t stage)
+ls_memory_estimate ls_memory_of_stage(const ls_setting *setting, const ls_strategy *s, int64_t stage)
 {
     ls_memory_parts p;
     ls_memory_parts_compute(setting, s, stage, &p);
@@ -253,9 +253,9 @@ void ls_memory_compute(const ls_setting *setting, const ls_strategy *strategy, l
     if (strcmp(setting->stack->name, "lockstep") == 0 && ls_memory_own(setting, strategy, memory_out)) {
         return;
     }
-    *memory_out = estimate_stage(setting, strategy, 0);
+    *memory_out = ls_memory_of_stage(setting, strategy, 0);
     if (strategy->pp > 1) {
-        const ls_memory_estimate last = estimate_stage(setting, strategy, strategy->pp - 1);
+        const ls_memory_estimate last = ls_memory_of_stage(setting, strategy, strategy->pp - 1);
         if (last.total > memory_out->total) {
             *memory_out = last;
         }

@@ -65,6 +65,9 @@ double ls_memory_in_flight(const ls_strategy *strategy, int64_t stage, double mi
 /* What a training program can have of an accelerator's memory: of unified memory three quarters, else all. */
 double ls_memory_capacity(const ls_accelerator *accelerator);
 
+/* A GPU of stage `stage`, by the general formulas. */
+ls_memory_estimate ls_memory_of_stage(const ls_setting *setting, const ls_strategy *strategy, int64_t stage);
+
 /* The fullest GPU. `strategy` has passed ls_strategy_check for this setting. */
 void ls_memory_compute(const ls_setting *setting, const ls_strategy *strategy,
                        ls_memory_estimate *memory_out);
