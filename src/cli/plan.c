@@ -142,6 +142,7 @@ static const ls_option plan_options[] = {
      .default_text = "false",
      .help = "days against money over GPU counts, the knee, and what limits there"},
     TEXT_ROW(memo, "FILE", "write the one page a decision-maker signs"),
+    TEXT_ROW(html, "FILE", "write a page with pictures, for a screen or a phone"),
     TEXT_ROW(explain, "TERM", "the formula behind a number of the answer, with the numbers in"),
     {.key = "accuracy",
      .type = LS_OPTION_BOOL,
@@ -254,7 +255,13 @@ static ls_status answer_question(ls_plan_answer *answer)
     if (answer->settings->ladder) {
         ls_plan_climb(answer);
     }
-    return answer->search || answer->settings->scaling ? ls_plan_scale(answer) : LS_OK;
+    LS_TRY(answer->search || answer->settings->scaling ? ls_plan_scale(answer) : LS_OK);
+    if (answer->settings->html[0] && !answer->curve && !ls_plan_is_here(answer, &answer->node) &&
+        ls_plan_scale(answer) != LS_OK) {
+        answer->curve = NULL; /* the page says that there is none */
+        ls_error_clear();
+    }
+    return LS_OK;
 }
 
 static ls_status print_answer(const ls_plan_answer *answer)
@@ -320,6 +327,9 @@ static ls_status run_plan(const ls_invocation *invocation)
     if (answer->settings->memo[0] && !answer->refusal) {
         LS_TRY(ls_plan_write_memo(answer));
     }
+    if (answer->settings->html[0]) {
+        LS_TRY(ls_plan_write_html(answer));
+    }
     return answer->refusal ? ls_fail(LS_ERR_INVALID, "%s", answer->refusal) : LS_OK;
 }
 
@@ -336,6 +346,7 @@ const ls_command ls_command_plan = {
                "  lockstep plan llama3-70b --gpus h100:64 --tokens 1.4T\n"
                "  lockstep plan llama3-8b --nodes dgx-h100:4 --strategy tp=2,pp=1,mb=1 --json\n"
                "  lockstep plan llama3-8b --gpus h100:32 --explain bubble\n"
+               "  lockstep plan llama3-70b --gpus h100:64 --html plan.html\n"
                "  lockstep plan --accuracy\n"
                "  lockstep plan --list models",
     .words_min = 0,

@@ -24,7 +24,7 @@
 /* As written; "" when not given. */
 typedef struct ls_plan_settings {
     const char *model, *tokens, *gpus, *nodes, *strategy, *stack, *explain, *data;
-    const char *budget, *portfolio, *quote, *site, *memo, *api_tokens;
+    const char *budget, *portfolio, *quote, *site, *memo, *html, *api_tokens;
     ls_option_strings catalogue;
     uint64_t global_batch, seq, top;
     double runs_per_month, api_price, staff, utilization, deadline, lead_time;
@@ -122,6 +122,9 @@ void ls_plan_climb(ls_plan_answer *answer);
 json_t *ls_plan_ladder_to_json(const ls_ladder *ladder);
 /* To the file of --memo. */
 LS_MUST_CHECK ls_status ls_plan_write_memo(const ls_plan_answer *answer);
+
+/* To the file of --html. */
+LS_MUST_CHECK ls_status ls_plan_write_html(const ls_plan_answer *answer);
 
 /* --explain TERM. */
 LS_MUST_CHECK ls_status ls_plan_explain(const ls_plan_answer *answer, ls_text *text);

@@ -38,7 +38,7 @@ static int64_t smallest_of(const ls_plan_answer *answer)
 ls_status ls_plan_scale(ls_plan_answer *answer)
 {
     const int64_t gpus = answer->setting.gpus;
-    const bool curve = answer->settings->scaling;
+    const bool curve = answer->settings->scaling || answer->settings->html[0];
     const ls_scaling_options options = {
         .search = {.request = request_for_any_count(&answer->request),
                    .any_schedule = answer->settings->schedule == LS_PLAN_SCHEDULE_ANY},

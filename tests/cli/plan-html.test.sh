@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# plan --html: one page that needs nothing else, with nine pictures, and the numbers of the JSON.
+. "$(dirname "$0")/lib.sh"
+
+plan=("$LOCKSTEP" plan)
+
+# holds_page FILE PICTURES WHAT: the page parses, its pictures are XML, nothing is loaded, no number is missing.
+holds_page() {
+    check "the page: $3" python3 - "$1" "$2" <<'PY'
+import html.parser, re, sys
+import xml.etree.ElementTree as tree
+page = open(sys.argv[1], encoding="utf-8").read()
+pictures = re.findall(r"<svg.*?</svg>", page, re.S)
+ids = ["memory", "pipeline", "timeline", "scaling", "cost", "topology", "goodput", "power", "accuracy"]
+wrong = [f"no {name}" for name in ids if page.count(f'id="{name}"') != 1]
+if len(pictures) != 2 * int(sys.argv[2]):
+    wrong.append(f"{len(pictures)} drawings of {sys.argv[2]} pictures")
+for picture in pictures:
+    root = tree.fromstring(picture)
+    wide = float(root.get("viewBox").split()[2])
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        if re.search(r"\b(nan|inf)\b", "".join(text.itertext()), re.I):
+            wrong.append("".join(text.itertext()))
+        if not -1 <= float(text.get("x")) <= wide + 1:
+            wrong.append(f"text outside at {text.get('x')}: {''.join(text.itertext())}")
+    for number in re.findall(r'"[^"]*\b(?:nan|inf)\b[^"]*"', picture):
+        wrong.append(number)
+words = re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.S)
+if re.search(r"\b(nan|inf)\b|%!|\(null\)", words, re.I):
+    wrong.append("a number is missing")
+if re.search(r'(src|href)="(?!data:)|url\(|@import|<script', page):
+    wrong.append("the page needs another file")
+if "prefers-color-scheme" not in page or 'name="viewport"' not in page:
+    wrong.append("not for the dark, or not for a phone")
+sys.exit("\n".join(wrong) or 0)
+PY
+}
+
+expect 0 "${plan[@]}" llama3-70b --gpus h100:256 --tokens 1.4T --html a.html --json
+holds_page a.html 9 "70B on 256 H100"
+check "the page has the numbers of the JSON" python3 -c "
+import html, json, sys
+r = json.load(open('$out')); page = html.unescape(open('a.html', encoding='utf-8').read())
+said = [r['verdict'] + '<', '%.1f of %.4g GiB' % (r['memory_gib']['total'], r['memory_gib']['capacity']), '%.1f %%</b> of the time' % (100 * r['goodput']),
+        '%.1f %%</b><span>of the peak' % (100 * r['mfu'])] + r['assumptions']
+sys.exit('\n'.join(s for s in said if s not in page) or 0)"
+
+expect 0 "${plan[@]}" gpt2 --gpus rtx4090:1 --tokens 3B --html b.html
+holds_page b.html 8 "one card"
+expect 0 "${plan[@]}" llama3-8b --gpus m3-ultra:1 --tokens 1B --html c.html
+holds_page c.html 8 "Apple"
+expect 0 "${plan[@]}" mixtral-8x7b --gpus a100:64 --html d.html
+holds_page d.html 9 "experts"
+expect 0 "${plan[@]}" llama3-8b --gpus h100:32 --strategy tp=2,pp=1,cp=1,ep=1,mb=1,zero=3,recompute=none --html e.html
+holds_page e.html 9 "no pipeline"
+expect 0 "${plan[@]}" llama3-405b --gpus h100:16384 --global_batch 2048 --html f.html
+holds_page f.html 9 "16,384 GPUs"
+
+# It can't be written: said, not passed over.
+expect 2 "${plan[@]}" gpt2 --gpus h100:8 --html missing/a.html
+says missing/a.html
+finish
