@@ -259,12 +259,24 @@ static ls_status choose_strategy(ls_plan_answer *answer)
     return LS_OK;
 }
 
+/* Here, where no machine is chosen yet: in a comparison of machines it would look as if none were fit. */
+static ls_status check_stack(const ls_plan_answer *answer)
+{
+    const char *name = answer->settings->stack, *from = NULL;
+    ls_stack stack;
+    if (name[0] && ls_stack_find(name, &answer->catalogue.accelerators[0], &stack, &from) != LS_OK) {
+        return ls_fail_within(LS_ERR_INVALID, "--stack");
+    }
+    return LS_OK;
+}
+
 ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model, ls_plan_answer *answer)
 {
     answer->settings = settings;
     answer->assumptions.arena = answer->arena;
     LS_TRY(ls_catalogue_load(answer->arena, settings->catalogue.items, settings->catalogue.count,
                              &answer->catalogue));
+    LS_TRY(check_stack(answer));
     LS_TRY(ls_site_load(answer->arena, &answer->catalogue, settings->site, &answer->site));
     LS_TRY(ls_shape_parse(answer->arena, model, &answer->shape));
     LS_TRY(choose_machine(answer));

@@ -396,8 +396,12 @@ static void advise(const walk *w, char *text, size_t bytes)
     ls_setting other = *setting;
     other.global_batch = round_batch(setting->global_batch, setting->gpus);
     const int64_t enough = is_open(&w->options->request) ? find_gpus_that_fit(setting) : 0;
-    if (!is_open(&w->options->request) && something_fits(setting, &open)) {
-        snprintf(text, bytes, "it fits when more of the strategy is left open");
+    ls_search_result result;
+    if (!is_open(&w->options->request) && ls_search_run(setting, &open, &result) == LS_OK) {
+        char strategy[160];
+        ls_strategy_describe(&result.best.strategy, strategy, sizeof strategy);
+        snprintf(text, bytes, "what fits: %s (%.1f GiB, %.3g s a step)", strategy,
+                 result.best.memory.total / GIB, result.best.time.step_s);
     } else if (other.global_batch != setting->global_batch && something_fits(&other, w->options)) {
         snprintf(text, bytes, "it fits with --global-batch %" PRId64 ", which more ranks can share",
                  other.global_batch);
@@ -411,7 +415,7 @@ static void advise(const walk *w, char *text, size_t bytes)
 static ls_status fail_nothing_fits(const walk *w)
 {
     const ls_setting *setting = w->setting;
-    char strategy[160], advice[128];
+    char strategy[160], advice[256];
     ls_strategy_describe(&w->least_strategy, strategy, sizeof strategy);
     advise(w, advice, sizeof advice);
     return ls_fail(LS_ERR_INVALID,
