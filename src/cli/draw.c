@@ -13,7 +13,7 @@
 typedef struct draw_settings {
     const char *output, *line;
     const char *run; /* the second word; NULL: none */
-    uint64_t leaves, ranks, hosts, sequences, micro_batch;
+    uint64_t leaves, ranks, hosts, sequences, micro_batch, micro_batches;
     uint64_t steps, warmup_steps;
     double lr, final_lr_fraction, decay_fraction;
 } draw_settings;
@@ -41,7 +41,7 @@ static const ls_option draw_options[] = {
      .default_text = "1",
      .min = 1,
      .max = LS_STEP_DRAWING_LEAVES_MAX,
-     .help = "step, ranks, ring, report, audit: processes that share the leaves"},
+     .help = "step, ranks, ring, report, audit: processes that share the leaves; split, pipeline: GPUs"},
     {.key = "hosts",
      .type = LS_OPTION_U64,
      FIELD(hosts),
@@ -63,6 +63,13 @@ static const ls_option draw_options[] = {
      .min = 0,
      .max = LS_STEP_DRAWING_SEQUENCES_MAX,
      .help = "step: sequences at once, divides sequences; 0: all"},
+    {.key = "micro_batches",
+     .type = LS_OPTION_U64,
+     FIELD(micro_batches),
+     .default_text = "8",
+     .min = 1,
+     .max = 1000,
+     .help = "pipeline: parts of the batch that follow each other"},
     {.key = "line",
      .type = LS_OPTION_STRING,
      FIELD(line),
@@ -173,6 +180,24 @@ static ls_status draw_report(const draw_settings *settings, ls_arena *arena, ls_
     return ls_drawing_report((uint32_t)settings->ranks, text);
 }
 
+/* With four GPUs unless they are asked for. */
+static uint32_t gpus_of(const draw_settings *settings)
+{
+    return settings->ranks > 1 ? (uint32_t)settings->ranks : 4;
+}
+
+static ls_status draw_split(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    (void)arena;
+    return ls_drawing_split(gpus_of(settings), text);
+}
+
+static ls_status draw_pipeline(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    (void)arena;
+    return ls_drawing_pipeline(gpus_of(settings), (uint32_t)settings->micro_batches, text);
+}
+
 /* RUN is a run directory, or a file of events. */
 static ls_status draw_takeover(const draw_settings *settings, ls_arena *arena, ls_text *text)
 {
@@ -264,9 +289,10 @@ static ls_status draw_schedules(const draw_settings *settings, ls_arena *arena, 
 static const struct {
     const char *name;
     ls_status (*draw)(const draw_settings *settings, ls_arena *arena, ls_text *text);
-} figures[] = {{"step", draw_step},   {"progress", draw_progress}, {"schedules", draw_schedules},
-               {"ranks", draw_ranks}, {"ring", draw_ring},         {"report", draw_report},
-               {"audit", draw_audit}, {"takeover", draw_takeover}};
+} figures[] = {{"step", draw_step},        {"progress", draw_progress}, {"schedules", draw_schedules},
+               {"ranks", draw_ranks},      {"ring", draw_ring},         {"report", draw_report},
+               {"audit", draw_audit},      {"takeover", draw_takeover}, {"split", draw_split},
+               {"pipeline", draw_pipeline}};
 enum { FIGURE_COUNT = sizeof figures / sizeof figures[0] };
 
 static ls_status write_figure(const char *path, const ls_text *text)
@@ -288,10 +314,10 @@ static ls_status run_draw(const ls_invocation *invocation)
         index++;
     }
     if (index == FIGURE_COUNT) {
-        return ls_fail(
-            LS_ERR_INVALID,
-            "'%s' is no picture; there is: step, progress, schedules, ranks, ring, report, audit, takeover",
-            name);
+        return ls_fail(LS_ERR_INVALID,
+                       "'%s' is no picture; there is: step, progress, schedules, ranks, ring, report, audit, "
+                       "takeover, split, pipeline",
+                       name);
     }
     if (invocation->word_count > 1 && figures[index].draw != draw_takeover) {
         return ls_fail(LS_ERR_INVALID,
@@ -311,7 +337,8 @@ static ls_status run_draw(const ls_invocation *invocation)
 const ls_command ls_command_draw = {
     .name = "draw",
     .words = "NAME [RUN]",
-    .summary = "pictures that explain: step, progress, schedules, ranks, ring, report, audit, takeover",
+    .summary = "pictures that explain: step, progress, schedules, ranks, ring, report, audit, takeover, "
+               "split, pipeline",
     .details =
         "step       a training step: batch, leaves, waves, the tree of additions, the update\n"
         "progress   the numbers of a progress line: what they mean, what is good, what is not\n"
@@ -321,6 +348,8 @@ const ls_command ls_command_draw = {
         "report     ranks out of step: another operation, late, dead, a circle (--ranks 4)\n"
         "audit      a leaf computed by two ranks and compared, and the guard of the state\n"
         "takeover   the first rank that a run lost, and what came of it, drawn from the events of RUN\n"
+        "split      a model split over GPUs: data, sharded, tensor, pipeline (--ranks 4)\n"
+        "pipeline   how a pipeline fills and drains (--ranks 4 --micro-batches 8)\n"
         "Prints SVG that any browser shows, in light and in dark.",
     .words_min = 1,
     .words_max = 2,

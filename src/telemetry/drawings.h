@@ -91,6 +91,27 @@ LS_MUST_CHECK ls_status ls_drawing_ring(uint32_t ranks, ls_text *text);
  */
 LS_MUST_CHECK ls_status ls_drawing_report(uint32_t ranks, ls_text *text);
 
+/* ---- a split model (drawing_split.c) ---- */
+
+enum {
+    LS_SPLIT_DRAWING_GPUS_MAX = 4,
+    LS_PIPELINE_DRAWING_STAGES_MAX = 6,
+    LS_PIPELINE_DRAWING_MICRO_BATCHES_MAX = 12,
+};
+
+/*
+ * Ways to split a model over `gpus` GPUs: data parallel, sharded, tensor parallel, pipeline, and with four of them two at once. Who holds what, and what is sent.
+ * Errors: LS_ERR_INVALID when gpus is not 2..LS_SPLIT_DRAWING_GPUS_MAX; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_split(uint32_t gpus, ls_text *text);
+
+/*
+ * A pipeline over time: with half the micro-batches, with all of them first forward, and in turn (1F1B). Starts are computed from who waits for whom; a backward takes
+ * as long as two forwards.
+ * Errors: LS_ERR_INVALID when a number is outside 2..its maximum; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_pipeline(uint32_t stages, uint32_t micro_batches, ls_text *text);
+
 /* ---- a run's own events (drawing_takeover.c) ---- */
 
 enum { LS_TAKEOVER_DRAWING_RANKS_MAX = 8 };

@@ -48,15 +48,22 @@ check() {
     keys_of "$@" | while read -r item; do check_key "$item"; done
 }
 
-documents=(README.md docs/guide/*.md docs/claims.md demo.sh)
+documents=(README.md docs/guide/*.md docs/planning.md docs/claims.md demo.sh)
 wrong=$(check "${documents[@]}")
 seen=$(($(lines_of "${documents[@]}" | wc -l) + $(keys_of "${documents[@]}" | wc -l)))
 echo "$seen lines and keys"
 [ -z "$wrong" ] && [ "$seen" -ge 20 ] || { echo "$wrong"; exit 1; }
 
-# What is generated is what the program prints.
+# What documents quote of the program is what it prints, and so are the claims.
+quoted=0
+for document in $(grep -l '^<!-- lockstep ' README.md docs/*.md docs/guide/*.md); do
+    tools/docs.sh print "$document" > "$work/document.md"
+    diff "$document" "$work/document.md" || { echo "$document quotes what is not printed any more: run tools/docs.sh"; exit 1; }
+    quoted=$((quoted + $(grep -c '^<!-- lockstep ' "$document")))
+done
+[ "$quoted" -ge 10 ] || { echo "only $quoted quotations were found"; exit 1; }
 "$LOCKSTEP" plan --claims > "$work/claims.md"
-diff "$work/claims.md" docs/claims.md || { echo "docs/claims.md is not what 'lockstep plan --claims' prints: write it anew"; exit 1; }
+diff docs/claims.md "$work/claims.md" || { echo "docs/claims.md is not what is printed any more: run tools/docs.sh"; exit 1; }
 
 # The check itself notices each kind of mistake.
 cat > "$work/bad.md" <<'TXT'

@@ -323,6 +323,52 @@ static void drawing_takeover_without_loss_is_refused(void **state)
     ls_text_release(&text);
 }
 
+/* The bubble is (p - 1) / (m + p - 1), whatever the order; what the first stage holds is not. */
+static void drawing_pipeline_computes_idle_time(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_pipeline(4, 8, &text), LS_OK);
+    assert_int_equal(count_of(ls_text_string(&text), "Idle: 43 % of the time. GPU 0 holds activations of 4 "),
+                     1);
+    assert_int_equal(count_of(ls_text_string(&text), "Idle: 27 % of the time. GPU 0 holds activations of 8 "),
+                     1);
+    assert_int_equal(count_of(ls_text_string(&text), "Idle: 27 % of the time. GPU 0 holds activations of 4 "),
+                     1);
+    assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-box"), 2 * 4 * (4 + 8 + 8));
+    ls_text_clear(&text);
+    assert_int_equal(ls_drawing_pipeline(2, 2, &text), LS_OK);
+    assert_int_equal(count_of(ls_text_string(&text), "Idle: 50 % of the time. GPU 0 holds activations of 1 "),
+                     1);
+    assert_int_equal(count_of(ls_text_string(&text), "Idle: 33 % of the time. GPU 0 holds activations of 2 "),
+                     2);
+    ls_text_clear(&text);
+    assert_int_equal(ls_drawing_pipeline(1, 8, &text), LS_ERR_INVALID);
+    assert_int_equal(ls_drawing_pipeline(4, LS_PIPELINE_DRAWING_MICRO_BATCHES_MAX + 1, &text),
+                     LS_ERR_INVALID);
+    assert_int_equal(text.bytes, 0);
+    ls_text_release(&text);
+}
+
+/* Of n * n parts everybody holds all, or 1/n; the rest is drawn as missing. */
+static void drawing_split_shares_the_model(void **state)
+{
+    (void)state;
+    ls_text text = {0};
+    for (uint32_t n = 2; n <= LS_SPLIT_DRAWING_GPUS_MAX; n++) {
+        const uint32_t ways = n == 4 ? 4 : 3; /* that split; data parallel does not */
+        ls_text_clear(&text);
+        assert_int_equal(ls_drawing_split(n, &text), LS_OK);
+        assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-box"), ways * n * (n * n - n));
+        assert_int_equal(count_of(ls_text_string(&text), "rx=\"5.5\""), n * n * n + ways * n * n);
+    }
+    ls_text_clear(&text);
+    assert_int_equal(ls_drawing_split(1, &text), LS_ERR_INVALID);
+    assert_int_equal(ls_drawing_split(LS_SPLIT_DRAWING_GPUS_MAX + 1, &text), LS_ERR_INVALID);
+    assert_int_equal(text.bytes, 0);
+    ls_text_release(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +387,8 @@ int main(void)
         cmocka_unit_test(drawing_progress_knows_every_piece),
         cmocka_unit_test(drawing_progress_knows_the_last_line),
         cmocka_unit_test(drawing_progress_refuses_other_lines),
+        cmocka_unit_test(drawing_pipeline_computes_idle_time),
+        cmocka_unit_test(drawing_split_shares_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
