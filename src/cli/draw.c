@@ -41,7 +41,7 @@ static const ls_option draw_options[] = {
      .default_text = "1",
      .min = 1,
      .max = LS_STEP_DRAWING_LEAVES_MAX,
-     .help = "step, ranks, ring, report, audit: processes that share the leaves; split, pipeline: GPUs"},
+     .help = "step, ranks, ring, report, audit: processes that share the leaves; split, bubble: GPUs"},
     {.key = "hosts",
      .type = LS_OPTION_U64,
      FIELD(hosts),
@@ -69,7 +69,7 @@ static const ls_option draw_options[] = {
      .default_text = "8",
      .min = 1,
      .max = 1000,
-     .help = "pipeline: parts of the batch that follow each other"},
+     .help = "bubble: parts of the batch that follow each other"},
     {.key = "line",
      .type = LS_OPTION_STRING,
      FIELD(line),
@@ -192,7 +192,7 @@ static ls_status draw_split(const draw_settings *settings, ls_arena *arena, ls_t
     return ls_drawing_split(gpus_of(settings), text);
 }
 
-static ls_status draw_pipeline(const draw_settings *settings, ls_arena *arena, ls_text *text)
+static ls_status draw_bubble(const draw_settings *settings, ls_arena *arena, ls_text *text)
 {
     (void)arena;
     return ls_drawing_pipeline(gpus_of(settings), (uint32_t)settings->micro_batches, text);
@@ -289,10 +289,10 @@ static ls_status draw_schedules(const draw_settings *settings, ls_arena *arena, 
 static const struct {
     const char *name;
     ls_status (*draw)(const draw_settings *settings, ls_arena *arena, ls_text *text);
-} figures[] = {{"step", draw_step},        {"progress", draw_progress}, {"schedules", draw_schedules},
-               {"ranks", draw_ranks},      {"ring", draw_ring},         {"report", draw_report},
-               {"audit", draw_audit},      {"takeover", draw_takeover}, {"split", draw_split},
-               {"pipeline", draw_pipeline}};
+} figures[] = {{"step", draw_step},    {"progress", draw_progress}, {"schedules", draw_schedules},
+               {"ranks", draw_ranks},  {"ring", draw_ring},         {"report", draw_report},
+               {"audit", draw_audit},  {"takeover", draw_takeover}, {"split", draw_split},
+               {"bubble", draw_bubble}};
 enum { FIGURE_COUNT = sizeof figures / sizeof figures[0] };
 
 static ls_status write_figure(const char *path, const ls_text *text)
@@ -316,7 +316,7 @@ static ls_status run_draw(const ls_invocation *invocation)
     if (index == FIGURE_COUNT) {
         return ls_fail(LS_ERR_INVALID,
                        "'%s' is no picture; there is: step, progress, schedules, ranks, ring, report, audit, "
-                       "takeover, split, pipeline",
+                       "takeover, split, bubble",
                        name);
     }
     if (invocation->word_count > 1 && figures[index].draw != draw_takeover) {
@@ -349,7 +349,7 @@ const ls_command ls_command_draw = {
         "audit      a leaf computed by two ranks and compared, and the guard of the state\n"
         "takeover   the first rank that a run lost, and what came of it, drawn from the events of RUN\n"
         "split      a model split over GPUs: data, sharded, tensor, pipeline (--ranks 4)\n"
-        "pipeline   how a pipeline fills and drains (--ranks 4 --micro-batches 8)\n"
+        "bubble     how a pipeline fills and drains (--ranks 4 --micro-batches 8)\n"
         "Prints SVG that any browser shows, in light and in dark.",
     .words_min = 1,
     .words_max = 2,

@@ -22,7 +22,7 @@ same ranks-two-hosts.svg ranks --leaves 12 --ranks 4 --hosts 2
 same ring.svg ring --ranks 4
 same report.svg report --ranks 4
 same split.svg split
-same pipeline.svg pipeline
+same bubble.svg bubble
 same takeover.svg takeover "$guide/takeover.jsonl"
 
 # -o writes the same bytes.
@@ -56,15 +56,15 @@ refused "shared by 2 hosts" ranks --ranks 3 --hosts 2
 refused "1 to the number of leaves, 2" ranks --leaves 2 --ranks 4
 refused "allowed is 3 to 6" report --ranks 7
 refused "split over can't be drawn, allowed is 2 to 4" split --ranks 5
-refused "stages of a pipeline can't be drawn, allowed is 2 to 6" pipeline --ranks 7
-refused "micro-batches can't be drawn, allowed is 2 to 12" pipeline --micro-batches 13
+refused "stages of a pipeline can't be drawn, allowed is 2 to 6" bubble --ranks 7
+refused "micro-batches can't be drawn, allowed is 2 to 12" bubble --micro-batches 13
 refused "which line" progress
 refused "not a progress line" progress --line "hello"
 
 # Extremes are still whole figures.
 for arguments in "step --leaves 1 --sequences 1" "step --leaves 16 --ranks 16 --sequences 8 --micro-batch 1" \
                  "schedules --steps 2 --warmup-steps 0" "schedules --steps 1000000 --warmup-steps 1000000" \
-                 "ranks --ranks 1 --leaves 1" "ranks --ranks 6 --hosts 3" "ring --ranks 2" "split --ranks 2" "pipeline --ranks 2 --micro-batches 2" "pipeline --ranks 6 --micro-batches 12" "report --ranks 3" "report --ranks 6"; do
+                 "ranks --ranks 1 --leaves 1" "ranks --ranks 6 --hosts 3" "ring --ranks 2" "split --ranks 2" "bubble --ranks 2 --micro-batches 2" "bubble --ranks 6 --micro-batches 12" "report --ranks 3" "report --ranks 6"; do
     "$LOCKSTEP" draw $arguments > "$out/extreme.svg"
     tail -1 "$out/extreme.svg" | grep -q '^</svg>$'
     ! grep -qi 'nan\|inf' "$out/extreme.svg"
