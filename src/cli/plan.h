@@ -12,6 +12,7 @@
 #include "planning/failure.h"
 #include "planning/ladder.h"
 #include "planning/memo.h"
+#include "planning/run_file.h"
 #include "planning/scaling.h"
 #include "planning/verdict.h"
 
@@ -58,6 +59,8 @@ typedef struct ls_plan_answer {
     ls_node node;
     ls_setting setting;
     double tokens; /* to train on */
+    const ls_run_file *
+        run; /* that the model came in: its batch, tokens, leaves and ranks hold where nothing else is said; NULL: none */
 
     const ls_calibration *here; /* of this machine; NULL: not asked for, or there is none */
 

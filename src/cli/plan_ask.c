@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* plan: from what a person wrote to a complete question. Whatever was left out is chosen here, and said. */
+#include "base/file.h"
 #include "cli/plan.h"
 #include "planning/advice.h"
 #include "planning/site.h"
@@ -216,7 +217,8 @@ static void say_choices(ls_plan_answer *answer)
     const ls_setting *setting = &answer->setting;
     ls_assumptions *list = &answer->assumptions;
     const double batch_tokens = (double)(setting->global_batch * setting->length);
-    if (!settings->tokens[0] && !settings->portfolio[0]) {
+    if (!settings->tokens[0] && !settings->portfolio[0] &&
+        !(answer->run && answer->run->train.steps != LS_AUTO_U64)) {
         ls_assumptions_add(list,
                            "%.3g tokens: 20 per parameter, which makes the best of the compute (--tokens)",
                            answer->tokens);
@@ -259,6 +261,28 @@ static ls_status choose_strategy(ls_plan_answer *answer)
     return LS_OK;
 }
 
+/* A run file says more than a model: what the options leave open is as it says. */
+static ls_status adopt_run(ls_plan_answer *answer, const char *path)
+{
+    if (!ls_path_has_suffix(path, ".yaml") && !ls_path_has_suffix(path, ".yml")) {
+        return LS_OK;
+    }
+    ls_run_file *run = ls_arena_new(answer->arena, ls_run_file, 1);
+    ls_plan_settings *settings = ls_arena_new(answer->arena, ls_plan_settings, 1);
+    LS_TRY(ls_run_file_load(path, NULL, 0, answer->arena, run));
+    *settings = *answer->settings;
+    settings->seq = settings->seq ? settings->seq : run->model.context;
+    settings->global_batch = settings->global_batch ? settings->global_batch : run->train.global_batch;
+    if (!settings->tokens[0] && run->train.steps != LS_AUTO_U64) {
+        answer->tokens = (double)(run->train.steps * run->train.global_batch * run->model.context);
+    }
+    answer->settings = settings;
+    answer->run = run;
+    ls_assumptions_add(&answer->assumptions, "batch, sequences%s as %s says",
+                       answer->tokens > 0.0 ? " and tokens" : "", path);
+    return LS_OK;
+}
+
 /* Here, where no machine is chosen yet: in a comparison of machines it would look as if none were fit. */
 static ls_status check_stack(const ls_plan_answer *answer)
 {
@@ -279,6 +303,7 @@ ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model, ls_pl
     LS_TRY(check_stack(answer));
     LS_TRY(ls_site_load(answer->arena, &answer->catalogue, settings->site, &answer->site));
     LS_TRY(ls_shape_parse(answer->arena, model, &answer->shape));
+    LS_TRY(adopt_run(answer, model));
     LS_TRY(choose_machine(answer));
     LS_TRY(choose_tokens(answer));
     return choose_strategy(answer);

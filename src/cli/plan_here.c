@@ -82,9 +82,30 @@ static void fill_time(const ls_own_time *time, const ls_plan *plan, int64_t micr
     estimate->hfu = estimate->hardware_flops / time->step_s / peak_flops;
 }
 
-/* One rank with a thread on each core. False: our trainer can't run this model. */
+/* How our trainer would run it: as the run file says, else one rank with a thread on each core. */
+static ls_own_run own_run(const ls_run_file *file, const ls_calibration *calibration, int64_t global_batch,
+                          int64_t micro)
+{
+    if (!file) {
+        return (ls_own_run){.leaves = 1,
+                            .micro_batches = (uint32_t)(global_batch / micro),
+                            .ranks = 1,
+                            .threads = calibration->cores};
+    }
+    const uint32_t leaves = (uint32_t)file->train.leaves;
+    const uint32_t ranks = file->parallel.ranks == LS_AUTO_U64 ? 1 : (uint32_t)file->parallel.ranks;
+    const uint32_t share = calibration->cores / ranks;
+    return (ls_own_run){.leaves = leaves,
+                        .micro_batches = (uint32_t)(global_batch / leaves / micro),
+                        .ranks = ranks,
+                        .threads = file->train.threads != LS_AUTO_U64 ? (uint32_t)file->train.threads
+                                   : share > 0                        ? share
+                                                                      : 1};
+}
+
+/* False: our trainer can't run this model. run: the file it came in, with this batch, or NULL. */
 static bool estimate_here(ls_arena *arena, const ls_calibration *calibration, double peak_flops,
-                          const ls_setting *setting, ls_estimate *estimate)
+                          const ls_setting *setting, const ls_run_file *file, ls_estimate *estimate)
 {
     const ls_shape *shape = setting->shape;
     const ls_model_config *config = &shape->config;
@@ -93,9 +114,15 @@ static bool estimate_here(ls_arena *arena, const ls_calibration *calibration, do
         ls_error_clear();
         return false;
     }
-    const int64_t micro = choose_micro_batch(setting->global_batch, setting->length);
-    const ls_plan_options options = {
-        .sequences = micro, .length = setting->length, .training = true, .losses = true, .tensor_cut = 1};
+    const int64_t micro =
+        file ? (int64_t)file->train.micro_batch : choose_micro_batch(setting->global_batch, setting->length);
+    const ls_plan_options options = {.sequences = micro,
+                                     .length = setting->length,
+                                     .training = true,
+                                     .losses = true,
+                                     .recompute =
+                                         file ? (ls_recompute)file->train.recompute : LS_RECOMPUTE_NONE,
+                                     .tensor_cut = file ? (uint32_t)file->train.tensor_cut : 1};
     ls_layout *layout = ls_arena_new(arena, ls_layout, 1);
     ls_plan plan;
     ls_layout_build(arena, config, layout);
@@ -103,18 +130,15 @@ static bool estimate_here(ls_arena *arena, const ls_calibration *calibration, do
         ls_error_clear();
         return false;
     }
-    const ls_own_run run = {.plan = &plan,
-                            .leaves = 1,
-                            .micro_batches = (uint32_t)(setting->global_batch / micro),
-                            .ranks = 1,
-                            .threads = calibration->cores};
-    const ls_memory_plan memory = ls_plan_memory(&plan, 1);
+    ls_own_run run = own_run(file, calibration, setting->global_batch, micro);
+    run.plan = &plan;
+    const ls_memory_plan memory = ls_plan_memory(&plan, run.leaves);
     ls_own_time time;
     ls_own_time_compute(calibration, &run, &time);
     *estimate = (ls_estimate){
         .strategy = {.tp = 1, .pp = 1, .dp = 1, .cp = 1, .ep = 1, .vpp = 1, .micro_batch = micro}};
     fill_memory(&memory, setting->node->accelerator->memory_bytes, estimate);
-    fill_time(&time, &plan, run.micro_batches, peak_flops, estimate);
+    fill_time(&time, &plan, setting->global_batch / micro, peak_flops, estimate);
     return true;
 }
 
@@ -153,6 +177,9 @@ const ls_node *ls_plan_describe_here(ls_plan_answer *answer)
 
 bool ls_plan_estimate_here(ls_plan_answer *answer, const ls_setting *setting, ls_estimate *estimate)
 {
-    return answer->here &&
-           estimate_here(answer->arena, answer->here, measure_peak(answer->here), setting, estimate);
+    const ls_run_file *run = answer->run;
+    const bool is_as_written = run && setting->global_batch == (int64_t)run->train.global_batch &&
+                               setting->length == (int64_t)run->model.context;
+    return answer->here && estimate_here(answer->arena, answer->here, measure_peak(answer->here), setting,
+                                         is_as_written ? run : NULL, estimate);
 }

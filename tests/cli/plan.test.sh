@@ -315,4 +315,10 @@ expect 3 "${plan[@]}" llama3-8b --gpus mine-1:8 --catalogue broken.csv
 says broken.csv fast
 expect 2 "${plan[@]}" llama3-8b --gpus h100:8 --catalogue missing.csv
 says missing.csv
+# A run file says its batch, its sequences and its tokens; options say otherwise.
+expect 0 "$LOCKSTEP" plan "$scratch/tiny.yaml" --gpus h100:1 --json
+same "a run file's batch, sequences, tokens" "$(field "$out" global_batch sequence tokens)" "12 32 4608.0"
+expect 0 "$LOCKSTEP" plan "$scratch/tiny.yaml" --gpus h100:1 --global-batch 24 --tokens 1M --json
+same "options over a run file" "$(field "$out" global_batch tokens)" "24 1000000.0"
+
 finish
