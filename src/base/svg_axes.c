@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { X_LABEL_ROOM = 58, Y_LABEL_ROOM = 40 };
+enum { X_LABEL_ROOM = 58, Y_LABEL_ROOM = 40, EDGE_ROOM = 8 };
 
 /* ---- ticks ---- */
 
@@ -20,8 +20,12 @@ void ls_svg_tick_number(double value, double step, char *out, size_t bytes)
 
 void ls_svg_tick_percent(double value, double step, char *out, size_t bytes)
 {
-    (void)step;
-    snprintf(out, bytes, "%.3g %%", 100.0 * value);
+    const int digits = step > 0.0 ? (int)fmax(0.0, ceil(-log10(100.0 * step) - 1e-9)) : 0;
+    if (step > 0.0) {
+        snprintf(out, bytes, "%.*f %%", digits, 100.0 * value);
+    } else {
+        snprintf(out, bytes, "%.3g %%", 100.0 * value);
+    }
 }
 
 void ls_svg_tick_dollars(double value, double step, char *out, size_t bytes)
@@ -38,6 +42,14 @@ void ls_svg_tick_dollars(double value, double step, char *out, size_t bytes)
     snprintf(out, bytes, "$%.4g%s", value / scales[i].factor, scales[i].suffix);
 }
 
+/* 1, 2 or 5 times a power of ten. */
+static bool is_round(double value)
+{
+    const double lead = value / pow(10.0, floor(log10(value) + 1e-9));
+    return fabs(lead - 1.0) < 1e-6 || fabs(lead - 2.0) < 1e-6 || fabs(lead - 5.0) < 1e-6;
+}
+
+/* All ticks of a linear scale in one unit: the largest in which their step is a round number. */
 void ls_svg_tick_seconds(double value, double step, char *out, size_t bytes)
 {
     static const struct {
@@ -46,8 +58,9 @@ void ls_svg_tick_seconds(double value, double step, char *out, size_t bytes)
     } units[] = {{86400.0, "d"}, {3600.0, "h"}, {60.0, "min"}, {1.0, "s"}, {1e-3, "ms"}, {1e-6, "us"}};
     enum { UNITS = sizeof units / sizeof units[0] };
     size_t i = 0;
-    const double rule = step > 0.0 ? 10.0 * step : fabs(value); /* all ticks of a linear scale in one unit */
-    while (i + 1 < UNITS && rule < units[i].factor * 0.999) {
+    while (i + 1 < UNITS &&
+           (step > 0.0 ? 10.0 * step < units[i].factor * 0.999 || !is_round(step / units[i].factor)
+                       : fabs(value) < units[i].factor * 0.999)) {
         i++;
     }
     snprintf(out, bytes, "%.4g %s", value / units[i].factor, units[i].unit);
@@ -151,9 +164,27 @@ static size_t duration_ticks(double min, double max, int wanted, tick_place *tic
     return count;
 }
 
+/* Steps that are round in a unit that suits the scale. */
+static size_t linear_duration_ticks(double min, double max, int wanted, tick_place *ticks)
+{
+    static const double units[] = {86400.0, 3600.0, 60.0, 1.0};
+    double unit = 1.0;
+    for (size_t i = 4; i-- > 0;) {
+        unit = max >= 2.0 * units[i] ? units[i] : unit;
+    }
+    const size_t count = linear_ticks(min / unit, max / unit, wanted, ticks);
+    for (size_t i = 0; i < count; i++) {
+        ticks[i] = (tick_place){.value = ticks[i].value * unit, .step = ticks[i].step * unit};
+    }
+    return count;
+}
+
 static size_t find_ticks(double min, double max, bool is_log, ls_svg_tick_format *format, int wanted,
                          tick_place *ticks)
 {
+    if (format == ls_svg_tick_seconds && !is_log) {
+        return linear_duration_ticks(min, max, wanted, ticks);
+    }
     return !is_log                                                   ? linear_ticks(min, max, wanted, ticks)
            : format == ls_svg_tick_seconds && log10(max / min) > 1.0 ? duration_ticks(min, max, wanted, ticks)
                                                                      : log_ticks(min, max, wanted, ticks);
@@ -178,7 +209,12 @@ void ls_svg_axes_x_tick(const ls_svg_axes *axes, double value, const char *label
 {
     const double x = ls_svg_axes_x(axes, value), bottom = axes->top + axes->height;
     ls_svg_line(text, x, bottom, x, bottom + 4);
-    ls_svg_label(text, x, bottom + 17, LS_SVG_MIDDLE, -1, label);
+    const double half = ls_svg_text_width(label, -1) / 2, right = axes->left + axes->width + EDGE_ROOM;
+    if (x - half >= 2.0 && x + half <= right) {
+        ls_svg_label(text, x, bottom + 17, LS_SVG_MIDDLE, -1, label);
+    } else {
+        ls_svg_label_between(text, x, bottom + 17, -1, label, 2.0, right);
+    }
 }
 
 static void append_x_ticks(const ls_svg_axes *axes, ls_svg_tick_format *format, ls_text *text)

@@ -3,9 +3,11 @@
 #include "base/file.h"
 #include "base/svg.h"
 #include "cli/command.h"
+#include "cli/plan.h"
 #include "execution/diagnose/audit.h"
 #include "execution/train/schedule.h"
 #include "telemetry/drawings.h"
+#include "telemetry/plan_page.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +18,8 @@ typedef struct draw_settings {
     uint64_t leaves, ranks, hosts, sequences, micro_batch, micro_batches;
     uint64_t steps, warmup_steps;
     double lr, final_lr_fraction, decay_fraction;
+    const char *model, *gpus, *strategy;
+    uint64_t global_batch;
 } draw_settings;
 
 #define FIELD(name) .offset = offsetof(draw_settings, name)
@@ -111,6 +115,30 @@ static const ls_option draw_options[] = {
      .min = 0,
      .max = 1,
      .help = "schedules: share of the steps in which wsd falls"},
+    {.key = "model",
+     .type = LS_OPTION_STRING,
+     FIELD(model),
+     .default_text = "llama3-70b",
+     .help = "plan-...: what is trained, as in plan"},
+    {.key = "gpus",
+     .type = LS_OPTION_STRING,
+     FIELD(gpus),
+     .default_text = "h100:64",
+     .value_name = "KIND:COUNT",
+     .help = "plan-...: on what, as in plan"},
+    {.key = "strategy",
+     .type = LS_OPTION_STRING,
+     FIELD(strategy),
+     .default_text = "\"\"",
+     .value_name = "KEY=VALUE,...",
+     .help = "plan-...: how it is split, as in plan; what is left out is chosen"},
+    {.key = "global_batch",
+     .type = LS_OPTION_U64,
+     FIELD(global_batch),
+     .default_text = "0",
+     .min = 0,
+     .max = 1e9,
+     .help = "plan-...: sequences per step; 0: near the critical batch"},
 };
 static const ls_option_table draw_table = LS_OPTIONS(draw_options);
 
@@ -284,6 +312,29 @@ static ls_status draw_schedules(const draw_settings *settings, ls_arena *arena, 
     return LS_OK;
 }
 
+/* One of the nine pictures of plan --html: `name` is "plan-" and the picture's. */
+#define PLAN_PREFIX "plan-"
+
+static ls_status draw_plan(const draw_settings *settings, const char *name, ls_arena *arena, ls_text *text)
+{
+    enum { WIDTH = 440 };
+    const ls_plan_answer *answer = NULL;
+    int figure = 0;
+    while (figure < LS_PLAN_FIGURES &&
+           strcmp(ls_plan_figure_name((ls_plan_figure)figure), name + strlen(PLAN_PREFIX)) != 0) {
+        figure++;
+    }
+    if (figure == LS_PLAN_FIGURES) {
+        return ls_fail(LS_ERR_INVALID,
+                       "'%s' is no picture of a plan; there is: plan-memory, -pipeline, -timeline, -scaling, "
+                       "-cost, -topology, -goodput, -power, -accuracy",
+                       name);
+    }
+    LS_TRY(ls_plan_answer_for(arena, settings->model, settings->gpus, settings->strategy,
+                              settings->global_batch, &answer));
+    return ls_plan_draw(answer, figure, WIDTH, text);
+}
+
 /* ---- the command ---- */
 
 static const struct {
@@ -304,29 +355,36 @@ static ls_status write_figure(const char *path, const ls_text *text)
     return LS_OK;
 }
 
-static ls_status run_draw(const ls_invocation *invocation)
+static ls_status draw_named(const ls_invocation *invocation, ls_text *text)
 {
     draw_settings with_run = *(const draw_settings *)invocation->settings;
-    const draw_settings *settings = &with_run;
     const char *name = invocation->words[0];
     size_t index = 0;
     while (index < FIGURE_COUNT && strcmp(figures[index].name, name) != 0) {
         index++;
     }
-    if (index == FIGURE_COUNT) {
+    const bool of_plan = strncmp(name, PLAN_PREFIX, strlen(PLAN_PREFIX)) == 0;
+    if (index == FIGURE_COUNT && !of_plan) {
         return ls_fail(LS_ERR_INVALID,
                        "'%s' is no picture; there is: step, progress, schedules, ranks, ring, report, audit, "
-                       "takeover, split, bubble",
+                       "takeover, split, bubble, and plan-memory, plan-pipeline, ... of a plan",
                        name);
     }
-    if (invocation->word_count > 1 && figures[index].draw != draw_takeover) {
+    if (invocation->word_count > 1 && (of_plan || figures[index].draw != draw_takeover)) {
         return ls_fail(LS_ERR_INVALID,
                        "'%s' needs no run, but '%s' was given; only takeover is drawn from one", name,
                        invocation->words[1]);
     }
     with_run.run = invocation->word_count > 1 ? invocation->words[1] : NULL;
+    return of_plan ? draw_plan(&with_run, name, invocation->arena, text)
+                   : figures[index].draw(&with_run, invocation->arena, text);
+}
+
+static ls_status run_draw(const ls_invocation *invocation)
+{
+    const draw_settings *settings = invocation->settings;
     ls_text text = {0};
-    ls_status status = figures[index].draw(settings, invocation->arena, &text);
+    ls_status status = draw_named(invocation, &text);
     if (status == LS_OK) {
         status = write_figure(settings->output, &text);
     }
@@ -350,6 +408,10 @@ const ls_command ls_command_draw = {
         "takeover   the first rank that a run lost, and what came of it, drawn from the events of RUN\n"
         "split      a model split over GPUs: data, sharded, tensor, pipeline (--ranks 4)\n"
         "bubble     how a pipeline fills and drains (--ranks 4 --micro-batches 8)\n"
+        "plan-memory, plan-pipeline, plan-timeline, plan-scaling, plan-cost, plan-topology, plan-goodput,\n"
+        "plan-power, plan-accuracy: the pictures of plan --html, for llama3-70b on 64 H100 unless told "
+        "otherwise\n"
+        "           (--model, --gpus, --strategy, --global-batch)\n"
         "Prints SVG that any browser shows, in light and in dark.",
     .words_min = 1,
     .words_max = 2,

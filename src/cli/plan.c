@@ -264,6 +264,23 @@ static ls_status answer_question(ls_plan_answer *answer)
     return LS_OK;
 }
 
+ls_status ls_plan_answer_for(ls_arena *arena, const char *model, const char *gpus, const char *strategy,
+                             uint64_t global_batch, const ls_plan_answer **answer_out)
+{
+    ls_plan_settings *settings = ls_arena_new(arena, ls_plan_settings, 1);
+    ls_plan_answer *answer = ls_arena_new(arena, ls_plan_answer, 1);
+    ls_options_defaults(&plan_table, settings, arena);
+    settings->gpus = gpus;
+    settings->strategy = strategy;
+    settings->global_batch = global_batch;
+    settings->scaling = true;
+    answer->arena = arena;
+    LS_TRY(ls_plan_ask(settings, model, answer));
+    LS_TRY(answer_question(answer));
+    *answer_out = answer;
+    return LS_OK;
+}
+
 static ls_status print_answer(const ls_plan_answer *answer)
 {
     const ls_plan_settings *settings = answer->settings;

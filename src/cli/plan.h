@@ -126,6 +126,13 @@ json_t *ls_plan_ladder_to_json(const ls_ladder *ladder);
 /* To the file of --memo. */
 LS_MUST_CHECK ls_status ls_plan_write_memo(const ls_plan_answer *answer);
 
+/* The answer to `plan MODEL --gpus GPUS --strategy STRATEGY --global_batch N` with a scaling curve: for pictures. "" and 0 leave it open. */
+LS_MUST_CHECK ls_status ls_plan_answer_for(ls_arena *arena, const char *model, const char *gpus,
+                                           const char *strategy, uint64_t global_batch,
+                                           const ls_plan_answer **answer_out);
+/* A picture of it by the number of its name (telemetry/plan_page.h). */
+LS_MUST_CHECK ls_status ls_plan_draw(const ls_plan_answer *answer, int figure, int width, ls_text *text);
+
 /* To the file of --html. */
 LS_MUST_CHECK ls_status ls_plan_write_html(const ls_plan_answer *answer);
 

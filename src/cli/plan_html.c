@@ -39,15 +39,12 @@ static ls_status measure_accuracy(const ls_plan_answer *answer, ls_accuracy *acc
     return LS_OK;
 }
 
-ls_status ls_plan_write_html(const ls_plan_answer *answer)
+/* `date` and `accuracy` outlive the page. */
+static ls_status make_page(const ls_plan_answer *answer, const char *date, ls_accuracy *accuracy,
+                           ls_plan_page *page_out)
 {
-    const time_t now = time(NULL);
-    struct tm day;
-    char date[16];
-    ls_accuracy accuracy;
-    strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
-    LS_TRY(measure_accuracy(answer, &accuracy));
-    const ls_plan_page page = {
+    LS_TRY(measure_accuracy(answer, accuracy));
+    *page_out = (ls_plan_page){
         .command = write_command(answer),
         .date = date,
         .catalogue = &answer->catalogue,
@@ -66,10 +63,30 @@ ls_status ls_plan_write_html(const ls_plan_answer *answer)
         .site = &answer->site,
         .verdict = &answer->verdict,
         .outcome = answer->outcome,
-        .accuracy = &accuracy,
+        .accuracy = accuracy,
         .assumptions = &answer->assumptions,
     };
+    return LS_OK;
+}
+
+ls_status ls_plan_draw(const ls_plan_answer *answer, int figure, int width, ls_text *text)
+{
+    ls_accuracy accuracy;
+    ls_plan_page page;
+    LS_TRY(make_page(answer, NULL, &accuracy, &page));
+    return ls_plan_figure_draw(&page, (ls_plan_figure)figure, width, text);
+}
+
+ls_status ls_plan_write_html(const ls_plan_answer *answer)
+{
+    const time_t now = time(NULL);
+    struct tm day;
+    char date[16];
+    ls_accuracy accuracy;
+    ls_plan_page page;
     ls_text text = {0};
+    strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
+    LS_TRY(make_page(answer, date, &accuracy, &page));
     ls_plan_page_append(&page, &text);
     const ls_status status = ls_file_write_atomic(answer->settings->html, text.data, text.bytes);
     ls_text_release(&text);

@@ -28,7 +28,7 @@ static const char page_style[] =
     ".answer{font-size:19px;line-height:1.45;margin:12px 0 18px;max-width:70ch}"
     ".card h2{margin:2px 6px 8px;font-size:18px}"
     ".card p{color:var(--ink)}.tables h3{font-size:16px;margin:16px 6px 4px}"
-    ".card li{margin:3px 0;overflow-wrap:anywhere}"
+    ".tables .short{max-width:430px}.card li{margin:3px 0;overflow-wrap:anywhere}"
     "@media(max-width:700px){main{padding:14px 8px 40px}.card{padding:6px}.answer{font-size:17px}}\n";
 
 /* ---- words for numbers ---- */
@@ -82,6 +82,19 @@ void ls_page_quantity(double value, char *text, size_t bytes)
         i++;
     }
     snprintf(text, bytes, "%.3g%s", value / scales[i].factor, scales[i].suffix);
+}
+
+void ls_page_kw(double kw, char *text, size_t bytes)
+{
+    const bool large = kw >= 1000.0;
+    snprintf(text, bytes, "%.3g %s", large ? kw / 1000.0 : kw, large ? "MW" : "kW");
+}
+
+void ls_page_append_kw(double kw, ls_text *text)
+{
+    char words[32];
+    ls_page_kw(kw, words, sizeof words);
+    ls_text_append(text, words);
 }
 
 void ls_page_append_count(int64_t count, ls_text *text)
@@ -253,7 +266,8 @@ static void append_tiles(const ls_plan_page *page, ls_text *text)
         tile(text, "goodput: time that is kept", "%.1f %%", 100.0 * page->failure->goodput);
     }
     if (page->power && page->power->known) {
-        tile(text, "at the meter while it trains", "%.3g kW", page->power->facility_kw);
+        ls_page_kw(page->power->facility_kw, cost, sizeof cost);
+        tile(text, "at the meter while it trains", "%s", cost);
     }
     ls_text_append(text, "</div>\n");
 }

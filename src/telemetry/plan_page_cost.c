@@ -15,7 +15,8 @@ static const int use_colors[USES] = {5, 0, 3};
 typedef struct bill {
     ls_ownership ownership;
     int64_t gpus;
-    double rate; /* rented, per GPU and hour */
+    double
+        rate; /* rented instead of an own GPU's hour: less than the offer where whole nodes are bought and not all of their GPUs needed */
     double rent_usd_year[USES], running_usd_year[USES], months[USES];
     double life_months;
 } bill;
@@ -60,7 +61,7 @@ static bool read_bill(const ls_plan_page *page, bill *b)
         ls_ownership_year year;
         ls_ownership_compute(&b->ownership, uses[u], &year);
         b->running_usd_year[u] = year.running;
-        b->rent_usd_year[u] = ls_cost_rent_usd_year(b->gpus, uses[u], b->rate);
+        b->rent_usd_year[u] = ls_cost_rent_usd_year(b->ownership.gpus, uses[u], b->rate);
         b->months[u] =
             ls_cost_break_even_months(b->ownership.capex_usd, b->rent_usd_year[u], b->running_usd_year[u]);
     }
@@ -148,13 +149,16 @@ static void say(const ls_plan_page *page, ls_text *text)
         return;
     }
     ls_text_append(text, "Buying ");
-    ls_page_append_count(b.gpus, text);
-    ls_text_append(text, " GPUs begins at ");
+    ls_page_append_count(b.ownership.gpus, text);
+    ls_text_printf(text, " GPU%s%s begins at ", b.ownership.gpus == 1 ? "" : "s",
+                   b.ownership.gpus > b.gpus ? " (whole nodes)" : "");
     ls_page_append_dollars(b.ownership.capex_usd, text);
+    ls_text_append(text, "; renting ");
+    ls_page_append_count(b.gpus, text);
     ls_text_printf(text,
-                   "; renting at %.2f USD per GPU and hour begins at nothing and climbs faster the more it "
-                   "is used. Owning has paid ",
-                   b.rate);
+                   " at %.2f USD per GPU and hour begins at nothing and climbs faster the more it is used. "
+                   "Owning has paid ",
+                   b.rate * (double)b.ownership.gpus / (double)b.gpus);
     for (int u = 0; u < USES; u++) {
         append_months(b.months[u], text);
         ls_text_printf(text, " at %.0f %% use%s", 100.0 * uses[u],

@@ -55,6 +55,9 @@ extern const ls_page_figure ls_page_memory, ls_page_pipeline, ls_page_timeline, 
 void ls_page_duration(double seconds, char *text, size_t bytes);
 void ls_page_append_duration(double seconds, ls_text *text);
 void ls_page_append_dollars(double usd, ls_text *text);
+/* "393 kW", "25.2 MW" */
+void ls_page_kw(double kw, char *text, size_t bytes);
+void ls_page_append_kw(double kw, ls_text *text);
 /* "1.4T", "272k": three digits. */
 void ls_page_quantity(double value, char *text, size_t bytes);
 /* "16,384" */

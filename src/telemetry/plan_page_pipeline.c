@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define END_SHARE_MOST 0.25 /* of the picture, for what follows the pipeline */
 enum { ROW_HEIGHT = 30, CELL_HEIGHT = 24, NUMBER_ROOM = 13, WEIGHTS_COLOR = 5 };
 
 static int least(int64_t a, int64_t b)
@@ -51,8 +52,9 @@ static bool is_whole(const ls_plan_page *page, const ls_trace_setting *s)
            s->micro_batches == page->estimate->time.micro_batches;
 }
 
-static void draw_cell(const ls_trace_setting *s, const ls_trace_cell *cell, double left, double top,
-                      double scale, ls_text *text)
+/* `exchange`: share of a cell in which its GPU waits for what it exchanges with its group. */
+static void draw_cell(const ls_trace_setting *s, const ls_trace_cell *cell, double exchange, double left,
+                      double top, double scale, ls_text *text)
 {
     static const int colors[] = {LS_PAGE_FORWARD, LS_PAGE_BACKWARD, WEIGHTS_COLOR};
     static const char *const works[] = {"forward", "backward", "gradients of weights"};
@@ -65,6 +67,10 @@ static void draw_cell(const ls_trace_setting *s, const ls_trace_cell *cell, doub
     /* Later chunks of an interleaved pipeline are paler. */
     const double opacity = s->chunks > 1 ? 0.8 - 0.4 * cell->chunk / (s->chunks - 1) : 0.55;
     ls_svg_cell(text, x, y, fmax(width - 0.7, 0.4), CELL_HEIGHT, colors[cell->work], opacity, said);
+    if (width * exchange >= 0.8) {
+        ls_svg_cell(text, x, y + CELL_HEIGHT - 4, width * exchange, 4, LS_PAGE_COMMUNICATION, 1.0,
+                    "communication in it");
+    }
     snprintf(number, sizeof number, "%d", cell->micro_batch + 1);
     if (width >= NUMBER_ROOM + (cell->micro_batch >= 9 ? 6 : 0)) {
         ls_svg_label(text, x + width / 2, y + 16, LS_SVG_MIDDLE, 0, number);
@@ -85,10 +91,23 @@ static double draw_end(const ls_plan_page *page, double x, double top, double he
     return x + update;
 }
 
+static double exchange_share(const ls_time_estimate *time)
+{
+    const double *t = time->terms_s;
+    const double exchange_s = t[LS_TERM_TENSOR] + t[LS_TERM_CONTEXT] + t[LS_TERM_EXPERT];
+    const double all_s = (double)time->micro_batches * (time->stage_forward_s + time->stage_backward_s);
+    return all_s > 0.0 ? fmin(1.0, exchange_s / all_s) : 0.0;
+}
+
 static void draw_note(const ls_plan_page *page, const ls_trace_setting *s, const ls_trace *trace,
                       ls_canvas *canvas)
 {
     const ls_strategy *strategy = &page->estimate->strategy;
+    if (s->stages == 1 && strategy->pp == 1 && !is_whole(page, s)) {
+        ls_canvas_note(canvas, "Drawn: %d of %" PRId64 " micro-batches, to scale.", s->micro_batches,
+                       page->estimate->time.micro_batches);
+        return;
+    }
     if (is_whole(page, s)) {
         ls_canvas_note(canvas, "The whole step, to scale.");
         return;
@@ -131,10 +150,11 @@ static void draw(const ls_plan_page *page, ls_canvas *canvas)
     ls_trace *trace = malloc(sizeof *trace);
     LS_ASSERT(trace);
     ls_trace_compute(&s, trace);
+    const double exchange = exchange_share(&page->estimate->time);
     const double *terms = page->estimate->time.terms_s;
     const double end_s =
         (page->estimate->strategy.zero >= 3 ? 0.0 : terms[LS_TERM_DATA]) + terms[LS_TERM_OPTIMIZER];
-    const double until_s = trace->end_s + fmin(end_s, 0.3 * trace->end_s);
+    const double until_s = trace->end_s + fmin(end_s, END_SHARE_MOST * trace->end_s);
     const double left = LS_PAGE_MARGIN + 56, width = canvas->width - LS_PAGE_MARGIN - left,
                  scale = width / until_s;
     draw_legend(&s, canvas);
@@ -147,13 +167,16 @@ static void draw(const ls_plan_page *page, ls_canvas *canvas)
                     0.22, "waiting");
     }
     for (size_t i = 0; i < trace->count; i++) {
-        draw_cell(&s, &trace->cells[i], left, top, scale, text);
+        draw_cell(&s, &trace->cells[i], exchange, left, top, scale, text);
     }
     draw_end(page, left + trace->end_s * scale, top, height - (ROW_HEIGHT - CELL_HEIGHT), scale, left + width,
              text);
     draw_time_axis(left, width, top, height, until_s, text);
     canvas->y = top + height + 30;
     draw_note(page, &s, trace, canvas);
+    if (end_s > END_SHARE_MOST * trace->end_s) {
+        ls_canvas_note(canvas, "What comes behind the last backward is cut off at the right.");
+    }
     free(trace);
 }
 
@@ -174,7 +197,8 @@ static void say(const ls_plan_page *page, ls_text *text)
         return;
     }
     ls_text_printf(text,
-                   "Each row is a pipeline stage, each number a micro-batch: %s forward, %s backward on a "
+                   "Each row is a pipeline stage, each number (where there is room) a micro-batch: %s "
+                   "forward, %s backward on a "
                    "stage. Stages wait while the pipeline fills and drains: <b>%.1f %% of the step</b>. ",
                    forward, backward, 100.0 * bubble);
     if (s->vpp > 1) {

@@ -2,6 +2,8 @@
 /* What is left of the time when machines fail, by the interval between checkpoints; and the heat of racks against what cooling carries. */
 #include "telemetry/plan_page_internal.h"
 
+#include "planning/interval.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,19 +17,28 @@ typedef struct goodput_curve {
     double worst, best;
 } goodput_curve;
 
+/* With the form that the estimate took: switching between the two would make a step in the curve. */
+static double goodput_at(const ls_plan_page *page, double interval_s, double stall_s)
+{
+    const ls_failure_estimate *f = page->failure;
+    const double restart_s =
+        page->failure_setting->restart_s > 0.0 ? page->failure_setting->restart_s : LS_FAILURE_RESTART_S;
+    const double lost = (f->exact ? ls_interval_lost_exact : ls_interval_lost_first)(interval_s, stall_s,
+                                                                                     f->mtbf_s, restart_s);
+    return f->scheduling * f->program * fmax(0.0, 1.0 - lost);
+}
+
 /* From a 50th of Young's to 50 times it; the second curve: a checkpoint that stalls ten times as long. */
 static void read_goodput(const ls_plan_page *page, goodput_curve *c)
 {
-    ls_failure_setting slow = *page->failure_setting;
-    slow.stall_s = 10.0 * page->failure->stall_s;
-    const double young_s = page->failure->interval_young_s;
-    const double first_s = fmax(young_s / 50.0, page->failure->stall_s), last_s = young_s * 50.0;
+    const double stall_s = page->failure->stall_s, young_s = page->failure->interval_young_s;
+    const double first_s = fmax(young_s / 50.0, stall_s), last_s = young_s * 50.0;
     c->worst = 1.0;
     c->best = 0.0;
     for (int i = 0; i < CURVE_POINTS; i++) {
         c->interval_s[i] = first_s * pow(last_s / first_s, (double)i / (CURVE_POINTS - 1));
-        c->goodput[i] = ls_failure_goodput_at(page->failure_setting, c->interval_s[i]);
-        c->slow[i] = ls_failure_goodput_at(&slow, c->interval_s[i]);
+        c->goodput[i] = goodput_at(page, c->interval_s[i], stall_s);
+        c->slow[i] = goodput_at(page, c->interval_s[i], 10.0 * stall_s);
         c->worst = fmin(c->worst, c->goodput[i]);
         c->best = fmax(c->best, c->goodput[i]);
     }
@@ -92,7 +103,9 @@ static void say_goodput(const ls_plan_page *page, ls_text *text)
                    "</b> (the dot) keeps <b>%.1f %%</b> of the time: scheduling %.1f %%, runtime %.1f %%, "
                    "program %.1f %%. ",
                    100.0 * f->goodput, 100.0 * f->scheduling, 100.0 * f->runtime, 100.0 * f->program);
-    ls_text_printf(text, "A checkpoint has %.3g TB.", 1e-12 * f->checkpoint_bytes);
+    const bool large = f->checkpoint_bytes >= 1e12;
+    ls_text_printf(text, "A checkpoint has %.3g %s.", f->checkpoint_bytes * (large ? 1e-12 : 1e-9),
+                   large ? "TB" : "GB");
 }
 
 static bool has_goodput(const ls_plan_page *page)
@@ -223,8 +236,11 @@ static void say_power(const ls_plan_page *page, ls_text *text)
                        p->nodes_per_rack < p->nodes ? p->nodes_per_rack : p->nodes, p->racks,
                        p->racks == 1 ? "" : "s", p->rack_kw, p->cooling ? p->cooling->name : "nothing known");
     }
-    ls_text_printf(text, "All together %.4g kW at the meter while it trains, %.4g kW at most.",
-                   p->facility_kw, p->facility_max_kw);
+    ls_text_append(text, "All together ");
+    ls_page_append_kw(p->facility_kw, text);
+    ls_text_append(text, " at the meter while it trains, ");
+    ls_page_append_kw(p->facility_max_kw, text);
+    ls_text_append(text, " at most.");
     if (!p->possible && p->why_not[0]) {
         ls_text_append(text, " <b class=\"bad\">Not there: ");
         ls_text_append_escaped(text, p->why_not);

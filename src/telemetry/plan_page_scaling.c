@@ -197,7 +197,7 @@ static void say(const ls_plan_page *page, ls_text *text)
                    "Both axes of the upper picture are logarithmic: an ideal machine would follow the dashed "
                    "line. The batch stays at %" PRId64 " sequences. ",
                    page->setting->global_batch);
-    if (own) {
+    if (own && own != first) {
         ls_text_printf(text,
                        "With <b>%" PRId64 " GPUs</b> each does %.0f %% of what it does with %" PRId64 ". ",
                        own->gpus, 100.0 * own->efficiency, first->gpus);

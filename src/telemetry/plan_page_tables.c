@@ -10,7 +10,7 @@ enum { RIVALS_MOST = 10, NEIGHBOURS_MOST = 8 };
 
 /* ---- cells ---- */
 
-/* `look`: "" or "long", wide enough for sentences; a phone scrolls it. */
+/* `look`: "short", or "long", wide enough for sentences; a phone scrolls it. */
 static void table_open(ls_text *text, const char *title, const char *look, const char *columns)
 {
     ls_text_printf(text, "<h3>%s</h3><div class=\"scroll\"><table class=\"%s\"><tr>%s</tr>\n", title, look,
@@ -70,7 +70,7 @@ static void append_terms(const ls_plan_page *page, ls_text *text)
     if (!(time->step_s > 0.0)) {
         return;
     }
-    table_open(text, "Where a step's time goes", "",
+    table_open(text, "Where a step's time goes", "short",
                "<th>term</th><th class=\"n\">time</th><th class=\"n\">share</th>");
     for (int term = 0; term < LS_TERM_COUNT; term++) {
         if (time->terms_s[term] > 0.0) {
@@ -101,7 +101,7 @@ static void append_memory_row(const char *name, double bytes, double capacity, l
 static void append_memory(const ls_plan_page *page, ls_text *text)
 {
     const ls_memory_estimate *m = &page->estimate->memory;
-    table_open(text, "Memory of the fullest GPU", "",
+    table_open(text, "Memory of the fullest GPU", "short",
                "<th>what</th><th class=\"n\">GiB</th><th class=\"n\">of the capacity</th>");
     append_memory_row("weights", m->weights, m->capacity, text);
     append_memory_row("gradients", m->gradients, m->capacity, text);

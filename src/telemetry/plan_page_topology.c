@@ -11,14 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum {
-    COLUMNS_MOST = 8,
-    NODES_WIDE = 8,
-    NODES_NARROW = 6,
-    GPUS_A_NODE_MOST = 16,
-    ROW_GAP = 8,
-    STAGE_COLORS = 7
-};
+enum { COLUMNS_MOST = 8, NODES_WIDE = 8, NODES_NARROW = 8, ROWS_MOST = 18, ROW_GAP = 8, STAGE_COLORS = 7 };
 
 typedef struct cluster {
     const ls_strategy *strategy;
@@ -92,8 +85,9 @@ static cluster lay_out(const ls_plan_page *page, const ls_canvas *canvas)
     c.per_node = c.per_node > 0 ? c.per_node : 1;
     c.nodes = (c.gpus + c.per_node - 1) / c.per_node;
     c.per_node = c.nodes == 1 ? c.gpus : c.per_node;
-    c.drawn_per_node = c.per_node < GPUS_A_NODE_MOST ? c.per_node : GPUS_A_NODE_MOST;
     choose_nodes(&c, ls_canvas_is_narrow(canvas) ? NODES_NARROW : NODES_WIDE);
+    const int64_t room = COLUMNS_MOST * (ROWS_MOST / (int64_t)c.shown_count);
+    c.drawn_per_node = c.per_node < room ? c.per_node : room;
     c.columns = c.drawn_per_node < COLUMNS_MOST ? (int)c.drawn_per_node : COLUMNS_MOST;
     c.rows = (int)((c.drawn_per_node + c.columns - 1) / c.columns);
     c.left = LS_PAGE_MARGIN + 64;
@@ -159,9 +153,8 @@ static void draw_gpu(const cluster *c, int64_t gpu, double x, double y, ls_text 
         ls_svg_bar(text, x + 2, y + c->row_height - 13, c->cell - 4, 4, LS_PAGE_BACKWARD);
     }
     snprintf(number, sizeof number, "%" PRId64, gpu);
-    const int size = ls_svg_text_width(number, 0) <= c->cell ? 0 : -1;
-    if (ls_svg_text_width(number, size) <= c->cell + 1) {
-        ls_svg_label(text, x + c->cell / 2, y + 14, LS_SVG_MIDDLE, size, number);
+    if (ls_svg_text_width(number, 0) <= c->cell) {
+        ls_svg_label(text, x + c->cell / 2, y + 14, LS_SVG_MIDDLE, 0, number);
     }
 }
 
@@ -170,7 +163,9 @@ static void draw_node(const cluster *c, size_t i, double y, ls_text *text)
     char name[40];
     const int64_t node = c->shown[i];
     snprintf(name, sizeof name, "node %" PRId64, node);
-    ls_svg_label(text, LS_PAGE_MARGIN, y + 22, LS_SVG_START, -1, name);
+    ls_svg_label(text, LS_PAGE_MARGIN, y + 17, LS_SVG_START, -1, name);
+    snprintf(name, sizeof name, "GPU %" PRId64 "..", node * c->per_node);
+    ls_svg_label(text, LS_PAGE_MARGIN, y + 31, LS_SVG_START, -1, name);
     ls_text_printf(
         text, "<rect class=\"ls-back\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"6\"/>\n",
         c->left - 4, y, c->columns * c->pitch + 6, c->node_height);
