@@ -310,16 +310,22 @@ static ls_path_outcome look_at(look *l)
  * The nearer obstacle first; then what would help: cheaper, or faster. Without runs by the month nobody knows what would keep a large machine of one's own
  * busy, so that the smallest is the cheapest.
  */
-static bool is_better(const ls_verdict_work *work, const ls_path_outcome *a, const ls_path_outcome *b)
+static bool is_better(const look *l, const ls_path_outcome *a, const ls_path_outcome *b)
 {
+    const double deadline_s = l->question->deadline_s;
     if (a->obstacle != b->obstacle) {
         return a->obstacle < b->obstacle;
     }
-    if (a->obstacle <= LS_OBSTACLE_BUDGET && a->path->kind == LS_PATH_OWNED && work->runs_per_month == 0.0) {
+    if (a->obstacle <= LS_OBSTACLE_BUDGET && a->path->kind == LS_PATH_OWNED &&
+        l->work->runs_per_month == 0.0) {
         return a->upfront_usd < b->upfront_usd;
     }
     if (isinf(a->days) || isinf(b->days)) { /* what fits; else the largest */
         return isinf(b->days) && (isfinite(a->days) || a->gpus > b->gpus);
+    }
+    if (a->obstacle == LS_OBSTACLE_DEADLINE && a->path->kind == LS_PATH_OWNED &&
+        fmin(a->offer->lead_time_s, b->offer->lead_time_s) >= deadline_s && deadline_s > 0.0) {
+        return a->upfront_usd < b->upfront_usd; /* no size is there in time */
     }
     return a->obstacle == LS_OBSTACLE_DEADLINE ? a->days < b->days
            : a->obstacle == LS_OBSTACLE_SITE   ? a->gpus * a->copies < b->gpus * b->copies
@@ -353,7 +359,7 @@ void ls_path_outcome_compute(const ls_question *question, const ls_verdict_work 
         l.point = &path->points[i / path->offer_count];
         l.offer = &path->offers[i % path->offer_count];
         const ls_path_outcome one = look_at(&l);
-        if (best.gpus == 0 || is_better(work, &one, &best)) {
+        if (best.gpus == 0 || is_better(&l, &one, &best)) {
             best = one;
         }
     }
