@@ -158,6 +158,22 @@ void ls_text_append_escaped(ls_text *text, const char *string)
     }
 }
 
+ls_quantity ls_quantity_of(double value)
+{
+    static const struct {
+        double from, unit; /* what rounds up to 1000 of a unit is 1 of the next */
+        const char *name;
+    } scales[] = {
+        {999.5e9, 1e12, "T"}, {999.5e6, 1e9, "B"}, {999.5e3, 1e6, "M"}, {999.5, 1e3, "k"}, {0.0, 1.0, ""}};
+    size_t i = 0;
+    while (fabs(value) < scales[i].from) {
+        i++;
+    }
+    ls_quantity quantity;
+    snprintf(quantity.text, sizeof quantity.text, "%.3g%s", value / scales[i].unit, scales[i].name);
+    return quantity;
+}
+
 size_t ls_edit_distance(const char *a, const char *b, size_t limit)
 {
     enum { WORD_BYTES = 96 };

@@ -46,6 +46,12 @@ void ls_text_append_f64(ls_text *text, double value);
  * \uXXXX. */
 void ls_text_append_quoted(ls_text *text, const char *string);
 
+/* A number for people, three digits and k, M, B or T: "1.4T", "68.9k", "612". Finite. For use in one expression: ls_quantity_of(tokens).text. */
+typedef struct ls_quantity {
+    char text[24];
+} ls_quantity;
+ls_quantity ls_quantity_of(double value);
+
 /*
  * Levenshtein distance: how many characters must be put in, taken out or replaced to make `b` of `a`. Cut off: `limit` when it is that
  * or more, and for words of 96 bytes or more. Thread-safe. For "did you mean".

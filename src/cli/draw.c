@@ -396,7 +396,7 @@ const ls_command ls_command_draw = {
     .name = "draw",
     .words = "NAME [RUN]",
     .summary = "pictures that explain: step, progress, schedules, ranks, ring, report, audit, takeover, "
-               "split, pipeline",
+               "split, bubble",
     .details =
         "step       a training step: batch, leaves, waves, the tree of additions, the update\n"
         "progress   the numbers of a progress line: what they mean, what is good, what is not\n"

@@ -220,14 +220,14 @@ static void say_choices(ls_plan_answer *answer)
     if (!settings->tokens[0] && !settings->portfolio[0] &&
         !(answer->run && answer->run->train.steps != LS_AUTO_U64)) {
         ls_assumptions_add(list,
-                           "%.3g tokens: 20 per parameter, which makes the best of the compute (--tokens)",
-                           answer->tokens);
+                           "%s tokens: 20 per parameter, which makes the best of the compute (--tokens)",
+                           ls_quantity_of(answer->tokens).text);
     }
     if (settings->global_batch == 0) {
         ls_assumptions_add(list,
                            "global batch of %" PRId64
-                           " sequences, %.3g tokens: near the critical batch of this size (--global-batch)",
-                           setting->global_batch, batch_tokens);
+                           " sequences, %s tokens: near the critical batch of this size (--global-batch)",
+                           setting->global_batch, ls_quantity_of(batch_tokens).text);
     }
     if (settings->seq == 0) {
         ls_assumptions_add(list, "sequences of %" PRId64 " tokens (--seq)", setting->length);

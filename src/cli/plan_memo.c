@@ -69,8 +69,9 @@ static const char *write_question(const ls_plan_answer *answer)
 {
     const ls_plan_settings *settings = answer->settings;
     ls_text text = {0};
-    ls_text_printf(&text, "train %s (%.3g parameters) on %.3g tokens", answer->shape.name,
-                   (double)answer->shape.parameters, answer->tokens);
+    ls_text_printf(&text, "train %s (%s parameters) on %s tokens", answer->shape.name,
+                   ls_quantity_of((double)answer->shape.parameters).text,
+                   ls_quantity_of(answer->tokens).text);
     if (settings->deadline > 0.0) {
         ls_text_printf(&text, " within %.0f days", settings->deadline / 86400.0);
     }

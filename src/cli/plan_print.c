@@ -20,7 +20,7 @@ static void append_duration(ls_text *text, double seconds)
 {
     if (seconds < 1.0) {
         ls_text_printf(text, "%.3g ms", 1e3 * seconds);
-    } else if (seconds < 120.0) {
+    } else if (seconds < 600.0) {
         ls_text_printf(text, "%.3g s", seconds);
     } else if (seconds < 7200.0) {
         ls_text_printf(text, "%.3g min", seconds / 60.0);
@@ -50,8 +50,8 @@ static void append_first_line(const ls_plan_answer *answer, ls_text *text)
         ls_text_printf(text, "%s  %s\n", ls_verdict_kind_name(verdict->kind), verdict->reason);
     }
     append_heading(text, "run");
-    ls_text_printf(text, "%s, %.3g tokens on %" PRId64 " x %s: ", answer->shape.name, answer->tokens,
-                   answer->setting.gpus, answer->node.accelerator->name);
+    ls_text_printf(text, "%s, %s tokens on %" PRId64 " x %s: ", answer->shape.name,
+                   ls_quantity_of(answer->tokens).text, answer->setting.gpus, answer->node.accelerator->name);
     append_duration(text, 86400.0 * answer->days);
     ls_text_printf(text, " %+.0f to %+.0f %%",
                    100.0 * (answer->band.low_s / answer->estimate.time.step_s - 1.0),
@@ -113,8 +113,8 @@ static void append_step(const ls_plan_answer *answer, ls_text *text)
     if (other >= 0.005) {
         ls_text_printf(text, "  other %.0f %%", 100.0 * other);
     }
-    ls_text_printf(text, "   MFU %.1f %%, %.3g TFLOP/s per GPU, %.3g tokens/s\n",
-                   100.0 * answer->estimate.mfu, answer->estimate.tflops_per_gpu, answer->estimate.tokens_ps);
+    ls_text_printf(text, "   MFU %.1f %%, %.3g TFLOP/s per GPU, %s tokens/s\n", 100.0 * answer->estimate.mfu,
+                   answer->estimate.tflops_per_gpu, ls_quantity_of(answer->estimate.tokens_ps).text);
 }
 
 static void append_strategy(const ls_plan_answer *answer, ls_text *text)

@@ -293,7 +293,7 @@ static void say_change(const ls_question *q, const ls_flip *f, char *text, size_
         break;
     case LS_LEVER_TOKENS:
         if (q->workload_count == 1) {
-            snprintf(text, bytes, "a run has %.3g tokens", q->workloads[0].tokens * f->to);
+            snprintf(text, bytes, "a run has %s tokens", ls_quantity_of(q->workloads[0].tokens * f->to).text);
         } else {
             snprintf(text, bytes, "runs have %.3g times the tokens", f->to);
         }
@@ -307,7 +307,7 @@ static void say_change(const ls_question *q, const ls_flip *f, char *text, size_
         break;
     case LS_LEVER_API_TOKENS:
     case LS_LEVER_COUNT:
-        snprintf(text, bytes, "%.3g tokens are asked for in a month", f->to);
+        snprintf(text, bytes, "%s tokens are asked for in a month", ls_quantity_of(f->to).text);
         break;
     }
 }

@@ -87,7 +87,8 @@ static void demand_tenth(const ls_ladder_setting *s, ls_ladder_stage *stage)
 {
     const double predicted =
         s->tenth_tokens_ps > 0.0 ? s->tenth_tokens_ps : s->tokens_ps * (double)stage->gpus / (double)s->gpus;
-    CRITERION(0, "at least %.3g tokens/s (predicted %.3g)", predicted / s->step_band[1], predicted);
+    CRITERION(0, "at least %s tokens/s (predicted %s)", ls_quantity_of(predicted / s->step_band[1]).text,
+              ls_quantity_of(predicted).text);
     CRITERION(1, "memory at most %.1f GiB on the fullest GPU (predicted %.1f for the full run)",
               1.05 * s->memory_gib, s->memory_gib);
     CRITERION(2,

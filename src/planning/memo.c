@@ -49,8 +49,8 @@ static void append_time(const ls_memo *m, const ls_path_outcome *o, ls_text *tex
         ls_text_printf(text, "| at most lost | %s | |\n", usd(o->max_loss_usd).text);
     }
     if (m->step_s > 0.0) {
-        ls_text_printf(text, "| a step | %.3g s, %.3g tokens/s, MFU %.0f %% | %.3g to %.3g s |\n", m->step_s,
-                       m->tokens_ps, 100.0 * m->mfu, m->step_s * low, m->step_s * high);
+        ls_text_printf(text, "| a step | %.3g s, %s tokens/s, MFU %.0f %% | %.3g to %.3g s |\n", m->step_s,
+                       ls_quantity_of(m->tokens_ps).text, 100.0 * m->mfu, m->step_s * low, m->step_s * high);
     }
 }
 

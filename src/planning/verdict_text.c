@@ -251,10 +251,10 @@ static void say_dont(const ls_verdict *v, char *text, size_t bytes)
     } else if (v->chosen >= 0) {
         snprintf(text, bytes,
                  "an outside API answers for %s a month; training costs %s and answering %s, until there are "
-                 "%.3g tokens a "
+                 "%s tokens a "
                  "month",
                  usd(v->api_usd_month).text, usd(v->train_usd_month).text, usd(v->serve_usd_month).text,
-                 v->api_break_even_tokens_month);
+                 ls_quantity_of(v->api_break_even_tokens_month).text);
     } else {
         const ls_path_outcome *o = nearest(v);
         snprintf(text, bytes, "no path is open; the nearest is %s: %s", o ? o->name : "none",
