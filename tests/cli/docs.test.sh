@@ -62,6 +62,11 @@ for document in $(grep -l '^<!-- lockstep ' README.md docs/*.md docs/guide/*.md)
     quoted=$((quoted + $(grep -c '^<!-- lockstep ' "$document")))
 done
 [ "$quoted" -ge 10 ] || { echo "only $quoted quotations were found"; exit 1; }
+for picture in docs/planning/*.svg; do
+    LOCKSTEP_HOME=$work "$LOCKSTEP" draw "plan-$(basename "$picture" .svg)" > "$work/picture.svg"
+    cmp "$picture" "$work/picture.svg" || { echo "$picture is not drawn like that any more: run tools/docs.sh"; exit 1; }
+    grep -q "src=\"planning/$(basename "$picture")\"" docs/planning.md || { echo "no document shows $picture"; exit 1; }
+done
 "$LOCKSTEP" plan --claims > "$work/claims.md"
 diff docs/claims.md "$work/claims.md" || { echo "docs/claims.md is not what is printed any more: run tools/docs.sh"; exit 1; }
 
