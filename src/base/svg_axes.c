@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { X_LABEL_ROOM = 58, Y_LABEL_ROOM = 40, EDGE_ROOM = 8 };
+enum { X_LABEL_ROOM = 76, Y_LABEL_ROOM = 40, EDGE_ROOM = 8 };
 
 /* ---- ticks ---- */
 

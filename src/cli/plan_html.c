@@ -55,6 +55,7 @@ static ls_status make_page(const ls_plan_answer *answer, const char *date, ls_ac
         .step_s_low = answer->band.low_s,
         .step_s_high = answer->band.high_s,
         .band_from = answer->band.from,
+        .refusal = answer->refusal,
         .search = answer->search ? answer->search : answer->instead,
         .scaling = answer->curve,
         .failure_setting = &answer->failure_setting,

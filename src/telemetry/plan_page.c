@@ -38,7 +38,7 @@ void ls_page_duration(double seconds, char *text, size_t bytes)
     static const struct {
         double below, unit_s;
         const char *unit;
-    } units[] = {{1e-3, 1e-6, "us"},    {1.0, 1e-3, "ms"},       {120.0, 1.0, "s"},
+    } units[] = {{1e-3, 1e-6, "us"},    {1.0, 1e-3, "ms"},       {600.0, 1.0, "s"},
                  {7200.0, 60.0, "min"}, {172800.0, 3600.0, "h"}, {730.0 * 86400.0, 86400.0, "days"}};
     if (!(seconds >= 0.0) || seconds > 1e15) {
         snprintf(text, bytes, seconds > 0.0 ? "never" : "\u2013");
@@ -199,10 +199,12 @@ static void append_answer(const ls_plan_page *page, ls_text *text)
     ls_text_append(text, " \u00d7 ");
     ls_text_append_escaped(text, page->setting->node->accelerator->name);
     ls_text_printf(text, "</h1><span class=\"badge %s\">", bad ? "bad" : "good");
-    ls_text_append_escaped(text, has_verdict(page) ? ls_verdict_kind_name(page->verdict->kind)
-                                                   : fits[page->estimate->fit]);
+    ls_text_append_escaped(text, page->refusal       ? ls_verdict_kind_name(LS_VERDICT_DONT)
+                                 : has_verdict(page) ? ls_verdict_kind_name(page->verdict->kind)
+                                                     : fits[page->estimate->fit]);
     ls_text_append(text, "</span></div>\n<p class=\"answer\">");
-    ls_text_append_escaped(text, has_verdict(page)
+    ls_text_append_escaped(text, page->refusal ? page->refusal
+                                 : has_verdict(page)
                                      ? page->verdict->reason
                                      : "No price is known for this machine: what it costs is left out.");
     ls_text_append(text, "</p>\n");

@@ -28,6 +28,7 @@ typedef struct ls_plan_page {
     double tokens, days;            /* 0: not known */
     double step_s_low, step_s_high; /* 10 % and 90 % of the error table; 0: not known */
     const char *band_from;          /* which part of the table; NULL: not known */
+    const char *refusal; /* why a strategy that was given is refused, and what fits; NULL: it is not */
     const ls_search_result *search; /* NULL: the strategy was given */
     const ls_scaling *scaling;      /* NULL: none */
     const ls_failure_setting *failure_setting;

@@ -153,12 +153,10 @@ static void say(const ls_plan_page *page, ls_text *text)
     ls_text_printf(text, " GPU%s%s begins at ", b.ownership.gpus == 1 ? "" : "s",
                    b.ownership.gpus > b.gpus ? " (whole nodes)" : "");
     ls_page_append_dollars(b.ownership.capex_usd, text);
-    ls_text_append(text, "; renting ");
-    ls_page_append_count(b.gpus, text);
     ls_text_printf(text,
-                   " at %.2f USD per GPU and hour begins at nothing and climbs faster the more it is used. "
-                   "Owning has paid ",
-                   b.rate * (double)b.ownership.gpus / (double)b.gpus);
+                   "; renting the same work begins at nothing and costs %.2f USD for each hour that an own "
+                   "GPU would work, so it climbs faster the more they are used. Owning has paid ",
+                   b.rate);
     for (int u = 0; u < USES; u++) {
         append_months(b.months[u], text);
         ls_text_printf(text, " at %.0f %% use%s", 100.0 * uses[u],
@@ -192,6 +190,6 @@ const ls_page_figure ls_page_cost = {
     .has = has,
     .draw = draw,
     .say = say,
-    .missing = "There is no price both for buying and for renting this machine: nothing to set against each "
-               "other. Own prices go into a file of offers: <code>--quote FILE</code>.",
+    .missing = "There is nothing to set against each other: buying and renting are not both possible, or "
+               "have no price. Own prices go into a file of offers: <code>--quote FILE</code>.",
 };

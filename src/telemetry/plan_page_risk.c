@@ -67,9 +67,9 @@ static void draw_goodput(const ls_plan_page *page, ls_canvas *canvas)
     ls_svg_label(text, LS_PAGE_MARGIN, canvas->y + 10, LS_SVG_START, -1,
                  "goodput: share of the time that is kept");
     const ls_svg_axes axes = {
-        .left = LS_PAGE_MARGIN + 46,
+        .left = LS_PAGE_MARGIN + 52,
         .top = canvas->y + 56,
-        .width = canvas->width - 2 * LS_PAGE_MARGIN - 52,
+        .width = canvas->width - 2 * LS_PAGE_MARGIN - 58,
         .height = ls_canvas_is_narrow(canvas) ? 180 : 240,
         .x_min = c.interval_s[0],
         .x_max = c.interval_s[CURVE_POINTS - 1],
@@ -99,10 +99,11 @@ static void say_goodput(const ls_plan_page *page, ls_text *text)
         text,
         ". Saving too often wastes time in stalls (left), too seldom loses work (right). One every <b>");
     ls_page_append_duration(f->interval_s, text);
+    const int digits = f->goodput > 0.9995 ? 3 : 1; /* 99.98 % are not 100 % */
     ls_text_printf(text,
-                   "</b> (the dot) keeps <b>%.1f %%</b> of the time: scheduling %.1f %%, runtime %.1f %%, "
+                   "</b> (the dot) keeps <b>%.*f %%</b> of the time: scheduling %.1f %%, runtime %.1f %%, "
                    "program %.1f %%. ",
-                   100.0 * f->goodput, 100.0 * f->scheduling, 100.0 * f->runtime, 100.0 * f->program);
+                   digits, 100.0 * f->goodput, 100.0 * f->scheduling, 100.0 * f->runtime, 100.0 * f->program);
     const bool large = f->checkpoint_bytes >= 1e12;
     ls_text_printf(text, "A checkpoint has %.3g %s.", f->checkpoint_bytes * (large ? 1e-12 : 1e-9),
                    large ? "TB" : "GB");

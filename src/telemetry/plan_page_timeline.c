@@ -181,11 +181,14 @@ static void say(const ls_plan_page *page, ls_text *text)
     }
     ls_page_duration(time->step_s, step, sizeof step);
     ls_page_duration(time->hidden_data_s, hidden, sizeof hidden);
-    ls_text_printf(
-        text,
-        "A step takes <b>%s</b>, and computes for %.0f %% of it. The most it waits for is %s: %.1f %%. ",
-        step, 100.0 * total_s[LANE_COMPUTE] / time->step_s, lane_names[worst],
-        100.0 * total_s[worst] / time->step_s);
+    ls_text_printf(text, "A step takes <b>%s</b>, and computes for %.0f %% of it. ", step,
+                   100.0 * total_s[LANE_COMPUTE] / time->step_s);
+    if (total_s[worst] >= 0.005 * time->step_s) {
+        ls_text_printf(text, "The most it waits for is %s: %.1f %%. ", lane_names[worst],
+                       100.0 * total_s[worst] / time->step_s);
+    } else {
+        ls_text_append(text, "It hardly waits for anything. ");
+    }
     if (time->hidden_data_s > 0.0) {
         ls_text_printf(text,
                        "%s of communication lie under the computation and cost nothing: only what sticks out "

@@ -164,8 +164,10 @@ static void draw_node(const cluster *c, size_t i, double y, ls_text *text)
     const int64_t node = c->shown[i];
     snprintf(name, sizeof name, "node %" PRId64, node);
     ls_svg_label(text, LS_PAGE_MARGIN, y + 17, LS_SVG_START, -1, name);
-    snprintf(name, sizeof name, "GPU %" PRId64 "..", node * c->per_node);
-    ls_svg_label(text, LS_PAGE_MARGIN, y + 31, LS_SVG_START, -1, name);
+    if (c->per_node > 1) {
+        snprintf(name, sizeof name, "GPU %" PRId64 "..", node * c->per_node);
+        ls_svg_label(text, LS_PAGE_MARGIN, y + 31, LS_SVG_START, -1, name);
+    }
     ls_text_printf(
         text, "<rect class=\"ls-back\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"6\"/>\n",
         c->left - 4, y, c->columns * c->pitch + 6, c->node_height);

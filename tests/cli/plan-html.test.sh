@@ -57,6 +57,17 @@ holds_page e.html 9 "no pipeline"
 expect 0 "${plan[@]}" llama3-405b --gpus h100:16384 --global_batch 2048 --html f.html
 holds_page f.html 9 "16,384 GPUs"
 
+# What is refused gets its page too: what stands in the way, and what would do.
+expect 2 "${plan[@]}" llama2-70b --gpus h100:64 --strategy tp=1,pp=1,dp=64,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=full,sp=0 --html g.html
+holds_page g.html 7 "refused"
+check "it says why, and what fits" grep -q "does not fit with DP 64.*What fits: TP" g.html
+
+# One picture by itself.
+expect 0 "$LOCKSTEP" draw plan-pipeline --gpus h100:128 --strategy tp=8,pp=4 -o pipeline.svg
+check "a picture is XML" python3 -c "import xml.etree.ElementTree as t; t.parse('pipeline.svg')"
+expect 2 "$LOCKSTEP" draw plan-weather
+says plan-memory
+
 # It can't be written: said, not passed over.
 expect 2 "${plan[@]}" gpt2 --gpus h100:8 --html missing/a.html
 says missing/a.html
