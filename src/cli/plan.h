@@ -18,9 +18,12 @@
 
 #include <string.h>
 
-#define LS_PLAN_HERE "this machine" /* the name of its node and accelerator */
+/* Begins the assumption that says why this machine has no numbers. */
+#define LS_PLAN_NOT_HERE "this machine is not compared: "
 
-#define LS_PLAN_GIB  1073741824.0
+#define LS_PLAN_HERE     "this machine" /* the name of its node and accelerator */
+
+#define LS_PLAN_GIB      1073741824.0
 
 /* As written; "" when not given. */
 typedef struct ls_plan_settings {

@@ -91,6 +91,17 @@ static void share_box(ls_plan_answer *answer)
                        1e-9 * (node->nic_bytes_ps > 0.0 ? node->nic_bytes_ps : 1.25e9));
 }
 
+static const char *why_not_here(const ls_assumptions *assumptions)
+{
+    const size_t prefix = strlen(LS_PLAN_NOT_HERE);
+    for (size_t i = 0; i < assumptions->count; i++) {
+        if (strncmp(assumptions->items[i], LS_PLAN_NOT_HERE, prefix) == 0) {
+            return assumptions->items[i] + prefix;
+        }
+    }
+    return "this machine can't be measured";
+}
+
 static ls_status choose_gpus(ls_plan_answer *answer, const char *text)
 {
     const char *name = NULL;
@@ -99,8 +110,7 @@ static ls_status choose_gpus(ls_plan_answer *answer, const char *text)
     if (strcmp(name, "here") == 0) {
         const ls_node *here = ls_plan_describe_here(answer);
         if (!here) {
-            return ls_fail(LS_ERR_NOT_FOUND, "--gpus %s: %s", text,
-                           answer->assumptions.items[answer->assumptions.count - 1]);
+            return ls_fail(LS_ERR_NOT_FOUND, "--gpus %s: %s", text, why_not_here(&answer->assumptions));
         }
         if (answer->setting.gpus != 1) {
             return ls_fail(LS_ERR_INVALID, "--gpus is '%s', there is one of this machine: here:1", text);

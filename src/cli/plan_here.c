@@ -162,7 +162,7 @@ static const ls_calibration *find_calibration(ls_plan_answer *answer)
     const bool found = ls_calibration_find(answer->arena, queue, calibration, why, sizeof why);
     ls_queue_destroy(queue);
     if (!found) {
-        ls_assumptions_add(&answer->assumptions, "this machine is not compared: %s", why);
+        ls_assumptions_add(&answer->assumptions, LS_PLAN_NOT_HERE "%s", why);
     }
     return found ? calibration : NULL;
 }

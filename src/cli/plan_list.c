@@ -17,9 +17,9 @@ static ls_status list_models(ls_arena *arena, ls_text *text)
     for (const char *const *name = ls_shape_presets(); *name; name++) {
         ls_shape shape;
         LS_TRY(ls_shape_parse(arena, *name, &shape));
-        ls_text_printf(text, "%-28s %12.4g parameters", *name, (double)shape.parameters);
+        ls_text_printf(text, "%-28s %7s parameters", *name, ls_quantity_of((double)shape.parameters).text);
         if (shape.active_parameters != shape.parameters) {
-            ls_text_printf(text, ", %.4g active", (double)shape.active_parameters);
+            ls_text_printf(text, ", %s active", ls_quantity_of((double)shape.active_parameters).text);
         }
         ls_text_printf(text, ", %" PRId64 " layers of %" PRId64 "\n", shape.config.layers,
                        shape.config.width);

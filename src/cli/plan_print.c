@@ -128,21 +128,22 @@ static void append_strategy(const ls_plan_answer *answer, ls_text *text)
         answer->estimate.time.micro_batches == 1 ? "" : "es one after the other");
 }
 
-static void append_rivals(const char *heading, const ls_search_rival *rivals, size_t count, size_t most,
-                          ls_text *text)
+/* The heading stands before the first line. Returns how many lines there are. */
+static size_t append_rivals(const char *heading, const ls_search_rival *rivals, size_t count, size_t most,
+                            ls_text *text)
 {
-    for (size_t i = 0, shown = 0; i < count && shown < most; i++) {
+    size_t shown = 0;
+    for (size_t i = 0; i < count && shown < most; i++) {
         char strategy[192];
-        if (strncmp(rivals[i].why, SAME, strlen(SAME)) == 0 && !heading[0]) {
+        if (strncmp(rivals[i].why, SAME, strlen(SAME)) == 0 && rivals[i].change[0]) {
             continue; /* a neighbour that makes no difference */
         }
-        shown++;
+        append_heading(text, shown++ == 0 ? heading : "");
         if (rivals[i].change[0]) {
             snprintf(strategy, sizeof strategy, "%s", rivals[i].change);
         } else {
             ls_strategy_describe(&rivals[i].estimate.strategy, strategy, sizeof strategy);
         }
-        append_heading(text, i == 0 ? heading : "");
         if (rivals[i].estimate.fit == LS_FIT_NO) {
             ls_text_printf(text, "%s: %s\n", strategy, rivals[i].why);
         } else {
@@ -151,6 +152,7 @@ static void append_rivals(const char *heading, const ls_search_rival *rivals, si
             ls_text_printf(text, ", %s\n", rivals[i].why);
         }
     }
+    return shown;
 }
 
 /* Half and twice the GPUs. */
@@ -184,8 +186,9 @@ static void append_risk(const ls_plan_answer *answer, ls_text *text)
     append_duration(text, failure->mtbf_s);
     ls_text_append(text, ", a checkpoint every ");
     append_duration(text, failure->interval_s);
-    ls_text_printf(text, " (%.3g TB), goodput %.1f %%\n", 1e-12 * failure->checkpoint_bytes,
-                   100.0 * failure->goodput);
+    const bool small = failure->checkpoint_bytes < 1e12;
+    ls_text_printf(text, " (%.3g %s), goodput %.1f %%\n", failure->checkpoint_bytes / (small ? 1e9 : 1e12),
+                   small ? "GB" : "TB", 100.0 * failure->goodput);
     if (answer->power.known) {
         append_heading(text, "power");
         const bool large = answer->power.facility_kw >= 1000.0;
@@ -231,8 +234,10 @@ void ls_plan_append_text(const ls_plan_answer *answer, ls_text *text)
     append_strategy(answer, text);
     if (answer->search) {
         const ls_search_result *search = answer->search;
-        append_rivals("why not", search->ranked, search->ranked_count, answer->settings->top, text);
-        append_rivals("", search->neighbours, search->neighbour_count, NEIGHBOURS_MOST, text);
+        const size_t shown =
+            append_rivals("why not", search->ranked, search->ranked_count, answer->settings->top, text);
+        append_rivals(shown == 0 ? "why not" : "", search->neighbours, search->neighbour_count,
+                      NEIGHBOURS_MOST, text);
     }
     if (answer->curve) {
         append_other_counts(answer, text);

@@ -295,7 +295,8 @@ static void say_change(const ls_question *q, const ls_flip *f, char *text, size_
         if (q->workload_count == 1) {
             snprintf(text, bytes, "a run has %s tokens", ls_quantity_of(q->workloads[0].tokens * f->to).text);
         } else {
-            snprintf(text, bytes, "runs have %.3g times the tokens", f->to);
+            snprintf(text, bytes, "runs have %.2g %s the tokens", f->to < 1.0 ? 100.0 * f->to : f->to,
+                     f->to < 1.0 ? "% of" : "times");
         }
         break;
     case LS_LEVER_BUDGET:

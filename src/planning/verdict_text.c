@@ -303,7 +303,7 @@ static void append_outcome(const ls_path_outcome *o, bool is_chosen, ls_text *te
                        usd(o->run_usd).text, usd(o->upfront_usd).text, usd(o->month_usd).text,
                        usd(o->max_loss_usd).text);
     }
-    ls_text_printf(text, "  %s\n", o->why_not);
+    ls_text_printf(text, o->why_not[0] ? "  %s\n" : "\n", o->why_not);
 }
 
 void ls_verdict_append_paths(const ls_verdict *verdict, ls_text *text)
