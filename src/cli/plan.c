@@ -281,6 +281,70 @@ ls_status ls_plan_answer_for(ls_arena *arena, const char *model, const char *gpu
     return LS_OK;
 }
 
+/* For a shell: in quotes where it must be. */
+static void append_word(const char *word, ls_text *text)
+{
+    const bool plain =
+        word[0] && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/") ==
+                       strlen(word);
+    ls_text_printf(text, plain ? " %s" : " '%s'", word);
+}
+
+/* One option as it was given; nothing when its value is that of `defaults`. */
+static void append_given(const ls_option *option, const ls_plan_settings *settings,
+                         const ls_plan_settings *defaults, ls_text *text)
+{
+    ls_text value = {0}, usual = {0};
+    ls_options_append_value(option, settings, &value);
+    ls_options_append_value(option, defaults, &usual);
+    char key[32];
+    snprintf(key, sizeof key, "%s", option->key);
+    for (char *at = key; *at; at++) {
+        *at = *at == '_' ? '-' : *at;
+    }
+    const void *field = (const char *)settings + option->offset;
+    if (strcmp(ls_text_string(&value), ls_text_string(&usual)) == 0) {
+        /* as ever */
+    } else if (option->type == LS_OPTION_BOOL) {
+        ls_text_printf(text, " --%s", key);
+    } else if (option->type == LS_OPTION_STRINGS) {
+        const ls_option_strings *list = field;
+        for (size_t i = 0; i < list->count; i++) {
+            ls_text_printf(text, " --%s", key);
+            append_word(list->items[i], text);
+        }
+    } else {
+        ls_text_printf(text, " --%s", key);
+        append_word(option->type == LS_OPTION_STRING ? *(const char *const *)field : ls_text_string(&value),
+                    text);
+    }
+    ls_text_release(&usual);
+    ls_text_release(&value);
+}
+
+const char *ls_plan_write_command(const ls_plan_answer *answer)
+{
+    static const char *const outputs[] = {"model", "json",    "csv",     "html",
+                                          "memo",  "explain", "scaling", "ladder"};
+    ls_plan_settings *defaults = ls_arena_new(answer->arena, ls_plan_settings, 1);
+    ls_text text = {0};
+    ls_options_defaults(&plan_table, defaults, answer->arena);
+    ls_text_append(&text, "lockstep plan");
+    append_word(answer->shape.name, &text);
+    for (size_t i = 0; i < plan_table.count; i++) {
+        bool is_output = false;
+        for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++) {
+            is_output = is_output || strcmp(plan_options[i].key, outputs[k]) == 0;
+        }
+        if (!is_output) {
+            append_given(&plan_options[i], answer->settings, defaults, &text);
+        }
+    }
+    const char *command = ls_arena_strdup(answer->arena, ls_text_string(&text));
+    ls_text_release(&text);
+    return command;
+}
+
 static ls_status print_answer(const ls_plan_answer *answer)
 {
     const ls_plan_settings *settings = answer->settings;

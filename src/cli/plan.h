@@ -133,6 +133,8 @@ LS_MUST_CHECK ls_status ls_plan_write_memo(const ls_plan_answer *answer);
 LS_MUST_CHECK ls_status ls_plan_answer_for(ls_arena *arena, const char *model, const char *gpus,
                                            const char *strategy, uint64_t global_batch,
                                            const ls_plan_answer **answer_out);
+/* The command that asks the same question again: all that was given. In the answer's arena. */
+const char *ls_plan_write_command(const ls_plan_answer *answer);
 /* A picture of it by the number of its name (telemetry/plan_page.h). */
 LS_MUST_CHECK ls_status ls_plan_draw(const ls_plan_answer *answer, int figure, int width, ls_text *text);
 

@@ -4,32 +4,7 @@
 #include "cli/plan.h"
 #include "telemetry/plan_page.h"
 
-#include <inttypes.h>
 #include <time.h>
-
-/* The command that asks the same question again: what was given, in the order of the help. */
-static const char *write_command(const ls_plan_answer *answer)
-{
-    const ls_plan_settings *s = answer->settings;
-    const struct {
-        const char *option, *value;
-    } given[] = {{"tokens", s->tokens},        {"gpus", s->gpus},           {"nodes", s->nodes},
-                 {"strategy", s->strategy},    {"stack", s->stack},         {"budget", s->budget},
-                 {"quote", s->quote},          {"portfolio", s->portfolio}, {"site", s->site},
-                 {"api_tokens", s->api_tokens}};
-    ls_text text = {0};
-    ls_text_printf(&text, "lockstep plan %s", answer->shape.name);
-    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
-        if (given[i].value[0]) {
-            ls_text_printf(&text, " --%s %s", given[i].option, given[i].value);
-        }
-    }
-    ls_text_printf(&text, s->global_batch > 0 ? " --global_batch %" PRIu64 : "", s->global_batch);
-    ls_text_printf(&text, s->seq > 0 ? " --seq %" PRIu64 : "", s->seq);
-    const char *command = ls_arena_strdup(answer->arena, ls_text_string(&text));
-    ls_text_release(&text);
-    return command;
-}
 
 static ls_status measure_accuracy(const ls_plan_answer *answer, ls_accuracy *accuracy_out)
 {
@@ -45,7 +20,7 @@ static ls_status make_page(const ls_plan_answer *answer, const char *date, ls_ac
 {
     LS_TRY(measure_accuracy(answer, accuracy));
     *page_out = (ls_plan_page){
-        .command = write_command(answer),
+        .command = ls_plan_write_command(answer),
         .date = date,
         .catalogue = &answer->catalogue,
         .setting = &answer->setting,

@@ -57,6 +57,18 @@ holds_page e.html 9 "no pipeline"
 expect 0 "${plan[@]}" llama3-405b --gpus h100:16384 --global_batch 2048 --html f.html
 holds_page f.html 9 "16,384 GPUs"
 
+# The command on the page asks the same question again.
+expect 0 "${plan[@]}" llama3-8b --nodes dgx-h100:4 --tokens 2T --deadline 90d --budget 2M --runs_per_month 0.5 --lead_time 30d \
+    --strategy tp=2,zero=1 --site colocation --utilization 0.8 --json --html h.html
+cp "$out" first.json
+command=$(grep -o '<code>lockstep plan[^<]*' h.html | sed 's/<code>lockstep //')
+eval "expect 0 \"$LOCKSTEP\" $command --json"
+check "the same answer: $command" python3 -c "
+import json, sys
+a, b = json.load(open('first.json')), json.load(open('$out'))
+a.pop('scaling'), b.pop('scaling', None) # the page has the whole curve
+sys.exit('\n'.join(f'{k}: {a.get(k)} and {b.get(k)}' for k in a.keys() | b.keys() if a.get(k) != b.get(k)) or 0)"
+
 # What is refused gets its page too: what stands in the way, and what would do.
 expect 2 "${plan[@]}" llama2-70b --gpus h100:64 --strategy tp=1,pp=1,dp=64,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=full,sp=0 --html g.html
 holds_page g.html 7 "refused"
