@@ -220,6 +220,12 @@ check "own runs in JSON" python3 -c "
 import json, sys
 o = json.load(open('$out'))['own']
 sys.exit(0 if o['rows'] == 1 and abs(o['step_median_error'] - 0.1) < 1e-6 and abs(o['memory_median_error'] - 0.5) < 1e-6 else str(o))"
+expect 0 "${plan[@]}" --claims --json
+check "claims in JSON" python3 -c "
+import json, sys
+claims = {c['name']: c for c in json.load(open('$out'))['claims']}
+full, never = claims['checkpoint-size']['values']['full_TB'], claims['break-even']['values']['own_numbers_months']
+sys.exit(0 if len(claims) >= 30 and abs(full - 29.4) < 1e-9 and never is None else str(claims.keys()))"
 expect 2 "${plan[@]}" --accuracy --data missing.csv
 says missing.csv
 echo "a,b,c" >other.csv
