@@ -296,6 +296,8 @@ static void bit_flips(world *w)
     }
     sim_event(w->run, "a bit flips in the file that checkpoints share");
     w->rots++;
+    w->acknowledged =
+        0; /* whatever shares the file is as bad, also steps that a trainer which began anew has not reached again */
     wait_for_save(w);
     look(w, false);
 }
