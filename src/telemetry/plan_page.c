@@ -71,19 +71,6 @@ void ls_page_append_dollars(double usd, ls_text *text)
     ls_text_append(text, words);
 }
 
-void ls_page_quantity(double value, char *text, size_t bytes)
-{
-    static const struct {
-        double factor;
-        const char *suffix;
-    } scales[] = {{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {1e3, "k"}, {1.0, ""}};
-    size_t i = 0;
-    while (scales[i].factor > 1.0 && value < scales[i].factor) {
-        i++;
-    }
-    snprintf(text, bytes, "%.3g%s", value / scales[i].factor, scales[i].suffix);
-}
-
 void ls_page_kw(double kw, char *text, size_t bytes)
 {
     const bool large = kw >= 1000.0;
@@ -233,8 +220,7 @@ static void append_time_tiles(const ls_plan_page *page, ls_text *text)
     const ls_estimate *e = page->estimate;
     if (page->days > 0.0 && isfinite(page->days)) {
         ls_page_duration(86400.0 * page->days, words, sizeof words);
-        ls_page_quantity(page->tokens, low, sizeof low);
-        snprintf(name, sizeof name, "for %s tokens, failures and all", low);
+        snprintf(name, sizeof name, "for %s tokens, failures and all", ls_quantity_of(page->tokens).text);
         tile(text, name, "%s", words);
     }
     if (e->time.step_s > 0.0) {
@@ -244,8 +230,7 @@ static void append_time_tiles(const ls_plan_page *page, ls_text *text)
         snprintf(name, sizeof name, page->step_s_high > 0.0 ? "a step; 10 to 90 %%: %s to %s" : "a step", low,
                  high);
         tile(text, name, "%s", words);
-        ls_page_quantity(e->tokens_ps, words, sizeof words);
-        tile(text, "tokens a second", "%s", words);
+        tile(text, "tokens a second", "%s", ls_quantity_of(e->tokens_ps).text);
         snprintf(name, sizeof name, "of the peak (MFU), %.4g TFLOP/s a GPU", e->tflops_per_gpu);
         tile(text, name, "%.1f %%", 100.0 * e->mfu);
     }

@@ -58,8 +58,6 @@ void ls_page_append_dollars(double usd, ls_text *text);
 /* "393 kW", "25.2 MW" */
 void ls_page_kw(double kw, char *text, size_t bytes);
 void ls_page_append_kw(double kw, ls_text *text);
-/* "1.4T", "272k": three digits. */
-void ls_page_quantity(double value, char *text, size_t bytes);
 /* "16,384" */
 void ls_page_append_count(int64_t count, ls_text *text);
 
