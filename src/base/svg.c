@@ -156,22 +156,29 @@ void ls_svg_label_between(ls_text *text, double x, double y, int size, const cha
     ls_svg_label_on_back(text, fmax(left, fmin(x - width / 2, right - width)), y, LS_SVG_START, size, label);
 }
 
+enum { LINE_BYTES = 256 };
+
+static void take_line(char line[LINE_BYTES], const char *from, const char *to)
+{
+    const size_t bytes = to - from < LINE_BYTES ? (size_t)(to - from) : LINE_BYTES - 1;
+    memcpy(line, from, bytes);
+    line[bytes] = '\0';
+}
+
 double ls_svg_paragraph(ls_text *text, double x, double y, double width, int size, const char *words)
 {
-    char line[256] = "";
-    const char *at = words;
+    char line[LINE_BYTES] = "", longer[LINE_BYTES];
+    const char *at = words, *start = words;
     while (*at) {
-        const size_t length = strcspn(at, " ");
-        char longer[256];
-        snprintf(longer, sizeof longer, "%s%s%.*s", line, line[0] ? " " : "", (int)length, at);
+        const char *end = at + strcspn(at, " ");
+        take_line(longer, start, end);
         if (line[0] && ls_svg_text_width(longer, size) > width) {
             ls_svg_label(text, x, y, LS_SVG_START, size, line);
             y += size < 0 ? 14 : 16;
-            snprintf(line, sizeof line, "%.*s", (int)length, at);
-        } else {
-            memcpy(line, longer, sizeof line);
+            start = at;
         }
-        at += length + strspn(at + length, " ");
+        take_line(line, start, end);
+        at = end + strspn(end, " ");
     }
     if (line[0]) {
         ls_svg_label(text, x, y, LS_SVG_START, size, line);

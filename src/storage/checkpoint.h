@@ -318,7 +318,10 @@ typedef struct ls_checkpoint_prune_options {
     uint64_t keep_last;  /* the newest so many good ones; 0 counts as 1: the newest good one always stays */
     uint64_t keep_best;  /* and so many with the lowest val_loss */
     uint64_t keep_every; /* and those whose step is a multiple of this; 0: none */
-    bool dry_run;        /* only say what would go */
+    /* Where it is done behind a save: its step. What stands behind it is of a start that this one could not go on from (a bit flipped in it, say): it counts as nobody's
+     * newer one, or else the good ones would make way for it. 0: none. */
+    uint64_t saved;
+    bool dry_run; /* only say what would go */
 } ls_checkpoint_prune_options;
 
 /* Why a checkpoint is kept, as bits. None: it would be removed. */

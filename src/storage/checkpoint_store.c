@@ -298,6 +298,11 @@ static size_t better_count(const ls_checkpoint_entry *entries, size_t count, siz
     return better;
 }
 
+static bool counts(const ls_checkpoint_entry *entry, const ls_checkpoint_prune_options *options)
+{
+    return !entry->problem && (options->saved == 0 || entry->step <= options->saved);
+}
+
 /* newer_count: good checkpoints after this one. */
 static unsigned reasons_of(const ls_checkpoint_entry *entries, size_t count, size_t index, size_t newer_count,
                            const ls_checkpoint_prune_options *options)
@@ -319,7 +324,7 @@ void ls_checkpoint_reasons(const ls_checkpoint_entry *entries, size_t count,
     size_t newer = 0;
     for (size_t i = count; i-- > 0;) {
         reasons_out[i] = reasons_of(entries, count, i, newer, options);
-        newer += !entries[i].problem;
+        newer += counts(&entries[i], options);
     }
 }
 
@@ -341,7 +346,7 @@ void ls_checkpoint_doom(const ls_checkpoint_entry *entries, size_t count,
     size_t newer = 0;
     for (size_t i = count; i-- > 0;) {
         doomed_out[i] = reasons_of(entries, count, i, newer, options) == 0;
-        newer += !entries[i].problem;
+        newer += counts(&entries[i], options);
     }
 }
 

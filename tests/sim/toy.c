@@ -344,7 +344,7 @@ typedef struct prune {
     ls_env *env;
     ls_arena *arena;
     const char *root;
-    uint64_t keep_last;
+    uint64_t keep_last, saved;
     toy_done done;
     void *context;
 } prune;
@@ -372,7 +372,7 @@ static void prune_listed(void *context, int64_t result, const char *const *names
     for (size_t i = 0; i < step_count; i++) {
         entries[i].step = steps[i];
     }
-    const ls_checkpoint_prune_options rule = {.keep_last = self->keep_last};
+    const ls_checkpoint_prune_options rule = {.keep_last = self->keep_last, .saved = self->saved};
     ls_checkpoint_doom(entries, step_count, &rule, doomed);
     for (size_t i = 0; i < step_count; i++) {
         if (doomed[i]) {
@@ -393,11 +393,16 @@ static void prune_listed(void *context, int64_t result, const char *const *names
     ls_collect_start(self->arena, &options);
 }
 
-void toy_prune(ls_env *env, ls_arena *arena, const char *root, uint64_t keep_last, toy_done done,
-               void *context)
+void toy_prune(ls_env *env, ls_arena *arena, const char *root, uint64_t keep_last, uint64_t saved,
+               toy_done done, void *context)
 {
     prune *self = ls_arena_new(arena, prune, 1);
-    *self = (prune){
-        .env = env, .arena = arena, .root = root, .keep_last = keep_last, .done = done, .context = context};
+    *self = (prune){.env = env,
+                    .arena = arena,
+                    .root = root,
+                    .keep_last = keep_last,
+                    .saved = saved,
+                    .done = done,
+                    .context = context};
     ls_env_disk_list(env, root, prune_listed, self);
 }

@@ -47,8 +47,8 @@ typedef struct toy_load_options {
 void toy_load(ls_env *env, ls_arena *arena, const char *root, const toy_load_options *options,
               toy_loaded loaded, void *context);
 
-/* Removes all but the newest `keep_last` by the real rule (ls_checkpoint_doom), and what earlier removals left. */
-void toy_prune(ls_env *env, ls_arena *arena, const char *root, uint64_t keep_last, toy_done done,
-               void *context);
+/* Behind the save of step `saved`: removes all but the newest `keep_last` by the real rule (ls_checkpoint_doom), and what earlier removals left. */
+void toy_prune(ls_env *env, ls_arena *arena, const char *root, uint64_t keep_last, uint64_t saved,
+               toy_done done, void *context);
 
 #endif

@@ -55,9 +55,8 @@ static void pruned(void *context, ls_status status)
     }
 }
 
-static void saved(void *context, ls_status status)
+static void saved(trainer *self, uint64_t step, ls_status status)
 {
-    trainer *self = context;
     world *w = self->w;
     if (status != LS_OK) {
         w->failures++;
@@ -66,11 +65,8 @@ static void saved(void *context, ls_status status)
         return;
     }
     w->saves++;
-    const uint64_t step =
-        self->state.step / w->every * w->every; /* at least; set exactly by the save's own copy */
-    (void)step;
     if (ls_env_random_u64(self->env) % 2) {
-        toy_prune(self->env, ls_sim_arena(self->env), ROOT, w->keep_last, pruned, self);
+        toy_prune(self->env, ls_sim_arena(self->env), ROOT, w->keep_last, step, pruned, self);
     } else {
         self->saving = false;
     }
@@ -90,7 +86,7 @@ static void save_ended(void *context, ls_status status)
         w->acknowledged = save->step > w->acknowledged ? save->step : w->acknowledged;
         w->fresh += save->rots == w->rots;
     }
-    saved(save->trainer, status);
+    saved(save->trainer, save->step, status);
 }
 
 static void train(void *context)
@@ -392,7 +388,8 @@ static void last_prune_program(ls_env *env, const char *const *argv, void *conte
 {
     (void)argv;
     last_words *self = context;
-    toy_prune(env, ls_sim_arena(env), ROOT, self->w->keep_last, last_pruned, self);
+    toy_prune(env, ls_sim_arena(env), ROOT, self->w->keep_last, self->w->acknowledged + 1000, last_pruned,
+              self);
 }
 
 static void expect_progress(world *w)

@@ -101,7 +101,7 @@ static void saved(void *context, ls_status status)
     sim_event(r->run, "step %llu is committed", (unsigned long long)r->saving_step);
     r->saved_step = r->saving_step;
     r->acknowledged = r->saving_step > r->acknowledged ? r->saving_step : r->acknowledged;
-    toy_prune(r->trainer, ls_sim_arena(r->trainer), ROOT, KEEP_LAST, pruned, r);
+    toy_prune(r->trainer, ls_sim_arena(r->trainer), ROOT, KEEP_LAST, r->saving_step, pruned, r);
 }
 
 /* At a boundary, with the results of all steps before it: as the trainer does. */

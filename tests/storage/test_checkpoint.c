@@ -481,6 +481,15 @@ static void checkpoint_prune_keeps_last_best_every_pinned_and_newest_good(void *
     assert_int_equal(count, 2);
     assert_int_equal(ls_checkpoint_pin(path, false), LS_OK);
 
+    /* Behind a save of step 500 step 600 is somebody's whom nobody could go on from: 500 and 400 are the last two, and it stays. */
+    options = (ls_checkpoint_prune_options){.keep_last = 2, .saved = 500, .dry_run = true};
+    assert_int_equal(ls_checkpoint_prune(&arena, f->root, &options, &removed, &count), LS_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(removed[0], 200);
+    options.saved = 0;
+    assert_int_equal(ls_checkpoint_prune(&arena, f->root, &options, &removed, &count), LS_OK);
+    assert_int_equal(count, 2); /* 200, 400 */
+
     /* The newest is damaged: the newest good one stays although keep_last counts 1, and the damaged one is
      * left alone. */
     file_path(f, 600, "model.safetensors", path);

@@ -99,7 +99,8 @@ static void add_weights(const ls_trainer *trainer, const ls_state *state, ls_sav
     job->weights.root = ls_path_join(&job->arena, trainer->dir.checkpoints, "weights");
     job->weights.tensors = ls_state_tensors(&job->arena, &weights);
     job->weights.bf16_values = run->weights_dtype == LS_WEIGHTS_BF16;
-    job->weights_prune = (ls_checkpoint_prune_options){.keep_last = run->weights_keep_last};
+    job->weights_prune =
+        (ls_checkpoint_prune_options){.keep_last = run->weights_keep_last, .saved = job->meta.step};
 }
 
 /* A checkpoint of the finished steps whose values are, or will be, in `state`. */
@@ -124,8 +125,10 @@ static ls_status make_job(ls_trainer *trainer, const ls_state *state, ls_save_jo
         .attachment_count = attachment_count,
         .threads = ls_queue_threads(session->queue) + 2, /* which wait for the disk */
     };
-    job.prune = (ls_checkpoint_prune_options){
-        .keep_last = run->keep_last, .keep_best = run->keep_best, .keep_every = run->keep_every};
+    job.prune = (ls_checkpoint_prune_options){.keep_last = run->keep_last,
+                                              .keep_best = run->keep_best,
+                                              .keep_every = run->keep_every,
+                                              .saved = job.meta.step};
     if (ls_trainer_weights_are_due(trainer)) {
         add_weights(trainer, state, &job);
     }
