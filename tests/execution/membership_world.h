@@ -80,6 +80,7 @@ struct world {
     uint64_t computed[LS_LOCAL_RANKS_MAX]; /* steps, by local part of the cut */
     uint64_t seen_epoch, told, granted;
     bool running, ended, aborted;
+    bool ending; /* its log is being ended: that may be on the disk before anybody hears of it */
     uint32_t aborts;
     ls_status status;
     char abort_text[2048];
@@ -445,6 +446,7 @@ static void world_on_finished(void *context)
 
 static void world_on_ended(void *context)
 {
+    ((world *)context)->ending = true;
     ls_coordinator_finish(((world *)context)->coordinator, world_on_finished);
 }
 
@@ -821,7 +823,7 @@ static void world_crash(world *w)
         return;
     }
     WORLD_CHECK(w, w->log_bytes > 0);
-    WORLD_CHECK(w, log.epoch >= team.epoch && log.step <= w->told && !log.ended);
+    WORLD_CHECK(w, log.epoch >= team.epoch && log.step <= w->told && (!log.ended || w->ending));
     WORLD_CHECK(w, log.run.pid != 0 && strcmp(log.run.identity, "of this run") == 0);
     for (uint32_t i = 0; log.epoch == team.epoch && i < team.local_parts; i++) {
         bool found = false;
