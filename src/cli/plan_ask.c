@@ -86,6 +86,7 @@ static void share_box(ls_plan_answer *answer)
     node->count = gpus < BOX_CARDS ? gpus : BOX_CARDS;
     node->name = ls_arena_printf(answer->arena, "%" PRId64 "x %s", node->count, node->accelerator->name);
     node->power_w = 0.0;
+    node->price = (ls_price){.date = "", .confidence = ""}; /* it was of a machine with one card */
     ls_assumptions_add(&answer->assumptions, "%" PRId64 " %s in a box, over PCIe; %.3g GB/s between boxes",
                        node->count, node->accelerator->name,
                        1e-9 * (node->nic_bytes_ps > 0.0 ? node->nic_bytes_ps : 1.25e9));
@@ -216,6 +217,10 @@ static ls_status choose_tokens(ls_plan_answer *answer)
     if (answer->tokens == 0.0) {
         answer->tokens = ls_advice_optimal_tokens((double)answer->shape.active_parameters);
     }
+    if (answer->tokens > TOKENS_MAX) {
+        return ls_fail(LS_ERR_INVALID, "%s asks for %g tokens, allowed is up to %g: fewer steps, or --tokens",
+                       answer->shape.name, answer->tokens, TOKENS_MAX);
+    }
     return LS_OK;
 }
 
@@ -284,7 +289,8 @@ static ls_status adopt_run(ls_plan_answer *answer, const char *path)
     settings->seq = settings->seq ? settings->seq : run->model.context;
     settings->global_batch = settings->global_batch ? settings->global_batch : run->train.global_batch;
     if (!settings->tokens[0] && run->train.steps != LS_AUTO_U64) {
-        answer->tokens = (double)(run->train.steps * run->train.global_batch * run->model.context);
+        answer->tokens =
+            (double)run->train.steps * (double)run->train.global_batch * (double)run->model.context;
     }
     answer->settings = settings;
     answer->run = run;

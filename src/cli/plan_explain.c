@@ -43,9 +43,8 @@ static ls_status explain_constants(const ls_plan_answer *answer, ls_text *text)
 
 static ls_status explain_break_even(const ls_plan_answer *answer, ls_text *text)
 {
-    const ls_path_outcome *owned = find_path(answer, LS_PATH_OWNED),
-                          *rented = find_path(answer, LS_PATH_RENTED);
-    if (!owned || !rented) {
+    const ls_path_outcome *owned = find_path(answer, LS_PATH_OWNED);
+    if (!owned || !(owned->rent_usd_per_gpu_hour > 0.0)) {
         return ls_fail(LS_ERR_INVALID,
                        "break-even compares owning with renting, and there is no price for %s of %s",
                        owned ? "renting" : "owning", answer->node.accelerator->name);
@@ -54,7 +53,7 @@ static ls_status explain_break_even(const ls_plan_answer *answer, ls_text *text)
     const ls_ownership ownership =
         ls_path_ownership(owned->path, owned->offer, owned->gpus * owned->copies, question->buy_factor,
                           question->energy_factor, question->staff_factor);
-    ls_cost_explain_break_even(&ownership, owned->utilization, rented->usd_per_gpu_hour, text);
+    ls_cost_explain_break_even(&ownership, owned->utilization, owned->rent_usd_per_gpu_hour, text);
     return LS_OK;
 }
 

@@ -79,6 +79,12 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* 0: not set against a rent. */
+static json_t *break_even_or_null(double value)
+{
+    return value > 0.0 ? number_or_null(value) : json_null();
+}
+
 static json_t *checkpoint_to_json(const ls_failure_estimate *failure)
 {
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "bytes", failure->checkpoint_bytes, "stall_s",
@@ -108,9 +114,11 @@ static json_t *path_to_json(const ls_path_outcome *outcome)
                   (json_int_t)outcome->gpus, "days", number_or_null(outcome->days), "cost_usd",
                   cost_to_json(outcome), "max_loss_usd", number_or_null(outcome->max_loss_usd));
     if (outcome->path->kind == LS_PATH_OWNED) {
-        json_object_set_new(path, "break_even_months", number_or_null(outcome->break_even_months));
-        json_object_set_new(path, "break_even_utilization", number_or_null(outcome->break_even_utilization));
-        json_object_set_new(path, "break_even_usd_per_gpu_hour", number_or_null(outcome->break_even_rate));
+        json_object_set_new(path, "break_even_months", break_even_or_null(outcome->break_even_months));
+        json_object_set_new(path, "break_even_utilization",
+                            break_even_or_null(outcome->break_even_utilization));
+        json_object_set_new(path, "break_even_usd_per_gpu_hour",
+                            break_even_or_null(outcome->break_even_rate));
     }
     return path;
 }
@@ -152,9 +160,9 @@ static void set_money(json_t *root, const ls_plan_answer *answer)
     const bool priced = verdict->outcome_count > 0;
     json_object_set_new(root, "cost_usd", answer->outcome ? cost_to_json(answer->outcome) : json_object());
     json_object_set_new(root, "break_even_months",
-                        priced ? number_or_null(verdict->break_even_months) : json_null());
+                        priced ? break_even_or_null(verdict->break_even_months) : json_null());
     json_object_set_new(root, "break_even_utilization",
-                        priced ? number_or_null(verdict->break_even_utilization) : json_null());
+                        priced ? break_even_or_null(verdict->break_even_utilization) : json_null());
     json_object_set_new(root, "paths", paths);
     json_object_set_new(root, "flips", flips);
 }

@@ -111,6 +111,7 @@ ls_status ls_plan_write_memo(const ls_plan_answer *answer)
         .power = answer->power.known ? &answer->power : NULL,
         .ladder = answer->ladder.count > 0 ? &answer->ladder : NULL,
         .assumptions = &answer->assumptions,
+        .command = ls_plan_write_command(answer),
     };
     ls_text text = {0};
     ls_memo_append(&memo, &text);

@@ -97,7 +97,9 @@ static ls_status collect_prices(plan_money *money)
 static bool asks_for_money(const ls_plan_settings *settings)
 {
     return settings->budget[0] || settings->quote[0] || settings->portfolio[0] || settings->memo[0] ||
-           settings->runs_per_month > 0.0 || settings->utilization > 0.0 || settings->ladder;
+           settings->runs_per_month > 0.0 || settings->utilization > 0.0 || settings->ladder ||
+           settings->deadline > 0.0 || settings->api_price > 0.0 || settings->staff > 0.0 ||
+           settings->data_control != 0;
 }
 
 /* Adds a path, or says why there is none. */
@@ -231,10 +233,11 @@ static const ls_path_outcome *find_outcome(const ls_verdict *verdict)
 static ls_status decide(plan_money *money)
 {
     ls_plan_answer *answer = money->answer;
-    if (answer->settings->api_price > 0.0) {
+    const bool is_priced = money->path_count > 0;
+    if (is_priced && answer->settings->api_price > 0.0) {
         LS_TRY(add_path(money, LS_PATH_API, NULL, false));
     }
-    if (money->path_count == 0) {
+    if (!is_priced) {
         return asks_for_money(answer->settings)
                    ? ls_fail(LS_ERR_INVALID,
                              "no price is known for %s: give one with --quote FILE or --catalogue FILE",

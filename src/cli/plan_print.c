@@ -253,8 +253,11 @@ void ls_plan_append_text(const ls_plan_answer *answer, ls_text *text)
         ls_text_append(text, "\n");
         ls_ladder_append(&answer->ladder, text);
     }
-    if (answer->settings->scaling) {
+    if (answer->settings->scaling && answer->curve) {
         ls_plan_append_scaling(answer, text);
+    } else if (answer->settings->scaling) {
+        ls_text_append(text,
+                       "\nscaling: there is one of this machine; --gpus KIND:COUNT asks about others\n");
     }
 }
 

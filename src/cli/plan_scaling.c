@@ -37,6 +37,9 @@ static int64_t smallest_of(const ls_plan_answer *answer)
 
 ls_status ls_plan_scale(ls_plan_answer *answer)
 {
+    if (ls_plan_is_here(answer, &answer->node)) { /* there is one of it */
+        return LS_OK;
+    }
     const int64_t gpus = answer->setting.gpus;
     const bool curve = answer->settings->scaling || answer->settings->html[0];
     const ls_scaling_options options = {

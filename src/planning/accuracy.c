@@ -139,7 +139,7 @@ static bool same_model(const ls_published_run *a, const ls_published_run *b)
     const ls_model_config *x = &a->shape->config, *y = &b->shape->config;
     return x->layers == y->layers && x->width == y->width && x->heads == y->heads && x->ffn == y->ffn &&
            x->vocab == y->vocab && a->setting.length == b->setting.length &&
-           a->setting.gpus == b->setting.gpus && a->setting.gpus == b->setting.gpus &&
+           a->setting.gpus == b->setting.gpus && a->shape->moe.experts == b->shape->moe.experts &&
            a->setting.precision == b->setting.precision &&
            a->setting.node->accelerator == b->setting.node->accelerator &&
            strcmp(a->stack.name, b->stack.name) == 0;

@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <ctype.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,9 +48,21 @@ bool ls_names_has(const char *words, const char *name)
     return false;
 }
 
+/* Of a folded name's signs: false where a number goes on behind it, so that "h20" is no part of "H200". */
+static void mark_ends(const char *name, bool ends[LS_NAME_MAX])
+{
+    for (size_t count = 0; *name && count < LS_NAME_MAX; name++) {
+        if (isalnum((unsigned char)*name)) {
+            ends[count++] = !isdigit((unsigned char)*name) || !isdigit((unsigned char)name[1]);
+        }
+    }
+}
+
 bool ls_names_matches(const char *name, const char *query)
 {
     const folded whole = fold(name, strlen(name));
+    bool ends[LS_NAME_MAX] = {false};
+    mark_ends(name, ends);
     const char *at = whole.text;
     bool any = false;
     while (*query) {
@@ -59,11 +72,15 @@ bool ls_names_matches(const char *name, const char *query)
         }
         if (bytes) {
             const folded part = fold(query, bytes);
+            const size_t part_bytes = strlen(part.text);
             at = strstr(at, part.text);
+            while (at && !ends[at - whole.text + (ptrdiff_t)part_bytes - 1]) {
+                at = strstr(at + 1, part.text);
+            }
             if (!at) {
                 return false;
             }
-            at += strlen(part.text);
+            at += part_bytes;
             any = true;
         }
         query += bytes + (query[bytes] != 0);

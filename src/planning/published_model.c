@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Published runs: the model, and the machine and program it ran on. */
 #include "base/assert.h"
+#include "planning/names.h"
 #include "planning/published_internal.h"
 
 #include <math.h>
@@ -10,14 +11,35 @@
 
 /* Models whose sizes sources don't repeat, by a part of their name. */
 static const char *const known_models[][2] = {
-    {"Qwen3_30B", "layers=48,hidden=2048,heads=32,kv_heads=4,head_dim=128,ffn=6144,vocab=151936,mlp=swiglu,"
+    {"Mixtral 8x7B", "mixtral-8x7b"},
+    {"Mixtral 8x22B", "mixtral-8x22b"},
+    {"GPT OSS 20B", "gpt-oss-20b"},
+    {"DeepSeek V2", "deepseek-v2"},
+    {"DeepSeek V3", "deepseek-v3"},
+    {"Qwen3 30B", "layers=48,hidden=2048,heads=32,kv_heads=4,head_dim=128,ffn=6144,vocab=151936,mlp=swiglu,"
                   "experts=128,active=8,expert_ffn=768"},
-    {"Qwen3_235B", "layers=94,hidden=4096,heads=64,kv_heads=4,head_dim=128,ffn=12288,vocab=151936,mlp=swiglu,"
+    {"Qwen3 235B", "layers=94,hidden=4096,heads=64,kv_heads=4,head_dim=128,ffn=12288,vocab=151936,mlp=swiglu,"
                    "experts=128,active=8,expert_ffn=1536"},
     {"GPT OSS 120B", "layers=36,hidden=2880,heads=64,kv_heads=8,head_dim=64,ffn=2880,vocab=201088,mlp=swiglu,"
                      "experts=128,active=4,expert_ffn=2880"},
-    {"DeepSeek-V3", "deepseek-v3"},
 };
+/* Dense ones: used where a row has no sizes. */
+static const char *const known_dense[][2] = {
+    {"llama3 8b", "llama3-8b"}, {"llama3 70b", "llama3-70b"}, {"llama3 405b", "llama3-405b"},
+    {"llama2 7b", "llama2-7b"}, {"llama2 13b", "llama2-13b"}, {"llama2 70b", "llama2-70b"},
+    {"GPT3 175B", "gpt3-175b"}, {"Qwen3 8B", "qwen3-8b"},     {"Qwen3 14B", "qwen3-14b"},
+    {"Qwen3 32B", "qwen3-32b"},
+};
+
+static const char *find_model(const char *name, const char *const (*models)[2], size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (ls_names_matches(name, models[i][0])) {
+            return models[i][1];
+        }
+    }
+    return NULL;
+}
 
 static double multiple(double value, double of)
 {
@@ -40,10 +62,13 @@ static const char *guess_sizes(ls_published_reader *r, double parameters)
 const char *ls_published_shape_text(ls_published_reader *r)
 {
     const int64_t layers = ls_published_count(r, "layers"), hidden = ls_published_count(r, "hidden");
-    for (size_t i = 0; i < sizeof(known_models) / sizeof(known_models[0]); i++) {
-        if (ls_published_has(r->run->model, known_models[i][0])) {
-            return known_models[i][1];
-        }
+    const char *known =
+        find_model(r->run->model, known_models, sizeof(known_models) / sizeof(known_models[0]));
+    if (!known && (layers == 0 || hidden == 0)) {
+        known = find_model(r->run->model, known_dense, sizeof(known_dense) / sizeof(known_dense[0]));
+    }
+    if (known) {
+        return known;
     }
     const double parameters = ls_published_number(r, "params_b") * 1e9;
     if (layers == 0 || hidden == 0) {

@@ -5,6 +5,7 @@
 #include "planning/search.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* ---- strategy ---- */
 
@@ -19,24 +20,27 @@ static bool has_any(const char *text, const char *const *words)
 static void read_sharding(ls_published_reader *r)
 {
     static const char *const second[] = {"SHARD_GRAD_OP", "ZeRO-2", "ZeRO2", NULL};
-    static const char *const all[] = {"SHARD", "FSDP", "ZeRO-3", "ZeRO3", NULL};
+    static const char *const all[] = {"SHARD", "FSDP", "HSDP", "ZeRO-3", "ZeRO3", NULL};
     static const char *const first[] = {"ZeRO-1", "ZeRO1", "dist-opt", "distributed", NULL};
     const char *text = ls_published_text(r, "sharding");
     r->request.has_zero = *text != '\0' || r->run->setting.gpus == 1;
-    r->request.strategy.zero = has_any(text, second)  ? 2
-                               : has_any(text, all)   ? 3
-                               : has_any(text, first) ? 1
-                                                      : 0;
+    r->request.strategy.zero = ls_published_has(text, "NO_SHARD")
+                                   ? 0 /* FSDP's word for plain data parallel */
+                               : has_any(text, second) ? 2
+                               : has_any(text, all)    ? 3
+                               : has_any(text, first)  ? 1
+                                                       : 0;
 }
 
 static void read_recompute(ls_published_reader *r)
 {
     static const char *const full[] = {"full", "block", "all", NULL};
-    static const char *const none[] = {"none", "no", "off", "false", NULL};
+    static const char *const none[] = {"none", "false", NULL};
     const char *text = ls_published_text(r, "recompute");
     const bool is_selective = ls_published_has(text, "selective"),
                is_full = !is_selective && has_any(text, full);
-    r->request.has_recompute = is_selective || is_full || has_any(text, none);
+    r->request.has_recompute = is_selective || is_full || has_any(text, none) ||
+                               strcasecmp(text, "no") == 0 || strcasecmp(text, "off") == 0;
     r->request.strategy.recompute = is_selective ? LS_RECOMPUTE_SELECTIVE
                                     : is_full    ? LS_RECOMPUTE_FULL
                                                  : LS_RECOMPUTE_NONE;

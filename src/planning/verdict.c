@@ -191,7 +191,7 @@ static double most_tokens_per_parameter(const ls_question *question)
     double most = 0.0;
     for (size_t i = 0; i < question->workload_count; i++) {
         const ls_workload *one = &question->workloads[i];
-        most = fmax(most, question->tokens_factor * one->tokens / one->parameters);
+        most = fmax(most, question->tokens_factor * one->tokens / one->active_parameters);
     }
     return most;
 }

@@ -90,7 +90,8 @@ static void say_deadline(const ls_question *q, const ls_path_outcome *o, char *t
     const double limit_days = ls_path_outcome_limit_s(q, o->path, strict) / DAY_S;
     const double lead_days = o->offer->lead_time_s / DAY_S;
     if (lead_days > limit_days) {
-        snprintf(text, bytes, "it is there after %.0f days, the deadline is in %.0f", lead_days, limit_days);
+        snprintf(text, bytes, "it is there after %s, the deadline is in %s", span(lead_days).text,
+                 span(limit_days).text);
     } else {
         snprintf(text, bytes, "%s with %lld GPU%s, %s %s", span(o->days).text, (long long)o->gpus,
                  o->gpus == 1 ? "" : "s",
@@ -249,12 +250,15 @@ static void say_dont(const ls_verdict *v, char *text, size_t bytes)
                  "that is there, take a smaller one, or find more text",
                  v->tokens_per_parameter);
     } else if (v->chosen >= 0) {
+        char until[64] = "at any number of tokens";
+        if (isfinite(v->api_break_even_tokens_month)) {
+            snprintf(until, sizeof until, "until there are %s tokens a month",
+                     ls_quantity_of(v->api_break_even_tokens_month).text);
+        }
         snprintf(text, bytes,
-                 "an outside API answers for %s a month; training costs %s and answering %s, until there are "
-                 "%s tokens a "
-                 "month",
+                 "an outside API answers for %s a month; training costs %s a month and answering %s, %s",
                  usd(v->api_usd_month).text, usd(v->train_usd_month).text, usd(v->serve_usd_month).text,
-                 ls_quantity_of(v->api_break_even_tokens_month).text);
+                 until);
     } else {
         const ls_path_outcome *o = nearest(v);
         snprintf(text, bytes, "no path is open; the nearest is %s: %s", o ? o->name : "none",
