@@ -4,6 +4,7 @@
 #include "base/assert.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,7 +171,23 @@ ls_quantity ls_quantity_of(double value)
         i++;
     }
     ls_quantity quantity;
-    snprintf(quantity.text, sizeof quantity.text, "%.3g%s", value / scales[i].unit, scales[i].name);
+    const double scaled = value / scales[i].unit;
+    const bool is_long = i == 0 && fabs(scaled) >= 999.5 && fabs(scaled) < 1e15; /* more than T */
+    snprintf(quantity.text, sizeof quantity.text, is_long ? "%.0f%s" : "%.3g%s", scaled, scales[i].name);
+    return quantity;
+}
+
+ls_quantity ls_plain_of(double value)
+{
+    ls_quantity quantity;
+    const double size = fabs(value);
+    if (size >= 999.5 && size < 1e15) {
+        snprintf(quantity.text, sizeof quantity.text, "%.0f", value);
+    } else if (size == 0.0 || size >= 1e-4) { /* beyond 1e15 nobody counts digits */
+        snprintf(quantity.text, sizeof quantity.text, "%.3g", value);
+    } else {
+        snprintf(quantity.text, sizeof quantity.text, "%.6f", value);
+    }
     return quantity;
 }
 

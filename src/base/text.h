@@ -51,6 +51,8 @@ typedef struct ls_quantity {
     char text[24];
 } ls_quantity;
 ls_quantity ls_quantity_of(double value);
+/* The same without a letter and never with an exponent: "1290", "12.3", "0.0467". */
+ls_quantity ls_plain_of(double value);
 
 /*
  * Levenshtein distance: how many characters must be put in, taken out or replaced to make `b` of `a`. Cut off: `limit` when it is that

@@ -352,6 +352,12 @@ static ls_status print_answer(const ls_plan_answer *answer)
     ls_status status = LS_OK;
     if (settings->explain[0]) {
         status = ls_plan_explain(answer, &text);
+        if (status == LS_OK && settings->json) {
+            json_t *root = json_pack("{s:s, s:s}", "term", settings->explain, "text", ls_text_string(&text));
+            ls_print_json(root);
+            json_decref(root);
+            ls_text_clear(&text);
+        }
     } else if (settings->json) {
         json_t *root = ls_plan_to_json(answer);
         ls_print_json(root);

@@ -19,17 +19,17 @@
 static void append_duration(ls_text *text, double seconds)
 {
     if (seconds < 1.0) {
-        ls_text_printf(text, "%.3g ms", 1e3 * seconds);
+        ls_text_printf(text, "%s ms", ls_plain_of(1e3 * seconds).text);
     } else if (seconds < 600.0) {
-        ls_text_printf(text, "%.3g s", seconds);
+        ls_text_printf(text, "%s s", ls_plain_of(seconds).text);
     } else if (seconds < 7200.0) {
-        ls_text_printf(text, "%.3g min", seconds / 60.0);
+        ls_text_printf(text, "%s min", ls_plain_of(seconds / 60.0).text);
     } else if (seconds < 172800.0) {
-        ls_text_printf(text, "%.3g h", seconds / 3600.0);
+        ls_text_printf(text, "%s h", ls_plain_of(seconds / 3600.0).text);
     } else if (seconds < 2.0 * 365.0 * 86400.0) {
-        ls_text_printf(text, "%.3g days", seconds / 86400.0);
+        ls_text_printf(text, "%s days", ls_plain_of(seconds / 86400.0).text);
     } else {
-        ls_text_printf(text, "%.3g years", seconds / (365.25 * 86400.0));
+        ls_text_printf(text, "%s years", ls_plain_of(seconds / (365.25 * 86400.0)).text);
     }
 }
 
@@ -113,8 +113,9 @@ static void append_step(const ls_plan_answer *answer, ls_text *text)
     if (other >= 0.005) {
         ls_text_printf(text, "  other %.0f %%", 100.0 * other);
     }
-    ls_text_printf(text, "   MFU %.1f %%, %.3g TFLOP/s per GPU, %s tokens/s\n", 100.0 * answer->estimate.mfu,
-                   answer->estimate.tflops_per_gpu, ls_quantity_of(answer->estimate.tokens_ps).text);
+    ls_text_printf(text, "   MFU %.1f %%, %s TFLOP/s per GPU, %s tokens/s\n", 100.0 * answer->estimate.mfu,
+                   ls_plain_of(answer->estimate.tflops_per_gpu).text,
+                   ls_quantity_of(answer->estimate.tokens_ps).text);
 }
 
 static void append_strategy(const ls_plan_answer *answer, ls_text *text)
@@ -192,10 +193,17 @@ static void append_risk(const ls_plan_answer *answer, ls_text *text)
     if (answer->power.known) {
         append_heading(text, "power");
         const bool large = answer->power.facility_kw >= 1000.0;
-        ls_text_printf(text, "%.3g %s at the meter, %" PRId64 " rack%s of %.0f kW, %s\n",
-                       answer->power.facility_kw / (large ? 1000.0 : 1.0), large ? "MW" : "kW",
-                       answer->power.racks, answer->power.racks == 1 ? "" : "s", answer->power.rack_kw,
-                       answer->power.cooling->name);
+        ls_text_printf(text, "%s %s at the meter, ",
+                       ls_plain_of(answer->power.facility_kw / (large ? 1000.0 : 1.0)).text,
+                       large ? "MW" : "kW");
+        if (answer->power.racks > 0) {
+            ls_text_printf(text, "%" PRId64 " rack%s of %.0f kW, %s\n", answer->power.racks,
+                           answer->power.racks == 1 ? "" : "s", answer->power.rack_kw,
+                           answer->power.cooling->name);
+        } else {
+            ls_text_printf(text, "no rack there holds a node of %.0f kW: %s\n", answer->power.rack_kw,
+                           answer->power.cooling->name);
+        }
     }
 }
 
@@ -204,10 +212,10 @@ static void append_advice(const ls_plan_answer *answer, ls_text *text)
     const double parameters = (double)answer->shape.active_parameters;
     const double batch = (double)(answer->setting.global_batch * answer->setting.length);
     append_heading(text, "training");
-    ls_text_printf(text, "%.3g tokens per parameter: %s; batch %.2g x the critical one\n",
-                   answer->tokens / parameters,
+    ls_text_printf(text, "%s tokens per parameter: %s; batch %s x the critical one\n",
+                   ls_plain_of(answer->tokens / parameters).text,
                    ls_tokens_verdict_text(ls_advice_judge_tokens(parameters, answer->tokens)),
-                   batch / ls_advice_critical_batch_tokens(parameters));
+                   ls_plain_of(batch / ls_advice_critical_batch_tokens(parameters)).text);
 }
 
 static void append_flips(const ls_plan_answer *answer, ls_text *text)

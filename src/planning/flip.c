@@ -286,10 +286,10 @@ static void say_change(const ls_question *q, const ls_flip *f, char *text, size_
         snprintf(text, bytes, "own machines are used %.0f %% of the hours", 100.0 * f->to);
         break;
     case LS_LEVER_RUNS:
-        snprintf(text, bytes, "there are %.2g runs a month", f->to);
+        snprintf(text, bytes, "there are %s runs a month", ls_plain_of(f->to).text);
         break;
     case LS_LEVER_DEADLINE:
-        snprintf(text, bytes, "it must be done within %.3g days", f->to / 86400.0);
+        snprintf(text, bytes, "it must be done within %s days", ls_plain_of(f->to / 86400.0).text);
         break;
     case LS_LEVER_TOKENS:
         if (q->workload_count == 1) {

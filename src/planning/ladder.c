@@ -99,8 +99,8 @@ static void demand_tenth(const ls_ladder_setting *s, ls_ladder_stage *stage)
 
 static void demand_full(const ls_ladder_setting *s, ls_ladder_stage *stage)
 {
-    CRITERION(0, "in the first hour: a step between %.3g and %.3g s", s->step_s * s->step_band[0],
-              s->step_s * s->step_band[1]);
+    CRITERION(0, "in the first hour: a step between %s and %s s",
+              ls_plain_of(s->step_s * s->step_band[0]).text, ls_plain_of(s->step_s * s->step_band[1]).text);
     CRITERION(1, "in the first week: goodput of at least %.2f (predicted %.3f)", s->goodput - 0.05,
               s->goodput);
     CRITERION(2, "no validation loss above that of the last checkpoint for more than a day");
@@ -150,11 +150,11 @@ void ls_ladder_compute(const ls_ladder_setting *setting, ls_ladder *ladder_out)
 
 static void append_stage(const ls_ladder_stage *stage, ls_text *text)
 {
-    char cost[24], sum[24], hours[24];
+    char cost[24], sum[24], hours[40];
     ls_cost_format(stage->usd, cost, sizeof cost);
     ls_cost_format(stage->cumulated_usd, sum, sizeof sum);
     if (stage->hours >= 48.0) {
-        snprintf(hours, sizeof hours, "%.3g days", stage->hours / 24.0);
+        snprintf(hours, sizeof hours, "%s days", ls_plain_of(stage->hours / 24.0).text);
     } else {
         snprintf(hours, sizeof hours, "%.2g h", stage->hours);
     }

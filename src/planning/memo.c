@@ -41,16 +41,18 @@ static void append_time(const ls_memo *m, const ls_path_outcome *o, ls_text *tex
     ls_text_append(text, "| | expected | 10 % to 90 % |\n|---|---|---|\n");
     if (o && isfinite(o->days) && o->path->node) {
         const double lead = o->offer->lead_time_s / 86400.0, run = o->days - lead;
-        ls_text_printf(text, "| done in | %.3g days on %lld GPUs | %.3g to %.3g days |\n", o->days,
-                       (long long)o->gpus, m->days_band[0] > 0.0 ? m->days_band[0] : lead + run * low,
-                       m->days_band[1] > 0.0 ? m->days_band[1] : lead + run * high);
+        ls_text_printf(text, "| done in | %s days on %lld GPUs | %s to %s days |\n",
+                       ls_plain_of(o->days).text, (long long)o->gpus,
+                       ls_plain_of(m->days_band[0] > 0.0 ? m->days_band[0] : lead + run * low).text,
+                       ls_plain_of(m->days_band[1] > 0.0 ? m->days_band[1] : lead + run * high).text);
         ls_text_printf(text, "| a run costs | %s | %s to %s |\n", usd(o->run_usd).text,
                        usd(o->run_usd_low * low).text, usd(o->run_usd_high * high).text);
         ls_text_printf(text, "| at most lost | %s | |\n", usd(o->max_loss_usd).text);
     }
     if (m->step_s > 0.0) {
-        ls_text_printf(text, "| a step | %.3g s, %s tokens/s, MFU %.0f %% | %.3g to %.3g s |\n", m->step_s,
-                       ls_quantity_of(m->tokens_ps).text, 100.0 * m->mfu, m->step_s * low, m->step_s * high);
+        ls_text_printf(text, "| a step | %s s, %s tokens/s, MFU %.0f %% | %s to %s s |\n",
+                       ls_plain_of(m->step_s).text, ls_quantity_of(m->tokens_ps).text, 100.0 * m->mfu,
+                       ls_plain_of(m->step_s * low).text, ls_plain_of(m->step_s * high).text);
     }
 }
 
@@ -61,12 +63,12 @@ static void append_machine(const ls_memo *m, ls_text *text)
                        m->memory_capacity_gib);
     }
     if (m->failure) {
-        ls_text_printf(text, "| a failure every | %.3g days; goodput %.1f %% | |\n",
-                       m->failure->mtbf_s / 86400.0, 100.0 * m->failure->goodput);
+        ls_text_printf(text, "| a failure every | %s days; goodput %.1f %% | |\n",
+                       ls_plain_of(m->failure->mtbf_s / 86400.0).text, 100.0 * m->failure->goodput);
     }
     if (m->power && m->power->known) {
-        ls_text_printf(text, "| power at the meter | %.3g kW, at most %.3g | |\n", m->power->facility_kw,
-                       m->power->facility_max_kw);
+        ls_text_printf(text, "| power at the meter | %s kW, at most %s | |\n",
+                       ls_plain_of(m->power->facility_kw).text, ls_plain_of(m->power->facility_max_kw).text);
         ls_text_printf(text, "| racks | %lld of %.0f kW, %s | |\n", (long long)m->power->racks,
                        m->power->rack_kw, m->power->cooling->name);
     }
@@ -83,9 +85,9 @@ static void append_paths(const ls_verdict *v, ls_text *text)
                    "|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < v->outcome_count; i++) {
         const ls_path_outcome *o = &v->outcomes[i];
-        char days[24] = "";
+        char days[40] = "";
         if (isfinite(o->days) && o->days > 0.0) {
-            snprintf(days, sizeof days, "%.3g days", o->days);
+            snprintf(days, sizeof days, "%s days", ls_plain_of(o->days).text);
         }
         ls_text_printf(text, "| %s%s | %lld | %s | %s | %s | %s | %s | %s |\n", o->name,
                        (int)i == v->chosen ? " (chosen)" : "", (long long)o->gpus, days, usd(o->run_usd).text,
@@ -109,19 +111,19 @@ static void append_risks(const ls_memo *m, const ls_path_outcome *o, ls_text *te
     }
     if (m->failure) {
         ls_text_printf(text,
-                       "- Failures: one every %.3g hours is expected; a checkpoint every %.0f minutes keeps "
+                       "- Failures: one every %s hours is expected; a checkpoint every %.0f minutes keeps "
                        "%.1f %% of the "
                        "time.\n",
-                       m->failure->mtbf_s / 3600.0, m->failure->interval_s / 60.0,
+                       ls_plain_of(m->failure->mtbf_s / 3600.0).text, m->failure->interval_s / 60.0,
                        100.0 * m->failure->goodput);
     }
     if (m->power && !m->power->possible) {
         ls_text_printf(text, "- Site: %s.\n", m->power->why_not);
     }
     ls_text_printf(text,
-                   "- Data: %.3g tokens per parameter; 20 are usual, and what a model learns is not part of "
+                   "- Data: %s tokens per parameter; 20 are usual, and what a model learns is not part of "
                    "this page.\n",
-                   m->verdict->tokens_per_parameter);
+                   ls_plain_of(m->verdict->tokens_per_parameter).text);
     ls_text_append(text, "\n## What would change the answer\n\n");
     const size_t count = m->verdict->flip_count < FLIPS_SHOWN ? m->verdict->flip_count : FLIPS_SHOWN;
     for (size_t i = 0; i < count; i++) {

@@ -22,7 +22,7 @@ const char *ls_obstacle_name(ls_obstacle obstacle)
 }
 
 typedef struct money {
-    char text[24];
+    char text[40];
 } money;
 
 static money usd(double value)
@@ -37,7 +37,7 @@ static money span(double days)
 {
     money m;
     if (days >= 730.0) {
-        snprintf(m.text, sizeof m.text, "%.3g years", days / 365.0);
+        snprintf(m.text, sizeof m.text, "%s years", ls_plain_of(days / 365.0).text);
     } else if (days >= 2.0) {
         snprintf(m.text, sizeof m.text, days < 10.0 ? "%.1f days" : "%.0f days", days);
     } else {

@@ -321,6 +321,10 @@ expect 3 "${plan[@]}" llama3-8b --gpus mine-1:8 --catalogue broken.csv
 says broken.csv fast
 expect 2 "${plan[@]}" llama3-8b --gpus h100:8 --catalogue missing.csv
 says missing.csv
+# An explanation is a document too.
+expect 0 "$LOCKSTEP" plan llama3-8b --gpus h100:8 --explain bubble --json
+check "an explanation in JSON" python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); sys.exit(not (d["term"] == "bubble" and "=" in d["text"]))' "$out"
+
 # A run file says its batch, its sequences and its tokens; options say otherwise.
 expect 0 "$LOCKSTEP" plan "$scratch/tiny.yaml" --gpus h100:1 --json
 same "a run file's batch, sequences, tokens" "$(field "$out" global_batch sequence tokens)" "12 32 4608.0"
