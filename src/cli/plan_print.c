@@ -113,8 +113,8 @@ static void append_step(const ls_plan_answer *answer, ls_text *text)
     if (other >= 0.005) {
         ls_text_printf(text, "  other %.0f %%", 100.0 * other);
     }
-    ls_text_printf(text, "   MFU %.1f %%, %s TFLOP/s per GPU, %s tokens/s\n", 100.0 * answer->estimate.mfu,
-                   ls_plain_of(answer->estimate.tflops_per_gpu).text,
+    ls_text_printf(text, "   MFU %.1f %% (full attention), %s TFLOP/s per GPU, %s tokens/s\n",
+                   100.0 * answer->estimate.mfu, ls_plain_of(answer->estimate.tflops_per_gpu).text,
                    ls_quantity_of(answer->estimate.tokens_ps).text);
 }
 

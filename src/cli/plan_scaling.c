@@ -18,12 +18,22 @@ static double goodput_of(void *context, const ls_setting *setting, const ls_esti
     return result.goodput;
 }
 
-/* What is given of the cut belongs to the one count; the rest of the request holds on all. */
-static ls_strategy_request request_for_any_count(const ls_strategy_request *request)
+/* Other counts differ in dp alone where the cut is given: with it left open, what is chosen there must be what was chosen here. */
+static ls_strategy_request request_for_any_count(const ls_plan_answer *answer)
 {
-    ls_strategy_request free = *request;
-    free.strategy.dp = 0;
-    return free;
+    const ls_strategy *own = &answer->estimate.strategy;
+    ls_strategy_request request = answer->request;
+    if (!answer->search) {
+        request.strategy = *own;
+        request.has_zero = request.has_recompute = request.has_sequence_parallel = request.has_schedule =
+            true;
+    } else if (request.strategy.dp > 0) {
+        request.strategy.tp = own->tp;
+        request.strategy.pp = own->pp;
+        request.strategy.cp = own->cp;
+    }
+    request.strategy.dp = 0;
+    return request;
 }
 
 static int64_t smallest_of(const ls_plan_answer *answer)
@@ -43,7 +53,7 @@ ls_status ls_plan_scale(ls_plan_answer *answer)
     const int64_t gpus = answer->setting.gpus;
     const bool curve = answer->settings->scaling || answer->settings->html[0];
     const ls_scaling_options options = {
-        .search = {.request = request_for_any_count(&answer->request),
+        .search = {.request = request_for_any_count(answer),
                    .any_schedule = answer->settings->schedule == LS_PLAN_SCHEDULE_ANY},
         .gpus_min = curve           ? smallest_of(answer)
                     : gpus % 2 == 0 ? gpus / 2
