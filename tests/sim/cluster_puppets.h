@@ -366,7 +366,8 @@ static void take_team(puppet *p)
     if (p->team.cut == cut) {
         /* The step that others agreed on. */
         p->step = finished_parts(p) > p->team.step ? p->team.step + 1 : p->team.step;
-        p->phase = p->step == p->team.step && agreed(p) == p->step + 1 ? UPDATING : IDLE;
+        /* A spare has nothing to finish, as in rank.c. */
+        p->phase = holds_any(p) && p->step == p->team.step && agreed(p) == p->step + 1 ? UPDATING : IDLE;
     }
     if (p->phase == IDLE) {
         atomic_store(&ls_segment_slot(&p->m->segment, p->local)->finished, p->step);
