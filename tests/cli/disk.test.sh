@@ -27,7 +27,7 @@ begin() {
     shift 2
     "${train[@]}" --run-dir "$dir" "$@" >begun.out 2>begun.err </dev/null &
     pid=$!
-    for i in $(seq 3000); do
+    for i in $(seq 12000); do
         [ "$(steps_in "$dir")" -gt "$step" ] && return 0
         kill -0 $pid 2>/dev/null || return 0
         sleep 0.005

@@ -14,7 +14,7 @@ begin() {
     shift
     "${train[@]}" --run-dir run "$@" >"$scratch/part.out" 2>"$scratch/part.err" </dev/null &
     pid=$!
-    for i in $(seq 3000); do
+    for i in $(seq 12000); do
         [ "$(step_of run)" -gt "$step" ] 2>/dev/null && return 0
         kill -0 $pid 2>/dev/null || { fail "the run ended before step $step"; cat "$scratch/part.err"; return 1; }
         sleep 0.01

@@ -36,7 +36,7 @@ begin() {
     shift
     "${train[@]}" --run-dir "$dir" "$@" >"$dir.out" 2>"$dir.err" </dev/null &
     pid=$!
-    for _ in $(seq 3000); do
+    for _ in $(seq 12000); do
         [ -f "$dir/metrics.jsonl" ] && [ "$(wc -l <"$dir/metrics.jsonl")" -ge 10 ] && return 0
         kill -0 $pid 2>/dev/null || break
         sleep 0.01
