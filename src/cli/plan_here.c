@@ -8,10 +8,9 @@
 #include <math.h>
 #include <unistd.h>
 
-#define GEMM_SIDE       1024.0 /* of the product whose rate MFU is counted against */
-#define MICRO_MOST      4
-#define MICRO_TOKENS    4096 /* a micro-batch is no larger than this, when it need not be */
-#define MEMORY_OF_TOTAL 0.95
+#define GEMM_SIDE    1024.0 /* of the product whose rate MFU is counted against */
+#define MICRO_MOST   4
+#define MICRO_TOKENS 4096 /* a micro-batch is no larger than this, when it need not be */
 
 /* The machine as a node of the catalogue; its power is not known. */
 static const ls_node *describe_here(ls_arena *arena, double peak_flops)
@@ -61,8 +60,7 @@ static void fill_memory(const ls_memory_plan *plan, double capacity, ls_estimate
                               .total = (double)plan->total,
                               .capacity = capacity};
     m->buffers += m->total - (m->weights + m->gradients + m->optimizer + m->activations + m->buffers);
-    const double share = m->total / m->capacity;
-    estimate->fit = share <= 0.85 ? LS_FIT_YES : share <= MEMORY_OF_TOTAL ? LS_FIT_TIGHT : LS_FIT_NO;
+    estimate->fit = ls_memory_judge(m);
 }
 
 static void fill_time(const ls_own_time *time, const ls_plan *plan, int64_t micro_batches, double peak_flops,

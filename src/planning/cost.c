@@ -134,3 +134,10 @@ void ls_cost_explain_break_even(const ls_ownership *o, double utilization, doubl
                    100.0 * ls_cost_break_even_utilization(o, usd_per_gpu_hour, 6.0 * o->life_years),
                    ls_cost_break_even_rate(o, utilization, 6.0 * o->life_years));
 }
+
+ls_quantity ls_usd_of(double usd)
+{
+    ls_quantity text;
+    ls_cost_format(usd, text.text, sizeof text.text);
+    return text;
+}

@@ -81,5 +81,7 @@ void ls_cost_explain_break_even(const ls_ownership *ownership, double utilizatio
 
 /* "$1.09M", "$940", "$12.3k": three digits. */
 void ls_cost_format(double usd, char *text, size_t bytes);
+/* The same for use in one expression: ls_usd_of(cost).text. */
+ls_quantity ls_usd_of(double usd);
 
 #endif

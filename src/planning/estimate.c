@@ -16,7 +16,7 @@ const char *ls_term_name(ls_term term)
     return names[term];
 }
 
-static ls_fit judge_fit(const ls_memory_estimate *memory)
+ls_fit ls_memory_judge(const ls_memory_estimate *memory)
 {
     const double share = memory->total / memory->capacity;
     return share <= fits_below ? LS_FIT_YES : share <= tight_below ? LS_FIT_TIGHT : LS_FIT_NO;
@@ -47,7 +47,7 @@ void ls_estimate_compute(const ls_setting *setting, const ls_strategy *strategy,
     ls_estimate *e = estimate_out;
     e->strategy = *strategy;
     ls_memory_compute(setting, strategy, &e->memory);
-    e->fit = judge_fit(&e->memory);
+    e->fit = ls_memory_judge(&e->memory);
     ls_step_time_compute(setting, strategy, &e->time);
 
     const double sequences = (double)setting->global_batch;

@@ -54,6 +54,7 @@ typedef enum ls_fit {
     LS_FIT_TIGHT,
     LS_FIT_NO
 } ls_fit; /* total / capacity <= 0.85, <= 0.95, above */
+ls_fit ls_memory_judge(const ls_memory_estimate *memory);
 
 /* Where a step's time goes. The terms add up to the step. */
 typedef enum ls_term {

@@ -6,17 +6,6 @@
 
 enum { FLIPS_SHOWN = 4 };
 
-typedef struct money {
-    char text[24];
-} money;
-
-static money usd(double value)
-{
-    money m;
-    ls_cost_format(value, m.text, sizeof m.text);
-    return m;
-}
-
 static const ls_path_outcome *chosen_outcome(const ls_verdict *v)
 {
     return v->chosen >= 0 ? &v->outcomes[v->chosen] : NULL;
@@ -45,9 +34,9 @@ static void append_time(const ls_memo *m, const ls_path_outcome *o, ls_text *tex
                        ls_plain_of(o->days).text, (long long)o->gpus,
                        ls_plain_of(m->days_band[0] > 0.0 ? m->days_band[0] : lead + run * low).text,
                        ls_plain_of(m->days_band[1] > 0.0 ? m->days_band[1] : lead + run * high).text);
-        ls_text_printf(text, "| a run costs | %s | %s to %s |\n", usd(o->run_usd).text,
-                       usd(o->run_usd_low * low).text, usd(o->run_usd_high * high).text);
-        ls_text_printf(text, "| at most lost | %s | |\n", usd(o->max_loss_usd).text);
+        ls_text_printf(text, "| a run costs | %s | %s to %s |\n", ls_usd_of(o->run_usd).text,
+                       ls_usd_of(o->run_usd_low * low).text, ls_usd_of(o->run_usd_high * high).text);
+        ls_text_printf(text, "| at most lost | %s | |\n", ls_usd_of(o->max_loss_usd).text);
     }
     if (m->step_s > 0.0) {
         ls_text_printf(text, "| a step | %s s, %s tokens/s, MFU %.0f %% | %s to %s s |\n",
@@ -90,9 +79,9 @@ static void append_paths(const ls_verdict *v, ls_text *text)
             snprintf(days, sizeof days, "%s days", ls_plain_of(o->days).text);
         }
         ls_text_printf(text, "| %s%s | %lld | %s | %s | %s | %s | %s | %s |\n", o->name,
-                       (int)i == v->chosen ? " (chosen)" : "", (long long)o->gpus, days, usd(o->run_usd).text,
-                       usd(o->upfront_usd).text, usd(o->month_usd).text, usd(o->max_loss_usd).text,
-                       o->why_not);
+                       (int)i == v->chosen ? " (chosen)" : "", (long long)o->gpus, days,
+                       ls_usd_of(o->run_usd).text, ls_usd_of(o->upfront_usd).text,
+                       ls_usd_of(o->month_usd).text, ls_usd_of(o->max_loss_usd).text, o->why_not);
     }
     ls_text_append(text, "\n");
 }
@@ -107,7 +96,7 @@ static void append_risks(const ls_memo *m, const ls_path_outcome *o, ls_text *te
                        "- Price: a run costs %s to %s within the published range of prices. Rents move: an "
                        "H100 fell from about "
                        "8 to 2 USD an hour, and rose again by 40 %% up to 2026-03.\n",
-                       usd(o->run_usd_low).text, usd(o->run_usd_high).text);
+                       ls_usd_of(o->run_usd_low).text, ls_usd_of(o->run_usd_high).text);
     }
     if (m->failure) {
         ls_text_printf(text,
@@ -139,7 +128,7 @@ static void append_ladder(const ls_ladder *ladder, ls_text *text)
     for (size_t i = 0; i < ladder->count; i++) {
         const ls_ladder_stage *s = &ladder->stages[i];
         ls_text_printf(text, "| %s | %lld | %.2g | %s | %s |\n", s->name, (long long)s->gpus, s->hours,
-                       usd(s->cumulated_usd).text, s->criteria[0]);
+                       ls_usd_of(s->cumulated_usd).text, s->criteria[0]);
     }
     ls_text_append(text, "\n");
 }

@@ -53,12 +53,6 @@ static double order_key(const ls_estimate *estimate)
     return estimate->time.step_s * (estimate->fit == LS_FIT_TIGHT ? 1.0 + LS_SEARCH_TIGHT_GAIN : 1.0);
 }
 
-static ls_fit judge_fit(const ls_memory_estimate *memory)
-{
-    const double share = memory->total / memory->capacity;
-    return share <= 0.85 ? LS_FIT_YES : share <= 0.95 ? LS_FIT_TIGHT : LS_FIT_NO;
-}
-
 /* Computes the memory of walk->at and keeps the least. */
 static ls_fit weigh(walk *w)
 {
@@ -68,7 +62,7 @@ static ls_fit weigh(walk *w)
         w->least = memory;
         w->least_strategy = w->at;
     }
-    return judge_fit(&memory);
+    return ls_memory_judge(&memory);
 }
 
 /* ---- innermost: ZeRO and recompute ---- */

@@ -398,11 +398,6 @@ ls_status ls_shape_from_config(ls_arena *arena, const char *name, const ls_model
     return ls_shape_build(arena, name, &(ls_shape_sizes){.config = *config}, shape_out);
 }
 
-bool ls_shape_layer_is_mixture(const ls_shape *shape, int64_t layer)
-{
-    return shape->moe.experts > 0 && layer >= shape->moe.dense_layers;
-}
-
 /* ---- FLOPs ---- */
 
 const char *ls_flop_convention_name(ls_flop_convention convention)

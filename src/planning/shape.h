@@ -95,9 +95,6 @@ LS_MUST_CHECK ls_status ls_shape_parse(ls_arena *arena, const char *text, ls_sha
 LS_MUST_CHECK ls_status ls_shape_from_config(ls_arena *arena, const char *name, const ls_model_config *config,
                                              ls_shape *shape_out);
 
-/* True for layer `layer` of a mixture that has experts. */
-bool ls_shape_layer_is_mixture(const ls_shape *shape, int64_t layer);
-
 /* The presets' names, NULL at the end. */
 const char *const *ls_shape_presets(void);
 

@@ -82,7 +82,7 @@ static const pair pairs[] = {
     {"lockstep", "cpu", "megatron-core/a100",
      "gemm_efficiency=0.7 launch_s=0 kernel_s=2e-6 fixed_s=0.001 tp_overlap=0 context_bytes=5e7 "
      "allocator_slack=0.01 gradient_bytes=4 reduce_bytes=4",
-     "placeholder until `lockstep calibrate` has measured this machine"},
+     "guessed, not measured: where this machine was calibrated `plan --gpus here:1` uses its own times"},
 };
 enum { PAIR_COUNT = sizeof(pairs) / sizeof(pairs[0]) };
 

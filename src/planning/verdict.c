@@ -5,9 +5,8 @@
 
 #include <math.h>
 
-#define MODEL_MONTHS     (12.0 * LS_VERDICT_MODEL_YEARS)
-#define CHECKPOINTS_KEPT 10.0
-#define SERVE_MEMORY     0.8 /* of a GPU's memory that weights may fill while a model answers */
+#define MODEL_MONTHS (12.0 * LS_VERDICT_MODEL_YEARS)
+#define SERVE_MEMORY 0.8 /* of a GPU's memory that weights may fill while a model answers */
 
 void ls_question_init(ls_question *question)
 {

@@ -101,7 +101,6 @@ typedef enum ls_obstacle {
     LS_OBSTACLE_MEMORY,
     LS_OBSTACLE_CONTROL
 } ls_obstacle;
-const char *ls_obstacle_name(ls_obstacle obstacle); /* "", "budget", "deadline", ...: JSON */
 
 typedef struct ls_path_outcome {
     const ls_path *path;

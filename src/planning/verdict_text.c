@@ -14,28 +14,14 @@ const char *ls_verdict_kind_name(ls_verdict_kind kind)
     return names[kind];
 }
 
-const char *ls_obstacle_name(ls_obstacle obstacle)
-{
-    static const char *const names[] = {"",     "budget", "deadline", "use",
-                                        "site", "size",   "memory",   "data control"};
-    return names[obstacle];
-}
-
-typedef struct money {
+typedef struct words {
     char text[40];
-} money;
-
-static money usd(double value)
-{
-    money m;
-    ls_cost_format(value, m.text, sizeof m.text);
-    return m;
-}
+} words;
 
 /* "23 days", "3.4 years", "5 hours". */
-static money span(double days)
+static words span(double days)
 {
-    money m;
+    words m;
     if (days >= 730.0) {
         snprintf(m.text, sizeof m.text, "%s years", ls_plain_of(days / 365.0).text);
     } else if (days >= 2.0) {
@@ -109,11 +95,11 @@ static void say_why_not(const ls_question *q, ls_path_outcome *o)
         break;
     case LS_OBSTACLE_BUDGET:
         snprintf(text, bytes, "%s, the budget is %s",
-                 usd(o->path->kind == LS_PATH_OWNED ? o->upfront_usd
-                     : o->path->kind == LS_PATH_API ? o->total_usd
-                                                    : fmax(o->run_usd, o->upfront_usd))
+                 ls_usd_of(o->path->kind == LS_PATH_OWNED ? o->upfront_usd
+                           : o->path->kind == LS_PATH_API ? o->total_usd
+                                                          : fmax(o->run_usd, o->upfront_usd))
                      .text,
-                 usd(q->budget_usd).text);
+                 ls_usd_of(q->budget_usd).text);
         break;
     case LS_OBSTACLE_DEADLINE:
         say_deadline(q, o, text, bytes);
@@ -139,9 +125,9 @@ static void say_why_not(const ls_question *q, ls_path_outcome *o)
 /* ---- the reason ---- */
 
 /* "64 x H100": of the size that was chosen. */
-static money machines(const ls_path_outcome *o)
+static words machines(const ls_path_outcome *o)
 {
-    money m;
+    words m;
     snprintf(m.text, sizeof m.text, "%lld x %s", (long long)(o->gpus * o->copies), o->path->short_name);
     return m;
 }
@@ -180,13 +166,13 @@ static void say_local(const ls_question *q, const ls_path_outcome *o, char *text
     snprintf(text, bytes, "it fits on %s (%s) and takes %s, within the %.0f days %s, for %s",
              o->path->is_here ? "this machine" : "one machine under a desk", machines(o).text,
              span(o->days).text, ls_path_outcome_limit_s(q, o->path, strict) / DAY_S,
-             q->deadline_s > 0.0 ? "there are" : "one may be asked to wait", usd(o->run_usd).text);
+             q->deadline_s > 0.0 ? "there are" : "one may be asked to wait", ls_usd_of(o->run_usd).text);
 }
 
 static void say_rent(const ls_verdict *v, const ls_path_outcome *o, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%s for %s cost %s%s (%s, %.2f USD per GPU and hour)", machines(o).text,
-             span(o->days).text, usd(o->run_usd).text, v->runs_per_month > 0.0 ? " a run" : "",
+             span(o->days).text, ls_usd_of(o->run_usd).text, v->runs_per_month > 0.0 ? " a run" : "",
              ls_offer_kind_name((ls_offer_kind)o->offer->kind), o->usd_per_gpu_hour);
     append_buying(v, text, bytes);
 }
@@ -198,7 +184,7 @@ static void say_own(const ls_verdict *v, const ls_path_outcome *o, char *text, s
             text, bytes,
             "%s for %s have paid after %.0f months at %.0f %% use, in the first half of their %.0f years "
             "(%.2f USD per GPU and hour, against %.2f rented)",
-            machines(o).text, usd(o->upfront_usd).text, o->break_even_months, 100.0 * o->utilization,
+            machines(o).text, ls_usd_of(o->upfront_usd).text, o->break_even_months, 100.0 * o->utilization,
             o->path->terms.life_years, o->usd_per_gpu_hour, o->rent_usd_per_gpu_hour);
         return;
     }
@@ -208,7 +194,7 @@ static void say_own(const ls_verdict *v, const ls_path_outcome *o, char *text, s
         other = !other && (kind == LS_PATH_RENTED || kind == LS_PATH_CLOUD) ? &v->outcomes[i] : other;
     }
     snprintf(text, bytes, "%s of one's own (%s) can do it, and nothing else can%s%s%s", machines(o).text,
-             usd(o->upfront_usd).text, other ? " (rented: " : "", other ? other->why_not : "",
+             ls_usd_of(o->upfront_usd).text, other ? " (rented: " : "", other ? other->why_not : "",
              other ? ")" : "");
 }
 
@@ -225,7 +211,8 @@ static void say_frontier(const ls_path_outcome *o, char *text, size_t bytes)
              "a contract nobody has in stock; a run costs about %s",
              machines(o).text, span(o->days).text,
              (long long)((o->gpus + a->scaleup_domain - 1) / (a->scaleup_domain > 0 ? a->scaleup_domain : 1)),
-             node_w * (double)nodes / 1e6, usd(ls_cost_staff_usd_year(nodes)).text, usd(o->run_usd).text);
+             node_w * (double)nodes / 1e6, ls_usd_of(ls_cost_staff_usd_year(nodes)).text,
+             ls_usd_of(o->run_usd).text);
 }
 
 static const ls_path_outcome *nearest(const ls_verdict *v)
@@ -257,8 +244,8 @@ static void say_dont(const ls_verdict *v, char *text, size_t bytes)
         }
         snprintf(text, bytes,
                  "an outside API answers for %s a month; training costs %s a month and answering %s, %s",
-                 usd(v->api_usd_month).text, usd(v->train_usd_month).text, usd(v->serve_usd_month).text,
-                 until);
+                 ls_usd_of(v->api_usd_month).text, ls_usd_of(v->train_usd_month).text,
+                 ls_usd_of(v->serve_usd_month).text, until);
     } else {
         const ls_path_outcome *o = nearest(v);
         snprintf(text, bytes, "no path is open; the nearest is %s: %s", o ? o->name : "none",
@@ -298,14 +285,14 @@ static void append_outcome(const ls_path_outcome *o, bool is_chosen, ls_text *te
 {
     ls_text_printf(text, "%c %-28.28s", is_chosen ? '*' : ' ', o->name);
     if (o->path->kind == LS_PATH_API) {
-        ls_text_printf(text, " %6s %10s %9s %9s %9s %9s", "", "", "", "", usd(o->month_usd).text,
-                       usd(o->max_loss_usd).text);
+        ls_text_printf(text, " %6s %10s %9s %9s %9s %9s", "", "", "", "", ls_usd_of(o->month_usd).text,
+                       ls_usd_of(o->max_loss_usd).text);
     } else if (isinf(o->days)) {
         ls_text_printf(text, " %6lld %10s %9s %9s %9s %9s", (long long)o->gpus, "", "", "", "", "");
     } else {
         ls_text_printf(text, " %6lld %10s %9s %9s %9s %9s", (long long)o->gpus, span(o->days).text,
-                       usd(o->run_usd).text, usd(o->upfront_usd).text, usd(o->month_usd).text,
-                       usd(o->max_loss_usd).text);
+                       ls_usd_of(o->run_usd).text, ls_usd_of(o->upfront_usd).text,
+                       ls_usd_of(o->month_usd).text, ls_usd_of(o->max_loss_usd).text);
     }
     ls_text_printf(text, o->why_not[0] ? "  %s\n" : "\n", o->why_not);
 }
