@@ -11,7 +11,7 @@
 #include "execution/calibrate/calibrate.h"
 #include "execution/state.h"
 #include "execution/train/session.h"
-#include "planning/own_time.h"
+#include "planning/step/own_time.h"
 
 #include <stdio.h>
 #include <stdlib.h>

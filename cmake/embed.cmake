@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DOUTPUT=FILE.c "-DINPUTS=a.csv;b.csv" -P embed.cmake: files as C arrays, in a table that src/planning/data_file.h declares.
+# cmake -DOUTPUT=FILE.c "-DINPUTS=a.csv;b.csv" -P embed.cmake: files as C arrays, in a table that src/planning/hardware/data_file.h declares.
 # The numbers of a file's bytes are its text; what is in a file can't break the C.
-set(text "/* Made by cmake/embed.cmake from the files of data/. */\n#include \"planning/data_file.h\"\n\n")
+set(text "/* Made by cmake/embed.cmake from the files of data/. */\n#include \"planning/hardware/data_file.h\"\n\n")
 set(table "")
 set(count 0)
 foreach(input ${INPUTS})

@@ -3,7 +3,7 @@
 #include "cli/bench.h"
 
 #include "base/clock.h"
-#include "planning/search.h"
+#include "planning/step/search.h"
 
 #include <string.h>
 

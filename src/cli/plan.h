@@ -7,14 +7,14 @@
 #define LS_CLI_PLAN_H
 
 #include "cli/command.h"
-#include "planning/accuracy.h"
-#include "planning/calibration.h"
-#include "planning/failure.h"
-#include "planning/ladder.h"
-#include "planning/memo.h"
+#include "planning/check/accuracy.h"
+#include "planning/hardware/calibration.h"
+#include "planning/money/failure.h"
+#include "planning/money/ladder.h"
+#include "planning/money/memo.h"
+#include "planning/money/verdict.h"
 #include "planning/run_file.h"
-#include "planning/scaling.h"
-#include "planning/verdict.h"
+#include "planning/step/scaling.h"
 
 #include <string.h>
 

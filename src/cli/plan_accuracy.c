@@ -2,7 +2,7 @@
 /* plan --accuracy: predictions beside measurements, worst rows included. */
 #include "base/file.h"
 #include "cli/plan.h"
-#include "planning/own_runs.h"
+#include "planning/check/own_runs.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,8 +2,8 @@
 /* plan: from what a person wrote to a complete question. Whatever was left out is chosen here, and said. */
 #include "base/file.h"
 #include "cli/plan.h"
-#include "planning/advice.h"
-#include "planning/site.h"
+#include "planning/hardware/site.h"
+#include "planning/step/advice.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* plan --claims: what is often said about training at scale, computed again. */
 #include "cli/plan.h"
-#include "planning/claims.h"
+#include "planning/check/claims.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* plan --explain: how a number of the answer comes about. Terms of the step and of memory are those of planning/estimate.h; the others are here. */
+/* plan --explain: how a number of the answer comes about. Terms of the step and of memory are those of planning/step/estimate.h; the others are here. */
 #include "cli/plan.h"
-#include "planning/advice.h"
+#include "planning/step/advice.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "cli/plan.h"
 #include "compute/queue.h"
 #include "execution/calibrate/calibrate.h"
-#include "planning/own_time.h"
+#include "planning/step/own_time.h"
 
 #include <math.h>
 #include <unistd.h>

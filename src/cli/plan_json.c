@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* plan: the answer as the JSON of the contract. Keys are added, never changed. */
 #include "cli/plan.h"
-#include "planning/advice.h"
+#include "planning/step/advice.h"
 
 #include <math.h>
 #include <stdio.h>

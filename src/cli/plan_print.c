@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* plan: the answer for people, and as CSV. The first line is the answer; every other begins with the word it is about. */
 #include "cli/plan.h"
-#include "planning/advice.h"
+#include "planning/step/advice.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 /* The page around the pictures: the answer, a few numbers, each picture with its sentence, tables, what it all rests on. */
 #include "telemetry/plan_page.h"
 
-#include "planning/cost.h"
+#include "planning/money/cost.h"
 #include "telemetry/plan_page_internal.h"
 #include "telemetry/plan_page_tables.h"
 #include "telemetry/report_style.h"

@@ -10,13 +10,13 @@
 #define LS_TELEMETRY_PLAN_PAGE_H
 
 #include "base/text.h"
-#include "planning/accuracy.h"
 #include "planning/assumptions.h"
-#include "planning/failure.h"
-#include "planning/power.h"
-#include "planning/scaling.h"
-#include "planning/search.h"
-#include "planning/verdict.h"
+#include "planning/check/accuracy.h"
+#include "planning/money/failure.h"
+#include "planning/money/power.h"
+#include "planning/money/verdict.h"
+#include "planning/step/scaling.h"
+#include "planning/step/search.h"
 
 typedef struct ls_plan_page {
     const char *command; /* the command line that makes this page again; NULL: left out */

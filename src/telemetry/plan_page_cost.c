@@ -2,7 +2,7 @@
 /* Cost: what has been paid after so many months, owned and rented, at three uses, and where owning has paid. */
 #include "telemetry/plan_page_internal.h"
 
-#include "planning/cost.h"
+#include "planning/money/cost.h"
 
 #include <inttypes.h>
 #include <math.h>

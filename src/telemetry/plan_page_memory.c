@@ -2,7 +2,7 @@
 /* Memory of a GPU: a bar for each pipeline stage, made of what fills it, against what there is. */
 #include "telemetry/plan_page_internal.h"
 
-#include "planning/memory.h"
+#include "planning/step/memory.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "telemetry/plan_page_internal.h"
 
 #include "base/assert.h"
-#include "planning/step_time.h"
+#include "planning/step/step_time.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 /* What is left of the time when machines fail, by the interval between checkpoints; and the heat of racks against what cooling carries. */
 #include "telemetry/plan_page_internal.h"
 
-#include "planning/interval.h"
+#include "planning/money/interval.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The cluster: nodes as rows of GPUs, the network inside and between them, and which GPUs belong together. GPUs are numbered as planning/collective.h has it: tensor
+ * The cluster: nodes as rows of GPUs, the network inside and between them, and which GPUs belong together. GPUs are numbered as planning/step/collective.h has it: tensor
  * parallel ranks are neighbours, then context, data, and pipeline ranks.
  */
 #include "telemetry/plan_page_internal.h"
 
-#include "planning/collective.h"
+#include "planning/step/collective.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a person types after plan, from arbitrary bytes: a strategy and a shape are an error with text, or something that can be described and read again. */
 #include "base/assert.h"
-#include "planning/search.h"
+#include "planning/step/search.h"
 
 #include <math.h>
 #include <string.h>

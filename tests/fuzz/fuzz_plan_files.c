@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Quotes, portfolios and sites from arbitrary bytes: an error with text, or values that the verdict can reckon with. */
 #include "base/assert.h"
-#include "planning/portfolio.h"
-#include "planning/quote.h"
-#include "planning/site.h"
-#include "planning/verdict.h"
+#include "planning/hardware/site.h"
+#include "planning/money/portfolio.h"
+#include "planning/money/quote.h"
+#include "planning/money/verdict.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #ifndef LS_TESTS_PLANNING_CALIBRATIONS_H
 #define LS_TESTS_PLANNING_CALIBRATIONS_H
 
-#include "planning/calibration.h"
+#include "planning/hardware/calibration.h"
 
 #include <math.h>
 

@@ -7,7 +7,7 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "planning/accuracy.h"
+#include "planning/check/accuracy.h"
 
 #include <math.h>
 #include <stdio.h>

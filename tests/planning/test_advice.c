@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/advice.h"
+#include "planning/step/advice.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "planning/catalogue.h"
+#include "planning/hardware/catalogue.h"
 
 #include <math.h>
 #include <stdio.h>

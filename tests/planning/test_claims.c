@@ -2,7 +2,7 @@
 /* Every number that a claim prints, against the value worked out by hand beside it. */
 #include "test.h"
 
-#include "planning/claims.h"
+#include "planning/check/claims.h"
 
 #include <math.h>
 #include <stdbool.h>

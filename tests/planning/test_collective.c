@@ -2,7 +2,7 @@
 /* Collectives against numbers worked by hand: rates of 100 B/s inside a node and 50 B/s a NIC, no latency where bandwidth is meant. */
 #include "test.h"
 
-#include "planning/collective.h"
+#include "planning/step/collective.h"
 
 #include <math.h>
 

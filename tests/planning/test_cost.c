@@ -2,7 +2,7 @@
 /* Every figure about money that the planning notes check is here, to the digits they print. */
 #include "test.h"
 
-#include "planning/cost.h"
+#include "planning/money/cost.h"
 
 #include <math.h>
 #include <string.h>

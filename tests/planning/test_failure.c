@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/failure.h"
+#include "planning/money/failure.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/interval.h"
+#include "planning/money/interval.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/ladder.h"
+#include "planning/money/ladder.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/memo.h"
-#include "planning/site.h"
+#include "planning/hardware/site.h"
+#include "planning/money/memo.h"
 
 #include <string.h>
 

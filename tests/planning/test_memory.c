@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/memory.h"
+#include "planning/step/memory.h"
 
 #include <math.h>
 #include <stdio.h>

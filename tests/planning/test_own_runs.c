@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/own_runs.h"
+#include "planning/check/own_runs.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "planning/calibrations.h"
-#include "planning/own_time.h"
+#include "planning/step/own_time.h"
 
 static ls_arena arena;
 

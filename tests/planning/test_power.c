@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/power.h"
-#include "planning/site.h"
+#include "planning/hardware/site.h"
+#include "planning/money/power.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/portfolio.h"
-#include "planning/quote.h"
+#include "planning/money/portfolio.h"
+#include "planning/money/quote.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/scaling.h"
+#include "planning/step/scaling.h"
 
 #include <math.h>
 #include <stdio.h>

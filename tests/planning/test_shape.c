@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "planning/shape.h"
+#include "planning/model/shape.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/site.h"
+#include "planning/hardware/site.h"
 
 #include <string.h>
 

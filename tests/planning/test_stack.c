@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/stack.h"
+#include "planning/hardware/stack.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  */
 #include "test.h"
 
-#include "planning/step_time.h"
+#include "planning/step/step_time.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "planning/strategy.h"
+#include "planning/step/strategy.h"
 
 #include <string.h>
 

@@ -40,6 +40,22 @@ for row in block.group(1).splitlines():
     name, *allowed = row.split()
     table[name] = set(allowed)
 
+# Rooms: folders of a layer with a direction among themselves. Files beside the rooms stand below them.
+rooms = {}
+block = re.search(r"```rooms\n(.*?)```", read("docs/ARCHITECTURE.md"), re.S)
+for row in block.group(1).splitlines() if block else []:
+    name, *allowed = row.split()
+    rooms[name] = set(allowed)
+
+
+def check_rooms(path, number, target):
+    here, there = os.path.dirname(path)[len("src/"):], os.path.dirname(target)
+    if there not in rooms or here == there or here.split("/")[0] != there.split("/")[0]:
+        return
+    if there not in rooms.get(here, set()):
+        breach(path, number, f"{here} may not include {there}: allowed is {' '.join(sorted(rooms.get(here, []))) or 'no room'}")
+
+
 sources = files(".c", ".h", ".cu", ".cuh", under=["src"])
 # include/lockstep is the public face: every layer may include it, as "lockstep/file.h"; it stands on nothing but itself.
 public = files(".h", under=["include"])
@@ -59,6 +75,8 @@ for path in sources:
             breach(path, number, f'include "{match.group(1)}": write it as "layer/file.h"')
         elif target != layer and target not in table[layer]:
             breach(path, number, f"{layer} may not include {target}: allowed is {' '.join(sorted(table[layer])) or 'nothing'}")
+        else:
+            check_rooms(path, number, match.group(1))
 
 # Public headers, and the examples that show their use, see nothing of what is inside.
 for path in public + files(".c", ".h", under=["examples"]):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Calibrating: this machine, measured with the kernels that training runs (planning/calibration.h has what comes of it).
+ * Calibrating: this machine, measured with the kernels that training runs (planning/hardware/calibration.h has what comes of it).
  *
  * Kernels are measured alone and with all cores busy, with 1, 2, 4, ... threads up to one for each core. All points of all settings are
  * visited in turn, again and again until the result settles or the time is up, so that whatever else the machine does at one moment
@@ -12,7 +12,7 @@
 #define LS_EXECUTION_CALIBRATE_CALIBRATE_H
 
 #include "compute/queue.h"
-#include "planning/calibration.h"
+#include "planning/hardware/calibration.h"
 
 typedef struct ls_calibrate_options {
     double seconds;     /* until when rounds begin; the first one is finished in any case */

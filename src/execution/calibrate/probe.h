@@ -11,7 +11,7 @@
 #define LS_EXECUTION_CALIBRATE_PROBE_H
 
 #include "compute/queue.h"
-#include "planning/calibration.h"
+#include "planning/hardware/calibration.h"
 
 typedef struct ls_probe_bench ls_probe_bench;
 
@@ -23,7 +23,7 @@ ls_queue *ls_probe_bench_queue(const ls_probe_bench *bench);
 /* Memory that a bench of so many threads takes. */
 uint64_t ls_probe_bench_bytes(uint32_t threads);
 
-/* Makes ready for calls of `work` with these sizes (as in planning/calibration.h): warms up with one call. Errors: those of the kernel. */
+/* Makes ready for calls of `work` with these sizes (as in planning/hardware/calibration.h): warms up with one call. Errors: those of the kernel. */
 LS_MUST_CHECK ls_status ls_probe_begin(ls_probe_bench *bench, ls_work work, const double *sizes);
 /* Calls it again and again for at least `least_s`, at least once; seconds of a call. */
 LS_MUST_CHECK ls_status ls_probe_run(ls_probe_bench *bench, double least_s, double *seconds_out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/train/cadence.h"
 
-#include "planning/interval.h"
+#include "planning/money/interval.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 /*
  * Cadence: how often to save, from what a checkpoint costs and how often the run is lost (checkpoint.every_steps: auto).
  *
- * The interval is the exact optimum of planning/interval.h, where the formulas and their sources are, for a checkpoint that costs C seconds of training and
+ * The interval is the exact optimum of planning/money/interval.h, where the formulas and their sources are, for a checkpoint that costs C seconds of training and
  * a mean time M between failures.
  *
  * M is what the run itself saw, with a prior: one failure in a day before it began, so that a new run has a number and an old one its own:

@@ -3,14 +3,14 @@
  * Predictions: what is said of a run before its first step, and, behind its last one, how right that was.
  *
  * Memory comes from the memory plan alone; times need the calibration of this machine (execution/calibrate/calibrate.h). Each run that ends well appends a row
- * with both sides to $LOCKSTEP_HOME/accuracy.jsonl (planning/own_runs.h), which `lockstep plan --accuracy` shows.
+ * with both sides to $LOCKSTEP_HOME/accuracy.jsonl (planning/check/own_runs.h), which `lockstep plan --accuracy` shows.
  */
 #ifndef LS_EXECUTION_TRAIN_PREDICTION_H
 #define LS_EXECUTION_TRAIN_PREDICTION_H
 
 #include "execution/train/session.h"
-#include "planning/own_runs.h"
-#include "planning/own_time.h"
+#include "planning/check/own_runs.h"
+#include "planning/step/own_time.h"
 
 typedef struct ls_prediction {
     uint64_t memory_bytes;

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Published runs: measured steps to hold predictions against.
+ *
+ * Two layouts of CSV are read, told apart by their columns: that of data/published_runs.csv, and that of vTrain's tables ("# GPUs, global batch, micro batch, hidden size,
+ * ..., iteration time (ms)"; runs of Megatron-LM on A100s). A row becomes a setting, a strategy, and a measured step. What a row leaves open is chosen as the people who
+ * ran it would have: the fastest that fits. `assumed` says what was.
+ *
+ * The measured step is iter_time_s; else tokens per step over tokens_per_s; else the FLOPs of the row's convention over tflops_per_gpu; else from the MFU.
+ * Conventions differ by source: "hardware(96BsLh^2 ...)" is 96 B s L h^2 (1 + s/6h + V/16Lh), recomputed forward included; "model" counts all pairs of attention, except
+ * Megatron-Bridge's, which counts the causal half.
+ *
+ * Ownership: everything lives in the arena. Pure.
+ */
+#ifndef LS_PLANNING_CHECK_PUBLISHED_H
+#define LS_PLANNING_CHECK_PUBLISHED_H
+
+#include "planning/step/estimate.h"
+
+typedef struct ls_published_run {
+    uint32_t line; /* in its file */
+    const char *source, *model, *accelerator, *stack_name;
+    bool fully_specified;
+    bool held_out; /* not among the rows that constants were fitted on */
+
+    const char *left_out; /* why nothing is predicted, NULL: it is; the fields below need it */
+    const char *assumed;  /* what was chosen for blanks; NULL: nothing */
+    const ls_shape *shape;
+    ls_stack stack;
+    ls_setting setting; /* points to shape and stack of this run */
+    ls_strategy strategy;
+
+    double measured_step_s;       /* 0: none */
+    double measured_memory_bytes; /* 0: none */
+} ls_published_run;
+
+typedef struct ls_published {
+    const char *name; /* of the file */
+    ls_published_run *runs;
+    size_t count;
+} ls_published;
+
+/*
+ * `text` of `bytes` as CSV. Errors: LS_ERR_DATA with file, line, column and what is allowed, when the columns are neither layout or a cell is no number; published_out is
+ * then untouched. A row that can't be predicted is no error: see left_out.
+ */
+LS_MUST_CHECK ls_status ls_published_parse(ls_arena *arena, const ls_catalogue *catalogue, const char *text,
+                                           size_t bytes, const char *name, ls_published *published_out);
+
+/* The rows that ship. */
+LS_MUST_CHECK ls_status ls_published_shipped(ls_arena *arena, const ls_catalogue *catalogue,
+                                             ls_published *published_out);
+
+#endif

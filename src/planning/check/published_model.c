@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Published runs: the model, and the machine and program it ran on. */
+#include "base/assert.h"
+#include "planning/check/published_internal.h"
+#include "planning/names.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- model ---- */
+
+/* Models whose sizes sources don't repeat, by a part of their name. */
+static const char *const known_models[][2] = {
+    {"Mixtral 8x7B", "mixtral-8x7b"},
+    {"Mixtral 8x22B", "mixtral-8x22b"},
+    {"GPT OSS 20B", "gpt-oss-20b"},
+    {"DeepSeek V2", "deepseek-v2"},
+    {"DeepSeek V3", "deepseek-v3"},
+    {"Qwen3 30B", "layers=48,hidden=2048,heads=32,kv_heads=4,head_dim=128,ffn=6144,vocab=151936,mlp=swiglu,"
+                  "experts=128,active=8,expert_ffn=768"},
+    {"Qwen3 235B", "layers=94,hidden=4096,heads=64,kv_heads=4,head_dim=128,ffn=12288,vocab=151936,mlp=swiglu,"
+                   "experts=128,active=8,expert_ffn=1536"},
+    {"GPT OSS 120B", "layers=36,hidden=2880,heads=64,kv_heads=8,head_dim=64,ffn=2880,vocab=201088,mlp=swiglu,"
+                     "experts=128,active=4,expert_ffn=2880"},
+};
+/* Dense ones: used where a row has no sizes. */
+static const char *const known_dense[][2] = {
+    {"llama3 8b", "llama3-8b"}, {"llama3 70b", "llama3-70b"}, {"llama3 405b", "llama3-405b"},
+    {"llama2 7b", "llama2-7b"}, {"llama2 13b", "llama2-13b"}, {"llama2 70b", "llama2-70b"},
+    {"GPT3 175B", "gpt3-175b"}, {"Qwen3 8B", "qwen3-8b"},     {"Qwen3 14B", "qwen3-14b"},
+    {"Qwen3 32B", "qwen3-32b"},
+};
+
+static const char *find_model(const char *name, const char *const (*models)[2], size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (ls_names_matches(name, models[i][0])) {
+            return models[i][1];
+        }
+    }
+    return NULL;
+}
+
+static double multiple(double value, double of)
+{
+    return fmax(1, round(value / of)) * of;
+}
+
+/* A model of which only the parameters are known: layers of 128 wide heads, 128 times as wide as deep, such that the row's strategy can cut it. */
+static const char *guess_sizes(ls_published_reader *r, double parameters)
+{
+    const double heads_of = fmax(1, ls_published_number(r, "tp")),
+                 layers_of = fmax(1, ls_published_number(r, "pp"));
+    const double hidden = multiple(cbrt(parameters * 128 / 12), 128 * heads_of);
+    const double layers = multiple(parameters / (12 * hidden * hidden), layers_of);
+    ls_published_assume(r, "sizes from the parameters: %.0f layers of width %.0f", layers, hidden);
+    return ls_arena_printf(r->arena,
+                           "layers=%.0f,hidden=%.0f,heads=%.0f,ffn=%.0f,vocab=51200,mlp=gelu,tied=1", layers,
+                           hidden, hidden / 128, 4 * hidden);
+}
+
+const char *ls_published_shape_text(ls_published_reader *r)
+{
+    const int64_t layers = ls_published_count(r, "layers"), hidden = ls_published_count(r, "hidden");
+    const char *known =
+        find_model(r->run->model, known_models, sizeof(known_models) / sizeof(known_models[0]));
+    if (!known && (layers == 0 || hidden == 0)) {
+        known = find_model(r->run->model, known_dense, sizeof(known_dense) / sizeof(known_dense[0]));
+    }
+    if (known) {
+        return known;
+    }
+    const double parameters = ls_published_number(r, "params_b") * 1e9;
+    if (layers == 0 || hidden == 0) {
+        return parameters > 0 ? guess_sizes(r, parameters) : NULL;
+    }
+    const int64_t heads = ls_published_count(r, "heads") > 0 ? ls_published_count(r, "heads") : hidden / 128;
+    const int64_t kv_heads =
+        ls_published_count(r, "kv_heads") > 0 ? ls_published_count(r, "kv_heads") : heads;
+    const bool llama = ls_published_has(r->run->model, "llama") || ls_published_has(r->run->model, "qwen") ||
+                       ls_published_has(r->run->model, "mistral") || kv_heads != heads;
+    const int64_t ffn = ls_published_count(r, "ffn") > 0 ? ls_published_count(r, "ffn")
+                        : llama                          ? (hidden * 8 / 3 + 63) / 64 * 64
+                                                         : 4 * hidden;
+    const int64_t vocab = ls_published_count(r, "vocab") > 0 ? ls_published_count(r, "vocab") : 50304;
+    return ls_arena_printf(
+        r->arena,
+        "layers=%lld,hidden=%lld,heads=%lld,kv_heads=%lld,ffn=%lld,vocab=%lld,mlp=%s,tied=%d,seq=%lld",
+        (long long)layers, (long long)hidden, (long long)heads, (long long)kv_heads, (long long)ffn,
+        (long long)vocab, llama ? "swiglu" : "gelu", !llama,
+        (long long)fmax(1, ls_published_number(r, "seq_len")));
+}
+
+/* Where a source is unsure of the layers and its parameters say otherwise, those are right: 0, or the layers there must be. */
+static int64_t layers_by_parameters(ls_published_reader *r, const ls_shape *shape)
+{
+    const double parameters = ls_published_number(r, "params_b") * 1e9, layers = (double)shape->config.layers;
+    const double layer = (double)(shape->layer_matrices + shape->layer_vectors + shape->layer_experts);
+    const double must = layers + (parameters - (double)shape->parameters) / layer;
+    const bool unsure =
+        strstr(ls_published_text(r, "unsure_cells"), "layers") != NULL && shape->moe.experts == 0;
+    return unsure && parameters > 0 && fabs(must / layers - 1) > 0.1 && must > 1 ? (int64_t)(must + 0.5) : 0;
+}
+
+bool ls_published_read_shape(ls_published_reader *r, const char *text)
+{
+    ls_shape *shape = ls_arena_new(r->arena, ls_shape, 1);
+    if (!text || ls_shape_parse(r->arena, text, shape) != LS_OK) {
+        r->run->left_out =
+            text ? ls_arena_strdup(r->arena, ls_error_text()) : "no sizes of the model are known";
+        return false;
+    }
+    r->run->shape = shape;
+    const int64_t layers = layers_by_parameters(r, shape);
+    const char *rest = strchr(text, ',');
+    if (layers > 0 && rest && strncmp(text, "layers=", 7) == 0) {
+        ls_published_assume(r, "%lld layers, as the parameters say", (long long)layers);
+        return ls_published_read_shape(r,
+                                       ls_arena_printf(r->arena, "layers=%lld%s", (long long)layers, rest));
+    }
+    return true;
+}
+
+/* ---- machine ---- */
+
+/* The stack whose constants come nearest to a program we have none of. */
+static const char *nearest_stack(ls_published_reader *r, const ls_accelerator *accelerator, const char *name)
+{
+    const char *sharding = ls_published_text(r, "sharding");
+    const bool sharded = ls_published_has(sharding, "SHARD") || ls_published_has(sharding, "FSDP") ||
+                         ls_published_has(sharding, "ZeRO-3");
+    if (accelerator->class == LS_CLASS_TPU) {
+        return "maxtext";
+    }
+    if (ls_published_has(name, "titan") || ls_published_has(name, "fsdp2")) {
+        return "torchtitan-fsdp2";
+    }
+    if (ls_published_has(name, "vtrain")) {
+        return "megatron-2023";
+    }
+    if (ls_published_has(name, "deepspeed") && sharded) {
+        return "deepspeed-zero3-2021";
+    }
+    if (sharded) {
+        return "fsdp";
+    }
+    return accelerator->year <= 2021 &&
+                   (ls_published_has(name, "megatron") || ls_published_has(name, "deepspeed"))
+               ? "megatron-2021"
+               : "megatron-core";
+}
+
+bool ls_published_read_machine(ls_published_reader *r, const char *accelerator_name, const char *stack_name)
+{
+    const ls_accelerator *accelerator = NULL;
+    if (ls_catalogue_find_accelerator(r->catalogue, accelerator_name, &accelerator) != LS_OK) {
+        r->run->left_out = ls_arena_strdup(r->arena, ls_error_text());
+        return false;
+    }
+    const char *taken_from = NULL;
+    if (ls_stack_find(stack_name, accelerator, &r->run->stack, &taken_from) != LS_OK) {
+        const char *nearest = nearest_stack(r, accelerator, stack_name);
+        ls_published_assume(r, "constants of %s, for there are none of %s", nearest,
+                            *stack_name ? stack_name : "an unnamed program");
+        const ls_status status = ls_stack_find(nearest, accelerator, &r->run->stack, &taken_from);
+        LS_ASSERT(status == LS_OK);
+    }
+    if (taken_from) {
+        ls_published_assume(r, "constants of %s on %s", r->run->stack.name, taken_from);
+    }
+    r->run->setting.node = ls_catalogue_usual_node(r->catalogue, r->arena, accelerator);
+    return true;
+}
+
+ls_plan_precision ls_published_read_precision(ls_published_reader *r)
+{
+    const char *text = ls_published_text(r, "precision");
+    if (ls_published_has(text, "fp8") || ls_published_has(text, "fp4")) {
+        return LS_PLAN_FP8;
+    }
+    if (ls_published_has(text, "tf32")) {
+        return LS_PLAN_TF32;
+    }
+    return ls_published_has(text, "fp16")   ? LS_PLAN_FP16
+           : ls_published_has(text, "fp32") ? LS_PLAN_FP32
+                                            : LS_PLAN_BF16;
+}

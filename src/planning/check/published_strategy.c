@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Published runs: how they were split, and what is chosen where the source doesn't say. */
+#include "planning/check/published_internal.h"
+#include "planning/step/memory.h"
+#include "planning/step/search.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* ---- strategy ---- */
+
+static bool has_any(const char *text, const char *const *words)
+{
+    while (*words && !ls_published_has(text, *words)) {
+        words++;
+    }
+    return *words != NULL;
+}
+
+static void read_sharding(ls_published_reader *r)
+{
+    static const char *const second[] = {"SHARD_GRAD_OP", "ZeRO-2", "ZeRO2", NULL};
+    static const char *const all[] = {"SHARD", "FSDP", "HSDP", "ZeRO-3", "ZeRO3", NULL};
+    static const char *const first[] = {"ZeRO-1", "ZeRO1", "dist-opt", "distributed", NULL};
+    const char *text = ls_published_text(r, "sharding");
+    r->request.has_zero = *text != '\0' || r->run->setting.gpus == 1;
+    r->request.strategy.zero = ls_published_has(text, "NO_SHARD")
+                                   ? 0 /* FSDP's word for plain data parallel */
+                               : has_any(text, second) ? 2
+                               : has_any(text, all)    ? 3
+                               : has_any(text, first)  ? 1
+                                                       : 0;
+}
+
+static void read_recompute(ls_published_reader *r)
+{
+    static const char *const full[] = {"full", "block", "all", NULL};
+    static const char *const none[] = {"none", "false", NULL};
+    const char *text = ls_published_text(r, "recompute");
+    const bool is_selective = ls_published_has(text, "selective"),
+               is_full = !is_selective && has_any(text, full);
+    r->request.has_recompute = is_selective || is_full || has_any(text, none) ||
+                               strcasecmp(text, "no") == 0 || strcasecmp(text, "off") == 0;
+    r->request.strategy.recompute = is_selective ? LS_RECOMPUTE_SELECTIVE
+                                    : is_full    ? LS_RECOMPUTE_FULL
+                                                 : LS_RECOMPUTE_NONE;
+    /* Stacks since 2022 split norms along the sequence wherever they split matrices. */
+    const bool old = strcmp(r->run->stack.name, "megatron-2021") == 0;
+    r->request.has_sequence_parallel = true;
+    r->request.strategy.sequence_parallel =
+        r->request.strategy.tp > 1 && (ls_published_has(text, "sequence-parallel") || !old);
+}
+
+/* torchtitan's batch is what a rank gets per step; a pipeline splits it into as many micro-batches as it has stages. */
+static void split_local_batch(ls_published_reader *r)
+{
+    ls_strategy *s = &r->request.strategy;
+    if (strncmp(r->run->stack.name, "torchtitan", 10) != 0 || s->pp <= 1 || s->micro_batch < s->pp) {
+        return;
+    }
+    s->micro_batch /= s->pp;
+    ls_published_assume(r, "local batch in %lld micro-batches, torchtitan's default", (long long)s->pp);
+    if (s->vpp == 0) {
+        s->vpp = ls_published_has(r->run->model, "interleaved") ? 2 : 1;
+        ls_published_assume(r, "%lld virtual stages", (long long)s->vpp);
+    }
+}
+
+void ls_published_read_strategy(ls_published_reader *r)
+{
+    ls_strategy *s = &r->request.strategy;
+    *s = (ls_strategy){.tp = ls_published_count(r, "tp"),
+                       .pp = ls_published_count(r, "pp"),
+                       .dp = ls_published_count(r, "dp"),
+                       .cp = ls_published_count(r, "cp"),
+                       .ep = ls_published_count(r, "ep"),
+                       .vpp = ls_published_count(r, "vpp"),
+                       .micro_batch = ls_published_count(r, "micro_batch")};
+    r->request.has_schedule = true;
+    read_sharding(r);
+    read_recompute(r);
+    if (s->pp == 1) {
+        s->vpp = 1;
+    }
+    if (r->run->shape->moe.experts == 0) {
+        s->ep = 1;
+    }
+    if (s->tp > 0 && s->pp > 0 && s->cp == 0) {
+        const int64_t model = s->tp * s->pp;
+        s->cp =
+            s->dp > 0 && r->run->setting.gpus > model * s->dp ? r->run->setting.gpus / (model * s->dp) : 1;
+    }
+    if (s->tp > 0 && s->pp > 0) {
+        const int64_t model = s->tp * s->pp * s->cp;
+        s->dp = r->run->setting.gpus / model;
+        if (s->dp * model != r->run->setting.gpus) {
+            r->run->left_out = "tp x pp x cp does not divide the accelerators";
+            return;
+        }
+    }
+    split_local_batch(r);
+    if (s->vpp == 0 && strcmp(r->run->stack.name, "megatron-2021") == 0 && s->zero > 0) {
+        s->vpp = 1;
+        ls_published_assume(r, "no interleaving: sharded means Megatron-DeepSpeed, which has none");
+    }
+}
+
+/* What other programs count differently: layers of embedding and head as virtual stages, experts over the tensor parallel ranks too. */
+static void fit_to_our_rules(ls_published_reader *r)
+{
+    ls_strategy *s = &r->request.strategy;
+    const int64_t layers = r->run->shape->config.layers;
+    if (s->pp > 1 && s->pp * s->vpp > layers && s->pp <= layers) {
+        s->vpp = layers / s->pp;
+        ls_published_assume(r, "%lld virtual stages, one to a layer", (long long)s->vpp);
+    }
+    if (s->ep > 1 && s->dp > 0 && s->cp > 0 && s->ep > s->dp * s->cp) {
+        s->ep = s->dp * s->cp;
+        ls_published_assume(r, "experts over %lld", (long long)s->ep);
+    }
+}
+
+static bool is_open_but_recompute(const ls_strategy_request *request)
+{
+    ls_strategy_request closed = *request;
+    closed.has_recompute = true;
+    return !ls_strategy_is_complete(&closed);
+}
+
+/* How much more than the memory a run that fitted may take by our count: we may be off by a tenth, fp8 keeps inputs of products in one byte, and what has a Grace CPU
+ * beside it (GB200, GB300) can keep activations there. */
+static double known_to_fit(const ls_setting *setting)
+{
+    if (strncmp(setting->node->accelerator->name, "GB", 2) == 0) {
+        return 2.5;
+    }
+    return setting->precision == LS_PLAN_FP8 ? 1.4 : 1.1;
+}
+
+/* A run that is known to have fitted, of which only recompute is open, recomputed no more than it had to. */
+static void choose_recompute(ls_published_reader *r)
+{
+    static const ls_recompute kinds[] = {LS_RECOMPUTE_NONE, LS_RECOMPUTE_SELECTIVE, LS_RECOMPUTE_FULL};
+    static const char *const names[] = {"no", "selective", "full"};
+    for (size_t i = 0; i < 3; i++) {
+        ls_memory_estimate memory;
+        r->request.strategy.recompute = kinds[i];
+        ls_memory_compute(&r->run->setting, &r->request.strategy, &memory);
+        if (memory.total <= known_to_fit(&r->run->setting) * memory.capacity || i == 2) {
+            ls_published_assume(r, "%s recompute", names[i]);
+            break;
+        }
+    }
+    r->request.has_recompute = true;
+}
+
+/* By our memory it fits nowhere, and yet it ran: what takes the least, where the cut is known. */
+static void ran_anyway(ls_published_reader *r)
+{
+    ls_strategy *s = &r->request.strategy;
+    if (s->tp == 0 || s->pp == 0 || s->dp == 0) {
+        r->run->left_out = ls_arena_strdup(r->arena, ls_error_text());
+        return;
+    }
+    *s = (ls_strategy){.tp = s->tp,
+                       .pp = s->pp,
+                       .dp = s->dp,
+                       .cp = s->cp,
+                       .ep = s->ep > 0 ? s->ep : 1,
+                       .vpp = s->vpp > 0 ? s->vpp : 1,
+                       .micro_batch = s->micro_batch > 0 ? s->micro_batch : 1,
+                       .zero = r->request.has_zero ? s->zero : r->run->stack.distributed_optimizer,
+                       .recompute = r->request.has_recompute ? s->recompute : LS_RECOMPUTE_FULL,
+                       .sequence_parallel = s->sequence_parallel};
+    r->run->strategy = *s;
+    ls_published_assume(r, "what takes the least memory, for by our count nothing fits");
+}
+
+/* What is still open is chosen by search: the fastest that fits. */
+void ls_published_choose_blanks(ls_published_reader *r)
+{
+    ls_published_run *run = r->run;
+    fit_to_our_rules(r);
+    if (!r->request.has_recompute && !is_open_but_recompute(&r->request)) {
+        choose_recompute(r);
+    }
+    if (ls_strategy_is_complete(&r->request)) {
+        run->strategy = r->request.strategy;
+        return;
+    }
+    static _Thread_local ls_search_result result;
+    const ls_search_options options = {.request = r->request};
+    if (ls_search_run(&run->setting, &options, &result) != LS_OK) {
+        ran_anyway(r);
+        return;
+    }
+    run->strategy = result.best.strategy;
+    char text[160];
+    ls_strategy_describe(&run->strategy, text, sizeof(text));
+    ls_published_assume(r, "the fastest that fits: %s", text);
+}

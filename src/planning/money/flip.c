@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The nearest change that makes the verdict another one: for each lever the question is asked again with one number changed, outward in steps until the answer
+ * differs, then halved until the step is a thousandth.
+ */
+#include "planning/money/verdict_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP      1.3
+#define FARTHEST  16.0 /* times, or a 16th */
+#define PRECISION 1e-3
+
+const char *ls_lever_name(ls_lever lever)
+{
+    static const char *const names[LS_LEVER_COUNT] = {
+        [LS_LEVER_RENT_PRICE] = "rent_price",
+        [LS_LEVER_BUY_PRICE] = "buy_price",
+        [LS_LEVER_UTILIZATION] = "utilization",
+        [LS_LEVER_RUNS] = "runs_per_month",
+        [LS_LEVER_DEADLINE] = "deadline",
+        [LS_LEVER_TOKENS] = "tokens",
+        [LS_LEVER_BUDGET] = "budget",
+        [LS_LEVER_ENERGY_PRICE] = "energy_price",
+        [LS_LEVER_STAFF] = "staff",
+        [LS_LEVER_API_PRICE] = "api_price",
+        [LS_LEVER_API_TOKENS] = "api_tokens",
+    };
+    return names[lever];
+}
+
+/* The number of a question that a lever moves. */
+static double *number_of(ls_question *q, ls_lever lever)
+{
+    switch (lever) {
+    case LS_LEVER_RENT_PRICE:
+        return &q->rent_factor;
+    case LS_LEVER_BUY_PRICE:
+        return &q->buy_factor;
+    case LS_LEVER_UTILIZATION:
+        return &q->utilization;
+    case LS_LEVER_RUNS:
+        return &q->runs_per_month;
+    case LS_LEVER_DEADLINE:
+        return &q->deadline_s;
+    case LS_LEVER_TOKENS:
+        return &q->tokens_factor;
+    case LS_LEVER_BUDGET:
+        return &q->budget_usd;
+    case LS_LEVER_ENERGY_PRICE:
+        return &q->energy_factor;
+    case LS_LEVER_STAFF:
+        return &q->staff_factor;
+    case LS_LEVER_API_PRICE:
+        return &q->api_usd_per_million;
+    case LS_LEVER_API_TOKENS:
+    case LS_LEVER_COUNT:
+        break;
+    }
+    return &q->api_tokens_month;
+}
+
+/* Where a lever stands, and how far it goes. */
+typedef struct range {
+    double from;      /* where looking begins */
+    double low, high; /* the ends; low = from or high = from: that way nothing changes */
+    bool is_unset;    /* the question has no such number: any is a change */
+} range;
+
+static bool has_path(const ls_question *q, ls_path_kind from, ls_path_kind to)
+{
+    for (size_t i = 0; i < q->path_count; i++) {
+        if (q->paths[i].kind >= from && q->paths[i].kind <= to && !q->paths[i].is_here) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const ls_path_outcome *shown(const ls_verdict *v)
+{
+    return v->chosen >= 0 && v->outcomes[v->chosen].path->node ? &v->outcomes[v->chosen] : NULL;
+}
+
+static range around(double value)
+{
+    return (range){.from = value, .low = value / FARTHEST, .high = value * FARTHEST};
+}
+
+static range range_of_use(const ls_question *q, const ls_verdict *v)
+{
+    enum { LEAST_PERCENT = 2 };
+    const double least = 0.01 * LEAST_PERCENT;
+    double use = q->utilization;
+    for (size_t i = 0; use == 0.0 && v->runs_per_month > 0.0 && i < v->outcome_count; i++) {
+        use = v->outcomes[i].path->kind == LS_PATH_OWNED ? v->outcomes[i].utilization : 0.0;
+    }
+    if (use <= least || use > 1.0) {
+        return (range){.from = least, .low = least, .high = 1.0, .is_unset = true};
+    }
+    return (range){.from = use, .low = q->utilization > 0.0 ? least : use, .high = 1.0};
+}
+
+/* false: the lever moves nothing in this question. */
+static bool range_of(const ls_question *q, const ls_verdict *v, ls_lever lever, range *range_out)
+{
+    const ls_path_outcome *o = shown(v);
+    const bool has_api = q->api_usd_per_million > 0.0;
+    switch (lever) {
+    case LS_LEVER_RENT_PRICE:
+        *range_out = around(1.0);
+        return has_path(q, LS_PATH_RENTED, LS_PATH_CLOUD);
+    case LS_LEVER_BUY_PRICE:
+    case LS_LEVER_STAFF:
+        *range_out = around(1.0);
+        return has_path(q, LS_PATH_OWNED, LS_PATH_OWNED) ||
+               (lever == LS_LEVER_BUY_PRICE && has_path(q, LS_PATH_LOCAL, LS_PATH_LOCAL));
+    case LS_LEVER_ENERGY_PRICE:
+        *range_out = around(1.0);
+        return true;
+    case LS_LEVER_UTILIZATION:
+        *range_out = range_of_use(q, v);
+        return has_path(q, LS_PATH_OWNED, LS_PATH_OWNED);
+    case LS_LEVER_RUNS:
+        *range_out = v->runs_per_month > 0.0
+                         ? around(v->runs_per_month)
+                         : (range){.from = 0.02, .low = 0.02, .high = 1e3, .is_unset = true};
+        return true;
+    case LS_LEVER_DEADLINE:
+        *range_out = q->deadline_s > 0.0 ? around(q->deadline_s)
+                     : o                 ? (range){.from = o->days * 86400.0,
+                                                   .low = o->days * 86400.0 / FARTHEST,
+                                                   .high = o->days * 86400.0,
+                                                   .is_unset = true}
+                                         : around(0.0);
+        return range_out->from > 0.0;
+    case LS_LEVER_TOKENS:
+        *range_out = (range){.from = 1.0, .low = 1e-3, .high = 1e3};
+        return true;
+    case LS_LEVER_BUDGET:
+        *range_out = around(q->budget_usd);
+        return q->budget_usd > 0.0;
+    case LS_LEVER_API_PRICE:
+        *range_out = around(q->api_usd_per_million);
+        return has_api && q->api_tokens_month > 0.0;
+    case LS_LEVER_API_TOKENS:
+        *range_out = q->api_tokens_month > 0.0
+                         ? around(q->api_tokens_month)
+                         : (range){.from = 1e15, .low = 1e5, .high = 1e15, .is_unset = true};
+        return has_api;
+    case LS_LEVER_COUNT:
+        break;
+    }
+    return false;
+}
+
+static ls_verdict_kind ask(const ls_question *question, ls_lever lever, double value)
+{
+    ls_question changed = *question;
+    *number_of(&changed, lever) = value;
+    ls_verdict verdict;
+    ls_verdict_reckon(&changed, &verdict);
+    return verdict.kind;
+}
+
+/* From `from` towards `end`: the first value that makes the verdict another one. */
+static bool search(const ls_question *question, ls_lever lever, ls_verdict_kind kind, double from, double end,
+                   ls_flip *flip)
+{
+    const double step = end > from ? STEP : 1.0 / STEP;
+    double same = from, other = from;
+    while (same != end) {
+        other = end > from ? fmin(same * step, end) : fmax(same * step, end);
+        if (ask(question, lever, other) != kind) {
+            break;
+        }
+        same = other;
+    }
+    if (same == end) {
+        return false;
+    }
+    while (fabs(other - same) > PRECISION * fmax(other, same)) {
+        const double middle = sqrt(same * other);
+        *(ask(question, lever, middle) == kind ? &same : &other) = middle;
+    }
+    *flip = (ls_flip){.lever = lever, .from = from, .to = other, .becomes = ask(question, lever, other)};
+    return true;
+}
+
+static double distance(const ls_flip *flip)
+{
+    return fabs(log(flip->to / flip->from));
+}
+
+/* The nearer one of both directions. */
+static bool find_around(const ls_question *question, ls_verdict_kind kind, ls_lever lever, const range *r,
+                        ls_flip *flip_out)
+{
+    ls_flip up, down;
+    const bool is_up = r->high > r->from && search(question, lever, kind, r->from, r->high, &up);
+    const bool is_down = r->low < r->from && search(question, lever, kind, r->from, r->low, &down);
+    if (is_up || is_down) {
+        *flip_out = !is_down || (is_up && distance(&up) <= distance(&down)) ? up : down;
+    }
+    return is_up || is_down;
+}
+
+/* Where no work is known for own machines, no price makes them pay: then the price at which they would, were they used. */
+static bool find_used(const ls_question *question, const ls_verdict *v, ls_lever lever, const range *r,
+                      ls_flip *flip_out)
+{
+    const bool is_price = lever == LS_LEVER_RENT_PRICE || lever == LS_LEVER_BUY_PRICE;
+    if (!is_price || v->runs_per_month > 0.0 || question->utilization > 0.0 ||
+        !has_path(question, LS_PATH_OWNED, LS_PATH_OWNED)) {
+        return false;
+    }
+    ls_question used = *question;
+    used.utilization = LS_COST_UTILIZATION_MOST;
+    if (ask(&used, lever, r->from) != v->kind || !find_around(&used, v->kind, lever, r, flip_out)) {
+        return false;
+    }
+    flip_out->utilization = used.utilization;
+    return true;
+}
+
+static bool find_flip(const ls_question *question, const ls_verdict *v, ls_lever lever, ls_flip *flip_out)
+{
+    range r;
+    if (!range_of(question, v, lever, &r)) {
+        return false;
+    }
+    if (!find_around(question, v->kind, lever, &r, flip_out)) {
+        return find_used(question, v, lever, &r, flip_out);
+    }
+    if (r.is_unset && lever != LS_LEVER_DEADLINE) {
+        flip_out->from = 0.0;
+    }
+    return true;
+}
+
+/* ---- in words ---- */
+
+static void say_price(const ls_flip *f, const char *what, char *text, size_t bytes)
+{
+    const double percent = 100.0 * (f->to / f->from - 1.0);
+    if (percent > 300.0) {
+        snprintf(text, bytes, "%s cost %.1f times as much", what, f->to / f->from);
+    } else {
+        snprintf(text, bytes, "%s cost %.0f %% %s", what, fabs(percent), percent > 0.0 ? "more" : "less");
+    }
+}
+
+/* The rent in USD too, where one path of it is known. */
+static void say_rent(const ls_question *q, const ls_flip *f, char *text, size_t bytes)
+{
+    say_price(f, "rented GPUs", text, bytes);
+    for (size_t i = 0; i < q->path_count; i++) {
+        if (q->paths[i].kind == LS_PATH_RENTED) {
+            const size_t used = strlen(text);
+            snprintf(text + used, bytes - used, " (%.2f USD an hour)", q->paths[i].offers[0].usd * f->to);
+            return;
+        }
+    }
+}
+
+static void say_change(const ls_question *q, const ls_flip *f, char *text, size_t bytes)
+{
+    char amount[24];
+    switch (f->lever) {
+    case LS_LEVER_RENT_PRICE:
+        say_rent(q, f, text, bytes);
+        break;
+    case LS_LEVER_BUY_PRICE:
+        say_price(f, "machines to buy", text, bytes);
+        break;
+    case LS_LEVER_ENERGY_PRICE:
+        say_price(f, "kilowatt-hours", text, bytes);
+        break;
+    case LS_LEVER_STAFF:
+        say_price(f, "the people who run machines", text, bytes);
+        break;
+    case LS_LEVER_UTILIZATION:
+        snprintf(text, bytes, "own machines are used %.0f %% of the hours", 100.0 * f->to);
+        break;
+    case LS_LEVER_RUNS:
+        snprintf(text, bytes, "there are %s runs a month", ls_plain_of(f->to).text);
+        break;
+    case LS_LEVER_DEADLINE:
+        snprintf(text, bytes, "it must be done within %s days", ls_plain_of(f->to / 86400.0).text);
+        break;
+    case LS_LEVER_TOKENS:
+        if (q->workload_count == 1) {
+            snprintf(text, bytes, "a run has %s tokens", ls_quantity_of(q->workloads[0].tokens * f->to).text);
+        } else {
+            snprintf(text, bytes, "runs have %.2g %s the tokens", f->to < 1.0 ? 100.0 * f->to : f->to,
+                     f->to < 1.0 ? "% of" : "times");
+        }
+        break;
+    case LS_LEVER_BUDGET:
+        ls_cost_format(f->to, amount, sizeof amount);
+        snprintf(text, bytes, "the budget is %s", amount);
+        break;
+    case LS_LEVER_API_PRICE:
+        snprintf(text, bytes, "the API costs %.3g USD per million tokens", f->to);
+        break;
+    case LS_LEVER_API_TOKENS:
+    case LS_LEVER_COUNT:
+        snprintf(text, bytes, "%s tokens are asked for in a month", ls_quantity_of(f->to).text);
+        break;
+    }
+}
+
+/* What was not given at all comes behind what was, and two changes behind one. */
+static double rank(const ls_flip *flip)
+{
+    return flip->utilization > 0.0 ? 1e9 + distance(flip) : flip->from > 0.0 ? distance(flip) : 1e6;
+}
+
+static int by_distance(const void *a, const void *b)
+{
+    const ls_flip *left = a, *right = b;
+    const double x = rank(left), y = rank(right);
+    return x < y ? -1 : x > y ? 1 : (int)left->lever - (int)right->lever;
+}
+
+void ls_verdict_find_flips(const ls_question *question, ls_verdict *verdict)
+{
+    verdict->flip_count = 0;
+    for (ls_lever lever = 0; lever < LS_LEVER_COUNT; lever++) {
+        ls_flip *flip = &verdict->flips[verdict->flip_count];
+        if (!find_flip(question, verdict, lever, flip)) {
+            continue;
+        }
+        char change[120], use[64] = "";
+        say_change(question, flip, change, sizeof change);
+        if (flip->utilization > 0.0) {
+            snprintf(use, sizeof use, " and own machines are used %.0f %% of the hours",
+                     100.0 * flip->utilization);
+        }
+        snprintf(flip->text, sizeof flip->text, "%s when %s%s", ls_verdict_kind_name(flip->becomes), change,
+                 use);
+        verdict->flip_count++;
+    }
+    qsort(verdict->flips, verdict->flip_count, sizeof *verdict->flips, by_distance);
+}

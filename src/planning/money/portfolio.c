@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/money/portfolio.h"
+
+#include "base/options.h"
+#include "base/yaml.h"
+
+#define ROW(key_, type_, field_, default_)                                                                   \
+    .key = key_, .type = type_, .offset = offsetof(ls_portfolio_run, field_), .default_text = default_
+
+/* clang-format off */
+static const ls_option options[] = {
+    {ROW("model", LS_OPTION_STRING, model, "\"\""), .help = "preset, config.json, run file or key=value"},
+    {ROW("tokens", LS_OPTION_F64, tokens, "auto"), .allow_auto = true, .min = 1, .max = 1e18, .help = "of one run"},
+    {ROW("runs_per_month", LS_OPTION_F64, runs_per_month, "auto"), .allow_auto = true, .min = 1e-4, .max = 1e6, .help = "how often"},
+    {ROW("global_batch", LS_OPTION_U64, global_batch, "0"), .min = 0, .max = 1e9, .help = "sequences; 0: chosen"},
+    {ROW("sequence", LS_OPTION_U64, sequence, "0"), .min = 0, .max = 1e8, .help = "tokens; 0: the model's"},
+};
+/* clang-format on */
+static const ls_option_table table = {.options = options, .count = sizeof options / sizeof *options};
+
+static ls_status read_run(ls_arena *arena, const ls_document *doc, size_t index, ls_portfolio_run *run)
+{
+    ls_options_defaults(&table, run, arena);
+    LS_TRY(ls_options_apply_item(&table, run, doc, "runs", index, arena));
+    const char *missing = !run->model[0]                       ? "model"
+                          : run->tokens == LS_AUTO_F64         ? "tokens"
+                          : run->runs_per_month == LS_AUTO_F64 ? "runs_per_month"
+                                                               : NULL;
+    if (missing) {
+        return ls_fail(
+            LS_ERR_INVALID, "%s:%d: item %zu of runs has no %s; it needs model, tokens and runs_per_month",
+            doc->name, ls_document_line(doc, ls_arena_printf(arena, "runs.%zu", index)), index + 1, missing);
+    }
+    return LS_OK;
+}
+
+static ls_status read_document(ls_arena *arena, const ls_document *doc, ls_portfolio *portfolio_out)
+{
+    const json_t *list = json_object_get(doc->root, "runs");
+    const size_t count = json_array_size(list);
+    if (!json_is_array(list) || count == 0 || count > LS_PORTFOLIO_MOST) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: runs must be a list of 1 to %d items (examples/plan/portfolio.yaml)", doc->name,
+                       LS_PORTFOLIO_MOST);
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach(doc->root, key, value)
+    {
+        if (value != list) {
+            return ls_fail(LS_ERR_INVALID, "%s:%d: unknown key %.60s; a portfolio has runs and nothing else",
+                           doc->name, ls_document_line(doc, key), key);
+        }
+    }
+    ls_portfolio_run *runs = ls_arena_new(arena, ls_portfolio_run, count);
+    for (size_t i = 0; i < count; i++) {
+        LS_TRY(read_run(arena, doc, i, &runs[i]));
+    }
+    *portfolio_out = (ls_portfolio){.runs = runs, .count = count};
+    return LS_OK;
+}
+
+ls_status ls_portfolio_parse(ls_arena *arena, const char *text, size_t bytes, const char *name,
+                             ls_portfolio *portfolio_out)
+{
+    ls_document doc;
+    LS_TRY(ls_yaml_parse(text, bytes, name, &doc));
+    const ls_status status = read_document(arena, &doc, portfolio_out);
+    ls_document_release(&doc);
+    return status;
+}
+
+ls_status ls_portfolio_load(ls_arena *arena, const char *path, ls_portfolio *portfolio_out)
+{
+    ls_document doc;
+    LS_TRY(ls_yaml_load(path, &doc));
+    const ls_status status = read_document(arena, &doc, portfolio_out);
+    ls_document_release(&doc);
+    return status;
+}

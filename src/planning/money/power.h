@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Power and cooling: what nodes draw while they train, at most, at the meter; how many racks; which cooling; whether a site can have them. Pure.
+ *
+ *   node, training   GPUs * TDP * 0.875 + host        0.875: matrix products hold a GPU between 0.85 and 0.9 of its limit
+ *   host             (published maximum of the node - GPUs * TDP) * 0.76, which makes the 8.4 kW measured on a DGX H100 of 10.2 kW;
+ *                    where no maximum is published 0.35 of the GPUs' TDP (0.25 to 0.45 are seen)
+ *   network          4.5 % of the nodes (3 to 6 are seen), where there is more than one node
+ *   facility         * PUE
+ *   rack             as many nodes as fit by their maximum; at most what the cooling carries
+ *   energy           kWh = facility kW * hours
+ *
+ * Racks are counted by the maximum, energy by what training draws.
+ */
+#ifndef LS_PLANNING_MONEY_POWER_H
+#define LS_PLANNING_MONEY_POWER_H
+
+#include "base/text.h"
+#include "planning/hardware/catalogue.h"
+
+#define LS_POWER_GPU_SHARE           0.875
+#define LS_POWER_HOST_MAX_SHARE      0.76
+#define LS_POWER_HOST_OF_GPUS        0.35
+#define LS_POWER_NETWORK_SHARE       0.045
+#define LS_POWER_HOST_MAX_OF_GPUS    0.45 /* of the GPUs' TDP: the maximum where none is published */
+
+#define LS_POWER_RACK_MOST_KW        140.0 /* where neither place nor cooling limits it */
+#define LS_POWER_NODES_PER_RACK_MOST 16
+
+typedef struct ls_power {
+    int64_t nodes;
+    double node_w, node_max_w; /* training; at most */
+    double network_kw;
+    double it_kw, it_max_kw; /* all nodes and the network */
+    double facility_kw;      /* training, at the meter */
+    double facility_max_kw;
+    int64_t nodes_per_rack; /* 0: not even one fits */
+    int64_t racks;
+    double rack_kw;            /* of a full rack, at most */
+    const ls_cooling *cooling; /* what that rack needs; NULL when power is not known */
+    bool known;                /* false: the catalogue has no power for this accelerator; all else is 0 */
+    bool possible;             /* at the site */
+    char why_not[200];         /* "1,224 kW at the meter, the site feeds 500"; "" when possible */
+} ls_power;
+
+void ls_power_compute(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,
+                      ls_power *power_out);
+
+/* The most GPUs of whole nodes that the site carries; INT64_MAX without limits. */
+int64_t ls_power_gpus_max(const ls_catalogue *catalogue, const ls_node *node, const ls_site *site);
+
+/* --explain power. */
+void ls_power_explain(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,
+                      ls_text *text);
+
+#endif

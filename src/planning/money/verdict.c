@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/money/verdict_internal.h"
+
+#include "planning/money/failure.h"
+
+#include <math.h>
+
+#define MODEL_MONTHS (12.0 * LS_VERDICT_MODEL_YEARS)
+#define SERVE_MEMORY 0.8 /* of a GPU's memory that weights may fill while a model answers */
+
+void ls_question_init(ls_question *question)
+{
+    *question = (ls_question){
+        .rent_factor = 1.0,
+        .buy_factor = 1.0,
+        .energy_factor = 1.0,
+        .staff_factor = 1.0,
+        .tokens_factor = 1.0,
+        .storage_usd_gb_month = LS_COST_STORAGE_USD_GB_MONTH,
+        .egress_usd_tb = LS_COST_EGRESS_USD_TB,
+        .checkpoints_kept = LS_COST_CHECKPOINTS_KEPT,
+    };
+}
+
+static bool is_rent(const ls_path_outcome *o)
+{
+    return o->path->kind == LS_PATH_RENTED || o->path->kind == LS_PATH_CLOUD;
+}
+
+/* ---- all paths ---- */
+
+static void compute_outcomes(const ls_question *question, const ls_verdict_work *work, ls_verdict_pass pass,
+                             ls_verdict *v)
+{
+    v->outcome_count = question->path_count;
+    for (size_t i = 0; i < question->path_count; i++) {
+        ls_path_outcome_compute(question, work, &question->paths[i], pass, &v->outcomes[i]);
+    }
+}
+
+static bool is_any_possible(const ls_verdict *v)
+{
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        if (v->outcomes[i].possible && v->outcomes[i].path->node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* From the strictest look to the most patient, until something is possible; else the strictest one stands. */
+static void look_for_paths(const ls_question *question, const ls_verdict_work *work, ls_verdict *v)
+{
+    static const ls_verdict_pass passes[] = {
+        {.frontier = false, .patient = false},
+        {.frontier = true, .patient = false},
+        {.frontier = false, .patient = true},
+        {.frontier = true, .patient = true},
+    };
+    const size_t count = question->deadline_s > 0.0 ? 2 : 4;
+    for (size_t i = 0; i < count; i++) {
+        compute_outcomes(question, work, passes[i], v);
+        if (is_any_possible(v)) {
+            return;
+        }
+    }
+    compute_outcomes(question, work, passes[count - 2], v);
+}
+
+/* What the same runs cost at the cheapest that rents out, whether it may be taken or not; 0: nobody does. */
+static double cheapest_rent_usd(const ls_verdict *v)
+{
+    double cheapest = INFINITY;
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        const ls_path_outcome *o = &v->outcomes[i];
+        if (is_rent(o) && isfinite(o->days)) {
+            cheapest = fmin(cheapest, o->run_usd);
+        }
+    }
+    return isinf(cheapest) ? 0.0 : cheapest;
+}
+
+static void compare_owned(const ls_question *question, const ls_verdict_work *work, ls_verdict *v)
+{
+    const double rent_run_usd = cheapest_rent_usd(v);
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        ls_path_outcome *o = &v->outcomes[i];
+        if (o->path->kind != LS_PATH_OWNED || isinf(o->days) || rent_run_usd == 0.0) {
+            continue;
+        }
+        ls_path_outcome_compare(question, work, rent_run_usd, o);
+        if (v->break_even_months == 0.0) {
+            v->break_even_months = o->break_even_months;
+            v->break_even_utilization = o->break_even_utilization;
+        }
+    }
+}
+
+/* ---- choosing ---- */
+
+/* The cheapest possible outcome of these kinds; -1: none. */
+static int cheapest_of(const ls_verdict *v, ls_path_kind from, ls_path_kind to)
+{
+    int best = -1;
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        const ls_path_outcome *o = &v->outcomes[i];
+        if (o->possible && o->path->kind >= from && o->path->kind <= to &&
+            (best < 0 || o->run_usd < v->outcomes[best].run_usd)) {
+            best = (int)i;
+        }
+    }
+    return best;
+}
+
+static int choose(const ls_question *question, const ls_verdict *v, ls_verdict_kind *kind_out)
+{
+    const int local = cheapest_of(v, LS_PATH_LOCAL, LS_PATH_LOCAL);
+    const int rent = cheapest_of(v, LS_PATH_RENTED, LS_PATH_CLOUD);
+    const int owned = cheapest_of(v, LS_PATH_OWNED, LS_PATH_OWNED);
+    const bool has_work = v->runs_per_month > 0.0 || question->utilization > 0.0;
+    if (local >= 0 && (rent < 0 || v->outcomes[local].run_usd <= v->outcomes[rent].run_usd)) {
+        *kind_out = LS_VERDICT_LOCAL;
+        return local;
+    }
+    if (owned >= 0) {
+        const ls_path_outcome *o = &v->outcomes[owned];
+        const double half_life_months = 6.0 * o->path->terms.life_years;
+        const bool has_paid =
+            has_work && o->break_even_months > 0.0 && o->break_even_months <= half_life_months;
+        if (rent < 0 || has_paid) {
+            *kind_out = o->frontier ? LS_VERDICT_FRONTIER : LS_VERDICT_OWN;
+            return owned;
+        }
+    }
+    *kind_out = rent < 0                     ? LS_VERDICT_DONT
+                : v->outcomes[rent].frontier ? LS_VERDICT_FRONTIER
+                                             : LS_VERDICT_RENT;
+    return rent;
+}
+
+/* ---- an outside API ---- */
+
+/* GPUs that hold the weights, and GPU-hours that a token takes. */
+static void serve_needs(const ls_verdict_work *work, const ls_accelerator *a, double *gpus_out,
+                        double *hours_per_token_out)
+{
+    const double bytes = LS_CHECKPOINT_EXPORT_BYTES_PER_PARAMETER * work->parameters;
+    *gpus_out = fmax(1.0, ceil(bytes / (SERVE_MEMORY * a->memory_bytes)));
+    *hours_per_token_out = 2.0 * work->active_parameters / (LS_VERDICT_SERVE_SHARE * a->bf16_flops) / 3600.0;
+}
+
+static void set_against_api(const ls_question *question, const ls_verdict_work *work, ls_verdict *v)
+{
+    const double usd_per_token = question->api_usd_per_million / 1e6;
+    const ls_path_outcome *o = &v->outcomes[v->chosen];
+    if (!(usd_per_token > 0.0) || !(o->path->node->accelerator->bf16_flops > 0.0)) {
+        return;
+    }
+    double gpus, hours_per_token;
+    serve_needs(work, o->path->node->accelerator, &gpus, &hours_per_token);
+    const double rate = o->usd_per_gpu_hour, least_usd = gpus * LS_HOURS_PER_MONTH * rate;
+    v->train_usd_month = v->runs_per_month > 0.0 ? o->month_usd : o->run_usd / MODEL_MONTHS;
+    v->api_usd_month = usd_per_token * question->api_tokens_month;
+    v->serve_usd_month = fmax(least_usd, hours_per_token * question->api_tokens_month * rate);
+    /* Up to full_tokens the machines that must be there anyway answer. */
+    const double full_tokens = gpus * LS_HOURS_PER_MONTH / hours_per_token;
+    const double at_least = (v->train_usd_month + least_usd) / usd_per_token;
+    const double gained = usd_per_token - hours_per_token * rate;
+    v->api_break_even_tokens_month = at_least <= full_tokens ? at_least
+                                     : gained > 0.0          ? v->train_usd_month / gained
+                                                             : INFINITY;
+}
+
+static bool is_api_cheaper(const ls_question *question, const ls_verdict *v)
+{
+    return question->data_control == LS_DATA_ANYWHERE && v->api_usd_month > 0.0 &&
+           v->api_usd_month < v->train_usd_month + v->serve_usd_month;
+}
+
+static int find_api(const ls_verdict *v)
+{
+    return cheapest_of(v, LS_PATH_API, LS_PATH_API);
+}
+
+/* ---- together ---- */
+
+/* Of a portfolio the best: what has less may be trained further from what is there. */
+static double most_tokens_per_parameter(const ls_question *question)
+{
+    double most = 0.0;
+    for (size_t i = 0; i < question->workload_count; i++) {
+        const ls_workload *one = &question->workloads[i];
+        most = fmax(most, question->tokens_factor * one->tokens / one->active_parameters);
+    }
+    return most;
+}
+
+void ls_verdict_reckon(const ls_question *question, ls_verdict *verdict_out)
+{
+    ls_verdict_work work;
+    ls_verdict_work_compute(question, &work);
+    ls_verdict *v = verdict_out;
+    *v = (ls_verdict){.kind = LS_VERDICT_DONT, .chosen = -1, .runs_per_month = work.runs_per_month};
+    v->tokens_per_parameter = most_tokens_per_parameter(question);
+    look_for_paths(question, &work, v);
+    compare_owned(question, &work, v);
+    v->chosen = choose(question, v, &v->kind);
+    if (v->chosen >= 0) {
+        set_against_api(question, &work, v);
+    }
+    if (is_api_cheaper(question, v)) {
+        v->kind = LS_VERDICT_DONT;
+        v->chosen = find_api(v);
+    }
+    if (v->tokens_per_parameter < 1.0) {
+        v->kind = LS_VERDICT_DONT;
+        v->chosen = -1;
+    }
+}
+
+void ls_verdict_decide(const ls_question *question, ls_verdict *verdict_out)
+{
+    ls_verdict_reckon(question, verdict_out);
+    ls_verdict_describe(question, verdict_out);
+}
+
+void ls_verdict_compute(const ls_question *question, ls_verdict *verdict_out)
+{
+    ls_verdict_decide(question, verdict_out);
+    ls_verdict_find_flips(question, verdict_out);
+}

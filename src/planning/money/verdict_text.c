@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the verdict says: why a path is out, the reason in one sentence, the paths side by side. */
+#include "planning/money/verdict_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DAY_S 86400.0
+
+const char *ls_verdict_kind_name(ls_verdict_kind kind)
+{
+    static const char *const names[] = {"LOCAL", "RENT", "OWN", "FRONTIER", "DON'T"};
+    return names[kind];
+}
+
+typedef struct words {
+    char text[40];
+} words;
+
+/* "23 days", "3.4 years", "5 hours". */
+static words span(double days)
+{
+    words m;
+    if (days >= 730.0) {
+        snprintf(m.text, sizeof m.text, "%s years", ls_plain_of(days / 365.0).text);
+    } else if (days >= 2.0) {
+        snprintf(m.text, sizeof m.text, days < 10.0 ? "%.1f days" : "%.0f days", days);
+    } else {
+        snprintf(m.text, sizeof m.text, "%.2g hours", days * 24.0);
+    }
+    return m;
+}
+
+/* "H100, provider B": an offer of one's own has a name. */
+static void say_name(ls_path_outcome *o)
+{
+    const bool is_rent = o->path->kind == LS_PATH_RENTED || o->path->kind == LS_PATH_CLOUD;
+    if (is_rent && o->offer->usd_low == o->offer->usd_high) {
+        snprintf(o->name, sizeof o->name, "%s, %s", o->path->short_name, o->offer->name);
+    } else {
+        snprintf(o->name, sizeof o->name, "%s", o->path->name);
+    }
+}
+
+/* ---- why not ---- */
+
+static void say_use(const ls_question *q, const ls_path_outcome *o, char *text, size_t bytes)
+{
+    if (q->utilization > 0.0) {
+        snprintf(text, bytes, "the runs need more of its hours than the %.0f %% that were stated",
+                 100.0 * q->utilization);
+    } else {
+        snprintf(text, bytes,
+                 o->utilization < 10.0 ? "the runs of a month would keep %.1f of it busy"
+                                       : "the runs of a month would keep %.0f of it busy",
+                 fmax(o->utilization, 1.0));
+    }
+}
+
+static void say_size(const ls_path_outcome *o, char *text, size_t bytes)
+{
+    const ls_offer *offer = o->offer;
+    if ((uint64_t)o->gpus < offer->gpus_min) {
+        snprintf(text, bytes, "%lld GPUs, the offer begins at %llu", (long long)o->gpus,
+                 (unsigned long long)offer->gpus_min);
+    } else {
+        snprintf(text, bytes, "%lld GPUs, more than the %llu that can be had at once", (long long)o->gpus,
+                 (unsigned long long)(offer->gpus_max > 0 ? offer->gpus_max : LS_OFFER_GPUS_MOST));
+    }
+}
+
+static void say_deadline(const ls_question *q, const ls_path_outcome *o, char *text, size_t bytes)
+{
+    const ls_verdict_pass strict = {0};
+    const double limit_days = ls_path_outcome_limit_s(q, o->path, strict) / DAY_S;
+    const double lead_days = o->offer->lead_time_s / DAY_S;
+    if (lead_days > limit_days) {
+        snprintf(text, bytes, "it is there after %s, the deadline is in %s", span(lead_days).text,
+                 span(limit_days).text);
+    } else {
+        snprintf(text, bytes, "%s with %lld GPU%s, %s %s", span(o->days).text, (long long)o->gpus,
+                 o->gpus == 1 ? "" : "s",
+                 q->deadline_s > 0.0 ? "the deadline is in" : "nobody should wait longer than",
+                 span(limit_days).text);
+    }
+}
+
+static void say_why_not(const ls_question *q, ls_path_outcome *o)
+{
+    char *text = o->why_not;
+    const size_t bytes = sizeof o->why_not;
+    switch (o->obstacle) {
+    case LS_OBSTACLE_NONE:
+        break;
+    case LS_OBSTACLE_BUDGET:
+        snprintf(text, bytes, "%s, the budget is %s",
+                 ls_usd_of(o->path->kind == LS_PATH_OWNED ? o->upfront_usd
+                           : o->path->kind == LS_PATH_API ? o->total_usd
+                                                          : fmax(o->run_usd, o->upfront_usd))
+                     .text,
+                 ls_usd_of(q->budget_usd).text);
+        break;
+    case LS_OBSTACLE_DEADLINE:
+        say_deadline(q, o, text, bytes);
+        break;
+    case LS_OBSTACLE_USE:
+        say_use(q, o, text, bytes);
+        break;
+    case LS_OBSTACLE_SITE:
+        snprintf(text, bytes, "%s", o->power.why_not);
+        break;
+    case LS_OBSTACLE_SIZE:
+        say_size(o, text, bytes);
+        break;
+    case LS_OBSTACLE_MEMORY:
+        snprintf(text, bytes, "it does not fit in memory");
+        break;
+    case LS_OBSTACLE_CONTROL:
+        snprintf(text, bytes, "the data may not go there");
+        break;
+    }
+}
+
+/* ---- the reason ---- */
+
+/* "64 x H100": of the size that was chosen. */
+static words machines(const ls_path_outcome *o)
+{
+    words m;
+    snprintf(m.text, sizeof m.text, "%lld x %s", (long long)(o->gpus * o->copies), o->path->short_name);
+    return m;
+}
+
+/* "; buying never pays at 60 % use", "; buying pays after 27 months at 60 % use". */
+static void append_buying(const ls_verdict *v, char *text, size_t bytes)
+{
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        const ls_path_outcome *o = &v->outcomes[i];
+        if (o->path->kind != LS_PATH_OWNED || o->break_even_months == 0.0) {
+            continue;
+        }
+        const size_t used = strlen(text);
+        const double months = o->break_even_months, percent = 100.0 * o->utilization;
+        const double life_months = 12.0 * o->path->terms.life_years;
+        if (isinf(months)) {
+            snprintf(text + used, bytes - used, "; buying never pays at %.0f %% use", percent);
+        } else if (months > life_months) {
+            snprintf(
+                text + used, bytes - used,
+                "; buying does not pay in the machines' life (%.0f months at %.0f %% use, they last %.0f)",
+                months, percent, life_months);
+        } else {
+            snprintf(text + used, bytes - used, "; buying would pay after %.0f months at %.0f %% use%s",
+                     months, percent,
+                     v->runs_per_month > 0.0 || months > 0.5 * life_months ? ""
+                                                                           : ", if there were work for it");
+        }
+        return;
+    }
+}
+
+static void say_local(const ls_question *q, const ls_path_outcome *o, char *text, size_t bytes)
+{
+    const ls_verdict_pass strict = {0};
+    snprintf(text, bytes, "it fits on %s (%s) and takes %s, within the %.0f days %s, for %s",
+             o->path->is_here ? "this machine" : "one machine under a desk", machines(o).text,
+             span(o->days).text, ls_path_outcome_limit_s(q, o->path, strict) / DAY_S,
+             q->deadline_s > 0.0 ? "there are" : "one may be asked to wait", ls_usd_of(o->run_usd).text);
+}
+
+static void say_rent(const ls_verdict *v, const ls_path_outcome *o, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s for %s cost %s%s (%s, %.2f USD per GPU and hour)", machines(o).text,
+             span(o->days).text, ls_usd_of(o->run_usd).text, v->runs_per_month > 0.0 ? " a run" : "",
+             ls_offer_kind_name((ls_offer_kind)o->offer->kind), o->usd_per_gpu_hour);
+    append_buying(v, text, bytes);
+}
+
+static void say_own(const ls_verdict *v, const ls_path_outcome *o, char *text, size_t bytes)
+{
+    if (o->break_even_months > 0.0 && o->break_even_months <= 6.0 * o->path->terms.life_years) {
+        snprintf(
+            text, bytes,
+            "%s for %s have paid after %.0f months at %.0f %% use, in the first half of their %.0f years "
+            "(%.2f USD per GPU and hour, against %.2f rented)",
+            machines(o).text, ls_usd_of(o->upfront_usd).text, o->break_even_months, 100.0 * o->utilization,
+            o->path->terms.life_years, o->usd_per_gpu_hour, o->rent_usd_per_gpu_hour);
+        return;
+    }
+    const ls_path_outcome *other = NULL;
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        const ls_path_kind kind = v->outcomes[i].path->kind;
+        other = !other && (kind == LS_PATH_RENTED || kind == LS_PATH_CLOUD) ? &v->outcomes[i] : other;
+    }
+    snprintf(text, bytes, "%s of one's own (%s) can do it, and nothing else can%s%s%s", machines(o).text,
+             ls_usd_of(o->upfront_usd).text, other ? " (rented: " : "", other ? other->why_not : "",
+             other ? ")" : "");
+}
+
+static void say_frontier(const ls_path_outcome *o, char *text, size_t bytes)
+{
+    const int64_t nodes = (o->gpus + o->path->node->count - 1) / o->path->node->count;
+    const ls_accelerator *a = o->path->node->accelerator;
+    /* Rented machines stand with others, so that only their own limit is known. */
+    const double node_w =
+        o->path->node->power_w > 0.0 ? o->path->node->power_w : 1.8 * a->tdp_w * (double)o->path->node->count;
+    snprintf(text, bytes,
+             "%s for %s: %lld scale-up domains on one network, up to %.1f MW of machines, about %s of staff "
+             "a year, and "
+             "a contract nobody has in stock; a run costs about %s",
+             machines(o).text, span(o->days).text,
+             (long long)((o->gpus + a->scaleup_domain - 1) / (a->scaleup_domain > 0 ? a->scaleup_domain : 1)),
+             node_w * (double)nodes / 1e6, ls_usd_of(ls_cost_staff_usd_year(nodes)).text,
+             ls_usd_of(o->run_usd).text);
+}
+
+static const ls_path_outcome *nearest(const ls_verdict *v)
+{
+    const ls_path_outcome *best = NULL;
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        const ls_path_outcome *o = &v->outcomes[i];
+        if (o->path->node && (!best || o->obstacle < best->obstacle ||
+                              (o->obstacle == best->obstacle && o->run_usd < best->run_usd))) {
+            best = o;
+        }
+    }
+    return best;
+}
+
+static void say_dont(const ls_verdict *v, char *text, size_t bytes)
+{
+    if (v->tokens_per_parameter < 1.0) {
+        snprintf(text, bytes,
+                 "%.2g tokens per parameter are too little data to train on from the start (20 are usual): "
+                 "fine-tune a model "
+                 "that is there, take a smaller one, or find more text",
+                 v->tokens_per_parameter);
+    } else if (v->chosen >= 0) {
+        char until[64] = "at any number of tokens";
+        if (isfinite(v->api_break_even_tokens_month)) {
+            snprintf(until, sizeof until, "until there are %s tokens a month",
+                     ls_quantity_of(v->api_break_even_tokens_month).text);
+        }
+        snprintf(text, bytes,
+                 "an outside API answers for %s a month; training costs %s a month and answering %s, %s",
+                 ls_usd_of(v->api_usd_month).text, ls_usd_of(v->train_usd_month).text,
+                 ls_usd_of(v->serve_usd_month).text, until);
+    } else {
+        const ls_path_outcome *o = nearest(v);
+        snprintf(text, bytes, "no path is open; the nearest is %s: %s", o ? o->name : "none",
+                 o ? o->why_not : "");
+    }
+}
+
+void ls_verdict_describe(const ls_question *question, ls_verdict *v)
+{
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        say_name(&v->outcomes[i]);
+        say_why_not(question, &v->outcomes[i]);
+    }
+    const ls_path_outcome *o = v->chosen >= 0 ? &v->outcomes[v->chosen] : NULL;
+    switch (v->kind) {
+    case LS_VERDICT_LOCAL:
+        say_local(question, o, v->reason, sizeof v->reason);
+        break;
+    case LS_VERDICT_RENT:
+        say_rent(v, o, v->reason, sizeof v->reason);
+        break;
+    case LS_VERDICT_OWN:
+        say_own(v, o, v->reason, sizeof v->reason);
+        break;
+    case LS_VERDICT_FRONTIER:
+        say_frontier(o, v->reason, sizeof v->reason);
+        break;
+    case LS_VERDICT_DONT:
+        say_dont(v, v->reason, sizeof v->reason);
+        break;
+    }
+}
+
+/* ---- the table ---- */
+
+static void append_outcome(const ls_path_outcome *o, bool is_chosen, ls_text *text)
+{
+    ls_text_printf(text, "%c %-28.28s", is_chosen ? '*' : ' ', o->name);
+    if (o->path->kind == LS_PATH_API) {
+        ls_text_printf(text, " %6s %10s %9s %9s %9s %9s", "", "", "", "", ls_usd_of(o->month_usd).text,
+                       ls_usd_of(o->max_loss_usd).text);
+    } else if (isinf(o->days)) {
+        ls_text_printf(text, " %6lld %10s %9s %9s %9s %9s", (long long)o->gpus, "", "", "", "", "");
+    } else {
+        ls_text_printf(text, " %6lld %10s %9s %9s %9s %9s", (long long)o->gpus, span(o->days).text,
+                       ls_usd_of(o->run_usd).text, ls_usd_of(o->upfront_usd).text,
+                       ls_usd_of(o->month_usd).text, ls_usd_of(o->max_loss_usd).text);
+    }
+    ls_text_printf(text, o->why_not[0] ? "  %s\n" : "\n", o->why_not);
+}
+
+void ls_verdict_append_paths(const ls_verdict *verdict, ls_text *text)
+{
+    ls_text_printf(text, "  %-28s %6s %10s %9s %9s %9s %9s  %s\n", "path", "GPUs", "done in", "a run",
+                   "upfront", "a month", "at risk", "why not");
+    for (size_t i = 0; i < verdict->outcome_count; i++) {
+        append_outcome(&verdict->outcomes[i], (int)i == verdict->chosen, text);
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How long a training step of this program takes on a calibrated machine: the steps of the op plan that the runtime walks (model/plan.h), each at the measured
+ * time of its kernel, plus what happens once per step.
+ *
+ *   step = leaves of the fullest rank * micro-batches of a leaf * (sum over plan steps)      matmul, attention, elementwise
+ *        + merging leaves, adding up what the ranks hand over, squares                       data
+ *        + AdamW over the rank's share                                                       optimizer
+ *        + agreeing with the other ranks                                                     fixed
+ *
+ * A rank shares the machine with the others: times are those of `ranks` processes at once (planning/hardware/calibration.h).
+ *
+ * Merging. A rank merges two nodes as soon as both are complete, but leaves the merges behind its last leaf to whoever owns the sum: of c leaves
+ * popcount(c - 1) + 1 nodes remain, and before them c - 1 - popcount(c - 1) merges were made (execution/parallel/tree.h does it).
+ *
+ * Pure; allocates nothing.
+ */
+#ifndef LS_PLANNING_STEP_OWN_TIME_H
+#define LS_PLANNING_STEP_OWN_TIME_H
+
+#include "model/plan.h"
+#include "planning/hardware/calibration.h"
+#include "planning/step/estimate.h"
+
+typedef struct ls_own_run {
+    const ls_plan *plan;    /* of a training micro-batch, its layout set */
+    uint32_t leaves;        /* of a step, all ranks */
+    uint32_t micro_batches; /* of a leaf */
+    uint32_t ranks;         /* processes on this machine, 1..leaves */
+    uint32_t threads;       /* of each */
+    bool saves_behind;      /* checkpoints are written from a snapshot while steps go on */
+} ls_own_run;
+
+typedef struct ls_own_time {
+    double step_s;
+    double terms_s[LS_TERM_COUNT]; /* add up to the step; those of other machines are 0 */
+    double tokens_ps;
+    double checkpoint_stall_s; /* what training waits for one checkpoint; 0: the disk was not measured */
+} ls_own_time;
+
+void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *run, ls_own_time *time_out);
+
+/* One step of the plan, in seconds; *term_out: what it counts as. accumulate: weight gradients are added to what is there. */
+double ls_own_plan_step_s(const ls_calibration *calibration, const ls_plan *plan, uint32_t step,
+                          uint32_t threads, uint32_t ranks, bool accumulate, ls_term *term_out);
+
+#endif
