@@ -98,9 +98,8 @@ static void cost_break_even_at_sixty_percent(void **state)
     assert_float_equal(months_at(0.6, launch / 8.0), 7.8, 0.05);
     assert_float_equal(months_at(0.6, cut / 8.0), 15.0, 0.05);
     assert_float_equal(months_at(0.6, block / 8.0), 22.3, 0.05);
-    assert_int_equal(ls_cost_break_even_month(2.5e6, 4.0e6, 0.0), 8); /* 7.5 */
-    assert_int_equal(ls_cost_break_even_month(2.4e6, 3.6e6, 0.0), 8);
-    assert_int_equal(ls_cost_break_even_month(2.5e6, 1e6, 1e6), -1);
+    assert_float_equal(ls_cost_break_even_months(2.5e6, 4.0e6, 0.0), 7.5, 1e-12);
+    assert_true(isinf(ls_cost_break_even_months(2.5e6, 1e6, 1e6)));
 }
 
 /* 18 months need 28, 51, 72 % use; against 2.95 USD per GPU 123 %: never. */

@@ -140,16 +140,24 @@ static void power_that_is_not_known_is_not_guessed(void **state)
     ls_text_release(&text);
 }
 
-static void power_gpus_max_is_the_last_that_is_possible(void **state)
+static bool carries(const ls_node *node, int64_t gpus, const ls_site *site)
+{
+    ls_power power;
+    ls_power_compute(&catalogue, node, gpus, site, &power);
+    return power.possible;
+}
+
+static void power_is_possible_up_to_what_the_site_feeds(void **state)
 {
     (void)state;
     ls_site site = site_of("enterprise");
     site.power_w = 60e3;
-    assert_int_equal(ls_power_gpus_max(&catalogue, &dgx, &site), 24); /* 3 * 10.2 * 1.045 * 1.5 = 48 kW */
+    assert_true(carries(&dgx, 24, &site)); /* 3 * 10.2 * 1.045 * 1.5 = 48 kW */
+    assert_false(carries(&dgx, 32, &site));
     site = site_of("hyperscale");
-    assert_true(ls_power_gpus_max(&catalogue, &dgx, &site) == INT64_MAX);
+    assert_true(carries(&dgx, INT64_C(1) << 30, &site));
     site = site_of("colocation");
-    assert_int_equal(ls_power_gpus_max(&catalogue, &nvl72, &site), 0);
+    assert_false(carries(&nvl72, 72, &site));
 }
 
 static void cooling_by_the_kilowatts_of_a_rack(void **state)
@@ -185,7 +193,7 @@ int main(void)
         cmocka_unit_test(power_stays_within_the_site),
         cmocka_unit_test(power_from_a_wall_circuit),
         cmocka_unit_test(power_that_is_not_known_is_not_guessed),
-        cmocka_unit_test(power_gpus_max_is_the_last_that_is_possible),
+        cmocka_unit_test(power_is_possible_up_to_what_the_site_feeds),
         cmocka_unit_test(cooling_by_the_kilowatts_of_a_rack),
         cmocka_unit_test(power_explains_with_the_numbers_in),
     };

@@ -33,12 +33,6 @@ double ls_cost_break_even_months(double capex_usd, double rent_usd_year, double 
     return saved > 0.0 ? 12.0 * capex_usd / saved : INFINITY;
 }
 
-int64_t ls_cost_break_even_month(double capex_usd, double rent_usd_year, double running_usd_year)
-{
-    const double months = ls_cost_break_even_months(capex_usd, rent_usd_year, running_usd_year);
-    return months < 1e6 ? (int64_t)ceil(months - 1e-9) : -1;
-}
-
 /* Running costs are a + b u: what does not depend on use, and what does. */
 static void split_running(const ls_ownership *o, double *fixed_out, double *by_use_out)
 {

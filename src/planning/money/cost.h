@@ -61,8 +61,6 @@ double ls_cost_rent_usd_year(int64_t gpus, double utilization, double usd_per_gp
 
 /* INFINITY: never. */
 double ls_cost_break_even_months(double capex_usd, double rent_usd_year, double running_usd_year);
-/* The first whole month k with cumulated owning <= cumulated renting; -1: never. */
-int64_t ls_cost_break_even_month(double capex_usd, double rent_usd_year, double running_usd_year);
 /* The use at which owning has paid after `months`: above 1 it can't. INFINITY: running costs more than renting at any use. */
 double ls_cost_break_even_utilization(const ls_ownership *ownership, double usd_per_gpu_hour, double months);
 /* The rent per GPU and hour from which owning has paid after `months`. */

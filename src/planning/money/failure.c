@@ -70,15 +70,6 @@ void ls_failure_compute(const ls_failure_setting *setting, ls_failure_estimate *
     *estimate_out = e;
 }
 
-double ls_failure_goodput_at(const ls_failure_setting *setting, double interval_s)
-{
-    ls_failure_setting s = *setting;
-    s.interval_s = interval_s;
-    ls_failure_estimate estimate;
-    ls_failure_compute(&s, &estimate);
-    return estimate.goodput;
-}
-
 void ls_failure_assume(const ls_failure_setting *setting, ls_assumptions *list)
 {
     const ls_failure_setting s = with_defaults(setting);

@@ -60,9 +60,6 @@ typedef struct ls_failure_estimate {
 /* Fields in their ranges are the caller's business (the CLI checks what a person writes). */
 void ls_failure_compute(const ls_failure_setting *setting, ls_failure_estimate *estimate_out);
 
-/* The same setting with another interval: what the picture of goodput against interval draws. */
-double ls_failure_goodput_at(const ls_failure_setting *setting, double interval_s);
-
 /* Names what was taken: failure rate, restart, stall, spot. */
 void ls_failure_assume(const ls_failure_setting *setting, ls_assumptions *list);
 

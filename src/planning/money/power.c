@@ -82,27 +82,6 @@ void ls_power_compute(const ls_catalogue *catalogue, const ls_node *node, int64_
     *power_out = p;
 }
 
-static bool carries(const ls_catalogue *catalogue, const ls_node *node, int64_t nodes, const ls_site *site)
-{
-    ls_power power;
-    ls_power_compute(catalogue, node, nodes * node->count, site, &power);
-    return power.possible;
-}
-
-int64_t ls_power_gpus_max(const ls_catalogue *catalogue, const ls_node *node, const ls_site *site)
-{
-    enum { MOST = 1 << 30 };
-    if (carries(catalogue, node, MOST, site)) {
-        return INT64_MAX;
-    }
-    int64_t low = 0, high = MOST;
-    while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        *(carries(catalogue, node, middle, site) ? &low : &high) = middle;
-    }
-    return low * node->count;
-}
-
 static void explain_node(const ls_node *node, const ls_power *p, ls_text *text)
 {
     const double tdp_w = node->accelerator->tdp_w;

@@ -46,9 +46,6 @@ typedef struct ls_power {
 void ls_power_compute(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,
                       ls_power *power_out);
 
-/* The most GPUs of whole nodes that the site carries; INT64_MAX without limits. */
-int64_t ls_power_gpus_max(const ls_catalogue *catalogue, const ls_node *node, const ls_site *site);
-
 /* --explain power. */
 void ls_power_explain(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,
                       ls_text *text);
