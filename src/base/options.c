@@ -173,6 +173,10 @@ static ls_status read_f64(const ls_option *option, void *field, const json_t *va
         !parse_units(json_string_value(value), duration_units, &number)) {
         number = NAN;
     }
+    if (option->type == LS_OPTION_QUANTITY && json_is_string(value) &&
+        !ls_quantity_parse(json_string_value(value), &number)) {
+        number = NAN;
+    }
     if (!in_range(option, number)) {
         return fail_value(option, value, from);
     }
@@ -284,6 +288,7 @@ static ls_status read_value(const ls_option *option, void *settings, const json_
         [LS_OPTION_STRING] = read_string,   [LS_OPTION_CHOICE] = read_choice,
         [LS_OPTION_STRINGS] = read_strings, [LS_OPTION_WEIGHTED] = read_weighted,
         [LS_OPTION_DURATION] = read_f64,    [LS_OPTION_BYTES] = read_u64,
+        [LS_OPTION_QUANTITY] = read_f64,
     };
     return readers[option->type](option, field_of(option, settings), value, from);
 }

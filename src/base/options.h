@@ -18,8 +18,9 @@
  *   LS_OPTION_WEIGHTED  ls_option_weighted_list        [a, {path: b, weight: 2}] or a     weight 0 when not
  * given LS_OPTION_DURATION  double                         90, 90s, 1h30m, 2d, 2w, 500ms      seconds
  *   LS_OPTION_BYTES     uint64_t                       4096, 64MiB, 1.5GB, 2G (= GiB)     bytes
+ *   LS_OPTION_QUANTITY  double                         200e9, 200B, 1.4T, 8k (= 8000)     as a number
  *
- * With `allow_auto`, U64 and BYTES store LS_AUTO_U64, F64 and DURATION LS_AUTO_F64 for the word auto (their
+ * With `allow_auto`, U64 and BYTES store LS_AUTO_U64, F64, DURATION and QUANTITY LS_AUTO_F64 for the word auto (their
  * ranges begin at 0 or above, so these are free). `null` in a file means "the default".
  *
  * Order of use: ls_options_defaults, then any number of _apply calls; the last one wins. Every check of one
@@ -62,6 +63,7 @@ typedef enum ls_option_type {
     LS_OPTION_WEIGHTED,
     LS_OPTION_DURATION,
     LS_OPTION_BYTES,
+    LS_OPTION_QUANTITY,
 } ls_option_type;
 
 typedef struct ls_option_strings {

@@ -41,6 +41,10 @@ void ls_options_append_range(const ls_option *option, ls_text *text)
         ls_text_append(text, "a number, ");
         append_bounds(option, text);
         break;
+    case LS_OPTION_QUANTITY:
+        ls_text_append(text, "a number (300e9, 8k, 1.4T), ");
+        append_bounds(option, text);
+        break;
     case LS_OPTION_DURATION:
         ls_text_append(text, "a duration (90s, 1h30m, 2d), seconds ");
         append_bounds(option, text);
@@ -197,6 +201,7 @@ void ls_options_append_value(const ls_option *option, const void *settings, ls_t
         break;
     case LS_OPTION_F64:
     case LS_OPTION_DURATION:
+    case LS_OPTION_QUANTITY:
         append_f64(option, *(const double *)field, text);
         break;
     case LS_OPTION_BOOL:
@@ -298,7 +303,7 @@ static const char *value_name(const ls_option *option)
         [LS_OPTION_U64] = "N",        [LS_OPTION_F64] = "X",          [LS_OPTION_BOOL] = "",
         [LS_OPTION_SWITCH] = "BOOL",  [LS_OPTION_STRING] = "TEXT",    [LS_OPTION_CHOICE] = "NAME",
         [LS_OPTION_STRINGS] = "TEXT", [LS_OPTION_WEIGHTED] = "PATHS", [LS_OPTION_DURATION] = "TIME",
-        [LS_OPTION_BYTES] = "SIZE",
+        [LS_OPTION_BYTES] = "SIZE",   [LS_OPTION_QUANTITY] = "N",
     };
     return option->value_name ? option->value_name : names[option->type];
 }
@@ -455,6 +460,7 @@ static size_t type_bytes(ls_option_type type)
         [LS_OPTION_WEIGHTED] = sizeof(ls_option_weighted_list),
         [LS_OPTION_DURATION] = sizeof(double),
         [LS_OPTION_BYTES] = sizeof(uint64_t),
+        [LS_OPTION_QUANTITY] = sizeof(double),
     };
     return bytes[type];
 }

@@ -3,8 +3,8 @@
 
 #include "base/assert.h"
 
+#include <ctype.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,6 +175,40 @@ ls_quantity ls_quantity_of(double value)
     const bool is_long = i == 0 && fabs(scaled) >= 999.5 && fabs(scaled) < 1e15; /* more than T */
     snprintf(quantity.text, sizeof quantity.text, is_long ? "%.0f%s" : "%.3g%s", scaled, scales[i].name);
     return quantity;
+}
+
+/* 1 for "", 1e3 for k and K, ... 0 for what is no unit. */
+static double unit_of(const char *text)
+{
+    static const struct {
+        char letter;
+        double value;
+    } units[] = {{'k', 1e3}, {'m', 1e6}, {'b', 1e9}, {'g', 1e9}, {'t', 1e12}};
+    text += strspn(text, " ");
+    if (!*text) {
+        return 1.0;
+    }
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (tolower((unsigned char)text[0]) == units[i].letter && !text[1]) {
+            return units[i].value;
+        }
+    }
+    return 0.0;
+}
+
+bool ls_quantity_parse(const char *text, double *value_out)
+{
+    char *end = NULL;
+    if (!text[0] || !strchr("+-.0123456789", text[0]) || strpbrk(text, "xX")) { /* no words, no 0x1f */
+        return false;
+    }
+    const double number = strtod(text, &end);
+    const double unit = end > text ? unit_of(end) : 0.0;
+    if (unit == 0.0 || !isfinite(number * unit)) {
+        return false;
+    }
+    *value_out = number * unit;
+    return true;
 }
 
 ls_quantity ls_plain_of(double value)

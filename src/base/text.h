@@ -14,6 +14,7 @@
 #include "base/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 
 typedef struct ls_text {
     char *data;            /* NULL while nothing was ever appended; see ls_text_string */
@@ -51,6 +52,8 @@ typedef struct ls_quantity {
     char text[24];
 } ls_quantity;
 ls_quantity ls_quantity_of(double value);
+/* And back: "1.4T", "8k", "300e9", "2 M", "15000"; k, M, B (or G) and T in either case, k is 1000. False when the text is something else. */
+bool ls_quantity_parse(const char *text, double *value_out);
 /* The same without a letter and never with an exponent: "1290", "12.3", "0.0467". */
 ls_quantity ls_plain_of(double value);
 

@@ -5,10 +5,8 @@
 #include "planning/hardware/site.h"
 #include "planning/step/advice.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TOKENS_MIN       1e3
@@ -20,37 +18,14 @@
 
 /* ---- numbers ---- */
 
-/* 1 for "", 1e3 for k and K, ... 0 for what is no unit. */
-static double unit_of(const char *text)
-{
-    static const struct {
-        char letter;
-        double value;
-    } units[] = {{'k', 1e3}, {'m', 1e6}, {'b', 1e9}, {'g', 1e9}, {'t', 1e12}};
-    text += strspn(text, " ");
-    if (!*text) {
-        return 1.0;
-    }
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (tolower((unsigned char)text[0]) == units[i].letter && !text[1]) {
-            return units[i].value;
-        }
-    }
-    return 0.0;
-}
-
 ls_status ls_plan_parse_quantity(const char *option, const char *text, double min, double max,
                                  double *value_out)
 {
-    char *end = NULL;
-    const bool begins_well = text[0] != '\0' && strchr("+-.0123456789", text[0]);
-    const double number = begins_well ? strtod(text, &end) : NAN;
-    const double unit = begins_well && end > text ? unit_of(end) : 0.0;
-    if (unit == 0.0 || strchr(text, 'x')) {
+    double value;
+    if (!ls_quantity_parse(text, &value)) {
         return ls_fail(LS_ERR_INVALID, "%s is '%s', allowed is a number with k, M, B or T behind it, as 1.4T",
                        option, text);
     }
-    const double value = number * unit;
     if (!(value >= min && value <= max)) {
         return ls_fail(LS_ERR_INVALID, "%s is %s, allowed is %g to %g", option, text, min, max);
     }

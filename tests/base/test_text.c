@@ -32,9 +32,31 @@ static void plain_numbers_have_no_exponent(void **state)
     }
 }
 
+static void quantity_parse_reads_units(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = {{"8k", 8e3}, {"200B", 200e9},  {"1.4T", 1.4e12}, {"2 M", 2e6},
+                {"3g", 3e9}, {"300e9", 300e9}, {"-5", -5.0}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        double value = 0.0;
+        assert_true(ls_quantity_parse(good[i].text, &value));
+        assert_float_equal(value, good[i].value, 1e-6);
+    }
+    static const char *const bad[] = {"", "k", "1.4x", "0x1f", "8kk", "8 k ", "nan", "1e999", "--1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        double value = 77.0;
+        assert_false(ls_quantity_parse(bad[i], &value));
+        assert_float_equal(value, 77.0, 0.0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(quantity_has_three_digits),
+                                       cmocka_unit_test(quantity_parse_reads_units),
                                        cmocka_unit_test(plain_numbers_have_no_exponent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,6 +161,24 @@ static void portfolio_parse_reads_runs(void **state)
     assert_int_equal(p.runs[1].global_batch, 0);
 }
 
+static void portfolio_parse_reads_units_and_names(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "runs:\n  - {name: mine, model: gpt2, tokens: 200B, runs_per_month: 4, global_batch: 1k}\n"
+        "  - {model: gpt2, tokens: \"1.4T\", runs_per_month: 1}\n";
+    ls_portfolio p;
+    assert_int_equal(ls_portfolio_parse(&arena, text, sizeof text - 1, "p.yaml", &p), LS_OK);
+    assert_float_equal(p.runs[0].tokens, 200e9, 0.0);
+    assert_int_equal(p.runs[0].global_batch, 1000);
+    assert_string_equal(p.runs[0].name, "mine");
+    assert_float_equal(p.runs[1].tokens, 1.4e12, 0.0);
+    assert_string_equal(p.runs[1].name, "gpt2");
+    assert_int_equal(ls_portfolio_find(&p, "mine"), 0);
+    assert_int_equal(ls_portfolio_find(&p, "gpt2"), 1); /* names before models */
+    assert_int_equal(ls_portfolio_find(&p, "gpt3"), -1);
+}
+
 static void portfolio_parse_refuses_with_line_and_range(void **state)
 {
     (void)state;
@@ -175,6 +193,10 @@ static void portfolio_parse_refuses_with_line_and_range(void **state)
         {"runs:\n  - {model: gpt2, tokens: -5, runs_per_month: 1}\n", "p.yaml:2: tokens is -5"},
         {"runs:\n  - {model: gpt2, tokens: 1e9, runs_per_month: 0}\n", "runs_per_month is 0"},
         {"runs:\n  - {model: gpt2, tokens: 1e9, runs_per_month: 1, batch: 3}\n", "unknown key batch"},
+        {"runs:\n  - {model: gpt2, tokens: 1e9, runs_per_month: 1, sequence: 10.5}\n",
+         "p.yaml:2: sequence is 10.5"},
+        {"runs:\n  - {model: gpt2, tokens: 1X, runs_per_month: 1}\n",
+         "p.yaml:2: tokens is \"1X\", allowed is auto or a number (300e9, 8k, 1.4T)"},
         {"runs:\n  - {model: 7, tokens: 1e9, runs_per_month: 1}\n", "model must be text"},
         {"runs:\n  - {model: gpt2, tokens: 1e9, runs_per_month: 1}\nname: x\n", "p.yaml:3: unknown key name"},
     };
@@ -198,6 +220,7 @@ int main(void)
         cmocka_unit_test(quote_check_knows_the_catalogue),
         cmocka_unit_test(offer_from_the_catalogue),
         cmocka_unit_test(portfolio_parse_reads_runs),
+        cmocka_unit_test(portfolio_parse_reads_units_and_names),
         cmocka_unit_test(portfolio_parse_refuses_with_line_and_range),
     };
     return cmocka_run_group_tests(tests, load, release);

@@ -4,33 +4,65 @@
 #include "base/options.h"
 #include "base/yaml.h"
 
-#define ROW(key_, type_, field_, default_)                                                                   \
-    .key = key_, .type = type_, .offset = offsetof(ls_portfolio_run, field_), .default_text = default_
+#include <math.h>
+#include <string.h>
+
+/* A run as it is written. */
+typedef struct row {
+    const char *name, *model;
+    double tokens, runs_per_month, global_batch, sequence;
+} row;
+
+#define ROW(key_, type_, default_)                                                                           \
+    .key = #key_, .type = type_, .offset = offsetof(row, key_), .default_text = default_
 
 /* clang-format off */
 static const ls_option options[] = {
-    {ROW("model", LS_OPTION_STRING, model, "\"\""), .help = "preset, config.json, run file or key=value"},
-    {ROW("tokens", LS_OPTION_F64, tokens, "auto"), .allow_auto = true, .min = 1, .max = 1e18, .help = "of one run"},
-    {ROW("runs_per_month", LS_OPTION_F64, runs_per_month, "auto"), .allow_auto = true, .min = 1e-4, .max = 1e6, .help = "how often"},
-    {ROW("global_batch", LS_OPTION_U64, global_batch, "0"), .min = 0, .max = 1e9, .help = "sequences; 0: chosen"},
-    {ROW("sequence", LS_OPTION_U64, sequence, "0"), .min = 0, .max = 1e8, .help = "tokens; 0: the model's"},
+    {ROW(name, LS_OPTION_STRING, "\"\""), .help = "how it is called in the answer; empty: as its model"},
+    {ROW(model, LS_OPTION_STRING, "\"\""), .help = "preset, config.json, run file or key=value"},
+    {ROW(tokens, LS_OPTION_QUANTITY, "auto"), .allow_auto = true, .min = 1, .max = 1e18, .help = "of one run"},
+    {ROW(runs_per_month, LS_OPTION_QUANTITY, "auto"), .allow_auto = true, .min = 1e-4, .max = 1e6, .help = "how often"},
+    {ROW(global_batch, LS_OPTION_QUANTITY, "0"), .min = 0, .max = 1e9, .help = "sequences; 0: chosen"},
+    {ROW(sequence, LS_OPTION_QUANTITY, "0"), .min = 0, .max = 1e8, .help = "tokens; 0: the model's"},
 };
 /* clang-format on */
 static const ls_option_table table = {.options = options, .count = sizeof options / sizeof *options};
 
+static int line_of(ls_arena *arena, const ls_document *doc, size_t index)
+{
+    return ls_document_line(doc, ls_arena_printf(arena, "runs.%zu", index));
+}
+
+static ls_status check_whole(ls_arena *arena, const ls_document *doc, size_t index, const char *key,
+                             double value)
+{
+    return value == floor(value) ? LS_OK
+                                 : ls_fail(LS_ERR_INVALID, "%s:%d: %s is %.6g, allowed is a whole number",
+                                           doc->name, line_of(arena, doc, index), key, value);
+}
+
 static ls_status read_run(ls_arena *arena, const ls_document *doc, size_t index, ls_portfolio_run *run)
 {
-    ls_options_defaults(&table, run, arena);
-    LS_TRY(ls_options_apply_item(&table, run, doc, "runs", index, arena));
-    const char *missing = !run->model[0]                       ? "model"
-                          : run->tokens == LS_AUTO_F64         ? "tokens"
-                          : run->runs_per_month == LS_AUTO_F64 ? "runs_per_month"
-                                                               : NULL;
+    row r;
+    ls_options_defaults(&table, &r, arena);
+    LS_TRY(ls_options_apply_item(&table, &r, doc, "runs", index, arena));
+    const char *missing = !r.model[0]                       ? "model"
+                          : r.tokens == LS_AUTO_F64         ? "tokens"
+                          : r.runs_per_month == LS_AUTO_F64 ? "runs_per_month"
+                                                            : NULL;
     if (missing) {
-        return ls_fail(
-            LS_ERR_INVALID, "%s:%d: item %zu of runs has no %s; it needs model, tokens and runs_per_month",
-            doc->name, ls_document_line(doc, ls_arena_printf(arena, "runs.%zu", index)), index + 1, missing);
+        return ls_fail(LS_ERR_INVALID,
+                       "%s:%d: item %zu of runs has no %s; it needs model, tokens and runs_per_month",
+                       doc->name, line_of(arena, doc, index), index + 1, missing);
     }
+    LS_TRY(check_whole(arena, doc, index, "global_batch", r.global_batch));
+    LS_TRY(check_whole(arena, doc, index, "sequence", r.sequence));
+    *run = (ls_portfolio_run){.name = r.name[0] ? r.name : r.model,
+                              .model = r.model,
+                              .tokens = r.tokens,
+                              .runs_per_month = r.runs_per_month,
+                              .global_batch = (uint64_t)r.global_batch,
+                              .sequence = (uint64_t)r.sequence};
     return LS_OK;
 }
 
@@ -77,4 +109,19 @@ ls_status ls_portfolio_load(ls_arena *arena, const char *path, ls_portfolio *por
     const ls_status status = read_document(arena, &doc, portfolio_out);
     ls_document_release(&doc);
     return status;
+}
+
+int ls_portfolio_find(const ls_portfolio *portfolio, const char *name)
+{
+    for (size_t i = 0; i < portfolio->count; i++) {
+        if (strcmp(portfolio->runs[i].name, name) == 0) {
+            return (int)i;
+        }
+    }
+    for (size_t i = 0; i < portfolio->count; i++) {
+        if (strcmp(portfolio->runs[i].model, name) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
 }

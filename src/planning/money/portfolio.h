@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A portfolio: the models that will be trained, and how often. `plan MODEL --portfolio FILE`.
+ * A portfolio: the models that will be trained, and how often. `plan [MODEL] --portfolio FILE`. The money that is asked about is that of all its runs; MODEL says which
+ * of them is looked at in detail.
  *
  * The file is YAML (examples/plan/portfolio.yaml):
  *
  *   runs:
  *     - model: llama3-8b          # as after plan: preset, config.json, run file, key=value
- *       tokens: 200e9             # of one run
+ *       name: assistant           # how it is called in the answer  [as its model]
+ *       tokens: 200B              # of one run; numbers may end in k, M, B, T
  *       runs_per_month: 4
  *       global_batch: 1024        # sequences  [chosen]
  *       sequence: 8192            # tokens     [the model's]
@@ -24,7 +26,7 @@
 enum { LS_PORTFOLIO_MOST = 32 };
 
 typedef struct ls_portfolio_run {
-    const char *model;
+    const char *name, *model;
     double tokens;
     double runs_per_month;
     uint64_t global_batch, sequence; /* 0: not given */
@@ -38,5 +40,8 @@ typedef struct ls_portfolio {
 LS_MUST_CHECK ls_status ls_portfolio_load(ls_arena *arena, const char *path, ls_portfolio *portfolio_out);
 LS_MUST_CHECK ls_status ls_portfolio_parse(ls_arena *arena, const char *text, size_t bytes, const char *name,
                                            ls_portfolio *portfolio_out);
+
+/* The first run of that name, else of that model; -1: none. */
+int ls_portfolio_find(const ls_portfolio *portfolio, const char *name);
 
 #endif
