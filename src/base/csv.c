@@ -54,21 +54,24 @@ static bool skip_to_row(reader *r)
 
 static ls_status read_quoted(reader *r, const char **cell_out)
 {
-    const uint32_t line = r->line;
-    char *cell = ls_arena_alloc(r->arena, (size_t)(r->end - r->at));
+    const char *stop = r->at + 1;
+    while (stop < r->end && (*stop != '"' || (stop + 1 < r->end && stop[1] == '"'))) {
+        stop += *stop == '"' ? 2 : 1;
+    }
+    if (stop >= r->end) {
+        return ls_fail(LS_ERR_DATA, "%s:%u: a quote is opened and never closed", r->name, r->line);
+    }
+    char *cell = ls_arena_alloc(r->arena, (size_t)(stop - r->at));
     size_t bytes = 0;
-    for (r->at++; r->at < r->end; r->at++) {
-        if (*r->at == '"' && (r->at + 1 >= r->end || r->at[1] != '"')) {
-            r->at++;
-            cell[bytes] = 0;
-            *cell_out = cell;
-            return LS_OK;
-        }
+    for (r->at++; r->at < stop; r->at++) {
         r->at += *r->at == '"';
         r->line += *r->at == '\n';
         cell[bytes++] = *r->at;
     }
-    return ls_fail(LS_ERR_DATA, "%s:%u: a quote is opened and never closed", r->name, line);
+    cell[bytes] = 0;
+    r->at = stop + 1;
+    *cell_out = cell;
+    return LS_OK;
 }
 
 static const char *read_plain(reader *r)
@@ -127,7 +130,7 @@ static ls_status read_row(reader *r, const char **cells, uint32_t max, uint32_t 
 
 enum { COLUMNS_MAX = 256 };
 
-static ls_status read_header(reader *r, ls_csv *csv)
+static ls_status read_header(reader *r, bool forgiving, ls_csv *csv)
 {
     const char *cells[COLUMNS_MAX];
     if (!skip_to_row(r)) {
@@ -138,6 +141,9 @@ static ls_status read_header(reader *r, ls_csv *csv)
     csv->columns = ls_arena_new(r->arena, const char *, csv->column_count);
     memcpy(csv->columns, cells, csv->column_count * sizeof *cells);
     for (uint32_t i = 0; i < csv->column_count; i++) {
+        if (!cells[i][0] && forgiving) {
+            continue;
+        }
         if (!cells[i][0]) {
             return ls_fail(LS_ERR_DATA, "%s:%u: column %u has no name", r->name, line, i + 1);
         }
@@ -157,7 +163,19 @@ static size_t count_lines(const char *text, size_t bytes)
     return lines;
 }
 
-ls_status ls_csv_parse(ls_arena *arena, const char *text, size_t bytes, const char *name, ls_csv *csv_out)
+static ls_status read_cells(reader *r, const ls_csv *csv, ls_csv_row *row)
+{
+    uint32_t count = 0;
+    row->line = r->line;
+    row->cells = ls_arena_new(r->arena, const char *, csv->column_count);
+    LS_TRY(read_row(r, row->cells, csv->column_count, &count));
+    return count == csv->column_count ? LS_OK
+                                      : ls_fail(LS_ERR_DATA, "%s:%u: %u cells, the header has %u", csv->name,
+                                                row->line, count, csv->column_count);
+}
+
+static ls_status parse(ls_arena *arena, const char *text, size_t bytes, const char *name, bool forgiving,
+                       ls_csv *csv_out)
 {
     reader r = {.arena = arena, .name = name, .at = text, .end = text + bytes, .line = 1};
     if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
@@ -167,21 +185,36 @@ ls_status ls_csv_parse(ls_arena *arena, const char *text, size_t bytes, const ch
         return ls_fail(LS_ERR_DATA, "%s: holds a zero byte, so it is no table of text", name);
     }
     ls_csv csv = {.name = ls_arena_strdup(arena, name)};
-    LS_TRY(read_header(&r, &csv));
+    LS_TRY(read_header(&r, forgiving, &csv));
     csv.rows = ls_arena_new(arena, ls_csv_row, count_lines(text, bytes));
     while (skip_to_row(&r)) {
         ls_csv_row *row = &csv.rows[csv.row_count++];
-        row->line = r.line;
-        row->cells = ls_arena_new(arena, const char *, csv.column_count);
-        uint32_t count = 0;
-        LS_TRY(read_row(&r, row->cells, csv.column_count, &count));
-        if (count != csv.column_count) {
-            return ls_fail(LS_ERR_DATA, "%s:%u: %u cells, the header has %u", name, row->line, count,
-                           csv.column_count);
+        const char *start = r.at;
+        const ls_status status = read_cells(&r, &csv, row);
+        if (status != LS_OK && !forgiving) {
+            return status;
+        }
+        if (status != LS_OK) { /* it may have eaten the lines behind it: on with the next one */
+            row->flaw = ls_arena_strdup(arena, ls_error_text());
+            ls_error_clear();
+            r.at = start;
+            r.line = row->line;
+            skip_line(&r);
         }
     }
     *csv_out = csv;
     return LS_OK;
+}
+
+ls_status ls_csv_parse(ls_arena *arena, const char *text, size_t bytes, const char *name, ls_csv *csv_out)
+{
+    return parse(arena, text, bytes, name, false, csv_out);
+}
+
+ls_status ls_csv_parse_rows(ls_arena *arena, const char *text, size_t bytes, const char *name,
+                            ls_csv *csv_out)
+{
+    return parse(arena, text, bytes, name, true, csv_out);
 }
 
 int ls_csv_column(const ls_csv *csv, const char *column)

@@ -22,6 +22,8 @@
 typedef struct ls_csv_row {
     uint32_t line; /* where it begins, from 1 */
     const char **cells;
+    const char *
+        flaw; /* of ls_csv_parse_rows: why this row can't be read, its cells are then not to be looked at; NULL: it can */
 } ls_csv_row;
 
 typedef struct ls_csv {
@@ -35,6 +37,10 @@ typedef struct ls_csv {
 /* Errors: LS_ERR_DATA (an open quote, a row with another number of cells, a column twice, no header); csv_out is then untouched. */
 LS_MUST_CHECK ls_status ls_csv_parse(ls_arena *arena, const char *text, size_t bytes, const char *name,
                                      ls_csv *csv_out);
+
+/* The same for tables of others: a row that can't be read has a flaw and the next line is gone on with; a column may be without a name. Errors: LS_ERR_DATA of the header. */
+LS_MUST_CHECK ls_status ls_csv_parse_rows(ls_arena *arena, const char *text, size_t bytes, const char *name,
+                                          ls_csv *csv_out);
 
 /* The place of a column, -1 when the table has none of that name. */
 int ls_csv_column(const ls_csv *csv, const char *column);

@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FILE_MOST  ((size_t)64 << 20)
-#define WORST_MOST 12
-#define OWN_SHOWN  10
+#define FILE_MOST     ((size_t)64 << 20)
+#define WORST_MOST    12
+#define OWN_SHOWN     10
+#define LEFT_OUT_MOST ((size_t)12)
 
 /* ---- the keys of the contract: rows, median_error, mean_error, by_stack ---- */
 
@@ -150,6 +151,15 @@ static void append_error(double error, ls_text *text)
     }
 }
 
+static void append_median(const char *what, double median, size_t count, ls_text *text)
+{
+    if (count > 0) {
+        ls_text_printf(text, " %s %.1f %% of %zu", what, 100.0 * median, count);
+    } else {
+        ls_text_printf(text, " %s not measured", what);
+    }
+}
+
 static void append_own(ls_arena *arena, const own_runs *own, ls_text *text)
 {
     if (own->count == 0) {
@@ -167,9 +177,27 @@ static void append_own(ls_arena *arena, const own_runs *own, ls_text *text)
         append_error(error_of(row->predicted.memory_bytes, row->measured.memory_bytes), text);
         ls_text_append(text, "\n");
     }
-    ls_text_printf(text, "median without sign: step %.1f %% of %zu, memory %.1f %% of %zu\n",
-                   summary.step_count ? 100.0 * summary.step_median : 0.0, summary.step_count,
-                   summary.memory_count ? 100.0 * summary.memory_median : 0.0, summary.memory_count);
+    ls_text_append(text, "median without sign:");
+    append_median("step", summary.step_median, summary.step_count, text);
+    ls_text_append(text, ",");
+    append_median("memory", summary.memory_median, summary.memory_count, text);
+    ls_text_append(text, "\n");
+}
+
+/* Rows of a table of one's own that were passed over. */
+static void append_left_out(const ls_published *published, ls_text *text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < published->count; i++) {
+        const ls_published_run *run = &published->runs[i];
+        if (run->left_out && ++count <= LEFT_OUT_MOST) {
+            ls_text_printf(text, "%sline %u%s%s: %s\n", count == 1 ? "\nleft out\n" : "", run->line,
+                           run->model[0] ? ", " : "", run->model, run->left_out);
+        }
+    }
+    if (count > LEFT_OUT_MOST) {
+        ls_text_printf(text, "and %zu more (--json has them all)\n", count - LEFT_OUT_MOST);
+    }
 }
 
 /* ---- all ---- */
@@ -208,6 +236,9 @@ ls_status ls_plan_print_accuracy(const ls_invocation *invocation)
     } else {
         ls_text text = {0};
         ls_accuracy_print(&accuracy, WORST_MOST, &text);
+        if (file[0]) {
+            append_left_out(&published, &text);
+        }
         append_own(arena, &own, &text);
         fputs(ls_text_string(&text), stdout);
         ls_text_release(&text);

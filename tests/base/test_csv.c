@@ -40,6 +40,26 @@ static void csv_parse_reads_quotes_comments_and_line_ends(void **state)
     assert_int_equal(ls_csv_column(&csv, "absent"), -1);
 }
 
+/* A row that can't be read costs one line; the ones behind it are read. */
+static void csv_parse_rows_goes_on_behind_a_flaw(void **state)
+{
+    (void)state;
+    static const char text[] = "a,b,\n1,2,3\n\"4,5,6\n7,8\n9,\"x\ny\",z\n10,11,12,13\n14,15,16";
+    ls_csv csv;
+    assert_int_equal(parse(text, &csv), LS_ERR_DATA);
+    assert_int_equal(ls_csv_parse_rows(&arena, text, strlen(text), "t.csv", &csv), LS_OK);
+    static const bool flawed[] = {false, true, true, false, true, false};
+    static const uint32_t lines[] = {2, 3, 4, 5, 7, 8};
+    assert_int_equal(csv.row_count, 6);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(csv.rows[i].line, lines[i]);
+        assert_int_equal(csv.rows[i].flaw != NULL, flawed[i]);
+    }
+    assert_string_equal(csv.rows[3].cells[1], "x\ny");
+    assert_string_equal(csv.rows[5].cells[2], "16");
+    assert_non_null(strstr(csv.rows[4].flaw, "t.csv:7: more than 3 cells"));
+}
+
 static void csv_numbers_have_ranges_and_blanks(void **state)
 {
     (void)state;
@@ -91,6 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(csv_parse_reads_quotes_comments_and_line_ends),
+        cmocka_unit_test(csv_parse_rows_goes_on_behind_a_flaw),
         cmocka_unit_test(csv_numbers_have_ranges_and_blanks),
         cmocka_unit_test(csv_parse_refuses_what_is_no_table),
     };

@@ -199,8 +199,13 @@ static void json_has_the_table(void **state)
 static void parse_refuses_other_tables(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"", "a,b\n1,2\n", "n_accel,stack\nmany,fsdp\n", "n_accel,stack\n1\n"};
-    for (size_t i = 0; i < 4; i++) {
+    static const char *const wrong[] = {"",
+                                        "a,b\n1,2\n",
+                                        "n_accel,accelerator,model\n8,h100,llama3-8b\n",
+                                        "n_accel,accelerator,model,iter_time_s\n",
+                                        "n_accel,accelerator,model,iter_time_s\nmany,h100,llama3-8b,1\n",
+                                        "n_accel,accelerator,model,iter_time_s\n8\n"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         ls_published other = {.name = "untouched"};
         assert_int_not_equal(
             ls_published_parse(&arena, &catalogue, wrong[i], strlen(wrong[i]), "x.csv", &other), LS_OK);
@@ -233,6 +238,128 @@ static void parse_leaves_out_what_is_unknown(void **state)
     ls_accuracy_compute(&arena, &other, &one);
     assert_int_equal(one.row_count, 2);
     assert_int_equal(one.left_out, 2);
+}
+
+#define COLUMNS                                                                                              \
+    "fully_specified,stack,model,params_b,layers,hidden,heads,kv_heads,ffn,vocab,accelerator,n_accel,tp,pp," \
+    "dp,cp,ep,micro_batch,global_batch,seq_len,precision,sharding,recompute,iter_time_s,hfu_pct\r\n"
+#define LLAMA "1,fsdp,Llama 8B,8.03,32,4096,32,8,14336,128256"
+
+static void parse_text(const char *text, ls_published *out)
+{
+    const ls_status status = ls_published_parse(&arena, &catalogue, text, strlen(text), "x.csv", out);
+    if (status != LS_OK) {
+        fail_msg("%s", ls_error_text());
+    }
+}
+
+/* One bad row costs that row: it says line, column and why, and the others are as they would be without it. */
+static void parse_passes_over_bad_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *row, *why;
+    } bad[] = {
+        {LLAMA ",h100,eight,1,1,8,1,,1,8,8192,bf16,FSDP,full,1,", "x.csv:2: n_accel is \"eight\""},
+        {LLAMA ",h100,8,1,1,8,1,,1,8,8192,bf16,FSDP,full,-1,", "x.csv:2: iter_time_s is \"-1\""},
+        {LLAMA ",h100,8,1,1,8,1,,1,8,nan,bf16,FSDP,full,1,", "x.csv:2: seq_len is \"nan\""},
+        {LLAMA ",h100,8,1,1,8,1,,1,8,8192,bf16,FSDP", "x.csv:2: 22 cells, the header has 25"},
+        {LLAMA ",\"h100,8", "x.csv:2: a quote is opened and never closed"},
+        {LLAMA ",h100,8,2,1,8,1,,1,8,8192,bf16,FSDP,full,1,", "is 16, but it ran on 8"},
+        {LLAMA ",h100,8,3,1,,1,,1,8,8192,bf16,FSDP,full,1,", "does not divide the 8"},
+        {LLAMA ",h100,64,64,1,1,1,,1,8,8192,bf16,FSDP,full,1,", "the heads 32"},
+        {LLAMA ",h100,64,1,64,1,1,,1,8,8192,bf16,FSDP,full,1,", "more stages than the model has layers"},
+        {LLAMA ",h100,8,1,1,8,1,4,1,8,8192,bf16,FSDP,full,1,", "how many experts Llama 8B has is not known"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *text = ls_arena_printf(
+            &arena, COLUMNS "%s\r\n" LLAMA ",h100,8,1,1,8,1,,1,8,8192,bf16,FSDP,full,1,\r\n", bad[i].row);
+        ls_published table;
+        parse_text(text, &table);
+        assert_int_equal(table.count, 2);
+        assert_non_null(table.runs[0].left_out);
+        if (!strstr(table.runs[0].left_out, bad[i].why)) {
+            fail_msg("%s, and not %s", table.runs[0].left_out, bad[i].why);
+        }
+        assert_null(table.runs[1].left_out);
+        assert_int_equal(table.runs[1].line, 3);
+    }
+}
+
+/* Of a run of which only the HFU is known, the step is that whose own HFU this is. */
+static void measured_step_follows_from_the_hfu(void **state)
+{
+    (void)state;
+    ls_published table;
+    ls_estimate estimate;
+    parse_text(COLUMNS LLAMA ",h100,8,1,1,8,1,,1,8,8192,bf16,FSDP,full,,50\r\n", &table);
+    ls_estimate_compute(&table.runs[0].setting, &table.runs[0].strategy, &estimate);
+    assert_true(table.runs[0].measured_step_s > 0);
+    assert_true(fabs(estimate.hfu * estimate.time.step_s / table.runs[0].measured_step_s / 0.5 - 1) < 1e-9);
+    assert_non_null(strstr(table.runs[0].assumed, "full recompute"));
+}
+
+/* An MLP of two matrices beside grouped queries: by the parameters, by the family, by its width. */
+static void mlp_is_read_by_parameters_then_family(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *row;
+        bool swiglu;
+    } cases[] = {
+        {"1,fsdp,Nemotron-4 15B,,32,6144,48,8,24576,256000", false},
+        {"1,fsdp,Falcon 40B,,60,8192,128,8,32768,65024", false},
+        {"1,fsdp,M,40,60,8192,128,8,32768,65024", false},
+        {"1,fsdp,M,8.03,32,4096,32,8,14336,128256", true},
+        {"1,fsdp,M,,32,4096,32,8,14336,128256", true},
+        {"1,fsdp,M,,60,8192,128,8,32768,65024", false},
+        {"1,fsdp,M,,32,4096,32,32,11008,32000", true},
+        {"1,fsdp,M,6.7,32,4096,32,32,16384,50304", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_published table;
+        parse_text(
+            ls_arena_printf(&arena, COLUMNS "%s,h100,64,8,1,8,1,,1,8,4096,bf16,FSDP,full,1,\n", cases[i].row),
+            &table);
+        assert_null(table.runs[0].left_out);
+        assert_int_equal(table.runs[0].shape->config.swiglu, cases[i].swiglu);
+    }
+}
+
+/* A word for sharding that is not known is no plain data parallelism. */
+static void sharding_that_is_not_known_is_said(void **state)
+{
+    (void)state;
+    ls_published table;
+    parse_text(COLUMNS LLAMA ",h100,8,1,1,8,1,,1,8,8192,bf16,hyperslice,full,1,\n" LLAMA
+                             ",h100,8,1,1,8,1,,1,8,8192,bf16,ZeRO-2,full,1,\n",
+               &table);
+    assert_non_null(strstr(table.runs[0].assumed, "hyperslice"));
+    assert_true(table.runs[0].strategy.zero > 0); /* 16 bytes a parameter of 8B fit on no H100 */
+    assert_int_equal(table.runs[1].strategy.zero, 2);
+}
+
+/* vTrain's columns in quotes, in another order, and without those that can be chosen. */
+static void vtrain_columns_come_in_any_order(void **state)
+{
+    (void)state;
+    static const char plain[] =
+        "\xef\xbb\xbf# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence "
+        "length,tensor "
+        "parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n8,32,4,1024,16,24,1024,2,2,2,"
+        "219.7\n";
+    static const char other[] =
+        "\"# layers\",\"note\",\"# GPUs\",\"global batch\",\"micro batch\",\"hidden size\",\"attention "
+        "heads\",\"iteration time (ms)\",\"sequence length\",\"tensor parallelism\",\"pipeline "
+        "parallelism\"\r\n24,\"a, b\",8,32,4,1024,16,219.7,1024,2,2\r\n";
+    ls_published a, b;
+    ls_estimate x, y;
+    parse_text(plain, &a);
+    parse_text(other, &b);
+    ls_estimate_compute(&a.runs[0].setting, &a.runs[0].strategy, &x);
+    ls_estimate_compute(&b.runs[0].setting, &b.runs[0].strategy, &y);
+    assert_true(x.time.step_s == y.time.step_s);
+    assert_true(a.runs[0].measured_step_s == b.runs[0].measured_step_s);
 }
 
 /* 1,440 single-node runs, 1,200 of them never fitted on: mean <= 9.5 %, choice as above. */
@@ -283,6 +410,11 @@ int main(void)
         cmocka_unit_test(json_has_the_table),
         cmocka_unit_test(parse_refuses_other_tables),
         cmocka_unit_test(parse_leaves_out_what_is_unknown),
+        cmocka_unit_test(parse_passes_over_bad_rows),
+        cmocka_unit_test(measured_step_follows_from_the_hfu),
+        cmocka_unit_test(mlp_is_read_by_parameters_then_family),
+        cmocka_unit_test(sharding_that_is_not_known_is_said),
+        cmocka_unit_test(vtrain_columns_come_in_any_order),
         cmocka_unit_test(vtrain_runs_are_predicted),
     };
     return cmocka_run_group_tests(tests, load, release);

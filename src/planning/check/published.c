@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define COUNT_MAX 1000000000 /* of anything: GPUs, layers, sequences, tokens of one */
+
 const char *ls_published_text(ls_published_reader *r, const char *column)
 {
     return ls_csv_text(r->csv, r->row, column);
@@ -18,17 +20,19 @@ const char *ls_published_text(ls_published_reader *r, const char *column)
 double ls_published_number(ls_published_reader *r, const char *column)
 {
     double value = 0;
-    const ls_status status = ls_csv_f64(r->csv, r->row, column, 0, 1e18, 0, &value);
-    if (status != LS_OK && r->status == LS_OK) {
-        r->status = status;
-        r->error = ls_arena_strdup(r->arena, ls_error_text());
+    if (ls_csv_f64(r->csv, r->row, column, 0, 1e18, 0, &value) != LS_OK && !r->flaw) {
+        r->flaw = ls_arena_strdup(r->arena, ls_error_text());
     }
     return value;
 }
 
 int64_t ls_published_count(ls_published_reader *r, const char *column)
 {
-    return (int64_t)(ls_published_number(r, column) + 0.5);
+    int64_t value = 0;
+    if (ls_csv_i64(r->csv, r->row, column, 0, COUNT_MAX, 0, &value) != LS_OK && !r->flaw) {
+        r->flaw = ls_arena_strdup(r->arena, ls_error_text());
+    }
+    return value;
 }
 
 bool ls_published_has(const char *text, const char *part)
@@ -88,6 +92,24 @@ static double measured_step_s(ls_published_reader *r)
                : 0;
 }
 
+/* Where only the HFU is known: the FLOPs include what the row's strategy makes again, as our own HFU does. */
+static void measure_by_hardware_flops(ls_published_reader *r)
+{
+    ls_published_run *run = r->run;
+    const double hfu = ls_published_number(r, "hfu_pct") / 100;
+    if (run->measured_step_s > 0 || hfu <= 0) {
+        return;
+    }
+    const ls_setting *setting = &run->setting;
+    ls_estimate estimate;
+    ls_estimate_compute(setting, &run->strategy, &estimate);
+    run->measured_step_s =
+        estimate.hardware_flops /
+        (hfu * ls_peak_flops(setting->node->accelerator, setting->precision) * (double)setting->gpus);
+    ls_published_assume(r, "its step from the HFU, with %s recompute",
+                        ls_recompute_name(run->strategy.recompute));
+}
+
 /* ---- rows ---- */
 
 static void read_batch(ls_published_reader *r)
@@ -116,10 +138,17 @@ static void read_length(ls_published_reader *r)
 static void finish_run(ls_published_reader *r)
 {
     ls_published_run *run = r->run;
+    if (r->flaw) {
+        run->left_out = r->flaw; /* what follows from reading 0 there is no reason */
+    }
     if (run->left_out == NULL) {
         run->setting.shape = run->shape;
         run->setting.stack = &run->stack;
         ls_published_choose_blanks(r);
+    }
+    if (run->left_out == NULL) {
+        measure_by_hardware_flops(r);
+        run->left_out = r->flaw;
     }
     run->assumed = r->assumed.bytes > 0 ? ls_arena_strdup(r->arena, ls_text_string(&r->assumed)) : NULL;
     ls_text_clear(&r->assumed);
@@ -135,13 +164,23 @@ static void read_async_tensor(ls_published_reader *r)
     }
 }
 
+static bool says_yes(const char *text)
+{
+    static const char *const words[] = {"1", "1.0", "true", "yes"};
+    bool yes = false;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        yes = yes || strcasecmp(text, words[i]) == 0;
+    }
+    return yes;
+}
+
 static void read_run(ls_published_reader *r)
 {
     ls_published_run *run = r->run;
     run->source = ls_published_text(r, "source_id");
     run->model = ls_published_text(r, "model");
     run->accelerator = ls_published_text(r, "accelerator");
-    run->fully_specified = strcmp(ls_published_text(r, "fully_specified"), "1") == 0;
+    run->fully_specified = says_yes(ls_published_text(r, "fully_specified"));
     run->stack_name = ls_published_text(r, "stack");
     const bool eager = ls_published_has(ls_published_text(r, "precision"), "eager") &&
                        ls_published_has(run->stack_name, "torchtitan");
@@ -157,6 +196,9 @@ static void read_run(ls_published_reader *r)
         return;
     }
     run->setting.shape = run->shape;
+    if (!run->stack_name[0]) {
+        run->stack_name = run->stack.name;
+    }
     read_async_tensor(r);
     if (ls_published_has(ls_published_text(r, "precision"), "fp4")) {
         run->left_out = "NVFP4 is not modelled";
@@ -168,20 +210,10 @@ static void read_run(ls_published_reader *r)
         return;
     }
     read_batch(r);
-    run->measured_step_s = measured_step_s(r);
+    if (!r->flaw) {
+        run->measured_step_s = measured_step_s(r);
+    }
 }
-
-static const char *const vtrain_columns[] = {"GPUs",
-                                             "global batch",
-                                             "micro batch",
-                                             "hidden size",
-                                             "attention heads",
-                                             "# layers",
-                                             "sequence length",
-                                             "tensor parallelism",
-                                             "data parallelism",
-                                             "pipeline parallelism",
-                                             "iteration time (ms)"};
 
 /* vTrain's header begins with "# GPUs", which would be a comment: what comes before the word is passed over. */
 static const char *past_hash(const char *text)
@@ -191,14 +223,45 @@ static const char *past_hash(const char *text)
     return strncmp(at, "# GPUs,", 7) == 0 ? at + 2 : text;
 }
 
+/* Its name where it is not the first, or in quotes. */
+static const char *vtrain_gpus(const ls_csv *csv)
+{
+    return ls_csv_column(csv, "GPUs") >= 0 ? "GPUs" : "# GPUs";
+}
+
+static bool has_columns(const ls_csv *csv, const char *const *columns, size_t count)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        found += ls_csv_column(csv, columns[i]) >= 0;
+    }
+    return found == count;
+}
+
+/* Without these nothing can be predicted; what else there is may be missing, and is chosen. */
 static bool is_vtrain(const ls_csv *csv)
 {
-    for (size_t i = 0; i < sizeof(vtrain_columns) / sizeof(vtrain_columns[0]); i++) {
-        if (ls_csv_column(csv, vtrain_columns[i]) < 0) {
-            return false;
-        }
+    static const char *const needed[] = {"hidden size", "# layers", "global batch", "sequence length",
+                                         "iteration time (ms)"};
+    return ls_csv_column(csv, vtrain_gpus(csv)) >= 0 &&
+           has_columns(csv, needed, sizeof(needed) / sizeof(needed[0]));
+}
+
+static bool is_ours(const ls_csv *csv)
+{
+    static const char *const needed[] = {"accelerator", "n_accel"};
+    static const char *const models[] = {"model", "params_b", "layers"};
+    static const char *const rates[] = {
+        "iter_time_s", "tokens_per_s_total", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "hfu_pct",
+        "mem_gib"};
+    bool model = false, rate = false;
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+        model = model || ls_csv_column(csv, models[i]) >= 0;
     }
-    return true;
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+        rate = rate || ls_csv_column(csv, rates[i]) >= 0;
+    }
+    return has_columns(csv, needed, sizeof(needed) / sizeof(needed[0])) && model && rate;
 }
 
 /* vTrain's cluster: nodes of eight A100 80 GB and four 200 Gb/s NICs. */
@@ -220,14 +283,26 @@ static void read_vtrain_run(ls_published_reader *r)
     run->accelerator = "A100-SXM4-80GB";
     run->stack_name = "megatron-2023";
     run->fully_specified = true;
-    run->setting.gpus = ls_published_count(r, "GPUs");
+    run->setting.gpus = ls_published_count(r, vtrain_gpus(r->csv));
     run->setting.length = ls_published_count(r, "sequence length");
     run->setting.global_batch = ls_published_count(r, "global batch");
     run->setting.precision = LS_PLAN_FP16;
+    run->measured_step_s = ls_published_number(r, "iteration time (ms)") / 1e3;
+    int64_t heads = ls_published_count(r, "attention heads");
+    if (r->flaw) {
+        return;
+    }
+    if (run->setting.gpus < 1 || run->setting.length < 1 || run->setting.global_batch < 1) {
+        run->left_out = "GPUs, global batch and sequence length must be 1 or more";
+        return;
+    }
+    if (heads == 0) {
+        heads = hidden >= 128 ? hidden / 128 : 1;
+        ls_published_assume(r, "%lld heads", (long long)heads);
+    }
     const char *text =
         ls_arena_printf(r->arena, "layers=%lld,hidden=%lld,heads=%lld,ffn=%lld,vocab=51200,mlp=gelu,tied=1",
-                        (long long)layers, (long long)hidden,
-                        (long long)ls_published_count(r, "attention heads"), (long long)(4 * hidden));
+                        (long long)layers, (long long)hidden, (long long)heads, (long long)(4 * hidden));
     if (!ls_published_read_machine(r, run->accelerator, run->stack_name) ||
         !ls_published_read_shape(r, text)) {
         return;
@@ -241,9 +316,10 @@ static void read_vtrain_run(ls_published_reader *r)
                                                     .vpp = 1,
                                                     .micro_batch = ls_published_count(r, "micro batch")},
                                        .has_zero = true,
+                                       .has_recompute = true,
                                        .has_sequence_parallel = true,
                                        .has_schedule = true};
-    run->measured_step_s = ls_published_number(r, "iteration time (ms)") / 1e3;
+    ls_published_check_product(r);
 }
 
 /* Constants were fitted on every second row of a source, and every sixth of vTrain's. */
@@ -259,35 +335,59 @@ static void mark_held_out(ls_published *published, bool vtrain)
     }
 }
 
+/* Something must be left to compare. */
+static ls_status check_any_usable(const ls_published *published)
+{
+    for (size_t i = 0; i < published->count; i++) {
+        if (!published->runs[i].left_out) {
+            return LS_OK;
+        }
+    }
+    if (published->count == 0) {
+        return ls_fail(LS_ERR_DATA, "%s: no runs below the names of the columns", published->name);
+    }
+    return ls_fail(LS_ERR_DATA, "%s: none of its %zu runs can be predicted; line %u: %s", published->name,
+                   published->count, published->runs[0].line, published->runs[0].left_out);
+}
+
 ls_status ls_published_parse(ls_arena *arena, const ls_catalogue *catalogue, const char *text, size_t bytes,
                              const char *name, ls_published *published_out)
 {
     const char *table = past_hash(text);
     ls_csv csv;
-    LS_TRY(ls_csv_parse(arena, table, bytes - (size_t)(table - text), name, &csv));
+    LS_TRY(ls_csv_parse_rows(arena, table, bytes - (size_t)(table - text), name, &csv));
     const bool vtrain = is_vtrain(&csv);
-    if (!vtrain && (ls_csv_column(&csv, "n_accel") < 0 || ls_csv_column(&csv, "stack") < 0)) {
+    if (!vtrain && !is_ours(&csv)) {
         return ls_fail(LS_ERR_DATA,
-                       "%s: neither the columns of data/published_runs.csv (n_accel, stack, ...) nor those "
-                       "of vTrain's tables (# GPUs, global batch, ...)",
+                       "%s: neither the columns of data/published_runs.csv (needed: accelerator, n_accel, "
+                       "one of model, params_b, layers, and a measurement as iter_time_s) nor those of "
+                       "vTrain's tables (needed: # GPUs, global batch, hidden size, # layers, sequence "
+                       "length, iteration time (ms))",
                        name);
     }
     ls_published published = {.name = ls_arena_strdup(arena, name),
                               .runs = ls_arena_new(arena, ls_published_run, csv.row_count),
                               .count = csv.row_count};
-    ls_published_reader r = {.arena = arena, .catalogue = catalogue, .csv = &csv, .status = LS_OK};
-    for (size_t i = 0; i < csv.row_count && r.status == LS_OK; i++) {
+    ls_published_reader r = {.arena = arena, .catalogue = catalogue, .csv = &csv};
+    for (size_t i = 0; i < csv.row_count; i++) {
         r.row = &csv.rows[i];
         r.run = &published.runs[i];
-        r.run->line = r.row->line;
+        *r.run = (ls_published_run){.line = r.row->line,
+                                    .source = "",
+                                    .model = "",
+                                    .accelerator = "",
+                                    .stack_name = "",
+                                    .left_out = r.row->flaw};
         r.request = (ls_strategy_request){0};
-        vtrain ? read_vtrain_run(&r) : read_run(&r);
-        finish_run(&r);
+        r.flaw = NULL;
+        if (!r.row->flaw) {
+            vtrain ? read_vtrain_run(&r) : read_run(&r);
+            finish_run(&r);
+        }
     }
     ls_text_release(&r.assumed);
-    if (r.status != LS_OK) {
-        return ls_fail(r.status, "%s", r.error);
-    }
+    ls_error_clear();
+    LS_TRY(check_any_usable(&published));
     mark_held_out(&published, vtrain);
     *published_out = published;
     return LS_OK;

@@ -6,7 +6,8 @@
  * ..., iteration time (ms)"; runs of Megatron-LM on A100s). A row becomes a setting, a strategy, and a measured step. What a row leaves open is chosen as the people who
  * ran it would have: the fastest that fits. `assumed` says what was.
  *
- * The measured step is iter_time_s; else tokens per step over tokens_per_s; else the FLOPs of the row's convention over tflops_per_gpu; else from the MFU.
+ * The measured step is iter_time_s; else tokens per step over tokens_per_s; else the FLOPs of the row's convention over tflops_per_gpu; else from the MFU; else from the
+ * HFU, with the recompute that the row names.
  * Conventions differ by source: "hardware(96BsLh^2 ...)" is 96 B s L h^2 (1 + s/6h + V/16Lh), recomputed forward included; "model" counts all pairs of attention, except
  * Megatron-Bridge's, which counts the causal half.
  *
@@ -41,8 +42,11 @@ typedef struct ls_published {
 } ls_published;
 
 /*
- * `text` of `bytes` as CSV. Errors: LS_ERR_DATA with file, line, column and what is allowed, when the columns are neither layout or a cell is no number; published_out is
- * then untouched. A row that can't be predicted is no error: see left_out.
+ * `text` of `bytes` as CSV; columns in any order, others between them. Needed are n_accel, accelerator, one of model, params_b and layers, and a measurement; or vTrain's
+ * "# GPUs", "global batch", "hidden size", "# layers", "sequence length" and "iteration time (ms)". Columns that are missing are read as blanks.
+ *
+ * A row that can't be read or predicted (a cell that is no number, a name that is not known, a split that is impossible) is left out and says why, with its column; the
+ * others count. Errors: LS_ERR_DATA when those columns are not there, or no row is left; published_out is then untouched.
  */
 LS_MUST_CHECK ls_status ls_published_parse(ls_arena *arena, const ls_catalogue *catalogue, const char *text,
                                            size_t bytes, const char *name, ls_published *published_out);

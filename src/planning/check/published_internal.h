@@ -14,12 +14,11 @@ typedef struct ls_published_reader {
     const ls_csv_row *row;
     ls_published_run *run;
     ls_strategy_request request;
-    ls_text assumed;   /* what was chosen for blanks, comma-separated */
-    ls_status status;  /* of the first cell that is no number */
-    const char *error; /* its message: later rows may fail in other ways */
+    ls_text assumed;  /* what was chosen for blanks, comma-separated */
+    const char *flaw; /* of the row's first cell that is no number: file, line, column, why; NULL: none */
 } ls_published_reader;
 
-/* Cells: "" and 0 for blanks and for columns there are none of. A cell that is no number sets reader->status. */
+/* Cells: "" and 0 for blanks and for columns there are none of. A cell that is no number is a flaw of the row. */
 const char *ls_published_text(ls_published_reader *r, const char *column);
 double ls_published_number(ls_published_reader *r, const char *column);
 int64_t ls_published_count(ls_published_reader *r, const char *column);
@@ -36,7 +35,9 @@ ls_plan_precision ls_published_read_precision(ls_published_reader *r);
 
 /* The request; needs gpus, shape and stack. */
 void ls_published_read_strategy(ls_published_reader *r);
-/* run->strategy; needs the whole setting. */
+/* Sets run->left_out where tp, pp, cp and dp are all given and are not as many as the accelerators. */
+void ls_published_check_product(ls_published_reader *r);
+/* run->strategy; needs the whole setting. Or run->left_out, where what the row says can't be run. */
 void ls_published_choose_blanks(ls_published_reader *r);
 
 #endif

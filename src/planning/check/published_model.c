@@ -41,6 +41,17 @@ static const char *find_model(const char *name, const char *const (*models)[2], 
     return NULL;
 }
 
+/* A preset of just this name; "GPT 18B" is any GPT of that size, though one is called so. */
+static const char *find_preset(const char *name)
+{
+    for (const char *const *preset = ls_shape_presets(); *preset; preset++) {
+        if (ls_names_equal(name, *preset) && strncmp(*preset, "gpt-", 4) != 0) {
+            return *preset;
+        }
+    }
+    return NULL;
+}
+
 static double multiple(double value, double of)
 {
     return fmax(1, round(value / of)) * of;
@@ -59,6 +70,84 @@ static const char *guess_sizes(ls_published_reader *r, double parameters)
                            hidden, hidden / 128, 4 * hidden);
 }
 
+/* The row's sizes, blanks filled in but for the MLP. */
+typedef struct sizes {
+    int64_t layers, hidden, heads, kv_heads, ffn, vocab;
+} sizes;
+
+static double count_parameters(const sizes *s, bool swiglu)
+{
+    const double h = (double)s->hidden;
+    const double keys = 2 * h * (double)s->kv_heads / (double)s->heads;
+    const double layer = h * (h + keys) + h * h + (swiglu ? 3 : 2) * h * (double)s->ffn;
+    return (double)s->layers * layer + (swiglu ? 2 : 1) * (double)s->vocab * h;
+}
+
+/* What the parameters say of the MLP's matrices, where they are clear about it: within a twentieth of one count, twice as far from the other. */
+static bool parameters_tell(ls_published_reader *r, const sizes *s, bool *swiglu_out)
+{
+    const double parameters = ls_published_number(r, "params_b") * 1e9;
+    if (parameters <= 0 || s->ffn == 0 || strstr(ls_published_text(r, "unsure_cells"), "layers")) {
+        return false;
+    }
+    const double two = fabs(count_parameters(s, false) / parameters - 1),
+                 three = fabs(count_parameters(s, true) / parameters - 1);
+    *swiglu_out = three < two;
+    return fmin(two, three) < 0.05 && fmax(two, three) > 2 * fmin(two, three) + 0.05;
+}
+
+/* Two matrices or three: as the parameters tell, else by the family, else by how wide it is. */
+static bool has_swiglu(ls_published_reader *r, const sizes *s)
+{
+    static const char *const three[] = {"llama",    "qwen",     "mistral", "mixtral", "gemma",
+                                        "deepseek", "yi-",      "olmo",    "phi-3",   "smollm",
+                                        "internlm", "baichuan", "glm",     "palm"};
+    static const char *const two[] = {"nemotron", "falcon",    "gpt",        "opt",    "bloom", "mpt",
+                                      "pythia",   "starcoder", "santacoder", "turing", "t5",    "bert"};
+    const char *model = r->run->model;
+    bool swiglu = false;
+    if (parameters_tell(r, s, &swiglu)) {
+        return swiglu;
+    }
+    for (size_t i = 0; i < sizeof(three) / sizeof(three[0]); i++) {
+        if (ls_published_has(model, three[i])) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < sizeof(two) / sizeof(two[0]); i++) {
+        if (ls_published_has(model, two[i])) {
+            return false;
+        }
+    }
+    const double ratio = (double)s->ffn / (double)s->hidden;
+    const bool grouped = s->kv_heads != s->heads;
+    swiglu = ratio > 0 ? (grouped && ratio != 4) || (ratio > 2.4 && ratio < 3.1) : grouped;
+    ls_published_assume(r, "an MLP of %s matrices", swiglu ? "three" : "two");
+    return swiglu;
+}
+
+/* The row's own sizes as ls_shape_parse reads them. */
+static const char *write_sizes(ls_published_reader *r)
+{
+    sizes s = {.layers = ls_published_count(r, "layers"),
+               .hidden = ls_published_count(r, "hidden"),
+               .heads = ls_published_count(r, "heads"),
+               .kv_heads = ls_published_count(r, "kv_heads"),
+               .ffn = ls_published_count(r, "ffn"),
+               .vocab = ls_published_count(r, "vocab")};
+    s.heads = s.heads > 0 ? s.heads : (int64_t)fmax(fmax(1, (double)s.kv_heads), (double)(s.hidden / 128));
+    s.kv_heads = s.kv_heads > 0 ? s.kv_heads : s.heads;
+    s.vocab = s.vocab > 0 ? s.vocab : 50304;
+    const bool swiglu = has_swiglu(r, &s);
+    s.ffn = s.ffn > 0 ? s.ffn : swiglu ? (s.hidden * 8 / 3 + 63) / 64 * 64 : 4 * s.hidden;
+    return ls_arena_printf(
+        r->arena,
+        "layers=%lld,hidden=%lld,heads=%lld,kv_heads=%lld,ffn=%lld,vocab=%lld,mlp=%s,tied=%d,seq=%lld",
+        (long long)s.layers, (long long)s.hidden, (long long)s.heads, (long long)s.kv_heads, (long long)s.ffn,
+        (long long)s.vocab, swiglu ? "swiglu" : "gelu", !swiglu,
+        (long long)fmax(1, ls_published_number(r, "seq_len")));
+}
+
 const char *ls_published_shape_text(ls_published_reader *r)
 {
     const int64_t layers = ls_published_count(r, "layers"), hidden = ls_published_count(r, "hidden");
@@ -67,6 +156,9 @@ const char *ls_published_shape_text(ls_published_reader *r)
     if (!known && (layers == 0 || hidden == 0)) {
         known = find_model(r->run->model, known_dense, sizeof(known_dense) / sizeof(known_dense[0]));
     }
+    if (!known && (layers == 0 || hidden == 0)) {
+        known = find_preset(r->run->model);
+    }
     if (known) {
         return known;
     }
@@ -74,21 +166,7 @@ const char *ls_published_shape_text(ls_published_reader *r)
     if (layers == 0 || hidden == 0) {
         return parameters > 0 ? guess_sizes(r, parameters) : NULL;
     }
-    const int64_t heads = ls_published_count(r, "heads") > 0 ? ls_published_count(r, "heads") : hidden / 128;
-    const int64_t kv_heads =
-        ls_published_count(r, "kv_heads") > 0 ? ls_published_count(r, "kv_heads") : heads;
-    const bool llama = ls_published_has(r->run->model, "llama") || ls_published_has(r->run->model, "qwen") ||
-                       ls_published_has(r->run->model, "mistral") || kv_heads != heads;
-    const int64_t ffn = ls_published_count(r, "ffn") > 0 ? ls_published_count(r, "ffn")
-                        : llama                          ? (hidden * 8 / 3 + 63) / 64 * 64
-                                                         : 4 * hidden;
-    const int64_t vocab = ls_published_count(r, "vocab") > 0 ? ls_published_count(r, "vocab") : 50304;
-    return ls_arena_printf(
-        r->arena,
-        "layers=%lld,hidden=%lld,heads=%lld,kv_heads=%lld,ffn=%lld,vocab=%lld,mlp=%s,tied=%d,seq=%lld",
-        (long long)layers, (long long)hidden, (long long)heads, (long long)kv_heads, (long long)ffn,
-        (long long)vocab, llama ? "swiglu" : "gelu", !llama,
-        (long long)fmax(1, ls_published_number(r, "seq_len")));
+    return write_sizes(r);
 }
 
 /* Where a source is unsure of the layers and its parameters say otherwise, those are right: 0, or the layers there must be. */

@@ -4,6 +4,7 @@
 #include "planning/step/memory.h"
 #include "planning/step/search.h"
 
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -17,19 +18,33 @@ static bool has_any(const char *text, const char *const *words)
     return *words != NULL;
 }
 
+/* What is not one of the words is left open, and said. */
 static void read_sharding(ls_published_reader *r)
 {
-    static const char *const second[] = {"SHARD_GRAD_OP", "ZeRO-2", "ZeRO2", NULL};
-    static const char *const all[] = {"SHARD", "FSDP", "HSDP", "ZeRO-3", "ZeRO3", NULL};
-    static const char *const first[] = {"ZeRO-1", "ZeRO1", "dist-opt", "distributed", NULL};
+    static const char *const plain[] = {"NO_SHARD", "DDP", "ZeRO-0", "ZeRO0", "ZeRO_0", "replicated", NULL};
+    static const char *const first[] = {"ZeRO-1",    "ZeRO1",       "ZeRO_1", "dist-opt",
+                                        "optimizer", "distributed", NULL};
+    static const char *const second[] = {"SHARD_GRAD_OP", "ZeRO-2", "ZeRO2", "ZeRO_2", NULL};
+    static const char *const all[] = {"ZeRO-3", "ZeRO3", "ZeRO_3", "SHARD", "FSDP", "HSDP", NULL};
+    const struct {
+        const char *const *words;
+        int zero;
+    } kinds[] = {{plain, 0}, {first, 1}, {second, 2}, {all, 3}};
     const char *text = ls_published_text(r, "sharding");
-    r->request.has_zero = *text != '\0' || r->run->setting.gpus == 1;
-    r->request.strategy.zero = ls_published_has(text, "NO_SHARD")
-                                   ? 0 /* FSDP's word for plain data parallel */
-                               : has_any(text, second) ? 2
-                               : has_any(text, all)    ? 3
-                               : has_any(text, first)  ? 1
-                                                       : 0;
+    r->request.has_zero = *text == '\0' && r->run->setting.gpus == 1;
+    const bool digit = text[0] >= '0' && text[0] <= '3' && !text[1];
+    if (digit || strcasecmp(text, "none") == 0 || strcasecmp(text, "no") == 0) {
+        r->request.has_zero = true;
+        r->request.strategy.zero = digit ? text[0] - '0' : 0;
+        return;
+    }
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !r->request.has_zero; i++) {
+        r->request.has_zero = has_any(text, kinds[i].words);
+        r->request.strategy.zero = r->request.has_zero ? kinds[i].zero : 0;
+    }
+    if (!r->request.has_zero && *text != '\0') {
+        ls_published_assume(r, "sharding \"%s\" is not known and taken as not given", text);
+    }
 }
 
 static void read_recompute(ls_published_reader *r)
@@ -66,6 +81,21 @@ static void split_local_batch(ls_published_reader *r)
     }
 }
 
+void ls_published_check_product(ls_published_reader *r)
+{
+    const ls_strategy *s = &r->request.strategy;
+    const int64_t gpus = r->run->setting.gpus;
+    const double product =
+        fmax(1, (double)s->tp) * fmax(1, (double)s->pp) * fmax(1, (double)s->cp) * fmax(1, (double)s->dp);
+    const bool all = s->tp > 0 && s->pp > 0 && s->cp > 0 && s->dp > 0;
+    if (product > (double)gpus || (all && product != (double)gpus)) {
+        r->run->left_out =
+            ls_arena_printf(r->arena, "tp %lld x pp %lld x cp %lld x dp %lld is %.0f, but it ran on %lld%s",
+                            (long long)s->tp, (long long)s->pp, (long long)s->cp, (long long)s->dp, product,
+                            (long long)gpus, all ? "" : " (0: not given)");
+    }
+}
+
 void ls_published_read_strategy(ls_published_reader *r)
 {
     ls_strategy *s = &r->request.strategy;
@@ -82,8 +112,17 @@ void ls_published_read_strategy(ls_published_reader *r)
     if (s->pp == 1) {
         s->vpp = 1;
     }
+    if (r->run->shape->moe.experts == 0 && s->ep > 1) {
+        r->run->left_out = ls_arena_printf(r->arena, "ep is %lld, but how many experts %s has is not known",
+                                           (long long)s->ep, r->run->model);
+        return;
+    }
     if (r->run->shape->moe.experts == 0) {
         s->ep = 1;
+    }
+    ls_published_check_product(r);
+    if (r->run->left_out || r->flaw) {
+        return;
     }
     if (s->tp > 0 && s->pp > 0 && s->cp == 0) {
         const int64_t model = s->tp * s->pp;
@@ -92,9 +131,15 @@ void ls_published_read_strategy(ls_published_reader *r)
     }
     if (s->tp > 0 && s->pp > 0) {
         const int64_t model = s->tp * s->pp * s->cp;
-        s->dp = r->run->setting.gpus / model;
-        if (s->dp * model != r->run->setting.gpus) {
-            r->run->left_out = "tp x pp x cp does not divide the accelerators";
+        if (r->run->setting.gpus % model != 0) {
+            r->run->left_out = ls_arena_printf(
+                r->arena, "tp %lld x pp %lld x cp %lld does not divide the %lld accelerators",
+                (long long)s->tp, (long long)s->pp, (long long)s->cp, (long long)r->run->setting.gpus);
+            return;
+        }
+        s->dp = s->dp > 0 ? s->dp : r->run->setting.gpus / model;
+        ls_published_check_product(r);
+        if (r->run->left_out) {
             return;
         }
     }
@@ -154,6 +199,18 @@ static void choose_recompute(ls_published_reader *r)
     r->request.has_recompute = true;
 }
 
+/* False: what the row says can't be run. */
+static bool adopt(ls_published_reader *r, const ls_strategy *strategy)
+{
+    ls_published_run *run = r->run;
+    run->strategy = *strategy;
+    if (ls_strategy_check(strategy, run->shape, run->setting.gpus, run->setting.global_batch,
+                          run->setting.length) != LS_OK) {
+        run->left_out = ls_arena_strdup(r->arena, ls_error_text());
+    }
+    return !run->left_out;
+}
+
 /* By our memory it fits nowhere, and yet it ran: what takes the least, where the cut is known. */
 static void ran_anyway(ls_published_reader *r)
 {
@@ -172,7 +229,9 @@ static void ran_anyway(ls_published_reader *r)
                        .zero = r->request.has_zero ? s->zero : r->run->stack.distributed_optimizer,
                        .recompute = r->request.has_recompute ? s->recompute : LS_RECOMPUTE_FULL,
                        .sequence_parallel = s->sequence_parallel};
-    r->run->strategy = *s;
+    if (!adopt(r, s)) {
+        return;
+    }
     ls_published_assume(r, "what takes the least memory, for by our count nothing fits");
 }
 
@@ -185,7 +244,8 @@ void ls_published_choose_blanks(ls_published_reader *r)
         choose_recompute(r);
     }
     if (ls_strategy_is_complete(&r->request)) {
-        run->strategy = r->request.strategy;
+        const ls_strategy given = ls_strategy_resolve(&r->request, run->setting.gpus);
+        adopt(r, &given);
         return;
     }
     static _Thread_local ls_search_result result;
