@@ -36,6 +36,7 @@ static const ls_command *const commands[] = {
     &ls_command_trace,
     &ls_command_draw,
     &ls_command_calibrate,
+    &ls_command_slurm_config,
     &ls_command_bench,
     &ls_command_version,
     &ls_command_rank,

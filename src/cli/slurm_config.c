@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/* slurm-config: a working configuration for the Slurm that is installed, or a private cluster of it on this machine. */
+#include "orchestration/engines/slurm/config.h"
+
+#include "base/file.h"
+#include "cli/command.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct slurm_config_settings {
+    const char *output, *cluster, *control_host, *prefix, *gpu_kind, *slurm_version;
+    uint64_t nodes, gpus, cpus, leaf_nodes, port;
+    uint64_t memory_bytes;
+    double node_timeout_s;
+    bool local, json;
+} slurm_config_settings;
+
+#define FIELD(name) .offset = offsetof(slurm_config_settings, name)
+#define NUMBER(key_, letter_, field, default_, min_, max_)                                                   \
+    .key = (key_), .letter = (letter_), .type = LS_OPTION_U64, FIELD(field), .default_text = (default_),     \
+    .min = (min_), .max = (max_)
+#define WORD(key_, field, default_, value)                                                                   \
+    .key = (key_), .type = LS_OPTION_STRING, FIELD(field), .default_text = (default_), .value_name = (value)
+
+static const ls_option slurm_config_options[] = {
+    {.key = "output",
+     .letter = 'o',
+     .type = LS_OPTION_STRING,
+     FIELD(output),
+     .default_text = "\"\"",
+     .value_name = "DIR",
+     .help = "the folder to write to; it is made if need be. A private cluster lives in it"},
+    {.key = "local",
+     .type = LS_OPTION_BOOL,
+     FIELD(local),
+     .default_text = "false",
+     .help = "a private cluster on this machine, run by you: DIR/start and DIR/stop. Its GPUs are names for "
+             "/dev/null"},
+    {NUMBER("nodes", 'n', nodes, "4", 1, LS_SLURM_NODES_MAX),
+     .help = "how many nodes; a private cluster has at most 64"},
+    {NUMBER("gpus", 'g', gpus, "8", 0, LS_SLURM_GPUS_MAX), .help = "GPUs per node; 0: none"},
+    {WORD("gpu_kind", gpu_kind, "gpu", "NAME"), .help = "their kind, as jobs ask for it"},
+    {NUMBER("cpus", 0, cpus, "16", 1, 1024),
+     .help = "cores per node, as 'slurmd -C' on one of them prints them"},
+    {.key = "memory",
+     .type = LS_OPTION_BYTES,
+     FIELD(memory_bytes),
+     .default_text = "16GiB",
+     .min = 1 << 20,
+     .max = 64.0 * (1ull << 40),
+     .help = "memory per node"},
+    {NUMBER("leaf_nodes", 0, leaf_nodes, "0", 0, LS_SLURM_NODES_MAX),
+     .help = "nodes under one leaf switch, so that gangs stay near each other; 0: not known"},
+    {WORD("prefix", prefix, "n", "NAME"), .help = "nodes are called NAME0, NAME1, ..."},
+    {WORD("cluster", cluster, "lockstep", "NAME"), .help = "name of the cluster"},
+    {WORD("control_host", control_host, "\"\"", "HOST"), .help = "where slurmctld runs; default: this host"},
+    {.key = "node_timeout",
+     .type = LS_OPTION_DURATION,
+     FIELD(node_timeout_s),
+     .default_text = "60s",
+     .min = 5,
+     .max = 3600,
+     .help = "a node that does not answer for so long is down and its jobs are queued again"},
+    {NUMBER("port", 'p', port, "16817", 1024, 65000),
+     .help = "private cluster: its first port; each node takes one more"},
+    {WORD("slurm_version", slurm_version, "\"\"", "VERSION"),
+     .help = "write for this version; default: what 'slurmctld -V' says here"},
+    LS_ROW_JSON(slurm_config_settings),
+};
+static const ls_option_table slurm_config_table = LS_OPTIONS(slurm_config_options);
+
+/* What the first of these programs that exists prints of its version. */
+static ls_status find_version(const char *given, ls_slurm_version *version_out)
+{
+    if (given[0]) {
+        return ls_slurm_version_parse(given, version_out);
+    }
+    FILE *pipe = popen("PATH=$PATH:/usr/sbin:/sbin; slurmctld -V 2>/dev/null || sinfo -V 2>/dev/null", "re");
+    char line[128] = "";
+    if (pipe) {
+        if (!fgets(line, sizeof line, pipe)) {
+            line[0] = 0;
+        }
+        (void)pclose(pipe);
+    }
+    if (!line[0]) {
+        return ls_fail(LS_ERR_NOT_FOUND, "there is no Slurm here: neither slurmctld nor sinfo answers. "
+                                         "Install it (Debian: slurmctld slurmd "
+                                         "slurm-client munge slurm-wlm-basic-plugins), or name the version "
+                                         "to write for: --slurm-version 24.05");
+    }
+    return ls_slurm_version_parse(line, version_out);
+}
+
+static ls_status write_file(ls_arena *arena, const char *dir, const ls_slurm_file *file)
+{
+    const char *path = ls_path_join(arena, dir, file->name);
+    LS_TRY(ls_file_write_atomic(path, file->text, strlen(file->text)));
+    return chmod(path, file->mode) == 0 ? LS_OK : ls_fail_errno(errno, "can't set the mode of %s", path);
+}
+
+static ls_status write_files(ls_arena *arena, const slurm_config_settings *settings, ls_slurm_config *config,
+                             ls_slurm_file files[LS_SLURM_FILES], size_t *count_out)
+{
+    char absolute[PATH_MAX];
+    LS_TRY(ls_dir_create(settings->output));
+    if (!realpath(settings->output, absolute)) {
+        return ls_fail_errno(errno, "can't find %s", settings->output);
+    }
+    config->directory = absolute;
+    LS_TRY(ls_slurm_config_write(config, arena, files, count_out));
+    config->directory = ls_arena_strdup(arena, absolute);
+    for (size_t i = 0; i < *count_out; i++) {
+        LS_TRY(write_file(arena, config->directory, &files[i]));
+    }
+    return LS_OK;
+}
+
+static void print_result(const ls_slurm_config *config, const ls_slurm_file *files, size_t count, bool json)
+{
+    if (json) {
+        json_t *names = json_array();
+        for (size_t i = 0; i < count; i++) {
+            json_array_append_new(names, json_string(files[i].name));
+        }
+        json_t *root =
+            json_pack("{s:s, s:[I,I], s:o}", "directory", config->directory, "version",
+                      (json_int_t)config->version.major, (json_int_t)config->version.minor, "files", names);
+        ls_print_json(root);
+        json_decref(root);
+        return;
+    }
+    printf("a configuration for Slurm %u.%02u is in %s:", config->version.major, config->version.minor,
+           config->directory);
+    for (size_t i = 0; i < count; i++) {
+        printf(" %s", files[i].name);
+    }
+    if (config->local) {
+        printf("\nstart:    %s/start\nuse:      export SLURM_CONF=%s/slurm.conf\nstop:     %s/stop\n",
+               config->directory, config->directory, config->directory);
+    } else {
+        printf("\nlook at it, copy it to /etc/slurm on %s and on all nodes, and start slurmctld there and "
+               "slurmd on the nodes\n",
+               config->control_host);
+    }
+}
+
+static ls_status run_slurm_config(const ls_invocation *invocation)
+{
+    const slurm_config_settings *settings = invocation->settings;
+    if (!settings->output[0]) {
+        return ls_fail(LS_ERR_INVALID, "say where the configuration goes: --output DIR");
+    }
+    char host[256] = "";
+    (void)gethostname(host, sizeof host - 1);
+    host[strcspn(host, ".")] = 0;
+    const struct passwd *who = getpwuid(geteuid());
+    ls_slurm_config config = {
+        .cluster = settings->cluster,
+        .control_host = settings->control_host[0] && !settings->local ? settings->control_host : host,
+        .nodes = (uint32_t)settings->nodes,
+        .node_prefix = settings->prefix,
+        .gpus = (uint32_t)settings->gpus,
+        .gpu_kind = settings->gpu_kind,
+        .cpus = (uint32_t)settings->cpus,
+        .memory_mib = (uint32_t)(settings->memory_bytes >> 20),
+        .leaf_nodes = (uint32_t)settings->leaf_nodes,
+        .local = settings->local,
+        .user = who ? who->pw_name : "",
+        .first_port = (uint32_t)settings->port,
+        .node_timeout_s = (uint32_t)settings->node_timeout_s,
+    };
+    ls_arena arena;
+    ls_arena_init(&arena);
+    ls_slurm_file files[LS_SLURM_FILES];
+    size_t count = 0;
+    ls_status status = find_version(settings->slurm_version, &config.version);
+    if (status == LS_OK) {
+        status = write_files(&arena, settings, &config, files, &count);
+    }
+    if (status == LS_OK) {
+        print_result(&config, files, count, settings->json);
+    }
+    ls_arena_release(&arena);
+    return status;
+}
+
+const ls_command ls_command_slurm_config = {
+    .name = "slurm-config",
+    .words = "",
+    .summary = "write a working Slurm configuration",
+    .details = "Writes slurm.conf and what belongs to it for the version of Slurm that is found: gangs near "
+               "each other, backfill, three\n"
+               "partitions (high, normal, low) of which a higher one takes from a lower one, and jobs that "
+               "are told to stop save and are\n"
+               "queued again. With --local it is a cluster of several nodes on this machine that you start "
+               "and stop yourself, without root:\n\n"
+               "  lockstep slurm-config --local --nodes 4 -o /tmp/slurm && /tmp/slurm/start\n"
+               "  export SLURM_CONF=/tmp/slurm/slurm.conf; sinfo; srun -N 2 hostname; /tmp/slurm/stop",
+    .words_min = 0,
+    .words_max = 0,
+    .options = &slurm_config_table,
+    .settings_bytes = sizeof(slurm_config_settings),
+    .run = run_slurm_config,
+};

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# A private Slurm cluster for a test, run by an ordinary user ("nobody" when the test runs as root). Source it behind tests/cli/lib.sh:
+#
+#   slurm_need                   ends the test with 77 where Slurm is not installed
+#   slurm_up NODES [OPTION...]   starts it; $slurm is its folder, SLURM_CONF is exported. OPTION: of lockstep slurm-config
+#   slurm_as COMMAND...          runs a command as its user; $slurm/lockstep is the program under test, where that user can run it
+#   slurm_down                   stops it; done anyway when the test ends
+
+slurm=""
+
+slurm_need() {
+    PATH=$PATH:/usr/sbin:/sbin
+    local program
+    for program in slurmctld slurmd munged srun sbatch; do
+        command -v "$program" >/dev/null || {
+            echo "skipped: no $program here (Debian: slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins)"
+            exit 77
+        }
+    done
+}
+
+slurm_as() {
+    if [ "$(id -u)" -eq 0 ]; then
+        setpriv --reuid nobody --regid "$(id -g nobody)" --clear-groups env HOME="$slurm" TMPDIR="$slurm" "$@"
+    else
+        "$@"
+    fi
+}
+
+slurm_up() {
+    local nodes=$1
+    shift
+    slurm=$(mktemp -d /tmp/lockstep-slurm-XXXXXX)
+    trap 'slurm_down; clean_up' EXIT
+    cp "$LOCKSTEP" "$slurm/lockstep" # where that user can reach it
+    chmod 755 "$slurm" "$slurm/lockstep"
+    [ "$(id -u)" -ne 0 ] || chown nobody "$slurm"
+    # Others may run a cluster on this machine: which ports depends on the process.
+    slurm_as "$slurm/lockstep" slurm-config --local --nodes "$nodes" --port $((20000 + $$ % 400 * 100)) -o "$slurm" "$@" >/dev/null || exit 1
+    slurm_as "$slurm/start" || {
+        tail -n 20 "$slurm"/log/*.log
+        exit 1
+    }
+    export SLURM_CONF=$slurm/slurm.conf
+}
+
+slurm_down() {
+    [ -z "$slurm" ] || slurm_as "$slurm/stop"
+    [ -z "$slurm" ] || rm -rf "$slurm"
+    slurm=""
+}
