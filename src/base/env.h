@@ -137,6 +137,13 @@ LS_MUST_CHECK ls_status ls_env_real_create(ls_env **env_out);
  * alone. */
 void ls_env_real_destroy(ls_env *env);
 
+/*
+ * Calls `ready` as long as descriptor `fd` is readable: how another library's loop (an epoll descriptor, too) becomes part of this one. The
+ * descriptor stays the caller's. Returns 0 or minus an errno value.
+ */
+int ls_env_real_watch(ls_env *env, int fd, ls_env_fire ready, void *context, ls_env_id *watch_out);
+void ls_env_real_unwatch(ls_env *env, ls_env_id watch);
+
 /* Runs callbacks until ls_env_stop; returns its exit code. Also returns, with 0, when nothing is left that
  * could ever call. */
 int ls_env_run(ls_env *env);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,55 @@ static void destroy_ended(ls_real_env *env)
             *at = watch->next;
             watch->destroy(watch);
         }
+    }
+}
+
+/* ---- other libraries' descriptors ---- */
+
+typedef struct foreign {
+    ls_real_watch watch; /* of a copy of the descriptor, so that whoever closes theirs takes nothing away */
+    ls_env_fire fire;
+    void *context;
+} foreign;
+
+static void foreign_destroy(ls_real_watch *watch)
+{
+    free(watch);
+}
+
+static void foreign_ready(ls_real_env *env, ls_real_watch *watch, uint32_t events)
+{
+    (void)events;
+    foreign *self = (foreign *)watch;
+    env->calls++;
+    self->fire(self->context);
+}
+
+int ls_env_real_watch(ls_env *env, int fd, ls_env_fire ready, void *context, ls_env_id *watch_out)
+{
+    foreign *self = calloc(1, sizeof *self);
+    LS_ASSERT(self && "out of memory for a watch");
+    *self = (foreign){
+        .watch = {.ready = foreign_ready, .destroy = foreign_destroy}, .fire = ready, .context = context};
+    self->watch.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    const int result = self->watch.fd < 0 ? -errno : ls_real_watch_add(real_of(env), &self->watch, EPOLLIN);
+    if (result) {
+        if (self->watch.fd >= 0) {
+            close(self->watch.fd);
+        }
+        free(self);
+        return result;
+    }
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the watch, now on the list, is a part of *self */
+    *watch_out = self->watch.id;
+    return 0;
+}
+
+void ls_env_real_unwatch(ls_env *env, ls_env_id id)
+{
+    ls_real_watch *watch = ls_real_watch_find(real_of(env), id, foreign_ready);
+    if (watch) {
+        ls_real_watch_end(real_of(env), watch);
     }
 }
 

@@ -347,6 +347,40 @@ static void env_signals_are_events(void **state)
     assert_int_equal(ls_env_signal_watch(env, 900, count_up, &notices), -EINVAL);
 }
 
+typedef struct pipe_reader {
+    int fd;
+    char text[8];
+    size_t bytes;
+    ls_env_id watch;
+} pipe_reader;
+
+static void read_a_byte(void *context)
+{
+    pipe_reader *reader = context;
+    assert_int_equal(read(reader->fd, &reader->text[reader->bytes++], 1), 1);
+    if (reader->bytes == 3) {
+        ls_env_real_unwatch(env, reader->watch);
+        ls_env_real_unwatch(env, reader->watch); /* twice does nothing */
+    }
+}
+
+static void env_real_watch_calls_until_nothing_is_left(void **state)
+{
+    (void)state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pipe_reader reader = {.fd = ends[0]};
+    assert_int_equal(ls_env_real_watch(env, ends[0], read_a_byte, &reader, &reader.watch), 0);
+    assert_int_equal(write(ends[1], "abcd", 4), 4);
+    assert_int_equal(ls_env_run(env), 0); /* returns: nothing is watched any more */
+    assert_string_equal(reader.text, "abc");
+    assert_int_equal(read(ends[0], reader.text, 1), 1); /* the descriptor is still the caller's */
+    assert_int_equal(reader.text[0], 'd');
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(ls_env_real_watch(env, ends[0], read_a_byte, &reader, &reader.watch), -EBADF);
+}
+
 static void env_destroy_with_calls_under_way(void **state)
 {
     (void)state;
@@ -384,6 +418,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(env_timers_fire_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_processes_end_as_events, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_signals_are_events, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(env_real_watch_calls_until_nothing_is_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(env_destroy_with_calls_under_way, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
