@@ -203,10 +203,11 @@ static void process_ready(ls_real_env *env, ls_real_watch *watch, uint32_t event
     self->exited(self->context, watch->id, exit_code);
 }
 
-/* The child gets no signal blocked and none handled specially. */
-static int spawn(const char *const *argv, pid_t *pid_out)
+/* The child gets no signal blocked and none handled specially. fds: its standard input, output and error; NULL: this process's. */
+static int spawn(const char *const *argv, const int fds[3], pid_t *pid_out)
 {
     posix_spawnattr_t attributes;
+    posix_spawn_file_actions_t files;
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
@@ -214,8 +215,13 @@ static int spawn(const char *const *argv, pid_t *pid_out)
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawn_file_actions_init(&files);
+    for (int i = 0; fds && i < 3; i++) {
+        posix_spawn_file_actions_adddup2(&files, fds[i], i);
+    }
     const int error =
-        posix_spawnp(pid_out, argv[0], NULL, &attributes, (char *const *)(uintptr_t)argv, environ);
+        posix_spawnp(pid_out, argv[0], &files, &attributes, (char *const *)(uintptr_t)argv, environ);
+    posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     return -error;
 }
@@ -251,11 +257,11 @@ static int real_process_watch(ls_env *env, int32_t pid, ls_env_exited exited, vo
     return watch_process(real_of(env), (pid_t)pid, false, exited, context, process_out);
 }
 
-static int real_process_start(ls_env *env, const char *const *argv, ls_env_exited exited, void *context,
-                              ls_env_id *process_out)
+int ls_real_process_start(ls_env *env, const char *const *argv, const int fds[3], ls_env_exited exited,
+                          void *context, ls_env_id *process_out)
 {
     pid_t pid = 0;
-    int error = spawn(argv, &pid);
+    int error = spawn(argv, fds, &pid);
     if (error) {
         return error;
     }
@@ -265,6 +271,12 @@ static int real_process_start(ls_env *env, const char *const *argv, ls_env_exite
         waitpid(pid, NULL, 0);
     }
     return error;
+}
+
+static int real_process_start(ls_env *env, const char *const *argv, ls_env_exited exited, void *context,
+                              ls_env_id *process_out)
+{
+    return ls_real_process_start(env, argv, NULL, exited, context, process_out);
 }
 
 static int real_process_kill(ls_env *env, ls_env_id id, int signal_number)

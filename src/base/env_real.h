@@ -71,6 +71,10 @@ void ls_real_watch_end(ls_real_env *env, ls_real_watch *watch);
 ls_real_watch *ls_real_watch_find(ls_real_env *env, ls_env_id id,
                                   void (*ready)(ls_real_env *, ls_real_watch *, uint32_t));
 
+/* process_start of the table, with the descriptors that become standard input, output and error; NULL: those of this process. */
+int ls_real_process_start(ls_env *env, const char *const *argv, const int fds[3], ls_env_exited exited,
+                          void *context, ls_env_id *process_out);
+
 int ls_real_net_listen(ls_env *env, const char *address, const ls_env_link_events *events,
                        ls_env_id *listener_out);
 const char *ls_real_net_address(ls_env *env, ls_env_id listener);

@@ -3,6 +3,7 @@
 #include "orchestration/engines/slurm/config.h"
 
 #include "base/file.h"
+#include "base/program.h"
 #include "cli/command.h"
 
 #include <errno.h>
@@ -77,26 +78,24 @@ static const ls_option slurm_config_options[] = {
 static const ls_option_table slurm_config_table = LS_OPTIONS(slurm_config_options);
 
 /* What the first of these programs that exists prints of its version. */
-static ls_status find_version(const char *given, ls_slurm_version *version_out)
+static ls_status find_version(ls_arena *arena, const char *given, ls_slurm_version *version_out)
 {
     if (given[0]) {
         return ls_slurm_version_parse(given, version_out);
     }
-    FILE *pipe = popen("PATH=$PATH:/usr/sbin:/sbin; slurmctld -V 2>/dev/null || sinfo -V 2>/dev/null", "re");
-    char line[128] = "";
-    if (pipe) {
-        if (!fgets(line, sizeof line, pipe)) {
-            line[0] = 0;
+    static const char *const askable[] = {"slurmctld", "/usr/sbin/slurmctld", "/sbin/slurmctld", "sinfo"};
+    for (size_t i = 0; i < sizeof askable / sizeof askable[0]; i++) {
+        const char *const argv[] = {askable[i], "-V", NULL};
+        ls_program_result answer;
+        if (ls_program_run(&(ls_program){.argv = argv, .timeout_s = 10}, arena, &answer) == LS_OK &&
+            answer.exit_code == 0) {
+            return ls_slurm_version_parse(answer.output, version_out);
         }
-        (void)pclose(pipe);
     }
-    if (!line[0]) {
-        return ls_fail(LS_ERR_NOT_FOUND, "there is no Slurm here: neither slurmctld nor sinfo answers. "
-                                         "Install it (Debian: slurmctld slurmd "
-                                         "slurm-client munge slurm-wlm-basic-plugins), or name the version "
-                                         "to write for: --slurm-version 24.05");
-    }
-    return ls_slurm_version_parse(line, version_out);
+    return ls_fail(LS_ERR_NOT_FOUND, "there is no Slurm here: neither slurmctld nor sinfo answers. "
+                                     "Install it (Debian: slurmctld slurmd "
+                                     "slurm-client munge slurm-wlm-basic-plugins), or name the version "
+                                     "to write for: --slurm-version 24.05");
 }
 
 static ls_status write_file(ls_arena *arena, const char *dir, const ls_slurm_file *file)
@@ -181,7 +180,7 @@ static ls_status run_slurm_config(const ls_invocation *invocation)
     ls_arena_init(&arena);
     ls_slurm_file files[LS_SLURM_FILES];
     size_t count = 0;
-    ls_status status = find_version(settings->slurm_version, &config.version);
+    ls_status status = find_version(&arena, settings->slurm_version, &config.version);
     if (status == LS_OK) {
         status = write_files(&arena, settings, &config, files, &count);
     }
