@@ -88,7 +88,9 @@ static const ls_option plan_options[] = {
      .min = 0,
      .max = 1e6,
      .help = "how often it will be trained; 0: once"},
-    TEXT_ROW(portfolio, "FILE", "models and their runs per month, instead of the one model"),
+    TEXT_ROW(
+        portfolio, "FILE",
+        "models and their runs per month: costs are of all of them; MODEL, or the first, is shown in detail"),
     TEXT_ROW(quote, "FILE", "offers of your own"),
     {.key = "api_price",
      .type = LS_OPTION_F64,
@@ -330,14 +332,14 @@ const char *ls_plan_write_command(const ls_plan_answer *answer)
     ls_text text = {0};
     ls_options_defaults(&plan_table, defaults, answer->arena);
     ls_text_append(&text, "lockstep plan");
-    append_word(answer->shape.name, &text);
+    append_word(answer->examined ? answer->examined->name : answer->shape.name, &text);
     for (size_t i = 0; i < plan_table.count; i++) {
         bool is_output = false;
         for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++) {
             is_output = is_output || strcmp(plan_options[i].key, outputs[k]) == 0;
         }
         if (!is_output) {
-            append_given(&plan_options[i], answer->settings, defaults, &text);
+            append_given(&plan_options[i], answer->given, defaults, &text);
         }
     }
     const char *command = ls_arena_strdup(answer->arena, ls_text_string(&text));
@@ -372,26 +374,6 @@ static ls_status print_answer(const ls_plan_answer *answer)
     return status;
 }
 
-/* The model that the answer is about: the one that was named, else the first of the portfolio. */
-static ls_status find_model(const ls_invocation *invocation, ls_plan_answer *answer, const char **model_out)
-{
-    const ls_plan_settings *settings = invocation->settings;
-    const bool has_word = invocation->word_count > 0, has_option = settings->model[0] != '\0';
-    if (!has_word && !has_option && settings->portfolio[0]) {
-        ls_portfolio portfolio;
-        LS_TRY(ls_portfolio_load(invocation->arena, settings->portfolio, &portfolio));
-        *model_out = portfolio.runs[0].model;
-        answer->tokens = portfolio.runs[0].tokens;
-        return LS_OK;
-    }
-    if (has_word == has_option) {
-        return ls_fail(LS_ERR_INVALID, "give one MODEL: a preset (llama3-70b), a config.json, a run file or "
-                                       "layers=32,hidden=4096,heads=32,...");
-    }
-    *model_out = has_word ? invocation->words[0] : settings->model;
-    return LS_OK;
-}
-
 static ls_status run_plan(const ls_invocation *invocation)
 {
     const ls_plan_settings *settings = invocation->settings;
@@ -407,7 +389,8 @@ static ls_status run_plan(const ls_invocation *invocation)
     }
     ls_plan_answer *answer = ls_arena_new(invocation->arena, ls_plan_answer, 1);
     answer->arena = invocation->arena;
-    LS_TRY(find_model(invocation, answer, &model));
+    LS_TRY(ls_plan_find_model(answer, settings, invocation->word_count > 0 ? invocation->words[0] : NULL,
+                              &model));
     LS_TRY(ls_plan_ask(invocation->settings, model, answer));
     LS_TRY(answer_question(answer));
     LS_TRY(print_answer(answer));

@@ -12,6 +12,8 @@
 #include "planning/money/failure.h"
 #include "planning/money/ladder.h"
 #include "planning/money/memo.h"
+#include "planning/money/portfolio.h"
+#include "planning/money/runs.h"
 #include "planning/money/verdict.h"
 #include "planning/run_file.h"
 #include "planning/step/scaling.h"
@@ -51,11 +53,34 @@ typedef enum ls_plan_list {
 enum { LS_PLAN_PRECISION_AUTO = LS_PLAN_TF32 + 1 };
 enum { LS_PLAN_SCHEDULE_AUTO = LS_PIPELINE_ZB_H2 + 1, LS_PLAN_SCHEDULE_ANY };
 
+/* One model of the work. */
+typedef struct ls_plan_work {
+    const ls_shape *shape;
+    uint64_t global_batch, length; /* 0: chosen */
+} ls_plan_work;
+
+/* The runs of a portfolio on the path that is told about. */
+typedef struct ls_plan_run {
+    bool known; /* false: this machine, where no strategy is chosen and the trainer can't run it */
+    ls_setting setting;
+    ls_estimate estimate;
+} ls_plan_run;
+typedef struct ls_plan_runs {
+    ls_runs table;
+    ls_plan_run plans[LS_PORTFOLIO_MOST];
+} ls_plan_runs;
+
 /* The question, complete, and its answer. Lives in the invocation's arena. */
 typedef struct ls_plan_answer {
-    const ls_plan_settings *settings;
+    const ls_plan_settings
+        *settings; /* with what a run file or a portfolio says in place of what was left out */
+    const ls_plan_settings *given; /* as it was asked */
     ls_arena *arena;
     ls_assumptions assumptions;
+
+    ls_portfolio portfolio; /* count 0: none was given */
+    const ls_portfolio_run
+        *examined; /* the run of it that shape, tokens, estimate and days are about; NULL: of none */
 
     ls_catalogue catalogue;
     ls_shape shape;
@@ -80,8 +105,10 @@ typedef struct ls_plan_answer {
     ls_failure_setting failure_setting;
     ls_failure_estimate failure;
     ls_power power;
+    const ls_plan_work *work; /* the question's workloads */
     ls_question question;
     ls_verdict verdict;
+    const ls_plan_runs *runs; /* of the portfolio; NULL: there is none, or no price */
     const ls_path_outcome
         *outcome;      /* the chosen path, or the one that came nearest; NULL: there was none to look at */
     ls_ladder ladder;  /* count 0: not asked for */
@@ -117,6 +144,22 @@ static inline bool ls_plan_is_here(const ls_plan_answer *answer, const ls_node *
 LS_MUST_CHECK ls_status ls_plan_compare(ls_plan_answer *answer);
 /* Failures, power, money and the verdict for the machine that was named, once the estimate stands. */
 LS_MUST_CHECK ls_status ls_plan_reckon(ls_plan_answer *answer);
+
+/* The work on a machine: as asked where it is the one that is looked at, else the best strategy. False: it does not fit. */
+bool ls_plan_estimate_on(ls_plan_answer *answer, const ls_plan_work *work, const ls_node *node, int64_t gpus,
+                         ls_setting *setting_out, ls_estimate *estimate_out);
+
+/* The model that is looked at: `word` (NULL: none) or --model, by name or model of the portfolio's runs where there is one; without either its first run. */
+LS_MUST_CHECK ls_status ls_plan_find_model(ls_plan_answer *answer, const ls_plan_settings *settings,
+                                           const char *word, const char **model_out);
+/* Tokens, batch and sequence of the examined run, where nothing else was said. */
+void ls_plan_adopt_portfolio(ls_plan_answer *answer);
+/* Fills `runs`, once the verdict stands. */
+void ls_plan_list_runs(ls_plan_answer *answer);
+/* What the run that is looked at costs on the path that is told about. False: not known. */
+bool ls_plan_run_usd(const ls_plan_answer *answer, double *usd_out);
+void ls_plan_append_runs(const ls_plan_answer *answer, ls_text *text);
+json_t *ls_plan_runs_to_json(const ls_plan_answer *answer);
 
 /* Half as many GPUs and twice as many; the whole curve with --scaling. */
 LS_MUST_CHECK ls_status ls_plan_scale(ls_plan_answer *answer);

@@ -207,7 +207,7 @@ static void say_choices(ls_plan_answer *answer)
     const ls_setting *setting = &answer->setting;
     ls_assumptions *list = &answer->assumptions;
     const double batch_tokens = (double)(setting->global_batch * setting->length);
-    if (!settings->tokens[0] && !settings->portfolio[0] &&
+    if (!settings->tokens[0] && !answer->examined &&
         !(answer->run && answer->run->train.steps != LS_AUTO_U64)) {
         ls_assumptions_add(list,
                            "%s tokens: 20 per parameter, which makes the best of the compute (--tokens)",
@@ -263,7 +263,7 @@ static ls_status adopt_run(ls_plan_answer *answer, const char *path)
     *settings = *answer->settings;
     settings->seq = settings->seq ? settings->seq : run->model.context;
     settings->global_batch = settings->global_batch ? settings->global_batch : run->train.global_batch;
-    if (!settings->tokens[0] && run->train.steps != LS_AUTO_U64) {
+    if (!settings->tokens[0] && answer->tokens == 0.0 && run->train.steps != LS_AUTO_U64) {
         answer->tokens =
             (double)run->train.steps * (double)run->train.global_batch * (double)run->model.context;
     }
@@ -287,13 +287,14 @@ static ls_status check_stack(const ls_plan_answer *answer)
 
 ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model, ls_plan_answer *answer)
 {
-    answer->settings = settings;
+    answer->settings = answer->given = settings;
     answer->assumptions.arena = answer->arena;
     LS_TRY(ls_catalogue_load(answer->arena, settings->catalogue.items, settings->catalogue.count,
                              &answer->catalogue));
     LS_TRY(check_stack(answer));
     LS_TRY(ls_site_load(answer->arena, &answer->catalogue, settings->site, &answer->site));
     LS_TRY(ls_shape_parse(answer->arena, model, &answer->shape));
+    ls_plan_adopt_portfolio(answer);
     LS_TRY(adopt_run(answer, model));
     LS_TRY(choose_machine(answer));
     LS_TRY(choose_tokens(answer));

@@ -241,6 +241,9 @@ json_t *ls_plan_to_json(const ls_plan_answer *answer)
     json_object_set_new(root, "neighbours",
                         search ? rivals_to_json(search->neighbours, search->neighbour_count) : json_array());
     json_object_set_new(root, "advice", advice_to_json(answer));
+    if (answer->runs) {
+        json_object_set_new(root, "portfolio", ls_plan_runs_to_json(answer));
+    }
     if (answer->ladder.count > 0) {
         json_object_set_new(root, "ladder", ls_plan_ladder_to_json(&answer->ladder));
     }

@@ -11,16 +11,10 @@
 #define WORKSTATION_GPUS 4     /* cards without a network of their own: this many stand under a desk */
 #define MONEY_MAX        1e15
 
-/* One model of the work. */
-typedef struct plan_workload {
-    const ls_shape *shape;
-    uint64_t global_batch, length; /* 0: chosen */
-} plan_workload;
-
 typedef struct plan_money {
     ls_plan_answer *answer;
     ls_path_settings prices;
-    plan_workload models[LS_PORTFOLIO_MOST];
+    ls_plan_work models[LS_PORTFOLIO_MOST];
     ls_workload workloads[LS_PORTFOLIO_MOST];
     size_t workload_count;
     double parameters_most;
@@ -30,34 +24,43 @@ typedef struct plan_money {
 
 /* ---- the work ---- */
 
-static ls_status add_workload(plan_money *money, const ls_shape *shape, const char *name, double tokens,
-                              double runs_per_month, uint64_t global_batch, uint64_t length)
+static void add_workload(plan_money *money, const ls_shape *shape, const char *name, double tokens,
+                         double runs_per_month, uint64_t global_batch, uint64_t length)
 {
     const size_t i = money->workload_count++;
-    money->models[i] = (plan_workload){.shape = shape, .global_batch = global_batch, .length = length};
+    money->models[i] = (ls_plan_work){.shape = shape, .global_batch = global_batch, .length = length};
     money->workloads[i] = (ls_workload){.name = name,
                                         .parameters = (double)shape->parameters,
                                         .active_parameters = (double)shape->active_parameters,
                                         .tokens = tokens,
                                         .runs_per_month = runs_per_month};
     money->parameters_most = fmax(money->parameters_most, (double)shape->parameters);
-    return LS_OK;
 }
 
-static ls_status load_portfolio(plan_money *money)
+/* The one that the answer is about: with what was said on the command line. */
+static void add_own(plan_money *money, const char *name, double runs_per_month)
+{
+    const ls_plan_answer *answer = money->answer;
+    add_workload(money, &answer->shape, name, answer->tokens, runs_per_month, answer->settings->global_batch,
+                 answer->settings->seq);
+}
+
+static ls_status add_portfolio(plan_money *money)
 {
     ls_plan_answer *answer = money->answer;
-    ls_portfolio portfolio;
-    LS_TRY(ls_portfolio_load(answer->arena, answer->settings->portfolio, &portfolio));
-    for (size_t i = 0; i < portfolio.count; i++) {
-        const ls_portfolio_run *run = &portfolio.runs[i];
+    for (size_t i = 0; i < answer->portfolio.count; i++) {
+        const ls_portfolio_run *run = &answer->portfolio.runs[i];
+        if (run == answer->examined) {
+            add_own(money, run->name, run->runs_per_month);
+            continue;
+        }
         ls_shape *shape = ls_arena_new(answer->arena, ls_shape, 1);
         const ls_status parsed = ls_shape_parse(answer->arena, run->model, shape);
         if (parsed != LS_OK) {
             return ls_fail_within(parsed, "%s", answer->settings->portfolio);
         }
-        LS_TRY(add_workload(money, shape, run->model, run->tokens, run->runs_per_month, run->global_batch,
-                            run->sequence));
+        add_workload(money, shape, run->name, run->tokens, run->runs_per_month, run->global_batch,
+                     run->sequence);
     }
     return LS_OK;
 }
@@ -65,12 +68,11 @@ static ls_status load_portfolio(plan_money *money)
 static ls_status collect_work(plan_money *money)
 {
     const ls_plan_answer *answer = money->answer;
-    if (answer->settings->portfolio[0]) {
-        return load_portfolio(money);
+    if (answer->portfolio.count > 0) {
+        return add_portfolio(money);
     }
-    return add_workload(money, &answer->shape, answer->shape.name, answer->tokens,
-                        answer->settings->runs_per_month, answer->settings->global_batch,
-                        answer->settings->seq);
+    add_own(money, answer->shape.name, answer->settings->runs_per_month);
+    return LS_OK;
 }
 
 /* ---- prices and places ---- */
@@ -130,28 +132,43 @@ static bool is_workstation(const ls_node *node, int64_t gpus)
 
 /* ---- how fast each size is ---- */
 
+bool ls_plan_estimate_on(ls_plan_answer *answer, const ls_plan_work *work, const ls_node *node, int64_t gpus,
+                         ls_setting *setting_out, ls_estimate *estimate_out)
+{
+    const bool is_own = work->shape == &answer->shape;
+    if (is_own && gpus == answer->setting.gpus && answer->setting.node &&
+        node->accelerator == answer->node.accelerator && node->count == answer->node.count &&
+        answer->estimate.tokens_ps > 0.0) {
+        *setting_out = answer->setting;
+        *estimate_out = answer->estimate;
+        return answer->estimate.fit != LS_FIT_NO;
+    }
+    if (ls_plan_setting_on(answer, work->shape, node, gpus, work->global_batch, work->length, setting_out) !=
+        LS_OK) {
+        ls_error_clear();
+        return false;
+    }
+    if (ls_plan_is_here(answer, node)) {
+        return ls_plan_estimate_here(answer, setting_out, estimate_out) && estimate_out->fit != LS_FIT_NO;
+    }
+    ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
+    ls_search_options options = {.top = 0};
+    if (is_own) { /* --strategy is for what is looked at; the portfolio's other runs have their own best */
+        options.request = answer->request;
+    }
+    const ls_status status = ls_search_run(setting_out, &options, result);
+    ls_error_clear();
+    *estimate_out = result->best;
+    return status == LS_OK;
+}
+
 static double measure_speed(plan_money *money, size_t workload, const ls_node *node, int64_t gpus)
 {
-    ls_plan_answer *answer = money->answer;
-    const plan_workload *model = &money->models[workload];
-    if (model->shape == &answer->shape && node == &answer->node && gpus == answer->setting.gpus) {
-        return answer->estimate.tokens_ps;
-    }
     ls_setting setting;
-    ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
-    const ls_search_options options = {.request = answer->request};
-    ls_status status =
-        ls_plan_setting_on(answer, model->shape, node, gpus, model->global_batch, model->length, &setting);
-    if (status == LS_OK && ls_plan_is_here(answer, node)) {
-        ls_estimate here;
-        const bool runs = ls_plan_estimate_here(answer, &setting, &here);
-        return runs && here.fit != LS_FIT_NO ? here.tokens_ps : 0.0;
-    }
-    if (status == LS_OK) {
-        status = ls_search_run(&setting, &options, result);
-    }
-    ls_error_clear();
-    return status == LS_OK ? result->best.tokens_ps : 0.0;
+    ls_estimate estimate;
+    return ls_plan_estimate_on(money->answer, &money->models[workload], node, gpus, &setting, &estimate)
+               ? estimate.tokens_ps
+               : 0.0;
 }
 
 /* Adds a size to the paths from `first` on, which share a node. Returns the speed of the slowest workload. */
@@ -256,6 +273,7 @@ static ls_status begin(ls_plan_answer *answer, plan_money **money_out)
     money->answer = answer;
     LS_TRY(collect_work(money));
     LS_TRY(collect_prices(money));
+    answer->work = money->models;
     *money_out = money;
     return LS_OK;
 }
@@ -286,6 +304,21 @@ static ls_status add_local_paths(plan_money *money)
     return LS_OK;
 }
 
+/* A model that is none of the portfolio's may need more GPUs than those that were chosen for its runs. */
+static void make_room(ls_plan_answer *answer)
+{
+    const ls_plan_work own = {&answer->shape, answer->settings->global_batch, answer->settings->seq};
+    ls_setting setting;
+    ls_estimate estimate;
+    if (answer->portfolio.count == 0 || answer->examined) {
+        return;
+    }
+    while (answer->setting.gpus < GPUS_MOST &&
+           !ls_plan_estimate_on(answer, &own, &answer->node, answer->setting.gpus, &setting, &estimate)) {
+        answer->setting.gpus *= 2;
+    }
+}
+
 ls_status ls_plan_compare(ls_plan_answer *answer)
 {
     plan_money *money = NULL;
@@ -305,6 +338,7 @@ ls_status ls_plan_compare(ls_plan_answer *answer)
     }
     answer->node = *answer->outcome->path->node;
     answer->setting.gpus = answer->outcome->gpus;
+    make_room(answer);
     return LS_OK;
 }
 
@@ -353,5 +387,6 @@ ls_status ls_plan_reckon(ls_plan_answer *answer)
     ls_power_compute(&answer->catalogue, &answer->node, answer->setting.gpus, &answer->site, &answer->power);
     reckon_failures(answer);
     answer->days /= answer->failure.goodput;
+    ls_plan_list_runs(answer);
     return LS_OK;
 }

@@ -49,6 +49,7 @@ static void append_first_line(const ls_plan_answer *answer, ls_text *text)
     } else if (verdict->outcome_count > 0) {
         ls_text_printf(text, "%s  %s\n", ls_verdict_kind_name(verdict->kind), verdict->reason);
     }
+    ls_plan_append_runs(answer, text);
     append_heading(text, "run");
     ls_text_printf(text, "%s, %s tokens on %" PRId64 " x %s: ", answer->shape.name,
                    ls_quantity_of(answer->tokens).text, answer->setting.gpus, answer->node.accelerator->name);
@@ -56,10 +57,11 @@ static void append_first_line(const ls_plan_answer *answer, ls_text *text)
     ls_text_printf(text, " %+.0f to %+.0f %%",
                    100.0 * (answer->band.low_s / answer->estimate.time.step_s - 1.0),
                    100.0 * (answer->band.high_s / answer->estimate.time.step_s - 1.0));
-    if (answer->outcome) {
-        char cost[32];
-        ls_cost_format(answer->outcome->run_usd, cost, sizeof cost);
-        ls_text_printf(text, ", %s (%s)", cost, answer->outcome->name);
+    double usd;
+    if (ls_plan_run_usd(answer, &usd)) {
+        ls_text_printf(text, ", %s (%s)", ls_usd_of(usd).text, answer->outcome->name);
+    } else if (answer->portfolio.count > 0 && !answer->examined) {
+        ls_text_append(text, " (no run of the portfolio: its costs are without it)");
     }
     ls_text_append(text, "\n");
 }

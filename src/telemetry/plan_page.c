@@ -246,7 +246,9 @@ static void append_tiles(const ls_plan_page *page, ls_text *text)
     tile(text, name, "%.1f GiB", m->total / LS_PAGE_GIB);
     if (page->outcome && isfinite(page->outcome->run_usd)) {
         ls_cost_format(page->outcome->run_usd, cost, sizeof cost);
-        snprintf(name, sizeof name, "a run (%s)", page->outcome->name);
+        snprintf(name, sizeof name, "%s (%s)",
+                 page->verdict && page->verdict->workload_count > 1 ? "a run on average" : "a run",
+                 page->outcome->name);
         tile(text, name, "%s", cost);
     }
     if (page->failure) {

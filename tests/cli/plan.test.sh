@@ -188,6 +188,31 @@ fits = [p for p in s['points'] if p['fits']]
 sys.exit(0 if len(fits) > 8 and s['takes_over'] and any(p['pareto'] for p in fits) else str(s)[:500])"
 expect 0 "${plan[@]}" --portfolio "$LS_SOURCE_DIR/examples/plan/portfolio.yaml" --json
 check "a portfolio has a verdict" test "$(field "$out" verdict)" != None
+cat > work.yaml <<'END'
+runs:
+  - {model: llama3-8b, name: assistant, tokens: 200B, runs_per_month: 2, sequence: 4096, global_batch: 1k}
+  - {model: gpt2-xl, tokens: "30B", runs_per_month: 10}
+END
+runs() { # CODE: true of the portfolio p of the answer r
+    check "$1" python3 -c "
+import json, sys
+r = json.load(open('$out'))
+p = r['portfolio']
+sys.exit(0 if $1 else str(p))"
+}
+expect 0 "${plan[@]}" --portfolio work.yaml --gpus h100:64 --json
+holds_contract "a portfolio"
+runs "r['tokens'] == 200e9 and r['sequence'] == 4096 and r['global_batch'] == 1000 and p['examined'] == 'assistant'"
+runs "abs(sum(x['month_usd'] for x in p['runs']) / p['month_usd'] - 1) < 1e-9 and p['month_usd'] > 0"
+runs "abs(r['days'] / p['runs'][0]['days'] - 1) < 1e-9 and p['longest'] == 'assistant' and p['longest_days'] == p['runs'][0]['days']"
+expect 0 "${plan[@]}" gpt2-xl --portfolio work.yaml --gpus h100:64 --tokens 60B --json
+runs "p['examined'] == 'gpt2-xl' and r['tokens'] == 60e9 and p['runs'][1]['tokens'] == 60e9 and p['runs'][0]['tokens'] == 200e9"
+expect 0 "${plan[@]}" assistant --portfolio work.yaml --json
+runs "p['examined'] == 'assistant' and r['model'] == 'llama3-8b'"
+expect 0 "${plan[@]}" llama3-405b --portfolio work.yaml --json
+runs "p['examined'] is None and r['model'] == 'llama3-405b' and r['fits'] and len(p['runs']) == 2"
+expect 0 "${plan[@]}" --portfolio work.yaml --gpus h100:64
+prints "a month for 12 runs of 2 models, the longest takes" "> assistant" "share"
 expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --quote "$LS_SOURCE_DIR/examples/plan/quote.yaml" --site "$LS_SOURCE_DIR/examples/plan/site.yaml" \
     --runs-per-month 4 --utilization 0.7 --staff 200000 --lead-time 30d --data-control contract --deadline 60d --budget 20M --json
 holds_contract "money in every way"

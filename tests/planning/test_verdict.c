@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "planning/hardware/site.h"
+#include "planning/money/runs.h"
 #include "planning/money/verdict.h"
 
 #include <math.h>
@@ -424,6 +425,7 @@ static void verdict_portfolio_adds_runs_up(void **state)
     w.question.workload_count = 2;
     const double speeds[] = {64.0 * 10e3, 64.0 * 50e3};
     ls_path_add_point(add(LS_PATH_RENTED, "h100", false), &arena, 64, speeds, 2, 8e9);
+    ls_path_add_point(add(LS_PATH_OWNED, "h100", false), &arena, 64, speeds, 2, 8e9);
     assert_int_equal(decide(), LS_VERDICT_RENT);
     const ls_path_outcome *o = outcome(LS_PATH_RENTED);
     assert_float_equal(w.verdict.runs_per_month, 12.0, 0.0);
@@ -431,6 +433,22 @@ static void verdict_portfolio_adds_runs_up(void **state)
     assert_float_equal(o->gpu_hours, 64.0 * mean_h, 1e-6);
     assert_float_equal(o->days, 160e9 / speeds[0] / o->goodput / 86400.0, 1e-9);
     assert_float_equal(o->month_usd, 12.0 * o->run_usd, 1e-6);
+    /* The month is what is told, and the runs add up to it. */
+    assert_non_null(strstr(w.verdict.reason, " a month for 12 runs of 2 models, the longest takes "));
+    for (size_t i = 0; i < w.verdict.outcome_count; i++) {
+        ls_runs runs;
+        const ls_path_outcome *one = &w.verdict.outcomes[i];
+        ls_runs_compute(&w.question, one, &runs);
+        assert_int_equal(runs.count, 2);
+        assert_int_equal(runs.longest, 0);
+        assert_float_equal(runs.items[0].runs_per_month, 3.0, 1e-12);
+        assert_float_equal(runs.items[0].days, 160e9 / speeds[0] / one->goodput / 86400.0, 1e-9);
+        assert_float_equal(runs.items[1].days, 20e9 / speeds[1] / one->goodput / 86400.0, 1e-9);
+        assert_float_equal(3.0 * runs.items[0].usd + 9.0 * runs.items[1].usd, 12.0 * one->run_usd,
+                           1e-9 * runs.month_usd);
+        assert_float_equal(runs.items[0].share + runs.items[1].share, 1.0, 1e-12);
+        assert_true(runs.items[0].share > 0.9);
+    }
     /* One that is only trained further does not make it a DON'T; all of them do. */
     static ls_workload few[2];
     memcpy(few, two, sizeof few);

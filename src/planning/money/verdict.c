@@ -201,6 +201,7 @@ void ls_verdict_reckon(const ls_question *question, ls_verdict *verdict_out)
     ls_verdict_work_compute(question, &work);
     ls_verdict *v = verdict_out;
     *v = (ls_verdict){.kind = LS_VERDICT_DONT, .chosen = -1, .runs_per_month = work.runs_per_month};
+    v->workload_count = question->workload_count;
     v->tokens_per_parameter = most_tokens_per_parameter(question);
     look_for_paths(question, &work, v);
     compare_owned(question, &work, v);

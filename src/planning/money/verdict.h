@@ -170,6 +170,7 @@ typedef struct ls_verdict {
     ls_path_outcome outcomes[LS_PATHS_MOST]; /* in the question's order */
     size_t outcome_count;
     int chosen;                                       /* an outcome; -1: none */
+    size_t workload_count;                            /* of the question */
     double runs_per_month;                            /* of all workloads; 0: one run */
     double tokens_per_parameter;                      /* the most of the workloads */
     double break_even_months, break_even_utilization; /* of the first owned path; 0: there is none */

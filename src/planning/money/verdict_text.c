@@ -215,6 +215,26 @@ static void say_frontier(const ls_path_outcome *o, char *text, size_t bytes)
              ls_usd_of(o->run_usd).text);
 }
 
+/* "14.5 runs of 3 models, the longest takes 7.6 days". */
+static void append_work(const ls_verdict *v, const ls_path_outcome *o, char *text, size_t bytes)
+{
+    const size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "%s runs of %zu models, the longest takes %s",
+             ls_plain_of(v->runs_per_month).text, v->workload_count,
+             span(o->days - o->offer->lead_time_s / DAY_S).text);
+}
+
+/* Of a portfolio the month is what is asked about. */
+static void say_rent_month(const ls_verdict *v, const ls_path_outcome *o, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s cost %s a month for ", machines(o).text, ls_usd_of(o->month_usd).text);
+    append_work(v, o, text, bytes);
+    const size_t used = strlen(text);
+    snprintf(text + used, bytes - used, " (%s, %.2f USD per GPU and hour)",
+             ls_offer_kind_name((ls_offer_kind)o->offer->kind), o->usd_per_gpu_hour);
+    append_buying(v, text, bytes);
+}
+
 static const ls_path_outcome *nearest(const ls_verdict *v)
 {
     const ls_path_outcome *best = NULL;
@@ -265,7 +285,7 @@ void ls_verdict_describe(const ls_question *question, ls_verdict *v)
         say_local(question, o, v->reason, sizeof v->reason);
         break;
     case LS_VERDICT_RENT:
-        say_rent(v, o, v->reason, sizeof v->reason);
+        (v->workload_count > 1 ? say_rent_month : say_rent)(v, o, v->reason, sizeof v->reason);
         break;
     case LS_VERDICT_OWN:
         say_own(v, o, v->reason, sizeof v->reason);
@@ -276,6 +296,14 @@ void ls_verdict_describe(const ls_question *question, ls_verdict *v)
     case LS_VERDICT_DONT:
         say_dont(v, v->reason, sizeof v->reason);
         break;
+    }
+    if (v->workload_count > 1 && o && o->path->node &&
+        v->kind != LS_VERDICT_RENT) { /* what one run costs is a mean */
+        const size_t used = strlen(v->reason);
+        snprintf(v->reason + used, sizeof v->reason - used, "; ");
+        append_work(v, o, v->reason, sizeof v->reason);
+        const size_t end = strlen(v->reason);
+        snprintf(v->reason + end, sizeof v->reason - end, ", %s on average", ls_usd_of(o->run_usd).text);
     }
 }
 
@@ -299,8 +327,10 @@ static void append_outcome(const ls_path_outcome *o, bool is_chosen, ls_text *te
 
 void ls_verdict_append_paths(const ls_verdict *verdict, ls_text *text)
 {
-    ls_text_printf(text, "  %-28s %6s %10s %9s %9s %9s %9s  %s\n", "path", "GPUs", "done in", "a run",
-                   "upfront", "a month", "at risk", "why not");
+    ls_text_printf(text, "  %-28s %6s %10s %9s %9s %9s %9s  %s\n", "path", "GPUs",
+                   verdict->workload_count > 1 ? "longest in" : "done in",
+                   verdict->workload_count > 1 ? "mean run" : "a run", "upfront", "a month", "at risk",
+                   "why not");
     for (size_t i = 0; i < verdict->outcome_count; i++) {
         append_outcome(&verdict->outcomes[i], (int)i == verdict->chosen, text);
     }
