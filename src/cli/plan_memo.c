@@ -9,25 +9,45 @@
 
 /* ---- the ladder ---- */
 
-/* Tokens a second on a tenth of the GPUs; 0: not known. */
-static double speed_on(ls_plan_answer *answer, int64_t gpus)
+/* The fewest GPUs from a tenth on that hold the model, with the best strategy there. False: nothing smaller than the full run does. */
+static bool find_tenth(ls_plan_answer *answer, const ls_strategy_request *request, ls_ladder_setting *setting)
 {
-    ls_setting setting = answer->setting;
-    ls_search_options options = {.request = answer->request};
+    int64_t sizes[LS_LADDER_TENTHS];
+    const size_t count = ls_ladder_tenths(&answer->node, answer->setting.gpus, sizes);
     ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
-    options.request.strategy.dp = 0;
-    setting.gpus = gpus;
-    const ls_status status = ls_search_run(&setting, &options, result);
-    ls_error_clear();
-    return status == LS_OK ? result->best.tokens_ps : 0.0;
+    const ls_search_options options = {.request = *request};
+    for (size_t i = 0; i < count; i++) {
+        ls_setting smaller = answer->setting;
+        smaller.gpus = sizes[i];
+        if (ls_search_run(&smaller, &options, result) == LS_OK) {
+            char strategy[192];
+            ls_strategy_describe(&result->best.strategy, strategy, sizeof strategy);
+            setting->tenth_gpus = sizes[i];
+            setting->tenth_tokens_ps = result->best.tokens_ps;
+            setting->tenth_memory_gib = result->best.memory.total / LS_PLAN_GIB;
+            setting->tenth_strategy = ls_arena_strdup(answer->arena, strategy);
+            return true;
+        }
+        ls_error_clear();
+    }
+    return false;
+}
+
+/* With the cut that was given, where one was; else with any. */
+static void set_tenth(ls_plan_answer *answer, ls_ladder_setting *setting)
+{
+    const ls_strategy_request open = {.has_zero = false};
+    ls_strategy_request same = answer->request;
+    same.strategy.dp = 0;
+    if (!find_tenth(answer, &same, setting)) {
+        find_tenth(answer, &open, setting);
+    }
 }
 
 void ls_plan_climb(ls_plan_answer *answer)
 {
     const ls_estimate *estimate = &answer->estimate;
-    int64_t sizes[LS_LADDER_MOST];
-    const size_t count = ls_ladder_gpus(&answer->node, answer->setting.gpus, sizes);
-    const ls_ladder_setting setting = {
+    ls_ladder_setting setting = {
         .node = &answer->node,
         .gpus = answer->setting.gpus,
         .step_s = estimate->time.step_s,
@@ -40,9 +60,8 @@ void ls_plan_climb(ls_plan_answer *answer)
         .interval_s = answer->failure.interval_s,
         .restart_s = answer->failure_setting.restart_s > 0.0 ? answer->failure_setting.restart_s
                                                              : LS_FAILURE_RESTART_S,
-        .tokens_ps = estimate->tokens_ps,
-        .tenth_tokens_ps = count > 1 ? speed_on(answer, sizes[count - 2]) : 0.0,
     };
+    set_tenth(answer, &setting);
     ls_ladder_compute(&setting, &answer->ladder);
 }
 
@@ -55,10 +74,13 @@ json_t *ls_plan_ladder_to_json(const ls_ladder *ladder)
         for (size_t j = 0; j < LS_LADDER_CRITERIA && stage->criteria[j][0]; j++) {
             json_array_append_new(criteria, json_string(stage->criteria[j]));
         }
-        json_array_append_new(stages, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:o}", "stage", stage->name,
-                                                "purpose", stage->purpose, "gpus", (json_int_t)stage->gpus,
-                                                "hours", stage->hours, "usd", stage->usd, "cumulated_usd",
-                                                stage->cumulated_usd, "criteria", criteria));
+        const bool is_priced = stage->cumulated_usd > 0.0;
+        json_array_append_new(
+            stages,
+            json_pack("{s:s, s:s, s:s, s:I, s:f, s:o, s:o, s:o}", "stage", stage->name, "purpose",
+                      stage->purpose, "note", stage->note, "gpus", (json_int_t)stage->gpus, "hours",
+                      stage->hours, "usd", is_priced ? json_real(stage->usd) : json_null(), "cumulated_usd",
+                      is_priced ? json_real(stage->cumulated_usd) : json_null(), "criteria", criteria));
     }
     return stages;
 }

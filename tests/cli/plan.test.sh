@@ -180,6 +180,16 @@ sys.exit(0 if 'api' in {p['path'] for p in r['paths']} and levers & {'api_price'
 expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --ladder --memo memo.md
 prints "one node" "a tenth"
 check "a memo" grep -q Decided memo.md
+expect 0 "${plan[@]}" llama3-70b --gpus h100:64 --ladder --json
+check "a tenth that fits" python3 -c "
+import json, sys
+stages = {s['stage']: s for s in json.load(open('$out'))['ladder']}
+tenth = stages['a tenth']
+sys.exit(0 if 16 < tenth['gpus'] < 64 and 'hold the model' in tenth['note'] and all(s['criteria'] and s['usd'] > 0 for s in stages.values()) else str(tenth))"
+tenth=$(python3 -c "import json; print([s['gpus'] for s in json.load(open('$out'))['ladder'] if s['stage'] == 'a tenth'][0])")
+expect 0 "${plan[@]}" llama3-70b --gpus "h100:$tenth"
+expect 2 "${plan[@]}" llama3-70b --gpus h100:16
+says "does not fit"
 expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --scaling --json
 check "a scaling curve" python3 -c "
 import json, sys

@@ -10,25 +10,85 @@ static const ls_node dgx = {.name = "DGX-H100", .accelerator = &h100, .count = 8
 static const ls_node nvl72 = {.name = "NVL72", .accelerator = &h100, .count = 72};
 static const ls_node card = {.name = "card", .accelerator = &h100, .count = 1};
 
-static void expect_sizes(const ls_node *node, int64_t gpus, size_t count, const int64_t *expected)
+static void expect_tenths(const ls_node *node, int64_t gpus, size_t count, const int64_t *expected)
 {
-    int64_t sizes[LS_LADDER_MOST];
-    assert_int_equal(ls_ladder_gpus(node, gpus, sizes), count);
+    int64_t sizes[LS_LADDER_TENTHS];
+    assert_int_equal(ls_ladder_tenths(node, gpus, sizes), count);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(sizes[i], expected[i]);
+    }
+}
+
+/* Whole nodes, at least two and a tenth, fewer than all. */
+static void ladder_tenths(void **state)
+{
+    (void)state;
+    expect_tenths(&dgx, 1024, 13,
+                  (const int64_t[]){112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896});
+    expect_tenths(&dgx, 64, 6, (const int64_t[]){16, 24, 32, 40, 48, 56});
+    expect_tenths(&dgx, 16, 0, NULL);
+    expect_tenths(&dgx, 17, 1, (const int64_t[]){16});
+    expect_tenths(&nvl72, 216, 1, (const int64_t[]){144});
+    expect_tenths(&card, 4, 2, (const int64_t[]){2, 3});
+    int64_t sizes[LS_LADDER_TENTHS];
+    for (int64_t gpus = 8; gpus <= 1000000; gpus = gpus * 5 / 3) {
+        const size_t count = ls_ladder_tenths(&dgx, gpus, sizes);
+        assert_true(count < LS_LADDER_TENTHS);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(10 * sizes[i] >= gpus && sizes[i] < gpus && sizes[i] % 8 == 0);
+            assert_true(i == 0 || sizes[i] > sizes[i - 1]);
+        }
+    }
+}
+
+static void expect_sizes(const ls_node *node, int64_t gpus, int64_t tenth, size_t count,
+                         const int64_t *expected)
+{
+    const ls_ladder_setting setting = {
+        .node = node, .gpus = gpus, .tenth_gpus = tenth, .step_s = 1.0, .run_days = 1.0};
+    ls_ladder ladder;
+    ls_ladder_compute(&setting, &ladder);
+    assert_int_equal(ladder.count, count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(ladder.stages[i].gpus, expected[i]);
     }
 }
 
 static void ladder_sizes(void **state)
 {
     (void)state;
-    expect_sizes(&dgx, 1024, 4, (const int64_t[]){8, 8, 128, 1024}); /* 12.8 nodes: 16 */
-    expect_sizes(&dgx, 64, 4, (const int64_t[]){8, 8, 16, 64});
-    expect_sizes(&dgx, 16, 3, (const int64_t[]){8, 8, 16});
-    expect_sizes(&dgx, 8, 1, (const int64_t[]){8});
-    expect_sizes(&nvl72, 1440, 4, (const int64_t[]){8, 72, 144, 1440});
-    expect_sizes(&card, 4, 3, (const int64_t[]){1, 2, 4});
-    expect_sizes(&card, 1, 1, (const int64_t[]){1});
+    expect_sizes(&dgx, 1024, 128, 4, (const int64_t[]){8, 8, 128, 1024});
+    expect_sizes(&dgx, 16, 0, 3, (const int64_t[]){8, 8, 16});
+    expect_sizes(&dgx, 8, 0, 1, (const int64_t[]){8});
+    expect_sizes(&nvl72, 1440, 144, 4, (const int64_t[]){8, 72, 144, 1440});
+    expect_sizes(&card, 4, 2, 3, (const int64_t[]){1, 2, 4});
+    expect_sizes(&card, 1, 0, 1, (const int64_t[]){1});
+}
+
+/* What is left out is said, and so is a size that is far from a tenth. */
+static void ladder_says_how_the_tenth_came_about(void **state)
+{
+    (void)state;
+    ls_ladder_setting setting = {
+        .node = &dgx, .gpus = 64, .step_s = 1.0, .run_days = 10.0, .usd_per_gpu_hour = 1.0};
+    ls_ladder ladder;
+    ls_ladder_compute(&setting, &ladder);
+    assert_int_equal(ladder.count, 3);
+    assert_string_equal(ladder.stages[2].note,
+                        "there is no stage at a tenth: nothing smaller than 64 GPUs holds the model");
+    setting.tenth_gpus = 32;
+    setting.tenth_tokens_ps = 1000.0;
+    setting.tenth_memory_gib = 50.0;
+    setting.tenth_strategy = "TP 8 x PP 4";
+    ls_ladder_compute(&setting, &ladder);
+    assert_int_equal(ladder.count, 4);
+    assert_string_equal(ladder.stages[2].note,
+                        "the fewest GPUs from a tenth on that hold the model: TP 8 x PP 4");
+    assert_non_null(strstr(ladder.stages[2].criteria[1], "at most 52.5 GiB"));
+    assert_string_equal(ladder.stages[3].note, "");
+    setting.tenth_gpus = 16;
+    ls_ladder_compute(&setting, &ladder);
+    assert_string_equal(ladder.stages[2].note, "TP 8 x PP 4");
 }
 
 static void ladder_costs_and_criteria(void **state)
@@ -44,7 +104,7 @@ static void ladder_costs_and_criteria(void **state)
                                        .usd_per_gpu_hour = 3.0,
                                        .interval_s = 600.0,
                                        .restart_s = 300.0,
-                                       .tokens_ps = 1e6,
+                                       .tenth_gpus = 128,
                                        .tenth_tokens_ps = 120e3};
     ls_ladder ladder;
     ls_ladder_compute(&setting, &ladder);
@@ -72,6 +132,7 @@ static void ladder_stages_are_shares_of_a_short_run(void **state)
     (void)state;
     const ls_ladder_setting setting = {.node = &dgx,
                                        .gpus = 64,
+                                       .tenth_gpus = 16,
                                        .step_s = 1.0,
                                        .run_days = 5.0 / 24.0,
                                        .goodput = 0.99,
@@ -87,7 +148,9 @@ static void ladder_stages_are_shares_of_a_short_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ladder_tenths),
         cmocka_unit_test(ladder_sizes),
+        cmocka_unit_test(ladder_says_how_the_tenth_came_about),
         cmocka_unit_test(ladder_costs_and_criteria),
         cmocka_unit_test(ladder_stages_are_shares_of_a_short_run),
     };

@@ -26,41 +26,44 @@ typedef struct size {
     int64_t gpus;
 } size;
 
-/* A tenth of the nodes, the nearest power of two, at least two. */
-static int64_t tenth_of(const ls_node *node, int64_t gpus)
+/* The next count of nodes from `nodes` on that has at most three binary digits. */
+static int64_t round_up(int64_t nodes)
 {
-    const double nodes = (double)gpus / (double)node->count / 10.0;
-    const double rounded = exp2(round(log2(fmax(nodes, 2.0))));
-    return (int64_t)rounded * node->count;
+    int64_t step = 1;
+    while (nodes >= 8 * step) {
+        step *= 2;
+    }
+    return (nodes + step - 1) / step * step;
 }
 
-static size_t find_sizes(const ls_node *node, int64_t gpus, size sizes_out[LS_LADDER_MOST])
+size_t ls_ladder_tenths(const ls_node *node, int64_t gpus, int64_t gpus_out[LS_LADDER_TENTHS])
 {
-    size candidates[] = {{ONE_NODE, node->count}, {EIGHT_GPUS, EIGHT}, {TENTH, tenth_of(node, gpus)}};
-    if (node->count > EIGHT) {
+    const int64_t tenth = (gpus + 10 * node->count - 1) / (10 * node->count);
+    size_t count = 0;
+    for (int64_t nodes = round_up(tenth < 2 ? 2 : tenth);
+         nodes * node->count < gpus && count < LS_LADDER_TENTHS; nodes = round_up(nodes + 1)) {
+        gpus_out[count++] = nodes * node->count;
+    }
+    return count;
+}
+
+static size_t find_sizes(const ls_ladder_setting *s, size sizes_out[LS_LADDER_MOST])
+{
+    size candidates[] = {{ONE_NODE, s->node->count}, {EIGHT_GPUS, EIGHT}, {TENTH, s->tenth_gpus}};
+    if (s->node->count > EIGHT) {
         candidates[0] = (size){EIGHT_GPUS, EIGHT};
-        candidates[1] = (size){ONE_NODE, node->count};
+        candidates[1] = (size){ONE_NODE, s->node->count};
     }
     size_t count = 0;
     for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
-        const bool is_smaller = candidates[i].gpus < gpus;
+        const bool is_smaller = candidates[i].gpus > 0 && candidates[i].gpus < s->gpus;
         const bool is_more =
             count == 0 || candidates[i].gpus > sizes_out[count - 1].gpus || candidates[i].kind != TENTH;
         if (is_smaller && is_more) {
             sizes_out[count++] = candidates[i];
         }
     }
-    sizes_out[count++] = (size){FULL, gpus};
-    return count;
-}
-
-size_t ls_ladder_gpus(const ls_node *node, int64_t gpus, int64_t gpus_out[LS_LADDER_MOST])
-{
-    size sizes[LS_LADDER_MOST];
-    const size_t count = find_sizes(node, gpus, sizes);
-    for (size_t i = 0; i < count; i++) {
-        gpus_out[i] = sizes[i].gpus;
-    }
+    sizes_out[count++] = (size){FULL, s->gpus};
     return count;
 }
 
@@ -85,12 +88,15 @@ static void demand_eight_gpus(const ls_ladder_setting *s, ls_ladder_stage *stage
 
 static void demand_tenth(const ls_ladder_setting *s, ls_ladder_stage *stage)
 {
-    const double predicted =
-        s->tenth_tokens_ps > 0.0 ? s->tenth_tokens_ps : s->tokens_ps * (double)stage->gpus / (double)s->gpus;
+    const double predicted = s->tenth_tokens_ps;
+    const bool is_tenth = stage->gpus < s->gpus / 10 + 2 * s->node->count;
+    snprintf(stage->note, sizeof stage->note, "%s%s%s",
+             is_tenth ? "" : "the fewest GPUs from a tenth on that hold the model",
+             !is_tenth && s->tenth_strategy ? ": " : "", s->tenth_strategy ? s->tenth_strategy : "");
     CRITERION(0, "at least %s tokens/s (predicted %s)", ls_quantity_of(predicted / s->step_band[1]).text,
               ls_quantity_of(predicted).text);
-    CRITERION(1, "memory at most %.1f GiB on the fullest GPU (predicted %.1f for the full run)",
-              1.05 * s->memory_gib, s->memory_gib);
+    CRITERION(1, "memory at most %.1f GiB on the fullest GPU (predicted %.1f)", 1.05 * s->tenth_memory_gib,
+              s->tenth_memory_gib);
     CRITERION(2,
               "a node killed on purpose costs at most %.0f s and the work since the last checkpoint, %.0f s",
               s->restart_s, s->interval_s);
@@ -99,6 +105,11 @@ static void demand_tenth(const ls_ladder_setting *s, ls_ladder_stage *stage)
 
 static void demand_full(const ls_ladder_setting *s, ls_ladder_stage *stage)
 {
+    if (s->tenth_gpus == 0 && s->gpus > 2 * s->node->count) {
+        snprintf(stage->note, sizeof stage->note,
+                 "there is no stage at a tenth: nothing smaller than %lld GPUs holds the model",
+                 (long long)s->gpus);
+    }
     CRITERION(0, "in the first hour: a step between %s and %s s",
               ls_plain_of(s->step_s * s->step_band[0]).text, ls_plain_of(s->step_s * s->step_band[1]).text);
     CRITERION(1, "in the first week: goodput of at least %.2f (predicted %.3f)", s->goodput - 0.05,
@@ -132,7 +143,7 @@ void ls_ladder_compute(const ls_ladder_setting *setting, ls_ladder *ladder_out)
         s.step_band[1] = 1.1;
     }
     size sizes[LS_LADDER_MOST];
-    *ladder_out = (ls_ladder){.count = find_sizes(s.node, s.gpus, sizes)};
+    *ladder_out = (ls_ladder){.count = find_sizes(&s, sizes)};
     const double run_h = 24.0 * s.run_days;
     double cumulated = 0.0;
     for (size_t i = 0; i < ladder_out->count; i++) {
@@ -150,9 +161,11 @@ void ls_ladder_compute(const ls_ladder_setting *setting, ls_ladder *ladder_out)
 
 static void append_stage(const ls_ladder_stage *stage, ls_text *text)
 {
-    char cost[24], sum[24], hours[40];
-    ls_cost_format(stage->usd, cost, sizeof cost);
-    ls_cost_format(stage->cumulated_usd, sum, sizeof sum);
+    char cost[24] = "-", sum[24] = "-", hours[40];
+    if (stage->cumulated_usd > 0.0) {
+        ls_cost_format(stage->usd, cost, sizeof cost);
+        ls_cost_format(stage->cumulated_usd, sum, sizeof sum);
+    }
     if (stage->hours >= 48.0) {
         snprintf(hours, sizeof hours, "%s days", ls_plain_of(stage->hours / 24.0).text);
     } else {
@@ -160,8 +173,11 @@ static void append_stage(const ls_ladder_stage *stage, ls_text *text)
     }
     ls_text_printf(text, "%-9s %6lld GPUs %9s %9s, in all %s: %s\n", stage->name, (long long)stage->gpus,
                    hours, cost, sum, stage->purpose);
+    if (stage->note[0]) {
+        ls_text_printf(text, "            %s\n", stage->note);
+    }
     for (size_t i = 0; i < LS_LADDER_CRITERIA && stage->criteria[i][0]; i++) {
-        ls_text_printf(text, "            %s\n", stage->criteria[i]);
+        ls_text_printf(text, "            - %s\n", stage->criteria[i]);
     }
 }
 

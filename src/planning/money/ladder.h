@@ -5,8 +5,8 @@
  *
  *   one node   a copy with few layers, an hour: it learns, resumes bit for bit, and data and tokenizer are those of the real run
  *   8 GPUs     the layers that fit there, two hours: step time and memory are what was predicted
- *   a tenth    the whole model on a tenth of the nodes (a power of two of them, at least two, so that there is a network), a day: speed, checkpoints, a killed
- *              node, the loss on its curve
+ *   a tenth    the whole model on the fewest GPUs from a tenth on that hold it (whole nodes, at least two, so that there is a network), a day: speed, checkpoints,
+ *              a killed node, the loss on its curve
  *   full       the run
  *
  * Stages are in the order of their sizes; those that would be as large as the full run are left out. A stage is never longer than a share of the full run: 2, 5, 20 %.
@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "planning/hardware/catalogue.h"
 
-enum { LS_LADDER_MOST = 4, LS_LADDER_CRITERIA = 4 };
+enum { LS_LADDER_MOST = 4, LS_LADDER_CRITERIA = 4, LS_LADDER_TENTHS = 24 };
 
 typedef struct ls_ladder_setting {
     const ls_node *node;
@@ -30,9 +30,10 @@ typedef struct ls_ladder_setting {
     double usd_per_gpu_hour;
     double interval_s; /* between checkpoints */
     double restart_s;
-    double tokens_ps; /* full */
-    /* Of a tenth of the GPUs, from the same search; 0: proportional. */
-    double tenth_tokens_ps;
+    /* The stage "a tenth", from a search of its own: the first of ls_ladder_tenths that holds the model. tenth_gpus 0: none does, and the stage is left out. */
+    int64_t tenth_gpus;
+    double tenth_tokens_ps, tenth_memory_gib;
+    const char *tenth_strategy; /* in words */
 } ls_ladder_setting;
 
 typedef struct ls_ladder_stage {
@@ -40,7 +41,8 @@ typedef struct ls_ladder_stage {
     const char *purpose;
     int64_t gpus;
     double hours;
-    double usd, cumulated_usd;
+    double usd, cumulated_usd;              /* 0: no price is known */
+    char note[240];                         /* how the size came about, where it is not plain; "" */
     char criteria[LS_LADDER_CRITERIA][160]; /* that must hold before the next stage; "" beyond the last */
 } ls_ladder_stage;
 
@@ -49,8 +51,8 @@ typedef struct ls_ladder {
     size_t count;
 } ls_ladder;
 
-/* The sizes alone, so that the caller can estimate them first. Returns how many. */
-size_t ls_ladder_gpus(const ls_node *node, int64_t gpus, int64_t gpus_out[LS_LADDER_MOST]);
+/* GPUs to try for "a tenth", ascending: whole nodes, at least two and a tenth of all, fewer than all; about four sizes to a doubling. Returns how many. */
+size_t ls_ladder_tenths(const ls_node *node, int64_t gpus, int64_t gpus_out[LS_LADDER_TENTHS]);
 
 void ls_ladder_compute(const ls_ladder_setting *setting, ls_ladder *ladder_out);
 
