@@ -414,15 +414,22 @@ static double causal_pairs(int64_t length, int64_t window)
     return (double)full * (double)(full + 1) / 2.0 + (double)(length - full) * (double)full;
 }
 
+double ls_shape_causal_pairs(const ls_shape *shape, int64_t length)
+{
+    const ls_model_config *c = &shape->config;
+    const int64_t windowed = c->window == 0                      ? 0
+                             : c->window_first_layer < c->layers ? c->layers - c->window_first_layer
+                                                                 : 0;
+    return (double)windowed * causal_pairs(length, c->window) +
+           (double)(c->layers - windowed) * causal_pairs(length, 0);
+}
+
 static double attention_flops(const ls_shape *shape, int64_t length, ls_flop_convention convention)
 {
-    double pairs = 0.0;
-    for (int64_t layer = 0; layer < shape->config.layers; layer++) {
-        pairs += convention == LS_FLOPS_CAUSAL
-                     ? causal_pairs(length, ls_model_config_window(&shape->config, layer))
-                     : (double)length * (double)length;
-    }
-    return 4.0 * pairs * (double)shape->attention_width;
+    const double causal = ls_shape_causal_pairs(shape, length);
+    const double diagonal = (double)length * (double)shape->config.layers; /* counted once on either side */
+    return 4.0 * (convention == LS_FLOPS_CAUSAL ? causal : 2.0 * causal - diagonal) *
+           (double)shape->attention_width;
 }
 
 double ls_shape_forward_flops(const ls_shape *shape, int64_t length, ls_flop_convention convention)

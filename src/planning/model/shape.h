@@ -98,9 +98,13 @@ LS_MUST_CHECK ls_status ls_shape_from_config(ls_arena *arena, const char *name, 
 /* The presets' names, NULL at the end. */
 const char *const *ls_shape_presets(void);
 
-/* Which pairs attention counts. Papers count all s^2 (chi = 1); a causal kernel computes half of them. */
+/* Which pairs attention counts. Papers count all s^2 (chi = 1); a causal kernel computes half of them. Where layers see a window only, pairs outside it count in neither:
+ * nobody computes them, and a utilisation that counted them could pass 100 %. */
 typedef enum ls_flop_convention { LS_FLOPS_FULL_ATTENTION, LS_FLOPS_CAUSAL, LS_FLOPS_6N } ls_flop_convention;
 const char *ls_flop_convention_name(ls_flop_convention convention);
+
+/* Pairs of query and key that causal attention computes for one sequence, all layers together: s (s + 1) / 2 each, fewer where a layer has a window. */
+double ls_shape_causal_pairs(const ls_shape *shape, int64_t length);
 
 /* Forward FLOPs of one sequence of `length` tokens: 2 s W L + 4 s^2 h L chi + 2 s h V (W: matrices a token visits). Training is 3 of it: model FLOPs, as in MFU;
  * what recompute adds counts in HFU only. 6N: 2 * active parameters * s. */

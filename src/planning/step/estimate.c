@@ -29,7 +29,7 @@ static double recomputed_flops(const ls_setting *setting, const ls_strategy *str
     const double s = (double)setting->length;
     const double head = 2 * s * (double)shape->config.width * (double)shape->config.vocab;
     const double attention =
-        4 * s * s * (double)(shape->config.heads * shape->config.head_dim) * (double)shape->config.layers;
+        2 * (forward - ls_shape_forward_flops(shape, setting->length, LS_FLOPS_CAUSAL)); /* the other half */
     switch (strategy->recompute) {
     case LS_RECOMPUTE_FULL:
         return forward - head;

@@ -88,7 +88,7 @@ static void explain_attention(explainer *e)
     if (stack->flash) {
         SAY(e, "flash: 4 b pairs heads d / (t c) FLOPs, pairs = s^2 / 2; backward 2.5 times the FLOPs at 0.9 "
                "of the rate\n");
-        SAY(e, "rate = peak x clock x %.3g x s / (s + %.4g), s = %lld\n", stack->attention_efficiency,
+        SAY(e, "rate = peak x clock x %.3g x s / (s + %.4g c), s = %lld\n", stack->attention_efficiency,
             stack->attention_half_length, (long long)e->setting->length);
     } else {
         SAY(e,

@@ -114,25 +114,21 @@ static void cost_matmul(const ls_setting *setting, const ls_strategy *strategy, 
     }
 }
 
-/* Pairs of query and key that one sequence's attention counts, for causal kernels with an optional window. */
-static double causal_pairs(const ls_model_config *config, double length)
-{
-    const double window = (double)config->window;
-    return window > 0 && window < length ? length * window - window * window / 2 : length * length / 2;
-}
-
 static void cost_flash(const ls_setting *setting, const ls_strategy *strategy, ls_step_parts *parts)
 {
     const ls_stack *stack = setting->stack;
-    const ls_model_config *config = &setting->shape->config;
     const double length = (double)setting->length;
-    const double inner = (double)(config->heads * config->head_dim) / (double)strategy->tp;
-    const double flops =
-        4 * (double)strategy->micro_batch * causal_pairs(config, length) * inner / (double)strategy->cp;
+    /* Of a layer in the middle, half of the diagonal left out as in s^2 / 2. */
+    const double pairs =
+        ls_shape_causal_pairs(setting->shape, setting->length) / (double)setting->shape->config.layers -
+        length / 2;
+    const double inner = (double)setting->shape->attention_width / (double)strategy->tp;
+    const double flops = 4 * (double)strategy->micro_batch * pairs * inner / (double)strategy->cp;
+    const double part = length / (double)strategy->cp; /* what one kernel sees of it */
     const double peak = ls_peak_flops(setting->node->accelerator,
                                       setting->precision == LS_PLAN_FP8 ? LS_PLAN_BF16 : setting->precision);
     const double rate =
-        peak * parts->clock * stack->attention_efficiency * length / (length + stack->attention_half_length);
+        peak * parts->clock * stack->attention_efficiency * part / (part + stack->attention_half_length);
     parts->attention.forward_s = flops / rate + stack->kernel_s;
     parts->attention.backward_s =
         backward_flash_flops * flops / (rate * backward_flash_rate) + stack->kernel_s;
@@ -175,7 +171,7 @@ static void cost_elementwise(const ls_setting *setting, const ls_strategy *strat
                                                           : /* sorted to experts and back */
                               0;
     const double token = 24 * h / stream_cut + 4 * mlp_width(setting->shape) * (matrices - 1) / t + routed +
-                         4 * (h + 2 * (double)(config->kv_heads * config->head_dim)) / t;
+                         4 * (h + (double)setting->shape->kv_width) / t;
     const double time = stack->elementwise_factor * token * parts->tokens *
                         ls_activation_bytes(setting->precision) / 2 / parts->bandwidth_bytes_ps;
     parts->elementwise.forward_s = time + elementwise_kernels * stack->kernel_s;
@@ -205,10 +201,9 @@ static void cost_context(const ls_setting *setting, const ls_strategy *strategy,
     if (strategy->cp == 1) {
         return;
     }
-    const ls_model_config *config = &setting->shape->config;
     const ls_group group = ls_group_place(setting->node, setting->stack, strategy->cp, strategy->tp);
-    const double bytes = 2 * ls_activation_bytes(setting->precision) * parts->tokens * (double)strategy->cp *
-                         (double)(config->kv_heads * config->head_dim) / (double)strategy->tp;
+    const double bytes = ls_activation_bytes(setting->precision) * parts->tokens * (double)strategy->cp *
+                         (double)setting->shape->kv_width / (double)strategy->tp;
     const double exchange = ls_all_gather_cost(&group, bytes).time_s;
     parts->context.forward_s = fmax(0, exchange - context_window * parts->attention.forward_s);
     parts->context.backward_s = fmax(0, 2 * exchange - context_window * parts->attention.backward_s);
@@ -356,6 +351,18 @@ static void cost_send(const ls_setting *setting, const ls_strategy *strategy, ls
     parts->send_s = (1 - stack->pp_overlap) * send;
 }
 
+/* Parameters that the optimizer of one GPU updates: from ZeRO-1 on dp * cp share those that all have, dp * cp / ep those of an expert. */
+static double updated_parameters(const ls_setting *setting, const ls_strategy *strategy,
+                                 const ls_step_parts *parts)
+{
+    const double ep = (double)strategy->ep, members = (double)(strategy->dp * strategy->cp);
+    const double experts =
+        parts->layers_mean * (double)setting->shape->layer_experts / ep / (double)strategy->tp;
+    return strategy->zero == 0
+               ? parts->owned_parameters
+               : (parts->owned_parameters - experts) / members + experts / fmax(1, members / ep);
+}
+
 static void cost_data(const ls_setting *setting, const ls_strategy *strategy, ls_step_parts *parts)
 {
     const ls_shape *shape = setting->shape;
@@ -381,9 +388,8 @@ static void cost_data(const ls_setting *setting, const ls_strategy *strategy, ls
         parts->data_raw_s +=
             ls_all_reduce_cost(&ends_group, stack->reduce_bytes * (double)shape->embedding / t).time_s;
     }
-    const double shards = strategy->zero >= 1 ? (double)members : 1;
     parts->optimizer_s =
-        stack->optimizer_bytes * parts->owned_parameters / shards / parts->bandwidth_bytes_ps;
+        stack->optimizer_bytes * updated_parameters(setting, strategy, parts) / parts->bandwidth_bytes_ps;
 }
 
 void ls_step_parts_compute(const ls_setting *setting, const ls_strategy *strategy, ls_step_parts *parts)

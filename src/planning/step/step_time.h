@@ -9,7 +9,7 @@
  *   product (M, N, K)   max(2 M N K / (peak e q_tile q_wave q_k), bytes / bandwidth) + kernel
  *                       q_tile: M N over that of whole 128 x 128 tiles; q_wave: tiles / SMs over its ceiling, at least 0.55; q_k = K / (K + k_half)
  *                       backward: the gradients of input and weight, two products with the sizes swapped
- *   attention           flash: FLOPs of the pairs / (peak e s / (s + s_half)), backward 2.5 times the FLOPs at 0.9 of the rate; else two batched products and a softmax in memory
+ *   attention           flash: FLOPs of the pairs / (peak e s / (s + s_half c)), backward 2.5 times the FLOPs at 0.9 of the rate; else two batched products and a softmax in memory
  *   elementwise         (24 h + 4 f (n_m - 1) + 4 (h + 2 g d)) bytes a token over bandwidth, backward 1.7 times that
  *   launch floor        a layer's forward takes the CPU layer_kernels * launch_s, its backward twice that
  *   tensor parallel     two all-reduces of the stream forward, two backward (with sequence parallelism: gathers and scatters, which move as much)
