@@ -248,6 +248,9 @@ static ls_status answer_question(ls_plan_answer *answer)
     LS_TRY(ls_plan_is_here(answer, &answer->node)      ? evaluate_here(answer)
            : ls_strategy_is_complete(&answer->request) ? evaluate_strategy(answer)
                                                        : search_strategy(answer));
+    if (!ls_plan_is_here(answer, &answer->node)) {
+        ls_evidence_assume(&answer->setting, &answer->estimate.strategy, &answer->assumptions);
+    }
     if (answer->estimate.fit == LS_FIT_NO) {
         find_instead(answer);
     }

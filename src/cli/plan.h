@@ -16,6 +16,7 @@
 #include "planning/money/runs.h"
 #include "planning/money/verdict.h"
 #include "planning/run_file.h"
+#include "planning/step/evidence.h"
 #include "planning/step/scaling.h"
 
 #include <string.h>

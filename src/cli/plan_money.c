@@ -380,7 +380,10 @@ static void reckon_failures(ls_plan_answer *answer)
 
 ls_status ls_plan_reckon(ls_plan_answer *answer)
 {
-    answer->band = ls_accuracy_band(&answer->setting, answer->estimate.time.step_s);
+    const double step_s = answer->estimate.time.step_s;
+    answer->band = ls_plan_is_here(answer, &answer->node)
+                       ? ls_accuracy_band_here(step_s)
+                       : ls_accuracy_band(&answer->setting, &answer->estimate.strategy, step_s);
     if (!answer->outcome && answer->estimate.fit != LS_FIT_NO) {
         LS_TRY(judge_machine(answer));
     }

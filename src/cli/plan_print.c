@@ -120,6 +120,16 @@ static void append_step(const ls_plan_answer *answer, ls_text *text)
                    ls_quantity_of(answer->estimate.tokens_ps).text);
 }
 
+/* Where the band comes from. */
+static void append_band(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_band *band = &answer->band;
+    const double step_s = answer->estimate.time.step_s;
+    append_heading(text, "band");
+    ls_text_printf(text, "eight in ten runs of its kind came out %+.0f to %+.0f %% from the prediction: %s\n",
+                   100.0 * (band->low_s / step_s - 1.0), 100.0 * (band->high_s / step_s - 1.0), band->from);
+}
+
 static void append_strategy(const ls_plan_answer *answer, ls_text *text)
 {
     char strategy[192];
@@ -241,6 +251,7 @@ void ls_plan_append_text(const ls_plan_answer *answer, ls_text *text)
     append_first_line(answer, text);
     append_memory(answer, text);
     append_step(answer, text);
+    append_band(answer, text);
     append_strategy(answer, text);
     if (answer->search) {
         const ls_search_result *search = answer->search;

@@ -54,7 +54,6 @@ typedef struct selection {
     size_t from, to;
     const char *stack, *generation; /* NULL: all pairs */
     bool held_out;                  /* only those */
-    const bool *experts;            /* NULL: dense models and mixtures */
 } selection;
 
 static ls_error_summary summarise_rows(ls_arena *arena, const ls_accuracy *a, const selection *of)
@@ -63,24 +62,11 @@ static ls_error_summary summarise_rows(ls_arena *arena, const ls_accuracy *a, co
     size_t count = 0;
     for (size_t i = of->from; i < of->to; i++) {
         const ls_published_run *run = a->rows[i].run;
-        const bool kind = !of->experts || *of->experts == (run->shape->moe.experts > 0);
-        if ((!of->stack || same_pair(run, of->stack, of->generation)) && (!of->held_out || run->held_out) &&
-            kind) {
+        if ((!of->stack || same_pair(run, of->stack, of->generation)) && (!of->held_out || run->held_out)) {
             values[count++] = a->rows[i].error;
         }
     }
     return summarise(values, count);
-}
-
-ls_error_summary ls_accuracy_summarise(ls_arena *arena, const ls_accuracy *a, const char *stack,
-                                       const char *generation, bool fully_specified, bool experts)
-{
-    const selection of = {.from = fully_specified ? 0 : a->full_count,
-                          .to = fully_specified ? a->full_count : a->row_count,
-                          .stack = stack,
-                          .generation = generation,
-                          .experts = &experts};
-    return summarise_rows(arena, a, &of);
 }
 
 static ls_error_summary summarise_memory(ls_arena *arena, const ls_accuracy *a)

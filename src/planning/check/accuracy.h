@@ -63,27 +63,62 @@ void ls_accuracy_print(const ls_accuracy *accuracy, size_t worst, ls_text *text)
  */
 json_t *ls_accuracy_json(const ls_accuracy *accuracy);
 
-/* The errors of a pair's rows, fully specified ones or those with blanks, of dense models or of mixtures of experts; stack NULL: of all pairs. */
-ls_error_summary ls_accuracy_summarise(ls_arena *arena, const ls_accuracy *accuracy, const char *stack,
-                                       const char *generation, bool fully_specified, bool experts);
+/*
+ * Bands. How far off an answer may be depends on what it rests on, and the error table shows that for five cases:
+ *
+ *   own         a pair of stack and generation: its fully specified runs
+ *   blanks      something is not known of a run, or was never measured on its pair (planning/step/evidence.h): all dense runs with blanks, of all stacks
+ *   experts     the runs of mixtures of experts, all of them with blanks
+ *   generation  constants taken over from another generation: every fully specified run, predicted with its stack's constants of another one
+ *   stack       a program of which no run is in the table: every fully specified run, predicted with the constants of each other stack on its generation
+ *
+ * The quantiles are of these runs, 10, 50 and 90 %. Runs of one source are alike, and constants were fitted on half of some: they are stretched until eight in ten of the
+ * runs of a source lie inside the band made of the other sources' (where those are too few: of the runs that nothing was fitted on, inside that of the others). What is
+ * borrowed from whom is chance, so the last two hold each error both ways round, and are not stretched: there are four pairs of which more than one generation is known.
+ * tests/planning/test_accuracy.c makes the table and holds it.
+ */
+typedef enum ls_band_kind {
+    LS_BAND_OWN,
+    LS_BAND_BLANKS,
+    LS_BAND_EXPERTS,
+    LS_BAND_GENERATION,
+    LS_BAND_STACK
+} ls_band_kind;
+
+typedef struct ls_band_row {
+    ls_band_kind kind;
+    const char *stack, *generation; /* of LS_BAND_OWN */
+    double p10, p50, p90;           /* signed errors; p10 and p90 stretched */
+    double stretch;
+    int runs;
+    const char *from; /* "139 runs of fsdp on a100" */
+} ls_band_row;
+const ls_band_row *ls_accuracy_band_rows(size_t *count_out);
+
+/* An error of a pool and what it came from: what is left out together when a band is judged. */
+typedef struct ls_band_error {
+    double error;
+    const char *group;
+    bool held_out;
+} ls_band_error;
+
+/* The errors that a row of bands is made of, in the arena. */
+size_t ls_accuracy_band_errors(ls_arena *arena, const ls_accuracy *accuracy, const ls_band_row *row,
+                               ls_band_error **errors_out);
 
 /*
- * The step times that bound a prediction: of runs like the measured ones, a tenth were faster than low_s, half faster than middle_s, a tenth slower than high_s. From the
- * error table of the stack on the generation (constants that tests/planning/test_accuracy.c holds against the table); where there are too few rows, from that of all.
+ * The step times that bound a prediction: of runs like the measured ones, a tenth were faster than low_s, half faster than middle_s, a tenth slower than high_s.
+ *
+ * From the pair's own runs, where there are eight that were fully specified; else from runs with blanks. Each of these widens it: a feature that the pair's runs don't
+ * show, experts, constants of another generation, of another stack. Independent errors add as squares. Constants that are a guess: half to twice.
  */
 typedef struct ls_band {
     double low_s, middle_s, high_s;
-    const char *from; /* "139 runs of fsdp on a100" */
+    char from[256]; /* "139 runs of fsdp on a100"; where it is wider: ", and ..." */
 } ls_band;
-ls_band ls_accuracy_band(const ls_setting *setting, double step_s);
+ls_band ls_accuracy_band(const ls_setting *setting, const ls_strategy *strategy, double step_s);
 
-/* What bands are made of: signed errors of a pair's rows. Those for all pairs have no stack and come last. */
-typedef struct ls_band_row {
-    const char *stack, *generation;
-    bool fully_specified, experts; /* the rows it was taken from */
-    double p10, p50, p90;
-    const char *from;
-} ls_band_row;
-const ls_band_row *ls_accuracy_band_rows(size_t *count_out);
+/* The same of our own trainer on a calibrated machine: a tenth either way, the worst of five runs (docs/benchmarks.md). */
+ls_band ls_accuracy_band_here(double step_s);
 
 #endif

@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/check/accuracy.h"
+#include "planning/step/evidence.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-/* Signed errors, predicted / measured - 1, of the published runs: what tests/planning/test_accuracy.c prints and holds these against. Pairs of fewer than eight runs have no row of
- * their own. Runs with blanks, which we filled, say more about how the blanks were filled than fully specified ones do: their bands are wide. */
+enum { OWN_RUNS_MIN = 8, TRANSFERS_MAX = 32 };
+static const double guess_low = 0.5, guess_high = 2.0; /* of the step, where constants are a guess */
+
+/* What tests/planning/test_accuracy.c prints when the table of runs says otherwise. */
 static const ls_band_row rows[] = {
-    {"megatron-2021", "a100", true, false, -0.063, 0.003, 0.037, "19 runs of megatron-2021 on a100"},
-    {"megatron-2023", "a100", true, false, -0.079, -0.008, 0.126, "1,440 runs of megatron-2023 on a100"},
-    {"fsdp", "a100", true, false, -0.040, 0.001, 0.042, "139 runs of fsdp on a100"},
-    {"fsdp", "h100", true, false, -0.031, 0.005, 0.028, "52 runs of fsdp on h100"},
-    {"torchtitan-fsdp2", "h100", true, false, -0.038, -0.002, 0.024, "10 runs of torchtitan-fsdp2 on h100"},
-    {"megatron-core", "h100", false, false, -0.089, -0.017, 0.084,
-     "17 runs with blanks of megatron-core on h100"},
-    {"megatron-core", "b200", false, false, -0.146, -0.024, 0.256,
-     "32 runs with blanks of megatron-core on b200"},
-    {"maxtext", "tpu-v5p", false, false, -0.039, 0.044, 0.112, "8 runs with blanks of maxtext on tpu-v5p"},
-    {NULL, NULL, false, true, -0.366, 0.113, 0.242, "13 runs of mixtures of experts, with blanks"},
-    {NULL, NULL, false, false, -0.140, -0.017, 0.254, "93 runs with blanks, of all stacks"},
+    {LS_BAND_OWN, "megatron-2021", "a100", -0.107, 0.003, 0.063, 1.7, 19, "19 runs of megatron-2021 on a100"},
+    {LS_BAND_OWN, "megatron-2023", "a100", -0.087, -0.008, 0.139, 1.1, 1440,
+     "1,440 runs of megatron-2023 on a100"},
+    {LS_BAND_OWN, "fsdp", "a100", -0.044, 0.001, 0.047, 1.1, 139, "139 runs of fsdp on a100"},
+    {LS_BAND_OWN, "fsdp", "h100", -0.031, 0.006, 0.028, 1.0, 52, "52 runs of fsdp on h100"},
+    {LS_BAND_OWN, "torchtitan-fsdp2", "h100", -0.057, -0.002, 0.036, 1.5, 10,
+     "10 runs of torchtitan-fsdp2 on h100"},
+    {LS_BAND_BLANKS, NULL, NULL, -0.114, -0.003, 0.256, 1.0, 93, "93 runs with blanks, of all stacks"},
+    {LS_BAND_EXPERTS, NULL, NULL, -0.586, 0.115, 0.291, 1.2, 13, "13 runs of mixtures of experts"},
+    {LS_BAND_GENERATION, NULL, NULL, -0.403, 0.0, 0.674, 1.0, 424,
+     "212 runs predicted with constants of another generation"},
+    {LS_BAND_STACK, NULL, NULL, -0.210, 0.0, 0.266, 1.0, 1424,
+     "712 predictions with constants of another stack"},
 };
 
 const ls_band_row *ls_accuracy_band_rows(size_t *count_out)
@@ -26,19 +32,177 @@ const ls_band_row *ls_accuracy_band_rows(size_t *count_out)
     return rows;
 }
 
-static const ls_band_row *find_row(const ls_stack *stack, bool experts)
+/* ---- what bands are made of ---- */
+
+/* A source without its release: "MBRIDGE-26.04" and "MBRIDGE-26.02" are the same runs again. */
+static const char *family_of(ls_arena *arena, const char *source)
+{
+    const size_t bytes = strcspn(source, "-");
+    return strncmp(source, "MBRIDGE", bytes) == 0 || strncmp(source, "MCORE", bytes) == 0
+               ? ls_arena_strndup(arena, source, bytes)
+               : source;
+}
+
+/* The same model under a mixture's name: its runs differ in the release alone. */
+static const char *model_of(ls_arena *arena, const ls_published_run *run)
+{
+    return ls_arena_strndup(arena, run->model, strcspn(run->model, "["));
+}
+
+static size_t own_errors(const ls_accuracy *a, const ls_band_row *row, ls_band_error *errors)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < a->full_count; i++) {
+        const ls_published_run *run = a->rows[i].run;
+        if (strcmp(run->stack.name, row->stack) == 0 && strcmp(run->stack.generation, row->generation) == 0) {
+            errors[count++] = (ls_band_error){a->rows[i].error, run->source, run->held_out};
+        }
+    }
+    return count;
+}
+
+static size_t blank_errors(ls_arena *arena, const ls_accuracy *a, bool experts, ls_band_error *errors)
+{
+    size_t count = 0;
+    for (size_t i = a->full_count; i < a->row_count; i++) {
+        const ls_published_run *run = a->rows[i].run;
+        if (experts == (run->shape->moe.experts > 0)) {
+            errors[count++] = (ls_band_error){
+                a->rows[i].error, experts ? model_of(arena, run) : family_of(arena, run->source), true};
+        }
+    }
+    return count;
+}
+
+static const char *pair_of(ls_arena *arena, const ls_published_run *run)
+{
+    return ls_arena_printf(arena, "%s/%s", run->stack.name, run->stack.generation);
+}
+
+/* The run as predicted with the constants of every other pair that shares its stack, or its generation; and the other way round, for what is borrowed from whom is chance. */
+static size_t transfer_errors(ls_arena *arena, const ls_accuracy_row *row, bool same_stack,
+                              ls_band_error *errors)
+{
+    const ls_published_run *run = row->run;
+    const char *name = NULL, *generation = NULL;
+    size_t count = 0;
+    for (size_t i = 0; ls_stack_pair_at(i, &name, &generation) && count + 1 < TRANSFERS_MAX; i++) {
+        ls_stack other;
+        ls_estimate estimate;
+        ls_setting setting = run->setting;
+        if ((strcmp(name, run->stack.name) == 0) != same_stack ||
+            (strcmp(generation, run->stack.generation) == 0) == same_stack ||
+            !ls_stack_of_pair(name, generation, &other) || other.flash != run->stack.flash) {
+            continue; /* nobody takes a program with fused attention for one without */
+        }
+        setting.stack = &other;
+        ls_estimate_compute(&setting, &run->strategy, &estimate);
+        const double ratio = estimate.time.step_s / run->measured_step_s;
+        errors[count++] = (ls_band_error){ratio - 1.0, pair_of(arena, run), true};
+        errors[count++] = (ls_band_error){1.0 / ratio - 1.0, pair_of(arena, run), true};
+    }
+    return count;
+}
+
+size_t ls_accuracy_band_errors(ls_arena *arena, const ls_accuracy *a, const ls_band_row *row,
+                               ls_band_error **errors_out)
+{
+    ls_band_error *errors = ls_arena_new(arena, ls_band_error, a->row_count * TRANSFERS_MAX + 1);
+    *errors_out = errors;
+    size_t count = 0;
+    switch (row->kind) {
+    case LS_BAND_OWN:
+        return own_errors(a, row, errors);
+    case LS_BAND_BLANKS:
+    case LS_BAND_EXPERTS:
+        return blank_errors(arena, a, row->kind == LS_BAND_EXPERTS, errors);
+    case LS_BAND_GENERATION:
+    case LS_BAND_STACK:
+        for (size_t i = 0; i < a->full_count; i++) {
+            count += transfer_errors(arena, &a->rows[i], row->kind == LS_BAND_GENERATION, errors + count);
+        }
+        break;
+    }
+    return count;
+}
+
+/* ---- the band of an answer ---- */
+
+static const ls_band_row *find_kind(ls_band_kind kind)
 {
     const ls_band_row *row = rows;
-    while (row->experts != experts || (row->stack && (strcmp(row->stack, stack->name) != 0 ||
-                                                      strcmp(row->generation, stack->generation) != 0))) {
+    while (row->kind != kind) {
         row++;
     }
     return row;
 }
 
-ls_band ls_accuracy_band(const ls_setting *setting, double step_s)
+static const ls_band_row *find_own(const ls_stack *stack)
 {
-    const ls_band_row *row = find_row(setting->stack, setting->shape->moe.experts > 0);
+    for (const ls_band_row *row = rows; row->kind == LS_BAND_OWN; row++) {
+        if (strcmp(row->stack, stack->name) == 0 && strcmp(row->generation, stack->generation) == 0) {
+            return row;
+        }
+    }
+    return NULL;
+}
+
+/* Errors that come together: their ends add as squares, below and above. */
+typedef struct sum {
+    double low, high, middle; /* low, high: squares */
+    ls_band *band;
+} sum;
+
+static void add_row(sum *s, const ls_band_row *row, const char *why)
+{
+    const size_t used = strlen(s->band->from);
+    s->low += row->p10 * row->p10;
+    s->high += row->p90 * row->p90;
+    s->middle = used ? s->middle : row->p50;
+    snprintf(s->band->from + used, sizeof s->band->from - used, "%s%s%s", used ? "; " : "", why, row->from);
+}
+
+ls_band ls_accuracy_band(const ls_setting *setting, const ls_strategy *strategy, double step_s)
+{
+    const ls_stack *stack = setting->stack;
+    const ls_evidence *evidence = ls_evidence_find(stack);
+    const ls_band_row *own = find_own(stack);
+    ls_band band = {.from = ""};
+    sum s = {.band = &band};
+    if (ls_evidence_is_guess(stack)) {
+        band =
+            (ls_band){guess_low * step_s, step_s, guess_high * step_s, "a guess, for nothing of this stack was measured there"};
+        return band;
+    }
+    const bool experts = setting->shape->moe.experts > 0;
+    const unsigned used = ls_evidence_features(setting, strategy);
+    const unsigned missing = own ? used & ~evidence->full_features : ls_evidence_missing(evidence, used);
+    if (own) {
+        add_row(&s, own, "");
+    } else if (!experts) {
+        add_row(&s, find_kind(LS_BAND_BLANKS), "");
+    }
+    if (experts) {
+        add_row(&s, find_kind(LS_BAND_EXPERTS), "");
+    }
+    if (!evidence) {
+        add_row(&s, find_kind(LS_BAND_STACK), "no run of this stack: ");
+    } else if (missing) {
+        add_row(&s, find_kind(LS_BAND_BLANKS), "features never measured on it: ");
+    }
+    if (ls_evidence_is_borrowed(setting)) {
+        add_row(&s, find_kind(LS_BAND_GENERATION), "another generation: ");
+    }
     /* measured = predicted / (1 + error) */
-    return (ls_band){step_s / (1 + row->p90), step_s / (1 + row->p50), step_s / (1 + row->p10), row->from};
+    band.low_s = step_s / (1 + sqrt(s.high));
+    band.middle_s = step_s / (1 + s.middle);
+    band.high_s = step_s / (1 - fmin(0.9, sqrt(s.low)));
+    return band;
+}
+
+ls_band ls_accuracy_band_here(double step_s)
+{
+    const double own_runs = 0.1;
+    return (ls_band){step_s / (1 + own_runs), step_s, step_s / (1 - own_runs),
+                     "five own runs on a calibrated machine (docs/benchmarks.md)"};
 }

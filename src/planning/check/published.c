@@ -144,6 +144,7 @@ static void finish_run(ls_published_reader *r)
     if (run->left_out == NULL) {
         run->setting.shape = run->shape;
         run->setting.stack = &run->stack;
+        run->given = r->request;
         ls_published_choose_blanks(r);
     }
     if (run->left_out == NULL) {

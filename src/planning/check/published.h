@@ -30,6 +30,7 @@ typedef struct ls_published_run {
     ls_stack stack;
     ls_setting setting; /* points to shape and stack of this run */
     ls_strategy strategy;
+    ls_strategy_request given; /* what the source says of it */
 
     double measured_step_s;       /* 0: none */
     double measured_memory_bytes; /* 0: none */

@@ -335,6 +335,25 @@ ls_status ls_stack_find(const char *name, const ls_accelerator *accelerator, ls_
     return LS_OK;
 }
 
+bool ls_stack_of_pair(const char *name, const char *generation, ls_stack *stack_out)
+{
+    const pair *row = find_pair(name, generation);
+    if (row) {
+        *stack_out = (ls_stack){0};
+        fill(stack_out, row);
+    }
+    return row != NULL;
+}
+
+bool ls_stack_pair_at(size_t index, const char **name_out, const char **generation_out)
+{
+    if (index < PAIR_COUNT) {
+        *name_out = pairs[index].name;
+        *generation_out = pairs[index].generation;
+    }
+    return index < PAIR_COUNT;
+}
+
 void ls_stack_explain(const ls_stack *stack, ls_text *text)
 {
     ls_text_printf(text, "constants of %s on %s\n", stack->name, stack->generation);

@@ -76,6 +76,12 @@ const char *const *ls_stack_names(void);
 LS_MUST_CHECK ls_status ls_stack_find(const char *name, const ls_accelerator *accelerator,
                                       ls_stack *stack_out, const char **taken_from_out);
 
+/* The constants of one pair of the table, for holding against runs they were not made for. False: there is no such pair. */
+bool ls_stack_of_pair(const char *name, const char *generation, ls_stack *stack_out);
+
+/* Pair `index` of the table; false beyond its end. */
+bool ls_stack_pair_at(size_t index, const char **name_out, const char **generation_out);
+
 /*
  * Sets constants by their field names: "gemm_efficiency=0.71 launch_s=2e-6 flash=1". How the table of pairs is written, how a calibration puts in what it measured, and
  * how the fit tries values. Errors: LS_ERR_INVALID with the word, its value and what is allowed; the stack is then untouched.

@@ -2,6 +2,7 @@
 #include "planning/step/search.h"
 
 #include "base/assert.h"
+#include "planning/step/evidence.h"
 #include "planning/step/memory.h"
 
 #include <inttypes.h>
@@ -22,6 +23,7 @@
 typedef struct walk {
     const ls_setting *setting;
     const ls_search_options *options;
+    const ls_evidence *evidence; /* of the stack */
     ls_strategy at;
     /* Of the cut being walked. */
     ls_estimate cut_best;
@@ -47,10 +49,21 @@ static int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* What estimates are sorted by: the step, and what is nearly full a little later. */
-static double order_key(const ls_estimate *estimate)
+/* What a strategy uses though no run has shown it and another one could do without. */
+static unsigned unmeasured(const walk *w, const ls_strategy *strategy)
 {
-    return estimate->time.step_s * (estimate->fit == LS_FIT_TIGHT ? 1.0 + LS_SEARCH_TIGHT_GAIN : 1.0);
+    return ls_evidence_missing(w->evidence, ls_evidence_features(w->setting, strategy)) &
+           LS_FEATURES_OPTIONAL;
+}
+
+/* What estimates are sorted by: the step; what is nearly full comes a little later, and what was never measured later still. */
+static double order_key(const walk *w, const ls_estimate *estimate)
+{
+    double key = estimate->time.step_s * (estimate->fit == LS_FIT_TIGHT ? 1.0 + LS_SEARCH_TIGHT_GAIN : 1.0);
+    for (unsigned left = unmeasured(w, &estimate->strategy); left; left &= left - 1) {
+        key *= 1.0 + LS_SEARCH_UNMEASURED_GAIN;
+    }
+    return key;
 }
 
 /* Computes the memory of walk->at and keeps the least. */
@@ -82,7 +95,7 @@ static ls_fit try_one(walk *w)
     ls_estimate estimate;
     ls_estimate_compute(w->setting, &w->at, &estimate);
     w->evaluated++;
-    if (!w->cut_has || order_key(&estimate) < order_key(&w->cut_best)) {
+    if (!w->cut_has || order_key(w, &estimate) < order_key(w, &w->cut_best)) {
         w->cut_best = estimate;
         w->cut_has = true;
     }
@@ -224,7 +237,7 @@ static void keep_cut(walk *w)
         return;
     }
     size_t at = w->best_count;
-    while (at > 0 && order_key(&w->cut_best) < order_key(&w->best[at - 1])) {
+    while (at > 0 && order_key(w, &w->cut_best) < order_key(w, &w->best[at - 1])) {
         at--;
     }
     if (at >= w->best_limit) {
@@ -451,6 +464,18 @@ void ls_search_why(const ls_estimate *best, const ls_estimate *other, char *text
     }
 }
 
+/* What a rival uses that was never measured, and the best one does not. */
+static void say_unmeasured(const walk *w, const ls_search_result *result, ls_search_rival *rival)
+{
+    const unsigned more = unmeasured(w, &rival->estimate.strategy) & ~unmeasured(w, &result->best.strategy);
+    const size_t used = strlen(rival->why);
+    if (more) {
+        char names[128];
+        ls_evidence_describe(more, names, sizeof names);
+        snprintf(rival->why + used, sizeof rival->why - used, "; never measured: %s", names);
+    }
+}
+
 static void explain_misfit(const ls_memory_estimate *best, const ls_memory_estimate *other, char *text,
                            size_t bytes)
 {
@@ -490,6 +515,7 @@ static void LS_PRINTF(4, 5) add_neighbour(const walk *w, const ls_strategy *stra
         explain_misfit(&result->best.memory, &rival->estimate.memory, rival->why, sizeof rival->why);
     } else {
         ls_search_why(&result->best, &rival->estimate, rival->why, sizeof rival->why);
+        say_unmeasured(w, result, rival);
     }
 }
 
@@ -568,6 +594,7 @@ static void write_result(const walk *w, ls_search_result *result)
     for (size_t i = 0; i < result->ranked_count; i++) {
         result->ranked[i].estimate = w->best[i + 1];
         ls_search_why(&result->best, &w->best[i + 1], result->ranked[i].why, sizeof result->ranked[i].why);
+        say_unmeasured(w, result, &result->ranked[i]);
     }
     result->neighbour_count = 0;
     add_cut_neighbours(w, result);
@@ -583,7 +610,10 @@ ls_status ls_search_run(const ls_setting *setting, const ls_search_options *opti
 {
     LS_ASSERT(setting->gpus > 0 && setting->global_batch > 0 && setting->length > 0);
     LS_ASSERT(options->top <= LS_SEARCH_TOP_MAX);
-    walk w = {.setting = setting, .options = options, .best_limit = options->top + 1};
+    walk w = {.setting = setting,
+              .options = options,
+              .evidence = ls_evidence_find(setting->stack),
+              .best_limit = options->top + 1};
     walk_tensor(&w);
     if (!w.any_allowed) {
         return fail_no_strategy(&w);
