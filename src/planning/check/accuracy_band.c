@@ -170,8 +170,8 @@ ls_band ls_accuracy_band(const ls_setting *setting, const ls_strategy *strategy,
     ls_band band = {.from = ""};
     sum s = {.band = &band};
     if (ls_evidence_is_guess(stack)) {
-        band =
-            (ls_band){guess_low * step_s, step_s, guess_high * step_s, "a guess, for nothing of this stack was measured there"};
+        band = (ls_band){guess_low * step_s, step_s, guess_high * step_s,
+                         "a guess, for nothing of this stack was measured there"};
         return band;
     }
     const bool experts = setting->shape->moe.experts > 0;
