@@ -199,7 +199,8 @@ static void find_instead(ls_plan_answer *answer)
     ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
     char given[192], other[192];
     ls_strategy_describe(&answer->estimate.strategy, given, sizeof given);
-    const bool found = ls_search_run(&answer->setting, &open, result) == LS_OK;
+    const bool here = ls_plan_is_here(answer, &answer->node);
+    const bool found = !here && ls_search_run(&answer->setting, &open, result) == LS_OK;
     if (found) {
         ls_strategy_describe(&result->best.strategy, other, sizeof other);
         answer->instead = result;
@@ -208,7 +209,9 @@ static void find_instead(ls_plan_answer *answer)
         answer->arena,
         "%s does not fit with %s: %.1f GiB of each GPU's %.1f are needed, 95 %% may be full. %s%s",
         answer->shape.name, given, memory->total / LS_PLAN_GIB, memory->capacity / LS_PLAN_GIB,
-        found ? "What fits: " : ls_error_text(),
+        found  ? "What fits: "
+        : here ? "A smaller model, shorter sequences (--seq), or other machines (--gpus KIND:COUNT)"
+               : ls_error_text(),
         found ? ls_arena_printf(answer->arena, "%s (%.1f GiB, %.3g s a step)", other,
                                 result->best.memory.total / LS_PLAN_GIB, result->best.time.step_s)
               : "");
@@ -228,24 +231,13 @@ static ls_status evaluate_strategy(ls_plan_answer *answer)
     return LS_OK;
 }
 
-static ls_status evaluate_here(ls_plan_answer *answer)
-{
-    if (!ls_plan_estimate_here(answer, &answer->setting, &answer->estimate)) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s can be planned but not trained here: sequences up to %" PRId64
-                       " tokens of dense models can",
-                       answer->shape.name, answer->shape.config.context);
-    }
-    return LS_OK;
-}
-
 static ls_status answer_question(ls_plan_answer *answer)
 {
     if (answer->setting.gpus == 0) {
         LS_TRY(ls_plan_compare(answer));
     }
     LS_TRY(ls_plan_settle(answer));
-    LS_TRY(ls_plan_is_here(answer, &answer->node)      ? evaluate_here(answer)
+    LS_TRY(ls_plan_is_here(answer, &answer->node)      ? ls_plan_evaluate_here(answer)
            : ls_strategy_is_complete(&answer->request) ? evaluate_strategy(answer)
                                                        : search_strategy(answer));
     if (!ls_plan_is_here(answer, &answer->node)) {

@@ -17,6 +17,7 @@
 #include "planning/money/verdict.h"
 #include "planning/run_file.h"
 #include "planning/step/evidence.h"
+#include "planning/step/own_time.h"
 #include "planning/step/scaling.h"
 
 #include <string.h>
@@ -71,6 +72,12 @@ typedef struct ls_plan_runs {
     ls_plan_run plans[LS_PORTFOLIO_MOST];
 } ls_plan_runs;
 
+/* How our own trainer would run it on this machine. */
+typedef struct ls_plan_own {
+    ls_own_run run;
+    ls_memory_plan memory;
+} ls_plan_own;
+
 /* The question, complete, and its answer. Lives in the invocation's arena. */
 typedef struct ls_plan_answer {
     const ls_plan_settings
@@ -92,6 +99,7 @@ typedef struct ls_plan_answer {
         run; /* that the model came in: its batch, tokens, leaves and ranks hold where nothing else is said; NULL: none */
 
     const ls_calibration *here; /* of this machine; NULL: not asked for, or there is none */
+    const ls_plan_own *own;     /* what the estimate is of, when it is of this machine; else NULL */
 
     ls_strategy_request request;
     const ls_search_result *search; /* NULL: the strategy was given */
@@ -134,8 +142,14 @@ LS_MUST_CHECK ls_status ls_plan_setting_on(ls_plan_answer *answer, const ls_shap
 
 /* This machine as a node; NULL when it was never calibrated, which becomes an assumption. */
 const ls_node *ls_plan_describe_here(ls_plan_answer *answer);
-/* Its step of `setting`, from the op plan. False: the trainer can't run it. */
-bool ls_plan_estimate_here(ls_plan_answer *answer, const ls_setting *setting, ls_estimate *estimate);
+/* Its step of `setting`, from the op plan. What --strategy leaves open is the first way that fits, else the one that takes least. Errors: LS_ERR_UNSUPPORTED, LS_ERR_INVALID:
+ * what the trainer can't do here, and what it can. */
+LS_MUST_CHECK ls_status ls_plan_estimate_here(ls_plan_answer *answer, const ls_setting *setting,
+                                              ls_plan_own *own, ls_estimate *estimate);
+/* The answer's setting on this machine. */
+LS_MUST_CHECK ls_status ls_plan_evaluate_here(ls_plan_answer *answer);
+/* --explain for it; false: not a term of it. */
+bool ls_plan_explain_here(const ls_plan_answer *answer, const char *term, ls_text *text);
 static inline bool ls_plan_is_here(const ls_plan_answer *answer, const ls_node *node)
 {
     return answer->here && strcmp(node->name, LS_PLAN_HERE) == 0;

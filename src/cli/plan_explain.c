@@ -113,7 +113,7 @@ static ls_status explain_mfu(const ls_plan_answer *answer, ls_text *text)
     for (size_t i = 0; i < sizeof conventions / sizeof conventions[0]; i++) {
         const double flops = 3.0 * (double)setting->global_batch *
                              ls_shape_forward_flops(&answer->shape, setting->length, conventions[i]);
-        ls_text_printf(text, "counted as %s: %.4g FLOPs, %.1f TFLOP/s per GPU\n",
+        ls_text_printf(text, "counted as %s: %.4g FLOPs, %.4g TFLOP/s per GPU\n",
                        ls_flop_convention_name(conventions[i]), flops,
                        1e-12 * flops / estimate->time.step_s / (double)setting->gpus);
     }
@@ -194,6 +194,9 @@ static const struct {
 ls_status ls_plan_explain(const ls_plan_answer *answer, ls_text *text)
 {
     const char *term = answer->settings->explain;
+    if (answer->own && ls_plan_explain_here(answer, term, text)) {
+        return LS_OK;
+    }
     for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
         if (strcmp(term, terms[i].name) == 0) {
             return terms[i].explain(answer, text);

@@ -5,6 +5,7 @@
 #include "execution/calibrate/calibrate.h"
 #include "planning/step/own_time.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -40,6 +41,85 @@ static const ls_node *describe_here(ls_arena *arena, double peak_flops)
     return node;
 }
 
+static double measure_peak(const ls_calibration *calibration)
+{
+    const double sizes[LS_WORK_AXES_MAX] = {GEMM_SIDE, GEMM_SIDE, GEMM_SIDE};
+    return 2.0 * pow(GEMM_SIDE, 3.0) /
+           ls_calibration_seconds(calibration, calibration->cores, 1, LS_WORK_GEMM_NT, sizes);
+}
+
+/* ---- what can be asked of it ---- */
+
+static ls_status refuse(const char *option, const char *value, const char *allowed)
+{
+    return ls_fail(LS_ERR_UNSUPPORTED, "%s is %s; on this machine lockstep trains with %s", option, value,
+                   allowed);
+}
+
+static ls_status check_strategy(const ls_strategy_request *request)
+{
+    const ls_strategy *s = &request->strategy;
+    const struct {
+        const char *key;
+        int64_t degree;
+    } degrees[] = {{"tp", s->tp}, {"pp", s->pp}, {"dp", s->dp},
+                   {"cp", s->cp}, {"ep", s->ep}, {"vpp", s->vpp}};
+    for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
+        if (degrees[i].degree > 1) {
+            return ls_fail(
+                LS_ERR_UNSUPPORTED,
+                "--strategy: %s is %" PRId64
+                "; this machine is one: tp, pp, dp, cp, ep and vpp are 1, free are mb and recompute",
+                degrees[i].key, degrees[i].degree);
+        }
+    }
+    if (request->has_schedule && (s->schedule == LS_PIPELINE_ZB_H1 || s->schedule == LS_PIPELINE_ZB_H2)) {
+        return refuse("--schedule", ls_pipeline_schedule_name(s->schedule), "one stage, which has no bubble");
+    }
+    return LS_OK;
+}
+
+/* What the trainer can't do here. */
+static ls_status check_options(const ls_plan_answer *answer, const ls_strategy_request *request,
+                               const ls_setting *setting)
+{
+    static const char *const precisions[] = {"bf16", "fp16", "fp8", "fp32", "tf32"};
+    static const char *const optimizers[] = {"adamw", "adamw-no-master", "adamw-8bit", "sgd", "muon"};
+    const char *stack = answer->settings->stack;
+    if (setting->precision != LS_PLAN_FP32) {
+        return refuse("the precision", precisions[setting->precision], "fp32 (--precision fp32)");
+    }
+    if (setting->optimizer != LS_PLAN_ADAMW) {
+        return refuse("--optimizer", optimizers[setting->optimizer], "adamw");
+    }
+    if (stack[0] && strcmp(stack, "lockstep") != 0) {
+        return refuse("--stack", stack, "itself, as it was calibrated (--stack lockstep, or none)");
+    }
+    return check_strategy(request);
+}
+
+static ls_status check_model(const ls_setting *setting)
+{
+    const ls_shape *shape = setting->shape;
+    if (shape->moe.experts > 0 || shape->latent.kv_rank > 0) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s can be planned but not trained here: dense models can, with plain attention",
+                       shape->name);
+    }
+    if (setting->length > shape->config.context) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "sequences of %" PRId64 " tokens are beyond the context of %s: here up to %" PRId64
+                       " can be trained (--seq)",
+                       setting->length, shape->name, shape->config.context);
+    }
+    const ls_status checked = ls_model_config_check(&shape->config);
+    return checked == LS_OK
+               ? LS_OK
+               : ls_fail_within(LS_ERR_UNSUPPORTED, "%s can be planned but not trained here", shape->name);
+}
+
+/* ---- its step ---- */
+
 static int64_t choose_micro_batch(int64_t global_batch, int64_t length)
 {
     int64_t best = 1;
@@ -47,20 +127,6 @@ static int64_t choose_micro_batch(int64_t global_batch, int64_t length)
         best = global_batch % b == 0 && b * length <= MICRO_TOKENS ? b : best;
     }
     return best;
-}
-
-static void fill_memory(const ls_memory_plan *plan, double capacity, ls_estimate *estimate)
-{
-    ls_memory_estimate *m = &estimate->memory;
-    *m = (ls_memory_estimate){.weights = (double)plan->parameters,
-                              .gradients = (double)(plan->gradients + plan->tree),
-                              .optimizer = (double)plan->optimizer,
-                              .activations = (double)(plan->activations + plan->logits),
-                              .buffers = (double)plan->other,
-                              .total = (double)plan->total,
-                              .capacity = capacity};
-    m->buffers += m->total - (m->weights + m->gradients + m->optimizer + m->activations + m->buffers);
-    estimate->fit = ls_memory_judge(m);
 }
 
 static void fill_time(const ls_own_time *time, const ls_plan *plan, int64_t micro_batches, double peak_flops,
@@ -80,71 +146,93 @@ static void fill_time(const ls_own_time *time, const ls_plan *plan, int64_t micr
     estimate->hfu = estimate->hardware_flops / time->step_s / peak_flops;
 }
 
-/* How our trainer would run it: as the run file says, else one rank with a thread on each core. */
-static ls_own_run own_run(const ls_run_file *file, const ls_calibration *calibration, int64_t global_batch,
-                          int64_t micro)
+/* How our trainer would run it: as the run file says, else one rank with a thread on each core. The micro-batch must divide a leaf. */
+static ls_status fill_run(const ls_run_file *file, const ls_calibration *calibration, int64_t global_batch,
+                          int64_t micro, ls_own_run *run)
 {
-    if (!file) {
-        return (ls_own_run){.leaves = 1,
-                            .micro_batches = (uint32_t)(global_batch / micro),
-                            .ranks = 1,
-                            .threads = calibration->cores};
+    *run = (ls_own_run){.leaves = 1, .ranks = 1, .threads = calibration->cores};
+    if (file) {
+        run->leaves = (uint32_t)file->train.leaves;
+        run->ranks = file->parallel.ranks == LS_AUTO_U64 ? 1 : (uint32_t)file->parallel.ranks;
+        const uint32_t share = calibration->cores / run->ranks;
+        run->threads = file->train.threads != LS_AUTO_U64 ? (uint32_t)file->train.threads
+                       : share > 0                        ? share
+                                                          : 1;
     }
-    const uint32_t leaves = (uint32_t)file->train.leaves;
-    const uint32_t ranks = file->parallel.ranks == LS_AUTO_U64 ? 1 : (uint32_t)file->parallel.ranks;
-    const uint32_t share = calibration->cores / ranks;
-    return (ls_own_run){.leaves = leaves,
-                        .micro_batches = (uint32_t)(global_batch / leaves / micro),
-                        .ranks = ranks,
-                        .threads = file->train.threads != LS_AUTO_U64 ? (uint32_t)file->train.threads
-                                   : share > 0                        ? share
-                                                                      : 1};
+    const int64_t leaf = global_batch / run->leaves;
+    if (leaf % micro != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "--strategy: mb is %" PRId64 ", which does not divide the %" PRId64
+                       " sequences of a %s",
+                       micro, leaf, run->leaves > 1 ? "leaf" : "step (--global-batch)");
+    }
+    run->micro_batches = (uint32_t)(leaf / micro);
+    return LS_OK;
 }
 
-/* False: our trainer can't run this model. run: the file it came in, with this batch, or NULL. */
-static bool estimate_here(ls_arena *arena, const ls_calibration *calibration, double peak_flops,
-                          const ls_setting *setting, const ls_run_file *file, ls_estimate *estimate)
+/* One way to run it. */
+typedef struct own_way {
+    int64_t micro;
+    ls_recompute recompute;
+} own_way;
+
+static ls_status estimate_way(ls_plan_answer *answer, const ls_setting *setting, const ls_run_file *file,
+                              const ls_strategy_request *request, own_way way, ls_plan_own *own,
+                              ls_estimate *estimate)
 {
-    const ls_shape *shape = setting->shape;
-    const ls_model_config *config = &shape->config;
-    if (shape->moe.experts > 0 || shape->latent.kv_rank > 0 || setting->length > config->context ||
-        ls_model_config_check(config) != LS_OK) {
-        ls_error_clear();
-        return false;
-    }
-    const int64_t micro =
-        file ? (int64_t)file->train.micro_batch : choose_micro_batch(setting->global_batch, setting->length);
-    const ls_plan_options options = {.sequences = micro,
+    ls_arena *arena = answer->arena;
+    const ls_plan_options options = {.sequences = way.micro,
                                      .length = setting->length,
                                      .training = true,
                                      .losses = true,
-                                     .recompute =
-                                         file ? (ls_recompute)file->train.recompute : LS_RECOMPUTE_NONE,
+                                     .recompute = way.recompute,
                                      .tensor_cut = file ? (uint32_t)file->train.tensor_cut : 1};
     ls_layout *layout = ls_arena_new(arena, ls_layout, 1);
-    ls_plan plan;
-    ls_layout_build(arena, config, layout);
-    if (ls_plan_build(arena, config, layout, &options, &plan) != LS_OK) {
-        ls_error_clear();
-        return false;
-    }
-    ls_own_run run = own_run(file, calibration, setting->global_batch, micro);
-    run.plan = &plan;
-    const ls_memory_plan memory = ls_plan_memory(&plan, run.leaves);
+    ls_plan *plan = ls_arena_new(arena, ls_plan, 1);
+    ls_layout_build(arena, &setting->shape->config, layout);
+    LS_TRY(ls_plan_build(arena, &setting->shape->config, layout, &options, plan));
+    LS_TRY(fill_run(file, answer->here, setting->global_batch, way.micro, &own->run));
+    own->run.plan = plan;
+    own->memory = ls_plan_memory(plan, own->run.leaves);
     ls_own_time time;
-    ls_own_time_compute(calibration, &run, &time);
+    ls_own_time_compute(answer->here, &own->run, &time);
     *estimate = (ls_estimate){
-        .strategy = {.tp = 1, .pp = 1, .dp = 1, .cp = 1, .ep = 1, .vpp = 1, .micro_batch = micro}};
-    fill_memory(&memory, setting->node->accelerator->memory_bytes, estimate);
-    fill_time(&time, &plan, setting->global_batch / micro, peak_flops, estimate);
-    return true;
+        .strategy = {.tp = 1,
+                     .pp = 1,
+                     .dp = 1,
+                     .cp = 1,
+                     .ep = 1,
+                     .vpp = 1,
+                     .micro_batch = way.micro,
+                     .zero = request->has_zero ? request->strategy.zero : 0,
+                     .recompute = way.recompute,
+                     .schedule = request->has_schedule ? request->strategy.schedule : LS_PIPELINE_1F1B},
+        .memory = ls_own_memory_estimate(&own->memory, setting->node->accelerator->memory_bytes)};
+    estimate->fit = ls_memory_judge(&estimate->memory);
+    fill_time(&time, plan, setting->global_batch / way.micro, measure_peak(answer->here), estimate);
+    return LS_OK;
 }
 
-static double measure_peak(const ls_calibration *calibration)
+/* Ways in the order they are tried, until one fits; what was given stays. Returns how many. */
+static size_t list_ways(const ls_strategy_request *request, const ls_run_file *file,
+                        const ls_setting *setting, own_way ways[4])
 {
-    const double sizes[LS_WORK_AXES_MAX] = {GEMM_SIDE, GEMM_SIDE, GEMM_SIDE};
-    return 2.0 * pow(GEMM_SIDE, 3.0) /
-           ls_calibration_seconds(calibration, calibration->cores, 1, LS_WORK_GEMM_NT, sizes);
+    const int64_t usual =
+        file ? (int64_t)file->train.micro_batch : choose_micro_batch(setting->global_batch, setting->length);
+    const int64_t given = request->strategy.micro_batch;
+    const bool open = !given && !file;
+    const ls_recompute first = request->has_recompute ? request->strategy.recompute
+                               : file                 ? (ls_recompute)file->train.recompute
+                                                      : LS_RECOMPUTE_NONE;
+    size_t count = 0;
+    ways[count++] = (own_way){given ? given : usual, first};
+    if (open && usual > 1) {
+        ways[count++] = (own_way){1, first};
+    }
+    for (int kind = first + 1; kind <= LS_RECOMPUTE_FULL && !request->has_recompute && !file; kind++) {
+        ways[count++] = (own_way){given ? given : 1, (ls_recompute)kind};
+    }
+    return count;
 }
 
 /* The machine's calibration; NULL: there is none, which is said. */
@@ -170,14 +258,69 @@ const ls_node *ls_plan_describe_here(ls_plan_answer *answer)
     if (!answer->here) {
         answer->here = find_calibration(answer);
     }
-    return answer->here ? describe_here(answer->arena, measure_peak(answer->here)) : NULL;
+    if (!answer->here) {
+        return NULL;
+    }
+    ls_assumptions_add(&answer->assumptions,
+                       "what power this machine draws is not known: its energy is not in the money");
+    return describe_here(answer->arena, measure_peak(answer->here));
 }
 
-bool ls_plan_estimate_here(ls_plan_answer *answer, const ls_setting *setting, ls_estimate *estimate)
+ls_status ls_plan_estimate_here(ls_plan_answer *answer, const ls_setting *setting, ls_plan_own *own,
+                                ls_estimate *estimate)
 {
-    const ls_run_file *run = answer->run;
+    static const ls_strategy_request open = {.has_zero = false};
+    const bool is_own = setting->shape == &answer->shape; /* else another run of a portfolio */
+    const ls_strategy_request *request = is_own ? &answer->request : &open;
+    const ls_run_file *run = is_own ? answer->run : NULL;
     const bool is_as_written = run && setting->global_batch == (int64_t)run->train.global_batch &&
                                setting->length == (int64_t)run->model.context;
-    return answer->here && estimate_here(answer->arena, answer->here, measure_peak(answer->here), setting,
-                                         is_as_written ? run : NULL, estimate);
+    own_way ways[4];
+    LS_TRY(check_options(answer, request, setting));
+    LS_TRY(check_model(setting));
+    const size_t count = list_ways(request, is_as_written ? run : NULL, setting, ways);
+    for (size_t i = 0; i < count; i++) {
+        LS_TRY(estimate_way(answer, setting, is_as_written ? run : NULL, request, ways[i], own, estimate));
+        if (estimate->fit != LS_FIT_NO) {
+            break;
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_plan_evaluate_here(ls_plan_answer *answer)
+{
+    ls_plan_own *own = ls_arena_new(answer->arena, ls_plan_own, 1);
+    LS_TRY(ls_plan_estimate_here(answer, &answer->setting, own, &answer->estimate));
+    answer->own = own;
+    const ls_strategy *s = &answer->estimate.strategy;
+    const ls_strategy_request *request = &answer->request;
+    if (!request->strategy.micro_batch || !request->has_recompute) {
+        ls_assumptions_add(&answer->assumptions,
+                           "micro-batches of %" PRId64 ", %s recompute (--strategy mb=N,recompute=KIND)",
+                           s->micro_batch,
+                           s->recompute == LS_RECOMPUTE_NONE ? "no" : ls_recompute_name(s->recompute));
+    }
+    ls_assumptions_add(&answer->assumptions, "%u rank%s of %u thread%s, %u lea%s", own->run.ranks,
+                       own->run.ranks == 1 ? "" : "s", own->run.threads, own->run.threads == 1 ? "" : "s",
+                       own->run.leaves, own->run.leaves == 1 ? "f" : "ves");
+    return LS_OK;
+}
+
+bool ls_plan_explain_here(const ls_plan_answer *answer, const char *term, ls_text *text)
+{
+    const ls_calibration *c = answer->here;
+    if (strcmp(term, "constants") == 0) {
+        ls_text_printf(text,
+                       "%s, %u cores, as `lockstep calibrate` measured it (%s, %.0f s, %.0f %% of them its "
+                       "own): times of kernels, no constants\n",
+                       c->device, c->cores, c->date, c->took_s, 100.0 * c->undisturbed);
+        ls_text_printf(text, "peak, against which MFU counts: a product of %.0f cubed, %.4g GFLOP/s\n",
+                       GEMM_SIDE, 1e-9 * measure_peak(c));
+        return true;
+    }
+    /* "optimizer" is both. */
+    const bool is_time = ls_own_time_explain(c, &answer->own->run, term, text);
+    return ls_own_memory_explain(&answer->own->memory, answer->estimate.memory.capacity, term, text) ||
+           is_time;
 }

@@ -149,7 +149,13 @@ bool ls_plan_estimate_on(ls_plan_answer *answer, const ls_plan_work *work, const
         return false;
     }
     if (ls_plan_is_here(answer, node)) {
-        return ls_plan_estimate_here(answer, setting_out, estimate_out) && estimate_out->fit != LS_FIT_NO;
+        ls_plan_own own;
+        if (ls_plan_estimate_here(answer, setting_out, &own, estimate_out) == LS_OK) {
+            return estimate_out->fit != LS_FIT_NO;
+        }
+        ls_assumptions_add(&answer->assumptions, "this machine: %s", ls_error_text());
+        ls_error_clear();
+        return false;
     }
     ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
     ls_search_options options = {.top = 0};

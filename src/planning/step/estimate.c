@@ -65,8 +65,9 @@ void ls_estimate_compute(const ls_setting *setting, const ls_strategy *strategy,
 ls_status ls_estimate_explain(const ls_setting *setting, const ls_strategy *strategy, const char *term,
                               ls_text *text)
 {
-    if (ls_step_time_explain(setting, strategy, term, text) ||
-        ls_memory_explain(setting, strategy, term, text)) {
+    /* "optimizer" is a term of both. */
+    const bool is_time = ls_step_time_explain(setting, strategy, term, text);
+    if (ls_memory_explain(setting, strategy, term, text) || is_time) {
         return LS_OK;
     }
     if (strcmp(term, "constants") == 0) {

@@ -135,8 +135,11 @@ static void explain_buffers(const explainer *e)
                    "gathered layers %.3f + unsharded gradients %.3f + exchanges %.3f + the backward's own "
                    "values %.3f GiB\n",
                    p->gathered / GIB, p->bucket / GIB, p->exchange / GIB, p->transient / GIB);
-    ls_text_printf(e->text, "context of %s %.3f GiB, allocator's slack %g %% of what is asked for\n",
-                   stack->name, stack->context_bytes / GIB, 100.0 * stack->allocator_slack);
+    const double own = p->gathered + p->bucket + p->exchange + p->transient;
+    ls_text_printf(e->text,
+                   "+ context of %s %.3f GiB + allocator's slack, %g %% of all that is asked for, %.3f GiB\n",
+                   stack->name, stack->context_bytes / GIB, 100.0 * stack->allocator_slack,
+                   (e->memory.buffers - own - stack->context_bytes) / GIB);
     ls_text_printf(e->text, "buffers = %.2f GiB\n", e->memory.buffers / GIB);
 }
 

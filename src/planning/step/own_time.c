@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 
+#include <string.h>
+
 /* The state of a run as a checkpoint holds it: weights and two moments. */
 enum { STATE_FLATS = 3 };
 
@@ -290,15 +292,34 @@ static double stall_s(const machine *m, const ls_own_run *run)
     return bytes_ps > 0.0 ? floats * sizeof(float) / bytes_ps : 0.0;
 }
 
+/* The plan's steps of a leaf's first micro-batch and of each later one, which adds its gradients to what is there. */
+static void add_micro_batches(const machine *m, const ls_plan *plan, double first_s[LS_TERM_COUNT],
+                              double later_s[LS_TERM_COUNT])
+{
+    for (uint32_t step = 0; step < plan->step_count; step++) {
+        add_plan_step(m, plan, step, false, first_s);
+        add_plan_step(m, plan, step, true, later_s);
+    }
+}
+
+ls_memory_estimate ls_own_memory_estimate(const ls_memory_plan *memory, double capacity_bytes)
+{
+    ls_memory_estimate m = {.weights = (double)memory->parameters,
+                            .gradients = (double)(memory->gradients + memory->tree),
+                            .optimizer = (double)memory->optimizer,
+                            .activations = (double)(memory->activations + memory->logits),
+                            .total = (double)memory->total,
+                            .capacity = capacity_bytes};
+    m.buffers = m.total - (m.weights + m.gradients + m.optimizer + m.activations);
+    return m;
+}
+
 void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *run, ls_own_time *time_out)
 {
     LS_ASSERT(run->ranks >= 1 && run->ranks <= run->leaves && run->threads >= 1 && run->micro_batches >= 1);
     const machine m = {calibration, run->threads, run->ranks};
     double first_s[LS_TERM_COUNT] = {0}, later_s[LS_TERM_COUNT] = {0};
-    for (uint32_t step = 0; step < run->plan->step_count; step++) {
-        add_plan_step(&m, run->plan, step, false, first_s);
-        add_plan_step(&m, run->plan, step, true, later_s);
-    }
+    add_micro_batches(&m, run->plan, first_s, later_s);
     ls_own_time time = {0};
     const double leaves = leaves_of_rank(run);
     for (int term = 0; term < LS_TERM_COUNT; term++) {
@@ -314,4 +335,139 @@ void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *ru
     time.tokens_ps = tokens * run->micro_batches * run->leaves / time.step_s;
     time.checkpoint_stall_s = stall_s(&m, run);
     *time_out = time;
+}
+
+/* ---- in words ---- */
+
+static const char *const op_names[LS_OP_KIND_COUNT] = {[LS_OP_EMBEDDING] = "embedding",
+                                                       [LS_OP_NORM] = "norm",
+                                                       [LS_OP_ADD_NORM] = "add and norm",
+                                                       [LS_OP_LINEAR] = "linear",
+                                                       [LS_OP_QK_NORM] = "norm of queries and keys",
+                                                       [LS_OP_ROTARY] = "rotary",
+                                                       [LS_OP_ATTENTION] = "attention",
+                                                       [LS_OP_GELU] = "gelu",
+                                                       [LS_OP_SWIGLU] = "swiglu",
+                                                       [LS_OP_HEAD_LOSS] = "head and loss"};
+
+/* What a term is in a later micro-batch: calls and seconds of each kind of op, forward and backward. */
+static void explain_ops(const machine *m, const ls_plan *plan, ls_term term, ls_text *text)
+{
+    for (int kind = 0; kind < LS_OP_KIND_COUNT; kind++) {
+        for (int backward = 0; backward < 2; backward++) {
+            double terms_s[LS_TERM_COUNT] = {0};
+            uint32_t calls = 0;
+            for (uint32_t step = 0; step < plan->step_count; step++) {
+                const bool is_backward = plan->steps[step].phase != LS_PHASE_FORWARD;
+                if (plan->ops[plan->steps[step].op].kind == (ls_op_kind)kind &&
+                    is_backward == (backward == 1)) {
+                    add_plan_step(m, plan, step, true, terms_s);
+                    calls++;
+                }
+            }
+            if (terms_s[term] > 0.0) {
+                ls_text_printf(text, "  %-8s %-24s %4u times, together %.6g s\n",
+                               backward ? "backward" : "forward", op_names[kind], calls, terms_s[term]);
+            }
+        }
+    }
+}
+
+static void explain_micro_batches(const machine *m, const ls_own_run *run, ls_term term, ls_text *text)
+{
+    double first_s[LS_TERM_COUNT] = {0}, later_s[LS_TERM_COUNT] = {0};
+    const ls_plan_options *options = &run->plan->options;
+    add_micro_batches(m, run->plan, first_s, later_s);
+    ls_text_printf(
+        text,
+        "the op plan's kernels at the times that `lockstep calibrate` measured, a micro-batch of %lld "
+        "sequences of %lld tokens, %u ranks of %u threads:\n",
+        (long long)options->sequences, (long long)options->length, run->ranks, run->threads);
+    explain_ops(m, run->plan, term, text);
+    ls_text_printf(
+        text,
+        "leaves of a rank x (first micro-batch + (micro-batches of a leaf - 1) x later one, which adds "
+        "to the gradients)\n%u x (%.6g s + (%u - 1) x %.6g s)\n",
+        leaves_of_rank(run), first_s[term], run->micro_batches, later_s[term]);
+}
+
+bool ls_own_time_explain(const ls_calibration *calibration, const ls_own_run *run, const char *name,
+                         ls_text *text)
+{
+    const machine m = {calibration, run->threads, run->ranks};
+    int term = 0;
+    while (term < LS_TERM_COUNT && strcmp(name, ls_term_name((ls_term)term)) != 0) {
+        term++;
+    }
+    if (term == LS_TERM_COUNT) {
+        return false;
+    }
+    ls_own_time time;
+    ls_own_time_compute(calibration, run, &time);
+    switch ((ls_term)term) {
+    case LS_TERM_MATMUL:
+    case LS_TERM_ATTENTION:
+    case LS_TERM_ELEMENTWISE:
+        explain_micro_batches(&m, run, (ls_term)term, text);
+        break;
+    case LS_TERM_DATA:
+        ls_text_printf(
+            text,
+            "%u leaves on %u ranks: what the ranks hand over, %u nodes each, is added up bucket by "
+            "bucket with the squares of the norm, and leaves are merged before; as measured\n",
+            run->leaves, run->ranks, handed_over(leaves_of_rank(run)));
+        break;
+    case LS_TERM_OPTIMIZER:
+        ls_text_printf(text, "AdamW over %.6g million parameters / %u ranks, %u buckets, as measured\n",
+                       1e-6 * (double)run->plan->layout->float_count, run->ranks,
+                       run->plan->layout->bucket_count);
+        break;
+    case LS_TERM_FIXED:
+        ls_text_append(text,
+                       "ranks that agree three times a step, as measured; one rank has nobody to ask\n");
+        break;
+    default:
+        ls_text_append(text, "one machine that runs the op plan has no such time: it is within the others\n");
+        break;
+    }
+    ls_text_printf(text, "= %.6g s of a step of %.6g s, %.1f %%\n", time.terms_s[term], time.step_s,
+                   100.0 * time.terms_s[term] / time.step_s);
+    return true;
+}
+
+bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, const char *name,
+                           ls_text *text)
+{
+    static const double GIB = 1073741824.0;
+    const ls_memory_plan *p = memory;
+    const ls_memory_estimate m = ls_own_memory_estimate(memory, capacity_bytes);
+    if (strcmp(name, "weights") == 0) {
+        ls_text_printf(text, "weights = one flat buffer of fp32 = %.4f GiB\n", m.weights / GIB);
+    } else if (strcmp(name, "gradients") == 0) {
+        ls_text_printf(text,
+                       "gradients = one flat buffer %.4f + %u more of the tree of leaves %.4f = %.4f GiB\n",
+                       (double)p->gradients / GIB, p->tree_buffers > 0 ? p->tree_buffers - 1 : 0,
+                       (double)p->tree / GIB, m.gradients / GIB);
+    } else if (strcmp(name, "optimizer") == 0) {
+        ls_text_printf(text, "optimizer = two moments of AdamW, fp32 = %.4f GiB\n", m.optimizer / GIB);
+    } else if (strcmp(name, "activations") == 0) {
+        ls_text_printf(
+            text,
+            "activations = arena of the op plan %.4f + the chunk of logits %.4f = %.4f GiB   (every "
+            "value has its place there from the step that writes it to the last that reads it)\n",
+            (double)p->activations / GIB, (double)p->logits / GIB, m.activations / GIB);
+    } else if (strcmp(name, "buffers") == 0) {
+        ls_text_printf(text, "buffers = tables, sums of the norm, tokens = %.4f GiB\n", m.buffers / GIB);
+    } else if (strcmp(name, "memory") == 0) {
+        ls_text_printf(text,
+                       "memory = weights %.4f + gradients %.4f + optimizer %.4f + activations %.4f + buffers "
+                       "%.4f = %.4f GiB of %.2f (%.0f %%)\n",
+                       m.weights / GIB, m.gradients / GIB, m.optimizer / GIB, m.activations / GIB,
+                       m.buffers / GIB, m.total / GIB, capacity_bytes / GIB,
+                       100.0 * m.total / capacity_bytes);
+    } else {
+        return false;
+    }
+    ls_text_append(text, "lockstep allocates just that before the first step (ls_plan_memory)\n");
+    return true;
 }

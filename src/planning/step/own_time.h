@@ -40,6 +40,16 @@ typedef struct ls_own_time {
 
 void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *run, ls_own_time *time_out);
 
+/* What the trainer allocates (ls_plan_memory), in the terms of every other estimate. */
+ls_memory_estimate ls_own_memory_estimate(const ls_memory_plan *memory, double capacity_bytes);
+
+/* A term of the step, or of the memory (also "memory", all of it), with the numbers in; the last line but for memory's second has the figure of the answer. False: not a
+ * term. */
+bool ls_own_time_explain(const ls_calibration *calibration, const ls_own_run *run, const char *term,
+                         ls_text *text);
+bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, const char *term,
+                           ls_text *text);
+
 /* One step of the plan, in seconds; *term_out: what it counts as. accumulate: weight gradients are added to what is there. */
 double ls_own_plan_step_s(const ls_calibration *calibration, const ls_plan *plan, uint32_t step,
                           uint32_t threads, uint32_t ranks, bool accumulate, ls_term *term_out);

@@ -109,8 +109,8 @@ static void explain_elementwise(explainer *e)
         e->parts.bandwidth_bytes_ps / 1e12);
     say_layers(e, &e->parts.elementwise);
     if (e->parts.slowest_has_head) {
-        SAY(e, "loss, %.3g bytes a logit: %.4g ms a micro-batch\n", e->setting->stack->loss_bytes,
-            ms(e->parts.head_elementwise_s));
+        SAY(e, "loss, %.3g bytes a logit: %.4g ms a micro-batch, %.6g s\n", e->setting->stack->loss_bytes,
+            ms(e->parts.head_elementwise_s), e->parts.micro_batches * e->parts.head_elementwise_s);
     }
     say_result(e, LS_TERM_ELEMENTWISE);
 }
@@ -126,7 +126,12 @@ static void explain_launch(explainer *e)
     SAY(e, "work forward %.4g ms: waits %.4g; backward: waits %.4g ms\n",
         ms(p->matmul.forward_s + p->attention.forward_s + p->elementwise.forward_s), ms(p->launch_forward_s),
         ms(p->launch_backward_s));
-    SAY(e, "micro-batches x layers x that + micro-batches x %.3g s\n", stack->micro_batch_s);
+    const double layers = p->micro_batches * p->layers_slowest;
+    SAY(e, "micro-batches x layers x what both wait = %.6g x %.6g x %.4g ms = %.6g s\n", p->micro_batches,
+        p->layers_slowest, ms(p->launch_forward_s + p->launch_backward_s),
+        layers * (p->launch_forward_s + p->launch_backward_s));
+    SAY(e, "what a micro-batch costs beyond: %.6g x %.3g s = %.6g s\n", p->micro_batches,
+        stack->micro_batch_s, p->micro_batches * stack->micro_batch_s);
     say_result(e, LS_TERM_LAUNCH);
 }
 
@@ -150,6 +155,7 @@ static void explain_tensor(explainer *e)
 {
     if (e->strategy->tp == 1) {
         SAY(e, "tp is 1: nothing is exchanged\n");
+        say_result(e, LS_TERM_TENSOR);
         return;
     }
     const ls_group group = ls_group_place(e->setting->node, e->setting->stack, e->strategy->tp, 1);
@@ -171,6 +177,7 @@ static void explain_context(explainer *e)
 {
     if (e->strategy->cp == 1) {
         SAY(e, "cp is 1: nothing is exchanged\n");
+        say_result(e, LS_TERM_CONTEXT);
         return;
     }
     const ls_group group =
@@ -186,6 +193,7 @@ static void explain_expert(explainer *e)
 {
     if (e->strategy->ep == 1 || e->setting->shape->moe.experts == 0) {
         SAY(e, "no experts on other GPUs: nothing is exchanged\n");
+        say_result(e, LS_TERM_EXPERT);
         return;
     }
     const ls_group group =
@@ -206,16 +214,24 @@ static void explain_pipeline(explainer *e)
     say_result(e, LS_TERM_PIPELINE);
 }
 
+/* Gradients of weights that zero-bubble schedules compute where a stage would wait. */
+static int fillers(const ls_strategy *strategy)
+{
+    return strategy->schedule == LS_PIPELINE_ZB_H1 ? 2 : strategy->schedule == LS_PIPELINE_ZB_H2 ? 3 : 0;
+}
+
 static void explain_bubble(explainer *e)
 {
     const ls_step_parts *p = &e->parts;
-    SAY(e, "(p - 1) x T_stage / vpp%s, T_stage = layers x layer + 2 vpp send\n",
-        e->strategy->schedule == LS_PIPELINE_ZB_H1   ? ", T_stage without two gradients of weights (ZB-H1)"
-        : e->strategy->schedule == LS_PIPELINE_ZB_H2 ? ", T_stage without three gradients of weights (ZB-H2)"
-                                                     : "");
-    SAY(e, "(%lld - 1) x (%.6g x %.4g ms + 2 x %lld x %.4g ms) / %lld\n", (long long)e->strategy->pp,
-        p->layers_mean, ms(p->layer_s), (long long)e->strategy->vpp, ms(p->send_s),
-        (long long)e->strategy->vpp);
+    const int count = fillers(e->strategy);
+    SAY(e, "(p - 1) x T_stage / vpp, T_stage = layers x layer + 2 vpp send%s\n",
+        count > 0 ? " - gradients of weights that fill it, 0 at least" : "");
+    SAY(e, "(%lld - 1) x (%.6g x %.4g ms + 2 x %lld x %.4g ms", (long long)e->strategy->pp, p->layers_mean,
+        ms(p->layer_s), (long long)e->strategy->vpp, ms(p->send_s));
+    if (count > 0) {
+        SAY(e, " - %d x %.6g x %.4g ms", count, p->layers_mean, ms(p->matmul.backward_s / 2));
+    }
+    SAY(e, ") / %lld = %.6g s\n", (long long)e->strategy->vpp, e->time.terms_s[LS_TERM_BUBBLE]);
     SAY(e, "share of the pipeline (p - 1) / (vpp m) = %.4g\n",
         (double)(e->strategy->pp - 1) / ((double)e->strategy->vpp * p->micro_batches));
     say_result(e, LS_TERM_BUBBLE);
@@ -236,34 +252,47 @@ static void explain_data(explainer *e)
             "max(%.3g of it, it - %.3g of the layer's work)\n",
             ms(p->gather_raw_s), ms(p->gather_forward_s), ms(p->gather_backward_s), stack->dp_floor,
             stack->fsdp_overlap);
-        SAY(e, "x %.6g micro-batches x %.6g layers\n", p->micro_batches, p->layers_slowest);
+        SAY(e, "x %.6g micro-batches x %.6g layers = %.6g s\n", p->micro_batches, p->layers_slowest,
+            p->micro_batches * p->layers_slowest * (p->gather_forward_s + p->gather_backward_s));
     }
     if (p->data_raw_s > 0) {
-        SAY(e, "once a step: %s, %.4g ms; exposed max(%.3g of it, it - %.3g x %.4g ms, the last backward)\n",
+        SAY(e,
+            "once a step: %s, %.4g ms; exposed max(%.3g of it, it - %.3g x %.4g ms, the last backward) = "
+            "%.6g s\n",
             e->strategy->zero == 0 ? "all-reduce of the gradients"
                                    : "scatter of the gradients, gather of the weights",
-            ms(p->data_raw_s), stack->dp_floor, stack->dp_overlap, ms(p->data_window_s));
+            ms(p->data_raw_s), stack->dp_floor, stack->dp_overlap, ms(p->data_window_s),
+            fmax(stack->dp_floor * p->data_raw_s, p->data_raw_s - stack->dp_overlap * p->data_window_s));
     }
     say_result(e, LS_TERM_DATA);
 }
 
 static void explain_optimizer(explainer *e)
 {
-    SAY(e, "%.4g bytes a parameter x %.6g million parameters%s / %.4g TB/s\n",
-        e->setting->stack->optimizer_bytes, e->parts.owned_parameters / 1e6,
-        e->strategy->zero >= 1 ? " / (dp cp)" : "", e->parts.bandwidth_bytes_ps / 1e12);
+    const bool sharded = e->strategy->zero >= 1;
+    SAY(e, "%.4g bytes a parameter x %.6g million parameters", e->setting->stack->optimizer_bytes,
+        e->parts.owned_parameters / 1e6);
+    if (sharded) {
+        SAY(e, " / %lld (dp cp)", (long long)(e->strategy->dp * e->strategy->cp));
+    }
+    SAY(e, " / %.4g TB/s\n", e->parts.bandwidth_bytes_ps / 1e12);
     say_result(e, LS_TERM_OPTIMIZER);
 }
 
 static void explain_input(explainer *e)
 {
-    SAY(e, "4 bytes a token, 1 GB/s a node: what that takes beyond the step\n");
+    const double count = (double)(e->setting->node->count > 0 ? e->setting->node->count : 1);
+    SAY(e, "4 bytes a token x %lld x %lld tokens / (1 GB/s x %.0f nodes): what that takes beyond the step\n",
+        (long long)e->setting->global_batch, (long long)e->setting->length,
+        ceil((double)e->setting->gpus / count));
     say_result(e, LS_TERM_INPUT);
 }
 
 static void explain_straggler(explainer *e)
 {
-    SAY(e, "the slowest of n: step x sigma sqrt(2 ln n), sigma %.3g, n %lld\n",
+    const double without =
+        e->time.step_s - e->time.terms_s[LS_TERM_STRAGGLER] - e->time.terms_s[LS_TERM_INPUT];
+    SAY(e, "the slowest of n: step x sigma sqrt(2 ln n) = %.6g s x %.3g x sqrt(2 ln %lld)\n", without,
         e->setting->stack->straggler_sigma, (long long)e->setting->gpus);
     say_result(e, LS_TERM_STRAGGLER);
 }
