@@ -197,24 +197,21 @@ static void find_instead(ls_plan_answer *answer)
     const ls_memory_estimate *memory = &answer->estimate.memory;
     const ls_search_options open = {.top = answer->settings->top};
     ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
-    char given[192], other[192];
+    char given[192], offer[LS_SEARCH_OFFER_BYTES];
     ls_strategy_describe(&answer->estimate.strategy, given, sizeof given);
     const bool here = ls_plan_is_here(answer, &answer->node);
     const bool found = !here && ls_search_run(&answer->setting, &open, result) == LS_OK;
     if (found) {
-        ls_strategy_describe(&result->best.strategy, other, sizeof other);
+        ls_search_offer(&result->best, offer, sizeof offer);
         answer->instead = result;
     }
     answer->refusal = ls_arena_printf(
         answer->arena,
-        "%s does not fit with %s: %.1f GiB of each GPU's %.1f are needed, 95 %% may be full. %s%s",
+        "%s does not fit with %s: %.1f GiB of each GPU's %.1f are needed, 95 %% may be full; %s",
         answer->shape.name, given, memory->total / LS_PLAN_GIB, memory->capacity / LS_PLAN_GIB,
-        found  ? "What fits: "
-        : here ? "A smaller model, shorter sequences (--seq), or other machines (--gpus KIND:COUNT)"
-               : ls_error_text(),
-        found ? ls_arena_printf(answer->arena, "%s (%.1f GiB, %.3g s a step)", other,
-                                result->best.memory.total / LS_PLAN_GIB, result->best.time.step_s)
-              : "");
+        found  ? offer
+        : here ? "a smaller model, shorter sequences (--seq), or other machines (--gpus KIND:COUNT)"
+               : ls_error_text());
     ls_error_clear();
 }
 

@@ -72,7 +72,7 @@ sys.exit('\n'.join(f'{k}: {a.get(k)} and {b.get(k)}' for k in a.keys() | b.keys(
 # What is refused gets its page too: what stands in the way, and what would do.
 expect 2 "${plan[@]}" llama2-70b --gpus h100:64 --strategy tp=1,pp=1,dp=64,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=full,sp=0 --html g.html
 holds_page g.html 7 "refused"
-check "it says why, and what fits" grep -q "does not fit with DP 64.*What fits: TP" g.html
+check "it says why, and what fits" grep -q "does not fit with DP 64.*what fits: TP" g.html
 
 # One picture by itself.
 expect 0 "$LOCKSTEP" draw plan-pipeline --gpus h100:128 --strategy tp=8,pp=4 -o pipeline.svg

@@ -333,7 +333,7 @@ refuse llama3-405b --gpus h100:8 -- "does not fit" GiB "it fits on"
 
 # Plain data parallel for 70B on 80 GB: what to use instead.
 expect 2 "${plan[@]}" llama2-70b --gpus h100:64 --strategy tp=1,pp=1,dp=64,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=full,sp=0
-says "does not fit" "What fits" ZeRO
+says "does not fit" "what fits" ZeRO
 expect 2 "${plan[@]}" llama2-70b --gpus h100:64 --strategy tp=1,pp=1,dp=64,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=full,sp=0 --json
 check "JSON says so too" python3 -c "
 import json, sys

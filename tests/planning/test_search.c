@@ -80,11 +80,8 @@ static void keep_faster(const ls_setting *setting, const ls_strategy *strategy, 
 /* Everything below a cut but what ls_strategy_check refuses and what the header says is left out. */
 static void search_cut(const ls_setting *setting, ls_strategy s, ls_estimate *best, bool *found)
 {
-    const int64_t layers = setting->shape->config.layers, vpp_most = s.pp > 1 ? layers / s.pp : 1;
+    const int64_t layers = setting->shape->config.layers, vpp_most = s.pp > 1 ? layers / s.pp + 1 : 1;
     for (s.vpp = 1; s.vpp <= vpp_most; s.vpp++) {
-        if (layers / s.pp % s.vpp != 0 && (layers + s.pp - 1) / s.pp % s.vpp != 0) {
-            continue;
-        }
         for (s.micro_batch = 1; s.micro_batch * s.dp <= setting->global_batch; s.micro_batch++) {
             for (int i = 0; i < 12; i++) {
                 s.zero = i / 3;
@@ -249,6 +246,94 @@ static void search_run_refuses_what_does_not_fit(void **state)
     }
 }
 
+/* The number behind `words` in the message, 0: they aren't there. */
+static int64_t number_after(const char *message, const char *words)
+{
+    const char *at = strstr(message, words);
+    return at ? (int64_t)strtoll(at + strlen(words), NULL, 10) : 0;
+}
+
+/* Does what a refusal says, and finds that it fits. False: there was no hint. */
+static bool follow_hint(fixture *f, const ls_search_options *options, const char *message)
+{
+    const char *given = strstr(message, "--strategy ");
+    ls_setting setting = f->setting;
+    const int64_t gpus = number_after(message, "it fits on "),
+                  batch = number_after(message, "--global-batch ");
+    if (given) {
+        ls_strategy_request request;
+        ls_estimate estimate;
+        assert_int_equal(ls_strategy_parse(given + strlen("--strategy "), &request), LS_OK);
+        assert_true(ls_strategy_is_complete(&request));
+        const ls_strategy s = ls_strategy_resolve(&request, setting.gpus);
+        assert_int_equal(
+            ls_strategy_check(&s, setting.shape, setting.gpus, setting.global_batch, setting.length), LS_OK);
+        ls_estimate_compute(&setting, &s, &estimate);
+        assert_true(estimate.fit != LS_FIT_NO);
+        return true;
+    }
+    const ls_search_options open = {0};
+    const bool another = strstr(message, "another strategy") != NULL;
+    setting.gpus = gpus ? gpus : setting.gpus;
+    setting.global_batch = batch ? batch : setting.global_batch;
+    if (gpus || batch) {
+        assert_int_equal(ls_search_run(&setting, another ? &open : options, &f->result), LS_OK);
+    }
+    return gpus || batch;
+}
+
+/* What takes the least is allowed, keeps what is given, and is named with its own memory. */
+static void check_least(const fixture *f, const ls_search_options *options)
+{
+    ls_strategy s;
+    ls_memory_estimate least;
+    ls_estimate estimate;
+    if (!ls_search_least(&f->setting, options, &s, &least)) {
+        return;
+    }
+    const ls_strategy_request *r = &options->request;
+    assert_int_equal(
+        ls_strategy_check(&s, f->setting.shape, f->setting.gpus, f->setting.global_batch, f->setting.length),
+        LS_OK);
+    assert_true(!r->has_schedule || s.schedule == r->strategy.schedule);
+    assert_true(!r->has_zero || s.zero == r->strategy.zero);
+    assert_true(!r->strategy.tp || s.tp == r->strategy.tp);
+    assert_true(!r->strategy.micro_batch || s.micro_batch == r->strategy.micro_batch);
+    ls_estimate_compute(&f->setting, &s, &estimate);
+    assert_float_equal(estimate.memory.total, least.total, 1.0);
+}
+
+/* Whatever is refused for its memory: the hint, followed, fits. */
+static void search_run_hints_fit_when_followed(void **state)
+{
+    fixture *f = *state;
+    static const char *const models[] = {
+        "gpt2-xl",   "llama3-8b",    "llama3-70b",  "llama3-405b",
+        "gpt3-175b", "mixtral-8x7b", "deepseek-v3", "layers=23,hidden=6144,heads=48"};
+    static const char *const kinds[] = {"h100", "a100-sxm4-40gb", "rtx-4090"};
+    static const int64_t counts[] = {1, 6, 16, 48, 112};
+    static const char *const requests[] = {
+        "", "schedule=gpipe", "schedule=zb-h2", "tp=1,pp=1", "zero=0,cp=1", "tp=2,mb=4", "recompute=none"};
+    size_t refused = 0, hinted = 0;
+    for (size_t i = 0; i < 8 * 3 * 5 * 7; i++) {
+        ls_search_options options = {0};
+        use(f, models[i % 8], kinds[i / 8 % 3], counts[i / 24 % 5], i % 2 ? 77 : 256, 4096);
+        assert_int_equal(ls_strategy_parse(requests[i / 120], &options.request), LS_OK);
+        if (ls_search_run(&f->setting, &options, &f->result) == LS_OK) {
+            assert_true(f->result.best.fit != LS_FIT_NO);
+            continue;
+        }
+        char message[2048];
+        snprintf(message, sizeof message, "%s", ls_error_text());
+        if (strstr(message, "does not fit")) {
+            refused++;
+            hinted += follow_hint(f, &options, message);
+            check_least(f, &options);
+        }
+    }
+    assert_true(refused > 100 && hinted > refused / 2);
+}
+
 static void search_run_refuses_what_can_not_be_shared_out(void **state)
 {
     fixture *f = *state;
@@ -317,6 +402,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(search_run_ranks_other_cuts, setup, teardown),
         cmocka_unit_test(search_why_names_the_terms_that_grew),
         cmocka_unit_test_setup_teardown(search_run_refuses_what_does_not_fit, setup, teardown),
+        cmocka_unit_test_setup_teardown(search_run_hints_fit_when_followed, setup, teardown),
         cmocka_unit_test_setup_teardown(search_run_refuses_what_can_not_be_shared_out, setup, teardown),
         cmocka_unit_test_setup_teardown(scaling_compute_has_a_knee, setup, teardown),
         cmocka_unit_test_setup_teardown(scaling_compute_says_when_nothing_fits, setup, teardown),

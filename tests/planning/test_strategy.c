@@ -109,6 +109,8 @@ static void strategy_check_accepts_what_was_run(void **state)
     s = strategy_of("tp=8,pp=16,cp=1,ep=1,vpp=7,mb=1,zero=1,recompute=none", 16384);
     assert_int_equal(ls_strategy_check(&s, &llama, 16384, 2048, 8192), LS_OK);
     assert_int_equal(ls_strategy_stage_layers(&s, 126), 8);
+    s.vpp = 8; /* embedding and head as a layer each: 128 chunks */
+    assert_int_equal(ls_strategy_check(&s, &llama, 16384, 2048, 8192), LS_OK);
     s = strategy_of("tp=2,pp=1,cp=1,ep=8,mb=1,zero=1,recompute=none", 64);
     assert_int_equal(ls_strategy_check(&s, &mixtral, 64, 256, 4096), LS_OK);
 }
@@ -125,7 +127,8 @@ static void strategy_check_refuses_with_what_is_allowed(void **state)
          "tp 16 does not divide the key-value heads 8; allowed are 1, 2, 4, 8"},
         {"tp=1,pp=128,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=none",
          "pp 128 is more stages than the model has layers"},
-        {"tp=1,pp=8,cp=1,ep=1,vpp=11,mb=1,zero=0,recompute=none", "allowed is vpp 1 to 10"},
+        {"tp=1,pp=8,cp=1,ep=1,vpp=11,mb=1,zero=0,recompute=none", "allowed are vpp 1, 2, 5, 10"},
+        {"tp=1,pp=8,cp=1,ep=1,vpp=3,mb=1,zero=0,recompute=none", "allowed are vpp 1, 2, 5, 10"},
         {"tp=1,pp=1,cp=1,ep=1,vpp=2,mb=1,zero=0,recompute=none", "vpp 2 needs pipeline stages"},
         {"tp=8,pp=2,dp=5,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=none", "dp=16 would fit"},
         {"tp=8,pp=5,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=none", "does not divide 256 GPUs; use 240 GPUs"},

@@ -66,7 +66,7 @@ static double order_key(const walk *w, const ls_estimate *estimate)
     return key;
 }
 
-/* Computes the memory of walk->at and keeps the least. */
+/* Computes the memory of walk->at, which may be run, and keeps the least. */
 static ls_fit weigh(walk *w)
 {
     ls_memory_estimate memory;
@@ -75,6 +75,14 @@ static ls_fit weigh(walk *w)
         w->least = memory;
         w->least_strategy = w->at;
     }
+    return ls_memory_judge(&memory);
+}
+
+/* The same of what may not even be allowed: a bound, no strategy to offer anybody. */
+static ls_fit bound(walk *w)
+{
+    ls_memory_estimate memory;
+    ls_memory_compute(w->setting, &w->at, &memory);
     return ls_memory_judge(&memory);
 }
 
@@ -142,14 +150,14 @@ static void walk_zero(walk *w)
     }
 }
 
-/* True when even the thriftiest strategy below walk->at does not fit. */
-static bool is_hopeless(walk *w)
+/* True when even the thriftiest strategy below walk->at does not fit; by `judge`. */
+static bool is_hopeless(walk *w, ls_fit (*judge)(walk *))
 {
     const ls_strategy_request *request = &w->options->request;
     const ls_strategy kept = w->at;
     w->at.zero = request->has_zero ? request->strategy.zero : zero_max(w);
     w->at.recompute = request->has_recompute ? request->strategy.recompute : LS_RECOMPUTE_FULL;
-    const bool hopeless = weigh(w) == LS_FIT_NO;
+    const bool hopeless = judge(w) == LS_FIT_NO;
     w->at = kept;
     return hopeless;
 }
@@ -175,24 +183,18 @@ static void walk_schedule(walk *w)
         w->at.schedule = open ? all[i] : given;
         w->at.zero = 0;
         w->at.recompute = LS_RECOMPUTE_NONE;
-        if (is_allowed(w) && !is_hopeless(w)) {
+        if (is_allowed(w) && !is_hopeless(w, weigh)) {
             walk_zero(w);
         }
     }
 }
 
-/* Chunks of a stage are equal, as far as its layers are: vpp divides those of the stages with fewer or with more. */
-static bool cuts_evenly(int64_t vpp, int64_t layers, int64_t stages)
-{
-    return layers / stages % vpp == 0 || (layers + stages - 1) / stages % vpp == 0;
-}
-
 static void walk_interleave(walk *w)
 {
     const int64_t given = w->options->request.strategy.vpp, layers = w->setting->shape->config.layers;
-    const int64_t last = given > 0 ? given : w->at.pp > 1 ? layers / w->at.pp : 1;
+    const int64_t last = given > 0 ? given : w->at.pp > 1 ? layers / w->at.pp + 1 : 1;
     for (w->at.vpp = given > 0 ? given : 1; w->at.vpp <= last && !w->done; w->at.vpp++) {
-        if (given > 0 || cuts_evenly(w->at.vpp, layers, w->at.pp)) {
+        if (given > 0 || ls_strategy_deals_out(layers, w->at.pp, w->at.vpp)) {
             walk_schedule(w);
         }
     }
@@ -222,7 +224,7 @@ static void walk_micro_batch(walk *w)
         w->at.vpp = 1;
         w->at.sequence_parallel = w->at.tp > 1;
         w->at.schedule = LS_PIPELINE_1F1B;
-        if (given == 0 && w->at.micro_batch > 1 && w->any_allowed && is_hopeless(w)) {
+        if (given == 0 && w->at.micro_batch > 1 && w->any_allowed && is_hopeless(w, bound)) {
             return;
         }
         walk_sequence_parallel(w);
@@ -351,14 +353,15 @@ static int64_t round_batch(int64_t batch, int64_t gpus)
     return (batch + odd - 1) / odd * odd;
 }
 
-/* The least count, doubled from the setting's, on which something fits; 0: none. */
-static int64_t find_gpus_that_fit(const ls_setting *setting)
+/* The least count, doubled from the setting's, on which something fits with what is given, and the batch for it; 0: none. */
+static int64_t find_gpus_that_fit(const ls_setting *setting, const ls_search_options *options,
+                                  int64_t *batch_out)
 {
-    const ls_search_options open = {0};
     ls_setting larger = *setting;
     for (larger.gpus = setting->gpus * 2; larger.gpus <= GPUS_LIMIT; larger.gpus *= 2) {
         larger.global_batch = round_batch(larger.global_batch, larger.gpus);
-        if (something_fits(&larger, &open)) {
+        if (something_fits(&larger, options)) {
+            *batch_out = larger.global_batch;
             return larger.gpus;
         }
     }
@@ -395,6 +398,25 @@ static bool is_open(const ls_strategy_request *request)
            !request->has_sequence_parallel && !request->has_schedule;
 }
 
+/* Of more GPUs, with what is given or else without. */
+static bool advise_gpus(const walk *w, char *text, size_t bytes)
+{
+    const ls_setting *setting = w->setting;
+    const ls_search_options open = {0};
+    int64_t batch = 0, gpus = find_gpus_that_fit(setting, w->options, &batch);
+    const char *with = "";
+    if (gpus == 0 && !is_open(&w->options->request)) {
+        gpus = find_gpus_that_fit(setting, &open, &batch);
+        with = " with another strategy";
+    }
+    char and_batch[64] = "";
+    if (batch != setting->global_batch) {
+        snprintf(and_batch, sizeof and_batch, " and --global-batch %" PRId64, batch);
+    }
+    snprintf(text, bytes, "it fits on %" PRId64 " of them%s%s", gpus, with, and_batch);
+    return gpus > 0;
+}
+
 /* What to do about it, the nearest way first. */
 static void advise(const walk *w, char *text, size_t bytes)
 {
@@ -402,19 +424,13 @@ static void advise(const walk *w, char *text, size_t bytes)
     const ls_search_options open = {0};
     ls_setting other = *setting;
     other.global_batch = round_batch(setting->global_batch, setting->gpus);
-    const int64_t enough = is_open(&w->options->request) ? find_gpus_that_fit(setting) : 0;
     ls_search_result result;
     if (!is_open(&w->options->request) && ls_search_run(setting, &open, &result) == LS_OK) {
-        char strategy[160];
-        ls_strategy_describe(&result.best.strategy, strategy, sizeof strategy);
-        snprintf(text, bytes, "what fits: %s (%.1f GiB, %.3g s a step)", strategy,
-                 result.best.memory.total / GIB, result.best.time.step_s);
+        ls_search_offer(&result.best, text, bytes);
     } else if (other.global_batch != setting->global_batch && something_fits(&other, w->options)) {
         snprintf(text, bytes, "it fits with --global-batch %" PRId64 ", which more ranks can share",
                  other.global_batch);
-    } else if (enough > 0) {
-        snprintf(text, bytes, "it fits on %" PRId64 " of them", enough);
-    } else {
+    } else if (!advise_gpus(w, text, bytes)) {
         snprintf(text, bytes, "take more or larger accelerators, a smaller model or shorter sequences");
     }
 }
@@ -422,7 +438,7 @@ static void advise(const walk *w, char *text, size_t bytes)
 static ls_status fail_nothing_fits(const walk *w)
 {
     const ls_setting *setting = w->setting;
-    char strategy[160], advice[256];
+    char strategy[160], advice[LS_SEARCH_OFFER_BYTES];
     ls_strategy_describe(&w->least_strategy, strategy, sizeof strategy);
     advise(w, advice, sizeof advice);
     return ls_fail(LS_ERR_INVALID,
@@ -431,6 +447,15 @@ static ls_status fail_nothing_fits(const walk *w)
                    setting->shape->name, setting->gpus, setting->node->accelerator->name,
                    is_open(&w->options->request) ? "" : " with what is given of the strategy",
                    w->least.total / GIB, w->least.capacity / GIB, strategy, advice);
+}
+
+void ls_search_offer(const ls_estimate *estimate, char *text, size_t bytes)
+{
+    char words[160], option[160];
+    ls_strategy_describe(&estimate->strategy, words, sizeof words);
+    ls_strategy_format(&estimate->strategy, option, sizeof option);
+    snprintf(text, bytes, "what fits: %s (%.1f GiB, %.3g s a step): --strategy %s", words,
+             estimate->memory.total / GIB, estimate->time.step_s, option);
 }
 
 /* ---- why others lose ---- */
@@ -603,6 +628,19 @@ static void write_result(const walk *w, ls_search_result *result)
     result->possible = w->possible;
     result->discarded = w->discarded;
     result->evaluated = w->evaluated;
+}
+
+bool ls_search_least(const ls_setting *setting, const ls_search_options *options, ls_strategy *strategy_out,
+                     ls_memory_estimate *memory_out)
+{
+    walk w = {.setting = setting, .options = options, .best_limit = 1};
+    walk_tensor(&w);
+    if (w.least.total > 0.0) {
+        *strategy_out = w.least_strategy;
+        *memory_out = w.least;
+    }
+    ls_error_clear();
+    return w.least.total > 0.0;
 }
 
 ls_status ls_search_run(const ls_setting *setting, const ls_search_options *options,

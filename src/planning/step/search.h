@@ -28,7 +28,8 @@ enum {
     LS_SEARCH_TOP_MAX = 64,
     LS_SEARCH_NEIGHBOURS_MAX = 16,
     LS_SEARCH_WHY_BYTES = 192,
-    LS_SEARCH_CHANGE_BYTES = 48
+    LS_SEARCH_CHANGE_BYTES = 48,
+    LS_SEARCH_OFFER_BYTES = 448
 };
 
 typedef struct ls_search_options {
@@ -61,10 +62,17 @@ typedef struct ls_search_result {
 
 /*
  * Errors: LS_ERR_INVALID when nothing can be run (with what stands in the way: the batch, the request), or when nothing fits (with the least that it
- * would take, and what to change). result_out is then untouched.
+ * would take, and what to change: a strategy, a batch or a count with which this function succeeds). result_out is then untouched.
  */
 LS_MUST_CHECK ls_status ls_search_run(const ls_setting *setting, const ls_search_options *options,
                                       ls_search_result *result_out);
+
+/* What takes the least memory of all that the request leaves open and ls_strategy_check allows, whether it fits or not. False: nothing is allowed, the outputs are untouched. */
+bool ls_search_least(const ls_setting *setting, const ls_search_options *options, ls_strategy *strategy_out,
+                     ls_memory_estimate *memory_out);
+
+/* "what fits: TP 8 x PP 2, ... (61.3 GiB, 5.7 s a step): --strategy tp=8,pp=2,...": to be given back as it stands. */
+void ls_search_offer(const ls_estimate *estimate, char *text, size_t bytes);
 
 /* Writes which terms of `other` are larger than those of `best`, in percent of best's step: "+6.1 % bubble, +1.2 % tensor, -0.8 % matmul". Cut to fit. */
 void ls_search_why(const ls_estimate *best, const ls_estimate *other, char *text, size_t bytes);

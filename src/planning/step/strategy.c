@@ -335,6 +335,24 @@ static ls_status check_tensor(const ls_strategy *s, const ls_shape *shape)
                               : LS_OK;
 }
 
+bool ls_strategy_deals_out(int64_t layers, int64_t pp, int64_t vpp)
+{
+    const int64_t fewer = layers / pp, more = (layers + pp - 1) / pp;
+    const bool with_ends = vpp > 1 && (layers + 2) % (pp * vpp) == 0; /* embedding and head as layers */
+    return with_ends || (vpp <= fewer && (fewer % vpp == 0 || more % vpp == 0));
+}
+
+static void list_interleavings(int64_t layers, int64_t pp, char list[LIST_BYTES])
+{
+    writer w = {.text = list, .bytes = LIST_BYTES, .between = ", "};
+    list[0] = 0;
+    for (int64_t vpp = 1; vpp <= layers / pp + 1 && w.used + 24 < LIST_BYTES; vpp++) {
+        if (ls_strategy_deals_out(layers, pp, vpp)) {
+            put(&w, "%lld", (long long)vpp);
+        }
+    }
+}
+
 static ls_status check_pipeline(const ls_strategy *s, const ls_shape *shape)
 {
     const int64_t layers = shape->config.layers;
@@ -348,12 +366,14 @@ static ls_status check_pipeline(const ls_strategy *s, const ls_shape *shape)
                        "strategy: vpp %lld needs pipeline stages to interleave: pp 2 or more, or vpp 1",
                        (long long)s->vpp);
     }
-    if (s->vpp > layers / s->pp) {
-        return ls_fail(LS_ERR_INVALID,
-                       "strategy: pp %lld x vpp %lld is more virtual stages than the model's %lld layers; "
-                       "allowed is vpp "
-                       "1 to %lld",
-                       (long long)s->pp, (long long)s->vpp, (long long)layers, (long long)(layers / s->pp));
+    if (!ls_strategy_deals_out(layers, s->pp, s->vpp)) {
+        char list[LIST_BYTES];
+        list_interleavings(layers, s->pp, list);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "strategy: vpp %lld: the model's %lld layers can't be dealt out over pp %lld x vpp %lld chunks; "
+            "allowed are vpp %s",
+            (long long)s->vpp, (long long)layers, (long long)s->pp, (long long)s->vpp, list);
     }
     if (s->schedule != LS_PIPELINE_1F1B && s->vpp > 1) {
         return ls_fail(LS_ERR_INVALID, "strategy: interleaving (vpp %lld) goes with schedule=1f1b, not %s",
