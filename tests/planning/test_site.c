@@ -74,6 +74,8 @@ static void site_parse_refuses_with_line_and_range(void **state)
     refuse("cooling: ice\n", "contained-air");
     refuse("power_kw: -3\n", "power_kw is -3");
     refuse("racks: 1.5\n", "racks is 1.5");
+    refuse("power_kw: 0\n", "power_kw is 0"); /* no power is no machine, and not any number of them */
+    refuse("racks: 0\n", "racks is 0");
     refuse("power_kw: lots\n", "power_kw is \"lots\"");
     refuse("\nlike: moon\n", "here.yaml:2: like");
     refuse("circuit: {volts: 230}\n", "both volts and amps");

@@ -451,6 +451,12 @@ static ls_status find(const name_table *table, const char *name, size_t *index_o
                    ls_names_list(&near));
 }
 
+bool ls_accelerator_has_bf16(const ls_accelerator *accelerator)
+{
+    enum { BF16_YEAR = 2020 };
+    return accelerator->class != LS_CLASS_GPU || accelerator->year == 0 || accelerator->year >= BF16_YEAR;
+}
+
 ls_status ls_catalogue_find_accelerator(const ls_catalogue *catalogue, const char *name,
                                         const ls_accelerator **accelerator_out)
 {

@@ -107,6 +107,9 @@ typedef struct ls_catalogue {
 LS_MUST_CHECK ls_status ls_catalogue_load(ls_arena *arena, const char *const *files, size_t file_count,
                                           ls_catalogue *catalogue_out);
 
+/* Whether it multiplies in bf16: GPUs do since 2020 (A100, MI100). Those before have fp16 only, at the rate that bf16_flops holds. */
+bool ls_accelerator_has_bf16(const ls_accelerator *accelerator);
+
 /* Errors: LS_ERR_NOT_FOUND naming the nearest names. */
 LS_MUST_CHECK ls_status ls_catalogue_find_accelerator(const ls_catalogue *catalogue, const char *name,
                                                       const ls_accelerator **accelerator_out);

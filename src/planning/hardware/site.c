@@ -25,8 +25,8 @@ typedef struct site_file {
 static const ls_option options[] = {
     {TEXT(like), .help = "site of the catalogue to start from"},
     {TEXT(name), .help = "how it is called in answers"},
-    {F64_AUTO("power_kw", power_kw, 0, 1e7), .help = "what the place feeds in all, at the meter; 0: no limit"},
-    {ROW("racks", LS_OPTION_U64, racks, "auto"), .allow_auto = true, .min = 0, .max = 1e6, .help = "places for racks; 0: no limit"},
+    {F64_AUTO("power_kw", power_kw, 0.1, 1e7), .help = "what the place feeds in all, at the meter; left out: that of the site it is like"},
+    {ROW("racks", LS_OPTION_U64, racks, "auto"), .allow_auto = true, .min = 1, .max = 1e6, .help = "places for racks; left out: that of the site it is like"},
     {F64_AUTO("rack_kw", rack_kw, 0.1, 1000), .help = "what one rack may draw"},
     {TEXT(cooling), .help = "the best there is"},
     {F64_AUTO("pue", pue, 1, 3), .help = "power at the meter over power at the machines"},

@@ -7,8 +7,8 @@
  *
  *   like: server-room         # a site of the catalogue                                       [colocation]
  *   name: cellar              # how it is called in answers                                   [the file's name]
- *   power_kw: 60              # what the place feeds in all, at the meter; 0: no limit
- *   racks: 4                  # 0: no limit
+ *   power_kw: 60              # what the place feeds in all, at the meter; without: what the site it is like feeds; no limit where that has none
+ *   racks: 4                  # as power_kw
  *   rack_kw: 15               # what one rack may draw; with cooling given and this not: what the cooling carries
  *   cooling: contained-air    # the best there is: air, contained-air, rear-door, direct-liquid
  *   pue: 1.4                  # 1 to 3: at the meter over at the machines
