@@ -135,6 +135,9 @@ LS_MUST_CHECK ls_status ls_plan_ask(const ls_plan_settings *settings, const char
 /* The setting for node and count, and what was chosen in it. */
 LS_MUST_CHECK ls_status ls_plan_settle(ls_plan_answer *answer);
 
+/* The stack that was asked for, else the usual one of the accelerator. */
+const char *ls_plan_stack_name(const ls_plan_answer *answer, const ls_accelerator *accelerator);
+
 /* The stack's constants for a machine, and the whole setting there; the global batch is shared out over its GPUs. Both are new in the arena. */
 LS_MUST_CHECK ls_status ls_plan_setting_on(ls_plan_answer *answer, const ls_shape *shape, const ls_node *node,
                                            int64_t gpus, uint64_t global_batch, uint64_t length,

@@ -140,9 +140,9 @@ static ls_status choose_machine(ls_plan_answer *answer)
 
 /* ---- the training ---- */
 
-static const char *stack_name(const ls_plan_settings *settings, const ls_accelerator *accelerator)
+const char *ls_plan_stack_name(const ls_plan_answer *answer, const ls_accelerator *accelerator)
 {
-    return settings->stack[0]                   ? settings->stack
+    return answer->settings->stack[0]           ? answer->settings->stack
            : accelerator->class == LS_CLASS_CPU ? "lockstep"
                                                 : "megatron-core";
 }
@@ -154,7 +154,7 @@ ls_status ls_plan_setting_on(ls_plan_answer *answer, const ls_shape *shape, cons
     const int64_t context = shape->config.context;
     const char *from = NULL;
     ls_stack *stack = ls_arena_new(answer->arena, ls_stack, 1);
-    const char *name = stack_name(settings, node->accelerator);
+    const char *name = ls_plan_stack_name(answer, node->accelerator);
     const ls_status found = ls_stack_find(name, node->accelerator, stack, &from);
     if (found != LS_OK) {
         return ls_fail_within(found, "--stack");
@@ -178,7 +178,8 @@ ls_status ls_plan_setting_on(ls_plan_answer *answer, const ls_shape *shape, cons
     }
     setting.precision = settings->precision != LS_PLAN_PRECISION_AUTO ? (ls_plan_precision)settings->precision
                         : node->accelerator->class == LS_CLASS_CPU    ? LS_PLAN_FP32
-                                                                      : LS_PLAN_BF16;
+                        : ls_accelerator_has_bf16(node->accelerator)  ? LS_PLAN_BF16
+                                                                      : LS_PLAN_FP16;
     *setting_out = setting;
     return LS_OK;
 }
@@ -305,12 +306,17 @@ ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model, ls_pl
 static ls_status check_precision(const ls_setting *setting)
 {
     const ls_accelerator *a = setting->node->accelerator;
+    if (setting->precision == LS_PLAN_BF16 && !ls_accelerator_has_bf16(a)) {
+        return ls_fail(LS_ERR_INVALID, "--precision is bf16, which %s does not have: allowed are fp16, fp32",
+                       a->name);
+    }
     if ((setting->precision == LS_PLAN_FP8 && a->fp8_flops <= 0.0) ||
         (setting->precision == LS_PLAN_TF32 && a->tf32_flops <= 0.0)) {
         const bool fp8 = setting->precision == LS_PLAN_FP8;
         return ls_fail(LS_ERR_INVALID,
-                       "--precision is %s, which %s does not have: allowed are bf16, fp16, fp32%s",
-                       fp8 ? "fp8" : "tf32", a->name, fp8 && a->tf32_flops > 0.0 ? ", tf32" : "");
+                       "--precision is %s, which %s does not have: allowed are %sfp16, fp32%s",
+                       fp8 ? "fp8" : "tf32", a->name, ls_accelerator_has_bf16(a) ? "bf16, " : "",
+                       fp8 && a->tf32_flops > 0.0 ? ", tf32" : "");
     }
     return LS_OK;
 }

@@ -25,16 +25,6 @@ static ls_status explain_power(const ls_plan_answer *answer, ls_text *text)
     return LS_OK;
 }
 
-static const ls_path_outcome *find_path(const ls_plan_answer *answer, ls_path_kind kind)
-{
-    for (size_t i = 0; i < answer->verdict.outcome_count; i++) {
-        if (answer->verdict.outcomes[i].path->kind == kind) {
-            return &answer->verdict.outcomes[i];
-        }
-    }
-    return NULL;
-}
-
 static ls_status explain_constants(const ls_plan_answer *answer, ls_text *text)
 {
     ls_stack_explain(answer->setting.stack, text);
@@ -43,16 +33,17 @@ static ls_status explain_constants(const ls_plan_answer *answer, ls_text *text)
 
 static ls_status explain_break_even(const ls_plan_answer *answer, ls_text *text)
 {
-    const ls_path_outcome *owned = find_path(answer, LS_PATH_OWNED);
+    const ls_verdict *verdict = &answer->verdict;
+    const ls_path_outcome *owned =
+        verdict->outcome_count > 0 && verdict->owned >= 0 ? &verdict->outcomes[verdict->owned] : NULL;
     if (!owned || !(owned->rent_usd_per_gpu_hour > 0.0)) {
         return ls_fail(LS_ERR_INVALID,
                        "break-even compares owning with renting, and there is no price for %s of %s",
                        owned ? "renting" : "owning", answer->node.accelerator->name);
     }
     const ls_question *question = &answer->question;
-    const ls_ownership ownership =
-        ls_path_ownership(owned->path, owned->offer, owned->gpus * owned->copies, question->buy_factor,
-                          question->energy_factor, question->staff_factor);
+    const ls_ownership ownership = ls_path_ownership(owned->path, owned->machines, question->buy_factor,
+                                                     question->energy_factor, question->staff_factor);
     ls_cost_explain_break_even(&ownership, owned->utilization, owned->rent_usd_per_gpu_hour, text);
     return LS_OK;
 }
@@ -160,12 +151,16 @@ static ls_status explain_cost(const ls_plan_answer *answer, ls_text *text)
     const struct {
         const char *name;
         double usd;
-    } parts[] = {{"compute", o->compute_usd}, {"depreciation", o->depreciation_usd},
-                 {"energy", o->energy_usd},   {"staff", o->staff_usd},
-                 {"storage", o->storage_usd}, {"egress", o->egress_usd}};
+    } parts[] = {{"compute", o->compute_usd},
+                 {"depreciation", o->depreciation_usd},
+                 {"energy", o->energy_usd},
+                 {"staff", o->staff_usd},
+                 {"storage", o->storage_usd},
+                 {"egress", o->egress_usd},
+                 {"interest, maintenance, place", o->other_usd}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (parts[i].usd > 0.0) {
-            ls_text_printf(text, "  %-13s %14.2f USD\n", parts[i].name, parts[i].usd);
+            ls_text_printf(text, "  %-28s %14.2f USD\n", parts[i].name, parts[i].usd);
         }
     }
     ls_text_printf(text, "a run = %.2f USD; with the ends of the price range %.2f to %.2f\n", o->run_usd,

@@ -93,26 +93,42 @@ static json_t *checkpoint_to_json(const ls_failure_estimate *failure)
                      failure->mtbf_s);
 }
 
-static json_t *cost_to_json(const ls_path_outcome *outcome)
+/* The parts add up to run, which is total too; what years cost is life. An API has no runs: its part is the bill of the years. */
+static json_t *cost_to_json(const ls_path_outcome *o)
 {
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "run",
-        number_or_null(outcome->run_usd), "low", number_or_null(outcome->run_usd_low), "high",
-        number_or_null(outcome->run_usd_high), "per_gpu_hour", number_or_null(outcome->usd_per_gpu_hour),
-        "compute", number_or_null(outcome->compute_usd), "storage", number_or_null(outcome->storage_usd),
-        "egress", number_or_null(outcome->egress_usd), "energy", number_or_null(outcome->energy_usd), "staff",
-        number_or_null(outcome->staff_usd), "depreciation", number_or_null(outcome->depreciation_usd),
-        "upfront", number_or_null(outcome->upfront_usd), "month", number_or_null(outcome->month_usd), "total",
-        number_or_null(outcome->total_usd), "max_loss", number_or_null(outcome->max_loss_usd));
+    const bool is_api = o->path->kind == LS_PATH_API;
+    const double total_usd = is_api ? o->total_usd : o->run_usd;
+    const struct {
+        const char *key;
+        double usd;
+    } rows[] = {
+        {"compute", o->compute_usd}, {"storage", o->storage_usd},
+        {"egress", o->egress_usd},   {"energy", o->energy_usd},
+        {"staff", o->staff_usd},     {"depreciation", o->depreciation_usd},
+        {"other", o->other_usd},     {"api", is_api ? total_usd : 0.0},
+        {"total", total_usd},        {"run", o->run_usd},
+        {"low", o->run_usd_low},     {"high", o->run_usd_high},
+        {"slow", o->run_usd_slow},   {"per_gpu_hour", o->usd_per_gpu_hour},
+        {"upfront", o->upfront_usd}, {"month", o->month_usd},
+        {"life", o->total_usd},      {"max_loss", o->max_loss_usd},
+    };
+    json_t *cost = json_object();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        json_object_set_new(cost, rows[i].key, number_or_null(rows[i].usd));
+    }
+    return cost;
 }
 
-static json_t *path_to_json(const ls_path_outcome *outcome)
+static json_t *path_to_json(const ls_path_outcome *outcome, bool is_chosen)
 {
-    json_t *path =
-        json_pack("{s:s, s:s, s:b, s:s, s:I, s:o, s:o, s:o}", "path", ls_path_kind_name(outcome->path->kind),
-                  "name", outcome->name, "possible", outcome->possible, "why_not", outcome->why_not, "gpus",
-                  (json_int_t)outcome->gpus, "days", number_or_null(outcome->days), "cost_usd",
-                  cost_to_json(outcome), "max_loss_usd", number_or_null(outcome->max_loss_usd));
+    const ls_accelerator *accelerator = outcome->path->node ? outcome->path->node->accelerator : NULL;
+    json_t *path = json_pack(
+        "{s:s, s:s, s:s?, s:b, s:b, s:s, s:I, s:I, s:o, s:o, s:o, s:o}", "path",
+        ls_path_kind_name(outcome->path->kind), "name", outcome->name, "accelerator",
+        accelerator ? accelerator->name : NULL, "chosen", is_chosen, "possible", outcome->possible, "why_not",
+        outcome->why_not, "gpus", (json_int_t)outcome->gpus, "gpus_paid", (json_int_t)outcome->machines,
+        "days", number_or_null(outcome->days), "days_p90", number_or_null(outcome->days_slow), "cost_usd",
+        cost_to_json(outcome), "max_loss_usd", number_or_null(outcome->max_loss_usd));
     if (outcome->path->kind == LS_PATH_OWNED) {
         json_object_set_new(path, "break_even_months", break_even_or_null(outcome->break_even_months));
         json_object_set_new(path, "break_even_utilization",
@@ -123,24 +139,20 @@ static json_t *path_to_json(const ls_path_outcome *outcome)
     return path;
 }
 
-static json_t *flip_to_json(const ls_flip *flip)
+static json_t *flip_to_json(const ls_verdict *verdict, const ls_flip *flip)
 {
-    return json_pack("{s:s, s:o, s:o, s:s, s:s}", "lever", ls_lever_name(flip->lever), "from",
+    return json_pack("{s:s, s:o, s:o, s:s, s:s?, s:s}", "lever", ls_lever_name(flip->lever), "from",
                      number_or_null(flip->from), "to", number_or_null(flip->to), "becomes",
-                     ls_verdict_kind_name(flip->becomes), "text", flip->text);
+                     ls_verdict_kind_name(flip->becomes), "path",
+                     flip->path >= 0 ? verdict->outcomes[flip->path].name : NULL, "text", flip->text);
 }
 
-/* The verdict is null where no price is known. */
 static void set_verdict(json_t *root, const ls_plan_answer *answer)
 {
     const ls_verdict *verdict = &answer->verdict;
     if (answer->refusal) {
         json_object_set_new(root, "verdict", json_string(ls_verdict_kind_name(LS_VERDICT_DONT)));
         json_object_set_new(root, "reason", json_string(answer->refusal));
-        return;
-    }
-    if (verdict->outcome_count == 0) {
-        json_object_set_new(root, "verdict", json_null());
         return;
     }
     json_object_set_new(root, "verdict", json_string(ls_verdict_kind_name(verdict->kind)));
@@ -152,10 +164,10 @@ static void set_money(json_t *root, const ls_plan_answer *answer)
     const ls_verdict *verdict = &answer->verdict;
     json_t *paths = json_array(), *flips = json_array();
     for (size_t i = 0; i < verdict->outcome_count; i++) {
-        json_array_append_new(paths, path_to_json(&verdict->outcomes[i]));
+        json_array_append_new(paths, path_to_json(&verdict->outcomes[i], (int)i == verdict->chosen));
     }
     for (size_t i = 0; i < verdict->flip_count; i++) {
-        json_array_append_new(flips, flip_to_json(&verdict->flips[i]));
+        json_array_append_new(flips, flip_to_json(verdict, &verdict->flips[i]));
     }
     const bool priced = verdict->outcome_count > 0;
     json_object_set_new(root, "cost_usd", answer->outcome ? cost_to_json(answer->outcome) : json_object());

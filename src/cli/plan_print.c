@@ -40,13 +40,13 @@ static void append_heading(ls_text *text, const char *word)
     ls_text_printf(text, "%-12s", word);
 }
 
-/* The verdict with its reason; where no price is known, how long it takes. */
+/* The verdict with its reason, then the run of the path it is about. */
 static void append_first_line(const ls_plan_answer *answer, ls_text *text)
 {
     const ls_verdict *verdict = &answer->verdict;
     if (answer->refusal) {
         ls_text_printf(text, "%s  %s\n", ls_verdict_kind_name(LS_VERDICT_DONT), answer->refusal);
-    } else if (verdict->outcome_count > 0) {
+    } else {
         ls_text_printf(text, "%s  %s\n", ls_verdict_kind_name(verdict->kind), verdict->reason);
     }
     ls_plan_append_runs(answer, text);
@@ -59,7 +59,12 @@ static void append_first_line(const ls_plan_answer *answer, ls_text *text)
                    100.0 * (answer->band.high_s / answer->estimate.time.step_s - 1.0));
     double usd;
     if (ls_plan_run_usd(answer, &usd)) {
-        ls_text_printf(text, ", %s (%s)", ls_usd_of(usd).text, answer->outcome->name);
+        const double lead_days = answer->outcome->days - answer->outcome->run_days;
+        ls_text_printf(text, ", %s (%s", ls_usd_of(usd).text, answer->outcome->name);
+        if (lead_days > 0.0) {
+            ls_text_printf(text, ", there in %s days", ls_plain_of(lead_days).text);
+        }
+        ls_text_append(text, ")");
     } else if (answer->portfolio.count > 0 && !answer->examined) {
         ls_text_append(text, " (no run of the portfolio: its costs are without it)");
     }

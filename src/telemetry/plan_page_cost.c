@@ -21,15 +21,9 @@ typedef struct bill {
     double life_months;
 } bill;
 
-static const ls_path_outcome *find_kind(const ls_verdict *verdict, ls_path_kind kind)
+static const ls_path_outcome *find_owned(const ls_verdict *verdict)
 {
-    for (size_t i = 0; i < verdict->outcome_count; i++) {
-        const ls_path_outcome *outcome = &verdict->outcomes[i];
-        if (outcome->path->kind == kind && outcome->path->node && outcome->gpus > 0) {
-            return outcome;
-        }
-    }
-    return NULL;
+    return verdict->outcome_count > 0 && verdict->owned >= 0 ? &verdict->outcomes[verdict->owned] : NULL;
 }
 
 /* What an hour costs that is not one's own: the cheaper of rented and cloud. */
@@ -48,13 +42,13 @@ static double rent_rate(const ls_verdict *verdict)
 
 static bool read_bill(const ls_plan_page *page, bill *b)
 {
-    const ls_path_outcome *owned = page->verdict ? find_kind(page->verdict, LS_PATH_OWNED) : NULL;
+    const ls_path_outcome *owned = page->verdict ? find_owned(page->verdict) : NULL;
     *b = (bill){0};
     if (!owned || !owned->offer) {
         return false;
     }
-    b->gpus = owned->gpus * (owned->copies > 1 ? owned->copies : 1);
-    b->ownership = ls_path_ownership(owned->path, owned->offer, b->gpus, 1.0, 1.0, 1.0);
+    b->gpus = owned->machines;
+    b->ownership = ls_path_ownership(owned->path, b->gpus, 1.0, 1.0, 1.0);
     b->rate = owned->rent_usd_per_gpu_hour > 0.0 ? owned->rent_usd_per_gpu_hour : rent_rate(page->verdict);
     b->life_months = fmin(12.0 * b->ownership.life_years, MONTHS_MOST);
     for (int u = 0; u < USES; u++) {

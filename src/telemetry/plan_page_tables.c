@@ -182,7 +182,7 @@ static void append_paths(const ls_plan_page *page, ls_text *text)
         const ls_path_outcome *o = &page->verdict->outcomes[i];
         ls_text_append(text, "<tr>");
         cell(text, o->name);
-        count_cell(text, o->gpus);
+        count_cell(text, o->machines);
         number_cell(text, "%.3g", o->days);
         dollar_cell(text, o->run_usd);
         dollar_cell(text, o->upfront_usd);

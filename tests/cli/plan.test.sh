@@ -55,6 +55,16 @@ if not wrong:
         wrong.append(f"goodput {root['goodput']}")
     if root["verdict"] not in ("LOCAL", "RENT", "OWN", "FRONTIER", "DON'T"):
         wrong.append(f"verdict {root['verdict']}")
+    parts = ("compute", "storage", "egress", "energy", "staff", "depreciation", "other", "api")
+    for where, cost in [("the answer", root["cost_usd"])] + [(p["name"], p["cost_usd"]) for p in root["paths"]]:
+        if cost and cost["total"] is not None and abs(sum(cost[k] for k in parts) - cost["total"]) > 1e-6 * cost["total"]:
+            wrong.append(f"the parts of {where} do not add up: {cost}")
+    told = [p for p in root["paths"] if p["chosen"] and p["path"] != "api"]
+    for p in told:  # the verdict, the table and the numbers are about one path
+        if (p["gpus"], p["accelerator"], p["cost_usd"]) != (root["gpus"], root["accelerator"], root["cost_usd"]) or not p["possible"]:
+            wrong.append(f"{p['name']} is chosen, the numbers are about {root['gpus']} x {root['accelerator']}")
+        if f"{p['gpus_paid']} x " not in root["reason"]:
+            wrong.append(f"{p['name']} with {p['gpus_paid']} GPUs is chosen, the reason is {root['reason']}")
     times = [a["step_time_s"] for a in root["alternatives"]]
     for a in root["alternatives"]:
         if not a["why_not"] or not isinstance(a["strategy"], dict):
@@ -124,9 +134,12 @@ expect 0 timeout 60 "${plan[@]}" llama3-8b --gpus h100:64 --global-batch 9999999
 holds_contract "a prime batch"
 expect 0 timeout 60 "${plan[@]}" llama3-8b --gpus h100:65536 --json
 holds_contract "65,536 GPUs"
-# Without a price the question of time and memory is answered; the verdict is null.
+# Without a price the question of time and memory is answered; the verdict says what is missing. And what has no bf16 is planned in fp16.
 expect 0 "${plan[@]}" gpt2 --gpus v100:8 --json
-same "no price" "$(field "$out" verdict fits break_even_months)" "None True None"
+holds_contract "no price"
+same "no price" "$(field "$out" verdict fits break_even_months)" "DON'T True None"
+expect 0 "${plan[@]}" gpt2 --gpus v100:8
+prints "DON'T  no path is open: no price" "precision fp16"
 
 # ---- shapes by hand, and as Hugging Face has them ----
 expect 0 "${plan[@]}" layers=96,hidden=12288,heads=96,kv_heads=96,ffn=49152,vocab=51200,mlp=gelu --gpus a100-sxm4-80gb:1024 --seq 2048 \
@@ -229,6 +242,58 @@ holds_contract "money in every way"
 expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --data-control own --json
 same "machines of one's own" "$(field "$out" verdict)" OWN
 
+# No machine named: the kinds that are compared are named, and the others with the reason; an own offer for another card is one of them.
+expect 0 "${plan[@]}" llama3-8b
+prints "compared: H100" "not compared, for their peak is dearer" "not compared, for no rent is known" "B200, rented"
+cat >offers.yaml <<'YAML'
+offers:
+  - {name: bargain, accelerator: l40s, usd: 0.2}
+  - {name: hall, accelerator: h100, usd: 1.5, gpus_min: 4096}
+YAML
+expect 0 "${plan[@]}" llama3-8b --quote offers.yaml --json
+holds_contract "an offer for another card"
+check "it is chosen; the other has a row with the reason, beside the catalogue's price" python3 -c "
+import json, sys
+r = json.load(open('$out'))
+paths = {p['name']: p for p in r['paths']}
+ok = paths['L40S, bargain']['chosen'] and '4096' in paths['H100, hall']['why_not'] and paths['H100, rented']['possible']
+sys.exit(0 if ok else str([(n, p['why_not']) for n, p in paths.items()]))"
+expect 0 "${plan[@]}" llama3-8b --gpus h100:8 --quote offers.yaml
+prints 'the offer "bargain" is not compared: it is for l40s' "(a cloud's list price, 2026), egress" "the offer begins at 4096"
+# Cards for a desk can be rented too.
+expect 0 "${plan[@]}" gpt2 --gpus 4090:2 --json
+holds_contract "a desk"
+same "a few hours are rented" "$(field "$out" verdict)" RENT
+
+# One source of truth, whatever is asked: the verdict, the run and the table are about one path.
+while read -r question; do
+    # shellcheck disable=SC2086
+    expect 0 "${plan[@]}" $question --json
+    holds_contract "$question"
+done <<EOT
+gpt2
+gpt2 --data-control own
+gpt2 --runs-per-month 200
+gpt2-xl --data-control own
+llama3-70b --deadline 60d --budget 1M
+llama3-70b --gpus h100:64 --deadline 265d
+llama3-405b
+llama3-8b --site office-230v --runs-per-month 3
+llama3-8b --site hyperscale --runs-per-month 20 --staff 100000
+llama3-8b --utilization 0.9 --lead-time 10d --deadline 60d
+llama3-8b --gpus h100:12 --utilization 0.8
+llama3-8b --api-price 2 --api-tokens 1B
+llama3-8b --quote $LS_SOURCE_DIR/examples/plan/quote.yaml --runs-per-month 4 --data-control contract
+EOT
+
+# A deadline is held at the slow end of the band too; an API is possible where no way to train is.
+expect 0 "${plan[@]}" llama3-70b --gpus h100:64 --tokens 1.4T --deadline 265d
+prints "DON'T" "are expected, but one run in ten takes more than" "a deadline is held when it is at the 90 % end"
+expect 0 "${plan[@]}" llama3-8b --api-price 2 --api-tokens 100M --deadline 1h
+prints "DON'T  no way to train is open" 'an outside API answers for $200 a month' "API: a model is used for 24 months"
+expect 0 "${plan[@]}" llama3-8b --gpus h100:8 --api-price 2
+prints "no tokens a month were given" "(--api-tokens)"
+
 # ---- the error table ----
 expect 0 "${plan[@]}" --accuracy
 prints median held fsdp
@@ -301,6 +366,10 @@ refuse llama3-8b --gpus h100:8 --precision int1 -- precision int1 bf16
 refuse llama3-8b --gpus h100:8 --optimizer adam2 -- optimizer adam2 adamw
 refuse llama3-8b --gpus h100:8 --stack megatorn-core -- megatorn-core megatron-core
 refuse llama3-8b --gpus a100:8 --precision fp8 -- fp8 A100 bf16
+refuse llama3-8b --gpus v100:64 --precision bf16 -- bf16 V100 fp16
+refuse llama3-8b --gpus h100:8 --api-tokens 1B -- --api-tokens --api-price
+echo 'power_kw: 0' >dark.yaml
+refuse llama3-8b --gpus h100:8 --site ./dark.yaml -- dark.yaml:1 "power_kw is 0"
 refuse llama3-8b --gpus h100:8 --budget -5 -- --budget -5
 refuse llama3-8b --gpus h100:8 --utilization 2 -- utilization 2
 refuse llama3-8b --gpus h100:8 --deadline -1d -- deadline -1d
@@ -341,6 +410,11 @@ r = json.load(open('$out'))
 ok = r['fits'] is False and r['memory_gib']['total'] > 80 and r['verdict'] == \"DON'T\"
 best = r['alternatives'][0]
 sys.exit(0 if ok and best['fits'] and (best['strategy']['zero'] or best['strategy']['tp'] > 1) else str(r['reason']))"
+
+for plain in tp=1,pp=1,zero=0 dp=64,zero=0 tp=1,pp=1,dp=64,zero=0,recompute=full; do
+    refuse llama3-70b --gpus h100:64 --strategy $plain -- "does not fit" "what fits: TP"
+done
+refuse llama3-70b --strategy tp=1,pp=1,zero=0 -- "does not fit" ZeRO-3
 
 # ---- a catalogue of one's own ----
 {

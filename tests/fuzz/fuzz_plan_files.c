@@ -36,10 +36,12 @@ static void check_verdict(ls_arena *arena, const ls_quote *quote, const ls_site 
     const ls_node *node;
     LS_ASSERT(ls_catalogue_find_node(catalogue, "DGX-H100", &node) == LS_OK);
     const double tokens_ps[] = {1e5};
+    size_t count;
     for (int i = 0; i < 2; i++) {
-        LS_ASSERT(ls_path_build(arena, &settings, i ? LS_PATH_OWNED : LS_PATH_RENTED, node, false, NULL,
-                                &paths[i]) == LS_OK);
-        ls_path_add_point(&paths[i], arena, 64, tokens_ps, 1, 8e9);
+        LS_ASSERT(ls_path_build(arena, &settings, i ? LS_PATH_OWNED : LS_PATH_RENTED, node, false, NULL, 1,
+                                &paths[i], &count) == LS_OK);
+        ls_path_add_point(&paths[i], arena,
+                          &(ls_path_size){.gpus = 64, .tokens_ps = tokens_ps, .count = 1, .parameters = 8e9});
     }
     const ls_workload workload = {"m", 8e9, 8e9, 160e9, 3.0};
     ls_question question;

@@ -176,9 +176,9 @@ static void cost_of_70b(void **state)
 static void cost_staff_grows_slower_than_nodes(void **state)
 {
     (void)state;
-    assert_float_equal(ls_cost_staff_usd_year(8), 250e3, 1e-6);
-    assert_float_equal(ls_cost_staff_usd_year(1), 52556.0, 1.0);
-    assert_float_equal(ls_cost_staff_usd_year(2048), 250e3 * pow(256.0, 0.75), 1.0);
+    assert_float_equal(ls_cost_staff_usd_year(64), 250e3, 1e-6);
+    assert_float_equal(ls_cost_staff_usd_year(8), 52556.0, 1.0);
+    assert_float_equal(ls_cost_staff_usd_year(16384), 250e3 * pow(256.0, 0.75), 1.0);
 }
 
 static void cost_format_has_three_digits(void **state)

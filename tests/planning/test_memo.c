@@ -33,13 +33,18 @@ static void memo_has_all_that_is_signed(void **state)
     ls_path_settings settings = {.catalogue = &catalogue, .lead_time_s = -1.0};
     assert_int_equal(ls_site_load(&arena, &catalogue, "", &settings.site), LS_OK);
     static ls_path paths[2];
-    assert_int_equal(ls_path_build(&arena, &settings, LS_PATH_RENTED, node, false, &assumptions, &paths[0]),
-                     LS_OK);
-    assert_int_equal(ls_path_build(&arena, &settings, LS_PATH_OWNED, node, false, &assumptions, &paths[1]),
-                     LS_OK);
+    size_t count;
+    assert_int_equal(
+        ls_path_build(&arena, &settings, LS_PATH_RENTED, node, false, &assumptions, 1, &paths[0], &count),
+        LS_OK);
+    assert_int_equal(
+        ls_path_build(&arena, &settings, LS_PATH_OWNED, node, false, &assumptions, 1, &paths[1], &count),
+        LS_OK);
     const double tokens_ps = 64.0 * 900.0;
     for (int i = 0; i < 2; i++) {
-        ls_path_add_point(&paths[i], &arena, 64, &tokens_ps, 1, 70e9);
+        ls_path_add_point(
+            &paths[i], &arena,
+            &(ls_path_size){.gpus = 64, .tokens_ps = &tokens_ps, .count = 1, .parameters = 70e9});
     }
     const ls_workload workload = {
         .name = "m", .parameters = 70e9, .active_parameters = 70e9, .tokens = 140e9};

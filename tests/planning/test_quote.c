@@ -65,6 +65,7 @@ static void quote_parse_reads_all_kinds(void **state)
     assert_int_equal(q.count, 5);
     assert_float_equal(q.egress_usd_tb, 20.0, 0.0);
     assert_float_equal(q.storage_usd_gb_month, 0.023, 0.0);
+    assert_true(q.has_egress && !q.has_storage && q.offers[0].is_own);
     assert_int_equal(q.offers[0].kind, LS_OFFER_RESERVED);
     assert_float_equal(q.offers[0].lead_time_s, 14.0 * 86400.0, 0.0);
     assert_float_equal(q.offers[2].preemptions_per_day, 1.0, 0.0);
@@ -76,18 +77,34 @@ static void quote_find_sorts_the_offers_of_a_side(void **state)
 {
     (void)state;
     const ls_quote q = parse(two);
-    ls_offer offers[3];
-    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), false, false, offers, 3), 3);
+    ls_offer offers[5];
+    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), false, false, offers), 3);
     assert_string_equal(offers[0].name, "c");
     assert_string_equal(offers[1].name, "a");
     assert_string_equal(offers[2].name, "b");
-    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), false, false, offers, 2), 2);
-    assert_string_equal(offers[1].name, "a");
-    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), false, true, offers, 3), 1);
+    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), false, true, offers), 1);
     assert_float_equal(offers[0].usd, 39.33 / 8.0, 1e-12);
-    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), true, false, offers, 3), 1);
+    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), true, false, offers), 1);
     assert_float_equal(offers[0].usd, 312500.0 / 8.0, 1e-9);
-    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("a100"), false, false, offers, 3), 0);
+    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("a100"), false, false, offers), 0);
+}
+
+/* Of a kind and size the cheapest is first; those that are dearer and no different come behind all others. */
+static void quote_find_puts_the_dearer_twin_last(void **state)
+{
+    (void)state;
+    const ls_quote q = parse("offers:\n"
+                             "  - {name: twin, accelerator: h100, usd: 2.2}\n"
+                             "  - {name: small, accelerator: h100, usd: 2.5, gpus_max: 8}\n"
+                             "  - {name: cheap, accelerator: h100, usd: 2.1}\n"
+                             "  - {name: soon, kind: reserved, accelerator: h100, usd: 2.6, months: 3}\n"
+                             "  - {name: later, kind: reserved, accelerator: h100, usd: 2.0, months: 6}\n");
+    static const char *const expected[] = {"later", "cheap", "small", "soon", "twin"};
+    ls_offer offers[5];
+    assert_int_equal(ls_quote_find(&q, &catalogue, node_of("h100"), false, false, offers), 5);
+    for (int i = 0; i < 5; i++) {
+        assert_string_equal(offers[i].name, expected[i]);
+    }
 }
 
 static void quote_parse_refuses_with_line_and_range(void **state)
@@ -216,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quote_parse_reads_all_kinds),
         cmocka_unit_test(quote_find_sorts_the_offers_of_a_side),
+        cmocka_unit_test(quote_find_puts_the_dearer_twin_last),
         cmocka_unit_test(quote_parse_refuses_with_line_and_range),
         cmocka_unit_test(quote_check_knows_the_catalogue),
         cmocka_unit_test(offer_from_the_catalogue),

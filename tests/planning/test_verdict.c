@@ -6,6 +6,7 @@
 #include "planning/money/verdict.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static ls_arena arena;
@@ -60,21 +61,30 @@ static void begin(double parameters, double tokens)
     w.question.paths = w.paths;
 }
 
+/* The paths of a kind, one for each price. Returns the first. */
 static ls_path *add(ls_path_kind kind, const char *accelerator, bool is_here)
 {
-    ls_path *path = &w.paths[w.question.path_count++];
+    ls_path *path = &w.paths[w.question.path_count];
     const ls_node *node = accelerator ? node_of(accelerator) : NULL;
-    if (ls_path_build(&arena, &w.settings, kind, node, is_here, &w.assumptions, path) != LS_OK) {
+    size_t count = 0;
+    if (ls_path_build(&arena, &w.settings, kind, node, is_here, &w.assumptions,
+                      LS_PATHS_MOST - w.question.path_count, path, &count) != LS_OK) {
         fail_msg("%s", ls_error_text());
     }
+    w.question.path_count += count;
     return path;
 }
 
-static void add_sizes(ls_path *path, int64_t from, int64_t to, double tokens_ps_per_gpu)
+/* To this path and those behind it. */
+static void add_sizes(ls_path *first, int64_t from, int64_t to, double tokens_ps_per_gpu)
 {
-    for (int64_t gpus = from; gpus <= to; gpus *= 2) {
-        const double tokens_ps = tokens_ps_per_gpu * (double)gpus * pow(0.98, log2((double)gpus));
-        ls_path_add_point(path, &arena, gpus, &tokens_ps, 1, w.workload.parameters);
+    for (ls_path *path = first; path < w.paths + w.question.path_count; path++) {
+        for (int64_t gpus = from; gpus <= to; gpus *= 2) {
+            const double tokens_ps = tokens_ps_per_gpu * (double)gpus * pow(0.98, log2((double)gpus));
+            const ls_path_size size = {
+                .gpus = gpus, .tokens_ps = &tokens_ps, .count = 1, .parameters = w.workload.parameters};
+            ls_path_add_point(path, &arena, &size);
+        }
     }
 }
 
@@ -112,14 +122,30 @@ static ls_verdict_kind decide(void)
     return v->kind;
 }
 
+/* The best of a kind: the chosen one, else the one that comes nearest. */
 static const ls_path_outcome *outcome(ls_path_kind kind)
 {
+    const ls_path_outcome *best = NULL;
     for (size_t i = 0; i < w.verdict.outcome_count; i++) {
-        if (w.verdict.outcomes[i].path->kind == kind) {
+        const ls_path_outcome *o = &w.verdict.outcomes[i];
+        if (o->path->kind == kind && (!best || o->obstacle < best->obstacle ||
+                                      (o->obstacle == best->obstacle && o->run_usd < best->run_usd))) {
+            best = o;
+        }
+    }
+    assert_non_null(best);
+    return best;
+}
+
+/* An own offer's, or the catalogue's under the path's name. */
+static const ls_path_outcome *outcome_named(const char *name)
+{
+    for (size_t i = 0; i < w.verdict.outcome_count; i++) {
+        if (strcmp(w.verdict.outcomes[i].name, name) == 0) {
             return &w.verdict.outcomes[i];
         }
     }
-    fail();
+    fail_msg("no path %s", name);
     return NULL;
 }
 
@@ -209,7 +235,7 @@ static void verdict_break_even_is_that_of_cost(void **state)
     w.question.utilization = 0.7;
     decide();
     const ls_path_outcome *o = outcome(LS_PATH_OWNED), *rent = outcome(LS_PATH_RENTED);
-    const ls_ownership own = ls_path_ownership(o->path, o->offer, o->gpus, 1.0, 1.0, 1.0);
+    const ls_ownership own = ls_path_ownership(o->path, o->gpus, 1.0, 1.0, 1.0);
     ls_ownership_year year;
     ls_ownership_compute(&own, 0.7, &year);
     assert_float_equal(o->rent_usd_per_gpu_hour, rent->run_usd / o->gpu_hours, 1e-9);
@@ -339,6 +365,8 @@ static void verdict_api_against_training(void **state)
     assert_int_equal(decide(), LS_VERDICT_DONT);
     assert_int_equal(w.verdict.outcomes[w.verdict.chosen].path->kind, LS_PATH_API);
     assert_float_equal(w.verdict.api_usd_month, 20.0, 1e-9);
+    assert_int_equal(w.verdict.outcomes[w.verdict.told].path->kind,
+                     LS_PATH_RENTED); /* that would be chosen */
     assert_non_null(strstr(w.verdict.reason, "API"));
     /* On both sides of the break-even. */
     const double even = w.verdict.api_break_even_tokens_month;
@@ -363,7 +391,10 @@ static void verdict_reserved_costs_its_commitment(void **state)
     w.settings.quote = &quote;
     add_sizes(add(LS_PATH_RENTED, "h100", false), 64, 128, 10e3);
     assert_int_equal(decide(), LS_VERDICT_RENT);
-    const ls_path_outcome *o = outcome(LS_PATH_RENTED);
+    /* Three days of work are no reason to pay for six months: the catalogue's price by the hour is still there. */
+    assert_string_equal(w.verdict.outcomes[w.verdict.chosen].name, "H100, rented");
+    const ls_path_outcome *o = outcome_named("H100, r");
+    assert_true(o->possible);
     assert_int_equal(o->gpus, 64);
     assert_float_equal(o->max_loss_usd, fmax(64.0 * 730.0 * 6.0 * 2.0, o->run_usd), 1e-6);
     assert_float_equal(o->upfront_usd, 64.0 * 730.0 * 6.0 * 2.0, 1e-6);
@@ -410,8 +441,224 @@ static void verdict_spot_is_slower(void **state)
     add_sizes(add(LS_PATH_RENTED, "h100", false), 64, 64, 10e3);
     add_sizes(add(LS_PATH_CLOUD, "h100", false), 64, 64, 10e3);
     decide();
-    assert_true(outcome(LS_PATH_RENTED)->goodput < outcome(LS_PATH_CLOUD)->goodput - 0.05);
-    assert_true(outcome(LS_PATH_RENTED)->days > outcome(LS_PATH_CLOUD)->days);
+    const ls_path_outcome *spot = outcome_named("H100, offer 1");
+    assert_true(spot->goodput < outcome(LS_PATH_CLOUD)->goodput - 0.05);
+    assert_true(spot->days > outcome(LS_PATH_CLOUD)->days);
+}
+
+static void ask_with_quote(const char *text, size_t bytes, int64_t from, int64_t to)
+{
+    static ls_quote quote;
+    assert_int_equal(ls_quote_parse(&arena, text, bytes, "q.yaml", &quote), LS_OK);
+    begin(8e9, 160e9);
+    w.settings.quote = &quote;
+    add_sizes(add(LS_PATH_RENTED, "h100", false), from, to, 10e3);
+}
+
+/* An offer that can't be taken has a row with the reason, and the catalogue's price is there for what it leaves open. */
+static void verdict_keeps_the_market_beside_an_offer_that_does_not_apply(void **state)
+{
+    (void)state;
+    static const char many[] = "offers:\n  - {name: many, accelerator: h100, usd: 2, gpus_min: 512}\n";
+    ask_with_quote(many, sizeof many - 1, 64, 64);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    assert_string_equal(w.verdict.outcomes[w.verdict.chosen].name, "H100, rented");
+    assert_int_equal(outcome_named("H100, many")->obstacle, LS_OBSTACLE_SIZE);
+    assert_non_null(strstr(outcome_named("H100, many")->why_not, "the offer begins at 512"));
+    /* Where it applies it stands for the catalogue's price, dearer or not. */
+    static const char dear[] = "offers:\n  - {name: dear, accelerator: h100, usd: 5, gpus_max: 64}\n";
+    ask_with_quote(dear, sizeof dear - 1, 64, 64);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    assert_string_equal(w.verdict.outcomes[w.verdict.chosen].name, "H100, dear");
+    assert_int_equal(outcome_named("H100, rented")->obstacle, LS_OBSTACLE_OFFER);
+    /* And beyond its reach the catalogue's price is what there is. */
+    ask_with_quote(dear, sizeof dear - 1, 8, 1024);
+    w.question.deadline_s = 1.5 * 86400.0;
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    assert_string_equal(w.verdict.outcomes[w.verdict.chosen].name, "H100, rented");
+    assert_true(w.verdict.outcomes[w.verdict.chosen].gpus > 64);
+}
+
+/* The ninth offer is no worse than the eighth; what is left out is said. */
+static void path_build_says_what_it_leaves_out(void **state)
+{
+    (void)state;
+    char text[4096] = "offers:\n";
+    for (int i = 0; i < 20; i++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used,
+                 "  - {name: o%d, accelerator: h100, usd: %d, gpus_min: %d}\n", i, 20 - i, i + 1);
+    }
+    ask_with_quote(text, strlen(text), 64, 64);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    assert_string_equal(w.verdict.outcomes[w.verdict.chosen].name, "H100, o19");
+    assert_int_equal(w.verdict.outcome_count, LS_PATH_OFFERS_MOST + 1);
+    bool is_said = false;
+    for (size_t i = 0; i < w.assumptions.count; i++) {
+        is_said =
+            is_said || strstr(w.assumptions.items[i], "8 own offers for H100-SXM5-80GB are left out of 20");
+    }
+    assert_true(is_said);
+}
+
+/* A deadline is held against the slow end of the band. */
+static void verdict_deadline_is_held_by_one_run_in_ten_too(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    ls_path *path = add(LS_PATH_RENTED, "h100", false);
+    const double tokens_ps = 64.0 * 10e3;
+    const ls_path_size size = {
+        .gpus = 64, .tokens_ps = &tokens_ps, .count = 1, .slow = 1.25, .parameters = 8e9};
+    ls_path_add_point(path, &arena, &size);
+    decide();
+    const double days = w.verdict.outcomes[0].days;
+    assert_float_equal(w.verdict.outcomes[0].days_slow, 1.25 * days, 1e-9);
+    w.question.deadline_s = 1.26 * days * 86400.0;
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    w.question.deadline_s = 1.2 * days * 86400.0;
+    assert_int_equal(decide(), LS_VERDICT_DONT);
+    assert_non_null(strstr(w.verdict.reason, "one run in ten takes more than"));
+    w.question.deadline_s = 0.9 * days * 86400.0;
+    assert_int_equal(decide(), LS_VERDICT_DONT);
+    assert_null(strstr(w.verdict.reason, "one run in ten"));
+}
+
+/* A card whose speed is a guess must be cheaper by more than the guess may miss. */
+static void verdict_prefers_what_was_measured(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    const double sure = 64.0 * 10e3, guessed = 1.1 * sure;
+    ls_path *h100 = add(LS_PATH_RENTED, "h100", false);
+    const ls_path_size measured = {
+        .gpus = 64, .tokens_ps = &sure, .count = 1, .slow = 1.1, .parameters = 8e9};
+    ls_path_add_point(h100, &arena, &measured);
+    ls_path *other = add(LS_PATH_RENTED, "mi300x", false);
+    ls_path_size guess = {.gpus = 64, .tokens_ps = &guessed, .count = 1, .slow = 1.5, .parameters = 8e9};
+    ls_path_add_point(other, &arena, &guess);
+    decide();
+    assert_true(w.verdict.outcomes[1].run_usd < w.verdict.outcomes[0].run_usd);
+    assert_int_equal(w.verdict.chosen, 0);
+    guess.slow = 1.15;
+    other->point_count = 0;
+    ls_path_add_point(other, &arena, &guess);
+    decide();
+    assert_int_equal(w.verdict.chosen, 1);
+}
+
+/* Forty days on a card under a desk are sooner than a machine that comes in a hundred and twenty. */
+static void verdict_local_is_slow_but_sooner_than_buying(void **state)
+{
+    (void)state;
+    begin(1e9, 20e9);
+    add_sizes(add(LS_PATH_LOCAL, "RTX-4090-24GB", false), 1, 1, 20e9 / (40.0 * 86400.0));
+    add_sizes(add(LS_PATH_RENTED, "h100", false), 8, 8, 20e3);
+    add_sizes(add(LS_PATH_OWNED, "h100", false), 8, 8, 20e3);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    w.question.data_control = LS_DATA_OWN;
+    assert_int_equal(decide(), LS_VERDICT_LOCAL);
+    assert_non_null(strstr(w.verdict.reason, "sooner than machines that could be bought"));
+    w.question.data_control = LS_DATA_ANYWHERE;
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+}
+
+/* What is bought is what is shown: whole nodes. */
+static void verdict_buys_whole_nodes(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    add_sizes(add(LS_PATH_OWNED, "h100", false), 4, 4, 10e3);
+    decide();
+    const ls_path_outcome *o = outcome(LS_PATH_OWNED);
+    assert_int_equal(o->gpus, 4);
+    assert_int_equal(o->machines, 8);
+    assert_float_equal(o->upfront_usd, 8.0 * o->path->offer.usd, 1e-6);
+    /* Where whole nodes are among the sizes, half a one is none. */
+    begin(8e9, 160e9);
+    add_sizes(add(LS_PATH_OWNED, "h100", false), 1, 64, 10e3);
+    decide();
+    assert_int_equal(outcome(LS_PATH_OWNED)->gpus, 8);
+}
+
+/* What a frontier run takes in power is what planning/money/power.h says, and staff grows with GPUs, not with boxes. */
+static void verdict_frontier_counts_gpus(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"h100", "gb200"};
+    for (int i = 0; i < 2; i++) {
+        begin(405e9, 15.6e12);
+        add_sizes(add(LS_PATH_RENTED, kinds[i], false), 16384, 16384, 160.0);
+        assert_int_equal(decide(), LS_VERDICT_FRONTIER);
+        ls_power power;
+        ls_power_of_machines(node_of(kinds[i]), 16384, &power);
+        char megawatts[32];
+        snprintf(megawatts, sizeof megawatts, "up to %.1f MW", power.it_max_kw / 1e3);
+        assert_non_null(strstr(w.verdict.reason, megawatts));
+        assert_non_null(strstr(w.verdict.reason, "$16.0M of staff"));
+    }
+}
+
+/* ---- an API, and nothing else ---- */
+
+static void verdict_api_when_no_way_to_train_is_open(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    add_all(10e3);
+    add(LS_PATH_API, NULL, false);
+    w.question.api_usd_per_million = 2.0;
+    w.question.api_tokens_month = 100e6;
+    w.question.deadline_s = 60.0;
+    assert_int_equal(decide(), LS_VERDICT_DONT);
+    assert_int_equal(w.verdict.outcomes[w.verdict.chosen].path->kind, LS_PATH_API);
+    assert_non_null(strstr(w.verdict.reason, "no way to train is open"));
+    assert_non_null(strstr(w.verdict.reason, "answers for $200 a month"));
+    assert_null(strstr(w.verdict.reason, "no path is open"));
+    assert_int_equal(w.verdict.outcomes[w.verdict.told].path->kind, LS_PATH_RENTED); /* the soonest */
+    /* Nor is the API taken where it is over the budget. */
+    w.question.budget_usd = 100.0;
+    assert_int_equal(decide(), LS_VERDICT_DONT);
+    assert_int_equal(w.verdict.chosen, -1);
+    assert_non_null(strstr(w.verdict.reason, "no path is open"));
+}
+
+static void verdict_api_without_tokens_has_no_bill(void **state)
+{
+    (void)state;
+    begin(8e9, 160e9);
+    add_all(10e3);
+    add(LS_PATH_API, NULL, false);
+    w.question.api_usd_per_million = 2.0;
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    assert_int_equal(outcome(LS_PATH_API)->obstacle, LS_OBSTACLE_TOKENS);
+    assert_non_null(strstr(outcome(LS_PATH_API)->why_not, "training is cheaper from"));
+}
+
+/* Every rule with a number in it is among the assumptions when it was used. */
+static void verdict_assume_lists_its_rules(void **state)
+{
+    (void)state;
+    static const char *const rules[] = {
+        "longer than 30 days", "within 60 days",   "2048 GPUs",
+        "24 months",           "20 % of the GPUs", "idle draw 25 %",
+        "87.5 % of their TDP", "90 % end",         "7 days until it is there"};
+    begin(8e9, 160e9);
+    add_all(10e3);
+    add(LS_PATH_API, NULL, false);
+    w.question.api_usd_per_million = 2.0;
+    w.question.api_tokens_month = 100e6;
+    decide();
+    ls_verdict_assume(&w.question, &w.verdict, &w.assumptions);
+    for (size_t k = 0; k < sizeof rules / sizeof rules[0]; k++) {
+        bool is_listed = false;
+        for (size_t i = 0; i < w.assumptions.count; i++) {
+            is_listed = is_listed || strstr(w.assumptions.items[i], rules[k]);
+        }
+        if (!is_listed) {
+            fail_msg("not among the assumptions: %s", rules[k]);
+        }
+    }
 }
 
 static void verdict_portfolio_adds_runs_up(void **state)
@@ -424,8 +671,9 @@ static void verdict_portfolio_adds_runs_up(void **state)
     w.question.workloads = two;
     w.question.workload_count = 2;
     const double speeds[] = {64.0 * 10e3, 64.0 * 50e3};
-    ls_path_add_point(add(LS_PATH_RENTED, "h100", false), &arena, 64, speeds, 2, 8e9);
-    ls_path_add_point(add(LS_PATH_OWNED, "h100", false), &arena, 64, speeds, 2, 8e9);
+    const ls_path_size size = {.gpus = 64, .tokens_ps = speeds, .count = 2, .parameters = 8e9};
+    ls_path_add_point(add(LS_PATH_RENTED, "h100", false), &arena, &size);
+    ls_path_add_point(add(LS_PATH_OWNED, "h100", false), &arena, &size);
     assert_int_equal(decide(), LS_VERDICT_RENT);
     const ls_path_outcome *o = outcome(LS_PATH_RENTED);
     assert_float_equal(w.verdict.runs_per_month, 12.0, 0.0);
@@ -515,9 +763,27 @@ static void verdict_flips_are_nearest_first(void **state)
         const ls_flip *f = &w.verdict.flips[i];
         const double far = f->from > 0.0 && f->utilization == 0.0 ? fabs(log(f->to / f->from)) : 1e6;
         assert_true(far >= before);
-        assert_true(f->becomes != w.verdict.kind);
+        assert_true(f->becomes != w.verdict.kind || f->lever == LS_LEVER_OFFER_PRICE);
+        assert_true(f->becomes != w.verdict.kind || f->path != w.verdict.chosen);
         before = far;
     }
+}
+
+/* The chosen offer's own price: which other path it loses to, and where. */
+static void verdict_flips_name_the_offer(void **state)
+{
+    (void)state;
+    static const char text[] = "offers:\n  - {name: A, accelerator: h100, usd: 2.5}\n"
+                               "  - {name: B, accelerator: h100, usd: 3}\n";
+    ask_with_quote(text, sizeof text - 1, 64, 64);
+    assert_int_equal(decide(), LS_VERDICT_RENT);
+    const ls_flip *offer = flip(LS_LEVER_OFFER_PRICE);
+    assert_non_null(offer);
+    assert_int_equal(offer->becomes, LS_VERDICT_RENT);
+    assert_string_equal(w.verdict.outcomes[offer->path].name, "H100, B");
+    assert_float_equal(offer->to, 1.2, 0.01);
+    assert_non_null(strstr(offer->text, "RENT (H100, B) when"));
+    assert_non_null(strstr(offer->text, "H100, A alone costs 2"));
 }
 
 /* A use, runs, a deadline that were not given can flip it too. */
@@ -591,9 +857,10 @@ static void path_names_its_prices(void **state)
     }
     assert_int_equal(prices, 4);
     ls_path path;
-    assert_int_equal(
-        ls_path_build(&arena, &w.settings, LS_PATH_RENTED, node_of("v100"), false, &w.assumptions, &path),
-        LS_ERR_NOT_FOUND);
+    size_t count;
+    assert_int_equal(ls_path_build(&arena, &w.settings, LS_PATH_RENTED, node_of("v100"), false,
+                                   &w.assumptions, 1, &path, &count),
+                     LS_ERR_NOT_FOUND);
     assert_non_null(strstr(ls_error_text(), "--quote"));
 }
 
@@ -616,6 +883,17 @@ int main(void)
         cmocka_unit_test(verdict_reserved_costs_its_commitment),
         cmocka_unit_test(verdict_takes_the_offer_that_suits),
         cmocka_unit_test(verdict_spot_is_slower),
+        cmocka_unit_test(verdict_keeps_the_market_beside_an_offer_that_does_not_apply),
+        cmocka_unit_test(path_build_says_what_it_leaves_out),
+        cmocka_unit_test(verdict_deadline_is_held_by_one_run_in_ten_too),
+        cmocka_unit_test(verdict_prefers_what_was_measured),
+        cmocka_unit_test(verdict_local_is_slow_but_sooner_than_buying),
+        cmocka_unit_test(verdict_buys_whole_nodes),
+        cmocka_unit_test(verdict_frontier_counts_gpus),
+        cmocka_unit_test(verdict_api_when_no_way_to_train_is_open),
+        cmocka_unit_test(verdict_api_without_tokens_has_no_bill),
+        cmocka_unit_test(verdict_assume_lists_its_rules),
+        cmocka_unit_test(verdict_flips_name_the_offer),
         cmocka_unit_test(verdict_portfolio_adds_runs_up),
         cmocka_unit_test(verdict_flips_are_where_it_changes),
         cmocka_unit_test(verdict_flips_are_nearest_first),

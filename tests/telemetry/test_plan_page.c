@@ -128,13 +128,18 @@ static void add_path(ls_path_kind kind)
 {
     const ls_path_settings settings = {.catalogue = &p->catalogue, .site = p->site, .lead_time_s = -1.0};
     ls_path *path = &p->paths[p->question.path_count];
-    if (ls_path_build(&p->arena, &settings, kind, p->setting.node, false, &p->assumptions, path) != LS_OK) {
+    size_t count;
+    if (ls_path_build(&p->arena, &settings, kind, p->setting.node, false, &p->assumptions, 1, path, &count) !=
+        LS_OK) {
         ls_error_clear(); /* no price */
         return;
     }
     p->question.path_count++;
-    ls_path_add_point(path, &p->arena, p->setting.gpus, &p->page.estimate->tokens_ps, 1,
-                      (double)p->shape.parameters);
+    ls_path_add_point(path, &p->arena,
+                      &(ls_path_size){.gpus = p->setting.gpus,
+                                      .tokens_ps = &p->page.estimate->tokens_ps,
+                                      .count = 1,
+                                      .parameters = (double)p->shape.parameters});
 }
 
 static void add_money(void)

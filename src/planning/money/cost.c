@@ -74,9 +74,9 @@ double ls_cost_energy_usd(double facility_kw, double hours, double usd_per_kwh)
     return facility_kw * hours * usd_per_kwh;
 }
 
-double ls_cost_staff_usd_year(int64_t nodes)
+double ls_cost_staff_usd_year(int64_t gpus)
 {
-    return fmax(250e3 * pow((double)nodes / 8.0, 0.75), 50e3);
+    return fmax(250e3 * pow((double)gpus / 64.0, 0.75), 50e3);
 }
 
 void ls_cost_format(double usd, char *text, size_t bytes)

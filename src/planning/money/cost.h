@@ -70,8 +70,9 @@ double ls_cost_storage_usd(double bytes, double usd_per_gb_month, double months)
 double ls_cost_egress_usd(double bytes, double usd_per_tb);
 double ls_cost_energy_usd(double facility_kw, double hours, double usd_per_kwh);
 
-/* People who keep machines running: 250,000 USD a year for 8 nodes, growing with the power 0.75, at least 50,000. */
-double ls_cost_staff_usd_year(int64_t nodes);
+/* People who keep machines running: 250,000 USD a year for 64 GPUs, which are 8 usual nodes, growing with the power 0.75, at least 50,000. By GPUs, for a node may have
+ * one or 72 of them. */
+double ls_cost_staff_usd_year(int64_t gpus);
 
 /* --explain break-even. */
 void ls_cost_explain_break_even(const ls_ownership *ownership, double utilization, double usd_per_gpu_hour,

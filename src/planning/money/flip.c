@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The nearest change that makes the verdict another one: for each lever the question is asked again with one number changed, outward in steps until the answer
- * differs, then halved until the step is a thousandth.
+ * differs, then halved until the step is a thousandth. Another answer is another word; of the chosen path's own price it is another path too.
  */
 #include "planning/money/verdict_internal.h"
 
@@ -19,6 +19,7 @@ const char *ls_lever_name(ls_lever lever)
     static const char *const names[LS_LEVER_COUNT] = {
         [LS_LEVER_RENT_PRICE] = "rent_price",
         [LS_LEVER_BUY_PRICE] = "buy_price",
+        [LS_LEVER_OFFER_PRICE] = "offer_price",
         [LS_LEVER_UTILIZATION] = "utilization",
         [LS_LEVER_RUNS] = "runs_per_month",
         [LS_LEVER_DEADLINE] = "deadline",
@@ -40,6 +41,8 @@ static double *number_of(ls_question *q, ls_lever lever)
         return &q->rent_factor;
     case LS_LEVER_BUY_PRICE:
         return &q->buy_factor;
+    case LS_LEVER_OFFER_PRICE:
+        return &q->offer_factor;
     case LS_LEVER_UTILIZATION:
         return &q->utilization;
     case LS_LEVER_RUNS:
@@ -118,6 +121,9 @@ static bool range_of(const ls_question *q, const ls_verdict *v, ls_lever lever, 
         *range_out = around(1.0);
         return has_path(q, LS_PATH_OWNED, LS_PATH_OWNED) ||
                (lever == LS_LEVER_BUY_PRICE && has_path(q, LS_PATH_LOCAL, LS_PATH_LOCAL));
+    case LS_LEVER_OFFER_PRICE: /* dearer only: it is the best already */
+        *range_out = (range){.from = 1.0, .low = 1.0, .high = FARTHEST};
+        return o && !o->path->is_here;
     case LS_LEVER_ENERGY_PRICE:
         *range_out = around(1.0);
         return true;
@@ -131,9 +137,9 @@ static bool range_of(const ls_question *q, const ls_verdict *v, ls_lever lever, 
         return true;
     case LS_LEVER_DEADLINE:
         *range_out = q->deadline_s > 0.0 ? around(q->deadline_s)
-                     : o                 ? (range){.from = o->days * 86400.0,
-                                                   .low = o->days * 86400.0 / FARTHEST,
-                                                   .high = o->days * 86400.0,
+                     : o                 ? (range){.from = o->days_slow * 86400.0,
+                                                   .low = o->days_slow * 86400.0 / FARTHEST,
+                                                   .high = o->days_slow * 86400.0,
                                                    .is_unset = true}
                                          : around(0.0);
         return range_out->from > 0.0;
@@ -157,24 +163,39 @@ static bool range_of(const ls_question *q, const ls_verdict *v, ls_lever lever, 
     return false;
 }
 
-static ls_verdict_kind ask(const ls_question *question, ls_lever lever, double value)
+typedef struct answer {
+    ls_verdict_kind kind;
+    int path; /* -1: none */
+} answer;
+
+static answer answer_of(const ls_verdict *v)
+{
+    return (answer){.kind = v->kind, .path = v->chosen};
+}
+
+static answer ask(const ls_question *question, ls_lever lever, double value)
 {
     ls_question changed = *question;
     *number_of(&changed, lever) = value;
     ls_verdict verdict;
     ls_verdict_reckon(&changed, &verdict);
-    return verdict.kind;
+    return answer_of(&verdict);
+}
+
+static bool is_same(ls_lever lever, answer a, answer b)
+{
+    return a.kind == b.kind && (lever != LS_LEVER_OFFER_PRICE || a.path == b.path);
 }
 
 /* From `from` towards `end`: the first value that makes the verdict another one. */
-static bool search(const ls_question *question, ls_lever lever, ls_verdict_kind kind, double from, double end,
+static bool search(const ls_question *question, ls_lever lever, answer now, double from, double end,
                    ls_flip *flip)
 {
     const double step = end > from ? STEP : 1.0 / STEP;
     double same = from, other = from;
     while (same != end) {
         other = end > from ? fmin(same * step, end) : fmax(same * step, end);
-        if (ask(question, lever, other) != kind) {
+        if (!is_same(lever, ask(question, lever, other), now)) {
             break;
         }
         same = other;
@@ -184,9 +205,10 @@ static bool search(const ls_question *question, ls_lever lever, ls_verdict_kind 
     }
     while (fabs(other - same) > PRECISION * fmax(other, same)) {
         const double middle = sqrt(same * other);
-        *(ask(question, lever, middle) == kind ? &same : &other) = middle;
+        *(is_same(lever, ask(question, lever, middle), now) ? &same : &other) = middle;
     }
-    *flip = (ls_flip){.lever = lever, .from = from, .to = other, .becomes = ask(question, lever, other)};
+    const answer then = ask(question, lever, other);
+    *flip = (ls_flip){.lever = lever, .from = from, .to = other, .becomes = then.kind, .path = then.path};
     return true;
 }
 
@@ -196,12 +218,12 @@ static double distance(const ls_flip *flip)
 }
 
 /* The nearer one of both directions. */
-static bool find_around(const ls_question *question, ls_verdict_kind kind, ls_lever lever, const range *r,
+static bool find_around(const ls_question *question, answer now, ls_lever lever, const range *r,
                         ls_flip *flip_out)
 {
     ls_flip up, down;
-    const bool is_up = r->high > r->from && search(question, lever, kind, r->from, r->high, &up);
-    const bool is_down = r->low < r->from && search(question, lever, kind, r->from, r->low, &down);
+    const bool is_up = r->high > r->from && search(question, lever, now, r->from, r->high, &up);
+    const bool is_down = r->low < r->from && search(question, lever, now, r->from, r->low, &down);
     if (is_up || is_down) {
         *flip_out = !is_down || (is_up && distance(&up) <= distance(&down)) ? up : down;
     }
@@ -219,7 +241,8 @@ static bool find_used(const ls_question *question, const ls_verdict *v, ls_lever
     }
     ls_question used = *question;
     used.utilization = LS_COST_UTILIZATION_MOST;
-    if (ask(&used, lever, r->from) != v->kind || !find_around(&used, v->kind, lever, r, flip_out)) {
+    if (!is_same(lever, ask(&used, lever, r->from), answer_of(v)) ||
+        !find_around(&used, answer_of(v), lever, r, flip_out)) {
         return false;
     }
     flip_out->utilization = used.utilization;
@@ -232,7 +255,9 @@ static bool find_flip(const ls_question *question, const ls_verdict *v, ls_lever
     if (!range_of(question, v, lever, &r)) {
         return false;
     }
-    if (!find_around(question, v->kind, lever, &r, flip_out)) {
+    ls_question priced = *question;
+    priced.priced_path = lever == LS_LEVER_OFFER_PRICE ? shown(v)->path : NULL;
+    if (!find_around(&priced, answer_of(v), lever, &r, flip_out)) {
         return find_used(question, v, lever, &r, flip_out);
     }
     if (r.is_unset && lever != LS_LEVER_DEADLINE) {
@@ -243,44 +268,74 @@ static bool find_flip(const ls_question *question, const ls_verdict *v, ls_lever
 
 /* ---- in words ---- */
 
-static void say_price(const ls_flip *f, const char *what, char *text, size_t bytes)
+/* "cost 36 % more". */
+static void say_price(const ls_flip *f, const char *what, const char *verb, char *text, size_t bytes)
 {
     const double percent = 100.0 * (f->to / f->from - 1.0);
     if (percent > 300.0) {
-        snprintf(text, bytes, "%s cost %.1f times as much", what, f->to / f->from);
+        snprintf(text, bytes, "%s %s %.1f times as much", what, verb, f->to / f->from);
     } else {
-        snprintf(text, bytes, "%s cost %.0f %% %s", what, fabs(percent), percent > 0.0 ? "more" : "less");
+        snprintf(text, bytes, "%s %s %.*f %% %s", what, verb, fabs(percent) < 9.5 ? 1 : 0, fabs(percent),
+                 percent > 0.0 ? "more" : "less");
     }
 }
 
-/* The rent in USD too, where one path of it is known. */
-static void say_rent(const ls_question *q, const ls_flip *f, char *text, size_t bytes)
+/* What one offer then costs: " (H100, rented: 4.10 USD an hour)"; without a name where the text has it. */
+static void append_usd(const ls_path_outcome *o, const char *name, double factor, char *text, size_t bytes)
 {
-    say_price(f, "rented GPUs", text, bytes);
-    for (size_t i = 0; i < q->path_count; i++) {
-        if (q->paths[i].kind == LS_PATH_RENTED) {
-            const size_t used = strlen(text);
-            snprintf(text + used, bytes - used, " (%.2f USD an hour)", q->paths[i].offers[0].usd * f->to);
-            return;
+    const bool is_rent = o->path->kind == LS_PATH_RENTED || o->path->kind == LS_PATH_CLOUD;
+    const size_t used = strlen(text);
+    snprintf(text + used, bytes - used, is_rent ? " (%.30s%s%.2f USD an hour)" : " (%.30s%s%.0f USD per GPU)",
+             name, name[0] ? ": " : "", o->offer->usd * factor);
+}
+
+/* The cheapest that can be had, of these kinds; NULL: none. */
+static const ls_path_outcome *cheapest(const ls_verdict *v, ls_path_kind from, ls_path_kind to)
+{
+    const ls_path_outcome *best = NULL;
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        const ls_path_outcome *o = &v->outcomes[i];
+        if (o->path->kind >= from && o->path->kind <= to && isfinite(o->days) &&
+            (!best || o->obstacle < best->obstacle ||
+             (o->obstacle == best->obstacle && o->run_usd_slow < best->run_usd_slow))) {
+            best = o;
         }
     }
+    return best;
 }
 
-static void say_change(const ls_question *q, const ls_flip *f, char *text, size_t bytes)
+static void say_prices(const ls_verdict *v, const ls_flip *f, char *text, size_t bytes)
+{
+    char alone[48];
+    const ls_path_outcome *o = shown(v);
+    if (f->lever == LS_LEVER_OFFER_PRICE) {
+        snprintf(alone, sizeof alone, "%.36s alone", o->name);
+        say_price(f, alone, "costs", text, bytes);
+        append_usd(o, "", f->to, text, bytes);
+        return;
+    }
+    const bool is_rent = f->lever == LS_LEVER_RENT_PRICE;
+    say_price(f, is_rent ? "rented GPUs" : "machines to buy", "cost", text, bytes);
+    o = is_rent ? cheapest(v, LS_PATH_RENTED, LS_PATH_CLOUD) : cheapest(v, LS_PATH_OWNED, LS_PATH_OWNED);
+    if (o) {
+        append_usd(o, o->name, f->to, text, bytes);
+    }
+}
+
+static void say_change(const ls_question *q, const ls_verdict *v, const ls_flip *f, char *text, size_t bytes)
 {
     char amount[24];
     switch (f->lever) {
     case LS_LEVER_RENT_PRICE:
-        say_rent(q, f, text, bytes);
-        break;
     case LS_LEVER_BUY_PRICE:
-        say_price(f, "machines to buy", text, bytes);
+    case LS_LEVER_OFFER_PRICE:
+        say_prices(v, f, text, bytes);
         break;
     case LS_LEVER_ENERGY_PRICE:
-        say_price(f, "kilowatt-hours", text, bytes);
+        say_price(f, "kilowatt-hours", "cost", text, bytes);
         break;
     case LS_LEVER_STAFF:
-        say_price(f, "the people who run machines", text, bytes);
+        say_price(f, "the people who run machines", "cost", text, bytes);
         break;
     case LS_LEVER_UTILIZATION:
         snprintf(text, bytes, "own machines are used %.0f %% of the hours", 100.0 * f->to);
@@ -334,14 +389,17 @@ void ls_verdict_find_flips(const ls_question *question, ls_verdict *verdict)
         if (!find_flip(question, verdict, lever, flip)) {
             continue;
         }
-        char change[120], use[64] = "";
-        say_change(question, flip, change, sizeof change);
+        char change[140], use[64] = "", path[48] = "";
+        say_change(question, verdict, flip, change, sizeof change);
         if (flip->utilization > 0.0) {
             snprintf(use, sizeof use, " and own machines are used %.0f %% of the hours",
                      100.0 * flip->utilization);
         }
-        snprintf(flip->text, sizeof flip->text, "%s when %s%s", ls_verdict_kind_name(flip->becomes), change,
-                 use);
+        if (flip->path >= 0) {
+            snprintf(path, sizeof path, " (%.40s)", verdict->outcomes[flip->path].name);
+        }
+        snprintf(flip->text, sizeof flip->text, "%s%s when %s%s", ls_verdict_kind_name(flip->becomes), path,
+                 change, use);
         verdict->flip_count++;
     }
     qsort(verdict->flips, verdict->flip_count, sizeof *verdict->flips, by_distance);

@@ -79,7 +79,7 @@ static void append_paths(const ls_verdict *v, ls_text *text)
             snprintf(days, sizeof days, "%s days", ls_plain_of(o->days).text);
         }
         ls_text_printf(text, "| %s%s | %lld | %s | %s | %s | %s | %s | %s |\n", o->name,
-                       (int)i == v->chosen ? " (chosen)" : "", (long long)o->gpus, days,
+                       (int)i == v->chosen ? " (chosen)" : "", (long long)o->machines, days,
                        ls_usd_of(o->run_usd).text, ls_usd_of(o->upfront_usd).text,
                        ls_usd_of(o->month_usd).text, ls_usd_of(o->max_loss_usd).text, o->why_not);
     }

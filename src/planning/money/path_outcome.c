@@ -34,7 +34,7 @@ typedef struct look {
     const ls_verdict_work *work;
     const ls_path *path;
     const ls_path_point *point;
-    const ls_offer *offer;
+    const ls_offer *offer; /* the path's */
     ls_verdict_pass pass;
     double mean_h, longest_s; /* of a run */
     int64_t copies;
@@ -44,7 +44,7 @@ typedef struct look {
 static bool time_runs(look *l)
 {
     for (size_t i = 0; i < l->question->workload_count; i++) {
-        const double tokens_ps = l->point->tokens_ps[i] * l->point->goodput[l->offer - l->path->offers];
+        const double tokens_ps = l->point->tokens_ps[i] * l->point->goodput;
         if (!(tokens_ps > 0.0)) {
             return false;
         }
@@ -74,6 +74,11 @@ static int64_t needed_copies(const look *l)
     return (int64_t)fmin(fmax(1.0, ceil(needed_machines(l) / most - 1e-9)), COPIES_MOST);
 }
 
+double ls_question_offer_factor(const ls_question *question, const ls_path *path)
+{
+    return path == question->priced_path ? question->offer_factor : 1.0;
+}
+
 /* ---- rented, cloud ---- */
 
 /* GPU-hours that a run is billed: a reservation is paid whether it is used or not. */
@@ -98,7 +103,7 @@ static void cost_rented(const look *l, ls_path_outcome *o)
     o->storage_usd = ls_cost_storage_usd(kept_bytes + data_bytes, q->storage_usd_gb_month, months);
     o->egress_usd =
         ls_cost_egress_usd(LS_CHECKPOINT_EXPORT_BYTES_PER_PARAMETER * l->work->parameters, q->egress_usd_tb);
-    o->usd_per_gpu_hour = offer->usd * q->rent_factor;
+    o->usd_per_gpu_hour = offer->usd * q->rent_factor * ls_question_offer_factor(q, l->path);
     o->compute_usd = paid_hours(l, o) * o->usd_per_gpu_hour;
     o->run_usd = o->compute_usd + o->storage_usd + o->egress_usd;
     const double commitment_usd =
@@ -124,8 +129,9 @@ static double use_of(const look *l)
 
 static ls_ownership ownership_of(const look *l)
 {
-    return ls_path_ownership(l->path, l->offer, l->point->gpus * l->copies, l->question->buy_factor,
-                             l->question->energy_factor, l->question->staff_factor);
+    const double factor = l->question->buy_factor * ls_question_offer_factor(l->question, l->path);
+    return ls_path_ownership(l->path, l->point->gpus * l->copies, factor, l->question->energy_factor,
+                             l->question->staff_factor);
 }
 
 /* The ends of the price's range: `by_price_usd` of a run's cost goes with what a GPU costs, all in. */
@@ -223,10 +229,11 @@ double ls_path_outcome_limit_s(const ls_question *question, const ls_path *path,
     return pass.patient || path->point_count == 1 ? INFINITY : LS_VERDICT_SIZE_S;
 }
 
+/* A deadline is held when it is at the slow end of the band too; for patience the expected time will do. */
 static bool is_too_late(const look *l, const ls_path_outcome *o)
 {
     const double limit_s = ls_path_outcome_limit_s(l->question, l->path, l->pass);
-    const double taken_s = l->question->deadline_s > 0.0 ? o->days * SECONDS_PER_DAY : l->longest_s;
+    const double taken_s = l->question->deadline_s > 0.0 ? o->days_slow * SECONDS_PER_DAY : l->longest_s;
     return taken_s > limit_s * (1.0 + 1e-9);
 }
 
@@ -241,8 +248,9 @@ static bool is_kept_from(const ls_question *q, const ls_path *path, const ls_off
 static bool is_size_refused(const look *l, const ls_path_outcome *o)
 {
     const ls_offer *offer = l->offer;
-    return (uint64_t)o->gpus < offer->gpus_min ||
-           (offer->gpus_max > 0 && (uint64_t)o->gpus > offer->gpus_max) || (o->frontier && !l->pass.frontier);
+    return (uint64_t)o->machines < offer->gpus_min ||
+           (offer->gpus_max > 0 && (uint64_t)o->machines > offer->gpus_max) ||
+           (o->frontier && !l->pass.frontier);
 }
 
 /* More hours than one machine under a desk has. */
@@ -262,7 +270,8 @@ static ls_obstacle find_obstacle(const look *l, const ls_path_outcome *o)
 {
     const bool is_own = l->path->kind == LS_PATH_LOCAL || l->path->kind == LS_PATH_OWNED;
     const double budget_usd = l->question->budget_usd;
-    return is_size_refused(l, o)                              ? LS_OBSTACLE_SIZE
+    return ls_path_is_replaced(l->path, o->machines)          ? LS_OBSTACLE_OFFER
+           : is_size_refused(l, o)                            ? LS_OBSTACLE_SIZE
            : is_own && !o->power.possible                     ? LS_OBSTACLE_SITE
            : is_overused(l)                                   ? LS_OBSTACLE_USE
            : is_too_late(l, o)                                ? LS_OBSTACLE_DEADLINE
@@ -279,8 +288,11 @@ static ls_path_outcome look_at(look *l)
                          .point = l->point,
                          .offer = l->offer,
                          .gpus = l->point->gpus,
-                         .goodput = l->point->goodput[l->offer - path->offers],
-                         .days = INFINITY};
+                         .goodput = l->point->goodput,
+                         .copies = 1,
+                         .machines = l->point->gpus,
+                         .days = INFINITY,
+                         .days_slow = INFINITY};
     const uint64_t most = l->offer->gpus_max > 0 ? l->offer->gpus_max : LS_OFFER_GPUS_MOST;
     o.frontier = (uint64_t)o.gpus > most;
     const bool is_kept = is_kept_from(l->question, path, l->offer);
@@ -290,9 +302,13 @@ static ls_path_outcome look_at(look *l)
     }
     o.gpu_hours = l->mean_h * (double)o.gpus;
     o.copies = l->copies = needed_copies(l);
-    o.days = (l->offer->lead_time_s + l->longest_s) / SECONDS_PER_DAY;
+    o.machines = o.gpus * o.copies;
+    o.run_days = l->longest_s / SECONDS_PER_DAY;
+    o.days = l->offer->lead_time_s / SECONDS_PER_DAY + o.run_days;
+    o.days_slow = l->offer->lead_time_s / SECONDS_PER_DAY + o.run_days * l->point->slow;
     if (path->kind == LS_PATH_LOCAL || path->kind == LS_PATH_OWNED) {
-        ls_power_compute(path->catalogue, path->node, o.gpus * o.copies, &path->site, &o.power);
+        o.machines = ls_path_whole_gpus(path, o.machines);
+        ls_power_compute(path->catalogue, path->node, o.machines, &path->site, &o.power);
     }
     if (path->kind == LS_PATH_LOCAL) {
         cost_local(l, &o);
@@ -301,6 +317,8 @@ static ls_path_outcome look_at(look *l)
     } else {
         cost_rented(l, &o);
     }
+    o.run_usd_slow = path->kind == LS_PATH_LOCAL ? o.run_usd + o.energy_usd * (l->point->slow - 1.0)
+                                                 : o.run_usd * l->point->slow;
     o.obstacle = is_kept ? LS_OBSTACLE_CONTROL : find_obstacle(l, &o);
     o.possible = o.obstacle == LS_OBSTACLE_NONE;
     return o;
@@ -328,7 +346,7 @@ static bool is_better(const look *l, const ls_path_outcome *a, const ls_path_out
         return a->upfront_usd < b->upfront_usd; /* no size is there in time */
     }
     return a->obstacle == LS_OBSTACLE_DEADLINE ? a->days < b->days
-           : a->obstacle == LS_OBSTACLE_SITE   ? a->gpus * a->copies < b->gpus * b->copies
+           : a->obstacle == LS_OBSTACLE_SITE   ? a->machines < b->machines
                                                : a->run_usd < b->run_usd;
 }
 
@@ -340,9 +358,20 @@ static ls_path_outcome look_at_api(const ls_question *question, const ls_path *p
     o.max_loss_usd = o.month_usd;
     const bool is_kept = is_kept_from(question, path, NULL);
     const bool is_dear = question->budget_usd > 0.0 && o.total_usd > question->budget_usd;
-    o.obstacle = is_kept ? LS_OBSTACLE_CONTROL : is_dear ? LS_OBSTACLE_BUDGET : LS_OBSTACLE_NONE;
+    o.obstacle = is_kept                               ? LS_OBSTACLE_CONTROL
+                 : !(question->api_tokens_month > 0.0) ? LS_OBSTACLE_TOKENS
+                 : is_dear                             ? LS_OBSTACLE_BUDGET
+                                                       : LS_OBSTACLE_NONE;
     o.possible = o.obstacle == LS_OBSTACLE_NONE;
     return o;
+}
+
+/* Of one's own nobody looks at half a node: the whole one must be bought. Where only such sizes are there they stand. */
+static bool is_part_of_node(const look *l)
+{
+    const ls_path_point *last = &l->path->points[l->path->point_count - 1];
+    return l->path->kind == LS_PATH_OWNED && l->point->gpus < l->path->node->count &&
+           last->gpus >= l->path->node->count;
 }
 
 void ls_path_outcome_compute(const ls_question *question, const ls_verdict_work *work, const ls_path *path,
@@ -352,12 +381,18 @@ void ls_path_outcome_compute(const ls_question *question, const ls_verdict_work 
         *outcome_out = look_at_api(question, path);
         return;
     }
-    ls_path_outcome best = {
-        .path = path, .offer = path->offers, .obstacle = LS_OBSTACLE_MEMORY, .days = INFINITY};
-    for (size_t i = 0; i < path->point_count * path->offer_count; i++) {
-        look l = {.question = question, .work = work, .path = path, .pass = pass};
-        l.point = &path->points[i / path->offer_count];
-        l.offer = &path->offers[i % path->offer_count];
+    ls_path_outcome best = {.path = path,
+                            .offer = &path->offer,
+                            .obstacle = LS_OBSTACLE_MEMORY,
+                            .copies = 1,
+                            .days = INFINITY,
+                            .days_slow = INFINITY};
+    for (size_t i = 0; i < path->point_count; i++) {
+        look l = {.question = question, .work = work, .path = path, .offer = &path->offer, .pass = pass};
+        l.point = &path->points[i];
+        if (is_part_of_node(&l)) {
+            continue;
+        }
         const ls_path_outcome one = look_at(&l);
         if (best.gpus == 0 || is_better(&l, &one, &best)) {
             best = one;

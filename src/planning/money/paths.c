@@ -36,32 +36,35 @@ const char *ls_path_short_name(ls_arena *arena, const ls_accelerator *accelerato
 
 /* ---- prices ---- */
 
-static ls_status find_offers(const ls_path_settings *settings, ls_path *path)
+static bool is_purchase(ls_path_kind kind)
 {
-    const ls_node *node = path->node;
-    const bool purchase = path->kind == LS_PATH_LOCAL || path->kind == LS_PATH_OWNED;
-    const bool cloud = path->kind == LS_PATH_CLOUD;
-    if (settings->quote) {
-        path->offer_count = ls_quote_find(settings->quote, settings->catalogue, node, purchase, cloud,
-                                          path->offers, LS_PATH_OFFERS_MOST);
-    }
-    if (path->offer_count == 0) {
-        path->offer_count = purchase ? ls_offer_purchase(node, path->offers)
-                            : cloud  ? ls_offer_cloud(node, path->offers)
-                                     : ls_offer_rented(node, path->offers);
-    }
-    return path->offer_count > 0
-               ? LS_OK
-               : ls_fail(LS_ERR_NOT_FOUND,
-                         "no price to %s %s is known; give one with --quote FILE (examples/plan/quote.yaml)",
-                         purchase ? "buy" : "rent", node->accelerator->name);
+    return kind == LS_PATH_LOCAL || kind == LS_PATH_OWNED;
 }
 
-static void assume_offers(const ls_path *path, ls_assumptions *list)
+static bool find_market(const ls_path *path, ls_offer *offer_out)
 {
-    for (size_t i = 0; i < path->offer_count; i++) {
-        ls_offer_assume(&path->offers[i], list);
+    return is_purchase(path->kind)       ? ls_offer_purchase(path->node, offer_out)
+           : path->kind == LS_PATH_CLOUD ? ls_offer_cloud(path->node, offer_out)
+                                         : ls_offer_rented(path->node, offer_out);
+}
+
+static ls_status fail_without_price(const ls_path *path)
+{
+    return ls_fail(LS_ERR_NOT_FOUND,
+                   "no price to %s %s is known; give one with --quote FILE (examples/plan/quote.yaml)",
+                   is_purchase(path->kind) ? "buy" : "rent", path->node->accelerator->name);
+}
+
+bool ls_path_is_replaced(const ls_path *path, int64_t gpus)
+{
+    for (size_t i = 0; i < path->own_count; i++) {
+        const ls_offer *own = &path->own[i];
+        if (own->kind == path->offer.kind && (uint64_t)gpus >= own->gpus_min &&
+            (own->gpus_max == 0 || (uint64_t)gpus <= own->gpus_max)) {
+            return true;
+        }
     }
+    return false;
 }
 
 /* The box around cards that are sold without one. */
@@ -111,29 +114,27 @@ static void assume_terms(const ls_path *path, ls_assumptions *list)
             ls_assumptions_add(list, "owning: %.0f USD of staff a year", t->staff_usd_year);
         } else {
             ls_assumptions_add(
-                list, "owning: staff of 250,000 USD a year for 8 nodes, growing with the power 0.75");
+                list, "owning: staff of 250,000 USD a year for 64 GPUs, growing with the power 0.75");
         }
     }
 }
 
 /* What an offer does not say. */
-static void set_lead_times(const ls_path_settings *settings, ls_assumptions *list, ls_path *path)
+static void set_lead_time(const ls_path_settings *settings, ls_assumptions *list, ls_path *path)
 {
-    const double usual_s = path->kind == LS_PATH_LOCAL    ? LS_PATH_LOCAL_LEAD_TIME_S
-                           : settings->lead_time_s >= 0.0 ? settings->lead_time_s
-                                                          : LS_PATH_LEAD_TIME_S;
-    for (size_t i = 0; i < path->offer_count; i++) {
-        ls_offer *offer = &path->offers[i];
-        offer->lead_time_s = offer->lead_time_s > 0.0 ? offer->lead_time_s : usual_s;
-        if (path->kind == LS_PATH_OWNED) {
-            ls_assumptions_add(list, "owning: %.0f days until the machines are there",
-                               offer->lead_time_s / 86400.0);
-        }
+    ls_offer *offer = &path->offer;
+    if (!(offer->lead_time_s > 0.0)) {
+        offer->lead_time_s = path->kind == LS_PATH_LOCAL    ? LS_PATH_LOCAL_LEAD_TIME_S
+                             : settings->lead_time_s >= 0.0 ? settings->lead_time_s
+                                                            : LS_PATH_LEAD_TIME_S;
     }
+    ls_assumptions_add(list, "%s: %.0f days until %s there",
+                       path->kind == LS_PATH_LOCAL ? "a machine under a desk" : "owning",
+                       offer->lead_time_s / 86400.0,
+                       path->kind == LS_PATH_LOCAL ? "it is" : "the machines are");
 }
 
-static ls_status add_ownership(ls_arena *arena, const ls_path_settings *settings, bool is_here,
-                               ls_assumptions *assumptions, ls_path *path)
+static ls_status set_site(ls_arena *arena, const ls_path_settings *settings, ls_path *path)
 {
     path->site = settings->site;
     /* A machine under a desk stands under a desk, unless the site was named. */
@@ -141,39 +142,28 @@ static ls_status add_ownership(ls_arena *arena, const ls_path_settings *settings
         LS_TRY(ls_site_load(arena, settings->catalogue, DESK, &path->site));
     }
     path->terms = terms_of(settings, path->kind, &path->site);
-    if (is_here) {
-        path->offers[0] = (ls_offer){.name = "here",
-                                     .kind = LS_OFFER_PURCHASE,
-                                     .accelerator = path->node->accelerator->name,
-                                     .node = "",
-                                     .gpus_min = 1,
-                                     .date = "",
-                                     .confidence = ""};
-        path->offer_count = 1;
-    } else {
-        LS_TRY(find_offers(settings, path));
-        assume_offers(path, assumptions);
-        path->host_usd = host_usd_per_gpu(path->node, path->kind);
-        set_lead_times(settings, assumptions, path);
-    }
-    assume_terms(path, assumptions);
+    path->host_usd = path->is_here ? 0.0 : host_usd_per_gpu(path->node, path->kind);
     return LS_OK;
 }
 
 static void assume_storage(const ls_path_settings *settings, ls_assumptions *list)
 {
+    static const char market[] = "a cloud's list price, 2026", own[] = "own offer";
     const ls_quote *quote = settings->quote;
+    const bool has_storage = quote && quote->has_storage, has_egress = quote && quote->has_egress;
     ls_assumptions_add(list,
-                       "storage %.3g USD per GB and month, egress %.3g USD per TB (%s); %.0f full "
-                       "checkpoints and the text are "
-                       "kept while a run goes on, at least a month",
-                       quote ? quote->storage_usd_gb_month : LS_COST_STORAGE_USD_GB_MONTH,
-                       quote ? quote->egress_usd_tb : LS_COST_EGRESS_USD_TB,
-                       quote ? "own offer" : "a cloud's list price, 2026", LS_COST_CHECKPOINTS_KEPT);
+                       "storage %.3g USD per GB and month (%s), egress %.3g USD per TB (%s); %.0f full "
+                       "checkpoints and the text are kept while a run goes on, at least a month",
+                       has_storage ? quote->storage_usd_gb_month : LS_COST_STORAGE_USD_GB_MONTH,
+                       has_storage ? own : market, has_egress ? quote->egress_usd_tb : LS_COST_EGRESS_USD_TB,
+                       has_egress ? own : market, LS_COST_CHECKPOINTS_KEPT);
 }
 
 static const char *name_of(ls_arena *arena, const ls_path *path)
 {
+    if (path->offer.is_own) {
+        return ls_arena_printf(arena, "%s, %s", path->short_name, path->offer.name);
+    }
     switch (path->kind) {
     case LS_PATH_LOCAL:
         return path->is_here ? "this machine" : ls_arena_printf(arena, "%s under a desk", path->short_name);
@@ -189,34 +179,98 @@ static const char *name_of(ls_arena *arena, const ls_path *path)
     return "an outside API";
 }
 
+/* The same path at this price. */
+static void price_path(ls_arena *arena, const ls_path_settings *settings, const ls_path *path,
+                       const ls_offer *offer, ls_assumptions *assumptions, ls_path *path_out)
+{
+    *path_out = *path;
+    path_out->offer = *offer;
+    path_out->own_count = offer->is_own ? 0 : path->own_count;
+    path_out->name = name_of(arena, path_out);
+    ls_offer_assume(offer, assumptions);
+    if (is_purchase(path->kind)) {
+        set_lead_time(settings, assumptions, path_out);
+    }
+}
+
+/* Own offers, as many as there is room for, then the catalogue's price. */
+static ls_status price_all(ls_arena *arena, const ls_path_settings *settings, ls_path *path,
+                           ls_assumptions *assumptions, size_t most, ls_path *paths_out, size_t *count_out)
+{
+    ls_offer market;
+    const bool has_market = find_market(path, &market);
+    ls_offer *own = NULL;
+    if (settings->quote) {
+        own = ls_arena_new(arena, ls_offer, settings->quote->count);
+        path->own_count = ls_quote_find(settings->quote, settings->catalogue, path->node,
+                                        is_purchase(path->kind), path->kind == LS_PATH_CLOUD, own);
+    }
+    if (!has_market && path->own_count == 0) {
+        return fail_without_price(path);
+    }
+    const size_t room = most > has_market ? most - has_market : 0;
+    const size_t shown_most = room < LS_PATH_OFFERS_MOST ? room : LS_PATH_OFFERS_MOST;
+    const size_t shown = path->own_count < shown_most ? path->own_count : shown_most;
+    size_t count = 0;
+    path->own = own;
+    for (size_t i = 0; i < shown; i++) {
+        price_path(arena, settings, path, &own[i], assumptions, &paths_out[count++]);
+    }
+    if (shown < path->own_count) {
+        ls_assumptions_add(assumptions,
+                           "%zu own offers for %s are left out of %zu: of a kind and size the cheapest are "
+                           "compared, %zu at most",
+                           path->own_count - shown, path->node->accelerator->name, path->own_count, shown);
+    }
+    if (has_market && count < most) {
+        price_path(arena, settings, path, &market, assumptions, &paths_out[count++]);
+    }
+    *count_out = count;
+    return LS_OK;
+}
+
 ls_status ls_path_build(ls_arena *arena, const ls_path_settings *settings, ls_path_kind kind,
-                        const ls_node *node, bool is_here, ls_assumptions *assumptions, ls_path *path_out)
+                        const ls_node *node, bool is_here, ls_assumptions *assumptions, size_t most,
+                        ls_path *paths_out, size_t *count_out)
 {
     ls_path path = {.kind = kind, .node = node, .is_here = is_here, .catalogue = settings->catalogue};
     path.short_name = node ? ls_path_short_name(arena, node->accelerator) : "";
-    if (kind == LS_PATH_LOCAL || kind == LS_PATH_OWNED) {
-        LS_TRY(add_ownership(arena, settings, is_here, assumptions, &path));
+    path.name = name_of(arena, &path);
+    if (is_purchase(kind)) {
+        LS_TRY(set_site(arena, settings, &path));
+    }
+    if (kind == LS_PATH_API || is_here) {
+        path.offer = (ls_offer){.name = "here",
+                                .kind = LS_OFFER_PURCHASE,
+                                .accelerator = node ? node->accelerator->name : "",
+                                .node = "",
+                                .gpus_min = 1,
+                                .date = "",
+                                .confidence = ""};
+        paths_out[0] = path;
+        *count_out = 1;
+    } else {
+        LS_TRY(price_all(arena, settings, &path, assumptions, most, paths_out, count_out));
+    }
+    if (is_purchase(kind)) {
+        assume_terms(&path, assumptions);
     } else if (kind != LS_PATH_API) {
-        LS_TRY(find_offers(settings, &path));
-        assume_offers(&path, assumptions);
         assume_storage(settings, assumptions);
     }
-    path.name = name_of(arena, &path);
-    *path_out = path;
     return LS_OK;
 }
 
 /* ---- sizes ---- */
 
-static double goodput_of(const ls_path *path, const ls_offer *offer, int64_t gpus, double parameters)
+static double goodput_of(const ls_path *path, int64_t gpus, double parameters)
 {
-    const bool is_spot = offer->kind == LS_OFFER_SPOT;
+    const bool is_spot = path->offer.kind == LS_OFFER_SPOT;
     const ls_failure_setting setting = {
         .gpus = gpus,
         .gpus_per_node = path->node->count,
         .parameters = parameters,
         .snapshot_bytes_ps = path->node->accelerator->pcie_bytes_ps,
-        .preemptions_per_day = is_spot ? offer->preemptions_per_day : 0.0,
+        .preemptions_per_day = is_spot ? path->offer.preemptions_per_day : 0.0,
         .wait_s = is_spot ? LS_FAILURE_SPOT_WAIT_S : 0.0,
     };
     ls_failure_estimate estimate;
@@ -224,37 +278,41 @@ static double goodput_of(const ls_path *path, const ls_offer *offer, int64_t gpu
     return estimate.goodput;
 }
 
-void ls_path_add_point(ls_path *path, ls_arena *arena, int64_t gpus, const double *tokens_ps, size_t count,
-                       double parameters)
+void ls_path_add_point(ls_path *path, ls_arena *arena, const ls_path_size *size)
 {
     if (path->point_count == LS_PATH_POINTS_MOST || !path->node) {
         return;
     }
-    double *copy = ls_arena_new(arena, double, count);
-    memcpy(copy, tokens_ps, count * sizeof *copy);
-    ls_path_point *point = &path->points[path->point_count++];
-    *point = (ls_path_point){.gpus = gpus, .tokens_ps = copy};
-    for (size_t i = 0; i < path->offer_count; i++) {
-        point->goodput[i] = goodput_of(path, &path->offers[i], gpus, parameters);
-    }
+    double *copy = ls_arena_new(arena, double, size->count);
+    memcpy(copy, size->tokens_ps, size->count * sizeof *copy);
+    path->points[path->point_count++] =
+        (ls_path_point){.gpus = size->gpus,
+                        .tokens_ps = copy,
+                        .slow = fmax(size->slow, 1.0),
+                        .goodput = goodput_of(path, size->gpus, size->parameters)};
 }
 
-ls_ownership ls_path_ownership(const ls_path *path, const ls_offer *offer, int64_t gpus, double buy_factor,
-                               double energy_factor, double staff_factor)
+int64_t ls_path_whole_gpus(const ls_path *path, int64_t gpus)
 {
-    const int64_t nodes = (gpus + path->node->count - 1) / path->node->count;
+    return (gpus + path->node->count - 1) / path->node->count * path->node->count;
+}
+
+ls_ownership ls_path_ownership(const ls_path *path, int64_t gpus, double buy_factor, double energy_factor,
+                               double staff_factor)
+{
+    const int64_t nodes = ls_path_whole_gpus(path, gpus) / path->node->count;
     const double network = nodes > 1 ? 1.0 + LS_COST_NETWORK_SHARE : 1.0;
     ls_power power;
     ls_power_compute(path->catalogue, path->node, gpus, &path->site, &power);
     ls_ownership o = path->terms;
     o.gpus = nodes * path->node->count;
-    o.capex_usd = (offer->usd + path->host_usd) * (double)o.gpus * network * buy_factor;
+    o.capex_usd = (path->offer.usd + path->host_usd) * (double)o.gpus * network * buy_factor;
     o.it_kw = power.it_kw;
     o.colo_kw = power.it_max_kw;
     o.energy_usd_kwh *= energy_factor;
     if (path->kind == LS_PATH_OWNED) {
         o.staff_usd_year =
-            staff_factor * (o.staff_usd_year > 0.0 ? o.staff_usd_year : ls_cost_staff_usd_year(nodes));
+            staff_factor * (o.staff_usd_year > 0.0 ? o.staff_usd_year : ls_cost_staff_usd_year(o.gpus));
     }
     return o;
 }

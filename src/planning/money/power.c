@@ -58,27 +58,34 @@ static void check_site(const ls_site *site, ls_power *p)
     p->possible = p->why_not[0] == '\0';
 }
 
-void ls_power_compute(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,
-                      ls_power *power_out)
+void ls_power_of_machines(const ls_node *node, int64_t gpus, ls_power *power_out)
 {
     ls_power p = {.possible = true};
     compute_node(node, &p);
-    if (!p.known) {
-        *power_out = p;
-        return;
+    if (p.known) {
+        p.nodes = node_count(node, gpus);
+        /* GPUs that are left over in the last node cost what they cost: nobody buys a part of a node. */
+        const double training_kw = (double)p.nodes * p.node_w / 1e3,
+                     max_kw = (double)p.nodes * p.node_max_w / 1e3;
+        const double network = p.nodes > 1 ? LS_POWER_NETWORK_SHARE : 0.0;
+        p.network_kw = training_kw * network;
+        p.it_kw = training_kw + p.network_kw;
+        p.it_max_kw = max_kw * (1.0 + network);
     }
-    p.nodes = node_count(node, gpus);
-    /* GPUs that are left over in the last node cost what they cost: nobody buys a part of a node. */
-    const double training_kw = (double)p.nodes * p.node_w / 1e3,
-                 max_kw = (double)p.nodes * p.node_max_w / 1e3;
-    const double network = p.nodes > 1 ? LS_POWER_NETWORK_SHARE : 0.0;
-    p.network_kw = training_kw * network;
-    p.it_kw = training_kw + p.network_kw;
-    p.it_max_kw = max_kw * (1.0 + network);
-    p.facility_kw = p.it_kw * site->pue;
-    p.facility_max_kw = p.it_max_kw * site->pue;
-    compute_racks(catalogue, site, &p);
-    check_site(site, &p);
+    *power_out = p;
+}
+
+void ls_power_compute(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,
+                      ls_power *power_out)
+{
+    ls_power p;
+    ls_power_of_machines(node, gpus, &p);
+    if (p.known) {
+        p.facility_kw = p.it_kw * site->pue;
+        p.facility_max_kw = p.it_max_kw * site->pue;
+        compute_racks(catalogue, site, &p);
+        check_site(site, &p);
+    }
     *power_out = p;
 }
 

@@ -43,6 +43,9 @@ typedef struct ls_power {
     char why_not[200];         /* "1,224 kW at the meter, the site feeds 500"; "" when possible */
 } ls_power;
 
+/* Only what the machines draw: nodes, node_w, node_max_w, network_kw, it_kw, it_max_kw, known. For machines that stand with others: where, is not known. */
+void ls_power_of_machines(const ls_node *node, int64_t gpus, ls_power *power_out);
+
 void ls_power_compute(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,
                       ls_power *power_out);
 

@@ -94,6 +94,7 @@ static ls_status read_offer(ls_arena *arena, const ls_document *doc, size_t inde
     }
     offer->usd_low = offer->usd_high = offer->usd;
     offer->confidence = "own offer";
+    offer->is_own = true;
     return LS_OK;
 }
 
@@ -114,6 +115,8 @@ static ls_status read_document(ls_arena *arena, ls_document *doc, ls_quote *quot
     ls_options_defaults(&quote_table, &quote, arena);
     json_object_del(doc->root, "offers"); /* read already; what is left are the other keys */
     LS_TRY(ls_options_apply_document(&quote_table, &quote, doc, arena));
+    quote.has_storage = json_object_get(doc->root, "storage_usd_gb_month") != NULL;
+    quote.has_egress = json_object_get(doc->root, "egress_usd_tb") != NULL;
     *quote_out = quote;
     return LS_OK;
 }
@@ -181,24 +184,55 @@ static bool is_for(const ls_offer *offer, const ls_catalogue *catalogue, const l
     return accelerator == wanted->accelerator;
 }
 
-/* Puts an offer among those that are there, cheapest first; the dearest falls out when there is no room. */
-static size_t insert(ls_offer *offers, size_t count, size_t most, const ls_offer *offer)
+bool ls_offer_is_for(const ls_offer *offer, const ls_catalogue *catalogue, const ls_node *node)
+{
+    int64_t count;
+    return is_for(offer, catalogue, node, &count);
+}
+
+/* Two that differ in nothing but the price. */
+static bool is_alike(const ls_offer *a, const ls_offer *b)
+{
+    return a->kind == b->kind && a->gpus_min == b->gpus_min && a->gpus_max == b->gpus_max &&
+           a->months == b->months && a->lead_time_s == b->lead_time_s &&
+           a->preemptions_per_day == b->preemptions_per_day;
+}
+
+static void insert(ls_offer *offers, size_t at, size_t count, const ls_offer *offer)
+{
+    memmove(&offers[at + 1], &offers[at], (count - at) * sizeof *offers);
+    offers[at] = *offer;
+}
+
+/* Behind those that are no dearer, among the first `count`. */
+static size_t place_of(const ls_offer *offers, size_t count, const ls_offer *offer)
 {
     size_t at = count;
     while (at > 0 && offers[at - 1].usd > offer->usd) {
         at--;
     }
-    if (at == most) {
-        return count;
+    return at;
+}
+
+/* Those that are dearer than one that is alike go behind all others, in the same order. `offers` has the cheapest first. */
+static void move_dearer_back(ls_offer *offers, size_t count)
+{
+    size_t best = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool is_dearer = false;
+        for (size_t k = 0; k < best; k++) {
+            is_dearer = is_dearer || is_alike(&offers[k], &offers[i]);
+        }
+        if (!is_dearer) {
+            const ls_offer offer = offers[i];
+            memmove(&offers[best + 1], &offers[best], (i - best) * sizeof *offers);
+            offers[best++] = offer;
+        }
     }
-    const size_t kept = count < most ? count : most - 1;
-    memmove(&offers[at + 1], &offers[at], (kept - at) * sizeof *offers);
-    offers[at] = *offer;
-    return kept + 1;
 }
 
 size_t ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const ls_node *node, bool purchase,
-                     bool cloud, ls_offer *offers_out, size_t most)
+                     bool cloud, ls_offer *offers_out)
 {
     size_t found = 0;
     for (size_t i = 0; i < quote->count; i++) {
@@ -210,8 +244,10 @@ size_t ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const
         }
         offer.usd /= offer.unit == LS_OFFER_PER_NODE ? (double)count : 1.0;
         offer.usd_low = offer.usd_high = offer.usd;
-        found = insert(offers_out, found, most, &offer);
+        insert(offers_out, place_of(offers_out, found, &offer), found, &offer);
+        found++;
     }
+    move_dearer_back(offers_out, found);
     return found;
 }
 

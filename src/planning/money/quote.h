@@ -20,7 +20,7 @@
  *       date: 2026-11                   # [not given]
  *       cloud: false                    # true: it is the cloud's side of the comparison  [false]
  *
- * Own offers replace the catalogue's for their accelerator and path. Bad values are refused with file, line and range.
+ * planning/money/paths.h says how own offers stand beside the catalogue's prices. Bad values are refused with file, line and range.
  */
 #ifndef LS_PLANNING_MONEY_QUOTE_H
 #define LS_PLANNING_MONEY_QUOTE_H
@@ -54,13 +54,15 @@ typedef struct ls_offer {
     double lead_time_s;
     double preemptions_per_day;
     bool cloud;
+    bool is_own; /* from a quote, not from the catalogue */
     const char *date, *confidence;
 } ls_offer;
 
 typedef struct ls_quote {
     const ls_offer *offers;
     size_t count;
-    double storage_usd_gb_month, egress_usd_tb;
+    double storage_usd_gb_month, egress_usd_tb; /* the usual ones where the file says nothing */
+    bool has_storage, has_egress;               /* whether it does */
 } ls_quote;
 
 LS_MUST_CHECK ls_status ls_quote_load(ls_arena *arena, const char *path, ls_quote *quote_out);
@@ -78,9 +80,14 @@ bool ls_offer_rented(const ls_node *node, ls_offer *offer_out);
 bool ls_offer_cloud(const ls_node *node, ls_offer *offer_out);
 bool ls_offer_purchase(const ls_node *node, ls_offer *offer_out);
 
-/* The offers of a quote for the node's accelerator, purchase or not, cloud or not; cheapest by the GPU first, at most `most`. Returns how many. */
+/*
+ * The offers of a quote for the node's accelerator, purchase or not, cloud or not; by the GPU. First the cheapest of each kind and size (gpus_min, gpus_max, months, lead
+ * time, preemptions), cheapest first, then those that are dearer than one that is alike. `offers_out` has room for all of the quote. Returns how many.
+ */
 size_t ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const ls_node *node, bool purchase,
-                     bool cloud, ls_offer *offers_out, size_t most);
+                     bool cloud, ls_offer *offers_out);
+/* Whether an offer is for this node, or for its accelerator. */
+bool ls_offer_is_for(const ls_offer *offer, const ls_catalogue *catalogue, const ls_node *node);
 
 /* "H100-SXM5-80GB, rented: 3.01 USD per GPU and hour (range 1.99 to 6.88, 2026-05, specs high; price medium)". */
 void ls_offer_assume(const ls_offer *offer, ls_assumptions *list);

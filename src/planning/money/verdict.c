@@ -16,6 +16,7 @@ void ls_question_init(ls_question *question)
         .energy_factor = 1.0,
         .staff_factor = 1.0,
         .tokens_factor = 1.0,
+        .offer_factor = 1.0,
         .storage_usd_gb_month = LS_COST_STORAGE_USD_GB_MONTH,
         .egress_usd_tb = LS_COST_EGRESS_USD_TB,
         .checkpoints_kept = LS_COST_CHECKPOINTS_KEPT,
@@ -70,14 +71,16 @@ static void look_for_paths(const ls_question *question, const ls_verdict_work *w
 /* What the same runs cost at the cheapest that rents out, whether it may be taken or not; 0: nobody does. */
 static double cheapest_rent_usd(const ls_verdict *v)
 {
-    double cheapest = INFINITY;
+    const ls_path_outcome *best = NULL;
     for (size_t i = 0; i < v->outcome_count; i++) {
         const ls_path_outcome *o = &v->outcomes[i];
-        if (is_rent(o) && isfinite(o->days)) {
-            cheapest = fmin(cheapest, o->run_usd);
+        const bool is_offered = o->obstacle != LS_OBSTACLE_OFFER && o->obstacle != LS_OBSTACLE_SIZE;
+        if (is_rent(o) && isfinite(o->days) && is_offered &&
+            (!best || o->run_usd_slow < best->run_usd_slow)) {
+            best = o;
         }
     }
-    return isinf(cheapest) ? 0.0 : cheapest;
+    return best ? best->run_usd : 0.0;
 }
 
 static void compare_owned(const ls_question *question, const ls_verdict_work *work, ls_verdict *v)
@@ -85,18 +88,31 @@ static void compare_owned(const ls_question *question, const ls_verdict_work *wo
     const double rent_run_usd = cheapest_rent_usd(v);
     for (size_t i = 0; i < v->outcome_count; i++) {
         ls_path_outcome *o = &v->outcomes[i];
-        if (o->path->kind != LS_PATH_OWNED || isinf(o->days) || rent_run_usd == 0.0) {
+        if (o->path->kind != LS_PATH_OWNED || isinf(o->days)) {
             continue;
         }
-        ls_path_outcome_compare(question, work, rent_run_usd, o);
-        if (v->break_even_months == 0.0) {
-            v->break_even_months = o->break_even_months;
-            v->break_even_utilization = o->break_even_utilization;
+        if (rent_run_usd > 0.0) {
+            ls_path_outcome_compare(question, work, rent_run_usd, o);
         }
+        const ls_path_outcome *best = v->owned >= 0 ? &v->outcomes[v->owned] : NULL;
+        if (!best || o->obstacle < best->obstacle ||
+            (o->obstacle == best->obstacle && o->run_usd_slow < best->run_usd_slow)) {
+            v->owned = (int)i;
+        }
+    }
+    if (v->owned >= 0) {
+        v->break_even_months = v->outcomes[v->owned].break_even_months;
+        v->break_even_utilization = v->outcomes[v->owned].break_even_utilization;
     }
 }
 
 /* ---- choosing ---- */
+
+/* What paths are chosen by. */
+static double cost_of(const ls_path_outcome *o)
+{
+    return o->run_usd_slow;
+}
 
 /* The cheapest possible outcome of these kinds; -1: none. */
 static int cheapest_of(const ls_verdict *v, ls_path_kind from, ls_path_kind to)
@@ -105,7 +121,7 @@ static int cheapest_of(const ls_verdict *v, ls_path_kind from, ls_path_kind to)
     for (size_t i = 0; i < v->outcome_count; i++) {
         const ls_path_outcome *o = &v->outcomes[i];
         if (o->possible && o->path->kind >= from && o->path->kind <= to &&
-            (best < 0 || o->run_usd < v->outcomes[best].run_usd)) {
+            (best < 0 || cost_of(o) < cost_of(&v->outcomes[best]))) {
             best = (int)i;
         }
     }
@@ -118,7 +134,7 @@ static int choose(const ls_question *question, const ls_verdict *v, ls_verdict_k
     const int rent = cheapest_of(v, LS_PATH_RENTED, LS_PATH_CLOUD);
     const int owned = cheapest_of(v, LS_PATH_OWNED, LS_PATH_OWNED);
     const bool has_work = v->runs_per_month > 0.0 || question->utilization > 0.0;
-    if (local >= 0 && (rent < 0 || v->outcomes[local].run_usd <= v->outcomes[rent].run_usd)) {
+    if (local >= 0 && (rent < 0 || cost_of(&v->outcomes[local]) <= cost_of(&v->outcomes[rent]))) {
         *kind_out = LS_VERDICT_LOCAL;
         return local;
     }
@@ -136,6 +152,28 @@ static int choose(const ls_question *question, const ls_verdict *v, ls_verdict_k
                 : v->outcomes[rent].frontier ? LS_VERDICT_FRONTIER
                                              : LS_VERDICT_RENT;
     return rent;
+}
+
+/*
+ * Without a deadline nobody is asked to wait long for a machine under a desk; but where all that is left are machines to be bought that would be done no sooner, and cost
+ * more, it is the better one all the same.
+ */
+static void prefer_patience(const ls_question *question, ls_verdict *v)
+{
+    if (question->deadline_s > 0.0 || v->chosen < 0 || v->outcomes[v->chosen].path->kind != LS_PATH_OWNED) {
+        return;
+    }
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        ls_path_outcome *o = &v->outcomes[i];
+        const ls_path_outcome *owned = &v->outcomes[v->chosen];
+        const bool is_slow = o->path->kind == LS_PATH_LOCAL && o->obstacle == LS_OBSTACLE_DEADLINE;
+        if (is_slow && o->days_slow <= owned->days_slow && o->upfront_usd < owned->upfront_usd) {
+            o->obstacle = LS_OBSTACLE_NONE;
+            o->possible = true;
+            v->chosen = (int)i;
+            v->kind = LS_VERDICT_LOCAL;
+        }
+    }
 }
 
 /* ---- an outside API ---- */
@@ -171,15 +209,23 @@ static void set_against_api(const ls_question *question, const ls_verdict_work *
                                                              : INFINITY;
 }
 
-static bool is_api_cheaper(const ls_question *question, const ls_verdict *v)
-{
-    return question->data_control == LS_DATA_ANYWHERE && v->api_usd_month > 0.0 &&
-           v->api_usd_month < v->train_usd_month + v->serve_usd_month;
-}
-
 static int find_api(const ls_verdict *v)
 {
     return cheapest_of(v, LS_PATH_API, LS_PATH_API);
+}
+
+/* The API instead: where it is cheaper, and where nothing else is possible. */
+static void turn_to_api(ls_verdict *v)
+{
+    const int api = find_api(v);
+    if (api < 0) {
+        return;
+    }
+    v->api_usd_month = v->outcomes[api].month_usd;
+    if (v->chosen < 0 || v->api_usd_month < v->train_usd_month + v->serve_usd_month) {
+        v->kind = LS_VERDICT_DONT;
+        v->chosen = api;
+    }
 }
 
 /* ---- together ---- */
@@ -195,27 +241,141 @@ static double most_tokens_per_parameter(const ls_question *question)
     return most;
 }
 
+/* Days where time is what is missing, money up front where money is, else the cheaper one. */
+static double distance_of(const ls_path_outcome *o)
+{
+    return o->obstacle == LS_OBSTACLE_DEADLINE ? o->days_slow
+           : o->obstacle == LS_OBSTACLE_BUDGET ? fmax(o->run_usd, o->upfront_usd)
+                                               : cost_of(o);
+}
+
+static bool is_nearer(const ls_path_outcome *a, const ls_path_outcome *b)
+{
+    return a->obstacle != b->obstacle ? a->obstacle < b->obstacle : distance_of(a) < distance_of(b);
+}
+
+static int find_nearest(const ls_verdict *v)
+{
+    int best = -1;
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        const ls_path_outcome *o = &v->outcomes[i];
+        if (o->path->node && isfinite(o->days) && (best < 0 || is_nearer(o, &v->outcomes[best]))) {
+            best = (int)i;
+        }
+    }
+    return best;
+}
+
 void ls_verdict_reckon(const ls_question *question, ls_verdict *verdict_out)
 {
     ls_verdict_work work;
     ls_verdict_work_compute(question, &work);
     ls_verdict *v = verdict_out;
-    *v = (ls_verdict){.kind = LS_VERDICT_DONT, .chosen = -1, .runs_per_month = work.runs_per_month};
+    *v = (ls_verdict){.kind = LS_VERDICT_DONT,
+                      .chosen = -1,
+                      .told = -1,
+                      .owned = -1,
+                      .runs_per_month = work.runs_per_month};
     v->workload_count = question->workload_count;
     v->tokens_per_parameter = most_tokens_per_parameter(question);
     look_for_paths(question, &work, v);
     compare_owned(question, &work, v);
     v->chosen = choose(question, v, &v->kind);
+    prefer_patience(question, v);
+    v->told = v->chosen >= 0 ? v->chosen : find_nearest(v);
     if (v->chosen >= 0) {
         set_against_api(question, &work, v);
     }
-    if (is_api_cheaper(question, v)) {
-        v->kind = LS_VERDICT_DONT;
-        v->chosen = find_api(v);
-    }
+    turn_to_api(v);
     if (v->tokens_per_parameter < 1.0) {
         v->kind = LS_VERDICT_DONT;
         v->chosen = -1;
+    }
+}
+
+/* ---- what it rests on ---- */
+
+static bool has_kind(const ls_verdict *v, ls_path_kind kind)
+{
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        if (v->outcomes[i].path->kind == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_sizes(const ls_verdict *v)
+{
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        if (v->outcomes[i].path->point_count > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void assume_limits(const ls_question *question, const ls_verdict *v, ls_assumptions *list)
+{
+    if (question->deadline_s > 0.0) {
+        ls_assumptions_add(list, "a deadline is held when it is at the 90 %% end of the band: one run in ten "
+                                 "takes longer than that");
+    } else if (has_kind(v, LS_PATH_LOCAL)) {
+        ls_assumptions_add(list, "nobody waits longer than %.0f days for a machine under a desk (--deadline)",
+                           LS_VERDICT_LOCAL_S / 86400.0);
+    }
+    if (!(question->deadline_s > 0.0) && has_sizes(v)) {
+        ls_assumptions_add(list, "sizes that end a run within %.0f days, where there are any (--deadline)",
+                           LS_VERDICT_SIZE_S / 86400.0);
+    }
+    if (has_kind(v, LS_PATH_RENTED) || has_kind(v, LS_PATH_CLOUD)) {
+        ls_assumptions_add(list,
+                           "more than %d GPUs are not rented but negotiated, FRONTIER, where no own offer "
+                           "says otherwise",
+                           LS_OFFER_GPUS_MOST);
+    }
+    ls_assumptions_add(list, "paths are chosen by what a run costs at the 90 %% end of the band");
+}
+
+static void assume_api(const ls_question *question, const ls_verdict *v, ls_assumptions *list)
+{
+    if (!(question->api_tokens_month > 0.0)) {
+        ls_assumptions_add(list, "the API has no bill, for nobody said how many tokens it would answer in a "
+                                 "month (--api-tokens)");
+    }
+    ls_assumptions_add(list,
+                       "API: a model is used for %.0f months; answering takes %.0f %% of the GPUs' peak, and "
+                       "weights may fill %.0f %% of their memory",
+                       MODEL_MONTHS, 100.0 * LS_VERDICT_SERVE_SHARE, 100.0 * SERVE_MEMORY);
+    if (v->api_break_even_tokens_month > 0.0 && isfinite(v->api_break_even_tokens_month)) {
+        ls_assumptions_add(list, "API: training is cheaper from %s tokens a month on",
+                           ls_quantity_of(v->api_break_even_tokens_month).text);
+    }
+}
+
+static void assume_owning(const ls_question *question, const ls_verdict *v, ls_assumptions *list)
+{
+    ls_assumptions_add(list,
+                       "power: GPUs draw %.3g %% of their TDP while they train; machines of one's own that "
+                       "stand idle draw %.0f %% of what they draw in use",
+                       100.0 * LS_POWER_GPU_SHARE, 100.0 * LS_COST_IDLE_SHARE);
+    if (question->utilization == 0.0 && v->runs_per_month == 0.0) {
+        ls_assumptions_add(list, "own machines are used %.0f %% of the hours (--utilization)",
+                           100.0 * LS_COST_UTILIZATION);
+    } else if (question->utilization == 0.0) {
+        ls_assumptions_add(list, "own machines are used %.0f %% of the hours at most (--utilization)",
+                           100.0 * LS_COST_UTILIZATION_MOST);
+    }
+}
+
+void ls_verdict_assume(const ls_question *question, const ls_verdict *verdict, ls_assumptions *list)
+{
+    assume_limits(question, verdict, list);
+    if (has_kind(verdict, LS_PATH_OWNED)) {
+        assume_owning(question, verdict, list);
+    }
+    if (question->api_usd_per_million > 0.0) {
+        assume_api(question, verdict, list);
     }
 }
 

@@ -9,15 +9,18 @@
  *
  * How it is decided, in this order:
  *   1. fewer tokens than parameters (of a portfolio: in all of its runs)                                            DON'T: too little data; fine-tune instead
- *   2. of each path, the cheapest size that holds the model, the deadline, the budget and the site; else why not. Where no deadline is given: a size that ends a
- *      run within 30 days on a local machine, within 60 elsewhere when several sizes are compared, if there is one
- *   3. no path is left                                                         DON'T, with what stands in the way on the path that comes nearest
+ *   2. of each path, the cheapest size that holds the model, the deadline (at the 90 % end of the band), the budget and the site; else why not. Where no deadline is
+ *      given: a size that ends a run within 30 days on a local machine, within 60 elsewhere when several sizes are compared, if there is one
+ *   3. no path is left                                                         DON'T, with what stands in the way on the path that comes nearest; the API where that is possible
  *   4. an outside API answers the tokens of a month for less than the cheapest path (serving included) does    DON'T: use the API
  *   5. the cheapest local machine costs no more than the cheapest rented one   LOCAL
+ *      ... or would be done sooner, for less, than all that could be bought
  *   6. owning has paid within half its life, and work is known for it (runs per month, or a use that was stated); or nothing else is possible    OWN
  *   7. rented or cloud, whichever is cheaper                                   RENT
  *   8. the same, but with more GPUs than anybody rents out without a contract (LS_OFFER_GPUS_MOST): only looked at when nothing smaller is possible
  *                                                                              FRONTIER: network, power and staff named
+ *
+ * Cheapest is what costs least at the 90 % end of the band: a card whose constants were taken over from another must be cheaper by more than it may miss.
  *
  * Maximum loss: what is gone when the work turns out to be worth nothing, at the worst moment.
  *   local, owned    capex less resale, a year of what runs on without use (staff, place, interest, maintenance), and the energy of a run
@@ -81,6 +84,8 @@ typedef struct ls_question {
         budget_usd; /* for a run (rented), for the machine and a run (owned), for two years (API); 0: none */
     double rent_factor, buy_factor, energy_factor, staff_factor; /* on prices, 1 */
     double tokens_factor;                                        /* on the tokens of every run, 1 */
+    const ls_path *priced_path; /* offer_factor is on the price of this path alone; NULL: of none */
+    double offer_factor;
     ls_data_control data_control;
     double api_usd_per_million; /* 0: not asked */
     double api_tokens_month;    /* 0: not known */
@@ -99,6 +104,8 @@ typedef enum ls_obstacle {
     LS_OBSTACLE_SITE,
     LS_OBSTACLE_SIZE, /* more or fewer GPUs than are to be had */
     LS_OBSTACLE_MEMORY,
+    LS_OBSTACLE_TOKENS, /* API: nobody said how many tokens a month it would answer */
+    LS_OBSTACLE_OFFER,  /* a price of the catalogue where an own offer holds */
     LS_OBSTACLE_CONTROL
 } ls_obstacle;
 
@@ -106,21 +113,26 @@ typedef struct ls_path_outcome {
     const ls_path *path;
     const ls_path_point
         *point; /* the size looked at: the cheapest possible one, else the one that came nearest; NULL: API */
-    const ls_offer *offer; /* of the path, the best for this question; NULL: API */
-    char name[64];         /* the path's, or with the offer's where it is one's own */
+    const ls_offer *offer; /* the path's; NULL: API */
+    const char *name;      /* the path's */
     bool possible;
     ls_obstacle obstacle;
-    char why_not[200]; /* "" when possible */
+    char why_not[256]; /* "" when possible */
     bool frontier;     /* more GPUs than are rented out without a contract */
     int64_t gpus;      /* that a run takes */
     int64_t copies;    /* owned, reserved: so many runs go on at a time, each on GPUs of its own; else 1 */
-    double days;       /* of the longest run, from today: lead time included; INFINITY: it does not fit */
+    int64_t machines;  /* GPUs that are paid for: of all copies, and of one's own whole nodes */
+    double run_days;   /* of the longest run, while it goes on */
+    double days;       /* until it has ended, from today: lead time included; INFINITY: it does not fit */
+    double days_slow;  /* the same at the 90 % end of the band: what a deadline is held against */
     double gpu_hours;  /* of a run, mean over the workloads */
     double goodput;
 
     double run_usd; /* a run, everything in it; owned: its share of the years. The parts add up to it: */
     double compute_usd, storage_usd, egress_usd, energy_usd, staff_usd, depreciation_usd, other_usd;
     double run_usd_low, run_usd_high; /* with the ends of the price's range */
+    double
+        run_usd_slow; /* at the 90 % end of the band: by this paths are chosen, so that a guess does not win by its luck */
     double usd_per_gpu_hour;
     double upfront_usd; /* before the first step: capex, or a commitment */
     double month_usd;   /* then, every month; 0 for a single rented run */
@@ -141,6 +153,7 @@ typedef struct ls_path_outcome {
 typedef enum ls_lever {
     LS_LEVER_RENT_PRICE,
     LS_LEVER_BUY_PRICE,
+    LS_LEVER_OFFER_PRICE, /* of the chosen path alone */
     LS_LEVER_UTILIZATION,
     LS_LEVER_RUNS,
     LS_LEVER_DEADLINE,
@@ -161,19 +174,23 @@ typedef struct ls_flip {
     double
         utilization; /* that own machines must have besides; 0: none. For prices, where no work is known for own machines */
     ls_verdict_kind becomes;
-    char text[200]; /* "OWN when rented GPUs cost 36 % more (4.10 USD an hour)" */
+    int path; /* that is chosen then: an outcome; -1: none */
+    char text
+        [240]; /* "OWN (H100 of one's own) when rented GPUs cost 36 % more (H100, rented: 4.10 USD an hour)" */
 } ls_flip;
 
 typedef struct ls_verdict {
     ls_verdict_kind kind;
-    char reason[400];                        /* one sentence */
+    char reason[480];                        /* one sentence */
     ls_path_outcome outcomes[LS_PATHS_MOST]; /* in the question's order */
     size_t outcome_count;
-    int chosen;                                       /* an outcome; -1: none */
+    int chosen; /* an outcome; -1: none */
+    int told; /* the outcome that all numbers are about: the chosen one; beside an API, or with too little data, the one that would be; else the one that comes nearest; -1: the model fits nowhere */
     size_t workload_count;                            /* of the question */
     double runs_per_month;                            /* of all workloads; 0: one run */
     double tokens_per_parameter;                      /* the most of the workloads */
-    double break_even_months, break_even_utilization; /* of the first owned path; 0: there is none */
+    int owned;                                        /* the best owned path: an outcome; -1: there is none */
+    double break_even_months, break_even_utilization; /* of it; 0: there is nothing to compare */
     /* The API's bill for a month, and what training and answering as much with the cheapest path cost; 0: not asked or not known. */
     double api_usd_month, train_usd_month, serve_usd_month;
     double api_break_even_tokens_month; /* from here on the API is dearer; INFINITY: never; 0: not asked */
@@ -185,6 +202,9 @@ typedef struct ls_verdict {
 void ls_verdict_decide(const ls_question *question, ls_verdict *verdict_out);
 /* And with them. */
 void ls_verdict_compute(const ls_question *question, ls_verdict *verdict_out);
+
+/* The rules that were used, with their numbers: how long is too long, from where on it is FRONTIER, how an API is set against training. */
+void ls_verdict_assume(const ls_question *question, const ls_verdict *verdict, ls_assumptions *list);
 
 /* The paths side by side, as a table of text: GPUs, days, a run, upfront, a month, at most lost, why not. */
 void ls_verdict_append_paths(const ls_verdict *verdict, ls_text *text);

@@ -23,6 +23,8 @@ void ls_verdict_work_compute(const ls_question *question, ls_verdict_work *work_
 /* The best size of a path, numbers only: why_not is not written. */
 void ls_path_outcome_compute(const ls_question *question, const ls_verdict_work *work, const ls_path *path,
                              ls_verdict_pass pass, ls_path_outcome *outcome_out);
+/* What the price of this path alone is multiplied with. */
+double ls_question_offer_factor(const ls_question *question, const ls_path *path);
 /* The longest that a run may take on this path; INFINITY: anything. */
 double ls_path_outcome_limit_s(const ls_question *question, const ls_path *path, ls_verdict_pass pass);
 /* An owned path set against what the same runs would cost elsewhere. */

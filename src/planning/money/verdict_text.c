@@ -32,17 +32,6 @@ static words span(double days)
     return m;
 }
 
-/* "H100, provider B": an offer of one's own has a name. */
-static void say_name(ls_path_outcome *o)
-{
-    const bool is_rent = o->path->kind == LS_PATH_RENTED || o->path->kind == LS_PATH_CLOUD;
-    if (is_rent && o->offer->usd_low == o->offer->usd_high) {
-        snprintf(o->name, sizeof o->name, "%s, %s", o->path->short_name, o->offer->name);
-    } else {
-        snprintf(o->name, sizeof o->name, "%s", o->path->name);
-    }
-}
-
 /* ---- why not ---- */
 
 static void say_use(const ls_question *q, const ls_path_outcome *o, char *text, size_t bytes)
@@ -61,11 +50,11 @@ static void say_use(const ls_question *q, const ls_path_outcome *o, char *text, 
 static void say_size(const ls_path_outcome *o, char *text, size_t bytes)
 {
     const ls_offer *offer = o->offer;
-    if ((uint64_t)o->gpus < offer->gpus_min) {
-        snprintf(text, bytes, "%lld GPUs, the offer begins at %llu", (long long)o->gpus,
+    if ((uint64_t)o->machines < offer->gpus_min) {
+        snprintf(text, bytes, "%lld GPUs, the offer begins at %llu", (long long)o->machines,
                  (unsigned long long)offer->gpus_min);
     } else {
-        snprintf(text, bytes, "%lld GPUs, more than the %llu that can be had at once", (long long)o->gpus,
+        snprintf(text, bytes, "%lld GPUs, more than the %llu that can be had at once", (long long)o->machines,
                  (unsigned long long)(offer->gpus_max > 0 ? offer->gpus_max : LS_OFFER_GPUS_MOST));
     }
 }
@@ -75,18 +64,33 @@ static void say_deadline(const ls_question *q, const ls_path_outcome *o, char *t
     const ls_verdict_pass strict = {0};
     const double limit_days = ls_path_outcome_limit_s(q, o->path, strict) / DAY_S;
     const double lead_days = o->offer->lead_time_s / DAY_S;
+    const char *s = o->gpus == 1 ? "" : "s";
     if (lead_days > limit_days) {
         snprintf(text, bytes, "it is there after %s, the deadline is in %s", span(lead_days).text,
                  span(limit_days).text);
+    } else if (q->deadline_s > 0.0 && o->days <= limit_days) {
+        snprintf(text, bytes,
+                 "%s with %lld GPU%s are expected, but one run in ten takes more than %s; the deadline is in "
+                 "%s",
+                 span(o->days).text, (long long)o->gpus, s, span(o->days_slow).text, span(limit_days).text);
     } else {
-        snprintf(text, bytes, "%s with %lld GPU%s, %s %s", span(o->days).text, (long long)o->gpus,
-                 o->gpus == 1 ? "" : "s",
+        snprintf(text, bytes, "%s with %lld GPU%s, %s %s",
+                 span(q->deadline_s > 0.0 ? o->days : o->run_days).text, (long long)o->gpus, s,
                  q->deadline_s > 0.0 ? "the deadline is in" : "nobody should wait longer than",
                  span(limit_days).text);
     }
 }
 
-static void say_why_not(const ls_question *q, ls_path_outcome *o)
+static void say_tokens(const ls_verdict *v, char *text, size_t bytes)
+{
+    const double even = v->api_break_even_tokens_month;
+    snprintf(text, bytes, "no tokens a month were given%s%s%s",
+             even > 0.0 ? isinf(even) ? "; training is never cheaper" : "; training is cheaper from " : "",
+             even > 0.0 && isfinite(even) ? ls_quantity_of(even).text : "",
+             even > 0.0 && isfinite(even) ? " a month on" : "");
+}
+
+static void say_why_not(const ls_question *q, const ls_verdict *v, ls_path_outcome *o)
 {
     char *text = o->why_not;
     const size_t bytes = sizeof o->why_not;
@@ -119,6 +123,12 @@ static void say_why_not(const ls_question *q, ls_path_outcome *o)
     case LS_OBSTACLE_CONTROL:
         snprintf(text, bytes, "the data may not go there");
         break;
+    case LS_OBSTACLE_TOKENS:
+        say_tokens(v, text, bytes);
+        break;
+    case LS_OBSTACLE_OFFER:
+        snprintf(text, bytes, "an own offer stands for this price");
+        break;
     }
 }
 
@@ -128,52 +138,76 @@ static void say_why_not(const ls_question *q, ls_path_outcome *o)
 static words machines(const ls_path_outcome *o)
 {
     words m;
-    snprintf(m.text, sizeof m.text, "%lld x %s", (long long)(o->gpus * o->copies), o->path->short_name);
+    snprintf(m.text, sizeof m.text, "%lld x %s", (long long)o->machines, o->path->short_name);
     return m;
 }
 
 /* "; buying never pays at 60 % use", "; buying pays after 27 months at 60 % use". */
 static void append_buying(const ls_verdict *v, char *text, size_t bytes)
 {
-    for (size_t i = 0; i < v->outcome_count; i++) {
-        const ls_path_outcome *o = &v->outcomes[i];
-        if (o->path->kind != LS_PATH_OWNED || o->break_even_months == 0.0) {
-            continue;
-        }
-        const size_t used = strlen(text);
-        const double months = o->break_even_months, percent = 100.0 * o->utilization;
-        const double life_months = 12.0 * o->path->terms.life_years;
-        if (isinf(months)) {
-            snprintf(text + used, bytes - used, "; buying never pays at %.0f %% use", percent);
-        } else if (months > life_months) {
-            snprintf(
-                text + used, bytes - used,
-                "; buying does not pay in the machines' life (%.0f months at %.0f %% use, they last %.0f)",
-                months, percent, life_months);
-        } else {
-            snprintf(text + used, bytes - used, "; buying would pay after %.0f months at %.0f %% use%s",
-                     months, percent,
-                     v->runs_per_month > 0.0 || months > 0.5 * life_months ? ""
-                                                                           : ", if there were work for it");
-        }
+    const ls_path_outcome *o = v->owned >= 0 ? &v->outcomes[v->owned] : NULL;
+    if (!o || o->break_even_months == 0.0) {
         return;
+    }
+    const size_t used = strlen(text);
+    const double months = o->break_even_months, percent = 100.0 * o->utilization;
+    const double life_months = 12.0 * o->path->terms.life_years;
+    text += used;
+    bytes -= used;
+    if (isinf(months)) {
+        snprintf(text, bytes, "; buying never pays at %.0f %% use", percent);
+    } else if (months > life_months) {
+        snprintf(text, bytes,
+                 "; buying does not pay in the machines' life (%.0f months at %.0f %% use, they last %.0f)",
+                 months, percent, life_months);
+    } else {
+        snprintf(text, bytes, "; buying would pay after %.0f months at %.0f %% use%s", months, percent,
+                 v->runs_per_month > 0.0 || months > 0.5 * life_months ? "" : ", if there were work for it");
+    }
+}
+
+/* "takes 4.9 hours once it is there, in 7.0 days", "takes 12 days". */
+static void append_time(const ls_path_outcome *o, char *text, size_t bytes)
+{
+    const double lead_days = o->days - o->run_days;
+    const size_t used = strlen(text);
+    if (lead_days > 0.0) {
+        snprintf(text + used, bytes - used, "takes %s once it is there, in %s", span(o->run_days).text,
+                 span(lead_days).text);
+    } else {
+        snprintf(text + used, bytes - used, "takes %s", span(o->run_days).text);
     }
 }
 
 static void say_local(const ls_question *q, const ls_path_outcome *o, char *text, size_t bytes)
 {
     const ls_verdict_pass strict = {0};
-    snprintf(text, bytes, "it fits on %s (%s) and takes %s, within the %.0f days %s, for %s",
-             o->path->is_here ? "this machine" : "one machine under a desk", machines(o).text,
-             span(o->days).text, ls_path_outcome_limit_s(q, o->path, strict) / DAY_S,
-             q->deadline_s > 0.0 ? "there are" : "one may be asked to wait", ls_usd_of(o->run_usd).text);
+    snprintf(text, bytes, "it fits on %s (%s), ",
+             o->path->is_here ? "this machine" : "one machine under a desk", machines(o).text);
+    append_time(o, text, bytes);
+    const size_t used = strlen(text);
+    const double limit_days = ls_path_outcome_limit_s(q, o->path, strict) / DAY_S;
+    if (o->run_days > limit_days) {
+        snprintf(text + used, bytes - used, ", sooner than machines that could be bought, for %s",
+                 ls_usd_of(o->run_usd).text);
+    } else {
+        snprintf(text + used, bytes - used, ", within the %.0f days %s, for %s", limit_days,
+                 q->deadline_s > 0.0 ? "there are" : "one may be asked to wait", ls_usd_of(o->run_usd).text);
+    }
 }
 
 static void say_rent(const ls_verdict *v, const ls_path_outcome *o, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s for %s cost %s%s (%s, %.2f USD per GPU and hour)", machines(o).text,
-             span(o->days).text, ls_usd_of(o->run_usd).text, v->runs_per_month > 0.0 ? " a run" : "",
-             ls_offer_kind_name((ls_offer_kind)o->offer->kind), o->usd_per_gpu_hour);
+    const double lead_days = o->days - o->run_days;
+    char wait[64] = "";
+    if (lead_days > 0.0) {
+        snprintf(wait, sizeof wait, ", there in %s,", span(lead_days).text);
+    }
+    snprintf(text, bytes, "%s for %s%s cost %s%s (%s%s%s, %.2f USD per GPU and hour)", machines(o).text,
+             span(o->run_days).text, wait, ls_usd_of(o->run_usd).text,
+             v->runs_per_month > 0.0 ? " a run" : "", o->offer->is_own ? o->offer->name : "",
+             o->offer->is_own ? ", " : "", ls_offer_kind_name((ls_offer_kind)o->offer->kind),
+             o->usd_per_gpu_hour);
     append_buying(v, text, bytes);
 }
 
@@ -190,8 +224,9 @@ static void say_own(const ls_verdict *v, const ls_path_outcome *o, char *text, s
     }
     const ls_path_outcome *other = NULL;
     for (size_t i = 0; i < v->outcome_count; i++) {
-        const ls_path_kind kind = v->outcomes[i].path->kind;
-        other = !other && (kind == LS_PATH_RENTED || kind == LS_PATH_CLOUD) ? &v->outcomes[i] : other;
+        const ls_path_outcome *one = &v->outcomes[i];
+        const bool is_rent = one->path->kind == LS_PATH_RENTED || one->path->kind == LS_PATH_CLOUD;
+        other = is_rent && (!other || one->obstacle < other->obstacle) ? one : other;
     }
     snprintf(text, bytes, "%s of one's own (%s) can do it, and nothing else can%s%s%s", machines(o).text,
              ls_usd_of(o->upfront_usd).text, other ? " (rented: " : "", other ? other->why_not : "",
@@ -200,18 +235,19 @@ static void say_own(const ls_verdict *v, const ls_path_outcome *o, char *text, s
 
 static void say_frontier(const ls_path_outcome *o, char *text, size_t bytes)
 {
-    const int64_t nodes = (o->gpus + o->path->node->count - 1) / o->path->node->count;
     const ls_accelerator *a = o->path->node->accelerator;
-    /* Rented machines stand with others, so that only their own limit is known. */
-    const double node_w =
-        o->path->node->power_w > 0.0 ? o->path->node->power_w : 1.8 * a->tdp_w * (double)o->path->node->count;
+    const int64_t domain = a->scaleup_domain > 0 ? a->scaleup_domain : 1;
+    ls_power power; /* rented machines stand with others, so that only what they draw themselves is known */
+    ls_power_of_machines(o->path->node, o->machines, &power);
     snprintf(text, bytes,
              "%s for %s: %lld scale-up domains on one network, up to %.1f MW of machines, about %s of staff "
              "a year, and "
              "a contract nobody has in stock; a run costs about %s",
-             machines(o).text, span(o->days).text,
-             (long long)((o->gpus + a->scaleup_domain - 1) / (a->scaleup_domain > 0 ? a->scaleup_domain : 1)),
-             node_w * (double)nodes / 1e6, ls_usd_of(ls_cost_staff_usd_year(nodes)).text,
+             machines(o).text, span(o->run_days).text, (long long)((o->machines + domain - 1) / domain),
+             power.it_max_kw / 1e3,
+             ls_usd_of(o->path->terms.staff_usd_year > 0.0 ? o->path->terms.staff_usd_year
+                                                           : ls_cost_staff_usd_year(o->machines))
+                 .text,
              ls_usd_of(o->run_usd).text);
 }
 
@@ -220,8 +256,7 @@ static void append_work(const ls_verdict *v, const ls_path_outcome *o, char *tex
 {
     const size_t used = strlen(text);
     snprintf(text + used, bytes - used, "%s runs of %zu models, the longest takes %s",
-             ls_plain_of(v->runs_per_month).text, v->workload_count,
-             span(o->days - o->offer->lead_time_s / DAY_S).text);
+             ls_plain_of(v->runs_per_month).text, v->workload_count, span(o->run_days).text);
 }
 
 /* Of a portfolio the month is what is asked about. */
@@ -235,17 +270,31 @@ static void say_rent_month(const ls_verdict *v, const ls_path_outcome *o, char *
     append_buying(v, text, bytes);
 }
 
-static const ls_path_outcome *nearest(const ls_verdict *v)
+/* "the nearest is H100, rented: 90 days ...": where nothing fits, any will do. */
+static void say_nearest(const ls_verdict *v, char *text, size_t bytes)
 {
-    const ls_path_outcome *best = NULL;
-    for (size_t i = 0; i < v->outcome_count; i++) {
-        const ls_path_outcome *o = &v->outcomes[i];
-        if (o->path->node && (!best || o->obstacle < best->obstacle ||
-                              (o->obstacle == best->obstacle && o->run_usd < best->run_usd))) {
-            best = o;
-        }
+    const ls_path_outcome *o = &v->outcomes[v->told >= 0 ? v->told : 0];
+    snprintf(text, bytes, "the nearest is %s: %s", o->name, o->why_not);
+}
+
+static void say_api(const ls_verdict *v, char *text, size_t bytes)
+{
+    char until[64] = "at any number of tokens";
+    if (!(v->train_usd_month > 0.0)) {
+        char near[360];
+        say_nearest(v, near, sizeof near);
+        snprintf(text, bytes, "no way to train is open (%s); an outside API answers for %s a month", near,
+                 ls_usd_of(v->api_usd_month).text);
+        return;
     }
-    return best;
+    if (isfinite(v->api_break_even_tokens_month)) {
+        snprintf(until, sizeof until, "until there are %s tokens a month",
+                 ls_quantity_of(v->api_break_even_tokens_month).text);
+    }
+    snprintf(text, bytes,
+             "an outside API answers for %s a month; training costs %s a month and answering %s, %s",
+             ls_usd_of(v->api_usd_month).text, ls_usd_of(v->train_usd_month).text,
+             ls_usd_of(v->serve_usd_month).text, until);
 }
 
 static void say_dont(const ls_verdict *v, char *text, size_t bytes)
@@ -257,27 +306,19 @@ static void say_dont(const ls_verdict *v, char *text, size_t bytes)
                  "that is there, take a smaller one, or find more text",
                  v->tokens_per_parameter);
     } else if (v->chosen >= 0) {
-        char until[64] = "at any number of tokens";
-        if (isfinite(v->api_break_even_tokens_month)) {
-            snprintf(until, sizeof until, "until there are %s tokens a month",
-                     ls_quantity_of(v->api_break_even_tokens_month).text);
-        }
-        snprintf(text, bytes,
-                 "an outside API answers for %s a month; training costs %s a month and answering %s, %s",
-                 ls_usd_of(v->api_usd_month).text, ls_usd_of(v->train_usd_month).text,
-                 ls_usd_of(v->serve_usd_month).text, until);
+        say_api(v, text, bytes);
     } else {
-        const ls_path_outcome *o = nearest(v);
-        snprintf(text, bytes, "no path is open; the nearest is %s: %s", o ? o->name : "none",
-                 o ? o->why_not : "");
+        char near[360];
+        say_nearest(v, near, sizeof near);
+        snprintf(text, bytes, "no path is open; %s", near);
     }
 }
 
 void ls_verdict_describe(const ls_question *question, ls_verdict *v)
 {
     for (size_t i = 0; i < v->outcome_count; i++) {
-        say_name(&v->outcomes[i]);
-        say_why_not(question, &v->outcomes[i]);
+        v->outcomes[i].name = v->outcomes[i].path->name;
+        say_why_not(question, v, &v->outcomes[i]);
     }
     const ls_path_outcome *o = v->chosen >= 0 ? &v->outcomes[v->chosen] : NULL;
     switch (v->kind) {
@@ -313,12 +354,14 @@ static void append_outcome(const ls_path_outcome *o, bool is_chosen, ls_text *te
 {
     ls_text_printf(text, "%c %-28.28s", is_chosen ? '*' : ' ', o->name);
     if (o->path->kind == LS_PATH_API) {
-        ls_text_printf(text, " %6s %10s %9s %9s %9s %9s", "", "", "", "", ls_usd_of(o->month_usd).text,
-                       ls_usd_of(o->max_loss_usd).text);
+        const bool has_bill = o->month_usd > 0.0;
+        ls_text_printf(text, " %6s %10s %9s %9s %9s %9s", "", "", "", "",
+                       has_bill ? ls_usd_of(o->month_usd).text : "",
+                       has_bill ? ls_usd_of(o->max_loss_usd).text : "");
     } else if (isinf(o->days)) {
-        ls_text_printf(text, " %6lld %10s %9s %9s %9s %9s", (long long)o->gpus, "", "", "", "", "");
+        ls_text_printf(text, " %6lld %10s %9s %9s %9s %9s", (long long)o->machines, "", "", "", "", "");
     } else {
-        ls_text_printf(text, " %6lld %10s %9s %9s %9s %9s", (long long)o->gpus, span(o->days).text,
+        ls_text_printf(text, " %6lld %10s %9s %9s %9s %9s", (long long)o->machines, span(o->days).text,
                        ls_usd_of(o->run_usd).text, ls_usd_of(o->upfront_usd).text,
                        ls_usd_of(o->month_usd).text, ls_usd_of(o->max_loss_usd).text);
     }
