@@ -160,6 +160,8 @@ static inline bool ls_plan_is_here(const ls_plan_answer *answer, const ls_node *
 
 /* Compares all places where the work could be done, and chooses one: node and GPUs of the answer follow from it. For when no machine was named. */
 LS_MUST_CHECK ls_status ls_plan_compare(ls_plan_answer *answer);
+/* The node whose power the answer tells: of a rented one only the GPUs that are rented, with their share of the host. */
+ls_node ls_plan_powered_node(const ls_plan_answer *answer);
 /* Failures, power, money and the verdict for the machine that was named, once the estimate stands. */
 LS_MUST_CHECK ls_status ls_plan_reckon(ls_plan_answer *answer);
 

@@ -21,7 +21,8 @@ static ls_status explain_power(const ls_plan_answer *answer, ls_text *text)
         return ls_fail(LS_ERR_INVALID, "the catalogue has no power for %s: add it with --catalogue FILE",
                        answer->node.accelerator->name);
     }
-    ls_power_explain(&answer->catalogue, &answer->node, answer->setting.gpus, &answer->site, text);
+    const ls_node powered = ls_plan_powered_node(answer);
+    ls_power_explain(&answer->catalogue, &powered, answer->setting.gpus, &answer->site, text);
     return LS_OK;
 }
 

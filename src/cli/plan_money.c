@@ -617,13 +617,26 @@ static void reckon_failures(ls_plan_answer *answer)
     ls_failure_assume(setting, &answer->assumptions);
 }
 
+ls_node ls_plan_powered_node(const ls_plan_answer *answer)
+{
+    ls_node node = answer->node;
+    const ls_path_outcome *o = answer->outcome;
+    const bool is_rented = o && (o->path->kind == LS_PATH_RENTED || o->path->kind == LS_PATH_CLOUD);
+    if (is_rented && answer->setting.gpus < node.count) {
+        node.power_w *= (double)answer->setting.gpus / (double)node.count;
+        node.count = answer->setting.gpus;
+    }
+    return node;
+}
+
 ls_status ls_plan_reckon(ls_plan_answer *answer)
 {
     answer->band = band_on(answer, &answer->node, &answer->setting, &answer->estimate);
     if (!answer->outcome && answer->estimate.fit != LS_FIT_NO) {
         LS_TRY(judge_machine(answer));
     }
-    ls_power_compute(&answer->catalogue, &answer->node, answer->setting.gpus, &answer->site, &answer->power);
+    const ls_node powered = ls_plan_powered_node(answer);
+    ls_power_compute(&answer->catalogue, &powered, answer->setting.gpus, &answer->site, &answer->power);
     reckon_failures(answer);
     answer->days /= answer->failure.goodput;
     ls_plan_list_runs(answer);
