@@ -7,6 +7,8 @@
 #include <math.h>
 #include <time.h>
 
+enum { NAMES_SHOWN = 6 }; /* of runs, in a sentence */
+
 /* ---- the ladder ---- */
 
 /* The fewest GPUs from a tenth on that hold the model, with the best strategy there. False: nothing smaller than the full run does. */
@@ -87,24 +89,52 @@ json_t *ls_plan_ladder_to_json(const ls_ladder *ladder)
 
 /* ---- the memo ---- */
 
+static void append_work(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_plan_settings *given = answer->given;
+    if (answer->runs && answer->portfolio.count > 1) {
+        ls_text_printf(text, "Train %zu models, %s runs a month in all (", answer->portfolio.count,
+                       ls_plain_of(answer->runs->table.runs_per_month).text);
+        for (size_t i = 0; i < answer->portfolio.count && i < NAMES_SHOWN; i++) {
+            ls_text_printf(text, "%s%s", i > 0 ? ", " : "", answer->portfolio.runs[i].name);
+        }
+        ls_text_append(text, answer->portfolio.count > NAMES_SHOWN ? ", ...)" : ")");
+        return;
+    }
+    ls_text_printf(
+        text, "Train %s (%s parameters) on %s tokens%s", answer->shape.name,
+        ls_quantity_of((double)answer->shape.parameters).text, ls_quantity_of(answer->tokens).text,
+        given->tokens[0] || answer->examined || answer->run ? "" : " (20 per parameter, none were named)");
+    if (answer->verdict.runs_per_month > 0.0) {
+        ls_text_printf(text, ", %s times a month", ls_plain_of(answer->verdict.runs_per_month).text);
+    }
+}
+
+/* Everything that was asked for, and nothing else. */
 static const char *write_question(const ls_plan_answer *answer)
 {
-    const ls_plan_settings *settings = answer->settings;
+    static const char *const controls[] = {"", ", the data only where a contract binds",
+                                           ", the data only on machines of one's own"};
+    const ls_plan_settings *given = answer->given;
     ls_text text = {0};
-    ls_text_printf(&text, "train %s (%s parameters) on %s tokens", answer->shape.name,
-                   ls_quantity_of((double)answer->shape.parameters).text,
-                   ls_quantity_of(answer->tokens).text);
-    if (settings->deadline > 0.0) {
-        ls_text_printf(&text, " within %.0f days", settings->deadline / 86400.0);
+    append_work(answer, &text);
+    if (given->gpus[0] || given->nodes[0]) {
+        ls_text_printf(&text, ", on %" PRId64 " x %s", answer->setting.gpus, answer->node.accelerator->name);
+    } else {
+        ls_text_append(&text, ", on whatever costs least");
     }
-    if (settings->budget[0]) {
-        char budget[32];
-        ls_cost_format(answer->question.budget_usd, budget, sizeof budget);
-        ls_text_printf(&text, " for at most %s", budget);
+    if (given->deadline > 0.0) {
+        ls_text_printf(&text, ", within %s days", ls_plain_of(given->deadline / 86400.0).text);
     }
-    if (settings->runs_per_month > 0.0) {
-        ls_text_printf(&text, ", %g runs a month", settings->runs_per_month);
+    if (given->budget[0]) {
+        ls_text_printf(&text, ", for at most %s", ls_usd_of(answer->question.budget_usd).text);
     }
+    ls_text_append(&text, controls[given->data_control]);
+    if (given->api_price > 0.0) {
+        ls_text_printf(&text, ", or use an API at %s USD per million tokens",
+                       ls_plain_of(given->api_price).text);
+    }
+    ls_text_append(&text, "?");
     const char *question = ls_arena_strdup(answer->arena, ls_text_string(&text));
     ls_text_release(&text);
     return question;
@@ -117,24 +147,29 @@ ls_status ls_plan_write_memo(const ls_plan_answer *answer)
     char date[16], strategy[192];
     strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
     ls_strategy_describe(&answer->estimate.strategy, strategy, sizeof strategy);
-    const double step_s = answer->estimate.time.step_s;
-    const ls_memo memo = {
+    const bool is_portfolio = answer->runs && answer->portfolio.count > 1;
+    ls_memo memo = {
         .question = write_question(answer),
         .date = date,
         .verdict = &answer->verdict,
-        .strategy = strategy,
-        .step_s = step_s,
+        .step_s = answer->estimate.time.step_s,
         .step_band_s = {answer->band.low_s, answer->band.high_s},
-        .tokens_ps = answer->estimate.tokens_ps,
-        .mfu = answer->estimate.mfu,
-        .memory_gib = answer->estimate.memory.total / LS_PLAN_GIB,
-        .memory_capacity_gib = answer->estimate.memory.capacity / LS_PLAN_GIB,
+        .band_from = answer->band.from,
+        .budget_usd = answer->question.budget_usd,
         .failure = &answer->failure,
-        .power = answer->power.known ? &answer->power : NULL,
+        .runs = is_portfolio ? &answer->runs->table : NULL,
         .ladder = answer->ladder.count > 0 ? &answer->ladder : NULL,
         .assumptions = &answer->assumptions,
         .command = ls_plan_write_command(answer),
     };
+    if (answer->portfolio.count == 0 || answer->examined) { /* else it is of a model that is not asked for */
+        memo.subject = is_portfolio ? answer->examined->name : NULL;
+        memo.strategy = strategy;
+        memo.tokens_ps = answer->estimate.tokens_ps;
+        memo.mfu = answer->estimate.mfu;
+        memo.memory_gib = answer->estimate.memory.total / LS_PLAN_GIB;
+        memo.memory_capacity_gib = answer->estimate.memory.capacity / LS_PLAN_GIB;
+    }
     ls_text text = {0};
     ls_memo_append(&memo, &text);
     const ls_status status = ls_file_write_atomic(answer->settings->memo, text.data, text.bytes);

@@ -193,6 +193,17 @@ sys.exit(0 if 'api' in {p['path'] for p in r['paths']} and levers & {'api_price'
 expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --ladder --memo memo.md
 prints "one node" "a tenth"
 check "a memo" grep -q Decided memo.md
+expect 0 "${plan[@]}" llama3-70b --gpus h100:64 --tokens 1T --deadline 300d --budget 900k --memo memo.md
+check "the memo asks what was asked" grep -q "on 1T tokens, on 64 x H100-SXM5-80GB, within 300 days, for at most .900k?" memo.md
+check "of one page" test "$(wc -l < memo.md)" -le 60
+check "nothing is free that can't be had" python3 -c "
+import sys
+sys.exit(any('\$0 |' in line and 'does not fit' in line for line in open('memo.md')))"
+expect 0 "${plan[@]}" llama3-70b --gpus h100:64 --tokens 1T --deadline 10d --budget 100k --memo memo.md
+check "a memo that says no" grep -q "none is asked for" memo.md
+expect 0 "${plan[@]}" --portfolio "$LS_SOURCE_DIR/examples/plan/portfolio.yaml" --memo memo.md
+check "a memo of a portfolio" grep -q "Train 3 models, 14.5 runs a month" memo.md
+check "money by the month" grep -q "Money, up to .* a month: __" memo.md
 expect 0 "${plan[@]}" llama3-70b --gpus h100:64 --ladder --json
 check "a tenth that fits" python3 -c "
 import json, sys

@@ -4,6 +4,7 @@
 #include "planning/hardware/site.h"
 #include "planning/money/memo.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static ls_arena arena;
@@ -32,19 +33,31 @@ static void memo_has_all_that_is_signed(void **state)
     ls_assumptions assumptions = {.arena = &arena};
     ls_path_settings settings = {.catalogue = &catalogue, .lead_time_s = -1.0};
     assert_int_equal(ls_site_load(&arena, &catalogue, "", &settings.site), LS_OK);
-    static ls_path paths[2];
-    size_t count;
+    static ls_path paths[8];
+    size_t count = 0, built = 0;
+    static const ls_path_kind kinds[] = {LS_PATH_RENTED, LS_PATH_OWNED, LS_PATH_CLOUD};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(
+            ls_path_build(&arena, &settings, kinds[i], node, false, &assumptions, 1, &paths[count], &built),
+            LS_OK);
+        count += built;
+    }
+    static const char offers[] =
+        "offers:\n  - {name: a year, kind: reserved, months: 12, accelerator: h100, usd: 2}\n";
+    ls_quote quote;
+    assert_int_equal(ls_quote_parse(&arena, offers, sizeof offers - 1, "q.yaml", &quote), LS_OK);
+    settings.quote = &quote;
     assert_int_equal(
-        ls_path_build(&arena, &settings, LS_PATH_RENTED, node, false, &assumptions, 1, &paths[0], &count),
+        ls_path_build(&arena, &settings, LS_PATH_RENTED, node, false, &assumptions, 4, &paths[count], &built),
         LS_OK);
-    assert_int_equal(
-        ls_path_build(&arena, &settings, LS_PATH_OWNED, node, false, &assumptions, 1, &paths[1], &count),
-        LS_OK);
-    const double tokens_ps = 64.0 * 900.0;
-    for (int i = 0; i < 2; i++) {
+    count += built;
+    const double tokens_ps = 64.0 * 900.0, too_large = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        const bool fits = paths[i].kind != LS_PATH_CLOUD;
         ls_path_add_point(
             &paths[i], &arena,
-            &(ls_path_size){.gpus = 64, .tokens_ps = &tokens_ps, .count = 1, .parameters = 70e9});
+            &(ls_path_size){
+                .gpus = 64, .tokens_ps = fits ? &tokens_ps : &too_large, .count = 1, .parameters = 70e9});
     }
     const ls_workload workload = {
         .name = "m", .parameters = 70e9, .active_parameters = 70e9, .tokens = 140e9};
@@ -53,14 +66,12 @@ static void memo_has_all_that_is_signed(void **state)
     question.workloads = &workload;
     question.workload_count = 1;
     question.paths = paths;
-    question.path_count = 2;
+    question.path_count = count;
     ls_verdict verdict;
     ls_verdict_compute(&question, &verdict);
     const ls_failure_setting failing = {.gpus = 64, .gpus_per_node = 8, .parameters = 70e9};
     ls_failure_estimate failure;
     ls_failure_compute(&failing, &failure);
-    ls_power power;
-    ls_power_compute(&catalogue, node, 64, &settings.site, &power);
     const ls_ladder_setting climbing = {
         .node = node, .gpus = 64, .step_s = 10.0, .run_days = 28.0, .goodput = 0.99, .usd_per_gpu_hour = 3.0};
     ls_ladder ladder;
@@ -77,15 +88,28 @@ static void memo_has_all_that_is_signed(void **state)
                           .memory_gib = 61.0,
                           .memory_capacity_gib = 80.0,
                           .failure = &failure,
-                          .power = &power,
                           .ladder = &ladder,
                           .assumptions = &assumptions};
     ls_text text = {0};
     ls_memo_append(&memo, &text);
     expect(&text, "**Question** train a 70B model");
     expect(&text, "**Answer** RENT: 64 x H100 for ");
-    expect(&text, "| done in | 28.2 days on 64 GPUs | 25.3 to 32.4 days |");
+    expect(&text, "| a run on 64 GPUs takes | 28.2 days | 25.3 days to 32.4 days |");
     expect(&text, "| at most lost | ");
+    expect(&text, "| H100, cloud | 64 | - | - | - | - | - | it does not fit in memory |");
+    expect(&text, "a reservation: 12 months of its GPUs are paid, used or not");
+    /* 28.2 days of 64 GPUs at 3.01 USD, and storage: 15 % more at the slow end, and no less may be lost or signed for. */
+    const ls_path_outcome *o = &verdict.outcomes[0];
+    const double slow_usd = o->run_usd + 0.15 * o->compute_usd;
+    char lost[64], signed_for[64], row[160];
+    snprintf(lost, sizeof lost, "| at most lost | %s |", ls_usd_of(slow_usd).text);
+    snprintf(signed_for, sizeof signed_for, "Money, up to %s: ____", ls_usd_of(slow_usd).text);
+    snprintf(row, sizeof row, "| a run costs | %s | %s to %s |", ls_usd_of(o->run_usd).text,
+             ls_usd_of(o->run_usd - 0.1 * o->compute_usd).text, ls_usd_of(slow_usd).text);
+    expect(&text, lost);
+    expect(&text, signed_for);
+    expect(&text, row);
+    expect(&text, "one run in ten is faster than it, one in ten slower");
     expect(&text, "9 to 11.5 s");
     expect(&text, "61.0 of 80 GiB");
     expect(&text, "## Paths");

@@ -3,12 +3,42 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { FLIPS_SHOWN = 4 };
+enum { FLIPS_SHOWN = 3, PATHS_SHOWN = 8, RUNS_SHOWN = 8 }; /* so that it stays one page */
+
+#define DAY_S  86400.0
+#define NO_ONE "-"
 
 static const ls_path_outcome *chosen_outcome(const ls_verdict *v)
 {
-    return v->chosen >= 0 ? &v->outcomes[v->chosen] : NULL;
+    const ls_path_outcome *o = v->chosen >= 0 ? &v->outcomes[v->chosen] : NULL;
+    return o && o->path->node ? o : NULL;
+}
+
+static bool is_rent(const ls_path_outcome *o)
+{
+    return o->path->kind == LS_PATH_RENTED || o->path->kind == LS_PATH_CLOUD;
+}
+
+typedef struct words {
+    char text[40];
+} words;
+
+/* "168 days", "13.9 years", "4.9 hours". */
+static words span(double days)
+{
+    words q;
+    const bool years = days >= 730.0, hours = days < 2.0;
+    snprintf(q.text, sizeof q.text, "%s %s",
+             ls_plain_of(years   ? days / 365.0
+                         : hours ? 24.0 * days
+                                 : days)
+                 .text,
+             years   ? "years"
+             : hours ? "hours"
+                     : "days");
+    return q;
 }
 
 static void append_head(const ls_memo *m, ls_text *text)
@@ -22,97 +52,266 @@ static void append_head(const ls_memo *m, ls_text *text)
 
 /* ---- numbers ---- */
 
-static void append_time(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
+typedef struct band {
+    double low, high; /* factors on the expected time */
+    double dearest;   /* the dearest run of a portfolio over their mean; 1 */
+    bool known;
+} band;
+
+static double dearest_of(const ls_runs *runs)
 {
-    const bool has_band = m->step_band_s[0] > 0.0 && m->step_s > 0.0;
-    const double low = has_band ? m->step_band_s[0] / m->step_s : 1.0;
-    const double high = has_band ? m->step_band_s[1] / m->step_s : 1.0;
-    ls_text_append(text, "| | expected | 10 % to 90 % |\n|---|---|---|\n");
-    if (o && isfinite(o->days) && o->path->node) {
-        const double lead = o->offer->lead_time_s / 86400.0, run = o->days - lead;
-        ls_text_printf(text, "| done in | %s days on %lld GPUs | %s to %s days |\n",
-                       ls_plain_of(o->days).text, (long long)o->gpus,
-                       ls_plain_of(m->days_band[0] > 0.0 ? m->days_band[0] : lead + run * low).text,
-                       ls_plain_of(m->days_band[1] > 0.0 ? m->days_band[1] : lead + run * high).text);
-        ls_text_printf(text, "| a run costs | %s | %s to %s |\n", ls_usd_of(o->run_usd).text,
-                       ls_usd_of(o->run_usd_low * low).text, ls_usd_of(o->run_usd_high * high).text);
-        ls_text_printf(text, "| at most lost | %s | |\n", ls_usd_of(o->max_loss_usd).text);
+    double most_usd = 0.0, sum_usd = 0.0;
+    for (size_t i = 0; runs && i < runs->count; i++) {
+        most_usd = fmax(most_usd, runs->items[i].usd);
+        sum_usd += runs->items[i].month_usd;
     }
-    if (m->step_s > 0.0) {
-        ls_text_printf(text, "| a step | %s s, %s tokens/s, MFU %.0f %% | %s to %s s |\n",
-                       ls_plain_of(m->step_s).text, ls_quantity_of(m->tokens_ps).text, 100.0 * m->mfu,
-                       ls_plain_of(m->step_s * low).text, ls_plain_of(m->step_s * high).text);
-    }
+    return sum_usd > 0.0 ? most_usd / (sum_usd / runs->runs_per_month) : 1.0;
 }
 
-static void append_machine(const ls_memo *m, ls_text *text)
+static band band_of(const ls_memo *m)
 {
+    const bool known = m->step_band_s[0] > 0.0 && m->step_s > 0.0;
+    return (band){.low = known ? m->step_band_s[0] / m->step_s : 1.0,
+                  .high = known ? m->step_band_s[1] / m->step_s : 1.0,
+                  .dearest = dearest_of(m->runs),
+                  .known = known};
+}
+
+/* A run that takes `factor` times as long. Under a desk only the energy grows; a reservation is paid up to its end whatever happens. */
+static double run_usd_at(const ls_path_outcome *o, double factor)
+{
+    if (o->path->kind == LS_PATH_LOCAL) {
+        return o->run_usd + o->energy_usd * (factor - 1.0);
+    }
+    if (o->path->kind == LS_PATH_OWNED) {
+        return o->run_usd * factor;
+    }
+    return o->run_usd - o->compute_usd +
+           (o->offer->kind == LS_OFFER_RESERVED
+                ? fmax(o->compute_usd, o->gpu_hours * factor * o->usd_per_gpu_hour)
+                : o->compute_usd * factor);
+}
+
+/* Never less than what a run may cost. */
+static double most_lost_usd(const ls_path_outcome *o, band b)
+{
+    if (!o->path->node) {
+        return o->max_loss_usd;
+    }
+    return fmax(o->max_loss_usd + (o->path->kind == LS_PATH_OWNED ? o->energy_usd * (b.high - 1.0) : 0.0),
+                run_usd_at(o, b.high) * b.dearest);
+}
+
+static void append_days(const char *what, double days, double lead_days, band b, ls_text *text)
+{
+    ls_text_printf(text, "| %s | %s | %s to %s |\n", what, span(lead_days + days).text,
+                   span(lead_days + days * b.low).text, span(lead_days + days * b.high).text);
+}
+
+static void append_usd(const char *what, double low_usd, double usd, double high_usd, ls_text *text)
+{
+    ls_text_printf(text, "| %s | %s | %s to %s |\n", what, ls_usd_of(usd).text, ls_usd_of(low_usd).text,
+                   ls_usd_of(high_usd).text);
+}
+
+static void append_costs(const ls_memo *m, const ls_path_outcome *o, band b, ls_text *text)
+{
+    const bool is_mean = m->verdict->workload_count > 1;
+    const double run_days = o->run_days, lead_days = o->days - o->run_days;
+    char what[96];
+    snprintf(what, sizeof what, "%s on %lld GPUs takes", is_mean ? "the longest run" : "a run",
+             (long long)o->gpus);
+    append_days(what, run_days, 0.0, b, text);
+    if (lead_days > 0.0) {
+        append_days("done in, with the wait for the machines", run_days, lead_days, b, text);
+    }
+    const double low_usd = run_usd_at(o, b.low), high_usd = run_usd_at(o, b.high);
+    append_usd(is_mean ? "a run costs, on average" : "a run costs", low_usd, o->run_usd, high_usd, text);
+    const double runs = m->verdict->runs_per_month;
+    if (runs > 0.0) {
+        snprintf(what, sizeof what, "a month of %s runs costs", ls_plain_of(runs).text);
+        append_usd(what, runs * low_usd, runs * o->run_usd, runs * high_usd, text);
+    }
+    ls_text_printf(text, "| at most lost | %s | |\n", ls_usd_of(most_lost_usd(o, b)).text);
+}
+
+static void append_numbers(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
+{
+    const band b = band_of(m);
+    ls_text_printf(text, "| | expected | %s |\n|---|---|---|\n",
+                   b.known ? "10 % to 90 % band" : "no band is known");
+    if (o) {
+        append_costs(m, o, b, text);
+    }
+    const char *of = m->subject ? " of " : "", *subject = m->subject ? m->subject : "";
+    if (m->tokens_ps > 0.0) {
+        ls_text_printf(text, "| a step%s%s | %s s, %s tokens/s, MFU %.0f %% | %s to %s s |\n", of, subject,
+                       ls_plain_of(m->step_s).text, ls_quantity_of(m->tokens_ps).text, 100.0 * m->mfu,
+                       ls_plain_of(m->step_s * b.low).text, ls_plain_of(m->step_s * b.high).text);
+    }
     if (m->memory_capacity_gib > 0.0) {
-        ls_text_printf(text, "| memory of the fullest GPU | %.1f of %.0f GiB | |\n", m->memory_gib,
-                       m->memory_capacity_gib);
+        ls_text_printf(text, "| memory of the fullest GPU%s%s | %.1f of %.0f GiB | |\n", of, subject,
+                       m->memory_gib, m->memory_capacity_gib);
     }
-    if (m->failure) {
-        ls_text_printf(text, "| a failure every | %s days; goodput %.1f %% | |\n",
-                       ls_plain_of(m->failure->mtbf_s / 86400.0).text, 100.0 * m->failure->goodput);
-    }
-    if (m->power && m->power->known) {
-        ls_text_printf(text, "| power at the meter | %s kW, at most %s | |\n",
-                       ls_plain_of(m->power->facility_kw).text, ls_plain_of(m->power->facility_max_kw).text);
-        ls_text_printf(text, "| racks | %lld of %.0f kW, %s | |\n", (long long)m->power->racks,
-                       m->power->rack_kw, m->power->cooling->name);
+    if (o && o->power.known) {
+        ls_text_printf(text, "| power at the meter | %s kW, at most %s; %lld racks, %s | |\n",
+                       ls_plain_of(o->power.facility_kw).text, ls_plain_of(o->power.facility_max_kw).text,
+                       (long long)o->power.racks, o->power.cooling->name);
     }
     ls_text_append(text, "\n");
-    if (m->strategy) {
-        ls_text_printf(text, "Split: %s.\n\n", m->strategy);
+    if (b.known) {
+        ls_text_printf(
+            text, "Band: one run in ten is faster than it, one in ten slower%s%s%s; prices as given.\n\n",
+            m->band_from ? " (errors of " : "", m->band_from ? m->band_from : "", m->band_from ? ")" : "");
     }
 }
 
-static void append_paths(const ls_verdict *v, ls_text *text)
+/* ---- the runs of a portfolio ---- */
+
+static void append_runs(const ls_runs *runs, ls_text *text)
 {
-    ls_text_append(text,
-                   "## Paths\n\n| path | GPUs | done in | a run | upfront | a month | at most lost | |\n"
-                   "|---|---|---|---|---|---|---|---|\n");
+    ls_text_append(
+        text, "| run | tokens | a month | days | each | a month | share |\n|---|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < runs->count && i < RUNS_SHOWN; i++) {
+        const ls_run_outcome *run = &runs->items[i];
+        ls_text_printf(text, "| %s | %s | %s | %s | %s | %s | %.0f %% |\n", run->workload->name,
+                       ls_quantity_of(run->workload->tokens).text, ls_plain_of(run->runs_per_month).text,
+                       ls_plain_of(run->days).text, ls_usd_of(run->usd).text, ls_usd_of(run->month_usd).text,
+                       100.0 * run->share);
+    }
+    if (runs->count > RUNS_SHOWN) {
+        ls_text_printf(text, "| and %zu more | | | | | | |\n", runs->count - RUNS_SHOWN);
+    }
+    ls_text_append(text, "\n");
+}
+
+/* ---- the paths ---- */
+
+static void append_path(const ls_verdict *v, size_t index, band b, ls_text *text)
+{
+    const ls_path_outcome *o = &v->outcomes[index];
+    char gpus[24] = NO_ONE, days[40] = NO_ONE;
+    const bool has_numbers = o->path->node ? isfinite(o->days) : o->month_usd > 0.0;
+    if (o->machines > 0) {
+        snprintf(gpus, sizeof gpus, "%lld", (long long)o->machines);
+    }
+    if (o->path->node && isfinite(o->days)) {
+        snprintf(days, sizeof days, "%s", span(o->days).text);
+    }
+    ls_text_printf(text, "| %s%s | %s | %s ", o->name, (int)index == v->chosen ? " (chosen)" : "", gpus,
+                   days);
+    if (has_numbers) {
+        ls_text_printf(text, "| %s | %s | %s | %s ", o->run_usd > 0.0 ? ls_usd_of(o->run_usd).text : NO_ONE,
+                       ls_usd_of(o->upfront_usd).text,
+                       o->month_usd > 0.0 ? ls_usd_of(o->month_usd).text : NO_ONE,
+                       ls_usd_of(most_lost_usd(o, b)).text);
+    } else {
+        ls_text_append(text, "| " NO_ONE " | " NO_ONE " | " NO_ONE " | " NO_ONE " ");
+    }
+    ls_text_printf(text, "| %s |\n", o->possible ? "" : o->why_not);
+}
+
+/* What is looked at first: what is chosen or told about, the best of one's own, what is possible, then what is nearest to it; the cheaper first. */
+static int rank_of(const ls_verdict *v, size_t index)
+{
+    const ls_path_outcome *o = &v->outcomes[index];
+    return (int)index == v->chosen || (int)index == v->told ? 0
+           : (int)index == v->owned                         ? 1
+                                                            : 2 + (int)o->obstacle;
+}
+
+static size_t next_path(const ls_verdict *v, const bool *shown)
+{
+    size_t best = v->outcome_count;
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        if (shown[i]) {
+            continue;
+        }
+        const int rank = rank_of(v, i), best_rank = best < v->outcome_count ? rank_of(v, best) : rank + 1;
+        if (rank < best_rank || (rank == best_rank && v->outcomes[i].run_usd < v->outcomes[best].run_usd)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void append_reservations(const ls_verdict *v, ls_text *text)
+{
     for (size_t i = 0; i < v->outcome_count; i++) {
         const ls_path_outcome *o = &v->outcomes[i];
-        char days[40] = "";
-        if (isfinite(o->days) && o->days > 0.0) {
-            snprintf(days, sizeof days, "%s days", ls_plain_of(o->days).text);
+        if (o->path->node && o->offer->kind == LS_OFFER_RESERVED && isfinite(o->days)) {
+            ls_text_printf(
+                text,
+                "%s is a reservation: %s months of its GPUs are paid, used or not, which is what stands "
+                "under upfront.\n\n",
+                o->name, ls_plain_of(o->offer->months).text);
         }
-        ls_text_printf(text, "| %s%s | %lld | %s | %s | %s | %s | %s | %s |\n", o->name,
-                       (int)i == v->chosen ? " (chosen)" : "", (long long)o->machines, days,
-                       ls_usd_of(o->run_usd).text, ls_usd_of(o->upfront_usd).text,
-                       ls_usd_of(o->month_usd).text, ls_usd_of(o->max_loss_usd).text, o->why_not);
     }
-    ls_text_append(text, "\n");
+}
+
+static void append_paths(const ls_memo *m, ls_text *text)
+{
+    const ls_verdict *v = m->verdict;
+    const char *run = v->workload_count > 1 ? "a run, on average" : "a run";
+    ls_text_printf(text,
+                   "## Paths\n\n| path | GPUs | %s | %s | upfront | a month | at most lost | why not |\n"
+                   "|---|---|---|---|---|---|---|---|\n",
+                   v->workload_count > 1 ? "longest in" : "done in", run);
+    bool shown[LS_PATHS_MOST] = {false};
+    for (size_t k = 0; k < v->outcome_count && k < PATHS_SHOWN; k++) {
+        const size_t next = next_path(v, shown);
+        shown[next] = true;
+        append_path(v, next, band_of(m), text);
+    }
+    if (v->outcome_count > PATHS_SHOWN) {
+        ls_text_printf(text, "| and %zu more | | | | | | | |\n", v->outcome_count - PATHS_SHOWN);
+    }
+    ls_text_append(
+        text,
+        "\nA run: all that is paid for it; of own machines its share of their years. A month: what goes on "
+        "being paid, energy and staff of own machines in it. At most lost: if the result is worth "
+        "nothing, at the worst moment.\n\n");
+    append_reservations(v, text);
 }
 
 /* ---- risks, and what would change the answer ---- */
 
+static void append_price_risk(const ls_path_outcome *o, ls_text *text)
+{
+    const ls_offer *offer = o->offer;
+    if (offer->usd_high > offer->usd_low) {
+        ls_text_printf(
+            text,
+            "- Price: within the published range (%s, confidence: %s) a run costs %s to %s; how likely "
+            "which price is, nobody knows. Ask for an offer (--quote).\n",
+            offer->date, offer->confidence, ls_usd_of(o->run_usd_low).text, ls_usd_of(o->run_usd_high).text);
+    }
+}
+
 static void append_risks(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
 {
+    const band b = band_of(m);
     ls_text_append(text, "## Risks\n\n");
-    if (o && o->path->node) {
-        ls_text_printf(text,
-                       "- Price: a run costs %s to %s within the published range of prices. Rents move: an "
-                       "H100 fell from about "
-                       "8 to 2 USD an hour, and rose again by 40 %% up to 2026-03.\n",
-                       ls_usd_of(o->run_usd_low).text, ls_usd_of(o->run_usd_high).text);
+    if (o) {
+        append_price_risk(o, text);
+    }
+    if (o && m->budget_usd > 0.0 && run_usd_at(o, b.high) > m->budget_usd) {
+        ls_text_printf(text, "- Budget: %s holds what is expected, not the slow end of the band, %s.\n",
+                       ls_usd_of(m->budget_usd).text, ls_usd_of(run_usd_at(o, b.high)).text);
     }
     if (m->failure) {
-        ls_text_printf(text,
-                       "- Failures: one every %s hours is expected; a checkpoint every %.0f minutes keeps "
-                       "%.1f %% of the "
-                       "time.\n",
-                       ls_plain_of(m->failure->mtbf_s / 3600.0).text, m->failure->interval_s / 60.0,
-                       100.0 * m->failure->goodput);
-    }
-    if (m->power && !m->power->possible) {
-        ls_text_printf(text, "- Site: %s.\n", m->power->why_not);
+        ls_text_printf(
+            text,
+            "- Failures: one every %s is expected; a checkpoint every %.0f minutes keeps %.1f %% of "
+            "the time.\n",
+            span(m->failure->mtbf_s / DAY_S).text, m->failure->interval_s / 60.0,
+            100.0 * m->failure->goodput);
     }
     ls_text_printf(text,
-                   "- Data: %s tokens per parameter; 20 are usual, and what a model learns is not part of "
+                   "- Data: %s tokens per parameter%s; 20 are usual, and what a model learns is not part of "
                    "this page.\n",
-                   ls_plain_of(m->verdict->tokens_per_parameter).text);
+                   ls_plain_of(m->verdict->tokens_per_parameter).text,
+                   m->verdict->workload_count > 1 ? " at most" : "");
     ls_text_append(text, "\n## What would change the answer\n\n");
     const size_t count = m->verdict->flip_count < FLIPS_SHOWN ? m->verdict->flip_count : FLIPS_SHOWN;
     for (size_t i = 0; i < count; i++) {
@@ -124,41 +323,125 @@ static void append_risks(const ls_memo *m, const ls_path_outcome *o, ls_text *te
 static void append_ladder(const ls_ladder *ladder, ls_text *text)
 {
     ls_text_append(
-        text, "## Stages\n\n| stage | GPUs | hours | cost, in all | goes on when |\n|---|---|---|---|---|\n");
+        text, "## Stages\n\n| stage | GPUs | takes | cost, in all | goes on when |\n|---|---|---|---|---|\n");
     for (size_t i = 0; i < ladder->count; i++) {
         const ls_ladder_stage *s = &ladder->stages[i];
-        ls_text_printf(text, "| %s | %lld | %.2g | %s | %s |\n", s->name, (long long)s->gpus, s->hours,
-                       ls_usd_of(s->cumulated_usd).text, s->criteria[0]);
+        ls_text_printf(text, "| %s | %lld | %s | %s | %s |\n", s->name, (long long)s->gpus,
+                       span(s->hours / 24.0).text,
+                       s->cumulated_usd > 0.0 ? ls_usd_of(s->cumulated_usd).text : NO_ONE, s->criteria[0]);
     }
     ls_text_append(text, "\n");
 }
 
-static void append_foot(const ls_memo *m, ls_text *text)
+/* ---- what it rests on ---- */
+
+static void append_price(const ls_path_outcome *o, ls_text *text)
 {
-    if (m->assumptions && m->assumptions->count > 0) {
-        ls_text_append(text, "## What this rests on\n\n");
-        for (size_t i = 0; i < m->assumptions->count; i++) {
-            ls_text_printf(text, "- %s\n", m->assumptions->items[i]);
+    const ls_offer *offer = o->offer;
+    if (!(offer->usd > 0.0)) {
+        return;
+    }
+    ls_text_printf(text, is_rent(o) ? "- %s: %.2f USD per GPU and hour (" : "- %s: %.0f USD per GPU (",
+                   o->name, offer->usd);
+    if (offer->usd_high > offer->usd_low) {
+        ls_text_printf(text, "of %.6g to %.6g, ", offer->usd_low, offer->usd_high);
+    }
+    ls_text_printf(text, "%s%s%s)\n", offer->date[0] ? offer->date : "no date",
+                   offer->confidence[0] ? ", " : "", offer->confidence);
+}
+
+/* Lines that end with the option by which it would have been said: "precision bf16 (--precision)". */
+static bool is_choice(const char *line)
+{
+    const char *open = strrchr(line, '(');
+    return open && open > line && strncmp(open, "(--", 3) == 0;
+}
+
+static void append_choices(const ls_assumptions *list, const char *subject, ls_text *text)
+{
+    size_t shown = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const char *line = list->items[i];
+        if (is_choice(line)) {
+            const size_t bytes = (size_t)(strrchr(line, '(') - line) - 1;
+            if (shown++ == 0) {
+                ls_text_printf(text, "- Left open, and chosen%s%s: ", subject ? " for " : "",
+                               subject ? subject : "");
+            } else {
+                ls_text_append(text, "; ");
+            }
+            ls_text_append_bytes(text, line, bytes);
         }
-        ls_text_append(text, "\n");
+    }
+    ls_text_append(text, shown > 0 ? ".\n" : "");
+}
+
+static void append_basis(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
+{
+    const ls_verdict *v = m->verdict;
+    ls_text_append(text, "## What this rests on\n\n");
+    for (size_t i = 0; i < v->outcome_count; i++) {
+        const ls_path_outcome *one = &v->outcomes[i];
+        if (one->path->node && (one == o || one->path->kind == LS_PATH_OWNED || (!o && is_rent(one)))) {
+            append_price(one, text);
+        }
+    }
+    if (m->strategy) {
+        ls_text_printf(text, "- %s is split as %s.\n", m->subject ? m->subject : "The model", m->strategy);
+    }
+    if (m->assumptions && m->strategy) {
+        append_choices(m->assumptions, m->subject, text);
     }
     if (m->command) {
-        ls_text_printf(text, "Made with `%s`.\n\n", m->command);
+        ls_text_printf(text, "- All %zu assumptions, and all paths: `%s`.\n",
+                       m->assumptions ? m->assumptions->count : 0, m->command);
     }
-    ls_text_append(text, "Decided: yes / no ______________   Name ______________   Date ______________\n\n"
-                         "Money:             ______________   Name ______________   Date ______________\n");
+    ls_text_append(text, "\n");
+}
+
+/* What is asked for, in money. */
+static void append_request(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
+{
+    const double slow_usd = run_usd_at(o, band_of(m).high), runs = m->verdict->runs_per_month;
+    if (!is_rent(o) && o->upfront_usd > 0.0) {
+        ls_text_printf(text, "%s at once", ls_usd_of(o->upfront_usd).text);
+        if (o->month_usd > 0.0) {
+            ls_text_printf(text, ", %s a month", ls_usd_of(o->month_usd).text);
+        }
+    } else {
+        ls_text_printf(text, "up to %s%s", ls_usd_of(runs > 0.0 ? runs * slow_usd : slow_usd).text,
+                       runs > 0.0 ? " a month" : "");
+    }
+}
+
+static void append_signatures(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
+{
+    const char *rest = "______________   Name ______________   Date ______________\n";
+    ls_text_printf(text, "Decided, yes or no: %s\n", rest);
+    if (o) {
+        ls_text_append(text, "Money, ");
+        append_request(m, o, text);
+        ls_text_printf(text, ": %s", rest);
+    } else {
+        ls_text_append(text, "Money: none is asked for.\n");
+    }
 }
 
 void ls_memo_append(const ls_memo *memo, ls_text *text)
 {
     const ls_path_outcome *o = chosen_outcome(memo->verdict);
     append_head(memo, text);
-    append_time(memo, o, text);
-    append_machine(memo, text);
-    append_paths(memo->verdict, text);
+    append_numbers(memo, o, text);
+    if (memo->runs && memo->runs->count > 0) {
+        append_runs(memo->runs, text);
+    }
+    if (memo->verdict->outcome_count > 0) {
+        append_paths(memo, text);
+    }
     append_risks(memo, o, text);
     if (memo->ladder && memo->ladder->count > 0) {
         append_ladder(memo->ladder, text);
     }
-    append_foot(memo, text);
+    append_basis(memo, o, text);
+    append_signatures(memo, o, text);
 }
