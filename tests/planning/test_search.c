@@ -80,8 +80,11 @@ static void keep_faster(const ls_setting *setting, const ls_strategy *strategy, 
 /* Everything below a cut but what ls_strategy_check refuses and what the header says is left out. */
 static void search_cut(const ls_setting *setting, ls_strategy s, ls_estimate *best, bool *found)
 {
-    const int64_t layers = setting->shape->config.layers, vpp_most = s.pp > 1 ? layers / s.pp + 1 : 1;
+    const int64_t layers = setting->shape->config.layers, vpp_most = s.pp > 1 ? layers / s.pp : 1;
     for (s.vpp = 1; s.vpp <= vpp_most; s.vpp++) {
+        if (!ls_strategy_deals_out(layers, s.pp, s.vpp, false)) {
+            continue;
+        }
         for (s.micro_batch = 1; s.micro_batch * s.dp <= setting->global_batch; s.micro_batch++) {
             for (int i = 0; i < 12; i++) {
                 s.zero = i / 3;

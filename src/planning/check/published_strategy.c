@@ -156,7 +156,7 @@ static void fit_to_our_rules(ls_published_reader *r)
     ls_strategy *s = &r->request.strategy;
     const int64_t layers = r->run->shape->config.layers;
     if (s->pp > 1 && s->pp * s->vpp > layers && s->pp <= layers &&
-        !ls_strategy_deals_out(layers, s->pp, s->vpp)) {
+        !ls_strategy_deals_out(layers, s->pp, s->vpp, true)) {
         s->vpp = layers / s->pp;
         ls_published_assume(r, "%lld virtual stages, one to a layer", (long long)s->vpp);
     }

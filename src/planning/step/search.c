@@ -192,9 +192,9 @@ static void walk_schedule(walk *w)
 static void walk_interleave(walk *w)
 {
     const int64_t given = w->options->request.strategy.vpp, layers = w->setting->shape->config.layers;
-    const int64_t last = given > 0 ? given : w->at.pp > 1 ? layers / w->at.pp + 1 : 1;
+    const int64_t last = given > 0 ? given : w->at.pp > 1 ? layers / w->at.pp : 1;
     for (w->at.vpp = given > 0 ? given : 1; w->at.vpp <= last && !w->done; w->at.vpp++) {
-        if (given > 0 || ls_strategy_deals_out(layers, w->at.pp, w->at.vpp)) {
+        if (given > 0 || ls_strategy_deals_out(layers, w->at.pp, w->at.vpp, false)) {
             walk_schedule(w);
         }
     }

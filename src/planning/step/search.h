@@ -6,7 +6,7 @@
  * looked at; those that don't fit in memory are discarded before their time is computed, whole branches at once where even the thriftiest member of a branch
  * doesn't fit. Two rules save work without losing the best: with everything else equal, recomputing more is never faster than what fits without; and GPipe is
  * never better than 1F1B. Left out, unless given, is also what programs don't do: ZeRO-2 and 3 with
- * pipelines, ZeRO-2 in stacks without FSDP, chunks of different sizes on a stage, parts of a sequence (cp) below 1,024 tokens. Schedules that few programs run (zero-bubble) are tried when asked for.
+ * pipelines, ZeRO-2 in stacks without FSDP, embedding and head counted as layers of the interleaving, chunks of different sizes on a stage, parts of a sequence (cp) below 1,024 tokens. Schedules that few programs run (zero-bubble) are tried when asked for.
  *
  * At a given number of GPUs the fastest is the cheapest. What is 85 to 95 % full is taken when it is more than LS_SEARCH_TIGHT_GAIN faster than what has room. What
  * no run of the stack on this generation has shown (planning/step/evidence.h), and another strategy can do without, must gain LS_SEARCH_UNMEASURED_GAIN for each: nine in

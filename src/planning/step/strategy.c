@@ -335,11 +335,11 @@ static ls_status check_tensor(const ls_strategy *s, const ls_shape *shape)
                               : LS_OK;
 }
 
-bool ls_strategy_deals_out(int64_t layers, int64_t pp, int64_t vpp)
+bool ls_strategy_deals_out(int64_t layers, int64_t pp, int64_t vpp, bool with_ends)
 {
     const int64_t fewer = layers / pp, more = (layers + pp - 1) / pp;
-    const bool with_ends = vpp > 1 && (layers + 2) % (pp * vpp) == 0; /* embedding and head as layers */
-    return with_ends || (vpp <= fewer && (fewer % vpp == 0 || more % vpp == 0));
+    return (with_ends && vpp > 1 && (layers + 2) % (pp * vpp) == 0) ||
+           (vpp <= fewer && (fewer % vpp == 0 || more % vpp == 0));
 }
 
 static void list_interleavings(int64_t layers, int64_t pp, char list[LIST_BYTES])
@@ -347,7 +347,7 @@ static void list_interleavings(int64_t layers, int64_t pp, char list[LIST_BYTES]
     writer w = {.text = list, .bytes = LIST_BYTES, .between = ", "};
     list[0] = 0;
     for (int64_t vpp = 1; vpp <= layers / pp + 1 && w.used + 24 < LIST_BYTES; vpp++) {
-        if (ls_strategy_deals_out(layers, pp, vpp)) {
+        if (ls_strategy_deals_out(layers, pp, vpp, true)) {
             put(&w, "%lld", (long long)vpp);
         }
     }
@@ -366,7 +366,7 @@ static ls_status check_pipeline(const ls_strategy *s, const ls_shape *shape)
                        "strategy: vpp %lld needs pipeline stages to interleave: pp 2 or more, or vpp 1",
                        (long long)s->vpp);
     }
-    if (!ls_strategy_deals_out(layers, s->pp, s->vpp)) {
+    if (!ls_strategy_deals_out(layers, s->pp, s->vpp, true)) {
         char list[LIST_BYTES];
         list_interleavings(layers, s->pp, list);
         return ls_fail(

@@ -65,7 +65,7 @@ const char *ls_pipeline_schedule_name(ls_pipeline_schedule schedule); /* "1f1b",
  *
  *   every degree is 1 or more, and tp * pp * cp * dp equals gpus
  *   heads, kv heads, ffn (of experts too) divide by tp; the vocabulary is padded
- *   pp is at most the layers, stages of one more or fewer layer are fine; vpp > 1 needs pp > 1, and ls_strategy_deals_out
+ *   pp is at most the layers, stages of one more or fewer layer are fine; vpp > 1 needs pp > 1, and ls_strategy_deals_out, with ends
  *   length divides by cp; experts divide by ep, and ep divides dp * cp
  *   global batch divides by dp * micro_batch
  *   zero is 0 to 3; zero-bubble schedules need pp > 1, and interleaving goes with 1F1B alone
@@ -76,10 +76,10 @@ LS_MUST_CHECK ls_status ls_strategy_check(const ls_strategy *strategy, const ls_
                                           int64_t global_batch, int64_t length);
 
 /*
- * True when the layers can be dealt out over pp * vpp chunks: vpp divides those of the stages with more or with fewer, or, as Megatron can, embedding and head count as a
- * layer each (126 layers as 16 * 8 chunks of one). No chunk may be empty.
+ * True when the layers can be dealt out over pp * vpp chunks, none empty: vpp divides those of the stages with more or with fewer; `with_ends`: or embedding and head count
+ * as a layer each (126 layers as 16 * 8 chunks of one), as Megatron can when told to.
  */
-bool ls_strategy_deals_out(int64_t layers, int64_t pp, int64_t vpp);
+bool ls_strategy_deals_out(int64_t layers, int64_t pp, int64_t vpp, bool with_ends);
 
 /* Layers of the fullest stage: what is left over goes to the first ones. */
 static inline int64_t ls_strategy_stage_layers(const ls_strategy *strategy, int64_t layers)
