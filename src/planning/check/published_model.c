@@ -57,17 +57,48 @@ static double multiple(double value, double of)
     return fmax(1, round(value / of)) * of;
 }
 
-/* A model of which only the parameters are known: layers of 128 wide heads, 128 times as wide as deep, such that the row's strategy can cut it. */
+/* GPUs that share a matrix by the row, or by what its other degrees leave; 8 where neither says. */
+static int64_t tensor_degree(ls_published_reader *r)
+{
+    const int64_t tp = ls_published_count(r, "tp"), dp = ls_published_count(r, "dp");
+    const int64_t pp = (int64_t)fmax(1, ls_published_number(r, "pp")),
+                  cp = (int64_t)fmax(1, ls_published_number(r, "cp"));
+    const int64_t left = dp > 0 ? r->run->setting.gpus / (dp * pp * cp) : 0;
+    return tp > 0 ? tp : left > 0 && left <= 16 ? left : r->run->setting.gpus > 1 ? 8 : 1;
+}
+
+/* Heads of a usual width that divide the row's and can be cut as it was; hidden / 128 when there are none. */
+static int64_t guess_heads(int64_t hidden, int64_t kv_heads, int64_t tp)
+{
+    static const int64_t widths[] = {128, 64, 96, 80, 160, 256, 112, 100, 72};
+    for (int strict = 1; strict >= 0; strict--) {
+        for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
+            const int64_t heads = hidden / widths[i];
+            if (hidden % widths[i] == 0 && heads % (kv_heads > 0 ? kv_heads : 1) == 0 &&
+                (!strict || heads % tp == 0)) {
+                return heads;
+            }
+        }
+    }
+    return kv_heads > 0 && hidden % kv_heads == 0 ? kv_heads : (int64_t)fmax(1, (double)(hidden / 128));
+}
+
+/* A model of whose layers and width one or both are not known, but the parameters are: 128 times as wide as deep, of layers of 12 h^2, such that the row's strategy can cut it. */
 static const char *guess_sizes(ls_published_reader *r, double parameters)
 {
-    const double heads_of = fmax(1, ls_published_number(r, "tp")),
-                 layers_of = fmax(1, ls_published_number(r, "pp"));
-    const double hidden = multiple(cbrt(parameters * 128 / 12), 128 * heads_of);
-    const double layers = multiple(parameters / (12 * hidden * hidden), layers_of);
+    const int64_t tp = tensor_degree(r);
+    const double layers_of = fmax(1, ls_published_number(r, "pp"));
+    const double given_layers = ls_published_number(r, "layers"),
+                 given_hidden = ls_published_number(r, "hidden");
+    const double wide =
+        given_layers > 0 ? sqrt(parameters / (12 * given_layers)) : cbrt(parameters * 128 / 12);
+    const double hidden = given_hidden > 0 ? given_hidden : multiple(wide, 128 * (double)tp);
+    const double layers =
+        given_layers > 0 ? given_layers : multiple(parameters / (12 * hidden * hidden), layers_of);
     ls_published_assume(r, "sizes from the parameters: %.0f layers of width %.0f", layers, hidden);
     return ls_arena_printf(r->arena,
-                           "layers=%.0f,hidden=%.0f,heads=%.0f,ffn=%.0f,vocab=51200,mlp=gelu,tied=1", layers,
-                           hidden, hidden / 128, 4 * hidden);
+                           "layers=%.0f,hidden=%.0f,heads=%lld,ffn=%.0f,vocab=51200,mlp=gelu,tied=1", layers,
+                           hidden, (long long)guess_heads((int64_t)hidden, 0, tp), 4 * hidden);
 }
 
 /* The row's sizes, blanks filled in but for the MLP. */
@@ -135,7 +166,7 @@ static const char *write_sizes(ls_published_reader *r)
                .kv_heads = ls_published_count(r, "kv_heads"),
                .ffn = ls_published_count(r, "ffn"),
                .vocab = ls_published_count(r, "vocab")};
-    s.heads = s.heads > 0 ? s.heads : (int64_t)fmax(fmax(1, (double)s.kv_heads), (double)(s.hidden / 128));
+    s.heads = s.heads > 0 ? s.heads : guess_heads(s.hidden, s.kv_heads, tensor_degree(r));
     s.kv_heads = s.kv_heads > 0 ? s.kv_heads : s.heads;
     s.vocab = s.vocab > 0 ? s.vocab : 50304;
     const bool swiglu = has_swiglu(r, &s);

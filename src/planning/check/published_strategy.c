@@ -61,16 +61,21 @@ static void read_recompute(ls_published_reader *r)
                                                  : LS_RECOMPUTE_NONE;
     /* Stacks since 2022 split norms along the sequence wherever they split matrices. */
     const bool old = strcmp(r->run->stack.name, "megatron-2021") == 0;
-    r->request.has_sequence_parallel = true;
-    r->request.strategy.sequence_parallel =
-        r->request.strategy.tp > 1 && (ls_published_has(text, "sequence-parallel") || !old);
+    const bool has_it = ls_published_has(text, "sequence-parallel") || !old;
+    r->request.has_sequence_parallel = r->request.strategy.tp > 0 || !has_it; /* else as it goes with tp */
+    r->request.strategy.sequence_parallel = r->request.strategy.tp > 1 && has_it;
 }
 
-/* torchtitan's batch is what a rank gets per step; a pipeline splits it into as many micro-batches as it has stages. */
+/*
+ * torchtitan's batch is what a rank gets per step; a pipeline splits it into as many micro-batches as it has stages. The same of any program whose "micro-batch" would be all
+ * of a step: nobody sends a single one through a pipeline.
+ */
 static void split_local_batch(ls_published_reader *r)
 {
     ls_strategy *s = &r->request.strategy;
-    if (strncmp(r->run->stack.name, "torchtitan", 10) != 0 || s->pp <= 1 || s->micro_batch < s->pp) {
+    const bool is_titan = strncmp(r->run->stack.name, "torchtitan", 10) == 0;
+    const bool is_all = s->dp > 0 && s->micro_batch * s->dp == ls_published_count(r, "global_batch");
+    if (!(is_titan || is_all) || s->pp <= 1 || s->micro_batch < s->pp) {
         return;
     }
     s->micro_batch /= s->pp;
@@ -155,10 +160,14 @@ static void fit_to_our_rules(ls_published_reader *r)
 {
     ls_strategy *s = &r->request.strategy;
     const int64_t layers = r->run->shape->config.layers;
-    if (s->pp > 1 && s->pp * s->vpp > layers && s->pp <= layers &&
-        !ls_strategy_deals_out(layers, s->pp, s->vpp, true)) {
-        s->vpp = layers / s->pp;
-        ls_published_assume(r, "%lld virtual stages, one to a layer", (long long)s->vpp);
+    const int64_t said = s->vpp;
+    while (s->pp > 1 && s->pp <= layers && s->vpp > 1 &&
+           !ls_strategy_deals_out(layers, s->pp, s->vpp, true)) {
+        s->vpp--;
+    }
+    if (s->vpp < said) {
+        ls_published_assume(r, "%lld virtual stages, for %lld can't share out the layers", (long long)s->vpp,
+                            (long long)said);
     }
     if (s->ep > 1 && s->dp > 0 && s->cp > 0 && s->ep > s->dp * s->cp) {
         s->ep = s->dp * s->cp;
@@ -212,12 +221,43 @@ static bool adopt(ls_published_reader *r, const ls_strategy *strategy)
     return !run->left_out;
 }
 
-/* By our memory it fits nowhere, and yet it ran: what takes the least, where the cut is known. */
+static void choose(ls_published_reader *r, const ls_strategy *strategy, const char *why)
+{
+    char text[160];
+    r->run->strategy = *strategy;
+    ls_strategy_describe(strategy, text, sizeof text);
+    ls_published_assume(r, "%s: %s", why, text);
+}
+
+/* By our memory it fits nowhere, and yet it ran, cut in a way we don't know: the fastest with the room that our count may lack, else what takes the least. */
+static void cut_anyway(ls_published_reader *r)
+{
+    static _Thread_local ls_search_result result;
+    const ls_search_options options = {.request = r->request};
+    const char *why = ls_arena_strdup(r->arena, ls_error_text());
+    ls_setting setting = r->run->setting;
+    ls_node node = *setting.node;
+    ls_accelerator accelerator = *node.accelerator;
+    ls_strategy least;
+    ls_memory_estimate memory;
+    accelerator.memory_bytes *= known_to_fit(&setting) / 0.95;
+    node.accelerator = &accelerator;
+    setting.node = &node;
+    if (ls_search_run(&setting, &options, &result) == LS_OK) {
+        choose(r, &result.best.strategy, "the fastest that fits but for a little by our count");
+    } else if (ls_search_least(&r->run->setting, &options, &least, &memory)) {
+        choose(r, &least, "what takes the least memory, for by our count nothing fits");
+    } else {
+        r->run->left_out = why;
+    }
+}
+
+/* The same where the cut is known: what takes the least. */
 static void ran_anyway(ls_published_reader *r)
 {
     ls_strategy *s = &r->request.strategy;
     if (s->tp == 0 || s->pp == 0 || s->dp == 0) {
-        r->run->left_out = ls_arena_strdup(r->arena, ls_error_text());
+        cut_anyway(r);
         return;
     }
     *s = (ls_strategy){.tp = s->tp,
@@ -255,8 +295,5 @@ void ls_published_choose_blanks(ls_published_reader *r)
         ran_anyway(r);
         return;
     }
-    run->strategy = result.best.strategy;
-    char text[160];
-    ls_strategy_describe(&run->strategy, text, sizeof(text));
-    ls_published_assume(r, "the fastest that fits: %s", text);
+    choose(r, &result.best.strategy, "the fastest that fits");
 }
