@@ -3,10 +3,12 @@
 
 #include "base/assert.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /*
  * Where a value comes from, for the error text: "run.yaml:12" from a document, "--set" or "command line"
@@ -144,13 +146,25 @@ static bool in_range(const ls_option *option, double number)
     return isfinite(number) && number >= option->min && number <= option->max;
 }
 
+/* A number, or one with k, M, B, T behind it; NAN: neither. A number in quotes is text. */
+static double read_number(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    double number = NAN;
+    if (!text) {
+        return json_is_number(value) ? json_number_value(value) : NAN;
+    }
+    const bool has_unit = text[0] && isalpha((unsigned char)text[strlen(text) - 1]);
+    return has_unit && ls_quantity_parse(text, &number) ? number : NAN;
+}
+
 static ls_status read_u64(const ls_option *option, void *field, const json_t *value, source from)
 {
     if (is_auto(option, value)) {
         *(uint64_t *)field = LS_AUTO_U64;
         return LS_OK;
     }
-    double number = json_is_number(value) ? json_number_value(value) : NAN;
+    double number = read_number(value);
     if (option->type == LS_OPTION_BYTES && json_is_string(value) &&
         !parse_units(json_string_value(value), byte_units, &number)) {
         number = NAN;
@@ -168,9 +182,12 @@ static ls_status read_f64(const ls_option *option, void *field, const json_t *va
         *(double *)field = LS_AUTO_F64;
         return LS_OK;
     }
-    double number = json_is_number(value) ? json_number_value(value) : NAN;
+    double number = read_number(value);
     if (option->type == LS_OPTION_DURATION && json_is_string(value) &&
         !parse_units(json_string_value(value), duration_units, &number)) {
+        number = NAN;
+    }
+    if (option->unit_needed && json_is_number(value) && number != 0.0) {
         number = NAN;
     }
     if (option->type == LS_OPTION_QUANTITY && json_is_string(value) &&
@@ -226,7 +243,7 @@ static ls_status read_choice(const ls_option *option, void *field, const json_t 
 {
     const char *name = json_string_value(value); /* NULL when it is no string */
     for (int i = 0; name && option->choices[i]; i++) {
-        if (strcmp(option->choices[i], name) == 0) {
+        if (strcasecmp(option->choices[i], name) == 0) {
             *(int *)field = i;
             return LS_OK;
         }

@@ -20,6 +20,8 @@
  *   LS_OPTION_BYTES     uint64_t                       4096, 64MiB, 1.5GB, 2G (= GiB)     bytes
  *   LS_OPTION_QUANTITY  double                         200e9, 200B, 1.4T, 8k (= 8000)     as a number
  *
+ * U64 and F64 take k, M, B, T behind the number too ("8k" is 8000), and a choice is found in capitals ("FP8").
+ *
  * With `allow_auto`, U64 and BYTES store LS_AUTO_U64, F64, DURATION and QUANTITY LS_AUTO_F64 for the word auto (their
  * ranges begin at 0 or above, so these are free). `null` in a file means "the default".
  *
@@ -87,7 +89,8 @@ typedef struct ls_option {
     size_t offset;            /* of the field in the settings struct */
     const char *default_text; /* as it would be written in the file: "1.0e-3", "auto", "[]", "\"\"" */
     bool allow_auto;
-    double min, max;            /* numbers, durations (s) and bytes: both inclusive */
+    double min, max;  /* numbers, durations (s) and bytes: both inclusive */
+    bool unit_needed; /* LS_OPTION_DURATION: a bare number but 0 is refused, for nobody knows of what it is */
     const char *const *choices; /* LS_OPTION_CHOICE: NULL-terminated names */
     const char *value_name;     /* what stands for the value in help: "N", "DIR"; NULL: by type */
     char letter;                /* command line: also -X; 0: none */

@@ -46,7 +46,12 @@ void ls_options_append_range(const ls_option *option, ls_text *text)
         append_bounds(option, text);
         break;
     case LS_OPTION_DURATION:
-        ls_text_append(text, "a duration (90s, 1h30m, 2d), seconds ");
+        if (option->unit_needed) {
+            ls_text_append(text, "a duration with its unit (36h, 60d, 8w), or 0; ");
+        } else {
+            ls_text_append(text, "a duration (90s, 1h30m, 2d), ");
+        }
+        ls_text_append(text, "seconds ");
         append_bounds(option, text);
         break;
     case LS_OPTION_BYTES:

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 
+#include <errno.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
@@ -212,7 +213,8 @@ int main(int argc, char **argv)
                                                    : LS_LOG_WARN,
                                    .rank = -1});
     ls_status status = dispatch(argc - 1, argv + 1);
-    if (fflush(stdout) != 0 && status == LS_OK) {
+    /* Whoever read the output has seen enough (head): no error. */
+    if (fflush(stdout) != 0 && errno != EPIPE && status == LS_OK) {
         status = ls_fail(LS_ERR_IO, "can't write the output");
     }
     if (status != LS_OK && ls_error_text()[0]) {

@@ -36,7 +36,7 @@ static const ls_option plan_options[] = {
      .default_text = "0",
      .min = 0,
      .max = 1e8,
-     .help = "tokens per sequence; 0: the model's context, 8192 at most"},
+     .help = "tokens per sequence (8k is 8000); 0: the model's context, 8192 at most"},
     {.key = "precision",
      .type = LS_OPTION_CHOICE,
      FIELD(precision),
@@ -79,6 +79,7 @@ static const ls_option plan_options[] = {
      .default_text = "0",
      .min = 0,
      .max = 1e10,
+     .unit_needed = true,
      .help = "the run is to end within, as 60d; 0: none"},
     TEXT_ROW(budget, "USD", "that may be spent, as 1M"),
     {.key = "runs_per_month",
@@ -126,7 +127,8 @@ static const ls_option plan_options[] = {
      .allow_auto = true,
      .min = 0,
      .max = 1e9,
-     .help = "until machines one buys are there"},
+     .unit_needed = true,
+     .help = "until machines one buys are there, as 12w"},
     {.key = "data_control",
      .type = LS_OPTION_CHOICE,
      FIELD(data_control),
@@ -169,7 +171,7 @@ static const ls_option plan_options[] = {
      .type = LS_OPTION_BOOL,
      FIELD(csv),
      .default_text = "false",
-     .help = "print strategies as CSV"},
+     .help = "print strategies as CSV; with --scaling the GPU counts"},
     LS_ROW_JSON(ls_plan_settings),
 };
 static const ls_option_table plan_table = LS_OPTIONS(plan_options);
@@ -182,7 +184,7 @@ static ls_status search_strategy(ls_plan_answer *answer)
                                        .top = answer->settings->top,
                                        .any_schedule = answer->settings->schedule == LS_PLAN_SCHEDULE_ANY};
     ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
-    LS_TRY(ls_search_run(&answer->setting, &options, result));
+    LS_TRY(ls_plan_search(answer, &answer->setting, &options, result));
     answer->search = result;
     answer->estimate = result->best;
     ls_assumptions_add(
@@ -324,7 +326,7 @@ const char *ls_plan_write_command(const ls_plan_answer *answer)
     ls_text text = {0};
     ls_options_defaults(&plan_table, defaults, answer->arena);
     ls_text_append(&text, "lockstep plan");
-    append_word(answer->examined ? answer->examined->name : answer->shape.name, &text);
+    append_word(answer->examined ? answer->examined->name : answer->model, &text);
     for (size_t i = 0; i < plan_table.count; i++) {
         bool is_output = false;
         for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++) {
@@ -356,6 +358,8 @@ static ls_status print_answer(const ls_plan_answer *answer)
         json_t *root = ls_plan_to_json(answer);
         ls_print_json(root);
         json_decref(root);
+    } else if (settings->csv && settings->scaling && answer->curve) {
+        ls_plan_append_scaling_csv(answer, &text);
     } else if (settings->csv) {
         ls_plan_append_csv(answer, &text);
     } else {

@@ -80,6 +80,7 @@ typedef struct ls_plan_own {
 
 /* The question, complete, and its answer. Lives in the invocation's arena. */
 typedef struct ls_plan_answer {
+    const char *model; /* as it was asked for */
     const ls_plan_settings
         *settings; /* with what a run file or a portfolio says in place of what was left out */
     const ls_plan_settings *given; /* as it was asked */
@@ -102,6 +103,7 @@ typedef struct ls_plan_answer {
     const ls_plan_own *own;     /* what the estimate is of, when it is of this machine; else NULL */
 
     ls_strategy_request request;
+    bool micro_batch_is_of_file;    /* the request's, which is given up where nothing is possible with it */
     const ls_search_result *search; /* NULL: the strategy was given */
     ls_estimate estimate;
     const char *refusal;             /* why a given strategy is refused; NULL: it is not */
@@ -131,6 +133,10 @@ LS_MUST_CHECK ls_status ls_plan_parse_quantity(const char *option, const char *t
 /* Reads the question: catalogue, shape, node and count (0: not named), tokens (unless they are known), request. */
 LS_MUST_CHECK ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model,
                                     ls_plan_answer *answer);
+
+/* ls_search_run for the answer's own request, or one that is open. */
+LS_MUST_CHECK ls_status ls_plan_search(ls_plan_answer *answer, const ls_setting *setting,
+                                       const ls_search_options *options, ls_search_result *result);
 
 /* The setting for node and count, and what was chosen in it. */
 LS_MUST_CHECK ls_status ls_plan_settle(ls_plan_answer *answer);
@@ -184,6 +190,7 @@ json_t *ls_plan_runs_to_json(const ls_plan_answer *answer);
 /* Half as many GPUs and twice as many; the whole curve with --scaling. */
 LS_MUST_CHECK ls_status ls_plan_scale(ls_plan_answer *answer);
 void ls_plan_append_scaling(const ls_plan_answer *answer, ls_text *text);
+void ls_plan_append_scaling_csv(const ls_plan_answer *answer, ls_text *text);
 json_t *ls_plan_scaling_to_json(const ls_plan_answer *answer);
 
 /* Fills the ladder. */

@@ -7,12 +7,14 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
 #define TOKENS_MIN       1e3
 #define TOKENS_MAX       1e17
 #define GPUS_MAX         1e6
-#define BOX_CARDS        8 /* cards without NVLink that usually stand in one machine */
+#define IMPORTED_CONTEXT 1024 /* of a run file that imports a model and names no context */
+#define BOX_CARDS        8    /* cards without NVLink that usually stand in one machine */
 #define DEFAULT_KIND     "h100"
 #define DEFAULT_SEQUENCE 8192 /* pretraining rarely uses more, whatever the model can do later */
 
@@ -116,8 +118,13 @@ static ls_status choose_nodes(ls_plan_answer *answer, const char *text)
     if (found != LS_OK) {
         return ls_fail_within(found, "--nodes");
     }
+    const double gpus = (double)count * (double)node->count;
+    if (gpus > GPUS_MAX) {
+        return ls_fail(LS_ERR_INVALID, "--nodes is '%s', %.0f GPUs; allowed are up to %.0f, %.0f such nodes",
+                       text, gpus, GPUS_MAX, floor(GPUS_MAX / (double)node->count));
+    }
     answer->node = *node;
-    answer->setting.gpus = count * node->count;
+    answer->setting.gpus = (int64_t)gpus;
     return LS_OK;
 }
 
@@ -220,6 +227,16 @@ static void say_choices(ls_plan_answer *answer)
                            " sequences, %s tokens: near the critical batch of this size (--global-batch)",
                            setting->global_batch, ls_quantity_of(batch_tokens).text);
     }
+    if (setting->length > answer->shape.config.context) {
+        ls_assumptions_add(list,
+                           "sequences of %" PRId64 " tokens are more than the %" PRId64
+                           " that %s was made for: its positions would have to be stretched",
+                           setting->length, answer->shape.config.context, answer->shape.name);
+    }
+    if (batch_tokens > answer->tokens) {
+        ls_assumptions_add(list, "one step: a batch has more tokens (%s) than the run",
+                           ls_quantity_of(batch_tokens).text);
+    }
     if (settings->seq == 0) {
         ls_assumptions_add(list, "sequences of %" PRId64 " tokens (--seq)", setting->length);
     }
@@ -231,14 +248,43 @@ static void say_choices(ls_plan_answer *answer)
     }
 }
 
+/* A batch that was asked for must be part of the run. */
+static ls_status check_batch(const ls_plan_answer *answer)
+{
+    const ls_plan_settings *settings = answer->settings;
+    const int64_t context = answer->shape.config.context;
+    const double length = settings->seq > 0            ? (double)settings->seq
+                          : context < DEFAULT_SEQUENCE ? (double)context
+                                                       : DEFAULT_SEQUENCE;
+    const double batch = (double)settings->global_batch;
+    if (batch * length > answer->tokens) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "--global-batch is %.0f sequences of %.0f tokens, %s, but all of the run is %s: allowed are "
+            "up to %.0f, or more --tokens",
+            batch, length, ls_quantity_of(batch * length).text, ls_quantity_of(answer->tokens).text,
+            fmax(1.0, floor(answer->tokens / length)));
+    }
+    return LS_OK;
+}
+
 static ls_status choose_strategy(ls_plan_answer *answer)
 {
     const ls_plan_settings *settings = answer->settings;
     if (settings->strategy[0]) {
-        const ls_status parsed = ls_strategy_parse(settings->strategy, &answer->request);
+        ls_strategy_request given;
+        const ls_status parsed = ls_strategy_parse(settings->strategy, &given);
         if (parsed != LS_OK) {
             return ls_fail_within(parsed, "--strategy");
         }
+        if (given.strategy.micro_batch == 0) { /* of a run file */
+            given.strategy.micro_batch = answer->request.strategy.micro_batch;
+        }
+        if (!given.has_recompute) {
+            given.has_recompute = answer->request.has_recompute;
+            given.strategy.recompute = answer->request.strategy.recompute;
+        }
+        answer->request = given;
     }
     if (settings->schedule < LS_PLAN_SCHEDULE_AUTO) {
         const ls_pipeline_schedule given = (ls_pipeline_schedule)settings->schedule;
@@ -252,6 +298,43 @@ static ls_status choose_strategy(ls_plan_answer *answer)
     return LS_OK;
 }
 
+/* "batch, sequences and tokens": what was taken from a file. */
+static void add_taken(ls_text *list, const char *format, ...) LS_PRINTF(2, 3);
+static void add_taken(ls_text *list, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ls_text_append(list, list->bytes > 0 ? ", " : "");
+    ls_text_vprintf(list, format, args);
+    va_end(args);
+}
+
+/* What is written in the file about the computation and was not said otherwise: its defaults are those of our trainer on this machine. */
+static void adopt_written(ls_plan_answer *answer, ls_plan_settings *settings, const ls_document *doc,
+                          ls_text *taken)
+{
+    const ls_run_file *run = answer->run;
+    ls_strategy_request asked = {0};
+    if (ls_strategy_parse(settings->strategy, &asked) != LS_OK) {
+        ls_error_clear(); /* choose_strategy says it */
+    }
+    if (settings->precision == LS_PLAN_PRECISION_AUTO && ls_document_line(doc, "train.precision") > 0) {
+        const bool is_bf16 = run->train.precision == LS_PRECISION_BF16;
+        settings->precision = is_bf16 ? LS_PLAN_BF16 : LS_PLAN_FP32;
+        add_taken(taken, "precision %s", is_bf16 ? "bf16" : "fp32");
+    }
+    if (asked.strategy.micro_batch == 0 && ls_document_line(doc, "train.micro_batch") > 0) {
+        answer->request.strategy.micro_batch = (int64_t)run->train.micro_batch;
+        answer->micro_batch_is_of_file = true;
+        add_taken(taken, "micro-batches of %" PRIu64, run->train.micro_batch);
+    }
+    if (!asked.has_recompute && ls_document_line(doc, "train.recompute") > 0) {
+        answer->request.strategy.recompute = (ls_recompute)run->train.recompute;
+        answer->request.has_recompute = true;
+        add_taken(taken, "%s recompute", ls_recompute_name((ls_recompute)run->train.recompute));
+    }
+}
+
 /* A run file says more than a model: what the options leave open is as it says. */
 static ls_status adopt_run(ls_plan_answer *answer, const char *path)
 {
@@ -260,18 +343,37 @@ static ls_status adopt_run(ls_plan_answer *answer, const char *path)
     }
     ls_run_file *run = ls_arena_new(answer->arena, ls_run_file, 1);
     ls_plan_settings *settings = ls_arena_new(answer->arena, ls_plan_settings, 1);
+    ls_document doc;
+    ls_text taken = {0};
     LS_TRY(ls_run_file_load(path, NULL, 0, answer->arena, run));
+    LS_TRY(ls_yaml_load(path, &doc));
     *settings = *answer->settings;
-    settings->seq = settings->seq ? settings->seq : run->model.context;
-    settings->global_batch = settings->global_batch ? settings->global_batch : run->train.global_batch;
+    if (run->model.context == LS_AUTO_U64) { /* of an imported model: as much as the trainer would take */
+        run->model.context =
+            (uint64_t)(answer->shape.config.context < IMPORTED_CONTEXT ? answer->shape.config.context
+                                                                       : IMPORTED_CONTEXT);
+    }
+    answer->run = run;
+    if (settings->global_batch == 0) {
+        settings->global_batch = run->train.global_batch;
+        add_taken(&taken, "batch");
+    }
+    if (settings->seq == 0) {
+        settings->seq = run->model.context;
+        add_taken(&taken, "sequences");
+    }
     if (!settings->tokens[0] && answer->tokens == 0.0 && run->train.steps != LS_AUTO_U64) {
         answer->tokens =
             (double)run->train.steps * (double)run->train.global_batch * (double)run->model.context;
+        add_taken(&taken, "tokens");
     }
+    adopt_written(answer, settings, &doc, &taken);
     answer->settings = settings;
-    answer->run = run;
-    ls_assumptions_add(&answer->assumptions, "batch, sequences%s as %s says",
-                       answer->tokens > 0.0 ? " and tokens" : "", path);
+    if (taken.bytes > 0) {
+        ls_assumptions_add(&answer->assumptions, "%s as %s says", ls_text_string(&taken), path);
+    }
+    ls_text_release(&taken);
+    ls_document_release(&doc);
     return LS_OK;
 }
 
@@ -289,6 +391,7 @@ static ls_status check_stack(const ls_plan_answer *answer)
 ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model, ls_plan_answer *answer)
 {
     answer->settings = answer->given = settings;
+    answer->model = model;
     answer->assumptions.arena = answer->arena;
     LS_TRY(ls_catalogue_load(answer->arena, settings->catalogue.items, settings->catalogue.count,
                              &answer->catalogue));
@@ -299,7 +402,26 @@ ls_status ls_plan_ask(const ls_plan_settings *settings, const char *model, ls_pl
     LS_TRY(adopt_run(answer, model));
     LS_TRY(choose_machine(answer));
     LS_TRY(choose_tokens(answer));
+    LS_TRY(check_batch(answer));
     return choose_strategy(answer);
+}
+
+ls_status ls_plan_search(ls_plan_answer *answer, const ls_setting *setting, const ls_search_options *options,
+                         ls_search_result *result)
+{
+    const ls_status status = ls_search_run(setting, options, result);
+    if (status == LS_OK || !answer->micro_batch_is_of_file || options->request.strategy.micro_batch == 0) {
+        return status;
+    }
+    ls_search_options open = *options;
+    open.request.strategy.micro_batch = 0;
+    ls_error_clear();
+    LS_TRY(ls_search_run(setting, &open, result));
+    ls_assumptions_add(&answer->assumptions,
+                       "on %" PRId64 " GPUs not in micro-batches of %" PRId64
+                       ": no strategy is possible with them",
+                       setting->gpus, options->request.strategy.micro_batch);
+    return LS_OK;
 }
 
 /* What the accelerator has no rate for can't be planned. */

@@ -171,7 +171,7 @@ bool ls_plan_estimate_on(ls_plan_answer *answer, const ls_plan_work *work, const
     if (is_own) { /* --strategy is for what is looked at; the portfolio's other runs have their own best */
         options.request = answer->request;
     }
-    const ls_status status = ls_search_run(setting_out, &options, result);
+    const ls_status status = ls_plan_search(answer, setting_out, &options, result);
     ls_error_clear();
     *estimate_out = result->best;
     return status == LS_OK;

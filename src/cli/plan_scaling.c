@@ -108,7 +108,26 @@ void ls_plan_append_scaling(const ls_plan_answer *answer, ls_text *text)
     }
 }
 
-/* ---- JSON ---- */
+/* ---- CSV and JSON ---- */
+
+void ls_plan_append_scaling_csv(const ls_plan_answer *answer, ls_text *text)
+{
+    ls_text_append(text, "gpus,fits,days,gpu_hours,cost_usd,step_time_s,efficiency,marginal,mfu,goodput,grew,"
+                         "pareto,knee,strategy\n");
+    for (size_t i = 0; i < answer->curve->count; i++) {
+        const ls_scaling_point *p = &answer->curve->points[i];
+        char strategy[192];
+        if (!p->fits) {
+            ls_text_printf(text, "%" PRId64 ",0,,,,,,,,,,,,\n", p->gpus);
+            continue;
+        }
+        ls_strategy_format(&p->estimate.strategy, strategy, sizeof strategy);
+        ls_text_printf(text, "%" PRId64 ",1,%.6g,%.6g,%.6g,%.6g,%.4f,%.4f,%.4f,%.4f,%s,%d,%d,\"%s\"\n",
+                       p->gpus, p->days, p->gpu_hours, p->cost_usd, p->estimate.time.step_s, p->efficiency,
+                       p->marginal, p->estimate.mfu, p->goodput, ls_term_name(p->grew), p->pareto,
+                       p->gpus == answer->curve->knee_gpus, strategy);
+    }
+}
 
 json_t *ls_plan_scaling_to_json(const ls_plan_answer *answer)
 {

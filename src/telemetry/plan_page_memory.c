@@ -82,7 +82,7 @@ static void draw(const ls_plan_page *page, ls_canvas *canvas)
         const ls_memory_estimate memory = memory_of(page, stages[i]);
         const bool is_fullest = stages[i] == fullest->stage && page->estimate->strategy.pp > 1;
         char name[32], total[32];
-        snprintf(name, sizeof name, "stage %" PRId64, stages[i]);
+        snprintf(name, sizeof name, "stage %" PRId64, stages[i] + 1);
         snprintf(total, sizeof total, "%.1f GiB", memory.total / LS_PAGE_GIB);
         if (page->estimate->strategy.pp > 1) {
             ls_svg_label(text, LS_PAGE_MARGIN, canvas->y + 16, LS_SVG_START, is_fullest ? 0 : -1, name);
@@ -116,7 +116,7 @@ static void say(const ls_plan_page *page, ls_text *text)
         ls_text_printf(text,
                        "It is one of stage %" PRId64
                        ": earlier stages hold more micro-batches in flight, the last one the loss. ",
-                       m->stage);
+                       m->stage + 1);
     }
     ls_text_printf(text, "Most of it is %s, %.1f GiB. Up to 85 %% is called a fit, up to 95 %% tight.",
                    part_names[most], parts[most] / LS_PAGE_GIB);

@@ -161,7 +161,7 @@ static void draw(const ls_plan_page *page, ls_canvas *canvas)
     const double top = canvas->y + 4, height = s.stages * ROW_HEIGHT;
     for (int stage = 0; stage < s.stages; stage++) {
         char name[32];
-        snprintf(name, sizeof name, "stage %d", stage);
+        snprintf(name, sizeof name, "stage %d", stage + 1);
         ls_svg_label(text, LS_PAGE_MARGIN, top + stage * ROW_HEIGHT + 16, LS_SVG_START, -1, name);
         ls_svg_cell(text, left, top + stage * ROW_HEIGHT, trace->end_s * scale, CELL_HEIGHT, LS_PAGE_WAITING,
                     0.22, "waiting");

@@ -147,7 +147,7 @@ static void draw_gpu(const cluster *c, int64_t gpu, double x, double y, ls_text 
     snprintf(said, sizeof said,
              "GPU %" PRId64 ": stage %" PRId64 ", tensor rank %" PRId64 ", context rank %" PRId64
              ", data rank %" PRId64,
-             gpu, at.stage, at.tensor, at.context, at.data);
+             gpu, at.stage + 1, at.tensor, at.context, at.data);
     ls_svg_cell(text, x, y, c->cell, c->row_height - 8, (int)(at.stage % STAGE_COLORS), 0.4, said);
     if (with_first) {
         ls_svg_bar(text, x + 2, y + c->row_height - 13, c->cell - 4, 4, LS_PAGE_BACKWARD);
@@ -191,7 +191,7 @@ static void draw_legend(const cluster *c, ls_canvas *canvas)
     const int64_t stages = c->strategy->pp;
     for (int64_t stage = 0; stage < stages && stage < 3 && stages > 1; stage++) {
         snprintf(stage_names[stage], sizeof stage_names[stage],
-                 stage == 2 && stages > 3 ? "2, ..." : "stage %" PRId64, stage);
+                 stage == 2 && stages > 3 ? "3, ..." : "stage %" PRId64, stage + 1);
         names[count] = stage_names[stage];
         colors[count++] = (int)stage;
     }

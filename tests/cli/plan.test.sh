@@ -130,7 +130,7 @@ import json, sys
 sys.exit(0 if $best <= json.load(open('first.json'))['step_time_s'] else 'slower')"
 
 # A batch that can be shared out in few ways only, and a great many GPUs: an answer all the same, and soon.
-expect 0 timeout 60 "${plan[@]}" llama3-8b --gpus h100:64 --global-batch 999999937 --json
+expect 0 timeout 60 "${plan[@]}" llama3-8b --gpus h100:64 --global-batch 999999937 --tokens 100T --json
 holds_contract "a prime batch"
 expect 0 timeout 60 "${plan[@]}" llama3-8b --gpus h100:65536 --json
 holds_contract "65,536 GPUs"
@@ -304,6 +304,29 @@ expect 0 "${plan[@]}" llama3-8b --api-price 2 --api-tokens 100M --deadline 1h
 prints "DON'T  no way to train is open" 'an outside API answers for $200 a month' "API: a model is used for 24 months"
 expect 0 "${plan[@]}" llama3-8b --gpus h100:8 --api-price 2
 prints "no tokens a month were given" "(--api-tokens)"
+# ---- numbers with units, blanks and capitals, as people write them; what is beyond the model is said ----
+expect 0 "${plan[@]}" llama3-8b --gpus h100:16 --seq 16k --staff 250k --global-batch 0.5k --strategy 'TP=8, pp = 2 ,recompute=Full' --precision FP8 --optimizer AdamW --deadline 0 --json
+check "they are read" python3 -c "
+import json
+r = json.load(open('$out'))
+s = r['strategy']
+assert (r['sequence'], r['global_batch'], s['tp'], s['pp'], s['recompute']) == (16000, 500, 8, 2, 'full'), (r['sequence'], r['global_batch'], s)
+assert any('16000 tokens are more than the 8192' in a for a in r['assumptions']), r['assumptions']"
+expect 0 "${plan[@]}" "$LS_SOURCE_DIR/examples/demo.yaml" --gpus h100:1 --seq 64 --json
+check "a run file: what it says, and what was said instead" python3 -c "
+import json
+r = json.load(open('$out'))
+said = [a for a in r['assumptions'] if 'demo.yaml says' in a]
+assert r['strategy']['mb'] == 16 and r['sequence'] == 64, r
+assert len(said) == 1 and 'batch' in said[0] and 'micro-batches of 16' in said[0] and 'sequences' not in said[0], said"
+expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --scaling --csv
+check "the curve as CSV" python3 -c "
+import csv
+rows = list(csv.DictReader(open('$out')))
+assert len(rows) > 5 and [r for r in rows if r['gpus'] == '64' and float(r['days']) > 0 and 'tp=' in r['strategy']], rows"
+# A reader that goes away is no error.
+"${plan[@]}" --accuracy --json 2>"$err" | head -1 >"$out"
+same "status and what it says when the reader has left" "${PIPESTATUS[0]}$(cat "$err")" 0
 
 # ---- the error table ----
 expect 0 "${plan[@]}" --accuracy
@@ -369,6 +392,12 @@ refuse llama3-70b --gpus h100:1e12 -- 1e12
 refuse llama3-70b --gpus h100:64 --nodes dgx-h100:8 -- --gpus --nodes
 refuse llama3-8b --gpus h100:8 --tokens -1T -- --tokens -1T
 refuse llama3-8b --gpus h100:8 --tokens lots -- --tokens lots
+refuse llama3-8b --gpus h100:8 --tokens 1B --global-batch 1M -- --global-batch 8.19B 122070
+refuse llama3-8b --gpus h100:8 --deadline 60 -- --deadline "with its unit" 60d
+refuse llama3-8b --gpus h100:8 --lead-time 90 -- --lead-time "with its unit"
+refuse llama3-8b --nodes dgx-h100:1e6 -- 8000000 1000000 125000
+refuse llama3-8b --gpus h100:8 --seq 8x -- --seq 8x "whole number"
+refuse llama3-8b --gpus h100:8 --seq 8.0005k -- --seq 8.0005k
 refuse llama3-8b --gpus h100:8 --tokens nan -- --tokens nan
 refuse llama3-8b --gpus h100:8 --tokens 1e99 -- --tokens
 refuse llama3-8b --gpus h100:8 --global-batch -3 -- global_batch -3

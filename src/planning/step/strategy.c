@@ -5,11 +5,13 @@
 #include "base/text.h"
 #include "planning/names.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { WORD_BYTES = 64, DEGREE_MAX = 1 << 24, LIST_BYTES = 200 };
 
@@ -72,7 +74,7 @@ static ls_status take_choice(const char *key, const char *value, const char *con
         return ls_fail(LS_ERR_INVALID, "strategy: %s is given twice", key);
     }
     for (int i = 0; choices[i]; i++) {
-        if (strcmp(value, choices[i]) == 0) {
+        if (strcasecmp(value, choices[i]) == 0) {
             *has = true;
             *out = i;
             return LS_OK;
@@ -131,6 +133,24 @@ static ls_status take_word(const char *key, const char *value, ls_strategy_reque
     return refuse_key(key);
 }
 
+/* Cuts the blanks at both ends off, in place. */
+static char *trim(char *text)
+{
+    text += strspn(text, " \t");
+    for (size_t bytes = strlen(text); bytes > 0 && strchr(" \t", text[bytes - 1]); bytes--) {
+        text[bytes - 1] = 0;
+    }
+    return text;
+}
+
+static char *to_small(char *text)
+{
+    for (char *at = text; *at; at++) {
+        *at = (char)tolower((unsigned char)*at);
+    }
+    return text;
+}
+
 ls_status ls_strategy_parse(const char *text, ls_strategy_request *request_out)
 {
     ls_strategy_request request = {0};
@@ -143,7 +163,7 @@ ls_status ls_strategy_parse(const char *text, ls_strategy_request *request_out)
             return ls_fail(LS_ERR_INVALID, "strategy: \"%s\" is not key=value, as in tp=8,pp=2", word);
         }
         *equals = 0;
-        LS_TRY(take_word(word, equals + 1, &request));
+        LS_TRY(take_word(to_small(trim(word)), trim(equals + 1), &request));
         text += bytes + (text[bytes] == ',');
     }
     *request_out = request;

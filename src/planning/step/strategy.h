@@ -40,7 +40,7 @@ typedef struct ls_strategy_request {
     bool has_zero, has_recompute, has_sequence_parallel, has_schedule;
 } ls_strategy_request;
 
-/* "tp=8,pp=2,dp=16,cp=1,ep=1,vpp=4,mb=1,zero=1,recompute=selective,sp=1,schedule=1f1b", any subset, any order; a key once.
+/* "tp=8,pp=2,dp=16,cp=1,ep=1,vpp=4,mb=1,zero=1,recompute=selective,sp=1,schedule=1f1b", any subset, any order; a key once. Blanks around words and capitals are fine.
  * Errors: LS_ERR_INVALID with the word, its value and what is allowed; request_out is then untouched. */
 LS_MUST_CHECK ls_status ls_strategy_parse(const char *text, ls_strategy_request *request_out);
 
