@@ -171,13 +171,39 @@ typedef struct ls_run_log {
     bool tensorboard;
 } ls_run_log;
 
+/* How near each other the ranks of a job are to be; in the order of the queue's tree, from near to far. */
+typedef enum ls_nearness {
+    LS_NEAR_ISLAND,
+    LS_NEAR_NODE,
+    LS_NEAR_LEAF,
+    LS_NEAR_SPINE,
+    LS_NEAR_CLUSTER
+} ls_nearness;
+
 typedef struct ls_run_job {
+    ls_option_strings command; /* the queue starts this as each rank, instead of training; empty: trains */
     const char *account;
     ls_priority priority;
     uint64_t min_ranks, max_ranks, max_replacements;
+    bool elastic; /* the queue may shrink and grow it */
     bool spot;
-    ls_option_strings notice; /* file, aws, gcp, azure; none and spot: the clouds are looked for */
-    const char *notice_file;  /* "": none */
+    bool hold;
+    ls_option_strings after;     /* jobs, by number */
+    bool after_any;              /* ended, however */
+    double begin_s;              /* behind the submission, 0: at once */
+    double deadline_s;           /* behind the submission, 0: none */
+    uint64_t cpus, memory_bytes; /* per rank; 0: not counted */
+    uint64_t ranks_per_node;     /* 0: any */
+    ls_nearness required, preferred;
+    const char *group;          /* "": none */
+    uint64_t group_running_max; /* 0: no limit */
+    int restartable;            /* LS_NO, LS_YES; auto: LS_YES when it trains */
+    uint64_t restarts_max;      /* behind losses that are not its own */
+    double grace_s;
+    ls_option_strings environment; /* NAME=VALUE */
+    ls_option_strings share;       /* users */
+    ls_option_strings notice;      /* file, aws, gcp, azure; none and spot: the clouds are looked for */
+    const char *notice_file;       /* "": none */
     double notice_poll_s;
     double time_limit_s; /* 0: none */
     double

@@ -216,6 +216,53 @@ static ls_status check_notice(const ls_run_job *job)
     return LS_OK;
 }
 
+/* A number without sign or spaces, and not 0. */
+static bool is_job_number(const char *text)
+{
+    return text[0] >= '1' && text[0] <= '9' && strlen(text) <= 15 &&
+           strspn(text, "0123456789") == strlen(text);
+}
+
+static bool is_variable(const char *text)
+{
+    const char *end = strchr(text, '=');
+    return end && end > text && !(text[0] >= '0' && text[0] <= '9') &&
+           strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") ==
+               (size_t)(end - text);
+}
+
+static ls_status check_job(const ls_run_job *job)
+{
+    for (uint64_t i = 0; i < job->after.count; i++) {
+        if (!is_job_number(job->after.items[i])) {
+            return ls_fail(LS_ERR_INVALID,
+                           "job.after names '%.40s'; allowed are numbers of jobs, as submit prints them",
+                           job->after.items[i]);
+        }
+    }
+    for (uint64_t i = 0; i < job->environment.count; i++) {
+        if (!is_variable(job->environment.items[i])) {
+            return ls_fail(
+                LS_ERR_INVALID,
+                "job.environment has '%.40s'; write NAME=VALUE, with a name of letters, digits and _",
+                job->environment.items[i]);
+        }
+    }
+    if (job->command.count > 0 && job->command.items[0][0] == '\0') {
+        return ls_fail(LS_ERR_INVALID,
+                       "job.command begins with an empty word; the first word is the program");
+    }
+    if (job->group_running_max > 0 && !job->group[0]) {
+        return ls_fail(LS_ERR_INVALID, "job.group.running_max is %llu, but job.group.name is not set",
+                       number(job->group_running_max));
+    }
+    if (job->elastic && job->command.count > 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "job.elastic is for runs that train; a program of job.command keeps its ranks");
+    }
+    return LS_OK;
+}
+
 static ls_status check_ranks(const ls_run_file *run)
 {
     const ls_run_job *job = &run->job;
@@ -285,6 +332,10 @@ static ls_status check_name(const char *name)
 ls_status ls_run_file_check(const ls_run_file *run)
 {
     LS_TRY(check_name(run->name));
+    LS_TRY(check_job(&run->job));
+    if (run->job.command.count > 0) {
+        return LS_OK; /* the rest says how to train */
+    }
     LS_TRY(check_model(run));
     LS_TRY(check_tokenizer(run));
     LS_TRY(check_data(&run->data));

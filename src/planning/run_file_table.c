@@ -14,6 +14,7 @@ static const char *const precisions[] = {"fp32", "bf16", NULL};
 static const char *const recompute_kinds[] = {"none", "selective", "full", NULL};
 static const char *const weights_dtypes[] = {"bf16", "fp32", NULL};
 static const char *const priorities[] = {"low", "normal", "high", NULL};
+static const char *const nearness[] = {"island", "node", "leaf", "spine", "cluster", NULL};
 
 #define ROW(key_, type_, field_, default_)                                                                   \
     .key = key_, .type = type_, .offset = offsetof(ls_run_file, field_), .default_text = default_
@@ -123,10 +124,12 @@ static const ls_option options[] = {
     {U64("log.every_steps", log.every_steps, "10", 1, MANY), .help = "steps between progress lines where output is no terminal"},
     {BOOL("log.tensorboard", log.tensorboard, "true"), .help = "write TensorBoard event files"},
 
+    {ROW("job.command", LS_OPTION_STRINGS, job.command, "[]"), .value_name = "WORDS", .help = "a program and its arguments: the queue starts it once per rank, with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set, instead of training; model, data and train then mean nothing"},
     {STRING("job.account", job.account), .help = "who the job is charged to"},
     {CHOICE("job.priority", job.priority, "normal", priorities), .help = "place in the queue"},
     {U64("job.min_ranks", job.min_ranks, "1", 1, 1 << 20), .help = "fewest ranks the job may be shrunk to"},
     {U64_AUTO("job.max_ranks", job.max_ranks, 1, 1 << 20), .help = "most ranks the job can use; auto: 8, or as many as parallel.ranks says when those are more"},
+    {BOOL("job.elastic", job.elastic, "false"), .help = "the queue may start it with fewer ranks, down to min_ranks, and change their number while it runs, up to max_ranks; the result has the same bits"},
     {U64("job.max_replacements", job.max_replacements, "16", 0, 1 << 20), .help = "ranks that may be started in the place of lost ones (on several hosts, by each; and tries to bring a lost host back); after that, losses shrink the team"},
     {BOOL("job.spot", job.spot, "false"), .help = "may run on capacity that can be taken away"},
     {ROW("job.notice", LS_OPTION_STRINGS, job.notice, "[]"), .value_name = "NAMES", .help = "who says that this machine will be taken away: aws, gcp, azure, file; []: nobody, and with spot whichever cloud answers. Then a checkpoint is written and the exit code is 75"},
@@ -136,6 +139,23 @@ static const ls_option options[] = {
     {ROW("job.lease", LS_OPTION_DURATION, job.lease_s, "0"), .min = 0, .max = 1e6, .help = "ranks, and agents of other hosts, wait so long for the same command to be run again when their trainer dies; 0: they end with it"},
     {ROW("job.node_lease", LS_OPTION_DURATION, job.node_lease_s, "1s"), .min = 0.1, .max = 3600, .help = "a host of several that gives no sign of life for so long is lost"},
     {ROW("job.hang_timeout", LS_OPTION_DURATION, job.hang_timeout_s, "60s"), .min = 0, .max = 1e9, .help = "a rank that others have waited for this long and that has not moved is killed, and its work taken over; 0: never"},
+    {BOOL("job.hold", job.hold, "false"), .help = "waits in the queue until it is released"},
+    {ROW("job.after", LS_OPTION_STRINGS, job.after, "[]"), .value_name = "JOBS", .help = "numbers of jobs that must have succeeded before this one starts; when one of them fails, this one fails too"},
+    {BOOL("job.after_any", job.after_any, "false"), .help = "job.after: they must have ended, in whatever way"},
+    {ROW("job.begin", LS_OPTION_DURATION, job.begin_s, "0"), .min = 0, .max = 1e9, .help = "starts no sooner than so long after it was submitted"},
+    {ROW("job.deadline", LS_OPTION_DURATION, job.deadline_s, "0"), .min = 0, .max = 1e9, .help = "should have ended so long after it was submitted: its place rises as that comes near; 0: none"},
+    {U64("job.cpus", job.cpus, "0", 0, 4096), .help = "cores of each rank, for quotas and for nodes with few; 0: not counted"},
+    {ROW("job.memory", LS_OPTION_BYTES, job.memory_bytes, "0"), .min = 0, .max = 1e15, .help = "host memory of each rank, for quotas and for nodes with little; 0: not counted"},
+    {U64("job.ranks_per_node", job.ranks_per_node, "0", 0, 64), .help = "exactly so many ranks on each node; 0: any number"},
+    {CHOICE("job.placement.required", job.required, "cluster", nearness), .help = "all ranks within one such, or the job waits"},
+    {CHOICE("job.placement.preferred", job.preferred, "cluster", nearness), .help = "all ranks within one such, when that can be had"},
+    {STRING("job.group.name", job.group), .value_name = "NAME", .help = "jobs of one group of an account share a limit"},
+    {U64("job.group.running_max", job.group_running_max, "0", 0, 1 << 20), .help = "at most so many jobs of the group run at once; 0: no limit"},
+    {SWITCH("job.restartable", job.restartable), .help = "may be stopped for others and begun again: a run that trains goes on where it was; auto: yes when it trains, no with job.command"},
+    {U64("job.restarts_max", job.restarts_max, "3", 0, 1 << 20), .help = "starts again behind losses that are not its own: a machine or a process of the queue that died"},
+    {ROW("job.grace", LS_OPTION_DURATION, job.grace_s, "30s"), .min = 0, .max = 86400, .help = "time to save between the signal to end and the end"},
+    {ROW("job.environment", LS_OPTION_STRINGS, job.environment, "[]"), .value_name = "NAME=VALUE", .help = "variables of its processes, beside those of who submits it"},
+    {ROW("job.share", LS_OPTION_STRINGS, job.share, "[]"), .value_name = "USERS", .help = "who else may see the job's name, file and log, and change it"},
 };
 /* clang-format on */
 
@@ -153,6 +173,8 @@ static const ls_option_section sections[] = {
     {"sample", "text generated while training"},
     {"log", "what is written along the way"},
     {"job", "for the queue"},
+    {"job.placement", "how near each other the ranks are"},
+    {"job.group", "jobs that are not to run all at once"},
 };
 
 const ls_option_table *ls_run_file_table(void)

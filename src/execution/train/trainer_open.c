@@ -288,7 +288,14 @@ static ls_status load_run(ls_trainer *trainer, ls_run_file *run_out)
     if (options->ranks > 0) {
         overrides[count++] = ls_arena_printf(&trainer->arena, "parallel.ranks=%" PRIu64, options->ranks);
     }
-    return ls_run_file_load(options->config, overrides, count, &trainer->arena, run_out);
+    LS_TRY(ls_run_file_load(options->config, overrides, count, &trainer->arena, run_out));
+    if (run_out->job.command.count > 0) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "%s names a program (job.command) instead of a model to train; 'lockstep submit' queues it",
+            options->config);
+    }
+    return LS_OK;
 }
 
 static ls_status open_run(ls_trainer *trainer)
