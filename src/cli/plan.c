@@ -413,6 +413,7 @@ const ls_command ls_command_plan = {
                "  lockstep plan llama3-8b --nodes dgx-h100:4 --strategy tp=2,pp=1,mb=1 --json\n"
                "  lockstep plan llama3-8b --gpus h100:32 --explain bubble\n"
                "  lockstep plan llama3-70b --gpus h100:64 --html plan.html\n"
+               "  lockstep plan --portfolio examples/plan/portfolio.yaml\n"
                "  lockstep plan --accuracy\n"
                "  lockstep plan --list models",
     .words_min = 0,

@@ -224,6 +224,67 @@ static void append_risk(const ls_plan_answer *answer, ls_text *text)
     }
 }
 
+/* Why it takes so long, in one line of arithmetic: so many operations, so many a second. */
+static void append_days(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_estimate *estimate = &answer->estimate;
+    const double per_s = 1e12 * estimate->tflops_per_gpu * (double)answer->setting.gpus;
+    const double operations = per_s * answer->tokens / estimate->tokens_ps;
+    if (!(operations >= 1e15) || !(estimate->mfu > 0.0)) {
+        return;
+    }
+    const int digits = operations >= 1e21 ? 21 : operations >= 1e18 ? 18 : 15;
+    append_heading(text, "days");
+    ls_text_printf(text, "%s parameters%s x %s tokens are %s x 10^%d operations; ",
+                   ls_quantity_of((double)answer->shape.active_parameters).text,
+                   answer->shape.active_parameters < answer->shape.parameters ? " at work" : "",
+                   ls_quantity_of(answer->tokens).text, ls_plain_of(operations / pow(10.0, digits)).text,
+                   digits);
+    ls_text_printf(text, "%" PRId64 " x %s TFLOP/s, %.0f %% of their peak, do them in ", answer->setting.gpus,
+                   ls_plain_of(estimate->tflops_per_gpu).text, 100.0 * estimate->mfu);
+    append_duration(text, operations / per_s);
+    ls_text_printf(text, "; failures leave %.1f %% of the time\n", 100.0 * answer->failure.goodput);
+}
+
+/* Why buying pays or not: an hour of a GPU of one's own, and what is paid for it. */
+static void append_buying(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_verdict *verdict = &answer->verdict;
+    const ls_path_outcome *own = verdict->owned >= 0 ? &verdict->outcomes[verdict->owned] : NULL;
+    if (!own || !isfinite(own->days) || !(own->rent_usd_per_gpu_hour > 0.0)) {
+        return;
+    }
+    append_heading(text, "buying");
+    ls_text_printf(text,
+                   "%" PRId64
+                   " x %s for %s, and %s a month that they stand there; used %.0f %% of the hours of %.0f "
+                   "years an hour of a GPU costs %.2f USD, the cheapest rented one %.2f; worth it when it "
+                   "has paid within %.0f months\n",
+                   own->machines, own->path->short_name, ls_usd_of(own->upfront_usd).text,
+                   ls_usd_of(own->month_usd).text, 100.0 * own->utilization, own->path->terms.life_years,
+                   own->usd_per_gpu_hour, own->rent_usd_per_gpu_hour, 6.0 * own->path->terms.life_years);
+}
+
+/* What the letters mean that stand above, and where there is more. */
+static void append_words(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_strategy *s = &answer->estimate.strategy;
+    append_heading(text, "words");
+    ls_text_printf(text, "%s%s%s%s%s%s", s->tp > 1 ? "TP: GPUs that compute each layer together; " : "",
+                   s->pp > 1 ? "PP: groups of layers, one behind the other; " : "",
+                   s->cp > 1 ? "CP: GPUs that share a sequence; " : "",
+                   s->ep > 1 ? "EP: GPUs that share the experts; " : "",
+                   s->dp > 1 ? "DP: copies that share the batch; " : "",
+                   s->zero > 0 ? "ZeRO: what copies would hold twice is shared out; " : "");
+    ls_text_append(
+        text, "MFU: share of the peak that trains; at risk: lost at most, if the result is worth nothing\n");
+    append_heading(text, "more");
+    ls_text_append(
+        text,
+        "--explain days, cost, break-even, memory, step, goodput, ...; --scaling, --ladder, --memo FILE, "
+        "--html FILE\n");
+}
+
 static void append_advice(const ls_plan_answer *answer, ls_text *text)
 {
     const double parameters = (double)answer->shape.active_parameters;
@@ -268,13 +329,16 @@ void ls_plan_append_text(const ls_plan_answer *answer, ls_text *text)
     if (answer->curve) {
         append_other_counts(answer, text);
     }
+    append_days(answer, text);
     append_risk(answer, text);
     append_advice(answer, text);
     if (answer->verdict.outcome_count > 0) {
         ls_verdict_append_paths(&answer->verdict, text);
+        append_buying(answer, text);
         append_flips(answer, text);
     }
     append_assumptions(answer, text);
+    append_words(answer, text);
     if (answer->ladder.count > 0) {
         ls_text_append(text, "\n");
         ls_ladder_append(&answer->ladder, text);

@@ -95,12 +95,16 @@ void ls_names_begin(ls_names *names, const char *query)
     *names = (ls_names){.query = query};
 }
 
-/* How far `alias` is from what was typed: from all of it, or from as much of its beginning as was typed, which counts one more. */
+/* How far `alias` is from what was typed: from all of it, or from as much of its beginning as was typed, which counts one more; a part of it counts as one
+ * mistake. */
 static size_t distance_of(const char *query, const char *alias, size_t alias_bytes)
 {
     const folded a = fold(query, strlen(query)), b = fold(alias, alias_bytes);
     const size_t a_bytes = strlen(a.text), b_bytes = strlen(b.text);
     size_t best = ls_edit_distance(a.text, b.text, LS_NAME_MAX);
+    if (a_bytes >= 2 && best > 1 && strstr(b.text, a.text)) {
+        best = 1; /* "70B" is what somebody remembers of llama3-70b */
+    }
     for (size_t bytes = a_bytes > 1 ? a_bytes - 1 : 1;
          a_bytes >= 2 && bytes <= a_bytes + 1 && bytes < b_bytes; bytes++) {
         const folded beginning = fold(b.text, bytes);

@@ -176,6 +176,12 @@ sys.exit(0 if len(rows) == 6 and rows[0]['tp'] and rows[1]['why_not'] else str(r
 expect 0 "$LOCKSTEP" plan --help
 prints --gpus --strategy --explain
 
+# ---- what a newcomer asks: how long and why, how much, does buying pay and why ----
+expect 0 "${full[@]}"
+prints "x 10^21 operations" "TFLOP/s" "worth it when it has paid within 24 months" "TP: GPUs that compute each layer together" "more "
+expect 2 "${plan[@]}" 70B --gpus h100:64
+says llama2-70b llama3-70b
+
 # ---- money: nothing but the model; the ladder, the memo, a portfolio ----
 expect 0 "${plan[@]}" llama3-8b --tokens 160B --json
 holds_contract "no machine named"
