@@ -639,12 +639,19 @@ static void verdict_api_without_tokens_has_no_bill(void **state)
 static void verdict_assume_lists_its_rules(void **state)
 {
     (void)state;
-    static const char *const rules[] = {
-        "longer than 30 days", "within 60 days",   "2048 GPUs",
-        "24 months",           "20 % of the GPUs", "idle draw 25 %",
-        "87.5 % of their TDP", "90 % end",         "7 days until it is there"};
+    static const char *const rules[] = {"longer than 30 days",
+                                        "within 60 days",
+                                        "2048 GPUs",
+                                        "24 months",
+                                        "20 % of the GPUs",
+                                        "idle draw 25 %",
+                                        "comes without a machine",
+                                        "paid by the one run",
+                                        "90 % end",
+                                        "7 days until it is there"};
     begin(8e9, 160e9);
     add_all(10e3);
+    add_sizes(add(LS_PATH_OWNED, "l40s", false), 8, 64, 1e3);
     add(LS_PATH_API, NULL, false);
     w.question.api_usd_per_million = 2.0;
     w.question.api_tokens_month = 100e6;

@@ -103,6 +103,17 @@ static void assume_terms(const ls_path *path, ls_assumptions *list)
         list, "%s: PUE %.3g, %.3g USD per kWh, %.3g USD per kW and month for the place (%s%s%s)", site->name,
         site->pue, site->energy_usd_kwh, t->colo_usd_kw_month, site->date[0] ? site->date : "own figures",
         site->confidence[0] ? ", " : "", site->confidence);
+    if (path->host_usd > 0.0) {
+        ls_assumptions_add(list, "%s comes without a machine: %.0f USD more per GPU for one",
+                           path->short_name, path->host_usd);
+    }
+    if (path->kind == LS_PATH_LOCAL && !path->is_here) {
+        ls_assumptions_add(
+            list,
+            "a machine under a desk: paid by the one run, or over %.0f years, %.0f %% resale, %.0f "
+            "%% interest",
+            t->life_years, 100.0 * t->resale_share, 100.0 * t->capital_share);
+    }
     if (path->kind == LS_PATH_OWNED) {
         ls_assumptions_add(
             list,

@@ -89,6 +89,12 @@ void ls_power_compute(const ls_catalogue *catalogue, const ls_node *node, int64_
     *power_out = p;
 }
 
+void ls_power_assume(ls_assumptions *list)
+{
+    ls_assumptions_add(list, "power: GPUs draw %.3g %% of their TDP while they train",
+                       100.0 * LS_POWER_GPU_SHARE);
+}
+
 static void explain_node(const ls_node *node, const ls_power *p, ls_text *text)
 {
     const double tdp_w = node->accelerator->tdp_w;

@@ -16,6 +16,7 @@
 #define LS_PLANNING_MONEY_POWER_H
 
 #include "base/text.h"
+#include "planning/assumptions.h"
 #include "planning/hardware/catalogue.h"
 
 #define LS_POWER_GPU_SHARE           0.875
@@ -48,6 +49,9 @@ void ls_power_of_machines(const ls_node *node, int64_t gpus, ls_power *power_out
 
 void ls_power_compute(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,
                       ls_power *power_out);
+
+/* What GPUs draw of their TDP. */
+void ls_power_assume(ls_assumptions *list);
 
 /* --explain power. */
 void ls_power_explain(const ls_catalogue *catalogue, const ls_node *node, int64_t gpus, const ls_site *site,

@@ -355,10 +355,8 @@ static void assume_api(const ls_question *question, const ls_verdict *v, ls_assu
 
 static void assume_owning(const ls_question *question, const ls_verdict *v, ls_assumptions *list)
 {
-    ls_assumptions_add(list,
-                       "power: GPUs draw %.3g %% of their TDP while they train; machines of one's own that "
-                       "stand idle draw %.0f %% of what they draw in use",
-                       100.0 * LS_POWER_GPU_SHARE, 100.0 * LS_COST_IDLE_SHARE);
+    ls_assumptions_add(list, "machines of one's own that stand idle draw %.0f %% of what they draw in use",
+                       100.0 * LS_COST_IDLE_SHARE);
     if (question->utilization == 0.0 && v->runs_per_month == 0.0) {
         ls_assumptions_add(list, "own machines are used %.0f %% of the hours (--utilization)",
                            100.0 * LS_COST_UTILIZATION);

@@ -175,8 +175,8 @@ typedef struct ls_flip {
         utilization; /* that own machines must have besides; 0: none. For prices, where no work is known for own machines */
     ls_verdict_kind becomes;
     int path; /* that is chosen then: an outcome; -1: none */
-    char text
-        [240]; /* "OWN (H100 of one's own) when rented GPUs cost 36 % more (H100, rented: 4.10 USD an hour)" */
+    /* "OWN (H100 of one's own) when rented GPUs cost 36 % more (H100, rented: 4.10 USD an hour)" */
+    char text[320];
 } ls_flip;
 
 typedef struct ls_verdict {
