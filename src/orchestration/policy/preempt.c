@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Preemption: whom to stop so that a job can start, losing the fewest device-seconds.
+ *
+ * Who may be asked: jobs of a lower priority; with the orders fair and las also jobs that have had so much service that they are in a later queue;
+ * spot jobs for jobs that are not; and where the job stays within its account's own quota, jobs of accounts that borrow. What it costs:
+ *
+ *   shrink   an elastic job to what it needs at least, also for its equals   restart cost x its ranks
+ *   requeue  a job that saves when told to                                   (time since its last checkpoint + restart cost) x its ranks
+ *   end      a job that can't, and is spot or borrowing                      all it has done so far
+ *
+ * Tiers are used in this order, in each the cheapest per device first; then everyone without whom it fits as well is let go again, dearest first.
+ * Nobody is asked who started less than min_run_ms ago or was stopped preemptions_max times within the window, and nobody at all when it would not be enough.
+ */
+#include "orchestration/policy/state.h"
+
+enum { RESTORES_MOST = 256, DOMAINS_MOST = 4 };
+
+/* ---- who may be asked ---- */
+
+static bool in_later_queue(const ls_policy *policy, const job *j, const job *other, uint64_t now_ms)
+{
+    const ls_order order = policy->settings.order;
+    return (order == LS_ORDER_FAIR || order == LS_ORDER_LAS) && other->spec.priority == j->spec.priority &&
+           ls_job_queue(policy, ls_job_attained(other, now_ms)) > ls_job_queue(policy, j->attained_device_ms);
+}
+
+static bool yields(const ls_policy *policy, const job *j, const job *other, uint64_t now_ms)
+{
+    return other->spec.priority < j->spec.priority ||
+           (other->spec.spot && !j->spec.spot && other->spec.priority <= j->spec.priority) ||
+           in_later_queue(policy, j, other, now_ms);
+}
+
+static bool is_reclaimed(const ls_policy *policy, const job *j, const job *other, bool own)
+{
+    return own && other->spec.account != j->spec.account && ls_quota_borrows(policy, other);
+}
+
+static bool is_guarded(const ls_policy *policy, const job *other, uint64_t now_ms)
+{
+    const ls_policy_settings *s = &policy->settings;
+    const bool window_over = now_ms - min_u64(now_ms, other->window_ms) >= s->preemption_window_ms;
+    return now_ms < add_u64(other->started_ms, s->min_run_ms) ||
+           (!window_over && other->preemptions >= s->preemptions_max);
+}
+
+static uint64_t lost_ms(const ls_policy *policy, const job *other, uint64_t now_ms)
+{
+    const uint64_t saved_ms = max_u64(other->checkpoint_ms, other->started_ms);
+    return now_ms - min_u64(now_ms, saved_ms) + policy->settings.restart_cost_ms;
+}
+
+static void add_victim(ls_policy *policy, uint32_t *count, victim v)
+{
+    policy->victims[(*count)++] = v;
+}
+
+static void offer_victims(ls_policy *policy, const job *j, uint32_t slot, bool own, uint64_t now_ms,
+                          uint32_t *count)
+{
+    const job *other = &policy->jobs[slot];
+    const bool elastic =
+        policy->settings.elastic && job_is_elastic(other) && other->ranks > other->spec.min_ranks;
+    const uint32_t surplus = elastic ? other->ranks - other->spec.min_ranks : 0;
+    if (other->state != JOB_RUNNING || other->stopping || other->ending || other->resizing) {
+        return;
+    }
+    const bool asked = yields(policy, j, other, now_ms),
+               reclaimed = !asked && is_reclaimed(policy, j, other, own);
+    victim v = {.job = slot, .reclaimed = reclaimed};
+    if (surplus > 0 && (asked || reclaimed || other->spec.priority <= j->spec.priority)) {
+        v.reclaimed = false; /* everyone gives what it does not need */
+        v.tier = TIER_SHRINK;
+        v.devices = surplus;
+        v.cost = policy->settings.restart_cost_ms * other->ranks;
+        add_victim(policy, count, v);
+    }
+    if ((!asked && !reclaimed) || is_guarded(policy, other, now_ms)) {
+        return;
+    }
+    v.reclaimed = reclaimed;
+    v.devices = other->ranks - surplus;
+    v.tier = other->spec.preemptible ? TIER_REQUEUE : TIER_END;
+    v.cost = other->spec.preemptible ? lost_ms(policy, other, now_ms) * other->ranks
+                                     : ls_job_attained(other, now_ms);
+    if (other->spec.preemptible || other->spec.spot || reclaimed) {
+        add_victim(policy, count, v);
+    }
+}
+
+/* ---- in which order ---- */
+
+static bool victim_before(const ls_policy *policy, const victim *a, const victim *b)
+{
+    const bool spot_a = policy->jobs[a->job].spec.spot, spot_b = policy->jobs[b->job].spec.spot;
+    if (a->tier != b->tier) {
+        return a->tier < b->tier;
+    }
+    if (spot_a != spot_b) {
+        return spot_a;
+    }
+    const unsigned __int128 per_a = (unsigned __int128)a->cost * b->devices,
+                            per_b = (unsigned __int128)b->cost * a->devices;
+    return per_a != per_b ? per_a < per_b : policy->jobs[a->job].spec.id > policy->jobs[b->job].spec.id;
+}
+
+static void sift(const ls_policy *policy, victim *heap, uint32_t at, uint32_t count)
+{
+    for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count && victim_before(policy, &heap[child], &heap[child + 1])) {
+            child++;
+        }
+        if (!victim_before(policy, &heap[at], &heap[child])) {
+            return;
+        }
+        const victim other = heap[at];
+        heap[at] = heap[child];
+        heap[child] = other;
+        at = child;
+    }
+}
+
+static void sort_victims(ls_policy *policy, uint32_t count)
+{
+    victim *heap = policy->victims;
+    for (uint32_t at = count / 2; at-- > 0;) {
+        sift(policy, heap, at, count);
+    }
+    while (count > 1) {
+        const victim last = heap[0];
+        heap[0] = heap[--count];
+        heap[count] = last;
+        sift(policy, heap, 0, count);
+    }
+}
+
+/* ---- where ---- */
+
+static uint32_t domain_of(const ls_policy *policy, ls_level level, uint32_t place)
+{
+    const ls_place_node *node = &policy->places.nodes[place];
+    return level <= LS_LEVEL_NODE    ? place
+           : level == LS_LEVEL_LEAF  ? node->leaf
+           : level == LS_LEVEL_SPINE ? node->spine
+                                     : 0;
+}
+
+static uint32_t domain_count(const ls_policy *policy, ls_level level)
+{
+    const ls_places *p = &policy->places;
+    return level <= LS_LEVEL_NODE    ? p->node_count
+           : level == LS_LEVEL_LEAF  ? p->leaf_count
+           : level == LS_LEVEL_SPINE ? p->spine_count
+                                     : 1;
+}
+
+/* Device-ms that freeing `needed` costs in each domain, taking victims as they are sorted. */
+static void cost_domains(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
+{
+    const ls_level level = shape->required;
+    const uint32_t domains = domain_count(policy, level);
+    for (uint32_t d = 0; d < domains; d++) {
+        policy->domain_cost[d] = policy->domain_freed[d] = 0;
+        policy->domain_seen[d] = NO_SLOT;
+    }
+    for (uint32_t place = 0; place < policy->places.node_count; place++) {
+        if (ls_shape_takes(shape, &policy->places.cells[policy->places.nodes[place].cell])) {
+            policy->domain_freed[domain_of(policy, level, place)] +=
+                bits_of(ls_free_map_usable(&policy->map, place));
+        }
+    }
+    for (uint32_t v = 0; v < count; v++) {
+        const victim *other = &policy->victims[v];
+        for (uint32_t i = policy->jobs[other->job].shares; i != NO_SLOT; i = policy->shares[i].next) {
+            const share_node *share = &policy->shares[i];
+            const uint32_t d = domain_of(policy, level, share->place);
+            if (policy->domain_freed[d] >= needed && policy->domain_seen[d] != v) {
+                continue; /* enough without this one */
+            }
+            policy->domain_cost[d] += policy->domain_seen[d] != v ? other->cost : 0;
+            policy->domain_seen[d] = v;
+            policy->domain_freed[d] += bits_of(share->devices & ~policy->reserved[share->place]);
+        }
+    }
+}
+
+static uint32_t cheapest_domain(const ls_policy *policy, ls_level level, uint32_t needed)
+{
+    const uint32_t domains = domain_count(policy, level);
+    uint32_t best = NO_SLOT;
+    for (uint32_t d = 0; d < domains; d++) {
+        if (policy->domain_freed[d] >= needed &&
+            (best == NO_SLOT || policy->domain_cost[d] < policy->domain_cost[best])) {
+            best = d;
+        }
+    }
+    return best;
+}
+
+/* ---- trying, on the future map ---- */
+
+/* What a victim would give up, into try_plan. */
+static void victim_pieces(ls_policy *policy, const victim *v)
+{
+    const job *other = &policy->jobs[v->job];
+    ls_plan *plan = &policy->try_plan;
+    if (v->tier == TIER_SHRINK) {
+        ls_job_shed_plan(policy, other, v->devices, plan);
+        return;
+    }
+    plan->count = 0;
+    for (uint32_t i = other->shares; i != NO_SLOT; i = policy->shares[i].next) {
+        plan->pieces[plan->count++] =
+            (ls_piece){.place = policy->shares[i].place, .devices = policy->shares[i].devices};
+    }
+}
+
+/* Frees what a victim has in the future map, or takes it back. A job that was shrunk before has less left to give. */
+static void set_freed(ls_policy *policy, const victim *v, bool freed)
+{
+    const job *other = &policy->jobs[v->job];
+    ls_free_map *map = &policy->future;
+    victim_pieces(policy, v);
+    for (uint32_t i = 0; i < policy->try_plan.count; i++) {
+        const ls_piece *piece = &policy->try_plan.pieces[i];
+        const uint64_t usable =
+            piece->devices & ~policy->reserved[piece->place] & ~map->claimed[piece->place];
+        if (freed) {
+            ls_free_map_give(map, piece->place, usable & ~map->free[piece->place], other->spec.cpus_per_rank,
+                             other->spec.memory_mib_per_rank);
+        } else {
+            ls_free_map_take(map, piece->place, usable, other->spec.cpus_per_rank,
+                             other->spec.memory_mib_per_rank);
+        }
+    }
+}
+
+static bool touches(const ls_policy *policy, const victim *v, ls_level level, uint32_t domain)
+{
+    for (uint32_t i = policy->jobs[v->job].shares; i != NO_SLOT; i = policy->shares[i].next) {
+        if (domain_of(policy, level, policy->shares[i].place) == domain) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool fits(ls_policy *policy, const ls_shape *shape, uint32_t needed)
+{
+    return ls_shape_free(&policy->future, shape) >= needed &&
+           ls_plan_find(&policy->placer, &policy->future, shape, needed, &policy->plan);
+}
+
+/* Whether the same job is given up more thoroughly elsewhere in the list. */
+static bool is_also_stopped(const ls_policy *policy, uint32_t v, uint32_t count)
+{
+    for (uint32_t i = v + 1; i < count && policy->victims[v].tier == TIER_SHRINK; i++) {
+        if (policy->victims[i].job == policy->victims[v].job && policy->victims[i].taken) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Lets go again, dearest first, everyone without whom the job still fits. */
+static void let_go(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
+{
+    uint32_t tries = RESTORES_MOST;
+    for (uint32_t v = count; v-- > 0 && tries > 0;) {
+        victim *other = &policy->victims[v];
+        if (!other->taken || is_also_stopped(policy, v, count)) {
+            continue;
+        }
+        tries--;
+        set_freed(policy, other, false);
+        /* Of a job that is shrunk too, the shrinking stays. */
+        for (uint32_t i = 0; i < v; i++) {
+            if (policy->victims[i].job == other->job && policy->victims[i].taken) {
+                set_freed(policy, &policy->victims[i], true);
+            }
+        }
+        if (fits(policy, shape, needed)) {
+            other->taken = false;
+        } else {
+            set_freed(policy, other, true);
+        }
+    }
+}
+
+/* Whether the account of a victim that is only reclaimed from would, without those taken so far, still borrow. */
+static bool still_borrows(const ls_policy *policy, uint32_t v)
+{
+    const victim *other = &policy->victims[v];
+    const job *theirs = &policy->jobs[other->job];
+    const account *a = &policy->accounts[theirs->spec.account];
+    uint64_t taken = 0;
+    if (!other->reclaimed) {
+        return true;
+    }
+    for (uint32_t i = 0; i < v; i++) {
+        const job *j = &policy->jobs[policy->victims[i].job];
+        taken += policy->victims[i].taken && j->spec.account == theirs->spec.account
+                     ? policy->victims[i].devices
+                     : 0;
+    }
+    const uint64_t nominal = a->settings.quota[LS_RESOURCE_DEVICES].nominal;
+    return nominal == LS_UNLIMITED || a->used[LS_RESOURCE_DEVICES] > nominal + taken ||
+           a->used[LS_RESOURCE_DEVICES] <= nominal; /* it borrows cores or memory */
+}
+
+/* Shrinks by no more than is needed. */
+static void shrink_less(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
+{
+    for (uint32_t v = count; v-- > 0;) {
+        victim *other = &policy->victims[v];
+        const uint32_t multiple = policy->jobs[other->job].spec.ranks_multiple, all = other->devices;
+        const uint32_t spare = ls_shape_free(&policy->future, shape) - needed;
+        const uint32_t less = spare - spare % multiple;
+        if (!other->taken || other->tier != TIER_SHRINK || is_also_stopped(policy, v, count) || less == 0) {
+            continue;
+        }
+        set_freed(policy, other, false);
+        other->devices = less < all ? all - less : multiple;
+        set_freed(policy, other, true);
+        if (!fits(policy, shape, needed)) {
+            set_freed(policy, other, false);
+            other->devices = all;
+            set_freed(policy, other, true);
+        }
+    }
+}
+
+static bool take_victims(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count,
+                         uint32_t domain)
+{
+    bool enough = false;
+    ls_free_map_copy(&policy->future, &policy->map);
+    for (uint32_t v = 0; v < count; v++) {
+        policy->victims[v].taken = false;
+    }
+    for (uint32_t v = 0; v < count && !enough; v++) {
+        victim *other = &policy->victims[v];
+        if (!touches(policy, other, shape->required, domain) || !still_borrows(policy, v)) {
+            continue;
+        }
+        other->taken = true;
+        set_freed(policy, other, true);
+        enough = fits(policy, shape, needed);
+    }
+    if (!enough) {
+        return false;
+    }
+    let_go(policy, shape, needed, count);
+    shrink_less(policy, shape, needed, count);
+    return fits(policy, shape, needed);
+}
+
+/* The cheapest domain first; another where that one does not do after all. */
+static bool take_somewhere(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
+{
+    cost_domains(policy, shape, needed, count);
+    for (int tries = 0; tries < DOMAINS_MOST; tries++) {
+        const uint32_t domain = cheapest_domain(policy, shape->required, needed);
+        if (domain == NO_SLOT) {
+            return false;
+        }
+        if (take_victims(policy, shape, needed, count, domain)) {
+            return true;
+        }
+        policy->domain_freed[domain] = 0;
+    }
+    return false;
+}
+
+static bool take_victims_pooled(ls_policy *policy, uint32_t needed, uint32_t count)
+{
+    uint32_t free = ls_reserve_spare(policy, UINT64_MAX, policy->reservation_count);
+    for (uint32_t v = 0; v < count && free < needed; v++) {
+        policy->victims[v].taken = still_borrows(policy, v);
+        free += policy->victims[v].taken ? policy->victims[v].devices : 0;
+    }
+    for (uint32_t v = count; v-- > 0 && free >= needed;) {
+        victim *other = &policy->victims[v];
+        if (other->taken && free - other->devices >= needed && !is_also_stopped(policy, v, count)) {
+            other->taken = false;
+            free -= other->devices;
+        }
+    }
+    policy->plan.count = 0;
+    policy->plan.ranks = needed;
+    return free >= needed;
+}
+
+/* ---- doing ---- */
+
+static void stop(ls_policy *policy, const victim *v, uint32_t for_slot, uint64_t now_ms)
+{
+    job *other = &policy->jobs[v->job];
+    other->for_job = for_slot;
+    if (v->tier == TIER_SHRINK) {
+        ls_job_shed(policy, v->job, v->devices);
+        other->resizing = true;
+        ls_action_add_shares(policy, ls_action_add(policy, LS_ACTION_SHRINK, v->job, for_slot), other);
+        return;
+    }
+    if (now_ms - min_u64(now_ms, other->window_ms) >= policy->settings.preemption_window_ms) {
+        other->window_ms = now_ms;
+        other->preemptions = 0;
+    }
+    other->preemptions++;
+    other->stopping = true;
+    ls_action_add(policy, v->tier == TIER_END ? LS_ACTION_END : LS_ACTION_PREEMPT, v->job, for_slot);
+}
+
+bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms)
+{
+    job *j = &policy->jobs[slot];
+    const ls_shape shape = ls_job_shape(policy, j);
+    const uint32_t needed = j->spec.min_ranks;
+    const bool own = ls_quota_is_own(policy, j, needed);
+    uint32_t count = 0, give = 0;
+    for (uint32_t i = 0; i < policy->running_count; i++) {
+        offer_victims(policy, j, policy->running[i].slot, own, now_ms, &count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        give += policy->victims[i].devices;
+    }
+    if (count == 0 ||
+        give + (policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, &shape)) <
+            needed) {
+        return false;
+    }
+    sort_victims(policy, count);
+    if (policy->settings.pooled ? !take_victims_pooled(policy, needed, count)
+                                : !take_somewhere(policy, &shape, needed, count)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (policy->victims[i].taken && !is_also_stopped(policy, i, count)) {
+            stop(policy, &policy->victims[i], slot, now_ms);
+        }
+    }
+    ls_job_claim(policy, now_ms, slot, &policy->plan);
+    j->state = JOB_CLAIMING;
+    ls_group_count(policy, j, 1);
+    ls_running_add(policy, slot);
+    return true;
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Accounts: what they use, what they may use, and how much they have had. */
+#include "orchestration/policy/state.h"
+
+enum { TICKS = 256 }; /* steps in which a half-life passes */
+
+static uint64_t per_rank(const job *j, int resource)
+{
+    return resource == LS_RESOURCE_DEVICES ? 1
+           : resource == LS_RESOURCE_CPUS  ? j->spec.cpus_per_rank
+                                           : j->spec.memory_mib_per_rank;
+}
+
+/* ---- half-life ---- */
+
+/* 2^-(k / 256) in units of 2^-32, by the bits of k. */
+static uint64_t halved(uint64_t k)
+{
+    static const uint32_t roots[8] = {/* 2^32 times 2^-(2^i / 256) */
+                                      4283353945u, 4271771996u, 4248701965u, 4202935003u,
+                                      4112874773u, 3938502376u, 3611622603u, 3037000500u};
+    if (k / TICKS >= 63) {
+        return 0;
+    }
+    uint64_t part = UINT64_C(1) << 32;
+    for (int i = 0; i < 8; i++) {
+        part = k >> i & 1 ? part * roots[i] >> 32 : part;
+    }
+    return part >> (k / TICKS);
+}
+
+static uint64_t scaled(uint64_t value, uint64_t parts_of_2_32)
+{
+    return (uint64_t)((unsigned __int128)value * parts_of_2_32 >> 32);
+}
+
+/* Usage over `ticks` whole steps: what was there decays, what came in each step decays from the end of that step on. */
+static uint64_t after_ticks(uint64_t usage, uint64_t rate, uint64_t tick_ms, uint64_t ticks)
+{
+    const uint64_t one = UINT64_C(1) << 32, root = halved(1), last = halved(ticks);
+    const uint64_t came =
+        (uint64_t)((unsigned __int128)rate * tick_ms * (root - scaled(root, last)) / (one - root));
+    return scaled(usage, last) + came;
+}
+
+void ls_usage_advance(const ls_policy *policy, account *a, uint64_t now_ms)
+{
+    const uint64_t tick_ms = policy->settings.half_life_ms / TICKS;
+    if (now_ms <= a->usage.at_ms) {
+        return;
+    }
+    const uint64_t ticks = tick_ms ? (now_ms - a->decayed_ms) / tick_ms : 0;
+    const uint64_t boundary_ms = a->decayed_ms + ticks * tick_ms;
+    for (int r = 0; r < LS_RESOURCES; r++) {
+        const uint64_t capacity = policy->places.capacity[r];
+        const uint64_t rate = capacity ? (a->used[r] << 20) / capacity : 0;
+        uint64_t *usage = &a->usage.share_ms[r];
+        if (ticks > 0) { /* to the end of the step that had begun, then whole steps, then the rest */
+            *usage += rate * (a->decayed_ms + tick_ms - a->usage.at_ms);
+            *usage = after_ticks(scaled(*usage, halved(1)), rate, tick_ms, ticks - 1);
+            *usage += rate * (now_ms - boundary_ms);
+        } else {
+            *usage += rate * (now_ms - a->usage.at_ms);
+        }
+    }
+    a->decayed_ms = boundary_ms;
+    a->usage.at_ms = now_ms;
+}
+
+uint32_t ls_usage_factor(const ls_policy *policy, const account *a)
+{
+    const uint64_t day_ms = 86400000, half_life_ms = policy->settings.half_life_ms;
+    const uint64_t window_ms =
+        (half_life_ms ? half_life_ms : 30 * day_ms) / 1000 * 1443; /* half-life / ln 2 */
+    uint64_t most = 0; /* dominant share: 2^20 is all of the cluster, always */
+    for (int r = 0; r < LS_RESOURCES; r++) {
+        most = max_u64(most, a->usage.share_ms[r]);
+    }
+    const uint64_t share = window_ms ? most / window_ms : 0;
+    const uint64_t weight = a->settings.weight;
+    const uint64_t k = share * max_u64(policy->total_weight, weight) / weight * TICKS >> 20;
+    return (uint32_t)(halved(k) >> 16);
+}
+
+/* ---- quotas ---- */
+
+/* What nobody else may have, whether it is used or not. */
+static uint64_t not_lent(const ls_quota *quota)
+{
+    return quota->nominal == LS_UNLIMITED ? 0 : quota->nominal - min_u64(quota->lend_max, quota->nominal);
+}
+
+static uint64_t kept(const account *a, int resource)
+{
+    return max_u64(a->used[resource], not_lent(&a->settings.quota[resource]));
+}
+
+void ls_account_touch(ls_policy *policy, uint32_t index)
+{
+    for (; policy->accounts_used <= index; policy->accounts_used++) {
+        policy->total_weight += policy->accounts[policy->accounts_used].settings.weight;
+    }
+}
+
+static void change_used(ls_policy *policy, uint64_t now_ms, const job *j, uint32_t ranks, bool more)
+{
+    account *a = &policy->accounts[j->spec.account];
+    ls_usage_advance(policy, a, now_ms);
+    for (int r = 0; r < LS_RESOURCES; r++) {
+        const uint64_t amount = per_rank(j, r) * ranks;
+        policy->guaranteed[r] -= kept(a, r);
+        a->used[r] += more ? amount : -amount;
+        policy->used[r] += more ? amount : -amount;
+        policy->guaranteed[r] += kept(a, r);
+    }
+}
+
+void ls_quota_charge(ls_policy *policy, uint64_t now_ms, const job *j, uint32_t ranks)
+{
+    change_used(policy, now_ms, j, ranks, true);
+}
+
+void ls_quota_return(ls_policy *policy, uint64_t now_ms, const job *j, uint32_t ranks)
+{
+    change_used(policy, now_ms, j, ranks, false);
+}
+
+void ls_quota_recount(ls_policy *policy, account *a, const ls_policy_account *settings)
+{
+    for (int r = 0; r < LS_RESOURCES; r++) {
+        policy->guaranteed[r] -= kept(a, r);
+    }
+    policy->total_weight += settings->weight;
+    policy->total_weight -= a->settings.weight;
+    a->settings = *settings;
+    for (int r = 0; r < LS_RESOURCES; r++) {
+        policy->guaranteed[r] += kept(a, r);
+    }
+}
+
+bool ls_quota_is_own(const ls_policy *policy, const job *j, uint32_t ranks)
+{
+    const account *a = &policy->accounts[j->spec.account];
+    for (int r = 0; r < LS_RESOURCES; r++) {
+        const uint64_t more = per_rank(j, r) * ranks;
+        if (more > 0 && a->settings.quota[r].nominal != LS_UNLIMITED &&
+            a->used[r] + more > a->settings.quota[r].nominal) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool ls_quota_borrows(const ls_policy *policy, const job *j)
+{
+    const account *a = &policy->accounts[j->spec.account];
+    for (int r = 0; r < LS_RESOURCES; r++) {
+        if (per_rank(j, r) > 0 && a->used[r] > a->settings.quota[r].nominal) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What of a resource the account may still use: its own and what it may borrow, less what others do not lend. */
+static uint64_t room_of(const ls_policy *policy, const account *a, int r)
+{
+    const ls_quota *quota = &a->settings.quota[r];
+    const uint64_t most = add_u64(quota->nominal, quota->borrow_max);
+    const uint64_t room = most > a->used[r] ? most - a->used[r] : 0;
+    const uint64_t others_keep = policy->guaranteed[r] - kept(a, r) - (policy->used[r] - a->used[r]);
+    if (others_keep == 0) {
+        return room;
+    }
+    const uint64_t taken = policy->used[r] + others_keep;
+    const uint64_t left = policy->places.capacity[r] > taken ? policy->places.capacity[r] - taken : 0;
+    const uint64_t own = quota->nominal != LS_UNLIMITED && quota->nominal > a->used[r]
+                             ? quota->nominal - a->used[r]
+                             : 0; /* its own it may always ask for: who borrowed it has to give it back */
+    return min_u64(room, max_u64(left, own));
+}
+
+uint32_t ls_quota_room(const ls_policy *policy, const job *j)
+{
+    const account *a = &policy->accounts[j->spec.account];
+    uint64_t ranks = UINT32_MAX;
+    for (int r = 0; r < LS_RESOURCES; r++) {
+        if (per_rank(j, r) > 0) {
+            ranks = min_u64(ranks, room_of(policy, a, r) / per_rank(j, r));
+        }
+    }
+    return (uint32_t)ranks;
+}
+
+bool ls_quota_ever(const ls_policy *policy, const job *j, uint32_t ranks)
+{
+    const account *a = &policy->accounts[j->spec.account];
+    for (int r = 0; r < LS_RESOURCES; r++) {
+        const ls_quota *quota = &a->settings.quota[r];
+        if (per_rank(j, r) * ranks > add_u64(quota->nominal, quota->borrow_max)) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reservations: the first K who do not fit get a start time and the devices they will have then.
+ *
+ *   free now   |  1 2 . . .            the head needs 4: at t2, when A and B have ended, it has 1 2 3 4
+ *   A ends t1  |  . . 3 . .     ->     1 and 2 are withheld from everyone who would not be gone by t2;
+ *   B ends t2  |  . . . 4 5            5 is not part of it, and free for anyone at t2
+ *
+ * Later reservations are found with the earlier ones in place, so nobody behind can delay who is in front. Where no end can be predicted there
+ * is no time; who has waited for age_max_ms then has devices kept as they come free, so that nobody starves.
+ */
+#include "orchestration/policy/state.h"
+
+#include <string.h>
+
+/* ---- what is withheld ---- */
+
+void ls_reserve_withhold(ls_policy *policy, reservation *r, bool withhold)
+{
+    if (r->withheld == withhold) {
+        return;
+    }
+    for (uint32_t i = 0; i < r->plan.count; i++) {
+        const ls_piece *piece = &r->plan.pieces[i];
+        if (withhold) {
+            r->held[i] = piece->devices & policy->map.free[piece->place];
+            ls_free_map_take(&policy->map, piece->place, r->held[i], r->cpus_per, r->memory_per);
+        } else {
+            ls_free_map_give(&policy->map, piece->place, r->held[i], r->cpus_per, r->memory_per);
+        }
+    }
+    r->withheld = withhold;
+}
+
+uint32_t ls_reserve_view(ls_policy *policy, uint64_t ends_ms, uint32_t count)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < policy->reservation_count; i++) {
+        reservation *r = &policy->reservations[i];
+        const bool in_time = r->starts_ms != UINT64_MAX && ends_ms <= r->starts_ms;
+        const bool withhold = i < count && !in_time;
+        ls_reserve_withhold(policy, r, withhold);
+        bits |= withhold ? 1u << i : 0;
+    }
+    return bits;
+}
+
+uint32_t ls_reserve_spare(const ls_policy *policy, uint64_t ends_ms, uint32_t count)
+{
+    uint32_t spare = policy->pooled_free;
+    for (uint32_t i = 0; i < count; i++) {
+        const reservation *r = &policy->reservations[i];
+        if (r->starts_ms == UINT64_MAX || ends_ms > r->starts_ms) {
+            spare = r->spare < spare ? r->spare : spare;
+        }
+    }
+    return spare;
+}
+
+void ls_reserve_spend(ls_policy *policy, uint64_t ends_ms, uint32_t ranks)
+{
+    for (uint32_t i = 0; i < policy->reservation_count; i++) {
+        reservation *r = &policy->reservations[i];
+        if (r->starts_ms == UINT64_MAX || ends_ms > r->starts_ms) {
+            r->spare -= ranks;
+        }
+    }
+}
+
+void ls_reserve_clear(ls_policy *policy)
+{
+    ls_reserve_view(policy, 0, 0);
+    for (uint32_t i = 0; i < policy->reservation_count; i++) {
+        const ls_plan *plan = &policy->reservations[i].plan;
+        for (uint32_t k = 0; k < plan->count; k++) {
+            policy->reserved[plan->pieces[k].place] = 0;
+        }
+    }
+    policy->reservation_count = 0;
+}
+
+/* ---- the earliest start ---- */
+
+/* What becomes free when a job ends, in the future map: not what is reserved or claimed. Whether it may matter to `shape`. */
+static bool release(ls_policy *policy, const job *j, uint32_t chain, const ls_shape *shape)
+{
+    /* What a job claims it has got by the time it ends. */
+    const uint64_t *kept = j->state == JOB_CLAIMING ? policy->reserved : policy->future.claimed;
+    bool matters = false;
+    for (uint32_t i = chain; i != NO_SLOT; i = policy->shares[i].next) {
+        const share_node *share = &policy->shares[i];
+        const uint64_t devices = share->devices & ~kept[share->place];
+        ls_free_map_give(&policy->future, share->place, devices, j->spec.cpus_per_rank,
+                         j->spec.memory_mib_per_rank);
+        const ls_place_node *node = &policy->places.nodes[share->place];
+        matters = matters || ls_shape_takes(shape, &policy->places.cells[node->cell]);
+    }
+    return matters;
+}
+
+static void release_reserved(ls_policy *policy, const reservation *r)
+{
+    for (uint32_t i = 0; i < r->plan.count; i++) {
+        const ls_piece *piece = &r->plan.pieces[i];
+        const uint64_t devices = piece->devices & ~policy->future.free[piece->place];
+        policy->future.claimed[piece->place] &= ~piece->devices;
+        ls_free_map_give(&policy->future, piece->place, devices, r->cpus_per, r->memory_per);
+    }
+}
+
+/* Reservations end too; the next that does, of those not yet released. */
+static reservation *next_reserved_end(ls_policy *policy, uint64_t done)
+{
+    reservation *next = NULL;
+    for (uint32_t i = 0; i < policy->reservation_count; i++) {
+        reservation *r = &policy->reservations[i];
+        if (!(done >> i & 1) && r->ends_ms != UINT64_MAX && (!next || r->ends_ms < next->ends_ms)) {
+            next = r;
+        }
+    }
+    return next;
+}
+
+static bool fits_in_future(ls_policy *policy, const job *j, const ls_shape *shape, ls_plan *plan)
+{
+    return ls_shape_free(&policy->future, shape) >= j->spec.min_ranks &&
+           ls_plan_find(&policy->placer, &policy->future, shape, j->spec.min_ranks, plan);
+}
+
+/* Walks through predicted ends in order of time until the job fits. */
+static bool find_start(ls_policy *policy, const job *j, uint64_t now_ms, reservation *r)
+{
+    const ls_shape shape = ls_job_shape(policy, j);
+    uint64_t done = 0;
+    ls_reserve_view(policy, UINT64_MAX, policy->reservation_count);
+    ls_free_map_copy(&policy->future, &policy->map);
+    for (uint32_t i = 0; i < policy->places.node_count && policy->reservation_count > 0; i++) {
+        policy->future.claimed[i] |= policy->reserved[i];
+    }
+    for (uint32_t i = 0; i < policy->running_count;) {
+        const reservation *reserved = next_reserved_end(policy, done);
+        uint64_t at_ms = (uint64_t)policy->running[i].key;
+        bool matters = false;
+        if (reserved && reserved->ends_ms <= at_ms) {
+            at_ms = reserved->ends_ms;
+            release_reserved(policy, reserved);
+            done |= UINT64_C(1) << (reserved - policy->reservations);
+            matters = true;
+        } else {
+            for (; i < policy->running_count && (uint64_t)policy->running[i].key == at_ms; i++) {
+                const job *other = &policy->jobs[policy->running[i].slot];
+                matters |= release(policy, other, other->shares, &shape);
+                matters |= release(policy, other, other->leaving, &shape);
+            }
+        }
+        if (matters && fits_in_future(policy, j, &shape, &r->plan)) {
+            r->starts_ms = at_ms == INT64_MAX ? UINT64_MAX : max_u64(at_ms, now_ms);
+            return true;
+        }
+    }
+    for (reservation *left = next_reserved_end(policy, done); left; left = next_reserved_end(policy, done)) {
+        release_reserved(policy, left);
+        done |= UINT64_C(1) << (left - policy->reservations);
+        if (fits_in_future(policy, j, &shape, &r->plan)) {
+            r->starts_ms = max_u64(left->ends_ms, now_ms);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Devices that earlier reservations still have at a time. */
+static uint32_t reserved_at(const ls_policy *policy, uint64_t at_ms)
+{
+    uint32_t ranks = 0;
+    for (uint32_t i = 0; i < policy->reservation_count; i++) {
+        const reservation *r = &policy->reservations[i];
+        ranks += at_ms < r->ends_ms ? r->plan.ranks : 0;
+    }
+    return ranks;
+}
+
+static bool find_start_pooled(ls_policy *policy, const job *j, uint64_t now_ms, reservation *r)
+{
+    uint32_t all_free = policy->pooled_free;
+    r->plan.count = 0;
+    r->plan.ranks = j->spec.min_ranks;
+    for (uint32_t i = 0; i < policy->running_count; i++) {
+        const uint64_t at_ms = (uint64_t)policy->running[i].key;
+        const uint32_t reserved = reserved_at(policy, at_ms);
+        all_free += policy->jobs[policy->running[i].slot].ranks;
+        const uint32_t free = all_free > reserved ? all_free - reserved : 0;
+        const bool more = i + 1 < policy->running_count && (uint64_t)policy->running[i + 1].key == at_ms;
+        if (!more && free >= j->spec.min_ranks) {
+            r->starts_ms = at_ms == INT64_MAX ? UINT64_MAX : max_u64(at_ms, now_ms);
+            r->spare = free - j->spec.min_ranks;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ls_reserve_find(ls_policy *policy, uint32_t slot, uint64_t now_ms, reservation *r)
+{
+    const job *j = &policy->jobs[slot];
+    if (!policy->running_sorted) {
+        ls_running_update(policy, now_ms);
+    }
+    r->job = slot;
+    r->id = j->spec.id;
+    r->withheld = false;
+    r->cpus_per = j->spec.cpus_per_rank;
+    r->memory_per = j->spec.memory_mib_per_rank;
+    const bool found =
+        policy->settings.pooled ? find_start_pooled(policy, j, now_ms, r) : find_start(policy, j, now_ms, r);
+    if (found) {
+        r->ends_ms =
+            r->starts_ms == UINT64_MAX ? UINT64_MAX : ls_job_ends(j, r->starts_ms, j->spec.min_ranks);
+    }
+    return found;
+}
+
+void ls_reserve_add(ls_policy *policy, uint32_t slot, uint64_t now_ms)
+{
+    reservation *r = &policy->reservations[policy->reservation_count];
+    const job *j = &policy->jobs[slot];
+    if (!ls_reserve_find(policy, slot, now_ms, r)) {
+        return;
+    }
+    const bool starved = now_ms - min_u64(now_ms, j->pending_ms) >= policy->settings.age_max_ms;
+    if (r->starts_ms == UINT64_MAX && !starved) {
+        return;
+    }
+    r->key = ls_job_key(policy, j, now_ms);
+    for (uint32_t i = 0; i < r->plan.count; i++) {
+        policy->reserved[r->plan.pieces[i].place] |= r->plan.pieces[i].devices;
+    }
+    policy->reservation_count++;
+}

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Why a job waits: the stage that stops it, who is in the way, when it will start, and what would let it start now.
+ *
+ * A counterfactual is a copy of the job's record with one thing changed, put before the same free devices and the reservations of those that then come before
+ * it: what the next pass would do, as nobody before it can start (the last pass would have started him).
+ */
+#include "orchestration/policy/state.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- place in the order ---- */
+
+static uint32_t rank_of(const ls_policy *policy, uint64_t id)
+{
+    uint32_t rank = 0;
+    for (uint32_t i = 0; i < policy->order_count; i++) {
+        rank += ls_entry_waits(policy, &policy->order[i]);
+        if (policy->order[i].id == id) {
+            return rank;
+        }
+    }
+    return 0;
+}
+
+/* Whether an entry of the order comes before a job, as it was or as it would be changed. */
+static bool comes_before(const ls_policy *policy, const entry *e, const job *j)
+{
+    const int64_t key = ls_job_key(policy, j, policy->passed_ms);
+    return e->id != j->spec.id && (e->key < key || (e->key == key && e->id < j->spec.id));
+}
+
+/* How many reservations are of jobs before this one: they bind it. */
+static uint32_t bound_by(const ls_policy *policy, const job *j)
+{
+    const int64_t key = ls_job_key(policy, j, policy->passed_ms);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < policy->reservation_count; i++) {
+        const reservation *r = &policy->reservations[i];
+        const bool before = r->id != j->spec.id && (r->key < key || (r->key == key && r->id < j->spec.id));
+        count = before ? i + 1 : count;
+    }
+    return count;
+}
+
+/* With the order fifo nobody passes the first who could start but for devices. */
+static bool is_behind_head(const ls_policy *policy, const job *j, uint64_t now_ms)
+{
+    for (uint32_t i = 0; policy->settings.order == LS_ORDER_FIFO && i < policy->order_count; i++) {
+        const job *other = &policy->jobs[policy->order[i].slot];
+        if (ls_entry_waits(policy, &policy->order[i]) && comes_before(policy, &policy->order[i], j) &&
+            ls_job_gate(policy, other, now_ms) == LS_WHY_STAGES) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool would_start(ls_policy *policy, const job *j, uint64_t now_ms)
+{
+    return ls_job_gate(policy, j, now_ms) == LS_WHY_STAGES && !is_behind_head(policy, j, now_ms) &&
+           ls_job_startable(policy, j, now_ms, bound_by(policy, j), false) > 0;
+}
+
+/* ---- stages ---- */
+
+static ls_why_stage stage_of(ls_policy *policy, const job *j, uint64_t now_ms)
+{
+    if (j->state == JOB_RUNNING) {
+        return LS_WHY_RUNNING;
+    }
+    if (j->state == JOB_CLAIMING) {
+        return LS_WHY_STARTING;
+    }
+    if (j->failed_before || ls_job_check_possible(policy, j) != LS_OK) {
+        ls_error_clear();
+        return LS_WHY_IMPOSSIBLE;
+    }
+    const ls_why_stage gate = ls_job_gate(policy, j, now_ms);
+    if (gate != LS_WHY_STAGES) {
+        return gate;
+    }
+    const bool fits = ls_job_startable(policy, j, now_ms, 0, false) > 0;
+    if (fits && is_behind_head(policy, j, now_ms)) {
+        return LS_WHY_PRIORITY;
+    }
+    if (fits) {
+        const bool now = ls_job_startable(policy, j, now_ms, bound_by(policy, j), false) > 0;
+        return now ? LS_WHY_STARTING : LS_WHY_RESERVATION;
+    }
+    const ls_shape shape = ls_job_shape(policy, j);
+    ls_reserve_view(policy, 0, 0);
+    const uint32_t free = policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, &shape);
+    return free < j->spec.min_ranks ? LS_WHY_GANG : LS_WHY_PLACEMENT;
+}
+
+static void count_needed(ls_policy *policy, const job *j, ls_why *why)
+{
+    const uint32_t room = ls_quota_room(policy, j);
+    why->needed = j->spec.min_ranks;
+    why->level = LS_LEVEL_CLUSTER;
+    why->available = why->free_most[LS_LEVEL_CLUSTER];
+    switch (why->stage) {
+    case LS_WHY_QUOTA:
+        why->available = room;
+        break;
+    case LS_WHY_PLACEMENT:
+        /* Within a level; or if that is everywhere, on nodes as they should be. */
+        why->level = j->spec.required < LS_LEVEL_CLUSTER ? j->spec.required : LS_LEVEL_NODE;
+        why->needed =
+            why->level == LS_LEVEL_NODE && j->spec.devices_per_node ? j->spec.devices_per_node : why->needed;
+        why->available = why->free_most[why->level];
+        break;
+    case LS_WHY_DEPENDENCY:
+        why->needed = j->waits_for;
+        why->available = 0;
+        break;
+    case LS_WHY_GROUP:
+        why->needed = j->spec.group_running_max;
+        why->available = policy->groups[ls_index_find(&policy->group_ids, j->spec.group)].running;
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- blockers ---- */
+
+static void add_blocker(const ls_policy *policy, ls_why *why, uint32_t slot, uint64_t now_ms)
+{
+    const job *j = &policy->jobs[slot];
+    if (why->blocker_count == LS_WHY_BLOCKERS_MAX) {
+        return;
+    }
+    const uint64_t ends_ms = j->state == JOB_PENDING ? UINT64_MAX : ls_running_ends(j, now_ms);
+    why->blockers[why->blocker_count].job = j->spec.id;
+    why->blockers[why->blocker_count].devices = j->ranks ? j->ranks : j->spec.min_ranks;
+    why->blockers[why->blocker_count].ends_ms = ends_ms >= INT64_MAX ? 0 : ends_ms;
+    why->blocker_count++;
+}
+
+static bool waits_for(const ls_policy *policy, const job *on, uint32_t slot)
+{
+    for (uint32_t i = on->state == JOB_GONE ? (uint32_t)NO_SLOT : on->edges; i != NO_SLOT;
+         i = policy->edges[i].next) {
+        if (policy->edges[i].job == slot) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a running job has devices of a plan. */
+static bool is_in_plan(const ls_policy *policy, const job *other, const ls_plan *plan)
+{
+    for (uint32_t i = other->shares; i != NO_SLOT; i = policy->shares[i].next) {
+        for (uint32_t k = 0; k < plan->count; k++) {
+            if (plan->pieces[k].place == policy->shares[i].place &&
+                (plan->pieces[k].devices & policy->shares[i].devices)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool is_blocker(const ls_policy *policy, uint32_t slot, const job *j, uint32_t other_slot,
+                       ls_why_stage stage, const ls_plan *plan)
+{
+    const job *other = &policy->jobs[other_slot];
+    switch (stage) {
+    case LS_WHY_GROUP:
+        return other->spec.group == j->spec.group;
+    case LS_WHY_QUOTA:
+        return other->spec.account == j->spec.account || ls_quota_borrows(policy, other);
+    case LS_WHY_STARTING:
+        return other->for_job == slot;
+    case LS_WHY_GANG:
+    case LS_WHY_PLACEMENT:
+        return policy->settings.pooled || !plan || is_in_plan(policy, other, plan);
+    default:
+        return false;
+    }
+}
+
+static void list_blockers(ls_policy *policy, uint32_t slot, ls_why *why, const ls_plan *plan, uint64_t now_ms)
+{
+    const job *j = &policy->jobs[slot];
+    if (why->stage == LS_WHY_DEPENDENCY) {
+        for (uint32_t i = 0; i < policy->jobs_used; i++) {
+            if (waits_for(policy, &policy->jobs[i], slot)) {
+                add_blocker(policy, why, i, now_ms);
+            }
+        }
+    }
+    for (uint32_t i = 0; why->stage == LS_WHY_RESERVATION && i < bound_by(policy, j); i++) {
+        if (policy->jobs[policy->reservations[i].job].spec.id == policy->reservations[i].id) {
+            add_blocker(policy, why, policy->reservations[i].job, now_ms);
+        }
+    }
+    for (uint32_t i = 0; why->stage == LS_WHY_PRIORITY && i < policy->order_count; i++) {
+        if (ls_entry_waits(policy, &policy->order[i]) && comes_before(policy, &policy->order[i], j)) {
+            add_blocker(policy, why, policy->order[i].slot, now_ms);
+        }
+    }
+    for (uint32_t i = 0; i < policy->running_count && why->blocker_count < LS_WHY_BLOCKERS_MAX; i++) {
+        const uint32_t other = policy->running[i].slot;
+        if (other != slot && ls_entry_runs(policy, &policy->running[i]) &&
+            is_blocker(policy, slot, j, other, why->stage, plan)) {
+            add_blocker(policy, why, other, now_ms);
+        }
+    }
+}
+
+/* ---- when ---- */
+
+/* Device-ms that those before it and without a reservation will want, shared by all devices. */
+static uint64_t work_ahead_ms(const ls_policy *policy, uint64_t id)
+{
+    uint64_t work = 0;
+    for (uint32_t i = 0; i < policy->order_count && policy->order[i].id != id; i++) {
+        const job *j = &policy->jobs[policy->order[i].slot];
+        if (i >= policy->reservation_count && ls_entry_waits(policy, &policy->order[i])) {
+            const uint64_t run_ms = ls_job_ends(j, 0, j->spec.ranks);
+            work = add_u64(work, run_ms == UINT64_MAX ? 0 : run_ms * j->spec.ranks);
+        }
+    }
+    return work / max_u64(policy->places.devices, 1);
+}
+
+static bool needs_devices(ls_why_stage stage)
+{
+    return stage == LS_WHY_GANG || stage == LS_WHY_PLACEMENT || stage == LS_WHY_RESERVATION ||
+           stage == LS_WHY_PRIORITY || stage == LS_WHY_QUOTA;
+}
+
+/* plan_out: what it would have then; NULL when no time was found. */
+static void estimate_start(ls_policy *policy, uint32_t slot, ls_why *why, uint64_t now_ms,
+                           const ls_plan **plan_out)
+{
+    const job *j = &policy->jobs[slot];
+    for (uint32_t i = 0; i < policy->reservation_count; i++) {
+        const reservation *r = &policy->reservations[i];
+        if (r->id == j->spec.id && r->starts_ms != UINT64_MAX) {
+            why->eta_ms = max_u64(r->starts_ms, now_ms);
+            why->eta_is_reserved = true;
+            *plan_out = &r->plan;
+            return;
+        }
+    }
+    if (why->stage == LS_WHY_BEGIN) {
+        why->eta_ms = j->spec.begin_ms;
+    } else if (why->stage == LS_WHY_STARTING) {
+        why->eta_ms = now_ms;
+    } else if (needs_devices(why->stage)) {
+        reservation r = {.plan = policy->plan};
+        if (ls_reserve_find(policy, slot, now_ms, &r)) {
+            const bool known = r.starts_ms != UINT64_MAX;
+            why->eta_ms = known ? add_u64(r.starts_ms, work_ahead_ms(policy, j->spec.id)) : 0;
+            policy->plan.count = r.plan.count;
+            *plan_out = &policy->plan;
+        }
+    }
+}
+
+/* ---- what would change it ---- */
+
+typedef struct trial {
+    uint32_t slot;
+    uint64_t now_ms;
+    ls_why *why;
+} trial;
+
+/* Whether with this one change it starts at the next pass. */
+static bool starts_with(ls_policy *policy, const trial *t, ls_change_kind kind, uint64_t value)
+{
+    job changed;
+    if (ls_job_changed(policy, &policy->jobs[t->slot], kind, value, &changed) != LS_OK) {
+        ls_error_clear();
+        return false;
+    }
+    return would_start(policy, &changed, t->now_ms);
+}
+
+static bool offer(ls_policy *policy, const trial *t, ls_change_kind kind, uint64_t value)
+{
+    ls_why *why = t->why;
+    if (why->change_count == LS_WHY_CHANGES_MAX || !starts_with(policy, t, kind, value)) {
+        return false;
+    }
+    why->changes[why->change_count].kind = kind;
+    why->changes[why->change_count].value = value;
+    why->changes[why->change_count].starts_ms = t->now_ms;
+    why->change_count++;
+    return true;
+}
+
+/* The most ranks with which it would start now. */
+static void offer_ranks(ls_policy *policy, const trial *t)
+{
+    const job *j = &policy->jobs[t->slot];
+    const uint32_t step = j->spec.devices_per_node ? j->spec.devices_per_node : 1;
+    uint32_t low = 0, high = (j->spec.min_ranks - 1) / step + 1; /* low x step does, high x step does not */
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (starts_with(policy, t, LS_CHANGE_RANKS, (uint64_t)middle * step)) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    if (low > 0) {
+        offer(policy, t, LS_CHANGE_RANKS, (uint64_t)low * step);
+    }
+}
+
+/* The longest time limit with which it is gone before what is reserved is needed. */
+static void offer_limit(ls_policy *policy, const trial *t)
+{
+    uint64_t below_ms = UINT64_MAX;
+    for (uint32_t tries = 0; tries < policy->reservation_count; tries++) {
+        uint64_t starts_ms = 0;
+        for (uint32_t i = 0; i < policy->reservation_count; i++) {
+            const uint64_t at_ms = policy->reservations[i].starts_ms;
+            starts_ms = at_ms < below_ms && at_ms != UINT64_MAX ? max_u64(starts_ms, at_ms) : starts_ms;
+        }
+        if (starts_ms <= t->now_ms || offer(policy, t, LS_CHANGE_LIMIT, starts_ms - t->now_ms)) {
+            return;
+        }
+        below_ms = starts_ms;
+    }
+}
+
+/* What its account lacks; tried on the account, which is put back. */
+static void offer_quota(ls_policy *policy, const trial *t)
+{
+    const job *j = &policy->jobs[t->slot];
+    account *a = &policy->accounts[j->spec.account];
+    ls_quota *quota = &a->settings.quota[LS_RESOURCE_DEVICES];
+    const uint32_t room = ls_quota_room(policy, j);
+    const ls_quota before = *quota;
+    ls_why *why = t->why;
+    if (room >= j->spec.min_ranks || before.nominal == LS_UNLIMITED ||
+        why->change_count == LS_WHY_CHANGES_MAX) {
+        return;
+    }
+    const uint32_t more = j->spec.min_ranks - room;
+    const ls_policy_account kept = a->settings;
+    ls_policy_account tried = kept;
+    tried.quota[LS_RESOURCE_DEVICES].nominal += more;
+    ls_quota_recount(policy, a, &tried);
+    if (would_start(policy, j, t->now_ms)) {
+        why->changes[why->change_count].kind = LS_CHANGE_QUOTA;
+        why->changes[why->change_count].value = more;
+        why->changes[why->change_count].starts_ms = t->now_ms;
+        why->change_count++;
+    }
+    ls_quota_recount(policy, a, &kept);
+}
+
+static void offer_changes(ls_policy *policy, const trial *t)
+{
+    const job *j = &policy->jobs[t->slot];
+    if (j->spec.held) {
+        offer(policy, t, LS_CHANGE_HELD, 0);
+    }
+    if (j->spec.begin_ms > t->now_ms) {
+        offer(policy, t, LS_CHANGE_BEGIN, 0);
+    }
+    if (t->why->stage == LS_WHY_GROUP) {
+        offer(policy, t, LS_CHANGE_GROUP, t->why->available + 1);
+    }
+    offer_quota(policy, t);
+    for (int level = (int)j->spec.required + 1; level < LS_LEVEL_COUNT; level++) {
+        if (offer(policy, t, LS_CHANGE_REQUIRED, (uint64_t)level)) {
+            break;
+        }
+    }
+    if (j->spec.devices_per_node) {
+        offer(policy, t, LS_CHANGE_PER_NODE, 0);
+    }
+    if (j->spec.kind >= 0) {
+        offer(policy, t, LS_CHANGE_KIND, 0);
+    }
+    if (!j->spec.spot) {
+        offer(policy, t, LS_CHANGE_SPOT, 1);
+    }
+    offer_ranks(policy, t);
+    offer_limit(policy, t);
+    if (j->spec.priority + 1 < LS_PRIORITIES) {
+        offer(policy, t, LS_CHANGE_PRIORITY, LS_PRIORITIES - 1);
+    }
+}
+
+ls_status ls_policy_why(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_why *why_out)
+{
+    const uint32_t slot = ls_index_find(&policy->ids, id);
+    if (slot == NO_SLOT) {
+        return ls_fail(LS_ERR_NOT_FOUND, "there is no job %" PRIu64, id);
+    }
+    const job *j = &policy->jobs[slot];
+    const ls_shape shape = ls_job_shape(policy, j);
+    const ls_plan *plan = NULL;
+    *why_out = (ls_why){.stage = stage_of(policy, j, now_ms)};
+    ls_reserve_view(policy, 0, 0);
+    ls_shape_free_most(&policy->map, &shape, why_out->free_most);
+    if (policy->settings.pooled) {
+        why_out->free_most[LS_LEVEL_CLUSTER] = policy->pooled_free;
+    }
+    ls_job_factors(policy, j, now_ms, why_out->factors);
+    for (int i = 0; i < 4; i++) {
+        why_out->factor_sum += why_out->factors[i];
+    }
+    if (why_out->stage == LS_WHY_RUNNING) {
+        return LS_OK;
+    }
+    why_out->rank = rank_of(policy, id);
+    why_out->pending = policy->order_count;
+    count_needed(policy, j, why_out);
+    estimate_start(policy, slot, why_out, now_ms, &plan);
+    list_blockers(policy, slot, why_out, plan, now_ms);
+    if (j->state == JOB_PENDING && why_out->stage != LS_WHY_STARTING && !j->failed_before) {
+        offer_changes(policy, &(trial){.slot = slot, .now_ms = now_ms, .why = why_out});
+    }
+    ls_reserve_view(policy, 0, 0);
+    return LS_OK;
+}
