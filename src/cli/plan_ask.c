@@ -243,6 +243,13 @@ static void say_choices(ls_plan_answer *answer)
     if (settings->precision == LS_PLAN_PRECISION_AUTO) {
         ls_assumptions_add(list, "precision %s (--precision)", precisions[setting->precision]);
     }
+    const ls_node *node = setting->node;
+    if (!settings->nodes[0] && setting->gpus > 1 && node->accelerator->scaleup_domain > 1) {
+        ls_assumptions_add(
+            list, "nodes: %s with %" PRId64 " of them%s, %.3g GB/s of network per GPU (--nodes)", node->name,
+            node->count, strstr(node->notes, "made up") ? ", which is no node of the catalogue" : "",
+            1e-9 * (node->nic_bytes_ps > 0.0 ? node->nic_bytes_ps : 1.25e9));
+    }
     if (!settings->stack[0]) {
         ls_assumptions_add(list, "software stack %s (--stack)", setting->stack->name);
     }

@@ -41,6 +41,7 @@ typedef struct ls_accelerator {
     ls_accelerator_class class;
     int year;
     double bf16_flops, fp8_flops, tf32_flops; /* dense, per second; bf16 stands for fp16 too */
+    double fp32_flops;                        /* of the vector units; 0: not known */
     double memory_bytes;                      /* 80 "GB" are 80 * 2^30 bytes */
     double memory_bytes_ps;
     double scaleup_bytes_ps; /* NVLink and the like, each way, per accelerator */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/step/evidence.h"
 
+#include "planning/step/step_time.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -126,6 +128,10 @@ void ls_evidence_assume(const ls_setting *setting, const ls_strategy *s, ls_assu
             list, "ZeRO-%d gathers layers; the embedding's and the head's gathering is not counted", s->zero);
     }
     if (setting->precision == LS_PLAN_FP32 && accelerator->class == LS_CLASS_GPU) {
-        ls_assumptions_add(list, "fp32 products run on the vector units at a sixteenth of the bf16 peak");
+        ls_assumptions_add(
+            list,
+            "fp32 products run on the vector units, %s%.3g TFLOP/s (--precision tf32 on the matrix units)",
+            accelerator->fp32_flops > 0 ? "" : "at a sixteenth of the bf16 peak, ",
+            ls_peak_flops(accelerator, LS_PLAN_FP32) / 1e12);
     }
 }

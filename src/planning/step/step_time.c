@@ -23,10 +23,11 @@ double ls_activation_bytes(ls_plan_precision precision)
 
 double ls_peak_flops(const ls_accelerator *accelerator, ls_plan_precision precision)
 {
-    /* Without matrix units fp32 is as fast as anything; with them it runs on the vector units, a sixteenth. */
-    const double fp32 = accelerator->class == LS_CLASS_GPU || accelerator->class == LS_CLASS_TPU
-                            ? accelerator->bf16_flops / 16
-                            : accelerator->bf16_flops;
+    /* Without matrix units fp32 is as fast as anything; with them it runs on the vector units, a sixteenth where their rate is not known. */
+    const bool has_matrix_units = accelerator->class == LS_CLASS_GPU || accelerator->class == LS_CLASS_TPU;
+    const double fp32 = accelerator->fp32_flops > 0 ? accelerator->fp32_flops
+                        : has_matrix_units          ? accelerator->bf16_flops / 16
+                                                    : accelerator->bf16_flops;
     switch (precision) {
     case LS_PLAN_FP8:
         return accelerator->fp8_flops > 0 ? accelerator->fp8_flops : accelerator->bf16_flops;
