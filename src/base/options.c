@@ -609,7 +609,7 @@ static ls_status apply_argument_value(arguments *args, const ls_option *option, 
     if (option->type == LS_OPTION_STRINGS) {
         return add_string(args, option, value);
     }
-    if (value[0] == '\0' && !holds_text(option)) {
+    if (value[0] == '\0' && (!holds_text(option) || option->value_needed)) {
         return ls_fail(LS_ERR_INVALID, "%s has no value", name);
     }
     return read_text(option, args->settings, value, (source){.text = name, .arena = args->arena});

@@ -89,7 +89,9 @@ typedef struct ls_option {
     size_t offset;            /* of the field in the settings struct */
     const char *default_text; /* as it would be written in the file: "1.0e-3", "auto", "[]", "\"\"" */
     bool allow_auto;
-    double min, max;  /* numbers, durations (s) and bytes: both inclusive */
+    double min, max; /* numbers, durations (s) and bytes: both inclusive */
+    bool
+        value_needed; /* LS_OPTION_STRING: on a command line an empty text is refused, as from a variable of the shell that is not set */
     bool unit_needed; /* LS_OPTION_DURATION: a bare number but 0 is refused, for nobody knows of what it is */
     const char *const *choices; /* LS_OPTION_CHOICE: NULL-terminated names */
     const char *value_name;     /* what stands for the value in help: "N", "DIR"; NULL: by type */

@@ -196,6 +196,15 @@ static double unit_of(const char *text)
     return 0.0;
 }
 
+char *ls_text_trim(char *text)
+{
+    text += strspn(text, " \t");
+    for (size_t bytes = strlen(text); bytes > 0 && strchr(" \t", text[bytes - 1]); bytes--) {
+        text[bytes - 1] = 0;
+    }
+    return text;
+}
+
 bool ls_quantity_parse(const char *text, double *value_out)
 {
     char *end = NULL;

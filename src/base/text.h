@@ -47,6 +47,9 @@ void ls_text_append_f64(ls_text *text, double value);
  * \uXXXX. */
 void ls_text_append_quoted(ls_text *text, const char *string);
 
+/* Where text begins behind its blanks; those at its end are cut off, in place. */
+char *ls_text_trim(char *text);
+
 /* A number for people, three digits and k, M, B or T: "1.4T", "68.9k", "612". Finite. For use in one expression: ls_quantity_of(tokens).text. */
 typedef struct ls_quantity {
     char text[24];

@@ -9,8 +9,8 @@
 #define FIELD(name) .offset = offsetof(ls_plan_settings, name)
 #define TEXT_ROW(name, value, text)                                                                          \
     {                                                                                                        \
-        .key = #name, .type = LS_OPTION_STRING, FIELD(name), .default_text = "\"\"", .value_name = (value),  \
-        .help = (text)                                                                                       \
+        .key = #name, .type = LS_OPTION_STRING, FIELD(name), .default_text = "\"\"", .value_needed = true,   \
+        .value_name = (value), .help = (text)                                                                \
     }
 static const char *const precisions[] = {"bf16", "fp16", "fp8", "fp32", "tf32", "auto", NULL};
 static const char *const optimizers[] = {"adamw", "adamw-no-master", "adamw-8bit", "sgd", "muon", NULL};
@@ -382,6 +382,10 @@ static ls_status run_plan(const ls_invocation *invocation)
     }
     if (settings->claims) {
         return ls_plan_print_claims(invocation);
+    }
+    if (settings->data[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "--data is a table of measured runs for --accuracy, which is not there");
     }
     ls_plan_answer *answer = ls_arena_new(invocation->arena, ls_plan_answer, 1);
     answer->arena = invocation->arena;

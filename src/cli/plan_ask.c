@@ -37,20 +37,25 @@ ls_status ls_plan_parse_quantity(const char *option, const char *text, double mi
 
 /* ---- the machine ---- */
 
-/* "h100:64" into name and count; the count is 0 when there is none. */
+/* "h100:64" into name and count, blanks around them or not. */
 static ls_status split_kind(ls_plan_answer *answer, const char *option, const char *text,
                             const char **name_out, int64_t *count_out)
 {
-    const char *colon = strrchr(text, ':');
+    const char *start = text + strspn(text, " "), *colon = strrchr(text, ':');
+    size_t bytes = colon > start ? (size_t)(colon - start) : 0;
+    while (bytes > 0 && start[bytes - 1] == ' ') {
+        bytes--;
+    }
     double count = 0.0;
-    if (!colon || colon == text) {
-        return ls_fail(LS_ERR_INVALID, "%s is '%s', allowed is KIND:COUNT, as h100:64", option, text);
+    if (bytes == 0 || !ls_quantity_parse(colon + 1 + strspn(colon + 1, " "), &count) ||
+        count != floor(count)) {
+        return ls_fail(LS_ERR_INVALID, "%s is '%s', allowed is KIND:COUNT with a whole count, as h100:64",
+                       option, text);
     }
-    LS_TRY(ls_plan_parse_quantity(option, colon + 1, 1, GPUS_MAX, &count));
-    if (count != floor(count)) {
-        return ls_fail(LS_ERR_INVALID, "%s is '%s', allowed is a whole count, as h100:64", option, text);
+    if (count < 1.0 || count > GPUS_MAX) {
+        return ls_fail(LS_ERR_INVALID, "%s is '%s', allowed are counts of 1 to %.0f", option, text, GPUS_MAX);
     }
-    *name_out = ls_arena_strndup(answer->arena, text, (size_t)(colon - text));
+    *name_out = ls_arena_strndup(answer->arena, start, bytes);
     *count_out = (int64_t)count;
     return LS_OK;
 }
@@ -282,7 +287,7 @@ static ls_status choose_strategy(ls_plan_answer *answer)
         ls_strategy_request given;
         const ls_status parsed = ls_strategy_parse(settings->strategy, &given);
         if (parsed != LS_OK) {
-            return ls_fail_within(parsed, "--strategy");
+            return parsed;
         }
         if (given.strategy.micro_batch == 0) { /* of a run file */
             given.strategy.micro_batch = answer->request.strategy.micro_batch;

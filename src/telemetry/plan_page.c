@@ -135,11 +135,6 @@ const char *ls_plan_figure_name(ls_plan_figure figure)
     return figures[figure]->name;
 }
 
-bool ls_plan_figure_has(const ls_plan_page *page, ls_plan_figure figure)
-{
-    return figures[figure]->has(page);
-}
-
 ls_status ls_plan_figure_draw(const ls_plan_page *page, ls_plan_figure figure, int width, ls_text *text)
 {
     if (width < WIDTH_LEAST) {

@@ -57,9 +57,6 @@ const char *ls_plan_figure_name(
     ls_plan_figure
         figure); /* "memory", ...: the element's id on the page, the picture's name of `lockstep draw` */
 
-/* True when there is something to draw. */
-bool ls_plan_figure_has(const ls_plan_page *page, ls_plan_figure figure);
-
 /* One picture as an SVG of its own, `width` units wide (320 or more; 440 in the guide). Errors: LS_ERR_INVALID when there is nothing to draw; nothing is appended then. */
 LS_MUST_CHECK ls_status ls_plan_figure_draw(const ls_plan_page *page, ls_plan_figure figure, int width,
                                             ls_text *text);

@@ -311,7 +311,7 @@ prints "DON'T  no way to train is open" 'an outside API answers for $200 a month
 expect 0 "${plan[@]}" llama3-8b --gpus h100:8 --api-price 2
 prints "no tokens a month were given" "(--api-tokens)"
 # ---- numbers with units, blanks and capitals, as people write them; what is beyond the model is said ----
-expect 0 "${plan[@]}" llama3-8b --gpus h100:16 --seq 16k --staff 250k --global-batch 0.5k --strategy 'TP=8, pp = 2 ,recompute=Full' --precision FP8 --optimizer AdamW --deadline 0 --json
+expect 0 "${plan[@]}" llama3-8b --gpus 'h100 : 16' --seq 16k --staff 250k --global-batch 0.5k --strategy 'TP=8, pp = 2 ,recompute=Full' --precision FP8 --optimizer AdamW --deadline 0 --json
 check "they are read" python3 -c "
 import json
 r = json.load(open('$out'))
@@ -402,6 +402,9 @@ refuse llama3-8b --gpus h100:8 --tokens 1B --global-batch 1M -- --global-batch 8
 refuse llama3-8b --gpus h100:8 --deadline 60 -- --deadline "with its unit" 60d
 refuse llama3-8b --gpus h100:8 --lead-time 90 -- --lead-time "with its unit"
 refuse llama3-8b --nodes dgx-h100:1e6 -- 8000000 1000000 125000
+refuse llama3-8b --gpus h100: -- "'h100:'" KIND:COUNT
+refuse llama3-8b --gpus "" -- --gpus "no value"
+refuse llama3-8b --gpus h100:8 --data runs.csv -- --data --accuracy
 refuse llama3-8b --gpus h100:8 --seq 8x -- --seq 8x "whole number"
 refuse llama3-8b --gpus h100:8 --seq 8.0005k -- --seq 8.0005k
 refuse llama3-8b --gpus h100:8 --tokens nan -- --tokens nan

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "planning/check/accuracy.h"
+#include "planning/shipped.h"
 #include "planning/step/evidence.h"
 
 #include <math.h>
@@ -15,28 +16,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ls_arena arena;
-static ls_catalogue catalogue;
 static ls_published published;
 static ls_accuracy accuracy;
 
 static int load(void **state)
 {
-    (void)state;
-    ls_arena_init(&arena);
-    if (ls_catalogue_load(&arena, NULL, 0, &catalogue) != LS_OK ||
-        ls_published_shipped(&arena, &catalogue, &published) != LS_OK) {
+    if (load_shipped(state) != 0 || ls_published_shipped(&arena, &catalogue, &published) != LS_OK) {
         print_message("%s\n", ls_error_text());
         return -1;
     }
     ls_accuracy_compute(&arena, &published, &accuracy);
-    return 0;
-}
-
-static int release(void **state)
-{
-    (void)state;
-    ls_arena_release(&arena);
     return 0;
 }
 
@@ -616,5 +605,5 @@ int main(void)
         cmocka_unit_test(vtrain_columns_come_in_any_order),
         cmocka_unit_test(vtrain_runs_are_predicted),
     };
-    return cmocka_run_group_tests(tests, load, release);
+    return cmocka_run_group_tests(tests, load, release_shipped);
 }

@@ -9,32 +9,22 @@
 #include "base/text.h"
 #include "planning/check/accuracy.h"
 #include "planning/hardware/data_file.h"
+#include "planning/shipped.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static ls_arena arena;
-static ls_catalogue catalogue;
 static ls_csv csv;
 
 static int set_up(void **state)
 {
-    (void)state;
     const ls_data_file *file = ls_data_file_find("published_runs.csv");
-    ls_arena_init(&arena);
-    return ls_catalogue_load(&arena, NULL, 0, &catalogue) == LS_OK &&
+    return load_shipped(state) == 0 &&
                    ls_csv_parse(&arena, file->text, file->bytes, file->name, &csv) == LS_OK
                ? 0
                : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    ls_arena_release(&arena);
-    return 0;
 }
 
 static uint32_t draw(uint32_t *seed)
@@ -142,5 +132,5 @@ int main(void)
         cmocka_unit_test(a_column_without_cells_is_chosen),
         cmocka_unit_test(cells_at_random_are_chosen),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, release_shipped);
 }

@@ -93,7 +93,6 @@ static void calibration_seconds_are_never_below_a_launch(void **state)
     const double small = 4.0, large = 1e6;
     assert_near(ls_calibration_seconds(&c, 1, 1, LS_WORK_COPY, &small), 5e-6);
     assert_near(ls_calibration_seconds(&c, 1, 1, LS_WORK_COPY, &large), 1e-3);
-    assert_near(ls_calibration_launch_s(&c, 1, 1), 5e-6);
 }
 
 static void calibration_exchange_between_sizes_and_ranks(void **state)

@@ -2,29 +2,13 @@
 /* What holds for every estimate, whatever model, machine, program and length: nothing is faster than its peak, the terms add up, the figures agree. */
 #include "test.h"
 
+#include "planning/shipped.h"
 #include "planning/step/estimate.h"
 #include "planning/step/step_time.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static ls_arena arena;
-static ls_catalogue catalogue;
-
-static int set_up(void **state)
-{
-    (void)state;
-    ls_arena_init(&arena);
-    return ls_catalogue_load(&arena, NULL, 0, &catalogue) == LS_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    ls_arena_release(&arena);
-    return 0;
-}
 
 static void check_estimate(const ls_setting *setting, const ls_strategy *strategy)
 {
@@ -103,5 +87,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(utilisation_never_passes_the_peak),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, load_shipped, release_shipped);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "planning/shipped.h"
 #include "planning/step/memory.h"
 
 #include <math.h>
@@ -8,22 +9,6 @@
 #include <string.h>
 
 static const double GIB = 1073741824.0;
-
-static ls_arena arena;
-static ls_catalogue catalogue;
-
-static int load_catalogue(void **state)
-{
-    (void)state;
-    return ls_catalogue_load(&arena, NULL, 0, &catalogue) == LS_OK ? 0 : -1;
-}
-
-static int release_arena(void **state)
-{
-    (void)state;
-    ls_arena_release(&arena);
-    return 0;
-}
 
 static const ls_stack plain = {.name = "plain", .gradient_bytes = 4, .logit_bytes = 10, .saved_factor = 1};
 static const ls_stack flash = {
@@ -307,5 +292,5 @@ int main(void)
         cmocka_unit_test(memory_of_lockstep_is_its_own_plan),
         cmocka_unit_test(memory_explain_ends_with_the_estimate),
     };
-    return cmocka_run_group_tests(tests, load_catalogue, release_arena);
+    return cmocka_run_group_tests(tests, load_shipped, release_shipped);
 }

@@ -3,6 +3,7 @@
 
 #include "planning/hardware/site.h"
 #include "planning/money/power.h"
+#include "planning/shipped.h"
 
 #include <string.h>
 
@@ -14,22 +15,6 @@ static const ls_node dgx = {.name = "DGX-H100", .accelerator = &h100, .count = 8
 static const ls_node box = {.name = "RTX-4090-24GB", .accelerator = &rtx4090, .count = 1};
 static const ls_node nvl72 = {.name = "GB200-NVL72", .accelerator = &gb200, .count = 72, .power_w = 120000.0};
 static const ls_node dark = {.name = "TPU-v5p-95GB", .accelerator = &unknown, .count = 1};
-
-static ls_arena arena;
-static ls_catalogue catalogue;
-
-static int load(void **state)
-{
-    (void)state;
-    return ls_catalogue_load(&arena, NULL, 0, &catalogue) == LS_OK ? 0 : -1;
-}
-
-static int release(void **state)
-{
-    (void)state;
-    ls_arena_release(&arena);
-    return 0;
-}
 
 static ls_site site_of(const char *where)
 {
@@ -197,5 +182,5 @@ int main(void)
         cmocka_unit_test(cooling_by_the_kilowatts_of_a_rack),
         cmocka_unit_test(power_explains_with_the_numbers_in),
     };
-    return cmocka_run_group_tests(tests, load, release);
+    return cmocka_run_group_tests(tests, load_shipped, release_shipped);
 }

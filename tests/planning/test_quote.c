@@ -3,25 +3,10 @@
 
 #include "planning/money/portfolio.h"
 #include "planning/money/quote.h"
+#include "planning/shipped.h"
 
 #include <math.h>
 #include <string.h>
-
-static ls_arena arena;
-static ls_catalogue catalogue;
-
-static int load(void **state)
-{
-    (void)state;
-    return ls_catalogue_load(&arena, NULL, 0, &catalogue) == LS_OK ? 0 : -1;
-}
-
-static int release(void **state)
-{
-    (void)state;
-    ls_arena_release(&arena);
-    return 0;
-}
 
 static const ls_node *node_of(const char *name)
 {
@@ -241,5 +226,5 @@ int main(void)
         cmocka_unit_test(portfolio_parse_reads_units_and_names),
         cmocka_unit_test(portfolio_parse_refuses_with_line_and_range),
     };
-    return cmocka_run_group_tests(tests, load, release);
+    return cmocka_run_group_tests(tests, load_shipped, release_shipped);
 }

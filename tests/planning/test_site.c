@@ -2,24 +2,9 @@
 #include "test.h"
 
 #include "planning/hardware/site.h"
+#include "planning/shipped.h"
 
 #include <string.h>
-
-static ls_arena arena;
-static ls_catalogue catalogue;
-
-static int load(void **state)
-{
-    (void)state;
-    return ls_catalogue_load(&arena, NULL, 0, &catalogue) == LS_OK ? 0 : -1;
-}
-
-static int release_arena(void **state)
-{
-    (void)state;
-    ls_arena_release(&arena);
-    return 0;
-}
 
 static ls_status parse(const char *text, ls_site *site)
 {
@@ -104,5 +89,5 @@ int main(void)
         cmocka_unit_test(site_parse_refuses_with_line_and_range),
         cmocka_unit_test(site_load_knows_names_and_files),
     };
-    return cmocka_run_group_tests(tests, load, release_arena);
+    return cmocka_run_group_tests(tests, load_shipped, release_shipped);
 }

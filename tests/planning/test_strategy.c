@@ -108,7 +108,6 @@ static void strategy_check_accepts_what_was_run(void **state)
     /* 126 layers on 16 stages: two stages have one layer less. */
     s = strategy_of("tp=8,pp=16,cp=1,ep=1,vpp=7,mb=1,zero=1,recompute=none", 16384);
     assert_int_equal(ls_strategy_check(&s, &llama, 16384, 2048, 8192), LS_OK);
-    assert_int_equal(ls_strategy_stage_layers(&s, 126), 8);
     s.vpp = 8; /* embedding and head as a layer each: 128 chunks */
     assert_int_equal(ls_strategy_check(&s, &llama, 16384, 2048, 8192), LS_OK);
     s = strategy_of("tp=2,pp=1,cp=1,ep=8,mb=1,zero=1,recompute=none", 64);

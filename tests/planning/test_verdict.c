@@ -4,26 +4,11 @@
 #include "planning/hardware/site.h"
 #include "planning/money/runs.h"
 #include "planning/money/verdict.h"
+#include "planning/shipped.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static ls_arena arena;
-static ls_catalogue catalogue;
-
-static int load(void **state)
-{
-    (void)state;
-    return ls_catalogue_load(&arena, NULL, 0, &catalogue) == LS_OK ? 0 : -1;
-}
-
-static int release(void **state)
-{
-    (void)state;
-    ls_arena_release(&arena);
-    return 0;
-}
 
 static const ls_node *node_of(const char *name)
 {
@@ -909,5 +894,5 @@ int main(void)
         cmocka_unit_test(verdict_paths_are_a_table),
         cmocka_unit_test(path_names_its_prices),
     };
-    return cmocka_run_group_tests(tests, load, release);
+    return cmocka_run_group_tests(tests, load_shipped, release_shipped);
 }

@@ -132,7 +132,7 @@ double ls_work_grid_seconds(const ls_work_info *info, const ls_work_grid *grid, 
 
 /* ---- between settings ---- */
 
-/* What is asked of a setting; work LS_WORK_COUNT: the launch. */
+/* What is asked of a setting. */
 typedef struct question {
     const ls_calibration *calibration;
     ls_work work;
@@ -141,9 +141,6 @@ typedef struct question {
 
 static double setting_seconds(const question *q, const ls_calibration_setting *setting)
 {
-    if (q->work == LS_WORK_COUNT) {
-        return setting->launch_s;
-    }
     const double seconds = ls_work_grid_seconds(&infos[q->work], &setting->work[q->work], q->sizes);
     return seconds > setting->launch_s ? seconds : setting->launch_s;
 }
@@ -215,12 +212,6 @@ double ls_calibration_seconds(const ls_calibration *calibration, uint32_t thread
 {
     LS_ASSERT(work < LS_WORK_COUNT);
     const question q = {.calibration = calibration, .work = work, .sizes = sizes};
-    return answer(&q, threads, workers);
-}
-
-double ls_calibration_launch_s(const ls_calibration *calibration, uint32_t threads, uint32_t workers)
-{
-    const question q = {.calibration = calibration, .work = LS_WORK_COUNT};
     return answer(&q, threads, workers);
 }
 

@@ -119,7 +119,6 @@ double ls_work_grid_seconds(const ls_work_info *info, const ls_work_grid *grid, 
  */
 double ls_calibration_seconds(const ls_calibration *calibration, uint32_t threads, uint32_t workers,
                               ls_work work, const double *sizes);
-double ls_calibration_launch_s(const ls_calibration *calibration, uint32_t threads, uint32_t workers);
 
 /* Seconds of an all-reduce of `bytes` by `ranks` ranks of this machine; 0 when none was measured. */
 double ls_calibration_exchange_s(const ls_calibration *calibration, uint32_t ranks, double bytes);

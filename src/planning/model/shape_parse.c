@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a person writes for a model: a preset, a config.json, a run file, or sizes. */
 #include "base/file.h"
+#include "base/text.h"
 #include "planning/model/shape_internal.h"
 #include "planning/names.h"
 #include "planning/run_file.h"
@@ -125,7 +126,7 @@ static ls_status read_words(const char *text, given *g)
                            "model: \"%s\" is not key=value, as in layers=32,hidden=4096,heads=32", word);
         }
         *equals = 0;
-        LS_TRY(take_word(word, equals + 1, g));
+        LS_TRY(take_word(ls_text_trim(word), ls_text_trim(equals + 1), g));
         text += bytes + (text[bytes] == ',');
     }
     return LS_OK;

@@ -133,16 +133,6 @@ static ls_status take_word(const char *key, const char *value, ls_strategy_reque
     return refuse_key(key);
 }
 
-/* Cuts the blanks at both ends off, in place. */
-static char *trim(char *text)
-{
-    text += strspn(text, " \t");
-    for (size_t bytes = strlen(text); bytes > 0 && strchr(" \t", text[bytes - 1]); bytes--) {
-        text[bytes - 1] = 0;
-    }
-    return text;
-}
-
 static char *to_small(char *text)
 {
     for (char *at = text; *at; at++) {
@@ -163,7 +153,7 @@ ls_status ls_strategy_parse(const char *text, ls_strategy_request *request_out)
             return ls_fail(LS_ERR_INVALID, "strategy: \"%s\" is not key=value, as in tp=8,pp=2", word);
         }
         *equals = 0;
-        LS_TRY(take_word(to_small(trim(word)), trim(equals + 1), &request));
+        LS_TRY(take_word(to_small(ls_text_trim(word)), ls_text_trim(equals + 1), &request));
         text += bytes + (text[bytes] == ',');
     }
     *request_out = request;

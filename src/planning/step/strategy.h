@@ -81,10 +81,4 @@ LS_MUST_CHECK ls_status ls_strategy_check(const ls_strategy *strategy, const ls_
  */
 bool ls_strategy_deals_out(int64_t layers, int64_t pp, int64_t vpp, bool with_ends);
 
-/* Layers of the fullest stage: what is left over goes to the first ones. */
-static inline int64_t ls_strategy_stage_layers(const ls_strategy *strategy, int64_t layers)
-{
-    return (layers + strategy->pp - 1) / strategy->pp;
-}
-
 #endif
