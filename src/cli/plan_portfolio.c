@@ -3,11 +3,34 @@
  * plan: a portfolio. All its runs together are the question about money; MODEL, or the first run, is what is looked at in detail, with --tokens, --seq,
  * --global-batch and --strategy.
  */
+#include "base/file.h"
 #include "cli/plan.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+
+/* A run file says more than a model: what the portfolio leaves open is as it says. */
+static ls_status adopt_run_files(ls_plan_answer *answer, const char *path)
+{
+    ls_portfolio *portfolio = &answer->portfolio;
+    ls_portfolio_run *runs = ls_arena_new(answer->arena, ls_portfolio_run, portfolio->count);
+    memcpy(runs, portfolio->runs, portfolio->count * sizeof *runs);
+    portfolio->runs = runs;
+    for (size_t i = 0; i < portfolio->count; i++) {
+        if (!ls_path_has_suffix(runs[i].model, ".yaml") && !ls_path_has_suffix(runs[i].model, ".yml")) {
+            continue;
+        }
+        ls_run_file *file = ls_arena_new(answer->arena, ls_run_file, 1);
+        const ls_status loaded = ls_run_file_load(runs[i].model, NULL, 0, answer->arena, file);
+        if (loaded != LS_OK) {
+            return ls_fail_within(loaded, "%s", path);
+        }
+        runs[i].sequence = runs[i].sequence ? runs[i].sequence : file->model.context;
+        runs[i].global_batch = runs[i].global_batch ? runs[i].global_batch : file->train.global_batch;
+    }
+    return LS_OK;
+}
 
 ls_status ls_plan_find_model(ls_plan_answer *answer, const ls_plan_settings *settings, const char *word,
                              const char **model_out)
@@ -22,6 +45,7 @@ ls_status ls_plan_find_model(ls_plan_answer *answer, const ls_plan_settings *set
         return LS_OK;
     }
     LS_TRY(ls_portfolio_load(answer->arena, settings->portfolio, &answer->portfolio));
+    LS_TRY(adopt_run_files(answer, settings->portfolio));
     const int found = name[0] ? ls_portfolio_find(&answer->portfolio, name) : 0;
     if (found >= 0) {
         answer->examined = &answer->portfolio.runs[found];

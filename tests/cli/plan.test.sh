@@ -251,6 +251,13 @@ expect 0 "${plan[@]}" assistant --portfolio work.yaml --json
 runs "p['examined'] == 'assistant' and r['model'] == 'llama3-8b'"
 expect 0 "${plan[@]}" llama3-405b --portfolio work.yaml --json
 runs "p['examined'] is None and r['model'] == 'llama3-405b' and r['fits'] and len(p['runs']) == 2"
+cat > of-files.yaml <<END
+runs:
+  - {model: gpt2-xl, tokens: 1B, runs_per_month: 1}
+  - {model: $LS_SOURCE_DIR/examples/demo.yaml, tokens: 1B, runs_per_month: 1}
+END
+expect 0 "${plan[@]}" --portfolio of-files.yaml --gpus h100:8 --json
+runs "p['runs'][1]['sequence'] == 128 and p['runs'][1]['global_batch'] == 16"
 expect 0 "${plan[@]}" --portfolio work.yaml --gpus h100:64
 prints "a month for 12 runs of 2 models, the longest takes" "> assistant" "share"
 expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --quote "$LS_SOURCE_DIR/examples/plan/quote.yaml" --site "$LS_SOURCE_DIR/examples/plan/site.yaml" \
