@@ -215,6 +215,9 @@ static ls_status add_hall_paths(ls_plan_money *money)
     choose_candidates(always, candidates, count);
     assume_candidates(answer, candidates, count);
     for (size_t i = 0; i < count; i++) {
+        money->kinds_left += candidates[i].is_compared ? 3 : 0; /* rented, cloud, owned */
+    }
+    for (size_t i = 0; i < count; i++) {
         const ls_node *node = candidates[i].node;
         const size_t first = money->path_count;
         if (!candidates[i].is_compared) {

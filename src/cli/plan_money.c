@@ -97,7 +97,12 @@ ls_status ls_plan_money_add_path(ls_plan_money *money, ls_path_kind kind, const 
     ls_plan_answer *answer = money->answer;
     size_t count = 0;
     /* The last place is the API's. */
-    const size_t most = LS_PATHS_MOST - money->path_count - (kind != LS_PATH_API);
+    const size_t room = LS_PATHS_MOST - money->path_count - (kind != LS_PATH_API);
+    if (money->kinds_left > 0) {
+        money->kinds_left--;
+    }
+    const size_t kept = LS_PLAN_PATHS_KEPT * money->kinds_left;
+    const size_t most = room > kept ? room - kept : room > 0;
     if (most == 0) {
         ls_assumptions_add(&answer->assumptions, "%s: %s is left out, there are %d paths already",
                            node->accelerator->name, ls_path_kind_name(kind), LS_PATHS_MOST);

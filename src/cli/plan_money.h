@@ -8,6 +8,9 @@
 
 #include "cli/plan.h"
 
+/* An own offer's, and the catalogue's price. */
+enum { LS_PLAN_PATHS_KEPT = 2 };
+
 typedef struct ls_plan_money {
     ls_plan_answer *answer;
     ls_path_settings prices;
@@ -17,6 +20,8 @@ typedef struct ls_plan_money {
     double parameters_most;
     ls_path paths[LS_PATHS_MOST];
     size_t path_count;
+    size_t
+        kinds_left; /* kinds of paths that are still to come: room for some of each is kept; 0: not known */
 } ls_plan_money;
 
 /* The work and the prices, without paths; in the answer's arena. */

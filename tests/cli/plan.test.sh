@@ -284,6 +284,24 @@ ok = paths['L40S, bargain']['chosen'] and '4096' in paths['H100, hall']['why_not
 sys.exit(0 if ok else str([(n, p['why_not']) for n, p in paths.items()]))"
 expect 0 "${plan[@]}" llama3-8b --gpus h100:8 --quote offers.yaml
 prints 'the offer "bargain" is not compared: it is for l40s' "(a cloud's list price, 2026), egress" "the offer begins at 4096"
+# However many offers there are, each kind has its rows, and what is left out is said.
+{
+    echo "offers:"
+    for i in $(seq 1 60); do
+        for kind in h100 h200 a100 b200; do
+            echo "  - {name: $kind-$i, accelerator: $kind, usd: $((i % 7 + 1)), gpus_min: $i}"
+        done
+    done
+} >many.yaml
+expect 0 "${plan[@]}" llama3-8b --quote many.yaml --json
+holds_contract "240 offers"
+check "each kind has rows, and the catalogue's price" python3 -c "
+import json, sys
+r = json.load(open('$out'))
+names = [p['name'] for p in r['paths']]
+said = sum('left out of 60' in a for a in r['assumptions'])
+missing = [k for k in ('H100', 'H200', 'B200', 'A100', 'GB200') for kind in ('rented', 'cloud') if f'{k}, {kind}' not in names]
+sys.exit(0 if said == 4 and not missing and len(names) <= 96 else str((said, missing, len(names))))"
 # Cards for a desk can be rented too.
 expect 0 "${plan[@]}" gpt2 --gpus 4090:2 --json
 holds_contract "a desk"

@@ -21,7 +21,7 @@
 #include <stdbool.h>
 
 enum {
-    LS_PATHS_MOST = 64,
+    LS_PATHS_MOST = 96,
     LS_PATH_POINTS_MOST = 24,
     LS_PATH_OFFERS_MOST = 12 /* own ones of a kind of path for one accelerator */
 };
