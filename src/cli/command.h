@@ -79,6 +79,6 @@ extern const ls_command ls_command_train, ls_command_agent, ls_command_resize, l
     ls_command_state_hash, ls_command_checkpoint_ls, ls_command_checkpoint_show, ls_command_checkpoint_verify,
     ls_command_checkpoint_prune, ls_command_checkpoint_pin, ls_command_checkpoint_unpin, ls_command_report,
     ls_command_rank, ls_command_diagnose, ls_command_trace, ls_command_draw, ls_command_calibrate,
-    ls_command_bench, ls_command_version, ls_command_plan, ls_command_slurm_config;
+    ls_command_bench, ls_command_version, ls_command_plan, ls_command_runner, ls_command_slurm_config;
 
 #endif

@@ -41,6 +41,7 @@ static const ls_command *const commands[] = {
     &ls_command_bench,
     &ls_command_version,
     &ls_command_rank,
+    &ls_command_runner,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 

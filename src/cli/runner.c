@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/* runner: what the daemon starts for each start of a job. */
+#include "orchestration/engines/local/runner.h"
+#include "cli/command.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NOBODY UINT64_C(4294967295)
+
+typedef struct runner_settings {
+    uint64_t uid, gid, ranks;
+    const char *resize;
+} runner_settings;
+
+#define FIELD(name) .offset = offsetof(runner_settings, name)
+
+static const ls_option runner_options[] = {
+    {.key = "uid",
+     .type = LS_OPTION_U64,
+     FIELD(uid),
+     .default_text = "4294967295",
+     .min = 0,
+     .max = 4294967295.0,
+     .help = "become this user first"},
+    {.key = "gid",
+     .type = LS_OPTION_U64,
+     FIELD(gid),
+     .default_text = "4294967295",
+     .min = 0,
+     .max = 4294967295.0,
+     .help = "and this group"},
+    {.key = "resize",
+     .type = LS_OPTION_STRING,
+     FIELD(resize),
+     .default_text = "\"\"",
+     .value_name = "RUN",
+     .help = "instead of a ticket: ask this run for --ranks"},
+    {.key = "ranks",
+     .type = LS_OPTION_U64,
+     FIELD(ranks),
+     .default_text = "0",
+     .min = 0,
+     .max = 1 << 20,
+     .help = "of --resize"},
+};
+static const ls_option_table runner_table = LS_OPTIONS(runner_options);
+
+/* As that user, what anybody would type. */
+static ls_status resize(const runner_settings *settings)
+{
+    char program[4096], ranks[24];
+    const ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (bytes <= 0) {
+        return ls_fail(LS_ERR_IO, "can't find this program");
+    }
+    program[bytes] = '\0';
+    snprintf(ranks, sizeof ranks, "%llu", (unsigned long long)settings->ranks);
+    execl(program, program, "resize", settings->resize, "--ranks", ranks, "--timeout", "600", (char *)NULL);
+    return ls_fail(LS_ERR_IO, "can't start %s", program);
+}
+
+static ls_status run_runner(const ls_invocation *invocation)
+{
+    const runner_settings *settings = invocation->settings;
+    char *end = NULL;
+    const unsigned long epoch = strtoul(invocation->words[1], &end, 10);
+    if (*end != '\0' || epoch < 1 || epoch > INT32_MAX || invocation->words[0][0] != '/') {
+        return ls_fail(LS_ERR_INVALID, "runner takes an absolute folder and the number of an epoch");
+    }
+    const bool switches_user = settings->uid != NOBODY && settings->gid != NOBODY;
+    if (settings->resize[0]) {
+        if (switches_user) {
+            LS_TRY(ls_runner_switch_user((uint32_t)settings->uid, (uint32_t)settings->gid));
+        }
+        return resize(settings);
+    }
+    const ls_runner_options options = {
+        .folder = invocation->words[0],
+        .epoch = (uint32_t)epoch,
+        .switches_user = switches_user,
+        .uid = (uint32_t)settings->uid,
+        .gid = (uint32_t)settings->gid,
+    };
+    return ls_runner_run(&options);
+}
+
+const ls_command ls_command_runner = {
+    .name = "runner",
+    .words = "FOLDER EPOCH",
+    .summary = "run one start of a job",
+    .details = "Started by the queue's daemon, and outlives it: takes the ticket of that epoch, starts the "
+               "ranks, writes down how they ended.",
+    .words_min = 2,
+    .words_max = 2,
+    .hidden = true,
+    .options = &runner_table,
+    .settings_bytes = sizeof(runner_settings),
+    .run = run_runner,
+};

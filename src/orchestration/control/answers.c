@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is asked to be shown. Others' jobs have number, state, account and ranks, and nothing else. */
+#include "orchestration/control/controller_internal.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIST_MAX = 10000 };
+
+static const char *const priority_names[] = {"low", "normal", "high"};
+
+static bool may_see(const ls_caller *caller, const ls_job *job)
+{
+    return ls_job_is_open_to(job, caller->uid, caller->user, caller->is_admin);
+}
+
+/* A name that came from a user may not be printable as JSON text; then it is left out. */
+static json_t *text_or_null(const char *text)
+{
+    json_t *string = text && text[0] ? json_string(text) : NULL;
+    return string ? string : json_null();
+}
+
+static json_t *time_or_null(double time_s)
+{
+    return time_s > 0.0 ? json_real(time_s) : json_null();
+}
+
+static void append_reason(const ls_controller *c, const ls_entry *entry, ls_text *text);
+
+/* ---- a short reason, in constant time: for lists ---- */
+
+static void append_waiting(const ls_controller *c, const ls_job *job, ls_text *text)
+{
+    for (uint32_t i = 0; i < job->spec.after_count; i++) {
+        const ls_entry *other = ls_controller_find(c, job->spec.after[i]);
+        if (other && !ls_job_state_is_final(other->job->state)) {
+            ls_text_printf(text, "waits for job %" PRIu64, other->job->id);
+            return;
+        }
+    }
+    if (job->spec.begin_s > 0.0 && job->submitted_s + job->spec.begin_s > c->time_s) {
+        ls_text_printf(text, "not before %.0f s from now", job->submitted_s + job->spec.begin_s - c->time_s);
+        return;
+    }
+    if (c->policy) {
+        const ls_policy_counts counts = ls_policy_count(c->policy);
+        ls_text_printf(text, "needs %u devices, %u of %u are free", job->ranks, counts.devices_free,
+                       counts.devices);
+    }
+}
+
+static void append_reason(const ls_controller *c, const ls_entry *entry, ls_text *text)
+{
+    const ls_job *job = entry->job;
+    if (job->state == LS_JOB_HELD) {
+        ls_text_append(text, job->text ? job->text : "held");
+    } else if (job->state == LS_JOB_QUEUED && c->decides) {
+        ls_text_append(text, entry->stage_text ? entry->stage_text : "");
+    } else if (job->state == LS_JOB_QUEUED) {
+        append_waiting(c, job, text);
+    } else if (job->text) {
+        ls_text_append(text, job->text);
+    } else if (entry->idle_told) {
+        ls_text_printf(text, "its devices have done nothing for %.0f s", c->time_s - entry->idle_since_s);
+    }
+}
+
+/* ---- list and show ---- */
+
+static json_t *brief_json(const ls_job *job)
+{
+    return json_pack("{s:I, s:s, s:s, s:i}", "job", (json_int_t)job->id, "state",
+                     ls_job_state_name(job->state), "account", job->account, "ranks",
+                     (int)(job->ranks_now ? job->ranks_now : job->ranks));
+}
+
+static json_t *list_item(const ls_controller *c, const ls_caller *caller, const ls_entry *entry)
+{
+    const ls_job *job = entry->job;
+    json_t *item = brief_json(job);
+    if (!may_see(caller, job)) {
+        json_object_set_new(item, "name", json_null());
+        json_object_set_new(item, "why", json_null());
+        return item;
+    }
+    ls_text why = {0};
+    append_reason(c, entry, &why);
+    json_object_set_new(item, "name", text_or_null(job->spec.name));
+    json_object_set_new(item, "user", text_or_null(job->user));
+    json_object_set_new(item, "priority", json_string(priority_names[job->priority]));
+    json_object_set_new(item, "epoch", json_integer(job->epoch));
+    json_object_set_new(item, "submitted", time_or_null(job->submitted_s));
+    json_object_set_new(item, "started", time_or_null(job->started_s));
+    json_object_set_new(item, "ended", time_or_null(job->ended_s));
+    json_object_set_new(item, "exit_code", job->exit_code < 0 ? json_null() : json_integer(job->exit_code));
+    json_object_set_new(item, "idle_s",
+                        entry->idle_told ? json_real(c->time_s - entry->idle_since_s) : json_null());
+    json_object_set_new(item, "why", text_or_null(ls_text_string(&why)));
+    ls_text_release(&why);
+    return item;
+}
+
+static bool is_wanted(const ls_job *job, bool all, const char *account, const char *user, ls_job_state state)
+{
+    return (all || !ls_job_state_is_final(job->state) || state == job->state) &&
+           (!account || strcmp(account, job->account) == 0) && (!user || strcmp(user, job->user) == 0) &&
+           (state == LS_JOB_STATES || state == job->state);
+}
+
+ls_answer ls_answers_list(ls_controller *c, const ls_caller *caller, const json_t *arguments)
+{
+    bool all = false;
+    uint64_t limit = LIST_MAX;
+    const char *account = NULL, *user = NULL, *state_name = NULL;
+    if (ls_json_get_bool(arguments, "ps", "all", false, &all) != LS_OK ||
+        ls_json_get_u64(arguments, "ps", "limit", 1, LIST_MAX, LIST_MAX, &limit) != LS_OK ||
+        ls_json_get_string(arguments, "ps", "account", NULL, &account) != LS_OK ||
+        ls_json_get_string(arguments, "ps", "user", NULL, &user) != LS_OK ||
+        ls_json_get_string(arguments, "ps", "state", NULL, &state_name) != LS_OK) {
+        return ls_answer_error(LS_ERR_INVALID);
+    }
+    const ls_job_state state = state_name ? ls_job_state_named(state_name) : LS_JOB_STATES;
+    if (state_name && state == LS_JOB_STATES) {
+        return ls_answer_fail(400, "there is no state '%.30s'", state_name);
+    }
+    /* The newest, when there are too many. */
+    uint32_t first = c->entry_count;
+    for (uint64_t count = 0; first > 0 && count < limit; first--) {
+        count += is_wanted(c->entries[first - 1]->job, all, account, user, state);
+    }
+    json_t *jobs = json_array();
+    for (uint32_t i = first; i < c->entry_count; i++) {
+        if (is_wanted(c->entries[i]->job, all, account, user, state)) {
+            json_array_append_new(jobs, list_item(c, caller, c->entries[i]));
+        }
+    }
+    return (ls_answer){200, json_pack("{s:o}", "jobs", jobs), 0};
+}
+
+static json_t *devices_json(const ls_controller *c, const ls_job *job)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < job->share_count; i++) {
+        json_t *numbers = json_array();
+        for (int bit = 0; bit < 64; bit++) {
+            if (job->shares[i].devices >> bit & 1) {
+                json_array_append_new(numbers, json_integer(bit));
+            }
+        }
+        const char *name = job->shares[i].node < c->node_count ? c->nodes[job->shares[i].node].name : "?";
+        json_array_append_new(list, json_pack("{s:s, s:o}", "node", name, "devices", numbers));
+    }
+    return list;
+}
+
+static double hours(uint64_t device_ms)
+{
+    return (double)device_ms / 3600000.0;
+}
+
+static json_t *money(const ls_controller *c, uint64_t device_ms)
+{
+    return c->settings.price_per_device_h > 0.0 ? json_real(hours(device_ms) * c->settings.price_per_device_h)
+                                                : json_null();
+}
+
+static json_t *usage_json(const ls_controller *c, ls_usage usage)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "allocated_h", hours(usage.allocated_device_ms),
+                     "idle_h", hours(usage.idle_device_ms), "waiting_h", hours(usage.waiting_device_ms),
+                     "lost_h", hours(usage.lost_device_ms), "cost", money(c, usage.allocated_device_ms),
+                     "idle_cost", money(c, usage.idle_device_ms), "lost_cost",
+                     money(c, usage.lost_device_ms));
+}
+
+static json_t *strings_json(const ls_option_strings *strings)
+{
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < strings->count; i++) {
+        json_array_append_new(list, text_or_null(strings->items[i]));
+    }
+    return list;
+}
+
+static void add_spec(json_t *item, const ls_job *job)
+{
+    const ls_job_spec *spec = &job->spec;
+    json_t *after = json_array();
+    for (uint32_t i = 0; i < spec->after_count; i++) {
+        json_array_append_new(after, json_integer((json_int_t)spec->after[i]));
+    }
+    json_object_set_new(item, "after", after);
+    json_object_set_new(item, "run_dir", text_or_null(job->run_dir));
+    json_object_set_new(item, "directory", text_or_null(spec->directory));
+    json_object_set_new(item, "file_name", text_or_null(spec->file_name));
+    json_object_set_new(item, "command", strings_json(&spec->command));
+    json_object_set_new(item, "set", strings_json(&spec->set));
+    json_object_set_new(item, "min_ranks", json_integer(spec->min_ranks));
+    json_object_set_new(item, "max_ranks", json_integer(spec->max_ranks));
+    json_object_set_new(item, "group", text_or_null(spec->group));
+    json_object_set_new(item, "time_limit_s",
+                        spec->time_limit_s > 0.0 ? json_real(spec->time_limit_s) : json_null());
+    json_object_set_new(item, "restartable", json_boolean(spec->restartable));
+    json_object_set_new(item, "spot", json_boolean(spec->spot));
+}
+
+ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry)
+{
+    ls_entry old = {.job = (ls_job *)(uintptr_t)job};
+    const ls_entry *of = entry ? entry : &old;
+    json_t *item = list_item(c, caller, of);
+    add_spec(item, job);
+    json_object_set_new(item, "uid", json_integer(job->uid));
+    json_object_set_new(item, "cause", json_string(ls_job_cause_name(job->cause)));
+    json_object_set_new(item, "text", text_or_null(job->text));
+    json_object_set_new(item, "held", json_boolean(job->held));
+    json_object_set_new(item, "restarts", json_integer(job->restarts));
+    json_object_set_new(item, "preemptions", json_integer(job->preemptions));
+    json_object_set_new(item, "queued", time_or_null(job->queued_s));
+    json_object_set_new(item, "saved", time_or_null(job->saved_s));
+    json_object_set_new(item, "nodes", devices_json(c, job));
+    json_object_set_new(item, "engine", json_string(c->engine->calls->name));
+    json_object_set_new(item, "engine_ref", text_or_null(job->engine_ref));
+    json_object_set_new(item, "usage", usage_json(c, ls_usage_of_job(c, of)));
+    return (ls_answer){200, item, 0};
+}
+
+/* ---- why ---- */
+
+static const char *level_text(ls_level level)
+{
+    static const char *const texts[] = {"one island", "one node", "one leaf", "one spine", "the cluster"};
+    return texts[level];
+}
+
+static void append_change(ls_text *text, ls_change_kind kind, uint64_t value)
+{
+    static const char *const priorities[] = {"low", "normal", "high"};
+    switch (kind) {
+    case LS_CHANGE_RANKS:
+        ls_text_printf(text, "with %" PRIu64 " ranks", value);
+        break;
+    case LS_CHANGE_PRIORITY:
+        ls_text_printf(text, "with priority %s", priorities[value < 3 ? value : 1]);
+        break;
+    case LS_CHANGE_LIMIT:
+        ls_text_printf(text, "with a time limit of %" PRIu64 " s", value / 1000);
+        break;
+    case LS_CHANGE_REQUIRED:
+        ls_text_printf(text, "spread over %s",
+                       level_text(value < LS_LEVEL_COUNT ? (ls_level)value : LS_LEVEL_CLUSTER));
+        break;
+    case LS_CHANGE_PER_NODE:
+        ls_text_printf(text, "with %" PRIu64 " ranks per node", value);
+        break;
+    case LS_CHANGE_QUOTA:
+        ls_text_printf(text, "if its account could use %" PRIu64 " devices more", value);
+        break;
+    case LS_CHANGE_HELD:
+        ls_text_append(text, "without the hold");
+        break;
+    case LS_CHANGE_BEGIN:
+        ls_text_append(text, "without the time before which it may not begin");
+        break;
+    default:
+        ls_text_printf(text, "with another %s", ls_change_name(kind));
+        break;
+    }
+}
+
+static json_t *changes_json(const ls_why *why, uint64_t now_ms)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < why->change_count; i++) {
+        const uint64_t starts_ms = why->changes[i].starts_ms;
+        const double in_s = starts_ms > now_ms ? 1e-3 * (double)(starts_ms - now_ms) : 0.0;
+        ls_text text = {0};
+        if (in_s > 0.0) {
+            ls_text_printf(&text, "starts in %.0f s ", in_s);
+        } else {
+            ls_text_append(&text, "starts now ");
+        }
+        append_change(&text, why->changes[i].kind, why->changes[i].value);
+        json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:s}", "change",
+                                              ls_change_name(why->changes[i].kind), "value",
+                                              (json_int_t)why->changes[i].value, "starts_in_s", in_s, "text",
+                                              ls_text_string(&text)));
+        ls_text_release(&text);
+    }
+    return list;
+}
+
+static json_t *blockers_json(const ls_controller *c, const ls_caller *caller, const ls_why *why)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < why->blocker_count; i++) {
+        const ls_entry *other = ls_controller_find(c, why->blockers[i].job);
+        const uint64_t ends_ms = why->blockers[i].ends_ms;
+        json_array_append_new(
+            list, json_pack("{s:I, s:o, s:i, s:o}", "job", (json_int_t)why->blockers[i].job, "name",
+                            text_or_null(other && may_see(caller, other->job) ? other->job->spec.name : NULL),
+                            "devices", (int)why->blockers[i].devices, "ends",
+                            time_or_null(1e-3 * (double)ends_ms)));
+    }
+    return list;
+}
+
+/* One sentence: what it waits for. */
+static void append_sentence(const ls_controller *c, const ls_job *job, const ls_why *why, ls_text *text)
+{
+    switch (why->stage) {
+    case LS_WHY_IMPOSSIBLE:
+        ls_text_append(text, "it can never start as it is: no nodes that are up could hold it");
+        break;
+    case LS_WHY_HOLD:
+        ls_text_append(text, "it is held until somebody releases it");
+        break;
+    case LS_WHY_DEPENDENCY:
+        ls_text_printf(text, "it waits for %u other job%s to end", why->needed, why->needed == 1 ? "" : "s");
+        break;
+    case LS_WHY_BEGIN:
+        ls_text_printf(text, "it may not begin before %.0f s from now",
+                       job->submitted_s + job->spec.begin_s - c->time_s);
+        break;
+    case LS_WHY_GROUP:
+        ls_text_printf(text, "%u jobs of its group run already, as many as may (job.group.running_max)",
+                       job->spec.group_running_max);
+        break;
+    case LS_WHY_QUOTA:
+        ls_text_printf(text, "its account %s may use %u more device%s now, and it needs %u", job->account,
+                       why->available, why->available == 1 ? "" : "s", why->needed);
+        break;
+    case LS_WHY_PRIORITY:
+        ls_text_printf(text, "others come first: it is number %u of %u", why->rank, why->pending);
+        break;
+    case LS_WHY_GANG:
+        ls_text_printf(text, "it needs %u devices at once, and %u are free", why->needed, why->available);
+        break;
+    case LS_WHY_PLACEMENT:
+        ls_text_printf(text, "it needs %u devices in %s, and the most that are free in one are %u",
+                       why->needed, level_text(why->level), why->available);
+        break;
+    case LS_WHY_RESERVATION:
+        ls_text_append(
+            text,
+            "what is free is reserved for a job that comes first, and this one would not be done in time");
+        break;
+    case LS_WHY_STARTING:
+        ls_text_append(text, "its devices are being freed, or it is about to start");
+        break;
+    default:
+        ls_text_append(text, "it does not wait");
+        break;
+    }
+}
+
+static json_t *levels_json(const ls_why *why)
+{
+    json_t *levels = json_object();
+    for (int level = 0; level < LS_LEVEL_COUNT; level++) {
+        json_object_set_new(levels, ls_level_name((ls_level)level), json_integer(why->free_most[level]));
+    }
+    return levels;
+}
+
+static ls_answer why_from_policy(ls_controller *c, const ls_caller *caller, const ls_job *job)
+{
+    ls_why why;
+    const uint64_t now_ms = ls_controller_ms(c->time_s);
+    if (ls_policy_why(c->policy, now_ms, job->id, &why) != LS_OK) {
+        return ls_answer_error(LS_ERR_NOT_FOUND);
+    }
+    ls_text text = {0};
+    append_sentence(c, job, &why, &text);
+    json_t *factors = json_pack("{s:I, s:I, s:I, s:I, s:I}", "priority", (json_int_t)why.factors[0], "fair",
+                                (json_int_t)why.factors[1], "age", (json_int_t)why.factors[2], "size",
+                                (json_int_t)why.factors[3], "sum", (json_int_t)why.factor_sum);
+    json_t *eta = why.eta_ms > 0 ? json_real(why.eta_ms > now_ms ? 1e-3 * (double)(why.eta_ms - now_ms) : 0.0)
+                                 : json_null();
+    json_t *answer = json_pack(
+        "{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:b, s:o, s:s, s:s}", "job",
+        (json_int_t)job->id, "state", ls_job_state_name(job->state), "stage", ls_why_stage_name(why.stage),
+        "needed", (int)why.needed, "available", (int)why.available, "level", ls_level_name(why.level),
+        "by_level", levels_json(&why), "rank", (int)why.rank, "pending", (int)why.pending, "factors", factors,
+        "blockers", blockers_json(c, caller, &why), "eta_s", eta, "eta_is_reserved", (int)why.eta_is_reserved,
+        "counterfactuals", changes_json(&why, now_ms), "text", ls_text_string(&text), "from", "policy");
+    ls_text_release(&text);
+    return (ls_answer){200, answer, 0};
+}
+
+/* For jobs that do not wait, and for engines that decide. */
+static ls_answer why_plain(const ls_controller *c, const ls_job *job, const ls_entry *entry,
+                           const char *stage, const char *text, const char *from)
+{
+    const double starts_s = entry ? entry->starts_s : 0.0;
+    json_t *eta = starts_s > 0.0 ? json_real(starts_s > c->time_s ? starts_s - c->time_s : 0.0) : json_null();
+    return (ls_answer){200,
+                       json_pack("{s:I, s:s, s:s, s:i, s:n, s:[], s:o, s:[], s:o, s:s}", "job",
+                                 (json_int_t)job->id, "state", ls_job_state_name(job->state), "stage", stage,
+                                 "needed", (int)job->ranks, "available", "blockers", "eta_s", eta,
+                                 "counterfactuals", "text", text_or_null(text), "from", from),
+                       0};
+}
+
+ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry)
+{
+    if (ls_job_state_is_final(job->state)) {
+        return why_plain(c, job, entry, "ended", job->text ? job->text : "it has ended", "queue");
+    }
+    if (c->decides && ls_job_state_is_waiting(job->state)) {
+        return why_plain(c, job, entry,
+                         job->held      ? "hold"
+                         : entry->stage ? entry->stage
+                                        : "priority",
+                         entry->stage_text, c->engine->calls->name);
+    }
+    if (!ls_job_state_is_waiting(job->state)) {
+        ls_text text = {0};
+        ls_text_append(&text, "it does not wait");
+        if (entry->idle_told) {
+            ls_text_printf(&text, ", but its devices have done nothing for %.0f s",
+                           c->time_s - entry->idle_since_s);
+        } else if (job->text) {
+            ls_text_printf(&text, ": %s", job->text);
+        }
+        const ls_answer answer =
+            why_plain(c, job, entry, job->state == LS_JOB_STARTING ? "starting" : "running",
+                      ls_text_string(&text), "queue");
+        ls_text_release(&text);
+        return answer;
+    }
+    return why_from_policy(c, caller, job);
+}
+
+/* ---- nodes, accounts, usage, status ---- */
+
+static uint32_t count_used(const ls_controller *c, uint32_t node, const ls_caller *caller, json_t *jobs)
+{
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        const ls_job *job = c->entries[i]->job;
+        for (uint32_t k = 0; k < job->share_count; k++) {
+            if (job->shares[k].node == node) {
+                const uint32_t count = (uint32_t)__builtin_popcountll(job->shares[k].devices);
+                used += count;
+                json_array_append_new(jobs,
+                                      json_pack("{s:I, s:o, s:i}", "job", (json_int_t)job->id, "name",
+                                                text_or_null(may_see(caller, job) ? job->spec.name : NULL),
+                                                "devices", (int)count));
+            }
+        }
+    }
+    return used;
+}
+
+ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        const ls_engine_node *node = &c->nodes[i];
+        json_t *jobs = json_array();
+        const uint32_t used = count_used(c, i, caller, jobs);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:o}",
+                                              "node", node->name, "state", c->node_is_up[i] ? "up" : "down",
+                                              "kind", node->kind, "devices", (int)node->devices, "used",
+                                              (int)used, "leaf", (int)node->leaf, "spine", (int)node->spine,
+                                              "cpus", (int)node->cpus, "memory_mib", (int)node->memory_mib,
+                                              "spot", (int)node->spot, "jobs", jobs));
+    }
+    return (ls_answer){200, json_pack("{s:s, s:o}", "engine", c->engine->calls->name, "nodes", list), 0};
+}
+
+static json_t *limit_json(uint32_t limit)
+{
+    return limit == UINT32_MAX ? json_null() : json_integer(limit);
+}
+
+ls_answer ls_answers_accounts(ls_controller *c)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < c->account_count; i++) {
+        const ls_account *account = &c->accounts[i]->account;
+        uint32_t running = 0, waiting = 0, devices = 0;
+        for (uint32_t k = 0; k < c->entry_count; k++) {
+            const ls_job *job = c->entries[k]->job;
+            if (!ls_job_state_is_final(job->state) && strcmp(job->account, account->name) == 0) {
+                waiting += ls_job_state_is_waiting(job->state);
+                running += !ls_job_state_is_waiting(job->state);
+                devices += job->ranks_now;
+            }
+        }
+        json_array_append_new(list, json_pack("{s:s, s:i, s:o, s:o, s:o, s:i, s:i, s:i, s:I}", "account",
+                                              account->name, "weight", (int)account->weight, "quota",
+                                              limit_json(account->quota), "borrow",
+                                              limit_json(account->borrow), "lend", limit_json(account->lend),
+                                              "devices", (int)devices, "running", (int)running, "waiting",
+                                              (int)waiting, "jobs", (json_int_t)account->jobs));
+    }
+    return (ls_answer){200, json_pack("{s:o}", "accounts", list), 0};
+}
+
+ls_answer ls_answers_usage(ls_controller *c)
+{
+    json_t *list = json_array();
+    ls_usage total = {0};
+    for (uint32_t i = 0; i < c->account_count; i++) {
+        const ls_account *account = &c->accounts[i]->account;
+        const ls_usage usage = ls_usage_of_account(c, account);
+        json_t *item = usage_json(c, usage);
+        json_object_set_new(item, "account", json_string(account->name));
+        json_object_set_new(item, "jobs", json_integer((json_int_t)account->jobs));
+        json_array_append_new(list, item);
+        total.allocated_device_ms += usage.allocated_device_ms;
+        total.idle_device_ms += usage.idle_device_ms;
+        total.waiting_device_ms += usage.waiting_device_ms;
+        total.lost_device_ms += usage.lost_device_ms;
+    }
+    json_t *price =
+        c->settings.price_per_device_h > 0.0 ? json_real(c->settings.price_per_device_h) : json_null();
+    return (ls_answer){200,
+                       json_pack("{s:o, s:o, s:o, s:s}", "accounts", list, "total", usage_json(c, total),
+                                 "price_per_device_h", price, "currency", c->settings.currency),
+                       0};
+}
+
+json_t *ls_controller_status(ls_controller *c)
+{
+    uint32_t counts[LS_JOB_STATES] = {0}, used = 0;
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        const ls_job *job = c->entries[i]->job;
+        counts[job->state]++;
+        for (uint32_t k = 0; k < job->share_count; k++) {
+            used += (uint32_t)__builtin_popcountll(job->shares[k].devices);
+        }
+    }
+    json_t *states = json_object();
+    for (int state = 0; state < LS_JOB_STATES; state++) {
+        json_object_set_new(states, ls_job_state_name((ls_job_state)state), json_integer(counts[state]));
+    }
+    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:o}", "version", LS_VERSION, "engine",
+                     c->engine->calls->name, "order", c->settings.order, "states", states, "devices",
+                     (int)c->device_count, "devices_used", (int)used, "nodes", (int)c->node_count, "paused",
+                     text_or_null(c->paused));
+}

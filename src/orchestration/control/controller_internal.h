@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Internal to the controller: its state, and how its parts meet.
+ *
+ *   controller.c     life, the turn
+ *   transitions.c    what happens to jobs: the policy's actions and the engine's reports
+ *   queue.c          jobs and accounts as the policy sees them
+ *   verbs.c          what is asked to be changed; answers.c what is asked to be shown
+ *   usage.c          device-hours: allocated, idle, waiting, lost
+ */
+#ifndef LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
+#define LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
+
+#include "orchestration/control/controller.h"
+#include "orchestration/policy/policy.h"
+
+enum { LS_ACCOUNTS_MAX = 1024, LS_CONTROLLER_REPLIES_MAX = 1 << 16 };
+
+/* A job, and what is not written down about it. */
+typedef struct ls_entry {
+    ls_job *job;
+    bool is_new, is_changed; /* in this turn */
+    bool in_policy;
+    double idle_since_s; /* its devices do nothing since then; 0: they do something */
+    bool idle_told;
+    double busy_known_s;      /* activity is accounted for up to here */
+    double start_by_s;        /* STARTING: lost behind this */
+    char *stage, *stage_text; /* what an engine that decides says why it waits */
+    double starts_s;
+    ls_job_share *shrunk; /* SHRINK: what it keeps */
+    uint32_t shrunk_count;
+} ls_entry;
+
+typedef struct ls_pending_reply {
+    ls_controller_reply reply; /* NULL: nobody waits any more */
+    void *context;
+    int status;
+    json_t *answer;
+    uint64_t creates; /* the job that it says was accepted, 0: none */
+} ls_pending_reply;
+
+typedef struct ls_account_entry {
+    ls_account account;
+    bool is_changed, is_set; /* is_set: somebody gave it a weight or a quota */
+} ls_account_entry;
+
+struct ls_controller {
+    ls_controller_settings settings;
+    ls_engine *engine;
+    bool decides; /* the engine has a queue of its own: there is no policy */
+    ls_controller_calls calls;
+    ls_policy *policy;
+    const ls_engine_node *nodes;
+    uint32_t node_count, device_count;
+    bool *node_is_up;
+
+    ls_entry **entries;  /* by number */
+    const ls_job **jobs; /* the same, as others see them */
+    uint32_t entry_count, entry_capacity, ended_count;
+    uint64_t next_job;
+    ls_account_entry **accounts; /* the index is the policy's */
+    uint32_t account_count;
+    double time_s;
+    char *paused; /* NULL: not */
+    bool is_going_down, cancels_all;
+
+    /* The turn. */
+    bool has_work, in_turn;
+    ls_arena arena; /* texts */
+    ls_entry **touched;
+    uint32_t touched_count, touched_capacity;
+    ls_job **created, **changed;
+    ls_transition *transitions;
+    uint32_t transition_count, transition_capacity;
+    const ls_account **account_rows;
+    ls_engine_order *orders;
+    uint32_t order_count, order_capacity;
+    ls_pending_reply *replies;
+    uint32_t reply_count, reply_capacity;
+};
+
+/* ---- controller.c ---- */
+
+uint64_t ls_controller_ms(double time_s);
+ls_entry *ls_controller_find(const ls_controller *c, uint64_t id);
+ls_entry *ls_controller_add(ls_controller *c, ls_job *job);
+/* Its row is to be written. */
+void ls_controller_touch(ls_controller *c, ls_entry *entry);
+/* The row, and a line of the journal. text: NULL for none; also the job's last word. */
+void ls_controller_move(ls_controller *c, ls_entry *entry, ls_job_state to, ls_job_cause cause,
+                        const char *text);
+void ls_controller_order(ls_controller *c, ls_engine_order_kind kind, ls_entry *entry);
+
+/* ---- queue.c ---- */
+
+LS_MUST_CHECK ls_status ls_queue_create(ls_controller *c);
+/* The account of that name, made when it is not there and accounts are not strict. Errors: LS_ERR_INVALID. */
+LS_MUST_CHECK ls_status ls_queue_account(ls_controller *c, const char *name, ls_account_entry **account_out);
+/* Tells the policy what an account may use; with_usage: and what it has used. */
+void ls_queue_set_account(ls_controller *c, const ls_account_entry *account, bool with_usage);
+/* Into the policy, waiting or running as its state says. Errors: LS_ERR_INVALID when it can never run. */
+LS_MUST_CHECK ls_status ls_queue_add(ls_controller *c, ls_entry *entry);
+/* It has left its devices and waits again. */
+void ls_queue_again(ls_controller *c, ls_entry *entry);
+void ls_queue_remove(ls_controller *c, ls_entry *entry, bool succeeded);
+/* All that `job` waits for that has not ended. doomed_out: one of them failed, so that it can never start; 0: none. Returns their number. */
+uint32_t ls_queue_after(ls_controller *c, const ls_job *job, uint64_t *after_out, uint64_t *doomed_out);
+
+/* ---- transitions.c ---- */
+
+void ls_transitions_pass(ls_controller *c);
+void ls_transitions_timers(ls_controller *c);
+void ls_transitions_report(ls_controller *c, const ls_engine_report *report);
+/* Ends a job that waits. */
+void ls_transitions_end(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
+                        const char *text);
+/* Asks a job that has devices to leave them, for PREEMPTING or STOPPING. */
+void ls_transitions_stop(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
+                         const char *text);
+/* Hands a waiting job to an engine that decides. */
+void ls_transitions_hand_over(ls_controller *c, ls_entry *entry);
+
+/* ---- verbs.c and answers.c: status 2xx with an object, or an error's status with {"error"} ---- */
+
+typedef struct ls_answer {
+    int status;
+    json_t *json;
+    uint64_t creates;
+} ls_answer;
+
+ls_answer ls_answer_fail(int status, const char *format, ...) LS_PRINTF(2, 3);
+/* From this thread's error text. */
+ls_answer ls_answer_error(ls_status status);
+ls_answer ls_verbs_answer(ls_controller *c, const ls_caller *caller, ls_verb verb, const json_t *arguments);
+
+ls_answer ls_answers_list(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry);
+ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry);
+ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller);
+ls_answer ls_answers_accounts(ls_controller *c);
+ls_answer ls_answers_usage(ls_controller *c);
+
+/* ---- usage.c ---- */
+
+typedef struct ls_usage {
+    uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
+} ls_usage;
+
+/* Of a job until now, with the state it is in. */
+ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry);
+/* Books what a state took, at its end: to the job and to its account. is_lost: what was computed since the last save is gone. */
+void ls_usage_settle_waiting(ls_controller *c, ls_entry *entry);
+void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost);
+/* How busy its devices were since the last report. */
+void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille);
+/* Of an account, with all that its jobs do now. */
+ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account);
+
+#endif

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orchestration/control/job_store.h"
+
+#include "base/assert.h"
+#include "base/database.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCHEMA_VERSION = 1 };
+
+static const char schema[] =
+    "CREATE TABLE IF NOT EXISTS jobs(id INTEGER PRIMARY KEY, state TEXT NOT NULL, ended INTEGER NOT NULL, "
+    "account TEXT NOT NULL,"
+    " uid INTEGER NOT NULL, gid INTEGER NOT NULL, user TEXT NOT NULL, run_dir TEXT NOT NULL, request TEXT "
+    "NOT NULL, record TEXT NOT NULL);"
+    "CREATE INDEX IF NOT EXISTS jobs_ended ON jobs(ended, id);"
+    "CREATE TABLE IF NOT EXISTS journal(id INTEGER PRIMARY KEY, job INTEGER NOT NULL, epoch INTEGER NOT "
+    "NULL, time REAL NOT NULL,"
+    " was TEXT NOT NULL, state TEXT NOT NULL, cause TEXT NOT NULL, text TEXT NOT NULL);"
+    "CREATE INDEX IF NOT EXISTS journal_job ON journal(job, id);"
+    "CREATE TABLE IF NOT EXISTS accounts(name TEXT PRIMARY KEY, weight INTEGER NOT NULL, quota INTEGER NOT "
+    "NULL, borrow INTEGER NOT NULL,"
+    " lend INTEGER NOT NULL, allocated INTEGER NOT NULL, idle INTEGER NOT NULL, waiting INTEGER NOT NULL, "
+    "lost INTEGER NOT NULL,"
+    " jobs INTEGER NOT NULL, share_devices INTEGER NOT NULL, share_cpus INTEGER NOT NULL, share_memory "
+    "INTEGER NOT NULL,"
+    " share_at INTEGER NOT NULL);";
+
+struct ls_job_store {
+    ls_database *database;
+    ls_statement *insert, *update, *journal, *account;
+};
+
+/* ---- opening ---- */
+
+static ls_status check_version(ls_database *database)
+{
+    ls_statement *statement = NULL;
+    bool has_row = false;
+    LS_TRY(ls_statement_prepare(database, "PRAGMA user_version", &statement));
+    const ls_status status = ls_statement_step(statement, &has_row);
+    const int64_t version = status == LS_OK && has_row ? ls_statement_i64(statement, 0) : 0;
+    ls_statement_finish(statement);
+    LS_TRY(status);
+    if (version > SCHEMA_VERSION) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "the queue's records were written by a newer program (layout %lld, this one knows %d)",
+                       (long long)version, SCHEMA_VERSION);
+    }
+    return version == SCHEMA_VERSION ? LS_OK : ls_database_run(database, "PRAGMA user_version=1");
+}
+
+static ls_status prepare(ls_job_store *store)
+{
+    LS_TRY(ls_statement_prepare(
+        store->database,
+        "INSERT INTO jobs(id, state, ended, account, uid, gid, user, run_dir, request, record)"
+        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        &store->insert));
+    LS_TRY(ls_statement_prepare(store->database, "UPDATE jobs SET state=?2, ended=?3, record=?4 WHERE id=?1",
+                                &store->update));
+    LS_TRY(ls_statement_prepare(store->database,
+                                "INSERT INTO journal(job, epoch, time, was, state, cause, text)"
+                                " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                                &store->journal));
+    return ls_statement_prepare(
+        store->database,
+        "INSERT OR REPLACE INTO accounts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        &store->account);
+}
+
+ls_status ls_job_store_open(const char *path, ls_job_store **store_out)
+{
+    ls_job_store *store = calloc(1, sizeof *store);
+    LS_ASSERT(store && "out of memory for the store");
+    ls_status status = ls_database_open(path, &store->database);
+    if (status == LS_OK) {
+        status = ls_database_run(store->database, schema);
+    }
+    if (status == LS_OK) {
+        status = check_version(store->database);
+    }
+    if (status == LS_OK) {
+        status = prepare(store);
+    }
+    if (status != LS_OK) {
+        ls_job_store_close(store);
+        return status;
+    }
+    *store_out = store;
+    return LS_OK;
+}
+
+void ls_job_store_close(ls_job_store *store)
+{
+    if (store) {
+        ls_statement_finish(store->insert);
+        ls_statement_finish(store->update);
+        ls_statement_finish(store->journal);
+        ls_statement_finish(store->account);
+        ls_database_close(store->database);
+        free(store);
+    }
+}
+
+/* ---- writing ---- */
+
+static void set_json(ls_statement *statement, int index, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    LS_ASSERT(text && "out of memory for a record");
+    ls_statement_set_text(statement, index, text);
+    free(text);
+}
+
+static ls_status insert_job(ls_job_store *store, const ls_job *job)
+{
+    ls_statement *insert = store->insert;
+    json_t *record = ls_job_record_json(job);
+    ls_statement_set_i64(insert, 1, (int64_t)job->id);
+    ls_statement_set_text(insert, 2, ls_job_state_name(job->state));
+    ls_statement_set_i64(insert, 3, ls_job_state_is_final(job->state));
+    ls_statement_set_text(insert, 4, job->account);
+    ls_statement_set_i64(insert, 5, job->uid);
+    ls_statement_set_i64(insert, 6, job->gid);
+    ls_statement_set_text(insert, 7, job->user);
+    ls_statement_set_text(insert, 8, job->run_dir);
+    set_json(insert, 9, job->request);
+    set_json(insert, 10, record);
+    json_decref(record);
+    return ls_statement_do(insert);
+}
+
+static ls_status update_job(ls_job_store *store, const ls_job *job)
+{
+    ls_statement *update = store->update;
+    json_t *record = ls_job_record_json(job);
+    ls_statement_set_i64(update, 1, (int64_t)job->id);
+    ls_statement_set_text(update, 2, ls_job_state_name(job->state));
+    ls_statement_set_i64(update, 3, ls_job_state_is_final(job->state));
+    set_json(update, 4, record);
+    json_decref(record);
+    return ls_statement_do(update);
+}
+
+static ls_status write_transition(ls_job_store *store, const ls_transition *transition)
+{
+    ls_statement *journal = store->journal;
+    ls_statement_set_i64(journal, 1, (int64_t)transition->job);
+    ls_statement_set_i64(journal, 2, transition->epoch);
+    ls_statement_set_f64(journal, 3, transition->time_s);
+    ls_statement_set_text(journal, 4, ls_job_state_name(transition->from));
+    ls_statement_set_text(journal, 5, ls_job_state_name(transition->to));
+    ls_statement_set_text(journal, 6, ls_job_cause_name(transition->cause));
+    ls_statement_set_text(journal, 7, transition->text);
+    return ls_statement_do(journal);
+}
+
+/* A limit that is not there is -1. */
+static int64_t limit_of(uint32_t limit)
+{
+    return limit == UINT32_MAX ? -1 : (int64_t)limit;
+}
+
+static ls_status write_account(ls_job_store *store, const ls_account *account)
+{
+    ls_statement *row = store->account;
+    ls_statement_set_text(row, 1, account->name);
+    ls_statement_set_i64(row, 2, account->weight);
+    ls_statement_set_i64(row, 3, limit_of(account->quota));
+    ls_statement_set_i64(row, 4, limit_of(account->borrow));
+    ls_statement_set_i64(row, 5, limit_of(account->lend));
+    ls_statement_set_i64(row, 6, (int64_t)account->allocated_device_ms);
+    ls_statement_set_i64(row, 7, (int64_t)account->idle_device_ms);
+    ls_statement_set_i64(row, 8, (int64_t)account->waiting_device_ms);
+    ls_statement_set_i64(row, 9, (int64_t)account->lost_device_ms);
+    ls_statement_set_i64(row, 10, (int64_t)account->jobs);
+    for (int i = 0; i < 3; i++) {
+        ls_statement_set_i64(row, 11 + i, (int64_t)account->share_ms[i]);
+    }
+    ls_statement_set_i64(row, 14, (int64_t)account->share_at_ms);
+    return ls_statement_do(row);
+}
+
+static bool is_created(const ls_turn *turn, const ls_job *job)
+{
+    for (uint32_t i = 0; i < turn->created_count; i++) {
+        if (turn->created[i] == job) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static ls_status write_rows(ls_job_store *store, const ls_turn *turn)
+{
+    for (uint32_t i = 0; i < turn->created_count; i++) {
+        LS_TRY(insert_job(store, turn->created[i]));
+    }
+    for (uint32_t i = 0; i < turn->changed_count; i++) {
+        if (!is_created(turn, turn->changed[i])) {
+            LS_TRY(update_job(store, turn->changed[i]));
+        }
+    }
+    for (uint32_t i = 0; i < turn->transition_count; i++) {
+        LS_TRY(write_transition(store, &turn->transitions[i]));
+    }
+    for (uint32_t i = 0; i < turn->account_count; i++) {
+        LS_TRY(write_account(store, turn->accounts[i]));
+    }
+    return LS_OK;
+}
+
+ls_status ls_job_store_write(ls_job_store *store, const ls_turn *turn)
+{
+    LS_TRY(ls_database_begin(store->database));
+    const ls_status status = write_rows(store, turn);
+    if (status != LS_OK) {
+        ls_database_roll_back(store->database);
+        return status;
+    }
+    return ls_database_commit(store->database);
+}
+
+/* ---- reading ---- */
+
+static const char job_columns[] = "SELECT id, uid, gid, user, account, run_dir, request, record FROM jobs ";
+
+static ls_status read_job(ls_statement *row, ls_job **job_out)
+{
+    const uint64_t id = (uint64_t)ls_statement_i64(row, 0);
+    json_t *request = NULL, *record = NULL;
+    ls_job *job = NULL;
+    char name[64];
+    snprintf(name, sizeof name, "the record of job %llu", (unsigned long long)id);
+    const char *text = ls_statement_text(row, 6);
+    LS_TRY(ls_json_parse(text, strlen(text), name, &request));
+    ls_status status = ls_job_create(id, request, &job); /* takes the request over */
+    if (status != LS_OK) {
+        return ls_fail_within(LS_ERR_DATA, "%s", name);
+    }
+    text = ls_statement_text(row, 7);
+    status = ls_json_parse(text, strlen(text), name, &record);
+    if (status == LS_OK) {
+        status = ls_job_record_read(job, record);
+        json_decref(record);
+    }
+    if (status != LS_OK) {
+        ls_job_destroy(job);
+        return status;
+    }
+    ls_job_set_user(job, (uint32_t)ls_statement_i64(row, 1), (uint32_t)ls_statement_i64(row, 2),
+                    ls_statement_text(row, 3));
+    ls_job_set_account(job, ls_statement_text(row, 4));
+    ls_job_set_run_dir(job, ls_statement_text(row, 5));
+    if (ls_job_state_is_final(job->state)) {
+        ls_job_drop_request(job);
+    }
+    *job_out = job;
+    return LS_OK;
+}
+
+static uint32_t limit_from(int64_t limit)
+{
+    return limit < 0 || limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit;
+}
+
+static ls_status restore_accounts(ls_job_store *store, ls_controller *controller)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    LS_TRY(
+        ls_statement_prepare(store->database,
+                             "SELECT name, weight, quota, borrow, lend, allocated, idle, waiting, lost, jobs,"
+                             " share_devices, share_cpus, share_memory, share_at"
+                             " FROM accounts ORDER BY name",
+                             &row));
+    ls_status status;
+    while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row) {
+        ls_account account = {
+            .weight = (uint32_t)ls_statement_i64(row, 1),
+            .quota = limit_from(ls_statement_i64(row, 2)),
+            .borrow = limit_from(ls_statement_i64(row, 3)),
+            .lend = limit_from(ls_statement_i64(row, 4)),
+            .allocated_device_ms = (uint64_t)ls_statement_i64(row, 5),
+            .idle_device_ms = (uint64_t)ls_statement_i64(row, 6),
+            .waiting_device_ms = (uint64_t)ls_statement_i64(row, 7),
+            .lost_device_ms = (uint64_t)ls_statement_i64(row, 8),
+            .jobs = (uint64_t)ls_statement_i64(row, 9),
+            .share_ms = {(uint64_t)ls_statement_i64(row, 10), (uint64_t)ls_statement_i64(row, 11),
+                         (uint64_t)ls_statement_i64(row, 12)},
+            .share_at_ms = (uint64_t)ls_statement_i64(row, 13),
+        };
+        snprintf(account.name, sizeof account.name, "%s", ls_statement_text(row, 0));
+        ls_controller_restore_account(controller, &account);
+    }
+    ls_statement_finish(row);
+    return status;
+}
+
+static ls_status restore_jobs(ls_job_store *store, uint32_t ended_max, ls_controller *controller)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    char sql[512];
+    snprintf(
+        sql, sizeof sql,
+        "%s WHERE ended=0 OR id IN (SELECT id FROM jobs WHERE ended=1 ORDER BY id DESC LIMIT ?1) ORDER BY id",
+        job_columns);
+    LS_TRY(ls_statement_prepare(store->database, sql, &row));
+    ls_statement_set_i64(row, 1, ended_max);
+    ls_status status;
+    while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row) {
+        ls_job *job = NULL;
+        status = read_job(row, &job);
+        if (status != LS_OK) {
+            break;
+        }
+        ls_controller_restore(controller, job);
+    }
+    ls_statement_finish(row);
+    return status;
+}
+
+ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended_max, ls_controller *controller, uint64_t *next_out)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    LS_TRY(restore_accounts(store, controller));
+    LS_TRY(restore_jobs(store, ended_max, controller));
+    LS_TRY(ls_statement_prepare(store->database, "SELECT COALESCE(MAX(id), 0) + 1 FROM jobs", &row));
+    const ls_status status = ls_statement_step(row, &has_row);
+    if (status == LS_OK) {
+        *next_out = has_row ? (uint64_t)ls_statement_i64(row, 0) : 1;
+    }
+    ls_statement_finish(row);
+    return status;
+}
+
+ls_status ls_job_store_find(ls_job_store *store, uint64_t id, ls_job **job_out)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    char sql[512];
+    snprintf(sql, sizeof sql, "%s WHERE id=?1", job_columns);
+    LS_TRY(ls_statement_prepare(store->database, sql, &row));
+    ls_statement_set_i64(row, 1, (int64_t)id);
+    ls_status status = ls_statement_step(row, &has_row);
+    if (status == LS_OK) {
+        status = has_row ? read_job(row, job_out)
+                         : ls_fail(LS_ERR_NOT_FOUND, "there is no job %llu", (unsigned long long)id);
+    }
+    ls_statement_finish(row);
+    return status;
+}
+
+ls_status ls_job_store_journal(ls_job_store *store, uint64_t job, uint64_t after, uint32_t limit,
+                           json_t **entries_out)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    LS_TRY(ls_statement_prepare(store->database,
+                                job ? "SELECT id, job, epoch, time, was, state, cause, text FROM journal"
+                                      " WHERE job=?1 AND id>?2 ORDER BY id LIMIT ?3"
+                                    : "SELECT id, job, epoch, time, was, state, cause, text FROM journal"
+                                      " WHERE id>?2 AND ?1=0 ORDER BY id LIMIT ?3",
+                                &row));
+    ls_statement_set_i64(row, 1, (int64_t)job);
+    ls_statement_set_i64(row, 2, (int64_t)after);
+    ls_statement_set_i64(row, 3, limit);
+    json_t *entries = json_array();
+    ls_status status;
+    while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row) {
+        json_array_append_new(
+            entries,
+            json_pack("{s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s}", "id", (json_int_t)ls_statement_i64(row, 0),
+                      "job", (json_int_t)ls_statement_i64(row, 1), "epoch",
+                      (json_int_t)ls_statement_i64(row, 2), "time", ls_statement_f64(row, 3), "from",
+                      ls_statement_text(row, 4), "to", ls_statement_text(row, 5), "cause",
+                      ls_statement_text(row, 6), "text", ls_statement_text(row, 7)));
+    }
+    ls_statement_finish(row);
+    if (status != LS_OK) {
+        json_decref(entries);
+        return status;
+    }
+    *entries_out = entries;
+    return LS_OK;
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Jobs and accounts as the policy sees them. */
+#include "orchestration/control/controller_internal.h"
+
+#include "base/assert.h"
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- machines ---- */
+
+static uint16_t kind_of(ls_cluster *cluster, const char *name)
+{
+    for (uint32_t i = 0; i < cluster->kind_count; i++) {
+        if (strcmp(cluster->kinds[i], name) == 0) {
+            return (uint16_t)i;
+        }
+    }
+    if (cluster->kind_count < LS_TOPOLOGY_KINDS_MAX) {
+        cluster->kinds[cluster->kind_count++] = name;
+    }
+    return (uint16_t)(cluster->kind_count - 1);
+}
+
+static void describe(const ls_controller *c, ls_arena *arena, ls_cluster *cluster)
+{
+    *cluster = (ls_cluster){.kinds = ls_arena_new(arena, const char *, LS_TOPOLOGY_KINDS_MAX),
+                            .nodes = ls_arena_new(arena, ls_node_spec, c->node_count + 1),
+                            .node_count = c->node_count};
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        const ls_engine_node *node = &c->nodes[i];
+        cluster->nodes[i] = (ls_node_spec){
+            .name = node->name,
+            .leaf = node->leaf,
+            .spine = node->spine,
+            .kind = kind_of(cluster, node->kind),
+            .devices = (uint16_t)node->devices,
+            .island_devices = (uint16_t)node->island_devices,
+            .cpus = node->cpus,
+            .memory_mib = node->memory_mib,
+            .spot = node->spot,
+        };
+    }
+}
+
+ls_status ls_queue_create(ls_controller *c)
+{
+    if (c->decides) {
+        return LS_OK;
+    }
+    ls_policy_settings settings = ls_policy_settings_default();
+    LS_TRY(ls_order_parse(c->settings.order, &settings.order));
+    settings.preempt = c->settings.preempt;
+    settings.half_life_ms = ls_controller_ms(c->settings.half_life_s);
+    settings.min_run_ms = ls_controller_ms(c->settings.min_run_s);
+    settings.reservations = c->settings.reservations;
+    settings.jobs_max = c->settings.jobs_max;
+    settings.accounts_max = LS_ACCOUNTS_MAX;
+    ls_arena arena = {0};
+    ls_cluster cluster;
+    describe(c, &arena, &cluster);
+    const ls_status status = ls_policy_create(&cluster, &settings, &c->policy);
+    ls_arena_release(&arena);
+    return status;
+}
+
+/* ---- accounts ---- */
+
+static uint64_t limit(uint32_t devices)
+{
+    return devices == UINT32_MAX ? LS_UNLIMITED : devices;
+}
+
+static uint32_t index_of(const ls_controller *c, const char *name)
+{
+    uint32_t index = 0;
+    while (index < c->account_count && strcmp(c->accounts[index]->account.name, name) != 0) {
+        index++;
+    }
+    return index;
+}
+
+void ls_queue_set_account(ls_controller *c, const ls_account_entry *entry, bool with_usage)
+{
+    if (!c->policy) {
+        return;
+    }
+    const ls_account *account = &entry->account;
+    const uint32_t index = index_of(c, account->name);
+    ls_policy_account value = ls_policy_account_default();
+    value.weight = account->weight;
+    value.quota[LS_RESOURCE_DEVICES] = (ls_quota){.nominal = limit(account->quota),
+                                                  .borrow_max = limit(account->borrow),
+                                                  .lend_max = limit(account->lend)};
+    /* Numbers were checked where they came in. */
+    LS_ASSERT(ls_policy_account_set(c->policy, ls_controller_ms(c->time_s), index, &value) == LS_OK);
+    if (with_usage && account->share_at_ms > 0) {
+        const ls_policy_usage usage = {
+            .share_ms = {account->share_ms[0], account->share_ms[1], account->share_ms[2]},
+            .at_ms = account->share_at_ms,
+        };
+        LS_ASSERT(ls_policy_usage_set(c->policy, index, &usage) == LS_OK);
+    }
+}
+
+ls_status ls_queue_account(ls_controller *c, const char *name, ls_account_entry **account_out)
+{
+    const uint32_t index = index_of(c, name);
+    if (index == c->account_count) {
+        if (c->settings.strict_accounts) {
+            return ls_fail(
+                LS_ERR_INVALID,
+                "there is no account '%s'; 'lockstep accounts' lists them, and an admin makes new ones",
+                name);
+        }
+        if (c->account_count == LS_ACCOUNTS_MAX) {
+            return ls_fail(LS_ERR_INVALID, "account '%s' would be one more than the %d there can be", name,
+                           LS_ACCOUNTS_MAX);
+        }
+        ls_account_entry *entry = calloc(1, sizeof *entry);
+        c->accounts = realloc(c->accounts, (c->account_count + 1) * sizeof(ls_account_entry *));
+        LS_ASSERT(entry && c->accounts && "out of memory for an account");
+        entry->account =
+            (ls_account){.weight = 1, .quota = UINT32_MAX, .borrow = UINT32_MAX, .lend = UINT32_MAX};
+        snprintf(entry->account.name, sizeof entry->account.name, "%s", name);
+        entry->is_changed = true;
+        c->accounts[c->account_count++] = entry;
+    }
+    *account_out = c->accounts[index];
+    return LS_OK;
+}
+
+/* ---- jobs ---- */
+
+uint32_t ls_queue_after(ls_controller *c, const ls_job *job, uint64_t *after_out, uint64_t *doomed_out)
+{
+    uint32_t count = 0;
+    *doomed_out = 0;
+    for (uint32_t i = 0; i < job->spec.after_count; i++) {
+        const uint64_t id = job->spec.after[i];
+        const ls_entry *entry = ls_controller_find(c, id);
+        ls_job *old = entry ? NULL : c->calls.old_job(c->calls.context, id);
+        const ls_job *other = entry ? entry->job : old;
+        if (other && !ls_job_state_is_final(other->state)) {
+            after_out[count++] = id;
+        } else if (!job->spec.after_any && !(other && other->state == LS_JOB_SUCCEEDED)) {
+            *doomed_out = id;
+        }
+        ls_job_destroy(old);
+    }
+    return count;
+}
+
+/* What the work of a job in `ranks` parts gains over `min`: a step takes as many rounds as its busiest rank has leaves. */
+static uint32_t fill_gains(const ls_job_spec *spec, uint32_t gains[LS_GAINS_MAX])
+{
+    const uint32_t min = spec->min_ranks, leaves = spec->leaves;
+    if (leaves == 0 || spec->max_ranks == min) {
+        return 0;
+    }
+    uint32_t count = 0;
+    for (uint32_t ranks = min; ranks <= spec->max_ranks && count < LS_GAINS_MAX; ranks++) {
+        const uint32_t rounds_min = (leaves + min - 1) / min, rounds = (leaves + ranks - 1) / ranks;
+        gains[count++] = rounds_min * 1000 / rounds;
+    }
+    return count;
+}
+
+/* What is left of its time limit; 0: none. */
+static uint64_t limit_left_ms(const ls_job *job)
+{
+    const double limit_s = job->spec.time_limit_s;
+    if (limit_s <= 0.0) {
+        return 0;
+    }
+    return job->run_s + 0.001 < limit_s ? ls_controller_ms(limit_s - job->run_s) : 1;
+}
+
+static uint64_t hash_of_group(const ls_job *job)
+{
+    if (!job->spec.group[0]) {
+        return 0;
+    }
+    const uint64_t seed = ls_xxh3(job->account, strlen(job->account), 0);
+    const uint64_t hash = ls_xxh3(job->spec.group, strlen(job->spec.group), seed);
+    return hash ? hash : 1;
+}
+
+static ls_policy_job describe_job(const ls_controller *c, const ls_job *job)
+{
+    const ls_job_spec *spec = &job->spec;
+    const uint64_t submitted_ms = ls_controller_ms(job->submitted_s);
+    ls_policy_job value = ls_policy_job_default();
+    value.id = job->id;
+    value.account = index_of(c, job->account);
+    value.user = job->uid;
+    value.priority = (uint8_t)job->priority;
+    value.ranks = job->ranks;
+    value.min_ranks = spec->min_ranks < job->ranks ? spec->min_ranks : job->ranks;
+    value.max_ranks = spec->max_ranks > job->ranks ? spec->max_ranks : job->ranks;
+    value.devices_per_node = spec->ranks_per_node;
+    value.cpus_per_rank = spec->cpus_per_rank;
+    value.memory_mib_per_rank = spec->memory_mib_per_rank;
+    value.required = (ls_level)spec->required;
+    value.preferred = (ls_level)spec->preferred;
+    value.spot = spec->spot;
+    value.preemptible = spec->restartable;
+    value.submit_ms = submitted_ms;
+    value.begin_ms = spec->begin_s > 0.0 ? submitted_ms + ls_controller_ms(spec->begin_s) : 0;
+    value.limit_ms = limit_left_ms(job);
+    value.deadline_ms = spec->deadline_s > 0.0 ? submitted_ms + ls_controller_ms(spec->deadline_s) : 0;
+    value.group = hash_of_group(job);
+    value.group_running_max = spec->group_running_max;
+    value.after_any = spec->after_any;
+    value.dataset = spec->data_hash;
+    value.held = job->held && !ls_job_has_devices(job);
+    return value;
+}
+
+/* As one that has devices already. */
+static ls_status add_running(ls_controller *c, const ls_job *job, const ls_policy_job *value)
+{
+    ls_share *shares = calloc(job->share_count, sizeof *shares);
+    LS_ASSERT(shares && "out of memory for devices");
+    for (uint32_t i = 0; i < job->share_count; i++) {
+        shares[i] = (ls_share){.node = job->shares[i].node, .devices = job->shares[i].devices};
+    }
+    const ls_policy_running running = {
+        .shares = shares,
+        .share_count = job->share_count,
+        .ranks = job->ranks_now,
+        .started_ms = ls_controller_ms(job->started_s > 0.0 ? job->started_s : c->time_s),
+        .checkpoint_ms = ls_controller_ms(job->saved_s),
+        .attained_device_ms = job->allocated_device_ms,
+        .preemptions = job->preemptions,
+    };
+    const ls_status status =
+        ls_policy_restore_running(c->policy, ls_controller_ms(c->time_s), value, &running);
+    free(shares);
+    return status;
+}
+
+ls_status ls_queue_add(ls_controller *c, ls_entry *entry)
+{
+    if (!c->policy) {
+        return LS_OK;
+    }
+    const ls_job *job = entry->job;
+    uint64_t after[LS_JOB_AFTER_MAX], doomed = 0;
+    uint32_t gains[LS_GAINS_MAX];
+    ls_policy_job value = describe_job(c, job);
+    value.after = after;
+    value.after_count = ls_queue_after(c, job, after, &doomed);
+    value.gain_permille = gains;
+    value.gain_count = fill_gains(&job->spec, gains);
+    if (doomed && !ls_job_has_devices(job)) {
+        return ls_fail(LS_ERR_INVALID, "it waits for job %llu, which has not succeeded and never will",
+                       (unsigned long long)doomed);
+    }
+    LS_TRY(ls_job_has_devices(job) ? add_running(c, job, &value)
+                                   : ls_policy_submit(c->policy, ls_controller_ms(c->time_s), &value));
+    entry->in_policy = true;
+    return LS_OK;
+}
+
+/* What a policy is told of a job that it has can't fail but by a mistake here. */
+static void sure(ls_status status)
+{
+    LS_ASSERT(status == LS_OK);
+}
+
+void ls_queue_again(ls_controller *c, ls_entry *entry)
+{
+    if (!c->policy || !entry->in_policy) {
+        return;
+    }
+    const uint64_t now_ms = ls_controller_ms(c->time_s);
+    const ls_job *job = entry->job;
+    sure(ls_policy_requeued(c->policy, now_ms, job->id));
+    sure(ls_policy_hold(c->policy, now_ms, job->id, job->held));
+    const uint64_t left_ms = limit_left_ms(job);
+    if (left_ms > 0) {
+        sure(ls_policy_change(c->policy, now_ms, job->id, LS_CHANGE_LIMIT, left_ms));
+    }
+}
+
+void ls_queue_remove(ls_controller *c, ls_entry *entry, bool succeeded)
+{
+    if (c->policy && entry->in_policy) {
+        sure(ls_policy_ended(c->policy, ls_controller_ms(c->time_s), entry->job->id, succeeded));
+    }
+    entry->in_policy = false;
+}

@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What happens to jobs: the policy's actions, the engine's reports, and time. */
+#include "orchestration/control/controller_internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define QUICK_S                                                                                              \
+    60.0 /* who runs on for so long has made progress: a stop by notice costs nothing of its budget */
+
+static void sure(ls_status status)
+{
+    LS_ASSERT(status ==
+              LS_OK); /* what the policy is told of a job that it has can't fail but by a mistake here */
+}
+
+static uint64_t now_ms(const ls_controller *c)
+{
+    return ls_controller_ms(c->time_s);
+}
+
+/* ---- the ends of a start ---- */
+
+static void drop_devices(ls_entry *entry)
+{
+    ls_job *job = entry->job;
+    ls_job_set_shares(job, NULL, 0);
+    job->ranks_now = job->ranks_next = 0;
+    free(entry->shrunk);
+    entry->shrunk = NULL;
+    entry->shrunk_count = 0;
+    entry->idle_since_s = 0.0;
+    entry->idle_told = false;
+}
+
+static void finish(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
+                   const char *text)
+{
+    ls_queue_remove(c, entry, state == LS_JOB_SUCCEEDED);
+    entry->job->handed_over = false;
+    ls_controller_move(c, entry, state, cause, text);
+    ls_controller_order(c, LS_DO_FORGET, entry);
+}
+
+void ls_transitions_end(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
+                        const char *text)
+{
+    if (ls_job_has_devices(entry->job)) { /* chosen in this turn, and never started */
+        ls_usage_settle_devices(c, entry, false);
+        drop_devices(entry);
+    } else if (entry->job->state == LS_JOB_QUEUED) {
+        ls_usage_settle_waiting(c, entry);
+    }
+    finish(c, entry, state, cause, text);
+}
+
+/* Its devices are free again, and it has ended. */
+static void end_start(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
+                      const char *text)
+{
+    ls_usage_settle_devices(c, entry, cause == LS_CAUSE_LOST);
+    drop_devices(entry);
+    finish(c, entry, state, cause, text);
+}
+
+/* Its devices are free again, and it waits for others. */
+static void wait_again(ls_controller *c, ls_entry *entry, ls_job_cause cause, bool is_lost, const char *text)
+{
+    ls_job *job = entry->job;
+    ls_usage_settle_devices(c, entry, is_lost);
+    drop_devices(entry);
+    job->run_s += job->started_s > 0.0 && c->time_s > job->started_s ? c->time_s - job->started_s : 0.0;
+    job->handed_over = false;
+    job->queued_s = c->time_s;
+    ls_controller_move(c, entry, job->held ? LS_JOB_HELD : LS_JOB_QUEUED, cause, text);
+    ls_queue_again(c, entry);
+    if (c->decides) {
+        ls_transitions_hand_over(c, entry);
+    }
+}
+
+/* ---- stopping ---- */
+
+void ls_transitions_stop(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
+                         const char *text)
+{
+    ls_controller_move(c, entry, state, cause, text);
+    ls_controller_order(c, LS_DO_STOP, entry);
+}
+
+/* ---- actions ---- */
+
+static void take_shares(ls_job *job, const ls_action *action)
+{
+    ls_job_share *shares = calloc(action->share_count + 1, sizeof *shares);
+    LS_ASSERT(shares && "out of memory for devices");
+    for (uint32_t i = 0; i < action->share_count; i++) {
+        shares[i] = (ls_job_share){.node = action->shares[i].node, .devices = action->shares[i].devices};
+    }
+    ls_job_set_shares(job, shares, action->share_count);
+    free(shares);
+}
+
+static void start(ls_controller *c, ls_entry *entry, const ls_action *action)
+{
+    ls_job *job = entry->job;
+    ls_usage_settle_waiting(c, entry);
+    take_shares(job, action);
+    job->ranks_now = action->ranks;
+    job->epoch++;
+    job->started_s = c->time_s; /* its devices are its own from now on */
+    job->saved_s = 0.0;
+    entry->busy_known_s = c->time_s;
+    entry->start_by_s = c->time_s + c->settings.start_timeout_s;
+    ls_controller_move(c, entry, LS_JOB_STARTING, LS_CAUSE_NONE, NULL);
+    ls_controller_order(c, LS_DO_START, entry);
+}
+
+static void resize(ls_controller *c, ls_entry *entry, const ls_action *action)
+{
+    ls_job *job = entry->job;
+    job->ranks_next = action->ranks;
+    ls_usage_settle_devices(c, entry, false); /* until now with as many devices as until now */
+    if (action->kind == LS_ACTION_GROW) {
+        take_shares(job, action);
+    } else {
+        free(entry->shrunk);
+        entry->shrunk = calloc(action->share_count + 1, sizeof *entry->shrunk);
+        LS_ASSERT(entry->shrunk && "out of memory for devices");
+        for (uint32_t i = 0; i < action->share_count; i++) {
+            entry->shrunk[i] =
+                (ls_job_share){.node = action->shares[i].node, .devices = action->shares[i].devices};
+        }
+        entry->shrunk_count = action->share_count;
+    }
+    ls_controller_move(c, entry, LS_JOB_RESIZING, action->for_job ? LS_CAUSE_PREEMPTED : LS_CAUSE_NONE, NULL);
+    ls_controller_order(c, LS_DO_RESIZE, entry);
+}
+
+static const char *because_of(ls_controller *c, const ls_action *action)
+{
+    return action->for_job
+               ? ls_arena_printf(&c->arena, "its devices go to job %llu", (unsigned long long)action->for_job)
+               : NULL;
+}
+
+static void end_by_policy(ls_controller *c, ls_entry *entry, const ls_action *action)
+{
+    const bool is_limit = action->for_job == 0;
+    if (entry->job->state == LS_JOB_STOPPING) {
+        return;
+    }
+    ls_transitions_stop(c, entry, LS_JOB_STOPPING, is_limit ? LS_CAUSE_LIMIT : LS_CAUSE_PREEMPTED,
+                        is_limit ? "its time limit is over" : because_of(c, action));
+}
+
+static void act(ls_controller *c, const ls_action *action)
+{
+    ls_entry *entry = ls_controller_find(c, action->job);
+    LS_ASSERT(entry && "the policy knows a job that is not here");
+    switch (action->kind) {
+    case LS_ACTION_START:
+        start(c, entry, action);
+        break;
+    case LS_ACTION_PREEMPT:
+        if (entry->job->state != LS_JOB_STOPPING && entry->job->state != LS_JOB_PREEMPTING) {
+            entry->job->preemptions++;
+            ls_transitions_stop(c, entry, LS_JOB_PREEMPTING, LS_CAUSE_PREEMPTED, because_of(c, action));
+        }
+        break;
+    case LS_ACTION_SHRINK:
+    case LS_ACTION_GROW:
+        resize(c, entry, action);
+        break;
+    case LS_ACTION_END:
+        end_by_policy(c, entry, action);
+        break;
+    case LS_ACTION_CANNOT:
+        entry->in_policy = false;
+        ls_transitions_end(c, entry, LS_JOB_FAILED, LS_CAUSE_DEPENDENCY,
+                           "a job it waited for did not succeed");
+        break;
+    }
+}
+
+void ls_transitions_pass(ls_controller *c)
+{
+    const ls_action *actions = NULL;
+    uint32_t count = 0;
+    if (c->is_going_down) {
+        return;
+    }
+    ls_policy_pass(c->policy, now_ms(c), &actions, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        act(c, &actions[i]);
+    }
+}
+
+void ls_transitions_hand_over(ls_controller *c, ls_entry *entry)
+{
+    ls_job *job = entry->job;
+    if (job->handed_over || job->held) {
+        return;
+    }
+    job->handed_over = true;
+    job->epoch++;
+    job->ranks_now = job->ranks;
+    ls_controller_touch(c, entry);
+    ls_controller_order(c, LS_DO_START, entry);
+}
+
+/* ---- time ---- */
+
+void ls_transitions_timers(ls_controller *c)
+{
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        ls_entry *entry = c->entries[i];
+        if (entry->job->state == LS_JOB_STARTING && entry->start_by_s <= c->time_s && !c->decides) {
+            ls_controller_move(c, entry, LS_JOB_RECOVERING, LS_CAUSE_LOST, "it did not begin in time");
+            ls_controller_order(c, LS_DO_KILL, entry);
+        }
+    }
+}
+
+/* ---- reports ---- */
+
+static void has_started(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    ls_job *job = entry->job;
+    if (c->decides && (job->state == LS_JOB_QUEUED || job->state == LS_JOB_HELD)) {
+        ls_usage_settle_waiting(c, entry);
+        job->ranks_now = report->ranks ? report->ranks : job->ranks;
+        job->started_s = report->time_s > 0.0 ? report->time_s : c->time_s;
+        ls_controller_move(c, entry, LS_JOB_RUNNING, LS_CAUSE_NONE, report->text);
+        return;
+    }
+    if (job->state != LS_JOB_STARTING) {
+        return; /* told to stop meanwhile, or heard of twice */
+    }
+    job->started_s = report->time_s > 0.0 ? report->time_s : c->time_s;
+    if (entry->in_policy && c->policy) {
+        sure(ls_policy_started(c->policy, now_ms(c), job->id));
+    }
+    ls_controller_move(c, entry, LS_JOB_RUNNING, LS_CAUSE_NONE, report->text);
+}
+
+static bool was_killed(int exit_code)
+{
+    return exit_code == 128 + 9 || exit_code == 128 + 15;
+}
+
+/* By itself, while it was running. */
+static void ended_alone(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    ls_job *job = entry->job;
+    const bool is_quick = c->time_s - job->started_s < QUICK_S;
+    if (report->exit_code == 0) {
+        end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
+        return;
+    }
+    if (report->exit_code == 75 && job->spec.restartable &&
+        (!is_quick || job->restarts < job->spec.restarts_max)) {
+        job->restarts += is_quick;
+        wait_again(c, entry, LS_CAUSE_PREEMPTED, false, "it was told to stop, has saved, and goes on later");
+        return;
+    }
+    end_start(c, entry, LS_JOB_FAILED, report->cause == LS_CAUSE_NONE ? LS_CAUSE_PROGRAM : report->cause,
+              report->text);
+}
+
+/* Its devices were needed. What a run that trains has saved is kept; a program that was killed begins again. */
+static void ended_preempted(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    ls_job *job = entry->job;
+    if (report->exit_code == 0) {
+        end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
+    } else if (job->spec.restartable &&
+               (report->exit_code == 75 || was_killed(report->exit_code) || report->cause == LS_CAUSE_LOST)) {
+        wait_again(c, entry, job->cause, report->exit_code != 75,
+                   job->text ? ls_arena_strdup(&c->arena, job->text) : NULL);
+    } else {
+        ended_alone(c, entry, report);
+    }
+}
+
+static void ended_stopped(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    ls_job *job = entry->job;
+    if (job->cancelled) {
+        end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, report->text);
+    } else if (report->exit_code == 0) {
+        end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
+    } else {
+        end_start(c, entry, LS_JOB_FAILED, job->cause,
+                  job->cause == LS_CAUSE_LIMIT ? "its time limit was over"
+                                               : "its devices were needed, and it can't be begun again");
+    }
+}
+
+/* Nothing of it is left. */
+static void ended_recovering(ls_controller *c, ls_entry *entry)
+{
+    ls_job *job = entry->job;
+    if (job->cancelled) {
+        end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, "it was lost while it was to end");
+    } else if (job->restarts < job->spec.restarts_max) {
+        job->restarts++;
+        wait_again(c, entry, LS_CAUSE_LOST, true,
+                   ls_arena_printf(&c->arena, "its processes were lost; start %u of %u behind losses",
+                                   job->restarts, job->spec.restarts_max));
+    } else {
+        end_start(c, entry, LS_JOB_FAILED, LS_CAUSE_LOST,
+                  ls_arena_printf(
+                      &c->arena,
+                      "its processes were lost, and it was begun again %u times already (job.restarts_max)",
+                      job->restarts));
+    }
+}
+
+/* An engine that decides has ended or requeued it in its own name. */
+static bool ended_by_engine(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    ls_job *job = entry->job;
+    if (!c->decides || job->state == LS_JOB_STOPPING || job->cancelled) {
+        return false;
+    }
+    if (report->cause == LS_CAUSE_USER) {
+        end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, report->text);
+        return true;
+    }
+    if (report->cause == LS_CAUSE_LIMIT) {
+        end_start(c, entry, LS_JOB_FAILED, LS_CAUSE_LIMIT, report->text);
+        return true;
+    }
+    return false;
+}
+
+static void has_ended(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    ls_job *job = entry->job;
+    job->exit_code = report->exit_code;
+    if (job->state == LS_JOB_RECOVERING) {
+        ended_recovering(c, entry);
+    } else if (report->cause == LS_CAUSE_LOST && job->state != LS_JOB_PREEMPTING &&
+               job->state != LS_JOB_STOPPING) {
+        ls_controller_move(c, entry, LS_JOB_RECOVERING, LS_CAUSE_LOST, report->text);
+        ended_recovering(c, entry);
+    } else if (report->cause == LS_CAUSE_START) {
+        end_start(c, entry, job->cancelled ? LS_JOB_CANCELLED : LS_JOB_FAILED,
+                  job->cancelled ? LS_CAUSE_USER : LS_CAUSE_START, report->text);
+    } else if (ended_by_engine(c, entry, report)) {
+        return;
+    } else if (job->state == LS_JOB_PREEMPTING) {
+        ended_preempted(c, entry, report);
+    } else if (job->state == LS_JOB_STOPPING) {
+        ended_stopped(c, entry, report);
+    } else {
+        ended_alone(c, entry, report);
+    }
+}
+
+static void never_started(ls_controller *c, ls_entry *entry)
+{
+    const ls_job *job = entry->job;
+    if (job->cancelled) {
+        end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, "it ended before it began");
+    } else {
+        wait_again(c, entry, LS_CAUSE_NONE, false, "its start was withdrawn");
+    }
+}
+
+static void was_lost(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    if (entry->job->state != LS_JOB_RECOVERING) {
+        ls_controller_move(c, entry, LS_JOB_RECOVERING, LS_CAUSE_LOST, report->text);
+    }
+    ls_controller_order(c, LS_DO_KILL, entry);
+}
+
+static void keep_shrunk(ls_controller *c, ls_entry *entry)
+{
+    ls_usage_settle_devices(c, entry, false);
+    ls_job_set_shares(entry->job, entry->shrunk, entry->shrunk_count);
+    free(entry->shrunk);
+    entry->shrunk = NULL;
+    entry->shrunk_count = 0;
+}
+
+/* It has report->ranks now: as many as it was to have, or the run would not. */
+static void was_resized(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    ls_job *job = entry->job;
+    if (job->state != LS_JOB_RESIZING) {
+        return;
+    }
+    const uint32_t before = job->ranks_now, wanted = job->ranks_next;
+    const bool is_done = report->ranks == wanted;
+    if (entry->shrunk && !is_done) { /* others were promised its devices */
+        ls_transitions_stop(c, entry, LS_JOB_PREEMPTING, LS_CAUSE_PREEMPTED,
+                            ls_arena_printf(&c->arena, "it could not be made smaller: %s",
+                                            report->text ? report->text : "no reason given"));
+        return;
+    }
+    if (entry->shrunk) {
+        keep_shrunk(c, entry);
+    }
+    job->ranks_now = wanted; /* devices are its own, whether it uses them or not */
+    job->ranks_next = 0;
+    ls_controller_move(c, entry, LS_JOB_RUNNING, LS_CAUSE_NONE,
+                       is_done ? NULL
+                               : ls_arena_printf(&c->arena, "it would not have %u ranks: %s", wanted,
+                                                 report->text ? report->text : "no reason given"));
+    if (c->policy && entry->in_policy) {
+        sure(ls_policy_resized(c->policy, now_ms(c), job->id));
+        if (!is_done && wanted > before &&
+            ls_policy_change(c->policy, now_ms(c), job->id, LS_CHANGE_RANKS, before) != LS_OK) {
+            ls_controller_touch(c, entry); /* it keeps devices that it does not use: told as idle */
+        }
+    }
+}
+
+static void has_saved(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    entry->job->saved_s = report->time_s > 0.0 ? report->time_s : c->time_s;
+    ls_controller_touch(c, entry);
+    if (c->policy && entry->in_policy) {
+        sure(ls_policy_checkpointed(c->policy, now_ms(c), entry->job->id));
+    }
+}
+
+static void waits(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    free(entry->stage);
+    free(entry->stage_text);
+    entry->stage = report->stage ? strdup(report->stage) : NULL;
+    entry->stage_text = report->text ? strdup(report->text) : NULL;
+    entry->starts_s = report->starts_s;
+    if (c->decides && !ls_job_state_is_waiting(entry->job->state) && entry->job->state != LS_JOB_STOPPING) {
+        /* It has taken the job from its devices, and will start it again by itself. */
+        ls_job *job = entry->job;
+        ls_usage_settle_devices(c, entry, false);
+        job->preemptions++;
+        job->epoch++;
+        job->queued_s = c->time_s;
+        ls_controller_move(c, entry, LS_JOB_QUEUED, LS_CAUSE_PREEMPTED, report->text);
+    }
+}
+
+static void node_changed(ls_controller *c, const ls_engine_report *report)
+{
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        if (report->text && strcmp(c->nodes[i].name, report->text) == 0) {
+            c->node_is_up[i] = report->is_up;
+            if (c->policy) {
+                sure(ls_policy_node_set(c->policy, now_ms(c), i, report->is_up ? LS_NODE_UP : LS_NODE_DOWN));
+            }
+        }
+    }
+}
+
+void ls_transitions_report(ls_controller *c, const ls_engine_report *report)
+{
+    if (report->kind == LS_ENGINE_NODE) {
+        node_changed(c, report);
+        return;
+    }
+    ls_entry *entry = ls_controller_find(c, report->job);
+    if (!entry || entry->job->epoch != report->epoch || ls_job_state_is_final(entry->job->state) ||
+        !(ls_job_has_devices(entry->job) || entry->job->handed_over)) {
+        return; /* of an epoch that is past */
+    }
+    switch (report->kind) {
+    case LS_ENGINE_ACCEPTED:
+        ls_job_set_engine_ref(entry->job, report->text);
+        ls_controller_touch(c, entry);
+        break;
+    case LS_ENGINE_STARTED:
+        has_started(c, entry, report);
+        break;
+    case LS_ENGINE_ENDED:
+        has_ended(c, entry, report);
+        break;
+    case LS_ENGINE_NEVER:
+        never_started(c, entry);
+        break;
+    case LS_ENGINE_LOST:
+        was_lost(c, entry, report);
+        break;
+    case LS_ENGINE_RESIZED:
+        was_resized(c, entry, report);
+        break;
+    case LS_ENGINE_SAVED:
+        has_saved(c, entry, report);
+        break;
+    case LS_ENGINE_ACTIVITY:
+        ls_usage_activity(c, entry, report->busy_permille);
+        break;
+    case LS_ENGINE_WAITS:
+        waits(c, entry, report);
+        break;
+    case LS_ENGINE_NODE:
+        break;
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Device-hours of jobs and accounts:
+ *
+ *   allocated   devices a job had, times how long
+ *   idle        the part of it in which they did (nearly) nothing
+ *   lost        the part of it whose work was gone: computed since the last checkpoint when the job was lost or killed
+ *   waiting     ranks a job asked for, times how long it waited in the queue; not while it was held
+ *
+ * What is over is booked with the job and with its account, in the same transaction as the transition; what goes on is added when somebody asks.
+ */
+#include "orchestration/control/controller_internal.h"
+
+#include <string.h>
+
+static uint32_t devices_of(const ls_controller *c, const ls_job *job)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < job->share_count; i++) {
+        count += (uint32_t)__builtin_popcountll(job->shares[i].devices);
+    }
+    return c->decides ? job->ranks_now : count;
+}
+
+static uint64_t span_ms(double from_s, double to_s)
+{
+    return to_s > from_s ? ls_controller_ms(to_s - from_s) : 0;
+}
+
+static bool has_devices(const ls_controller *c, const ls_job *job)
+{
+    return c->decides ? job->handed_over && !ls_job_state_is_waiting(job->state) : ls_job_has_devices(job);
+}
+
+static ls_account_entry *account_of(const ls_controller *c, const ls_job *job)
+{
+    for (uint32_t i = 0; i < c->account_count; i++) {
+        if (strcmp(c->accounts[i]->account.name, job->account) == 0) {
+            return c->accounts[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- at the end of a state ---- */
+
+static void book(ls_controller *c, ls_entry *entry, ls_usage usage)
+{
+    ls_job *job = entry->job;
+    job->allocated_device_ms += usage.allocated_device_ms;
+    job->idle_device_ms += usage.idle_device_ms;
+    job->waiting_device_ms += usage.waiting_device_ms;
+    job->lost_device_ms += usage.lost_device_ms;
+    ls_account_entry *account = account_of(c, job);
+    if (!account) {
+        return;
+    }
+    account->account.allocated_device_ms += usage.allocated_device_ms;
+    account->account.idle_device_ms += usage.idle_device_ms;
+    account->account.waiting_device_ms += usage.waiting_device_ms;
+    account->account.lost_device_ms += usage.lost_device_ms;
+    account->is_changed = true;
+    ls_policy_usage past;
+    for (uint32_t i = 0; c->policy && i < c->account_count; i++) {
+        if (c->accounts[i] == account &&
+            ls_policy_usage_get(c->policy, ls_controller_ms(c->time_s), i, &past) == LS_OK) {
+            memcpy(account->account.share_ms, past.share_ms, sizeof account->account.share_ms);
+            account->account.share_at_ms = past.at_ms;
+        }
+    }
+}
+
+void ls_usage_settle_waiting(ls_controller *c, ls_entry *entry)
+{
+    const ls_job *job = entry->job;
+    book(c, entry, (ls_usage){.waiting_device_ms = job->ranks * span_ms(job->queued_s, c->time_s)});
+}
+
+/* Settled until now: what follows begins anew. */
+void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost)
+{
+    ls_job *job = entry->job;
+    if (job->started_s <= 0.0) {
+        return;
+    }
+    const uint32_t devices = devices_of(c, job);
+    const double booked_s = job->booked_s > job->started_s ? job->booked_s : job->started_s;
+    const double kept_s = job->saved_s > job->started_s ? job->saved_s : job->started_s;
+    book(c, entry,
+         (ls_usage){
+             .allocated_device_ms = devices * span_ms(booked_s, c->time_s),
+             .lost_device_ms = is_lost ? devices * span_ms(kept_s, c->time_s) : 0,
+         });
+    job->booked_s = c->time_s;
+}
+
+/* ---- activity ---- */
+
+void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille)
+{
+    ls_job *job = entry->job;
+    const double from_s = entry->busy_known_s > job->started_s ? entry->busy_known_s : job->started_s;
+    entry->busy_known_s = c->time_s;
+    if (busy_permille >= c->settings.idle_permille) {
+        const bool was_told = entry->idle_told;
+        entry->idle_since_s = 0.0;
+        entry->idle_told = false;
+        if (was_told) {
+            ls_controller_move(c, entry, job->state, LS_CAUSE_NONE, "its devices are busy again");
+        }
+        return;
+    }
+    book(c, entry, (ls_usage){.idle_device_ms = devices_of(c, job) * span_ms(from_s, c->time_s)});
+    if (entry->idle_since_s <= 0.0) {
+        entry->idle_since_s = from_s;
+    }
+    if (c->settings.idle_s > 0.0 && !entry->idle_told &&
+        c->time_s - entry->idle_since_s >= c->settings.idle_s) {
+        entry->idle_told = true;
+        ls_controller_move(c, entry, job->state, LS_CAUSE_NONE,
+                           ls_arena_printf(&c->arena, "its %u devices have done nothing for %.0f s",
+                                           devices_of(c, job), c->time_s - entry->idle_since_s));
+    }
+}
+
+/* ---- until now ---- */
+
+ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry)
+{
+    const ls_job *job = entry->job;
+    ls_usage usage = {job->allocated_device_ms, job->idle_device_ms, job->waiting_device_ms,
+                      job->lost_device_ms};
+    if (has_devices(c, job)) {
+        const double booked_s = job->booked_s > job->started_s ? job->booked_s : job->started_s;
+        usage.allocated_device_ms += devices_of(c, job) * span_ms(booked_s, c->time_s);
+    } else if (job->state == LS_JOB_QUEUED) {
+        usage.waiting_device_ms += job->ranks * span_ms(job->queued_s, c->time_s);
+    }
+    return usage;
+}
+
+ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account)
+{
+    ls_usage sum = {account->allocated_device_ms, account->idle_device_ms, account->waiting_device_ms,
+                    account->lost_device_ms};
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        const ls_job *job = c->entries[i]->job;
+        if (ls_job_state_is_final(job->state) || strcmp(job->account, account->name) != 0) {
+            continue;
+        }
+        const ls_usage now = ls_usage_of_job(c, c->entries[i]);
+        sum.allocated_device_ms += now.allocated_device_ms - job->allocated_device_ms;
+        sum.waiting_device_ms += now.waiting_device_ms - job->waiting_device_ms;
+    }
+    return sum;
+}

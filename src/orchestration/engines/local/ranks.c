@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Ranks of a job on this machine: environment, start, what they print. */
+#include "orchestration/engines/local/runner_internal.h"
+
+#include "base/assert.h"
+#include "base/file.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { COPY_BYTES = 64 * 1024, LINE_BYTES_MAX = 8 * 1024, OWN_VARIABLES = 24 };
+
+/* ---- the ticket ---- */
+
+static const char **read_words(ls_arena *arena, const json_t *list, size_t *count_out)
+{
+    const size_t count = json_array_size(list);
+    const char **words = ls_arena_new(arena, const char *, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        words[i] = json_string_value(json_array_get(list, i));
+        if (!words[i]) {
+            return NULL;
+        }
+    }
+    *count_out = count;
+    return words;
+}
+
+static const char *read_devices(ls_arena *arena, const json_t *list)
+{
+    ls_text text = {0};
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        ls_text_printf(&text, "%s%lld", i > 0 ? "," : "",
+                       (long long)json_integer_value(json_array_get(list, i)));
+    }
+    const char *devices = ls_arena_strdup(arena, ls_text_string(&text));
+    ls_text_release(&text);
+    return devices;
+}
+
+ls_status ls_local_job_read(ls_local_job *job)
+{
+    const json_t *ticket = job->ticket;
+    uint64_t processes = 0;
+    size_t count = 0;
+    LS_TRY(ls_json_get_u64(ticket, "ticket", "job", 1, INT64_MAX, 0, &job->id));
+    LS_TRY(ls_json_get_u64(ticket, "ticket", "processes", 1, 4096, 1, &processes));
+    LS_TRY(ls_json_get_f64(ticket, "ticket", "grace_s", 0.0, 86400.0, 30.0, &job->grace_s));
+    LS_TRY(ls_json_get_bool(ticket, "ticket", "group_signal", false, &job->signals_group));
+    LS_TRY(ls_json_get_bool(ticket, "ticket", "gpus", false, &job->has_gpus));
+    LS_TRY(ls_json_get_string(ticket, "ticket", "directory", "/", &job->directory));
+    job->processes = (uint32_t)processes;
+    job->argv = read_words(&job->arena, json_object_get(ticket, "argv"), &count);
+    job->variables = read_words(&job->arena, json_object_get(ticket, "variables"), &job->variable_count);
+    if (!job->argv || count == 0 || !job->variables) {
+        return ls_fail(LS_ERR_DATA, "the ticket of job %" PRIu64 " has no command", job->id);
+    }
+    job->ranks = ls_arena_new(&job->arena, ls_local_rank, job->processes);
+    for (uint32_t i = 0; i < job->processes; i++) {
+        job->ranks[i].output = job->ranks[i].log = -1;
+    }
+    return LS_OK;
+}
+
+/* ---- environment ---- */
+
+/* A port that is free now: ranks of one job meet there. */
+static uint16_t free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint16_t port = 29500;
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &bytes) == 0) {
+        port = ntohs(address.sin_port);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return port;
+}
+
+typedef struct environment {
+    ls_arena *arena;
+    const char **items;
+    size_t count;
+} environment;
+
+/* The last of a name wins. */
+static void put(environment *e, const char *item)
+{
+    const size_t name_bytes = strcspn(item, "=") + 1;
+    for (size_t i = 0; i < e->count; i++) {
+        if (strncmp(e->items[i], item, name_bytes) == 0) {
+            e->items[i] = item;
+            return;
+        }
+    }
+    e->items[e->count++] = item;
+}
+
+static void put_number(environment *e, const char *name, uint64_t value)
+{
+    put(e, ls_arena_printf(e->arena, "%s=%" PRIu64, name, value));
+}
+
+static void put_user(environment *e)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    put(e, ls_arena_printf(e->arena, "HOME=%s", user ? user->pw_dir : "/"));
+    if (user) {
+        put(e, ls_arena_printf(e->arena, "USER=%s", user->pw_name));
+        put(e, ls_arena_printf(e->arena, "LOGNAME=%s", user->pw_name));
+    }
+}
+
+/* Nothing of this process's own environment, which is the daemon's: the user, what was submitted, and who the rank is. */
+static char **make_environment(ls_local_job *job, uint32_t rank, uint16_t port)
+{
+    environment e = {.arena = &job->arena,
+                     .items = ls_arena_new(&job->arena, const char *, job->variable_count + OWN_VARIABLES)};
+    put(&e, "PATH=/usr/local/bin:/usr/bin:/bin");
+    put_user(&e);
+    for (size_t i = 0; i < job->variable_count; i++) {
+        put(&e, job->variables[i]);
+    }
+    put_number(&e, "LOCKSTEP_JOB", job->id);
+    put_number(&e, "LOCKSTEP_EPOCH", job->epoch);
+    put(&e, ls_arena_printf(&job->arena, "LOCKSTEP_JOB_DIR=%s", job->folder));
+    put(&e, ls_arena_printf(&job->arena, "PWD=%s", job->directory));
+    if (job->has_gpus) {
+        const char *devices = read_devices(&job->arena, json_object_get(job->ticket, "devices"));
+        put(&e, ls_arena_printf(&job->arena, "CUDA_VISIBLE_DEVICES=%s", devices));
+    }
+    if (port > 0) { /* not a run that trains: it starts its ranks itself */
+        put_number(&e, "RANK", rank);
+        put_number(&e, "WORLD_SIZE", job->processes);
+        put_number(&e, "LOCAL_RANK", rank);
+        put_number(&e, "LOCAL_WORLD_SIZE", job->processes);
+        put_number(&e, "NODE_RANK", 0);
+        put(&e, "MASTER_ADDR=127.0.0.1");
+        put_number(&e, "MASTER_PORT", port);
+    }
+    return (char **)(uintptr_t)e.items; /* ends with NULL: the arena's memory is zeroed */
+}
+
+/* ---- output ---- */
+
+static ls_status open_log(const char *folder, const char *name, int *fd_out)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return ls_fail_errno(errno, "can't open %s", path);
+    }
+    *fd_out = fd;
+    return LS_OK;
+}
+
+/* A log that can't be written, on a full disk, is no reason to end a job. */
+static void write_log(int fd, const void *data, size_t bytes)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        const ssize_t wrote = write(fd, at, bytes);
+        if (wrote < 0 && errno != EINTR) {
+            return;
+        }
+        at += wrote > 0 ? wrote : 0;
+        bytes -= wrote > 0 ? (size_t)wrote : 0;
+    }
+}
+
+static void flush_line(ls_local_job *job, uint32_t index)
+{
+    ls_local_rank *rank = &job->ranks[index];
+    char prefix[24];
+    if (rank->line.bytes == 0) {
+        return;
+    }
+    /* One write, so that lines of ranks don't mix. */
+    ls_text whole = {0};
+    const int bytes = snprintf(prefix, sizeof prefix, "[%u] ", index);
+    ls_text_append_bytes(&whole, prefix, (size_t)bytes);
+    ls_text_append_bytes(&whole, rank->line.data, rank->line.bytes);
+    if (rank->line.data[rank->line.bytes - 1] != '\n') {
+        ls_text_append(&whole, "\n");
+    }
+    write_log(job->log, whole.data, whole.bytes);
+    ls_text_release(&whole);
+    ls_text_clear(&rank->line);
+}
+
+static void copy_lines(ls_local_job *job, uint32_t index, const char *data, size_t bytes)
+{
+    ls_local_rank *rank = &job->ranks[index];
+    while (bytes > 0) {
+        const char *end = memchr(data, '\n', bytes);
+        const size_t part = end ? (size_t)(end - data) + 1 : bytes;
+        ls_text_append_bytes(&rank->line, data, part);
+        if (end || rank->line.bytes > LINE_BYTES_MAX) {
+            flush_line(job, index);
+        }
+        data += part;
+        bytes -= part;
+    }
+}
+
+void ls_local_rank_close(ls_local_job *job, uint32_t index)
+{
+    ls_local_rank *rank = &job->ranks[index];
+    flush_line(job, index);
+    ls_text_release(&rank->line);
+    if (rank->output >= 0) {
+        close(rank->output);
+        close(rank->log);
+        rank->output = rank->log = -1;
+    }
+}
+
+void ls_local_rank_copy(ls_local_job *job, uint32_t index)
+{
+    ls_local_rank *rank = &job->ranks[index];
+    char data[COPY_BYTES];
+    const ssize_t got = read(rank->output, data, sizeof data);
+    if (got > 0) {
+        write_log(rank->log, data, (size_t)got);
+        copy_lines(job, index, data, (size_t)got);
+    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+        ls_local_rank_close(job, index);
+    }
+}
+
+/* ---- start ---- */
+
+/* In the child: only calls that may stand between fork and exec. failure: a pipe to tell why there was no exec. */
+static _Noreturn void become_rank(const ls_local_job *job, char **variables, int output, int failure,
+                                  pid_t parent)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int number = 1; number < 32; number++) {
+        signal(number, SIG_DFL); /* this process ignores some */
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        _exit(127); /* it died before the line above */
+    }
+    setpgid(0, 0);
+    const int input = open("/dev/null", O_RDONLY);
+    dup2(input, 0);
+    dup2(output, 1);
+    dup2(output, 2);
+    execvpe(job->argv[0], (char **)(uintptr_t)job->argv, variables);
+    const int error = errno;
+    (void)!write(failure, &error, sizeof error);
+    _exit(127);
+}
+
+/* execvpe looks in this process's PATH: the job's own counts. */
+static void use_path_of(char **variables)
+{
+    for (char **at = variables; *at; at++) {
+        if (strncmp(*at, "PATH=", 5) == 0) {
+            setenv("PATH", *at + 5, 1);
+        }
+    }
+}
+
+static ls_status start_rank(ls_local_job *job, uint32_t index, uint16_t port)
+{
+    ls_local_rank *rank = &job->ranks[index];
+    int output[2] = {-1, job->log}, failure[2];
+    char **variables = make_environment(job, index, port);
+    use_path_of(variables);
+    if (job->processes > 1) {
+        char name[24];
+        snprintf(name, sizeof name, "log.%u", index);
+        LS_TRY(open_log(job->folder, name, &rank->log));
+        if (pipe2(output, O_CLOEXEC) != 0) {
+            return ls_fail_errno(errno, "can't make a pipe for rank %u", index);
+        }
+        fcntl(output[0], F_SETFL, O_NONBLOCK);
+        rank->output = output[0];
+    }
+    if (pipe2(failure, O_CLOEXEC) != 0) {
+        return ls_fail_errno(errno, "can't make a pipe for rank %u", index);
+    }
+    const pid_t self = getpid(), pid = fork();
+    if (pid == 0) {
+        become_rank(job, variables, output[1], failure[1], self);
+    }
+    const int fork_error = errno;
+    close(failure[1]);
+    if (job->processes > 1) {
+        close(output[1]);
+    }
+    int error = fork_error;
+    if (pid > 0) {
+        rank->pid = pid;
+        job->running++;
+        error = read(failure[0], &error, sizeof error) == (ssize_t)sizeof error ? error : 0;
+    }
+    close(failure[0]);
+    return error ? ls_fail_errno(error, "can't start '%s'", job->argv[0]) : LS_OK;
+}
+
+ls_status ls_local_ranks_start(ls_local_job *job)
+{
+    LS_TRY(open_log(job->folder, "log", &job->log));
+    if (chdir(job->directory) != 0) {
+        return ls_fail_errno(errno, "can't run in %s", job->directory);
+    }
+    const uint16_t port = job->signals_group ? free_port() : 0;
+    for (uint32_t i = 0; i < job->processes; i++) {
+        LS_TRY(start_rank(job, i, port));
+    }
+    return LS_OK;
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orchestration/engines/local/runner_internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define AGAIN_S 0.2 /* between two rounds of killing what is left */
+
+/* ---- who it is ---- */
+
+ls_status ls_runner_switch_user(uint32_t uid, uint32_t gid)
+{
+    const struct passwd *user = getpwuid(uid);
+    const int grouped = user ? initgroups(user->pw_name, gid) : setgroups(0, NULL);
+    if (grouped != 0 || setgid(gid) != 0 || setuid(uid) != 0) {
+        return ls_fail_errno(errno, "can't become user %u", uid);
+    }
+    if (uid != 0 && (setuid(0) == 0 || getuid() != uid || geteuid() != uid || getegid() != gid)) {
+        return ls_fail(LS_ERR_IO, "could become root again behind having become user %u", uid);
+    }
+    return LS_OK;
+}
+
+/* A session of its own, no descriptors of the daemon's, orphans of the ranks fall to it. */
+static ls_status become_runner(int *signals_out)
+{
+    setsid();
+    umask(077);
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0) {
+        return ls_fail_errno(errno, "can't open /dev/null");
+    }
+    dup2(null, 0);
+    dup2(null, 1);
+    dup2(null, 2);
+    close_range(3, ~0u, 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, SIGINT);
+    sigaddset(&wanted, SIGQUIT);
+    sigaddset(&wanted, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &wanted, NULL);
+    signal(SIGHUP, SIG_IGN);
+    *signals_out = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+    return *signals_out < 0 ? ls_fail_errno(errno, "can't watch signals") : LS_OK;
+}
+
+/* ---- ending ranks ---- */
+
+static void signal_ranks(ls_local_job *job, int number)
+{
+    for (uint32_t i = 0; i < job->processes; i++) {
+        ls_local_rank *rank = &job->ranks[i];
+        if (rank->pid > 0) {
+            rank->was_killed = true;
+            /* A run that trains tells its ranks itself; a program may be a shell around one. */
+            kill(job->signals_group || number == SIGKILL ? -rank->pid : rank->pid, number);
+        }
+    }
+}
+
+/* All children, among them orphans that fell to this process. Returns whether there were any. */
+static bool kill_children(void)
+{
+    char path[64], text[16384];
+    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
+    FILE *file = fopen(path, "re");
+    const size_t got = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file) {
+        fclose(file);
+    }
+    text[got] = '\0';
+    bool any = false;
+    char *at = text;
+    for (long pid = strtol(at, &at, 10); pid > 1; pid = strtol(at, &at, 10)) {
+        kill((pid_t)pid, SIGKILL);
+        any = true;
+    }
+    return any;
+}
+
+/* Nothing of the job outlives its ranks. */
+static void end_leftovers(void)
+{
+    for (int round = 0; round < 1000; round++) {
+        kill_children();
+        pid_t pid;
+        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
+        }
+        if (pid < 0) {
+            return; /* no children at all */
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+}
+
+/* ---- waiting ---- */
+
+typedef struct ending {
+    bool is_told;     /* to end: by the daemon, or because a rank failed */
+    double kill_at_s; /* 0: never */
+    int first;        /* the rank that failed first; -1: none */
+} ending;
+
+static int code_of(const ls_local_rank *rank)
+{
+    return WIFEXITED(rank->status) ? WEXITSTATUS(rank->status) : 128 + WTERMSIG(rank->status);
+}
+
+static void begin_end(ls_local_job *job, ending *e)
+{
+    if (!e->is_told) {
+        e->is_told = true;
+        signal_ranks(job, SIGTERM);
+        e->kill_at_s = ls_clock_monotonic_s() + job->grace_s;
+    }
+}
+
+static void reap(ls_local_job *job, ending *e)
+{
+    int status = 0;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        for (uint32_t i = 0; i < job->processes; i++) {
+            ls_local_rank *rank = &job->ranks[i];
+            if (rank->pid != pid) {
+                continue; /* else an orphan */
+            }
+            kill(-pid, SIGKILL); /* what it leaves behind in its group */
+            rank->pid = 0;
+            rank->status = status;
+            rank->has_ended = true;
+            job->running--;
+            if (code_of(rank) != 0 && e->first < 0) {
+                e->first = (int)i;
+            }
+        }
+    }
+    if (e->first >= 0 && job->running > 0) {
+        begin_end(job, e);
+    }
+}
+
+static void take_signals(ls_local_job *job, int signals, ending *e)
+{
+    struct signalfd_siginfo info;
+    while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGCHLD) {
+            reap(job, e);
+        } else if (info.ssi_signo == SIGQUIT) {
+            e->is_told = true;
+            signal_ranks(job, SIGKILL);
+            e->kill_at_s = ls_clock_monotonic_s() + AGAIN_S;
+        } else {
+            begin_end(job, e);
+        }
+    }
+}
+
+static int wait_ms(const ending *e)
+{
+    if (e->kill_at_s <= 0.0) {
+        return -1;
+    }
+    const double left_s = e->kill_at_s - ls_clock_monotonic_s();
+    return left_s > 0.0 ? (int)(1e3 * (left_s < 3600.0 ? left_s : 3600.0)) + 1 : 0;
+}
+
+static void copy_ready(ls_local_job *job, const struct pollfd *fds, uint32_t count, const uint32_t *owners)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (fds[i].revents) {
+            ls_local_rank_copy(job, owners[i]);
+        }
+    }
+}
+
+/* Until all ranks have ended. */
+static void wait_for_ranks(ls_local_job *job, int signals, ending *e)
+{
+    struct pollfd *fds = ls_arena_new(&job->arena, struct pollfd, job->processes + 1);
+    uint32_t *owners = ls_arena_new(&job->arena, uint32_t, job->processes);
+    while (job->running > 0) {
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < job->processes; i++) {
+            if (job->ranks[i].output >= 0) {
+                owners[count] = i;
+                fds[count++] = (struct pollfd){.fd = job->ranks[i].output, .events = POLLIN};
+            }
+        }
+        fds[count] = (struct pollfd){.fd = signals, .events = POLLIN};
+        if (poll(fds, count + 1, wait_ms(e)) < 0 && errno != EINTR) {
+            begin_end(job, e);
+        }
+        copy_ready(job, fds, count, owners);
+        take_signals(job, signals, e);
+        if (e->kill_at_s > 0.0 && job->running > 0 && ls_clock_monotonic_s() >= e->kill_at_s) {
+            signal_ranks(job, SIGKILL);
+            kill_children();
+            e->kill_at_s = ls_clock_monotonic_s() + AGAIN_S;
+        }
+    }
+}
+
+/* What is still in the pipes. */
+static void drain(ls_local_job *job)
+{
+    for (uint32_t i = 0; i < job->processes; i++) {
+        for (int round = 0; job->ranks[i].output >= 0 && round < 1000; round++) {
+            struct pollfd fd = {.fd = job->ranks[i].output, .events = POLLIN};
+            if (poll(&fd, 1, 0) <= 0) {
+                break;
+            }
+            ls_local_rank_copy(job, i);
+        }
+        ls_local_rank_close(job, i);
+    }
+}
+
+/* ---- the end ---- */
+
+static ls_ticket_exit verdict(const ls_local_job *job, const ending *e)
+{
+    ls_ticket_exit end = {.ended_s = ls_clock_wall_s()};
+    bool has_saved = false, all_well = true;
+    for (uint32_t i = 0; i < job->processes; i++) {
+        const int code = code_of(&job->ranks[i]);
+        has_saved = has_saved || code == 75;
+        all_well =
+            all_well && (code == 0 || code == 75 || (job->ranks[i].was_killed && code == 128 + SIGTERM));
+    }
+    if (e->first < 0) {
+        return end;
+    }
+    const ls_local_rank *first = &job->ranks[e->first];
+    end.code = has_saved && all_well ? 75 : code_of(first);
+    end.cause = end.code == 4 ? LS_CAUSE_MEMORY : end.code == 75 ? LS_CAUSE_NONE : LS_CAUSE_PROGRAM;
+    char which[32] = "";
+    if (job->processes > 1) {
+        snprintf(which, sizeof which, "rank %d ", e->first);
+    }
+    if (WIFSIGNALED(first->status) && end.code != 75) {
+        snprintf(end.text, sizeof end.text, "%swas ended by signal %d (%s)%s", which, WTERMSIG(first->status),
+                 strsignal(WTERMSIG(first->status)),
+                 WTERMSIG(first->status) == SIGKILL && !first->was_killed
+                     ? ", perhaps because memory was short"
+                     : "");
+    } else if (end.code != 75) {
+        snprintf(end.text, sizeof end.text, "%sended with exit code %d", which, end.code);
+    }
+    return end;
+}
+
+static void could_not_start(ls_local_job *job, ls_ticket_exit *end)
+{
+    *end = (ls_ticket_exit){.code = 1, .cause = LS_CAUSE_START, .ended_s = ls_clock_wall_s()};
+    snprintf(end->text, sizeof end->text, "%s", ls_error_text());
+    signal_ranks(job, SIGKILL);
+    if (job->log >= 0) {
+        dprintf(job->log, "lockstep: %s\n", end->text);
+    }
+}
+
+/* With the ticket in hand. */
+static ls_status run_job(ls_local_job *job, int signals)
+{
+    ls_ticket_exit end;
+    ending e = {.first = -1};
+    ls_status status = ls_local_job_read(job);
+    if (status == LS_OK) {
+        status = ls_local_ranks_start(job);
+    }
+    if (status == LS_OK) {
+        LS_TRY(ls_ticket_say_running(job->folder, job->epoch));
+        wait_for_ranks(job, signals, &e);
+        drain(job);
+        end = verdict(job, &e);
+    } else {
+        could_not_start(job, &end);
+    }
+    end_leftovers();
+    /* On a full disk: until there is room, because a job whose end nobody knows is begun again. */
+    for (int round = 0;
+         (status = ls_ticket_say_exit(job->folder, job->epoch, &end)) == LS_ERR_DISK && round < 3600;
+         round++) {
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    }
+    return status;
+}
+
+ls_status ls_runner_run(const ls_runner_options *options)
+{
+    int signals = -1;
+    if (options->switches_user) {
+        LS_TRY(ls_runner_switch_user(options->uid, options->gid));
+    }
+    LS_TRY(become_runner(&signals));
+    ls_local_job job = {.folder = options->folder, .epoch = options->epoch, .log = -1};
+    ls_status status = ls_ticket_take(options->folder, options->epoch, &job.ticket);
+    if (status == LS_OK && job.ticket) {
+        status = run_job(&job, signals);
+    }
+    json_decref(job.ticket);
+    ls_arena_release(&job.arena);
+    return status;
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orchestration/engines/local/ticket.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_MAX_BYTES = 4096 + 64, EXIT_BYTES_MAX = 4096 };
+
+typedef struct ticket_path {
+    char text[PATH_MAX_BYTES];
+} ticket_path;
+
+static ticket_path path_of(const char *folder, const char *what, uint32_t epoch)
+{
+    ticket_path path;
+    snprintf(path.text, sizeof path.text, "%s/%s-%u", folder, what, epoch);
+    return path;
+}
+
+/* ---- reading what may be anything ---- */
+
+/* A regular file's first bytes, zero-terminated. -1 with errno. */
+static ssize_t read_file(const char *path, int flags, char *data, size_t limit, int *fd_out)
+{
+    const int fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    struct stat info;
+    if (fd < 0) {
+        return -1;
+    }
+    ssize_t bytes = -1;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        errno = EINVAL;
+    } else {
+        bytes = pread(fd, data, limit - 1, 0);
+        data[bytes > 0 ? bytes : 0] = '\0';
+    }
+    if (fd_out && bytes >= 0) {
+        *fd_out = fd;
+    } else {
+        const int error = errno;
+        close(fd);
+        errno = error;
+    }
+    return bytes;
+}
+
+static bool is_locked(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+/* ---- the daemon's side ---- */
+
+/* Whole under its name, for `uid`, and without waiting for the disk: after a power cut nothing of this machine runs anyway. */
+static ls_status write_new(const char *folder, const char *what, uint32_t epoch, const char *data,
+                           size_t bytes, uid_t uid, gid_t gid)
+{
+    const ticket_path path = path_of(folder, what, epoch);
+    char draft[sizeof path.text + 8];
+    snprintf(draft, sizeof draft, "%s.new", path.text);
+    unlink(draft);
+    const int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return ls_fail_errno(errno, "can't create %s", draft);
+    }
+    ls_status status = ls_file_write_all(fd, draft, data, bytes);
+    if (status == LS_OK && uid != geteuid() && fchown(fd, uid, gid) != 0) {
+        status = ls_fail_errno(errno, "can't give %s to user %u", draft, (unsigned)uid);
+    }
+    if (close(fd) != 0 && status == LS_OK) {
+        status = ls_fail_errno(errno, "can't write %s", draft);
+    }
+    if (status == LS_OK && rename(draft, path.text) != 0) {
+        status = ls_fail_errno(errno, "can't name %s", path.text);
+    }
+    if (status != LS_OK) {
+        unlink(draft);
+    }
+    return status;
+}
+
+ls_status ls_ticket_write(const char *folder, uint32_t epoch, const json_t *ticket, uid_t uid, gid_t gid)
+{
+    char *text = json_dumps(ticket, JSON_COMPACT);
+    if (!text || strlen(text) + 2 > LS_TICKET_BYTES_MAX) {
+        free(text);
+        return ls_fail(LS_ERR_INVALID, "the job's words and variables are more than %d bytes",
+                       LS_TICKET_BYTES_MAX);
+    }
+    const size_t bytes = strlen(text);
+    text[bytes] = '\n'; /* in the place of its zero */
+    const ls_status status = write_new(folder, "ticket", epoch, text, bytes + 1, uid, gid);
+    free(text);
+    return status;
+}
+
+static bool read_exit(const char *folder, uint32_t epoch, ls_ticket_exit *end_out)
+{
+    const ticket_path path = path_of(folder, "exit", epoch);
+    char text[EXIT_BYTES_MAX];
+    json_t *root = NULL;
+    const ssize_t bytes = read_file(path.text, O_RDONLY, text, sizeof text, NULL);
+    if (bytes <= 0 || ls_json_parse(text, (size_t)bytes, path.text, &root) != LS_OK) {
+        return false;
+    }
+    ls_ticket_exit end = {0};
+    uint64_t code = 0;
+    const char *cause = "none", *why = "";
+    const bool is_good = ls_json_get_u64(root, path.text, "code", 0, 255, 0, &code) == LS_OK &&
+                         ls_json_get_string(root, path.text, "cause", "none", &cause) == LS_OK &&
+                         ls_json_get_string(root, path.text, "text", "", &why) == LS_OK &&
+                         ls_json_get_f64(root, path.text, "ended_s", 0.0, 1e15, 0.0, &end.ended_s) == LS_OK;
+    if (is_good) {
+        end.code = (int)code;
+        end.cause = ls_job_cause_named(cause);
+        if (end.cause != LS_CAUSE_MEMORY && end.cause != LS_CAUSE_START && end.cause != LS_CAUSE_PROGRAM) {
+            end.cause = LS_CAUSE_NONE; /* the others are not its to say */
+        }
+        snprintf(end.text, sizeof end.text, "%s", why);
+        *end_out = end;
+    }
+    json_decref(root);
+    return is_good;
+}
+
+/* The second line of a claim. 0 when it can't be read. */
+static pid_t read_runner(char *text)
+{
+    const char *line = strchr(text, '\n');
+    long pid = 0;
+    return line && sscanf(line, " {\"pid\":%ld", &pid) == 1 && pid > 1 && pid < INT32_MAX ? (pid_t)pid : 0;
+}
+
+static double modified_s(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 ? (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec : 0.0;
+}
+
+static ls_status look_at_claim(const char *folder, uint32_t epoch, ls_ticket_state *state)
+{
+    const ticket_path path = path_of(folder, "claim", epoch);
+    char *text = malloc(LS_TICKET_BYTES_MAX);
+    int fd = -1;
+    const ssize_t bytes = text ? read_file(path.text, O_RDWR, text, LS_TICKET_BYTES_MAX, &fd) : -1;
+    if (bytes < 0) {
+        const int error = errno;
+        free(text);
+        state->stage = LS_TICKET_NOTHING;
+        return error == ENOENT ? LS_OK : ls_fail_errno(error, "can't read %s", path.text);
+    }
+    const bool locked = is_locked(fd);
+    close(fd);
+    state->pid = read_runner(text);
+    free(text);
+    state->stage = locked && state->pid > 0 ? LS_TICKET_RUNS : LS_TICKET_GONE;
+    state->started_s = modified_s(path_of(folder, "running", epoch).text);
+    state->is_running = state->started_s > 0.0;
+    /* It may have ended between the two looks. */
+    if (state->stage == LS_TICKET_GONE && read_exit(folder, epoch, &state->end)) {
+        state->stage = LS_TICKET_ENDED;
+    }
+    return LS_OK;
+}
+
+ls_status ls_ticket_look(const char *folder, uint32_t epoch, ls_ticket_state *state_out)
+{
+    ls_ticket_state state = {0};
+    if (read_exit(folder, epoch, &state.end)) {
+        state.stage = LS_TICKET_ENDED;
+        state.started_s = modified_s(path_of(folder, "running", epoch).text);
+        state.is_running = state.started_s > 0.0;
+    } else if (access(path_of(folder, "ticket", epoch).text, F_OK) == 0) {
+        state.stage = LS_TICKET_WAITS;
+    } else {
+        LS_TRY(look_at_claim(folder, epoch, &state));
+    }
+    *state_out = state;
+    return LS_OK;
+}
+
+ls_status ls_ticket_withdraw(const char *folder, uint32_t epoch, bool *taken_out)
+{
+    const ticket_path ticket = path_of(folder, "ticket", epoch), none = path_of(folder, "none", epoch);
+    if (rename(ticket.text, none.text) == 0) {
+        *taken_out = false;
+        return LS_OK;
+    }
+    if (errno != ENOENT) {
+        return ls_fail_errno(errno, "can't withdraw %s", ticket.text);
+    }
+    *taken_out = access(path_of(folder, "claim", epoch).text, F_OK) == 0;
+    return LS_OK;
+}
+
+void ls_ticket_clear(const char *folder, uint32_t epoch)
+{
+    static const char *const kinds[] = {"ticket", "none", "claim", "running", "exit"};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        unlink(path_of(folder, kinds[i], epoch).text);
+    }
+}
+
+/* ---- the runner's side ---- */
+
+/* Clock ticks since boot at which this process began: with its number, who it is. */
+static unsigned long long start_ticks(void)
+{
+    char text[1024];
+    unsigned long long ticks = 0;
+    FILE *file = fopen("/proc/self/stat", "re");
+    const size_t got = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file) {
+        fclose(file);
+    }
+    text[got] = '\0';
+    const char *behind_name = strrchr(text, ')');
+    if (!behind_name ||
+        sscanf(behind_name + 1,
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+               &ticks) != 1) {
+        return 0;
+    }
+    return ticks;
+}
+
+ls_status ls_ticket_take(const char *folder, uint32_t epoch, json_t **ticket_out)
+{
+    const ticket_path ticket = path_of(folder, "ticket", epoch), claim = path_of(folder, "claim", epoch);
+    char *text = malloc(LS_TICKET_BYTES_MAX);
+    int fd = -1;
+    *ticket_out = NULL;
+    const ssize_t bytes = text ? read_file(ticket.text, O_RDWR, text, LS_TICKET_BYTES_MAX, &fd) : -1;
+    if (bytes < 0) {
+        const int error = errno;
+        free(text);
+        return error == ENOENT ? LS_OK : ls_fail_errno(error, "can't read %s", ticket.text);
+    }
+    json_t *root = NULL;
+    ls_status status = ls_json_parse(text, (size_t)bytes, ticket.text, &root);
+    free(text);
+    char who[128];
+    const int length =
+        snprintf(who, sizeof who, "{\"pid\":%ld,\"start\":%llu}\n", (long)getpid(), start_ticks());
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (status == LS_OK && fcntl(fd, F_OFD_SETLK, &lock) != 0) {
+        status = ls_fail_errno(errno, "can't lock %s: another runner has it", ticket.text);
+    }
+    if (status == LS_OK) {
+        status = ls_file_pwrite_all(fd, ticket.text, who, (size_t)length, (uint64_t)bytes);
+    }
+    if (status != LS_OK) {
+        json_decref(root);
+        close(fd);
+        return status;
+    }
+    if (rename(ticket.text, claim.text) != 0) { /* it was withdrawn meanwhile */
+        const int error = errno;
+        json_decref(root);
+        close(fd);
+        return error == ENOENT ? LS_OK : ls_fail_errno(error, "can't claim %s", ticket.text);
+    }
+    *ticket_out = root; /* fd stays open: the lock is this process's life */
+    return LS_OK;
+}
+
+ls_status ls_ticket_say_running(const char *folder, uint32_t epoch)
+{
+    return write_new(folder, "running", epoch, "\n", 1, geteuid(), getegid());
+}
+
+ls_status ls_ticket_say_exit(const char *folder, uint32_t epoch, const ls_ticket_exit *end)
+{
+    json_t *why = json_string(end->text);
+    json_t *root = json_pack(
+        "{s:i, s:s, s:f, s:o}", "code", end->code, "cause", ls_job_cause_name(end->cause), "ended_s",
+        end->ended_s > 0.0 ? end->ended_s : ls_clock_wall_s(), "text", why ? why : json_string(""));
+    char *text = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    if (!text) {
+        return ls_fail(LS_ERR_MEMORY, "out of memory for the end of a job");
+    }
+    const ls_status status = write_new(folder, "exit", epoch, text, strlen(text), geteuid(), getegid());
+    free(text);
+    return status;
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orchestration/job/job.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+static const char *const state_names[LS_JOB_STATES] = {
+    [LS_JOB_QUEUED] = "QUEUED",         [LS_JOB_HELD] = "HELD",
+    [LS_JOB_STARTING] = "STARTING",     [LS_JOB_RUNNING] = "RUNNING",
+    [LS_JOB_RESIZING] = "RESIZING",     [LS_JOB_CHECKPOINTING] = "CHECKPOINTING",
+    [LS_JOB_PREEMPTING] = "PREEMPTING", [LS_JOB_RECOVERING] = "RECOVERING",
+    [LS_JOB_STOPPING] = "STOPPING",     [LS_JOB_SUCCEEDED] = "SUCCEEDED",
+    [LS_JOB_FAILED] = "FAILED",         [LS_JOB_CANCELLED] = "CANCELLED",
+};
+
+static const char *const cause_names[LS_CAUSES] = {
+    [LS_CAUSE_NONE] = "none",
+    [LS_CAUSE_PROGRAM] = "program",
+    [LS_CAUSE_MEMORY] = "memory",
+    [LS_CAUSE_START] = "start",
+    [LS_CAUSE_LOST] = "lost",
+    [LS_CAUSE_LIMIT] = "limit",
+    [LS_CAUSE_DEPENDENCY] = "dependency",
+    [LS_CAUSE_USER] = "user",
+    [LS_CAUSE_PREEMPTED] = "preempted",
+    [LS_CAUSE_IMPOSSIBLE] = "impossible",
+    [LS_CAUSE_DISK] = "disk",
+};
+
+const char *ls_job_state_name(ls_job_state state)
+{
+    LS_ASSERT((unsigned)state < LS_JOB_STATES);
+    return state_names[state];
+}
+
+ls_job_state ls_job_state_named(const char *name)
+{
+    int state = 0;
+    while (state < LS_JOB_STATES && strcmp(state_names[state], name) != 0) {
+        state++;
+    }
+    return (ls_job_state)state;
+}
+
+bool ls_job_state_is_final(ls_job_state state)
+{
+    return state == LS_JOB_SUCCEEDED || state == LS_JOB_FAILED || state == LS_JOB_CANCELLED;
+}
+
+bool ls_job_state_is_waiting(ls_job_state state)
+{
+    return state == LS_JOB_QUEUED || state == LS_JOB_HELD;
+}
+
+const char *ls_job_cause_name(ls_job_cause cause)
+{
+    LS_ASSERT((unsigned)cause < LS_CAUSES);
+    return cause_names[cause];
+}
+
+ls_job_cause ls_job_cause_named(const char *name)
+{
+    for (int cause = 0; cause < LS_CAUSES; cause++) {
+        if (strcmp(cause_names[cause], name) == 0) {
+            return (ls_job_cause)cause;
+        }
+    }
+    return LS_CAUSE_NONE;
+}
+
+/* ---- jobs ---- */
+
+ls_status ls_job_create(uint64_t id, json_t *request, ls_job **job_out)
+{
+    ls_job *job = calloc(1, sizeof *job);
+    LS_ASSERT(job && "out of memory for a job");
+    job->id = id;
+    job->request = request;
+    job->user = job->account = job->run_dir = "";
+    job->exit_code = -1;
+    const ls_status status = ls_job_spec_parse(request, &job->arena, &job->spec);
+    if (status != LS_OK) {
+        ls_job_destroy(job);
+        return status;
+    }
+    job->account = job->spec.account;
+    job->priority = job->spec.priority;
+    job->ranks = job->spec.ranks;
+    job->held = job->spec.hold;
+    job->state = job->held ? LS_JOB_HELD : LS_JOB_QUEUED;
+    *job_out = job;
+    return LS_OK;
+}
+
+void ls_job_destroy(ls_job *job)
+{
+    if (job) {
+        json_decref(job->request);
+        ls_arena_release(&job->arena);
+        free(job->shares);
+        free(job->text);
+        free(job->engine_ref);
+        free(job);
+    }
+}
+
+void ls_job_set_user(ls_job *job, uint32_t uid, uint32_t gid, const char *user)
+{
+    job->uid = uid;
+    job->gid = gid;
+    job->user = ls_arena_strdup(&job->arena, user);
+}
+
+void ls_job_set_account(ls_job *job, const char *account)
+{
+    job->account = ls_arena_strdup(&job->arena, account);
+}
+
+void ls_job_set_run_dir(ls_job *job, const char *run_dir)
+{
+    job->run_dir = ls_arena_strdup(&job->arena, run_dir);
+}
+
+void ls_job_set_shares(ls_job *job, const ls_job_share *shares, uint32_t count)
+{
+    ls_job_share *copy = NULL;
+    if (count > 0) {
+        copy = malloc(count * sizeof *copy);
+        LS_ASSERT(copy && "out of memory for the devices of a job");
+        memcpy(copy, shares, count * sizeof *copy);
+    }
+    free(job->shares);
+    job->shares = copy;
+    job->share_count = count;
+}
+
+static void set_string(char **place, const char *text)
+{
+    char *copy = text ? strdup(text) : NULL;
+    LS_ASSERT(copy || !text);
+    free(*place);
+    *place = copy;
+}
+
+void ls_job_set_text(ls_job *job, const char *text)
+{
+    set_string(&job->text, text);
+}
+
+void ls_job_set_engine_ref(ls_job *job, const char *ref)
+{
+    set_string(&job->engine_ref, ref);
+}
+
+void ls_job_drop_request(ls_job *job)
+{
+    LS_ASSERT(ls_job_state_is_final(job->state));
+    if (!job->request) {
+        return;
+    }
+    ls_arena kept = {0};
+    const ls_job_spec *spec = &job->spec;
+    const ls_job_spec slim = {
+        .name = ls_arena_strdup(&kept, spec->name),
+        .account = ls_arena_strdup(&kept, spec->account),
+        .directory = ls_arena_strdup(&kept, spec->directory),
+        .file = "",
+        .file_name = ls_arena_strdup(&kept, spec->file_name),
+        .share = {.items = ls_arena_new(&kept, const char *, spec->share.count), .count = spec->share.count},
+        .priority = spec->priority,
+        .ranks = spec->ranks,
+        .min_ranks = spec->min_ranks,
+        .max_ranks = spec->max_ranks,
+        .required = spec->required,
+        .preferred = spec->preferred,
+        .spot = spec->spot,
+        .restartable = spec->restartable,
+        .time_limit_s = spec->time_limit_s,
+        .group = ls_arena_strdup(&kept, spec->group),
+    };
+    for (uint64_t i = 0; i < spec->share.count; i++) {
+        slim.share.items[i] = ls_arena_strdup(&kept, spec->share.items[i]);
+    }
+    job->spec = slim;
+    job->user = ls_arena_strdup(&kept, job->user);
+    job->account = ls_arena_strdup(&kept, job->account);
+    job->run_dir = ls_arena_strdup(&kept, job->run_dir);
+    json_decref(job->request);
+    job->request = NULL;
+    ls_arena_release(&job->arena);
+    job->arena = kept;
+}
+
+bool ls_job_has_devices(const ls_job *job)
+{
+    return job->share_count > 0;
+}
+
+bool ls_job_is_open_to(const ls_job *job, uint32_t uid, const char *user, bool is_admin)
+{
+    if (is_admin || uid == 0 || uid == job->uid) {
+        return true;
+    }
+    for (uint64_t i = 0; i < job->spec.share.count; i++) {
+        if (strcmp(job->spec.share.items[i], user) == 0) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The changing part of a job, as the store keeps it. */
+#include "orchestration/job/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHARES_MAX = 1 << 17 };
+
+static const char *const priority_names[] = {"low", "normal", "high"};
+
+static json_t *shares_json(const ls_job *job)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < job->share_count; i++) {
+        /* As text: 64 bits don't survive other programs' JSON. */
+        char mask[24];
+        snprintf(mask, sizeof mask, "%llx", (unsigned long long)job->shares[i].devices);
+        json_array_append_new(list, json_pack("[i,s]", (int)job->shares[i].node, mask));
+    }
+    return list;
+}
+
+/* Times and sums: every 0 is left out. */
+static void add_numbers(json_t *record, const ls_job *job)
+{
+    const struct {
+        const char *key;
+        double value;
+    } times[] = {
+        {"submitted_s", job->submitted_s}, {"queued_s", job->queued_s}, {"started_s", job->started_s},
+        {"ended_s", job->ended_s},         {"run_s", job->run_s},       {"booked_s", job->booked_s},
+        {"saved_s", job->saved_s},
+    };
+    const struct {
+        const char *key;
+        uint64_t value;
+    } sums[] = {
+        {"epoch", job->epoch},
+        {"ranks", job->ranks},
+        {"ranks_now", job->ranks_now},
+        {"ranks_next", job->ranks_next},
+        {"restarts", job->restarts},
+        {"preemptions", job->preemptions},
+        {"allocated", job->allocated_device_ms},
+        {"idle", job->idle_device_ms},
+        {"waiting", job->waiting_device_ms},
+        {"lost", job->lost_device_ms},
+    };
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        if (times[i].value > 0.0) {
+            json_object_set_new(record, times[i].key, json_real(times[i].value));
+        }
+    }
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++) {
+        if (sums[i].value > 0) {
+            json_object_set_new(record, sums[i].key, json_integer((json_int_t)sums[i].value));
+        }
+    }
+}
+
+json_t *ls_job_record_json(const ls_job *job)
+{
+    json_t *record = json_pack("{s:s, s:s, s:b, s:b, s:b, s:s, s:i, s:o, s:s*, s:s*}", "state",
+                               ls_job_state_name(job->state), "cause", ls_job_cause_name(job->cause), "held",
+                               job->held, "cancelled", job->cancelled, "handed_over", job->handed_over,
+                               "priority", priority_names[job->priority], "exit_code", job->exit_code,
+                               "shares", shares_json(job), "text", job->text, "engine_ref", job->engine_ref);
+    add_numbers(record, job);
+    return record;
+}
+
+/* ---- reading ---- */
+
+typedef struct reader {
+    const json_t *record;
+    char name[32]; /* "job 12" */
+    ls_status status;
+} reader;
+
+static uint64_t read_u64(reader *r, const char *key, uint64_t max)
+{
+    uint64_t value = 0;
+    if (r->status == LS_OK) {
+        r->status = ls_json_get_u64(r->record, r->name, key, 0, max, 0, &value);
+    }
+    return value;
+}
+
+static double read_f64(reader *r, const char *key)
+{
+    double value = 0.0;
+    if (r->status == LS_OK) {
+        r->status = ls_json_get_f64(r->record, r->name, key, 0.0, 1e15, 0.0, &value);
+    }
+    return value;
+}
+
+static bool read_bool(reader *r, const char *key)
+{
+    bool value = false;
+    if (r->status == LS_OK) {
+        r->status = ls_json_get_bool(r->record, r->name, key, false, &value);
+    }
+    return value;
+}
+
+static const char *read_text(reader *r, const char *key, const char *absent)
+{
+    const char *value = absent;
+    if (r->status == LS_OK) {
+        r->status = ls_json_get_string(r->record, r->name, key, absent, &value);
+    }
+    return value;
+}
+
+static void read_shares(reader *r, ls_job *job)
+{
+    const json_t *list = json_object_get(r->record, "shares");
+    const size_t count = json_array_size(list);
+    if (r->status != LS_OK || count == 0) {
+        return;
+    }
+    ls_job_share *shares = count <= SHARES_MAX ? calloc(count, sizeof *shares) : NULL;
+    bool is_good = shares != NULL;
+    for (size_t i = 0; is_good && i < count; i++) {
+        const json_t *item = json_array_get(list, i);
+        const json_int_t node = json_integer_value(json_array_get(item, 0));
+        const char *mask = json_string_value(json_array_get(item, 1));
+        char *end = NULL;
+        is_good = mask && mask[0] && node >= 0 && node < SHARES_MAX;
+        if (is_good) {
+            shares[i] = (ls_job_share){.node = (uint32_t)node, .devices = strtoull(mask, &end, 16)};
+            is_good = *end == '\0' && shares[i].devices != 0;
+        }
+    }
+    if (is_good) {
+        ls_job_set_shares(job, shares, (uint32_t)count);
+    } else {
+        r->status = ls_fail(LS_ERR_DATA, "%s: its devices can't be read", r->name);
+    }
+    free(shares);
+}
+
+static ls_priority read_priority(reader *r)
+{
+    const char *name = read_text(r, "priority", "normal");
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(priority_names[i], name) == 0) {
+            return (ls_priority)i;
+        }
+    }
+    r->status = ls_fail(LS_ERR_DATA, "%s: priority is '%.20s'", r->name, name);
+    return LS_PRIORITY_NORMAL;
+}
+
+ls_status ls_job_record_read(ls_job *job, const json_t *record)
+{
+    reader r = {.record = record};
+    snprintf(r.name, sizeof r.name, "job %llu", (unsigned long long)job->id);
+    const char *state = read_text(&r, "state", "");
+    job->state = ls_job_state_named(state);
+    if (r.status == LS_OK && job->state == LS_JOB_STATES) {
+        job->state = LS_JOB_FAILED;
+        return ls_fail(LS_ERR_DATA, "%s: state is '%.20s'", r.name, state);
+    }
+    job->cause = ls_job_cause_named(read_text(&r, "cause", "none"));
+    job->epoch = (uint32_t)read_u64(&r, "epoch", UINT32_MAX / 2);
+    job->held = read_bool(&r, "held");
+    job->cancelled = read_bool(&r, "cancelled");
+    job->handed_over = read_bool(&r, "handed_over");
+    job->priority = read_priority(&r);
+    job->ranks = (uint32_t)read_u64(&r, "ranks", LS_JOB_RANKS_MAX);
+    job->ranks_now = (uint32_t)read_u64(&r, "ranks_now", LS_JOB_RANKS_MAX);
+    job->ranks_next = (uint32_t)read_u64(&r, "ranks_next", LS_JOB_RANKS_MAX);
+    read_shares(&r, job);
+    const json_t *exit_code = json_object_get(record, "exit_code");
+    job->exit_code = json_is_integer(exit_code) ? (int)json_integer_value(exit_code) : -1;
+    job->restarts = (uint32_t)read_u64(&r, "restarts", UINT32_MAX / 2);
+    job->preemptions = (uint32_t)read_u64(&r, "preemptions", UINT32_MAX / 2);
+    job->submitted_s = read_f64(&r, "submitted_s");
+    job->queued_s = read_f64(&r, "queued_s");
+    job->started_s = read_f64(&r, "started_s");
+    job->ended_s = read_f64(&r, "ended_s");
+    job->run_s = read_f64(&r, "run_s");
+    job->booked_s = read_f64(&r, "booked_s");
+    job->saved_s = read_f64(&r, "saved_s");
+    job->allocated_device_ms = read_u64(&r, "allocated", INT64_MAX);
+    job->idle_device_ms = read_u64(&r, "idle", INT64_MAX);
+    job->waiting_device_ms = read_u64(&r, "waiting", INT64_MAX);
+    job->lost_device_ms = read_u64(&r, "lost", INT64_MAX);
+    ls_job_set_text(job, read_text(&r, "text", NULL));
+    ls_job_set_engine_ref(job, read_text(&r, "engine_ref", NULL));
+    return r.status;
+}
