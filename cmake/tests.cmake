@@ -9,7 +9,7 @@ set(LS_TEST_LAYERS "${LS_LAYERS}" CACHE STRING "layers whose unit tests are buil
 
 # Links TARGET to every layer there is, as src/cli is.
 function(ls_link_all target)
-  foreach(layer execution telemetry planning data compute model storage base)
+  foreach(layer orchestration execution telemetry planning data compute model storage base)
     if(TARGET ls_${layer})
       target_link_libraries(${target} PRIVATE ls_${layer})
     endif()
