@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Entries, their files in the folder of the job, and commands of Slurm whose answer only matters when they fail. */
+#include "orchestration/engines/slurm/internal.h"
+
+#include "base/assert.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/program.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+ls_slurm_entry *ls_slurm_find(const ls_slurm_engine *self, uint64_t id)
+{
+    ls_slurm_entry *at = self->entries;
+    while (at && at->id != id) {
+        at = at->next;
+    }
+    return at;
+}
+
+void ls_slurm_tell(ls_slurm_engine *self, const ls_slurm_entry *one, ls_engine_report report)
+{
+    report.job = one->id;
+    report.epoch = one->epoch;
+    report.ranks = one->job->ranks_now;
+    self->hear(self->context, &report);
+}
+/* ---- a job's files ---- */
+
+const char *ls_slurm_file(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one,
+                          const char *kind, const char *suffix)
+{
+    return ls_arena_printf(arena, "%s/%s-%u%s", ls_slurm_job_folder(arena, &self->site, one->id), kind,
+                           one->epoch, suffix);
+}
+
+/* The folder is its owner's alone: the script has the submitter's variables in it. */
+static ls_status make_folder(ls_arena *arena, const ls_slurm_engine *self, const ls_job *job)
+{
+    const char *folder = ls_slurm_job_folder(arena, &self->site, job->id);
+    LS_TRY(ls_dir_create(folder));
+    if (chmod(folder, 0700) != 0 || (self->site.is_root && chown(folder, job->uid, job->gid) != 0)) {
+        return ls_fail_errno(errno, "can't set the owner of %s", folder);
+    }
+    return LS_OK;
+}
+
+ls_status ls_slurm_write(const ls_slurm_engine *self, const ls_job *job, const char *path, const char *text)
+{
+    LS_TRY(ls_file_write_atomic(path, text, strlen(text)));
+    if (chmod(path, 0600) != 0 || (self->site.is_root && chown(path, job->uid, job->gid) != 0)) {
+        return ls_fail_errno(errno, "can't set the owner of %s", path);
+    }
+    return LS_OK;
+}
+
+ls_status ls_slurm_write_files(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one)
+{
+    const ls_job *job = one->job;
+    LS_TRY(make_folder(arena, self, job));
+    LS_TRY(ls_slurm_write(
+        self, job, ls_arena_printf(arena, "%s/run.yaml", ls_slurm_job_folder(arena, &self->site, job->id)),
+        job->spec.file));
+    ls_text script = {0};
+    ls_slurm_script(&self->site, job, &one->shape, &script);
+    const ls_status status =
+        ls_slurm_write(self, job, ls_slurm_file(arena, self, one, "slurm", ".sh"), ls_text_string(&script));
+    ls_text_release(&script);
+    LS_TRY(status);
+    return ls_slurm_write(self, job, ls_slurm_file(arena, self, one, "ticket", ""), "");
+}
+
+/* True when nobody has taken the ticket, and nobody can any more. */
+bool ls_slurm_withdraw_ticket(const ls_slurm_engine *self, const ls_slurm_entry *one)
+{
+    ls_arena arena = {0};
+    const bool withdrawn = unlink(ls_slurm_file(&arena, self, one, "ticket", "")) == 0;
+    ls_arena_release(&arena);
+    return withdrawn;
+}
+
+/* What Slurm calls it and which of its runs it is, from the file of its epoch. */
+bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one)
+{
+    ls_arena arena = {0};
+    char *text = NULL, ref[LS_SLURM_REF_BYTES];
+    size_t bytes = 0;
+    uint32_t restarts = 0;
+    const bool found = ls_file_read(&arena, ls_slurm_file(&arena, self, one, "slurm-ref", ""), 100, &text,
+                                    &bytes) == LS_OK &&
+                       sscanf(text, "%39[0-9_] %" SCNu32, ref, &restarts) == 2;
+    ls_arena_release(&arena);
+    if (found) {
+        memcpy(one->ref, ref, sizeof ref);
+        one->restarts = restarts;
+    }
+    return found;
+}
+
+void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one)
+{
+    ls_arena arena = {0};
+    const char *text = ls_arena_printf(&arena, "%s %" PRIu32 "\n", one->ref, one->restarts);
+    if (ls_slurm_write(self, one->job, ls_slurm_file(&arena, self, one, "slurm-ref", ""), text) != LS_OK) {
+        ls_log_warn("job %" PRIu64 ": %s", one->id, ls_error_text());
+    }
+    ls_arena_release(&arena);
+}
+
+/* How its run number `restarts` ended, as its script said. */
+bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, int *code_out,
+                       double *time_out)
+{
+    ls_arena arena = {0};
+    char *text = NULL;
+    size_t bytes = 0;
+    int code = 0;
+    double time_s = 0;
+    const char *path =
+        ls_arena_printf(&arena, "%s/slurm-end-%s-%u", ls_slurm_job_folder(&arena, &self->site, one->id),
+                        one->ref, one->restarts);
+    const bool found = ls_file_read(&arena, path, 200, &text, &bytes) == LS_OK &&
+                       sscanf(text, "%d %lf", &code, &time_s) == 2;
+    ls_arena_release(&arena);
+    if (found) {
+        *code_out = code;
+        *time_out = time_s;
+    }
+    return found;
+}
+
+/* ---- commands of Slurm whose answer only matters when they fail ---- */
+
+typedef struct command {
+    ls_slurm_engine *self;
+    char what[80];
+} command;
+
+static void command_done(void *context, const ls_program_result *result)
+{
+    command *one = context;
+    if (result->timed_out || (result->exit_code != 0 && !strstr(result->error, "Invalid job id") &&
+                              !strstr(result->error, "already completing"))) {
+        ls_log_warn("%s: %.200s", one->what, result->timed_out ? "no answer" : result->error);
+    }
+    free(one);
+}
+
+void ls_slurm_command(ls_slurm_engine *self, const char *const *argv)
+{
+    command *one = calloc(1, sizeof *one);
+    LS_ASSERT(one && "out of memory for a command");
+    one->self = self;
+    for (size_t i = 0, used = 0; argv[i] && used < sizeof one->what; i++) {
+        const int bytes = snprintf(one->what + used, sizeof one->what - used, "%s%s", i ? " " : "", argv[i]);
+        used += bytes > 0 ? (size_t)bytes : 0;
+    }
+    if (ls_program_start(self->env, &(ls_program){.argv = argv, .timeout_s = LS_SLURM_ANSWER_S}, command_done,
+                         one) != LS_OK) {
+        ls_log_warn("%s: %s", one->what, ls_error_text());
+        free(one);
+    }
+}
+
+void ls_slurm_cancel(ls_slurm_engine *self, const char *ref)
+{
+    const char *const argv[] = {"scancel", ref, NULL};
+    ls_slurm_command(self, argv);
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the files of the Slurm engine share: slurm.c takes orders, submit.c hands jobs to sbatch, look.c reads squeue, entry.c keeps entries and their files.
+ */
+#ifndef LS_ORCHESTRATION_ENGINES_SLURM_INTERNAL_H
+#define LS_ORCHESTRATION_ENGINES_SLURM_INTERNAL_H
+
+#include "orchestration/engines/engine.h"
+#include "orchestration/engines/slurm/script.h"
+
+enum { LS_SLURM_REF_BYTES = 40, LS_SLURM_ARRAY_MAX = 1000, LS_SLURM_MISSED_MAX = 3 };
+#define LS_SLURM_ANSWER_S 30.0 /* how long a command of Slurm may take */
+#define LS_SLURM_NODES_S  30.0 /* between two looks at the nodes */
+#define LS_SLURM_AGAIN_S  5.0  /* behind a command that failed because Slurm did not answer */
+#define LS_SLURM_SOON_S   0.3  /* from a submission to a look at it */
+
+typedef enum ls_slurm_phase {
+    PHASE_NEW,   /* not handed to sbatch yet */
+    PHASE_ASKED, /* sbatch runs */
+    PHASE_WAITS, /* in Slurm's queue */
+    PHASE_RUNS,
+    PHASE_ENDED,
+} ls_slurm_phase;
+
+/* A job in one epoch. */
+typedef struct ls_slurm_entry {
+    struct ls_slurm_entry *next;
+    struct ls_slurm_engine *engine;
+    const ls_job *job; /* of the queue; valid until it is forgotten */
+    uint64_t id;
+    uint32_t epoch;
+    ls_slurm_phase phase;
+    char ref[LS_SLURM_REF_BYTES];
+    uint32_t restarts; /* of Slurm's record, in this epoch */
+    uint32_t missed;   /* looks in which Slurm did not know it */
+    bool is_stopping;
+    double started_s;
+    ls_env_id grace; /* timer */
+    ls_slurm_shape shape;
+} ls_slurm_entry;
+
+typedef struct ls_slurm_engine {
+    ls_engine base;
+    ls_env *env;
+    ls_engine_hear hear;
+    void *context;
+    ls_arena arena; /* of the site and the nodes */
+    ls_slurm_site site;
+    double poll_s;
+    ls_engine_node *nodes;
+    uint32_t node_count;
+    ls_slurm_entry *entries;
+    ls_env_id look_timer, submit_timer;
+    uint64_t look_due_ns;
+    bool is_looking, is_submitting;
+    double nodes_seen_s;
+    bool is_silent; /* Slurm does not answer: said once */
+} ls_slurm_engine;
+
+/* ---- entries (entry.c) ---- */
+
+/* NULL: there is none. */
+ls_slurm_entry *ls_slurm_find(const ls_slurm_engine *self, uint64_t id);
+/* Fills in job, epoch and ranks. */
+void ls_slurm_tell(ls_slurm_engine *self, const ls_slurm_entry *one, ls_engine_report report);
+
+/* HOME/jobs/N/KIND-EPOCH SUFFIX */
+const char *ls_slurm_file(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one,
+                          const char *kind, const char *suffix);
+/* A file that is its owner's alone. */
+LS_MUST_CHECK ls_status ls_slurm_write(const ls_slurm_engine *self, const ls_job *job, const char *path,
+                                       const char *text);
+/* The folder, run file, script and ticket of its epoch. */
+LS_MUST_CHECK ls_status ls_slurm_write_files(ls_arena *arena, const ls_slurm_engine *self,
+                                             const ls_slurm_entry *one);
+/* True when nobody has taken the ticket, and nobody can any more. */
+bool ls_slurm_withdraw_ticket(const ls_slurm_engine *self, const ls_slurm_entry *one);
+/* What Slurm calls it and which of its runs it is, from the file of its epoch. */
+bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one);
+void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one);
+/* How its run ended, as its script said. */
+bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, int *code_out,
+                       double *time_out);
+
+/* Starts a command whose answer only matters, for the log, when it fails. */
+void ls_slurm_command(ls_slurm_engine *self, const char *const *argv);
+void ls_slurm_cancel(ls_slurm_engine *self, const char *ref);
+
+/* ---- submitting (submit.c) ---- */
+
+void ls_slurm_submit_in(ls_slurm_engine *self, double seconds);
+/* Slurm's words for people: without the name of the program, one line. In the arena. */
+const char *ls_slurm_words(ls_arena *arena, const char *error);
+
+/* ---- looking (look.c) ---- */
+
+extern const char *const ls_slurm_sinfo_argv[];
+/* In so many seconds, or earlier when that was said before. */
+void ls_slurm_look_in(ls_slurm_engine *self, double seconds);
+
+#endif

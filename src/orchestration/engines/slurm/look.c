@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From squeue and sinfo to reports: what has become of each job since the last look. */
+#include "orchestration/engines/slurm/internal.h"
+
+#include "base/log.h"
+#include "base/program.h"
+#include "orchestration/engines/slurm/queue.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Saved because its time was nearly over: what is left of it would not be enough to begin again. */
+static bool is_time_over(const ls_slurm_entry *one, double ended_s)
+{
+    const double limit_s = one->job->spec.time_limit_s;
+    return limit_s > 0 && one->started_s > 0 &&
+           one->job->run_s + ended_s - one->started_s >= limit_s - LS_SLURM_NOTICE_S;
+}
+
+/* Its last run has ended: tells how. */
+static void tell_end(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
+{
+    ls_engine_report report = {
+        .kind = LS_ENGINE_ENDED, .exit_code = row->exit_code, .cause = LS_CAUSE_PROGRAM};
+    const bool is_said = ls_slurm_read_end(self, one, &report.exit_code, &report.time_s);
+    if (row->state == LS_SLURM_LIMIT ||
+        (is_said && report.exit_code == 75 && !one->is_stopping && is_time_over(one, report.time_s))) {
+        report.cause = LS_CAUSE_LIMIT;
+    } else if (is_said) {
+        report.cause = report.exit_code == 75 ? LS_CAUSE_PREEMPTED : LS_CAUSE_PROGRAM;
+    } else if (row->state == LS_SLURM_MEMORY) {
+        report.cause = LS_CAUSE_MEMORY;
+    } else if (row->state == LS_SLURM_CANCELLED) {
+        report.cause = LS_CAUSE_USER;
+        report.exit_code = 128 + SIGTERM;
+        report.text = "cancelled in Slurm";
+    } else if (row->state == LS_SLURM_PREEMPTED) {
+        report.cause = LS_CAUSE_PREEMPTED;
+        report.exit_code = 75;
+    } else if (row->state != LS_SLURM_DONE) {
+        report.cause = LS_CAUSE_LOST; /* no last word of its script */
+        report.text = row->reason;
+    }
+    ls_env_timer_cancel(self->env, one->grace);
+    one->grace = 0;
+    one->phase = PHASE_ENDED;
+    ls_slurm_tell(self, one, report);
+}
+
+static void has_begun(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
+{
+    if (one->phase == PHASE_WAITS) {
+        one->phase = PHASE_RUNS;
+        one->started_s = row->start_s;
+        ls_slurm_tell(
+            self, one,
+            (ls_engine_report){.kind = LS_ENGINE_STARTED, .time_s = row->start_s, .text = one->ref});
+    }
+}
+
+/* Slurm knows it with more restarts than this epoch had: the epoch's run is over, and the next one is in its queue already. */
+static void was_requeued(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
+{
+    int code = 0;
+    double ended_s = 0;
+    const bool is_over = ls_slurm_read_end(self, one, &code, &ended_s) && is_time_over(one, ended_s);
+    if (one->is_stopping || is_over) { /* whether and when it goes on is for the queue to say */
+        ls_slurm_cancel(self, one->ref);
+        tell_end(self, one, row);
+        return;
+    }
+    if (one->phase == PHASE_WAITS) { /* it ran between two looks */
+        one->phase = PHASE_RUNS;
+        ls_slurm_tell(self, one, (ls_engine_report){.kind = LS_ENGINE_STARTED, .text = one->ref});
+    }
+    one->phase = PHASE_WAITS;
+    one->started_s = 0;
+    one->restarts = row->restarts;
+    ls_slurm_entry next = *one;
+    next.epoch++;
+    ls_slurm_write_ref(self, &next); /* before anybody counts on it */
+    ls_slurm_tell(self, one,
+                  (ls_engine_report){.kind = LS_ENGINE_WAITS,
+                                     .stage = ls_slurm_reason_stage(row->reason),
+                                     .text = code == 75 ? "saved, and queued again by Slurm"
+                                                        : "queued again by Slurm: its nodes were lost"});
+    one->epoch++;
+    if (row->state == LS_SLURM_RUNS) {
+        has_begun(self, one, row);
+    }
+}
+
+static void take_row(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
+{
+    if (one->phase != PHASE_WAITS && one->phase != PHASE_RUNS) {
+        return;
+    }
+    one->missed = 0;
+    if (row->restarts > one->restarts) {
+        was_requeued(self, one, row);
+    } else if (row->state == LS_SLURM_WAITS) {
+        ls_slurm_tell(self, one,
+                      (ls_engine_report){.kind = LS_ENGINE_WAITS,
+                                         .stage = ls_slurm_reason_stage(row->reason),
+                                         .starts_s = row->start_s,
+                                         .text = row->reason});
+    } else if (row->state == LS_SLURM_RUNS) {
+        has_begun(self, one, row);
+    } else {
+        if (row->start_s > 0 && (row->state != LS_SLURM_CANCELLED || one->phase == PHASE_RUNS)) {
+            has_begun(self, one, row);
+        }
+        tell_end(self, one, row);
+    }
+}
+
+/* Slurm forgets ended jobs after MinJobAge; the script's last word stays. */
+static void take_absence(ls_slurm_engine *self, ls_slurm_entry *one)
+{
+    if (one->phase != PHASE_WAITS && one->phase != PHASE_RUNS) {
+        return;
+    }
+    int code = 0;
+    double time_s = 0;
+    if (++one->missed < LS_SLURM_MISSED_MAX && !ls_slurm_read_end(self, one, &code, &time_s)) {
+        return;
+    }
+    const ls_slurm_row row = {.state = LS_SLURM_NODE_LOST, .reason = "Slurm does not know it any more"};
+    if (ls_slurm_withdraw_ticket(self, one)) {
+        one->phase = PHASE_ENDED;
+        ls_slurm_tell(self, one, (ls_engine_report){.kind = LS_ENGINE_NEVER});
+        return;
+    }
+    tell_end(self, one, &row);
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    return strcmp(((const ls_slurm_row *)a)->ref, ((const ls_slurm_row *)b)->ref);
+}
+
+static void take_rows(ls_slurm_engine *self, ls_slurm_row *rows, size_t count)
+{
+    qsort(rows, count, sizeof *rows, compare_rows);
+    for (ls_slurm_entry *at = self->entries, *next; at; at = next) {
+        next = at->next;
+        if (!at->ref[0] && (at->phase != PHASE_WAITS || !ls_slurm_read_ref(self, at))) {
+            if (at->phase == PHASE_WAITS) {
+                take_absence(self, at);
+            }
+            continue;
+        }
+        const ls_slurm_row key = {.ref = at->ref};
+        const ls_slurm_row *row = bsearch(&key, rows, count, sizeof *rows, compare_rows);
+        if (row) {
+            take_row(self, at, row);
+        } else {
+            take_absence(self, at);
+        }
+    }
+}
+
+/* Said once when it begins and once when it is over. */
+static void note_silence(ls_slurm_engine *self, bool is_silent, const char *text)
+{
+    if (is_silent != self->is_silent) {
+        if (is_silent) {
+            ls_log_warn("Slurm does not answer: %.200s", text);
+        } else {
+            ls_log_info("Slurm answers again");
+        }
+        self->is_silent = is_silent;
+    }
+}
+
+static void squeue_done(void *context, const ls_program_result *result)
+{
+    ls_slurm_engine *self = context;
+    ls_arena arena = {0};
+    ls_slurm_row *rows = NULL;
+    size_t count = 0;
+    self->is_looking = false;
+    const bool worked = !result->timed_out && result->exit_code == 0;
+    note_silence(self, !worked, result->error);
+    if (worked && ls_slurm_rows_read(&arena, result->output, &rows, &count) == LS_OK) {
+        take_rows(self, rows, count);
+    } else if (worked) {
+        ls_log_warn("%s", ls_error_text());
+    }
+    ls_arena_release(&arena);
+    ls_slurm_look_in(self, worked ? self->poll_s : LS_SLURM_AGAIN_S);
+}
+
+static void sinfo_done(void *context, const ls_program_result *result)
+{
+    ls_slurm_engine *self = context;
+    ls_arena arena = {0};
+    ls_slurm_cluster cluster;
+    if (!result->timed_out && result->exit_code == 0 &&
+        ls_slurm_cluster_read(&arena, result->output, &cluster) == LS_OK) {
+        for (size_t i = 0; i < cluster.node_count; i++) {
+            const ls_engine_report report = {
+                .kind = LS_ENGINE_NODE, .text = cluster.nodes[i].name, .is_up = cluster.nodes[i].is_up};
+            self->hear(self->context, &report);
+        }
+    }
+    ls_arena_release(&arena);
+}
+
+const char *const ls_slurm_sinfo_argv[] = {"sinfo", "--noheader", "--Node", "--format=" LS_SLURM_SINFO_FORMAT,
+                                           NULL};
+
+static bool has_any_job(const ls_slurm_engine *self)
+{
+    for (const ls_slurm_entry *at = self->entries; at; at = at->next) {
+        if (at->phase == PHASE_WAITS || at->phase == PHASE_RUNS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void look_due(void *context)
+{
+    static const char *const squeue_argv[] = {"env",
+                                              "SLURM_TIME_FORMAT=%s",
+                                              "squeue",
+                                              "--noheader",
+                                              "--array",
+                                              "--states=all",
+                                              "--Format=" LS_SLURM_SQUEUE_FORMAT,
+                                              NULL};
+    ls_slurm_engine *self = context;
+    self->look_timer = 0;
+    const double now_s = (double)ls_env_now_ns(self->env) / 1e9;
+    if (now_s - self->nodes_seen_s >= LS_SLURM_NODES_S) {
+        self->nodes_seen_s = now_s;
+        if (ls_program_start(self->env,
+                             &(ls_program){.argv = ls_slurm_sinfo_argv, .timeout_s = LS_SLURM_ANSWER_S},
+                             sinfo_done, self) != LS_OK) {
+            ls_log_warn("%s", ls_error_text());
+        }
+    }
+    if (self->is_looking) {
+        return; /* and it sets the timer */
+    }
+    if (!has_any_job(self)) {
+        ls_slurm_look_in(self, LS_SLURM_NODES_S);
+        return;
+    }
+    self->is_looking =
+        ls_program_start(self->env, &(ls_program){.argv = squeue_argv, .timeout_s = LS_SLURM_ANSWER_S},
+                         squeue_done, self) == LS_OK;
+    if (!self->is_looking) {
+        ls_log_warn("%s", ls_error_text());
+        ls_slurm_look_in(self, LS_SLURM_AGAIN_S);
+    }
+}
+
+/* In so many seconds, or earlier when that was said before. */
+void ls_slurm_look_in(ls_slurm_engine *self, double seconds)
+{
+    const uint64_t due_ns = ls_env_now_ns(self->env) + (uint64_t)(seconds * 1e9);
+    if (self->look_timer && self->look_due_ns <= due_ns) {
+        return;
+    }
+    ls_env_timer_cancel(self->env, self->look_timer);
+    self->look_due_ns = due_ns;
+    self->look_timer = ls_env_timer_set(self->env, (uint64_t)(seconds * 1e9), look_due, self);
+}

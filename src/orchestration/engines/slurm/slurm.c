@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orchestration/engines/slurm/slurm.h"
+
+#include "base/assert.h"
+#include "base/hash.h"
+#include "base/program.h"
+#include "orchestration/engines/slurm/internal.h"
+#include "orchestration/engines/slurm/queue.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define POLL_S 2.0
+
+static ls_slurm_engine *engine_of(ls_engine *base)
+{
+    return (ls_slurm_engine *)base;
+}
+
+static ls_slurm_entry *add_entry(ls_slurm_engine *self, const ls_job *job)
+{
+    ls_slurm_entry *one = ls_slurm_find(self, job->id);
+    if (!one) {
+        one = calloc(1, sizeof *one);
+        LS_ASSERT(one && "out of memory for a job");
+        /* At the end: submitted in the order in which they came. */
+        ls_slurm_entry **at = &self->entries;
+        while (*at) {
+            at = &(*at)->next;
+        }
+        *at = one;
+    }
+    ls_env_timer_cancel(self->env, one->grace);
+    ls_slurm_entry *next = one->next;
+    *one = (ls_slurm_entry){.next = next, .engine = self, .job = job, .id = job->id, .epoch = job->epoch};
+    return one;
+}
+
+static void remove_entry(ls_slurm_engine *self, ls_slurm_entry *one)
+{
+    ls_slurm_entry **at = &self->entries;
+    while (*at != one) {
+        at = &(*at)->next;
+    }
+    *at = one->next;
+    ls_env_timer_cancel(self->env, one->grace);
+    free(one);
+}
+
+/* ---- orders ---- */
+
+static const ls_engine_node *slurm_nodes(ls_engine *base, uint32_t *count_out)
+{
+    *count_out = engine_of(base)->node_count;
+    return engine_of(base)->nodes;
+}
+
+/* Reports never come inside an order. */
+typedef struct later {
+    ls_slurm_engine *self;
+    uint64_t job;
+    uint32_t epoch;
+    ls_engine_report report;
+    char text[300];
+} later;
+
+static void tell_now(void *context)
+{
+    later *one = context;
+    ls_slurm_entry *of = ls_slurm_find(one->self, one->job);
+    if (of && of->epoch == one->epoch) {
+        one->report.text = one->text[0] ? one->text : NULL;
+        ls_slurm_tell(one->self, of, one->report);
+    }
+    free(one);
+}
+
+static void tell_later(ls_slurm_engine *self, const ls_slurm_entry *of, ls_engine_report report,
+                       const char *text)
+{
+    later *one = calloc(1, sizeof *one);
+    LS_ASSERT(one && "out of memory for a report");
+    *one = (later){.self = self, .job = of->id, .epoch = of->epoch, .report = report};
+    snprintf(one->text, sizeof one->text, "%s", text);
+    (void)ls_env_timer_set(self->env, 0, tell_now, one);
+}
+
+static void slurm_start(ls_engine *base, const ls_job *job)
+{
+    ls_slurm_engine *self = engine_of(base);
+    ls_slurm_entry *one = add_entry(self, job);
+    if (ls_slurm_shape_of(&self->site, job->ranks_now, job->spec.ranks_per_node, &one->shape) != LS_OK) {
+        one->phase = PHASE_ENDED;
+        tell_later(self, one,
+                   (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 2, .cause = LS_CAUSE_START},
+                   ls_error_text());
+        return;
+    }
+    ls_slurm_submit_in(self, 0); /* behind this turn of the loop: jobs of one sweep come together */
+}
+
+static void slurm_adopt(ls_engine *base, const ls_job *job)
+{
+    ls_slurm_engine *self = engine_of(base);
+    ls_slurm_entry *one = add_entry(self, job);
+    if (!ls_slurm_read_ref(self, one) && ls_slurm_withdraw_ticket(self, one)) {
+        /* sbatch did not run, or its answer got lost. Without the ticket a job of that name does nothing. */
+        one->phase = PHASE_ENDED;
+        tell_later(self, one, (ls_engine_report){.kind = LS_ENGINE_NEVER}, "");
+        return;
+    }
+    one->phase = PHASE_WAITS;
+    ls_slurm_look_in(self, 0);
+}
+
+static void grace_over(void *context)
+{
+    ls_slurm_entry *one = context;
+    one->grace = 0;
+    if (one->phase == PHASE_RUNS) {
+        ls_slurm_cancel(one->engine, one->ref);
+    }
+}
+
+static void slurm_stop(ls_engine *base, const ls_job *job, ls_engine_stop_kind kind)
+{
+    ls_slurm_engine *self = engine_of(base);
+    ls_slurm_entry *one = ls_slurm_find(self, job->id);
+    if (!one || one->epoch != job->epoch) {
+        return;
+    }
+    one->is_stopping = true;
+    if (one->phase == PHASE_NEW) { /* nobody knows of it yet */
+        one->phase = PHASE_ENDED;
+        tell_later(self, one, (ls_engine_report){.kind = LS_ENGINE_NEVER}, "");
+    } else if (one->phase == PHASE_RUNS && kind == LS_STOP_SAVE) {
+        const char *const argv[] = {"scancel", "--batch", "--signal=USR1", one->ref, NULL};
+        ls_slurm_command(self, argv);
+        if (!one->grace) {
+            one->grace = ls_env_timer_set(self->env, (uint64_t)(job->spec.grace_s * 1e9), grace_over, one);
+        }
+    } else if (one->phase == PHASE_WAITS || one->phase == PHASE_RUNS) {
+        ls_slurm_cancel(self, one->ref);
+    }
+    ls_slurm_look_in(self, LS_SLURM_SOON_S);
+}
+
+static void slurm_resize(ls_engine *base, const ls_job *job)
+{
+    ls_slurm_engine *self = engine_of(base);
+    const ls_slurm_entry *one = ls_slurm_find(self, job->id);
+    if (one) {
+        tell_later(self, one, (ls_engine_report){.kind = LS_ENGINE_RESIZED},
+                   "Slurm decides about the size of jobs");
+    }
+}
+
+/* Held or released, or another priority. */
+static void slurm_change(ls_engine *base, const ls_job *job)
+{
+    ls_slurm_engine *self = engine_of(base);
+    const ls_slurm_entry *one = ls_slurm_find(self, job->id);
+    if (!one || one->phase != PHASE_WAITS) {
+        return;
+    }
+    const char *const held[] = {"scontrol", job->held ? "hold" : "release", one->ref, NULL};
+    ls_slurm_command(self, held);
+    if (self->site.partitions[job->priority]) {
+        ls_arena arena = {0};
+        const char *const moved[] = {
+            "scontrol", "update", ls_arena_printf(&arena, "JobId=%s", one->ref),
+            ls_arena_printf(&arena, "Partition=%s", self->site.partitions[job->priority]), NULL};
+        ls_slurm_command(self, moved);
+        ls_arena_release(&arena);
+    }
+    ls_slurm_look_in(self, LS_SLURM_SOON_S);
+}
+
+static void slurm_forget(ls_engine *base, const ls_job *job)
+{
+    ls_slurm_engine *self = engine_of(base);
+    ls_slurm_entry *one = ls_slurm_find(self, job->id);
+    if (one) {
+        if (one->ref[0] && one->phase != PHASE_ENDED) {
+            ls_slurm_cancel(self, one->ref);
+        }
+        remove_entry(self, one);
+    }
+}
+
+/* Jobs go on. Commands under way end with the loop. */
+static void slurm_destroy(ls_engine *base)
+{
+    ls_slurm_engine *self = engine_of(base);
+    while (self->entries) {
+        remove_entry(self, self->entries);
+    }
+    ls_env_timer_cancel(self->env, self->look_timer);
+    ls_env_timer_cancel(self->env, self->submit_timer);
+    ls_arena_release(&self->arena);
+    free(self);
+}
+
+static const ls_engine_calls slurm_calls = {
+    .name = "slurm",
+    .decides = true,
+    .nodes = slurm_nodes,
+    .start = slurm_start,
+    .adopt = slurm_adopt,
+    .stop = slurm_stop,
+    .resize = slurm_resize,
+    .change = slurm_change,
+    .forget = slurm_forget,
+    .destroy = slurm_destroy,
+};
+
+/* ---- creating ---- */
+
+static ls_status ask_cluster(ls_arena *arena, ls_slurm_cluster *cluster_out)
+{
+    ls_program_result answer;
+    LS_TRY(ls_program_run(&(ls_program){.argv = ls_slurm_sinfo_argv, .timeout_s = LS_SLURM_ANSWER_S}, arena,
+                          &answer));
+    if (answer.exit_code != 0) {
+        return ls_fail(LS_ERR_FAILED,
+                       "Slurm does not answer (sinfo: %s); is slurmctld running, and does SLURM_CONF name "
+                       "its configuration?",
+                       ls_slurm_words(arena, answer.error));
+    }
+    return ls_slurm_cluster_read(arena, answer.output, cluster_out);
+}
+
+/* Which leaf switch a node is under would need `scontrol show topology`; Slurm places jobs, so it is not asked. */
+static void take_nodes(ls_slurm_engine *self, const ls_slurm_cluster *cluster)
+{
+    self->nodes = ls_arena_new(&self->arena, ls_engine_node, cluster->node_count);
+    self->node_count = (uint32_t)cluster->node_count;
+    for (size_t i = 0; i < cluster->node_count; i++) {
+        self->site.has_gpus = self->site.has_gpus || cluster->nodes[i].gpus > 0;
+    }
+    for (size_t i = 0; i < cluster->node_count; i++) {
+        const ls_slurm_node *node = &cluster->nodes[i];
+        uint32_t devices = self->site.has_gpus ? node->gpus : node->cpus;
+        self->site.node_devices = devices > self->site.node_devices ? devices : self->site.node_devices;
+        devices = devices < 1 ? 1 : devices > 64 ? 64 : devices;
+        self->nodes[i] = (ls_engine_node){.name = node->name,
+                                          .kind = node->gpus ? node->gpu_kind : "cpu",
+                                          .devices = devices,
+                                          .island_devices = devices,
+                                          .cpus = node->cpus,
+                                          .memory_mib = node->memory_mib};
+    }
+}
+
+/* All three, or none: a job of a priority without a partition would have no place. */
+static void take_partitions(ls_slurm_engine *self, const ls_slurm_cluster *cluster)
+{
+    static const char *const names[] = {"low", "normal", "high"};
+    const char *found[3] = {NULL};
+    for (size_t i = 0; i < cluster->partition_count; i++) {
+        for (int p = 0; p < 3; p++) {
+            found[p] = strcmp(cluster->partitions[i], names[p]) == 0 ? names[p] : found[p];
+        }
+    }
+    for (int p = 0; p < 3 && found[0] && found[1] && found[2]; p++) {
+        self->site.partitions[p] = found[p];
+    }
+}
+
+ls_status ls_slurm_engine_create(ls_env *env, const ls_slurm_settings *settings, ls_engine_hear hear,
+                                 void *context, ls_engine **engine_out)
+{
+    ls_slurm_engine *self = calloc(1, sizeof *self);
+    LS_ASSERT(self && "out of memory for an engine");
+    *self = (ls_slurm_engine){.base = {.calls = &slurm_calls}, .env = env, .hear = hear, .context = context};
+    ls_slurm_cluster cluster;
+    const ls_status status = ask_cluster(&self->arena, &cluster);
+    if (status != LS_OK) {
+        ls_arena_release(&self->arena);
+        free(self);
+        return status;
+    }
+    self->poll_s = settings->poll_s > 0 ? settings->poll_s : POLL_S;
+    self->site.home = ls_arena_strdup(&self->arena, settings->home);
+    self->site.program = ls_arena_strdup(&self->arena, settings->program);
+    self->site.home_id = ls_xxh3(settings->home, strlen(settings->home), 0);
+    self->site.is_root = geteuid() == 0;
+    self->site.account_option = settings->use_accounts ? "account" : NULL;
+    const char *conf = getenv("SLURM_CONF");
+    self->site.slurm_conf = conf ? ls_arena_strdup(&self->arena, conf) : NULL;
+    take_nodes(self, &cluster);
+    take_partitions(self, &cluster);
+    ls_slurm_look_in(self, LS_SLURM_NODES_S);
+    *engine_out = &self->base;
+    return LS_OK;
+}

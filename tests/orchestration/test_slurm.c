@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What Slurm's commands say, read; what is said to them. The texts are what Slurm 22.05 printed. */
+#include "test.h"
+
+#include "orchestration/engines/slurm/config.h"
+#include "orchestration/engines/slurm/queue.h"
+#include "orchestration/engines/slurm/script.h"
+
+#include <string.h>
+
+static const char squeue_text[] =
+    "2_3                 |PENDING       |Resources           |1795390244 |0     |0       |1    "
+    "|lockstep:00000000000000ab:8:1   |\n"
+    "1                   |PENDING       |BeginTime           |N/A        |1     |19200   |2-4  "
+    "|lockstep:00000000000000ab:7:2   |\n"
+    "5                   |FAILED        |NonZeroExitCode     |1795390233 |0     |9       |1    |(null)   |\n"
+    "6                   |COMPLETING    |None                |1795390233 |0     |0       |1    |   |\n";
+
+static void slurm_rows_read(void **state)
+{
+    (void)state;
+    ls_arena arena = {0};
+    ls_slurm_row *rows = NULL;
+    size_t count = 0;
+    assert_int_equal(ls_slurm_rows_read(&arena, squeue_text, &rows, &count), LS_OK);
+    assert_int_equal(count, 4);
+    assert_string_equal(rows[0].ref, "2_3");
+    assert_int_equal(rows[0].state, LS_SLURM_WAITS);
+    assert_true(rows[0].start_s == 1795390244);
+    assert_int_equal(rows[1].restarts, 1);
+    assert_int_equal(rows[1].exit_code, 75);
+    assert_true(rows[1].start_s == 0);
+    assert_int_equal(rows[1].nodes, 0);
+    assert_int_equal(rows[2].state, LS_SLURM_DONE);
+    assert_int_equal(rows[2].exit_code, 128 + 9);
+    assert_int_equal(rows[3].state, LS_SLURM_RUNS);
+    uint64_t job = 0;
+    uint32_t epoch = 0;
+    assert_true(ls_slurm_comment_read(rows[1].comment, 0xab, &job, &epoch));
+    assert_int_equal(job, 7);
+    assert_int_equal(epoch, 2);
+    assert_false(ls_slurm_comment_read(rows[1].comment, 0xac, &job, &epoch));
+    assert_false(ls_slurm_comment_read(rows[2].comment, 0xab, &job, &epoch));
+    assert_string_equal(ls_slurm_comment(&arena, 0xab, 7, 2), rows[1].comment);
+    ls_arena_release(&arena);
+}
+
+static void slurm_rows_read_refuses(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"squeue: error: no\n", "1|RUNNING|None|N/A|zero|0|1|c|\n",
+                                      "1|RUNNING|None|N/A|0|-1|1|c|\n", "|RUNNING|None|N/A|0|0|1|c|\n"};
+    ls_arena arena = {0};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ls_slurm_row *rows = NULL;
+        size_t count = 42;
+        assert_int_equal(ls_slurm_rows_read(&arena, bad[i], &rows, &count), LS_ERR_DATA);
+        assert_int_equal(count, 42);
+    }
+    ls_slurm_row *rows = NULL;
+    size_t count = 42;
+    assert_int_equal(ls_slurm_rows_read(&arena, "", &rows, &count), LS_OK);
+    assert_int_equal(count, 0);
+    ls_arena_release(&arena);
+}
+
+static void slurm_reasons(void **state)
+{
+    (void)state;
+    assert_string_equal(ls_slurm_reason_stage("Resources"), "gang");
+    assert_string_equal(ls_slurm_reason_stage("AssocGrpGRES"), "quota");
+    assert_string_equal(ls_slurm_reason_stage("QOSMaxGRESPerUser"), "quota");
+    assert_string_equal(ls_slurm_reason_stage("DependencyNeverSatisfied"), "impossible");
+    assert_string_equal(ls_slurm_reason_stage("Dependency"), "dependency");
+    assert_string_equal(ls_slurm_reason_stage("ReqNodeNotAvail, UnavailableNodes:n[0-1]"), "placement");
+    assert_string_equal(ls_slurm_reason_stage("a word of a later version"), "gang");
+    assert_true(ls_slurm_reason_text("a word of a later version")[0]);
+}
+
+static void slurm_cluster_read(void **state)
+{
+    (void)state;
+    ls_arena arena = {0};
+    ls_slurm_cluster cluster;
+    assert_int_equal(ls_slurm_cluster_read(
+                         &arena,
+                         "n0|16|16384|gpu:h100:8(S:0-1)|idle|high\nn0|16|16384|gpu:h100:8(S:0-1)|idle|low\n"
+                         "n1|16|2000+|(null)|down*|low\nn2|8|2000|nic:2,gpu:4|mixed|low\n",
+                         &cluster),
+                     LS_OK);
+    assert_int_equal(cluster.node_count, 3);
+    assert_int_equal(cluster.partition_count, 2);
+    assert_int_equal(cluster.nodes[0].gpus, 8);
+    assert_string_equal(cluster.nodes[0].gpu_kind, "h100");
+    assert_false(cluster.nodes[1].is_up);
+    assert_int_equal(cluster.nodes[1].gpus, 0);
+    assert_int_equal(cluster.nodes[1].memory_mib, 2000);
+    assert_int_equal(cluster.nodes[2].gpus, 4);
+    assert_string_equal(cluster.nodes[2].gpu_kind, "gpu");
+    assert_int_equal(ls_slurm_cluster_read(&arena, "", &cluster), LS_ERR_DATA);
+    assert_int_equal(ls_slurm_cluster_read(&arena, "n0|sixteen|1|x|idle|low\n", &cluster), LS_ERR_DATA);
+    ls_arena_release(&arena);
+}
+
+static void slurm_shape(void **state)
+{
+    (void)state;
+    const ls_slurm_site site = {.node_devices = 8, .has_gpus = true};
+    ls_slurm_shape shape = {0};
+    assert_int_equal(ls_slurm_shape_of(&site, 3, 0, &shape), LS_OK);
+    assert_int_equal(shape.nodes, 1);
+    assert_int_equal(ls_slurm_shape_of(&site, 12, 0, &shape), LS_OK);
+    assert_int_equal(shape.nodes, 2);
+    assert_int_equal(shape.ranks_per_node, 6);
+    assert_int_equal(ls_slurm_shape_of(&site, 12, 4, &shape), LS_OK);
+    assert_int_equal(shape.nodes, 3);
+    assert_int_equal(ls_slurm_shape_of(&site, 13, 0, &shape), LS_ERR_INVALID);
+    assert_true(strstr(ls_error_text(), "12 or 14 ranks would"));
+    assert_int_equal(ls_slurm_shape_of(&site, 12, 9, &shape), LS_ERR_INVALID);
+    assert_int_equal(ls_slurm_shape_of(&site, 12, 5, &shape), LS_ERR_INVALID);
+    assert_int_equal(shape.nodes, 3);
+}
+
+static void slurm_version(void **state)
+{
+    (void)state;
+    ls_slurm_version version = {0};
+    assert_int_equal(ls_slurm_version_parse("slurm-wlm 22.05.8\n", &version), LS_OK);
+    assert_int_equal(version.major, 22);
+    assert_int_equal(version.minor, 5);
+    assert_int_equal(ls_slurm_version_parse("slurm 25.11.2-rc1", &version), LS_OK);
+    assert_int_equal(version.minor, 11);
+    assert_int_equal(ls_slurm_version_parse("slurm", &version), LS_ERR_DATA);
+    assert_int_equal(version.major, 25);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slurm_rows_read), cmocka_unit_test(slurm_rows_read_refuses),
+        cmocka_unit_test(slurm_reasons),   cmocka_unit_test(slurm_cluster_read),
+        cmocka_unit_test(slurm_shape),     cmocka_unit_test(slurm_version),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
