@@ -325,12 +325,12 @@ static uint64_t next_of_running(const ls_policy *policy, const job *j, bool othe
         next_ms = add_u64(j->started_ms, j->spec.limit_ms);
     }
     if (others_wait && policy->settings.preempt) {
-        const uint32_t queue = ls_job_queue(policy, ls_job_attained(j, j->attained_ms));
+        const uint64_t attained = ls_job_attained(j, policy->passed_ms); /* what that pass has seen */
+        const uint32_t queue = ls_job_queue(policy, attained);
         const uint64_t threshold =
             queue < LS_LAS_QUEUES_MAX ? policy->settings.las_thresholds_device_ms[queue] : 0;
         if (threshold > 0) {
-            next_ms = min_u64(next_ms,
-                              j->attained_ms + (threshold - j->attained_device_ms + j->ranks - 1) / j->ranks);
+            next_ms = min_u64(next_ms, policy->passed_ms + (threshold - attained + j->ranks - 1) / j->ranks);
         }
         const uint64_t guard_ms = add_u64(j->started_ms, policy->settings.min_run_ms);
         next_ms = guard_ms > policy->passed_ms ? min_u64(next_ms, guard_ms) : next_ms;

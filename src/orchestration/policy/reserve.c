@@ -127,6 +127,12 @@ static bool fits_in_future(ls_policy *policy, const job *j, const ls_shape *shap
            ls_plan_find(&policy->placer, &policy->future, shape, j->spec.min_ranks, plan);
 }
 
+/* Who has waited so long gets devices kept free even where no end is known. */
+static bool is_starved(const ls_policy *policy, const job *j, uint64_t now_ms)
+{
+    return now_ms - min_u64(now_ms, j->pending_ms) >= policy->settings.age_max_ms;
+}
+
 /* Walks through predicted ends in order of time until the job fits. */
 static bool find_start(ls_policy *policy, const job *j, uint64_t now_ms, reservation *r)
 {
@@ -227,8 +233,7 @@ void ls_reserve_add(ls_policy *policy, uint32_t slot, uint64_t now_ms)
     if (!ls_reserve_find(policy, slot, now_ms, r)) {
         return;
     }
-    const bool starved = now_ms - min_u64(now_ms, j->pending_ms) >= policy->settings.age_max_ms;
-    if (r->starts_ms == UINT64_MAX && !starved) {
+    if (r->starts_ms == UINT64_MAX && !is_starved(policy, j, now_ms)) {
         return;
     }
     r->key = ls_job_key(policy, j, now_ms);
