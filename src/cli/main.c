@@ -14,6 +14,7 @@
 static const ls_command *const commands[] = {
     &ls_command_plan,
     &ls_command_train,
+    &ls_command_simulate,
     &ls_command_agent,
     &ls_command_resize,
     &ls_command_sample,
