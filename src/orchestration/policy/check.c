@@ -87,10 +87,34 @@ static ls_status check_job_state(const ls_policy *policy, const job *j, uint32_t
     if (j->for_job != NO_SLOT && policy->jobs[j->for_job].state != JOB_CLAIMING) {
         return wrong(j, "gives up devices for a job that does not wait for them");
     }
-    if (j->state != JOB_CLAIMING && j->claim_missing > 0) {
-        return wrong(j, "runs, and devices are missing");
+    if (j->state != JOB_CLAIMING && (j->claim_missing > 0 || j->givers > 0)) {
+        return wrong(j, "does not claim, and devices are missing");
+    }
+    uint32_t givers = 0;
+    for (uint32_t i = 0; i < policy->jobs_used && j->state == JOB_CLAIMING; i++) {
+        givers += policy->jobs[i].state == JOB_RUNNING && policy->jobs[i].for_job == slot;
+    }
+    if (givers != j->givers) {
+        return wrong(j, "waits for another number of jobs than give up something for it");
     }
     return LS_OK;
+}
+
+/* Cores and memory are overdrawn only where a job waits for who still has them. */
+static ls_status check_overdrawn(const ls_policy *policy, uint32_t place)
+{
+    bool claimed = policy->map.cpus[place] >= 0 && policy->map.memory_mib[place] >= 0;
+    for (uint32_t slot = 0; slot < policy->jobs_used && !claimed; slot++) {
+        const job *j = &policy->jobs[slot];
+        for (uint32_t i = j->state == JOB_CLAIMING ? j->shares : (uint32_t)NO_SLOT; i != NO_SLOT;
+             i = policy->shares[i].next) {
+            claimed = claimed || policy->shares[i].place == place;
+        }
+    }
+    return claimed ? LS_OK
+                   : ls_fail(LS_ERR_FAILED, "node %u is short of %d cores and %d MiB",
+                             policy->places.nodes[place].node, -policy->map.cpus[place],
+                             -policy->map.memory_mib[place]);
 }
 
 static ls_status check_maps(ls_policy *policy, const walk *w)
@@ -101,6 +125,9 @@ static ls_status check_maps(ls_policy *policy, const walk *w)
     }
     for (uint32_t place = 0; place < policy->places.node_count; place++) {
         claimed += bits_of(policy->map.claimed[place]);
+        if (!policy->restored_any) {
+            LS_TRY(check_overdrawn(policy, place));
+        }
         if (policy->map.free[place] != policy->future.free[place] && !policy->settings.pooled) {
             return ls_fail(LS_ERR_FAILED, "node %u: free 0x%" PRIx64 ", but jobs leave 0x%" PRIx64,
                            policy->places.nodes[place].node, policy->map.free[place],

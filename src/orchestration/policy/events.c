@@ -376,7 +376,9 @@ ls_status ls_policy_resized(ls_policy *policy, uint64_t now_ms, uint64_t id)
     j->resizing = false;
     j->resized_ms = now_ms;
     j->checkpoint_ms = now_ms; /* resizing loses no work */
-    j->for_job = j->stopping ? j->for_job : (uint32_t)NO_SLOT;
+    if (!j->stopping) {
+        ls_job_gave(policy, j);
+    }
     return LS_OK;
 }
 
@@ -479,6 +481,10 @@ ls_status ls_job_changed(ls_policy *policy, const job *j, ls_change_kind kind, u
     LS_TRY(apply_change(&changed.spec, kind, value));
     LS_TRY(check_sizes(&changed.spec));
     LS_TRY(ls_job_check_possible(policy, &changed));
+    if (changed.spec.ranks != j->spec.ranks && j->left_ms > 0) {
+        const unsigned __int128 work = (unsigned __int128)j->left_ms * ls_job_gain(j, j->spec.ranks);
+        changed.left_ms = max_u64((uint64_t)(work / max_u64(ls_job_gain(j, changed.spec.ranks), 1)), 1);
+    }
     if (changed.spec.min_ranks != j->spec.min_ranks || changed.spec.max_ranks != j->spec.max_ranks) {
         changed.gain_count = 0; /* the curve is over other sizes */
     }
@@ -503,8 +509,8 @@ ls_status ls_policy_change(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_c
                        ls_change_name(kind));
     }
     if (j->state == JOB_RUNNING && kind == LS_CHANGE_RANKS) {
-        job changed;
-        LS_TRY(ls_job_changed(policy, j, kind, value, &changed));
+        ls_job_advance(j, now_ms);
+        LS_TRY(ls_job_changed(policy, j, kind, value, j));
         j->ranks_wanted = (uint32_t)value;
         return LS_OK;
     }

@@ -290,10 +290,8 @@ static bool node_is_valid(const ls_free_map *map, uint32_t place)
     const uint64_t usable = ls_free_map_usable(map, place);
     const uint32_t has = (uint32_t)__builtin_popcountll(usable), index = place - cell->first;
     const uint32_t island = ls_island_most(usable, cell->devices, cell->island_devices);
-    const bool promised = map->claimed[place] != 0;
     if ((map->free[place] & ~node->all) || map->cpus[place] > (int32_t)node->cpus ||
-        map->memory_mib[place] > (int32_t)node->memory_mib ||
-        (!promised && (map->cpus[place] < 0 || map->memory_mib[place] < 0))) {
+        map->memory_mib[place] > (int32_t)node->memory_mib) {
         return false;
     }
     for (uint32_t c = 0; c <= cell->devices; c++) {

@@ -167,6 +167,15 @@ static void give_pooled(ls_policy *policy, const job *j, uint32_t ranks)
     policy->pooled_free += ranks - claimed;
 }
 
+/* Whoever it was for need not wait for this job any more. */
+void ls_job_gave(ls_policy *policy, job *j)
+{
+    if (j->for_job != NO_SLOT) {
+        policy->jobs[j->for_job].givers--;
+        j->for_job = NO_SLOT;
+    }
+}
+
 /* Nobody gives up anything for this job any more. */
 static void forget_claimer(ls_policy *policy, uint32_t slot)
 {
@@ -198,8 +207,9 @@ void ls_job_give_all(ls_policy *policy, uint64_t now_ms, uint32_t slot)
     ls_quota_return(policy, now_ms, j, j->ranks);
     j->ranks = 0;
     j->claim_missing = 0;
+    j->givers = 0;
     ls_job_give_leaving(policy, now_ms, slot);
-    j->for_job = NO_SLOT;
+    ls_job_gave(policy, j);
 }
 
 /* ---- shrinking ---- */

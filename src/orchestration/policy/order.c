@@ -64,7 +64,7 @@ uint64_t ls_job_attained(const job *j, uint64_t now_ms)
 uint64_t ls_job_gain(const job *j, uint32_t ranks)
 {
     const uint32_t min = j->spec.min_ranks, span = j->spec.max_ranks - min;
-    if (ranks < min || j->gain_count < 2 || span == 0) {
+    if (ranks < min || ranks > j->spec.max_ranks || j->gain_count < 2 || span == 0) {
         return UINT64_C(1000) * ranks / (min ? min : 1); /* not known: as if it scaled */
     }
     const uint64_t at = (uint64_t)(ranks - min) * (j->gain_count - 1);

@@ -249,7 +249,7 @@ static void consider(ls_policy *policy, uint32_t slot, scan *s)
 {
     job *j = &policy->jobs[slot];
     if (j->state == JOB_CLAIMING) {
-        if (j->claim_missing == 0) {
+        if (j->claim_missing == 0 && j->givers == 0) {
             begin(policy, slot, s->now_ms);
         } else {
             policy->waiting_for_devices++;

@@ -398,6 +398,7 @@ static void stop(ls_policy *policy, const victim *v, uint32_t for_slot, uint64_t
 {
     job *other = &policy->jobs[v->job];
     other->for_job = for_slot;
+    policy->jobs[for_slot].givers++;
     if (v->tier == TIER_SHRINK) {
         ls_job_shed(policy, v->job, v->devices);
         other->resizing = true;

@@ -89,7 +89,8 @@ static bool release(ls_policy *policy, const job *j, uint32_t chain, const ls_sh
     bool matters = false;
     for (uint32_t i = chain; i != NO_SLOT; i = policy->shares[i].next) {
         const share_node *share = &policy->shares[i];
-        const uint64_t devices = share->devices & ~kept[share->place];
+        /* Asked between passes, predictions may have changed since a reservation was made that has this: then it is free already. */
+        const uint64_t devices = share->devices & ~kept[share->place] & ~policy->future.free[share->place];
         ls_free_map_give(&policy->future, share->place, devices, j->spec.cpus_per_rank,
                          j->spec.memory_mib_per_rank);
         const ls_place_node *node = &policy->places.nodes[share->place];

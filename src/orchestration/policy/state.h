@@ -48,6 +48,7 @@ typedef struct job {
     uint32_t shares, leaving; /* chains: held; still held by a SHRINK that is not done */
     uint32_t ranks_leaving;
     uint32_t claim_missing;    /* devices others have not given up yet */
+    uint32_t givers;           /* jobs that were told to give up something for this one and have not yet */
     uint32_t for_job;          /* slot of who gets what this one gives up; NO_SLOT */
     uint32_t waits_for, edges; /* jobs it waits for; who waits for it */
     uint32_t preemptions;
@@ -193,6 +194,7 @@ void ls_job_give_all(ls_policy *policy, uint64_t now_ms, uint32_t slot);
 void ls_job_shed(ls_policy *policy, uint32_t slot, uint32_t ranks);
 /* The same devices as ls_job_shed would move, without moving them: into plan. */
 void ls_job_shed_plan(const ls_policy *policy, const job *j, uint32_t ranks, ls_plan *plan);
+void ls_job_gave(ls_policy *policy, job *j); /* all that it was told to give up for another is given */
 void ls_job_give_leaving(ls_policy *policy, uint64_t now_ms, uint32_t slot);
 void ls_share_cut(ls_policy *policy, uint32_t *chain,
                   const ls_piece *piece); /* takes devices of one place out of a chain */
