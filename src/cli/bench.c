@@ -18,7 +18,7 @@
 typedef struct bench_settings {
     const char *config, *tokenizer, *file, *dir, *bytes;
     ls_option_strings set;
-    uint64_t steps, rounds, threads, ranks;
+    uint64_t steps, rounds, threads, ranks, nodes, gpus_per_node, pending;
     int transport, order;
     bool json;
 } bench_settings;
@@ -96,7 +96,28 @@ static const ls_option bench_options[] = {
      .default_text = "5",
      .min = 1,
      .max = 1000,
-     .help = "tokenize, checkpoint, allreduce, plan: runs; the median counts"},
+     .help = "tokenize, checkpoint, allreduce, plan, policy: runs; the median counts"},
+    {.key = "nodes",
+     .type = LS_OPTION_U64,
+     FIELD(nodes),
+     .default_text = "12500",
+     .min = 1,
+     .max = 131072,
+     .help = "policy: nodes of the cluster"},
+    {.key = "gpus_per_node",
+     .type = LS_OPTION_U64,
+     FIELD(gpus_per_node),
+     .default_text = "8",
+     .min = 1,
+     .max = 64,
+     .help = "policy: devices of a node"},
+    {.key = "pending",
+     .type = LS_OPTION_U64,
+     FIELD(pending),
+     .default_text = "10000",
+     .min = 1,
+     .max = 500000,
+     .help = "policy: jobs that wait while a pass is timed"},
     LS_ROW_THREADS(bench_settings),
     LS_ROW_JSON(bench_settings),
 };
@@ -341,14 +362,27 @@ static ls_status bench_plan(const ls_invocation *invocation, json_t **row_out)
     return ls_bench_plan(invocation->arena, settings->rounds, row_out);
 }
 
+/* ---- policy ---- */
+
+static ls_status bench_policy(const ls_invocation *invocation, json_t **row_out)
+{
+    const bench_settings *settings = invocation->settings;
+    const ls_bench_policy_settings policy = {.nodes = settings->nodes,
+                                             .gpus_per_node = settings->gpus_per_node,
+                                             .pending = settings->pending,
+                                             .rounds = settings->rounds};
+    return ls_bench_policy(invocation->arena, &policy, row_out);
+}
+
 /* ---- all ---- */
 
 static const struct {
     const char *name;
     ls_status (*run)(const ls_invocation *invocation, json_t **row_out);
 } benches[] = {
-    {"train", bench_train}, {"checkpoint", bench_checkpoint}, {"tokenize", bench_tokenize},
-    {"gemm", bench_gemm},   {"allreduce", bench_allreduce},   {"plan", bench_plan},
+    {"train", bench_train},   {"checkpoint", bench_checkpoint}, {"tokenize", bench_tokenize},
+    {"gemm", bench_gemm},     {"allreduce", bench_allreduce},   {"plan", bench_plan},
+    {"policy", bench_policy},
 };
 
 static const char *machine_name(ls_arena *arena)
@@ -438,14 +472,15 @@ static ls_status run_bench(const ls_invocation *invocation)
         print_results(name, machine_name(invocation->arena), results, settings->json);
         return LS_OK;
     }
-    return ls_fail(LS_ERR_INVALID,
-                   "'%s' is not a bench; there is: train, checkpoint, tokenize, gemm, allreduce, plan", name);
+    return ls_fail(
+        LS_ERR_INVALID,
+        "'%s' is not a bench; there is: train, checkpoint, tokenize, gemm, allreduce, plan, policy", name);
 }
 
 const ls_command ls_command_bench = {
     .name = "bench",
     .words = "NAME",
-    .summary = "measure this machine: train, checkpoint, tokenize, gemm, allreduce, plan",
+    .summary = "measure this machine: train, checkpoint, tokenize, gemm, allreduce, plan, policy",
     .details =
         "train        tokens/s of a run file (--config), median over the steps\n"
         "checkpoint   write and load beside plain O_DIRECT I/O of the same bytes, in turn\n"
@@ -453,7 +488,11 @@ const ls_command ls_command_bench = {
         "gemm         the matrix-product rate that MFU is measured against\n"
         "allreduce    one sum over --ranks processes, beside as many copies of the same bytes at a time\n"
         "plan         one estimate of the planner, and its searches over all strategies for 1,024 and 16,384 "
-        "GPUs",
+        "GPUs"
+        "\n"
+        "policy       gangs started per second, and the time of one placement, of a pass over a long queue, "
+        "and of a "
+        "why, on a cluster of --nodes with --gpus-per-node",
     .words_min = 1,
     .words_max = 1,
     .options = &bench_table,

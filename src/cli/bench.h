@@ -24,4 +24,12 @@ LS_MUST_CHECK ls_status ls_bench_allreduce(ls_arena *arena, const ls_bench_allre
 /* row_out: evaluate_us, search_1024_s, search_16384_s, medians over `rounds`, at most 16. */
 LS_MUST_CHECK ls_status ls_bench_plan(ls_arena *arena, uint64_t rounds, json_t **row_out);
 
+typedef struct ls_bench_policy_settings {
+    uint64_t nodes, gpus_per_node, pending, rounds;
+} ls_bench_policy_settings;
+
+/* row_out: decisions_per_s, placement_p99_us, pass_ms, why_p99_ms: medians over `rounds`, at most 9, each with its own cluster and jobs. */
+LS_MUST_CHECK ls_status ls_bench_policy(ls_arena *arena, const ls_bench_policy_settings *settings,
+                                        json_t **row_out);
+
 #endif

@@ -151,15 +151,20 @@ static bool waits_for(const ls_policy *policy, const job *on, uint32_t slot)
     return false;
 }
 
-/* Whether a running job has devices of a plan. */
-static bool is_in_plan(const ls_policy *policy, const job *other, const ls_plan *plan)
+/* Marks the devices of a plan in scratch memory. */
+static void mark_plan(ls_policy *policy, const ls_plan *plan)
+{
+    memset(policy->future.claimed, 0, policy->places.node_count * sizeof *policy->future.claimed);
+    for (uint32_t i = 0; plan && i < plan->count; i++) {
+        policy->future.claimed[plan->pieces[i].place] |= plan->pieces[i].devices;
+    }
+}
+
+static bool has_marked(const ls_policy *policy, const job *other)
 {
     for (uint32_t i = other->shares; i != NO_SLOT; i = policy->shares[i].next) {
-        for (uint32_t k = 0; k < plan->count; k++) {
-            if (plan->pieces[k].place == policy->shares[i].place &&
-                (plan->pieces[k].devices & policy->shares[i].devices)) {
-                return true;
-            }
+        if (policy->future.claimed[policy->shares[i].place] & policy->shares[i].devices) {
+            return true;
         }
     }
     return false;
@@ -178,7 +183,7 @@ static bool is_blocker(const ls_policy *policy, uint32_t slot, const job *j, uin
         return other->for_job == slot;
     case LS_WHY_GANG:
     case LS_WHY_PLACEMENT:
-        return policy->settings.pooled || !plan || is_in_plan(policy, other, plan);
+        return policy->settings.pooled || !plan || has_marked(policy, other);
     default:
         return false;
     }
@@ -187,6 +192,7 @@ static bool is_blocker(const ls_policy *policy, uint32_t slot, const job *j, uin
 static void list_blockers(ls_policy *policy, uint32_t slot, ls_why *why, const ls_plan *plan, uint64_t now_ms)
 {
     const job *j = &policy->jobs[slot];
+    mark_plan(policy, plan);
     if (why->stage == LS_WHY_DEPENDENCY) {
         for (uint32_t i = 0; i < policy->jobs_used; i++) {
             if (waits_for(policy, &policy->jobs[i], slot)) {
