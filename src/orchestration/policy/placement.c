@@ -389,6 +389,12 @@ static bool place_rest(ls_plan *plan, const ls_free_map *map, const ls_shape *sh
     return false;
 }
 
+/* Whether being spread out costs the job nothing: then it takes what nobody else can use. */
+static bool may_scatter(const ls_shape *shape)
+{
+    return shape->distance == 0 && shape->preferred >= LS_LEVEL_LEAF;
+}
+
 /* Takes nodes of one bucket; returns what is left to place. */
 static uint32_t fill_from_bucket(ls_plan *plan, const ls_free_map *map, const ls_shape *shape, ls_range cells,
                                  uint32_t has, uint32_t rest)
@@ -405,7 +411,8 @@ static uint32_t fill_from_bucket(ls_plan *plan, const ls_free_map *map, const ls
             if (fit == 0) {
                 continue;
             }
-            if (shape->per_node == 0 && rest < has && place_rest(plan, map, shape, cells, rest, has)) {
+            if (shape->per_node == 0 && !may_scatter(shape) && rest < has &&
+                place_rest(plan, map, shape, cells, rest, has)) {
                 return 0;
             }
             const uint32_t count = fit < rest ? fit : rest;
@@ -416,15 +423,15 @@ static uint32_t fill_from_bucket(ls_plan *plan, const ls_free_map *map, const ls
     return rest;
 }
 
-/* Emptiest nodes first, so that the gang is on few of them; with devices_per_node the fullest that can, so that whole ones stay whole. */
+/* Emptiest nodes first, so that the gang is on few of them; fullest first where that does not matter, so that whole ones stay whole. */
 static uint32_t fill_leaf(ls_plan *plan, const ls_free_map *map, const ls_shape *shape, uint32_t leaf,
                           uint32_t ranks)
 {
     const ls_range cells = map->places->leaf_cells[leaf];
     const uint32_t most = map->places->devices_most;
     uint32_t rest = ranks;
-    if (shape->per_node > 0) {
-        for (uint32_t has = shape->per_node; rest > 0 && has <= most; has++) {
+    if (shape->per_node > 0 || may_scatter(shape)) {
+        for (uint32_t has = shape->per_node ? shape->per_node : 1; rest > 0 && has <= most; has++) {
             rest = fill_from_bucket(plan, map, shape, cells, has, rest);
         }
         return rest;
