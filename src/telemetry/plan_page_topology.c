@@ -184,7 +184,7 @@ static void draw_node(const cluster *c, size_t i, double y, ls_text *text)
 
 static void draw_legend(const cluster *c, ls_canvas *canvas)
 {
-    char stage_names[4][24];
+    char stage_names[4][32];
     const char *names[6];
     int colors[6];
     size_t count = 0;
