@@ -136,8 +136,7 @@ static inline void stream_started(stream *s, stream_job *j, const ls_action *a)
         STREAM_FAIL(s, "job %" PRIu64 " starts with %u ranks; asked for %u to %u, running: %d", a->job,
                     a->ranks, j->spec.min_ranks, j->spec.ranks, j->running);
     }
-    if (j->spec.held || j->spec.begin_ms > s->now ||
-        (!s->settings.pooled && a->level > j->spec.required)) {
+    if (j->spec.held || j->spec.begin_ms > s->now || (!s->settings.pooled && a->level > j->spec.required)) {
         STREAM_FAIL(s, "job %" PRIu64 " starts: held %d, begin %" PRIu64 ", level %s for %s", a->job,
                     j->spec.held, j->spec.begin_ms, ls_level_name(a->level), ls_level_name(j->spec.required));
     }

@@ -228,7 +228,7 @@ static void end_over_limit(ls_policy *policy, uint64_t now_ms)
 
 typedef struct scan {
     uint64_t now_ms;
-    uint32_t attempts; /* to preempt */
+    uint32_t attempts; /* to preempt, that are worth a try */
     bool strict, stopped;
 } scan;
 
@@ -265,11 +265,8 @@ static void consider(ls_policy *policy, uint32_t slot, scan *s)
         return;
     }
     policy->waiting_for_devices++;
-    if (policy->settings.preempt && s->attempts > 0) {
-        s->attempts--;
-        if (ls_preempt_for(policy, slot, s->now_ms)) {
-            return;
-        }
+    if (policy->settings.preempt && ls_preempt_for(policy, slot, s->now_ms, &s->attempts)) {
+        return;
     }
     if (policy->reservation_count < policy->settings.reservations) {
         ls_reserve_add(policy, slot, s->now_ms);
@@ -294,7 +291,7 @@ void ls_policy_pass(ls_policy *policy, uint64_t now_ms, const ls_action **action
               .attempts = policy->settings.reservations > 8 ? policy->settings.reservations : 8,
               .strict = policy->settings.order == LS_ORDER_FIFO};
     policy->action_count = policy->action_share_count = 0;
-    policy->failure_count = 0;
+    policy->failure_count = policy->offer_count = 0;
     policy->waiting_for_devices = 0;
     policy->passed_ms = now_ms;
     ls_reserve_clear(policy);

@@ -414,24 +414,65 @@ static void stop(ls_policy *policy, const victim *v, uint32_t for_slot, uint64_t
     ls_action_add(policy, v->tier == TIER_END ? LS_ACTION_END : LS_ACTION_PREEMPT, v->job, for_slot);
 }
 
-bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms)
+/* What decides who may be asked: jobs alike in this have the same victims. */
+static asking signature(const ls_policy *policy, const job *j, bool own)
 {
-    job *j = &policy->jobs[slot];
-    const ls_shape shape = ls_job_shape(policy, j);
-    const uint32_t needed = j->spec.min_ranks;
-    const bool own = ls_quota_is_own(policy, j, needed);
-    uint32_t count = 0, give = 0;
+    return (asking){.account = j->spec.account,
+                    .queue = ls_job_queue(policy, j->attained_device_ms),
+                    .priority = j->spec.priority,
+                    .spot = j->spec.spot,
+                    .own = own};
+}
+
+static asking *known_offer(ls_policy *policy, const asking *like)
+{
+    for (uint32_t i = 0; i < policy->offer_count; i++) {
+        asking *o = &policy->offers[i];
+        if (o->account == like->account && o->queue == like->queue && o->priority == like->priority &&
+            o->spot == like->spot && o->own == like->own) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+/* Lists who may be asked for a job; returns how many, 0 when all of them together would not be enough. */
+static uint32_t list_victims(ls_policy *policy, const job *j, uint32_t missing, uint64_t now_ms,
+                             uint32_t *attempts)
+{
+    const bool own = ls_quota_is_own(policy, j, j->spec.min_ranks);
+    asking like = signature(policy, j, own);
+    const asking *known = known_offer(policy, &like);
+    uint32_t count = 0;
+    if (known && known->devices < missing) {
+        return 0; /* in a pass it only becomes less */
+    }
     for (uint32_t i = 0; i < policy->running_count; i++) {
         offer_victims(policy, j, policy->running[i].slot, own, now_ms, &count);
     }
     for (uint32_t i = 0; i < count; i++) {
-        give += policy->victims[i].devices;
+        like.devices += policy->victims[i].devices;
     }
-    if (count == 0 ||
-        give + (policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, &shape)) <
-            needed) {
+    if (!known && policy->offer_count < OFFERS_MAX) {
+        policy->offers[policy->offer_count++] = like;
+    } else if (!known) {
+        --*attempts; /* so many kinds of jobs: each look has its price */
+    }
+    return like.devices < missing ? 0 : count;
+}
+
+bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts)
+{
+    job *j = &policy->jobs[slot];
+    const ls_shape shape = ls_job_shape(policy, j);
+    const uint32_t needed = j->spec.min_ranks;
+    const uint32_t free = policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, &shape);
+    const uint32_t count =
+        *attempts > 0 ? list_victims(policy, j, needed > free ? needed - free : 1, now_ms, attempts) : 0;
+    if (count == 0) {
         return false;
     }
+    *attempts -= *attempts > 0;
     sort_victims(policy, count);
     if (policy->settings.pooled ? !take_victims_pooled(policy, needed, count)
                                 : !take_somewhere(policy, &shape, needed, count)) {

@@ -103,6 +103,13 @@ typedef struct victim {
     bool taken;
 } victim;
 
+typedef struct asking { /* what jobs alike could get by preemption in this pass */
+    uint32_t account, queue, devices;
+    uint8_t priority;
+    bool spot, own;
+} asking;
+
+enum { OFFERS_MAX = 256 };
 enum { TIER_SHRINK, TIER_REQUEUE, TIER_END };
 
 struct ls_policy {
@@ -148,6 +155,8 @@ struct ls_policy {
     failure failures[FAILURES_MAX];
     uint32_t failure_count;
     victim *victims;
+    asking offers[OFFERS_MAX];
+    uint32_t offer_count;
     uint64_t *domain_cost;
     uint32_t *domain_freed, *domain_seen;
     uint32_t waiting_for_devices; /* in the last pass: pending jobs that devices alone would help */
@@ -269,7 +278,7 @@ void ls_reserve_clear(ls_policy *policy);
 
 /* ---- preempt.c ---- */
 /* Stops others so that the job can start, if that is allowed and enough; then it is claiming. */
-bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms);
+bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts);
 
 /* ---- elastic.c ---- */
 void ls_elastic_resize(ls_policy *policy, uint64_t now_ms); /* what was asked for by ls_policy_change */
