@@ -354,6 +354,33 @@ static void quota_is_borrowed_and_given_back(void **state)
     world_close(&w);
 }
 
+/* Account 0 has 4 more than its own 8, 3 (without a quota) the other 4. For its own 8 account 1 could have 4 from 0, and no more: so nobody is stopped. */
+static void quota_is_never_reclaimed_below_what_is_theirs(void **state)
+{
+    (void)state;
+    world w;
+    const ls_policy_settings s = with_preemption();
+    world_open(&w, 2, 8, 0, &s);
+    set_quota(&w, 0, 8, LS_UNLIMITED, 8);
+    set_quota(&w, 1, 8, 0, 8);
+    for (uint64_t id = 1; id <= 4; id++) {
+        submit(&w, of_account(id, 4, id < 4 ? 0 : 3));
+    }
+    pass(&w);
+    assert_int_equal(w.count, 4);
+    w.now += HOUR;
+    submit(&w, of_account(5, 8, 1));
+    pass(&w);
+    assert_int_equal(w.count, 0);
+    submit(&w, of_account(6, 4, 1));
+    pass(&w);
+    assert_int_equal(w.count, 1);
+    assert_int_equal(w.actions[0].kind, LS_ACTION_PREEMPT);
+    assert_int_equal(w.actions[0].for_job, 6);
+    assert_in_range(w.actions[0].job, 1, 3);
+    world_close(&w);
+}
+
 static void quota_lends_no_more_than_it_says(void **state)
 {
     (void)state;
@@ -582,6 +609,7 @@ int main(void)
         cmocka_unit_test(victims_cost_no_more_than_the_cheapest_set),
         cmocka_unit_test(newcomers_interrupt_who_had_much),
         cmocka_unit_test(quota_is_borrowed_and_given_back),
+        cmocka_unit_test(quota_is_never_reclaimed_below_what_is_theirs),
         cmocka_unit_test(quota_lends_no_more_than_it_says),
         cmocka_unit_test(quota_of_cores_counts_too),
         cmocka_unit_test(fairness_is_by_the_dominant_share),
