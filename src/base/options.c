@@ -251,12 +251,26 @@ static ls_status read_choice(const ls_option *option, void *field, const json_t 
     return fail_value(option, value, from);
 }
 
+/* In a list of texts, [sleep, 5] and [run, true] mean the words. */
+static ls_status read_word(const ls_option *option, const char **word, const json_t *value, source from)
+{
+    if (json_is_integer(value)) {
+        *word = ls_arena_printf(from.arena, "%lld", (long long)json_integer_value(value));
+        return LS_OK;
+    }
+    if (json_is_boolean(value)) {
+        *word = json_is_true(value) ? "true" : "false";
+        return LS_OK;
+    }
+    return read_string(option, word, value, from);
+}
+
 static ls_status read_strings(const ls_option *option, void *field, const json_t *value, source from)
 {
     const size_t count = json_is_array(value) ? json_array_size(value) : 1;
     const char **items = ls_arena_new(from.arena, const char *, count + 1);
     for (size_t i = 0; i < count; i++) {
-        LS_TRY(read_string(option, &items[i], json_is_array(value) ? json_array_get(value, i) : value, from));
+        LS_TRY(read_word(option, &items[i], json_is_array(value) ? json_array_get(value, i) : value, from));
     }
     *(ls_option_strings *)field = (ls_option_strings){.items = items, .count = count};
     return LS_OK;

@@ -1,0 +1,685 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The state machine of jobs, with an engine that does nothing by itself: what is ordered is looked at, what happens is reported by hand. */
+#include "test.h"
+
+#include "orchestration/control/controller.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ORDERS_MAX = 64, REPLIES_MAX = 64 };
+
+typedef struct fake_engine {
+    ls_engine base;
+    ls_engine_node node;
+} fake_engine;
+
+static struct world {
+    fake_engine engine;
+    ls_controller *controller;
+    double now_s;
+    ls_engine_order_kind orders[ORDERS_MAX];
+    uint64_t ordered[ORDERS_MAX];
+    uint32_t order_count;
+    int status; /* of the last reply */
+    json_t *answer;
+    uint32_t replies;
+    bool disk_is_full;
+    char text[512];
+} w;
+
+static const ls_engine_node *fake_nodes(ls_engine *engine, uint32_t *count_out)
+{
+    *count_out = 1;
+    return &((fake_engine *)engine)->node;
+}
+
+static const ls_engine_calls fake_calls = {.name = "fake", .nodes = fake_nodes};
+
+static double fake_now_s(void *context)
+{
+    return ((struct world *)context)->now_s;
+}
+
+static json_t *fake_journal(void *context, uint64_t job, uint64_t after, uint32_t limit)
+{
+    (void)context, (void)after, (void)limit;
+    return json_pack("[{s:I}]", "job", (json_int_t)job);
+}
+
+static ls_job *no_old_job(void *context, uint64_t id)
+{
+    (void)context, (void)id;
+    return NULL;
+}
+
+static ls_status create(ls_controller **controller_out)
+{
+    ls_controller_settings settings = ls_controller_settings_default();
+    settings.min_run_s = 0.0;
+    settings.idle_s = 30.0;
+    settings.price_per_device_h = 2.0;
+    const ls_controller_calls calls = {
+        .context = &w, .now_s = fake_now_s, .journal = fake_journal, .old_job = no_old_job};
+    return ls_controller_create(&settings, &w.engine.base, &calls, controller_out);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&w, 0, sizeof w);
+    w.now_s = 1000000.0;
+    w.engine = (fake_engine){
+        .base.calls = &fake_calls,
+        .node = {
+            .name = "here", .kind = "cpu", .devices = 4, .island_devices = 4, .cpus = 4, .memory_mib = 4096}};
+    assert_int_equal(create(&w.controller), LS_OK);
+    ls_controller_restored(w.controller, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    ls_controller_destroy(w.controller);
+    json_decref(w.answer);
+    return 0;
+}
+
+/* ---- what is done ---- */
+
+static void turn(void)
+{
+    ls_turn value;
+    ls_controller_turn(w.controller, &value);
+    if (w.disk_is_full && value.must_be_written) {
+        ls_controller_turn_failed(w.controller, "the disk is full");
+        ls_controller_pause(w.controller, "the disk is full");
+        return;
+    }
+    ls_controller_pause(w.controller, NULL);
+    for (uint32_t i = 0; i < value.order_count && w.order_count < ORDERS_MAX; i++) {
+        w.orders[w.order_count] = value.orders[i].kind;
+        w.ordered[w.order_count++] = value.orders[i].job->id;
+    }
+    ls_controller_turn_done(w.controller);
+}
+
+static void take_reply(void *context, int status, const json_t *answer)
+{
+    struct world *world = context;
+    json_decref(world->answer);
+    world->status = status;
+    world->answer = json_deep_copy(answer);
+    world->replies++;
+}
+
+/* As user 1000, who is no admin. arguments: JSON with ' for ". */
+static int call_as(uint32_t uid, ls_verb verb, const char *arguments)
+{
+    char text[2048];
+    json_t *object = NULL;
+    snprintf(text, sizeof text, "%s", arguments);
+    for (char *at = text; *at; at++) {
+        *at = *at == '\'' ? '"' : *at;
+    }
+    assert_int_equal(ls_json_parse(text, strlen(text), "arguments", &object), LS_OK);
+    const ls_caller caller = {.uid = uid,
+                              .gid = uid,
+                              .user = uid == 1000   ? "ann"
+                                      : uid == 1001 ? "bob"
+                                                    : "root",
+                              .is_admin = uid == 0};
+    const uint32_t before = w.replies;
+    w.status = 0;
+    ls_controller_call(w.controller, &caller, verb, object, take_reply, &w);
+    json_decref(object);
+    turn();
+    if (!w.disk_is_full) {
+        assert_int_equal(w.replies, before + 1);
+    }
+    return w.status;
+}
+
+static int call(ls_verb verb, const char *arguments)
+{
+    return call_as(1000, verb, arguments);
+}
+
+/* more: further lines under job. */
+static uint64_t submit(uint32_t ranks, const char *more)
+{
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        "{'file': 'name: work\\nparallel: {ranks: %u}\\njob: {command: [run]%s%s}\\n', 'directory': '/tmp'}",
+        ranks, more[0] ? ", " : "", more);
+    assert_int_equal(call(LS_VERB_SUBMIT, text), 201);
+    return (uint64_t)json_integer_value(json_object_get(w.answer, "job"));
+}
+
+static const ls_job *job(uint64_t id)
+{
+    const ls_job *found = ls_controller_job(w.controller, id);
+    assert_non_null(found);
+    return found;
+}
+
+#define assert_state(id, wanted) assert_string_equal(ls_job_state_name(job(id)->state), #wanted)
+
+static void report(uint64_t id, ls_engine_report value)
+{
+    value.job = id;
+    value.epoch = value.epoch ? value.epoch : job(id)->epoch;
+    ls_controller_report(w.controller, &value);
+    turn();
+}
+
+static void starts(uint64_t id)
+{
+    report(id, (ls_engine_report){.kind = LS_ENGINE_STARTED});
+}
+
+static void ends(uint64_t id, int exit_code)
+{
+    report(id, (ls_engine_report){.kind = LS_ENGINE_ENDED,
+                                  .exit_code = exit_code,
+                                  .cause = exit_code ? LS_CAUSE_PROGRAM : LS_CAUSE_NONE});
+}
+
+/* How often an order was given to a job. */
+static uint32_t count_orders(ls_engine_order_kind kind, uint64_t id)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < w.order_count; i++) {
+        count += w.orders[i] == kind && w.ordered[i] == id;
+    }
+    return count;
+}
+
+static int on(ls_verb verb, uint64_t id)
+{
+    char text[64];
+    snprintf(text, sizeof text, "{'job': %llu}", (unsigned long long)id);
+    return call(verb, text);
+}
+
+/* ---- cases ---- */
+
+static void job_runs_to_its_end(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(2, "");
+    assert_state(id, STARTING);
+    assert_int_equal(job(id)->epoch, 1);
+    assert_int_equal(count_orders(LS_DO_START, id), 1);
+    w.now_s += 1.0;
+    starts(id);
+    assert_state(id, RUNNING);
+    w.now_s += 3600.0;
+    report(id, (ls_engine_report){.kind = LS_ENGINE_ENDED, .epoch = 7}); /* of no epoch that there is */
+    assert_state(id, RUNNING);
+    ends(id, 0);
+    assert_state(id, SUCCEEDED);
+    assert_int_equal(count_orders(LS_DO_FORGET, id), 1);
+    assert_int_equal(job(id)->exit_code, 0);
+    /* Two devices for an hour, at 2 each. */
+    assert_int_equal(call(LS_VERB_USAGE, "{}"), 200);
+    const json_t *total = json_object_get(w.answer, "total");
+    assert_float_equal(json_number_value(json_object_get(total, "allocated_h")), 2.0, 0.01);
+    assert_float_equal(json_number_value(json_object_get(total, "cost")), 4.0, 0.02);
+    ends(id, 1); /* heard of again: nothing */
+    assert_state(id, SUCCEEDED);
+}
+
+static void job_that_fails_says_why(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(1, "");
+    starts(id);
+    report(id, (ls_engine_report){.kind = LS_ENGINE_ENDED,
+                                  .exit_code = 4,
+                                  .cause = LS_CAUSE_MEMORY,
+                                  .text = "rank 0 ended with exit code 4"});
+    assert_state(id, FAILED);
+    assert_int_equal(job(id)->cause, LS_CAUSE_MEMORY);
+    assert_string_equal(job(id)->text, "rank 0 ended with exit code 4");
+    const uint64_t other = submit(1, "");
+    report(other,
+           (ls_engine_report){
+               .kind = LS_ENGINE_ENDED, .exit_code = 1, .cause = LS_CAUSE_START, .text = "no such folder"});
+    assert_state(other, FAILED);
+    assert_int_equal(job(other)->cause, LS_CAUSE_START);
+}
+
+static void job_that_never_fits_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        call(LS_VERB_SUBMIT, "{'file': 'parallel: {ranks: 5}\\njob: {command: [run]}', 'directory': '/tmp'}"),
+        400);
+    assert_non_null(json_string_value(json_object_get(w.answer, "error")));
+    static const char *const bad[] = {
+        "{}",
+        "{'file': 'job: {command: [run]}'}",
+        "{'file': 'job: {command: [run]}', 'directory': 'relative'}",
+        "{'file': 'job: {command: [run]}', 'directory': '/a/../b'}",
+        "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'name': '../x'}",
+        "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'name': 'a\\u001b[2J'}",
+        "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'account': 'a b'}",
+        "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'ranks': 0}",
+        "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'ranks': '1'}",
+        "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'after': [99]}",
+        "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'shell': 'sh'}",
+        "{'file': 'job: {comand: [true]}', 'directory': '/tmp'}",
+        "{'file': 7, 'directory': '/tmp'}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        if (call(LS_VERB_SUBMIT, bad[i]) != 400) {
+            fail_msg("%s was answered with %d", bad[i], w.status);
+        }
+    }
+    uint32_t count = 1;
+    ls_controller_jobs(w.controller, &count);
+    assert_int_equal(count, 0);
+}
+
+static void job_waits_for_devices_and_is_told_why(void **state)
+{
+    (void)state;
+    const uint64_t first = submit(3, ""), second = submit(2, "");
+    assert_state(first, STARTING);
+    assert_state(second, QUEUED);
+    assert_int_equal(on(LS_VERB_WHY, second), 200);
+    assert_string_equal(json_string_value(json_object_get(w.answer, "stage")), "gang");
+    assert_int_equal(json_integer_value(json_object_get(w.answer, "needed")), 2);
+    assert_int_equal(json_integer_value(json_object_get(w.answer, "available")), 1);
+    starts(first);
+    ends(first, 0);
+    assert_state(second, STARTING);
+}
+
+static void cancel_ends_a_job_in_every_state(void **state)
+{
+    (void)state;
+    const uint64_t running = submit(4, ""), queued = submit(1, ""), held = submit(1, "hold: true");
+    assert_state(held, HELD);
+    assert_int_equal(on(LS_VERB_CANCEL, queued), 200);
+    assert_state(queued, CANCELLED);
+    assert_int_equal(on(LS_VERB_CANCEL, held), 200);
+    assert_state(held, CANCELLED);
+    assert_int_equal(on(LS_VERB_CANCEL, held), 409);    /* twice */
+    assert_int_equal(on(LS_VERB_CANCEL, running), 200); /* STARTING */
+    assert_state(running, STOPPING);
+    assert_int_equal(count_orders(LS_DO_STOP, running), 1);
+    assert_int_equal(count_orders(LS_DO_KILL, running), 0);
+    assert_int_equal(on(LS_VERB_CANCEL, running), 200); /* twice: without grace */
+    assert_int_equal(count_orders(LS_DO_KILL, running), 1);
+    starts(running); /* was on its way */
+    assert_state(running, STOPPING);
+    ends(running, 143);
+    assert_state(running, CANCELLED);
+    assert_int_equal(on(LS_VERB_CANCEL, 99), 404);
+    assert_int_equal(call(LS_VERB_CANCEL, "{}"), 400);
+    const uint64_t lost = submit(1, "");
+    starts(lost);
+    report(lost, (ls_engine_report){.kind = LS_ENGINE_LOST});
+    assert_state(lost, RECOVERING);
+    assert_int_equal(on(LS_VERB_CANCEL, lost), 200);
+    report(lost, (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 137, .cause = LS_CAUSE_LOST});
+    assert_state(lost, CANCELLED);
+}
+
+static void hold_gives_devices_back_and_release_begins_anew(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(2, "restartable: true"), fixed = submit(1, "");
+    starts(id);
+    starts(fixed);
+    assert_int_equal(on(LS_VERB_HOLD, fixed), 409); /* could not go on */
+    assert_int_equal(on(LS_VERB_HOLD, id), 200);
+    assert_state(id, PREEMPTING);
+    assert_int_equal(on(LS_VERB_HOLD, id), 200);
+    ends(id, 75);
+    assert_state(id, HELD);
+    assert_int_equal(job(id)->share_count, 0);
+    assert_int_equal(on(LS_VERB_RELEASE, id), 200);
+    assert_state(id, STARTING);
+    assert_int_equal(job(id)->epoch, 2);
+    /* Released before it has stopped: it goes on at once. */
+    starts(id);
+    on(LS_VERB_HOLD, id);
+    assert_int_equal(on(LS_VERB_RELEASE, id), 200);
+    ends(id, 75);
+    assert_state(id, STARTING);
+    assert_int_equal(job(id)->epoch, 3);
+}
+
+static void preemption_saves_requeues_and_ends_by_what_a_job_can(void **state)
+{
+    (void)state;
+    const uint64_t soft = submit(4, "restartable: true, priority: low");
+    starts(soft);
+    w.now_s += 3600.0;
+    const uint64_t urgent = submit(4, "priority: high");
+    assert_state(soft, PREEMPTING);
+    assert_state(urgent, QUEUED);
+    w.now_s += 1.0;
+    ends(soft, 143); /* a program that does not save ends by the signal */
+    assert_state(soft, QUEUED);
+    assert_state(urgent, STARTING);
+    assert_int_equal(job(soft)->preemptions, 1);
+    assert_true(job(soft)->lost_device_ms > 0);
+    starts(urgent);
+    ends(urgent, 0);
+    assert_state(soft, STARTING);
+    assert_int_equal(job(soft)->epoch, 2);
+}
+
+static void lost_jobs_begin_again_within_a_budget(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(1, "restarts_max: 2");
+    for (uint32_t epoch = 1; epoch <= 3; epoch++) {
+        assert_int_equal(job(id)->epoch, epoch);
+        starts(id);
+        w.now_s += 10.0;
+        report(id, (ls_engine_report){.kind = LS_ENGINE_LOST});
+        assert_state(id, RECOVERING);
+        assert_int_equal(count_orders(LS_DO_KILL, id), epoch);
+        report(id, (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 137, .cause = LS_CAUSE_LOST});
+    }
+    assert_state(id, FAILED);
+    assert_int_equal(job(id)->cause, LS_CAUSE_LOST);
+    assert_true(job(id)->lost_device_ms >= 30000);
+}
+
+static void time_limit_ends_a_job(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(1, "time_limit: 100s");
+    starts(id);
+    const double due_s = ls_controller_next_s(w.controller);
+    assert_true(due_s > w.now_s && due_s <= w.now_s + 100.1);
+    w.now_s += 101.0;
+    turn();
+    assert_state(id, STOPPING);
+    ends(id, 143);
+    assert_state(id, FAILED);
+    assert_int_equal(job(id)->cause, LS_CAUSE_LIMIT);
+}
+
+static void start_that_does_not_come_is_lost(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(1, "");
+    w.now_s += 61.0;
+    assert_true(ls_controller_has_work(w.controller));
+    turn();
+    assert_state(id, RECOVERING);
+    report(id, (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 137, .cause = LS_CAUSE_LOST});
+    assert_state(id, STARTING);
+    assert_int_equal(job(id)->epoch, 2);
+    report(id, (ls_engine_report){.kind = LS_ENGINE_NEVER});
+    assert_state(id, STARTING);
+    assert_int_equal(job(id)->epoch, 3);
+    assert_int_equal(job(id)->restarts, 1); /* what never began costs nothing */
+}
+
+static void dependencies_start_fail_and_chain(void **state)
+{
+    (void)state;
+    char more[128];
+    const uint64_t first = submit(1, "");
+    snprintf(more, sizeof more, "after: [%llu]", (unsigned long long)first);
+    const uint64_t second = submit(1, more);
+    snprintf(more, sizeof more, "after: [%llu]", (unsigned long long)second);
+    const uint64_t third = submit(1, more);
+    snprintf(more, sizeof more, "after: [%llu], after_any: true", (unsigned long long)second);
+    const uint64_t any = submit(1, more);
+    assert_state(second, QUEUED);
+    on(LS_VERB_WHY, second);
+    assert_string_equal(json_string_value(json_object_get(w.answer, "stage")), "dependency");
+    starts(first);
+    ends(first, 0);
+    assert_state(second, STARTING);
+    starts(second);
+    ends(second, 1);
+    assert_state(third, FAILED);
+    assert_int_equal(job(third)->cause, LS_CAUSE_DEPENDENCY);
+    assert_state(any, STARTING);
+    snprintf(more, sizeof more, "{'file': 'job: {command: [run], after: [%llu]}', 'directory': '/tmp'}",
+             (unsigned long long)second);
+    assert_int_equal(call(LS_VERB_SUBMIT, more), 400); /* has failed already */
+}
+
+static void sweep_is_one_group_with_a_limit(void **state)
+{
+    (void)state;
+    assert_int_equal(call(LS_VERB_SWEEP,
+                          "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'running_max': 2,"
+                          " 'set': {'job.cpus': [1, 2], 'job.priority': ['low', 'high']}}"),
+                     201);
+    assert_int_equal(json_array_size(json_object_get(w.answer, "jobs")), 4);
+    uint32_t count = 0, starting = 0;
+    const ls_job *const *jobs = ls_controller_jobs(w.controller, &count);
+    assert_int_equal(count, 4);
+    for (uint32_t i = 0; i < count; i++) {
+        starting += jobs[i]->state == LS_JOB_STARTING;
+    }
+    assert_int_equal(starting, 2);
+    /* One point that is wrong: none of them. */
+    assert_int_equal(
+        call(LS_VERB_SWEEP,
+             "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'set': {'parallel.ranks': [1, 99]}}"),
+        400);
+    jobs = ls_controller_jobs(w.controller, &count);
+    for (uint32_t i = 4; i < count; i++) {
+        assert_int_equal(jobs[i]->state, LS_JOB_CANCELLED);
+    }
+    assert_int_equal(call(LS_VERB_SWEEP, "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'set': {}}"),
+                     400);
+}
+
+/* A run that trains, elastic: shrunk for another, grown again. */
+static void elastic_jobs_shrink_and_grow(void **state)
+{
+    (void)state;
+    assert_int_equal(call(LS_VERB_SUBMIT,
+                          "{'file': 'data: {train: [x]}\\ntrain: {global_batch: 8, leaves: 8}\\njob: "
+                          "{elastic: true, min_ranks: 2,"
+                          " max_ranks: 4, priority: low}\\nparallel: {ranks: 4}', 'directory': '/tmp'}"),
+                     201);
+    const uint64_t id = 1;
+    assert_string_equal(job(id)->run_dir, "/tmp/runs/run");
+    starts(id);
+    w.now_s += 3600.0;
+    const uint64_t urgent = submit(2, "priority: high");
+    assert_state(id, RESIZING);
+    assert_int_equal(job(id)->ranks_next, 2);
+    assert_int_equal(count_orders(LS_DO_RESIZE, id), 1);
+    w.now_s += 1.0;
+    report(id, (ls_engine_report){.kind = LS_ENGINE_RESIZED, .ranks = 2});
+    assert_state(id, RUNNING);
+    assert_int_equal(job(id)->ranks_now, 2);
+    assert_int_equal(__builtin_popcountll(job(id)->shares[0].devices), 2);
+    assert_state(urgent, STARTING);
+    assert_true((job(id)->shares[0].devices & job(urgent)->shares[0].devices) == 0);
+    /* Asked to be of another size by a person. */
+    assert_int_equal(call(LS_VERB_RESIZE, "{'job': 1, 'ranks': 9}"), 400);
+    assert_int_equal(call(LS_VERB_RESIZE, "{'job': 2, 'ranks': 3}"), 409);
+    starts(urgent);
+    ends(urgent, 0);
+}
+
+static void others_see_little_and_change_nothing(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(1, ""), shared = submit(1, "share: [bob]");
+    char text[64];
+    snprintf(text, sizeof text, "{'job': %llu}", (unsigned long long)id);
+    static const ls_verb verbs[] = {LS_VERB_SHOW, LS_VERB_WHY,     LS_VERB_EVENTS, LS_VERB_CANCEL,
+                                    LS_VERB_HOLD, LS_VERB_RELEASE, LS_VERB_RESIZE, LS_VERB_PRIORITY};
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        assert_int_equal(call_as(1001, verbs[i], text), 403);
+    }
+    assert_int_equal(call_as(1001, LS_VERB_LIST, "{}"), 200);
+    const json_t *item = json_array_get(json_object_get(w.answer, "jobs"), 0);
+    assert_true(json_is_null(json_object_get(item, "name")));
+    assert_null(json_object_get(item, "user"));
+    assert_int_equal(json_integer_value(json_object_get(item, "ranks")), 1);
+    snprintf(text, sizeof text, "{'job': %llu}", (unsigned long long)shared);
+    assert_int_equal(call_as(1001, LS_VERB_CANCEL, text), 200);
+    assert_int_equal(call_as(0, LS_VERB_CANCEL, "{'job': 1}"), 200);
+    assert_int_equal(call_as(1001, LS_VERB_DOWN, "{}"), 403);
+    assert_int_equal(call_as(1001, LS_VERB_ACCOUNT, "{'account': 'x', 'weight': 9}"), 403);
+}
+
+static void quota_limits_an_account(void **state)
+{
+    (void)state;
+    assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'ann', 'quota': 1, 'borrow': 0}"), 200);
+    assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'a/b'}"), 400);
+    assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'ann', 'weight': 0}"), 400);
+    const uint64_t first = submit(1, ""), second = submit(1, "");
+    assert_state(first, STARTING);
+    assert_state(second, QUEUED);
+    on(LS_VERB_WHY, second);
+    assert_string_equal(json_string_value(json_object_get(w.answer, "stage")), "quota");
+    call_as(0, LS_VERB_ACCOUNT, "{'account': 'ann', 'quota': null}");
+    assert_state(second, STARTING);
+}
+
+static void full_disk_refuses_and_loses_nothing(void **state)
+{
+    (void)state;
+    const uint64_t running = submit(1, "");
+    starts(running);
+    const uint32_t orders = w.order_count;
+    w.disk_is_full = true;
+    call(LS_VERB_SUBMIT,
+         "{'file': 'job: {command: [run]}', 'directory': '/tmp'}"); /* the transaction fails */
+    assert_int_equal(w.status, 0);                                  /* not answered yet */
+    ls_controller_report(w.controller,
+                         &(ls_engine_report){.kind = LS_ENGINE_ENDED, .job = running, .epoch = 1});
+    turn(); /* still full */
+    assert_int_equal(w.order_count, orders);
+    w.disk_is_full = false;
+    turn();
+    assert_int_equal(w.status, 507);
+    assert_state(running, SUCCEEDED);
+    assert_state(2, CANCELLED);
+    assert_int_equal(job(2)->cause, LS_CAUSE_DISK);
+    assert_int_equal(count_orders(LS_DO_START, 2), 0);
+    assert_state(submit(1, ""), STARTING);
+}
+
+static void idle_devices_are_told(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(2, "");
+    starts(id);
+    for (int i = 0; i < 4; i++) {
+        w.now_s += 10.0;
+        report(id, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY, .busy_permille = 3});
+    }
+    assert_int_equal(call(LS_VERB_LIST, "{}"), 200);
+    const json_t *item = json_array_get(json_object_get(w.answer, "jobs"), 0);
+    assert_true(json_number_value(json_object_get(item, "idle_s")) >= 30.0);
+    assert_non_null(strstr(job(id)->text, "have done nothing"));
+    assert_int_equal(job(id)->idle_device_ms, 2 * 40000);
+    w.now_s += 10.0;
+    report(id, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY, .busy_permille = 900});
+    call(LS_VERB_LIST, "{}");
+    item = json_array_get(json_object_get(w.answer, "jobs"), 0);
+    assert_true(json_is_null(json_object_get(item, "idle_s")));
+}
+
+/* Every state that a crash can leave behind: rows come back, and the engine is asked before anything is begun. */
+static void restart_adopts_what_had_devices(void **state)
+{
+    (void)state;
+    const uint64_t running = submit(1, ""), starting = submit(1, ""), stopping = submit(1, ""),
+                   waiting = submit(4, ""), held = submit(1, "hold: true");
+    starts(running);
+    starts(stopping);
+    on(LS_VERB_CANCEL, stopping);
+    ls_controller *after = NULL;
+    assert_int_equal(create(&after), LS_OK);
+    uint32_t count = 0;
+    const ls_job *const *jobs = ls_controller_jobs(w.controller, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        ls_job *copy = NULL;
+        json_t *record = ls_job_record_json(jobs[i]);
+        assert_int_equal(ls_job_create(jobs[i]->id, json_deep_copy(jobs[i]->request), &copy), LS_OK);
+        ls_job_set_user(copy, jobs[i]->uid, jobs[i]->gid, jobs[i]->user);
+        ls_job_set_account(copy, jobs[i]->account);
+        assert_int_equal(ls_job_record_read(copy, record), LS_OK);
+        json_decref(record);
+        ls_controller_restore(after, copy);
+    }
+    ls_controller_destroy(w.controller);
+    w.controller = after;
+    w.order_count = 0;
+    ls_controller_restored(w.controller, count + 1);
+    turn();
+    assert_int_equal(count_orders(LS_DO_ADOPT, running), 1);
+    assert_int_equal(count_orders(LS_DO_ADOPT, starting), 1);
+    assert_int_equal(count_orders(LS_DO_ADOPT, stopping), 1);
+    assert_int_equal(count_orders(LS_DO_STOP, stopping), 1);
+    assert_int_equal(count_orders(LS_DO_START, waiting), 0); /* their devices are taken */
+    assert_state(held, HELD);
+    report(starting, (ls_engine_report){.kind = LS_ENGINE_NEVER}); /* its ticket was never taken */
+    assert_state(starting, STARTING);
+    assert_int_equal(job(starting)->epoch, 2);
+    starts(starting);
+    ends(starting, 0);
+    ends(running, 0);
+    ends(stopping, 75);
+    assert_state(stopping, CANCELLED);
+    assert_state(waiting, STARTING);
+    assert_int_equal(submit(1, "hold: true"), count + 1);
+}
+
+static void down_waits_for_cancelled_jobs(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(1, ""), waiting = submit(4, "");
+    starts(id);
+    assert_false(ls_controller_is_down(w.controller));
+    assert_int_equal(call_as(0, LS_VERB_DOWN, "{'cancel': true}"), 202);
+    assert_state(waiting, CANCELLED);
+    assert_state(id, STOPPING);
+    assert_false(ls_controller_is_down(w.controller));
+    assert_int_equal(call(LS_VERB_SUBMIT, "{'file': 'job: {command: [run]}', 'directory': '/tmp'}"), 503);
+    ends(id, 143);
+    assert_true(ls_controller_is_down(w.controller));
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(job_runs_to_its_end),
+        CASE(job_that_fails_says_why),
+        CASE(job_that_never_fits_is_refused),
+        CASE(job_waits_for_devices_and_is_told_why),
+        CASE(cancel_ends_a_job_in_every_state),
+        CASE(hold_gives_devices_back_and_release_begins_anew),
+        CASE(preemption_saves_requeues_and_ends_by_what_a_job_can),
+        CASE(lost_jobs_begin_again_within_a_budget),
+        CASE(time_limit_ends_a_job),
+        CASE(start_that_does_not_come_is_lost),
+        CASE(dependencies_start_fail_and_chain),
+        CASE(sweep_is_one_group_with_a_limit),
+        CASE(elastic_jobs_shrink_and_grow),
+        CASE(others_see_little_and_change_nothing),
+        CASE(quota_limits_an_account),
+        CASE(full_disk_refuses_and_loses_nothing),
+        CASE(idle_devices_are_told),
+        CASE(restart_adopts_what_had_devices),
+        CASE(down_waits_for_cancelled_jobs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
