@@ -159,6 +159,53 @@ void ls_text_append_escaped(ls_text *text, const char *string)
     }
 }
 
+/* Bytes of the character that `data` begins with, and the character; 0: it begins with none. */
+static size_t decode_utf8(const unsigned char *data, size_t bytes, uint32_t *character_out)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const size_t count = data[0] < 0x80                      ? 1
+                         : data[0] >= 0xC2 && data[0] < 0xE0 ? 2
+                         : data[0] >= 0xE0 && data[0] < 0xF0 ? 3
+                         : data[0] >= 0xF0 && data[0] < 0xF5 ? 4
+                                                             : 0;
+    if (count == 0 || count > bytes) {
+        return 0;
+    }
+    uint32_t character = count == 1 ? data[0] : data[0] & (0x7Fu >> count);
+    for (size_t i = 1; i < count; i++) {
+        if ((data[i] & 0xC0) != 0x80) {
+            return 0;
+        }
+        character = character << 6 | (data[i] & 0x3Fu);
+    }
+    const bool is_surrogate = character >= 0xD800 && character <= 0xDFFF;
+    *character_out = character;
+    return character < least[count] || character > 0x10FFFF || is_surrogate ? 0 : count;
+}
+
+static bool is_obeyed(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x200E || c == 0x200F ||
+           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF;
+}
+
+void ls_text_append_printable(ls_text *text, const char *data, size_t bytes, const char *keep)
+{
+    for (size_t i = 0; i < bytes;) {
+        uint32_t character = 0;
+        const size_t count = decode_utf8((const unsigned char *)data + i, bytes - i, &character);
+        const bool is_kept = count == 1 && data[i] != '\0' && strchr(keep, data[i]);
+        if (count > 0 && (is_kept || !is_obeyed(character))) {
+            ls_text_append_bytes(text, data + i, count);
+        } else {
+            for (size_t j = 0; j < (count > 0 ? count : 1); j++) {
+                ls_text_printf(text, "\\x%02x", (unsigned char)data[i + j]);
+            }
+        }
+        i += count > 0 ? count : 1;
+    }
+}
+
 ls_quantity ls_quantity_of(double value)
 {
     static const struct {
@@ -256,4 +303,25 @@ size_t ls_edit_distance(const char *a, const char *b, size_t limit)
         }
     }
     return row[b_bytes] < limit ? row[b_bytes] : limit;
+}
+
+ls_quantity ls_duration_of(double seconds)
+{
+    ls_quantity out;
+    const size_t bytes = sizeof out.text;
+    if (!(seconds >= 0.0 && seconds < 1e11)) {
+        snprintf(out.text, bytes, "?");
+    } else if (seconds < 9.5) {
+        snprintf(out.text, bytes, "%.2g s", seconds);
+    } else if (seconds < 59.5) {
+        snprintf(out.text, bytes, "%.0f s", seconds);
+    } else if (seconds < 3599.5) {
+        const int whole = (int)(seconds + 0.5);
+        snprintf(out.text, bytes, "%d min %02d s", whole / 60, whole % 60);
+    } else if (seconds < 86400.0) {
+        snprintf(out.text, bytes, "%d h %02d min", (int)seconds / 3600, (int)seconds / 60 % 60);
+    } else {
+        snprintf(out.text, bytes, "%.0f d %d h", floor(seconds / 86400.0), (int)fmod(seconds / 3600.0, 24.0));
+    }
+    return out;
 }

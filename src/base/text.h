@@ -60,11 +60,21 @@ bool ls_quantity_parse(const char *text, double *value_out);
 /* The same without a letter and never with an exponent: "1290", "12.3", "0.0467". */
 ls_quantity ls_plain_of(double value);
 
+/* Seconds for people, two units at most: "0.25 s", "12 s", "3 min 20 s", "2 h 05 min", "3 d 4 h"; below 0 and not finite: "?". */
+ls_quantity ls_duration_of(double seconds);
+
 /*
  * Levenshtein distance: how many characters must be put in, taken out or replaced to make `b` of `a`. Cut off: `limit` when it is that
  * or more, and for words of 96 bytes or more. Thread-safe. For "did you mean".
  */
 size_t ls_edit_distance(const char *a, const char *b, size_t limit);
+
+/*
+ * What came from somebody else, for a terminal or a page: control characters (a terminal obeys them), marks that turn the direction of
+ * reading round, and bytes that are not UTF-8 become \xNN; everything else stands as it is. `keep` names control characters that may stay
+ * ("\n\t"); "" for one line.
+ */
+void ls_text_append_printable(ls_text *text, const char *data, size_t bytes, const char *keep);
 
 /* Escapes & < > " ' for XML and HTML, in text and in attributes. */
 void ls_text_append_escaped(ls_text *text, const char *string);

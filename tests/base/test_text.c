@@ -3,6 +3,9 @@
 
 #include "base/text.h"
 
+#include <math.h>
+#include <string.h>
+
 /* Three digits; what rounds up to a thousand is one of the next unit. */
 static void quantity_has_three_digits(void **state)
 {
@@ -15,6 +18,60 @@ static void quantity_has_three_digits(void **state)
                  {1.4e12, "1.4T"}, {15.6e15, "15600T"}, {-1500.0, "-1.5k"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_string_equal(ls_quantity_of(cases[i].value).text, cases[i].text);
+    }
+}
+
+static void append_printable_takes_the_teeth_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *keep, *out;
+    } cases[] = {
+        {"a job", "", "a job"},
+        {"Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x8c\x8d", "",
+         "Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x8c\x8d"},
+        {"\033[2Jgone\r", "", "\\x1b[2Jgone\\x0d"},
+        {"two\nlines\t", "", "two\\x0alines\\x09"},
+        {"two\nlines\t", "\n\t", "two\nlines\t"},
+        {"\xc2\x9b"
+         "31m",
+         "", "\\xc2\\x9b31m"}, /* the one-character form of ESC [ */
+        {"a\xe2\x80\xae"
+         "b",
+         "", "a\\xe2\\x80\\xaeb"},      /* right to left from here */
+        {"\xff\xc3", "", "\\xff\\xc3"}, /* not UTF-8, and half of it */
+        {"\xc0\xaf\xe0\x80\xaf\xed\xa0\x80\xf4\x90\x80\x80", "",
+         "\\xc0\\xaf\\xe0\\x80\\xaf\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80"}}; /* too long, a surrogate, too large */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_text text = {0};
+        ls_text_append_printable(&text, cases[i].in, strlen(cases[i].in), cases[i].keep);
+        assert_string_equal(ls_text_string(&text), cases[i].out);
+        ls_text_release(&text);
+    }
+    ls_text zero = {0};
+    ls_text_append_printable(&zero, "a\0b", 3, "\n");
+    assert_string_equal(ls_text_string(&zero), "a\\x00b");
+    ls_text_release(&zero);
+}
+
+static void durations_have_two_units(void **state)
+{
+    (void)state;
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0.0, "0 s"},
+                 {0.25, "0.25 s"},
+                 {9.4, "9.4 s"},
+                 {12.3, "12 s"},
+                 {59.7, "1 min 00 s"},
+                 {200.0, "3 min 20 s"},
+                 {7512.0, "2 h 05 min"},
+                 {273600.0, "3 d 4 h"},
+                 {-1.0, "?"},
+                 {NAN, "?"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_string_equal(ls_duration_of(cases[i].seconds).text, cases[i].text);
     }
 }
 
@@ -55,8 +112,9 @@ static void quantity_parse_reads_units(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(quantity_has_three_digits),
-                                       cmocka_unit_test(quantity_parse_reads_units),
-                                       cmocka_unit_test(plain_numbers_have_no_exponent)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantity_has_three_digits), cmocka_unit_test(quantity_parse_reads_units),
+        cmocka_unit_test(plain_numbers_have_no_exponent), cmocka_unit_test(durations_have_two_units),
+        cmocka_unit_test(append_printable_takes_the_teeth_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
