@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orchestration/api/prometheus.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void begin(ls_text *text, const char *name, const char *type, const char *help)
+{
+    ls_text_printf(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+/* As the format wants it: backslash, quote and line feed escaped. */
+static void append_label(ls_text *text, const char *name, const char *value, bool is_first)
+{
+    ls_text_printf(text, "%s%s=\"", is_first ? "" : ",", name);
+    for (const char *at = value; *at; at++) {
+        if (*at == '\n') {
+            ls_text_append(text, "\\n");
+        } else {
+            if (*at == '\\' || *at == '"') {
+                ls_text_append(text, "\\");
+            }
+            ls_text_append_bytes(text, at, 1);
+        }
+    }
+    ls_text_append(text, "\"");
+}
+
+static void append_value(ls_text *text, double value)
+{
+    ls_text_append(text, " ");
+    ls_text_append_f64(text, value);
+    ls_text_append(text, "\n");
+}
+
+/* A sample with at most one label. */
+static void append_sample(ls_text *text, const char *name, const char *label, const char *value_of_label,
+                          double value)
+{
+    ls_text_append(text, name);
+    if (label) {
+        ls_text_append(text, "{");
+        append_label(text, label, value_of_label, true);
+        ls_text_append(text, "}");
+    }
+    append_value(text, value);
+}
+
+static const char *string_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+/* The member of each item as a gauge with the item's name as label; null is left out. */
+static void append_each(ls_text *text, const json_t *items, const char *label, const char *key,
+                        const char *name, const char *help)
+{
+    begin(text, name, "gauge", help);
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        const json_t *item = json_array_get(items, i), *value = json_object_get(item, key);
+        if (json_is_number(value)) {
+            append_sample(text, name, label, string_of(item, label), json_number_value(value));
+        }
+    }
+}
+
+static void append_status(ls_text *text, const json_t *status)
+{
+    begin(text, "lockstep_info", "gauge", "The daemon.");
+    ls_text_append(text, "lockstep_info{");
+    append_label(text, "version", string_of(status, "version"), true);
+    append_label(text, "engine", string_of(status, "engine"), false);
+    ls_text_append(text, "} 1\n");
+    begin(text, "lockstep_jobs", "gauge", "Jobs the daemon holds in memory, by state.");
+    const char *state = NULL;
+    json_t *count = NULL;
+    json_object_foreach(json_object_get(status, "states"), state, count)
+    {
+        append_sample(text, "lockstep_jobs", "state", state, json_number_value(count));
+    }
+    begin(text, "lockstep_devices", "gauge", "Devices of all nodes.");
+    append_sample(text, "lockstep_devices", NULL, NULL,
+                  json_number_value(json_object_get(status, "devices")));
+    begin(text, "lockstep_devices_used", "gauge", "Devices that jobs have.");
+    append_sample(text, "lockstep_devices_used", NULL, NULL,
+                  json_number_value(json_object_get(status, "devices_used")));
+    begin(text, "lockstep_paused", "gauge", "1: nothing can be changed, the disk is full.");
+    append_sample(text, "lockstep_paused", NULL, NULL, json_is_string(json_object_get(status, "paused")));
+}
+
+static void append_nodes(ls_text *text, const json_t *nodes)
+{
+    append_each(text, nodes, "node", "devices", "lockstep_node_devices", "Devices of a node.");
+    append_each(text, nodes, "node", "used", "lockstep_node_devices_used",
+                "Devices of a node that jobs have.");
+    begin(text, "lockstep_node_up", "gauge", "1: the node is up.");
+    for (size_t i = 0; i < json_array_size(nodes); i++) {
+        const json_t *node = json_array_get(nodes, i);
+        append_sample(text, "lockstep_node_up", "node", string_of(node, "node"),
+                      strcmp(string_of(node, "state"), "up") == 0);
+    }
+}
+
+static void append_accounts(ls_text *text, const json_t *accounts)
+{
+    append_each(text, accounts, "account", "devices", "lockstep_account_devices", "Devices an account has.");
+    append_each(text, accounts, "account", "quota", "lockstep_account_quota_devices",
+                "Devices that are an account's own.");
+    append_each(text, accounts, "account", "running", "lockstep_account_jobs_running",
+                "Jobs of an account that hold devices.");
+    append_each(text, accounts, "account", "waiting", "lockstep_account_jobs_waiting",
+                "Jobs of an account that wait.");
+}
+
+static void append_usage(ls_text *text, const json_t *accounts)
+{
+    static const struct {
+        const char *key, *name;
+    } kinds[] = {
+        {"allocated_h", "allocated"}, {"idle_h", "idle"}, {"waiting_h", "waiting"}, {"lost_h", "lost"}};
+    static const char name[] = "lockstep_account_device_seconds_total";
+    begin(
+        text, name, "counter",
+        "Device-seconds of an account: allocated, of these idle and lost, and asked for in vain (waiting).");
+    for (size_t i = 0; i < json_array_size(accounts); i++) {
+        const json_t *account = json_array_get(accounts, i);
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+            const json_t *hours = json_object_get(account, kinds[k].key);
+            if (json_is_number(hours)) {
+                ls_text_printf(text, "%s{", name);
+                append_label(text, "account", string_of(account, "account"), true);
+                append_label(text, "kind", kinds[k].name, false);
+                ls_text_append(text, "}");
+                append_value(text, 3600.0 * json_number_value(hours));
+            }
+        }
+    }
+}
+
+void ls_prometheus_append(const ls_prometheus_answers *answers, ls_text *text)
+{
+    append_status(text, answers->status);
+    append_nodes(text, json_object_get(answers->nodes, "nodes"));
+    append_accounts(text, json_object_get(answers->accounts, "accounts"));
+    append_usage(text, json_object_get(answers->usage, "accounts"));
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Routes: every request the HTTP API knows, in one table.
+ *
+ * The router (api/request.h) reads it to find the row of a request and to check each argument; the OpenAPI document (api/openapi.h) and the
+ * table of docs/orchestration.md are printed from it. So what is documented is what is accepted: there is no second list.
+ *
+ *   method  path                     verb      arguments            answer
+ *   POST    /v1/jobs/{job}/resize -> "resize", {"job":7,"ranks":4}  -> {"job":7,"state":"RESIZING",...}
+ *
+ * Constant data; thread-safe.
+ */
+#ifndef LS_ORCHESTRATION_API_ROUTE_H
+#define LS_ORCHESTRATION_API_ROUTE_H
+
+#include "orchestration/control/controller.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum ls_api_type {
+    LS_API_INTEGER,
+    LS_API_NUMBER,
+    LS_API_STRING,
+    LS_API_BOOL,
+    LS_API_STRINGS,  /* a list of texts */
+    LS_API_INTEGERS, /* a list of whole numbers */
+    LS_API_OBJECT,   /* anything in braces */
+    LS_API_OBJECTS,  /* a list of such */
+    LS_API_ANY,      /* answers alone */
+} ls_api_type;
+
+typedef enum ls_api_place { LS_API_PATH, LS_API_QUERY, LS_API_BODY } ls_api_place;
+
+/* An argument, or a member of an answer (then `place` and `is_required` mean nothing, and every row is there, or null where may_be_null). */
+typedef struct ls_api_field {
+    const char *name;
+    ls_api_type type;
+    ls_api_place place;
+    bool is_required, may_be_null;
+    double min,
+        max; /* of the number; of the bytes of a text; of the items of a list (texts in it have at most LS_API_TEXT_BYTES) */
+    const char *const *choices; /* of a text; NULL: any */
+    const char *help;
+} ls_api_field;
+
+typedef enum ls_api_kind {
+    LS_API_VERB,   /* arguments go to who answers verbs, its JSON comes back */
+    LS_API_FILE,   /* what a job wrote: the server reads it (api/watch.h) */
+    LS_API_STREAM, /* server-sent events */
+    LS_API_PAGE,   /* HTML of several answers */
+    LS_API_METRICS,
+    LS_API_OPENAPI,
+} ls_api_kind;
+
+typedef enum ls_api_who {
+    LS_API_ANYBODY, /* who gets through to the server; of other people's jobs: number, state, account, ranks */
+    LS_API_OF_JOB,  /* its owner, root, the daemon's owner, who is named in `share` */
+    LS_API_ADMIN,   /* root and the daemon's owner */
+} ls_api_who;
+
+typedef struct ls_api_route {
+    const char *method; /* "GET", "POST" */
+    const char *path;   /* "/v1/jobs/{job}" */
+    const char *verb;   /* unique: also the operationId */
+    ls_api_kind kind;
+    ls_verb call; /* of LS_API_VERB */
+    ls_api_who who;
+    const char *help; /* one sentence */
+    const ls_api_field *arguments;
+    size_t argument_count;
+    const ls_api_field *answer; /* members of the JSON object; NULL: not JSON */
+    size_t answer_count;
+} ls_api_route;
+
+enum { LS_API_TEXT_BYTES = 4096, LS_API_BODY_BYTES_MAX = 2 * 1024 * 1024, LS_API_TARGET_BYTES_MAX = 4096 };
+
+/* All rows. */
+const ls_api_route *ls_api_routes(size_t *count_out);
+
+/* The row of a verb, NULL when there is none. */
+const ls_api_route *ls_api_route_find(const char *verb);
+
+#endif

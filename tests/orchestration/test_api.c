@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The pure parts of the API: guard, table and OpenAPI, histories, Prometheus, pages. */
+#include "test.h"
+
+#include "base/text.h"
+#include "orchestration/api/guard.h"
+#include "orchestration/api/history.h"
+#include "orchestration/api/openapi.h"
+#include "orchestration/api/prometheus.h"
+#include "orchestration/api/request.h"
+#include "orchestration/page/page.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- guard ---- */
+
+#define TOKEN "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static const char *const own_hosts[] = {"127.0.0.1:80", "localhost:80", NULL};
+static const ls_api_guard guard = {
+    .owner_uid = 1000, .token = TOKEN, .hosts = own_hosts, .is_loopback = true, .scheme = "http"};
+
+static int code_of(const ls_api_guard *by, ls_api_visitor visitor)
+{
+    uint32_t uid = 77;
+    int code = 0;
+    const ls_status status = ls_api_guard_admit(by, &visitor, &uid, &code);
+    assert_true((status == LS_OK) == (code == 200));
+    assert_true(status == LS_OK || uid == 77);
+    return code;
+}
+
+static void guard_admits_the_owner_alone_over_tcp(void **state)
+{
+    (void)state;
+    const ls_api_visitor owner = {.host = "LOCALHOST:80", .is_peer_known = true, .peer_uid = 1000};
+    assert_int_equal(code_of(&guard, owner), 200);
+    ls_api_visitor other = owner;
+    other.peer_uid = 0; /* a closed socket looks like root's: only the owner's own uid opens */
+    assert_int_equal(code_of(&guard, other), 401);
+    other.is_peer_known = false;
+    other.peer_uid = 1000;
+    assert_int_equal(code_of(&guard, other), 401);
+    other.authorization = "bearer " TOKEN;
+    assert_int_equal(code_of(&guard, other), 200);
+    other.authorization = "Bearer " TOKEN "0";
+    assert_int_equal(code_of(&guard, other), 401);
+    other.authorization = NULL;
+    other.cookie = "a=b; lockstep_token=" TOKEN;
+    assert_int_equal(code_of(&guard, other), 200);
+    other.cookie = "xlockstep_token=" TOKEN;
+    assert_int_equal(code_of(&guard, other), 401);
+    ls_api_visitor wrong = owner; /* a wrong token is refused even where none is needed */
+    wrong.authorization = "Bearer x";
+    assert_int_equal(code_of(&guard, wrong), 401);
+    ls_api_guard far = guard;
+    far.is_loopback = false;
+    assert_int_equal(code_of(&far, owner), 401);
+    far.token[0] = '\0'; /* no token: an empty one opens nothing */
+    ls_api_visitor empty = owner;
+    empty.authorization = "Bearer ";
+    assert_int_equal(code_of(&far, empty), 401);
+}
+
+static void guard_knows_browsers_tricks(void **state)
+{
+    (void)state;
+    const ls_api_visitor owner = {.host = "127.0.0.1:80", .is_peer_known = true, .peer_uid = 1000};
+    static const char *const hosts[] = {"evil.example:80",           "127.0.0.1", "127.0.0.1:81",
+                                        "localhost:80.evil.example", "",          NULL};
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        ls_api_visitor bound_anew = owner;
+        bound_anew.host = hosts[i];
+        assert_int_equal(code_of(&guard, bound_anew), 403);
+    }
+    static const char *const origins[] = {"http://evil.example", "null", "https://127.0.0.1:80",
+                                          "http://127.0.0.1:81", ""};
+    for (size_t i = 0; i < sizeof origins / sizeof origins[0]; i++) {
+        ls_api_visitor page = owner;
+        page.origin = origins[i];
+        assert_int_equal(code_of(&guard, page), 403);
+    }
+    ls_api_visitor own = owner;
+    own.origin = "http://localhost:80";
+    own.changes_something = true;
+    own.content_type = "application/json; charset=utf-8";
+    assert_int_equal(code_of(&guard, own), 200);
+    own.content_type = "application/jsonp";
+    assert_int_equal(code_of(&guard, own), 415);
+    own.content_type = NULL;
+    assert_int_equal(code_of(&guard, own), 415);
+    ls_api_visitor link = owner;
+    link.fetch_site = "cross-site";
+    link.fetch_mode = "navigate";
+    assert_int_equal(code_of(&guard, link), 403);
+    link.is_page = true;
+    assert_int_equal(code_of(&guard, link), 200);
+    link.fetch_mode = "no-cors";
+    assert_int_equal(code_of(&guard, link), 403);
+    /* Over the Unix socket it is the kernel's word alone; a form is no request there either. */
+    assert_int_equal(code_of(&guard, (ls_api_visitor){.is_unix = true, .is_peer_known = true, .peer_uid = 5}),
+                     200);
+    assert_int_equal(code_of(&guard, (ls_api_visitor){.is_unix = true}), 401);
+    assert_int_equal(
+        code_of(&guard, (ls_api_visitor){.is_unix = true, .is_peer_known = true, .changes_something = true}),
+        415);
+}
+
+/* ---- table ---- */
+
+static void routes_are_whole(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    const ls_api_route *routes = ls_api_routes(&count);
+    for (size_t i = 0; i < count; i++) {
+        const ls_api_route *r = &routes[i];
+        assert_ptr_equal(ls_api_route_find(r->verb), r); /* unique */
+        assert_true((r->kind == LS_API_VERB) == (r->call < LS_VERBS));
+        assert_true(r->help && r->help[0]);
+        char target[128];
+        snprintf(target, sizeof target, "%s", r->path);
+        char *brace = strchr(target, '{');
+        if (brace) { /* each name in the path has its field */
+            char name[32];
+            assert_int_equal(sscanf(brace, "{%31[a-z]}", name), 1);
+            assert_string_equal(r->arguments[0].name, name);
+            assert_true(r->arguments[0].place == LS_API_PATH && r->arguments[0].is_required);
+            const char *rest = strchr(brace, '}') + 1;
+            *brace = '5';
+            memmove(brace + 1, rest, strlen(rest) + 1);
+        }
+        const ls_api_route *found = NULL;
+        int code = 0;
+        assert_int_equal(ls_api_route_of(r->method, target, &found, &code), LS_OK);
+        assert_ptr_equal(found, r);
+        for (size_t k = 0; k < r->argument_count; k++) {
+            assert_true(r->arguments[k].help && r->arguments[k].type != LS_API_ANY);
+            assert_true(r->arguments[k].place != LS_API_BODY || strcmp(r->method, "POST") == 0);
+        }
+    }
+    json_t *document = ls_api_openapi();
+    assert_int_equal(json_object_size(json_object_get(document, "paths")),
+                     count - 2); /* two have GET and POST */
+    json_decref(document);
+}
+
+static void unescape_takes_no_tricks(void **state)
+{
+    (void)state;
+    char out[64];
+    static const struct {
+        const char *in;
+        bool plus;
+        const char *out; /* NULL: refused */
+    } cases[] = {{"a%20b+c", true, "a b c"},    {"a+c", false, "a+c"},
+                 {"%2e%2e%2F", false, "../"},   {"%", false, NULL},
+                 {"%4", false, NULL},           {"%zz", false, NULL},
+                 {"a%00b", false, NULL},        {"%ff", false, NULL},
+                 {"%C3%BC", false, "\xc3\xbc"}, {"", true, ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const size_t bytes = ls_api_unescape(cases[i].in, strlen(cases[i].in), cases[i].plus, out);
+        if (cases[i].out) {
+            assert_int_equal(bytes, strlen(cases[i].out));
+            assert_string_equal(out, cases[i].out);
+        } else {
+            assert_int_equal(bytes, SIZE_MAX);
+        }
+    }
+}
+
+/* ---- history ---- */
+
+static void history_thins_a_million_steps_out(void **state)
+{
+    (void)state;
+    enum { STEPS = 1000000 };
+    ls_api_history *history = calloc(1, sizeof *history);
+    assert_non_null(history);
+    double sum = 0.0;
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        const ls_step_metrics metrics = {.step = step,
+                                         .loss = (float)(step % 100),
+                                         .lr = 1.0,
+                                         .step_s = 0.5,
+                                         .grad_norm = NAN,
+                                         .tokens_per_s = NAN};
+        sum += metrics.loss;
+        assert_true(ls_api_history_add(history, &metrics));
+    }
+    assert_false(ls_api_history_add(history, &(ls_step_metrics){.step = STEPS}));
+    json_t *json = ls_api_history_json(history, 0, 100);
+    const json_t *points = json_object_get(json, "points");
+    assert_in_range(json_array_size(points), 50, 100);
+    const json_t *last = json_array_get(points, json_array_size(points) - 1);
+    assert_int_equal(json_integer_value(json_array_get(last, 0)), STEPS);
+    assert_float_equal(json_real_value(json_array_get(json_array_get(points, 0), 2)), 0.0,
+                       0.0); /* the lowest survives */
+    assert_float_equal(json_real_value(json_array_get(json_array_get(points, 0), 3)), 99.0,
+                       0.0); /* and the highest */
+    assert_true(json_is_null(json_array_get(last, 5)));
+    json_decref(json);
+    double kept = 0.0;
+    uint64_t steps = 0;
+    for (size_t i = 0; i < history->count; i++) {
+        kept += history->points[i].loss_sum;
+        steps += history->points[i].steps;
+    }
+    assert_float_equal(kept, sum, 1e-3); /* no step is lost or counted twice */
+    assert_int_equal(steps, STEPS);
+    json = ls_api_history_json(history, STEPS, 10);
+    assert_int_equal(json_array_size(json_object_get(json, "points")), 0);
+    json_decref(json);
+    ls_api_history_clear(history);
+    free(history);
+}
+
+static void write_at(int fd, const char *text, off_t at)
+{
+    assert_int_equal(ftruncate(fd, at), 0);
+    assert_int_equal(pwrite(fd, text, strlen(text), at), strlen(text));
+}
+
+static double last_loss(ls_api_histories *all, int fd, size_t *points_out)
+{
+    bool more = true;
+    ls_api_history *history = NULL;
+    for (int rounds = 0; more; rounds++) {
+        history = ls_api_histories_read(all, 7, fd, 64, &more);
+        assert_true(rounds < 100);
+    }
+    json_t *json = ls_api_history_json(history, 0, 1000);
+    *points_out = json_array_size(json_object_get(json, "points"));
+    const double loss = json_number_value(json_object_get(json_object_get(json, "last"), "loss"));
+    json_decref(json);
+    return loss;
+}
+
+static void histories_follow_a_file_that_is_cut_back(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/lockstep_history_XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    unlink(path);
+    ls_api_histories *all = ls_api_histories_create();
+    size_t points = 0;
+    write_at(fd, "{\"step\":1,\"loss\":4}\n{\"step\":2,\"loss\":3}\n{\"step\":3,\"lo", 0);
+    assert_float_equal(last_loss(all, fd, &points), 3.0, 0.0);
+    assert_int_equal(points, 2);                     /* the torn line is not there yet */
+    write_at(fd, "{\"step\":2,\"loss\":2.5}\n", 20); /* cut back to step 1 */
+    assert_float_equal(last_loss(all, fd, &points), 2.5, 0.0);
+    assert_int_equal(points, 2);
+    /* Cut back and longer than before when it is looked at again. */
+    write_at(fd, "{\"step\":2,\"loss\":2.0}\n{\"step\":3,\"loss\":1.0}\n{\"step\":4,\"loss\":0.5}\n", 20);
+    assert_float_equal(last_loss(all, fd, &points), 0.5, 0.0);
+    assert_true(points >= 3);
+    /* A file that goes back by itself, and a line without end, end all the same. */
+    write_at(fd, "{\"step\":4,\"loss\":9}\n{\"step\":2,\"loss\":8}\n", 0);
+    last_loss(all, fd, &points);
+    char endless[400];
+    memset(endless, 'x', sizeof endless - 1);
+    endless[sizeof endless - 1] = '\0';
+    write_at(fd, endless, 0);
+    last_loss(all, fd, &points);
+    for (uint64_t job = 100; job < 200; job++) { /* more than are kept */
+        bool more = false;
+        ls_api_histories_read(all, job, fd, 64, &more);
+    }
+    ls_api_histories_destroy(all);
+    close(fd);
+}
+
+/* ---- what is shown ---- */
+
+static json_t *parse(const char *text)
+{
+    json_t *root = json_loads(text, 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+static void prometheus_escapes_labels(void **state)
+{
+    (void)state;
+    json_t *status = parse("{\"version\":\"1\",\"engine\":\"local\",\"states\":{\"QUEUED\":3},\"devices\":8,"
+                           "\"devices_used\":2,\"paused\":null}");
+    json_t *nodes =
+        parse("{\"nodes\":[{\"node\":\"a\\\"b\\\\c\\nd\",\"state\":\"down\",\"devices\":8,\"used\":2}]}");
+    json_t *accounts = parse(
+        "{\"accounts\":[{\"account\":\"x\",\"quota\":null,\"devices\":1,\"running\":1,\"waiting\":0}]}");
+    json_t *usage = parse("{\"accounts\":[{\"account\":\"x\",\"allocated_h\":0.5,\"idle_h\":0.25,\"waiting_"
+                          "h\":0,\"lost_h\":0}]}");
+    ls_text text = {0};
+    ls_prometheus_append(
+        &(ls_prometheus_answers){.status = status, .nodes = nodes, .accounts = accounts, .usage = usage},
+        &text);
+    static const char *const lines[] = {
+        "lockstep_jobs{state=\"QUEUED\"} 3\n", "lockstep_node_up{node=\"a\\\"b\\\\c\\nd\"} 0\n",
+        "lockstep_paused 0\n", "lockstep_account_device_seconds_total{account=\"x\",kind=\"idle\"} 900\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        assert_non_null(strstr(ls_text_string(&text), lines[i]));
+    }
+    assert_null(strstr(ls_text_string(&text), "quota_devices{"));
+    ls_text_release(&text);
+    json_decref(status);
+    json_decref(nodes);
+    json_decref(accounts);
+    json_decref(usage);
+}
+
+#define EVIL "<script>alert(1)</script>\\u001b[2J\\\"'&"
+
+static void pages_show_no_markup_of_others(void **state)
+{
+    (void)state;
+    json_t *all = parse("{\"version\":\"" EVIL "\",\"engine\":\"" EVIL "\",\"order\":\"" EVIL
+                        "\",\"paused\":\"" EVIL "\","
+                        "\"nodes\":[{\"node\":\"" EVIL "\",\"kind\":\"" EVIL "\",\"state\":\"" EVIL
+                        "\",\"devices\":2,\"used\":1}],"
+                        "\"jobs\":[{\"job\":1,\"name\":\"" EVIL "\",\"state\":\"" EVIL
+                        "\",\"account\":\"" EVIL "\",\"priority\":\"" EVIL "\",\"why\":\"" EVIL "\"},"
+                        "{\"job\":2,\"name\":null,\"state\":\"FAILED\"}],"
+                        "\"accounts\":[{\"account\":\"" EVIL "\"}]}");
+    json_t *job = parse("{\"job\":1,\"name\":\"" EVIL "\",\"state\":\"QUEUED\",\"account\":\"" EVIL
+                        "\",\"run_dir\":\"" EVIL "\"}");
+    json_t *events = parse("{\"events\":[{\"time\":1e300,\"to\":\"" EVIL "\",\"text\":\"" EVIL
+                           "\"},{\"event\":\"" EVIL "\",\"x\":\"" EVIL "\"},{}]}");
+    json_t *why = parse("{\"text\":\"" EVIL "\",\"eta_s\":-5,\"blockers\":[{\"job\":3,\"name\":\"" EVIL
+                        "\"}],\"counterfactuals\":[{\"text\":\"" EVIL "\"}]}");
+    json_t *metrics = parse("{\"columns\":[\"step\",\"loss\"],\"points\":[[1,2.0],[2,null],[\"x\",\"y\"]]}");
+    ls_text page = {0};
+    ls_page_queue(
+        &(ls_page_queue_answers){.status = all, .nodes = all, .accounts = all, .jobs = all, .ended = all},
+        100.0, &page);
+    static const char log[] = "a <script>\033[31m\xff\nb";
+    ls_page_job(&(ls_page_job_answers){.job = job,
+                                       .events = events,
+                                       .why = why,
+                                       .metrics = metrics,
+                                       .log = log,
+                                       .log_bytes = sizeof log},
+                100.0, &page);
+    const char *text = ls_text_string(&page);
+    assert_null(strstr(text, "<script"));
+    assert_null(strchr(text, '\033'));
+    assert_non_null(strstr(text, "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[2J&quot;&#39;&amp;"));
+    assert_non_null(strstr(text, "a &lt;script&gt;\\x1b[31m\\xff\nb"));
+    assert_int_equal(strlen(text), page.bytes);
+    ls_text_release(&page);
+    json_decref(all);
+    json_decref(job);
+    json_decref(events);
+    json_decref(why);
+    json_decref(metrics);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(guard_admits_the_owner_alone_over_tcp),
+        cmocka_unit_test(guard_knows_browsers_tricks),
+        cmocka_unit_test(routes_are_whole),
+        cmocka_unit_test(unescape_takes_no_tricks),
+        cmocka_unit_test(history_thins_a_million_steps_out),
+        cmocka_unit_test(histories_follow_a_file_that_is_cut_back),
+        cmocka_unit_test(prometheus_escapes_labels),
+        cmocka_unit_test(pages_show_no_markup_of_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
