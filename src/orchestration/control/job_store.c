@@ -324,7 +324,8 @@ static ls_status restore_jobs(ls_job_store *store, uint32_t ended_max, ls_contro
     return status;
 }
 
-ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended_max, ls_controller *controller, uint64_t *next_out)
+ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended_max, ls_controller *controller,
+                               uint64_t *next_out)
 {
     ls_statement *row = NULL;
     bool has_row = false;
@@ -357,7 +358,7 @@ ls_status ls_job_store_find(ls_job_store *store, uint64_t id, ls_job **job_out)
 }
 
 ls_status ls_job_store_journal(ls_job_store *store, uint64_t job, uint64_t after, uint32_t limit,
-                           json_t **entries_out)
+                               json_t **entries_out)
 {
     ls_statement *row = NULL;
     bool has_row = false;

@@ -29,14 +29,14 @@ LS_MUST_CHECK ls_status ls_job_store_write(ls_job_store *store, const ls_turn *t
 
 /* Hands over all jobs that have not ended, and the last `ended_max` that have, in the order of their numbers; then accounts. A row that can't be read is
  * an error naming it: it is not skipped, because it may be a job that runs. next_out: number of the next job. */
-LS_MUST_CHECK ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended_max, ls_controller *controller,
-                                         uint64_t *next_out);
+LS_MUST_CHECK ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended_max,
+                                             ls_controller *controller, uint64_t *next_out);
 
 /* One job. LS_ERR_NOT_FOUND. The caller destroys it. */
 LS_MUST_CHECK ls_status ls_job_store_find(ls_job_store *store, uint64_t id, ls_job **job_out);
 
 /* Journal entries of a job (0: of all) with numbers above `after`, at most `limit`, oldest first. A new array. */
-LS_MUST_CHECK ls_status ls_job_store_journal(ls_job_store *store, uint64_t job, uint64_t after, uint32_t limit,
-                                         json_t **entries_out);
+LS_MUST_CHECK ls_status ls_job_store_journal(ls_job_store *store, uint64_t job, uint64_t after,
+                                             uint32_t limit, json_t **entries_out);
 
 #endif
