@@ -169,6 +169,7 @@ static size_t lay_out(ls_free_map *map, char *block)
     map->spine_free = part(block, &at, p->spine_count, sizeof *map->spine_free);
     map->class_free = part(block, &at, p->class_count, sizeof *map->class_free);
     map->up = part(block, &at, p->node_count, sizeof *map->up);
+    map->has = part(block, &at, p->node_count, sizeof *map->has);
     return at;
 }
 
@@ -190,7 +191,7 @@ static void recount(ls_free_map *map, uint32_t place, uint64_t before, uint64_t 
 {
     const ls_place_node *node = &map->places->nodes[place];
     const ls_cell *cell = &map->places->cells[node->cell];
-    const uint32_t had = (uint32_t)__builtin_popcountll(before), has = (uint32_t)__builtin_popcountll(after);
+    const uint32_t had = map->has[place], has = (uint32_t)__builtin_popcountll(after);
     const uint32_t index = place - cell->first, word = index / 64;
     const uint64_t bit = UINT64_C(1) << (index % 64);
     if (cell->island_bits != cell->bits) {
@@ -203,6 +204,7 @@ static void recount(ls_free_map *map, uint32_t place, uint64_t before, uint64_t 
     }
     map->bits[cell->bits + (size_t)had * cell->words + word] &= ~bit;
     map->bits[cell->bits + (size_t)has * cell->words + word] |= bit;
+    map->has[place] = (uint8_t)has;
     map->counts[cell->counts + had]--;
     map->counts[cell->counts + has]++;
     const uint32_t change = has - had; /* modulo 2^32: sums come out right */
@@ -290,7 +292,7 @@ static bool node_is_valid(const ls_free_map *map, uint32_t place)
     const uint64_t usable = ls_free_map_usable(map, place);
     const uint32_t has = (uint32_t)__builtin_popcountll(usable), index = place - cell->first;
     const uint32_t island = ls_island_most(usable, cell->devices, cell->island_devices);
-    if ((map->free[place] & ~node->all) || map->cpus[place] > (int32_t)node->cpus ||
+    if ((map->free[place] & ~node->all) || map->has[place] != has || map->cpus[place] > (int32_t)node->cpus ||
         map->memory_mib[place] > (int32_t)node->memory_mib) {
         return false;
     }

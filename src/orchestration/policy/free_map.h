@@ -65,7 +65,8 @@ typedef struct ls_free_map {
     int32_t *cpus, *memory_mib; /* by node, free; below 0 while a claim waits for who still has them */
     uint32_t *counts;           /* nodes of a cell by free devices */
     uint32_t *cell_free, *leaf_free, *spine_free, *class_free;
-    uint8_t *up; /* by node: places may be taken */
+    uint8_t *up;  /* by node: places may be taken */
+    uint8_t *has; /* by node: how many can be taken */
 } ls_free_map;
 
 /* Sorts a checked cluster into places. All memory from the arena. */

@@ -45,7 +45,7 @@ static uint32_t bounded(uint32_t fit, int32_t have, uint32_t per)
 
 uint32_t ls_shape_fit(const ls_free_map *map, const ls_shape *shape, uint32_t place)
 {
-    uint32_t fit = (uint32_t)__builtin_popcountll(ls_free_map_usable(map, place));
+    uint32_t fit = map->has[place];
     fit = bounded(fit, map->cpus[place], shape->cpus_per);
     fit = bounded(fit, map->memory_mib[place], shape->memory_per);
     return shape->per_node == 0 ? fit : fit >= shape->per_node ? shape->per_node : 0;

@@ -76,7 +76,7 @@ void ls_reserve_clear(ls_policy *policy)
             policy->reserved[plan->pieces[k].place] = 0;
         }
     }
-    policy->reservation_count = 0;
+    policy->reservation_count = policy->reserve_tries = 0;
 }
 
 /* ---- the earliest start ---- */
@@ -134,11 +134,26 @@ static bool is_starved(const ls_policy *policy, const job *j, uint64_t now_ms)
     return now_ms - min_u64(now_ms, j->pending_ms) >= policy->settings.age_max_ms;
 }
 
+/* Whether a job may have devices kept free for a start that nobody can tell: one at a time, or all would stand idle for all. */
+static bool may_drain(const ls_policy *policy, const job *j, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < policy->reservation_count; i++) {
+        if (policy->reservations[i].starts_ms == UINT64_MAX) {
+            return false;
+        }
+    }
+    return is_starved(policy, j, now_ms);
+}
+
 /* Walks through predicted ends in order of time until the job fits. */
-static bool find_start(ls_policy *policy, const job *j, uint64_t now_ms, reservation *r)
+static bool find_start(ls_policy *policy, const job *j, uint64_t now_ms, bool open_end, reservation *r)
 {
     const ls_shape shape = ls_job_shape(policy, j);
     uint64_t done = 0;
+    if (!open_end && policy->reservation_count == 0 &&
+        (policy->running_count == 0 || policy->running[0].key == INT64_MAX)) {
+        return false;
+    }
     ls_reserve_view(policy, UINT64_MAX, policy->reservation_count);
     ls_free_map_copy(&policy->future, &policy->map);
     for (uint32_t i = 0; i < policy->places.node_count && policy->reservation_count > 0; i++) {
@@ -148,6 +163,9 @@ static bool find_start(ls_policy *policy, const job *j, uint64_t now_ms, reserva
         const reservation *reserved = next_reserved_end(policy, done);
         uint64_t at_ms = (uint64_t)policy->running[i].key;
         bool matters = false;
+        if (at_ms == INT64_MAX && !reserved && !open_end) {
+            return false;
+        }
         if (reserved && reserved->ends_ms <= at_ms) {
             at_ms = reserved->ends_ms;
             release_reserved(policy, reserved);
@@ -207,7 +225,7 @@ static bool find_start_pooled(ls_policy *policy, const job *j, uint64_t now_ms, 
     return false;
 }
 
-bool ls_reserve_find(ls_policy *policy, uint32_t slot, uint64_t now_ms, reservation *r)
+bool ls_reserve_find(ls_policy *policy, uint32_t slot, uint64_t now_ms, bool open_end, reservation *r)
 {
     const job *j = &policy->jobs[slot];
     if (!policy->running_sorted) {
@@ -218,8 +236,8 @@ bool ls_reserve_find(ls_policy *policy, uint32_t slot, uint64_t now_ms, reservat
     r->withheld = false;
     r->cpus_per = j->spec.cpus_per_rank;
     r->memory_per = j->spec.memory_mib_per_rank;
-    const bool found =
-        policy->settings.pooled ? find_start_pooled(policy, j, now_ms, r) : find_start(policy, j, now_ms, r);
+    const bool found = policy->settings.pooled ? find_start_pooled(policy, j, now_ms, r)
+                                               : find_start(policy, j, now_ms, open_end, r);
     if (found) {
         r->ends_ms =
             r->starts_ms == UINT64_MAX ? UINT64_MAX : ls_job_ends(j, r->starts_ms, j->spec.min_ranks);
@@ -229,12 +247,14 @@ bool ls_reserve_find(ls_policy *policy, uint32_t slot, uint64_t now_ms, reservat
 
 void ls_reserve_add(ls_policy *policy, uint32_t slot, uint64_t now_ms)
 {
+    if (policy->reserve_tries >= 2 * policy->settings.reservations) {
+        return; /* no end is known that would help those at the head */
+    }
     reservation *r = &policy->reservations[policy->reservation_count];
     const job *j = &policy->jobs[slot];
-    if (!ls_reserve_find(policy, slot, now_ms, r)) {
-        return;
-    }
-    if (r->starts_ms == UINT64_MAX && !is_starved(policy, j, now_ms)) {
+    const bool drains = may_drain(policy, j, now_ms);
+    policy->reserve_tries++;
+    if (!ls_reserve_find(policy, slot, now_ms, drains, r) || (r->starts_ms == UINT64_MAX && !drains)) {
         return;
     }
     r->key = ls_job_key(policy, j, now_ms);

@@ -150,7 +150,7 @@ struct ls_policy {
     uint32_t action_count, action_share_count;
 
     reservation reservations[LS_RESERVATIONS_MAX];
-    uint32_t reservation_count;
+    uint32_t reservation_count, reserve_tries;
     uint64_t *reserved; /* by place: all devices of reservations, free or not */
     failure failures[FAILURES_MAX];
     uint32_t failure_count;
@@ -265,8 +265,9 @@ void ls_group_count(ls_policy *policy, const job *j, int change);
 uint32_t ls_round_ranks(const job *j, uint32_t ranks); /* down to a size allowed */
 
 /* ---- reserve.c ---- */
-/* The earliest start of a job when those that run end as predicted, with the reservations made so far kept. False: never fits. */
-bool ls_reserve_find(ls_policy *policy, uint32_t slot, uint64_t now_ms, reservation *r);
+/* The earliest start of a job when those that run end as predicted, with the reservations made so far kept; open_end: also when ends have to come that nobody
+ * knows. False: none is found. */
+bool ls_reserve_find(ls_policy *policy, uint32_t slot, uint64_t now_ms, bool open_end, reservation *r);
 void ls_reserve_add(ls_policy *policy, uint32_t slot, uint64_t now_ms);
 void ls_reserve_withhold(ls_policy *policy, reservation *r, bool withhold);
 /* Sets the free map up for a job that ends then: it sees reserved devices only if it is gone in time. Returns who is withheld, as bits. */

@@ -261,7 +261,7 @@ static void estimate_start(ls_policy *policy, uint32_t slot, ls_why *why, uint64
         why->eta_ms = now_ms;
     } else if (needs_devices(why->stage)) {
         reservation r = {.plan = policy->plan};
-        if (ls_reserve_find(policy, slot, now_ms, &r)) {
+        if (ls_reserve_find(policy, slot, now_ms, true, &r)) {
             const bool known = r.starts_ms != UINT64_MAX;
             why->eta_ms = known ? add_u64(r.starts_ms, work_ahead_ms(policy, j->spec.id)) : 0;
             policy->plan.count = r.plan.count;
