@@ -73,6 +73,7 @@ void ls_print_json(const json_t *root);
         .default_text = "\"\"", .value_name = "DIR", .help = "where the result goes"                         \
     }
 
+extern const ls_command ls_command_up, ls_command_down;
 extern const ls_command ls_command_simulate;
 extern const ls_command ls_command_train, ls_command_agent, ls_command_resize, ls_command_sample,
     ls_command_eval, ls_command_import, ls_command_export, ls_command_tokenize_train,

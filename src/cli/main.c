@@ -17,6 +17,8 @@ static const ls_command *const commands[] = {
     &ls_command_simulate,
     &ls_command_agent,
     &ls_command_resize,
+    &ls_command_up,
+    &ls_command_down,
     &ls_command_sample,
     &ls_command_eval,
     &ls_command_import,

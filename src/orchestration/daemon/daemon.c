@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orchestration/daemon/daemon.h"
+
+#include "base/assert.h"
+#include "base/env.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "orchestration/api/server.h"
+#include "orchestration/control/job_store.h"
+#include "orchestration/daemon/crash.h"
+#include "orchestration/engines/local/local.h"
+#include "orchestration/engines/slurm/slurm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RETRY_NS UINT64_C(1000000000) /* of what could not be written */
+
+struct ls_daemon {
+    char home[LS_JOB_PATH_BYTES_MAX], program[LS_JOB_PATH_BYTES_MAX];
+    ls_daemon_settings settings;
+    int lock;
+    ls_env *env;
+    ls_job_store *store;
+    ls_engine *engine;
+    ls_controller *controller;
+    ls_api *api;
+    uint64_t retry_ns; /* nothing is written before; 0: at once */
+    bool has_stopped;
+};
+
+/* ---- the folder ---- */
+
+static ls_status path_in(const ls_daemon *d, const char *name, char path[LS_JOB_PATH_BYTES_MAX])
+{
+    const int bytes = snprintf(path, LS_JOB_PATH_BYTES_MAX, "%s/%s", d->home, name);
+    return bytes < LS_JOB_PATH_BYTES_MAX ? LS_OK : ls_fail(LS_ERR_INVALID, "%s is too long a path", d->home);
+}
+
+static pid_t read_holder(int fd)
+{
+    char text[32] = "";
+    long pid = 0;
+    const ssize_t bytes = pread(fd, text, sizeof text - 1, 0);
+    return bytes > 0 && sscanf(text, "%ld", &pid) == 1 && pid > 0 ? (pid_t)pid : 0;
+}
+
+pid_t ls_daemon_holder(const char *home)
+{
+    char path[LS_JOB_PATH_BYTES_MAX];
+    snprintf(path, sizeof path, "%s/lock", home);
+    const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    pid_t pid = 0;
+    if (fd >= 0) {
+        if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK) {
+            pid = read_holder(fd);
+        }
+        close(fd);
+    }
+    return pid;
+}
+
+/* Held until the process ends. */
+static ls_status lock_folder(ls_daemon *d)
+{
+    char path[LS_JOB_PATH_BYTES_MAX], text[32];
+    LS_TRY(ls_dir_create(d->home));
+    LS_TRY(path_in(d, "lock", path));
+    d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (d->lock < 0) {
+        return ls_fail_errno(errno, "can't open %s", path);
+    }
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(d->lock, F_OFD_SETLK, &lock) != 0) {
+        return ls_fail(LS_ERR_FAILED,
+                       "a daemon runs on %s already, with process number %ld; "
+                       "'lockstep down' ends it",
+                       d->home, (long)read_holder(d->lock));
+    }
+    /* Others may pass through to their own jobs' folders of a root's daemon, and
+   * see nothing. */
+    if (chmod(d->home, geteuid() == 0 ? 0711 : 0700) != 0) {
+        return ls_fail_errno(errno, "can't close %s to others", d->home);
+    }
+    const int bytes = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    if (ftruncate(d->lock, 0) != 0) {
+        return ls_fail_errno(errno, "can't write %s", path);
+    }
+    return ls_file_pwrite_all(d->lock, path, text, (size_t)bytes, 0);
+}
+
+/* ---- calls of the controller ---- */
+
+static double now_s(void *context)
+{
+    return ls_env_wall_s(((ls_daemon *)context)->env);
+}
+
+static json_t *read_journal(void *context, uint64_t job, uint64_t after, uint32_t limit)
+{
+    json_t *entries = NULL;
+    return ls_job_store_journal(((ls_daemon *)context)->store, job, after, limit, &entries) == LS_OK ? entries
+                                                                                                     : NULL;
+}
+
+static ls_job *read_old_job(void *context, uint64_t id)
+{
+    ls_job *job = NULL;
+    return ls_job_store_find(((ls_daemon *)context)->store, id, &job) == LS_OK ? job : NULL;
+}
+
+/* ---- a turn ---- */
+
+static void carry_out(ls_daemon *d, const ls_engine_order *order)
+{
+    const ls_engine_calls *calls = d->engine->calls;
+    switch (order->kind) {
+    case LS_DO_START:
+        calls->start(d->engine, order->job);
+        break;
+    case LS_DO_STOP:
+        calls->stop(d->engine, order->job, LS_STOP_SAVE);
+        break;
+    case LS_DO_KILL:
+        calls->stop(d->engine, order->job, LS_STOP_KILL);
+        break;
+    case LS_DO_RESIZE:
+        calls->resize(d->engine, order->job);
+        break;
+    case LS_DO_ADOPT:
+        calls->adopt(d->engine, order->job);
+        break;
+    case LS_DO_CHANGE:
+        if (calls->change) {
+            calls->change(d->engine, order->job);
+        }
+        break;
+    case LS_DO_FORGET:
+        calls->forget(d->engine, order->job);
+        break;
+    }
+}
+
+static void log_transitions(const ls_turn *turn)
+{
+    for (uint32_t i = 0; i < turn->transition_count; i++) {
+        const ls_transition *t = &turn->transitions[i];
+        ls_log_info("job %" PRIu64 " %s to %s, epoch %u cause %s%s%s", t->job, ls_job_state_name(t->from),
+                    ls_job_state_name(t->to), t->epoch, ls_job_cause_name(t->cause), t->text[0] ? ": " : "",
+                    t->text);
+    }
+}
+
+static ls_status write_turn(ls_daemon *d, const ls_turn *turn)
+{
+    if (!turn->must_be_written) {
+        return LS_OK;
+    }
+    ls_crash_point();
+    LS_TRY(ls_job_store_write(d->store, turn));
+    ls_crash_point();
+    return LS_OK;
+}
+
+static void was_not_written(ls_daemon *d)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", ls_error_text());
+    if (d->retry_ns == 0) {
+        ls_log_error("the queue can't write, and changes nothing until it can: %s", text);
+    }
+    ls_controller_turn_failed(d->controller, text);
+    ls_controller_pause(d->controller, text);
+    d->retry_ns = ls_env_now_ns(d->env) + RETRY_NS;
+}
+
+/* They outlive the turn. */
+static const ls_transition *copy_transitions(const ls_turn *turn, ls_arena *arena)
+{
+    ls_transition *copies = ls_arena_new(arena, ls_transition, turn->transition_count + 1);
+    for (uint32_t i = 0; i < turn->transition_count; i++) {
+        copies[i] = turn->transitions[i];
+        copies[i].text = ls_arena_strdup(arena, turn->transitions[i].text);
+    }
+    return copies;
+}
+
+static void was_written(ls_daemon *d, const ls_turn *turn)
+{
+    if (d->retry_ns > 0 && turn->must_be_written) {
+        ls_log_warn("the queue can write again");
+        ls_controller_pause(d->controller, NULL);
+        d->retry_ns = 0;
+    }
+    log_transitions(turn);
+    for (uint32_t i = 0; i < turn->order_count; i++) {
+        carry_out(d, &turn->orders[i]);
+        ls_crash_point();
+    }
+    ls_arena arena = {0};
+    const uint32_t count = turn->transition_count;
+    const ls_transition *transitions = copy_transitions(turn, &arena);
+    ls_controller_turn_done(d->controller);
+    for (uint32_t i = 0; i < count; i++) { /* who hears of one may ask at once: that is for the next turn */
+        const ls_job *job = ls_controller_job(d->controller, transitions[i].job);
+        if (job) {
+            ls_api_tell(d->api, &transitions[i], job);
+        }
+    }
+    ls_arena_release(&arena);
+    if (turn->must_be_written) {
+        ls_crash_point();
+    }
+}
+
+static void take_turn(ls_daemon *d)
+{
+    ls_turn turn;
+    ls_controller_turn(d->controller, &turn);
+    if (write_turn(d, &turn) == LS_OK) {
+        was_written(d, &turn);
+    } else {
+        was_not_written(d);
+    }
+}
+
+/* How long the loop may sleep. */
+static uint64_t sleep_ns(const ls_daemon *d)
+{
+    const uint64_t now_ns = ls_env_now_ns(d->env);
+    if (d->retry_ns > 0) {
+        return d->retry_ns > now_ns ? d->retry_ns - now_ns : 0;
+    }
+    const double next_s = ls_controller_next_s(d->controller), left_s = next_s - ls_env_wall_s(d->env);
+    if (next_s <= 0.0) {
+        return UINT64_MAX;
+    }
+    return left_s > 0.0 ? (uint64_t)(1e9 * (left_s < 3600.0 ? left_s : 3600.0)) : 0;
+}
+
+void ls_daemon_run(ls_daemon *d)
+{
+    while (!d->has_stopped) {
+        /* While nothing can be written, what is asked is refused by the turn that
+     * comes with the next retry. */
+        const bool may_write = ls_env_now_ns(d->env) >= d->retry_ns;
+        if (may_write && ls_controller_has_work(d->controller)) {
+            take_turn(d);
+            ls_env_poll(d->env, 0);
+        } else {
+            ls_env_poll(d->env, sleep_ns(d));
+        }
+        if (ls_controller_is_down(d->controller) && !ls_controller_has_work(d->controller)) {
+            d->has_stopped = true;
+        }
+    }
+}
+
+/* ---- life ---- */
+
+static void hear(void *context, const ls_engine_report *report)
+{
+    ls_controller_report(((ls_daemon *)context)->controller, report);
+}
+
+static void api_call(void *context, const ls_caller *caller, ls_verb verb, const json_t *arguments,
+                     ls_controller_reply reply, void *reply_context)
+{
+    ls_controller_call(((ls_daemon *)context)->controller, caller, verb, arguments, reply, reply_context);
+}
+
+static void api_forget(void *context, void *reply_context)
+{
+    ls_controller_forget(((ls_daemon *)context)->controller, reply_context);
+}
+
+static bool api_may_read(void *context, const ls_caller *caller, uint64_t id)
+{
+    const ls_daemon *d = context;
+    const ls_job *job = ls_controller_job(d->controller, id);
+    ls_job *old = job ? NULL : read_old_job(context, id);
+    job = job ? job : old;
+    const bool may = job && ls_job_is_open_to(job, caller->uid, caller->user, caller->is_admin);
+    ls_job_destroy(old);
+    return may;
+}
+
+static void signalled(void *context)
+{
+    ls_daemon *d = context;
+    d->has_stopped = true;
+}
+
+static ls_status open_engine(ls_daemon *d)
+{
+    const ls_local_settings local = {
+        .env = d->env,
+        .home = d->home,
+        .program = d->program,
+        .slots = (uint32_t)d->settings.slots,
+        .look_s = d->settings.look_s,
+        .hear = hear,
+        .hear_context = d,
+    };
+    const ls_slurm_settings slurm = {
+        .home = d->home, .program = d->program, .use_accounts = d->settings.slurm_accounts};
+    return d->settings.engine == LS_ENGINE_SLURM ? ls_slurm_engine_create(d->env, &slurm, hear, d, &d->engine)
+                                                 : ls_local_engine_create(&local, &d->engine);
+}
+
+/* What the file says of accounts wins over what was there. */
+static ls_status set_accounts(ls_daemon *d)
+{
+    for (uint64_t i = 0; i < d->settings.accounts.count; i++) {
+        ls_account account;
+        LS_TRY(ls_daemon_account_parse(d->settings.accounts.items[i], &account));
+        LS_TRY(ls_controller_set_account(d->controller, &account));
+    }
+    return LS_OK;
+}
+
+static ls_status open_controller(ls_daemon *d)
+{
+    const ls_controller_settings settings = ls_daemon_controller_settings(&d->settings);
+    const ls_controller_calls calls = {
+        .context = d, .now_s = now_s, .journal = read_journal, .old_job = read_old_job};
+    char path[LS_JOB_PATH_BYTES_MAX];
+    uint64_t next = 1;
+    LS_TRY(path_in(d, "lockstep.db", path));
+    LS_TRY(ls_job_store_open(path, &d->store));
+    LS_TRY(ls_controller_create(&settings, d->engine, &calls, &d->controller));
+    LS_TRY(ls_job_store_restore(d->store, settings.ended_max, d->controller, &next));
+    LS_TRY(set_accounts(d));
+    ls_controller_restored(d->controller, next);
+    return LS_OK;
+}
+
+static ls_status open_api(ls_daemon *d)
+{
+    const ls_api_settings settings = {
+        .env = d->env,
+        .home = d->home,
+        .listen = d->settings.listen,
+        .certificate = d->settings.certificate[0] ? d->settings.certificate : NULL,
+        .key = d->settings.key[0] ? d->settings.key : NULL,
+        .all_users = geteuid() == 0,
+        .calls = {.context = d, .call = api_call, .forget = api_forget, .may_read = api_may_read},
+    };
+    return ls_api_create(&settings, &d->api);
+}
+
+static ls_status open_all(ls_daemon *d)
+{
+    umask(077);
+    LS_TRY(lock_folder(d));
+    LS_TRY(ls_env_real_create(&d->env));
+    if (ls_env_signal_watch(d->env, SIGTERM, signalled, d) != 0 ||
+        ls_env_signal_watch(d->env, SIGINT, signalled, d) != 0) {
+        return ls_fail(LS_ERR_IO, "can't watch signals");
+    }
+    LS_TRY(open_engine(d));
+    LS_TRY(open_controller(d));
+    return open_api(d);
+}
+
+ls_status ls_daemon_create(const char *home, const char *program, const ls_daemon_settings *settings,
+                           ls_daemon **daemon_out)
+{
+    ls_daemon *d = calloc(1, sizeof *d);
+    LS_ASSERT(d && "out of memory for a daemon");
+    d->lock = -1;
+    d->settings = *settings;
+    snprintf(d->home, sizeof d->home, "%s", home);
+    snprintf(d->program, sizeof d->program, "%s", program);
+    const ls_status status = open_all(d);
+    if (status != LS_OK) {
+        ls_daemon_destroy(d);
+        return status;
+    }
+    *daemon_out = d;
+    return LS_OK;
+}
+
+void ls_daemon_destroy(ls_daemon *d)
+{
+    if (!d) {
+        return;
+    }
+    if (d->api) {
+        ls_api_destroy(d->api);
+    }
+    ls_controller_destroy(d->controller);
+    if (d->engine) {
+        d->engine->calls->destroy(d->engine);
+    }
+    ls_job_store_close(d->store);
+    ls_env_real_destroy(d->env);
+    if (d->lock >= 0) {
+        close(d->lock);
+    }
+    free(d);
+}
+
+const char *ls_daemon_address(const ls_daemon *d)
+{
+    return ls_api_address(d->api);
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Settings of a daemon: HOME/config.yaml, then the command line of `lockstep
+ * up`. One options table (base/options.h) reads them.
+ */
+#ifndef LS_ORCHESTRATION_DAEMON_SETTINGS_H
+#define LS_ORCHESTRATION_DAEMON_SETTINGS_H
+
+#include "base/arena.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "orchestration/control/controller.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum ls_engine_kind { LS_ENGINE_LOCAL, LS_ENGINE_SLURM } ls_engine_kind;
+
+typedef struct ls_daemon_settings {
+    ls_engine_kind engine;
+    bool slurm_accounts;
+    uint64_t slots;
+    const char *listen; /* HOST:PORT; "": the Unix socket alone */
+    const char *certificate, *key;
+    int order; /* of policy.order's names */
+    bool preempt;
+    uint64_t reservations;
+    double half_life_s, min_run_s, start_timeout_s;
+    double idle_s, idle_fraction, look_s;
+    double price;
+    const char *currency;
+    bool strict_accounts;
+    uint64_t jobs_max, ended_max;
+    ls_option_strings accounts; /* NAME[:key=value,...] */
+} ls_daemon_settings;
+
+const ls_option_table *ls_daemon_settings_table(void);
+
+/* Defaults, then the file when it is there. Errors: LS_ERR_INVALID with file
+ * and line. */
+LS_MUST_CHECK ls_status ls_daemon_settings_load(const char *path, ls_arena *arena,
+                                                ls_daemon_settings *settings_out);
+
+/* What of them is the controller's. */
+ls_controller_settings ls_daemon_controller_settings(const ls_daemon_settings *settings);
+
+/* "research:weight=2,quota=8,borrow=4,lend=8". Errors: LS_ERR_INVALID. */
+LS_MUST_CHECK ls_status ls_daemon_account_parse(const char *text, ls_account *account_out);
+
+#endif
