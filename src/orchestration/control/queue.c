@@ -198,8 +198,10 @@ static ls_policy_job describe_job(const ls_controller *c, const ls_job *job)
     value.user = job->uid;
     value.priority = (uint8_t)job->priority;
     value.ranks = job->ranks;
-    value.min_ranks = spec->min_ranks < job->ranks ? spec->min_ranks : job->ranks;
-    value.max_ranks = spec->max_ranks > job->ranks ? spec->max_ranks : job->ranks;
+    /* It may have been resized while it waited; a job of one size then has another one size. */
+    const bool is_elastic = spec->min_ranks < spec->max_ranks;
+    value.min_ranks = spec->min_ranks < job->ranks && is_elastic ? spec->min_ranks : job->ranks;
+    value.max_ranks = spec->max_ranks > job->ranks && is_elastic ? spec->max_ranks : job->ranks;
     value.devices_per_node = spec->ranks_per_node;
     value.cpus_per_rank = spec->cpus_per_rank;
     value.memory_mib_per_rank = spec->memory_mib_per_rank;

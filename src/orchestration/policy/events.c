@@ -414,9 +414,10 @@ static ls_status set_ranks(ls_policy_job *spec, uint64_t value)
     if (value < 1 || value > UINT32_MAX) {
         return refuse(spec, "ranks must be at least 1");
     }
+    const bool is_elastic = spec->min_ranks < spec->max_ranks; /* a job of one size gets another one size */
     spec->ranks = (uint32_t)value;
-    spec->min_ranks = spec->ranks < spec->min_ranks ? spec->ranks : spec->min_ranks;
-    spec->max_ranks = spec->ranks > spec->max_ranks ? spec->ranks : spec->max_ranks;
+    spec->min_ranks = spec->ranks < spec->min_ranks || !is_elastic ? spec->ranks : spec->min_ranks;
+    spec->max_ranks = spec->ranks > spec->max_ranks || !is_elastic ? spec->ranks : spec->max_ranks;
     while (spec->ranks % spec->ranks_multiple || spec->min_ranks % spec->ranks_multiple ||
            spec->max_ranks % spec->ranks_multiple) {
         spec->ranks_multiple--; /* who asks for a size by name may have it */
