@@ -106,7 +106,7 @@ static void answer_log(ls_api_exchange *exchange)
     }
     char name[32] = "log";
     if (json_object_get(exchange->arguments, "rank")) {
-        snprintf(name, sizeof name, "log-%" PRIu64, number(exchange, "rank", 0));
+        snprintf(name, sizeof name, "log.%" PRIu64, number(exchange, "rank", 0));
     }
     uint64_t bytes = 0;
     const int fd = open_file(exchange, name, false, &bytes);

@@ -85,6 +85,7 @@ static json_t *list_item(const ls_controller *c, const ls_caller *caller, const 
     json_t *item = brief_json(job);
     if (!may_see(caller, job)) {
         json_object_set_new(item, "name", json_null());
+        json_object_set_new(item, "priority", json_null());
         json_object_set_new(item, "why", json_null());
         return item;
     }
@@ -92,6 +93,9 @@ static json_t *list_item(const ls_controller *c, const ls_caller *caller, const 
     append_reason(c, entry, &why);
     json_object_set_new(item, "name", text_or_null(job->spec.name));
     json_object_set_new(item, "user", text_or_null(job->user));
+    json_object_set_new(item, "uid", json_integer(job->uid));
+    json_object_set_new(item, "group", text_or_null(job->spec.group));
+    json_object_set_new(item, "run_dir", text_or_null(job->run_dir));
     json_object_set_new(item, "priority", json_string(priority_names[job->priority]));
     json_object_set_new(item, "epoch", json_integer(job->epoch));
     json_object_set_new(item, "submitted", time_or_null(job->submitted_s));
@@ -195,14 +199,12 @@ static void add_spec(json_t *item, const ls_job *job)
         json_array_append_new(after, json_integer((json_int_t)spec->after[i]));
     }
     json_object_set_new(item, "after", after);
-    json_object_set_new(item, "run_dir", text_or_null(job->run_dir));
     json_object_set_new(item, "directory", text_or_null(spec->directory));
     json_object_set_new(item, "file_name", text_or_null(spec->file_name));
     json_object_set_new(item, "command", strings_json(&spec->command));
     json_object_set_new(item, "set", strings_json(&spec->set));
     json_object_set_new(item, "min_ranks", json_integer(spec->min_ranks));
     json_object_set_new(item, "max_ranks", json_integer(spec->max_ranks));
-    json_object_set_new(item, "group", text_or_null(spec->group));
     json_object_set_new(item, "time_limit_s",
                         spec->time_limit_s > 0.0 ? json_real(spec->time_limit_s) : json_null());
     json_object_set_new(item, "restartable", json_boolean(spec->restartable));
@@ -215,7 +217,6 @@ ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_jo
     const ls_entry *of = entry ? entry : &old;
     json_t *item = list_item(c, caller, of);
     add_spec(item, job);
-    json_object_set_new(item, "uid", json_integer(job->uid));
     json_object_set_new(item, "cause", json_string(ls_job_cause_name(job->cause)));
     json_object_set_new(item, "text", text_or_null(job->text));
     json_object_set_new(item, "held", json_boolean(job->held));

@@ -156,6 +156,16 @@ void ls_job_set_engine_ref(ls_job *job, const char *ref)
     set_string(&job->engine_ref, ref);
 }
 
+static ls_option_strings keep_strings(ls_arena *arena, const ls_option_strings *strings)
+{
+    const ls_option_strings kept = {.items = ls_arena_new(arena, const char *, strings->count),
+                                    .count = strings->count};
+    for (uint64_t i = 0; i < strings->count; i++) {
+        kept.items[i] = ls_arena_strdup(arena, strings->items[i]);
+    }
+    return kept;
+}
+
 void ls_job_drop_request(ls_job *job)
 {
     LS_ASSERT(ls_job_state_is_final(job->state));
@@ -170,7 +180,8 @@ void ls_job_drop_request(ls_job *job)
         .directory = ls_arena_strdup(&kept, spec->directory),
         .file = "",
         .file_name = ls_arena_strdup(&kept, spec->file_name),
-        .share = {.items = ls_arena_new(&kept, const char *, spec->share.count), .count = spec->share.count},
+        .set = keep_strings(&kept, &spec->set), /* what tells the jobs of a sweep apart */
+        .share = keep_strings(&kept, &spec->share),
         .priority = spec->priority,
         .ranks = spec->ranks,
         .min_ranks = spec->min_ranks,
@@ -182,9 +193,6 @@ void ls_job_drop_request(ls_job *job)
         .time_limit_s = spec->time_limit_s,
         .group = ls_arena_strdup(&kept, spec->group),
     };
-    for (uint64_t i = 0; i < spec->share.count; i++) {
-        slim.share.items[i] = ls_arena_strdup(&kept, spec->share.items[i]);
-    }
     job->spec = slim;
     job->user = ls_arena_strdup(&kept, job->user);
     job->account = ls_arena_strdup(&kept, job->account);

@@ -61,7 +61,8 @@ void ls_html_open(ls_text *page, const char *title, int refresh_s)
                    "background:var(--page)}\n"
                    ".cell.on{background:var(--going);border-color:var(--going)}\n"
                    ".nodes{display:grid;grid-template-columns:repeat(auto-fit,minmax(220px,1fr));gap:10px}\n"
-                   "nav{margin:0 0 14px;font-size:15px}.why{color:var(--dim);overflow-wrap:anywhere}\n"
+                   "td.rest{width:99%;overflow-wrap:anywhere}nav{margin:0 0 "
+                   "14px;font-size:15px}.why{color:var(--dim);overflow-wrap:anywhere}\n"
                    "pre.log{white-space:pre-wrap;overflow-wrap:anywhere;max-height:60vh;overflow-y:auto}\n"
                    "</style></head>\n<body><main>\n");
 }

@@ -39,9 +39,12 @@ static void append_tiles(const json_t *job, double now_s, ls_text *page)
     ls_html_tile(page, text, "ranks");
     const double end_s = ended_s > 0.0 ? ended_s : now_s;
     ls_html_tile(page, ls_duration_of((started_s > 0.0 ? started_s : end_s) - submitted_s).text,
-                 "from its submission to its last start");
+                 started_s > 0.0 ? "from its submission to its last start"
+                 : ended_s > 0.0 ? "waited"
+                                 : "waits");
     if (started_s > 0.0) {
-        ls_html_tile(page, ls_duration_of(end_s - started_s).text, has_ended(job) ? "ran" : "runs");
+        ls_html_tile(page, ls_duration_of(end_s - started_s).text,
+                     has_ended(job) ? "ran" : "since its last start");
     }
     if (json_is_integer(json_object_get(job, "exit_code"))) {
         snprintf(text, sizeof text, "%" PRId64, ls_html_integer(job, "exit_code"));
@@ -173,11 +176,11 @@ static void append_event(const json_t *event, ls_text *page)
     ls_text_append(page, "</td><td class=\"t\">");
     if (json_object_get(event, "to")) {
         ls_html_state(page, ls_html_string(event, "to"));
-        ls_text_append(page, "</td><td class=\"w\">");
+        ls_text_append(page, "</td><td class=\"rest\">");
         ls_html_text(page, ls_html_string(event, "text"), 300);
     } else {
         ls_html_text(page, ls_html_string(event, "event"), 40);
-        ls_text_append(page, "</td><td class=\"w dim\">");
+        ls_text_append(page, "</td><td class=\"rest dim\">");
         char *dump = json_dumps(event, JSON_COMPACT);
         ls_html_text(page, dump, 300);
         free(dump);
