@@ -22,6 +22,7 @@ typedef struct ls_invocation {
     const char **words;   /* arguments that are not options */
     size_t word_count;
     ls_arena *arena; /* lives until the command returns */
+    int *exit_code;  /* 0; what the program ends with instead when run returns LS_OK */
 } ls_invocation;
 
 typedef struct ls_command {
@@ -81,6 +82,9 @@ extern const ls_command ls_command_train, ls_command_agent, ls_command_resize, l
     ls_command_state_hash, ls_command_checkpoint_ls, ls_command_checkpoint_show, ls_command_checkpoint_verify,
     ls_command_checkpoint_prune, ls_command_checkpoint_pin, ls_command_checkpoint_unpin, ls_command_report,
     ls_command_rank, ls_command_diagnose, ls_command_trace, ls_command_draw, ls_command_calibrate,
-    ls_command_bench, ls_command_version, ls_command_plan, ls_command_runner, ls_command_slurm_config;
+    ls_command_bench, ls_command_version, ls_command_plan, ls_command_slurm_config, ls_command_runner,
+    ls_command_submit, ls_command_sweep, ls_command_ps, ls_command_why, ls_command_logs, ls_command_wait,
+    ls_command_cancel, ls_command_hold, ls_command_release, ls_command_priority, ls_command_top,
+    ls_command_nodes, ls_command_accounts, ls_command_usage;
 
 #endif

@@ -19,6 +19,20 @@ static const ls_command *const commands[] = {
     &ls_command_resize,
     &ls_command_up,
     &ls_command_down,
+    &ls_command_submit,
+    &ls_command_sweep,
+    &ls_command_ps,
+    &ls_command_why,
+    &ls_command_logs,
+    &ls_command_wait,
+    &ls_command_cancel,
+    &ls_command_hold,
+    &ls_command_release,
+    &ls_command_priority,
+    &ls_command_top,
+    &ls_command_nodes,
+    &ls_command_accounts,
+    &ls_command_usage,
     &ls_command_sample,
     &ls_command_eval,
     &ls_command_import,
@@ -160,10 +174,13 @@ static bool wants_help(int argc, char *const *argv)
     return false;
 }
 
+/* Of a command that ends as something else did (wait). */
+static int exit_code;
+
 static ls_status run_command(const ls_command *command, int argc, char *const *argv)
 {
     ls_arena arena = {0};
-    ls_invocation invocation = {.arena = &arena};
+    ls_invocation invocation = {.arena = &arena, .exit_code = &exit_code};
     void *settings = ls_arena_alloc(&arena, command->settings_bytes);
     ls_options_defaults(command->options, settings, &arena);
     ls_status status = ls_options_apply_arguments(command->options, settings, argc, argv, &arena,
@@ -206,6 +223,15 @@ static ls_status dispatch(int argc, char *const *argv)
     return run_command(command, argc - used, argv + used);
 }
 
+/* It may quote what others wrote: names of jobs, of files. */
+static void print_error(void)
+{
+    ls_text text = {0};
+    ls_text_append_printable(&text, ls_error_text(), strlen(ls_error_text()), "\n\t");
+    fprintf(stderr, "lockstep: %s\n", ls_text_string(&text));
+    ls_text_release(&text);
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -222,7 +248,7 @@ int main(int argc, char **argv)
         status = ls_fail(LS_ERR_IO, "can't write the output");
     }
     if (status != LS_OK && ls_error_text()[0]) {
-        fprintf(stderr, "lockstep: %s\n", ls_error_text());
+        print_error();
     }
-    return ls_status_exit_code(status);
+    return status == LS_OK ? exit_code : ls_status_exit_code(status);
 }

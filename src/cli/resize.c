@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/queue.h"
 #include "execution/elastic/control_socket.h"
 
 #include <inttypes.h>
@@ -240,10 +241,39 @@ static ls_status change(const resize_settings *settings, const char *run, const 
     return LS_OK;
 }
 
+/* ---- jobs ---- */
+
+static ls_status resize_job(const resize_settings *settings, uint64_t job)
+{
+    json_t *answer = NULL;
+    if (settings->ranks > 0) {
+        json_t *body = json_pack("{s:I}", "ranks", (json_int_t)settings->ranks);
+        LS_TRY(ls_queue_post(body, &answer, "/v1/jobs/%" PRIu64 "/resize", job));
+    } else {
+        LS_TRY(ls_queue_get(&answer, "/v1/jobs/%" PRIu64, job));
+    }
+    if (settings->json) {
+        ls_print_json(answer);
+    } else if (settings->ranks > 0) {
+        printf("job %" PRIu64 ": %s\n", job, ls_queue_string(answer, "state"));
+    } else {
+        printf("job %" PRIu64 ": %s, %" PRId64 " ranks (%" PRId64 " to %" PRId64 " possible)\n", job,
+               ls_queue_string(answer, "state"), number_of(answer, "ranks"), number_of(answer, "min_ranks"),
+               number_of(answer, "max_ranks"));
+    }
+    json_decref(answer);
+    return LS_OK;
+}
+
 static ls_status run_resize(const ls_invocation *invocation)
 {
     const resize_settings *settings = invocation->settings;
     const char *run = invocation->words[0];
+    uint64_t job = 0;
+    if (ls_queue_is_job(run)) {
+        LS_TRY(ls_queue_job(run, &job));
+        return resize_job(settings, job);
+    }
     json_t *status = NULL;
     LS_TRY(ask_status(run, &status));
     ls_status result = LS_OK;
@@ -260,8 +290,8 @@ static ls_status run_resize(const ls_invocation *invocation)
 
 const ls_command ls_command_resize = {
     .name = "resize",
-    .words = "RUN",
-    .summary = "change the number of ranks of a run that goes on",
+    .words = "RUN|JOB",
+    .summary = "change the number of ranks of a run that goes on, or of a job",
     .details =
         "RUN is the run directory. Ranks join or leave at a step boundary while the others compute; the "
         "result "
@@ -269,9 +299,13 @@ const ls_command ls_command_resize = {
         "Waits until the team stands, and prints who joined and who left. Without --ranks it shows who is in "
         "the run, and what\n"
         "each rank does. A run that computes in one process (--ranks 1) can't be resized.\n"
+        "\nA number is a job of the queue: one that waits, or an elastic one that runs (job.elastic), gets "
+        "another size when there\n"
+        "are devices for it. It is not waited for.\n"
         "\nExamples:\n"
         "  lockstep resize runs/mine                 the team as it is\n"
-        "  lockstep resize runs/mine --ranks 3       three ranks from the next step boundary on",
+        "  lockstep resize runs/mine --ranks 3       three ranks from the next step boundary on\n"
+        "  lockstep resize 12 --ranks 3              job 12 of 'lockstep up'",
     .words_min = 1,
     .words_max = 1,
     .options = &resize_table,

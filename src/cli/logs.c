@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+/* logs and wait: what a job prints, and its end. */
+#include "base/clock.h"
+#include "cli/command.h"
+#include "cli/queue.h"
+#include "orchestration/client/client.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- logs ---- */
+
+typedef struct logs_settings {
+    uint64_t tail;
+    const char *rank;
+    bool follow, json;
+} logs_settings;
+
+#define FIELD(name) .offset = offsetof(logs_settings, name)
+
+static const ls_option logs_options[] = {
+    {.key = "follow",
+     .letter = 'f',
+     .type = LS_OPTION_BOOL,
+     FIELD(follow),
+     .default_text = "false",
+     .help = "go on with what it prints, until it has ended"},
+    {.key = "tail",
+     .letter = 'n',
+     .type = LS_OPTION_U64,
+     FIELD(tail),
+     .default_text = "0",
+     .min = 0,
+     .max = 1000000,
+     .help = "begin with the last so many lines; 0: all"},
+    {.key = "rank",
+     .type = LS_OPTION_STRING,
+     FIELD(rank),
+     .default_text = "\"\"",
+     .value_name = "N",
+     .help = "only what this rank prints"},
+    LS_ROW_JSON(logs_settings),
+};
+static const ls_option_table logs_table = LS_OPTIONS(logs_options);
+
+static bool write_part(void *context, const char *data, size_t bytes)
+{
+    (void)context;
+    return fwrite(data, 1, bytes, stdout) == bytes && fflush(stdout) == 0; /* nobody reads any more: enough */
+}
+
+static bool gather_part(void *context, const char *data, size_t bytes)
+{
+    ls_text_append_bytes(context, data, bytes);
+    return true;
+}
+
+static void append_path(ls_text *path, uint64_t job, const logs_settings *settings, uint64_t from,
+                        bool is_first)
+{
+    ls_text_printf(path, "/v1/jobs/%" PRIu64 "/log?from=%" PRIu64, job, from);
+    if (settings->tail > 0 && is_first) {
+        ls_text_printf(path, "&tail=%" PRIu64, settings->tail);
+    }
+    if (settings->rank[0]) {
+        ls_text_append(path, "&rank=");
+        ls_client_append_escaped(path, settings->rank);
+    }
+}
+
+static ls_status follow_log(uint64_t job, const logs_settings *settings)
+{
+    ls_text path = {0};
+    append_path(&path, job, settings, 0, true);
+    ls_text_append(&path, "&follow=true");
+    const ls_client_request request = {.method = "GET", .path = ls_text_string(&path)};
+    const ls_status status = ls_client_read(&request, write_part, NULL, NULL);
+    ls_text_release(&path);
+    return status;
+}
+
+/* All there is now, in as many questions as it takes. */
+static ls_status read_log(uint64_t job, const logs_settings *settings, ls_client_take take, void *context,
+                          uint64_t *next_out)
+{
+    ls_status status = LS_OK;
+    uint64_t from = 0, next = 0;
+    for (bool is_first = true; status == LS_OK; is_first = false) {
+        ls_text path = {0};
+        append_path(&path, job, settings, from, is_first);
+        const ls_client_request request = {
+            .method = "GET", .path = ls_text_string(&path), .timeout_s = LS_QUEUE_ANSWER_S};
+        status = ls_client_read(&request, take, context, &next);
+        ls_text_release(&path);
+        if (next <= from) {
+            break;
+        }
+        from = next;
+    }
+    *next_out = from;
+    return status;
+}
+
+static ls_status print_log_json(uint64_t job, const logs_settings *settings)
+{
+    ls_text log = {0}, printable = {0};
+    uint64_t next = 0;
+    const ls_status status = read_log(job, settings, gather_part, &log, &next);
+    if (status == LS_OK) {
+        ls_text_append_printable(&printable, ls_text_string(&log), log.bytes, "\n\t\r\033");
+        json_t *root = json_pack("{s:I, s:s, s:I}", "job", (json_int_t)job, "log", ls_text_string(&printable),
+                                 "next", (json_int_t)next);
+        ls_print_json(root);
+        json_decref(root);
+    }
+    ls_text_release(&printable);
+    ls_text_release(&log);
+    return status;
+}
+
+static ls_status run_logs(const ls_invocation *invocation)
+{
+    const logs_settings *settings = invocation->settings;
+    uint64_t job = 0, next = 0;
+    LS_TRY(ls_queue_job(invocation->words[0], &job));
+    if (settings->json) {
+        return settings->follow
+                   ? ls_fail(LS_ERR_INVALID, "--json prints one document, and a log that is followed is none")
+                   : print_log_json(job, settings);
+    }
+    return settings->follow ? follow_log(job, settings) : read_log(job, settings, write_part, NULL, &next);
+}
+
+const ls_command ls_command_logs = {
+    .name = "logs",
+    .words = "JOB",
+    .summary = "what a job printed, and goes on printing",
+    .details = "Standard output and standard error of all its processes, in the order in which they came.\n"
+               "\nExamples:\n"
+               "  lockstep logs 12 -f             until the job has ended\n"
+               "  lockstep logs 12 -n 20          the last twenty lines\n"
+               "  lockstep logs 12 --rank 3       of one rank",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &logs_table,
+    .settings_bytes = sizeof(logs_settings),
+    .run = run_logs,
+};
+
+/* ---- wait ---- */
+
+typedef struct wait_settings {
+    uint64_t timeout;
+    bool json;
+} wait_settings;
+
+#undef FIELD
+#define FIELD(name) .offset = offsetof(wait_settings, name)
+
+static const ls_option wait_options[] = {
+    {.key = "timeout",
+     .type = LS_OPTION_U64,
+     FIELD(timeout),
+     .default_text = "0",
+     .min = 0,
+     .max = 31536000,
+     .help = "give up after so many seconds (exit code 1); 0: never"},
+    LS_ROW_JSON(wait_settings),
+};
+static const ls_option_table wait_table = LS_OPTIONS(wait_options);
+
+/* Jobs outlive their daemon, and so does who waits for one: it may be back in a moment. */
+#define DAEMON_AWAY_S 60.0
+#define LOOK_S        30
+
+static ls_status look_once(uint64_t job, double left_s, json_t **job_out)
+{
+    const int wait_s = left_s < LOOK_S ? (int)left_s + 1 : LOOK_S;
+    return ls_queue_get(job_out, "/v1/jobs/%" PRIu64 "/wait?timeout_s=%d", job, wait_s);
+}
+
+/* job_out: the job when it has ended; the caller drops it. */
+static ls_status wait_for(uint64_t job, double end_s, json_t **job_out)
+{
+    double away_since_s = 0.0;
+    for (;;) {
+        const double now_s = ls_clock_monotonic_s();
+        json_t *seen = NULL;
+        const ls_status status = look_once(job, end_s - now_s, &seen);
+        if (status == LS_OK && ls_queue_has_ended(ls_queue_string(seen, "state"))) {
+            *job_out = seen;
+            return LS_OK;
+        }
+        json_decref(seen);
+        const bool is_away = status == LS_ERR_FAILED || status == LS_ERR_IO;
+        if (status != LS_OK && !is_away) {
+            return status;
+        }
+        away_since_s = !is_away ? 0.0 : away_since_s > 0.0 ? away_since_s : now_s;
+        if (is_away && now_s - away_since_s > DAEMON_AWAY_S) {
+            return status;
+        }
+        if (now_s >= end_s) {
+            return ls_fail(LS_ERR_TIMEOUT, "job %" PRIu64 " has not ended in the time that was given", job);
+        }
+        if (is_away) {
+            nanosleep(&(struct timespec){.tv_nsec = 200 * 1000 * 1000}, NULL);
+        }
+    }
+}
+
+/* What the command ends with: the job's own exit code; 1 of a job that ended without one. */
+static int exit_code_of(const json_t *job)
+{
+    const char *state = ls_queue_string(job, "state");
+    if (state && strcmp(state, "SUCCEEDED") == 0) {
+        return 0;
+    }
+    const int64_t code = ls_queue_integer(job, "exit_code");
+    return code > 0 && code < 256 ? (int)code : 1;
+}
+
+static void print_end(const json_t *job)
+{
+    const char *text = ls_queue_string(job, "text");
+    ls_text line = {0};
+    ls_text_printf(&line, "job %" PRId64 " %s", ls_queue_integer(job, "job"), ls_queue_string(job, "state"));
+    if (json_is_integer(json_object_get(job, "exit_code"))) {
+        ls_text_printf(&line, ", exit code %" PRId64, ls_queue_integer(job, "exit_code"));
+    }
+    if (text) {
+        ls_text_append(&line, ": ");
+        ls_text_append_printable(&line, text, strlen(text), "");
+    }
+    puts(ls_text_string(&line));
+    ls_text_release(&line);
+}
+
+static ls_status run_wait(const ls_invocation *invocation)
+{
+    const wait_settings *settings = invocation->settings;
+    const double end_s = settings->timeout > 0 ? ls_clock_monotonic_s() + (double)settings->timeout : 1e18;
+    json_t *ended = json_array();
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < invocation->word_count && status == LS_OK; i++) {
+        uint64_t number = 0;
+        json_t *job = NULL;
+        status = ls_queue_job(invocation->words[i], &number);
+        status = status != LS_OK ? status : wait_for(number, end_s, &job);
+        if (status != LS_OK) {
+            break;
+        }
+        const int code = exit_code_of(job);
+        *invocation->exit_code = *invocation->exit_code != 0 ? *invocation->exit_code : code;
+        if (!settings->json) {
+            print_end(job);
+        }
+        json_array_append_new(ended, job);
+    }
+    if (status == LS_OK && settings->json) {
+        json_t *root = invocation->word_count == 1 ? json_incref(json_array_get(ended, 0))
+                                                   : json_pack("{s:O}", "jobs", ended);
+        ls_print_json(root);
+        json_decref(root);
+    }
+    json_decref(ended);
+    return status;
+}
+
+const ls_command ls_command_wait = {
+    .name = "wait",
+    .words = "JOB...",
+    .summary = "wait for the end of a job, and end as it did",
+    .details = "The exit code is the job's own: 0 when it succeeded, 1 of a job that was cancelled before it "
+               "ran; of "
+               "several jobs, the first\n"
+               "that is not 0. Goes on waiting while the daemon is restarted.",
+    .words_min = 1,
+    .words_max = 1000,
+    .options = &wait_table,
+    .settings_bytes = sizeof(wait_settings),
+    .run = run_wait,
+};

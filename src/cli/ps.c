@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ps: the queue, or one job of it. */
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/queue.h"
+#include "cli/table.h"
+#include "orchestration/client/client.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_text(ls_text *text)
+{
+    fputs(ls_text_string(text), stdout);
+    ls_text_release(text);
+}
+
+/* ---- ps ---- */
+
+typedef struct ps_settings {
+    const char *account, *user, *state, *group;
+    uint64_t limit;
+    bool all, json;
+} ps_settings;
+
+#define FIELD(name) .offset = offsetof(ps_settings, name)
+
+static const ls_option ps_options[] = {
+    {.key = "all",
+     .letter = 'a',
+     .type = LS_OPTION_BOOL,
+     FIELD(all),
+     .default_text = "false",
+     .help = "those that have ended, too"},
+    {.key = "account",
+     .type = LS_OPTION_STRING,
+     FIELD(account),
+     .default_text = "\"\"",
+     .help = "only jobs of this account"},
+    {.key = "user",
+     .type = LS_OPTION_STRING,
+     FIELD(user),
+     .default_text = "\"\"",
+     .help = "only jobs of this user"},
+    {.key = "state",
+     .type = LS_OPTION_STRING,
+     FIELD(state),
+     .default_text = "\"\"",
+     .help = "only jobs in this state: QUEUED, RUNNING, FAILED, ..."},
+    {.key = "group",
+     .type = LS_OPTION_STRING,
+     FIELD(group),
+     .default_text = "\"\"",
+     .help = "the jobs of this sweep side by side, with their values, steps and losses"},
+    {.key = "limit",
+     .type = LS_OPTION_U64,
+     FIELD(limit),
+     .default_text = "1000",
+     .min = 1,
+     .max = 10000,
+     .help = "the newest so many"},
+    LS_ROW_JSON(ps_settings),
+};
+static const ls_option_table ps_table = LS_OPTIONS(ps_options);
+
+static void put_filter(ls_text *path, const char *key, const char *value)
+{
+    if (value[0]) {
+        ls_text_printf(path, "&%s=", key);
+        ls_client_append_escaped(path, value);
+    }
+}
+
+static void keep_group(json_t *jobs, const char *group)
+{
+    for (size_t i = json_array_size(jobs); group[0] && i-- > 0;) {
+        const char *of = ls_queue_string(json_array_get(jobs, i), "group");
+        if (!of || strcmp(of, group) != 0) {
+            json_array_remove(jobs, i);
+        }
+    }
+}
+
+/* Sweeps among the jobs, one line each: what is behind the table of single jobs. */
+static void append_groups(const json_t *jobs, ls_text *text)
+{
+    json_t *groups = json_object();
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        const char *group = ls_queue_string(json_array_get(jobs, i), "group");
+        if (group) {
+            const json_int_t before = json_integer_value(json_object_get(groups, group));
+            json_object_set_new(groups, group, json_integer(before + 1));
+        }
+    }
+    const char *group = NULL;
+    json_t *count = NULL;
+    json_object_foreach(groups, group, count)
+    {
+        ls_text_append(text, "\n");
+        ls_text_append_printable(text, group, strlen(group), "");
+        ls_text_printf(text, ": %" PRId64 " of these jobs; 'lockstep ps --group ",
+                       (int64_t)json_integer_value(count));
+        ls_text_append_printable(text, group, strlen(group), "");
+        ls_text_append(text, "' compares them");
+    }
+    ls_text_append(text, json_object_size(groups) > 0 ? "\n" : "");
+    json_decref(groups);
+}
+
+/* ---- one job ---- */
+
+static void append_line(ls_text *text, const char *name, const char *value)
+{
+    if (value) {
+        ls_text_printf(text, "%-12s ", name);
+        ls_text_append_printable(text, value, strlen(value), "");
+        ls_text_append(text, "\n");
+    }
+}
+
+static void append_moment(ls_text *text, const json_t *job, const char *name)
+{
+    const double ago_s = ls_clock_wall_s() - ls_queue_number(job, name);
+    if (isfinite(ago_s)) {
+        ls_text_printf(text, "%-12s %s ago\n", name, ls_duration_of(fmax(0.0, ago_s)).text);
+    }
+}
+
+/* "n0: 0 1 4" */
+static void append_places(ls_text *text, const json_t *nodes)
+{
+    for (size_t i = 0; i < json_array_size(nodes); i++) {
+        const json_t *devices = json_object_get(json_array_get(nodes, i), "devices");
+        const char *node = ls_queue_string(json_array_get(nodes, i), "node");
+        ls_text line = {0};
+        ls_text_printf(&line, "%s:", node ? node : "?");
+        for (size_t k = 0; k < json_array_size(devices); k++) {
+            ls_text_printf(&line, " %" PRId64, (int64_t)json_integer_value(json_array_get(devices, k)));
+        }
+        append_line(text, i == 0 ? "devices" : "", ls_text_string(&line));
+        ls_text_release(&line);
+    }
+}
+
+static void append_job(ls_text *text, const json_t *job)
+{
+    ls_text_printf(text, "job %" PRId64 " ", ls_queue_integer(job, "job"));
+    append_line(text, "", ls_queue_string(job, "name"));
+    static const char *const words[] = {"state", "why",     "account",   "user",     "priority",
+                                        "group", "run_dir", "directory", "file_name"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        append_line(text, words[i], ls_queue_string(job, words[i]));
+    }
+    const json_t *set = json_object_get(job, "set");
+    for (size_t i = 0; i < json_array_size(set); i++) {
+        append_line(text, i == 0 ? "set" : "", json_string_value(json_array_get(set, i)));
+    }
+    ls_text_printf(text, "%-12s %" PRId64 " (%" PRId64 " to %" PRId64 ")\n", "ranks",
+                   ls_queue_integer(job, "ranks"), ls_queue_integer(job, "min_ranks"),
+                   ls_queue_integer(job, "max_ranks"));
+    append_places(text, json_object_get(job, "nodes"));
+    append_moment(text, job, "submitted");
+    append_moment(text, job, "started");
+    append_moment(text, job, "ended");
+    if (json_is_integer(json_object_get(job, "exit_code"))) {
+        ls_text_printf(text, "%-12s %" PRId64 "\n", "exit code", ls_queue_integer(job, "exit_code"));
+    }
+    ls_text_printf(text, "%-12s %" PRId64 "\n%-12s %" PRId64 "\n", "preempted",
+                   ls_queue_integer(job, "preemptions"), "restarted", ls_queue_integer(job, "restarts"));
+}
+
+static ls_status show_job(const ps_settings *settings, const char *word)
+{
+    uint64_t number = 0;
+    json_t *job = NULL;
+    ls_text text = {0};
+    LS_TRY(ls_queue_job(word, &number));
+    LS_TRY(ls_queue_get(&job, "/v1/jobs/%" PRIu64, number));
+    if (settings->json) {
+        ls_print_json(job);
+    } else {
+        append_job(&text, job);
+        print_text(&text);
+    }
+    json_decref(job);
+    return LS_OK;
+}
+
+static ls_status run_ps(const ls_invocation *invocation)
+{
+    const ps_settings *settings = invocation->settings;
+    if (invocation->word_count == 1) {
+        return show_job(settings, invocation->words[0]);
+    }
+    ls_text text = {0};
+    if (settings->group[0] && !settings->json) {
+        const ls_status status =
+            ls_queue_append_group(settings->group, invocation->arena, ls_terminal_width(), &text);
+        print_text(&text);
+        return status;
+    }
+    json_t *answer = NULL;
+    ls_text path = {0};
+    ls_text_printf(&path, "/v1/jobs?limit=%" PRIu64, settings->limit);
+    ls_text_append(&path, settings->all || settings->group[0] ? "&all=true" : "");
+    put_filter(&path, "account", settings->account);
+    put_filter(&path, "user", settings->user);
+    put_filter(&path, "state", settings->state);
+    const ls_status status = ls_queue_get(&answer, "%s", ls_text_string(&path));
+    ls_text_release(&path);
+    LS_TRY(status);
+    json_t *jobs = json_object_get(answer, "jobs");
+    keep_group(jobs, settings->group);
+    if (settings->json) {
+        ls_print_json(answer);
+    } else if (json_array_size(jobs) == 0) {
+        printf("no jobs%s\n", settings->all ? "" : " wait or run; --all shows those that have ended");
+    } else {
+        ls_queue_append_jobs(jobs, invocation->arena, ls_terminal_width(), &text);
+        append_groups(jobs, &text);
+        print_text(&text);
+    }
+    json_decref(answer);
+    return LS_OK;
+}
+
+const ls_command ls_command_ps = {
+    .name = "ps",
+    .words = "[JOB]",
+    .summary = "the queue: who runs, who waits, and why",
+    .details = "One line per job. SINCE is how long it has waited, run, or been over; WHY is the short form "
+               "of 'lockstep "
+               "why JOB'.\n"
+               "Of other people's jobs it shows number, state, account and ranks. With JOB, all that is "
+               "known of that "
+               "one.\n"
+               "\nExamples:\n"
+               "  lockstep ps                      what waits or runs\n"
+               "  lockstep ps --all --limit 20     the newest twenty, ended or not\n"
+               "  lockstep ps --group sweep-12     a sweep, its values and losses side by side",
+    .words_max = 1,
+    .options = &ps_table,
+    .settings_bytes = sizeof(ps_settings),
+    .run = run_ps,
+};

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/queue.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/table.h"
+#include "orchestration/client/client.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_BYTES_MAX = 256 * 1024, VALUE_BYTES_MAX = 4096 };
+
+extern char **environ;
+
+/* ---- asking ---- */
+
+static ls_status ask(const char *method, const json_t *body, const char *format, va_list args,
+                     json_t **answer_out)
+{
+    ls_text path = {0};
+    ls_text_vprintf(&path, format, args);
+    const ls_client_request request = {
+        .method = method, .path = ls_text_string(&path), .body = body, .timeout_s = LS_QUEUE_ANSWER_S};
+    const ls_status status = ls_client_ask(&request, answer_out);
+    ls_text_release(&path);
+    return status;
+}
+
+ls_status ls_queue_get(json_t **answer_out, const char *path, ...)
+{
+    va_list args;
+    va_start(args, path);
+    const ls_status status = ask("GET", NULL, path, args, answer_out);
+    va_end(args);
+    return status;
+}
+
+ls_status ls_queue_post(json_t *body, json_t **answer_out, const char *path, ...)
+{
+    va_list args;
+    va_start(args, path);
+    const ls_status status = ask("POST", body, path, args, answer_out);
+    va_end(args);
+    json_decref(body);
+    return status;
+}
+
+bool ls_queue_is_job(const char *word)
+{
+    const size_t digits = strspn(word, "0123456789");
+    return digits > 0 && digits <= 15 && word[digits] == '\0' && word[0] != '0';
+}
+
+ls_status ls_queue_job(const char *word, uint64_t *job_out)
+{
+    if (!ls_queue_is_job(word)) {
+        return ls_fail(LS_ERR_INVALID, "'%s' is no job's number; 'lockstep ps --all' lists them", word);
+    }
+    *job_out = strtoull(word, NULL, 10);
+    return LS_OK;
+}
+
+/* ---- answers ---- */
+
+const char *ls_queue_string(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+int64_t ls_queue_integer(const json_t *object, const char *key)
+{
+    return (int64_t)json_integer_value(json_object_get(object, key));
+}
+
+double ls_queue_number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static bool is_one_of(const char *state, const char *const *names)
+{
+    for (; state && *names; names++) {
+        if (strcmp(state, *names) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ls_queue_waits(const char *state)
+{
+    return is_one_of(state, (const char *const[]){"QUEUED", "HELD", NULL});
+}
+
+bool ls_queue_has_ended(const char *state)
+{
+    return is_one_of(state, (const char *const[]){"SUCCEEDED", "FAILED", "CANCELLED", NULL});
+}
+
+/* ---- tables ---- */
+
+/* Since when it is what it is: since its submission while it waits, its last start, its end. */
+static double since_s(const json_t *job)
+{
+    const char *state = ls_queue_string(job, "state");
+    return ls_queue_number(job, ls_queue_has_ended(state) ? "ended"
+                                : ls_queue_waits(state)   ? "submitted"
+                                                          : "started");
+}
+
+void ls_queue_append_jobs(const json_t *jobs, ls_arena *arena, size_t width, ls_text *text)
+{
+    static const char *const titles[] = {"JOB",      "NAME",  "STATE", "ACCOUNT",
+                                         "PRIORITY", "RANKS", "SINCE", "WHY"};
+    static const bool right[] = {true, false, false, false, false, true, true, false};
+    ls_table table = {.titles = titles, .right = right, .columns = 8, .arena = arena};
+    const double now_s = ls_clock_wall_s();
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        const json_t *job = json_array_get(jobs, i);
+        const double then_s = since_s(job);
+        ls_table_printf(&table, "%" PRId64, ls_queue_integer(job, "job"));
+        ls_table_add(&table, ls_queue_string(job, "name"));
+        ls_table_add(&table, ls_queue_string(job, "state"));
+        ls_table_add(&table, ls_queue_string(job, "account"));
+        ls_table_add(&table, ls_queue_string(job, "priority"));
+        ls_table_printf(&table, "%" PRId64, ls_queue_integer(job, "ranks"));
+        ls_table_add(&table, isfinite(then_s) ? ls_duration_of(fmax(0.0, now_s - then_s)).text : NULL);
+        ls_table_add(&table, ls_queue_string(job, "why"));
+    }
+    ls_table_append(&table, width, text);
+}
+
+/* "12 (2), 14 (1)": jobs and how many devices they have. */
+static void append_holders(const json_t *jobs, ls_text *text)
+{
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        const json_t *job = json_array_get(jobs, i);
+        ls_text_printf(text, "%s%" PRId64 " (%" PRId64 ")", i > 0 ? ", " : "", ls_queue_integer(job, "job"),
+                       ls_queue_integer(job, "devices"));
+    }
+}
+
+void ls_queue_append_nodes(const json_t *nodes, ls_arena *arena, size_t width, ls_text *text)
+{
+    static const char *const titles[] = {"NODE", "STATE", "KIND", "DEVICES", "USED", "JOBS"};
+    static const bool right[] = {false, false, false, true, true, false};
+    ls_table table = {.titles = titles, .right = right, .columns = 6, .arena = arena};
+    for (size_t i = 0; i < json_array_size(nodes); i++) {
+        const json_t *node = json_array_get(nodes, i);
+        ls_text holders = {0};
+        append_holders(json_object_get(node, "jobs"), &holders);
+        ls_table_add(&table, ls_queue_string(node, "node"));
+        ls_table_add(&table, ls_queue_string(node, "state"));
+        ls_table_add(&table, ls_queue_string(node, "kind"));
+        ls_table_printf(&table, "%" PRId64, ls_queue_integer(node, "devices"));
+        ls_table_printf(&table, "%" PRId64, ls_queue_integer(node, "used"));
+        ls_table_add(&table, ls_text_string(&holders));
+        ls_text_release(&holders);
+    }
+    ls_table_append(&table, width, text);
+}
+
+/* ---- requests ---- */
+
+static void put_variable(json_t *environment, const char *name)
+{
+    const char *value = getenv(name);
+    json_t *text = value && strlen(value) <= VALUE_BYTES_MAX ? json_string(value) : NULL;
+    if (text) { /* NULL, too, for what is not UTF-8 */
+        json_object_set_new(environment, name, text);
+    }
+}
+
+json_t *ls_queue_environment(const char *const *more, size_t more_count)
+{
+    /* Not all of it: keys and tokens that a shell holds must not be written into a database. */
+    static const char *const names[] = {
+        "PATH",        "HOME",         "USER",       "LOGNAME",   "SHELL",
+        "LANG",        "LANGUAGE",     "TZ",         "TMPDIR",    "LD_LIBRARY_PATH",
+        "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "CUDA_HOME", "OMP_NUM_THREADS",
+        "LOCKSTEP_LOG"};
+    json_t *environment = json_object();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        put_variable(environment, names[i]);
+    }
+    for (char **at = environ; *at; at++) {
+        char name[64];
+        const size_t bytes = strcspn(*at, "=");
+        if (strncmp(*at, "LC_", 3) == 0 && bytes < sizeof name) {
+            memcpy(name, *at, bytes);
+            name[bytes] = '\0';
+            put_variable(environment, name);
+        }
+    }
+    for (size_t i = 0; i < more_count; i++) {
+        put_variable(environment, more[i]);
+    }
+    return environment;
+}
+
+ls_status ls_queue_request(const char *path, const char *const *variables, size_t variable_count,
+                           ls_arena *arena, json_t **request_out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    LS_TRY(ls_file_read(arena, path, FILE_BYTES_MAX, &text, &bytes));
+    json_t *file = json_stringn(text, bytes);
+    if (!file || strlen(text) != bytes) {
+        json_decref(file);
+        return ls_fail(LS_ERR_INVALID, "%s is no run file: it is not text in UTF-8", path);
+    }
+    char *directory = getcwd(NULL, 0);
+    json_t *folder = directory ? json_string(directory) : NULL;
+    free(directory);
+    if (!folder) {
+        json_decref(file);
+        return ls_fail(LS_ERR_INVALID,
+                       "the current folder can't be named: it is gone, or its name is not UTF-8");
+    }
+    json_t *name = json_string(path);
+    *request_out =
+        json_pack("{s:o, s:o, s:o, s:o}", "file", file, "file_name", name ? name : json_string("run file"),
+                  "directory", folder, "environment", ls_queue_environment(variables, variable_count));
+    return LS_OK;
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/table.h"
+
+#include "base/assert.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static const char *keep(ls_arena *arena, const ls_text *text)
+{
+    return ls_arena_strdup(arena, ls_text_string(text));
+}
+
+void ls_table_add(ls_table *table, const char *string)
+{
+    if (table->count == table->capacity) {
+        const size_t capacity = table->capacity > 0 ? 2 * table->capacity : 64;
+        const char **cells = ls_arena_alloc(table->arena, capacity * sizeof *cells);
+        if (table->count > 0) {
+            memcpy(cells, table->cells, table->count * sizeof *cells);
+        }
+        table->cells = cells;
+        table->capacity = capacity;
+    }
+    ls_text text = {0};
+    if (string && string[0]) {
+        ls_text_append_printable(&text, string, strlen(string), "");
+    } else {
+        ls_text_append(&text, "-");
+    }
+    table->cells[table->count++] = keep(table->arena, &text);
+    ls_text_release(&text);
+}
+
+void ls_table_printf(ls_table *table, const char *format, ...)
+{
+    ls_text text = {0};
+    va_list args;
+    va_start(args, format);
+    ls_text_vprintf(&text, format, args);
+    va_end(args);
+    ls_table_add(table, ls_text_string(&text));
+    ls_text_release(&text);
+}
+
+/* Characters; each counts as one wide. */
+static size_t width_of(const char *text)
+{
+    size_t width = 0;
+    for (; *text; text++) {
+        width += ((unsigned char)*text & 0xC0) != 0x80;
+    }
+    return width;
+}
+
+/* At most `width` characters of it. */
+static void append_cut(ls_text *text, const char *cell, size_t width)
+{
+    size_t bytes = 0, seen = 0;
+    while (cell[bytes]) {
+        const bool begins = ((unsigned char)cell[bytes] & 0xC0) != 0x80;
+        if (begins && seen == width) {
+            break;
+        }
+        seen += begins;
+        bytes++;
+    }
+    ls_text_append_bytes(text, cell, bytes);
+}
+
+static void append_row(const ls_table *table, const char *const *row, const size_t *widths, size_t width,
+                       ls_text *text)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < table->columns; i++) {
+        const size_t own = width_of(row[i]), fill = widths[i] - (own < widths[i] ? own : widths[i]);
+        const bool is_right = table->right && table->right[i], is_last = i + 1 == table->columns;
+        ls_text_append(text, i > 0 ? "  " : "");
+        used += i > 0 ? 2 : 0;
+        ls_text_repeat(text, ' ', is_right ? fill : 0);
+        if (is_last && width > 0 && !is_right) {
+            append_cut(text, row[i], width > used ? width - used : 1);
+        } else {
+            ls_text_append(text, row[i]);
+            ls_text_repeat(text, ' ', is_right || is_last ? 0 : fill);
+        }
+        used += widths[i];
+    }
+    ls_text_append(text, "\n");
+}
+
+void ls_table_append(const ls_table *table, size_t width, ls_text *text)
+{
+    LS_ASSERT(table->columns <= LS_TABLE_COLUMNS_MAX && table->count % table->columns == 0);
+    size_t widths[LS_TABLE_COLUMNS_MAX];
+    for (size_t i = 0; i < table->columns; i++) {
+        widths[i] = width_of(table->titles[i]);
+        for (size_t at = i; at < table->count; at += table->columns) {
+            const size_t own = width_of(table->cells[at]);
+            widths[i] = own > widths[i] ? own : widths[i];
+        }
+    }
+    append_row(table, table->titles, widths, width, text);
+    for (size_t at = 0; at < table->count; at += table->columns) {
+        append_row(table, table->cells + at, widths, width, text);
+    }
+}
+
+size_t ls_terminal_width(void)
+{
+    struct winsize size;
+    return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
