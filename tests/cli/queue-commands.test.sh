@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The commands of the queue on a daemon with two slots: what they print, their JSON, their exit codes.
+. "$(dirname "$0")/queue.sh"
+
+# Without a daemon: said, with what to do.
+expect 1 "$LOCKSTEP" ps
+says "no daemon runs for $LOCKSTEP_HOME" "lockstep up"
+queue_up
+
+# One job from its submission to its end.
+expect 0 "$LOCKSTEP" submit hello.yaml --ranks 2
+same "the number alone" "$(cat "$out")" 1
+expect 0 "$LOCKSTEP" wait 1
+prints "job 1 SUCCEEDED, exit code 0"
+expect 0 "$LOCKSTEP" logs 1
+prints "rank 0 of 2" "rank 1 of 2"
+expect 0 "$LOCKSTEP" logs 1 --rank 1
+prints "rank 1 of 2"
+check "only its own" test "$(grep -c rank "$out")" = 1
+expect 0 "$LOCKSTEP" logs 1 --json
+same "the log as JSON" "$(json 'd["job"], len(d["log"].splitlines())')" "1 2"
+expect 0 "$LOCKSTEP" submit hello.yaml --json
+same "submit --json" "$(json 'd["job"], d["state"], "run_dir" in d')" "2 QUEUED True"
+
+# It ends as the job ended.
+expect 0 "$LOCKSTEP" submit fails.yaml
+expect 3 "$LOCKSTEP" wait 3
+prints "job 3 FAILED, exit code 3"
+expect 3 "$LOCKSTEP" wait 1 3 --json
+same "wait --json" "$(json '[j["state"] for j in d["jobs"]]')" "['SUCCEEDED', 'FAILED']"
+
+# Refused: what can never run, what is not there, what is no number, what has ended.
+expect 2 "$LOCKSTEP" submit hello.yaml --ranks 3
+says "can never run" "3 devices"
+expect 2 "$LOCKSTEP" submit missing.yaml
+says missing.yaml
+printf 'job: {commnd: [sh]}\n' >bad.yaml
+expect 2 "$LOCKSTEP" submit bad.yaml
+says "bad.yaml:1" "job.command"
+expect 2 "$LOCKSTEP" submit hello.yaml --account ../../etc
+says "account"
+expect 2 "$LOCKSTEP" why 999
+says "there is no job 999"
+expect 2 "$LOCKSTEP" logs one
+says "'one' is no job's number"
+expect 2 "$LOCKSTEP" cancel 1
+says "has ended already"
+wait_until "job 2 has ended" is_state 2 SUCCEEDED
+expect 0 "$LOCKSTEP" ps --json
+same "nothing waits" "$(json 'len(d["jobs"])')" 0
+
+# A job that has both slots, one that waits for them, one that is held.
+expect 0 "$LOCKSTEP" submit waits.yaml --ranks 2 --account vision --priority high
+wait_until "job 4 runs" is_state 4 RUNNING
+expect 0 "$LOCKSTEP" submit hello.yaml --ranks 2 --account research
+expect 0 "$LOCKSTEP" submit hello.yaml --hold
+expect 0 "$LOCKSTEP" ps
+prints "JOB" "waits" "RUNNING" "vision" "high" "QUEUED" "research" "HELD"
+expect 0 "$LOCKSTEP" ps --json
+same "the fields of the contract" "$(json '[[j[k] for k in ("job","name","state","account","priority","ranks")] for j in d["jobs"][:2]]')" \
+    "[[4, 'waits', 'RUNNING', 'vision', 'high', 2], [5, 'hello', 'QUEUED', 'research', 'normal', 2]]"
+check "why of each is a text or null" python3 -c "import json; [1 / (j['why'] is None or isinstance(j['why'], str)) for j in json.load(open('$out'))['jobs']]"
+expect 0 "$LOCKSTEP" ps --account research --json
+same "of one account" "$(json '[j["job"] for j in d["jobs"]]')" "[5]"
+expect 0 "$LOCKSTEP" ps --state HELD --json
+same "of one state" "$(json '[j["job"] for j in d["jobs"]]')" "[6]"
+expect 0 "$LOCKSTEP" ps 4
+prints "account      vision" "ranks        2"
+expect 0 "$LOCKSTEP" why 5
+prints "job 5 is QUEUED" "HELD BY"
+expect 0 "$LOCKSTEP" why 5 --json
+same "why --json" "$(json 'd["job"], d["stage"], d["needed"], d["available"], [b["job"] for b in d["blockers"]], d["eta_s"], type(d["counterfactuals"]).__name__')" \
+    "5 gang 2 0 [4] None list"
+expect 0 "$LOCKSTEP" why 6 --json
+same "held" "$(json 'd["stage"]')" hold
+expect 0 "$LOCKSTEP" nodes --json
+same "the node" "$(json 'len(d["nodes"]), d["nodes"][0]["devices"], d["nodes"][0]["used"], d["nodes"][0]["jobs"][0]["job"]')" "1 2 2 4"
+expect 0 "$LOCKSTEP" nodes
+prints "4 (2)"
+expect 0 "$LOCKSTEP" top
+prints "2 of 2 devices in use, 1 running, 2 waiting" "NODE" "JOB"
+expect 0 "$LOCKSTEP" top --json
+same "top --json" "$(json 'sorted(d)')" "['jobs', 'nodes', 'status']"
+
+# Words to jobs.
+expect 0 "$LOCKSTEP" priority 5 high
+expect 0 "$LOCKSTEP" ps 5 --json
+same "priority" "$(json 'd["priority"]')" high
+expect 2 "$LOCKSTEP" priority 5 urgent
+says "one of low, normal, high"
+expect 0 "$LOCKSTEP" resize 5 --ranks 1
+expect 0 "$LOCKSTEP" resize 5 --json
+same "resize" "$(json 'd["ranks"]')" 1
+expect 2 "$LOCKSTEP" resize 5 --ranks 64
+says "devices"
+expect 0 "$LOCKSTEP" hold 5
+prints "job 5: HELD"
+expect 0 "$LOCKSTEP" release 5 6
+prints "job 5: QUEUED" "job 6: QUEUED"
+expect 0 "$LOCKSTEP" cancel 6 --json
+same "cancel --json" "$(json 'd["job"], d["state"]')" "6 CANCELLED"
+expect 2 "$LOCKSTEP" cancel 6
+says "job 6 has ended already: CANCELLED"
+expect 1 "$LOCKSTEP" wait 6
+expect 1 "$LOCKSTEP" wait 4 --timeout 1
+says "has not ended"
+
+# A log that is followed while it is written, and ends with its job.
+"$LOCKSTEP" logs -f 4 >follow.txt 2>&1 &
+follow=$!
+wait_until "the first line is followed" grep -q begun follow.txt
+
+# Who waits goes on when the daemon dies and comes back; the job goes on anyway.
+"$LOCKSTEP" wait 4 >waited.txt 2>&1 &
+waiting=$!
+kill -9 "$daemon"
+wait "$daemon" 2>/dev/null
+wait "$follow"
+expect 1 "$LOCKSTEP" ps
+queue_up
+wait_until "job 4 runs still" is_state 4 RUNNING
+touch go
+wait "$waiting"
+same "what wait ended with" "$? $(cat waited.txt)" "0 job 4 SUCCEEDED, exit code 0"
+expect 0 "$LOCKSTEP" logs -f 4
+prints begun done
+same "once each" "$(grep -c begun "$out")" 2 # of two ranks
+expect 0 "$LOCKSTEP" logs 4 -n 1
+same "the last line" "$(wc -l <"$out")" 1
+
+# Accounts and what they used.
+expect 0 "$LOCKSTEP" accounts vision --weight 3 --quota 1 --borrow any
+expect 0 "$LOCKSTEP" accounts --json
+same "accounts" "$(json '[(a["weight"], a["quota"], a["borrow"]) for a in d["accounts"] if a["account"] == "vision"]')" "[(3, 1, None)]"
+expect 2 "$LOCKSTEP" accounts vision
+says "--quota"
+expect 2 "$LOCKSTEP" accounts ../x --weight 3
+says "account"
+expect 2 "$LOCKSTEP" accounts vision --quota many
+says "a number of devices, or 'any'"
+expect 0 "$LOCKSTEP" usage --json
+check "vision used something" python3 -c "import json; d = json.load(open('$out')); assert [a for a in d['accounts'] if a['account'] == 'vision'][0]['allocated_h'] > 0; assert d['total']['allocated_h'] > 0"
+expect 0 "$LOCKSTEP" usage
+prints vision DEVICE-H
+
+# A sweep: all combinations or none, one group, side by side.
+expect 2 "$LOCKSTEP" sweep hello.yaml
+says "--set"
+expect 2 "$LOCKSTEP" sweep hello.yaml --set parallel.ranks=1,9
+expect 0 "$LOCKSTEP" ps --json
+same "all or none" "$(json '[j["job"] for j in d["jobs"] if j["state"] != "SUCCEEDED"]')" "[]"
+expect 0 "$LOCKSTEP" sweep hello.yaml --set job.restarts_max=1,2 --set job.grace=1s,2s,3s --running_max 1 --json
+group=$(json 'd["group"]')
+members=$(json '" ".join(map(str, d["jobs"]))')
+same "six jobs" "$(json 'len(d["jobs"])')" 6
+expect 0 "$LOCKSTEP" wait $members
+expect 0 "$LOCKSTEP" ps --group "$group"
+prints "$group: 6 jobs, 6 SUCCEEDED" "job.restarts_max=2  job.grace=3s"
+expect 0 "$LOCKSTEP" ps --all --json
+same "one group" "$(json "[j['group'] for j in d['jobs']].count('$group')")" 6
+expect 0 "$LOCKSTEP" sweep hello.yaml --set job.restarts_max=1,2,3,4 --random 2 --json
+same "some of them" "$(json 'len(d["jobs"])')" 2
+expect 2 "$LOCKSTEP" ps --group nothing
+says "there is no sweep or group"
+
+# In a terminal: drawn on the other screen, which is left again.
+if command -v script >/dev/null; then
+    (sleep 1; printf q) | TERM=xterm timeout 60 script -qec "stty rows 24 cols 60; '$LOCKSTEP' top" /dev/null >screen.txt
+    check "top leaves the screen as it was" grep -q $'\033\[?1049h' screen.txt
+    check "and the cursor" grep -q $'\033\[?25h\033\[?1049l' screen.txt
+fi
+finish
