@@ -71,8 +71,6 @@ static void end_progress(FILE *out)
 
 /* ---- the result in words ---- */
 
-#define QUIET 0.9 /* below this share of the time, figures with several threads can't be trusted */
-
 /* GFLOP/s of the best square-ish product of training. */
 static double gemm_gflops(const ls_calibration *c, const ls_calibration_setting *s)
 {
@@ -107,7 +105,7 @@ static void print_calibration(const ls_calibration *c, const char *path)
         printf("\n  checkpoints: written at %.2f GB/s, read at %.2f GB/s\n", 1e-9 * c->disk_write_bytes_ps,
                1e-9 * c->disk_read_bytes_ps);
     }
-    if (c->undisturbed < QUIET) {
+    if (c->undisturbed < LS_CALIBRATION_QUIET) {
         printf("\nthe machine had %.0f %% of the time for it, the rest went to other programs: measure again "
                "when it is quiet\n",
                100.0 * c->undisturbed);

@@ -261,6 +261,10 @@ const ls_node *ls_plan_describe_here(ls_plan_answer *answer)
     if (!answer->here) {
         return NULL;
     }
+    char doubt[160];
+    if (ls_calibration_doubt(answer->here, doubt, sizeof doubt)) {
+        ls_assumptions_add(&answer->assumptions, "this machine's times: %s (lockstep calibrate)", doubt);
+    }
     ls_assumptions_add(&answer->assumptions,
                        "what power this machine draws is not known: its energy is not in the money");
     return describe_here(answer->arena, measure_peak(answer->here));

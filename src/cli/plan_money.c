@@ -170,7 +170,7 @@ static ls_band band_on(const ls_plan_answer *answer, const ls_node *node, const 
                        const ls_estimate *estimate)
 {
     return ls_plan_is_here(answer, node)
-               ? ls_accuracy_band_here(estimate->time.step_s)
+               ? ls_accuracy_band_here(answer->here, estimate->time.step_s)
                : ls_accuracy_band(setting, &estimate->strategy, estimate->time.step_s);
 }
 

@@ -36,6 +36,9 @@ json_t *ls_summary_to_json(const ls_summary *s)
     json_object_set_new(predicted, "step_s", positive_or_null(s->predicted_step_s));
     json_object_set_new(predicted, "tokens_per_s", positive_or_null(s->predicted_tokens_per_s));
     json_object_set_new(predicted, "checkpoint_stall_s", positive_or_null(s->predicted_checkpoint_stall_s));
+    json_object_set_new(predicted, "doubt",
+                        s->prediction_doubt && s->prediction_doubt[0] ? json_string(s->prediction_doubt)
+                                                                      : json_null());
     json_object_set_new(predicted, "flops_per_step", positive_or_null(s->flops_per_step));
     json_t *o = json_object();
     json_object_set_new(o, "run", json_string(s->run));

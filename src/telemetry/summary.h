@@ -43,6 +43,7 @@ typedef struct ls_summary {
     uint64_t predicted_memory_bytes;
     double predicted_step_s, predicted_tokens_per_s, predicted_checkpoint_stall_s;
     double flops_per_step;
+    const char *prediction_doubt; /* what is to be said against the predicted times; NULL, "": nothing */
     double step_s; /* mean over the steps of this process, to set beside predicted_step_s; 0: not known */
     double checkpoint_stall_s; /* what steps waited for a checkpoint, mean; 0: not known */
     double cost_usd, energy_j; /* 0: not known */

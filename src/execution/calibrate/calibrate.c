@@ -473,6 +473,7 @@ ls_status ls_calibrate(ls_arena *arena, const ls_calibrate_options *options, ls_
     add_settings(&run);
     LS_TRY(run_rounds(&run));
     calibration.undisturbed = run.undisturbed / run.undisturbed_count;
+    calibration.quick = options->quick;
     calibration.took_s = ls_clock_monotonic_s() - run.start_s;
     *calibration_out = calibration;
     return LS_OK;

@@ -44,6 +44,7 @@ void ls_prediction_make(ls_arena *arena, const ls_session *session, bool several
                             .saves_behind = session->snapshot_bytes > 0};
     ls_own_time_compute(&calibration, &run, &prediction_out->time);
     prediction_out->calibration = calibration.date;
+    ls_calibration_doubt(&calibration, prediction_out->doubt, sizeof prediction_out->doubt);
     prediction_out->has_time = true;
 }
 
@@ -84,13 +85,16 @@ void ls_prediction_describe(const ls_prediction *prediction, const ls_session *s
         }
     }
     ls_text_append(text, "\n");
+    if (prediction->doubt[0]) {
+        ls_text_printf(text, "        rough: %s (lockstep calibrate)\n", prediction->doubt);
+    }
 }
 
 json_t *ls_prediction_to_json(const ls_prediction *prediction)
 {
     if (!prediction->has_time) {
-        return json_pack("{s:n, s:n, s:n, s:n}", "step_s", "tokens_per_s", "checkpoint_stall_s",
-                         "breakdown_s");
+        return json_pack("{s:n, s:n, s:n, s:n, s:n}", "step_s", "tokens_per_s", "checkpoint_stall_s",
+                         "breakdown_s", "doubt");
     }
     const ls_own_time *t = &prediction->time;
     json_t *breakdown = json_object();
@@ -99,10 +103,10 @@ json_t *ls_prediction_to_json(const ls_prediction *prediction)
             json_object_set_new(breakdown, ls_term_name((ls_term)term), json_real(t->terms_s[term]));
         }
     }
-    return json_pack("{s:f, s:f, s:o, s:o}", "step_s", t->step_s, "tokens_per_s", t->tokens_ps,
+    return json_pack("{s:f, s:f, s:o, s:o, s:s?}", "step_s", t->step_s, "tokens_per_s", t->tokens_ps,
                      "checkpoint_stall_s",
                      t->checkpoint_stall_s > 0.0 ? json_real(t->checkpoint_stall_s) : json_null(),
-                     "breakdown_s", breakdown);
+                     "breakdown_s", breakdown, "doubt", prediction->doubt[0] ? prediction->doubt : NULL);
 }
 
 /* ---- the record ---- */

@@ -17,6 +17,7 @@ typedef struct ls_prediction {
     bool has_time;
     ls_own_time time;        /* when has_time */
     const char *calibration; /* its date; NULL: none was used */
+    char doubt[160];         /* of the calibration (ls_calibration_doubt); "": none */
     char why_not[320];       /* has_time false: what to do about it */
 } ls_prediction;
 
@@ -26,7 +27,7 @@ void ls_prediction_make(ls_arena *arena, const ls_session *session, bool several
 
 /* Behind what ls_session_describe says: "time    a step takes 212 ms ..., " or why that is not known. */
 void ls_prediction_describe(const ls_prediction *prediction, const ls_session *session, ls_text *text);
-/* {step_s, tokens_per_s, checkpoint_stall_s, breakdown_s{}}; null where not known. */
+/* {step_s, tokens_per_s, checkpoint_stall_s, breakdown_s{}, doubt}; null where not known; doubt is null where there is none. */
 json_t *ls_prediction_to_json(const ls_prediction *prediction);
 
 /* Appends the row of a run that ended; one that can't be kept is a warning in the log. `measured` has all but what the session and the prediction say. */

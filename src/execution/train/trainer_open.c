@@ -443,6 +443,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .predicted_step_s = prediction->time.step_s,
         .predicted_tokens_per_s = prediction->time.tokens_ps,
         .predicted_checkpoint_stall_s = prediction->time.checkpoint_stall_s,
+        .prediction_doubt = prediction->doubt,
         .checkpoint_stall_s = measured.checkpoint_stall_s,
         .step_s = measured.step_s,
         .flops_per_step = ls_session_step_flops(session, true),

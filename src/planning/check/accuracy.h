@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "planning/check/published.h"
+#include "planning/hardware/calibration.h"
 
 typedef struct ls_accuracy_row {
     const ls_published_run *run;
@@ -118,7 +119,8 @@ typedef struct ls_band {
 } ls_band;
 ls_band ls_accuracy_band(const ls_setting *setting, const ls_strategy *strategy, double step_s);
 
-/* The same of our own trainer on a calibrated machine: a tenth either way, the worst of five runs (docs/benchmarks.md). */
-ls_band ls_accuracy_band_here(double step_s);
+/* The same of our own trainer on a calibrated machine: a tenth either way, the worst of five runs (docs/benchmarks.md), and wider where the calibration is doubtful
+ * (ls_calibration_spread), which is then said. */
+ls_band ls_accuracy_band_here(const ls_calibration *calibration, double step_s);
 
 #endif

@@ -200,9 +200,14 @@ ls_band ls_accuracy_band(const ls_setting *setting, const ls_strategy *strategy,
     return band;
 }
 
-ls_band ls_accuracy_band_here(double step_s)
+ls_band ls_accuracy_band_here(const ls_calibration *calibration, double step_s)
 {
     const double own_runs = 0.1;
-    return (ls_band){step_s / (1 + own_runs), step_s, step_s / (1 - own_runs),
-                     "five own runs on a calibrated machine (docs/benchmarks.md)"};
+    double low, high;
+    char doubt[160];
+    ls_calibration_spread(calibration, &low, &high);
+    ls_band band = {low * step_s / (1 + own_runs), step_s, high * step_s / (1 - own_runs), ""};
+    snprintf(band.from, sizeof band.from, "five own runs on a calibrated machine (docs/benchmarks.md)%s%s",
+             ls_calibration_doubt(calibration, doubt, sizeof doubt) ? "; wider for a " : "", doubt);
+    return band;
 }

@@ -260,6 +260,32 @@ bool ls_calibration_is_of(const ls_calibration *calibration, const char *device,
     return false;
 }
 
+/* ---- how good it is ---- */
+
+bool ls_calibration_doubt(const ls_calibration *calibration, char *text_out, size_t text_bytes)
+{
+    const bool is_busy = calibration->undisturbed < LS_CALIBRATION_QUIET;
+    char share[48] = "";
+    text_out[0] = '\0';
+    if (is_busy) {
+        snprintf(share, sizeof share, " (it had %.0f %% of the time)", 100.0 * calibration->undisturbed);
+    }
+    if (is_busy || calibration->quick) {
+        snprintf(text_out, text_bytes, "%scalibration%s%s: calibrate again%s",
+                 calibration->quick ? "quick " : "", is_busy ? " on a busy machine" : "", share,
+                 is_busy ? " when it is quiet" : "");
+    }
+    return text_out[0] != '\0';
+}
+
+void ls_calibration_spread(const ls_calibration *calibration, double *low_out, double *high_out)
+{
+    const double few_sizes = calibration->quick ? 1.5 : 1.0, least = 0.05;
+    const double share = calibration->undisturbed < LS_CALIBRATION_QUIET ? calibration->undisturbed : 1.0;
+    *low_out = fmax(share, least) / few_sizes;
+    *high_out = few_sizes;
+}
+
 /* ---- reading ---- */
 
 typedef struct reader {
@@ -409,6 +435,7 @@ ls_status ls_calibration_parse(ls_arena *arena, const json_t *root, const char *
     LS_TRY(read_count(&r, root, "cores", CORES_MAX, &c.cores));
     LS_TRY(ls_json_get_f64(root, name, "took_s", 0.0, seconds_max, 0.0, &c.took_s));
     LS_TRY(ls_json_get_f64(root, name, "undisturbed", 0.0, 1.0, 1.0, &c.undisturbed));
+    LS_TRY(ls_json_get_bool(root, name, "quick", false, &c.quick));
     LS_TRY(read_settings(&r, root, &c));
     LS_TRY(read_exchanges(&r, root, &c));
     const json_t *disk = json_object_get(root, "disk");
@@ -481,10 +508,10 @@ json_t *ls_calibration_to_json(const ls_calibration *c)
         json_array_append_new(exchanges, json_pack("{s:i, s:f, s:f}", "ranks", (int)e->ranks, "bytes",
                                                    e->bytes, "seconds", rounded(e->seconds)));
     }
-    return json_pack("{s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:f, s:f, s:o, s:o, s:{s:f, s:f}}", "format",
+    return json_pack("{s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:f, s:f, s:b, s:o, s:o, s:{s:f, s:f}}", "format",
                      "lockstep-calibration", "version", 1, "device", c->device, "cores", (int)c->cores,
                      "kernels", c->kernels, "program", c->program, "date", c->date, "took_s",
-                     rounded(c->took_s), "undisturbed", rounded(c->undisturbed), "settings", settings,
-                     "exchanges", exchanges, "disk", "write_bytes_ps", rounded(c->disk_write_bytes_ps),
-                     "read_bytes_ps", rounded(c->disk_read_bytes_ps));
+                     rounded(c->took_s), "undisturbed", rounded(c->undisturbed), "quick", c->quick,
+                     "settings", settings, "exchanges", exchanges, "disk", "write_bytes_ps",
+                     rounded(c->disk_write_bytes_ps), "read_bytes_ps", rounded(c->disk_read_bytes_ps));
 }

@@ -8,6 +8,7 @@
  *    "device": "AMD EPYC, avx512", "cores": 2, "kernels": "cpu-fma-2",      whose it is: another machine's, or other kernels', is not used
  *    "program": "0.1.0", "date": "2026-11-21T20:10:00Z", "took_s": 48.2,
  *    "undisturbed": 0.98,                                                   share of the time that the machine had for it
+ *    "quick": false,                                                        fewer sizes, a few seconds
  *    "settings": [{"threads": 1, "workers": 2,                             two processes of one thread at the same time
  *                  "launch_s": 1.1e-6,                                     a kernel with nothing to do
  *                  "work": {"gemm_nn": {"m": [128, 1024], "n": [64, 256], "k": [64, 256], "seconds": [8 numbers, k fastest]}, ...}}, ...],
@@ -89,6 +90,7 @@ typedef struct ls_calibration {
     const char *device, *kernels, *program, *date;
     uint32_t cores;
     double took_s, undisturbed;       /* undisturbed: 0..1 */
+    bool quick;                       /* a few sizes, each seen a few times */
     ls_calibration_setting *settings; /* threads = workers = 1 is among them */
     uint32_t setting_count;
     ls_calibration_exchange *exchanges;
@@ -109,6 +111,18 @@ json_t *ls_calibration_to_json(const ls_calibration *calibration);
  * differs. */
 bool ls_calibration_is_of(const ls_calibration *calibration, const char *device, uint32_t cores,
                           const char *kernels, char *why_out, size_t why_bytes);
+
+/* Below this share of the time, figures with several threads can't be trusted. */
+#define LS_CALIBRATION_QUIET 0.9
+
+/* "quick calibration on a busy machine (it had 36 % of the time): calibrate again"; false: there is nothing to say against it, the text is "". */
+bool ls_calibration_doubt(const ls_calibration *calibration, char *text_out, size_t text_bytes);
+
+/*
+ * Between which multiples of a predicted step the step may lie for these reasons alone; 1 and 1 where there are none. What was measured in a share of the time
+ * may be too slow by as much; a few sizes leave half as much again either way.
+ */
+void ls_calibration_spread(const ls_calibration *calibration, double *low_out, double *high_out);
 
 /* Seconds of one call on a grid. sizes: one for each axis, > 0. */
 double ls_work_grid_seconds(const ls_work_info *info, const ls_work_grid *grid, const double *sizes);
