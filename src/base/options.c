@@ -16,6 +16,7 @@
  */
 typedef struct source {
     const char *text;
+    bool is_item; /* of a list: the table's keys are those of an item, not of the document's top */
     ls_arena *arena;
 } source;
 
@@ -449,7 +450,7 @@ static ls_status fail_unknown(const ls_option_table *table, const char *path, so
     }
     if (section[0] == '\0' || is_section(table, section)) {
         ls_text_append(&text, nearest ? " Keys of " : ". Keys of ");
-        ls_text_printf(&text, "%s: ", section[0] ? section : "the top level");
+        ls_text_printf(&text, "%s: ", section[0] ? section : from.is_item ? "an item" : "the top level");
         append_keys_of(table, section, &text);
     }
     const ls_status status =
@@ -496,6 +497,7 @@ static ls_status apply_member(const walk *w, const char *path, const json_t *val
     const char *place = ls_arena_printf(w->arena, "%s%s", w->at, path);
     const source from = {
         .text = ls_arena_printf(w->arena, "%s:%d", w->doc->name, ls_document_line(w->doc, place)),
+        .is_item = w->at[0] != '\0',
         .arena = w->arena,
     };
     const ls_option *option = ls_options_find(w->table, path);
@@ -611,12 +613,24 @@ static ls_status add_string(const arguments *args, const ls_option *option, cons
     return LS_OK;
 }
 
+/* With the values there are, where they are few. */
+static ls_status fail_no_value(const ls_option *option, const char *name)
+{
+    ls_text values = {0};
+    for (size_t i = 0; option->type == LS_OPTION_CHOICE && option->choices[i]; i++) {
+        ls_text_printf(&values, "%s%s", i == 0 ? ": " : ", ", option->choices[i]);
+    }
+    const ls_status status = ls_fail(LS_ERR_INVALID, "%s needs a value%s", name, ls_text_string(&values));
+    ls_text_release(&values);
+    return status;
+}
+
 static ls_status apply_argument_value(arguments *args, const ls_option *option, const char *name,
                                       const char *value)
 {
     if (!value) {
         if (args->at >= args->argc) {
-            return ls_fail(LS_ERR_INVALID, "%s needs a value", name);
+            return fail_no_value(option, name);
         }
         value = args->argv[args->at++];
     }

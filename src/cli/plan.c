@@ -21,7 +21,8 @@ static const char *const schedule_names[] = {"1f1b", "gpipe", "zb-h1", "zb-h2", 
 static const ls_option plan_options[] = {
     TEXT_ROW(model, "MODEL", "the same as the word MODEL"),
     TEXT_ROW(tokens, "N", "to train on, as 1.4T; 20 per parameter when not given"),
-    TEXT_ROW(gpus, "KIND:COUNT", "accelerators, as h100:64"),
+    TEXT_ROW(gpus, "KIND:COUNT",
+             "accelerators, as h100:64, rtx-4090:1 or m3-ultra:1; here:1 is this machine (--list gpus)"),
     TEXT_ROW(nodes, "KIND:COUNT", "nodes, as dgx-h100:8"),
     {.key = "global_batch",
      .type = LS_OPTION_U64,
@@ -51,7 +52,7 @@ static const ls_option plan_options[] = {
      .help = "decides how much state a parameter has"},
     TEXT_ROW(strategy, "KEY=VALUE,...",
              "tp=8,pp=2,dp=16,cp=1,ep=1,vpp=4,mb=1,zero=1,recompute=none|selective|full,sp=1; what is left "
-             "out is chosen"),
+             "out is chosen (vpp, sp and the schedule: 1, on, 1f1b where the rest is given)"),
     {.key = "schedule",
      .type = LS_OPTION_CHOICE,
      FIELD(schedule),
@@ -178,43 +179,80 @@ static const ls_option_table plan_table = LS_OPTIONS(plan_options);
 
 /* ---- the answer ---- */
 
+/* What fits instead of a strategy that doesn't, in the answer's place for those that lost. */
+static void find_instead(ls_plan_answer *answer)
+{
+    const ls_search_options open = {.top = answer->settings->top};
+    ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
+    if (!ls_plan_is_here(answer, &answer->node) && ls_search_run(&answer->setting, &open, result) == LS_OK) {
+        answer->instead = result;
+    }
+}
+
+/* Why a strategy that was given is refused. */
+static void refuse_given(ls_plan_answer *answer)
+{
+    const ls_memory_estimate *memory = &answer->estimate.memory;
+    char given[192], offer[LS_SEARCH_OFFER_BYTES];
+    ls_strategy_describe(&answer->estimate.strategy, given, sizeof given);
+    const bool is_here = ls_plan_is_here(answer, &answer->node);
+    const char *hint = "a smaller model, shorter sequences (--seq), or other machines (--gpus KIND:COUNT)";
+    find_instead(answer);
+    if (answer->instead) {
+        ls_search_offer(&answer->instead->best, offer, sizeof offer);
+        hint = offer;
+    } else if (!is_here) {
+        hint = ls_arena_strdup(answer->arena, ls_error_text());
+    }
+    answer->refusal = ls_arena_printf(
+        answer->arena,
+        "%s does not fit with %s: %.1f GiB of each GPU's %.1f are needed, 95 %% may be full; %s%s",
+        answer->shape.name, given, memory->total / LS_PLAN_GIB, memory->capacity / LS_PLAN_GIB, hint,
+        ls_plan_ways_out(answer));
+    ls_error_clear();
+}
+
+/* Nothing fits: what takes least stands in the answer's place, with the search's reason for refusing it. Not refused, but a failure, is what can't be split that way. */
+static ls_status answer_misfit(ls_plan_answer *answer, const ls_search_options *options, ls_status status)
+{
+    ls_strategy least;
+    ls_memory_estimate memory;
+    const char *why = ls_arena_strdup(answer->arena, ls_error_text());
+    if (!ls_search_least(&answer->setting, options, &least, &memory)) {
+        return ls_fail(status, "%s", why);
+    }
+    if (!answer->refusal) {
+        answer->refusal = ls_arena_printf(answer->arena, "%s%s", why, ls_plan_ways_out(answer));
+    }
+    ls_estimate_compute(&answer->setting, &least, &answer->estimate);
+    if (answer->settings->strategy[0]) {
+        find_instead(answer);
+        ls_error_clear();
+    }
+    ls_assumptions_add(&answer->assumptions,
+                       "strategy: what takes least memory, for nothing fits (--strategy)");
+    return LS_OK;
+}
+
 static ls_status search_strategy(ls_plan_answer *answer)
 {
-    const ls_search_options options = {.request = answer->request,
-                                       .top = answer->settings->top,
-                                       .any_schedule = answer->settings->schedule == LS_PLAN_SCHEDULE_ANY};
+    ls_search_options options = {.request = answer->request,
+                                 .top = answer->settings->top,
+                                 .any_schedule = answer->settings->schedule == LS_PLAN_SCHEDULE_ANY};
     ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
-    LS_TRY(ls_plan_search(answer, &answer->setting, &options, result));
+    LS_TRY(ls_plan_shorten(answer, &options));
+    const ls_status status = ls_plan_search(answer, &answer->setting, &options, result);
+    if (status == LS_ERR_INVALID) {
+        return answer_misfit(answer, &options, status);
+    }
+    LS_TRY(status);
+    answer->refusal = NULL;
     answer->search = result;
     answer->estimate = result->best;
     ls_assumptions_add(
         &answer->assumptions, "%s: the fastest that fits of %" PRIu64 " looked at (--strategy)",
         answer->settings->strategy[0] ? "what the strategy leaves open" : "strategy", result->possible);
     return LS_OK;
-}
-
-/* What fits instead of a strategy that doesn't, in the answer's place for those that lost. Writes why the one that was given is refused. */
-static void find_instead(ls_plan_answer *answer)
-{
-    const ls_memory_estimate *memory = &answer->estimate.memory;
-    const ls_search_options open = {.top = answer->settings->top};
-    ls_search_result *result = ls_arena_new(answer->arena, ls_search_result, 1);
-    char given[192], offer[LS_SEARCH_OFFER_BYTES];
-    ls_strategy_describe(&answer->estimate.strategy, given, sizeof given);
-    const bool here = ls_plan_is_here(answer, &answer->node);
-    const bool found = !here && ls_search_run(&answer->setting, &open, result) == LS_OK;
-    if (found) {
-        ls_search_offer(&result->best, offer, sizeof offer);
-        answer->instead = result;
-    }
-    answer->refusal = ls_arena_printf(
-        answer->arena,
-        "%s does not fit with %s: %.1f GiB of each GPU's %.1f are needed, 95 %% may be full; %s",
-        answer->shape.name, given, memory->total / LS_PLAN_GIB, memory->capacity / LS_PLAN_GIB,
-        found  ? offer
-        : here ? "a smaller model, shorter sequences (--seq), or other machines (--gpus KIND:COUNT)"
-               : ls_error_text());
-    ls_error_clear();
 }
 
 static ls_status evaluate_strategy(ls_plan_answer *answer)
@@ -242,8 +280,13 @@ static ls_status answer_question(ls_plan_answer *answer)
     if (!ls_plan_is_here(answer, &answer->node)) {
         ls_evidence_assume(&answer->setting, &answer->estimate.strategy, &answer->assumptions);
     }
-    if (answer->estimate.fit == LS_FIT_NO) {
-        find_instead(answer);
+    if (answer->estimate.fit == LS_FIT_NO && !answer->refusal) {
+        refuse_given(answer); /* else the search has said why */
+    }
+    if (answer->refusal && !ls_plan_is_here(answer, &answer->node)) {
+        ls_assumptions_add(&answer->assumptions,
+                           "memory as Megatron-Core and FSDP hold it: programs that free tensors early need "
+                           "less (Llama 3 405B at Meta: docs/planning-accuracy.md)");
     }
     answer->steps = ceil(answer->tokens / (double)(answer->setting.global_batch * answer->setting.length));
     answer->days = answer->tokens / answer->estimate.tokens_ps / 86400.0;
@@ -383,6 +426,9 @@ static ls_status run_plan(const ls_invocation *invocation)
     if (settings->claims) {
         return ls_plan_print_claims(invocation);
     }
+    if (settings->json && settings->csv) {
+        return ls_fail(LS_ERR_INVALID, "--json and --csv are two forms of one answer: give one of them");
+    }
     if (settings->data[0]) {
         return ls_fail(LS_ERR_INVALID,
                        "--data is a table of measured runs for --accuracy, which is not there");
@@ -407,19 +453,24 @@ const ls_command ls_command_plan = {
     .name = "plan",
     .words = "MODEL",
     .summary = "what would it take? memory, strategy, step time, days, money",
-    .details = "MODEL is a preset (gpt2, llama3-8b, llama3-70b, mixtral-8x7b, ...), a Hugging Face "
-               "config.json, a run file, or\n"
-               "layers=96,hidden=12288,heads=96,kv_heads=96,ffn=49152,vocab=51200,mlp=gelu.\n"
-               "With a full --strategy that one is evaluated; else all are searched, and it is said why the "
-               "next ones lose.\n"
-               "\nExamples:\n"
-               "  lockstep plan llama3-70b --gpus h100:64 --tokens 1.4T\n"
-               "  lockstep plan llama3-8b --nodes dgx-h100:4 --strategy tp=2,pp=1,mb=1 --json\n"
-               "  lockstep plan llama3-8b --gpus h100:32 --explain bubble\n"
-               "  lockstep plan llama3-70b --gpus h100:64 --html plan.html\n"
-               "  lockstep plan --portfolio examples/plan/portfolio.yaml\n"
-               "  lockstep plan --accuracy\n"
-               "  lockstep plan --list models",
+    .details =
+        "MODEL is a preset (gpt2, llama3-8b, llama3-70b, mixtral-8x7b, ...), a Hugging Face "
+        "config.json, a run file, or\n"
+        "layers=96,hidden=12288,heads=96,kv_heads=96,ffn=49152,vocab=51200,mlp=gelu; with experts=8 "
+        "also top_k=2,\n"
+        "expert_ffn=14336, shared=1 (experts every token goes through), dense_layers=1 (layers without "
+        "experts).\n"
+        "With a full --strategy (tp, pp, dp, cp, ep, mb, zero, recompute) that one is evaluated; else "
+        "all are searched,\n"
+        "and it is said why the next ones lose.\n"
+        "\nExamples:\n"
+        "  lockstep plan llama3-70b --gpus h100:64 --tokens 1.4T\n"
+        "  lockstep plan llama3-8b --nodes dgx-h100:4 --strategy tp=2,pp=1,mb=1 --json\n"
+        "  lockstep plan llama3-8b --gpus h100:32 --explain bubble\n"
+        "  lockstep plan llama3-70b --gpus h100:64 --html plan.html\n"
+        "  lockstep plan --portfolio examples/plan/portfolio.yaml\n"
+        "  lockstep plan --accuracy\n"
+        "  lockstep plan --list models",
     .words_min = 0,
     .words_max = 1,
     .options = &plan_table,

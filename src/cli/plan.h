@@ -95,7 +95,9 @@ typedef struct ls_plan_answer {
     ls_shape shape;
     ls_node node;
     ls_setting setting;
-    double tokens; /* to train on */
+    double tokens;    /* to train on */
+    size_t chosen_at; /* of the assumptions: where those of ls_plan_settle begin */
+    int64_t too_long; /* sequences that would have been chosen, had anything fitted with them; 0: they are */
     const ls_run_file *
         run; /* that the model came in: its batch, tokens, leaves and ranks hold where nothing else is said; NULL: none */
 
@@ -106,10 +108,11 @@ typedef struct ls_plan_answer {
     bool micro_batch_is_of_file;    /* the request's, which is given up where nothing is possible with it */
     const ls_search_result *search; /* NULL: the strategy was given */
     ls_estimate estimate;
-    const char *refusal;             /* why a given strategy is refused; NULL: it is not */
-    const ls_search_result *instead; /* then: what fits; NULL: nothing does */
-    ls_band band;                    /* of the step, from the error table */
-    double steps, days;              /* days: failures and all */
+    const char *refusal; /* why: it does not fit, and what would; NULL: it fits */
+    const ls_search_result
+        *instead;       /* of a strategy that was given and refused: what fits; NULL: nothing does */
+    ls_band band;       /* of the step, from the error table */
+    double steps, days; /* days: failures and all */
 
     ls_site site;
     ls_quote quote;
@@ -149,6 +152,11 @@ LS_MUST_CHECK ls_status ls_plan_setting_on(ls_plan_answer *answer, const ls_shap
                                            int64_t gpus, uint64_t global_batch, uint64_t length,
                                            ls_setting *setting_out);
 
+/* The setting with half the sequence, and half of that, until something fits with what the options give, where the length is the program's own choice; else as it was. */
+LS_MUST_CHECK ls_status ls_plan_shorten(ls_plan_answer *answer, const ls_search_options *options);
+/* Of a setting that does not fit: "; or with --seq 4096, or with --optimizer adamw-8bit", each of which was tried; "" when none helps. In the arena. */
+const char *ls_plan_ways_out(const ls_plan_answer *answer);
+
 /* This machine as a node; NULL when it was never calibrated, which becomes an assumption. */
 const ls_node *ls_plan_describe_here(ls_plan_answer *answer);
 /* Its step of `setting`, from the op plan. What --strategy leaves open is the first way that fits, else the one that takes least. Errors: LS_ERR_UNSUPPORTED, LS_ERR_INVALID:
@@ -164,7 +172,8 @@ static inline bool ls_plan_is_here(const ls_plan_answer *answer, const ls_node *
     return answer->here && strcmp(node->name, LS_PLAN_HERE) == 0;
 }
 
-/* Compares all places where the work could be done, and chooses one: node and GPUs of the answer follow from it. For when no machine was named. */
+/* Compares all places where the work could be done, and chooses one: node and GPUs of the answer follow from it. For when no machine was named. Where it fits on none they are
+ * the largest that was looked at, and `refusal` says so. */
 LS_MUST_CHECK ls_status ls_plan_compare(ls_plan_answer *answer);
 /* The node whose power the answer tells: of a rented one only the GPUs that are rented, with their share of the host. */
 ls_node ls_plan_powered_node(const ls_plan_answer *answer);

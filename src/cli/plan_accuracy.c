@@ -190,9 +190,12 @@ static void append_left_out(const ls_published *published, ls_text *text)
     size_t count = 0;
     for (size_t i = 0; i < published->count; i++) {
         const ls_published_run *run = &published->runs[i];
-        if (run->left_out && ++count <= LEFT_OUT_MOST) {
+        const char *why = run->left_out                   ? run->left_out
+                          : !(run->measured_step_s > 0.0) ? "no step was measured"
+                                                          : NULL;
+        if (why && ++count <= LEFT_OUT_MOST) {
             ls_text_printf(text, "%sline %u%s%s: %s\n", count == 1 ? "\nleft out\n" : "", run->line,
-                           run->model[0] ? ", " : "", run->model, run->left_out);
+                           run->model[0] ? ", " : "", run->model, why);
         }
     }
     if (count > LEFT_OUT_MOST) {
@@ -210,7 +213,10 @@ static ls_status load_runs(ls_arena *arena, const ls_catalogue *catalogue, const
     if (!path[0]) {
         return ls_published_shipped(arena, catalogue, published);
     }
-    LS_TRY(ls_file_read(arena, path, FILE_MOST, &text, &bytes));
+    const ls_status read = ls_file_read(arena, path, FILE_MOST, &text, &bytes);
+    if (read != LS_OK) {
+        return ls_fail_within(read, "--accuracy (measured runs, --data)");
+    }
     return ls_published_parse(arena, catalogue, text, bytes, path, published);
 }
 
@@ -228,6 +234,7 @@ ls_status ls_plan_print_accuracy(const ls_invocation *invocation)
     LS_TRY(load_runs(arena, &catalogue, file, &published));
     LS_TRY(load_own_runs(arena, &own));
     ls_accuracy_compute(arena, &published, &accuracy);
+    accuracy.is_own = file[0] != '\0';
     if (settings->json) {
         json_t *root = accuracy_to_json(arena, &accuracy);
         json_object_set_new(root, "own", own_to_json(arena, &own));

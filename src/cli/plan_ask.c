@@ -4,11 +4,13 @@
 #include "cli/plan.h"
 #include "planning/hardware/site.h"
 #include "planning/step/advice.h"
+#include "planning/step/memory.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <strings.h>
 
 #define TOKENS_MIN       1e3
 #define TOKENS_MAX       1e17
@@ -16,6 +18,7 @@
 #define IMPORTED_CONTEXT 1024 /* of a run file that imports a model and names no context */
 #define BOX_CARDS        8    /* cards without NVLink that usually stand in one machine */
 #define DEFAULT_KIND     "h100"
+#define SEQUENCE_LEAST   1024 /* shorter ones are not offered in place of what does not fit */
 #define DEFAULT_SEQUENCE 8192 /* pretraining rarely uses more, whatever the model can do later */
 
 /* ---- numbers ---- */
@@ -85,12 +88,40 @@ static const char *why_not_here(const ls_assumptions *assumptions)
     return "this machine can't be measured";
 }
 
+/* "here" is the word; the others are what people write for it. */
+static bool means_here(const char *name)
+{
+    static const char *const words[] = {"here", "this", "local", "cpu"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcasecmp(name, words[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Accelerators of Apple in the catalogue, between commas. */
+static const char *list_macs(const ls_plan_answer *answer)
+{
+    const char *list = "";
+    for (size_t i = 0; i < answer->catalogue.accelerator_count; i++) {
+        const ls_accelerator *a = &answer->catalogue.accelerators[i];
+        if (a->class == LS_CLASS_APPLE) {
+            list = ls_arena_printf(answer->arena, "%s%s%s", list, list[0] ? ", " : "", a->name);
+        }
+    }
+    return list;
+}
+
 static ls_status choose_gpus(ls_plan_answer *answer, const char *text)
 {
     const char *name = NULL;
     const ls_accelerator *accelerator = NULL;
     LS_TRY(split_kind(answer, "--gpus", text, &name, &answer->setting.gpus));
-    if (strcmp(name, "here") == 0) {
+    if (strcasecmp(name, "mac") == 0) {
+        return ls_fail(LS_ERR_NOT_FOUND, "--gpus: there are several Macs: %s", list_macs(answer));
+    }
+    if (means_here(name)) {
         const ls_node *here = ls_plan_describe_here(answer);
         if (!here) {
             return ls_fail(LS_ERR_NOT_FOUND, "--gpus %s: %s", text, why_not_here(&answer->assumptions));
@@ -242,7 +273,12 @@ static void say_choices(ls_plan_answer *answer)
         ls_assumptions_add(list, "one step: a batch has more tokens (%s) than the run",
                            ls_quantity_of(batch_tokens).text);
     }
-    if (settings->seq == 0) {
+    if (answer->too_long > 0) {
+        ls_assumptions_add(list,
+                           "sequences of %" PRId64 " tokens: nothing fits with %" PRId64
+                           ", which would have been chosen (--seq)",
+                           setting->length, answer->too_long);
+    } else if (settings->seq == 0) {
         ls_assumptions_add(list, "sequences of %" PRId64 " tokens (--seq)", setting->length);
     }
     if (settings->precision == LS_PLAN_PRECISION_AUTO) {
@@ -254,6 +290,13 @@ static void say_choices(ls_plan_answer *answer)
             list, "nodes: %s with %" PRId64 " of them%s, %.3g GB/s of network per GPU (--nodes)", node->name,
             node->count, strstr(node->notes, "made up") ? ", which is no node of the catalogue" : "",
             1e-9 * (node->nic_bytes_ps > 0.0 ? node->nic_bytes_ps : 1.25e9));
+    }
+    if (node->accelerator->class == LS_CLASS_APPLE) {
+        ls_assumptions_add(list,
+                           "%.0f GiB of the %.0f of unified memory: what macOS lets its GPU have unless told "
+                           "otherwise",
+                           ls_memory_capacity(node->accelerator) / LS_PLAN_GIB,
+                           node->accelerator->memory_bytes / LS_PLAN_GIB);
     }
     if (!settings->stack[0]) {
         ls_assumptions_add(list, "software stack %s (--stack)", setting->stack->name);
@@ -457,9 +500,71 @@ static ls_status check_precision(const ls_setting *setting)
 
 ls_status ls_plan_settle(ls_plan_answer *answer)
 {
+    answer->chosen_at = answer->assumptions.count;
     LS_TRY(ls_plan_setting_on(answer, &answer->shape, &answer->node, answer->setting.gpus,
                               answer->settings->global_batch, answer->settings->seq, &answer->setting));
     LS_TRY(check_precision(&answer->setting));
     say_choices(answer);
     return LS_OK;
+}
+
+/* ---- where nothing fits ---- */
+
+static bool fits_with(const ls_setting *setting, const ls_search_options *options)
+{
+    ls_strategy strategy;
+    ls_memory_estimate memory;
+    return ls_search_least(setting, options, &strategy, &memory) && ls_memory_judge(&memory) != LS_FIT_NO;
+}
+
+/* The longest half, quarter, ... of the setting's sequences with which something fits; 0: none. */
+static int64_t find_length(const ls_setting *setting, const ls_search_options *options)
+{
+    ls_setting shorter = *setting;
+    while (shorter.length % 2 == 0 && shorter.length / 2 >= SEQUENCE_LEAST) {
+        shorter.length /= 2;
+        if (fits_with(&shorter, options)) {
+            return shorter.length;
+        }
+    }
+    return 0;
+}
+
+ls_status ls_plan_shorten(ls_plan_answer *answer, const ls_search_options *options)
+{
+    if (answer->settings->seq > 0 || fits_with(&answer->setting, options)) {
+        return LS_OK;
+    }
+    const int64_t longest = answer->setting.length, length = find_length(&answer->setting, options);
+    if (length == 0) {
+        return LS_OK;
+    }
+    answer->too_long = longest;
+    answer->assumptions.count = answer->chosen_at;
+    LS_TRY(ls_plan_setting_on(answer, &answer->shape, &answer->node, answer->setting.gpus,
+                              answer->settings->global_batch, (uint64_t)length, &answer->setting));
+    say_choices(answer);
+    return LS_OK;
+}
+
+const char *ls_plan_ways_out(const ls_plan_answer *answer)
+{
+    const ls_search_options options = {.request = answer->request};
+    ls_setting leaner = answer->setting;
+    leaner.optimizer = LS_PLAN_ADAMW_8BIT;
+    if (ls_plan_is_here(answer, &answer->node)) {
+        return "";
+    }
+    const int64_t length = find_length(&answer->setting, &options);
+    const bool has_leaner = answer->setting.optimizer == LS_PLAN_ADAMW && fits_with(&leaner, &options);
+    const int64_t lean_length =
+        answer->setting.optimizer == LS_PLAN_ADAMW ? find_length(&leaner, &options) : 0;
+    if (length == 0 && !has_leaner && lean_length > 0) {
+        return ls_arena_printf(answer->arena, "; or with --optimizer adamw-8bit and --seq %" PRId64,
+                               lean_length);
+    }
+    const char *shorter =
+        length > 0 ? ls_arena_printf(answer->arena, "; or with --seq %" PRId64, length) : "";
+    return ls_arena_printf(answer->arena, "%s%s", shorter,
+                           has_leaner ? "; or with --optimizer adamw-8bit" : "");
 }

@@ -246,6 +246,24 @@ static void make_room(ls_plan_answer *answer)
     }
 }
 
+/* Nothing fits anywhere: the most GPUs of the usual node over which the work can be split at all, for there is to be an answer with numbers. */
+static ls_status choose_largest(ls_plan_answer *answer)
+{
+    const ls_plan_settings *settings = answer->settings;
+    const ls_search_options options = {.request = answer->request};
+    ls_strategy strategy;
+    ls_memory_estimate memory;
+    for (int64_t gpus = answer->node.count; gpus <= GPUS_MOST; gpus *= 2) {
+        ls_setting setting;
+        LS_TRY(ls_plan_setting_on(answer, &answer->shape, &answer->node, gpus, settings->global_batch,
+                                  settings->seq, &setting));
+        if (ls_search_least(&setting, &options, &strategy, &memory)) {
+            answer->setting.gpus = gpus;
+        }
+    }
+    return answer->setting.gpus > 0 ? LS_OK : ls_fail(LS_ERR_INVALID, "%s", answer->refusal);
+}
+
 ls_status ls_plan_compare(ls_plan_answer *answer)
 {
     ls_plan_money *money = NULL;
@@ -255,13 +273,14 @@ ls_status ls_plan_compare(ls_plan_answer *answer)
     LS_TRY(ls_plan_money_decide(money));
     if (!answer->outcome) {
         const char *strategy = answer->settings->strategy;
-        return ls_fail(
-            LS_ERR_INVALID, "%s does not fit on any machine that was looked at, up to %d x %s%s%s%s",
+        answer->refusal = ls_arena_printf(
+            answer->arena, "%s does not fit on any machine that was looked at, up to %d x %s%s%s%s",
             answer->shape.name, GPUS_MOST, answer->node.accelerator->name,
             strategy[0] ? ", with --strategy " : "", strategy,
             strategy[0] ? ": leave zero, tp and pp open, and what fits is found (ZeRO-3 shares out "
                           "weights, gradients and optimizer, tp and pp cut the model)"
                         : "");
+        return choose_largest(answer);
     }
     answer->node = *answer->outcome->path->node;
     answer->setting.gpus = answer->outcome->gpus;

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 typedef ls_status explain_function(const ls_plan_answer *answer, ls_text *text);
 
@@ -127,6 +128,44 @@ static ls_status explain_step(const ls_plan_answer *answer, ls_text *text)
     return LS_OK;
 }
 
+static ls_status explain_band(const ls_plan_answer *answer, ls_text *text)
+{
+    const double step_s = answer->estimate.time.step_s;
+    const ls_band *band = &answer->band;
+    ls_text_append(text,
+                   "measured = predicted / (1 + error); errors are those of runs of its kind, independent "
+                   "ones added as squares\n");
+    ls_text_printf(text,
+                   "of ten runs one was faster than %.4g s, five than %.4g s, nine than %.4g s; predicted "
+                   "are %.4g s\n",
+                   band->low_s, band->middle_s, band->high_s, step_s);
+    ls_text_printf(text, "= %+.1f to %+.1f %%: %s\n", 100.0 * (band->low_s / step_s - 1.0),
+                   100.0 * (band->high_s / step_s - 1.0), band->from);
+    return LS_OK;
+}
+
+static ls_status explain_plan(const ls_plan_answer *answer, ls_text *text)
+{
+    const ls_strategy *s = &answer->estimate.strategy;
+    char words[192], option[192];
+    ls_strategy_describe(s, words, sizeof words);
+    ls_strategy_format(s, option, sizeof option);
+    ls_text_printf(text, "%s: --strategy %s\n", words, option);
+    ls_text_printf(text,
+                   "GPUs = tp * pp * dp * cp = %" PRId64 " * %" PRId64 " * %" PRId64 " * %" PRId64
+                   " = %" PRId64 "\n",
+                   s->tp, s->pp, s->dp, s->cp, answer->setting.gpus);
+    ls_text_printf(
+        text, "micro-batches = batch / dp / mb = %" PRId64 " / %" PRId64 " / %" PRId64 " = %" PRId64 "\n",
+        answer->setting.global_batch, s->dp, s->micro_batch, answer->estimate.time.micro_batches);
+    if (answer->search) {
+        ls_text_printf(text,
+                       "the fastest that fits of %" PRIu64 " looked at, %" PRIu64 " of them too large\n",
+                       answer->search->possible, answer->search->discarded);
+    }
+    return LS_OK;
+}
+
 static ls_status explain_days(const ls_plan_answer *answer, ls_text *text)
 {
     const ls_setting *setting = &answer->setting;
@@ -182,19 +221,37 @@ static const struct {
     {"tokens", explain_tokens},
     {"mfu", explain_mfu},
     {"step", explain_step},
+    {"other", explain_step},
+    {"band", explain_band},
+    {"plan", explain_plan},
     {"days", explain_days},
     {"cost", explain_cost},
     {"constants", explain_constants},
 };
 
+/* Labels of the answer, and what is near a term: another name of it. */
+static const char *find_synonym(const char *word)
+{
+    static const char *const synonyms[][2] = {
+        {"tokens/s", "days"}, {"tflop/s", "mfu"},     {"hfu", "mfu"},           {"memory/gpu", "memory"},
+        {"risk", "goodput"},  {"training", "tokens"}, {"buying", "break-even"}, {"run", "days"},
+    };
+    for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++) {
+        if (strcasecmp(word, synonyms[i][0]) == 0) {
+            return synonyms[i][1];
+        }
+    }
+    return word;
+}
+
 ls_status ls_plan_explain(const ls_plan_answer *answer, ls_text *text)
 {
-    const char *term = answer->settings->explain;
+    const char *term = find_synonym(answer->settings->explain);
     if (answer->own && ls_plan_explain_here(answer, term, text)) {
         return LS_OK;
     }
     for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
-        if (strcmp(term, terms[i].name) == 0) {
+        if (strcasecmp(term, terms[i].name) == 0) {
             return terms[i].explain(answer, text);
         }
     }

@@ -51,6 +51,7 @@ void ls_plan_climb(ls_plan_answer *answer)
     const ls_estimate *estimate = &answer->estimate;
     ls_ladder_setting setting = {
         .node = &answer->node,
+        .is_exact = strcmp(answer->setting.stack->name, "lockstep") == 0,
         .gpus = answer->setting.gpus,
         .step_s = estimate->time.step_s,
         .step_band = {answer->band.low_s / estimate->time.step_s,

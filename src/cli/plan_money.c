@@ -340,6 +340,7 @@ static void reckon_failures(ls_plan_answer *answer)
     *setting = (ls_failure_setting){.gpus = answer->setting.gpus,
                                     .gpus_per_node = answer->node.count,
                                     .parameters = (double)answer->shape.parameters,
+                                    .is_desk = ls_plan_is_workstation(&answer->node, answer->setting.gpus),
                                     .snapshot_bytes_ps = accelerator->pcie_bytes_ps};
     const ls_path_outcome *outcome = answer->outcome;
     if (outcome && outcome->offer->kind == LS_OFFER_SPOT) {

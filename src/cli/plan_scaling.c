@@ -23,11 +23,11 @@ static ls_strategy_request request_for_any_count(const ls_plan_answer *answer)
 {
     const ls_strategy *own = &answer->estimate.strategy;
     ls_strategy_request request = answer->request;
-    if (!answer->search) {
+    if (ls_strategy_is_complete(&answer->request)) {
         request.strategy = *own;
         request.has_zero = request.has_recompute = request.has_sequence_parallel = request.has_schedule =
             true;
-    } else if (request.strategy.dp > 0) {
+    } else if (answer->search && request.strategy.dp > 0) {
         request.strategy.tp = own->tp;
         request.strategy.pp = own->pp;
         request.strategy.cp = own->cp;

@@ -90,4 +90,10 @@ s = json.load(open('$out'))['strategy']
 assert s['mb'] == 2 and s['recompute'] == 'full', s"
 expect 0 "${plan[@]}" gpt2 --gpus here:1 --tokens 1B
 prints "energy is not in the money"
+# Every label of the answer is a word that is explained, in capitals or not.
+for word in other MFU tokens/s risk band plan training buying memory/GPU hfu run; do
+    expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --explain $word
+    check "$word says something" test -s "$out"
+done
+
 finish

@@ -411,6 +411,22 @@ refuse() {
     says "$@"
     check "no answer: ${options[*]}" test ! -s "$out"
 }
+# What does not fit is answered all the same: DON'T in the first line, all keys of the contract, status 2.
+misfit() {
+    local -a options=()
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    expect 2 "${plan[@]}" "${options[@]}"
+    says "$@"
+    check "DON'T comes first: ${options[*]}" sh -c "head -n 1 '$out' | grep -q \"^DON'T  .*does not fit\""
+    expect 2 "${plan[@]}" "${options[@]}" --json
+    says "$@"
+    same "does not fit: ${options[*]}" "$(field "$out" verdict fits)" "DON'T False"
+    holds_contract "${options[*]}"
+}
 refuse -- MODEL
 refuse lama3-70b --gpus h100:8 -- lama3-70b llama3-70b
 refuse llama3-70b --gpus h1000:8 -- h1000 H100
@@ -472,7 +488,19 @@ expect 3 "${plan[@]}" broken.json --gpus h100:8
 says broken.json
 
 # A model that does not fit: what it would take.
-refuse llama3-405b --gpus h100:8 -- "does not fit" GiB "it fits on"
+misfit llama3-405b --gpus h100:8 -- "does not fit" GiB "it fits on"
+misfit llama3-405b --gpus h100:64 -- "it fits on 128"
+for model in llama2-70b llama3-70b gpt3-175b mixtral-8x7b; do
+    misfit $model --gpus a100:8 -- "it fits on"
+done
+prints "strategy\": {" "free tensors early"
+misfit llama3.2-1b --gpus rtx-5090:1 --seq 8192 -- "or with --seq 4096" "or with --optimizer adamw-8bit"
+misfit llama3.2-1b --gpus rtx-4090:1 -- "it fits on 2" "or with --optimizer adamw-8bit and --seq 4096"
+
+# A length of the program's own choice is halved until something fits.
+expect 0 "${plan[@]}" llama3.2-1b --gpus rtx-5090:1 --json
+same "shorter" "$(field "$out" sequence fits)" "4096 True"
+prints "sequences of 4096 tokens: nothing fits with 8192"
 
 # Plain data parallel for 70B on 80 GB: what to use instead.
 expect 2 "${plan[@]}" llama2-70b --gpus h100:64 --strategy tp=1,pp=1,dp=64,cp=1,ep=1,vpp=1,mb=1,zero=0,recompute=full,sp=0
@@ -486,9 +514,50 @@ best = r['alternatives'][0]
 sys.exit(0 if ok and best['fits'] and (best['strategy']['zero'] or best['strategy']['tp'] > 1) else str(r['reason']))"
 
 for plain in tp=1,pp=1,zero=0 dp=64,zero=0 tp=1,pp=1,dp=64,zero=0,recompute=full; do
-    refuse llama3-70b --gpus h100:64 --strategy $plain -- "does not fit" "what fits: TP"
+    misfit llama3-70b --gpus h100:64 --strategy $plain -- "does not fit" "what fits: TP"
 done
-refuse llama3-70b --strategy tp=1,pp=1,zero=0 -- "does not fit" ZeRO-3
+misfit llama3-70b --strategy tp=1,pp=1,zero=0 -- "does not fit" ZeRO-3
+
+# A word that is not one: what would be.
+printf 'runs:\n  - model: gpt2\n    tokns: 1B\n    runs_per_month: 2\n' >typo.yaml
+refuse --portfolio typo.yaml -- tokens "Keys of an item"
+refuse --list -- models gpus
+refuse --accuracy nope.csv -- --accuracy nope.csv
+refuse gpt2 --gpus h100:1 --json --csv -- --csv
+refuse gpt2 --gpus mac:1 -- M3-Ultra
+for here in cpu this local; do
+    refuse gpt2 --gpus $here:1 -- "lockstep calibrate"
+done
+
+# Other names of the sizes of a mixture.
+mixture=layers=8,hidden=1024,heads=8,vocab=32000
+expect 0 "${plan[@]}" $mixture,experts=8,active=2,expert_ffn=4096,shared=1 --gpus h100:8 --json
+wanted=$(field "$out" parameters active_parameters)
+expect 0 "${plan[@]}" $mixture,n_routed_experts=8,top_k=2,moe_intermediate_size=4096,n_shared_experts=1 --gpus h100:8 --json
+same "the same mixture" "$(field "$out" parameters active_parameters)" "$wanted"
+
+# Unified memory, and failures nobody counted, say so.
+expect 0 "${plan[@]}" llama3-8b --gpus m3-ultra:1
+prints "384 GiB of the 512 of unified memory" "nobody counts those of desks"
+
+# A stage's criteria are those of the software that runs it.
+expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --ladder
+check "no hashes of a trainer that has none" sh -c "! grep -q state_hash '$out'"
+
+# A table of one's own: all that is left out is named, what was not fully specified is listed, and nothing is held out.
+python3 - "$LS_SOURCE_DIR/data/published_runs.csv" >own.csv <<'PY'
+import csv, sys
+table = list(csv.reader(open(sys.argv[1])))
+head = {name: i for i, name in enumerate(table[0])}
+rows = [row for row in table[1:] if row[head["fully_specified"]] == "0"][:4]
+for name in ("iter_time_s", "tokens_per_s_total", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "hfu_pct"):
+    rows[0][head[name]] = ""
+csv.writer(sys.stdout).writerows([table[0]] + rows)
+PY
+expect 0 "${plan[@]}" --accuracy own.csv
+prints "1 left out" "line 2, " "no step was measured" "runs with blanks that miss most"
+check "nothing is held out" sh -c "! grep -q 'held out' '$out'"
+check "no median of no runs" grep -q "^all  *0  *-  *-" "$out"
 
 # ---- a catalogue of one's own ----
 {

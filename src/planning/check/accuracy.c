@@ -221,6 +221,10 @@ void ls_accuracy_compute(ls_arena *arena, const ls_published *published, ls_accu
 static void print_summary(ls_text *text, const char *name, const ls_error_summary *s,
                           const ls_error_summary *held_out)
 {
+    if (s->count == 0) {
+        ls_text_printf(text, "%-32s %5d %7s %7s %7s   %6s %6s %6s\n", name, 0, "-", "-", "-", "-", "-", "-");
+        return;
+    }
     ls_text_printf(text, "%-32s %5zu %7.1f %7.1f %7.1f   %+6.1f %+6.1f %+6.1f", name, s->count,
                    100 * s->median, 100 * s->mean, 100 * s->worst, 100 * s->p10, 100 * s->p50, 100 * s->p90);
     if (held_out && held_out->count > 0) {
@@ -232,13 +236,14 @@ static void print_summary(ls_text *text, const char *name, const ls_error_summar
 static void print_stacks(const ls_accuracy *a, ls_text *text)
 {
     ls_text_printf(text, "%-32s %5s %7s %7s %7s   %6s %6s %6s   %s\n", "fully specified runs, error %",
-                   "runs", "median", "mean", "worst", "p10", "p50", "p90", "held out: runs, mean");
+                   "runs", "median", "mean", "worst", "p10", "p50", "p90",
+                   a->is_own ? "" : "held out: runs, mean");
     for (size_t i = 0; i < a->stack_count; i++) {
         char name[64];
         snprintf(name, sizeof(name), "%s on %s", a->stacks[i].stack, a->stacks[i].generation);
-        print_summary(text, name, &a->stacks[i].all, &a->stacks[i].held_out);
+        print_summary(text, name, &a->stacks[i].all, a->is_own ? NULL : &a->stacks[i].held_out);
     }
-    print_summary(text, "all", &a->full, &a->full_held_out);
+    print_summary(text, "all", &a->full, a->is_own ? NULL : &a->full_held_out);
     if (a->partial.count > 0) {
         print_summary(text, "runs with blanks, filled by us", &a->partial, NULL);
     }
@@ -254,19 +259,21 @@ static int compare_rows(const void *a, const void *b)
     return p != q ? (p < q) - (p > q) : (x > y) - (x < y);
 }
 
-static void print_worst(const ls_accuracy *a, size_t worst, ls_text *text)
+/* Of `count` rows from `first` on. */
+static void print_worst(const ls_accuracy *a, size_t first, size_t count, const char *heading, size_t worst,
+                        ls_text *text)
 {
-    const ls_accuracy_row **order = calloc(a->full_count + 1, sizeof(*order));
-    for (size_t i = 0; order && i < a->full_count; i++) {
-        order[i] = &a->rows[i];
+    const ls_accuracy_row **order = calloc(count + 1, sizeof(*order));
+    for (size_t i = 0; order && i < count; i++) {
+        order[i] = &a->rows[first + i];
     }
-    if (!order || a->full_count == 0) {
+    if (!order || count == 0) {
         free(order);
         return;
     }
-    qsort(order, a->full_count, sizeof(*order), compare_rows);
-    ls_text_append(text, "\nfully specified runs that miss most\n");
-    for (size_t i = 0; i < worst && i < a->full_count; i++) {
+    qsort(order, count, sizeof(*order), compare_rows);
+    ls_text_printf(text, "\n%s\n", heading);
+    for (size_t i = 0; i < worst && i < count; i++) {
         const ls_published_run *run = order[i]->run;
         char strategy[160];
         ls_strategy_format(&run->strategy, strategy, sizeof(strategy));
@@ -289,16 +296,22 @@ void ls_accuracy_print(const ls_accuracy *a, size_t worst, ls_text *text)
                        "than the best at the median, %.1f %% at worst\n",
                        a->choice.groups, 100 * a->choice.median, 100 * a->choice.worst);
     }
-    print_worst(a, worst, text);
+    print_worst(a, 0, a->full_count, "fully specified runs that miss most", worst, text);
+    if (a->is_own) {
+        print_worst(a, a->full_count, a->row_count - a->full_count, "runs with blanks that miss most", worst,
+                    text);
+    }
 }
 
 /* ---- JSON ---- */
 
 static json_t *summary_json(const ls_error_summary *s, const ls_error_summary *held_out)
 {
-    json_t *object =
-        json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "count", (json_int_t)s->count, "median", s->median,
-                  "mean", s->mean, "worst", s->worst, "p10", s->p10, "p50", s->p50, "p90", s->p90);
+    json_t *object = s->count > 0 ? json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "count",
+                                              (json_int_t)s->count, "median", s->median, "mean", s->mean,
+                                              "worst", s->worst, "p10", s->p10, "p50", s->p50, "p90", s->p90)
+                                  : json_pack("{s:i, s:n, s:n, s:n, s:n, s:n, s:n}", "count", 0, "median",
+                                              "mean", "worst", "p10", "p50", "p90");
     if (held_out) {
         json_object_set_new(object, "held_out", summary_json(held_out, NULL));
     }
@@ -329,7 +342,7 @@ static json_t *stacks_json(const ls_accuracy *a)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < a->stack_count; i++) {
-        json_t *object = summary_json(&a->stacks[i].all, &a->stacks[i].held_out);
+        json_t *object = summary_json(&a->stacks[i].all, a->is_own ? NULL : &a->stacks[i].held_out);
         json_object_set_new(object, "stack", json_string(a->stacks[i].stack));
         json_object_set_new(object, "generation", json_string(a->stacks[i].generation));
         json_array_append_new(list, object);
@@ -359,11 +372,11 @@ json_t *ls_accuracy_json(const ls_accuracy *a)
     }
     json_t *choice = json_pack("{s:I, s:f, s:f, s:f}", "groups", (json_int_t)a->choice.groups, "median",
                                a->choice.median, "mean", a->choice.mean, "worst", a->choice.worst);
-    return json_pack("{s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file", a->name, "rows",
-                     (json_int_t)a->run_count, "predicted", (json_int_t)a->row_count, "left_out",
-                     (json_int_t)a->left_out, "errors_are",
-                     "predicted / measured - 1; median, mean and worst without sign", "fully_specified",
-                     summary_json(&a->full, &a->full_held_out), "stacks", stacks_json(a), "partly_specified",
-                     summary_json(&a->partial, NULL), "memory", summary_json(&a->memory, NULL), "choice",
-                     choice, "runs", runs, "not_predicted", left_out_json(a));
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file", a->name, "rows",
+        (json_int_t)a->run_count, "predicted", (json_int_t)a->row_count, "left_out", (json_int_t)a->left_out,
+        "errors_are", "predicted / measured - 1; median, mean and worst without sign", "fully_specified",
+        summary_json(&a->full, a->is_own ? NULL : &a->full_held_out), "stacks", stacks_json(a),
+        "partly_specified", summary_json(&a->partial, NULL), "memory", summary_json(&a->memory, NULL),
+        "choice", choice, "runs", runs, "not_predicted", left_out_json(a));
 }

@@ -40,6 +40,8 @@ typedef struct ls_choice_summary {
 
 typedef struct ls_accuracy {
     const char *name; /* of the file */
+    bool
+        is_own; /* not the rows that ship: nothing was fitted on them, so "held out" is all of them and is not told */
     size_t run_count, left_out;
     ls_accuracy_row *
         rows; /* those that could be predicted and have a measured step; fully specified ones first, each part in the file's order */

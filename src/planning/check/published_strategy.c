@@ -130,6 +130,9 @@ void ls_published_read_strategy(ls_published_reader *r)
         return;
     }
     if (s->tp > 0 && s->pp > 0 && s->cp == 0) {
+        if (s->dp == 0) {
+            ls_published_assume(r, "cp 1");
+        }
         const int64_t model = s->tp * s->pp;
         s->cp =
             s->dp > 0 && r->run->setting.gpus > model * s->dp ? r->run->setting.gpus / (model * s->dp) : 1;

@@ -38,9 +38,17 @@ static const size_key size_keys[] = {
     {"seq", "context", offsetof(given, seq), 1, 1 << 24},
     {"tied", "tie_embeddings", offsetof(given, tied), 0, 1},
     {"experts", "num_experts", offsetof(given, experts), 0, 4096},
+    {"experts", "num_local_experts", offsetof(given, experts), 0, 4096},
+    {"experts", "n_routed_experts", offsetof(given, experts), 0, 4096},
+    {"active", "top_k", offsetof(given, active), 1, 4096},
     {"active", "topk", offsetof(given, active), 1, 4096},
+    {"active", "active_experts", offsetof(given, active), 1, 4096},
+    {"active", "experts_per_token", offsetof(given, active), 1, 4096},
+    {"active", "num_experts_per_tok", offsetof(given, active), 1, 4096},
     {"expert_ffn", "moe_ffn", offsetof(given, expert_ffn), 1, 1 << 20},
+    {"expert_ffn", "moe_intermediate_size", offsetof(given, expert_ffn), 1, 1 << 20},
     {"shared", "shared_experts", offsetof(given, shared), 0, 64},
+    {"shared", "n_shared_experts", offsetof(given, shared), 0, 64},
     {"dense_layers", "first_dense", offsetof(given, dense_layers), 0, 1023},
 };
 

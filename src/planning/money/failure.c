@@ -77,7 +77,12 @@ void ls_failure_assume(const ls_failure_setting *setting, ls_assumptions *list)
         list,
         "a GPU with its share of host and network fails every %.0f h%s; %.0f s from a failure to the "
         "first new step",
-        s.gpu_mtbf_s / 3600.0, s.gpu_mtbf_s == LS_FAILURE_GPU_MTBF_S ? " (Llama 3, 16,384 H100, 2024)" : "",
+        s.gpu_mtbf_s / 3600.0,
+        s.gpu_mtbf_s != LS_FAILURE_GPU_MTBF_S ? ""
+        : s.is_desk
+            ? " (of H100 in a cluster, Llama 3, 2024: nobody counts those of desks, where lids, updates "
+              "and mains end runs sooner)"
+            : " (Llama 3, 16,384 H100, 2024)",
         s.restart_s);
     if (s.preemptions_per_day > 0.0) {
         ls_assumptions_add(list, "each spot node is taken away %.2g times a day, %.0f s until the next",

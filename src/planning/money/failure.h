@@ -31,9 +31,11 @@
 #define LS_CHECKPOINT_EXPORT_BYTES_PER_PARAMETER 2.0
 
 typedef struct ls_failure_setting {
-    int64_t gpus;               /* >= 1 */
-    int64_t gpus_per_node;      /* >= 1 */
-    double gpu_mtbf_s;          /* 0: LS_FAILURE_GPU_MTBF_S */
+    int64_t gpus;          /* >= 1 */
+    int64_t gpus_per_node; /* >= 1 */
+    double gpu_mtbf_s;     /* 0: LS_FAILURE_GPU_MTBF_S */
+    bool
+        is_desk; /* a machine on a desk, of which there are no statistics: those of the cluster are taken, and it is said */
     double preemptions_per_day; /* of one node; 0 where nobody takes it away */
     double parameters;          /* of the model: the checkpoint's size */
     double

@@ -71,10 +71,12 @@ static size_t find_sizes(const ls_ladder_setting *s, size sizes_out[LS_LADDER_MO
 
 #define CRITERION(index, ...) snprintf(stage->criteria[index], sizeof stage->criteria[index], __VA_ARGS__)
 
-static void demand_one_node(ls_ladder_stage *stage)
+static void demand_one_node(const ls_ladder_setting *s, ls_ladder_stage *stage)
 {
     CRITERION(0, "it learns one batch by heart: loss below 0.1");
-    CRITERION(1, "stopped and resumed, its state_hash and curve_hash are those of the run that was not");
+    CRITERION(1, "stopped and resumed, it %s",
+              s->is_exact ? "has the state_hash and curve_hash of the run that was not"
+                          : "goes on with the losses of the run that was not, to the last digit shown");
     CRITERION(2, "a person has read 100 samples of the data as the tokenizer sees them");
 }
 
@@ -121,7 +123,7 @@ static void demand(const ls_ladder_setting *s, stage_kind kind, ls_ladder_stage 
 {
     switch (kind) {
     case ONE_NODE:
-        demand_one_node(stage);
+        demand_one_node(s, stage);
         break;
     case EIGHT_GPUS:
         demand_eight_gpus(s, stage);

@@ -21,6 +21,7 @@ enum { LS_LADDER_MOST = 4, LS_LADDER_CRITERIA = 4, LS_LADDER_TENTHS = 24 };
 
 typedef struct ls_ladder_setting {
     const ls_node *node;
+    bool is_exact;       /* the stack is our own trainer, whose hashes say whether a run is the same */
     int64_t gpus;        /* of the full run */
     double step_s;       /* predicted, full */
     double step_band[2]; /* factors of the 10 % and 90 % quantile on it: 0.9, 1.1 ; 0: those */

@@ -41,7 +41,7 @@ const char *ls_tokens_verdict_text(ls_tokens_verdict verdict)
 {
     static const char *const texts[] = {
         [LS_TOKENS_FEW] = "few: a smaller model on more tokens would be better for the same compute",
-        [LS_TOKENS_OPTIMAL] = "near what makes the best of the compute (20)",
+        [LS_TOKENS_OPTIMAL] = "as many as make the best of the compute (20), within a factor of two",
         [LS_TOKENS_MANY] =
             "more than makes the best of the compute (20); right when the model will be served a lot",
         [LS_TOKENS_EXTREME] =
