@@ -482,9 +482,14 @@ double ls_svg_legend(ls_text *text, const char *const *names, const int *colors,
             at = x;
             y += 20;
         }
+        const bool is_pale = colors[i] >= LS_SVG_PALE;
         ls_text_printf(text,
-                       "<rect class=\"ls-f%d\" x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"4\" rx=\"2\"/>\n",
-                       colors[i], at, y - 6);
+                       "<rect class=\"ls-f%d\" x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"4\" rx=\"2\"",
+                       is_pale ? colors[i] - LS_SVG_PALE : colors[i], at, y - 6);
+        if (is_pale) {
+            ls_text_printf(text, " fill-opacity=\"%.2f\"", LS_SVG_PALE_OPACITY);
+        }
+        ls_text_append(text, "/>\n");
         ls_svg_label(text, at + 20, y, LS_SVG_START, 0, names[i]);
         at += width;
     }

@@ -74,6 +74,10 @@ void ls_svg_box(ls_text *text, double x, double y, double width, double height, 
 /* A solid bar in colour `color`, its ends rounded. */
 void ls_svg_bar(ls_text *text, double x, double y, double width, double height, int color);
 
+/* Added to a colour of a legend: its bar is as pale as cells of LS_SVG_PALE_OPACITY are. */
+enum { LS_SVG_PALE = 64 };
+#define LS_SVG_PALE_OPACITY 0.3
+
 /* Names with coloured bars in a row from `x` on, a new row where `right` is reached. Returns the y of the last row. */
 double ls_svg_legend(ls_text *text, const char *const *names, const int *colors, size_t count, double x,
                      double y, double right);

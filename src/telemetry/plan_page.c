@@ -29,7 +29,9 @@ static const char page_style[] =
     ".card h2{margin:2px 6px 8px;font-size:18px}"
     ".card p{color:var(--ink)}.tables h3{font-size:16px;margin:16px 6px 4px}"
     ".tables .short{max-width:430px}.card li{margin:3px 0;overflow-wrap:anywhere}"
-    "@media(max-width:700px){main{padding:14px 8px 40px}.card{padding:6px}.answer{font-size:17px}}\n";
+    ".sideways{display:none;margin:0 6px 4px;font-size:14px}"
+    "@media(max-width:700px){.tables .sideways{display:block}main{padding:14px 8px "
+    "40px}.card{padding:6px}.answer{font-size:17px}}\n";
 
 /* ---- words for numbers ---- */
 

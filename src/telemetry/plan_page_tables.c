@@ -5,16 +5,20 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 enum { RIVALS_MOST = 10, NEIGHBOURS_MOST = 8 };
 
 /* ---- cells ---- */
 
-/* `look`: "short", or "long", wide enough for sentences; a phone scrolls it. */
+/* `look`: "short", or "long", wide enough for sentences; a phone scrolls it, and is told so. */
 static void table_open(ls_text *text, const char *title, const char *look, const char *columns)
 {
-    ls_text_printf(text, "<h3>%s</h3><div class=\"scroll\"><table class=\"%s\"><tr>%s</tr>\n", title, look,
-                   columns);
+    const bool is_wide = strcmp(look, "long") == 0;
+    ls_text_printf(text, "<h3>%s</h3>%s<div class=\"scroll\"><table class=\"%s\"><tr>%s</tr>\n", title,
+                   is_wide ? "<p class=\"sideways\">More to the right: push sideways \u2192</p>"
+                           : "",
+                   look, columns);
 }
 
 static void table_close(ls_text *text)

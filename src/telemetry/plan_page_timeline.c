@@ -96,15 +96,15 @@ static void put_step(const lanes *l, bool gathers)
         at_s = put_group(l, at_s, gather_s / l->groups);
         if (gathers) {
             const double from_s = begin_s + gather_s / l->groups;
-            put(l, LANE_DATA, from_s, fmin(hidden_s / l->groups, at_s - from_s), LS_PAGE_COMMUNICATION, 0.3,
-                "under the computation");
+            put(l, LANE_DATA, from_s, fmin(hidden_s / l->groups, at_s - from_s), LS_PAGE_COMMUNICATION,
+                LS_SVG_PALE_OPACITY, "under the computation");
         }
     }
     at_s = put(l, LANE_STAGES, at_s, terms[LS_TERM_BUBBLE] / 2, LS_PAGE_WAITING, 0.6,
                "bubble: the pipeline drains");
     if (!gathers) {
         const double under_s = fmin(hidden_s, at_s);
-        put(l, LANE_DATA, at_s - under_s, under_s, LS_PAGE_COMMUNICATION, 0.3,
+        put(l, LANE_DATA, at_s - under_s, under_s, LS_PAGE_COMMUNICATION, LS_SVG_PALE_OPACITY,
             "gradients under the computation");
         at_s = put(l, LANE_DATA, at_s, terms[LS_TERM_DATA], LS_PAGE_COMMUNICATION, 1.0,
                    "gradients that nothing hides");
@@ -143,7 +143,7 @@ static void draw(const ls_plan_page *page, ls_canvas *canvas)
 {
     static const char *const names[] = {"forward", "backward", "communication", "pale: hidden", "waiting"};
     static const int colors[] = {LS_PAGE_FORWARD, LS_PAGE_BACKWARD, LS_PAGE_COMMUNICATION,
-                                 LS_PAGE_COMMUNICATION, LS_PAGE_WAITING};
+                                 LS_PAGE_COMMUNICATION + LS_SVG_PALE, LS_PAGE_WAITING};
     const ls_time_estimate *time = &page->estimate->time;
     const double most = ls_canvas_is_narrow(canvas) ? GROUPS_NARROW : GROUPS_WIDE;
     lanes l = {.time = time, .left = LS_PAGE_MARGIN, .text = &canvas->parts};

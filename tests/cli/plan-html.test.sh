@@ -83,4 +83,8 @@ says plan-memory
 # It can't be written: said, not passed over.
 expect 2 "${plan[@]}" gpt2 --gpus h100:8 --html missing/a.html
 says missing/a.html
+# On a phone the wide tables say that there is more of them; what is called pale is.
+expect 0 "${plan[@]}" llama3-70b --gpus h100:64 --html wide.html
+check "wide tables say so" grep -q 'class="sideways">More to the right' wide.html
+check "pale in the legend" sh -c "grep -B1 'pale: hidden' wide.html | grep -q 'fill-opacity=\"0.30\"'"
 finish
