@@ -16,9 +16,8 @@ static void table_open(ls_text *text, const char *title, const char *look, const
 {
     const bool is_wide = strcmp(look, "long") == 0;
     ls_text_printf(text, "<h3>%s</h3>%s<div class=\"scroll\"><table class=\"%s\"><tr>%s</tr>\n", title,
-                   is_wide ? "<p class=\"sideways\">More to the right: push sideways \u2192</p>"
-                           : "",
-                   look, columns);
+                   is_wide ? "<p class=\"sideways\">More to the right: push sideways \u2192</p>" : "", look,
+                   columns);
 }
 
 static void table_close(ls_text *text)
