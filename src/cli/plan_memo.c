@@ -156,7 +156,6 @@ ls_status ls_plan_write_memo(const ls_plan_answer *answer)
         .step_s = answer->estimate.time.step_s,
         .step_band_s = {answer->band.low_s, answer->band.high_s},
         .band_from = answer->band.from,
-        .budget_usd = answer->question.budget_usd,
         .failure = &answer->failure,
         .runs = is_portfolio ? &answer->runs->table : NULL,
         .ladder = answer->ladder.count > 0 ? &answer->ladder : NULL,

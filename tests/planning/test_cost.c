@@ -209,6 +209,21 @@ static void cost_explains_with_the_numbers_in(void **state)
     ls_text_release(&text);
 }
 
+static void cost_span_says_one_without_an_s(void **state)
+{
+    (void)state;
+    static const struct {
+        double days;
+        const char *text;
+    } cases[] = {
+        {9.1 * 365.0, "9.1 years"}, {4364.0, "12 years"},    {23.2, "23 days"},         {3.0, "3 days"},
+        {1.0, "24 hours"},          {1.0 / 24.0, "1 hour"},  {0.082 / 24.0, "4.9 min"}, {0.00817, "12 min"},
+        {1.0 / 1440.0, "1 min"},    {12.0 / 86400.0, "12 s"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_string_equal(ls_span_of(cases[i].days).text, cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +239,7 @@ int main(void)
         cmocka_unit_test(cost_of_70b),
         cmocka_unit_test(cost_staff_grows_slower_than_nodes),
         cmocka_unit_test(cost_format_has_three_digits),
+        cmocka_unit_test(cost_span_says_one_without_an_s),
         cmocka_unit_test(cost_explains_with_the_numbers_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

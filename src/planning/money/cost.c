@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 void ls_ownership_compute(const ls_ownership *o, double utilization, ls_ownership_year *year_out)
 {
@@ -133,5 +134,31 @@ ls_quantity ls_usd_of(double usd)
 {
     ls_quantity text;
     ls_cost_format(usd, text.text, sizeof text.text);
+    return text;
+}
+
+ls_quantity ls_span_of(double days)
+{
+    static const struct {
+        double from_days, unit_days;
+        const char *name;
+    } units[] = {{730.0, 365.0, "year"},
+                 {2.0, 1.0, "day"},
+                 {1.0 / 24.0, 1.0 / 24.0, "hour"},
+                 {1.0 / 1440.0, 1.0 / 1440.0, "min"},
+                 {0.0, 1.0 / 86400.0, "s"}};
+    ls_quantity number, text;
+    size_t i = 0;
+    while (days < units[i].from_days * (1.0 - 1e-9) && units[i].from_days > 0.0) {
+        i++;
+    }
+    const double count = days / units[i].unit_days;
+    snprintf(number.text, sizeof number.text, count < 9.95 ? "%.1f" : "%.0f", fmin(count, 1e12));
+    char *tail = strstr(number.text, ".0");
+    if (tail) {
+        *tail = '\0';
+    }
+    snprintf(text.text, sizeof text.text, "%.14s %s%s", number.text, units[i].name,
+             strcmp(number.text, "1") == 0 || units[i].from_days < 1.0 / 24.0 ? "" : "s");
     return text;
 }

@@ -82,5 +82,7 @@ void ls_cost_explain_break_even(const ls_ownership *ownership, double utilizatio
 void ls_cost_format(double usd, char *text, size_t bytes);
 /* The same for use in one expression: ls_usd_of(cost).text. */
 ls_quantity ls_usd_of(double usd);
+/* "9.1 years", "23 days", "4.9 hours", "1 hour", "7.4 min", "12 s": what something takes. */
+ls_quantity ls_span_of(double days);
 
 #endif

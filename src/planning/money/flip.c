@@ -102,9 +102,10 @@ static range range_of_use(const ls_question *q, const ls_verdict *v)
         use = v->outcomes[i].path->kind == LS_PATH_OWNED ? v->outcomes[i].utilization : 0.0;
     }
     if (use <= least || use > 1.0) {
-        return (range){.from = least, .low = least, .high = 1.0, .is_unset = true};
+        return (range){.from = least, .low = least, .high = LS_COST_UTILIZATION_MOST, .is_unset = true};
     }
-    return (range){.from = use, .low = q->utilization > 0.0 ? least : use, .high = 1.0};
+    return (range){
+        .from = use, .low = q->utilization > 0.0 ? least : use, .high = fmax(use, LS_COST_UTILIZATION_MOST)};
 }
 
 /* false: the lever moves nothing in this question. */
@@ -268,6 +269,11 @@ static bool find_flip(const ls_question *question, const ls_verdict *v, ls_lever
 
 /* ---- in words ---- */
 
+static ls_quantity percent_of(double share)
+{
+    return ls_plain_of(round(100.0 * share));
+}
+
 /* "cost 36 % more". */
 static void say_price(const ls_flip *f, const char *what, const char *verb, char *text, size_t bytes)
 {
@@ -338,13 +344,13 @@ static void say_change(const ls_question *q, const ls_verdict *v, const ls_flip 
         say_price(f, "the people who run machines", "cost", text, bytes);
         break;
     case LS_LEVER_UTILIZATION:
-        snprintf(text, bytes, "own machines are used %.0f %% of the hours", 100.0 * f->to);
+        snprintf(text, bytes, "own machines are used %s %% of the hours", percent_of(f->to).text);
         break;
     case LS_LEVER_RUNS:
         snprintf(text, bytes, "there are %s runs a month", ls_plain_of(f->to).text);
         break;
     case LS_LEVER_DEADLINE:
-        snprintf(text, bytes, "it must be done within %s days", ls_plain_of(f->to / 86400.0).text);
+        snprintf(text, bytes, "it must be done within %s", ls_span_of(f->to / 86400.0).text);
         break;
     case LS_LEVER_TOKENS:
         if (q->workload_count == 1) {
@@ -389,11 +395,11 @@ void ls_verdict_find_flips(const ls_question *question, ls_verdict *verdict)
         if (!find_flip(question, verdict, lever, flip)) {
             continue;
         }
-        char change[140], use[64] = "", path[48] = "";
+        char change[140], use[80] = "", path[48] = "";
         say_change(question, verdict, flip, change, sizeof change);
         if (flip->utilization > 0.0) {
-            snprintf(use, sizeof use, " and own machines are used %.0f %% of the hours",
-                     100.0 * flip->utilization);
+            snprintf(use, sizeof use, " and own machines are used %s %% of the hours",
+                     percent_of(flip->utilization).text);
         }
         if (flip->path >= 0) {
             snprintf(path, sizeof path, " (%.40s)", verdict->outcomes[flip->path].name);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/money/memo.h"
 
+#include "planning/money/verdict_internal.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,24 +23,9 @@ static bool is_rent(const ls_path_outcome *o)
     return o->path->kind == LS_PATH_RENTED || o->path->kind == LS_PATH_CLOUD;
 }
 
-typedef struct words {
-    char text[40];
-} words;
-
-/* "168 days", "13.9 years", "4.9 hours". */
-static words span(double days)
+static ls_quantity span(double days)
 {
-    words q;
-    const bool years = days >= 730.0, hours = days < 2.0;
-    snprintf(q.text, sizeof q.text, "%s %s",
-             ls_plain_of(years   ? days / 365.0
-                         : hours ? 24.0 * days
-                                 : days)
-                 .text,
-             years   ? "years"
-             : hours ? "hours"
-                     : "days");
-    return q;
+    return ls_span_of(days);
 }
 
 static void append_head(const ls_memo *m, ls_text *text)
@@ -54,52 +41,15 @@ static void append_head(const ls_memo *m, ls_text *text)
 
 typedef struct band {
     double low, high; /* factors on the expected time */
-    double dearest;   /* the dearest run of a portfolio over their mean; 1 */
     bool known;
 } band;
-
-static double dearest_of(const ls_runs *runs)
-{
-    double most_usd = 0.0, sum_usd = 0.0;
-    for (size_t i = 0; runs && i < runs->count; i++) {
-        most_usd = fmax(most_usd, runs->items[i].usd);
-        sum_usd += runs->items[i].month_usd;
-    }
-    return sum_usd > 0.0 ? most_usd / (sum_usd / runs->runs_per_month) : 1.0;
-}
 
 static band band_of(const ls_memo *m)
 {
     const bool known = m->step_band_s[0] > 0.0 && m->step_s > 0.0;
     return (band){.low = known ? m->step_band_s[0] / m->step_s : 1.0,
                   .high = known ? m->step_band_s[1] / m->step_s : 1.0,
-                  .dearest = dearest_of(m->runs),
                   .known = known};
-}
-
-/* A run that takes `factor` times as long. Under a desk only the energy grows; a reservation is paid up to its end whatever happens. */
-static double run_usd_at(const ls_path_outcome *o, double factor)
-{
-    if (o->path->kind == LS_PATH_LOCAL) {
-        return o->run_usd + o->energy_usd * (factor - 1.0);
-    }
-    if (o->path->kind == LS_PATH_OWNED) {
-        return o->run_usd * factor;
-    }
-    return o->run_usd - o->compute_usd +
-           (o->offer->kind == LS_OFFER_RESERVED
-                ? fmax(o->compute_usd, o->gpu_hours * factor * o->usd_per_gpu_hour)
-                : o->compute_usd * factor);
-}
-
-/* Never less than what a run may cost. */
-static double most_lost_usd(const ls_path_outcome *o, band b)
-{
-    if (!o->path->node) {
-        return o->max_loss_usd;
-    }
-    return fmax(o->max_loss_usd + (o->path->kind == LS_PATH_OWNED ? o->energy_usd * (b.high - 1.0) : 0.0),
-                run_usd_at(o, b.high) * b.dearest);
 }
 
 static void append_days(const char *what, double days, double lead_days, band b, ls_text *text)
@@ -119,20 +69,21 @@ static void append_costs(const ls_memo *m, const ls_path_outcome *o, band b, ls_
     const bool is_mean = m->verdict->workload_count > 1;
     const double run_days = o->run_days, lead_days = o->days - o->run_days;
     char what[96];
-    snprintf(what, sizeof what, "%s on %lld GPUs takes", is_mean ? "the longest run" : "a run",
-             (long long)o->gpus);
+    snprintf(what, sizeof what, "%s on %lld GPU%s takes", is_mean ? "the longest run" : "a run",
+             (long long)o->gpus, o->gpus == 1 ? "" : "s");
     append_days(what, run_days, 0.0, b, text);
     if (lead_days > 0.0) {
         append_days("done in, with the wait for the machines", run_days, lead_days, b, text);
     }
-    const double low_usd = run_usd_at(o, b.low), high_usd = run_usd_at(o, b.high);
+    const double low_usd = ls_path_outcome_run_usd_at(o, b.low),
+                 high_usd = ls_path_outcome_run_usd_at(o, b.high);
     append_usd(is_mean ? "a run costs, on average" : "a run costs", low_usd, o->run_usd, high_usd, text);
     const double runs = m->verdict->runs_per_month;
     if (runs > 0.0) {
         snprintf(what, sizeof what, "a month of %s runs costs", ls_plain_of(runs).text);
         append_usd(what, runs * low_usd, runs * o->run_usd, runs * high_usd, text);
     }
-    ls_text_printf(text, "| at most lost | %s | |\n", ls_usd_of(most_lost_usd(o, b)).text);
+    ls_text_printf(text, "| at most lost | %s | |\n", ls_usd_of(o->max_loss_usd).text);
 }
 
 static void append_numbers(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
@@ -187,7 +138,7 @@ static void append_runs(const ls_runs *runs, ls_text *text)
 
 /* ---- the paths ---- */
 
-static void append_path(const ls_verdict *v, size_t index, band b, ls_text *text)
+static void append_path(const ls_verdict *v, size_t index, ls_text *text)
 {
     const ls_path_outcome *o = &v->outcomes[index];
     char gpus[24] = NO_ONE, days[40] = NO_ONE;
@@ -204,7 +155,7 @@ static void append_path(const ls_verdict *v, size_t index, band b, ls_text *text
         ls_text_printf(text, "| %s | %s | %s | %s ", o->run_usd > 0.0 ? ls_usd_of(o->run_usd).text : NO_ONE,
                        ls_usd_of(o->upfront_usd).text,
                        o->month_usd > 0.0 ? ls_usd_of(o->month_usd).text : NO_ONE,
-                       ls_usd_of(most_lost_usd(o, b)).text);
+                       ls_usd_of(o->max_loss_usd).text);
     } else {
         ls_text_append(text, "| " NO_ONE " | " NO_ONE " | " NO_ONE " | " NO_ONE " ");
     }
@@ -261,7 +212,7 @@ static void append_paths(const ls_memo *m, ls_text *text)
     for (size_t k = 0; k < v->outcome_count && k < PATHS_SHOWN; k++) {
         const size_t next = next_path(v, shown);
         shown[next] = true;
-        append_path(v, next, band_of(m), text);
+        append_path(v, next, text);
     }
     if (v->outcome_count > PATHS_SHOWN) {
         ls_text_printf(text, "| and %zu more | | | | | | | |\n", v->outcome_count - PATHS_SHOWN);
@@ -290,14 +241,9 @@ static void append_price_risk(const ls_path_outcome *o, ls_text *text)
 
 static void append_risks(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
 {
-    const band b = band_of(m);
     ls_text_append(text, "## Risks\n\n");
     if (o) {
         append_price_risk(o, text);
-    }
-    if (o && m->budget_usd > 0.0 && run_usd_at(o, b.high) > m->budget_usd) {
-        ls_text_printf(text, "- Budget: %s holds what is expected, not the slow end of the band, %s.\n",
-                       ls_usd_of(m->budget_usd).text, ls_usd_of(run_usd_at(o, b.high)).text);
     }
     if (m->failure) {
         ls_text_printf(
@@ -402,7 +348,7 @@ static void append_basis(const ls_memo *m, const ls_path_outcome *o, ls_text *te
 /* What is asked for, in money. */
 static void append_request(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
 {
-    const double slow_usd = run_usd_at(o, band_of(m).high), runs = m->verdict->runs_per_month;
+    const double slow_usd = ls_path_outcome_run_usd_at(o, band_of(m).high), runs = m->verdict->runs_per_month;
     if (!is_rent(o) && o->upfront_usd > 0.0) {
         ls_text_printf(text, "%s at once", ls_usd_of(o->upfront_usd).text);
         if (o->month_usd > 0.0) {

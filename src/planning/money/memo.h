@@ -30,7 +30,6 @@ typedef struct ls_memo {
     const char *band_from;         /* "17 runs of megatron-core on h100"; NULL: not said */
     double tokens_ps, mfu;         /* 0: no step is shown */
     double memory_gib, memory_capacity_gib;
-    double budget_usd;                  /* 0: none was named */
     const ls_failure_estimate *failure; /* NULL: not known */
     const ls_runs *runs;                /* of a portfolio, on the chosen path; NULL: one model */
     const ls_ladder *ladder;            /* NULL: none */

@@ -66,7 +66,7 @@ static int64_t needed_copies(const look *l)
 {
     const double stated = l->question->utilization;
     double most = INFINITY;
-    if (l->path->kind == LS_PATH_OWNED) {
+    if (l->path->kind == LS_PATH_OWNED || (l->path->kind == LS_PATH_LOCAL && !l->path->is_here)) {
         most = stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST;
     } else if (l->offer->kind == LS_OFFER_RESERVED) {
         most = 1.0;
@@ -77,6 +77,27 @@ static int64_t needed_copies(const look *l)
 double ls_question_offer_factor(const ls_question *question, const ls_path *path)
 {
     return path == question->priced_path ? question->offer_factor : 1.0;
+}
+
+/* A run that takes `factor` times as long. Under a desk only the energy grows; a reservation is paid up to its end whatever happens. */
+double ls_path_outcome_run_usd_at(const ls_path_outcome *o, double factor)
+{
+    if (o->path->kind == LS_PATH_LOCAL) {
+        return o->run_usd + o->energy_usd * (factor - 1.0);
+    }
+    if (o->path->kind == LS_PATH_OWNED) {
+        return o->run_usd * factor;
+    }
+    return o->run_usd - o->compute_usd +
+           (o->offer->kind == LS_OFFER_RESERVED
+                ? fmax(o->compute_usd, o->gpu_hours * factor * o->usd_per_gpu_hour)
+                : o->compute_usd * factor);
+}
+
+/* The dearest run over their mean, as far as it goes by the hour. */
+static double dearest_over_mean(const look *l)
+{
+    return l->longest_s / 3600.0 / l->mean_h;
 }
 
 /* ---- rented, cloud ---- */
@@ -113,18 +134,16 @@ static void cost_rented(const look *l, ls_path_outcome *o)
     o->run_usd_high = o->run_usd + o->compute_usd * (offer->usd_high / offer->usd - 1.0);
     o->month_usd = runs * o->run_usd;
     o->total_usd = runs > 0.0 ? LIFE_MONTHS * o->month_usd : o->run_usd;
-    o->max_loss_usd = fmax(o->run_usd, commitment_usd);
+    o->max_loss_usd = commitment_usd;
 }
 
 /* ---- owned ---- */
 
+/* What the runs fill; what is stated beyond it would have to be other work, which is not reckoned with. */
 static double use_of(const look *l)
 {
-    if (l->question->utilization > 0.0) {
-        return l->question->utilization;
-    }
-    const double needed = needed_machines(l);
-    return needed > 0.0 ? needed / (double)l->copies : LS_COST_UTILIZATION;
+    const double needed = needed_machines(l), stated = l->question->utilization;
+    return needed > 0.0 ? needed / (double)l->copies : stated > 0.0 ? stated : LS_COST_UTILIZATION;
 }
 
 static ls_ownership ownership_of(const look *l)
@@ -165,7 +184,8 @@ static void cost_owned(const look *l, ls_path_outcome *o)
     const bool is_for_years = l->work->runs_per_month > 0.0 || l->question->utilization > 0.0;
     o->total_usd =
         is_for_years ? own.capex_usd * (1.0 - own.resale_share) + year.running * own.life_years : o->run_usd;
-    o->max_loss_usd = own.capex_usd * (1.0 - own.resale_share) + year.running - year.energy + o->energy_usd;
+    o->max_loss_usd = own.capex_usd * (1.0 - own.resale_share) + year.running - year.energy +
+                      o->energy_usd * l->point->slow;
     set_range(l, (year.depreciation + year.capital + year.maintenance) * share, o);
 }
 
@@ -195,21 +215,25 @@ void ls_path_outcome_compare(const ls_question *question, const ls_verdict_work 
 
 /* ---- local ---- */
 
+/* As many machines as the runs would keep busy, each under a desk of its own: what they cost is said, though one is all that stands there. */
 static void cost_local(const look *l, ls_path_outcome *o)
 {
-    const ls_ownership own = ownership_of(l);
+    look one = *l;
+    one.copies = 1;
+    const ls_ownership own = ownership_of(&one);
+    const double copies = (double)l->copies;
     const double runs = l->work->runs_per_month;
-    const double gone_usd = own.capex_usd * (1.0 - own.resale_share);
+    const double gone_usd = copies * own.capex_usd * (1.0 - own.resale_share);
     ls_ownership_year year;
     ls_ownership_compute(&own, 1.0, &year);
     o->energy_usd = year.energy * l->mean_h / LS_HOURS_PER_YEAR;
     /* Bought for one run it is paid by that run; with more, its years are shared out. */
-    o->depreciation_usd = runs > 0.0 ? year.depreciation / 12.0 / runs : own.capex_usd;
-    o->other_usd = runs > 0.0 ? year.capital / 12.0 / runs : 0.0;
+    o->depreciation_usd = runs > 0.0 ? copies * year.depreciation / 12.0 / runs : own.capex_usd;
+    o->other_usd = runs > 0.0 ? copies * year.capital / 12.0 / runs : 0.0;
     o->run_usd = o->energy_usd + o->depreciation_usd + o->other_usd;
-    o->upfront_usd = own.capex_usd;
-    o->month_usd = runs * o->energy_usd + (runs > 0.0 ? year.capital / 12.0 : 0.0);
-    o->max_loss_usd = gone_usd + o->energy_usd;
+    o->upfront_usd = copies * own.capex_usd;
+    o->month_usd = runs * o->energy_usd + (runs > 0.0 ? copies * year.capital / 12.0 : 0.0);
+    o->max_loss_usd = gone_usd + o->energy_usd * l->point->slow;
     o->total_usd = runs > 0.0 ? gone_usd + LIFE_MONTHS * o->month_usd : own.capex_usd + o->energy_usd;
     o->utilization = runs * l->mean_h / LS_HOURS_PER_MONTH;
     o->usd_per_gpu_hour = o->run_usd / o->gpu_hours;
@@ -227,6 +251,12 @@ double ls_path_outcome_limit_s(const ls_question *question, const ls_path *path,
         return LS_VERDICT_LOCAL_S;
     }
     return pass.patient || path->point_count == 1 ? INFINITY : LS_VERDICT_SIZE_S;
+}
+
+/* Longer than any machine is used: a fault of the size, whatever it costs. */
+static bool is_beyond_life(const look *l)
+{
+    return l->longest_s > LS_VERDICT_LONGEST_S;
 }
 
 /* A deadline is held when it is at the slow end of the band too; for patience the expected time will do. */
@@ -261,22 +291,26 @@ static bool is_overused(const look *l)
            needed_machines(l) > (stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST) + 1e-9;
 }
 
-static double spent_usd(const look *l, const ls_path_outcome *o)
+/* A budget is held as a deadline is, at the slow end of the band. */
+double ls_path_outcome_spent_usd(const ls_path_outcome *o)
 {
-    return l->path->kind == LS_PATH_OWNED ? o->upfront_usd + o->energy_usd : fmax(o->run_usd, o->upfront_usd);
+    return o->path->kind == LS_PATH_API     ? o->total_usd
+           : o->path->kind == LS_PATH_OWNED ? o->upfront_usd + o->energy_usd * o->point->slow
+                                            : fmax(o->run_usd_slow, o->upfront_usd);
 }
 
 static ls_obstacle find_obstacle(const look *l, const ls_path_outcome *o)
 {
     const bool is_own = l->path->kind == LS_PATH_LOCAL || l->path->kind == LS_PATH_OWNED;
     const double budget_usd = l->question->budget_usd;
-    return ls_path_is_replaced(l->path, o->machines)          ? LS_OBSTACLE_OFFER
-           : is_size_refused(l, o)                            ? LS_OBSTACLE_SIZE
-           : is_own && !o->power.possible                     ? LS_OBSTACLE_SITE
-           : is_overused(l)                                   ? LS_OBSTACLE_USE
-           : is_too_late(l, o)                                ? LS_OBSTACLE_DEADLINE
-           : budget_usd > 0.0 && spent_usd(l, o) > budget_usd ? LS_OBSTACLE_BUDGET
-                                                              : LS_OBSTACLE_NONE;
+    return ls_path_is_replaced(l->path, o->machines)                       ? LS_OBSTACLE_OFFER
+           : is_size_refused(l, o)                                         ? LS_OBSTACLE_SIZE
+           : is_own && !o->power.possible                                  ? LS_OBSTACLE_SITE
+           : is_overused(l)                                                ? LS_OBSTACLE_USE
+           : is_too_late(l, o)                                             ? LS_OBSTACLE_DEADLINE
+           : is_beyond_life(l)                                             ? LS_OBSTACLE_LIFE
+           : budget_usd > 0.0 && ls_path_outcome_spent_usd(o) > budget_usd ? LS_OBSTACLE_BUDGET
+                                                                           : LS_OBSTACLE_NONE;
 }
 
 /* ---- a size, and the best of them ---- */
@@ -308,7 +342,8 @@ static ls_path_outcome look_at(look *l)
     o.days_slow = l->offer->lead_time_s / SECONDS_PER_DAY + o.run_days * l->point->slow;
     if (path->kind == LS_PATH_LOCAL || path->kind == LS_PATH_OWNED) {
         o.machines = ls_path_whole_gpus(path, o.machines);
-        ls_power_compute(path->catalogue, path->node, o.machines, &path->site, &o.power);
+        ls_power_compute(path->catalogue, path->node, path->kind == LS_PATH_LOCAL ? o.gpus : o.machines,
+                         &path->site, &o.power);
     }
     if (path->kind == LS_PATH_LOCAL) {
         cost_local(l, &o);
@@ -317,8 +352,10 @@ static ls_path_outcome look_at(look *l)
     } else {
         cost_rented(l, &o);
     }
-    o.run_usd_slow = path->kind == LS_PATH_LOCAL ? o.run_usd + o.energy_usd * (l->point->slow - 1.0)
-                                                 : o.run_usd * l->point->slow;
+    o.run_usd_slow = ls_path_outcome_run_usd_at(&o, l->point->slow);
+    if (path->kind != LS_PATH_LOCAL) { /* never less than the dearest run may cost */
+        o.max_loss_usd = fmax(o.max_loss_usd, o.run_usd_slow * dearest_over_mean(l));
+    }
     o.obstacle = is_kept ? LS_OBSTACLE_CONTROL : find_obstacle(l, &o);
     o.possible = o.obstacle == LS_OBSTACLE_NONE;
     return o;

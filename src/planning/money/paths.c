@@ -247,6 +247,7 @@ ls_status ls_path_build(ls_arena *arena, const ls_path_settings *settings, ls_pa
     ls_path path = {.kind = kind, .node = node, .is_here = is_here, .catalogue = settings->catalogue};
     path.short_name = node ? ls_path_short_name(arena, node->accelerator) : "";
     path.name = name_of(arena, &path);
+    path.terms.staff_usd_year = settings->staff_usd_year; /* rented: of those who run what is rented */
     if (is_purchase(kind)) {
         LS_TRY(set_site(arena, settings, &path));
     }

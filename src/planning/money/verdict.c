@@ -68,8 +68,8 @@ static void look_for_paths(const ls_question *question, const ls_verdict_work *w
     compute_outcomes(question, work, passes[count - 2], v);
 }
 
-/* What the same runs cost at the cheapest that rents out, whether it may be taken or not; 0: nobody does. */
-static double cheapest_rent_usd(const ls_verdict *v)
+/* The cheapest that rents out, whether it may be taken or not. */
+static void find_rented(ls_verdict *v)
 {
     const ls_path_outcome *best = NULL;
     for (size_t i = 0; i < v->outcome_count; i++) {
@@ -78,14 +78,30 @@ static double cheapest_rent_usd(const ls_verdict *v)
         if (is_rent(o) && isfinite(o->days) && is_offered &&
             (!best || o->run_usd_slow < best->run_usd_slow)) {
             best = o;
+            v->rented = (int)i;
         }
     }
-    return best ? best->run_usd : 0.0;
+}
+
+/*
+ * Nobody knows of a single run what else would be stored in its month: beside machines that would be used all year it is charged with the hours it takes, or of a
+ * run of minutes the month of storage would be most of the rent.
+ */
+static double rent_usd_of(const ls_verdict *v)
+{
+    if (v->rented < 0) {
+        return 0.0;
+    }
+    const ls_path_outcome *o = &v->outcomes[v->rented];
+    const double month_share = o->gpu_hours / (double)o->gpus / LS_HOURS_PER_MONTH;
+    return v->runs_per_month > 0.0 ? o->run_usd
+                                   : o->run_usd - o->storage_usd * (1.0 - fmin(month_share, 1.0));
 }
 
 static void compare_owned(const ls_question *question, const ls_verdict_work *work, ls_verdict *v)
 {
-    const double rent_run_usd = cheapest_rent_usd(v);
+    find_rented(v);
+    const double rent_run_usd = rent_usd_of(v);
     for (size_t i = 0; i < v->outcome_count; i++) {
         ls_path_outcome *o = &v->outcomes[i];
         if (o->path->kind != LS_PATH_OWNED || isinf(o->days)) {
@@ -245,7 +261,7 @@ static double most_tokens_per_parameter(const ls_question *question)
 static double distance_of(const ls_path_outcome *o)
 {
     return o->obstacle == LS_OBSTACLE_DEADLINE ? o->days_slow
-           : o->obstacle == LS_OBSTACLE_BUDGET ? fmax(o->run_usd, o->upfront_usd)
+           : o->obstacle == LS_OBSTACLE_BUDGET ? ls_path_outcome_spent_usd(o)
                                                : cost_of(o);
 }
 
@@ -274,6 +290,7 @@ void ls_verdict_reckon(const ls_question *question, ls_verdict *verdict_out)
     *v = (ls_verdict){.kind = LS_VERDICT_DONT,
                       .chosen = -1,
                       .told = -1,
+                      .rented = -1,
                       .owned = -1,
                       .runs_per_month = work.runs_per_month};
     v->workload_count = question->workload_count;
@@ -334,6 +351,10 @@ static void assume_limits(const ls_question *question, const ls_verdict *v, ls_a
                            "says otherwise",
                            LS_OFFER_GPUS_MOST);
     }
+    if (question->budget_usd > 0.0) {
+        ls_assumptions_add(list, "a budget is held when it is at the 90 %% end of the band too");
+    }
+    ls_assumptions_add(list, "no run is longer than machines are used, %.0f years", LS_COST_LIFE_YEARS);
     ls_assumptions_add(list, "paths are chosen by what a run costs at the 90 %% end of the band");
 }
 
@@ -353,6 +374,26 @@ static void assume_api(const ls_question *question, const ls_verdict *v, ls_assu
     }
 }
 
+/* Own machines are charged to the runs that there are, whatever use was stated. */
+static void assume_fill(const ls_question *question, const ls_path_outcome *o, ls_assumptions *list)
+{
+    const double stated = question->utilization;
+    if (o->copies > 1) {
+        ls_assumptions_add(
+            list,
+            "owning: %lld GPUs, for %lld runs at a time on %lld each, so that none is used more "
+            "than %.0f %% of the hours (--utilization)",
+            (long long)o->machines, (long long)o->copies, (long long)o->gpus,
+            100.0 * (stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST));
+    }
+    if (o->copies == 1 && stated > 0.0 && o->utilization < stated - 0.005) {
+        ls_assumptions_add(list,
+                           "owning: the runs fill %.0f %% of the hours, and are charged with all that owning "
+                           "costs; %.0f %% (--utilization) needs other work, which is not reckoned with",
+                           100.0 * o->utilization, 100.0 * stated);
+    }
+}
+
 static void assume_owning(const ls_question *question, const ls_verdict *v, ls_assumptions *list)
 {
     ls_assumptions_add(list, "machines of one's own that stand idle draw %.0f %% of what they draw in use",
@@ -363,6 +404,9 @@ static void assume_owning(const ls_question *question, const ls_verdict *v, ls_a
     } else if (question->utilization == 0.0) {
         ls_assumptions_add(list, "own machines are used %.0f %% of the hours at most (--utilization)",
                            100.0 * LS_COST_UTILIZATION_MOST);
+    }
+    if (v->runs_per_month > 0.0 && v->owned >= 0) {
+        assume_fill(question, &v->outcomes[v->owned], list);
     }
 }
 

@@ -9,7 +9,8 @@
  *
  * How it is decided, in this order:
  *   1. fewer tokens than parameters (of a portfolio: in all of its runs)                                            DON'T: too little data; fine-tune instead
- *   2. of each path, the cheapest size that holds the model, the deadline (at the 90 % end of the band), the budget and the site; else why not. Where no deadline is
+ *   2. of each path, the cheapest size that holds the model, the deadline and the budget (both at the 90 % end of the band) and the site, and ends a run before the
+ *      machines' life does; else why not. Where no deadline is
  *      given: a size that ends a run within 30 days on a local machine, within 60 elsewhere when several sizes are compared, if there is one
  *   3. no path is left                                                         DON'T, with what stands in the way on the path that comes nearest; the API where that is possible
  *   4. an outside API answers the tokens of a month for less than the cheapest path (serving included) does    DON'T: use the API
@@ -25,6 +26,7 @@
  * Maximum loss: what is gone when the work turns out to be worth nothing, at the worst moment.
  *   local, owned    capex less resale, a year of what runs on without use (staff, place, interest, maintenance), and the energy of a run
  *   rented, cloud   one run, or the whole commitment where that is more
+ * A run is the dearest of a portfolio, at the 90 % end of the band.
  *   API             a month's bill
  *
  * Pure; allocates nothing; thread-safe.
@@ -50,6 +52,7 @@ const char *ls_verdict_kind_name(ls_verdict_kind kind); /* "LOCAL", ..., "DON'T"
 
 #define LS_VERDICT_LOCAL_S     (30.0 * 86400.0)
 #define LS_VERDICT_SIZE_S      (60.0 * 86400.0)
+#define LS_VERDICT_LONGEST_S   (LS_COST_LIFE_YEARS * 365.0 * 86400.0) /* no run is longer than machines live */
 #define LS_VERDICT_MODEL_YEARS 2.0 /* so long a model is used, when training it is set against an API */
 #define LS_VERDICT_SERVE_SHARE 0.2 /* of the peak, when a model answers */
 
@@ -78,7 +81,7 @@ typedef struct ls_question {
     double
         runs_per_month; /* of all workloads together, shared out in their proportion; 0: as the workloads say */
     double
-        utilization; /* of own machines, 0 to 1; 0: what the runs need, and without them 0.6 for information */
+        utilization; /* of own machines, 0 to 1: with runs by the month the most they are used; 0: 0.9 at most, and without runs 0.6 for information */
     double deadline_s; /* for a run to end, from today; 0: none */
     double
         budget_usd; /* for a run (rented), for the machine and a run (owned), for two years (API); 0: none */
@@ -100,7 +103,8 @@ typedef enum ls_obstacle {
     LS_OBSTACLE_NONE,
     LS_OBSTACLE_BUDGET,
     LS_OBSTACLE_DEADLINE,
-    LS_OBSTACLE_USE, /* the runs need more of its hours than there are */
+    LS_OBSTACLE_LIFE, /* a run is longer than LS_VERDICT_LONGEST_S */
+    LS_OBSTACLE_USE,  /* the runs need more of its hours than there are */
     LS_OBSTACLE_SITE,
     LS_OBSTACLE_SIZE, /* more or fewer GPUs than are to be had */
     LS_OBSTACLE_MEMORY,
@@ -120,12 +124,13 @@ typedef struct ls_path_outcome {
     char why_not[256]; /* "" when possible */
     bool frontier;     /* more GPUs than are rented out without a contract */
     int64_t gpus;      /* that a run takes */
-    int64_t copies;    /* owned, reserved: so many runs go on at a time, each on GPUs of its own; else 1 */
-    int64_t machines;  /* GPUs that are paid for: of all copies, and of one's own whole nodes */
-    double run_days;   /* of the longest run, while it goes on */
-    double days;       /* until it has ended, from today: lead time included; INFINITY: it does not fit */
-    double days_slow;  /* the same at the 90 % end of the band: what a deadline is held against */
-    double gpu_hours;  /* of a run, mean over the workloads */
+    int64_t
+        copies; /* owned, reserved, under a desk: so many runs go on at a time, each on GPUs of its own; else 1 */
+    int64_t machines; /* GPUs that are paid for: of all copies, and of one's own whole nodes */
+    double run_days;  /* of the longest run, while it goes on */
+    double days;      /* until it has ended, from today: lead time included; INFINITY: it does not fit */
+    double days_slow; /* the same at the 90 % end of the band: what a deadline is held against */
+    double gpu_hours; /* of a run, mean over the workloads */
     double goodput;
 
     double run_usd; /* a run, everything in it; owned: its share of the years. The parts add up to it: */
@@ -186,10 +191,11 @@ typedef struct ls_verdict {
     size_t outcome_count;
     int chosen; /* an outcome; -1: none */
     int told; /* the outcome that all numbers are about: the chosen one; beside an API, or with too little data, the one that would be; else the one that comes nearest; -1: the model fits nowhere */
-    size_t workload_count;                            /* of the question */
-    double runs_per_month;                            /* of all workloads; 0: one run */
-    double tokens_per_parameter;                      /* the most of the workloads */
-    int owned;                                        /* the best owned path: an outcome; -1: there is none */
+    size_t workload_count;       /* of the question */
+    double runs_per_month;       /* of all workloads; 0: one run */
+    double tokens_per_parameter; /* the most of the workloads */
+    int rented;                  /* what own machines are compared with: an outcome; -1: there is none */
+    int owned;                   /* the best owned path: an outcome; -1: there is none */
     double break_even_months, break_even_utilization; /* of it; 0: there is nothing to compare */
     /* The API's bill for a month, and what training and answering as much with the cheapest path cost; 0: not asked or not known. */
     double api_usd_month, train_usd_month, serve_usd_month;

@@ -23,6 +23,10 @@ void ls_verdict_work_compute(const ls_question *question, ls_verdict_work *work_
 /* The best size of a path, numbers only: why_not is not written. */
 void ls_path_outcome_compute(const ls_question *question, const ls_verdict_work *work, const ls_path *path,
                              ls_verdict_pass pass, ls_path_outcome *outcome_out);
+/* What a run costs that takes `factor` times as long as expected. */
+double ls_path_outcome_run_usd_at(const ls_path_outcome *outcome, double factor);
+/* What is held against a budget: at the slow end of the band. */
+double ls_path_outcome_spent_usd(const ls_path_outcome *outcome);
 /* What the price of this path alone is multiplied with. */
 double ls_question_offer_factor(const ls_question *question, const ls_path *path);
 /* The longest that a run may take on this path; INFINITY: anything. */

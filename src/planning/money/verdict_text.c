@@ -18,18 +18,14 @@ typedef struct words {
     char text[40];
 } words;
 
-/* "23 days", "3.4 years", "5 hours". */
-static words span(double days)
+static ls_quantity span(double days)
 {
-    words m;
-    if (days >= 730.0) {
-        snprintf(m.text, sizeof m.text, "%s years", ls_plain_of(days / 365.0).text);
-    } else if (days >= 2.0) {
-        snprintf(m.text, sizeof m.text, days < 10.0 ? "%.1f days" : "%.0f days", days);
-    } else {
-        snprintf(m.text, sizeof m.text, "%.2g hours", days * 24.0);
-    }
-    return m;
+    return ls_span_of(days);
+}
+
+static const char *s_of(int64_t count)
+{
+    return count == 1 ? "" : "s";
 }
 
 /* ---- why not ---- */
@@ -51,10 +47,11 @@ static void say_size(const ls_path_outcome *o, char *text, size_t bytes)
 {
     const ls_offer *offer = o->offer;
     if ((uint64_t)o->machines < offer->gpus_min) {
-        snprintf(text, bytes, "%lld GPUs, the offer begins at %llu", (long long)o->machines,
-                 (unsigned long long)offer->gpus_min);
+        snprintf(text, bytes, "%lld GPU%s, the offer begins at %llu", (long long)o->machines,
+                 s_of(o->machines), (unsigned long long)offer->gpus_min);
     } else {
-        snprintf(text, bytes, "%lld GPUs, more than the %llu that can be had at once", (long long)o->machines,
+        snprintf(text, bytes, "%lld GPU%s, more than the %llu that can be had at once",
+                 (long long)o->machines, s_of(o->machines),
                  (unsigned long long)(offer->gpus_max > 0 ? offer->gpus_max : LS_OFFER_GPUS_MOST));
     }
 }
@@ -64,7 +61,7 @@ static void say_deadline(const ls_question *q, const ls_path_outcome *o, char *t
     const ls_verdict_pass strict = {0};
     const double limit_days = ls_path_outcome_limit_s(q, o->path, strict) / DAY_S;
     const double lead_days = o->offer->lead_time_s / DAY_S;
-    const char *s = o->gpus == 1 ? "" : "s";
+    const char *s = s_of(o->gpus);
     if (lead_days > limit_days) {
         snprintf(text, bytes, "it is there after %s, the deadline is in %s", span(lead_days).text,
                  span(limit_days).text);
@@ -79,6 +76,27 @@ static void say_deadline(const ls_question *q, const ls_path_outcome *o, char *t
                  q->deadline_s > 0.0 ? "the deadline is in" : "nobody should wait longer than",
                  span(limit_days).text);
     }
+}
+
+static void say_budget(const ls_question *q, const ls_path_outcome *o, char *text, size_t bytes)
+{
+    const double spent_usd = ls_path_outcome_spent_usd(o);
+    const bool is_expected = o->path->kind != LS_PATH_API && o->path->kind != LS_PATH_OWNED &&
+                             fmax(o->run_usd, o->upfront_usd) <= q->budget_usd;
+    if (is_expected) {
+        snprintf(text, bytes, "%s are expected, but one run in ten costs more than %s; the budget is %s",
+                 ls_usd_of(o->run_usd).text, ls_usd_of(spent_usd).text, ls_usd_of(q->budget_usd).text);
+    } else {
+        snprintf(text, bytes, "%s, the budget is %s",
+                 ls_usd_of(o->path->kind == LS_PATH_OWNED ? o->upfront_usd : spent_usd).text,
+                 ls_usd_of(q->budget_usd).text);
+    }
+}
+
+static void say_life(const ls_path_outcome *o, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s with %lld GPU%s, longer than machines are used (%s)", span(o->run_days).text,
+             (long long)o->gpus, s_of(o->gpus), span(LS_VERDICT_LONGEST_S / DAY_S).text);
 }
 
 static void say_tokens(const ls_verdict *v, char *text, size_t bytes)
@@ -98,12 +116,10 @@ static void say_why_not(const ls_question *q, const ls_verdict *v, ls_path_outco
     case LS_OBSTACLE_NONE:
         break;
     case LS_OBSTACLE_BUDGET:
-        snprintf(text, bytes, "%s, the budget is %s",
-                 ls_usd_of(o->path->kind == LS_PATH_OWNED ? o->upfront_usd
-                           : o->path->kind == LS_PATH_API ? o->total_usd
-                                                          : fmax(o->run_usd, o->upfront_usd))
-                     .text,
-                 ls_usd_of(q->budget_usd).text);
+        say_budget(q, o, text, bytes);
+        break;
+    case LS_OBSTACLE_LIFE:
+        say_life(o, text, bytes);
         break;
     case LS_OBSTACLE_DEADLINE:
         say_deadline(q, o, text, bytes);
@@ -199,15 +215,16 @@ static void say_local(const ls_question *q, const ls_path_outcome *o, char *text
 static void say_rent(const ls_verdict *v, const ls_path_outcome *o, char *text, size_t bytes)
 {
     const double lead_days = o->days - o->run_days;
+    const char *kind = ls_offer_kind_name((ls_offer_kind)o->offer->kind);
+    const bool is_named = o->offer->is_own && strcmp(o->offer->name, kind) != 0;
     char wait[64] = "";
     if (lead_days > 0.0) {
         snprintf(wait, sizeof wait, ", there in %s,", span(lead_days).text);
     }
     snprintf(text, bytes, "%s for %s%s cost %s%s (%s%s%s, %.2f USD per GPU and hour)", machines(o).text,
              span(o->run_days).text, wait, ls_usd_of(o->run_usd).text,
-             v->runs_per_month > 0.0 ? " a run" : "", o->offer->is_own ? o->offer->name : "",
-             o->offer->is_own ? ", " : "", ls_offer_kind_name((ls_offer_kind)o->offer->kind),
-             o->usd_per_gpu_hour);
+             v->runs_per_month > 0.0 ? " a run" : "", is_named ? o->offer->name : "", is_named ? ", " : "",
+             kind, o->usd_per_gpu_hour);
     append_buying(v, text, bytes);
 }
 
@@ -217,7 +234,7 @@ static void say_own(const ls_verdict *v, const ls_path_outcome *o, char *text, s
         snprintf(
             text, bytes,
             "%s for %s have paid after %.0f months at %.0f %% use, in the first half of their %.0f years "
-            "(%.2f USD per GPU and hour, against %.2f rented)",
+            "(%.2f USD per GPU and hour, against %.2f for the same work rented)",
             machines(o).text, ls_usd_of(o->upfront_usd).text, o->break_even_months, 100.0 * o->utilization,
             o->path->terms.life_years, o->usd_per_gpu_hour, o->rent_usd_per_gpu_hour);
         return;
