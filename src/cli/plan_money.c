@@ -309,6 +309,107 @@ static void say_other_offers(ls_plan_money *money)
     }
 }
 
+/* ---- what would do, where nothing that was asked for does ---- */
+
+#define SIZES_GPUS_MOST 32768
+
+/* Twice as many, by way of half as many more; whole nodes. */
+static int64_t next_size(const ls_node *node, int64_t first, int64_t gpus)
+{
+    int64_t doubled = first;
+    while (2 * doubled <= gpus) {
+        doubled *= 2;
+    }
+    const int64_t half = doubled / 2 * 3, next = gpus < half ? half : 2 * doubled;
+    return next < node->count ? next : (next + node->count - 1) / node->count * node->count;
+}
+
+/* The smallest size at which a path is open when no budget holds; false: none that was looked at. Sizes are added to the paths, and taken away by the caller. */
+static bool find_size(ls_plan_money *money, ls_verdict *verdict_out)
+{
+    ls_plan_answer *answer = money->answer;
+    ls_question question = answer->question;
+    const int64_t first = answer->setting.gpus;
+    question.budget_usd = 0.0;
+    question.api_usd_per_million = 0.0;
+    for (int64_t gpus = first;
+         gpus <= SIZES_GPUS_MOST && money->paths[money->path_count - 1].point_count < LS_PATH_POINTS_MOST;) {
+        ls_verdict_decide(&question, verdict_out);
+        if (verdict_out->chosen >= 0) {
+            return true;
+        }
+        gpus = next_size(&answer->node, first, gpus);
+        ls_plan_money_add_size(money, 0, &answer->node, gpus);
+        for (size_t i = 0; i < money->path_count; i++) { /* one machine stands under a desk */
+            money->paths[i].point_count =
+                money->paths[i].kind == LS_PATH_LOCAL ? 1 : money->paths[i].point_count;
+        }
+    }
+    return false;
+}
+
+static void append_size(const ls_plan_answer *answer, const ls_verdict *found, ls_text *text)
+{
+    const ls_path_outcome *o = &found->outcomes[found->chosen];
+    const double deadline_s = answer->question.deadline_s;
+    if (deadline_s > 0.0) {
+        ls_text_printf(text, "; within %s it takes", ls_span_of(deadline_s / 86400.0).text);
+    } else {
+        ls_text_append(text, "; use at least");
+    }
+    ls_text_printf(text, " %" PRId64 " of them: %s, %s (%s)", o->machines, ls_span_of(o->days).text,
+                   ls_usd_of(o->run_usd).text, o->name);
+}
+
+/* What the budget pays for, of the cheapest that is rented out. */
+static void append_budget(const ls_plan_answer *answer, const ls_verdict *found, ls_text *text)
+{
+    const double budget_usd = answer->question.budget_usd;
+    const ls_path_outcome *o = found->rented >= 0 ? &found->outcomes[found->rented] : NULL;
+    if (!(budget_usd > 0.0) || !o || !isfinite(o->days)) {
+        return;
+    }
+    const double share = budget_usd / o->run_usd_slow;
+    if (share >= 1.0) {
+        ls_text_printf(text, "; %s pay for that", ls_usd_of(budget_usd).text);
+    } else {
+        ls_text_printf(text, "; %s pay for about %s tokens", ls_usd_of(budget_usd).text,
+                       ls_quantity_of(share * answer->tokens).text);
+    }
+}
+
+/* Behind the reason: how many of these machines it takes, and what the budget buys. Only one model is asked about. */
+static void suggest(ls_plan_money *money)
+{
+    ls_plan_answer *answer = money->answer;
+    ls_verdict *verdict = &answer->verdict;
+    const ls_path_outcome *told = answer->outcome;
+    if (verdict->chosen >= 0 || !told || money->workload_count != 1 || verdict->tokens_per_parameter < 1.0 ||
+        (told->obstacle != LS_OBSTACLE_DEADLINE && told->obstacle != LS_OBSTACLE_LIFE &&
+         told->obstacle != LS_OBSTACLE_BUDGET)) {
+        return;
+    }
+    size_t before[LS_PATHS_MOST];
+    for (size_t i = 0; i < money->path_count; i++) {
+        before[i] = money->paths[i].point_count;
+    }
+    ls_verdict *found = ls_arena_new(answer->arena, ls_verdict, 1);
+    ls_text text = {0};
+    const bool is_found = find_size(money, found);
+    if (is_found && told->obstacle != LS_OBSTACLE_BUDGET) {
+        append_size(answer, found, &text);
+    } else if (!is_found) {
+        ls_text_append(&text, "; nor would more of them");
+    }
+    append_budget(answer, is_found ? found : verdict, &text);
+    const size_t used = strlen(verdict->reason);
+    snprintf(verdict->reason + used, sizeof verdict->reason - used, "%s", ls_text_string(&text));
+    ls_text_release(&text);
+    for (size_t i = 0; i < money->path_count; i++) {
+        money->paths[i].point_count = before[i];
+    }
+}
+
 static ls_status judge_machine(ls_plan_answer *answer)
 {
     ls_plan_money *money = NULL;
@@ -328,7 +429,9 @@ static ls_status judge_machine(ls_plan_answer *answer)
     }
     say_other_offers(money);
     ls_plan_money_add_size(money, 0, node, answer->setting.gpus);
-    return ls_plan_money_decide(money);
+    LS_TRY(ls_plan_money_decide(money));
+    suggest(money);
+    return LS_OK;
 }
 
 /* ---- failures, power ---- */

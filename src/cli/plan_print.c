@@ -62,7 +62,7 @@ static void append_first_line(const ls_plan_answer *answer, ls_text *text)
         const double lead_days = answer->outcome->days - answer->outcome->run_days;
         ls_text_printf(text, ", %s (%s", ls_usd_of(usd).text, answer->outcome->name);
         if (lead_days > 0.0) {
-            ls_text_printf(text, ", there in %s days", ls_plain_of(lead_days).text);
+            ls_text_printf(text, ", there in %s", ls_span_of(lead_days).text);
         }
         ls_text_append(text, ")");
     } else if (answer->portfolio.count > 0 && !answer->examined) {
@@ -184,7 +184,7 @@ static void append_other_counts(const ls_plan_answer *answer, ls_text *text)
         const ls_scaling_point *point = &answer->curve->points[i];
         if (point != own && (point->gpus == 2 * own->gpus || 2 * point->gpus == own->gpus)) {
             append_heading(text, "");
-            ls_text_printf(text, "%" PRId64 " GPUs: ", point->gpus);
+            ls_text_printf(text, "%" PRId64 " GPU%s: ", point->gpus, point->gpus == 1 ? "" : "s");
             if (point->fits) {
                 append_duration(text, 86400.0 * point->days);
                 ls_text_printf(text, ", %+.1f %% GPU-hours\n",
@@ -255,14 +255,15 @@ static void append_buying(const ls_plan_answer *answer, ls_text *text)
         return;
     }
     append_heading(text, "buying");
-    ls_text_printf(text,
-                   "%" PRId64
-                   " x %s for %s, and %s a month that they stand there; used %.0f %% of the hours of %.0f "
-                   "years an hour of a GPU costs %.2f USD, the cheapest rented one %.2f; worth it when it "
-                   "has paid within %.0f months\n",
-                   own->machines, own->path->short_name, ls_usd_of(own->upfront_usd).text,
-                   ls_usd_of(own->month_usd).text, 100.0 * own->utilization, own->path->terms.life_years,
-                   own->usd_per_gpu_hour, own->rent_usd_per_gpu_hour, 6.0 * own->path->terms.life_years);
+    ls_text_printf(
+        text,
+        "%" PRId64 " x %s for %s, and %s a month that they stand there; used %.0f %% of the hours of %.0f "
+        "years an hour of a GPU costs %.2f USD, the same work rented (%s; storage and egress in it) %.2f; "
+        "worth it when it has paid within %.0f months\n",
+        own->machines, own->path->short_name, ls_usd_of(own->upfront_usd).text,
+        ls_usd_of(own->month_usd).text, 100.0 * own->utilization, own->path->terms.life_years,
+        own->usd_per_gpu_hour, verdict->outcomes[verdict->rented].name, own->rent_usd_per_gpu_hour,
+        6.0 * own->path->terms.life_years);
 }
 
 /* What the letters mean that stand above, and where there is more. */

@@ -331,6 +331,30 @@ EOT
 # A deadline is held at the slow end of the band too; an API is possible where no way to train is.
 expect 0 "${plan[@]}" llama3-70b --gpus h100:64 --tokens 1.4T --deadline 265d
 prints "DON'T" "are expected, but one run in ten takes more than" "a deadline is held when it is at the 90 % end"
+# What would hold is said: how many GPUs, and what the budget pays for.
+expect 0 "${plan[@]}" llama3-70b --gpus h100:64 --deadline 30d --budget 500k
+prints "DON'T" "the deadline is in 30 days" "within 30 days it takes 768 of them" '$500k pay for about'
+expect 0 "${plan[@]}" gpt3-175b --gpus a100:64
+prints "DON'T" "longer than machines are used (4 years)" "use at least 192 of them"
+# One rule for a budget too, and one number for what is lost at most.
+expect 0 "${plan[@]}" llama3-70b --gpus h100:64 --tokens 1.4T --budget 1.2M
+prints "DON'T" "are expected, but one run in ten costs more than" "a budget is held when"
+expect 0 "${plan[@]}" llama3-70b --gpus h100:64 --tokens 1.4T --memo risk.md
+check "one number for what is lost at most" python3 -c "
+import re, sys
+table = re.search(r'^\* .*?(\S+) *\$', open('$out').read(), re.M).group(1)
+sys.exit(0 if '| at most lost | ' + table + ' |' in open('risk.md').read() else table)"
+# Own machines are paid by the runs that there are.
+expect 0 "${plan[@]}" llama2-7b --tokens 50B --runs-per-month 20 --gpus h100:64 --utilization 0.9
+prints "at 50 % use" "90 % (--utilization) needs other work" "the same work rented (H100, rented; storage and egress in it)"
+expect 0 "${plan[@]}" llama2-7b --tokens 50B --runs-per-month 20 --gpus h100:64 --utilization 0.2
+prints "192 GPUs, for 3 runs at a time on 64 each"
+expect 0 "${plan[@]}" --portfolio "$LS_SOURCE_DIR/examples/plan/portfolio.yaml" --json
+check "no use beyond what is said to be possible" python3 -c "
+import json, sys
+sys.exit(any(f['lever'] == 'utilization' and f['to'] > 0.9 for f in json.load(open('$out'))['flips']))"
+expect 0 "${plan[@]}" gpt3-175b --gpus h100:8192 --staff 1M
+prints FRONTIER 'about $1.00M of staff'
 expect 0 "${plan[@]}" llama3-8b --api-price 2 --api-tokens 100M --deadline 1h
 prints "DON'T  no way to train is open" 'an outside API answers for $200 a month' "API: a model is used for 24 months"
 expect 0 "${plan[@]}" llama3-8b --gpus h100:8 --api-price 2
