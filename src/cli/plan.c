@@ -120,7 +120,7 @@ static const ls_option plan_options[] = {
      .default_text = "0",
      .min = 0,
      .max = 1,
-     .help = "share of the hours that own machines are used; 0: not known"},
+     .help = "share of the hours that own machines are used; with runs by the month, at most; 0: not known"},
     {.key = "lead_time",
      .type = LS_OPTION_DURATION,
      FIELD(lead_time),

@@ -344,6 +344,10 @@ check "one number for what is lost at most" python3 -c "
 import re, sys
 table = re.search(r'^\* .*?(\S+) *\$', open('$out').read(), re.M).group(1)
 sys.exit(0 if '| at most lost | ' + table + ' |' in open('risk.md').read() else table)"
+# An offer that is called what it is is not said twice.
+printf 'offers:\n  - {name: spot, kind: spot, accelerator: h100, usd: 1.2}\n' >spot.yaml
+expect 0 "${plan[@]}" llama3-8b --gpus h100:64 --tokens 100B --quote spot.yaml
+prints "(spot, 1.20 USD per GPU and hour)"
 # Own machines are paid by the runs that there are.
 expect 0 "${plan[@]}" llama2-7b --tokens 50B --runs-per-month 20 --gpus h100:64 --utilization 0.9
 prints "at 50 % use" "90 % (--utilization) needs other work" "the same work rented (H100, rented; storage and egress in it)"

@@ -1,138 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test.h"
-
-#include "planning/hardware/site.h"
-#include "planning/money/runs.h"
-#include "planning/money/verdict.h"
-#include "planning/shipped.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-static const ls_node *node_of(const char *name)
-{
-    const ls_accelerator *accelerator;
-    assert_int_equal(ls_catalogue_find_accelerator(&catalogue, name, &accelerator), LS_OK);
-    return ls_catalogue_usual_node(&catalogue, &arena, accelerator);
-}
-
-/* A world of one model: each H100 does `speed` tokens a second, in sizes 8, 16, ... 32,768, and a 4090 a tenth of that. */
-typedef struct world {
-    ls_workload workload;
-    ls_path paths[LS_PATHS_MOST];
-    ls_assumptions assumptions;
-    ls_path_settings settings;
-    ls_question question;
-    ls_verdict verdict;
-} world;
-
-static world w;
-
-static void begin(double parameters, double tokens)
-{
-    w = (world){
-        .workload = {.name = "m",
-                     .parameters = parameters,
-                     .active_parameters = parameters,
-                     .tokens = tokens},
-        .assumptions = {.arena = &arena},
-        .settings = {.catalogue = &catalogue, .lead_time_s = -1.0},
-    };
-    assert_int_equal(ls_site_load(&arena, &catalogue, "", &w.settings.site), LS_OK);
-    ls_question_init(&w.question);
-    w.question.workloads = &w.workload;
-    w.question.workload_count = 1;
-    w.question.paths = w.paths;
-}
-
-/* The paths of a kind, one for each price. Returns the first. */
-static ls_path *add(ls_path_kind kind, const char *accelerator, bool is_here)
-{
-    ls_path *path = &w.paths[w.question.path_count];
-    const ls_node *node = accelerator ? node_of(accelerator) : NULL;
-    size_t count = 0;
-    if (ls_path_build(&arena, &w.settings, kind, node, is_here, &w.assumptions,
-                      LS_PATHS_MOST - w.question.path_count, path, &count) != LS_OK) {
-        fail_msg("%s", ls_error_text());
-    }
-    w.question.path_count += count;
-    return path;
-}
-
-/* To this path and those behind it. */
-static void add_sizes(ls_path *first, int64_t from, int64_t to, double tokens_ps_per_gpu)
-{
-    for (ls_path *path = first; path < w.paths + w.question.path_count; path++) {
-        for (int64_t gpus = from; gpus <= to; gpus *= 2) {
-            const double tokens_ps = tokens_ps_per_gpu * (double)gpus * pow(0.98, log2((double)gpus));
-            const ls_path_size size = {
-                .gpus = gpus, .tokens_ps = &tokens_ps, .count = 1, .parameters = w.workload.parameters};
-            ls_path_add_point(path, &arena, &size);
-        }
-    }
-}
-
-/* Offers with which buying can pay: at the catalogue's prices of 2026 it hardly does. */
-static void quote_for_buyers(void)
-{
-    static const char text[] = "offers:\n  - {name: dear, accelerator: h100, usd: 4.5}\n"
-                               "  - {name: maker, kind: purchase, node: DGX-H100, usd: 260000, per: node}\n";
-    static ls_quote quote;
-    assert_int_equal(ls_quote_parse(&arena, text, sizeof text - 1, "q.yaml", &quote), LS_OK);
-    w.settings.quote = &quote;
-}
-
-/* The usual four. */
-static void add_all(double speed)
-{
-    add_sizes(add(LS_PATH_LOCAL, "RTX-4090-24GB", false), 1, 1, speed / 10.0);
-    add_sizes(add(LS_PATH_RENTED, "h100", false), 8, 32768, speed);
-    add_sizes(add(LS_PATH_CLOUD, "h100", false), 8, 32768, speed);
-    add_sizes(add(LS_PATH_OWNED, "h100", false), 8, 32768, speed);
-}
-
-static ls_verdict_kind decide(void)
-{
-    ls_verdict_compute(&w.question, &w.verdict);
-    const ls_verdict *v = &w.verdict;
-    assert_true(v->reason[0] != '\0');
-    for (size_t i = 0; i < v->outcome_count; i++) {
-        const ls_path_outcome *o = &v->outcomes[i];
-        assert_int_equal(o->possible, o->why_not[0] == '\0');
-        assert_true(!o->path->node || isinf(o->days) ||
-                    fabs(o->compute_usd + o->storage_usd + o->egress_usd + o->energy_usd + o->staff_usd +
-                         o->depreciation_usd + o->other_usd - o->run_usd) < 1e-6 * o->run_usd);
-    }
-    return v->kind;
-}
-
-/* The best of a kind: the chosen one, else the one that comes nearest. */
-static const ls_path_outcome *outcome(ls_path_kind kind)
-{
-    const ls_path_outcome *best = NULL;
-    for (size_t i = 0; i < w.verdict.outcome_count; i++) {
-        const ls_path_outcome *o = &w.verdict.outcomes[i];
-        if (o->path->kind == kind && (!best || o->obstacle < best->obstacle ||
-                                      (o->obstacle == best->obstacle && o->run_usd < best->run_usd))) {
-            best = o;
-        }
-    }
-    assert_non_null(best);
-    return best;
-}
-
-/* An own offer's, or the catalogue's under the path's name. */
-static const ls_path_outcome *outcome_named(const char *name)
-{
-    for (size_t i = 0; i < w.verdict.outcome_count; i++) {
-        if (strcmp(w.verdict.outcomes[i].name, name) == 0) {
-            return &w.verdict.outcomes[i];
-        }
-    }
-    fail_msg("no path %s", name);
-    return NULL;
-}
+#include "planning/verdict_world.h"
 
 /* ---- each verdict ---- */
 
@@ -510,117 +377,6 @@ static void verdict_deadline_is_held_by_one_run_in_ten_too(void **state)
     assert_null(strstr(w.verdict.reason, "one run in ten"));
 }
 
-/* And a budget too; what can be lost is what one run in ten costs. */
-static void verdict_budget_is_held_by_one_run_in_ten_too(void **state)
-{
-    (void)state;
-    begin(8e9, 160e9);
-    const double tokens_ps = 64.0 * 10e3;
-    const ls_path_size size = {
-        .gpus = 64, .tokens_ps = &tokens_ps, .count = 1, .slow = 1.25, .parameters = 8e9};
-    ls_path_add_point(add(LS_PATH_RENTED, "h100", false), &arena, &size);
-    decide();
-    const ls_path_outcome *o = &w.verdict.outcomes[0];
-    const double run_usd = o->run_usd, slow_usd = o->run_usd + 0.25 * o->compute_usd;
-    assert_float_equal(o->run_usd_slow, slow_usd, 1e-9 * slow_usd);
-    assert_float_equal(o->max_loss_usd, slow_usd, 1e-9 * slow_usd);
-    w.question.budget_usd = 1.01 * slow_usd;
-    assert_int_equal(decide(), LS_VERDICT_RENT);
-    w.question.budget_usd = 0.5 * (run_usd + slow_usd);
-    assert_int_equal(decide(), LS_VERDICT_DONT);
-    assert_non_null(strstr(w.verdict.reason, "are expected, but one run in ten costs more than"));
-    w.question.budget_usd = 0.9 * run_usd;
-    assert_int_equal(decide(), LS_VERDICT_DONT);
-    assert_null(strstr(w.verdict.reason, "one run in ten"));
-}
-
-/* Nobody rents, or owns, for longer than machines are used: 160e9 tokens at 800 a second are 6.3 years. */
-static void verdict_no_run_is_longer_than_machines_are_used(void **state)
-{
-    (void)state;
-    begin(8e9, 160e9);
-    add_sizes(add(LS_PATH_RENTED, "h100", false), 8, 8, 100.0);
-    add_sizes(add(LS_PATH_OWNED, "h100", false), 8, 8, 100.0);
-    assert_int_equal(decide(), LS_VERDICT_DONT);
-    for (size_t i = 0; i < w.verdict.outcome_count; i++) {
-        assert_int_equal(w.verdict.outcomes[i].obstacle, LS_OBSTACLE_LIFE);
-        assert_non_null(strstr(w.verdict.outcomes[i].why_not, "with 8 GPUs, longer than machines are used"));
-    }
-    w.workload.tokens = 80e9;
-    assert_int_equal(decide(), LS_VERDICT_RENT);
-}
-
-static bool is_assumed(const char *text)
-{
-    ls_verdict_assume(&w.question, &w.verdict, &w.assumptions);
-    for (size_t i = 0; i < w.assumptions.count; i++) {
-        if (strstr(w.assumptions.items[i], text)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A stated use is no work: the runs that there are pay for all of the machines. */
-static void verdict_own_machines_are_paid_by_the_runs_there_are(void **state)
-{
-    (void)state;
-    begin(8e9, 160e9);
-    add_sizes(add(LS_PATH_RENTED, "h100", false), 64, 64, 10e3);
-    add_sizes(add(LS_PATH_OWNED, "h100", false), 64, 64, 10e3);
-    w.question.runs_per_month = 4.0;
-    decide();
-    const ls_path_outcome plain = *outcome(LS_PATH_OWNED);
-    assert_true(plain.utilization > 0.3 && plain.utilization < 0.6 && plain.copies == 1);
-    const double year_usd = 48.0 * plain.run_usd;
-    assert_float_equal(year_usd, 12.0 * (plain.month_usd + plain.upfront_usd * 0.9 / 48.0), 1e-6 * year_usd);
-    assert_false(is_assumed("needs other work"));
-    w.question.utilization = 0.9;
-    decide();
-    assert_float_equal(outcome(LS_PATH_OWNED)->run_usd, plain.run_usd, 1e-9 * plain.run_usd);
-    assert_float_equal(outcome(LS_PATH_OWNED)->break_even_months, plain.break_even_months, 1e-6);
-    assert_true(is_assumed("needs other work"));
-    w.question.utilization = 0.2; /* more of them, and it is said */
-    decide();
-    const ls_path_outcome *o = outcome(LS_PATH_OWNED);
-    assert_true(o->copies > 1 && o->utilization <= 0.2 && o->upfront_usd > plain.upfront_usd);
-    assert_true(is_assumed("so that none is used more than 20 %"));
-}
-
-/* One machine under a desk is no hundred: where the runs need more of them, all are paid. */
-static void verdict_local_counts_the_machines_that_runs_need(void **state)
-{
-    (void)state;
-    begin(1e9, 20e9);
-    add_sizes(add(LS_PATH_LOCAL, "RTX-4090-24GB", false), 1, 1, 10e3);
-    w.question.runs_per_month = 0.5;
-    decide();
-    const ls_path_outcome one = w.verdict.outcomes[0];
-    w.question.runs_per_month = 20.0; /* 23 days each */
-    decide();
-    const ls_path_outcome *o = &w.verdict.outcomes[0];
-    assert_int_equal(o->obstacle, LS_OBSTACLE_USE);
-    assert_true(o->machines >= 15 && o->copies == o->machines);
-    assert_float_equal(o->upfront_usd, (double)o->machines * one.upfront_usd, 1e-6);
-    assert_float_equal(o->depreciation_usd * 20.0, (double)o->machines * one.depreciation_usd * 0.5,
-                       1e-6 * o->upfront_usd);
-}
-
-/* A month of storage is not the rent of a minute. */
-static void verdict_buying_is_not_set_against_a_month_of_storage(void **state)
-{
-    (void)state;
-    begin(124e6, 2.5e9);
-    add_sizes(add(LS_PATH_RENTED, "h100", false), 8, 8, 1e6);
-    add_sizes(add(LS_PATH_OWNED, "h100", false), 8, 8, 1e6);
-    decide();
-    const ls_path_outcome *rented = outcome(LS_PATH_RENTED), *own = outcome(LS_PATH_OWNED);
-    assert_int_equal(w.verdict.rented, 0);
-    assert_true(rented->storage_usd > 0.1 * rented->compute_usd);
-    assert_true(own->rent_usd_per_gpu_hour > rented->usd_per_gpu_hour);
-    assert_true(own->rent_usd_per_gpu_hour < 1.02 * rented->usd_per_gpu_hour);
-}
-
 /* A card whose speed is a guess must be cheaper by more than the guess may miss. */
 static void verdict_prefers_what_was_measured(void **state)
 {
@@ -753,13 +509,8 @@ static void verdict_assume_lists_its_rules(void **state)
     w.question.api_usd_per_million = 2.0;
     w.question.api_tokens_month = 100e6;
     decide();
-    ls_verdict_assume(&w.question, &w.verdict, &w.assumptions);
     for (size_t k = 0; k < sizeof rules / sizeof rules[0]; k++) {
-        bool is_listed = false;
-        for (size_t i = 0; i < w.assumptions.count; i++) {
-            is_listed = is_listed || strstr(w.assumptions.items[i], rules[k]);
-        }
-        if (!is_listed) {
+        if (!is_assumed(rules[k])) {
             fail_msg("not among the assumptions: %s", rules[k]);
         }
     }
@@ -991,11 +742,6 @@ int main(void)
         cmocka_unit_test(verdict_keeps_the_market_beside_an_offer_that_does_not_apply),
         cmocka_unit_test(path_build_says_what_it_leaves_out),
         cmocka_unit_test(verdict_deadline_is_held_by_one_run_in_ten_too),
-        cmocka_unit_test(verdict_budget_is_held_by_one_run_in_ten_too),
-        cmocka_unit_test(verdict_no_run_is_longer_than_machines_are_used),
-        cmocka_unit_test(verdict_own_machines_are_paid_by_the_runs_there_are),
-        cmocka_unit_test(verdict_local_counts_the_machines_that_runs_need),
-        cmocka_unit_test(verdict_buying_is_not_set_against_a_month_of_storage),
         cmocka_unit_test(verdict_prefers_what_was_measured),
         cmocka_unit_test(verdict_local_is_slow_but_sooner_than_buying),
         cmocka_unit_test(verdict_buys_whole_nodes),

@@ -173,8 +173,8 @@ static void append_stage(const ls_ladder_stage *stage, ls_text *text)
     } else {
         snprintf(hours, sizeof hours, "%.2g h", stage->hours);
     }
-    ls_text_printf(text, "%-9s %6lld GPUs %9s %9s, in all %s: %s\n", stage->name, (long long)stage->gpus,
-                   hours, cost, sum, stage->purpose);
+    ls_text_printf(text, "%-9s %6lld GPU%s %9s %9s, in all %s: %s\n", stage->name, (long long)stage->gpus,
+                   stage->gpus == 1 ? " " : "s", hours, cost, sum, stage->purpose);
     if (stage->note[0]) {
         ls_text_printf(text, "            %s\n", stage->note);
     }
