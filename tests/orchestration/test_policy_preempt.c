@@ -574,6 +574,26 @@ static void resize_by_name_shrinks_and_grows(void **state)
     world_close(&w);
 }
 
+/* Two on each node: growing by two takes another node, though its own have more free. */
+static void growth_keeps_devices_per_node(void **state)
+{
+    (void)state;
+    world w;
+    const ls_policy_settings s = with_growth();
+    world_open(&w, 3, 8, 0, &s);
+    ls_policy_job job = elastic(1, 2, 2, 8);
+    job.devices_per_node = job.ranks_multiple = 2;
+    submit(&w, job);
+    pass(&w);
+    assert_int_equal(ls_policy_started(w.policy, w.now, 1), LS_OK);
+    w.now += HOUR;
+    pass(&w);
+    const ls_action *action = find_action(&w, LS_ACTION_GROW, 1);
+    assert_int_equal(action->ranks, 6);
+    assert_int_equal(action->share_count, 3);
+    world_close(&w);
+}
+
 /* An equal that waits gets what an elastic job can spare. */
 static void elastic_job_makes_room_for_its_equals(void **state)
 {
@@ -618,6 +638,7 @@ int main(void)
         cmocka_unit_test(growth_is_not_worth_a_little),
         cmocka_unit_test(elastic_job_starts_with_what_there_is),
         cmocka_unit_test(resize_by_name_shrinks_and_grows),
+        cmocka_unit_test(growth_keeps_devices_per_node),
         cmocka_unit_test(elastic_job_makes_room_for_its_equals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

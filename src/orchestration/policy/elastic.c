@@ -83,13 +83,31 @@ static void share_out(const ls_policy *policy, growing *list, uint32_t count, ui
 
 /* ---- more devices, near those it has ---- */
 
+/* Nodes that have as many of its devices as it asked for must not get more: they are out of sight while it looks for others. */
+static void hide_own_nodes(ls_policy *policy, const job *j, bool hide)
+{
+    for (uint32_t i = j->shares; i != NO_SLOT && j->spec.devices_per_node; i = policy->shares[i].next) {
+        const uint32_t place = policy->shares[i].place;
+        const bool hidden = policy->hidden[place];
+        if (hide && policy->map.up[place]) {
+            policy->hidden[place] = true;
+            ls_free_map_set_up(&policy->map, place, false);
+        } else if (!hide && hidden) {
+            policy->hidden[place] = false;
+            ls_free_map_set_up(&policy->map, place, true);
+        }
+    }
+}
+
 static uint32_t take_within(ls_policy *policy, uint64_t now_ms, uint32_t slot, ls_range leaves,
                             uint32_t ranks)
 {
     const job *j = &policy->jobs[slot];
     const ls_shape shape = ls_job_shape(policy, j);
+    hide_own_nodes(policy, j, true);
     const uint32_t found =
         ls_plan_find_within(&policy->placer, &policy->map, &shape, leaves, ranks, &policy->plan);
+    hide_own_nodes(policy, j, false);
     if (found > 0) {
         ls_job_take(policy, now_ms, slot, &policy->plan);
     }

@@ -157,6 +157,7 @@ static void init_nodes(ls_policy *policy, const ls_cluster *cluster)
     ls_plan_init(&policy->plan, arena, &policy->places);
     ls_plan_init(&policy->try_plan, arena, &policy->places);
     policy->reserved = ls_arena_new(arena, uint64_t, nodes);
+    policy->hidden = ls_arena_new(arena, bool, nodes);
     policy->domain_cost = ls_arena_new(arena, uint64_t, nodes);
     policy->domain_freed = ls_arena_new(arena, uint32_t, nodes);
     policy->domain_seen = ls_arena_new(arena, uint32_t, nodes);

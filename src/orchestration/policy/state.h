@@ -151,6 +151,7 @@ struct ls_policy {
 
     reservation reservations[LS_RESERVATIONS_MAX];
     uint32_t reservation_count, reserve_tries;
+    bool *hidden;       /* by place: taken out of sight for the moment */
     uint64_t *reserved; /* by place: all devices of reservations, free or not */
     failure failures[FAILURES_MAX];
     uint32_t failure_count;
