@@ -209,7 +209,10 @@ ls_status ls_queue_request(const char *path, const char *const *variables, size_
 {
     char *text = NULL;
     size_t bytes = 0;
-    LS_TRY(ls_file_read(arena, path, FILE_BYTES_MAX, &text, &bytes));
+    const ls_status status = ls_file_read(arena, path, FILE_BYTES_MAX, &text, &bytes);
+    if (status != LS_OK) { /* too long for a run file is no run file, not a damaged one */
+        return status == LS_ERR_DATA ? LS_ERR_INVALID : status;
+    }
     json_t *file = json_stringn(text, bytes);
     if (!file || strlen(text) != bytes) {
         json_decref(file);

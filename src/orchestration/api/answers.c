@@ -20,6 +20,7 @@ enum {
     LOG_BYTES_MAX = 1024 * 1024,      /* of one answer: who wants more asks again */
     HISTORY_SLICE_BYTES = 256 * 1024, /* read in one go: a few milliseconds */
     EVENTS_BYTES_MAX = 1024 * 1024,   /* of the end of events.jsonl */
+    PAGE_EVENTS = 60,
 };
 
 static uint64_t number(const ls_api_exchange *exchange, const char *key, uint64_t otherwise)
@@ -200,11 +201,9 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void answer_events(ls_api_exchange *exchange)
+/* Of the journal and of the run, by time: the newest `limit`. A new object. */
+static json_t *all_events(const ls_api_exchange *exchange, size_t limit)
 {
-    if (!ls_api_exchange_is_well(exchange)) {
-        return;
-    }
     json_t *events = json_array();
     json_array_extend(events, json_object_get(exchange->asks[1].answer, "events"));
     append_run_events(exchange, events);
@@ -215,15 +214,20 @@ static void answer_events(ls_api_exchange *exchange)
         sorted[i] = json_array_get(events, i);
     }
     qsort(sorted, count, sizeof *sorted, by_time);
-    const uint64_t limit = number(exchange, "limit", 1000);
     json_t *newest = json_array();
-    for (size_t i = count > limit ? count - (size_t)limit : 0; i < count; i++) {
+    for (size_t i = count > limit ? count - limit : 0; i < count; i++) {
         json_array_append(newest, sorted[i]);
     }
     free(sorted);
     json_decref(events);
-    ls_api_exchange_json(exchange, 200,
-                         json_pack("{s:I, s:o}", "job", (json_int_t)job_of(exchange), "events", newest));
+    return json_pack("{s:I, s:o}", "job", (json_int_t)job_of(exchange), "events", newest);
+}
+
+static void answer_events(ls_api_exchange *exchange)
+{
+    if (ls_api_exchange_is_well(exchange)) {
+        ls_api_exchange_json(exchange, 200, all_events(exchange, (size_t)number(exchange, "limit", 1000)));
+    }
 }
 
 static void ask_file(ls_api_exchange *exchange)
@@ -297,16 +301,18 @@ static void finish_job_page(void *context)
     }
     char log[8 * 1024];
     const size_t log_bytes = read_log_tail(exchange, log, sizeof log);
+    json_t *events = all_events(exchange, PAGE_EVENTS);
     ls_text page = {0};
     ls_page_job(
         &(ls_page_job_answers){.job = exchange->asks[0].answer,
-                               .events = exchange->asks[1].answer,
+                               .events = events,
                                .why = exchange->asks[2].status == 200 ? exchange->asks[2].answer : NULL,
                                .metrics = metrics,
                                .log = log_bytes > 0 ? log : NULL,
                                .log_bytes = log_bytes},
         ls_env_wall_s(exchange->api->env), &page);
     json_decref(metrics);
+    json_decref(events);
     ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
 }
 

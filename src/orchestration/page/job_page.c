@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { REFRESH_S = 5, EVENTS_MAX = 60, WIDE = 1000, PHONE = 370 };
+enum { REFRESH_S = 5, WIDE = 1000, PHONE = 370 };
 
 static bool has_ended(const json_t *job)
 {
@@ -192,7 +192,7 @@ static void append_events(const json_t *events, ls_text *page)
 {
     const size_t count = json_array_size(events);
     ls_text_append(page, "<h2 id=\"events\">What happened</h2>\n<div class=\"card scroll\"><table><tbody>\n");
-    for (size_t i = count; i-- > 0 && count - i <= EVENTS_MAX;) {
+    for (size_t i = count; i-- > 0;) {
         append_event(json_array_get(events, i), page);
     }
     ls_text_append(page, "</tbody></table></div>\n");
