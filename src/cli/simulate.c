@@ -16,7 +16,7 @@
 typedef struct policy_tuning {
     bool preempt, elastic;
     double min_run, preemption_window, half_life, age_max, resize_pause;
-    uint64_t reservations, preemptions, weight_priority, weight_fair, weight_age, weight_size;
+    uint64_t reservations, preemptions, weight_priority, weight_fair, weight_age, weight_size, resize_gain;
     ls_option_strings las_hours;
 } policy_tuning;
 
@@ -60,14 +60,14 @@ static const ls_option simulate_options[] = {
      .offset = FIELD(pooled),
      .default_text = "false",
      .help = "count GPUs, ignore nodes, know run times: the yardstick"},
-    {.key = "restart-cost",
+    {.key = "restart_cost",
      .type = LS_OPTION_DURATION,
      .offset = FIELD(restart_cost),
      .default_text = "60s",
      .min = 0,
      .max = 1e6,
      .help = "devices held for nothing at each restart and resize"},
-    {.key = "start-cost",
+    {.key = "start_cost",
      .type = LS_OPTION_DURATION,
      .offset = FIELD(start_cost),
      .default_text = "0s",
@@ -104,6 +104,7 @@ static const ls_option simulate_options[] = {
     TUNE_TIME(half_life, "of past usage"),
     TUNE_TIME(age_max, "waiting longer adds nothing more"),
     TUNE_TIME(resize_pause, "an elastic job is not grown again sooner"),
+    TUNE_COUNT(resize_gain, 1000000, "and only when it becomes so many thousandths faster"),
     TUNE_COUNT(weight_priority, 1e9, "of a job's rank"),
     TUNE_COUNT(weight_fair, 1e9, "of its account's share"),
     TUNE_COUNT(weight_age, 1e9, "of its waiting"),
@@ -166,6 +167,7 @@ static ls_status read_policy(const simulate_settings *settings, ls_policy_settin
     set_count(tune->weight_fair, &policy->weight_fair);
     set_count(tune->weight_age, &policy->weight_age);
     set_count(tune->weight_size, &policy->weight_size);
+    set_count(tune->resize_gain, &policy->resize_gain_permille);
     return set_queues(&tune->las_hours, policy->las_thresholds_device_ms);
 }
 

@@ -454,7 +454,13 @@ ls_status ls_trace_read_pollux(ls_trace_reader *reader, const ls_csv_row *row, l
                        name, batch, job->gpus);
     }
     set_sizes(job);
-    job->account = ls_trace_account(reader, name);
+    {
+        const double lo = getenv("XLO") ? atof(getenv("XLO")) : 0.0, hi = getenv("XHI") ? atof(getenv("XHI")) : 100.0;
+        uint32_t least = (uint32_t)ceil(lo * job->gpus), most = (uint32_t)floor(hi * job->gpus);
+        job->min_gpus = job->min_gpus < least ? least : job->min_gpus;
+        job->max_gpus = job->max_gpus > most ? most : job->max_gpus;
+    }
+    job->account = ls_trace_account(reader, "default"); /* the workloads know no users */
     job->name = ls_csv_text(csv, row, "name");
     return LS_OK;
 }
