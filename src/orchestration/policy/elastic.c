@@ -17,10 +17,16 @@ typedef struct growing {
     uint64_t gain;        /* of getting there, per device, in millionths */
 } growing;
 
+/* Beyond what it asked for only while nobody waits for devices. */
+static uint32_t most_ranks(const ls_policy *policy, const job *j)
+{
+    return policy->waiting_for_devices > 0 ? j->spec.ranks : j->spec.max_ranks;
+}
+
 static bool may_grow(const ls_policy *policy, const job *j, uint64_t now_ms)
 {
     return j->state == JOB_RUNNING && j->started && !j->stopping && !j->ending && !j->resizing &&
-           job_is_elastic(j) && j->ranks < j->spec.max_ranks &&
+           job_is_elastic(j) && j->ranks < most_ranks(policy, j) &&
            now_ms >= add_u64(j->resized_ms, policy->settings.resize_pause_ms);
 }
 
@@ -34,7 +40,7 @@ static void look_ahead(const ls_policy *policy, growing *g, uint32_t free, uint3
     g->gain = 0;
     for (uint32_t i = 1; i <= STEPS_AHEAD; i++) {
         const uint32_t more = i * step, ranks = g->ranks + more;
-        if (ranks > j->spec.max_ranks || more > free || ranks - j->ranks > room) {
+        if (ranks > most_ranks(policy, j) || more > free || ranks - j->ranks > room) {
             return;
         }
         const uint64_t there = ls_job_gain(j, ranks);

@@ -193,23 +193,6 @@ void ls_group_count(ls_policy *policy, const job *j, int change)
     }
 }
 
-static bool try_start(ls_policy *policy, uint32_t slot, uint64_t now_ms)
-{
-    job *j = &policy->jobs[slot];
-    const uint32_t ranks = ls_job_startable(policy, j, now_ms, policy->reservation_count, true);
-    if (ranks == 0) {
-        return false;
-    }
-    if (policy->settings.pooled) {
-        ls_reserve_spend(policy, ls_job_ends(j, now_ms, j->spec.min_ranks), ranks);
-    }
-    ls_job_take(policy, now_ms, slot, &policy->plan);
-    ls_group_count(policy, j, 1);
-    begin(policy, slot, now_ms);
-    ls_running_add(policy, slot);
-    return true;
-}
-
 /* ---- the pass ---- */
 
 static void end_over_limit(ls_policy *policy, uint64_t now_ms)
@@ -231,6 +214,32 @@ typedef struct scan {
     uint32_t attempts; /* to preempt, that are worth a try */
     bool strict, stopped;
 } scan;
+
+/* With fewer ranks than it wants only when those who must yield to it can't give up the others. */
+static bool try_start(ls_policy *policy, uint32_t slot, scan *s)
+{
+    const uint64_t now_ms = s->now_ms;
+    job *j = &policy->jobs[slot];
+    uint32_t ranks = ls_job_startable(policy, j, now_ms, policy->reservation_count, true);
+    if (policy->settings.preempt && job_is_elastic(j) && ranks < j->spec.ranks) {
+        if (ls_preempt_for_all(policy, slot, now_ms, &s->attempts)) {
+            policy->waiting_for_devices++;
+            return true;
+        }
+        ranks = ls_job_startable(policy, j, now_ms, policy->reservation_count, true); /* its plan again */
+    }
+    if (ranks == 0) {
+        return false;
+    }
+    if (policy->settings.pooled) {
+        ls_reserve_spend(policy, ls_job_ends(j, now_ms, j->spec.min_ranks), ranks);
+    }
+    ls_job_take(policy, now_ms, slot, &policy->plan);
+    ls_group_count(policy, j, 1);
+    begin(policy, slot, now_ms);
+    ls_running_add(policy, slot);
+    return true;
+}
 
 static bool any_free(const ls_policy *policy)
 {
@@ -261,7 +270,7 @@ static void consider(ls_policy *policy, uint32_t slot, scan *s)
         ls_job_remove(policy, s->now_ms, slot, false);
         return;
     }
-    if (ls_job_gate(policy, j, s->now_ms) != LS_WHY_STAGES || try_start(policy, slot, s->now_ms)) {
+    if (ls_job_gate(policy, j, s->now_ms) != LS_WHY_STAGES || try_start(policy, slot, s)) {
         return;
     }
     policy->waiting_for_devices++;
@@ -304,7 +313,8 @@ void ls_policy_pass(ls_policy *policy, uint64_t now_ms, const ls_action **action
     compact_order(policy);
     if (policy->settings.elastic) {
         ls_elastic_resize(policy, now_ms);
-        if (policy->waiting_for_devices == 0 && any_free(policy)) {
+        ls_reserve_view(policy, UINT64_MAX, policy->reservation_count);
+        if (any_free(policy)) {
             ls_elastic_grow(policy, now_ms);
         }
     }

@@ -10,6 +10,8 @@
  *   end      a job that can't, and is spot or borrowing                      all it has done so far
  *
  * Tiers are used in this order, in each the cheapest per device first; then everyone without whom it fits as well is let go again, dearest first.
+ * Of elastic jobs those give first that had most service; an elastic job that could start with fewer ranks than it wants first tries to get all of them from
+ * those who must yield to it, so that a short one is not held small by a long one.
  * Nobody is asked who started less than min_run_ms ago or was stopped preemptions_max times within the window, and nobody at all when it would not be enough.
  */
 #include "orchestration/policy/state.h"
@@ -18,18 +20,22 @@ enum { RESTORES_MOST = 256, DOMAINS_MOST = 4 };
 
 /* ---- who may be asked ---- */
 
-static bool in_later_queue(const ls_policy *policy, const job *j, const job *other, uint64_t now_ms)
+/* Queues of LAS between two jobs of one priority: above 0 when the other one has had so much more service. */
+static int queues_behind(const ls_policy *policy, const job *j, const job *other, uint64_t now_ms)
 {
     const ls_order order = policy->settings.order;
-    return (order == LS_ORDER_FAIR || order == LS_ORDER_LAS) && other->spec.priority == j->spec.priority &&
-           ls_job_queue(policy, ls_job_attained(other, now_ms)) > ls_job_queue(policy, j->attained_device_ms);
+    if ((order != LS_ORDER_FAIR && order != LS_ORDER_LAS) || other->spec.priority != j->spec.priority) {
+        return 0;
+    }
+    return (int)ls_job_queue(policy, ls_job_attained(other, now_ms)) -
+           (int)ls_job_queue(policy, j->attained_device_ms);
 }
 
 static bool yields(const ls_policy *policy, const job *j, const job *other, uint64_t now_ms)
 {
     return other->spec.priority < j->spec.priority ||
            (other->spec.spot && !j->spec.spot && other->spec.priority <= j->spec.priority) ||
-           in_later_queue(policy, j, other, now_ms);
+           queues_behind(policy, j, other, now_ms) > 0;
 }
 
 static bool is_reclaimed(const ls_policy *policy, const job *j, const job *other, bool own)
@@ -56,8 +62,8 @@ static void add_victim(ls_policy *policy, uint32_t *count, victim v)
     policy->victims[(*count)++] = v;
 }
 
-static void offer_victims(ls_policy *policy, const job *j, uint32_t slot, bool own, uint64_t now_ms,
-                          uint32_t *count)
+static void offer_victims(ls_policy *policy, const job *j, uint32_t slot, bool own, bool equals,
+                          uint64_t now_ms, uint32_t *count)
 {
     const job *other = &policy->jobs[slot];
     const bool elastic =
@@ -69,7 +75,10 @@ static void offer_victims(ls_policy *policy, const job *j, uint32_t slot, bool o
     const bool asked = yields(policy, j, other, now_ms),
                reclaimed = !asked && is_reclaimed(policy, j, other, own);
     victim v = {.job = slot, .reclaimed = reclaimed};
-    if (surplus > 0 && (asked || reclaimed || other->spec.priority <= j->spec.priority)) {
+    const bool equal =
+        equals && other->spec.priority <= j->spec.priority && queues_behind(policy, j, other, now_ms) >= 0;
+    v.queue = ls_job_queue(policy, ls_job_attained(other, now_ms));
+    if (surplus > 0 && (asked || reclaimed || equal)) {
         v.reclaimed = false; /* everyone gives what it does not need */
         v.tier = TIER_SHRINK;
         v.devices = surplus;
@@ -99,6 +108,9 @@ static bool victim_before(const ls_policy *policy, const victim *a, const victim
     }
     if (spot_a != spot_b) {
         return spot_a;
+    }
+    if (a->tier == TIER_SHRINK && a->queue != b->queue) {
+        return a->queue > b->queue;
     }
     const unsigned __int128 per_a = (unsigned __int128)a->cost * b->devices,
                             per_b = (unsigned __int128)b->cost * a->devices;
@@ -415,13 +427,14 @@ static void stop(ls_policy *policy, const victim *v, uint32_t for_slot, uint64_t
 }
 
 /* What decides who may be asked: jobs alike in this have the same victims. */
-static asking signature(const ls_policy *policy, const job *j, bool own)
+static asking signature(const ls_policy *policy, const job *j, bool own, bool equals)
 {
     return (asking){.account = j->spec.account,
                     .queue = ls_job_queue(policy, j->attained_device_ms),
                     .priority = j->spec.priority,
                     .spot = j->spec.spot,
-                    .own = own};
+                    .own = own,
+                    .equals = equals};
 }
 
 static asking *known_offer(ls_policy *policy, const asking *like)
@@ -429,7 +442,7 @@ static asking *known_offer(ls_policy *policy, const asking *like)
     for (uint32_t i = 0; i < policy->offer_count; i++) {
         asking *o = &policy->offers[i];
         if (o->account == like->account && o->queue == like->queue && o->priority == like->priority &&
-            o->spot == like->spot && o->own == like->own) {
+            o->spot == like->spot && o->own == like->own && o->equals == like->equals) {
             return o;
         }
     }
@@ -437,18 +450,18 @@ static asking *known_offer(ls_policy *policy, const asking *like)
 }
 
 /* Lists who may be asked for a job; returns how many, 0 when all of them together would not be enough. */
-static uint32_t list_victims(ls_policy *policy, const job *j, uint32_t missing, uint64_t now_ms,
+static uint32_t list_victims(ls_policy *policy, const job *j, uint32_t missing, bool equals, uint64_t now_ms,
                              uint32_t *attempts)
 {
     const bool own = ls_quota_is_own(policy, j, j->spec.min_ranks);
-    asking like = signature(policy, j, own);
+    asking like = signature(policy, j, own, equals);
     const asking *known = known_offer(policy, &like);
     uint32_t count = 0;
     if (known && known->devices < missing) {
         return 0; /* in a pass it only becomes less */
     }
     for (uint32_t i = 0; i < policy->running_count; i++) {
-        offer_victims(policy, j, policy->running[i].slot, own, now_ms, &count);
+        offer_victims(policy, j, policy->running[i].slot, own, equals, now_ms, &count);
     }
     for (uint32_t i = 0; i < count; i++) {
         like.devices += policy->victims[i].devices;
@@ -461,14 +474,16 @@ static uint32_t list_victims(ls_policy *policy, const job *j, uint32_t missing, 
     return like.devices < missing ? 0 : count;
 }
 
-bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts)
+/* `equals`: those who need not yield may be shrunk too. */
+static bool try_preempt(ls_policy *policy, uint32_t slot, uint32_t needed, bool equals, uint64_t now_ms,
+                        uint32_t *attempts)
 {
     job *j = &policy->jobs[slot];
     const ls_shape shape = ls_job_shape(policy, j);
-    const uint32_t needed = j->spec.min_ranks;
     const uint32_t free = policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, &shape);
     const uint32_t count =
-        *attempts > 0 ? list_victims(policy, j, needed > free ? needed - free : 1, now_ms, attempts) : 0;
+        *attempts > 0 ? list_victims(policy, j, needed > free ? needed - free : 1, equals, now_ms, attempts)
+                      : 0;
     if (count == 0) {
         return false;
     }
@@ -488,4 +503,17 @@ bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t 
     ls_group_count(policy, j, 1);
     ls_running_add(policy, slot);
     return true;
+}
+
+bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts)
+{
+    return try_preempt(policy, slot, policy->jobs[slot].spec.min_ranks, true, now_ms, attempts);
+}
+
+bool ls_preempt_for_all(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts)
+{
+    const job *j = &policy->jobs[slot];
+    const uint32_t room = ls_quota_room(policy, j);
+    const uint32_t wanted = ls_round_ranks(j, j->spec.ranks < room ? j->spec.ranks : room);
+    return wanted > j->spec.min_ranks && try_preempt(policy, slot, wanted, false, now_ms, attempts);
 }

@@ -97,6 +97,7 @@ typedef struct failure { /* shapes that found no place in this pass: more of the
 
 typedef struct victim {
     uint32_t job, tier;
+    uint32_t queue; /* of LAS: who had more service gives first */
     uint32_t devices;
     uint64_t cost;  /* device-ms lost */
     bool reclaimed; /* only because its account borrows */
@@ -106,7 +107,7 @@ typedef struct victim {
 typedef struct asking { /* what jobs alike could get by preemption in this pass */
     uint32_t account, queue, devices;
     uint8_t priority;
-    bool spot, own;
+    bool spot, own, equals;
 } asking;
 
 enum { OFFERS_MAX = 256 };
@@ -281,6 +282,8 @@ void ls_reserve_clear(ls_policy *policy);
 /* ---- preempt.c ---- */
 /* Stops others so that the job can start, if that is allowed and enough; then it is claiming. */
 bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts);
+/* The same so that an elastic job can start with all ranks it wants, from those alone that must yield to it. */
+bool ls_preempt_for_all(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts);
 
 /* ---- elastic.c ---- */
 void ls_elastic_resize(ls_policy *policy, uint64_t now_ms); /* what was asked for by ls_policy_change */
