@@ -417,12 +417,12 @@ ls_status ls_pollux_speed(ls_pollux *pollux, const char *name, uint32_t batch, c
 
 /* ---- a row of a workload ---- */
 
-/* From one GPU to as many as the batch can be cut for, as long as each adds something. */
+/* From a quarter of the GPUs it asks for to twice as many, as far as the batch can be cut so and each adds something. */
 static void set_sizes(ls_trace_job *job)
 {
     uint64_t best_ms = UINT64_MAX;
     job->min_gpus = job->max_gpus = job->gpus;
-    for (uint32_t gpus = 1; gpus <= GPUS_MOST; gpus++) {
+    for (uint32_t gpus = (job->gpus + 3) / 4; gpus <= 2 * job->gpus && gpus <= GPUS_MOST; gpus++) {
         const uint64_t ms = job->speed->run_ms[(gpus - 1) * NODES_MOST + ls_pollux_nodes(gpus) - 1];
         if (ms > 0 && ms < best_ms) {
             best_ms = ms;
@@ -454,12 +454,6 @@ ls_status ls_trace_read_pollux(ls_trace_reader *reader, const ls_csv_row *row, l
                        name, batch, job->gpus);
     }
     set_sizes(job);
-    {
-        const double lo = getenv("XLO") ? atof(getenv("XLO")) : 0.0, hi = getenv("XHI") ? atof(getenv("XHI")) : 100.0;
-        uint32_t least = (uint32_t)ceil(lo * job->gpus), most = (uint32_t)floor(hi * job->gpus);
-        job->min_gpus = job->min_gpus < least ? least : job->min_gpus;
-        job->max_gpus = job->max_gpus > most ? most : job->max_gpus;
-    }
     job->account = ls_trace_account(reader, "default"); /* the workloads know no users */
     job->name = ls_csv_text(csv, row, "name");
     return LS_OK;

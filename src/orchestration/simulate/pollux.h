@@ -9,6 +9,9 @@
  *   steps(batch) x step_s(gpus, nodes, batch / gpus),     steps = sum over epochs of progress(epoch) / gain(batch, epoch)
  *   gain = (var + sqr) / (var / scale + sqr),  scale = batch / smallest batch    (McCandlish et al. 2018; Pollux, OSDI 2021, section 3)
  *
+ * Epochs and the largest batch per GPU are those of the published simulator. How elastic a job is, the workloads don't say: here from a quarter of what it asks
+ * for to twice as much.
+ *
  * Placements that were not measured are interpolated between the nearest that were. Origin: petuum/adaptdl, branch osdi21-artifact, Apache-2.0.
  */
 #ifndef LS_ORCHESTRATION_SIMULATE_POLLUX_H
