@@ -52,8 +52,9 @@ static ls_status check_holder(ls_policy *policy, const job *j, walk *w)
     if (!policy->settings.pooled && (held != j->ranks || leaving != j->ranks_leaving)) {
         return wrong(j, "has not as many devices as ranks");
     }
-    const bool asked =
-        policy->restored_any || (j->ranks >= j->spec.min_ranks && j->ranks <= j->spec.max_ranks);
+    const bool asked = policy->restored_any ||
+                       j->ranks_wanted > 0 || /* told of another size, and not there yet */
+                       (j->ranks >= j->spec.min_ranks && j->ranks <= j->spec.max_ranks);
     if (!asked || j->ranks == 0) {
         return wrong(j, "runs with a number of ranks outside of its range");
     }
