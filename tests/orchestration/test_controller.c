@@ -560,14 +560,15 @@ static void full_disk_refuses_and_loses_nothing(void **state)
     w.disk_is_full = true;
     call(LS_VERB_SUBMIT,
          "{'file': 'job: {command: [run]}', 'directory': '/tmp'}"); /* the transaction fails */
-    assert_int_equal(w.status, 0);                                  /* not answered yet */
+    assert_int_equal(w.status, 507);
     ls_controller_report(w.controller,
                          &(ls_engine_report){.kind = LS_ENGINE_ENDED, .job = running, .epoch = 1});
     turn(); /* still full */
     assert_int_equal(w.order_count, orders);
+    assert_int_equal(call(LS_VERB_LIST, "{}"), 200); /* what is asked is answered */
+    assert_int_equal(on(LS_VERB_PRIORITY, running), 507);
     w.disk_is_full = false;
     turn();
-    assert_int_equal(w.status, 507);
     assert_state(running, SUCCEEDED);
     assert_state(2, CANCELLED);
     assert_int_equal(job(2)->cause, LS_CAUSE_DISK);

@@ -150,13 +150,15 @@ void ls_controller_order(ls_controller *c, ls_engine_order_kind kind, ls_entry *
     c->has_work = true;
 }
 
-static void add_reply(ls_controller *c, ls_controller_reply reply, void *context, ls_answer answer)
+static void add_reply(ls_controller *c, ls_controller_reply reply, void *context, bool changes,
+                      ls_answer answer)
 {
     c->replies = grown(c->replies, c->reply_count, &c->reply_capacity, sizeof(ls_pending_reply));
     c->replies[c->reply_count++] = (ls_pending_reply){.reply = reply,
                                                       .context = context,
                                                       .status = answer.status,
                                                       .answer = answer.json,
+                                                      .changes = changes,
                                                       .creates = answer.creates};
     c->has_work = true;
 }
@@ -367,7 +369,7 @@ void ls_controller_call(ls_controller *c, const ls_caller *caller, ls_verb verb,
     } else {
         answer = ls_verbs_answer(c, caller, verb, arguments);
     }
-    add_reply(c, reply, context, answer);
+    add_reply(c, reply, context, changes_something(verb), answer);
 }
 
 void ls_controller_forget(ls_controller *c, void *context)
@@ -510,6 +512,21 @@ static void take_back(ls_controller *c, ls_entry *entry, const char *error)
     }
 }
 
+/* What was asked and could not be written is answered at once: nobody waits for a disk. */
+static void refuse(ls_pending_reply *reply, const char *error)
+{
+    if (!reply->changes || reply->status >= 300) {
+        return;
+    }
+    const ls_answer answer =
+        reply->creates
+            ? ls_answer_fail(507, "not accepted: %s", error)
+            : ls_answer_fail(507, "not written down yet, and will be when that is possible: %s", error);
+    json_decref(reply->answer);
+    reply->status = answer.status;
+    reply->answer = answer.json;
+}
+
 void ls_controller_turn_failed(ls_controller *c, const char *error)
 {
     LS_ASSERT(c->in_turn);
@@ -521,15 +538,9 @@ void ls_controller_turn_failed(ls_controller *c, const char *error)
         }
     }
     for (uint32_t i = 0; i < c->reply_count; i++) {
-        ls_pending_reply *reply = &c->replies[i];
-        if (reply->creates) {
-            const ls_answer answer = ls_answer_fail(507, "not accepted: %s", error);
-            json_decref(reply->answer);
-            reply->status = answer.status;
-            reply->answer = answer.json;
-            reply->creates = 0;
-        }
+        refuse(&c->replies[i], error);
     }
+    call_replies(c);
     c->has_work = true;
 }
 

@@ -188,8 +188,8 @@ double ls_controller_next_s(const ls_controller *controller);
 void ls_controller_turn(ls_controller *controller, ls_turn *turn_out);
 /* It is on the disk, and what was ordered is under way: replies are called. */
 void ls_controller_turn_done(ls_controller *controller);
-/* It could not be written. Jobs that it created are answered with 507 and CANCELLED; everything else stays to be written, and comes again with
- * the next turn. No order of it may be carried out. */
+/* It could not be written, and no order of it may be carried out. Jobs that it created end as CANCELLED; everything else stays to be written, and comes
+ * again with the next turn. Replies are called: what would have been changed is answered with 507. */
 void ls_controller_turn_failed(ls_controller *controller, const char *error);
 
 /* ---- look ---- */

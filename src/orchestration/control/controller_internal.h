@@ -36,6 +36,7 @@ typedef struct ls_pending_reply {
     void *context;
     int status;
     json_t *answer;
+    bool changes;     /* it says that something was changed */
     uint64_t creates; /* the job that it says was accepted, 0: none */
 } ls_pending_reply;
 

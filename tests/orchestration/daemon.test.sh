@@ -1,0 +1,159 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The queue on this machine, with real processes: gangs, runs that train, what is lost, what is full, who it is run as.
+. "$(dirname "$0")/../cli/lib.sh"
+PATH=$PATH:/usr/sbin:/sbin
+stop_queue() {
+    "$LOCKSTEP" down --cancel >/dev/null 2>&1
+    clean_up
+}
+trap stop_queue EXIT
+
+state() { "$LOCKSTEP" ps --all --json | python3 -c '
+import json, sys
+print(" ".join(j["state"] for j in json.load(sys.stdin)["jobs"] if j["job"] == int(sys.argv[1])))' "$1"; }
+epoch() { "$LOCKSTEP" ps --all --json | python3 -c '
+import json, sys
+print(" ".join(str(j["epoch"]) for j in json.load(sys.stdin)["jobs"] if j["job"] == int(sys.argv[1])))' "$1"; }
+reach() {
+    local round
+    checks=$((checks + 1))
+    for round in $(seq 1200); do
+        [ "$(state "$1")" = "$2" ] && return 0
+        sleep 0.05
+    done
+    fail "job $1 is $(state "$1") instead of $2"
+    cat "$LOCKSTEP_HOME/jobs/$1/log" 2>/dev/null | tail -3
+}
+# until COMMAND...: it succeeds within a minute.
+until_so() {
+    local round
+    checks=$((checks + 1))
+    for round in $(seq 1200); do
+        "$@" && return 0
+        sleep 0.05
+    done
+    fail "never: $*"
+}
+job=0
+# submit ARGUMENT...: and its number in $job.
+submit() {
+    expect 0 "$LOCKSTEP" submit "$@"
+    job=$(cat "$out")
+}
+# program FILE WORDS...: a run file that queues bash -c WORDS.
+program() {
+    local file=$1 text=$2
+    shift 2
+    { printf 'name: %s\njob:\n  command: [bash, -c, %s]\n' "${file%.yaml}" "'$text'"; [ $# -eq 0 ] || printf '  %s\n' "$@"; } >"$file"
+}
+
+# ---- one daemon on a folder ----
+SECRET=of-the-daemon expect 0 "$LOCKSTEP" up --slots 4
+daemon=$(cat "$LOCKSTEP_HOME/lock")
+expect 1 "$LOCKSTEP" up --slots 4
+says "process number $daemon"
+expect 1 "$LOCKSTEP" up --foreground
+says "process number $daemon"
+
+# ---- a gang: who it is, and that one rank that fails ends the others ----
+program gang.yaml 'echo rank $RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT secret=$SECRET; touch rank.$RANK; if [ $RANK = 1 ]; then until [ -e rank.0 -a -e rank.2 ]; do sleep 0.02; done; exit 7; fi; sleep 600 & wait'
+submit gang.yaml --ranks 3
+reach "$job" FAILED
+log=$LOCKSTEP_HOME/jobs/$job/log
+for rank in 0 1 2; do holds "$log" "[$rank] rank $rank of 3 at 127.0.0.1:"; done
+check "nothing of the daemon's environment" bash -c "! grep -q of-the-daemon $log"
+expect 0 "$LOCKSTEP" why "$job"
+expect 7 "$LOCKSTEP" wait "$job"
+check "nothing of the gang is left" bash -c "! grep -sqz LOCKSTEP_JOB_DIR=$LOCKSTEP_HOME/jobs/$job /proc/[0-9]*/environ"
+
+# ---- what can't begin says so ----
+printf 'job: {command: [/nonexistent/program]}\n' >none.yaml
+submit none.yaml
+reach "$job" FAILED
+expect 0 "$LOCKSTEP" ps --all
+prints "/nonexistent/program"
+expect 2 "$LOCKSTEP" submit gang.yaml --ranks 5
+
+# ---- a run that trains: held, released, and the same bits as one that was left alone ----
+expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir alone --set eval.every_steps=0 --set train.threads=1 --set train.steps=120 --set train.schedule.steps=120
+wanted=$(hashes "$out")
+submit tiny.yaml --ranks 2 --set eval.every_steps=0 --set train.threads=1 --set train.steps=120 --set train.schedule.steps=120
+train=$job
+until_so bash -c '[ "$(cat runs/tiny/metrics.jsonl 2>/dev/null | wc -l)" -gt 5 ]'
+expect 0 "$LOCKSTEP" hold "$train"
+reach "$train" HELD
+expect 0 "$LOCKSTEP" release "$train"
+reach "$train" SUCCEEDED
+same "epochs" "$(epoch "$train")" 2
+expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir runs/tiny --set eval.every_steps=0 --set train.threads=1 --set train.steps=120 --set train.schedule.steps=120
+same "the bits of the run" "$(hashes "$out")" "$wanted"
+
+# ---- the daemon is killed: jobs go on, and are found again ----
+program long.yaml 'echo $LOCKSTEP_EPOCH >>epochs.$LOCKSTEP_JOB; while [ ! -e go.$LOCKSTEP_JOB ]; do sleep 0.05; done' 'grace: 1s'
+submit long.yaml
+long=$job
+until_so test -s "epochs.$long"
+kill -9 "$(cat "$LOCKSTEP_HOME/lock")"
+until_so bash -c "! $LOCKSTEP ps >/dev/null 2>&1"
+touch "go.$long" # ends while nobody looks
+expect 0 "$LOCKSTEP" up --slots 4
+reach "$long" SUCCEEDED
+same "begun once" "$(cat "epochs.$long")" 1
+
+# ---- its runner is killed: nothing of it goes on, and it begins again ----
+submit long.yaml
+reach "$job" RUNNING
+until_so test -s "epochs.$job"
+runner=$(sed -n 's/^{"pid":\([0-9]*\).*/\1/p' "$LOCKSTEP_HOME/jobs/$job/claim-1")
+kill -9 "$runner"
+until_so eval 'test "$(epoch "$job")" = 2'
+reach "$job" RUNNING
+until_so eval 'test "$(wc -l <"epochs.$job")" = 2'
+same "one of it runs" "$(grep -lsz "^LOCKSTEP_JOB=$job\$" /proc/[0-9]*/environ | xargs -r -n1 dirname | xargs -r -n1 -I{} cat {}/cmdline 2>/dev/null | tr '\0' ' ' | grep -c 'bash -c echo')" 1
+touch "go.$job"
+reach "$job" SUCCEEDED
+
+# ---- a full disk: refused, nothing lost, and on again ----
+submit long.yaml
+reach "$job" RUNNING
+daemon=$(cat "$LOCKSTEP_HOME/lock")
+prlimit --pid "$daemon" --fsize=4096:unlimited
+expect 4 "$LOCKSTEP" submit long.yaml
+says "database"
+touch "go.$job"
+sleep 0.3
+same "what runs is known" "$(state "$job")" SUCCEEDED
+prlimit --pid "$daemon" --fsize=unlimited:unlimited
+until_so "$LOCKSTEP" submit gang.yaml
+reach "$job" SUCCEEDED
+
+# ---- as the user who submits, when root runs the queue ----
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+    folder=$(mktemp -d)
+    chmod 755 "$folder" "$scratch"
+    chown 65534:65534 "$folder"
+    printf 'job: {command: [bash, -c, "id -u; id -g; id -G; pwd; echo home $HOME; cat %s/token"]}\n' "$LOCKSTEP_HOME" >"$folder/who.yaml"
+    (cd "$folder" && expect 0 setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/ LOCKSTEP_HOME="$LOCKSTEP_HOME" "$LOCKSTEP" submit who.yaml && cat "$out" >"$scratch/number")
+    job=$(cat "$scratch/number")
+    reach "$job" FAILED # the token is not his to read
+    same "who it runs as" "$(head -4 "$LOCKSTEP_HOME/jobs/$job/log" | tr '\n' ' ')" "65534 65534 65534 $folder "
+    expect 2 setpriv --reuid 65533 --regid 65533 --clear-groups env HOME=/ LOCKSTEP_HOME="$LOCKSTEP_HOME" "$LOCKSTEP" cancel "$train"
+    says "another user's"
+    rm -rf "$folder"
+fi
+
+# ---- down: jobs go on; with --cancel they end ----
+submit long.yaml
+reach "$job" RUNNING
+expect 0 "$LOCKSTEP" down
+check "the job goes on" grep -sqz "LOCKSTEP_JOB_DIR=$LOCKSTEP_HOME/jobs/$job" /proc/[0-9]*/environ
+expect 0 "$LOCKSTEP" up --slots 4
+reach "$job" RUNNING
+expect 0 "$LOCKSTEP" down --cancel
+check "nothing of it goes on" bash -c "! grep -sqz LOCKSTEP_JOB_DIR=$LOCKSTEP_HOME/jobs/$job /proc/[0-9]*/environ"
+expect 0 "$LOCKSTEP" up --slots 4
+same "cancelled" "$(state "$job")" CANCELLED
+expect 0 "$LOCKSTEP" down
+expect 2 "$LOCKSTEP" down
+finish
