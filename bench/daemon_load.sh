@@ -11,14 +11,12 @@ export LOCKSTEP_HOME=$folder/home
 trap '"$LOCKSTEP" down --cancel --timeout 300 >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
 cd "$folder"
 "$LOCKSTEP" up --slots 64 >/dev/null
-printf 'name: sleeper\njob: {command: [sleep, 100000], grace: 1s}\n' >sleeper.yaml
 begin=$(date +%s.%N)
 python3 - "$LOCKSTEP_HOME" <<'PY'
-# One sweep is one turn.
+# Two sweeps: each is one turn.
 import json, os, socket, sys
-body = json.dumps({"file": "name: sleeper\njob: {command: [sleep, 100000], grace: 1s}\n", "directory": os.getcwd(), "set": {"job.cpus": list(range(1000))}})
 for keys in (range(550), range(550, 1100)):
-    body = json.dumps({"file": "name: sleeper\njob: {command: [sleep, 100000], grace: 1s}\n", "directory": os.getcwd(), "set": {"job.begin": [0] * 1, "job.deadline": [f"{100000 + k}s" for k in keys]}})
+    body = json.dumps({"file": "name: sleeper\njob: {command: [sleep, 100000], grace: 1s}\n", "directory": os.getcwd(), "set": {"job.deadline": [f"{100000 + k}s" for k in keys]}})
     s = socket.socket(socket.AF_UNIX)
     s.connect(sys.argv[1] + "/socket")
     s.sendall((f"POST /v1/sweeps HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n" + body).encode())
@@ -31,7 +29,7 @@ PY
 echo "1,100 jobs submitted in $(python3 -c "import sys, time; print(f'{time.time() - float(sys.argv[1]):.2f}')" "$begin") s"
 pid=$(cat "$LOCKSTEP_HOME/lock")
 ticks() { sed 's/.*) //' "/proc/$pid/stat" | awk '{print $12 + $13}'; }
-until [ "$("$LOCKSTEP" ps --json | grep -c '"RUNNING"')" -ge 64 ]; do sleep 0.2; done
+until "$LOCKSTEP" nodes --json | grep -q '"used": 64'; do sleep 0.2; done
 first=$(ticks)
 for _ in $(seq "$seconds"); do
     "$LOCKSTEP" ps --json >/dev/null
