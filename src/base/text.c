@@ -311,6 +311,8 @@ ls_quantity ls_duration_of(double seconds)
     const size_t bytes = sizeof out.text;
     if (!(seconds >= 0.0 && seconds < 1e11)) {
         snprintf(out.text, bytes, "?");
+    } else if (seconds > 0.0 && seconds < 0.0995) {
+        snprintf(out.text, bytes, "%.2g ms", 1e3 * seconds);
     } else if (seconds < 9.5) {
         snprintf(out.text, bytes, "%.2g s", seconds);
     } else if (seconds < 59.5) {

@@ -60,7 +60,7 @@ bool ls_quantity_parse(const char *text, double *value_out);
 /* The same without a letter and never with an exponent: "1290", "12.3", "0.0467". */
 ls_quantity ls_plain_of(double value);
 
-/* Seconds for people, two units at most: "0.25 s", "12 s", "3 min 20 s", "2 h 05 min", "3 d 4 h"; below 0 and not finite: "?". */
+/* Seconds for people, two units at most: "7.2 ms", "0.25 s", "12 s", "3 min 20 s", "2 h 05 min", "3 d 4 h"; below 0 and not finite: "?". */
 ls_quantity ls_duration_of(double seconds);
 
 /*

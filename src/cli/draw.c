@@ -226,10 +226,11 @@ static ls_status draw_bubble(const draw_settings *settings, ls_arena *arena, ls_
     return ls_drawing_pipeline(gpus_of(settings), (uint32_t)settings->micro_batches, text);
 }
 
+enum { EVENTS_BYTES_MAX = 1 << 30 };
+
 /* RUN is a run directory, or a file of events. */
 static ls_status draw_takeover(const draw_settings *settings, ls_arena *arena, ls_text *text)
 {
-    enum { EVENTS_BYTES_MAX = 1 << 30 };
     if (!settings->run) {
         return ls_fail(LS_ERR_INVALID, "which run? Give its directory: lockstep draw takeover RUN");
     }
@@ -244,6 +245,21 @@ static ls_status draw_takeover(const draw_settings *settings, ls_arena *arena, l
                               settings->run);
     }
     return ls_drawing_takeover(events, bytes, text);
+}
+
+/* RUN is a file of what /v1/events told. */
+static ls_status draw_queue(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    char *events = NULL;
+    size_t bytes = 0;
+    if (!settings->run) {
+        return ls_fail(LS_ERR_INVALID,
+                       "which events? Give a file of what /v1/events told: lockstep draw queue FILE");
+    }
+    if (ls_file_read(arena, settings->run, EVENTS_BYTES_MAX, &events, &bytes) != LS_OK) {
+        return ls_fail_within(LS_ERR_INVALID, "%s is no file of events", settings->run);
+    }
+    return ls_drawing_queue(events, bytes, text);
 }
 
 /* Points of a curve: as many as the figure has room for. */
@@ -340,10 +356,10 @@ static ls_status draw_plan(const draw_settings *settings, const char *name, ls_a
 static const struct {
     const char *name;
     ls_status (*draw)(const draw_settings *settings, ls_arena *arena, ls_text *text);
-} figures[] = {{"step", draw_step},    {"progress", draw_progress}, {"schedules", draw_schedules},
-               {"ranks", draw_ranks},  {"ring", draw_ring},         {"report", draw_report},
-               {"audit", draw_audit},  {"takeover", draw_takeover}, {"split", draw_split},
-               {"bubble", draw_bubble}};
+} figures[] = {{"step", draw_step},     {"progress", draw_progress}, {"schedules", draw_schedules},
+               {"ranks", draw_ranks},   {"ring", draw_ring},         {"report", draw_report},
+               {"audit", draw_audit},   {"takeover", draw_takeover}, {"split", draw_split},
+               {"bubble", draw_bubble}, {"queue", draw_queue}};
 enum { FIGURE_COUNT = sizeof figures / sizeof figures[0] };
 
 static ls_status write_figure(const char *path, const ls_text *text)
@@ -367,13 +383,14 @@ static ls_status draw_named(const ls_invocation *invocation, ls_text *text)
     if (index == FIGURE_COUNT && !of_plan) {
         return ls_fail(LS_ERR_INVALID,
                        "'%s' is no picture; there is: step, progress, schedules, ranks, ring, report, audit, "
-                       "takeover, split, bubble, and plan-memory, plan-pipeline, ... of a plan",
+                       "takeover, split, bubble, queue, and plan-memory, plan-pipeline, ... of a plan",
                        name);
     }
-    if (invocation->word_count > 1 && (of_plan || figures[index].draw != draw_takeover)) {
+    if (invocation->word_count > 1 &&
+        (of_plan || (figures[index].draw != draw_takeover && figures[index].draw != draw_queue))) {
         return ls_fail(LS_ERR_INVALID,
-                       "'%s' needs no run, but '%s' was given; only takeover is drawn from one", name,
-                       invocation->words[1]);
+                       "'%s' needs no run, but '%s' was given; only takeover and queue are drawn from one",
+                       name, invocation->words[1]);
     }
     with_run.run = invocation->word_count > 1 ? invocation->words[1] : NULL;
     return of_plan ? draw_plan(&with_run, name, invocation->arena, text)
@@ -396,7 +413,7 @@ const ls_command ls_command_draw = {
     .name = "draw",
     .words = "NAME [RUN]",
     .summary = "pictures that explain: step, progress, schedules, ranks, ring, report, audit, takeover, "
-               "split, bubble",
+               "split, bubble, queue",
     .details =
         "step       a training step: batch, leaves, waves, the tree of additions, the update\n"
         "progress   the numbers of a progress line: what they mean, what is good, what is not\n"
@@ -407,6 +424,7 @@ const ls_command ls_command_draw = {
         "audit      a leaf computed by two ranks and compared, and the guard of the state\n"
         "takeover   the first rank that a run lost, and what came of it, drawn from the events of RUN\n"
         "split      a model split over GPUs: data, sharded, tensor, pipeline (--ranks 4)\n"
+        "queue      which job had which devices, and how many waited; RUN is a file of what /v1/events told\n"
         "bubble     how a pipeline fills and drains (--ranks 4 --micro-batches 8)\n"
         "plan-memory, plan-pipeline, plan-timeline, plan-scaling, plan-cost, plan-topology, plan-goodput,\n"
         "plan-power, plan-accuracy: the pictures of plan --html, for llama3-70b on 64 H100 unless told "

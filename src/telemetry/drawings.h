@@ -125,4 +125,16 @@ enum { LS_TAKEOVER_DRAWING_RANKS_MAX = 8 };
  */
 LS_MUST_CHECK ls_status ls_drawing_takeover(const char *events, size_t bytes, ls_text *text);
 
+/* ---- a queue's own events (drawing_queue.c) ---- */
+
+enum { LS_QUEUE_DRAWING_DEVICES_MAX = 16 };
+
+/*
+ * A queue over time, from left to right: which job has which devices, in the colour of its account, how many wait, and the first that was stopped for another. `events`:
+ * what /v1/events of a daemon told, one JSON object a line (job, state, from, time, ranks, name, account). Devices are counted, not known: a job gets the lowest that are free.
+ *
+ * Errors: LS_ERR_INVALID when no job began; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_queue(const char *events, size_t bytes, ls_text *text);
+
 #endif

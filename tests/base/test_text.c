@@ -62,6 +62,7 @@ static void durations_have_two_units(void **state)
         const char *text;
     } cases[] = {{0.0, "0 s"},
                  {0.25, "0.25 s"},
+                 {0.0072, "7.2 ms"},
                  {9.4, "9.4 s"},
                  {12.3, "12 s"},
                  {59.7, "1 min 00 s"},

@@ -24,6 +24,7 @@ same report.svg report --ranks 4
 same split.svg split
 same bubble.svg bubble
 same takeover.svg takeover "$guide/takeover.jsonl"
+same queue.svg queue "$guide/queue.jsonl"
 
 # -o writes the same bytes.
 "$LOCKSTEP" draw step --leaves 12 --sequences 4 -o "$out/file.svg"
@@ -46,6 +47,9 @@ echo '{"time":1,"event":"ended"}' > "$out/quiet.jsonl"
 refused "which run" takeover
 refused "neither a run directory nor" takeover nowhere
 refused "no rank was lost" takeover "$out/quiet.jsonl"
+refused "which events" queue
+refused "no file of events" queue nowhere
+refused "no job began" queue "$out/quiet.jsonl"
 refused "needs no run" ring somewhere
 refused "2 ranks to the number of leaves" audit --leaves 2 --ranks 3
 refused "1 to the number of leaves, 2" step --leaves 2 --ranks 3

@@ -323,6 +323,38 @@ static void drawing_takeover_without_loss_is_refused(void **state)
     ls_text_release(&text);
 }
 
+static void drawing_queue_shows_who_has_what(void **state)
+{
+    (void)state;
+    static const char events[] =
+        "{\"time\":0,\"job\":1,\"name\":\"long\",\"account\":\"a\",\"ranks\":2,\"from\":\"QUEUED\",\"state\":"
+        "\"STARTING\"}\n"
+        "{\"time\":1,\"job\":2,\"name\":\"<b>\",\"account\":\"b\",\"ranks\":1,\"from\":\"QUEUED\",\"state\":"
+        "\"QUEUED\"}\n"
+        "not an event\n"
+        "{\"time\":4,\"job\":1,\"ranks\":2,\"from\":\"RUNNING\",\"state\":\"PREEMPTING\"}\n"
+        "{\"time\":5,\"job\":1,\"ranks\":2,\"from\":\"PREEMPTING\",\"state\":\"QUEUED\"}\n"
+        "{\"time\":5,\"job\":2,\"ranks\":1,\"from\":\"QUEUED\",\"state\":\"STARTING\"}\n"
+        "{\"time\":9,\"job\":2,\"ranks\":1,\"from\":\"RUNNING\",\"state\":\"SUCCEEDED\"}\n"
+        "{\"time\":9,\"job\":3,\"ranks\":9999,\"from\":\"QUEUED\",\"state\":\"RUNNING\"}\n";
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_queue(events, sizeof events - 1, &text), LS_OK);
+    static const char *const parts[] = {">long<", "&lt;b&gt;", "long is stopped, saves, waits",
+                                        "max 2",  "device 15", "</svg>"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (!strstr(ls_text_string(&text), parts[i])) {
+            fail_msg("no '%s' in the picture", parts[i]);
+        }
+    }
+    assert_int_equal(count_of(ls_text_string(&text), "<b>"), 0);
+    ls_text_clear(&text);
+    assert_int_equal(ls_drawing_queue("", 0, &text), LS_ERR_INVALID);
+    assert_int_equal(ls_drawing_queue("{\"job\":1,\"state\":\"QUEUED\",\"time\":1}\n", 37, &text),
+                     LS_ERR_INVALID);
+    assert_int_equal(text.bytes, 0);
+    ls_text_release(&text);
+}
+
 /* The bubble is (p - 1) / (m + p - 1), whatever the order; what the first stage holds is not. */
 static void drawing_pipeline_computes_idle_time(void **state)
 {
@@ -383,6 +415,7 @@ int main(void)
         cmocka_unit_test(drawing_report_has_one_odd_rank),
         cmocka_unit_test(drawing_takeover_tells_first_loss),
         cmocka_unit_test(drawing_takeover_without_loss_is_refused),
+        cmocka_unit_test(drawing_queue_shows_who_has_what),
         cmocka_unit_test(drawing_step_refuses_numbers_out_of_range),
         cmocka_unit_test(drawing_progress_knows_every_piece),
         cmocka_unit_test(drawing_progress_knows_the_last_line),
