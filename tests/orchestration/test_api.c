@@ -2,6 +2,8 @@
 /* The pure parts of the API: guard, table and OpenAPI, histories, Prometheus, pages. */
 #include "test.h"
 
+#include "base/arena.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "orchestration/api/guard.h"
 #include "orchestration/api/history.h"
@@ -147,6 +149,27 @@ static void routes_are_whole(void **state)
     assert_int_equal(json_object_size(json_object_get(document, "paths")),
                      count - 2); /* two have GET and POST */
     json_decref(document);
+}
+
+static void routes_are_documented(void **state)
+{
+    (void)state;
+    static const char *const who[] = {
+        [LS_API_ANYBODY] = "any", [LS_API_OF_JOB] = "owner", [LS_API_ADMIN] = "admin"};
+    ls_arena arena = {0};
+    char *text = NULL;
+    size_t bytes = 0, count = 0;
+    assert_int_equal(ls_file_read(&arena, LS_SOURCE_DIR "/docs/orchestration.md", 1 << 20, &text, &bytes),
+                     LS_OK);
+    const ls_api_route *routes = ls_api_routes(&count);
+    for (size_t i = 0; i < count; i++) {
+        const char *row = ls_arena_printf(&arena, "| `%s %s` | %s | %s |\n", routes[i].method, routes[i].path,
+                                          who[routes[i].who], routes[i].help);
+        if (!strstr(text, row)) {
+            fail_msg("docs/orchestration.md lacks the row\n%s", row);
+        }
+    }
+    ls_arena_release(&arena);
 }
 
 static void unescape_takes_no_tricks(void **state)
@@ -366,6 +389,7 @@ int main(void)
         cmocka_unit_test(guard_knows_browsers_tricks),
         cmocka_unit_test(routes_are_whole),
         cmocka_unit_test(unescape_takes_no_tricks),
+        cmocka_unit_test(routes_are_documented),
         cmocka_unit_test(history_thins_a_million_steps_out),
         cmocka_unit_test(histories_follow_a_file_that_is_cut_back),
         cmocka_unit_test(prometheus_escapes_labels),
