@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "orchestration/simulate/cluster.h"
+#include "orchestration/simulate/page.h"
 #include "orchestration/simulate/pooled.h"
 #include "orchestration/simulate/simulator.h"
 #include "orchestration/simulate/summary.h"
@@ -21,7 +22,7 @@ typedef struct policy_tuning {
 } policy_tuning;
 
 typedef struct simulate_settings {
-    const char *cluster, *policy, *profiles, *jobs;
+    const char *cluster, *policy, *profiles, *jobs, *html;
     int format; /* an ls_trace_format */
     bool pooled, json;
     double restart_cost, start_cost;
@@ -92,6 +93,12 @@ static const ls_option simulate_options[] = {
      .default_text = "\"\"",
      .value_name = "FILE",
      .help = "write a line per job there, as CSV"},
+    {.key = "html",
+     .type = LS_OPTION_STRING,
+     .offset = FIELD(html),
+     .default_text = "\"\"",
+     .value_name = "FILE",
+     .help = "write a page with pictures there"},
     LS_ROW_JSON(simulate_settings),
     TUNE(preempt, LS_OPTION_BOOL, .default_text = "true", .help = "jobs may be stopped for others"),
     TUNE(elastic, LS_OPTION_BOOL, .default_text = "true", .help = "elastic jobs shrink and grow"),
@@ -223,13 +230,22 @@ static ls_status write_text(const char *path, const ls_text *text)
     return ls_file_write_atomic(path, ls_text_string(text), text->bytes);
 }
 
-static ls_status write_files(const simulate_settings *settings, const ls_sim_run *run)
+static ls_status write_files(const ls_invocation *invocation, const ls_sim_summary *summary)
 {
+    const simulate_settings *settings = invocation->settings;
     ls_status status = LS_OK;
     ls_text text = {0};
     if (settings->jobs[0]) {
-        ls_sim_jobs_append(run, &text);
+        ls_sim_jobs_append(summary->run, &text);
         status = write_text(settings->jobs, &text);
+    }
+    if (settings->html[0] && status == LS_OK) {
+        const char *command = ls_arena_printf(
+            invocation->arena, "lockstep simulate %s --cluster %s --policy %s%s", invocation->words[0],
+            settings->cluster, settings->policy, settings->pooled ? " --pooled" : "");
+        ls_text_clear(&text);
+        ls_sim_page_append(summary, command, &text);
+        status = write_text(settings->html, &text);
     }
     ls_text_release(&text);
     return status;
@@ -267,7 +283,7 @@ static ls_status run_simulate(const ls_invocation *invocation)
                          settings->profiles[0] ? settings->profiles : NULL, &trace));
     LS_TRY(simulate(invocation, &trace, &cluster, &run));
     ls_sim_summarise(invocation->arena, &run, &summary);
-    LS_TRY(write_files(settings, &run));
+    LS_TRY(write_files(invocation, &summary));
     print_summary(settings, &summary, ls_clock_monotonic_s() - start_s);
     return LS_OK;
 }
@@ -280,7 +296,8 @@ const ls_command ls_command_simulate = {
         "TRACE is a CSV file: Philly (processed), Alibaba 2023, a Pollux workload, or our own, known by the "
         "columns.\n"
         "Own columns, the first three needed, times in seconds:\n" LS_TRACE_OWN_COLUMNS
-        "\nNext: --jobs FILE.csv for each job; docs/orchestration.md explains the policies and the numbers.",
+        "\nNext: --html FILE for pictures, --jobs FILE for each job; docs/orchestration.md explains the "
+        "policies and the numbers.",
     .words_min = 1,
     .words_max = 1,
     .options = &simulate_table,

@@ -104,20 +104,27 @@ static void fair_shares(const double *asked, uint32_t count, double devices, dou
     }
 }
 
+void ls_sim_fair_shares(const ls_sim_run *run, const ls_sim_state *mean, double *had, double *fair)
+{
+    double asked[LS_SIM_GROUPS];
+    for (uint32_t g = 0; g < run->group_count; g++) {
+        asked[g] = fmax(0.0, mean->group_allocated[g] + mean->group_wanted[g]);
+        had[g] = mean->group_allocated[g];
+    }
+    fair_shares(asked, run->group_count, run->devices, fair);
+}
+
 /* The fairness of an interval; *weight_out: the sum of the fair shares. */
 static double fairness_of(const ls_sim_run *run, const ls_sim_state *mean, double *weight_out)
 {
-    double asked[LS_SIM_GROUPS], fair[LS_SIM_GROUPS], had = 0.0, sum = 0.0;
+    double had[LS_SIM_GROUPS], fair[LS_SIM_GROUPS], met = 0.0, sum = 0.0;
+    ls_sim_fair_shares(run, mean, had, fair);
     for (uint32_t g = 0; g < run->group_count; g++) {
-        asked[g] = fmax(0.0, mean->group_allocated[g] + mean->group_wanted[g]);
-    }
-    fair_shares(asked, run->group_count, run->devices, fair);
-    for (uint32_t g = 0; g < run->group_count; g++) {
-        had += fmin(mean->group_allocated[g], fair[g]);
+        met += fmin(had[g], fair[g]);
         sum += fair[g];
     }
     *weight_out = sum;
-    return sum > 1e-9 ? had / sum : NAN;
+    return sum > 1e-9 ? met / sum : NAN;
 }
 
 static void sum_up_fairness(ls_arena *arena, ls_sim_summary *s)

@@ -48,6 +48,11 @@ typedef struct ls_sim_summary {
 
 void ls_sim_summarise(ls_arena *arena, const ls_sim_run *run, ls_sim_summary *summary_out);
 
+/*
+ * What each group of accounts had in an interval, and its fair share, devices. Each array: (run->group_count).
+ */
+void ls_sim_fair_shares(const ls_sim_run *run, const ls_sim_state *mean, double *had, double *fair);
+
 /* What --json prints. A new reference. */
 json_t *ls_sim_summary_json(const ls_sim_summary *summary);
 
