@@ -263,7 +263,8 @@ void ls_running_add(ls_policy *policy, uint32_t slot)
     if (policy->running_count == 2 * policy->settings.jobs_max) {
         drop_stopped(policy);
     }
-    policy->running[policy->running_count++] = (entry){.id = policy->jobs[slot].spec.id, .slot = slot};
+    policy->running[policy->running_count++] =
+        (entry){.id = policy->jobs[slot].spec.id, .slot = slot, .hint = (uint32_t)HINT_UNKNOWN};
     policy->running_sorted = false;
 }
 
@@ -273,6 +274,7 @@ void ls_running_update(ls_policy *policy, uint64_t now_ms)
     for (uint32_t i = 0; i < policy->running_count; i++) {
         const job *j = &policy->jobs[policy->running[i].slot];
         policy->running[i].key = (int64_t)min_u64(ls_running_ends(j, now_ms), INT64_MAX);
+        policy->running[i].hint = ls_preempt_hint(policy, j, now_ms);
     }
     ls_entries_sort(policy->running, policy->merge, policy->running_count);
     policy->running_sorted = true;

@@ -91,7 +91,7 @@ uint32_t ls_round_ranks(const job *j, uint32_t ranks)
     return ranks < j->spec.min_ranks ? 0 : ranks;
 }
 
-static bool same_shape(const ls_shape *a, const ls_shape *b)
+bool ls_shape_same(const ls_shape *a, const ls_shape *b)
 {
     return a->per_node == b->per_node && a->kind == b->kind && a->spot == b->spot &&
            a->cpus_per == b->cpus_per && a->memory_per == b->memory_per && a->required == b->required;
@@ -102,7 +102,7 @@ static bool has_failed(const ls_policy *policy, const ls_shape *shape, uint32_t 
 {
     for (uint32_t i = 0; i < policy->failure_count; i++) {
         const failure *f = &policy->failures[i];
-        if (ranks >= f->ranks && (withheld & f->withheld) == f->withheld && same_shape(shape, &f->shape)) {
+        if (ranks >= f->ranks && (withheld & f->withheld) == f->withheld && ls_shape_same(shape, &f->shape)) {
             return true;
         }
     }
@@ -113,7 +113,7 @@ static void remember_failure(ls_policy *policy, const ls_shape *shape, uint32_t 
 {
     for (uint32_t i = 0; i < policy->failure_count; i++) {
         failure *f = &policy->failures[i];
-        if (f->withheld == withheld && same_shape(shape, &f->shape)) {
+        if (f->withheld == withheld && ls_shape_same(shape, &f->shape)) {
             f->ranks = ranks < f->ranks ? ranks : f->ranks;
             return;
         }

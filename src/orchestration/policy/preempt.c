@@ -98,6 +98,23 @@ static void offer_victims(ls_policy *policy, const job *j, uint32_t slot, bool o
     }
 }
 
+enum { HINT_PRIORITY = 8, HINT_SPOT = 1 << 16, HINT_SURPLUS = 1 << 17 };
+
+uint32_t ls_preempt_hint(const ls_policy *policy, const job *j, uint64_t now_ms)
+{
+    const bool surplus = policy->settings.elastic && job_is_elastic(j) && j->ranks > j->spec.min_ranks;
+    return ls_job_queue(policy, ls_job_attained(j, now_ms)) | (uint32_t)j->spec.priority << HINT_PRIORITY |
+           (j->spec.spot ? (uint32_t)HINT_SPOT : 0) | (surplus ? (uint32_t)HINT_SURPLUS : 0);
+}
+
+/* False only where offer_victims would offer nothing. */
+static bool may_yield(const job *j, uint32_t queue, bool quotas, uint32_t hint)
+{
+    const uint32_t others = hint >> HINT_PRIORITY & 0xff;
+    return quotas || (hint & (HINT_SPOT | HINT_SURPLUS | (uint32_t)HINT_UNKNOWN)) != 0 ||
+           others < j->spec.priority || (others == j->spec.priority && (hint & 0xff) > queue);
+}
+
 /* ---- in which order ---- */
 
 static bool victim_before(const ls_policy *policy, const victim *a, const victim *b)
@@ -426,10 +443,23 @@ static void stop(ls_policy *policy, const victim *v, uint32_t for_slot, uint64_t
     ls_action_add(policy, v->tier == TIER_END ? LS_ACTION_END : LS_ACTION_PREEMPT, v->job, for_slot);
 }
 
+/* Without quotas nobody borrows, and it does not matter whose a job is. */
+static bool any_quota(const ls_policy *policy)
+{
+    for (uint32_t i = 0; i < policy->accounts_used; i++) {
+        for (int r = 0; r < LS_RESOURCES; r++) {
+            if (policy->accounts[i].settings.quota[r].nominal != LS_UNLIMITED) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* What decides who may be asked: jobs alike in this have the same victims. */
 static asking signature(const ls_policy *policy, const job *j, bool own, bool equals)
 {
-    return (asking){.account = j->spec.account,
+    return (asking){.account = any_quota(policy) ? j->spec.account : 0,
                     .queue = ls_job_queue(policy, j->attained_device_ms),
                     .priority = j->spec.priority,
                     .spot = j->spec.spot,
@@ -449,29 +479,53 @@ static asking *known_offer(ls_policy *policy, const asking *like)
     return NULL;
 }
 
-/* Lists who may be asked for a job; returns how many, 0 when all of them together would not be enough. */
-static uint32_t list_victims(ls_policy *policy, const job *j, uint32_t missing, bool equals, uint64_t now_ms,
-                             uint32_t *attempts)
+/* In a pass what can be had only becomes less: who asks for as much as was looked for in vain need not look. */
+static bool is_in_vain(const asking *known, const ls_shape *shape, uint32_t needed, uint32_t missing)
 {
-    const bool own = ls_quota_is_own(policy, j, j->spec.min_ranks);
-    asking like = signature(policy, j, own, equals);
-    const asking *known = known_offer(policy, &like);
-    uint32_t count = 0;
-    if (known && known->devices < missing) {
-        return 0; /* in a pass it only becomes less */
+    return known->devices < missing ||
+           (known->failed_ranks > 0 && needed >= known->failed_ranks && ls_shape_same(shape, &known->failed));
+}
+
+static void remember_vain(asking *known, const ls_shape *shape, uint32_t needed)
+{
+    if (known && (known->failed_ranks == 0 || needed < known->failed_ranks)) {
+        known->failed = *shape;
+        known->failed_ranks = needed;
     }
+}
+
+/* Lists who may be asked for a job; returns how many, 0 when all of them together would not be enough. */
+static uint32_t list_victims(ls_policy *policy, const job *j, uint32_t missing, const asking *like,
+                             asking **known, uint64_t now_ms, uint32_t *attempts)
+{
+    const bool quotas = any_quota(policy);
+    uint32_t count = 0, devices = 0;
     for (uint32_t i = 0; i < policy->running_count; i++) {
-        offer_victims(policy, j, policy->running[i].slot, own, equals, now_ms, &count);
+        if (may_yield(j, like->queue, quotas, policy->running[i].hint)) {
+            offer_victims(policy, j, policy->running[i].slot, like->own, like->equals, now_ms, &count);
+        }
     }
     for (uint32_t i = 0; i < count; i++) {
-        like.devices += policy->victims[i].devices;
+        devices += policy->victims[i].devices;
     }
-    if (!known && policy->offer_count < OFFERS_MAX) {
-        policy->offers[policy->offer_count++] = like;
-    } else if (!known) {
+    if (!*known && policy->offer_count < OFFERS_MAX) {
+        *known = &policy->offers[policy->offer_count++];
+        **known = *like;
+    } else if (!*known) {
         --*attempts; /* so many kinds of jobs: each look has its price */
     }
-    return like.devices < missing ? 0 : count;
+    if (*known) {
+        (*known)->devices = devices;
+    }
+    return devices < missing ? 0 : count;
+}
+
+/* Whether victims that are listed can make room; the plan is policy->plan. */
+static bool take(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
+{
+    sort_victims(policy, count);
+    return policy->settings.pooled ? take_victims_pooled(policy, needed, count)
+                                   : take_somewhere(policy, shape, needed, count);
 }
 
 /* `equals`: those who need not yield may be shrunk too. */
@@ -481,16 +535,19 @@ static bool try_preempt(ls_policy *policy, uint32_t slot, uint32_t needed, bool 
     job *j = &policy->jobs[slot];
     const ls_shape shape = ls_job_shape(policy, j);
     const uint32_t free = policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, &shape);
-    const uint32_t count =
-        *attempts > 0 ? list_victims(policy, j, needed > free ? needed - free : 1, equals, now_ms, attempts)
-                      : 0;
+    const uint32_t missing = needed > free ? needed - free : 1;
+    const asking like = signature(policy, j, ls_quota_is_own(policy, j, j->spec.min_ranks), equals);
+    asking *known = known_offer(policy, &like);
+    if (*attempts == 0 || (known && is_in_vain(known, &shape, needed, missing))) {
+        return false;
+    }
+    const uint32_t count = list_victims(policy, j, missing, &like, &known, now_ms, attempts);
     if (count == 0) {
         return false;
     }
     *attempts -= *attempts > 0;
-    sort_victims(policy, count);
-    if (policy->settings.pooled ? !take_victims_pooled(policy, needed, count)
-                                : !take_somewhere(policy, &shape, needed, count)) {
+    if (!take(policy, &shape, needed, count)) {
+        remember_vain(known, &shape, needed);
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {

@@ -64,6 +64,8 @@ typedef struct entry { /* of a list that is kept sorted: by key, then id */
     int64_t key;
     uint64_t id;
     uint32_t slot;
+    uint32_t
+        hint; /* running: what decides whether it may be asked to yield (preempt.c), as of the last update */
 } entry;
 
 typedef struct account {
@@ -108,6 +110,9 @@ typedef struct asking { /* what jobs alike could get by preemption in this pass 
     uint32_t account, queue, devices;
     uint8_t priority;
     bool spot, own, equals;
+    ls_shape
+        failed; /* what could not be freed though the count would have done, and for how many ranks; 0: nothing was tried */
+    uint32_t failed_ranks;
 } asking;
 
 enum { OFFERS_MAX = 256 };
@@ -279,7 +284,13 @@ uint32_t ls_reserve_spare(const ls_policy *policy, uint64_t ends_ms, uint32_t co
 void ls_reserve_spend(ls_policy *policy, uint64_t ends_ms, uint32_t ranks);
 void ls_reserve_clear(ls_policy *policy);
 
+/* Whether two shapes are placed alike. */
+bool ls_shape_same(const ls_shape *a, const ls_shape *b);
+
 /* ---- preempt.c ---- */
+enum { HINT_UNKNOWN = 1 << 31 };
+/* Queue, priority, spot and surplus of a running job in one word, so that most are passed over without a look at them. */
+uint32_t ls_preempt_hint(const ls_policy *policy, const job *j, uint64_t now_ms);
 /* Stops others so that the job can start, if that is allowed and enough; then it is claiming. */
 bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts);
 /* The same so that an elastic job can start with all ranks it wants, from those alone that must yield to it. */
