@@ -35,7 +35,7 @@ seq -f 'the king said to his people that day %g of light and water will come ove
 cp "$here"/*.yaml .
 
 say "a long run of low priority takes all four devices"
-long=$("$lockstep" submit train.yaml --name long --account speech --priority low --ranks 4 --set train.steps=400)
+long=$("$lockstep" submit train.yaml --name long --account speech --priority low --ranks 4 --set train.steps=200)
 until "$lockstep" ps --json | grep -q '"RUNNING"'; do sleep 0.1; done
 "$lockstep" ps
 

@@ -177,4 +177,22 @@ if command -v chromium >/dev/null; then
     timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/chromium" --dump-dom "$address/?token=$token" >dom.txt 2>/dev/null
     holds dom.txt "The queue" "hello" "HELD"
 fi
+
+# An address that others can reach: not without TLS; with it, the token is asked for, of the owner too.
+expect 2 env LOCKSTEP_HOME="$scratch/open" "$LOCKSTEP" up --foreground --listen 0.0.0.0:0
+says "needs TLS"
+if command -v openssl >/dev/null; then
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost 2>/dev/null
+    mkdir -p "$scratch/tls"
+    printf 'tls: {certificate: "%s", key: "%s"}\n' "$scratch/cert.pem" "$scratch/key.pem" >"$scratch/tls/config.yaml"
+    LOCKSTEP_HOME=$scratch/tls "$LOCKSTEP" up --foreground --slots 1 --listen 0.0.0.0:0 >tls.log 2>&1 </dev/null &
+    wait_until "the other daemon answers" env LOCKSTEP_HOME="$scratch/tls" "$LOCKSTEP" ps
+    port=$(sed 's/.*://' "$scratch/tls/address") token=$(cat "$scratch/tls/token")
+    check "its address says so" grep -q '^https://' "$scratch/tls/address"
+    own=(-k --max-time 60 -s)
+    code 401 curl "${own[@]}" "https://127.0.0.1:$port/v1/jobs"
+    code 200 curl "${own[@]}" -H "Authorization: Bearer $token" "https://127.0.0.1:$port/v1/jobs"
+    check "no answer without TLS" sh -c "! curl -sf --max-time 60 -H 'Authorization: Bearer $token' 'http://127.0.0.1:$port/v1/jobs'"
+    expect 0 env LOCKSTEP_HOME="$scratch/tls" "$LOCKSTEP" down
+fi
 finish

@@ -62,6 +62,13 @@ static void guard_admits_the_owner_alone_over_tcp(void **state)
     ls_api_guard far = guard;
     far.is_loopback = false;
     assert_int_equal(code_of(&far, owner), 401);
+    ls_api_visitor remote = {.host = "gpu1.example:443", .authorization = "Bearer " TOKEN};
+    far.scheme = "https";
+    assert_int_equal(code_of(&far, remote), 200); /* by whatever name it is reached */
+    remote.origin = "https://gpu1.example:443";
+    assert_int_equal(code_of(&far, remote), 200);
+    remote.origin = "https://evil.example";
+    assert_int_equal(code_of(&far, remote), 403);
     far.token[0] = '\0'; /* no token: an empty one opens nothing */
     ls_api_visitor empty = owner;
     empty.authorization = "Bearer ";

@@ -31,8 +31,15 @@ static bool cookie_is_right(const ls_api_guard *guard, const char *cookies)
     return false;
 }
 
+/*
+ * Beyond loopback there is no list of our names, and none is needed: nobody is believed without the token there, a browser sends the cookie only to the name
+ * that set it, and TLS knows a name that was bound anew.
+ */
 static bool is_own_host(const ls_api_guard *guard, const char *host)
 {
+    if (!guard->is_loopback) {
+        return host && host[0];
+    }
     for (const char *const *own = guard->hosts; host && *own; own++) {
         if (strcasecmp(*own, host) == 0) {
             return true;
@@ -41,12 +48,14 @@ static bool is_own_host(const ls_api_guard *guard, const char *host)
     return false;
 }
 
-/* "http://HOST", and HOST is one of ours. */
-static bool is_own_origin(const ls_api_guard *guard, const char *origin)
+/* "http://HOST", and HOST is one of ours; beyond loopback the one that was asked. */
+static bool is_own_origin(const ls_api_guard *guard, const ls_api_visitor *visitor)
 {
     const size_t bytes = strlen(guard->scheme);
+    const char *origin = visitor->origin;
     return strncmp(origin, guard->scheme, bytes) == 0 && strncmp(origin + bytes, "://", 3) == 0 &&
-           is_own_host(guard, origin + bytes + 3);
+           is_own_host(guard, origin + bytes + 3) &&
+           (guard->is_loopback || strcasecmp(origin + bytes + 3, visitor->host) == 0);
 }
 
 static bool comes_from_elsewhere(const ls_api_visitor *visitor)
@@ -68,7 +77,7 @@ static ls_status check_browser(const ls_api_guard *guard, const ls_api_visitor *
                        "Host is '%.100s', allowed is %s: another name may be somebody's trick",
                        visitor->host ? visitor->host : "", guard->hosts[0] ? guard->hosts[0] : "none");
     }
-    if (visitor->origin && !is_own_origin(guard, visitor->origin)) {
+    if (visitor->origin && !is_own_origin(guard, visitor)) {
         return ls_fail(LS_ERR_INVALID, "a page of %.100s may not ask this server", visitor->origin);
     }
     if (comes_from_elsewhere(visitor)) {

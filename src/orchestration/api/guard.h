@@ -7,7 +7,8 @@
  *   TCP, no token    on loopback alone, and when the kernel says that the other end belongs to the daemon's owner (api/peer.h)
  *
  * A browser of the owner's is such an other end, and runs what strangers wrote. So over TCP
- *   - Host must be one of this server's own: a name of a stranger's that was bound anew to 127.0.0.1 does not get through;
+ *   - Host must be one of this server's own: a name of a stranger's that was bound anew to 127.0.0.1 does not get through (beyond loopback
+ *     TLS and the token see to that);
  *   - Origin, when there is one, must be this server's, and Sec-Fetch-Site may not be another site, but for following a link to a page;
  *   - what changes something needs Content-Type: application/json, which no form of another site can send unasked.
  *

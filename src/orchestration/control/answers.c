@@ -49,8 +49,8 @@ static void append_waiting(const ls_controller *c, const ls_job *job, ls_text *t
     }
     if (c->policy) {
         const ls_policy_counts counts = ls_policy_count(c->policy);
-        ls_text_printf(text, "needs %u devices, %u of %u are free", job->ranks, counts.devices_free,
-                       counts.devices);
+        ls_text_printf(text, "needs %u device%s, %u of %u are free", job->ranks, job->ranks == 1 ? "" : "s",
+                       counts.devices_free, counts.devices);
     }
 }
 
@@ -340,7 +340,8 @@ static void append_sentence(const ls_controller *c, const ls_job *job, const ls_
         ls_text_printf(text, "others come first: it is number %u of %u", why->rank, why->pending);
         break;
     case LS_WHY_GANG:
-        ls_text_printf(text, "it needs %u devices at once, and %u are free", why->needed, why->available);
+        ls_text_printf(text, "it needs %u device%s at once, and %u %s free", why->needed,
+                       why->needed == 1 ? "" : "s", why->available, why->available == 1 ? "is" : "are");
         break;
     case LS_WHY_PLACEMENT:
         ls_text_printf(text, "it needs %u devices in %s, and the most that are free in one are %u",
