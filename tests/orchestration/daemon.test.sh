@@ -122,8 +122,7 @@ prlimit --pid "$daemon" --fsize=4096:unlimited
 expect 4 "$LOCKSTEP" submit long.yaml
 says "database"
 touch "go.$job"
-sleep 0.3
-same "what runs is known" "$(state "$job")" SUCCEEDED
+reach "$job" SUCCEEDED # what runs is known
 prlimit --pid "$daemon" --fsize=unlimited:unlimited
 until_so "$LOCKSTEP" submit gang.yaml
 reach "$job" SUCCEEDED

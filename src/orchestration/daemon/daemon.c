@@ -68,6 +68,53 @@ pid_t ls_daemon_holder(const char *home)
     return pid;
 }
 
+/*
+ * Whether a process is on its way out: killed and in its last system call, closing its files, or a zombie. The kernel closes the files of an ending process one after the other,
+ * so that its socket can be gone a while before its locks are.
+ */
+static bool is_ending(pid_t pid)
+{
+    enum { EXITING = 0x4 /* PF_EXITING of the kernel, in the flags of /proc/PID/stat */ };
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t bytes = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (bytes <= 0) {
+        return true;
+    }
+    text[bytes] = 0;
+    /* Behind the name, which may hold anything: state, five numbers, flags; then, up to field 31, what is not needed, and the signals that wait. */
+    char state = 0;
+    unsigned flags = 0;
+    unsigned long waiting = 0;
+    const char *at = strrchr(text, ')');
+    if (!at || sscanf(at + 1,
+                      " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u %*u "
+                      "%*d %*u %*u %*u %*u %*u %*u %lu",
+                      &state, &flags, &waiting) < 2) {
+        return false;
+    }
+    return state == 'Z' || state == 'X' || (flags & EXITING) || (waiting & 1ul << (SIGKILL - 1));
+}
+
+/* Takes the lock, waiting for a holder that is ending. Holder's number, 0 when it is ours now. */
+static pid_t take_lock(int fd)
+{
+    enum { TRIES = 500, PAUSE_US = 20000 };
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    for (int i = 0; fcntl(fd, F_OFD_SETLK, &lock) != 0; i++) {
+        const pid_t holder = read_holder(fd);
+        if (i == TRIES || holder == 0 || !is_ending(holder)) {
+            return holder ? holder : -1;
+        }
+        usleep(PAUSE_US);
+    }
+    return 0;
+}
+
 /* Held until the process ends. */
 static ls_status lock_folder(ls_daemon *d)
 {
@@ -78,12 +125,12 @@ static ls_status lock_folder(ls_daemon *d)
     if (d->lock < 0) {
         return ls_fail_errno(errno, "can't open %s", path);
     }
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(d->lock, F_OFD_SETLK, &lock) != 0) {
+    const pid_t holder = take_lock(d->lock);
+    if (holder != 0) {
         return ls_fail(LS_ERR_FAILED,
                        "a daemon runs on %s already, with process number %ld; "
                        "'lockstep down' ends it",
-                       d->home, (long)read_holder(d->lock));
+                       d->home, (long)holder);
     }
     /* Others may pass through to their own jobs' folders of a root's daemon, and
    * see nothing. */
