@@ -502,6 +502,7 @@ static bool changes_where(ls_change_kind kind)
 ls_status ls_policy_change(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_change_kind kind,
                            uint64_t value)
 {
+    policy->drained.id = 0;
     uint32_t slot = 0;
     LS_TRY(find_job(policy, id, &slot));
     job *j = &policy->jobs[slot];
@@ -544,6 +545,7 @@ static void break_claims(ls_policy *policy, uint64_t now_ms, uint32_t place)
 
 ls_status ls_policy_node_set(ls_policy *policy, uint64_t now_ms, uint32_t node, ls_node_state state)
 {
+    policy->drained.id = 0;
     if (node >= policy->places.node_count || (unsigned)state > LS_NODE_DOWN) {
         return ls_fail(LS_ERR_INVALID, "node %u in state %u: there are %u nodes and 3 states", node,
                        (unsigned)state, policy->places.node_count);
@@ -605,6 +607,7 @@ ls_status ls_policy_account_set(ls_policy *policy, uint64_t now_ms, uint32_t ind
     for (int r = 0; r < LS_RESOURCES; r++) {
         const ls_quota *quota = &value->quota[r];
         policy->quota_lowered |= policy->accounts[index].used[r] > add_u64(quota->nominal, quota->borrow_max);
+        policy->any_quota |= quota->nominal != LS_UNLIMITED;
     }
     return LS_OK;
 }

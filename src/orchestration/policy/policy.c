@@ -167,6 +167,7 @@ static void init_nodes(ls_policy *policy, const ls_cluster *cluster)
     for (uint32_t i = 0; i < policy->settings.datasets_max; i++) {
         policy->dataset_nodes[i] = ls_arena_new(arena, uint64_t, policy->places.node_words);
     }
+    ls_plan_init(&policy->drained.plan, arena, &policy->places);
     for (uint32_t i = 0; i < policy->settings.reservations || i == 0; i++) {
         ls_plan_init(&policy->reservations[i].plan, arena, &policy->places);
         policy->reservations[i].held = ls_arena_new(arena, uint64_t, nodes);

@@ -443,23 +443,10 @@ static void stop(ls_policy *policy, const victim *v, uint32_t for_slot, uint64_t
     ls_action_add(policy, v->tier == TIER_END ? LS_ACTION_END : LS_ACTION_PREEMPT, v->job, for_slot);
 }
 
-/* Without quotas nobody borrows, and it does not matter whose a job is. */
-static bool any_quota(const ls_policy *policy)
-{
-    for (uint32_t i = 0; i < policy->accounts_used; i++) {
-        for (int r = 0; r < LS_RESOURCES; r++) {
-            if (policy->accounts[i].settings.quota[r].nominal != LS_UNLIMITED) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 /* What decides who may be asked: jobs alike in this have the same victims. */
 static asking signature(const ls_policy *policy, const job *j, bool own, bool equals)
 {
-    return (asking){.account = any_quota(policy) ? j->spec.account : 0,
+    return (asking){.account = policy->any_quota ? j->spec.account : 0,
                     .queue = ls_job_queue(policy, j->attained_device_ms),
                     .priority = j->spec.priority,
                     .spot = j->spec.spot,
@@ -498,10 +485,9 @@ static void remember_vain(asking *known, const ls_shape *shape, uint32_t needed)
 static uint32_t list_victims(ls_policy *policy, const job *j, uint32_t missing, const asking *like,
                              asking **known, uint64_t now_ms, uint32_t *attempts)
 {
-    const bool quotas = any_quota(policy);
     uint32_t count = 0, devices = 0;
     for (uint32_t i = 0; i < policy->running_count; i++) {
-        if (may_yield(j, like->queue, quotas, policy->running[i].hint)) {
+        if (may_yield(j, like->queue, policy->any_quota, policy->running[i].hint)) {
             offer_victims(policy, j, policy->running[i].slot, like->own, like->equals, now_ms, &count);
         }
     }

@@ -245,6 +245,43 @@ bool ls_reserve_find(ls_policy *policy, uint32_t slot, uint64_t now_ms, bool ope
     return found;
 }
 
+enum { DRAINED_KEPT_MS = 600000 };
+
+static void copy_plan(ls_plan *to, const ls_plan *from)
+{
+    memcpy(to->pieces, from->pieces, from->count * sizeof from->pieces[0]);
+    to->count = from->count;
+    to->ranks = from->ranks;
+    to->level = from->level;
+}
+
+/* What was kept free for the job at the last pass, if that still holds. Choosing anew each time would keep free now these devices, now those. */
+static bool reuse_drained(ls_policy *policy, uint32_t slot, uint64_t now_ms, reservation *r)
+{
+    const job *j = &policy->jobs[slot];
+    if (policy->drained.id != j->spec.id || policy->reservation_count > 0 || policy->settings.pooled ||
+        now_ms - min_u64(now_ms, policy->drained.made_ms) >= DRAINED_KEPT_MS) {
+        return false;
+    }
+    copy_plan(&r->plan, &policy->drained.plan);
+    r->job = slot;
+    r->id = j->spec.id;
+    r->withheld = false;
+    r->cpus_per = j->spec.cpus_per_rank;
+    r->memory_per = j->spec.memory_mib_per_rank;
+    r->starts_ms = r->ends_ms = UINT64_MAX;
+    return true;
+}
+
+static void keep_drained(ls_policy *policy, const reservation *r, uint64_t now_ms)
+{
+    if (r->starts_ms == UINT64_MAX && policy->reservation_count == 0) {
+        policy->drained.id = r->id;
+        policy->drained.made_ms = now_ms;
+        copy_plan(&policy->drained.plan, &r->plan);
+    }
+}
+
 void ls_reserve_add(ls_policy *policy, uint32_t slot, uint64_t now_ms)
 {
     if (policy->reserve_tries >= 2 * policy->settings.reservations) {
@@ -254,8 +291,11 @@ void ls_reserve_add(ls_policy *policy, uint32_t slot, uint64_t now_ms)
     const job *j = &policy->jobs[slot];
     const bool drains = may_drain(policy, j, now_ms);
     policy->reserve_tries++;
-    if (!ls_reserve_find(policy, slot, now_ms, drains, r) || (r->starts_ms == UINT64_MAX && !drains)) {
-        return;
+    if (!drains || !reuse_drained(policy, slot, now_ms, r)) {
+        if (!ls_reserve_find(policy, slot, now_ms, drains, r) || (r->starts_ms == UINT64_MAX && !drains)) {
+            return;
+        }
+        keep_drained(policy, r, now_ms);
     }
     r->key = ls_job_key(policy, j, now_ms);
     for (uint32_t i = 0; i < r->plan.count; i++) {

@@ -161,7 +161,14 @@ struct ls_policy {
     uint64_t *reserved; /* by place: all devices of reservations, free or not */
     failure failures[FAILURES_MAX];
     uint32_t failure_count;
+    struct
+        drained { /* the devices that are kept free for a job whose start nobody can tell: the same from pass to pass */
+        uint64_t id, made_ms; /* id 0: none, or to be chosen anew */
+        ls_plan plan;
+    } drained;
     victim *victims;
+    bool
+        any_quota; /* an account has or had one: without, nobody borrows, and it does not matter to preemption whose a job is */
     asking offers[OFFERS_MAX];
     uint32_t offer_count;
     uint64_t *domain_cost;
