@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define NOBODY UINT64_C(4294967295)
@@ -58,8 +59,23 @@ static ls_status resize(const runner_settings *settings)
     }
     program[bytes] = '\0';
     snprintf(ranks, sizeof ranks, "%llu", (unsigned long long)settings->ranks);
-    execl(program, program, "resize", settings->resize, "--ranks", ranks, "--timeout", "600", (char *)NULL);
+    /* Nothing of the daemon's environment: the user can look at it. */
+    char *const environment[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin"}, NULL};
+    execle(program, program, "resize", settings->resize, "--ranks", ranks, "--timeout", "600", (char *)NULL,
+           environment);
     return ls_fail(LS_ERR_IO, "can't start %s", program);
+}
+
+/* The daemon raised its own (cli/up.c). */
+static void restore_file_limit(void)
+{
+    struct rlimit files;
+    const char *before = getenv("LOCKSTEP_FILES");
+    const unsigned long long soft = before ? strtoull(before, NULL, 10) : 0;
+    if (soft > 0 && getrlimit(RLIMIT_NOFILE, &files) == 0 && soft <= files.rlim_max) {
+        files.rlim_cur = soft;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
 }
 
 static ls_status run_runner(const ls_invocation *invocation)
@@ -70,6 +86,7 @@ static ls_status run_runner(const ls_invocation *invocation)
     if (*end != '\0' || epoch < 1 || epoch > INT32_MAX || invocation->words[0][0] != '/') {
         return ls_fail(LS_ERR_INVALID, "runner takes an absolute folder and the number of an epoch");
     }
+    restore_file_limit();
     const bool switches_user = settings->uid != NOBODY && settings->gid != NOBODY;
     if (settings->resize[0]) {
         if (switches_user) {

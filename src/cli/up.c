@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -202,6 +203,19 @@ static ls_status start_behind(const ls_invocation *invocation, const char *home,
     return status;
 }
 
+/* Each job that runs is a file of the daemon's, each connection another. Jobs begin with what the daemon was given (cli/runner.c). */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+    char before[32];
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        snprintf(before, sizeof before, "%llu", (unsigned long long)files.rlim_cur);
+        setenv("LOCKSTEP_FILES", before, 1);
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
 static ls_status run_up(const ls_invocation *invocation)
 {
     const up_settings *up = invocation->settings;
@@ -210,6 +224,7 @@ static ls_status run_up(const ls_invocation *invocation)
     LS_TRY(find_home(invocation->arena, &home));
     LS_TRY(find_program(invocation->arena, &program));
     LS_TRY(read_settings(invocation, home, &settings));
+    raise_file_limit();
     return up->foreground ? run_here(invocation, home, program, &settings, -1)
                           : start_behind(invocation, home, program, &settings);
 }

@@ -97,7 +97,7 @@ static const ls_api_field log_in[] = {
     JOB,
     IN(LS_API_QUERY, "from", LS_API_INTEGER, 0, NUMBER_MAX, "begin at this byte; 0"),
     IN(LS_API_QUERY, "tail", LS_API_INTEGER, 1, 1000000, "begin with the last so many lines"),
-    IN(LS_API_QUERY, "bytes", LS_API_INTEGER, 1, 16 << 20, "at most so many; 4 MiB"),
+    IN(LS_API_QUERY, "bytes", LS_API_INTEGER, 1, 1 << 20, "at most so many; 1 MiB"),
     IN(LS_API_QUERY, "rank", LS_API_INTEGER, 0, 1 << 20, "of this rank alone"),
     IN(LS_API_QUERY, "follow", LS_API_BOOL, 0, 0, "go on with what is written, until the job has ended"),
 };

@@ -2,55 +2,17 @@
 /* What is written for a start. */
 #include "orchestration/engines/local/local_internal.h"
 
-#include "base/file.h"
+#include "orchestration/engines/job_files.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 ls_local_path ls_local_folder(const char *home, uint64_t job)
 {
     ls_local_path path;
     snprintf(path.text, sizeof path.text, "%s/jobs/%" PRIu64, home, job);
     return path;
-}
-
-/* The job's user owns it, and nobody else looks in. */
-static ls_status make_folder(const char *folder, const ls_job *job)
-{
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
-        return ls_fail_errno(errno, "can't make %s", folder);
-    }
-    if (job->uid != geteuid() && lchown(folder, job->uid, job->gid) != 0) {
-        return ls_fail_errno(errno, "can't give %s to user %u", folder, job->uid);
-    }
-    return LS_OK;
-}
-
-/* Once: later starts are of the same file. */
-static ls_status write_run_file(const char *folder, const ls_job *job)
-{
-    char path[LS_LOCAL_PATH_BYTES + 16], draft[LS_LOCAL_PATH_BYTES + 24];
-    snprintf(path, sizeof path, "%s/run.yaml", folder);
-    snprintf(draft, sizeof draft, "%s.new", path);
-    unlink(draft);
-    const int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return ls_fail_errno(errno, "can't create %s", draft);
-    }
-    ls_status status = ls_file_write_all(fd, draft, job->spec.file, strlen(job->spec.file));
-    if (status == LS_OK && job->uid != geteuid() && fchown(fd, job->uid, job->gid) != 0) {
-        status = ls_fail_errno(errno, "can't give %s to user %u", draft, job->uid);
-    }
-    close(fd);
-    if (status == LS_OK && rename(draft, path) != 0) {
-        status = ls_fail_errno(errno, "can't name %s", path);
-    }
-    return status;
 }
 
 static void append(json_t *words, const char *word)
@@ -106,8 +68,10 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, bool has_gpus
 {
     const ls_local_path folder = ls_local_folder(settings->home, job->id);
     const bool trains = job->spec.command.count == 0;
-    LS_TRY(make_folder(folder.text, job));
-    LS_TRY(write_run_file(folder.text, job));
+    char run_file[LS_LOCAL_PATH_BYTES + 16];
+    snprintf(run_file, sizeof run_file, "%s/run.yaml", folder.text);
+    LS_TRY(ls_job_folder_make(folder.text, job->uid, job->gid));
+    LS_TRY(ls_job_file_write(run_file, job->spec.file, strlen(job->spec.file), job->uid, job->gid));
     json_t *ticket = json_pack(
         "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:o, s:b}", "job", (json_int_t)job->id, "epoch",
         (int)job->epoch, "directory", job->spec.directory, "argv",

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "orchestration/engines/job_files.h"
 #include "orchestration/engines/local/local_internal.h"
 
 #include "base/assert.h"
@@ -7,6 +8,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define START_AGAIN_NS (5 * UINT64_C(1000000000)) /* behind a start for which something was too little */
 #define LOOK_AGAIN_NS                                                                                        \
     20000000u /* at what is on its way: a runner that was killed and whose lock is not dropped yet, leftovers */
 enum { RESIZE_TRIES = 20, RESIZE_AGAIN_MS = 500 };
@@ -35,6 +38,7 @@ typedef struct track {
     int watch; /* inotify's; -1: none */
     bool is_child;
     bool told_started, told_end, is_adopted, is_stopping, is_hunted;
+    bool is_runner_gone; /* its runner has ended, or what called itself so is not its user's */
     ls_env_id timer;
     ls_env_id resizer; /* process; 0: none */
     uint32_t resize_to, resize_tries;
@@ -220,6 +224,7 @@ static void runner_exited(void *context, ls_env_id process, int exit_code)
     track *t = by_process(context, process);
     if (t) {
         t->process = 0;
+        t->is_runner_gone = true;
         look(t);
     }
 }
@@ -232,16 +237,38 @@ static void tell_started(track *t, const ls_ticket_state *state)
     }
 }
 
+/* The number is from a file of the job's user, who could name any process there. */
+static bool is_of_user(pid_t pid, uint32_t uid)
+{
+    char path[64], text[1024];
+    unsigned owner = 0;
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t bytes = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    text[bytes > 0 ? bytes : 0] = '\0';
+    const char *line = strstr(text, "\nUid:");
+    return line && sscanf(line, "\nUid: %u", &owner) == 1 && owner == uid;
+}
+
 /* A runner that this process did not start, or whose number was not known yet. */
 static void watch_runner(track *t, pid_t pid)
 {
-    t->pid = pid;
     if (t->process || t->is_child) {
         return;
     }
+    t->pid = pid;
     if (ls_env_process_watch(env_of(t), pid, runner_exited, t->engine, &t->process) != 0) {
         t->process = 0;
-        look_later(t); /* it has just ended */
+        t->is_runner_gone = true;
+    } else if (!is_of_user(pid, t->uid)) { /* or it has just ended */
+        t->process = 0;                    /* what is heard of it is nobody's */
+        t->is_runner_gone = true;
+    }
+    if (t->is_runner_gone) {
+        look_later(t);
     }
 }
 
@@ -283,7 +310,7 @@ static void look(track *t)
     if (t->told_end) {
         return;
     }
-    if (ls_ticket_look(t->folder.text, t->epoch, &state) != LS_OK) {
+    if (ls_ticket_look(t->folder.text, t->epoch, t->is_runner_gone, &state) != LS_OK) {
         ls_log_error("job %" PRIu64 ": %s", t->job, ls_error_text());
         look_later(t);
         return;
@@ -371,6 +398,28 @@ static void could_not_start(track *t, const char *text)
                       .kind = LS_ENGINE_ENDED, .exit_code = 1, .cause = LS_CAUSE_START, .text = text});
 }
 
+static void give_back(void *context)
+{
+    track *t = context;
+    t->timer = 0;
+    report_end(t, (ls_engine_report){.kind = LS_ENGINE_NEVER});
+}
+
+/* The machine has too little of something for now, which is no fault of the job's: it waits again, after a pause in which nobody else is tried in its place. */
+static bool is_for_now(ls_status status, int error)
+{
+    return status == LS_ERR_DISK || status == LS_ERR_MEMORY || error == EMFILE || error == ENFILE ||
+           error == EAGAIN || error == ENOMEM;
+}
+
+static void could_not_start_now(track *t)
+{
+    ls_log_warn("job %" PRIu64 " can't be started for now: %s", t->job, ls_error_text());
+    bool taken = false;
+    (void)!ls_ticket_withdraw(t->folder.text, t->epoch, &taken);
+    t->timer = ls_env_timer_set(env_of(t), START_AGAIN_NS, give_back, t);
+}
+
 /* Earlier epochs are over. */
 static void remove_earlier(local_engine *e, const ls_job *job)
 {
@@ -387,17 +436,27 @@ static void local_start(ls_engine *engine, const ls_job *job)
     local_engine *e = local_of(engine);
     remove_earlier(e, job);
     track *t = add_track(e, job);
-    if (ls_local_folder_write(&e->settings, e->machine.has_gpus, job) != LS_OK) {
-        could_not_start(t, ls_error_text());
+    errno = 0;
+    const ls_status status = ls_local_folder_write(&e->settings, e->machine.has_gpus, job);
+    if (status != LS_OK) {
+        if (is_for_now(status, errno)) {
+            could_not_start_now(t);
+        } else {
+            could_not_start(t, ls_error_text());
+        }
         return;
     }
     watch_folder(t);
     t->is_child = true;
     const int error = -spawn_runner(t, NULL, runner_exited, &t->process);
     if (error) {
+        ls_fail_errno(error, "can't start %s", e->program);
+        if (is_for_now(LS_OK, error)) {
+            could_not_start_now(t);
+            return;
+        }
         bool taken = false;
         (void)!ls_ticket_withdraw(t->folder.text, t->epoch, &taken);
-        ls_fail_errno(error, "can't start %s", e->program);
         could_not_start(t, ls_error_text());
     }
 }
@@ -416,8 +475,8 @@ static void hunt(void *context)
     track *t = context;
     t->timer = 0;
     ls_ticket_state state;
-    const bool is_held =
-        ls_ticket_look(t->folder.text, t->epoch, &state) == LS_OK && state.stage == LS_TICKET_RUNS;
+    const bool is_held = ls_ticket_look(t->folder.text, t->epoch, t->is_runner_gone, &state) == LS_OK &&
+                         state.stage == LS_TICKET_RUNS;
     if (ls_local_kill_leftovers(t->folder.text) > 0 || t->process || is_held) {
         t->timer = ls_env_timer_set(env_of(t), LOOK_AGAIN_NS, hunt, t);
         return;
@@ -639,15 +698,8 @@ static const ls_engine_calls local_calls = {
 
 static ls_status open_engine(local_engine *e)
 {
-    char jobs[LS_LOCAL_PATH_BYTES];
     LS_TRY(ls_local_machine_read(e->settings.slots, &e->machine));
-    snprintf(jobs, sizeof jobs, "%s/jobs", e->home);
-    if (mkdir(jobs, 0711) != 0 && errno != EEXIST) {
-        return ls_fail_errno(errno, "can't make %s", jobs);
-    }
-    if (geteuid() == 0 && chmod(jobs, 0711) != 0) { /* each user reaches his own jobs' folders */
-        return ls_fail_errno(errno, "can't open %s", jobs);
-    }
+    LS_TRY(ls_jobs_folder_make(e->home));
     e->notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (e->notify < 0) {
         return ls_fail_errno(errno, "can't watch folders");

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "orchestration/engines/job_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,33 +26,6 @@ static ticket_path path_of(const char *folder, const char *what, uint32_t epoch)
     return path;
 }
 
-/* ---- reading what may be anything ---- */
-
-/* A regular file's first bytes, zero-terminated. -1 with errno. */
-static ssize_t read_file(const char *path, int flags, char *data, size_t limit, int *fd_out)
-{
-    const int fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    struct stat info;
-    if (fd < 0) {
-        return -1;
-    }
-    ssize_t bytes = -1;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        errno = EINVAL;
-    } else {
-        bytes = pread(fd, data, limit - 1, 0);
-        data[bytes > 0 ? bytes : 0] = '\0';
-    }
-    if (fd_out && bytes >= 0) {
-        *fd_out = fd;
-    } else {
-        const int error = errno;
-        close(fd);
-        errno = error;
-    }
-    return bytes;
-}
-
 static bool is_locked(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -59,34 +33,6 @@ static bool is_locked(int fd)
 }
 
 /* ---- the daemon's side ---- */
-
-/* Whole under its name, for `uid`, and without waiting for the disk: after a power cut nothing of this machine runs anyway. */
-static ls_status write_new(const char *folder, const char *what, uint32_t epoch, const char *data,
-                           size_t bytes, uid_t uid, gid_t gid)
-{
-    const ticket_path path = path_of(folder, what, epoch);
-    char draft[sizeof path.text + 8];
-    snprintf(draft, sizeof draft, "%s.new", path.text);
-    unlink(draft);
-    const int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return ls_fail_errno(errno, "can't create %s", draft);
-    }
-    ls_status status = ls_file_write_all(fd, draft, data, bytes);
-    if (status == LS_OK && uid != geteuid() && fchown(fd, uid, gid) != 0) {
-        status = ls_fail_errno(errno, "can't give %s to user %u", draft, (unsigned)uid);
-    }
-    if (close(fd) != 0 && status == LS_OK) {
-        status = ls_fail_errno(errno, "can't write %s", draft);
-    }
-    if (status == LS_OK && rename(draft, path.text) != 0) {
-        status = ls_fail_errno(errno, "can't name %s", path.text);
-    }
-    if (status != LS_OK) {
-        unlink(draft);
-    }
-    return status;
-}
 
 ls_status ls_ticket_write(const char *folder, uint32_t epoch, const json_t *ticket, uid_t uid, gid_t gid)
 {
@@ -98,7 +44,8 @@ ls_status ls_ticket_write(const char *folder, uint32_t epoch, const json_t *tick
     }
     const size_t bytes = strlen(text);
     text[bytes] = '\n'; /* in the place of its zero */
-    const ls_status status = write_new(folder, "ticket", epoch, text, bytes + 1, uid, gid);
+    const ls_status status =
+        ls_job_file_write(path_of(folder, "ticket", epoch).text, text, bytes + 1, uid, gid);
     free(text);
     return status;
 }
@@ -108,7 +55,7 @@ static bool read_exit(const char *folder, uint32_t epoch, ls_ticket_exit *end_ou
     const ticket_path path = path_of(folder, "exit", epoch);
     char text[EXIT_BYTES_MAX];
     json_t *root = NULL;
-    const ssize_t bytes = read_file(path.text, O_RDONLY, text, sizeof text, NULL);
+    const ssize_t bytes = ls_job_file_read(path.text, O_RDONLY, text, sizeof text, NULL);
     if (bytes <= 0 || ls_json_parse(text, (size_t)bytes, path.text, &root) != LS_OK) {
         return false;
     }
@@ -146,19 +93,19 @@ static double modified_s(const char *path)
     return lstat(path, &info) == 0 ? (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec : 0.0;
 }
 
-static ls_status look_at_claim(const char *folder, uint32_t epoch, ls_ticket_state *state)
+static ls_status look_at_claim(const char *folder, uint32_t epoch, bool is_gone, ls_ticket_state *state)
 {
     const ticket_path path = path_of(folder, "claim", epoch);
     char *text = malloc(LS_TICKET_BYTES_MAX);
     int fd = -1;
-    const ssize_t bytes = text ? read_file(path.text, O_RDWR, text, LS_TICKET_BYTES_MAX, &fd) : -1;
+    const ssize_t bytes = text ? ls_job_file_read(path.text, O_RDWR, text, LS_TICKET_BYTES_MAX, &fd) : -1;
     if (bytes < 0) {
         const int error = errno;
         free(text);
         state->stage = LS_TICKET_NOTHING;
         return error == ENOENT ? LS_OK : ls_fail_errno(error, "can't read %s", path.text);
     }
-    const bool locked = is_locked(fd);
+    const bool locked = !is_gone && is_locked(fd);
     close(fd);
     state->pid = read_runner(text);
     free(text);
@@ -172,17 +119,13 @@ static ls_status look_at_claim(const char *folder, uint32_t epoch, ls_ticket_sta
     return LS_OK;
 }
 
-ls_status ls_ticket_look(const char *folder, uint32_t epoch, ls_ticket_state *state_out)
+ls_status ls_ticket_look(const char *folder, uint32_t epoch, bool runner_is_gone, ls_ticket_state *state_out)
 {
     ls_ticket_state state = {0};
-    if (read_exit(folder, epoch, &state.end)) {
-        state.stage = LS_TICKET_ENDED;
-        state.started_s = modified_s(path_of(folder, "running", epoch).text);
-        state.is_running = state.started_s > 0.0;
-    } else if (access(path_of(folder, "ticket", epoch).text, F_OK) == 0) {
+    if (access(path_of(folder, "ticket", epoch).text, F_OK) == 0) {
         state.stage = LS_TICKET_WAITS;
     } else {
-        LS_TRY(look_at_claim(folder, epoch, &state));
+        LS_TRY(look_at_claim(folder, epoch, runner_is_gone, &state));
     }
     *state_out = state;
     return LS_OK;
@@ -239,7 +182,7 @@ ls_status ls_ticket_take(const char *folder, uint32_t epoch, json_t **ticket_out
     char *text = malloc(LS_TICKET_BYTES_MAX);
     int fd = -1;
     *ticket_out = NULL;
-    const ssize_t bytes = text ? read_file(ticket.text, O_RDWR, text, LS_TICKET_BYTES_MAX, &fd) : -1;
+    const ssize_t bytes = text ? ls_job_file_read(ticket.text, O_RDWR, text, LS_TICKET_BYTES_MAX, &fd) : -1;
     if (bytes < 0) {
         const int error = errno;
         free(text);
@@ -275,7 +218,7 @@ ls_status ls_ticket_take(const char *folder, uint32_t epoch, json_t **ticket_out
 
 ls_status ls_ticket_say_running(const char *folder, uint32_t epoch)
 {
-    return write_new(folder, "running", epoch, "\n", 1, geteuid(), getegid());
+    return ls_job_file_write(path_of(folder, "running", epoch).text, "\n", 1, geteuid(), getegid());
 }
 
 ls_status ls_ticket_say_exit(const char *folder, uint32_t epoch, const ls_ticket_exit *end)
@@ -289,7 +232,8 @@ ls_status ls_ticket_say_exit(const char *folder, uint32_t epoch, const ls_ticket
     if (!text) {
         return ls_fail(LS_ERR_MEMORY, "out of memory for the end of a job");
     }
-    const ls_status status = write_new(folder, "exit", epoch, text, strlen(text), geteuid(), getegid());
+    const ls_status status =
+        ls_job_file_write(path_of(folder, "exit", epoch).text, text, strlen(text), geteuid(), getegid());
     free(text);
     return status;
 }

@@ -34,7 +34,7 @@ typedef enum ls_ticket_stage {
     LS_TICKET_WAITS,   /* ticket-E: nobody has taken it */
     LS_TICKET_RUNS,    /* claim-E is locked */
     LS_TICKET_GONE,    /* claim-E is not, and there is no exit-E */
-    LS_TICKET_ENDED,   /* exit-E */
+    LS_TICKET_ENDED,   /* exit-E, and claim-E is not locked */
 } ls_ticket_stage;
 
 typedef struct ls_ticket_exit {
@@ -55,8 +55,12 @@ typedef struct ls_ticket_state {
 /* Daemon: writes ticket-E in `folder` (which exists) for the owner of the folder to read. Errors: LS_ERR_DISK, LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_ticket_write(const char *folder, uint32_t epoch, const json_t *ticket, uid_t uid,
                                         gid_t gid);
-/* Daemon: what has become of it. Errors: LS_ERR_IO. */
-LS_MUST_CHECK ls_status ls_ticket_look(const char *folder, uint32_t epoch, ls_ticket_state *state_out);
+/*
+ * Daemon: what has become of it. runner_is_gone: whoever ran it has ended, and a lock of another process of its user counts for nothing; else an exit-E counts
+ * only when the claim is no longer locked, for anything of that user could have written it. Errors: LS_ERR_IO.
+ */
+LS_MUST_CHECK ls_status ls_ticket_look(const char *folder, uint32_t epoch, bool runner_is_gone,
+                                       ls_ticket_state *state_out);
 /* Daemon: no runner can take it from now on. taken_out: one has. */
 LS_MUST_CHECK ls_status ls_ticket_withdraw(const char *folder, uint32_t epoch, bool *taken_out);
 /* Daemon: removes all files of epochs up to E. */

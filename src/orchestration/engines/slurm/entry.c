@@ -3,16 +3,15 @@
 #include "orchestration/engines/slurm/internal.h"
 
 #include "base/assert.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/program.h"
+#include "orchestration/engines/job_files.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 ls_slurm_entry *ls_slurm_find(const ls_slurm_engine *self, uint64_t id)
@@ -40,40 +39,26 @@ const char *ls_slurm_file(ls_arena *arena, const ls_slurm_engine *self, const ls
                            one->epoch, suffix);
 }
 
-/* The folder is its owner's alone: the script has the submitter's variables in it. */
-static ls_status make_folder(ls_arena *arena, const ls_slurm_engine *self, const ls_job *job)
+ls_status ls_slurm_write(const ls_job *job, const char *path, const char *text)
 {
-    const char *folder = ls_slurm_job_folder(arena, &self->site, job->id);
-    LS_TRY(ls_dir_create(folder));
-    if (chmod(folder, 0700) != 0 || (self->site.is_root && chown(folder, job->uid, job->gid) != 0)) {
-        return ls_fail_errno(errno, "can't set the owner of %s", folder);
-    }
-    return LS_OK;
-}
-
-ls_status ls_slurm_write(const ls_slurm_engine *self, const ls_job *job, const char *path, const char *text)
-{
-    LS_TRY(ls_file_write_atomic(path, text, strlen(text)));
-    if (chmod(path, 0600) != 0 || (self->site.is_root && chown(path, job->uid, job->gid) != 0)) {
-        return ls_fail_errno(errno, "can't set the owner of %s", path);
-    }
-    return LS_OK;
+    return ls_job_file_write(path, text, strlen(text), job->uid, job->gid);
 }
 
 ls_status ls_slurm_write_files(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one)
 {
     const ls_job *job = one->job;
-    LS_TRY(make_folder(arena, self, job));
+    LS_TRY(ls_jobs_folder_make(self->site.home));
+    LS_TRY(ls_job_folder_make(ls_slurm_job_folder(arena, &self->site, job->id), job->uid, job->gid));
     LS_TRY(ls_slurm_write(
-        self, job, ls_arena_printf(arena, "%s/run.yaml", ls_slurm_job_folder(arena, &self->site, job->id)),
+        job, ls_arena_printf(arena, "%s/run.yaml", ls_slurm_job_folder(arena, &self->site, job->id)),
         job->spec.file));
     ls_text script = {0};
     ls_slurm_script(&self->site, job, &one->shape, &script);
     const ls_status status =
-        ls_slurm_write(self, job, ls_slurm_file(arena, self, one, "slurm", ".sh"), ls_text_string(&script));
+        ls_slurm_write(job, ls_slurm_file(arena, self, one, "slurm", ".sh"), ls_text_string(&script));
     ls_text_release(&script);
     LS_TRY(status);
-    return ls_slurm_write(self, job, ls_slurm_file(arena, self, one, "ticket", ""), "");
+    return ls_slurm_write(job, ls_slurm_file(arena, self, one, "ticket", ""), "");
 }
 
 /* True when nobody has taken the ticket, and nobody can any more. */
@@ -89,11 +74,10 @@ bool ls_slurm_withdraw_ticket(const ls_slurm_engine *self, const ls_slurm_entry 
 bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one)
 {
     ls_arena arena = {0};
-    char *text = NULL, ref[LS_SLURM_REF_BYTES];
-    size_t bytes = 0;
+    char text[100], ref[LS_SLURM_REF_BYTES];
     uint32_t restarts = 0;
-    const bool found = ls_file_read(&arena, ls_slurm_file(&arena, self, one, "slurm-ref", ""), 100, &text,
-                                    &bytes) == LS_OK &&
+    const bool found = ls_job_file_read(ls_slurm_file(&arena, self, one, "slurm-ref", ""), O_RDONLY, text,
+                                        sizeof text, NULL) > 0 &&
                        sscanf(text, "%39[0-9_] %" SCNu32, ref, &restarts) == 2;
     ls_arena_release(&arena);
     if (found) {
@@ -107,7 +91,7 @@ void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one)
 {
     ls_arena arena = {0};
     const char *text = ls_arena_printf(&arena, "%s %" PRIu32 "\n", one->ref, one->restarts);
-    if (ls_slurm_write(self, one->job, ls_slurm_file(&arena, self, one, "slurm-ref", ""), text) != LS_OK) {
+    if (ls_slurm_write(one->job, ls_slurm_file(&arena, self, one, "slurm-ref", ""), text) != LS_OK) {
         ls_log_warn("job %" PRIu64 ": %s", one->id, ls_error_text());
     }
     ls_arena_release(&arena);
@@ -118,15 +102,14 @@ bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, i
                        double *time_out)
 {
     ls_arena arena = {0};
-    char *text = NULL;
-    size_t bytes = 0;
+    char text[100];
     int code = 0;
     double time_s = 0;
     const char *path =
         ls_arena_printf(&arena, "%s/slurm-end-%s-%u", ls_slurm_job_folder(&arena, &self->site, one->id),
                         one->ref, one->restarts);
-    const bool found = ls_file_read(&arena, path, 200, &text, &bytes) == LS_OK &&
-                       sscanf(text, "%d %lf", &code, &time_s) == 2;
+    const bool found = ls_job_file_read(path, O_RDONLY, text, sizeof text, NULL) > 0 &&
+                       sscanf(text, "%3d %lf", &code, &time_s) == 2 && code >= 0 && code <= 255;
     ls_arena_release(&arena);
     if (found) {
         *code_out = code;
@@ -172,4 +155,32 @@ void ls_slurm_cancel(ls_slurm_engine *self, const char *ref)
 {
     const char *const argv[] = {"scancel", ref, NULL};
     ls_slurm_command(self, argv);
+}
+
+/* ---- stopping ---- */
+
+static void grace_over(void *context)
+{
+    ls_slurm_entry *one = context;
+    one->grace = 0;
+    if (one->phase == PHASE_RUNS) {
+        ls_slurm_cancel(one->engine, one->ref);
+    }
+}
+
+void ls_slurm_stop_now(ls_slurm_engine *self, ls_slurm_entry *one)
+{
+    if (!one->ref[0] || (one->phase != PHASE_WAITS && one->phase != PHASE_RUNS)) {
+        return; /* where it is will be seen at the next look */
+    }
+    if (one->phase == PHASE_RUNS && !one->is_killed) {
+        const char *const argv[] = {"scancel", "--batch", "--signal=USR1", one->ref, NULL};
+        ls_slurm_command(self, argv);
+        if (!one->grace) {
+            one->grace =
+                ls_env_timer_set(self->env, (uint64_t)(one->job->spec.grace_s * 1e9), grace_over, one);
+        }
+    } else {
+        ls_slurm_cancel(self, one->ref);
+    }
 }

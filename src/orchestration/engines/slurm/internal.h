@@ -31,9 +31,10 @@ typedef struct ls_slurm_entry {
     uint32_t epoch;
     ls_slurm_phase phase;
     char ref[LS_SLURM_REF_BYTES];
-    uint32_t restarts; /* of Slurm's record, in this epoch */
-    uint32_t missed;   /* looks in which Slurm did not know it */
-    bool is_stopping;
+    uint32_t restarts;           /* of Slurm's record, in this epoch */
+    uint32_t missed;             /* looks in which Slurm did not know it */
+    bool is_stopping, is_killed; /* told to; without grace */
+    bool is_adopted;             /* of an earlier daemon, and not looked at yet */
     double started_s;
     ls_env_id grace; /* timer */
     ls_slurm_shape shape;
@@ -68,8 +69,7 @@ void ls_slurm_tell(ls_slurm_engine *self, const ls_slurm_entry *one, ls_engine_r
 const char *ls_slurm_file(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one,
                           const char *kind, const char *suffix);
 /* A file that is its owner's alone. */
-LS_MUST_CHECK ls_status ls_slurm_write(const ls_slurm_engine *self, const ls_job *job, const char *path,
-                                       const char *text);
+LS_MUST_CHECK ls_status ls_slurm_write(const ls_job *job, const char *path, const char *text);
 /* The folder, run file, script and ticket of its epoch. */
 LS_MUST_CHECK ls_status ls_slurm_write_files(ls_arena *arena, const ls_slurm_engine *self,
                                              const ls_slurm_entry *one);
@@ -86,11 +86,18 @@ bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, i
 void ls_slurm_command(ls_slurm_engine *self, const char *const *argv);
 void ls_slurm_cancel(ls_slurm_engine *self, const char *ref);
 
+/* Tells Slurm to end it: USR1 and a time of grace when it runs. Does nothing while it is not known where it is. */
+void ls_slurm_stop_now(ls_slurm_engine *self, ls_slurm_entry *one);
+
 /* ---- submitting (submit.c) ---- */
 
 void ls_slurm_submit_in(ls_slurm_engine *self, double seconds);
 /* Slurm's words for people: without the name of the program, one line. In the arena. */
 const char *ls_slurm_words(ls_arena *arena, const char *error);
+
+/* What is told from the loop, for orders are carried out without reports. text: copied. */
+void ls_slurm_tell_later(ls_slurm_engine *self, const ls_slurm_entry *of, double seconds,
+                         ls_engine_report report, const char *text);
 
 /* ---- looking (look.c) ---- */
 

@@ -97,6 +97,15 @@ static void take_row(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_
         return;
     }
     one->missed = 0;
+    if (one->is_adopted) { /* told to stop before it was known where it is */
+        one->is_adopted = false;
+        if (row->state == LS_SLURM_RUNS && row->restarts == one->restarts) {
+            has_begun(self, one, row);
+        }
+        if (one->is_stopping) {
+            ls_slurm_stop_now(self, one);
+        }
+    }
     if (row->restarts > one->restarts) {
         was_requeued(self, one, row);
     } else if (row->state == LS_SLURM_WAITS) {
@@ -153,7 +162,10 @@ static void take_rows(ls_slurm_engine *self, ls_slurm_row *rows, size_t count)
         }
         const ls_slurm_row key = {.ref = at->ref};
         const ls_slurm_row *row = bsearch(&key, rows, count, sizeof *rows, compare_rows);
-        if (row) {
+        uint64_t job;
+        uint32_t epoch;
+        /* What Slurm calls it was read from a folder of its user's, who may have written another's there. */
+        if (row && ls_slurm_comment_read(row->comment, self->site.home_id, &job, &epoch)) {
             take_row(self, at, row);
         } else {
             take_absence(self, at);

@@ -144,15 +144,19 @@ ls_status ls_slurm_rows_read(ls_arena *arena, const char *text, ls_slurm_row **r
 {
     ls_slurm_row *rows = ls_arena_new(arena, ls_slurm_row, count_lines(text));
     char *copy = ls_arena_strdup(arena, text), *line;
+    const char *bad = NULL;
     size_t count = 0;
     while ((line = next_line(&copy))) {
         const char *whole = ls_arena_strdup(arena, line);
-        if (!read_row(line, &rows[count])) {
-            return ls_fail(LS_ERR_DATA,
-                           "squeue said '%.120s', which is no line of the 8 columns that were asked for",
-                           whole);
+        if (read_row(line, &rows[count])) {
+            count++;
+        } else if (!bad) {
+            bad = whole;
         }
-        count++;
+    }
+    if (bad && count == 0) {
+        return ls_fail(LS_ERR_DATA,
+                       "squeue said '%.120s', which is no line of the 8 columns that were asked for", bad);
     }
     *rows_out = rows;
     *count_out = count;

@@ -43,8 +43,8 @@ typedef struct ls_slurm_row {
 } ls_slurm_row;
 
 /*
- * Reads what squeue printed. Rows whose state is not known are taken as waiting. Errors: LS_ERR_DATA for a line with other columns, naming it: another version of Slurm, or
- * not squeue at all; the outputs are then untouched. Everything lives in the arena.
+ * Reads what squeue printed. Rows whose state is not known are taken as waiting; lines with other columns are skipped (other people's comments may hold anything), but when there is nothing
+ * else: LS_ERR_DATA, naming the first: another version of Slurm, or not squeue at all; the outputs are then untouched. Everything lives in the arena.
  */
 LS_MUST_CHECK ls_status ls_slurm_rows_read(ls_arena *arena, const char *text, ls_slurm_row **rows_out,
                                            size_t *count_out);

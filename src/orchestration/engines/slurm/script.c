@@ -68,7 +68,8 @@ static void append_variables(ls_text *text, const ls_option_strings *variables)
 {
     for (uint64_t i = 0; i < variables->count; i++) {
         const char *item = variables->items[i], *value = strchr(item, '=');
-        if (!value || strncmp(item, "SLURM_", 6) == 0 || strncmp(item, "SBATCH_", 7) == 0) {
+        if (!value || strncmp(item, "SLURM_", 6) == 0 || strncmp(item, "SBATCH_", 7) == 0 ||
+            strncmp(item, "lockstep_", 9) == 0) {
             continue;
         }
         ls_text_printf(text, "export %.*s=", (int)(value - item), item);
@@ -86,22 +87,23 @@ static void append_beginning(const ls_slurm_site *site, const ls_job *job, ls_te
         "#!/bin/sh\n"
         "# Job %" PRIu64
         ", epoch %u, of the queue in HOME below. Written by 'lockstep up --engine slurm', for sbatch.\n"
-        "home=",
+        "lockstep_home=",
         job->id, job->epoch);
     append_word(text, site->home);
     ls_text_printf(
         text,
-        "\njob=\"$home/jobs/%" PRIu64 "\"\n"
-        "restarts=${SLURM_RESTART_COUNT:-0}\n"
+        "\nlockstep_job=\"$lockstep_home/jobs/%" PRIu64 "\"\n"
+        "lockstep_restarts=${SLURM_RESTART_COUNT:-0}\n"
         "# Whoever withdrew the ticket has given the job up; behind a requeue by Slurm it is taken already.\n"
-        "[ \"$restarts\" -gt 0 ] || mv \"$job/ticket-%u\" \"$job/claim-%u\" 2> /dev/null || exit 0\n"
-        "ref=\"${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}\"\n"
-        "[ \"$restarts\" -gt 0 ] || echo \"$ref 0\" > \"$job/slurm-ref-%u\"\n",
+        "[ \"$lockstep_restarts\" -gt 0 ] || mv \"$lockstep_job/ticket-%u\" \"$lockstep_job/claim-%u\" 2> "
+        "/dev/null || exit 0\n"
+        "lockstep_ref=\"${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}\"\n"
+        "[ \"$lockstep_restarts\" -gt 0 ] || echo \"$lockstep_ref 0\" > \"$lockstep_job/slurm-ref-%u\"\n",
         job->id, job->epoch, job->epoch, job->epoch);
     append_variables(text, &job->spec.variables);
     ls_text_printf(text,
-                   "export LOCKSTEP_HOME=\"$home\" LOCKSTEP_JOB=%" PRIu64
-                   " LOCKSTEP_EPOCH=$((%u + restarts))\n"
+                   "export LOCKSTEP_HOME=\"$lockstep_home\" LOCKSTEP_JOB=%" PRIu64
+                   " LOCKSTEP_EPOCH=$((%u + lockstep_restarts))\n"
                    "export SLURM_EXPORT_ENV=ALL\n",
                    job->id, job->epoch);
     if (site->slurm_conf) {
@@ -109,20 +111,22 @@ static void append_beginning(const ls_slurm_site *site, const ls_job *job, ls_te
         append_word(text, site->slurm_conf);
         ls_text_append(text, "\n");
     }
-    ls_text_append(text, "lockstep=");
+    ls_text_append(text, "lockstep_program=");
     append_word(text, site->program);
-    ls_text_append(text, "\n"
-                         "finish() {\n"
-                         "    end=\"$job/slurm-end-$ref-$restarts\"\n"
-                         "    echo \"$1 $(date +%s)\" > \"$end.tmp\" && mv \"$end.tmp\" \"$end\"\n"
-                         "    exit \"$1\"\n"
-                         "}\n"
-                         "cd ");
+    ls_text_append(
+        text,
+        "\n"
+        "finish() {\n"
+        "    lockstep_end=\"$lockstep_job/slurm-end-$lockstep_ref-$lockstep_restarts\"\n"
+        "    echo \"$1 $(date +%s)\" > \"$lockstep_end.tmp\" && mv \"$lockstep_end.tmp\" \"$lockstep_end\"\n"
+        "    exit \"$1\"\n"
+        "}\n"
+        "cd ");
     append_word(text, job->spec.directory);
     ls_text_append(text, " || finish 2\n"
-                         "step=\n"
+                         "lockstep_step=\n"
                          "notice() {\n"
-                         "    [ -n \"$step\" ] || finish 75\n"
+                         "    [ -n \"$lockstep_step\" ] || finish 75\n"
                          "    scancel --signal=TERM \"$SLURM_JOB_ID.0\"\n"
                          "}\n"
                          "trap notice USR1 TERM\n");
@@ -133,21 +137,27 @@ static void append_meeting_point(ls_text *text)
 {
     ls_text_append(
         text,
-        "address=$(scontrol show node \"$SLURMD_NODENAME\" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p')\n"
-        "export MASTER_ADDR=\"${address:-$SLURMD_NODENAME}\" MASTER_PORT=$((20000 + SLURM_JOB_ID % "
+        "lockstep_address=$(scontrol show node \"$SLURMD_NODENAME\" | sed -n 's/.*NodeAddr=\\([^ "
+        "]*\\).*/\\1/p')\n"
+        "export MASTER_ADDR=\"${lockstep_address:-$SLURMD_NODENAME}\" MASTER_PORT=$((20000 + SLURM_JOB_ID % "
         "20000))\n");
 }
 
 /* Words of `lockstep train` that hold for one node and for several. */
 static void append_train(const ls_job *job, const char *quote, ls_text *text)
 {
-    ls_text_printf(text, "%s$lockstep%s train %s$job/run.yaml%s --ranks %u --run-dir ", quote, quote, quote,
-                   quote, job->ranks_now);
+    ls_text_printf(text, "%s$lockstep_program%s train %s$lockstep_job/run.yaml%s --ranks %u --run-dir ",
+                   quote, quote, quote, quote, job->ranks_now);
     append_word(text, job->run_dir);
     for (uint64_t i = 0; i < job->spec.set.count; i++) {
         ls_text_append(text, " --set ");
         append_word(text, job->spec.set.items[i]);
     }
+    ls_text_append(text, " --set "); /* the file is called otherwise here */
+    ls_text name = {0};
+    ls_text_printf(&name, "name=%s", job->spec.name);
+    append_word(text, ls_text_string(&name));
+    ls_text_release(&name);
 }
 
 /* The first node trains, each of the others has an agent. A job that can shrink goes on without a node that is lost. */
@@ -160,22 +170,24 @@ static void append_training(const ls_job *job, const ls_slurm_shape *shape, ls_t
         return;
     }
     append_meeting_point(text);
-    ls_text_append(text, "[ -s \"$job/token\" ] || (umask 077; od -An -N16 -tx1 /dev/urandom | tr -d ' \\n' "
-                         "> \"$job/token\")\n"
-                         "cat > \"$job/node.sh\" << 'END_OF_NODE' || finish 4\n"
-                         "if [ \"$SLURM_NODEID\" = 0 ]; then\n    exec ");
+    ls_text_append(
+        text, "[ -s \"$lockstep_job/token\" ] || (umask 077; od -An -N16 -tx1 /dev/urandom | tr -d ' \\n' "
+              "> \"$lockstep_job/token\")\n"
+              "cat > \"$lockstep_job/node.sh\" << 'END_OF_NODE' || finish 4\n"
+              "if [ \"$SLURM_NODEID\" = 0 ]; then\n    exec ");
     append_train(job, "\"", text);
+    ls_text_printf(text,
+                   " --local-ranks %u --coordinator \"$MASTER_ADDR:$MASTER_PORT\" --token-file "
+                   "\"$lockstep_job/token\"\nfi\n",
+                   shape->ranks_per_node);
     ls_text_printf(
         text,
-        " --local-ranks %u --coordinator \"$MASTER_ADDR:$MASTER_PORT\" --token-file \"$job/token\"\nfi\n",
-        shape->ranks_per_node);
-    ls_text_printf(
-        text,
-        "exec \"$lockstep\" agent --coordinator \"$MASTER_ADDR:$MASTER_PORT\" --token-file \"$job/token\" "
+        "exec \"$lockstep_program\" agent --coordinator \"$MASTER_ADDR:$MASTER_PORT\" --token-file "
+        "\"$lockstep_job/token\" "
         "--slots %u --name \"$SLURMD_NODENAME\"\n"
         "END_OF_NODE\n"
-        "export job lockstep\n"
-        "srun --nodes=%u --ntasks=%u --ntasks-per-node=1 --cpu-bind=none%s sh \"$job/node.sh\" &\n",
+        "export lockstep_job lockstep_program\n"
+        "srun --nodes=%u --ntasks=%u --ntasks-per-node=1 --cpu-bind=none%s sh \"$lockstep_job/node.sh\" &\n",
         shape->ranks_per_node, shape->nodes, shape->nodes,
         job->spec.min_ranks < job->spec.ranks ? " --no-kill --kill-on-bad-exit=0" : " --kill-on-bad-exit=1");
 }
@@ -203,27 +215,26 @@ void ls_slurm_script(const ls_slurm_site *site, const ls_job *job, const ls_slur
         append_training(job, shape, script);
     }
     /* A notice interrupts wait; the program still runs then, and is waited for again. */
-    ls_text_append(script, "step=$!\n"
+    ls_text_append(script, "lockstep_step=$!\n"
                            "while :; do\n"
-                           "    wait \"$step\"\n"
-                           "    code=$?\n"
-                           "    kill -0 \"$step\" 2> /dev/null || break\n"
+                           "    wait \"$lockstep_step\"\n"
+                           "    lockstep_code=$?\n"
+                           "    kill -0 \"$lockstep_step\" 2> /dev/null || break\n"
                            "done\n"
-                           "finish \"$code\"\n");
+                           "finish \"$lockstep_code\"\n");
 }
 
 void ls_slurm_array_script(const ls_slurm_site *site, const ls_job *const *jobs, size_t count,
                            ls_text *script)
 {
-    ls_text_append(
-        script,
-        "#!/bin/sh\n# A sweep as one array. Written by 'lockstep up --engine slurm', for sbatch.\nhome=");
+    ls_text_append(script, "#!/bin/sh\n# A sweep as one array. Written by 'lockstep up --engine slurm', for "
+                           "sbatch.\nlockstep_home=");
     append_word(script, site->home);
     ls_text_append(script, "\ncase $SLURM_ARRAY_TASK_ID in\n");
     for (size_t i = 0; i < count; i++) {
         ls_text_printf(script,
-                       "%zu) job=\"$home/jobs/%" PRIu64
-                       "\"; exec sh \"$job/slurm-%u.sh\" >> \"$job/log\" 2>&1 ;;\n",
+                       "%zu) lockstep_job=\"$lockstep_home/jobs/%" PRIu64
+                       "\"; exec sh \"$lockstep_job/slurm-%u.sh\" >> \"$lockstep_job/log\" 2>&1 ;;\n",
                        i, jobs[i]->id, jobs[i]->epoch);
     }
     ls_text_append(script, "esac\nexit 2\n");

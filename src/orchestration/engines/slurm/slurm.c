@@ -57,45 +57,16 @@ static const ls_engine_node *slurm_nodes(ls_engine *base, uint32_t *count_out)
     return engine_of(base)->nodes;
 }
 
-/* Reports never come inside an order. */
-typedef struct later {
-    ls_slurm_engine *self;
-    uint64_t job;
-    uint32_t epoch;
-    ls_engine_report report;
-    char text[300];
-} later;
-
-static void tell_now(void *context)
-{
-    later *one = context;
-    ls_slurm_entry *of = ls_slurm_find(one->self, one->job);
-    if (of && of->epoch == one->epoch) {
-        one->report.text = one->text[0] ? one->text : NULL;
-        ls_slurm_tell(one->self, of, one->report);
-    }
-    free(one);
-}
-
-static void tell_later(ls_slurm_engine *self, const ls_slurm_entry *of, ls_engine_report report,
-                       const char *text)
-{
-    later *one = calloc(1, sizeof *one);
-    LS_ASSERT(one && "out of memory for a report");
-    *one = (later){.self = self, .job = of->id, .epoch = of->epoch, .report = report};
-    snprintf(one->text, sizeof one->text, "%s", text);
-    (void)ls_env_timer_set(self->env, 0, tell_now, one);
-}
-
 static void slurm_start(ls_engine *base, const ls_job *job)
 {
     ls_slurm_engine *self = engine_of(base);
     ls_slurm_entry *one = add_entry(self, job);
     if (ls_slurm_shape_of(&self->site, job->ranks_now, job->spec.ranks_per_node, &one->shape) != LS_OK) {
         one->phase = PHASE_ENDED;
-        tell_later(self, one,
-                   (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 2, .cause = LS_CAUSE_START},
-                   ls_error_text());
+        ls_slurm_tell_later(
+            self, one, 0,
+            (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 2, .cause = LS_CAUSE_START},
+            ls_error_text());
         return;
     }
     ls_slurm_submit_in(self, 0); /* behind this turn of the loop: jobs of one sweep come together */
@@ -108,20 +79,12 @@ static void slurm_adopt(ls_engine *base, const ls_job *job)
     if (!ls_slurm_read_ref(self, one) && ls_slurm_withdraw_ticket(self, one)) {
         /* sbatch did not run, or its answer got lost. Without the ticket a job of that name does nothing. */
         one->phase = PHASE_ENDED;
-        tell_later(self, one, (ls_engine_report){.kind = LS_ENGINE_NEVER}, "");
+        ls_slurm_tell_later(self, one, 0, (ls_engine_report){.kind = LS_ENGINE_NEVER}, "");
         return;
     }
     one->phase = PHASE_WAITS;
+    one->is_adopted = true;
     ls_slurm_look_in(self, 0);
-}
-
-static void grace_over(void *context)
-{
-    ls_slurm_entry *one = context;
-    one->grace = 0;
-    if (one->phase == PHASE_RUNS) {
-        ls_slurm_cancel(one->engine, one->ref);
-    }
 }
 
 static void slurm_stop(ls_engine *base, const ls_job *job, ls_engine_stop_kind kind)
@@ -132,17 +95,12 @@ static void slurm_stop(ls_engine *base, const ls_job *job, ls_engine_stop_kind k
         return;
     }
     one->is_stopping = true;
+    one->is_killed = one->is_killed || kind == LS_STOP_KILL;
     if (one->phase == PHASE_NEW) { /* nobody knows of it yet */
         one->phase = PHASE_ENDED;
-        tell_later(self, one, (ls_engine_report){.kind = LS_ENGINE_NEVER}, "");
-    } else if (one->phase == PHASE_RUNS && kind == LS_STOP_SAVE) {
-        const char *const argv[] = {"scancel", "--batch", "--signal=USR1", one->ref, NULL};
-        ls_slurm_command(self, argv);
-        if (!one->grace) {
-            one->grace = ls_env_timer_set(self->env, (uint64_t)(job->spec.grace_s * 1e9), grace_over, one);
-        }
-    } else if (one->phase == PHASE_WAITS || one->phase == PHASE_RUNS) {
-        ls_slurm_cancel(self, one->ref);
+        ls_slurm_tell_later(self, one, 0, (ls_engine_report){.kind = LS_ENGINE_NEVER}, "");
+    } else if (!one->is_adopted) {
+        ls_slurm_stop_now(self, one);
     }
     ls_slurm_look_in(self, LS_SLURM_SOON_S);
 }
@@ -152,8 +110,8 @@ static void slurm_resize(ls_engine *base, const ls_job *job)
     ls_slurm_engine *self = engine_of(base);
     const ls_slurm_entry *one = ls_slurm_find(self, job->id);
     if (one) {
-        tell_later(self, one, (ls_engine_report){.kind = LS_ENGINE_RESIZED},
-                   "Slurm decides about the size of jobs");
+        ls_slurm_tell_later(self, one, 0, (ls_engine_report){.kind = LS_ENGINE_RESIZED},
+                            "Slurm decides about the size of jobs");
     }
 }
 
@@ -162,8 +120,11 @@ static void slurm_change(ls_engine *base, const ls_job *job)
 {
     ls_slurm_engine *self = engine_of(base);
     const ls_slurm_entry *one = ls_slurm_find(self, job->id);
-    if (!one || one->phase != PHASE_WAITS) {
-        return;
+    if (one && one->phase == PHASE_NEW && !job->held) {
+        ls_slurm_submit_in(self, 0);
+    }
+    if (!one || one->phase != PHASE_WAITS || !one->ref[0]) {
+        return; /* held or not is looked at when it is submitted */
     }
     const char *const held[] = {"scontrol", job->held ? "hold" : "release", one->ref, NULL};
     ls_slurm_command(self, held);

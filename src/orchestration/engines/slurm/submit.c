@@ -9,6 +9,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct later {
+    ls_slurm_engine *self;
+    uint64_t job;
+    uint32_t epoch;
+    ls_engine_report report;
+    char text[300];
+} later;
+
+static void tell_now(void *context)
+{
+    later *one = context;
+    ls_slurm_entry *of = ls_slurm_find(one->self, one->job);
+    if (of && of->epoch == one->epoch) {
+        one->report.text = one->text[0] ? one->text : NULL;
+        ls_slurm_tell(one->self, of, one->report);
+    }
+    free(one);
+}
+
+void ls_slurm_tell_later(ls_slurm_engine *self, const ls_slurm_entry *of, double seconds,
+                         ls_engine_report report, const char *text)
+{
+    later *one = calloc(1, sizeof *one);
+    LS_ASSERT(one && "out of memory for a report");
+    *one = (later){.self = self, .job = of->id, .epoch = of->epoch, .report = report};
+    snprintf(one->text, sizeof one->text, "%s", text);
+    (void)ls_env_timer_set(self->env, (uint64_t)(seconds * 1e9), tell_now, one);
+}
+
 typedef struct submission {
     ls_slurm_engine *self;
     uint64_t *jobs;
@@ -51,11 +80,18 @@ static void submission_failed(ls_slurm_engine *self, ls_slurm_entry *one, const 
 {
     ls_arena arena = {0};
     if (is_no_answer(result)) {
-        one->phase = PHASE_NEW;
+        /* Slurm may have it or not. Without its ticket it does nothing there, and can be submitted anew, in an epoch of its own. */
         ls_slurm_tell(self, one,
                       (ls_engine_report){.kind = LS_ENGINE_WAITS,
                                          .stage = "gang",
                                          .text = "Slurm does not answer; it is asked again"});
+        if (ls_slurm_withdraw_ticket(self, one)) {
+            one->phase = PHASE_ENDED;
+            ls_slurm_tell_later(self, one, LS_SLURM_AGAIN_S, (ls_engine_report){.kind = LS_ENGINE_NEVER}, "");
+        } else {
+            one->phase = PHASE_WAITS; /* it runs, and says in its file what Slurm calls it */
+            one->is_adopted = true;
+        }
     } else {
         one->phase = PHASE_ENDED;
         (void)ls_slurm_withdraw_ticket(self, one);
@@ -76,7 +112,10 @@ static void submission_worked(ls_slurm_engine *self, ls_slurm_entry *one, const 
     ls_slurm_write_ref(self, one);
     ls_slurm_tell(self, one, (ls_engine_report){.kind = LS_ENGINE_ACCEPTED, .text = one->ref});
     if (one->is_stopping) {
-        ls_slurm_cancel(self, one->ref);
+        ls_slurm_stop_now(self, one);
+    } else if (one->job->held) {
+        const char *const argv[] = {"scontrol", "hold", one->ref, NULL};
+        ls_slurm_command(self, argv);
     }
 }
 
@@ -117,7 +156,8 @@ static size_t gather(const ls_slurm_engine *self, ls_slurm_entry *chosen[LS_SLUR
 {
     size_t count = 0;
     for (ls_slurm_entry *at = self->entries; at && count < LS_SLURM_ARRAY_MAX; at = at->next) {
-        if (at->phase == PHASE_NEW && (count == 0 || ls_slurm_are_alike(chosen[0]->job, at->job))) {
+        if (at->phase == PHASE_NEW && !at->job->held &&
+            (count == 0 || ls_slurm_are_alike(chosen[0]->job, at->job))) {
             chosen[count++] = at;
         }
     }
@@ -144,7 +184,7 @@ static ls_status start_sbatch(ls_slurm_engine *self, ls_arena *arena, ls_slurm_e
         ls_text script = {0};
         ls_slurm_array_script(&self->site, jobs, count, &script);
         path = ls_slurm_file(arena, self, chosen[0], "slurm-array", ".sh");
-        status = ls_slurm_write(self, jobs[0], path, ls_text_string(&script));
+        status = ls_slurm_write(jobs[0], path, ls_text_string(&script));
         ls_text_release(&script);
     }
     if (status == LS_OK) {
