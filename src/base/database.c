@@ -234,11 +234,6 @@ ls_status ls_statement_do(ls_statement *statement)
     return LS_OK;
 }
 
-void ls_statement_reset(ls_statement *statement)
-{
-    sqlite.reset(statement->statement);
-}
-
 int64_t ls_statement_i64(ls_statement *statement, int column)
 {
     return sqlite.column_int64(statement->statement, column);

@@ -46,8 +46,6 @@ void ls_statement_set_text(ls_statement *statement, int index, const char *text)
 LS_MUST_CHECK ls_status ls_statement_step(ls_statement *statement, bool *has_row_out);
 /* Steps once, wanting no row. */
 LS_MUST_CHECK ls_status ls_statement_do(ls_statement *statement);
-/* Leaves the rows that are left. */
-void ls_statement_reset(ls_statement *statement);
 
 /* Columns of the row, from 0. Text is valid until the next step; "" for no value. */
 int64_t ls_statement_i64(ls_statement *statement, int column);

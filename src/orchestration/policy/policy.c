@@ -212,11 +212,6 @@ void ls_policy_destroy(ls_policy *policy)
     }
 }
 
-size_t ls_policy_memory_bytes(const ls_policy *policy)
-{
-    return sizeof *policy + policy->arena.allocated_bytes;
-}
-
 ls_policy_counts ls_policy_count(const ls_policy *policy)
 {
     ls_policy_counts counts = {0};

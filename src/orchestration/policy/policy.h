@@ -182,7 +182,6 @@ typedef struct ls_action {
 LS_MUST_CHECK ls_status ls_policy_create(const ls_cluster *cluster, const ls_policy_settings *settings,
                                          ls_policy **policy_out);
 void ls_policy_destroy(ls_policy *policy); /* NULL: nothing */
-size_t ls_policy_memory_bytes(const ls_policy *policy);
 
 /* ---- events ---- */
 
