@@ -2,8 +2,8 @@
 #include "base/database.h"
 
 #include "base/assert.h"
+#include "base/library.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdlib.h>
@@ -37,11 +37,7 @@ static struct {
 
 static void load(void)
 {
-    void *library = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_LOCAL);
-    const struct {
-        const char *name;
-        void *place;
-    } symbols[] = {
+    const ls_library_symbol symbols[] = {
         {"sqlite3_open_v2", &sqlite.open_v2},
         {"sqlite3_close_v2", &sqlite.close_v2},
         {"sqlite3_exec", &sqlite.exec},
@@ -61,14 +57,7 @@ static void load(void)
         {"sqlite3_get_autocommit", &sqlite.get_autocommit},
         {"sqlite3_extended_result_codes", &sqlite.extended_result_codes},
     };
-    for (size_t i = 0; library && i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (!symbol) {
-            return;
-        }
-        memcpy(symbols[i].place, &symbol, sizeof symbol); /* a function's address, as POSIX lets it be */
-    }
-    sqlite.is_there = library != NULL;
+    sqlite.is_there = ls_library_load("libsqlite3.so.0", symbols, sizeof symbols / sizeof symbols[0]);
 }
 
 /* ---- errors ---- */

@@ -141,16 +141,7 @@ ls_status ls_file_pread_all(int fd, const char *path, void *data, size_t bytes, 
     return LS_OK;
 }
 
-static ls_status write_and_sync(int fd, const char *path, const void *data, size_t bytes)
-{
-    LS_TRY(ls_file_write_all(fd, path, data, bytes));
-    if (fsync(fd) != 0) {
-        return ls_fail_errno(errno, "can't flush %s to disk", path);
-    }
-    return LS_OK;
-}
-
-ls_status ls_file_write_atomic(const char *path, const void *data, size_t bytes)
+ls_status ls_file_write_atomic_by(const char *path, ls_file_writer write, void *context)
 {
     ls_arena arena = {0};
     char *temporary = ls_arena_printf(&arena, "%s.tmp.%d", path, (int)getpid());
@@ -160,7 +151,10 @@ ls_status ls_file_write_atomic(const char *path, const void *data, size_t bytes)
         ls_arena_release(&arena);
         return ls_fail_errno(error, "can't create %s", path);
     }
-    ls_status status = write_and_sync(fd, path, data, bytes);
+    ls_status status = write(context, fd, path);
+    if (status == LS_OK && fsync(fd) != 0) {
+        status = ls_fail_errno(errno, "can't flush %s to disk", path);
+    }
     if (close(fd) != 0 && status == LS_OK) {
         status = ls_fail_errno(errno, "can't close %s", path);
     }
@@ -174,6 +168,22 @@ ls_status ls_file_write_atomic(const char *path, const void *data, size_t bytes)
     }
     ls_arena_release(&arena);
     return status;
+}
+
+typedef struct content {
+    const void *data;
+    size_t bytes;
+} content;
+
+static ls_status write_content(void *context, int fd, const char *path)
+{
+    const content *all = context;
+    return ls_file_write_all(fd, path, all->data, all->bytes);
+}
+
+ls_status ls_file_write_atomic(const char *path, const void *data, size_t bytes)
+{
+    return ls_file_write_atomic_by(path, write_content, &(content){data, bytes});
 }
 
 ls_status ls_dir_create(const char *path)

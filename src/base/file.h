@@ -35,6 +35,10 @@ LS_MUST_CHECK ls_status ls_file_read(ls_arena *arena, const char *path, size_t l
  * fsync of the folder. */
 LS_MUST_CHECK ls_status ls_file_write_atomic(const char *path, const void *data, size_t bytes);
 
+/* The same with a function that writes the content to `fd`; what it fails with is the result, and the old bytes stay. */
+typedef ls_status (*ls_file_writer)(void *context, int fd, const char *path);
+LS_MUST_CHECK ls_status ls_file_write_atomic_by(const char *path, ls_file_writer write, void *context);
+
 /* write(2) and pwrite(2) until all is written. `path` is for the error text. */
 LS_MUST_CHECK ls_status ls_file_write_all(int fd, const char *path, const void *data, size_t bytes);
 LS_MUST_CHECK ls_status ls_file_pwrite_all(int fd, const char *path, const void *data, size_t bytes,

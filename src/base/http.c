@@ -3,8 +3,9 @@
 
 #ifdef LS_HAVE_CURL
 
+#include "base/library.h"
+
 #include <curl/curl.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -25,28 +26,17 @@ static struct {
     void (*slist_free_all)(struct curl_slist *list);
 } curl = {.once = PTHREAD_ONCE_INIT};
 
-/* It stays loaded: others may have pointers into it by now. */
 static void load(void)
 {
-    void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-    const struct {
-        const char *name;
-        void *place;
-    } symbols[] = {
+    const ls_library_symbol symbols[] = {
         {"curl_global_init", &curl.global_init},       {"curl_easy_init", &curl.easy_init},
         {"curl_easy_setopt", &curl.easy_setopt},       {"curl_easy_perform", &curl.easy_perform},
         {"curl_easy_getinfo", &curl.easy_getinfo},     {"curl_easy_cleanup", &curl.easy_cleanup},
         {"curl_easy_strerror", &curl.easy_strerror},   {"curl_slist_append", &curl.slist_append},
         {"curl_slist_free_all", &curl.slist_free_all},
     };
-    for (size_t i = 0; library && i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (!symbol) {
-            return;
-        }
-        memcpy(symbols[i].place, &symbol, sizeof symbol); /* a function's address, as POSIX lets it be */
-    }
-    curl.is_there = library && curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+    curl.is_there = ls_library_load("libcurl.so.4", symbols, sizeof symbols / sizeof symbols[0]) &&
+                    curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 }
 
 /* ---- a request ---- */

@@ -184,8 +184,15 @@ ls_status ls_safetensors_header(ls_arena *arena, const ls_safetensor *tensors, s
     return LS_OK;
 }
 
-static ls_status write_body(int fd, const char *path, const ls_safetensor *tensors, size_t count)
+typedef struct content {
+    const ls_safetensor *tensors;
+    size_t count;
+} content;
+
+static ls_status write_body(void *context, int fd, const char *path)
 {
+    const ls_safetensor *tensors = ((const content *)context)->tensors;
+    const size_t count = ((const content *)context)->count;
     ls_arena arena = {0};
     const ls_st_metadata format = {"format", "pt"};
     char *header = NULL;
@@ -203,35 +210,11 @@ static ls_status write_body(int fd, const char *path, const ls_safetensor *tenso
         }
     }
     ls_arena_release(&arena);
-    if (status == LS_OK && fsync(fd) != 0) {
-        status = ls_fail_errno(errno, "can't flush %s to disk", path);
-    }
     return status;
 }
 
 ls_status ls_safetensors_write(const char *path, const ls_safetensor *tensors, size_t tensor_count)
 {
     LS_ASSERT(path && (tensors || tensor_count == 0));
-    ls_arena arena = {0};
-    const char *temporary = ls_arena_printf(&arena, "%s.tmp.%d", path, (int)getpid());
-    const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        const int error = errno;
-        ls_arena_release(&arena);
-        return ls_fail_errno(error, "can't create %s", path);
-    }
-    ls_status status = write_body(fd, path, tensors, tensor_count);
-    if (close(fd) != 0 && status == LS_OK) {
-        status = ls_fail_errno(errno, "can't close %s", path);
-    }
-    if (status == LS_OK && rename(temporary, path) != 0) {
-        status = ls_fail_errno(errno, "can't rename %s to its final name", temporary);
-    }
-    if (status == LS_OK) {
-        status = ls_dir_sync(ls_path_dirname(&arena, path));
-    } else {
-        unlink(temporary);
-    }
-    ls_arena_release(&arena);
-    return status;
+    return ls_file_write_atomic_by(path, write_body, &(content){tensors, tensor_count});
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orchestration/api/microhttpd.h"
 
-#include <dlfcn.h>
+#include "base/library.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -12,11 +13,7 @@ static bool is_there;
 
 static void load(void)
 {
-    void *library = dlopen("libmicrohttpd.so.12", RTLD_NOW | RTLD_LOCAL);
-    const struct {
-        const char *name;
-        void *place;
-    } symbols[] = {
+    const ls_library_symbol symbols[] = {
         {"MHD_start_daemon", &loaded.start_daemon},
         {"MHD_stop_daemon", &loaded.stop_daemon},
         {"MHD_run", &loaded.run},
@@ -32,14 +29,7 @@ static void load(void)
         {"MHD_suspend_connection", &loaded.suspend_connection},
         {"MHD_resume_connection", &loaded.resume_connection},
     };
-    for (size_t i = 0; library && i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (!symbol) {
-            return;
-        }
-        memcpy(symbols[i].place, &symbol, sizeof symbol); /* a function's address, as POSIX lets it be */
-    }
-    is_there = library != NULL;
+    is_there = ls_library_load("libmicrohttpd.so.12", symbols, sizeof symbols / sizeof symbols[0]);
 }
 
 ls_status ls_microhttpd_load(const ls_microhttpd **library_out)

@@ -92,23 +92,26 @@ static ls_status read_document(ls_arena *arena, const ls_document *doc, ls_portf
     return LS_OK;
 }
 
+static ls_status take_document(ls_arena *arena, ls_document *doc, ls_portfolio *portfolio_out)
+{
+    const ls_status status = read_document(arena, doc, portfolio_out);
+    ls_document_release(doc);
+    return status;
+}
+
 ls_status ls_portfolio_parse(ls_arena *arena, const char *text, size_t bytes, const char *name,
                              ls_portfolio *portfolio_out)
 {
     ls_document doc;
     LS_TRY(ls_yaml_parse(text, bytes, name, &doc));
-    const ls_status status = read_document(arena, &doc, portfolio_out);
-    ls_document_release(&doc);
-    return status;
+    return take_document(arena, &doc, portfolio_out);
 }
 
 ls_status ls_portfolio_load(ls_arena *arena, const char *path, ls_portfolio *portfolio_out)
 {
     ls_document doc;
     LS_TRY(ls_yaml_load(path, &doc));
-    const ls_status status = read_document(arena, &doc, portfolio_out);
-    ls_document_release(&doc);
-    return status;
+    return take_document(arena, &doc, portfolio_out);
 }
 
 int ls_portfolio_find(const ls_portfolio *portfolio, const char *name)

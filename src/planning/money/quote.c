@@ -121,23 +121,26 @@ static ls_status read_document(ls_arena *arena, ls_document *doc, ls_quote *quot
     return LS_OK;
 }
 
+static ls_status take_document(ls_arena *arena, ls_document *doc, ls_quote *quote_out)
+{
+    const ls_status status = read_document(arena, doc, quote_out);
+    ls_document_release(doc);
+    return status;
+}
+
 ls_status ls_quote_parse(ls_arena *arena, const char *text, size_t bytes, const char *name,
                          ls_quote *quote_out)
 {
     ls_document doc;
     LS_TRY(ls_yaml_parse(text, bytes, name, &doc));
-    const ls_status status = read_document(arena, &doc, quote_out);
-    ls_document_release(&doc);
-    return status;
+    return take_document(arena, &doc, quote_out);
 }
 
 ls_status ls_quote_load(ls_arena *arena, const char *path, ls_quote *quote_out)
 {
     ls_document doc;
     LS_TRY(ls_yaml_load(path, &doc));
-    const ls_status status = read_document(arena, &doc, quote_out);
-    ls_document_release(&doc);
-    return status;
+    return take_document(arena, &doc, quote_out);
 }
 
 ls_status ls_quote_check(const ls_quote *quote, const ls_catalogue *catalogue)

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Shared libraries that are loaded when they are first needed: linked to the program they would cost every process their load time,
+ * and be missed where they are not installed.
+ */
+#ifndef LS_BASE_LIBRARY_H
+#define LS_BASE_LIBRARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct ls_library_symbol {
+    const char *name;
+    void *place; /* of a pointer to the function; written when the library has it */
+} ls_library_symbol;
+
+/*
+ * Loads `file` ("libcurl.so.4") and finds all its symbols. false: it is not there, or lacks one of them; then no place may be used. It stays
+ * loaded for the life of the process, because others may have pointers into it. Call it once (pthread_once).
+ */
+bool ls_library_load(const char *file, const ls_library_symbol *symbols, size_t count);
+
+#endif
