@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/user_files.h"
 #include "orchestration/api/server.h"
 #include "orchestration/control/job_store.h"
 #include "orchestration/daemon/crash.h"
@@ -21,13 +22,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RETRY_NS UINT64_C(1000000000) /* of what could not be written */
+#define RETRY_NS       UINT64_C(1000000000)       /* of what could not be written */
+#define FILES_LIMIT_NS (5 * UINT64_C(1000000000)) /* of a look at a path that a user chose: it hangs, then */
 
 struct ls_daemon {
     char home[LS_JOB_PATH_BYTES_MAX], program[LS_JOB_PATH_BYTES_MAX];
     ls_daemon_settings settings;
     int lock;
     ls_env *env;
+    ls_user_files *files;
     ls_job_store *store;
     ls_engine *engine;
     ls_controller *controller;
@@ -350,6 +353,7 @@ static ls_status open_engine(ls_daemon *d)
 {
     const ls_local_settings local = {
         .env = d->env,
+        .files = d->files,
         .home = d->home,
         .program = d->program,
         .slots = (uint32_t)d->settings.slots,
@@ -413,6 +417,7 @@ static ls_status open_all(ls_daemon *d)
         ls_env_signal_watch(d->env, SIGINT, signalled, d) != 0) {
         return ls_fail(LS_ERR_IO, "can't watch signals");
     }
+    LS_TRY(ls_user_files_create(d->env, FILES_LIMIT_NS, &d->files));
     LS_TRY(open_engine(d));
     LS_TRY(open_controller(d));
     return open_api(d);
@@ -449,6 +454,7 @@ void ls_daemon_destroy(ls_daemon *d)
         d->engine->calls->destroy(d->engine);
     }
     ls_job_store_close(d->store);
+    ls_user_files_destroy(d->files);
     ls_env_real_destroy(d->env);
     if (d->lock >= 0) {
         close(d->lock);

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define START_AGAIN_NS (5 * UINT64_C(1000000000)) /* behind a start for which something was too little */
@@ -44,6 +43,7 @@ typedef struct track {
     uint32_t resize_to, resize_tries;
     uint64_t cpu_ms;
     double looked_s, saved_s;
+    uint64_t save_question; /* about its checkpoints; 0: none is open */
     bool has_cpu;
 } track;
 
@@ -168,6 +168,9 @@ static void destroy_track(track *t)
     ls_env *env = env_of(t);
     if (t->timer) {
         ls_env_timer_cancel(env, t->timer);
+    }
+    if (t->save_question) {
+        ls_user_files_forget(t->engine->settings.files, t->save_question);
     }
     free(t->run_dir);
     free(t);
@@ -616,19 +619,23 @@ static int by_session(const void *a, const void *b)
     return (x->session > y->session) - (x->session < y->session);
 }
 
-/* Checkpoints are folders: the newest name in theirs is a save. */
+static void hear_of_checkpoints(void *context, const ls_user_file_answer *answer)
+{
+    track *t = context;
+    t->save_question = 0;
+    if (answer->error == 0 && answer->modified_s > t->saved_s && !t->told_end) {
+        t->saved_s = answer->modified_s;
+        report(t, (ls_engine_report){.kind = LS_ENGINE_SAVED, .time_s = t->saved_s});
+    }
+}
+
+/* Checkpoints are folders: the newest name in theirs is a save. It may lie anywhere, also where nothing answers. */
 static void look_for_save(track *t)
 {
-    char path[LS_LOCAL_PATH_BYTES + 32];
-    struct stat info;
-    snprintf(path, sizeof path, "%s/checkpoints", t->run_dir);
-    if (!t->run_dir[0] || lstat(path, &info) != 0 || !S_ISDIR(info.st_mode)) {
-        return;
-    }
-    const double saved_s = (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec;
-    if (saved_s > t->saved_s) {
-        t->saved_s = saved_s;
-        report(t, (ls_engine_report){.kind = LS_ENGINE_SAVED, .time_s = saved_s});
+    if (t->run_dir[0] && !t->save_question) {
+        const ls_user_file folder = {
+            .folder = t->run_dir, .name = "checkpoints", .uid = t->uid, .gid = t->gid, .is_folder = true};
+        t->save_question = ls_user_files_ask(t->engine->settings.files, &folder, hear_of_checkpoints, t);
     }
 }
 

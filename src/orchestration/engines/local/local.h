@@ -10,16 +10,18 @@
 
 #include "base/env.h"
 #include "base/status.h"
+#include "base/user_files.h"
 #include "orchestration/engines/engine.h"
 
 #include <stdint.h>
 
 typedef struct ls_local_settings {
     ls_env *env;
-    const char *home;    /* absolute: jobs/ is made in it */
-    const char *program; /* this program, absolute: `program runner`, `program train` */
-    uint32_t slots;      /* 0: GPUs if there are any, else one per core */
-    double look_s;       /* between two looks at what jobs do */
+    ls_user_files *files; /* how folders of runs are looked at; outlives the engine */
+    const char *home;     /* absolute: jobs/ is made in it */
+    const char *program;  /* this program, absolute: `program runner`, `program train` */
+    uint32_t slots;       /* 0: GPUs if there are any, else one per core */
+    double look_s;        /* between two looks at what jobs do */
     ls_engine_hear hear;
     void *hear_context;
 } ls_local_settings;
