@@ -37,6 +37,16 @@ static const ls_engine_node *fake_nodes(ls_engine *engine, uint32_t *count_out)
 
 static const ls_engine_calls fake_calls = {.name = "fake", .nodes = fake_nodes};
 
+/* An engine that has a queue of its own, and could never run more than 4 ranks. */
+static ls_status fake_check(ls_engine *engine, const ls_job *job)
+{
+    (void)engine;
+    return job->ranks <= 4 ? LS_OK : ls_fail(LS_ERR_INVALID, "%u ranks are too many", job->ranks);
+}
+
+static const ls_engine_calls deciding_calls = {
+    .name = "fake", .decides = true, .nodes = fake_nodes, .check = fake_check};
+
 static double fake_now_s(void *context)
 {
     return ((struct world *)context)->now_s;
@@ -74,6 +84,18 @@ static int set_up(void **state)
         .base.calls = &fake_calls,
         .node = {
             .name = "here", .kind = "cpu", .devices = 4, .island_devices = 4, .cpus = 4, .memory_mib = 4096}};
+    assert_int_equal(create(&w.controller), LS_OK);
+    ls_controller_restored(w.controller, 1);
+    return 0;
+}
+
+static int set_up_deciding(void **state)
+{
+    (void)state;
+    memset(&w, 0, sizeof w);
+    w.now_s = 1000000.0;
+    w.engine = (fake_engine){.base.calls = &deciding_calls,
+                             .node = {.name = "far", .kind = "cpu", .devices = 4, .cpus = 4}};
     assert_int_equal(create(&w.controller), LS_OK);
     ls_controller_restored(w.controller, 1);
     return 0;
@@ -658,9 +680,49 @@ static void down_waits_for_cancelled_jobs(void **state)
     assert_true(ls_controller_is_down(w.controller));
 }
 
+static void deciding_engine_gets_jobs_when_others_have_ended(void **state)
+{
+    (void)state;
+    const uint64_t first = submit(4, ""), any = submit(1, "after: [1], after_any: true");
+    const uint64_t second = submit(1, "after: [1]"), third = submit(1, "after: [3]");
+    assert_int_equal(count_orders(LS_DO_START, first), 1);
+    assert_int_equal(count_orders(LS_DO_START, second), 0);
+    assert_state(second, QUEUED);
+    assert_int_equal(on(LS_VERB_WHY, second), 200);
+    assert_string_equal(json_string_value(json_object_get(w.answer, "stage")), "dependency");
+    assert_string_equal(json_string_value(json_object_get(w.answer, "text")), "waits for job 1");
+    assert_int_equal(json_array_size(json_object_get(w.answer, "blockers")), 1);
+    assert_int_equal(on(LS_VERB_HOLD, second), 200);
+    starts(first);
+    ends(first, 0);
+    assert_int_equal(count_orders(LS_DO_START, any), 1);
+    assert_int_equal(count_orders(LS_DO_START, second), 0);
+    assert_int_equal(on(LS_VERB_RELEASE, second), 200);
+    assert_int_equal(count_orders(LS_DO_START, second), 1);
+    starts(second);
+    ends(second, 3);
+    assert_state(third, FAILED);
+    assert_int_equal(job(third)->cause, LS_CAUSE_DEPENDENCY);
+    assert_int_equal(count_orders(LS_DO_START, third), 0);
+}
+
+static void deciding_engine_refuses_what_it_never_could(void **state)
+{
+    (void)state;
+    const char *const wide = "{'file': 'job: {command: [run]}', 'ranks': 5, 'directory': '/tmp'}";
+    assert_int_equal(call(LS_VERB_SUBMIT, wide), 400);
+    const uint64_t first = submit(4, "");
+    starts(first);
+    ends(first, 1);
+    const char *const behind = "{'file': 'job: {command: [run], after: [1]}', 'directory': '/tmp'}";
+    assert_int_equal(call(LS_VERB_SUBMIT, behind), 400);
+    assert_int_equal(submit(1, ""), first + 1);
+}
+
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define DECIDING(name) cmocka_unit_test_setup_teardown(name, set_up_deciding, tear_down)
+#define CASE(name)     cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(job_runs_to_its_end),
         CASE(job_that_fails_says_why),
@@ -681,6 +743,8 @@ int main(void)
         CASE(idle_devices_are_told),
         CASE(restart_adopts_what_had_devices),
         CASE(down_waits_for_cancelled_jobs),
+        DECIDING(deciding_engine_gets_jobs_when_others_have_ended),
+        DECIDING(deciding_engine_refuses_what_it_never_could),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void append_reason(const ls_controller *c, const ls_entry *entry, ls_text
     const ls_job *job = entry->job;
     if (job->state == LS_JOB_HELD) {
         ls_text_append(text, job->text ? job->text : "held");
-    } else if (job->state == LS_JOB_QUEUED && c->decides) {
+    } else if (job->state == LS_JOB_QUEUED && job->handed_over) {
         ls_text_append(text, entry->stage_text ? entry->stage_text : "");
     } else if (job->state == LS_JOB_QUEUED) {
         append_waiting(c, job, text);
@@ -395,31 +395,56 @@ static ls_answer why_from_policy(ls_controller *c, const ls_caller *caller, cons
     return (ls_answer){200, answer, 0};
 }
 
+/* The jobs that it waits for. */
+static json_t *after_json(const ls_controller *c, const ls_caller *caller, const ls_job *job)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < job->spec.after_count; i++) {
+        const ls_entry *other = ls_controller_find(c, job->spec.after[i]);
+        if (other && !ls_job_state_is_final(other->job->state)) {
+            json_array_append_new(
+                list, json_pack("{s:I, s:o, s:i, s:n}", "job", (json_int_t)other->job->id, "name",
+                                text_or_null(may_see(caller, other->job) ? other->job->spec.name : NULL),
+                                "devices", (int)other->job->ranks, "ends"));
+        }
+    }
+    return list;
+}
+
 /* For jobs that do not wait, and for engines that decide. */
 static ls_answer why_plain(const ls_controller *c, const ls_job *job, const ls_entry *entry,
-                           const char *stage, const char *text, const char *from)
+                           const char *stage, const char *text, const char *from, json_t *blockers)
 {
     const double starts_s = entry ? entry->starts_s : 0.0;
     json_t *eta = starts_s > 0.0 ? json_real(starts_s > c->time_s ? starts_s - c->time_s : 0.0) : json_null();
     return (ls_answer){200,
-                       json_pack("{s:I, s:s, s:s, s:i, s:n, s:[], s:o, s:[], s:o, s:s}", "job",
+                       json_pack("{s:I, s:s, s:s, s:i, s:n, s:o, s:o, s:[], s:o, s:s}", "job",
                                  (json_int_t)job->id, "state", ls_job_state_name(job->state), "stage", stage,
-                                 "needed", (int)job->ranks, "available", "blockers", "eta_s", eta,
-                                 "counterfactuals", "text", text_or_null(text), "from", from),
+                                 "needed", (int)job->ranks, "available", "blockers",
+                                 blockers ? blockers : json_array(), "eta_s", eta, "counterfactuals", "text",
+                                 text_or_null(text), "from", from),
                        0};
 }
 
 ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry)
 {
     if (ls_job_state_is_final(job->state)) {
-        return why_plain(c, job, entry, "ended", job->text ? job->text : "it has ended", "queue");
+        return why_plain(c, job, entry, "ended", job->text ? job->text : "it has ended", "queue", NULL);
+    }
+    if (c->decides && job->state == LS_JOB_QUEUED && !job->handed_over) {
+        ls_text text = {0};
+        append_waiting(c, job, &text);
+        const ls_answer answer = why_plain(c, job, entry, "dependency", ls_text_string(&text), "queue",
+                                           after_json(c, caller, job));
+        ls_text_release(&text);
+        return answer;
     }
     if (c->decides && ls_job_state_is_waiting(job->state)) {
         return why_plain(c, job, entry,
                          job->held      ? "hold"
                          : entry->stage ? entry->stage
                                         : "priority",
-                         entry->stage_text, c->engine->calls->name);
+                         entry->stage_text, c->engine->calls->name, NULL);
     }
     if (!ls_job_state_is_waiting(job->state)) {
         ls_text text = {0};
@@ -432,7 +457,7 @@ ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job
         }
         const ls_answer answer =
             why_plain(c, job, entry, job->state == LS_JOB_STARTING ? "starting" : "running",
-                      ls_text_string(&text), "queue");
+                      ls_text_string(&text), "queue", NULL);
         ls_text_release(&text);
         return answer;
     }

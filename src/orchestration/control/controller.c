@@ -449,6 +449,9 @@ void ls_controller_turn(ls_controller *c, ls_turn *turn_out)
     if (c->policy && !c->paused) {
         ls_transitions_pass(c);
     }
+    if (c->decides && !c->paused) {
+        ls_transitions_hand_over_all(c);
+    }
     *turn_out = (ls_turn){.time_s = c->time_s};
     gather_rows(c, turn_out);
     turn_out->transitions = c->transitions;

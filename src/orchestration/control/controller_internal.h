@@ -118,8 +118,10 @@ void ls_transitions_end(ls_controller *c, ls_entry *entry, ls_job_state state, l
 /* Asks a job that has devices to leave them, for PREEMPTING or STOPPING. */
 void ls_transitions_stop(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
                          const char *text);
-/* Hands a waiting job to an engine that decides. */
+/* Hands a waiting job to an engine that decides, unless it is held or waits for other jobs. */
 void ls_transitions_hand_over(ls_controller *c, ls_entry *entry);
+/* Those who waited for other jobs until now. */
+void ls_transitions_hand_over_all(ls_controller *c);
 
 /* ---- verbs.c and answers.c: status 2xx with an object, or an error's status with {"error"} ---- */
 

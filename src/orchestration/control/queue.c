@@ -246,21 +246,22 @@ static ls_status add_running(ls_controller *c, const ls_job *job, const ls_polic
 
 ls_status ls_queue_add(ls_controller *c, ls_entry *entry)
 {
-    if (!c->policy) {
-        return LS_OK;
-    }
     const ls_job *job = entry->job;
     uint64_t after[LS_JOB_AFTER_MAX], doomed = 0;
     uint32_t gains[LS_GAINS_MAX];
-    ls_policy_job value = describe_job(c, job);
-    value.after = after;
-    value.after_count = ls_queue_after(c, job, after, &doomed);
-    value.gain_permille = gains;
-    value.gain_count = fill_gains(&job->spec, gains);
+    const uint32_t after_count = ls_queue_after(c, job, after, &doomed);
     if (doomed && !ls_job_has_devices(job)) {
         return ls_fail(LS_ERR_INVALID, "it waits for job %llu, which has not succeeded and never will",
                        (unsigned long long)doomed);
     }
+    if (!c->policy) {
+        return c->engine->calls->check ? c->engine->calls->check(c->engine, job) : LS_OK;
+    }
+    ls_policy_job value = describe_job(c, job);
+    value.after = after;
+    value.after_count = after_count;
+    value.gain_permille = gains;
+    value.gain_count = fill_gains(&job->spec, gains);
     LS_TRY(ls_job_has_devices(job) ? add_running(c, job, &value)
                                    : ls_policy_submit(c->policy, ls_controller_ms(c->time_s), &value));
     entry->in_policy = true;

@@ -201,7 +201,16 @@ void ls_transitions_pass(ls_controller *c)
 void ls_transitions_hand_over(ls_controller *c, ls_entry *entry)
 {
     ls_job *job = entry->job;
+    uint64_t after[LS_JOB_AFTER_MAX], doomed = 0;
     if (job->handed_over || job->held) {
+        return;
+    }
+    if (ls_queue_after(c, job, after, &doomed) > 0) {
+        return; /* asked again in each turn */
+    }
+    if (doomed) {
+        ls_transitions_end(c, entry, LS_JOB_FAILED, LS_CAUSE_DEPENDENCY,
+                           "a job it waited for did not succeed");
         return;
     }
     job->handed_over = true;
@@ -209,6 +218,18 @@ void ls_transitions_hand_over(ls_controller *c, ls_entry *entry)
     job->ranks_now = job->ranks;
     ls_controller_touch(c, entry);
     ls_controller_order(c, LS_DO_START, entry);
+}
+
+void ls_transitions_hand_over_all(ls_controller *c)
+{
+    /* By number: who waits has a higher one than who is waited for, so that a chain of failures ends in one turn. */
+    for (uint32_t i = 0; i < c->entry_count && !c->is_going_down; i++) {
+        ls_entry *entry = c->entries[i];
+        if (entry->job->state == LS_JOB_QUEUED && !entry->job->handed_over &&
+            entry->job->spec.after_count > 0) {
+            ls_transitions_hand_over(c, entry);
+        }
+    }
 }
 
 /* ---- time ---- */

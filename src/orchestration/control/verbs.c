@@ -170,9 +170,7 @@ static ls_answer submit(ls_controller *c, const ls_caller *caller, json_t *reque
     job->submitted_s = job->queued_s = c->time_s;
     choose_run_dir(c, job);
     ls_entry *entry = ls_controller_add(c, job);
-    if (!c->decides) {
-        status = ls_queue_add(c, entry);
-    }
+    status = ls_queue_add(c, entry);
     if (status != LS_OK) { /* the newest: at the end of the list */
         c->entry_count--;
         free(entry);

@@ -78,6 +78,8 @@ typedef struct ls_engine_calls {
 
     /* The machines there are; valid as long as the engine. */
     const ls_engine_node *(*nodes)(ls_engine *engine, uint32_t *count_out);
+    /* An engine that decides: could the job ever run? LS_ERR_INVALID, with what would. NULL: not known here. */
+    ls_status (*check)(ls_engine *engine, const ls_job *job);
     /* Begins epoch job->epoch on job->shares with job->ranks_now ranks. */
     void (*start)(ls_engine *engine, const ls_job *job);
     /* After a restart of the daemon: what has become of epoch job->epoch, which may have been started or not? Goes on watching it. If it was
