@@ -22,7 +22,7 @@ static void check_rows(ls_arena *arena, const char *text)
         uint32_t epoch;
         LS_ASSERT(rows[i].ref[0] && !strchr(rows[i].ref, '|') && rows[i].state <= LS_SLURM_NODE_LOST);
         LS_ASSERT(rows[i].exit_code >= 0 && rows[i].exit_code <= 255 && rows[i].start_s >= 0);
-        LS_ASSERT(ls_slurm_reason_stage(rows[i].reason)[0] && ls_slurm_reason_text(rows[i].reason)[0]);
+        LS_ASSERT(ls_slurm_reason_stage(rows[i].reason)[0] && ls_slurm_reason_text(arena, rows[i].reason)[0]);
         (void)ls_slurm_comment_read(rows[i].comment, 0xab, &job, &epoch);
     }
 }

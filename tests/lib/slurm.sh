@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# A private Slurm cluster for a test, run by an ordinary user ("nobody" when the test runs as root). Source it behind tests/cli/lib.sh:
+# A private Slurm cluster for a test, run by an ordinary user ("nobody" when the test runs as root; root when it says slurm_root=yes). Source it behind
+# tests/cli/lib.sh:
 #
 #   slurm_need                   ends the test with 77 where Slurm is not installed
 #   slurm_up NODES [OPTION...]   starts it; $slurm is its folder, SLURM_CONF is exported. OPTION: of lockstep slurm-config
 #   slurm_as COMMAND...          runs a command as its user; $slurm/lockstep is the program under test, where that user can run it
 #   slurm_down                   stops it; done anyway when the test ends
 
-slurm=""
+slurm="" slurm_root=no
 
 slurm_need() {
     PATH=$PATH:/usr/sbin:/sbin
@@ -20,7 +21,7 @@ slurm_need() {
 }
 
 slurm_as() {
-    if [ "$(id -u)" -eq 0 ]; then
+    if [ "$(id -u)" -eq 0 ] && [ "$slurm_root" = no ]; then
         setpriv --reuid nobody --regid "$(id -g nobody)" --clear-groups env HOME="$slurm" TMPDIR="$slurm" "$@"
     else
         "$@"
@@ -34,7 +35,7 @@ slurm_up() {
     trap 'slurm_down; clean_up' EXIT
     cp "$LOCKSTEP" "$slurm/lockstep" # where that user can reach it
     chmod 755 "$slurm" "$slurm/lockstep"
-    [ "$(id -u)" -ne 0 ] || chown nobody "$slurm"
+    [ "$(id -u)" -ne 0 ] || [ "$slurm_root" = yes ] || chown nobody "$slurm"
     # Others may run a cluster on this machine: which ports depends on the process.
     slurm_as "$slurm/lockstep" slurm-config --local --nodes "$nodes" --port $((20000 + $$ % 400 * 100)) -o "$slurm" "$@" >/dev/null || exit 1
     slurm_as "$slurm/start" || {

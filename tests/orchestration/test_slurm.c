@@ -9,12 +9,14 @@
 #include <string.h>
 
 static const char squeue_text[] =
-    "2_3                 |PENDING       |Resources           |1795390244 |0     |0       |1    "
+    "2_3                 |1000        |PENDING       |Resources           |1795390244 |0     |0       |1    "
     "|lockstep:00000000000000ab:8:1   |\n"
-    "1                   |PENDING       |BeginTime           |N/A        |1     |19200   |2-4  "
+    "1                   |0           |PENDING       |BeginTime           |N/A        |1     |19200   |2-4  "
     "|lockstep:00000000000000ab:7:2   |\n"
-    "5                   |FAILED        |NonZeroExitCode     |1795390233 |0     |9       |1    |(null)   |\n"
-    "6                   |COMPLETING    |None                |1795390233 |0     |0       |1    |   |\n";
+    "5                   |1000        |FAILED        |NonZeroExitCode     |1795390233 |0     |9       |1    "
+    "|(null)   |\n"
+    "6                   |1000        |COMPLETING    |None                |1795390233 |0     |0       |1    "
+    "|   |\n";
 
 static void slurm_rows_read(void **state)
 {
@@ -26,6 +28,7 @@ static void slurm_rows_read(void **state)
     assert_int_equal(count, 4);
     assert_string_equal(rows[0].ref, "2_3");
     assert_int_equal(rows[0].state, LS_SLURM_WAITS);
+    assert_int_equal(rows[0].uid, 1000);
     assert_true(rows[0].start_s == 1795390244);
     assert_int_equal(rows[1].restarts, 1);
     assert_int_equal(rows[1].exit_code, 75);
@@ -48,8 +51,9 @@ static void slurm_rows_read(void **state)
 static void slurm_rows_read_refuses(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"squeue: error: no\n", "1|RUNNING|None|N/A|zero|0|1|c|\n",
-                                      "1|RUNNING|None|N/A|0|-1|1|c|\n", "|RUNNING|None|N/A|0|0|1|c|\n"};
+    static const char *const bad[] = {"squeue: error: no\n", "1|0|RUNNING|None|N/A|zero|0|1|c|\n",
+                                      "1|nobody|RUNNING|None|N/A|0|0|1|c|\n",
+                                      "1|0|RUNNING|None|N/A|0|-1|1|c|\n", "|0|RUNNING|None|N/A|0|0|1|c|\n"};
     ls_arena arena = {0};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ls_slurm_row *rows = NULL;
@@ -74,7 +78,11 @@ static void slurm_reasons(void **state)
     assert_string_equal(ls_slurm_reason_stage("Dependency"), "dependency");
     assert_string_equal(ls_slurm_reason_stage("ReqNodeNotAvail, UnavailableNodes:n[0-1]"), "placement");
     assert_string_equal(ls_slurm_reason_stage("a word of a later version"), "gang");
-    assert_true(ls_slurm_reason_text("a word of a later version")[0]);
+    ls_arena arena = {0};
+    assert_string_equal(ls_slurm_reason_text(&arena, "Resources"),
+                        "Resources: it is next, and not enough is free");
+    assert_true(strstr(ls_slurm_reason_text(&arena, "a word of a later version"), "only Slurm knows"));
+    ls_arena_release(&arena);
 }
 
 static void slurm_cluster_read(void **state)

@@ -76,13 +76,15 @@ bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one)
     ls_arena arena = {0};
     char text[100], ref[LS_SLURM_REF_BYTES];
     uint32_t restarts = 0;
+    uint64_t first = one->id;
     const bool found = ls_job_file_read(ls_slurm_file(&arena, self, one, "slurm-ref", ""), O_RDONLY, text,
                                         sizeof text, NULL) > 0 &&
-                       sscanf(text, "%39[0-9_] %" SCNu32, ref, &restarts) == 2;
+                       sscanf(text, "%39[0-9_] %9" SCNu32 " %19" SCNu64, ref, &restarts, &first) >= 2;
     ls_arena_release(&arena);
     if (found) {
         memcpy(one->ref, ref, sizeof ref);
         one->restarts = restarts;
+        one->first = first;
     }
     return found;
 }
@@ -90,7 +92,8 @@ bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one)
 void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one)
 {
     ls_arena arena = {0};
-    const char *text = ls_arena_printf(&arena, "%s %" PRIu32 "\n", one->ref, one->restarts);
+    const char *text =
+        ls_arena_printf(&arena, "%s %" PRIu32 " %" PRIu64 "\n", one->ref, one->restarts, one->first);
     if (ls_slurm_write(one->job, ls_slurm_file(&arena, self, one, "slurm-ref", ""), text) != LS_OK) {
         ls_log_warn("job %" PRIu64 ": %s", one->id, ls_error_text());
     }

@@ -31,6 +31,7 @@ typedef struct ls_slurm_entry {
     uint32_t epoch;
     ls_slurm_phase phase;
     char ref[LS_SLURM_REF_BYTES];
+    uint64_t first;              /* the job whose name Slurm's record carries: the first of its array */
     uint32_t restarts;           /* of Slurm's record, in this epoch */
     uint32_t missed;             /* looks in which Slurm did not know it */
     bool is_stopping, is_killed; /* told to; without grace */
@@ -75,7 +76,7 @@ LS_MUST_CHECK ls_status ls_slurm_write_files(ls_arena *arena, const ls_slurm_eng
                                              const ls_slurm_entry *one);
 /* True when nobody has taken the ticket, and nobody can any more. */
 bool ls_slurm_withdraw_ticket(const ls_slurm_engine *self, const ls_slurm_entry *one);
-/* What Slurm calls it and which of its runs it is, from the file of its epoch. */
+/* What Slurm calls it and which of its runs it is, from the file of its epoch. Its user may have written anything there: see is_its_own in look.c. */
 bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one);
 void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one);
 /* How its run ended, as its script said. */

@@ -53,9 +53,7 @@ static void has_begun(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm
     if (one->phase == PHASE_WAITS) {
         one->phase = PHASE_RUNS;
         one->started_s = row->start_s;
-        ls_slurm_tell(
-            self, one,
-            (ls_engine_report){.kind = LS_ENGINE_STARTED, .time_s = row->start_s, .text = one->ref});
+        ls_slurm_tell(self, one, (ls_engine_report){.kind = LS_ENGINE_STARTED, .time_s = row->start_s});
     }
 }
 
@@ -72,7 +70,7 @@ static void was_requeued(ls_slurm_engine *self, ls_slurm_entry *one, const ls_sl
     }
     if (one->phase == PHASE_WAITS) { /* it ran between two looks */
         one->phase = PHASE_RUNS;
-        ls_slurm_tell(self, one, (ls_engine_report){.kind = LS_ENGINE_STARTED, .text = one->ref});
+        ls_slurm_tell(self, one, (ls_engine_report){.kind = LS_ENGINE_STARTED});
     }
     one->phase = PHASE_WAITS;
     one->started_s = 0;
@@ -89,6 +87,17 @@ static void was_requeued(ls_slurm_engine *self, ls_slurm_entry *one, const ls_sl
     if (row->state == LS_SLURM_RUNS) {
         has_begun(self, one, row);
     }
+}
+
+static void tell_why(ls_slurm_engine *self, const ls_slurm_entry *one, const ls_slurm_row *row)
+{
+    ls_arena arena = {0};
+    ls_slurm_tell(self, one,
+                  (ls_engine_report){.kind = LS_ENGINE_WAITS,
+                                     .stage = ls_slurm_reason_stage(row->reason),
+                                     .starts_s = row->start_s,
+                                     .text = ls_slurm_reason_text(&arena, row->reason)});
+    ls_arena_release(&arena);
 }
 
 static void take_row(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
@@ -109,11 +118,7 @@ static void take_row(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_
     if (row->restarts > one->restarts) {
         was_requeued(self, one, row);
     } else if (row->state == LS_SLURM_WAITS) {
-        ls_slurm_tell(self, one,
-                      (ls_engine_report){.kind = LS_ENGINE_WAITS,
-                                         .stage = ls_slurm_reason_stage(row->reason),
-                                         .starts_s = row->start_s,
-                                         .text = row->reason});
+        tell_why(self, one, row);
     } else if (row->state == LS_SLURM_RUNS) {
         has_begun(self, one, row);
     } else {
@@ -144,6 +149,19 @@ static void take_absence(ls_slurm_engine *self, ls_slurm_entry *one)
     tell_end(self, one, &row);
 }
 
+/*
+ * What Slurm calls it may have been read from a folder of its user's, who may have written another's there; and a Slurm that lost its records begins to count
+ * anew. Whoever names another user's job must not be able to end it.
+ */
+static bool is_its_own(const ls_slurm_engine *self, const ls_slurm_entry *one, const ls_slurm_row *row)
+{
+    uint64_t job = 0;
+    uint32_t epoch = 0;
+    return row->uid == one->job->uid &&
+           ls_slurm_comment_read(row->comment, self->site.home_id, &job, &epoch) && job == one->first &&
+           (job != one->id || epoch <= one->epoch);
+}
+
 static int compare_rows(const void *a, const void *b)
 {
     return strcmp(((const ls_slurm_row *)a)->ref, ((const ls_slurm_row *)b)->ref);
@@ -162,10 +180,7 @@ static void take_rows(ls_slurm_engine *self, ls_slurm_row *rows, size_t count)
         }
         const ls_slurm_row key = {.ref = at->ref};
         const ls_slurm_row *row = bsearch(&key, rows, count, sizeof *rows, compare_rows);
-        uint64_t job;
-        uint32_t epoch;
-        /* What Slurm calls it was read from a folder of its user's, who may have written another's there. */
-        if (row && ls_slurm_comment_read(row->comment, self->site.home_id, &job, &epoch)) {
+        if (row && is_its_own(self, at, row)) {
             take_row(self, at, row);
         } else {
             take_absence(self, at);

@@ -111,11 +111,11 @@ static double read_time(const char *text)
 
 static bool read_row(char *line, ls_slurm_row *row)
 {
-    enum { REF, STATE, REASON, START, RESTARTS, CODE, NODES, COMMENT, FIELDS };
+    enum { REF, USER, STATE, REASON, START, RESTARTS, CODE, NODES, COMMENT, FIELDS };
     char *fields[FIELDS];
     uint32_t code = 0;
     if (!split(line, fields, FIELDS) || !read_u32(fields[RESTARTS], &row->restarts) ||
-        !read_u32(fields[CODE], &code) || !fields[REF][0]) {
+        !read_u32(fields[USER], &row->uid) || !read_u32(fields[CODE], &code) || !fields[REF][0]) {
         return false;
     }
     row->ref = fields[REF];
@@ -156,7 +156,7 @@ ls_status ls_slurm_rows_read(ls_arena *arena, const char *text, ls_slurm_row **r
     }
     if (bad && count == 0) {
         return ls_fail(LS_ERR_DATA,
-                       "squeue said '%.120s', which is no line of the 8 columns that were asked for", bad);
+                       "squeue said '%.120s', which is no line of the 9 columns that were asked for", bad);
     }
     *rows_out = rows;
     *count_out = count;
@@ -237,10 +237,10 @@ const char *ls_slurm_reason_stage(const char *word)
     return found ? found->stage : "gang";
 }
 
-const char *ls_slurm_reason_text(const char *word)
+const char *ls_slurm_reason_text(ls_arena *arena, const char *word)
 {
     const reason *found = find_reason(word);
-    return found ? found->text : "for a reason that only Slurm knows";
+    return ls_arena_printf(arena, "%s: %s", word, found ? found->text : "a reason that only Slurm knows");
 }
 
 /* ---- nodes ---- */

@@ -17,8 +17,8 @@
 
 /* squeue --noheader --array --states=all --Format=LS_SLURM_SQUEUE_FORMAT, with SLURM_TIME_FORMAT=%s */
 #define LS_SLURM_SQUEUE_FORMAT                                                                               \
-    "JobArrayID:40|,State:20|,Reason:60|,StartTime:24|,RestartCnt:12|,exit_code:12|,NumNodes:12|,Comment:"   \
-    "120|"
+    "JobArrayID:40|,UserID:12|,State:20|,Reason:60|,StartTime:24|,RestartCnt:12|,exit_code:12|,NumNodes:"    \
+    "12|,Comment:120|"
 
 typedef enum ls_slurm_state {
     LS_SLURM_WAITS,     /* PENDING, CONFIGURING, REQUEUED */
@@ -33,6 +33,7 @@ typedef enum ls_slurm_state {
 
 typedef struct ls_slurm_row {
     const char *ref; /* "17", or "17_3" of an array */
+    uint32_t uid;    /* whose it is */
     ls_slurm_state state;
     const char *reason; /* Slurm's word: "Resources", "QOSMaxGRESPerUser" */
     double start_s;     /* began, or is expected to begin, since 1970; 0: not known */
@@ -54,9 +55,10 @@ const char *ls_slurm_comment(ls_arena *arena, uint64_t home, uint64_t job, uint3
 /* False when the comment is not of this home. */
 bool ls_slurm_comment_read(const char *comment, uint64_t home, uint64_t *job_out, uint32_t *epoch_out);
 
-/* The stage of `why` that a reason of Slurm belongs to ("gang", "priority", "quota", ...), and it in words. Never NULL. */
+/* The stage of `why` that a reason of Slurm belongs to ("gang", "priority", "quota", ...). Never NULL. */
 const char *ls_slurm_reason_stage(const char *reason);
-const char *ls_slurm_reason_text(const char *reason);
+/* The reason, and what it means: "Resources: it is next, and not enough is free". In the arena. */
+const char *ls_slurm_reason_text(ls_arena *arena, const char *reason);
 
 /* sinfo --noheader --Node --format=LS_SLURM_SINFO_FORMAT: a node comes once for each of its partitions */
 #define LS_SLURM_SINFO_FORMAT "%N|%c|%m|%G|%T|%R"

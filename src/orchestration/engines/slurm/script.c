@@ -98,8 +98,9 @@ static void append_beginning(const ls_slurm_site *site, const ls_job *job, ls_te
         "[ \"$lockstep_restarts\" -gt 0 ] || mv \"$lockstep_job/ticket-%u\" \"$lockstep_job/claim-%u\" 2> "
         "/dev/null || exit 0\n"
         "lockstep_ref=\"${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}\"\n"
-        "[ \"$lockstep_restarts\" -gt 0 ] || echo \"$lockstep_ref 0\" > \"$lockstep_job/slurm-ref-%u\"\n",
-        job->id, job->epoch, job->epoch, job->epoch);
+        "[ \"$lockstep_restarts\" -gt 0 ] || echo \"$lockstep_ref 0 ${lockstep_first:-%" PRIu64
+        "}\" > \"$lockstep_job/slurm-ref-%u\"\n",
+        job->id, job->epoch, job->epoch, job->id, job->epoch);
     append_variables(text, &job->spec.variables);
     ls_text_printf(text,
                    "export LOCKSTEP_HOME=\"$lockstep_home\" LOCKSTEP_JOB=%" PRIu64
@@ -230,7 +231,8 @@ void ls_slurm_array_script(const ls_slurm_site *site, const ls_job *const *jobs,
     ls_text_append(script, "#!/bin/sh\n# A sweep as one array. Written by 'lockstep up --engine slurm', for "
                            "sbatch.\nlockstep_home=");
     append_word(script, site->home);
-    ls_text_append(script, "\ncase $SLURM_ARRAY_TASK_ID in\n");
+    ls_text_printf(script, "\nexport lockstep_first=%" PRIu64 "\ncase $SLURM_ARRAY_TASK_ID in\n",
+                   jobs[0]->id);
     for (size_t i = 0; i < count; i++) {
         ls_text_printf(script,
                        "%zu) lockstep_job=\"$lockstep_home/jobs/%" PRIu64
@@ -308,7 +310,8 @@ static void add_resources(const ls_slurm_site *site, const ls_job *job, const ls
     }
 }
 
-static void add_order(const ls_slurm_site *site, const ls_job *job, ls_arena *arena, arguments *to)
+static void add_order(const ls_slurm_site *site, const ls_job *job, double now_s, ls_arena *arena,
+                      arguments *to)
 {
     const char *partition = site->partitions[job->priority];
     if (partition) {
@@ -324,14 +327,15 @@ static void add_order(const ls_slurm_site *site, const ls_job *job, ls_arena *ar
         const double left_s = job->spec.time_limit_s - job->run_s;
         add(to, ls_arena_printf(arena, "--time=%" PRIu64, minutes_of(left_s > 60 ? left_s : 60)));
     }
-    if (job->spec.begin_s > 0 && job->epoch <= 1) {
-        add(to, ls_arena_printf(arena, "--begin=now+%" PRIu64, (uint64_t)job->spec.begin_s));
+    const double begin_in_s = job->submitted_s + job->spec.begin_s - now_s;
+    if (job->spec.begin_s > 0 && begin_in_s > 0) {
+        add(to, ls_arena_printf(arena, "--begin=now+%" PRIu64, (uint64_t)begin_in_s + 1));
     }
     add(to, job->spec.restartable ? "--requeue" : "--no-requeue");
 }
 
 void ls_slurm_sbatch(const ls_slurm_site *site, const ls_job *const *jobs, size_t count,
-                     const ls_slurm_shape *shape, const char *script, ls_arena *arena, const char **argv_out)
+                     const ls_slurm_shape *shape, double now_s, ls_arena *arena, const char **argv_out)
 {
     const ls_job *job = jobs[0];
     arguments to = {.argv = argv_out};
@@ -349,7 +353,7 @@ void ls_slurm_sbatch(const ls_slurm_site *site, const ls_job *const *jobs, size_
     }
     add(&to, "--chdir=/");
     add_resources(site, job, shape, arena, &to);
-    add_order(site, job, arena, &to);
+    add_order(site, job, now_s, arena, &to);
     if (count == 1) {
         add(&to, ls_arena_printf(arena, "--output=%s/log", ls_slurm_job_folder(arena, site, job->id)));
     } else {
@@ -358,5 +362,4 @@ void ls_slurm_sbatch(const ls_slurm_site *site, const ls_job *const *jobs, size_
         add(&to, at_once ? ls_arena_printf(arena, "--array=0-%zu%%%u", count - 1, at_once)
                          : ls_arena_printf(arena, "--array=0-%zu", count - 1));
     }
-    add(&to, script);
 }

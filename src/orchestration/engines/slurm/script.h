@@ -4,7 +4,7 @@
  *
  *   HOME/jobs/7/ticket-1   is there while the epoch may begin; the script's first act is to take it (rename to claim-1)
  *   HOME/jobs/7/slurm-1.sh what to do; a sweep is one array whose tasks each run one of these
- *   HOME/jobs/7/slurm-ref-1  "17_3 0": what Slurm calls it, and how often Slurm had queued it again when the epoch began
+ *   HOME/jobs/7/slurm-ref-1  "17_3 0 4": what Slurm calls it, how often Slurm had queued it again when the epoch began, and the first job of its array
  *   HOME/jobs/7/slurm-end-17_3-0  "EXIT_CODE TIME" of that run, so that nothing hangs on how long Slurm remembers
  *
  * A job that trains on one node is one `lockstep train`; on several, `lockstep train` on the first and one `lockstep agent` on each of the others, started by
@@ -56,11 +56,12 @@ void ls_slurm_array_script(const ls_slurm_site *site, const ls_job *const *jobs,
                            ls_text *script);
 
 /*
- * The arguments of sbatch for a job, or for an array of `count` jobs that differ in nothing that Slurm sees (ls_slurm_are_alike), ending with NULL. script: its path.
+ * The arguments of sbatch for a job, or for an array of `count` jobs that differ in nothing that Slurm sees (ls_slurm_are_alike), ending with NULL. The script is what it reads:
+ * a path in a folder of its user's could lead a root's sbatch to any file by then. now_s: since 1970.
  * argv_out: LS_SLURM_OPTIONS_MAX places; strings in the arena.
  */
 void ls_slurm_sbatch(const ls_slurm_site *site, const ls_job *const *jobs, size_t count,
-                     const ls_slurm_shape *shape, const char *script, ls_arena *arena, const char **argv_out);
+                     const ls_slurm_shape *shape, double now_s, ls_arena *arena, const char **argv_out);
 
 /* Whether two jobs can be tasks of one array: same group, ranks, limits, account, owner. */
 bool ls_slurm_are_alike(const ls_job *a, const ls_job *b);

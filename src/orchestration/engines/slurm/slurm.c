@@ -14,6 +14,8 @@
 
 #define POLL_S 2.0
 
+enum { DEVICES_MAX = 64 }; /* that are told of one node */
+
 static ls_slurm_engine *engine_of(ls_engine *base)
 {
     return (ls_slurm_engine *)base;
@@ -34,7 +36,8 @@ static ls_slurm_entry *add_entry(ls_slurm_engine *self, const ls_job *job)
     }
     ls_env_timer_cancel(self->env, one->grace);
     ls_slurm_entry *next = one->next;
-    *one = (ls_slurm_entry){.next = next, .engine = self, .job = job, .id = job->id, .epoch = job->epoch};
+    *one = (ls_slurm_entry){
+        .next = next, .engine = self, .job = job, .id = job->id, .first = job->id, .epoch = job->epoch};
     return one;
 }
 
@@ -55,6 +58,25 @@ static const ls_engine_node *slurm_nodes(ls_engine *base, uint32_t *count_out)
 {
     *count_out = engine_of(base)->node_count;
     return engine_of(base)->nodes;
+}
+
+/* More than all nodes have is refused at once; what else Slurm does not like it says when it gets the job. */
+static ls_status slurm_check(ls_engine *base, const ls_job *job)
+{
+    ls_slurm_engine *self = engine_of(base);
+    ls_slurm_shape shape = {0};
+    uint64_t fitting = 0;
+    LS_TRY(ls_slurm_shape_of(&self->site, job->ranks, job->spec.ranks_per_node, &shape));
+    for (uint32_t i = 0; i < self->node_count; i++) {
+        fitting += self->nodes[i].devices >=
+                   (shape.ranks_per_node < DEVICES_MAX ? shape.ranks_per_node : DEVICES_MAX);
+    }
+    return fitting >= shape.nodes
+               ? LS_OK
+               : ls_fail(LS_ERR_INVALID,
+                         "it can never run here: it needs %u nodes with %u %s each, and the cluster has %llu",
+                         shape.nodes, shape.ranks_per_node, self->site.has_gpus ? "GPUs" : "cores",
+                         (unsigned long long)fitting);
 }
 
 static void slurm_start(ls_engine *base, const ls_job *job)
@@ -144,7 +166,7 @@ static void slurm_forget(ls_engine *base, const ls_job *job)
     ls_slurm_engine *self = engine_of(base);
     ls_slurm_entry *one = ls_slurm_find(self, job->id);
     if (one) {
-        if (one->ref[0] && one->phase != PHASE_ENDED) {
+        if (one->ref[0] && one->phase != PHASE_ENDED && !one->is_adopted) {
             ls_slurm_cancel(self, one->ref);
         }
         remove_entry(self, one);
@@ -168,6 +190,7 @@ static const ls_engine_calls slurm_calls = {
     .name = "slurm",
     .decides = true,
     .nodes = slurm_nodes,
+    .check = slurm_check,
     .start = slurm_start,
     .adopt = slurm_adopt,
     .stop = slurm_stop,
@@ -205,7 +228,7 @@ static void take_nodes(ls_slurm_engine *self, const ls_slurm_cluster *cluster)
         const ls_slurm_node *node = &cluster->nodes[i];
         uint32_t devices = self->site.has_gpus ? node->gpus : node->cpus;
         self->site.node_devices = devices > self->site.node_devices ? devices : self->site.node_devices;
-        devices = devices < 1 ? 1 : devices > 64 ? 64 : devices;
+        devices = devices < 1 ? 1 : devices > DEVICES_MAX ? DEVICES_MAX : devices;
         self->nodes[i] = (ls_engine_node){.name = node->name,
                                           .kind = node->gpus ? node->gpu_kind : "cpu",
                                           .devices = devices,

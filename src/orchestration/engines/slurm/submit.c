@@ -3,6 +3,7 @@
 #include "orchestration/engines/slurm/internal.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/program.h"
 
 #include <stdio.h>
@@ -105,9 +106,10 @@ static void submission_failed(ls_slurm_engine *self, ls_slurm_entry *one, const 
     ls_arena_release(&arena);
 }
 
-static void submission_worked(ls_slurm_engine *self, ls_slurm_entry *one, const char *ref)
+static void submission_worked(ls_slurm_engine *self, ls_slurm_entry *one, uint64_t first, const char *ref)
 {
     snprintf(one->ref, sizeof one->ref, "%.39s", ref);
+    one->first = first;
     one->phase = PHASE_WAITS;
     ls_slurm_write_ref(self, one);
     ls_slurm_tell(self, one, (ls_engine_report){.kind = LS_ENGINE_ACCEPTED, .text = one->ref});
@@ -139,7 +141,7 @@ static void sbatch_done(void *context, const ls_program_result *result)
             snprintf(ref, sizeof ref, "%lu", number);
         }
         if (worked) {
-            submission_worked(self, one, ref);
+            submission_worked(self, one, of->jobs[0], ref);
         } else {
             submission_failed(self, one, result);
         }
@@ -167,7 +169,7 @@ static size_t gather(const ls_slurm_engine *self, ls_slurm_entry *chosen[LS_SLUR
 static ls_status start_sbatch(ls_slurm_engine *self, ls_arena *arena, ls_slurm_entry *const *chosen,
                               size_t count)
 {
-    const char *argv[LS_SLURM_OPTIONS_MAX], *path = ls_slurm_file(arena, self, chosen[0], "slurm", ".sh");
+    const char *argv[LS_SLURM_OPTIONS_MAX];
     const ls_job **jobs = ls_arena_new(arena, const ls_job *, count);
     submission *of = calloc(1, sizeof *of);
     uint64_t *ids = calloc(count, sizeof *ids);
@@ -179,19 +181,18 @@ static ls_status start_sbatch(ls_slurm_engine *self, ls_arena *arena, ls_slurm_e
         ids[i] = chosen[i]->id;
         epochs[i] = chosen[i]->epoch;
     }
-    ls_status status = LS_OK;
+    ls_text script = {0};
     if (count > 1) {
-        ls_text script = {0};
         ls_slurm_array_script(&self->site, jobs, count, &script);
-        path = ls_slurm_file(arena, self, chosen[0], "slurm-array", ".sh");
-        status = ls_slurm_write(jobs[0], path, ls_text_string(&script));
-        ls_text_release(&script);
+    } else {
+        ls_slurm_script(&self->site, jobs[0], &chosen[0]->shape, &script);
     }
-    if (status == LS_OK) {
-        ls_slurm_sbatch(&self->site, jobs, count, &chosen[0]->shape, path, arena, argv);
-        status = ls_program_start(self->env, &(ls_program){.argv = argv, .timeout_s = LS_SLURM_ANSWER_S},
-                                  sbatch_done, of);
-    }
+    ls_slurm_sbatch(&self->site, jobs, count, &chosen[0]->shape, ls_clock_wall_s(), arena, argv);
+    const ls_status status = ls_program_start(
+        self->env,
+        &(ls_program){.argv = argv, .input = ls_text_string(&script), .timeout_s = LS_SLURM_ANSWER_S},
+        sbatch_done, of);
+    ls_text_release(&script);
     if (status != LS_OK) {
         free(ids);
         free(epochs);

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# A daemon of root's on a cluster of root's, and the jobs of two other users: each runs as who submitted it, and nobody reads or ends what is another's, whatever
+# he writes into the folders of his own jobs.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+. "$LS_SOURCE_DIR/tests/lib/slurm.sh"
+slurm_need
+if [ "$(id -u)" -ne 0 ] || ! getent passwd games >/dev/null; then
+    echo "skipped: only root can run jobs of several users (here: nobody and games)"
+    exit 77
+fi
+slurm_root=yes
+slurm_up 2 --gpus 0 --cpus 2
+export LOCKSTEP_HOME=$slurm/home
+queue() { "$slurm/lockstep" "$@"; }
+as() { # as USER COMMAND...
+    local user=$1
+    shift
+    setpriv --reuid "$user" --regid "$(id -g "$user")" --init-groups env HOME=/nonexistent "$@"
+}
+ann=nobody bob=games
+for user in $ann $bob; do
+    mkdir "$slurm/$user"
+    chown "$user" "$slurm/$user"
+done
+submit() { # submit USER FILE [OPTION...]: prints the number
+    local user=$1
+    shift
+    (cd "$slurm/$user" && as "$user" "$slurm/lockstep" submit "$@") 2>"$err"
+}
+state_of() {
+    queue ps --all --json 2>"$err" | python3 -c 'import json, sys
+print(*(job["state"] for job in json.load(sys.stdin)["jobs"] if str(job["job"]) == sys.argv[1]))' "$1"
+}
+until_state() { # until_state JOB STATE
+    local tries state
+    checks=$((checks + 1))
+    for ((tries = 0; tries < 900; tries++)); do
+        state=$(state_of "$1")
+        [ "$state" != "$2" ] || return 0
+        case $state in SUCCEEDED | FAILED | CANCELLED) break ;; esac
+        sleep 0.1
+    done
+    fail "job $1 is '$state' instead of $2"
+    queue why "$1"
+    tail -n 5 "$LOCKSTEP_HOME/jobs/$1/log" "$LOCKSTEP_HOME/daemon.log"
+    return 1
+}
+cat >"$slurm/who.yaml" <<'YAML'
+name: who
+parallel: {ranks: 2}
+job:
+  ranks_per_node: 1
+  command: [sh, -c, 'echo "uid $(id -u) groups $(id -G) in $PWD"; cat "$LOCKSTEP_HOME/token" || echo no token; echo > "made-$RANK"']
+YAML
+cat >"$slurm/fill.yaml" <<'YAML'
+name: fill
+parallel: {ranks: 4}
+job: {command: [sleep, "1000"], grace: 1s}
+YAML
+cat >"$slurm/one.yaml" <<'YAML'
+name: one
+job: {command: [sh, -c, "echo ran"]}
+YAML
+expect 0 queue up --engine slurm
+
+# ---- as whom ----
+job=$(submit $ann "$slurm/who.yaml")
+until_state "$job" SUCCEEDED
+expect 0 as $ann "$slurm/lockstep" logs "$job"
+prints "uid $(id -u $ann) groups $(id -G $ann) in $slurm/$ann" "no token"
+same "owners of what it wrote" "$(stat -c %U "$slurm/$ann/made-0" "$slurm/$ann/made-1" | sort -u)" $ann
+same "owners in its folder" "$(stat -c %U "$LOCKSTEP_HOME/jobs/$job"/* | sort -u)" $ann
+expect 0 queue logs "$job"
+
+# ---- another's ----
+bobs=$(submit $bob "$slurm/fill.yaml")
+until_state "$bobs" RUNNING
+for command in "why $bobs" "logs $bobs" "cancel $bobs" "hold $bobs" "priority $bobs low" "ps $bobs"; do
+    expect 2 as $ann "$slurm/lockstep" $command
+    says "another user's"
+done
+anns=$(submit $ann "$slurm/one.yaml")
+waits_for_room() { queue why "$anns" --json >"$out" 2>"$err" && [ "$(field "$out" stage)" = gang ]; }
+for ((tries = 0; tries < 900; tries++)); do waits_for_room && break || sleep 0.1; done
+expect 0 as $ann "$slurm/lockstep" why "$anns"
+prints "Resources: it is next"
+
+# He names bob's job as what Slurm calls his own; a daemon that comes again reads that, and must not end bob's for him.
+sed "s/^[0-9_]*/$(cut -d' ' -f1 "$LOCKSTEP_HOME/jobs/$bobs/slurm-ref-1")/" "$LOCKSTEP_HOME/jobs/$anns/slurm-ref-1" >"$slurm/false"
+as $ann cp "$slurm/false" "$LOCKSTEP_HOME/jobs/$anns/slurm-ref-1" || fail "he can't write into his own folder"
+kill -9 "$(tr -dc 0-9 <"$LOCKSTEP_HOME/lock")"
+expect 0 queue up --engine slurm
+expect 0 as $ann "$slurm/lockstep" cancel "$anns"
+until_state "$anns" CANCELLED
+same "bob's job" "$(state_of "$bobs")" RUNNING
+same "bob's job in Slurm" "$(squeue -h -u $bob -o %T)" RUNNING
+
+# Links in his folder lead nowhere.
+echo "root's secret" >"$slurm/secret"
+chmod 600 "$slurm/secret"
+as $ann sh -c "rm '$LOCKSTEP_HOME/jobs/$job/log'; ln -s '$slurm/secret' '$LOCKSTEP_HOME/jobs/$job/log'"
+as $ann "$slurm/lockstep" logs "$job" >"$out" 2>&1
+check "no log but his own" sh -c "! grep -q secret '$out'"
+
+# ---- root ends it; a sweep of another's runs then ----
+(cd "$slurm/$ann" && as $ann "$slurm/lockstep" sweep "$slurm/one.yaml" --set job.max_replacements=1,2,3 --json) >"$out" 2>"$err"
+sweep=$(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["jobs"])' "$out")
+expect 0 queue cancel "$bobs"
+until_state "$bobs" CANCELLED
+for one in $sweep; do
+    until_state "$one" SUCCEEDED
+    same "owner of the log of $one" "$(stat -c %U "$LOCKSTEP_HOME/jobs/$one/log")" $ann
+done
+
+# ---- whom Slurm does not know; what it never could ----
+if ! getent passwd 29999 >/dev/null; then
+    unknown=$(cd / && setpriv --reuid 29999 --regid 29999 --clear-groups "$slurm/lockstep" submit "$slurm/one.yaml")
+    until_state "$unknown" FAILED
+    expect 0 queue why "$unknown"
+    prints "Slurm refused it"
+fi
+expect 2 queue submit "$slurm/one.yaml" --ranks 6
+says "the cluster has 2"
+expect 0 queue down
+finish
