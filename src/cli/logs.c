@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* logs and wait: what a job prints, and its end. */
 #include "base/clock.h"
+#include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/queue.h"
 #include "orchestration/client/client.h"
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- logs ---- */
 
@@ -45,10 +47,26 @@ static const ls_option logs_options[] = {
 };
 static const ls_option_table logs_table = LS_OPTIONS(logs_options);
 
-static bool write_part(void *context, const char *data, size_t bytes)
+/* terminal: NULL when output is none, and gets what the job wrote, byte by byte. */
+static bool write_part(void *terminal, const char *data, size_t bytes)
 {
-    (void)context;
-    return fwrite(data, 1, bytes, stdout) == bytes && fflush(stdout) == 0; /* nobody reads any more: enough */
+    ls_text shown = {0};
+    if (terminal) {
+        ls_terminal_feed(terminal, data, bytes, &shown);
+        data = ls_text_string(&shown);
+        bytes = shown.bytes;
+    }
+    const bool is_read = fwrite(data, 1, bytes, stdout) == bytes && fflush(stdout) == 0; /* else: enough */
+    ls_text_release(&shown);
+    return is_read;
+}
+
+static void end_terminal(ls_terminal *terminal)
+{
+    ls_text rest = {0};
+    ls_terminal_end(terminal, &rest);
+    fputs(ls_text_string(&rest), stdout);
+    ls_text_release(&rest);
 }
 
 static bool gather_part(void *context, const char *data, size_t bytes)
@@ -70,13 +88,13 @@ static void append_path(ls_text *path, uint64_t job, const logs_settings *settin
     }
 }
 
-static ls_status follow_log(uint64_t job, const logs_settings *settings)
+static ls_status follow_log(uint64_t job, const logs_settings *settings, ls_terminal *terminal)
 {
     ls_text path = {0};
     append_path(&path, job, settings, 0, true);
     ls_text_append(&path, "&follow=true");
     const ls_client_request request = {.method = "GET", .path = ls_text_string(&path)};
-    const ls_status status = ls_client_read(&request, write_part, NULL, NULL);
+    const ls_status status = ls_client_read(&request, write_part, terminal, NULL);
     ls_text_release(&path);
     return status;
 }
@@ -130,14 +148,23 @@ static ls_status run_logs(const ls_invocation *invocation)
                    ? ls_fail(LS_ERR_INVALID, "--json prints one document, and a log that is followed is none")
                    : print_log_json(job, settings);
     }
-    return settings->follow ? follow_log(job, settings) : read_log(job, settings, write_part, NULL, &next);
+    ls_terminal shown = {0}, *terminal = isatty(STDOUT_FILENO) ? &shown : NULL;
+    const ls_status status = settings->follow ? follow_log(job, settings, terminal)
+                                              : read_log(job, settings, write_part, terminal, &next);
+    if (terminal) {
+        end_terminal(terminal);
+    }
+    return status;
 }
 
 const ls_command ls_command_logs = {
     .name = "logs",
     .words = "JOB",
     .summary = "what a job printed, and goes on printing",
-    .details = "Standard output and standard error of all its processes, in the order in which they came.\n"
+    .details = "Standard output and standard error of all its processes, in the order in which they came. On "
+               "a terminal, what\n"
+               "would steer it is shown as \\xNN, but for colours; elsewhere every byte is as the job wrote "
+               "it.\n"
                "\nExamples:\n"
                "  lockstep logs 12 -f             until the job has ended\n"
                "  lockstep logs 12 -n 20          the last twenty lines\n"
@@ -242,6 +269,11 @@ static ls_status run_wait(const ls_invocation *invocation)
 {
     const wait_settings *settings = invocation->settings;
     const double end_s = settings->timeout > 0 ? ls_clock_monotonic_s() + (double)settings->timeout : 1e18;
+    for (size_t i = 0; i < invocation->word_count;
+         i++) { /* what is wrong is said before anything is waited for */
+        uint64_t number = 0;
+        LS_TRY(ls_queue_job(invocation->words[i], &number));
+    }
     json_t *ended = json_array();
     ls_status status = LS_OK;
     for (size_t i = 0; i < invocation->word_count && status == LS_OK; i++) {

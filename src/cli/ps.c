@@ -22,8 +22,8 @@ static void print_text(ls_text *text)
 
 typedef struct ps_settings {
     const char *account, *user, *state, *group;
-    uint64_t limit;
-    bool all, json;
+    uint64_t limit, before;
+    bool all, wide, json;
 } ps_settings;
 
 #define FIELD(name) .offset = offsetof(ps_settings, name)
@@ -34,7 +34,7 @@ static const ls_option ps_options[] = {
      .type = LS_OPTION_BOOL,
      FIELD(all),
      .default_text = "false",
-     .help = "those that have ended, too"},
+     .help = "those that have ended, too: the last ones (--limit)"},
     {.key = "account",
      .type = LS_OPTION_STRING,
      FIELD(account),
@@ -61,7 +61,21 @@ static const ls_option ps_options[] = {
      .default_text = "1000",
      .min = 1,
      .max = 10000,
-     .help = "the newest so many"},
+     .help = "of those that have ended, so many; who waits or runs is always shown"},
+    {.key = "before",
+     .type = LS_OPTION_U64,
+     FIELD(before),
+     .default_text = "0",
+     .min = 0,
+     .max = 999999999999999,
+     .value_name = "JOB",
+     .help = "those that ended before this job did; 0: the last ones"},
+    {.key = "wide",
+     .letter = 'w',
+     .type = LS_OPTION_BOOL,
+     FIELD(wide),
+     .default_text = "false",
+     .help = "names and reasons in full, also where the terminal is narrower"},
     LS_ROW_JSON(ps_settings),
 };
 static const ls_option_table ps_table = LS_OPTIONS(ps_options);
@@ -71,16 +85,6 @@ static void put_filter(ls_text *path, const char *key, const char *value)
     if (value[0]) {
         ls_text_printf(path, "&%s=", key);
         ls_client_append_escaped(path, value);
-    }
-}
-
-static void keep_group(json_t *jobs, const char *group)
-{
-    for (size_t i = json_array_size(jobs); group[0] && i-- > 0;) {
-        const char *of = ls_queue_string(json_array_get(jobs, i), "group");
-        if (!of || strcmp(of, group) != 0) {
-            json_array_remove(jobs, i);
-        }
     }
 }
 
@@ -189,6 +193,42 @@ static ls_status show_job(const ps_settings *settings, const char *word)
     return LS_OK;
 }
 
+static ls_status ask_jobs(const ps_settings *settings, json_t **answer_out)
+{
+    ls_text path = {0};
+    ls_text_printf(&path, "/v1/jobs?limit=%" PRIu64, settings->limit);
+    ls_text_append(&path, settings->all || settings->group[0] ? "&all=true" : "");
+    if (settings->before > 0) {
+        ls_text_printf(&path, "&before=%" PRIu64, settings->before);
+    }
+    put_filter(&path, "account", settings->account);
+    put_filter(&path, "user", settings->user);
+    put_filter(&path, "state", settings->state);
+    put_filter(&path, "group", settings->group);
+    const ls_status status = ls_queue_get(answer_out, "%s", ls_text_string(&path));
+    ls_text_release(&path);
+    return status;
+}
+
+static void append_list(const ps_settings *settings, const json_t *answer, ls_arena *arena, size_t width,
+                        ls_text *text)
+{
+    const json_t *jobs = json_object_get(answer, "jobs");
+    if (json_array_size(jobs) == 0) {
+        const bool is_filtered = settings->account[0] || settings->user[0] || settings->state[0];
+        ls_text_printf(
+            text, "no %sjobs%s\n", is_filtered ? "such " : "",
+            settings->all || settings->before > 0 ? "" : " wait or run; --all shows those that have ended");
+        return;
+    }
+    ls_queue_append_jobs(jobs, arena, width, text);
+    append_groups(jobs, text);
+    const int64_t before = ls_queue_integer(answer, "before");
+    if (before > 0) {
+        ls_text_printf(text, "\nthose that ended earlier: lockstep ps --all --before %" PRId64 "\n", before);
+    }
+}
+
 static ls_status run_ps(const ls_invocation *invocation)
 {
     const ps_settings *settings = invocation->settings;
@@ -196,31 +236,18 @@ static ls_status run_ps(const ls_invocation *invocation)
         return show_job(settings, invocation->words[0]);
     }
     ls_text text = {0};
+    const size_t width = settings->wide ? 0 : ls_terminal_width();
     if (settings->group[0] && !settings->json) {
-        const ls_status status =
-            ls_queue_append_group(settings->group, invocation->arena, ls_terminal_width(), &text);
+        const ls_status status = ls_queue_append_group(settings->group, invocation->arena, width, &text);
         print_text(&text);
         return status;
     }
     json_t *answer = NULL;
-    ls_text path = {0};
-    ls_text_printf(&path, "/v1/jobs?limit=%" PRIu64, settings->limit);
-    ls_text_append(&path, settings->all || settings->group[0] ? "&all=true" : "");
-    put_filter(&path, "account", settings->account);
-    put_filter(&path, "user", settings->user);
-    put_filter(&path, "state", settings->state);
-    const ls_status status = ls_queue_get(&answer, "%s", ls_text_string(&path));
-    ls_text_release(&path);
-    LS_TRY(status);
-    json_t *jobs = json_object_get(answer, "jobs");
-    keep_group(jobs, settings->group);
+    LS_TRY(ask_jobs(settings, &answer));
     if (settings->json) {
         ls_print_json(answer);
-    } else if (json_array_size(jobs) == 0) {
-        printf("no jobs%s\n", settings->all ? "" : " wait or run; --all shows those that have ended");
     } else {
-        ls_queue_append_jobs(jobs, invocation->arena, ls_terminal_width(), &text);
-        append_groups(jobs, &text);
+        append_list(settings, answer, invocation->arena, width, &text);
         print_text(&text);
     }
     json_decref(answer);
@@ -239,7 +266,7 @@ const ls_command ls_command_ps = {
                "one.\n"
                "\nExamples:\n"
                "  lockstep ps                      what waits or runs\n"
-               "  lockstep ps --all --limit 20     the newest twenty, ended or not\n"
+               "  lockstep ps --all --limit 20     and the twenty that ended last\n"
                "  lockstep ps --group sweep-12     a sweep, its values and losses side by side",
     .words_max = 1,
     .options = &ps_table,

@@ -119,7 +119,8 @@ void ls_queue_append_jobs(const json_t *jobs, ls_arena *arena, size_t width, ls_
     static const char *const titles[] = {"JOB",      "NAME",  "STATE", "ACCOUNT",
                                          "PRIORITY", "RANKS", "SINCE", "WHY"};
     static const bool right[] = {true, false, false, false, false, true, true, false};
-    ls_table table = {.titles = titles, .right = right, .columns = 8, .arena = arena};
+    static const bool whole[] = {false, false, true, false, true, false, false, false};
+    ls_table table = {.titles = titles, .right = right, .whole = whole, .columns = 8, .arena = arena};
     const double now_s = ls_clock_wall_s();
     for (size_t i = 0; i < json_array_size(jobs); i++) {
         const json_t *job = json_array_get(jobs, i);
@@ -168,16 +169,35 @@ void ls_queue_append_nodes(const json_t *nodes, ls_arena *arena, size_t width, l
 
 /* ---- requests ---- */
 
-static void put_variable(json_t *environment, const char *name)
+/* False: it is not set, too long, or not UTF-8. */
+static bool put_variable(json_t *environment, const char *name, const char *value)
 {
-    const char *value = getenv(name);
     json_t *text = value && strlen(value) <= VALUE_BYTES_MAX ? json_string(value) : NULL;
-    if (text) { /* NULL, too, for what is not UTF-8 */
-        json_object_set_new(environment, name, text);
-    }
+    return text && json_object_set_new(environment, name, text) == 0;
 }
 
-json_t *ls_queue_environment(const char *const *more, size_t more_count)
+/* NAME or NAME=VALUE, asked for: so what can't be is an error. */
+static ls_status put_asked(json_t *environment, const char *word)
+{
+    char name[256];
+    const size_t bytes = strcspn(word, "=");
+    if (bytes == 0 || bytes >= sizeof name) {
+        return ls_fail(LS_ERR_INVALID, "--env %.64s: write NAME or NAME=VALUE, with a name of 1 to %zu bytes",
+                       word, sizeof name - 1);
+    }
+    memcpy(name, word, bytes);
+    name[bytes] = '\0';
+    const char *value = word[bytes] == '=' ? word + bytes + 1 : getenv(name);
+    if (!value) {
+        return ls_fail(LS_ERR_INVALID, "--env %.64s: no variable of that name is set here", name);
+    }
+    return put_variable(environment, name, value)
+               ? LS_OK
+               : ls_fail(LS_ERR_INVALID, "--env %.64s: a value has at most %d bytes, of UTF-8", name,
+                         VALUE_BYTES_MAX);
+}
+
+static json_t *usual_environment(void)
 {
     /* Not all of it: keys and tokens that a shell holds must not be written into a database. */
     static const char *const names[] = {
@@ -187,7 +207,7 @@ json_t *ls_queue_environment(const char *const *more, size_t more_count)
         "LOCKSTEP_LOG"};
     json_t *environment = json_object();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        put_variable(environment, names[i]);
+        put_variable(environment, names[i], getenv(names[i]));
     }
     for (char **at = environ; *at; at++) {
         char name[64];
@@ -195,11 +215,8 @@ json_t *ls_queue_environment(const char *const *more, size_t more_count)
         if (strncmp(*at, "LC_", 3) == 0 && bytes < sizeof name) {
             memcpy(name, *at, bytes);
             name[bytes] = '\0';
-            put_variable(environment, name);
+            put_variable(environment, name, getenv(name));
         }
-    }
-    for (size_t i = 0; i < more_count; i++) {
-        put_variable(environment, more[i]);
     }
     return environment;
 }
@@ -226,9 +243,18 @@ ls_status ls_queue_request(const char *path, const char *const *variables, size_
         return ls_fail(LS_ERR_INVALID,
                        "the current folder can't be named: it is gone, or its name is not UTF-8");
     }
-    json_t *name = json_string(path);
-    *request_out =
+    json_t *name = json_string(path), *environment = usual_environment();
+    ls_status put = LS_OK;
+    for (size_t i = 0; i < variable_count && put == LS_OK; i++) {
+        put = put_asked(environment, variables[i]);
+    }
+    json_t *request =
         json_pack("{s:o, s:o, s:o, s:o}", "file", file, "file_name", name ? name : json_string("run file"),
-                  "directory", folder, "environment", ls_queue_environment(variables, variable_count));
+                  "directory", folder, "environment", environment);
+    if (put != LS_OK) {
+        json_decref(request);
+        return put;
+    }
+    *request_out = request;
     return LS_OK;
 }

@@ -41,10 +41,10 @@ void ls_queue_append_nodes(const json_t *nodes, ls_arena *arena, size_t width, l
 LS_MUST_CHECK ls_status ls_queue_append_group(const char *group, ls_arena *arena, size_t width,
                                               ls_text *text);
 
-/* What a job's processes need to know of who submits it: PATH, HOME, LANG and their like, and `more`: names of others. A new object. */
-json_t *ls_queue_environment(const char *const *more, size_t more_count);
-
-/* Reads a run file for a request: {"file", "file_name", "directory", "environment"}. A new object. */
+/*
+ * Reads a run file for a request: {"file", "file_name", "directory", "environment"}, a new object. The environment is what a job's processes need to
+ * know of who submits it: PATH, HOME, LANG and their like, and `variables`: NAME or NAME=VALUE.
+ */
 LS_MUST_CHECK ls_status ls_queue_request(const char *path, const char *const *variables,
                                          size_t variable_count, ls_arena *arena, json_t **request_out);
 

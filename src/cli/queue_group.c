@@ -2,6 +2,7 @@
 /* A sweep's jobs side by side. */
 #include "cli/queue.h"
 #include "cli/table.h"
+#include "orchestration/client/client.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -75,16 +76,16 @@ static void append_states(const json_t *members, ls_text *text)
 static ls_status find_members(const char *group, json_t **members_out)
 {
     json_t *answer = NULL, *members = json_array();
-    ls_status status = ls_queue_get(&answer, "/v1/jobs?all=true");
+    ls_text path = {0};
+    ls_text_append(&path, "/v1/jobs?all=true&group=");
+    ls_client_append_escaped(&path, group);
+    ls_status status = ls_queue_get(&answer, "%s", ls_text_string(&path));
+    ls_text_release(&path);
     const json_t *jobs = json_object_get(answer, "jobs");
     for (size_t i = 0; status == LS_OK && i < json_array_size(jobs); i++) {
-        const json_t *job = json_array_get(jobs, i);
-        const char *of = ls_queue_string(job, "group");
         json_t *whole = NULL;
-        if (of && strcmp(of, group) == 0) {
-            status = ls_queue_get(&whole, "/v1/jobs/%" PRId64, ls_queue_integer(job, "job"));
-            json_array_append_new(members, whole ? whole : json_null());
-        }
+        status = ls_queue_get(&whole, "/v1/jobs/%" PRId64, ls_queue_integer(json_array_get(jobs, i), "job"));
+        json_array_append_new(members, whole ? whole : json_null());
     }
     json_decref(answer);
     if (status == LS_OK && json_array_size(members) == 0) {

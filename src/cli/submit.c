@@ -46,10 +46,10 @@ typedef struct submit_settings {
          .default_text = "\"\"",                                                                             \
          .help = "low, normal or high, instead of job.priority"},                                            \
     {                                                                                                        \
-        .key = "env", .type = LS_OPTION_STRINGS, FIELD(env), .default_text = "[]", .value_name = "NAME",     \
-        .help =                                                                                              \
-            "a variable of yours that the job gets, too; PATH, HOME, LANG and their like it gets anyway, "   \
-            "and the others not"                                                                             \
+        .key = "env", .type = LS_OPTION_STRINGS, FIELD(env), .default_text = "[]",                           \
+        .value_name = "NAME[=VALUE]",                                                                        \
+        .help = "a variable of yours, or of this value, that the job gets, too; PATH, HOME, LANG and their " \
+                "like it gets anyway, and the others not"                                                    \
     }
 
 static void put_text(json_t *request, const char *key, const char *text)
@@ -200,6 +200,16 @@ static const ls_option sweep_options[] = {
 };
 static const ls_option_table sweep_table = LS_OPTIONS(sweep_options);
 
+static bool has_value(const json_t *values, const json_t *value)
+{
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        if (json_equal(json_array_get(values, i), value)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* "key=a,b,c" to set[key]. */
 static ls_status put_values(json_t *set, const char *assignment)
 {
@@ -224,6 +234,12 @@ static ls_status put_values(json_t *set, const char *assignment)
             json_decref(value);
             json_decref(values);
             return ls_fail(LS_ERR_INVALID, "--set %s: an empty value, or one that is not UTF-8", assignment);
+        }
+        if (has_value(values, value)) {
+            json_decref(value);
+            json_decref(values);
+            return ls_fail(LS_ERR_INVALID, "--set %s: a value is there twice, and so would be a job",
+                           assignment);
         }
         json_array_append_new(values, value);
         at += bytes;

@@ -57,40 +57,65 @@ static size_t width_of(const char *text)
     return width;
 }
 
-/* At most `width` characters of it. */
+/* All of it, or as much as leaves room for an ellipsis. */
 static void append_cut(ls_text *text, const char *cell, size_t width)
 {
+    if (width_of(cell) <= width) {
+        ls_text_append(text, cell);
+        return;
+    }
     size_t bytes = 0, seen = 0;
     while (cell[bytes]) {
         const bool begins = ((unsigned char)cell[bytes] & 0xC0) != 0x80;
-        if (begins && seen == width) {
+        if (begins && seen + 1 >= width) {
             break;
         }
         seen += begins;
         bytes++;
     }
     ls_text_append_bytes(text, cell, bytes);
+    ls_text_append(text, "\u2026");
 }
 
-static void append_row(const ls_table *table, const char *const *row, const size_t *widths, size_t width,
-                       ls_text *text)
+static bool is_right(const ls_table *table, size_t column)
 {
-    size_t used = 0;
+    return table->right && table->right[column];
+}
+
+static void append_row(const ls_table *table, const char *const *row, const size_t *widths, ls_text *text)
+{
     for (size_t i = 0; i < table->columns; i++) {
         const size_t own = width_of(row[i]), fill = widths[i] - (own < widths[i] ? own : widths[i]);
-        const bool is_right = table->right && table->right[i], is_last = i + 1 == table->columns;
         ls_text_append(text, i > 0 ? "  " : "");
-        used += i > 0 ? 2 : 0;
-        ls_text_repeat(text, ' ', is_right ? fill : 0);
-        if (is_last && width > 0 && !is_right) {
-            append_cut(text, row[i], width > used ? width - used : 1);
-        } else {
-            ls_text_append(text, row[i]);
-            ls_text_repeat(text, ' ', is_right || is_last ? 0 : fill);
-        }
-        used += widths[i];
+        ls_text_repeat(text, ' ', is_right(table, i) ? fill : 0);
+        append_cut(text, row[i], widths[i]);
+        ls_text_repeat(text, ' ', is_right(table, i) || i + 1 == table->columns ? 0 : fill);
     }
     ls_text_append(text, "\n");
+}
+
+/* Takes a character from the widest column of words, again and again, until all fit, or none can be narrower. */
+static void narrow(const ls_table *table, size_t *widths, size_t width)
+{
+    enum { NARROWEST = 8 };
+    size_t all = 2 * (table->columns - 1);
+    for (size_t i = 0; i < table->columns; i++) {
+        all += widths[i];
+    }
+    for (; all > width; all--) {
+        size_t widest = table->columns;
+        for (size_t i = 0; i < table->columns; i++) {
+            const bool may_give = !is_right(table, i) && !(table->whole && table->whole[i]);
+            if (may_give && widths[i] > NARROWEST &&
+                (widest == table->columns || widths[i] > widths[widest])) {
+                widest = i;
+            }
+        }
+        if (widest == table->columns) {
+            return;
+        }
+        widths[widest]--;
+    }
 }
 
 void ls_table_append(const ls_table *table, size_t width, ls_text *text)
@@ -104,9 +129,12 @@ void ls_table_append(const ls_table *table, size_t width, ls_text *text)
             widths[i] = own > widths[i] ? own : widths[i];
         }
     }
-    append_row(table, table->titles, widths, width, text);
+    if (width > 0) {
+        narrow(table, widths, width);
+    }
+    append_row(table, table->titles, widths, text);
     for (size_t at = 0; at < table->count; at += table->columns) {
-        append_row(table, table->cells + at, widths, width, text);
+        append_row(table, table->cells + at, widths, text);
     }
 }
 

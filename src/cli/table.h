@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Table: rows of words in columns for a terminal. What came from users is made printable; a row that is wider than the terminal loses the
- * end of its last column.
+ * Table: rows of words in columns for a terminal. What came from users is made printable; where a row is wider than the terminal, the widest of
+ * its columns that hold words give way, and so say with an ellipsis; numbers are never cut.
  */
 #ifndef LS_CLI_TABLE_H
 #define LS_CLI_TABLE_H
@@ -17,6 +17,7 @@ enum { LS_TABLE_COLUMNS_MAX = 12 };
 typedef struct ls_table {
     const char *const *titles; /* (columns) */
     const bool *right;         /* (columns): numbers stand right; NULL: none */
+    const bool *whole;         /* (columns): words that are never cut; NULL: none */
     size_t columns;
     ls_arena *arena; /* of the cells */
     const char **cells;
@@ -27,7 +28,7 @@ typedef struct ls_table {
 void ls_table_add(ls_table *table, const char *text);
 void ls_table_printf(ls_table *table, const char *format, ...) LS_PRINTF(2, 3);
 
-/* Appends the table, one line per row. width: of the terminal, 0: any. */
+/* Appends the table, one line per row. width: of the terminal in characters, each counted as one wide; 0: any. */
 void ls_table_append(const ls_table *table, size_t width, ls_text *text);
 
 /* Columns of the terminal that stdout is; 0 when it is none. */

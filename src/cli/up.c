@@ -253,7 +253,7 @@ const ls_command ls_command_up = {
 /* ---- down ---- */
 
 typedef struct down_settings {
-    bool cancel;
+    bool cancel, json;
     uint64_t timeout;
 } down_settings;
 
@@ -270,6 +270,7 @@ static const ls_option down_options[] = {
      .min = 1,
      .max = 86400,
      .help = "seconds to wait at most"},
+    LS_ROW_JSON(down_settings),
 };
 static const ls_option_table down_table = LS_OPTIONS(down_options);
 
@@ -304,15 +305,25 @@ static ls_status end_daemon(const down_settings *settings, pid_t pid, int proces
 
 static ls_status run_down(const ls_invocation *invocation)
 {
+    const down_settings *settings = invocation->settings;
     const char *home = NULL;
     LS_TRY(find_home(invocation->arena, &home));
-    const pid_t pid = ls_daemon_holder(home);
-    const int process = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-    if (process < 0 || ls_daemon_holder(home) != pid) { /* the second look: the number is still its */
-        return ls_fail(LS_ERR_NOT_FOUND, "no daemon runs on %s", home);
+    pid_t pid = 0, still = 0;
+    LS_TRY(ls_daemon_find(home, &pid));
+    const int process = (int)syscall(SYS_pidfd_open, pid, 0);
+    ls_status status = ls_daemon_find(home, &still); /* the second look: the number is still its */
+    if (status == LS_OK && (process < 0 || still != pid)) {
+        status = ls_fail(LS_ERR_NOT_FOUND, "no daemon runs on %s", home);
     }
-    const ls_status status = end_daemon(invocation->settings, pid, process);
-    close(process);
+    status = status != LS_OK ? status : end_daemon(settings, pid, process);
+    if (process >= 0) {
+        close(process);
+    }
+    if (status == LS_OK && settings->json) {
+        json_t *root = json_pack("{s:s, s:I}", "home", home, "pid", (json_int_t)pid);
+        ls_print_json(root);
+        json_decref(root);
+    }
     return status;
 }
 

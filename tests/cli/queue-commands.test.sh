@@ -42,6 +42,23 @@ expect 2 "$LOCKSTEP" submit hello.yaml --account ../../etc
 says "account"
 expect 2 "$LOCKSTEP" why 999
 says "there is no job 999"
+expect 2 "$LOCKSTEP" wait 1 one
+says "'one' is no job's number"
+check "before it waits" test ! -s "$out"
+expect 2 "$LOCKSTEP" ps --state running
+says "there is no state 'running'; allowed is one of QUEUED,"
+expect 2 "$LOCKSTEP" submit hello.yaml --env LOCKSTEP_NO_SUCH
+says "no variable of that name is set here"
+expect 2 "$LOCKSTEP" submit hello.yaml --env =x
+says "NAME or NAME=VALUE"
+for port in 65536 99999 0x50 -1; do
+    expect 2 env LOCKSTEP_HOME="$scratch/other" "$LOCKSTEP" up --foreground --listen "127.0.0.1:$port"
+    says "127.0.0.1:$port"
+done
+expect 2 env LOCKSTEP_HOME="$scratch/other" "$LOCKSTEP" up --foreground --listen 127.0.0.1:99999
+says "the port of 127.0.0.1:99999 is 99999, allowed is 0 (any that is free) to 65535"
+expect 2 env LOCKSTEP_HOME="$scratch/other" "$LOCKSTEP" down
+says "no daemon runs on $scratch/other"
 expect 2 "$LOCKSTEP" logs one
 says "'one' is no job's number"
 expect 2 "$LOCKSTEP" cancel 1
@@ -148,6 +165,10 @@ prints vision DEVICE-H
 expect 2 "$LOCKSTEP" sweep hello.yaml
 says "--set"
 expect 2 "$LOCKSTEP" sweep hello.yaml --set parallel.ranks=1,9
+expect 2 "$LOCKSTEP" sweep hello.yaml --set job.grace=1s,2s,1s
+says "a value is there twice"
+expect 2 "$LOCKSTEP" sweep hello.yaml --set train.seed="$(seq -s, 1 2000)"
+says "2000 combinations" "--random"
 expect 0 "$LOCKSTEP" ps --json
 same "all or none" "$(json '[j["job"] for j in d["jobs"] if j["state"] != "SUCCEEDED"]')" "[]"
 expect 0 "$LOCKSTEP" sweep hello.yaml --set job.restarts_max=1,2 --set job.grace=1s,2s,3s --running_max 1 --json
@@ -164,8 +185,22 @@ same "some of them" "$(json 'len(d["jobs"])')" 2
 expect 2 "$LOCKSTEP" ps --group nothing
 says "there is no sweep or group"
 
+# Variables of one's own; a job that would steer the terminal is shown as text there, and as it is elsewhere.
+printf 'name: %s\njob: {command: [sh, -c, "printf \\"$MINE $OTHER \\\\033]52;c;aGk=\\\\007 \\\\033[31mred\\\\n\\""]}\n' "$(printf 'n%.0s' $(seq 120))" >steers.yaml
+expect 0 env MINE=yes "$LOCKSTEP" submit steers.yaml --env MINE --env OTHER=it=is --json
+steers=$(json 'd["job"]')
+expect 0 "$LOCKSTEP" wait "$steers"
+expect 0 "$LOCKSTEP" logs "$steers"
+prints "yes it=is" $'\033]52;c;aGk=\a' $'\033[31mred'
+
 # In a terminal: drawn on the other screen, which is left again.
 if command -v script >/dev/null; then
+    TERM=xterm timeout 60 script -qec "stty rows 24 cols 72; '$LOCKSTEP' logs $steers; '$LOCKSTEP' ps --all" /dev/null >shown.txt </dev/null
+    holds shown.txt 'yes it=is \x1b]52;c;aGk=\x07' $'\033[31mred'
+    check "no other escape" sh -c "! tr -d '\r' <shown.txt | sed 's/\x1b\[[0-9]*m//g' | grep -q \$'\033'"
+    check "no line is wider than the terminal" python3 -c "
+lines = [l.rstrip('\r\n') for l in open('shown.txt', encoding='utf-8') if 'x1b' not in l and '--group' not in l and '[0m' not in l]
+assert any('nnn…' in l for l in lines) and max(map(len, lines)) <= 72, lines"
     (sleep 1; printf q) | TERM=xterm timeout 60 script -qec "stty rows 24 cols 60; '$LOCKSTEP' top" /dev/null >screen.txt
     check "top leaves the screen as it was" grep -q $'\033\[?1049h' screen.txt
     check "and the cursor" grep -q $'\033\[?25h\033\[?1049l' screen.txt

@@ -54,6 +54,7 @@ done
 expect 0 as_other "$LOCKSTEP" nodes --json
 same "no name there either" "$(json "[j['name'] for j in d['nodes'][0]['jobs']]")" "[None]"
 expect 2 as_other "$LOCKSTEP" down
+says "$LOCKSTEP_HOME belongs to user root"
 expect 0 "$LOCKSTEP" ps
 expect 2 as_other "$LOCKSTEP" accounts mine --weight 1000
 says "who runs"

@@ -558,6 +558,55 @@ static void others_see_little_and_change_nothing(void **state)
     assert_int_equal(call_as(1001, LS_VERB_ACCOUNT, "{'account': 'x', 'weight': 9}"), 403);
 }
 
+/* The numbers of the jobs of a list, "1 2 3", and where the next page begins. */
+static const char *listed(const char *arguments)
+{
+    static char text[256];
+    assert_int_equal(call(LS_VERB_LIST, arguments), 200);
+    const json_t *jobs = json_object_get(w.answer, "jobs"), *next = json_object_get(w.answer, "before");
+    size_t bytes = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        bytes += (size_t)snprintf(text + bytes, sizeof text - bytes, "%s%d", i > 0 ? " " : "",
+                                  (int)json_integer_value(json_object_get(json_array_get(jobs, i), "job")));
+    }
+    if (json_is_integer(next)) {
+        snprintf(text + bytes, sizeof text - bytes, " next %d", (int)json_integer_value(next));
+    }
+    return text;
+}
+
+static void list_never_drops_who_waits_or_runs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) { /* 1 to 4 run, 5 and 6 wait */
+        submit(1, "");
+    }
+    static const uint64_t order[] = {3, 2, 4, 5};
+    for (size_t i = 0; i < 4; i++) {
+        w.now_s += 10.0;
+        starts(order[i]);
+        ends(order[i], order[i] == 2);
+    }
+    assert_string_equal(listed("{}"), "1 6");
+    assert_string_equal(listed("{'limit': 1}"), "1 6");
+    assert_string_equal(listed("{'all': true}"), "1 2 3 4 5 6");
+    assert_string_equal(listed("{'all': true, 'limit': 2}"), "1 4 5 6 next 4"); /* the two that ended last */
+    assert_string_equal(listed("{'before': 4, 'limit': 1}"), "2 next 2");
+    assert_string_equal(listed("{'before': 2, 'limit': 1}"), "3");
+    assert_string_equal(listed("{'before': 3}"), "");
+    assert_string_equal(listed("{'ended': true}"), "5 4 2 3");
+    assert_string_equal(listed("{'ended': true, 'limit': 3}"), "5 4 2 next 2");
+    assert_string_equal(listed("{'state': 'FAILED'}"), "2");
+    assert_int_equal(call(LS_VERB_LIST, "{'before': 1}"), 404); /* it runs */
+    assert_int_equal(call(LS_VERB_LIST, "{'before': 99}"), 404);
+    assert_int_equal(call(LS_VERB_LIST, "{'state': 'running'}"), 400);
+    assert_non_null(strstr(json_string_value(json_object_get(w.answer, "error")), "RUNNING, CHECKPOINTING"));
+    /* Whose they are is for who may read them. */
+    assert_int_equal(call_as(1001, LS_VERB_LIST, "{'all': true, 'user': 'ann'}"), 200);
+    assert_int_equal(json_array_size(json_object_get(w.answer, "jobs")), 0);
+}
+
 static void quota_limits_an_account(void **state)
 {
     (void)state;
@@ -738,6 +787,7 @@ int main(void)
         CASE(sweep_is_one_group_with_a_limit),
         CASE(elastic_jobs_shrink_and_grow),
         CASE(others_see_little_and_change_nothing),
+        CASE(list_never_drops_who_waits_or_runs),
         CASE(quota_limits_an_account),
         CASE(full_disk_refuses_and_loses_nothing),
         CASE(idle_devices_are_told),

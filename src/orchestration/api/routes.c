@@ -84,10 +84,15 @@ static const ls_api_field sweep_in[] = {
 };
 static const ls_api_field jobs_in[] = {
     IN(LS_API_QUERY, "all", LS_API_BOOL, 0, 0, "those that have ended too"),
+    IN(LS_API_QUERY, "ended", LS_API_BOOL, 0, 0, "those that have ended alone, who ended last comes first"),
     IN(LS_API_QUERY, "account", LS_API_STRING, 1, 64, "of this account alone"),
-    IN(LS_API_QUERY, "user", LS_API_STRING, 1, 64, "of this user alone"),
+    IN(LS_API_QUERY, "user", LS_API_STRING, 1, 64, "of this user alone, as far as you may read them"),
+    IN(LS_API_QUERY, "group", LS_API_STRING, 1, 128, "of this sweep alone, as far as you may read them"),
     IN(LS_API_QUERY, "state", LS_API_STRING, 1, 32, "in this state alone"),
-    IN(LS_API_QUERY, "limit", LS_API_INTEGER, 1, 10000, "the newest so many"),
+    IN(LS_API_QUERY, "limit", LS_API_INTEGER, 1, 10000,
+       "of those that have ended, the last so many; who waits or runs is always there; 10000"),
+    IN(LS_API_QUERY, "before", LS_API_INTEGER, 1, NUMBER_MAX,
+       "those that ended before this job did, alone: the next page"),
 };
 static const ls_api_field wait_in[] = {
     JOB,
@@ -156,6 +161,7 @@ static const ls_api_field job_out[] = {
 };
 static const ls_api_field jobs_out[] = {
     OUT("jobs", LS_API_OBJECTS, "by number; members as in /v1/jobs/{job}"),
+    OUT_OR_NULL("before", LS_API_INTEGER, "where the next page begins; null: there is none"),
 };
 static const ls_api_field changed_out[] = {
     OUT("job", LS_API_INTEGER, "its number"),

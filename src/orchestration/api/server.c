@@ -189,6 +189,10 @@ static ls_status split_address(const char *text, char host[64], char port[8])
         return ls_fail(LS_ERR_INVALID,
                        "'%.100s' is no address to listen at: write HOST:PORT, as 127.0.0.1:8421", text);
     }
+    if (strtoul(colon + 1, NULL, 10) > 65535) { /* else the system would take it modulo 65536 */
+        return ls_fail(LS_ERR_INVALID, "the port of %.100s is %s, allowed is 0 (any that is free) to 65535",
+                       text, colon + 1);
+    }
     snprintf(host, 64, "%.*s", (int)bytes, begin);
     snprintf(port, 8, "%s", colon + 1);
     return LS_OK;

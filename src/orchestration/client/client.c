@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/user.h"
 #include "orchestration/client/response.h"
 
 #include <ctype.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -38,20 +40,36 @@ static int connect_to(const char *home)
     return is_open ? fd : -error;
 }
 
+/* The daemon of a user serves that user alone. */
+static ls_status is_of_another(const char *home)
+{
+    struct stat info;
+    char name[LS_USER_NAME_BYTES] = "another user";
+    if (stat(home, &info) == 0) {
+        ls_user_name(info.st_uid, name);
+    }
+    return ls_fail(LS_ERR_INVALID,
+                   "%s belongs to user %s, whose daemon serves no other user: set LOCKSTEP_HOME", home, name);
+}
+
 static ls_status open_connection(int *fd_out)
 {
     ls_arena arena = {0};
-    const char *home = ls_home_path(&arena, ".");
+    char *home = ls_home_path(&arena, "");
     if (!home) {
         return ls_fail(LS_ERR_INVALID, "where is the daemon? Neither LOCKSTEP_HOME nor HOME is set");
+    }
+    for (size_t bytes = strlen(home); bytes > 1 && home[bytes - 1] == '/';) {
+        home[--bytes] = '\0';
     }
     const int fd = connect_to(home);
     ls_status status = LS_OK;
     if (fd == -ENOENT || fd == -ECONNREFUSED) {
-        status = ls_fail(LS_ERR_FAILED, "no daemon runs for %.*s: start one with 'lockstep up'",
-                         (int)(strlen(home) - 2), home);
+        status = ls_fail(LS_ERR_FAILED, "no daemon runs for %s: start one with 'lockstep up'", home);
+    } else if (fd == -EACCES) {
+        status = is_of_another(home);
     } else if (fd < 0) {
-        status = ls_fail_errno(-fd, "can't ask the daemon at %ssocket", home);
+        status = ls_fail_errno(-fd, "can't ask the daemon at %s/socket", home);
     }
     ls_arena_release(&arena);
     *fd_out = fd;

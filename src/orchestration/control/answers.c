@@ -2,6 +2,7 @@
 /* What is asked to be shown. Others' jobs have number, state, account and ranks, and nothing else. */
 #include "orchestration/control/controller_internal.h"
 
+#include "base/assert.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -109,41 +110,127 @@ static json_t *list_item(const ls_controller *c, const ls_caller *caller, const 
     return item;
 }
 
-static bool is_wanted(const ls_job *job, bool all, const char *account, const char *user, ls_job_state state)
+/* What is wanted of a list. */
+typedef struct wanted {
+    const ls_caller *caller;
+    const char *account, *user, *group; /* NULL: any */
+    ls_job_state state;                 /* LS_JOB_STATES: any */
+    bool live, ended;
+    const ls_job *before; /* of those that have ended, the ones that ended before this one; NULL: all */
+    uint64_t limit;       /* of those that have ended */
+} wanted;
+
+/* Whose a job is and what it belongs to is for who may read it. */
+static bool is_wanted(const wanted *want, const ls_job *job)
 {
-    return (all || !ls_job_state_is_final(job->state) || state == job->state) &&
-           (!account || strcmp(account, job->account) == 0) && (!user || strcmp(user, job->user) == 0) &&
-           (state == LS_JOB_STATES || state == job->state);
+    return (ls_job_state_is_final(job->state) ? want->ended : want->live) &&
+           (want->state == LS_JOB_STATES || want->state == job->state) &&
+           (!want->account || strcmp(want->account, job->account) == 0) &&
+           (!want->user || (strcmp(want->user, job->user) == 0 && may_see(want->caller, job))) &&
+           (!want->group ||
+            (job->spec.group && strcmp(want->group, job->spec.group) == 0 && may_see(want->caller, job)));
+}
+
+/* Who ended last comes first. */
+static int by_end(const void *a, const void *b)
+{
+    const ls_job *x = (*(const ls_entry *const *)a)->job, *y = (*(const ls_entry *const *)b)->job;
+    return x->ended_s != y->ended_s ? (x->ended_s < y->ended_s) - (x->ended_s > y->ended_s)
+                                    : (x->id < y->id) - (x->id > y->id);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const ls_job *x = (*(const ls_entry *const *)a)->job, *y = (*(const ls_entry *const *)b)->job;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static const char *state_names(ls_text *text)
+{
+    for (int state = 0; state < LS_JOB_STATES; state++) {
+        ls_text_printf(text, "%s%s", state > 0 ? ", " : "", ls_job_state_name((ls_job_state)state));
+    }
+    return ls_text_string(text);
+}
+
+static ls_answer no_such_state(const char *name)
+{
+    ls_text names = {0};
+    const ls_answer answer =
+        ls_answer_fail(400, "there is no state '%.30s'; allowed is one of %s", name, state_names(&names));
+    ls_text_release(&names);
+    return answer;
+}
+
+/* Of the first `live_count` entries, all; of the `ended_count` behind them, in the order of their ends, the limit. */
+static ls_answer list_json(const ls_controller *c, const wanted *want, ls_entry **entries, size_t live_count,
+                           size_t ended_count)
+{
+    ls_entry **ended = entries + live_count;
+    qsort(ended, ended_count, sizeof *ended, by_end);
+    size_t first = 0;
+    while (want->before && first < ended_count &&
+           by_end(&ended[first],
+                  &(const ls_entry *){&(ls_entry){.job = (ls_job *)(uintptr_t)want->before}}) <= 0) {
+        first++;
+    }
+    const size_t left = ended_count - first, kept = left < want->limit ? left : (size_t)want->limit;
+    json_t *next = left > kept ? json_integer((json_int_t)ended[first + kept - 1]->job->id) : json_null();
+    memmove(ended, ended + first, kept * sizeof *ended);
+    if (want->live) {
+        qsort(entries, live_count + kept, sizeof *entries, by_number);
+    }
+    json_t *jobs = json_array();
+    for (size_t i = 0; i < live_count + kept; i++) {
+        json_array_append_new(jobs, list_item(c, want->caller, entries[i]));
+    }
+    return (ls_answer){200, json_pack("{s:o, s:o}", "jobs", jobs, "before", next), 0};
 }
 
 ls_answer ls_answers_list(ls_controller *c, const ls_caller *caller, const json_t *arguments)
 {
-    bool all = false;
-    uint64_t limit = LIST_MAX;
-    const char *account = NULL, *user = NULL, *state_name = NULL;
+    bool all = false, ended = false;
+    uint64_t before = 0;
+    const char *state_name = NULL;
+    wanted want = {.caller = caller};
     if (ls_json_get_bool(arguments, "ps", "all", false, &all) != LS_OK ||
-        ls_json_get_u64(arguments, "ps", "limit", 1, LIST_MAX, LIST_MAX, &limit) != LS_OK ||
-        ls_json_get_string(arguments, "ps", "account", NULL, &account) != LS_OK ||
-        ls_json_get_string(arguments, "ps", "user", NULL, &user) != LS_OK ||
+        ls_json_get_bool(arguments, "ps", "ended", false, &ended) != LS_OK ||
+        ls_json_get_u64(arguments, "ps", "limit", 1, LIST_MAX, LIST_MAX, &want.limit) != LS_OK ||
+        ls_json_get_u64(arguments, "ps", "before", 1, UINT64_MAX, 0, &before) != LS_OK ||
+        ls_json_get_string(arguments, "ps", "account", NULL, &want.account) != LS_OK ||
+        ls_json_get_string(arguments, "ps", "user", NULL, &want.user) != LS_OK ||
+        ls_json_get_string(arguments, "ps", "group", NULL, &want.group) != LS_OK ||
         ls_json_get_string(arguments, "ps", "state", NULL, &state_name) != LS_OK) {
         return ls_answer_error(LS_ERR_INVALID);
     }
-    const ls_job_state state = state_name ? ls_job_state_named(state_name) : LS_JOB_STATES;
-    if (state_name && state == LS_JOB_STATES) {
-        return ls_answer_fail(400, "there is no state '%.30s'", state_name);
+    want.state = state_name ? ls_job_state_named(state_name) : LS_JOB_STATES;
+    if (state_name && want.state == LS_JOB_STATES) {
+        return no_such_state(state_name);
     }
-    /* The newest, when there are too many. */
-    uint32_t first = c->entry_count;
-    for (uint64_t count = 0; first > 0 && count < limit; first--) {
-        count += is_wanted(c->entries[first - 1]->job, all, account, user, state);
+    const ls_entry *mark = before > 0 ? ls_controller_find(c, before) : NULL;
+    if (before > 0 && !(mark && ls_job_state_is_final(mark->job->state))) {
+        return ls_answer_fail(404, "before is %" PRIu64 ", which is none of the jobs that have ended lately",
+                              before);
     }
-    json_t *jobs = json_array();
-    for (uint32_t i = first; i < c->entry_count; i++) {
-        if (is_wanted(c->entries[i]->job, all, account, user, state)) {
-            json_array_append_new(jobs, list_item(c, caller, c->entries[i]));
+    want.before = mark ? mark->job : NULL;
+    want.ended = all || ended || mark || (state_name && ls_job_state_is_final(want.state));
+    want.live = !ended && !mark;
+    ls_entry **entries = calloc(c->entry_count + 1, sizeof *entries);
+    LS_ASSERT(entries && "out of memory for a list");
+    size_t live_count = 0, ended_count = 0;
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        live_count +=
+            is_wanted(&want, c->entries[i]->job) && !ls_job_state_is_final(c->entries[i]->job->state);
+    }
+    for (uint32_t i = 0, live = 0; i < c->entry_count; i++) {
+        const ls_job *job = c->entries[i]->job;
+        if (is_wanted(&want, job)) {
+            entries[ls_job_state_is_final(job->state) ? live_count + ended_count++ : live++] = c->entries[i];
         }
     }
-    return (ls_answer){200, json_pack("{s:o}", "jobs", jobs), 0};
+    const ls_answer answer = list_json(c, &want, entries, live_count, ended_count);
+    free(entries);
+    return answer;
 }
 
 static json_t *devices_json(const ls_controller *c, const ls_job *job)

@@ -36,7 +36,9 @@ typedef struct ls_caller {
 typedef enum ls_verb {
     LS_VERB_SUBMIT, /* a request (ls_job_spec_parse) -> 201 {"job", "state", "run_dir"} */
     LS_VERB_SWEEP, /* a request with "set": {key: [values]}, "running_max"?, "samples"? -> 201 {"jobs": [..], "group"} */
-    LS_VERB_LIST, /* {"all"?, "account"?, "user"?, "state"?, "limit"?} -> {"jobs": [..]}, newest last */
+    /* {"all"?, "ended"?, "account"?, "user"?, "group"?, "state"?, "limit"?, "before"?} -> {"jobs": [..], "before"}: all that wait and run, unless ended or before;
+     * of those that have ended the last `limit`, that ended before job `before`. By number; those that have ended alone, by end, the last first. */
+    LS_VERB_LIST,
     LS_VERB_SHOW, /* {"job"} -> the job, all of it */
     LS_VERB_WHY, /* {"job"} -> {"job", "stage", "needed", "available", "blockers", "eta_s", "counterfactuals", "text", ...} */
     LS_VERB_EVENTS, /* {"job", "after"?, "limit"?} -> {"events": [{"id", "time", "from", "to", "epoch", "cause", "text"}]} */

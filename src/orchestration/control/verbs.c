@@ -253,7 +253,9 @@ static ls_status read_sweep(const json_t *arguments, sweep *sweep_out)
         s.samples = s.points;
     }
     if (s.samples > SWEEP_JOBS_MAX) {
-        return ls_fail(LS_ERR_INVALID, "the sweep has %" PRIu64 " combinations; at most %d, or give samples",
+        return ls_fail(LS_ERR_INVALID,
+                       "the sweep has %" PRIu64
+                       " combinations, at most %d are allowed: give samples (--random N)",
                        s.points, SWEEP_JOBS_MAX);
     }
     *sweep_out = s;

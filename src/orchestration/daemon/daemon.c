@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/user.h"
 #include "base/user_files.h"
 #include "orchestration/api/server.h"
 #include "orchestration/control/job_store.h"
@@ -55,11 +56,25 @@ static pid_t read_holder(int fd)
     return bytes > 0 && sscanf(text, "%ld", &pid) == 1 && pid > 0 ? (pid_t)pid : 0;
 }
 
-pid_t ls_daemon_holder(const char *home)
+static ls_status is_of_another(const char *home)
+{
+    struct stat info;
+    char name[LS_USER_NAME_BYTES] = "another user";
+    if (stat(home, &info) == 0) {
+        ls_user_name(info.st_uid, name);
+    }
+    return ls_fail(LS_ERR_INVALID, "%s belongs to user %s: a daemon there is ended by that user or by root",
+                   home, name);
+}
+
+ls_status ls_daemon_find(const char *home, pid_t *pid_out)
 {
     char path[LS_JOB_PATH_BYTES_MAX];
     snprintf(path, sizeof path, "%s/lock", home);
     const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno != ENOENT) {
+        return errno == EACCES ? is_of_another(home) : ls_fail_errno(errno, "can't open %s", path);
+    }
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     pid_t pid = 0;
     if (fd >= 0) {
@@ -68,7 +83,11 @@ pid_t ls_daemon_holder(const char *home)
         }
         close(fd);
     }
-    return pid;
+    if (pid <= 0) {
+        return ls_fail(LS_ERR_NOT_FOUND, "no daemon runs on %s", home);
+    }
+    *pid_out = pid;
+    return LS_OK;
 }
 
 /*

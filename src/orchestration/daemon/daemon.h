@@ -39,7 +39,10 @@ void ls_daemon_destroy(ls_daemon *daemon);
 /* "http://127.0.0.1:8421", "" without TCP. */
 const char *ls_daemon_address(const ls_daemon *daemon);
 
-/* Who has the folder: a process number, or 0. */
-pid_t ls_daemon_holder(const char *home);
+/*
+ * Who has the folder: a process number. Errors: LS_ERR_NOT_FOUND (no daemon runs there), LS_ERR_INVALID (the folder is another user's, with his
+ * name), LS_ERR_IO.
+ */
+LS_MUST_CHECK ls_status ls_daemon_find(const char *home, pid_t *pid_out);
 
 #endif

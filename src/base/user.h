@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/* User: what the numbers of users are called. Thread-safe. */
+#ifndef LS_BASE_USER_H
+#define LS_BASE_USER_H
+
+#include <stdint.h>
+
+enum { LS_USER_NAME_BYTES = 64 };
+
+/* The name of a user, or the number when there is none. May wait for whoever knows names here (LDAP): not for a loop. */
+void ls_user_name(uint32_t uid, char name[LS_USER_NAME_BYTES]);
+
+#endif
