@@ -129,7 +129,7 @@ static const ls_option options[] = {
     {CHOICE("job.priority", job.priority, "normal", priorities), .help = "place in the queue"},
     {U64("job.min_ranks", job.min_ranks, "1", 1, 1 << 20), .help = "fewest ranks the job may be shrunk to"},
     {U64_AUTO("job.max_ranks", job.max_ranks, 1, 1 << 20), .help = "most ranks the job can use; auto: 8, or as many as parallel.ranks says when those are more"},
-    {BOOL("job.elastic", job.elastic, "false"), .help = "the queue may start it with fewer ranks, down to min_ranks, and change their number while it runs, up to max_ranks; the result has the same bits"},
+    {BOOL("job.elastic", job.elastic, "false"), .help = "the queue may start it with fewer ranks, down to min_ranks, and change their number while it runs, up to max_ranks; the result has the same bits. One rank is then a process of its own, too, so that others can join it"},
     {U64("job.max_replacements", job.max_replacements, "16", 0, 1 << 20), .help = "ranks that may be started in the place of lost ones (on several hosts, by each; and tries to bring a lost host back); after that, losses shrink the team"},
     {BOOL("job.spot", job.spot, "false"), .help = "may run on capacity that can be taken away"},
     {ROW("job.notice", LS_OPTION_STRINGS, job.notice, "[]"), .value_name = "NAMES", .help = "who says that this machine will be taken away: aws, gcp, azure, file; []: nobody, and with spot whichever cloud answers. Then a checkpoint is written and the exit code is 75"},

@@ -113,6 +113,14 @@ says "no process trains in asked any more"
 expect 0 "${train[@]}" --run-dir asked --ranks 4
 same "asked" "$(hashes "$out")" "$reference"
 
+# One rank of an elastic run is a process of its own: others can join it.
+begin one --ranks 1 --set job.elastic=true --set job.min_ranks=1
+expect 0 "$LOCKSTEP" resize one --ranks 3
+prints "3 ranks (1 to 5 possible)"
+expect 0 "$LOCKSTEP" resize one --ranks 1
+ended 0
+same "one" "$(hashes one.out)" "$reference"
+
 # One process can be asked, but not shared out.
 begin alone
 expect 0 "$LOCKSTEP" resize alone

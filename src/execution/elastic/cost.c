@@ -39,7 +39,8 @@ ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
     const uint64_t side_work = session->evaluation_bytes + session->generation_bytes;
     cost.host_bytes = m->parameters + m->optimizer + cost.gradient_bytes + ranks * (work + process) +
                       side_work + session->snapshot_bytes;
-    if (ranks > 1) { /* the trainer is a process of its own, and sums have a buffer of theirs */
+    if (ranks > 1 ||
+        session->is_gang) { /* the trainer is a process of its own, and sums have a buffer of theirs */
         cost.host_bytes += session->process_bytes + (uint64_t)session->layout.float_count * sizeof(float);
     }
     return cost;

@@ -23,7 +23,7 @@ typedef struct ls_ranks_cost {
     uint64_t host_bytes;             /* of everything on this host, the trainer included */
 } ls_ranks_cost;
 
-/* ranks: 1..leaves, all on this host. For one rank: the process that trains. */
+/* ranks: 1..leaves, all on this host. For one rank: the process that trains, unless the session is of a gang. */
 ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks);
 
 /* A table over rank counts up to job.max_ranks, the one in use marked. */

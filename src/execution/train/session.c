@@ -263,9 +263,10 @@ static ls_status check_ranks(const ls_session *session)
         return ls_fail(LS_ERR_UNSUPPORTED, "%" PRIu64 " ranks on one host; 1 to %d would work", ranks,
                        LS_LOCAL_RANKS_MAX);
     }
-    if (ranks > 1 && leaves > LS_LEAVES_MAX) {
+    if (session->is_gang && leaves > LS_LEAVES_MAX) {
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "train.leaves is %" PRIu64 "; with several ranks at most %d work: use --ranks 1, or a "
+                       "train.leaves is %" PRIu64
+                       "; with several ranks, or job.elastic, at most %d work: use --ranks 1, or a "
                        "new run with fewer leaves",
                        leaves, LS_LEAVES_MAX);
     }
@@ -281,6 +282,7 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
     }
     session->threads_asked = threads_asked(&session->run, options->threads);
     session->ranks = options->is_rank ? 1 : (uint32_t)ls_run_file_ranks(&session->run);
+    session->is_gang = !options->is_rank && (session->ranks > 1 || session->run.job.elastic);
     LS_TRY(check_ranks(session));
     LS_TRY(ls_queue_create_cpu(queue_threads(session), &session->queue));
     LS_TRY(open_tokenizer(session, options));
@@ -411,10 +413,10 @@ static void describe_gradients(const ls_session *session, ls_text *text)
 {
     const ls_memory_plan *m = &session->memory;
     char note[128];
-    if (session->ranks > 1) {
+    if (session->is_gang) {
         const ls_ranks_cost cost = ls_ranks_cost_of(session, session->ranks);
-        snprintf(note, sizeof note, "%u buffers of %u ranks for the tree of %" PRIu64 " leaves", cost.buffers,
-                 session->ranks, session->run.train.leaves);
+        snprintf(note, sizeof note, "%u buffers of %u rank%s for the tree of %" PRIu64 " leaves",
+                 cost.buffers, session->ranks, session->ranks == 1 ? "" : "s", session->run.train.leaves);
         describe_row(text, "gradients", cost.gradient_bytes, note);
         return;
     }
@@ -444,7 +446,7 @@ static void describe_private(const ls_session *session, ls_text *text)
     }
     describe_row(text, "evaluation and samples", session->evaluation_bytes + session->generation_bytes, "");
     uint64_t process = session->process_bytes;
-    if (ranks > 1) {
+    if (session->is_gang) {
         process += ranks * ls_session_process_bytes(session, ls_session_rank_threads(session, ranks));
         describe_row(text, "sums", (uint64_t)session->layout.float_count * sizeof(float),
                      "of all gradients, once for all ranks");
@@ -458,7 +460,7 @@ static void describe_memory(const ls_session *session, ls_text *text)
     char note[128];
     ls_text_append(text, "memory\n");
     describe_row(text, "weights", m->parameters,
-                 session->ranks > 1 ? "float32, once for all ranks" : "float32");
+                 session->is_gang ? "float32, once for all ranks" : "float32");
     describe_row(text, "optimizer (AdamW)", m->optimizer,
                  session->layout.frozen_elements > 0 ? "two moments of what is trained" : "two moments");
     describe_gradients(session, text);

@@ -27,9 +27,11 @@ typedef struct ls_session_options {
 } ls_session_options;
 
 typedef struct ls_session {
-    ls_arena *arena;        /* the caller's, holds the tables */
-    ls_run_file run;        /* resolved */
-    uint32_t ranks;         /* processes that compute; 1: this one */
+    ls_arena *arena; /* the caller's, holds the tables */
+    ls_run_file run; /* resolved */
+    uint32_t ranks;  /* processes that compute; 1: this one, unless it is a gang */
+    bool
+        is_gang; /* ranks are processes of their own: several, or one of a run that may get more (job.elastic) */
     uint64_t threads_asked; /* per rank, 0: cores / ranks */
     ls_queue *queue; /* with the threads of all ranks of this host: what they leave idle, evaluation uses */
     ls_tokenizer *tokenizer; /* NULL: model.from has none, and the data are token files */

@@ -46,7 +46,7 @@ uint64_t ls_session_bytes(const ls_session *session)
 {
     const ls_memory_plan *m = &session->memory;
     const uint64_t arena = rounding_of(m->activations + m->logits);
-    if (session->ranks > 1) {
+    if (session->is_gang) {
         return ls_ranks_cost_of(session, session->ranks).host_bytes + session->ranks * arena;
     }
     const uint64_t flats = 3 + m->tree_buffers + (session->snapshot_bytes > 0 ? 3 : 0);

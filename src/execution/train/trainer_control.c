@@ -47,7 +47,7 @@ static ls_status check_elastic(const ls_trainer *trainer)
         return ls_fail(
             LS_ERR_INVALID,
             "this run computes in one process, which can't be shared out while it runs: stop it (Ctrl-C "
-            "saves), and start it with --ranks N; the bits stay the same");
+            "saves), and start it with --ranks N or with job.elastic; the bits stay the same");
     }
     if (!atomic_load(&trainer->shared.is_training)) {
         return ls_fail(LS_ERR_INVALID, "the run still starts its ranks: ask again when it trains");

@@ -114,7 +114,7 @@ static ls_status take_memory(ls_trainer *trainer)
 {
     ls_session *session = &trainer->session;
     LS_TRY(ls_session_check_memory(session));
-    if (session->ranks > 1) {
+    if (session->is_gang) {
         LS_TRY(ls_trainer_create_gang(trainer));
         return create_side_work(trainer);
     }

@@ -173,6 +173,7 @@ ls_controller_settings ls_controller_settings_default(void)
         .reservations = 8,
         .half_life_s = 7 * 86400.0,
         .min_run_s = 60.0,
+        .resize_pause_s = 600.0,
         .idle_s = 600.0,
         .idle_permille = 50,
         .start_timeout_s = 60.0,

@@ -134,6 +134,7 @@ typedef struct ls_controller_settings {
     uint32_t reservations;     /* jobs at the head that nobody behind them delays */
     double half_life_s;        /* of what an account has used */
     double min_run_s;          /* not preempted sooner */
+    double resize_pause_s;     /* an elastic job is not grown sooner behind its start or last resize */
     double idle_s;             /* devices held idle for so long are reported; 0: never */
     uint32_t idle_permille;    /* busy below this is idle */
     double start_timeout_s;    /* STARTING for longer: lost */

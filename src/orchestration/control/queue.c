@@ -55,6 +55,7 @@ ls_status ls_queue_create(ls_controller *c)
     settings.preempt = c->settings.preempt;
     settings.half_life_ms = ls_controller_ms(c->settings.half_life_s);
     settings.min_run_ms = ls_controller_ms(c->settings.min_run_s);
+    settings.resize_pause_ms = ls_controller_ms(c->settings.resize_pause_s);
     settings.reservations = c->settings.reservations;
     settings.jobs_max = c->settings.jobs_max;
     settings.accounts_max = LS_ACCOUNTS_MAX;

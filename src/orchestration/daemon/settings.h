@@ -25,7 +25,7 @@ typedef struct ls_daemon_settings {
     int order; /* of policy.order's names */
     bool preempt;
     uint64_t reservations;
-    double half_life_s, min_run_s, start_timeout_s;
+    double half_life_s, min_run_s, resize_pause_s, start_timeout_s;
     double idle_s, idle_fraction, look_s;
     double price;
     const char *currency;
