@@ -432,6 +432,172 @@ static void time_limit_ends_a_job(void **state)
     assert_int_equal(job(id)->cause, LS_CAUSE_LIMIT);
 }
 
+static const char *last_word(uint64_t id)
+{
+    return job(id)->text ? job(id)->text : "";
+}
+
+/* What `ps` and the page show. */
+static const char *short_why(uint64_t id)
+{
+    assert_int_equal(call(LS_VERB_LIST, "{'all': true}"), 200);
+    const json_t *jobs = json_object_get(w.answer, "jobs"), *item;
+    size_t i;
+    json_array_foreach(jobs, i, item)
+    {
+        if ((uint64_t)json_integer_value(json_object_get(item, "job")) == id) {
+            const char *why = json_string_value(json_object_get(item, "why"));
+            return why ? why : "";
+        }
+    }
+    return "";
+}
+
+/* However it takes the signal: what it reached is its limit. */
+static void time_limit_is_the_reason_whatever_a_program_says(void **state)
+{
+    (void)state;
+    static const int codes[] = {0, 7, 75};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        const uint64_t id = submit(1, "time_limit: 100s, restartable: true");
+        starts(id);
+        w.now_s += 101.0;
+        turn();
+        assert_state(id, STOPPING);
+        report(id, (ls_engine_report){.kind = LS_ENGINE_ENDED,
+                                      .exit_code = codes[i],
+                                      .cause = codes[i] == 7 ? LS_CAUSE_PROGRAM : LS_CAUSE_NONE,
+                                      .text = codes[i] == 7 ? "ended with exit code 7" : NULL});
+        assert_state(id, FAILED);
+        assert_int_equal(job(id)->cause, LS_CAUSE_LIMIT);
+        assert_int_equal(job(id)->exit_code, codes[i]);
+        assert_non_null(strstr(last_word(id), "time limit of 100 s"));
+        assert_string_equal(short_why(id), last_word(id));
+    }
+    assert_non_null(strstr(last_word(2), "; ended with exit code 7"));
+    assert_non_null(strstr(last_word(3), "saved first"));
+}
+
+/* It looks at its limit itself, and may be first; done is done. */
+static void training_at_its_time_limit_says_where_it_goes_on(void **state)
+{
+    (void)state;
+    static const char file[] = "{'file': 'name: t\\ndata: {train: [x]}\\njob: {time_limit: 100s}', "
+                               "'directory': '/tmp'}";
+    assert_int_equal(call(LS_VERB_SUBMIT, file), 201);
+    starts(1);
+    w.now_s += 99.9;
+    ends(1, 75);
+    assert_state(1, FAILED);
+    assert_int_equal(job(1)->cause, LS_CAUSE_LIMIT);
+    assert_non_null(strstr(last_word(1), "goes on in /tmp/runs/t"));
+    assert_int_equal(call(LS_VERB_SUBMIT, file), 201);
+    starts(2);
+    w.now_s += 101.0;
+    turn();
+    ends(2, 0);
+    assert_state(2, SUCCEEDED);
+    assert_int_equal(call(LS_VERB_SUBMIT, file), 201); /* told to stop long before: goes on */
+    starts(3);
+    w.now_s += 80.0;
+    ends(3, 75);
+    assert_state(3, STARTING);
+}
+
+/* Who and why stay, whatever its processes say at the end. */
+static void reasons_stay(void **state)
+{
+    (void)state;
+    const uint64_t stopped = submit(1, ""), lost = submit(1, ""), never = submit(1, "");
+    starts(stopped);
+    on(LS_VERB_CANCEL, stopped);
+    report(stopped, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY, .busy_permille = 0});
+    w.now_s += 40.0;
+    report(stopped, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY, .busy_permille = 0}); /* idle by now */
+    report(stopped, (ls_engine_report){.kind = LS_ENGINE_ENDED,
+                                       .exit_code = 7,
+                                       .cause = LS_CAUSE_PROGRAM,
+                                       .text = "ended with exit code 7"});
+    assert_state(stopped, CANCELLED);
+    assert_string_equal(last_word(stopped), "cancelled by ann; ended with exit code 7");
+    starts(lost);
+    report(lost, (ls_engine_report){.kind = LS_ENGINE_LOST, .text = "node n3 is gone"});
+    on(LS_VERB_CANCEL, lost);
+    report(lost, (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 137, .cause = LS_CAUSE_LOST});
+    assert_state(lost, CANCELLED);
+    assert_string_equal(last_word(lost), "cancelled by ann");
+    on(LS_VERB_CANCEL, never);
+    report(never, (ls_engine_report){.kind = LS_ENGINE_NEVER});
+    assert_string_equal(last_word(never), "cancelled by ann; it had not begun");
+    const uint64_t again = submit(1, "");
+    starts(again);
+    report(again, (ls_engine_report){.kind = LS_ENGINE_LOST, .text = "node n3 is gone"});
+    const uint64_t all = submit(4, "");
+    report(again, (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 137, .cause = LS_CAUSE_LOST});
+    assert_state(again, STARTING);
+    on(LS_VERB_CANCEL, again);
+    report(again, (ls_engine_report){.kind = LS_ENGINE_NEVER});
+    starts(all);
+    const uint64_t fixed = submit(1, "restarts_max: 0");
+    ends(all, 0);
+    starts(fixed);
+    report(fixed, (ls_engine_report){.kind = LS_ENGINE_LOST, .text = "node n3 is gone"});
+    report(fixed, (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 137, .cause = LS_CAUSE_LOST});
+    assert_state(fixed, FAILED);
+    assert_non_null(strstr(last_word(fixed), "node n3 is gone; "));
+}
+
+/* The word in a list is the one of `why`: of the first stage that fails. */
+static void short_reasons_are_those_of_why(void **state)
+{
+    (void)state;
+    assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'few', 'quota': 1, 'borrow': 0}"), 200);
+    const uint64_t one = submit(1, "account: few");
+    const uint64_t quota = submit(1, "account: few");
+    const uint64_t member = submit(1, "group: {name: g, running_max: 1}");
+    const uint64_t group = submit(1, "group: {name: g, running_max: 1}");
+    const uint64_t after = submit(1, "after: [1], after_any: true");
+    const uint64_t later = submit(1, "begin: 1h");
+    const uint64_t held = submit(1, "hold: true"), gang = submit(4, "");
+    const struct {
+        uint64_t id;
+        const char *stage, *words;
+    } wanted[] = {
+        {quota, "quota", "account few may use 0 more devices now, and it needs 1"},
+        {group, "group", "1 jobs of its group run already"},
+        {after, "dependency", "it waits for job 1 to end"},
+        {later, "begin", "not begin before 3600 s"},
+        {held, "hold", "held"},
+        {gang, "gang", "it needs 4 devices at once, and 2 are free"},
+    };
+    assert_state(one, STARTING);
+    assert_state(member, STARTING);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "%s", short_why(wanted[i].id));
+        if (!strstr(text, wanted[i].words)) {
+            fail_msg("'%s' instead of '%s'", text, wanted[i].words);
+        }
+        assert_int_equal(on(LS_VERB_WHY, wanted[i].id), 200);
+        assert_string_equal(json_string_value(json_object_get(w.answer, "stage")), wanted[i].stage);
+        assert_string_equal(json_string_value(json_object_get(w.answer, "text")), text);
+    }
+}
+
+/* It waits, and says also why it does not run any more. */
+static void preempted_jobs_say_for_whom(void **state)
+{
+    (void)state;
+    const uint64_t soft = submit(4, "restartable: true, priority: low");
+    starts(soft);
+    w.now_s += 3600.0;
+    submit(4, "priority: high");
+    assert_string_equal(short_why(soft), "preempted for job 2");
+    ends(soft, 75);
+    assert_non_null(strstr(short_why(soft), "it needs 4 devices at once"));
+    assert_non_null(strstr(short_why(soft), "(last: preempted for job 2)"));
+}
+
 static void start_that_does_not_come_is_lost(void **state)
 {
     (void)state;
@@ -782,6 +948,11 @@ int main(void)
         CASE(preemption_saves_requeues_and_ends_by_what_a_job_can),
         CASE(lost_jobs_begin_again_within_a_budget),
         CASE(time_limit_ends_a_job),
+        CASE(time_limit_is_the_reason_whatever_a_program_says),
+        CASE(training_at_its_time_limit_says_where_it_goes_on),
+        CASE(reasons_stay),
+        CASE(short_reasons_are_those_of_why),
+        CASE(preempted_jobs_say_for_whom),
         CASE(start_that_does_not_come_is_lost),
         CASE(dependencies_start_fail_and_chain),
         CASE(sweep_is_one_group_with_a_limit),

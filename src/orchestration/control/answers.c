@@ -31,39 +31,111 @@ static json_t *time_or_null(double time_s)
     return time_s > 0.0 ? json_real(time_s) : json_null();
 }
 
-static void append_reason(const ls_controller *c, const ls_entry *entry, ls_text *text);
+/* ---- a reason: the same words in a list and in `why` ---- */
 
-/* ---- a short reason, in constant time: for lists ---- */
-
-static void append_waiting(const ls_controller *c, const ls_job *job, ls_text *text)
+static const char *level_text(ls_level level)
 {
+    static const char *const texts[] = {"one island", "one node", "one leaf", "one spine", "the cluster"};
+    return texts[level];
+}
+
+/* "jobs 3 and 4" that have not ended. */
+static void append_dependency(const ls_controller *c, const ls_job *job, ls_text *text)
+{
+    enum { NAMED_MAX = 4 };
+    uint32_t count = 0;
     for (uint32_t i = 0; i < job->spec.after_count; i++) {
         const ls_entry *other = ls_controller_find(c, job->spec.after[i]);
         if (other && !ls_job_state_is_final(other->job->state)) {
-            ls_text_printf(text, "waits for job %" PRIu64, other->job->id);
-            return;
+            if (count < NAMED_MAX) {
+                ls_text_printf(text, "%s%" PRIu64, count == 0 ? "it waits for job " : ", ", other->job->id);
+            }
+            count++;
         }
     }
-    if (job->spec.begin_s > 0.0 && job->submitted_s + job->spec.begin_s > c->time_s) {
-        ls_text_printf(text, "not before %.0f s from now", job->submitted_s + job->spec.begin_s - c->time_s);
-        return;
+    if (count > NAMED_MAX) {
+        ls_text_printf(text, " and %u more", count - NAMED_MAX);
     }
-    if (c->policy) {
-        const ls_policy_counts counts = ls_policy_count(c->policy);
-        ls_text_printf(text, "needs %u device%s, %u of %u are free", job->ranks, job->ranks == 1 ? "" : "s",
-                       counts.devices_free, counts.devices);
+    ls_text_append(text, job->spec.after_any ? " to end" : " to succeed");
+}
+
+/* One sentence: the first stage that fails. */
+static void append_sentence(const ls_controller *c, const ls_job *job, const ls_why *why, ls_text *text)
+{
+    switch (why->stage) {
+    case LS_WHY_IMPOSSIBLE:
+        ls_text_append(text, "it can never start as it is: no nodes that are up could hold it");
+        break;
+    case LS_WHY_HOLD:
+        ls_text_printf(text, "%s, until 'lockstep release'", job->text ? job->text : "it is held");
+        break;
+    case LS_WHY_DEPENDENCY:
+        append_dependency(c, job, text);
+        break;
+    case LS_WHY_BEGIN:
+        ls_text_printf(text, "it may not begin before %.0f s from now",
+                       job->submitted_s + job->spec.begin_s - c->time_s);
+        break;
+    case LS_WHY_GROUP:
+        ls_text_printf(text, "%u jobs of its group run already, as many as may (job.group.running_max)",
+                       job->spec.group_running_max);
+        break;
+    case LS_WHY_QUOTA:
+        ls_text_printf(text, "its account %s may use %u more device%s now, and it needs %u", job->account,
+                       why->available, why->available == 1 ? "" : "s", why->needed);
+        break;
+    case LS_WHY_PRIORITY:
+        ls_text_printf(text, "others come first: it is number %u of %u", why->rank, why->pending);
+        break;
+    case LS_WHY_GANG:
+        ls_text_printf(text, "it needs %u device%s at once, and %u %s free", why->needed,
+                       why->needed == 1 ? "" : "s", why->available, why->available == 1 ? "is" : "are");
+        break;
+    case LS_WHY_PLACEMENT:
+        ls_text_printf(text, "it needs %u devices in %s, and the most that are free in one are %u",
+                       why->needed, level_text(why->level), why->available);
+        break;
+    case LS_WHY_RESERVATION:
+        ls_text_append(
+            text,
+            "what is free is reserved for a job that comes first, and this one would not be done in time");
+        break;
+    case LS_WHY_STARTING:
+        ls_text_append(text, "its devices are being freed, or it is about to start");
+        break;
+    default:
+        ls_text_append(text, "it does not wait");
+        break;
     }
+}
+
+/* Why it left its devices the last time: that is behind it, and explains that it waits at all. */
+static void append_last(const ls_job *job, ls_text *text)
+{
+    if (job->state == LS_JOB_QUEUED && job->epoch > 0 && job->text) {
+        ls_text_printf(text, " (last: %s)", job->text);
+    }
+}
+
+/* An engine that decides gets it when those it waits for have ended. */
+static bool is_kept_back(const ls_controller *c, const ls_job *job)
+{
+    return c->decides && job->state == LS_JOB_QUEUED && !job->handed_over;
 }
 
 static void append_reason(const ls_controller *c, const ls_entry *entry, ls_text *text)
 {
     const ls_job *job = entry->job;
-    if (job->state == LS_JOB_HELD) {
-        ls_text_append(text, job->text ? job->text : "held");
-    } else if (job->state == LS_JOB_QUEUED && job->handed_over) {
-        ls_text_append(text, entry->stage_text ? entry->stage_text : "");
-    } else if (job->state == LS_JOB_QUEUED) {
-        append_waiting(c, job, text);
+    ls_why why;
+    if (is_kept_back(c, job)) {
+        append_dependency(c, job, text);
+    } else if (ls_job_state_is_waiting(job->state) && c->decides) {
+        ls_text_append(text, entry->stage_text ? entry->stage_text : job->text ? job->text : "");
+    } else if (ls_job_state_is_waiting(job->state)) {
+        if (ls_policy_stage(c->policy, ls_controller_ms(c->time_s), job->id, &why) == LS_OK) {
+            append_sentence(c, job, &why, text);
+        }
+        append_last(job, text);
     } else if (job->text) {
         ls_text_append(text, job->text);
     } else if (entry->idle_told) {
@@ -320,12 +392,6 @@ ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_jo
 
 /* ---- why ---- */
 
-static const char *level_text(ls_level level)
-{
-    static const char *const texts[] = {"one island", "one node", "one leaf", "one spine", "the cluster"};
-    return texts[level];
-}
-
 static void append_change(ls_text *text, ls_change_kind kind, uint64_t value)
 {
     static const char *const priorities[] = {"low", "normal", "high"};
@@ -398,56 +464,6 @@ static json_t *blockers_json(const ls_controller *c, const ls_caller *caller, co
     return list;
 }
 
-/* One sentence: what it waits for. */
-static void append_sentence(const ls_controller *c, const ls_job *job, const ls_why *why, ls_text *text)
-{
-    switch (why->stage) {
-    case LS_WHY_IMPOSSIBLE:
-        ls_text_append(text, "it can never start as it is: no nodes that are up could hold it");
-        break;
-    case LS_WHY_HOLD:
-        ls_text_append(text, "it is held until somebody releases it");
-        break;
-    case LS_WHY_DEPENDENCY:
-        ls_text_printf(text, "it waits for %u other job%s to end", why->needed, why->needed == 1 ? "" : "s");
-        break;
-    case LS_WHY_BEGIN:
-        ls_text_printf(text, "it may not begin before %.0f s from now",
-                       job->submitted_s + job->spec.begin_s - c->time_s);
-        break;
-    case LS_WHY_GROUP:
-        ls_text_printf(text, "%u jobs of its group run already, as many as may (job.group.running_max)",
-                       job->spec.group_running_max);
-        break;
-    case LS_WHY_QUOTA:
-        ls_text_printf(text, "its account %s may use %u more device%s now, and it needs %u", job->account,
-                       why->available, why->available == 1 ? "" : "s", why->needed);
-        break;
-    case LS_WHY_PRIORITY:
-        ls_text_printf(text, "others come first: it is number %u of %u", why->rank, why->pending);
-        break;
-    case LS_WHY_GANG:
-        ls_text_printf(text, "it needs %u device%s at once, and %u %s free", why->needed,
-                       why->needed == 1 ? "" : "s", why->available, why->available == 1 ? "is" : "are");
-        break;
-    case LS_WHY_PLACEMENT:
-        ls_text_printf(text, "it needs %u devices in %s, and the most that are free in one are %u",
-                       why->needed, level_text(why->level), why->available);
-        break;
-    case LS_WHY_RESERVATION:
-        ls_text_append(
-            text,
-            "what is free is reserved for a job that comes first, and this one would not be done in time");
-        break;
-    case LS_WHY_STARTING:
-        ls_text_append(text, "its devices are being freed, or it is about to start");
-        break;
-    default:
-        ls_text_append(text, "it does not wait");
-        break;
-    }
-}
-
 static json_t *levels_json(const ls_why *why)
 {
     json_t *levels = json_object();
@@ -466,6 +482,7 @@ static ls_answer why_from_policy(ls_controller *c, const ls_caller *caller, cons
     }
     ls_text text = {0};
     append_sentence(c, job, &why, &text);
+    append_last(job, &text);
     json_t *factors = json_pack("{s:I, s:I, s:I, s:I, s:I}", "priority", (json_int_t)why.factors[0], "fair",
                                 (json_int_t)why.factors[1], "age", (json_int_t)why.factors[2], "size",
                                 (json_int_t)why.factors[3], "sum", (json_int_t)why.factor_sum);
@@ -518,9 +535,9 @@ ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job
     if (ls_job_state_is_final(job->state)) {
         return why_plain(c, job, entry, "ended", job->text ? job->text : "it has ended", "queue", NULL);
     }
-    if (c->decides && job->state == LS_JOB_QUEUED && !job->handed_over) {
+    if (is_kept_back(c, job)) {
         ls_text text = {0};
-        append_waiting(c, job, &text);
+        append_dependency(c, job, &text);
         const ls_answer answer = why_plain(c, job, entry, "dependency", ls_text_string(&text), "queue",
                                            after_json(c, caller, job));
         ls_text_release(&text);

@@ -142,8 +142,15 @@ static void resize(ls_controller *c, ls_entry *entry, const ls_action *action)
 static const char *because_of(ls_controller *c, const ls_action *action)
 {
     return action->for_job
-               ? ls_arena_printf(&c->arena, "its devices go to job %llu", (unsigned long long)action->for_job)
+               ? ls_arena_printf(&c->arena, "preempted for job %llu", (unsigned long long)action->for_job)
                : NULL;
+}
+
+/* "its time limit of 120 s is over (job.time_limit)" */
+static const char *limit_text(ls_controller *c, const ls_job *job)
+{
+    return ls_arena_printf(&c->arena, "its time limit of %.0f s is over (job.time_limit)",
+                           job->spec.time_limit_s);
 }
 
 static void end_by_policy(ls_controller *c, ls_entry *entry, const ls_action *action)
@@ -153,7 +160,7 @@ static void end_by_policy(ls_controller *c, ls_entry *entry, const ls_action *ac
         return;
     }
     ls_transitions_stop(c, entry, LS_JOB_STOPPING, is_limit ? LS_CAUSE_LIMIT : LS_CAUSE_PREEMPTED,
-                        is_limit ? "its time limit is over" : because_of(c, action));
+                        is_limit ? limit_text(c, entry->job) : because_of(c, action));
 }
 
 static void act(ls_controller *c, const ls_action *action)
@@ -272,6 +279,49 @@ static bool was_killed(int exit_code)
     return exit_code == 128 + 9 || exit_code == 128 + 15;
 }
 
+/* Why it is being ended, and how it then ended: who asked and the cause stay, whatever its processes say. */
+static const char *reason_and_end(ls_controller *c, const ls_job *job, const char *end)
+{
+    const char *reason = job->text ? job->text : "it was to end";
+    return end && end[0] ? ls_arena_printf(&c->arena, "%s; %s", reason, end)
+                         : ls_arena_strdup(&c->arena, reason);
+}
+
+static void end_cancelled(ls_controller *c, ls_entry *entry, const char *end)
+{
+    end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, reason_and_end(c, entry->job, end));
+}
+
+/* What it has saved is there for who submits it again. */
+static const char *saved_text(ls_controller *c, const ls_job *job)
+{
+    return job->run_dir[0]
+               ? ls_arena_printf(&c->arena, "it saved first: the same run file goes on in %s", job->run_dir)
+               : "it saved first";
+}
+
+/* A run that trains ends with 0 when it has reached its last step, and not before; a program that was told to end may say anything. */
+static void ended_at_limit(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    const ls_job *job = entry->job;
+    if (report->exit_code == 0 && job->run_dir[0]) {
+        end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, NULL);
+        return;
+    }
+    const char *end = report->exit_code == 75 ? saved_text(c, job) : report->text;
+    end_start(c, entry, LS_JOB_FAILED, LS_CAUSE_LIMIT,
+              end && end[0] ? ls_arena_printf(&c->arena, "%s; %s", limit_text(c, job), end)
+                            : limit_text(c, job));
+}
+
+/* A run that trains looks at its time limit itself, and may be first; its clock began a moment later. */
+static bool is_over_limit(const ls_controller *c, const ls_job *job)
+{
+    const double run_s = job->run_s + (job->started_s > 0.0 ? c->time_s - job->started_s : 0.0);
+    const double limit_s = job->spec.time_limit_s;
+    return limit_s > 0.0 && run_s >= limit_s - (limit_s > 10.0 ? 1.0 : 0.1 * limit_s);
+}
+
 /* By itself, while it was running. */
 static void ended_alone(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
@@ -279,6 +329,10 @@ static void ended_alone(ls_controller *c, ls_entry *entry, const ls_engine_repor
     const bool is_quick = c->time_s - job->started_s < QUICK_S;
     if (report->exit_code == 0) {
         end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
+        return;
+    }
+    if (report->exit_code == 75 && !c->decides && is_over_limit(c, job)) {
+        ended_at_limit(c, entry, report);
         return;
     }
     if (report->exit_code == 75 && job->spec.restartable &&
@@ -310,33 +364,33 @@ static void ended_stopped(ls_controller *c, ls_entry *entry, const ls_engine_rep
 {
     ls_job *job = entry->job;
     if (job->cancelled) {
-        end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, report->text);
+        end_cancelled(c, entry, report->exit_code == 75 ? saved_text(c, job) : report->text);
+    } else if (job->cause == LS_CAUSE_LIMIT) {
+        ended_at_limit(c, entry, report);
     } else if (report->exit_code == 0) {
         end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
     } else {
         end_start(c, entry, LS_JOB_FAILED, job->cause,
-                  job->cause == LS_CAUSE_LIMIT ? "its time limit was over"
-                                               : "its devices were needed, and it can't be begun again");
+                  reason_and_end(c, job, "it can't be begun again (job.restartable)"));
     }
 }
 
-/* Nothing of it is left. */
+/* Nothing of it is left. What is known of why stays: the job's last word. */
 static void ended_recovering(ls_controller *c, ls_entry *entry)
 {
     ls_job *job = entry->job;
+    const char *reason = job->text ? job->text : "its processes were lost";
     if (job->cancelled) {
-        end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, "it was lost while it was to end");
+        end_cancelled(c, entry, NULL);
     } else if (job->restarts < job->spec.restarts_max) {
         job->restarts++;
         wait_again(c, entry, LS_CAUSE_LOST, true,
-                   ls_arena_printf(&c->arena, "its processes were lost; start %u of %u behind losses",
-                                   job->restarts, job->spec.restarts_max));
+                   ls_arena_printf(&c->arena, "%s; begun again, %u of %u times", reason, job->restarts,
+                                   job->spec.restarts_max));
     } else {
         end_start(c, entry, LS_JOB_FAILED, LS_CAUSE_LOST,
-                  ls_arena_printf(
-                      &c->arena,
-                      "its processes were lost, and it was begun again %u times already (job.restarts_max)",
-                      job->restarts));
+                  ls_arena_printf(&c->arena, "%s; it was begun again %u times already (job.restarts_max)",
+                                  reason, job->restarts));
     }
 }
 
@@ -368,9 +422,10 @@ static void has_ended(ls_controller *c, ls_entry *entry, const ls_engine_report 
                job->state != LS_JOB_STOPPING) {
         ls_controller_move(c, entry, LS_JOB_RECOVERING, LS_CAUSE_LOST, report->text);
         ended_recovering(c, entry);
+    } else if (report->cause == LS_CAUSE_START && job->cancelled) {
+        end_cancelled(c, entry, report->text);
     } else if (report->cause == LS_CAUSE_START) {
-        end_start(c, entry, job->cancelled ? LS_JOB_CANCELLED : LS_JOB_FAILED,
-                  job->cancelled ? LS_CAUSE_USER : LS_CAUSE_START, report->text);
+        end_start(c, entry, LS_JOB_FAILED, LS_CAUSE_START, report->text);
     } else if (ended_by_engine(c, entry, report)) {
         return;
     } else if (job->state == LS_JOB_PREEMPTING) {
@@ -384,9 +439,8 @@ static void has_ended(ls_controller *c, ls_entry *entry, const ls_engine_report 
 
 static void never_started(ls_controller *c, ls_entry *entry)
 {
-    const ls_job *job = entry->job;
-    if (job->cancelled) {
-        end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, "it ended before it began");
+    if (entry->job->cancelled) {
+        end_cancelled(c, entry, "it had not begun");
     } else {
         wait_again(c, entry, LS_CAUSE_NONE, false, "its start was withdrawn");
     }

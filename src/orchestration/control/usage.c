@@ -100,12 +100,13 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille
 {
     ls_job *job = entry->job;
     const double from_s = entry->busy_known_s > job->started_s ? entry->busy_known_s : job->started_s;
+    const bool may_tell = job->state == LS_JOB_RUNNING; /* else why it is being stopped is its last word */
     entry->busy_known_s = c->time_s;
     if (busy_permille >= c->settings.idle_permille) {
         const bool was_told = entry->idle_told;
         entry->idle_since_s = 0.0;
         entry->idle_told = false;
-        if (was_told) {
+        if (was_told && may_tell) {
             ls_controller_move(c, entry, job->state, LS_CAUSE_NONE, "its devices are busy again");
         }
         return;
@@ -114,7 +115,7 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille
     if (entry->idle_since_s <= 0.0) {
         entry->idle_since_s = from_s;
     }
-    if (c->settings.idle_s > 0.0 && !entry->idle_told &&
+    if (c->settings.idle_s > 0.0 && !entry->idle_told && may_tell &&
         c->time_s - entry->idle_since_s >= c->settings.idle_s) {
         entry->idle_told = true;
         ls_controller_move(c, entry, job->state, LS_CAUSE_NONE,

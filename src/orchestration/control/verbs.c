@@ -349,8 +349,8 @@ static ls_answer verb_cancel(ls_controller *c, const ls_caller *caller, ls_entry
     } else if (job->state == LS_JOB_STOPPING && job->cancelled) {
         ls_controller_order(c, LS_DO_KILL, entry); /* asked twice: no more grace */
     } else if (job->state == LS_JOB_RECOVERING) {
-        job->cancelled = true;
-        ls_controller_touch(c, entry);
+        job->cancelled = true; /* what is left of it is being ended already */
+        ls_controller_move(c, entry, LS_JOB_RECOVERING, LS_CAUSE_USER, who);
     } else {
         job->cancelled = true;
         ls_transitions_stop(c, entry, LS_JOB_STOPPING, LS_CAUSE_USER, who);

@@ -314,6 +314,8 @@ typedef struct ls_why {
  * reservations; the state does not change. Errors: LS_ERR_NOT_FOUND.
  */
 LS_MUST_CHECK ls_status ls_policy_why(ls_policy *policy, uint64_t now_ms, uint64_t job, ls_why *why_out);
+/* The stage and its numbers alone (stage, needed, available, level, free_most, rank, pending; the rest is 0): for lists of many jobs. Errors: as above. */
+LS_MUST_CHECK ls_status ls_policy_stage(ls_policy *policy, uint64_t now_ms, uint64_t job, ls_why *why_out);
 
 /* ---- for tests and tools ---- */
 

@@ -399,21 +399,44 @@ static void offer_changes(ls_policy *policy, const trial *t)
     }
 }
 
+/* Stage and numbers. The view of what is free is then that without reservations. */
+static void look_at_stage(ls_policy *policy, const job *j, uint64_t now_ms, ls_why *why)
+{
+    const ls_shape shape = ls_job_shape(policy, j);
+    *why = (ls_why){.stage = stage_of(policy, j, now_ms)};
+    ls_reserve_view(policy, 0, 0);
+    ls_shape_free_most(&policy->map, &shape, why->free_most);
+    if (policy->settings.pooled) {
+        why->free_most[LS_LEVEL_CLUSTER] = policy->pooled_free;
+    }
+    why->pending = policy->order_count;
+    count_needed(policy, j, why);
+}
+
+static ls_status find_asked(const ls_policy *policy, uint64_t id, uint32_t *slot_out)
+{
+    *slot_out = ls_index_find(&policy->ids, id);
+    return *slot_out == NO_SLOT ? ls_fail(LS_ERR_NOT_FOUND, "there is no job %" PRIu64, id) : LS_OK;
+}
+
+ls_status ls_policy_stage(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_why *why_out)
+{
+    uint32_t slot = 0;
+    LS_TRY(find_asked(policy, id, &slot));
+    look_at_stage(policy, &policy->jobs[slot], now_ms, why_out);
+    if (why_out->stage == LS_WHY_PRIORITY) { /* counted, and so not for those who don't tell it */
+        why_out->rank = rank_of(policy, id);
+    }
+    return LS_OK;
+}
+
 ls_status ls_policy_why(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_why *why_out)
 {
-    const uint32_t slot = ls_index_find(&policy->ids, id);
-    if (slot == NO_SLOT) {
-        return ls_fail(LS_ERR_NOT_FOUND, "there is no job %" PRIu64, id);
-    }
+    uint32_t slot = 0;
+    LS_TRY(find_asked(policy, id, &slot));
     const job *j = &policy->jobs[slot];
-    const ls_shape shape = ls_job_shape(policy, j);
     const ls_plan *plan = NULL;
-    *why_out = (ls_why){.stage = stage_of(policy, j, now_ms)};
-    ls_reserve_view(policy, 0, 0);
-    ls_shape_free_most(&policy->map, &shape, why_out->free_most);
-    if (policy->settings.pooled) {
-        why_out->free_most[LS_LEVEL_CLUSTER] = policy->pooled_free;
-    }
+    look_at_stage(policy, j, now_ms, why_out);
     ls_job_factors(policy, j, now_ms, why_out->factors);
     for (int i = 0; i < 4; i++) {
         why_out->factor_sum += why_out->factors[i];
@@ -422,8 +445,6 @@ ls_status ls_policy_why(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_why 
         return LS_OK;
     }
     why_out->rank = rank_of(policy, id);
-    why_out->pending = policy->order_count;
-    count_needed(policy, j, why_out);
     estimate_start(policy, slot, why_out, now_ms, &plan);
     list_blockers(policy, slot, why_out, plan, now_ms);
     if (j->state == JOB_PENDING && why_out->stage != LS_WHY_STARTING && !j->failed_before) {
