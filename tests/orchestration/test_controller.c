@@ -68,6 +68,7 @@ static ls_status create(ls_controller **controller_out)
 {
     ls_controller_settings settings = ls_controller_settings_default();
     settings.min_run_s = 0.0;
+    settings.jobs_max = 1000;
     settings.idle_s = 30.0;
     settings.price_per_device_h = 2.0;
     const ls_controller_calls calls = {
