@@ -906,7 +906,8 @@ static void deciding_engine_gets_jobs_when_others_have_ended(void **state)
     assert_state(second, QUEUED);
     assert_int_equal(on(LS_VERB_WHY, second), 200);
     assert_string_equal(json_string_value(json_object_get(w.answer, "stage")), "dependency");
-    assert_string_equal(json_string_value(json_object_get(w.answer, "text")), "waits for job 1");
+    assert_string_equal(json_string_value(json_object_get(w.answer, "text")),
+                        "it waits for job 1 to succeed");
     assert_int_equal(json_array_size(json_object_get(w.answer, "blockers")), 1);
     assert_int_equal(on(LS_VERB_HOLD, second), 200);
     starts(first);
