@@ -394,14 +394,14 @@ static void ended_recovering(ls_controller *c, ls_entry *entry)
     }
 }
 
-/* An engine that decides has ended or requeued it in its own name. */
+/* The engine has ended it: by its time limit, or as one that decides. */
 static bool ended_by_engine(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
-    ls_job *job = entry->job;
-    if (!c->decides || job->state == LS_JOB_STOPPING || job->cancelled) {
+    const ls_job *job = entry->job;
+    if (job->state == LS_JOB_STOPPING || job->cancelled) {
         return false;
     }
-    if (report->cause == LS_CAUSE_USER) {
+    if (c->decides && report->cause == LS_CAUSE_USER) {
         end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, report->text);
         return true;
     }

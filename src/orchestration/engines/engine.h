@@ -52,6 +52,8 @@ typedef struct ls_engine_report {
     double starts_s;
     const char *stage; /* as in `why` */
     const char *text;  /* for people; NULL: nothing to say */
+    const char *
+        error; /* ENDED: the last line it printed that tells of an error, printable, 300 bytes at most; NULL: none */
 } ls_engine_report;
 
 /* report: valid during the call. */

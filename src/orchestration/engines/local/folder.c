@@ -64,6 +64,13 @@ static json_t *device_numbers(const ls_job *job)
     return numbers;
 }
 
+/* Of all starts together; 0: none. */
+static double limit_left_s(const ls_job *job)
+{
+    const double left_s = job->spec.time_limit_s - job->run_s;
+    return job->spec.time_limit_s <= 0.0 ? 0.0 : left_s > 1.0 ? left_s : 1.0;
+}
+
 ls_status ls_local_folder_write(const ls_local_settings *settings, bool has_gpus, const ls_job *job)
 {
     const ls_local_path folder = ls_local_folder(settings->home, job->id);
@@ -72,12 +79,13 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, bool has_gpus
     snprintf(run_file, sizeof run_file, "%s/run.yaml", folder.text);
     LS_TRY(ls_job_folder_make(folder.text, job->uid, job->gid));
     LS_TRY(ls_job_file_write(run_file, job->spec.file, strlen(job->spec.file), job->uid, job->gid));
-    json_t *ticket = json_pack(
-        "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:o, s:b}", "job", (json_int_t)job->id, "epoch",
-        (int)job->epoch, "directory", job->spec.directory, "argv",
-        trains ? train_words(settings->program, folder.text, job) : strings(&job->spec.command), "processes",
-        trains ? 1 : (int)job->ranks_now, "devices", device_numbers(job), "gpus", has_gpus, "grace_s",
-        job->spec.grace_s, "variables", strings(&job->spec.variables), "group_signal", !trains);
+    json_t *ticket =
+        json_pack("{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b}", "job", (json_int_t)job->id,
+                  "epoch", (int)job->epoch, "directory", job->spec.directory, "argv",
+                  trains ? train_words(settings->program, folder.text, job) : strings(&job->spec.command),
+                  "processes", trains ? 1 : (int)job->ranks_now, "devices", device_numbers(job), "gpus",
+                  has_gpus, "grace_s", job->spec.grace_s, "limit_s", limit_left_s(job), "variables",
+                  strings(&job->spec.variables), "group_signal", !trains);
     if (!ticket) {
         return ls_fail(LS_ERR_INVALID, "job %" PRIu64 " has words that are no text", job->id);
     }

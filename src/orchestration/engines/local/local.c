@@ -38,6 +38,7 @@ typedef struct track {
     bool is_child;
     bool told_started, told_end, is_adopted, is_stopping, is_hunted;
     bool is_runner_gone; /* its runner has ended, or what called itself so is not its user's */
+    bool was_short;      /* its runner ended because something was too little, the disk above all */
     ls_env_id timer;
     ls_env_id resizer; /* process; 0: none */
     uint32_t resize_to, resize_tries;
@@ -51,7 +52,7 @@ typedef struct track {
 typedef struct later {
     struct later *next;
     ls_engine_report report;
-    char text[512];
+    char text[512], error[LS_TICKET_ERROR_BYTES];
 } later;
 
 typedef struct local_engine {
@@ -68,6 +69,7 @@ typedef struct local_engine {
 
 static const ls_engine_calls local_calls;
 static void look(track *t);
+static void give_back(void *context);
 
 static local_engine *local_of(ls_engine *engine)
 {
@@ -93,6 +95,7 @@ static void deliver(void *context)
             e->last = &e->first;
         }
         item->report.text = item->text[0] ? item->text : NULL;
+        item->report.error = item->error[0] ? item->error : NULL;
         e->settings.hear(e->settings.hear_context, &item->report);
         free(item);
     }
@@ -108,6 +111,7 @@ static void report(track *t, ls_engine_report value)
     item->report.job = t->job;
     item->report.epoch = t->epoch;
     snprintf(item->text, sizeof item->text, "%s", value.text ? value.text : "");
+    snprintf(item->error, sizeof item->error, "%s", value.error ? value.error : "");
     *e->last = item;
     e->last = &item->next;
     if (!e->deliver_timer) {
@@ -223,9 +227,9 @@ static void look_later(track *t)
 
 static void runner_exited(void *context, ls_env_id process, int exit_code)
 {
-    (void)exit_code; /* how its job ended is in a file */
     track *t = by_process(context, process);
-    if (t) {
+    if (t) { /* how its job ended is in a file */
+        t->was_short = exit_code == ls_status_exit_code(LS_ERR_DISK);
         t->process = 0;
         t->is_runner_gone = true;
         look(t);
@@ -288,6 +292,9 @@ static void withdraw(track *t)
         report_end(t, (ls_engine_report){.kind = LS_ENGINE_NEVER});
     } else if (t->is_stopping) {
         report_end(t, (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 128 + SIGTERM});
+    } else if (t->was_short) {
+        ls_log_warn("job %" PRIu64 " can't begin for now: its runner found no room on the disk", t->job);
+        t->timer = ls_env_timer_set(env_of(t), START_AGAIN_NS, give_back, t);
     } else {
         report_end(t, (ls_engine_report){.kind = LS_ENGINE_ENDED,
                                          .exit_code = 1,
@@ -342,7 +349,8 @@ static void look(track *t)
                                          .time_s = state.end.ended_s,
                                          .exit_code = state.end.code,
                                          .cause = state.end.cause,
-                                         .text = state.end.text});
+                                         .text = state.end.text,
+                                         .error = state.end.error});
         break;
     }
 }

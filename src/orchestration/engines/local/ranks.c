@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { COPY_BYTES = 64 * 1024, LINE_BYTES_MAX = 8 * 1024, OWN_VARIABLES = 24 };
@@ -57,6 +58,7 @@ ls_status ls_local_job_read(ls_local_job *job)
     LS_TRY(ls_json_get_u64(ticket, "ticket", "job", 1, INT64_MAX, 0, &job->id));
     LS_TRY(ls_json_get_u64(ticket, "ticket", "processes", 1, 4096, 1, &processes));
     LS_TRY(ls_json_get_f64(ticket, "ticket", "grace_s", 0.0, 86400.0, 30.0, &job->grace_s));
+    LS_TRY(ls_json_get_f64(ticket, "ticket", "limit_s", 0.0, 1e12, 0.0, &job->limit_s));
     LS_TRY(ls_json_get_bool(ticket, "ticket", "group_signal", false, &job->signals_group));
     LS_TRY(ls_json_get_bool(ticket, "ticket", "gpus", false, &job->has_gpus));
     LS_TRY(ls_json_get_string(ticket, "ticket", "directory", "/", &job->directory));
@@ -162,7 +164,7 @@ static ls_status open_log(const char *folder, const char *name, int *fd_out)
 {
     char path[4200];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
         return ls_fail_errno(errno, "can't open %s", path);
     }
@@ -171,12 +173,13 @@ static ls_status open_log(const char *folder, const char *name, int *fd_out)
 }
 
 /* A log that can't be written, on a full disk, is no reason to end a job. */
-static void write_log(int fd, const void *data, size_t bytes)
+static void write_log(ls_local_job *job, int fd, const void *data, size_t bytes)
 {
     const char *at = data;
     while (bytes > 0) {
         const ssize_t wrote = write(fd, at, bytes);
         if (wrote < 0 && errno != EINTR) {
+            job->log_error = errno;
             return;
         }
         at += wrote > 0 ? wrote : 0;
@@ -199,7 +202,7 @@ static void flush_line(ls_local_job *job, uint32_t index)
     if (rank->line.data[rank->line.bytes - 1] != '\n') {
         ls_text_append(&whole, "\n");
     }
-    write_log(job->log, whole.data, whole.bytes);
+    write_log(job, job->log, whole.data, whole.bytes);
     ls_text_release(&whole);
     ls_text_clear(&rank->line);
 }
@@ -226,8 +229,7 @@ void ls_local_rank_close(ls_local_job *job, uint32_t index)
     ls_text_release(&rank->line);
     if (rank->output >= 0) {
         close(rank->output);
-        close(rank->log);
-        rank->output = rank->log = -1;
+        rank->output = -1; /* its log stays open: its last words are read there */
     }
 }
 
@@ -237,7 +239,7 @@ void ls_local_rank_copy(ls_local_job *job, uint32_t index)
     char data[COPY_BYTES];
     const ssize_t got = read(rank->output, data, sizeof data);
     if (got > 0) {
-        write_log(rank->log, data, (size_t)got);
+        write_log(job, rank->log, data, (size_t)got);
         copy_lines(job, index, data, (size_t)got);
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
         ls_local_rank_close(job, index);
@@ -281,6 +283,48 @@ static void use_path_of(char **variables)
     }
 }
 
+/* Why there was no exec, for who wrote the words. */
+static ls_status explain(const ls_local_job *job, char *const *variables, int error)
+{
+    const char *program = job->argv[0];
+    const bool has_path = strchr(program, '/') != NULL;
+    struct stat info;
+    const bool is_there = has_path && stat(program, &info) == 0;
+    const char *path = "";
+    for (; *variables; variables++) {
+        path = strncmp(*variables, "PATH=", 5) == 0 ? *variables + 5 : path;
+    }
+    if (error == ENOENT && !has_path) {
+        return ls_fail(LS_ERR_INVALID, "there is no program '%s' in PATH (%.200s)", program, path);
+    }
+    if (error == ENOENT && is_there) {
+        return ls_fail(LS_ERR_INVALID,
+                       "can't start '%s': what its first line names, or its loader, is not there", program);
+    }
+    if (error == ENOENT) {
+        return ls_fail(LS_ERR_INVALID, "there is no program '%s'%s%s", program,
+                       program[0] == '/' ? "" : " in ", program[0] == '/' ? "" : job->directory);
+    }
+    if (error == EACCES && is_there && S_ISDIR(info.st_mode)) {
+        return ls_fail(LS_ERR_INVALID, "can't start '%s': it is a folder", program);
+    }
+    if (error == EACCES) {
+        return ls_fail(LS_ERR_INVALID, "can't start '%s': it may not be executed (chmod +x makes it so)",
+                       program);
+    }
+    return ls_fail_errno(error, "can't start '%s'", program);
+}
+
+static ls_status enter_directory(const ls_local_job *job)
+{
+    if (chdir(job->directory) == 0) {
+        return LS_OK;
+    }
+    return errno == ENOENT || errno == ENOTDIR
+               ? ls_fail(LS_ERR_INVALID, "the folder %s, which it was submitted in, is gone", job->directory)
+               : ls_fail_errno(errno, "can't run in %s, which it was submitted in", job->directory);
+}
+
 static ls_status start_rank(ls_local_job *job, uint32_t index, uint16_t port)
 {
     ls_local_rank *rank = &job->ranks[index];
@@ -291,6 +335,7 @@ static ls_status start_rank(ls_local_job *job, uint32_t index, uint16_t port)
         char name[24];
         snprintf(name, sizeof name, "log.%u", index);
         LS_TRY(open_log(job->folder, name, &rank->log));
+        rank->log_start = lseek(rank->log, 0, SEEK_END);
         if (pipe2(output, O_CLOEXEC) != 0) {
             return ls_fail_errno(errno, "can't make a pipe for rank %u", index);
         }
@@ -316,15 +361,14 @@ static ls_status start_rank(ls_local_job *job, uint32_t index, uint16_t port)
         error = read(failure[0], &error, sizeof error) == (ssize_t)sizeof error ? error : 0;
     }
     close(failure[0]);
-    return error ? ls_fail_errno(error, "can't start '%s'", job->argv[0]) : LS_OK;
+    return error ? explain(job, variables, error) : LS_OK;
 }
 
 ls_status ls_local_ranks_start(ls_local_job *job)
 {
     LS_TRY(open_log(job->folder, "log", &job->log));
-    if (chdir(job->directory) != 0) {
-        return ls_fail_errno(errno, "can't run in %s", job->directory);
-    }
+    job->log_start = lseek(job->log, 0, SEEK_END);
+    LS_TRY(enter_directory(job));
     const uint16_t port = job->signals_group ? free_port() : 0;
     for (uint32_t i = 0; i < job->processes; i++) {
         LS_TRY(start_rank(job, i, port));

@@ -11,16 +11,19 @@
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define AGAIN_S 0.2 /* between two rounds of killing what is left */
+#define AGAIN_S     0.2 /* between two rounds of killing what is left */
+#define SAY_AGAIN_S 1.0 /* what a full disk did not take */
 
 /* ---- who it is ---- */
 
@@ -115,9 +118,12 @@ static void end_leftovers(void)
 /* ---- waiting ---- */
 
 typedef struct ending {
-    bool is_told;     /* to end: by the daemon, or because a rank failed */
-    double kill_at_s; /* 0: never */
-    int first;        /* the rank that failed first; -1: none */
+    bool is_told;                 /* to end: by the daemon, because a rank failed, or by its time limit */
+    bool is_limit;                /* by its time limit, and by nothing before */
+    double kill_at_s;             /* 0: never */
+    double term_at_s, limit_at_s; /* of the time limit; 0: none */
+    double say_at_s;              /* when to say again that it runs; 0: that was said */
+    int first;                    /* the rank that failed first; -1: none */
 } ending;
 
 static int code_of(const ls_local_rank *rank)
@@ -131,6 +137,42 @@ static void begin_end(ls_local_job *job, ending *e)
         e->is_told = true;
         signal_ranks(job, SIGTERM);
         e->kill_at_s = ls_clock_monotonic_s() + job->grace_s;
+        e->kill_at_s = e->limit_at_s > 0.0 && e->limit_at_s < e->kill_at_s ? e->limit_at_s : e->kill_at_s;
+    }
+}
+
+/* SIGTERM a grace before the limit, so that it can save; but a short limit is not all grace. */
+static void set_limit(const ls_local_job *job, ending *e)
+{
+    if (job->limit_s > 0.0) {
+        const double grace_s = job->grace_s < 0.5 * job->limit_s ? job->grace_s : 0.5 * job->limit_s;
+        e->limit_at_s = ls_clock_monotonic_s() + job->limit_s;
+        e->term_at_s = e->limit_at_s - grace_s;
+    }
+}
+
+/* On a full disk: again and again, while the job goes on. */
+static void say_running(const ls_local_job *job, ending *e)
+{
+    const bool is_said = ls_ticket_say_running(job->folder, job->epoch) == LS_OK;
+    e->say_at_s = is_said ? 0.0 : ls_clock_monotonic_s() + SAY_AGAIN_S;
+}
+
+/* What is due. */
+static void keep_time(ls_local_job *job, ending *e)
+{
+    const double now_s = ls_clock_monotonic_s();
+    if (e->say_at_s > 0.0 && now_s >= e->say_at_s) {
+        say_running(job, e);
+    }
+    if (e->term_at_s > 0.0 && now_s >= e->term_at_s && !e->is_told) {
+        e->is_limit = true;
+        begin_end(job, e);
+    }
+    if (e->kill_at_s > 0.0 && job->running > 0 && now_s >= e->kill_at_s) {
+        signal_ranks(job, SIGKILL);
+        kill_children();
+        e->kill_at_s = now_s + AGAIN_S;
     }
 }
 
@@ -176,10 +218,15 @@ static void take_signals(ls_local_job *job, int signals, ending *e)
 
 static int wait_ms(const ending *e)
 {
-    if (e->kill_at_s <= 0.0) {
+    const double times_s[] = {e->kill_at_s, e->is_told ? 0.0 : e->term_at_s, e->say_at_s};
+    double next_s = 0.0;
+    for (size_t i = 0; i < sizeof times_s / sizeof times_s[0]; i++) {
+        next_s = times_s[i] > 0.0 && (next_s <= 0.0 || times_s[i] < next_s) ? times_s[i] : next_s;
+    }
+    if (next_s <= 0.0) {
         return -1;
     }
-    const double left_s = e->kill_at_s - ls_clock_monotonic_s();
+    const double left_s = next_s - ls_clock_monotonic_s();
     return left_s > 0.0 ? (int)(1e3 * (left_s < 3600.0 ? left_s : 3600.0)) + 1 : 0;
 }
 
@@ -211,11 +258,7 @@ static void wait_for_ranks(ls_local_job *job, int signals, ending *e)
         }
         copy_ready(job, fds, count, owners);
         take_signals(job, signals, e);
-        if (e->kill_at_s > 0.0 && job->running > 0 && ls_clock_monotonic_s() >= e->kill_at_s) {
-            signal_ranks(job, SIGKILL);
-            kill_children();
-            e->kill_at_s = ls_clock_monotonic_s() + AGAIN_S;
-        }
+        keep_time(job, e);
     }
 }
 
@@ -236,6 +279,54 @@ static void drain(ls_local_job *job)
 
 /* ---- the end ---- */
 
+static void append(ls_ticket_exit *end, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(ls_ticket_exit *end, const char *format, ...)
+{
+    const size_t bytes = strlen(end->text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(end->text + bytes, sizeof end->text - bytes, format, arguments);
+    va_end(arguments);
+}
+
+static void say_how(const ls_local_job *job, const ending *e, ls_ticket_exit *end)
+{
+    const ls_local_rank *first = &job->ranks[e->first];
+    const int number = WIFSIGNALED(first->status) ? WTERMSIG(first->status) : 0;
+    if (e->is_limit) {
+        append(end, "its time limit was over: %s",
+               number == SIGKILL ? "it was killed"
+               : end->code == 75 ? "it was told to end, and has saved"
+                                 : "it was told to end");
+        return;
+    }
+    if (job->processes > 1) {
+        append(end, "rank %d ", e->first);
+    }
+    if (number > 0) {
+        append(end, "was ended by signal %d (%s)%s", number, strsignal(number),
+               number == SIGKILL && !first->was_killed ? ", perhaps because memory was short" : "");
+    } else {
+        append(end, "ended with exit code %d", end->code);
+    }
+}
+
+/* A program that could not write often does not say so. */
+static void say_full(const char *folder, const char *what, ls_ticket_exit *end)
+{
+    struct statvfs disk;
+    if (statvfs(folder, &disk) == 0 && disk.f_blocks > 0 &&
+        (disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0))) {
+        append(end, "; the disk of %s is full", what);
+    }
+}
+
+/* A run that trains ends so for want of memory, or of room on the disk. */
+static bool is_short_of_memory(const ls_local_job *job, const ls_ticket_exit *end)
+{
+    return !job->signals_group && end->code == 4 && strcasestr(end->error, "memory") != NULL;
+}
+
 static ls_ticket_exit verdict(const ls_local_job *job, const ending *e)
 {
     ls_ticket_exit end = {.ended_s = ls_clock_wall_s()};
@@ -246,24 +337,26 @@ static ls_ticket_exit verdict(const ls_local_job *job, const ending *e)
         all_well =
             all_well && (code == 0 || code == 75 || (job->ranks[i].was_killed && code == 128 + SIGTERM));
     }
+    if (job->log_error) {
+        append(&end, "not all that it printed is in its log: %s", strerror(job->log_error));
+    }
     if (e->first < 0) {
         return end;
     }
     const ls_local_rank *first = &job->ranks[e->first];
+    end.text[0] = '\0';
     end.code = has_saved && all_well ? 75 : code_of(first);
-    end.cause = end.code == 4 ? LS_CAUSE_MEMORY : end.code == 75 ? LS_CAUSE_NONE : LS_CAUSE_PROGRAM;
-    char which[32] = "";
-    if (job->processes > 1) {
-        snprintf(which, sizeof which, "rank %d ", e->first);
-    }
-    if (WIFSIGNALED(first->status) && end.code != 75) {
-        snprintf(end.text, sizeof end.text, "%swas ended by signal %d (%s)%s", which, WTERMSIG(first->status),
-                 strsignal(WTERMSIG(first->status)),
-                 WTERMSIG(first->status) == SIGKILL && !first->was_killed
-                     ? ", perhaps because memory was short"
-                     : "");
+    if (e->is_limit) {
+        end.cause = LS_CAUSE_LIMIT;
+        say_how(job, e, &end);
     } else if (end.code != 75) {
-        snprintf(end.text, sizeof end.text, "%sended with exit code %d", which, end.code);
+        const bool has_log = first->log >= 0;
+        ls_local_last_words(has_log ? first->log : job->log, has_log ? first->log_start : job->log_start,
+                            end.error);
+        end.cause = is_short_of_memory(job, &end) ? LS_CAUSE_MEMORY : LS_CAUSE_PROGRAM;
+        say_how(job, e, &end);
+        say_full(job->folder, "its log", &end);
+        say_full(job->directory, job->directory, &end);
     }
     return end;
 }
@@ -288,7 +381,8 @@ static ls_status run_job(ls_local_job *job, int signals)
         status = ls_local_ranks_start(job);
     }
     if (status == LS_OK) {
-        LS_TRY(ls_ticket_say_running(job->folder, job->epoch));
+        set_limit(job, &e);
+        say_running(job, &e);
         wait_for_ranks(job, signals, &e);
         drain(job);
         end = verdict(job, &e);

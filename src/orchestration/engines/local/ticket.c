@@ -3,17 +3,19 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "orchestration/engines/job_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_MAX_BYTES = 4096 + 64, EXIT_BYTES_MAX = 4096 };
+enum { PATH_MAX_BYTES = 4096 + 64, EXIT_BYTES_MAX = 4096, WHO_BYTES_MAX = 128 };
 
 typedef struct ticket_path {
     char text[PATH_MAX_BYTES];
@@ -23,6 +25,13 @@ static ticket_path path_of(const char *folder, const char *what, uint32_t epoch)
 {
     ticket_path path;
     snprintf(path.text, sizeof path.text, "%s/%s-%u", folder, what, epoch);
+    return path;
+}
+
+static ticket_path draft_of(const char *folder, const char *what, uint32_t epoch)
+{
+    ticket_path path;
+    snprintf(path.text, sizeof path.text, "%s/%s-%u.new", folder, what, epoch);
     return path;
 }
 
@@ -50,6 +59,21 @@ ls_status ls_ticket_write(const char *folder, uint32_t epoch, const json_t *tick
     return status;
 }
 
+/* Cut where a character ends. */
+static void copy_printable(char *out, size_t limit, const char *text)
+{
+    ls_text clean = {0};
+    ls_text_append_printable(&clean, text, strnlen(text, limit), "");
+    size_t bytes = clean.bytes < limit ? clean.bytes : limit - 1;
+    const char *data = ls_text_string(&clean);
+    while (bytes > 0 && bytes < clean.bytes && ((unsigned char)data[bytes] & 0xc0) == 0x80) {
+        bytes--;
+    }
+    memcpy(out, data, bytes);
+    out[bytes] = '\0';
+    ls_text_release(&clean);
+}
+
 static bool read_exit(const char *folder, uint32_t epoch, ls_ticket_exit *end_out)
 {
     const ticket_path path = path_of(folder, "exit", epoch);
@@ -61,30 +85,46 @@ static bool read_exit(const char *folder, uint32_t epoch, ls_ticket_exit *end_ou
     }
     ls_ticket_exit end = {0};
     uint64_t code = 0;
-    const char *cause = "none", *why = "";
+    const char *cause = "none", *why = "", *error = "";
     const bool is_good = ls_json_get_u64(root, path.text, "code", 0, 255, 0, &code) == LS_OK &&
                          ls_json_get_string(root, path.text, "cause", "none", &cause) == LS_OK &&
                          ls_json_get_string(root, path.text, "text", "", &why) == LS_OK &&
+                         ls_json_get_string(root, path.text, "error", "", &error) == LS_OK &&
                          ls_json_get_f64(root, path.text, "ended_s", 0.0, 1e15, 0.0, &end.ended_s) == LS_OK;
     if (is_good) {
         end.code = (int)code;
         end.cause = ls_job_cause_named(cause);
-        if (end.cause != LS_CAUSE_MEMORY && end.cause != LS_CAUSE_START && end.cause != LS_CAUSE_PROGRAM) {
+        if (end.cause != LS_CAUSE_MEMORY && end.cause != LS_CAUSE_START && end.cause != LS_CAUSE_PROGRAM &&
+            end.cause != LS_CAUSE_LIMIT) {
             end.cause = LS_CAUSE_NONE; /* the others are not its to say */
         }
-        snprintf(end.text, sizeof end.text, "%s", why);
+        copy_printable(end.text, sizeof end.text, why);
+        copy_printable(end.error, sizeof end.error, error);
         *end_out = end;
     }
     json_decref(root);
     return is_good;
 }
 
-/* The second line of a claim. 0 when it can't be read. */
-static pid_t read_runner(char *text)
+/* The last line of a claim: who has it. Nobody when it can't be read. */
+static void read_runner(int fd, ls_ticket_state *state)
 {
-    const char *line = strchr(text, '\n');
+    char text[WHO_BYTES_MAX + 1];
+    struct stat info;
+    const off_t bytes = fstat(fd, &info) == 0 ? info.st_size : 0;
+    const ssize_t got = pread(fd, text, WHO_BYTES_MAX, bytes > WHO_BYTES_MAX ? bytes - WHO_BYTES_MAX : 0);
+    text[got > 0 ? got : 0] = '\0';
+    if (got > 0 && text[got - 1] == '\n') {
+        text[got - 1] = '\0';
+    }
+    const char *line = strrchr(text, '\n');
     long pid = 0;
-    return line && sscanf(line, " {\"pid\":%ld", &pid) == 1 && pid > 1 && pid < INT32_MAX ? (pid_t)pid : 0;
+    unsigned long long ticks = 0;
+    if (line && sscanf(line, " {\"pid\":%ld,\"start\":%llu", &pid, &ticks) >= 1 && pid > 1 &&
+        pid < INT32_MAX) {
+        state->pid = (pid_t)pid;
+        state->ticks = ticks;
+    }
 }
 
 static double modified_s(const char *path)
@@ -96,19 +136,15 @@ static double modified_s(const char *path)
 static ls_status look_at_claim(const char *folder, uint32_t epoch, bool is_gone, ls_ticket_state *state)
 {
     const ticket_path path = path_of(folder, "claim", epoch);
-    char *text = malloc(LS_TICKET_BYTES_MAX);
+    char first;
     int fd = -1;
-    const ssize_t bytes = text ? ls_job_file_read(path.text, O_RDWR, text, LS_TICKET_BYTES_MAX, &fd) : -1;
-    if (bytes < 0) {
-        const int error = errno;
-        free(text);
+    if (ls_job_file_read(path.text, O_RDWR, &first, 1, &fd) < 0) {
         state->stage = LS_TICKET_NOTHING;
-        return error == ENOENT ? LS_OK : ls_fail_errno(error, "can't read %s", path.text);
+        return errno == ENOENT ? LS_OK : ls_fail_errno(errno, "can't read %s", path.text);
     }
     const bool locked = !is_gone && is_locked(fd);
+    read_runner(fd, state);
     close(fd);
-    state->pid = read_runner(text);
-    free(text);
     state->stage = locked && state->pid > 0 ? LS_TICKET_RUNS : LS_TICKET_GONE;
     state->started_s = modified_s(path_of(folder, "running", epoch).text);
     state->is_running = state->started_s > 0.0;
@@ -151,21 +187,23 @@ void ls_ticket_clear(const char *folder, uint32_t epoch)
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         unlink(path_of(folder, kinds[i], epoch).text);
     }
+    unlink(draft_of(folder, "running", epoch).text);
+    unlink(draft_of(folder, "exit", epoch).text);
 }
 
 /* ---- the runner's side ---- */
 
-/* Clock ticks since boot at which this process began: with its number, who it is. */
-static unsigned long long start_ticks(void)
+uint64_t ls_process_ticks(pid_t pid)
 {
-    char text[1024];
+    char path[64], text[1024];
     unsigned long long ticks = 0;
-    FILE *file = fopen("/proc/self/stat", "re");
-    const size_t got = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file) {
-        fclose(file);
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
     }
-    text[got] = '\0';
+    text[got > 0 ? got : 0] = '\0';
     const char *behind_name = strrchr(text, ')');
     if (!behind_name ||
         sscanf(behind_name + 1,
@@ -174,6 +212,44 @@ static unsigned long long start_ticks(void)
         return 0;
     }
     return ticks;
+}
+
+/* `bytes` of the disk under a name of its own. */
+static ls_status reserve(ticket_path path, size_t bytes)
+{
+    char room[EXIT_BYTES_MAX] = {0};
+    unlink(path.text);
+    const int fd = open(path.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return ls_fail_errno(errno, "can't create %s", path.text);
+    }
+    const ls_status status = ls_file_write_all(fd, path.text, room, bytes);
+    close(fd);
+    return status;
+}
+
+/* What is said later, when the disk may be full. */
+static ls_status reserve_words(const char *folder, uint32_t epoch)
+{
+    LS_TRY(reserve(draft_of(folder, "running", epoch), 0));
+    return reserve(draft_of(folder, "exit", epoch), EXIT_BYTES_MAX);
+}
+
+/* False: nothing was reserved, or it is no longer there. */
+static bool say_in_reserve(const char *folder, const char *what, uint32_t epoch, const char *text)
+{
+    const ticket_path draft = draft_of(folder, what, epoch);
+    const size_t bytes = strlen(text);
+    const int fd = open(draft.text, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat info;
+    if (fd < 0) {
+        return false;
+    }
+    const bool fits = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (size_t)info.st_size >= bytes &&
+                      pwrite(fd, text, bytes, 0) == (ssize_t)bytes && ftruncate(fd, (off_t)bytes) == 0 &&
+                      futimens(fd, NULL) == 0;
+    close(fd);
+    return fits && rename(draft.text, path_of(folder, what, epoch).text) == 0;
 }
 
 ls_status ls_ticket_take(const char *folder, uint32_t epoch, json_t **ticket_out)
@@ -191,12 +267,15 @@ ls_status ls_ticket_take(const char *folder, uint32_t epoch, json_t **ticket_out
     json_t *root = NULL;
     ls_status status = ls_json_parse(text, (size_t)bytes, ticket.text, &root);
     free(text);
-    char who[128];
-    const int length =
-        snprintf(who, sizeof who, "{\"pid\":%ld,\"start\":%llu}\n", (long)getpid(), start_ticks());
+    char who[WHO_BYTES_MAX];
+    const int length = snprintf(who, sizeof who, "{\"pid\":%ld,\"start\":%" PRIu64 "}\n", (long)getpid(),
+                                ls_process_ticks(getpid()));
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (status == LS_OK && fcntl(fd, F_OFD_SETLK, &lock) != 0) {
         status = ls_fail_errno(errno, "can't lock %s: another runner has it", ticket.text);
+    }
+    if (status == LS_OK) {
+        status = reserve_words(folder, epoch);
     }
     if (status == LS_OK) {
         status = ls_file_pwrite_all(fd, ticket.text, who, (size_t)length, (uint64_t)bytes);
@@ -218,22 +297,31 @@ ls_status ls_ticket_take(const char *folder, uint32_t epoch, json_t **ticket_out
 
 ls_status ls_ticket_say_running(const char *folder, uint32_t epoch)
 {
-    return ls_job_file_write(path_of(folder, "running", epoch).text, "\n", 1, geteuid(), getegid());
+    if (say_in_reserve(folder, "running", epoch, "")) {
+        return LS_OK;
+    }
+    return ls_job_file_write(path_of(folder, "running", epoch).text, "", 0, geteuid(), getegid());
 }
 
 ls_status ls_ticket_say_exit(const char *folder, uint32_t epoch, const ls_ticket_exit *end)
 {
-    json_t *why = json_string(end->text);
+    ls_ticket_exit said =
+        *end; /* words of others in it may be no text, or cut in the middle of a character */
+    copy_printable(said.text, sizeof said.text, end->text);
+    copy_printable(said.error, sizeof said.error, end->error);
     json_t *root = json_pack(
-        "{s:i, s:s, s:f, s:o}", "code", end->code, "cause", ls_job_cause_name(end->cause), "ended_s",
-        end->ended_s > 0.0 ? end->ended_s : ls_clock_wall_s(), "text", why ? why : json_string(""));
+        "{s:i, s:s, s:f, s:s, s:s}", "code", end->code, "cause", ls_job_cause_name(end->cause), "ended_s",
+        end->ended_s > 0.0 ? end->ended_s : ls_clock_wall_s(), "text", said.text, "error", said.error);
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     if (!text) {
         return ls_fail(LS_ERR_MEMORY, "out of memory for the end of a job");
     }
-    const ls_status status =
-        ls_job_file_write(path_of(folder, "exit", epoch).text, text, strlen(text), geteuid(), getegid());
+    ls_status status = LS_OK;
+    if (!say_in_reserve(folder, "exit", epoch, text)) {
+        status =
+            ls_job_file_write(path_of(folder, "exit", epoch).text, text, strlen(text), geteuid(), getegid());
+    }
     free(text);
     return status;
 }

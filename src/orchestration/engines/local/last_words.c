@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a job that failed printed last: the line that tells of an error. */
+#include "orchestration/engines/local/runner_internal.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TAIL_BYTES = 16 * 1024 };
+
+/* Words by which programs tell of what went wrong, in small letters. */
+static bool tells_of_error(const char *line)
+{
+    static const char *const words[] = {"error",     "exception", "fatal",  "failed",
+                                        "panic",     "cannot",    "can't",  "no space",
+                                        "denied",    "not found", "killed", "segmentation fault",
+                                        "assertion", "abort"};
+    char small[512];
+    size_t bytes = 0;
+    for (; line[bytes] && bytes < sizeof small - 1; bytes++) {
+        small[bytes] = (char)tolower((unsigned char)line[bytes]);
+    }
+    small[bytes] = '\0';
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strstr(small, words[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes out what only moves a cursor or colours, in place: "ESC [ ... letter", and what a carriage return went back over. */
+static char *strip_terminal(char *line)
+{
+    char *back = strrchr(line, '\r');
+    char *from = back && back[1] ? back + 1 : line, *to = from, *start = from;
+    while (*from) {
+        if (from[0] == '\x1b' && from[1] == '[') {
+            from += 2;
+            from += strspn(from, "0123456789;:?");
+            from += *from != '\0';
+        } else if (*from == '\r') {
+            from++;
+        } else {
+            *to++ = *from++;
+        }
+    }
+    *to = '\0';
+    return ls_text_trim(start);
+}
+
+/* The last line that tells of an error; else the last there is. NULL: none. Changes the text. */
+static char *choose_line(char *text)
+{
+    char *last = NULL, *chosen = NULL;
+    for (char *save = NULL, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        line = strip_terminal(line);
+        last = *line ? line : last;
+        chosen = *line && tells_of_error(line) ? line : chosen;
+    }
+    return chosen ? chosen : last;
+}
+
+void ls_local_last_words(int log, off_t from, char error[LS_TICKET_ERROR_BYTES])
+{
+    char text[TAIL_BYTES + 1];
+    struct stat info;
+    if (log < 0 || fstat(log, &info) != 0 || info.st_size <= from) {
+        return;
+    }
+    const off_t begin = info.st_size - from > TAIL_BYTES ? info.st_size - TAIL_BYTES : from;
+    const ssize_t got = pread(log, text, TAIL_BYTES, begin);
+    for (ssize_t i = 0; i < got; i++) {
+        text[i] = text[i] ? text[i] : ' ';
+    }
+    text[got > 0 ? got : 0] = '\0';
+    const char *line = choose_line(text);
+    if (line) {
+        snprintf(error, LS_TICKET_ERROR_BYTES, "%s", line);
+    }
+}
