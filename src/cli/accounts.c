@@ -258,6 +258,17 @@ static void append_usage(const json_t *answer, ls_arena *arena, ls_text *text)
     }
 }
 
+/* "9 ends were said beforehand, half of them right within 3 s" */
+static void append_foresight(const json_t *foresight, const char *what, ls_text *text)
+{
+    const json_t *of = json_object_get(foresight, what);
+    const int64_t count = ls_queue_integer(of, "count");
+    if (count > 0) {
+        ls_text_printf(text, "%" PRId64 " %s said beforehand, half of them right within %s\n", count, what,
+                       ls_duration_of(ls_queue_number(of, "error_median_s")).text);
+    }
+}
+
 static ls_status run_usage(const ls_invocation *invocation)
 {
     const json_settings *settings = invocation->settings;
@@ -268,6 +279,8 @@ static ls_status run_usage(const ls_invocation *invocation)
         ls_print_json(answer);
     } else {
         append_usage(answer, invocation->arena, &text);
+        append_foresight(json_object_get(answer, "foresight"), "starts", &text);
+        append_foresight(json_object_get(answer, "foresight"), "ends", &text);
         print_text(&text);
     }
     json_decref(answer);

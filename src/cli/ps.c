@@ -149,6 +149,41 @@ static void append_places(ls_text *text, const json_t *nodes)
     }
 }
 
+/* "step 120 of 1000", and how long it will still run. */
+static void append_progress(ls_text *text, const json_t *job)
+{
+    const int64_t step = ls_queue_integer(job, "step"), steps = ls_queue_integer(job, "steps");
+    const double left_s = ls_queue_number(job, "ends") - ls_clock_wall_s();
+    if (step > 0) {
+        ls_text_printf(text, "%-12s %" PRId64, "step", step);
+        if (steps > 0) {
+            ls_text_printf(text, " of %" PRId64, steps);
+        }
+        ls_text_append(text, "\n");
+    }
+    if (isfinite(left_s)) {
+        ls_text_printf(text, "%-12s in %s\n", "ends", ls_duration_of(fmax(0.0, left_s)).text);
+    }
+}
+
+/* "said 2m before: 3 s late" */
+static void append_foresight(ls_text *text, const json_t *job, const char *title, const char *what,
+                             const char *said, const char *happened)
+{
+    const json_t *seen = json_object_get(job, "foresight");
+    const double what_s = ls_queue_number(seen, what), said_s = ls_queue_number(seen, said);
+    const double was_s = ls_queue_number(seen, happened);
+    if (!isfinite(what_s) || !isfinite(said_s)) {
+        return;
+    }
+    ls_text_printf(text, "%-12s said %s before", title, ls_duration_of(fmax(0.0, what_s - said_s)).text);
+    if (isfinite(was_s)) {
+        ls_text_printf(text, ", was %s %s", ls_duration_of(fabs(was_s - what_s)).text,
+                       was_s < what_s ? "early" : "late");
+    }
+    ls_text_append(text, "\n");
+}
+
 static void append_job(ls_text *text, const json_t *job)
 {
     ls_text_printf(text, "job %" PRId64 " ", ls_queue_integer(job, "job"));
@@ -169,6 +204,9 @@ static void append_job(ls_text *text, const json_t *job)
     append_moment(text, job, "submitted");
     append_moment(text, job, "started");
     append_moment(text, job, "ended");
+    append_progress(text, job);
+    append_foresight(text, job, "start", "start", "start_said", "started");
+    append_foresight(text, job, "end", "end", "end_said", "ended");
     if (json_is_integer(json_object_get(job, "exit_code"))) {
         ls_text_printf(text, "%-12s %" PRId64 "\n", "exit code", ls_queue_integer(job, "exit_code"));
     }
@@ -258,7 +296,8 @@ const ls_command ls_command_ps = {
     .name = "ps",
     .words = "[JOB]",
     .summary = "the queue: who runs, who waits, and why",
-    .details = "One line per job. SINCE is how long it has waited, run, or been over; WHY is the short form "
+    .details = "One line per job. SINCE is how long it has waited, run, or been over; LEFT how long it will "
+               "still run, by its steps or its time limit; WHY is the short form "
                "of 'lockstep "
                "why JOB'.\n"
                "Of other people's jobs it shows number, state, account and ranks. With JOB, all that is "

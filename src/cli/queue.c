@@ -116,15 +116,15 @@ static double since_s(const json_t *job)
 
 void ls_queue_append_jobs(const json_t *jobs, ls_arena *arena, size_t width, ls_text *text)
 {
-    static const char *const titles[] = {"JOB",      "NAME",  "STATE", "ACCOUNT",
-                                         "PRIORITY", "RANKS", "SINCE", "WHY"};
-    static const bool right[] = {true, false, false, false, false, true, true, false};
-    static const bool whole[] = {false, false, true, false, true, false, false, false};
-    ls_table table = {.titles = titles, .right = right, .whole = whole, .columns = 8, .arena = arena};
+    static const char *const titles[] = {"JOB",   "NAME",  "STATE", "ACCOUNT", "PRIORITY",
+                                         "RANKS", "SINCE", "LEFT",  "WHY"};
+    static const bool right[] = {true, false, false, false, false, true, true, true, false};
+    static const bool whole[] = {false, false, true, false, true, false, false, false, false};
+    ls_table table = {.titles = titles, .right = right, .whole = whole, .columns = 9, .arena = arena};
     const double now_s = ls_clock_wall_s();
     for (size_t i = 0; i < json_array_size(jobs); i++) {
         const json_t *job = json_array_get(jobs, i);
-        const double then_s = since_s(job);
+        const double then_s = since_s(job), ends_s = ls_queue_number(job, "ends");
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(job, "job"));
         ls_table_add(&table, ls_queue_string(job, "name"));
         ls_table_add(&table, ls_queue_string(job, "state"));
@@ -132,6 +132,7 @@ void ls_queue_append_jobs(const json_t *jobs, ls_arena *arena, size_t width, ls_
         ls_table_add(&table, ls_queue_string(job, "priority"));
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(job, "ranks"));
         ls_table_add(&table, isfinite(then_s) ? ls_duration_of(fmax(0.0, now_s - then_s)).text : NULL);
+        ls_table_add(&table, isfinite(ends_s) ? ls_duration_of(fmax(0.0, ends_s - now_s)).text : NULL);
         ls_table_add(&table, ls_queue_string(job, "why"));
     }
     ls_table_append(&table, width, text);

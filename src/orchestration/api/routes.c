@@ -158,6 +158,9 @@ static const ls_api_field job_out[] = {
     OUT("priority", LS_API_STRING, "low, normal, high"),
     OUT("ranks", LS_API_INTEGER, "devices it has, or wants while it waits"),
     OUT_OR_NULL("why", LS_API_STRING, "why it waits, in a line"),
+    OUT_OR_NULL("ends", LS_API_NUMBER, "when it gives its devices back, by its steps or its time limit"),
+    OUT_OR_NULL("step", LS_API_INTEGER, "of a run that trains: steps done"),
+    OUT_OR_NULL("steps", LS_API_INTEGER, "of so many"),
 };
 static const ls_api_field jobs_out[] = {
     OUT("jobs", LS_API_OBJECTS, "by number; members as in /v1/jobs/{job}"),

@@ -178,6 +178,7 @@ static json_t *list_item(const ls_controller *c, const ls_caller *caller, const 
     json_object_set_new(item, "idle_s",
                         entry->idle_told ? json_real(c->time_s - entry->idle_since_s) : json_null());
     json_object_set_new(item, "why", text_or_null(ls_text_string(&why)));
+    ls_foresight_add(job, item);
     ls_text_release(&why);
     return item;
 }
@@ -386,6 +387,7 @@ ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_jo
     json_object_set_new(item, "nodes", devices_json(c, job));
     json_object_set_new(item, "engine", json_string(c->engine->calls->name));
     json_object_set_new(item, "engine_ref", text_or_null(job->engine_ref));
+    json_object_set_new(item, "foresight", ls_foresight_json(job));
     json_object_set_new(item, "usage", usage_json(c, ls_usage_of_job(c, of)));
     return (ls_answer){200, item, 0};
 }
@@ -654,8 +656,9 @@ ls_answer ls_answers_usage(ls_controller *c)
     json_t *price =
         c->settings.price_per_device_h > 0.0 ? json_real(c->settings.price_per_device_h) : json_null();
     return (ls_answer){200,
-                       json_pack("{s:o, s:o, s:o, s:s}", "accounts", list, "total", usage_json(c, total),
-                                 "price_per_device_h", price, "currency", c->settings.currency),
+                       json_pack("{s:o, s:o, s:o, s:s, s:o}", "accounts", list, "total", usage_json(c, total),
+                                 "price_per_device_h", price, "currency", c->settings.currency, "foresight",
+                                 ls_foresight_summary(c)),
                        0};
 }
 

@@ -449,6 +449,7 @@ void ls_controller_turn(ls_controller *c, ls_turn *turn_out)
     ls_transitions_timers(c);
     if (c->policy && !c->paused) {
         ls_transitions_pass(c);
+        ls_foresight_starts(c);
     }
     if (c->decides && !c->paused) {
         ls_transitions_hand_over_all(c);

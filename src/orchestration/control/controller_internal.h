@@ -6,6 +6,7 @@
  *   transitions.c    what happens to jobs: the policy's actions and the engine's reports
  *   queue.c          jobs and accounts as the policy sees them
  *   verbs.c          what is asked to be changed; answers.c what is asked to be shown
+ *   foresight.c      what is said of jobs beforehand, and what came of it
  *   usage.c          device-hours: allocated, idle, waiting, lost
  */
 #ifndef LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
@@ -24,6 +25,7 @@ typedef struct ls_entry {
     double idle_since_s; /* its devices do nothing since then; 0: they do something */
     bool idle_told;
     double busy_known_s;      /* activity is accounted for up to here */
+    double say_again_s;       /* its start is not asked for before */
     double start_by_s;        /* STARTING: lost behind this */
     char *stage, *stage_text; /* what an engine that decides says why it waits */
     double starts_s;
@@ -142,6 +144,26 @@ ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job
 ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller);
 ls_answer ls_answers_accounts(ls_controller *c);
 ls_answer ls_answers_usage(ls_controller *c);
+
+/* ---- foresight.c ---- */
+
+/* How far it is, and how long it goes on. */
+void ls_foresight_progress(ls_controller *c, ls_entry *entry, const ls_engine_report *report);
+/* Tells the policy what is known of it: when it is new there. */
+void ls_foresight_tell(ls_controller *c, const ls_entry *entry);
+/* It has been given devices; it has ended; it has left them and waits. */
+void ls_foresight_began(ls_controller *c, ls_entry *entry);
+void ls_foresight_ended(ls_entry *entry);
+void ls_foresight_waits(ls_controller *c, ls_entry *entry);
+/* Behind a pass: keeps the starts of jobs that wait. */
+void ls_foresight_starts(ls_controller *c);
+/* When it gives its devices back, by its steps or its time limit; 0: not known. */
+double ls_foresight_end_s(const ls_job *job);
+/* Adds ends, step and steps to an item of a list. */
+void ls_foresight_add(const ls_job *job, json_t *item);
+/* What was said of it, when, and what happened; and of all jobs here, how right that was. New objects. */
+json_t *ls_foresight_json(const ls_job *job);
+json_t *ls_foresight_summary(const ls_controller *c);
 
 /* ---- usage.c ---- */
 

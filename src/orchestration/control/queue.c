@@ -266,6 +266,7 @@ ls_status ls_queue_add(ls_controller *c, ls_entry *entry)
     LS_TRY(ls_job_has_devices(job) ? add_running(c, job, &value)
                                    : ls_policy_submit(c->policy, ls_controller_ms(c->time_s), &value));
     entry->in_policy = true;
+    ls_foresight_tell(c, entry);
     return LS_OK;
 }
 

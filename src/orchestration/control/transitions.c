@@ -41,6 +41,7 @@ static void finish(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job
     ls_queue_remove(c, entry, state == LS_JOB_SUCCEEDED);
     entry->job->handed_over = false;
     ls_controller_move(c, entry, state, cause, text);
+    ls_foresight_ended(entry);
     ls_controller_order(c, LS_DO_FORGET, entry);
 }
 
@@ -74,6 +75,7 @@ static void wait_again(ls_controller *c, ls_entry *entry, ls_job_cause cause, bo
     job->run_s += job->started_s > 0.0 && c->time_s > job->started_s ? c->time_s - job->started_s : 0.0;
     job->handed_over = false;
     job->queued_s = c->time_s;
+    ls_foresight_waits(c, entry);
     ls_controller_move(c, entry, job->held ? LS_JOB_HELD : LS_JOB_QUEUED, cause, text);
     ls_queue_again(c, entry);
     if (c->decides) {
@@ -112,6 +114,7 @@ static void start(ls_controller *c, ls_entry *entry, const ls_action *action)
     job->epoch++;
     job->started_s = c->time_s; /* its devices are its own from now on */
     job->saved_s = 0.0;
+    ls_foresight_began(c, entry);
     entry->busy_known_s = c->time_s;
     entry->start_by_s = c->time_s + c->settings.start_timeout_s;
     ls_controller_move(c, entry, LS_JOB_STARTING, LS_CAUSE_NONE, NULL);
@@ -568,6 +571,9 @@ void ls_transitions_report(ls_controller *c, const ls_engine_report *report)
         break;
     case LS_ENGINE_SAVED:
         has_saved(c, entry, report);
+        break;
+    case LS_ENGINE_PROGRESS:
+        ls_foresight_progress(c, entry, report);
         break;
     case LS_ENGINE_ACTIVITY:
         ls_usage_activity(c, entry, report->busy_permille);

@@ -31,8 +31,9 @@ typedef enum ls_engine_report_kind {
     LS_ENGINE_ENDED,    /* all its processes have ended: exit_code, cause */
     LS_ENGINE_NEVER,    /* it was not started and never will be in this epoch: it costs the job nothing */
     LS_ENGINE_LOST, /* what watched them is gone: LS_STOP_KILL follows, and then ENDED with cause LOST when nothing of them is left */
-    LS_ENGINE_RESIZED,  /* it has `ranks` now, whether that is what was asked for or not; text: why not */
-    LS_ENGINE_SAVED,    /* it has written a checkpoint */
+    LS_ENGINE_RESIZED, /* it has `ranks` now, whether that is what was asked for or not; text: why not */
+    LS_ENGINE_SAVED,   /* it has written a checkpoint */
+    LS_ENGINE_PROGRESS, /* a run that trains: `step` of `steps`, and `left_s` to go on the devices it has, if that is known */
     LS_ENGINE_ACTIVITY, /* how busy its devices were since the last such report: busy_permille */
     LS_ENGINE_WAITS,    /* an engine that decides: why, in `stage` and `text`; `starts_s` when it knows */
     LS_ENGINE_NODE,     /* `text` is a node: it is up or not */
@@ -48,6 +49,8 @@ typedef struct ls_engine_report {
         cause; /* ENDED: PROGRAM, MEMORY, START, or of an engine that decides PREEMPTED, LIMIT, USER */
     uint32_t ranks;
     uint32_t busy_permille;
+    uint64_t step, steps;
+    double left_s; /* 0: not known */
     bool is_up;
     double starts_s;
     const char *stage; /* as in `why` */

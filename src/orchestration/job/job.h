@@ -100,6 +100,7 @@ typedef struct ls_job_spec {
     ls_priority priority;
     uint32_t ranks, min_ranks, max_ranks; /* equal unless elastic */
     uint32_t leaves;                      /* parts a step is cut into; 0: not known */
+    uint64_t steps;                       /* of a run that trains; 0: not known before it has read its data */
     uint32_t ranks_per_node;              /* 0: any */
     uint32_t cpus_per_rank, memory_mib_per_rank;
     ls_nearness required, preferred;
@@ -133,6 +134,16 @@ typedef struct ls_job_share {
     uint64_t devices;
 } ls_job_share;
 
+/*
+ * What was said beforehand of a job, and what came of it: each is kept as it was first said, when it was said, and what happened then.
+ * Times are since 1970; 0: nothing was said, or it has not happened.
+ */
+typedef struct ls_job_foresight {
+    double start_s, start_said_s, started_s; /* its first start, said while it waited */
+    double end_s,
+        end_said_s; /* the end of the start it is in, or was in last, said by its own steps; ended_s is when it came */
+} ls_job_foresight;
+
 typedef struct ls_job {
     uint64_t id; /* from 1 */
     uint32_t uid, gid;
@@ -160,9 +171,12 @@ typedef struct ls_job {
     uint32_t restarts; /* behind losses */
     uint32_t preemptions;
     double submitted_s, queued_s /* last */, started_s /* last */, ended_s; /* 0: not yet */
-    double run_s;    /* of earlier epochs, with devices */
-    double booked_s; /* its device-milliseconds are counted up to here */
-    double saved_s;  /* last checkpoint known of, 0: none */
+    double run_s;             /* of earlier epochs, with devices */
+    double booked_s;          /* its device-milliseconds are counted up to here */
+    double saved_s;           /* last checkpoint known of, 0: none */
+    uint64_t step, steps;     /* of a run that trains: done, of so many; 0: not known */
+    double left_s, left_at_s; /* to go on the devices it has, or will have, as of left_at_s; 0: not known */
+    ls_job_foresight foresight;
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms,
         lost_device_ms; /* until booked_s (orchestration/control/usage.c) */
     char *text;         /* malloc: last word about it, for people; NULL: none */

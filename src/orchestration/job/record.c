@@ -25,13 +25,25 @@ static json_t *shares_json(const ls_job *job)
 /* Times and sums: every 0 is left out. */
 static void add_numbers(json_t *record, const ls_job *job)
 {
+    const ls_job_foresight *seen = &job->foresight;
     const struct {
         const char *key;
         double value;
     } times[] = {
-        {"submitted_s", job->submitted_s}, {"queued_s", job->queued_s}, {"started_s", job->started_s},
-        {"ended_s", job->ended_s},         {"run_s", job->run_s},       {"booked_s", job->booked_s},
+        {"submitted_s", job->submitted_s},
+        {"queued_s", job->queued_s},
+        {"started_s", job->started_s},
+        {"ended_s", job->ended_s},
+        {"run_s", job->run_s},
+        {"booked_s", job->booked_s},
         {"saved_s", job->saved_s},
+        {"left_s", job->left_s},
+        {"left_at_s", job->left_at_s},
+        {"start_s", seen->start_s},
+        {"start_said_s", seen->start_said_s},
+        {"seen_started_s", seen->started_s},
+        {"end_s", seen->end_s},
+        {"end_said_s", seen->end_said_s},
     };
     const struct {
         const char *key;
@@ -47,6 +59,8 @@ static void add_numbers(json_t *record, const ls_job *job)
         {"idle", job->idle_device_ms},
         {"waiting", job->waiting_device_ms},
         {"lost", job->lost_device_ms},
+        {"step", job->step},
+        {"steps", job->steps},
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         if (times[i].value > 0.0) {
@@ -186,6 +200,15 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->run_s = read_f64(&r, "run_s");
     job->booked_s = read_f64(&r, "booked_s");
     job->saved_s = read_f64(&r, "saved_s");
+    job->step = read_u64(&r, "step", INT64_MAX);
+    job->steps = read_u64(&r, "steps", INT64_MAX);
+    job->left_s = read_f64(&r, "left_s");
+    job->left_at_s = read_f64(&r, "left_at_s");
+    job->foresight = (ls_job_foresight){.start_s = read_f64(&r, "start_s"),
+                                        .start_said_s = read_f64(&r, "start_said_s"),
+                                        .started_s = read_f64(&r, "seen_started_s"),
+                                        .end_s = read_f64(&r, "end_s"),
+                                        .end_said_s = read_f64(&r, "end_said_s")};
     job->allocated_device_ms = read_u64(&r, "allocated", INT64_MAX);
     job->idle_device_ms = read_u64(&r, "idle", INT64_MAX);
     job->waiting_device_ms = read_u64(&r, "waiting", INT64_MAX);

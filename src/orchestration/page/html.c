@@ -119,3 +119,8 @@ void ls_html_since(ls_text *page, double now_s, double since_s)
     ls_text_printf(page, "<td class=\"n\">%s</td>",
                    since_s > 0.0 ? ls_duration_of(now_s > since_s ? now_s - since_s : 0.0).text : DASH);
 }
+
+void ls_html_left(ls_text *page, double now_s, double then_s)
+{
+    ls_html_since(page, then_s, then_s > 0.0 ? now_s : 0.0);
+}

@@ -104,29 +104,32 @@ static void append_job(const json_t *job, double now_s, ls_text *page)
     ls_html_text(page, json_string_value(json_object_get(job, "priority")), 16);
     ls_text_printf(page, "</td><td class=\"n\">%" PRId64 "</td>", ls_html_integer(job, "ranks"));
     ls_html_since(page, now_s, since_s);
+    if (!is_final(state)) {
+        ls_html_left(page, now_s, ls_html_number(job, "ends"));
+    }
     ls_text_append(page, "<td class=\"why\">");
     ls_html_text(page, ls_html_string(job, "why"), 200);
     ls_text_append(page, "</td></tr>\n");
 }
 
-static void open_jobs(ls_text *page, const char *id, const char *title, const char *since)
+static void open_jobs(ls_text *page, const char *id, const char *title, const char *since, bool has_left)
 {
     ls_text_printf(
         page,
         "<h2 id=\"%s\">%s</h2>\n<div class=\"card scroll\"><table class=\"long\"><thead><tr><th "
         "class=\"n\">Job"
         "</th><th>Name</th><th>State</th><th>Account</th><th>Priority</th><th class=\"n\">Ranks</th>"
-        "<th class=\"n\">%s</th><th>Why</th></tr></thead><tbody>\n",
-        id, title, since);
+        "<th class=\"n\">%s</th>%s<th>Why</th></tr></thead><tbody>\n",
+        id, title, since, has_left ? "<th class=\"n\">Left</th>" : "");
 }
 
 static void close_jobs(ls_text *page, size_t rows, size_t left)
 {
     if (rows == 0) {
-        ls_text_append(page, "<tr><td colspan=\"8\" class=\"dim\">none</td></tr>\n");
+        ls_text_append(page, "<tr><td colspan=\"9\" class=\"dim\">none</td></tr>\n");
     }
     if (left > 0) {
-        ls_text_printf(page, "<tr><td colspan=\"8\" class=\"dim\">and %zu more: lockstep ps</td></tr>\n",
+        ls_text_printf(page, "<tr><td colspan=\"9\" class=\"dim\">and %zu more: lockstep ps</td></tr>\n",
                        left);
     }
     ls_text_append(page, "</tbody></table></div>\n");
@@ -135,7 +138,7 @@ static void close_jobs(ls_text *page, size_t rows, size_t left)
 static void append_queue(const json_t *jobs, double now_s, ls_text *page)
 {
     size_t rows = 0;
-    open_jobs(page, "queue", "The queue", "Since");
+    open_jobs(page, "queue", "The queue", "Since", true);
     const size_t count = json_array_size(jobs);
     for (size_t i = 0; i < count && rows < ROWS_MAX; i++, rows++) {
         append_job(json_array_get(jobs, i), now_s, page);
@@ -146,7 +149,7 @@ static void append_queue(const json_t *jobs, double now_s, ls_text *page)
 static void append_ended(const json_t *jobs, double now_s, ls_text *page)
 {
     size_t rows = 0;
-    open_jobs(page, "ended", "Ended lately", "Ago");
+    open_jobs(page, "ended", "Ended lately", "Ago", false);
     for (size_t i = json_array_size(jobs); i-- > 0 && rows < ENDED_MAX;) {
         const json_t *job = json_array_get(jobs, i);
         if (is_final(ls_html_string(job, "state"))) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orchestration/engines/job_files.h"
 #include "orchestration/engines/local/local_internal.h"
+#include "orchestration/engines/local/progress.h"
 
 #include "base/assert.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "planning/run_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +22,7 @@
 #define START_AGAIN_NS (5 * UINT64_C(1000000000)) /* behind a start for which something was too little */
 #define LOOK_AGAIN_NS                                                                                        \
     20000000u /* at what is on its way: a runner that was killed and whose lock is not dropped yet, leftovers */
+enum { STEPS_TAIL_BYTES = 8 * 1024 };
 enum { RESIZE_TRIES = 20, RESIZE_AGAIN_MS = 500 };
 
 struct local_engine;
@@ -45,6 +48,10 @@ typedef struct track {
     uint64_t cpu_ms;
     double looked_s, saved_s;
     uint64_t save_question; /* about its checkpoints; 0: none is open */
+    uint64_t step_question; /* about its steps */
+    ls_env_id step_timer;   /* until the next look at them, while it is not known how long it takes */
+    double started_s;
+    ls_local_progress progress;
     bool has_cpu;
 } track;
 
@@ -70,6 +77,7 @@ typedef struct local_engine {
 static const ls_engine_calls local_calls;
 static void look(track *t);
 static void give_back(void *context);
+static void look_for_steps(track *t);
 
 static local_engine *local_of(ls_engine *engine)
 {
@@ -162,6 +170,7 @@ static track *add_track(local_engine *e, const ls_job *job)
                  .folder = ls_local_folder(e->home, job->id),
                  .run_dir = strdup(job->run_dir),
                  .saved_s = job->saved_s,
+                 .progress = {.steps = job->spec.steps},
                  .watch = -1};
     e->tracks = t;
     return t;
@@ -175,6 +184,12 @@ static void destroy_track(track *t)
     }
     if (t->save_question) {
         ls_user_files_forget(t->engine->settings.files, t->save_question);
+    }
+    if (t->step_timer) {
+        ls_env_timer_cancel(env, t->step_timer);
+    }
+    if (t->step_question) {
+        ls_user_files_forget(t->engine->settings.files, t->step_question);
     }
     free(t->run_dir);
     free(t);
@@ -240,7 +255,11 @@ static void tell_started(track *t, const ls_ticket_state *state)
 {
     if (state->is_running && !t->told_started) {
         t->told_started = true;
+        t->started_s = state->started_s;
         report(t, (ls_engine_report){.kind = LS_ENGINE_STARTED, .time_s = state->started_s});
+        if (t->is_adopted) { /* how long it will still take is known to nobody until somebody looks */
+            look_for_steps(t);
+        }
     }
 }
 
@@ -538,6 +557,7 @@ static void resizer_exited(void *context, ls_env_id process, int exit_code)
     t->resizer = 0;
     if (exit_code == 0) {
         t->ranks = t->resize_to;
+        ls_local_progress_restart(&t->progress);
         report(t, (ls_engine_report){.kind = LS_ENGINE_RESIZED, .ranks = t->resize_to});
     } else if (exit_code == 2 && ++t->resize_tries < RESIZE_TRIES && !t->told_end) {
         t->timer = ls_env_timer_set(env_of(t), RESIZE_AGAIN_MS * UINT64_C(1000000), resize_again,
@@ -647,6 +667,80 @@ static void look_for_save(track *t)
     }
 }
 
+/* How long a run is that is told so in passes over its data, which it has read by now. */
+static void hear_of_run_file(void *context, const ls_user_file_answer *answer)
+{
+    track *t = context;
+    ls_arena arena = {0};
+    ls_run_file run;
+    t->step_question = 0;
+    if (answer->error == 0 &&
+        ls_run_file_parse(answer->data, answer->bytes, "run.yaml", NULL, 0, &arena, &run) == LS_OK &&
+        run.train.steps != LS_AUTO_U64) {
+        t->progress.steps = run.train.steps;
+    }
+    ls_error_clear();
+    ls_arena_release(&arena);
+}
+
+static void look_for_length(track *t)
+{
+    const ls_user_file file = {.folder = t->run_dir,
+                               .name = "run.yaml",
+                               .uid = t->uid,
+                               .gid = t->gid,
+                               .bytes = LS_JOB_FILE_BYTES_MAX};
+    t->step_question = ls_user_files_ask(t->engine->settings.files, &file, hear_of_run_file, t);
+}
+
+static void look_for_steps_again(void *context)
+{
+    track *t = context;
+    t->step_timer = 0;
+    if (!t->told_end) {
+        look_for_steps(t);
+    }
+}
+
+static void hear_of_steps(void *context, const ls_user_file_answer *answer)
+{
+    track *t = context;
+    t->step_question = 0;
+    /* What an earlier start wrote says nothing of this one. */
+    if (answer->error != 0 || answer->modified_s < t->started_s || t->told_end) {
+        return;
+    }
+    const double now_s = ls_env_wall_s(env_of(t));
+    if (!ls_local_progress_feed(&t->progress, answer->data, answer->bytes, answer->modified_s, now_s)) {
+        return;
+    }
+    const double left_s = ls_local_progress_left_s(&t->progress, now_s);
+    report(t, (ls_engine_report){.kind = LS_ENGINE_PROGRESS,
+                                 .step = t->progress.step,
+                                 .steps = t->progress.steps,
+                                 .left_s = left_s});
+    if (t->progress.steps == 0) {
+        look_for_length(t);
+    }
+    if (left_s <= 0.0 && !t->step_timer) {
+        t->step_timer = ls_env_timer_set(env_of(t), LS_LOCAL_PROGRESS_SPAN_NS, look_for_steps_again, t);
+    }
+}
+
+static void look_for_steps(track *t)
+{
+    if (t->run_dir[0] && !t->step_question) {
+        const ls_user_file file = {.folder = t->run_dir,
+                                   .name = "metrics.jsonl",
+                                   .uid = t->uid,
+                                   .gid = t->gid,
+                                   .from_end = true,
+                                   .offset = STEPS_TAIL_BYTES,
+                                   .bytes = STEPS_TAIL_BYTES};
+        t->step_question = ls_user_files_ask(t->engine->settings.files, &file, hear_of_steps, t);
+    }
+}
+
 static void tell_activity(track *t, uint64_t cpu_ms, double now_s)
 {
     const double span_s = now_s - t->looked_s;
@@ -692,6 +786,7 @@ static void look_at_jobs(void *context)
         if (found) {
             tell_activity(t, found->cpu_ms, now_s);
             look_for_save(t);
+            look_for_steps(t);
         }
     }
     free(looks);

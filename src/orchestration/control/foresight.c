@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What is said of jobs beforehand, when they start and when they end, and what came of it.
+ *
+ *   left     how long a job goes on, from its own steps (LS_ENGINE_PROGRESS): told to the policy, which reserves, backfills and explains by it
+ *   start    of a job that waits: the first start that the policy can name, kept with the time at which it was named
+ *   end      of a start: the first that its steps say
+ *
+ * Both are kept in the job's record beside what happened, so that anybody can see how far to trust them.
+ */
+#include "orchestration/control/controller_internal.h"
+
+#include "base/assert.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { STARTS_PER_TURN = 8 }; /* each asks the policy why a job waits */
+
+#define SPAN_MIN_S  1.0 /* shorter ones are no measure of how right a prediction was */
+#define SAY_AGAIN_S 1.0 /* until a start is asked for once more of a job of which none was known */
+
+/* ---- progress ---- */
+
+void ls_foresight_progress(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+{
+    ls_job *job = entry->job;
+    job->step = report->step;
+    job->steps = report->steps;
+    if (report->left_s <= 0.0) {
+        return;
+    }
+    job->left_s = report->left_s;
+    job->left_at_s = c->time_s;
+    ls_job_foresight *seen = &job->foresight;
+    if (seen->end_said_s <= 0.0) {
+        seen->end_s = c->time_s + report->left_s;
+        seen->end_said_s = c->time_s;
+        ls_controller_touch(c, entry);
+    }
+    ls_foresight_tell(c, entry);
+}
+
+void ls_foresight_tell(ls_controller *c, const ls_entry *entry)
+{
+    const ls_job *job = entry->job;
+    if (!c->policy || !entry->in_policy || job->left_s <= 0.0) {
+        return;
+    }
+    const double passed_s = ls_job_has_devices(job) ? fmax(0.0, c->time_s - job->left_at_s) : 0.0;
+    const uint64_t left_ms = ls_controller_ms(fmax(1e-3, job->left_s - passed_s));
+    LS_ASSERT(ls_policy_progress(c->policy, ls_controller_ms(c->time_s), job->id, left_ms) == LS_OK);
+}
+
+/* ---- starts and ends ---- */
+
+void ls_foresight_began(ls_controller *c, ls_entry *entry)
+{
+    ls_job_foresight *seen = &entry->job->foresight;
+    seen->end_s = seen->end_said_s = 0.0;
+    if (seen->started_s <= 0.0) {
+        seen->started_s = c->time_s;
+    }
+}
+
+void ls_foresight_ended(ls_entry *entry)
+{
+    ls_job *job = entry->job;
+    if (job->state == LS_JOB_SUCCEEDED) { /* nobody may have looked behind its last step */
+        job->step = job->steps;
+    }
+}
+
+void ls_foresight_waits(ls_controller *c, ls_entry *entry)
+{
+    ls_job *job = entry->job;
+    if (job->left_s > 0.0) { /* what it has done is done */
+        job->left_s = fmax(1e-3, job->left_s - fmax(0.0, c->time_s - job->left_at_s));
+        job->left_at_s = c->time_s;
+    }
+}
+
+/* Behind a pass: starts that can be named now and could not before. */
+void ls_foresight_starts(ls_controller *c)
+{
+    uint32_t asked = 0;
+    for (uint32_t i = 0; i < c->entry_count && asked < STARTS_PER_TURN; i++) {
+        ls_entry *entry = c->entries[i];
+        ls_job_foresight *seen = &entry->job->foresight;
+        if (entry->job->state != LS_JOB_QUEUED || seen->start_said_s > 0.0 || seen->started_s > 0.0 ||
+            entry->say_again_s > c->time_s) {
+            continue;
+        }
+        ls_why why;
+        asked++;
+        entry->say_again_s = c->time_s + SAY_AGAIN_S;
+        if (ls_policy_why(c->policy, ls_controller_ms(c->time_s), entry->job->id, &why) == LS_OK &&
+            why.eta_ms > 0) {
+            seen->start_s = fmax(c->time_s, 1e-3 * (double)why.eta_ms);
+            seen->start_said_s = c->time_s;
+            ls_controller_touch(c, entry);
+        }
+    }
+}
+
+double ls_foresight_end_s(const ls_job *job)
+{
+    const double limit_s = job->spec.time_limit_s;
+    double end_s = INFINITY;
+    if (!ls_job_has_devices(job)) {
+        return 0.0;
+    }
+    if (job->left_s > 0.0) {
+        end_s = job->left_at_s + job->left_s;
+    }
+    if (limit_s > 0.0 && job->started_s > 0.0) {
+        end_s = fmin(end_s, job->started_s + fmax(0.0, limit_s - job->run_s));
+    }
+    return isinf(end_s) ? 0.0 : end_s;
+}
+
+/* ---- as JSON ---- */
+
+static json_t *time_or_null(double time_s)
+{
+    return time_s > 0.0 ? json_real(time_s) : json_null();
+}
+
+void ls_foresight_add(const ls_job *job, json_t *item)
+{
+    json_object_set_new(item, "ends", time_or_null(ls_foresight_end_s(job)));
+    json_object_set_new(item, "step", job->step > 0 ? json_integer((json_int_t)job->step) : json_null());
+    json_object_set_new(item, "steps", job->steps > 0 ? json_integer((json_int_t)job->steps) : json_null());
+}
+
+json_t *ls_foresight_json(const ls_job *job)
+{
+    const ls_job_foresight *seen = &job->foresight;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "start", time_or_null(seen->start_s), "start_said",
+                     time_or_null(seen->start_said_s), "started", time_or_null(seen->started_s), "end",
+                     time_or_null(seen->end_s), "end_said", time_or_null(seen->end_said_s), "ended",
+                     time_or_null(job->ended_s));
+}
+
+/* ---- how right it was ---- */
+
+typedef struct errors {
+    double *errors_s, *ratios;
+    uint32_t count, ratio_count;
+} errors;
+
+static void add(errors *list, double said_s, double foreseen_s, double happened_s)
+{
+    const double wanted_s = foreseen_s - said_s, was_s = happened_s - said_s;
+    list->errors_s[list->count++] = fabs(was_s - wanted_s);
+    if (wanted_s >= SPAN_MIN_S) {
+        list->ratios[list->ratio_count++] = was_s / wanted_s;
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static json_t *median(double *values, uint32_t count)
+{
+    if (count == 0) {
+        return json_null();
+    }
+    qsort(values, count, sizeof *values, ascending);
+    return json_real(values[count / 2]);
+}
+
+static json_t *summary(const errors *list)
+{
+    return json_pack("{s:i, s:o, s:o}", "count", (int)list->count, "error_median_s",
+                     median(list->errors_s, list->count), "ratio_median",
+                     median(list->ratios, list->ratio_count));
+}
+
+json_t *ls_foresight_summary(const ls_controller *c)
+{
+    double *room = calloc(4 * ((size_t)c->entry_count + 1), sizeof *room);
+    LS_ASSERT(room && "out of memory for a summary");
+    const size_t each = (size_t)c->entry_count + 1;
+    errors starts = {.errors_s = room, .ratios = room + each};
+    errors ends = {.errors_s = room + 2 * each, .ratios = room + 3 * each};
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        const ls_job *job = c->entries[i]->job;
+        const ls_job_foresight *seen = &job->foresight;
+        if (seen->start_said_s > 0.0 && seen->started_s > 0.0) {
+            add(&starts, seen->start_said_s, seen->start_s, seen->started_s);
+        }
+        if (seen->end_said_s > 0.0 &&
+            job->state == LS_JOB_SUCCEEDED) { /* others ended by something that nobody foresees */
+            add(&ends, seen->end_said_s, seen->end_s, job->ended_s);
+        }
+    }
+    json_t *both = json_pack("{s:o, s:o}", "starts", summary(&starts), "ends", summary(&ends));
+    free(room);
+    return both;
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Progress of a run that trains: how far it is and how long it will still take, from the newest lines of its metrics.jsonl.
+ *
+ *   left = (steps - step) * time of a step - time since that step was seen
+ *
+ * The time of a step is the run's own: from when two lines were written, the older one in the middle of what was seen since it has had its devices, so that
+ * evaluations, checkpoints and pauses are in it. Until two lines are a second apart that is not known, but of steps that take so long: those say it themselves.
+ *
+ * Pure; one owner.
+ */
+#ifndef LS_ORCHESTRATION_ENGINES_LOCAL_PROGRESS_H
+#define LS_ORCHESTRATION_ENGINES_LOCAL_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LS_LOCAL_PROGRESS_SPAN_NS UINT64_C(1000000000)
+
+enum { LS_LOCAL_SAMPLES_MAX = 32 };
+
+typedef struct ls_local_progress {
+    uint64_t steps;          /* of the whole run; 0: not known */
+    uint64_t step, old_step; /* done; those that other devices did, or an earlier start */
+    double seen_s;           /* when `step` was first seen */
+    double step_s;           /* as its newest lines say; 0: not known */
+    struct {
+        uint64_t step;
+        double written_s;
+    } samples[LS_LOCAL_SAMPLES_MAX]; /* thinned out: the whole time is in them */
+    uint32_t sample_count;
+} ls_local_progress;
+
+/* It has other devices now: what was measured counts no more. */
+void ls_local_progress_restart(ls_local_progress *progress);
+
+/* The end of metrics.jsonl, which was last written at written_s. True: there is a new step. */
+bool ls_local_progress_feed(ls_local_progress *progress, const char *tail, size_t bytes, double written_s,
+                            double now_s);
+
+/* Above 0; 0: not known. */
+double ls_local_progress_left_s(const ls_local_progress *progress, double now_s);
+
+#endif

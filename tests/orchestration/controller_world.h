@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A controller in a small world: one node of four devices, an engine that does nothing by itself, a clock that stands still. What is ordered is
+ * written down, what happens is reported by hand.
+ */
+#ifndef LS_TESTS_ORCHESTRATION_CONTROLLER_WORLD_H
+#define LS_TESTS_ORCHESTRATION_CONTROLLER_WORLD_H
+
+#include "test.h"
+
+#include "orchestration/control/controller.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ORDERS_MAX = 64, REPLIES_MAX = 64 };
+
+typedef struct fake_engine {
+    ls_engine base;
+    ls_engine_node node;
+} fake_engine;
+
+static struct world {
+    fake_engine engine;
+    ls_controller *controller;
+    double now_s;
+    ls_engine_order_kind orders[ORDERS_MAX];
+    uint64_t ordered[ORDERS_MAX];
+    uint32_t order_count;
+    int status; /* of the last reply */
+    json_t *answer;
+    uint32_t replies;
+    bool disk_is_full;
+    char text[512];
+} w;
+
+static inline const ls_engine_node *fake_nodes(ls_engine *engine, uint32_t *count_out)
+{
+    *count_out = 1;
+    return &((fake_engine *)engine)->node;
+}
+
+static const ls_engine_calls fake_calls = {.name = "fake", .nodes = fake_nodes};
+
+/* An engine that has a queue of its own, and could never run more than 4 ranks. */
+static inline ls_status fake_check(ls_engine *engine, const ls_job *job)
+{
+    (void)engine;
+    return job->ranks <= 4 ? LS_OK : ls_fail(LS_ERR_INVALID, "%u ranks are too many", job->ranks);
+}
+
+static const ls_engine_calls deciding_calls = {
+    .name = "fake", .decides = true, .nodes = fake_nodes, .check = fake_check};
+
+static inline double fake_now_s(void *context)
+{
+    return ((struct world *)context)->now_s;
+}
+
+static inline json_t *fake_journal(void *context, uint64_t job, uint64_t after, uint32_t limit)
+{
+    (void)context, (void)after, (void)limit;
+    return json_pack("[{s:I}]", "job", (json_int_t)job);
+}
+
+static inline ls_job *no_old_job(void *context, uint64_t id)
+{
+    (void)context, (void)id;
+    return NULL;
+}
+
+static inline ls_status create(ls_controller **controller_out)
+{
+    ls_controller_settings settings = ls_controller_settings_default();
+    settings.min_run_s = 0.0;
+    settings.jobs_max = 1000;
+    settings.idle_s = 30.0;
+    settings.price_per_device_h = 2.0;
+    const ls_controller_calls calls = {
+        .context = &w, .now_s = fake_now_s, .journal = fake_journal, .old_job = no_old_job};
+    return ls_controller_create(&settings, &w.engine.base, &calls, controller_out);
+}
+
+static inline int set_up(void **state)
+{
+    (void)state;
+    memset(&w, 0, sizeof w);
+    w.now_s = 1000000.0;
+    w.engine = (fake_engine){
+        .base.calls = &fake_calls,
+        .node = {
+            .name = "here", .kind = "cpu", .devices = 4, .island_devices = 4, .cpus = 4, .memory_mib = 4096}};
+    assert_int_equal(create(&w.controller), LS_OK);
+    ls_controller_restored(w.controller, 1);
+    return 0;
+}
+
+static inline int set_up_deciding(void **state)
+{
+    (void)state;
+    memset(&w, 0, sizeof w);
+    w.now_s = 1000000.0;
+    w.engine = (fake_engine){.base.calls = &deciding_calls,
+                             .node = {.name = "far", .kind = "cpu", .devices = 4, .cpus = 4}};
+    assert_int_equal(create(&w.controller), LS_OK);
+    ls_controller_restored(w.controller, 1);
+    return 0;
+}
+
+static inline int tear_down(void **state)
+{
+    (void)state;
+    ls_controller_destroy(w.controller);
+    json_decref(w.answer);
+    return 0;
+}
+
+/* ---- what is done ---- */
+
+static inline void turn(void)
+{
+    ls_turn value;
+    ls_controller_turn(w.controller, &value);
+    if (w.disk_is_full && value.must_be_written) {
+        ls_controller_turn_failed(w.controller, "the disk is full");
+        ls_controller_pause(w.controller, "the disk is full");
+        return;
+    }
+    ls_controller_pause(w.controller, NULL);
+    for (uint32_t i = 0; i < value.order_count && w.order_count < ORDERS_MAX; i++) {
+        w.orders[w.order_count] = value.orders[i].kind;
+        w.ordered[w.order_count++] = value.orders[i].job->id;
+    }
+    ls_controller_turn_done(w.controller);
+}
+
+static inline void take_reply(void *context, int status, const json_t *answer)
+{
+    struct world *world = context;
+    json_decref(world->answer);
+    world->status = status;
+    world->answer = json_deep_copy(answer);
+    world->replies++;
+}
+
+/* As user 1000, who is no admin. arguments: JSON with ' for ". */
+static inline int call_as(uint32_t uid, ls_verb verb, const char *arguments)
+{
+    char text[2048];
+    json_t *object = NULL;
+    snprintf(text, sizeof text, "%s", arguments);
+    for (char *at = text; *at; at++) {
+        *at = *at == '\'' ? '"' : *at;
+    }
+    assert_int_equal(ls_json_parse(text, strlen(text), "arguments", &object), LS_OK);
+    const ls_caller caller = {.uid = uid,
+                              .gid = uid,
+                              .user = uid == 1000   ? "ann"
+                                      : uid == 1001 ? "bob"
+                                                    : "root",
+                              .is_admin = uid == 0};
+    const uint32_t before = w.replies;
+    w.status = 0;
+    ls_controller_call(w.controller, &caller, verb, object, take_reply, &w);
+    json_decref(object);
+    turn();
+    if (!w.disk_is_full) {
+        assert_int_equal(w.replies, before + 1);
+    }
+    return w.status;
+}
+
+static inline int call(ls_verb verb, const char *arguments)
+{
+    return call_as(1000, verb, arguments);
+}
+
+/* more: further lines under job. */
+static inline uint64_t submit(uint32_t ranks, const char *more)
+{
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        "{'file': 'name: work\\nparallel: {ranks: %u}\\njob: {command: [run]%s%s}\\n', 'directory': '/tmp'}",
+        ranks, more[0] ? ", " : "", more);
+    assert_int_equal(call(LS_VERB_SUBMIT, text), 201);
+    return (uint64_t)json_integer_value(json_object_get(w.answer, "job"));
+}
+
+static inline const ls_job *job(uint64_t id)
+{
+    const ls_job *found = ls_controller_job(w.controller, id);
+    assert_non_null(found);
+    return found;
+}
+
+#define assert_state(id, wanted) assert_string_equal(ls_job_state_name(job(id)->state), #wanted)
+
+static inline void report(uint64_t id, ls_engine_report value)
+{
+    value.job = id;
+    value.epoch = value.epoch ? value.epoch : job(id)->epoch;
+    ls_controller_report(w.controller, &value);
+    turn();
+}
+
+static inline void starts(uint64_t id)
+{
+    report(id, (ls_engine_report){.kind = LS_ENGINE_STARTED});
+}
+
+static inline void ends(uint64_t id, int exit_code)
+{
+    report(id, (ls_engine_report){.kind = LS_ENGINE_ENDED,
+                                  .exit_code = exit_code,
+                                  .cause = exit_code ? LS_CAUSE_PROGRAM : LS_CAUSE_NONE});
+}
+
+/* How often an order was given to a job. */
+static inline uint32_t count_orders(ls_engine_order_kind kind, uint64_t id)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < w.order_count; i++) {
+        count += w.orders[i] == kind && w.ordered[i] == id;
+    }
+    return count;
+}
+
+static inline int on(ls_verb verb, uint64_t id)
+{
+    char text[64];
+    snprintf(text, sizeof text, "{'job': %llu}", (unsigned long long)id);
+    return call(verb, text);
+}
+
+#endif

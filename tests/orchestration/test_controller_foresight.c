@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is said of jobs beforehand, by their steps, and what came of it. */
+#include "controller_world.h"
+
+/* A run that trains, of 40 steps, on all four devices. */
+static uint64_t submit_run(void)
+{
+    assert_int_equal(call(LS_VERB_SUBMIT,
+                          "{'file': 'data: {train: [x]}\\ntrain: {steps: 40, global_batch: 8, leaves: 8}\\n"
+                          "job: {max_ranks: 4}\\nparallel: {ranks: 4}', 'directory': '/tmp'}"),
+                     201);
+    return (uint64_t)json_integer_value(json_object_get(w.answer, "job"));
+}
+
+static double number_in(const char *object, const char *key)
+{
+    return json_number_value(json_object_get(json_object_get(w.answer, object), key));
+}
+
+/* Steps say when a run ends, that is when the next one starts, and both are kept beside what happened. */
+static void steps_foretell_ends_and_starts(void **state)
+{
+    (void)state;
+    const uint64_t id = submit_run();
+    assert_int_equal(job(id)->spec.steps, 40);
+    starts(id);
+    const uint64_t next = submit(4, "");
+    assert_int_equal(on(LS_VERB_WHY, next), 200);
+    assert_true(json_is_null(json_object_get(w.answer, "eta_s"))); /* nobody knows */
+    const double began_s = w.now_s;
+    w.now_s += 100.0;
+    report(id, (ls_engine_report){.kind = LS_ENGINE_PROGRESS, .step = 10, .steps = 40, .left_s = 300.0});
+    assert_int_equal(on(LS_VERB_SHOW, id), 200);
+    assert_float_equal(number_in("foresight", "end"), began_s + 400.0, 0.01);
+    assert_float_equal(json_number_value(json_object_get(w.answer, "ends")), began_s + 400.0, 0.01);
+    assert_int_equal(on(LS_VERB_WHY, next), 200);
+    assert_float_equal(json_number_value(json_object_get(w.answer, "eta_s")), 300.0, 0.01);
+    const json_t *blocker = json_array_get(json_object_get(w.answer, "blockers"), 0);
+    assert_float_equal(json_number_value(json_object_get(blocker, "ends")), began_s + 400.0, 0.01);
+    /* It becomes slower: what is foreseen moves, what was said stays. */
+    w.now_s += 100.0;
+    report(id, (ls_engine_report){.kind = LS_ENGINE_PROGRESS, .step = 15, .steps = 40, .left_s = 250.0});
+    assert_int_equal(on(LS_VERB_WHY, next), 200);
+    assert_float_equal(json_number_value(json_object_get(w.answer, "eta_s")), 250.0, 0.01);
+    assert_int_equal(on(LS_VERB_SHOW, next), 200);
+    assert_float_equal(number_in("foresight", "start"), began_s + 400.0, 0.01);
+    w.now_s += 250.0;
+    ends(id, 0);
+    assert_state(next, STARTING);
+    assert_int_equal(on(LS_VERB_SHOW, next), 200);
+    assert_float_equal(number_in("foresight", "started"), began_s + 450.0, 0.01);
+    assert_int_equal(on(LS_VERB_SHOW, id), 200);
+    assert_float_equal(number_in("foresight", "ended"), began_s + 450.0, 0.01);
+    assert_int_equal(json_integer_value(json_object_get(w.answer, "step")), 40);
+    assert_int_equal(call(LS_VERB_USAGE, "{}"), 200);
+    const json_t *seen = json_object_get(w.answer, "foresight");
+    const json_t *starts_seen = json_object_get(seen, "starts"), *ends_seen = json_object_get(seen, "ends");
+    assert_int_equal(json_integer_value(json_object_get(starts_seen, "count")), 1);
+    assert_float_equal(json_number_value(json_object_get(starts_seen, "error_median_s")), 50.0, 0.01);
+    assert_float_equal(json_number_value(json_object_get(ends_seen, "ratio_median")), 350.0 / 300.0, 1e-3);
+}
+
+/* What is known of a run survives the daemon: with devices, and waiting with some of its steps done. */
+static void steps_are_known_behind_a_restart(void **state)
+{
+    (void)state;
+    const uint64_t id = submit_run(), next = submit(4, "");
+    starts(id);
+    w.now_s += 100.0;
+    report(id, (ls_engine_report){.kind = LS_ENGINE_PROGRESS, .step = 10, .steps = 40, .left_s = 300.0});
+    ls_controller *after = NULL;
+    assert_int_equal(create(&after), LS_OK);
+    for (uint64_t i = id; i <= next; i++) {
+        ls_job *copy = NULL;
+        json_t *record = ls_job_record_json(job(i));
+        assert_int_equal(ls_job_create(i, json_deep_copy(job(i)->request), &copy), LS_OK);
+        ls_job_set_user(copy, job(i)->uid, job(i)->gid, job(i)->user);
+        ls_job_set_account(copy, job(i)->account);
+        assert_int_equal(ls_job_record_read(copy, record), LS_OK);
+        json_decref(record);
+        ls_controller_restore(after, copy);
+    }
+    w.now_s += 60.0;
+    ls_controller_destroy(w.controller);
+    w.controller = after;
+    ls_controller_restored(w.controller, next + 1);
+    turn();
+    turn();
+    assert_int_equal(on(LS_VERB_WHY, next), 200);
+    assert_float_equal(json_number_value(json_object_get(w.answer, "eta_s")), 240.0, 0.01);
+    /* Stopped, with its work saved: it needs what it had left when it goes on. */
+    assert_int_equal(on(LS_VERB_HOLD, id), 200);
+    w.now_s += 40.0;
+    ends(id, 75);
+    assert_state(id, HELD);
+    assert_float_equal(job(id)->left_s, 200.0, 0.01);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(steps_foretell_ends_and_starts),
+        CASE(steps_are_known_behind_a_restart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
