@@ -2,6 +2,7 @@
 #include "base/user_files.h"
 
 #include "base/assert.h"
+#include "base/user.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -154,6 +155,7 @@ static void fill(question *q, int fd, const struct stat *info)
     ls_user_file_answer *a = &q->answer;
     const uint64_t size = (uint64_t)info->st_size, offset = q->file.offset;
     a->file_bytes = q->file.is_folder ? 0 : size;
+    a->owner = info->st_uid;
     a->modified_s = (double)info->st_mtim.tv_sec + 1e-9 * (double)info->st_mtim.tv_nsec;
     a->offset = q->file.from_end ? (offset < size ? size - offset : 0) : offset;
     if (q->file.is_folder || q->file.bytes == 0 || a->offset >= size) {
@@ -170,9 +172,25 @@ static void fill(question *q, int fd, const struct stat *info)
     a->bytes = read_it(fd, q->data, bytes, a->offset);
 }
 
+static void name_user(question *q)
+{
+    q->data = malloc(LS_USER_NAME_BYTES);
+    if (!q->data) {
+        q->answer.error = ENOMEM;
+        return;
+    }
+    ls_user_name(q->file.uid, q->data);
+    q->answer.data = q->data;
+    q->answer.bytes = strlen(q->data);
+}
+
 static void work_on(question *q, identity *who)
 {
     struct stat info;
+    if (q->file.is_user) {
+        name_user(q);
+        return;
+    }
     if (!become(who, q->file.uid, q->file.gid)) {
         q->answer.error = EPERM;
         return;
@@ -400,8 +418,8 @@ static question *new_question(ls_user_files *files, const ls_user_file *file)
     char *path = NULL;
     LS_ASSERT(q && "out of memory for a question");
     *q = (question){.number = ++files->next_number, .files = files, .file = *file};
-    q->folder = strdup(file->folder);
-    LS_ASSERT(q->folder && asprintf(&path, "%s/%s", file->folder, file->name) > 0);
+    q->folder = strdup(file->is_user ? "" : file->folder);
+    LS_ASSERT(q->folder && (file->is_user || asprintf(&path, "%s/%s", file->folder, file->name) > 0));
     q->path = path;
     q->file.folder = q->file.name = NULL;
     q->file.bytes = file->bytes < LS_USER_FILE_BYTES_MAX ? file->bytes : LS_USER_FILE_BYTES_MAX;

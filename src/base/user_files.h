@@ -35,9 +35,11 @@ typedef struct ls_user_file {
         *name;         /* folder/name; copied. One worker at a time is in a folder of that spelling. */
     uint32_t uid, gid; /* who it is read as, when this process is root; else as this process */
     bool is_folder;    /* it must be a folder, which is only looked at; else a plain file */
-    bool from_end;     /* offset is counted back from the file's end */
-    uint64_t offset;   /* past the end: no bytes. from_end and further than the start: the start */
-    size_t bytes;      /* at most; 0: it is only looked at. More than the maximum counts as the maximum */
+    bool
+        is_user; /* no file: the data are what user `uid` is called (base/user.h); folder and name are not looked at */
+    bool from_end;   /* offset is counted back from the file's end */
+    uint64_t offset; /* past the end: no bytes. from_end and further than the start: the start */
+    size_t bytes;    /* at most; 0: it is only looked at. More than the maximum counts as the maximum */
 } ls_user_file;
 
 typedef struct ls_user_file_answer {
@@ -47,6 +49,7 @@ typedef struct ls_user_file_answer {
      */
     int error;
     uint64_t file_bytes; /* its size when it was opened */
+    uint32_t owner;      /* whose it is */
     double modified_s;
     uint64_t offset;  /* of data, from the start */
     const char *data; /* valid during the call; a zero is behind it */

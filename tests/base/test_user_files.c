@@ -176,6 +176,19 @@ static void user_files_ask_has_the_users_rights(void **state)
     assert_string_equal(ask_patiently(&file).data, "root's");
 }
 
+static void user_files_ask_what_a_user_is_called(void **state)
+{
+    (void)state;
+    ls_user_file file = {.is_user = true, .uid = 0};
+    heard h = ask_patiently(&file);
+    assert_int_equal(h.answer.error, 0);
+    assert_string_equal(h.data, "root");
+    file.uid = 4000000001u; /* nobody is */
+    assert_string_equal(ask_patiently(&file).data, "4000000001");
+    const ls_user_file plain = of("none");
+    assert_int_equal(ask_patiently(&plain).answer.error, ENOENT);
+}
+
 static void user_files_ask_many_at_once(void **state)
 {
     (void)state;
@@ -270,6 +283,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(user_files_ask_reads_a_part, set_up, tear_down),
         cmocka_unit_test_setup_teardown(user_files_ask_refuses_what_is_no_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(user_files_ask_has_the_users_rights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(user_files_ask_what_a_user_is_called, set_up, tear_down),
         cmocka_unit_test_setup_teardown(user_files_ask_many_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(user_files_ask_what_hangs, set_up, tear_down),
     };

@@ -255,18 +255,31 @@ static void write_at(int fd, const char *text, off_t at)
     assert_int_equal(pwrite(fd, text, strlen(text), at), strlen(text));
 }
 
-static double last_loss(ls_api_histories *all, int fd, size_t *points_out)
+enum { SLICE = 128 };
+
+/* Reads on in slices, as the server does. */
+static void read_on(ls_api_history *history, int fd)
 {
-    bool more = true;
-    ls_api_history *history = NULL;
-    for (int rounds = 0; more; rounds++) {
-        history = ls_api_histories_read(all, 7, fd, 64, &more);
+    bool has_more = true;
+    for (int rounds = 0; has_more; rounds++) {
+        char data[SLICE];
+        const uint64_t from = ls_api_history_from(history);
+        const ssize_t bytes = pread(fd, data, sizeof data, (off_t)from);
+        has_more = ls_api_history_take(history, from, data, bytes > 0 ? (size_t)bytes : 0, sizeof data);
         assert_true(rounds < 100);
     }
+}
+
+static double last_loss(ls_api_histories *all, int fd, size_t *points_out)
+{
+    ls_api_history *history = ls_api_histories_hold(all, 7);
+    assert_non_null(history);
+    read_on(history, fd);
     json_t *json = ls_api_history_json(history, 0, 1000);
     *points_out = json_array_size(json_object_get(json, "points"));
     const double loss = json_number_value(json_object_get(json_object_get(json, "last"), "loss"));
     json_decref(json);
+    ls_api_histories_drop(all, history);
     return loss;
 }
 
@@ -297,12 +310,33 @@ static void histories_follow_a_file_that_is_cut_back(void **state)
     endless[sizeof endless - 1] = '\0';
     write_at(fd, endless, 0);
     last_loss(all, fd, &points);
-    for (uint64_t job = 100; job < 200; job++) { /* more than are kept */
-        bool more = false;
-        ls_api_histories_read(all, job, fd, 64, &more);
-    }
     ls_api_histories_destroy(all);
     close(fd);
+}
+
+/* More than there can be at once: who holds one keeps it, and others are told to wait. */
+static void histories_that_are_held_stay(void **state)
+{
+    (void)state;
+    ls_api_histories *all = ls_api_histories_create();
+    ls_api_history *held[LS_API_HISTORIES_MAX];
+    const char line[] = "{\"step\":1,\"loss\":4}\n";
+    for (uint64_t i = 0; i < LS_API_HISTORIES_MAX; i++) {
+        held[i] = ls_api_histories_hold(all, 100 + i);
+        assert_non_null(held[i]);
+        assert_false(ls_api_history_take(held[i], 0, line, sizeof line - 1, 1000));
+    }
+    assert_null(ls_api_histories_hold(all, 1));
+    assert_ptr_equal(ls_api_histories_hold(all, 103), held[3]);  /* shared */
+    assert_true(ls_api_history_take(held[3], 7, line, 3, 1000)); /* read by another meanwhile: look again */
+    ls_api_histories_drop(all, held[3]);
+    assert_null(ls_api_histories_hold(all, 1));
+    ls_api_histories_drop(all, held[3]);
+    ls_api_history *next = ls_api_histories_hold(all, 1);
+    assert_ptr_equal(next, held[3]);
+    assert_int_equal(next->count, 0);
+    assert_int_equal(held[4]->count, 1);
+    ls_api_histories_destroy(all);
 }
 
 /* ---- what is shown ---- */
@@ -399,6 +433,7 @@ int main(void)
         cmocka_unit_test(routes_are_documented),
         cmocka_unit_test(history_thins_a_million_steps_out),
         cmocka_unit_test(histories_follow_a_file_that_is_cut_back),
+        cmocka_unit_test(histories_that_are_held_stay),
         cmocka_unit_test(prometheus_escapes_labels),
         cmocka_unit_test(pages_show_no_markup_of_others),
     };

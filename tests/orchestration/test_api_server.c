@@ -7,21 +7,25 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/user_files.h"
 #include "orchestration/api/server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 60000
+#define PATIENCE_MS    60000
+#define FILES_LIMIT_NS UINT64_C(5000000000)
 
 static char home[64];
 static pid_t server;
@@ -40,6 +44,7 @@ typedef struct pending {
 
 static ls_api *api;
 static ls_env *child_env;
+static ls_user_files *child_files;
 static int open_calls;
 
 static void deliver(void *context)
@@ -51,11 +56,15 @@ static void deliver(void *context)
     free(p);
 }
 
+/* The folder of job 4's run is one that never answers, where there can be such a thing. */
 static json_t *job_json(int64_t job)
 {
-    return json_pack("{s:I, s:s, s:s, s:s, s:s, s:i, s:n, s:i, s:s}", "job", (json_int_t)job, "name",
+    char run_dir[96];
+    snprintf(run_dir, sizeof run_dir, "%s%s", home, job == 4 ? "/hangs" : "");
+    return json_pack("{s:I, s:s, s:s, s:s, s:s, s:i, s:n, s:i, s:i, s:s}", "job", (json_int_t)job, "name",
                      "<b>one</b>", "state", job == 2 ? "SUCCEEDED" : "RUNNING", "account", "a\"b", "priority",
-                     "normal", "ranks", 2, "why", "uid", (int)getuid(), "run_dir", home);
+                     "normal", "ranks", 2, "why", "uid", (int)getuid(), "gid", (int)getgid(), "run_dir",
+                     run_dir);
 }
 
 /* Answers from the loop, as the end of a turn does. Job 2 has ended, 3 is somebody else's, 9 is never answered. */
@@ -77,7 +86,7 @@ static void answer_call(void *context, const ls_caller *caller, ls_verb verb, co
     } else if (verb == LS_VERB_SHOW) {
         p->answer = job_json(job);
     } else if (verb == LS_VERB_LIST) {
-        p->answer = json_pack("{s:[o]}", "jobs", job_json(1));
+        p->answer = json_pack("{s:[o, o]}", "jobs", job_json(4), job_json(1));
     } else {
         p->answer = json_pack("{s:s, s:{s:i}, s:[{s:s, s:s, s:i, s:i}], s:[], s:[]}", "version", "x",
                               "states", "RUNNING", 1, "nodes", "node", "n\\0", "state", "up", "devices", 2,
@@ -131,9 +140,13 @@ static int run_server(void)
         return 2;
     }
     ls_env_signal_watch(child_env, SIGTERM, stop_server, NULL);
+    if (ls_user_files_create(child_env, FILES_LIMIT_NS, &child_files) != LS_OK) {
+        return 2;
+    }
     const ls_api_settings settings = {
         .env = child_env,
         .home = home,
+        .files = child_files,
         .listen = "127.0.0.1:0",
         .all_users = true,
         .request_s = 1.0,
@@ -145,6 +158,7 @@ static int run_server(void)
     ls_env_timer_set(child_env, 20 * 1000000, tell_one, NULL);
     ls_env_run(child_env);
     ls_api_destroy(api);
+    ls_user_files_destroy(child_files);
     ls_env_real_destroy(child_env);
     return open_calls == 0 ? 0 : 4; /* what was asked was answered or forgotten */
 }
@@ -264,7 +278,7 @@ static void server_answers_over_both_doors(void **state)
 {
     (void)state;
     char head[300];
-    expect(connect_unix(), "GET /v1/jobs HTTP/1.1\r\nHost: x", NULL, 200, "\"jobs\":[{\"job\":1");
+    expect(connect_unix(), "GET /v1/jobs HTTP/1.1\r\nHost: x", NULL, 200, "\"jobs\":[{\"job\":4");
     host_line(head, sizeof head, "GET /v1/jobs/5");
     expect(connect_tcp(), head, NULL, 200, "\"job\":5");
     expect(connect_unix(), "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json",
@@ -535,6 +549,95 @@ static void server_reads_what_a_job_wrote(void **state)
     ls_text_release(&answer);
 }
 
+/* More runs than histories there are, each of several slices: all are read to their end. */
+static void server_reads_more_histories_than_it_keeps(void **state)
+{
+    (void)state;
+    enum { RUNS = 40, STEPS = 20000 };
+    ls_text lines = {0}, answer = {0};
+    for (int step = 1; step <= STEPS; step++) {
+        ls_text_printf(&lines, "{\"step\":%d,\"loss\":%d.5,\"lr\":0.001}\n", step, step % 7);
+    }
+    write_file("metrics.jsonl", ls_text_string(&lines), "w");
+    int fds[RUNS];
+    for (int i = 0; i < RUNS; i++) {
+        char request[128];
+        snprintf(request, sizeof request,
+                 "GET /v1/jobs/%d/metrics?points=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+                 100 + i);
+        fds[i] = connect_unix();
+        assert_int_equal(send(fds[i], request, strlen(request), 0), strlen(request));
+    }
+    for (int i = 0; i < RUNS; i++) {
+        ls_text_clear(&answer);
+        read_answer(fds[i], NULL, &answer);
+        assert_non_null(strstr(ls_text_string(&answer), " 200 OK"));
+        assert_non_null(strstr(ls_text_string(&answer), "\"is_whole\":true"));
+        assert_non_null(strstr(ls_text_string(&answer), "\"points\":[[20000,"));
+        close(fds[i]);
+    }
+    ls_text_release(&lines);
+    ls_text_release(&answer);
+}
+
+/* A file system that nobody serves: whatever is asked of it waits until the descriptor is closed. -1: there is none to be had. */
+static int mount_that_hangs(const char *path)
+{
+    char options[96];
+    const int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=%u,group_id=%u,allow_other", fd,
+             geteuid(), getegid());
+    if (fd >= 0 && mount("lockstep", path, "fuse", MS_NOSUID | MS_NODEV, options) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void server_waits_for_no_disk(void **state)
+{
+    (void)state;
+    char folder[128];
+    snprintf(folder, sizeof folder, "%s/hangs", home);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    const int fuse = mount_that_hangs(folder);
+    if (fuse < 0) {
+        print_message("no FUSE to be had here\n");
+        skip();
+    }
+    const char *request = "GET /v1/jobs/4/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+               *listen = "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n";
+    const int first = connect_unix();
+    ls_text answer = {0}, told = {0};
+    assert_int_equal(send(first, request, strlen(request), 0), strlen(request));
+    /* Everybody else is answered while it hangs, and when it has. */
+    expect(connect_unix(), "GET /v1/jobs HTTP/1.1\r\nHost: x", NULL, 200, "\"jobs\"");
+    expect(connect_unix(), "GET /v1/jobs/2/log HTTP/1.1\r\nHost: x", NULL, 200, "X-Next: 0");
+    read_answer(first, NULL, &answer);
+    const bool is_late = strstr(ls_text_string(&answer), " 504 ") != NULL;
+    const bool is_said = strstr(ls_text_string(&answer), "does not answer") != NULL;
+    ls_text_clear(&answer);
+    ask(connect_unix(), "GET /v1/jobs/4/events HTTP/1.1\r\nHost: x", NULL, &answer);
+    const bool is_refused = strstr(ls_text_string(&answer), "\r\nRetry-After: ") != NULL ||
+                            strstr(ls_text_string(&answer), " 504 ") != NULL;
+    ask(connect_unix(), "GET /jobs/4 HTTP/1.1\r\nHost: x", NULL, &answer);
+    const bool is_shown = strstr(ls_text_string(&answer), "files can't be read") != NULL;
+    /* Steps of others are told although this run is among those that are looked at. */
+    write_file("metrics.jsonl", "{\"step\": 4, \"loss\": 1.25}\n", "w");
+    const int steps = connect_unix();
+    assert_int_equal(send(steps, listen, strlen(listen), 0), strlen(listen));
+    read_answer(steps, "1.25", &told);
+    close(first);
+    close(steps);
+    umount2(folder, MNT_DETACH);
+    close(fuse); /* what hung fails */
+    ls_text_release(&answer);
+    ls_text_release(&told);
+    assert_true(is_late && is_said);
+    assert_true(is_refused);
+    assert_true(is_shown);
+}
+
 /* Of one other user, only so many connections; root alone can become another user. */
 static void server_limits_another_user(void **state)
 {
@@ -597,6 +700,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(server_goes_on_when_askers_leave, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_tells_events, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_reads_what_a_job_wrote, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(server_reads_more_histories_than_it_keeps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(server_waits_for_no_disk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_limits_another_user, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

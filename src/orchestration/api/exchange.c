@@ -4,7 +4,6 @@
 #include "base/assert.h"
 
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +37,9 @@ void ls_api_exchange_respond(ls_api_exchange *exchange, unsigned code, struct MH
     mhd->add_response_header(response, "Cache-Control", "no-store");
     if (code == 401) {
         mhd->add_response_header(response, "WWW-Authenticate", "Bearer");
+    }
+    if (code == 503) {
+        mhd->add_response_header(response, "Retry-After", "2");
     }
     exchange->code = code;
     exchange->response = response;
@@ -171,24 +173,11 @@ static const char *header(const ls_api_exchange *exchange, const char *name)
     return exchange->api->mhd->lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
 }
 
-/* The name of a user, or the number when there is none. */
-static void name_user(uint32_t uid, char *out, size_t bytes)
-{
-    char buffer[4096];
-    struct passwd entry, *found = NULL;
-    if (getpwuid_r((uid_t)uid, &entry, buffer, sizeof buffer, &found) == 0 && found &&
-        strlen(found->pw_name) < bytes) {
-        memcpy(out, found->pw_name, strlen(found->pw_name) + 1);
-    } else {
-        snprintf(out, bytes, "%" PRIu32, uid);
-    }
-}
-
 static void set_caller(ls_api_exchange *exchange, uint32_t uid)
 {
     const ls_api *api = exchange->api;
     const bool is_owner = uid == api->guard.owner_uid;
-    name_user(uid, exchange->user, sizeof exchange->user);
+    snprintf(exchange->user, sizeof exchange->user, "%" PRIu32, uid); /* its name: once all of it is there */
     exchange->caller = (ls_caller){
         .uid = uid,
         .gid = exchange->link->door->is_unix ? exchange->link->gid : api->owner_gid,
@@ -255,8 +244,8 @@ static ls_status admit(ls_api_exchange *exchange, const char *method, const char
     set_caller(exchange, uid);
     if (exchange->route->who == LS_API_ADMIN && !exchange->caller.is_admin) {
         *code_out = 403;
-        return ls_fail(LS_ERR_INVALID, "%s %s is for root and for who runs the daemon, not for %s", method,
-                       exchange->route->path, exchange->user);
+        return ls_fail(LS_ERR_INVALID, "%s %s is for root and for who runs the daemon, not for user %s",
+                       method, exchange->route->path, exchange->user);
     }
     const char *length = header(exchange, "Content-Length");
     if (length && strtoull(length, NULL, 10) > LS_API_BODY_BYTES_MAX) {
@@ -318,6 +307,29 @@ static void handle(ls_api_exchange *exchange)
         return;
     }
     exchange->arguments = request.arguments;
+    const char *name = NULL;
+    const bool is_asked = ls_api_names_find(exchange->api->names, exchange->caller.uid, &name);
+    exchange->wants_name = true;
+    if (name || !is_asked) {
+        ls_api_exchange_named(exchange, name);
+    }
+}
+
+void ls_api_exchange_named(ls_api_exchange *exchange, const char *name)
+{
+    exchange->wants_name = false;
+    if (exchange->response) {
+        return; /* the daemon ends */
+    }
+    if (!name) {
+        ls_api_exchange_error(exchange, 503,
+                              ls_fail(LS_ERR_FAILED,
+                                      "what user %s is called can't be learned now: whoever knows the names "
+                                      "of users here (NSS) does not answer",
+                                      exchange->user));
+        return;
+    }
+    snprintf(exchange->user, sizeof exchange->user, "%s", name);
     ls_api_answer(exchange);
 }
 
@@ -378,9 +390,14 @@ void ls_api_exchange_end(void *context, struct MHD_Connection *connection, void 
         }
         json_decref(exchange->asks[i].answer);
     }
-    if (exchange->slice) {
-        ls_env_timer_cancel(api->env, exchange->slice);
+    if (exchange->question) {
+        ls_user_files_forget(api->files, exchange->question);
     }
+    if (exchange->again) {
+        ls_env_timer_cancel(api->env, exchange->again);
+    }
+    ls_api_histories_drop(api->histories, exchange->history);
+    json_decref(exchange->run_events);
     ls_api_wait_forget(exchange);
     release_body(exchange);
     json_decref(exchange->arguments);

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void ls_api_history_clear(ls_api_history *history)
 {
@@ -160,12 +159,49 @@ json_t *ls_api_history_json(const ls_api_history *history, uint64_t from_step, s
                      last ? last : json_null());
 }
 
+/* ---- as it is read ---- */
+
+uint64_t ls_api_history_from(const ls_api_history *history)
+{
+    return history->offset - history->tail_bytes;
+}
+
+/* Behind what was there already. */
+static bool take_new(ls_api_history *history, const char *text, size_t bytes, bool is_full)
+{
+    size_t consumed = ls_api_history_feed(history, text, bytes);
+    if (consumed == 0 && is_full) {
+        consumed = bytes; /* a line without end: none that a run wrote */
+    }
+    if (consumed > 0) {
+        history->offset += consumed;
+        history->tail_bytes = consumed < sizeof history->tail ? consumed : sizeof history->tail;
+        memcpy(history->tail, text + consumed - history->tail_bytes, history->tail_bytes);
+    }
+    return consumed > 0 && is_full;
+}
+
+bool ls_api_history_take(ls_api_history *history, uint64_t offset, const char *data, size_t bytes,
+                         size_t wanted)
+{
+    const size_t seen = history->tail_bytes;
+    if (offset != ls_api_history_from(history)) {
+        return true; /* somebody else has read on */
+    }
+    if (bytes < seen || (seen > 0 && memcmp(data, history->tail, seen) != 0)) {
+        ls_api_history_clear(history); /* cut back by a resume: it has steps again that were read */
+        return true;
+    }
+    return bytes > seen && take_new(history, data + seen, bytes - seen, bytes == wanted);
+}
+
 /* ---- many jobs ---- */
 
 typedef struct entry {
-    uint64_t job; /* 0: free */
+    ls_api_history history; /* first: what is dropped is found by it */
+    uint64_t job;
     uint64_t used;
-    ls_api_history history;
+    uint32_t holders;
 } entry;
 
 struct ls_api_histories {
@@ -191,66 +227,48 @@ void ls_api_histories_destroy(ls_api_histories *self)
     free(self);
 }
 
+/* The job's own, or one that is free to become it; NULL: neither. */
 static entry *find(ls_api_histories *self, uint64_t job)
 {
-    size_t oldest = 0;
+    entry *oldest = NULL;
     for (size_t i = 0; i < LS_API_HISTORIES_MAX; i++) {
-        if (!self->entries[i]) {
-            self->entries[i] = calloc(1, sizeof(entry));
-            LS_ASSERT(self->entries[i] && "out of memory for a history");
-            self->entries[i]->job = job;
-            return self->entries[i];
+        entry **at = &self->entries[i];
+        if (!*at) {
+            *at = calloc(1, sizeof(entry));
+            LS_ASSERT(*at && "out of memory for a history");
+            (*at)->job = job;
         }
-        if (self->entries[i]->job == job) {
-            return self->entries[i];
+        if ((*at)->job == job) {
+            return *at;
         }
-        oldest = self->entries[i]->used < self->entries[oldest]->used ? i : oldest;
+        if ((*at)->holders == 0 && (!oldest || (*at)->used < oldest->used)) {
+            oldest = *at;
+        }
     }
-    ls_api_history_clear(&self->entries[oldest]->history);
-    self->entries[oldest]->job = job;
-    return self->entries[oldest];
+    if (oldest) {
+        ls_api_history_clear(&oldest->history);
+        oldest->job = job;
+    }
+    return oldest;
 }
 
-/* Reads the next slice. False: nothing more for now. */
-static bool read_slice(ls_api_history *history, int fd, char *text, size_t budget_bytes)
-{
-    const ssize_t got = pread(fd, text, budget_bytes, (off_t)history->offset);
-    if (got <= 0) {
-        return false;
-    }
-    const size_t bytes = (size_t)got;
-    size_t consumed = ls_api_history_feed(history, text, bytes);
-    if (consumed == 0 && bytes == budget_bytes) {
-        consumed = bytes; /* a line without end: none that a run wrote */
-    }
-    if (consumed > 0) {
-        history->offset += consumed;
-        history->tail_bytes = consumed < sizeof history->tail ? consumed : sizeof history->tail;
-        memcpy(history->tail, text + consumed - history->tail_bytes, history->tail_bytes);
-    }
-    return consumed > 0 && bytes == budget_bytes;
-}
-
-static bool was_cut_back(const ls_api_history *history, int fd)
-{
-    char tail[sizeof history->tail];
-    return history->tail_bytes > 0 &&
-           (pread(fd, tail, history->tail_bytes, (off_t)(history->offset - history->tail_bytes)) !=
-                (ssize_t)history->tail_bytes ||
-            memcmp(tail, history->tail, history->tail_bytes) != 0);
-}
-
-ls_api_history *ls_api_histories_read(ls_api_histories *self, uint64_t job, int fd, size_t budget_bytes,
-                                      bool *more_out)
+ls_api_history *ls_api_histories_hold(ls_api_histories *self, uint64_t job)
 {
     entry *found = find(self, job);
-    found->used = ++self->clock;
-    if (was_cut_back(&found->history, fd)) { /* by a resume: it has steps again that were read */
-        ls_api_history_clear(&found->history);
+    if (!found) {
+        return NULL;
     }
-    char *text = malloc(budget_bytes);
-    LS_ASSERT(text && "out of memory for metrics");
-    *more_out = read_slice(&found->history, fd, text, budget_bytes);
-    free(text);
+    found->holders++;
+    found->used = ++self->clock;
     return &found->history;
+}
+
+void ls_api_histories_drop(ls_api_histories *self, ls_api_history *history)
+{
+    (void)self;
+    if (history) {
+        entry *held = (entry *)(void *)history;
+        LS_ASSERT(held->holders > 0);
+        held->holders--;
+    }
 }

@@ -51,6 +51,15 @@ bool ls_api_history_add(ls_api_history *history, const ls_step_metrics *metrics)
  */
 size_t ls_api_history_feed(ls_api_history *history, const char *text, size_t bytes);
 
+/* The byte of the file to read on from: a little was read before, and shows whether it is still there. */
+uint64_t ls_api_history_from(const ls_api_history *history);
+/*
+ * Takes what was read there: `bytes` of the `wanted` that were asked for. True: there is more, or it has to be read again; somebody else may have read on
+ * meanwhile.
+ */
+bool ls_api_history_take(ls_api_history *history, uint64_t offset, const char *data, size_t bytes,
+                         size_t wanted);
+
 /* {"columns", "points", "last"}: what is behind step `from_step`, in at most `points` points, 1 or more. A new object. */
 json_t *ls_api_history_json(const ls_api_history *history, uint64_t from_step, size_t points);
 
@@ -58,16 +67,17 @@ json_t *ls_api_history_json(const ls_api_history *history, uint64_t from_step, s
 
 typedef struct ls_api_histories ls_api_histories;
 
-enum { LS_API_HISTORIES_MAX = 32 }; /* the one used longest ago goes */
+enum { LS_API_HISTORIES_MAX = 32 }; /* of these that nobody holds, the one used longest ago goes */
 
 ls_api_histories *ls_api_histories_create(void);
 void ls_api_histories_destroy(ls_api_histories *histories);
 
 /*
- * The history of a job, as far as its file was read; reads at most `budget_bytes` more from `fd` (metrics.jsonl; the caller's). more_out: is
- * there more to read? Valid until the next call for another job.
+ * The history of a job, as far as its file was read: it stays while it is held, and all who hold it read on in the same one. NULL: as many as there can be
+ * are held.
  */
-ls_api_history *ls_api_histories_read(ls_api_histories *histories, uint64_t job, int fd, size_t budget_bytes,
-                                      bool *more_out);
+ls_api_history *ls_api_histories_hold(ls_api_histories *histories, uint64_t job);
+/* NULL: nothing. */
+void ls_api_histories_drop(ls_api_histories *histories, ls_api_history *history);
 
 #endif

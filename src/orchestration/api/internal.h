@@ -5,7 +5,8 @@
  *   server.c     the doors: sockets, the library's loop inside ours, connections and their deadlines
  *   exchange.c   one request: what comes in, guard, row, arguments; the verbs asked for it; its answer
  *   answers.c    what each kind of row makes of the answers of its verbs
- *   job_files.c  what a job wrote, opened without being led astray
+ *   job_files.c  what a job wrote, read by workers: a disk that does not answer keeps nobody else
+ *   names.c      what users are called, asked of workers too
  *   waiting.c    requests that wait for the end of a job
  *   streams.c    answers that go on: /v1/events, and logs that are followed
  */
@@ -13,6 +14,8 @@
 #define LS_ORCHESTRATION_API_INTERNAL_H
 
 #include "base/text.h"
+#include "base/user.h"
+#include "base/user_files.h"
 #include "orchestration/api/guard.h"
 #include "orchestration/api/history.h"
 #include "orchestration/api/microhttpd.h"
@@ -50,6 +53,8 @@ typedef struct ls_api_ask {
 
 /* Called once all that was asked is answered; asks[] has it, in order. */
 typedef void (*ls_api_next)(ls_api_exchange *exchange);
+/* Called once a file was read, or could not be. */
+typedef void (*ls_api_hear_file)(ls_api_exchange *exchange, const ls_user_file_answer *answer);
 
 struct ls_api_exchange {
     ls_api *api;
@@ -58,7 +63,8 @@ struct ls_api_exchange {
     char *target; /* as it came */
     const ls_api_route *route;
     ls_caller caller;
-    char user[64];
+    char user[LS_USER_NAME_BYTES];
+    bool wants_name; /* it sleeps until `user` is known */
     ls_text body;
     bool has_begun, is_too_long;
     bool is_handled; /* the request is complete and was acted on */
@@ -73,10 +79,18 @@ struct ls_api_exchange {
     unsigned code;
     ls_api_exchange *next_waiting, **waiting_here; /* waiting.c; NULL: not on the list */
     uint64_t wait_until_ns, look_again_ns;
-    ls_env_id slice; /* timer of a history that is being read for it; 0: none */
+    uint64_t question; /* the file that is being read for it; 0: none */
+    uint32_t file_owner;
+    ls_api_hear_file hear;
+    ls_api_history *history; /* held; NULL: none */
+    uint64_t give_up_ns;
+    ls_env_id again; /* timer: it waits for a history; 0: none */
+    json_t *run_events;
+    int trouble; /* of the files of a page, the first error; 0: none */
 };
 
 typedef struct ls_api_streams ls_api_streams;
+typedef struct ls_api_names ls_api_names;
 
 struct ls_api {
     const ls_microhttpd *mhd;
@@ -96,6 +110,8 @@ struct ls_api {
     ls_api_exchange *waiting;
     ls_api_streams *streams;
     ls_api_histories *histories;
+    ls_user_files *files; /* the caller's */
+    ls_api_names *names;
 };
 
 /* ---- server.c ---- */
@@ -123,6 +139,9 @@ void ls_api_exchange_then(ls_api_exchange *exchange, ls_api_next next);
 /* Did all verbs answer well? Else their error is passed on, and the exchange is answered. */
 bool ls_api_exchange_is_well(ls_api_exchange *exchange);
 
+/* The name that it wants is known, or NULL: can't be learned now. */
+void ls_api_exchange_named(ls_api_exchange *exchange, const char *name);
+
 /* Each answers the exchange: nothing follows. Takes over `root`. */
 void ls_api_exchange_json(ls_api_exchange *exchange, unsigned code, json_t *root);
 /* Takes over the text. */
@@ -139,14 +158,28 @@ void ls_api_answer(ls_api_exchange *exchange);
 /* ---- job_files.c ---- */
 
 /*
- * Opens `folder`/`name` to be read. It must be a plain file that belongs to `uid`: the folder is its owner's, who could put anything there, a
- * name that leads to somebody else's file too. Returns the descriptor, or minus an errno value: -ENOENT not there, -EPERM not that.
+ * Reads a file, for an exchange that reads none; `next` is called later, from the loop, unless the exchange ends before. It must belong to `owner`: a folder is its
+ * owner's, who could put anything there, a name that leads to somebody else's file too; else the answer's error is EPERM.
  */
-int ls_api_open_job_file(const char *folder, const char *name, uint32_t uid, uint64_t *bytes_out);
-/* The folder of a job's log; `out` has room for it. */
-void ls_api_job_folder(const ls_api *api, uint64_t job, ls_text *out);
-/* The offset at which the last `lines` lines of the first `bytes` bytes begin; looks at 1 MiB at most. */
-uint64_t ls_api_tail_offset(int fd, uint64_t bytes, uint64_t lines);
+void ls_api_exchange_read(ls_api_exchange *exchange, const ls_user_file *file, uint32_t owner,
+                          ls_api_hear_file next);
+/* The same check for an answer that came another way. */
+void ls_api_check_owner(ls_user_file_answer *answer, uint32_t uid);
+/* Answers that a file of a job could not be read: 504, 503 or 500. name: "the log". */
+void ls_api_exchange_file_error(ls_api_exchange *exchange, uint64_t job, const char *name, int error);
+/* A file in the folder of a job under ours: "log". folder: holds the path. Sizes and offset are the caller's to set. */
+ls_user_file ls_api_log_file(const ls_api *api, uint64_t job, const char *name, ls_text *folder);
+/* Where the last `lines` lines of a text begin. */
+size_t ls_api_tail_at(const char *text, size_t bytes, uint64_t lines);
+
+/* ---- names.c ---- */
+
+ls_api_names *ls_api_names_create(ls_api *api);
+void ls_api_names_destroy(ls_api_names *names);
+/*
+ * name_out: what a user is called, or NULL: it was asked for, and exchanges that want it hear of it (ls_api_exchange_named). False: too many are asked for.
+ */
+bool ls_api_names_find(ls_api_names *names, uint32_t uid, const char **name_out);
 
 /* ---- waiting.c ---- */
 
@@ -163,9 +196,8 @@ void ls_api_streams_destroy(ls_api_streams *streams);
 void ls_api_streams_close(ls_api_streams *streams);
 void ls_api_streams_tell(ls_api_streams *streams, const ls_transition *transition, const ls_job *job);
 void ls_api_streams_open_events(ls_api_exchange *exchange);
-/* job: as LS_VERB_SHOW told it. name: of the file in its folder. fd: taken over; -1: it is not there yet. */
-void ls_api_streams_open_log(ls_api_exchange *exchange, const json_t *job, const char *name, int fd,
-                             uint64_t from);
+/* job: as LS_VERB_SHOW told it. name: of the file in its folder, which need not be there yet. */
+void ls_api_streams_open_log(ls_api_exchange *exchange, const json_t *job, const char *name, uint64_t from);
 /* Once a second. */
 void ls_api_streams_beat(ls_api_streams *streams);
 

@@ -1,57 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orchestration/api/internal.h"
 
-#include "base/arena.h"
-#include "base/file.h"
+#include "base/assert.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <sys/stat.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-int ls_api_open_job_file(const char *folder, const char *name, uint32_t uid, uint64_t *bytes_out)
+/* ---- one file, for an exchange ---- */
+
+static void hear(void *context, const ls_user_file_answer *answer)
 {
-    ls_arena arena = {0};
-    /* A FIFO must not stop the loop, a device not be touched, a link not be followed. */
-    const int fd =
-        open(ls_path_join(&arena, folder, name), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    const int error = errno;
-    ls_arena_release(&arena);
-    if (fd < 0) {
-        return error == ELOOP ? -EPERM : -error;
-    }
-    struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != uid) {
-        close(fd);
-        return -EPERM;
-    }
-    *bytes_out = (uint64_t)info.st_size;
-    return fd;
+    ls_api_exchange *exchange = context;
+    const ls_api_hear_file next = exchange->hear;
+    ls_user_file_answer seen = *answer;
+    exchange->question = 0;
+    ls_api_check_owner(&seen, exchange->file_owner);
+    next(exchange, &seen);
 }
 
-void ls_api_job_folder(const ls_api *api, uint64_t job, ls_text *out)
+void ls_api_check_owner(ls_user_file_answer *answer, uint32_t uid)
 {
-    ls_text_printf(out, "%s/jobs/%" PRIu64, api->home, job);
+    if (answer->error == 0 && answer->owner != uid) {
+        *answer = (ls_user_file_answer){.error = EPERM};
+    }
 }
 
-uint64_t ls_api_tail_offset(int fd, uint64_t bytes, uint64_t lines)
+void ls_api_exchange_read(ls_api_exchange *exchange, const ls_user_file *file, uint32_t owner,
+                          ls_api_hear_file next)
 {
-    enum { BLOCK = 64 * 1024, BLOCKS_MAX = 16 };
-    char block[BLOCK];
-    uint64_t end = bytes;
-    for (int i = 0; i < BLOCKS_MAX && end > 0; i++) {
-        const size_t wanted = end < BLOCK ? (size_t)end : BLOCK;
-        if (pread(fd, block, wanted, (off_t)(end - wanted)) != (ssize_t)wanted) {
+    LS_ASSERT(!exchange->question);
+    exchange->hear = next;
+    exchange->file_owner = owner;
+    exchange->question = ls_user_files_ask(exchange->api->files, file, hear, exchange);
+}
+
+void ls_api_exchange_file_error(ls_api_exchange *exchange, uint64_t job, const char *name, int error)
+{
+    if (error == ETIMEDOUT) {
+        ls_api_exchange_error(exchange, 504,
+                              ls_fail(LS_ERR_TIMEOUT,
+                                      "%s of job %" PRIu64
+                                      " can't be read: the disk or the network under its "
+                                      "folder does not answer",
+                                      name, job));
+    } else if (error == EBUSY || error == EAGAIN) {
+        ls_api_exchange_error(exchange, 503,
+                              ls_fail(LS_ERR_FAILED,
+                                      "%s of job %" PRIu64 " can't be read now: an earlier question for its "
+                                      "folder has no answer yet",
+                                      name, job));
+    } else {
+        ls_api_exchange_error(exchange, 500,
+                              ls_fail_errno(error, "%s of job %" PRIu64 " can't be read", name, job));
+    }
+}
+
+/* ---- logs ---- */
+
+ls_user_file ls_api_log_file(const ls_api *api, uint64_t job, const char *name, ls_text *folder)
+{
+    ls_text_printf(folder, "%s/jobs/%" PRIu64, api->home, job);
+    /* Its folder is the owner's, the way to it ours: read as we are, it must turn out to be his. */
+    return (ls_user_file){.folder = ls_text_string(folder),
+                          .name = name,
+                          .uid = (uint32_t)geteuid(),
+                          .gid = (uint32_t)getegid()};
+}
+
+size_t ls_api_tail_at(const char *text, size_t bytes, uint64_t lines)
+{
+    size_t at = bytes;
+    while (at > 0) {
+        /* The last byte ends the last line, and begins none. */
+        if (text[at - 1] == '\n' && at < bytes && --lines == 0) {
             break;
         }
-        for (size_t at = wanted; at-- > 0;) {
-            /* The last byte of the file ends its last line, and begins none. */
-            if (block[at] == '\n' && end - wanted + at + 1 < bytes && --lines == 0) {
-                return end - wanted + at + 1;
-            }
-        }
-        end -= wanted;
+        at--;
     }
-    return end;
+    return at;
 }

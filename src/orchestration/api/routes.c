@@ -193,6 +193,7 @@ static const ls_api_field metrics_out[] = {
     OUT("columns", LS_API_STRINGS, "names of the numbers of a point"),
     OUT("points", LS_API_ANY, "lists of numbers, by step; null for what was not measured"),
     OUT_OR_NULL("last", LS_API_OBJECT, "the newest step, all that the run wrote of it"),
+    OUT("is_whole", LS_API_BOOL, "false: there are more steps, and the next question finds more of them"),
 };
 static const ls_api_field events_out[] = {
     OUT("job", LS_API_INTEGER, "its number"),

@@ -438,6 +438,7 @@ ls_status ls_api_create(const ls_api_settings *settings, ls_api **api_out)
     LS_ASSERT(api && "out of memory for the API");
     api->env = settings->env;
     api->calls = settings->calls;
+    api->files = settings->files;
     api->home = strdup(settings->home);
     api->guard = (ls_api_guard){.owner_uid = (uint32_t)geteuid(), .hosts = api->hosts, .scheme = "http"};
     api->owner_gid = (uint32_t)getegid();
@@ -447,6 +448,7 @@ ls_status ls_api_create(const ls_api_settings *settings, ls_api **api_out)
     api->doors[1] = (ls_api_door){.api = api};
     api->streams = ls_api_streams_create(api);
     api->histories = ls_api_histories_create();
+    api->names = ls_api_names_create(api);
     const ls_status status = open_all(api, settings);
     if (status != LS_OK) {
         ls_api_destroy(api);
@@ -503,6 +505,7 @@ void ls_api_destroy(ls_api *api)
     ls_arena_release(&arena);
     ls_api_streams_destroy(api->streams);
     ls_api_histories_destroy(api->histories);
+    ls_api_names_destroy(api->names);
     for (size_t i = 0; i < LS_API_HOSTS_MAX; i++) {
         free(api->host_texts[i]);
     }

@@ -4,7 +4,7 @@
  *
  *      browser, curl, Prometheus ── TCP ──┐
  *      lockstep submit, ps, ... ── Unix ──┴─▶ guard ─▶ route ─▶ arguments ─▶ verb ─▶ (a turn) ─▶ reply ─▶ JSON, page, text
- *                                                                  job's files ─────────────────────────▶
+ *                                                                  job's files (base/user_files.h) ─────▶
  *
  * libmicrohttpd speaks HTTP (its epoll descriptor is watched by the loop); a request sleeps until its verb is answered. What strangers can
  * do is bounded: connections (and those of one other user), bytes of headers and bodies, of all bodies together, seconds from the first
@@ -17,6 +17,7 @@
 
 #include "base/env.h"
 #include "base/status.h"
+#include "base/user_files.h"
 #include "orchestration/control/controller.h"
 
 #include <stdbool.h>
@@ -50,8 +51,9 @@ typedef struct ls_api_settings {
     const char *home;   /* $LOCKSTEP_HOME: gets `socket`, `address`, `token` */
     const char *listen; /* "127.0.0.1:0" (port 0: any); "": no TCP */
     const char *certificate,
-        *key;       /* files in PEM; needed, both, unless listen is on loopback; NULL: no TLS */
-    bool all_users; /* the socket is open to every user of the machine, who asks as himself */
+        *key;             /* files in PEM; needed, both, unless listen is on loopback; NULL: no TLS */
+    ls_user_files *files; /* who reads what jobs wrote; outlives the API */
+    bool all_users;       /* the socket is open to every user of the machine, who asks as himself */
     ls_api_calls calls;
     double request_s; /* instead of LS_API_REQUEST_S, for tests; 0: that */
 } ls_api_settings;

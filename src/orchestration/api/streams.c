@@ -4,13 +4,10 @@
 #include "base/assert.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 #define NS_PER_S  UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
@@ -21,7 +18,9 @@ enum {
     BLOCK_BYTES = 16 * 1024,
     RUNNING_MAX = 256, /* training runs whose steps are told */
     TAIL_BYTES = 8 * 1024,
-    LOG_LOOK_MS = 50,
+    LOG_LOOK_MS = 50, /* at a log to which something was just added; later and later to one that is quiet */
+    LOG_QUIET_MS = 400,
+    LOG_PIECE_BYTES = 64 * 1024,
     STEP_LOOK_MS = 500,
     HEARTBEAT_S = 15, /* a comment: a listener that is gone is noticed */
 };
@@ -33,17 +32,19 @@ typedef struct stream {
     ls_api_door *door;
     int socket;
     ls_caller caller;
-    char user[64];
+    char user[LS_USER_NAME_BYTES];
     uint64_t job; /* 0: all */
     bool is_log, wants_steps;
     bool is_asleep, is_over; /* over: what is queued is sent, then it ends */
     uint64_t spoke_ns;
     ls_text queue;
     size_t sent;
-    int fd; /* of a log; -1: not there yet */
-    uint64_t offset;
+    /* Of a log: the worker's question, what was read, and when to look again. */
+    uint64_t question, offset, look_ns, pause_ns;
     uint32_t job_uid;
-    char *name; /* of the log's file */
+    bool has_ended;   /* its job: what is there still is all */
+    bool asked_ended; /* it had when the question was asked */
+    char *name;       /* of the log's file */
 } stream;
 
 typedef struct event {
@@ -53,10 +54,12 @@ typedef struct event {
 
 /* A training run that goes on. */
 typedef struct runner {
+    ls_api_streams *all;
     uint64_t job;
-    uint32_t uid;
+    uint32_t uid, gid;
     char *run_dir;
     uint64_t last_step;
+    uint64_t question; /* its newest step is being read; 0: it is not */
 } runner;
 
 struct ls_api_streams {
@@ -65,7 +68,7 @@ struct ls_api_streams {
     size_t count;
     uint64_t boot, next_number; /* boot: numbers of another life of the daemon mean nothing */
     event events[KEPT_EVENTS];
-    runner running[RUNNING_MAX];
+    runner *running[RUNNING_MAX];
     size_t running_count;
     ls_env_id log_timer, step_timer;
     bool is_asking;
@@ -116,24 +119,22 @@ static ssize_t take_queue(stream *s, char *out, size_t max)
     return (ssize_t)bytes;
 }
 
-static ssize_t take_log(stream *s, char *out, size_t max)
-{
-    const ssize_t bytes = s->fd >= 0 ? pread(s->fd, out, max, (off_t)s->offset) : 0;
-    s->offset += bytes > 0 ? (uint64_t)bytes : 0;
-    return bytes;
-}
+static void look_at_log(stream *s);
 
 /* The library asks for more. */
 static ssize_t read_stream(void *context, uint64_t position, char *out, size_t max)
 {
     (void)position;
     stream *s = context;
-    const ssize_t bytes = s->is_log ? take_log(s, out, max) : take_queue(s, out, max);
+    const ssize_t bytes = take_queue(s, out, max);
     if (bytes != 0) {
-        return bytes > 0 ? bytes : MHD_CONTENT_READER_END_WITH_ERROR;
+        return bytes;
     }
     if (s->is_over) {
         return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    if (s->is_log) {
+        look_at_log(s); /* what was read is sent */
     }
     s->is_asleep = true;
     s->all->api->mhd->suspend_connection(s->connection);
@@ -148,8 +149,8 @@ static void release_stream(void *context)
         s->next->here = s->here;
     }
     s->all->count--;
-    if (s->fd >= 0) {
-        close(s->fd);
+    if (s->question) {
+        ls_user_files_forget(s->all->api->files, s->question);
     }
     ls_text_release(&s->queue);
     free(s->name);
@@ -175,7 +176,6 @@ static stream *open_stream(ls_api_exchange *exchange, const char *type)
                   .door = exchange->link->door,
                   .socket = exchange->link->fd,
                   .caller = exchange->caller,
-                  .fd = -1,
                   .spoke_ns = ls_env_now_ns(all->api->env)};
     memcpy(s->user, exchange->user, sizeof s->user);
     s->caller.user = s->user;
@@ -244,7 +244,8 @@ void ls_api_streams_tell(ls_api_streams *all, const ls_transition *t, const ls_j
             say(s, text);
         }
         if (s->is_log && s->job == t->job && ls_job_state_is_final(t->to)) {
-            end(s); /* what is in the file is still sent */
+            s->has_ended = true; /* what is in the file is still sent */
+            s->look_ns = 0;
         }
     }
 }
@@ -270,21 +271,27 @@ static void catch_up(ls_api_streams *all, stream *s, const char *last_id)
 
 /* ---- steps of running jobs ---- */
 
+static void drop_runner(runner *r)
+{
+    if (r->question) {
+        ls_user_files_forget(r->all->api->files, r->question);
+    }
+    free(r->run_dir);
+    free(r);
+}
+
 static void forget_running(ls_api_streams *all)
 {
     for (size_t i = 0; i < all->running_count; i++) {
-        free(all->running[i].run_dir);
+        drop_runner(all->running[i]);
     }
     all->running_count = 0;
 }
 
-/* The step of the last whole line of metrics.jsonl; NULL when there is none. A new object. */
-static json_t *last_step(int fd, uint64_t bytes)
+/* The step of the last whole line of what is the end of metrics.jsonl; NULL when there is none. A new object. */
+static json_t *last_step(const char *tail, size_t bytes)
 {
-    char tail[TAIL_BYTES];
-    const size_t wanted = bytes < sizeof tail ? (size_t)bytes : sizeof tail;
-    const ssize_t got = pread(fd, tail, wanted, (off_t)(bytes - wanted));
-    const char *end_of_line = got > 0 ? memrchr(tail, '\n', (size_t)got) : NULL;
+    const char *end_of_line = bytes > 0 ? memrchr(tail, '\n', bytes) : NULL;
     if (!end_of_line) {
         return NULL;
     }
@@ -311,50 +318,76 @@ static void tell_step(ls_api_streams *all, runner *r, json_t *step)
     free(e.full);
 }
 
+static void hear_step(void *context, const ls_user_file_answer *answer)
+{
+    runner *r = context;
+    ls_user_file_answer seen = *answer;
+    r->question = 0;
+    ls_api_check_owner(&seen, r->uid);
+    json_t *step = seen.error ? NULL : last_step(seen.data, seen.bytes);
+    const uint64_t number = (uint64_t)json_integer_value(json_object_get(step, "step"));
+    if (step && number != r->last_step) {
+        r->last_step = number;
+        tell_step(r->all, r, step);
+    } else {
+        json_decref(step);
+    }
+}
+
 static void look_at_steps(ls_api_streams *all)
 {
     for (size_t i = 0; i < all->running_count; i++) {
-        runner *r = &all->running[i];
-        uint64_t bytes = 0;
-        const int fd = ls_api_open_job_file(r->run_dir, "metrics.jsonl", r->uid, &bytes);
-        json_t *step = fd >= 0 ? last_step(fd, bytes) : NULL;
-        if (fd >= 0) {
-            close(fd);
-        }
-        const uint64_t number = (uint64_t)json_integer_value(json_object_get(step, "step"));
-        if (step && number != r->last_step) {
-            r->last_step = number;
-            tell_step(all, r, step);
-        } else {
-            json_decref(step);
+        runner *r = all->running[i];
+        const ls_user_file tail = {.folder = r->run_dir,
+                                   .name = "metrics.jsonl",
+                                   .uid = r->uid,
+                                   .gid = r->gid,
+                                   .from_end = true,
+                                   .offset = TAIL_BYTES,
+                                   .bytes = TAIL_BYTES};
+        if (!r->question) {
+            r->question = ls_user_files_ask(all->api->files, &tail, hear_step, r);
         }
     }
 }
 
-static uint64_t step_told_last(const runner *old, size_t count, uint64_t job)
+/* Takes it out of those that were running; NULL: it is new. */
+static runner *take_known(ls_api_streams *all, uint64_t job, const char *run_dir)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (old[i].job == job) {
-            return old[i].last_step;
+    for (size_t i = 0; i < all->running_count; i++) {
+        runner *r = all->running[i];
+        if (r->job == job && strcmp(r->run_dir, run_dir) == 0) {
+            all->running[i] = all->running[--all->running_count];
+            return r;
         }
     }
-    return 0;
+    return NULL;
+}
+
+static runner *new_runner(ls_api_streams *all, const json_t *job, uint64_t id, const char *run_dir)
+{
+    runner *r = calloc(1, sizeof *r);
+    LS_ASSERT(r && "out of memory for a run");
+    *r = (runner){.all = all,
+                  .job = id,
+                  .uid = (uint32_t)json_integer_value(json_object_get(job, "uid")),
+                  .gid = (uint32_t)json_integer_value(json_object_get(job, "gid")),
+                  .run_dir = strdup(run_dir)};
+    LS_ASSERT(r->run_dir);
+    return r;
 }
 
 static void take_running(ls_api_streams *all, const json_t *jobs)
 {
-    runner fresh[RUNNING_MAX];
+    runner *fresh[RUNNING_MAX];
     size_t count = 0;
     for (size_t i = 0; i < json_array_size(jobs) && count < RUNNING_MAX; i++) {
         const json_t *job = json_array_get(jobs, i);
         const char *run_dir = json_string_value(json_object_get(job, "run_dir"));
-        const json_t *uid = json_object_get(job, "uid");
         const uint64_t id = (uint64_t)json_integer_value(json_object_get(job, "job"));
-        if (run_dir && run_dir[0] && json_is_integer(uid)) {
-            fresh[count++] = (runner){.job = id,
-                                      .uid = (uint32_t)json_integer_value(uid),
-                                      .run_dir = strdup(run_dir),
-                                      .last_step = step_told_last(all->running, all->running_count, id)};
+        if (run_dir && run_dir[0] && json_is_integer(json_object_get(job, "uid"))) {
+            runner *known = take_known(all, id, run_dir);
+            fresh[count++] = known ? known : new_runner(all, job, id, run_dir);
         }
     }
     forget_running(all);
@@ -430,14 +463,42 @@ void ls_api_streams_open_events(ls_api_exchange *exchange)
 
 /* ---- logs ---- */
 
-static void open_late(stream *s)
+static void hear_log(void *context, const ls_user_file_answer *answer)
 {
+    stream *s = context;
+    ls_user_file_answer seen = *answer;
+    s->question = 0;
+    ls_api_check_owner(&seen, s->job_uid);
+    if (seen.error == 0 && seen.bytes > 0) {
+        ls_text_append_bytes(&s->queue, seen.data, seen.bytes);
+        s->offset = seen.offset + seen.bytes;
+        s->pause_ns = LOG_LOOK_MS * NS_PER_MS;
+        wake(s);
+        return;
+    }
+    const bool may_come = seen.error == 0 || seen.error == ENOENT || seen.error == ETIMEDOUT ||
+                          seen.error == EBUSY || seen.error == EAGAIN;
+    if (s->asked_ended || !may_come) {
+        end(s);
+        return;
+    }
+    s->look_ns = s->has_ended ? 0 : ls_env_now_ns(s->all->api->env) + s->pause_ns;
+    s->pause_ns = 2 * s->pause_ns < LOG_QUIET_MS * NS_PER_MS ? 2 * s->pause_ns : LOG_QUIET_MS * NS_PER_MS;
+}
+
+static void look_at_log(stream *s)
+{
+    const ls_api *api = s->all->api;
+    if (s->question || s->is_over || s->queue.bytes > s->sent || ls_env_now_ns(api->env) < s->look_ns) {
+        return;
+    }
     ls_text folder = {0};
-    uint64_t bytes = 0;
-    ls_api_job_folder(s->all->api, s->job, &folder);
-    const int fd = ls_api_open_job_file(ls_text_string(&folder), s->name, s->job_uid, &bytes);
+    ls_user_file file = ls_api_log_file(api, s->job, s->name, &folder);
+    file.offset = s->offset;
+    file.bytes = LOG_PIECE_BYTES;
+    s->asked_ended = s->has_ended;
+    s->question = ls_user_files_ask(api->files, &file, hear_log, s);
     ls_text_release(&folder);
-    s->fd = fd >= 0 ? fd : -1;
 }
 
 static void log_tick(void *context)
@@ -446,16 +507,9 @@ static void log_tick(void *context)
     bool is_one_there = false;
     all->log_timer = 0;
     for (stream *s = all->first; s; s = s->next) {
-        if (!s->is_log) {
-            continue;
-        }
-        is_one_there = true;
-        char byte;
-        if (s->fd < 0) {
-            open_late(s);
-        }
-        if (s->is_asleep && s->fd >= 0 && pread(s->fd, &byte, 1, (off_t)s->offset) == 1) {
-            wake(s);
+        if (s->is_log) {
+            is_one_there = true;
+            look_at_log(s);
         }
     }
     if (is_one_there) {
@@ -463,24 +517,21 @@ static void log_tick(void *context)
     }
 }
 
-void ls_api_streams_open_log(ls_api_exchange *exchange, const json_t *job, const char *name, int fd,
-                             uint64_t from)
+void ls_api_streams_open_log(ls_api_exchange *exchange, const json_t *job, const char *name, uint64_t from)
 {
     stream *s = open_stream(exchange, "text/plain; charset=utf-8");
     if (!s) {
-        if (fd >= 0) {
-            close(fd);
-        }
         return;
     }
     const char *state = json_string_value(json_object_get(job, "state"));
     s->is_log = true;
     s->job = (uint64_t)json_integer_value(json_object_get(job, "job"));
     s->job_uid = (uint32_t)json_integer_value(json_object_get(job, "uid"));
-    s->is_over = state && ls_job_state_is_final(ls_job_state_named(state));
+    s->has_ended = state && ls_job_state_is_final(ls_job_state_named(state));
     s->name = strdup(name);
-    s->fd = fd;
+    LS_ASSERT(s->name);
     s->offset = from;
+    s->pause_ns = LOG_LOOK_MS * NS_PER_MS;
     if (!s->all->log_timer) {
         s->all->log_timer = ls_env_timer_set(s->all->api->env, LOG_LOOK_MS * NS_PER_MS, log_tick, s->all);
     }

@@ -167,6 +167,7 @@ static json_t *list_item(const ls_controller *c, const ls_caller *caller, const 
     json_object_set_new(item, "name", text_or_null(job->spec.name));
     json_object_set_new(item, "user", text_or_null(job->user));
     json_object_set_new(item, "uid", json_integer(job->uid));
+    json_object_set_new(item, "gid", json_integer(job->gid));
     json_object_set_new(item, "group", text_or_null(job->spec.group));
     json_object_set_new(item, "run_dir", text_or_null(job->run_dir));
     json_object_set_new(item, "priority", json_string(priority_names[job->priority]));

@@ -418,6 +418,7 @@ static ls_status open_api(ls_daemon *d)
     const ls_api_settings settings = {
         .env = d->env,
         .home = d->home,
+        .files = d->files,
         .listen = d->settings.listen,
         .certificate = d->settings.certificate[0] ? d->settings.certificate : NULL,
         .key = d->settings.key[0] ? d->settings.key : NULL,

@@ -233,6 +233,12 @@ void ls_page_job(const ls_page_job_answers *answers, double now_s, ls_text *page
     if (is_waiting && answers->why) {
         append_why(answers->why, now_s, page);
     }
+    if (answers->trouble) {
+        ls_text_append(page,
+                       "<p class=\"advice\">Not all that it wrote can be shown: its files can't be read (");
+        ls_html_text(page, answers->trouble, 100);
+        ls_text_append(page, ").</p>\n");
+    }
     if (answers->metrics) {
         append_curve(answers->metrics, page);
     }

@@ -26,6 +26,7 @@ typedef struct ls_page_job_answers {
     const json_t *metrics; /* as /v1/jobs/N/metrics; NULL: none */
     const char *log;       /* its end; NULL: none */
     size_t log_bytes;
+    const char *trouble; /* why files of it could not be read; NULL: they could */
 } ls_page_job_answers;
 
 /* now_s: seconds since 1970. */
