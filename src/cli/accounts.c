@@ -58,7 +58,7 @@ const ls_command ls_command_nodes = {
 
 typedef struct account_settings {
     uint64_t weight;
-    const char *quota, *borrow, *lend;
+    const char *quota, *borrow, *lend, *users, *priority_max;
     bool json;
 } account_settings;
 
@@ -80,6 +80,20 @@ static const ls_option account_options[] = {
     LIMIT(quota, "with NAME: devices that are its own, or 'any'"),
     LIMIT(borrow, "with NAME: devices of others that it may have beside these, or 'any'"),
     LIMIT(lend, "with NAME: how many of its own others may have, or 'any'"),
+    {.key = "users",
+     .type = LS_OPTION_STRING,
+     FIELD(users),
+     .default_text = "\"\"",
+     .value_needed = true,
+     .value_name = "A,B,..",
+     .help = "with NAME: who may use it, or 'any'"},
+    {.key = "priority_max",
+     .type = LS_OPTION_STRING,
+     FIELD(priority_max),
+     .default_text = "\"\"",
+     .value_needed = true,
+     .value_name = "PRIORITY",
+     .help = "with NAME: as far as its users may go: low, normal, high"},
     LS_ROW_JSON(account_settings),
 };
 static const ls_option_table account_table = LS_OPTIONS(account_options);
@@ -104,6 +118,31 @@ static ls_status put_limit(json_t *body, const char *key, const char *text)
     return LS_OK;
 }
 
+/* "ann,bob", or "any" for everybody. */
+static ls_status put_users(json_t *body, const char *text)
+{
+    if (!text[0] || strcmp(text, "any") == 0) {
+        if (text[0]) {
+            json_object_set_new(body, "users", json_null());
+        }
+        return LS_OK;
+    }
+    json_t *list = json_array();
+    json_object_set_new(body, "users", list);
+    for (const char *at = text;; at++) {
+        const size_t bytes = strcspn(at, ",");
+        json_t *name = bytes > 0 ? json_stringn(at, bytes) : NULL;
+        if (!name) {
+            return ls_fail(LS_ERR_INVALID, "--users %s: write names with commas between, or 'any'", text);
+        }
+        json_array_append_new(list, name);
+        at += bytes;
+        if (*at == '\0') {
+            return LS_OK;
+        }
+    }
+}
+
 /* POST /v1/accounts */
 static ls_status change_account(const account_settings *settings, const char *name)
 {
@@ -118,6 +157,11 @@ static ls_status change_account(const account_settings *settings, const char *na
     ls_status status = put_limit(body, "quota", settings->quota);
     status = status != LS_OK ? status : put_limit(body, "borrow", settings->borrow);
     status = status != LS_OK ? status : put_limit(body, "lend", settings->lend);
+    status = status != LS_OK ? status : put_users(body, settings->users);
+    if (settings->priority_max[0]) {
+        json_t *priority = json_string(settings->priority_max);
+        json_object_set_new(body, "priority_max", priority ? priority : json_string("?"));
+    }
     if (status != LS_OK) {
         json_decref(body);
         return status;
@@ -137,12 +181,23 @@ static void add_limit(ls_table *table, const json_t *account, const char *key)
     }
 }
 
+static void add_users(ls_table *table, const json_t *users)
+{
+    ls_text names = {0};
+    for (size_t i = 0; i < json_array_size(users); i++) {
+        const char *name = json_string_value(json_array_get(users, i));
+        ls_text_printf(&names, "%s%s", i > 0 ? ", " : "", name ? name : "?");
+    }
+    ls_table_add(table, names.bytes > 0 ? ls_text_string(&names) : NULL);
+    ls_text_release(&names);
+}
+
 static void append_accounts(const json_t *accounts, ls_arena *arena, ls_text *text)
 {
-    static const char *const titles[] = {"ACCOUNT", "WEIGHT",  "QUOTA",   "BORROW",
-                                         "LEND",    "DEVICES", "RUNNING", "WAITING"};
-    static const bool right[] = {false, true, true, true, true, true, true, true};
-    ls_table table = {.titles = titles, .right = right, .columns = 8, .arena = arena};
+    static const char *const titles[] = {"ACCOUNT", "WEIGHT",  "QUOTA",   "BORROW",   "LEND",
+                                         "DEVICES", "RUNNING", "WAITING", "PRIORITY", "USERS"};
+    static const bool right[] = {false, true, true, true, true, true, true, true, false, false};
+    ls_table table = {.titles = titles, .right = right, .columns = 10, .arena = arena};
     for (size_t i = 0; i < json_array_size(accounts); i++) {
         const json_t *account = json_array_get(accounts, i);
         ls_table_add(&table, ls_queue_string(account, "account"));
@@ -153,6 +208,8 @@ static void append_accounts(const json_t *accounts, ls_arena *arena, ls_text *te
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(account, "devices"));
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(account, "running"));
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(account, "waiting"));
+        ls_table_add(&table, ls_queue_string(account, "priority_max"));
+        add_users(&table, json_object_get(account, "users"));
     }
     ls_table_append(&table, ls_terminal_width(), text);
 }
@@ -160,12 +217,13 @@ static void append_accounts(const json_t *accounts, ls_arena *arena, ls_text *te
 static ls_status run_accounts(const ls_invocation *invocation)
 {
     const account_settings *settings = invocation->settings;
-    const bool changes =
-        settings->weight > 0 || settings->quota[0] || settings->borrow[0] || settings->lend[0];
+    const bool changes = settings->weight > 0 || settings->quota[0] || settings->borrow[0] ||
+                         settings->lend[0] || settings->users[0] || settings->priority_max[0];
     if (changes != (invocation->word_count == 1)) {
         return ls_fail(LS_ERR_INVALID,
                        changes ? "which account? 'lockstep accounts NAME --quota 4'"
-                               : "what about account %s? Give --weight, --quota, --borrow or --lend",
+                               : "what about account %s? Give --weight, --quota, --borrow, --lend, --users "
+                                 "or --priority-max",
                        invocation->word_count == 1 ? invocation->words[0] : "");
     }
     if (changes) {
@@ -188,15 +246,21 @@ const ls_command ls_command_accounts = {
     .name = "accounts",
     .words = "[NAME]",
     .summary = "who shares the machines: weights, quotas, use",
-    .details = "Without NAME, one line per account. With NAME and an option, that account is made or changed "
-               "first; that is "
-               "for who runs the daemon.\n"
-               "An account gets devices in proportion to its weight. Its quota is its own: others may use it "
-               "only while it "
-               "does not, up to 'lend'.\n"
-               "\nExamples:\n"
-               "  lockstep accounts\n"
-               "  lockstep accounts research --weight 3 --quota 8 --borrow 4",
+    .details =
+        "Without NAME, one line per account. With NAME and an option, that account is made or changed "
+        "first; that is "
+        "for who runs the daemon.\n"
+        "An account gets devices in proportion to its weight. Its quota is its own: others may use it "
+        "only while it "
+        "does not, up to 'lend'.\n"
+        "Everybody has an account of his own name, which is his alone. Another is open to its users, to "
+        "all when none are listed;\n"
+        "who names a new one becomes its user. Its jobs have at most its priority: high needs an account "
+        "that allows it.\n"
+        "\nExamples:\n"
+        "  lockstep accounts\n"
+        "  lockstep accounts research --weight 3 --quota 8 --borrow 4\n"
+        "  lockstep accounts research --users ann,bob --priority-max high",
     .words_max = 1,
     .options = &account_table,
     .settings_bytes = sizeof(account_settings),

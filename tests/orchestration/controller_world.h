@@ -31,6 +31,7 @@ static struct world {
     int status; /* of the last reply */
     json_t *answer;
     uint32_t replies;
+    uint32_t rows; /* of the last turn */
     bool disk_is_full;
     char text[512];
 } w;
@@ -70,15 +71,24 @@ static inline ls_job *no_old_job(void *context, uint64_t id)
     return NULL;
 }
 
+static inline bool fake_is_user(void *context, const char *name)
+{
+    (void)context;
+    return strcmp(name, "ann") == 0 || strcmp(name, "bob") == 0 || strcmp(name, "root") == 0;
+}
+
 static inline ls_status create(ls_controller **controller_out)
 {
     ls_controller_settings settings = ls_controller_settings_default();
+    settings.user_jobs_max = 20;
+    settings.user_bytes_max = 64 << 10;
+    settings.bytes_max = 96 << 10;
     settings.min_run_s = 0.0;
     settings.jobs_max = 1000;
     settings.idle_s = 30.0;
     settings.price_per_device_h = 2.0;
     const ls_controller_calls calls = {
-        .context = &w, .now_s = fake_now_s, .journal = fake_journal, .old_job = no_old_job};
+        .context = &w, .now_s = fake_now_s, .journal = fake_journal, .old_job = no_old_job, .is_user = fake_is_user};
     return ls_controller_create(&settings, &w.engine.base, &calls, controller_out);
 }
 
@@ -92,6 +102,11 @@ static inline int set_up(void **state)
         .node = {
             .name = "here", .kind = "cpu", .devices = 4, .island_devices = 4, .cpus = 4, .memory_mib = 4096}};
     assert_int_equal(create(&w.controller), LS_OK);
+    ls_account ann = ls_account_default();
+    snprintf(ann.name, sizeof ann.name, "ann");
+    assert_int_equal(ls_account_add_user(&ann, "ann"), LS_OK);
+    ann.priority_max = LS_PRIORITY_HIGH; /* she may go further than others */
+    assert_int_equal(ls_controller_set_account(w.controller, &ann), LS_OK);
     ls_controller_restored(w.controller, 1);
     return 0;
 }
@@ -122,6 +137,7 @@ static inline void turn(void)
 {
     ls_turn value;
     ls_controller_turn(w.controller, &value);
+    w.rows = value.changed_count + value.created_count + value.transition_count;
     if (w.disk_is_full && value.must_be_written) {
         ls_controller_turn_failed(w.controller, "the disk is full");
         ls_controller_pause(w.controller, "the disk is full");

@@ -50,15 +50,20 @@ static const ls_api_field submit_in[] = {
     IN(LS_API_BODY, "ranks", LS_API_INTEGER, 1, 1 << 20, "devices wanted, instead of what the file says"),
     IN(LS_API_BODY, "set", LS_API_STRINGS, 0, 4096, "key=value, each of which overrides the file"),
     IN(LS_API_BODY, "name", LS_API_STRING, 1, 128, "instead of the file's name"),
-    IN(LS_API_BODY, "account", LS_API_STRING, 1, 64, "who it is charged to, instead of job.account"),
+    IN(LS_API_BODY, "account", LS_API_STRING, 1, 64,
+       "who it is charged to, instead of job.account; without either, the user's own. It must be open to "
+       "him"),
     {.name = "priority",
      .type = LS_API_STRING,
      .place = LS_API_BODY,
      .max = 16,
      .choices = priorities,
-     .help = "instead of job.priority"},
+     .help = "instead of job.priority; high needs an account that allows it"},
+    IN(LS_API_BODY, "avoid", LS_API_STRINGS, 0, 4096,
+       "folders under runs that hold other runs: it writes to runs/NAME-N instead"),
     IN(LS_API_BODY, "hold", LS_API_BOOL, 0, 0, "do not start it before it is released"),
-    IN(LS_API_BODY, "after", LS_API_INTEGERS, 0, 1024, "jobs that must have succeeded before it starts"),
+    IN(LS_API_BODY, "after", LS_API_INTEGERS, 0, 64,
+       "jobs, anybody's, that must have succeeded before it starts"),
     IN(LS_API_BODY, "environment", LS_API_OBJECT, 0, 0, "variables of its processes: names and texts"),
 };
 static const ls_api_field sweep_in[] = {
@@ -79,7 +84,8 @@ static const ls_api_field sweep_in[] = {
      .place = LS_API_BODY,
      .max = 16,
      .choices = priorities,
-     .help = "instead of job.priority"},
+     .help = "instead of job.priority; high needs an account that allows it"},
+    IN(LS_API_BODY, "avoid", LS_API_STRINGS, 0, 4096, "folders under runs that its jobs must not write to"),
     IN(LS_API_BODY, "environment", LS_API_OBJECT, 0, 0, "variables of its processes: names and texts"),
 };
 static const ls_api_field jobs_in[] = {
@@ -136,6 +142,18 @@ static const ls_api_field account_in[] = {
     OPTIONAL("quota", "devices that are its own; null: no limit"),
     OPTIONAL("borrow", "devices of others that it may have beside these; null: no limit"),
     OPTIONAL("lend", "of its own, so many may be lent; null: all"),
+    {.name = "users",
+     .type = LS_API_STRINGS,
+     .place = LS_API_BODY,
+     .may_be_null = true,
+     .max = 1000,
+     .help = "who may use it, beside who runs the queue; null: everybody"},
+    {.name = "priority_max",
+     .type = LS_API_STRING,
+     .place = LS_API_BODY,
+     .max = 16,
+     .choices = priorities,
+     .help = "as far as its users may go"},
 };
 static const ls_api_field down_in[] = {
     IN(LS_API_BODY, "cancel", LS_API_BOOL, 0, 0, "end the jobs, too, before"),
@@ -201,7 +219,8 @@ static const ls_api_field events_out[] = {
 };
 static const ls_api_field nodes_out[] = {
     OUT("nodes", LS_API_OBJECTS, "machines, their devices and who has them")};
-static const ls_api_field accounts_out[] = {OUT("accounts", LS_API_OBJECTS, "shares, quotas, use")};
+static const ls_api_field accounts_out[] = {
+    OUT("accounts", LS_API_OBJECTS, "shares, quotas, members, highest priority, use")};
 static const ls_api_field usage_out[] = {
     OUT("accounts", LS_API_OBJECTS, "device-hours and money of each account")};
 static const ls_api_field account_out[] = {OUT("account", LS_API_STRING, "its name")};

@@ -614,7 +614,7 @@ static json_t *limit_json(uint32_t limit)
     return limit == UINT32_MAX ? json_null() : json_integer(limit);
 }
 
-ls_answer ls_answers_accounts(ls_controller *c)
+ls_answer ls_answers_accounts(ls_controller *c, const ls_caller *caller)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < c->account_count; i++) {
@@ -628,12 +628,15 @@ ls_answer ls_answers_accounts(ls_controller *c)
                 devices += job->ranks_now;
             }
         }
-        json_array_append_new(list, json_pack("{s:s, s:i, s:o, s:o, s:o, s:i, s:i, s:i, s:I}", "account",
-                                              account->name, "weight", (int)account->weight, "quota",
-                                              limit_json(account->quota), "borrow",
-                                              limit_json(account->borrow), "lend", limit_json(account->lend),
-                                              "devices", (int)devices, "running", (int)running, "waiting",
-                                              (int)waiting, "jobs", (json_int_t)account->jobs));
+        /* Who is in it is for who runs the queue: others don't see who there is. */
+        json_t *users = ls_caller_is_admin(caller) ? ls_accounts_users_json(account) : json_null();
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:i, s:I}", "account", account->name,
+                      "weight", (int)account->weight, "quota", limit_json(account->quota), "borrow",
+                      limit_json(account->borrow), "lend", limit_json(account->lend), "users", users,
+                      "priority_max", priority_names[account->priority_max], "devices", (int)devices,
+                      "running", (int)running, "waiting", (int)waiting, "jobs", (json_int_t)account->jobs));
     }
     return (ls_answer){200, json_pack("{s:o}", "accounts", list), 0};
 }

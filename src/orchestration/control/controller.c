@@ -84,6 +84,12 @@ static void destroy_entry(ls_entry *entry)
     free(entry);
 }
 
+void ls_controller_remove_newest(ls_controller *c)
+{
+    LS_ASSERT(c->entry_count > 0);
+    destroy_entry(c->entries[--c->entry_count]);
+}
+
 /* Forgets the oldest ended jobs beyond what is kept; the store has them. */
 static void forget_old(ls_controller *c)
 {
@@ -150,6 +156,22 @@ void ls_controller_order(ls_controller *c, ls_engine_order_kind kind, ls_entry *
     c->has_work = true;
 }
 
+ls_controller_mark ls_controller_mark_now(const ls_controller *c)
+{
+    return (ls_controller_mark){.entries = c->entry_count,
+                                .touched = c->touched_count,
+                                .transitions = c->transition_count,
+                                .orders = c->order_count};
+}
+
+void ls_controller_back_to(ls_controller *c, const ls_controller_mark *mark)
+{
+    LS_ASSERT(c->entry_count == mark->entries);
+    c->touched_count = mark->touched;
+    c->transition_count = mark->transitions;
+    c->order_count = mark->orders;
+}
+
 static void add_reply(ls_controller *c, ls_controller_reply reply, void *context, bool changes,
                       ls_answer answer)
 {
@@ -179,6 +201,9 @@ ls_controller_settings ls_controller_settings_default(void)
         .start_timeout_s = 60.0,
         .currency = "USD",
         .jobs_max = 100000,
+        .user_jobs_max = 100000,
+        .bytes_max = UINT64_C(1) << 30,
+        .user_bytes_max = UINT64_C(1) << 30,
         .ended_max = 2000,
     };
 }
@@ -268,6 +293,8 @@ ls_status ls_controller_set_account(ls_controller *c, const ls_account *account)
     entry->account.quota = account->quota;
     entry->account.borrow = account->borrow;
     entry->account.lend = account->lend;
+    entry->account.priority_max = account->priority_max;
+    memcpy(entry->account.users, account->users, sizeof account->users);
     entry->is_changed = true;
     c->has_work = true;
     ls_queue_set_account(c, entry, false);
@@ -276,7 +303,7 @@ ls_status ls_controller_set_account(ls_controller *c, const ls_account *account)
 
 void ls_controller_restore(ls_controller *c, ls_job *job)
 {
-    ls_controller_add(c, job);
+    ls_controller_add(c, job)->request_bytes = ls_submit_bytes(job->request);
 }
 
 /* One that had devices, or was handed over: the engine knows what became of it. */

@@ -34,7 +34,7 @@ typedef struct ls_caller {
 } ls_caller;
 
 typedef enum ls_verb {
-    LS_VERB_SUBMIT, /* a request (ls_job_spec_parse) -> 201 {"job", "state", "run_dir"} */
+    LS_VERB_SUBMIT, /* a request (ls_job_spec_parse), "avoid"?: [names under runs] -> 201 {"job", "state", "run_dir"} */
     LS_VERB_SWEEP, /* a request with "set": {key: [values]}, "running_max"?, "samples"? -> 201 {"jobs": [..], "group"} */
     /* {"all"?, "ended"?, "account"?, "user"?, "group"?, "state"?, "limit"?, "before"?} -> {"jobs": [..], "before"}: all that wait and run, unless ended or before;
      * of those that have ended the last `limit`, that ended before job `before`. By number; those that have ended alone, by end, the last first. */
@@ -44,15 +44,15 @@ typedef enum ls_verb {
     LS_VERB_EVENTS, /* {"job", "after"?, "limit"?} -> {"events": [{"id", "time", "from", "to", "epoch", "cause", "text"}]} */
     LS_VERB_CANCEL,   /* {"job"}; of a job that has ended: 409 */
     LS_VERB_HOLD,     /* {"job"}: a job that runs gives its devices back first */
-    LS_VERB_RELEASE,  /* {"job"} */
+    LS_VERB_RELEASE,  /* {"job"}; of a job that is not held: 409 */
     LS_VERB_RESIZE,   /* {"job", "ranks"} */
     LS_VERB_PRIORITY, /* {"job", "priority": "low" | "normal" | "high"} */
     LS_VERB_NODES,    /* -> {"nodes": [..]} */
     LS_VERB_ACCOUNTS, /* -> {"accounts": [..]} */
-    LS_VERB_ACCOUNT, /* {"account", "weight"?, "quota"?, "borrow"?, "lend"?}: admins; makes it when it is not there */
-    LS_VERB_USAGE,  /* -> {"accounts": [..], "total": {..}} */
-    LS_VERB_STATUS, /* -> counts by state, devices, version */
-    LS_VERB_DOWN,   /* {"cancel"?}: admins; ends the daemon, and with cancel the jobs first */
+    LS_VERB_ACCOUNT, /* {"account", "weight"?, "quota"?, "borrow"?, "lend"?, "users"?, "priority_max"?}: admins; makes it when it is not there */
+    LS_VERB_USAGE,   /* -> {"accounts": [..], "total": {..}} */
+    LS_VERB_STATUS,  /* -> counts by state, devices, version */
+    LS_VERB_DOWN,    /* {"cancel"?}: admins; ends the daemon, and with cancel the jobs first */
     LS_VERBS
 } ls_verb;
 
@@ -90,13 +90,15 @@ typedef struct ls_engine_order {
     const ls_job *job;
 } ls_engine_order;
 
-enum { LS_ACCOUNT_WEIGHT_MAX = 1000000 };
+enum { LS_ACCOUNT_WEIGHT_MAX = 1000000, LS_ACCOUNT_USERS_BYTES_MAX = 1000 };
 
 /* What an account may use and has used. */
 typedef struct ls_account {
     char name[LS_JOB_ACCOUNT_BYTES_MAX + 1];
-    uint32_t weight;              /* of its fair share; 1 and more */
-    uint32_t quota, borrow, lend; /* devices; UINT32_MAX: no limit */
+    uint32_t weight;                            /* of its fair share; 1 and more */
+    uint32_t quota, borrow, lend;               /* devices; UINT32_MAX: no limit */
+    ls_priority priority_max;                   /* of its jobs, unless who runs the queue says more */
+    char users[LS_ACCOUNT_USERS_BYTES_MAX + 1]; /* "ann,bob": its members; "": everybody */
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
     uint64_t jobs;
     uint64_t share_ms[3], share_at_ms; /* past usage as the policy weighs it (ls_policy_usage) */
@@ -126,6 +128,8 @@ typedef struct ls_controller_calls {
     json_t *(*journal)(void *context, uint64_t job, uint64_t after, uint32_t limit);
     /* A job that is no longer in memory; the caller of this call destroys it. NULL: there is none. */
     ls_job *(*old_job)(void *context, uint64_t id);
+    /* Is there a user of that name on this machine? NULL: nobody knows. */
+    bool (*is_user)(void *context, const char *name);
 } ls_controller_calls;
 
 typedef struct ls_controller_settings {
@@ -140,9 +144,10 @@ typedef struct ls_controller_settings {
     double start_timeout_s;    /* STARTING for longer: lost */
     double price_per_device_h; /* of money in `usage`; 0: not known */
     const char *currency;
-    bool strict_accounts; /* else made when first used */
-    uint32_t jobs_max;    /* that have not ended */
-    uint32_t ended_max;   /* ended jobs kept in memory */
+    bool strict_accounts;               /* else made when first used */
+    uint32_t jobs_max, user_jobs_max;   /* that have not ended: all, of one user who does not run the queue */
+    uint64_t bytes_max, user_bytes_max; /* of their requests */
+    uint32_t ended_max;                 /* ended jobs kept in memory */
 } ls_controller_settings;
 
 ls_controller_settings ls_controller_settings_default(void);
@@ -162,6 +167,12 @@ void ls_controller_restore_account(ls_controller *controller, const ls_account *
 LS_MUST_CHECK ls_status ls_controller_set_account(ls_controller *controller, const ls_account *account);
 /* 1 to LS_JOB_ACCOUNT_BYTES_MAX letters, digits, '.', '_' and '-', not beginning with '.' or '-'. */
 bool ls_account_name_is_good(const char *name);
+/* Weight 1, no limits, open to everybody, up to normal priority; no name. */
+ls_account ls_account_default(void);
+/* One more member. Errors: LS_ERR_INVALID: no name, or too many. */
+LS_MUST_CHECK ls_status ls_account_add_user(ls_account *account, const char *user);
+/* "low", "normal", "high". Errors: LS_ERR_INVALID. */
+LS_MUST_CHECK ls_status ls_account_set_priority(ls_account *account, const char *name);
 /* Behind the last of them. next_job: number of the next one. */
 void ls_controller_restored(ls_controller *controller, uint64_t next_job);
 

@@ -5,8 +5,13 @@
  *   controller.c     life, the turn
  *   transitions.c    what happens to jobs: the policy's actions and the engine's reports
  *   queue.c          jobs and accounts as the policy sees them
+<<<<<<< HEAD
  *   verbs.c          what is asked to be changed; answers.c what is asked to be shown
  *   foresight.c      what is said of jobs beforehand, and what came of it
+=======
+ *   submit.c         new jobs; accounts.c who is charged, and who may be
+ *   verbs.c          what else is asked to be changed; answers.c what is asked to be shown
+>>>>>>> d197f19 (control: accounts have users and a highest priority; limits per user; a refused sweep leaves nothing)
  *   usage.c          device-hours: allocated, idle, waiting, lost
  */
 #ifndef LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
@@ -22,7 +27,8 @@ typedef struct ls_entry {
     ls_job *job;
     bool is_new, is_changed; /* in this turn */
     bool in_policy;
-    double idle_since_s; /* its devices do nothing since then; 0: they do something */
+    uint64_t request_bytes; /* of what was submitted */
+    double idle_since_s;    /* its devices do nothing since then; 0: they do something */
     bool idle_told;
     double busy_known_s;      /* activity is accounted for up to here */
     double say_again_s;       /* its start is not asked for before */
@@ -94,6 +100,16 @@ void ls_controller_move(ls_controller *c, ls_entry *entry, ls_job_state to, ls_j
                         const char *text);
 void ls_controller_order(ls_controller *c, ls_engine_order_kind kind, ls_entry *entry);
 
+/* How far a turn has got, to go back to when what follows is refused as a whole. */
+typedef struct ls_controller_mark {
+    uint32_t entries, touched, transitions, orders;
+} ls_controller_mark;
+ls_controller_mark ls_controller_mark_now(const ls_controller *c);
+/* Jobs that came behind it have been removed by ls_controller_remove_newest. */
+void ls_controller_back_to(ls_controller *c, const ls_controller_mark *mark);
+/* The last one of the list, which nobody has heard of. */
+void ls_controller_remove_newest(ls_controller *c);
+
 /* ---- queue.c ---- */
 
 LS_MUST_CHECK ls_status ls_queue_create(ls_controller *c);
@@ -138,11 +154,35 @@ ls_answer ls_answer_fail(int status, const char *format, ...) LS_PRINTF(2, 3);
 ls_answer ls_answer_error(ls_status status);
 ls_answer ls_verbs_answer(ls_controller *c, const ls_caller *caller, ls_verb verb, const json_t *arguments);
 
+/* ---- submit.c ---- */
+
+ls_answer ls_submit_job(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_submit_sweep(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+/* What a request takes in memory and store; NULL: 0. */
+uint64_t ls_submit_bytes(const json_t *request);
+
+/* ---- accounts.c ---- */
+
+bool ls_caller_is_admin(const ls_caller *caller);
+/* Whether the caller may have the job charged to the account that it names (none: his own), at its priority. The account is made when it is not there and
+ * may be. refusal_out: why not. */
+bool ls_accounts_admit(ls_controller *c, const ls_caller *caller, ls_job *job, ls_account_entry **account_out,
+                       ls_answer *refusal_out);
+bool ls_accounts_allow_priority(const ls_controller *c, const ls_caller *caller, const char *name,
+                                ls_priority priority, ls_answer *refusal_out);
+/* Those that were made for a job that was then refused. */
+void ls_accounts_forget_behind(ls_controller *c, uint32_t count);
+ls_answer ls_accounts_change(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+/* A list, or null for everybody. */
+json_t *ls_accounts_users_json(const ls_account *account);
+
+/* ---- answers.c ---- */
+
 ls_answer ls_answers_list(ls_controller *c, const ls_caller *caller, const json_t *arguments);
 ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry);
 ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry);
 ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller);
-ls_answer ls_answers_accounts(ls_controller *c);
+ls_answer ls_answers_accounts(ls_controller *c, const ls_caller *caller);
 ls_answer ls_answers_usage(ls_controller *c);
 
 /* ---- foresight.c ---- */

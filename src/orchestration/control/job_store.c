@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEMA_VERSION = 1 };
+enum { SCHEMA_VERSION = 2 };
 
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS jobs(id INTEGER PRIMARY KEY, state TEXT NOT NULL, ended INTEGER NOT NULL, "
@@ -35,6 +35,14 @@ struct ls_job_store {
 
 /* ---- opening ---- */
 
+/* From one layout to the next, in one transaction. */
+static const char *const steps[SCHEMA_VERSION] = {
+    "BEGIN; PRAGMA user_version=1; COMMIT",
+    "BEGIN; ALTER TABLE accounts ADD COLUMN users TEXT NOT NULL DEFAULT '';"
+    " ALTER TABLE accounts ADD COLUMN priority_max INTEGER NOT NULL DEFAULT 1;"
+    " PRAGMA user_version=2; COMMIT",
+};
+
 static ls_status check_version(ls_database *database)
 {
     ls_statement *statement = NULL;
@@ -49,7 +57,10 @@ static ls_status check_version(ls_database *database)
                        "the queue's records were written by a newer program (layout %lld, this one knows %d)",
                        (long long)version, SCHEMA_VERSION);
     }
-    return version == SCHEMA_VERSION ? LS_OK : ls_database_run(database, "PRAGMA user_version=1");
+    for (int64_t step = version < 0 ? 0 : version; step < SCHEMA_VERSION; step++) {
+        LS_TRY(ls_database_run(database, steps[step]));
+    }
+    return LS_OK;
 }
 
 static ls_status prepare(ls_job_store *store)
@@ -65,10 +76,11 @@ static ls_status prepare(ls_job_store *store)
                                 "INSERT INTO journal(job, epoch, time, was, state, cause, text)"
                                 " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                                 &store->journal));
-    return ls_statement_prepare(
-        store->database,
-        "INSERT OR REPLACE INTO accounts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-        &store->account);
+    return ls_statement_prepare(store->database,
+                                "INSERT OR REPLACE INTO accounts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, "
+                                "?10, ?11, ?12, ?13, ?14, ?15, "
+                                "?16)",
+                                &store->account);
 }
 
 ls_status ls_job_store_open(const char *path, ls_job_store **store_out)
@@ -181,6 +193,8 @@ static ls_status write_account(ls_job_store *store, const ls_account *account)
         ls_statement_set_i64(row, 11 + i, (int64_t)account->share_ms[i]);
     }
     ls_statement_set_i64(row, 14, (int64_t)account->share_at_ms);
+    ls_statement_set_text(row, 15, account->users);
+    ls_statement_set_i64(row, 16, account->priority_max);
     return ls_statement_do(row);
 }
 
@@ -274,7 +288,7 @@ static ls_status restore_accounts(ls_job_store *store, ls_controller *controller
     LS_TRY(
         ls_statement_prepare(store->database,
                              "SELECT name, weight, quota, borrow, lend, allocated, idle, waiting, lost, jobs,"
-                             " share_devices, share_cpus, share_memory, share_at"
+                             " share_devices, share_cpus, share_memory, share_at, users, priority_max"
                              " FROM accounts ORDER BY name",
                              &row));
     ls_status status;
@@ -293,7 +307,12 @@ static ls_status restore_accounts(ls_job_store *store, ls_controller *controller
                          (uint64_t)ls_statement_i64(row, 12)},
             .share_at_ms = (uint64_t)ls_statement_i64(row, 13),
         };
+        const int64_t priority_max = ls_statement_i64(row, 15);
+        account.priority_max = priority_max >= LS_PRIORITY_LOW && priority_max <= LS_PRIORITY_HIGH
+                                   ? (ls_priority)priority_max
+                                   : LS_PRIORITY_NORMAL;
         snprintf(account.name, sizeof account.name, "%s", ls_statement_text(row, 0));
+        snprintf(account.users, sizeof account.users, "%s", ls_statement_text(row, 14));
         ls_controller_restore_account(controller, &account);
     }
     ls_statement_finish(row);

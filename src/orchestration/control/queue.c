@@ -123,8 +123,7 @@ ls_status ls_queue_account(ls_controller *c, const char *name, ls_account_entry 
         ls_account_entry *entry = calloc(1, sizeof *entry);
         c->accounts = realloc(c->accounts, (c->account_count + 1) * sizeof(ls_account_entry *));
         LS_ASSERT(entry && c->accounts && "out of memory for an account");
-        entry->account =
-            (ls_account){.weight = 1, .quota = UINT32_MAX, .borrow = UINT32_MAX, .lend = UINT32_MAX};
+        entry->account = ls_account_default();
         snprintf(entry->account.name, sizeof entry->account.name, "%s", name);
         entry->is_changed = true;
         c->accounts[c->account_count++] = entry;

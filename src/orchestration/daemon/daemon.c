@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,6 +185,13 @@ static ls_job *read_old_job(void *context, uint64_t id)
 {
     ls_job *job = NULL;
     return ls_job_store_find(((ls_daemon *)context)->store, id, &job) == LS_OK ? job : NULL;
+}
+
+/* Of the system's own list, as the API asks it for who is connected. */
+static bool is_user(void *context, const char *name)
+{
+    (void)context;
+    return getpwnam(name) != NULL;
 }
 
 /* ---- a turn ---- */
@@ -401,7 +409,7 @@ static ls_status open_controller(ls_daemon *d)
 {
     const ls_controller_settings settings = ls_daemon_controller_settings(&d->settings);
     const ls_controller_calls calls = {
-        .context = d, .now_s = now_s, .journal = read_journal, .old_job = read_old_job};
+        .context = d, .now_s = now_s, .journal = read_journal, .old_job = read_old_job, .is_user = is_user};
     char path[LS_JOB_PATH_BYTES_MAX];
     uint64_t next = 1;
     LS_TRY(path_in(d, "lockstep.db", path));

@@ -19,6 +19,9 @@ static const ls_option options[] = {
     {.key = "slots", .type = LS_OPTION_U64, FIELD(slots), .default_text = "0", .min = 0, .max = 64, .help = "devices of this machine; 0: its GPUs, and where there are none one per core"},
     {.key = "listen", .type = LS_OPTION_STRING, FIELD(listen), .default_text = "127.0.0.1:0", .value_name = "HOST:PORT", .help = "address of the API and the page, port 0: any; \"\": the Unix socket alone. Beyond this machine it needs tls"},
     {.key = "jobs_max", .type = LS_OPTION_U64, FIELD(jobs_max), .default_text = "20000", .min = 1, .max = 1 << 20, .help = "jobs that have not ended; more are refused"},
+    {.key = "user_jobs_max", .type = LS_OPTION_U64, FIELD(user_jobs_max), .default_text = "5000", .min = 1, .max = 1 << 20, .help = "the same of one user; not of who runs the queue"},
+    {.key = "bytes_max", .type = LS_OPTION_BYTES, FIELD(bytes_max), .default_text = "1GiB", .min = 1 << 20, .max = 1e12, .help = "run files and variables of the jobs that have not ended; more are refused"},
+    {.key = "user_bytes_max", .type = LS_OPTION_BYTES, FIELD(user_bytes_max), .default_text = "128MiB", .min = 1 << 20, .max = 1e12, .help = "the same of one user; not of who runs the queue"},
     {.key = "ended_max", .type = LS_OPTION_U64, FIELD(ended_max), .default_text = "2000", .min = 1, .max = 1 << 20, .help = "ended jobs that ps --all shows; all others can be asked for by number"},
     {.key = "start_timeout", .type = LS_OPTION_DURATION, FIELD(start_timeout_s), .default_text = "60s", .min = 1, .max = 86400, .help = "a job that has not begun so long behind its start is lost"},
     {.key = "slurm.accounts", .type = LS_OPTION_BOOL, FIELD(slurm_accounts), .default_text = "false", .help = "jobs name their account to Slurm, which must know it"},
@@ -36,7 +39,7 @@ static const ls_option options[] = {
     {.key = "money.price", .type = LS_OPTION_F64, FIELD(price), .default_text = "0", .min = 0, .max = 1e9, .help = "of a device for an hour; 0: not known"},
     {.key = "money.currency", .type = LS_OPTION_STRING, FIELD(currency), .default_text = "USD", .help = "of the price"},
     {.key = "accounts.strict", .type = LS_OPTION_BOOL, FIELD(strict_accounts), .default_text = "false", .help = "jobs of accounts that are not listed here are refused; else an account is made when it is first used"},
-    {.key = "accounts.list", .type = LS_OPTION_STRINGS, FIELD(accounts), .default_text = "[]", .value_name = "NAME:...", .help = "accounts and what they may use: [\"research:weight=2,quota=8,borrow=4,lend=8\"]; quota is in devices, borrow beyond it of what others leave, lend of it to others"},
+    {.key = "accounts.list", .type = LS_OPTION_STRINGS, FIELD(accounts), .default_text = "[]", .value_name = "NAME:...", .help = "accounts and what they may use: [\"research:weight=2,quota=8,borrow=4,lend=8,users=ann+bob,priority_max=high\"]; quota is in devices, borrow beyond it of what others leave, lend of it to others; users may use it, none listed: everybody; priority_max (normal) is as far as they may go"},
 };
 /* clang-format on */
 
@@ -87,20 +90,45 @@ ls_controller_settings ls_daemon_controller_settings(const ls_daemon_settings *s
         .currency = settings->currency,
         .strict_accounts = settings->strict_accounts,
         .jobs_max = (uint32_t)settings->jobs_max,
+        .user_jobs_max = (uint32_t)settings->user_jobs_max,
+        .bytes_max = settings->bytes_max,
+        .user_bytes_max = settings->user_bytes_max,
         .ended_max = (uint32_t)settings->ended_max,
     };
+}
+
+/* "ann+bob" */
+static bool take_users(ls_account *account, const char *item, size_t bytes)
+{
+    char names[LS_ACCOUNT_USERS_BYTES_MAX + 1], *rest = NULL;
+    if (bytes >= sizeof names) {
+        return false;
+    }
+    memcpy(names, item, bytes);
+    names[bytes] = '\0';
+    bool is_good = names[0] != '\0';
+    for (char *name = strtok_r(names, "+", &rest); name && is_good; name = strtok_r(NULL, "+", &rest)) {
+        is_good = ls_account_add_user(account, name) == LS_OK;
+    }
+    return is_good;
 }
 
 /* One "key=value". */
 static bool take_limit(ls_account *account, const char *item, size_t bytes)
 {
     char text[64], key[16], *end = NULL;
+    if (strncmp(item, "users=", 6) == 0) {
+        return bytes >= 6 && take_users(account, item + 6, bytes - 6);
+    }
     if (bytes >= sizeof text) {
         return false;
     }
     memcpy(text, item, bytes);
     text[bytes] = '\0';
     const char *equals = strchr(text, '=');
+    if (strncmp(text, "priority_max=", 13) == 0) {
+        return ls_account_set_priority(account, text + 13) == LS_OK;
+    }
     if (!equals || equals == text || (size_t)(equals - text) >= sizeof key || equals[1] < '0' ||
         equals[1] > '9') {
         return false;
@@ -123,7 +151,7 @@ static bool take_limit(ls_account *account, const char *item, size_t bytes)
 
 ls_status ls_daemon_account_parse(const char *text, ls_account *account_out)
 {
-    ls_account account = {.weight = 1, .quota = UINT32_MAX, .borrow = UINT32_MAX, .lend = UINT32_MAX};
+    ls_account account = ls_account_default();
     const size_t name_bytes = strcspn(text, ":");
     bool is_good = name_bytes < sizeof account.name;
     if (is_good) {
@@ -140,7 +168,7 @@ ls_status ls_daemon_account_parse(const char *text, ls_account *account_out)
     if (!is_good) {
         return ls_fail(LS_ERR_INVALID,
                        "accounts.list has '%.80s'; write NAME or "
-                       "NAME:weight=N,quota=N,borrow=N,lend=N with "
+                       "NAME:weight=N,quota=N,borrow=N,lend=N,users=ann+bob,priority_max=high with "
                        "whole numbers",
                        text);
     }

@@ -30,7 +30,7 @@ typedef struct ls_daemon_settings {
     double price;
     const char *currency;
     bool strict_accounts;
-    uint64_t jobs_max, ended_max;
+    uint64_t jobs_max, user_jobs_max, bytes_max, user_bytes_max, ended_max;
     ls_option_strings accounts; /* NAME[:key=value,...] */
 } ls_daemon_settings;
 
@@ -44,7 +44,7 @@ LS_MUST_CHECK ls_status ls_daemon_settings_load(const char *path, ls_arena *aren
 /* What of them is the controller's. */
 ls_controller_settings ls_daemon_controller_settings(const ls_daemon_settings *settings);
 
-/* "research:weight=2,quota=8,borrow=4,lend=8". Errors: LS_ERR_INVALID. */
+/* "research:weight=2,quota=8,borrow=4,lend=8,users=ann+bob,priority_max=high". Errors: LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_daemon_account_parse(const char *text, ls_account *account_out);
 
 #endif
