@@ -5,13 +5,9 @@
  *   controller.c     life, the turn
  *   transitions.c    what happens to jobs: the policy's actions and the engine's reports
  *   queue.c          jobs and accounts as the policy sees them
-<<<<<<< HEAD
- *   verbs.c          what is asked to be changed; answers.c what is asked to be shown
- *   foresight.c      what is said of jobs beforehand, and what came of it
-=======
  *   submit.c         new jobs; accounts.c who is charged, and who may be
  *   verbs.c          what else is asked to be changed; answers.c what is asked to be shown
->>>>>>> d197f19 (control: accounts have users and a highest priority; limits per user; a refused sweep leaves nothing)
+ *   foresight.c      what is said of jobs beforehand, and what came of it
  *   usage.c          device-hours: allocated, idle, waiting, lost
  */
 #ifndef LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
