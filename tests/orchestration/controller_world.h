@@ -87,8 +87,11 @@ static inline ls_status create(ls_controller **controller_out)
     settings.jobs_max = 1000;
     settings.idle_s = 30.0;
     settings.price_per_device_h = 2.0;
-    const ls_controller_calls calls = {
-        .context = &w, .now_s = fake_now_s, .journal = fake_journal, .old_job = no_old_job, .is_user = fake_is_user};
+    const ls_controller_calls calls = {.context = &w,
+                                       .now_s = fake_now_s,
+                                       .journal = fake_journal,
+                                       .old_job = no_old_job,
+                                       .is_user = fake_is_user};
     return ls_controller_create(&settings, &w.engine.base, &calls, controller_out);
 }
 
