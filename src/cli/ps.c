@@ -207,7 +207,8 @@ static void append_job(ls_text *text, const json_t *job)
     append_progress(text, job);
     append_foresight(text, job, "start", "start", "start_said", "started");
     append_foresight(text, job, "end", "end", "end_said", "ended");
-    if (json_is_integer(json_object_get(job, "exit_code"))) {
+    if (ls_queue_has_ended(ls_queue_string(job, "state")) && /* of an earlier start: in its events */
+        json_is_integer(json_object_get(job, "exit_code"))) {
         ls_text_printf(text, "%-12s %" PRId64 "\n", "exit code", ls_queue_integer(job, "exit_code"));
     }
     ls_text_printf(text, "%-12s %" PRId64 "\n%-12s %" PRId64 "\n", "preempted",

@@ -143,7 +143,7 @@ check "and what was seen does not" test "$(grep -c "^id: $(cat id.txt)\$" more.t
 code 303 curl -sS -c cookies.txt "$address/?token=$token"
 check "the cookie is for this server alone" grep -q '#HttpOnly_127.0.0.1.*lockstep_token' cookies.txt
 code 200 curl -sS -b cookies.txt "$address/"
-for name in "" jobs/1 jobs/3; do
+for name in "" jobs/1 jobs/3 ended "ended?before=1"; do
     code 200 "${tcp[@]}" "$address/$name"
     check "the page /$name" python3 - "$out" <<'PY'
 import html.parser, re, sys
@@ -169,6 +169,7 @@ assert "prefers-color-scheme" in page and 'name="viewport"' in page
 assert not re.search(r"\b(nan|inf)\b|\(null\)", re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.S))
 PY
 done
+code 404 "${tcp[@]}" "$address/ended?before=3" # it has not ended
 code 200 "${tcp[@]}" "$address/jobs/1"
 holds "$out" "<svg" "checkpoint" "SUCCEEDED" "research"
 code 200 "${tcp[@]}" "$address/jobs/3"

@@ -401,6 +401,7 @@ static void pages_show_no_markup_of_others(void **state)
     ls_page_queue(
         &(ls_page_queue_answers){.status = all, .nodes = all, .accounts = all, .jobs = all, .ended = all},
         100.0, &page);
+    ls_page_ended(all, 100.0, &page);
     static const char log[] = "a <script>\033[31m\xff\nb";
     ls_page_job(&(ls_page_job_answers){.job = job,
                                        .events = events,

@@ -19,6 +19,8 @@ enum {
     HISTORY_S = 30,                   /* for all of it, and for one that others have */
     EVENTS_BYTES_MAX = 1024 * 1024,   /* of the end of events.jsonl */
     PAGE_EVENTS = 60,
+    PAGE_ENDED = 12, /* on the page of the queue; the others have their own */
+    PAGE_ENDED_ALL = 100,
 };
 
 #define NS_PER_S        UINT64_C(1000000000)
@@ -435,8 +437,24 @@ static void answer_job_page(ls_api_exchange *exchange)
     }
 }
 
+static void answer_ended_page(ls_api_exchange *exchange)
+{
+    if (ls_api_exchange_is_well(exchange)) {
+        ls_text page = {0};
+        ls_page_ended(exchange->asks[0].answer, ls_env_wall_s(exchange->api->env), &page);
+        ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
+    }
+}
+
 static void ask_page(ls_api_exchange *exchange)
 {
+    if (strcmp(exchange->route->verb, "ended_page") == 0) {
+        json_t *wanted = json_pack("{s:b, s:i}", "ended", true, "limit", PAGE_ENDED_ALL);
+        json_object_update(wanted, exchange->arguments); /* before */
+        ls_api_exchange_ask(exchange, LS_VERB_LIST, wanted);
+        ls_api_exchange_then(exchange, answer_ended_page);
+        return;
+    }
     if (strcmp(exchange->route->verb, "job_page") == 0) {
         ls_api_exchange_ask(exchange, LS_VERB_SHOW, job_argument(exchange));
         ls_api_exchange_ask(exchange, LS_VERB_EVENTS, job_argument(exchange));
@@ -448,7 +466,7 @@ static void ask_page(ls_api_exchange *exchange)
     ls_api_exchange_ask(exchange, LS_VERB_NODES, NULL);
     ls_api_exchange_ask(exchange, LS_VERB_LIST, json_object());
     ls_api_exchange_ask(exchange, LS_VERB_ACCOUNTS, NULL);
-    ls_api_exchange_ask(exchange, LS_VERB_LIST, json_pack("{s:b, s:i}", "all", true, "limit", 200));
+    ls_api_exchange_ask(exchange, LS_VERB_LIST, json_pack("{s:b, s:i}", "ended", true, "limit", PAGE_ENDED));
     ls_api_exchange_then(exchange, answer_page);
 }
 

@@ -100,6 +100,9 @@ static const ls_api_field jobs_in[] = {
     IN(LS_API_QUERY, "before", LS_API_INTEGER, 1, NUMBER_MAX,
        "those that ended before this job did, alone: the next page"),
 };
+static const ls_api_field ended_in[] = {
+    IN(LS_API_QUERY, "before", LS_API_INTEGER, 1, NUMBER_MAX, "those that ended before this job did"),
+};
 static const ls_api_field wait_in[] = {
     JOB,
     IN(LS_API_QUERY, "timeout_s", LS_API_INTEGER, 0, 3600, "answer after so long whatever its state; 60"),
@@ -283,6 +286,8 @@ static const ls_api_route routes[] = {
     {"GET", "/metrics", "prometheus", LS_API_METRICS, LS_VERBS, LS_API_ANYBODY, "Numbers for Prometheus.",
      NULL, 0, NULL, 0},
     {"GET", "/", "page", LS_API_PAGE, LS_VERBS, LS_API_ANYBODY, "The queue, as a page.", NULL, 0, NULL, 0},
+    {"GET", "/ended", "ended_page", LS_API_PAGE, LS_VERBS, LS_API_ANYBODY,
+     "The jobs that have ended, as pages.", FIELDS(ended_in), NULL, 0},
     {"GET", "/jobs/{job}", "job_page", LS_API_PAGE, LS_VERBS, LS_API_OF_JOB, "One job, as a page.",
      FIELDS(job_only), NULL, 0},
     {"GET", "/openapi.json", "openapi", LS_API_OPENAPI, LS_VERBS, LS_API_ANYBODY,

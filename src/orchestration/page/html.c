@@ -54,17 +54,25 @@ void ls_html_open(ls_text *page, const char *title, int refresh_s)
     ls_html_text(page, title, 200);
     ls_text_append(page, "</title>\n<style>\n");
     ls_text_append(page, ls_report_style);
-    ls_text_append(page,
-                   "a{color:var(--going);text-decoration:none}a:hover{text-decoration:underline}\n"
-                   ".cells{display:flex;flex-wrap:wrap;gap:3px;margin:8px 0 2px}\n"
-                   ".cell{width:22px;height:16px;border-radius:3px;border:1px solid var(--edge);"
-                   "background:var(--page)}\n"
-                   ".cell.on{background:var(--going);border-color:var(--going)}\n"
-                   ".nodes{display:grid;grid-template-columns:repeat(auto-fit,minmax(220px,1fr));gap:10px}\n"
-                   "td.rest{width:99%;overflow-wrap:anywhere}nav{margin:0 0 "
-                   "14px;font-size:15px}.why{color:var(--dim);overflow-wrap:anywhere}\n"
-                   "pre.log{white-space:pre-wrap;overflow-wrap:anywhere;max-height:60vh;overflow-y:auto}\n"
-                   "</style></head>\n<body><main>\n");
+    ls_text_append(
+        page, "a{color:var(--going);text-decoration:none}a:hover{text-decoration:underline}\n"
+              ".cells{display:flex;flex-wrap:wrap;gap:3px;margin:8px 0 2px}\n"
+              ".cell{width:22px;height:16px;border-radius:3px;border:1px solid var(--edge);"
+              "background:var(--page)}\n"
+              ".cell.on{background:var(--going);border-color:var(--going)}\n"
+              ".nodes{display:grid;grid-template-columns:repeat(auto-fit,minmax(220px,1fr));gap:10px}\n"
+              "td.rest{width:99%;overflow-wrap:anywhere}nav{margin:0 0 "
+              "14px;font-size:15px}.why{color:var(--dim);overflow-wrap:anywhere}\n"
+              ".name{min-width:8em}.tile i{font-style:normal}\n"
+              "@media(max-width:700px){.jobs thead{display:none}.jobs,.jobs tbody{display:block}"
+              ".jobs tr{display:flex;flex-wrap:wrap;align-items:baseline;gap:2px 12px;padding:8px "
+              "4px;border-bottom:1px solid var(--edge)}.jobs tr:last-child{border-bottom:0}"
+              ".jobs td{border:0;padding:0}.jobs .name{flex:1 1 40%;font-weight:600}"
+              ".jobs td[data-l]{color:var(--dim)}.jobs td[data-l]:not([data-l=''])::before{content:"
+              "attr(data-l) ' '}.jobs .why{flex:1 1 100%}.jobs .why:empty{display:none}"
+              ".jobs .badge{font-size:12px;padding:1px 8px}.nodes{grid-template-columns:minmax(0,1fr)}}\n"
+              "pre.log{white-space:pre-wrap;overflow-wrap:anywhere;max-height:60vh;overflow-y:auto}\n"
+              "</style></head>\n<body><main>\n");
 }
 
 void ls_html_close(ls_text *page, double now_s)
@@ -112,15 +120,4 @@ void ls_html_state(ls_text *page, const char *state)
 void ls_html_job(ls_text *page, int64_t job)
 {
     ls_text_printf(page, "<a href=\"/jobs/%" PRId64 "\">%" PRId64 "</a>", job, job);
-}
-
-void ls_html_since(ls_text *page, double now_s, double since_s)
-{
-    ls_text_printf(page, "<td class=\"n\">%s</td>",
-                   since_s > 0.0 ? ls_duration_of(now_s > since_s ? now_s - since_s : 0.0).text : DASH);
-}
-
-void ls_html_left(ls_text *page, double now_s, double then_s)
-{
-    ls_html_since(page, then_s, then_s > 0.0 ? now_s : 0.0);
 }

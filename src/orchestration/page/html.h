@@ -19,11 +19,6 @@ void ls_html_tile(ls_text *page, const char *large, const char *small);
 void ls_html_state(ls_text *page, const char *state);
 /* A link to a job's page. */
 void ls_html_job(ls_text *page, int64_t job);
-/* A cell with the time since `since_s`; a dash for 0. */
-void ls_html_since(ls_text *page, double now_s, double since_s);
-
-/* A cell with the time until `then_s`; a dash for 0. */
-void ls_html_left(ls_text *page, double now_s, double then_s);
 
 /* Members of answers; "" and 0 when they are not there. */
 const char *ls_html_string(const json_t *object, const char *key);

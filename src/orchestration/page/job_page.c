@@ -46,7 +46,10 @@ static void append_tiles(const json_t *job, double now_s, ls_text *page)
         ls_html_tile(page, ls_duration_of(end_s - started_s).text,
                      has_ended(job) ? "ran" : "since its last start");
     }
-    if (json_is_integer(json_object_get(job, "exit_code"))) {
+    if (!has_ended(job) && ls_html_number(job, "ends") > 0.0) {
+        ls_html_tile(page, ls_duration_of(fmax(0.0, ls_html_number(job, "ends") - now_s)).text, "left");
+    }
+    if (has_ended(job) && json_is_integer(json_object_get(job, "exit_code"))) {
         snprintf(text, sizeof text, "%" PRId64, ls_html_integer(job, "exit_code"));
         ls_html_tile(page, text, "exit code");
     }

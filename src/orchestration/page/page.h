@@ -17,7 +17,7 @@
 typedef struct ls_page_queue_answers {
     const json_t *status, *nodes, *accounts;
     const json_t *jobs;  /* those that have not ended */
-    const json_t *ended; /* the newest, among them those that have ended */
+    const json_t *ended; /* the last that have ended */
 } ls_page_queue_answers;
 
 typedef struct ls_page_job_answers {
@@ -31,6 +31,8 @@ typedef struct ls_page_job_answers {
 
 /* now_s: seconds since 1970. */
 void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *page);
+/* ended: an answer of LS_VERB_LIST with those alone. */
+void ls_page_ended(const json_t *ended, double now_s, ls_text *page);
 void ls_page_job(const ls_page_job_answers *answers, double now_s, ls_text *page);
 
 #endif

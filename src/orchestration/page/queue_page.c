@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { REFRESH_S = 5, ROWS_MAX = 500, ENDED_MAX = 20, CELLS_MAX = 64 };
+enum { REFRESH_S = 5, ROWS_MAX = 200, CELLS_MAX = 64 };
 
 static bool is_final(const char *state)
 {
@@ -38,12 +38,15 @@ static void append_tiles(const ls_page_queue_answers *answers, const json_t *job
              ls_html_integer(answers->status, "devices"));
     ls_html_tile(page, text, "devices in use");
     snprintf(text, sizeof text, "%zu", count_jobs(jobs, false));
-    ls_html_tile(page, text, "jobs hold devices");
+    ls_html_tile(page, text, "jobs run");
     snprintf(text, sizeof text, "%zu", count_jobs(jobs, true));
     ls_html_tile(page, text, "jobs wait");
-    snprintf(text, sizeof text, "%" PRId64 " / %" PRId64, ls_html_integer(states, "SUCCEEDED"),
-             ls_html_integer(states, "FAILED"));
-    ls_html_tile(page, text, "succeeded / failed lately");
+    const int64_t failed = ls_html_integer(states, "FAILED");
+    char under[64];
+    snprintf(text, sizeof text, failed > 0 ? "<i class=\"bad\">%" PRId64 "</i>" : "%" PRId64, failed);
+    snprintf(under, sizeof under, "failed of %" PRId64 " that ended lately",
+             failed + ls_html_integer(states, "SUCCEEDED") + ls_html_integer(states, "CANCELLED"));
+    ls_html_tile(page, text, under);
     ls_text_append(page, "</div>\n");
     if (json_is_string(json_object_get(answers->status, "paused"))) {
         ls_text_append(page, "<p class=\"advice\">Nothing can be changed for now: ");
@@ -79,48 +82,80 @@ static void append_nodes(const json_t *nodes, ls_text *page)
 
 /* ---- jobs ---- */
 
-static void append_name(const json_t *job, ls_text *page)
+typedef enum part { RUNNING, WAITING, ENDED } part;
+
+/* A cell; on a phone rows are no table, and `label` says what it is. */
+static void append_cell(ls_text *page, const char *style, const char *label, const char *text)
 {
-    ls_text_append(page, "<td class=\"w\">");
-    ls_html_text(page, json_string_value(json_object_get(job, "name")), 60);
+    ls_text_printf(page, "<td class=\"%s\" data-l=\"%s\">", style, label);
+    ls_html_text(page, text, 64);
     ls_text_append(page, "</td>");
 }
 
-static void append_job(const json_t *job, double now_s, ls_text *page)
+static void append_span(ls_text *page, const char *label, double span_s)
 {
-    const char *state = ls_html_string(job, "state");
-    const double since_s = ls_html_number(job, is_final(state)     ? "ended"
-                                               : is_waiting(state) ? "submitted"
-                                                                   : "started");
+    append_cell(page, "n", label, span_s >= 0.0 ? ls_duration_of(span_s).text : NULL);
+}
+
+/* From `from_s` to `to_s`; 0 is not known: -1. */
+static double span(double from_s, double to_s)
+{
+    return from_s > 0.0 && to_s > 0.0 ? (to_s > from_s ? to_s - from_s : 0.0) : -1.0;
+}
+
+static void append_times(const json_t *job, part of, double now_s, ls_text *page)
+{
+    const double started_s = ls_html_number(job, "started"), ended_s = ls_html_number(job, "ended");
+    if (of == RUNNING) {
+        append_span(page, "for", span(started_s, now_s));
+        append_span(page, "left", span(now_s, ls_html_number(job, "ends")));
+    } else if (of == WAITING) {
+        append_span(page, "waits", span(ls_html_number(job, "submitted"), now_s));
+    } else {
+        append_span(page, "ran", span(started_s, ended_s));
+        char ago[40];
+        snprintf(ago, sizeof ago, "%s ago", ls_duration_of(now_s > ended_s ? now_s - ended_s : 0.0).text);
+        append_cell(page, "n", "ended", ended_s > 0.0 ? ago : NULL);
+    }
+}
+
+static void append_job(const json_t *job, part of, double now_s, ls_text *page)
+{
+    char ranks[24];
+    snprintf(ranks, sizeof ranks, "%" PRId64, ls_html_integer(job, "ranks"));
     ls_text_append(page, "<tr><td class=\"n\">");
     ls_html_job(page, ls_html_integer(job, "job"));
+    ls_text_append(page, "</td><td class=\"w name\">");
+    ls_html_text(page, json_string_value(json_object_get(job, "name")), 60);
+    ls_text_append(page, "</td><td class=\"t\">");
+    ls_html_state(page, ls_html_string(job, "state"));
     ls_text_append(page, "</td>");
-    append_name(job, page);
-    ls_text_append(page, "<td class=\"t\">");
-    ls_html_state(page, state);
-    ls_text_append(page, "</td><td class=\"w\">");
-    ls_html_text(page, ls_html_string(job, "account"), 64);
-    ls_text_append(page, "</td><td>");
-    ls_html_text(page, json_string_value(json_object_get(job, "priority")), 16);
-    ls_text_printf(page, "</td><td class=\"n\">%" PRId64 "</td>", ls_html_integer(job, "ranks"));
-    ls_html_since(page, now_s, since_s);
-    if (!is_final(state)) {
-        ls_html_left(page, now_s, ls_html_number(job, "ends"));
-    }
+    append_cell(page, "w", "", ls_html_string(job, "account"));
+    append_cell(page, "", "priority", json_string_value(json_object_get(job, "priority")));
+    append_cell(page, "n", "ranks", ranks);
+    append_times(job, of, now_s, page);
     ls_text_append(page, "<td class=\"why\">");
     ls_html_text(page, ls_html_string(job, "why"), 200);
     ls_text_append(page, "</td></tr>\n");
 }
 
-static void open_jobs(ls_text *page, const char *id, const char *title, const char *since, bool has_left)
+static void open_jobs(ls_text *page, part of)
 {
-    ls_text_printf(
-        page,
-        "<h2 id=\"%s\">%s</h2>\n<div class=\"card scroll\"><table class=\"long\"><thead><tr><th "
-        "class=\"n\">Job"
-        "</th><th>Name</th><th>State</th><th>Account</th><th>Priority</th><th class=\"n\">Ranks</th>"
-        "<th class=\"n\">%s</th>%s<th>Why</th></tr></thead><tbody>\n",
-        id, title, since, has_left ? "<th class=\"n\">Left</th>" : "");
+    static const char *const heads[] = {
+        [RUNNING] = "<h2 id=\"running\">What runs</h2>",
+        [WAITING] = "<h2 id=\"queue\">What waits, and why</h2>",
+        [ENDED] = "<h2 id=\"ended\">What ended, the last first</h2>",
+    };
+    static const char *const times[] = {
+        [RUNNING] = "<th class=\"n\">For</th><th class=\"n\">Left</th><th>Note</th>",
+        [WAITING] = "<th class=\"n\">Waits</th><th>Why</th>",
+        [ENDED] = "<th class=\"n\">Ran</th><th class=\"n\">Ended</th><th>How</th>",
+    };
+    ls_text_printf(page,
+                   "%s\n<div class=\"card scroll\"><table class=\"jobs\"><thead><tr><th class=\"n\">Job</th>"
+                   "<th>Name</th><th>State</th><th>Account</th><th>Priority</th><th class=\"n\">Ranks</th>"
+                   "%s</tr></thead><tbody>\n",
+                   heads[of], times[of]);
 }
 
 static void close_jobs(ls_text *page, size_t rows, size_t left)
@@ -135,29 +170,39 @@ static void close_jobs(ls_text *page, size_t rows, size_t left)
     ls_text_append(page, "</tbody></table></div>\n");
 }
 
-static void append_queue(const json_t *jobs, double now_s, ls_text *page)
+static part part_of(const json_t *job)
 {
-    size_t rows = 0;
-    open_jobs(page, "queue", "The queue", "Since", true);
-    const size_t count = json_array_size(jobs);
-    for (size_t i = 0; i < count && rows < ROWS_MAX; i++, rows++) {
-        append_job(json_array_get(jobs, i), now_s, page);
-    }
-    close_jobs(page, rows, count - rows);
+    const char *state = ls_html_string(job, "state");
+    return is_final(state) ? ENDED : is_waiting(state) ? WAITING : RUNNING;
 }
 
-static void append_ended(const json_t *jobs, double now_s, ls_text *page)
+static void append_jobs(const json_t *jobs, part of, double now_s, ls_text *page)
 {
-    size_t rows = 0;
-    open_jobs(page, "ended", "Ended lately", "Ago", false);
-    for (size_t i = json_array_size(jobs); i-- > 0 && rows < ENDED_MAX;) {
+    size_t rows = 0, left = 0;
+    open_jobs(page, of);
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
         const json_t *job = json_array_get(jobs, i);
-        if (is_final(ls_html_string(job, "state"))) {
-            append_job(job, now_s, page);
+        if (part_of(job) != of) {
+            continue;
+        }
+        if (rows < ROWS_MAX) {
+            append_job(job, of, now_s, page);
             rows++;
+        } else {
+            left++;
         }
     }
-    close_jobs(page, rows, 0);
+    close_jobs(page, rows, left);
+}
+
+/* Where the next page of those that have ended begins. */
+static void append_earlier(const json_t *answer, ls_text *page)
+{
+    const int64_t before = ls_html_integer(answer, "before");
+    if (before > 0) {
+        ls_text_printf(page, "<p><a href=\"/ended?before=%" PRId64 "\">those that ended earlier</a></p>\n",
+                       before);
+    }
 }
 
 /* ---- accounts ---- */
@@ -209,9 +254,20 @@ void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *
     ls_html_text(page, ls_html_string(answers->status, "order"), 32);
     ls_text_append(page, "</p>\n");
     append_tiles(answers, jobs, page);
+    append_jobs(jobs, RUNNING, now_s, page);
+    append_jobs(jobs, WAITING, now_s, page);
+    append_jobs(json_object_get(answers->ended, "jobs"), ENDED, now_s, page);
+    append_earlier(answers->ended, page);
     append_nodes(json_object_get(answers->nodes, "nodes"), page);
-    append_queue(jobs, now_s, page);
     append_accounts(json_object_get(answers->accounts, "accounts"), page);
-    append_ended(json_object_get(answers->ended, "jobs"), now_s, page);
+    ls_html_close(page, now_s);
+}
+
+void ls_page_ended(const json_t *ended, double now_s, ls_text *page)
+{
+    ls_html_open(page, "Jobs that have ended", 0);
+    ls_text_append(page, "<nav><a href=\"/\">\u2190 the queue</a></nav>\n");
+    append_jobs(json_object_get(ended, "jobs"), ENDED, now_s, page);
+    append_earlier(ended, page);
     ls_html_close(page, now_s);
 }
