@@ -16,7 +16,7 @@
 /* Settings of the policy that can be tried out; -1: as the daemon has them. */
 typedef struct policy_tuning {
     bool preempt, elastic;
-    double min_run, preemption_window, half_life, age_max, resize_pause;
+    double min_run, preemption_window, half_life, age_max, patience, resize_pause;
     uint64_t reservations, preemptions, weight_priority, weight_fair, weight_age, weight_size, resize_gain;
     ls_option_strings las_hours;
 } policy_tuning;
@@ -109,7 +109,8 @@ static const ls_option simulate_options[] = {
     TUNE(las_hours, LS_OPTION_STRINGS, .default_text = "[]", .value_name = "N",
          .help = "GPU-hours at which a job falls into the next queue; repeated, rising"),
     TUNE_TIME(half_life, "of past usage"),
-    TUNE_TIME(age_max, "waiting longer adds nothing more"),
+    TUNE_TIME(age_max, "the age at which its factor is 1"),
+    TUNE_TIME(patience, "who has waited so long has devices kept free"),
     TUNE_TIME(resize_pause, "an elastic job is not grown again sooner"),
     TUNE_COUNT(resize_gain, 1000000, "and only when it becomes so many thousandths faster"),
     TUNE_COUNT(weight_priority, 1e9, "of a job's rank"),
@@ -167,6 +168,7 @@ static ls_status read_policy(const simulate_settings *settings, ls_policy_settin
     set_ms(tune->preemption_window, &policy->preemption_window_ms);
     set_ms(tune->half_life, &policy->half_life_ms);
     set_ms(tune->age_max, &policy->age_max_ms);
+    set_ms(tune->patience, &policy->patience_ms);
     set_ms(tune->resize_pause, &policy->resize_pause_ms);
     set_count(tune->reservations, &policy->reservations);
     set_count(tune->preemptions, &policy->preemptions_max);

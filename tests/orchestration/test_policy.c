@@ -106,7 +106,8 @@ static void order_fair_sums_its_factors(void **state)
     assert_int_equal(one.factors[2], 10 * 16384);  /* a quarter of the age */
     assert_int_equal(one.factors[3], 0);           /* all of the cluster */
     assert_int_equal(two.factors[0], 1000 * 65536);
-    assert_int_equal(two.factors[3], 65536 / 3); /* log2(8 / 4) of log2(8) */
+    assert_int_equal(two.factors[3],
+                     65536 / 3 * 3 / 4); /* log2(8 / 4) of log2(8), and less by a quarter of the age */
     pass(&w);
     assert_true(starts(&w, 2) && !starts(&w, 1));
     assert_int_equal(why(&w, 1).rank, 1);
@@ -291,6 +292,28 @@ static void backfill_never_delays_the_reserved(void **state)
     world_close(&w);
 }
 
+/* What was to end at 10 h goes on: who waits for it starts when it ends, and until then no pass is due. */
+static void overdue_ends_do_not_call_for_passes(void **state)
+{
+    (void)state;
+    world w;
+    const ls_policy_settings s = plain_settings(LS_ORDER_EASY);
+    world_open(&w, 1, 8, 0, &s);
+    for (uint64_t id = 1; id <= 2; id++) {
+        ls_policy_job job = a_job(id, 8);
+        job.expected_ms = 10 * (uint64_t)HOUR;
+        submit(&w, job);
+    }
+    pass(&w);
+    const uint64_t end_ms = w.now + 10 * (uint64_t)HOUR;
+    assert_int_equal(ls_policy_next_ms(w.policy, w.now), end_ms);
+    w.now = end_ms + MINUTE;
+    pass(&w);
+    assert_true(why(&w, 2).eta_is_reserved);
+    assert_int_equal(ls_policy_next_ms(w.policy, w.now), UINT64_MAX);
+    world_close(&w);
+}
+
 /* Two nodes; the head needs all of node-level 8, so that only one node is kept for it and long jobs may use what the other has free. */
 static void reservation_keeps_places_not_counts(void **state)
 {
@@ -316,13 +339,13 @@ static void reservation_keeps_places_not_counts(void **state)
     world_close(&w);
 }
 
-/* No end is known, and small jobs come first and never stop coming: after age_max_ms devices are kept for the large one as they come free. */
+/* No end is known, and small jobs come first and never stop coming: after patience_ms devices are kept for the large one as they come free. */
 static void large_job_without_predictions_is_not_starved(void **state)
 {
     (void)state;
     world w;
     ls_policy_settings s = plain_settings(LS_ORDER_FAIR);
-    s.age_max_ms = HOUR;
+    s.patience_ms = HOUR;
     s.weight_size = 0;
     s.weight_age = 1;
     world_open(&w, 1, 8, 0, &s);
@@ -428,6 +451,7 @@ int main(void)
         cmocka_unit_test(gate_failed_dependency_cannot_start),
         cmocka_unit_test(limit_ends_a_job_once),
         cmocka_unit_test(backfill_never_delays_the_reserved),
+        cmocka_unit_test(overdue_ends_do_not_call_for_passes),
         cmocka_unit_test(reservation_keeps_places_not_counts),
         cmocka_unit_test(large_job_without_predictions_is_not_starved),
         cmocka_unit_test(submit_refuses_what_can_never_run),

@@ -17,6 +17,12 @@ typedef struct growing {
     uint64_t gain;        /* of getting there, per device, in millionths */
 } growing;
 
+/* What is left of its account's quota beside those with a reserved start. */
+static uint32_t room_to_grow(const ls_policy *policy, const job *j)
+{
+    return ls_quota_room_bound(policy, j, policy->reservation_count);
+}
+
 /* Beyond what it asked for only while nobody waits for devices. */
 static uint32_t most_ranks(const ls_policy *policy, const job *j)
 {
@@ -59,11 +65,17 @@ static uint32_t list_growing(const ls_policy *policy, growing *list, uint32_t fr
         const job *j = &policy->jobs[policy->running[i].slot];
         if (may_grow(policy, j, now_ms)) {
             list[count] = (growing){.slot = policy->running[i].slot, .ranks = j->ranks};
-            look_ahead(policy, &list[count], free, ls_quota_room(policy, j));
+            look_ahead(policy, &list[count], free, room_to_grow(policy, j));
             count++;
         }
     }
     return count;
+}
+
+static bool grows_before(const ls_policy *policy, const growing *a, const growing *b)
+{
+    return a->gain != b->gain ? a->gain > b->gain
+                              : policy->jobs[a->slot].spec.id < policy->jobs[b->slot].spec.id;
 }
 
 /* Shares the free devices out in thought. */
@@ -72,18 +84,18 @@ static void share_out(const ls_policy *policy, growing *list, uint32_t count, ui
     while (free > 0) {
         growing *best = NULL;
         for (uint32_t i = 0; i < count; i++) {
-            best = list[i].next && (!best || list[i].gain > best->gain) ? &list[i] : best;
+            best = list[i].next && (!best || grows_before(policy, &list[i], best)) ? &list[i] : best;
         }
         if (!best) {
             return;
         }
         if (best->next - best->ranks > free) {
-            look_ahead(policy, best, free, ls_quota_room(policy, &policy->jobs[best->slot]));
+            look_ahead(policy, best, free, room_to_grow(policy, &policy->jobs[best->slot]));
             continue;
         }
         free -= best->next - best->ranks;
         best->ranks = best->next;
-        look_ahead(policy, best, free, ls_quota_room(policy, &policy->jobs[best->slot]));
+        look_ahead(policy, best, free, room_to_grow(policy, &policy->jobs[best->slot]));
     }
 }
 
@@ -246,7 +258,7 @@ void ls_elastic_grow(ls_policy *policy, uint64_t now_ms)
         const job *j = &policy->jobs[list[i].slot];
         const uint64_t before = ls_job_gain(j, j->ranks), after = ls_job_gain(j, list[i].ranks);
         const bool worth = (after - before) * 1000 >= before * policy->settings.resize_gain_permille;
-        const uint32_t room = ls_quota_room(policy, j);
+        const uint32_t room = room_to_grow(policy, j);
         if (list[i].ranks > j->ranks && worth && list[i].ranks - j->ranks <= room) {
             grow(policy, list[i].slot, list[i].ranks, now_ms);
         }
@@ -263,7 +275,7 @@ static void resize_to(ls_policy *policy, uint32_t slot, uint64_t now_ms)
         ls_job_advance(j, now_ms);
         ls_job_shed(policy, slot, j->ranks - wanted);
         tell_resize(policy, slot, LS_ACTION_SHRINK, now_ms);
-    } else if (wanted > j->ranks && ls_quota_room(policy, j) >= wanted - j->ranks) {
+    } else if (wanted > j->ranks && room_to_grow(policy, j) >= wanted - j->ranks) {
         grow(policy, slot, wanted, now_ms);
     }
     j->ranks_wanted = j->ranks == wanted ? 0 : wanted;

@@ -482,6 +482,9 @@ ls_status ls_job_changed(ls_policy *policy, const job *j, ls_change_kind kind, u
     LS_TRY(apply_change(&changed.spec, kind, value));
     LS_TRY(check_sizes(&changed.spec));
     LS_TRY(ls_job_check_possible(policy, &changed));
+    if (changed.spec.priority != j->spec.priority || changed.spec.held) {
+        changed.turn = 0; /* its place was one of its class, and of those that wait */
+    }
     if (changed.spec.ranks != j->spec.ranks && j->left_ms > 0) {
         const unsigned __int128 work = (unsigned __int128)j->left_ms * ls_job_gain(j, j->spec.ranks);
         changed.left_ms = max_u64((uint64_t)(work / max_u64(ls_job_gain(j, changed.spec.ranks), 1)), 1);

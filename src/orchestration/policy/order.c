@@ -6,15 +6,15 @@
 
 /* ---- sorting: lists are nearly in order from the last time, so runs are found and merged ---- */
 
-static bool precedes(const entry *a, const entry *b)
+bool ls_entry_precedes(const entry *a, const entry *b)
 {
-    return a->key != b->key ? a->key < b->key : a->id < b->id;
+    return a->key != b->key ? a->key < b->key : a->turn != b->turn ? a->turn < b->turn : a->id < b->id;
 }
 
 static uint32_t run_end(const entry *entries, uint32_t from, uint32_t count)
 {
     uint32_t end = from + 1;
-    while (end < count && !precedes(&entries[end], &entries[end - 1])) {
+    while (end < count && !ls_entry_precedes(&entries[end], &entries[end - 1])) {
         end++;
     }
     return end;
@@ -24,7 +24,7 @@ static void merge_runs(const entry *from, entry *to, uint32_t first, uint32_t mi
 {
     uint32_t a = first, b = middle, out = first;
     while (a < middle && b < end) {
-        to[out++] = precedes(&from[b], &from[a]) ? from[b++] : from[a++];
+        to[out++] = ls_entry_precedes(&from[b], &from[a]) ? from[b++] : from[a++];
     }
     while (a < middle) {
         to[out++] = from[a++];
@@ -159,7 +159,8 @@ static uint64_t age_factor(const ls_policy *policy, const job *j, uint64_t now_m
         const uint64_t need_ms = j->left_ms;
         const uint64_t span_ms = j->spec.deadline_ms - j->spec.submit_ms;
         const uint64_t slack_ms = span_ms > need_ms ? span_ms - need_ms : 0;
-        const uint64_t urgent = age_ms >= slack_ms ? 2 * FACTOR_ONE : age_ms * 2 * FACTOR_ONE / slack_ms;
+        const uint64_t urgent =
+            age_ms >= slack_ms ? AGES_MOST * FACTOR_ONE : age_ms * AGES_MOST * FACTOR_ONE / slack_ms;
         factor = max_u64(factor, urgent);
     }
     return factor;
@@ -172,8 +173,11 @@ void ls_job_factors(const ls_policy *policy, const job *j, uint64_t now_ms, int6
     const uint32_t size = all == 0 || mine >= all ? 0 : (all - mine) * (uint32_t)FACTOR_ONE / all;
     factors_out[0] = (int64_t)s->weight_priority * j->spec.priority * (FACTOR_ONE / (LS_PRIORITIES - 1));
     factors_out[1] = (int64_t)s->weight_fair * policy->accounts[j->spec.account].fair;
-    factors_out[2] = (int64_t)s->weight_age * (int64_t)age_factor(policy, j, now_ms);
-    factors_out[3] = (int64_t)s->weight_size * size;
+    const uint64_t age = age_factor(policy, j, now_ms);
+    factors_out[2] = (int64_t)s->weight_age * (int64_t)age;
+    /* Small jobs are quick to get out of the way, but among those that are old the older one is first, not the smaller. */
+    factors_out[3] =
+        (int64_t)s->weight_size * (int64_t)(size * (FACTOR_ONE - min_u64(age, FACTOR_ONE)) / FACTOR_ONE);
 }
 
 /* Queue of LAS: first of all by priority; who waited for age_max_ms is looked at as if it were new. */
@@ -181,23 +185,42 @@ static int64_t las_key(const ls_policy *policy, const job *j, uint64_t now_ms)
 {
     const bool starved = now_ms - min_u64(now_ms, j->pending_ms) >= policy->settings.age_max_ms;
     const uint32_t queue = starved ? 0 : ls_job_queue(policy, j->attained_device_ms);
-    return (int64_t)(LS_PRIORITIES - j->spec.priority) * (LS_LAS_QUEUES_MAX + 1) + queue;
+    return (int64_t)(LS_PRIORITIES - j->spec.priority) * (LS_LAS_QUEUES_MAX + 2) +
+           (j->turn ? -1 : (int64_t)queue);
+}
+
+/* Before all of its class that have no reserved start, whatever their factors; classes stay classes as far as the weights make them so. */
+static int64_t fair_key(const ls_policy *policy, const job *j, uint64_t now_ms)
+{
+    const ls_policy_settings *s = &policy->settings;
+    int64_t factors[4];
+    ls_job_factors(policy, j, now_ms, factors);
+    if (j->turn) {
+        factors[1] = (int64_t)s->weight_fair * FACTOR_ONE;
+        factors[2] = (int64_t)s->weight_age * AGES_MOST * FACTOR_ONE;
+        factors[3] = (int64_t)s->weight_size * FACTOR_ONE;
+    }
+    return -(factors[0] + factors[1] + factors[2] + factors[3]);
 }
 
 int64_t ls_job_key(const ls_policy *policy, const job *j, uint64_t now_ms)
 {
-    int64_t factors[4];
     switch (policy->settings.order) {
     case LS_ORDER_SJF_ORACLE:
         return j->left_ms ? (int64_t)min_u64(j->left_ms, INT64_MAX) : INT64_MAX;
     case LS_ORDER_LAS:
         return las_key(policy, j, now_ms);
     case LS_ORDER_FAIR:
-        ls_job_factors(policy, j, now_ms, factors);
-        return -(factors[0] + factors[1] + factors[2] + factors[3]);
+        return fair_key(policy, j, now_ms);
     default:
-        return 0;
+        return j->turn ? -1 : 0;
     }
+}
+
+entry ls_order_entry(const ls_policy *policy, const job *j, uint64_t now_ms)
+{
+    return (entry){
+        .key = ls_job_key(policy, j, now_ms), .turn = j->turn ? j->turn : NO_TURN, .id = j->spec.id};
 }
 
 /* ---- lists ---- */
@@ -236,7 +259,9 @@ void ls_order_update(ls_policy *policy, uint64_t now_ms)
     }
     drop_gone(policy);
     for (uint32_t i = 0; i < policy->order_count; i++) {
-        policy->order[i].key = ls_job_key(policy, &policy->jobs[policy->order[i].slot], now_ms);
+        const uint32_t slot = policy->order[i].slot;
+        policy->order[i] = ls_order_entry(policy, &policy->jobs[slot], now_ms);
+        policy->order[i].slot = slot;
     }
     ls_entries_sort(policy->order, policy->merge, policy->order_count);
 }
@@ -273,7 +298,11 @@ void ls_running_update(ls_policy *policy, uint64_t now_ms)
     drop_stopped(policy);
     for (uint32_t i = 0; i < policy->running_count; i++) {
         const job *j = &policy->jobs[policy->running[i].slot];
-        policy->running[i].key = (int64_t)min_u64(ls_running_ends(j, now_ms), INT64_MAX);
+        const uint64_t ends_ms = ls_running_ends(j, now_ms);
+        policy->running[i].key =
+            (int64_t)(ends_ms < END_UNKNOWN
+                          ? ends_ms
+                          : END_UNKNOWN + min_u64(now_ms - min_u64(now_ms, j->started_ms), END_UNKNOWN));
         policy->running[i].hint = ls_preempt_hint(policy, j, now_ms);
     }
     ls_entries_sort(policy->running, policy->merge, policy->running_count);

@@ -151,7 +151,7 @@ uint32_t ls_job_find_most(ls_policy *policy, const ls_free_map *map, const job *
 uint32_t ls_job_startable(ls_policy *policy, const job *j, uint64_t now_ms, uint32_t first, bool remember)
 {
     const uint64_t ends_ms = ls_job_ends(j, now_ms, j->spec.min_ranks); /* the slowest it may become */
-    const uint32_t room = ls_quota_room(policy, j);
+    const uint32_t room = ls_quota_room_bound(policy, j, first);
     uint32_t most = j->spec.ranks < room ? j->spec.ranks : room;
     if (policy->settings.pooled) {
         const uint32_t spare = ls_reserve_spare(policy, ends_ms, first);
@@ -183,6 +183,7 @@ static void begin(ls_policy *policy, uint32_t slot, uint64_t now_ms)
     j->started = j->stopping = j->ending = j->resizing = false;
     j->started_ms = j->attained_ms = j->resized_ms = now_ms;
     j->checkpoint_ms = now_ms;
+    j->turn = 0;
     ls_action_add_shares(policy, ls_action_add(policy, LS_ACTION_START, slot, NO_SLOT), j);
 }
 
@@ -312,8 +313,8 @@ void ls_policy_pass(ls_policy *policy, uint64_t now_ms, const ls_action **action
     }
     compact_order(policy);
     if (policy->settings.elastic) {
-        ls_elastic_resize(policy, now_ms);
         ls_reserve_view(policy, UINT64_MAX, policy->reservation_count);
+        ls_elastic_resize(policy, now_ms);
         if (any_free(policy)) {
             ls_elastic_grow(policy, now_ms);
         }
@@ -324,6 +325,8 @@ void ls_policy_pass(ls_policy *policy, uint64_t now_ms, const ls_action **action
 }
 
 /* ---- when the next pass is due ---- */
+
+enum { OVERDUE_MS = 1000 };
 
 static uint64_t next_of_running(const ls_policy *policy, const job *j, bool others_wait)
 {
@@ -365,8 +368,9 @@ uint64_t ls_policy_next_ms(const ls_policy *policy, uint64_t now_ms)
             next_ms = min_u64(next_ms, j->spec.begin_ms);
         }
     }
+    /* A start that waits for an end that is overdue is "any moment now" at every pass: that end is the event, not the time. */
     for (uint32_t i = 0; i < policy->reservation_count; i++) {
-        if (policy->reservations[i].starts_ms > policy->passed_ms) {
+        if (policy->reservations[i].starts_ms > add_u64(policy->passed_ms, OVERDUE_MS)) {
             next_ms = min_u64(next_ms, policy->reservations[i].starts_ms);
         }
     }

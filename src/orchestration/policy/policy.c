@@ -58,9 +58,11 @@ ls_policy_settings ls_policy_settings_default(void)
         .weight_priority = 1000000, /* more than all the others together */
         .weight_fair = 100000,
         .weight_age = 20000,
-        .weight_size = 5000,
+        .weight_size = 1000,
         .half_life_ms = 7 * day_ms,
         .age_max_ms = day_ms,
+        .patience_ms = 15 * minute_ms,
+        .patience_served_ms = 4 * hour_ms,
         .reservations = 8,
         .preempt = true,
         .elastic = true,

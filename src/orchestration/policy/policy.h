@@ -58,11 +58,13 @@ typedef struct ls_policy_settings {
     uint32_t weight_priority, weight_fair, weight_age,
         weight_size; /* factors of a rank, named as Slurm's multifactor plugin names them; a factor is 0..65536 */
     uint64_t half_life_ms; /* of an account's past usage; 0: it is never forgotten */
+    uint64_t age_max_ms;   /* the age at which its factor is 1 */
     uint64_t
-        age_max_ms; /* waiting longer adds nothing more; who waited so long at the head has devices kept free even
-                                  where no end can be predicted */
+        patience_ms; /* who has waited so long has devices kept free as they come, even where no end can be predicted .. */
+    uint64_t
+        patience_served_ms; /* .. in a later queue of LAS: so long, and half as long as it has run before */
     uint32_t
-        reservations; /* K: jobs at the head that get a reserved start time; nobody who comes later delays them */
+        reservations; /* K: jobs at the head that get a reserved start; what that promises: above ls_policy_pass */
     bool preempt, elastic;
     uint64_t min_run_ms;      /* a job that has run for less since its last start is not preempted */
     uint32_t preemptions_max; /* of one job within preemption_window_ms */
@@ -251,6 +253,20 @@ LS_MUST_CHECK ls_status ls_policy_dataset_set(ls_policy *policy, uint32_t node, 
                                               bool cached);
 
 /* ---- decisions ---- */
+
+/*
+ * What a reserved start promises. The first `reservations` jobs that do not fit get a start time and devices, where ends are predicted (left_ms, limits); else
+ * who has waited for patience_ms has devices kept free as they come, one job at a time.
+ *
+ *   Who has got one keeps its place until it starts: in its priority class nobody who comes later, or ranks higher later, is put before it.
+ *   The first of all is never later than first said, but for: a job of a higher class; a node that is lost, drained or comes back; an end that was predicted
+ *   wrong, which includes starts and stops that take time; a change of quota, or of the job itself (another priority or a hold gives the place up).
+ *   Those behind the first keep their place, not their time: when one before them is planned anew, on other devices, they may move, either way.
+ *   Quota: what is its account's own is kept for it. What it would have to borrow is promised to nobody, and others may be given theirs back first.
+ *   Jobs that run grow, and are shrunk, only beside it.
+ *
+ * The caller's restart forgets places and patience: they are given anew, by rank.
+ */
 
 /* Decides. The actions are valid until the next pass; they are in the order in which they are to be carried out. */
 void ls_policy_pass(ls_policy *policy, uint64_t now_ms, const ls_action **actions_out, uint32_t *count_out);

@@ -9,7 +9,7 @@
  *   requeue  a job that saves when told to                                   (time since its last checkpoint + restart cost) x its ranks
  *   end      a job that can't, and is spot or borrowing                      all it has done so far
  *
- * Tiers are used in this order, in each the cheapest per device first; then everyone without whom it fits as well is let go again, dearest first.
+ * Tiers are used in this order, in each the cheapest per device that is missing first; then everyone without whom it fits as well is let go again, dearest first.
  * Of elastic jobs those give first that had most service; an elastic job that could start with fewer ranks than it wants first tries to get all of them from
  * those who must yield to it, so that a short one is not held small by a long one.
  * Nobody is asked who started less than min_run_ms ago or was stopped preemptions_max times within the window, and nobody at all when it would not be enough.
@@ -62,6 +62,18 @@ static void add_victim(ls_policy *policy, uint32_t *count, victim v)
     policy->victims[(*count)++] = v;
 }
 
+/* Whether a reserved start counts on its end, which would be later if it were smaller. */
+static bool is_counted_on(const ls_policy *policy, const job *other)
+{
+    for (uint32_t i = other->shares; i != NO_SLOT && policy->reservation_count > 0;
+         i = policy->shares[i].next) {
+        if (policy->reserved[policy->shares[i].place] & policy->shares[i].devices) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void offer_victims(ls_policy *policy, const job *j, uint32_t slot, bool own, bool equals,
                           uint64_t now_ms, uint32_t *count)
 {
@@ -78,7 +90,7 @@ static void offer_victims(ls_policy *policy, const job *j, uint32_t slot, bool o
     const bool equal =
         equals && other->spec.priority <= j->spec.priority && queues_behind(policy, j, other, now_ms) >= 0;
     v.queue = ls_job_queue(policy, ls_job_attained(other, now_ms));
-    if (surplus > 0 && (asked || reclaimed || equal)) {
+    if (surplus > 0 && (asked || reclaimed || equal) && !is_counted_on(policy, other)) {
         v.reclaimed = false; /* everyone gives what it does not need */
         v.tier = TIER_SHRINK;
         v.devices = surplus;
@@ -117,6 +129,13 @@ static bool may_yield(const job *j, uint32_t queue, bool quotas, uint32_t hint)
 
 /* ---- in which order ---- */
 
+/* Devices that help who asks; of a surplus as much is taken as is needed. */
+static uint32_t useful(const ls_policy *policy, const victim *v)
+{
+    return v->tier == TIER_SHRINK || v->devices < policy->victims_missing ? v->devices
+                                                                          : policy->victims_missing;
+}
+
 static bool victim_before(const ls_policy *policy, const victim *a, const victim *b)
 {
     const bool spot_a = policy->jobs[a->job].spec.spot, spot_b = policy->jobs[b->job].spec.spot;
@@ -129,8 +148,9 @@ static bool victim_before(const ls_policy *policy, const victim *a, const victim
     if (a->tier == TIER_SHRINK && a->queue != b->queue) {
         return a->queue > b->queue;
     }
-    const unsigned __int128 per_a = (unsigned __int128)a->cost * b->devices,
-                            per_b = (unsigned __int128)b->cost * a->devices;
+    /* What a job has beyond what is missing helps nobody: a gang is not stopped for one device while smaller jobs are there. */
+    const unsigned __int128 per_a = (unsigned __int128)a->cost * useful(policy, b),
+                            per_b = (unsigned __int128)b->cost * useful(policy, a);
     return per_a != per_b ? per_a < per_b : policy->jobs[a->job].spec.id > policy->jobs[b->job].spec.id;
 }
 
@@ -509,6 +529,8 @@ static uint32_t list_victims(ls_policy *policy, const job *j, uint32_t missing, 
 /* Whether victims that are listed can make room; the plan is policy->plan. */
 static bool take(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
 {
+    const uint32_t free = policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, shape);
+    policy->victims_missing = needed > free ? needed - free : 1;
     sort_victims(policy, count);
     return policy->settings.pooled ? take_victims_pooled(policy, needed, count)
                                    : take_somewhere(policy, shape, needed, count);
@@ -548,15 +570,23 @@ static bool try_preempt(ls_policy *policy, uint32_t slot, uint32_t needed, bool 
     return true;
 }
 
+/* What its account has for it beside those with a reserved start before it. */
+static uint32_t room_for(const ls_policy *policy, const job *j)
+{
+    return ls_quota_room_bound(policy, j, policy->reservation_count);
+}
+
 bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts)
 {
-    return try_preempt(policy, slot, policy->jobs[slot].spec.min_ranks, true, now_ms, attempts);
+    const job *j = &policy->jobs[slot];
+    return room_for(policy, j) >= j->spec.min_ranks &&
+           try_preempt(policy, slot, j->spec.min_ranks, true, now_ms, attempts);
 }
 
 bool ls_preempt_for_all(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts)
 {
     const job *j = &policy->jobs[slot];
-    const uint32_t room = ls_quota_room(policy, j);
+    const uint32_t room = room_for(policy, j);
     const uint32_t wanted = ls_round_ranks(j, j->spec.ranks < room ? j->spec.ranks : room);
     return wanted > j->spec.min_ranks && try_preempt(policy, slot, wanted, false, now_ms, attempts);
 }

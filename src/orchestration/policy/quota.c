@@ -180,16 +180,50 @@ static uint64_t room_of(const ls_policy *policy, const account *a, int r)
     return min_u64(room, max_u64(left, own));
 }
 
-uint32_t ls_quota_room(const ls_policy *policy, const job *j)
+/* promised: of its account's room, what is for others. */
+static uint32_t room_beside(const ls_policy *policy, const job *j, const uint64_t promised[LS_RESOURCES])
 {
     const account *a = &policy->accounts[j->spec.account];
     uint64_t ranks = UINT32_MAX;
     for (int r = 0; r < LS_RESOURCES; r++) {
         if (per_rank(j, r) > 0) {
-            ranks = min_u64(ranks, room_of(policy, a, r) / per_rank(j, r));
+            const uint64_t room = room_of(policy, a, r);
+            ranks = min_u64(ranks, (room - min_u64(room, promised[r])) / per_rank(j, r));
         }
     }
     return (uint32_t)ranks;
+}
+
+uint32_t ls_quota_room(const ls_policy *policy, const job *j)
+{
+    const uint64_t nothing[LS_RESOURCES] = {0};
+    return room_beside(policy, j, nothing);
+}
+
+uint32_t ls_quota_room_bound(const ls_policy *policy, const job *j, uint32_t first)
+{
+    uint64_t promised[LS_RESOURCES] = {0};
+    uint32_t members = 0; /* of its group, that will run */
+    for (uint32_t i = 0; i < first && (policy->any_quota || j->spec.group); i++) {
+        const reservation *r = &policy->reservations[i];
+        const job *other = &policy->jobs[r->job];
+        if (other == j || other->spec.id != r->id) {
+            continue;
+        }
+        members += j->spec.group && other->spec.group == j->spec.group;
+        const bool same = other->spec.account == j->spec.account;
+        const bool own = same && ls_quota_is_own(policy, other, other->spec.min_ranks);
+        for (int k = 0; k < LS_RESOURCES && own; k++) { /* what would be borrowed is promised to nobody */
+            promised[k] += per_rank(other, k) * other->spec.min_ranks;
+        }
+    }
+    if (members > 0 && j->spec.group_running_max > 0 && j->state == JOB_PENDING) {
+        const uint32_t index = ls_index_find(&policy->group_ids, j->spec.group);
+        if (policy->groups[index].running + members >= j->spec.group_running_max) {
+            return 0;
+        }
+    }
+    return room_beside(policy, j, promised);
 }
 
 bool ls_quota_ever(const ls_policy *policy, const job *j, uint32_t ranks)

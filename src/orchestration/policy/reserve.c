@@ -6,8 +6,9 @@
  *   A ends t1  |  . . 3 . .     ->     1 and 2 are withheld from everyone who would not be gone by t2;
  *   B ends t2  |  . . . 4 5            5 is not part of it, and free for anyone at t2
  *
- * Later reservations are found with the earlier ones in place, so nobody behind can delay who is in front. Where no end can be predicted there
- * is no time; who has waited for age_max_ms then has devices kept as they come free, so that nobody starves.
+ * Later reservations are found with the earlier ones in place, so nobody behind can delay who is in front; and who has one is before all of its class at the
+ * next pass (its turn), so nobody who comes later is in front. Where no end can be predicted there is no time; who has waited long then has devices kept as
+ * they come free, so that nobody starves. What is promised: policy.h.
  */
 #include "orchestration/policy/state.h"
 
@@ -99,12 +100,23 @@ static bool release(ls_policy *policy, const job *j, uint32_t chain, const ls_sh
     return matters;
 }
 
-static void release_reserved(ls_policy *policy, const reservation *r)
+/* What one has becomes free at its end, but for what another has from then on. */
+static void release_reserved(ls_policy *policy, const reservation *r, uint64_t *done)
 {
+    uint64_t *kept = policy->future.claimed;
+    *done |= UINT64_C(1) << (r - policy->reservations);
+    for (uint32_t i = 0; i < r->plan.count; i++) {
+        kept[r->plan.pieces[i].place] &= ~r->plan.pieces[i].devices;
+    }
+    for (uint32_t k = 0; k < policy->reservation_count; k++) {
+        const ls_plan *other = &policy->reservations[k].plan;
+        for (uint32_t i = 0; i < other->count && !(*done >> k & 1); i++) {
+            kept[other->pieces[i].place] |= other->pieces[i].devices;
+        }
+    }
     for (uint32_t i = 0; i < r->plan.count; i++) {
         const ls_piece *piece = &r->plan.pieces[i];
-        const uint64_t devices = piece->devices & ~policy->future.free[piece->place];
-        policy->future.claimed[piece->place] &= ~piece->devices;
+        const uint64_t devices = piece->devices & ~kept[piece->place] & ~policy->future.free[piece->place];
         ls_free_map_give(&policy->future, piece->place, devices, r->cpus_per, r->memory_per);
     }
 }
@@ -122,16 +134,18 @@ static reservation *next_reserved_end(ls_policy *policy, uint64_t done)
     return next;
 }
 
-static bool fits_in_future(ls_policy *policy, const job *j, const ls_shape *shape, ls_plan *plan)
-{
-    return ls_shape_free(&policy->future, shape) >= j->spec.min_ranks &&
-           ls_plan_find(&policy->placer, &policy->future, shape, j->spec.min_ranks, plan);
-}
-
-/* Who has waited so long gets devices kept free even where no end is known. */
+/*
+ * Who has waited so long gets devices kept free even where no end is known. Who has had much service waits half as long as it has run: without that, jobs
+ * that ran for days and were stopped for newcomers would be back at once, and the newcomers wait.
+ */
 static bool is_starved(const ls_policy *policy, const job *j, uint64_t now_ms)
 {
-    return now_ms - min_u64(now_ms, j->pending_ms) >= policy->settings.age_max_ms;
+    const uint64_t has_run_ms = j->attained_device_ms / j->spec.ranks;
+    const uint64_t waits_ms = now_ms - min_u64(now_ms, j->pending_ms);
+    if (ls_job_queue(policy, j->attained_device_ms) == 0) {
+        return waits_ms >= policy->settings.patience_ms;
+    }
+    return waits_ms >= max_u64(policy->settings.patience_served_ms, has_run_ms / 2);
 }
 
 /* Whether a job may have devices kept free for a start that nobody can tell: one at a time, or all would stand idle for all. */
@@ -145,13 +159,40 @@ static bool may_drain(const ls_policy *policy, const job *j, uint64_t now_ms)
     return is_starved(policy, j, now_ms);
 }
 
-/* Walks through predicted ends in order of time until the job fits. */
+/* Tries of one walk: where ends are not known there is one at each job until the devices are enough, then ever fewer. */
+typedef struct walk {
+    uint32_t skip, skipped;
+} walk;
+
+static bool try_fit(ls_policy *policy, const job *j, const ls_shape *shape, bool known, walk *w,
+                    ls_plan *plan)
+{
+    if (ls_shape_free(&policy->future, shape) < j->spec.min_ranks) {
+        return false;
+    }
+    if (!known && w->skipped < w->skip) {
+        w->skipped++;
+        return false;
+    }
+    if (ls_plan_find(&policy->placer, &policy->future, shape, j->spec.min_ranks, plan)) {
+        return true;
+    }
+    w->skip = known ? 0 : 2 * w->skip + 1;
+    w->skipped = 0;
+    return false;
+}
+
+/*
+ * Walks through predicted ends in order of time until the job fits; behind them, if asked to, through jobs whose end nobody knows, those that started last
+ * first: of what runs for long it is likely that it goes on for long.
+ */
 static bool find_start(ls_policy *policy, const job *j, uint64_t now_ms, bool open_end, reservation *r)
 {
     const ls_shape shape = ls_job_shape(policy, j);
     uint64_t done = 0;
+    walk w = {0};
     if (!open_end && policy->reservation_count == 0 &&
-        (policy->running_count == 0 || policy->running[0].key == INT64_MAX)) {
+        (policy->running_count == 0 || policy->running[0].key >= END_UNKNOWN)) {
         return false;
     }
     ls_reserve_view(policy, UINT64_MAX, policy->reservation_count);
@@ -163,13 +204,12 @@ static bool find_start(ls_policy *policy, const job *j, uint64_t now_ms, bool op
         const reservation *reserved = next_reserved_end(policy, done);
         uint64_t at_ms = (uint64_t)policy->running[i].key;
         bool matters = false;
-        if (at_ms == INT64_MAX && !reserved && !open_end) {
+        if (at_ms >= END_UNKNOWN && !reserved && !open_end) {
             return false;
         }
         if (reserved && reserved->ends_ms <= at_ms) {
             at_ms = reserved->ends_ms;
-            release_reserved(policy, reserved);
-            done |= UINT64_C(1) << (reserved - policy->reservations);
+            release_reserved(policy, reserved, &done);
             matters = true;
         } else {
             for (; i < policy->running_count && (uint64_t)policy->running[i].key == at_ms; i++) {
@@ -178,15 +218,15 @@ static bool find_start(ls_policy *policy, const job *j, uint64_t now_ms, bool op
                 matters |= release(policy, other, other->leaving, &shape);
             }
         }
-        if (matters && fits_in_future(policy, j, &shape, &r->plan)) {
-            r->starts_ms = at_ms == INT64_MAX ? UINT64_MAX : max_u64(at_ms, now_ms);
+        const bool known = at_ms < END_UNKNOWN, last = i == policy->running_count;
+        if ((matters || last) && try_fit(policy, j, &shape, known || last, &w, &r->plan)) {
+            r->starts_ms = known ? max_u64(at_ms, now_ms) : UINT64_MAX;
             return true;
         }
     }
     for (reservation *left = next_reserved_end(policy, done); left; left = next_reserved_end(policy, done)) {
-        release_reserved(policy, left);
-        done |= UINT64_C(1) << (left - policy->reservations);
-        if (fits_in_future(policy, j, &shape, &r->plan)) {
+        release_reserved(policy, left, &done);
+        if (try_fit(policy, j, &shape, true, &w, &r->plan)) {
             r->starts_ms = max_u64(left->ends_ms, now_ms);
             return true;
         }
@@ -217,7 +257,7 @@ static bool find_start_pooled(ls_policy *policy, const job *j, uint64_t now_ms, 
         const uint32_t free = all_free > reserved ? all_free - reserved : 0;
         const bool more = i + 1 < policy->running_count && (uint64_t)policy->running[i + 1].key == at_ms;
         if (!more && free >= j->spec.min_ranks) {
-            r->starts_ms = at_ms == INT64_MAX ? UINT64_MAX : max_u64(at_ms, now_ms);
+            r->starts_ms = at_ms >= END_UNKNOWN ? UINT64_MAX : max_u64(at_ms, now_ms);
             r->spare = free - j->spec.min_ranks;
             return true;
         }
@@ -255,31 +295,31 @@ static void copy_plan(ls_plan *to, const ls_plan *from)
     to->level = from->level;
 }
 
-/* What was kept free for the job at the last pass, if that still holds. Choosing anew each time would keep free now these devices, now those. */
-static bool reuse_drained(ls_policy *policy, uint32_t slot, uint64_t now_ms, reservation *r)
+/* Devices of a plan that somebody has. */
+static uint32_t missing(const ls_policy *policy, const ls_plan *plan)
 {
-    const job *j = &policy->jobs[slot];
-    if (policy->drained.id != j->spec.id || policy->reservation_count > 0 || policy->settings.pooled ||
-        now_ms - min_u64(now_ms, policy->drained.made_ms) >= DRAINED_KEPT_MS) {
-        return false;
+    uint32_t devices = 0;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        devices += bits_of(plan->pieces[i].devices & ~policy->map.free[plan->pieces[i].place]);
     }
-    copy_plan(&r->plan, &policy->drained.plan);
-    r->job = slot;
-    r->id = j->spec.id;
-    r->withheld = false;
-    r->cpus_per = j->spec.cpus_per_rank;
-    r->memory_per = j->spec.memory_mib_per_rank;
-    r->starts_ms = r->ends_ms = UINT64_MAX;
-    return true;
+    return devices;
 }
 
-static void keep_drained(ls_policy *policy, const reservation *r, uint64_t now_ms)
+/* What was kept free for the job at the last pass stays so, unless elsewhere less is missing: choosing anew each time would keep free now these, now those. */
+static void keep_drained(ls_policy *policy, reservation *r, uint64_t now_ms)
 {
-    if (r->starts_ms == UINT64_MAX && policy->reservation_count == 0) {
-        policy->drained.id = r->id;
-        policy->drained.made_ms = now_ms;
-        copy_plan(&policy->drained.plan, &r->plan);
+    const bool same =
+        policy->drained.id == r->id && now_ms - min_u64(now_ms, policy->drained.made_ms) < DRAINED_KEPT_MS;
+    if (r->starts_ms != UINT64_MAX || policy->reservation_count > 0 || policy->settings.pooled) {
+        return;
     }
+    if (same && missing(policy, &r->plan) >= missing(policy, &policy->drained.plan)) {
+        copy_plan(&r->plan, &policy->drained.plan);
+        return;
+    }
+    policy->drained.id = r->id;
+    policy->drained.made_ms = now_ms;
+    copy_plan(&policy->drained.plan, &r->plan);
 }
 
 void ls_reserve_add(ls_policy *policy, uint32_t slot, uint64_t now_ms)
@@ -288,16 +328,17 @@ void ls_reserve_add(ls_policy *policy, uint32_t slot, uint64_t now_ms)
         return; /* no end is known that would help those at the head */
     }
     reservation *r = &policy->reservations[policy->reservation_count];
-    const job *j = &policy->jobs[slot];
-    const bool drains = may_drain(policy, j, now_ms);
+    job *j = &policy->jobs[slot];
+    const bool own =
+        ls_quota_is_own(policy, j, j->spec.min_ranks); /* what is borrowed is promised to nobody */
+    const bool drains = own && may_drain(policy, j, now_ms);
     policy->reserve_tries++;
-    if (!drains || !reuse_drained(policy, slot, now_ms, r)) {
-        if (!ls_reserve_find(policy, slot, now_ms, drains, r) || (r->starts_ms == UINT64_MAX && !drains)) {
-            return;
-        }
-        keep_drained(policy, r, now_ms);
+    if (!ls_reserve_find(policy, slot, now_ms, drains, r) || (r->starts_ms == UINT64_MAX && !drains)) {
+        return;
     }
-    r->key = ls_job_key(policy, j, now_ms);
+    keep_drained(policy, r, now_ms);
+    j->turn = !own ? 0 : j->turn ? j->turn : ++policy->turns;
+    r->place = ls_order_entry(policy, j, now_ms);
     for (uint32_t i = 0; i < r->plan.count; i++) {
         policy->reserved[r->plan.pieces[i].place] |= r->plan.pieces[i].devices;
     }

@@ -19,7 +19,10 @@
 #include "base/arena.h"
 #include "base/assert.h"
 
-enum { NO_SLOT = LS_INDEX_NONE, FACTOR_ONE = 65536, FAILURES_MAX = 32 };
+enum { NO_SLOT = LS_INDEX_NONE, FACTOR_ONE = 65536, AGES_MOST = 2, FAILURES_MAX = 32 };
+#define NO_TURN UINT64_MAX
+/* Keys of running jobs whose end nobody knows: behind all that are known, who started last first. */
+#define END_UNKNOWN (INT64_MAX / 2)
 
 typedef enum job_state {
     JOB_GONE,
@@ -55,13 +58,15 @@ typedef struct job {
     uint32_t ranks_wanted; /* LS_CHANGE_RANKS of a running job; 0: none */
     uint64_t window_ms, started_ms, checkpoint_ms, resized_ms, attained_ms, attained_device_ms;
     uint64_t pending_ms; /* since when it waits */
-    uint64_t left_ms;    /* of expected_ms, at `ranks` */
+    uint64_t turn;    /* its place among those that got a reserved start, until it starts; 0: it has none */
+    uint64_t left_ms; /* of expected_ms, at `ranks` */
     uint32_t gain_count;
     uint32_t gain[LS_GAINS_MAX]; /* throughput over that at min, at ranks spread evenly over [min, max] */
 } job;
 
-typedef struct entry { /* of a list that is kept sorted: by key, then id */
+typedef struct entry { /* of a list that is kept sorted: by key, then turn, then id */
     int64_t key;
+    uint64_t turn; /* who waits: NO_TURN without a reserved start; who runs: 0 */
     uint64_t id;
     uint32_t slot;
     uint32_t
@@ -83,7 +88,7 @@ typedef struct group {
 typedef struct reservation {
     uint32_t job;
     uint64_t id;
-    int64_t key;                 /* its place in the order when it was made */
+    entry place;                 /* in the order, from the next pass on */
     uint64_t starts_ms, ends_ms; /* UINT64_MAX: not known */
     ls_plan plan;                /* pieces: what it will have */
     uint64_t *held;              /* per piece: of those, the devices withheld in the free map now */
@@ -157,6 +162,7 @@ struct ls_policy {
 
     reservation reservations[LS_RESERVATIONS_MAX];
     uint32_t reservation_count, reserve_tries;
+    uint64_t turns;     /* given so far */
     bool *hidden;       /* by place: taken out of sight for the moment */
     uint64_t *reserved; /* by place: all devices of reservations, free or not */
     failure failures[FAILURES_MAX];
@@ -167,6 +173,7 @@ struct ls_policy {
         ls_plan plan;
     } drained;
     victim *victims;
+    uint32_t victims_missing; /* devices, of who asks */
     bool
         any_quota; /* an account has or had one: without, nobody borrows, and it does not matter to preemption whose a job is */
     asking offers[OFFERS_MAX];
@@ -232,6 +239,10 @@ void ls_quota_return(ls_policy *policy, uint64_t now_ms, const job *j, uint32_t 
 void ls_quota_recount(ls_policy *policy, account *a, const ls_policy_account *settings);
 /* Most ranks that the account may still use for such a job. */
 uint32_t ls_quota_room(const ls_policy *policy, const job *j);
+/* The same beside the first reservations, which have what is their account's own; 0 when its group is full with them. However soon the job would end: an
+ * account that is full has no reserved start. */
+uint32_t ls_quota_room_bound(const ls_policy *policy, const job *j, uint32_t first);
+
 /* Whether the account stays within its own with `ranks` more. */
 bool ls_quota_is_own(const ls_policy *policy, const job *j, uint32_t ranks);
 /* Whether the account uses more than its own of something the job holds. */
@@ -246,6 +257,9 @@ void ls_job_advance(job *j, uint64_t now_ms); /* service and time left, up to no
 uint32_t ls_job_queue(const ls_policy *policy, uint64_t attained_device_ms);
 void ls_job_factors(const ls_policy *policy, const job *j, uint64_t now_ms, int64_t factors_out[4]);
 int64_t ls_job_key(const ls_policy *policy, const job *j, uint64_t now_ms); /* lower is earlier */
+/* A job's place in the order, as it would be sorted. */
+entry ls_order_entry(const ls_policy *policy, const job *j, uint64_t now_ms);
+bool ls_entry_precedes(const entry *a, const entry *b);
 void ls_order_add(ls_policy *policy, uint32_t slot);
 void ls_order_update(ls_policy *policy, uint64_t now_ms);
 void ls_running_add(ls_policy *policy, uint32_t slot);

@@ -27,19 +27,16 @@ static uint32_t rank_of(const ls_policy *policy, uint64_t id)
 /* Whether an entry of the order comes before a job, as it was or as it would be changed. */
 static bool comes_before(const ls_policy *policy, const entry *e, const job *j)
 {
-    const int64_t key = ls_job_key(policy, j, policy->passed_ms);
-    return e->id != j->spec.id && (e->key < key || (e->key == key && e->id < j->spec.id));
+    const entry mine = ls_order_entry(policy, j, policy->passed_ms);
+    return e->id != j->spec.id && ls_entry_precedes(e, &mine);
 }
 
 /* How many reservations are of jobs before this one: they bind it. */
 static uint32_t bound_by(const ls_policy *policy, const job *j)
 {
-    const int64_t key = ls_job_key(policy, j, policy->passed_ms);
     uint32_t count = 0;
     for (uint32_t i = 0; i < policy->reservation_count; i++) {
-        const reservation *r = &policy->reservations[i];
-        const bool before = r->id != j->spec.id && (r->key < key || (r->key == key && r->id < j->spec.id));
-        count = before ? i + 1 : count;
+        count = comes_before(policy, &policy->reservations[i].place, j) ? i + 1 : count;
     }
     return count;
 }
