@@ -35,7 +35,7 @@ wait_until "a team of four" team 4
 blocker second 2 go2
 wait_until "it shrinks for another job" has_ranks "$job" 2
 wait_until "a team of two" team 2
-check "two left" left 2
+wait_until "two left" left 2
 
 expect 0 "$LOCKSTEP" resize "$job" --ranks 1
 wait_until "it is resized by hand" left 3
