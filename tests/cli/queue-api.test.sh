@@ -41,32 +41,65 @@ for path, operations in d["paths"].items():
     for operation in operations.values():
         places = {p["name"] for p in operation["parameters"] if p["in"] == "path"}
         assert places == {w[1:-1] for w in path.split("/") if w.startswith("{")}, path
-        assert "200" in operation["responses"] and operation["summary"]
+        assert {"200", "201", "202"} & set(operation["responses"]) and operation["summary"]
 PY
 check "answers are as promised" python3 - "$LOCKSTEP_HOME/socket" "$address" "$token" <<'PY'
 import json, subprocess, sys
 socket, address, token = sys.argv[1:]
 d = json.load(open("openapi.json"))
 doors = [["--unix-socket", socket, "http://x"], ["-H", "Authorization: Bearer " + token, address]]
-kinds = {"integer": int, "number": (int, float), "string": str, "boolean": bool, "array": list, "object": dict}
+kinds = {"integer": int, "number": (int, float), "string": str, "boolean": bool, "array": list, "object": dict, "null": type(None)}
 wrong, seen = [], 0
+def hold(where, value, schema):
+    """Every member that is promised, of the kind that is promised, down to the last list."""
+    kind = schema.get("type", [])
+    kind = [kind] if isinstance(kind, str) else kind
+    if kind and not any(isinstance(value, kinds[k]) and (k == "boolean" or not isinstance(value, bool)) for k in kind):
+        wrong.append(f"{where} is {value!r:.200}, promised {kind}")
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            hold(f"{where}[{i}]", item, schema.get("items", {}))
+    if isinstance(value, dict):
+        wrong.extend(f"{where}: no {name} in {value!r:.300}" for name in schema.get("required", []) if name not in value)
+        for name, inner in schema.get("properties", {}).items():
+            if name in value:
+                hold(f"{where}.{name}", value[name], inner)
+def ask(door, path, body):
+    *options, base = door
+    post = ["-H", "Content-Type: application/json", "-d", json.dumps(body)] if body is not None else []
+    run = subprocess.run(["curl", "-sS", "--max-time", "60", "-w", "\\n%{http_code}", *post, *options, base + path], capture_output=True, text=True)
+    text, code = run.stdout.rsplit("\n", 1)
+    return code, json.loads(text)
 for path, operations in d["paths"].items():
     content = operations.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
     if "application/json" not in content or path == "/openapi.json":
         continue
-    for *options, base in doors:
-        text = subprocess.run(["curl", "-sS", "--max-time", "60", *options, base + path.replace("{job}", "2") + ("?timeout_s=0" if path.endswith("wait") else "")],
-                              capture_output=True, text=True).stdout
-        answer, schema = json.loads(text), content["application/json"]["schema"]
-        seen += 1
-        for name in schema["required"]:
-            kind = schema["properties"][name].get("type", [])
-            kind = [kind] if isinstance(kind, str) else kind
-            if name not in answer:
-                wrong.append(f"{path}: no {name} in {text[:200]}")
-            elif kind and not any(answer[name] is None if k == "null" else isinstance(answer[name], kinds[k]) for k in kind):
-                wrong.append(f"{path}: {name} is {answer[name]!r}, promised {kind}")
-assert seen >= 18, seen
+    for door in doors:
+        for job in ("1", "2", "3") if "{job}" in path else ("",):
+            code, answer = ask(door, path.replace("{job}", job) + ("?timeout_s=0" if path.endswith("wait") else "?all=true" if path == "/v1/jobs" else ""), None)
+            seen += 1
+            hold(path, answer, content["application/json"]["schema"])
+assert seen >= 30, seen
+file = "name: held\njob: {command: [sh, -c, 'exit 0']}\n"
+for path, job, body in (("/v1/jobs", 0, {"file": file, "directory": "/tmp", "hold": True}),
+                        ("/v1/sweeps", 0, {"file": file, "directory": "/tmp", "set": {"job.grace": ["1s", "2s"]}}),
+                        ("/v1/jobs/{job}/hold", 3, {}), ("/v1/jobs/{job}/priority", 3, {"priority": "low"}), ("/v1/jobs/{job}/resize", 3, {"ranks": 1}),
+                        ("/v1/accounts", 0, {"account": "made"})):
+    code, answer = ask(doors[0], path.replace("{job}", str(job)), body)
+    responses = d["paths"][path]["post"]["responses"]
+    if code not in responses:
+        wrong.append(f"POST {path}: {code} {answer}, promised {sorted(responses)}")
+    else:
+        hold("POST " + path, answer, responses[code]["content"]["application/json"]["schema"])
+error = d["components"]["responses"]["error"]["content"]["application/json"]["schema"]
+for door, path, body, code, word in ((doors[0], "/v1/jobs/77", None, "404", "not found"), (doors[0], "/v1/jobs?x=1", None, "400", "invalid"),
+                                     (["-H", "Authorization: Bearer 00", address], "/v1/jobs", None, "401", "unauthorized"),
+                                     (["-H", "Host: elsewhere", address], "/v1/jobs", None, "403", "forbidden"),
+                                     (doors[0], "/v1/jobs/1/cancel", {}, "409", "conflict")):
+    got, answer = ask(door, path, body)
+    hold("an error", answer, error)
+    if (got, answer.get("status")) != (code, word):
+        wrong.append(f"{path}: {got} {answer}, wanted {code} {word}")
 sys.exit("\n".join(wrong) or 0)
 PY
 
@@ -103,7 +136,7 @@ for line in open(sys.argv[1]):
         assert m, line
         assert m[1] in kinds and (m[1], m[2]) not in samples, line
         samples[m[1], m[2]] = float(m[3])
-assert samples['lockstep_jobs', '{state="RUNNING"}'] == 1 and samples['lockstep_jobs', '{state="HELD"}'] == 1
+assert samples['lockstep_jobs', '{state="RUNNING"}'] == 1 and samples['lockstep_jobs', '{state="HELD"}'] == 2
 assert samples['lockstep_devices_used', None] == 2
 assert samples['lockstep_account_device_seconds_total', '{account="research",kind="allocated"}'] > 0
 PY
@@ -116,9 +149,9 @@ touch go
 expect 0 "$LOCKSTEP" wait 2
 expect 0 "$LOCKSTEP" submit tiny.yaml --set train.steps=2000 --name again --ranks 1
 wait_until "a step is told" grep -q '^event: step' events.txt
-expect 0 "$LOCKSTEP" cancel 4
-"$LOCKSTEP" wait 4 >/dev/null
-wait_until "the end is told" grep -q '"job":4,"state":"CANCELLED"' events.txt
+expect 0 "$LOCKSTEP" cancel 7
+"$LOCKSTEP" wait 7 >/dev/null
+wait_until "the end is told" grep -q '"job":7,"state":"CANCELLED"' events.txt
 kill "$listening" 2>/dev/null
 wait "$listening" 2>/dev/null
 check "events are events" python3 - <<'PY'
@@ -131,12 +164,12 @@ for block in blocks[:-1]:
     jobs += fields["event"] == "job"
     steps += fields["event"] == "step"
     assert fields["event"] != "job" or ("id" in fields and {"job", "state", "from", "time"} <= set(data))
-    assert fields["event"] != "step" or (data["job"] == 4 and data["step"] >= 1 and data["loss"] > 0)
+    assert fields["event"] != "step" or (data["job"] == 7 and data["step"] >= 1 and data["loss"] > 0)
 assert jobs >= 5 and steps >= 1
 open("id.txt", "w").write([l for l in open("events.txt") if l.startswith("id: ")][1][4:].strip())
 PY
 timeout 5 "${socket[@]}" -N -H "Last-Event-ID: $(cat id.txt)" "http://x/v1/events?metrics=false" >more.txt 2>&1
-check "what was missed comes again" grep -q '"job":4,"state":"CANCELLED"' more.txt
+check "what was missed comes again" grep -q '"job":7,"state":"CANCELLED"' more.txt
 check "and what was seen does not" test "$(grep -c "^id: $(cat id.txt)\$" more.txt)" = 0
 
 # The page: whole, without another file, of both kinds; the token goes into a cookie and out of the address.

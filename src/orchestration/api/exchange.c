@@ -68,11 +68,29 @@ void ls_api_exchange_json(ls_api_exchange *exchange, unsigned code, json_t *root
     ls_api_exchange_text(exchange, code, "application/json", &text);
 }
 
+/* A word for the code: what a program looks at. */
+static const char *word_of(unsigned code, ls_status status)
+{
+    static const struct {
+        unsigned code;
+        const char *word;
+    } words[] = {{400, "invalid"},   {401, "unauthorized"}, {403, "forbidden"},   {404, "not found"},
+                 {405, "method"},    {408, "timeout"},      {409, "conflict"},    {413, "too large"},
+                 {414, "too large"}, {415, "media type"},   {503, "unavailable"}, {504, "timeout"},
+                 {507, "disk"}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (words[i].code == code) {
+            return words[i].word;
+        }
+    }
+    return ls_status_name(status);
+}
+
 void ls_api_exchange_error(ls_api_exchange *exchange, unsigned code, ls_status status)
 {
     ls_api_exchange_json(exchange, code,
                          json_pack("{s:s#, s:s}", "error", ls_error_text(), (int)strlen(ls_error_text()),
-                                   "status", ls_status_name(status)));
+                                   "status", word_of(code, status)));
 }
 
 /* ---- verbs ---- */

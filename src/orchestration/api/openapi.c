@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "orchestration/api/route.h"
 
-#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *type_name(ls_api_type type)
@@ -39,17 +39,26 @@ static void put_limits(json_t *schema, const ls_api_field *field)
     json_object_set_new(schema, high, json_integer((json_int_t)field->max));
 }
 
+static json_t *object_of(const ls_api_field *fields, size_t count, bool is_answer);
+
+static json_t *items_of(const ls_api_field *field)
+{
+    return field->members ? object_of(field->members, field->member_count, true)
+                          : json_pack("{s:s}", "type", item_name(field->type));
+}
+
 static json_t *schema_of(const ls_api_field *field)
 {
-    json_t *schema = json_object();
     if (field->type == LS_API_ANY) {
-        return schema;
+        return json_object();
     }
+    const bool has_members = field->type == LS_API_OBJECT && field->members;
+    json_t *schema = has_members ? object_of(field->members, field->member_count, true) : json_object();
     const char *name = type_name(field->type);
     json_object_set_new(schema, "type",
                         field->may_be_null ? json_pack("[s, s]", name, "null") : json_string(name));
     if (strcmp(name, "array") == 0) {
-        json_object_set_new(schema, "items", json_pack("{s:s}", "type", item_name(field->type)));
+        json_object_set_new(schema, "items", items_of(field));
     }
     put_limits(schema, field);
     if (field->choices) {
@@ -73,7 +82,7 @@ static json_t *object_of(const ls_api_field *fields, size_t count, bool is_answe
         json_t *schema = schema_of(&fields[i]);
         json_object_set_new(schema, "description", json_string(fields[i].help));
         json_object_set_new(properties, fields[i].name, schema);
-        if (is_answer || fields[i].is_required) {
+        if (is_answer ? !fields[i].may_lack : fields[i].is_required) {
             json_array_append_new(required, json_string(fields[i].name));
         }
     }
@@ -112,7 +121,9 @@ static json_t *responses_of(const ls_api_route *route)
                          : json_pack("{s:s}", "type", "string");
     json_t *content = json_object();
     json_object_set_new(content, media_type(route), json_pack("{s:o}", "schema", schema));
-    return json_pack("{s:{s:s, s:o}, s:{s:s}}", "200", "description", "done", "content", content, "default",
+    char code[8];
+    snprintf(code, sizeof code, "%d", route->code ? route->code : 200);
+    return json_pack("{s:{s:s, s:o}, s:{s:s}}", code, "description", "done", "content", content, "default",
                      "$ref", "#/components/responses/error");
 }
 
@@ -131,7 +142,7 @@ static const char *who_name(ls_api_who who)
     static const char *const names[] = {
         [LS_API_ANYBODY] = ("anybody who gets through to the server; of other people's jobs it shows number, "
                             "state, account and ranks"),
-        [LS_API_OF_JOB] = "the job's owner, root, the daemon's owner",
+        [LS_API_OF_JOB] = "the job's owner, root, the daemon's owner, and who is named in job.share",
         [LS_API_ADMIN] = "root and the daemon's owner",
     };
     return names[who];
@@ -169,10 +180,11 @@ static json_t *paths(void)
 
 json_t *ls_api_openapi(void)
 {
-    json_t *error = json_pack("{s:s, s:{s:{s:{s:s, s:{s:{s:s}, s:{s:s}}, s:[s, s]}}}}", "description",
-                              "what failed, the value seen, what is allowed", "content", "application/json",
-                              "schema", "type", "object", "properties", "error", "type", "string", "status",
-                              "type", "string", "required", "error", "status");
+    json_t *error = json_pack("{s:s, s:{s:{s:{s:s, s:{s:{s:s, s:s}, s:{s:s, s:s}}, s:[s, s]}}}}",
+                              "description", "refused, or failed", "content", "application/json", "schema",
+                              "type", "object", "properties", "error", "type", "string", "description",
+                              "what failed, the value seen, what is allowed", "status", "type", "string",
+                              "description", "a word for the code", "required", "error", "status");
     json_t *document = json_pack(
         "{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}, {s:[]}, {}], s:o}", "openapi", "3.1.0", "info", "title",
         "Lockstep", "version", LS_VERSION, "description",

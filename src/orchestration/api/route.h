@@ -32,16 +32,18 @@ typedef enum ls_api_type {
 
 typedef enum ls_api_place { LS_API_PATH, LS_API_QUERY, LS_API_BODY } ls_api_place;
 
-/* An argument, or a member of an answer (then `place` and `is_required` mean nothing, and every row is there, or null where may_be_null). */
+/* An argument, or a member of an answer (then `place` and `is_required` mean nothing, and every row is there unless it may lack, or null where may_be_null). */
 typedef struct ls_api_field {
     const char *name;
     ls_api_type type;
     ls_api_place place;
-    bool is_required, may_be_null;
+    bool is_required, may_be_null, may_lack;
     double min,
         max; /* of the number; of the bytes of a text; of the items of a list (texts in it have at most LS_API_TEXT_BYTES) */
     const char *const *choices; /* of a text; NULL: any */
     const char *help;
+    const struct ls_api_field *members; /* of the object, or of each in the list; NULL: any */
+    size_t member_count;
 } ls_api_field;
 
 typedef enum ls_api_kind {
@@ -71,6 +73,7 @@ typedef struct ls_api_route {
     size_t argument_count;
     const ls_api_field *answer; /* members of the JSON object; NULL: not JSON */
     size_t answer_count;
+    int code; /* of an answer that says yes; 0: 200 */
 } ls_api_route;
 
 enum { LS_API_TEXT_BYTES = 4096, LS_API_BODY_BYTES_MAX = 2 * 1024 * 1024, LS_API_TARGET_BYTES_MAX = 4096 };

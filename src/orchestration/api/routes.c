@@ -168,23 +168,96 @@ static const ls_api_field stream_in[] = {
 
 /* ---- answers ---- */
 
+/* Left out for who may not read the job. */
+#define SOME(label, what, text)                                                                              \
+    {                                                                                                        \
+        .name = (label), .type = (what), .may_lack = true, .help = (text)                                    \
+    }
+#define SOME_OR_NULL(label, what, text)                                                                      \
+    {                                                                                                        \
+        .name = (label), .type = (what), .may_be_null = true, .may_lack = true, .help = (text)               \
+    }
+/* Objects with these members. */
+#define OF(label, what, array, text)                                                                         \
+    {                                                                                                        \
+        .name = (label), .type = (what), .members = (array),                                                 \
+        .member_count = sizeof(array) / sizeof((array)[0]), .help = (text)                                   \
+    }
+
+#define STATES                                                                                               \
+    "QUEUED, STARTING, RUNNING, CHECKPOINTING, RESIZING, PREEMPTING, RECOVERING, HELD, STOPPING, "           \
+    "SUCCEEDED, FAILED, CANCELLED"
+
+/* Of a job wherever it is listed. */
+#define JOB_ROWS                                                                                             \
+    OUT("job", LS_API_INTEGER, "its number"),                                                                \
+        OUT_OR_NULL("name", LS_API_STRING, "null for who may not read it"),                                  \
+        OUT("state", LS_API_STRING, STATES), OUT("account", LS_API_STRING, "who it is charged to"),          \
+        OUT_OR_NULL("priority", LS_API_STRING, "low, normal, high; null for who may not read it"),           \
+        OUT("ranks", LS_API_INTEGER, "devices it has, or wants while it waits"),                             \
+        OUT_OR_NULL("why", LS_API_STRING, "why it waits, or how it ended, in a line"),                       \
+        SOME("user", LS_API_STRING, "whose it is"), SOME("uid", LS_API_INTEGER, "the number of that user"),  \
+        SOME("gid", LS_API_INTEGER, "the group it runs as"),                                                 \
+        SOME_OR_NULL("group", LS_API_STRING, "the sweep it belongs to"),                                     \
+        SOME_OR_NULL("run_dir", LS_API_STRING, "where a training run writes; null for any other program"),   \
+        SOME("epoch", LS_API_INTEGER, "how often it was started"),                                           \
+        SOME("submitted", LS_API_NUMBER, "seconds since 1970, as all times"),                                \
+        SOME_OR_NULL("started", LS_API_NUMBER, "the last time; null: never"),                                \
+        SOME_OR_NULL("ended", LS_API_NUMBER, "null: it has not"),                                            \
+        SOME_OR_NULL("ends", LS_API_NUMBER, "when it is expected to end; null: not known"),                  \
+        SOME_OR_NULL("exit_code", LS_API_INTEGER, "of its last start"),                                      \
+        SOME_OR_NULL("idle_s", LS_API_NUMBER, "its devices have done nothing for so long"),                  \
+        SOME_OR_NULL("step", LS_API_INTEGER, "of a training run: how far it is"),                            \
+        SOME_OR_NULL("steps", LS_API_INTEGER, "and how many there are")
+
+static const ls_api_field listed_job[] = {JOB_ROWS};
+
+#define USAGE_ROWS                                                                                           \
+    OUT("allocated_h", LS_API_NUMBER, "device-hours that jobs held"),                                        \
+        OUT("idle_h", LS_API_NUMBER, "of these, held and not used"),                                         \
+        OUT("lost_h", LS_API_NUMBER, "of these, computed and thrown away"),                                  \
+        OUT("waiting_h", LS_API_NUMBER, "asked for in vain"),                                                \
+        OUT_OR_NULL("cost", LS_API_NUMBER, "of what was allocated; null: no price is known"),                \
+        OUT_OR_NULL("idle_cost", LS_API_NUMBER, "of what was idle"),                                         \
+        OUT_OR_NULL("lost_cost", LS_API_NUMBER, "of what was lost")
+
+static const ls_api_field usage_rows[] = {USAGE_ROWS};
+static const ls_api_field account_usage[] = {
+    OUT("account", LS_API_STRING, "its name"),
+    OUT("jobs", LS_API_INTEGER, "ever submitted"),
+    USAGE_ROWS,
+};
+static const ls_api_field places[] = {
+    OUT("node", LS_API_STRING, "its name"),
+    OUT("devices", LS_API_INTEGERS, "their numbers on the node"),
+};
 static const ls_api_field job_out[] = {
-    OUT("job", LS_API_INTEGER, "its number"),
-    OUT_OR_NULL("name", LS_API_STRING, "null for who may not read it"),
-    OUT("state", LS_API_STRING,
-        "QUEUED, STARTING, RUNNING, CHECKPOINTING, RESIZING, PREEMPTING, RECOVERING, HELD, STOPPING, "
-        "SUCCEEDED, "
-        "FAILED, CANCELLED"),
-    OUT("account", LS_API_STRING, "who it is charged to"),
-    OUT("priority", LS_API_STRING, "low, normal, high"),
-    OUT("ranks", LS_API_INTEGER, "devices it has, or wants while it waits"),
-    OUT_OR_NULL("why", LS_API_STRING, "why it waits, in a line"),
-    OUT_OR_NULL("ends", LS_API_NUMBER, "when it gives its devices back, by its steps or its time limit"),
-    OUT_OR_NULL("step", LS_API_INTEGER, "of a run that trains: steps done"),
-    OUT_OR_NULL("steps", LS_API_INTEGER, "of so many"),
+    JOB_ROWS,
+    OUT("after", LS_API_INTEGERS, "jobs it waits for"),
+    OUT_OR_NULL("directory", LS_API_STRING, "where it runs"),
+    OUT_OR_NULL("file_name", LS_API_STRING, "what its run file was called"),
+    OUT("command", LS_API_STRINGS, "the program; empty: it trains"),
+    OUT("set", LS_API_STRINGS, "what overrides the run file"),
+    OUT("min_ranks", LS_API_INTEGER, "the fewest it runs with"),
+    OUT("max_ranks", LS_API_INTEGER, "the most"),
+    OUT_OR_NULL("time_limit_s", LS_API_NUMBER, "null: none"),
+    OUT("restartable", LS_API_BOOL, "may it be stopped and started again?"),
+    OUT("spot", LS_API_BOOL, "may it run on what can be taken away?"),
+    OUT("cause", LS_API_STRING, "of its last change of state"),
+    OUT_OR_NULL("text", LS_API_STRING, "and in words"),
+    OUT("held", LS_API_BOOL, "does it wait for its release?"),
+    OUT("restarts", LS_API_INTEGER, "after losses"),
+    OUT("preemptions", LS_API_INTEGER, "for others"),
+    OUT_OR_NULL("queued", LS_API_NUMBER, "since when it waits, or waited last"),
+    OUT_OR_NULL("saved", LS_API_NUMBER, "its last checkpoint"),
+    OF("nodes", LS_API_OBJECTS, places, "where it runs"),
+    OUT("engine", LS_API_STRING, "local or slurm"),
+    OUT_OR_NULL("engine_ref", LS_API_STRING, "what the engine calls it"),
+    OF("usage", LS_API_OBJECT, usage_rows, "what it used"),
+    OUT("foresight", LS_API_OBJECT, "when it was said to start and to end, and when that was said"),
 };
 static const ls_api_field jobs_out[] = {
-    OUT("jobs", LS_API_OBJECTS, "by number; members as in /v1/jobs/{job}"),
+    OF("jobs", LS_API_OBJECTS, listed_job, "by number; those that have ended alone: the last first"),
     OUT_OR_NULL("before", LS_API_INTEGER, "where the next page begins; null: there is none"),
 };
 static const ls_api_field changed_out[] = {
@@ -194,20 +267,34 @@ static const ls_api_field changed_out[] = {
 static const ls_api_field submit_out[] = {
     OUT("job", LS_API_INTEGER, "its number"),
     OUT("state", LS_API_STRING, "QUEUED or HELD"),
-    OUT_OR_NULL("run_dir", LS_API_STRING, "where a training run writes"),
+    OUT_OR_NULL("run_dir", LS_API_STRING, "where a training run writes; null for any other program"),
 };
 static const ls_api_field sweep_out[] = {
     OUT("group", LS_API_STRING, "name of the sweep"),
     OUT("jobs", LS_API_INTEGERS, "the numbers of its jobs"),
 };
+static const ls_api_field blockers[] = {
+    OUT("job", LS_API_INTEGER, "its number"),
+    OUT_OR_NULL("name", LS_API_STRING, "null for who may not read it"),
+    OUT("devices", LS_API_INTEGER, "that it has"),
+    OUT_OR_NULL("ends", LS_API_NUMBER, "when it is expected to end; null: not known"),
+};
+static const ls_api_field changes[] = {
+    OUT("change", LS_API_STRING, "what would be changed"),
+    OUT("value", LS_API_INTEGER, "to what"),
+    OUT("starts_in_s", LS_API_NUMBER, "seconds until it would start; 0: at once"),
+    OUT("text", LS_API_STRING, "the same in words"),
+};
 static const ls_api_field why_out[] = {
     OUT("job", LS_API_INTEGER, "its number"),
+    OUT("state", LS_API_STRING, STATES),
     OUT("stage", LS_API_STRING, "the first stage that fails"),
+    OUT_OR_NULL("text", LS_API_STRING, "the same in words"),
     OUT_OR_NULL("needed", LS_API_INTEGER, "devices it needs"),
     OUT_OR_NULL("available", LS_API_INTEGER, "devices it could have"),
-    OUT("blockers", LS_API_OBJECTS, "jobs that have what it needs, and when they are expected to end"),
+    OF("blockers", LS_API_OBJECTS, blockers, "jobs that have what it needs"),
     OUT_OR_NULL("eta_s", LS_API_NUMBER, "seconds until it is expected to start"),
-    OUT("counterfactuals", LS_API_ANY, "what would let it start, and when"),
+    OF("counterfactuals", LS_API_OBJECTS, changes, "what would let it start, and when"),
 };
 static const ls_api_field metrics_out[] = {
     OUT("job", LS_API_INTEGER, "its number"),
@@ -216,27 +303,74 @@ static const ls_api_field metrics_out[] = {
     OUT_OR_NULL("last", LS_API_OBJECT, "the newest step, all that the run wrote of it"),
     OUT("is_whole", LS_API_BOOL, "false: there are more steps, and the next question finds more of them"),
 };
+static const ls_api_field event_rows[] = {
+    OUT("time", LS_API_NUMBER, "seconds since 1970"),
+    SOME("event", LS_API_STRING, "of the run: what it tells; its other members are beside it"),
+    SOME("from", LS_API_STRING, "of the queue: the state before"),
+    SOME("to", LS_API_STRING, "the state behind"),
+    SOME("cause", LS_API_STRING, "why"),
+    SOME_OR_NULL("text", LS_API_STRING, "in words"),
+};
 static const ls_api_field events_out[] = {
     OUT("job", LS_API_INTEGER, "its number"),
-    OUT("events", LS_API_OBJECTS, "by time: changes of its state, and what its run told"),
+    OF("events", LS_API_OBJECTS, event_rows, "by time: changes of its state, and what its run told"),
+};
+static const ls_api_field holders[] = {
+    OUT("job", LS_API_INTEGER, "its number"),
+    OUT_OR_NULL("name", LS_API_STRING, "null for who may not read it"),
+    OUT("devices", LS_API_INTEGER, "that it has there"),
+};
+static const ls_api_field node_rows[] = {
+    OUT("node", LS_API_STRING, "its name"),        OUT("state", LS_API_STRING, "up or down"),
+    OUT("kind", LS_API_STRING, "of its devices"),  OUT("devices", LS_API_INTEGER, "that it has"),
+    OUT("used", LS_API_INTEGER, "that jobs have"), OF("jobs", LS_API_OBJECTS, holders, "who has them"),
 };
 static const ls_api_field nodes_out[] = {
-    OUT("nodes", LS_API_OBJECTS, "machines, their devices and who has them")};
+    OUT("engine", LS_API_STRING, "local or slurm"),
+    OF("nodes", LS_API_OBJECTS, node_rows, "machines, their devices and who has them"),
+};
+static const ls_api_field account_rows[] = {
+    OUT("account", LS_API_STRING, "its name"),
+    OUT("weight", LS_API_INTEGER, "its share beside the others"),
+    OUT_OR_NULL("quota", LS_API_INTEGER, "devices that are its own; null: no limit"),
+    OUT_OR_NULL("borrow", LS_API_INTEGER, "devices of others beside these; null: no limit"),
+    OUT_OR_NULL("lend", LS_API_INTEGER, "of its own, so many may be lent; null: all"),
+    OUT("devices", LS_API_INTEGER, "that its jobs have"),
+    OUT("running", LS_API_INTEGER, "jobs that have devices"),
+    OUT("waiting", LS_API_INTEGER, "jobs that wait"),
+    OUT("jobs", LS_API_INTEGER, "ever submitted"),
+};
 static const ls_api_field accounts_out[] = {
-    OUT("accounts", LS_API_OBJECTS, "shares, quotas, members, highest priority, use")};
+    OF("accounts", LS_API_OBJECTS, account_rows, "shares, quotas, use"),
+};
 static const ls_api_field usage_out[] = {
-    OUT("accounts", LS_API_OBJECTS, "device-hours and money of each account")};
+    OF("accounts", LS_API_OBJECTS, account_usage, "device-hours and money of each account"),
+    OF("total", LS_API_OBJECT, usage_rows, "of all together"),
+    OUT_OR_NULL("price_per_device_h", LS_API_NUMBER, "null: not known"),
+    OUT("currency", LS_API_STRING, "of the price"),
+    OUT("foresight", LS_API_OBJECT, "how right predicted starts and ends were"),
+};
 static const ls_api_field account_out[] = {OUT("account", LS_API_STRING, "its name")};
+static const ls_api_field down_out[] = {
+    OUT("jobs", LS_API_INTEGER, "that have not ended"),
+    OUT("cancel", LS_API_BOOL, "are they cancelled before?"),
+};
 static const ls_api_field status_out[] = {
     OUT("version", LS_API_STRING, "of the daemon"),
     OUT("engine", LS_API_STRING, "local or slurm"),
+    OUT("order", LS_API_STRING, "of the policy"),
+    OUT("states", LS_API_OBJECT, "how many jobs the daemon has in memory, by state"),
+    OUT("devices", LS_API_INTEGER, "of all nodes"),
+    OUT("devices_used", LS_API_INTEGER, "that jobs have"),
+    OUT("nodes", LS_API_INTEGER, "how many there are"),
+    OUT_OR_NULL("paused", LS_API_STRING, "why nothing can be changed; null: it can"),
 };
 
 /* ---- the table ---- */
 
 static const ls_api_route routes[] = {
     {"POST", "/v1/jobs", "submit", LS_API_VERB, LS_VERB_SUBMIT, LS_API_ANYBODY,
-     "Puts a job into the queue; what can never run is refused.", FIELDS(submit_in), FIELDS(submit_out)},
+     "Puts a job into the queue; what can never run is refused.", FIELDS(submit_in), FIELDS(submit_out), 201},
     {"GET", "/v1/jobs", "jobs", LS_API_VERB, LS_VERB_LIST, LS_API_ANYBODY, "The queue.", FIELDS(jobs_in),
      FIELDS(jobs_out)},
     {"GET", "/v1/jobs/{job}", "job", LS_API_VERB, LS_VERB_SHOW, LS_API_OF_JOB, "One job.", FIELDS(job_only),
@@ -265,7 +399,7 @@ static const ls_api_route routes[] = {
     {"POST", "/v1/jobs/{job}/priority", "priority", LS_API_VERB, LS_VERB_PRIORITY, LS_API_OF_JOB,
      "Another priority: what waits is put in order anew.", FIELDS(priority_in), FIELDS(changed_out)},
     {"POST", "/v1/sweeps", "sweep", LS_API_VERB, LS_VERB_SWEEP, LS_API_ANYBODY,
-     "A job for each combination of values, as one group.", FIELDS(sweep_in), FIELDS(sweep_out)},
+     "A job for each combination of values, as one group.", FIELDS(sweep_in), FIELDS(sweep_out), 201},
     {"GET", "/v1/nodes", "nodes", LS_API_VERB, LS_VERB_NODES, LS_API_ANYBODY, "The machines.", NULL, 0,
      FIELDS(nodes_out)},
     {"GET", "/v1/accounts", "accounts", LS_API_VERB, LS_VERB_ACCOUNTS, LS_API_ANYBODY, "Who shares them.",
@@ -282,7 +416,7 @@ static const ls_api_route routes[] = {
      "behind Last-Event-ID.",
      FIELDS(stream_in), NULL, 0},
     {"POST", "/v1/down", "down", LS_API_VERB, LS_VERB_DOWN, LS_API_ADMIN, "Ends the daemon; jobs go on.",
-     FIELDS(down_in), NULL, 0},
+     FIELDS(down_in), FIELDS(down_out), 202},
     {"GET", "/metrics", "prometheus", LS_API_METRICS, LS_VERBS, LS_API_ANYBODY, "Numbers for Prometheus.",
      NULL, 0, NULL, 0},
     {"GET", "/", "page", LS_API_PAGE, LS_VERBS, LS_API_ANYBODY, "The queue, as a page.", NULL, 0, NULL, 0},

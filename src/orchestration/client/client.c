@@ -159,17 +159,14 @@ static bool take_part(void *context, const char *data, size_t bytes)
     return true;
 }
 
-static ls_status status_named(const char *name)
+/* What a command's exit code follows from. */
+static ls_status status_of(int code)
 {
-    static const ls_status all[] = {LS_ERR_INVALID, LS_ERR_NOT_FOUND, LS_ERR_UNSUPPORTED, LS_ERR_DATA,
-                                    LS_ERR_MEMORY,  LS_ERR_DISK,      LS_ERR_DEVICE,      LS_ERR_IO,
-                                    LS_ERR_FAILED,  LS_ERR_TIMEOUT};
-    for (size_t i = 0; name && i < sizeof all / sizeof all[0]; i++) {
-        if (strcmp(ls_status_name(all[i]), name) == 0) {
-            return all[i];
-        }
-    }
-    return LS_ERR_FAILED;
+    return code == 404                  ? LS_ERR_NOT_FOUND
+           : code == 408 || code == 504 ? LS_ERR_TIMEOUT
+           : code == 507                ? LS_ERR_DISK
+           : code >= 400 && code < 500  ? LS_ERR_INVALID
+                                        : LS_ERR_FAILED;
 }
 
 /* An answer that says no. */
@@ -177,7 +174,7 @@ static ls_status refusal(const reader *self)
 {
     json_t *root = json_loadb(ls_text_string(&self->error), self->error.bytes, 0, NULL);
     const char *text = json_string_value(json_object_get(root, "error"));
-    const ls_status status = status_named(json_string_value(json_object_get(root, "status")));
+    const ls_status status = status_of(self->response.code);
     if (text) {
         ls_fail(status, "%s", text);
     } else {

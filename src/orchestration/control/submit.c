@@ -235,8 +235,9 @@ ls_answer ls_submit_job(ls_controller *c, const ls_caller *caller, const json_t 
     ls_job *job = NULL;
     ls_answer answer = submit(c, caller, json_deep_copy(arguments), false, &job);
     if (job) {
-        answer.json = json_pack("{s:I, s:s, s:s}", "job", (json_int_t)job->id, "state",
-                                ls_job_state_name(job->state), "run_dir", job->run_dir);
+        answer.json =
+            json_pack("{s:I, s:s, s:o}", "job", (json_int_t)job->id, "state", ls_job_state_name(job->state),
+                      "run_dir", job->run_dir[0] ? json_string(job->run_dir) : json_null());
     }
     return answer;
 }
