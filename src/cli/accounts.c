@@ -345,6 +345,7 @@ static ls_status run_usage(const ls_invocation *invocation)
         append_usage(answer, invocation->arena, &text);
         append_foresight(json_object_get(answer, "foresight"), "starts", &text);
         append_foresight(json_object_get(answer, "foresight"), "ends", &text);
+        append_foresight(json_object_get(answer, "foresight"), "plans", &text);
         print_text(&text);
     }
     json_decref(answer);

@@ -166,6 +166,17 @@ static void append_progress(ls_text *text, const json_t *job)
     }
 }
 
+/* "to take 12m, by the calibration of ..." */
+static void append_plan(ls_text *text, const json_t *job)
+{
+    const json_t *plan = json_object_get(json_object_get(job, "foresight"), "plan");
+    const double run_s = ls_queue_number(plan, "run_s");
+    const char *source = ls_queue_string(plan, "source");
+    if (isfinite(run_s) && source) {
+        ls_text_printf(text, "%-12s to take %s, by the %s\n", "planned", ls_duration_of(run_s).text, source);
+    }
+}
+
 /* "said 2m before: 3 s late" */
 static void append_foresight(ls_text *text, const json_t *job, const char *title, const char *what,
                              const char *said, const char *happened)
@@ -205,6 +216,7 @@ static void append_job(ls_text *text, const json_t *job)
     append_moment(text, job, "started");
     append_moment(text, job, "ended");
     append_progress(text, job);
+    append_plan(text, job);
     append_foresight(text, job, "start", "start", "start_said", "started");
     append_foresight(text, job, "end", "end", "end_said", "ended");
     if (ls_queue_has_ended(ls_queue_string(job, "state")) && /* of an earlier start: in its events */

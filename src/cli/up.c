@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "compute/queue.h"
+#include "execution/calibrate/calibrate.h"
 #include "orchestration/client/client.h"
 #include "orchestration/daemon/daemon.h"
 
@@ -216,6 +218,20 @@ static void raise_file_limit(void)
     }
 }
 
+/* What this machine was measured to do, by 'lockstep calibrate'; NULL: it was not. */
+static const ls_calibration *find_calibration(ls_arena *arena)
+{
+    ls_queue *queue = NULL;
+    ls_calibration *calibration = ls_arena_new(arena, ls_calibration, 1);
+    char why_not[400];
+    if (ls_queue_create_cpu(1, &queue) != LS_OK) {
+        return NULL;
+    }
+    const bool found = ls_calibration_find(arena, queue, calibration, why_not, sizeof why_not);
+    ls_queue_destroy(queue);
+    return found ? calibration : NULL;
+}
+
 static ls_status run_up(const ls_invocation *invocation)
 {
     const up_settings *up = invocation->settings;
@@ -224,6 +240,7 @@ static ls_status run_up(const ls_invocation *invocation)
     LS_TRY(find_home(invocation->arena, &home));
     LS_TRY(find_program(invocation->arena, &program));
     LS_TRY(read_settings(invocation, home, &settings));
+    settings.calibration = find_calibration(invocation->arena);
     raise_file_limit();
     return up->foreground ? run_here(invocation, home, program, &settings, -1)
                           : start_behind(invocation, home, program, &settings);

@@ -90,9 +90,9 @@ static void append_levels(const json_t *why, ls_text *text)
 
 static void append_blockers(const json_t *blockers, ls_arena *arena, ls_text *text)
 {
-    static const char *const titles[] = {"HELD BY", "DEVICES", "ENDS IN", "NAME"};
-    static const bool right[] = {true, true, true, false};
-    ls_table table = {.titles = titles, .right = right, .columns = 4, .arena = arena};
+    static const char *const titles[] = {"HELD BY", "DEVICES", "ENDS IN", "BY ITS", "NAME"};
+    static const bool right[] = {true, true, true, false, false};
+    ls_table table = {.titles = titles, .right = right, .columns = 5, .arena = arena};
     const double now_s = ls_clock_wall_s();
     for (size_t i = 0; i < json_array_size(blockers); i++) {
         const json_t *blocker = json_array_get(blockers, i);
@@ -100,6 +100,7 @@ static void append_blockers(const json_t *blockers, ls_arena *arena, ls_text *te
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(blocker, "job"));
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(blocker, "devices"));
         ls_table_add(&table, isfinite(ends_s) ? ls_duration_of(fmax(0.0, ends_s - now_s)).text : "not known");
+        ls_table_add(&table, ls_queue_string(blocker, "ends_from"));
         ls_table_add(&table, ls_queue_string(blocker, "name"));
     }
     if (table.count > 0) {
@@ -148,7 +149,8 @@ const ls_command ls_command_why = {
         "Names the first thing in its way: a hold, a job it waits for, its account's quota, jobs that come "
         "first, too "
         "few free devices\n"
-        "at once, too few near each other, a reservation. Then who has the devices and until when, and what "
+        "at once, too few near each other, a reservation. Then who has the devices and until when (by its "
+        "steps, its plan or its limit), and what "
         "would let "
         "it start sooner:\n"
         "each of these was tried on a copy of the queue.\n"

@@ -377,6 +377,16 @@ ls_status ls_run_file_adopt_vocab(ls_run_file *run, uint64_t tokenizer_vocab)
     return LS_OK;
 }
 
+bool ls_run_file_adopt_own_vocab(ls_run_file *run)
+{
+    if (run->model.vocab == LS_AUTO_U64 && run->tokenizer.kind == LS_TOKENIZER_BYTES) {
+        run->model.vocab = 256;
+    } else if (run->model.vocab == LS_AUTO_U64 && run->tokenizer.kind == LS_TOKENIZER_TRAIN) {
+        run->model.vocab = run->tokenizer.vocab;
+    }
+    return run->model.vocab != LS_AUTO_U64;
+}
+
 ls_status ls_run_file_adopt_data(ls_run_file *run, uint64_t epoch_sequences)
 {
     LS_ASSERT(epoch_sequences >= 1);

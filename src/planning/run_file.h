@@ -288,6 +288,9 @@ LS_MUST_CHECK ls_status ls_run_file_adopt_model(ls_run_file *run, const ls_model
 /* Ids of the tokenizer, 1 or more. model.vocab auto becomes it; a given model.vocab must not be smaller. */
 LS_MUST_CHECK ls_status ls_run_file_adopt_vocab(ls_run_file *run, uint64_t tokenizer_vocab);
 
+/* A vocabulary that the file itself says: model.vocab, or that of its tokenizer of bytes, or of one that is to be trained. False: it comes with a file. */
+bool ls_run_file_adopt_own_vocab(ls_run_file *run);
+
 /* Sequences in one epoch of training data, >= 1: epochs become steps (rounded to the nearest, at least 1). */
 LS_MUST_CHECK ls_status ls_run_file_adopt_data(ls_run_file *run, uint64_t epoch_sequences);
 

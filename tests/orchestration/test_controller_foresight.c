@@ -96,12 +96,97 @@ static void steps_are_known_behind_a_restart(void **state)
     assert_float_equal(job(id)->left_s, 200.0, 0.01);
 }
 
+/* Two ranks are 1.5 times as fast as one, four 3 times; all of it takes 600 s at the ranks that are asked for. */
+static void plan_of_paper(void *context, ls_job *new_job)
+{
+    (void)context;
+    if (new_job->spec.command.count == 0) {
+        new_job->plan = (ls_job_plan){
+            .run_s = 600.0, .curve_count = 4, .curve = {1000, 1500, 2000, 3000}, .source = "paper"};
+    }
+}
+
+static int set_up_with_plans(void **state)
+{
+    (void)set_up(state);
+    ls_controller_destroy(w.controller);
+    ls_controller_settings settings = ls_controller_settings_default();
+    settings.resize_pause_s = settings.min_run_s = 0.0;
+    const ls_controller_calls calls = {.context = &w,
+                                       .now_s = fake_now_s,
+                                       .journal = fake_journal,
+                                       .old_job = no_old_job,
+                                       .foresee = plan_of_paper};
+    assert_int_equal(ls_controller_create(&settings, &w.engine.base, &calls, &w.controller), LS_OK);
+    ls_controller_restored(w.controller, 1);
+    return 0;
+}
+
+/* Before a run has made a step, its plan says when it ends, at the ranks that it has; then its steps do. */
+static void plan_is_known_before_the_first_step(void **state)
+{
+    (void)state;
+    const uint64_t blocker = submit(2, "");
+    assert_int_equal(call(LS_VERB_SUBMIT,
+                          "{'file': 'data: {train: [x]}\\ntrain: {steps: 40, global_batch: 8, leaves: 8}\\n"
+                          "job: {elastic: true, min_ranks: 1, max_ranks: 4}\\nparallel: {ranks: 4}', "
+                          "'directory': '/tmp'}"),
+                     201);
+    const uint64_t id = 2;
+    starts(blocker);
+    starts(id);
+    assert_int_equal(job(id)->ranks_now, 2);
+    assert_int_equal(on(LS_VERB_SHOW, id), 200);
+    /* 600 s at four ranks are 1,200 s at two. */
+    assert_float_equal(json_number_value(json_object_get(w.answer, "ends")), w.now_s + 1200.0, 0.01);
+    assert_string_equal(json_string_value(json_object_get(w.answer, "ends_from")), "plan");
+    const json_t *plan = json_object_get(json_object_get(w.answer, "foresight"), "plan");
+    assert_float_equal(json_number_value(json_object_get(json_object_get(plan, "speeds"), "4")), 3.0, 1e-9);
+    /* The policy has it, too. */
+    const uint64_t next = submit(4, "");
+    assert_int_equal(on(LS_VERB_WHY, next), 200);
+    const json_t *blockers = json_object_get(w.answer, "blockers");
+    bool is_seen = false;
+    for (size_t i = 0; i < json_array_size(blockers); i++) {
+        const json_t *item = json_array_get(blockers, i);
+        if (json_integer_value(json_object_get(item, "job")) == (json_int_t)id) {
+            assert_float_equal(json_number_value(json_object_get(item, "ends")), w.now_s + 1200.0, 0.1);
+            assert_string_equal(json_string_value(json_object_get(item, "ends_from")), "plan");
+            is_seen = true;
+        }
+    }
+    assert_true(is_seen);
+    assert_int_equal(on(LS_VERB_CANCEL, next), 200);
+    /* Half of it done in 600 s, then four ranks: twice as fast. */
+    w.now_s += 600.0;
+    ends(blocker, 0);
+    assert_state(id, RESIZING);
+    report(id, (ls_engine_report){.kind = LS_ENGINE_RESIZED, .ranks = 4});
+    assert_int_equal(on(LS_VERB_SHOW, id), 200);
+    assert_float_equal(json_number_value(json_object_get(w.answer, "ends")), w.now_s + 300.0, 0.01);
+    /* A record keeps it. */
+    ls_job *copy = NULL;
+    json_t *record = ls_job_record_json(job(id));
+    assert_int_equal(ls_job_create(id, json_deep_copy(job(id)->request), &copy), LS_OK);
+    assert_int_equal(ls_job_record_read(copy, record), LS_OK);
+    assert_float_equal(copy->plan.run_s, 600.0, 1e-9);
+    assert_int_equal(copy->plan.curve_count, 4);
+    assert_memory_equal(copy->plan.curve, job(id)->plan.curve, 4 * sizeof copy->plan.curve[0]);
+    assert_string_equal(copy->plan.source, "paper");
+    json_decref(record);
+    ls_job_destroy(copy);
+    report(id, (ls_engine_report){.kind = LS_ENGINE_PROGRESS, .step = 30, .steps = 40, .left_s = 100.0});
+    assert_int_equal(on(LS_VERB_SHOW, id), 200);
+    assert_string_equal(json_string_value(json_object_get(w.answer, "ends_from")), "steps");
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(steps_foretell_ends_and_starts),
         CASE(steps_are_known_behind_a_restart),
+        cmocka_unit_test_setup_teardown(plan_is_known_before_the_first_step, set_up_with_plans, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -458,11 +458,12 @@ static json_t *blockers_json(const ls_controller *c, const ls_caller *caller, co
     for (uint32_t i = 0; i < why->blocker_count; i++) {
         const ls_entry *other = ls_controller_find(c, why->blockers[i].job);
         const uint64_t ends_ms = why->blockers[i].ends_ms;
+        const char *source = other && ends_ms > 0 ? ls_foresight_source(other->job) : NULL;
         json_array_append_new(
-            list, json_pack("{s:I, s:o, s:i, s:o}", "job", (json_int_t)why->blockers[i].job, "name",
+            list, json_pack("{s:I, s:o, s:i, s:o, s:o}", "job", (json_int_t)why->blockers[i].job, "name",
                             text_or_null(other && may_see(caller, other->job) ? other->job->spec.name : NULL),
-                            "devices", (int)why->blockers[i].devices, "ends",
-                            time_or_null(1e-3 * (double)ends_ms)));
+                            "devices", (int)why->blockers[i].devices, "ends_from", text_or_null(source),
+                            "ends", time_or_null(1e-3 * (double)ends_ms)));
     }
     return list;
 }

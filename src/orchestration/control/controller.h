@@ -130,6 +130,8 @@ typedef struct ls_controller_calls {
     ls_job *(*old_job)(void *context, uint64_t id);
     /* Is there a user of that name on this machine? NULL: nobody knows. */
     bool (*is_user)(void *context, const char *name);
+    /* Fills job->plan of a new job, as far as anything can be said of it. NULL: nothing can. */
+    void (*foresee)(void *context, ls_job *job);
 } ls_controller_calls;
 
 typedef struct ls_controller_settings {

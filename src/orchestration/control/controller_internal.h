@@ -183,19 +183,25 @@ ls_answer ls_answers_usage(ls_controller *c);
 
 /* ---- foresight.c ---- */
 
+/* What can be said of a new job; its speed at so many ranks, per mille of that at spec.min_ranks, 0: not known. */
+void ls_foresight_plan(const ls_controller *c, ls_job *job);
+uint32_t ls_foresight_speed(const ls_job *job, uint32_t ranks);
+/* It has other devices now than `before`. */
+void ls_foresight_resized(const ls_controller *c, ls_job *job, uint32_t before, uint32_t after);
 /* How far it is, and how long it goes on. */
 void ls_foresight_progress(ls_controller *c, ls_entry *entry, const ls_engine_report *report);
 /* Tells the policy what is known of it: when it is new there. */
 void ls_foresight_tell(ls_controller *c, const ls_entry *entry);
-/* It has been given devices; it has ended; it has left them and waits. */
+/* It has been given devices; it has ended. */
 void ls_foresight_began(ls_controller *c, ls_entry *entry);
 void ls_foresight_ended(ls_entry *entry);
-void ls_foresight_waits(ls_controller *c, ls_entry *entry);
 /* Behind a pass: keeps the starts of jobs that wait. */
 void ls_foresight_starts(ls_controller *c);
 /* When it gives its devices back, by its steps or its time limit; 0: not known. */
 double ls_foresight_end_s(const ls_job *job);
-/* Adds ends, step and steps to an item of a list. */
+/* Who says so: "steps", "plan", "limit"; NULL: nobody. */
+const char *ls_foresight_source(const ls_job *job);
+/* Adds ends, ends_from, step and steps to an item of a list. */
 void ls_foresight_add(const ls_job *job, json_t *item);
 /* What was said of it, when, and what happened; and of all jobs here, how right that was. New objects. */
 json_t *ls_foresight_json(const ls_job *job);

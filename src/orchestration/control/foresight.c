@@ -13,12 +13,41 @@
 #include "base/assert.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { STARTS_PER_TURN = 8 }; /* each asks the policy why a job waits */
 
 #define SPAN_MIN_S  1.0 /* shorter ones are no measure of how right a prediction was */
 #define SAY_AGAIN_S 1.0 /* until a start is asked for once more of a job of which none was known */
+
+/* ---- the plan ---- */
+
+void ls_foresight_plan(const ls_controller *c, ls_job *job)
+{
+    if (c->policy && c->calls.foresee) { /* an engine that decides has other machines than this one */
+        c->calls.foresee(c->calls.context, job);
+        job->left_s = job->plan.run_s;
+        job->left_at_s = c->time_s;
+    }
+}
+
+uint32_t ls_foresight_speed(const ls_job *job, uint32_t ranks)
+{
+    const uint32_t min = job->spec.min_ranks;
+    return ranks >= min && ranks - min < job->plan.curve_count ? job->plan.curve[ranks - min] : 0;
+}
+
+/* What is left as of now, at `after` ranks instead of `before`. */
+void ls_foresight_resized(const ls_controller *c, ls_job *job, uint32_t before, uint32_t after)
+{
+    const uint32_t speed = ls_foresight_speed(job, before), speed_now = ls_foresight_speed(job, after);
+    if (job->left_s > 0.0) {
+        const double left_s = fmax(1e-3, job->left_s - fmax(0.0, c->time_s - job->left_at_s));
+        job->left_s = speed > 0 && speed_now > 0 ? left_s * speed / speed_now : left_s;
+        job->left_at_s = c->time_s;
+    }
+}
 
 /* ---- progress ---- */
 
@@ -56,7 +85,10 @@ void ls_foresight_tell(ls_controller *c, const ls_entry *entry)
 
 void ls_foresight_began(ls_controller *c, ls_entry *entry)
 {
-    ls_job_foresight *seen = &entry->job->foresight;
+    ls_job *job = entry->job;
+    ls_job_foresight *seen = &job->foresight;
+    job->left_at_s = c->time_s; /* while it waited it went no further */
+    ls_foresight_resized(c, job, job->ranks, job->ranks_now);
     seen->end_s = seen->end_said_s = 0.0;
     if (seen->started_s <= 0.0) {
         seen->started_s = c->time_s;
@@ -68,15 +100,6 @@ void ls_foresight_ended(ls_entry *entry)
     ls_job *job = entry->job;
     if (job->state == LS_JOB_SUCCEEDED) { /* nobody may have looked behind its last step */
         job->step = job->steps;
-    }
-}
-
-void ls_foresight_waits(ls_controller *c, ls_entry *entry)
-{
-    ls_job *job = entry->job;
-    if (job->left_s > 0.0) { /* what it has done is done */
-        job->left_s = fmax(1e-3, job->left_s - fmax(0.0, c->time_s - job->left_at_s));
-        job->left_at_s = c->time_s;
     }
 }
 
@@ -119,6 +142,18 @@ double ls_foresight_end_s(const ls_job *job)
     return isinf(end_s) ? 0.0 : end_s;
 }
 
+const char *ls_foresight_source(const ls_job *job)
+{
+    const double limit_s = job->spec.time_limit_s, end_s = ls_foresight_end_s(job);
+    if (end_s <= 0.0) {
+        return NULL;
+    }
+    if (job->left_s <= 0.0 || end_s < job->left_at_s + job->left_s) {
+        return limit_s > 0.0 ? "limit" : NULL;
+    }
+    return job->foresight.end_said_s > 0.0 ? "steps" : "plan";
+}
+
 /* ---- as JSON ---- */
 
 static json_t *time_or_null(double time_s)
@@ -129,6 +164,8 @@ static json_t *time_or_null(double time_s)
 void ls_foresight_add(const ls_job *job, json_t *item)
 {
     json_object_set_new(item, "ends", time_or_null(ls_foresight_end_s(job)));
+    const char *source = ls_foresight_source(job);
+    json_object_set_new(item, "ends_from", source ? json_string(source) : json_null());
     json_object_set_new(item, "step", job->step > 0 ? json_integer((json_int_t)job->step) : json_null());
     json_object_set_new(item, "steps", job->steps > 0 ? json_integer((json_int_t)job->steps) : json_null());
 }
@@ -136,10 +173,21 @@ void ls_foresight_add(const ls_job *job, json_t *item)
 json_t *ls_foresight_json(const ls_job *job)
 {
     const ls_job_foresight *seen = &job->foresight;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "start", time_or_null(seen->start_s), "start_said",
-                     time_or_null(seen->start_said_s), "started", time_or_null(seen->started_s), "end",
-                     time_or_null(seen->end_s), "end_said", time_or_null(seen->end_said_s), "ended",
-                     time_or_null(job->ended_s));
+    json_t *plan = json_null();
+    if (job->plan.curve_count > 0) {
+        json_t *curve = json_object();
+        for (uint32_t i = 0; i < job->plan.curve_count; i++) {
+            char ranks[16];
+            snprintf(ranks, sizeof ranks, "%u", job->spec.min_ranks + i);
+            json_object_set_new(curve, ranks, json_real(1e-3 * job->plan.curve[i]));
+        }
+        plan = json_pack("{s:o, s:o, s:s}", "run_s", time_or_null(job->plan.run_s), "speeds", curve, "source",
+                         job->plan.source);
+    }
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "plan", plan, "start",
+                     time_or_null(seen->start_s), "start_said", time_or_null(seen->start_said_s), "started",
+                     time_or_null(seen->started_s), "end", time_or_null(seen->end_s), "end_said",
+                     time_or_null(seen->end_said_s), "ended", time_or_null(job->ended_s));
 }
 
 /* ---- how right it was ---- */
@@ -182,11 +230,12 @@ static json_t *summary(const errors *list)
 
 json_t *ls_foresight_summary(const ls_controller *c)
 {
-    double *room = calloc(4 * ((size_t)c->entry_count + 1), sizeof *room);
+    double *room = calloc(6 * ((size_t)c->entry_count + 1), sizeof *room);
     LS_ASSERT(room && "out of memory for a summary");
     const size_t each = (size_t)c->entry_count + 1;
     errors starts = {.errors_s = room, .ratios = room + each};
     errors ends = {.errors_s = room + 2 * each, .ratios = room + 3 * each};
+    errors plans = {.errors_s = room + 4 * each, .ratios = room + 5 * each};
     for (uint32_t i = 0; i < c->entry_count; i++) {
         const ls_job *job = c->entries[i]->job;
         const ls_job_foresight *seen = &job->foresight;
@@ -197,8 +246,12 @@ json_t *ls_foresight_summary(const ls_controller *c)
             job->state == LS_JOB_SUCCEEDED) { /* others ended by something that nobody foresees */
             add(&ends, seen->end_said_s, seen->end_s, job->ended_s);
         }
+        if (job->plan.run_s > 0.0 && job->state == LS_JOB_SUCCEEDED && job->epoch == 1) {
+            add(&plans, job->started_s, job->started_s + job->plan.run_s, job->ended_s);
+        }
     }
-    json_t *both = json_pack("{s:o, s:o}", "starts", summary(&starts), "ends", summary(&ends));
+    json_t *all = json_pack("{s:o, s:o, s:o}", "starts", summary(&starts), "ends", summary(&ends), "plans",
+                            summary(&plans));
     free(room);
-    return both;
+    return all;
 }

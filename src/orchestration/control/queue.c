@@ -153,9 +153,10 @@ uint32_t ls_queue_after(ls_controller *c, const ls_job *job, uint64_t *after_out
     return count;
 }
 
-/* What the work of a job in `ranks` parts gains over `min`: a step takes as many rounds as its busiest rank has leaves. */
-static uint32_t fill_gains(const ls_job_spec *spec, uint32_t gains[LS_GAINS_MAX])
+/* What the work of a job in `ranks` parts gains over `min`: as planned; else, a step takes as many rounds as its busiest rank has leaves. */
+static uint32_t fill_gains(const ls_job *job, uint32_t gains[LS_GAINS_MAX])
 {
+    const ls_job_spec *spec = &job->spec;
     const uint32_t min = spec->min_ranks, leaves = spec->leaves;
     if (leaves == 0 || spec->max_ranks == min) {
         return 0;
@@ -163,7 +164,8 @@ static uint32_t fill_gains(const ls_job_spec *spec, uint32_t gains[LS_GAINS_MAX]
     uint32_t count = 0;
     for (uint32_t ranks = min; ranks <= spec->max_ranks && count < LS_GAINS_MAX; ranks++) {
         const uint32_t rounds_min = (leaves + min - 1) / min, rounds = (leaves + ranks - 1) / ranks;
-        gains[count++] = rounds_min * 1000 / rounds;
+        const uint32_t planned = ls_foresight_speed(job, ranks);
+        gains[count++] = planned ? planned : rounds_min * 1000 / rounds;
     }
     return count;
 }
@@ -212,6 +214,7 @@ static ls_policy_job describe_job(const ls_controller *c, const ls_job *job)
     value.submit_ms = submitted_ms;
     value.begin_ms = spec->begin_s > 0.0 ? submitted_ms + ls_controller_ms(spec->begin_s) : 0;
     value.limit_ms = limit_left_ms(job);
+    value.expected_ms = ls_controller_ms(job->plan.run_s);
     value.deadline_ms = spec->deadline_s > 0.0 ? submitted_ms + ls_controller_ms(spec->deadline_s) : 0;
     value.group = hash_of_group(job);
     value.group_running_max = spec->group_running_max;
@@ -261,7 +264,7 @@ ls_status ls_queue_add(ls_controller *c, ls_entry *entry)
     value.after = after;
     value.after_count = after_count;
     value.gain_permille = gains;
-    value.gain_count = fill_gains(&job->spec, gains);
+    value.gain_count = fill_gains(job, gains);
     LS_TRY(ls_job_has_devices(job) ? add_running(c, job, &value)
                                    : ls_policy_submit(c->policy, ls_controller_ms(c->time_s), &value));
     entry->in_policy = true;

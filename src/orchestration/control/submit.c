@@ -198,6 +198,7 @@ static ls_job *prepare(ls_controller *c, const ls_caller *caller, json_t *reques
     if (status != LS_OK) {
         *refusal_out = ls_answer_error(LS_ERR_INVALID);
     } else if (ls_accounts_admit(c, caller, job, account_out, refusal_out)) {
+        ls_foresight_plan(c, job);
         return job;
     }
     ls_job_destroy(job);

@@ -71,11 +71,11 @@ static void wait_again(ls_controller *c, ls_entry *entry, ls_job_cause cause, bo
 {
     ls_job *job = entry->job;
     ls_usage_settle_devices(c, entry, is_lost);
+    ls_foresight_resized(c, job, job->ranks_now, job->ranks);
     drop_devices(entry);
     job->run_s += job->started_s > 0.0 && c->time_s > job->started_s ? c->time_s - job->started_s : 0.0;
     job->handed_over = false;
     job->queued_s = c->time_s;
-    ls_foresight_waits(c, entry);
     ls_controller_move(c, entry, job->held ? LS_JOB_HELD : LS_JOB_QUEUED, cause, text);
     ls_queue_again(c, entry);
     if (c->decides) {
@@ -484,6 +484,7 @@ static void was_resized(ls_controller *c, ls_entry *entry, const ls_engine_repor
     if (entry->shrunk) {
         keep_shrunk(c, entry);
     }
+    ls_foresight_resized(c, job, job->ranks_now, wanted);
     job->ranks_now = wanted; /* devices are its own, whether it uses them or not */
     job->ranks_next = 0;
     ls_controller_move(c, entry, LS_JOB_RUNNING, LS_CAUSE_NONE,

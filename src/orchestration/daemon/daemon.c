@@ -10,6 +10,7 @@
 #include "orchestration/api/server.h"
 #include "orchestration/control/job_store.h"
 #include "orchestration/daemon/crash.h"
+#include "orchestration/daemon/forecast.h"
 #include "orchestration/engines/local/local.h"
 #include "orchestration/engines/slurm/slurm.h"
 
@@ -192,6 +193,16 @@ static bool is_user(void *context, const char *name)
 {
     (void)context;
     return getpwnam(name) != NULL;
+}
+
+static void foresee(void *context, ls_job *job)
+{
+    ls_daemon *d = context;
+    uint32_t count = 0;
+    const ls_engine_node *node = d->engine->calls->nodes(d->engine, &count);
+    if (d->settings.calibration && count > 0) {
+        ls_daemon_forecast(d->settings.calibration, ls_job_rank_threads(job, node->cpus, node->devices), job);
+    }
 }
 
 /* ---- a turn ---- */
@@ -409,7 +420,8 @@ static ls_status open_controller(ls_daemon *d)
 {
     const ls_controller_settings settings = ls_daemon_controller_settings(&d->settings);
     const ls_controller_calls calls = {
-        .context = d, .now_s = now_s, .journal = read_journal, .old_job = read_old_job, .is_user = is_user};
+        .context = d, .now_s = now_s, .journal = read_journal, .old_job = read_old_job, .is_user = is_user,
+        .foresee = foresee};
     char path[LS_JOB_PATH_BYTES_MAX];
     uint64_t next = 1;
     LS_TRY(path_in(d, "lockstep.db", path));

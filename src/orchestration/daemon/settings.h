@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "orchestration/control/controller.h"
+#include "planning/hardware/calibration.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,6 +33,8 @@ typedef struct ls_daemon_settings {
     bool strict_accounts;
     uint64_t jobs_max, user_jobs_max, bytes_max, user_bytes_max, ended_max;
     ls_option_strings accounts; /* NAME[:key=value,...] */
+    const ls_calibration *
+        calibration; /* of this machine; outlives the daemon; NULL: none. No option: who starts the daemon finds it */
 } ls_daemon_settings;
 
 const ls_option_table *ls_daemon_settings_table(void);

@@ -203,6 +203,12 @@ void ls_job_drop_request(ls_job *job)
     job->arena = kept;
 }
 
+uint32_t ls_job_rank_threads(const ls_job *job, uint32_t cores, uint32_t devices)
+{
+    const uint32_t share = devices > 0 ? cores / devices : cores;
+    return job->spec.threads > 0 ? job->spec.threads : share > 0 ? share : 1;
+}
+
 bool ls_job_has_devices(const ls_job *job)
 {
     return job->share_count > 0;

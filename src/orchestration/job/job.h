@@ -100,6 +100,7 @@ typedef struct ls_job_spec {
     ls_priority priority;
     uint32_t ranks, min_ranks, max_ranks; /* equal unless elastic */
     uint32_t leaves;                      /* parts a step is cut into; 0: not known */
+    uint32_t threads;                     /* of a rank; 0: the file does not say */
     uint64_t steps;                       /* of a run that trains; 0: not known before it has read its data */
     uint32_t ranks_per_node;              /* 0: any */
     uint32_t cpus_per_rank, memory_mib_per_rank;
@@ -133,6 +134,16 @@ typedef struct ls_job_share {
     uint32_t node;
     uint64_t devices;
 } ls_job_share;
+
+enum { LS_JOB_CURVE_MAX = 64 };
+
+/* What was computed of a run that trains before it was begun, from its run file and what this machine was measured to do. Never changes. */
+typedef struct ls_job_plan {
+    double run_s; /* the whole run at `ranks`; 0: not known */
+    uint32_t curve_count,
+        curve[LS_JOB_CURVE_MAX]; /* [i]: speed at spec.min_ranks + i ranks, 1000 at the first; 0: not known */
+    char source[64];             /* where it is from: "calibration of DATE" */
+} ls_job_plan;
 
 /*
  * What was said beforehand of a job, and what came of it: each is kept as it was first said, when it was said, and what happened then.
@@ -176,6 +187,7 @@ typedef struct ls_job {
     double saved_s;           /* last checkpoint known of, 0: none */
     uint64_t step, steps;     /* of a run that trains: done, of so many; 0: not known */
     double left_s, left_at_s; /* to go on the devices it has, or will have, as of left_at_s; 0: not known */
+    ls_job_plan plan;
     ls_job_foresight foresight;
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms,
         lost_device_ms; /* until booked_s (orchestration/control/usage.c) */
@@ -196,6 +208,9 @@ void ls_job_set_text(ls_job *job, const char *text);
 void ls_job_set_engine_ref(ls_job *job, const char *ref);
 /* Forgets run file and variables of a job that has ended: the store has them. */
 void ls_job_drop_request(ls_job *job);
+
+/* Threads of a rank on a machine with so many cores for so many devices: train.threads, else an equal part, at least 1. */
+uint32_t ls_job_rank_threads(const ls_job *job, uint32_t cores, uint32_t devices);
 
 /* Holds devices: STARTING to STOPPING but RECOVERING. */
 bool ls_job_has_devices(const ls_job *job);

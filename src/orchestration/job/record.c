@@ -2,6 +2,7 @@
 /* The changing part of a job, as the store keeps it. */
 #include "orchestration/job/job.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,20 @@ static void add_numbers(json_t *record, const ls_job *job)
     }
 }
 
+static void add_plan(json_t *record, const ls_job_plan *plan)
+{
+    if (plan->curve_count == 0) {
+        return;
+    }
+    json_t *curve = json_array();
+    for (uint32_t i = 0; i < plan->curve_count; i++) {
+        json_array_append_new(curve, json_integer(plan->curve[i]));
+    }
+    json_object_set_new(
+        record, "plan",
+        json_pack("{s:f, s:o, s:s}", "run_s", plan->run_s, "curve", curve, "source", plan->source));
+}
+
 json_t *ls_job_record_json(const ls_job *job)
 {
     json_t *record = json_pack("{s:s, s:s, s:b, s:b, s:b, s:s, s:i, s:o, s:s*, s:s*}", "state",
@@ -82,6 +97,7 @@ json_t *ls_job_record_json(const ls_job *job)
                                "priority", priority_names[job->priority], "exit_code", job->exit_code,
                                "shares", shares_json(job), "text", job->text, "engine_ref", job->engine_ref);
     add_numbers(record, job);
+    add_plan(record, &job->plan);
     return record;
 }
 
@@ -157,6 +173,22 @@ static void read_shares(reader *r, ls_job *job)
     free(shares);
 }
 
+static void read_plan(reader *r, ls_job_plan *plan)
+{
+    const json_t *object = json_object_get(r->record, "plan"), *curve = json_object_get(object, "curve");
+    if (r->status != LS_OK || !object) {
+        return;
+    }
+    plan->run_s = fmax(0.0, json_number_value(json_object_get(object, "run_s")));
+    for (size_t i = 0; i < json_array_size(curve) && i < LS_JOB_CURVE_MAX; i++) {
+        const json_int_t value = json_integer_value(json_array_get(curve, i));
+        plan->curve[i] = value > 0 && value < 1 << 30 ? (uint32_t)value : 1;
+        plan->curve_count = (uint32_t)i + 1;
+    }
+    const char *source = json_string_value(json_object_get(object, "source"));
+    snprintf(plan->source, sizeof plan->source, "%s", source ? source : "");
+}
+
 static ls_priority read_priority(reader *r)
 {
     const char *name = read_text(r, "priority", "normal");
@@ -202,6 +234,7 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->saved_s = read_f64(&r, "saved_s");
     job->step = read_u64(&r, "step", INT64_MAX);
     job->steps = read_u64(&r, "steps", INT64_MAX);
+    read_plan(&r, &job->plan);
     job->left_s = read_f64(&r, "left_s");
     job->left_at_s = read_f64(&r, "left_at_s");
     job->foresight = (ls_job_foresight){.start_s = read_f64(&r, "start_s"),

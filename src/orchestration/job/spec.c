@@ -234,6 +234,7 @@ static ls_status read_ranks(const json_t *request, const ls_run_file *run, ls_jo
                        (unsigned long long)ranks, (unsigned long long)job->min_ranks,
                        (unsigned long long)job->max_ranks);
     }
+    spec->threads = run->train.threads != LS_AUTO_U64 ? (uint32_t)run->train.threads : 0;
     spec->steps = run->train.steps != LS_AUTO_U64 && run->train.epochs == 0.0 ? run->train.steps : 0;
     spec->leaves = run->train.leaves <= LS_JOB_RANKS_MAX ? (uint32_t)run->train.leaves : 0;
     if (job->elastic) {

@@ -265,23 +265,6 @@ static ls_status parse_config(ls_arena *arena, const char *path, ls_shape *shape
     return ls_shape_build(arena, name, &sizes, shape_out);
 }
 
-static ls_status adopt_vocab(const char *path, ls_run_file *run)
-{
-    if (run->model.vocab != LS_AUTO_U64) {
-        return LS_OK;
-    }
-    if (run->tokenizer.kind == LS_TOKENIZER_BYTES) {
-        return ls_run_file_adopt_vocab(run, 256);
-    }
-    if (run->tokenizer.kind == LS_TOKENIZER_TRAIN) {
-        return ls_run_file_adopt_vocab(run, run->tokenizer.vocab);
-    }
-    return ls_fail(
-        LS_ERR_INVALID,
-        "%s: the vocabulary comes with the tokenizer %s, which a plan does not open; write model.vocab", path,
-        run->tokenizer.file);
-}
-
 static ls_status parse_run_file(ls_arena *arena, const char *path, ls_shape *shape_out)
 {
     ls_run_file run;
@@ -294,7 +277,12 @@ static ls_status parse_run_file(ls_arena *arena, const char *path, ls_shape *sha
         *shape_out = shape;
         return LS_OK;
     }
-    LS_TRY(adopt_vocab(path, &run));
+    if (!ls_run_file_adopt_own_vocab(&run)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: the vocabulary comes with the tokenizer %s, which a plan does not open; write "
+                       "model.vocab",
+                       path, run.tokenizer.file);
+    }
     ls_model_config config;
     LS_TRY(ls_run_file_model_config(&run, &config));
     return ls_shape_from_config(arena, path, &config, shape_out);

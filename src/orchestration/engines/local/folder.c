@@ -30,7 +30,8 @@ static json_t *strings(const ls_option_strings *list)
     return words;
 }
 
-static json_t *train_words(const char *program, const char *folder, const ls_job *job)
+static json_t *train_words(const char *program, const char *folder, const ls_local_machine *machine,
+                           const ls_job *job)
 {
     char text[LS_LOCAL_PATH_BYTES + 160];
     json_t *words = json_array();
@@ -43,6 +44,12 @@ static json_t *train_words(const char *program, const char *folder, const ls_job
     append(words, "--ranks");
     snprintf(text, sizeof text, "%u", job->ranks_now);
     append(words, text);
+    if (!machine->has_gpus) { /* a device is its part of the cores, and others have the rest */
+        append(words, "--threads");
+        snprintf(text, sizeof text, "%u",
+                 ls_job_rank_threads(job, machine->node.cpus, machine->node.devices));
+        append(words, text);
+    }
     for (uint64_t i = 0; i < job->spec.set.count; i++) {
         append(words, "--set");
         append(words, job->spec.set.items[i]);
@@ -71,7 +78,8 @@ static double limit_left_s(const ls_job *job)
     return job->spec.time_limit_s <= 0.0 ? 0.0 : left_s > 1.0 ? left_s : 1.0;
 }
 
-ls_status ls_local_folder_write(const ls_local_settings *settings, bool has_gpus, const ls_job *job)
+ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_local_machine *machine,
+                                const ls_job *job)
 {
     const ls_local_path folder = ls_local_folder(settings->home, job->id);
     const bool trains = job->spec.command.count == 0;
@@ -79,13 +87,13 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, bool has_gpus
     snprintf(run_file, sizeof run_file, "%s/run.yaml", folder.text);
     LS_TRY(ls_job_folder_make(folder.text, job->uid, job->gid));
     LS_TRY(ls_job_file_write(run_file, job->spec.file, strlen(job->spec.file), job->uid, job->gid));
-    json_t *ticket =
-        json_pack("{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b}", "job", (json_int_t)job->id,
-                  "epoch", (int)job->epoch, "directory", job->spec.directory, "argv",
-                  trains ? train_words(settings->program, folder.text, job) : strings(&job->spec.command),
-                  "processes", trains ? 1 : (int)job->ranks_now, "devices", device_numbers(job), "gpus",
-                  has_gpus, "grace_s", job->spec.grace_s, "limit_s", limit_left_s(job), "variables",
-                  strings(&job->spec.variables), "group_signal", !trains);
+    json_t *ticket = json_pack(
+        "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b}", "job", (json_int_t)job->id, "epoch",
+        (int)job->epoch, "directory", job->spec.directory, "argv",
+        trains ? train_words(settings->program, folder.text, machine, job) : strings(&job->spec.command),
+        "processes", trains ? 1 : (int)job->ranks_now, "devices", device_numbers(job), "gpus",
+        machine->has_gpus, "grace_s", job->spec.grace_s, "limit_s", limit_left_s(job), "variables",
+        strings(&job->spec.variables), "group_signal", !trains);
     if (!ticket) {
         return ls_fail(LS_ERR_INVALID, "job %" PRIu64 " has words that are no text", job->id);
     }

@@ -467,7 +467,7 @@ static void local_start(ls_engine *engine, const ls_job *job)
     remove_earlier(e, job);
     track *t = add_track(e, job);
     errno = 0;
-    const ls_status status = ls_local_folder_write(&e->settings, e->machine.has_gpus, job);
+    const ls_status status = ls_local_folder_write(&e->settings, &e->machine, job);
     if (status != LS_OK) {
         if (is_for_now(status, errno)) {
             could_not_start_now(t);

@@ -37,8 +37,8 @@ typedef struct ls_local_path {
 
 ls_local_path ls_local_folder(const char *home, uint64_t job);
 /* Folder, run file and ticket of an epoch. Errors: LS_ERR_DISK, LS_ERR_IO, LS_ERR_INVALID. */
-LS_MUST_CHECK ls_status ls_local_folder_write(const ls_local_settings *settings, bool has_gpus,
-                                              const ls_job *job);
+LS_MUST_CHECK ls_status ls_local_folder_write(const ls_local_settings *settings,
+                                              const ls_local_machine *machine, const ls_job *job);
 
 /* ---- watch.c ---- */
 
