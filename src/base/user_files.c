@@ -460,6 +460,9 @@ static question *find(question *list, uint64_t number)
 void ls_user_files_forget(ls_user_files *files, uint64_t number)
 {
     desk *d = files->desk;
+    if (number == 0) {
+        return;
+    }
     pthread_mutex_lock(&d->lock);
     question *waits = find(d->todo, number), *done = find(d->done, number), *works = find(d->at_work, number);
     if (waits) {

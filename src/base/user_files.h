@@ -66,7 +66,7 @@ void ls_user_files_destroy(ls_user_files *files);
 /* `done` is called once, from the loop. Returns the question's number, never 0. */
 uint64_t ls_user_files_ask(ls_user_files *files, const ls_user_file *file, ls_user_file_done done,
                            void *context);
-/* `done` will not be called. A number whose `done` was called does nothing. */
+/* `done` will not be called. A number whose `done` was called, or 0, does nothing. */
 void ls_user_files_forget(ls_user_files *files, uint64_t question);
 
 #endif

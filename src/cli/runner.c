@@ -13,7 +13,7 @@
 
 typedef struct runner_settings {
     uint64_t uid, gid, ranks;
-    const char *resize;
+    const char *resize, *group;
 } runner_settings;
 
 #define FIELD(name) .offset = offsetof(runner_settings, name)
@@ -39,6 +39,12 @@ static const ls_option runner_options[] = {
      .default_text = "\"\"",
      .value_name = "RUN",
      .help = "instead of a ticket: ask this run for --ranks"},
+    {.key = "group",
+     .type = LS_OPTION_STRING,
+     FIELD(group),
+     .default_text = "\"\"",
+     .value_name = "PATH",
+     .help = "control group of this start"},
     {.key = "ranks",
      .type = LS_OPTION_U64,
      FIELD(ranks),
@@ -100,6 +106,7 @@ static ls_status run_runner(const ls_invocation *invocation)
         .switches_user = switches_user,
         .uid = (uint32_t)settings->uid,
         .gid = (uint32_t)settings->gid,
+        .group = settings->group[0] ? settings->group : NULL,
     };
     return ls_runner_run(&options);
 }

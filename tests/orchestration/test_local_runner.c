@@ -167,7 +167,7 @@ static void runner_keeps_the_time_limit(void **state)
     assert_true(ls_clock_monotonic_s() - begin_s >= 1.0); /* the grace of a short limit is half of it */
     assert_int_equal(told.cause, LS_CAUSE_LIMIT);
     assert_int_equal(told.code, 128 + SIGTERM);
-    assert_string_equal(told.text, "its time limit was over: it was told to end");
+    assert_non_null(strstr(told.text, "was ended by signal 15 (Terminated)")); /* whichever rank was first */
     ls_ticket_clear(folder, 1);
     const ls_ticket_exit deaf =
         run(json_pack("[s, s, s]", "bash", "-c", "trap '' TERM; while :; do sleep 0.05; done"), 1, 0.5, 1.0);

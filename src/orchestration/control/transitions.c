@@ -408,8 +408,12 @@ static bool ended_by_engine(ls_controller *c, ls_entry *entry, const ls_engine_r
         end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, report->text);
         return true;
     }
-    if (report->cause == LS_CAUSE_LIMIT) {
+    if (report->cause == LS_CAUSE_LIMIT && c->decides) {
         end_start(c, entry, LS_JOB_FAILED, LS_CAUSE_LIMIT, report->text);
+        return true;
+    }
+    if (report->cause == LS_CAUSE_LIMIT) {
+        ended_at_limit(c, entry, report);
         return true;
     }
     return false;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "orchestration/engines/local/local_internal.h"
 #include "orchestration/engines/local/runner_internal.h"
 
 #include "base/clock.h"
@@ -293,13 +294,6 @@ static void say_how(const ls_local_job *job, const ending *e, ls_ticket_exit *en
 {
     const ls_local_rank *first = &job->ranks[e->first];
     const int number = WIFSIGNALED(first->status) ? WTERMSIG(first->status) : 0;
-    if (e->is_limit) {
-        append(end, "its time limit was over: %s",
-               number == SIGKILL ? "it was killed"
-               : end->code == 75 ? "it was told to end, and has saved"
-                                 : "it was told to end");
-        return;
-    }
     if (job->processes > 1) {
         append(end, "rank %d ", e->first);
     }
@@ -341,6 +335,7 @@ static ls_ticket_exit verdict(const ls_local_job *job, const ending *e)
         append(&end, "not all that it printed is in its log: %s", strerror(job->log_error));
     }
     if (e->first < 0) {
+        end.cause = e->is_limit ? LS_CAUSE_LIMIT : LS_CAUSE_NONE;
         return end;
     }
     const ls_local_rank *first = &job->ranks[e->first];
@@ -402,6 +397,9 @@ static ls_status run_job(ls_local_job *job, int signals)
 ls_status ls_runner_run(const ls_runner_options *options)
 {
     int signals = -1;
+    if (options->group) {
+        ls_local_group_enter(options->group); /* while it may */
+    }
     if (options->switches_user) {
         LS_TRY(ls_runner_switch_user(options->uid, options->gid));
     }

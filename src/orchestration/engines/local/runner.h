@@ -25,6 +25,7 @@ typedef struct ls_runner_options {
     bool
         switches_user; /* started by root: becomes uid and gid, with the groups of that user, before it touches anything */
     uint32_t uid, gid;
+    const char *group; /* control group that it enters first; NULL: none */
 } ls_runner_options;
 
 /* Becomes another user for good. Errors: LS_ERR_IO. */

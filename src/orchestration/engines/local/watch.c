@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { ENVIRON_BYTES_MAX = 256 * 1024 };
@@ -133,8 +134,11 @@ static void kill_leftover(void *context, pid_t pid)
     if (pid == h->self || !read_stat(pid, &stat) || stat.state == 'Z' || stat.state == 'X') {
         return;
     }
-    if (has_variable(h, pid)) {
-        h->count += kill(pid, SIGKILL) == 0;
+    /* Held on to before it is asked who it is: the number may be another's a moment later. */
+    const int held = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (held >= 0) {
+        h->count += has_variable(h, pid) && syscall(SYS_pidfd_send_signal, held, SIGKILL, NULL, 0) == 0;
+        close(held);
     }
 }
 

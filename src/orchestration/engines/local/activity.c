@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What jobs do: how busy they are, and how far. */
+#include "orchestration/engines/local/local_internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+
+static int by_session(const void *a, const void *b)
+{
+    const ls_local_look *x = a, *y = b;
+    return (x->session > y->session) - (x->session < y->session);
+}
+
+static void tell_activity(track *t, uint64_t cpu_ms, double now_s)
+{
+    const double span_s = now_s - t->looked_s;
+    if (t->has_cpu && span_s > 0.0 && t->ranks > 0) {
+        /* Processes that ended take their time with them: then it seems less, and is not told. */
+        const uint64_t used_ms = cpu_ms > t->cpu_ms ? cpu_ms - t->cpu_ms : 0;
+        const double busy = (double)used_ms / (span_s * t->ranks);
+        if (cpu_ms >= t->cpu_ms) {
+            ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY,
+                                                  .busy_permille = busy > 1000.0 ? 1000 : (uint32_t)busy});
+        }
+    }
+    t->cpu_ms = cpu_ms;
+    t->looked_s = now_s;
+    t->has_cpu = true;
+}
+
+static bool runs(const track *t)
+{
+    return t->told_started && !t->told_end;
+}
+
+/* Where there is no group, all processes of the machine are looked through for those of the runner's session. */
+static ls_local_look *look_at_sessions(const local_engine *e, uint32_t *count_out)
+{
+    uint32_t count = 0;
+    for (const track *t = e->tracks; t; t = t->next) {
+        count += runs(t) && !t->is_grouped && t->pid > 0;
+    }
+    ls_local_look *looks = calloc(count + 1, sizeof *looks);
+    LS_ASSERT(looks && "out of memory for a look");
+    *count_out = count;
+    for (const track *t = e->tracks; t; t = t->next) {
+        if (runs(t) && !t->is_grouped && t->pid > 0) {
+            looks[--count].session = t->pid;
+        }
+    }
+    qsort(looks, *count_out, sizeof *looks, by_session);
+    if (*count_out > 0) {
+        ls_local_look_all(looks, *count_out);
+    }
+    return looks;
+}
+
+static bool cpu_ms_of(const track *t, const ls_local_look *looks, uint32_t count, uint64_t *cpu_ms_out)
+{
+    if (t->is_grouped) {
+        return ls_local_group_cpu_ms(&t->group, cpu_ms_out);
+    }
+    const ls_local_look key = {.session = t->pid},
+                        *found = bsearch(&key, looks, count, sizeof *looks, by_session);
+    *cpu_ms_out = found ? found->cpu_ms : 0;
+    return found != NULL;
+}
+
+void ls_local_look_at_jobs(void *context)
+{
+    local_engine *e = context;
+    ls_env *env = e->settings.env;
+    uint32_t count = 0;
+    ls_local_look *looks = look_at_sessions(e, &count);
+    const double now_s = 1e-9 * (double)ls_env_now_ns(env);
+    for (track *t = e->tracks; t; t = t->next) {
+        uint64_t cpu_ms = 0;
+        if (runs(t) && cpu_ms_of(t, looks, count, &cpu_ms)) {
+            tell_activity(t, cpu_ms, now_s);
+        }
+        if (runs(t)) {
+            ls_track_look_for_save(t);
+            ls_track_look_for_steps(t);
+        }
+    }
+    free(looks);
+    ls_local_groups_sweep(e);
+    e->look_timer = ls_env_timer_set(env, (uint64_t)(1e9 * e->settings.look_s), ls_local_look_at_jobs, e);
+}
