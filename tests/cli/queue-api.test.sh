@@ -123,22 +123,48 @@ same "errors say what to do" "$(json "d['status'], \"did you mean 'account'\" in
 
 # Prometheus reads it: every sample belongs to a kind, no sample is there twice.
 code 200 "${tcp[@]}" "$address/metrics"
-check "Prometheus' text" python3 - "$out" <<'PY'
+cp "$out" first.txt
+code 200 "${tcp[@]}" "$address/metrics"
+check "Prometheus' text" python3 - first.txt "$out" <<'PY'
 import re, sys
-kinds, samples = {}, {}
-for line in open(sys.argv[1]):
-    if line.startswith("# TYPE "):
-        _, _, name, kind = line.split()
-        assert kind in ("gauge", "counter") and name not in kinds
-        kinds[name] = kind
-    elif not line.startswith("#"):
-        m = re.fullmatch(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\[\\n"])*",?)*\})? (-?[0-9.e+-]+)\n', line)
-        assert m, line
-        assert m[1] in kinds and (m[1], m[2]) not in samples, line
-        samples[m[1], m[2]] = float(m[3])
+def read(path):
+    kinds, samples, helped = {}, {}, set()
+    for line in open(path):
+        if line.startswith("# HELP "):
+            name, text = line[7:-1].split(" ", 1)
+            assert name not in helped and text.endswith("."), line
+            helped.add(name)
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            assert kind in ("gauge", "counter", "histogram") and name not in kinds and name in helped
+            assert (kind == "counter") == name.endswith("_total"), name  # promtool's rules
+            assert not re.search(r"_(ms|minutes|hours|gauge|counter)(_|$)", name), name
+            kinds[name] = kind
+        elif not line.startswith("#"):
+            m = re.fullmatch(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\[\\n"])*",?)*\})? (-?[0-9.e+-]+)\n', line)
+            assert m, line
+            family = m[1] if m[1] in kinds else re.sub("_(bucket|sum|count)$", "", m[1])
+            assert family in kinds and (m[1] == family) == (kinds[family] != "histogram"), line
+            assert (m[1], m[2]) not in samples, line
+            samples[m[1], m[2]] = float(m[3])
+    assert helped == set(kinds)
+    return kinds, samples
+kinds, samples = read(sys.argv[1])
 assert samples['lockstep_jobs', '{state="RUNNING"}'] == 1 and samples['lockstep_jobs', '{state="HELD"}'] == 2
 assert samples['lockstep_devices_used', None] == 2
 assert samples['lockstep_account_device_seconds_total', '{account="research",kind="allocated"}'] > 0
+assert samples['lockstep_jobs_ended_total', '{outcome="succeeded"}'] == 1 and samples['lockstep_job_starts_total', None] >= 2
+assert samples['lockstep_job_wait_seconds_count', None] >= 2 and samples['lockstep_turn_seconds_count', None] >= 5
+assert samples['lockstep_queue_jobs', '{priority="normal"}'] == 2 and samples['lockstep_queue_devices', None] == 2
+assert 1e6 < samples['process_resident_memory_bytes', None] < 4e9
+for name in (n for n, k in kinds.items() if k == "histogram"):
+    counts = [v for (n, _), v in samples.items() if n == name + "_bucket"]
+    assert counts == sorted(counts) and counts[-1] == samples[name + "_count", None], name
+later = read(sys.argv[2])[1]
+for key, value in samples.items():
+    family = re.sub("_(bucket|sum|count)$", "", key[0])
+    if kinds.get(key[0]) == "counter" or kinds.get(family) == "histogram":
+        assert later[key] >= value, (key, value, later[key])
 PY
 
 # Events as they happen: states of jobs, steps of a run; and again behind the last one that was seen.

@@ -483,6 +483,8 @@ static void answer_prometheus(ls_api_exchange *exchange)
                                                   .accounts = exchange->asks[2].answer,
                                                   .usage = exchange->asks[3].answer},
                          &text);
+    ls_api_counters_append(&exchange->api->counters, &text);
+    ls_prometheus_append_process(&text);
     ls_api_exchange_text(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &text);
 }
 

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/user.h"
 #include "base/user_files.h"
+#include "orchestration/api/counters.h"
 #include "orchestration/api/guard.h"
 #include "orchestration/api/history.h"
 #include "orchestration/api/microhttpd.h"
@@ -112,6 +113,7 @@ struct ls_api {
     ls_api_histories *histories;
     ls_user_files *files; /* the caller's */
     ls_api_names *names;
+    ls_api_counters counters;
 };
 
 /* ---- server.c ---- */

@@ -2,7 +2,10 @@
 #include "orchestration/api/prometheus.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static void begin(ls_text *text, const char *name, const char *type, const char *help)
 {
@@ -57,7 +60,7 @@ static void append_each(ls_text *text, const json_t *items, const char *label, c
                         const char *name, const char *help)
 {
     begin(text, name, "gauge", help);
-    for (size_t i = 0; i < json_array_size(items); i++) {
+    for (size_t i = 0; i < json_array_size(items) && i < LS_PROMETHEUS_ITEMS_MAX; i++) {
         const json_t *item = json_array_get(items, i), *value = json_object_get(item, key);
         if (json_is_number(value)) {
             append_sample(text, name, label, string_of(item, label), json_number_value(value));
@@ -79,12 +82,28 @@ static void append_status(ls_text *text, const json_t *status)
     {
         append_sample(text, "lockstep_jobs", "state", state, json_number_value(count));
     }
-    begin(text, "lockstep_devices", "gauge", "Devices of all nodes.");
-    append_sample(text, "lockstep_devices", NULL, NULL,
-                  json_number_value(json_object_get(status, "devices")));
-    begin(text, "lockstep_devices_used", "gauge", "Devices that jobs have.");
-    append_sample(text, "lockstep_devices_used", NULL, NULL,
-                  json_number_value(json_object_get(status, "devices_used")));
+    begin(text, "lockstep_queue_jobs", "gauge", "Jobs that wait, by priority.");
+    const char *priority = NULL;
+    json_object_foreach(json_object_get(status, "waiting"), priority, count)
+    {
+        append_sample(text, "lockstep_queue_jobs", "priority", priority, json_number_value(count));
+    }
+    static const struct {
+        const char *key, *name, *help;
+    } gauges[] = {
+        {"devices_wanted", "lockstep_queue_devices", "Devices that jobs that wait ask for."},
+        {"waits_s", "lockstep_queue_oldest_seconds", "How long the job waits that has waited longest."},
+        {"devices", "lockstep_devices", "Devices of all nodes."},
+        {"devices_used", "lockstep_devices_used", "Devices that jobs have."},
+        {"devices_idle", "lockstep_devices_idle", "Of these, devices that do nothing (idle.after)."},
+    };
+    for (size_t i = 0; i < sizeof gauges / sizeof gauges[0]; i++) {
+        const json_t *value = json_object_get(status, gauges[i].key);
+        if (json_is_number(value)) {
+            begin(text, gauges[i].name, "gauge", gauges[i].help);
+            append_sample(text, gauges[i].name, NULL, NULL, json_number_value(value));
+        }
+    }
     begin(text, "lockstep_paused", "gauge", "1: nothing can be changed, the disk is full.");
     append_sample(text, "lockstep_paused", NULL, NULL, json_is_string(json_object_get(status, "paused")));
 }
@@ -95,7 +114,7 @@ static void append_nodes(ls_text *text, const json_t *nodes)
     append_each(text, nodes, "node", "used", "lockstep_node_devices_used",
                 "Devices of a node that jobs have.");
     begin(text, "lockstep_node_up", "gauge", "1: the node is up.");
-    for (size_t i = 0; i < json_array_size(nodes); i++) {
+    for (size_t i = 0; i < json_array_size(nodes) && i < LS_PROMETHEUS_ITEMS_MAX; i++) {
         const json_t *node = json_array_get(nodes, i);
         append_sample(text, "lockstep_node_up", "node", string_of(node, "node"),
                       strcmp(string_of(node, "state"), "up") == 0);
@@ -123,7 +142,7 @@ static void append_usage(ls_text *text, const json_t *accounts)
     begin(
         text, name, "counter",
         "Device-seconds of an account: allocated, of these idle and lost, and asked for in vain (waiting).");
-    for (size_t i = 0; i < json_array_size(accounts); i++) {
+    for (size_t i = 0; i < json_array_size(accounts) && i < LS_PROMETHEUS_ITEMS_MAX; i++) {
         const json_t *account = json_array_get(accounts, i);
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
             const json_t *hours = json_object_get(account, kinds[k].key);
@@ -144,4 +163,37 @@ void ls_prometheus_append(const ls_prometheus_answers *answers, ls_text *text)
     append_nodes(text, json_object_get(answers->nodes, "nodes"));
     append_accounts(text, json_object_get(answers->accounts, "accounts"));
     append_usage(text, json_object_get(answers->usage, "accounts"));
+}
+
+/* ---- this process ---- */
+
+static double seconds_of(struct timeval time)
+{
+    return (double)time.tv_sec + 1e-6 * (double)time.tv_usec;
+}
+
+static double resident_bytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file) {
+        if (fscanf(file, "%*u %llu", &pages) != 1) {
+            pages = 0;
+        }
+        fclose(file);
+    }
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+void ls_prometheus_append_process(ls_text *text)
+{
+    struct rusage used;
+    begin(text, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.");
+    append_sample(text, "process_resident_memory_bytes", NULL, NULL, resident_bytes());
+    if (getrusage(RUSAGE_SELF, &used) == 0) {
+        begin(text, "process_cpu_seconds_total", "counter",
+              "Total user and system CPU time spent in seconds.");
+        append_sample(text, "process_cpu_seconds_total", NULL, NULL,
+                      seconds_of(used.ru_utime) + seconds_of(used.ru_stime));
+    }
 }

@@ -360,8 +360,12 @@ static const ls_api_field status_out[] = {
     OUT("engine", LS_API_STRING, "local or slurm"),
     OUT("order", LS_API_STRING, "of the policy"),
     OUT("states", LS_API_OBJECT, "how many jobs the daemon has in memory, by state"),
+    OUT("waiting", LS_API_OBJECT, "how many are QUEUED, by priority"),
+    OUT("devices_wanted", LS_API_INTEGER, "by those"),
+    OUT("waits_s", LS_API_NUMBER, "how long that one waits that has waited longest"),
     OUT("devices", LS_API_INTEGER, "of all nodes"),
     OUT("devices_used", LS_API_INTEGER, "that jobs have"),
+    OUT("devices_idle", LS_API_INTEGER, "of these, those that do nothing"),
     OUT("nodes", LS_API_INTEGER, "how many there are"),
     OUT_OR_NULL("paused", LS_API_STRING, "why nothing can be changed; null: it can"),
 };

@@ -521,8 +521,14 @@ const char *ls_api_address(const ls_api *api)
 
 void ls_api_tell(ls_api *api, const ls_transition *transition, const ls_job *job)
 {
+    ls_api_counters_tell(&api->counters, transition, job);
     ls_api_streams_tell(api->streams, transition, job);
     if (ls_job_state_is_final(transition->to)) {
         ls_api_wait_look(api, transition->job);
     }
+}
+
+void ls_api_took(ls_api *api, double turn_s)
+{
+    ls_api_counters_turn(&api->counters, turn_s);
 }

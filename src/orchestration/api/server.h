@@ -75,4 +75,7 @@ const char *ls_api_address(const ls_api *api);
 /* A change of state is on the disk: who waits for it, follows its log or listens to /v1/events hears of it. */
 void ls_api_tell(ls_api *api, const ls_transition *transition, const ls_job *job);
 
+/* A turn of the daemon took so long: for /metrics. */
+void ls_api_took(ls_api *api, double turn_s);
+
 #endif

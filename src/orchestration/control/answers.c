@@ -667,22 +667,43 @@ ls_answer ls_answers_usage(ls_controller *c)
                        0};
 }
 
+static uint32_t devices_of(const ls_job *job)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < job->share_count; k++) {
+        count += (uint32_t)__builtin_popcountll(job->shares[k].devices);
+    }
+    return count;
+}
+
 json_t *ls_controller_status(ls_controller *c)
 {
-    uint32_t counts[LS_JOB_STATES] = {0}, used = 0;
+    uint32_t counts[LS_JOB_STATES] = {0}, waiting[3] = {0}, used = 0, idle = 0;
+    uint64_t asked = 0;
+    double oldest_s = c->time_s;
     for (uint32_t i = 0; i < c->entry_count; i++) {
         const ls_job *job = c->entries[i]->job;
+        const uint32_t devices = devices_of(job);
         counts[job->state]++;
-        for (uint32_t k = 0; k < job->share_count; k++) {
-            used += (uint32_t)__builtin_popcountll(job->shares[k].devices);
+        used += devices;
+        idle += c->entries[i]->idle_told ? devices : 0;
+        if (job->state == LS_JOB_QUEUED) {
+            waiting[job->priority]++;
+            asked += job->ranks;
+            oldest_s = fmin(oldest_s, job->queued_s);
         }
     }
-    json_t *states = json_object();
+    json_t *states = json_object(), *priorities = json_object();
     for (int state = 0; state < LS_JOB_STATES; state++) {
         json_object_set_new(states, ls_job_state_name((ls_job_state)state), json_integer(counts[state]));
     }
-    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:o}", "version", LS_VERSION, "engine",
-                     c->engine->calls->name, "order", c->settings.order, "states", states, "devices",
-                     (int)c->device_count, "devices_used", (int)used, "nodes", (int)c->node_count, "paused",
+    for (int i = 0; i < 3; i++) {
+        json_object_set_new(priorities, priority_names[i], json_integer(waiting[i]));
+    }
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:I, s:f, s:i, s:i, s:i, s:i, s:o}", "version", LS_VERSION,
+                     "engine", c->engine->calls->name, "order", c->settings.order, "states", states,
+                     "waiting", priorities, "devices_wanted", (json_int_t)asked, "waits_s",
+                     c->time_s - oldest_s, "devices", (int)c->device_count, "devices_used", (int)used,
+                     "devices_idle", (int)idle, "nodes", (int)c->node_count, "paused",
                      text_or_null(c->paused));
 }

@@ -312,12 +312,14 @@ static void was_written(ls_daemon *d, const ls_turn *turn)
 static void take_turn(ls_daemon *d)
 {
     ls_turn turn;
+    const uint64_t begin_ns = ls_env_now_ns(d->env);
     ls_controller_turn(d->controller, &turn);
     if (write_turn(d, &turn) == LS_OK) {
         was_written(d, &turn);
     } else {
         was_not_written(d);
     }
+    ls_api_took(d->api, 1e-9 * (double)(ls_env_now_ns(d->env) - begin_ns));
 }
 
 /* How long the loop may sleep. */
