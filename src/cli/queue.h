@@ -48,4 +48,11 @@ LS_MUST_CHECK ls_status ls_queue_append_group(const char *group, ls_arena *arena
 LS_MUST_CHECK ls_status ls_queue_request(const char *path, const char *const *variables,
                                          size_t variable_count, ls_arena *arena, json_t **request_out);
 
+/*
+ * What the trainer would refuse and can be seen from here, in the current folder and as this user: data, model and tokenizer that are not there (LS_ERR_INVALID).
+ * Puts the folders that hold other runs into the request's "avoid", and says on stderr when there is a run that goes on or is in the way. A request that
+ * can't be read is left to the daemon.
+ */
+LS_MUST_CHECK ls_status ls_queue_check_run(json_t *request, ls_arena *arena);
+
 #endif

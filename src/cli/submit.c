@@ -32,16 +32,19 @@ typedef struct submit_settings {
      .help = "devices of the job; 0: as the file says"},                                                     \
         {.key = "name",                                                                                      \
          .type = LS_OPTION_STRING,                                                                           \
+         .value_needed = true,                                                                               \
          FIELD(name),                                                                                        \
          .default_text = "\"\"",                                                                             \
          .help = "instead of the file's name"},                                                              \
         {.key = "account",                                                                                   \
          .type = LS_OPTION_STRING,                                                                           \
+         .value_needed = true,                                                                               \
          FIELD(account),                                                                                     \
          .default_text = "\"\"",                                                                             \
          .help = "who it is charged to, instead of job.account; without either, you"},                       \
         {.key = "priority",                                                                                  \
          .type = LS_OPTION_STRING,                                                                           \
+         .value_needed = true,                                                                               \
          FIELD(priority),                                                                                    \
          .default_text = "\"\"",                                                                             \
          .help = "low, normal or high, instead of job.priority"},                                            \
@@ -131,7 +134,8 @@ static ls_status run_submit(const ls_invocation *invocation)
     LS_TRY(request_of(settings, invocation->words[0], invocation->arena, &request));
     json_object_set_new(request, "set", texts(&settings->set));
     json_object_set_new(request, "hold", json_boolean(settings->hold));
-    const ls_status status = put_after(request, &settings->after);
+    ls_status status = put_after(request, &settings->after);
+    status = status != LS_OK ? status : ls_queue_check_run(request, invocation->arena);
     if (status != LS_OK) {
         json_decref(request);
         return status;
@@ -286,8 +290,12 @@ static ls_status run_sweep(const ls_invocation *invocation)
     const submit_settings *settings = invocation->settings;
     json_t *request = NULL, *answer = NULL;
     LS_TRY(sweep_request(settings, invocation, &request));
+    ls_status status = ls_queue_check_run(request, invocation->arena);
+    if (status != LS_OK) {
+        json_decref(request);
+        return status;
+    }
     LS_TRY(ls_queue_post(request, &answer, "/v1/sweeps"));
-    ls_status status = LS_OK;
     if (settings->json) {
         ls_print_json(answer);
     } else {

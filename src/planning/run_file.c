@@ -501,7 +501,8 @@ size_t ls_run_file_diff(const ls_run_file *in_run, const ls_run_file *now, ls_te
         ls_text_clear(&b_value);
         ls_options_append_value(option, &a, &a_value);
         ls_options_append_value(option, &b, &b_value);
-        if (strcmp(ls_text_string(&a_value), ls_text_string(&b_value)) != 0) {
+        const bool is_known = strcmp(ls_text_string(&b_value), "auto") != 0;
+        if (is_known && strcmp(ls_text_string(&a_value), ls_text_string(&b_value)) != 0) {
             ls_text_printf(text, "%s: %s in the run, %s now\n", option->key, ls_text_string(&a_value),
                            ls_text_string(&b_value));
             count++;

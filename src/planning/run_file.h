@@ -311,7 +311,7 @@ LS_MUST_CHECK ls_status ls_run_file_save(const ls_run_file *run, const char *pat
 void ls_run_file_identity(const ls_run_file *run, const char *data_hash, char hex_out[LS_SHA256_HEX_BYTES]);
 
 /* Appends one line per identity key that differs, "train.seed: 1337 in the run, 7 now", and returns how many
- * there are. */
+ * there are. What is still auto now is not known, and differs from nothing. */
 size_t ls_run_file_diff(const ls_run_file *in_run, const ls_run_file *now, ls_text *text);
 
 #endif

@@ -193,14 +193,62 @@ expect 0 "$LOCKSTEP" wait "$steers"
 expect 0 "$LOCKSTEP" logs "$steers"
 prints "yes it=is" $'\033]52;c;aGk=\a' $'\033[31mred'
 
+# What a job says at its end: its own error, its time limit however it takes the signal, who cancelled it.
+printf 'job: {command: [sh, -c, "echo Error: no luck >&2; echo bye; exit 3"]}\n' >unlucky.yaml
+expect 0 "$LOCKSTEP" submit unlucky.yaml --json
+last=$(json 'd["job"]')
+expect 3 "$LOCKSTEP" wait "$last"
+prints "exit code 3: Error: no luck"
+printf 'job: {time_limit: 1s, command: [bash, -c, "trap \\"exit 0\\" TERM; sleep 100 & wait"]}\n' >slow.yaml
+expect 0 "$LOCKSTEP" submit slow.yaml --json
+last=$(json 'd["job"]')
+expect 1 "$LOCKSTEP" wait "$last"
+prints "FAILED, exit code 0: its time limit of 1 s is over"
+printf 'job: {command: [bash, -c, "trap \\"exit 7\\" TERM; echo ready; sleep 100 & wait"]}\n' >stubborn.yaml
+expect 0 "$LOCKSTEP" submit stubborn.yaml --json
+last=$(json 'd["job"]')
+wait_until "it has set its trap" sh -c "'$LOCKSTEP' logs $last | grep -q ready"
+expect 0 "$LOCKSTEP" cancel "$last"
+expect 7 "$LOCKSTEP" wait "$last"
+prints "CANCELLED, exit code 7: cancelled by $(id -un); ended with exit code 7"
+
+# A run that trains: refused for what is not there, goes on in its folder, and never in another run's.
+expect 2 "$LOCKSTEP" submit tiny.yaml --set 'data.train=[missing.txt]' --hold
+says "data.train" "missing.txt"
+expect 2 "$LOCKSTEP" submit tiny.yaml --set tokenizer.kind=file --set tokenizer.file=nothing.json --hold
+says "nothing.json"
+mkdir -p runs/kept
+cp tiny.yaml runs/kept/run.yaml
+expect 0 "$LOCKSTEP" submit tiny.yaml --name kept --hold --json
+same "goes on" "$(json 'd["run_dir"]')" "$scratch/runs/kept"
+says "goes on with the run in runs/kept"
+last=$(json 'd["job"]')
+expect 0 "$LOCKSTEP" cancel "$last"
+mkdir "runs/kept-$((last + 1))"
+expect 0 "$LOCKSTEP" submit tiny.yaml --name kept --set train.seed=99 --hold --json
+same "a folder of its own" "$(json 'd["run_dir"]')" "$scratch/runs/kept-$((last + 1))-2"
+says "train.seed: 7 in the run, 99 now"
+expect 0 "$LOCKSTEP" cancel "$(json 'd["job"]')"
+expect 0 "$LOCKSTEP" sweep tiny.yaml --name kept --set train.seed=7,8 --set job.hold=true --json
+check "not one in the folder of the run" sh -c "! '$LOCKSTEP' ps --json | grep -q 'runs/kept\"'"
+expect 0 "$LOCKSTEP" cancel $(json '" ".join(map(str, d["jobs"]))')
+expect 2 "$LOCKSTEP" submit hello.yaml --name ''
+expect 2 "$LOCKSTEP" submit hello.yaml --after 99999
+says "no job 99999"
+expect 0 "$LOCKSTEP" submit hello.yaml --hold --json
+last=$(json 'd["job"]')
+expect 0 "$LOCKSTEP" release "$last"
+expect 0 "$LOCKSTEP" wait "$last"
+expect 2 "$LOCKSTEP" release "$last"
+
 # In a terminal: drawn on the other screen, which is left again.
 if command -v script >/dev/null; then
-    TERM=xterm timeout 60 script -qec "stty rows 24 cols 72; '$LOCKSTEP' logs $steers; '$LOCKSTEP' ps --all" /dev/null >shown.txt </dev/null
+    TERM=xterm timeout 60 script -qec "stty rows 24 cols 80; '$LOCKSTEP' logs $steers; '$LOCKSTEP' ps --all" /dev/null >shown.txt </dev/null
     holds shown.txt 'yes it=is \x1b]52;c;aGk=\x07' $'\033[31mred'
     check "no other escape" sh -c "! tr -d '\r' <shown.txt | sed 's/\x1b\[[0-9]*m//g' | grep -q \$'\033'"
     check "no line is wider than the terminal" python3 -c "
 lines = [l.rstrip('\r\n') for l in open('shown.txt', encoding='utf-8') if 'x1b' not in l and '--group' not in l and '[0m' not in l]
-assert any('nnn…' in l for l in lines) and max(map(len, lines)) <= 72, lines"
+assert any('nnn…' in l for l in lines) and max(map(len, lines)) <= 80, lines"
     (sleep 1; printf q) | TERM=xterm timeout 60 script -qec "stty rows 24 cols 60; '$LOCKSTEP' top" /dev/null >screen.txt
     check "top leaves the screen as it was" grep -q $'\033\[?1049h' screen.txt
     check "and the cursor" grep -q $'\033\[?25h\033\[?1049l' screen.txt

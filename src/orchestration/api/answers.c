@@ -161,9 +161,9 @@ static void take_log(ls_api_exchange *exchange, const ls_user_file_answer *log)
 /* A job of R ranks has no log of rank R; those of a training run write one. */
 static bool is_rank_right(ls_api_exchange *exchange)
 {
-    const json_t *command = json_object_get(exchange->asks[0].answer, "command");
+    const bool trains = json_is_string(json_object_get(exchange->asks[0].answer, "run_dir"));
     const uint64_t rank = number(exchange, "rank", 0), ranks = ranks_of(exchange);
-    if (rank > 0 && command && json_array_size(command) == 0) {
+    if (rank > 0 && trains) {
         ls_api_exchange_error(exchange, 404,
                               ls_fail(LS_ERR_NOT_FOUND,
                                       "job %" PRIu64

@@ -311,7 +311,9 @@ static void ended_at_limit(ls_controller *c, ls_entry *entry, const ls_engine_re
         end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, NULL);
         return;
     }
-    const char *end = report->exit_code == 75 ? saved_text(c, job) : report->text;
+    const char *end = report->exit_code == 75           ? saved_text(c, job)
+                      : report->cause == LS_CAUSE_LIMIT ? report->error /* its text is ours */
+                                                        : report->text;
     end_start(c, entry, LS_JOB_FAILED, LS_CAUSE_LIMIT,
               end && end[0] ? ls_arena_printf(&c->arena, "%s; %s", limit_text(c, job), end)
                             : limit_text(c, job));
@@ -397,7 +399,7 @@ static void ended_recovering(ls_controller *c, ls_entry *entry)
     }
 }
 
-/* The engine has ended it: by its time limit, or as one that decides. */
+/* The engine has ended it: by its time limit, which it keeps too, or as one that decides. */
 static bool ended_by_engine(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
     const ls_job *job = entry->job;
@@ -419,8 +421,21 @@ static bool ended_by_engine(ls_controller *c, ls_entry *entry, const ls_engine_r
     return false;
 }
 
-static void has_ended(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
+/* With the line that tells of the error: "ended with exit code 2: runs/a holds another run". */
+static ls_engine_report with_error(ls_controller *c, const ls_engine_report *report)
 {
+    ls_engine_report whole = *report;
+    if (report->error && report->error[0] && report->text && report->text[0]) {
+        whole.text = ls_arena_printf(&c->arena, "%s: %s", report->text, report->error);
+    } else if (report->error && report->error[0]) {
+        whole.text = report->error;
+    }
+    return whole;
+}
+
+static void has_ended(ls_controller *c, ls_entry *entry, const ls_engine_report *told)
+{
+    const ls_engine_report whole = with_error(c, told), *report = &whole;
     ls_job *job = entry->job;
     job->exit_code = report->exit_code;
     if (job->state == LS_JOB_RECOVERING) {

@@ -13,10 +13,11 @@ enum { TAIL_BYTES = 16 * 1024 };
 /* Words by which programs tell of what went wrong, in small letters. */
 static bool tells_of_error(const char *line)
 {
-    static const char *const words[] = {"error",     "exception", "fatal",  "failed",
-                                        "panic",     "cannot",    "can't",  "no space",
-                                        "denied",    "not found", "killed", "segmentation fault",
-                                        "assertion", "abort"};
+    static const char *const words[] = {"lockstep: ", /* ours are said by it alone */
+                                        "error",      "exception", "fatal",  "failed",
+                                        "panic",      "cannot",    "can't",  "no space",
+                                        "denied",     "not found", "killed", "segmentation fault",
+                                        "assertion",  "abort"};
     char small[512];
     size_t bytes = 0;
     for (; line[bytes] && bytes < sizeof small - 1; bytes++) {
