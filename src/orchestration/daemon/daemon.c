@@ -432,9 +432,12 @@ static ls_status set_accounts(ls_daemon *d)
 static ls_status open_controller(ls_daemon *d)
 {
     const ls_controller_settings settings = ls_daemon_controller_settings(&d->settings);
-    const ls_controller_calls calls = {
-        .context = d, .now_s = now_s, .journal = read_journal, .old_job = read_old_job, .is_user = is_user,
-        .foresee = foresee};
+    const ls_controller_calls calls = {.context = d,
+                                       .now_s = now_s,
+                                       .journal = read_journal,
+                                       .old_job = read_old_job,
+                                       .is_user = is_user,
+                                       .foresee = foresee};
     char path[LS_JOB_PATH_BYTES_MAX];
     uint64_t next = 1;
     LS_TRY(path_in(d, "lockstep.db", path));
