@@ -89,8 +89,7 @@ static one_job *job_of(queue_picture *picture, const json_t *event)
 
 static bool has_devices(const char *state)
 {
-    static const char *const states[] = {"STARTING", "RUNNING",    "CHECKPOINTING",
-                                         "RESIZING", "PREEMPTING", "STOPPING"};
+    static const char *const states[] = {"STARTING", "RUNNING", "RESIZING", "PREEMPTING", "STOPPING"};
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
         if (strcmp(states[i], state) == 0) {
             return true;

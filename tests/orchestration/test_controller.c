@@ -540,7 +540,7 @@ static void list_never_drops_who_waits_or_runs(void **state)
     assert_int_equal(call(LS_VERB_LIST, "{'before': 1}"), 404); /* it runs */
     assert_int_equal(call(LS_VERB_LIST, "{'before': 99}"), 404);
     assert_int_equal(call(LS_VERB_LIST, "{'state': 'running'}"), 400);
-    assert_non_null(strstr(json_string_value(json_object_get(w.answer, "error")), "RUNNING, CHECKPOINTING"));
+    assert_non_null(strstr(json_string_value(json_object_get(w.answer, "error")), "RUNNING, RESIZING"));
     /* Whose they are is for who may read them. */
     assert_int_equal(call_as(1001, LS_VERB_LIST, "{'all': true, 'user': 'ann'}"), 200);
     assert_int_equal(json_array_size(json_object_get(w.answer, "jobs")), 0);

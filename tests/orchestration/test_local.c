@@ -23,6 +23,7 @@
 enum { REPORTS_MAX = 64 };
 
 static char program[512], home[64];
+static uint32_t slots = 4;
 static ls_env *env;
 static ls_user_files *files;
 static ls_engine *engine;
@@ -50,7 +51,7 @@ static void open_engine(double look_s)
                                         .files = files,
                                         .home = home,
                                         .program = program,
-                                        .slots = 4,
+                                        .slots = slots,
                                         .look_s = look_s,
                                         .hear = hear};
     assert_int_equal(ls_local_engine_create(&settings, &engine), LS_OK);
@@ -413,6 +414,106 @@ static void engine_tells_how_busy_a_job_is(void **state)
     ls_job_destroy(idle);
 }
 
+/* ---- devices ---- */
+
+/* The library of the driver as far as it is asked: two devices whose use is in a file. */
+static const char stub_text[] =
+    "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+    "int nvmlInit_v2(void) { return 0; }\n"
+    "int nvmlShutdown(void) { return 0; }\n"
+    "int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }\n"
+    "int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **device) { static int d[2]; *device = &d[i]; d[i] = "
+    "i; return 0; }\n"
+    "int nvmlDeviceGetName(void *device, char *name, unsigned limit) { strncpy(name, \"NVIDIA Stub 9000\", "
+    "limit); return 0; }\n"
+    "int nvmlDeviceGetUtilizationRates(void *device, unsigned *use) {\n"
+    "    FILE *file = fopen(getenv(\"LS_TEST_GPUS\"), \"r\"); unsigned all[2] = {0};\n"
+    "    if (!file) return 3;\n"
+    "    int got = fscanf(file, \"%u %u\", &all[0], &all[1]); fclose(file);\n"
+    "    use[0] = all[*(int *)device]; return got == 2 ? 0 : 3; }\n";
+
+/* Builds it, and begins this program anew with it in the path of libraries. Where there is no compiler: without. */
+static void begin_with_stub(char **words)
+{
+    char folder[] = "/tmp/lockstep_stub_XXXXXX", command[256], path[128];
+    if (getenv("LS_TEST_GPUS") || !mkdtemp(folder)) {
+        return;
+    }
+    snprintf(command, sizeof command, "cc -w -shared -fPIC -x c - -o %s/libnvidia-ml.so.1 2>%s/errors",
+             folder, folder);
+    FILE *compiler = popen(command, "w");
+    if (!compiler || fputs(stub_text, compiler) < 0 || pclose(compiler) != 0) {
+        (void)!ls_dir_remove(folder);
+        return;
+    }
+    snprintf(path, sizeof path, "%s/use", folder);
+    setenv("LS_TEST_GPUS", path, 1);
+    setenv("LD_LIBRARY_PATH", folder, 1);
+    execv(program, words);
+}
+
+static void say_use(const char *text)
+{
+    char draft[160];
+    snprintf(draft, sizeof draft, "%s.new", getenv("LS_TEST_GPUS"));
+    FILE *file = fopen(draft, "we");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(rename(draft, getenv("LS_TEST_GPUS")), 0);
+}
+
+static ls_job *start_on(uint64_t id, uint64_t devices, uint32_t ranks)
+{
+    ls_job *job = make_job(id, "echo order $CUDA_DEVICE_ORDER devices $CUDA_VISIBLE_DEVICES; exec sleep 600");
+    const ls_job_share share = {.node = 0, .devices = devices};
+    ls_job_set_shares(job, &share, 1);
+    job->ranks_now = ranks;
+    engine->calls->start(engine, job);
+    wait_for(LS_ENGINE_STARTED, id);
+    return job;
+}
+
+static void engine_asks_devices(void **state)
+{
+    (void)state;
+    if (!getenv("LS_TEST_GPUS")) {
+        print_message("no compiler for a stand-in of libnvidia-ml.so.1\n");
+        skip();
+    }
+    say_use("70 0\n");
+    close_engine();
+    slots = 0;
+    open_engine(0.05);
+    slots = 4;
+    uint32_t count = 0;
+    const ls_engine_node *node = engine->calls->nodes(engine, &count);
+    assert_int_equal(node->devices, 2);
+    assert_string_equal(node->kind, "Stub 9000");
+    ls_job *busy = start_on(1, 1, 1), *idle = start_on(2, 2, 1); /* neither takes processor time */
+    for (int round = 0; round < 240 && busiest(1) != 700; round++) {
+        report_count = 0;
+        poll_for(0.5);
+    }
+    assert_int_equal(busiest(1), 700);
+    assert_int_equal(busiest(2), 0);
+    report_count = 0;
+    busy->state = idle->state = LS_JOB_STOPPING;
+    engine->calls->stop(engine, busy, LS_STOP_KILL);
+    engine->calls->stop(engine, idle, LS_STOP_KILL);
+    wait_for(LS_ENGINE_ENDED, 1);
+    wait_for(LS_ENGINE_ENDED, 2);
+    char path[160], line[160] = "";
+    snprintf(path, sizeof path, "%s/jobs/2/log", home);
+    FILE *log = fopen(path, "re");
+    assert_non_null(log);
+    assert_non_null(fgets(line, sizeof line, log));
+    fclose(log);
+    assert_string_equal(line, "order PCI_BUS_ID devices 1\n");
+    ls_job_destroy(busy);
+    ls_job_destroy(idle);
+}
+
 /* ---- this program as the runner ---- */
 
 /* A run that does not listen yet. */
@@ -451,6 +552,7 @@ int main(int count, char **words)
     }
     const ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
     program[bytes > 0 ? bytes : 0] = '\0';
+    begin_with_stub(words);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(engine_start_and_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(engine_hears_behind_an_overflow, set_up, tear_down),
@@ -460,6 +562,11 @@ int main(int count, char **words)
         cmocka_unit_test_setup_teardown(engine_adopt_knows_a_runner_by_its_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(engine_ends_what_hides, set_up, tear_down),
         cmocka_unit_test_setup_teardown(engine_tells_how_busy_a_job_is, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(engine_asks_devices, set_up, tear_down),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (getenv("LS_TEST_GPUS")) {
+        (void)!ls_dir_remove(getenv("LD_LIBRARY_PATH"));
+    }
+    return failed;
 }

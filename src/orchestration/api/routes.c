@@ -185,7 +185,7 @@ static const ls_api_field stream_in[] = {
     }
 
 #define STATES                                                                                               \
-    "QUEUED, STARTING, RUNNING, CHECKPOINTING, RESIZING, PREEMPTING, RECOVERING, HELD, STOPPING, "           \
+    "QUEUED, STARTING, RUNNING, RESIZING, PREEMPTING, RECOVERING, HELD, STOPPING, "                          \
     "SUCCEEDED, FAILED, CANCELLED"
 
 /* Of a job wherever it is listed. */

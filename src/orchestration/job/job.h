@@ -9,7 +9,7 @@
  * States, as people see them; those that hold devices are marked *:
  *
  *   HELD ⇄ QUEUED ──▶ STARTING* ──▶ RUNNING* ──▶ SUCCEEDED | FAILED
- *             ▲           │          │   ⇅ CHECKPOINTING*, RESIZING*
+ *             ▲           │          │   ⇅ RESIZING*
  *             ├── RECOVERING ◀── lost┤
  *             ├───── PREEMPTING* ◀───┤
  *             └─▶ CANCELLED ◀── STOPPING* (cancel, time limit: then FAILED)
@@ -36,7 +36,6 @@ typedef enum ls_job_state {
     LS_JOB_HELD,
     LS_JOB_STARTING,
     LS_JOB_RUNNING,
-    LS_JOB_CHECKPOINTING,
     LS_JOB_RESIZING,
     LS_JOB_PREEMPTING,
     LS_JOB_RECOVERING, /* its processes were lost: what is left of them is being ended before it may start again */

@@ -98,10 +98,10 @@ static const char *color_of(const char *state)
 {
     static const struct {
         const char *state, *color;
-    } colors[] = {{"RUNNING", "going"},   {"STARTING", "going"},  {"CHECKPOINTING", "going"},
-                  {"RESIZING", "going"},  {"SUCCEEDED", "good"},  {"FAILED", "bad"},
-                  {"CANCELLED", "dim"},   {"HELD", "dim"},        {"QUEUED", "warn"},
-                  {"PREEMPTING", "warn"}, {"RECOVERING", "warn"}, {"STOPPING", "warn"}};
+    } colors[] = {{"RUNNING", "going"},   {"STARTING", "going"}, {"RESIZING", "going"},
+                  {"SUCCEEDED", "good"},  {"FAILED", "bad"},     {"CANCELLED", "dim"},
+                  {"HELD", "dim"},        {"QUEUED", "warn"},    {"PREEMPTING", "warn"},
+                  {"RECOVERING", "warn"}, {"STOPPING", "warn"}};
     for (size_t i = 0; i < sizeof colors / sizeof colors[0]; i++) {
         if (strcmp(colors[i].state, state) == 0) {
             return colors[i].color;

@@ -67,21 +67,60 @@ static bool cpu_ms_of(const track *t, const ls_local_look *looks, uint32_t count
     return found != NULL;
 }
 
+static int by_size(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* The mean of as many of its devices as it has ranks, the busiest: when it shrinks, which it keeps is its own affair. */
+static void tell_devices(track *t, const uint32_t permille[64])
+{
+    uint32_t mine[64], count = 0, sum = 0;
+    for (int bit = 0; bit < 64; bit++) {
+        if (t->devices >> bit & 1) {
+            mine[count++] = permille[bit];
+        }
+    }
+    qsort(mine, count, sizeof mine[0], by_size);
+    count = t->ranks > 0 && t->ranks < count ? t->ranks : count;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += mine[i];
+    }
+    if (count > 0) {
+        ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY, .busy_permille = sum / count});
+    }
+}
+
+/* By what its devices do, where they can be asked; else by the time of processors. */
+static void look_at(track *t, const uint32_t *permille, const ls_local_look *looks, uint32_t count,
+                    double now_s)
+{
+    uint64_t cpu_ms = 0;
+    if (permille) {
+        tell_devices(t, permille);
+    } else if (cpu_ms_of(t, looks, count, &cpu_ms)) {
+        tell_activity(t, cpu_ms, now_s);
+    }
+    ls_track_look_for_save(t);
+    ls_track_look_for_steps(t);
+}
+
 void ls_local_look_at_jobs(void *context)
 {
     local_engine *e = context;
     ls_env *env = e->settings.env;
-    uint32_t count = 0;
-    ls_local_look *looks = look_at_sessions(e, &count);
+    bool any = false;
+    for (const track *t = e->tracks; t; t = t->next) {
+        any = any || runs(t);
+    }
+    uint32_t permille[64] = {0}, count = 0;
+    const bool is_known = e->gpus && ls_local_gpus_take(e->gpus, any, permille);
+    ls_local_look *looks = is_known ? NULL : look_at_sessions(e, &count);
     const double now_s = 1e-9 * (double)ls_env_now_ns(env);
     for (track *t = e->tracks; t; t = t->next) {
-        uint64_t cpu_ms = 0;
-        if (runs(t) && cpu_ms_of(t, looks, count, &cpu_ms)) {
-            tell_activity(t, cpu_ms, now_s);
-        }
         if (runs(t)) {
-            ls_track_look_for_save(t);
-            ls_track_look_for_steps(t);
+            look_at(t, is_known ? permille : NULL, looks, count, now_s);
         }
     }
     free(looks);

@@ -15,6 +15,11 @@ ls_local_path ls_local_folder(const char *home, uint64_t job)
     return path;
 }
 
+uint64_t ls_local_devices(const ls_job *job)
+{
+    return job->share_count > 0 ? job->shares[0].devices : 0;
+}
+
 static void append(json_t *words, const char *word)
 {
     json_t *string = json_string(word);
@@ -63,8 +68,8 @@ static json_t *train_words(const char *program, const char *folder, const ls_loc
 static json_t *device_numbers(const ls_job *job)
 {
     json_t *numbers = json_array();
-    for (int bit = 0; job->share_count > 0 && bit < 64; bit++) {
-        if (job->shares[0].devices >> bit & 1) {
+    for (int bit = 0; bit < 64; bit++) {
+        if (ls_local_devices(job) >> bit & 1) {
             json_array_append_new(numbers, json_integer(bit));
         }
     }

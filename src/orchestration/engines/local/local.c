@@ -145,7 +145,9 @@ static void local_stop(ls_engine *engine, const ls_job *job, ls_engine_stop_kind
 
 static void local_resize(ls_engine *engine, const ls_job *job)
 {
-    ls_track_resize(ls_track_of(local_of(engine), job), job->ranks_next);
+    track *t = ls_track_of(local_of(engine), job);
+    t->devices = ls_local_devices(job);
+    ls_track_resize(t, job->ranks_next);
 }
 
 /* ---- the end ---- */
@@ -174,6 +176,7 @@ static void local_destroy(ls_engine *engine)
         ls_track_destroy(t);
     }
     ls_local_groups_close(e);
+    ls_local_gpus_close(e->gpus);
     ls_local_reports_drop(e);
     ls_notices_close(e);
     if (e->look_timer) {
@@ -199,7 +202,11 @@ static const ls_engine_calls local_calls = {
 
 static ls_status open_engine(local_engine *e)
 {
-    LS_TRY(ls_local_machine_read(e->settings.slots, &e->machine));
+    e->gpus = e->settings.slots == 0 ? ls_local_gpus_open() : NULL;
+    LS_TRY(ls_local_machine_read(e->settings.slots, e->gpus, &e->machine));
+    if (e->machine.has_gpus && !e->gpus) {
+        ls_log_warn("no libnvidia-ml.so.1: whether devices are used is judged by processor time");
+    }
     LS_TRY(ls_jobs_folder_make(e->home));
     LS_TRY(ls_notices_open(e));
     e->groups = ls_local_groups_open(e->home);

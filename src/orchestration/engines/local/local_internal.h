@@ -10,6 +10,7 @@
  *   training.c   what a run that trains has saved, and how far it is
  *   folder.c     what is written for a start: folder, run file, ticket
  *   machine.c    what this machine has
+ *   gpus.c       its GPUs, by the library of their driver
  *   watch.c      processes of jobs: how busy, and what is left of them
  *   group.c      their control group, where there can be one
  */
@@ -34,8 +35,23 @@ typedef struct ls_local_machine {
     char name[64], kind[64];
 } ls_local_machine;
 
-/* slots: 0: what there is. */
-LS_MUST_CHECK ls_status ls_local_machine_read(uint32_t slots, ls_local_machine *machine_out);
+/* ---- gpus.c ---- */
+
+typedef struct ls_local_gpus ls_local_gpus;
+
+/* NULL: no library, or no devices. Waits 10 s at most. */
+ls_local_gpus *ls_local_gpus_open(void);
+/* Waits for no call that hangs. NULL: nothing. */
+void ls_local_gpus_close(ls_local_gpus *gpus);
+/* 1 to 64. */
+uint32_t ls_local_gpus_count(const ls_local_gpus *gpus);
+const char *ls_local_gpus_name(const ls_local_gpus *gpus);
+/* How busy each was since the last call that said goes_on: it is watched from now on, or no longer. False: not known. Returns at once. */
+bool ls_local_gpus_take(ls_local_gpus *gpus, bool goes_on, uint32_t permille_out[64]);
+
+/* slots: 0: what there is. gpus: NULL: none that could be asked. */
+LS_MUST_CHECK ls_status ls_local_machine_read(uint32_t slots, const ls_local_gpus *gpus,
+                                              ls_local_machine *machine_out);
 
 /* ---- folder.c ---- */
 
@@ -46,6 +62,8 @@ typedef struct ls_local_path {
 } ls_local_path;
 
 ls_local_path ls_local_folder(const char *home, uint64_t job);
+/* Bits of the devices that a job has. */
+uint64_t ls_local_devices(const ls_job *job);
 /* Folder, run file and ticket of an epoch. Errors: LS_ERR_DISK, LS_ERR_IO, LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_local_folder_write(const ls_local_settings *settings,
                                               const ls_local_machine *machine, const ls_job *job);
@@ -119,6 +137,7 @@ typedef struct track {
     ls_env_id step_timer; /* until the next look at its steps, while it is not known how long it takes */
     ls_env_id resizer;    /* process; 0: none */
     uint32_t resize_to, resize_tries;
+    uint64_t devices; /* its bits of the machine's */
     uint64_t cpu_ms;
     double looked_s, saved_s, started_s;
     uint64_t save_question, step_question; /* about its checkpoints, its steps; 0: none is open */
@@ -135,6 +154,7 @@ struct local_engine {
     char *home, *program;
     ls_local_machine machine;
     ls_local_path groups; /* "": none */
+    ls_local_gpus *gpus;  /* NULL: none, or they can't be asked */
     track *tracks;
     later *first, **last;
     ls_env_id deliver_timer, look_timer;

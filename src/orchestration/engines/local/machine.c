@@ -26,6 +26,11 @@ static uint32_t count_gpus(void)
     return count;
 }
 
+static void set_kind(char kind[64], const char *model)
+{
+    snprintf(kind, 64, "%s", strncmp(model, "NVIDIA ", 7) == 0 ? model + 7 : model);
+}
+
 /* "Model: NVIDIA H200" of the first GPU, without the maker. */
 static void read_gpu_kind(char kind[64])
 {
@@ -38,8 +43,7 @@ static void read_gpu_kind(char kind[64])
         while (file && fgets(line, sizeof line, file)) {
             char model[64];
             if (sscanf(line, "Model: %63[^\n]", model) == 1) {
-                const char *name = strncmp(model, "NVIDIA ", 7) == 0 ? model + 7 : model;
-                snprintf(kind, 64, "%s", name);
+                set_kind(kind, model);
             }
         }
         if (file) {
@@ -58,19 +62,22 @@ static uint32_t count_cores(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
-ls_status ls_local_machine_read(uint32_t slots, ls_local_machine *machine_out)
+ls_status ls_local_machine_read(uint32_t slots, const ls_local_gpus *asked, ls_local_machine *machine_out)
 {
     if (slots > LS_NODE_DEVICES_MAX) {
         return ls_fail(LS_ERR_INVALID, "%u slots; a node has at most %d", slots, LS_NODE_DEVICES_MAX);
     }
-    const uint32_t gpus = slots == 0 ? count_gpus() : 0, cores = count_cores();
+    const uint32_t gpus = slots > 0 ? 0 : asked ? ls_local_gpus_count(asked) : count_gpus();
+    const uint32_t cores = count_cores();
     ls_local_machine *m = machine_out;
     *m = (ls_local_machine){.has_gpus = gpus > 0};
     if (gethostname(m->name, sizeof m->name - 1) != 0) {
         snprintf(m->name, sizeof m->name, "localhost");
     }
     snprintf(m->kind, sizeof m->kind, "cpu");
-    if (gpus > 0) {
+    if (gpus > 0 && asked && ls_local_gpus_name(asked)[0]) {
+        set_kind(m->kind, ls_local_gpus_name(asked));
+    } else if (gpus > 0) {
         read_gpu_kind(m->kind);
     }
     uint32_t devices = gpus > 0 ? gpus : slots > 0 ? slots : cores;

@@ -144,6 +144,7 @@ static char **make_environment(ls_local_job *job, uint32_t rank, uint16_t port)
     put(&e, ls_arena_printf(&job->arena, "PWD=%s", job->directory));
     if (job->has_gpus) {
         const char *devices = read_devices(&job->arena, json_object_get(job->ticket, "devices"));
+        put(&e, "CUDA_DEVICE_ORDER=PCI_BUS_ID"); /* the order in which the numbers are */
         put(&e, ls_arena_printf(&job->arena, "CUDA_VISIBLE_DEVICES=%s", devices));
     }
     if (port > 0) { /* not a run that trains: it starts its ranks itself */

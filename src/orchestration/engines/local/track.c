@@ -109,6 +109,7 @@ track *ls_track_of(local_engine *e, const ls_job *job)
                  .folder = ls_local_folder(e->home, job->id),
                  .group = ls_local_group(&e->groups, job->id, job->epoch),
                  .run_dir = strdup(job->run_dir),
+                 .devices = ls_local_devices(job),
                  .saved_s = job->saved_s,
                  .progress = {.steps = job->spec.steps},
                  .watch = -1};
