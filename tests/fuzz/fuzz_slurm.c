@@ -27,6 +27,16 @@ static void check_rows(ls_arena *arena, const char *text)
     }
 }
 
+static void check_history(ls_arena *arena, const char *text)
+{
+    ls_slurm_row *rows = NULL;
+    size_t count = 0;
+    ls_slurm_history_read(arena, text, &rows, &count);
+    for (size_t i = 0; i < count; i++) {
+        LS_ASSERT(rows[i].ref[0] && rows[i].exit_code >= 0 && rows[i].exit_code <= 255 && rows[i].end_s >= 0);
+    }
+}
+
 static void check_cluster(ls_arena *arena, const char *text)
 {
     ls_slurm_cluster cluster;
@@ -47,6 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     ls_slurm_version version;
     check_rows(&arena, text);
     check_cluster(&arena, text);
+    check_history(&arena, text);
     if (ls_slurm_version_parse(text, &version) != LS_OK) {
         LS_ASSERT(ls_error_text()[0]);
     }

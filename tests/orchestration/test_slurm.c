@@ -36,7 +36,7 @@ static void slurm_rows_read(void **state)
     assert_int_equal(rows[1].nodes, 0);
     assert_int_equal(rows[2].state, LS_SLURM_DONE);
     assert_int_equal(rows[2].exit_code, 128 + 9);
-    assert_int_equal(rows[3].state, LS_SLURM_RUNS);
+    assert_int_equal(rows[3].state, LS_SLURM_ENDS);
     uint64_t job = 0;
     uint32_t epoch = 0;
     assert_true(ls_slurm_comment_read(rows[1].comment, 0xab, &job, &epoch));
@@ -142,12 +142,49 @@ static void slurm_version(void **state)
     assert_int_equal(version.major, 25);
 }
 
+static void slurm_history_read(void **state)
+{
+    (void)state;
+    ls_arena arena = {0};
+    ls_slurm_row *rows = NULL;
+    size_t count = 0;
+    ls_slurm_history_read(
+        &arena,
+        "1|1000|CANCELLED by 0|0:0|1795316166|1795316172\n2_3|0|FAILED|7:0|1795316253|1795316254\n"
+        "3|0|RUNNING|0:0|1795316253|Unknown\n4|0|FAILED|0:9|Unknown|Unknown\nno row\n5|0|FAILED|x|1|2\n",
+        &rows, &count);
+    assert_int_equal(count, 4);
+    assert_int_equal(rows[0].state, LS_SLURM_CANCELLED);
+    assert_int_equal(rows[0].uid, 1000);
+    assert_true(rows[0].start_s == 1795316166 && rows[0].end_s == 1795316172);
+    assert_string_equal(rows[1].ref, "2_3");
+    assert_int_equal(rows[1].exit_code, 7);
+    assert_int_equal(rows[2].state, LS_SLURM_RUNS);
+    assert_true(rows[2].end_s == 0);
+    assert_int_equal(rows[3].exit_code, 128 + 9);
+    ls_slurm_history_read(&arena, "", &rows, &count);
+    assert_int_equal(count, 0);
+    ls_arena_release(&arena);
+}
+
+static void slurm_order(void **state)
+{
+    (void)state;
+    ls_arena arena = {0};
+    ls_slurm_site site = {.home = "/h"};
+    assert_string_equal(ls_slurm_order(&arena, &site, LS_PRIORITY_NORMAL), "nice=1000");
+    site.partitions[LS_PRIORITY_HIGH] = "high";
+    assert_string_equal(ls_slurm_order(&arena, &site, LS_PRIORITY_HIGH), "partition=high");
+    ls_arena_release(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slurm_rows_read), cmocka_unit_test(slurm_rows_read_refuses),
-        cmocka_unit_test(slurm_reasons),   cmocka_unit_test(slurm_cluster_read),
-        cmocka_unit_test(slurm_shape),     cmocka_unit_test(slurm_version),
+        cmocka_unit_test(slurm_rows_read),    cmocka_unit_test(slurm_rows_read_refuses),
+        cmocka_unit_test(slurm_reasons),      cmocka_unit_test(slurm_cluster_read),
+        cmocka_unit_test(slurm_shape),        cmocka_unit_test(slurm_version),
+        cmocka_unit_test(slurm_history_read), cmocka_unit_test(slurm_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

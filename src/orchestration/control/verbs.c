@@ -157,6 +157,10 @@ static ls_answer verb_release(ls_controller *c, ls_entry *entry)
 {
     ls_job *job = entry->job;
     if (!job->held) {
+        if (job->state == LS_JOB_QUEUED && job->handed_over) { /* it may be held there */
+            ls_controller_order(c, LS_DO_CHANGE, entry);
+            return state_of(job);
+        }
         return ls_answer_fail(409, "job %" PRIu64 " is not held, it is %s: there is nothing to release",
                               job->id, ls_job_state_name(job->state));
     }

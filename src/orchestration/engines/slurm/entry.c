@@ -70,6 +70,16 @@ bool ls_slurm_withdraw_ticket(const ls_slurm_engine *self, const ls_slurm_entry 
     return withdrawn;
 }
 
+void ls_slurm_drop_claims(const ls_slurm_engine *self, const ls_slurm_entry *one)
+{
+    ls_arena arena = {0};
+    ls_slurm_entry of = *one;
+    for (of.epoch = one->epoch; of.epoch > 0; of.epoch--) {
+        unlink(ls_slurm_file(&arena, self, &of, "claim", ""));
+    }
+    ls_arena_release(&arena);
+}
+
 /* What Slurm calls it and which of its runs it is, from the file of its epoch. */
 bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one)
 {
@@ -100,7 +110,19 @@ void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one)
     ls_arena_release(&arena);
 }
 
-/* How its run number `restarts` ended, as its script said. */
+static const char *end_path(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one)
+{
+    return ls_arena_printf(arena, "%s/slurm-end-%s-%u", ls_slurm_job_folder(arena, &self->site, one->id),
+                           one->ref, one->restarts);
+}
+
+void ls_slurm_drop_end(const ls_slurm_engine *self, const ls_slurm_entry *one)
+{
+    ls_arena arena = {0};
+    unlink(end_path(&arena, self, one));
+    ls_arena_release(&arena);
+}
+
 bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, int *code_out,
                        double *time_out)
 {
@@ -108,10 +130,7 @@ bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, i
     char text[100];
     int code = 0;
     double time_s = 0;
-    const char *path =
-        ls_arena_printf(&arena, "%s/slurm-end-%s-%u", ls_slurm_job_folder(&arena, &self->site, one->id),
-                        one->ref, one->restarts);
-    const bool found = ls_job_file_read(path, O_RDONLY, text, sizeof text, NULL) > 0 &&
+    const bool found = ls_job_file_read(end_path(&arena, self, one), O_RDONLY, text, sizeof text, NULL) > 0 &&
                        sscanf(text, "%3d %lf", &code, &time_s) == 2 && code >= 0 && code <= 255;
     ls_arena_release(&arena);
     if (found) {
@@ -125,8 +144,24 @@ bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, i
 
 typedef struct command {
     ls_slurm_engine *self;
+    uint64_t job; /* whose entry is to know that it failed; 0: nobody's */
     char what[80];
 } command;
+
+static double now_s(const ls_slurm_engine *self)
+{
+    return (double)ls_env_now_ns(self->env) / 1e9;
+}
+
+/* Said again soon (ls_slurm_repeat). */
+static void was_not_heard(ls_slurm_engine *self, uint64_t job)
+{
+    ls_slurm_entry *one = ls_slurm_find(self, job);
+    if (one) {
+        one->is_held = !one->job->held;
+        one->told_s = now_s(self) - LS_SLURM_REPEAT_S + LS_SLURM_AGAIN_S;
+    }
+}
 
 static void command_done(void *context, const ls_program_result *result)
 {
@@ -134,15 +169,17 @@ static void command_done(void *context, const ls_program_result *result)
     if (result->timed_out || (result->exit_code != 0 && !strstr(result->error, "Invalid job id") &&
                               !strstr(result->error, "already completing"))) {
         ls_log_warn("%s: %.200s", one->what, result->timed_out ? "no answer" : result->error);
+        was_not_heard(one->self, one->job);
     }
     free(one);
 }
 
-void ls_slurm_command(ls_slurm_engine *self, const char *const *argv)
+void ls_slurm_command(ls_slurm_engine *self, uint64_t job, const char *const *argv)
 {
     command *one = calloc(1, sizeof *one);
     LS_ASSERT(one && "out of memory for a command");
     one->self = self;
+    one->job = job;
     for (size_t i = 0, used = 0; argv[i] && used < sizeof one->what; i++) {
         const int bytes = snprintf(one->what + used, sizeof one->what - used, "%s%s", i ? " " : "", argv[i]);
         used += bytes > 0 ? (size_t)bytes : 0;
@@ -157,10 +194,32 @@ void ls_slurm_command(ls_slurm_engine *self, const char *const *argv)
 void ls_slurm_cancel(ls_slurm_engine *self, const char *ref)
 {
     const char *const argv[] = {"scancel", ref, NULL};
-    ls_slurm_command(self, argv);
+    ls_slurm_command(self, 0, argv);
 }
 
-/* ---- stopping ---- */
+/* ---- stopping and holding ---- */
+
+void ls_slurm_hold_now(ls_slurm_engine *self, ls_slurm_entry *one)
+{
+    const char *const argv[] = {"scontrol", one->job->held ? "hold" : "release", one->ref, NULL};
+    one->is_held = one->job->held;
+    one->told_s = now_s(self);
+    ls_slurm_command(self, one->id, argv);
+}
+
+void ls_slurm_repeat(ls_slurm_engine *self, ls_slurm_entry *one)
+{
+    const bool is_due = now_s(self) - one->told_s >= LS_SLURM_REPEAT_S;
+    if (one->is_stopping && one->phase == PHASE_RUNS && is_due &&
+        now_s(self) - one->told_s >= one->job->spec.grace_s + LS_SLURM_REPEAT_S) {
+        one->is_killed = true;
+        ls_slurm_stop_now(self, one);
+    } else if (one->is_stopping && one->phase == PHASE_WAITS && is_due) {
+        ls_slurm_stop_now(self, one);
+    } else if (one->phase == PHASE_WAITS && one->job->held != one->is_held && is_due) {
+        ls_slurm_hold_now(self, one);
+    }
+}
 
 static void grace_over(void *context)
 {
@@ -176,9 +235,10 @@ void ls_slurm_stop_now(ls_slurm_engine *self, ls_slurm_entry *one)
     if (!one->ref[0] || (one->phase != PHASE_WAITS && one->phase != PHASE_RUNS)) {
         return; /* where it is will be seen at the next look */
     }
+    one->told_s = now_s(self);
     if (one->phase == PHASE_RUNS && !one->is_killed) {
         const char *const argv[] = {"scancel", "--batch", "--signal=USR1", one->ref, NULL};
-        ls_slurm_command(self, argv);
+        ls_slurm_command(self, 0, argv);
         if (!one->grace) {
             one->grace =
                 ls_env_timer_set(self->env, (uint64_t)(one->job->spec.grace_s * 1e9), grace_over, one);

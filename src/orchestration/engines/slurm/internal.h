@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the files of the Slurm engine share: slurm.c takes orders, submit.c hands jobs to sbatch, look.c reads squeue, entry.c keeps entries and their files.
+ * What the files of the Slurm engine share: slurm.c takes orders, submit.c hands jobs to sbatch, look.c reads squeue, history.c sacct, entry.c keeps entries and their files.
  */
 #ifndef LS_ORCHESTRATION_ENGINES_SLURM_INTERNAL_H
 #define LS_ORCHESTRATION_ENGINES_SLURM_INTERNAL_H
 
 #include "orchestration/engines/engine.h"
+#include "orchestration/engines/slurm/queue.h"
 #include "orchestration/engines/slurm/script.h"
 
 enum { LS_SLURM_REF_BYTES = 40, LS_SLURM_ARRAY_MAX = 1000, LS_SLURM_MISSED_MAX = 3 };
@@ -13,6 +14,7 @@ enum { LS_SLURM_REF_BYTES = 40, LS_SLURM_ARRAY_MAX = 1000, LS_SLURM_MISSED_MAX =
 #define LS_SLURM_NODES_S  30.0 /* between two looks at the nodes */
 #define LS_SLURM_AGAIN_S  5.0  /* behind a command that failed because Slurm did not answer */
 #define LS_SLURM_SOON_S   0.3  /* from a submission to a look at it */
+#define LS_SLURM_REPEAT_S 30.0 /* a word to Slurm of which nothing came is said again */
 
 typedef enum ls_slurm_phase {
     PHASE_NEW,   /* not handed to sbatch yet */
@@ -35,6 +37,10 @@ typedef struct ls_slurm_entry {
     uint32_t restarts;           /* of Slurm's record, in this epoch */
     uint32_t missed;             /* looks in which Slurm did not know it */
     bool is_stopping, is_killed; /* told to; without grace */
+    bool is_held;                /* Slurm was told to hold it, and heard it */
+    bool is_held_there;          /* by its user, as squeue says; here or there */
+    ls_priority priority;        /* that Slurm was told of */
+    double told_s;               /* when Slurm was told to stop or hold it: again when nothing comes of it */
     bool is_adopted;             /* of an earlier daemon, and not looked at yet */
     double started_s;
     ls_env_id grace; /* timer */
@@ -55,6 +61,8 @@ typedef struct ls_slurm_engine {
     ls_env_id look_timer, submit_timer;
     uint64_t look_due_ns;
     bool is_looking, is_submitting;
+    bool is_asking;  /* sacct runs */
+    bool no_history; /* there is no accounting here */
     double nodes_seen_s;
     bool is_silent; /* Slurm does not answer: said once */
 } ls_slurm_engine;
@@ -76,19 +84,28 @@ LS_MUST_CHECK ls_status ls_slurm_write_files(ls_arena *arena, const ls_slurm_eng
                                              const ls_slurm_entry *one);
 /* True when nobody has taken the ticket, and nobody can any more. */
 bool ls_slurm_withdraw_ticket(const ls_slurm_engine *self, const ls_slurm_entry *one);
+/* Of all its epochs: whatever Slurm still starts of a job that has ended does nothing. */
+void ls_slurm_drop_claims(const ls_slurm_engine *self, const ls_slurm_entry *one);
 /* What Slurm calls it and which of its runs it is, from the file of its epoch. Its user may have written anything there: see is_its_own in look.c. */
 bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one);
 void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one);
+/* Its run is yet to begin: what is said of it is of another. */
+void ls_slurm_drop_end(const ls_slurm_engine *self, const ls_slurm_entry *one);
 /* How its run ended, as its script said. */
 bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, int *code_out,
                        double *time_out);
 
-/* Starts a command whose answer only matters, for the log, when it fails. */
-void ls_slurm_command(ls_slurm_engine *self, const char *const *argv);
+/* Starts a command whose answer only matters when it fails: for the log, and for ls_slurm_repeat of that job's hold or release. job 0: of nobody's. */
+void ls_slurm_command(ls_slurm_engine *self, uint64_t job, const char *const *argv);
 void ls_slurm_cancel(ls_slurm_engine *self, const char *ref);
 
 /* Tells Slurm to end it: USR1 and a time of grace when it runs. Does nothing while it is not known where it is. */
 void ls_slurm_stop_now(ls_slurm_engine *self, ls_slurm_entry *one);
+
+/* Says again what nothing has come of: a command may have met a Slurm that did not answer. */
+void ls_slurm_repeat(ls_slurm_engine *self, ls_slurm_entry *one);
+/* Tells Slurm to hold or release it, as the queue has it. */
+void ls_slurm_hold_now(ls_slurm_engine *self, ls_slurm_entry *one);
 
 /* ---- submitting (submit.c) ---- */
 
@@ -105,5 +122,13 @@ void ls_slurm_tell_later(ls_slurm_engine *self, const ls_slurm_entry *of, double
 extern const char *const ls_slurm_sinfo_argv[];
 /* In so many seconds, or earlier when that was said before. */
 void ls_slurm_look_in(ls_slurm_engine *self, double seconds);
+
+/* It has ended as the row says: tells that it began, if that was not known, and how it ended. */
+void ls_slurm_take_end(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row);
+
+/* ---- looking back (history.c) ---- */
+
+/* Asks sacct for those that squeue has missed too often. False: nobody can be asked. */
+bool ls_slurm_ask_history(ls_slurm_engine *self);
 
 #endif

@@ -7,6 +7,7 @@
 #include "orchestration/engines/slurm/queue.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,20 +22,30 @@ static bool is_time_over(const ls_slurm_entry *one, double ended_s)
 /* Its last run has ended: tells how. */
 static void tell_end(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
 {
-    ls_engine_report report = {
-        .kind = LS_ENGINE_ENDED, .exit_code = row->exit_code, .cause = LS_CAUSE_PROGRAM};
+    ls_engine_report report = {.kind = LS_ENGINE_ENDED,
+                               .time_s = row->end_s,
+                               .exit_code = row->exit_code,
+                               .cause = LS_CAUSE_PROGRAM};
+    if (row->state == LS_SLURM_CANCELLED) { /* Slurm says 0 of what it ended itself */
+        report.exit_code = 128 + SIGTERM;
+    }
     const bool is_said = ls_slurm_read_end(self, one, &report.exit_code, &report.time_s);
+    if (one->is_stopping && (report.exit_code == SIGTERM || report.exit_code == SIGKILL)) {
+        report.exit_code +=
+            128; /* srun ends with 15 or with 143, as it happens, when its tasks are ended by TERM */
+    }
     if (row->state == LS_SLURM_LIMIT ||
         (is_said && report.exit_code == 75 && !one->is_stopping && is_time_over(one, report.time_s))) {
         report.cause = LS_CAUSE_LIMIT;
+    } else if (row->state == LS_SLURM_CANCELLED && report.exit_code != 0 && !one->is_stopping) {
+        report.cause = LS_CAUSE_USER;
+        report.text = "cancelled in Slurm";
     } else if (is_said) {
         report.cause = report.exit_code == 75 ? LS_CAUSE_PREEMPTED : LS_CAUSE_PROGRAM;
     } else if (row->state == LS_SLURM_MEMORY) {
         report.cause = LS_CAUSE_MEMORY;
     } else if (row->state == LS_SLURM_CANCELLED) {
-        report.cause = LS_CAUSE_USER;
-        report.exit_code = 128 + SIGTERM;
-        report.text = "cancelled in Slurm";
+        report.cause = LS_CAUSE_PREEMPTED; /* here: its grace was over */
     } else if (row->state == LS_SLURM_PREEMPTED) {
         report.cause = LS_CAUSE_PREEMPTED;
         report.exit_code = 75;
@@ -75,6 +86,9 @@ static void was_requeued(ls_slurm_engine *self, ls_slurm_entry *one, const ls_sl
     one->phase = PHASE_WAITS;
     one->started_s = 0;
     one->restarts = row->restarts;
+    if (row->state == LS_SLURM_WAITS) {
+        ls_slurm_drop_end(self, one); /* a Slurm that lost its newest records may count to a number twice */
+    }
     ls_slurm_entry next = *one;
     next.epoch++;
     ls_slurm_write_ref(self, &next); /* before anybody counts on it */
@@ -82,7 +96,8 @@ static void was_requeued(ls_slurm_engine *self, ls_slurm_entry *one, const ls_sl
                   (ls_engine_report){.kind = LS_ENGINE_WAITS,
                                      .stage = ls_slurm_reason_stage(row->reason),
                                      .text = code == 75 ? "saved, and queued again by Slurm"
-                                                        : "queued again by Slurm: its nodes were lost"});
+                                                        : "queued again by Slurm: its nodes were lost, or "
+                                                          "somebody said so"});
     one->epoch++;
     if (row->state == LS_SLURM_RUNS) {
         has_begun(self, one, row);
@@ -100,11 +115,30 @@ static void tell_why(ls_slurm_engine *self, const ls_slurm_entry *one, const ls_
     ls_arena_release(&arena);
 }
 
+/*
+ * Nodes may take a minute to be free again; how it ended is known. Who or what killed it is for Slurm to say when it is over. One that has saved may be queued again by Slurm, which is to be waited for; one that was queued again
+ * already has a run number that no word is of.
+ */
+static void end_if_said(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
+{
+    int code = 0;
+    double time_s = 0;
+    if (ls_slurm_read_end(self, one, &code, &time_s) && code != 75 && code < 128) {
+        has_begun(self, one, row);
+        tell_end(self, one, row);
+    }
+}
+
+void ls_slurm_take_end(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
+{
+    if (row->start_s > 0 && (row->state != LS_SLURM_CANCELLED || one->phase == PHASE_RUNS)) {
+        has_begun(self, one, row);
+    }
+    tell_end(self, one, row);
+}
+
 static void take_row(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
 {
-    if (one->phase != PHASE_WAITS && one->phase != PHASE_RUNS) {
-        return;
-    }
     one->missed = 0;
     if (one->is_adopted) { /* told to stop before it was known where it is */
         one->is_adopted = false;
@@ -113,37 +147,44 @@ static void take_row(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_
         }
         if (one->is_stopping) {
             ls_slurm_stop_now(self, one);
+        } else if (!one->job->held && strcmp(row->reason, "JobHeldUser") == 0) {
+            ls_slurm_hold_now(self, one); /* released, and the daemon ended before it could say so */
         }
     }
-    if (row->restarts > one->restarts) {
+    if (row->restarts > one->restarts || (row->state == LS_SLURM_WAITS && one->phase == PHASE_RUNS)) {
         was_requeued(self, one, row);
     } else if (row->state == LS_SLURM_WAITS) {
         tell_why(self, one, row);
     } else if (row->state == LS_SLURM_RUNS) {
         has_begun(self, one, row);
+    } else if (row->state == LS_SLURM_ENDS) {
+        end_if_said(self, one, row);
     } else {
-        if (row->start_s > 0 && (row->state != LS_SLURM_CANCELLED || one->phase == PHASE_RUNS)) {
-            has_begun(self, one, row);
-        }
-        tell_end(self, one, row);
+        ls_slurm_take_end(self, one, row);
     }
+    one->is_held_there =
+        strcmp(ls_slurm_reason_stage(row->reason), "hold") == 0 && strcmp(row->reason, "JobHeldAdmin") != 0;
+    ls_slurm_repeat(self, one);
 }
 
-/* Slurm forgets ended jobs after MinJobAge; the script's last word stays. */
+/* Slurm forgets ended jobs after MinJobAge; the script's last word stays, and where there is none, sacct may know. */
 static void take_absence(ls_slurm_engine *self, ls_slurm_entry *one)
 {
-    if (one->phase != PHASE_WAITS && one->phase != PHASE_RUNS) {
-        return;
-    }
     int code = 0;
     double time_s = 0;
-    if (++one->missed < LS_SLURM_MISSED_MAX && !ls_slurm_read_end(self, one, &code, &time_s)) {
+    const bool is_said = ls_slurm_read_end(self, one, &code, &time_s);
+    if (++one->missed < LS_SLURM_MISSED_MAX && !is_said) {
         return;
     }
     const ls_slurm_row row = {.state = LS_SLURM_NODE_LOST, .reason = "Slurm does not know it any more"};
     if (ls_slurm_withdraw_ticket(self, one)) {
         one->phase = PHASE_ENDED;
         ls_slurm_tell(self, one, (ls_engine_report){.kind = LS_ENGINE_NEVER});
+        return;
+    }
+    /* Killed by a signal: by itself, or by somebody's scancel? */
+    if ((!is_said || code >= 128) && one->ref[0] && one->missed < 3 * LS_SLURM_MISSED_MAX &&
+        ls_slurm_ask_history(self)) {
         return;
     }
     tell_end(self, one, &row);
@@ -162,6 +203,21 @@ static bool is_its_own(const ls_slurm_engine *self, const ls_slurm_entry *one, c
            (job != one->id || epoch <= one->epoch);
 }
 
+/* An answer of sbatch that got lost, of a job that has not begun: its name says which it is. Tasks of an array carry the name of their first. */
+static void find_by_comment(const ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *rows,
+                            size_t count)
+{
+    for (size_t i = 0; i < count && !one->ref[0]; i++) {
+        uint64_t job;
+        uint32_t epoch;
+        if (!strchr(rows[i].ref, '_') && rows[i].uid == one->job->uid &&
+            ls_slurm_comment_read(rows[i].comment, self->site.home_id, &job, &epoch) && job == one->id &&
+            epoch == one->epoch) {
+            snprintf(one->ref, sizeof one->ref, "%s", rows[i].ref);
+        }
+    }
+}
+
 static int compare_rows(const void *a, const void *b)
 {
     return strcmp(((const ls_slurm_row *)a)->ref, ((const ls_slurm_row *)b)->ref);
@@ -172,11 +228,11 @@ static void take_rows(ls_slurm_engine *self, ls_slurm_row *rows, size_t count)
     qsort(rows, count, sizeof *rows, compare_rows);
     for (ls_slurm_entry *at = self->entries, *next; at; at = next) {
         next = at->next;
-        if (!at->ref[0] && (at->phase != PHASE_WAITS || !ls_slurm_read_ref(self, at))) {
-            if (at->phase == PHASE_WAITS) {
-                take_absence(self, at);
-            }
+        if (at->phase != PHASE_WAITS && at->phase != PHASE_RUNS) {
             continue;
+        }
+        if (!at->ref[0] && !ls_slurm_read_ref(self, at)) {
+            find_by_comment(self, at, rows, count);
         }
         const ls_slurm_row key = {.ref = at->ref};
         const ls_slurm_row *row = bsearch(&key, rows, count, sizeof *rows, compare_rows);

@@ -68,7 +68,7 @@ static ls_slurm_state read_state(const char *name)
         ls_slurm_state state;
     } states[] = {
         {"RUNNING", LS_SLURM_RUNS},
-        {"COMPLETING", LS_SLURM_RUNS},
+        {"COMPLETING", LS_SLURM_ENDS},
         {"SUSPENDED", LS_SLURM_RUNS},
         {"RESIZING", LS_SLURM_RUNS},
         {"SIGNALING", LS_SLURM_RUNS},
@@ -163,6 +163,46 @@ ls_status ls_slurm_rows_read(ls_arena *arena, const char *text, ls_slurm_row **r
     return LS_OK;
 }
 
+/* "0:9": the exit code, and the signal. */
+static bool read_exit(const char *text, int *code_out)
+{
+    unsigned code = 0, signal = 0;
+    if (sscanf(text, "%3u:%3u", &code, &signal) != 2 || code > 255 || signal > 127) {
+        return false;
+    }
+    *code_out = signal > 0 ? 128 + (int)signal : (int)code;
+    return true;
+}
+
+static bool read_past(char *line, ls_slurm_row *row)
+{
+    enum { REF, USER, STATE, EXIT, START, END, FIELDS };
+    char *fields[FIELDS];
+    *row = (ls_slurm_row){.reason = "", .comment = ""};
+    if (!split(line, fields, FIELDS) || !fields[REF][0] || !read_u32(fields[USER], &row->uid) ||
+        !read_exit(fields[EXIT], &row->exit_code)) {
+        return false;
+    }
+    fields[STATE][strcspn(fields[STATE], " ")] = 0; /* "CANCELLED by 1000" */
+    row->ref = fields[REF];
+    row->state = read_state(fields[STATE]);
+    row->start_s = read_time(fields[START]);
+    row->end_s = read_time(fields[END]);
+    return true;
+}
+
+void ls_slurm_history_read(ls_arena *arena, const char *text, ls_slurm_row **rows_out, size_t *count_out)
+{
+    ls_slurm_row *rows = ls_arena_new(arena, ls_slurm_row, count_lines(text));
+    char *copy = ls_arena_strdup(arena, text), *line;
+    size_t count = 0;
+    while ((line = next_line(&copy))) {
+        count += read_past(line, &rows[count]);
+    }
+    *rows_out = rows;
+    *count_out = count;
+}
+
 const char *ls_slurm_comment(ls_arena *arena, uint64_t home, uint64_t job, uint32_t epoch)
 {
     return ls_arena_printf(arena, "lockstep:%016" PRIx64 ":%" PRIu64 ":%" PRIu32, home, job, epoch);
@@ -199,6 +239,8 @@ static const reason reasons[] = {
     {"Dependency", "dependency", "a job it depends on has not ended"},
     {"BeginTime", "begin", "its begin time, or the pause behind a requeue, is not over"},
     {"JobHeld", "hold", "it is held"},
+    {"JobHoldMaxRequeue", "hold", "it was queued again too often and is held"},
+    {"job requeued in held state", "hold", "somebody has queued it again, held"},
     {"JobArrayTaskLimit", "group", "as many of its array run as may at once"},
     {"JobArrayTask", "group", "as many of its array run as may at once"},
     {"PartitionTimeLimit", "impossible", "its time limit is longer than the partition allows"},

@@ -22,7 +22,8 @@
 
 typedef enum ls_slurm_state {
     LS_SLURM_WAITS,     /* PENDING, CONFIGURING, REQUEUED */
-    LS_SLURM_RUNS,      /* RUNNING, COMPLETING, SUSPENDED, RESIZING, SIGNALING, STOPPED, STAGE_OUT */
+    LS_SLURM_RUNS,      /* RUNNING, SUSPENDED, RESIZING, SIGNALING, STOPPED, STAGE_OUT */
+    LS_SLURM_ENDS,      /* COMPLETING: its script is over, or about to be, and its nodes are not free yet */
     LS_SLURM_DONE,      /* COMPLETED, FAILED: its exit code says which */
     LS_SLURM_CANCELLED, /* CANCELLED: somebody's scancel */
     LS_SLURM_LIMIT,     /* TIMEOUT, DEADLINE */
@@ -37,6 +38,7 @@ typedef struct ls_slurm_row {
     ls_slurm_state state;
     const char *reason; /* Slurm's word: "Resources", "QOSMaxGRESPerUser" */
     double start_s;     /* began, or is expected to begin, since 1970; 0: not known */
+    double end_s;       /* of sacct alone; 0: not known */
     uint32_t restarts;  /* times it was queued again */
     int exit_code;      /* 0 to 255, 128 + signal: of the last run */
     uint32_t nodes;
@@ -49,6 +51,13 @@ typedef struct ls_slurm_row {
  */
 LS_MUST_CHECK ls_status ls_slurm_rows_read(ls_arena *arena, const char *text, ls_slurm_row **rows_out,
                                            size_t *count_out);
+
+/*
+ * sacct --noheader --parsable2 --allocations --format=LS_SLURM_SACCT_FORMAT, with SLURM_TIME_FORMAT=%s: jobs that squeue has forgotten. The same rows, without comment and
+ * restarts. Lines that can't be read are skipped.
+ */
+#define LS_SLURM_SACCT_FORMAT "JobID,UID,State,ExitCode,Start,End"
+void ls_slurm_history_read(ls_arena *arena, const char *text, ls_slurm_row **rows_out, size_t *count_out);
 
 /* "lockstep:HOME:JOB:EPOCH", HOME: 16 hex digits that tell the queues of one user apart. */
 const char *ls_slurm_comment(ls_arena *arena, uint64_t home, uint64_t job, uint32_t epoch);

@@ -94,13 +94,15 @@ static void append_beginning(const ls_slurm_site *site, const ls_job *job, ls_te
         text,
         "\nlockstep_job=\"$lockstep_home/jobs/%" PRIu64 "\"\n"
         "lockstep_restarts=${SLURM_RESTART_COUNT:-0}\n"
-        "# Whoever withdrew the ticket has given the job up; behind a requeue by Slurm it is taken already.\n"
+        "# Whoever withdrew the ticket has given the job up. Behind a requeue by Slurm it is taken already, "
+        "and there until the job is over.\n"
         "[ \"$lockstep_restarts\" -gt 0 ] || mv \"$lockstep_job/ticket-%u\" \"$lockstep_job/claim-%u\" 2> "
         "/dev/null || exit 0\n"
+        "[ -e \"$lockstep_job/claim-%u\" ] || exit 0\n"
         "lockstep_ref=\"${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}\"\n"
         "[ \"$lockstep_restarts\" -gt 0 ] || echo \"$lockstep_ref 0 ${lockstep_first:-%" PRIu64
         "}\" > \"$lockstep_job/slurm-ref-%u\"\n",
-        job->id, job->epoch, job->epoch, job->id, job->epoch);
+        job->id, job->epoch, job->epoch, job->epoch, job->id, job->epoch);
     append_variables(text, &job->spec.variables);
     ls_text_printf(text,
                    "export LOCKSTEP_HOME=\"$lockstep_home\" LOCKSTEP_JOB=%" PRIu64
@@ -310,16 +312,20 @@ static void add_resources(const ls_slurm_site *site, const ls_job *job, const ls
     }
 }
 
+/* Only operators may go below 0: high is Slurm's normal. */
+const char *ls_slurm_order(ls_arena *arena, const ls_slurm_site *site, ls_priority priority)
+{
+    static const int nice[] = {
+        [LS_PRIORITY_LOW] = 100000, [LS_PRIORITY_NORMAL] = 1000, [LS_PRIORITY_HIGH] = 0};
+    const char *partition = site->partitions[priority];
+    return partition ? ls_arena_printf(arena, "partition=%s", partition)
+                     : ls_arena_printf(arena, "nice=%d", nice[priority]);
+}
+
 static void add_order(const ls_slurm_site *site, const ls_job *job, double now_s, ls_arena *arena,
                       arguments *to)
 {
-    const char *partition = site->partitions[job->priority];
-    if (partition) {
-        add(to, ls_arena_printf(arena, "--partition=%s", partition));
-    } else if (job->priority !=
-               LS_PRIORITY_HIGH) { /* only operators may go below 0: high is Slurm's normal */
-        add(to, ls_arena_printf(arena, "--nice=%d", job->priority == LS_PRIORITY_NORMAL ? 1000 : 100000));
-    }
+    add(to, ls_arena_printf(arena, "--%s", ls_slurm_order(arena, site, job->priority)));
     if (site->account_option) {
         add(to, ls_arena_printf(arena, "--%s=%s", site->account_option, plain_name(arena, job->account)));
     }

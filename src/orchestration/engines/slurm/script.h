@@ -2,7 +2,7 @@
 /*
  * A job as Slurm gets it: the options of sbatch, and the batch script that the job's folder keeps.
  *
- *   HOME/jobs/7/ticket-1   is there while the epoch may begin; the script's first act is to take it (rename to claim-1)
+ *   HOME/jobs/7/ticket-1   is there while the epoch may begin; the script's first act is to take it (rename to claim-1, which is there until the job is over)
  *   HOME/jobs/7/slurm-1.sh what to do; a sweep is one array whose tasks each run one of these
  *   HOME/jobs/7/slurm-ref-1  "17_3 0 4": what Slurm calls it, how often Slurm had queued it again when the epoch began, and the first job of its array
  *   HOME/jobs/7/slurm-end-17_3-0  "EXIT_CODE TIME" of that run, so that nothing hangs on how long Slurm remembers
@@ -62,6 +62,9 @@ void ls_slurm_array_script(const ls_slurm_site *site, const ls_job *const *jobs,
  */
 void ls_slurm_sbatch(const ls_slurm_site *site, const ls_job *const *jobs, size_t count,
                      const ls_slurm_shape *shape, double now_s, ls_arena *arena, const char **argv_out);
+
+/* A priority as Slurm has it, for sbatch and for scontrol: "partition=high", or "nice=1000". In the arena. */
+const char *ls_slurm_order(ls_arena *arena, const ls_slurm_site *site, ls_priority priority);
 
 /* Whether two jobs can be tasks of one array: same group, ranks, limits, account, owner. */
 bool ls_slurm_are_alike(const ls_job *a, const ls_job *b);

@@ -36,8 +36,13 @@ static ls_slurm_entry *add_entry(ls_slurm_engine *self, const ls_job *job)
     }
     ls_env_timer_cancel(self->env, one->grace);
     ls_slurm_entry *next = one->next;
-    *one = (ls_slurm_entry){
-        .next = next, .engine = self, .job = job, .id = job->id, .first = job->id, .epoch = job->epoch};
+    *one = (ls_slurm_entry){.next = next,
+                            .engine = self,
+                            .job = job,
+                            .id = job->id,
+                            .first = job->id,
+                            .priority = job->priority,
+                            .epoch = job->epoch};
     return one;
 }
 
@@ -105,6 +110,7 @@ static void slurm_adopt(ls_engine *base, const ls_job *job)
         return;
     }
     one->phase = PHASE_WAITS;
+    one->is_held = job->held;
     one->is_adopted = true;
     ls_slurm_look_in(self, 0);
 }
@@ -141,21 +147,21 @@ static void slurm_resize(ls_engine *base, const ls_job *job)
 static void slurm_change(ls_engine *base, const ls_job *job)
 {
     ls_slurm_engine *self = engine_of(base);
-    const ls_slurm_entry *one = ls_slurm_find(self, job->id);
+    ls_slurm_entry *one = ls_slurm_find(self, job->id);
     if (one && one->phase == PHASE_NEW && !job->held) {
         ls_slurm_submit_in(self, 0);
     }
     if (!one || one->phase != PHASE_WAITS || !one->ref[0]) {
         return; /* held or not is looked at when it is submitted */
     }
-    const char *const held[] = {"scontrol", job->held ? "hold" : "release", one->ref, NULL};
-    ls_slurm_command(self, held);
-    if (self->site.partitions[job->priority]) {
+    if (job->held != one->is_held || (!job->held && one->is_held_there && job->priority == one->priority)) {
+        ls_slurm_hold_now(self, one); /* whoever holds it there */
+    } else if (job->priority != one->priority) {
+        one->priority = job->priority;
         ls_arena arena = {0};
-        const char *const moved[] = {
-            "scontrol", "update", ls_arena_printf(&arena, "JobId=%s", one->ref),
-            ls_arena_printf(&arena, "Partition=%s", self->site.partitions[job->priority]), NULL};
-        ls_slurm_command(self, moved);
+        const char *const moved[] = {"scontrol", "update", ls_arena_printf(&arena, "JobId=%s", one->ref),
+                                     ls_slurm_order(&arena, &self->site, job->priority), NULL};
+        ls_slurm_command(self, 0, moved);
         ls_arena_release(&arena);
     }
     ls_slurm_look_in(self, LS_SLURM_SOON_S);
@@ -169,6 +175,7 @@ static void slurm_forget(ls_engine *base, const ls_job *job)
         if (one->ref[0] && one->phase != PHASE_ENDED && !one->is_adopted) {
             ls_slurm_cancel(self, one->ref);
         }
+        ls_slurm_drop_claims(self, one);
         remove_entry(self, one);
     }
 }

@@ -3,7 +3,7 @@
  * The Slurm engine: Slurm alone decides, and this keeps the queue's records in step with it.
  *
  *   start   one sbatch; jobs of one sweep that come together are one array
- *   look    one squeue for all jobs every poll_s seconds, one sinfo for all nodes every half minute
+ *   look    one squeue for all jobs every poll_s seconds, one sinfo for all nodes every half minute; sacct for jobs that squeue has forgotten
  *   stop    USR1 to the batch script, which passes it on as TERM; scancel when the job's grace is over
  *
  * A job that Slurm preempts saves, ends with 75, and is queued again: by Slurm itself where its RequeueExit says so ('lockstep slurm-config' does), else by a new sbatch

@@ -66,15 +66,31 @@ const char *ls_slurm_words(ls_arena *arena, const char *error)
 
 static bool is_no_answer(const ls_program_result *result)
 {
-    static const char *const words[] = {"Unable to contact", "Socket timed out",   "Connection refused",
-                                        "Zero Bytes",        "temporarily unable", "try again",
-                                        "communication"};
+    static const char *const words[] = {"Unable to contact",
+                                        "Socket timed out",
+                                        "Connection refused",
+                                        "Zero Bytes",
+                                        "temporarily unable",
+                                        "try again",
+                                        "communication",
+                                        "standby mode",
+                                        "I/O error writing script", /* its spool is full */
+                                        "unge", /* Munge, which vouches for users, is down */
+                                        "Protocol authentication"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strstr(result->error, words[i])) {
             return true;
         }
     }
     return result->timed_out;
+}
+
+static const char *why_refused(ls_arena *arena, const ls_program_result *result)
+{
+    return result->exit_code == 0 && result->output
+               ? ls_arena_printf(arena, "sbatch said '%.60s', which is no number of a job",
+                                 ls_slurm_words(arena, result->output))
+               : ls_arena_printf(arena, "Slurm refused it: %s", ls_slurm_words(arena, result->error));
 }
 
 static void submission_failed(ls_slurm_engine *self, ls_slurm_entry *one, const ls_program_result *result)
@@ -100,8 +116,7 @@ static void submission_failed(ls_slurm_engine *self, ls_slurm_entry *one, const 
                       (ls_engine_report){.kind = LS_ENGINE_ENDED,
                                          .exit_code = 2,
                                          .cause = LS_CAUSE_START,
-                                         .text = ls_arena_printf(&arena, "Slurm refused it: %s",
-                                                                 ls_slurm_words(&arena, result->error))});
+                                         .text = why_refused(&arena, result)});
     }
     ls_arena_release(&arena);
 }
@@ -116,8 +131,7 @@ static void submission_worked(ls_slurm_engine *self, ls_slurm_entry *one, uint64
     if (one->is_stopping) {
         ls_slurm_stop_now(self, one);
     } else if (one->job->held) {
-        const char *const argv[] = {"scontrol", "hold", one->ref, NULL};
-        ls_slurm_command(self, argv);
+        ls_slurm_hold_now(self, one);
     }
 }
 
@@ -224,7 +238,7 @@ static void submit_due(void *context)
     }
     self->is_submitting = status == LS_OK;
     for (size_t i = 0; i < count && status != LS_OK; i++) {
-        submission_failed(self, chosen[i], &(ls_program_result){.error = ls_error_text()});
+        submission_failed(self, chosen[i], &(ls_program_result){.exit_code = 1, .error = ls_error_text()});
     }
     if (status != LS_OK) {
         ls_slurm_submit_in(self, 0);
