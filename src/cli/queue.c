@@ -131,8 +131,8 @@ void ls_queue_append_jobs(const json_t *jobs, ls_arena *arena, size_t width, ls_
         ls_table_add(&table, ls_queue_string(job, "account"));
         ls_table_add(&table, ls_queue_string(job, "priority"));
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(job, "ranks"));
-        ls_table_add(&table, isfinite(then_s) ? ls_duration_of(fmax(0.0, now_s - then_s)).text : NULL);
-        ls_table_add(&table, isfinite(ends_s) ? ls_duration_of(fmax(0.0, ends_s - now_s)).text : NULL);
+        ls_table_add_span(&table, now_s - then_s);
+        ls_table_add_span(&table, ends_s - now_s);
         ls_table_add(&table, ls_queue_string(job, "why"));
     }
     ls_table_append(&table, width, text);

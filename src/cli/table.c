@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,11 @@ void ls_table_add(ls_table *table, const char *string)
     }
     table->cells[table->count++] = keep(table->arena, &text);
     ls_text_release(&text);
+}
+
+void ls_table_add_span(ls_table *table, double seconds)
+{
+    ls_table_add(table, isfinite(seconds) ? ls_duration_of(fmax(0.0, seconds)).text : NULL);
 }
 
 void ls_table_printf(ls_table *table, const char *format, ...)

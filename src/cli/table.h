@@ -26,6 +26,8 @@ typedef struct ls_table {
 
 /* Puts one cell behind the last; NULL and "" are a dash. */
 void ls_table_add(ls_table *table, const char *text);
+/* Seconds for people; not finite: a dash; below 0: 0. */
+void ls_table_add_span(ls_table *table, double seconds);
 void ls_table_printf(ls_table *table, const char *format, ...) LS_PRINTF(2, 3);
 
 /* Appends the table, one line per row. width: of the terminal in characters, each counted as one wide; 0: any. */

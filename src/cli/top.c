@@ -95,14 +95,69 @@ static void append_summary(const look *seen, ls_text *text)
     }
 }
 
-static void append_look(const look *seen, size_t width, ls_text *text)
+/* Who runs, and until when. */
+static void append_running(const json_t *jobs, ls_arena *arena, size_t width, ls_text *text)
+{
+    static const char *const titles[] = {"JOB", "RUNS", "STATE", "ACCOUNT", "RANKS", "FOR", "LEFT"};
+    static const bool right[] = {true, false, false, false, true, true, true};
+    static const bool whole[] = {false, false, true, false, false, false, false};
+    ls_table table = {.titles = titles, .right = right, .whole = whole, .columns = 7, .arena = arena};
+    const double now_s = ls_clock_wall_s();
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        const json_t *job = json_array_get(jobs, i);
+        if (ls_queue_waits(ls_queue_string(job, "state"))) {
+            continue;
+        }
+        ls_table_printf(&table, "%" PRId64, ls_queue_integer(job, "job"));
+        ls_table_add(&table, ls_queue_string(job, "name"));
+        ls_table_add(&table, ls_queue_string(job, "state"));
+        ls_table_add(&table, ls_queue_string(job, "account"));
+        ls_table_printf(&table, "%" PRId64, ls_queue_integer(job, "ranks"));
+        ls_table_add_span(&table, now_s - ls_queue_number(job, "started"));
+        ls_table_add_span(&table, ls_queue_number(job, "ends") - now_s);
+    }
+    if (table.count > 0) {
+        ls_table_append(&table, width, text);
+    }
+}
+
+/* Who waits, and why. */
+static void append_waiting(const json_t *jobs, ls_arena *arena, size_t width, ls_text *text)
+{
+    static const char *const titles[] = {"JOB", "WAITS", "ACCOUNT", "PRIORITY", "RANKS", "FOR", "WHY"};
+    static const bool right[] = {true, false, false, false, true, true, false};
+    static const bool whole[] = {false, false, false, true, false, false, false};
+    ls_table table = {.titles = titles, .right = right, .whole = whole, .columns = 7, .arena = arena};
+    const double now_s = ls_clock_wall_s();
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        const json_t *job = json_array_get(jobs, i);
+        if (!ls_queue_waits(ls_queue_string(job, "state"))) {
+            continue;
+        }
+        ls_table_printf(&table, "%" PRId64, ls_queue_integer(job, "job"));
+        ls_table_add(&table, ls_queue_string(job, "name"));
+        ls_table_add(&table, ls_queue_string(job, "account"));
+        ls_table_add(&table, ls_queue_string(job, "priority"));
+        ls_table_printf(&table, "%" PRId64, ls_queue_integer(job, "ranks"));
+        ls_table_add_span(&table, now_s - ls_queue_number(job, "submitted"));
+        ls_table_add(&table, ls_queue_string(job, "why"));
+    }
+    if (table.count > 0) {
+        ls_text_append(text, text->bytes > 0 ? "\n" : "");
+        ls_table_append(&table, width, text);
+    }
+}
+
+/* head: what stays where it is; jobs: what is scrolled. */
+static void append_look(const look *seen, size_t width, ls_text *head, ls_text *jobs)
 {
     ls_arena arena = {0};
-    append_summary(seen, text);
-    ls_text_append(text, "\n");
-    ls_queue_append_nodes(json_object_get(seen->nodes, "nodes"), &arena, width, text);
-    ls_text_append(text, "\n");
-    ls_queue_append_jobs(json_object_get(seen->jobs, "jobs"), &arena, width, text);
+    const json_t *list = json_object_get(seen->jobs, "jobs");
+    append_summary(seen, head);
+    ls_text_append(head, "\n");
+    ls_queue_append_nodes(json_object_get(seen->nodes, "nodes"), &arena, width, head);
+    append_running(list, &arena, width, jobs);
+    append_waiting(list, &arena, width, jobs);
     ls_arena_release(&arena);
 }
 
@@ -116,19 +171,32 @@ static void interrupt(int signal_number)
     is_interrupted = 1;
 }
 
+/* Only so that poll() ends, and all is drawn anew in the new size. */
+static void resized(int signal_number)
+{
+    (void)signal_number;
+}
+
 static size_t terminal_rows(void)
 {
     struct winsize size;
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
 }
 
-/* As many lines as fit, each cut to the width and cleared to its end; then everything below is cleared. */
-static void draw(const char *page, size_t width)
+static size_t count_lines(const char *text)
 {
-    ls_text frame = {0};
-    size_t rows = terminal_rows();
-    ls_text_append(&frame, "\033[H");
-    for (const char *line = page; *line && rows > 1; rows--) {
+    size_t lines = 0;
+    for (; *text; text++) {
+        lines += *text == '\n';
+    }
+    return lines;
+}
+
+/* At most `rows` lines of a text from line `first` on, each cut to the width and cleared to its end. Returns how many. */
+static size_t append_lines(const char *text, size_t first, size_t rows, size_t width, ls_text *frame)
+{
+    size_t drawn = 0;
+    for (const char *line = text; *line && drawn < rows;) {
         const size_t bytes = strcspn(line, "\n");
         size_t kept = 0, seen = 0;
         for (; kept < bytes; kept++) {
@@ -137,48 +205,108 @@ static void draw(const char *page, size_t width)
                 break;
             }
         }
-        ls_text_append_bytes(&frame, line, kept);
-        ls_text_append(&frame, "\033[K\r\n");
+        if (first > 0) {
+            first--;
+        } else {
+            ls_text_append_bytes(frame, line, kept);
+            ls_text_append(frame, "\033[K\r\n");
+            drawn++;
+        }
         line += bytes + (line[bytes] == '\n');
     }
+    return drawn;
+}
+
+/* The head has half of the screen at most, the last row says what keys do; the rest is for jobs, from line *first on. */
+static void draw(const char *head, const char *jobs, size_t width, size_t *first)
+{
+    ls_text frame = {0}, keys = {0};
+    const size_t rows = terminal_rows(), lines = count_lines(jobs);
+    ls_text_append(&frame, "\033[H");
+    size_t used = append_lines(head, 0, rows / 2, width, &frame);
+    if (used + 2 < rows) {
+        ls_text_append(&frame, "\033[K\r\n");
+        used++;
+    }
+    const size_t room = rows > used + 1 ? rows - used - 1 : 0, last = lines > room ? lines - room : 0;
+    *first = *first < last ? *first : last;
+    append_lines(jobs, *first, room, width, &frame);
     ls_text_append(&frame, "\033[J");
+    ls_text_printf(&keys, "q ends%s", last > 0 ? ", arrows move" : "");
+    if (last > 0) {
+        ls_text_printf(&keys, "; lines %zu to %zu of %zu", *first + 1, *first + room, lines);
+    }
+    ls_text_printf(&frame, "\033[%zu;1H%.*s", rows, (int)width, ls_text_string(&keys));
     fputs(ls_text_string(&frame), stdout);
     fflush(stdout);
+    ls_text_release(&keys);
     ls_text_release(&frame);
 }
 
-/* Waits for the next look. True: a key asks for the end. */
-static bool wait_for_key(double every_s, bool has_keys)
+typedef enum key { KEY_NONE, KEY_END, KEY_DOWN, KEY_UP, KEY_PAGE_DOWN, KEY_PAGE_UP } key;
+
+/* The key that `text` begins with; text moves on behind it. */
+static key take_key(const char **text)
+{
+    static const struct {
+        const char *sent;
+        key is;
+    } keys[] = {{"q", KEY_END},          {"Q", KEY_END},       {"\003", KEY_END},  {"j", KEY_DOWN},
+                {"\033[B", KEY_DOWN},    {"\033OB", KEY_DOWN}, {"k", KEY_UP},      {"\033[A", KEY_UP},
+                {"\033OA", KEY_UP},      {" ", KEY_PAGE_DOWN}, {"b", KEY_PAGE_UP}, {"\033[6~", KEY_PAGE_DOWN},
+                {"\033[5~", KEY_PAGE_UP}};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const size_t bytes = strlen(keys[i].sent);
+        if (strncmp(*text, keys[i].sent, bytes) == 0) {
+            *text += bytes;
+            return keys[i].is;
+        }
+    }
+    *text += 1;
+    return KEY_NONE;
+}
+
+/* Waits for the next look, or keys that move *first. True: one asks for the end. */
+static bool wait_for_key(double every_s, bool has_keys, size_t *first)
 {
     struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
-    char key = 0;
+    char typed[64] = "";
     if (poll(&wait, has_keys ? 1 : 0, (int)(1e3 * every_s)) <= 0) {
         return is_interrupted != 0;
     }
-    const ssize_t bytes = read(STDIN_FILENO, &key, 1);
-    return bytes <= 0 || key == 'q' || key == 'Q' || key == 3;
+    const ssize_t bytes = read(STDIN_FILENO, typed, sizeof typed - 1);
+    const size_t page = terminal_rows() / 2;
+    bool ends = bytes <= 0;
+    for (const char *at = typed; *at && !ends;) {
+        const key pressed = take_key(&at);
+        ends = pressed == KEY_END;
+        *first += pressed == KEY_DOWN ? 1 : pressed == KEY_PAGE_DOWN ? page : 0;
+        const size_t back = pressed == KEY_UP ? 1 : pressed == KEY_PAGE_UP ? page : 0;
+        *first -= *first < back ? *first : back;
+    }
+    return ends;
 }
 
 static ls_status watch(const top_settings *settings, bool has_keys)
 {
-    for (;;) {
+    for (size_t first = 0;;) {
         look seen;
-        ls_text page = {0};
+        ls_text head = {0}, jobs = {0};
         const ls_status status = take_look(&seen);
         if (status == LS_ERR_FAILED || status == LS_ERR_IO) { /* it may be back in a moment */
-            ls_text_printf(&page, "%s\n", ls_error_text());
+            ls_text_printf(&head, "%s\n", ls_error_text());
         } else if (status != LS_OK) {
             return status;
         }
         const size_t width = ls_terminal_width();
         if (status == LS_OK) {
-            append_look(&seen, width, &page);
+            append_look(&seen, width, &head, &jobs);
             release_look(&seen);
         }
-        ls_text_append(&page, "\nq ends");
-        draw(ls_text_string(&page), width);
-        ls_text_release(&page);
-        if (is_interrupted || wait_for_key(settings->every, has_keys)) {
+        draw(ls_text_string(&head), ls_text_string(&jobs), width, &first);
+        ls_text_release(&head);
+        ls_text_release(&jobs);
+        if (is_interrupted || wait_for_key(settings->every, has_keys, &first)) {
             return LS_OK;
         }
     }
@@ -189,9 +317,11 @@ static ls_status run_live(const top_settings *settings)
 {
     struct termios before, raw;
     const bool has_keys = tcgetattr(STDIN_FILENO, &before) == 0;
-    struct sigaction action = {.sa_handler = interrupt}, old_int, old_term;
+    struct sigaction action = {.sa_handler = interrupt}, redraw = {.sa_handler = resized}, old_int, old_term,
+                     old_size;
     sigaction(SIGINT, &action, &old_int);
     sigaction(SIGTERM, &action, &old_term);
+    sigaction(SIGWINCH, &redraw, &old_size);
     if (has_keys) {
         raw = before;
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
@@ -206,6 +336,7 @@ static ls_status run_live(const top_settings *settings)
     }
     sigaction(SIGINT, &old_int, NULL);
     sigaction(SIGTERM, &old_term, NULL);
+    sigaction(SIGWINCH, &old_size, NULL);
     return status;
 }
 
@@ -221,10 +352,11 @@ static ls_status run_top(const ls_invocation *invocation)
         ls_print_json(root);
         json_decref(root);
     } else if (ls_terminal_width() == 0) {
-        ls_text text = {0};
-        append_look(&seen, 0, &text);
-        fputs(ls_text_string(&text), stdout);
-        ls_text_release(&text);
+        ls_text head = {0}, jobs = {0};
+        append_look(&seen, 0, &head, &jobs);
+        printf("%s\n%s", ls_text_string(&head), ls_text_string(&jobs));
+        ls_text_release(&head);
+        ls_text_release(&jobs);
     } else {
         release_look(&seen);
         return run_live(settings);
@@ -237,9 +369,10 @@ const ls_command ls_command_top = {
     .name = "top",
     .words = "",
     .summary = "the queue as it goes on, in this terminal",
-    .details =
-        "Machines, jobs that run and jobs that wait, looked at once a second; q ends it. Where output is no "
-        "terminal, it prints once and ends.",
+    .details = "Machines, jobs that run and until when, jobs that wait and why, looked at once a second. "
+               "Arrows, j, k, "
+               "space and b move; q ends it.\n"
+               "Where output is no terminal, it prints once and ends.",
     .options = &top_table,
     .settings_bytes = sizeof(top_settings),
     .run = run_top,

@@ -236,7 +236,7 @@ static const ls_api_field job_out[] = {
     OUT("after", LS_API_INTEGERS, "jobs it waits for"),
     OUT_OR_NULL("directory", LS_API_STRING, "where it runs"),
     OUT_OR_NULL("file_name", LS_API_STRING, "what its run file was called"),
-    OUT("command", LS_API_STRINGS, "the program; empty: it trains"),
+    OUT("command", LS_API_STRINGS, "the program, while it is known; empty of a training run"),
     OUT("set", LS_API_STRINGS, "what overrides the run file"),
     OUT("min_ranks", LS_API_INTEGER, "the fewest it runs with"),
     OUT("max_ranks", LS_API_INTEGER, "the most"),
