@@ -214,6 +214,45 @@ static inline const ls_job *job(uint64_t id)
     return found;
 }
 
+/* Jobs that there are, numbered from 1 without a gap. */
+static inline uint32_t count_jobs(void)
+{
+    uint32_t count = 0;
+    while (ls_controller_job(w.controller, count + 1)) {
+        count++;
+    }
+    return count;
+}
+
+/* The daemon has died: what is in the store comes back, to a controller with as many devices as the engine has now. */
+static inline void restart(void)
+{
+    enum { JOBS_MAX = 64 };
+    ls_controller *after = NULL;
+    uint64_t newest = 0;
+    assert_int_equal(create(&after), LS_OK);
+    for (uint64_t id = 1; id <= JOBS_MAX; id++) {
+        const ls_job *before = ls_controller_job(w.controller, id);
+        newest = before ? id : newest;
+        if (!before || ls_job_state_is_final(before->state)) {
+            continue;
+        }
+        ls_job *copy = NULL;
+        json_t *record = ls_job_record_json(before);
+        assert_int_equal(ls_job_create(before->id, json_deep_copy(before->request), &copy), LS_OK);
+        ls_job_set_user(copy, before->uid, before->gid, before->user);
+        ls_job_set_account(copy, before->account);
+        assert_int_equal(ls_job_record_read(copy, record), LS_OK);
+        json_decref(record);
+        ls_controller_restore(after, copy);
+    }
+    ls_controller_destroy(w.controller);
+    w.controller = after;
+    w.order_count = 0;
+    ls_controller_restored(w.controller, newest + 1);
+    turn();
+}
+
 #define assert_state(id, wanted) assert_string_equal(ls_job_state_name(job(id)->state), #wanted)
 
 static inline void report(uint64_t id, ls_engine_report value)

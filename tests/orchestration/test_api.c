@@ -128,7 +128,9 @@ static void routes_are_whole(void **state)
     const ls_api_route *routes = ls_api_routes(&count);
     for (size_t i = 0; i < count; i++) {
         const ls_api_route *r = &routes[i];
-        assert_ptr_equal(ls_api_route_find(r->verb), r); /* unique */
+        for (size_t k = 0; k < i; k++) {
+            assert_string_not_equal(routes[k].verb, r->verb);
+        }
         assert_true((r->kind == LS_API_VERB) == (r->call < LS_VERBS));
         assert_true(r->help && r->help[0]);
         char target[128];

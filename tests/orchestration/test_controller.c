@@ -77,9 +77,7 @@ static void job_that_never_fits_is_refused(void **state)
             fail_msg("%s was answered with %d", bad[i], w.status);
         }
     }
-    uint32_t count = 1;
-    ls_controller_jobs(w.controller, &count);
-    assert_int_equal(count, 0);
+    assert_int_equal(count_jobs(), 0);
 }
 
 static void job_waits_for_devices_and_is_told_why(void **state)
@@ -425,11 +423,10 @@ static void sweep_is_one_group_with_a_limit(void **state)
                           " 'set': {'job.cpus': [1, 2], 'job.priority': ['low', 'high']}}"),
                      201);
     assert_int_equal(json_array_size(json_object_get(w.answer, "jobs")), 4);
-    uint32_t count = 0, starting = 0;
-    const ls_job *const *jobs = ls_controller_jobs(w.controller, &count);
-    assert_int_equal(count, 4);
-    for (uint32_t i = 0; i < count; i++) {
-        starting += jobs[i]->state == LS_JOB_STARTING;
+    uint32_t starting = 0;
+    assert_int_equal(count_jobs(), 4);
+    for (uint32_t id = 1; id <= 4; id++) {
+        starting += job(id)->state == LS_JOB_STARTING;
     }
     assert_int_equal(starting, 2);
     /* One point that is wrong: none of them. */
@@ -437,8 +434,7 @@ static void sweep_is_one_group_with_a_limit(void **state)
         call(LS_VERB_SWEEP,
              "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'set': {'parallel.ranks': [1, 99]}}"),
         400);
-    ls_controller_jobs(w.controller, &count);
-    assert_int_equal(count, 4);
+    assert_int_equal(count_jobs(), 4);
     assert_int_equal(call(LS_VERB_SWEEP, "{'file': 'job: {command: [run]}', 'directory': '/tmp', 'set': {}}"),
                      400);
 }
@@ -616,25 +612,8 @@ static void restart_adopts_what_had_devices(void **state)
     starts(running);
     starts(stopping);
     on(LS_VERB_CANCEL, stopping);
-    ls_controller *after = NULL;
-    assert_int_equal(create(&after), LS_OK);
-    uint32_t count = 0;
-    const ls_job *const *jobs = ls_controller_jobs(w.controller, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        ls_job *copy = NULL;
-        json_t *record = ls_job_record_json(jobs[i]);
-        assert_int_equal(ls_job_create(jobs[i]->id, json_deep_copy(jobs[i]->request), &copy), LS_OK);
-        ls_job_set_user(copy, jobs[i]->uid, jobs[i]->gid, jobs[i]->user);
-        ls_job_set_account(copy, jobs[i]->account);
-        assert_int_equal(ls_job_record_read(copy, record), LS_OK);
-        json_decref(record);
-        ls_controller_restore(after, copy);
-    }
-    ls_controller_destroy(w.controller);
-    w.controller = after;
-    w.order_count = 0;
-    ls_controller_restored(w.controller, count + 1);
-    turn();
+    const uint32_t count = count_jobs();
+    restart();
     assert_int_equal(count_orders(LS_DO_ADOPT, running), 1);
     assert_int_equal(count_orders(LS_DO_ADOPT, starting), 1);
     assert_int_equal(count_orders(LS_DO_ADOPT, stopping), 1);
@@ -651,6 +630,63 @@ static void restart_adopts_what_had_devices(void **state)
     assert_state(stopping, CANCELLED);
     assert_state(waiting, STARTING);
     assert_int_equal(submit(1, "hold: true"), count + 1);
+}
+
+/* Fewer devices than before: who was accepted keeps his place, and says what he waits for; so do those who wait for him. */
+static void restart_with_fewer_devices_keeps_jobs(void **state)
+{
+    (void)state;
+    const uint64_t busy = submit(4, ""), large = submit(4, "priority: high"), after = submit(1, "after: [2]"),
+                   doomed = submit(1, "after: [2]"), small = submit(1, "");
+    starts(busy);
+    w.engine.node.devices = w.engine.node.island_devices = 2;
+    restart();
+    assert_state(large, QUEUED);
+    assert_non_null(strstr(short_why(large), "it needs 4 devices, and there are 2 now"));
+    assert_int_equal(on(LS_VERB_WHY, large), 200);
+    assert_string_equal(json_string_value(json_object_get(w.answer, "stage")), "impossible");
+    assert_int_equal(on(LS_VERB_WHY, after), 200);
+    assert_string_equal(json_string_value(json_object_get(w.answer, "stage")), "dependency");
+    const uint64_t late = submit(1, "after: [1], after_any: true"); /* of one that goes on where it is */
+    assert_state(late, QUEUED);
+    ends(busy, 0);
+    assert_state(late, STARTING);
+    assert_state(small, STARTING);
+    assert_state(large, QUEUED);
+    assert_state(after, QUEUED);
+    assert_int_equal(on(LS_VERB_HOLD, large), 200);
+    assert_int_equal(on(LS_VERB_RELEASE, large), 200);
+    assert_int_equal(on(LS_VERB_CANCEL, doomed), 200);
+    assert_int_equal(call(LS_VERB_RESIZE, "{'job': 2, 'ranks': 2}"), 200);
+    starts(late);
+    ends(late, 0);
+    starts(small);
+    ends(small, 0);
+    assert_state(large, STARTING);
+    assert_state(after, QUEUED);
+    starts(large);
+    ends(large, 1);
+    assert_state(after, FAILED);
+    assert_int_equal(job(after)->cause, LS_CAUSE_DEPENDENCY);
+    /* With as many as before it runs as it was. */
+    w.engine.node.devices = w.engine.node.island_devices = 4;
+    restart();
+    const uint64_t again = submit(4, "hold: true");
+    w.engine.node.devices = w.engine.node.island_devices = 2;
+    restart();
+    assert_int_equal(on(LS_VERB_RELEASE, again), 200);
+    assert_state(again, QUEUED);
+    char more[64];
+    snprintf(more, sizeof more, "after: [%llu]", (unsigned long long)again);
+    const uint64_t waits = submit(1, more);
+    assert_state(waits, QUEUED);
+    w.engine.node.devices = w.engine.node.island_devices = 4;
+    restart();
+    assert_state(again, STARTING);
+    w.engine.node.devices = w.engine.node.island_devices = 2;
+    report(again, (ls_engine_report){.kind = LS_ENGINE_NEVER});
+    restart();
+    assert_int_equal(on(LS_VERB_CANCEL, again), 200);
 }
 
 static void down_waits_for_cancelled_jobs(void **state)
@@ -737,6 +773,7 @@ int main(void)
         CASE(full_disk_refuses_and_loses_nothing),
         CASE(idle_devices_are_told),
         CASE(restart_adopts_what_had_devices),
+        CASE(restart_with_fewer_devices_keeps_jobs),
         CASE(down_waits_for_cancelled_jobs),
         DECIDING(deciding_engine_gets_jobs_when_others_have_ended),
         DECIDING(deciding_engine_refuses_what_it_never_could),

@@ -81,7 +81,4 @@ enum { LS_API_TEXT_BYTES = 4096, LS_API_BODY_BYTES_MAX = 2 * 1024 * 1024, LS_API
 /* All rows. */
 const ls_api_route *ls_api_routes(size_t *count_out);
 
-/* The row of a verb, NULL when there is none. */
-const ls_api_route *ls_api_route_find(const char *verb);
-
 #endif

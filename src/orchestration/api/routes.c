@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orchestration/api/route.h"
 
-#include <string.h>
-
 #define NUMBER_MAX    9007199254740991.0
 
 #define FIELDS(array) (array), sizeof(array) / sizeof((array)[0])
@@ -436,14 +434,4 @@ const ls_api_route *ls_api_routes(size_t *count_out)
 {
     *count_out = sizeof routes / sizeof routes[0];
     return routes;
-}
-
-const ls_api_route *ls_api_route_find(const char *verb)
-{
-    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-        if (strcmp(routes[i].verb, verb) == 0) {
-            return &routes[i];
-        }
-    }
-    return NULL;
 }

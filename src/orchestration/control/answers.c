@@ -117,18 +117,29 @@ static void append_last(const ls_job *job, ls_text *text)
     }
 }
 
-/* An engine that decides gets it when those it waits for have ended. */
-static bool is_kept_back(const ls_controller *c, const ls_job *job)
+/* An engine that decides gets it when those it waits for have ended; the policy knows nothing of one that is set aside. */
+static bool is_kept_back(const ls_controller *c, const ls_entry *entry)
 {
-    return c->decides && job->state == LS_JOB_QUEUED && !job->handed_over;
+    const ls_job *job = entry->job;
+    return c->decides ? job->state == LS_JOB_QUEUED && !job->handed_over
+                      : ls_job_state_is_waiting(job->state) && !entry->in_policy;
+}
+
+static void append_kept_back(const ls_controller *c, const ls_entry *entry, ls_text *text)
+{
+    if (!c->decides && entry->stage_text) {
+        ls_text_append(text, entry->stage_text);
+    } else {
+        append_dependency(c, entry->job, text);
+    }
 }
 
 static void append_reason(const ls_controller *c, const ls_entry *entry, ls_text *text)
 {
     const ls_job *job = entry->job;
     ls_why why;
-    if (is_kept_back(c, job)) {
-        append_dependency(c, job, text);
+    if (is_kept_back(c, entry)) {
+        append_kept_back(c, entry, text);
     } else if (ls_job_state_is_waiting(job->state) && c->decides) {
         ls_text_append(text, entry->stage_text ? entry->stage_text : job->text ? job->text : "");
     } else if (ls_job_state_is_waiting(job->state)) {
@@ -539,11 +550,12 @@ ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job
     if (ls_job_state_is_final(job->state)) {
         return why_plain(c, job, entry, "ended", job->text ? job->text : "it has ended", "queue", NULL);
     }
-    if (is_kept_back(c, job)) {
+    if (is_kept_back(c, entry)) {
         ls_text text = {0};
-        append_dependency(c, job, &text);
-        const ls_answer answer = why_plain(c, job, entry, "dependency", ls_text_string(&text), "queue",
-                                           after_json(c, caller, job));
+        append_kept_back(c, entry, &text);
+        const ls_answer answer =
+            why_plain(c, job, entry, !c->decides && entry->stage ? entry->stage : "dependency",
+                      ls_text_string(&text), "queue", after_json(c, caller, job));
         ls_text_release(&text);
         return answer;
     }

@@ -60,16 +60,10 @@ ls_entry *ls_controller_find(const ls_controller *c, uint64_t id)
 ls_entry *ls_controller_add(ls_controller *c, ls_job *job)
 {
     LS_ASSERT(c->entry_count == 0 || c->entries[c->entry_count - 1]->job->id < job->id);
-    const uint32_t before = c->entry_capacity;
     c->entries = grown(c->entries, c->entry_count, &c->entry_capacity, sizeof(ls_entry *));
-    if (before != c->entry_capacity) {
-        c->jobs = realloc(c->jobs, c->entry_capacity * sizeof(ls_job *));
-        LS_ASSERT(c->jobs && "out of memory for the queue");
-    }
     ls_entry *entry = calloc(1, sizeof *entry);
     LS_ASSERT(entry && "out of memory for a job");
     entry->job = job;
-    c->jobs[c->entry_count] = job;
     c->entries[c->entry_count++] = entry;
     c->ended_count += ls_job_state_is_final(job->state);
     return entry;
@@ -104,7 +98,6 @@ static void forget_old(ls_controller *c)
             c->ended_count--;
             destroy_entry(entry);
         } else {
-            c->jobs[kept] = entry->job;
             c->entries[kept++] = entry;
         }
     }
@@ -253,7 +246,6 @@ void ls_controller_destroy(ls_controller *c)
     ls_arena_release(&c->arena);
     free(c->node_is_up);
     free(c->entries);
-    free(c->jobs);
     free(c->accounts);
     free(c->paused);
     free(c->touched);
@@ -332,20 +324,18 @@ static void restore_entry(ls_controller *c, ls_entry *entry)
     ls_account_entry *account = NULL;
     const bool is_strict = c->settings.strict_accounts;
     c->settings.strict_accounts = false; /* it was allowed when it was submitted */
-    if (ls_queue_account(c, job->account, &account) != LS_OK) {
+    const ls_status status = ls_queue_account(c, job->account, &account);
+    c->settings.strict_accounts = is_strict;
+    if (status != LS_OK) {
         ls_transitions_end(c, entry, LS_JOB_FAILED, LS_CAUSE_IMPOSSIBLE, ls_error_text());
         return;
     }
-    c->settings.strict_accounts = is_strict;
     if (ls_job_has_devices(job) || job->handed_over) {
         restore_active(c, entry);
     }
-    if (!c->decides && ls_queue_add(c, entry) != LS_OK) {
-        if (ls_job_has_devices(
-                job)) { /* its devices are no longer there: it goes on where it is, until it ends */
-            return;
-        }
-        ls_transitions_end(c, entry, LS_JOB_FAILED, LS_CAUSE_IMPOSSIBLE, ls_error_text());
+    /* Devices that are no longer there: it goes on where it is, until it ends; or waits until there are more. */
+    if (!c->decides && ls_queue_add(c, entry) != LS_OK && !ls_job_has_devices(job)) {
+        ls_queue_set_aside(c, entry, "impossible", ls_error_text());
     }
 }
 
@@ -587,10 +577,4 @@ const ls_job *ls_controller_job(const ls_controller *c, uint64_t id)
 {
     const ls_entry *entry = ls_controller_find(c, id);
     return entry ? entry->job : NULL;
-}
-
-const ls_job *const *ls_controller_jobs(const ls_controller *c, uint32_t *count_out)
-{
-    *count_out = c->entry_count;
-    return c->jobs;
 }

@@ -212,8 +212,6 @@ void ls_controller_turn_failed(ls_controller *controller, const char *error);
 
 /* NULL: not in memory. */
 const ls_job *ls_controller_job(const ls_controller *controller, uint64_t id);
-/* In the order of their numbers; valid until the next turn. */
-const ls_job *const *ls_controller_jobs(const ls_controller *controller, uint32_t *count_out);
 /* Numbers for /metrics: the answer of LS_VERB_STATUS. A new object. */
 json_t *ls_controller_status(ls_controller *controller);
 

@@ -22,14 +22,15 @@ enum { LS_ACCOUNTS_MAX = 1024, LS_CONTROLLER_REPLIES_MAX = 1 << 16 };
 typedef struct ls_entry {
     ls_job *job;
     bool is_new, is_changed; /* in this turn */
-    bool in_policy;
-    uint64_t request_bytes; /* of what was submitted */
-    double idle_since_s;    /* its devices do nothing since then; 0: they do something */
+    bool in_policy;          /* else, while it waits: set aside (ls_queue_set_aside) */
+    uint64_t request_bytes;  /* of what was submitted */
+    double idle_since_s;     /* its devices do nothing since then; 0: they do something */
     bool idle_told;
-    double busy_known_s;      /* activity is accounted for up to here */
-    double say_again_s;       /* its start is not asked for before */
-    double start_by_s;        /* STARTING: lost behind this */
-    char *stage, *stage_text; /* what an engine that decides says why it waits */
+    double busy_known_s; /* activity is accounted for up to here */
+    double say_again_s;  /* its start is not asked for before */
+    double start_by_s;   /* STARTING: lost behind this */
+    char *stage,
+        *stage_text; /* what an engine that decides says why it waits; of a job that is set aside: why */
     double starts_s;
     ls_job_share *shrunk; /* SHRINK: what it keeps */
     uint32_t shrunk_count;
@@ -59,8 +60,7 @@ struct ls_controller {
     uint32_t node_count, device_count;
     bool *node_is_up;
 
-    ls_entry **entries;  /* by number */
-    const ls_job **jobs; /* the same, as others see them */
+    ls_entry **entries; /* by number */
     uint32_t entry_count, entry_capacity, ended_count;
     uint64_t next_job;
     ls_account_entry **accounts; /* the index is the policy's */
@@ -113,8 +113,12 @@ LS_MUST_CHECK ls_status ls_queue_create(ls_controller *c);
 LS_MUST_CHECK ls_status ls_queue_account(ls_controller *c, const char *name, ls_account_entry **account_out);
 /* Tells the policy what an account may use; with_usage: and what it has used. */
 void ls_queue_set_account(ls_controller *c, const ls_account_entry *account, bool with_usage);
-/* Into the policy, waiting or running as its state says. Errors: LS_ERR_INVALID when it can never run. */
+/* Into the policy, waiting or running as its state says; set aside when it waits for one that is. Errors: LS_ERR_INVALID when it can never run. */
 LS_MUST_CHECK ls_status ls_queue_add(ls_controller *c, ls_entry *entry);
+/* It was accepted, and can't run on the machines there are now: it keeps its place, and the policy does not hear of it until ls_queue_try_again. */
+void ls_queue_set_aside(ls_controller *c, ls_entry *entry, const char *stage, const char *text);
+/* Those that are set aside, with what there is now. Whose dependency has failed is ended. */
+void ls_queue_try_again(ls_controller *c);
 /* It has left its devices and waits again. */
 void ls_queue_again(ls_controller *c, ls_entry *entry);
 void ls_queue_remove(ls_controller *c, ls_entry *entry, bool succeeded);

@@ -247,6 +247,59 @@ static ls_status add_running(ls_controller *c, const ls_job *job, const ls_polic
     return status;
 }
 
+void ls_queue_set_aside(ls_controller *c, ls_entry *entry, const char *stage, const char *text)
+{
+    const ls_job *job = entry->job;
+    char *kept = NULL;
+    const uint32_t least = job->spec.min_ranks < job->ranks ? job->spec.min_ranks : job->ranks;
+    if (text && least > c->device_count) {
+        const int bytes = asprintf(
+            &kept,
+            "it needs %u devices, and there are %u now: it waits until there are more, or 'lockstep resize'",
+            least, c->device_count);
+        kept = bytes > 0 ? kept : NULL;
+    } else if (text) {
+        kept = strdup(text);
+    }
+    free(entry->stage);
+    free(entry->stage_text);
+    entry->stage = strdup(stage);
+    entry->stage_text = kept;
+    entry->in_policy = false;
+}
+
+/* The policy takes a job that it does not know for one that has succeeded. */
+static bool waits_for_set_aside(const ls_controller *c, const ls_job *job)
+{
+    for (uint32_t i = 0; i < job->spec.after_count; i++) {
+        const ls_entry *other = ls_controller_find(c, job->spec.after[i]);
+        if (other && !other->in_policy && !ls_job_state_is_final(other->job->state)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ls_queue_try_again(ls_controller *c)
+{
+    /* By number: who waits for another comes behind it. */
+    for (uint32_t i = 0; c->policy && i < c->entry_count; i++) {
+        ls_entry *entry = c->entries[i];
+        uint64_t after[LS_JOB_AFTER_MAX], doomed = 0;
+        if (entry->in_policy || !ls_job_state_is_waiting(entry->job->state)) {
+            continue;
+        }
+        ls_queue_after(c, entry->job, after, &doomed);
+        if (doomed) {
+            ls_transitions_end(c, entry, LS_JOB_FAILED, LS_CAUSE_DEPENDENCY,
+                               "a job it waited for did not succeed");
+        } else if (ls_queue_add(c, entry) != LS_OK) {
+            ls_queue_set_aside(c, entry, "impossible", ls_error_text());
+            ls_error_clear();
+        }
+    }
+}
+
 ls_status ls_queue_add(ls_controller *c, ls_entry *entry)
 {
     const ls_job *job = entry->job;
@@ -259,6 +312,10 @@ ls_status ls_queue_add(ls_controller *c, ls_entry *entry)
     }
     if (!c->policy) {
         return c->engine->calls->check ? c->engine->calls->check(c->engine, job) : LS_OK;
+    }
+    if (!ls_job_has_devices(job) && waits_for_set_aside(c, job)) {
+        ls_queue_set_aside(c, entry, "dependency", NULL);
+        return LS_OK;
     }
     ls_policy_job value = describe_job(c, job);
     value.after = after;

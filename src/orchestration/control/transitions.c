@@ -202,6 +202,7 @@ void ls_transitions_pass(ls_controller *c)
     if (c->is_going_down) {
         return;
     }
+    ls_queue_try_again(c);
     ls_policy_pass(c->policy, now_ms(c), &actions, &count);
     for (uint32_t i = 0; i < count; i++) {
         act(c, &actions[i]);

@@ -142,7 +142,7 @@ static ls_answer verb_hold(ls_controller *c, const ls_caller *caller, ls_entry *
         ls_controller_move(c, entry, LS_JOB_HELD, LS_CAUSE_USER, who);
         if (c->decides) {
             ls_controller_order(c, LS_DO_CHANGE, entry);
-        } else {
+        } else if (entry->in_policy) {
             LS_ASSERT(ls_policy_hold(c->policy, ls_controller_ms(c->time_s), job->id, true) == LS_OK);
         }
     } else if (job->state == LS_JOB_PREEMPTING || job->state == LS_JOB_RECOVERING) {
@@ -172,7 +172,7 @@ static ls_answer verb_release(ls_controller *c, ls_entry *entry)
             ls_controller_order(c, LS_DO_CHANGE, entry);
         } else if (c->decides) {
             ls_transitions_hand_over(c, entry);
-        } else {
+        } else if (entry->in_policy) {
             LS_ASSERT(ls_policy_hold(c->policy, ls_controller_ms(c->time_s), job->id, false) == LS_OK);
         }
     } else {
@@ -210,7 +210,9 @@ static ls_answer verb_resize(ls_controller *c, ls_entry *entry, const json_t *ar
             job->id);
     }
     const ls_status status =
-        ls_policy_change(c->policy, ls_controller_ms(c->time_s), job->id, LS_CHANGE_RANKS, ranks);
+        entry->in_policy || !waits
+            ? ls_policy_change(c->policy, ls_controller_ms(c->time_s), job->id, LS_CHANGE_RANKS, ranks)
+            : LS_OK; /* set aside: tried with the next turn */
     if (status != LS_OK) {
         return ls_answer_error(status);
     }
@@ -241,8 +243,8 @@ static ls_answer verb_priority(ls_controller *c, const ls_caller *caller, ls_ent
         !ls_accounts_allow_priority(c, caller, job->account, (ls_priority)priority, &refusal)) {
         return refusal;
     }
-    if (c->policy && ls_policy_change(c->policy, ls_controller_ms(c->time_s), job->id, LS_CHANGE_PRIORITY,
-                                      (uint64_t)priority) != LS_OK) {
+    if (entry->in_policy && ls_policy_change(c->policy, ls_controller_ms(c->time_s), job->id,
+                                             LS_CHANGE_PRIORITY, (uint64_t)priority) != LS_OK) {
         return ls_answer_error(LS_ERR_INVALID);
     }
     job->priority = (ls_priority)priority;
