@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What the daemon takes with many jobs: 64 that run (as many as one machine has devices) and 1,036 that wait. Memory at the end, processor time over SECONDS (default 30) in
+# What the daemon takes with many jobs: 100 that run on 100 slots and 1,000 that wait. Memory at the end, processor time over SECONDS (default 30) in
 # which they all sit there and somebody asks for the list once a second. Usage: LOCKSTEP=build/release/lockstep bench/daemon_load.sh [SECONDS]
 set -eu
 : "${LOCKSTEP:?set LOCKSTEP to the program}"
@@ -10,7 +10,7 @@ folder=$(mktemp -d)
 export LOCKSTEP_HOME=$folder/home
 trap '"$LOCKSTEP" down --cancel --timeout 300 >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
 cd "$folder"
-"$LOCKSTEP" up --slots 64 >/dev/null
+"$LOCKSTEP" up --slots 100 >/dev/null
 begin=$(date +%s.%N)
 python3 - "$LOCKSTEP_HOME" <<'PY'
 # Two sweeps: each is one turn.
@@ -29,7 +29,7 @@ PY
 echo "1,100 jobs submitted in $(python3 -c "import sys, time; print(f'{time.time() - float(sys.argv[1]):.2f}')" "$begin") s"
 pid=$(cat "$LOCKSTEP_HOME/lock")
 ticks() { sed 's/.*) //' "/proc/$pid/stat" | awk '{print $12 + $13}'; }
-until "$LOCKSTEP" nodes --json | grep -q '"used": 64'; do sleep 0.2; done
+until "$LOCKSTEP" nodes --json | grep -q '"used": 100'; do sleep 0.2; done
 first=$(ticks)
 for _ in $(seq "$seconds"); do
     "$LOCKSTEP" ps --json >/dev/null
@@ -39,5 +39,5 @@ last=$(ticks)
 python3 - "$first" "$last" "$seconds" "$(getconf CLK_TCK)" "$(grep VmRSS "/proc/$pid/status" | awk '{print $2}')" <<'PY'
 import sys
 first, last, seconds, ticks, rss = map(float, sys.argv[1:])
-print(f"daemon with 64 running and 1,036 waiting jobs: {rss / 1024:.1f} MiB, {100 * (last - first) / ticks / seconds:.2f} % of a core")
+print(f"daemon with 100 running and 1,000 waiting jobs: {rss / 1024:.1f} MiB, {100 * (last - first) / ticks / seconds:.2f} % of a core")
 PY

@@ -146,7 +146,7 @@ static const ls_option options[] = {
     {ROW("job.deadline", LS_OPTION_DURATION, job.deadline_s, "0"), .min = 0, .max = 1e9, .help = "should have ended so long after it was submitted: its place rises as that comes near; 0: none"},
     {U64("job.cpus", job.cpus, "0", 0, 4096), .help = "cores of each rank, for quotas and for nodes with few; 0: not counted"},
     {ROW("job.memory", LS_OPTION_BYTES, job.memory_bytes, "0"), .min = 0, .max = 1e15, .help = "host memory of each rank, for quotas and for nodes with little; 0: not counted"},
-    {U64("job.ranks_per_node", job.ranks_per_node, "0", 0, 64), .help = "exactly so many ranks on each node; 0: any number"},
+    {U64("job.ranks_per_node", job.ranks_per_node, "0", 0, 4096), .help = "exactly so many ranks on each node; 0: any number"},
     {CHOICE("job.placement.required", job.required, "cluster", nearness), .help = "all ranks within one such, or the job waits"},
     {CHOICE("job.placement.preferred", job.preferred, "cluster", nearness), .help = "all ranks within one such, when that can be had"},
     {STRING("job.group.name", job.group), .value_name = "NAME", .help = "jobs of one group of an account share a limit"},

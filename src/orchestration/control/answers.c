@@ -320,16 +320,25 @@ ls_answer ls_answers_list(ls_controller *c, const ls_caller *caller, const json_
 
 static json_t *devices_json(const ls_controller *c, const ls_job *job)
 {
-    json_t *list = json_array();
+    json_t *list = json_array(), *numbers = NULL;
+    uint32_t last = UINT32_MAX;
     for (uint32_t i = 0; i < job->share_count; i++) {
-        json_t *numbers = json_array();
-        for (int bit = 0; bit < 64; bit++) {
+        /* What was written before the machine had other devices may name a place that is no more. */
+        const ls_place gone = {.node = UINT32_MAX - 1};
+        const ls_place *place =
+            job->shares[i].node < c->place_count ? &c->places[job->shares[i].node] : &gone;
+        if (place->node != last) {
+            numbers = json_array();
+            json_array_append_new(list, json_pack("{s:s, s:o}", "node",
+                                                  place == &gone ? "?" : c->nodes[place->node].name,
+                                                  "devices", numbers));
+            last = place->node;
+        }
+        for (uint32_t bit = 0; bit < 64; bit++) {
             if (job->shares[i].devices >> bit & 1) {
-                json_array_append_new(numbers, json_integer(bit));
+                json_array_append_new(numbers, json_integer(place->first + bit));
             }
         }
-        const char *name = job->shares[i].node < c->node_count ? c->nodes[job->shares[i].node].name : "?";
-        json_array_append_new(list, json_pack("{s:s, s:o}", "node", name, "devices", numbers));
     }
     return list;
 }
@@ -591,15 +600,18 @@ static uint32_t count_used(const ls_controller *c, uint32_t node, const ls_calle
     uint32_t used = 0;
     for (uint32_t i = 0; i < c->entry_count; i++) {
         const ls_job *job = c->entries[i]->job;
+        uint32_t count = 0;
         for (uint32_t k = 0; k < job->share_count; k++) {
-            if (job->shares[k].node == node) {
-                const uint32_t count = (uint32_t)__builtin_popcountll(job->shares[k].devices);
-                used += count;
-                json_array_append_new(jobs,
-                                      json_pack("{s:I, s:o, s:i}", "job", (json_int_t)job->id, "name",
-                                                text_or_null(may_see(caller, job) ? job->spec.name : NULL),
-                                                "devices", (int)count));
+            const uint32_t place = job->shares[k].node;
+            if (place < c->place_count && c->places[place].node == node) {
+                count += (uint32_t)__builtin_popcountll(job->shares[k].devices);
             }
+        }
+        used += count;
+        if (count > 0) {
+            json_array_append_new(jobs, json_pack("{s:I, s:o, s:i}", "job", (json_int_t)job->id, "name",
+                                                  text_or_null(may_see(caller, job) ? job->spec.name : NULL),
+                                                  "devices", (int)count));
         }
     }
     return used;

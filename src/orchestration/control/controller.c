@@ -219,6 +219,7 @@ ls_status ls_controller_create(const ls_controller_settings *settings, ls_engine
         c->node_is_up[i] = true;
         c->device_count += c->nodes[i].devices;
     }
+    ls_places_make(c);
     const ls_status status = ls_queue_create(c);
     if (status != LS_OK) {
         ls_controller_destroy(c);
@@ -245,6 +246,7 @@ void ls_controller_destroy(ls_controller *c)
     ls_policy_destroy(c->policy);
     ls_arena_release(&c->arena);
     free(c->node_is_up);
+    free(c->places);
     free(c->entries);
     free(c->accounts);
     free(c->paused);

@@ -7,6 +7,7 @@
  *   queue.c          jobs and accounts as the policy sees them
  *   submit.c         new jobs; accounts.c who is charged, and who may be
  *   verbs.c          what else is asked to be changed; answers.c what is asked to be shown
+ *   places.c         nodes as the policy sees them
  *   foresight.c      what is said of jobs beforehand, and what came of it
  *   usage.c          device-hours: allocated, idle, waiting, lost
  */
@@ -50,6 +51,11 @@ typedef struct ls_account_entry {
     bool is_changed, is_set; /* is_set: somebody gave it a weight or a quota */
 } ls_account_entry;
 
+/* A part of a node with at most LS_NODE_DEVICES_MAX of its devices. */
+typedef struct ls_place {
+    uint32_t node, first, devices; /* first: device of the node */
+} ls_place;
+
 struct ls_controller {
     ls_controller_settings settings;
     ls_engine *engine;
@@ -59,6 +65,9 @@ struct ls_controller {
     const ls_engine_node *nodes;
     uint32_t node_count, device_count;
     bool *node_is_up;
+    ls_place *places; /* of nodes, in their order: nodes of the policy, and of ls_job_share */
+    uint32_t place_count;
+    bool is_split; /* some node is several places */
 
     ls_entry **entries; /* by number */
     uint32_t entry_count, entry_capacity, ended_count;
@@ -105,6 +114,14 @@ ls_controller_mark ls_controller_mark_now(const ls_controller *c);
 void ls_controller_back_to(ls_controller *c, const ls_controller_mark *mark);
 /* The last one of the list, which nobody has heard of. */
 void ls_controller_remove_newest(ls_controller *c);
+
+/* ---- places.c ---- */
+
+void ls_places_make(ls_controller *c);
+/* All but its kind. */
+ls_node_spec ls_place_spec(const ls_controller *c, uint32_t index);
+/* What a job says of nodes, in terms of places. Errors: LS_ERR_INVALID when that can't be. */
+LS_MUST_CHECK ls_status ls_places_adapt(const ls_controller *c, ls_policy_job *job);
 
 /* ---- queue.c ---- */
 

@@ -27,21 +27,11 @@ static uint16_t kind_of(ls_cluster *cluster, const char *name)
 static void describe(const ls_controller *c, ls_arena *arena, ls_cluster *cluster)
 {
     *cluster = (ls_cluster){.kinds = ls_arena_new(arena, const char *, LS_TOPOLOGY_KINDS_MAX),
-                            .nodes = ls_arena_new(arena, ls_node_spec, c->node_count + 1),
-                            .node_count = c->node_count};
-    for (uint32_t i = 0; i < c->node_count; i++) {
-        const ls_engine_node *node = &c->nodes[i];
-        cluster->nodes[i] = (ls_node_spec){
-            .name = node->name,
-            .leaf = node->leaf,
-            .spine = node->spine,
-            .kind = kind_of(cluster, node->kind),
-            .devices = (uint16_t)node->devices,
-            .island_devices = (uint16_t)node->island_devices,
-            .cpus = node->cpus,
-            .memory_mib = node->memory_mib,
-            .spot = node->spot,
-        };
+                            .nodes = ls_arena_new(arena, ls_node_spec, c->place_count + 1),
+                            .node_count = c->place_count};
+    for (uint32_t i = 0; i < c->place_count; i++) {
+        cluster->nodes[i] = ls_place_spec(c, i);
+        cluster->nodes[i].kind = kind_of(cluster, c->nodes[c->places[i].node].kind);
     }
 }
 
@@ -318,6 +308,7 @@ ls_status ls_queue_add(ls_controller *c, ls_entry *entry)
         return LS_OK;
     }
     ls_policy_job value = describe_job(c, job);
+    LS_TRY(ls_places_adapt(c, &value));
     value.after = after;
     value.after_count = after_count;
     value.gain_permille = gains;

@@ -552,8 +552,11 @@ static void node_changed(ls_controller *c, const ls_engine_report *report)
     for (uint32_t i = 0; i < c->node_count; i++) {
         if (report->text && strcmp(c->nodes[i].name, report->text) == 0) {
             c->node_is_up[i] = report->is_up;
-            if (c->policy) {
-                sure(ls_policy_node_set(c->policy, now_ms(c), i, report->is_up ? LS_NODE_UP : LS_NODE_DOWN));
+            for (uint32_t k = 0; c->policy && k < c->place_count; k++) {
+                if (c->places[k].node == i) {
+                    sure(ls_policy_node_set(c->policy, now_ms(c), k,
+                                            report->is_up ? LS_NODE_UP : LS_NODE_DOWN));
+                }
             }
         }
     }

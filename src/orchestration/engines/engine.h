@@ -71,11 +71,26 @@ typedef struct ls_engine_node {
     const char *name;
     uint32_t leaf, spine;
     const char *kind; /* "cpu", "H200", ... */
-    uint32_t devices; /* 1 to 64 */
+    uint32_t devices; /* 1 and more */
     uint32_t island_devices;
     uint32_t cpus, memory_mib;
     bool spot;
 } ls_engine_node;
+
+/*
+ * A node has as many places as it takes for 64 devices each: parts of nearly the same size, one behind the other. A share of a job
+ * (ls_job_share) names a place, counted over all nodes, and its bits are devices from the place's first one on.
+ */
+static inline uint32_t ls_engine_place_count(uint32_t devices)
+{
+    return (devices + 63) / 64;
+}
+
+/* place == count: all of them. */
+static inline uint32_t ls_engine_place_first(uint32_t devices, uint32_t place)
+{
+    return (uint32_t)((uint64_t)devices * place / ls_engine_place_count(devices));
+}
 
 typedef struct ls_engine_calls {
     const char *name; /* "local", "slurm" */

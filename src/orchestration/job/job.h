@@ -128,7 +128,7 @@ typedef struct ls_job_spec {
  */
 LS_MUST_CHECK ls_status ls_job_spec_parse(const json_t *request, ls_arena *arena, ls_job_spec *spec_out);
 
-/* Devices of one node that a job has: bits of its devices. */
+/* Devices of one place (engines/engine.h: a node, or a part of a large one) that a job has: bits of its devices. */
 typedef struct ls_job_share {
     uint32_t node;
     uint64_t devices;

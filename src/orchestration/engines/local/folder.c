@@ -65,12 +65,15 @@ static json_t *train_words(const char *program, const char *folder, const ls_loc
     return words;
 }
 
-static json_t *device_numbers(const ls_job *job)
+static json_t *device_numbers(const ls_local_machine *machine, const ls_job *job)
 {
     json_t *numbers = json_array();
-    for (int bit = 0; bit < 64; bit++) {
-        if (ls_local_devices(job) >> bit & 1) {
-            json_array_append_new(numbers, json_integer(bit));
+    for (uint32_t i = 0; i < job->share_count; i++) {
+        const uint32_t first = ls_engine_place_first(machine->node.devices, job->shares[i].node);
+        for (uint32_t bit = 0; bit < 64; bit++) {
+            if (job->shares[i].devices >> bit & 1) {
+                json_array_append_new(numbers, json_integer(first + bit));
+            }
         }
     }
     return numbers;
@@ -96,7 +99,7 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_loca
         "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b}", "job", (json_int_t)job->id, "epoch",
         (int)job->epoch, "directory", job->spec.directory, "argv",
         trains ? train_words(settings->program, folder.text, machine, job) : strings(&job->spec.command),
-        "processes", trains ? 1 : (int)job->ranks_now, "devices", device_numbers(job), "gpus",
+        "processes", trains ? 1 : (int)job->ranks_now, "devices", device_numbers(machine, job), "gpus",
         machine->has_gpus, "grace_s", job->spec.grace_s, "limit_s", limit_left_s(job), "variables",
         strings(&job->spec.variables), "group_signal", !trains);
     if (!ticket) {

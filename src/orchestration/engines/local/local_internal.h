@@ -29,6 +29,8 @@ typedef struct local_engine local_engine;
 
 /* ---- machine.c ---- */
 
+enum { LS_LOCAL_SLOTS_MAX = 4096 };
+
 typedef struct ls_local_machine {
     ls_engine_node node;
     bool has_gpus;

@@ -2,8 +2,6 @@
 /* What this machine has. */
 #include "orchestration/engines/local/local_internal.h"
 
-#include "orchestration/policy/topology.h"
-
 #include <ctype.h>
 #include <dirent.h>
 #include <sched.h>
@@ -64,8 +62,8 @@ static uint32_t count_cores(void)
 
 ls_status ls_local_machine_read(uint32_t slots, const ls_local_gpus *asked, ls_local_machine *machine_out)
 {
-    if (slots > LS_NODE_DEVICES_MAX) {
-        return ls_fail(LS_ERR_INVALID, "%u slots; a node has at most %d", slots, LS_NODE_DEVICES_MAX);
+    if (slots > LS_LOCAL_SLOTS_MAX) {
+        return ls_fail(LS_ERR_INVALID, "%u slots; a machine has at most %d", slots, LS_LOCAL_SLOTS_MAX);
     }
     const uint32_t gpus = slots > 0 ? 0 : asked ? ls_local_gpus_count(asked) : count_gpus();
     const uint32_t cores = count_cores();
@@ -81,7 +79,7 @@ ls_status ls_local_machine_read(uint32_t slots, const ls_local_gpus *asked, ls_l
         read_gpu_kind(m->kind);
     }
     uint32_t devices = gpus > 0 ? gpus : slots > 0 ? slots : cores;
-    devices = devices > LS_NODE_DEVICES_MAX ? LS_NODE_DEVICES_MAX : devices;
+    devices = devices > LS_LOCAL_SLOTS_MAX ? LS_LOCAL_SLOTS_MAX : devices;
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     m->node = (ls_engine_node){
         .name = m->name,

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Places: nodes as the policy sees them. It keeps the devices of a node in 64 bits, so a machine with more is several places of one leaf, as a large machine is several
+ * sockets; a gang may span them, and everybody else sees the machine.
+ */
+#include "orchestration/control/controller_internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+
+void ls_places_make(ls_controller *c)
+{
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        c->place_count += ls_engine_place_count(c->nodes[i].devices);
+    }
+    c->places = calloc(c->place_count + 1, sizeof *c->places);
+    LS_ASSERT(c->places && "out of memory for places");
+    c->is_split = c->place_count > c->node_count;
+    for (uint32_t i = 0, at = 0; i < c->node_count; i++) {
+        const uint32_t devices = c->nodes[i].devices, count = ls_engine_place_count(devices);
+        for (uint32_t k = 0; k < count; k++) {
+            const uint32_t first = ls_engine_place_first(devices, k);
+            c->places[at++] = (ls_place){
+                .node = i, .first = first, .devices = ls_engine_place_first(devices, k + 1) - first};
+        }
+    }
+}
+
+/* Its part of what the node has. */
+static uint32_t part_of(uint32_t whole, const ls_place *place, uint32_t devices)
+{
+    return (uint32_t)((uint64_t)whole * place->devices / devices);
+}
+
+ls_node_spec ls_place_spec(const ls_controller *c, uint32_t index)
+{
+    const ls_place *place = &c->places[index];
+    const ls_engine_node *node = &c->nodes[place->node];
+    const bool is_whole = place->devices == node->devices;
+    return (ls_node_spec){
+        .name = node->name,
+        .leaf = node->leaf,
+        .spine = node->spine,
+        .devices = (uint16_t)place->devices,
+        .island_devices = (uint16_t)(is_whole ? node->island_devices : place->devices),
+        .cpus = part_of(node->cpus, place, node->devices),
+        .memory_mib = part_of(node->memory_mib, place, node->devices),
+        .spot = node->spot,
+    };
+}
+
+/* One island or one node is one machine, whose places have a leaf of their own. */
+static ls_level widened(ls_level level)
+{
+    return level < LS_LEVEL_LEAF ? LS_LEVEL_LEAF : level;
+}
+
+ls_status ls_places_adapt(const ls_controller *c, ls_policy_job *job)
+{
+    if (!c->is_split) {
+        return LS_OK;
+    }
+    job->required = widened(job->required);
+    job->preferred = widened(job->preferred);
+    if (job->devices_per_node > 0 && job->devices_per_node != job->ranks) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "job.ranks_per_node is %u for %u ranks, which all come to one machine here; leave it out",
+            job->devices_per_node, job->ranks);
+    }
+    job->devices_per_node = 0;
+    return LS_OK;
+}
