@@ -285,6 +285,11 @@ static ls_status run_simulate(const ls_invocation *invocation)
                          settings->profiles[0] ? settings->profiles : NULL, &trace));
     LS_TRY(simulate(invocation, &trace, &cluster, &run));
     ls_sim_summarise(invocation->arena, &run, &summary);
+    if (summary.refused == trace.job_count) {
+        return ls_fail(LS_ERR_INVALID,
+                       "all jobs of %s (%zu) are refused: cluster %s can't run any; the first: %s",
+                       invocation->words[0], trace.job_count, settings->cluster, run.refused_why);
+    }
     LS_TRY(write_files(invocation, &summary));
     print_summary(settings, &summary, ls_clock_monotonic_s() - start_s);
     return LS_OK;

@@ -87,6 +87,25 @@ expect 2 "$LOCKSTEP" simulate own.csv --cluster 2x4 --tune.las-hours 5 --tune.la
 says "rising"
 expect 3 "$LOCKSTEP" simulate own.csv --cluster 2x4 --format philly
 says "needs a column 'timestamp'"
+# What can never run is refused by name; when that is all, there is nothing to tell.
+printf 'submit_s,duration_s,gpus\n0,10,9\n5,10,16\n' >large.csv
+expect 2 "$LOCKSTEP" simulate large.csv --cluster 1x8
+says "all jobs of large.csv (2) are refused" "job 1: it can never run here: it needs 9 devices, and of those it may use there are 8"
+expect 2 "$LOCKSTEP" simulate large.csv --cluster 1x8 --policy fifo --pooled
+says "all jobs of large.csv (2) are refused" "job 1: it needs 9"
+expect 0 "$LOCKSTEP" simulate large.csv --cluster 1x12
+prints "1 job on 12 GPUs" "1 job was refused; the first: job 2: it can never run here: it needs 16 devices" "never asked for more than was free"
+expect 0 "$LOCKSTEP" simulate large.csv --cluster 1x12 --json
+numbers "$out" "d['refused'] == 1 and 'needs 16' in d['refused_why']"
+printf 'submit_s,duration_s,gpus,kind\n0,10,9,b200\n' >large.csv
+expect 2 "$LOCKSTEP" simulate large.csv --cluster cluster.yaml
+says "there is no 'b200' in this cluster"
+printf 'submit_s,duration_s,gpus\n' >bad.csv
+expect 3 "$LOCKSTEP" simulate bad.csv --cluster 2x4
+says "bad.csv holds no job"
+printf 'submit_s,duration_s,gpus\n0,1e300,1\n' >bad.csv
+expect 3 "$LOCKSTEP" simulate bad.csv --cluster 2x4
+says "bad.csv:2: duration_s"
 printf 'submit_s,duration_s,gpus\n0,10,1\n5,x,1\n' >bad.csv
 expect 3 "$LOCKSTEP" simulate bad.csv --cluster 2x4
 says "bad.csv:3: duration_s"

@@ -337,9 +337,9 @@ static void short_reasons_are_those_of_why(void **state)
         const char *stage, *words;
     } wanted[] = {
         {quota, "quota", "account few may use 0 more devices now, and it needs 1"},
-        {group, "group", "1 jobs of its group run already"},
+        {group, "group", "1 job of its group runs already"},
         {after, "dependency", "it waits for job 1 to end"},
-        {later, "begin", "not begin before 3600 s"},
+        {later, "begin", "it may begin in 1 h 00 min"},
         {held, "hold", "held"},
         {gang, "gang", "it needs 4 devices at once, and 2 are free"},
     };

@@ -388,10 +388,28 @@ static void submit_refuses_what_can_never_run(void **state)
     world_open(&w, 2, 8, 1, &s);
     ls_policy_job job = a_job(1, 17);
     assert_int_equal(ls_policy_submit(w.policy, w.now, &job), LS_ERR_INVALID);
-    assert_non_null(strstr(ls_error_text(), "needs 17 devices within one cluster, and an empty one has 16"));
+    assert_non_null(strstr(ls_error_text(), "needs 17 devices, and of those it may use there are 16"));
     job = a_job(1, 9);
     job.required = LS_LEVEL_NODE;
     assert_int_equal(ls_policy_submit(w.policy, w.now, &job), LS_ERR_INVALID);
+    assert_string_equal(
+        ls_error_text(),
+        "it can never run here: it needs 9 devices in one node, and the largest has 8 that it may use");
+    job = a_job(1, 1);
+    job.cpus_per_rank = 1 << 10;
+    assert_int_equal(ls_policy_submit(w.policy, w.now, &job), LS_ERR_INVALID);
+    assert_string_equal(ls_error_text(), "it can never run here: it needs 1 device with 1024 cores, and of "
+                                         "those it may use there are 0");
+    ls_policy_account poor = ls_policy_account_default();
+    poor.quota[LS_RESOURCE_DEVICES] = (ls_quota){.nominal = 2};
+    assert_int_equal(ls_policy_account_set(w.policy, w.now, 1, &poor), LS_OK);
+    job = a_job(1, 3);
+    job.account = 1;
+    job.memory_mib_per_rank = 64;
+    assert_int_equal(ls_policy_submit(w.policy, w.now, &job), LS_ERR_INVALID);
+    assert_string_equal(ls_error_text(),
+                        "it can never run here: it needs 3 devices with 64 MiB each, and its account may "
+                        "use 2 at most, with what it may borrow");
     job = a_job(1, 4);
     job.kind = 3;
     assert_int_equal(ls_policy_submit(w.policy, w.now, &job), LS_ERR_INVALID);
@@ -409,7 +427,7 @@ static void submit_refuses_what_can_never_run(void **state)
     job = a_job(1, 7);
     job.account = 2;
     assert_int_equal(ls_policy_submit(w.policy, w.now, &job), LS_ERR_INVALID);
-    assert_non_null(strstr(ls_error_text(), "quota 4"));
+    assert_non_null(strstr(ls_error_text(), "its account may use 6 at most"));
     assert_int_equal(ls_policy_count(w.policy).pending, 0);
     submit(&w, a_job(1, 16));
     job = a_job(1, 1);

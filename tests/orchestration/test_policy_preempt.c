@@ -113,6 +113,66 @@ static void victims_are_guarded(void **state)
     world_close(&w);
 }
 
+/* High waits for low: low does not save, has only just started, was stopped too often; then it is stopped. */
+static void why_names_what_keeps_a_lower_job(void **state)
+{
+    (void)state;
+    world w;
+    ls_policy_settings s = with_preemption();
+    s.min_run_ms = 10 * MINUTE;
+    s.preemptions_max = 1;
+    s.preemption_window_ms = HOUR;
+    for (int i = 0; i < 2; i++) {
+        world_open(&w, 1, 8, 0, &s);
+        ls_policy_job low = with_priority(1, 8, 0);
+        low.preemptible = i > 0;
+        submit(&w, low);
+        pass(&w);
+        submit(&w, with_priority(2, 8, 2));
+        pass(&w);
+        assert_int_equal(why(&w, 2).stage, LS_WHY_GANG);
+        assert_int_equal(why(&w, 2).blockers[0].job, 1);
+        assert_int_equal(why(&w, 2).blockers[0].kept, i == 0 ? LS_KEPT_UNSAVED : LS_KEPT_YOUNG);
+        w.now += 10 * MINUTE;
+        pass(&w);
+        assert_int_equal(w.count, i);
+        if (i == 0) {
+            world_close(&w);
+        }
+    }
+    requeue(&w, 1);
+    pass(&w);
+    end(&w, 2);
+    pass(&w);
+    submit(&w, with_priority(3, 8, 2));
+    w.now += 20 * MINUTE;
+    pass(&w);
+    assert_int_equal(why(&w, 3).blockers[0].kept, LS_KEPT_OFTEN);
+    submit(&w, with_priority(4, 8, 0));
+    pass(&w);
+    assert_int_equal(why(&w, 4).blockers[0].kept, LS_KEPT_NOT); /* its equal */
+    world_close(&w);
+}
+
+/* 8 devices: a gang of 4 and four of 1, all the same since their start. One device is wanted: of the small ones, not of the gang, whoever is younger. */
+static void gangs_are_not_stopped_for_one_device(void **state)
+{
+    (void)state;
+    world w;
+    const ls_policy_settings s = with_preemption();
+    world_open(&w, 1, 8, 0, &s);
+    for (uint64_t id = 1; id <= 5; id++) {
+        submit(&w, with_priority(id, id == 5 ? 4 : 1, 0));
+    }
+    pass(&w);
+    w.now += HOUR;
+    submit(&w, with_priority(6, 1, 1));
+    pass(&w);
+    assert_int_equal(w.count, 1);
+    assert_non_null(find_action(&w, LS_ACTION_PREEMPT, 4));
+    world_close(&w);
+}
+
 static void nobody_is_stopped_when_it_would_not_be_enough(void **state)
 {
     (void)state;
@@ -621,6 +681,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(victim_is_who_loses_least),
         cmocka_unit_test(victims_are_guarded),
+        cmocka_unit_test(why_names_what_keeps_a_lower_job),
+        cmocka_unit_test(gangs_are_not_stopped_for_one_device),
         cmocka_unit_test(nobody_is_stopped_when_it_would_not_be_enough),
         cmocka_unit_test(victims_are_of_one_place),
         cmocka_unit_test(tiers_shrink_then_requeue_then_end),

@@ -61,8 +61,8 @@ static void pooled_run_gives_the_oracle_table_on_philly(void **state)
                                     : i == 2 || printed[0] >= 30.0 ? 0.1
                                                                    : 0.01;
                 if (fabs(got[i] - printed[i]) > 0.56 * unit) {
-                    fail_msg("%u GPUs, %s: %.4f, the table has %.2f", table[row].gpus,
-                             ls_pooled_policy_name(policy), got[i], printed[i]);
+                    fail_msg("%u GPUs, %s: %.4f, the table has %.2f", table[row].gpus, run.policy, got[i],
+                             printed[i]);
                 }
             }
             ls_arena_release(&work);

@@ -366,6 +366,8 @@ static const ls_api_field status_out[] = {
     OUT("devices_idle", LS_API_INTEGER, "of these, those that do nothing"),
     OUT("nodes", LS_API_INTEGER, "how many there are"),
     OUT_OR_NULL("paused", LS_API_STRING, "why nothing can be changed; null: it can"),
+    OUT("reserved", LS_API_OBJECTS,
+        "jobs with a reserved start: job, starts_in_s (null: devices are kept free as they come)"),
 };
 
 /* ---- the table ---- */

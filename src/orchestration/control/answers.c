@@ -64,7 +64,8 @@ static void append_sentence(const ls_controller *c, const ls_job *job, const ls_
 {
     switch (why->stage) {
     case LS_WHY_IMPOSSIBLE:
-        ls_text_append(text, "it can never start as it is: no nodes that are up could hold it");
+        ls_text_append(text, "it can never start as it is: all machines together could not hold it, or its "
+                             "account may never use so much");
         break;
     case LS_WHY_HOLD:
         ls_text_printf(text, "%s, until 'lockstep release'", job->text ? job->text : "it is held");
@@ -73,12 +74,13 @@ static void append_sentence(const ls_controller *c, const ls_job *job, const ls_
         append_dependency(c, job, text);
         break;
     case LS_WHY_BEGIN:
-        ls_text_printf(text, "it may not begin before %.0f s from now",
-                       job->submitted_s + job->spec.begin_s - c->time_s);
+        ls_text_printf(text, "it may begin in %s",
+                       ls_duration_of(job->submitted_s + job->spec.begin_s - c->time_s).text);
         break;
     case LS_WHY_GROUP:
-        ls_text_printf(text, "%u jobs of its group run already, as many as may (job.group.running_max)",
-                       job->spec.group_running_max);
+        ls_text_printf(text, "%u job%s of its group run%s already, as many as may (job.group.running_max)",
+                       job->spec.group_running_max, job->spec.group_running_max == 1 ? "" : "s",
+                       job->spec.group_running_max == 1 ? "s" : "");
         break;
     case LS_WHY_QUOTA:
         ls_text_printf(text, "its account %s may use %u more device%s now, and it needs %u", job->account,
@@ -92,8 +94,10 @@ static void append_sentence(const ls_controller *c, const ls_job *job, const ls_
                        why->needed == 1 ? "" : "s", why->available, why->available == 1 ? "is" : "are");
         break;
     case LS_WHY_PLACEMENT:
-        ls_text_printf(text, "it needs %u devices in %s, and the most that are free in one are %u",
-                       why->needed, level_text(why->level), why->available);
+        ls_text_printf(text, "it needs %u device%s in %s, and the most that %s free in one %s %u",
+                       why->needed, why->needed == 1 ? "" : "s", level_text(why->level),
+                       why->available == 1 ? "is" : "are", why->available == 1 ? "is" : "are",
+                       why->available);
         break;
     case LS_WHY_RESERVATION:
         ls_text_append(
@@ -101,7 +105,7 @@ static void append_sentence(const ls_controller *c, const ls_job *job, const ls_
             "what is free is reserved for a job that comes first, and this one would not be done in time");
         break;
     case LS_WHY_STARTING:
-        ls_text_append(text, "its devices are being freed, or it is about to start");
+        ls_text_append(text, "its devices are being freed, or it starts at once");
         break;
     default:
         ls_text_append(text, "it does not wait");
@@ -444,6 +448,15 @@ static void append_change(ls_text *text, ls_change_kind kind, uint64_t value)
     case LS_CHANGE_BEGIN:
         ls_text_append(text, "without the time before which it may not begin");
         break;
+    case LS_CHANGE_KIND:
+        ls_text_append(text, "on any kind of device");
+        break;
+    case LS_CHANGE_SPOT:
+        ls_text_append(text, "if it may run on spot nodes");
+        break;
+    case LS_CHANGE_GROUP:
+        ls_text_printf(text, "if %" PRIu64 " of its group might run at once", value);
+        break;
     default:
         ls_text_printf(text, "with another %s", ls_change_name(kind));
         break;
@@ -472,6 +485,27 @@ static json_t *changes_json(const ls_why *why, uint64_t now_ms)
     return list;
 }
 
+static const char *kept_text(ls_kept kept)
+{
+    return kept == LS_KEPT_UNSAVED ? "it does not save when told to (job.restartable)"
+           : kept == LS_KEPT_YOUNG ? "it has only just started"
+           : kept == LS_KEPT_OFTEN ? "it was stopped too often lately"
+                                   : NULL;
+}
+
+/* Who comes after it, has what it needs and keeps it. */
+static void append_kept(const ls_why *why, ls_text *text)
+{
+    for (uint32_t i = 0; i < why->blocker_count; i++) {
+        const char *reason = kept_text(why->blockers[i].kept);
+        if (reason) {
+            ls_text_printf(text, "; job %" PRIu64 " comes after it but is not stopped for it: %s",
+                           why->blockers[i].job, reason);
+            return;
+        }
+    }
+}
+
 static json_t *blockers_json(const ls_controller *c, const ls_caller *caller, const ls_why *why)
 {
     json_t *list = json_array();
@@ -480,10 +514,11 @@ static json_t *blockers_json(const ls_controller *c, const ls_caller *caller, co
         const uint64_t ends_ms = why->blockers[i].ends_ms;
         const char *source = other && ends_ms > 0 ? ls_foresight_source(other->job) : NULL;
         json_array_append_new(
-            list, json_pack("{s:I, s:o, s:i, s:o, s:o}", "job", (json_int_t)why->blockers[i].job, "name",
+            list, json_pack("{s:I, s:o, s:i, s:o, s:o, s:o}", "job", (json_int_t)why->blockers[i].job, "name",
                             text_or_null(other && may_see(caller, other->job) ? other->job->spec.name : NULL),
                             "devices", (int)why->blockers[i].devices, "ends_from", text_or_null(source),
-                            "ends", time_or_null(1e-3 * (double)ends_ms)));
+                            "ends", time_or_null(1e-3 * (double)ends_ms), "kept",
+                            text_or_null(kept_text(why->blockers[i].kept))));
     }
     return list;
 }
@@ -506,6 +541,7 @@ static ls_answer why_from_policy(ls_controller *c, const ls_caller *caller, cons
     }
     ls_text text = {0};
     append_sentence(c, job, &why, &text);
+    append_kept(&why, &text);
     append_last(job, &text);
     json_t *factors = json_pack("{s:I, s:I, s:I, s:I, s:I}", "priority", (json_int_t)why.factors[0], "fair",
                                 (json_int_t)why.factors[1], "age", (json_int_t)why.factors[2], "size",
@@ -700,6 +736,24 @@ static uint32_t devices_of(const ls_job *job)
     return count;
 }
 
+/* Who has a reserved start, in the order in which they are kept. */
+static json_t *reserved_json(const ls_controller *c)
+{
+    ls_policy_reservation list[LS_RESERVATIONS_MAX];
+    const uint32_t count = c->policy ? ls_policy_reservations(c->policy, list, LS_RESERVATIONS_MAX) : 0;
+    const uint64_t now_ms = ls_controller_ms(c->time_s);
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t starts_ms = list[i].starts_ms;
+        json_t *in_s = starts_ms == 0
+                           ? json_null()
+                           : json_real(starts_ms > now_ms ? 1e-3 * (double)(starts_ms - now_ms) : 0.0);
+        json_array_append_new(array,
+                              json_pack("{s:I, s:o}", "job", (json_int_t)list[i].job, "starts_in_s", in_s));
+    }
+    return array;
+}
+
 json_t *ls_controller_status(ls_controller *c)
 {
     uint32_t counts[LS_JOB_STATES] = {0}, waiting[3] = {0}, used = 0, idle = 0;
@@ -724,10 +778,10 @@ json_t *ls_controller_status(ls_controller *c)
     for (int i = 0; i < 3; i++) {
         json_object_set_new(priorities, priority_names[i], json_integer(waiting[i]));
     }
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:I, s:f, s:i, s:i, s:i, s:i, s:o}", "version", LS_VERSION,
-                     "engine", c->engine->calls->name, "order", c->settings.order, "states", states,
-                     "waiting", priorities, "devices_wanted", (json_int_t)asked, "waits_s",
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:I, s:f, s:i, s:i, s:i, s:i, s:o, s:o}", "version",
+                     LS_VERSION, "engine", c->engine->calls->name, "order", c->settings.order, "states",
+                     states, "waiting", priorities, "devices_wanted", (json_int_t)asked, "waits_s",
                      c->time_s - oldest_s, "devices", (int)c->device_count, "devices_used", (int)used,
                      "devices_idle", (int)idle, "nodes", (int)c->node_count, "paused",
-                     text_or_null(c->paused));
+                     text_or_null(c->paused), "reserved", reserved_json(c));
 }

@@ -58,24 +58,44 @@ static void look_ahead(const ls_policy *policy, growing *g, uint32_t free, uint3
     }
 }
 
-static uint32_t list_growing(const ls_policy *policy, growing *list, uint32_t free, uint64_t now_ms)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < policy->running_count && count < GROWING_MOST; i++) {
-        const job *j = &policy->jobs[policy->running[i].slot];
-        if (may_grow(policy, j, now_ms)) {
-            list[count] = (growing){.slot = policy->running[i].slot, .ranks = j->ranks};
-            look_ahead(policy, &list[count], free, room_to_grow(policy, j));
-            count++;
-        }
-    }
-    return count;
-}
-
 static bool grows_before(const ls_policy *policy, const growing *a, const growing *b)
 {
     return a->gain != b->gain ? a->gain > b->gain
                               : policy->jobs[a->slot].spec.id < policy->jobs[b->slot].spec.id;
+}
+
+/* Of more than there is room for, those that gain most. Returns 1 when the list has become longer. */
+static uint32_t keep_best(const ls_policy *policy, growing *list, uint32_t count, const growing *g)
+{
+    if (g->next == 0) {
+        return 0;
+    }
+    if (count < GROWING_MOST) {
+        list[count] = *g;
+        return 1;
+    }
+    growing *worst = &list[0];
+    for (uint32_t i = 1; i < count; i++) {
+        worst = grows_before(policy, worst, &list[i]) ? &list[i] : worst;
+    }
+    if (grows_before(policy, g, worst)) {
+        *worst = *g;
+    }
+    return 0;
+}
+
+static uint32_t list_growing(const ls_policy *policy, growing *list, uint32_t free, uint64_t now_ms)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < policy->running_count; i++) {
+        const job *j = &policy->jobs[policy->running[i].slot];
+        if (may_grow(policy, j, now_ms)) {
+            growing g = {.slot = policy->running[i].slot, .ranks = j->ranks};
+            look_ahead(policy, &g, free, room_to_grow(policy, j));
+            count += keep_best(policy, list, count, &g);
+        }
+    }
+    return count;
 }
 
 /* Shares the free devices out in thought. */

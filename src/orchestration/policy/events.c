@@ -3,6 +3,7 @@
 #include "orchestration/policy/state.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- helpers ---- */
@@ -39,9 +40,9 @@ static void leave_group(ls_policy *policy, uint64_t id)
 
 /* ---- what a job may ask for ---- */
 
-static ls_status refuse(const ls_policy_job *spec, const char *what)
+static ls_status refuse(const char *what)
 {
-    return ls_fail(LS_ERR_INVALID, "job %" PRIu64 ": %s", spec->id, what);
+    return ls_fail(LS_ERR_INVALID, "the job: %s", what);
 }
 
 static ls_status check_sizes(const ls_policy_job *spec)
@@ -49,18 +50,16 @@ static ls_status check_sizes(const ls_policy_job *spec)
     const uint32_t multiple = spec->ranks_multiple;
     if (spec->min_ranks < 1 || spec->min_ranks > spec->ranks || spec->ranks > spec->max_ranks) {
         return ls_fail(LS_ERR_INVALID,
-                       "job %" PRIu64
-                       ": ranks %u with min_ranks %u and max_ranks %u; 1 <= min <= ranks <= max is needed",
-                       spec->id, spec->ranks, spec->min_ranks, spec->max_ranks);
+                       "ranks %u with min_ranks %u and max_ranks %u; 1 <= min <= ranks <= max is needed",
+                       spec->ranks, spec->min_ranks, spec->max_ranks);
     }
     if (multiple < 1 || spec->ranks % multiple || spec->min_ranks % multiple || spec->max_ranks % multiple) {
-        return ls_fail(LS_ERR_INVALID, "job %" PRIu64 ": %u, %u and %u ranks are not all multiples of %u",
-                       spec->id, spec->min_ranks, spec->ranks, spec->max_ranks, multiple);
+        return ls_fail(LS_ERR_INVALID, "%u, %u and %u ranks are not all multiples of %u", spec->min_ranks,
+                       spec->ranks, spec->max_ranks, multiple);
     }
     if (spec->devices_per_node > 0 && multiple % spec->devices_per_node != 0 &&
         (spec->min_ranks != spec->max_ranks || spec->ranks % spec->devices_per_node != 0)) {
-        return ls_fail(LS_ERR_INVALID, "job %" PRIu64 ": %u devices per node do not divide its ranks",
-                       spec->id, spec->devices_per_node);
+        return ls_fail(LS_ERR_INVALID, "%u devices per node do not divide its ranks", spec->devices_per_node);
     }
     return LS_OK;
 }
@@ -68,54 +67,84 @@ static ls_status check_sizes(const ls_policy_job *spec)
 static ls_status check_job(const ls_policy *policy, const ls_policy_job *spec)
 {
     if (spec->id == 0) {
-        return refuse(spec, "0 is not an id");
+        return refuse("0 is not an id");
     }
     if (spec->account >= policy->settings.accounts_max) {
-        return ls_fail(LS_ERR_INVALID, "job %" PRIu64 ": account %u, there is room for %u", spec->id,
-                       spec->account, policy->settings.accounts_max);
+        return ls_fail(LS_ERR_INVALID, "account %u of a job: there is room for %u", spec->account,
+                       policy->settings.accounts_max);
     }
     if (spec->priority >= LS_PRIORITIES) {
-        return refuse(spec, "priority must be 0 (low), 1 (normal) or 2 (high)");
+        return refuse("priority must be 0 (low), 1 (normal) or 2 (high)");
     }
     if ((unsigned)spec->required >= LS_LEVEL_COUNT || (unsigned)spec->preferred >= LS_LEVEL_COUNT) {
-        return refuse(spec, "required and preferred must be levels");
+        return refuse("required and preferred must be levels");
     }
     if (spec->kind < -1 || spec->kind >= LS_TOPOLOGY_KINDS_MAX) {
-        return refuse(spec, "there is no such kind of device");
+        return refuse("there is no such kind of device");
     }
     if (spec->cpus_per_rank > 1u << 20 || spec->memory_mib_per_rank > 1u << 30) {
-        return refuse(spec, "cores or memory of a rank are out of range");
+        return refuse("cores or memory of a rank are out of range");
     }
     if (spec->after_count > LS_AFTER_MAX || (spec->after_count > 0 && !spec->after)) {
-        return ls_fail(LS_ERR_INVALID, "job %" PRIu64 ": waits for %u jobs; %d are allowed", spec->id,
-                       spec->after_count, LS_AFTER_MAX);
+        return ls_fail(LS_ERR_INVALID, "the job waits for %u others; %d are allowed", spec->after_count,
+                       LS_AFTER_MAX);
     }
     return check_sizes(spec);
+}
+
+/* ": 8 cores and 1024 MiB each", as far as it asks for them. */
+static void name_needs(const job *j, char *text, size_t room)
+{
+    const uint32_t cpus = j->spec.cpus_per_rank, mib = j->spec.memory_mib_per_rank;
+    int at = snprintf(text, room, "%u device%s", j->spec.min_ranks, j->spec.min_ranks == 1 ? "" : "s");
+    if (cpus > 0) {
+        at += snprintf(text + at, room - (size_t)at, " with %u core%s", cpus, cpus == 1 ? "" : "s");
+    }
+    if (mib > 0) {
+        at += snprintf(text + at, room - (size_t)at, "%s %u MiB", cpus > 0 ? " and" : " with", mib);
+    }
+    if ((cpus > 0 || mib > 0) && j->spec.min_ranks > 1) {
+        snprintf(text + at, room - (size_t)at, " each");
+    }
+}
+
+static ls_status refuse_quota(const ls_policy *policy, const job *j, const char *needs)
+{
+    const ls_quota *quota = &policy->accounts[j->spec.account].settings.quota[LS_RESOURCE_DEVICES];
+    if (j->spec.min_ranks > add_u64(quota->nominal, quota->borrow_max)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "it can never run here: it needs %s, and its account may use %" PRIu64
+                       " at most, with what it may borrow",
+                       needs, add_u64(quota->nominal, quota->borrow_max));
+    }
+    return ls_fail(LS_ERR_INVALID,
+                   "it can never run here: it needs %s, more cores or memory than its account may ever use",
+                   needs);
 }
 
 /* Whether it could run if nothing else did: as small as it can be made. */
 ls_status ls_job_check_possible(ls_policy *policy, const job *j)
 {
     const ls_shape shape = ls_job_shape(policy, j);
-    if (!ls_quota_ever(policy, j, j->spec.min_ranks)) {
-        return ls_fail(
-            LS_ERR_INVALID,
-            "job %" PRIu64
-            " needs %u devices (%u cores, %u MiB each); its account may never use so much: quota %" PRIu64
-            " and what it may borrow",
-            j->spec.id, j->spec.min_ranks, j->spec.cpus_per_rank, j->spec.memory_mib_per_rank,
-            policy->accounts[j->spec.account].settings.quota[LS_RESOURCE_DEVICES].nominal);
+    const bool allowed = ls_quota_ever(policy, j, j->spec.min_ranks);
+    if (allowed && ls_job_find(policy, &policy->whole, &shape, j->spec.min_ranks, &policy->plan)) {
+        return LS_OK;
     }
-    if (!ls_job_find(policy, &policy->whole, &shape, j->spec.min_ranks, &policy->plan)) {
-        uint32_t most[LS_LEVEL_COUNT];
-        ls_shape_free_most(&policy->whole, &shape, most);
-        return ls_fail(
-            LS_ERR_INVALID,
-            "job %" PRIu64
-            " can never run here: it needs %u devices within one %s, and an empty one has %u that it may use",
-            j->spec.id, j->spec.min_ranks, ls_level_name(shape.required), most[shape.required]);
+    char needs[128];
+    uint32_t most[LS_LEVEL_COUNT];
+    name_needs(j, needs, sizeof needs);
+    if (!allowed) {
+        return refuse_quota(policy, j, needs);
     }
-    return LS_OK;
+    ls_shape_free_most(&policy->whole, &shape, most);
+    if (shape.required == LS_LEVEL_CLUSTER) {
+        return ls_fail(LS_ERR_INVALID,
+                       "it can never run here: it needs %s, and of those it may use there are %u", needs,
+                       most[LS_LEVEL_CLUSTER]);
+    }
+    return ls_fail(LS_ERR_INVALID,
+                   "it can never run here: it needs %s in one %s, and the largest has %u that it may use",
+                   needs, ls_level_name(shape.required), most[shape.required]);
 }
 
 /* ---- submit ---- */
@@ -154,7 +183,7 @@ static ls_status add_job(ls_policy *policy, uint64_t now_ms, const ls_policy_job
 {
     LS_TRY(check_job(policy, spec));
     if (ls_index_find(&policy->ids, spec->id) != NO_SLOT) {
-        return refuse(spec, "there is one of that number");
+        return refuse("there is one of that number");
     }
     if (policy->jobs_free_count == 0 || policy->edges_used + spec->after_count > policy->edge_count) {
         return ls_fail(LS_ERR_MEMORY, "the queue is full: %u jobs wait or run", policy->settings.jobs_max);
@@ -239,7 +268,7 @@ ls_status ls_policy_restore_running(ls_policy *policy, uint64_t now_ms, const ls
 {
     uint32_t slot = 0;
     if (running->ranks == 0) {
-        return refuse(job_in, "a running job has ranks");
+        return refuse("a running job has ranks");
     }
     LS_TRY(check_shares(policy, running, &policy->try_plan));
     LS_TRY(add_job(policy, now_ms, job_in, &slot));
@@ -412,7 +441,7 @@ ls_status ls_policy_progress(ls_policy *policy, uint64_t now_ms, uint64_t id, ui
 static ls_status set_ranks(ls_policy_job *spec, uint64_t value)
 {
     if (value < 1 || value > UINT32_MAX) {
-        return refuse(spec, "ranks must be at least 1");
+        return refuse("ranks must be at least 1");
     }
     const bool is_elastic = spec->min_ranks < spec->max_ranks; /* a job of one size gets another one size */
     spec->ranks = (uint32_t)value;
@@ -438,8 +467,7 @@ static ls_status apply_change(ls_policy_job *spec, ls_change_kind kind, uint64_t
                                               [LS_CHANGE_BEGIN] = UINT64_MAX,
                                               [LS_CHANGE_GROUP] = UINT32_MAX};
     if (kind >= LS_CHANGE_QUOTA || value > limits[kind]) {
-        return ls_fail(LS_ERR_INVALID, "job %" PRIu64 ": %s can't be %" PRIu64, spec->id,
-                       ls_change_name(kind), value);
+        return ls_fail(LS_ERR_INVALID, "the job's %s can't be %" PRIu64, ls_change_name(kind), value);
     }
     switch (kind) {
     case LS_CHANGE_RANKS:

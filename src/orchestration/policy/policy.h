@@ -180,7 +180,8 @@ typedef struct ls_action {
 
 /* ---- life ---- */
 
-/* Errors: LS_ERR_INVALID (a setting, the cluster), LS_ERR_MEMORY. The cluster is copied as far as it is needed. */
+/* Errors: LS_ERR_INVALID (a setting, the cluster). The cluster is copied as far as it is needed. Without memory the process stops: tables of jobs_max jobs
+ * (0.4 KiB each) and of all nodes are an arena's (base/arena.h). */
 LS_MUST_CHECK ls_status ls_policy_create(const ls_cluster *cluster, const ls_policy_settings *settings,
                                          ls_policy **policy_out);
 void ls_policy_destroy(ls_policy *policy); /* NULL: nothing */
@@ -296,6 +297,14 @@ typedef enum ls_why_stage {
 /* "impossible", "hold", ... */
 const char *ls_why_stage_name(ls_why_stage stage);
 
+/* Why a running job that comes after another one is not stopped for it. */
+typedef enum ls_kept {
+    LS_KEPT_NOT,     /* it does not come after, or may be stopped */
+    LS_KEPT_UNSAVED, /* it does not save when told to */
+    LS_KEPT_YOUNG,   /* it started less than min_run_ms ago */
+    LS_KEPT_OFTEN,   /* it was stopped preemptions_max times within the window */
+} ls_kept;
+
 enum { LS_WHY_BLOCKERS_MAX = 8, LS_WHY_CHANGES_MAX = 8 };
 
 typedef struct ls_why {
@@ -312,6 +321,7 @@ typedef struct ls_why {
         uint64_t job;
         uint32_t devices;
         uint64_t ends_ms; /* predicted; 0: not known */
+        ls_kept kept;
     } blockers
         [LS_WHY_BLOCKERS_MAX]; /* who has what it needs; dependency: whom it waits for; priority, reservation: who comes first */
     uint32_t blocker_count;
@@ -333,7 +343,7 @@ LS_MUST_CHECK ls_status ls_policy_why(ls_policy *policy, uint64_t now_ms, uint64
 /* The stage and its numbers alone (stage, needed, available, level, free_most, rank, pending; the rest is 0): for lists of many jobs. Errors: as above. */
 LS_MUST_CHECK ls_status ls_policy_stage(ls_policy *policy, uint64_t now_ms, uint64_t job, ls_why *why_out);
 
-/* ---- for tests and tools ---- */
+/* ---- as a whole ---- */
 
 /* All invariants, by a full walk: nothing is given twice, counts are sums, gangs are whole. Errors: LS_ERR_FAILED, naming what is wrong. */
 LS_MUST_CHECK ls_status ls_policy_check(ls_policy *policy);
@@ -343,7 +353,7 @@ typedef struct ls_policy_counts {
 } ls_policy_counts;
 ls_policy_counts ls_policy_count(const ls_policy *policy);
 
-/* The reserved starts of the last pass: up to `max` of them. Returns how many there are. */
+/* The reserved starts of the last pass, in the order in which they were made: up to `max` of them. Returns how many there are. */
 typedef struct ls_policy_reservation {
     uint64_t job, starts_ms; /* 0: devices are kept free as they come, the time is not known */
 } ls_policy_reservation;

@@ -51,6 +51,20 @@ static bool is_guarded(const ls_policy *policy, const job *other, uint64_t now_m
            (!window_over && other->preemptions >= s->preemptions_max);
 }
 
+ls_kept ls_preempt_kept(const ls_policy *policy, const job *j, const job *other, uint64_t now_ms)
+{
+    if (!policy->settings.preempt || other->state != JOB_RUNNING || other->stopping || other->ending ||
+        !yields(policy, j, other, now_ms)) {
+        return LS_KEPT_NOT;
+    }
+    if (!other->spec.preemptible && !other->spec.spot) {
+        return LS_KEPT_UNSAVED;
+    }
+    return !is_guarded(policy, other, now_ms)                                 ? LS_KEPT_NOT
+           : now_ms < add_u64(other->started_ms, policy->settings.min_run_ms) ? LS_KEPT_YOUNG
+                                                                              : LS_KEPT_OFTEN;
+}
+
 static uint64_t lost_ms(const ls_policy *policy, const job *other, uint64_t now_ms)
 {
     const uint64_t saved_ms = max_u64(other->checkpoint_ms, other->started_ms);

@@ -312,6 +312,8 @@ bool ls_shape_same(const ls_shape *a, const ls_shape *b);
 enum { HINT_UNKNOWN = 1 << 31 };
 /* Queue, priority, spot and surplus of a running job in one word, so that most are passed over without a look at them. */
 uint32_t ls_preempt_hint(const ls_policy *policy, const job *j, uint64_t now_ms);
+/* Why another is not stopped for a job, though it comes after it. */
+ls_kept ls_preempt_kept(const ls_policy *policy, const job *j, const job *other, uint64_t now_ms);
 /* Stops others so that the job can start, if that is allowed and enough; then it is claiming. */
 bool ls_preempt_for(ls_policy *policy, uint32_t slot, uint64_t now_ms, uint32_t *attempts);
 /* The same so that an elastic job can start with all ranks it wants, from those alone that must yield to it. */

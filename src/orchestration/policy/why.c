@@ -124,7 +124,7 @@ static void count_needed(ls_policy *policy, const job *j, ls_why *why)
 
 /* ---- blockers ---- */
 
-static void add_blocker(const ls_policy *policy, ls_why *why, uint32_t slot, uint64_t now_ms)
+static void add_blocker(const ls_policy *policy, const job *of, ls_why *why, uint32_t slot, uint64_t now_ms)
 {
     const job *j = &policy->jobs[slot];
     if (why->blocker_count == LS_WHY_BLOCKERS_MAX) {
@@ -134,6 +134,7 @@ static void add_blocker(const ls_policy *policy, ls_why *why, uint32_t slot, uin
     why->blockers[why->blocker_count].job = j->spec.id;
     why->blockers[why->blocker_count].devices = j->ranks ? j->ranks : j->spec.min_ranks;
     why->blockers[why->blocker_count].ends_ms = ends_ms >= INT64_MAX ? 0 : ends_ms;
+    why->blockers[why->blocker_count].kept = ls_preempt_kept(policy, of, j, now_ms);
     why->blocker_count++;
 }
 
@@ -193,25 +194,25 @@ static void list_blockers(ls_policy *policy, uint32_t slot, ls_why *why, const l
     if (why->stage == LS_WHY_DEPENDENCY) {
         for (uint32_t i = 0; i < policy->jobs_used; i++) {
             if (waits_for(policy, &policy->jobs[i], slot)) {
-                add_blocker(policy, why, i, now_ms);
+                add_blocker(policy, j, why, i, now_ms);
             }
         }
     }
     for (uint32_t i = 0; why->stage == LS_WHY_RESERVATION && i < bound_by(policy, j); i++) {
         if (policy->jobs[policy->reservations[i].job].spec.id == policy->reservations[i].id) {
-            add_blocker(policy, why, policy->reservations[i].job, now_ms);
+            add_blocker(policy, j, why, policy->reservations[i].job, now_ms);
         }
     }
     for (uint32_t i = 0; why->stage == LS_WHY_PRIORITY && i < policy->order_count; i++) {
         if (ls_entry_waits(policy, &policy->order[i]) && comes_before(policy, &policy->order[i], j)) {
-            add_blocker(policy, why, policy->order[i].slot, now_ms);
+            add_blocker(policy, j, why, policy->order[i].slot, now_ms);
         }
     }
     for (uint32_t i = 0; i < policy->running_count && why->blocker_count < LS_WHY_BLOCKERS_MAX; i++) {
         const uint32_t other = policy->running[i].slot;
         if (other != slot && ls_entry_runs(policy, &policy->running[i]) &&
             is_blocker(policy, slot, j, other, why->stage, plan)) {
-            add_blocker(policy, why, other, now_ms);
+            add_blocker(policy, j, why, other, now_ms);
         }
     }
 }

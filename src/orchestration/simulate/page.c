@@ -354,9 +354,10 @@ static void append_head(const ls_sim_summary *s, const char *command, ls_text *t
     }
     ls_text_append(text, "</p>\n");
     if (s->refused || s->run->unfinished) {
-        ls_text_printf(
-            text, "<p class=\"answer\">%zu jobs can never run there and were refused; %zu did not end.</p>\n",
-            s->refused, s->run->unfinished);
+        ls_text_printf(text,
+                       "<p class=\"answer\">Jobs refused, because they can never run there: %zu; that did "
+                       "not end: %zu.</p>\n",
+                       s->refused, s->run->unfinished);
     }
 }
 

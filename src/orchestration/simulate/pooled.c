@@ -13,11 +13,6 @@
 
 static const char *const names[LS_POOLED_COUNT] = {"fifo", "fifo-skip", "easy", "sjf-oracle", "small-first"};
 
-const char *ls_pooled_policy_name(ls_pooled_policy policy)
-{
-    return names[policy];
-}
-
 ls_status ls_pooled_policy_parse(const char *name, ls_pooled_policy *policy_out)
 {
     for (int i = 0; i < LS_POOLED_COUNT; i++) {
@@ -118,12 +113,16 @@ static uint32_t lane_index(world *w, uint32_t gpus)
     return i;
 }
 
-static void count_lanes(world *w, uint32_t devices)
+static void count_lanes(ls_arena *arena, world *w, uint32_t devices)
 {
     for (size_t i = 0; i < w->trace->job_count; i++) {
         const uint32_t gpus = w->trace->jobs[i].gpus;
         if (gpus > devices) {
             w->run->jobs[i].refused = true;
+            if (!w->run->refused_why) {
+                w->run->refused_why = ls_arena_printf(arena, "job %s: it needs %u GPUs, and there are %u",
+                                                      w->trace->jobs[i].name, gpus, devices);
+            }
             continue;
         }
         const uint32_t l = lane_index(w, gpus);
@@ -143,7 +142,7 @@ static void build_lanes(ls_arena *arena, world *w, uint32_t devices)
     w->heap = ls_arena_new(arena, ending, most);
     w->lane_of = ls_arena_new(arena, uint32_t, w->trace->job_count);
     w->place_of = ls_arena_new(arena, uint32_t, w->trace->job_count);
-    count_lanes(w, devices);
+    count_lanes(arena, w, devices);
     for (uint32_t l = 0; l < w->lane_count; l++) {
         lane *of = &w->lanes[l];
         of->order = ls_arena_new(arena, rank_key, of->count);

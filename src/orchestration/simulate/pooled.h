@@ -28,7 +28,6 @@ typedef enum ls_pooled_policy {
     LS_POOLED_SMALL_FIRST,
     LS_POOLED_COUNT
 } ls_pooled_policy;
-const char *ls_pooled_policy_name(ls_pooled_policy policy);
 /* Errors: LS_ERR_INVALID, naming those there are. */
 LS_MUST_CHECK ls_status ls_pooled_policy_parse(const char *name, ls_pooled_policy *policy_out);
 

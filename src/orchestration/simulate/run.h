@@ -43,6 +43,7 @@ typedef struct ls_sim_run {
     uint32_t devices;
     ls_sim_job *jobs; /* (trace->job_count) */
     size_t unfinished;
+    const char *refused_why;    /* of the first that was refused; NULL: none was */
     uint64_t passes, decisions; /* of the policy core */
 
     uint32_t group_count;

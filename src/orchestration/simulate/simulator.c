@@ -20,6 +20,7 @@ typedef struct progress {
 } progress;
 
 typedef struct simulator {
+    ls_arena *arena;
     const ls_trace *trace;
     const ls_cluster *cluster;
     const ls_simulator_options *options;
@@ -185,6 +186,12 @@ static ls_status submit(simulator *s, uint32_t job)
     const ls_status status = no_such_kind ? LS_ERR_INVALID : ls_policy_submit(s->policy, s->now_ms, &value);
     if (status == LS_ERR_INVALID) {
         s->run->jobs[job].refused = true; /* can never run there: so it would be told */
+        if (!s->run->refused_why) {
+            s->run->refused_why =
+                no_such_kind ? ls_arena_printf(s->arena, "job %s: there is no '%.40s' in this cluster",
+                                               spec->name, spec->kind)
+                             : ls_arena_printf(s->arena, "job %s: %s", spec->name, ls_error_text());
+        }
         ls_error_clear();
         return LS_OK;
     }
@@ -329,7 +336,7 @@ ls_status ls_simulator_run(ls_arena *arena, const ls_trace *trace, const ls_clus
 {
     const uint32_t devices = ls_cluster_devices(cluster);
     const size_t most_running = trace->job_count < devices ? trace->job_count : devices;
-    simulator s = {.trace = trace, .cluster = cluster, .options = options, .run = run_out};
+    simulator s = {.arena = arena, .trace = trace, .cluster = cluster, .options = options, .run = run_out};
     s.jobs = ls_arena_new(arena, progress, trace->job_count);
     s.heap = ls_arena_new(arena, uint32_t, most_running + 1);
     s.devices_per_node = cluster->nodes[0].devices;

@@ -227,6 +227,7 @@ json_t *ls_sim_summary_json(const ls_sim_summary *s)
                              "pooled", run->pooled, "gpus", (json_int_t)run->devices, "jobs",
                              (json_int_t)s->all.jobs, "refused", (json_int_t)s->refused, "unfinished",
                              (json_int_t)run->unfinished, "left_out", (json_int_t)run->trace->left_out);
+    json_object_set_new(root, "refused_why", run->refused_why ? json_string(run->refused_why) : json_null());
     json_t *numbers = json_pack(
         "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:I}",
         "avg_jct_h", s->all.jct_h, "avg_wait_h", s->all.wait_h, "p50_wait_h", s->all.wait_p50_h, "p99_wait_h",
@@ -257,20 +258,26 @@ static void append_parts(const ls_sim_part *parts, size_t count, const char *tit
     }
 }
 
+static const char *plural(size_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 void ls_sim_summary_append(const ls_sim_summary *s, ls_text *text)
 {
     const ls_sim_run *run = s->run;
-    ls_text_printf(text, "%zu jobs on %u GPUs%s, policy %s\n", s->all.jobs, run->devices,
-                   run->pooled ? " (pooled)" : "", run->policy);
+    ls_text_printf(text, "%zu job%s on %u GPU%s%s, policy %s\n", s->all.jobs, plural(s->all.jobs),
+                   run->devices, plural(run->devices), run->pooled ? " (pooled)" : "", run->policy);
     if (s->refused) {
-        ls_text_printf(text, "%zu jobs can never run there and were refused\n", s->refused);
+        ls_text_printf(text, "%zu job%s refused; the first: %s\n", s->refused,
+                       s->refused == 1 ? " was" : "s were", run->refused_why);
     }
     if (run->unfinished) {
-        ls_text_printf(text, "%zu jobs did not end\n", run->unfinished);
+        ls_text_printf(text, "%zu job%s did not end\n", run->unfinished, plural(run->unfinished));
     }
     if (run->trace->left_out) {
-        ls_text_printf(text, "%zu rows of the trace %s: left out\n", run->trace->left_out,
-                       run->trace->left_out_why);
+        ls_text_printf(text, "%zu row%s of the trace left out, because they %s\n", run->trace->left_out,
+                       plural(run->trace->left_out), run->trace->left_out_why);
     }
     ls_text_printf(text, "\n  average JCT        %10.2f h   (half are done in %.2f h, 99 %% in %.1f h)\n",
                    s->all.jct_h, s->jct_p50_h, s->jct_p99_h);
@@ -278,10 +285,16 @@ void ls_sim_summary_append(const ls_sim_summary *s, ls_text *text)
                    s->all.wait_h, s->all.wait_p50_h, s->all.wait_p99_h);
     ls_text_printf(text, "  makespan           %10.1f h\n", s->makespan_h);
     ls_text_printf(text, "  utilization        %10.1f %%\n", 100.0 * s->utilization);
-    ls_text_printf(text,
-                   "  allocated          %10.1f %%   of GPU-hours while the queue asked for more than was "
-                   "free (%.0f h)\n",
-                   100.0 * s->allocated_when_short, s->short_h);
+    if (run->short_ms > 0.0) {
+        ls_text_printf(
+            text,
+            "  allocated          %10.1f %%   of GPU-hours while the queue asked for more than was "
+            "free (%.0f h)\n",
+            100.0 * s->allocated_when_short, s->short_h);
+    } else {
+        ls_text_append(text,
+                       "  allocated                       the queue never asked for more than was free\n");
+    }
     if (!run->pooled) {
         ls_text_printf(
             text, "  preemptions        %10" PRIu64 "     resizes %" PRIu64 ", GPU-hours lost by both %.0f\n",
