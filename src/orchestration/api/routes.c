@@ -276,6 +276,8 @@ static const ls_api_field blockers[] = {
     OUT_OR_NULL("name", LS_API_STRING, "null for who may not read it"),
     OUT("devices", LS_API_INTEGER, "that it has"),
     OUT_OR_NULL("ends", LS_API_NUMBER, "when it is expected to end; null: not known"),
+    OUT_OR_NULL("kept", LS_API_STRING,
+                "why it is not stopped, though it comes after; null: it does not, or may be"),
 };
 static const ls_api_field changes[] = {
     OUT("change", LS_API_STRING, "what would be changed"),
@@ -353,6 +355,10 @@ static const ls_api_field down_out[] = {
     OUT("jobs", LS_API_INTEGER, "that have not ended"),
     OUT("cancel", LS_API_BOOL, "are they cancelled before?"),
 };
+static const ls_api_field reserved_rows[] = {
+    OUT("job", LS_API_INTEGER, "its number"),
+    OUT_OR_NULL("starts_in_s", LS_API_NUMBER, "null: devices are kept free for it as they come"),
+};
 static const ls_api_field status_out[] = {
     OUT("version", LS_API_STRING, "of the daemon"),
     OUT("engine", LS_API_STRING, "local or slurm"),
@@ -366,8 +372,8 @@ static const ls_api_field status_out[] = {
     OUT("devices_idle", LS_API_INTEGER, "of these, those that do nothing"),
     OUT("nodes", LS_API_INTEGER, "how many there are"),
     OUT_OR_NULL("paused", LS_API_STRING, "why nothing can be changed; null: it can"),
-    OUT("reserved", LS_API_OBJECTS,
-        "jobs with a reserved start: job, starts_in_s (null: devices are kept free as they come)"),
+    OF("reserved", LS_API_OBJECTS, reserved_rows,
+       "jobs with a reserved start, in the order in which they keep it"),
 };
 
 /* ---- the table ---- */
