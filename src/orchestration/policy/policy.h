@@ -249,7 +249,7 @@ typedef enum ls_node_state { LS_NODE_UP, LS_NODE_DRAINING, LS_NODE_DOWN } ls_nod
 /* Nothing new starts on a node that is not up. Jobs that ran on one that is down, the caller reports as requeued or ended. */
 LS_MUST_CHECK ls_status ls_policy_node_set(ls_policy *policy, uint64_t now_ms, uint32_t node,
                                            ls_node_state state);
-/* The node has the data set in its cache, or not any more. Beyond datasets_max different ones nothing is remembered. */
+/* The node has the data set in its cache, or not any more. Beyond datasets_max different ones nothing is remembered. A cluster of one node has nothing to tell: its jobs share one cache (storage/cache.h). */
 LS_MUST_CHECK ls_status ls_policy_dataset_set(ls_policy *policy, uint32_t node, uint64_t dataset,
                                               bool cached);
 
