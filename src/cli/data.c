@@ -42,6 +42,12 @@ static void tell_progress(void *context, const char *path, uint64_t done_bytes, 
     }
 }
 
+static void tell_line(void *context, const char *text)
+{
+    (void)context;
+    fprintf(stderr, "%s\n", text);
+}
+
 static void print_dataset(const prepare_settings *settings, const ls_dataset *dataset)
 {
     const uint64_t tokens = ls_dataset_token_count(dataset, LS_SPLIT_TRAIN);
@@ -75,6 +81,7 @@ static ls_status prepare(const ls_invocation *invocation, const ls_tokenizer *to
         .cache_dir = settings->cache_dir[0] ? settings->cache_dir : NULL,
         .threads = (uint32_t)settings->threads,
         .progress = tell_progress,
+        .tell = tell_line,
     };
     ls_dataset *dataset = NULL;
     LS_TRY(ls_dataset_open(&options, &dataset));

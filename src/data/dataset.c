@@ -42,6 +42,7 @@ typedef struct source {
 
 struct ls_dataset {
     ls_arena arena;
+    ls_cache *cache; /* has pinned what is mapped */
     uint32_t context;
     source *sources;
     uint32_t source_count;
@@ -102,14 +103,14 @@ static uint32_t threads_of(const ls_dataset_options *o)
 
 /* ---- opening files ----------------------------------------------------------------------------- */
 
-static ls_status open_file(const ls_dataset_options *o, const char *cache_folder, const ls_corpus_file *file,
+static ls_status open_file(const ls_dataset_options *o, ls_cache *cache, const ls_corpus_file *file,
                            ls_tokens *tokens_out)
 {
     if (file->kind == LS_CORPUS_TOKENS) {
         const ls_token_file_options options = {
             .vocab_size = vocab_of(o),
             .end_of_text = o->tokenizer ? ls_tokenizer_eos(o->tokenizer) : -1,
-            .notes_folder = cache_folder,
+            .notes_folder = ls_cache_folder(cache),
         };
         return ls_token_file_open(file->path, &options, tokens_out);
     }
@@ -118,30 +119,41 @@ static ls_status open_file(const ls_dataset_options *o, const char *cache_folder
                        "%s is %s, which needs a tokenizer; only token files can be read without", file->path,
                        ls_corpus_kind_name(file->kind));
     }
-    const ls_token_cache_options options = {.folder = cache_folder,
+    const ls_token_cache_options options = {.cache = cache,
                                             .tokenizer = o->tokenizer,
                                             .vocab_size = vocab_of(o),
                                             .threads = threads_of(o),
                                             .progress = o->progress,
-                                            .progress_context = o->progress_context};
+                                            .stop = o->stop,
+                                            .context = o->caller};
     return ls_token_cache_open(file, &options, tokens_out);
 }
 
-static ls_status open_source(ls_arena *arena, const ls_dataset_options *o, const char *const *patterns,
+static ls_status open_source(ls_dataset *d, const ls_dataset_options *o, const char *const *patterns,
                              size_t pattern_count, source *s)
 {
-    LS_TRY(ls_corpus_expand(arena, patterns, pattern_count, &s->files, &s->file_count));
+    LS_TRY(ls_corpus_expand(&d->arena, patterns, pattern_count, &s->files, &s->file_count));
     if (s->file_count > FILES_MAX) {
         return ls_fail(LS_ERR_INVALID,
                        "%zu data files, at most %d are allowed: join them, or make one .jsonl of them",
                        s->file_count, FILES_MAX);
     }
-    s->tokens = ls_arena_new(arena, ls_tokens, s->file_count);
-    const char *cache_folder = o->cache_dir ? o->cache_dir : ls_token_cache_default_folder(arena);
+    s->tokens = ls_arena_new(&d->arena, ls_tokens, s->file_count);
     for (; s->opened_count < s->file_count; s->opened_count++) {
-        LS_TRY(open_file(o, cache_folder, &s->files[s->opened_count], &s->tokens[s->opened_count]));
+        LS_TRY(open_file(o, d->cache, &s->files[s->opened_count], &s->tokens[s->opened_count]));
     }
     return LS_OK;
+}
+
+static ls_status open_cache(ls_dataset *d, const ls_dataset_options *o)
+{
+    const ls_cache_options options = {.folder = o->cache_dir ? o->cache_dir
+                                                             : ls_token_cache_default_folder(&d->arena),
+                                      .suffix = LS_TOKEN_CACHE_SUFFIX,
+                                      .stop = o->stop,
+                                      .tell = o->tell,
+                                      .context = o->caller};
+    return ls_cache_open(&options, &d->cache);
 }
 
 static ls_status open_sources(ls_dataset *d, const ls_dataset_options *o)
@@ -152,11 +164,10 @@ static ls_status open_sources(ls_dataset *d, const ls_dataset_options *o)
         source *to = &d->sources[i];
         to->weight = o->source_count == 1 ? 1.0 : from->weight;
         d->source_count = (uint32_t)i + 1; /* from here on close() looks after it */
-        LS_TRY(open_source(&d->arena, o, from->patterns, from->pattern_count, to));
+        LS_TRY(open_source(d, o, from->patterns, from->pattern_count, to));
     }
     if (o->validation_pattern_count > 0) {
-        LS_TRY(open_source(&d->arena, o, o->validation_patterns, o->validation_pattern_count,
-                           &d->given_validation));
+        LS_TRY(open_source(d, o, o->validation_patterns, o->validation_pattern_count, &d->given_validation));
     }
     return LS_OK;
 }
@@ -299,6 +310,7 @@ static ls_status open_into(ls_dataset *d, const ls_dataset_options *o)
 {
     LS_TRY(check_options(o));
     d->context = o->context;
+    LS_TRY(open_cache(d, o));
     LS_TRY(open_sources(d, o));
     LS_TRY(make_mixture(d));
     LS_TRY(check_no_file_in_both(d));
@@ -340,6 +352,7 @@ void ls_dataset_close(ls_dataset *dataset)
         close_source(&dataset->sources[i]);
     }
     close_source(&dataset->given_validation);
+    ls_cache_close(dataset->cache); /* behind the maps */
     ls_arena_release(&dataset->arena);
     free(dataset);
 }

@@ -75,8 +75,12 @@ typedef struct ls_dataset_options {
     const char *cache_dir;
     uint32_t threads; /* for tokenising, 0: as many as there are cores; never changes the result */
 
-    ls_dataset_progress progress; /* may be NULL */
-    void *progress_context;
+    /* All three may be NULL. tell: a line for people: why it takes so long. stop: asked several times per second while tokenising and while
+     * waiting for another process that does; anything but LS_OK ends the opening with it. */
+    ls_dataset_progress progress;
+    void (*tell)(void *context, const char *text);
+    ls_status (*stop)(void *context);
+    void *caller; /* the context of all of them */
 } ls_dataset_options;
 
 /*
@@ -88,7 +92,7 @@ typedef struct ls_dataset_options {
  *   LS_ERR_DATA       empty, truncated or binary file; broken UTF-8; broken JSON line or one without `text`;
  *                     token id beyond the vocabulary; fewer than T+1 tokens in a source, or 2 in validation
  *   LS_ERR_INVALID    an option outside its range; text without a tokenizer
- *   LS_ERR_MEMORY, LS_ERR_IO
+ *   LS_ERR_MEMORY, LS_ERR_IO, and what `stop` said
  *
  * A cache folder that can't be written is not an error: a warning is logged and the tokens are kept in memory.
  */

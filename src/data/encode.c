@@ -205,13 +205,14 @@ static ls_status encode_waves(const ls_encode_request *request, unit *units, ls_
 {
     cursor next = {.at = 0, .line = 1};
     while (next.at < request->bytes) {
+        LS_TRY(request->stop ? request->stop(request->context) : LS_OK);
         const uint32_t count = deal_units(request, &next, units);
         run_wave(units, count);
         for (uint32_t i = 0; i < count; i++) {
             LS_TRY(write_unit(&units[i], writer));
         }
         if (request->progress) {
-            request->progress(request->progress_context, request->path, next.at, request->bytes);
+            request->progress(request->context, request->path, next.at, request->bytes);
         }
     }
     return LS_OK;

@@ -33,13 +33,15 @@ typedef struct ls_encode_request {
     const ls_tokenizer *tokenizer;
     uint32_t threads;            /* 1 to 256 */
     ls_encode_progress progress; /* may be NULL */
-    void *progress_context;
+    /* Asked before each wave; anything but LS_OK ends the encoding with it. May be NULL. */
+    ls_status (*stop)(void *context);
+    void *context; /* of both */
 } ls_encode_request;
 
 /*
  * Encodes the whole file. The writer then holds its documents; the caller finishes it.
  * Errors: LS_ERR_DATA for binary content, broken UTF-8, broken or unfit JSON lines, and a file without any
- * text, naming where; LS_ERR_MEMORY; those of the writer.
+ * text, naming where; LS_ERR_MEMORY; those of the writer; what `stop` said.
  */
 LS_MUST_CHECK ls_status ls_encode_file(const ls_encode_request *request, ls_token_writer *writer);
 

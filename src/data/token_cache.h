@@ -2,17 +2,12 @@
 /*
  * Token cache: a text file is tokenised once per tokenizer, whoever asks.
  *
- * An entry is one file, <folder>/<key>.tokens, in the format of data/token_format.h. Its key is the SHA-256
- * of (reader version, kind, tokenizer hash, content SHA-256): what the tokens depend on and nothing else, so
- * entries never need to be invalidated, only removed when the space is wanted; copies and renames of a corpus
- * hit.
+ * The tokens of a file are an item of a cache folder (storage/cache.h: made once at a time, pinned while mapped, removed when the space is
+ * wanted), <folder>/<key>.tokens, in the format of data/token_format.h. The key is the SHA-256 of (reader version, kind, tokenizer hash, content
+ * SHA-256): what the tokens depend on and nothing else, so entries never need to be invalidated; copies and renames of a corpus hit.
  *
- * Entries are written under a temporary name and renamed, so a reader sees a whole file or none; two
- * processes that make the same entry write the same bytes. They are not synced to disk: what a power cut
- * leaves broken fails its checksum and is made again, as is any other damaged entry (with a warning).
- *
- * A cache must not make a run fail: when the folder can't be created or written (read-only, full), the tokens
- * are made in memory (an anonymous file of the same format) and a warning says so.
+ * Header and tables are verified when an entry is opened, its ids block by block when they are read (data/tokens.h). What is damaged is made
+ * again, with a warning.
  *
  * Thread-safe, also between processes.
  */
@@ -24,19 +19,24 @@
 #include "data/corpus.h"
 #include "data/encode.h"
 #include "data/tokens.h"
+#include "storage/cache.h"
 
 #include <stdint.h>
 
 /* Raised whenever the same text and tokenizer would give other tokens (line handling, separators). */
 enum { LS_TOKEN_READER_VERSION = 1 };
 
+/* Of entries. */
+#define LS_TOKEN_CACHE_SUFFIX ".tokens"
+
 typedef struct ls_token_cache_options {
-    const char *folder; /* NULL: ls_token_cache_default_folder; "": keep everything in memory */
+    ls_cache *cache; /* opened with LS_TOKEN_CACHE_SUFFIX; closed behind the tokens */
     const ls_tokenizer *tokenizer;
     uint32_t vocab_size; /* ids must be below it */
     uint32_t threads;    /* for encoding; >= 1 */
     ls_encode_progress progress;
-    void *progress_context;
+    ls_status (*stop)(void *context); /* asked while encoding; NULL: never */
+    void *context;                    /* of both */
 } ls_token_cache_options;
 
 /*
@@ -44,7 +44,7 @@ typedef struct ls_token_cache_options {
  *
  * tokens_out: closed by the caller with ls_tokens_close; written only on success.
  * Errors: those of ls_encode_file and ls_file_map_open; LS_ERR_INVALID when the tokenizer's ids exceed
- * vocab_size.
+ * vocab_size; what stop said.
  */
 LS_MUST_CHECK ls_status ls_token_cache_open(const ls_corpus_file *file, const ls_token_cache_options *options,
                                             ls_tokens *tokens_out);
@@ -52,8 +52,11 @@ LS_MUST_CHECK ls_status ls_token_cache_open(const ls_corpus_file *file, const ls
 /* $LOCKSTEP_HOME/cache/tokens, else $HOME/.lockstep/cache/tokens, else "" (no cache). In `arena`. */
 const char *ls_token_cache_default_folder(ls_arena *arena);
 
-/* The path of an entry, in `arena`; for tests and `cache` commands. content_hash: 64 hex digits. */
-const char *ls_token_cache_entry_path(ls_arena *arena, const char *folder, ls_corpus_kind kind,
-                                      const ls_tokenizer *tokenizer, const char *content_hash);
+/* The key of what a file becomes. content_hash: 64 hex digits. */
+void ls_token_cache_key(ls_corpus_kind kind, const ls_tokenizer *tokenizer, const char *content_hash,
+                        char key_out[LS_SHA256_HEX_BYTES]);
+
+/* Reads all of an entry and checks it. Errors: LS_ERR_DATA; those of ls_file_map_open. */
+LS_MUST_CHECK ls_status ls_token_cache_verify(const char *path, const char *key);
 
 #endif

@@ -14,6 +14,7 @@ typedef struct fixture {
     ls_tokenizer *bytes;    /* no end-of-text token */
     ls_tokenizer *with_end; /* one with an end-of-text token */
     const char *cache;
+    ls_cache *opened; /* the last one */
 } fixture;
 
 static int fixture_setup(void **state)
@@ -35,18 +36,34 @@ static int fixture_teardown(void **state)
     fixture *f = *state;
     ls_tokenizer_destroy(f->bytes);
     ls_tokenizer_destroy(f->with_end);
+    ls_cache_close(f->opened);
     const ls_status status = ls_dir_remove(f->s.folder);
     ls_arena_release(&f->s.arena);
     free(f);
     return status == LS_OK ? 0 : -1;
 }
 
-static ls_status open_as(const fixture *f, const char *path, ls_corpus_kind kind,
-                         const ls_tokenizer *tokenizer, uint32_t threads, const char *folder,
-                         ls_tokens *tokens_out)
+/* Opened anew for each file, as by another process; the last one lives until the end of the test. */
+static ls_cache *cache_of(fixture *f, const char *folder)
 {
-    (void)f;
-    const ls_token_cache_options options = {.folder = folder,
+    ls_cache_close(f->opened);
+    assert_int_equal(
+        ls_cache_open(&(ls_cache_options){.folder = folder, .suffix = LS_TOKEN_CACHE_SUFFIX}, &f->opened),
+        LS_OK);
+    return f->opened;
+}
+
+static const char *entry_of(fixture *f, const ls_tokenizer *tokenizer, const char *content_hash)
+{
+    char key[LS_SHA256_HEX_BYTES];
+    ls_token_cache_key(LS_CORPUS_TEXT, tokenizer, content_hash, key);
+    return ls_cache_entry_path(&f->s.arena, f->cache, key, LS_TOKEN_CACHE_SUFFIX);
+}
+
+static ls_status open_as(fixture *f, const char *path, ls_corpus_kind kind, const ls_tokenizer *tokenizer,
+                         uint32_t threads, const char *folder, ls_tokens *tokens_out)
+{
+    const ls_token_cache_options options = {.cache = cache_of(f, folder),
                                             .tokenizer = tokenizer,
                                             .vocab_size = ls_tokenizer_vocab_size(tokenizer),
                                             .threads = threads};
@@ -69,7 +86,12 @@ static size_t entry_count(fixture *f)
     char **names;
     size_t count = 0;
     assert_int_equal(ls_dir_list(&f->s.arena, f->cache, &names, &count), LS_OK);
-    return count;
+    size_t entries = 0;
+    for (size_t i = 0; i < count; i++) {
+        assert_false(ls_path_has_suffix(names[i], ".part"));
+        entries += ls_path_has_suffix(names[i], LS_TOKEN_CACHE_SUFFIX);
+    }
+    return entries;
 }
 
 static void cache_open_makes_an_entry_once(void **state)
@@ -83,8 +105,7 @@ static void cache_open_makes_an_entry_once(void **state)
     assert_int_equal(tokens.text_bytes, strlen(text));
     assert_int_equal(tokens.document_count, 1);
     assert_int_equal(tokens.id_bytes, 2);
-    const char *entry =
-        ls_token_cache_entry_path(&f->s.arena, f->cache, LS_CORPUS_TEXT, f->bytes, tokens.content_hash);
+    const char *entry = entry_of(f, f->bytes, tokens.content_hash);
     ls_tokens_close(&tokens);
 
     struct stat before, after;
@@ -225,8 +246,7 @@ static void cache_open_makes_damaged_entries_again(void **state)
     ls_tokens tokens;
     assert_int_equal(open_as(f, path, LS_CORPUS_TEXT, f->bytes, 1, f->cache, &tokens), LS_OK);
     const off_t bytes = (off_t)tokens.map.bytes;
-    const char *entry =
-        ls_token_cache_entry_path(&f->s.arena, f->cache, LS_CORPUS_TEXT, f->bytes, tokens.content_hash);
+    const char *entry = entry_of(f, f->bytes, tokens.content_hash);
     ls_tokens_close(&tokens);
     const off_t offsets[] = {0, 9, 16, 80, 250, 255, bytes - 1, bytes - 6};
     for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
@@ -250,8 +270,7 @@ static void tokens_read_finds_a_flipped_id(void **state)
     const char *path = scratch_text(&f->s, "a.txt", "some text to keep");
     ls_tokens tokens;
     assert_int_equal(open_as(f, path, LS_CORPUS_TEXT, f->bytes, 1, f->cache, &tokens), LS_OK);
-    const char *entry =
-        ls_token_cache_entry_path(&f->s.arena, f->cache, LS_CORPUS_TEXT, f->bytes, tokens.content_hash);
+    const char *entry = entry_of(f, f->bytes, tokens.content_hash);
     ls_tokens_close(&tokens);
     flip_byte(entry, LS_TOKEN_HEADER_BYTES + 4);
     assert_int_equal(open_as(f, path, LS_CORPUS_TEXT, f->bytes, 1, f->cache, &tokens),
@@ -282,7 +301,7 @@ static void cache_open_refuses_ids_beyond_the_vocabulary(void **state)
     fixture *f = *state;
     const char *path = scratch_text(&f->s, "a.txt", "az");
     const ls_token_cache_options options = {
-        .folder = f->cache, .tokenizer = f->bytes, .vocab_size = 'z', .threads = 1};
+        .cache = cache_of(f, f->cache), .tokenizer = f->bytes, .vocab_size = 'z', .threads = 1};
     ls_tokens tokens = {.count = 77};
     for (int again = 0; again < 2; again++) { /* made now, and from the cache */
         assert_int_equal(

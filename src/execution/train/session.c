@@ -118,7 +118,9 @@ static ls_status open_dataset(ls_session *session, const ls_session_options *opt
         .cache_dir = run->data.cache_dir[0] ? run->data.cache_dir : NULL,
         .threads = ls_queue_threads(session->queue),
         .progress = options->progress,
-        .progress_context = options->progress_context,
+        .tell = options->tell,
+        .stop = options->stop,
+        .caller = options->context,
     };
     fill_sources(session, &dataset);
     const ls_status status = ls_dataset_open(&dataset, &session->dataset);

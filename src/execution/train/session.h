@@ -22,8 +22,11 @@ typedef struct ls_session_options {
     const char *run_dir; /* of the run that goes on: holds the tokenizer it trained; NULL: a new run */
     uint64_t threads;    /* per rank; 0: from the run file, else cores / ranks, at least 1 */
     bool is_rank;        /* this process is one rank of a gang, whatever the run file says of ranks */
+    /* As those of ls_dataset_options; NULL: none. */
     ls_dataset_progress progress;
-    void *progress_context;
+    void (*tell)(void *context, const char *text);
+    ls_status (*stop)(void *context);
+    void *context; /* of all three */
 } ls_session_options;
 
 typedef struct ls_session {

@@ -49,6 +49,21 @@ static void tell_tokenising(void *context, const char *path, uint64_t done_bytes
     }
 }
 
+static void tell_line(void *context, const char *text)
+{
+    FILE *out = context;
+    fprintf(out, "%s\n", text);
+    fflush(out);
+}
+
+/* Tokenising takes as long as the data are large: who wants the run to end need not wait for it. */
+static ls_status stop_opening(void *context)
+{
+    (void)context;
+    const ls_status signal = ls_signals_status();
+    return signal == LS_OK ? LS_OK : ls_fail(signal, "stopped while its data were being prepared");
+}
+
 /* Once for a new run: what would let it be predicted. */
 static void tell_prediction(const ls_trainer *trainer)
 {
@@ -73,7 +88,9 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .run_dir = run_dir,
         .threads = trainer->options->threads,
         .progress = trainer->options->out ? tell_tokenising : NULL,
-        .progress_context = trainer->options->out,
+        .tell = trainer->options->out ? tell_line : NULL,
+        .stop = stop_opening,
+        .context = trainer->options->out,
     };
     LS_TRY(ls_session_open(&trainer->arena, run, &options, &trainer->session));
     ls_prediction_make(&trainer->arena, &trainer->session, trainer->options->hosts != NULL,
