@@ -85,6 +85,7 @@ extern const ls_command ls_command_train, ls_command_agent, ls_command_resize, l
     ls_command_bench, ls_command_version, ls_command_plan, ls_command_slurm_config, ls_command_runner,
     ls_command_submit, ls_command_sweep, ls_command_ps, ls_command_why, ls_command_logs, ls_command_wait,
     ls_command_cancel, ls_command_hold, ls_command_release, ls_command_priority, ls_command_top,
-    ls_command_nodes, ls_command_accounts, ls_command_usage;
+    ls_command_nodes, ls_command_accounts, ls_command_usage, ls_command_cache_ls, ls_command_cache_clear,
+    ls_command_cache_verify, ls_command_cache_limit;
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FILE_BYTES_MAX = 256 * 1024, VALUE_BYTES_MAX = 4096 };
@@ -198,6 +199,14 @@ static ls_status put_asked(json_t *environment, const char *word)
                          VALUE_BYTES_MAX);
 }
 
+/* Its caches and calibration are for the jobs of who owns it; that of another user's daemon, root's, is not for jobs. */
+static bool home_is_own(void)
+{
+    struct stat info;
+    const char *home = getenv("LOCKSTEP_HOME");
+    return home && home[0] == '/' && stat(home, &info) == 0 && info.st_uid == geteuid();
+}
+
 static json_t *usual_environment(void)
 {
     /* Not all of it: keys and tokens that a shell holds must not be written into a database. */
@@ -209,6 +218,9 @@ static json_t *usual_environment(void)
     json_t *environment = json_object();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         put_variable(environment, names[i], getenv(names[i]));
+    }
+    if (home_is_own()) {
+        put_variable(environment, "LOCKSTEP_HOME", getenv("LOCKSTEP_HOME"));
     }
     for (char **at = environ; *at; at++) {
         char name[64];

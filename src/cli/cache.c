@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+/* cache ls|clear|verify|limit: the datasets that were prepared on this machine. */
+#include "storage/cache.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/table.h"
+#include "data/token_cache.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ROW_DIR(record)                                                                                      \
+    {                                                                                                        \
+        .key = "dir", .type = LS_OPTION_STRING, .offset = offsetof(record, dir), .default_text = "\"\"",     \
+        .value_name = "DIR", .value_needed = true,                                                           \
+        .help = "the folder (data.cache_dir of a run file); default $LOCKSTEP_HOME/cache/tokens"             \
+    }
+
+static ls_status open_cache(ls_arena *arena, const char *dir, ls_cache **cache_out)
+{
+    const char *folder = dir[0] ? dir : ls_token_cache_default_folder(arena);
+    if (!folder[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "neither LOCKSTEP_HOME nor HOME is set: which folder is it? Say --dir DIR");
+    }
+    return ls_cache_open(&(ls_cache_options){.folder = folder, .suffix = LS_TOKEN_CACHE_SUFFIX}, cache_out);
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / 1048576.0;
+}
+
+/* The entries whose keys begin with one of the words; without words all. Each word must fit one. */
+static ls_status choose(const ls_invocation *invocation, ls_cache_entry *entries, size_t count,
+                        bool *chosen_out)
+{
+    for (size_t i = 0; i < count; i++) {
+        chosen_out[i] = invocation->word_count == 0;
+    }
+    for (size_t w = 0; w < invocation->word_count; w++) {
+        size_t found = 0;
+        const char *word = invocation->words[w];
+        for (size_t i = 0; i < count; i++) {
+            if (strncmp(entries[i].key, word, strlen(word)) == 0) {
+                chosen_out[i] = true;
+                found++;
+            }
+        }
+        if (found != 1) {
+            return ls_fail(LS_ERR_NOT_FOUND, "%s keys begin with '%s'; 'lockstep cache ls' has them",
+                           found == 0 ? "no" : "several", word);
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- ls ---- */
+
+typedef struct ls_settings {
+    const char *dir;
+    bool json;
+} ls_settings;
+
+static const ls_option ls_rows[] = {ROW_DIR(ls_settings), LS_ROW_JSON(ls_settings)};
+static const ls_option_table ls_table_options = LS_OPTIONS(ls_rows);
+
+static json_t *users_to_json(const ls_cache_entry *e)
+{
+    json_t *users = json_array();
+    for (size_t i = 0; i < e->user_count; i++) {
+        json_t *job = e->users[i].job > 0 ? json_integer((json_int_t)e->users[i].job) : json_null();
+        json_array_append_new(users, json_pack("{s:i, s:o}", "pid", (int)e->users[i].pid, "job", job));
+    }
+    return users;
+}
+
+static void print_json(ls_cache *cache, const ls_cache_limits *limits, const ls_cache_entry *entries,
+                       size_t count)
+{
+    json_t *list = json_array();
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const ls_cache_entry *e = &entries[i];
+        bytes += e->bytes;
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I, s:s, s:f, s:I, s:b, s:b, s:b, s:o}", "key", e->key,
+                                        "bytes", (json_int_t)e->bytes, "what", e->what, "used_s", e->used_s,
+                                        "uid", (json_int_t)e->uid, "believed", e->believed, "making",
+                                        e->is_making, "pinned", e->is_pinned, "users", users_to_json(e)));
+    }
+    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:o}", "folder", ls_cache_folder(cache), "bytes",
+                             (json_int_t)bytes, "quota_bytes", (json_int_t)limits->quota_bytes,
+                             "keep_free_bytes", (json_int_t)limits->keep_free_bytes, "entries", list);
+    ls_print_json(root);
+    json_decref(root);
+}
+
+/* "job 12, pid 4711 and 3 more": a job's processes are one user. */
+static const char *users_text(ls_arena *arena, const ls_cache_entry *e)
+{
+    enum { SHOWN = 2 };
+    const char *text = e->is_making ? "being made by " : "";
+    size_t named = 0, more = 0;
+    for (size_t i = 0; i < e->user_count; i++) {
+        const ls_cache_user *u = &e->users[i];
+        bool is_new = true;
+        for (size_t k = 0; k < i; k++) {
+            is_new = is_new && (u->job == 0 || e->users[k].job != u->job);
+        }
+        if (is_new && named < SHOWN) {
+            text = u->job > 0
+                       ? ls_arena_printf(arena, "%s%sjob %" PRIu64, text, named > 0 ? ", " : "", u->job)
+                       : ls_arena_printf(arena, "%s%spid %" PRId32, text, named > 0 ? ", " : "", u->pid);
+            named++;
+        } else {
+            more += is_new;
+        }
+    }
+    if (named == 0) {
+        return e->is_making || e->is_pinned ? "others" : "";
+    }
+    return more == 0 ? text : ls_arena_printf(arena, "%s and %zu more", text, more);
+}
+
+static void print_entries(ls_arena *arena, const ls_cache_entry *entries, size_t count)
+{
+    static const char *const titles[] = {"KEY", "MIB", "LAST USED", "IN USE BY", "WHAT"};
+    static const bool right[] = {false, true, true, false, false};
+    ls_table table = {.titles = titles, .right = right, .columns = 5, .arena = arena};
+    ls_text text = {0};
+    const double now_s = ls_clock_wall_s();
+    for (size_t i = 0; i < count; i++) {
+        const ls_cache_entry *e = &entries[i];
+        ls_table_printf(&table, "%.12s", e->key);
+        ls_table_printf(&table, "%.1f", mib(e->bytes));
+        ls_table_printf(&table, "%s ago", ls_duration_of(now_s > e->used_s ? now_s - e->used_s : 0.0).text);
+        ls_table_add(&table, users_text(arena, e));
+        ls_table_printf(&table, "%s%s", e->believed ? "" : "(a stranger's, not used) ", e->what);
+    }
+    ls_table_append(&table, ls_terminal_width(), &text);
+    fputs(ls_text_string(&text), stdout);
+    ls_text_release(&text);
+}
+
+static ls_status list_cache(const ls_invocation *invocation, ls_cache *cache)
+{
+    const ls_settings *settings = invocation->settings;
+    ls_cache_entry *entries = NULL;
+    ls_cache_limits limits;
+    size_t count = 0;
+    uint64_t bytes = 0;
+    LS_TRY(ls_cache_limits_load(invocation->arena, ls_cache_folder(cache), &limits));
+    LS_TRY(ls_cache_list(cache, invocation->arena, &entries, &count));
+    if (settings->json) {
+        print_json(cache, &limits, entries, count);
+        return LS_OK;
+    }
+    for (size_t i = 0; i < count; i++) {
+        bytes += entries[i].bytes;
+    }
+    if (count > 0) {
+        print_entries(invocation->arena, entries, count);
+    }
+    printf("%zu entries, %.1f MiB of %.1f in %s\n", count, mib(bytes), mib(limits.quota_bytes),
+           ls_cache_folder(cache));
+    return LS_OK;
+}
+
+static ls_status run_ls(const ls_invocation *invocation)
+{
+    const ls_settings *settings = invocation->settings;
+    ls_cache *cache = NULL;
+    LS_TRY(open_cache(invocation->arena, settings->dir, &cache));
+    const ls_status status = list_cache(invocation, cache);
+    ls_cache_close(cache);
+    return status;
+}
+
+const ls_command ls_command_cache_ls = {
+    .name = "cache ls",
+    .words = "",
+    .summary = "the datasets that were prepared on this machine, and who uses them",
+    .details =
+        "Text is tokenised once per tokenizer, whoever asks, and kept by its content: runs on the same text "
+        "share it, jobs that start\n"
+        "together wait for the first. What is in use stays; the rest goes when the space is wanted, least "
+        "recently used first\n"
+        "('lockstep cache limit'). IN USE BY names jobs of the queue and processes; those of other users "
+        "can't "
+        "be seen.",
+    .options = &ls_table_options,
+    .settings_bytes = sizeof(ls_settings),
+    .run = run_ls,
+};
+
+/* ---- clear ---- */
+
+typedef struct clear_settings {
+    const char *dir;
+    double older_s;
+    bool json;
+} clear_settings;
+
+static const ls_option clear_rows[] = {
+    {.key = "older",
+     .type = LS_OPTION_DURATION,
+     .offset = offsetof(clear_settings, older_s),
+     .default_text = "0",
+     .min = 0,
+     .max = 1e9,
+     .unit_needed = true,
+     .help = "only what was not used for so long: 7d"},
+    ROW_DIR(clear_settings),
+    LS_ROW_JSON(clear_settings),
+};
+static const ls_option_table clear_table = LS_OPTIONS(clear_rows);
+
+typedef struct clearing {
+    size_t removed, used;
+    uint64_t bytes;
+} clearing;
+
+static ls_status clear_entry(ls_cache *cache, const ls_cache_entry *e, clearing *total)
+{
+    bool removed = false;
+    LS_TRY(ls_cache_remove(cache, e->key, &removed));
+    total->removed += removed;
+    total->used += !removed;
+    total->bytes += removed ? e->bytes : 0;
+    return LS_OK;
+}
+
+static ls_status clear_cache(const ls_invocation *invocation, ls_cache *cache)
+{
+    const clear_settings *settings = invocation->settings;
+    ls_cache_entry *entries = NULL;
+    size_t count = 0;
+    clearing total = {0};
+    const double now_s = ls_clock_wall_s();
+    LS_TRY(ls_cache_list(cache, invocation->arena, &entries, &count));
+    bool *chosen = ls_arena_new(invocation->arena, bool, count);
+    LS_TRY(choose(invocation, entries, count, chosen));
+    for (size_t i = 0; i < count; i++) {
+        if (chosen[i] && now_s - entries[i].used_s >= settings->older_s) {
+            LS_TRY(clear_entry(cache, &entries[i], &total));
+        }
+    }
+    LS_TRY(ls_cache_sweep(cache));
+    if (settings->json) {
+        json_t *root = json_pack("{s:I, s:I, s:I}", "removed", (json_int_t)total.removed, "bytes",
+                                 (json_int_t)total.bytes, "in_use", (json_int_t)total.used);
+        ls_print_json(root);
+        json_decref(root);
+    } else {
+        printf("removed %zu entries, %.1f MiB", total.removed, mib(total.bytes));
+        printf(total.used > 0 ? "; %zu are in use and stay\n" : "\n", total.used);
+    }
+    return total.used > 0 && invocation->word_count > 0
+               ? ls_fail(LS_ERR_FAILED, "in use, not removed; 'lockstep cache ls' says by whom")
+               : LS_OK;
+}
+
+static ls_status run_clear(const ls_invocation *invocation)
+{
+    const clear_settings *settings = invocation->settings;
+    ls_cache *cache = NULL;
+    LS_TRY(open_cache(invocation->arena, settings->dir, &cache));
+    const ls_status status = clear_cache(invocation, cache);
+    ls_cache_close(cache);
+    return status;
+}
+
+const ls_command ls_command_cache_clear = {
+    .name = "cache clear",
+    .words = "[KEY...]",
+    .summary = "remove prepared datasets that nobody uses",
+    .details = "All that are not in use, those of --older alone, or those named: KEY is the beginning of a "
+               "key as 'lockstep cache ls'\n"
+               "shows it. What is in use is never removed; that fails when it was named (exit code 1). "
+               "Nothing is lost: what a run needs\n"
+               "is made again.",
+    .words_max = 1000000,
+    .options = &clear_table,
+    .settings_bytes = sizeof(clear_settings),
+    .run = run_clear,
+};
+
+/* ---- verify ---- */
+
+typedef struct verify_settings {
+    const char *dir;
+    bool remove, json;
+} verify_settings;
+
+static const ls_option verify_rows[] = {
+    {.key = "remove",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(verify_settings, remove),
+     .default_text = "false",
+     .help = "remove what is damaged, so that it is made again"},
+    ROW_DIR(verify_settings),
+    LS_ROW_JSON(verify_settings),
+};
+static const ls_option_table verify_table = LS_OPTIONS(verify_rows);
+
+/* NULL: it is good. */
+static const char *problem_of(const ls_invocation *invocation, ls_cache *cache, const ls_cache_entry *e)
+{
+    const char *path =
+        ls_cache_entry_path(invocation->arena, ls_cache_folder(cache), e->key, LS_TOKEN_CACHE_SUFFIX);
+    const ls_status status = e->believed ? ls_token_cache_verify(path, e->key)
+                                         : ls_fail(LS_ERR_DATA, "%s is user %u's", path, e->uid);
+    return status == LS_OK ? NULL : ls_arena_strdup(invocation->arena, ls_error_text());
+}
+
+static ls_status verify_cache(const ls_invocation *invocation, ls_cache *cache)
+{
+    const verify_settings *settings = invocation->settings;
+    ls_cache_entry *entries = NULL;
+    size_t count = 0, damaged = 0;
+    LS_TRY(ls_cache_list(cache, invocation->arena, &entries, &count));
+    bool *chosen = ls_arena_new(invocation->arena, bool, count);
+    LS_TRY(choose(invocation, entries, count, chosen));
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        if (!chosen[i] || entries[i].is_making) {
+            continue;
+        }
+        bool removed = false;
+        const char *problem = problem_of(invocation, cache, &entries[i]);
+        damaged += problem != NULL;
+        if (problem && settings->remove && ls_cache_remove(cache, entries[i].key, &removed) != LS_OK) {
+            problem = ls_arena_printf(invocation->arena, "%s; %s", problem, ls_error_text());
+        }
+        json_array_append_new(list, json_pack("{s:s, s:s?, s:b}", "key", entries[i].key, "problem", problem,
+                                              "removed", removed));
+        if (!settings->json) {
+            ls_text text = {0};
+            ls_text_printf(&text, "%.12s: %s%s", entries[i].key, problem ? problem : "good",
+                           removed ? "; removed" : "");
+            ls_text line = {0};
+            ls_text_append_printable(&line, ls_text_string(&text), text.bytes, "");
+            printf("%s\n", ls_text_string(&line));
+            ls_text_release(&line);
+            ls_text_release(&text);
+        }
+    }
+    if (settings->json) {
+        json_t *root = json_pack("{s:O}", "entries", list);
+        ls_print_json(root);
+        json_decref(root);
+    }
+    json_decref(list);
+    return damaged == 0 ? LS_OK
+                        : ls_fail(LS_ERR_DATA, "%zu of %zu entries are damaged%s", damaged, count,
+                                  settings->remove ? "" : "; --remove removes them, and they are made again");
+}
+
+static ls_status run_verify(const ls_invocation *invocation)
+{
+    const verify_settings *settings = invocation->settings;
+    ls_cache *cache = NULL;
+    LS_TRY(open_cache(invocation->arena, settings->dir, &cache));
+    const ls_status status = verify_cache(invocation, cache);
+    ls_cache_close(cache);
+    return status;
+}
+
+const ls_command ls_command_cache_verify = {
+    .name = "cache verify",
+    .words = "[KEY...]",
+    .summary = "read every byte of prepared datasets and check it",
+    .details = "Runs check what they read while they read it; this reads all, or what is named. The exit "
+               "code is 3 when something is damaged.",
+    .words_max = 1000000,
+    .options = &verify_table,
+    .settings_bytes = sizeof(verify_settings),
+    .run = run_verify,
+};
+
+/* ---- limit ---- */
+
+typedef struct limit_settings {
+    const char *quota, *keep_free, *group, *dir;
+    bool json;
+} limit_settings;
+
+#define FIELD(name) .offset = offsetof(limit_settings, name)
+static const ls_option limit_rows[] = {
+    {.key = "quota",
+     .type = LS_OPTION_STRING,
+     FIELD(quota),
+     .default_text = "\"\"",
+     .value_name = "BYTES",
+     .value_needed = true,
+     .help = "200GiB, 500MB or auto: a fifth of the disk; entries beyond it go unless they are in use"},
+    {.key = "keep_free",
+     .type = LS_OPTION_STRING,
+     FIELD(keep_free),
+     .default_text = "\"\"",
+     .value_name = "BYTES",
+     .value_needed = true,
+     .help = "of the disk, whoever fills it; auto: a twentieth, at most 10 GiB"},
+    {.key = "group",
+     .type = LS_OPTION_STRING,
+     FIELD(group),
+     .default_text = "\"\"",
+     .value_name = "NAME",
+     .value_needed = true,
+     .help = "its members believe each other's entries; none: everybody only their own and root's"},
+    ROW_DIR(limit_settings),
+    LS_ROW_JSON(limit_settings),
+};
+#undef FIELD
+static const ls_option_table limit_table = LS_OPTIONS(limit_rows);
+
+static ls_status change_limit(const ls_invocation *invocation, ls_cache_limits *limits, const char *key,
+                              const char *value)
+{
+    return value[0] ? ls_options_apply_value(ls_cache_limits_table(), limits, key, value,
+                                             "lockstep cache limit", invocation->arena)
+                    : LS_OK;
+}
+
+static ls_status change_limits(const ls_invocation *invocation, ls_cache *cache)
+{
+    const limit_settings *s = invocation->settings;
+    ls_cache_limits limits;
+    if (!s->quota[0] && !s->keep_free[0] && !s->group[0]) {
+        return LS_OK;
+    }
+    LS_TRY(ls_cache_limits_read(invocation->arena, ls_cache_folder(cache), &limits));
+    LS_TRY(change_limit(invocation, &limits, "quota", s->quota));
+    LS_TRY(change_limit(invocation, &limits, "keep_free", s->keep_free));
+    if (strcmp(s->group, "none") == 0) {
+        limits.group = "";
+    } else {
+        LS_TRY(change_limit(invocation, &limits, "group", s->group));
+    }
+    LS_TRY(ls_cache_limits_write(ls_cache_folder(cache), &limits));
+    return ls_cache_trim(cache);
+}
+
+static ls_status limit_cache(const ls_invocation *invocation, ls_cache *cache)
+{
+    const limit_settings *settings = invocation->settings;
+    ls_cache_limits limits;
+    LS_TRY(change_limits(invocation, cache));
+    LS_TRY(ls_cache_limits_load(invocation->arena, ls_cache_folder(cache), &limits));
+    if (settings->json) {
+        json_t *root =
+            json_pack("{s:s, s:I, s:I, s:s?}", "folder", ls_cache_folder(cache), "quota_bytes",
+                      (json_int_t)limits.quota_bytes, "keep_free_bytes", (json_int_t)limits.keep_free_bytes,
+                      "group", limits.group[0] ? limits.group : NULL);
+        ls_print_json(root);
+        json_decref(root);
+        return LS_OK;
+    }
+    printf("%s\n  quota      %.1f MiB\n  keep free  %.1f MiB\n  group      %s\n", ls_cache_folder(cache),
+           mib(limits.quota_bytes), mib(limits.keep_free_bytes), limits.group[0] ? limits.group : "none");
+    return LS_OK;
+}
+
+static ls_status run_limit(const ls_invocation *invocation)
+{
+    const limit_settings *settings = invocation->settings;
+    ls_cache *cache = NULL;
+    LS_TRY(open_cache(invocation->arena, settings->dir, &cache));
+    const ls_status status = limit_cache(invocation, cache);
+    ls_cache_close(cache);
+    return status;
+}
+
+const ls_command ls_command_cache_limit = {
+    .name = "cache limit",
+    .words = "",
+    .summary = "how much of the disk prepared datasets may have, and whose are believed",
+    .details = "Without options it prints what holds. Limits belong to the folder and are the same for all "
+               "who use it (cache.yaml in it).\n"
+               "Other users' entries are not believed: that tokens are those of a text can't be checked "
+               "without tokenising it. A team that\n"
+               "trusts each other shares a folder of root's with the bits 2770 of its group, limited with "
+               "--group; run files name it in\n"
+               "data.cache_dir.",
+    .options = &limit_table,
+    .settings_bytes = sizeof(limit_settings),
+    .run = run_limit,
+};
