@@ -144,15 +144,7 @@ lost=$(field "$out" job)
 until_state "$lost" RUNNING
 until_file "$work/lost.running"
 node=$(slurm_as squeue -h -t running -o %N)
-# All at once, as a machine that loses power would: nobody is left to tell how the others ended.
-there=$(for process in /proc/[0-9]*; do
-    grep -qzsxF "SLURMD_NODENAME=$node" "$process/environ" || continue
-    echo "${process#/proc/}"
-    parent=$(sed -n 's/^PPid:\t//p' "$process/status" 2>/dev/null)
-    [ "$(cat "/proc/$parent/comm" 2>/dev/null)" != slurmstepd ] || echo "$parent"
-done | sort -u)
-kill -STOP "$(cat "$slurm/run/$node.pid")" $there
-kill -9 "$(cat "$slurm/run/$node.pid")" $there
+slurm_lose "$node"
 until_state "$lost" SUCCEEDED
 expect 0 queue ps --all --json
 same "epoch behind the loss" "$(python3 -c 'import json, sys

@@ -5,6 +5,7 @@
 #   slurm_need                   ends the test with 77 where Slurm is not installed
 #   slurm_up NODES [OPTION...]   starts it; $slurm is its folder, SLURM_CONF is exported. OPTION: of lockstep slurm-config
 #   slurm_as COMMAND...          runs a command as its user; $slurm/lockstep is the program under test, where that user can run it
+#   slurm_lose NODE              ends the node's slurmd and all that runs there, as a machine that loses power would
 #   slurm_down                   stops it; done anyway when the test ends
 
 slurm="" slurm_root=no
@@ -43,6 +44,19 @@ slurm_up() {
         exit 1
     }
     export SLURM_CONF=$slurm/slurm.conf
+}
+
+# All at once: nobody is left to tell how the others ended.
+slurm_lose() {
+    local process parent there
+    there=$(for process in /proc/[0-9]*; do
+        grep -qzsxF "SLURMD_NODENAME=$1" "$process/environ" && grep -qzsxF "SLURM_CONF=$SLURM_CONF" "$process/environ" || continue
+        echo "${process#/proc/}"
+        parent=$(sed -n 's/^PPid:\t//p' "$process/status" 2>/dev/null)
+        [ "$(cat "/proc/$parent/comm" 2>/dev/null)" != slurmstepd ] || echo "$parent"
+    done | sort -u)
+    kill -STOP "$(cat "$slurm/run/$1.pid")" $there
+    kill -9 "$(cat "$slurm/run/$1.pid")" $there
 }
 
 slurm_down() {
