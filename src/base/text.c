@@ -327,3 +327,26 @@ ls_quantity ls_duration_of(double seconds)
     }
     return out;
 }
+
+ls_quantity ls_time_of(double seconds)
+{
+    static const struct {
+        double below, unit_s;
+        const char *unit;
+    } units[] = {{1e-3, 1e-6, "us"},    {1.0, 1e-3, "ms"},       {600.0, 1.0, "s"},
+                 {7200.0, 60.0, "min"}, {172800.0, 3600.0, "h"}, {730.0 * 86400.0, 86400.0, "days"}};
+    ls_quantity out;
+    if (!(seconds >= 0.0) || seconds > 1e15) {
+        snprintf(out.text, sizeof out.text, seconds > 0.0 ? "never" : "\u2013");
+        return out;
+    }
+    size_t i = 0;
+    while (i < sizeof units / sizeof units[0] && seconds >= units[i].below) {
+        i++;
+    }
+    const bool is_years = i == sizeof units / sizeof units[0];
+    const double unit_s = is_years ? 365.25 * 86400.0 : units[i].unit_s;
+    snprintf(out.text, sizeof out.text, "%.12s %s", ls_plain_of(seconds / unit_s).text,
+             is_years ? "years" : units[i].unit);
+    return out;
+}

@@ -62,6 +62,8 @@ ls_quantity ls_plain_of(double value);
 
 /* Seconds for people, two units at most: "7.2 ms", "0.25 s", "12 s", "3 min 20 s", "2 h 05 min", "3 d 4 h"; below 0 and not finite: "?". */
 ls_quantity ls_duration_of(double seconds);
+/* The same as a measure, one unit and three digits: "450 us", "12.3 ms", "45 s", "36.5 min", "4.92 h", "23 days", "9.1 years"; infinite: "never", no number: a dash. */
+ls_quantity ls_time_of(double seconds);
 
 /*
  * Levenshtein distance: how many characters must be put in, taken out or replaced to make `b` of `a`. Cut off: `limit` when it is that

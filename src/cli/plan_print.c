@@ -18,19 +18,7 @@
 
 static void append_duration(ls_text *text, double seconds)
 {
-    if (seconds < 1.0) {
-        ls_text_printf(text, "%s ms", ls_plain_of(1e3 * seconds).text);
-    } else if (seconds < 600.0) {
-        ls_text_printf(text, "%s s", ls_plain_of(seconds).text);
-    } else if (seconds < 7200.0) {
-        ls_text_printf(text, "%s min", ls_plain_of(seconds / 60.0).text);
-    } else if (seconds < 172800.0) {
-        ls_text_printf(text, "%s h", ls_plain_of(seconds / 3600.0).text);
-    } else if (seconds < 2.0 * 365.0 * 86400.0) {
-        ls_text_printf(text, "%s days", ls_plain_of(seconds / 86400.0).text);
-    } else {
-        ls_text_printf(text, "%s years", ls_plain_of(seconds / (365.25 * 86400.0)).text);
-    }
+    ls_text_append(text, ls_time_of(seconds).text);
 }
 
 /* ---- lines ---- */

@@ -35,31 +35,9 @@ static const char page_style[] =
 
 /* ---- words for numbers ---- */
 
-void ls_page_duration(double seconds, char *text, size_t bytes)
-{
-    static const struct {
-        double below, unit_s;
-        const char *unit;
-    } units[] = {{1e-3, 1e-6, "us"},    {1.0, 1e-3, "ms"},       {600.0, 1.0, "s"},
-                 {7200.0, 60.0, "min"}, {172800.0, 3600.0, "h"}, {730.0 * 86400.0, 86400.0, "days"}};
-    if (!(seconds >= 0.0) || seconds > 1e15) {
-        snprintf(text, bytes, seconds > 0.0 ? "never" : "\u2013");
-        return;
-    }
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (seconds < units[i].below) {
-            snprintf(text, bytes, "%.3g %s", seconds / units[i].unit_s, units[i].unit);
-            return;
-        }
-    }
-    snprintf(text, bytes, "%.3g years", seconds / (365.25 * 86400.0));
-}
-
 void ls_page_append_duration(double seconds, ls_text *text)
 {
-    char words[32];
-    ls_page_duration(seconds, words, sizeof words);
-    ls_text_append(text, words);
+    ls_text_append(text, ls_time_of(seconds).text);
 }
 
 void ls_page_append_dollars(double usd, ls_text *text)
@@ -216,14 +194,14 @@ static void append_time_tiles(const ls_plan_page *page, ls_text *text)
     char words[32], low[32], high[32], name[96];
     const ls_estimate *e = page->estimate;
     if (page->days > 0.0 && isfinite(page->days)) {
-        ls_page_duration(86400.0 * page->days, words, sizeof words);
+        snprintf(words, sizeof words, "%s", ls_time_of(86400.0 * page->days).text);
         snprintf(name, sizeof name, "for %s tokens, failures and all", ls_quantity_of(page->tokens).text);
         tile(text, name, "%s", words);
     }
     if (e->time.step_s > 0.0) {
-        ls_page_duration(e->time.step_s, words, sizeof words);
-        ls_page_duration(page->step_s_low, low, sizeof low);
-        ls_page_duration(page->step_s_high, high, sizeof high);
+        snprintf(words, sizeof words, "%s", ls_time_of(e->time.step_s).text);
+        snprintf(low, sizeof low, "%s", ls_time_of(page->step_s_low).text);
+        snprintf(high, sizeof high, "%s", ls_time_of(page->step_s_high).text);
         snprintf(name, sizeof name, page->step_s_high > 0.0 ? "a step; 10 to 90 %%: %s to %s" : "a step", low,
                  high);
         tile(text, name, "%s", words);

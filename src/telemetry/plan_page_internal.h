@@ -52,7 +52,6 @@ extern const ls_page_figure ls_page_memory, ls_page_pipeline, ls_page_timeline, 
     ls_page_topology, ls_page_goodput, ls_page_power, ls_page_accuracy;
 
 /* "2.1 s", "35 min", "12 h", "61 days", "13 years"; INFINITY: "never". */
-void ls_page_duration(double seconds, char *text, size_t bytes);
 void ls_page_append_duration(double seconds, ls_text *text);
 void ls_page_append_dollars(double usd, ls_text *text);
 /* "393 kW", "25.2 MW" */

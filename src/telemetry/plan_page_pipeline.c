@@ -61,7 +61,7 @@ static void draw_cell(const ls_trace_setting *s, const ls_trace_cell *cell, doub
     char said[128], number[16], duration[32];
     const double x = left + cell->begin_s * scale, width = (cell->end_s - cell->begin_s) * scale;
     const double y = top + cell->stage * ROW_HEIGHT;
-    ls_page_duration(cell->end_s - cell->begin_s, duration, sizeof duration);
+    snprintf(duration, sizeof duration, "%s", ls_time_of(cell->end_s - cell->begin_s).text);
     snprintf(said, sizeof said, "%s of micro-batch %d, %s", works[cell->work], cell->micro_batch + 1,
              duration);
     /* Later chunks of an interleaved pipeline are paler. */
@@ -185,8 +185,8 @@ static void say(const ls_plan_page *page, ls_text *text)
     const ls_strategy *s = &page->estimate->strategy;
     const ls_time_estimate *time = &page->estimate->time;
     char forward[32], backward[32];
-    ls_page_duration(time->stage_forward_s, forward, sizeof forward);
-    ls_page_duration(time->stage_backward_s, backward, sizeof backward);
+    snprintf(forward, sizeof forward, "%s", ls_time_of(time->stage_forward_s).text);
+    snprintf(backward, sizeof backward, "%s", ls_time_of(time->stage_backward_s).text);
     const double bubble = time->terms_s[LS_TERM_BUBBLE] / time->step_s;
     if (s->pp == 1) {
         ls_text_printf(text,

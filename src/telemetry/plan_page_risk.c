@@ -48,7 +48,7 @@ static void draw_interval(const ls_svg_axes *axes, double interval_s, int color,
                           ls_text *text)
 {
     char label[64], duration[32];
-    ls_page_duration(interval_s, duration, sizeof duration);
+    snprintf(duration, sizeof duration, "%s", ls_time_of(interval_s).text);
     snprintf(label, sizeof label, "%s: %s", name, duration);
     ls_svg_axes_mark(axes, interval_s, color, text);
     ls_svg_label_between(text, ls_svg_axes_x(axes, interval_s), y, 0, label, axes->left,

@@ -122,10 +122,10 @@ static double place_lanes(lanes *l, double y, double hidden_s)
             continue;
         }
         char label[128], duration[32], hidden[64] = "";
-        ls_page_duration(l->total_s[k], duration, sizeof duration);
+        snprintf(duration, sizeof duration, "%s", ls_time_of(l->total_s[k]).text);
         if (k == LANE_DATA && hidden_s > 0.0) {
             char under[32];
-            ls_page_duration(hidden_s, under, sizeof under);
+            snprintf(under, sizeof under, "%s", ls_time_of(hidden_s).text);
             snprintf(hidden, sizeof hidden, " + %s hidden", under);
         }
         snprintf(label, sizeof label, "%s: %s, %.1f %%%s", lane_names[k], duration,
@@ -179,8 +179,8 @@ static void say(const ls_plan_page *page, ls_text *text)
     for (int k = LANE_EXCHANGE; k < LANES; k++) {
         worst = total_s[k] > total_s[worst] ? (lane)k : worst;
     }
-    ls_page_duration(time->step_s, step, sizeof step);
-    ls_page_duration(time->hidden_data_s, hidden, sizeof hidden);
+    snprintf(step, sizeof step, "%s", ls_time_of(time->step_s).text);
+    snprintf(hidden, sizeof hidden, "%s", ls_time_of(time->hidden_data_s).text);
     ls_text_printf(text, "A step takes <b>%s</b>, and computes for %.0f %% of it. ", step,
                    100.0 * total_s[LANE_COMPUTE] / time->step_s);
     if (total_s[worst] >= 0.005 * time->step_s) {

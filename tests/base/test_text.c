@@ -54,6 +54,31 @@ static void append_printable_takes_the_teeth_out(void **state)
     ls_text_release(&zero);
 }
 
+static void text_time_of_is_one_unit_with_three_digits(void **state)
+{
+    (void)state;
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0.0, "0 us"},
+                 {4.5e-4, "450 us"},
+                 {0.01234, "12.3 ms"},
+                 {0.9994, "999 ms"},
+                 {45.0, "45 s"},
+                 {599.0, "599 s"},
+                 {2190.0, "36.5 min"},
+                 {17712.0, "4.92 h"},
+                 {23.0 * 86400, "23 days"},
+                 {3652.5 * 86400, "10 years"},
+                 {1e15, "31688088 years"},
+                 {INFINITY, "never"},
+                 {NAN, "\u2013"},
+                 {-1.0, "\u2013"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_string_equal(ls_time_of(cases[i].seconds).text, cases[i].text);
+    }
+}
+
 static void durations_have_two_units(void **state)
 {
     (void)state;
@@ -113,9 +138,11 @@ static void quantity_parse_reads_units(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantity_has_three_digits), cmocka_unit_test(quantity_parse_reads_units),
-        cmocka_unit_test(plain_numbers_have_no_exponent), cmocka_unit_test(durations_have_two_units),
-        cmocka_unit_test(append_printable_takes_the_teeth_out)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(quantity_has_three_digits),
+                                       cmocka_unit_test(quantity_parse_reads_units),
+                                       cmocka_unit_test(plain_numbers_have_no_exponent),
+                                       cmocka_unit_test(text_time_of_is_one_unit_with_three_digits),
+                                       cmocka_unit_test(durations_have_two_units),
+                                       cmocka_unit_test(append_printable_takes_the_teeth_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
