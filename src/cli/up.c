@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/queue.h"
 #include "compute/queue.h"
 #include "execution/calibrate/calibrate.h"
 #include "orchestration/client/client.h"
@@ -320,6 +321,42 @@ static ls_status end_daemon(const down_settings *settings, pid_t pid, int proces
     return wait_for_end(process, settings, pid);
 }
 
+/* How many jobs are in states of a kind; -1: the daemon does not say. */
+static void count_jobs(int64_t *running_out, int64_t *waiting_out)
+{
+    const ls_client_request request = {.method = "GET", .path = "/v1/status", .timeout_s = 2.0};
+    json_t *answer = NULL, *count = NULL;
+    const char *state = NULL;
+    *running_out = *waiting_out = -1;
+    if (ls_client_ask(&request, &answer) != LS_OK) {
+        ls_error_clear(); /* a signal ends it all the same */
+        return;
+    }
+    *running_out = *waiting_out = 0;
+    json_object_foreach(json_object_get(answer, "states"), state, count)
+    {
+        if (!ls_queue_has_ended(state)) {
+            *(ls_queue_waits(state) ? waiting_out : running_out) += json_integer_value(count);
+        }
+    }
+    json_decref(answer);
+}
+
+static void print_down(const down_settings *settings, int64_t running, int64_t waiting)
+{
+    if (settings->cancel) {
+        printf("the queue is down, and its jobs have ended\n");
+    } else if (running < 0) {
+        printf("the queue is down; jobs that run go on\n");
+    } else if (running + waiting == 0) {
+        printf("the queue is down; no job ran or waited\n");
+    } else {
+        printf("the queue is down: %lld job%s, and %lld that wait%s until 'lockstep up'\n",
+               (long long)running, running == 1 ? " goes on" : "s go on", (long long)waiting,
+               waiting == 1 ? "s stays" : " stay");
+    }
+}
+
 static ls_status run_down(const ls_invocation *invocation)
 {
     const down_settings *settings = invocation->settings;
@@ -332,6 +369,10 @@ static ls_status run_down(const ls_invocation *invocation)
     if (status == LS_OK && (process < 0 || still != pid)) {
         status = ls_fail(LS_ERR_NOT_FOUND, "no daemon runs on %s", home);
     }
+    int64_t running = -1, waiting = -1;
+    if (status == LS_OK && !settings->cancel) {
+        count_jobs(&running, &waiting);
+    }
     status = status != LS_OK ? status : end_daemon(settings, pid, process);
     if (process >= 0) {
         close(process);
@@ -340,6 +381,8 @@ static ls_status run_down(const ls_invocation *invocation)
         json_t *root = json_pack("{s:s, s:I}", "home", home, "pid", (json_int_t)pid);
         ls_print_json(root);
         json_decref(root);
+    } else if (status == LS_OK) {
+        print_down(settings, running, waiting);
     }
     return status;
 }

@@ -146,6 +146,7 @@ fi
 submit long.yaml
 reach "$job" RUNNING
 expect 0 "$LOCKSTEP" down
+prints "the queue is down: 1 job goes on"
 check "the job goes on" grep -sqz "LOCKSTEP_JOB_DIR=$LOCKSTEP_HOME/jobs/$job" /proc/[0-9]*/environ
 expect 0 "$LOCKSTEP" up --slots 4
 reach "$job" RUNNING
@@ -153,6 +154,20 @@ expect 0 "$LOCKSTEP" down --cancel
 check "nothing of it goes on" bash -c "! grep -sqz LOCKSTEP_JOB_DIR=$LOCKSTEP_HOME/jobs/$job /proc/[0-9]*/environ"
 expect 0 "$LOCKSTEP" up --slots 4
 same "cancelled" "$(state "$job")" CANCELLED
+expect 0 "$LOCKSTEP" down
+
+# ---- ended jobs go when there are more than are kept, with their folders; not one that a job waits for ----
+printf 'keep: {jobs: 2}\n' >"$LOCKSTEP_HOME/config.yaml"
+printf 'job: {command: [cat, none]}\n' >after.yaml
+expect 0 "$LOCKSTEP" up --slots 4
+is_gone() { ! "$LOCKSTEP" ps 1 >/dev/null 2>&1 && [ ! -e "$LOCKSTEP_HOME/jobs/1" ]; }
+until_so is_gone
+expect 2 "$LOCKSTEP" ps 1
+says "there is no job 1"
+check "the newest are kept" "$LOCKSTEP" ps "$job"
+check "with their folder" test -d "$LOCKSTEP_HOME/jobs/$job"
+submit after.yaml
+check "numbers go on" test "$job" -gt 5
 expect 0 "$LOCKSTEP" down
 expect 2 "$LOCKSTEP" down
 finish

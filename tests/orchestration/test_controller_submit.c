@@ -187,6 +187,26 @@ static void after_is_of_jobs_that_there_are(void **state)
     assert_int_equal(on(LS_VERB_RELEASE, submit(1, "")), 409); /* is not held */
 }
 
+static void ended_jobs_are_let_go_unless_waited_for(void **state)
+{
+    (void)state;
+    const uint64_t first = submit(1, ""), second = submit(1, "");
+    starts(first);
+    assert_false(ls_controller_let_go(w.controller, first)); /* runs */
+    const uint64_t waits = submit(1, "after: [1], hold: true");
+    ends(first, 0);
+    assert_false(ls_controller_let_go(w.controller, first));
+    assert_int_equal(on(LS_VERB_CANCEL, waits), 200);
+    assert_true(ls_controller_let_go(w.controller, first));
+    assert_null(ls_controller_job(w.controller, first));
+    assert_int_equal(on(LS_VERB_SHOW, first), 404);
+    assert_true(ls_controller_let_go(w.controller, 77)); /* not in memory */
+    starts(second);
+    ends(second, 0);
+    assert_state(second, SUCCEEDED);
+    assert_int_equal(submit(1, ""), waits + 1);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -198,6 +218,7 @@ int main(void)
         CASE(users_have_limits),
         CASE(large_requests_are_limited_too),
         CASE(after_is_of_jobs_that_there_are),
+        CASE(ended_jobs_are_let_go_unless_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -573,6 +573,37 @@ bool ls_controller_is_down(const ls_controller *c)
     return c->is_going_down && (!c->cancels_all || c->entry_count == c->ended_count);
 }
 
+static bool is_waited_for(const ls_controller *c, uint64_t id)
+{
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        const ls_job *job = c->entries[i]->job;
+        for (uint32_t k = 0; !ls_job_state_is_final(job->state) && k < job->spec.after_count; k++) {
+            if (job->spec.after[k] == id) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool ls_controller_let_go(ls_controller *c, uint64_t id)
+{
+    LS_ASSERT(!c->in_turn);
+    ls_entry *entry = ls_controller_find(c, id);
+    if ((entry && (!ls_job_state_is_final(entry->job->state) || entry->is_changed)) || is_waited_for(c, id)) {
+        return false;
+    }
+    if (entry) {
+        const uint32_t index = lower_bound(c, id);
+        memmove(&c->entries[index], &c->entries[index + 1],
+                (c->entry_count - index - 1) * sizeof *c->entries);
+        c->entry_count--;
+        c->ended_count--;
+        destroy_entry(entry);
+    }
+    return true;
+}
+
 /* ---- look ---- */
 
 const ls_job *ls_controller_job(const ls_controller *c, uint64_t id)

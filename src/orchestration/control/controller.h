@@ -208,6 +208,9 @@ void ls_controller_turn_done(ls_controller *controller);
  * again with the next turn. Replies are called: what would have been changed is answered with 507. */
 void ls_controller_turn_failed(ls_controller *controller, const char *error);
 
+/* An ended job is to be forgotten for good: takes it out of memory. False when it has not ended, when that is not on the disk yet, or when a job waits for it. */
+bool ls_controller_let_go(ls_controller *controller, uint64_t id);
+
 /* ---- look ---- */
 
 /* NULL: not in memory. */

@@ -409,3 +409,55 @@ ls_status ls_job_store_journal(ls_job_store *store, uint64_t job, uint64_t after
     *entries_out = entries;
     return LS_OK;
 }
+
+/* ---- forgetting ---- */
+
+ls_status ls_job_store_expired(ls_job_store *store, uint64_t kept, double before_s, uint32_t max,
+                               uint64_t *ids_out, uint32_t *count_out)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    *count_out = 0;
+    LS_TRY(ls_statement_prepare(
+        store->database,
+        "SELECT id FROM jobs WHERE ended=1 AND id<(SELECT MAX(id) FROM jobs) AND"
+        " (id<=COALESCE((SELECT id FROM jobs WHERE ended=1 ORDER BY id DESC LIMIT 1 OFFSET ?1), 0) OR"
+        " (SELECT MAX(time) FROM journal WHERE job=jobs.id)<?2) ORDER BY id LIMIT ?3",
+        &row));
+    ls_statement_set_i64(row, 1, (int64_t)kept);
+    ls_statement_set_f64(row, 2, before_s);
+    ls_statement_set_i64(row, 3, max);
+    ls_status status;
+    while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row && *count_out < max) {
+        ids_out[(*count_out)++] = (uint64_t)ls_statement_i64(row, 0);
+    }
+    ls_statement_finish(row);
+    return status;
+}
+
+static ls_status remove_each(ls_job_store *store, const char *sql, const uint64_t *ids, uint32_t count)
+{
+    ls_statement *statement = NULL;
+    LS_TRY(ls_statement_prepare(store->database, sql, &statement));
+    ls_status status = LS_OK;
+    for (uint32_t i = 0; i < count && status == LS_OK; i++) {
+        ls_statement_set_i64(statement, 1, (int64_t)ids[i]);
+        status = ls_statement_do(statement);
+    }
+    ls_statement_finish(statement);
+    return status;
+}
+
+ls_status ls_job_store_remove(ls_job_store *store, const uint64_t *ids, uint32_t count)
+{
+    LS_TRY(ls_database_begin(store->database));
+    ls_status status = remove_each(store, "DELETE FROM journal WHERE job=?1", ids, count);
+    if (status == LS_OK) {
+        status = remove_each(store, "DELETE FROM jobs WHERE id=?1 AND ended=1", ids, count);
+    }
+    if (status != LS_OK) {
+        ls_database_roll_back(store->database);
+        return status;
+    }
+    return ls_database_commit(store->database);
+}

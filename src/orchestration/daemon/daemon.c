@@ -11,6 +11,7 @@
 #include "orchestration/control/job_store.h"
 #include "orchestration/daemon/crash.h"
 #include "orchestration/daemon/forecast.h"
+#include "orchestration/daemon/retention.h"
 #include "orchestration/engines/local/local.h"
 #include "orchestration/engines/slurm/slurm.h"
 
@@ -38,6 +39,7 @@ struct ls_daemon {
     ls_engine *engine;
     ls_controller *controller;
     ls_api *api;
+    ls_retention *retention;
     uint64_t retry_ns; /* nothing is written before; 0: at once */
     bool has_stopped;
 };
@@ -446,6 +448,14 @@ static ls_status open_controller(ls_daemon *d)
     LS_TRY(ls_job_store_restore(d->store, settings.ended_max, d->controller, &next));
     LS_TRY(set_accounts(d));
     ls_controller_restored(d->controller, next);
+    d->retention = ls_retention_create(&(ls_retention_settings){
+        .env = d->env,
+        .store = d->store,
+        .controller = d->controller,
+        .home = d->home,
+        .jobs_kept = d->settings.jobs_kept,
+        .time_s = d->settings.kept_s,
+    });
     return LS_OK;
 }
 
@@ -505,6 +515,7 @@ void ls_daemon_destroy(ls_daemon *d)
     if (d->api) {
         ls_api_destroy(d->api);
     }
+    ls_retention_destroy(d->retention);
     ls_controller_destroy(d->controller);
     if (d->engine) {
         d->engine->calls->destroy(d->engine);

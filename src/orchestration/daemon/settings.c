@@ -22,8 +22,10 @@ static const ls_option options[] = {
     {.key = "user_jobs_max", .type = LS_OPTION_U64, FIELD(user_jobs_max), .default_text = "5000", .min = 1, .max = 1 << 20, .help = "the same of one user; not of who runs the queue"},
     {.key = "bytes_max", .type = LS_OPTION_BYTES, FIELD(bytes_max), .default_text = "1GiB", .min = 1 << 20, .max = 1e12, .help = "run files and variables of the jobs that have not ended; more are refused"},
     {.key = "user_bytes_max", .type = LS_OPTION_BYTES, FIELD(user_bytes_max), .default_text = "128MiB", .min = 1 << 20, .max = 1e12, .help = "the same of one user; not of who runs the queue"},
-    {.key = "ended_max", .type = LS_OPTION_U64, FIELD(ended_max), .default_text = "2000", .min = 1, .max = 1 << 20, .help = "ended jobs that ps --all shows; all others can be asked for by number"},
+    {.key = "ended_max", .type = LS_OPTION_U64, FIELD(ended_max), .default_text = "2000", .min = 1, .max = 1 << 20, .help = "ended jobs that ps --all shows; all others that are kept can be asked for by number"},
     {.key = "start_timeout", .type = LS_OPTION_DURATION, FIELD(start_timeout_s), .default_text = "60s", .min = 1, .max = 86400, .help = "a job that has not begun so long behind its start is lost"},
+    {.key = "keep.jobs", .type = LS_OPTION_U64, FIELD(jobs_kept), .default_text = "10000", .min = 1, .max = 1 << 30, .help = "ended jobs that are kept, with their journal and their folder under jobs; older ones go, but for those that a job waits for"},
+    {.key = "keep.time", .type = LS_OPTION_DURATION, FIELD(kept_s), .default_text = "90d", .min = 0, .max = 1e9, .help = "and no longer than this behind their end; 0: for ever"},
     {.key = "slurm.accounts", .type = LS_OPTION_BOOL, FIELD(slurm_accounts), .default_text = "false", .help = "jobs name their account to Slurm, which must know it"},
     {.key = "tls.certificate", .type = LS_OPTION_STRING, FIELD(certificate), .default_text = "\"\"", .value_name = "FILE", .help = "PEM, for listen beyond this machine"},
     {.key = "tls.key", .type = LS_OPTION_STRING, FIELD(key), .default_text = "\"\"", .value_name = "FILE", .help = "PEM, of the certificate"},
@@ -44,9 +46,13 @@ static const ls_option options[] = {
 /* clang-format on */
 
 static const ls_option_section sections[] = {
-    {"slurm", "for engine slurm"},       {"tls", "for an address beyond this machine"},
-    {"policy", "who runs next"},         {"idle", "devices that are held and do nothing"},
-    {"money", "what device-hours cost"}, {"accounts", "who is charged"},
+    {"keep", "what is kept of ended jobs"},
+    {"slurm", "for engine slurm"},
+    {"tls", "for an address beyond this machine"},
+    {"policy", "who runs next"},
+    {"idle", "devices that are held and do nothing"},
+    {"money", "what device-hours cost"},
+    {"accounts", "who is charged"},
 };
 
 const ls_option_table *ls_daemon_settings_table(void)

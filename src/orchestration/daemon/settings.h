@@ -31,7 +31,8 @@ typedef struct ls_daemon_settings {
     double price;
     const char *currency;
     bool strict_accounts;
-    uint64_t jobs_max, user_jobs_max, bytes_max, user_bytes_max, ended_max;
+    uint64_t jobs_max, user_jobs_max, bytes_max, user_bytes_max, ended_max, jobs_kept;
+    double kept_s;
     ls_option_strings accounts; /* NAME[:key=value,...] */
     const ls_calibration *
         calibration; /* of this machine; outlives the daemon; NULL: none. No option: who starts the daemon finds it */
