@@ -5,13 +5,13 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/user_files.h"
+#include "hanging_mount.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -221,20 +221,6 @@ static void user_files_ask_many_at_once(void **state)
     }
 }
 
-/* Every call in it waits for an answer that never comes. Returns the descriptor whose end is its end; -1: none to be had here. */
-static int mount_that_hangs(const char *path)
-{
-    char options[96];
-    const int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=%u,group_id=%u,allow_other", fd,
-             geteuid(), getegid());
-    if (fd >= 0 && mount("lockstep", path, "fuse", MS_NOSUID | MS_NODEV, options) != 0) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
 static void user_files_ask_what_hangs(void **state)
 {
     (void)state;
@@ -242,7 +228,7 @@ static void user_files_ask_what_hangs(void **state)
     assert_int_equal(mkdir(path_of("hangs"), 0700), 0);
     snprintf(hanging, sizeof hanging, "%s", path_of("hangs"));
     write_file("a", "text", 0600);
-    const int fd = mount_that_hangs(hanging);
+    const int fd = hanging_mount(hanging);
     if (fd < 0) {
         print_message("no FUSE to be had here\n");
         skip();
@@ -260,8 +246,7 @@ static void user_files_ask_what_hangs(void **state)
     ls_user_files_destroy(files); /* with a call that hangs */
     const ls_status again = ls_user_files_create(env, LIMIT_NS, &files);
     const heard late_again = ask(&lost);
-    umount2(hanging, MNT_DETACH);
-    close(fd); /* what hung fails */
+    hanging_mount_end(hanging, fd);
     assert_int_equal(again, LS_OK);
     heard after = ask(&lost);
     for (int round = 0; (after.answer.error == EBUSY || after.answer.error == ETIMEDOUT) && round < 100;
