@@ -63,7 +63,8 @@ while [ "$crashed" -eq 1 ] && [ "$point" -lt 150 ]; do
     rm -rf "$LOCKSTEP_HOME" "$STARTS"
     up "$point" || { crashed=1 && up 0; }
     submit job.yaml j1 && submit long.yaml j2 && submit bad.yaml j3 && submit job.yaml j4 || fail "point $point: a job could not be submitted"
-    reach j1 SUCCEEDED && reach j3 FAILED && reach j2 RUNNING && try hold "$(number j2)" && reach j2 HELD && try release "$(number j2)" && reach j2 RUNNING &&
+    # A verb that the daemon carried out before it died is refused the second time: what counts is the state.
+    reach j1 SUCCEEDED && reach j3 FAILED && reach j2 RUNNING && { try hold "$(number j2)"; reach j2 HELD; } && { try release "$(number j2)"; reach j2 RUNNING; } &&
         { try cancel "$(number j2)"; reach j2 CANCELLED; } && reach j4 SUCCEEDED || fail "point $point: stopped there"
     alive || { up 0; crashed=1; }
     checks=$((checks + 1))
