@@ -410,6 +410,7 @@ static ls_status open_engine(ls_daemon *d)
         .home = d->home,
         .program = d->program,
         .slots = (uint32_t)d->settings.slots,
+        .spot = d->settings.spot,
         .look_s = d->settings.look_s,
         .hear = hear,
         .hear_context = d,

@@ -17,6 +17,7 @@ static const char *const orders[] = {"fair", "fifo", "fifo-skip", "easy", "sjf-o
 static const ls_option options[] = {
     {.key = "engine", .type = LS_OPTION_CHOICE, FIELD(engine), .default_text = "local", .choices = engines, .help = "who runs jobs: this machine, or the Slurm that it is part of"},
     {.key = "slots", .type = LS_OPTION_U64, FIELD(slots), .default_text = "0", .min = 0, .max = 4096, .help = "devices of this machine; 0: its GPUs, and where there are none one per core"},
+    {.key = "spot", .type = LS_OPTION_BOOL, FIELD(spot), .default_text = "false", .help = "this machine may be taken away: only jobs of job.spot run here"},
     {.key = "listen", .type = LS_OPTION_STRING, FIELD(listen), .default_text = "127.0.0.1:0", .value_name = "HOST:PORT", .help = "address of the API and the page, port 0: any; \"\": the Unix socket alone. Beyond this machine it needs tls"},
     {.key = "jobs_max", .type = LS_OPTION_U64, FIELD(jobs_max), .default_text = "20000", .min = 1, .max = 1 << 20, .help = "jobs that have not ended; more are refused"},
     {.key = "user_jobs_max", .type = LS_OPTION_U64, FIELD(user_jobs_max), .default_text = "5000", .min = 1, .max = 1 << 20, .help = "the same of one user; not of who runs the queue"},

@@ -204,6 +204,7 @@ static ls_status open_engine(local_engine *e)
 {
     e->gpus = e->settings.slots == 0 ? ls_local_gpus_open() : NULL;
     LS_TRY(ls_local_machine_read(e->settings.slots, e->gpus, &e->machine));
+    e->machine.node.spot = e->settings.spot;
     if (e->machine.has_gpus && !e->gpus) {
         ls_log_warn("no libnvidia-ml.so.1: whether devices are used is judged by processor time");
     }

@@ -20,6 +20,7 @@ typedef struct ls_local_settings {
     ls_user_files *files; /* how folders of runs are looked at; outlives the engine */
     const char *home;     /* absolute: jobs/ is made in it */
     const char *program;  /* this program, absolute: `program runner`, `program train` */
+    bool spot;            /* this machine may be taken away */
     uint32_t slots;       /* 0: GPUs if there are any, else one per core */
     double look_s;        /* between two looks at what jobs do */
     ls_engine_hear hear;
