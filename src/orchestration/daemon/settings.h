@@ -21,7 +21,7 @@ typedef struct ls_daemon_settings {
     ls_engine_kind engine;
     bool slurm_accounts;
     uint64_t slots;
-    bool spot; /* this machine may be taken away */
+    bool spot;          /* this machine may be taken away */
     const char *listen; /* HOST:PORT; "": the Unix socket alone */
     const char *certificate, *key;
     int order; /* of policy.order's names */
