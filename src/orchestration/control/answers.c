@@ -442,12 +442,6 @@ static void append_change(ls_text *text, ls_change_kind kind, uint64_t value)
     case LS_CHANGE_QUOTA:
         ls_text_printf(text, "if its account could use %" PRIu64 " devices more", value);
         break;
-    case LS_CHANGE_SPOT:
-        ls_text_append(text, "if it may run on spot nodes (job.spot)");
-        break;
-    case LS_CHANGE_GROUP:
-        ls_text_printf(text, "if %" PRIu64 " of its group might run at once", value);
-        break;
     case LS_CHANGE_HELD:
         ls_text_append(text, "without the hold");
         break;
