@@ -60,6 +60,9 @@ slurm_lose() {
 }
 
 slurm_down() {
+    local daemon
+    daemon=$(cat "$slurm/home/lock" 2>/dev/null | tr -dc 0-9) # of a test that did not come to its end
+    [ -z "$daemon" ] || ! grep -qa "^$slurm/lockstep" "/proc/$daemon/cmdline" 2>/dev/null || kill -9 "$daemon"
     [ -z "$slurm" ] || slurm_as "$slurm/stop"
     [ -z "$slurm" ] || rm -rf "$slurm"
     slurm=""
