@@ -203,6 +203,7 @@ static const ls_api_field stream_in[] = {
         SOME_OR_NULL("started", LS_API_NUMBER, "the last time; null: never"),                                \
         SOME_OR_NULL("ended", LS_API_NUMBER, "null: it has not"),                                            \
         SOME_OR_NULL("ends", LS_API_NUMBER, "when it is expected to end; null: not known"),                  \
+        SOME_OR_NULL("ends_from", LS_API_STRING, "what that rests on: steps, plan, limit"),                  \
         SOME_OR_NULL("exit_code", LS_API_INTEGER, "of its last start"),                                      \
         SOME_OR_NULL("idle_s", LS_API_NUMBER, "its devices have done nothing for so long"),                  \
         SOME_OR_NULL("step", LS_API_INTEGER, "of a training run: how far it is"),                            \
@@ -276,6 +277,7 @@ static const ls_api_field blockers[] = {
     OUT_OR_NULL("name", LS_API_STRING, "null for who may not read it"),
     OUT("devices", LS_API_INTEGER, "that it has"),
     OUT_OR_NULL("ends", LS_API_NUMBER, "when it is expected to end; null: not known"),
+    OUT_OR_NULL("ends_from", LS_API_STRING, "what that rests on: steps, plan, limit"),
     OUT_OR_NULL("kept", LS_API_STRING,
                 "why it is not stopped, though it comes after; null: it does not, or may be"),
 };
