@@ -41,6 +41,7 @@ struct ls_daemon {
     ls_api *api;
     ls_retention *retention;
     uint64_t retry_ns; /* nothing is written before; 0: at once */
+    ls_forecast_kept forecast;
     bool has_stopped;
 };
 
@@ -214,7 +215,8 @@ static void foresee(void *context, ls_job *job)
     uint32_t count = 0;
     const ls_engine_node *node = d->engine->calls->nodes(d->engine, &count);
     if (d->settings.calibration && count > 0) {
-        ls_daemon_forecast(d->settings.calibration, ls_job_rank_threads(job, node->cpus, node->devices), job);
+        ls_daemon_forecast(d->settings.calibration, ls_job_rank_threads(job, node->cpus, node->devices),
+                           &d->forecast, job);
     }
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orchestration/daemon/forecast.h"
 
-#include "planning/step/forecast.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +16,8 @@ static void take(const ls_forecast *forecast, const ls_calibration *calibration,
     snprintf(plan->source, sizeof plan->source, "calibration of %.40s", calibration->date);
 }
 
-void ls_daemon_forecast(const ls_calibration *calibration, uint32_t threads, ls_job *job)
+void ls_daemon_forecast(const ls_calibration *calibration, uint32_t threads, ls_forecast_kept *kept,
+                        ls_job *job)
 {
     const ls_job_spec *spec = &job->spec;
     ls_arena arena = {0};
@@ -27,8 +26,8 @@ void ls_daemon_forecast(const ls_calibration *calibration, uint32_t threads, ls_
     if (spec->command.count == 0 &&
         ls_run_file_parse(spec->file, strlen(spec->file), spec->file_name, spec->set.items, spec->set.count,
                           &arena, &run) == LS_OK &&
-        ls_forecast_make(&arena, &run, calibration, threads, spec->min_ranks, spec->max_ranks, &forecast) ==
-            LS_OK) {
+        ls_forecast_make(&arena, &run, calibration, threads, spec->min_ranks, spec->max_ranks, kept,
+                         &forecast) == LS_OK) {
         take(&forecast, calibration, job);
     }
     ls_error_clear(); /* what can't be said beforehand is said when it runs */

@@ -4,9 +4,11 @@
 #define LS_ORCHESTRATION_DAEMON_FORECAST_H
 
 #include "orchestration/job/job.h"
-#include "planning/hardware/calibration.h"
+#include "planning/step/forecast.h"
 
-/* Fills job->plan of a run that trains; leaves it as it is when nothing can be said. threads: of each rank. Takes up to some 30 ms for 48 layers at 64 numbers of ranks. */
-void ls_daemon_forecast(const ls_calibration *calibration, uint32_t threads, ls_job *job);
+/* Fills job->plan of a run that trains; leaves it as it is when nothing can be said. threads: of each rank. kept: see there; it also
+ * bounds what this takes, beside reading the file. */
+void ls_daemon_forecast(const ls_calibration *calibration, uint32_t threads, ls_forecast_kept *kept,
+                        ls_job *job);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The state of a run as a checkpoint holds it: weights and two moments. */
@@ -59,22 +60,31 @@ static double linear_s(const subject *s)
     return product_s + (op->bias != LS_NONE ? work_s(m, LS_WORK_COLUMN_SUMS, s->rows * out, out, 0) : 0.0);
 }
 
-/* Chunk by chunk: logits, losses and their gradient, the two gradients of the product. */
-static double head_s(const subject *s, double *elementwise_s)
+/* The products of a chunk; to *elementwise_s the rest of `times` such chunks. */
+static double head_chunk_s(const subject *s, double rows, double times, double *elementwise_s)
 {
     const machine *m = s->machine;
     const double vocab = (double)s->plan->config.vocab, width = (double)s->plan->config.width;
-    const double most = (double)s->op->chunk_rows;
+    double product_s = work_s(m, LS_WORK_GEMM_NT, rows, vocab, width);
+    *elementwise_s += times * work_s(m, LS_WORK_CROSS_ENTROPY, rows * vocab, vocab, 0);
+    if (s->plan->options.training) {
+        product_s += work_s(m, LS_WORK_GEMM_NN, rows, width, vocab);
+        product_s += work_s(m, LS_WORK_GEMM_TN, vocab, width, rows);
+    }
+    return product_s;
+}
+
+/* Chunk by chunk: logits, losses and their gradient, the two gradients of the product. There may be very many, all but the last of one size. */
+static double head_s(const subject *s, double *elementwise_s)
+{
+    const double most = (double)s->op->chunk_rows, whole = floor(s->rows / most);
     double product_s = 0.0;
     *elementwise_s = 0.0;
-    for (double left = s->rows; left > 0.0; left -= most) {
-        const double rows = left < most ? left : most;
-        product_s += work_s(m, LS_WORK_GEMM_NT, rows, vocab, width);
-        *elementwise_s += work_s(m, LS_WORK_CROSS_ENTROPY, rows * vocab, vocab, 0);
-        if (s->plan->options.training) {
-            product_s += work_s(m, LS_WORK_GEMM_NN, rows, width, vocab);
-            product_s += work_s(m, LS_WORK_GEMM_TN, vocab, width, rows);
-        }
+    if (whole > 0.0) {
+        product_s = whole * head_chunk_s(s, most, whole, elementwise_s);
+    }
+    if (s->rows > whole * most) {
+        product_s += head_chunk_s(s, s->rows - whole * most, 1.0, elementwise_s);
     }
     return product_s;
 }
@@ -233,19 +243,29 @@ static uint32_t leaves_of_rank(const ls_own_run *run)
  * stand in line become one. */
 static double merged_inputs(uint32_t leaves, double *calls_out)
 {
-    double inputs = 0.0;
-    *calls_out = 0.0;
-    for (uint32_t done = 2; done < leaves; done += 2) {
-        inputs += 1.0 + __builtin_ctz(done);
-        *calls_out += 1.0;
-    }
-    return inputs;
+    const uint32_t calls = (leaves - 1) / 2; /* before leaf 2 i, 2 + (factors of two in i) nodes */
+    *calls_out = calls;
+    return 3.0 * calls - __builtin_popcount(calls);
 }
 
 /* Nodes that a rank hands over. */
 static uint32_t handed_over(uint32_t leaves)
 {
     return 1 + (uint32_t)__builtin_popcount(leaves - 1);
+}
+
+/* Work on the rank's part of each bucket; those of layers that are alike have one size. */
+static double buckets_s(const machine *m, const ls_own_run *run, ls_work work, double inputs)
+{
+    const ls_layout *layout = run->plan->layout;
+    double seconds = 0.0, bucket_s = 0.0;
+    for (uint32_t i = 0; i < layout->bucket_count; i++) {
+        if (i == 0 || layout->buckets[i].count != layout->buckets[i - 1].count) {
+            bucket_s = work_s(m, work, (double)layout->buckets[i].count / run->ranks, inputs, 0);
+        }
+        seconds += bucket_s;
+    }
+    return seconds;
 }
 
 static double tree_s(const machine *m, const ls_own_run *run)
@@ -258,20 +278,12 @@ static double tree_s(const machine *m, const ls_own_run *run)
                          ? calls * work_s(m, LS_WORK_TREE_SUM, (double)layout->float_count, inputs / calls, 0)
                          : 0.0;
     const double nodes = (double)run->ranks * handed_over(leaves);
-    for (uint32_t i = 0; i < layout->bucket_count; i++) {
-        seconds += work_s(m, LS_WORK_TREE_SUM, (double)layout->buckets[i].count / run->ranks, nodes, 0);
-    }
-    return seconds;
+    return seconds + buckets_s(m, run, LS_WORK_TREE_SUM, nodes);
 }
 
 static double update_s(const machine *m, const ls_own_run *run)
 {
-    const ls_layout *layout = run->plan->layout;
-    double seconds = 0.0;
-    for (uint32_t i = 0; i < layout->bucket_count; i++) {
-        seconds += work_s(m, LS_WORK_ADAMW, (double)layout->buckets[i].count / run->ranks, 0, 0);
-    }
-    return seconds;
+    return buckets_s(m, run, LS_WORK_ADAMW, 0);
 }
 
 /* Ranks wait for each other when they agree on the sums, begin the update, and end it. */
@@ -292,13 +304,56 @@ static double stall_s(const machine *m, const ls_own_run *run)
     return bytes_ps > 0.0 ? floats * sizeof(float) / bytes_ps : 0.0;
 }
 
+/* A step that was looked at, and its times: most layers have the same. */
+typedef struct seen_step {
+    const ls_op *op;
+    ls_phase phase;
+    double first_s[LS_TERM_COUNT], later_s[LS_TERM_COUNT];
+} seen_step;
+
+enum { SEEN_MAX = 64 };
+
+static bool takes_as_long(const seen_step *seen, const ls_op *op, ls_phase phase)
+{
+    const ls_op *a = seen->op;
+    return a->kind == op->kind && seen->phase == phase && a->in_features == op->in_features &&
+           a->out_features == op->out_features && a->weight_in_out == op->weight_in_out &&
+           (a->bias == LS_NONE) == (op->bias == LS_NONE) && a->forward_cut == op->forward_cut &&
+           a->backward_input_cut == op->backward_input_cut && a->window == op->window &&
+           a->chunk_rows == op->chunk_rows;
+}
+
+static void add_times(double to_s[LS_TERM_COUNT], const double terms_s[LS_TERM_COUNT], double times)
+{
+    for (int term = 0; term < LS_TERM_COUNT; term++) {
+        to_s[term] += times * terms_s[term];
+    }
+}
+
 /* The plan's steps of a leaf's first micro-batch and of each later one, which adds its gradients to what is there. */
-static void add_micro_batches(const machine *m, const ls_plan *plan, double first_s[LS_TERM_COUNT],
+static void add_micro_batches(const machine *m, const ls_own_run *run, double first_s[LS_TERM_COUNT],
                               double later_s[LS_TERM_COUNT])
 {
+    seen_step seen[SEEN_MAX];
+    uint32_t count = 0;
+    const ls_plan *plan = run->plan;
     for (uint32_t step = 0; step < plan->step_count; step++) {
-        add_plan_step(m, plan, step, false, first_s);
-        add_plan_step(m, plan, step, true, later_s);
+        const ls_op *op = &plan->ops[plan->steps[step].op];
+        const ls_phase phase = plan->steps[step].phase;
+        uint32_t at = 0;
+        while (at < count && !takes_as_long(&seen[at], op, phase)) {
+            at++;
+        }
+        if (at == count) {
+            at = count < SEEN_MAX ? count++ : SEEN_MAX - 1;
+            seen[at] = (seen_step){.op = op, .phase = phase};
+            add_plan_step(m, plan, step, false, seen[at].first_s);
+            add_plan_step(m, plan, step, true, seen[at].later_s);
+        }
+        const double times =
+            op->layer == LS_OWN_MIDDLE_LAYER && run->middle_layers > 1 ? run->middle_layers : 1;
+        add_times(first_s, seen[at].first_s, times);
+        add_times(later_s, seen[at].later_s, times);
     }
 }
 
@@ -319,7 +374,7 @@ void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *ru
     LS_ASSERT(run->ranks >= 1 && run->ranks <= run->leaves && run->threads >= 1 && run->micro_batches >= 1);
     const machine m = {calibration, run->threads, run->ranks};
     double first_s[LS_TERM_COUNT] = {0}, later_s[LS_TERM_COUNT] = {0};
-    add_micro_batches(&m, run->plan, first_s, later_s);
+    add_micro_batches(&m, run, first_s, later_s);
     ls_own_time time = {0};
     const double leaves = leaves_of_rank(run);
     for (int term = 0; term < LS_TERM_COUNT; term++) {
@@ -377,7 +432,7 @@ static void explain_micro_batches(const machine *m, const ls_own_run *run, ls_te
 {
     double first_s[LS_TERM_COUNT] = {0}, later_s[LS_TERM_COUNT] = {0};
     const ls_plan_options *options = &run->plan->options;
-    add_micro_batches(m, run->plan, first_s, later_s);
+    add_micro_batches(m, run, first_s, later_s);
     ls_text_printf(
         text,
         "the op plan's kernels at the times that `lockstep calibrate` measured, a micro-batch of %lld "

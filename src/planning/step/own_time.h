@@ -13,7 +13,7 @@
  * Merging. A rank merges two nodes as soon as both are complete, but leaves the merges behind its last leaf to whoever owns the sum: of c leaves
  * popcount(c - 1) + 1 nodes remain, and before them c - 1 - popcount(c - 1) merges were made (execution/parallel/tree.h does it).
  *
- * Pure; allocates nothing.
+ * Takes as long as the plan has kinds of steps, some 25 for any number of layers, rows, leaves and chunks of the head. Pure; allocates nothing.
  */
 #ifndef LS_PLANNING_STEP_OWN_TIME_H
 #define LS_PLANNING_STEP_OWN_TIME_H
@@ -22,6 +22,8 @@
 #include "planning/hardware/calibration.h"
 #include "planning/step/estimate.h"
 
+enum { LS_OWN_MIDDLE_LAYER = 1 };
+
 typedef struct ls_own_run {
     const ls_plan *plan;    /* of a training micro-batch, its layout set */
     uint32_t leaves;        /* of a step, all ranks */
@@ -29,6 +31,8 @@ typedef struct ls_own_run {
     uint32_t ranks;         /* processes on this machine, 1..leaves */
     uint32_t threads;       /* of each */
     bool saves_behind;      /* checkpoints are written from a snapshot while steps go on */
+    uint32_t
+        middle_layers; /* 2 and more: layer LS_OWN_MIDDLE_LAYER of the plan stands for so many; its layout has them all */
 } ls_own_run;
 
 typedef struct ls_own_time {
