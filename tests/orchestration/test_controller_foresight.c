@@ -2,6 +2,8 @@
 /* What is said of jobs beforehand, by their steps, and what came of it. */
 #include "controller_world.h"
 
+#include <math.h>
+
 /* A run that trains, of 40 steps, on all four devices. */
 static uint64_t submit_run(void)
 {
@@ -96,6 +98,54 @@ static void steps_are_known_behind_a_restart(void **state)
     assert_float_equal(job(id)->left_s, 200.0, 0.01);
 }
 
+/* However long a run says it is, its end is a time. */
+static void ends_are_numbers(void **state)
+{
+    (void)state;
+    static const double said_s[] = {1e308, (double)INFINITY, (double)NAN, 1e18};
+    for (size_t i = 0; i < sizeof said_s / sizeof said_s[0]; i++) {
+        const uint64_t id = submit_run();
+        starts(id);
+        report(id,
+               (ls_engine_report){.kind = LS_ENGINE_PROGRESS, .step = 1, .steps = 40, .left_s = said_s[i]});
+        assert_int_equal(on(LS_VERB_SHOW, id), 200);
+        const json_t *ends_at = json_object_get(w.answer, "ends");
+        assert_true(json_is_null(ends_at) || json_number_value(ends_at) <= w.now_s + 1e9);
+        assert_true(job(id)->left_s <= 1e9);
+        ls_job *copy = NULL;
+        json_t *record = ls_job_record_json(job(id));
+        assert_int_equal(ls_job_create(id, json_deep_copy(job(id)->request), &copy), LS_OK);
+        assert_int_equal(ls_job_record_read(copy, record), LS_OK);
+        json_decref(record);
+        ls_job_destroy(copy);
+        ends(id, 0);
+    }
+}
+
+/* Jobs of which no start can be named don't keep others from being asked. */
+static void starts_are_asked_in_turns(void **state)
+{
+    (void)state;
+    enum { HOPELESS = 8 };
+    const uint64_t id = submit_run();
+    starts(id);
+    uint64_t behind = 0;
+    for (int i = 0; i < HOPELESS;
+         i++) { /* each waits for the one before, of which nobody knows how long it takes */
+        char after[32];
+        snprintf(after, sizeof after, "after: [%u]", (unsigned)(behind ? behind : id));
+        behind = submit(4, after);
+    }
+    const uint64_t next = submit(1, "");
+    for (int i = 0; i < 6; i++) {
+        w.now_s += 2.0;
+        report(id, (ls_engine_report){
+                       .kind = LS_ENGINE_PROGRESS, .step = 11 + (uint64_t)i, .steps = 40, .left_s = 300.0});
+    }
+    assert_true(job(behind)->foresight.start_s == 0.0);
+    assert_true(job(next)->foresight.start_s > 0.0);
+}
+
 /* Two ranks are 1.5 times as fast as one, four 3 times; all of it takes 600 s at the ranks that are asked for. */
 static void plan_of_paper(void *context, ls_job *new_job)
 {
@@ -186,6 +236,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(steps_foretell_ends_and_starts),
         CASE(steps_are_known_behind_a_restart),
+        CASE(ends_are_numbers),
+        CASE(starts_are_asked_in_turns),
         cmocka_unit_test_setup_teardown(plan_is_known_before_the_first_step, set_up_with_plans, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

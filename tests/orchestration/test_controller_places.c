@@ -108,6 +108,36 @@ static void machine_that_is_down_has_no_places(void **state)
     assert_state(id, STARTING);
 }
 
+/* A job that a daemon without places began on devices 0 to 63 of the machine: it has them, wherever they are now. */
+static void devices_keep_their_numbers(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(64, "");
+    starts(id);
+    ls_job *copy = NULL;
+    json_t *record = ls_job_record_json(job(id));
+    json_object_set_new(record, "shares", json_pack("[[i,s]]", 0, "ffffffffffffffff"));
+    assert_int_equal(ls_job_create(id, json_deep_copy(job(id)->request), &copy), LS_OK);
+    ls_job_set_user(copy, job(id)->uid, job(id)->gid, job(id)->user);
+    ls_job_set_account(copy, job(id)->account);
+    assert_int_equal(ls_job_record_read(copy, record), LS_OK);
+    json_decref(record);
+    ls_controller_destroy(w.controller);
+    assert_int_equal(create(&w.controller), LS_OK);
+    ls_controller_restore(w.controller, copy);
+    ls_controller_restored(w.controller, id + 1);
+    turn();
+    bool seen[130] = {false};
+    assert_int_equal(tell_devices(id, seen), 64);
+    for (uint32_t i = 0; i < 130; i++) {
+        assert_int_equal(seen[i], i < 64);
+    }
+    const uint64_t wide = submit(67, ""), rest = submit(66, "");
+    assert_state(wide, QUEUED); /* 66 are free */
+    assert_state(rest, STARTING);
+    assert_int_equal(tell_devices(rest, seen), 66);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up_large, tear_down)
@@ -116,6 +146,7 @@ int main(void)
         CASE(gangs_span_the_places_of_a_machine),
         CASE(what_no_machine_could_hold_is_refused),
         CASE(machine_that_is_down_has_no_places),
+        CASE(devices_keep_their_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

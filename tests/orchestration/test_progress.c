@@ -105,6 +105,12 @@ static void progress_takes_whatever_is_in_the_file(void **state)
     assert_true(
         feed(&p, "{\"step\": 13, \"loss\": 1, \"step_s\": 2}\n", 4.0)); /* and a clock that goes back */
     assert_true(ls_local_progress_left_s(&p, 4.0) > 0.0);
+    /* Times that no run takes. */
+    p = (ls_local_progress){.steps = 1000};
+    assert_true(feed(
+        &p, "{\"step\": 1, \"loss\": 1, \"step_s\": 1e308}\n{\"step\": 2, \"loss\": 1, \"step_s\": 1e308}\n",
+        5.0));
+    assert_true(ls_local_progress_left_s(&p, 5.0) == LS_LOCAL_LEFT_MAX_S);
 }
 
 int main(void)

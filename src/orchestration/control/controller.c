@@ -332,6 +332,9 @@ static void restore_entry(ls_controller *c, ls_entry *entry)
         ls_transitions_end(c, entry, LS_JOB_FAILED, LS_CAUSE_IMPOSSIBLE, ls_error_text());
         return;
     }
+    if (ls_job_has_devices(job) && c->is_split) {
+        ls_places_settle(c, job);
+    }
     if (ls_job_has_devices(job) || job->handed_over) {
         restore_active(c, entry);
     }

@@ -72,6 +72,7 @@ struct ls_controller {
     ls_entry **entries; /* by number */
     uint32_t entry_count, entry_capacity, ended_count;
     uint64_t next_job;
+    uint64_t start_asked;        /* the last job whose start the policy was asked for */
     ls_account_entry **accounts; /* the index is the policy's */
     uint32_t account_count;
     double time_s;
@@ -120,6 +121,9 @@ void ls_controller_remove_newest(ls_controller *c);
 void ls_places_make(ls_controller *c);
 /* All but its kind. */
 ls_node_spec ls_place_spec(const ls_controller *c, uint32_t index);
+/* A share whose bits go beyond its place, as when a machine's places were other ones, names devices of the places behind it: to them they go. Leaves alone what
+ * has devices that are not there. */
+void ls_places_settle(const ls_controller *c, ls_job *job);
 /* What a job says of nodes, in terms of places. Errors: LS_ERR_INVALID when that can't be. */
 LS_MUST_CHECK ls_status ls_places_adapt(const ls_controller *c, ls_policy_job *job);
 

@@ -18,15 +18,22 @@
 
 enum { STARTS_PER_TURN = 8 }; /* each asks the policy why a job waits */
 
+#define LEFT_MAX_S  1e9 /* what is said to be longer, or no number, is as long as this */
 #define SPAN_MIN_S  1.0 /* shorter ones are no measure of how right a prediction was */
 #define SAY_AGAIN_S 1.0 /* until a start is asked for once more of a job of which none was known */
 
 /* ---- the plan ---- */
 
+static double no_longer(double left_s)
+{
+    return fmin(LEFT_MAX_S, left_s); /* NaN, too */
+}
+
 void ls_foresight_plan(const ls_controller *c, ls_job *job)
 {
     if (c->policy && c->calls.foresee) { /* an engine that decides has other machines than this one */
         c->calls.foresee(c->calls.context, job);
+        job->plan.run_s = no_longer(job->plan.run_s);
         job->left_s = job->plan.run_s;
         job->left_at_s = c->time_s;
     }
@@ -44,7 +51,7 @@ void ls_foresight_resized(const ls_controller *c, ls_job *job, uint32_t before, 
     const uint32_t speed = ls_foresight_speed(job, before), speed_now = ls_foresight_speed(job, after);
     if (job->left_s > 0.0) {
         const double left_s = fmax(1e-3, job->left_s - fmax(0.0, c->time_s - job->left_at_s));
-        job->left_s = speed > 0 && speed_now > 0 ? left_s * speed / speed_now : left_s;
+        job->left_s = no_longer(speed > 0 && speed_now > 0 ? left_s * speed / speed_now : left_s);
         job->left_at_s = c->time_s;
     }
 }
@@ -56,14 +63,14 @@ void ls_foresight_progress(ls_controller *c, ls_entry *entry, const ls_engine_re
     ls_job *job = entry->job;
     job->step = report->step;
     job->steps = report->steps;
-    if (report->left_s <= 0.0) {
+    if (!(report->left_s > 0.0)) {
         return;
     }
-    job->left_s = report->left_s;
+    job->left_s = no_longer(report->left_s);
     job->left_at_s = c->time_s;
     ls_job_foresight *seen = &job->foresight;
     if (seen->end_said_s <= 0.0) {
-        seen->end_s = c->time_s + report->left_s;
+        seen->end_s = c->time_s + job->left_s;
         seen->end_said_s = c->time_s;
         ls_controller_touch(c, entry);
     }
@@ -103,12 +110,16 @@ void ls_foresight_ended(ls_entry *entry)
     }
 }
 
-/* Behind a pass: starts that can be named now and could not before. */
+/* Behind a pass: starts that can be named now and could not before. A turn goes on behind the last one that was asked for, by number, so that everybody's
+ * is, in turns. */
 void ls_foresight_starts(ls_controller *c)
 {
-    uint32_t asked = 0;
+    uint32_t asked = 0, first = 0;
+    while (first < c->entry_count && c->entries[first]->job->id <= c->start_asked) {
+        first++;
+    }
     for (uint32_t i = 0; i < c->entry_count && asked < STARTS_PER_TURN; i++) {
-        ls_entry *entry = c->entries[i];
+        ls_entry *entry = c->entries[(first + i) % c->entry_count];
         ls_job_foresight *seen = &entry->job->foresight;
         if (entry->job->state != LS_JOB_QUEUED || seen->start_said_s > 0.0 || seen->started_s > 0.0 ||
             entry->say_again_s > c->time_s) {
@@ -116,6 +127,7 @@ void ls_foresight_starts(ls_controller *c)
         }
         ls_why why;
         asked++;
+        c->start_asked = entry->job->id;
         entry->say_again_s = c->time_s + SAY_AGAIN_S;
         if (ls_policy_why(c->policy, ls_controller_ms(c->time_s), entry->job->id, &why) == LS_OK &&
             why.eta_ms > 0) {

@@ -50,6 +50,48 @@ ls_node_spec ls_place_spec(const ls_controller *c, uint32_t index)
     };
 }
 
+/* The place of device `bit` from the first of place `index` on; UINT32_MAX: there is no such device. */
+static uint32_t place_of(const ls_controller *c, uint32_t index, uint32_t bit)
+{
+    const ls_place *from = &c->places[index];
+    for (uint32_t i = index; i < c->place_count && c->places[i].node == from->node; i++) {
+        if (from->first + bit < c->places[i].first + c->places[i].devices) {
+            return i;
+        }
+    }
+    return UINT32_MAX;
+}
+
+void ls_places_settle(const ls_controller *c, ls_job *job)
+{
+    uint64_t *devices = calloc((size_t)c->place_count + 1, sizeof *devices);
+    ls_job_share *shares = calloc((size_t)c->place_count + 1, sizeof *shares);
+    LS_ASSERT(devices && shares && "out of memory for places");
+    bool is_there = true;
+    for (uint32_t i = 0; i < job->share_count && is_there; i++) {
+        const uint32_t index = job->shares[i].node;
+        is_there = index < c->place_count;
+        for (uint64_t bits = job->shares[i].devices; bits && is_there; bits &= bits - 1) {
+            const uint32_t bit = (uint32_t)__builtin_ctzll(bits), place = place_of(c, index, bit);
+            is_there = place != UINT32_MAX;
+            if (is_there) {
+                devices[place] |= UINT64_C(1) << (c->places[index].first + bit - c->places[place].first);
+            }
+        }
+    }
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < c->place_count; i++) {
+        if (devices[i]) {
+            shares[count++] = (ls_job_share){.node = i, .devices = devices[i]};
+        }
+    }
+    if (is_there) {
+        ls_job_set_shares(job, shares, count);
+    }
+    free(devices);
+    free(shares);
+}
+
 /* One island or one node is one machine, whose places have a leaf of their own. */
 static ls_level widened(ls_level level)
 {

@@ -39,7 +39,9 @@ void ls_local_progress_restart(ls_local_progress *progress);
 bool ls_local_progress_feed(ls_local_progress *progress, const char *tail, size_t bytes, double written_s,
                             double now_s);
 
-/* Above 0; 0: not known. */
+#define LS_LOCAL_LEFT_MAX_S 1e9
+
+/* Above 0, LS_LOCAL_LEFT_MAX_S at most; 0: not known. */
 double ls_local_progress_left_s(const ls_local_progress *progress, double now_s);
 
 #endif
