@@ -2,11 +2,16 @@
 /* What Slurm's commands say, read; what is said to them. The texts are what Slurm 22.05 printed. */
 #include "test.h"
 
+#include "orchestration/engines/job_files.h"
 #include "orchestration/engines/slurm/config.h"
+#include "orchestration/engines/slurm/internal.h"
 #include "orchestration/engines/slurm/queue.h"
 #include "orchestration/engines/slurm/script.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char squeue_text[] =
     "2_3                 |1000        |PENDING       |Resources           |1795390244 |0     |0       |1    "
@@ -178,13 +183,83 @@ static void slurm_order(void **state)
     ls_arena_release(&arena);
 }
 
+/* A task of an array that an older version submitted: its file does not say after whom Slurm's record is named. */
+static void slurm_ref_without_first(void **state)
+{
+    (void)state;
+    char home[] = "/tmp/lockstep-test-slurm-XXXXXX";
+    assert_non_null(mkdtemp(home));
+    ls_arena arena = {0};
+    ls_slurm_engine engine = {.site = {.home = home, .home_id = 0xab}};
+    ls_job jobs[] = {{.id = 4, .uid = getuid(), .gid = getgid(), .spec = {.group = "sweep-4"}},
+                     {.id = 7, .uid = getuid(), .gid = getgid(), .spec = {.group = "sweep-4"}},
+                     {.id = 5, .uid = getuid(), .gid = getgid(), .spec = {.group = "other"}}};
+    ls_slurm_entry entries[] = {{.job = &jobs[0], .id = 4, .epoch = 1},
+                                {.job = &jobs[1], .id = 7, .epoch = 2, .first = 7},
+                                {.job = &jobs[2], .id = 5, .epoch = 1}};
+    ls_slurm_entry *task = &entries[1];
+    engine.entries = &entries[0];
+    entries[0].next = task;
+    task->next = &entries[2];
+    assert_int_equal(ls_jobs_folder_make(home), LS_OK);
+    const char *folder = ls_arena_printf(&arena, "%s/jobs/7", home);
+    assert_int_equal(ls_job_folder_make(folder, getuid(), getgid()), LS_OK);
+    const char *path = ls_arena_printf(&arena, "%s/slurm-ref-2", folder);
+    assert_int_equal(ls_slurm_write(&jobs[1], path, "12_3 1\n"), LS_OK);
+    assert_true(ls_slurm_read_ref(&engine, task));
+    assert_string_equal(task->ref, "12_3");
+    assert_int_equal(task->first, 0);
+
+    ls_slurm_row row = {.ref = "12_3", .uid = (uint32_t)getuid()};
+    static const char *const others[] = {
+        "lockstep:00000000000000ac:4:1", /* another queue's */
+        "lockstep:00000000000000ab:5:1", /* of no sweep of its */
+        "lockstep:00000000000000ab:6:1", /* then it would be task 1 at most */
+        "lockstep:00000000000000ab:8:1", /* came after it */
+        "lockstep:00000000000000ab:0:1", "(null)",
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        row.comment = others[i];
+        assert_false(ls_slurm_is_its_own(&engine, task, &row));
+        assert_int_equal(task->first, 0);
+    }
+    row.comment = "lockstep:00000000000000ab:4:1";
+    row.uid++;
+    assert_false(ls_slurm_is_its_own(&engine, task, &row));
+    row.uid--;
+    assert_true(ls_slurm_is_its_own(&engine, task, &row));
+    task->first = 0; /* a daemon that comes again reads it */
+    assert_true(ls_slurm_read_ref(&engine, task));
+    assert_int_equal(task->first, 4);
+    assert_int_equal(task->restarts, 1);
+    row.comment =
+        "lockstep:00000000000000ab:3:1"; /* once it is known, no other will do, though it has ended */
+    assert_false(ls_slurm_is_its_own(&engine, task, &row));
+
+    assert_int_equal(ls_slurm_write(&jobs[1], path, "12 0\n"), LS_OK); /* no array: its own name */
+    assert_true(ls_slurm_read_ref(&engine, task));
+    assert_int_equal(task->first, 7);
+    assert_int_equal(ls_slurm_write(&jobs[1], path, "12\n"), LS_OK);
+    assert_false(ls_slurm_read_ref(&engine, task));
+    const char *const made[] = {path, folder, ls_arena_printf(&arena, "%s/jobs", home), home};
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        assert_int_equal(remove(made[i]), 0);
+    }
+    ls_arena_release(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slurm_rows_read),    cmocka_unit_test(slurm_rows_read_refuses),
-        cmocka_unit_test(slurm_reasons),      cmocka_unit_test(slurm_cluster_read),
-        cmocka_unit_test(slurm_shape),        cmocka_unit_test(slurm_version),
-        cmocka_unit_test(slurm_history_read), cmocka_unit_test(slurm_order),
+        cmocka_unit_test(slurm_rows_read),
+        cmocka_unit_test(slurm_rows_read_refuses),
+        cmocka_unit_test(slurm_reasons),
+        cmocka_unit_test(slurm_cluster_read),
+        cmocka_unit_test(slurm_shape),
+        cmocka_unit_test(slurm_version),
+        cmocka_unit_test(slurm_history_read),
+        cmocka_unit_test(slurm_order),
+        cmocka_unit_test(slurm_ref_without_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

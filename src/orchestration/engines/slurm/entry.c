@@ -32,8 +32,8 @@ void ls_slurm_tell(ls_slurm_engine *self, const ls_slurm_entry *one, ls_engine_r
 }
 /* ---- a job's files ---- */
 
-const char *ls_slurm_file(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one,
-                          const char *kind, const char *suffix)
+const char *ls_slurm_job_file(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one,
+                              const char *kind, const char *suffix)
 {
     return ls_arena_printf(arena, "%s/%s-%u%s", ls_slurm_job_folder(arena, &self->site, one->id), kind,
                            one->epoch, suffix);
@@ -55,17 +55,17 @@ ls_status ls_slurm_write_files(ls_arena *arena, const ls_slurm_engine *self, con
     ls_text script = {0};
     ls_slurm_script(&self->site, job, &one->shape, &script);
     const ls_status status =
-        ls_slurm_write(job, ls_slurm_file(arena, self, one, "slurm", ".sh"), ls_text_string(&script));
+        ls_slurm_write(job, ls_slurm_job_file(arena, self, one, "slurm", ".sh"), ls_text_string(&script));
     ls_text_release(&script);
     LS_TRY(status);
-    return ls_slurm_write(job, ls_slurm_file(arena, self, one, "ticket", ""), "");
+    return ls_slurm_write(job, ls_slurm_job_file(arena, self, one, "ticket", ""), "");
 }
 
 /* True when nobody has taken the ticket, and nobody can any more. */
 bool ls_slurm_withdraw_ticket(const ls_slurm_engine *self, const ls_slurm_entry *one)
 {
     ls_arena arena = {0};
-    const bool withdrawn = unlink(ls_slurm_file(&arena, self, one, "ticket", "")) == 0;
+    const bool withdrawn = unlink(ls_slurm_job_file(&arena, self, one, "ticket", "")) == 0;
     ls_arena_release(&arena);
     return withdrawn;
 }
@@ -75,7 +75,7 @@ void ls_slurm_drop_claims(const ls_slurm_engine *self, const ls_slurm_entry *one
     ls_arena arena = {0};
     ls_slurm_entry of = *one;
     for (of.epoch = one->epoch; of.epoch > 0; of.epoch--) {
-        unlink(ls_slurm_file(&arena, self, &of, "claim", ""));
+        unlink(ls_slurm_job_file(&arena, self, &of, "claim", ""));
     }
     ls_arena_release(&arena);
 }
@@ -86,17 +86,19 @@ bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one)
     ls_arena arena = {0};
     char text[100], ref[LS_SLURM_REF_BYTES];
     uint32_t restarts = 0;
-    uint64_t first = one->id;
-    const bool found = ls_job_file_read(ls_slurm_file(&arena, self, one, "slurm-ref", ""), O_RDONLY, text,
-                                        sizeof text, NULL) > 0 &&
-                       sscanf(text, "%39[0-9_] %9" SCNu32 " %19" SCNu64, ref, &restarts, &first) >= 2;
+    uint64_t first = 0;
+    const int fields = ls_job_file_read(ls_slurm_job_file(&arena, self, one, "slurm-ref", ""), O_RDONLY, text,
+                                        sizeof text, NULL) > 0
+                           ? sscanf(text, "%39[0-9_] %9" SCNu32 " %19" SCNu64, ref, &restarts, &first)
+                           : 0;
     ls_arena_release(&arena);
-    if (found) {
+    if (fields >= 2) {
         memcpy(one->ref, ref, sizeof ref);
         one->restarts = restarts;
-        one->first = first;
+        /* An older version wrote two fields: of a task it is not known then after whom its array is named. */
+        one->first = fields == 3 ? first : strchr(ref, '_') ? 0 : one->id;
     }
-    return found;
+    return fields >= 2;
 }
 
 void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one)
@@ -104,7 +106,7 @@ void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one)
     ls_arena arena = {0};
     const char *text =
         ls_arena_printf(&arena, "%s %" PRIu32 " %" PRIu64 "\n", one->ref, one->restarts, one->first);
-    if (ls_slurm_write(one->job, ls_slurm_file(&arena, self, one, "slurm-ref", ""), text) != LS_OK) {
+    if (ls_slurm_write(one->job, ls_slurm_job_file(&arena, self, one, "slurm-ref", ""), text) != LS_OK) {
         ls_log_warn("job %" PRIu64 ": %s", one->id, ls_error_text());
     }
     ls_arena_release(&arena);
@@ -201,7 +203,8 @@ void ls_slurm_cancel(ls_slurm_engine *self, const char *ref)
 
 void ls_slurm_hold_now(ls_slurm_engine *self, ls_slurm_entry *one)
 {
-    const char *const argv[] = {"scontrol", one->job->held ? "hold" : "release", one->ref, NULL};
+    /* uhold: also root's is then a hold of the user's, and told apart from an administrator's. */
+    const char *const argv[] = {"scontrol", one->job->held ? "uhold" : "release", one->ref, NULL};
     one->is_held = one->job->held;
     one->told_s = now_s(self);
     ls_slurm_command(self, one->id, argv);

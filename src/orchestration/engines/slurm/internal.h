@@ -33,7 +33,7 @@ typedef struct ls_slurm_entry {
     uint32_t epoch;
     ls_slurm_phase phase;
     char ref[LS_SLURM_REF_BYTES];
-    uint64_t first;              /* the job whose name Slurm's record carries: the first of its array */
+    uint64_t first; /* the job whose name Slurm's record carries: the first of its array; 0: not known yet */
     uint32_t restarts;           /* of Slurm's record, in this epoch */
     uint32_t missed;             /* looks in which Slurm did not know it */
     bool is_stopping, is_killed; /* told to; without grace */
@@ -75,8 +75,8 @@ ls_slurm_entry *ls_slurm_find(const ls_slurm_engine *self, uint64_t id);
 void ls_slurm_tell(ls_slurm_engine *self, const ls_slurm_entry *one, ls_engine_report report);
 
 /* HOME/jobs/N/KIND-EPOCH SUFFIX */
-const char *ls_slurm_file(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one,
-                          const char *kind, const char *suffix);
+const char *ls_slurm_job_file(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one,
+                              const char *kind, const char *suffix);
 /* A file that is its owner's alone. */
 LS_MUST_CHECK ls_status ls_slurm_write(const ls_job *job, const char *path, const char *text);
 /* The folder, run file, script and ticket of its epoch. */
@@ -86,7 +86,7 @@ LS_MUST_CHECK ls_status ls_slurm_write_files(ls_arena *arena, const ls_slurm_eng
 bool ls_slurm_withdraw_ticket(const ls_slurm_engine *self, const ls_slurm_entry *one);
 /* Of all its epochs: whatever Slurm still starts of a job that has ended does nothing. */
 void ls_slurm_drop_claims(const ls_slurm_engine *self, const ls_slurm_entry *one);
-/* What Slurm calls it and which of its runs it is, from the file of its epoch. Its user may have written anything there: see is_its_own in look.c. */
+/* What Slurm calls it and which of its runs it is, from the file of its epoch. Its user may have written anything there: see ls_slurm_is_its_own. */
 bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one);
 void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one);
 /* Its run is yet to begin: what is said of it is of another. */
@@ -122,6 +122,9 @@ void ls_slurm_tell_later(ls_slurm_engine *self, const ls_slurm_entry *of, double
 extern const char *const ls_slurm_sinfo_argv[];
 /* In so many seconds, or earlier when that was said before. */
 void ls_slurm_look_in(ls_slurm_engine *self, double seconds);
+
+/* The row is of its user, and carries its name or that of the first of its array, which is written down where it was not known. */
+bool ls_slurm_is_its_own(const ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row);
 
 /* It has ended as the row says: tells that it began, if that was not known, and how it ended. */
 void ls_slurm_take_end(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row);

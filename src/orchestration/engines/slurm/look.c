@@ -190,17 +190,33 @@ static void take_absence(ls_slurm_engine *self, ls_slurm_entry *one)
     tell_end(self, one, &row);
 }
 
+/* Could the array that this task belongs to be named after that job: one of the same sweep, as many numbers before it as there are tasks, or more? */
+static bool can_be_first(const ls_slurm_engine *self, const ls_slurm_entry *one, uint64_t job)
+{
+    const ls_slurm_entry *first = ls_slurm_find(self, job); /* NULL: it has ended */
+    const char *task = strchr(one->ref, '_');
+    const uint64_t before = task ? strtoull(task + 1, NULL, 10) : 0;
+    return job > 0 && job <= one->id && before <= one->id - job &&
+           (!first ||
+            (first->job->uid == one->job->uid && strcmp(first->job->spec.group, one->job->spec.group) == 0));
+}
+
 /*
  * What Slurm calls it may have been read from a folder of its user's, who may have written another's there; and a Slurm that lost its records begins to count
  * anew. Whoever names another user's job must not be able to end it.
  */
-static bool is_its_own(const ls_slurm_engine *self, const ls_slurm_entry *one, const ls_slurm_row *row)
+bool ls_slurm_is_its_own(const ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
 {
     uint64_t job = 0;
     uint32_t epoch = 0;
-    return row->uid == one->job->uid &&
-           ls_slurm_comment_read(row->comment, self->site.home_id, &job, &epoch) && job == one->first &&
-           (job != one->id || epoch <= one->epoch);
+    if (row->uid != one->job->uid || !ls_slurm_comment_read(row->comment, self->site.home_id, &job, &epoch)) {
+        return false;
+    }
+    if (one->first == 0 && can_be_first(self, one, job)) {
+        one->first = job;
+        ls_slurm_write_ref(self, one);
+    }
+    return one->first > 0 && job == one->first && (job != one->id || epoch <= one->epoch);
 }
 
 /* An answer of sbatch that got lost, of a job that has not begun: its name says which it is. Tasks of an array carry the name of their first. */
@@ -236,7 +252,7 @@ static void take_rows(ls_slurm_engine *self, ls_slurm_row *rows, size_t count)
         }
         const ls_slurm_row key = {.ref = at->ref};
         const ls_slurm_row *row = bsearch(&key, rows, count, sizeof *rows, compare_rows);
-        if (row && is_its_own(self, at, row)) {
+        if (row && ls_slurm_is_its_own(self, at, row)) {
             take_row(self, at, row);
         } else {
             take_absence(self, at);
