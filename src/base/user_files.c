@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <pwd.h>
 #include <signal.h>
@@ -21,8 +22,14 @@
 #include <unistd.h>
 
 enum {
-    WORKERS_MAX = 32,
-    WORKERS_PER_USER = 8,
+    /* Threads. One whose answer nobody waits for any more (it hangs, most likely) is left out of what goes on, and of nothing else. */
+    THREADS_MAX = 256,
+    KEPT_FOR_US = 16,          /* of those: for files of our own, and names of users */
+    GOING_ON_MAX = 32,         /* one more for each user who has none */
+    GOING_ON_PER_USER = 8,     /* as long as nothing of his hangs */
+    GOING_ON_BESIDE_STUCK = 2, /* else */
+    PER_USER_MAX = 8,
+    FOR_US_MAX = 64,
     STACK_BYTES = 256 * 1024,
     GROUPS_MAX = 256,
     IDLE_S = 30, /* then a worker ends */
@@ -55,6 +62,7 @@ typedef struct desk {
     question *at_work;
     question *done, **done_end;
     uint32_t workers, idle, stuck; /* stuck: with something overdue */
+    uint32_t starting;             /* counted as workers, and not there yet */
     uint32_t uses;
     bool is_closed;
     int event_fd;
@@ -98,7 +106,27 @@ typedef struct identity {
     uint32_t uid, gid;
 } identity;
 
-/* This thread alone: the C library would make every thread of the process that user. Capabilities to go past file modes leave with the number 0. */
+/*
+ * As another, only what it takes to become the next. With the number 0 just those leave that go past the modes of files; with CAP_SYS_PTRACE a link of another's
+ * process in /proc could still be walked. This thread alone.
+ */
+static bool set_capabilities(bool is_root)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+    if (syscall(SYS_capget, &header, data) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+        data[i].effective = is_root ? data[i].permitted : 0;
+    }
+    if (!is_root) {
+        data[0].effective = 1u << CAP_SETUID | 1u << CAP_SETGID;
+    }
+    return syscall(SYS_capset, &header, data) == 0;
+}
+
+/* This thread alone: the C library would make every thread of the process that user. */
 static bool become(identity *now, uint32_t uid, uint32_t gid)
 {
     if (geteuid() != 0 || (now->is_known && now->uid == uid && now->gid == gid)) {
@@ -117,7 +145,8 @@ static bool become(identity *now, uint32_t uid, uint32_t gid)
     const bool has_groups = syscall(SYS_setgroups, (size_t)count, groups) == 0;
     setfsgid(gid);
     setfsuid(uid);
-    if (!has_groups || (uint32_t)setfsgid((gid_t)-1) != gid || (uint32_t)setfsuid((uid_t)-1) != uid) {
+    if (!has_groups || (uint32_t)setfsgid((gid_t)-1) != gid || (uint32_t)setfsuid((uid_t)-1) != uid ||
+        !set_capabilities(uid == 0)) {
         return false;
     }
     *now = (identity){true, uid, gid};
@@ -212,35 +241,73 @@ static void work_on(question *q, identity *who)
 
 /* ---- a worker: its day ---- */
 
+static bool is_ours(const question *q)
+{
+    return q->file.is_user || q->file.uid == geteuid();
+}
+
+/* Names are nobody's: they are asked for by us. */
+static bool is_of_same_user(const question *a, const question *b)
+{
+    return a->file.is_user == b->file.is_user && (a->file.is_user || a->file.uid == b->file.uid);
+}
+
 static bool is_free(const desk *d, const question *wanted)
 {
-    uint32_t of_user = 0;
+    uint32_t all = 0, going_on = 0, his = 0, his_going_on = 0;
+    bool has_stuck = false;
     for (const question *q = d->at_work; q; q = q->next) {
+        const bool goes_on = !q->is_abandoned;
         if (strcmp(q->folder, wanted->folder) == 0) {
             return false;
         }
-        of_user += q->file.uid == wanted->file.uid;
-    }
-    return of_user < WORKERS_PER_USER;
-}
-
-/* The first question whose folder and user have room. */
-static question *take(desk *d)
-{
-    for (question **at = &d->todo; *at; at = &(*at)->next) {
-        question *q = *at;
-        if (is_free(d, q)) {
-            *at = q->next;
-            if (!q->next) {
-                d->todo_end = at;
-            }
-            q->next = d->at_work;
-            d->at_work = q;
-            q->place = AT_WORK;
-            return q;
+        all++;
+        going_on += goes_on;
+        if (is_of_same_user(q, wanted)) {
+            his++;
+            his_going_on += goes_on;
+            has_stuck = has_stuck || q->is_overdue;
         }
     }
-    return NULL;
+    if (his_going_on >= (has_stuck ? GOING_ON_BESIDE_STUCK : GOING_ON_PER_USER)) {
+        return false;
+    }
+    if (is_ours(wanted)) {
+        return all < THREADS_MAX && his < FOR_US_MAX;
+    }
+    return all < THREADS_MAX - KEPT_FOR_US && his < PER_USER_MAX && (his == 0 || going_on < GOING_ON_MAX);
+}
+
+/* Where in the list, from `at` on, a question is whose folder and user have room; NULL: nowhere. */
+static question **find_free(const desk *d, question **at)
+{
+    while (*at && !is_free(d, *at)) {
+        at = &(*at)->next;
+    }
+    return *at ? at : NULL;
+}
+
+static void call_worker(desk *d);
+
+/* The first question whose folder and user have room. Another worker is called for the second: this one may never come back. */
+static question *take(desk *d)
+{
+    question **at = find_free(d, &d->todo);
+    if (!at) {
+        return NULL;
+    }
+    question *q = *at;
+    *at = q->next;
+    if (!q->next) {
+        d->todo_end = at;
+    }
+    q->next = d->at_work;
+    d->at_work = q;
+    q->place = AT_WORK;
+    if (find_free(d, at)) { /* what is before it had no room, and has none now */
+        call_worker(d);
+    }
+    return q;
 }
 
 static void put_done(desk *d, question *q)
@@ -286,6 +353,7 @@ static void *worker(void *context)
     desk *d = context;
     identity who = {0};
     pthread_mutex_lock(&d->lock);
+    d->starting--;
     for (bool stays = true; !d->is_closed;) {
         question *q = take(d);
         if (q) {
@@ -293,7 +361,6 @@ static void *worker(void *context)
             work_on(q, &who);
             pthread_mutex_lock(&d->lock);
             leave_work(d, q);
-            pthread_cond_signal(&d->work); /* what waited for this folder may be taken by another */
             stays = true;
         } else if (stays) {
             stays = wait_for_work(d);
@@ -307,14 +374,17 @@ static void *worker(void *context)
     return NULL;
 }
 
-/* With the lock. No thread to be had: those that are there do it, or the limit ends it. */
+/*
+ * With the lock. One is enough for many questions: who takes one calls the next. An idle one that was called twice takes one all the same.
+ * No thread to be had: those that are there do it, or the limit ends it.
+ */
 static void call_worker(desk *d)
 {
     if (d->idle > 0) {
         pthread_cond_signal(&d->work);
         return;
     }
-    if (d->workers >= WORKERS_MAX) {
+    if (d->starting > 0 || d->workers >= THREADS_MAX) {
         return;
     }
     pthread_attr_t attributes;
@@ -327,10 +397,19 @@ static void call_worker(desk *d)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, &attributes, worker, d) == 0) {
         d->workers++;
+        d->starting++;
         d->uses++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
+}
+
+/* With the lock: behind what may have made room while nobody looks for work. */
+static void call_worker_for_more(desk *d)
+{
+    if (find_free(d, &d->todo)) {
+        call_worker(d);
+    }
 }
 
 /* ---- the loop's side ---- */
@@ -390,6 +469,7 @@ static void limit_is_over(void *context)
     } else if (was == AT_WORK) {
         q->is_abandoned = q->is_overdue = true; /* it is the worker's from now on */
         d->stuck++;
+        call_worker_for_more(d);
     }
     pthread_mutex_unlock(&d->lock);
     if (was == IN_DONE) {
@@ -442,7 +522,9 @@ uint64_t ls_user_files_ask(ls_user_files *files, const ls_user_file *file, ls_us
         q->limit = ls_env_timer_set(files->env, files->limit_ns, limit_is_over, q);
         *d->todo_end = q;
         d->todo_end = &q->next;
-        call_worker(d);
+        if (is_free(d, q)) { /* else who makes room for it takes it */
+            call_worker(d);
+        }
     }
     const uint64_t number = q->number;
     pthread_mutex_unlock(&d->lock);
@@ -480,6 +562,7 @@ void ls_user_files_forget(ls_user_files *files, uint64_t number)
     }
     if (works) {
         works->is_abandoned = true;
+        call_worker_for_more(d);
     } else if (found) {
         free_question(found);
     }

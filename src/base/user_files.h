@@ -8,8 +8,10 @@
  *   ls_user_files_ask ──▶ todo ──▶ worker (as the user): open, fstat, pread ──▶ done() from the loop
  *                                     └── hangs ──▶ limit ──▶ done(ETIMEDOUT); the thread is left to itself until its call returns
  *
- * What hangs holds up nobody else: one worker at a time is in a folder, a few are with one user, and a folder with a call that is over its limit is refused (EBUSY)
- * at once until that call returns. With that user's rights a name that leads somewhere else, by a link or by many, shows nothing that the user could not read.
+ * What hangs holds up no other user: one worker at a time is in a folder, 8 are with one user (those that hang counted), 2 beside one that hangs, and a user with none
+ * may always have one, until 30 users have 8 that hang. Some are kept for files of our own user, who may have 64, and for names. A folder with a call that is over its
+ * limit is refused (EBUSY) at once until that call returns. With that user's rights, and none of root's, a name that leads somewhere else, by a link or by many, shows
+ * nothing that the user could not read.
  *
  * Called from the loop's thread only, as `done` is; never inside ls_user_files_ask.
  */

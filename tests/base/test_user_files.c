@@ -9,13 +9,24 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LIMIT_NS UINT64_C(1000000000)
+#define LONG_NS  UINT64_C(60000000000) /* nobody waits so long, unless what is tested is broken */
+
+/* Many threads that end at once: the C library frees what it has of one in another, under a lock that the thread sanitiser does not see. Only asked for by that. */
+const char *__tsan_default_suppressions(void);
+
+const char *__tsan_default_suppressions(void)
+{
+    return "race:dl_deallocate_tls\n";
+}
 
 static ls_env *env;
 static ls_user_files *files;
@@ -176,6 +187,58 @@ static void user_files_ask_has_the_users_rights(void **state)
     assert_string_equal(ask_patiently(&file).data, "root's");
 }
 
+/* Somebody who stands in a folder to which others have no way. */
+static pid_t stand_in(const char *path, uid_t uid)
+{
+    int pipes[2];
+    char word = 0;
+    assert_int_equal(pipe(pipes), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        if (chdir(path) == 0 && setresuid(uid, uid, uid) == 0 && write(pipes[1], "x", 1) == 1) {
+            pause();
+        }
+        _exit(1);
+    }
+    close(pipes[1]);
+    const ssize_t bytes = pid > 0 ? read(pipes[0], &word, 1) : -1;
+    close(pipes[0]);
+    assert_true(pid > 0);
+    assert_int_equal(bytes, 1);
+    return pid;
+}
+
+/* /proc/PID/cwd leads past every folder above it, for whom the kernel lets walk it. */
+static void user_files_ask_walks_no_process_of_another(void **state)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("not root: nobody else to be\n");
+        skip();
+    }
+    char way[64];
+    assert_int_equal(chmod(folder, 0700), 0);
+    assert_int_equal(mkdir(path_of("inner"), 0755), 0);
+    assert_int_equal(chmod(path_of("inner"), 0755), 0);
+    write_file("inner/a", "text", 0644);
+    const pid_t pid = stand_in(path_of("inner"), 65533);
+    snprintf(way, sizeof way, "/proc/%ld/cwd", (long)pid);
+    ls_user_file file = of("a");
+    file.folder = way;
+    const uint32_t ids[] = {65534, 65532, 0, 65534}; /* from each to the next in one thread */
+    int errors[4];
+    for (int i = 0; i < 4; i++) {
+        file.uid = file.gid = ids[i];
+        errors[i] = ask_patiently(&file).answer.error;
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_int_equal(errors[0], EACCES);
+    assert_int_equal(errors[1], EACCES);
+    assert_int_equal(errors[2], 0);
+    assert_int_equal(errors[3], EACCES);
+}
+
 static void user_files_ask_what_a_user_is_called(void **state)
 {
     (void)state;
@@ -262,15 +325,134 @@ static void user_files_ask_what_hangs(void **state)
     assert_int_equal(never.count, 0);
 }
 
+/* ---- some hang, the others go on ---- */
+
+static void begin_anew(uint64_t limit_ns)
+{
+    ls_user_files_destroy(files);
+    assert_int_equal(ls_user_files_create(env, limit_ns, &files), LS_OK);
+}
+
+/* -1: none to be had here. */
+static int hang(char path[160])
+{
+    assert_int_equal(chmod(folder, 0755), 0);
+    assert_int_equal(mkdir(path_of("hangs"), 0755), 0);
+    snprintf(path, 160, "%s", path_of("hangs"));
+    write_file("a", "text", 0644);
+    const int fd = hanging_mount(path);
+    if (fd < 0) {
+        print_message("no FUSE to be had here\n");
+    }
+    return fd;
+}
+
+/* number: of the folder, by its spelling. */
+static void ask_hanging(const char *path, int number, uint32_t uid, heard *h)
+{
+    char spelled[400];
+    snprintf(spelled, sizeof spelled, "%s%0*d", path, number + 1, 0);
+    memset(spelled + strlen(path), '/', (size_t)number + 1);
+    const ls_user_file file = {
+        .folder = spelled, .name = "a", .uid = uid, .gid = geteuid() == uid ? getegid() : uid, .bytes = 32};
+    *h = (heard){0};
+    assert_true(ls_user_files_ask(files, &file, hear, h) > 0);
+}
+
+/* Two questions and one worker, which has nothing to do: it takes the first, and never comes back. */
+static void user_files_ask_behind_one_that_hangs(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 5 };
+    char path[160];
+    heard hanging[ROUNDS] = {0}, good[ROUNDS] = {0};
+    const int fd = hang(path);
+    if (fd < 0) {
+        skip();
+    }
+    begin_anew(LONG_NS);
+    for (int i = 0; i < ROUNDS; i++) {
+        const ls_user_file file = of("a");
+        (void)ask(&file); /* behind it one is idle */
+        ask_hanging(path, i, geteuid(), &hanging[i]);
+        good[i] = ask(&file);
+        if (good[i].answer.error != 0) {
+            break;
+        }
+    }
+    ls_user_files_destroy(files);
+    files = NULL;
+    hanging_mount_end(path, fd);
+    for (int i = 0; i < ROUNDS; i++) {
+        assert_int_equal(hanging[i].count, 0);
+        assert_string_equal(good[i].data, "text");
+    }
+}
+
+/* Four users with eight folders each that hang keep nobody else waiting, neither before their limit is over nor behind it. */
+static void user_files_ask_beside_users_whose_folders_hang(void **state)
+{
+    (void)state;
+    enum { USERS = 4, FOLDERS = 8, FIRST = 64000 };
+    char path[160];
+    heard all[USERS * FOLDERS], ours, name, his;
+    if (geteuid() != 0) {
+        print_message("not root: nobody else to be\n");
+        skip();
+    }
+    const int fd = hang(path);
+    if (fd < 0) {
+        skip();
+    }
+    const ls_user_file us = of("a"), named = {.is_user = true, .uid = FIRST};
+    ls_user_file other = of("a");
+    other.uid = other.gid = FIRST + USERS;
+    begin_anew(LONG_NS);
+    for (int i = 0; i < USERS * FOLDERS; i++) {
+        ask_hanging(path, i, (uint32_t)(FIRST + i / FOLDERS), &all[i]);
+    }
+    /* None of these waits for the limit of those. */
+    ours = ask(&us);
+    name = ask(&named);
+    his = ask(&other);
+    assert_int_equal(all[0].count, 0);
+    assert_string_equal(ours.data, "text");
+    assert_string_equal(name.data, "64000");
+    assert_string_equal(his.data, "text");
+    begin_anew(LIMIT_NS);
+    for (int i = 0; i < USERS * FOLDERS; i++) {
+        ask_hanging(path, i, (uint32_t)(FIRST + i / FOLDERS), &all[i]);
+    }
+    for (int i = 0, round = 0; i < USERS * FOLDERS && round < 1000; round++) {
+        i += all[i].count;
+        ls_env_poll(env, 10000000);
+    }
+    ours = ask_patiently(&us);
+    name = ask_patiently(&named);
+    his = ask_patiently(&other);
+    ls_user_files_destroy(files);
+    files = NULL;
+    hanging_mount_end(path, fd);
+    for (int i = 0; i < USERS * FOLDERS; i++) {
+        assert_int_equal(all[i].answer.error, ETIMEDOUT);
+    }
+    assert_string_equal(ours.data, "text");
+    assert_string_equal(name.data, "64000");
+    assert_string_equal(his.data, "text");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(user_files_ask_reads_a_part, set_up, tear_down),
         cmocka_unit_test_setup_teardown(user_files_ask_refuses_what_is_no_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(user_files_ask_has_the_users_rights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(user_files_ask_walks_no_process_of_another, set_up, tear_down),
         cmocka_unit_test_setup_teardown(user_files_ask_what_a_user_is_called, set_up, tear_down),
         cmocka_unit_test_setup_teardown(user_files_ask_many_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(user_files_ask_what_hangs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(user_files_ask_behind_one_that_hangs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(user_files_ask_beside_users_whose_folders_hang, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
