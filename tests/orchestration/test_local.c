@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -445,6 +446,126 @@ static void engine_goes_on_while_a_folder_hangs(void **state)
     ls_job_destroy(good);
 }
 
+/* ---- whose it is ---- */
+
+static void write_file(const char *name, const char *text, uid_t uid)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", home, name);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(fchown(fd, uid, (gid_t)-1), 0);
+    assert_true(write_word(path, text));
+    close(fd);
+}
+
+static void give_to_us(const char *name)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", home, name);
+    assert_int_equal(chown(path, geteuid(), (gid_t)-1), 0);
+}
+
+static int count_of(ls_engine_report_kind kind)
+{
+    int count = 0;
+    for (int i = 0; i < report_count; i++) {
+        count += reports[i].kind == kind;
+    }
+    return count;
+}
+
+/* Behind this all that lay there has been seen a few times. */
+static void wait_for_looks(void)
+{
+    report_count = 0;
+    const double begin_s = ls_clock_monotonic_s();
+    while (count_of(LS_ENGINE_ACTIVITY) < 10 && ls_clock_monotonic_s() - begin_s < 120.0) {
+        ls_env_poll(env, 10000000);
+    }
+    assert_true(count_of(LS_ENGINE_ACTIVITY) >= 10);
+}
+
+/* A way may lead to what is somebody else's: it is not told of as if it were the job's. */
+static void engine_tells_of_no_file_of_another(void **state)
+{
+    (void)state;
+    enum { OTHER = 65534 };
+    if (geteuid() != 0) {
+        print_message("not root: nothing can be given to another\n");
+        skip();
+    }
+    char path[160];
+    snprintf(path, sizeof path, "%s/run", home);
+    assert_int_equal(mkdir(path, 0755), 0);
+    ls_job *job = make_job(1, "exec sleep 600");
+    ls_job_set_run_dir(job, path);
+    engine->calls->start(engine, job);
+    wait_for(LS_ENGINE_STARTED, 1);
+    usleep(20000); /* what is written now is newer than the start, in the clock of files, too */
+    snprintf(path, sizeof path, "%s/run/checkpoints", home);
+    assert_int_equal(mkdir(path, 0755), 0);
+    assert_int_equal(chown(path, OTHER, (gid_t)-1), 0);
+    write_file("run/metrics.jsonl", "{\"step\": 3, \"loss\": 2.5, \"step_s\": 0.5}\n", OTHER);
+    wait_for_looks();
+    assert_null(find(LS_ENGINE_SAVED, 1));
+    assert_null(find(LS_ENGINE_PROGRESS, 1));
+    give_to_us("run/checkpoints");
+    give_to_us("run/metrics.jsonl");
+    report_count = 0;
+    wait_for(LS_ENGINE_SAVED, 1);
+    assert_int_equal(wait_for(LS_ENGINE_PROGRESS, 1)->step, 3);
+    report_count = 0;
+    job->state = LS_JOB_STOPPING;
+    engine->calls->stop(engine, job, LS_STOP_KILL);
+    wait_for(LS_ENGINE_ENDED, 1);
+    ls_job_destroy(job);
+}
+
+/* ---- too little for now ---- */
+
+/* It has neither watch nor runner until it is given back, and all without a watch are looked at each second: that is no end of it. */
+static void engine_gives_back_what_could_not_start_for_now(void **state)
+{
+    (void)state;
+    struct rlimit before, none;
+    ls_job *job = make_job(1, "true"), *other = make_job(2, "true");
+    const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(next >= 0);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = (rlim_t)next;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    engine->calls->start(engine, job); /* not one file can be opened */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    engine->calls->adopt(engine, other); /* no folder and no watch: sweeps begin */
+    wait_for(LS_ENGINE_NEVER, 2);
+    const double begin_s = ls_clock_monotonic_s();
+    while (!find(LS_ENGINE_NEVER, 1) && !find(LS_ENGINE_ENDED, 1) &&
+           ls_clock_monotonic_s() - begin_s < 120.0) {
+        ls_env_poll(env, 100000000);
+    }
+    assert_null(find(LS_ENGINE_ENDED, 1));
+    assert_non_null(find(LS_ENGINE_NEVER, 1));
+    engine->calls->forget(engine, job);
+    job->epoch = 2; /* and who is stopped meanwhile does not wait for the pause */
+    report_count = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    engine->calls->start(engine, job);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    job->state = LS_JOB_STOPPING;
+    engine->calls->stop(engine, job, LS_STOP_SAVE);
+    while (!find(LS_ENGINE_NEVER, 1) && !find(LS_ENGINE_ENDED, 1) &&
+           ls_clock_monotonic_s() - begin_s < 120.0) {
+        ls_env_poll(env, 100000000);
+    }
+    assert_null(find(LS_ENGINE_NEVER, 1));
+    assert_int_equal(wait_for(LS_ENGINE_ENDED, 1)->exit_code, 128 + SIGTERM);
+    ls_job_destroy(job);
+    ls_job_destroy(other);
+}
+
 /* ---- devices ---- */
 
 /* The library of the driver as far as it is asked: two devices whose use is in a file. */
@@ -594,6 +715,8 @@ int main(int count, char **words)
         cmocka_unit_test_setup_teardown(engine_ends_what_hides, set_up, tear_down),
         cmocka_unit_test_setup_teardown(engine_tells_how_busy_a_job_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(engine_goes_on_while_a_folder_hangs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(engine_tells_of_no_file_of_another, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(engine_gives_back_what_could_not_start_for_now, set_up, tear_down),
         cmocka_unit_test_setup_teardown(engine_asks_devices, set_up, tear_down),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

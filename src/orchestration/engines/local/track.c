@@ -293,7 +293,8 @@ static void is_lost(track *t)
 void ls_track_look(track *t)
 {
     ls_ticket_state state;
-    if (t->told_end) {
+    /* While its devices wait to be given back it has no ticket and no runner: that is no end. */
+    if (t->told_end || (t->give_back_timer && !t->is_stopping)) {
         return;
     }
     if (ls_ticket_look(t->folder.text, t->epoch, t->is_runner_gone, &state) != LS_OK) {

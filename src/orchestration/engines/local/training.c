@@ -6,11 +6,17 @@
 
 enum { STEPS_TAIL_BYTES = 8 * 1024 };
 
+/* The way to it is the user's, and may lead to what is somebody else's. */
+static bool is_his(const track *t, const ls_user_file_answer *answer)
+{
+    return answer->error == 0 && answer->owner == t->uid;
+}
+
 static void hear_of_checkpoints(void *context, const ls_user_file_answer *answer)
 {
     track *t = context;
     t->save_question = 0;
-    if (answer->error == 0 && answer->modified_s > t->saved_s && !t->told_end) {
+    if (is_his(t, answer) && answer->modified_s > t->saved_s && !t->told_end) {
         t->saved_s = answer->modified_s;
         ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_SAVED, .time_s = t->saved_s});
     }
@@ -33,7 +39,7 @@ static void hear_of_run_file(void *context, const ls_user_file_answer *answer)
     ls_arena arena = {0};
     ls_run_file run;
     t->step_question = 0;
-    if (answer->error == 0 &&
+    if (is_his(t, answer) &&
         ls_run_file_parse(answer->data, answer->bytes, "run.yaml", NULL, 0, &arena, &run) == LS_OK &&
         run.train.steps != LS_AUTO_U64) {
         t->progress.steps = run.train.steps;
@@ -66,7 +72,7 @@ static void hear_of_steps(void *context, const ls_user_file_answer *answer)
     track *t = context;
     t->step_question = 0;
     /* What an earlier start wrote says nothing of this one. */
-    if (answer->error != 0 || answer->modified_s < t->started_s || t->told_end) {
+    if (!is_his(t, answer) || answer->modified_s < t->started_s || t->told_end) {
         return;
     }
     const double now_s = ls_env_wall_s(env_of(t));
