@@ -54,12 +54,19 @@ static double leaves_balance(uint64_t leaves, uint64_t max_ranks)
     return sum / (double)max_ranks;
 }
 
-/* Walks the divisors of `count` upwards: the next one above `divisor`, 0 when there is none. */
+/* Walks the divisors of `count` upwards: the next one above `divisor`, 0 when there is none. All of them take sqrt(count) steps: a large one is
+ * found by what it leaves. */
 static uint64_t next_divisor(uint64_t count, uint64_t divisor)
 {
-    for (uint64_t d = divisor + 1; d <= count; d++) {
+    uint64_t d = divisor + 1;
+    for (; d * d <= count; d++) {
         if (count % d == 0) {
             return d;
+        }
+    }
+    for (uint64_t other = count / d; other >= 1; other--) {
+        if (count % other == 0) {
+            return count / other;
         }
     }
     return 0;

@@ -218,6 +218,8 @@ static void run_file_auto_leaves_follows_its_rule(void **state)
     assert_int_equal(ls_run_file_auto_leaves(48, 1, 16, 8), 8);    /* never enough tokens: smallest >= 8 */
     assert_int_equal(ls_run_file_auto_leaves(6, 1, 1024, 8), 6);   /* batch smaller than the ranks */
     assert_int_equal(ls_run_file_auto_leaves(48, 12, 1024, 8), 4); /* micro-batches stay whole */
+    /* A batch that nothing divides, looked at in the time of its root. */
+    assert_true(ls_run_file_auto_leaves(UINT64_C(1000000000039), 1, 256, 8) == UINT64_C(1000000000039));
     for (uint64_t batch = 1; batch <= 96; batch++) {
         for (uint64_t ranks = 1; ranks <= 9; ranks++) {
             const uint64_t leaves = ls_run_file_auto_leaves(batch, 1, 256, ranks);
