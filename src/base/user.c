@@ -4,7 +4,25 @@
 #include <inttypes.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+bool ls_user_is_listed(const char *path, const char *name)
+{
+    const size_t bytes = strlen(name);
+    char *line = NULL;
+    size_t room = 0;
+    bool is_there = false;
+    FILE *list = fopen(path, "re");
+    while (list && bytes > 0 && !is_there && getline(&line, &room, list) >= 0) {
+        is_there = strncmp(line, name, bytes) == 0 && line[bytes] == ':';
+    }
+    free(line);
+    if (list) {
+        fclose(list);
+    }
+    return is_there;
+}
 
 void ls_user_name(uint32_t uid, char name[LS_USER_NAME_BYTES])
 {

@@ -66,17 +66,18 @@ typedef struct account_settings {
 #define LIMIT(name, text)                                                                                    \
     {                                                                                                        \
         .key = #name, .type = LS_OPTION_STRING, FIELD(name), .default_text = "\"\"", .value_name = "N",      \
-        .help = (text)                                                                                       \
+        .value_needed = true, .help = (text)                                                                 \
     }
 
 static const ls_option account_options[] = {
     {.key = "weight",
      .type = LS_OPTION_U64,
      FIELD(weight),
-     .default_text = "0",
-     .min = 0,
+     .default_text = "auto",
+     .allow_auto = true,
+     .min = 1,
      .max = 1000000,
-     .help = "with NAME: its share beside the others'; 0: leave it"},
+     .help = "with NAME: its share beside the others'; auto: as it is"},
     LIMIT(quota, "with NAME: devices that are its own, or 'any'"),
     LIMIT(borrow, "with NAME: devices of others that it may have beside these, or 'any'"),
     LIMIT(lend, "with NAME: how many of its own others may have, or 'any'"),
@@ -151,7 +152,7 @@ static ls_status change_account(const account_settings *settings, const char *na
         return ls_fail(LS_ERR_INVALID, "the account's name is not UTF-8");
     }
     json_t *body = json_pack("{s:o}", "account", account);
-    if (settings->weight > 0) {
+    if (settings->weight != LS_AUTO_U64) {
         json_object_set_new(body, "weight", json_integer((json_int_t)settings->weight));
     }
     ls_status status = put_limit(body, "quota", settings->quota);
@@ -217,7 +218,7 @@ static void append_accounts(const json_t *accounts, ls_arena *arena, ls_text *te
 static ls_status run_accounts(const ls_invocation *invocation)
 {
     const account_settings *settings = invocation->settings;
-    const bool changes = settings->weight > 0 || settings->quota[0] || settings->borrow[0] ||
+    const bool changes = settings->weight != LS_AUTO_U64 || settings->quota[0] || settings->borrow[0] ||
                          settings->lend[0] || settings->users[0] || settings->priority_max[0];
     if (changes != (invocation->word_count == 1)) {
         return ls_fail(LS_ERR_INVALID,

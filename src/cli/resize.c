@@ -26,11 +26,12 @@ static const ls_option resize_options[] = {
      .letter = 'n',
      .type = LS_OPTION_U64,
      FIELD(ranks),
-     .default_text = "0",
-     .min = 0,
+     .default_text = "auto",
+     .allow_auto = true,
+     .min = 1,
      .max = 1 << 20,
-     .help = "ranks there are to be, from job.min_ranks to job.max_ranks and at most train.leaves; 0: only "
-             "show who is in it"},
+     .help = "ranks there are to be, from job.min_ranks to job.max_ranks and at most train.leaves; auto: "
+             "only show who is in it"},
     {.key = "wait",
      .type = LS_OPTION_BOOL,
      FIELD(wait),
@@ -246,7 +247,7 @@ static ls_status change(const resize_settings *settings, const char *run, const 
 static ls_status resize_job(const resize_settings *settings, uint64_t job)
 {
     json_t *answer = NULL;
-    if (settings->ranks > 0) {
+    if (settings->ranks != LS_AUTO_U64) {
         json_t *body = json_pack("{s:I}", "ranks", (json_int_t)settings->ranks);
         LS_TRY(ls_queue_post(body, &answer, "/v1/jobs/%" PRIu64 "/resize", job));
     } else {
@@ -254,7 +255,7 @@ static ls_status resize_job(const resize_settings *settings, uint64_t job)
     }
     if (settings->json) {
         ls_print_json(answer);
-    } else if (settings->ranks > 0) {
+    } else if (settings->ranks != LS_AUTO_U64) {
         printf("job %" PRIu64 ": %s\n", job, ls_queue_string(answer, "state"));
     } else {
         printf("job %" PRIu64 ": %s, %" PRId64 " ranks (%" PRId64 " to %" PRId64 " possible)\n", job,
@@ -277,7 +278,7 @@ static ls_status run_resize(const ls_invocation *invocation)
     json_t *status = NULL;
     LS_TRY(ask_status(run, &status));
     ls_status result = LS_OK;
-    if (settings->ranks > 0) {
+    if (settings->ranks != LS_AUTO_U64) {
         result = change(settings, run, status);
     } else if (settings->json) {
         ls_print_json(status);

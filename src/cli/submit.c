@@ -26,10 +26,11 @@ typedef struct submit_settings {
      .letter = 'n',                                                                                          \
      .type = LS_OPTION_U64,                                                                                  \
      FIELD(ranks),                                                                                           \
-     .default_text = "0",                                                                                    \
-     .min = 0,                                                                                               \
+     .default_text = "auto",                                                                                 \
+     .allow_auto = true,                                                                                     \
+     .min = 1,                                                                                               \
      .max = 1 << 20,                                                                                         \
-     .help = "devices of the job; 0: as the file says"},                                                     \
+     .help = "devices of the job; auto: as the file says"},                                                  \
         {.key = "name",                                                                                      \
          .type = LS_OPTION_STRING,                                                                           \
          .value_needed = true,                                                                               \
@@ -70,7 +71,7 @@ static ls_status request_of(const submit_settings *settings, const char *path, l
     put_text(*request_out, "name", settings->name);
     put_text(*request_out, "account", settings->account);
     put_text(*request_out, "priority", settings->priority);
-    if (settings->ranks > 0) {
+    if (settings->ranks != LS_AUTO_U64) {
         json_object_set_new(*request_out, "ranks", json_integer((json_int_t)settings->ranks));
     }
     return LS_OK;

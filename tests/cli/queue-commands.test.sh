@@ -31,6 +31,10 @@ expect 3 "$LOCKSTEP" wait 1 3 --json
 same "wait --json" "$(json '[j["state"] for j in d["jobs"]]')" "['SUCCEEDED', 'FAILED']"
 
 # Refused: what can never run, what is not there, what is no number, what has ended.
+expect 2 "$LOCKSTEP" submit hello.yaml --ranks 0
+says "1 to 1048576"
+expect 2 "$LOCKSTEP" sweep hello.yaml --ranks 0 --set name=a,b
+says "1 to 1048576"
 expect 2 "$LOCKSTEP" submit hello.yaml --ranks 3
 says "can never run" "3 devices"
 expect 2 "$LOCKSTEP" submit missing.yaml
@@ -113,6 +117,8 @@ says "one of low, normal, high"
 expect 0 "$LOCKSTEP" resize 5 --ranks 1
 expect 0 "$LOCKSTEP" resize 5 --json
 same "resize" "$(json 'd["ranks"]')" 1
+expect 2 "$LOCKSTEP" resize 5 --ranks 0
+says "1 to 1048576"
 expect 2 "$LOCKSTEP" resize 5 --ranks 64
 says "devices"
 expect 0 "$LOCKSTEP" hold 5
@@ -156,6 +162,9 @@ expect 0 "$LOCKSTEP" accounts --json
 same "accounts" "$(json '[(a["weight"], a["quota"], a["borrow"]) for a in d["accounts"] if a["account"] == "vision"]')" "[(3, 1, None)]"
 expect 2 "$LOCKSTEP" accounts vision
 says "--quota"
+expect 2 "$LOCKSTEP" accounts vision --weight 0
+says "1 to 1000000"
+expect 2 "$LOCKSTEP" accounts vision --users ''
 expect 2 "$LOCKSTEP" accounts ../x --weight 3
 says "account"
 expect 2 "$LOCKSTEP" accounts vision --quota many

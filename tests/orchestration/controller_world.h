@@ -65,10 +65,12 @@ static inline json_t *fake_journal(void *context, uint64_t job, uint64_t after, 
     return json_pack("[{s:I}]", "job", (json_int_t)job);
 }
 
-static inline ls_job *no_old_job(void *context, uint64_t id)
+/* Jobs that are no longer in memory; NULL: none. */
+static ls_job *(*w_old_job)(void *context, uint64_t id);
+
+static inline ls_job *old_job(void *context, uint64_t id)
 {
-    (void)context, (void)id;
-    return NULL;
+    return w_old_job ? w_old_job(context, id) : NULL;
 }
 
 static inline bool fake_is_user(void *context, const char *name)
@@ -90,7 +92,7 @@ static inline ls_status create(ls_controller **controller_out)
     const ls_controller_calls calls = {.context = &w,
                                        .now_s = fake_now_s,
                                        .journal = fake_journal,
-                                       .old_job = no_old_job,
+                                       .old_job = old_job,
                                        .is_user = fake_is_user};
     return ls_controller_create(&settings, &w.engine.base, &calls, controller_out);
 }
@@ -177,6 +179,7 @@ static inline int call_as(uint32_t uid, ls_verb verb, const char *arguments)
                               .gid = uid,
                               .user = uid == 1000   ? "ann"
                                       : uid == 1001 ? "bob"
+                                      : uid == 1002 ? "cyd"
                                                     : "root",
                               .is_admin = uid == 0};
     const uint32_t before = w.replies;

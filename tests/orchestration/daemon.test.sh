@@ -164,6 +164,7 @@ is_gone() { ! "$LOCKSTEP" ps 1 >/dev/null 2>&1 && [ ! -e "$LOCKSTEP_HOME/jobs/1"
 until_so is_gone
 expect 2 "$LOCKSTEP" ps 1
 says "there is no job 1"
+check "the log says beforehand what goes" bash -c "grep -A9999 'forgetting [0-9]* jobs.*keep.jobs, keep.time in config.yaml' '$LOCKSTEP_HOME/daemon.log' | grep -q 'ended jobs were forgotten, 1 to'"
 check "the newest are kept" "$LOCKSTEP" ps "$job"
 check "with their folder" test -d "$LOCKSTEP_HOME/jobs/$job"
 submit after.yaml

@@ -67,7 +67,7 @@ static json_t *job_json(int64_t job)
                      run_dir);
 }
 
-/* Answers from the loop, as the end of a turn does. Job 2 has ended, 3 is somebody else's, 9 is never answered. */
+/* Answers from the loop, as the end of a turn does. Job 2 has ended, 3 is somebody else's, 8 is beyond a limit, 9 is never answered. */
 static void answer_call(void *context, const ls_caller *caller, ls_verb verb, const json_t *arguments,
                         ls_controller_reply reply, void *reply_context)
 {
@@ -83,6 +83,9 @@ static void answer_call(void *context, const ls_caller *caller, ls_verb verb, co
     } else if (verb == LS_VERB_SHOW && job == 3) {
         p->status = 403;
         p->answer = json_pack("{s:s}", "error", "job 3 is another user's");
+    } else if (verb == LS_VERB_SHOW && job == 8) {
+        p->status = 429;
+        p->answer = json_pack("{s:s}", "error", "too many");
     } else if (verb == LS_VERB_SHOW) {
         p->answer = job_json(job);
     } else if (verb == LS_VERB_LIST) {
@@ -335,6 +338,7 @@ static void server_refuses_strangers(void **state)
     expect(connect_tcp(), head, NULL, 303, "Location: /\r\n");
     host_line(head, sizeof head, "GET /?token=wrong");
     expect(connect_tcp(), head, NULL, 401, "token");
+    expect(connect_unix(), "GET /v1/jobs/8 HTTP/1.1\r\nHost: x", NULL, 429, "\"status\":\"limit\"");
     expect(connect_unix(), "GET /v1/jobs/3/log HTTP/1.1\r\nHost: x", NULL, 403, "another user's");
 }
 

@@ -165,7 +165,7 @@ static int set_up_with_plans(void **state)
     const ls_controller_calls calls = {.context = &w,
                                        .now_s = fake_now_s,
                                        .journal = fake_journal,
-                                       .old_job = no_old_job,
+                                       .old_job = old_job,
                                        .foresee = plan_of_paper};
     assert_int_equal(ls_controller_create(&settings, &w.engine.base, &calls, &w.controller), LS_OK);
     ls_controller_restored(w.controller, 1);

@@ -92,11 +92,33 @@ static void accounts_are_for_their_users(void **state)
         201);
     assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'x', 'users': ['a b']}"), 400);
     assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'x', 'users': 'bob'}"), 400);
+    assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'mine', 'users': []}"), 400);
+    assert_non_null(strstr(json_string_value(json_object_get(w.answer, "error")), "null opens it"));
+    assert_int_equal(call_as(1002, LS_VERB_SUBMIT,
+                             "{'file': 'job: {command: [run], account: mine}', 'directory': '/tmp'}"),
+                     403); /* as closed as it was */
     /* Who is in it is for who runs the queue. */
     assert_int_equal(call_as(1001, LS_VERB_ACCOUNTS, "{}"), 200);
     const json_t *first = json_array_get(json_object_get(w.answer, "accounts"), 0);
     assert_true(json_is_null(json_object_get(first, "users")));
     assert_string_equal(json_string_value(json_object_get(first, "priority_max")), "high");
+}
+
+/* Of cyd nobody knows before he comes: his name can be taken, and is his alone when he uses it. */
+static void own_account_is_got_back(void **state)
+{
+    (void)state;
+    static const char cyds[] = "{'file': 'job: {command: [run], account: cyd}', 'directory': '/tmp'}";
+    assert_int_equal(bob_submits("account: cyd"), 201);
+    assert_int_equal(call_as(1002, LS_VERB_SUBMIT, cyds), 201);
+    assert_int_equal(bob_submits("account: cyd"), 403);
+    assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'cyd', 'users': null}"), 200);
+    assert_int_equal(call_as(1002, LS_VERB_SUBMIT, cyds), 201); /* it was open */
+    assert_int_equal(bob_submits("account: cyd"), 403);
+    /* Whom who runs the queue lets in stays, also without its owner. */
+    assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'cyd', 'users': ['ann', 'bob']}"), 200);
+    assert_int_equal(call_as(1002, LS_VERB_SUBMIT, cyds), 201);
+    assert_int_equal(bob_submits("account: cyd"), 201);
 }
 
 static void priority_goes_as_far_as_the_account(void **state)
@@ -214,6 +236,7 @@ int main(void)
         CASE(refused_sweep_leaves_nothing),
         CASE(runs_have_folders_of_their_own),
         CASE(accounts_are_for_their_users),
+        CASE(own_account_is_got_back),
         CASE(priority_goes_as_far_as_the_account),
         CASE(users_have_limits),
         CASE(large_requests_are_limited_too),

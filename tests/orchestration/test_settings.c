@@ -82,8 +82,9 @@ static void accounts_are_parsed(void **state)
     assert_int_equal(ls_daemon_account_parse("plain", &account), LS_OK);
     assert_string_equal(account.users, "");
     assert_int_equal(account.priority_max, LS_PRIORITY_NORMAL);
-    static const char *const bad[] = {
-        "", "../x", "a:weight=0", "a:users=", "a:users=b c", "a:priority_max=top", "a:quota=many", "a:x=1"};
+    static const char *const bad[] = {"",          "../x",        "a:weight=0",         "a:users=",
+                                      "a:users=+", "a:users=b c", "a:priority_max=top", "a:quota=many",
+                                      "a:x=1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(ls_daemon_account_parse(bad[i], &account), LS_ERR_INVALID);
         assert_string_equal(account.name, "plain");

@@ -74,10 +74,10 @@ static const char *word_of(unsigned code, ls_status status)
     static const struct {
         unsigned code;
         const char *word;
-    } words[] = {{400, "invalid"},   {401, "unauthorized"}, {403, "forbidden"},   {404, "not found"},
-                 {405, "method"},    {408, "timeout"},      {409, "conflict"},    {413, "too large"},
-                 {414, "too large"}, {415, "media type"},   {503, "unavailable"}, {504, "timeout"},
-                 {507, "disk"}};
+    } words[] = {{400, "invalid"},   {401, "unauthorized"}, {403, "forbidden"}, {404, "not found"},
+                 {405, "method"},    {408, "timeout"},      {409, "conflict"},  {413, "too large"},
+                 {414, "too large"}, {415, "media type"},   {429, "limit"},     {503, "unavailable"},
+                 {504, "timeout"},   {507, "disk"}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (words[i].code == code) {
             return words[i].word;

@@ -180,11 +180,14 @@ static json_t *paths(void)
 
 json_t *ls_api_openapi(void)
 {
-    json_t *error = json_pack("{s:s, s:{s:{s:{s:s, s:{s:{s:s, s:s}, s:{s:s, s:s}}, s:[s, s]}}}}",
-                              "description", "refused, or failed", "content", "application/json", "schema",
-                              "type", "object", "properties", "error", "type", "string", "description",
-                              "what failed, the value seen, what is allowed", "status", "type", "string",
-                              "description", "a word for the code", "required", "error", "status");
+    json_t *error =
+        json_pack("{s:s, s:{s:{s:{s:s, s:{s:{s:s, s:s}, s:{s:s, s:s}}, s:[s, s]}}}}", "description",
+                  "refused, or failed", "content", "application/json", "schema", "type", "object",
+                  "properties", "error", "type", "string", "description",
+                  "what failed, the value seen, what is allowed", "status", "type", "string", "description",
+                  "a word for the code: invalid (400), unauthorized, forbidden, not found, method, timeout, "
+                  "conflict, too large, media type, limit (429), unavailable, disk (507)",
+                  "required", "error", "status");
     json_t *document = json_pack(
         "{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}, {s:[]}, {}], s:o}", "openapi", "3.1.0", "info", "title",
         "Lockstep", "version", LS_VERSION, "description",

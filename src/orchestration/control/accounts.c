@@ -148,6 +148,22 @@ bool ls_accounts_allow_priority(const ls_controller *c, const ls_caller *caller,
     return false;
 }
 
+/* His own account, opened by nobody's word but that it has no users, or somebody's who named it first: one who is not listed on this machine (LDAP) is no
+ * user to is_another_user before he comes. Several users are the work of who runs the queue. */
+static bool is_taken_from(const ls_account *account, const char *user)
+{
+    return !has_member(account, user) && !strchr(account->users, ',');
+}
+
+static void make_his_alone(ls_account *account, const char *user, const char *own)
+{
+    account->users[0] = '\0';
+    if (ls_account_add_user(account, user) != LS_OK) {
+        snprintf(account->users, sizeof account->users, "%s", own); /* a name that can't be listed */
+        ls_error_clear();
+    }
+}
+
 bool ls_accounts_admit(ls_controller *c, const ls_caller *caller, ls_job *job, ls_account_entry **account_out,
                        ls_answer *refusal_out)
 {
@@ -166,10 +182,10 @@ bool ls_accounts_admit(ls_controller *c, const ls_caller *caller, ls_job *job, l
         return false;
     }
     ls_account *account = &(*account_out)->account;
-    if (is_new && (strcmp(account->name, own) == 0 || !ls_caller_is_admin(caller)) &&
-        ls_account_add_user(account, caller->user) != LS_OK) {
-        snprintf(account->users, sizeof account->users, "%s", own); /* a name that can't be listed */
-        ls_error_clear();
+    const bool is_own = strcmp(account->name, own) == 0;
+    if ((is_new && (is_own || !ls_caller_is_admin(caller))) ||
+        (is_own && caller->user[0] && is_taken_from(account, caller->user))) {
+        make_his_alone(account, caller->user, own);
     }
     return true;
 }
@@ -214,6 +230,12 @@ static ls_status get_users(const json_t *arguments, ls_account *account)
     }
     if (!json_is_array(list) && !json_is_null(list)) {
         return ls_fail(LS_ERR_INVALID, "users of an account is a list of names, or null for everybody");
+    }
+    if (json_is_array(list) && json_array_size(list) == 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "users of account %s is an empty list: null opens it to everybody; to close it, name "
+                       "one user who may use it, as who runs the queue, who may anyway",
+                       account->name);
     }
     account->users[0] = '\0';
     json_array_foreach(list, i, item)

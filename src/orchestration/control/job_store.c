@@ -412,24 +412,46 @@ ls_status ls_job_store_journal(ls_job_store *store, uint64_t job, uint64_t after
 
 /* ---- forgetting ---- */
 
-ls_status ls_job_store_expired(ls_job_store *store, uint64_t kept, double before_s, uint32_t max,
-                               uint64_t *ids_out, uint32_t *count_out)
+#define EXPIRED                                                                                              \
+    " FROM jobs WHERE ended=1 AND id<(SELECT MAX(id) FROM jobs) AND"                                         \
+    " (id<=COALESCE((SELECT id FROM jobs WHERE ended=1 ORDER BY id DESC LIMIT 1 OFFSET ?1), 0) OR"           \
+    " (SELECT MAX(time) FROM journal WHERE job=jobs.id)<?2)"
+
+ls_status ls_job_store_expired(ls_job_store *store, uint64_t kept, double before_s, uint64_t behind,
+                               uint32_t max, uint64_t *ids_out, uint32_t *count_out)
 {
     ls_statement *row = NULL;
     bool has_row = false;
     *count_out = 0;
-    LS_TRY(ls_statement_prepare(
-        store->database,
-        "SELECT id FROM jobs WHERE ended=1 AND id<(SELECT MAX(id) FROM jobs) AND"
-        " (id<=COALESCE((SELECT id FROM jobs WHERE ended=1 ORDER BY id DESC LIMIT 1 OFFSET ?1), 0) OR"
-        " (SELECT MAX(time) FROM journal WHERE job=jobs.id)<?2) ORDER BY id LIMIT ?3",
-        &row));
+    LS_TRY(
+        ls_statement_prepare(store->database, "SELECT id" EXPIRED " AND id>?4 ORDER BY id LIMIT ?3", &row));
     ls_statement_set_i64(row, 1, (int64_t)kept);
     ls_statement_set_f64(row, 2, before_s);
     ls_statement_set_i64(row, 3, max);
+    ls_statement_set_i64(row, 4, (int64_t)behind);
     ls_status status;
     while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row && *count_out < max) {
         ids_out[(*count_out)++] = (uint64_t)ls_statement_i64(row, 0);
+    }
+    ls_statement_finish(row);
+    return status;
+}
+
+ls_status ls_job_store_expired_sum(ls_job_store *store, uint64_t kept, double before_s, uint64_t *count_out,
+                                   double *newest_s_out)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    LS_TRY(ls_statement_prepare(
+        store->database,
+        "SELECT COUNT(*), COALESCE(MAX((SELECT MAX(time) FROM journal WHERE job=jobs.id)), 0)" EXPIRED,
+        &row));
+    ls_statement_set_i64(row, 1, (int64_t)kept);
+    ls_statement_set_f64(row, 2, before_s);
+    const ls_status status = ls_statement_step(row, &has_row);
+    if (status == LS_OK && has_row) {
+        *count_out = (uint64_t)ls_statement_i64(row, 0);
+        *newest_s_out = ls_statement_f64(row, 1);
     }
     ls_statement_finish(row);
     return status;

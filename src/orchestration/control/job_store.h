@@ -35,10 +35,14 @@ LS_MUST_CHECK ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended
 /* One job. LS_ERR_NOT_FOUND. The caller destroys it. */
 LS_MUST_CHECK ls_status ls_job_store_find(ls_job_store *store, uint64_t id, ls_job **job_out);
 
-/* Ended jobs that are not among the newest `kept` of them, or whose last word was before `before_s` (0: any), oldest first, but never the newest job of
- * all. ids_out: room for `max`. */
+/* Ended jobs that are not among the newest `kept` of them, or whose last word was before `before_s` (0: any), oldest first, behind job `behind`, but never
+ * the newest job of all. ids_out: room for `max`. */
 LS_MUST_CHECK ls_status ls_job_store_expired(ls_job_store *store, uint64_t kept, double before_s,
-                                             uint32_t max, uint64_t *ids_out, uint32_t *count_out);
+                                             uint64_t behind, uint32_t max, uint64_t *ids_out,
+                                             uint32_t *count_out);
+/* How many these are, and when the last of them ended. */
+LS_MUST_CHECK ls_status ls_job_store_expired_sum(ls_job_store *store, uint64_t kept, double before_s,
+                                                 uint64_t *count_out, double *newest_s_out);
 /* Their rows and their journal, in one transaction. */
 LS_MUST_CHECK ls_status ls_job_store_remove(ls_job_store *store, const uint64_t *ids, uint32_t count);
 

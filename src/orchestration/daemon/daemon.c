@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,21 +191,11 @@ static ls_job *read_old_job(void *context, uint64_t id)
 }
 
 /* Of this machine's own list: to ask a network who there is could take as long as it likes, and the loop waits for nobody. Others have their account as
- * soon as they have used the queue. */
+ * soon as they have used it, whoever did before. */
 static bool is_user(void *context, const char *name)
 {
     (void)context;
-    struct passwd entry, *found = NULL;
-    char text[4096];
-    bool is_there = false;
-    FILE *list = fopen("/etc/passwd", "re");
-    while (list && !is_there && fgetpwent_r(list, &entry, text, sizeof text, &found) == 0) {
-        is_there = strcmp(entry.pw_name, name) == 0;
-    }
-    if (list) {
-        fclose(list);
-    }
-    return is_there;
+    return ls_user_is_listed("/etc/passwd", name);
 }
 
 static void foresee(void *context, ls_job *job)

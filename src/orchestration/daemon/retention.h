@@ -3,8 +3,9 @@
  * Retention: ended jobs go, row, journal and folder together, when there are more than are kept or they are older. Never one that somebody waits for,
  * nor the newest, whose number says which comes next.
  *
- * A look now and then, a few jobs each: first the folders, by a process of its own, because a user may have put anything there; then the rows. A crash
- * between leaves rows without folders, and the next look finds them again.
+ * A round now and then, a few jobs at a time: first the folders, each by a process of its own, because a user may have put anything there, then the rows of
+ * those whose folders are gone. A folder that can't be removed, or takes too long, is left until the next round and holds up no other. A crash between leaves
+ * rows without folders, and the next round finds them again. Before the first one goes, the log says how many will.
  */
 #ifndef LS_ORCHESTRATION_DAEMON_RETENTION_H
 #define LS_ORCHESTRATION_DAEMON_RETENTION_H

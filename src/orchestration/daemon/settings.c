@@ -113,7 +113,7 @@ static bool take_users(ls_account *account, const char *item, size_t bytes)
     }
     memcpy(names, item, bytes);
     names[bytes] = '\0';
-    bool is_good = names[0] != '\0';
+    bool is_good = names[strspn(names, "+")] != '\0'; /* none would be everybody */
     for (char *name = strtok_r(names, "+", &rest); name && is_good; name = strtok_r(NULL, "+", &rest)) {
         is_good = ls_account_add_user(account, name) == LS_OK;
     }
