@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # up --engine slurm on a real cluster of four nodes, run by an ordinary user: a gang of two nodes, a run that trains on two nodes, a preemption with a requeue by
-# Slurm, the loss of a node, a sweep as one array, and a daemon that is killed in between.
+# Slurm, a sweep as one array, and a daemon that is killed in between. The loss of a node: slurm-shrink.test.sh.
 . "$LS_SOURCE_DIR/tests/cli/lib.sh"
 . "$LS_SOURCE_DIR/tests/lib/slurm.sh"
 slurm_need
-slurm_up 4 --leaf-nodes 2 --gpus 0 --cpus 2 --node-timeout 5s
+slurm_up 4 --leaf-nodes 2 --gpus 0 --cpus 2
 
 # Everything of this test lives where the cluster's user can write.
 export LOCKSTEP_HOME=$slurm/home
@@ -57,7 +57,6 @@ YAML
 }
 write_job victim 8 low "sh, $work/saver.sh, $work/victim"
 write_job wide 8 high "sleep, 1"
-write_job lost 2 normal "sh, $work/saver.sh, $work/lost"
 
 expect 0 queue up --engine slurm
 expect 1 queue up --engine slurm --foreground && says "runs on"
@@ -138,16 +137,5 @@ until_state "$filler" CANCELLED
 until_state "$last" SUCCEEDED
 same "arrays" "$(cat "$LOCKSTEP_HOME"/jobs/*/log | grep -o 'task [0-3] of [0-9]*' | sort -u | cut -d' ' -f4 | uniq -c | tr -s ' ' | cut -d' ' -f2)" 4
 
-# A node is lost, its processes with it: Slurm queues the job again, on another.
-expect 0 submit lost.yaml --json
-lost=$(field "$out" job)
-until_state "$lost" RUNNING
-until_file "$work/lost.running"
-node=$(slurm_as squeue -h -t running -o %N)
-slurm_lose "$node"
-until_state "$lost" SUCCEEDED
-expect 0 queue ps --all --json
-same "epoch behind the loss" "$(python3 -c 'import json, sys
-print(*(job["epoch"] for job in json.load(open(sys.argv[1]))["jobs"] if job["job"] == int(sys.argv[2])))' "$out" "$lost")" 2
 expect 0 queue down
 finish
