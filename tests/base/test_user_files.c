@@ -415,10 +415,8 @@ static void user_files_ask_beside_users_whose_folders_hang(void **state)
     ours = ask(&us);
     name = ask(&named);
     his = ask(&other);
-    assert_int_equal(all[0].count, 0);
-    assert_string_equal(ours.data, "text");
-    assert_string_equal(name.data, "64000");
-    assert_string_equal(his.data, "text");
+    const bool went_on = all[0].count == 0 && strcmp(ours.data, "text") == 0 &&
+                         strcmp(name.data, "64000") == 0 && strcmp(his.data, "text") == 0;
     begin_anew(LIMIT_NS);
     for (int i = 0; i < USERS * FOLDERS; i++) {
         ask_hanging(path, i, (uint32_t)(FIRST + i / FOLDERS), &all[i]);
@@ -433,6 +431,7 @@ static void user_files_ask_beside_users_whose_folders_hang(void **state)
     ls_user_files_destroy(files);
     files = NULL;
     hanging_mount_end(path, fd);
+    assert_true(went_on);
     for (int i = 0; i < USERS * FOLDERS; i++) {
         assert_int_equal(all[i].answer.error, ETIMEDOUT);
     }
