@@ -68,7 +68,8 @@ static void append_bar(int64_t used, int64_t devices, ls_text *text)
 {
     enum { WIDE = 32 };
     const int64_t cells = devices < WIDE ? devices : WIDE;
-    const int64_t full = devices > 0 ? (used * cells + devices - 1) / devices : 0;
+    const int64_t in_use = used < devices ? used : devices;
+    const int64_t full = devices > 0 ? (in_use * cells + devices - 1) / devices : 0;
     ls_text_append(text, "[");
     ls_text_repeat(text, '#', (size_t)full);
     ls_text_repeat(text, '.', (size_t)(cells - full));

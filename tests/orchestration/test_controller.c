@@ -744,6 +744,37 @@ static void deciding_engine_refuses_what_it_never_could(void **state)
     assert_int_equal(submit(1, ""), first + 1);
 }
 
+/* The machine has fewer devices than a job that runs was given: what is left of them stays its own until it ends. */
+static void adopted_job_keeps_what_is_left_of_its_devices(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(4, "");
+    starts(id);
+    ls_job *copy = NULL;
+    json_t *record = ls_job_record_json(job(id));
+    assert_int_equal(ls_job_create(id, json_deep_copy(job(id)->request), &copy), LS_OK);
+    ls_job_set_user(copy, job(id)->uid, job(id)->gid, job(id)->user);
+    ls_job_set_account(copy, job(id)->account);
+    assert_int_equal(ls_job_record_read(copy, record), LS_OK);
+    json_decref(record);
+    ls_controller_destroy(w.controller);
+    w.engine.node.devices = w.engine.node.island_devices = 2;
+    assert_int_equal(create(&w.controller), LS_OK);
+    ls_controller_restore(w.controller, copy);
+    ls_controller_restored(w.controller, id + 1);
+    turn();
+    const uint64_t next = submit(2, "");
+    assert_state(id, RUNNING);
+    assert_state(next, QUEUED);
+    assert_int_equal(on(LS_VERB_WHY, next), 200);
+    const json_t *blocker = json_array_get(json_object_get(w.answer, "blockers"), 0);
+    assert_int_equal(json_integer_value(json_object_get(blocker, "job")), id);
+    assert_int_equal(call(LS_VERB_STATUS, "{}"), 200);
+    assert_int_equal(json_integer_value(json_object_get(w.answer, "devices_used")), 2);
+    ends(id, 0);
+    assert_state(next, STARTING);
+}
+
 int main(void)
 {
 #define DECIDING(name) cmocka_unit_test_setup_teardown(name, set_up_deciding, tear_down)
@@ -774,6 +805,7 @@ int main(void)
         CASE(idle_devices_are_told),
         CASE(restart_adopts_what_had_devices),
         CASE(restart_with_fewer_devices_keeps_jobs),
+        CASE(adopted_job_keeps_what_is_left_of_its_devices),
         CASE(down_waits_for_cancelled_jobs),
         DECIDING(deciding_engine_gets_jobs_when_others_have_ended),
         DECIDING(deciding_engine_refuses_what_it_never_could),

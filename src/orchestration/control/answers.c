@@ -539,6 +539,9 @@ static ls_answer why_from_policy(ls_controller *c, const ls_caller *caller, cons
     if (ls_policy_why(c->policy, now_ms, job->id, &why) != LS_OK) {
         return ls_answer_error(LS_ERR_NOT_FOUND);
     }
+    for (uint32_t i = 0; i < why.blocker_count; i++) {
+        why.blockers[i].job &= ~LS_WITHHELD_BIT;
+    }
     ls_text text = {0};
     append_sentence(c, job, &why, &text);
     append_kept(&why, &text);
@@ -631,6 +634,14 @@ ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job
 
 /* ---- nodes, accounts, usage, status ---- */
 
+/* Devices of a place that a job has: those that are there. */
+static uint32_t devices_at(const ls_controller *c, const ls_job_share *share)
+{
+    const uint32_t devices = share->node < c->place_count ? c->places[share->node].devices : 0;
+    const uint64_t there = devices >= 64 ? UINT64_MAX : (UINT64_C(1) << devices) - 1;
+    return (uint32_t)__builtin_popcountll(share->devices & there);
+}
+
 static uint32_t count_used(const ls_controller *c, uint32_t node, const ls_caller *caller, json_t *jobs)
 {
     uint32_t used = 0;
@@ -640,7 +651,7 @@ static uint32_t count_used(const ls_controller *c, uint32_t node, const ls_calle
         for (uint32_t k = 0; k < job->share_count; k++) {
             const uint32_t place = job->shares[k].node;
             if (place < c->place_count && c->places[place].node == node) {
-                count += (uint32_t)__builtin_popcountll(job->shares[k].devices);
+                count += devices_at(c, &job->shares[k]);
             }
         }
         used += count;
@@ -727,11 +738,11 @@ ls_answer ls_answers_usage(ls_controller *c)
                        0};
 }
 
-static uint32_t devices_of(const ls_job *job)
+static uint32_t devices_of(const ls_controller *c, const ls_job *job)
 {
     uint32_t count = 0;
     for (uint32_t k = 0; k < job->share_count; k++) {
-        count += (uint32_t)__builtin_popcountll(job->shares[k].devices);
+        count += devices_at(c, &job->shares[k]);
     }
     return count;
 }
@@ -761,7 +772,7 @@ json_t *ls_controller_status(ls_controller *c)
     double oldest_s = c->time_s;
     for (uint32_t i = 0; i < c->entry_count; i++) {
         const ls_job *job = c->entries[i]->job;
-        const uint32_t devices = devices_of(job);
+        const uint32_t devices = devices_of(c, job);
         counts[job->state]++;
         used += devices;
         idle += c->entries[i]->idle_told ? devices : 0;

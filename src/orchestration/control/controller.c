@@ -339,7 +339,12 @@ static void restore_entry(ls_controller *c, ls_entry *entry)
         restore_active(c, entry);
     }
     /* Devices that are no longer there: it goes on where it is, until it ends; or waits until there are more. */
-    if (!c->decides && ls_queue_add(c, entry) != LS_OK && !ls_job_has_devices(job)) {
+    if (c->decides || ls_queue_add(c, entry) == LS_OK) {
+        return;
+    }
+    if (ls_job_has_devices(job)) {
+        ls_queue_withhold(c, entry);
+    } else {
         ls_queue_set_aside(c, entry, "impossible", ls_error_text());
     }
 }

@@ -17,6 +17,9 @@
 #include "orchestration/control/controller.h"
 #include "orchestration/policy/policy.h"
 
+/* Of the number under which the policy has devices that are withheld. */
+#define LS_WITHHELD_BIT (UINT64_C(1) << 62)
+
 enum { LS_ACCOUNTS_MAX = 1024, LS_CONTROLLER_REPLIES_MAX = 1 << 16 };
 
 /* A job, and what is not written down about it. */
@@ -24,6 +27,7 @@ typedef struct ls_entry {
     ls_job *job;
     bool is_new, is_changed; /* in this turn */
     bool in_policy;          /* else, while it waits: set aside (ls_queue_set_aside) */
+    bool withholds;          /* ls_queue_withhold */
     uint64_t request_bytes;  /* of what was submitted */
     double idle_since_s;     /* its devices do nothing since then; 0: they do something */
     bool idle_told;
@@ -124,6 +128,8 @@ ls_node_spec ls_place_spec(const ls_controller *c, uint32_t index);
 /* A share whose bits go beyond its place, as when a machine's places were other ones, names devices of the places behind it: to them they go. Leaves alone what
  * has devices that are not there. */
 void ls_places_settle(const ls_controller *c, ls_job *job);
+/* Of the devices that a job has, those that are there, by place; all_out: all are. Returns how many shares; the caller frees them. */
+uint32_t ls_places_there(const ls_controller *c, const ls_job *job, ls_job_share **shares_out, bool *all_out);
 /* What a job says of nodes, in terms of places. Errors: LS_ERR_INVALID when that can't be. */
 LS_MUST_CHECK ls_status ls_places_adapt(const ls_controller *c, ls_policy_job *job);
 
@@ -140,6 +146,10 @@ LS_MUST_CHECK ls_status ls_queue_add(ls_controller *c, ls_entry *entry);
 void ls_queue_set_aside(ls_controller *c, ls_entry *entry, const char *stage, const char *text);
 /* Those that are set aside, with what there is now. Whose dependency has failed is ended. */
 void ls_queue_try_again(ls_controller *c);
+/* A running job that the policy can't have, as some of its devices are no longer there: those that are stay its own, under a number of their own, until
+ * ls_queue_give_back. */
+void ls_queue_withhold(ls_controller *c, ls_entry *entry);
+void ls_queue_give_back(ls_controller *c, ls_entry *entry);
 /* It has left its devices and waits again. */
 void ls_queue_again(ls_controller *c, ls_entry *entry);
 void ls_queue_remove(ls_controller *c, ls_entry *entry, bool succeeded);

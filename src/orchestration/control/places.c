@@ -62,19 +62,20 @@ static uint32_t place_of(const ls_controller *c, uint32_t index, uint32_t bit)
     return UINT32_MAX;
 }
 
-void ls_places_settle(const ls_controller *c, ls_job *job)
+uint32_t ls_places_there(const ls_controller *c, const ls_job *job, ls_job_share **shares_out, bool *all_out)
 {
     uint64_t *devices = calloc((size_t)c->place_count + 1, sizeof *devices);
     ls_job_share *shares = calloc((size_t)c->place_count + 1, sizeof *shares);
     LS_ASSERT(devices && shares && "out of memory for places");
-    bool is_there = true;
-    for (uint32_t i = 0; i < job->share_count && is_there; i++) {
+    *all_out = true;
+    for (uint32_t i = 0; i < job->share_count; i++) {
         const uint32_t index = job->shares[i].node;
-        is_there = index < c->place_count;
-        for (uint64_t bits = job->shares[i].devices; bits && is_there; bits &= bits - 1) {
-            const uint32_t bit = (uint32_t)__builtin_ctzll(bits), place = place_of(c, index, bit);
-            is_there = place != UINT32_MAX;
-            if (is_there) {
+        for (uint64_t bits = job->shares[i].devices; bits; bits &= bits - 1) {
+            const uint32_t bit = (uint32_t)__builtin_ctzll(bits),
+                           place = index < c->place_count ? place_of(c, index, bit) : UINT32_MAX;
+            if (place == UINT32_MAX) {
+                *all_out = false;
+            } else {
                 devices[place] |= UINT64_C(1) << (c->places[index].first + bit - c->places[place].first);
             }
         }
@@ -85,10 +86,19 @@ void ls_places_settle(const ls_controller *c, ls_job *job)
             shares[count++] = (ls_job_share){.node = i, .devices = devices[i]};
         }
     }
+    free(devices);
+    *shares_out = shares;
+    return count;
+}
+
+void ls_places_settle(const ls_controller *c, ls_job *job)
+{
+    ls_job_share *shares = NULL;
+    bool is_there = false;
+    const uint32_t count = ls_places_there(c, job, &shares, &is_there);
     if (is_there) {
         ls_job_set_shares(job, shares, count);
     }
-    free(devices);
     free(shares);
 }
 

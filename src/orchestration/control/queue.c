@@ -237,6 +237,52 @@ static ls_status add_running(ls_controller *c, const ls_job *job, const ls_polic
     return status;
 }
 
+/* As a job that nobody stops, of as many ranks as there are devices. */
+void ls_queue_withhold(ls_controller *c, ls_entry *entry)
+{
+    const ls_job *job = entry->job;
+    ls_job_share *there = NULL;
+    bool is_all = false;
+    const uint32_t count = ls_places_there(c, job, &there, &is_all);
+    ls_share *shares = calloc((size_t)count + 1, sizeof *shares);
+    LS_ASSERT(shares && "out of memory for devices");
+    ls_policy_job value = ls_policy_job_default();
+    value.ranks = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        shares[i] = (ls_share){.node = there[i].node, .devices = there[i].devices};
+        value.ranks += (uint32_t)__builtin_popcountll(there[i].devices);
+    }
+    value.id = job->id | LS_WITHHELD_BIT;
+    value.account = index_of(c, job->account);
+    value.user = job->uid;
+    value.priority = (uint8_t)job->priority;
+    value.min_ranks = value.max_ranks = value.ranks;
+    value.spot = true; /* wherever it is */
+    value.preemptible = false;
+    value.submit_ms = ls_controller_ms(job->submitted_s);
+    const ls_policy_running running = {
+        .shares = shares,
+        .share_count = count,
+        .ranks = value.ranks,
+        .started_ms = ls_controller_ms(job->started_s > 0.0 ? job->started_s : c->time_s),
+    };
+    if (value.ranks > 0) {
+        entry->withholds =
+            ls_policy_restore_running(c->policy, ls_controller_ms(c->time_s), &value, &running) == LS_OK;
+    }
+    free(shares);
+    free(there);
+}
+
+void ls_queue_give_back(ls_controller *c, ls_entry *entry)
+{
+    if (entry->withholds) {
+        LS_ASSERT(ls_policy_ended(c->policy, ls_controller_ms(c->time_s), entry->job->id | LS_WITHHELD_BIT,
+                                  true) == LS_OK);
+    }
+    entry->withholds = false;
+}
+
 void ls_queue_set_aside(ls_controller *c, ls_entry *entry, const char *stage, const char *text)
 {
     const ls_job *job = entry->job;

@@ -23,9 +23,10 @@ static uint64_t now_ms(const ls_controller *c)
 
 /* ---- the ends of a start ---- */
 
-static void drop_devices(ls_entry *entry)
+static void drop_devices(ls_controller *c, ls_entry *entry)
 {
     ls_job *job = entry->job;
+    ls_queue_give_back(c, entry);
     ls_job_set_shares(job, NULL, 0);
     job->ranks_now = job->ranks_next = 0;
     free(entry->shrunk);
@@ -50,7 +51,7 @@ void ls_transitions_end(ls_controller *c, ls_entry *entry, ls_job_state state, l
 {
     if (ls_job_has_devices(entry->job)) { /* chosen in this turn, and never started */
         ls_usage_settle_devices(c, entry, false);
-        drop_devices(entry);
+        drop_devices(c, entry);
     } else if (entry->job->state == LS_JOB_QUEUED) {
         ls_usage_settle_waiting(c, entry);
     }
@@ -62,7 +63,7 @@ static void end_start(ls_controller *c, ls_entry *entry, ls_job_state state, ls_
                       const char *text)
 {
     ls_usage_settle_devices(c, entry, cause == LS_CAUSE_LOST);
-    drop_devices(entry);
+    drop_devices(c, entry);
     finish(c, entry, state, cause, text);
 }
 
@@ -72,7 +73,7 @@ static void wait_again(ls_controller *c, ls_entry *entry, ls_job_cause cause, bo
     ls_job *job = entry->job;
     ls_usage_settle_devices(c, entry, is_lost);
     ls_foresight_resized(c, job, job->ranks_now, job->ranks);
-    drop_devices(entry);
+    drop_devices(c, entry);
     job->run_s += job->started_s > 0.0 && c->time_s > job->started_s ? c->time_s - job->started_s : 0.0;
     job->handed_over = false;
     job->queued_s = c->time_s;
@@ -168,6 +169,9 @@ static void end_by_policy(ls_controller *c, ls_entry *entry, const ls_action *ac
 
 static void act(ls_controller *c, const ls_action *action)
 {
+    if (action->job & LS_WITHHELD_BIT) {
+        return; /* it goes on until it ends */
+    }
     ls_entry *entry = ls_controller_find(c, action->job);
     LS_ASSERT(entry && "the policy knows a job that is not here");
     switch (action->kind) {

@@ -179,7 +179,9 @@ static void add_dependencies(ls_policy *policy, uint32_t slot, const ls_policy_j
     }
 }
 
-static ls_status add_job(ls_policy *policy, uint64_t now_ms, const ls_policy_job *spec, uint32_t *slot_out)
+/* runs: it does already, so it could; else it must be possible. */
+static ls_status add_job(ls_policy *policy, uint64_t now_ms, const ls_policy_job *spec, bool runs,
+                         uint32_t *slot_out)
 {
     LS_TRY(check_job(policy, spec));
     if (ls_index_find(&policy->ids, spec->id) != NO_SLOT) {
@@ -199,7 +201,7 @@ static ls_status add_job(ls_policy *policy, uint64_t now_ms, const ls_policy_job
                .left_ms = spec->expected_ms};
     j->spec.after = NULL;
     j->spec.gain_permille = NULL;
-    const ls_status status = ls_job_check_possible(policy, j);
+    const ls_status status = runs ? LS_OK : ls_job_check_possible(policy, j);
     if (status != LS_OK) {
         *j = (job){.shares = NO_SLOT, .leaving = NO_SLOT, .for_job = NO_SLOT, .edges = NO_SLOT};
         return status;
@@ -220,7 +222,7 @@ static ls_status add_job(ls_policy *policy, uint64_t now_ms, const ls_policy_job
 ls_status ls_policy_submit(ls_policy *policy, uint64_t now_ms, const ls_policy_job *spec)
 {
     uint32_t slot = 0;
-    LS_TRY(add_job(policy, now_ms, spec, &slot));
+    LS_TRY(add_job(policy, now_ms, spec, false, &slot));
     policy->jobs[slot].state = JOB_PENDING;
     ls_order_add(policy, slot);
     return LS_OK;
@@ -271,7 +273,7 @@ ls_status ls_policy_restore_running(ls_policy *policy, uint64_t now_ms, const ls
         return refuse("a running job has ranks");
     }
     LS_TRY(check_shares(policy, running, &policy->try_plan));
-    LS_TRY(add_job(policy, now_ms, job_in, &slot));
+    LS_TRY(add_job(policy, now_ms, job_in, true, &slot));
     job *j = &policy->jobs[slot];
     ls_job_take(policy, now_ms, slot, &policy->try_plan);
     j->state = JOB_RUNNING;
@@ -283,6 +285,7 @@ ls_status ls_policy_restore_running(ls_policy *policy, uint64_t now_ms, const ls
     j->preemptions = running->preemptions;
     j->window_ms = now_ms;
     policy->restored_any = true;
+    policy->quota_lowered = true; /* maybe, since it was begun */
     ls_group_count(policy, j, 1);
     ls_running_add(policy, slot);
     return LS_OK;
