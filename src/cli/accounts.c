@@ -318,19 +318,20 @@ static void append_usage(const json_t *answer, ls_arena *arena, ls_text *text)
         ls_text_append_printable(text, currency ? currency : "", strlen(currency ? currency : ""), "");
         ls_text_append(text, ".\n");
     } else {
-        ls_text_append(
-            text, "\nNo money: config.yaml does not say what a device-hour costs (price_per_device_h).\n");
+        ls_text_append(text,
+                       "\nNo money: config.yaml does not say what a device-hour costs (money.price).\n");
     }
 }
 
-/* "9 ends were said beforehand, half of them right within 3 s" */
+/* "9 ends said beforehand, half of them right within 3 s" */
 static void append_foresight(const json_t *foresight, const char *what, ls_text *text)
 {
     const json_t *of = json_object_get(foresight, what);
     const int64_t count = ls_queue_integer(of, "count");
     if (count > 0) {
-        ls_text_printf(text, "%" PRId64 " %s said beforehand, half of them right within %s\n", count, what,
-                       ls_duration_of(ls_queue_number(of, "error_median_s")).text);
+        const int letters = (int)strlen(what) - (count == 1); /* "1 start" */
+        ls_text_printf(text, "%" PRId64 " %.*s said beforehand, half of them right within %s\n", count,
+                       letters, what, ls_duration_of(ls_queue_number(of, "error_median_s")).text);
     }
 }
 

@@ -88,17 +88,6 @@ static void append_path(ls_text *path, uint64_t job, const logs_settings *settin
     }
 }
 
-static ls_status follow_log(uint64_t job, const logs_settings *settings, ls_terminal *terminal)
-{
-    ls_text path = {0};
-    append_path(&path, job, settings, 0, true);
-    ls_text_append(&path, "&follow=true");
-    const ls_client_request request = {.method = "GET", .path = ls_text_string(&path)};
-    const ls_status status = ls_client_read(&request, write_part, terminal, NULL);
-    ls_text_release(&path);
-    return status;
-}
-
 /* All there is now, in as many questions as it takes. */
 static ls_status read_log(uint64_t job, const logs_settings *settings, ls_client_take take, void *context,
                           uint64_t *next_out)
@@ -119,6 +108,72 @@ static ls_status read_log(uint64_t job, const logs_settings *settings, ls_client
     }
     *next_out = from;
     return status;
+}
+
+/* Jobs outlive their daemon, and so does who waits for one: it may be back in a moment. */
+#define DAEMON_AWAY_S 60.0
+
+static void rest(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 200 * 1000 * 1000}, NULL);
+}
+
+/* A log that is followed, over several answers. */
+typedef struct follower {
+    ls_terminal *terminal;
+    uint64_t next; /* where the next answer begins */
+    bool is_left;  /* nobody reads on */
+} follower;
+
+static bool write_followed(void *context, const char *data, size_t bytes)
+{
+    follower *self = context;
+    self->next += bytes;
+    self->is_left = !write_part(self->terminal, data, bytes);
+    return !self->is_left;
+}
+
+/* One answer: until the job has ended, or the daemon. ended_out: whether the job has. */
+static ls_status follow_once(uint64_t job, const logs_settings *settings, follower *self, bool *ended_out)
+{
+    ls_text path = {0};
+    json_t *seen = NULL;
+    append_path(&path, job, settings, self->next, false);
+    ls_text_append(&path, "&follow=true");
+    const ls_client_request request = {.method = "GET", .path = ls_text_string(&path)};
+    ls_status status = ls_client_read(&request, write_followed, self, NULL);
+    ls_text_release(&path);
+    if (status == LS_OK && !self->is_left) {
+        status = ls_queue_get(&seen, "/v1/jobs/%" PRIu64, job);
+        *ended_out = status == LS_OK && ls_queue_has_ended(ls_queue_string(seen, "state"));
+        json_decref(seen);
+    }
+    return status;
+}
+
+/* Goes on where it was when the daemon is back. */
+static ls_status follow_log(uint64_t job, const logs_settings *settings, ls_terminal *terminal)
+{
+    follower self = {.terminal = terminal};
+    double away_since_s = 0.0;
+    bool has_ended = false;
+    if (settings->tail > 0) {
+        LS_TRY(read_log(job, settings, write_part, terminal, &self.next));
+    }
+    for (bool is_first = true;; is_first = false) {
+        const uint64_t before = self.next;
+        const ls_status status = follow_once(job, settings, &self, &has_ended);
+        const bool is_away = status == LS_ERR_IO || (status == LS_ERR_FAILED && (!is_first || self.next > 0));
+        if (has_ended || self.is_left || (status != LS_OK && !is_away)) {
+            return self.is_left ? LS_OK : status;
+        }
+        const double now_s = ls_clock_monotonic_s();
+        away_since_s = !is_away || self.next > before ? 0.0 : away_since_s > 0.0 ? away_since_s : now_s;
+        if (away_since_s > 0.0 && now_s - away_since_s > DAEMON_AWAY_S) {
+            return status;
+        }
+        rest();
+    }
 }
 
 static ls_status print_log_json(uint64_t job, const logs_settings *settings)
@@ -165,6 +220,7 @@ const ls_command ls_command_logs = {
                "a terminal, what\n"
                "would steer it is shown as \\xNN, but for colours; elsewhere every byte is as the job wrote "
                "it.\n"
+               "-f goes on while the daemon is restarted.\n"
                "\nExamples:\n"
                "  lockstep logs 12 -f             until the job has ended\n"
                "  lockstep logs 12 -n 20          the last twenty lines\n"
@@ -198,9 +254,7 @@ static const ls_option wait_options[] = {
 };
 static const ls_option_table wait_table = LS_OPTIONS(wait_options);
 
-/* Jobs outlive their daemon, and so does who waits for one: it may be back in a moment. */
-#define DAEMON_AWAY_S 60.0
-#define LOOK_S        30
+#define LOOK_S 30
 
 static ls_status look_once(uint64_t job, double left_s, json_t **job_out)
 {
@@ -233,7 +287,7 @@ static ls_status wait_for(uint64_t job, double end_s, json_t **job_out)
             return ls_fail(LS_ERR_TIMEOUT, "job %" PRIu64 " has not ended in the time that was given", job);
         }
         if (is_away) {
-            nanosleep(&(struct timespec){.tv_nsec = 200 * 1000 * 1000}, NULL);
+            rest();
         }
     }
 }

@@ -177,22 +177,25 @@ static void append_plan(ls_text *text, const json_t *job)
     }
 }
 
-/* "said 2m before: 3 s late" */
+/* "foretold: 3 s later than was said 2 min before". Of what has come about, and where there was something to foretell. */
 static void append_foresight(ls_text *text, const json_t *job, const char *title, const char *what,
                              const char *said, const char *happened)
 {
     const json_t *seen = json_object_get(job, "foresight");
     const double what_s = ls_queue_number(seen, what), said_s = ls_queue_number(seen, said);
     const double was_s = ls_queue_number(seen, happened);
-    if (!isfinite(what_s) || !isfinite(said_s)) {
+    if (!isfinite(what_s) || !isfinite(said_s) || !isfinite(was_s) || was_s - said_s < 1.0) {
         return;
     }
-    ls_text_printf(text, "%-12s said %s before", title, ls_duration_of(fmax(0.0, what_s - said_s)).text);
-    if (isfinite(was_s)) {
-        ls_text_printf(text, ", was %s %s", ls_duration_of(fabs(was_s - what_s)).text,
-                       was_s < what_s ? "early" : "late");
+    const double off_s = was_s - what_s;
+    ls_text_printf(text, "%-12s ", title);
+    if (fabs(off_s) >= 1.0) {
+        ls_text_printf(text, "%s %s than", ls_duration_of(fabs(off_s)).text,
+                       off_s < 0.0 ? "earlier" : "later");
+    } else {
+        ls_text_append(text, "as");
     }
-    ls_text_append(text, "\n");
+    ls_text_printf(text, " foretold %s before it\n", ls_duration_of(was_s - said_s).text);
 }
 
 static void append_job(ls_text *text, const json_t *job)
@@ -218,7 +221,10 @@ static void append_job(ls_text *text, const json_t *job)
     append_progress(text, job);
     append_plan(text, job);
     append_foresight(text, job, "start", "start", "start_said", "started");
-    append_foresight(text, job, "end", "end", "end_said", "ended");
+    const char *state = ls_queue_string(job, "state");
+    if (state && strcmp(state, "SUCCEEDED") == 0) { /* who was stopped was not foretold to be */
+        append_foresight(text, job, "end", "end", "end_said", "ended");
+    }
     if (ls_queue_has_ended(ls_queue_string(job, "state")) && /* of an earlier start: in its events */
         json_is_integer(json_object_get(job, "exit_code"))) {
         ls_text_printf(text, "%-12s %" PRId64 "\n", "exit code", ls_queue_integer(job, "exit_code"));

@@ -135,7 +135,7 @@ static const ls_option options[] = {
     {ROW("job.notice", LS_OPTION_STRINGS, job.notice, "[]"), .value_name = "NAMES", .help = "who says that this machine will be taken away: aws, gcp, azure, file; []: nobody, and with spot whichever cloud answers. Then a checkpoint is written and the exit code is 75"},
     {STRING("job.notice_file", job.notice_file), .value_name = "FILE", .help = "when it appears, this machine will be taken away; it may hold the seconds that are left. Default: LOCKSTEP_NOTICE_FILE"},
     {ROW("job.notice_poll", LS_OPTION_DURATION, job.notice_poll_s, "2s"), .min = 0.05, .max = 3600, .help = "time between two questions to a cloud"},
-    {ROW("job.time_limit", LS_OPTION_DURATION, job.time_limit_s, "0"), .min = 0, .max = 1e9, .help = "longest run, as 90s, 1h30m or 2d; 0: none"},
+    {ROW("job.time_limit", LS_OPTION_DURATION, job.time_limit_s, "0"), .min = 0, .max = 1e9, .help = "longest run, as 90s, 1h30m or 2d; then it is told to end; 0: none"},
     {ROW("job.lease", LS_OPTION_DURATION, job.lease_s, "0"), .min = 0, .max = 1e6, .help = "ranks, and agents of other hosts, wait so long for the same command to be run again when their trainer dies; 0: they end with it"},
     {ROW("job.node_lease", LS_OPTION_DURATION, job.node_lease_s, "1s"), .min = 0.1, .max = 3600, .help = "a host of several that gives no sign of life for so long is lost"},
     {ROW("job.hang_timeout", LS_OPTION_DURATION, job.hang_timeout_s, "60s"), .min = 0, .max = 1e9, .help = "a rank that others have waited for this long and that has not moved is killed, and its work taken over; 0: never"},
@@ -153,7 +153,7 @@ static const ls_option options[] = {
     {U64("job.group.running_max", job.group_running_max, "0", 0, 1 << 20), .help = "at most so many jobs of the group run at once; 0: no limit"},
     {SWITCH("job.restartable", job.restartable), .help = "may be stopped for others and begun again: a run that trains goes on where it was; auto: yes when it trains, no with job.command"},
     {U64("job.restarts_max", job.restarts_max, "3", 0, 1 << 20), .help = "starts again behind losses that are not its own: a machine or a process of the queue that died"},
-    {ROW("job.grace", LS_OPTION_DURATION, job.grace_s, "30s"), .min = 0, .max = 86400, .help = "time to save between the signal to end and the end"},
+    {ROW("job.grace", LS_OPTION_DURATION, job.grace_s, "30s"), .min = 0, .max = 86400, .help = "time to save between the signal to end (also that of job.time_limit) and the end"},
     {ROW("job.environment", LS_OPTION_STRINGS, job.environment, "[]"), .value_name = "NAME=VALUE", .help = "variables of its processes, beside those of who submits it"},
     {ROW("job.share", LS_OPTION_STRINGS, job.share, "[]"), .value_name = "USERS", .help = "who else may see the job's name, file and log, and change it"},
 };

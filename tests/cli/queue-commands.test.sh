@@ -143,13 +143,14 @@ wait_until "the first line is followed" grep -q begun follow.txt
 waiting=$!
 kill -9 "$daemon"
 wait "$daemon" 2>/dev/null
-wait "$follow"
 expect 1 "$LOCKSTEP" ps
 queue_up
 wait_until "job 4 runs still" is_state 4 RUNNING
 touch go
 wait "$waiting"
 same "what wait ended with" "$? $(cat waited.txt)" "0 job 4 SUCCEEDED, exit code 0"
+wait "$follow"
+same "what logs -f ended with, and saw" "$? $(sort follow.txt | uniq -c | xargs)" "0 1 [0] begun 1 [0] done 1 [1] begun 1 [1] done"
 expect 0 "$LOCKSTEP" logs -f 4
 prints begun done
 same "once each" "$(grep -c begun "$out")" 2 # of two ranks
@@ -217,13 +218,14 @@ expect 0 "$LOCKSTEP" submit slow.yaml --json
 last=$(json 'd["job"]')
 expect 1 "$LOCKSTEP" wait "$last"
 prints "FAILED, exit code 0: its time limit of 1 s is over"
-printf 'job: {command: [bash, -c, "trap \\"exit 7\\" TERM; echo ready; sleep 100 & wait"]}\n' >stubborn.yaml
+printf 'job: {command: [bash, -c, "trap \\"exit 7\\" TERM; echo error: of before; echo ready; sleep 100 & wait"]}\n' >stubborn.yaml
 expect 0 "$LOCKSTEP" submit stubborn.yaml --json
 last=$(json 'd["job"]')
 wait_until "it has set its trap" sh -c "'$LOCKSTEP' logs $last | grep -q ready"
 expect 0 "$LOCKSTEP" cancel "$last"
 expect 7 "$LOCKSTEP" wait "$last"
 prints "CANCELLED, exit code 7: cancelled by $(id -un); ended with exit code 7"
+check "what it printed before is no cause" sh -c "! grep -q 'of before' '$out'"
 
 # A run that trains: refused for what is not there, goes on in its folder, and never in another run's.
 expect 2 "$LOCKSTEP" submit tiny.yaml --set 'data.train=[missing.txt]' --hold

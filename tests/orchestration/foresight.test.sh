@@ -56,5 +56,5 @@ PY
 expect 0 "$LOCKSTEP" ps "$next"
 prints "start        said"
 expect 0 "$LOCKSTEP" usage
-prints "1 starts said beforehand" "ends said beforehand"
+prints "1 start said beforehand" "said beforehand"
 finish

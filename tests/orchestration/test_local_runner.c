@@ -129,7 +129,10 @@ static void runner_keeps_the_line_that_tells_of_an_error(void **state)
         const char *shell, *error;
     } cases[] = {
         {"exit 3", ""},
-        {"echo all is well; echo bye; exit 3", "bye"},
+        {"echo all is well; echo bye; exit 3", ""},
+        {"echo hi; kill -9 $$", ""},
+        {"echo Traceback '(most recent call last):'; echo '  File a'; echo StopIteration; exit 1",
+         "StopIteration"},
         {"echo step 1; echo 'ValueError: bad shape' >&2; echo cleaning up; exit 1", "ValueError: bad shape"},
         {"printf '10 %%\\r20 %%\\r\\033[1;31mfatal:\\033[0m no\\n\\n'; exit 1", "fatal: no"},
         {"printf 'error: \\a\\376 <b>'; exit 1", "error: \\x07\\xfe <b>"},
@@ -145,7 +148,7 @@ static void runner_keeps_the_line_that_tells_of_an_error(void **state)
     assert_int_equal(well.code, 0);
     assert_string_equal(well.error, "");
     ls_ticket_clear(folder, 1);
-    const ls_ticket_exit large = run_shell("printf 'error: '; head -c 100000 /dev/zero | tr '\\0' x; exit 1");
+    const ls_ticket_exit large = run_shell("printf 'error: '; head -c 10000 /dev/zero | tr '\\0' x; exit 1");
     assert_int_equal(strlen(large.error), sizeof large.error - 1);
     ls_ticket_clear(folder, 1);
     /* Of several ranks: of the one that failed first. */
@@ -164,7 +167,7 @@ static void runner_keeps_the_time_limit(void **state)
     (void)state;
     const double begin_s = ls_clock_monotonic_s();
     const ls_ticket_exit told = run(json_pack("[s, s]", "sleep", "600"), 2, 600.0, 2.0);
-    assert_true(ls_clock_monotonic_s() - begin_s >= 1.0); /* the grace of a short limit is half of it */
+    assert_true(ls_clock_monotonic_s() - begin_s >= 2.0); /* not before it, whatever the grace is */
     assert_int_equal(told.cause, LS_CAUSE_LIMIT);
     assert_int_equal(told.code, 128 + SIGTERM);
     assert_non_null(strstr(told.text, "was ended by signal 15 (Terminated)")); /* whichever rank was first */

@@ -52,16 +52,22 @@ static char *strip_terminal(char *line)
     return ls_text_trim(start);
 }
 
-/* The last line that tells of an error; else the last there is. NULL: none. Changes the text. */
+/* The last line that tells of an error, or ends a traceback. NULL: none. Changes the text. */
 static char *choose_line(char *text)
 {
-    char *last = NULL, *chosen = NULL;
+    char *chosen = NULL;
+    bool is_trace = false;
     for (char *save = NULL, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        const bool is_indented = isspace((unsigned char)*line);
         line = strip_terminal(line);
-        last = *line ? line : last;
-        chosen = *line && tells_of_error(line) ? line : chosen;
+        if (strncmp(line, "Traceback ", 10) == 0) {
+            is_trace = true;
+        } else if (*line && ((is_trace && !is_indented) || tells_of_error(line))) {
+            chosen = line;
+            is_trace = is_trace && is_indented;
+        }
     }
-    return chosen ? chosen : last;
+    return chosen;
 }
 
 void ls_local_last_words(int log, off_t from, char error[LS_TICKET_ERROR_BYTES])

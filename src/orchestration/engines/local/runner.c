@@ -119,12 +119,13 @@ static void end_leftovers(void)
 /* ---- waiting ---- */
 
 typedef struct ending {
-    bool is_told;                 /* to end: by the daemon, because a rank failed, or by its time limit */
-    bool is_limit;                /* by its time limit, and by nothing before */
-    double kill_at_s;             /* 0: never */
-    double term_at_s, limit_at_s; /* of the time limit; 0: none */
-    double say_at_s;              /* when to say again that it runs; 0: that was said */
-    int first;                    /* the rank that failed first; -1: none */
+    bool is_told;        /* to end: by the daemon, because a rank failed, or by its time limit */
+    bool is_limit;       /* by its time limit, and by nothing before */
+    double kill_at_s;    /* 0: never */
+    double term_at_s;    /* of the time limit; 0: none */
+    double say_at_s;     /* when to say again that it runs; 0: that was said */
+    int first;           /* the rank that failed first; -1: none */
+    bool first_was_told; /* and that was after it was told to end */
 } ending;
 
 static int code_of(const ls_local_rank *rank)
@@ -138,17 +139,14 @@ static void begin_end(ls_local_job *job, ending *e)
         e->is_told = true;
         signal_ranks(job, SIGTERM);
         e->kill_at_s = ls_clock_monotonic_s() + job->grace_s;
-        e->kill_at_s = e->limit_at_s > 0.0 && e->limit_at_s < e->kill_at_s ? e->limit_at_s : e->kill_at_s;
     }
 }
 
-/* SIGTERM a grace before the limit, so that it can save; but a short limit is not all grace. */
+/* SIGTERM at the limit; then it has its grace, in which it can save, as when it is stopped. */
 static void set_limit(const ls_local_job *job, ending *e)
 {
     if (job->limit_s > 0.0) {
-        const double grace_s = job->grace_s < 0.5 * job->limit_s ? job->grace_s : 0.5 * job->limit_s;
-        e->limit_at_s = ls_clock_monotonic_s() + job->limit_s;
-        e->term_at_s = e->limit_at_s - grace_s;
+        e->term_at_s = ls_clock_monotonic_s() + job->limit_s;
     }
 }
 
@@ -193,6 +191,7 @@ static void reap(ls_local_job *job, ending *e)
             job->running--;
             if (code_of(rank) != 0 && e->first < 0) {
                 e->first = (int)i;
+                e->first_was_told = e->is_told;
             }
         }
     }
@@ -346,8 +345,10 @@ static ls_ticket_exit verdict(const ls_local_job *job, const ending *e)
         say_how(job, e, &end);
     } else if (end.code != 75) {
         const bool has_log = first->log >= 0;
-        ls_local_last_words(has_log ? first->log : job->log, has_log ? first->log_start : job->log_start,
-                            end.error);
+        if (!e->first_was_told) { /* else what it printed is not why it ended */
+            ls_local_last_words(has_log ? first->log : job->log, has_log ? first->log_start : job->log_start,
+                                end.error);
+        }
         end.cause = is_short_of_memory(job, &end) ? LS_CAUSE_MEMORY : LS_CAUSE_PROGRAM;
         say_how(job, e, &end);
         say_full(job->folder, "its log", &end);

@@ -4,7 +4,7 @@
  *
  * It becomes the user that submitted, takes the ticket (engines/local/ticket.h), starts the ranks with the job's own environment and nothing of the
  * daemon's, copies what they print into `log` (and, with several, into log.RANK), passes SIGTERM on, and ends what outlives its grace. One rank that
- * fails ends the others. A time limit is kept here, so that it holds while no daemon runs: SIGTERM a grace before it (but not before half of it), SIGKILL at it. Nothing survives it: ranks get SIGKILL when it dies, and it is the one to whom their orphans fall.
+ * fails ends the others. A time limit is kept here, so that it holds while no daemon runs: SIGTERM at it, SIGKILL a grace later. Nothing survives it: ranks get SIGKILL when it dies, and it is the one to whom their orphans fall.
  *
  * What the ticket holds:
  *
