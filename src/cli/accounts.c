@@ -94,7 +94,7 @@ static const ls_option account_options[] = {
      .default_text = "\"\"",
      .value_needed = true,
      .value_name = "PRIORITY",
-     .help = "with NAME: as far as its users may go: low, normal, high"},
+     .help = "with NAME: as far as its users may go: low, normal, high (high: name --users too)"},
     LS_ROW_JSON(account_settings),
 };
 static const ls_option_table account_table = LS_OPTIONS(account_options);
@@ -257,7 +257,8 @@ const ls_command ls_command_accounts = {
         "Everybody has an account of his own name, which is his alone. Another is open to its users, to "
         "all when none are listed;\n"
         "who names a new one becomes its user. Its jobs have at most its priority: high needs an account "
-        "that allows it.\n"
+        "that allows it,\n"
+        "and such an account is open to its users alone: give --users with --priority-max high.\n"
         "\nExamples:\n"
         "  lockstep accounts\n"
         "  lockstep accounts research --weight 3 --quota 8 --borrow 4\n"

@@ -155,7 +155,7 @@ static const ls_option options[] = {
     {U64("job.restarts_max", job.restarts_max, "3", 0, 1 << 20), .help = "starts again behind losses that are not its own: a machine or a process of the queue that died"},
     {ROW("job.grace", LS_OPTION_DURATION, job.grace_s, "30s"), .min = 0, .max = 86400, .help = "time to save between the signal to end (also that of job.time_limit) and the end"},
     {ROW("job.environment", LS_OPTION_STRINGS, job.environment, "[]"), .value_name = "NAME=VALUE", .help = "variables of its processes, beside those of who submits it"},
-    {ROW("job.share", LS_OPTION_STRINGS, job.share, "[]"), .value_name = "USERS", .help = "who else may see the job's name, file and log, and change it"},
+    {ROW("job.share", LS_OPTION_STRINGS, job.share, "[]"), .value_name = "USERS", .help = "users who may do with the job what its owner may: see its name, file and log, change and stop it"},
 };
 /* clang-format on */
 

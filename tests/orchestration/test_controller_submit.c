@@ -121,6 +121,21 @@ static void own_account_is_got_back(void **state)
     assert_int_equal(bob_submits("account: cyd"), 201);
 }
 
+/* A limit above the others' is nobody's before users are named; what an admin's job names first is the admin's. */
+static void special_account_is_closed_until_users_are_named(void **state)
+{
+    (void)state;
+    assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'vip', 'priority_max': 'high'}"), 200);
+    assert_int_equal(bob_submits("account: vip, priority: high"), 403);
+    assert_int_equal(bob_submits("account: vip"), 403);
+    assert_int_equal(call_as(0, LS_VERB_ACCOUNT, "{'account': 'vip', 'users': ['bob']}"), 200);
+    assert_int_equal(bob_submits("account: vip, priority: high"), 201);
+    assert_int_equal(
+        call_as(0, LS_VERB_SUBMIT, "{'file': 'job: {command: [run], account: roots}', 'directory': '/tmp'}"),
+        201);
+    assert_int_equal(bob_submits("account: roots"), 403);
+}
+
 static void priority_goes_as_far_as_the_account(void **state)
 {
     (void)state;
@@ -237,6 +252,7 @@ int main(void)
         CASE(runs_have_folders_of_their_own),
         CASE(accounts_are_for_their_users),
         CASE(own_account_is_got_back),
+        CASE(special_account_is_closed_until_users_are_named),
         CASE(priority_goes_as_far_as_the_account),
         CASE(users_have_limits),
         CASE(large_requests_are_limited_too),

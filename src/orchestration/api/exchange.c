@@ -238,6 +238,16 @@ static void move_token_to_cookie(ls_api_exchange *exchange)
     ls_api_exchange_respond(exchange, 303, response);
 }
 
+/* A user's daemon can't become another user, and root's jobs are not to run as somebody else. */
+static bool can_run_jobs_of(const ls_api_exchange *exchange, uint32_t uid)
+{
+    const ls_api_route *route = exchange->route;
+    const uint32_t owner = exchange->api->guard.owner_uid;
+    const bool is_new_job =
+        route->kind == LS_API_VERB && (route->call == LS_VERB_SUBMIT || route->call == LS_VERB_SWEEP);
+    return !is_new_job || owner == 0 || uid == owner;
+}
+
 static ls_status admit(ls_api_exchange *exchange, const char *method, const char *token, int *code_out)
 {
     LS_TRY(ls_api_route_of(method, exchange->target, &exchange->route, code_out));
@@ -264,6 +274,13 @@ static ls_status admit(ls_api_exchange *exchange, const char *method, const char
         *code_out = 403;
         return ls_fail(LS_ERR_INVALID, "%s %s is for root and for who runs the daemon, not for user %s",
                        method, exchange->route->path, exchange->user);
+    }
+    if (!can_run_jobs_of(exchange, uid)) {
+        *code_out = 403;
+        return ls_fail(LS_ERR_INVALID,
+                       "this daemon is user %" PRIu32 "'s and runs jobs as that user alone, not as user "
+                       "%" PRIu32 "; submit as that user, or to a daemon of root's, which serves everybody",
+                       exchange->api->guard.owner_uid, uid);
     }
     const char *length = header(exchange, "Content-Length");
     if (length && strtoull(length, NULL, 10) > LS_API_BODY_BYTES_MAX) {

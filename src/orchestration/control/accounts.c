@@ -4,6 +4,7 @@
  *
  *   - everybody has an account of his own name, which is his alone; an account of another user's name is that user's
  *   - another account is open to its members, or to all when it has none listed; who names a new one (unless accounts are strict) is its member
+ *   - one whose jobs may be of high priority is open to nobody but who runs the queue until it has members
  *   - an account says up to which priority its jobs may go; lower is always allowed
  *   - who runs the queue may all of it
  */
@@ -121,7 +122,7 @@ static bool may_use(const ls_controller *c, const ls_caller *caller, const char 
         *refusal_out = ls_answer_fail(403, "account %s is that user's own; yours is %s", name, own);
         return false;
     }
-    if (account && account->account.users[0]) {
+    if (account && (account->account.users[0] || account->account.priority_max > LS_PRIORITY_NORMAL)) {
         *refusal_out =
             ls_answer_fail(403,
                            "account %s is not open to you; yours is %s, and who runs the queue can "
@@ -183,7 +184,7 @@ bool ls_accounts_admit(ls_controller *c, const ls_caller *caller, ls_job *job, l
     }
     ls_account *account = &(*account_out)->account;
     const bool is_own = strcmp(account->name, own) == 0;
-    if ((is_new && (is_own || !ls_caller_is_admin(caller))) ||
+    if ((is_new && (is_own || !is_another_user(c, account->name))) ||
         (is_own && caller->user[0] && is_taken_from(account, caller->user))) {
         make_his_alone(account, caller->user, own);
     }

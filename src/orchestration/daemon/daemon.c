@@ -245,6 +245,11 @@ static void log_transitions(const ls_turn *turn)
 {
     for (uint32_t i = 0; i < turn->transition_count; i++) {
         const ls_transition *t = &turn->transitions[i];
+        if (t->from == t->to) { /* something of it changed, not its state */
+            ls_log_info("job %" PRIu64 " stays %s, epoch %u cause %s%s%s", t->job, ls_job_state_name(t->to),
+                        t->epoch, ls_job_cause_name(t->cause), t->text[0] ? ": " : "", t->text);
+            continue;
+        }
         ls_log_info("job %" PRIu64 " %s to %s, epoch %u cause %s%s%s", t->job, ls_job_state_name(t->from),
                     ls_job_state_name(t->to), t->epoch, ls_job_cause_name(t->cause), t->text[0] ? ": " : "",
                     t->text);

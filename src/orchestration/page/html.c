@@ -61,7 +61,7 @@ void ls_html_open(ls_text *page, const char *title, int refresh_s)
               "background:var(--page)}\n"
               ".cell.on{background:var(--going);border-color:var(--going)}\n"
               ".nodes{display:grid;grid-template-columns:repeat(auto-fit,minmax(220px,1fr));gap:10px}\n"
-              "td.rest{width:99%;overflow-wrap:anywhere}nav{margin:0 0 "
+              "td.rest{width:99%;min-width:9em;overflow-wrap:anywhere}nav{margin:0 0 "
               "14px;font-size:15px}.why{color:var(--dim);overflow-wrap:anywhere}\n"
               ".name{min-width:8em}.tile i{font-style:normal}\n"
               "@media(max-width:700px){.jobs thead{display:none}.jobs,.jobs tbody{display:block}"
