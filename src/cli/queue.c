@@ -106,12 +106,12 @@ bool ls_queue_has_ended(const char *state)
 
 /* ---- tables ---- */
 
-/* Since when it is what it is: since its submission while it waits, its last start, its end. */
+/* Since when it is what it is: since it began to wait, its last start, its end. */
 static double since_s(const json_t *job)
 {
     const char *state = ls_queue_string(job, "state");
     return ls_queue_number(job, ls_queue_has_ended(state) ? "ended"
-                                : ls_queue_waits(state)   ? "submitted"
+                                : ls_queue_waits(state)   ? "queued"
                                                           : "started");
 }
 

@@ -81,13 +81,19 @@ static void append_summary(const look *seen, ls_text *text)
     const int64_t devices = ls_queue_integer(seen->status, "devices"),
                   used = ls_queue_integer(seen->status, "devices_used");
     const json_t *jobs = json_object_get(seen->jobs, "jobs");
-    size_t waiting = 0;
+    size_t waiting = 0, held = 0;
     for (size_t i = 0; i < json_array_size(jobs); i++) {
-        waiting += ls_queue_waits(ls_queue_string(json_array_get(jobs, i), "state"));
+        const char *state = ls_queue_string(json_array_get(jobs, i), "state");
+        waiting += state && strcmp(state, "QUEUED") == 0;
+        held += state && strcmp(state, "HELD") == 0;
     }
     append_bar(used, devices, text);
-    ls_text_printf(text, " %" PRId64 " of %" PRId64 " devices in use, %zu running, %zu waiting\n", used,
-                   devices, json_array_size(jobs) - waiting, waiting);
+    ls_text_printf(text, " %" PRId64 " of %" PRId64 " devices in use, %zu running, %zu waiting", used,
+                   devices, json_array_size(jobs) - waiting - held, waiting);
+    if (held > 0) {
+        ls_text_printf(text, ", %zu held", held);
+    }
+    ls_text_append(text, "\n");
     const char *paused = ls_queue_string(seen->status, "paused");
     if (paused) {
         ls_text_append(text, "nothing can be changed for now: ");
@@ -140,7 +146,7 @@ static void append_waiting(const json_t *jobs, ls_arena *arena, size_t width, ls
         ls_table_add(&table, ls_queue_string(job, "account"));
         ls_table_add(&table, ls_queue_string(job, "priority"));
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(job, "ranks"));
-        ls_table_add_span(&table, now_s - ls_queue_number(job, "submitted"));
+        ls_table_add_span(&table, now_s - ls_queue_number(job, "queued"));
         ls_table_add(&table, ls_queue_string(job, "why"));
     }
     if (table.count > 0) {

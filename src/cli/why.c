@@ -57,7 +57,8 @@ static void append_eta(const json_t *why, ls_text *text)
 {
     const double eta_s = ls_queue_number(why, "eta_s");
     if (isfinite(eta_s)) {
-        ls_text_printf(text, "expected to start in %s%s\n", ls_duration_of(eta_s).text,
+        ls_text_printf(text, "expected to start in %s%s%s\n", ls_duration_of(eta_s).text,
+                       json_is_true(json_object_get(why, "eta_is_latest")) ? " at the latest" : "",
                        json_is_true(json_object_get(why, "eta_is_reserved")) ? ", reserved" : "");
     }
     const int64_t rank = ls_queue_integer(why, "rank"), pending = ls_queue_integer(why, "pending");

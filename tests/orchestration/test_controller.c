@@ -775,6 +775,75 @@ static void adopted_job_keeps_what_is_left_of_its_devices(void **state)
     assert_state(next, STARTING);
 }
 
+/* What others do not lend is never to be had. */
+static void what_others_do_not_lend_is_refused(void **state)
+{
+    (void)state;
+    ls_account vision = ls_account_default();
+    snprintf(vision.name, sizeof vision.name, "vision");
+    vision.quota = 2;
+    vision.lend = 1;
+    assert_int_equal(ls_controller_set_account(w.controller, &vision), LS_OK);
+    assert_int_equal(
+        call(LS_VERB_SUBMIT, "{'file': 'parallel: {ranks: 4}\\njob: {command: [run]}', 'directory': '/tmp'}"),
+        400);
+    assert_non_null(strstr(json_string_value(json_object_get(w.answer, "error")), "other accounts keep 1"));
+    assert_state(submit(3, ""), STARTING);
+}
+
+static double hours_waited(uint64_t id)
+{
+    assert_int_equal(on(LS_VERB_SHOW, id), 200);
+    return json_number_value(json_object_get(json_object_get(w.answer, "usage"), "waiting_h"));
+}
+
+/* Only the time in which it could have run is waited for; a resize of a waiting job is its size. */
+static void waits_that_no_machine_shortens_do_not_count(void **state)
+{
+    (void)state;
+    const uint64_t first = submit(4, "");
+    starts(first);
+    assert_int_equal(call(LS_VERB_SUBMIT, "{'file': 'parallel: {ranks: 1}\\njob: {command: [run]}', "
+                                          "'directory': '/tmp', 'after': [1], 'priority': 'normal'}"),
+                     201);
+    const uint64_t next = first + 1, other = submit(4, "");
+    w.now_s += 3600.0;
+    assert_float_equal(hours_waited(next), 0.0, 1e-6);
+    assert_float_equal(hours_waited(other), 4.0, 1e-3);
+    assert_int_equal(on(LS_VERB_WHY, next), 200);
+    assert_null(strstr(json_string_value(json_object_get(w.answer, "text")), "is not stopped"));
+    const uint64_t held = submit(1, "hold: true");
+    assert_int_equal(on(LS_VERB_WHY, held), 200);
+    assert_int_equal(json_integer_value(json_object_get(w.answer, "rank")), 0);
+    assert_int_equal(json_integer_value(json_object_get(w.answer, "pending")), 2);
+    assert_int_equal(call(LS_VERB_RESIZE, "{'job': 3, 'ranks': 2}"), 200);
+    assert_int_equal(on(LS_VERB_SHOW, other), 200);
+    assert_int_equal(json_integer_value(json_object_get(w.answer, "min_ranks")), 2);
+    assert_int_equal(json_integer_value(json_object_get(w.answer, "max_ranks")), 2);
+}
+
+/* Ran is what it ran, not what it waited behind it. */
+static void what_it_ran_is_no_wait(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(2, "restartable: true");
+    starts(id);
+    w.now_s += 10.0;
+    assert_int_equal(on(LS_VERB_HOLD, id), 200);
+    ends(id, 75);
+    assert_state(id, HELD);
+    w.now_s += 100.0;
+    assert_int_equal(on(LS_VERB_CANCEL, id), 200);
+    assert_int_equal(on(LS_VERB_SHOW, id), 200);
+    assert_float_equal(json_number_value(json_object_get(w.answer, "ran_s")), 10.0, 0.01);
+    const uint64_t whole = submit(2, "");
+    starts(whole);
+    w.now_s += 20.0;
+    ends(whole, 0);
+    assert_int_equal(on(LS_VERB_SHOW, whole), 200);
+    assert_float_equal(json_number_value(json_object_get(w.answer, "ran_s")), 20.0, 0.01);
+}
+
 int main(void)
 {
 #define DECIDING(name) cmocka_unit_test_setup_teardown(name, set_up_deciding, tear_down)
@@ -806,6 +875,9 @@ int main(void)
         CASE(restart_adopts_what_had_devices),
         CASE(restart_with_fewer_devices_keeps_jobs),
         CASE(adopted_job_keeps_what_is_left_of_its_devices),
+        CASE(what_others_do_not_lend_is_refused),
+        CASE(waits_that_no_machine_shortens_do_not_count),
+        CASE(what_it_ran_is_no_wait),
         CASE(down_waits_for_cancelled_jobs),
         DECIDING(deciding_engine_gets_jobs_when_others_have_ended),
         DECIDING(deciding_engine_refuses_what_it_never_could),

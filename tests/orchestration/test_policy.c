@@ -111,7 +111,8 @@ static void order_fair_sums_its_factors(void **state)
     pass(&w);
     assert_true(starts(&w, 2) && !starts(&w, 1));
     assert_int_equal(why(&w, 1).rank, 1);
-    assert_int_equal(why(&w, 3).rank, 2);
+    assert_int_equal(why(&w, 3).rank, 0); /* held */
+    assert_int_equal(why(&w, 3).pending, 1);
     world_close(&w);
 }
 
@@ -429,7 +430,10 @@ static void submit_refuses_what_can_never_run(void **state)
     assert_int_equal(ls_policy_submit(w.policy, w.now, &job), LS_ERR_INVALID);
     assert_non_null(strstr(ls_error_text(), "its account may use 6 at most"));
     assert_int_equal(ls_policy_count(w.policy).pending, 0);
-    submit(&w, a_job(1, 16));
+    job = a_job(1, 11);
+    assert_int_equal(ls_policy_submit(w.policy, w.now, &job), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_error_text(), "other accounts keep 6 for themselves"));
+    submit(&w, a_job(1, 10));
     job = a_job(1, 1);
     assert_int_equal(ls_policy_submit(w.policy, w.now, &job), LS_ERR_INVALID);
     world_close(&w);

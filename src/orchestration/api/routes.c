@@ -200,6 +200,8 @@ static const ls_api_field stream_in[] = {
         SOME_OR_NULL("run_dir", LS_API_STRING, "where a training run writes; null for any other program"),   \
         SOME("epoch", LS_API_INTEGER, "how often it was started"),                                           \
         SOME("submitted", LS_API_NUMBER, "seconds since 1970, as all times"),                                \
+        SOME_OR_NULL("queued", LS_API_NUMBER, "since when it waits, or waited last"),                        \
+        SOME("ran_s", LS_API_NUMBER, "how long it ran, in all its starts"),                                  \
         SOME_OR_NULL("started", LS_API_NUMBER, "the last time; null: never"),                                \
         SOME_OR_NULL("ended", LS_API_NUMBER, "null: it has not"),                                            \
         SOME_OR_NULL("ends", LS_API_NUMBER, "when it is expected to end; null: not known"),                  \
@@ -247,7 +249,6 @@ static const ls_api_field job_out[] = {
     OUT("held", LS_API_BOOL, "does it wait for its release?"),
     OUT("restarts", LS_API_INTEGER, "after losses"),
     OUT("preemptions", LS_API_INTEGER, "for others"),
-    OUT_OR_NULL("queued", LS_API_NUMBER, "since when it waits, or waited last"),
     OUT_OR_NULL("saved", LS_API_NUMBER, "its last checkpoint"),
     OF("nodes", LS_API_OBJECTS, places, "where it runs"),
     OUT("engine", LS_API_STRING, "local or slurm"),

@@ -64,8 +64,9 @@ static void append_sentence(const ls_controller *c, const ls_job *job, const ls_
 {
     switch (why->stage) {
     case LS_WHY_IMPOSSIBLE:
-        ls_text_append(text, "it can never start as it is: all machines together could not hold it, or its "
-                             "account may never use so much");
+        ls_text_append(text,
+                       "it can never start as it is: all machines together could not hold it, or its "
+                       "account may never use so much, for its quota or for what other accounts do not lend");
         break;
     case LS_WHY_HOLD:
         ls_text_printf(text, "%s, until 'lockstep release'", job->text ? job->text : "it is held");
@@ -167,6 +168,17 @@ static json_t *brief_json(const ls_job *job)
                      (int)(job->ranks_now ? job->ranks_now : job->ranks));
 }
 
+/* In all its starts, until now; jobs that ended before that was counted: in the last. */
+static double ran_s(const ls_controller *c, const ls_job *job)
+{
+    if (ls_job_state_is_final(job->state)) {
+        return job->run_s > 0.0 || job->started_s <= 0.0 ? job->run_s
+                                                         : fmax(0.0, job->ended_s - job->started_s);
+    }
+    const bool runs = !ls_job_state_is_waiting(job->state) && job->started_s > 0.0;
+    return job->run_s + (runs ? fmax(0.0, c->time_s - job->started_s) : 0.0);
+}
+
 static json_t *list_item(const ls_controller *c, const ls_caller *caller, const ls_entry *entry)
 {
     const ls_job *job = entry->job;
@@ -188,7 +200,9 @@ static json_t *list_item(const ls_controller *c, const ls_caller *caller, const 
     json_object_set_new(item, "priority", json_string(priority_names[job->priority]));
     json_object_set_new(item, "epoch", json_integer(job->epoch));
     json_object_set_new(item, "submitted", time_or_null(job->submitted_s));
+    json_object_set_new(item, "queued", time_or_null(job->queued_s));
     json_object_set_new(item, "started", time_or_null(job->started_s));
+    json_object_set_new(item, "ran_s", json_real(ran_s(c, job)));
     json_object_set_new(item, "ended", time_or_null(job->ended_s));
     json_object_set_new(item, "exit_code", job->exit_code < 0 ? json_null() : json_integer(job->exit_code));
     json_object_set_new(item, "idle_s",
@@ -388,8 +402,12 @@ static void add_spec(json_t *item, const ls_job *job)
     json_object_set_new(item, "file_name", text_or_null(spec->file_name));
     json_object_set_new(item, "command", strings_json(&spec->command));
     json_object_set_new(item, "set", strings_json(&spec->set));
-    json_object_set_new(item, "min_ranks", json_integer(spec->min_ranks));
-    json_object_set_new(item, "max_ranks", json_integer(spec->max_ranks));
+    /* It may have been resized while it waited; a job of one size then has another one size. */
+    const bool is_elastic = spec->min_ranks < spec->max_ranks;
+    const bool is_below = is_elastic && spec->min_ranks < job->ranks;
+    const bool is_above = is_elastic && spec->max_ranks > job->ranks;
+    json_object_set_new(item, "min_ranks", json_integer(is_below ? spec->min_ranks : job->ranks));
+    json_object_set_new(item, "max_ranks", json_integer(is_above ? spec->max_ranks : job->ranks));
     json_object_set_new(item, "time_limit_s",
                         spec->time_limit_s > 0.0 ? json_real(spec->time_limit_s) : json_null());
     json_object_set_new(item, "restartable", json_boolean(spec->restartable));
@@ -407,7 +425,6 @@ ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_jo
     json_object_set_new(item, "held", json_boolean(job->held));
     json_object_set_new(item, "restarts", json_integer(job->restarts));
     json_object_set_new(item, "preemptions", json_integer(job->preemptions));
-    json_object_set_new(item, "queued", time_or_null(job->queued_s));
     json_object_set_new(item, "saved", time_or_null(job->saved_s));
     json_object_set_new(item, "nodes", devices_json(c, job));
     json_object_set_new(item, "engine", json_string(c->engine->calls->name));
@@ -551,13 +568,18 @@ static ls_answer why_from_policy(ls_controller *c, const ls_caller *caller, cons
                                 (json_int_t)why.factors[3], "sum", (json_int_t)why.factor_sum);
     json_t *eta = why.eta_ms > 0 ? json_real(why.eta_ms > now_ms ? 1e-3 * (double)(why.eta_ms - now_ms) : 0.0)
                                  : json_null();
+    bool is_latest = false; /* who may soon be stopped for it makes room before he ends */
+    for (uint32_t i = 0; i < why.blocker_count; i++) {
+        is_latest = is_latest || why.blockers[i].kept == LS_KEPT_YOUNG;
+    }
     json_t *answer = json_pack(
-        "{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:b, s:o, s:s, s:s}", "job",
+        "{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:b, s:b, s:o, s:s, s:s}", "job",
         (json_int_t)job->id, "state", ls_job_state_name(job->state), "stage", ls_why_stage_name(why.stage),
         "needed", (int)why.needed, "available", (int)why.available, "level", ls_level_name(why.level),
         "by_level", levels_json(&why), "rank", (int)why.rank, "pending", (int)why.pending, "factors", factors,
         "blockers", blockers_json(c, caller, &why), "eta_s", eta, "eta_is_reserved", (int)why.eta_is_reserved,
-        "counterfactuals", changes_json(&why, now_ms), "text", ls_text_string(&text), "from", "policy");
+        "eta_is_latest", (int)is_latest, "counterfactuals", changes_json(&why, now_ms), "text",
+        ls_text_string(&text), "from", "policy");
     ls_text_release(&text);
     return (ls_answer){200, answer, 0};
 }
@@ -622,6 +644,10 @@ ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job
                            c->time_s - entry->idle_since_s);
         } else if (job->text) {
             ls_text_printf(&text, ": %s", job->text);
+        }
+        const double end_s = ls_foresight_end_s(job);
+        if (end_s > c->time_s) {
+            ls_text_printf(&text, "; it is expected to end in %s", ls_duration_of(end_s - c->time_s).text);
         }
         const ls_answer answer =
             why_plain(c, job, entry, job->state == LS_JOB_STARTING ? "starting" : "running",

@@ -58,11 +58,20 @@ void ls_transitions_end(ls_controller *c, ls_entry *entry, ls_job_state state, l
     finish(c, entry, state, cause, text);
 }
 
+/* A start is over: what it ran. */
+static void add_run(const ls_controller *c, ls_job *job)
+{
+    if (!ls_job_state_is_waiting(job->state) && job->started_s > 0.0 && c->time_s > job->started_s) {
+        job->run_s += c->time_s - job->started_s;
+    }
+}
+
 /* Its devices are free again, and it has ended. */
 static void end_start(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
                       const char *text)
 {
     ls_usage_settle_devices(c, entry, cause == LS_CAUSE_LOST);
+    add_run(c, entry->job);
     drop_devices(c, entry);
     finish(c, entry, state, cause, text);
 }
@@ -74,7 +83,7 @@ static void wait_again(ls_controller *c, ls_entry *entry, ls_job_cause cause, bo
     ls_usage_settle_devices(c, entry, is_lost);
     ls_foresight_resized(c, job, job->ranks_now, job->ranks);
     drop_devices(c, entry);
-    job->run_s += job->started_s > 0.0 && c->time_s > job->started_s ? c->time_s - job->started_s : 0.0;
+    add_run(c, job);
     job->handed_over = false;
     job->queued_s = c->time_s;
     ls_controller_move(c, entry, job->held ? LS_JOB_HELD : LS_JOB_QUEUED, cause, text);
@@ -544,6 +553,7 @@ static void waits(ls_controller *c, ls_entry *entry, const ls_engine_report *rep
         /* It has taken the job from its devices, and will start it again by itself. */
         ls_job *job = entry->job;
         ls_usage_settle_devices(c, entry, false);
+        add_run(c, job);
         job->preemptions++;
         job->epoch++;
         job->queued_s = c->time_s;

@@ -5,12 +5,13 @@
  *   allocated   devices a job had, times how long
  *   idle        the part of it in which they did (nearly) nothing
  *   lost        the part of it whose work was gone: computed since the last checkpoint when the job was lost or killed
- *   waiting     ranks a job asked for, times how long it waited in the queue; not while it was held
+ *   waiting     ranks a job asked for, times how long it waited in the queue and could have run; not while it was held, waited for other jobs, or might not begin yet
  *
  * What is over is booked with the job and with its account, in the same transaction as the transition; what goes on is added when somebody asks.
  */
 #include "orchestration/control/controller_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 static uint32_t devices_of(const ls_controller *c, const ls_job *job)
@@ -70,10 +71,27 @@ static void book(ls_controller *c, ls_entry *entry, ls_usage usage)
     }
 }
 
+/* Since when it waits for devices alone, of this wait; infinite: it waits for something else. */
+static double ready_s(const ls_controller *c, const ls_job *job)
+{
+    const ls_job_spec *spec = &job->spec;
+    double from_s = fmax(job->queued_s, spec->begin_s > 0.0 ? job->submitted_s + spec->begin_s : 0.0);
+    for (uint32_t i = 0; i < spec->after_count; i++) { /* those that nobody remembers ended long ago */
+        const ls_entry *other = ls_controller_find(c, spec->after[i]);
+        if (other) {
+            from_s = ls_job_state_is_final(other->job->state) ? fmax(from_s, other->job->ended_s) : INFINITY;
+        }
+        if (isinf(from_s)) {
+            break;
+        }
+    }
+    return from_s;
+}
+
 void ls_usage_settle_waiting(ls_controller *c, ls_entry *entry)
 {
     const ls_job *job = entry->job;
-    book(c, entry, (ls_usage){.waiting_device_ms = job->ranks * span_ms(job->queued_s, c->time_s)});
+    book(c, entry, (ls_usage){.waiting_device_ms = job->ranks * span_ms(ready_s(c, job), c->time_s)});
 }
 
 /* Settled until now: what follows begins anew. */
@@ -135,7 +153,7 @@ ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry)
         const double booked_s = job->booked_s > job->started_s ? job->booked_s : job->started_s;
         usage.allocated_device_ms += devices_of(c, job) * span_ms(booked_s, c->time_s);
     } else if (job->state == LS_JOB_QUEUED) {
-        usage.waiting_device_ms += job->ranks * span_ms(job->queued_s, c->time_s);
+        usage.waiting_device_ms += job->ranks * span_ms(ready_s(c, job), c->time_s);
     }
     return usage;
 }

@@ -38,13 +38,21 @@ static void append_tiles(const json_t *job, double now_s, ls_text *page)
     snprintf(text, sizeof text, "%" PRId64, ls_html_integer(job, "ranks"));
     ls_html_tile(page, text, "ranks");
     const double end_s = ended_s > 0.0 ? ended_s : now_s;
-    ls_html_tile(page, ls_duration_of((started_s > 0.0 ? started_s : end_s) - submitted_s).text,
-                 started_s > 0.0 ? "from its submission to its last start"
-                 : ended_s > 0.0 ? "waited"
-                                 : "waits");
+    const char *state = ls_html_string(job, "state");
+    const bool waits = strcmp(state, "QUEUED") == 0 || strcmp(state, "HELD") == 0;
+    const double queued_s = ls_html_number(job, "queued"), ran_s = ls_html_number(job, "ran_s");
+    if (waits) {
+        ls_html_tile(page, ls_duration_of(fmax(0.0, end_s - queued_s)).text, "waits");
+    } else {
+        ls_html_tile(page, ls_duration_of((started_s > 0.0 ? started_s : end_s) - submitted_s).text,
+                     started_s > 0.0 ? "from its submission to its last start" : "waited");
+    }
     if (started_s > 0.0) {
-        ls_html_tile(page, ls_duration_of(end_s - started_s).text,
-                     has_ended(job) ? "ran" : "since its last start");
+        const bool runs = !waits && !has_ended(job);
+        ls_html_tile(page, ls_duration_of(runs ? fmax(0.0, end_s - started_s) : ran_s).text,
+                     runs    ? "since its last start"
+                     : waits ? "ran until now"
+                             : "ran");
     }
     if (!has_ended(job) && ls_html_number(job, "ends") > 0.0) {
         ls_html_tile(page, ls_duration_of(fmax(0.0, ls_html_number(job, "ends") - now_s)).text, "left");

@@ -39,8 +39,13 @@ static void append_tiles(const ls_page_queue_answers *answers, const json_t *job
     ls_html_tile(page, text, "devices in use");
     snprintf(text, sizeof text, "%zu", count_jobs(jobs, false));
     ls_html_tile(page, text, "jobs run");
-    snprintf(text, sizeof text, "%zu", count_jobs(jobs, true));
-    ls_html_tile(page, text, "jobs wait");
+    const int64_t held = ls_html_integer(states, "HELD");
+    char waits[48] = "jobs wait";
+    snprintf(text, sizeof text, "%" PRId64, ls_html_integer(states, "QUEUED"));
+    if (held > 0) {
+        snprintf(waits, sizeof waits, "jobs wait, %" PRId64 " held", held);
+    }
+    ls_html_tile(page, text, waits);
     const int64_t failed = ls_html_integer(states, "FAILED");
     char under[64];
     snprintf(text, sizeof text, failed > 0 ? "<i class=\"bad\">%" PRId64 "</i>" : "%" PRId64, failed);
@@ -110,9 +115,9 @@ static void append_times(const json_t *job, part of, double now_s, ls_text *page
         append_span(page, "for", span(started_s, now_s));
         append_span(page, "left", span(now_s, ls_html_number(job, "ends")));
     } else if (of == WAITING) {
-        append_span(page, "waits", span(ls_html_number(job, "submitted"), now_s));
+        append_span(page, "waits", span(ls_html_number(job, "queued"), now_s));
     } else {
-        append_span(page, "ran", span(started_s, ended_s));
+        append_span(page, "ran", started_s > 0.0 ? ls_html_number(job, "ran_s") : -1.0);
         char ago[40];
         snprintf(ago, sizeof ago, "%s ago", ls_duration_of(now_s > ended_s ? now_s - ended_s : 0.0).text);
         append_cell(page, "n", "ended", ended_s > 0.0 ? ago : NULL);

@@ -117,6 +117,13 @@ static ls_status refuse_quota(const ls_policy *policy, const job *j, const char 
                        " at most, with what it may borrow",
                        needs, add_u64(quota->nominal, quota->borrow_max));
     }
+    const uint64_t others = ls_quota_of_others(policy, j->spec.account, LS_RESOURCE_DEVICES);
+    if (others > 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "it can never run here: it needs %s, and of all %" PRIu64
+                       " other accounts keep %" PRIu64 " for themselves (their quota less what they lend)",
+                       needs, policy->places.capacity[LS_RESOURCE_DEVICES], others);
+    }
     return ls_fail(LS_ERR_INVALID,
                    "it can never run here: it needs %s, more cores or memory than its account may ever use",
                    needs);

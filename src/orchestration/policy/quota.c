@@ -226,12 +226,26 @@ uint32_t ls_quota_room_bound(const ls_policy *policy, const job *j, uint32_t fir
     return room_beside(policy, j, promised);
 }
 
+uint64_t ls_quota_of_others(const ls_policy *policy, uint32_t index, int r)
+{
+    uint64_t others = 0;
+    for (uint32_t i = 0; policy->any_quota && i < policy->accounts_used; i++) {
+        others += i != index ? not_lent(&policy->accounts[i].settings.quota[r]) : 0;
+    }
+    return others;
+}
+
 bool ls_quota_ever(const ls_policy *policy, const job *j, uint32_t ranks)
 {
     const account *a = &policy->accounts[j->spec.account];
     for (int r = 0; r < LS_RESOURCES; r++) {
         const ls_quota *quota = &a->settings.quota[r];
-        if (per_rank(j, r) * ranks > add_u64(quota->nominal, quota->borrow_max)) {
+        const uint64_t amount = per_rank(j, r) * ranks, capacity = policy->places.capacity[r];
+        const uint64_t others = ls_quota_of_others(policy, j->spec.account, r);
+        const uint64_t left = capacity > others ? capacity - others : 0;
+        const uint64_t own = quota->nominal != LS_UNLIMITED ? quota->nominal : 0;
+        if (amount > add_u64(quota->nominal, quota->borrow_max) ||
+            (others > 0 && amount > max_u64(left, own))) {
             return false;
         }
     }

@@ -247,6 +247,8 @@ uint32_t ls_quota_room_bound(const ls_policy *policy, const job *j, uint32_t fir
 bool ls_quota_is_own(const ls_policy *policy, const job *j, uint32_t ranks);
 /* Whether the account uses more than its own of something the job holds. */
 bool ls_quota_borrows(const ls_policy *policy, const job *j);
+/* What other accounts don't lend of a resource: never to be had. */
+uint64_t ls_quota_of_others(const ls_policy *policy, uint32_t index, int r);
 bool ls_quota_ever(const ls_policy *policy, const job *j, uint32_t ranks);
 void ls_account_touch(ls_policy *policy, uint32_t index);            /* it is in use from now on */
 uint32_t ls_usage_factor(const ls_policy *policy, const account *a); /* 0..65536: 2^-(usage / share) */

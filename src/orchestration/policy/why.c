@@ -12,16 +12,18 @@
 
 /* ---- place in the order ---- */
 
-static uint32_t rank_of(const ls_policy *policy, uint64_t id)
+/* Among those that are not held; 0: it is. */
+static void count_rank(const ls_policy *policy, uint64_t id, ls_why *why)
 {
-    uint32_t rank = 0;
+    why->rank = why->pending = 0;
     for (uint32_t i = 0; i < policy->order_count; i++) {
-        rank += ls_entry_waits(policy, &policy->order[i]);
-        if (policy->order[i].id == id) {
-            return rank;
+        const entry *e = &policy->order[i];
+        const bool counts = ls_entry_waits(policy, e) && !policy->jobs[e->slot].spec.held;
+        why->pending += counts;
+        if (counts && e->id == id) {
+            why->rank = why->pending;
         }
     }
-    return 0;
 }
 
 /* Whether an entry of the order comes before a job, as it was or as it would be changed. */
@@ -130,11 +132,13 @@ static void add_blocker(const ls_policy *policy, const job *of, ls_why *why, uin
     if (why->blocker_count == LS_WHY_BLOCKERS_MAX) {
         return;
     }
+    /* Nobody is stopped for who waits for its end. */
+    const bool is_in_way = why->stage != LS_WHY_DEPENDENCY && why->stage != LS_WHY_GROUP;
     const uint64_t ends_ms = j->state == JOB_PENDING ? UINT64_MAX : ls_running_ends(j, now_ms);
     why->blockers[why->blocker_count].job = j->spec.id;
     why->blockers[why->blocker_count].devices = j->ranks ? j->ranks : j->spec.min_ranks;
     why->blockers[why->blocker_count].ends_ms = ends_ms >= INT64_MAX ? 0 : ends_ms;
-    why->blockers[why->blocker_count].kept = ls_preempt_kept(policy, of, j, now_ms);
+    why->blockers[why->blocker_count].kept = is_in_way ? ls_preempt_kept(policy, of, j, now_ms) : LS_KEPT_NOT;
     why->blocker_count++;
 }
 
@@ -423,7 +427,7 @@ ls_status ls_policy_stage(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_wh
     LS_TRY(find_asked(policy, id, &slot));
     look_at_stage(policy, &policy->jobs[slot], now_ms, why_out);
     if (why_out->stage == LS_WHY_PRIORITY) { /* counted, and so not for those who don't tell it */
-        why_out->rank = rank_of(policy, id);
+        count_rank(policy, id, why_out);
     }
     return LS_OK;
 }
@@ -442,7 +446,7 @@ ls_status ls_policy_why(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_why 
     if (why_out->stage == LS_WHY_RUNNING) {
         return LS_OK;
     }
-    why_out->rank = rank_of(policy, id);
+    count_rank(policy, id, why_out);
     estimate_start(policy, slot, why_out, now_ms, &plan);
     list_blockers(policy, slot, why_out, plan, now_ms);
     if (j->state == JOB_PENDING && why_out->stage != LS_WHY_STARTING && !j->failed_before) {
