@@ -182,14 +182,15 @@ static void add_limit(ls_table *table, const json_t *account, const char *key)
     }
 }
 
-static void add_users(ls_table *table, const json_t *users)
+/* Names for who runs the queue; for others a word. */
+static void add_users(ls_table *table, const json_t *users, const char *open_to)
 {
     ls_text names = {0};
     for (size_t i = 0; i < json_array_size(users); i++) {
         const char *name = json_string_value(json_array_get(users, i));
         ls_text_printf(&names, "%s%s", i > 0 ? ", " : "", name ? name : "?");
     }
-    ls_table_add(table, names.bytes > 0 ? ls_text_string(&names) : NULL);
+    ls_table_add(table, names.bytes > 0 ? ls_text_string(&names) : open_to);
     ls_text_release(&names);
 }
 
@@ -210,7 +211,7 @@ static void append_accounts(const json_t *accounts, ls_arena *arena, ls_text *te
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(account, "running"));
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(account, "waiting"));
         ls_table_add(&table, ls_queue_string(account, "priority_max"));
-        add_users(&table, json_object_get(account, "users"));
+        add_users(&table, json_object_get(account, "users"), ls_queue_string(account, "open_to"));
     }
     ls_table_append(&table, ls_terminal_width(), text);
 }

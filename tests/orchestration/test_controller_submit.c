@@ -101,6 +101,7 @@ static void accounts_are_for_their_users(void **state)
     assert_int_equal(call_as(1001, LS_VERB_ACCOUNTS, "{}"), 200);
     const json_t *first = json_array_get(json_object_get(w.answer, "accounts"), 0);
     assert_true(json_is_null(json_object_get(first, "users")));
+    assert_string_equal(json_string_value(json_object_get(first, "open_to")), "others");
     assert_string_equal(json_string_value(json_object_get(first, "priority_max")), "high");
 }
 

@@ -338,6 +338,7 @@ static const ls_api_field account_rows[] = {
     OUT_OR_NULL("quota", LS_API_INTEGER, "devices that are its own; null: no limit"),
     OUT_OR_NULL("borrow", LS_API_INTEGER, "devices of others beside these; null: no limit"),
     OUT_OR_NULL("lend", LS_API_INTEGER, "of its own, so many may be lent; null: all"),
+    OUT("open_to", LS_API_STRING, "who may use it, without names: you, others, anyone"),
     OUT("devices", LS_API_INTEGER, "that its jobs have"),
     OUT("running", LS_API_INTEGER, "jobs that have devices"),
     OUT("waiting", LS_API_INTEGER, "jobs that wait"),

@@ -133,6 +133,19 @@ static bool may_use(const ls_controller *c, const ls_caller *caller, const char 
     return true;
 }
 
+const char *ls_accounts_open_to(const ls_controller *c, const ls_caller *caller, const ls_account *account)
+{
+    char own_name[LS_JOB_ACCOUNT_BYTES_MAX + 1];
+    if (strcmp(account->name, own_account(caller->user, own_name)) == 0 ||
+        has_member(account, caller->user)) {
+        return "you";
+    }
+    return account->users[0] || account->priority_max > LS_PRIORITY_NORMAL ||
+                   is_another_user(c, account->name)
+               ? "others"
+               : "anyone";
+}
+
 bool ls_accounts_allow_priority(const ls_controller *c, const ls_caller *caller, const char *name,
                                 ls_priority priority, ls_answer *refusal_out)
 {

@@ -730,11 +730,12 @@ ls_answer ls_answers_accounts(ls_controller *c, const ls_caller *caller)
         json_t *users = ls_caller_is_admin(caller) ? ls_accounts_users_json(account) : json_null();
         json_array_append_new(
             list,
-            json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:i, s:I}", "account", account->name,
-                      "weight", (int)account->weight, "quota", limit_json(account->quota), "borrow",
-                      limit_json(account->borrow), "lend", limit_json(account->lend), "users", users,
-                      "priority_max", priority_names[account->priority_max], "devices", (int)devices,
-                      "running", (int)running, "waiting", (int)waiting, "jobs", (json_int_t)account->jobs));
+            json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:s, s:s, s:i, s:i, s:i, s:I}", "account",
+                      account->name, "weight", (int)account->weight, "quota", limit_json(account->quota),
+                      "borrow", limit_json(account->borrow), "lend", limit_json(account->lend), "users",
+                      users, "open_to", ls_accounts_open_to(c, caller, account), "priority_max",
+                      priority_names[account->priority_max], "devices", (int)devices, "running", (int)running,
+                      "waiting", (int)waiting, "jobs", (json_int_t)account->jobs));
     }
     return (ls_answer){200, json_pack("{s:o}", "accounts", list), 0};
 }

@@ -205,6 +205,8 @@ bool ls_accounts_allow_priority(const ls_controller *c, const ls_caller *caller,
 void ls_accounts_forget_behind(ls_controller *c, uint32_t count);
 ls_answer ls_accounts_change(ls_controller *c, const ls_caller *caller, const json_t *arguments);
 /* A list, or null for everybody. */
+/* In a word, without names: "anyone", "you", or "others". */
+const char *ls_accounts_open_to(const ls_controller *c, const ls_caller *caller, const ls_account *account);
 json_t *ls_accounts_users_json(const ls_account *account);
 
 /* ---- answers.c ---- */
