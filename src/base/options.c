@@ -61,6 +61,7 @@ static const unit duration_units[] = {{"ms", 1e-3},   {"s", 1.0},      {"m", 60.
 static const unit byte_units[] = {
     {"B", 1.0},
     {"kB", 1e3},
+    {"KB", 1e3},
     {"MB", 1e6},
     {"GB", 1e9},
     {"TB", 1e12},

@@ -165,8 +165,8 @@ static ls_status list_cache(const ls_invocation *invocation, ls_cache *cache)
     if (count > 0) {
         print_entries(invocation->arena, entries, count);
     }
-    printf("%zu entries, %.1f MiB of %.1f in %s\n", count, mib(bytes), mib(limits.quota_bytes),
-           ls_cache_folder(cache));
+    printf("%zu %s, %.1f MiB of %.1f in %s\n", count, count == 1 ? "entry" : "entries", mib(bytes),
+           mib(limits.quota_bytes), ls_cache_folder(cache));
     return LS_OK;
 }
 
@@ -256,7 +256,8 @@ static ls_status clear_cache(const ls_invocation *invocation, ls_cache *cache)
         ls_print_json(root);
         json_decref(root);
     } else {
-        printf("removed %zu entries, %.1f MiB", total.removed, mib(total.bytes));
+        printf("removed %zu %s, %.1f MiB", total.removed, total.removed == 1 ? "entry" : "entries",
+               mib(total.bytes));
         printf(total.used > 0 ? "; %zu are in use and stay\n" : "\n", total.used);
     }
     return total.used > 0 && invocation->word_count > 0

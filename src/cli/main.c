@@ -207,6 +207,15 @@ static ls_status run_command(const ls_command *command, int argc, char *const *a
 
 static ls_status dispatch(int argc, char *const *argv)
 {
+    int used = 0;
+    if (argc > 1 && strcmp(argv[0], "help") == 0) {
+        const ls_command *command = find_command(argc - 1, argv + 1, &used);
+        if (!command) {
+            return unknown_command(argc - 1, argv + 1);
+        }
+        print_help(command);
+        return LS_OK;
+    }
     if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0 ||
         strcmp(argv[0], "help") == 0) {
         print_overview(argc == 0 ? stderr : stdout);
@@ -215,7 +224,6 @@ static ls_status dispatch(int argc, char *const *argv)
     if (strcmp(argv[0], "--version") == 0) {
         return run_command(&ls_command_version, argc - 1, argv + 1);
     }
-    int used = 0;
     const ls_command *command = find_command(argc, argv, &used);
     if (!command) {
         return unknown_command(argc, argv);

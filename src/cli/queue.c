@@ -189,6 +189,10 @@ static ls_status put_asked(json_t *environment, const char *word)
     }
     memcpy(name, word, bytes);
     name[bytes] = '\0';
+    if (strpbrk(name, " \t\n") || (name[0] >= '0' && name[0] <= '9')) {
+        return ls_fail(LS_ERR_INVALID,
+                       "--env %.64s: write NAME or NAME=VALUE, with a name of letters, digits and _", word);
+    }
     const char *value = word[bytes] == '=' ? word + bytes + 1 : getenv(name);
     if (!value) {
         return ls_fail(LS_ERR_INVALID, "--env %.64s: no variable of that name is set here", name);

@@ -258,8 +258,9 @@ static ls_status resize_job(const resize_settings *settings, uint64_t job)
     } else if (settings->ranks != LS_AUTO_U64) {
         printf("job %" PRIu64 ": %s\n", job, ls_queue_string(answer, "state"));
     } else {
-        printf("job %" PRIu64 ": %s, %" PRId64 " ranks (%" PRId64 " to %" PRId64 " possible)\n", job,
-               ls_queue_string(answer, "state"), number_of(answer, "ranks"), number_of(answer, "min_ranks"),
+        printf("job %" PRIu64 ": %s, %" PRId64 " rank%s (%" PRId64 " to %" PRId64 " possible)\n", job,
+               ls_queue_string(answer, "state"), number_of(answer, "ranks"),
+               number_of(answer, "ranks") == 1 ? "" : "s", number_of(answer, "min_ranks"),
                number_of(answer, "max_ranks"));
     }
     json_decref(answer);

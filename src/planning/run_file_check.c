@@ -252,6 +252,13 @@ static ls_status check_job(const ls_run_job *job)
         return ls_fail(LS_ERR_INVALID,
                        "job.command begins with an empty word; the first word is the program");
     }
+    if (job->command.count == 1 && strchr(job->command.items[0], ' ')) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "job.command is the one word '%.200s'; write a list of words, as [sleep, 5], or [sh, -c, "
+            "'...'] for a shell to read",
+            job->command.items[0]);
+    }
     if (job->group_running_max > 0 && !job->group[0]) {
         return ls_fail(LS_ERR_INVALID, "job.group.running_max is %llu, but job.group.name is not set",
                        number(job->group_running_max));

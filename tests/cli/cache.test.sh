@@ -104,7 +104,7 @@ expect 0 "$LOCKSTEP" submit long.yaml --ranks 2
 used_by_job() { "$LOCKSTEP" cache ls --json >"$out" && [ "$(json '{u["job"] for e in d["entries"] for u in e["users"]}')" = "{5}" ]; }
 wait_until "job 5 uses it" used_by_job
 expect 0 "$LOCKSTEP" cache ls
-prints "job 5" "tokens of $scratch/fresh.jsonl" "1 entries"
+prints "job 5" "tokens of $scratch/fresh.jsonl" "1 entry"
 expect 0 "$LOCKSTEP" cache clear --json
 same "what is used is not removed" "$(json 'd["removed"], d["in_use"]')" "0 1"
 key=$(basename "$folder"/*.tokens .tokens)
@@ -139,5 +139,5 @@ expect 0 "$LOCKSTEP" cache ls --dir "$scratch/none" --json
 same "no folder is an empty one" "$(json 'd["entries"]')" "[]"
 expect 0 "$LOCKSTEP" data prepare small.jsonl --cache-dir "$scratch/other"
 expect 0 "$LOCKSTEP" cache clear --dir "$scratch/other"
-prints "removed 1 entries"
+prints "removed 1 entry"
 finish

@@ -250,6 +250,13 @@ expect 0 "$LOCKSTEP" cancel $(json '" ".join(map(str, d["jobs"]))')
 expect 2 "$LOCKSTEP" submit hello.yaml --name ''
 expect 2 "$LOCKSTEP" submit hello.yaml --after 99999
 says "no job 99999"
+expect 2 "$LOCKSTEP" submit hello.yaml --env 'A B=3'
+says "A B=3: write NAME or NAME=VALUE"
+printf 'job: {command: sleep 5}\n' >one-word.yaml
+expect 2 "$LOCKSTEP" submit one-word.yaml
+says "one word 'sleep 5'; write a list of words, as [sleep, 5]"
+expect 0 "$LOCKSTEP" help submit
+prints "Usage: lockstep submit"
 expect 0 "$LOCKSTEP" submit hello.yaml --hold --json
 last=$(json 'd["job"]')
 expect 0 "$LOCKSTEP" release "$last"

@@ -13,7 +13,7 @@ enum { WIDE = 990, PHONE = 328, HEIGHT = 320, SMOOTH_POINTS = 96 };
 
 static const char page_style[] =
     ".answer{font-size:19px;line-height:1.45;margin:12px 0 18px;max-width:70ch}"
-    ".card h2{margin:2px 6px 8px;font-size:18px}.card p{color:var(--ink)}.tables "
+    ".card{margin-bottom:16px}.card h2{margin:2px 6px 8px;font-size:18px}.card p{color:var(--ink)}.tables "
     "h3{font-size:16px;margin:16px 6px 4px}"
     "td,th{text-align:right}td:first-child,th:first-child{text-align:left}.scroll{overflow-x:auto}"
     "@media(max-width:700px){main{padding:14px 8px 40px}.card{padding:6px}.answer{font-size:17px}}\n";

@@ -263,6 +263,12 @@ static const char *plural(size_t count)
     return count == 1 ? "" : "s";
 }
 
+/* Behind the point, of hours: more where these would show nothing. */
+static int digits(double hours, int usual)
+{
+    return hours > 0.0 && hours < 0.1 ? 4 : usual;
+}
+
 void ls_sim_summary_append(const ls_sim_summary *s, ls_text *text)
 {
     const ls_sim_run *run = s->run;
@@ -279,11 +285,13 @@ void ls_sim_summary_append(const ls_sim_summary *s, ls_text *text)
         ls_text_printf(text, "%zu row%s of the trace left out, because they %s\n", run->trace->left_out,
                        plural(run->trace->left_out), run->trace->left_out_why);
     }
-    ls_text_printf(text, "\n  average JCT        %10.2f h   (half are done in %.2f h, 99 %% in %.1f h)\n",
-                   s->all.jct_h, s->jct_p50_h, s->jct_p99_h);
-    ls_text_printf(text, "  average wait       %10.2f h   (half wait %.2f h at most, 99 %% %.1f h)\n",
-                   s->all.wait_h, s->all.wait_p50_h, s->all.wait_p99_h);
-    ls_text_printf(text, "  makespan           %10.1f h\n", s->makespan_h);
+    ls_text_printf(text, "\n  average JCT        %10.*f h   (half are done in %.*f h, 99 %% in %.*f h)\n",
+                   digits(s->all.jct_h, 2), s->all.jct_h, digits(s->jct_p50_h, 2), s->jct_p50_h,
+                   digits(s->jct_p99_h, 1), s->jct_p99_h);
+    ls_text_printf(text, "  average wait       %10.*f h   (half wait %.*f h at most, 99 %% %.*f h)\n",
+                   digits(s->all.wait_h, 2), s->all.wait_h, digits(s->all.wait_p50_h, 2), s->all.wait_p50_h,
+                   digits(s->all.wait_p99_h, 1), s->all.wait_p99_h);
+    ls_text_printf(text, "  makespan           %10.*f h\n", digits(s->makespan_h, 1), s->makespan_h);
     ls_text_printf(text, "  utilization        %10.1f %%\n", 100.0 * s->utilization);
     if (run->short_ms > 0.0) {
         ls_text_printf(
