@@ -54,7 +54,7 @@ good = near(run["end_said"], run["end"], run["ended"]) and near(following["start
 sys.exit(not good)
 PY
 expect 0 "$LOCKSTEP" ps "$next"
-prints "start        said"
+prints "start  " " foretold "
 expect 0 "$LOCKSTEP" usage
 prints "1 start said beforehand" "said beforehand"
 finish
