@@ -29,12 +29,13 @@ expect 0 "$LOCKSTEP" ps
 prints LEFT
 expect 0 "$LOCKSTEP" ps "$run"
 prints "ends " " of $(sed -n 's/^  steps: \([0-9]*\)$/\1/p' runs/tiny/run.yaml)"
-check "the start was kept" number_of "$next" 'd["foresight"]["start"]' >/dev/null
+wait_until "the start is kept" number_of "$next" 'd["foresight"]["start"]'
+wait_until "the end is kept" number_of "$run" 'd["foresight"]["end"]'
 
 kill -9 "$daemon"
 queue_up
 check "the run goes on" is_state "$run" RUNNING
-check "what is known of its end was kept" number_of "$run" 'd["ends"]' >/dev/null
+wait_until "what is known of its end was kept" number_of "$run" 'd["ends"]'
 wait_until "its steps are seen again" eval '[ "$(number_of "$run" "d[\"foresight\"][\"ended\"] or d[\"step\"]")" != "" ]'
 
 wait_until "the run has ended" is_state "$run" SUCCEEDED
