@@ -100,7 +100,7 @@ same "the node" "$(json 'len(d["nodes"]), d["nodes"][0]["devices"], d["nodes"][0
 expect 0 "$LOCKSTEP" nodes
 prints "4 (2)"
 expect 0 "$LOCKSTEP" top
-prints "2 of 2 devices in use, 1 running, 2 waiting" "NODE" "JOB"
+prints "2 of 2 devices in use, 1 running, 1 waiting, 1 held" "NODE" "JOB"
 if command -v script >/dev/null; then # fewer rows than jobs: what does not fit is said, and comes by keys
     (sleep 1; printf j; sleep 1; printf 'jq') | TERM=xterm timeout 60 script -qec "stty rows 8 cols 60; '$LOCKSTEP' top" /dev/null >screen.txt
     holds screen.txt "2 of 2 devices in use" "arrows move; lines 1 to" "RUNS"

@@ -37,9 +37,9 @@ slurm_up() {
     cp "$LOCKSTEP" "$slurm/lockstep" # where that user can reach it
     chmod 755 "$slurm" "$slurm/lockstep"
     [ "$(id -u)" -ne 0 ] || [ "$slurm_root" = yes ] || chown nobody "$slurm"
-    # Others may run a cluster on this machine: which ports depends on the process.
-    slurm_as "$slurm/lockstep" slurm-config --local --nodes "$nodes" --port $((20000 + $$ % 400 * 100)) -o "$slurm" "$@" >/dev/null || exit 1
-    echo "FirstJobId=$((100 + $$ % 400 * 40))" >>"$slurm/slurm.conf" # the port where a job's nodes meet goes by its number
+    # Others may run a cluster on this machine: which ports depends on the process. All below 32768, where the kernel takes ports for connections.
+    slurm_as "$slurm/lockstep" slurm-config --local --nodes "$nodes" --port $((17000 + $$ % 90 * 30)) -o "$slurm" "$@" >/dev/null || exit 1
+    echo "FirstJobId=$((100 + $$ % 300 * 40))" >>"$slurm/slurm.conf" # the port where a job's nodes meet goes by its number
     slurm_as "$slurm/start" || {
         tail -n 20 "$slurm"/log/*.log
         exit 1
