@@ -143,7 +143,7 @@ static void append_meeting_point(ls_text *text)
         "lockstep_address=$(scontrol show node \"$SLURMD_NODENAME\" | sed -n 's/.*NodeAddr=\\([^ "
         "]*\\).*/\\1/p')\n"
         "export MASTER_ADDR=\"${lockstep_address:-$SLURMD_NODENAME}\" MASTER_PORT=$((20000 + SLURM_JOB_ID % "
-        "20000))\n");
+        "12000))\n");
 }
 
 /* Words of `lockstep train` that hold for one node and for several. */
