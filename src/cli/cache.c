@@ -422,8 +422,8 @@ static const ls_option_table limit_table = LS_OPTIONS(limit_rows);
 static ls_status change_limit(const ls_invocation *invocation, ls_cache_limits *limits, const char *key,
                               const char *value)
 {
-    return value[0] ? ls_options_apply_value(ls_cache_limits_table(), limits, key, value,
-                                             "lockstep cache limit", invocation->arena)
+    return value[0] ? ls_options_apply_value(ls_cache_limits_table(), limits, key, value, "cache limit",
+                                             invocation->arena)
                     : LS_OK;
 }
 

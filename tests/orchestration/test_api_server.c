@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/user_files.h"
+#include "hanging_mount.h"
 #include "orchestration/api/server.h"
 
 #include <arpa/inet.h>
@@ -17,7 +18,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -584,27 +584,13 @@ static void server_reads_more_histories_than_it_keeps(void **state)
     ls_text_release(&answer);
 }
 
-/* A file system that nobody serves: whatever is asked of it waits until the descriptor is closed. -1: there is none to be had. */
-static int mount_that_hangs(const char *path)
-{
-    char options[96];
-    const int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=%u,group_id=%u,allow_other", fd,
-             geteuid(), getegid());
-    if (fd >= 0 && mount("lockstep", path, "fuse", MS_NOSUID | MS_NODEV, options) != 0) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
 static void server_waits_for_no_disk(void **state)
 {
     (void)state;
     char folder[128];
     snprintf(folder, sizeof folder, "%s/hangs", home);
     assert_int_equal(mkdir(folder, 0700), 0);
-    const int fuse = mount_that_hangs(folder);
+    const int fuse = hanging_mount(folder);
     if (fuse < 0) {
         print_message("no FUSE to be had here\n");
         skip();
@@ -633,8 +619,7 @@ static void server_waits_for_no_disk(void **state)
     read_answer(steps, "1.25", &told);
     close(first);
     close(steps);
-    umount2(folder, MNT_DETACH);
-    close(fuse); /* what hung fails */
+    hanging_mount_end(folder, fuse);
     ls_text_release(&answer);
     ls_text_release(&told);
     assert_true(is_late && is_said);
