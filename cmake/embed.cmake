@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DOUTPUT=FILE.c "-DINPUTS=a.csv;b.csv" -P embed.cmake: files as C arrays, in a table that src/planning/hardware/data_file.h declares.
-# The numbers of a file's bytes are its text; what is in a file can't break the C.
-set(text "/* Made by cmake/embed.cmake from the files of data/. */\n#include \"planning/hardware/data_file.h\"\n\n")
+# Files as C arrays, in a table of ls_embedded_file (base/embedded.h):
+#   cmake -DTABLE=ls_data_files -DOUTPUT=FILE.c "-DINPUTS=a.csv;b.csv" -P embed.cmake
+# Bytes are written as numbers, so nothing in a file can break the C.
+set(text "/* Made by cmake/embed.cmake. */\n#include \"base/embedded.h\"\n\nextern const ls_embedded_file ${TABLE}[];\n\n")
 set(table "")
 set(count 0)
 foreach(input ${INPUTS})
@@ -14,5 +15,5 @@ foreach(input ${INPUTS})
   string(APPEND table "    {\"${name}\", (const char *)file_${count}, ${length}},\n")
   math(EXPR count "${count} + 1")
 endforeach()
-string(APPEND text "\nconst ls_data_file ls_data_files[] = {\n${table}    {0}};\n")
+string(APPEND text "\nconst ls_embedded_file ${TABLE}[] = {\n${table}    {0}};\n")
 file(WRITE ${OUTPUT} "${text}")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/data/unicode_tables.c: categories, White_Space, word characters, and what NFC and NFD need.
+"""Writes src/tokenizer/unicode_tables.c: categories, White_Space, word characters, and what NFC and NFD need.
 
 The split patterns of tokenizers are defined over one version of Unicode. Hugging Face's `tokenizers` 0.2x use Oniguruma
 with Unicode 16, so the script insists on it: pip install unicodedata2==16.0.0, then
 
-    python3 cmake/unicode_tables.py > src/data/unicode_tables.c
+    python3 cmake/unicode_tables.py > src/tokenizer/unicode_tables.c
 """
 import sys
 
@@ -76,7 +76,7 @@ def main():
     print("// SPDX-License-Identifier: Apache-2.0")
     print(f"// Written by cmake/unicode_tables.py from Unicode {VERSION}. Do not edit.")
     print("// clang-format off")
-    print('#include "data/unicode.h"\n')
+    print('#include "tokenizer/unicode.h"\n')
     assert len(blocks) < 256
     print(f"const uint8_t ls_unicode_index[{len(index)}] = {{")
     rows(index, 32, str)

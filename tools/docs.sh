@@ -39,8 +39,8 @@ for document in $(grep -l '^<!-- lockstep ' README.md docs/*.md docs/guide/*.md)
     cmp -s "$new" "$document" || { cat "$new" > "$document"; echo "$document"; }
 done
 for picture in docs/planning/*.svg; do
-    lockstep draw "plan-$(basename "$picture" .svg)" > "$new"
+    lockstep-figures "plan-$(basename "$picture" .svg)" > "$new"
     cmp -s "$new" "$picture" || { cat "$new" > "$picture"; echo "$picture"; }
 done
-lockstep plan --claims > "$new"
+"$(dirname "$LOCKSTEP")/lockstep-claims" > "$new"
 cmp -s "$new" docs/claims.md || { cat "$new" > docs/claims.md; echo docs/claims.md; }

@@ -14,7 +14,7 @@ struct ls_arena_chunk {
     ls_arena_chunk *next;
     size_t used_bytes;
     size_t size_bytes;
-    size_t unused_; /* keeps the data 16-byte aligned */
+    size_t unused_; /* keeps the data aligned to 16 bytes */
     unsigned char data[];
 };
 

@@ -2,10 +2,11 @@
 /*
  * Arena: allocations that live and die together.
  *
- * There are three lifetimes in the program: the process, the job (an arena) and the step, in which nothing is allocated.
- * An arena hands out memory from chunks and frees all of it at once. Allocation never returns NULL: when the system has no
- * memory left the process stops, because what goes into arenas is small (tables, names, plans); the large buffers whose
- * size the user chose are allocated elsewhere, with an error.
+ * There are three lifetimes in the program: the process, the job (an arena) and the step, in which
+ * nothing is allocated. An arena hands out memory from chunks and frees all of it at once.
+ * Allocation never returns NULL: when the system has no memory left the process stops, because what
+ * goes into arenas is small (tables, names, plans); the large buffers whose size the user chose are
+ * allocated elsewhere, with an error.
  *
  * Not thread-safe: one owner.
  */
@@ -19,7 +20,7 @@
 typedef struct ls_arena_chunk ls_arena_chunk;
 
 typedef struct ls_arena {
-    ls_arena_chunk *chunk; /* newest; the private list of all chunks */
+    ls_arena_chunk *chunk; /* private: list of all chunks, newest first */
     size_t allocated_bytes;
 } ls_arena;
 

@@ -10,8 +10,8 @@
 
 _Noreturn void ls_assert_failed(const char *expression, const char *file, int line);
 
-/* Text (borrowed, NULL: none) that a failed assertion on this thread prints too: what one needs to replay the failure, such as
- * the seed of a simulation. */
+/* Text (borrowed, NULL: none) that a failed assertion on this thread also prints: whatever is
+ * needed to replay the failure, such as the seed of a simulation. */
 void ls_assert_set_note(const char *note);
 
 #define LS_ASSERT(expression)                                                                                \

@@ -35,7 +35,7 @@ static void skip_line(reader *r)
     }
 }
 
-/* Stands at the first row that says something; false at the end. */
+/* Moves to the first row that is neither empty nor a comment; false at the end. */
 static bool skip_to_row(reader *r)
 {
     for (;;) {
@@ -98,20 +98,21 @@ static ls_status read_cell(reader *r, const char **cell_out)
     skip_blanks(r);
     if (r->at < r->end && *r->at != ',' && *r->at != '\n') {
         return ls_fail(LS_ERR_DATA,
-                       "%s:%u: '%c' behind a closing quote; a comma or the end of the line is needed",
-                       r->name, r->line, *r->at);
+                       "%s:%u: '%c' after a closing quote; a comma or the end of the line is needed", r->name,
+                       r->line, *r->at);
     }
     return LS_OK;
 }
 
-/* One row of at most `max` cells; says how many there are. */
+/* Reads one row of at most `max` cells and returns how many it has. */
 static ls_status read_row(reader *r, const char **cells, uint32_t max, uint32_t *count_out)
 {
     uint32_t count = 0;
     const uint32_t line = r->line;
     for (;;) {
         if (count == max) {
-            return ls_fail(LS_ERR_DATA, "%s:%u: more than %u cells", r->name, line, max);
+            return ls_fail(LS_ERR_DATA, "%s:%u: the row has more than %u cells, the limit here", r->name,
+                           line, max);
         }
         LS_TRY(read_cell(r, &cells[count]));
         count++;
@@ -134,7 +135,7 @@ static ls_status read_header(reader *r, bool forgiving, ls_csv *csv)
 {
     const char *cells[COLUMNS_MAX];
     if (!skip_to_row(r)) {
-        return ls_fail(LS_ERR_DATA, "%s: is empty; the first row must name the columns", r->name);
+        return ls_fail(LS_ERR_DATA, "%s is empty; the first row must name the columns", r->name);
     }
     const uint32_t line = r->line;
     LS_TRY(read_row(r, cells, COLUMNS_MAX, &csv->column_count));
@@ -148,7 +149,7 @@ static ls_status read_header(reader *r, bool forgiving, ls_csv *csv)
             return ls_fail(LS_ERR_DATA, "%s:%u: column %u has no name", r->name, line, i + 1);
         }
         if (ls_csv_column(csv, cells[i]) != (int)i) {
-            return ls_fail(LS_ERR_DATA, "%s:%u: column %s is there twice", r->name, line, cells[i]);
+            return ls_fail(LS_ERR_DATA, "%s:%u: column %s appears twice", r->name, line, cells[i]);
         }
     }
     return LS_OK;
@@ -169,9 +170,10 @@ static ls_status read_cells(reader *r, const ls_csv *csv, ls_csv_row *row)
     row->line = r->line;
     row->cells = ls_arena_new(r->arena, const char *, csv->column_count);
     LS_TRY(read_row(r, row->cells, csv->column_count, &count));
-    return count == csv->column_count ? LS_OK
-                                      : ls_fail(LS_ERR_DATA, "%s:%u: %u cells, the header has %u", csv->name,
-                                                row->line, count, csv->column_count);
+    return count == csv->column_count
+               ? LS_OK
+               : ls_fail(LS_ERR_DATA, "%s:%u: the row has %u cells, but the header has %u", csv->name,
+                         row->line, count, csv->column_count);
 }
 
 static ls_status parse(ls_arena *arena, const char *text, size_t bytes, const char *name, bool forgiving,
@@ -182,7 +184,7 @@ static ls_status parse(ls_arena *arena, const char *text, size_t bytes, const ch
         r.at += 3;
     }
     if (memchr(text, 0, bytes)) {
-        return ls_fail(LS_ERR_DATA, "%s: holds a zero byte, so it is no table of text", name);
+        return ls_fail(LS_ERR_DATA, "%s: contains a zero byte, so it is not a text file", name);
     }
     ls_csv csv = {.name = ls_arena_strdup(arena, name)};
     LS_TRY(read_header(&r, forgiving, &csv));
@@ -194,7 +196,8 @@ static ls_status parse(ls_arena *arena, const char *text, size_t bytes, const ch
         if (status != LS_OK && !forgiving) {
             return status;
         }
-        if (status != LS_OK) { /* it may have eaten the lines behind it: on with the next one */
+        /* an open quote may have swallowed later lines: continue with the next line */
+        if (status != LS_OK) {
             row->flaw = ls_arena_strdup(arena, ls_error_text());
             ls_error_clear();
             r.at = start;

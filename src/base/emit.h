@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Emit: the calls by which every layer reports numbers and events. Who keeps them is telemetry: it installs a sink. Without a sink the
- * calls do nothing.
+ * Emit: the calls by which every layer reports numbers and events. Telemetry installs the sink that
+ * keeps them. Without a sink the calls do nothing.
  *
  * One sink per process, installed before threads start; calls come from one thread at a time.
  */
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What one training step was. Times are wall seconds; they are parts of step_s. */
+/* Figures of one training step. Times are wall seconds and parts of step_s. */
 typedef struct ls_step_metrics {
     uint64_t step; /* finished steps, 1-based */
     float loss;    /* mean over tokens, nats */
@@ -22,8 +22,11 @@ typedef struct ls_step_metrics {
     uint64_t tokens; /* of this step */
     double step_s, tokens_per_s;
     double data_s, forward_s, backward_s, reduce_s, optimizer_s;
+    double wait_s;   /* for other ranks */
     double mfu, hfu; /* fractions of the measured peak; 0: not known */
     uint64_t rss_bytes;
+    bool has_val_loss; /* the state after this step was evaluated */
+    double val_loss;   /* then its mean over validation tokens, nats */
 } ls_step_metrics;
 
 typedef struct ls_emit_sink {

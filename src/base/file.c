@@ -25,7 +25,7 @@ static ls_status open_regular(const char *path, int *fd_out, size_t *bytes_out)
     if (fstat(fd, &info) != 0) {
         const int error = errno;
         close(fd);
-        return ls_fail_errno(error, "can't look at %s", path);
+        return ls_fail_errno(error, "can't find out the type and size of %s", path);
     }
     if (!S_ISREG(info.st_mode)) {
         close(fd);
@@ -48,7 +48,7 @@ ls_status ls_file_map_open(const char *path, ls_file_map *map_out)
         if (data == MAP_FAILED) {
             const int error = errno;
             close(fd);
-            return ls_fail_errno(error, "can't map %s (%zu bytes)", path, bytes);
+            return ls_fail_errno(error, "can't map %s (%zu bytes) into memory", path, bytes);
         }
     }
     close(fd);
@@ -198,8 +198,8 @@ ls_status ls_dir_create(const char *path)
         }
         *at = '\0';
         if (mkdir(partial, 0755) == 0) {
-            status =
-                ls_dir_sync(ls_path_dirname(&arena, partial)); /* else a power loss takes it and all in it */
+            /* otherwise a power loss could remove the folder with all its content */
+            status = ls_dir_sync(ls_path_dirname(&arena, partial));
         } else if (errno != EEXIST) {
             status = ls_fail_errno(errno, "can't create folder %s", partial);
         }
@@ -224,7 +224,7 @@ ls_status ls_dir_sync(const char *path)
     const int result = fsync(fd);
     const int error = errno;
     close(fd);
-    /* Some file systems have no fsync for folders; their renames are as durable as they get. */
+    /* Some file systems have no fsync for folders; their renames are as durable as they can be. */
     if (result != 0 && error != EINVAL) {
         return ls_fail_errno(error, "can't flush folder %s to disk", path);
     }
@@ -302,13 +302,28 @@ char *ls_path_join(ls_arena *arena, const char *folder, const char *name)
     return ls_arena_printf(arena, "%s%s%s", folder, folder[bytes - 1] == '/' ? "" : "/", name);
 }
 
+static bool is_of_another(const char *folder)
+{
+    struct stat info;
+    return stat(folder, &info) == 0 && info.st_uid != geteuid();
+}
+
 char *ls_home_path(ls_arena *arena, const char *name)
 {
     const char *lockstep_home = getenv("LOCKSTEP_HOME"), *home = getenv("HOME");
-    if (lockstep_home && lockstep_home[0]) {
+    const bool has_home = home && home[0];
+    if (lockstep_home && lockstep_home[0] && !(name[0] && has_home && is_of_another(lockstep_home))) {
         return ls_path_join(arena, lockstep_home, name);
     }
-    return home && home[0] ? ls_path_join(arena, ls_path_join(arena, home, ".lockstep"), name) : NULL;
+    return has_home ? ls_path_join(arena, ls_path_join(arena, home, ".lockstep"), name) : NULL;
+}
+
+char *ls_path_expand_home(ls_arena *arena, const char *path)
+{
+    const char *home = getenv("HOME");
+    const bool tilde = path[0] == '~' && (path[1] == '/' || path[1] == '\0');
+    return tilde && home && home[0] ? ls_arena_printf(arena, "%s%s", home, path + 1)
+                                    : ls_arena_strdup(arena, path);
 }
 
 char *ls_path_dirname(ls_arena *arena, const char *path)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The 16-bit floating-point formats: f16 (IEEE 754 binary16) and bf16 (the upper half of a float32), as bits.
+ * The 16-bit floating-point formats: f16 (IEEE 754 binary16) and bf16 (the upper half of a
+ * float32), as bits.
  *
- * To float32 is exact; from float32 rounds to nearest, ties to even. What is too large for f16 becomes infinity; NaN stays NaN.
+ * Conversion to float32 is exact; conversion from float32 rounds to nearest, ties to even. Values
+ * too large for f16 become infinity; NaN stays NaN.
  */
 #ifndef LS_BASE_HALF_H
 #define LS_BASE_HALF_H
@@ -49,15 +51,17 @@ static inline uint16_t ls_f16_from_f32(float value)
 {
     const uint32_t bits = ls_f32_bits(value), magnitude = bits & 0x7FFFFFFFu;
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
-    if (magnitude > 0x7F800000u) { /* NaN: keep the top of its payload, never become infinity */
+    /* NaN: keep the top bits of its payload, and never turn into infinity */
+    if (magnitude > 0x7F800000u) {
         return (uint16_t)(sign | 0x7E00u | (magnitude >> 13 & 0x1FFu));
     }
-    if (magnitude >=
-        0x47800000u) { /* 65536 and more, infinity too; 65520 to 65536 carry into infinity below */
+    /* 65536 and more, infinity too; 65520 to 65536 carry into infinity below */
+    if (magnitude >= 0x47800000u) {
         return sign | 0x7C00u;
     }
     const uint32_t exponent = magnitude >> 23;
-    if (exponent >= 113) { /* normal: rebias from 127 to 15; a carry moves into the exponent, as it should */
+    /* normal: rebias from 127 to 15; a carry moves into the exponent, as it should */
+    if (exponent >= 113) {
         return (uint16_t)(sign | ls_shift_round_even(magnitude - (112u << 23), 13));
     }
     if (exponent < 102) { /* below half the smallest subnormal */

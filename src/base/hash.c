@@ -38,7 +38,8 @@ void ls_sha256_init(ls_sha256 *hash)
     }
 }
 
-/* Fills up the tail of a stream; *data and *bytes become what is left, which is nothing unless the tail is empty. */
+/* Fills the tail of a stream from *data; on return *data and *bytes describe the remaining
+ * input. Input remains only if the tail is empty then. */
 static void fill_tail(ls_sha256 *hash, const unsigned char **data, size_t *bytes)
 {
     const size_t filled = hash->bytes % sizeof hash->tail;
@@ -55,7 +56,7 @@ static void fill_tail(ls_sha256 *hash, const unsigned char **data, size_t *bytes
     }
 }
 
-/* Whole blocks and the new tail; the old one is empty. */
+/* Hashes whole blocks and stores the rest as the new tail. The old tail must be empty. */
 static void run_blocks(ls_sha256 *hash, const unsigned char *data, size_t bytes)
 {
     const size_t blocks = bytes / sizeof hash->tail, whole = blocks * sizeof hash->tail;
@@ -238,7 +239,8 @@ static uint32_t crc_table_update(uint32_t crc, const unsigned char *data, size_t
 __attribute__((target("sse4.2"))) static uint32_t crc_hardware_update(uint32_t crc, const unsigned char *data,
                                                                       size_t bytes)
 {
-    /* The instruction has latency 3 and throughput 1: three lanes run side by side and are joined by algebra. */
+    /* The instruction has a latency of 3 cycles but can start every cycle, so three lanes run
+     * side by side; combining their CRCs is pure algebra (above). */
     while (bytes >= 3 * CRC_LANE_BYTES) {
         uint64_t a = crc, b = 0, c = 0;
         for (size_t i = 0; i < CRC_LANE_BYTES; i += 8) {

@@ -73,6 +73,6 @@ void ls_log_write(ls_log_level level, const char *format, ...)
         bytes = (int)sizeof line - 1;
     }
     if (bytes > 0 && write(STDERR_FILENO, line, (size_t)bytes) < 0) {
-        /* nobody left to tell */
+        /* if stderr fails there is nowhere left to report it */
     }
 }

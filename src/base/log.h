@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Log lines on stderr: lower case, "key value" pairs, `job` and `rank` first when they are set. Logs are for people reading
- * what happened; numbers that someone will plot are metrics (base/emit.h).
+ * Log lines on stderr: lower case, "key value" pairs, `job` and `rank` first when they are set.
+ * Logs are for people reading what happened; numbers that someone will plot are metrics
+ * (base/emit.h).
  *
  * Text form:  12:34:56.789 warn  rank 1 data: shard shorter than its index, file a.bin bytes 12
  * JSON form:  {"time":1700000000.123,"level":"warn","rank":1,"text":"..."}
@@ -18,7 +19,7 @@
 typedef enum ls_log_level { LS_LOG_DEBUG, LS_LOG_INFO, LS_LOG_WARN, LS_LOG_ERROR } ls_log_level;
 
 typedef struct ls_log_settings {
-    ls_log_level level; /* lines below it are dropped; default LS_LOG_WARN */
+    ls_log_level level; /* lowest level that is written; default LS_LOG_WARN */
     bool json;          /* JSON lines instead of text */
     const char *job;    /* borrowed; NULL: left out */
     int rank;           /* -1: left out */

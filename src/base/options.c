@@ -2,6 +2,7 @@
 #include "base/options.h"
 
 #include "base/assert.h"
+#include "base/options_unknown.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -11,12 +12,14 @@
 #include <strings.h>
 
 /*
- * Where a value comes from, for the error text: "run.yaml:12" from a document, "--set" or "command line"
+ * Source of a value, for the error text: "run.yaml:12" from a document, "--set" or "command line"
  * otherwise.
  */
 typedef struct source {
     const char *text;
-    bool is_item; /* of a list: the table's keys are those of an item, not of the document's top */
+    /* an item of a list: the table's keys are relative to the item, not to the top of the
+     * document */
+    bool is_item;
     ls_arena *arena;
 } source;
 
@@ -30,18 +33,6 @@ const ls_option *ls_options_find(const ls_option_table *table, const char *key)
         }
     }
     return NULL;
-}
-
-static bool is_section(const ls_option_table *table, const char *path)
-{
-    const size_t bytes = strlen(path);
-    for (size_t i = 0; i < table->count; i++) {
-        const char *key = table->options[i].key;
-        if (strncmp(key, path, bytes) == 0 && key[bytes] == '.') {
-            return true;
-        }
-    }
-    return false;
 }
 
 static void *field_of(const ls_option *option, void *settings)
@@ -86,7 +77,8 @@ static const unit *find_unit(const unit *units, const char *name, size_t bytes)
     return NULL;
 }
 
-/* Sum of "number unit" terms: "1h30m". A number alone has factor 1. False when the text is something else. */
+/* Sum of "number unit" terms: "1h30m". A number alone has factor 1. False when the text is
+ * something else. */
 static bool parse_units(const char *text, const unit *units, double *value_out)
 {
     double total = 0.0;
@@ -121,7 +113,25 @@ static void append_json(const json_t *value, ls_text *text)
     }
 }
 
-/* "<source>: <key> is <value seen>, allowed is <range>". */
+/* What to change in a value of the wrong kind: "5" in quotes is text, and so is the word yes. */
+static const char *remedy_of(const ls_option *option, const json_t *value)
+{
+    const char *text = json_string_value(value);
+    char *end = NULL;
+    if (!text || !text[0]) {
+        return "";
+    }
+    if (option->type == LS_OPTION_BOOL || option->type == LS_OPTION_SWITCH) {
+        const bool is_quoted = strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0;
+        const bool is_other = strcasecmp(text, "yes") == 0 || strcasecmp(text, "on") == 0 ||
+                              strcasecmp(text, "no") == 0 || strcasecmp(text, "off") == 0;
+        return is_quoted ? "; remove the quotes" : is_other ? "; yes, no, on and off are text in YAML" : "";
+    }
+    (void)strtod(text, &end);
+    return *end == '\0' && option->type != LS_OPTION_CHOICE ? "; remove the quotes" : "";
+}
+
+/* "<source>: <key> is <value seen>, allowed is <range>; <what to change>". */
 static ls_status fail_value(const ls_option *option, const json_t *value, source from)
 {
     ls_text seen = {0}, range = {0};
@@ -131,8 +141,8 @@ static ls_status fail_value(const ls_option *option, const json_t *value, source
         append_json(value, &seen);
     }
     ls_options_append_range(option, &range);
-    const ls_status status = ls_fail(LS_ERR_INVALID, "%s: %s is %s, allowed is %s", from.text, option->key,
-                                     ls_text_string(&seen), ls_text_string(&range));
+    const ls_status status = ls_fail(LS_ERR_INVALID, "%s: %s is %s, allowed is %s%s", from.text, option->key,
+                                     ls_text_string(&seen), ls_text_string(&range), remedy_of(option, value));
     ls_text_release(&seen);
     ls_text_release(&range);
     return status;
@@ -148,7 +158,7 @@ static bool in_range(const ls_option *option, double number)
     return isfinite(number) && number >= option->min && number <= option->max;
 }
 
-/* A number, or one with k, M, B, T behind it; NAN: neither. A number in quotes is text. */
+/* A number, optionally followed by k, M, B or T; NAN: neither. A number in quotes is text. */
 static double read_number(const json_t *value)
 {
     const char *text = json_string_value(value);
@@ -243,7 +253,7 @@ static ls_status read_string(const ls_option *option, void *field, const json_t 
 
 static ls_status read_choice(const ls_option *option, void *field, const json_t *value, source from)
 {
-    const char *name = json_string_value(value); /* NULL when it is no string */
+    const char *name = json_string_value(value); /* NULL if it is not a string */
     for (int i = 0; name && option->choices[i]; i++) {
         if (strcasecmp(option->choices[i], name) == 0) {
             *(int *)field = i;
@@ -253,7 +263,7 @@ static ls_status read_choice(const ls_option *option, void *field, const json_t 
     return fail_value(option, value, from);
 }
 
-/* In a list of texts, [sleep, 5] and [run, true] mean the words. */
+/* In a list of texts, unquoted numbers and booleans are words: [sleep, 5], [run, true]. */
 static ls_status read_word(const ls_option *option, const char **word, const json_t *value, source from)
 {
     if (json_is_integer(value)) {
@@ -278,17 +288,20 @@ static ls_status read_strings(const ls_option *option, void *field, const json_t
     return LS_OK;
 }
 
-/* One item: a path, or {path: P, weight: W}. */
+/* One item: a path, or {path: P, weight: W, field: F}. */
 static ls_status read_weighted_item(const ls_option *option, ls_option_weighted *item, const json_t *value,
                                     source from)
 {
+    item->field = "";
     if (!json_is_object(value)) {
         return read_string(option, &item->path, value, from);
     }
     const json_t *path = json_object_get(value, "path"), *weight = json_object_get(value, "weight");
-    const size_t known = (path != NULL) + (weight != NULL);
-    if (!json_is_string(path) || json_object_size(value) != known) {
-        return ls_fail(LS_ERR_INVALID, "%s: an item of %s must be a path or {path: PATH, weight: NUMBER}",
+    const json_t *field = json_object_get(value, "field");
+    const size_t known = (path != NULL) + (weight != NULL) + (field != NULL);
+    if (!json_is_string(path) || json_object_size(value) != known || (field && !json_is_string(field))) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: an item of %s must be a path or {path: PATH, weight: NUMBER, field: KEY}",
                        from.text, option->key);
     }
     const double number = weight ? json_number_value(weight) : 1.0;
@@ -298,6 +311,7 @@ static ls_status read_weighted_item(const ls_option *option, ls_option_weighted 
     }
     item->path = ls_arena_strdup(from.arena, json_string_value(path));
     item->weight = weight ? number : 0.0;
+    item->field = field ? ls_arena_strdup(from.arena, json_string_value(field)) : "";
     return LS_OK;
 }
 
@@ -336,7 +350,17 @@ static bool holds_list(const ls_option *option)
     return option->type == LS_OPTION_STRINGS || option->type == LS_OPTION_WEIGHTED;
 }
 
-/* Reads `text` as the file would, except that text stays as it stands. */
+/* Reads `text` as it would stand in the file. */
+static ls_status read_yaml(const ls_option *option, void *settings, const char *text, source from)
+{
+    ls_document doc;
+    LS_TRY(ls_yaml_parse(text, strlen(text), from.text, &doc));
+    const ls_status status = read_value(option, settings, doc.root, from);
+    ls_document_release(&doc);
+    return status;
+}
+
+/* The same, except that values of text options need no quotes. */
 static ls_status read_text(const ls_option *option, void *settings, const char *text, source from)
 {
     if (holds_text(option) || (holds_list(option) && text[0] != '[' && text[0] != '{')) {
@@ -348,21 +372,17 @@ static ls_status read_text(const ls_option *option, void *settings, const char *
         json_decref(value);
         return status;
     }
-    ls_document doc;
-    LS_TRY(ls_yaml_parse(text, strlen(text), from.text, &doc));
-    const ls_status status = read_value(option, settings, doc.root, from);
-    ls_document_release(&doc);
-    return status;
+    return read_yaml(option, settings, text, from);
 }
 
 /* ---- defaults ---- */
 
 static void read_default(const ls_option *option, void *settings, ls_arena *arena)
 {
-    /* Defaults are written as in a file, where an empty text needs quotes. */
-    const bool empty = holds_text(option) && strcmp(option->default_text, "\"\"") == 0;
+    /* Defaults are written as in a file: "" and "\n" stand in quotes, and mean the same. */
+    const char *text = option->default_text;
     const source from = {.text = "default", .arena = arena};
-    const ls_status status = read_text(option, settings, empty ? "" : option->default_text, from);
+    const ls_status status = (text[0] == '"' ? read_yaml : read_text)(option, settings, text, from);
     if (status != LS_OK) {
         fprintf(stderr, "bad option table: %s\n", ls_error_text());
     }
@@ -376,107 +396,14 @@ void ls_options_defaults(const ls_option_table *table, void *settings, ls_arena 
     }
 }
 
-/* ---- unknown keys ---- */
-
-static const char *last_word(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
-/* How far `known` is from what was written: misspelt in place, or the right word in another section. */
-static size_t key_distance(const char *written, const char *known, size_t limit)
-{
-    const size_t whole = ls_edit_distance(written, known, limit);
-    const size_t word = ls_edit_distance(last_word(written), last_word(known), limit);
-    return word + 1 < whole ? word + 1 : whole;
-}
-
-/* The nearest option or section to an unknown path, in `arena`; NULL when nothing is near. */
-static const char *nearest_key(const ls_option_table *table, const char *path, ls_arena *arena)
-{
-    size_t best = 2 + strlen(last_word(path)) / 4;
-    const char *nearest = NULL;
-    for (size_t i = 0; i < table->count; i++) {
-        const char *key = table->options[i].key;
-        for (const char *end = key; end; end = *end ? strchr(end + 1, '.') : NULL) {
-            const size_t bytes = end == key ? strlen(key) : (size_t)(end - key);
-            const char *candidate = ls_arena_strndup(arena, key, bytes);
-            const size_t distance = key_distance(path, candidate, best);
-            if (distance < best) {
-                best = distance;
-                nearest = candidate;
-            }
-        }
-    }
-    return nearest;
-}
-
-/* "steps, tokens, optimizer, ...": what may stand directly in `section` ("" for the top). */
-static void append_keys_of(const ls_option_table *table, const char *section, ls_text *text)
-{
-    const size_t bytes = strlen(section);
-    const char *previous = "";
-    size_t previous_bytes = 0;
-    for (size_t i = 0; i < table->count; i++) {
-        const char *key = table->options[i].key;
-        if (bytes > 0 && (strncmp(key, section, bytes) != 0 || key[bytes] != '.')) {
-            continue;
-        }
-        const char *word = key + bytes + (bytes > 0);
-        const size_t word_bytes = strcspn(word, ".");
-        if (word_bytes == previous_bytes && memcmp(word, previous, word_bytes) == 0) {
-            continue;
-        }
-        ls_text_append(text, previous_bytes ? ", " : "");
-        ls_text_append_bytes(text, word, word_bytes);
-        previous = word;
-        previous_bytes = word_bytes;
-    }
-}
-
-static ls_status fail_unknown(const ls_option_table *table, const char *path, source from)
-{
-    char *section = ls_arena_strdup(from.arena, path);
-    char *dot = strrchr(section, '.');
-    if (dot) {
-        *dot = '\0';
-    } else {
-        section[0] = '\0';
-    }
-    const char *nearest = nearest_key(table, path, from.arena);
-    ls_text text = {0};
-    if (nearest) {
-        ls_text_printf(&text, ", did you mean %s?", nearest);
-    }
-    if (section[0] == '\0' || is_section(table, section)) {
-        ls_text_append(&text, nearest ? " Keys of " : ". Keys of ");
-        ls_text_printf(&text, "%s: ", section[0] ? section : from.is_item ? "an item" : "the top level");
-        append_keys_of(table, section, &text);
-    }
-    const ls_status status =
-        ls_fail(LS_ERR_INVALID, "%s: unknown key %.200s%s", from.text, path, ls_text_string(&text));
-    ls_text_release(&text);
-    return status;
-}
-
-static ls_status fail_section(const ls_option_table *table, const char *path, source from)
-{
-    ls_text text = {0};
-    append_keys_of(table, path, &text);
-    const ls_status status = ls_fail(LS_ERR_INVALID, "%s: %s is a section and needs keys of its own: %s",
-                                     from.text, path, ls_text_string(&text));
-    ls_text_release(&text);
-    return status;
-}
-
 /* ---- documents ---- */
 
 typedef struct walk {
     const ls_option_table *table;
     void *settings;
     const ls_document *doc;
-    const char *at; /* where in the document the table's keys begin: "" or "offers.3." */
+    /* path in the document to which the table's keys are relative: "" or "offers.3." */
+    const char *at;
     ls_arena *arena;
 } walk;
 
@@ -509,14 +436,14 @@ static ls_status apply_member(const walk *w, const char *path, const json_t *val
         }
         return read_value(option, w->settings, value, from);
     }
-    if (!is_section(w->table, path)) {
-        return fail_unknown(w->table, path, from);
+    if (!ls_options_is_section(w->table, path)) {
+        return ls_options_fail_key(w->table, path, from.text, from.is_item);
     }
     if (json_is_null(value)) {
         return LS_OK;
     }
     if (!json_is_object(value)) {
-        return fail_section(w->table, path, from);
+        return ls_options_fail_section(w->table, path, from.text);
     }
     return apply_object(w, path, (json_t *)(uintptr_t)value);
 }
@@ -557,7 +484,8 @@ ls_status ls_options_apply_value(const ls_option_table *table, void *settings, c
     const source from = {.text = source_text, .arena = arena};
     const ls_option *option = ls_options_find(table, key);
     if (!option) {
-        return is_section(table, key) ? fail_section(table, key, from) : fail_unknown(table, key, from);
+        return ls_options_is_section(table, key) ? ls_options_fail_section(table, key, source_text)
+                                                 : ls_options_fail_key(table, key, source_text, false);
     }
     if (value[0] == '\0' && !holds_text(option)) {
         return ls_fail(LS_ERR_INVALID, "%s: %s has no value", source_text, key);
@@ -581,7 +509,7 @@ ls_status ls_options_apply_assignment(const ls_option_table *table, void *settin
     return ls_options_apply_value(table, settings, key, equals + 1, source_text, arena);
 }
 
-/* The position in a command line. */
+/* Position in a command line. */
 typedef struct arguments {
     const ls_option_table *table;
     void *settings;
@@ -601,7 +529,7 @@ static const ls_option *find_letter(const ls_option_table *table, char letter)
     return NULL;
 }
 
-/* A repeated list option adds to what the command line gave before. */
+/* A repeated list option adds to the items given earlier on the command line. */
 static ls_status add_string(const arguments *args, const ls_option *option, const char *value)
 {
     ls_option_strings *list = field_of(option, args->settings);
@@ -614,7 +542,7 @@ static ls_status add_string(const arguments *args, const ls_option *option, cons
     return LS_OK;
 }
 
-/* With the values there are, where they are few. */
+/* The error lists the possible values if they are few. */
 static ls_status fail_no_value(const ls_option *option, const char *name)
 {
     ls_text values = {0};
@@ -653,19 +581,6 @@ static char *key_of_name(ls_arena *arena, const char *name, size_t bytes)
     return key;
 }
 
-static ls_status fail_argument(const arguments *args, const char *key, const char *name)
-{
-    const char *nearest = nearest_key(args->table, key, args->arena);
-    if (!nearest) {
-        return ls_fail(LS_ERR_INVALID, "unknown option %s; --help lists the options", name);
-    }
-    char *shown = ls_arena_strdup(args->arena, nearest);
-    for (char *c = shown; *c; c++) {
-        *c = *c == '_' ? '-' : *c;
-    }
-    return ls_fail(LS_ERR_INVALID, "unknown option %s, did you mean --%s?", name, shown);
-}
-
 /* "--name", "--name=value" or "--no-name". */
 static ls_status apply_long(arguments *args, const char *argument)
 {
@@ -683,7 +598,7 @@ static ls_status apply_long(arguments *args, const char *argument)
         }
     }
     if (!option) {
-        return fail_argument(args, key, name);
+        return ls_options_fail_argument(args->table, key, name);
     }
     if (option->type == LS_OPTION_BOOL && !equals) {
         *(bool *)field_of(option, args->settings) = value;
@@ -707,17 +622,15 @@ static ls_status apply_letter(arguments *args, const char *argument)
 }
 
 ls_status ls_options_apply_arguments(const ls_option_table *table, void *settings, int argc,
-                                     char *const *argv, ls_arena *arena, const char ***words_out,
-                                     size_t *word_count_out)
+                                     char *const *argv, ls_arena *arena, ls_option_strings *words_out)
 {
     arguments args = {.table = table, .settings = settings, .arena = arena, .argv = argv, .argc = argc};
-    const char **words = ls_arena_new(arena, const char *, (size_t)argc + 1);
-    size_t word_count = 0;
+    ls_option_strings words = {.items = ls_arena_new(arena, const char *, (size_t)argc + 1)};
     bool options_ended = false;
     while (args.at < argc) {
         const char *argument = argv[args.at++];
         if (options_ended || argument[0] != '-' || argument[1] == '\0') {
-            words[word_count++] = argument;
+            words.items[words.count++] = argument;
         } else if (strcmp(argument, "--") == 0) {
             options_ended = true;
         } else {
@@ -725,6 +638,5 @@ ls_status ls_options_apply_arguments(const ls_option_table *table, void *setting
         }
     }
     *words_out = words;
-    *word_count_out = word_count;
     return LS_OK;
 }

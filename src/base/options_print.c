@@ -81,7 +81,7 @@ void ls_options_append_range(const ls_option *option, ls_text *text)
 
 /* ---- values as text ---- */
 
-/* Whether text means itself without quotes, anywhere in a YAML document. */
+/* Whether text needs no quotes anywhere in a YAML document. */
 static bool is_plain(const char *text)
 {
     static const char *const words[] = {"null", "Null",  "NULL",  "true", "True",
@@ -160,14 +160,21 @@ static void append_weighted(ls_text *text, const ls_option_weighted_list *list)
     for (uint64_t i = 0; i < list->count; i++) {
         const ls_option_weighted *item = &list->items[i];
         ls_text_append(text, i ? ", " : "");
-        if (item->weight == 0.0) {
+        const bool has_field = item->field && item->field[0];
+        if (item->weight == 0.0 && !has_field) {
             append_string(text, item->path);
             continue;
         }
         ls_text_append(text, "{path: ");
         append_string(text, item->path);
-        ls_text_append(text, ", weight: ");
-        ls_text_append_f64(text, item->weight);
+        if (item->weight != 0.0) {
+            ls_text_append(text, ", weight: ");
+            ls_text_append_f64(text, item->weight);
+        }
+        if (has_field) {
+            ls_text_append(text, ", field: ");
+            append_string(text, item->field);
+        }
         ls_text_append(text, "}");
     }
     ls_text_append(text, "]");
@@ -232,7 +239,7 @@ void ls_options_append_value(const ls_option *option, const void *settings, ls_t
 
 /* ---- YAML ---- */
 
-/* Bytes of the sections that `key` shares with `previous`, up to and with a dot. */
+/* Length of the section prefix that `key` shares with `previous`, including the last dot. */
 static size_t shared_sections(const char *previous, const char *key)
 {
     size_t shared = 0;
@@ -313,10 +320,8 @@ static const char *value_name(const ls_option *option)
     return option->value_name ? option->value_name : names[option->type];
 }
 
-/* "-o, --output DIR" for a command line, "train.steps N" for a file. */
-static void append_left(const ls_option *option, const char *prefix, ls_text *text)
+void ls_options_append_label(const ls_option *option, const char *prefix, ls_text *text)
 {
-    ls_text_append(text, "  ");
     if (prefix[0]) {
         if (option->letter) {
             ls_text_printf(text, "-%c, ", option->letter);
@@ -332,7 +337,7 @@ static void append_left(const ls_option *option, const char *prefix, ls_text *te
     ls_text_printf(text, "%s%s", value[0] ? " " : "", value);
 }
 
-/* What the type name alone does not say: choices, bounds, default. */
+/* What the type name alone does not tell: choices, bounds, default. */
 static void append_notes(const ls_option *option, ls_text *text)
 {
     const bool has_default = strcmp(option->default_text, "\"\"") != 0 &&
@@ -357,6 +362,12 @@ static void append_notes(const ls_option *option, ls_text *text)
     ls_text_append(text, ")");
 }
 
+void ls_options_append_meaning(const ls_option *option, ls_text *text)
+{
+    ls_text_append(text, option->help);
+    append_notes(option, text);
+}
+
 static void append_section_title(const ls_option_table *table, const char *previous, const char *key,
                                  ls_text *text)
 {
@@ -378,31 +389,59 @@ static void append_section_title(const ls_option_table *table, const char *previ
     ls_text_append(text, "\n");
 }
 
+/* Appends `words`, wrapped: each line begins at `column` and is at most `width` wide. */
+static void append_wrapped(const char *words, size_t column, size_t width, ls_text *text)
+{
+    size_t used = column;
+    while (*words) {
+        const size_t bytes = strcspn(words, " ");
+        if (used > column && used + 1 + bytes > width) {
+            ls_text_append(text, "\n");
+            ls_text_repeat(text, ' ', column);
+            used = column;
+        } else if (used > column) {
+            ls_text_append(text, " ");
+            used++;
+        }
+        ls_text_append_bytes(text, words, bytes);
+        used += bytes;
+        words += bytes + (words[bytes] == ' ');
+    }
+}
+
 void ls_options_append_help(const ls_option_table *table, const char *prefix, ls_text *text)
 {
-    enum { COLUMN_MAX = 40 };
-    ls_text left = {0};
+    /* Commands are read in terminals of 80 columns; the keys of a file are long. */
+    const size_t column_max = prefix[0] ? 28 : 40, width = prefix[0] ? 80 : 110;
+    ls_text left = {0}, meaning = {0};
     size_t column = 0;
     for (size_t i = 0; i < table->count; i++) {
         ls_text_clear(&left);
-        append_left(&table->options[i], prefix, &left);
+        ls_options_append_label(&table->options[i], prefix, &left);
         column = left.bytes > column ? left.bytes : column;
     }
-    column = (column < COLUMN_MAX ? column : COLUMN_MAX) + 2;
+    column = 2 + (column < column_max ? column : column_max) + 2;
 
     const char *previous = "";
     for (size_t i = 0; i < table->count; i++) {
         const ls_option *option = &table->options[i];
         append_section_title(table, previous, option->key, text);
         ls_text_clear(&left);
-        append_left(option, prefix, &left);
+        ls_text_append(&left, "  ");
+        ls_options_append_label(option, prefix, &left);
         ls_text_append(text, ls_text_string(&left));
-        ls_text_repeat(text, ' ', left.bytes < column ? column - left.bytes : 1);
-        ls_text_append(text, option->help);
-        append_notes(option, text);
+        if (left.bytes + 2 > column) { /* label too long: the meaning begins on the next line */
+            ls_text_append(text, "\n");
+            ls_text_clear(&left);
+        }
+        ls_text_repeat(text, ' ', column - left.bytes);
+        ls_text_clear(&meaning);
+        ls_options_append_meaning(option, &meaning);
+        append_wrapped(ls_text_string(&meaning), column, width, text);
         ls_text_append(text, "\n");
         previous = option->key;
     }
+    ls_text_release(&meaning);
     ls_text_release(&left);
 }
 
@@ -470,7 +509,7 @@ static size_t type_bytes(ls_option_type type)
     return bytes[type];
 }
 
-/* A section that ended must not come back: the YAML would name it twice. */
+/* A section must not appear again after it has ended: the YAML would contain it twice. */
 static void check_sections_whole(const ls_option_table *table, size_t index)
 {
     const char *key = table->options[index].key;

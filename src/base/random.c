@@ -31,7 +31,8 @@ ls_random_block ls_random_at(ls_random_key key, uint64_t index, uint64_t sub)
 
 ls_random_key ls_random_stream(uint64_t seed, ls_random_purpose purpose)
 {
-    /* One Philox call mixes the seed, so that streams of neighbouring seeds and purposes share nothing visible. */
+    /* One Philox call mixes the seed, so that streams of neighbouring seeds and purposes are
+     * unrelated. */
     const ls_random_key key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
     const ls_random_block block = ls_random_at(key, (uint64_t)purpose, UINT64_MAX);
     return (ls_random_key){{block.word[0], block.word[1]}};
@@ -41,11 +42,6 @@ uint64_t ls_random_u64(ls_random_key key, uint64_t index, uint64_t sub)
 {
     const ls_random_block block = ls_random_at(key, index, sub);
     return (uint64_t)block.word[1] << 32 | block.word[0];
-}
-
-float ls_random_uniform(ls_random_key key, uint64_t index, uint64_t sub)
-{
-    return (float)(ls_random_at(key, index, sub).word[0] >> 8) * 0x1p-24f;
 }
 
 double ls_random_uniform64(ls_random_key key, uint64_t index, uint64_t sub)
@@ -62,13 +58,15 @@ uint64_t ls_random_below(ls_random_key key, uint64_t index, uint64_t sub, uint64
 /* ---- normals ---- */
 
 /*
- * Logarithm, sine and cosine from tables of 256 points and short series around them: additions, multiplications and two divisions, so that
- * every machine and C library gives the same bits.
+ * Logarithm, sine and cosine from tables of 256 points and short series around them: additions,
+ * multiplications and two divisions, so that every machine and C library gives the same bits.
  */
 enum { TABLE_BITS = 8, TABLE_SIZE = 1 << TABLE_BITS };
-static double log_table[TABLE_SIZE];                            /* ln of the middle of cell c of [1, 2) */
-static double inverse_table[TABLE_SIZE];                        /* 1 / that middle */
-static double cosine_table[TABLE_SIZE], sine_table[TABLE_SIZE]; /* of the middle of cell c of a full turn */
+/* ln of the middle of cell c of [1, 2) */
+static double log_table[TABLE_SIZE];
+static double inverse_table[TABLE_SIZE]; /* 1 / that middle */
+/* of the middle of cell c of a full turn */
+static double cosine_table[TABLE_SIZE], sine_table[TABLE_SIZE];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 static const double LN2 = 0.69314718055994531, PI = 3.14159265358979324;
 
@@ -109,7 +107,7 @@ static void tables_init(void)
 static double log_unit(uint64_t n)
 {
     const int exponent = 63 - __builtin_clzll(n);
-    const uint64_t mantissa = n << (52 - exponent); /* 1.xxx with 52 bits behind the point */
+    const uint64_t mantissa = n << (52 - exponent); /* 1.xxx with 52 bits after the point */
     const unsigned cell = (unsigned)(mantissa >> (52 - TABLE_BITS)) & (TABLE_SIZE - 1);
     const double x = (double)mantissa * 0x1p-52;
     const double r = x * inverse_table[cell] - 1.0; /* |r| <= 2^-9 */
@@ -117,12 +115,14 @@ static double log_unit(uint64_t n)
     return (exponent - 32) * LN2 + log_table[cell] + series;
 }
 
-/* Two normals from two words (Box and Muller, 1958): sqrt(-2 ln u) times cosine and sine of a uniform angle. */
+/* Two normals from two words (Box and Muller, 1958): sqrt(-2 ln u) times cosine and sine of a
+ * uniform angle. */
 static void normal_pair(uint32_t word_u, uint32_t word_v, float out[2])
 {
     const double radius = sqrt(-2.0 * log_unit((uint64_t)word_u + 1));
     const unsigned cell = word_v >> (32 - TABLE_BITS);
-    const double inside = (double)(word_v & ((1u << (32 - TABLE_BITS)) - 1)) * 0x1p-24 - 0.5; /* of a cell */
+    /* of a cell */
+    const double inside = (double)(word_v & ((1u << (32 - TABLE_BITS)) - 1)) * 0x1p-24 - 0.5;
     const double a = inside * (2.0 * PI / TABLE_SIZE), a2 = a * a; /* |a| <= 0.0123 */
     const double sine = a * (1.0 - a2 * (1.0 / 6.0 - a2 * (1.0 / 120.0)));
     const double cosine = 1.0 - a2 * (0.5 - a2 * (1.0 / 24.0 - a2 * (1.0 / 720.0)));

@@ -2,9 +2,9 @@
 /*
  * Counter-based random numbers: Philox 4x32 with 10 rounds.
  *
- * There is no generator state. A number is a pure function of a key and a counter, so any rank, thread or resumed process that
- * asks for number i of a stream gets the same bits (DESIGN I1). A stream is named by a seed and a purpose; inside a stream the
- * 128-bit counter is (index, sub).
+ * There is no generator state. A number is a pure function of a key and a counter, so any rank,
+ * thread or resumed process that asks for number i of a stream gets the same bits (invariant I1). A
+ * stream is named by a seed and a purpose; inside a stream the 128-bit counter is (index, sub).
  *
  * Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
  *
@@ -32,8 +32,10 @@ typedef enum ls_random_purpose {
     LS_RANDOM_SAMPLE = 4,  /* text generation: index = token position */
     LS_RANDOM_DROPOUT = 5, /* index = element, sub = (step, position, op) */
     LS_RANDOM_TEST = 6,
-    LS_RANDOM_SIMULATION = 7, /* base/env_sim.h: index = draws so far */
-    LS_RANDOM_AUDIT = 8,      /* execution/diagnose/audit.h: index = step */
+    /* sim/env/sim_env.h: index = draws so far */
+    LS_RANDOM_SIMULATION = 7,
+    /* execution/integrity/audit.h: index = step */
+    LS_RANDOM_AUDIT = 8,
 } ls_random_purpose;
 
 /* The key of stream (seed, purpose). */
@@ -45,17 +47,15 @@ ls_random_block ls_random_at(ls_random_key key, uint64_t index, uint64_t sub);
 /* 64 random bits. */
 uint64_t ls_random_u64(ls_random_key key, uint64_t index, uint64_t sub);
 
-/* Uniform in [0, 1), 24 bits. */
-float ls_random_uniform(ls_random_key key, uint64_t index, uint64_t sub);
-
 /* Uniform in [0, 1), 53 bits. */
 double ls_random_uniform64(ls_random_key key, uint64_t index, uint64_t sub);
 
 /* Uniform in [0, bound), bound >= 1; the bias is below bound / 2^64. */
 uint64_t ls_random_below(ls_random_key key, uint64_t index, uint64_t sub, uint64_t bound);
 
-/* Standard normal number `index` of a stream, by Box-Muller over our own logarithm, sine and cosine, so the bits do not depend on the
- * C library. Numbers 4 i .. 4 i + 3 come from block (i, sub). */
+/* Standard normal number `index` of a stream, by Box-Muller over our own logarithm, sine and
+ * cosine, so the bits do not depend on the C library. Numbers 4 i .. 4 i + 3 come from block (i,
+ * sub). */
 float ls_random_normal(ls_random_key key, uint64_t index, uint64_t sub);
 
 /* Numbers first .. first + count - 1: the same bits, four per block, about 20 ns each. */

@@ -18,7 +18,8 @@ static const uint32_t ROUND_CONSTANTS[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-/* One message on its way: the eight words as the instructions want them (A B E F, C D G H), and sixteen words of its schedule. */
+/* State of one message: the eight words in the order the instructions need (A B E F, C D G H),
+ * and sixteen words of its schedule. */
 typedef struct sha_lane {
     __m128i abef, cdgh;
     __m128i w[4];
@@ -47,7 +48,8 @@ SHA_INLINE void lane_load(sha_lane *lane, const unsigned char *data)
     }
 }
 
-/* Rounds 4 * quarter to 4 * quarter + 3, and the four words of the schedule that come sixteen rounds later. */
+/* Rounds 4 * quarter to 4 * quarter + 3, and the four words of the schedule that come sixteen
+ * rounds later. */
 SHA_INLINE void lane_rounds(sha_lane *lane, int quarter)
 {
     const __m128i now = lane->w[quarter & 3], last = lane->w[(quarter + 3) & 3];
@@ -68,7 +70,7 @@ SHA_INLINE void lane_add(sha_lane *lane, const sha_lane *before)
     lane->cdgh = _mm_add_epi32(lane->cdgh, before->cdgh);
 }
 
-/* Written out, so that `quarter` is a constant and the schedule stays in registers. */
+/* Unrolled by hand, so that `quarter` is a constant and the schedule stays in registers. */
 #define QUARTERS(DO)                                                                                         \
     DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
 #define ROUNDS_ONE(quarter) lane_rounds(&a, quarter);

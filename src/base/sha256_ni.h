@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The compression function of SHA-256 (FIPS 180-4, section 6.2) with the x86 SHA extensions, for one message or two side by side.
+ * The compression function of SHA-256 (FIPS 180-4, section 6.2) with the x86 SHA extensions, for
+ * one message or two side by side.
  *
- * The instructions for two rounds wait four cycles for their result but one can start every two: a single message, whose rounds
- * depend on each other, leaves half of the unit idle. Two messages that don't depend on each other fill it. Measured on Zen 4, per
- * second of one core: OpenSSL 1.72 GB/s, one message 1.79, two 3.5, three 3.3. Private to base/hash.c.
+ * The instruction for two rounds has a latency of four cycles, but one can start every two cycles.
+ * A single message, whose rounds depend on each other, leaves half of the unit idle; two
+ * independent messages fill it. Measured on Zen 4, per second of one core: OpenSSL 1.72 GB/s, one
+ * message 1.79, two 3.5, three 3.3. Private to base/hash.c.
  */
 #ifndef LS_BASE_SHA256_NI_H
 #define LS_BASE_SHA256_NI_H
@@ -18,7 +20,7 @@ bool ls_sha256_ni_is_here(void);
 
 /* `blocks` blocks of 64 bytes into `words`. */
 void ls_sha256_ni_one(uint32_t words[8], const unsigned char *data, size_t blocks);
-/* The same of two messages at once. */
+/* The same for two messages at once. */
 void ls_sha256_ni_two(uint32_t words_a[8], const unsigned char *data_a, uint32_t words_b[8],
                       const unsigned char *data_b, size_t blocks);
 

@@ -21,7 +21,7 @@ static void append_palette(ls_text *text, const char *const *colors)
     }
 }
 
-/* Literal colours twice instead of CSS variables: several converters know no variables. */
+/* Colours are literals, given twice, because several converters do not support CSS variables. */
 static void append_style(ls_text *text)
 {
     ls_text_append(text,
@@ -78,9 +78,14 @@ void ls_svg_label(ls_text *text, double x, double y, ls_svg_anchor anchor, int s
     ls_text_append(text, "</text>\n");
 }
 
-void ls_svg_box(ls_text *text, double x, double y, double width, double height, int color, const char *label)
+static bool is_visible(ls_svg_rect r)
 {
-    if (!isfinite(x + y + width + height) || width <= 0.0 || height <= 0.0) {
+    return isfinite(r.x + r.y + r.width + r.height) && r.width > 0.0 && r.height > 0.0;
+}
+
+void ls_svg_box(ls_text *text, ls_svg_rect r, int color, const char *label)
+{
+    if (!is_visible(r)) {
         return;
     }
     const int c = (int)((unsigned)color % LS_SVG_COLORS);
@@ -88,20 +93,20 @@ void ls_svg_box(ls_text *text, double x, double y, double width, double height, 
         text,
         "<rect class=\"ls-box ls-s%d ls-f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
         "rx=\"6\"/>\n",
-        c, c, x, y, width, height);
+        c, c, r.x, r.y, r.width, r.height);
     if (label) {
-        ls_svg_label(text, x + width / 2, y + height / 2 + 4.5, LS_SVG_MIDDLE, 0, label);
+        ls_svg_label(text, r.x + r.width / 2, r.y + r.height / 2 + 4.5, LS_SVG_MIDDLE, 0, label);
     }
 }
 
-void ls_svg_bar(ls_text *text, double x, double y, double width, double height, int color)
+void ls_svg_bar(ls_text *text, ls_svg_rect r, int color)
 {
-    if (!isfinite(x + y + width + height) || width <= 0.0 || height <= 0.0) {
-        return;
+    if (is_visible(r)) {
+        ls_text_printf(
+            text,
+            "<rect class=\"ls-f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%.1f\"/>\n",
+            (int)((unsigned)color % LS_SVG_COLORS), r.x, r.y, r.width, r.height, fmin(r.width, r.height) / 2);
     }
-    ls_text_printf(
-        text, "<rect class=\"ls-f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%.1f\"/>\n",
-        (int)((unsigned)color % LS_SVG_COLORS), x, y, width, height, fmin(width, height) / 2);
 }
 
 void ls_svg_line(ls_text *text, double x1, double y1, double x2, double y2)
@@ -118,8 +123,8 @@ void ls_svg_arrow(ls_text *text, double x1, double y1, double x2, double y2)
     if (!isfinite(length) || length < 1.0) {
         return;
     }
-    const double ux = (x2 - x1) / length,
-                 uy = (y2 - y1) / length; /* unit vector; the head is 9 long, 7 wide */
+    /* unit vector; the head is 9 long, 7 wide */
+    const double ux = (x2 - x1) / length, uy = (y2 - y1) / length;
     const double base_x = x2 - 9.0 * ux, base_y = y2 - 9.0 * uy;
     ls_svg_line(text, x1, y1, base_x, base_y);
     ls_text_printf(text, "<path class=\"ls-head\" d=\"M%.1f %.1fL%.1f %.1fL%.1f %.1fZ\"/>\n", x2, y2,
@@ -149,11 +154,11 @@ void ls_svg_label_on_back(ls_text *text, double x, double y, ls_svg_anchor ancho
     ls_svg_label(text, x, y, anchor, size, label);
 }
 
-void ls_svg_label_between(ls_text *text, double x, double y, int size, const char *label, double left,
-                          double right)
+void ls_svg_label_between(ls_text *text, double x, double y, int size, const char *label, ls_svg_span span)
 {
     const double width = ls_svg_text_width(label, size);
-    ls_svg_label_on_back(text, fmax(left, fmin(x - width / 2, right - width)), y, LS_SVG_START, size, label);
+    ls_svg_label_on_back(text, fmax(span.left, fmin(x - width / 2, span.right - width)), y, LS_SVG_START,
+                         size, label);
 }
 
 enum { LINE_BYTES = 256 };
@@ -187,16 +192,15 @@ double ls_svg_paragraph(ls_text *text, double x, double y, double width, int siz
     return y;
 }
 
-void ls_svg_cell(ls_text *text, double x, double y, double width, double height, int color, double opacity,
-                 const char *said)
+void ls_svg_cell(ls_text *text, ls_svg_rect r, ls_svg_ink ink, const char *said)
 {
-    if (!isfinite(x + y + width + height) || width <= 0.0 || height <= 0.0) {
+    if (!is_visible(r)) {
         return;
     }
     ls_text_printf(text, "<rect class=\"ls-f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"",
-                   (int)((unsigned)color % LS_SVG_COLORS), x, y, width, height);
-    if (opacity < 1.0) {
-        ls_text_printf(text, " fill-opacity=\"%.2f\"", opacity);
+                   (int)((unsigned)ink.color % LS_SVG_COLORS), r.x, r.y, r.width, r.height);
+    if (ink.opacity > 0.0 && ink.opacity < 1.0) {
+        ls_text_printf(text, " fill-opacity=\"%.2f\"", ink.opacity);
     }
     if (said) {
         ls_text_append(text, "><title>");
@@ -207,13 +211,13 @@ void ls_svg_cell(ls_text *text, double x, double y, double width, double height,
     }
 }
 
-void ls_svg_stroke(ls_text *text, double x1, double y1, double x2, double y2, int color, bool dashed)
+void ls_svg_stroke(ls_text *text, double x1, double y1, double x2, double y2, ls_svg_ink ink)
 {
     if (isfinite(x1 + y1 + x2 + y2)) {
         ls_text_printf(text,
                        "<line class=\"ls-line ls-s%d\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"%s/>\n",
-                       (int)((unsigned)color % LS_SVG_COLORS), x1, y1, x2, y2,
-                       dashed ? " stroke-dasharray=\"5 5\"" : "");
+                       (int)((unsigned)ink.color % LS_SVG_COLORS), x1, y1, x2, y2,
+                       ink.dashed ? " stroke-dasharray=\"5 5\"" : "");
     }
 }
 
@@ -255,7 +259,7 @@ void ls_svg_format_tick(char *out, size_t bytes, double value, double step)
     }
 }
 
-/* Where data go on the figure. */
+/* Mapping from data to the figure. */
 typedef struct plot {
     double left, top, width, height;   /* of the area */
     double x_min, x_max, y_min, y_max; /* of the data; log10 of y when log_y */
@@ -267,7 +271,7 @@ static double plot_x(const plot *p, double x)
     return p->left + (x - p->x_min) / (p->x_max - p->x_min) * p->width;
 }
 
-/* NAN when the value has no place. */
+/* NAN if the value cannot be drawn. */
 static double plot_y(const plot *p, double y)
 {
     const double value = p->log_y ? (y > 0.0 ? log10(y) : NAN) : y;
@@ -300,7 +304,7 @@ static bool find_range(const ls_svg_chart *chart, plot *p)
     return found;
 }
 
-/* Widens an empty range and gives curves a little air above and below. */
+/* Widens an empty range and adds a small margin above and below the curves. */
 static void pad_range(const ls_svg_chart *chart, plot *p)
 {
     if (p->x_max <= p->x_min) {
@@ -338,7 +342,7 @@ static void append_linear_y(const plot *p, ls_text *text)
     }
 }
 
-/* Powers of ten; 2 and 5 times as well when there are few. */
+/* Powers of ten; also 2 and 5 times a power if there are few. */
 static void append_log_y(const plot *p, ls_text *text)
 {
     static const double leads[] = {1.0, 2.0, 5.0};
@@ -385,12 +389,12 @@ static void append_x_axis(const plot *p, ls_text *text)
 
 /* ---- line charts ---- */
 
-/* A path under construction: consecutive points in one column are drawn as the range they span. */
+/* A path under construction; consecutive points in one column are drawn as the range they span. */
 typedef struct pen {
     ls_text path;
     double column; /* of the points collected */
     double first, low, high, last;
-    bool drawing; /* the line goes on */
+    bool drawing; /* the next point continues the line */
     bool collecting;
     double end_x, end_y; /* last point drawn */
     size_t points;
@@ -472,25 +476,25 @@ static void append_series(const ls_svg_chart *chart, const plot *p, const ls_svg
     ls_text_release(&at.path);
 }
 
-double ls_svg_legend(ls_text *text, const char *const *names, const int *colors, size_t count, double x,
-                     double y, double right)
+double ls_svg_legend(ls_text *text, const ls_svg_names *names, double x, double y, double right)
 {
     double at = x;
-    for (size_t i = 0; i < count; i++) {
-        const double width = 22 + ls_svg_text_width(names[i], 0) + 14;
+    for (size_t i = 0; i < names->count; i++) {
+        const int color = names->colors[i];
+        const double width = 22 + ls_svg_text_width(names->names[i], 0) + 14;
         if (at > x && at + width > right) {
             at = x;
             y += 20;
         }
-        const bool is_pale = colors[i] >= LS_SVG_PALE;
+        const bool is_pale = color >= LS_SVG_PALE;
         ls_text_printf(text,
                        "<rect class=\"ls-f%d\" x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"4\" rx=\"2\"",
-                       is_pale ? colors[i] - LS_SVG_PALE : colors[i], at, y - 6);
+                       is_pale ? color - LS_SVG_PALE : color, at, y - 6);
         if (is_pale) {
             ls_text_printf(text, " fill-opacity=\"%.2f\"", LS_SVG_PALE_OPACITY);
         }
         ls_text_append(text, "/>\n");
-        ls_svg_label(text, at + 20, y, LS_SVG_START, 0, names[i]);
+        ls_svg_label(text, at + 20, y, LS_SVG_START, 0, names->names[i]);
         at += width;
     }
     return y;
@@ -498,7 +502,7 @@ double ls_svg_legend(ls_text *text, const char *const *names, const int *colors,
 
 enum { LEGEND_MAX = 32 };
 
-/* A faint series shares the colour of the one after it, and has no name in the legend. */
+/* A faint series has the colour of the next series, and no entry in the legend. */
 static int series_color(const ls_svg_chart *chart, size_t index)
 {
     int color = 0;
@@ -519,7 +523,7 @@ static double append_chart_legend(const ls_svg_chart *chart, double x, double y,
             colors[count++] = series_color(chart, i);
         }
     }
-    return count > 1 ? ls_svg_legend(text, names, colors, count, x, y, right) : y - 20;
+    return count > 1 ? ls_svg_legend(text, &(ls_svg_names){names, colors, count}, x, y, right) : y - 20;
 }
 
 static double widest_y_label(const plot *p)
@@ -640,7 +644,8 @@ void ls_svg_stacked_bars(const ls_svg_bars *bars, ls_text *text)
         left = fmax(left, 28.0 + ls_svg_text_width(bars->bar_names[bar], 0));
         longest = fmax(longest, bar_total(bars, bar));
     }
-    const int legend_rows = 1 + (int)(legend_width / (width - 32.0)) * 2; /* rows break early: leave room */
+    /* rows break early: leave room */
+    const int legend_rows = 1 + (int)(legend_width / (width - 32.0)) * 2;
     const int height =
         (bars->title ? 32 : 8) + 20 * legend_rows + 16 + ROW_HEIGHT * (int)bars->bar_count + 10;
 
@@ -650,7 +655,9 @@ void ls_svg_stacked_bars(const ls_svg_bars *bars, ls_text *text)
         ls_svg_label(text, 16, y + 12, LS_SVG_START, 1, bars->title);
         y += 24.0;
     }
-    y = ls_svg_legend(text, bars->part_names, colors, legend_count, 16, y + 12, width - 16.0) + 16.0;
+    y = ls_svg_legend(text, &(ls_svg_names){bars->part_names, colors, legend_count}, 16, y + 12,
+                      width - 16.0) +
+        16.0;
     const double scale = longest > 0.0 ? (width - left - 90.0) / longest : 0.0;
     for (size_t bar = 0; bar < bars->bar_count; bar++, y += ROW_HEIGHT) {
         ls_svg_label(text, left - 10, y + 17, LS_SVG_END, 0, bars->bar_names[bar]);

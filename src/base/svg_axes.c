@@ -49,7 +49,7 @@ static bool is_round(double value)
     return fabs(lead - 1.0) < 1e-6 || fabs(lead - 2.0) < 1e-6 || fabs(lead - 5.0) < 1e-6;
 }
 
-/* All ticks of a linear scale in one unit: the largest in which their step is a round number. */
+/* All ticks of a linear scale use one unit: the largest in which their step is a round number. */
 void ls_svg_tick_seconds(double value, double step, char *out, size_t bytes)
 {
     static const struct {
@@ -118,7 +118,8 @@ static size_t linear_ticks(double min, double max, int wanted, tick_place *ticks
     return count;
 }
 
-/* Powers of ten; 2 and 5 times as well where there is room. Less than a power of ten: as if linear. */
+/* Powers of ten; also 2 and 5 times a power where there is room. A range below one power of ten
+ * gets linear ticks. */
 static size_t log_ticks(double min, double max, int wanted, tick_place *ticks)
 {
     static const double leads[] = {1.0, 2.0, 5.0};
@@ -140,7 +141,7 @@ static size_t log_ticks(double min, double max, int wanted, tick_place *ticks)
     return count;
 }
 
-/* Times that people say; the first list that has room. */
+/* Familiar durations; the first list that fits is used. */
 static size_t duration_ticks(double min, double max, int wanted, tick_place *ticks)
 {
     static const double fine[] = {1e-3, 2e-3,  5e-3,  1e-2,  2e-2,   5e-2,   0.1,    0.2, 0.5,  1,
@@ -164,7 +165,7 @@ static size_t duration_ticks(double min, double max, int wanted, tick_place *tic
     return count;
 }
 
-/* Steps that are round in a unit that suits the scale. */
+/* Steps that are round numbers of a unit that suits the scale. */
 static size_t linear_duration_ticks(double min, double max, int wanted, tick_place *ticks)
 {
     static const double units[] = {86400.0, 3600.0, 60.0, 1.0};
@@ -213,7 +214,7 @@ void ls_svg_axes_x_tick(const ls_svg_axes *axes, double value, const char *label
     if (x - half >= 2.0 && x + half <= right) {
         ls_svg_label(text, x, bottom + 17, LS_SVG_MIDDLE, -1, label);
     } else {
-        ls_svg_label_between(text, x, bottom + 17, -1, label, 2.0, right);
+        ls_svg_label_between(text, x, bottom + 17, -1, label, (ls_svg_span){2.0, right});
     }
 }
 
@@ -243,13 +244,14 @@ void ls_svg_axes_append(const ls_svg_axes *axes, ls_svg_tick_format *x, ls_svg_t
 
 /* ---- what is inside ---- */
 
-/* Where the line from a to b crosses the height `y`. */
+/* The point where the line from a to b crosses the height `y`. */
 static double crossing(double ax, double ay, double bx, double by, double y)
 {
     return ax + (bx - ax) * (y - ay) / (by - ay);
 }
 
-/* A segment of user units, cut off at the top and the bottom of the frame; false when nothing is left. */
+/* A segment of user units, cut off at the top and the bottom of the frame; false when nothing is
+ * left. */
 static bool cut_segment(const ls_svg_axes *axes, double *ax, double *ay, double *bx, double *by)
 {
     const double edges[] = {axes->top, axes->top + axes->height};
@@ -270,8 +272,8 @@ static bool cut_segment(const ls_svg_axes *axes, double *ax, double *ay, double 
     return true;
 }
 
-void ls_svg_axes_line(const ls_svg_axes *axes, const double *x, const double *y, size_t count, int color,
-                      bool dashed, ls_text *text)
+void ls_svg_axes_line(const ls_svg_axes *axes, const double *x, const double *y, size_t count, ls_svg_ink ink,
+                      ls_text *text)
 {
     ls_text path = {0};
     double end_x = NAN, end_y = NAN;
@@ -290,33 +292,32 @@ void ls_svg_axes_line(const ls_svg_axes *axes, const double *x, const double *y,
     }
     if (path.bytes > 0) {
         ls_text_printf(text, "<path class=\"ls-line ls-s%d\" d=\"%s\"%s/>\n",
-                       (int)((unsigned)color % LS_SVG_COLORS), ls_text_string(&path),
-                       dashed ? " stroke-dasharray=\"5 5\"" : "");
+                       (int)((unsigned)ink.color % LS_SVG_COLORS), ls_text_string(&path),
+                       ink.dashed ? " stroke-dasharray=\"5 5\"" : "");
     }
     ls_text_release(&path);
 }
 
-void ls_svg_axes_band(const ls_svg_axes *axes, const double *x, const double *low, const double *high,
-                      size_t count, int color, double opacity, ls_text *text)
+void ls_svg_axes_band(const ls_svg_axes *axes, const ls_svg_band *band, ls_svg_ink ink, ls_text *text)
 {
     ls_text path = {0};
-    for (size_t k = 0; k < 2 * count; k++) {
-        const bool back = k >= count;
-        const size_t i = back ? 2 * count - 1 - k : k;
-        const double at_x = ls_svg_axes_x(axes, x[i]),
-                     at_y = ls_svg_axes_y_inside(axes, back ? low[i] : high[i]);
+    for (size_t k = 0; k < 2 * band->count; k++) {
+        const bool back = k >= band->count;
+        const size_t i = back ? 2 * band->count - 1 - k : k;
+        const double at_x = ls_svg_axes_x(axes, band->x[i]),
+                     at_y = ls_svg_axes_y_inside(axes, back ? band->low[i] : band->high[i]);
         if (isfinite(at_x + at_y)) {
             ls_text_printf(&path, "%c%.1f %.1f", path.bytes == 0 ? 'M' : 'L', at_x, at_y);
         }
     }
     if (path.bytes > 0) {
         ls_text_printf(text, "<path class=\"ls-f%d\" fill-opacity=\"%.2f\" d=\"%sZ\"/>\n",
-                       (int)((unsigned)color % LS_SVG_COLORS), opacity, ls_text_string(&path));
+                       (int)((unsigned)ink.color % LS_SVG_COLORS), ink.opacity, ls_text_string(&path));
     }
     ls_text_release(&path);
 }
 
-void ls_svg_axes_dot(const ls_svg_axes *axes, double x, double y, int color, double radius, double opacity,
+void ls_svg_axes_dot(const ls_svg_axes *axes, double x, double y, double radius, ls_svg_ink ink,
                      ls_text *text)
 {
     if (!is_inside(x, axes->x_min, axes->x_max, axes->log_x) ||
@@ -324,10 +325,10 @@ void ls_svg_axes_dot(const ls_svg_axes *axes, double x, double y, int color, dou
         return;
     }
     ls_text_printf(text, "<circle class=\"ls-f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"",
-                   (int)((unsigned)color % LS_SVG_COLORS), ls_svg_axes_x(axes, x), ls_svg_axes_y(axes, y),
+                   (int)((unsigned)ink.color % LS_SVG_COLORS), ls_svg_axes_x(axes, x), ls_svg_axes_y(axes, y),
                    radius);
-    if (opacity < 1.0) {
-        ls_text_printf(text, " fill-opacity=\"%.2f\"", opacity);
+    if (ink.opacity > 0.0 && ink.opacity < 1.0) {
+        ls_text_printf(text, " fill-opacity=\"%.2f\"", ink.opacity);
     }
     ls_text_append(text, "/>\n");
 }
@@ -336,6 +337,7 @@ void ls_svg_axes_mark(const ls_svg_axes *axes, double x, int color, ls_text *tex
 {
     if (is_inside(x, axes->x_min, axes->x_max, axes->log_x)) {
         const double at = ls_svg_axes_x(axes, x);
-        ls_svg_stroke(text, at, axes->top, at, axes->top + axes->height, color, true);
+        ls_svg_stroke(text, at, axes->top, at, axes->top + axes->height,
+                      (ls_svg_ink){.color = color, .dashed = true});
     }
 }

@@ -8,7 +8,7 @@
 
 typedef enum verdict { WHOLE, CUT, OTHER } verdict;
 
-/* Does `data` begin with a sequence that may pass? bytes_out: of it. */
+/* Whether `data` begins with an allowed sequence. bytes_out: its length. */
 static verdict look_at_sequence(const char *data, size_t bytes, size_t *bytes_out)
 {
     if (bytes < 2) {
@@ -32,7 +32,7 @@ static verdict look_at_sequence(const char *data, size_t bytes, size_t *bytes_ou
     return OTHER;
 }
 
-/* Bytes at the end of `data` that are the beginning of a character and no whole one. */
+/* Number of bytes at the end of `data` that begin a character without completing it. */
 static size_t cut_character(const char *data, size_t bytes)
 {
     for (size_t back = 1; back <= 3 && back <= bytes; back++) {
@@ -48,7 +48,8 @@ static size_t cut_character(const char *data, size_t bytes)
     return 0;
 }
 
-/* Appends what is known; the bytes of the beginning of something that stay. */
+/* Appends everything that is complete; returns how many bytes must be kept, because they may
+ * begin a sequence or a character. */
 static size_t append_known(ls_terminal *terminal, const char *data, size_t bytes, ls_text *text)
 {
     while (bytes > 0) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Terminal: a stream of bytes from somebody else, made harmless for the terminal that shows it.
+ * Terminal: makes a stream of untrusted bytes harmless for the terminal that shows it.
  *
- * A terminal obeys what it is sent: it may be told to fill the clipboard, to answer, to draw over what stands there. What passes are colours
- * (ESC [ .. m) and clearing a line (ESC [ K), which progress bars need, line feeds, tabs and carriage returns; all else is shown as \xNN
- * (ls_text_append_printable). Pieces may be cut anywhere: what could be the beginning of something is held back until the rest is there.
+ * A terminal obeys what it receives: bytes can fill the clipboard, make it send answers, or
+ * overwrite what it shows. Allowed are colours (ESC [ .. m), clearing a line (ESC [ K), which
+ * progress bars need, line feeds, tabs and carriage returns; everything else is shown as \xNN
+ * (ls_text_append_printable). The stream may be cut anywhere: an incomplete sequence or character
+ * is held back until the rest arrives.
  *
  * Pure; one owner.
  */
@@ -16,12 +18,12 @@
 typedef struct ls_terminal {
     char held[40]; /* the beginning of a sequence or of a character */
     size_t held_bytes;
-    bool is_colored; /* a colour was passed that was not taken back */
+    bool is_colored; /* a colour was set and not yet reset */
 } ls_terminal;
 
-/* Appends what may be shown of the next bytes. Zero-initialise *terminal first. */
+/* Appends the harmless form of the next bytes. Zero-initialise *terminal first. */
 void ls_terminal_feed(ls_terminal *terminal, const char *data, size_t bytes, ls_text *text);
-/* Nothing follows: what was held back, and the end of colours. */
+/* End of the stream: appends what was held back and resets the colours. */
 void ls_terminal_end(ls_terminal *terminal, ls_text *text);
 
 #endif

@@ -26,7 +26,7 @@ void ls_text_clear(ls_text *text)
     }
 }
 
-/* Room for `bytes` more and the zero. */
+/* Makes room for `bytes` more and the terminating zero. */
 static void reserve(ls_text *text, size_t bytes)
 {
     size_t needed = 0;
@@ -159,7 +159,7 @@ void ls_text_append_escaped(ls_text *text, const char *string)
     }
 }
 
-/* Bytes of the character that `data` begins with, and the character; 0: it begins with none. */
+/* Length of the UTF-8 character at the start of `data`, and the character; 0: not valid UTF-8. */
 static size_t decode_utf8(const unsigned char *data, size_t bytes, uint32_t *character_out)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -209,7 +209,8 @@ void ls_text_append_printable(ls_text *text, const char *data, size_t bytes, con
 ls_quantity ls_quantity_of(double value)
 {
     static const struct {
-        double from, unit; /* what rounds up to 1000 of a unit is 1 of the next */
+        /* a value that rounds up to 1000 of a unit is written as 1 of the next */
+        double from, unit;
         const char *name;
     } scales[] = {
         {999.5e9, 1e12, "T"}, {999.5e6, 1e9, "B"}, {999.5e3, 1e6, "M"}, {999.5, 1e3, "k"}, {0.0, 1.0, ""}};
@@ -224,7 +225,7 @@ ls_quantity ls_quantity_of(double value)
     return quantity;
 }
 
-/* 1 for "", 1e3 for k and K, ... 0 for what is no unit. */
+/* 1 for "", 1e3 for k and K, ... 0 if it is not a unit. */
 static double unit_of(const char *text)
 {
     static const struct {
@@ -255,7 +256,8 @@ char *ls_text_trim(char *text)
 bool ls_quantity_parse(const char *text, double *value_out)
 {
     char *end = NULL;
-    if (!text[0] || !strchr("+-.0123456789", text[0]) || strpbrk(text, "xX")) { /* no words, no 0x1f */
+    /* no words, no 0x1f */
+    if (!text[0] || !strchr("+-.0123456789", text[0]) || strpbrk(text, "xX")) {
         return false;
     }
     const double number = strtod(text, &end);
@@ -273,7 +275,7 @@ ls_quantity ls_plain_of(double value)
     const double size = fabs(value);
     if (size >= 999.5 && size < 1e15) {
         snprintf(quantity.text, sizeof quantity.text, "%.0f", value);
-    } else if (size == 0.0 || size >= 1e-4) { /* beyond 1e15 nobody counts digits */
+    } else if (size == 0.0 || size >= 1e-4) { /* from 1e15 on, three digits are enough */
         snprintf(quantity.text, sizeof quantity.text, "%.3g", value);
     } else {
         snprintf(quantity.text, sizeof quantity.text, "%.6f", value);

@@ -2,9 +2,9 @@
 /*
  * Text: a growing buffer that is always zero-terminated.
  *
- * For help pages, reports, figures and canonical text: things of kilobytes to a few megabytes. Appending
- * never fails; when the system has no memory left the process stops, as with an arena. A zero-initialised
- * ls_text is empty and valid.
+ * For help pages, reports, figures and canonical text: things of kilobytes to a few megabytes.
+ * Appending never fails; when the system has no memory left the process stops, as with an arena. A
+ * zero-initialised ls_text is empty and valid.
  *
  * Not thread-safe: one owner.
  */
@@ -17,7 +17,7 @@
 #include <stdbool.h>
 
 typedef struct ls_text {
-    char *data;            /* NULL while nothing was ever appended; see ls_text_string */
+    char *data;            /* NULL until something is appended; see ls_text_string */
     size_t bytes;          /* without the terminating zero */
     size_t capacity_bytes; /* private */
 } ls_text;
@@ -38,43 +38,49 @@ void ls_text_repeat(ls_text *text, char c, size_t count);
 const char *ls_text_string(const ls_text *text);
 
 /*
- * The shortest of 15, 16 or 17 significant digits that reads back as the same double: 0.1 is "0.1", not
- * "0.10000000000000001". value must be finite.
+ * The shortest of 15, 16 or 17 significant digits that reads back as the same double: 0.1 is "0.1",
+ * not "0.10000000000000001". value must be finite.
  */
 void ls_text_append_f64(ls_text *text, double value);
 
-/* A JSON string literal with its quotes; also a valid YAML double-quoted scalar. Control characters become
- * \uXXXX. */
+/* A JSON string literal with its quotes; also a valid YAML double-quoted scalar. Control characters
+ * become \uXXXX. */
 void ls_text_append_quoted(ls_text *text, const char *string);
 
-/* Where text begins behind its blanks; those at its end are cut off, in place. */
+/* Removes blanks at both ends, in place; returns the first character after the leading ones. */
 char *ls_text_trim(char *text);
 
-/* A number for people, three digits and k, M, B or T: "1.4T", "68.9k", "612". Finite. For use in one expression: ls_quantity_of(tokens).text. */
+/* A number for people, three digits and k, M, B or T: "1.4T", "68.9k", "612". Finite. For use
+ * within one expression: ls_quantity_of(tokens).text. */
 typedef struct ls_quantity {
     char text[24];
 } ls_quantity;
 ls_quantity ls_quantity_of(double value);
-/* And back: "1.4T", "8k", "300e9", "2 M", "15000"; k, M, B (or G) and T in either case, k is 1000. False when the text is something else. */
+/* The inverse: "1.4T", "8k", "300e9", "2 M", "15000"; k, M, B (or G) and T in either case, k is
+ * 1000. False if the text is anything else. */
 bool ls_quantity_parse(const char *text, double *value_out);
-/* The same without a letter and never with an exponent: "1290", "12.3", "0.0467". */
+/* The same without a unit letter and never with an exponent: "1290", "12.3", "0.0467". */
 ls_quantity ls_plain_of(double value);
 
-/* Seconds for people, two units at most: "7.2 ms", "0.25 s", "12 s", "3 min 20 s", "2 h 05 min", "3 d 4 h"; below 0 and not finite: "?". */
+/* Seconds for people, two units at most: "7.2 ms", "0.25 s", "12 s", "3 min 20 s", "2 h 05 min", "3
+ * d 4 h"; below 0 and not finite: "?". */
 ls_quantity ls_duration_of(double seconds);
-/* The same as a measure, one unit and three digits: "450 us", "12.3 ms", "45 s", "36.5 min", "4.92 h", "23 days", "9.1 years"; infinite: "never", no number: a dash. */
+/* The same with a single unit and three digits: "450 us", "12.3 ms", "45 s", "36.5 min", "4.92
+ * h", "23 days", "9.1 years"; infinite: "never"; NAN: a dash. */
 ls_quantity ls_time_of(double seconds);
 
 /*
- * Levenshtein distance: how many characters must be put in, taken out or replaced to make `b` of `a`. Cut off: `limit` when it is that
- * or more, and for words of 96 bytes or more. Thread-safe. For "did you mean".
+ * Levenshtein distance: how many characters must be inserted, removed or replaced to turn `a` into
+ * `b`. Returns `limit` if the distance is that or more, or if a word has 96 bytes or more.
+ * Thread-safe. For "did you mean".
  */
 size_t ls_edit_distance(const char *a, const char *b, size_t limit);
 
 /*
- * What came from somebody else, for a terminal or a page: control characters (a terminal obeys them), marks that turn the direction of
- * reading round, and bytes that are not UTF-8 become \xNN; everything else stands as it is. `keep` names control characters that may stay
- * ("\n\t"); "" for one line.
+ * Appends untrusted text for a terminal or a page: control characters (a terminal obeys them),
+ * marks that turn the direction of reading round, and bytes that are not UTF-8 become \xNN;
+ * everything else is unchanged. `keep` names control characters that may stay ("\n\t"); "" for one
+ * line.
  */
 void ls_text_append_printable(ls_text *text, const char *data, size_t bytes, const char *keep);
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 struct ls_document_node {
-    int line;                /* of the key, or of the item */
+    int line;                /* line of the key or of the item */
     const char *key;         /* NULL for items of a sequence */
     ls_document_node *child; /* first */
     ls_document_node *last;  /* last child */
@@ -22,7 +22,7 @@ struct ls_document_node {
 typedef struct reader {
     struct fy_parser *parser;
     struct fy_diag *diag;
-    struct fy_event *event; /* current; NULL before the first */
+    struct fy_event *event; /* current one; NULL before the first */
     const char *name;
     ls_arena *arena;
 } reader;
@@ -35,7 +35,7 @@ static int event_line(const reader *in)
     return mark ? mark->line + 1 : 1;
 }
 
-/* The first message that the parser left, as our error. */
+/* Turns the first message of the parser into our error. */
 static ls_status fail_syntax(const reader *in)
 {
     void *iterator = NULL;
@@ -154,7 +154,8 @@ static ls_status make_integer(const reader *in, const char *text, const char *di
     errno = 0;
     const long long value = strtoll(digits, NULL, base);
     if (errno == ERANGE) {
-        return ls_fail(LS_ERR_INVALID, "%s:%d: %.40s is beyond 64 bits", in->name, event_line(in), text);
+        return ls_fail(LS_ERR_INVALID, "%s:%d: %.40s does not fit in 64 bits", in->name, event_line(in),
+                       text);
     }
     *value_out = json_integer(value);
     return LS_OK;
@@ -193,7 +194,7 @@ static ls_status make_plain(const reader *in, const char *text, json_t **value_o
     } else if (is_float(text)) {
         return make_real(in, text, value_out);
     } else {
-        *value_out = json_string(text); /* NULL when it is not UTF-8 */
+        *value_out = json_string(text); /* NULL if it is not UTF-8 */
     }
     return LS_OK;
 }
@@ -300,8 +301,8 @@ static ls_status read_collection(reader *in, ls_document_node *node, int depth, 
                ? refuse_decorations(in, in->event->mapping_start.anchor, in->event->mapping_start.tag)
                : refuse_decorations(in, in->event->sequence_start.anchor, in->event->sequence_start.tag));
     if (depth >= LS_YAML_DEPTH) {
-        return ls_fail(LS_ERR_INVALID, "%s:%d: nested deeper than %d levels", in->name, event_line(in),
-                       LS_YAML_DEPTH);
+        return ls_fail(LS_ERR_INVALID, "%s:%d: values are nested more than %d levels deep, the limit",
+                       in->name, event_line(in), LS_YAML_DEPTH);
     }
     json_t *value = is_mapping ? json_object() : json_array();
     LS_ASSERT(value && "out of memory for a configuration");
@@ -315,7 +316,7 @@ static ls_status read_collection(reader *in, ls_document_node *node, int depth, 
     return LS_OK;
 }
 
-/* Reads the value that begins at the current event; stays on its last event. */
+/* Reads the value that begins at the current event; its last event is current afterwards. */
 static ls_status read_value(reader *in, ls_document_node *node, int depth, json_t **value_out)
 {
     switch (in->event->type) {
@@ -348,8 +349,8 @@ static ls_status read_stream(reader *in, ls_document_node *root_node, json_t **r
         status = advance(in);
     }
     if (status == LS_OK && in->event->type != FYET_STREAM_END) {
-        status = ls_fail(LS_ERR_INVALID, "%s:%d: a second document begins, one is expected", in->name,
-                         event_line(in));
+        status = ls_fail(LS_ERR_INVALID, "%s:%d: a second document begins; the file must hold only one",
+                         in->name, event_line(in));
     }
     if (status != LS_OK) {
         json_decref(root);
@@ -359,7 +360,7 @@ static ls_status read_stream(reader *in, ls_document_node *root_node, json_t **r
     return LS_OK;
 }
 
-/* Nothing goes to stderr: messages are collected and become our error text. */
+/* Nothing is printed to stderr: messages are collected and become our error text. */
 static ls_status reader_open(reader *in, const char *text, size_t bytes)
 {
     struct fy_diag_cfg diag_settings;
@@ -389,7 +390,7 @@ static void reader_close(reader *in)
     fy_diag_destroy(in->diag);
 }
 
-/* Bytes of the UTF-8 sequence at `at` (RFC 3629), 0 when it is none. */
+/* Length of the UTF-8 sequence at `at` (RFC 3629), 0 if it is invalid. */
 static size_t utf8_sequence_bytes(const unsigned char *at, size_t bytes)
 {
     if (at[0] < 0x80) {
@@ -411,8 +412,9 @@ static size_t utf8_sequence_bytes(const unsigned char *at, size_t bytes)
 }
 
 /*
- * What the parser must not see. Invalid UTF-8 and directives can make libfyaml 0.7.12 loop for ever (found by
- * fuzzing: a % line that ends in a broken sequence), and neither has a place in a configuration.
+ * Refuses what must not reach the parser: invalid UTF-8 and directives can make libfyaml 0.7.12
+ * loop for ever (found by fuzzing: a % line that ends in a broken sequence), and a configuration
+ * needs neither.
  */
 static ls_status check_text(const char *text, size_t bytes, const char *name)
 {

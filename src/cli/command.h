@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Commands: one file per command, each describing itself in a row of the command table (cli/main.c).
+ * Commands: each describes itself in an ls_command, and cli/command_list.c lists them.
  *
- * A command has an options table (base/options.h) that reads its arguments and prints its help, and a run function that gets the
- * filled settings. It prints results to stdout and returns a status; the error text goes to stderr and the exit code follows
- * DESIGN section 6. Only main() exits.
+ * A command has an options table (base/options.h), which reads its arguments and prints its help,
+ * and a run function, which gets the settings filled in. It prints results to stdout and returns a
+ * status; the error text goes to stderr, and the exit code follows from the status
+ * (ls_status_exit_code). Only main() exits.
+ *
+ * Texts are written for --help, man pages and completion alike (cli/help.c, cli/manual.c):
+ *   summary  what the command does, in the imperative, lower case, no full stop: "list jobs"
+ *   details  paragraphs of plain sentences, at most 80 columns wide, separated by empty lines.
+ *            Lines that begin with a space are kept as they are. A line "Examples:" begins the
+ *            examples, indented by two spaces.
  */
 #ifndef LS_CLI_COMMAND_H
 #define LS_CLI_COMMAND_H
@@ -18,20 +25,29 @@
 #include <stddef.h>
 
 typedef struct ls_invocation {
-    const void *settings; /* the command's struct, filled */
-    const char **words;   /* arguments that are not options */
+    /* the command's struct, filled from its options */
+    const void *settings;
+    /* arguments that are not options */
+    const char **words;
     size_t word_count;
-    ls_arena *arena; /* lives until the command returns */
-    int *exit_code;  /* 0; what the program ends with instead when run returns LS_OK */
+    /* how many of them, at the end, come after "--" */
+    size_t trailing_count;
+    /* lives until the command returns */
+    ls_arena *arena;
+    /* 0; what the program exits with instead when run returns LS_OK */
+    int *exit_code;
 } ls_invocation;
 
 typedef struct ls_command {
-    const char *name;    /* "train", "checkpoint ls" */
-    const char *words;   /* "CONFIG", "" for none; what stands for the words in the usage line */
-    const char *summary; /* one line for the list of commands */
-    const char *details; /* paragraphs for --help: what it does, what comes out, what to try next */
+    /* "train", "checkpoint ls" */
+    const char *name;
+    /* the arguments in the usage line: "CONFIG", "[FILE...]"; "" for none */
+    const char *words;
+    const char *summary;
+    const char *details;
     size_t words_min, words_max;
-    bool hidden; /* programs start it, people don't: not in the list */
+    /* started by programs, not by people: in no list */
+    bool hidden;
     const ls_option_table *options;
     size_t settings_bytes;
     ls_status (*run)(const ls_invocation *invocation);
@@ -45,47 +61,110 @@ void ls_print_json(const json_t *root);
         .options = (array), .count = sizeof(array) / sizeof((array)[0])                                      \
     }
 
-/* Rows that several commands have; `record` is the command's settings struct with a field of the row's name. */
+/* Options that several commands have; `record` is the command's settings struct, which has a field
+ * of the option's name. */
 #define LS_ROW_JSON(record)                                                                                  \
     {                                                                                                        \
         .key = "json", .type = LS_OPTION_BOOL, .offset = offsetof(record, json), .default_text = "false",    \
-        .help = "print one JSON document"                                                                    \
+        .help = "print the result as one JSON document"                                                      \
     }
 #define LS_ROW_THREADS(record)                                                                               \
     {                                                                                                        \
         .key = "threads", .type = LS_OPTION_U64, .offset = offsetof(record, threads), .default_text = "0",   \
-        .min = 0, .max = 256, .help = "0: one per core"                                                      \
+        .min = 0, .max = 256, .help = "number of threads; 0: one per core"                                   \
     }
 #define LS_ROW_TOKENIZER(record)                                                                             \
     {                                                                                                        \
         .key = "tokenizer", .type = LS_OPTION_STRING, .offset = offsetof(record, tokenizer),                 \
         .default_text = "bytes", .value_name = "FILE",                                                       \
-        .help = "tokenizer.json, tokenizer.model, a folder with one, or the word bytes"                      \
+        .help = "the tokenizer: a tokenizer.json, a tokenizer.model, a folder with one of them, or "         \
+                "bytes"                                                                                      \
     }
 #define LS_ROW_OTHER_TOKENIZER(record)                                                                       \
     {                                                                                                        \
         .key = "tokenizer", .type = LS_OPTION_STRING, .offset = offsetof(record, tokenizer),                 \
         .default_text = "\"\"", .value_name = "FILE",                                                        \
-        .help = "instead of the model's own; or the word bytes"                                              \
+        .help = "use this tokenizer (a file or folder, or bytes) instead of the model's own"                 \
+    }
+#define LS_ROW_FIELD(record)                                                                                 \
+    {                                                                                                        \
+        .key = "field", .type = LS_OPTION_STRING, .offset = offsetof(record, field), .default_text = "text", \
+        .value_name = "KEY",                                                                                 \
+        .help = "key of an object (.jsonl, .json) or column of a table (.csv, .tsv) that holds the "         \
+                "document"                                                                                   \
     }
 #define LS_ROW_OUTPUT_DIR(record)                                                                            \
     {                                                                                                        \
         .key = "output", .letter = 'o', .type = LS_OPTION_STRING, .offset = offsetof(record, output),        \
-        .default_text = "\"\"", .value_name = "DIR", .help = "where the result goes"                         \
+        .default_text = "\"\"", .value_name = "DIR", .help = "the folder to write the result to"             \
     }
 
-extern const ls_command ls_command_up, ls_command_down;
+/* cli/train */
+extern const ls_command ls_command_train;
+extern const ls_command ls_command_agent;
+extern const ls_command ls_command_rank;
+/* cli/models */
+extern const ls_command ls_command_sample;
+extern const ls_command ls_command_eval;
+extern const ls_command ls_command_import;
+extern const ls_command ls_command_export;
+/* cli/data */
+extern const ls_command ls_command_tokenize_train;
+extern const ls_command ls_command_tokenize_encode;
+extern const ls_command ls_command_tokenize_decode;
+extern const ls_command ls_command_data_prepare;
+extern const ls_command ls_command_cache_ls;
+extern const ls_command ls_command_cache_clear;
+extern const ls_command ls_command_cache_verify;
+extern const ls_command ls_command_cache_limit;
+/* cli/plan */
+extern const ls_command ls_command_plan;
+/* cli/queue */
+extern const ls_command ls_command_up;
+extern const ls_command ls_command_down;
+extern const ls_command ls_command_submit;
+extern const ls_command ls_command_sweep;
+extern const ls_command ls_command_ps;
+extern const ls_command ls_command_why;
+extern const ls_command ls_command_logs;
+extern const ls_command ls_command_wait;
+extern const ls_command ls_command_cancel;
+extern const ls_command ls_command_hold;
+extern const ls_command ls_command_release;
+extern const ls_command ls_command_priority;
+extern const ls_command ls_command_change;
+extern const ls_command ls_command_pause;
+extern const ls_command ls_command_resume;
+extern const ls_command ls_command_drain;
+extern const ls_command ls_command_undrain;
+extern const ls_command ls_command_maintenance;
+extern const ls_command ls_command_resize;
+extern const ls_command ls_command_top;
+extern const ls_command ls_command_nodes;
+extern const ls_command ls_command_accounts;
+extern const ls_command ls_command_token;
+extern const ls_command ls_command_usage;
 extern const ls_command ls_command_simulate;
-extern const ls_command ls_command_train, ls_command_agent, ls_command_resize, ls_command_sample,
-    ls_command_eval, ls_command_import, ls_command_export, ls_command_tokenize_train,
-    ls_command_tokenize_encode, ls_command_tokenize_decode, ls_command_data_prepare, ls_command_replay,
-    ls_command_state_hash, ls_command_checkpoint_ls, ls_command_checkpoint_show, ls_command_checkpoint_verify,
-    ls_command_checkpoint_prune, ls_command_checkpoint_pin, ls_command_checkpoint_unpin, ls_command_report,
-    ls_command_rank, ls_command_diagnose, ls_command_trace, ls_command_draw, ls_command_calibrate,
-    ls_command_bench, ls_command_version, ls_command_plan, ls_command_slurm_config, ls_command_runner,
-    ls_command_submit, ls_command_sweep, ls_command_ps, ls_command_why, ls_command_logs, ls_command_wait,
-    ls_command_cancel, ls_command_hold, ls_command_release, ls_command_priority, ls_command_top,
-    ls_command_nodes, ls_command_accounts, ls_command_usage, ls_command_cache_ls, ls_command_cache_clear,
-    ls_command_cache_verify, ls_command_cache_limit;
+extern const ls_command ls_command_slurm_config;
+extern const ls_command ls_command_runner;
+/* cli/inspect */
+extern const ls_command ls_command_report;
+extern const ls_command ls_command_diagnose;
+extern const ls_command ls_command_trace;
+extern const ls_command ls_command_replay;
+/* cli/maintain */
+extern const ls_command ls_command_checkpoint_ls;
+extern const ls_command ls_command_checkpoint_show;
+extern const ls_command ls_command_checkpoint_verify;
+extern const ls_command ls_command_checkpoint_prune;
+extern const ls_command ls_command_checkpoint_pin;
+extern const ls_command ls_command_checkpoint_unpin;
+extern const ls_command ls_command_state_hash;
+extern const ls_command ls_command_calibrate;
+extern const ls_command ls_command_version;
+/* cli/bench */
+extern const ls_command ls_command_bench;
+/* cli */
+extern const ls_command ls_command_manual;
 
 #endif

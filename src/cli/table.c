@@ -2,6 +2,7 @@
 #include "cli/table.h"
 
 #include "base/assert.h"
+#include "cli/command.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -53,7 +54,7 @@ void ls_table_printf(ls_table *table, const char *format, ...)
     ls_text_release(&text);
 }
 
-/* Characters; each counts as one wide. */
+/* Number of characters; each counts as one column. */
 static size_t width_of(const char *text)
 {
     size_t width = 0;
@@ -63,7 +64,7 @@ static size_t width_of(const char *text)
     return width;
 }
 
-/* All of it, or as much as leaves room for an ellipsis. */
+/* The whole cell, or its beginning and an ellipsis. */
 static void append_cut(ls_text *text, const char *cell, size_t width)
 {
     if (width_of(cell) <= width) {
@@ -100,7 +101,8 @@ static void append_row(const ls_table *table, const char *const *row, const size
     ls_text_append(text, "\n");
 }
 
-/* Takes a character from the widest column of words, again and again, until all fit, or none can be narrower. */
+/* Narrows the widest column of words by one character at a time, until the row fits or no column
+ * can become narrower. */
 static void narrow(const ls_table *table, size_t *widths, size_t width)
 {
     enum { NARROWEST = 8 };
@@ -148,4 +150,12 @@ size_t ls_terminal_width(void)
 {
     struct winsize size;
     return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* ---- JSON in place of a table ---- */
+
+void ls_print_json(const json_t *root)
+{
+    json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    fputc('\n', stdout);
 }

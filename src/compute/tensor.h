@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tensor views: what every kernel takes.
+ * Tensor views, the arguments of every kernel.
  *
- * A view is a row-major matrix in some device's memory: `rows` rows of `cols` elements, `stride` elements
- * apart. Activations are (tokens, features); a weight is (out, in); a vector is one row. A view never owns
- * its memory. Kernels assert the shapes they are given, so that a silent mismatch stops at the call.
+ * A view is a row-major matrix in the memory of a device: `rows` rows of `cols` elements, `stride`
+ * elements apart. Activations are (tokens, features), a weight is (out, in), a vector is one row. A
+ * view never owns its memory. Kernels assert their shapes, so a wrong shape stops at the call.
  */
 #ifndef LS_COMPUTE_TENSOR_H
 #define LS_COMPUTE_TENSOR_H
@@ -18,11 +18,13 @@
 typedef enum ls_device_kind { LS_DEVICE_CPU, LS_DEVICE_CUDA } ls_device_kind;
 
 typedef struct ls_tensor {
-    void *data; /* device memory; NULL: absent (optional arguments) */
+    /* Device memory. NULL: an optional argument is absent. */
+    void *data;
     ls_dtype dtype;
     ls_device_kind device;
     int64_t rows, cols;
-    int64_t stride; /* elements from one row to the next, >= cols */
+    /* Elements from one row to the next, at least cols. */
+    int64_t stride;
 } ls_tensor;
 
 /* A float32 view in CPU memory with stride == cols. */

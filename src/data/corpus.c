@@ -1,35 +1,147 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
-#include "base/file.h"
+#include "data/jsonl.h"
+#include "data/text.h"
 #include "data/token_file.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
-typedef struct path_list {
-    char **paths;
+enum { FOLDER_DEPTH_MAX = 32, FIELD_BYTES_MAX = 128 };
+
+typedef struct entry {
+    char *path;
+    const char *field;
+} entry;
+
+typedef struct expansion {
+    ls_arena *arena;
+    const ls_corpus_query *query;
+    entry *entries;
     size_t count, capacity;
-} path_list;
+    /* Files of a folder that are not of a known kind. */
+    size_t skipped_count;
+    const char *skipped;
+} expansion;
 
 const char *ls_corpus_kind_name(ls_corpus_kind kind)
 {
-    static const char *const names[] = {"text", "JSON lines", "token file"};
+    static const char *const names[] = {"text", "JSON lines", "token file", "JSON", "CSV", "TSV"};
     return names[kind];
 }
 
-static void path_list_add(ls_arena *arena, path_list *list, char *path)
+const char *ls_corpus_field(const ls_corpus_file *file)
 {
-    if (list->count == list->capacity) {
-        const size_t capacity = list->capacity ? list->capacity * 2 : 16;
-        char **paths = ls_arena_new(arena, char *, capacity);
-        if (list->count > 0) {
-            memcpy(paths, list->paths, list->count * sizeof *paths);
+    return file->field && file->field[0] ? file->field : LS_FIELD_DEFAULT;
+}
+
+bool ls_corpus_field_matters(const ls_corpus_file *file)
+{
+    return file->kind != LS_CORPUS_TEXT && file->kind != LS_CORPUS_TOKENS &&
+           strcmp(ls_corpus_field(file), LS_FIELD_DEFAULT) != 0;
+}
+
+/* ---- kinds ----------------------------------------------------------------------------------- */
+
+/* The kind that a name stands for. Returns false if its suffix is not a known one: it is then
+ * read as text when it is named, and skipped in a folder. */
+static bool kind_of_name(const char *path, ls_corpus_kind *kind_out)
+{
+    static const struct {
+        const char *suffix;
+        ls_corpus_kind kind;
+    } known[] = {
+        {".jsonl", LS_CORPUS_JSONL}, {".ndjson", LS_CORPUS_JSONL}, {".json", LS_CORPUS_JSON},
+        {".csv", LS_CORPUS_CSV},     {".tsv", LS_CORPUS_TSV},      {".bin", LS_CORPUS_TOKENS},
+        {".idx", LS_CORPUS_TOKENS},  {".txt", LS_CORPUS_TEXT},     {".text", LS_CORPUS_TEXT},
+        {".md", LS_CORPUS_TEXT},     {".rst", LS_CORPUS_TEXT},
+    };
+    size_t stem_bytes = 0;
+    ls_packing_suffix(path, &stem_bytes);
+    *kind_out = LS_CORPUS_TEXT;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const size_t bytes = strlen(known[i].suffix);
+        if (stem_bytes >= bytes && strncasecmp(path + stem_bytes - bytes, known[i].suffix, bytes) == 0) {
+            *kind_out = known[i].kind;
+            return true;
         }
-        list->paths = paths;
-        list->capacity = capacity;
     }
-    list->paths[list->count++] = path;
+    return false;
+}
+
+static ls_status check_packed(const ls_corpus_file *file, ls_packing promised)
+{
+    if (promised != LS_PACKING_NONE && promised != file->packing) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s does not hold %s data, although its suffix says so: rename or remove it",
+                       file->path, ls_packing_name(promised));
+    }
+    if (file->kind == LS_CORPUS_TOKENS && file->packing != LS_PACKING_NONE) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s is a compressed token file; token files are read in place, so decompress it first",
+                       file->path);
+    }
+    return LS_OK;
+}
+
+static ls_status look_at(ls_corpus_file *file, ls_file_map map)
+{
+    if (map.bytes == 0) {
+        return ls_fail(LS_ERR_DATA, "%s is empty: remove it or fill it", file->path);
+    }
+    size_t stem_bytes = 0;
+    const ls_packing promised = ls_packing_suffix(file->path, &stem_bytes);
+    kind_of_name(file->path, &file->kind);
+    file->packing = file->kind == LS_CORPUS_TOKENS && promised == LS_PACKING_NONE
+                        ? LS_PACKING_NONE
+                        : ls_packing_of(map.data, map.bytes);
+    LS_TRY(check_packed(file, promised));
+    if (ls_token_file_has_magic(map.data, map.bytes)) {
+        file->kind = LS_CORPUS_TOKENS;
+    }
+    return file->kind == LS_CORPUS_TOKENS ? LS_OK : ls_text_check_format(map.data, map.bytes, file->path);
+}
+
+static ls_status find_kind(ls_corpus_file *file)
+{
+    ls_file_map map;
+    LS_TRY(ls_file_map_open(file->path, &map));
+    const ls_status status = look_at(file, map);
+    ls_file_map_close(&map);
+    return status;
+}
+
+ls_status ls_corpus_unpack(const ls_corpus_file *file, const ls_unpack_options *options, ls_file_map *map)
+{
+    if (file->packing == LS_PACKING_NONE) {
+        return LS_OK;
+    }
+    ls_file_map content = {0};
+    LS_TRY(ls_unpack(file->path, *map, options, &content));
+    ls_file_map_close(map);
+    *map = content;
+    return ls_text_check_format(map->data, map->bytes, file->path);
+}
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+static void add_path(expansion *x, char *path, const char *field)
+{
+    if (x->count == x->capacity) {
+        const size_t capacity = x->capacity ? x->capacity * 2 : 16;
+        entry *entries = ls_arena_new(x->arena, entry, capacity);
+        if (x->count > 0) {
+            memcpy(entries, x->entries, x->count * sizeof *entries);
+        }
+        x->entries = entries;
+        x->capacity = capacity;
+    }
+    x->entries[x->count++] = (entry){.path = path, .field = field};
 }
 
 /* "x.idx" beside "x.bin" becomes "x.bin". */
@@ -42,16 +154,85 @@ static char *data_path_of(ls_arena *arena, char *path)
     return ls_path_exists(data) ? data : path;
 }
 
-static ls_status expand_pattern(ls_arena *arena, const char *pattern, path_list *list)
+static void add_file_of_folder(expansion *x, char *path, const char *field)
 {
-    char *literal = ls_arena_strdup(arena, pattern);
-    char **paths = &literal;
+    ls_corpus_kind kind;
+    if (kind_of_name(path, &kind)) {
+        add_path(x, data_path_of(x->arena, path), field);
+    } else {
+        x->skipped = x->skipped_count++ ? x->skipped : path;
+    }
+}
+
+static ls_status add_folder(expansion *x, const char *folder, const char *field, int depth)
+{
+    if (depth > FOLDER_DEPTH_MAX) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: folders are nested more than %d deep; is one a link to its parent?", folder,
+                       FOLDER_DEPTH_MAX);
+    }
+    char **names = NULL;
+    size_t count = 0;
+    LS_TRY(ls_dir_list(x->arena, folder, &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        char *path = ls_path_join(x->arena, folder, names[i]);
+        if (names[i][0] == '.') {
+            continue;
+        }
+        if (ls_path_is_dir(path)) {
+            LS_TRY(add_folder(x, path, field, depth + 1));
+        } else {
+            add_file_of_folder(x, path, field);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status expand_folder(expansion *x, const char *folder, const char *field)
+{
+    const size_t before = x->count;
+    x->skipped_count = 0;
+    LS_TRY(add_folder(x, folder, field, 1));
+    if (x->count == before) {
+        return ls_fail(
+            LS_ERR_NOT_FOUND,
+            "folder %s holds no data: files named .txt, .md, .rst, .jsonl, .json, .csv, .tsv (also with "
+            ".gz or .zst) or .bin are looked for, in its folders too",
+            folder);
+    }
+    if (x->skipped_count > 0 && x->query->tell) {
+        const bool one = x->skipped_count == 1;
+        x->query->tell(x->query->context,
+                       ls_arena_printf(x->arena, "%s: %zu file%s of other kinds %s not read, for example %s",
+                                       folder, x->skipped_count, one ? "" : "s", one ? "is" : "are",
+                                       x->skipped));
+    }
+    return LS_OK;
+}
+
+static ls_status fail_without_match(const char *pattern)
+{
+    char here[PATH_MAX];
+    const bool relative = pattern[0] != '/' && getcwd(here, sizeof here);
+    return ls_fail(LS_ERR_NOT_FOUND, "no file matches %s%s%s", pattern, relative ? " in " : "",
+                   relative ? here : "");
+}
+
+static ls_status expand_pattern(expansion *x, const char *named, const char *field)
+{
+    char *pattern = ls_path_expand_home(x->arena, named);
+    char **paths = &pattern;
     size_t count = 1;
-    if (!ls_path_exists(pattern)) { /* a file whose name has a * or [ in it is taken by its name */
-        LS_TRY(ls_path_glob(arena, pattern, &paths, &count));
+    /* A pattern that is the name of a file means that file, even if it holds a * or [. */
+    if (!ls_path_exists(pattern) && ls_path_glob(x->arena, pattern, &paths, &count) != LS_OK) {
+        return fail_without_match(pattern);
     }
     for (size_t i = 0; i < count; i++) {
-        path_list_add(arena, list, data_path_of(arena, paths[i]));
+        if (ls_path_is_dir(paths[i])) {
+            LS_TRY(expand_folder(x, paths[i], field));
+        } else {
+            add_path(x, data_path_of(x->arena, paths[i]), field);
+        }
     }
     return LS_OK;
 }
@@ -69,56 +250,55 @@ static int compare_by_path(const void *a, const void *b)
 }
 
 /* Sets repeated paths to NULL, keeping the first of each. */
-static void drop_repeated(ls_arena *arena, path_list *list)
+static void drop_repeated(expansion *x)
 {
-    ranked_path *sorted = ls_arena_new(arena, ranked_path, list->count);
-    for (size_t i = 0; i < list->count; i++) {
-        sorted[i] = (ranked_path){.path = list->paths[i], .rank = i};
+    ranked_path *sorted = ls_arena_new(x->arena, ranked_path, x->count);
+    for (size_t i = 0; i < x->count; i++) {
+        sorted[i] = (ranked_path){.path = x->entries[i].path, .rank = i};
     }
-    qsort(sorted, list->count, sizeof *sorted, compare_by_path);
-    for (size_t i = 1; i < list->count; i++) {
+    qsort(sorted, x->count, sizeof *sorted, compare_by_path);
+    for (size_t i = 1; i < x->count; i++) {
         if (strcmp(sorted[i - 1].path, sorted[i].path) == 0) {
-            list->paths[sorted[i].rank] = NULL;
+            x->entries[sorted[i].rank].path = NULL;
         }
     }
 }
 
-static ls_status kind_of(const char *path, ls_corpus_kind *kind_out)
+static const char *field_for(const ls_corpus_query *query, size_t index)
 {
-    ls_file_map map;
-    LS_TRY(ls_file_map_open(path, &map));
-    ls_status status = LS_OK;
-    if (map.bytes == 0) {
-        status = ls_fail(LS_ERR_DATA, "%s is empty: remove it or fill it", path);
-    } else if (ls_path_has_suffix(path, ".bin") || ls_path_has_suffix(path, ".idx") ||
-               ls_token_file_has_magic(map.data, map.bytes)) {
-        *kind_out = LS_CORPUS_TOKENS;
-    } else if (ls_path_has_suffix(path, ".jsonl") || ls_path_has_suffix(path, ".ndjson")) {
-        *kind_out = LS_CORPUS_JSONL;
-    } else {
-        *kind_out = LS_CORPUS_TEXT;
-    }
-    ls_file_map_close(&map);
-    return status;
+    const char *own = query->fields ? query->fields[index] : NULL;
+    return own && own[0] ? own : query->field;
 }
 
-ls_status ls_corpus_expand(ls_arena *arena, const char *const *patterns, size_t pattern_count,
-                           ls_corpus_file **files_out, size_t *count_out)
+static ls_status expand_all(expansion *x)
 {
-    path_list list = {0};
-    if (pattern_count == 0) {
+    const ls_corpus_query *query = x->query;
+    if (query->pattern_count == 0) {
         return ls_fail(LS_ERR_INVALID, "no data files are named: give at least one path or pattern");
     }
-    for (size_t i = 0; i < pattern_count; i++) {
-        LS_TRY(expand_pattern(arena, patterns[i], &list));
+    for (size_t i = 0; i < query->pattern_count; i++) {
+        const char *field = field_for(query, i);
+        if (field && strlen(field) > FIELD_BYTES_MAX) {
+            return ls_fail(LS_ERR_INVALID, "the field name '%.40s...' has %zu bytes; at most %d are allowed",
+                           field, strlen(field), FIELD_BYTES_MAX);
+        }
+        LS_TRY(expand_pattern(x, query->patterns[i], field));
     }
-    drop_repeated(arena, &list);
-    ls_corpus_file *files = ls_arena_new(arena, ls_corpus_file, list.count);
+    drop_repeated(x);
+    return LS_OK;
+}
+
+ls_status ls_corpus_expand(ls_arena *arena, const ls_corpus_query *query, ls_corpus_file **files_out,
+                           size_t *count_out)
+{
+    expansion x = {.arena = arena, .query = query};
+    LS_TRY(expand_all(&x));
+    ls_corpus_file *files = ls_arena_new(arena, ls_corpus_file, x.count);
     size_t count = 0;
-    for (size_t i = 0; i < list.count; i++) {
-        if (list.paths[i]) {
-            files[count].path = list.paths[i];
-            LS_TRY(kind_of(list.paths[i], &files[count].kind));
+    for (size_t i = 0; i < x.count; i++) {
+        if (x.entries[i].path) {
+            files[count] = (ls_corpus_file){.path = x.entries[i].path, .field = x.entries[i].field};
+            LS_TRY(find_kind(&files[count]));
             count++;
         }
     }

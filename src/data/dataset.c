@@ -9,7 +9,7 @@
 #include "data/split.h"
 #include "data/token_cache.h"
 #include "data/token_file.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -25,28 +25,37 @@ enum {
     CONTEXT_MAX = 1 << 24,
     THREADS_MAX = 256,
     MEASURED_TOKENS_MAX = 4 << 20,
-    FILES_MAX = 30000, /* each is one or two maps; Linux allows a process 65530 */
+    /* Each file is one or two maps, and Linux allows a process 65530. */
+    FILES_MAX = 30000,
 };
 static const uint64_t POSITION_LIMIT = UINT64_C(1) << 56;
 
 /* A group of files: a training source, or the files given for validation. */
 typedef struct source {
     ls_corpus_file *files;
-    ls_tokens *tokens; /* file_count of them */
+    /* file_count of them. */
+    ls_tokens *tokens;
     size_t file_count;
-    size_t opened_count; /* how many of the tokens are open */
+    /* How many of the tokens are open. */
+    size_t opened_count;
     double weight;
-    ls_stream stream;      /* training tokens */
-    uint64_t window_count; /* samples in it */
+    /* The training tokens. */
+    ls_stream stream;
+    /* Where its part of the validation stream ends. */
+    uint64_t validation_end;
+    /* Samples in the stream. */
+    uint64_t window_count;
 } source;
 
 struct ls_dataset {
     ls_arena arena;
-    ls_cache *cache; /* has pinned what is mapped */
+    /* Pins what is mapped. */
+    ls_cache *cache;
     uint32_t context;
     source *sources;
     uint32_t source_count;
-    source given_validation; /* files of options.validation_patterns */
+    /* The files of options.validation_patterns. */
+    source given_validation;
     ls_mixture mixture;
     ls_stream validation;
     double validation_bytes_per_token;
@@ -54,7 +63,7 @@ struct ls_dataset {
     char hash[LS_SHA256_HEX_BYTES];
 };
 
-/* ---- checking options -------------------------------------------------------------------------- */
+/* ---- checking options ------------------------------------------------------------------------ */
 
 static ls_status check_options(const ls_dataset_options *o)
 {
@@ -69,7 +78,7 @@ static ls_status check_options(const ls_dataset_options *o)
         return ls_fail(LS_ERR_INVALID, "no data files are named: give at least one path or pattern");
     }
     if (o->source_count > LS_MIXTURE_MAX) {
-        return ls_fail(LS_ERR_INVALID, "%zu sources are mixed, at most %d are allowed", o->source_count,
+        return ls_fail(LS_ERR_INVALID, "%zu data sources are mixed; at most %d are allowed", o->source_count,
                        LS_MIXTURE_MAX);
     }
     if (o->validation_pattern_count > 0 && o->validation_fraction > 0.0) {
@@ -89,7 +98,7 @@ static uint32_t vocab_of(const ls_dataset_options *o)
     if (o->vocab_size > 0) {
         return o->vocab_size;
     }
-    return o->tokenizer ? ls_tokenizer_vocab_size(o->tokenizer) : INT32_MAX;
+    return o->tokenizer ? ls_tokenizer_vocab_size(o->tokenizer) : LS_TOKEN_FILE_VOCAB_UNKNOWN;
 }
 
 static uint32_t threads_of(const ls_dataset_options *o)
@@ -101,7 +110,7 @@ static uint32_t threads_of(const ls_dataset_options *o)
     return cores < 1 ? 1 : cores > THREADS_MAX ? THREADS_MAX : (uint32_t)cores;
 }
 
-/* ---- opening files ----------------------------------------------------------------------------- */
+/* ---- opening files --------------------------------------------------------------------------- */
 
 static ls_status open_file(const ls_dataset_options *o, ls_cache *cache, const ls_corpus_file *file,
                            ls_tokens *tokens_out)
@@ -116,8 +125,8 @@ static ls_status open_file(const ls_dataset_options *o, ls_cache *cache, const l
     }
     if (!o->tokenizer) {
         return ls_fail(LS_ERR_INVALID,
-                       "%s is %s, which needs a tokenizer; only token files can be read without", file->path,
-                       ls_corpus_kind_name(file->kind));
+                       "%s is %s, which needs a tokenizer; only token files can be read without one",
+                       file->path, ls_corpus_kind_name(file->kind));
     }
     const ls_token_cache_options options = {.cache = cache,
                                             .tokenizer = o->tokenizer,
@@ -129,14 +138,21 @@ static ls_status open_file(const ls_dataset_options *o, ls_cache *cache, const l
     return ls_token_cache_open(file, &options, tokens_out);
 }
 
-static ls_status open_source(ls_dataset *d, const ls_dataset_options *o, const char *const *patterns,
-                             size_t pattern_count, source *s)
+static ls_status open_source(ls_dataset *d, const ls_dataset_options *o, const ls_dataset_source *from,
+                             source *s)
 {
-    LS_TRY(ls_corpus_expand(&d->arena, patterns, pattern_count, &s->files, &s->file_count));
+    const ls_corpus_query query = {.patterns = from->patterns,
+                                   .pattern_count = from->pattern_count,
+                                   .field = o->field,
+                                   .fields = from->fields,
+                                   .tell = o->tell,
+                                   .context = o->caller};
+    LS_TRY(ls_corpus_expand(&d->arena, &query, &s->files, &s->file_count));
     if (s->file_count > FILES_MAX) {
-        return ls_fail(LS_ERR_INVALID,
-                       "%zu data files, at most %d are allowed: join them, or make one .jsonl of them",
-                       s->file_count, FILES_MAX);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "there are %zu data files; at most %d are allowed: join them, or make one .jsonl of them",
+            s->file_count, FILES_MAX);
     }
     s->tokens = ls_arena_new(&d->arena, ls_tokens, s->file_count);
     for (; s->opened_count < s->file_count; s->opened_count++) {
@@ -163,18 +179,21 @@ static ls_status open_sources(ls_dataset *d, const ls_dataset_options *o)
         const ls_dataset_source *from = &o->sources[i];
         source *to = &d->sources[i];
         to->weight = o->source_count == 1 ? 1.0 : from->weight;
-        d->source_count = (uint32_t)i + 1; /* from here on close() looks after it */
-        LS_TRY(open_source(d, o, from->patterns, from->pattern_count, to));
+        /* From here on ls_dataset_close closes it. */
+        d->source_count = (uint32_t)i + 1;
+        LS_TRY(open_source(d, o, from, to));
     }
     if (o->validation_pattern_count > 0) {
-        LS_TRY(open_source(d, o, o->validation_patterns, o->validation_pattern_count, &d->given_validation));
+        const ls_dataset_source given = {.patterns = o->validation_patterns,
+                                         .pattern_count = o->validation_pattern_count};
+        LS_TRY(open_source(d, o, &given, &d->given_validation));
     }
     return LS_OK;
 }
 
-/* ---- streams ----------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
-/* Validation text must not be trained on, under whatever name it comes. */
+/* The same text must not be both training and validation data, even under two file names. */
 static ls_status check_no_file_in_both(const ls_dataset *d)
 {
     const source *v = &d->given_validation;
@@ -183,7 +202,8 @@ static ls_status check_no_file_in_both(const ls_dataset *d)
             for (size_t f = 0; f < d->sources[i].file_count; f++) {
                 if (strcmp(d->sources[i].tokens[f].content_hash, v->tokens[k].content_hash) == 0) {
                     return ls_fail(LS_ERR_INVALID,
-                                   "%s is validation data but the training file %s has the same content",
+                                   "%s is validation data, but the training file %s has the same content: "
+                                   "use different files",
                                    v->files[k].path, d->sources[i].files[f].path);
                 }
             }
@@ -202,18 +222,17 @@ static ls_status make_training_streams(ls_dataset *d, double fraction)
     d->split_by_document = true;
     for (uint32_t i = 0; i < d->source_count; i++) {
         source *s = &d->sources[i];
-        bool by_document = true;
-        ls_split_files(&d->arena, s->tokens, s->file_count, fraction, &s->stream, &d->validation,
-                       &by_document);
+        const bool by_document =
+            ls_split_files(&d->arena, s->tokens, s->file_count, fraction, &s->stream, &d->validation);
         d->split_by_document = d->split_by_document && by_document;
+        s->validation_end = d->validation.token_count;
         s->window_count = windows_in(s->stream.token_count, d->context);
         if (s->window_count == 0) {
-            return ls_fail(
-                LS_ERR_DATA,
-                "source %u (%s%s) has %llu tokens for training, one sample needs context + 1 = %u: give more "
-                "text or a smaller context",
-                i, s->files[0].path, s->file_count > 1 ? ", ..." : "", (ull)s->stream.token_count,
-                d->context + 1);
+            return ls_fail(LS_ERR_DATA,
+                           "source %u (%s%s) has %llu tokens for training, but one sample needs context + 1 "
+                           "= %u: give more text or a smaller context",
+                           i, s->files[0].path, s->file_count > 1 ? ", ..." : "", (ull)s->stream.token_count,
+                           d->context + 1);
         }
     }
     return LS_OK;
@@ -227,7 +246,7 @@ static ls_status make_validation_stream(ls_dataset *d, const ls_dataset_options 
     }
     const bool wanted = o->validation_fraction > 0.0 || v->file_count > 0;
     if (wanted && d->validation.token_count < 2) {
-        return ls_fail(LS_ERR_DATA, "the validation data has %llu tokens, at least 2 are needed: %s",
+        return ls_fail(LS_ERR_DATA, "the validation data has only %llu tokens; at least 2 are needed: %s",
                        (ull)d->validation.token_count,
                        v->file_count > 0
                            ? "give more text"
@@ -237,8 +256,9 @@ static ls_status make_validation_stream(ls_dataset *d, const ls_dataset_options 
 }
 
 /*
- * Bytes of text per validation token, by decoding (the beginning of) the split: files' means would be off by a
- * percent or so, and nats per byte are compared between tokenizers. 0.0 when it can't be decoded.
+ * Measures the bytes of text per validation token by decoding the split, or its beginning. The
+ * means of the files would be off by about a percent, and nats per byte are compared between
+ * tokenizers. Stays 0.0 if the split can't be decoded.
  */
 static ls_status measure_validation_bytes(ls_dataset *d, const ls_tokenizer *tokenizer)
 {
@@ -267,7 +287,7 @@ static ls_status make_mixture(ls_dataset *d)
     return d->source_count > 0 ? ls_mixture_init(weights, d->source_count, &d->mixture) : LS_OK;
 }
 
-/* ---- identity ---------------------------------------------------------------------------------- */
+/* ---- identity -------------------------------------------------------------------------------- */
 
 static void hash_line(ls_sha256 *hash, const char *format, ...) LS_PRINTF(2, 3);
 static void hash_line(ls_sha256 *hash, const char *format, ...)
@@ -285,7 +305,11 @@ static void hash_source(ls_sha256 *hash, const char *name, const source *s)
 {
     hash_line(hash, "%s weight %a files %zu\n", name, s->weight, s->file_count);
     for (size_t i = 0; i < s->file_count; i++) {
-        hash_line(hash, "file %d %s\n", (int)s->files[i].kind, s->tokens[i].content_hash);
+        const ls_corpus_file *file = &s->files[i];
+        hash_line(hash, "file %d %s\n", (int)file->kind, s->tokens[i].content_hash);
+        if (ls_corpus_field_matters(file)) {
+            hash_line(hash, "field %s\n", ls_corpus_field(file));
+        }
     }
 }
 
@@ -304,7 +328,7 @@ static void make_hash(ls_dataset *d, const ls_dataset_options *o)
     ls_sha256_finish(&hash, d->hash);
 }
 
-/* ---- open and close ---------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static ls_status open_into(ls_dataset *d, const ls_dataset_options *o)
 {
@@ -325,7 +349,7 @@ ls_status ls_dataset_open(const ls_dataset_options *options, ls_dataset **datase
 {
     ls_dataset *d = calloc(1, sizeof *d);
     if (!d) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for a dataset");
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for a dataset");
     }
     const ls_status status = open_into(d, options);
     if (status != LS_OK) {
@@ -352,12 +376,13 @@ void ls_dataset_close(ls_dataset *dataset)
         close_source(&dataset->sources[i]);
     }
     close_source(&dataset->given_validation);
-    ls_cache_close(dataset->cache); /* behind the maps */
+    /* After the maps, which it pins. */
+    ls_cache_close(dataset->cache);
     ls_arena_release(&dataset->arena);
     free(dataset);
 }
 
-/* ---- samples ----------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 ls_dataset_draw ls_dataset_draw_at(const ls_dataset *dataset, uint64_t seed, uint64_t position)
 {
@@ -398,17 +423,18 @@ ls_status ls_dataset_tokens(const ls_dataset *dataset, ls_split split, uint32_t 
     return ls_stream_read(stream_of(dataset, split, source_index), first, count, tokens_out);
 }
 
-/* ---- looking ----------------------------------------------------------------------------------- */
-
-uint32_t ls_dataset_context(const ls_dataset *dataset)
-{
-    return dataset->context;
-}
+/* ---- queries --------------------------------------------------------------------------------- */
 
 uint64_t ls_dataset_source_samples(const ls_dataset *dataset, uint32_t source_index)
 {
     LS_ASSERT(source_index < dataset->source_count);
     return dataset->sources[source_index].window_count;
+}
+
+uint64_t ls_dataset_validation_end(const ls_dataset *dataset, uint32_t source_index)
+{
+    LS_ASSERT(source_index < dataset->source_count);
+    return dataset->sources[source_index].validation_end;
 }
 
 uint64_t ls_dataset_samples(const ls_dataset *dataset, ls_split split)
@@ -440,7 +466,8 @@ uint64_t ls_dataset_token_count(const ls_dataset *dataset, ls_split split)
     return sum;
 }
 
-/* Bytes of text the stream's tokens stand for, by each file's mean; NAN when a file's is not known. */
+/* Bytes of text that the stream's tokens stand for, from the mean of each file. NAN if the mean of
+ * a file is not known. */
 static double text_bytes_of(const ls_stream *stream)
 {
     double bytes = 0.0;
@@ -494,9 +521,10 @@ uint64_t ls_dataset_document_count(const ls_dataset *dataset)
     return sum;
 }
 
-bool ls_dataset_split_by_document(const ls_dataset *dataset)
+bool ls_dataset_ends_document(const ls_dataset *dataset)
 {
-    return dataset->split_by_document;
+    const source *v = &dataset->given_validation;
+    return v->file_count > 0 && v->files[v->file_count - 1].kind != LS_CORPUS_TOKENS;
 }
 
 const char *ls_dataset_hash(const ls_dataset *dataset)

@@ -1,36 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Dataset: files in, samples of T+1 tokens out, each a pure function of (seed, position).
+ * Dataset: files in, samples of T+1 tokens out. Each sample is a pure function of (seed, position).
  *
- *   patterns -> files -> tokens (cached) -> training stream, validation stream -> windows
+ *   patterns --> files --> tokens (cached) --> training stream   --> windows
+ *                                          --> validation stream --> windows
  *
- * Packing. The documents of a source follow each other in one stream of tokens, each document followed by the
- * tokenizer's end-of-text token where it has one. Window i of a stream are its tokens [i*T, i*T + T]: T
- * inputs and, shifted by one, T targets. Neighbouring windows share one token, so that every token but the
- * first is a target exactly once. What is left at the end and does not fill a window is not used in this form
- * (ls_dataset_tokens reads it). A window may hold the end of one document and the beginning of the next;
- * attention is not masked between them (document masking is not there yet).
+ * Packing. The documents of a source form one stream of tokens. Each document is followed by the
+ * tokenizer's end-of-text token, if it has one. Window i of a stream is its tokens [i*T, i*T + T]:
+ * T inputs and, shifted by one, T targets. Neighbouring windows share one token, so every token but
+ * the first is a target exactly once. Tokens at the end that do not fill a window are not part of a
+ * sample; ls_dataset_tokens reads them. A window may hold the end of one document and the beginning
+ * of the next. Attention is not masked between documents, because that is not supported yet.
  *
- *        stream   a0 a1 a2 a3 a4 <eos> b0 b1 b2 <eos> c0 ...          T = 4
- *        window 0 a0 a1 a2 a3 a4
- *        window 1             a4 <eos> b0 b1 b2
- *        window 2                            b2 <eos> c0 ...
+ *        T = 4
+ *        stream   | a0 | a1 | a2 | a3 | a4 |<eos>| b0 | b1 | b2 |<eos>| c0 | ...
+ *        window 0 | a0 | a1 | a2 | a3 | a4 |
+ *        window 1                     | a4 |<eos>| b0 | b1 | b2 |
+ *        window 2                                          | b2 |<eos>| c0 | ...
  *
- * Validation split (data/split.h). It depends on the tokens and the fraction only: not on T, seed, batch or
- * ranks, so runs with different settings are judged on the same text. Each source is cut in up to 16 equal
- * stripes and the end of each stripe is validation. Cuts are moved to document boundaries when the share that
- * results is between half and twice what was asked for (the usual case: many documents); else, with one or
- * few long documents, they stay inside documents. No token is in both splits.
+ * Validation split (data/split.h). It depends only on the tokens and the fraction, not on T, seed,
+ * batch or ranks, so runs with different settings are judged on the same text. Each source is cut
+ * into up to 16 equal stripes, and the end of each stripe is validation. The cuts are moved to
+ * document boundaries if the resulting share is between half and twice the wanted one, which is the
+ * usual case with many documents. With one document, or a few long ones, the cuts stay inside
+ * documents. No token is in both splits.
  *
- * Order. Training walks through each source in a keyed random permutation of its windows per epoch
- * (data/order.h); sources are mixed by weight (data/mixture.h). Validation is read in file order, never
- * shuffled. The trainer asks for position = step * global_batch + index.
+ * Order. Training reads each source in a keyed random permutation of its windows, another one in
+ * each epoch (data/order.h). Sources are mixed by weight (data/mixture.h). Validation is read in
+ * file order and never shuffled. The trainer asks for position = step * global_batch + index.
  *
- * Thread-safety: a dataset does not change after it was opened; every function but open and close may be
- * called from any number of threads at once. ls_dataset_sample and ls_dataset_tokens allocate nothing.
+ * Thread-safety: a dataset does not change once it is open. Any number of threads may call every
+ * function except open and close at once. ls_dataset_sample and ls_dataset_tokens allocate nothing.
  *
- * Ownership: the options and what they point to are borrowed during ls_dataset_open only. The dataset owns
- * its maps.
+ * Ownership: the options and what they point to are borrowed only during ls_dataset_open. The
+ * dataset owns its maps.
  */
 #ifndef LS_DATA_DATASET_H
 #define LS_DATA_DATASET_H
@@ -42,59 +45,84 @@
 #include <stdint.h>
 
 typedef struct ls_dataset ls_dataset;
-typedef struct ls_tokenizer ls_tokenizer; /* data/tokenizer.h */
+typedef struct ls_tokenizer ls_tokenizer; /* tokenizer/tokenizer.h */
 
 typedef enum ls_split { LS_SPLIT_TRAIN = 0, LS_SPLIT_VALIDATION = 1 } ls_split;
 
 /* Files that belong together: one corpus. */
 typedef struct ls_dataset_source {
-    const char *const *patterns; /* paths, or patterns with * ? [] {}; each must match at least one file */
-    size_t pattern_count;        /* >= 1 */
-    double weight; /* > 0, relative: share of the samples drawn from this source; ignored with one source */
+    /* Paths, folders, or patterns with * ? [] {}. Each must match at least one file
+     * (data/corpus.h). */
+    const char *const *patterns;
+    /* At least 1. */
+    size_t pattern_count;
+    /* For each pattern, the key or column that holds the document; NULL or an entry that is NULL or
+     * "": options.field. */
+    const char *const *fields;
+    /* Relative share of the samples that come from this source, above 0. Ignored for one source. */
+    double weight;
 } ls_dataset_source;
 
-/* Tells how far tokenising is; called from the opening thread, a few times per second at most. */
+/* Reports how far tokenising is. Called on the thread that opens the dataset, at most a few times
+ * per second. */
 typedef void (*ls_dataset_progress)(void *context, const char *path, uint64_t done_bytes,
                                     uint64_t total_bytes);
 
 typedef struct ls_dataset_options {
-    const ls_dataset_source *sources; /* training data */
-    size_t source_count; /* 0 to LS_MIXTURE_MAX; 0 only with validation_patterns (what `eval` does) */
+    /* Training data. */
+    const ls_dataset_source *sources;
+    /* 0 to LS_MIXTURE_MAX. 0 is allowed only with validation_patterns, as `eval` uses it. */
+    size_t source_count;
 
-    /* Files that are validation as a whole; then validation_fraction must be 0. */
+    /* Files that are validation data as a whole. validation_fraction must then be 0. */
     const char *const *validation_patterns;
     size_t validation_pattern_count;
 
-    double validation_fraction; /* 0 to 0.5 of each source's tokens; 0: no validation split */
+    /* Share of each source's tokens that is validation, 0 to 0.5. 0: no validation split. */
+    double validation_fraction;
 
-    const ls_tokenizer *tokenizer; /* NULL: only token files can be read */
-    uint32_t vocab_size; /* ids must be below it; 0: the tokenizer's, and without a tokenizer 2^31 - 1 */
-    uint32_t context;    /* T, tokens per sample, 1 to 2^24 */
+    /* Key or column that holds the document in JSON lines, JSON, CSV and TSV. NULL or "": "text".
+     */
+    const char *field;
 
-    /* For tokenised text. NULL: $LOCKSTEP_HOME/cache/tokens, else ~/.lockstep/cache/tokens; "": none. */
+    /* NULL: only token files can be read. */
+    const ls_tokenizer *tokenizer;
+    /* Every id must be below it. 0: the tokenizer's size, or 2^31 - 1 without a tokenizer. */
+    uint32_t vocab_size;
+    /* T, tokens per sample, 1 to 2^24. */
+    uint32_t context;
+
+    /* Folder for tokenised text. NULL: $LOCKSTEP_HOME/cache/tokens, else ~/.lockstep/cache/tokens.
+     * "": no cache. */
     const char *cache_dir;
-    uint32_t threads; /* for tokenising, 0: as many as there are cores; never changes the result */
+    /* Threads that tokenise. 0: one per core. Never changes the result. */
+    uint32_t threads;
 
-    /* All three may be NULL. tell: a line for people: why it takes so long. stop: asked several times per second while tokenising and while
-     * waiting for another process that does; anything but LS_OK ends the opening with it. */
+    /* May be NULL, like the next two. */
     ls_dataset_progress progress;
+    /* Receives a line for the user that says why opening takes long. */
     void (*tell)(void *context, const char *text);
+    /* Called several times per second while tokenising, and while waiting for another process that
+     * tokenises. A status other than LS_OK ends ls_dataset_open with that status. */
     ls_status (*stop)(void *context);
-    void *caller; /* the context of all of them */
+    /* The context of all three. */
+    void *caller;
 } ls_dataset_options;
 
 /*
- * Opens the files, tokenises what is not in the cache, and works out splits.
+ * Opens the files, tokenises those that are not in the cache, and computes the splits.
  *
- * dataset_out: the caller closes it with ls_dataset_close. Written only on success.
- * Errors, each naming the file and where in it:
+ * dataset_out: written only on success. The caller closes it with ls_dataset_close.
+ * Errors, each with the file and the place in it:
  *   LS_ERR_NOT_FOUND  no file matches a pattern
- *   LS_ERR_DATA       empty, truncated or binary file; broken UTF-8; broken JSON line or one without `text`;
- *                     token id beyond the vocabulary; fewer than T+1 tokens in a source, or 2 in validation
+ *   LS_ERR_DATA       an empty, truncated or binary file; broken UTF-8; a broken record, or one
+ *                     without the field; a token id beyond the vocabulary; fewer than T+1 tokens in a
+ *                     source, or fewer than 2 in validation
  *   LS_ERR_INVALID    an option outside its range; text without a tokenizer
- *   LS_ERR_MEMORY, LS_ERR_IO, and what `stop` said
+ *   LS_ERR_MEMORY, LS_ERR_IO, and what `stop` returned
  *
- * A cache folder that can't be written is not an error: a warning is logged and the tokens are kept in memory.
+ * A cache folder that can't be written is not an error: a warning is logged and the tokens are kept
+ * in memory.
  */
 LS_MUST_CHECK ls_status ls_dataset_open(const ls_dataset_options *options, ls_dataset **dataset_out);
 
@@ -102,67 +130,85 @@ LS_MUST_CHECK ls_status ls_dataset_open(const ls_dataset_options *options, ls_da
 void ls_dataset_close(ls_dataset *dataset);
 
 /*
- * One sample. tokens_out: (T+1): inputs are [0, T), targets are [1, T+1).
+ * Reads one sample. tokens_out has T+1 entries: inputs are [0, T), targets are [1, T+1).
  *
- * LS_SPLIT_TRAIN: any position below 2^56; epochs follow each other without end. seed chooses the order.
- * LS_SPLIT_VALIDATION: position below ls_dataset_samples(dataset, LS_SPLIT_VALIDATION); the seed is ignored.
+ * LS_SPLIT_TRAIN: position is any number below 2^56, because epochs follow each other without end;
+ * the seed chooses the order. LS_SPLIT_VALIDATION: position is below
+ * ls_dataset_samples(dataset, LS_SPLIT_VALIDATION); the seed is ignored.
  *
- * Pure: the same arguments give the same tokens in every process, for any number of ranks. Every id is below
- * vocab_size.
+ * Pure: the same arguments give the same tokens in every process, for any number of ranks. Every id
+ * is below vocab_size.
  *
- * Errors: LS_ERR_DATA when a cached block does not match its checksum any more (the file changed or the disk
- * lies), naming the file; tokens_out may then hold anything.
+ * Errors: LS_ERR_DATA with the file's name if a cached block no longer matches its checksum,
+ * because the file changed or the disk is failing. tokens_out may then hold anything.
  */
 LS_MUST_CHECK ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t seed,
                                           uint64_t position, int32_t *tokens_out);
 
-/*
- * Where the sample at `position` of the training split comes from; for reports ("epoch 1.3 of 2 sources").
- */
+/* Where a sample of the training split comes from. */
 typedef struct ls_dataset_draw {
-    uint32_t source; /* index into options.sources */
-    uint64_t epoch;  /* how many times the whole source was read before */
-    uint64_t window; /* which window of the source */
+    /* Index into options.sources. */
+    uint32_t source;
+    /* How many times the whole source was read before. */
+    uint64_t epoch;
+    /* Which window of the source. */
+    uint64_t window;
 } ls_dataset_draw;
+
+/* Where the sample at `position` comes from. position and seed as for ls_dataset_sample. */
 ls_dataset_draw ls_dataset_draw_at(const ls_dataset *dataset, uint64_t seed, uint64_t position);
 
 /*
- * `count` tokens of a split from `first` on, in file order; what evaluation of a whole file needs for its
- * last, shorter window. The training stream is that of source `source`; validation is one stream (source is
- * then 0). first + count must not exceed ls_dataset_stream_tokens. Errors as for ls_dataset_sample.
+ * Reads `count` tokens of a split from `first` on, in file order. The evaluation of a whole file
+ * needs it for the last, shorter window. Each source has its own training stream; validation is one
+ * stream, and `source` is then 0. first + count must not exceed ls_dataset_stream_tokens. Errors:
+ * as for ls_dataset_sample.
  */
 LS_MUST_CHECK ls_status ls_dataset_tokens(const ls_dataset *dataset, ls_split split, uint32_t source,
                                           uint64_t first, uint64_t count, int32_t *tokens_out);
 
-/* T of the options. */
-uint32_t ls_dataset_context(const ls_dataset *dataset);
 /*
- * Samples of one epoch: windows of all sources together. Validation: 0 when there is none, and when it is
- * shorter than a window (it can still be read with ls_dataset_tokens).
+ * Samples in one epoch of a split: the windows of all sources. 0 for validation if there is none or
+ * it is shorter than a window; ls_dataset_tokens can still read it.
  */
 uint64_t ls_dataset_samples(const ls_dataset *dataset, ls_split split);
-/* The same for one source of the training split. */
+
+/* Samples in one epoch of one training source. */
 uint64_t ls_dataset_source_samples(const ls_dataset *dataset, uint32_t source);
-/* Tokens in a split, all sources together. */
+
+/* Where in the validation stream the tokens split off from `source` end; they begin where those of
+ * the source before it end. 0 for all sources if validation has files of its own. */
+uint64_t ls_dataset_validation_end(const ls_dataset *dataset, uint32_t source);
+
+/* Tokens in a split, for all sources. */
 uint64_t ls_dataset_token_count(const ls_dataset *dataset, ls_split split);
-/* Tokens of one stream: a training source, or validation (source 0). */
+
+/* Tokens in one stream: a training source, or validation (source 0). */
 uint64_t ls_dataset_stream_tokens(const ls_dataset *dataset, ls_split split, uint32_t source);
-/*
- * Bytes of text per token of a split, for nats per byte = nats per token / this; end-of-text tokens count as
- * tokens of no bytes. Validation: measured by decoding the split (its first 4 Mi tokens when it is longer).
- * Training: each file's mean weighted by its share, an estimate where a file is cut. 0.0 when not known: token
- * files carry no text, and without a tokenizer they can't be decoded.
- */
-double ls_dataset_bytes_per_token(const ls_dataset *dataset, ls_split split);
-/* Files, documents in all of them. */
-uint64_t ls_dataset_file_count(const ls_dataset *dataset);
-uint64_t ls_dataset_document_count(const ls_dataset *dataset);
-/* True when validation was split off between documents, false when inside them. */
-bool ls_dataset_split_by_document(const ls_dataset *dataset);
 
 /*
- * Identity: SHA-256, 64 hex digits, over the content of the files in order, tokenizer, weights, T, fraction
- * and split rule. Not over paths or cache. Two datasets with the same hash give the same samples.
+ * Bytes of text per token of a split: nats per byte = nats per token / this. An end-of-text token
+ * counts as a token of no bytes. Validation is measured by decoding the split, or its first 4 Mi
+ * tokens. Training is the mean of each file weighted by its share, which is an estimate for a file
+ * that is cut. Returns 0.0 if it is not known: token files carry no text, and can't be decoded
+ * without a tokenizer.
+ */
+double ls_dataset_bytes_per_token(const ls_dataset *dataset, ls_split split);
+
+/* How many files the dataset has. */
+uint64_t ls_dataset_file_count(const ls_dataset *dataset);
+
+/* How many documents all files hold. */
+uint64_t ls_dataset_document_count(const ls_dataset *dataset);
+
+/* True if the last validation file is one that was tokenised here, so that its last token is the
+ * tokenizer's end-of-text token, if it has one. */
+bool ls_dataset_ends_document(const ls_dataset *dataset);
+
+/*
+ * The dataset's identity: the SHA-256, in 64 hex digits, of the content of the files in order, the
+ * tokenizer, weights, T, fraction and split rule. Paths and the cache do not matter. Two datasets
+ * with the same hash give the same samples.
  */
 const char *ls_dataset_hash(const ls_dataset *dataset);
 

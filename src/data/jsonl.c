@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/jsonl.h"
 
-#include "data/text.h"
+#include "base/text.h"
+#include "tokenizer/unicode.h"
 
 #include <string.h>
 
@@ -17,66 +18,109 @@ bool ls_jsonl_is_blank(const char *line, size_t bytes)
     return true;
 }
 
-static ls_status check_line(const char *line, size_t bytes, const char *path, uint64_t number)
+ls_status ls_jsonl_check(const ls_jsonl_line *line)
 {
-    if (memchr(line, 0, bytes)) {
-        return ls_fail(LS_ERR_DATA, "%s:%llu: NUL byte: the file is binary or damaged, JSON lines are text",
-                       path, (ull)number);
+    if (memchr(line->data, 0, line->bytes)) {
+        return ls_fail(LS_ERR_DATA, "%s:%llu: the line contains a NUL byte: the file is binary or damaged",
+                       line->path, (ull)line->number);
     }
-    const size_t valid = ls_text_utf8_valid_bytes(line, bytes);
-    if (valid < bytes) {
-        return ls_fail(LS_ERR_DATA, "%s:%llu: broken UTF-8, byte 0x%02x in column %zu: JSON must be UTF-8",
-                       path, (ull)number, (unsigned char)line[valid], valid + 1);
+    const size_t valid = ls_utf8_valid_prefix(line->data, line->bytes);
+    if (valid < line->bytes) {
+        return ls_fail(
+            LS_ERR_DATA,
+            "%s:%llu: broken UTF-8, byte 0x%02x in column %zu: the file must be UTF-8; convert it, "
+            "for example with `iconv -f LATIN1 -t UTF-8`",
+            line->path, (ull)line->number, (unsigned char)line->data[valid], valid + 1);
     }
     return LS_OK;
 }
 
-/* Why an object without `text` can't be used. */
-static ls_status fail_without_text(const json_t *root, const char *path, uint64_t number)
+static const char *field_of(const ls_jsonl_line *line)
 {
-    static const char *const tuning_keys[] = {"messages", "conversations", "prompt", "completion"};
+    return line->field ? line->field : LS_FIELD_DEFAULT;
+}
+
+/* Fails with the keys that the object has. */
+static ls_status fail_with_keys(json_t *root, const ls_jsonl_line *line)
+{
+    enum { KEYS_MAX = 8 };
+    ls_text keys = {0};
+    const char *key;
+    json_t *value;
+    size_t count = 0;
+    json_object_foreach(root, key, value)
+    {
+        if (count++ < KEYS_MAX) {
+            ls_text_append(&keys, keys.bytes ? ", " : "");
+            ls_text_append_printable(&keys, key, strnlen(key, 40), "");
+        }
+    }
+    const ls_status status = ls_fail(
+        LS_ERR_DATA,
+        "%s:%llu: the object has no key `%s`; its keys: %s%s. Name the key that holds the document with "
+        "data.field (run file) or --field",
+        line->path, (ull)line->number, field_of(line), count ? ls_text_string(&keys) : "none",
+        count > KEYS_MAX ? ", ..." : "");
+    ls_text_release(&keys);
+    return status;
+}
+
+/* Says why an object without the field can't be used. */
+static ls_status fail_without_field(json_t *root, const ls_jsonl_line *line)
+{
+    static const char *const tuning_keys[] = {"messages", "conversations", "prompt", "completion",
+                                              "instruction"};
     for (size_t i = 0; i < sizeof tuning_keys / sizeof tuning_keys[0]; i++) {
         if (json_object_get(root, tuning_keys[i])) {
             return ls_fail(
                 LS_ERR_DATA,
-                "%s:%llu: the line has `%s` but no `text`: only plain text under the key `text` is read, "
-                "instruction data with loss masks is not supported yet",
-                path, (ull)number, tuning_keys[i]);
+                "%s:%llu: the record has `%s` but no `%s`: instruction data with loss masks is not "
+                "supported yet; to train on one of its keys as plain text, name the key with "
+                "data.field (run file) or --field",
+                line->path, (ull)line->number, tuning_keys[i], field_of(line));
         }
     }
-    return ls_fail(LS_ERR_DATA,
-                   "%s:%llu: the object has no key `text`: rename the key that holds the document", path,
-                   (ull)number);
+    return fail_with_keys(root, line);
 }
 
-ls_status ls_jsonl_read(const char *line, size_t bytes, const char *path, uint64_t line_number,
-                        json_t **root_out, const char **text_out, size_t *text_bytes_out)
+static ls_status find_text(json_t *root, const ls_jsonl_line *line, const json_t **text_out)
 {
-    LS_TRY(check_line(line, bytes, path, line_number));
-    json_error_t error;
-    /* Whole numbers as reals: ids beyond 64 bits under other keys are no reason to refuse a line. */
-    json_t *root =
-        json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, &error);
-    if (!root) {
-        return ls_fail(LS_ERR_DATA, "%s:%llu: not valid JSON: %s (column %d)", path, (ull)line_number,
-                       error.text, error.column);
-    }
-    ls_status status = LS_OK;
-    const json_t *text = json_object_get(root, "text");
+    const json_t *text = json_object_get(root, field_of(line));
     if (!json_is_object(root)) {
-        status = ls_fail(LS_ERR_DATA, "%s:%llu: a line must be one JSON object with a key `text`", path,
-                         (ull)line_number);
-    } else if (!text) {
-        status = fail_without_text(root, path, line_number);
-    } else if (!json_is_string(text)) {
-        status = ls_fail(LS_ERR_DATA, "%s:%llu: `text` must be a string", path, (ull)line_number);
+        return ls_fail(LS_ERR_DATA, "%s:%llu: a line must be one JSON object with a key `%s`", line->path,
+                       (ull)line->number, field_of(line));
     }
+    if (!text) {
+        return fail_without_field(root, line);
+    }
+    if (!json_is_string(text)) {
+        return ls_fail(LS_ERR_DATA, "%s:%llu: the value of key `%s` must be a string", line->path,
+                       (ull)line->number, field_of(line));
+    }
+    *text_out = text;
+    return LS_OK;
+}
+
+ls_status ls_jsonl_read(const ls_jsonl_line *line, ls_jsonl_document *document_out)
+{
+    LS_TRY(ls_jsonl_check(line));
+    json_error_t error;
+    /* Whole numbers are read as reals, so that an id of more than 64 bits under another key is no
+     * reason to refuse the line. */
+    json_t *root = json_loadb(line->data, line->bytes,
+                              JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, &error);
+    if (!root) {
+        return ls_fail(LS_ERR_DATA, "%s:%llu: not valid JSON: %s (column %d)", line->path,
+                       (ull)line->number + (error.line > 1 ? (ull)error.line - 1 : 0), error.text,
+                       error.column);
+    }
+    const json_t *text = NULL;
+    const ls_status status = find_text(root, line, &text);
     if (status != LS_OK) {
         json_decref(root);
         return status;
     }
-    *root_out = root;
-    *text_out = json_string_value(text);
-    *text_bytes_out = json_string_length(text);
+    *document_out =
+        (ls_jsonl_document){.root = root, .text = json_string_value(text), .bytes = json_string_length(text)};
     return LS_OK;
 }

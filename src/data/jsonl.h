@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * JSON lines: one object a line, its document under the key `text`. Other keys are ignored.
+ * JSON objects that hold a document under one key. Other keys are ignored.
  *
- * Lines end with \n or \r\n; lines of nothing but white space are skipped. Thread-safe.
+ * Thread-safe.
  */
 #ifndef LS_DATA_JSONL_H
 #define LS_DATA_JSONL_H
@@ -14,18 +14,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* True when the line has only spaces, tabs and carriage returns. */
+/* The key of the document unless another one is named. */
+#define LS_FIELD_DEFAULT "text"
+
+/* One object of a file: a line of JSON lines, or an element of an array. */
+typedef struct ls_jsonl_line {
+    /* For error texts. */
+    const char *path;
+    /* For error texts. The first line is 1. */
+    uint64_t number;
+    /* The key of the document. NULL: LS_FIELD_DEFAULT. */
+    const char *field;
+    /* The object, without the \n of a line. */
+    const char *data;
+    size_t bytes;
+} ls_jsonl_line;
+
+/* The document of a line. */
+typedef struct ls_jsonl_document {
+    /* Owns the text; the caller drops it with json_decref. */
+    json_t *root;
+    /* UTF-8. */
+    const char *text;
+    size_t bytes;
+} ls_jsonl_document;
+
+/* True if the line holds only spaces, tabs and carriage returns. */
 bool ls_jsonl_is_blank(const char *line, size_t bytes);
 
+/* Refuses bytes that are not text: errors as below. */
+LS_MUST_CHECK ls_status ls_jsonl_check(const ls_jsonl_line *line);
+
 /*
- * Reads one line, without its \n, that is not blank. path, line_number (from 1): for error texts.
+ * Reads a line that is not blank. document_out is written only on success.
  *
- * text_out, text_bytes_out: the document, UTF-8, inside *root_out, which the caller drops with json_decref.
- * Written only on success. Errors: LS_ERR_DATA, each beginning with "path:line": not JSON, not an object,
- * broken UTF-8, no `text`, `text` not a string. Lines made for instruction tuning (`messages`, `prompt`,
- * `completion`) are refused by name: their loss masks are not supported.
+ * Errors: LS_ERR_DATA, with a text that begins with "path:line", for a line that is not JSON, is
+ * not an object, is not valid UTF-8, or has no string under `field`. Records made for instruction
+ * tuning (`messages`, `prompt`, `instruction`, ...) are refused by name, because their loss masks
+ * are not supported.
  */
-LS_MUST_CHECK ls_status ls_jsonl_read(const char *line, size_t bytes, const char *path, uint64_t line_number,
-                                      json_t **root_out, const char **text_out, size_t *text_bytes_out);
+LS_MUST_CHECK ls_status ls_jsonl_read(const ls_jsonl_line *line, ls_jsonl_document *document_out);
 
 #endif

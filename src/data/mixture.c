@@ -18,7 +18,8 @@ static double sum_of(const double *weights, uint32_t begin, uint32_t end)
     return sum;
 }
 
-/* A node is the interval [begin, end) of corpora and splits at its middle; the middle also names it. */
+/* A node is the interval [begin, end) of corpora. It splits at its middle, which also identifies
+ * it. */
 static uint32_t middle_of(uint32_t begin, uint32_t end)
 {
     return begin + (end - begin) / 2;
@@ -39,7 +40,8 @@ static void fill_shares(const double *weights, uint32_t begin, uint32_t end, ls_
 ls_status ls_mixture_init(const double *weights, uint32_t count, ls_mixture *mixture_out)
 {
     if (count < 1 || count > LS_MIXTURE_MAX) {
-        return ls_fail(LS_ERR_INVALID, "a mixture has %u corpora, allowed is 1 to %d", count, LS_MIXTURE_MAX);
+        return ls_fail(LS_ERR_INVALID, "the mixture has %u data sources; 1 to %d are allowed", count,
+                       LS_MIXTURE_MAX);
     }
     const double sum = sum_of(weights, 0, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -49,7 +51,8 @@ ls_status ls_mixture_init(const double *weights, uint32_t count, ls_mixture *mix
         }
         if (weights[i] < SMALLEST_SHARE * sum) {
             return ls_fail(LS_ERR_INVALID,
-                           "weight %g of corpus %u is below a billionth of the sum %g: remove the corpus",
+                           "weight %g of corpus %u is below a billionth of the sum of all weights, %g: "
+                           "remove the corpus or raise its weight",
                            weights[i], i, sum);
         }
     }

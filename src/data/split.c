@@ -7,15 +7,15 @@
 
 enum { STRIPES_MAX = 16, STRIPE_VALIDATION_TOKENS = 4096 };
 
-/* The files of a source as one row of tokens; starts[i] is the row index of file i's first token,
- * starts[count] the total. */
+/* The files of a source as one row of tokens. */
 typedef struct file_row {
     const ls_tokens *files;
     size_t count;
+    /* count + 1 entries: the row index of each file's first token, then the total. */
     const uint64_t *starts;
 } file_row;
 
-/* Validation is [begin, end) of the row, for each stripe. */
+/* The validation part of one stripe: [begin, end) of the row. */
 typedef struct cut {
     uint64_t begin, end;
 } cut;
@@ -40,7 +40,7 @@ static size_t last_not_above(const uint64_t *values, size_t count, uint64_t valu
     return low;
 }
 
-/* The document boundary nearest to row index `at`, the lower one when two are equally near. */
+/* The document boundary nearest to row index `at`, the lower one if two are equally near. */
 static uint64_t nearest_boundary(const file_row *row, uint64_t at)
 {
     const uint64_t total = row->starts[row->count];
@@ -84,8 +84,8 @@ static uint64_t cut_tokens(const cut_list *list)
     return sum;
 }
 
-/* Moves the cuts to document boundaries; false when that misses the wanted share by more than a factor of
- * two. */
+/* Moves the cuts to document boundaries. Returns false, and moves nothing, if the share would miss
+ * the wanted one by more than a factor of two. */
 static bool move_to_documents(const file_row *row, cut_list *list)
 {
     const uint64_t wanted = cut_tokens(list);
@@ -141,8 +141,8 @@ static void append_row(ls_arena *arena, ls_stream *stream, const file_row *row, 
     }
 }
 
-void ls_split_files(ls_arena *arena, const ls_tokens *files, size_t file_count, double fraction,
-                    ls_stream *train, ls_stream *validation, bool *by_document_out)
+bool ls_split_files(ls_arena *arena, const ls_tokens *files, size_t file_count, double fraction,
+                    ls_stream *train, ls_stream *validation)
 {
     LS_ASSERT(file_count > 0 && fraction >= 0.0 && fraction <= 0.5);
     uint64_t *starts = ls_arena_new(arena, uint64_t, file_count + 1);
@@ -153,10 +153,10 @@ void ls_split_files(ls_arena *arena, const ls_tokens *files, size_t file_count, 
     const file_row row = {.files = files, .count = file_count, .starts = starts};
     const uint64_t total = starts[file_count];
     cut_list list = {.count = 0};
-    *by_document_out = true;
+    bool by_document = true;
     if (fraction > 0.0) {
         list = cut_in_stripes(total, fraction);
-        *by_document_out = move_to_documents(&row, &list);
+        by_document = move_to_documents(&row, &list);
     }
     uint64_t at = 0;
     for (uint32_t s = 0; s < list.count; s++) {
@@ -165,6 +165,7 @@ void ls_split_files(ls_arena *arena, const ls_tokens *files, size_t file_count, 
         at = list.cuts[s].end;
     }
     append_row(arena, train, &row, at, total);
+    return by_document;
 }
 
 /* The span that holds stream index `at`. */

@@ -1,104 +1,100 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text.h"
 
-#include <stdint.h>
+#include "tokenizer/unicode.h"
+
 #include <string.h>
 
-static size_t skip_ascii(const unsigned char *text, size_t at, size_t bytes)
+typedef struct format {
+    const char *magic;
+    size_t bytes;
+    /* The first bytes could begin a text. */
+    bool printable;
+    const char *name;
+    const char *remedy;
+} format;
+
+#define MAGIC(text) (text), sizeof(text) - 1
+
+static const char EXTRACT[] = "extract its text first";
+static const char NO_TEXT[] = "it holds no text to train on";
+
+static const format formats[] = {
+    {MAGIC("\xff\xfe"), false, "UTF-16", "convert it with `iconv -f UTF-16 -t UTF-8`"},
+    {MAGIC("\xfe\xff"), false, "UTF-16", "convert it with `iconv -f UTF-16 -t UTF-8`"},
+    {MAGIC("\xfd\x37zXZ\0"), false, "xz", "unpack it with `unxz`; gzip and zstd files are read as they are"},
+    {MAGIC("BZh"), true, "bzip2", "unpack it with `bunzip2`; gzip and zstd files are read as they are"},
+    {MAGIC("\x04\x22\x4d\x18"), false, "LZ4", "unpack it with `unlz4`"},
+    {MAGIC("7z\xbc\xaf\x27\x1c"), false, "a 7z archive", "unpack it"},
+    {MAGIC("Rar!\x1a\x07"), false, "a RAR archive", "unpack it"},
+    {MAGIC("PK\x03\x04"), false, "a zip archive (also .docx, .xlsx, .odt, .epub)",
+     "unpack it, or extract the text of the document"},
+    {MAGIC("%PDF-"), false, "PDF", "extract its text, for example with `pdftotext`"},
+    {MAGIC("{\\rtf"), false, "RTF", EXTRACT},
+    {MAGIC("%!PS-Adobe"), false, "PostScript", EXTRACT},
+    {MAGIC("\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), false, "an old Office document (.doc, .xls, .ppt)", EXTRACT},
+    {MAGIC("PAR1"), true, "Parquet", "convert it to JSON lines with a `text` key"},
+    {MAGIC("ARROW1\0"), false, "Arrow", "convert it to JSON lines with a `text` key"},
+    {MAGIC("\xff\xff\xff\xff"), false, "Arrow", "convert it to JSON lines with a `text` key"},
+    {MAGIC("Obj\x01"), false, "Avro", "convert it to JSON lines with a `text` key"},
+    {MAGIC("SQLite format 3\0"), false, "an SQLite database", "export its text, for example as CSV"},
+    {MAGIC("\x89HDF\r\n\x1a\n"), false, "HDF5", "export its text, for example as JSON lines"},
+    {MAGIC("\x93NUMPY"), false, "a NumPy array", "token ids must be in a .bin file without header"},
+    {MAGIC("\x80\x02"), false, "a Python pickle", "save the text as JSON lines"},
+    {MAGIC("\x80\x03"), false, "a Python pickle", "save the text as JSON lines"},
+    {MAGIC("\x80\x04\x95"), false, "a Python pickle", "save the text as JSON lines"},
+    {MAGIC("\x80\x05\x95"), false, "a Python pickle", "save the text as JSON lines"},
+    {MAGIC("GGUF"), true, "a GGUF model", NO_TEXT},
+    {MAGIC("\x7f"
+           "ELF"),
+     false, "a program or library (ELF)", NO_TEXT},
+    {MAGIC("\x89PNG\r\n\x1a\n"), false, "a PNG image", NO_TEXT},
+    {MAGIC("\xff\xd8\xff"), false, "a JPEG image", NO_TEXT},
+    {MAGIC("GIF8"), true, "a GIF image", NO_TEXT},
+    {MAGIC("RIFF"), true, "a WAV, AVI or WebP file", NO_TEXT},
+    {MAGIC("ID3"), true, "an MP3 file", NO_TEXT},
+    {MAGIC("OggS"), true, "an Ogg file", NO_TEXT},
+    {MAGIC("fLaC"), true, "a FLAC file", NO_TEXT},
+};
+
+/* NULL: no known format. */
+static const format *find_format(const void *data, size_t bytes)
 {
-    while (at + 8 <= bytes) {
-        uint64_t word;
-        memcpy(&word, text + at, 8);
-        if (word & UINT64_C(0x8080808080808080)) {
-            break;
+    enum { LOOK_BYTES = 4096 };
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        const format *f = &formats[i];
+        if (bytes >= f->bytes && memcmp(data, f->magic, f->bytes) == 0 &&
+            (!f->printable || memchr(data, 0, bytes < LOOK_BYTES ? bytes : LOOK_BYTES))) {
+            return f;
         }
-        at += 8;
     }
-    while (at < bytes && text[at] < 0x80) {
-        at++;
-    }
-    return at;
+    /* A tar archive says so in its first header. */
+    static const format tar = {MAGIC("ustar"), true, "a tar archive", "unpack it"};
+    return bytes >= 262 && memcmp((const char *)data + 257, tar.magic, tar.bytes) == 0 ? &tar : NULL;
 }
 
-/* Bytes of the sequence at `s` (which is not ASCII), 0 when it is broken. The second byte's range depends on
- * the first: that is what shuts out overlong forms (E0, F0), surrogates (ED) and what lies beyond U+10FFFF
- * (F4). */
-static size_t sequence_bytes(const unsigned char *s, size_t left)
+ls_status ls_text_check_format(const void *data, size_t bytes, const char *path)
 {
-    const unsigned char first = s[0];
-    if (first < 0xc2 || first > 0xf4) {
-        return 0;
-    }
-    const size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    if (left < length) {
-        return 0;
-    }
-    const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    if (s[1] < low || s[1] > high) {
-        return 0;
-    }
-    for (size_t i = 2; i < length; i++) {
-        if (s[i] < 0x80 || s[i] > 0xbf) {
-            return 0;
-        }
-    }
-    return length;
-}
-
-size_t ls_text_utf8_valid_bytes(const char *text, size_t bytes)
-{
-    const unsigned char *s = (const unsigned char *)text;
-    size_t at = 0;
-    for (;;) {
-        at = skip_ascii(s, at, bytes);
-        if (at == bytes) {
-            return bytes;
-        }
-        const size_t length = sequence_bytes(s + at, bytes - at);
-        if (length == 0) {
-            return at;
-        }
-        at += length;
-    }
-}
-
-/* What a file with NUL bytes probably is, and what helps. */
-static const char *binary_hint(const unsigned char *s, size_t bytes)
-{
-    static const struct {
-        const char *magic;
-        size_t bytes;
-        const char *hint;
-    } known[] = {
-        {"\xff\xfe", 2, "it looks like UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`"},
-        {"\xfe\xff", 2, "it looks like UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`"},
-        {"\x1f\x8b", 2, "it looks like gzip: unpack it with `gunzip`"},
-        {"\x28\xb5\x2f\xfd", 4, "it looks like zstd: unpack it with `unzstd`"},
-        {"\xfd\x37zXZ", 5, "it looks like xz: unpack it with `unxz`"},
-        {"PK\x03\x04", 4, "it looks like a zip archive: unpack it"},
-        {"PAR1", 4, "it looks like Parquet: convert it to JSON lines with a `text` key"},
-        {"%PDF", 4, "it looks like PDF: extract its text, for example with `pdftotext`"},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (bytes >= known[i].bytes && memcmp(s, known[i].magic, known[i].bytes) == 0) {
-            return known[i].hint;
-        }
-    }
-    return "it is binary; token files must end in .bin, text must not contain NUL bytes";
+    const format *found = find_format(data, bytes);
+    return found ? ls_fail(LS_ERR_DATA, "%s is not plain text: it looks like %s; %s", path, found->name,
+                           found->remedy)
+                 : LS_OK;
 }
 
 ls_status ls_text_check(const char *text, size_t bytes, const char *path, bool need_utf8)
 {
     const char *nul = bytes > 0 ? memchr(text, 0, bytes) : NULL;
     if (nul) {
-        return ls_fail(LS_ERR_DATA, "%s is not text: NUL byte at offset %zu; %s", path, (size_t)(nul - text),
-                       binary_hint((const unsigned char *)text, bytes));
+        return ls_fail(
+            LS_ERR_DATA,
+            "%s is not text: it has a NUL byte at offset %zu; it is binary: token files must end in "
+            ".bin, and text has no NUL bytes",
+            path, (size_t)(nul - text));
     }
     if (!need_utf8) {
         return LS_OK;
     }
-    const size_t valid = ls_text_utf8_valid_bytes(text, bytes);
+    const size_t valid = ls_utf8_valid_prefix(text, bytes);
     if (valid < bytes) {
         size_t line = 1;
         for (const char *at = text; (at = memchr(at, '\n', (size_t)(text + valid - at))); at++) {

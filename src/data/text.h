@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Is this text? Finds the first NUL byte and the first broken UTF-8 sequence, with what to do about each.
+ * Checks that a file's content is text.
  *
- * Pure and thread-safe, no allocation. ASCII goes eight bytes at a time.
+ * Pure and thread-safe; allocates nothing.
  */
 #ifndef LS_DATA_TEXT_H
 #define LS_DATA_TEXT_H
@@ -13,16 +13,20 @@
 #include <stddef.h>
 
 /*
- * The offset of the first byte that does not begin or continue a valid UTF-8 sequence (RFC 3629: no overlong
- * forms, no surrogates, at most U+10FFFF), or `bytes` when all are valid. For a sequence cut off or broken in
- * the middle it is the offset of its first byte.
+ * Refuses content whose first bytes are those of a known format that is not plain text: PDF,
+ * images, programs, archives, databases and so on. Formats whose first bytes could begin a text
+ * are refused only if a NUL byte follows within 4 KiB.
+ *
+ * Errors: LS_ERR_DATA with the path, the format and a remedy.
  */
-size_t ls_text_utf8_valid_bytes(const char *text, size_t bytes);
+LS_MUST_CHECK ls_status ls_text_check_format(const void *data, size_t bytes, const char *path);
 
 /*
- * Checks a file's content. need_utf8: false when the tokenizer takes any bytes; NUL is refused all the same,
- * because a file with NUL bytes is not text. Errors: LS_ERR_DATA with the path, offset and a remedy (UTF-16
- * and compressed files are recognised).
+ * Refuses content with a NUL byte and, if need_utf8 is set, content that is not valid UTF-8
+ * (ls_utf8_valid_prefix in tokenizer/unicode.h). need_utf8 is false for a tokenizer that takes any
+ * bytes.
+ *
+ * Errors: LS_ERR_DATA with the path, the offset and a remedy.
  */
 LS_MUST_CHECK ls_status ls_text_check(const char *text, size_t bytes, const char *path, bool need_utf8);
 

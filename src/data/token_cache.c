@@ -4,15 +4,18 @@
 #include "base/assert.h"
 #include "data/content_hash.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything about one file on its way through the cache. */
+/* One file that is looked up in the cache or tokenised into it. */
 typedef struct job {
     const ls_corpus_file *file;
     const ls_token_cache_options *options;
+    /* The content; of a packed file the packed bytes, until they are unpacked. */
     ls_file_map text;
+    bool is_packed;
     char content_hash[LS_SHA256_HEX_BYTES];
     char key[LS_SHA256_HEX_BYTES];
     ls_tokens *tokens_out;
@@ -24,15 +27,47 @@ const char *ls_token_cache_default_folder(ls_arena *arena)
     return folder ? folder : "";
 }
 
-void ls_token_cache_key(ls_corpus_kind kind, const ls_tokenizer *tokenizer, const char *content_hash,
+void ls_token_cache_key(const ls_corpus_file *file, const ls_tokenizer *tokenizer, const char *content_hash,
                         char key_out[LS_SHA256_HEX_BYTES])
 {
-    char text[256];
+    char text[512];
+    const bool with_field = ls_corpus_field_matters(file);
     const int bytes =
-        snprintf(text, sizeof text, "lockstep tokens %d\nkind %d\ntokenizer %s\ncontent %s\n",
-                 LS_TOKEN_READER_VERSION, (int)kind, ls_tokenizer_hash(tokenizer), content_hash);
+        snprintf(text, sizeof text, "lockstep tokens %d\nkind %d\n%s%s%stokenizer %s\ncontent %s\n",
+                 LS_TOKEN_READER_VERSION, (int)file->kind, with_field ? "field " : "",
+                 with_field ? ls_corpus_field(file) : "", with_field ? "\n" : "",
+                 ls_tokenizer_hash(tokenizer), content_hash);
     LS_ASSERT(bytes > 0 && (size_t)bytes < sizeof text);
     ls_sha256_hex(text, (size_t)bytes, key_out);
+}
+
+static ls_status unpack(job *j)
+{
+    const ls_token_cache_options *options = j->options;
+    const ls_unpack_options how = {
+        .folder = ls_cache_folder(options->cache), .stop = options->stop, .context = options->context};
+    LS_TRY(j->is_packed ? ls_corpus_unpack(j->file, &how, &j->text) : LS_OK);
+    j->is_packed = false;
+    return LS_OK;
+}
+
+/* Unpacking is slow, so the content's hash is kept in a note: a file whose tokens are in the cache
+ * is not unpacked again. */
+static ls_status find_hash(job *j, const char *folder)
+{
+    const char *path = j->file->path;
+    if (!j->is_packed) {
+        ls_content_hash(folder, path, j->text, LS_CONTENT_HASH_REMEMBER_BYTES, j->content_hash);
+        return LS_OK;
+    }
+    if (ls_content_recall_unpacked(folder, path, j->text, j->content_hash)) {
+        return LS_OK;
+    }
+    const ls_file_map packed = {.bytes = j->text.bytes};
+    LS_TRY(unpack(j));
+    ls_sha256_hex(j->text.data, j->text.bytes, j->content_hash);
+    ls_content_remember_unpacked(folder, path, packed, j->content_hash);
+    return LS_OK;
 }
 
 static uint32_t id_bytes_of(const ls_tokenizer *tokenizer)
@@ -40,12 +75,26 @@ static uint32_t id_bytes_of(const ls_tokenizer *tokenizer)
     return ls_tokenizer_vocab_size(tokenizer) <= 65536 ? 2 : 4;
 }
 
+/* The file may have changed since its hash was found. */
+static ls_status unpack_as_hashed(job *j)
+{
+    if (!j->is_packed) {
+        return LS_OK;
+    }
+    char hash[LS_SHA256_HEX_BYTES];
+    LS_TRY(unpack(j));
+    ls_sha256_hex(j->text.data, j->text.bytes, hash);
+    return strcmp(hash, j->content_hash) == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_DATA, "%s changed while it was read: run the command again", j->file->path);
+}
+
 static ls_status encode_to(void *context, int fd, const char *path)
 {
-    const job *j = context;
+    job *j = context;
     const ls_token_cache_options *options = j->options;
-    const ls_encode_request request = {.path = j->file->path,
-                                       .kind = j->file->kind,
+    LS_TRY(unpack_as_hashed(j));
+    const ls_encode_request request = {.file = j->file,
                                        .data = (const char *)j->text.data,
                                        .bytes = j->text.bytes,
                                        .tokenizer = options->tokenizer,
@@ -69,34 +118,46 @@ static ls_status take_map(void *context, ls_file_map map, const char *path)
     return ls_token_format_open(map, path, j->key, j->options->vocab_size, j->tokens_out);
 }
 
-/* Bytes are tokens of their own; other tokens stand for some bytes each. */
+/* An estimate of the entry's size. The bytes tokenizer makes one token of each byte; the others
+ * make one token of about three bytes. */
 static uint64_t bytes_expected(const job *j)
 {
     const ls_tokenizer *tokenizer = j->options->tokenizer;
     const bool is_bytes = strcmp(ls_tokenizer_kind(tokenizer), "bytes") == 0;
-    return is_bytes ? 2 * j->text.bytes : j->text.bytes * id_bytes_of(tokenizer) / 3;
+    const uint64_t bytes = j->is_packed ? 4 * (uint64_t)j->text.bytes : j->text.bytes;
+    return is_bytes ? 2 * bytes : bytes * id_bytes_of(tokenizer) / 3;
+}
+
+static ls_status find_item(job *j)
+{
+    const ls_token_cache_options *options = j->options;
+    LS_TRY(find_hash(j, ls_cache_folder(options->cache)));
+    ls_token_cache_key(j->file, options->tokenizer, j->content_hash, j->key);
+    /* The entry outlives this process's working folder, so it names the full path. */
+    ls_arena arena = {0};
+    char *full = realpath(j->file->path, NULL);
+    const ls_cache_item item = {.key = j->key,
+                                .what = ls_arena_printf(&arena, "tokens of %s", full ? full : j->file->path),
+                                .bytes_expected = bytes_expected(j),
+                                .make = encode_to,
+                                .take = take_map,
+                                .context = j};
+    const ls_status status = ls_cache_get(options->cache, &item);
+    free(full);
+    ls_arena_release(&arena);
+    return status;
 }
 
 ls_status ls_token_cache_open(const ls_corpus_file *file, const ls_token_cache_options *options,
                               ls_tokens *tokens_out)
 {
-    job j = {.file = file, .options = options, .tokens_out = tokens_out};
+    job j = {.file = file,
+             .options = options,
+             .is_packed = file->packing != LS_PACKING_NONE,
+             .tokens_out = tokens_out};
     LS_TRY(ls_file_map_open(file->path, &j.text));
-    ls_arena arena = {0};
-    const char *folder = ls_cache_folder(options->cache);
-    ls_content_hash(folder, file->path, j.text, LS_CONTENT_HASH_REMEMBER_BYTES, j.content_hash);
-    ls_token_cache_key(file->kind, options->tokenizer, j.content_hash, j.key);
-    char *full = realpath(file->path, NULL); /* it may be asked for from other folders */
-    const ls_cache_item item = {.key = j.key,
-                                .what = ls_arena_printf(&arena, "tokens of %s", full ? full : file->path),
-                                .bytes_expected = bytes_expected(&j),
-                                .make = encode_to,
-                                .take = take_map,
-                                .context = &j};
-    const ls_status status = ls_cache_get(options->cache, &item);
-    free(full);
+    const ls_status status = find_item(&j);
     ls_file_map_close(&j.text);
-    ls_arena_release(&arena);
     return status;
 }
 

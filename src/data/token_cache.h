@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Token cache: a text file is tokenised once per tokenizer, whoever asks.
+ * Token cache: a text file is tokenised once per tokenizer, for all processes.
  *
- * The tokens of a file are an item of a cache folder (storage/cache.h: made once at a time, pinned while mapped, removed when the space is
- * wanted), <folder>/<key>.tokens, in the format of data/token_format.h. The key is the SHA-256 of (reader version, kind, tokenizer hash, content
- * SHA-256): what the tokens depend on and nothing else, so entries never need to be invalidated; copies and renames of a corpus hit.
+ * The tokens of a file are one item of a cache folder, <folder>/<key>.tokens, in the format of
+ * data/token_format.h. The folder (storage/cache/cache.h) lets one process at a time make an item,
+ * pins it while it is mapped, and removes it when the space is needed. The key is the SHA-256 of
+ * the reader version, the kind, the field, the tokenizer's hash and the SHA-256 of the content,
+ * unpacked. The tokens depend
+ * on nothing else, so an entry never becomes wrong, and copies and renames of a corpus find it.
  *
- * Header and tables are verified when an entry is opened, its ids block by block when they are read (data/tokens.h). What is damaged is made
- * again, with a warning.
+ * The header and the tables are verified when an entry is opened, the ids block by block when they
+ * are read (data/tokens.h). A damaged entry is made again, with a warning.
  *
  * Thread-safe, also between processes.
  */
@@ -17,46 +20,53 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "data/corpus.h"
-#include "data/encode.h"
+#include "data/encode_corpus.h"
 #include "data/tokens.h"
-#include "storage/cache.h"
+#include "storage/cache/cache.h"
 
 #include <stdint.h>
 
-/* Raised whenever the same text and tokenizer would give other tokens (line handling, separators). */
+/* Raised by a change that makes other tokens of the same text and tokenizer, for example in line
+ * handling or separators. */
 enum { LS_TOKEN_READER_VERSION = 1 };
 
-/* Of entries. */
+/* Suffix of an entry's file name. */
 #define LS_TOKEN_CACHE_SUFFIX ".tokens"
 
 typedef struct ls_token_cache_options {
-    ls_cache *cache; /* opened with LS_TOKEN_CACHE_SUFFIX; closed behind the tokens */
+    /* Opened with LS_TOKEN_CACHE_SUFFIX. Closed after the tokens. */
+    ls_cache *cache;
     const ls_tokenizer *tokenizer;
-    uint32_t vocab_size; /* ids must be below it */
-    uint32_t threads;    /* for encoding; >= 1 */
+    /* Every id must be below it. */
+    uint32_t vocab_size;
+    /* Threads that encode, at least 1. */
+    uint32_t threads;
     ls_encode_progress progress;
-    ls_status (*stop)(void *context); /* asked while encoding; NULL: never */
-    void *context;                    /* of both */
+    /* Called while encoding, as in ls_encode_request. May be NULL. */
+    ls_status (*stop)(void *context);
+    /* The context of both. */
+    void *context;
 } ls_token_cache_options;
 
 /*
- * The tokens of a text or JSON lines file, from the cache or made now.
+ * Opens the tokens of any file but a token file, and makes them if the cache does not have them.
  *
- * tokens_out: closed by the caller with ls_tokens_close; written only on success.
- * Errors: those of ls_encode_file and ls_file_map_open; LS_ERR_INVALID when the tokenizer's ids exceed
- * vocab_size; what stop said.
+ * tokens_out: written only on success. The caller closes it with ls_tokens_close.
+ * Errors: those of ls_encode_file and ls_file_map_open; LS_ERR_INVALID if an id of the tokenizer is
+ * not below vocab_size; what `stop` returned.
  */
 LS_MUST_CHECK ls_status ls_token_cache_open(const ls_corpus_file *file, const ls_token_cache_options *options,
                                             ls_tokens *tokens_out);
 
-/* $LOCKSTEP_HOME/cache/tokens, else $HOME/.lockstep/cache/tokens, else "" (no cache). In `arena`. */
+/* $LOCKSTEP_HOME/cache/tokens, else $HOME/.lockstep/cache/tokens, else "", which is no cache.
+ * Allocated in `arena`. */
 const char *ls_token_cache_default_folder(ls_arena *arena);
 
-/* The key of what a file becomes. content_hash: 64 hex digits. */
-void ls_token_cache_key(ls_corpus_kind kind, const ls_tokenizer *tokenizer, const char *content_hash,
+/* The key of a file's tokens. content_hash: 64 hex digits. */
+void ls_token_cache_key(const ls_corpus_file *file, const ls_tokenizer *tokenizer, const char *content_hash,
                         char key_out[LS_SHA256_HEX_BYTES]);
 
-/* Reads all of an entry and checks it. Errors: LS_ERR_DATA; those of ls_file_map_open. */
+/* Reads a whole entry and checks it. Errors: LS_ERR_DATA; those of ls_file_map_open. */
 LS_MUST_CHECK ls_status ls_token_cache_verify(const char *path, const char *key);
 
 #endif

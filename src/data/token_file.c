@@ -16,17 +16,22 @@ enum {
     LLMC_MAGIC_U32 = 20240801,
     LLMC_VERSION_U16 = 1,
     LLMC_VERSION_U32 = 7,
+    U16_VOCAB_MAX = 65536,
+    /* Fewer zeros at every second place may be chance. */
+    WIDE_IDS_MIN = 64,
     MEGATRON_HEADER_BYTES = 9 + 8 + 1 + 8 + 8,
 };
 static const char MEGATRON_MAGIC[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
 
-/* Where documents part in a file that has no index. */
+/* Whether the end-of-text token begins or ends a document, in a file that has no index. */
 typedef enum document_rule { END_OF_TEXT_BEGINS, END_OF_TEXT_ENDS } document_rule;
 
 /* A Megatron index, checked. The arrays are unaligned: read them with read_i32 and read_i64. */
 typedef struct megatron_index {
-    uint32_t source_bytes; /* per id in the .bin */
-    bool in_place;         /* ids can be used where they are */
+    /* Bytes per id in the .bin. */
+    uint32_t source_bytes;
+    /* The ids can be used without copying them. */
+    bool in_place;
     uint64_t sequence_count, document_count;
     const unsigned char *lengths, *offsets, *documents;
     uint64_t token_count;
@@ -55,7 +60,7 @@ bool ls_token_file_has_magic(const void *data, size_t bytes)
     return (magic == LLMC_MAGIC_U16 || magic == LLMC_MAGIC_U32) && version >= 0 && version < 100;
 }
 
-/* ---- checks on ids ----------------------------------------------------------------------------- */
+/* ---- checks on ids --------------------------------------------------------------------------- */
 
 static ls_status check_ids(const ls_tokens *tokens)
 {
@@ -76,14 +81,15 @@ static ls_status alloc_starts(ls_tokens *tokens, uint64_t capacity)
 {
     tokens->owned_starts = malloc(capacity * sizeof *tokens->owned_starts);
     if (!tokens->owned_starts) {
-        return ls_fail(LS_ERR_MEMORY, "%s: no memory for %llu document starts", tokens->path, (ull)capacity);
+        return ls_fail(LS_ERR_MEMORY, "%s: not enough memory for %llu document starts", tokens->path,
+                       (ull)capacity);
     }
     tokens->document_starts = tokens->owned_starts;
     tokens->document_count = 0;
     return LS_OK;
 }
 
-/* Appends a start unless the document before it is empty. */
+/* Appends the start of a document, unless the document would be empty. */
 static void add_start(ls_tokens *tokens, uint64_t start)
 {
     const uint64_t count = tokens->document_count;
@@ -108,26 +114,29 @@ static ls_status find_documents(ls_tokens *tokens, int64_t end_of_text, document
     return LS_OK;
 }
 
-/* ---- llm.c and nanoGPT ------------------------------------------------------------------------- */
+/* ---- llm.c and nanoGPT ----------------------------------------------------------------------- */
 
 static ls_status parse_llmc(const unsigned char *data, size_t bytes, ls_tokens *tokens)
 {
     const int32_t magic = read_i32(data), version = read_i32(data + 4);
     const int32_t expected = magic == LLMC_MAGIC_U16 ? LLMC_VERSION_U16 : LLMC_VERSION_U32;
     if (version != expected) {
-        return ls_fail(LS_ERR_DATA, "%s: llm.c token file of version %d, version %d is read for magic %d",
+        return ls_fail(LS_ERR_DATA,
+                       "%s is an llm.c token file of version %d; for files with magic number %d only version "
+                       "%d can be read",
                        tokens->path, version, expected, magic);
     }
     if (bytes < LLMC_HEADER_BYTES) {
-        return ls_fail(LS_ERR_DATA, "%s is truncated: %zu bytes, the header alone has %d", tokens->path,
-                       bytes, LLMC_HEADER_BYTES);
+        return ls_fail(LS_ERR_DATA, "%s is truncated: it has %zu bytes, but the header alone has %d",
+                       tokens->path, bytes, LLMC_HEADER_BYTES);
     }
     const uint32_t count = (uint32_t)read_i32(data + 8), id_bytes = magic == LLMC_MAGIC_U16 ? 2 : 4;
     const uint64_t needed = LLMC_HEADER_BYTES + (uint64_t)count * id_bytes;
     if (bytes != needed) {
-        return ls_fail(LS_ERR_DATA, "%s %s: %zu bytes, %llu are needed for the %u tokens its header promises",
-                       tokens->path, bytes < needed ? "is truncated" : "is too long", bytes, (ull)needed,
-                       count);
+        return ls_fail(
+            LS_ERR_DATA,
+            "%s %s: it has %zu bytes, but %llu are needed for the %u tokens that its header announces",
+            tokens->path, bytes < needed ? "is truncated" : "is too long", bytes, (ull)needed, count);
     }
     tokens->ids = data + LLMC_HEADER_BYTES;
     tokens->id_bytes = id_bytes;
@@ -135,7 +144,7 @@ static ls_status parse_llmc(const unsigned char *data, size_t bytes, ls_tokens *
     return LS_OK;
 }
 
-/* Other files of llm.c end in .bin too; read as raw ids they would train on nonsense. */
+/* Other files of llm.c end in .bin too. Read as raw ids, they would be nonsense to train on. */
 static ls_status refuse_other_llmc_files(const unsigned char *data, size_t bytes, const char *path)
 {
     static const struct {
@@ -155,22 +164,63 @@ static ls_status refuse_other_llmc_files(const unsigned char *data, size_t bytes
     return LS_OK;
 }
 
+/* 4 or 8 if the 16-bit numbers are 0 but for every second or every fourth, as in wider ids.
+ * Otherwise, and for a short file, 2. */
+static uint32_t apparent_id_bytes(const ls_tokens *tokens)
+{
+    uint32_t apparent = 2;
+    for (uint64_t i = 0; i < tokens->count; i++) {
+        if (ls_tokens_at(tokens, i) == 0) {
+            continue;
+        }
+        if (i % 2 == 1) {
+            return 2;
+        }
+        apparent = apparent == 4 || i % 4 == 2 ? 4 : 8;
+    }
+    return tokens->count < 2 * (uint64_t)WIDE_IDS_MIN ? 2 : apparent;
+}
+
+/* Read as 16-bit numbers, wider ids would be nonsense to train on. */
+static ls_status refuse_wide_ids(const ls_tokens *tokens)
+{
+    if (tokens->vocab_size > U16_VOCAB_MAX && tokens->vocab_size != LS_TOKEN_FILE_VOCAB_UNKNOWN) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s has neither llm.c's header nor an .idx beside it, so it must be uint16 ids "
+                       "(nanoGPT), which cannot hold a vocabulary of %u: store the ids as uint32 with "
+                       "llm.c's header (magic %d, version %d), or as Megatron's int32 .bin and .idx",
+                       tokens->path, tokens->vocab_size, LLMC_MAGIC_U32, LLMC_VERSION_U32);
+    }
+    const uint32_t apparent = apparent_id_bytes(tokens);
+    if (apparent > 2) {
+        const char *type = apparent == 4 ? "uint32" : "int64";
+        return ls_fail(
+            LS_ERR_DATA,
+            "%s looks like %s ids (%s), but without llm.c's header or an .idx beside it the file must be "
+            "uint16 ids (nanoGPT): convert it, for example with "
+            "numpy.fromfile(\"in.bin\", \"%s\").astype(\"uint16\").tofile(\"out.bin\"), or write Megatron's "
+            ".idx",
+            tokens->path, type,
+            apparent == 4 ? "every second 16-bit number is 0" : "three of four 16-bit numbers are 0", type);
+    }
+    return LS_OK;
+}
+
 static ls_status parse_raw_u16(const unsigned char *data, size_t bytes, ls_tokens *tokens)
 {
     if (bytes % 2 != 0) {
         return ls_fail(LS_ERR_DATA,
-                       "%s: %zu bytes is odd, but without llm.c's header or an .idx beside it the file must "
-                       "be uint16 ids "
-                       "(nanoGPT): it is truncated or not a token file",
+                       "%s: its size of %zu bytes is odd, but without llm.c's header or an .idx beside it "
+                       "the file must be uint16 ids (nanoGPT): it is truncated or not a token file",
                        tokens->path, bytes);
     }
     tokens->ids = data;
     tokens->id_bytes = 2;
     tokens->count = bytes / 2;
-    return LS_OK;
+    return refuse_wide_ids(tokens);
 }
 
-/* ---- Megatron ---------------------------------------------------------------------------------- */
+/* ---- Megatron -------------------------------------------------------------------------------- */
 
 static uint32_t megatron_type_bytes(unsigned char type)
 {
@@ -198,28 +248,29 @@ static ls_status parse_index_header(const char *name, const unsigned char *index
     const uint64_t version = (uint64_t)read_i64(index + 9);
     const unsigned char type = index[17];
     if (version != 1) {
-        return ls_fail(LS_ERR_DATA, "the index of %s has version %llu, 1 is read", name, (ull)version);
+        return ls_fail(LS_ERR_DATA, "the index of %s has version %llu; only version 1 can be read", name,
+                       (ull)version);
     }
     out->source_bytes = megatron_type_bytes(type);
     if (out->source_bytes == 0) {
         return ls_fail(LS_ERR_DATA,
-                       "the index of %s has type %u; ids may be 1 uint8, 3 int16, 4 int32, 5 int64, 8 uint16",
+                       "the index of %s says that its ids have type %u; allowed are 1 (uint8), 3 (int16), 4 "
+                       "(int32), 5 (int64) and 8 (uint16)",
                        name, type);
     }
     out->in_place = type == 4 || type == 8;
     out->sequence_count = (uint64_t)read_i64(index + 18);
     out->document_count = (uint64_t)read_i64(index + 26);
-    /* Bounded first, so that the sum of sizes below can't wrap. */
+    /* The counts are bounded first, so that the sum of sizes below can't overflow. */
     const uint64_t limit = bytes / 8;
     const uint64_t sequences = out->sequence_count, documents = out->document_count;
     const bool bounded = sequences <= limit && documents <= limit;
     const uint64_t needed = bounded ? MEGATRON_HEADER_BYTES + 12 * sequences + 8 * documents : 0;
     if (!bounded || (bytes != needed && bytes != needed + sequences)) {
-        return ls_fail(
-            LS_ERR_DATA,
-            "the index of %s is truncated or corrupt: %zu bytes do not fit %llu sequences and %llu "
-            "documents",
-            name, bytes, (ull)sequences, (ull)documents);
+        return ls_fail(LS_ERR_DATA,
+                       "the index of %s is truncated or corrupt: its %zu bytes do not match %llu sequences "
+                       "and %llu documents",
+                       name, bytes, (ull)sequences, (ull)documents);
     }
     out->lengths = index + MEGATRON_HEADER_BYTES;
     out->offsets = out->lengths + 4 * sequences;
@@ -237,8 +288,8 @@ static ls_status check_sequences(const char *name, size_t ids_bytes, megatron_in
             (uint64_t)length > (ids_bytes - (uint64_t)offset) / index->source_bytes) {
             return ls_fail(
                 LS_ERR_DATA,
-                "%s: sequence %llu of its index is %d ids at byte %lld, outside the %zu bytes of the "
-                "file: one of the two is truncated, or they do not belong together",
+                "%s: sequence %llu of its index has %d ids from byte %lld on, which is outside the %zu bytes "
+                "of the file: one of the two is truncated, or they do not belong together",
                 name, (ull)i, length, (long long)offset, ids_bytes);
         }
         index->in_place = index->in_place && (uint64_t)offset == expected_offset;
@@ -255,7 +306,7 @@ static ls_status check_documents(const char *name, const megatron_index *index)
         const int64_t first = read_i64(index->documents + 8 * i);
         if (first < before || (uint64_t)first > index->sequence_count) {
             return ls_fail(LS_ERR_DATA,
-                           "%s: document %llu of its index begins at sequence %lld, allowed is %lld to %llu",
+                           "%s: document %llu of its index begins at sequence %lld; allowed is %lld to %llu",
                            name, (ull)i, (long long)first, (long long)before, (ull)index->sequence_count);
         }
         before = first;
@@ -277,14 +328,14 @@ static int64_t read_id(const unsigned char *at, const megatron_index *index, boo
     }
 }
 
-/* Copies the sequences, in order, to 4-byte ids. Ids that fit no uint32 become the largest one, which no
- * vocabulary has. */
+/* Copies the sequences, in order, to 4-byte ids. An id that does not fit into uint32 becomes the
+ * largest one, which is in no vocabulary. */
 static ls_status gather(const unsigned char *data, const megatron_index *index, bool is_signed,
                         ls_tokens *tokens)
 {
     uint32_t *ids = malloc((index->token_count ? index->token_count : 1) * sizeof *ids);
     if (!ids) {
-        return ls_fail(LS_ERR_MEMORY, "%s: no memory to gather %llu tokens", tokens->path,
+        return ls_fail(LS_ERR_MEMORY, "%s: not enough memory to gather %llu tokens", tokens->path,
                        (ull)index->token_count);
     }
     uint64_t at = 0;
@@ -334,32 +385,32 @@ static ls_status parse_megatron(const unsigned char *data, size_t bytes, const u
     return mark_documents(&index, tokens);
 }
 
-/* ---- opening ----------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
-static ls_status parse_into(const unsigned char *ids, size_t ids_bytes, const unsigned char *index,
-                            size_t index_bytes, const ls_token_file_options *options, ls_tokens *tokens)
+static ls_status parse_into(const ls_token_file_bytes *file, const ls_token_file_options *options,
+                            ls_tokens *tokens)
 {
     document_rule rule = END_OF_TEXT_ENDS;
-    if (ids_bytes == 0) {
+    if (file->ids_bytes == 0) {
         return ls_fail(LS_ERR_DATA, "%s is empty", tokens->path);
     }
-    if (index) {
-        LS_TRY(parse_megatron(ids, ids_bytes, index, index_bytes, tokens));
-    } else if (ls_token_file_has_magic(ids, ids_bytes)) {
-        LS_TRY(parse_llmc(ids, ids_bytes, tokens));
+    if (file->index) {
+        LS_TRY(parse_megatron(file->ids, file->ids_bytes, file->index, file->index_bytes, tokens));
+    } else if (ls_token_file_has_magic(file->ids, file->ids_bytes)) {
+        LS_TRY(parse_llmc(file->ids, file->ids_bytes, tokens));
         rule = END_OF_TEXT_BEGINS;
     } else {
-        LS_TRY(refuse_other_llmc_files(ids, ids_bytes, tokens->path));
-        LS_TRY(parse_raw_u16(ids, ids_bytes, tokens));
+        LS_TRY(refuse_other_llmc_files(file->ids, file->ids_bytes, tokens->path));
+        LS_TRY(parse_raw_u16(file->ids, file->ids_bytes, tokens));
     }
     if (tokens->count == 0) {
         return ls_fail(LS_ERR_DATA, "%s holds no tokens", tokens->path);
     }
     LS_TRY(check_ids(tokens));
-    return index ? LS_OK : find_documents(tokens, options->end_of_text, rule);
+    return file->index ? LS_OK : find_documents(tokens, options->end_of_text, rule);
 }
 
-/* The .bin's hash; with an index the hash of both hashes. */
+/* The hash of the .bin, or with an index the hash of both hashes. */
 static void hash_content(const char *notes_folder, const char *path, ls_file_map ids, ls_file_map index,
                          ls_tokens *tokens)
 {
@@ -373,26 +424,27 @@ static void hash_content(const char *notes_folder, const char *path, ls_file_map
     }
 }
 
-ls_status ls_token_file_parse(const char *name, const void *ids, size_t ids_bytes, const void *index,
-                              size_t index_bytes, const ls_token_file_options *options, ls_tokens *tokens_out)
+ls_status ls_token_file_parse(const ls_token_file_bytes *file, const ls_token_file_options *options,
+                              ls_tokens *tokens_out)
 {
     LS_ASSERT(options->vocab_size >= 1);
-    ls_tokens tokens = {.path = strdup(name), .vocab_size = options->vocab_size};
+    ls_tokens tokens = {.path = strdup(file->name), .vocab_size = options->vocab_size};
     if (!tokens.path) {
-        return ls_fail(LS_ERR_MEMORY, "%s: out of memory", name);
+        return ls_fail(LS_ERR_MEMORY, "%s: not enough memory to read it", file->name);
     }
-    const ls_status status = parse_into(ids, ids_bytes, index, index_bytes, options, &tokens);
+    const ls_status status = parse_into(file, options, &tokens);
     if (status != LS_OK) {
         ls_tokens_close(&tokens);
         return status;
     }
-    hash_content(options->notes_folder, name, (ls_file_map){.data = ids, .bytes = ids_bytes},
-                 (ls_file_map){.data = index, .bytes = index_bytes}, &tokens);
+    hash_content(options->notes_folder, file->name,
+                 (ls_file_map){.data = file->ids, .bytes = file->ids_bytes},
+                 (ls_file_map){.data = file->index, .bytes = file->index_bytes}, &tokens);
     *tokens_out = tokens;
     return LS_OK;
 }
 
-/* Maps x.idx when it is there; leaves *map_out empty when not. */
+/* Maps x.idx if it exists. Leaves *map_out empty if not. */
 static ls_status map_index(const char *path, ls_file_map *map_out)
 {
     ls_arena arena = {0};
@@ -418,9 +470,12 @@ ls_status ls_token_file_open(const char *path, const ls_token_file_options *opti
     ls_status status = LS_OK;
     LS_TRY_GOTO(status, map_index(path, &index), failed);
     LS_TRY_GOTO(status, ls_file_map_open(path, &ids), failed);
-    LS_TRY_GOTO(status,
-                ls_token_file_parse(path, ids.data, ids.bytes, index.data, index.bytes, options, tokens_out),
-                failed);
+    const ls_token_file_bytes file = {.name = path,
+                                      .ids = ids.data,
+                                      .ids_bytes = ids.bytes,
+                                      .index = index.data,
+                                      .index_bytes = index.bytes};
+    LS_TRY_GOTO(status, ls_token_file_parse(&file, options, tokens_out), failed);
     tokens_out->map = ids;
     tokens_out->index_map = index;
     return LS_OK;

@@ -2,6 +2,7 @@
 #include "data/token_format.h"
 
 #include "base/assert.h"
+#include "base/math.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -14,17 +15,12 @@ typedef unsigned long long ull;
 static const char MAGIC[8] = {'L', 'S', 'T', 'O', 'K', 'E', 'N', 'S'};
 enum { HEADER_CRC_BYTES = LS_TOKEN_HEADER_BYTES - 4 };
 
-static uint64_t align8(uint64_t offset)
-{
-    return (offset + 7) & ~UINT64_C(7);
-}
-
 static uint64_t block_count_of(uint64_t token_count, uint64_t id_bytes)
 {
     return (token_count * id_bytes + LS_TOKENS_BLOCK_BYTES - 1) / LS_TOKENS_BLOCK_BYTES;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 ls_status ls_token_writer_init(ls_token_writer *writer, int fd, const char *path, uint32_t id_bytes)
 {
@@ -34,7 +30,9 @@ ls_status ls_token_writer_init(ls_token_writer *writer, int fd, const char *path
         return ls_fail_errno(errno, "can't write %s", path);
     }
     writer->block = malloc(LS_TOKENS_BLOCK_BYTES);
-    return writer->block ? LS_OK : ls_fail(LS_ERR_MEMORY, "can't write %s: no memory for a block", path);
+    return writer->block
+               ? LS_OK
+               : ls_fail(LS_ERR_MEMORY, "can't write %s: not enough memory for a block of tokens", path);
 }
 
 void ls_token_writer_release(ls_token_writer *writer)
@@ -54,7 +52,7 @@ static ls_status grow(const char *path, void **table, uint64_t count, uint64_t *
     const uint64_t larger = *capacity ? *capacity * 2 : 64;
     void *memory = realloc(*table, larger * entry_bytes);
     if (!memory) {
-        return ls_fail(LS_ERR_MEMORY, "can't write %s: no memory for a table of %llu entries", path,
+        return ls_fail(LS_ERR_MEMORY, "can't write %s: not enough memory for a table of %llu entries", path,
                        (ull)larger);
     }
     *table = memory;
@@ -76,7 +74,7 @@ static ls_status flush_block(ls_token_writer *writer)
     return LS_OK;
 }
 
-/* Narrows as many ids as the block has room for; returns how many. */
+/* Copies as many ids as the block has room for. Returns how many. */
 static uint64_t fill_block(ls_token_writer *writer, const int32_t *ids, uint64_t count)
 {
     const uint64_t room = (LS_TOKENS_BLOCK_BYTES - writer->block_bytes) / writer->id_bytes;
@@ -152,7 +150,7 @@ ls_status ls_token_writer_finish(ls_token_writer *writer, const char *key, const
     const uint64_t starts_bytes = writer->start_count * sizeof *writer->starts;
     const uint64_t crcs_bytes = writer->crc_count * sizeof *writer->crcs;
     memcpy(header.magic, MAGIC, sizeof MAGIC);
-    header.starts_offset = align8(LS_TOKEN_HEADER_BYTES + writer->token_count * writer->id_bytes);
+    header.starts_offset = ls_round_up_u64(LS_TOKEN_HEADER_BYTES + writer->token_count * writer->id_bytes, 8);
     header.crcs_offset = header.starts_offset + starts_bytes;
     header.file_bytes = header.crcs_offset + crcs_bytes;
     header.tail_crc = ls_crc32c(ls_crc32c(0, writer->starts, starts_bytes), writer->crcs, crcs_bytes);
@@ -163,14 +161,14 @@ ls_status ls_token_writer_finish(ls_token_writer *writer, const char *key, const
     return ls_file_pwrite_all(writer->fd, writer->path, &header, sizeof header, 0);
 }
 
-/* ---- opening ----------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static ls_status check_header(ls_file_map map, const char *path, const char *key, ls_token_header *header_out)
 {
     ls_token_header header = {0};
     if (map.bytes < sizeof header) {
-        return ls_fail(LS_ERR_DATA, "%s is truncated: %zu bytes, the header alone has %zu", path, map.bytes,
-                       sizeof header);
+        return ls_fail(LS_ERR_DATA, "%s is truncated: it has %zu bytes, but the header alone has %zu", path,
+                       map.bytes, sizeof header);
     }
     memcpy(&header, map.data, sizeof header);
     if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || header.version != LS_TOKEN_FORMAT_VERSION) {
@@ -178,11 +176,11 @@ static ls_status check_header(ls_file_map map, const char *path, const char *key
                        LS_TOKEN_FORMAT_VERSION);
     }
     if (header.header_crc != ls_crc32c(0, &header, HEADER_CRC_BYTES)) {
-        return ls_fail(LS_ERR_DATA, "%s: the header does not match its checksum", path);
+        return ls_fail(LS_ERR_DATA, "%s: the header does not match its checksum; the file is damaged", path);
     }
     if (header.file_bytes != map.bytes) {
-        return ls_fail(LS_ERR_DATA, "%s has %zu bytes, %llu were written", path, map.bytes,
-                       (ull)header.file_bytes);
+        return ls_fail(LS_ERR_DATA, "%s has %zu bytes, but %llu were written; the file is damaged", path,
+                       map.bytes, (ull)header.file_bytes);
     }
     if (key && memcmp(header.key, key, LS_TOKEN_KEY_BYTES) != 0) {
         return ls_fail(LS_ERR_DATA, "%s was made from other content than its name says", path);
@@ -191,21 +189,24 @@ static ls_status check_header(ls_file_map map, const char *path, const char *key
     return LS_OK;
 }
 
-/* The header's CRC is right, so these hold unless the writer was wrong or somebody forged it: still no read
- * may go astray. */
+/* The header's CRC is right, so these checks fail only if the writer was wrong or the file was
+ * forged. They keep every read inside the map even then. */
 static ls_status check_layout(ls_file_map map, const char *path, const ls_token_header *h)
 {
     const uint64_t limit = map.bytes;
-    const bool sane = (h->id_bytes == 2 || h->id_bytes == 4) && h->token_count <= limit / h->id_bytes &&
-                      h->document_count <= limit / 8 &&
-                      h->starts_offset == align8(LS_TOKEN_HEADER_BYTES + h->token_count * h->id_bytes) &&
-                      h->crcs_offset == h->starts_offset + h->document_count * 8 &&
-                      h->file_bytes == h->crcs_offset + 4 * block_count_of(h->token_count, h->id_bytes);
+    const bool sane =
+        (h->id_bytes == 2 || h->id_bytes == 4) && h->token_count <= limit / h->id_bytes &&
+        h->document_count <= limit / 8 &&
+        h->starts_offset == ls_round_up_u64(LS_TOKEN_HEADER_BYTES + h->token_count * h->id_bytes, 8) &&
+        h->crcs_offset == h->starts_offset + h->document_count * 8 &&
+        h->file_bytes == h->crcs_offset + 4 * block_count_of(h->token_count, h->id_bytes);
     if (!sane) {
-        return ls_fail(LS_ERR_DATA, "%s: the header's sizes do not fit each other", path);
+        return ls_fail(LS_ERR_DATA, "%s: the sizes in its header contradict each other; the file is damaged",
+                       path);
     }
     if (h->tail_crc != ls_crc32c(0, map.data + h->starts_offset, h->file_bytes - h->starts_offset)) {
-        return ls_fail(LS_ERR_DATA, "%s: the document table does not match its checksum", path);
+        return ls_fail(LS_ERR_DATA,
+                       "%s: the table of documents does not match its checksum; the file is damaged", path);
     }
     return LS_OK;
 }
@@ -217,7 +218,9 @@ static ls_status check_starts(const char *path, const ls_token_header *h, const 
     for (uint64_t i = 0; sane && i < h->document_count; i++) {
         sane = starts[i] < h->token_count && (i == 0 || starts[i - 1] < starts[i]);
     }
-    return sane ? LS_OK : ls_fail(LS_ERR_DATA, "%s: the document table is out of order", path);
+    return sane ? LS_OK
+                : ls_fail(LS_ERR_DATA, "%s: the table of documents is out of order; the file is damaged",
+                          path);
 }
 
 ls_status ls_token_format_open(ls_file_map map, const char *path, const char *key, uint32_t vocab_size,
@@ -229,8 +232,9 @@ ls_status ls_token_format_open(ls_file_map map, const char *path, const char *ke
     const uint64_t *starts = (const uint64_t *)(const void *)(map.data + header.starts_offset);
     LS_TRY(check_starts(path, &header, starts));
     if (header.token_count > 0 && header.id_max >= vocab_size) {
-        return ls_fail(LS_ERR_INVALID, "%s: the tokenizer gives id %u, beyond the model's vocabulary of %u",
-                       path, header.id_max, vocab_size);
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: the tokenizer gives id %u, beyond the model's vocabulary of %u ids", path,
+                       header.id_max, vocab_size);
     }
     ls_tokens tokens = {
         .path = strdup(path),
@@ -249,7 +253,7 @@ ls_status ls_token_format_open(ls_file_map map, const char *path, const char *ke
     if (!tokens.path || !tokens.block_checked) {
         tokens.map = (ls_file_map){0};
         ls_tokens_close(&tokens);
-        return ls_fail(LS_ERR_MEMORY, "%s: out of memory", path);
+        return ls_fail(LS_ERR_MEMORY, "%s: not enough memory to read it", path);
     }
     memcpy(tokens.content_hash, header.content_hash, LS_TOKEN_KEY_BYTES);
     *tokens_out = tokens;

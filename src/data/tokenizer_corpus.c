@@ -2,36 +2,36 @@
 #include "data/tokenizer_corpus.h"
 
 #include "base/file.h"
-#include "data/jsonl.h"
+#include "data/records.h"
 #include "data/text.h"
 
-#include <string.h>
-
-static ls_status add_line(ls_tokenizer_trainer *trainer, const char *line, size_t bytes, const char *path,
-                          uint64_t line_number)
+static ls_status add_records(ls_tokenizer_trainer *trainer, const ls_records *records)
 {
-    json_t *root = NULL;
-    const char *text = NULL;
-    size_t text_bytes = 0;
-    LS_TRY(ls_jsonl_read(line, bytes, path, line_number, &root, &text, &text_bytes));
-    const ls_status status = ls_tokenizer_trainer_add(trainer, text, text_bytes);
-    json_decref(root);
-    return status;
-}
-
-static ls_status add_lines(ls_tokenizer_trainer *trainer, const char *data, size_t bytes, const char *path)
-{
-    uint64_t line_number = 0;
-    for (const char *at = data, *end = data + bytes; at < end;) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        const char *line_end = newline ? newline : end;
-        line_number++;
-        if (!ls_jsonl_is_blank(at, (size_t)(line_end - at))) {
-            LS_TRY(add_line(trainer, at, (size_t)(line_end - at), path, line_number));
+    ls_record_cursor cursor = records->first;
+    while (cursor.at < records->bytes) {
+        ls_record record;
+        LS_TRY(ls_records_next(records, &cursor, &record));
+        if (record.data) {
+            ls_record_document document;
+            LS_TRY(ls_records_read(records, &record, &document));
+            const ls_status status = ls_tokenizer_trainer_add(trainer, document.text, document.bytes);
+            ls_record_document_release(&document);
+            LS_TRY(status);
         }
-        at = newline ? newline + 1 : end;
     }
     return LS_OK;
+}
+
+static ls_status add_content(ls_tokenizer_trainer *trainer, const ls_corpus_file *file, ls_file_map map)
+{
+    const char *data = (const char *)map.data;
+    if (file->kind == LS_CORPUS_TEXT) {
+        LS_TRY(ls_text_check(data, map.bytes, file->path, true));
+        return ls_tokenizer_trainer_add(trainer, data, map.bytes);
+    }
+    ls_records records;
+    LS_TRY(ls_records_open(file, data, map.bytes, &records));
+    return add_records(trainer, &records);
 }
 
 static ls_status add_file(ls_tokenizer_trainer *trainer, const ls_corpus_file *file)
@@ -42,13 +42,9 @@ static ls_status add_file(ls_tokenizer_trainer *trainer, const ls_corpus_file *f
     }
     ls_file_map map;
     LS_TRY(ls_file_map_open(file->path, &map));
-    const char *data = (const char *)map.data;
-    ls_status status = LS_OK;
-    if (file->kind == LS_CORPUS_JSONL) {
-        status = add_lines(trainer, data, map.bytes, file->path);
-    } else {
-        status = ls_text_check(data, map.bytes, file->path, true);
-        status = status == LS_OK ? ls_tokenizer_trainer_add(trainer, data, map.bytes) : status;
+    ls_status status = ls_corpus_unpack(file, &(ls_unpack_options){.folder = ""}, &map);
+    if (status == LS_OK) {
+        status = add_content(trainer, file, map);
     }
     ls_file_map_close(&map);
     return status;

@@ -30,13 +30,11 @@ static ls_status check_block(const ls_tokens *tokens, uint64_t block)
     const uint32_t crc = ls_crc32c(0, (const unsigned char *)tokens->ids + begin, bytes);
     if (crc != tokens->block_crcs[block]) {
         return ls_fail(LS_ERR_DATA,
-                       "%s: block %llu of tokens has checksum %08x, %08x was written: the cached file "
-                       "changed or the disk "
-                       "is failing; remove it and it will be made again",
+                       "%s: block %llu of tokens has checksum %08x, but %08x was written: the cached file "
+                       "has changed or the disk is failing; remove it and it will be made again",
                        tokens->path, (unsigned long long)block, crc, tokens->block_crcs[block]);
     }
-    /* Only the fact is published, the bytes never change: no ordering is needed, and checking twice is
-     * harmless. */
+    /* The bytes never change, so no ordering is needed, and checking a block twice is harmless. */
     atomic_store_explicit(&tokens->block_checked[block], 1, memory_order_relaxed);
     return LS_OK;
 }
@@ -55,7 +53,8 @@ static ls_status check_range(const ls_tokens *tokens, uint64_t first, uint64_t c
     return LS_OK;
 }
 
-/* Both loops return the largest id, so that the compiler can vectorise them. */
+/* Return the largest id instead of checking each one, so that the compiler can vectorise the
+ * loop. */
 static uint32_t copy_u16(const uint16_t *from, uint64_t count, int32_t *to)
 {
     uint32_t largest = 0;
@@ -85,7 +84,8 @@ ls_status ls_tokens_read(const ls_tokens *tokens, uint64_t first, uint64_t count
                                  : copy_u32((const uint32_t *)tokens->ids + first, count, ids_out);
     if (count > 0 && largest >= tokens->vocab_size) {
         return ls_fail(LS_ERR_DATA,
-                       "%s: token id %u at %llu or after is beyond the vocabulary of %u: the file changed",
+                       "%s: token id %u, at position %llu or later, is beyond the vocabulary of %u: the file "
+                       "has changed",
                        tokens->path, largest, (unsigned long long)first, tokens->vocab_size);
     }
     return LS_OK;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The tokens of one file, mapped: what the token cache (data/token_cache.h) and token files
- * (data/token_file.h) both become.
+ * The tokens of one mapped file, which is an entry of the token cache (data/token_cache.h) or a
+ * token file (data/token_file.h).
  *
- * Ids are little-endian, 2 or 4 bytes each. Documents are given by where they start. Where the file carries
- * checksums, the block of 1 MiB that is touched is verified when it is touched for the first time, so opening
- * stays cheap however large the file is and yet nothing unverified is ever used.
+ * Ids are little-endian, 2 or 4 bytes each. A document is given by where it starts. If the file has
+ * checksums, each block of 1 MiB is verified when it is first read. So a file of any size opens
+ * fast, and no unverified id is ever used.
  *
- * Thread-safety: ls_tokens_read and the getters from any number of threads; close by one, when nobody reads.
+ * Thread-safety: any number of threads may call ls_tokens_read and the getters. One thread closes,
+ * when no other reads.
  */
 #ifndef LS_DATA_TOKENS_H
 #define LS_DATA_TOKENS_H
@@ -26,35 +27,44 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 enum { LS_TOKENS_BLOCK_BYTES = 1 << 20 };
 
 typedef struct ls_tokens {
-    char *path;          /* for error texts; owned */
-    const void *ids;     /* count ids of id_bytes each */
-    uint32_t id_bytes;   /* 2 or 4 */
-    uint32_t vocab_size; /* every id is below it, or reading fails */
-    uint64_t count;      /* tokens */
-    const uint64_t *
-        document_starts; /* document_count token indices, the first 0, strictly ascending, each below count */
-    uint64_t document_count;                /* >= 1 when count >= 1 */
-    uint64_t text_bytes;                    /* bytes of text these tokens stand for; 0: not known */
-    char content_hash[LS_SHA256_HEX_BYTES]; /* SHA-256 of the source file(s) */
+    /* For error texts. Owned. */
+    char *path;
+    /* `count` ids of id_bytes each. */
+    const void *ids;
+    /* 2 or 4. */
+    uint32_t id_bytes;
+    /* Every id is below it, or reading fails. */
+    uint32_t vocab_size;
+    uint64_t count;
+    /* document_count token indices: the first is 0, they ascend strictly, each is below count. */
+    const uint64_t *document_starts;
+    /* At least 1 if count is. */
+    uint64_t document_count;
+    /* Bytes of text that the tokens were made from. 0: not known. */
+    uint64_t text_bytes;
+    /* The SHA-256 of the source file, or of its files. */
+    char content_hash[LS_SHA256_HEX_BYTES];
 
-    /* Private: what close gives back, and the lazy checks. */
+    /* Private: what ls_tokens_close releases. */
     ls_file_map map, index_map;
     void *owned_ids;
     uint64_t *owned_starts;
-    const uint32_t *block_crcs;  /* CRC32C of each block of ids; NULL: no checksums */
-    atomic_uchar *block_checked; /* 1: verified already */
+    /* Private: the CRC32C of each block of ids. NULL: no checksums. */
+    const uint32_t *block_crcs;
+    /* Private: for each block, 1 if it was verified. */
+    atomic_uchar *block_checked;
 } ls_tokens;
 
-/* Unmaps and frees; *tokens is zero afterwards. Fine on a zero-initialised one. */
+/* Unmaps and frees, and sets *tokens to zero. Does nothing for one that is zero. */
 void ls_tokens_close(ls_tokens *tokens);
 
-/* The id at `index` (below count), unverified. */
+/* The id at `index`, which is below count. The id is not verified. */
 uint32_t ls_tokens_at(const ls_tokens *tokens, uint64_t index);
 
 /*
- * Copies ids [first, first + count) to ids_out, verifying the blocks they lie in. The range must be inside
- * the file. Errors: LS_ERR_DATA for a checksum that does not match or an id not below vocab_size; ids_out may
- * then hold anything.
+ * Copies ids [first, first + count) to ids_out, and verifies the blocks that they lie in. The range
+ * must be inside the file. Errors: LS_ERR_DATA if a checksum does not match or an id is not below
+ * vocab_size; ids_out may then hold anything.
  */
 LS_MUST_CHECK ls_status ls_tokens_read(const ls_tokens *tokens, uint64_t first, uint64_t count,
                                        int32_t *ids_out);

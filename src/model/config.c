@@ -29,6 +29,21 @@ ls_status ls_family_parse(const char *name, ls_family *family_out)
                    "model family \"%s\" is not known; use gpt2, llama, mistral, qwen2 or qwen3", name);
 }
 
+bool ls_family_has_window(ls_family family)
+{
+    return family == LS_FAMILY_MISTRAL || family == LS_FAMILY_QWEN2 || family == LS_FAMILY_QWEN3;
+}
+
+const char *ls_rope_scaling_name(ls_rope_scaling_kind kind)
+{
+    static const char *const names[LS_ROPE_COUNT] = {
+        [LS_ROPE_NONE] = "default",    [LS_ROPE_LINEAR] = "linear", [LS_ROPE_LLAMA3] = "llama3",
+        [LS_ROPE_DYNAMIC] = "dynamic", [LS_ROPE_YARN] = "yarn",
+    };
+    LS_ASSERT(kind < LS_ROPE_COUNT);
+    return names[kind];
+}
+
 void ls_model_config_defaults(ls_family family, ls_model_config *config_out)
 {
     LS_ASSERT(family < LS_FAMILY_COUNT);
@@ -50,7 +65,39 @@ void ls_model_config_defaults(ls_family family, ls_model_config *config_out)
         .init_std = 0.02,
         .bos_id = -1,
         .eos_id = -1,
+        .pad_id = -1,
     };
+}
+
+ls_status ls_model_config_add_eos(ls_model_config *config, int64_t id)
+{
+    if (config->eos_id < 0 || config->eos_id == id) {
+        config->eos_id = id;
+        return LS_OK;
+    }
+    for (int64_t i = 0; i < config->more_eos_count; i++) {
+        if (config->more_eos[i] == id) {
+            return LS_OK;
+        }
+    }
+    if (config->more_eos_count == LS_MORE_EOS_MAX) {
+        return ls_fail(LS_ERR_UNSUPPORTED, "eos_token_id lists too many ids; at most %d are supported",
+                       LS_MORE_EOS_MAX + 1);
+    }
+    config->more_eos[config->more_eos_count++] = id;
+    return LS_OK;
+}
+
+size_t ls_model_config_eos(const ls_model_config *config, int32_t ids_out[LS_MORE_EOS_MAX + 1])
+{
+    size_t count = 0;
+    if (config->eos_id >= 0) {
+        ids_out[count++] = (int32_t)config->eos_id;
+    }
+    for (int64_t i = 0; i < config->more_eos_count; i++) {
+        ids_out[count++] = (int32_t)config->more_eos[i];
+    }
+    return count;
 }
 
 /* ---- checks ---- */
@@ -72,11 +119,12 @@ static ls_status check_real(const char *field, double value, double min, double 
     return LS_OK;
 }
 
-/* A switch that the family fixes, because its files have no tensor (or no room) for the other setting. */
+/* A switch that the family fixes, because its files have no tensor (or no room) for the other
+ * setting. */
 static ls_status check_fixed(const ls_model_config *config, const char *field, bool value, bool required)
 {
     if (value != required) {
-        return ls_fail(LS_ERR_INVALID, "model: %s is %s, but the family %s always has it %s", field,
+        return ls_fail(LS_ERR_INVALID, "model: %s is %s, but for the family %s it must be %s", field,
                        value ? "true" : "false", ls_family_name(config->family), required ? "true" : "false");
     }
     return LS_OK;
@@ -93,18 +141,53 @@ static ls_status check_sizes(const ls_model_config *config)
     LS_TRY(check_range("context", config->context, 1, 1 << 24));
     LS_TRY(check_range("vocab", config->vocab, 1, 1 << 24));
     if (config->heads % config->kv_heads != 0) {
-        return ls_fail(LS_ERR_INVALID, "model: kv_heads %lld does not divide heads %lld",
+        return ls_fail(LS_ERR_INVALID, "model: kv_heads is %lld, but heads, %lld, must be a multiple of it",
                        (long long)config->kv_heads, (long long)config->heads);
     }
     if (config->rotary && config->head_dim % 2 != 0) {
-        return ls_fail(LS_ERR_INVALID,
-                       "model: head_dim is %lld; rotary positions need an even one, because they turn pairs",
-                       (long long)config->head_dim);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "model: head_dim is %lld; it must be even, because rotary positions rotate pairs of values",
+            (long long)config->head_dim);
     }
     LS_TRY(check_real("norm_eps", config->norm_eps, 1e-12, 1.0));
-    LS_TRY(check_real("init_std", config->init_std, 0.0, 10.0));
+    return check_real("init_std", config->init_std, 0.0, 10.0);
+}
+
+static ls_status check_ids(const ls_model_config *config)
+{
     LS_TRY(check_range("bos_id", config->bos_id, -1, config->vocab - 1));
-    return check_range("eos_id", config->eos_id, -1, config->vocab - 1);
+    LS_TRY(check_range("eos_id", config->eos_id, -1, config->vocab - 1));
+    LS_TRY(check_range("pad_id", config->pad_id, -1, config->vocab - 1));
+    LS_TRY(check_range("number of further eos ids", config->more_eos_count, 0,
+                       config->eos_id >= 0 ? LS_MORE_EOS_MAX : 0));
+    for (int64_t i = 0; i < config->more_eos_count; i++) {
+        LS_TRY(check_range("eos_id", config->more_eos[i], 0, config->vocab - 1));
+    }
+    return LS_OK;
+}
+
+/* The numbers of one kind of rotary scaling. */
+static ls_status check_llama3(const ls_rope_scaling *scaling)
+{
+    LS_TRY(check_real("rope_scaling.low_freq_factor", scaling->low_freq_factor, 1e-3, 1e6));
+    LS_TRY(check_real("rope_scaling.high_freq_factor", scaling->high_freq_factor, 1e-3, 1e6));
+    if (scaling->high_freq_factor <= scaling->low_freq_factor) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "model: rope_scaling.high_freq_factor is %g, it must be larger than low_freq_factor %g",
+            scaling->high_freq_factor, scaling->low_freq_factor);
+    }
+    return LS_OK;
+}
+
+static ls_status check_yarn(const ls_model_config *config)
+{
+    const ls_rope_scaling *scaling = &config->rope_scaling;
+    LS_TRY(check_real("rope_theta (with yarn)", config->rope_theta, 1.001, 1e12));
+    LS_TRY(check_real("rope_scaling.beta_fast", scaling->beta_fast, 1e-3, 1e6));
+    LS_TRY(check_real("rope_scaling.beta_slow", scaling->beta_slow, 1e-3, 1e6));
+    return check_real("rope_scaling.attention_factor", scaling->attention_factor, 1e-3, 1e3);
 }
 
 static ls_status check_rope(const ls_model_config *config)
@@ -121,24 +204,28 @@ static ls_status check_rope(const ls_model_config *config)
     if (scaling->kind == LS_ROPE_LINEAR) {
         return LS_OK;
     }
-    LS_TRY(check_real("rope_scaling.low_freq_factor", scaling->low_freq_factor, 1e-3, 1e6));
-    LS_TRY(check_real("rope_scaling.high_freq_factor", scaling->high_freq_factor, 1e-3, 1e6));
-    if (scaling->high_freq_factor <= scaling->low_freq_factor) {
-        return ls_fail(
-            LS_ERR_INVALID,
-            "model: rope_scaling.high_freq_factor is %g, it must be larger than low_freq_factor %g",
-            scaling->high_freq_factor, scaling->low_freq_factor);
+    LS_TRY(
+        check_range("rope_scaling.original_max_position_embeddings", scaling->original_context, 1, 1 << 24));
+    switch (scaling->kind) {
+    case LS_ROPE_LLAMA3:
+        return check_llama3(scaling);
+    case LS_ROPE_YARN:
+        return check_yarn(config);
+    case LS_ROPE_DYNAMIC:
+        LS_TRY(check_range("head_dim (with dynamic rotary scaling)", config->head_dim, 4, 1024));
+        return check_real("rope_scaling.factor (dynamic)", scaling->factor, 1.0, 1e6);
+    case LS_ROPE_NONE:
+    case LS_ROPE_LINEAR:
+    case LS_ROPE_COUNT:
+        break;
     }
-    return check_range("rope_scaling.original_max_position_embeddings", scaling->original_context, 1,
-                       1 << 24);
+    return LS_OK;
 }
 
 static ls_status check_window(const ls_model_config *config)
 {
-    const bool windows = config->family == LS_FAMILY_MISTRAL || config->family == LS_FAMILY_QWEN2 ||
-                         config->family == LS_FAMILY_QWEN3;
     const bool some_layers = config->family == LS_FAMILY_QWEN2 || config->family == LS_FAMILY_QWEN3;
-    LS_TRY(check_range("window", config->window, 0, windows ? 1 << 24 : 0));
+    LS_TRY(check_range("window", config->window, 0, ls_family_has_window(config->family) ? 1 << 24 : 0));
     return check_range("window_first_layer", config->window_first_layer, 0,
                        some_layers && config->window > 0 ? config->layers : 0);
 }
@@ -150,7 +237,7 @@ static ls_status check_gpt2(const ls_model_config *config)
     LS_TRY(check_fixed(config, "mlp_bias", config->mlp_bias, true));
     if (config->kv_heads != config->heads) {
         return ls_fail(LS_ERR_INVALID,
-                       "model: kv_heads is %lld, but the family gpt2 needs it equal to heads %lld",
+                       "model: kv_heads is %lld, but for the family gpt2 it must be equal to heads, %lld",
                        (long long)config->kv_heads, (long long)config->heads);
     }
     if (config->head_dim * config->heads != config->width) {
@@ -182,7 +269,7 @@ static ls_status check_family(const ls_model_config *config)
     }
     if (config->family == LS_FAMILY_LLAMA && config->width % config->heads != 0) {
         return ls_fail(LS_ERR_INVALID,
-                       "model: heads %lld does not divide width %lld, which the family llama needs",
+                       "model: heads is %lld, but for the family llama width, %lld, must be a multiple of it",
                        (long long)config->heads, (long long)config->width);
     }
     /* llama and qwen3 have one key, attention_bias, for all four projections. */
@@ -195,6 +282,7 @@ ls_status ls_model_config_check(const ls_model_config *config)
         return ls_fail(LS_ERR_INVALID, "model: family number %d is not known", (int)config->family);
     }
     LS_TRY(check_sizes(config));
+    LS_TRY(check_ids(config));
     LS_TRY(check_family(config));
     LS_TRY(check_rope(config));
     return check_window(config);
@@ -212,13 +300,26 @@ static bool scaling_equal(const ls_rope_scaling *a, const ls_rope_scaling *b)
     if (a->kind != b->kind) {
         return false;
     }
+    /* Numbers that the kind does not use have no meaning. */
     if (a->kind == LS_ROPE_NONE) {
-        return true; /* the other numbers mean nothing then */
+        return true;
     }
-    return a->factor == b->factor &&
-           (a->kind == LS_ROPE_LINEAR ||
-            (a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor &&
-             a->original_context == b->original_context));
+    if (a->factor != b->factor || (a->kind != LS_ROPE_LINEAR && a->original_context != b->original_context)) {
+        return false;
+    }
+    if (a->kind == LS_ROPE_LLAMA3) {
+        return a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor;
+    }
+    return a->kind != LS_ROPE_YARN ||
+           (a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow &&
+            a->attention_factor == b->attention_factor && a->fractional_bounds == b->fractional_bounds);
+}
+
+static bool ids_equal(const ls_model_config *a, const ls_model_config *b)
+{
+    return a->bos_id == b->bos_id && a->eos_id == b->eos_id && a->pad_id == b->pad_id &&
+           a->more_eos_count == b->more_eos_count &&
+           memcmp(a->more_eos, b->more_eos, (size_t)a->more_eos_count * sizeof *a->more_eos) == 0;
 }
 
 static bool switches_equal(const ls_model_config *a, const ls_model_config *b)
@@ -234,8 +335,8 @@ bool ls_model_config_equal(const ls_model_config *a, const ls_model_config *b)
            a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->width == b->width &&
            a->ffn == b->ffn && a->context == b->context && a->vocab == b->vocab &&
            a->norm_eps == b->norm_eps && a->window == b->window &&
-           a->window_first_layer == b->window_first_layer && a->init_std == b->init_std &&
-           a->bos_id == b->bos_id && a->eos_id == b->eos_id && switches_equal(a, b) &&
+           a->window_first_layer == b->window_first_layer && a->init_std == b->init_std && ids_equal(a, b) &&
+           switches_equal(a, b) &&
            (!a->rotary ||
             (a->rope_theta == b->rope_theta && scaling_equal(&a->rope_scaling, &b->rope_scaling)));
 }

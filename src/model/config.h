@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Model configuration: the numbers that make a decoder-only transformer of one of the known families.
+ * Model configuration: the numbers that define a decoder-only transformer of one of the known
+ * families.
  *
- * A configuration is plain data. It comes from a run file (planning/run_file.h fills it), from a Hugging Face
- * config.json or from a checkpoint (model/huggingface.h), and is complete: nothing is inferred later.
+ * A configuration is plain data. It comes from a run file (config/run_file.h fills it), from a
+ * Hugging Face config.json or from a checkpoint (model/huggingface.h), and is complete: nothing is
+ * inferred later.
  */
 #ifndef LS_MODEL_CONFIG_H
 #define LS_MODEL_CONFIG_H
@@ -22,15 +24,30 @@ typedef enum ls_family {
     LS_FAMILY_COUNT
 } ls_family;
 
-typedef enum ls_rope_scaling_kind { LS_ROPE_NONE, LS_ROPE_LINEAR, LS_ROPE_LLAMA3 } ls_rope_scaling_kind;
+/* model/rope.h has the formulas. */
+typedef enum ls_rope_scaling_kind {
+    LS_ROPE_NONE,
+    LS_ROPE_LINEAR,
+    LS_ROPE_LLAMA3,
+    LS_ROPE_DYNAMIC,
+    LS_ROPE_YARN,
+    LS_ROPE_COUNT
+} ls_rope_scaling_kind;
 
 typedef struct ls_rope_scaling {
     ls_rope_scaling_kind kind;
     double factor;            /* > 0 */
     double low_freq_factor;   /* llama3 only, as in config.json */
     double high_freq_factor;  /* llama3 only */
-    int64_t original_context; /* llama3 only: original_max_position_embeddings */
+    int64_t original_context; /* all but linear: the context before it was lengthened */
+    /* yarn only: rotations within the original context above which a frequency is kept, and below
+     * which it is divided by factor */
+    double beta_fast, beta_slow;
+    double attention_factor; /* yarn only: cosines and sines are multiplied by it */
+    bool fractional_bounds;  /* yarn only: `truncate` is false */
 } ls_rope_scaling;
+
+enum { LS_MORE_EOS_MAX = 15 };
 
 typedef struct ls_model_config {
     ls_family family;
@@ -50,13 +67,16 @@ typedef struct ls_model_config {
     double rope_theta; /* base of the rotary frequencies */
     ls_rope_scaling rope_scaling;
     bool qkv_bias, output_bias, mlp_bias;
-    bool qk_norm;               /* RMS norm of each query and key head (qwen3) */
-    bool tied;                  /* the head's weight is the embedding table */
-    int64_t window;             /* sliding window in positions, 0: none */
-    int64_t window_first_layer; /* layers below it attend to everything (qwen2's max_window_layers); 0: all
-                                   use the window */
-    double init_std;            /* standard deviation of fresh weights */
-    int64_t bos_id, eos_id;     /* -1: none */
+    bool qk_norm;   /* RMS norm of each query and key head (qwen3) */
+    bool tied;      /* the head's weight is the embedding table */
+    int64_t window; /* sliding window in positions, 0: none */
+    /* layers below it attend to everything (qwen2's max_window_layers); 0: all use the window */
+    int64_t window_first_layer;
+    double init_std;                /* standard deviation of fresh weights */
+    int64_t bos_id, eos_id, pad_id; /* -1: none */
+    /* Further ids that end a text; none is eos_id, which is >= 0 if there are any. */
+    int64_t more_eos[LS_MORE_EOS_MAX];
+    int64_t more_eos_count;
 } ls_model_config;
 
 /* "gpt2", "llama", "mistral", "qwen2", "qwen3". */
@@ -64,17 +84,31 @@ const char *ls_family_name(ls_family family);
 /* Errors: LS_ERR_INVALID naming the known families. */
 LS_MUST_CHECK ls_status ls_family_parse(const char *name, ls_family *family_out);
 
+/* rope_type in config.json: "default", "linear", "llama3", "dynamic", "yarn". */
+/* Whether models of the family can have a sliding window. */
+bool ls_family_has_window(ls_family family);
+
+const char *ls_rope_scaling_name(ls_rope_scaling_kind kind);
+
 /* Family defaults for everything that follows from the family; sizes are left 0. */
 void ls_model_config_defaults(ls_family family, ls_model_config *config_out);
+
+/* Adds `id` to the ids that end a text, unless it is one of them. Errors: LS_ERR_UNSUPPORTED when
+ * there would be more than 1 + LS_MORE_EOS_MAX. */
+LS_MUST_CHECK ls_status ls_model_config_add_eos(ls_model_config *config, int64_t id);
+
+/* Copies the ids that end a text to `ids_out` and returns how many there are. */
+size_t ls_model_config_eos(const ls_model_config *config, int32_t ids_out[LS_MORE_EOS_MAX + 1]);
 
 /* Checks ranges and combinations; the error names the field, the value and what is allowed. Errors:
  * LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_model_config_check(const ls_model_config *config);
 
-/* Window of layer `layer`: 0 when it attends to every position before it. */
+/* Window of layer `layer`: 0 if it attends to all earlier positions. */
 int64_t ls_model_config_window(const ls_model_config *config, int64_t layer);
 
-/* True when every field that has a meaning is equal (rotary numbers count only with rotary positions). */
+/* True if all fields that have a meaning are equal (rotary numbers count only with rotary
+ * positions). */
 bool ls_model_config_equal(const ls_model_config *a, const ls_model_config *b);
 
 #endif

@@ -11,7 +11,7 @@ enum { NEAR_NAMES = 3, PATTERN_BYTES_MAX = 512 };
 
 /* ---- matching ---- */
 
-/* What families put in front of every name, and nobody wants to write. */
+/* Prefixes that families put in front of every name and that users may leave out. */
 static const char *short_name(const char *name)
 {
     static const char *const prefixes[] = {"model.", "transformer."};
@@ -24,7 +24,8 @@ static const char *short_name(const char *name)
     return name;
 }
 
-/* A pattern means a tensor, or the part of the model that the tensor is below: "layers.0" all of "layers.0.*". */
+/* A pattern matches a tensor's name, or the name of a part of the model that contains it:
+ * "layers.0" matches all of "layers.0.*". */
 static bool pattern_matches(const char *pattern, const char *name)
 {
     char below[PATTERN_BYTES_MAX];
@@ -66,8 +67,8 @@ static bool is_listed(const near_part *list, size_t count, const near_part *part
     return false;
 }
 
-/* Looks at a name, and at its beginnings up to a dot, for one nearer than *best that is not in the list: "layer.0" is near "layers.0", and
- * what contains the pattern is near it. */
+/* Searches a name and its beginnings up to each dot for one nearer than *best that is not yet in
+ * the list: "layer.0" is near "layers.0", and a name that contains the pattern is near it. */
 static void look_at_name(const char *pattern, const char *name, const near_part *list, size_t count,
                          near_part *best)
 {
@@ -99,7 +100,8 @@ static void append_near(const char *pattern, const ls_layout *layout, ls_text *t
 static ls_status check_pattern(const char *pattern, const ls_layout *layout)
 {
     if (pattern[0] == '\0' || strlen(pattern) + 3 > PATTERN_BYTES_MAX) {
-        return ls_fail(LS_ERR_INVALID, "train.freeze: a pattern has 1 to %d characters, this one has %zu",
+        return ls_fail(LS_ERR_INVALID,
+                       "train.freeze: a pattern must have 1 to %d characters, but one has %zu",
                        PATTERN_BYTES_MAX - 3, strlen(pattern));
     }
     for (uint32_t i = 0; i < layout->parameter_count; i++) {
@@ -111,14 +113,14 @@ static ls_status check_pattern(const char *pattern, const ls_layout *layout)
     append_near(pattern, layout, &text);
     const ls_status status =
         ls_fail(LS_ERR_INVALID,
-                "train.freeze: \"%s\" matches no tensor of this model; near it: %s. Patterns as *embed* or "
-                "layers.0 go over tensor names",
+                "train.freeze: \"%s\" matches no tensor of this model; similar names: %s. A pattern is "
+                "compared with the names of tensors, for example *embed* or layers.0",
                 pattern, ls_text_string(&text));
     ls_text_release(&text);
     return status;
 }
 
-/* Tensors that lie side by side, because one product reads them, would come apart. */
+/* Tensors that are adjacent because one product reads them must not be separated. */
 static ls_status check_groups(const ls_layout *layout)
 {
     for (uint32_t i = layout->trained_count; i < layout->parameter_count; i++) {
@@ -142,8 +144,8 @@ ls_status ls_freeze_check(const ls_freeze *freeze, const ls_layout *layout)
     }
     if (layout->trained_count == 0) {
         return ls_fail(LS_ERR_INVALID,
-                       "train.freeze: all %u tensors of the model are frozen, nothing would be trained; "
-                       "leave at least one out",
+                       "train.freeze: all %u tensors of the model are frozen, so nothing would be trained; "
+                       "leave at least one tensor unfrozen",
                        layout->parameter_count);
     }
     return check_groups(layout);

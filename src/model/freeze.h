@@ -12,10 +12,11 @@ typedef struct ls_freeze {
     size_t count;
 } ls_freeze;
 
-/* Whether one of the patterns means tensor `name`. */
+/* Whether one of the patterns matches tensor `name`. */
 bool ls_freeze_matches(const ls_freeze *freeze, const char *name);
 
-/* What ls_layout_build_frozen promises of patterns, looked at in the layout that came of them. Errors: LS_ERR_INVALID. */
+/* Checks in the finished layout what ls_layout_build_frozen promises about patterns.
+ * Errors: LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_freeze_check(const ls_freeze *freeze, const ls_layout *layout);
 
 #endif

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tensors of Hugging Face folders. config.json is read and written in huggingface_config.c. */
+/* Reads the tensors of Hugging Face folders. config.json is read and written in
+ * huggingface_config.c, whole folders are written in huggingface_export.c. */
 #include "model/huggingface.h"
 
 #include "base/assert.h"
 #include "base/file.h"
-#include "storage/safetensors.h"
+#include "storage/safetensors/safetensors.h"
 
 #include <string.h>
 
 /* ---- names ---- */
 
-/* A name without what base models leave out: "transformer." or "model.". */
+/* A name without the prefix that base models leave out: "transformer." or "model.". */
 static const char *short_name(const char *name)
 {
     static const char *const prefixes[] = {"transformer.", "model."};
@@ -60,8 +61,8 @@ static ls_status wrong_shape(const ls_parameter *p, const ls_safetensor *tensor)
     const char *expected =
         ls_shape_text(&arena, p->shape_rank == 1 ? matrix + 1 : matrix, (uint32_t)p->shape_rank);
     const ls_status status =
-        ls_fail(LS_ERR_DATA, "%s: tensor %s has shape %s, the configuration asks for %s", tensor->path,
-                tensor->name, ls_shape_text(&arena, tensor->shape, tensor->rank), expected);
+        ls_fail(LS_ERR_DATA, "%s: tensor %s has shape %s, but by the model's config.json it must have %s",
+                tensor->path, tensor->name, ls_shape_text(&arena, tensor->shape, tensor->rank), expected);
     ls_arena_release(&arena);
     return status;
 }
@@ -71,7 +72,8 @@ static ls_status load_parameter(const ls_safetensors *file, const char *path, co
 {
     const ls_safetensor *tensor = find_tensor(file, p->name);
     if (!tensor) {
-        return ls_fail(LS_ERR_DATA, "%s: tensor %s is missing; the configuration asks for it", path, p->name);
+        return ls_fail(LS_ERR_DATA, "%s: tensor %s is missing; a model with this config.json must have it",
+                       path, p->name);
     }
     if (!shape_matches(p, tensor)) {
         return wrong_shape(p, tensor);
@@ -79,7 +81,8 @@ static ls_status load_parameter(const ls_safetensors *file, const char *path, co
     return ls_safetensor_to_f32(tensor, flat + p->offset);
 }
 
-/* A tied model's file may hold the head once more; transformers unties them when they differ, so that is not this model. */
+/* The file of a tied model may contain the head as well; transformers unties the two if they
+ * differ, so such a file is not this model. */
 static ls_status check_tied_head(const ls_safetensors *file, const ls_layout *layout,
                                  const ls_safetensor *head)
 {
@@ -88,9 +91,8 @@ static ls_status check_tied_head(const ls_safetensors *file, const ls_layout *la
     if (head->dtype != table->dtype || head->bytes != table->bytes ||
         memcmp(head->data, table->data, table->bytes) != 0) {
         return ls_fail(LS_ERR_DATA,
-                       "%s: tensor %s differs from %s, but tie_word_embeddings is true; set it to false in "
-                       "config.json if "
-                       "the model has a head of its own",
+                       "%s: tensor %s differs from %s, but tie_word_embeddings in config.json is true, so "
+                       "they must be equal; set it to false if the model has an output matrix of its own",
                        head->path, head->name, table->name);
     }
     return LS_OK;
@@ -107,7 +109,7 @@ static bool is_parameter(const ls_layout *layout, const char *name)
     return false;
 }
 
-/* Every tensor of the file has a place in the model. */
+/* Checks that every tensor of the file has a place in the model. */
 static ls_status check_extras(const ls_safetensors *file, const ls_model_config *config,
                               const ls_layout *layout)
 {
@@ -136,7 +138,7 @@ static ls_status load_all(const ls_safetensors *file, const char *path, const ls
     return check_extras(file, config, layout);
 }
 
-/* A folder whose weights are pickles has a better answer than "not found". */
+/* A folder whose weights are pickles gets a better message than "not found". */
 static ls_status refuse_pickles(const char *path)
 {
     ls_arena arena = {0};
@@ -163,60 +165,5 @@ ls_status ls_hf_load_parameters(const char *path, const ls_model_config *config,
     LS_TRY(ls_safetensors_open(path, &file));
     const ls_status status = load_all(file, path, config, layout, flat);
     ls_safetensors_close(file);
-    return status;
-}
-
-/* ---- storing ---- */
-
-static ls_safetensor *tensors_of(ls_arena *arena, const ls_layout *layout, const float *flat)
-{
-    ls_safetensor *tensors = ls_arena_new(arena, ls_safetensor, layout->parameter_count);
-    for (uint32_t i = 0; i < layout->parameter_count; i++) {
-        const ls_parameter *p = &layout->parameters[i];
-        tensors[i] = (ls_safetensor){
-            .name = p->name,
-            .dtype = LS_ST_F32,
-            .rank = (uint32_t)p->shape_rank,
-            .data = flat + p->offset,
-        };
-        tensors[i].shape[0] = (uint64_t)(p->shape_rank == 1 ? p->cols : p->rows);
-        tensors[i].shape[1] = p->shape_rank == 1 ? 0 : (uint64_t)p->cols;
-    }
-    return tensors;
-}
-
-static ls_status check_target(ls_arena *arena, const char *folder)
-{
-    const char *index = ls_path_join(arena, folder, "model.safetensors.index.json");
-    if (ls_path_exists(index)) {
-        return ls_fail(LS_ERR_INVALID, "%s: already has a model in shards; export to another folder", index);
-    }
-    return ls_dir_create(folder);
-}
-
-static ls_status export_files(ls_arena *arena, const char *folder, const ls_model_config *config,
-                              const ls_layout *layout, const float *flat, const ls_hf_file *files,
-                              size_t file_count)
-{
-    LS_TRY(check_target(arena, folder));
-    LS_TRY(ls_safetensors_write(ls_path_join(arena, folder, "model.safetensors"),
-                                tensors_of(arena, layout, flat), layout->parameter_count));
-    for (size_t i = 0; i < file_count; i++) {
-        LS_ASSERT(!strchr(files[i].name, '/'));
-        LS_TRY(
-            ls_file_write_atomic(ls_path_join(arena, folder, files[i].name), files[i].data, files[i].bytes));
-    }
-    json_t *json = ls_hf_config_json(config);
-    const ls_status status = ls_json_save(ls_path_join(arena, folder, "config.json"), json);
-    json_decref(json);
-    return status;
-}
-
-ls_status ls_hf_export(const char *folder, const ls_model_config *config, const ls_layout *layout,
-                       const float *flat, const ls_hf_file *files, size_t file_count)
-{
-    ls_arena arena = {0};
-    const ls_status status = export_files(&arena, folder, config, layout, flat, files, file_count);
-    ls_arena_release(&arena);
     return status;
 }

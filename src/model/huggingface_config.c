@@ -2,21 +2,23 @@
 /* config.json of Hugging Face models. Parameters are read and written in huggingface.c. */
 #include "base/file.h"
 #include "model/huggingface.h"
+#include "model/rope.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-static const int64_t COUNT_MAX =
-    1 << 30; /* anything larger is refused here, the real limits are in config.c */
+/* larger numbers are refused here; the actual limits are in config.c */
+static const int64_t COUNT_MAX = 1 << 30;
 
 typedef struct reader {
     const json_t *root;
     const char *name; /* of the file, for messages */
 } reader;
 
-/* What the classes of transformers take for a missing key. */
+/* Defaults of the classes of transformers for a missing key. */
 typedef struct family_defaults {
     uint64_t vocab, width, layers, heads, kv_heads, ffn, context;
     uint64_t head_dim; /* 0: width / heads */
@@ -71,66 +73,156 @@ static ls_status require_text(const reader *r, const char *key, const char *acce
     return LS_OK;
 }
 
-/* null is none, a list stands for its first; an id that no text can contain is none too. */
-static ls_status get_token_id(const reader *r, const char *key, int64_t default_value, int64_t vocab,
-                              int64_t *id_out)
+/* null means none; an id that no text can contain also means none. */
+static ls_status read_token_id(const reader *r, const char *key, const json_t *value, int64_t vocab,
+                               int64_t *id_out)
 {
-    const json_t *member = json_object_get(r->root, key);
-    int64_t id = member ? -1 : default_value;
-    if (json_is_array(member)) {
-        member = json_array_get(member, 0);
+    const bool huge = json_is_real(value) && fabs(json_real_value(value)) >= 0x1p63;
+    if (value && !json_is_integer(value) && !json_is_null(value) && !huge) {
+        return ls_fail(LS_ERR_DATA, "%s: %s must be a token id, a list of token ids or null", r->name, key);
     }
-    if (json_is_integer(member)) {
-        id = json_integer_value(member);
-    } else if (member && !json_is_null(member)) {
-        return ls_fail(LS_ERR_DATA, "%s: %s must be a token id, a list of them or null", r->name, key);
-    }
+    const int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
     *id_out = id >= 0 && id < vocab ? id : -1;
     return LS_OK;
 }
 
-/* ---- rotary ---- */
-
-static ls_status read_llama3(const reader *rope, const reader *r, int64_t context, ls_rope_scaling *scaling)
+/* Of a list the first. */
+static ls_status get_token_id(const reader *r, const char *key, int64_t default_value, int64_t vocab,
+                              int64_t *id_out)
 {
-    static const char *const needed[] = {"low_freq_factor", "high_freq_factor"};
-    for (int i = 0; i < 2; i++) {
-        if (!json_is_number(json_object_get(rope->root, needed[i]))) {
-            return ls_fail(LS_ERR_DATA, "%s: rope_type llama3 needs the number %s", rope->name, needed[i]);
-        }
+    const json_t *member = json_object_get(r->root, key);
+    if (!member) {
+        *id_out = default_value < vocab ? default_value : -1;
+        return LS_OK;
     }
-    LS_TRY(get_real(rope, needed[0], 0.0, &scaling->low_freq_factor));
-    LS_TRY(get_real(rope, needed[1], 0.0, &scaling->high_freq_factor));
-    /* As in transformers: outside the object it wins, inside comes next, else nothing was extended. */
-    const reader *at = json_object_get(r->root, "original_max_position_embeddings") ? r : rope;
-    return get_count(at, "original_max_position_embeddings", (uint64_t)context, &scaling->original_context);
+    return read_token_id(r, key, json_is_array(member) ? json_array_get(member, 0) : member, vocab, id_out);
 }
 
-static ls_status read_scaling(const reader *rope, const reader *r, int64_t context, ls_rope_scaling *scaling)
+/* eos_token_id: an id or a list of them, each of which ends a text. */
+static ls_status add_eos_ids(const reader *r, ls_model_config *config)
+{
+    const json_t *member = json_object_get(r->root, "eos_token_id");
+    const size_t count = json_is_array(member) ? json_array_size(member) : 1;
+    for (size_t i = 0; i < count; i++) {
+        int64_t id = -1;
+        LS_TRY(read_token_id(r, "eos_token_id", json_is_array(member) ? json_array_get(member, i) : member,
+                             config->vocab, &id));
+        if (id >= 0 && ls_model_config_add_eos(config, id) != LS_OK) {
+            return ls_fail_within(LS_ERR_UNSUPPORTED, "%s", r->name);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status get_special_ids(const reader *r, const family_defaults *d, ls_model_config *config)
+{
+    LS_TRY(get_token_id(r, "bos_token_id", d->bos_id, config->vocab, &config->bos_id));
+    LS_TRY(get_token_id(r, "pad_token_id", -1, config->vocab, &config->pad_id));
+    if (!json_object_get(r->root, "eos_token_id")) {
+        config->eos_id = d->eos_id < config->vocab ? d->eos_id : -1;
+        return LS_OK;
+    }
+    return add_eos_ids(r, config);
+}
+
+/* ---- rotary ---- */
+
+static bool is_number(const reader *rope, const char *key)
+{
+    return json_is_number(json_object_get(rope->root, key));
+}
+
+static ls_status need_number(const reader *rope, const char *type, const char *key)
+{
+    return is_number(rope, key)
+               ? LS_OK
+               : ls_fail(LS_ERR_DATA,
+                         "%s: rope_type is %s, so the number %s is needed too, but it is missing", rope->name,
+                         type, key);
+}
+
+static ls_status read_llama3(const reader *rope, ls_rope_scaling *scaling)
+{
+    LS_TRY(need_number(rope, "llama3", "low_freq_factor"));
+    LS_TRY(need_number(rope, "llama3", "high_freq_factor"));
+    LS_TRY(get_real(rope, "low_freq_factor", 0.0, &scaling->low_freq_factor));
+    return get_real(rope, "high_freq_factor", 0.0, &scaling->high_freq_factor);
+}
+
+/* As in transformers, 0 counts as missing for the two betas and the two mscales. */
+static ls_status read_yarn(const reader *rope, ls_rope_scaling *scaling)
+{
+    double mscale = 0.0, mscale_all = 0.0, fast = 0.0, slow = 0.0;
+    bool truncate = true;
+    LS_TRY(get_real(rope, "beta_fast", 0.0, &fast));
+    LS_TRY(get_real(rope, "beta_slow", 0.0, &slow));
+    LS_TRY(get_real(rope, "mscale", 0.0, &mscale));
+    LS_TRY(get_real(rope, "mscale_all_dim", 0.0, &mscale_all));
+    LS_TRY(ls_json_get_bool(rope->root, rope->name, "truncate", true, &truncate));
+    scaling->beta_fast = fast != 0.0 ? fast : scaling->beta_fast;
+    scaling->beta_slow = slow != 0.0 ? slow : scaling->beta_slow;
+    scaling->fractional_bounds = !truncate;
+    if (mscale != 0.0 && mscale_all != 0.0) {
+        scaling->attention_factor = ls_rope_attention_factor(scaling->factor, mscale) /
+                                    ls_rope_attention_factor(scaling->factor, mscale_all);
+    }
+    return get_real(rope, "attention_factor", scaling->attention_factor, &scaling->attention_factor);
+}
+
+static ls_status find_rope_type(const reader *rope, ls_rope_scaling_kind *kind_out)
 {
     const char *type = NULL;
     LS_TRY(ls_json_get_string(rope->root, rope->name, "type", "default", &type));
     LS_TRY(ls_json_get_string(rope->root, rope->name, "rope_type", type, &type));
-    scaling->kind = LS_ROPE_NONE;
-    scaling->factor = 1.0;
-    if (strcmp(type, "default") == 0) {
+    for (ls_rope_scaling_kind kind = LS_ROPE_NONE; kind < LS_ROPE_COUNT; kind++) {
+        if (strcmp(type, ls_rope_scaling_name(kind)) == 0) {
+            *kind_out = kind;
+            return LS_OK;
+        }
+    }
+    return ls_fail(
+        LS_ERR_UNSUPPORTED,
+        "%s: rope_type is \"%s\"; supported are \"default\", \"linear\", \"dynamic\", \"yarn\" and "
+        "\"llama3\"",
+        rope->name, type);
+}
+
+/* The context before it was lengthened. As in transformers, dynamic scaling knows only
+ * max_position_embeddings; for the others a value outside the object comes before one inside, and
+ * without either nothing was lengthened. */
+static ls_status read_original_context(const reader *rope, const reader *r, int64_t context,
+                                       ls_rope_scaling *scaling)
+{
+    static const char key[] = "original_max_position_embeddings";
+    scaling->original_context = context;
+    if (scaling->kind == LS_ROPE_LINEAR || scaling->kind == LS_ROPE_DYNAMIC) {
         return LS_OK;
     }
-    if (strcmp(type, "linear") != 0 && strcmp(type, "llama3") != 0) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s: rope_type is \"%s\"; supported are \"default\", \"linear\" and \"llama3\"",
-                       rope->name, type);
-    }
-    if (!json_is_number(json_object_get(rope->root, "factor"))) {
-        return ls_fail(LS_ERR_DATA, "%s: rope_type %s needs the number factor", rope->name, type);
-    }
-    LS_TRY(get_real(rope, "factor", 1.0, &scaling->factor));
-    if (strcmp(type, "linear") == 0) {
-        scaling->kind = LS_ROPE_LINEAR;
+    return get_count(json_object_get(r->root, key) ? r : rope, key, (uint64_t)context,
+                     &scaling->original_context);
+}
+
+static ls_status read_scaling(const reader *rope, const reader *r, ls_model_config *config)
+{
+    ls_rope_scaling *scaling = &config->rope_scaling;
+    ls_rope_scaling found = {0};
+    LS_TRY(find_rope_type(rope, &found.kind));
+    if (found.kind == LS_ROPE_NONE) {
         return LS_OK;
     }
-    scaling->kind = LS_ROPE_LLAMA3;
-    return read_llama3(rope, r, context, scaling);
+    LS_TRY(read_original_context(rope, r, config->context, &found));
+    found.factor = (double)config->context / (double)found.original_context;
+    if (found.kind != LS_ROPE_YARN || is_number(rope, "factor")) {
+        LS_TRY(need_number(rope, ls_rope_scaling_name(found.kind), "factor"));
+        LS_TRY(get_real(rope, "factor", 1.0, &found.factor));
+    }
+    *scaling = ls_rope_scaling_of(found.kind, found.factor, found.original_context);
+    if (found.kind == LS_ROPE_DYNAMIC) {
+        config->context = ls_rope_reach(config);
+    }
+    return found.kind == LS_ROPE_LLAMA3 ? read_llama3(rope, scaling)
+           : found.kind == LS_ROPE_YARN ? read_yarn(rope, scaling)
+                                        : LS_OK;
 }
 
 static ls_status require_whole_heads(const reader *r)
@@ -146,7 +238,7 @@ static ls_status require_whole_heads(const reader *r)
 
 static ls_status read_rope(const reader *r, ls_model_config *config)
 {
-    const char *key = "rope_scaling"; /* where both exist transformers takes this one */
+    const char *key = "rope_scaling"; /* if both exist transformers uses this one */
     const json_t *object = json_object_get(r->root, key);
     if (!object || json_is_null(object)) {
         key = "rope_parameters";
@@ -165,15 +257,16 @@ static ls_status read_rope(const reader *r, ls_model_config *config)
     json_object_foreach((json_t *)(uintptr_t)object, member, value)
     {
         if (json_is_object(value)) {
-            return ls_fail(LS_ERR_UNSUPPORTED,
-                           "%s: %s has its own numbers for \"%s\"; one set for all layers is supported",
-                           r->name, key, member);
+            return ls_fail(
+                LS_ERR_UNSUPPORTED,
+                "%s: %s has separate numbers for \"%s\", but only one set for all layers is supported",
+                r->name, key, member);
         }
     }
     const reader rope = {object, r->name};
     LS_TRY(get_real(&rope, "rope_theta", config->rope_theta, &config->rope_theta));
     LS_TRY(require_whole_heads(&rope));
-    return read_scaling(&rope, r, config->context, &config->rope_scaling);
+    return read_scaling(&rope, r, config);
 }
 
 /* ---- sliding windows ---- */
@@ -182,8 +275,8 @@ static ls_status read_rope(const reader *r, ls_model_config *config)
 static ls_status read_layer_types(const reader *r, const json_t *types, ls_model_config *config)
 {
     if (!json_is_array(types) || (int64_t)json_array_size(types) != config->layers) {
-        return ls_fail(LS_ERR_DATA, "%s: layer_types must be a list with one text per layer (%lld)", r->name,
-                       (long long)config->layers);
+        return ls_fail(LS_ERR_DATA, "%s: layer_types must be a list of %lld strings, one for each layer",
+                       r->name, (long long)config->layers);
     }
     int64_t first = config->layers;
     for (int64_t i = 0; i < config->layers; i++) {
@@ -208,8 +301,9 @@ static ls_status read_layer_types(const reader *r, const json_t *types, ls_model
     }
     if (first < config->layers && config->window == 0) {
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s: layer_types[%lld] is sliding_attention, but there is no sliding_window", r->name,
-                       (long long)first);
+                       "%s: layer_types[%lld] is sliding_attention, but sliding_window, the size of the "
+                       "window, is not given",
+                       r->name, (long long)first);
     }
     config->window_first_layer = first;
     return LS_OK;
@@ -218,7 +312,7 @@ static ls_status read_layer_types(const reader *r, const json_t *types, ls_model
 static ls_status read_window(const reader *r, ls_model_config *config)
 {
     if (config->family == LS_FAMILY_GPT2 || config->family == LS_FAMILY_LLAMA) {
-        return LS_OK; /* their classes know no window */
+        return LS_OK; /* their classes do not support a window */
     }
     const bool mistral = config->family == LS_FAMILY_MISTRAL;
     const json_t *member = json_object_get(r->root, "sliding_window");
@@ -243,7 +337,7 @@ static ls_status read_window(const reader *r, ls_model_config *config)
     }
     if (mistral && config->window_first_layer != 0) {
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s: layer_types mixes full and sliding attention, which mistral does not do",
+                       "%s: layer_types mixes full and sliding attention, which is not supported for mistral",
                        r->name);
     }
     return LS_OK;
@@ -264,7 +358,7 @@ static ls_status read_gpt2(const reader *r, const family_defaults *d, ls_model_c
     LS_TRY(require_bool(r, "scale_attn_by_inverse_layer_idx", false));
     LS_TRY(require_bool(r, "add_cross_attention", false));
     if (config->width % config->heads != 0) {
-        return ls_fail(LS_ERR_DATA, "%s: n_head %lld does not divide n_embd %lld", r->name,
+        return ls_fail(LS_ERR_DATA, "%s: n_head is %lld, but n_embd, %lld, must be a multiple of it", r->name,
                        (long long)config->heads, (long long)config->width);
     }
     config->kv_heads = config->heads;
@@ -312,7 +406,8 @@ static ls_status read_family(const reader *r, ls_family *family_out)
     const char *type = NULL;
     LS_TRY(ls_json_get_string(r->root, r->name, "model_type", NULL, &type));
     if (!type) {
-        return ls_fail(LS_ERR_DATA, "%s: model_type is missing; it says what kind of model this is", r->name);
+        return ls_fail(LS_ERR_DATA,
+                       "%s: model_type is missing; it must be gpt2, llama, mistral, qwen2 or qwen3", r->name);
     }
     if (ls_family_parse(type, family_out) != LS_OK) {
         return ls_fail(LS_ERR_UNSUPPORTED,
@@ -328,8 +423,11 @@ static ls_status read_config(const reader *r, ls_model_config *config)
     LS_TRY(read_family(r, &family));
     const json_t *quantization = json_object_get(r->root, "quantization_config");
     if (quantization && !json_is_null(quantization)) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "%s: quantization_config is set; only float weights are supported",
-                       r->name);
+        const char *method = json_string_value(json_object_get(quantization, "quant_method"));
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s: quantization_config is set (%s): the model's weights are quantised, and only "
+                       "float weights are supported; use the original model, before quantisation",
+                       r->name, method ? method : "without quant_method");
     }
     const family_defaults *d = &defaults_of[family];
     ls_model_config_defaults(family, config);
@@ -337,8 +435,7 @@ static ls_status read_config(const reader *r, ls_model_config *config)
     LS_TRY(get_real(r, "initializer_range", 0.02, &config->init_std));
     LS_TRY(
         ls_json_get_bool(r->root, r->name, "tie_word_embeddings", family == LS_FAMILY_GPT2, &config->tied));
-    LS_TRY(get_token_id(r, "bos_token_id", d->bos_id, config->vocab, &config->bos_id));
-    LS_TRY(get_token_id(r, "eos_token_id", d->eos_id, config->vocab, &config->eos_id));
+    LS_TRY(get_special_ids(r, d, config));
     LS_TRY(family == LS_FAMILY_GPT2 ? read_gpt2(r, d, config) : read_llama_like(r, d, config));
     if (ls_model_config_check(config) != LS_OK) {
         return ls_fail_within(LS_ERR_DATA, "%s", r->name);
@@ -364,17 +461,30 @@ ls_status ls_hf_config_parse(const char *text, size_t bytes, const char *name, l
     return status;
 }
 
+static ls_status parse_file(ls_arena *arena, const char *file, ls_model_config *config_out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    LS_TRY(ls_file_read(arena, file, CONFIG_BYTES_MAX, &text, &bytes));
+    return ls_hf_config_parse(text, bytes, file, config_out);
+}
+
 ls_status ls_hf_config_load(const char *path, ls_model_config *config_out)
 {
     ls_arena arena = {0};
-    char *text = NULL;
-    size_t bytes = 0;
     const char *file = ls_path_is_dir(path) ? ls_path_join(&arena, path, "config.json") : path;
-    ls_status status = ls_file_read(&arena, file, CONFIG_BYTES_MAX, &text, &bytes);
-    if (status == LS_OK) {
-        status = ls_hf_config_parse(text, bytes, file, config_out);
-    }
+    const ls_status status = parse_file(&arena, file, config_out);
     ls_arena_release(&arena);
+    return status;
+}
+
+ls_status ls_hf_generation_config_load(const char *path, ls_model_config *config)
+{
+    json_t *root = NULL;
+    LS_TRY(ls_json_load(path, CONFIG_BYTES_MAX, &root));
+    const reader r = {root, path};
+    const ls_status status = add_eos_ids(&r, config);
+    json_decref(root);
     return status;
 }
 
@@ -388,6 +498,19 @@ static void set(json_t *object, const char *key, json_t *value)
 static json_t *token_id(int64_t id)
 {
     return id >= 0 ? json_integer(id) : json_null();
+}
+
+static json_t *eos_ids(const ls_model_config *c)
+{
+    if (c->more_eos_count == 0) {
+        return token_id(c->eos_id);
+    }
+    json_t *list = json_array();
+    json_array_append_new(list, json_integer(c->eos_id));
+    for (int64_t i = 0; i < c->more_eos_count; i++) {
+        json_array_append_new(list, json_integer(c->more_eos[i]));
+    }
+    return list;
 }
 
 static void write_gpt2(const ls_model_config *c, json_t *object)
@@ -406,17 +529,40 @@ static void write_gpt2(const ls_model_config *c, json_t *object)
     set(object, "resid_pdrop", json_real(0.0));
 }
 
+/* Numbers that equal the defaults of transformers are left out. */
+static void write_yarn(const ls_rope_scaling *scaling, json_t *object)
+{
+    const ls_rope_scaling plain = ls_rope_scaling_of(LS_ROPE_YARN, scaling->factor, 1);
+    if (scaling->beta_fast != plain.beta_fast) {
+        set(object, "beta_fast", json_real(scaling->beta_fast));
+    }
+    if (scaling->beta_slow != plain.beta_slow) {
+        set(object, "beta_slow", json_real(scaling->beta_slow));
+    }
+    if (scaling->attention_factor != plain.attention_factor) {
+        set(object, "attention_factor", json_real(scaling->attention_factor));
+    }
+    if (scaling->fractional_bounds) {
+        set(object, "truncate", json_false());
+    }
+}
+
 static json_t *rope_scaling_json(const ls_rope_scaling *scaling)
 {
     if (scaling->kind == LS_ROPE_NONE) {
         return json_null();
     }
     json_t *object = json_object();
-    set(object, "rope_type", json_string(scaling->kind == LS_ROPE_LINEAR ? "linear" : "llama3"));
+    set(object, "rope_type", json_string(ls_rope_scaling_name(scaling->kind)));
     set(object, "factor", json_real(scaling->factor));
     if (scaling->kind == LS_ROPE_LLAMA3) {
         set(object, "low_freq_factor", json_real(scaling->low_freq_factor));
         set(object, "high_freq_factor", json_real(scaling->high_freq_factor));
+    }
+    if (scaling->kind == LS_ROPE_YARN) {
+        write_yarn(scaling, object);
+    }
+    if (scaling->kind == LS_ROPE_LLAMA3 || scaling->kind == LS_ROPE_YARN) {
         set(object, "original_max_position_embeddings", json_integer(scaling->original_context));
     }
     return object;
@@ -442,7 +588,10 @@ static void write_llama_like(const ls_model_config *c, json_t *object)
     set(object, "num_attention_heads", json_integer(c->heads));
     set(object, "num_key_value_heads", json_integer(c->kv_heads));
     set(object, "head_dim", json_integer(c->head_dim));
-    set(object, "max_position_embeddings", json_integer(c->context));
+    /* Under this name dynamic scaling has the context before it was lengthened. */
+    set(object, "max_position_embeddings",
+        json_integer(c->rope_scaling.kind == LS_ROPE_DYNAMIC ? c->rope_scaling.original_context
+                                                             : c->context));
     set(object, "hidden_act", json_string("silu"));
     set(object, "rms_norm_eps", json_real(c->norm_eps));
     if (c->family == LS_FAMILY_LLAMA || c->family == LS_FAMILY_QWEN3) {
@@ -476,6 +625,9 @@ json_t *ls_hf_config_json(const ls_model_config *config)
     set(object, "initializer_range", json_real(config->init_std));
     set(object, "tie_word_embeddings", json_boolean(config->tied));
     set(object, "bos_token_id", token_id(config->bos_id));
-    set(object, "eos_token_id", token_id(config->eos_id));
+    set(object, "eos_token_id", eos_ids(config));
+    if (config->pad_id >= 0) {
+        set(object, "pad_token_id", json_integer(config->pad_id));
+    }
     return object;
 }

@@ -2,6 +2,7 @@
 #include "model/layout.h"
 
 #include "base/assert.h"
+#include "base/math.h"
 #include "base/random.h"
 #include "model/freeze.h"
 
@@ -26,13 +27,8 @@ typedef struct builder {
     const char *prefix; /* of the names that follow: "model.layers.3." */
     uint32_t section, group;
     const ls_freeze *freeze;
-    bool frozen; /* these are laid out now, and the others left out */
+    bool frozen; /* the parameters to lay out in this pass; the others are skipped */
 } builder;
-
-static int64_t round_up(int64_t value, int64_t multiple)
-{
-    return (value + multiple - 1) / multiple * multiple;
-}
 
 /* ---- pieces ---- */
 
@@ -43,11 +39,11 @@ static void bucket_begin(builder *b)
     b->group++;
 }
 
-/* One that nothing was added to is not there. */
+/* Removes the bucket again if nothing was added to it. */
 static void bucket_end(builder *b)
 {
     ls_bucket *bucket = &b->layout->buckets[b->layout->bucket_count];
-    b->offset = round_up(b->offset, LS_BUCKET_PAD);
+    b->offset = ls_round_up_i64(b->offset, LS_BUCKET_PAD);
     bucket->count = b->offset - bucket->offset;
     b->layout->bucket_count += bucket->count > 0;
     b->section++;
@@ -56,12 +52,11 @@ static void bucket_end(builder *b)
 /* Tensors between two calls of this are adjacent. */
 static void group_begin(builder *b)
 {
-    b->offset = round_up(b->offset, GROUP_ALIGN);
+    b->offset = ls_round_up_i64(b->offset, GROUP_ALIGN);
     b->group++;
 }
 
-static void add(builder *b, const char *name, int shape_rank, int64_t rows, int64_t cols, bool decay,
-                ls_init_kind init)
+static void add(builder *b, const char *name, int shape_rank, int64_t rows, int64_t cols, ls_init_kind init)
 {
     ls_layout *layout = b->layout;
     const char *full = ls_arena_printf(b->arena, "%s%s", b->prefix, name);
@@ -78,7 +73,7 @@ static void add(builder *b, const char *name, int shape_rank, int64_t rows, int6
         .bucket = layout->bucket_count,
         .section = b->section,
         .group = b->group,
-        .decay = decay,
+        .decay = shape_rank == 2, /* matrices only, not biases and norms */
         .frozen = b->frozen,
         .init = init,
     };
@@ -89,17 +84,17 @@ static void add(builder *b, const char *name, int shape_rank, int64_t rows, int6
 
 static void add_matrix(builder *b, const char *name, int64_t rows, int64_t cols, ls_init_kind init)
 {
-    add(b, name, 2, rows, cols, true, init);
+    add(b, name, 2, rows, cols, init);
 }
 
 static void add_bias(builder *b, const char *name, int64_t count)
 {
-    add(b, name, 1, 1, count, false, LS_INIT_ZERO);
+    add(b, name, 1, 1, count, LS_INIT_ZERO);
 }
 
 static void add_gain(builder *b, const char *name, int64_t count)
 {
-    add(b, name, 1, 1, count, false, LS_INIT_ONE);
+    add(b, name, 1, 1, count, LS_INIT_ONE);
 }
 
 /* ---- gpt2 ---- */
@@ -238,7 +233,7 @@ static void add_final(builder *b, bool gpt2)
     bucket_end(b);
 }
 
-/* Lays out what is frozen, or what is not, behind what is there. */
+/* Lays out the frozen parameters, or the trained ones, after what is already laid out. */
 static void add_all(builder *b, bool frozen)
 {
     const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
@@ -329,7 +324,7 @@ uint32_t *ls_layout_by_name(ls_arena *arena, const ls_layout *layout)
 
 /* ---- fresh weights ---- */
 
-/* How many names come before this one: the number of the tensor in its random stream. */
+/* How many names sort before this one: the number of the tensor in its random stream. */
 static uint64_t name_rank(const ls_layout *layout, uint32_t index)
 {
     uint64_t rank = 0;
@@ -339,10 +334,10 @@ static uint64_t name_rank(const ls_layout *layout, uint32_t index)
     return rank;
 }
 
-void ls_parameter_init(const ls_layout *layout, uint32_t index, uint64_t seed, double init_std,
-                       int64_t layers, int64_t first, int64_t count, float *flat_parameters)
+void ls_parameter_init(const ls_layout *layout, uint32_t index, const ls_init_rule *rule, int64_t first,
+                       int64_t count, float *flat_parameters)
 {
-    LS_ASSERT(index < layout->parameter_count && layers >= 1);
+    LS_ASSERT(index < layout->parameter_count && rule->layers >= 1);
     const ls_parameter *p = &layout->parameters[index];
     LS_ASSERT(first >= 0 && count >= 0 && first + count <= p->rows * p->cols);
     float *out = flat_parameters + p->offset + first;
@@ -352,8 +347,9 @@ void ls_parameter_init(const ls_layout *layout, uint32_t index, uint64_t seed, d
         }
         return;
     }
-    const double scale = p->init == LS_INIT_NORMAL_SCALED ? init_std / sqrt(2.0 * (double)layers) : init_std;
-    const ls_random_key key = ls_random_stream(seed, LS_RANDOM_INIT);
+    const double scale =
+        p->init == LS_INIT_NORMAL_SCALED ? rule->std / sqrt(2.0 * (double)rule->layers) : rule->std;
+    const ls_random_key key = ls_random_stream(rule->seed, LS_RANDOM_INIT);
     ls_random_normals(key, (uint64_t)first, name_rank(layout, index), (size_t)count, out);
     for (int64_t i = 0; i < count; i++) {
         out[i] = (float)(scale * (double)out[i]);

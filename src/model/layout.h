@@ -2,23 +2,24 @@
 /*
  * Parameter layout: where every tensor of a model lies in one flat float buffer.
  *
- * The buffer is cut in buckets: bucket 0 is the embeddings, bucket 1 + l is layer l, the last is the final
- * norm and (untied) the head. A bucket is padded to LS_BUCKET_PAD floats so that it can be sharded; padding
- * is zero in parameters, gradients and moments. Inside a bucket each tensor (or group of adjacent tensors,
- * below) starts at a multiple of 16 floats, a cache line; the holes are padding too. Gradients and the two
- * moments use the same offsets in buffers of their own.
+ * The buffer is cut in buckets: bucket 0 is the embeddings, bucket 1 + l is layer l, the last is
+ * the final norm and (untied) the head. A bucket is padded to LS_BUCKET_PAD floats so that it can
+ * be sharded; padding is zero in parameters, gradients and moments. Inside a bucket each tensor (or
+ * group of adjacent tensors, below) starts at a multiple of 16 floats, a cache line; the holes are
+ * padding too. Gradients and the two moments use the same offsets in buffers of their own.
  *
- * Frozen tensors (train.freeze) lie behind all that is trained, in buckets of their own: gradients, moments and everything that ranks do with
- * buckets end at float_count, only the parameters go on. Their buckets, and those that are left empty, are not there. So a run that
- * freezes nothing has the layout it always had.
+ * Frozen tensors (train.freeze) follow all trained ones, in buckets of their own. Gradients,
+ * moments and everything that ranks do with buckets end at float_count; only the parameter buffer
+ * is longer. Empty buckets are left out. So a run that freezes nothing has the plain layout.
  *
- *   parameters   | embeddings | layer 0 | layer 1 | ... | final |  frozen: embeddings | layer 0 | ... |
- *                |<------------ float_count ------------------->|
- *                |<------------ parameter_floats ---------------------------------------------------->|
+ *                 trained                                     frozen
+ *   parameters   | embeddings | layer 0 | ... | final |  embeddings | layer 0 | ... |
+ *                |<------------ float_count ----------->|
+ *                |<------------ parameter_floats ----------------------------------->|
  *
- * Names, shapes and orientation are Hugging Face's, so import and export are copies. Tensors that one product
- * reads together are adjacent: q, k, v weights (out, in) are one (q + 2 kv, width) matrix, their biases one
- * vector, gate and up one (2 ffn, width) matrix.
+ * Names, shapes and orientation are Hugging Face's, so import and export are copies. Tensors that
+ * one product reads together are adjacent: q, k, v weights (out, in) are one (q + 2 kv, width)
+ * matrix, their biases one vector, gate and up one (2 ffn, width) matrix.
  */
 #ifndef LS_MODEL_LAYOUT_H
 #define LS_MODEL_LAYOUT_H
@@ -29,8 +30,9 @@
 enum { LS_BUCKET_PAD = 1024 /* floats */ };
 
 typedef enum ls_init_kind {
-    LS_INIT_NORMAL,        /* init_std */
-    LS_INIT_NORMAL_SCALED, /* init_std / sqrt(2 layers): projections that write to the residual stream */
+    LS_INIT_NORMAL, /* init_std */
+    /* init_std / sqrt(2 layers): projections that write to the residual stream */
+    LS_INIT_NORMAL_SCALED,
     LS_INIT_ZERO,
     LS_INIT_ONE
 } ls_init_kind;
@@ -55,28 +57,31 @@ typedef struct ls_bucket {
 } ls_bucket;
 
 typedef struct ls_layout {
-    ls_parameter *parameters; /* in buffer order: first what is trained, then what is frozen */
+    ls_parameter *parameters; /* in buffer order: first trained, then frozen parameters */
     uint32_t parameter_count;
     uint32_t trained_count; /* parameters that are trained */
     uint32_t table;         /* index of the table of embeddings */
     uint32_t section_count; /* layers + 2 */
-    ls_bucket *buckets;     /* those that are trained, then `frozen_buckets` more */
-    uint32_t bucket_count;  /* that are trained; section_count when nothing is frozen */
+    ls_bucket *buckets;     /* trained buckets, then `frozen_buckets` more */
+    uint32_t bucket_count;  /* buckets that are trained; section_count if nothing is frozen */
     uint32_t frozen_buckets;
     int64_t float_count;      /* with padding: size of flat gradients and moments */
     int64_t parameter_floats; /* size of flat parameters: the frozen ones too */
     int64_t element_count;    /* without padding: "the number of parameters" */
-    int64_t frozen_elements;  /* of them frozen */
+    int64_t frozen_elements;  /* parameters that are frozen */
 } ls_layout;
 
-/* Lays out a checked configuration, all of it trained; the tables live in `arena`. */
+/* Lays out a checked configuration with all tensors trained; the tables live in `arena`. */
 void ls_layout_build(ls_arena *arena, const ls_model_config *config, ls_layout *layout_out);
 
 /*
- * The same with what matches one of `patterns` frozen: shell patterns (*, ?, [...]) over a tensor's name, as "model.layers.0.self_attn.q_proj.weight",
- * with or without what families put in front ("model.", "transformer."). A pattern that names no whole name, "layers.0", means all below it.
- * Errors: LS_ERR_INVALID for a pattern that matches nothing (naming the nearest names), when nothing is left to train, and when tensors that
- * one product reads together (q, k and v; gate and up) are not all frozen or all trained; layout_out is then untouched.
+ * The same, but tensors that match one of `patterns` are frozen. These are shell patterns (*, ?,
+ * [...]) for a tensor's name, such as "model.layers.0.self_attn.q_proj.weight", with or without the
+ * family's prefix ("model.", "transformer."). A pattern that matches only the beginning of a name,
+ * "layers.0", means all tensors below it.
+ * Errors: LS_ERR_INVALID for a pattern that matches nothing (naming the nearest names), when
+ * nothing is left to train, and when tensors that one product reads together (q, k and v; gate and
+ * up) are not all frozen or all trained; layout_out is then untouched.
  */
 LS_MUST_CHECK ls_status ls_layout_build_frozen(ls_arena *arena, const ls_model_config *config,
                                                const char *const *patterns, size_t pattern_count,
@@ -88,9 +93,17 @@ const ls_parameter *ls_layout_find(const ls_layout *layout, const char *name);
 /* Indices of the parameters sorted by name (byte order), the order of state_hash; in `arena`. */
 uint32_t *ls_layout_by_name(ls_arena *arena, const ls_layout *layout);
 
-/* Fills elements [first, first + count) of parameter `index` with their initial values: element e of tensor t is number e of stream
- * (seed, LS_RANDOM_INIT), sub = t counted in name order, so that neither the layout of the buffer nor who fills what matters. */
-void ls_parameter_init(const ls_layout *layout, uint32_t index, uint64_t seed, double init_std,
-                       int64_t layers, int64_t first, int64_t count, float *flat_parameters);
+/* How fresh weights are drawn; std and layers as in the configuration. */
+typedef struct ls_init_rule {
+    uint64_t seed;
+    double std;
+    int64_t layers; /* >= 1 */
+} ls_init_rule;
+
+/* Fills elements [first, first + count) of parameter `index` with their initial values: element
+ * e of tensor t is number e of stream (seed, LS_RANDOM_INIT), sub = t counted in name order, so
+ * the result depends neither on the layout of the buffer nor on which rank fills which part. */
+void ls_parameter_init(const ls_layout *layout, uint32_t index, const ls_init_rule *rule, int64_t first,
+                       int64_t count, float *flat_parameters);
 
 #endif

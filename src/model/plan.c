@@ -8,13 +8,15 @@
 
 enum {
     LAYER_OPS_MAX = 10,
-    LAYER_VALUES_MAX = 32, /* of one set of ops: outputs, statistics, gradients, workspaces */
-    LAYER_STEPS_MAX = 34,  /* forward 10, clones 9, backward 14 */
+    /* of one set of ops: outputs, statistics, gradients, workspaces */
+    LAYER_VALUES_MAX = 32,
+    /* forward 10, clones 9, backward 14 */
+    LAYER_STEPS_MAX = 34,
     OUTER_MAX = 12
 };
 
-/* Bytes of logits aimed at. Larger chunks touch the head's weight gradient less often, smaller ones need less
- * memory. */
+/* Target size of a chunk of logits in bytes. Larger chunks touch the head's weight gradient less
+ * often, smaller ones need less memory. */
 static const int64_t LOGITS_FLOATS = 16 << 20;
 
 /* The values of one layer; with recompute there are two sets that share what is kept. */
@@ -99,7 +101,7 @@ static void add_step(builder *b, ls_phase phase, int32_t op)
 {
     ls_plan *plan = b->plan;
     if (op == LS_NONE) {
-        return; /* an op that this family does not have */
+        return; /* an op that this family lacks */
     }
     LS_ASSERT(plan->step_count < b->capacity_steps);
     plan->steps[plan->step_count++] = (ls_plan_step){phase, op};
@@ -145,7 +147,8 @@ static int32_t layer_parameter_in(const builder *b, uint32_t low, uint32_t high,
     return LS_NONE;
 }
 
-/* Parameter `name` of the builder's layer; only that layer is searched, so that deep models build fast. */
+/* Parameter `name` of the builder's layer; only that layer is searched, so that deep models build
+ * fast. */
 static int32_t layer_parameter(const builder *b, const char *name)
 {
     const ls_layout *layout = b->plan->layout;
@@ -183,7 +186,8 @@ static int64_t estimate_norm(int64_t n, int64_t cols, int64_t groups)
     return 2 * blocks * (cols / groups);
 }
 
-/* Partial sums alive at once while `pieces` are combined in a binary tree: its height, and the piece being made. */
+/* Partial sums alive at once while `pieces` are combined in a binary tree: one per level, and
+ * the piece being computed. */
 static int64_t partial_sums(uint32_t pieces)
 {
     return pieces > 1 ? 33 - __builtin_clz(pieces - 1) : 0;
@@ -228,17 +232,25 @@ static int64_t attention_floats(const builder *b)
 
 /* ---- single ops ---- */
 
-static int32_t add_norm_op(builder *b, ls_op_kind kind, int32_t in_0, int32_t in_1, int32_t sum,
-                           int32_t normed, int32_t mean, int32_t rstd)
+typedef struct norm_values {
+    int32_t normed, mean, rstd; /* what the norm makes */
+    int32_t weight, bias;       /* parameters */
+} norm_values;
+
+/* The norm of value `sum`, which the same op computes as the sum of two values if addends is not
+ * NULL. */
+static int32_t add_norm(builder *b, int32_t sum, const int32_t addends[2], norm_values n)
 {
-    const int32_t index = add_op(b, kind);
+    const int32_t index = add_op(b, addends ? LS_OP_ADD_NORM : LS_OP_NORM);
     ls_op *op = op_at(b, index);
-    op->in[0] = in_0;
-    op->in[1] = in_1;
-    op->out[0] = kind == LS_OP_NORM ? normed : sum;
-    op->out[1] = kind == LS_OP_NORM ? LS_NONE : normed;
-    op->stats[0] = mean;
-    op->stats[1] = rstd;
+    op->in[0] = addends ? addends[0] : sum;
+    op->in[1] = addends ? addends[1] : LS_NONE;
+    op->out[0] = addends ? sum : n.normed;
+    op->out[1] = addends ? n.normed : LS_NONE;
+    op->stats[0] = n.mean;
+    op->stats[1] = n.rstd;
+    op->weight = n.weight;
+    op->bias = n.bias;
     return index;
 }
 
@@ -397,28 +409,20 @@ static void add_mlp_ops(builder *b, const layer_values *v, const layer_parameter
 }
 
 /*
- * before: the layer before this one, whose MLP branch joins the stream here; NULL when the stream already
- * exists (layer 0, clones). middle_kept: the middle stream exists too (selective recompute), so its norm is a
- * plain one.
+ * before: the layer before this one, whose MLP branch joins the stream here; NULL when the stream
+ * already exists (layer 0, clones). middle_kept: the middle stream exists too (selective
+ * recompute), so its norm is a plain one.
  */
 static layer_ops add_layer_ops(builder *b, const layer_values *v, const layer_values *before,
                                bool middle_kept)
 {
     const layer_parameters p = layer_parameters_of(b);
     layer_ops ops;
-    ops.norm_1 =
-        before ? add_norm_op(b, LS_OP_ADD_NORM, before->middle, before->down, v->stream, v->normed_1,
-                             v->mean_1, v->rstd_1)
-               : add_norm_op(b, LS_OP_NORM, v->stream, LS_NONE, LS_NONE, v->normed_1, v->mean_1, v->rstd_1);
-    op_at(b, ops.norm_1)->weight = p.norm_1;
-    op_at(b, ops.norm_1)->bias = p.norm_1_bias;
+    ops.norm_1 = add_norm(b, v->stream, before ? (int32_t[]){before->middle, before->down} : NULL,
+                          (norm_values){v->normed_1, v->mean_1, v->rstd_1, p.norm_1, p.norm_1_bias});
     add_attention_ops(b, v, &p, &ops);
-    ops.norm_2 = middle_kept ? add_norm_op(b, LS_OP_NORM, v->middle, LS_NONE, LS_NONE, v->normed_2, v->mean_2,
-                                           v->rstd_2)
-                             : add_norm_op(b, LS_OP_ADD_NORM, v->stream, v->projected, v->middle, v->normed_2,
-                                           v->mean_2, v->rstd_2);
-    op_at(b, ops.norm_2)->weight = p.norm_2;
-    op_at(b, ops.norm_2)->bias = p.norm_2_bias;
+    ops.norm_2 = add_norm(b, v->middle, middle_kept ? NULL : (int32_t[]){v->stream, v->projected},
+                          (norm_values){v->normed_2, v->mean_2, v->rstd_2, p.norm_2, p.norm_2_bias});
     add_mlp_ops(b, v, &p, &ops);
     return ops;
 }
@@ -543,12 +547,27 @@ static int32_t add_final_norm(builder *b, const layer_values *last)
     const int32_t mean = b->config->rms_norm ? LS_NONE : add_value(b, "final mean", b->n, 1);
     const int32_t rstd = add_value(b, "final rstd", b->n, 1);
     b->plan->hidden = add_value(b, "hidden", b->n, b->config->width);
-    const int32_t index =
-        add_norm_op(b, LS_OP_ADD_NORM, last->middle, last->down, sum, b->plan->hidden, mean, rstd);
-    op_at(b, index)->weight = find_parameter(b, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight");
-    op_at(b, index)->bias = find_parameter(b, "transformer.ln_f.bias");
+    const int32_t weight = find_parameter(b, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight");
+    const int32_t bias = find_parameter(b, "transformer.ln_f.bias");
+    const int32_t index = add_norm(b, sum, (int32_t[]){last->middle, last->down},
+                                   (norm_values){b->plan->hidden, mean, rstd, weight, bias});
     add_step(b, LS_PHASE_FORWARD, index);
     return index;
+}
+
+/* Tokens whose logits exist at once: a function of these two sizes only, because it affects the
+ * bits. */
+static int64_t chunk_rows_of(int64_t rows, int64_t vocab)
+{
+    const int64_t fitting = LOGITS_FLOATS / vocab / 64 * 64;
+    const int64_t most = fitting < 64 ? 64 : fitting;
+    if (rows <= most) {
+        return rows;
+    }
+    /* Chunks of nearly equal size, multiples of 64, so that the last one is not tiny. */
+    const int64_t chunks = (rows + most - 1) / most;
+    const int64_t even = (rows + chunks - 1) / chunks;
+    return (even + 63) / 64 * 64;
 }
 
 static void add_head(builder *b, int32_t embedding)
@@ -559,7 +578,7 @@ static void add_head(builder *b, int32_t embedding)
     op->weight = b->config->tied ? op_at(b, embedding)->weight : find_parameter(b, "lm_head.weight");
     op->in_features = b->config->width;
     op->out_features = b->config->vocab;
-    op->chunk_rows = ls_plan_chunk_rows(b->n, b->config->vocab);
+    op->chunk_rows = chunk_rows_of(b->n, b->config->vocab);
     b->plan->logits = add_value(b, "logits", op->chunk_rows, b->config->vocab);
     b->plan->values[b->plan->logits].scratch = true;
     op->workspace = b->plan->logits;
@@ -623,8 +642,8 @@ static void build(builder *b)
 static ls_status check_cut(const char *what, int64_t size, uint32_t cut)
 {
     if (size % cut != 0) {
-        return ls_fail(LS_ERR_INVALID, "plan: the tensor-parallel cut %u does not divide %s %lld", cut, what,
-                       (long long)size);
+        return ls_fail(LS_ERR_INVALID, "plan: train.tensor_cut is %u, but %s, %lld, must be a multiple of it",
+                       cut, what, (long long)size);
     }
     return LS_OK;
 }
@@ -632,40 +651,30 @@ static ls_status check_cut(const char *what, int64_t size, uint32_t cut)
 static ls_status check_options(const ls_model_config *config, const ls_plan_options *o)
 {
     if (o->sequences < 1 || o->sequences > 1 << 20) {
-        return ls_fail(LS_ERR_INVALID, "plan: %lld sequences per micro-batch, allowed is 1 to %d",
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: the number of sequences per micro-batch is %lld; it must be 1 to %d",
                        (long long)o->sequences, 1 << 20);
     }
     if (o->length < 1 || o->length > config->context) {
-        return ls_fail(LS_ERR_INVALID, "plan: sequences of %lld tokens, the model's context allows 1 to %lld",
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: the sequences have %lld tokens, but the model's context allows only 1 to %lld",
                        (long long)o->length, (long long)config->context);
     }
     if (o->training && !o->losses) {
-        return ls_fail(LS_ERR_INVALID, "plan: training needs losses; set both or none");
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: option `training` needs option `losses`, too; set both or neither");
     }
     if ((unsigned)o->recompute > LS_RECOMPUTE_FULL) {
-        return ls_fail(LS_ERR_INVALID, "plan: recompute %d is not none, selective or full",
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: recompute is %d; it must be 0 (none), 1 (selective) or 2 (full)",
                        (int)o->recompute);
     }
     if (o->tensor_cut < 1) {
-        return ls_fail(LS_ERR_INVALID, "plan: the tensor-parallel cut is %u, it must be at least 1",
-                       o->tensor_cut);
+        return ls_fail(LS_ERR_INVALID, "plan: train.tensor_cut is %u; it must be at least 1", o->tensor_cut);
     }
     LS_TRY(check_cut("heads", config->heads, o->tensor_cut));
     LS_TRY(check_cut("kv_heads", config->kv_heads, o->tensor_cut));
     return check_cut("ffn", config->ffn, o->tensor_cut);
-}
-
-int64_t ls_plan_chunk_rows(int64_t rows, int64_t vocab)
-{
-    const int64_t fitting = LOGITS_FLOATS / vocab / 64 * 64;
-    const int64_t most = fitting < 64 ? 64 : fitting;
-    if (rows <= most) {
-        return rows;
-    }
-    /* Chunks of nearly one size, multiples of 64, so that the last is not a sliver. */
-    const int64_t chunks = (rows + most - 1) / most;
-    const int64_t even = (rows + chunks - 1) / chunks;
-    return (even + 63) / 64 * 64;
 }
 
 ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls_layout *layout,

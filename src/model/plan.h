@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The op plan: a model as a list of typed ops, the order in which they run, and where their values lie in
- * memory.
+ * The op plan: a model as a list of typed ops, the order in which they run, and where their values
+ * lie in memory.
  *
- * The plan is built once from a configuration and read by everyone: the runtime walks its steps, the planner
- * adds up its FLOPs and bytes, the memory plan is its arena size. Nothing here computes. A built plan is
- * read-only: any number of threads may use it.
+ * The plan is built once from a configuration and has several readers: the runtime executes its
+ * steps, the planner adds up its FLOPs and bytes, and the memory plan uses its arena size. Nothing
+ * here computes. A built plan is read-only: any number of threads may use it.
  *
- *   ops      what there is to do: embedding, norm, linear, rotary, attention, ...; each has a forward, an
- *            input gradient and (linear, embedding) a weight gradient
+ *   ops      what there is to do: embedding, norm, linear, rotary, attention, ...; each has a
+ *            forward, an input gradient and (linear, embedding) a weight gradient
  *   values   matrices (rows x cols floats) that ops read and write: activations, saved statistics,
  *            gradients, workspaces
- *   steps    (phase, op) in execution order for one micro-batch: forward 0..forward_steps-1, then backward
- *   offsets  each value lives from the first step that uses it to the last; values whose lives do not
- *            overlap share memory
+ *   steps    (phase, op) in execution order for one micro-batch: forward 0..forward_steps-1, then
+ *            backward
+ *   offsets  each value lives from the first step that uses it to the last; values whose lives do
+ *            not overlap share memory
  *
  * Forward, per layer (n = sequences * length rows; [] only in some families):
  *
  *   embedding                    tokens -> stream
- *   norm | add_norm              layer 0 norms the stream; later layers first add the previous layer's MLP
+ *   norm | add_norm              layer 0 norms the stream; later layers first add the previous
+ *                                layer's MLP
  *   linear qkv
  *   [qk_norm] [rotary]           rotary turns queries and keys in place
  *   attention
@@ -29,34 +31,40 @@
  *   linear down
  *   ... next layer ...
  *   add_norm                     the last MLP joins; final norm
- *   head_loss                    chunks of logits -> losses; in training also dhidden and its weight gradient
+ *   head_loss                    chunks of logits -> losses; in training also dhidden and its
+ *                                weight gradient
  *
- * Backward runs the same list from the end. The head has no backward step: with a chunk of logits at hand it
- * leaves its gradients during forward. A linear has two steps, BACKWARD_WEIGHT first, so that its input dies
- * before the input's gradient is born; the weight gradients of norms are made by their BACKWARD_INPUT step,
- * the embedding has one BACKWARD_WEIGHT step and nothing else.
+ * Backward runs the same list from the end. The head has no backward step: while it has a chunk of
+ * logits it also computes its gradients, during forward. A linear has two steps, BACKWARD_WEIGHT
+ * first, so that its input dies before the input's gradient is born; the weight gradients of norms
+ * are made by their BACKWARD_INPUT step, the embedding has one BACKWARD_WEIGHT step and nothing
+ * else.
  *
- * The residual stream. add_norm computes sum = a + b and y = norm(sum). Its gradient buffer is one value
- * shared by all add_norms (and layer 0's norm): the norm's input gradient is accumulated into it, and it then
- * is the gradient of both a and b. So both gradients of the linear that produced b must run before the next
- * add_norm backward does: the order of the steps guarantees it. The final add_norm comes first in backward:
- * it writes the buffer instead of accumulating (accumulate_din false, dout[0] absent).
+ * The residual stream. add_norm computes sum = a + b and y = norm(sum). Its gradient buffer is one
+ * value shared by all add_norms (and layer 0's norm): the norm's input gradient is accumulated into
+ * it, and it then is the gradient of both a and b. So both gradients of the linear that produced b
+ * must run before the next add_norm backward does: the order of the steps guarantees it. The final
+ * add_norm comes first in backward: it writes the buffer instead of accumulating (accumulate_din
+ * false, dout[0] absent).
  *
- * In place. Where the kernels allow it a gradient takes the place of a value that is dead: gelu's input
- * gradient that of its output gradient (din[0] == dout[0]), swiglu's input gradient that of its input
- * (din[0] == in[0]), rotary works on the gradient of queries and keys (din[0] == dout[0]).
+ * In place. Where the kernels allow it a gradient takes the place of a value that is dead: gelu's
+ * input gradient that of its output gradient (din[0] == dout[0]), swiglu's input gradient that of
+ * its input (din[0] == in[0]), rotary works on the gradient of queries and keys (din[0] ==
+ * dout[0]).
  *
- * Frozen parameters have no gradients: a backward step is there only when it makes one of a trained parameter, or what such a step reads. So
- * below the lowest trained parameter nothing runs backward, and nothing is kept for it.
+ * Frozen parameters have no gradients: a backward step exists only if it makes the gradient of a
+ * trained parameter, or a value that such a step reads. So below the lowest trained parameter
+ * nothing runs backward, and no values are kept for it.
  *
- * Recompute. A value that is not kept is produced again in the backward by a clone of its op, as late as
- * possible; the clone has values of its own, so that liveness stays simple. When a layer recomputes anything,
- * its backward steps belong to a second set of ops that read the clones' values; a clone of an add_norm whose
- * sum was kept is a plain norm of that sum.
+ * Recompute. A value that is not kept is computed again during backward by a clone of its op, as
+ * late as possible; the clone has values of its own, so that liveness stays simple. When a layer
+ * recomputes anything, its backward steps belong to a second set of ops that read the clones'
+ * values; a clone of an add_norm whose sum was kept is a plain norm of that sum.
  *   none       everything is kept
- *   selective  norm outputs (qk_norm's too) and activations (gelu, swiglu) are made again: cheap, no products
- *   full       only the stream at the layer's entry is kept; everything else but the down projection is
- *              made again at the start of the layer's backward
+ *   selective  norm outputs (qk_norm's too) and activations (gelu, swiglu) are made again: cheap,
+ *              no products
+ *   full       only the stream at the layer's entry is kept; everything else but the down
+ *              projection is made again at the start of the layer's backward
  */
 #ifndef LS_MODEL_PLAN_H
 #define LS_MODEL_PLAN_H
@@ -68,15 +76,19 @@ typedef enum ls_op_kind {
     LS_OP_NORM,      /* in 0 -> out 0; stats mean (layer norm), rstd; parameters: weight, bias */
     LS_OP_ADD_NORM,  /* in 0, in 1 -> out 0 sum, out 1 norm(sum); stats, parameters as norm */
     LS_OP_LINEAR,    /* in 0 -> out 0; parameters: weight, bias */
-    LS_OP_QK_NORM, /* in 0: qkv -> out 0: (n, (heads + kv_heads) head_dim); rstd stats (n, heads + kv_heads);
-                      parameters: q norm, k norm */
-    LS_OP_ROTARY,  /* in place on the query and key columns of in 0 (== out 0) */
-    LS_OP_ATTENTION, /* in 0: holds q and k; in 1: holds v; out 0: (n, heads head_dim); stats: lse (n, heads)
-                      */
+    /* in 0: qkv -> out 0: (n, (heads + kv_heads) head_dim); rstd stats (n, heads + kv_heads);
+     * parameters: q norm, k norm */
+    LS_OP_QK_NORM,
+    /* in place on the query and key columns of in 0 (== out 0) */
+    LS_OP_ROTARY,
+    /* in 0: holds q and k; in 1: holds v; out 0: (n, heads head_dim); stats: lse (n, heads) */
+    LS_OP_ATTENTION,
     LS_OP_GELU,
-    LS_OP_SWIGLU,    /* in 0: (n, 2 ffn) gate|up -> out 0: (n, ffn) */
-    LS_OP_HEAD_LOSS, /* in 0: (n, width) -> losses; in training also gradients; parameters: weight (the table
-                        when tied) */
+    /* in 0: (n, 2 ffn) gate|up -> out 0: (n, ffn) */
+    LS_OP_SWIGLU,
+    /* in 0: (n, width) -> losses; in training also gradients; parameters: weight (the table when
+     * tied) */
+    LS_OP_HEAD_LOSS,
     LS_OP_KIND_COUNT
 } ls_op_kind;
 
@@ -93,14 +105,16 @@ typedef struct ls_op {
     int32_t in[LS_OP_VALUES_MAX];
     int32_t out[LS_OP_VALUES_MAX];
     int32_t stats[LS_OP_STATS_MAX]; /* norms: mean, rstd; attention: lse; qk_norm: LS_NONE, rstd */
-    int32_t din[LS_OP_VALUES_MAX];  /* gradients of in[], written (or accumulated into) by BACKWARD_INPUT */
+    /* gradients of in[], written (or accumulated into) by BACKWARD_INPUT */
+    int32_t din[LS_OP_VALUES_MAX];
     int32_t dout[LS_OP_VALUES_MAX]; /* gradients of out[] */
     bool accumulate_din;            /* BACKWARD_INPUT adds to din[0] instead of writing it */
-    int32_t workspace; /* scratch of forward, of BACKWARD_INPUT, or of both; head: the chunk of logits */
-    /* First parameter of the op's tensors, LS_NONE where absent. A fused linear (q, k, v) names its first
-     * tensor. */
-    int32_t weight,
-        bias; /* qk_norm: weight = q norm, bias = k norm; embedding: weight = table, bias = positions */
+    /* scratch of forward, of BACKWARD_INPUT, or of both; head: the chunk of logits */
+    int32_t workspace;
+    /* First parameter of the op's tensors, LS_NONE where absent. A fused linear (q, k, v) names its
+     * first tensor. */
+    /* qk_norm: weight = q norm, bias = k norm; embedding: weight = table, bias = positions */
+    int32_t weight, bias;
     int64_t in_features, out_features;        /* linear */
     bool weight_in_out;                       /* linear: weight is (in, out), GPT-2's Conv1D */
     uint32_t forward_cut, backward_input_cut; /* linear: canonical tensor-parallel cut, 1: none */
@@ -115,7 +129,8 @@ typedef struct ls_value {
     int64_t rows, cols;            /* floats */
     int64_t offset;                /* floats from the start of the arena, multiple of 16 */
     int32_t first_step, last_step; /* life, inclusive; written and read; -1: not used by any step */
-    bool scratch; /* nothing is kept between first_step and last_step: only those two need the memory */
+    /* nothing is kept between first_step and last_step: only those two need the memory */
+    bool scratch;
 } ls_value;
 
 typedef struct ls_plan_step {
@@ -124,12 +139,14 @@ typedef struct ls_plan_step {
 } ls_plan_step;
 
 /*
- * Scratch that kernels need, in floats. This layer may not ask compute/, so whoever runs the plan fills these
- * in from the kernel headers (ls_norm_workspace_floats, ls_linear_workspace_floats,
- * ls_attention_workspace_floats). A NULL member stands for an estimate, enough to plan with but not to run:
+ * Scratch memory that kernels need, in floats. This layer must not depend on compute/, so the
+ * caller that runs the plan fills these in from the kernel headers (ls_norm_workspace_floats,
+ * ls_linear_workspace_floats, ls_attention_workspace_floats). A NULL member stands for an estimate,
+ * enough to plan with but not to run:
  *
  *   norm       2 * min(n, 64) * cols / groups    sums over blocks of rows, for weight and bias
- *   linear     (ceil(log2 pieces) + 1) * n * (out in forward, in in backward), the larger; 0 when nothing is cut
+ *   linear     (ceil(log2 pieces) + 1) * n * (out in forward, in in backward), the larger; 0 when
+ *              nothing is cut
  *   attention  n * heads                             one dot product per row and head
  */
 typedef struct ls_plan_workspaces {
@@ -143,9 +160,11 @@ typedef struct ls_plan_options {
     int64_t sequences; /* per micro-batch, >= 1 */
     int64_t length;    /* tokens per sequence, 1..context */
     bool training;     /* false: forward only, nothing saved */
-    bool losses; /* false (with training false): no head; the last norm's output is the result (generation) */
+    /* false (with training false): no head; the last norm's output is the result (generation) */
+    bool losses;
     ls_recompute recompute;
-    uint32_t tensor_cut; /* canonical tensor-parallel degree, divides heads, kv_heads and ffn; 1: none */
+    /* canonical tensor-parallel degree, divides heads, kv_heads and ffn; 1: none */
+    uint32_t tensor_cut;
     ls_plan_workspaces workspaces;
 } ls_plan_options;
 
@@ -161,34 +180,38 @@ typedef struct ls_plan {
     uint32_t step_count;
     uint32_t forward_steps;
     int64_t arena_floats; /* memory of all values */
-    int64_t live_floats;  /* the most that is alive at one step: no placement can need less than this */
-    int32_t hidden;       /* value: output of the final norm */
-    int32_t logits;       /* value: chunk of logits (head workspace), or LS_NONE */
-    int32_t dhidden;      /* value: gradient of hidden, written by the head; LS_NONE unless training */
+    /* the most that is alive at one step, a lower bound for any placement */
+    int64_t live_floats;
+    int32_t hidden; /* value: output of the final norm */
+    int32_t logits; /* value: chunk of logits (head workspace), or LS_NONE */
+    /* value: gradient of hidden, written by the head; LS_NONE unless training */
+    int32_t dhidden;
 } ls_plan;
 
 /*
- * Builds the plan of a checked configuration; tables live in `arena`, `layout` must outlive it. Pure: the
- * same arguments give the same plan, byte for byte, on every machine (chunk_rows and offsets included).
- * Errors: LS_ERR_INVALID (options out of range, training without losses, cut that does not divide);
- * plan_out is then untouched.
+ * Builds the plan of a checked configuration; tables live in `arena`, `layout` must outlive it.
+ * Pure: the same arguments give the same plan, byte for byte, on every machine (chunk_rows and
+ * offsets included). Errors: LS_ERR_INVALID (options out of range, training without losses, cut
+ * that does not divide); plan_out is then untouched.
  */
 LS_MUST_CHECK ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls_layout *layout,
                                       const ls_plan_options *options, ls_plan *plan_out);
 
-/* FLOPs of one micro-batch by the full-attention convention (a product of (n, k) and (k, m) is 2 n k m;
- * attention counts all T x T pairs), forward and backward (of the gradients that are made: fewer when parameters are frozen). `recomputed` is what clones add: MFU counts
- * forward + backward, HFU adds recomputed. */
+/* FLOPs of one micro-batch by the full-attention convention (a product of (n, k) and (k, m) is 2 n
+ * k m; attention counts all T x T pairs), forward and backward (of the gradients that are made:
+ * fewer when parameters are frozen). `recomputed` is what clones add: MFU counts forward +
+ * backward, HFU adds recomputed. */
 typedef struct ls_plan_flops {
     double forward, backward, recomputed;
-    double causal_forward; /* the same with only the pairs that causality (and the window) leaves */
+    /* the same, counting only the pairs that causality (and the window) leaves */
+    double causal_forward;
 } ls_plan_flops;
 ls_plan_flops ls_plan_count_flops(const ls_plan *plan);
 
 /* Memory of a training run in bytes. */
 typedef struct ls_memory_plan {
-    uint64_t parameters, gradients,
-        optimizer; /* one flat buffer, one, two; the last two of what is trained alone */
+    /* one flat buffer, one, two; the last two for trained parameters only */
+    uint64_t parameters, gradients, optimizer;
     uint64_t tree; /* extra gradient buffers of the fixed tree of leaves */
     uint32_t tree_buffers;
     uint64_t activations; /* the arena without logits */
@@ -198,11 +221,13 @@ typedef struct ls_memory_plan {
 } ls_memory_plan;
 ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves);
 
-/* Gradient buffers that one process needs to reduce `leaves` leaves, computed in order, in the fixed binary
- * tree: 1 for one leaf; else the deepest stack of partial sums, the running leaf included. */
+/* Gradient buffers that one process needs to reduce `leaves` leaves, computed in order, in the
+ * fixed binary tree: 1 for one leaf; else the deepest stack of partial sums, the running leaf
+ * included. */
 uint32_t ls_tree_buffers(uint32_t leaves);
 
-/* The last step of a training plan that writes gradients of bucket `bucket`: behind it they are final, unless another micro-batch follows. */
+/* The last step of a training plan that writes gradients of bucket `bucket`: after it they are
+ * final, unless another micro-batch follows. */
 uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket);
 
 /* What a step does with a value. */
@@ -213,11 +238,11 @@ typedef struct ls_value_use {
 } ls_value_use;
 enum { LS_STEP_USES_MAX = 12 };
 
-/* The values that step `step` touches, each once or more, most 12; returns how many. */
+/* The values that step `step` touches, each at least once, at most 12; returns how many. */
 uint32_t ls_plan_step_uses(const ls_plan *plan, uint32_t step, ls_value_use uses_out[LS_STEP_USES_MAX]);
 
-/* Full walk over the plan's promises: every value read was written, no two live values overlap, shapes fit;
- * stops the process when one is broken. Debug builds call it after build. */
+/* Checks all promises of the plan: every value that is read was written, no two live values
+ * overlap, shapes fit; stops the process if one is broken. Debug builds call it after build. */
 void ls_plan_check(const ls_plan *plan);
 
 #endif

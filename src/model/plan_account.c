@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a plan costs: FLOPs and bytes. */
+/* The cost of a plan: FLOPs and bytes. */
 #include "base/assert.h"
 #include "model/plan_internal.h"
 
 /* ---- FLOPs ---- */
 
-/* Pairs (query, key) of one sequence that causality and the window leave: sum over i of min(i + 1, window).
+/* Pairs (query, key) of one sequence that causality and the window leave: sum over i of min(i + 1,
+ * window).
  */
 static double causal_pairs(int64_t length, int64_t window)
 {
@@ -23,7 +24,8 @@ static double op_flops(const ls_plan *plan, const ls_op *op, bool causal)
     }
     if (op->kind == LS_OP_ATTENTION) {
         const double pairs = causal ? causal_pairs(plan->options.length, op->window) : length * length;
-        /* Scores and the weighted sum of values: two products of 2 head_dim FLOPs per pair and head. */
+        /* Scores and the weighted sum of values: two products of 2 head_dim FLOPs per pair and
+         * head. */
         return 4.0 * sequences * pairs * (double)(c->heads * c->head_dim);
     }
     return 0.0;
@@ -36,8 +38,9 @@ static bool is_trained(const ls_parameter *parameter, uint32_t argument)
 }
 
 /*
- * What a step adds to the backward pass. Each product has two gradients of its own size, each made by a step of its own, but for attention, whose
- * one step makes both, and the head, which makes its own during forward. What attention's backward makes again does not count.
+ * FLOPs that a step adds to the backward pass. Each product has two gradients of its own size, each
+ * made by a separate step, except attention, whose one step makes both, and the head, which makes
+ * its gradients during forward. What attention's backward computes again does not count.
  */
 static double backward_flops(const ls_plan *plan, uint32_t step)
 {
@@ -82,7 +85,8 @@ uint32_t ls_tree_buffers(uint32_t leaves)
     if (leaves == 1) {
         return 1;
     }
-    const uint32_t left = 1u << (31 - __builtin_clz(leaves - 1)); /* the largest power of two below */
+    /* the largest power of two below */
+    const uint32_t left = 1u << (31 - __builtin_clz(leaves - 1));
     /* The left half needs its own stack, then leaves one sum behind while the right half runs. */
     const uint32_t in_left = ls_tree_buffers(left), in_right = 1 + ls_tree_buffers(leaves - left);
     return in_left > in_right ? in_left : in_right;
@@ -111,8 +115,8 @@ static uint64_t other_bytes(const ls_plan *plan)
     const uint64_t tokens = (uint64_t)(plan->options.sequences * plan->options.length);
     const uint64_t rope_tables =
         c->rotary ? 2 * (uint64_t)(plan->options.length * (c->head_dim / 2)) * sizeof(float) : 0;
-    const uint64_t norm_sums =
-        (uint64_t)plan->layout->float_count / LS_BUCKET_PAD * sizeof(double); /* at most */
+    /* at most */
+    const uint64_t norm_sums = (uint64_t)plan->layout->float_count / LS_BUCKET_PAD * sizeof(double);
     /* Tokens, targets and losses are 4 bytes each. */
     return 3 * tokens * 4 + rope_tables + norm_sums;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Frozen parameters in a plan: which steps make gradients, and which are left when some of them are not wanted. */
+/* Frozen parameters in a plan: which steps make gradients, and which steps remain if some
+ * gradients are not wanted. */
 #include "base/assert.h"
 #include "model/plan_internal.h"
 
-/* ---- who makes gradients ---- */
+/* ---- which steps make gradients ---- */
 
 static bool makes_gradients(const ls_plan_step *step, const ls_op *op)
 {
@@ -41,7 +42,8 @@ static bool is_trained(const ls_parameter *parameter, uint32_t argument)
 
 /* ---- leaving out ---- */
 
-/* Marks what a needed step reads. True when it is needed: it makes a wanted gradient, or something that is read behind it. */
+/* Marks what a needed step reads. Returns whether the step is needed: it makes a wanted
+ * gradient, or a value that a later step reads. */
 static bool is_needed(const ls_plan *plan, uint32_t step, bool *read_later)
 {
     ls_value_use uses[LS_STEP_USES_MAX];
@@ -56,7 +58,7 @@ static bool is_needed(const ls_plan *plan, uint32_t step, bool *read_later)
     return needed;
 }
 
-/* The head makes the gradient of its input during forward, for whoever reads it. */
+/* The head makes the gradient of its input during forward, for any step that reads it. */
 static void leave_out_hidden(ls_plan *plan, const bool *read_later)
 {
     for (uint32_t i = 0; i < plan->forward_steps; i++) {

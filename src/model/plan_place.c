@@ -2,10 +2,10 @@
 /*
  * Lives of values and their places in one arena.
  *
- * Placing values with fixed lives in the least memory is NP-hard (dynamic storage allocation). Greedy
- * placement, largest value first, each into the smallest gap between the values it meets, comes close; two
- * other orders are tried too and the best of the three is kept. live_floats says how far from perfect that
- * is.
+ * Placing values with fixed lives in the least memory is NP-hard (dynamic storage allocation).
+ * Greedy placement, largest value first, each into the smallest gap between the values it meets,
+ * comes close; two other orders are tried too and the best of the three is kept. live_floats says
+ * how far from perfect that is.
  */
 #include "base/assert.h"
 #include "model/plan_internal.h"
@@ -47,8 +47,8 @@ static void forward_uses(const ls_op *op, use_list *list)
     }
 }
 
-/* What the input gradient needs of the forward pass: a linear nothing, an add_norm its sum, attention
- * everything. */
+/* The values of the forward pass that the input gradient needs: nothing for a linear, the sum
+ * for an add_norm, everything for attention. */
 static void saved_uses(const ls_op *op, use_list *list)
 {
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_ROTARY) {
@@ -130,7 +130,8 @@ static bool alive_at(const ls_value *value, int32_t step)
     return step >= value->first_step && step <= value->last_step;
 }
 
-bool ls_values_meet(const ls_value *a, const ls_value *b)
+/* Whether both are in memory at the same step. */
+static bool meet(const ls_value *a, const ls_value *b)
 {
     if (a->first_step < 0 || b->first_step < 0) {
         return false;
@@ -210,15 +211,15 @@ static int compare_queue(const void *a, const void *b, void *argument)
     return order != 0 ? order : compare(i, j); /* ties by index: the same plan on every machine */
 }
 
-/* Offset of the smallest gap that holds `value` among the placed values it meets; behind all of them when
- * there is none. */
+/* Offset of the smallest gap that fits `value` among the placed values that are alive at the
+ * same time; after all of them if there is no such gap. */
 static int64_t best_gap(const placement *p, const ls_value *value)
 {
     const int64_t span = ls_value_span(value);
     int64_t end = 0, best = -1, best_gap_floats = INT64_MAX;
     for (uint32_t i = 0; i < p->placed_count; i++) {
         const ls_value *other = &p->plan->values[p->placed[i]];
-        if (!ls_values_meet(value, other)) {
+        if (!meet(value, other)) {
             continue;
         }
         const int64_t gap = other->offset - end;
@@ -301,7 +302,7 @@ static void check_no_overlap(const ls_plan *plan)
             const ls_value *b = &plan->values[j];
             const bool apart =
                 a->offset + ls_value_span(a) <= b->offset || b->offset + ls_value_span(b) <= a->offset;
-            LS_ASSERT(apart || !ls_values_meet(a, b));
+            LS_ASSERT(apart || !meet(a, b));
         }
     }
 }

@@ -8,7 +8,7 @@
 static const double PI = 3.14159265358979323846;
 static const double LN_2 = 0.69314718055994530942;
 
-/* ---- functions of our own, so that every machine gets the same bits ---- */
+/* ---- our own functions, so that every machine gets the same bits ---- */
 
 /* ln x for x > 0: x = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m - 1) / (m + 1)). */
 static double portable_log(double x)
@@ -40,9 +40,9 @@ static double portable_exp(double x)
 }
 
 /*
- * x = k pi/2 + r for 0 <= x < 2^24, |r| <= pi/4; returns k mod 4. pi/2 comes in three pieces, the first two
- * of 28 bits, so that their products with k (up to 24 bits) are exact (Cody and Waite, "Software manual for
- * the elementary functions", 1980).
+ * x = k pi/2 + r for 0 <= x < 2^24, |r| <= pi/4; returns k mod 4. pi/2 comes in three pieces, the
+ * first two of 28 bits, so that their products with k (up to 24 bits) are exact (Cody and Waite,
+ * "Software manual for the elementary functions", 1980).
  */
 static int reduce_quarter_turns(double x, double *r_out)
 {
@@ -70,7 +70,8 @@ static void portable_sincos(double x, double *sine_out, double *cosine_out)
 
 /* ---- frequencies ---- */
 
-/* Every variable is a float on purpose: each operation rounds as in transformers' _compute_llama3_parameters.
+/* Every variable is a float on purpose: each operation rounds as in transformers'
+ * _compute_llama3_parameters.
  */
 static float scale_llama3(const ls_rope_scaling *scaling, float frequency)
 {
@@ -87,14 +88,94 @@ static float scale_llama3(const ls_rope_scaling *scaling, float frequency)
     return (1.0f - s) * frequency / factor + s * frequency;
 }
 
-void ls_rope_frequencies(const ls_model_config *config, float *frequencies_out)
+double ls_rope_attention_factor(double factor, double mscale)
+{
+    return factor <= 1.0 ? 1.0 : 0.1 * mscale * portable_log(factor) + 1.0;
+}
+
+ls_rope_scaling ls_rope_scaling_of(ls_rope_scaling_kind kind, double factor, int64_t original_context)
+{
+    return (ls_rope_scaling){
+        .kind = kind,
+        .factor = factor,
+        .low_freq_factor = 1.0,
+        .high_freq_factor = 4.0,
+        .original_context = original_context,
+        .beta_fast = 32.0,
+        .beta_slow = 1.0,
+        .attention_factor = ls_rope_attention_factor(factor, 1.0),
+    };
+}
+
+int64_t ls_rope_reach(const ls_model_config *config)
+{
+    const ls_rope_scaling *scaling = &config->rope_scaling;
+    if (!config->rotary || (scaling->kind != LS_ROPE_YARN && scaling->kind != LS_ROPE_DYNAMIC)) {
+        return config->context;
+    }
+    const double reach = floor(scaling->factor * (double)scaling->original_context);
+    const int64_t limit = 1 << 24;
+    return reach <= (double)config->context ? config->context
+           : reach >= (double)limit         ? limit
+                                            : (int64_t)reach;
+}
+
+/* The first index that yarn changes at all (beta_fast), or by the whole factor (beta_slow). */
+static double yarn_bound(const ls_model_config *config, double beta)
+{
+    const double turns = (double)config->rope_scaling.original_context / (beta * 2.0 * PI);
+    return (double)config->head_dim * portable_log(turns) / (2.0 * portable_log(config->rope_theta));
+}
+
+/* frequencies: in, the reciprocals of the plain ones; out, the scaled ones. */
+static void scale_yarn(const ls_model_config *config, float *frequencies)
+{
+    const ls_rope_scaling *scaling = &config->rope_scaling;
+    double low = yarn_bound(config, scaling->beta_fast), high = yarn_bound(config, scaling->beta_slow);
+    if (!scaling->fractional_bounds) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0.0);
+    high = fmin(high, (double)config->head_dim - 1.0);
+    high += low == high ? 0.001 : 0.0;
+    for (int64_t i = 0; i < config->head_dim / 2; i++) {
+        const float ramp = fminf(fmaxf(((float)i - (float)low) / (float)(high - low), 0.0f), 1.0f);
+        const float kept = 1.0f - ramp;
+        const float stretched = 1.0f / ((float)scaling->factor * frequencies[i]);
+        frequencies[i] = stretched * (1.0f - kept) + 1.0f / frequencies[i] * kept;
+    }
+}
+
+/* theta, or with dynamic scaling what it becomes for `positions`; in floats, as in transformers. */
+static double theta_for(const ls_model_config *config, int64_t positions)
+{
+    const ls_rope_scaling *scaling = &config->rope_scaling;
+    if (scaling->kind != LS_ROPE_DYNAMIC || positions <= scaling->original_context) {
+        return config->rope_theta;
+    }
+    const float ratio = (float)scaling->factor * (float)positions / (float)scaling->original_context;
+    const float growth = ratio - (float)(scaling->factor - 1.0);
+    const double exponent = (double)config->head_dim / (double)(config->head_dim - 2);
+    return (double)((float)config->rope_theta * (float)portable_exp(portable_log((double)growth) * exponent));
+}
+
+void ls_rope_frequencies(const ls_model_config *config, int64_t positions, float *frequencies_out)
 {
     LS_ASSERT(config->rotary && config->head_dim % 2 == 0);
     const ls_rope_scaling *scaling = &config->rope_scaling;
-    const double log_theta = portable_log(config->rope_theta);
-    for (int64_t i = 0; i < config->head_dim / 2; i++) {
+    const double log_theta = portable_log(theta_for(config, positions));
+    const int64_t half = config->head_dim / 2;
+    for (int64_t i = 0; i < half; i++) {
         const float exponent = (float)(2 * i) / (float)config->head_dim;
-        const float plain = 1.0f / (float)portable_exp(log_theta * (double)exponent);
+        frequencies_out[i] = (float)portable_exp(log_theta * (double)exponent); /* its reciprocal */
+    }
+    if (scaling->kind == LS_ROPE_YARN) {
+        scale_yarn(config, frequencies_out);
+        return;
+    }
+    for (int64_t i = 0; i < half; i++) {
+        const float plain = 1.0f / frequencies_out[i];
         frequencies_out[i] = scaling->kind == LS_ROPE_LLAMA3   ? scale_llama3(scaling, plain)
                              : scaling->kind == LS_ROPE_LINEAR ? plain / (float)scaling->factor
                                                                : plain;
@@ -107,14 +188,16 @@ void ls_rope_tables(const ls_model_config *config, int64_t positions, float *cos
     const int64_t half = config->head_dim / 2;
     float frequencies[HALF_MAX];
     LS_ASSERT(half <= HALF_MAX && positions <= 1 << 24);
-    ls_rope_frequencies(config, frequencies);
+    ls_rope_frequencies(config, positions, frequencies);
+    const float scale =
+        config->rope_scaling.kind == LS_ROPE_YARN ? (float)config->rope_scaling.attention_factor : 1.0f;
     for (int64_t p = 0; p < positions; p++) {
         for (int64_t i = 0; i < half; i++) {
             const float angle = (float)p * frequencies[i];
             double sine = 0.0, cosine = 0.0;
             portable_sincos((double)angle, &sine, &cosine);
-            cosine_out[p * half + i] = (float)cosine;
-            sine_out[p * half + i] = (float)sine;
+            cosine_out[p * half + i] = scale * (float)cosine;
+            sine_out[p * half + i] = scale * (float)sine;
         }
     }
 }

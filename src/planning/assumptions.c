@@ -14,10 +14,10 @@ static void grow(ls_assumptions *list)
     list->items = items;
 }
 
-void ls_assumptions_add(ls_assumptions *list, const char *format, ...)
+const char *ls_assumptions_add(ls_assumptions *list, const char *format, ...)
 {
     if (!list) {
-        return;
+        return NULL;
     }
     char line[512];
     va_list args;
@@ -26,11 +26,11 @@ void ls_assumptions_add(ls_assumptions *list, const char *format, ...)
     va_end(args);
     for (size_t i = 0; i < list->count; i++) {
         if (strcmp(list->items[i], line) == 0) {
-            return;
+            return list->items[i];
         }
     }
     if (list->count == list->capacity) {
         grow(list);
     }
-    list->items[list->count++] = ls_arena_strdup(list->arena, line);
+    return list->items[list->count++] = ls_arena_strdup(list->arena, line);
 }

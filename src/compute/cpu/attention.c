@@ -54,8 +54,8 @@ static void check_shape(const ls_attention *a, int64_t positions)
 static void tile_forward(void *context, int64_t index, uint32_t worker)
 {
     const attention_job *job = context;
-    /* Blocks of one head follow each other, so that its keys stay in cache; late blocks see more keys and go first,
-     * so that threads finish together. */
+    /* Blocks of one head follow each other, so that its keys stay in cache; late blocks see more
+     * keys and go first, so that threads finish together. */
     const int64_t heads = job->shape->heads, number = index / job->blocks;
     const int64_t block = job->blocks - 1 - index % job->blocks;
     const ls_attention_head head = head_of(job, number / heads, number % heads);

@@ -25,7 +25,8 @@ static bool tensor_is_flat(const ls_tensor *t)
     return !t || t->stride == t->cols;
 }
 
-/* Runs job->row over tiles: whole rows, or spans of the flat buffer when every operand is contiguous. */
+/* Runs job->row over tiles: whole rows, or spans of the flat buffer when every operand is
+ * contiguous. */
 static void tile_rows(void *context, int64_t tile, uint32_t worker)
 {
     (void)worker;
@@ -95,29 +96,8 @@ typedef struct span_job {
     const ls_elementwise_kernels *kernels;
     const float *x;
     int64_t count;
-    double *sums;
     _Atomic int64_t first_bad; /* smallest index so far; count: none */
 } span_job;
-
-static void tile_square_sum(void *context, int64_t tile, uint32_t worker)
-{
-    (void)worker;
-    span_job *job = context;
-    const int64_t past = ls_min64((tile + 1) * SPAN_ELEMENTS, job->count);
-    for (int64_t at = tile * SPAN_ELEMENTS; at < past; at += LS_NORM_BLOCK) {
-        job->sums[at / LS_NORM_BLOCK] =
-            job->kernels->square_sum(job->x + at, ls_min64(LS_NORM_BLOCK, past - at));
-    }
-}
-
-ls_status ls_square_sums(ls_queue *queue, const float *x, int64_t count, double *sums_out)
-{
-    LS_ASSERT(count >= 0 && (count == 0 || (x && sums_out)));
-    span_job job = {
-        .kernels = ls_queue_kernels(queue)->elementwise, .x = x, .count = count, .sums = sums_out};
-    ls_queue_run_tiles(queue, ls_ceil_div(count, SPAN_ELEMENTS), tile_square_sum, &job);
-    return LS_OK;
-}
 
 static void tile_find_nonfinite(void *context, int64_t tile, uint32_t worker)
 {

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Columns of a tile of backward: four cache lines, so that tiles never share one when rows are aligned. */
+/* Columns of a tile of backward: four cache lines, so that tiles never share one when rows are
+ * aligned. */
 enum { SLICE_COLS = 64 };
 
 typedef struct embedding_job {

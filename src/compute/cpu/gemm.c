@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cuts a matrix product in tiles, each computed by one thread (cpu/isa/gemm.c). Tiles decide speed, never
- * bits. */
+/* Cuts a matrix product into tiles, each computed by one thread (cpu/isa/gemm.c). The tiles change
+ * only the speed, never the bits. */
 #include "compute/cpu/gemm.h"
 
 #include "base/assert.h"
@@ -10,15 +10,17 @@
 #include <math.h>
 
 /*
- * Tile sizes, by measurement (docs/design/001-own-gemm.md). A packed block of B takes 1.5 KB of the L2 cache
- * per column. A transposed A is packed again for every strip of columns, so its strips are wider.
+ * Tile sizes, which were measured (docs/design/001-own-gemm.md). A packed block of B takes 1.5 KB
+ * of the L2 cache per column. A transposed A is packed again for every strip of columns, so its
+ * strips are wider.
  */
 enum {
     COLUMNS_MAX = 192,
     COLUMNS_MAX_TRANSPOSED = 384,
-    /* What a tile costs beside its multiply-adds, in the same unit: packing a column of B costs as much as so many
-     * more rows would, fetching (or packing) a row of A as much as so many columns. */
+    /* Packing a column of B costs as much as the multiply-adds of this many more rows. */
     PACK_B_ROWS = 24,
+    /* Fetching or packing a row of A costs as much as the multiply-adds of this many more
+     * columns. */
     FETCH_A_COLUMNS = 4,
     PACK_A_COLUMNS = 16,
     DOWN_MAX_PER_THREAD = 16,
@@ -28,8 +30,10 @@ typedef struct tiling {
     const ls_gemm *gemm;
     const ls_gemm_kernels *kernels;
     ls_queue *queue;
-    int64_t rows, columns; /* of a tile */
-    int64_t down, across;  /* tiles */
+    /* Of a tile. */
+    int64_t rows, columns;
+    /* Numbers of tiles. */
+    int64_t down, across;
 } tiling;
 
 static int64_t divide_up(int64_t value, int64_t by)
@@ -42,14 +46,14 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* `size` in `parts` equal parts, rounded up to whole grains. */
+/* The size of one of `parts` equal parts of `size`, rounded up to whole grains. */
 static int64_t part_of(int64_t size, int64_t parts, int64_t grain)
 {
     return divide_up(divide_up(size, parts), grain) * grain;
 }
 
-/* Time of the product in multiply-adds of one thread: full rounds of tiles, and a quarter of a tile because threads
- * don't end together. */
+/* Time of the product in multiply-adds of one thread: full rounds of tiles, and a quarter of a tile
+ * because threads don't end together. */
 static double tiling_cost(const tiling *t)
 {
     const double threads = ls_queue_threads(t->queue);

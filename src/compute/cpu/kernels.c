@@ -65,13 +65,15 @@ static ls_status select_named(const char *name, const ls_cpu_kernels **kernels_o
             continue;
         }
         if (!choices[i].cpu_has()) {
-            return ls_fail(LS_ERR_UNSUPPORTED, "LS_ISA=%s: this processor lacks it; unset LS_ISA", name);
+            return ls_fail(LS_ERR_UNSUPPORTED,
+                           "LS_ISA=%s names instructions that this processor lacks: unset LS_ISA", name);
         }
         *kernels_out = choices[i].kernels;
         return LS_OK;
     }
     if (strcmp(name, "avx2") == 0 || strcmp(name, "avx512") == 0) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "LS_ISA=%s: not in this build; unset LS_ISA", name);
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "LS_ISA=%s names instructions that this build was made without: unset LS_ISA", name);
     }
     return ls_fail(LS_ERR_INVALID, "LS_ISA=%s is unknown; allowed are generic, avx2, avx512, or unset", name);
 }

@@ -2,16 +2,18 @@
 /*
  * The table of CPU kernels, one per instruction set, and the choice between them.
  *
- * Each source in compute/cpu/isa/ is compiled three times (generic, avx2, avx512) against compute/cpu/simd.h
- * and gives the SAME BITS in all three: reductions run over 16 lanes in one fixed order, every fused
- * multiply-add is explicit, and nothing calls the C library's mathematics. So the choice is about speed only
- * and is no part of a run's determinism class.
+ * Each source in compute/cpu/isa/ is compiled three times (generic, avx2, avx512) with
+ * compute/cpu/simd/simd.h and gives the same bits in all three: reductions run over 16 lanes in one
+ * fixed order, every fused multiply-add is explicit, and no function of the C library's mathematics
+ * is called. So the choice changes only the speed and is not part of a run's determinism class.
  *
- *   compute/cpu/<op>.c        public function: checks shapes, cuts fixed tiles, calls
- * queue->kernels-><op>->... compute/cpu/isa/<op>.h    struct ls_<op>_kernels: the functions of one op
- *   compute/cpu/isa/<op>.c    const ls_<op>_kernels LS_KERNEL(ls_<op>_kernels) = {...}, compiled per set
+ *   compute/cpu/<op>.c        the public function: checks shapes, cuts fixed tiles, calls
+ *                             queue->kernels-><op>->...
+ *   compute/cpu/isa/<op>.h    struct ls_<op>_kernels: the functions of one op
+ *   compute/cpu/isa/<op>.c    const ls_<op>_kernels LS_KERNEL(ls_<op>_kernels) = {...}, compiled
+ *                             once per instruction set
  *
- * To add an op: write those three and add one line to LS_KERNEL_OPS.
+ * To add an op, write these three files and add one line to LS_KERNEL_OPS.
  */
 #ifndef LS_COMPUTE_CPU_KERNELS_H
 #define LS_COMPUTE_CPU_KERNELS_H
@@ -30,16 +32,17 @@
     X(reduce)
 
 typedef struct ls_cpu_kernels {
-    const char *isa; /* "generic", "avx2", "avx512" */
+    /* "generic", "avx2" or "avx512". */
+    const char *isa;
 #define LS_KERNEL_FIELD(op) const struct ls_##op##_kernels *op;
     LS_KERNEL_OPS(LS_KERNEL_FIELD)
 #undef LS_KERNEL_FIELD
 } ls_cpu_kernels;
 
 /*
- * The best table this processor can run, or the one named by the environment variable LS_ISA (generic | avx2
- * | avx512; for tests and measurements). Errors: LS_ERR_INVALID for an unknown name, LS_ERR_UNSUPPORTED when
- * the processor or this build lacks the set named.
+ * Selects the best table that this processor can run, or the one that the environment variable
+ * LS_ISA names (generic, avx2 or avx512; for tests and measurements). Errors: LS_ERR_INVALID for an
+ * unknown name; LS_ERR_UNSUPPORTED if the processor or this build lacks that instruction set.
  */
 LS_MUST_CHECK ls_status ls_cpu_kernels_select(const ls_cpu_kernels **kernels_out);
 

@@ -70,7 +70,8 @@ static uint32_t tree_split(uint32_t length)
     return split;
 }
 
-/* Levels of the tree over `pieces` leaves: partial sums that are alive at once beside the result. */
+/* Levels of the tree over `pieces` leaves: partial sums that are alive at once beside the
+ * result. */
 static int64_t tree_levels(uint32_t pieces)
 {
     int64_t levels = 0;
@@ -131,7 +132,8 @@ static ls_status run_piece(ls_queue *queue, const cut_product *product, uint32_t
     return ls_gemm_run(queue, &gemm);
 }
 
-/* Writes the tree sum of pieces [first, first + count) to `to`; `spare` holds one (m, n) matrix per level. */
+/* Writes the tree sum of pieces [first, first + count) to `to`; `spare` holds one (m, n) matrix per
+ * level. */
 static ls_status run_tree(ls_queue *queue, const cut_product *product, uint32_t first, uint32_t count,
                           float *to, int64_t stride, float *spare)
 {
@@ -180,7 +182,8 @@ static ls_status run_cut(ls_queue *queue, cut_product product, const ls_tensor *
 
 /* -- column sums -- */
 
-/* dbias (1, out): each column summed down its rows, in blocks of SUM_ROWS that are added in order. */
+/* dbias (1, out): each column summed down its rows, in blocks of SUM_ROWS that are added in
+ * order. */
 typedef struct column_sums {
     const ls_tensor *dy;
     float *sum;

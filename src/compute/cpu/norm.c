@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Rows whose weight gradients are added up by one tile: at least ROWS_MIN, and at most BLOCKS_MAX tiles. */
+/* Rows whose weight gradients are added up by one tile: at least ROWS_MIN, and at most BLOCKS_MAX
+ * tiles. */
 enum { BLOCK_ROWS_MIN = 32, BLOCKS_MAX = 64 };
 
 typedef struct norm_job {

@@ -7,7 +7,7 @@
 
 enum { PEAK_SIZE = 1024, PEAK_CALLS = 5 };
 
-/* Best rate of a few products of PEAK_SIZE cubed, FLOP/s; 0 when there is no memory for them. */
+/* Best rate of a few products of PEAK_SIZE cubed, FLOP/s; 0 if there is no memory for them. */
 static double measure(ls_queue *queue)
 {
     const size_t matrix_bytes = (size_t)PEAK_SIZE * PEAK_SIZE * sizeof(float);

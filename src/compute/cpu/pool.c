@@ -25,7 +25,8 @@ typedef struct pool_worker {
 } pool_worker;
 
 struct ls_pool {
-    /* Written by every claim: alone on its line. High half: epoch; low half: tiles not yet claimed. */
+    /* Written by every claim: alone on its line. High half: epoch; low half: tiles not yet
+     * claimed. */
     _Alignas(CACHE_LINE) _Atomic uint64_t ticket;
     /* Tiles not yet finished; the caller sleeps on it. */
     _Alignas(CACHE_LINE) _Atomic uint32_t pending;
@@ -127,7 +128,8 @@ static void worker_wait(ls_pool *pool)
     }
     atomic_fetch_add(&pool->sleepers, 1);
     const uint32_t bell = atomic_load(&pool->bell);
-    /* seq_cst: a job published after this look has also rung the bell, and futex_wait returns at once. */
+    /* seq_cst: a job published after this look has also rung the bell, and futex_wait returns at
+     * once. */
     if (ticket_remaining(atomic_load(&pool->ticket)) == 0 && !atomic_load(&pool->stopping)) {
         futex_wait(&pool->bell, bell);
     }
@@ -236,7 +238,7 @@ ls_status ls_pool_create(uint32_t threads, ls_pool **pool_out)
 {
     LS_ASSERT(pool_out);
     if (threads < 1 || threads > LS_POOL_THREADS_MAX) {
-        return ls_fail(LS_ERR_INVALID, "%u threads asked for; allowed are 1 to %d", threads,
+        return ls_fail(LS_ERR_INVALID, "%u threads were asked for; allowed are 1 to %d", threads,
                        LS_POOL_THREADS_MAX);
     }
     ls_pool *pool = aligned_alloc(CACHE_LINE, sizeof *pool);
@@ -244,7 +246,7 @@ ls_status ls_pool_create(uint32_t threads, ls_pool **pool_out)
     if (!pool || !workers) {
         free(pool);
         free(workers);
-        return ls_fail(LS_ERR_MEMORY, "no memory for a pool of %u threads", threads);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for a pool of %u threads", threads);
     }
     memset(pool, 0, sizeof *pool);
     pool->threads = threads;

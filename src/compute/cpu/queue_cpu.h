@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Inside of a CPU queue, for the files of compute/cpu/ only.
+ * The structure of a CPU queue, for the files of compute/cpu/ only.
  */
 #ifndef LS_COMPUTE_CPU_QUEUE_CPU_H
 #define LS_COMPUTE_CPU_QUEUE_CPU_H
@@ -9,7 +9,8 @@
 #include "compute/cpu/pool.h"
 #include "compute/queue.h"
 
-/* A worker's scratch; alone on its cache line, because its worker may grow it during a job. */
+/* The scratch of a worker. It has its own cache line, because the worker may grow it during a
+ * job. */
 typedef struct ls_queue_scratch_block {
     _Alignas(64) void *memory;
     size_t bytes;
@@ -17,13 +18,16 @@ typedef struct ls_queue_scratch_block {
 
 struct ls_queue {
     ls_pool *pool;
-    const ls_cpu_kernels *kernels;   /* instruction set chosen at creation */
-    ls_queue_scratch_block *scratch; /* one per thread */
-    double gemm_peak_flops;          /* 0: not measured yet */
+    /* Of the instruction set that was selected at creation. */
+    const ls_cpu_kernels *kernels;
+    /* One per thread. */
+    ls_queue_scratch_block *scratch;
+    /* 0: not measured yet. */
+    double gemm_peak_flops;
     char device_name[96];
 };
 
-/* The table of the queue; asserts that it is a CPU queue. */
+/* The kernels of the queue. */
 static inline const ls_cpu_kernels *ls_queue_kernels(const ls_queue *queue)
 {
     return queue->kernels;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Shape checks and fixed tiles shared by the public kernel functions. A wrong shape is a bug: asserted.
+ * Shape checks and fixed tiles shared by the public kernel functions. A wrong shape is a bug and is
+ * asserted.
  */
 #ifndef LS_COMPUTE_CPU_SHAPE_H
 #define LS_COMPUTE_CPU_SHAPE_H
@@ -41,8 +42,8 @@ static inline int64_t ls_max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Rows of a tile so that it holds about 16k elements (some 5 us of a light kernel), at least one row. A
- * function of the shape alone (DESIGN I2). */
+/* Rows of a tile of about 16k elements, which take a light kernel about 5 us; at least one row.
+ * Depends only on the shape. */
 static inline int64_t ls_tile_rows(int64_t cols)
 {
     enum { TILE_ELEMENTS = 16384 };

@@ -10,10 +10,12 @@
 #include <string.h>
 
 enum {
-    /* Floats that go through the whole program at once. Few, so that all inputs are read side by side: the processor fetches ahead in each.
-     * With a page of each at a time 7 inputs cost 2.5 times as much. */
+    /* Floats that go through the whole program at once. They are few, so that all inputs are read
+     * in parallel and the processor prefetches each. With a page of each at a time, 7 inputs take
+     * 2.5 times as long. */
     CHUNK = 64,
-    TILE_BLOCKS = 4, /* norm blocks of a tile */
+    /* Norm blocks of a tile. */
+    TILE_BLOCKS = 4,
     TILE = TILE_BLOCKS * LS_NORM_BLOCK,
 };
 _Static_assert(LS_NORM_BLOCK % CHUNK == 0, "a norm block is whole chunks");
@@ -27,7 +29,7 @@ typedef struct tree_job {
     double *square_sums;
 } tree_job;
 
-/* Elements [at, at + count) of out. Operands are where they lie: inputs are never copied. */
+/* Computes elements [at, at + count) of out. Inputs are read in place, never copied. */
 static void sum_chunk(const tree_job *job, int64_t at, int64_t count)
 {
     _Alignas(64) float partial[LS_TREE_SUM_DEPTH_MAX][CHUNK];

@@ -2,15 +2,16 @@
 /*
  * Activations of the MLP.
  *
- *   gelu:   y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))      the tanh form that GPT-2 was trained with
+ *   gelu:   y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  *   swiglu: y = silu(gate) * up, silu(g) = g / (1 + exp(-g))
  *
- * gate and up are the halves of one (n, 2 f) tensor, y is (n, f). Both use 1 + tanh(u) = 2 sigmoid(2 u), so small
- * results keep their relative accuracy; errors stay below 1e-6 (forward) and 1e-5 (backward) of float64 for
- * |x| <= 30, and large |x| gives the limits 0 and x, never NaN. No errors are returned by the CPU kernels.
+ * gelu is the tanh form that GPT-2 was trained with. gate and up are the halves of one (n, 2 f)
+ * tensor, y is (n, f). Both use 1 + tanh(u) = 2 sigmoid(2 u), so small results keep their relative
+ * accuracy. The error relative to float64 is below 1e-6 (forward) and 1e-5 (backward) for
+ * |x| <= 30. A large |x| gives the limits 0 and x, never NaN. The CPU kernels return no errors.
  *
- * Sources: Hendrycks and Gimpel, "Gaussian error linear units", 2016; Shazeer, "GLU variants improve
- * transformer", 2020.
+ * Sources: Hendrycks and Gimpel, "Gaussian error linear units", 2016; Shazeer, "GLU variants
+ * improve transformer", 2020.
  */
 #ifndef LS_COMPUTE_KERNELS_ACTIVATION_H
 #define LS_COMPUTE_KERNELS_ACTIVATION_H

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Causal attention with grouped queries, without the T x T matrix: scores exist only as tiles in cache.
+ * Causal attention with grouped queries. There is no T x T matrix: scores exist only as tiles in
+ * the cache.
  *
- * q (n, heads * head_dim), k and v (n, kv_heads * head_dim), out like q; n = sequences * length, rows of one
- * sequence adjacent. Query head h reads key head h / (heads / kv_heads). Position i sees positions max(0, i -
- * window + 1) .. i; window 0: all up to i.
+ * q and out are (n, heads * head_dim), k and v (n, kv_heads * head_dim), with n = sequences *
+ * length. The rows of a sequence are adjacent. Query head h reads key head h / (heads / kv_heads).
+ * Position i attends to positions max(0, i - window + 1) .. i, or to all up to i if window is 0.
  *
  *   out_i = sum_j softmax_j(scale q_i . k_j) v_j          lse_i = log sum_j exp(scale q_i . k_j)
  *
- * Backward recomputes the probabilities from lse (Dao et al., "FlashAttention", 2022). q, k, v may be columns
- * of one fused (n, (heads + 2 kv_heads) head_dim) tensor; so may dq, dk, dv.
+ * Backward recomputes the probabilities from lse (Dao et al., "FlashAttention", 2022). q, k and v
+ * may be columns of one fused (n, (heads + 2 kv_heads) head_dim) tensor, and so may dq, dk and dv.
  */
 #ifndef LS_COMPUTE_KERNELS_ATTENTION_H
 #define LS_COMPUTE_KERNELS_ATTENTION_H
@@ -17,38 +18,46 @@
 #include "compute/queue.h"
 
 typedef struct ls_attention {
-    int64_t sequences, length; /* n = sequences * length */
+    /* n = sequences * length. */
+    int64_t sequences, length;
     int64_t heads, kv_heads, head_dim;
-    int64_t window; /* 0: none */
-    float scale;    /* usually 1 / sqrt(head_dim) */
+    /* 0: no window. */
+    int64_t window;
+    /* Usually 1 / sqrt(head_dim). */
+    float scale;
 } ls_attention;
 
 /*
- * lse (n, heads) is kept for backward. Work is cut in blocks of 64 queries of one head; longer than 2^24 positions
- * or heads wider than 256 are not supported (asserted); head_dim is even, and multiples of 16 waste nothing.
- * Errors: LS_ERR_MEMORY when scratch can't be grown (first call only).
+ * Computes out, and lse (n, heads) for backward. A tile is a block of 64 queries of one head. At
+ * most 2^24 positions and a head_dim of at most 256 are supported (asserted). head_dim is even;
+ * multiples of 16 are fastest, because others are padded. Errors: LS_ERR_MEMORY if scratch can't
+ * grow, which only the first call can return.
  */
 LS_MUST_CHECK ls_status ls_attention_forward(ls_queue *queue, const ls_attention *attention,
                                              const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,
                                              const ls_tensor *out, const ls_tensor *lse);
 
 /*
- * dq, dk, dv are written (not accumulated). workspace: float32, ls_attention_workspace_floats() elements, which is 0
- * (and workspace may be absent) when every query head has its own key head. One head of one sequence is one tile;
- * scratch is about 16 * length * head_dim bytes per thread. Errors: as forward.
+ * Writes dq, dk and dv; it does not add to them. workspace: ls_attention_workspace_floats()
+ * elements of float32. If every query head has its own key head, that is 0, and workspace may be
+ * absent. A tile is one head of one sequence. Scratch is about 16 * length * head_dim bytes per
+ * thread. Errors: as for ls_attention_forward.
  */
 LS_MUST_CHECK ls_status ls_attention_backward(ls_queue *queue, const ls_attention *attention,
                                               const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,
                                               const ls_tensor *out, const ls_tensor *lse,
                                               const ls_tensor *dout, const ls_tensor *dq, const ls_tensor *dk,
                                               const ls_tensor *dv, const ls_tensor *workspace);
+
+/* Floats of workspace that ls_attention_backward needs. */
 int64_t ls_attention_workspace_floats(const ls_attention *attention);
 
 /*
- * Generation: q (n, heads * head_dim) are the newest n positions of one sequence; k_cache and v_cache
- * (capacity, kv_heads * head_dim) hold positions 0 .. past + n - 1, the newest already written. Row i is
- * position past + i. attention->sequences is 1, length is n. The bits are those that ls_attention_forward gives
- * for the same positions of the whole sequence, however it is cut into calls.
+ * Attention for generation. q (n, heads * head_dim) holds the newest n positions of one sequence:
+ * row i is position past + i. k_cache and v_cache (capacity, kv_heads * head_dim) hold positions 0
+ * .. past + n - 1, with the newest already written. attention->sequences is 1, length is n. The
+ * bits are those of ls_attention_forward for the same positions of the whole sequence, whatever n
+ * each call has.
  */
 LS_MUST_CHECK ls_status ls_attention_decode(ls_queue *queue, const ls_attention *attention,
                                             const ls_tensor *q, const ls_tensor *k_cache,

@@ -8,16 +8,17 @@
 #include "compute/queue.h"
 
 /*
- * out (n, c) = table[token] (+ positions[position]). tokens: n ids, each in [0, table.rows) (checked when
- * read from disk, asserted here). positions (context, c): data NULL for none; row r has position
- * first_position + r % positions_per_sequence.
+ * out (n, c) = table[token], plus positions[position] if present. tokens holds n ids, each in [0,
+ * table.rows), which is asserted. positions is (context, c), or has data NULL for none. Row r has
+ * position first_position + r % positions_per_sequence.
  */
 LS_MUST_CHECK ls_status ls_embedding_forward(ls_queue *queue, const int32_t *tokens, const ls_tensor *table,
                                              const ls_tensor *positions, int64_t positions_per_sequence,
                                              int64_t first_position, const ls_tensor *out);
 
-/* dtable[token] += dout rows in row order, so repeated tokens add in one fixed order; dpositions likewise
- * (absent: skipped). Both are always accumulated into: the caller clears them before the first use. */
+/* dtable[token] += dout, row by row, so a repeated token adds in one fixed order. dpositions is the
+ * same for positions, and is skipped if absent. Both are always added to, so the caller clears them
+ * before the first use. */
 LS_MUST_CHECK ls_status ls_embedding_backward(ls_queue *queue, const int32_t *tokens, const ls_tensor *dout,
                                               int64_t positions_per_sequence, const ls_tensor *dtable,
                                               const ls_tensor *dpositions);

@@ -2,16 +2,18 @@
 /*
  * Linear layers: Y = X W^T + b and its two gradients.
  *
- * X (n, in), Y (n, out). The weight keeps the layout of its Hugging Face file: LS_WEIGHT_OUT_IN is (out, in),
- * as torch's nn.Linear; LS_WEIGHT_IN_OUT is (in, out), as GPT-2's Conv1D. Everything is float32.
+ * X is (n, in), Y is (n, out). The weight keeps the layout of its Hugging Face file:
+ * LS_WEIGHT_OUT_IN is (out, in), like torch's nn.Linear; LS_WEIGHT_IN_OUT is (in, out), like
+ * GPT-2's Conv1D. Everything is float32.
  *
- * Results depend on the shapes alone, never on the thread count.
+ * The bits depend only on the values and the shapes, never on the thread count.
  *
- * Canonical cut (DESIGN I1). The sums a tensor-parallel run must add across ranks are taken in the same
- * pieces by every run: `cut` = t pieces of the inner dimension, each summed alone, combined in the fixed
- * binary tree over pieces. Forward cuts `in` (row parallel: attention output, MLP down); backward_input cuts
- * `out` (column parallel: qkv, gate|up), where piece i of a fused weight is the i-th t-th of every segment.
- * cut = 1 is the plain product.
+ * Canonical cut. A tensor-parallel run adds sums across ranks, and every run must take these sums
+ * in the same pieces to get the same bits. So the inner dimension is cut into t pieces; each is
+ * summed alone, and the sums are combined in the fixed binary tree over the pieces. Forward cuts
+ * `in` (row parallel: attention output, MLP down). backward_input cuts `out` (column parallel: qkv,
+ * gate|up); piece i of a fused weight is part i of t of every segment. A cut of 1 is the plain
+ * product.
  */
 #ifndef LS_COMPUTE_KERNELS_LINEAR_H
 #define LS_COMPUTE_KERNELS_LINEAR_H
@@ -23,17 +25,24 @@ typedef enum ls_weight_layout { LS_WEIGHT_OUT_IN, LS_WEIGHT_IN_OUT } ls_weight_l
 enum { LS_LINEAR_SEGMENTS_MAX = 3 };
 
 typedef struct ls_linear {
-    ls_tensor weight; /* (out, in) or (in, out) by layout */
-    ls_tensor bias;   /* (1, out); data NULL: none */
+    /* (out, in) or (in, out), by layout. */
+    ls_tensor weight;
+    /* (1, out). data NULL: no bias. */
+    ls_tensor bias;
     ls_weight_layout layout;
-    uint32_t forward_cut;                    /* pieces of `in` in forward, >= 1 */
-    uint32_t backward_input_cut;             /* pieces of `out` in backward_input, >= 1 */
-    uint32_t segment_count;                  /* fused outputs (q, k, v): 1..LS_LINEAR_SEGMENTS_MAX */
-    int64_t segment[LS_LINEAR_SEGMENTS_MAX]; /* widths that add up to out */
-    ls_tensor workspace; /* ls_linear_workspace_floats() elements; may be absent when both cuts are 1 */
+    /* Pieces of `in` in forward, at least 1. */
+    uint32_t forward_cut;
+    /* Pieces of `out` in backward_input, at least 1. */
+    uint32_t backward_input_cut;
+    /* Fused outputs, for example q, k and v. 1 to LS_LINEAR_SEGMENTS_MAX. */
+    uint32_t segment_count;
+    /* Their widths, which add up to out. */
+    int64_t segment[LS_LINEAR_SEGMENTS_MAX];
+    /* ls_linear_workspace_floats() elements. May be absent if both cuts are 1. */
+    ls_tensor workspace;
 } ls_linear;
 
-/* Floats of workspace that forward and backward_input need for n rows: 0 when both cuts are 1. */
+/* Floats of workspace that forward and backward_input need for n rows. 0 if both cuts are 1. */
 int64_t ls_linear_workspace_floats(int64_t n, int64_t in, int64_t out, uint32_t forward_cut,
                                    uint32_t backward_input_cut);
 
@@ -41,11 +50,12 @@ int64_t ls_linear_workspace_floats(int64_t n, int64_t in, int64_t out, uint32_t 
 LS_MUST_CHECK ls_status ls_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
                                           const ls_tensor *y);
 
-/* dx (n, in) = dy (n, out) W, or dx += when accumulate. */
+/* dx (n, in) = dy (n, out) W, or dx += with accumulate. */
 LS_MUST_CHECK ls_status ls_linear_backward_input(ls_queue *queue, const ls_linear *linear,
                                                  const ls_tensor *dy, const ls_tensor *dx, bool accumulate);
 
-/* dweight = dy^T x in the weight's layout, dbias = column sums of dy, or += when accumulate; absent: skipped. */
+/* dweight = dy^T x in the weight's layout and dbias = column sums of dy, or += with accumulate. An
+ * absent one is skipped. */
 LS_MUST_CHECK ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear,
                                                   const ls_tensor *x, const ls_tensor *dy,
                                                   const ls_tensor *dweight, const ls_tensor *dbias,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Rotary position embedding, in Hugging Face's rotate-half order: feature i of a head is paired with i +
- * head_dim / 2.
+ * Rotary position embedding, in Hugging Face's rotate-half order: feature i of a head is paired
+ * with i + head_dim / 2.
  *
  *   y[i]       = x[i] cos(p f_i) - x[i + d/2] sin(p f_i)
  *   y[i + d/2] = x[i + d/2] cos(p f_i) + x[i] sin(p f_i)        i < d/2, p = position
@@ -14,9 +14,10 @@
 #include "compute/queue.h"
 
 /*
- * Rotates in place x (n, heads * head_dim). Row r has position first_position + r % positions_per_sequence.
- * cosine and sine are tables (positions, head_dim / 2) that cover every position used. backward rotates the
- * other way (the transpose), which turns dy into dx.
+ * Rotates x (n, heads * head_dim) in place. Row r has position first_position + r %
+ * positions_per_sequence. cosine and sine are tables (positions, head_dim / 2) that hold every
+ * position used. With `backward` the rotation is the other way, the transpose, which turns dy into
+ * dx.
  */
 LS_MUST_CHECK ls_status ls_rotary_apply(ls_queue *queue, const ls_tensor *x, int64_t heads, int64_t head_dim,
                                         int64_t positions_per_sequence, int64_t first_position,

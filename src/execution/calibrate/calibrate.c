@@ -5,24 +5,26 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/math.h"
+#include "comm/group/comm_bench.h"
+#include "comm/transport/wait.h"
 #include "compute/queue.h"
 #include "execution/calibrate/probe.h"
-#include "execution/comm/comm_bench.h"
-#include "execution/comm/wait.h"
 #include "execution/train/memory.h"
-#include "storage/checkpoint_bench.h"
+#include "storage/checkpoint/bench.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum { ROUNDS_MAX = 40, ROUNDS_MIN = 3, THREADS_MAX = 256, SETTINGS_MAX = 32 };
-static const double sample_s = 1.5e-3;   /* of a point, at least */
-static const double settled_part = 4e-3; /* change of the whole from round to round that is called still */
-static const double near = 1.1;          /* visits up to so many times the fastest count */
+static const double sample_s = 1.5e-3; /* least time of one visit of a point */
+/* The result has settled when the sum of all times changes by less than this from round to
+ * round. */
+static const double settled_part = 4e-3;
+static const double near = 1.1; /* visits up to this many times the fastest count */
 
 /* ---- the points ---- */
 
@@ -33,7 +35,7 @@ typedef enum axis_kind {
     LENGTHS,
     HEAD_DIMS,
     ELEMENTS,
-    FLAT_ELEMENTS, /* of gradient buffers */
+    FLAT_ELEMENTS, /* elements of gradient buffers */
     COLUMNS,
     VOCABULARIES,
     INPUTS,
@@ -83,7 +85,7 @@ static const axis_kind axes_of[LS_WORK_COUNT][LS_WORK_AXES_MAX] = {
     [LS_WORK_ADAMW] = {FLAT_ELEMENTS},
 };
 
-/* Every other point, counted from the last; of features small ones alone. */
+/* For quick: every other point, counted from the last; of the features, only small ones. */
 static axis_points thinned(axis_kind kind)
 {
     const axis_points *all = &points_of[kind];
@@ -115,22 +117,23 @@ static void sizes_of(const ls_work_grid *grid, uint32_t index, double *sizes_out
     }
 }
 
-/* ---- one setting: workers that all measure the same points at the same time ---- */
+/* ---- one setting: workers that all time the same points at the same time ---- */
 
-/* Times of all visits of all points of a setting; the launch is the last point. */
+/* The times of all visits of all points of a setting, by one worker. The launch time is the last
+ * point. */
 typedef struct visits {
     double *seconds; /* (points, ROUNDS_MAX) */
     uint32_t points;
-    double undisturbed; /* of the newest round */
+    double undisturbed; /* share in the newest round (ls_probe_undisturbed) */
 } visits;
 
 typedef struct setting_crew {
     const ls_calibration_setting *setting;
-    uint32_t rounds;      /* so far */
-    double sum_s;         /* of all points */
-    visits *visits;       /* those of each worker */
-    pthread_mutex_t gate; /* held until all workers are there */
-    bool is_called_off;
+    uint32_t rounds;      /* finished so far */
+    double sum_s;         /* times of all points, added up */
+    visits *visits;       /* of each worker */
+    pthread_mutex_t gate; /* held until all workers have been started */
+    bool is_called_off;   /* not all could be started: those that were do nothing */
     pthread_barrier_t barrier;
 } setting_crew;
 
@@ -150,7 +153,8 @@ static uint32_t point_count(const ls_calibration_setting *setting)
     return count;
 }
 
-/* Workers begin together, one that failed before too: the others wait for it. */
+/* Visits one point. All workers begin together, so that the point is timed with all of them busy. A
+ * worker that has failed still comes to the barrier: the others would wait for it forever. */
 static ls_status visit(ls_probe_bench *bench, setting_crew *crew, ls_work work, uint32_t index,
                        ls_status before, double *seconds_out)
 {
@@ -161,7 +165,7 @@ static ls_status visit(ls_probe_bench *bench, setting_crew *crew, ls_work work, 
     return status == LS_OK ? ls_probe_run(bench, sample_s, seconds_out) : status;
 }
 
-/* Once through all points. */
+/* Visits all points once. */
 static ls_status visit_all(ls_probe_bench *bench, setting_crew *crew, const visits *v, ls_status status)
 {
     uint32_t point = 0;
@@ -196,7 +200,7 @@ static void *run_worker(void *context)
     return NULL;
 }
 
-/* Starts the workers behind the first; returns how many there are then. */
+/* Starts all workers but the first, which is the calling thread; returns the number of workers. */
 static uint32_t start_workers(setting_crew *crew, worker *workers, pthread_t *threads)
 {
     uint32_t started = 1;
@@ -210,7 +214,13 @@ static uint32_t start_workers(setting_crew *crew, worker *workers, pthread_t *th
     return started;
 }
 
-/* One round of a setting. */
+/*
+ * One round of a setting.
+ *
+ * The barrier counts all workers, so none may reach it before it is certain that all exist: the
+ * gate is held while threads are started, and if one cannot be, the others find is_called_off
+ * set once the gate opens.
+ */
 static ls_status run_crew(setting_crew *crew)
 {
     worker workers[THREADS_MAX];
@@ -223,9 +233,9 @@ static ls_status run_crew(setting_crew *crew)
     crew->is_called_off = started < crew->setting->workers;
     pthread_mutex_unlock(&crew->gate);
     run_worker(&workers[0]);
-    ls_status status = crew->is_called_off
-                           ? ls_fail(LS_ERR_MEMORY, "can't start %u threads", crew->setting->workers)
-                           : workers[0].status;
+    ls_status status = crew->is_called_off ? ls_fail(LS_ERR_MEMORY, "not enough memory to start %u threads",
+                                                     crew->setting->workers)
+                                           : workers[0].status;
     for (uint32_t i = 1; i < started; i++) {
         pthread_join(threads[i], NULL);
         if (status == LS_OK && workers[i].status != LS_OK) {
@@ -237,13 +247,7 @@ static ls_status run_crew(setting_crew *crew)
     return status;
 }
 
-/* ---- what the visits come to ---- */
-
-static int compare_f64(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+/* ---- from visits to times ---- */
 
 double ls_calibrate_settled_s(const double *times, uint32_t count)
 {
@@ -251,7 +255,7 @@ double ls_calibrate_settled_s(const double *times, uint32_t count)
     uint32_t used = 0;
     LS_ASSERT(count >= 1 && count <= ROUNDS_MAX);
     memcpy(sorted, times, count * sizeof *times);
-    qsort(sorted, count, sizeof *sorted, compare_f64);
+    ls_sort_f64(sorted, count);
     while (used < count && sorted[used] <= near * sorted[0]) {
         sum += sorted[used++];
     }
@@ -267,7 +271,7 @@ static double point_seconds(const setting_crew *crew, uint32_t point)
     return sum / crew->setting->workers;
 }
 
-/* Fills the grids; returns the sum of all times, to see whether it still changes. */
+/* Fills the grids. Returns the sum of all times, which shows whether the result still changes. */
 static double settle(const setting_crew *crew, ls_calibration_setting *setting)
 {
     uint32_t point = 0;
@@ -290,14 +294,15 @@ typedef struct calibration_run {
     ls_arena *arena;
     const ls_calibrate_options *options;
     ls_calibration *calibration;
-    setting_crew *crews; /* one for each setting */
+    setting_crew *crews; /* one per setting */
     double start_s;
-    double setting_s;   /* the longest round of a setting so far */
-    double undisturbed; /* sum over workers of one thread and rounds, and how many those are */
+    double setting_s; /* the longest round of a setting so far */
+    /* Undisturbed shares of workers with one thread, added up over all rounds, and their number. */
+    double undisturbed;
     uint32_t undisturbed_count;
 } calibration_run;
 
-static void tell(const calibration_run *run, const char *what)
+static void report(const calibration_run *run, const char *what)
 {
     if (run->options->progress) {
         run->options->progress(run->options->context, what, ls_clock_monotonic_s() - run->start_s,
@@ -337,7 +342,8 @@ static void add_setting(calibration_run *run, uint32_t threads, uint32_t workers
     }
 }
 
-/* 1, 2, 4, ... threads and all cores; each alone and with as many of it as there are cores. */
+/* The settings: 1, 2, 4, ... threads and one thread per core; each alone and, as far as memory
+ * allows, with as many workers as fill all cores. */
 static void add_settings(calibration_run *run)
 {
     const uint32_t cores = run->calibration->cores < THREADS_MAX ? run->calibration->cores : THREADS_MAX;
@@ -355,7 +361,8 @@ static bool is_over(const calibration_run *run)
     return ls_clock_monotonic_s() - run->start_s + run->setting_s > run->options->seconds;
 }
 
-/* A round of one setting. The first is made in any case; later ones only while they will end in time. */
+/* A round of one setting. The first round is always made; later ones only if they will end in time,
+ * judging by the longest so far. */
 static ls_status run_setting(calibration_run *run, uint32_t index, uint32_t round)
 {
     char what[96];
@@ -366,7 +373,7 @@ static ls_status run_setting(calibration_run *run, uint32_t index, uint32_t roun
     }
     snprintf(what, sizeof what, "kernels, round %u: %u x %u thread%s", round + 1, s->workers, s->threads,
              s->threads == 1 ? "" : "s");
-    tell(run, what);
+    report(run, what);
     const double begun_s = ls_clock_monotonic_s();
     LS_TRY(run_crew(crew));
     crew->rounds++;
@@ -407,7 +414,7 @@ static ls_status measure_exchanges(calibration_run *run)
         ls_comm_bench_result results[SIZES];
         const ls_comm_bench_options options = {
             .ranks = ranks, .bytes = bytes, .bytes_count = SIZES, .rounds = run->options->quick ? 3 : 9};
-        tell(run, "all-reduce");
+        report(run, "all-reduce");
         LS_TRY(ls_comm_bench(&options, results));
         for (int i = 0; i < SIZES; i++) {
             c->exchanges[c->exchange_count++] = (ls_calibration_exchange){
@@ -426,7 +433,7 @@ static ls_status measure_disk(calibration_run *run)
     if (!run->options->folder) {
         return LS_OK;
     }
-    tell(run, "disk");
+    report(run, "disk");
     LS_TRY(ls_checkpoint_bench(&options, &result));
     run->calibration->disk_write_bytes_ps = result.write_bytes_ps;
     run->calibration->disk_read_bytes_ps = result.load_bytes_ps;
@@ -436,12 +443,12 @@ static ls_status measure_disk(calibration_run *run)
 static void warn_if_failed(ls_status status, const char *what)
 {
     if (status != LS_OK) {
-        ls_log_warn("%s not measured: %s", what, ls_error_text());
+        ls_log_warn("%s measured: %s", what, ls_error_text());
         ls_error_clear();
     }
 }
 
-/* ---- whose it is ---- */
+/* ---- the machine ---- */
 
 static ls_status identify(calibration_run *run)
 {
@@ -468,8 +475,8 @@ ls_status ls_calibrate(ls_arena *arena, const ls_calibrate_options *options, ls_
     calibration_run run = {
         .arena = arena, .options = options, .calibration = &calibration, .start_s = ls_clock_monotonic_s()};
     LS_TRY(identify(&run));
-    warn_if_failed(measure_exchanges(&run), "collectives were");
-    warn_if_failed(measure_disk(&run), "the disk was");
+    warn_if_failed(measure_exchanges(&run), "the speed of exchanges between ranks could not be");
+    warn_if_failed(measure_disk(&run), "the speed of the disk could not be");
     add_settings(&run);
     LS_TRY(run_rounds(&run));
     calibration.undisturbed = run.undisturbed / run.undisturbed_count;
@@ -479,7 +486,7 @@ ls_status ls_calibrate(ls_arena *arena, const ls_calibrate_options *options, ls_
     return LS_OK;
 }
 
-/* ---- the one that is kept ---- */
+/* ---- the stored calibration ---- */
 
 const char *ls_calibration_path(ls_arena *arena)
 {
@@ -493,7 +500,7 @@ bool ls_calibration_find(ls_arena *arena, const ls_queue *queue, ls_calibration 
     char differs[256];
     if (!path || !ls_path_exists(path)) {
         snprintf(why_out, why_bytes,
-                 "this machine was never measured: 'lockstep calibrate' does so in under a minute");
+                 "this machine was never measured: 'lockstep calibrate' measures it in under a minute");
         return false;
     }
     if (ls_calibration_load(arena, path, calibration_out) != LS_OK) {
@@ -503,7 +510,8 @@ bool ls_calibration_find(ls_arena *arena, const ls_queue *queue, ls_calibration 
     }
     if (!ls_calibration_is_of(calibration_out, ls_queue_device_name(queue), ls_wait_cores(),
                               ls_queue_determinism_class(queue), differs, sizeof differs)) {
-        snprintf(why_out, why_bytes, "%s is not used: %s; run 'lockstep calibrate' here", path, differs);
+        snprintf(why_out, why_bytes, "%s is not used: %s; run 'lockstep calibrate' on this machine", path,
+                 differs);
         return false;
     }
     return true;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Calibrating: this machine, measured with the kernels that training runs (planning/hardware/calibration.h has what comes of it).
+ * Calibration: times the kernels of training on this machine. The result is described in
+ * planning/hardware/calibration.h.
  *
- * Kernels are measured alone and with all cores busy, with 1, 2, 4, ... threads up to one for each core. All points of all settings are
- * visited in turn, again and again until the result settles or the time is up, so that whatever else the machine does at one moment
- * spoils one visit of some points and not all of one. Of a point's visits those count that come near the fastest.
+ * Each kernel is timed with 1, 2, 4, ... threads up to one per core, and for each number of threads
+ * both alone and with all cores busy. A round visits every point (a kernel with given sizes) of
+ * every setting once. Rounds are repeated until the result settles or the time is up, so that a
+ * disturbance spoils one visit of a few points and not all visits of one. Of the visits of a point,
+ * those close to the fastest count.
  *
- * Call from a process that has one thread.
+ * Call it from a process that has only one thread.
  */
 #ifndef LS_EXECUTION_CALIBRATE_CALIBRATE_H
 #define LS_EXECUTION_CALIBRATE_CALIBRATE_H
@@ -15,29 +18,34 @@
 #include "planning/hardware/calibration.h"
 
 typedef struct ls_calibrate_options {
-    double seconds;     /* until when rounds begin; the first one is finished in any case */
-    bool quick;         /* fewer points: a few seconds, for tests and a first look */
-    const char *folder; /* on the disk to measure; NULL: no disk */
-    void (*progress)(void *context, const char *what, double passed_s, double most_s); /* NULL: none */
+    double seconds;     /* no round starts after this time; the first one is always completed */
+    bool quick;         /* fewer points: takes a few seconds, for tests and a first look */
+    const char *folder; /* on the disk to be measured; NULL: none is */
+    /* Called as the work proceeds. NULL: never. */
+    void (*progress)(void *context, const char *what, double passed_s, double most_s);
     void *context;
 } ls_calibrate_options;
 
-/* Everything in `arena`. Errors: LS_ERR_MEMORY, those of the kernels. A disk or collectives that can't be measured are left out, with a
- * warning in the log. */
+/* Calibrates this machine. The result lives in `arena`. Errors: LS_ERR_MEMORY, those of the
+ * kernels. If the disk or the collectives cannot be measured, a warning is logged and they are
+ * left out. */
 LS_MUST_CHECK ls_status ls_calibrate(ls_arena *arena, const ls_calibrate_options *options,
                                      ls_calibration *calibration_out);
 
-/* The calibration of this machine, $LOCKSTEP_HOME/calibration.json. NULL: nowhere to keep it. */
+/* The file with this machine's calibration, $LOCKSTEP_HOME/calibration.json. NULL: there is no
+ * folder to keep it in. */
 const char *ls_calibration_path(ls_arena *arena);
 
 /*
- * Loads it. False when there is none that can be used: none at all, another machine's, one of other kernels; `why_out` then says what to do, in
- * one sentence. Never fails: a run without predictions is still a run.
+ * Loads it. Returns false if there is none, or if it was made on another machine or with other
+ * kernels; `why_out` then says what to do, in one sentence. Never fails: a run can do without
+ * predictions.
  */
 bool ls_calibration_find(ls_arena *arena, const ls_queue *queue, ls_calibration *calibration_out,
                          char *why_out, size_t why_bytes);
 
-/* What counts of the times a point was visited, at most 40: the mean of those up to a tenth above the fastest. */
+/* The time of a point, from the times of its visits (at most 40): the mean of those up to 10 %
+ * above the fastest. */
 double ls_calibrate_settled_s(const double *times, uint32_t count);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/math.h"
 #include "compute/kernels/activation.h"
 #include "compute/kernels/adamw.h"
 #include "compute/kernels/attention.h"
@@ -20,27 +21,28 @@
 #include <time.h>
 
 enum {
-    REGION_FLOATS = 12 << 20, /* of what is read, and of what is written */
-    THREAD_FLOATS = 512 << 10,
+    REGION_FLOATS = 12 << 20,  /* size of each region */
+    THREAD_FLOATS = 512 << 10, /* and this much more per thread */
     TOKENS = 64 << 10,
-    WINDOW_CALLS = 4, /* calls until operands come round again, if the region is large enough */
-    VOCAB = 256,      /* rows of the table of embeddings; no token is larger */
+    WINDOW_CALLS = 4, /* calls until operands are reused, if the region is large enough */
+    VOCAB = 256,      /* rows of the embedding table; all tokens are smaller */
     TREE_INPUTS_MAX = 16,
 };
 
-/* Memory that operands are cut from, one after the other. */
+/* Memory from which operands are cut one after the other. */
 typedef struct region {
     float *floats;
     int64_t count, at;
-    int64_t window; /* where calls begin, and what they take, is below it */
-    int64_t call;   /* what a call takes */
+    int64_t window; /* the operands of all calls lie below this */
+    int64_t call;   /* what one call takes */
 } region;
 
 struct ls_probe_bench {
     ls_queue *queue;
-    region in, out; /* what kernels read; what they write */
+    region in, out; /* what kernels read, and what they write */
     int32_t *tokens;
-    double ran_s, passed_s; /* of all calls that were timed: by its clock, and by the clock on the wall */
+    /* Of all timed calls: the time that the thread ran, and the time that passed. */
+    double ran_s, passed_s;
     ls_work work;
     double sizes[LS_WORK_AXES_MAX];
 };
@@ -59,7 +61,7 @@ uint64_t ls_probe_bench_bytes(uint32_t threads)
 
 static float *cut(region *r, int64_t floats)
 {
-    const int64_t count = (floats + 15) / 16 * 16;
+    const int64_t count = ls_round_up_i64(floats, 16);
     LS_ASSERT(r->at + count <= r->count);
     float *floats_at = r->floats + r->at;
     r->at += count;
@@ -76,7 +78,7 @@ static ls_tensor out(ls_probe_bench *b, int64_t rows, int64_t cols)
     return ls_tensor_f32(cut(&b->out, rows * cols), rows, cols);
 }
 
-/* Numbers around 0, of many sizes. */
+/* Values between -1 and 1, so that no kernel meets special cases such as zeros or infinities. */
 static void fill_random(float *floats, int64_t count)
 {
     enum { BLOCK = 16384 };
@@ -138,7 +140,8 @@ static ls_status run_gemm_tn(ls_probe_bench *b)
 
 enum { HEADS = 4, BATCH_FLOATS = 512 << 10 };
 
-/* Sequences that are computed at once: as many as make the tensors of a micro-batch, one for each thread at least, as far as they fit. */
+/* The number of sequences computed at once: enough for the tensors of a micro-batch, at least
+ * one per thread, and no more than fit in the region. */
 static int64_t sequences_of(const ls_probe_bench *b)
 {
     const int64_t threads = ls_queue_threads(b->queue), each = HEADS * size_of(b, 0) * size_of(b, 1);
@@ -157,7 +160,7 @@ static ls_attention attention_of(const ls_probe_bench *b)
                           .scale = 1.0f / sqrtf((float)size_of(b, 1))};
 }
 
-/* Queries, keys and values side by side, as the fused projection leaves them. */
+/* Queries, keys and values lie side by side, as the fused projection writes them. */
 static void split_qkv(ls_tensor qkv, ls_tensor parts_out[3])
 {
     for (int i = 0; i < 3; i++) {
@@ -231,7 +234,8 @@ static ls_status run_cross_entropy(ls_probe_bench *b)
     return ls_cross_entropy(b->queue, &logits, b->tokens, losses.data, true);
 }
 
-/* The sums come with a weight gradient, of one input; what that takes alone is taken off. */
+/* Column sums (bias gradients) are only computed together with a weight gradient. So they are timed
+ * with that of a layer with one input, and the time of the same call without sums is subtracted. */
 static ls_status weight_gradient(ls_probe_bench *b, bool with_sums)
 {
     const int64_t rows = rows_of(b), cols = size_of(b, 1);
@@ -267,7 +271,7 @@ static ls_status run_embedding_backward(ls_probe_bench *b)
 
 enum { HEAD_DIM = 64, LENGTH = 256, WIDTH = 1024 };
 
-/* Of queries and keys, in the rows that hold values too. */
+/* Applied to queries and keys, in rows that also hold the values. */
 static ls_status run_rotary(ls_probe_bench *b)
 {
     const int64_t rows = size_of(b, 0) / WIDTH;
@@ -283,7 +287,7 @@ static ls_status run_gelu_forward(ls_probe_bench *b)
     return ls_gelu_forward(b->queue, &x, &y);
 }
 
-/* In place, as in a step: what is written was read. */
+/* In place, as in a step. */
 static ls_status run_gelu_backward(ls_probe_bench *b)
 {
     const int64_t rows = size_of(b, 0) / WIDTH;
@@ -325,7 +329,7 @@ static ls_status run_copy(ls_probe_bench *b)
     return ls_copy(b->queue, &x, &y);
 }
 
-/* In place: the sum goes where the first input is. */
+/* In place: the sum replaces the first input. */
 static ls_status run_tree_sum(ls_probe_bench *b)
 {
     const int64_t count = size_of(b, 0);
@@ -355,7 +359,7 @@ typedef struct adamw_job {
     int64_t count;
 } adamw_job;
 
-enum { ADAMW_TILE = 8 * LS_NORM_BLOCK }; /* as execution/train/update.c cuts it */
+enum { ADAMW_TILE = 8 * LS_NORM_BLOCK }; /* the same tiles as in execution/train/update.c */
 
 static void tile_adamw(void *context, int64_t tile, uint32_t worker)
 {
@@ -390,9 +394,9 @@ static ls_status run_adamw(ls_probe_bench *b)
 
 typedef struct probe {
     ls_status (*run)(ls_probe_bench *bench);
-    bool wears_out; /* what it leaves behind would not do as input for long */
-    ls_status (*without)(
-        ls_probe_bench *bench); /* the same without what is measured; NULL: nothing else is in it */
+    bool wears_out; /* in place; after a few calls its output would underflow or overflow */
+    /* The same call without what is to be measured, to be subtracted; NULL: nothing to subtract. */
+    ls_status (*without)(ls_probe_bench *bench);
 } probe;
 
 static const probe probes[LS_WORK_COUNT] = {
@@ -456,7 +460,8 @@ ls_status ls_probe_begin(ls_probe_bench *bench, ls_work work, const double *size
     return LS_OK;
 }
 
-/* With one thread the time it ran, whatever else the machine did meanwhile; with several there is the wall clock only. */
+/* With one thread, its processor time, which other work on the machine hardly changes. With several
+ * threads only wall time is meaningful. */
 static double clock_s(const ls_probe_bench *bench)
 {
     struct timespec now;
@@ -484,7 +489,7 @@ static ls_status time_calls(ls_probe_bench *bench, ls_status (*run)(ls_probe_ben
 
 ls_status ls_probe_run(ls_probe_bench *bench, double least_s, double *seconds_out)
 {
-    static const double least_share = 0.02; /* of what is measured, in what it is measured with */
+    static const double least_share = 0.02; /* what remains after the subtraction, at least */
     const probe *p = &probes[bench->work];
     double seconds = 0.0, without_s = 0.0;
     LS_TRY(time_calls(bench, p->run, least_s, &seconds));
@@ -539,7 +544,7 @@ static ls_status bench_init(ls_probe_bench *bench, uint32_t threads)
     LS_TRY(region_init(bench, &bench->out, threads));
     bench->tokens = calloc(TOKENS, sizeof *bench->tokens);
     if (!bench->tokens) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for a bench");
+        return ls_fail(LS_ERR_MEMORY, "not enough memory to measure the speed of this machine");
     }
     for (uint32_t i = 0; i < TOKENS; i++) {
         bench->tokens[i] = (int32_t)(i * 2654435761u >> 8) % VOCAB;
@@ -551,7 +556,7 @@ ls_status ls_probe_bench_create(uint32_t threads, ls_probe_bench **bench_out)
 {
     ls_probe_bench *bench = calloc(1, sizeof *bench);
     if (!bench) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for a bench");
+        return ls_fail(LS_ERR_MEMORY, "not enough memory to measure the speed of this machine");
     }
     const ls_status status = bench_init(bench, threads);
     if (status != LS_OK) {
@@ -574,9 +579,4 @@ void ls_probe_bench_destroy(ls_probe_bench *bench)
     ls_queue_destroy(bench->queue);
     free(bench->tokens);
     free(bench);
-}
-
-ls_queue *ls_probe_bench_queue(const ls_probe_bench *bench)
-{
-    return bench->queue;
 }

@@ -13,24 +13,24 @@ struct ls_generator {
     ls_arena arena;
     const float *parameters;
     ls_plan block_plan, one_plan; /* PROMPT_BLOCK positions, or one */
-    ls_walk block_walk, one_walk;
+    ls_executor block_executor, one_executor;
     ls_kv_cache cache;
     float *cache_memory;
     size_t cache_bytes;
     float *logits;
     int32_t *order;
-    int32_t *text; /* tokens in the cache and to come, at most context */
+    int32_t *text; /* tokens in the cache and those to follow, at most context */
 };
 
 static ls_status plan_init(ls_generator *g, const ls_model_config *config, const ls_layout *layout,
-                           int64_t length, ls_plan *plan, ls_walk *walk)
+                           int64_t length, ls_plan *plan, ls_executor *executor)
 {
-    ls_plan_options options = ls_walk_plan_options();
+    ls_plan_options options = ls_executor_plan_options();
     options.sequences = 1;
     options.length = length;
     LS_TRY(ls_plan_build(&g->arena, config, layout, &options, plan));
-    LS_TRY(ls_walk_init(walk, g->queue, plan, g->cache.capacity));
-    walk->cache = &g->cache;
+    LS_TRY(ls_executor_init(executor, g->queue, plan, g->cache.capacity));
+    executor->cache = &g->cache;
     return LS_OK;
 }
 
@@ -61,21 +61,22 @@ static ls_status generator_init(ls_generator *g, const ls_model_config *config, 
     g->order = ls_arena_new(&g->arena, int32_t, (size_t)config->vocab);
     g->text = ls_arena_new(&g->arena, int32_t, (size_t)capacity);
     LS_TRY(cache_init(g, config, capacity));
-    LS_TRY(plan_init(g, config, layout, block, &g->block_plan, &g->block_walk));
-    return plan_init(g, config, layout, 1, &g->one_plan, &g->one_walk);
+    LS_TRY(plan_init(g, config, layout, block, &g->block_plan, &g->block_executor));
+    return plan_init(g, config, layout, 1, &g->one_plan, &g->one_executor);
 }
 
 ls_status ls_generator_create(ls_queue *queue, const ls_model_config *config, const ls_layout *layout,
                               const float *parameters, int64_t capacity, ls_generator **generator_out)
 {
     if (config->context < 2) {
-        return ls_fail(LS_ERR_INVALID, "the model's context is one token: nothing can be continued");
+        return ls_fail(LS_ERR_INVALID, "the model's context is one token, which leaves no room to continue a "
+                                       "prompt: use a model with a longer context");
     }
     const int64_t positions = capacity <= 0 || capacity > config->context ? config->context : capacity;
     LS_ASSERT(positions >= 2);
     ls_generator *g = calloc(1, sizeof *g);
     if (!g) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for generation");
+        return ls_fail(LS_ERR_MEMORY, "not enough memory to generate text");
     }
     g->queue = queue;
     g->parameters = parameters;
@@ -93,8 +94,8 @@ void ls_generator_destroy(ls_generator *g)
     if (!g) {
         return;
     }
-    ls_walk_release(&g->block_walk);
-    ls_walk_release(&g->one_walk);
+    ls_executor_release(&g->block_executor);
+    ls_executor_release(&g->one_executor);
     if (g->cache_memory) {
         ls_device_free(g->queue, g->cache_memory, g->cache_bytes);
     }
@@ -102,15 +103,16 @@ void ls_generator_destroy(ls_generator *g)
     free(g);
 }
 
-/* Runs `count` tokens (a block, or one) behind what is in the cache; the last one's hidden state stays in the walk. */
+/* Runs `count` tokens (a block, or one) after those in the cache; the hidden state of the last one
+ * stays in the executor. */
 static ls_status feed_block(ls_generator *g, const int32_t *tokens, int64_t count, ls_tensor *last_out)
 {
-    ls_walk *walk = count == g->block_plan.options.length ? &g->block_walk : &g->one_walk;
-    const ls_walk_batch batch = {.parameters = g->parameters, .tokens = tokens};
-    LS_TRY(ls_walk_forward(walk, &batch));
+    ls_executor *executor = count == g->block_plan.options.length ? &g->block_executor : &g->one_executor;
+    const ls_executor_batch batch = {.parameters = g->parameters, .tokens = tokens};
+    LS_TRY(ls_executor_forward(executor, &batch));
     LS_TRY(ls_queue_wait(g->queue));
     g->cache.length += count;
-    const ls_tensor hidden = ls_walk_value(walk, walk->plan->hidden);
+    const ls_tensor hidden = ls_executor_value(executor, executor->plan->hidden);
     *last_out = ls_tensor_rows(hidden, count - 1, 1);
     return LS_OK;
 }
@@ -126,7 +128,7 @@ static ls_status feed(ls_generator *g, const int32_t *tokens, int64_t count)
         at += now;
     }
     const ls_tensor logits = ls_tensor_f32(g->logits, 1, g->one_plan.config.vocab);
-    LS_TRY(ls_walk_logits(&g->one_walk, g->parameters, &last, &logits));
+    LS_TRY(ls_executor_logits(&g->one_executor, g->parameters, &last, &logits));
     return ls_queue_wait(g->queue);
 }
 
@@ -137,9 +139,10 @@ static ls_status check_prompt(const ls_generator *g, const int32_t *prompt, size
     }
     for (size_t i = 0; i < count; i++) {
         if (prompt[i] < 0 || prompt[i] >= g->one_plan.config.vocab) {
-            return ls_fail(LS_ERR_INVALID,
-                           "token %d of the prompt is outside the model's vocabulary, 0 to %lld", prompt[i],
-                           (long long)g->one_plan.config.vocab - 1);
+            return ls_fail(
+                LS_ERR_INVALID,
+                "the prompt has the token id %d, which is outside the model's vocabulary, 0 to %lld",
+                prompt[i], (long long)g->one_plan.config.vocab - 1);
         }
     }
     return LS_OK;
@@ -163,16 +166,24 @@ ls_status ls_generator_logits(ls_generator *g, const int32_t *tokens, size_t cou
     return LS_OK;
 }
 
-ls_status ls_generator_run(ls_generator *g, const int32_t *prompt, size_t prompt_count, uint64_t count,
-                           const ls_sampling *sampling, int32_t stop_token, ls_token_fn on_token,
-                           void *context)
+static bool is_stop(const ls_text_request *r, int32_t token)
 {
-    LS_TRY(check_prompt(g, prompt, prompt_count));
-    LS_TRY(begin_text(g, prompt, prompt_count));
-    for (uint64_t i = 0; i < count; i++) {
-        const int32_t token =
-            ls_sampling_draw(sampling, g->logits, g->one_plan.config.vocab, prompt_count + i, g->order);
-        if (token == stop_token || !on_token(context, token) || i + 1 == count) {
+    for (size_t i = 0; i < r->stop_count; i++) {
+        if (r->stops[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+ls_status ls_generator_run(ls_generator *g, const ls_text_request *r)
+{
+    LS_TRY(check_prompt(g, r->prompt, r->prompt_count));
+    LS_TRY(begin_text(g, r->prompt, r->prompt_count));
+    for (uint64_t i = 0; i < r->count; i++) {
+        const int32_t token = ls_sampling_draw(&r->sampling, g->logits, g->one_plan.config.vocab,
+                                               r->prompt_count + i, g->order);
+        if (is_stop(r, token) || !r->on_token(r->context, token) || i + 1 == r->count) {
             return LS_OK;
         }
         if (g->cache.length == g->cache.capacity) {

@@ -16,7 +16,7 @@ static int32_t likeliest(const float *logits, int64_t vocab)
     return best;
 }
 
-/* By falling logit, ties by id: one order on every machine. */
+/* By descending logit, ties by id: the same order on every machine. */
 static int compare_by_logit(const void *a, const void *b, void *context)
 {
     const float *logits = context;

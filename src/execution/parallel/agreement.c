@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What ranks tell each other before an update, so that all decide alike. Within a host through the exchange area; between hosts the first
- * ranks talk, and what they make of it they leave there. */
+/*
+ * What ranks tell each other before an update, so that all of them make the same decision.
+ *
+ *   one host          each part writes its claim -> meeting -> each rank reads all claims and comes
+ *                     to the same result by itself
+ *   several hosts     each part writes its claim -> meeting -> the first rank of each host combines
+ *                     the claims of its host, exchanges them with the other first ranks, and writes
+ *                     the result to the exchange area -> meeting -> each rank reads it there
+ *
+ * No rank is in charge: every reader applies the same pure function (judge, the tree of losses, the
+ * sum of the blocks) to the same claims, so the results have the same bits.
+ *
+ * A claim is written before its part reaches the meeting and never changed after it. So a process
+ * that takes over a part after the meeting finds the claim complete, and computes nothing again.
+ */
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
@@ -12,8 +25,8 @@
 
 /* ---- verdicts ---- */
 
-/* The fingerprints differ: who says what. */
-static ls_status fail_mismatch(const ls_claim *const *claims, uint32_t count, const char *members)
+/* Names the ranks whose fingerprints differ from those of the majority. */
+static ls_status fail_mismatch(const ls_exchange_claim *const *claims, uint32_t count, const char *members)
 {
     uint32_t best = 0, best_count = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -26,7 +39,7 @@ static ls_status fail_mismatch(const ls_claim *const *claims, uint32_t count, co
             best_count = same;
         }
     }
-    const ls_claim *most = claims[best];
+    const ls_exchange_claim *most = claims[best];
     char others[512];
     size_t used = 0;
     others[0] = 0;
@@ -41,7 +54,7 @@ static ls_status fail_mismatch(const ls_claim *const *claims, uint32_t count, co
     return ls_fail(
         LS_ERR_MISMATCH,
         "ranks are not in the same step with the same settings: %u of %u %s (rank %u among them) have "
-        "step %llu, settings %016llx; not so %s. They must be started from one run file by one binary",
+        "step %llu, settings %016llx; these differ: %s. All must be started from one run file by one binary",
         best_count, count, members, most->rank, (unsigned long long)most->step + 1,
         (unsigned long long)most->fingerprint, others);
 }
@@ -51,8 +64,10 @@ static bool is_stop(uint32_t status)
     return status == LS_STOPPED || status == LS_INTERRUPTED;
 }
 
-/* What the claims come to: a mismatch, the error of the lowest that has one, or that one was asked to stop. *whose_out: its index. */
-static ls_status judge(const ls_claim *const *claims, uint32_t count, const char *members,
+/* The verdict on the claims, in order of precedence: the error of the lowest claim that has one, a
+ * mismatch of fingerprints, a request to stop. *whose_out: the index of the claim that decided
+ * it. */
+static ls_status judge(const ls_exchange_claim *const *claims, uint32_t count, const char *members,
                        uint32_t *whose_out)
 {
     uint32_t stopped = count;
@@ -83,13 +98,16 @@ static ls_status judge_ranks(ls_data_parallel *p, uint32_t *rank_out)
     const ls_status status = judge(p->claims, p->view.local_parts, "ranks", &whose);
     *rank_out = p->claims[whose]->rank;
     p->fault = status != LS_OK ? p->claims[whose]->report.fault : (ls_step_fault){0};
-    const bool is_told = status != LS_OK && !is_stop(status) && status != LS_ERR_MISMATCH && p->parts > 1;
-    return is_told ? ls_fail_within(status, "rank %u", *rank_out) : status;
+    const bool is_named = status != LS_OK && !is_stop(status) && status != LS_ERR_MISMATCH && p->parts > 1;
+    return is_named ? ls_fail_within(status, "rank %u", *rank_out) : status;
 }
 
-/* ---- losses and squares ---- */
+/* ---- losses and squared sums ---- */
 
-ls_leaf_sum ls_node_sum_losses(const ls_node_sum *sum, const ls_leaf_sum *sums)
+/* Runs the program of the gradient sum over losses and token counts, sums[i] for input i: a stack
+ * machine with operands and additions. The losses are therefore added in exactly the order of the
+ * gradients. */
+static ls_leaf_sum node_sum_losses(const ls_node_sum *sum, const ls_leaf_sum *sums)
 {
     ls_leaf_sum stack[LS_TREE_SUM_DEPTH_MAX];
     uint32_t depth = 0;
@@ -106,8 +124,8 @@ ls_leaf_sum ls_node_sum_losses(const ls_node_sum *sum, const ls_leaf_sum *sums)
     return stack[0];
 }
 
-/* Puts the sums of `count` claims behind one another; their leaves must be those of `nodes`, in order. */
-static const ls_leaf_sum *collect_sums(const ls_data_parallel *p, const ls_claim *const *claims,
+/* Concatenates the sums of `count` claims: sum_count in total, in the order of leaves. */
+static const ls_leaf_sum *collect_sums(const ls_data_parallel *p, const ls_exchange_claim *const *claims,
                                        uint32_t count, uint32_t sum_count)
 {
     uint32_t n = 0;
@@ -121,6 +139,7 @@ static const ls_leaf_sum *collect_sums(const ls_data_parallel *p, const ls_claim
     return p->leaf_sums;
 }
 
+/* Strictly from left to right, continuing `sum`: splitting a range must not change the bits. */
 static double add_blocks(const double *blocks, int64_t count, double sum)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -136,7 +155,7 @@ static ls_status conclude_alone(ls_data_parallel *p, ls_agreement *agreement_out
     uint32_t rank;
     LS_TRY(judge_ranks(p, &rank));
     const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_parts, p->whole.sum.input_count);
-    const ls_leaf_sum total = ls_node_sum_losses(&p->whole, sums);
+    const ls_leaf_sum total = node_sum_losses(&p->whole, sums);
     *agreement_out = (ls_agreement){.loss_sum = total.loss_sum,
                                     .tokens = total.tokens,
                                     .square_sum = add_blocks(p->block_sums, p->block_count, 0.0)};
@@ -145,14 +164,14 @@ static ls_status conclude_alone(ls_data_parallel *p, ls_agreement *agreement_out
 
 /* ---- several hosts ---- */
 
-/* The first rank's part: what each host's first rank gave. */
+/* For the first rank of a host: exchanges records with the first ranks of the others. */
 static ls_status hear_hosts(ls_data_parallel *p, const void *in, void *out, uint64_t bytes)
 {
     ls_hosts_post_exchange(p->hosts, in, out, bytes);
-    return ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "what the other hosts say");
+    return ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "the results of the other hosts");
 }
 
-/* Norm blocks of bucket `bucket` that ranks of the host own: one stretch. */
+/* The norm blocks of bucket `bucket` that ranks of the host own: one contiguous range. */
 static ls_slice blocks_of_host(const ls_data_parallel *p, const ls_host *host, uint32_t bucket)
 {
     const ls_slice first = ls_slice_of(p->layout, bucket, p->parts, host->first_rank);
@@ -161,7 +180,7 @@ static ls_slice blocks_of_host(const ls_data_parallel *p, const ls_host *host, u
                       .block_count = last.first_block + last.block_count - first.first_block};
 }
 
-/* One rank of all is the owner, one the checker: zeros give way to what they say. */
+/* Merges notes. Of all ranks one is the owner and one the checker; the others have zeros there. */
 static void add_note(ls_rank_note *note, const ls_rank_note *more)
 {
     static const ls_hash128 zero;
@@ -175,8 +194,8 @@ static void add_note(ls_rank_note *note, const ls_rank_note *more)
     note->weights.high += more->weights.high;
 }
 
-/* What this host has to say, from what its ranks say. */
-static void claim_for_host(ls_data_parallel *p, ls_claim *claim)
+/* Combines the claims of this host's parts into one. */
+static void claim_for_host(ls_data_parallel *p, ls_exchange_claim *claim)
 {
     const ls_host *host = &ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)];
     uint32_t rank;
@@ -196,11 +215,19 @@ static void claim_for_host(ls_data_parallel *p, ls_claim *claim)
     const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_parts, p->local_count);
     claim->sum_count = host->node_count;
     for (uint32_t k = 0; k < host->node_count; k++) {
-        claim->sums[k] = ls_node_sum_losses(&p->node_sums[k], sums + p->node_first[k]);
+        claim->sums[k] = node_sum_losses(&p->node_sums[k], sums + p->node_first[k]);
     }
 }
 
-/* The blocks of all hosts, added up bucket after bucket in the order of their ranks: the order of the blocks. */
+/*
+ * Adds up the squared sums of all norm blocks. Floating-point sums depend on the order, so this
+ * must be the order of one host: block after block in buffer order. A host owns one range of each
+ * bucket, in the order of hosts, so going bucket by bucket and host by host visits the blocks in
+ * that order:
+ *
+ *   received   host 0: | b0 | b1 | b2 |     host 1: | b0 | b1 | b2 |       (host_block_max apart)
+ *   added up   h0 b0, h1 b0,  h0 b1, h1 b1,  h0 b2, h1 b2
+ */
 static ls_status add_blocks_of_hosts(ls_data_parallel *p, double *sum_out)
 {
     const ls_host *hosts = ls_hosts_table(p->hosts);
@@ -226,12 +253,14 @@ static ls_status add_blocks_of_hosts(ls_data_parallel *p, double *sum_out)
     return LS_OK;
 }
 
-/* The first rank's part: hears the other hosts and leaves verdict and sums in the exchange area. Errors of the communicator. */
+/* For the first rank of a host: exchanges claims with the other hosts and writes verdict and sums
+ * to the exchange area. `agreed` is stored last: whoever sees it finds everything else complete,
+ * also after this process has died. Errors of the communicator. */
 static ls_status conclude_hosts(ls_data_parallel *p)
 {
     ls_exchange *exchange = p->view.exchange;
     const uint32_t count = ls_hosts_count(p->hosts);
-    ls_claim *own = &p->host_claims[count];
+    ls_exchange_claim *own = &p->host_claims[count];
     claim_for_host(p, own);
     LS_TRY(hear_hosts(p, own, p->host_claims, sizeof *own));
     for (uint32_t h = 0; h < count; h++) {
@@ -252,7 +281,7 @@ static ls_status conclude_hosts(ls_data_parallel *p)
         return LS_OK;
     }
     const ls_leaf_sum total =
-        ls_node_sum_losses(&p->root, collect_sums(p, p->claims, count, p->root.sum.input_count));
+        node_sum_losses(&p->root, collect_sums(p, p->claims, count, p->root.sum.input_count));
     exchange->agreement.loss_sum = total.loss_sum;
     exchange->agreement.tokens = total.tokens;
     LS_TRY(add_blocks_of_hosts(p, &exchange->agreement.square_sum));
@@ -260,10 +289,10 @@ static ls_status conclude_hosts(ls_data_parallel *p)
     return LS_OK;
 }
 
-/* ---- the verdict, for hosts that did not hear it ---- */
+/* ---- the verdict, for hosts that did not receive it ---- */
 
 typedef struct verdict_bytes {
-    ls_claim verdict;
+    ls_exchange_claim verdict;
     ls_agreement agreement;
     uint32_t weights_differ;
 } verdict_bytes;
@@ -277,6 +306,8 @@ void ls_data_parallel_read_verdict(const void *exchange, ls_step_verdict *verdic
     memcpy(verdict_out->bytes, &bytes, sizeof bytes);
 }
 
+/* A newer verdict of this host is never overwritten. `agreed` is stored last, as in
+ * conclude_hosts. */
 void ls_data_parallel_write_verdict(void *exchange, const ls_step_verdict *verdict)
 {
     ls_exchange *to = exchange;
@@ -304,12 +335,13 @@ static ls_status read_conclusion(ls_data_parallel *p, ls_agreement *agreement_ou
 
 /* ---- the agreement ---- */
 
-/* A part's claim stands once it has come to the agreement: whoever runs it then leaves it alone. */
+/* Completes the claims of this process' parts. Once a part has reached the agreement its claim is
+ * final; a process that has taken the part over must not touch it, because others read it. */
 static void make_claims(ls_data_parallel *p)
 {
     for (uint32_t i = 0; i < p->own_count; i++) {
         const ls_own_part *own = &p->own[i];
-        ls_claim *claim = own->is_ahead ? NULL : ls_claim_of(p, own->local);
+        ls_exchange_claim *claim = own->is_ahead ? NULL : ls_claim_of(p, own->local);
         if (claim && ls_data_parallel_computes(p, i)) {
             claim->sum_count = atomic_load(&own->slot->stack.depth);
             memcpy(claim->sums, own->slot->stack.nodes, claim->sum_count * sizeof *claim->sums);
@@ -317,6 +349,8 @@ static void make_claims(ls_data_parallel *p)
     }
 }
 
+/* With several hosts there are two meetings: after the first one all claims of the host are
+ * complete, so its first rank can combine them; after the second one its verdict is complete. */
 static ls_status meet_all(ls_data_parallel *p)
 {
     uint32_t last = UINT32_MAX;
@@ -328,7 +362,7 @@ static ls_status meet_all(ls_data_parallel *p)
         status = conclude_hosts(p);
     }
     if (p->hosts && status == LS_OK) {
-        status = ls_exchange_meet(&p->view, "what the other hosts say", NULL);
+        status = ls_exchange_meet(&p->view, "the results of the other hosts", NULL);
     }
     ls_flight_end(record, 0, last, p->view.wait_ns - waited_ns, status);
     return status;
@@ -336,17 +370,19 @@ static ls_status meet_all(ls_data_parallel *p)
 
 ls_status ls_data_parallel_agree(ls_data_parallel *p, ls_queue *queue, ls_agreement *agreement_out)
 {
-    /* All hosts had agreed when the transfers were broken off: what is left to do each does alone. */
+    /* All hosts had agreed before the transfers were ended. The rest of the step needs no other
+     * host. */
     const bool is_agreed = p->is_broken && atomic_load(&p->view.exchange->agreed) == p->view.step + 1;
     if (!is_agreed) {
         LS_TRY(ls_data_parallel_sum_rest(p, queue));
         make_claims(p);
-        ls_sabotage_at(p->sabotage, LS_PHASE_CLAIM, p->view.step);
+        ls_fault_injection_at(p->fault_injection, LS_PHASE_CLAIM, p->view.step);
         LS_TRY(meet_all(p));
     }
     const ls_status status = p->hosts ? read_conclusion(p, agreement_out) : conclude_alone(p, agreement_out);
     if (status != LS_OK) {
-        /* All have come to the same; nobody begins another step before all have read why. */
+        /* All ranks have the same error. They meet once more, because the next step reuses the
+         * claims and given_up, and a slow rank must have read them before. */
         LS_TRY(ls_data_parallel_meet(p, LS_MEET_END, "the end of a step that was given up", NULL));
         ls_fetch_leave(p->fetch);
     }
@@ -355,7 +391,7 @@ ls_status ls_data_parallel_agree(ls_data_parallel *p, ls_queue *queue, ls_agreem
 
 /* ---- reports ---- */
 
-static const ls_leaf_report *first_report(const ls_claim *const *claims, uint32_t count)
+static const ls_leaf_report *first_report(const ls_exchange_claim *const *claims, uint32_t count)
 {
     uint32_t i = 0;
     while (i + 1 < count && claims[i]->report.text[0] == 0) {
@@ -375,7 +411,7 @@ static const ls_leaf_report *report_of_ranks(const ls_data_parallel *p)
 static ls_status exchange_reports(ls_data_parallel *p)
 {
     const uint32_t count = ls_hosts_count(p->hosts);
-    ls_claim *own = &p->host_claims[count];
+    ls_exchange_claim *own = &p->host_claims[count];
     own->report = *report_of_ranks(p);
     LS_TRY(hear_hosts(p, own, p->host_claims, sizeof *own));
     for (uint32_t h = 0; h < count; h++) {
@@ -385,6 +421,8 @@ static ls_status exchange_reports(ls_data_parallel *p)
     return LS_OK;
 }
 
+/* The claims are reused as mailboxes: the agreement has failed or will not be used for an update,
+ * so only the report in them is read from here on. */
 ls_status ls_data_parallel_report(ls_data_parallel *p, ls_leaf_report *report_inout)
 {
     static const char what[] = "the report on values that are not finite";
@@ -404,7 +442,7 @@ ls_status ls_data_parallel_report(ls_data_parallel *p, ls_leaf_report *report_in
     return LS_OK;
 }
 
-/* ---- what else ranks let each other know ---- */
+/* ---- faults, notes, and messages between ranks ---- */
 
 const ls_step_fault *ls_data_parallel_fault(const ls_data_parallel *p)
 {
@@ -458,11 +496,11 @@ ls_rank_place ls_data_parallel_place(const ls_data_parallel *p, uint32_t part)
                            .local_ranks = hosts[host].rank_count};
 }
 
-/* The first rank's part: takes what the host of rank `from` has in its verdict's text. */
+/* For the first rank of a host: fetches the verdict text of the host of rank `from`. */
 static ls_status hear_host(ls_data_parallel *p, uint32_t from)
 {
     const uint32_t host = ls_data_parallel_place(p, from).host;
-    ls_claim *own = &p->host_claims[ls_hosts_count(p->hosts)];
+    ls_exchange_claim *own = &p->host_claims[ls_hosts_count(p->hosts)];
     own->report = p->view.exchange->verdict.report;
     LS_TRY(hear_hosts(p, own, p->host_claims, sizeof *own));
     p->view.exchange->verdict.report = p->host_claims[host].report;
@@ -479,6 +517,11 @@ static bool runs_part(const ls_data_parallel *p, uint32_t part)
     return false;
 }
 
+/*
+ * Sends `data` through the text of the verdict, piece by piece. Three meetings per piece: after the
+ * first the piece is complete on the host of `from`; after the second (several hosts) on all hosts;
+ * after the third all ranks have read it, and the next piece may overwrite it.
+ */
 ls_status ls_data_parallel_tell(ls_data_parallel *p, uint32_t from, void *data, size_t bytes)
 {
     LS_ASSERT(from < p->parts);
@@ -489,15 +532,15 @@ ls_status ls_data_parallel_tell(ls_data_parallel *p, uint32_t from, void *data, 
         if (runs_part(p, from)) {
             memcpy(shared, (char *)data + at, part);
         }
-        LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, "what a rank has to tell", NULL));
+        LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, "a message of a rank", NULL));
         if (p->hosts && p->view.local == 0) {
             LS_TRY(hear_host(p, from));
         }
         if (p->hosts) {
-            LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, "what a rank of another host has to tell", NULL));
+            LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, "a message of a rank of another host", NULL));
         }
         memcpy((char *)data + at, shared, part);
-        LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, "what a rank has told", NULL));
+        LS_TRY(ls_data_parallel_meet(p, LS_MEET_NEXT, "the end of a message of a rank", NULL));
     }
     return LS_OK;
 }
@@ -510,7 +553,7 @@ static ls_status init_hosts(ls_data_parallel *p)
     const uint32_t count = ls_hosts_count(p->hosts);
     ls_leaf_range *nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *nodes);
     if (!nodes) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the order of sums");
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the order in which gradients are summed");
     }
     uint32_t node_count = 0;
     for (uint32_t h = 0; h < count; h++) {
@@ -529,7 +572,8 @@ static ls_status init_hosts(ls_data_parallel *p)
     p->host_blocks = calloc((count + 1) * p->host_block_max + 1, sizeof *p->host_blocks);
     p->block_cursor = calloc(count, sizeof *p->block_cursor);
     if (!p->host_claims || !p->host_blocks || !p->block_cursor) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for what %u hosts say", count);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the results that %u hosts report at each step",
+                       count);
     }
     return LS_OK;
 }
@@ -539,7 +583,8 @@ ls_status ls_agreement_init(ls_data_parallel *p)
     p->claims = calloc(p->parts, sizeof *p->claims);
     p->leaf_sums = calloc(LS_TREE_INPUTS_MAX, sizeof *p->leaf_sums);
     if (!p->claims || !p->leaf_sums) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for what %u ranks say", p->parts);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the results that %u ranks report at each step",
+                       p->parts);
     }
     return p->hosts ? init_hosts(p) : LS_OK;
 }

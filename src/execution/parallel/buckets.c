@@ -1,5 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Gradients become sums: buckets are final, are taken from the local parts, and added up by their owners. */
+/*
+ * Gradients become sums. A bucket passes through these states, in `order`, on each part:
+ *
+ *   computed --> ready     final in all buffers of the part, and posted
+ *            --> taken     ready on all local parts, and this part has read what it needs from
+ *                          their buffers: its own slice, or, with several hosts, the slices it
+ *                          handles
+ *            --> summed    its own slice is added up over all leaves of the step
+ *            --> dropped   taken by all local parts; with stage 2 the gradients are released
+ *
+ * With one host, taking and summing are the same. With several, taking makes the host's share of
+ * each node and a reduce transfer carries it to the owner; the owner sums a group when its transfer
+ * has arrived.
+ *
+ * Why the bits come out the same: the order of additions is a program (ls_node_sum) computed from
+ * the tree alone. Whether a bucket is summed early between two backward steps or late in the
+ * agreement, by this process or one that took over its part, the inputs are final and the program
+ * is the same. So summing twice is harmless as well: it writes the same values to the same place.
+ *
+ * Why no lock is needed: a gradient buffer is written by its part only until "ready" is posted, and
+ * read by the others only after that. Posting orders the stores before it. The next step's leaves
+ * write to the buffers again only after the end of this step, where all parts have met.
+ */
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
@@ -12,12 +34,16 @@
 
 enum { PAGE_BYTES = 4096 };
 
-/* Counts go on from round to round: after r rounds all buckets of each have been counted. */
+/* Counters are never reset, because another part may be about to read them. They continue from
+ * round to round: a round begins at round * bucket_count, even if the one before it was given up
+ * early. */
 static uint32_t count_at(const ls_data_parallel *p, uint32_t buckets)
 {
     return p->view.round * p->bucket_count + buckets;
 }
 
+/* Some part gave up this round. Sums are not needed then, but all counters still advance as usual,
+ * so that the parts reach the agreement, where they learn the reason. */
 static bool is_given_up(const ls_data_parallel *p)
 {
     return atomic_load(&p->view.exchange->given_up) == p->view.round + 1;
@@ -32,7 +58,8 @@ static const float *const *local_inputs_at(const ls_data_parallel *p, uint32_t f
     return p->inputs;
 }
 
-/* What other hosts get: the canonical nodes of this one over the slices that this rank handles. */
+/* Adds up what other hosts receive: the canonical nodes of this host, over the slices that this
+ * rank handles. */
 static ls_status sum_for_others(ls_data_parallel *p, ls_queue *queue, uint32_t at)
 {
     const ls_lane *lanes;
@@ -49,7 +76,9 @@ static ls_status sum_for_others(ls_data_parallel *p, ls_queue *queue, uint32_t a
     return LS_OK;
 }
 
-/* The inputs of the whole sum over own slice of the bucket at `at`, in the order of the tree. */
+/* The inputs of the whole sum over the owned slice of the bucket at `at`, in the order of leaves.
+ * Hosts hold consecutive ranges of leaves, so these are: the nodes received from hosts before this
+ * one, the local nodes, the nodes received from hosts after it. */
 static const float *const *whole_inputs_at(const ls_data_parallel *p, uint32_t at, int64_t offset)
 {
     const ls_lane *lanes = NULL;
@@ -76,29 +105,30 @@ static const float *const *whole_inputs_at(const ls_data_parallel *p, uint32_t a
 static void end_record(ls_data_parallel *p, const ls_own_part *own, uint32_t at, ls_status status)
 {
     ls_ready_bucket *ready = &p->order[at];
-    if (own == p->own) { /* of several parts the first is recorded */
+    /* A process with several parts records only the first: the record is about the process. */
+    if (own == p->own) {
         ls_flight_end(ready->record, 0, UINT32_MAX, ready->wait_ns, status);
         ready->record = NULL;
     }
 }
 
-/* Sabotage. */
+/* Fault injection: adds up half of the slice and dies. */
 static ls_status sum_half_and_die(ls_data_parallel *p, ls_queue *queue, uint32_t at, const ls_slice *slice)
 {
     LS_TRY(ls_tree_sum_run(queue, &p->whole.sum, whole_inputs_at(p, at, slice->offset), slice->count / 2,
                            p->target + slice->offset, p->block_sums + slice->first_block));
-    p->sabotage->met--;
-    ls_sabotage_at(p->sabotage, LS_PHASE_SUM, p->view.step);
+    p->fault_injection->met--;
+    ls_fault_injection_at(p->fault_injection, LS_PHASE_SUM, p->view.step);
     return LS_OK;
 }
 
-/* Adds up own slice of the bucket at `at`. */
+/* Adds up the owned slice of the bucket at `at`. */
 static ls_status sum_own(ls_data_parallel *p, ls_own_part *own, ls_queue *queue, uint32_t at)
 {
     const ls_slice *slice = &own->slices[p->order[at].bucket];
     ls_status status = LS_OK;
     if (slice->count > 0 && !is_given_up(p)) {
-        if (ls_sabotage_is_due(p->sabotage, LS_PHASE_SUM, p->view.step)) {
+        if (ls_fault_injection_is_due(p->fault_injection, LS_PHASE_SUM, p->view.step)) {
             LS_TRY(sum_half_and_die(p, queue, at, slice));
         }
         status = ls_tree_sum_run(queue, &p->whole.sum, whole_inputs_at(p, at, slice->offset), slice->count,
@@ -111,10 +141,11 @@ static ls_status sum_own(ls_data_parallel *p, ls_own_part *own, ls_queue *queue,
     return status;
 }
 
-/* ---- giving memory back ---- */
+/* ---- releasing memory ---- */
 
-/* Pages that lie in [first, past) whole. Only shared mappings can do that; elsewhere the memory stays, as without the wish. */
-void ls_drop_floats(float *flat, int64_t first, int64_t past)
+/* Releases the pages that lie completely in floats [first, past) of a shared mapping; they read as
+ * zero afterwards. madvise fails for other memory, which simply stays, so the error is ignored. */
+static void drop_floats(float *flat, int64_t first, int64_t past)
 {
     const uintptr_t begin = ((uintptr_t)(flat + first) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     const uintptr_t end = (uintptr_t)(flat + past) / PAGE_BYTES * PAGE_BYTES;
@@ -123,7 +154,8 @@ void ls_drop_floats(float *flat, int64_t first, int64_t past)
     }
 }
 
-/* What a part updates with stays. */
+/* Sums that overwrite gradient buffer 0: releases the bucket except the slices that the part
+ * updates with. */
 static void drop_beside_sums(const ls_data_parallel *p, const ls_own_part *own, uint32_t bucket)
 {
     const ls_bucket *b = &p->layout->buckets[bucket];
@@ -136,17 +168,17 @@ static void drop_beside_sums(const ls_data_parallel *p, const ls_own_part *own, 
                        ? kept
                        : next;
         }
-        ls_drop_floats(p->target, from, next ? next->offset : past);
+        drop_floats(p->target, from, next ? next->offset : past);
         from = next ? next->offset + next->count : past;
     }
 }
 
-/* Gradients of a bucket that everyone has taken. */
+/* Releases the gradients of a bucket that all local parts have taken. */
 static void drop_gradients(const ls_data_parallel *p, const ls_own_part *own, uint32_t bucket)
 {
     const ls_bucket *b = &p->layout->buckets[bucket];
     for (uint32_t i = p->has_sums ? 0 : 1; i < own->part.gradient_count; i++) {
-        ls_drop_floats(own->part.gradients[i], b->offset, b->offset + b->count);
+        drop_floats(own->part.gradients[i], b->offset, b->offset + b->count);
     }
     if (!p->has_sums) {
         drop_beside_sums(p, own, bucket);
@@ -169,12 +201,12 @@ void ls_data_parallel_drop_sums(const ls_data_parallel *p)
     for (uint32_t i = 0; i < p->own_count && p->zero >= 2; i++) {
         const ls_own_part *own = &p->own[i];
         for (uint32_t k = 0; k < own->part.slice_count && !own->is_ahead; k++) {
-            ls_drop_floats(p->target, own->updates[k].offset, own->updates[k].offset + own->updates[k].count);
+            drop_floats(p->target, own->updates[k].offset, own->updates[k].offset + own->updates[k].count);
         }
     }
 }
 
-/* The slices of a bucket that this rank holds for owners on other hosts. */
+/* Shadows stay: this host keeps them current. */
 void ls_drop_handled(const ls_data_parallel *p, uint32_t bucket, float *flat)
 {
     const ls_lane *lanes;
@@ -182,12 +214,13 @@ void ls_drop_handled(const ls_data_parallel *p, uint32_t bucket, float *flat)
     for (uint32_t l = 0; l < lane_count; l++) {
         const ls_slice slice = ls_slice_of(p->layout, bucket, p->parts, lanes[l].owner);
         if (slice.count > 0 && !ls_hosts_shadows(p->hosts, l)) {
-            ls_drop_floats(flat, slice.offset, slice.offset + slice.count);
+            drop_floats(flat, slice.offset, slice.offset + slice.count);
         }
     }
 }
 
-/* On host 0, after the trainer had the whole state: what this rank handled there. */
+/* On host 0, after the trainer has used the complete state: releases the slices that this rank
+ * handles. */
 void ls_data_parallel_drop_gathered(const ls_data_parallel *p)
 {
     for (uint32_t b = 0; b < p->bucket_count; b++) {
@@ -201,7 +234,8 @@ void ls_data_parallel_drop_gathered(const ls_data_parallel *p)
 
 /* ---- buckets ---- */
 
-/* `count` buckets of a part are final. The operation on each begins here: what it owes the others is done. */
+/* Posts that the first `count` buckets of a part are final. The flight record of a bucket begins
+ * here, because from here on the part waits for the others. */
 static void say_ready(ls_data_parallel *p, ls_own_part *own, uint32_t count)
 {
     for (uint32_t i = own->ready_count; i < count && own == p->own; i++) {
@@ -239,8 +273,9 @@ static bool post_sums(ls_data_parallel *p)
     return true;
 }
 
-/* All ranks post the same transfers in the same order: the sums of a group go out behind the reduce of the next one but one, so that a
- * reduce is under way while they are made. */
+/* Posts whatever is complete. All ranks must post the same transfers in the same order, although
+ * they reach this point at different times, so the order is fixed: the sums of group g follow the
+ * reduce of group g + 1. That leaves one reduce in progress while the sums are being made. */
 static void post_whole_groups(ls_data_parallel *p)
 {
     enum { AHEAD = 2 };
@@ -252,7 +287,8 @@ static void post_whole_groups(ls_data_parallel *p)
     }
 }
 
-/* The next bucket, final on all local parts: takes from their buffers what a part has to. */
+/* Takes the next bucket, which is final on all local parts. With several hosts, the others may
+ * release their gradients only after sum_group: an owner still reads the local nodes there. */
 static ls_status take_bucket(ls_data_parallel *p, ls_own_part *own, ls_queue *queue)
 {
     const uint32_t at = own->taken_count;
@@ -273,7 +309,7 @@ static ls_status take_bucket(ls_data_parallel *p, ls_own_part *own, ls_queue *qu
     return LS_OK;
 }
 
-/* Adds up own slices of the group whose parts have come from the other hosts. */
+/* Adds up the owned slices of a group whose nodes have arrived from the other hosts. */
 static ls_status sum_group(ls_data_parallel *p, ls_queue *queue, uint32_t group)
 {
     ls_own_part *own = p->own;
@@ -286,6 +322,7 @@ static ls_status sum_group(ls_data_parallel *p, ls_queue *queue, uint32_t group)
     return LS_OK;
 }
 
+/* The group of the first bucket that is not summed yet. */
 static uint32_t next_group(const ls_data_parallel *p)
 {
     uint32_t group = 0;
@@ -295,7 +332,7 @@ static uint32_t next_group(const ls_data_parallel *p)
     return group;
 }
 
-/* What can be taken without waiting. */
+/* Takes all buckets that can be taken without waiting. */
 static ls_status take_what_is_ready(ls_data_parallel *p, ls_queue *queue)
 {
     for (uint32_t i = 0; i < p->own_count; i++) {
@@ -318,7 +355,7 @@ ls_status ls_data_parallel_after_step(ls_data_parallel *p, uint32_t index, ls_qu
     }
     say_ready(p, own, ready);
     if (ready > 0) {
-        ls_sabotage_at(p->sabotage, LS_PHASE_READY, p->view.step);
+        ls_fault_injection_at(p->fault_injection, LS_PHASE_READY, p->view.step);
     }
     LS_TRY(take_what_is_ready(p, queue));
     while (p->hosts && own->summed_count < p->bucket_count) {
@@ -332,8 +369,9 @@ ls_status ls_data_parallel_after_step(ls_data_parallel *p, uint32_t index, ls_qu
     return LS_OK;
 }
 
-/* A transfer that failed: a host or a rank is gone, as this one learns before those who decide what follows. They raise a fence, or end the run;
- * if they do neither, it is an error. */
+/* A transfer failed because a host or a rank is gone. This rank learns that from its connection
+ * before the agents and the coordinator do, which will raise a fence or end the run. So it waits
+ * for their decision; only if none comes is the failure an error of the step. */
 static ls_status await_fence(ls_data_parallel *p, ls_status status, const char *what)
 {
     enum { WAIT_S = 20 };
@@ -342,7 +380,7 @@ static ls_status await_fence(ls_data_parallel *p, ls_status status, const char *
     }
     char text[1024];
     snprintf(text, sizeof text, "%s", ls_error_text());
-    ls_word never = {0};
+    ls_word never = {0}; /* nobody posts it: the wait ends by abort, look or deadline */
     ls_wait wait = ls_exchange_wait(&p->view);
     wait.spins = 0;
     wait.deadline_ns = ls_clock_monotonic_ns() + WAIT_S * UINT64_C(1000000000);
@@ -384,7 +422,8 @@ static ls_status take_rest(ls_data_parallel *p, ls_own_part *own, ls_queue *queu
     return LS_OK;
 }
 
-/* All parts say that they are ready before any is waited for. */
+/* Posts all parts of this process as ready before waiting for any: a process with two parts would
+ * otherwise wait for itself. */
 static ls_status take_rest_of_all(ls_data_parallel *p, ls_queue *queue)
 {
     for (uint32_t i = 0; i < p->own_count; i++) {
@@ -410,7 +449,9 @@ ls_status ls_data_parallel_sum_rest(ls_data_parallel *p, ls_queue *queue)
         LS_TRY(sum_group(p, queue, group));
     }
     ls_data_parallel_drop_taken(p);
-    /* Once anyone has agreed on the step, all hosts have the sums of all they keep. */
+    /* The sums must have arrived before this rank enters the agreement. Then an agreement means
+     * that every host has the sums of everything it keeps, and can complete the step alone if a
+     * host is lost (ls_data_parallel_break). */
     return p->hosts && ls_tells_sums(p) ? ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts),
                                                                  "gradient sums of the other hosts")
                                         : LS_OK;

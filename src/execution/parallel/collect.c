@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The state moves to a new cut, between steps: it comes together on host 0, and from there goes to where the cut wants it. */
+/* Moves the state to a new cut, between steps: it is collected on host 0, and from there
+ * distributed to the hosts that keep it in the new cut. */
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
@@ -29,13 +30,13 @@ ls_status ls_data_parallel_settle(ls_data_parallel *p)
         const unsigned char here = 1;
         unsigned char *all = calloc(ls_hosts_count(p->hosts), 1);
         if (!all) {
-            return ls_fail(LS_ERR_MEMORY, "no memory for a table of hosts");
+            return ls_fail(LS_ERR_MEMORY, "not enough memory for a table of hosts");
         }
         ls_hosts_post_exchange(p->hosts, &here, all, sizeof here);
         const ls_status status = ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts),
                                                         "the other hosts to have the state");
         if (status != LS_OK) {
-            ls_hosts_break(p->hosts); /* it may still write there */
+            ls_hosts_break(p->hosts); /* the transfer may still write to `all` */
         }
         free(all);
         LS_TRY(status);

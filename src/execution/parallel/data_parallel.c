@@ -57,7 +57,8 @@ ls_status ls_data_parallel_hold(ls_data_parallel *p)
     return p->fetch ? ls_fetch_hold(p->fetch) : LS_OK;
 }
 
-/* Operations are numbered by step, so that processes that come later have the numbers of the others. */
+/* Operations are numbered by step, not counted, so that a process that joins later uses the same
+ * numbers as the others. */
 ls_flight_record *ls_data_parallel_record(ls_data_parallel *p, ls_comm_kind kind, uint32_t index,
                                           uint64_t fingerprint, uint64_t count, uint32_t line)
 {
@@ -86,7 +87,7 @@ ls_status ls_node_sum_init(ls_node_sum *sum, uint32_t leaves, uint32_t first, co
     sum->program = calloc(2 * (size_t)count, sizeof *sum->program);
     if (!shifted || !sum->program) {
         free(shifted);
-        return ls_fail(LS_ERR_MEMORY, "no memory for the order of %u sums", count);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the order of %u sums of gradients", count);
     }
     for (uint32_t i = 0; i < count; i++) {
         shifted[i] = (ls_leaf_range){nodes[i].first - first, nodes[i].count};
@@ -100,6 +101,8 @@ ls_status ls_node_sum_init(ls_node_sum *sum, uint32_t leaves, uint32_t first, co
 
 /* ---- life ---- */
 
+/* Lists the local nodes that are handed over, in the order of leaves, and the buffers that hold
+ * them. Node i of a part is in its gradient buffer i (ls_tree_handover). */
 static void make_inputs(ls_data_parallel *p, const ls_data_parallel_options *options)
 {
     for (uint32_t local = 0; local < options->local_parts; local++) {
@@ -129,6 +132,8 @@ static int by_last_step(const void *a, const void *b)
     return x->bucket < y->bucket ? -1 : 1;
 }
 
+/* Sorts the buckets by the plan step that finishes them. The order depends on the plan alone, so it
+ * is the same on all ranks, and counters can count buckets instead of naming them. */
 static void order_buckets(ls_data_parallel *p, const ls_plan *plan)
 {
     for (uint32_t b = 0; b < p->bucket_count; b++) {
@@ -146,7 +151,8 @@ static ls_status alloc_tables(ls_data_parallel *p, uint32_t local_parts)
     p->holders = calloc(local_parts, sizeof *p->holders);
     p->buffers = calloc((size_t)local_parts * LS_GRADIENT_BUFFERS_MAX, sizeof *p->buffers);
     if (!p->local_inputs || !p->local_nodes || !p->inputs || !p->order || !p->holders || !p->buffers) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the tables of data parallelism (%u buckets)",
+        return ls_fail(LS_ERR_MEMORY,
+                       "not enough memory for the tables of data parallelism (%u buckets of parameters)",
                        p->bucket_count);
     }
     return LS_OK;
@@ -160,6 +166,8 @@ static void set_holders(ls_data_parallel *p, const ls_data_parallel_options *opt
     p->view.holders = p->holders;
 }
 
+/* Waits spin only if every thread of every local rank has its own core; otherwise a spinning rank
+ * would take the core of the rank it waits for. */
 static ls_exchange_view view_of(const ls_data_parallel_options *options)
 {
     const uint32_t waiters = options->local_parts * (options->threads > 0 ? options->threads : 1);
@@ -179,7 +187,7 @@ static ls_exchange_view view_of(const ls_data_parallel_options *options)
     };
 }
 
-/* Other hosts: lanes to them, and the nodes that go over the wire. */
+/* Opens the transfers to other hosts, if there are any. */
 static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options *options)
 {
     if (options->local_parts == options->parts) {
@@ -188,7 +196,8 @@ static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options 
     LS_ASSERT(options->comm);
     uint32_t *order = calloc(p->bucket_count, sizeof *order);
     if (!order) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u buckets", p->bucket_count);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for a table of %u buckets (groups of parameters)",
+                       p->bucket_count);
     }
     for (uint32_t i = 0; i < p->bucket_count; i++) {
         order[i] = p->order[i].bucket;
@@ -209,13 +218,16 @@ static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options 
     return p->reduce_number ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a table of groups");
 }
 
-/* The canonical nodes of this host, each over its share of the local nodes. */
+/* The sums that leave this host: its canonical nodes, each over a consecutive run of local nodes.
+ * The local nodes lie inside canonical nodes of the host, because a part is a sub-range of the
+ * host. */
 static ls_status make_node_sums(ls_data_parallel *p, const ls_host *host)
 {
     p->node_sums = calloc(host->node_count, sizeof *p->node_sums);
     p->node_first = calloc(host->node_count, sizeof *p->node_first);
     if (!p->node_sums || !p->node_first) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the order of %u sums", host->node_count);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the order of %u sums of gradients",
+                       host->node_count);
     }
     uint32_t from = 0;
     for (uint32_t k = 0; k < host->node_count; k++) {
@@ -232,11 +244,15 @@ static ls_status make_node_sums(ls_data_parallel *p, const ls_host *host)
     return LS_OK;
 }
 
+/* The sum over all leaves, as the owner of a slice makes it: from the local nodes of its own host,
+ * and one partial sum per canonical node of each other host. Both are nodes of the same tree, so
+ * the remaining additions are those of the tree, and every owner on every host gets the same
+ * bits. */
 static ls_status make_whole_sum(ls_data_parallel *p)
 {
     ls_leaf_range *nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *nodes);
     if (!nodes) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the order of sums");
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the order in which gradients are summed");
     }
     uint32_t count = 0;
     const uint32_t host_count = p->hosts ? ls_hosts_count(p->hosts) : 1;
@@ -253,7 +269,8 @@ static ls_status make_whole_sum(ls_data_parallel *p)
     return status;
 }
 
-/* What whoever recovers a part has to know of the area; everyone writes the same. */
+/* Stores what recovery needs to know about the area. All processes write the same values, except
+ * `workers`, which becomes the maximum. */
 static void describe_exchange(const ls_data_parallel *p, uint32_t threads)
 {
     ls_exchange *exchange = p->view.exchange;
@@ -265,6 +282,8 @@ static void describe_exchange(const ls_data_parallel *p, uint32_t threads)
     atomic_store(&exchange->room, p->room);
 }
 
+/* The order matters: hosts need the order of buckets, the parts need to know whether there are
+ * other hosts, and the sums need the local nodes and the table of hosts. */
 static ls_status prepare(ls_data_parallel *p, const ls_data_parallel_options *options)
 {
     LS_TRY(alloc_tables(p, options->local_parts));
@@ -303,7 +322,7 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->shadow = options->shadow && options->zero > 0 && options->local_parts < options->parts;
     p->leaf_count = options->leaves;
     p->marks_of = options->marks;
-    p->sabotage = options->sabotage;
+    p->fault_injection = options->fault_injection;
     p->target = options->sums;
     p->has_sums = options->sums != NULL;
     p->view = view_of(options);

@@ -1,20 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of data parallelism share: data_parallel.c (life), parts.c (who runs what), buckets.c (gradients become sums), round.c (the
- * step), agreement.c (what parts tell each other), recovery.c (what is done about the dead). */
+/*
+ * What the files of data parallelism share.
+ *
+ *   data_parallel.c   creation, the order of sums
+ *   parts.c           which parts this process runs
+ *   round.c           one attempt at a step: enter, update, leave; moving the state between hosts
+ *   buckets.c         gradients become sums
+ *   agreement.c       what parts and hosts tell each other before an update
+ *   recovery.c        repairs after a process has died
+ *   exchange.[ch]     the shared memory of a host, its counters and meetings
+ *   hosts.[ch]        transfers between hosts
+ *   fetch.[ch]        weights on demand (ZeRO stage 3)
+ */
 #ifndef LS_EXECUTION_PARALLEL_DATA_PARALLEL_INTERNAL_H
 #define LS_EXECUTION_PARALLEL_DATA_PARALLEL_INTERNAL_H
 
+#include "comm/flight/flight.h"
 #include "compute/kernels/tree_sum.h"
-#include "execution/comm/flight.h"
 #include "execution/parallel/data_parallel.h"
 #include "execution/parallel/exchange.h"
 #include "execution/parallel/hosts.h"
 #include "execution/parallel/slices.h"
 
-/* A bucket, at its place in the order in which backward leaves them. */
+/* A bucket, at its position in the order in which the backward pass finishes them. */
 typedef struct ls_ready_bucket {
     uint32_t bucket;
-    uint32_t last_step; /* plan step behind which it is final */
+    uint32_t last_step; /* the plan step after which it is final */
     ls_flight_record *record;
     uint64_t wait_ns;
 } ls_ready_bucket;
@@ -33,14 +44,19 @@ typedef struct ls_own_part {
     ls_step_marks marks;
     ls_slice *slices;        /* per bucket */
     ls_owned_slice *updates; /* what it updates, in the order of buckets */
-    uint32_t *update_at;     /* position in order */
+    uint32_t *update_at;     /* position of each update's bucket in `order` */
 
-    /* The step that runs: it has gone on to the next one. Else how many buckets, in order, are ... */
+    /* The current step. is_ahead: the part is already in the next one, and the counts are unused.
+     * They count buckets in `order`; 0 <= dropped <= taken <= ready, and summed <= taken. */
     bool is_ahead;
-    uint32_t ready_count;   /* final */
-    uint32_t taken_count;   /* taken from the other local parts: added up, or on the way to other hosts */
-    uint32_t summed_count;  /* added up whole, where they are this part's */
-    uint32_t dropped_count; /* given back (stage 2) */
+    /* final */
+    uint32_t ready_count;
+    /* read from the other local parts' buffers: added up, or on the way to other hosts */
+    uint32_t taken_count;
+    /* owned slice added up completely */
+    uint32_t summed_count;
+    /* gradients released (stage 2) */
+    uint32_t dropped_count;
 } ls_own_part;
 
 struct ls_data_parallel {
@@ -48,62 +64,71 @@ struct ls_data_parallel {
     ls_exchange_view view;
     double *block_sums;
     int64_t block_count;
-    uint32_t leaf_count; /* of the step: V */
+    uint32_t leaf_count; /* V */
     uint32_t parts, zero, room;
     bool shadow;
-    bool can_resume;    /* what parts have done outlives this process and is gone on with */
-    uint16_t *holders;  /* of local parts */
-    float *gathered[3]; /* parameters and moments that were gathered or distributed last */
+    /* the work of a part outlives this process, and another process can continue it */
+    bool can_resume;
+    /* the local rank of each local part */
+    uint16_t *holders;
+    /* parameters and moments that were gathered or distributed last */
+    float *gathered[3];
     ls_step_marks (*marks_of)(void *context, uint32_t part);
 
-    /* The parts of this process, by number; and of those that are in the step that runs, the local numbers. */
+    /* The parts of this process, by number, and the local numbers of those that are in the current
+     * step. */
     ls_own_part *own;
     uint32_t own_count;
     uint32_t *active, active_count;
 
-    /* The nodes of this host's parts in order, and where they lie. */
+    /* The nodes of this host's parts in order, and the buffers that hold them. */
     uint32_t local_count;
     const float **local_inputs;
     ls_leaf_range *local_nodes;
     float **buffers; /* LS_GRADIENT_BUFFERS_MAX of each local part */
-    float *target;   /* sums of own slices: a buffer of their own, or own gradient buffer 0 */
+    float *target;   /* sums of owned slices: options.sums, or own gradient buffer 0 */
     bool has_sums;
 
-    /* The whole sum, over those and, with several hosts, what comes from the others: hosts before, this one, hosts behind. */
+    /* The sum over all leaves. Its inputs, in the order of leaves: nodes received from the hosts
+     * before this one, the local nodes, nodes received from the hosts after it. */
     ls_node_sum whole;
-    const float **inputs; /* scratch: where a call finds its inputs */
+    const float **inputs; /* scratch: the input pointers of one call */
 
-    /* Several hosts: this process has one part. */
-    ls_hosts *hosts;        /* NULL: one */
+    /* Several hosts; each process runs one part then. */
+    ls_hosts *hosts;        /* NULL: one host */
     struct ls_fetch *fetch; /* stage 3; else NULL */
-    bool is_broken; /* nothing is transferred any more: only a step that was agreed on can be finished */
-    ls_node_sum *node_sums;  /* per canonical node of this host, over its share of the local nodes */
+    /* transfers have ended for good: only a step that was agreed on can be completed */
+    bool is_broken;
+    /* per canonical node of this host, over its share of the local nodes */
+    ls_node_sum *node_sums;
     uint32_t *node_first;    /* first local node of each */
     ls_node_sum root;        /* canonical nodes of all hosts */
     uint64_t *reduce_number; /* per group: the transfer that brings its sums; 0: not posted */
-    uint32_t posted_groups, told_groups, spread_groups; /* reduced; sums sent on; weights sent */
-    ls_claim *host_claims;                              /* first rank: what the hosts say */
+    /* groups posted in this step for reducing, for sending sums on, for sending weights */
+    uint32_t posted_groups, told_groups, spread_groups;
+    /* first rank of a host: the claims of all hosts, and one entry more for its own */
+    ls_exchange_claim *host_claims;
     double *host_blocks;
     uint64_t host_block_max, *block_cursor;
 
     ls_ready_bucket *order; /* per bucket */
     uint32_t bucket_count;
-    const ls_claim **claims; /* scratch, as are leaf_sums */
+    const ls_exchange_claim **claims; /* scratch, as are leaf_sums */
     ls_leaf_sum *leaf_sums;
 
-    /* The step that runs. */
+    /* The current step. */
     uint64_t fingerprint;
-    bool is_resumed; /* it was begun before: nothing is recorded again */
+    bool is_resumed; /* it was begun before, so its operations are not recorded again */
     bool was_gathered;
-    ls_step_fault fault; /* of the agreement that failed */
+    ls_step_fault fault; /* of a failed agreement */
     uint32_t comm_id;
-    ls_sabotage *sabotage;
+    ls_fault_injection *fault_injection;
     uint8_t flight_slot;
 };
 
 /* ---- parts ---- */
 
-/* The first local part that options give to the process; local_parts: none. */
+/* The first local part that the options give to this process; local_parts: none. */
 static inline uint32_t ls_first_held(const ls_data_parallel_options *options)
 {
     uint32_t local = 0;
@@ -114,59 +139,56 @@ static inline uint32_t ls_first_held(const ls_data_parallel_options *options)
     return local;
 }
 
-/* Makes what this process needs for the parts that are its own by p->holders. Errors: LS_ERR_MEMORY. */
+/* Creates the tables of the parts that p->holders gives to this process. Errors: LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_parts_make(ls_data_parallel *parallel);
 void ls_parts_release(ls_data_parallel *parallel);
 
-/* A part's claim of the step that runs. */
-static inline ls_claim *ls_claim_of(const ls_data_parallel *p, uint32_t local)
+/* A part's claim in the current step. */
+static inline ls_exchange_claim *ls_claim_of(const ls_data_parallel *p, uint32_t local)
 {
     return &p->view.exchange->slots[local].claims[p->view.step & 1];
 }
 
-/* All parts of this process come to a meeting. */
+/* All active parts of this process meet the others. */
 LS_MUST_CHECK ls_status ls_data_parallel_meet(ls_data_parallel *parallel, ls_meeting meeting,
                                               const char *what, uint32_t *last_out);
 
 /* ---- operations ---- */
 
-/* Records operation `index` of the step that runs; NULL without a recorder, with one part, or when it was begun before. */
+/* Records operation `index` of the current step; NULL without a recorder, with one part, or when
+ * the step was begun before. */
 ls_flight_record *ls_data_parallel_record(ls_data_parallel *parallel, ls_comm_kind kind, uint32_t index,
                                           uint64_t fingerprint, uint64_t count, uint32_t line);
 
-/* ls_tree_program into memory of its own: node i of nodes[0..count), of a tree over `leaves` whose leaf 0 is leaf `first` of the nodes. */
+/* Creates the program that adds up nodes[0..count) in the order of the tree over `leaves` leaves
+ * (ls_tree_program). first: the leaf of the nodes that is leaf 0 of that tree. */
 LS_MUST_CHECK ls_status ls_node_sum_init(ls_node_sum *sum, uint32_t leaves, uint32_t first,
                                          const ls_leaf_range *nodes, uint32_t count);
 
-/* The same sum over what leaves came to: sums[i] belongs to input i. */
-ls_leaf_sum ls_node_sum_losses(const ls_node_sum *sum, const ls_leaf_sum *sums);
-
-/* Gives back the pages that lie whole in floats [first, past) of a shared mapping; they are zero then. Other memory stays as it is. */
-void ls_drop_floats(float *flat, int64_t first, int64_t past);
-
-/* The same for the slices of `bucket` that this rank holds for owners on other hosts. */
+/* Releases the pages of the slices of `bucket` that this rank handles for owners on other hosts. */
 void ls_drop_handled(const ls_data_parallel *parallel, uint32_t bucket, float *flat);
 
-/* Waits for transfers between hosts. */
+/* Waits until the first `count` transfers between hosts are done. */
 LS_MUST_CHECK ls_status ls_data_parallel_await(ls_data_parallel *parallel, ls_hosts *hosts, uint64_t count,
                                                const char *what);
 
-/* Adds up what is left of own slices. */
+/* Adds up the remaining owned slices. */
 LS_MUST_CHECK ls_status ls_data_parallel_sum_rest(ls_data_parallel *parallel, ls_queue *queue);
 
-/* Gives back gradients that everyone has taken; the moments and weights of others that came when the state was gathered here. */
+/* Releases gradients that all parts have read. */
 void ls_data_parallel_drop_taken(ls_data_parallel *parallel);
+/* Releases the moments and weights of other hosts that arrived when the state was gathered here. */
 void ls_data_parallel_drop_gathered(const ls_data_parallel *parallel);
-/* The sums of own slices: behind the update. */
+/* Releases the sums of owned slices, after the update. */
 void ls_data_parallel_drop_sums(const ls_data_parallel *parallel);
 
-/* Whether own sums go to other hosts, which make the same update. */
+/* Whether the sums of owned slices are sent to other hosts, which make the same update. */
 static inline bool ls_tells_sums(const ls_data_parallel *p)
 {
     return p->zero == 0 || p->shadow;
 }
 
-/* Makes what an agreement between hosts needs. */
+/* Creates the tables of the agreement. */
 LS_MUST_CHECK ls_status ls_agreement_init(ls_data_parallel *parallel);
 void ls_agreement_release(ls_data_parallel *parallel);
 

@@ -3,12 +3,12 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "execution/comm/flight.h"
+#include "comm/flight/flight.h"
 #include "execution/parallel/slices.h"
 
 #include <stdio.h>
 
-/* A process that is alone has one slot and no room for undo. */
+/* The area of a single process has one slot and no undo entries. */
 uint64_t ls_exchange_bytes(const ls_layout *layout, uint32_t room)
 {
     const uint64_t blocks = (uint64_t)ls_blocks_before(layout, layout->bucket_count);
@@ -45,9 +45,9 @@ ls_wait ls_exchange_wait(const ls_exchange_view *view)
     };
 }
 
-/* ---- who did not come ---- */
+/* ---- errors: naming the ranks that did not arrive ---- */
 
-/* counter LS_COUNTERS: a meeting. */
+/* counter LS_COUNTERS means a meeting. */
 static bool is_missing(const ls_exchange_slot *slot, ls_counter counter, uint32_t count)
 {
     return counter == LS_COUNTERS ? !ls_meeting_reached(slot, count)
@@ -59,7 +59,7 @@ static uint32_t rank_of(const ls_exchange_view *view, uint32_t local)
     return view->first_rank + (view->holders ? view->holders[local] : local);
 }
 
-/* "1, 3 and 4"; at most as many as fit. */
+/* "1, 3, 4"; as many as fit. */
 static void name_missing(const ls_exchange_view *view, ls_counter counter, uint32_t count, char *text,
                          size_t text_bytes)
 {
@@ -73,7 +73,7 @@ static void name_missing(const ls_exchange_view *view, ls_counter counter, uint3
     }
 }
 
-/* The error of a wait that was ended from outside; LS_OK when it was its deadline. */
+/* The error of a wait that was ended from outside; LS_OK when it ended at its deadline. */
 static ls_status fail_ended(const ls_exchange_view *view, ls_wait_result result, const char *what,
                             const char *missing)
 {
@@ -95,19 +95,21 @@ static ls_status fail_wait(const ls_exchange_view *view, ls_wait_result result, 
 {
     char missing[256];
     name_missing(view, counter, count, missing, sizeof missing);
+    /* LS_OK here means that the deadline passed: that is the error below */
     LS_TRY(fail_ended(view, result, what, missing));
-    return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u waited %.3g s for %s%s%s",
+    return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u gave up after it had waited %.3g s for %s%s%s",
                    (unsigned long long)view->step + 1, view->first_rank + view->rank, view->timeout_s, what,
                    missing[0] ? " of rank " : "", missing);
 }
 
+/* The wait for a transfer does not tell why it ended, so abort and look are checked again here. */
 ls_status ls_exchange_fail_transfer(const ls_exchange_view *view, const char *what)
 {
     const bool aborted = view->abort && atomic_load(view->abort) != 0;
     const bool refused = view->look && !view->look(view->context);
     const ls_wait_result result = aborted ? LS_WAIT_ABORTED : refused ? LS_WAIT_REFUSED : LS_WAIT_TIMEOUT;
     LS_TRY(fail_ended(view, result, what, ""));
-    return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u waited %.3g s for %s",
+    return ls_fail(LS_ERR_TIMEOUT, "step %llu: rank %u gave up after it had waited %.3g s for %s",
                    (unsigned long long)view->step + 1, view->first_rank + view->rank, view->timeout_s, what);
 }
 
@@ -142,7 +144,8 @@ ls_status ls_exchange_await(ls_exchange_view *view, ls_counter counter, uint32_t
     const ls_wait wait = ls_exchange_wait(view);
     ls_wait_result result = LS_WAIT_DONE;
     ls_flight_activity(LS_ACTIVITY_COMM, 0);
-    /* Counts only grow: one after the other is as good as all at once. */
+    /* Counters only grow, so a part that has arrived stays arrived: waiting for one part after the
+     * other takes no longer than waiting for all at once. */
     for (uint32_t i = 0; i < view->local_parts && result == LS_WAIT_DONE; i++) {
         result = ls_wait_until(&view->exchange->slots[i].counters[counter].word, count, &wait);
     }
@@ -152,7 +155,8 @@ ls_status ls_exchange_await(ls_exchange_view *view, ls_counter counter, uint32_t
 
 /* ---- meetings ---- */
 
-/* Meetings are operations of a communicator of this host's parts; the agreement, which asks who came last, has a record of its own. */
+/* Records a meeting as an operation on a communicator of this host's parts. The agreement, which
+ * passes last_out, has a record of its own. */
 static ls_flight_record *record_meeting(ls_exchange_view *view, const char *what)
 {
     if (!ls_flight_mapped || view->local_parts == 1) {
@@ -173,7 +177,9 @@ static ls_flight_record *record_meeting(ls_exchange_view *view, const char *what
     return ls_flight_begin(&call);
 }
 
-bool ls_exchange_reach(ls_exchange_view *view, uint32_t local, uint32_t number)
+/* The check before the store keeps `reached` from moving back: a process that takes over a part
+ * repeats meetings that the former holder has already passed. Returns whether this one is new. */
+static bool reach(ls_exchange_view *view, uint32_t local, uint32_t number)
 {
     ls_exchange_slot *slot = &view->exchange->slots[local];
     if (ls_meeting_reached(slot, number)) {
@@ -183,6 +189,7 @@ bool ls_exchange_reach(ls_exchange_view *view, uint32_t local, uint32_t number)
     return true;
 }
 
+/* The condition of a wait for a meeting. */
 typedef struct appointment {
     const ls_exchange_view *view;
     uint32_t number;
@@ -200,15 +207,23 @@ static bool all_are_here(void *context)
 }
 
 /*
- * Each says that it has come, then looks whether all have: whoever sees that first wakes the others. All in one total order, so that somebody
- * does. Should it die before it wakes them, they look for themselves after a slice.
+ * A barrier that survives the death of any participant.
+ *
+ *   each part:   reached = number;   then: have all reached it?   yes: meetings += 1 (wakes all)
+ *                                                                 no:  sleep on `meetings`
+ *
+ * Why a sleeper is always woken: the store and the loads that follow it are sequentially
+ * consistent, so in their one total order the part that stores last sees the stores of all others,
+ * and wakes them. There is no count of arrivals that a process dying halfway could leave wrong; a
+ * part that is taken over stores the same number again. If the waking part dies between its store
+ * and the wake, the sleepers check the condition themselves after LS_WAIT_SLICE_NS.
  */
 static ls_wait_result arrive(ls_exchange_view *view, const uint32_t *own, uint32_t count, uint32_t number)
 {
     appointment m = {view, number};
     bool is_new = false;
     for (uint32_t i = 0; i < count; i++) {
-        is_new = ls_exchange_reach(view, own[i], number) || is_new;
+        is_new = reach(view, own[i], number) || is_new;
     }
     if (all_are_here(&m)) {
         if (is_new) {
@@ -228,6 +243,8 @@ ls_status ls_exchange_meet_parts(ls_exchange_view *view, const uint32_t *own, ui
     LS_ASSERT(place <= LS_MEET_END);
     const uint32_t number = ls_meeting_number(view->round, place);
     view->place = place;
+    /* seq of the flight record: every rank counts the same meetings, so numbers match across
+     * ranks */
     view->arrivals += last_out == NULL;
     ls_flight_record *record = last_out ? NULL : record_meeting(view, what);
     ls_flight_activity(LS_ACTIVITY_COMM, 0);
@@ -241,6 +258,7 @@ ls_status ls_exchange_meet_parts(ls_exchange_view *view, const uint32_t *own, ui
     if (!met) {
         return fail_wait(view, result, LS_COUNTERS, number, what);
     }
+    /* Past the end, every part is in the next round, whose places are numbered from 0 again. */
     if (place == LS_MEET_END) {
         view->round++;
         view->place = 0;

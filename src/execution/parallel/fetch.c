@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-/* Plan steps up to `last_step` that read weights of `bucket`, or none. */
+/* A range of plan steps that read weights of `bucket` or no weights at all; it ends with
+ * `last_step`. */
 typedef struct use {
     uint32_t bucket, last_step;
 } use;
@@ -14,23 +15,32 @@ typedef struct use {
 struct ls_fetch {
     ls_data_parallel *parallel;
     ls_comm *comm;
-    ls_hosts *hosts; /* its own: transfers of weights overlap those of gradients */
+    /* Separate from those of the gradients: transfers on one ls_hosts run in order, and weights
+     * must overlap gradients. */
+    ls_hosts *hosts;
     float *parameters;
     use *uses; /* of a micro-batch */
     uint32_t use_count;
     uint32_t total; /* uses of a step */
 
-    /* The step that runs. Uses are counted through all rounds. */
-    uint32_t first;   /* count before the step, for the others */
-    uint32_t begun;   /* uses that began */
-    uint32_t posted;  /* transfers */
-    uint32_t dropped; /* uses whose pages were given back, or kept for the next */
+    /* The current step. Its uses are numbered [0, total) in this process; the counters that other
+     * ranks see continue from step to step, so `first` is added to them. dropped <= begun <=
+     * posted. */
+    uint32_t first;
+    /* uses that have begun */
+    uint32_t begun;
+    /* uses whose transfers are posted */
+    uint32_t posted;
+    /* uses whose pages were released, or kept for a later use */
+    uint32_t dropped;
+    /* transfers on `hosts` before the first of this step */
     uint64_t posted_before;
 };
 
 /* ---- uses ---- */
 
-/* -1: none; frozen weights are here all the time. */
+/* The bucket whose weights the op reads; -1: none. Frozen weights are on every host all the
+ * time. */
 static int64_t bucket_of(const ls_plan *plan, const ls_op *op)
 {
     const int32_t parameters[] = {op->weight, op->bias};
@@ -42,7 +52,8 @@ static int64_t bucket_of(const ls_plan *plan, const ls_op *op)
     return -1;
 }
 
-/* A plan step belongs to the use that the last step with weights began. */
+/* Cuts the plan into uses: a use begins with the first plan step that reads another bucket, and
+ * steps without weights belong to the use before them. */
 static void find_uses(ls_fetch *f, const ls_plan *plan)
 {
     for (uint32_t i = 0; i < plan->step_count; i++) {
@@ -51,7 +62,8 @@ static void find_uses(ls_fetch *f, const ls_plan *plan)
         if (bucket >= 0 && (!last || last->bucket != (uint32_t)bucket)) {
             f->uses[f->use_count++] = (use){.bucket = (uint32_t)bucket};
         }
-        if (f->use_count > 0) { /* what comes before, frozen embeddings, belongs to the first */
+        /* steps before the first use (frozen embeddings) belong to that use */
+        if (f->use_count > 0) {
             f->uses[f->use_count - 1].last_step = i;
         }
     }
@@ -72,7 +84,8 @@ static void post_until(ls_fetch *f, uint32_t count)
     }
 }
 
-/* Gives back what this rank received for use n, unless it has been fetched again. */
+/* Releases what this rank received for use n. If a later posted use has the same bucket, its
+ * transfer writes to the same memory: the pages must stay, and that use releases them. */
 static void drop_use(const ls_fetch *f, uint32_t n)
 {
     const uint32_t bucket = bucket_at(f, n);
@@ -84,6 +97,8 @@ static void drop_use(const ls_fetch *f, uint32_t n)
     ls_drop_handled(f->parallel, bucket, f->parameters);
 }
 
+/* Releases the uses below `count` that all local ranks have finished: they share these pages. Never
+ * waits; what is not finished yet is released by a later call. */
 static void drop_until(ls_fetch *f, uint32_t count)
 {
     while (f->dropped < count &&
@@ -92,6 +107,15 @@ static void drop_until(ls_fetch *f, uint32_t count)
     }
 }
 
+/*
+ * Moves on to the next use, n. The order matters:
+ *   1. announce that use n - 1 is over, so that the other ranks can release it;
+ *   2. release old uses before posting new transfers: this bounds the memory to about three
+ *      buckets;
+ *   3. post use n + 1, so that it travels while use n computes (use n was posted a call ago);
+ *   4. wait for the own share of use n, announce it, and wait for the shares of the other ranks:
+ *      a bucket's weights on this host are received by several ranks, each its handled slices.
+ */
 static ls_status begin_use(ls_fetch *f)
 {
     const uint32_t n = f->begun;
@@ -105,6 +129,8 @@ static ls_status begin_use(ls_fetch *f)
     return ls_exchange_await(&f->parallel->view, LS_COUNT_FETCHED, f->first + n + 1, "weights");
 }
 
+/* Plan step 0 always begins a use, even if the last use of the micro-batch before had the same
+ * bucket: all ranks then count the same uses, whatever their number of micro-batches. */
 ls_status ls_fetch_before(ls_fetch *f, uint32_t plan_step)
 {
     if (plan_step == 0) {
@@ -128,6 +154,8 @@ ls_status ls_fetch_rest(ls_fetch *f)
     return LS_OK;
 }
 
+/* All weights at once, for looking at the whole state. Before the first use these transfers come on
+ * top of posted_before; later no use of this step follows. */
 ls_status ls_fetch_hold(ls_fetch *f)
 {
     const uint32_t groups = ls_hosts_groups(f->hosts);
@@ -169,7 +197,8 @@ static ls_status open_lanes(ls_fetch *f, const ls_data_parallel_options *options
     const ls_layout *layout = options->plan->layout;
     uint32_t *order = calloc(layout->bucket_count, sizeof *order);
     if (!order) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u buckets", layout->bucket_count);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for a table of %u buckets (groups of parameters)",
+                       layout->bucket_count);
     }
     for (uint32_t b = 0; b < layout->bucket_count; b++) {
         order[b] = b;
@@ -199,7 +228,8 @@ ls_status ls_fetch_create(ls_data_parallel *parallel, const ls_data_parallel_opt
     if (!f || !uses) {
         free(f);
         free(uses);
-        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u plan steps", options->plan->step_count);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for a table of the %u operations of a training step",
+                       options->plan->step_count);
     }
     f->parallel = parallel;
     f->parameters = options->parameters;

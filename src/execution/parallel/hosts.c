@@ -2,7 +2,7 @@
 #include "execution/parallel/hosts.h"
 
 #include "base/assert.h"
-#include "execution/comm/flight.h"
+#include "comm/flight/flight.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -23,20 +23,28 @@ typedef struct posting {
     float *flats[3];
 } posting;
 
-/* Slices that travel one way or the other, and the memory they pass through. */
+/*
+ * The lanes of one direction, and the staging memory through which their slices pass:
+ *
+ *   stage   | group 0: lane 0 | lane 1 | ... | group 1: lane 0 | lane 1 | ...
+ *   lane    | bucket: node 0, node 1, ... | next bucket of the group: node 0, node 1, ... |
+ *
+ * So what one lane sends in one group is contiguous, and one all-to-all moves a group. Groups do
+ * not share memory (except with `fetches`), so a group can be filled while another travels.
+ */
 typedef struct side {
     ls_lane *lanes;
     uint32_t count;
     float *stage;
     uint64_t stage_floats;
-    uint64_t *at; /* [group * count + lane]: first float in stage */
+    uint64_t *at; /* [group * count + lane]: the first float in stage */
 } side;
 
 struct ls_hosts {
     const ls_layout *layout;
     ls_comm *comm, *leaders; /* leaders: of the hosts' first ranks; NULL on others */
     uint32_t ranks, rank, self;
-    uint32_t buddy, ward; /* hosts: who has the shadow of this one, and whose this one has */
+    uint32_t buddy, ward; /* hosts: the one with the shadow of this host, and the one it shadows */
     bool fetches, shadows;
     ls_host *table;
     uint32_t host_count;
@@ -45,7 +53,12 @@ struct ls_hosts {
     uint32_t *group_of; /* by position */
     side out, in;
 
-    /* The thread. */
+    /*
+     * The thread, and a queue with one writer and one reader. The caller fills jobs[n % job_room]
+     * and then posts n to `posted`; the thread runs the job and then posts n to `done`. Posting a
+     * word orders everything stored before it, so neither side needs a lock: the thread reads a job
+     * only after `posted` has reached it, and the caller reuses its place only after `done` has.
+     */
     pthread_t thread;
     bool has_thread;
     ls_word posted, done;
@@ -54,11 +67,13 @@ struct ls_hosts {
     posting *jobs;
     uint32_t job_room;
     uint64_t *counts; /* four per rank: what ls_comm_blocks points to */
-    ls_status status; /* of the first that failed, written before done moves on */
+    /* of the first failed transfer; written before `done` reaches it, so every waiter may read
+     * it */
+    ls_status status;
     char text[TEXT_BYTES];
 };
 
-/* ---- who is where ---- */
+/* ---- hosts and ranks ---- */
 
 static uint32_t host_of(const ls_hosts *h, uint32_t rank)
 {
@@ -69,7 +84,7 @@ static uint32_t host_of(const ls_hosts *h, uint32_t rank)
     return i;
 }
 
-/* The rank of host `host` that stands in for `owner` there; the owner itself at home. */
+/* The rank of host `host` that handles the slices of `owner`; on the owner's own host the owner. */
 static uint32_t handler(const ls_hosts *h, uint32_t host, uint32_t owner)
 {
     const uint32_t home = host_of(h, owner);
@@ -77,6 +92,9 @@ static uint32_t handler(const ls_hosts *h, uint32_t host, uint32_t owner)
     return h->table[host].first_rank + local % h->table[host].rank_count;
 }
 
+/* Every rank gathers the first rank of everybody's host, and derives the same table of hosts,
+ * leaves and canonical nodes from it. From here on no rank needs to ask another who owns or handles
+ * what. */
 static ls_status find_hosts(ls_hosts *h, const ls_hosts_options *o)
 {
     int32_t *firsts = calloc(o->ranks, sizeof *firsts);
@@ -90,10 +108,11 @@ static ls_status find_hosts(ls_hosts *h, const ls_hosts_options *o)
     for (uint32_t r = 0; r < o->ranks && status == LS_OK; r++) {
         const bool opens = firsts[r] == (int32_t)r;
         if (!opens && (r == 0 || firsts[r] != firsts[r - 1])) {
-            status = ls_fail(LS_ERR_INVALID,
-                             "rank %u says that its host begins at rank %d: ranks of a host must be "
-                             "consecutive",
-                             r, firsts[r]);
+            status =
+                ls_fail(LS_ERR_INVALID,
+                        "rank %u reports that its host begins at rank %d, but the ranks of a host must be "
+                        "consecutive",
+                        r, firsts[r]);
             break;
         }
         h->host_count += opens;
@@ -128,7 +147,7 @@ static uint32_t group_first(const ls_hosts *h, uint32_t group)
     return group > 0 ? h->group_past[group - 1] : 0;
 }
 
-/* Floats of `owner` in the group, up to position `at`. */
+/* Floats that `owner` owns in the group, in the buckets before position `at`. */
 static uint64_t floats_before(const ls_hosts *h, uint32_t owner, uint32_t group, uint32_t at)
 {
     uint64_t floats = 0;
@@ -143,6 +162,9 @@ static uint64_t group_floats(const ls_hosts *h, uint32_t owner, uint32_t group)
     return floats_before(h, owner, group, h->group_past[group]);
 }
 
+/* One in lane per other host, because each of them has one handler for this rank's slices. One out
+ * lane per rank of another host that this rank handles; there may be none, or several if the other
+ * host has more ranks. */
 static ls_status find_lanes(ls_hosts *h)
 {
     h->out.lanes = calloc(h->ranks, sizeof *h->out.lanes);
@@ -167,7 +189,9 @@ static ls_status find_lanes(ls_hosts *h)
     return LS_OK;
 }
 
-/* Buckets join until they are a megabyte; what is left over at the end joins the last group. */
+/* Joins buckets into groups of at least a megabyte, because small transfers waste the network; the
+ * remainder joins the last group. All ranks cut the same groups, since they know the same
+ * layout. */
 static void cut_groups(ls_hosts *h)
 {
     int64_t floats = 0;
@@ -193,9 +217,11 @@ static ls_status make_stage(ls_hosts *h, side *s)
 {
     s->at = calloc((size_t)h->group_count * s->count + 1, sizeof *s->at);
     if (!s->at) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u lanes", s->count);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for a table of %u data streams between hosts",
+                       s->count);
     }
     for (uint32_t g = 0; g < h->group_count; g++) {
+        /* with fetches, only one group is in the stage at a time */
         uint64_t at = h->fetches ? 0 : s->stage_floats;
         for (uint32_t l = 0; l < s->count; l++) {
             s->at[g * s->count + l] = at;
@@ -205,12 +231,14 @@ static ls_status make_stage(ls_hosts *h, side *s)
     }
     s->stage = calloc(s->stage_floats + 1, sizeof *s->stage);
     if (!s->stage) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for %llu bytes that pass between hosts",
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for %llu bytes of data on their way between hosts",
                        (unsigned long long)(s->stage_floats * sizeof(float)));
     }
     return LS_OK;
 }
 
+/* See the drawing at `side`. The owner and the handler compute the same offsets within a lane, so
+ * the bytes need no description on the wire. */
 static float *stage_at(const ls_hosts *h, const side *s, uint32_t lane, uint32_t at, uint32_t node)
 {
     const uint32_t group = h->group_of[at], owner = s->lanes[lane].owner;
@@ -230,7 +258,8 @@ const float *ls_hosts_received(const ls_hosts *hosts, uint32_t in_lane, uint32_t
 
 /* ---- one transfer ---- */
 
-/* Copies the slices of a lane between the flat buffer and its place in the stage, without copies of nodes. */
+/* Copies the slices of a lane between the flat buffer and its place in the stage: one value per
+ * float, not one per node as in a reduce. */
 static void copy_slices(const ls_hosts *h, const side *s, uint32_t lane, uint32_t group, float *flat,
                         bool into_stage)
 {
@@ -251,7 +280,9 @@ static void copy_slices(const ls_hosts *h, const side *s, uint32_t lane, uint32_
     }
 }
 
-/* Whether the lane takes part: gather and scatter have host 0 at one end, a shadow the buddy. */
+/* Whether the lane takes part in a transfer. Both ends must decide alike, or the counts of the
+ * all-to-all would not match: an in lane of the owner and the out lane of the handler describe the
+ * same pair of hosts. Gather and scatter have host 0 at the handler's end, a shadow the buddy. */
 static bool is_used(const ls_hosts *h, const side *s, uint32_t lane, ls_transfer transfer)
 {
     const uint32_t host = s->lanes[lane].host;
@@ -293,7 +324,8 @@ static void copy_side(const ls_hosts *h, const side *s, const posting *job, bool
     }
 }
 
-/* The stretch of a bucket that the parts of a source owned goes from the first rank of the host that has it to that of host 0. */
+/* Sends the range of a bucket that the parts of a source owned from the first rank of the host that
+ * has it to the first rank of host 0. The parts are consecutive, so it is one contiguous range. */
 static ls_status collect_bucket(ls_hosts *h, const posting *job, const ls_state_source *source,
                                 uint32_t bucket)
 {
@@ -335,7 +367,8 @@ static ls_status run_job(ls_hosts *h, const posting *job)
     if (job->transfer == LS_TRANSFER_FROZEN) {
         return ls_comm_broadcast(h->leaders, job->flat, job->bytes / sizeof(float), LS_F32, 0, NULL);
     }
-    /* Sums and what host 0 hands out go from handlers to owners, the rest from owners to handlers. */
+    /* Reduce and scatter go from handlers to owners, the others from owners to handlers. An out
+     * lane leads from a handler to an owner, so its direction says which side sends. */
     const bool to_owners = job->transfer == LS_TRANSFER_REDUCE || job->transfer == LS_TRANSFER_SCATTER;
     const side *from = to_owners ? &h->out : &h->in, *to = to_owners ? &h->in : &h->out;
     uint64_t *counts = h->counts;
@@ -354,6 +387,8 @@ static ls_status run_job(ls_hosts *h, const posting *job)
 
 /* ---- the thread ---- */
 
+/* After a failure the thread still takes every job, without running it: `done` keeps moving, so
+ * nobody waits for a transfer that can no longer happen. */
 static void *serve(void *context)
 {
     ls_hosts *h = context;
@@ -374,6 +409,8 @@ static void *serve(void *context)
     }
 }
 
+/* The queue has room for all transfers that can be in progress at once, so a full queue is a bug
+ * and not a reason to wait. */
 static void post(ls_hosts *h, const posting *job)
 {
     const uint64_t n = h->posted_count + 1;
@@ -421,7 +458,7 @@ bool ls_hosts_is_done(const ls_hosts *hosts, uint64_t count)
 ls_status ls_hosts_await(ls_hosts *h, uint64_t count, const ls_wait *wait, bool *aborted_out)
 {
     if (!ls_hosts_is_done(h, count)) {
-        /* The transfer began while leaves were computed: now it is what holds this rank up. */
+        /* The transfer overlapped with computing so far; from here on this rank waits for it. */
         ls_flight_activity(LS_ACTIVITY_COMM, 0);
     }
     *aborted_out = ls_wait_until(&h->done, (uint32_t)count, wait) != LS_WAIT_DONE;
@@ -434,13 +471,17 @@ ls_status ls_hosts_await(ls_hosts *h, uint64_t count, const ls_wait *wait, bool 
 static ls_status start_thread(ls_hosts *h)
 {
     sigset_t all, before;
+    /* The thread inherits a mask with all signals blocked: they go to the main thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     h->has_thread = pthread_create(&h->thread, NULL, serve, h) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return h->has_thread ? LS_OK : ls_fail(LS_ERR_MEMORY, "can't start a thread for transfers between hosts");
+    return h->has_thread ? LS_OK
+                         : ls_fail(LS_ERR_MEMORY, "cannot start the thread for transfers between hosts");
 }
 
+/* Aborting a communicator ends the calls in progress on this rank with an error; the peers notice
+ * the closed connections. */
 static void abort_transfers(ls_hosts *h, const char *why)
 {
     if (!ls_hosts_is_done(h, h->posted_count)) {
@@ -464,6 +505,7 @@ static void end_thread(ls_hosts *h)
         return;
     }
     abort_transfers(h, "the rank ended in the middle of a transfer");
+    /* `quits` is set before the word that wakes the thread, which checks it before the next job */
     atomic_store(&h->quits, true);
     ls_word_post(&h->posted, (uint32_t)(h->posted_count + 1));
     pthread_join(h->thread, NULL);
@@ -545,7 +587,7 @@ void ls_hosts_destroy(ls_hosts *h)
     free(h);
 }
 
-/* ---- what others ask ---- */
+/* ---- queries ---- */
 
 uint32_t ls_hosts_count(const ls_hosts *hosts)
 {

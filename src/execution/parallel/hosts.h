@@ -1,45 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Data parallelism across hosts: what leaves a host, and what comes back. For execution/parallel alone.
+ * Data parallelism across hosts: what is sent between hosts. For execution/parallel only.
  *
- * Each slice of a bucket has one owner among all ranks (slices.h). On every other host one rank, its handler there, stands in for it: the
- * one with the owner's local number (modulo the ranks of that host), so that network cards of equal number talk to each other.
+ * Each slice of a bucket has one owner among all ranks (slices.h). On every other host one rank,
+ * its handler there, acts for it: the one with the owner's local number (modulo the ranks of that
+ * host), so that network cards with equal numbers talk to each other.
  *
- *   reduce   handler: adds up the canonical nodes of its host over the slice, from its peers' memory     -> owner: joins them with its
- *            own host's leaves, in the order of the tree
- *   spread   owner: its slice (weights, or sums with zero stage 0)                                       -> handlers: into their host's copy
- *   shadow   owner: its slice (sums)                                                                     -> handler on the buddy host
- *   gather   owner: its slice (weights, moments)                                                         -> handler on host 0
- *   scatter  handler on host 0                                                                           -> owner
+ *   transfer   from                     to                    contents
+ *   reduce     handler                  owner                 the canonical nodes of the handler's host
+ *                                                             over the slice, added up from its
+ *                                                             local parts; the owner joins them
+ *                                                             with the nodes of its own host, in
+ *                                                             tree order
+ *   spread     owner                    handlers              the slice (weights, or sums with ZeRO
+ *                                                             stage 0), for their host's copy
+ *   shadow     owner                    handler on the buddy  the slice (sums)
+ *   gather     owner                    handler on host 0     the slice (weights, moments)
+ *   scatter    handler on host 0        owner                 the slice (weights, moments)
  *
- * The buddy of a host is the next one, of the last the first. With shadows it keeps what the owners keep, up to date by making the same
- * update from the same sums: what is spread goes to the other hosts alone.
+ * The buddy of a host is the next host; the buddy of the last is the first. With shadows, the buddy
+ * keeps what the owners keep, and keeps it current by making the same update from the same sums.
+ * Spread then goes to the other hosts only.
  *
- * A lane is a rank of another host that this one exchanges a slice with: out lanes lead to owners that this rank handles for, in lanes to the
- * handlers of its own slices. Buckets travel in groups of at least a megabyte, in the order in which backward leaves them.
+ * A lane is a rank on another host with which this rank exchanges a slice: out lanes lead to owners
+ * that this rank handles, in lanes to the handlers of its own slices. Buckets travel in groups of
+ * at least a megabyte, in the order in which the backward pass finishes them.
  *
- * Transfers run on a thread of their own, one after the other, in the order in which they were posted, which is the same on all ranks.
+ * Transfers run on a separate thread, one at a time, in the order in which they were posted. All
+ * ranks must post the same transfers in the same order: each is a collective operation.
  */
 #ifndef LS_EXECUTION_PARALLEL_HOSTS_H
 #define LS_EXECUTION_PARALLEL_HOSTS_H
 
-#include "execution/comm/wait.h"
+#include "comm/transport/tree.h"
+#include "comm/transport/wait.h"
 #include "execution/parallel/slices.h"
-#include "execution/parallel/tree.h"
 #include "lockstep/comm.h"
 
 typedef struct ls_host {
     uint32_t first_rank, rank_count;
     ls_leaf_range leaves;
-    uint32_t node_count; /* canonical nodes of its leaves */
+    uint32_t node_count; /* number of canonical nodes of its leaves */
     ls_leaf_range nodes[LS_TREE_NODES_MAX];
 } ls_host;
 
 typedef struct ls_lane {
-    uint32_t peer;   /* rank at the other end */
-    uint32_t owner;  /* whose slices: peer on an out lane, this rank on an in lane */
-    uint32_t host;   /* of the peer */
-    uint32_t copies; /* nodes per slice in a reduce: of the host that sends */
+    uint32_t peer;   /* the rank at the other end */
+    uint32_t owner;  /* owner of the slices: the peer on an out lane, this rank on an in lane */
+    uint32_t host;   /* host of the peer */
+    uint32_t copies; /* nodes per slice in a reduce: the node count of the sending host */
 } ls_lane;
 
 typedef struct ls_hosts ls_hosts;
@@ -49,11 +58,14 @@ typedef struct ls_hosts_options {
     ls_comm *comm; /* of all ranks, same numbers; borrowed */
     uint32_t leaves, ranks, rank, first_rank, local_ranks;
     const uint32_t *order; /* buckets in the order in which they become ready; copied */
-    bool fetches;          /* spreads only, one bucket a group: one group's memory for all */
-    bool shadows;          /* the buddy needs no spread */
+    /* for fetch.h: spreads only, one bucket per group, and all groups share the memory of one */
+    bool fetches;
+    /* the buddy needs no spread */
+    bool shadows;
 } ls_hosts_options;
 
-/* Collective over all ranks. Errors: LS_ERR_INVALID when ranks of a host are not consecutive; those of the communicator; LS_ERR_MEMORY. */
+/* Collective over all ranks. Errors: LS_ERR_INVALID when the ranks of a host are not consecutive;
+ * those of the communicator; LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_hosts_create(const ls_hosts_options *options, ls_hosts **hosts_out);
 void ls_hosts_destroy(ls_hosts *hosts); /* NULL allowed */
 
@@ -64,21 +76,25 @@ uint32_t ls_hosts_self(const ls_hosts *hosts); /* number of this host */
 uint32_t ls_hosts_out_lanes(const ls_hosts *hosts, const ls_lane **lanes_out);
 uint32_t ls_hosts_in_lanes(const ls_hosts *hosts, const ls_lane **lanes_out);
 
-/* Which rank of this host stands in for `owner`, a rank of another; and whether its slices have their shadow here. */
+/* The rank of this host that handles the slices of `owner`, a rank of another host; and whether
+ * this host holds the shadow of those slices. */
 uint32_t ls_hosts_handler(const ls_hosts *hosts, uint32_t owner);
 bool ls_hosts_is_ward(const ls_hosts *hosts, uint32_t owner);
 
-/* Whether the slices of an out lane have their shadow on this host; whether any host needs a spread. */
+/* Whether this host holds the shadow of the slices of an out lane; whether any host needs a
+ * spread. */
 bool ls_hosts_shadows(const ls_hosts *hosts, uint32_t out_lane);
 bool ls_hosts_spreads(const ls_hosts *hosts);
 
-/* Groups of positions in `order`: group g holds [first, past). */
+/* Groups of positions in `order`: a group ends before position `past`, where the next one
+ * begins. */
 uint32_t ls_hosts_groups(const ls_hosts *hosts);
 uint32_t ls_hosts_group_past(const ls_hosts *hosts, uint32_t group);
 
 /* ---- transfers ---- */
 
-/* Where node `node` of the slice of the bucket at position `at` goes before a reduce, and where it came to behind one. */
+/* Where the caller puts node `node` of the slice of the bucket at position `at` before a reduce,
+ * and where a received node is after one. */
 float *ls_hosts_sent(const ls_hosts *hosts, uint32_t out_lane, uint32_t at, uint32_t node);
 const float *ls_hosts_received(const ls_hosts *hosts, uint32_t in_lane, uint32_t at, uint32_t node);
 
@@ -93,22 +109,24 @@ typedef enum ls_transfer {
     LS_TRANSFER_FROZEN,   /* ls_hosts_post_frozen */
 } ls_transfer;
 
-/* Posts a transfer of a group; flat: the buffer that spread, gather and scatter read and write, NULL for reduce. Never waits. */
+/* Posts a transfer of a group. flat: the buffer that it reads and writes, NULL for reduce. Never
+ * waits. */
 void ls_hosts_post(ls_hosts *hosts, ls_transfer transfer, uint32_t group, float *flat);
 
-/* Transfers posted so far, and whether the first `count` of them are done. */
+/* The number of transfers posted so far, and whether the first `count` of them are done. */
 uint64_t ls_hosts_posted(const ls_hosts *hosts);
 bool ls_hosts_is_done(const ls_hosts *hosts, uint64_t count);
-/* Waits for that. Errors: what the first transfer that failed failed with. *aborted_out: the wait itself ended early, by wait->abort or its
- * look; the error is then the caller's to name. */
+/* Waits until they are. Errors: that of the first failed transfer. *aborted_out: the wait itself
+ * ended early, by wait->abort, wait->look or its deadline; the caller must then set the error. */
 LS_MUST_CHECK ls_status ls_hosts_await(ls_hosts *hosts, uint64_t count, const ls_wait *wait,
                                        bool *aborted_out);
 
-/* Records, between the first ranks of the hosts, which alone call this: out[hosts] is what each host's first rank gave, `bytes` of each. A
- * transfer like the others; in and out are borrowed until it is done. */
+/* Exchanges records between the first ranks of the hosts; only these call it. out[host] receives
+ * the `bytes` that the first rank of each host passed in `in`. A transfer like the others; in and
+ * out are borrowed until it is done. */
 void ls_hosts_post_exchange(ls_hosts *hosts, const void *in, void *out, uint64_t bytes);
 
-/* What hosts of an earlier cut kept, by its parts, and who has it now. */
+/* Which parts of an earlier cut a host kept the state of, and its number in this cut. */
 typedef struct ls_state_source {
     uint32_t first_part, part_count; /* of `parts` */
     uint32_t host;                   /* of this cut */
@@ -118,14 +136,16 @@ typedef struct ls_state_sources {
     const ls_state_source *source;
 } ls_state_sources;
 
-/* What host 0 has not itself of the earlier cut comes there, into the three flats; likewise between the first ranks alone. Borrowed until done. */
+/* Sends host 0 the state of the earlier cut that it does not have itself, into the three flats.
+ * Only between the first ranks. Borrowed until done. */
 void ls_hosts_post_collect(ls_hosts *hosts, const ls_state_sources *sources, float *const flats[3]);
 
-/* `count` floats of host 0 come to all the others; likewise between the first ranks alone. Borrowed until done. */
+/* Sends `count` floats from host 0 to all other hosts. Only between the first ranks. Borrowed until
+ * done. */
 void ls_hosts_post_frozen(ls_hosts *hosts, float *frozen, uint64_t count);
 
-/* Ends what is under way: returns when the thread touches no memory any more. What was posted and is not done has failed, and so will
- * everything else that is posted. */
+/* Ends the transfers in progress; returns when the thread touches no memory any more. Posted
+ * transfers that are not done have failed, and so will all later ones. */
 void ls_hosts_break(ls_hosts *hosts);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who runs what: the parts of this process, and the table of all parts of the host. */
+/* Which parts this process runs, what each of them updates, and where its records are. */
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
@@ -18,8 +18,9 @@ static void add_update(const ls_data_parallel *p, ls_own_part *own, uint32_t at,
     }
 }
 
-/* With several hosts: whether the part makes the update of another host's part, too: of all when every host updates everything, or of those
- * whose shadow is here. */
+/* With several hosts: whether the part also updates the slices of `owner`, a part of another host.
+ * It does for the owners it handles if every host updates everything, or if their shadow is
+ * here. */
 static bool updates_for(const ls_data_parallel *p, const ls_own_part *own, uint32_t owner)
 {
     const bool is_here = owner - p->view.first_part < p->view.local_parts;
@@ -28,7 +29,8 @@ static bool updates_for(const ls_data_parallel *p, const ls_own_part *own, uint3
            (p->zero == 0 || ls_hosts_is_ward(p->hosts, owner));
 }
 
-/* Own slices; with several hosts also those of others. */
+/* Lists the slices that the part updates, in the order of buckets: its own and those of other
+ * hosts. */
 static ls_status make_updates(const ls_data_parallel *p, ls_own_part *own)
 {
     uint32_t others = 0;
@@ -40,7 +42,7 @@ static ls_status make_updates(const ls_data_parallel *p, ls_own_part *own)
     own->updates = calloc(room, sizeof *own->updates);
     own->update_at = calloc(room, sizeof *own->update_at);
     if (!own->slices || !own->updates || !own->update_at) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %zu slices", room);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for a table of %zu slices of the parameters", room);
     }
     for (uint32_t at = 0; at < p->bucket_count; at++) {
         own->slices[p->order[at].bucket] =
@@ -87,7 +89,8 @@ ls_status ls_parts_make(ls_data_parallel *p)
     p->own = calloc(count, sizeof *p->own);
     p->active = calloc(count, sizeof *p->active);
     if (!p->own || !p->active) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for %u parts of a step", count);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the %u shares into which a step is divided",
+                       count);
     }
     for (uint32_t local = 0; local < p->view.local_parts; local++) {
         if (p->holders[local] == p->view.rank) {

@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is done about a part whose process died: by whoever watches the ranks, on the shared memory alone. */
+/*
+ * Repairs a part whose process died. Run by the process that watches the ranks, on the shared
+ * memory alone, while all ranks of the host are parked.
+ *
+ * Where the process died           What the memory shows             What is done
+ *   computing a leaf               the stack without that leaf       it is computed again
+ *   last leaf, buckets posted      ready > base, leaves missing      "ready" is withdrawn
+ *   adding up a slice              taken not advanced                it is added up again
+ *   updating a block               in hand, not done                 old values are put back
+ *   between agreement and end      claim made, some blocks done      the new holder updates the rest
+ *
+ * Everything here is idempotent: the watcher may die as well, and its successor starts over.
+ */
 #include "execution/parallel/exchange.h"
 
 #include <string.h>
@@ -24,8 +36,9 @@ static bool has_all_leaves(const ls_exchange_slot *slot)
     return depth > 0 && last.first + last.count == slot->range.first + slot->range.count;
 }
 
-/* A leaf that will be computed again writes over what was said to be final, so nobody may read it until it is said again. What others have
- * taken stays taken: it comes to the same. */
+/* The last leaf will be computed again and overwrites buckets that were posted as final, so no part
+ * may read them until they are posted again. Parts that have already read them keep their sums: the
+ * leaf will have the same bits. */
 static void take_back_ready(ls_exchange_slot *slot)
 {
     if (!has_all_leaves(slot)) {
@@ -37,7 +50,9 @@ static void take_back_ready(ls_exchange_slot *slot)
     }
 }
 
-/* Behind the agreement of a step that fails, parts talk at places that are counted. They do so again from the first. */
+/* After the agreement of a failing step, parts exchange reports at unnamed places, which are
+ * counted and hold no data that could be continued. All parts are moved back to the agreement and
+ * repeat these meetings from the first. */
 static void take_back_talks(ls_exchange *exchange)
 {
     for (uint32_t i = 0; i < atomic_load(&exchange->local_parts); i++) {
@@ -53,7 +68,7 @@ ls_recovered ls_data_parallel_recover_part(const ls_recovery *recovery, uint32_t
 {
     ls_exchange *exchange = recovery->exchange;
     if (part >= atomic_load(&exchange->room)) {
-        return (ls_recovered){0}; /* no step has run yet */
+        return (ls_recovered){0}; /* no step has begun yet */
     }
     ls_exchange_slot *slot = &exchange->slots[part];
     const uint32_t round = atomic_load(&slot->round);

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A round: one attempt at a step, from entering it to leaving it; and what moves between hosts between steps. */
+/*
+ * A round: one attempt at a step, from entering it to leaving it; and moving the state between
+ * hosts between steps.
+ *
+ *   place in the round     0 ------------- LS_MEET_AGREE ----- unnamed ------------- LS_MEET_END
+ *   slot of a part         entered         claim complete      (only if it failed)   is_updated
+ *   marks of a part        entered         begun ... done                            finished
+ *
+ * A part that enters a step looks at its slot first: if the slot says that the part is in this step
+ * already, its former holder died and this process continues there; nothing of the slot is reset.
+ */
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
@@ -17,14 +27,16 @@ static void mark(_Atomic uint64_t *counter, uint64_t value)
 
 /* ---- entering ---- */
 
-/* The one behind the last whose end the part has come to. Asked again before it is entered it is the same. */
+/* The round after the last one whose end the part has reached. The result is the same if this is
+ * asked again before the round is entered. */
 static uint32_t next_round(const ls_exchange_slot *slot)
 {
     const uint32_t round = atomic_load(&slot->round);
     return ls_meeting_reached(slot, ls_meeting_number(round, LS_MEET_END)) ? round + 1 : round;
 }
 
-/* Whether the part is in this step, or was brought to its end with an update. One that was given up begins anew. */
+/* Whether the part is inside this step, or has ended it with an update. A step that was given up
+ * starts over instead. */
 static bool is_in_step(const ls_exchange_slot *slot, uint64_t step)
 {
     return atomic_load(&slot->entered) == step + 1 &&
@@ -32,6 +44,8 @@ static bool is_in_step(const ls_exchange_slot *slot, uint64_t step)
             !ls_meeting_reached(slot, ls_meeting_number(atomic_load(&slot->round), LS_MEET_END)));
 }
 
+/* `entered` is 0 while the slot is being prepared and is stored last: a process that dies in
+ * between leaves a slot that is between two steps, and the next holder begins again. */
 static void begin_part(ls_data_parallel *p, const ls_own_part *own, uint64_t step)
 {
     ls_exchange_slot *slot = own->slot;
@@ -42,16 +56,16 @@ static void begin_part(ls_data_parallel *p, const ls_own_part *own, uint64_t ste
     atomic_store(&slot->stack.depth, 0);
     slot->range = own->part.leaves;
     slot->bucket_count = p->bucket_count;
-    ls_claim *claim = &slot->claims[step & 1];
-    memset(claim, 0,
-           offsetof(ls_claim, report.text) + 1); /* the words are long, and end with their first byte */
+    ls_exchange_claim *claim = &slot->claims[step & 1];
+    /* clears up to the first byte of the text: that empties the text, and the rest is long */
+    memset(claim, 0, offsetof(ls_exchange_claim, report.text) + 1);
     claim->step = step;
     claim->fingerprint = p->fingerprint;
     claim->rank = p->view.first_rank + p->view.rank;
     atomic_store(&slot->entered, step + 1);
 }
 
-/* How many buckets of this round a counter has come to. */
+/* The number of buckets that a counter has reached in this round. */
 static uint32_t buckets_at(const ls_data_parallel *p, const ls_own_part *own, ls_counter counter)
 {
     const uint32_t base = atomic_load(&own->slot->round) * p->bucket_count;
@@ -60,7 +74,8 @@ static uint32_t buckets_at(const ls_data_parallel *p, const ls_own_part *own, ls
     return count > 0 ? (uint32_t)count : 0;
 }
 
-/* Returns the round of step `step`. */
+/* Returns the round of step `step`. A part can be one step ahead of the others this process runs:
+ * its former holder had ended this step and entered the next before it died. */
 static uint32_t enter_part(ls_data_parallel *p, ls_own_part *own, uint64_t step)
 {
     const ls_exchange_slot *slot = own->slot;
@@ -99,7 +114,9 @@ void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerp
         LS_ASSERT(i == 0 || round == p->view.round);
         p->view.round = round;
     }
-    if (!p->hosts) { /* with several, the places of what moved before the step stay taken */
+    /* With several hosts, the transfers between steps have used some unnamed places of this
+     * round. */
+    if (!p->hosts) {
         p->view.place = 0;
         p->view.arrivals = p->view.round;
     }
@@ -123,11 +140,12 @@ void ls_data_parallel_give_up(ls_data_parallel *p, uint32_t index, ls_status sta
                               const ls_step_fault *fault)
 {
     LS_ASSERT(status != LS_OK && ls_data_parallel_computes(p, index));
-    ls_claim *claim = ls_claim_of(p, p->own[index].local);
+    ls_exchange_claim *claim = ls_claim_of(p, p->own[index].local);
     if (fault) {
         claim->report.fault = *fault;
     }
     snprintf(claim->report.text, sizeof claim->report.text, "%s", ls_error_text());
+    /* after the claim is complete: parts that see it skip their sums and go to the agreement */
     claim->status = status;
     atomic_store(&p->view.exchange->given_up, p->view.round + 1);
 }
@@ -139,7 +157,8 @@ ls_status ls_data_parallel_meet(ls_data_parallel *p, ls_meeting meeting, const c
 
 /* ---- the update ---- */
 
-/* Posts the next groups of own weights to the hosts that have not made the same update, up to those that end at position `past`. */
+/* Posts the next groups of updated weights, up to those that end at position `past`, to the hosts
+ * that do not make the same update themselves. */
 static void spread(ls_data_parallel *p, float *flat, uint32_t past)
 {
     while (p->hosts && !p->is_broken && ls_hosts_spreads(p->hosts) &&
@@ -168,6 +187,8 @@ void ls_data_parallel_updated(ls_data_parallel *p, uint32_t index, float *parame
     }
 }
 
+/* `done` is stored only after the weights of the other hosts have arrived: until then this host's
+ * copy of the parameters is a mix of two steps. */
 ls_status ls_data_parallel_end_update(ls_data_parallel *p, float *parameters)
 {
     if (p->hosts && !p->is_broken && p->zero > 0 && p->zero < 3) {
@@ -191,6 +212,7 @@ ls_status ls_data_parallel_leave(ls_data_parallel *p, bool updated)
             atomic_store(&p->own[i].slot->is_updated, updated);
         }
     }
+    /* is_updated is stored before the part reaches the end: is_in_step of a new holder needs it. */
     LS_TRY(ls_data_parallel_meet(p, LS_MEET_END, "the end of the step", NULL));
     ls_fetch_leave(p->fetch);
     for (uint32_t i = 0; i < p->own_count && updated; i++) {
@@ -218,6 +240,8 @@ static ls_status move_all(ls_data_parallel *p, ls_transfer transfer, float *flat
     return ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "the state of the other hosts");
 }
 
+/* Host 0 now holds slices that it does not keep. They are released at the next step, not here,
+ * because the trainer reads them in between. */
 static void remember_gathered(ls_data_parallel *p, const ls_state *state)
 {
     p->gathered[0] = state->parameters;
@@ -226,7 +250,7 @@ static void remember_gathered(ls_data_parallel *p, const ls_state *state)
     p->was_gathered = p->zero > 0 && ls_hosts_self(p->hosts) == 0;
 }
 
-/* Every host keeps all frozen parameters, with any stage: nobody owns them. */
+/* Every host keeps all frozen parameters, with any stage; they have no owner. */
 static ls_status distribute_frozen(ls_data_parallel *p, const ls_state *state)
 {
     const uint64_t count = (uint64_t)(state->layout->parameter_floats - state->layout->float_count);
@@ -237,6 +261,8 @@ static ls_status distribute_frozen(ls_data_parallel *p, const ls_state *state)
     return ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "the frozen weights");
 }
 
+/* Scatter first brings the slices to their owners; spread and shadow then copy from the owners to
+ * the hosts that keep them. */
 ls_status ls_data_parallel_distribute(ls_data_parallel *p, const ls_state *state)
 {
     if (!p->hosts) {

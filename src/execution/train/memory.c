@@ -11,7 +11,8 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The number on the line of `path` that starts with `key`, written in kB, in bytes. UINT64_MAX when there is none. */
+/* The number in kB on the line of `path` that starts with `key`, in bytes. UINT64_MAX if there is
+ * no such line. */
 static uint64_t line_bytes(const char *path, const char *key)
 {
     FILE *file = fopen(path, "re");
@@ -73,7 +74,7 @@ uint64_t ls_memory_available(void)
 
 uint64_t ls_memory_peak(void)
 {
-    /* Not ru_maxrss: that one begins with what the parent held when it forked. */
+    /* Not ru_maxrss: it starts with the memory of the parent at the time of the fork. */
     const uint64_t bytes = line_bytes("/proc/self/status", "VmHWM:");
     return bytes == UINT64_MAX ? 0 : bytes;
 }

@@ -9,17 +9,19 @@
 
 #include <stdint.h>
 
-/* Bytes this process may still take: the least of what the machine has free or can reclaim, what its control group leaves and
- * what RLIMIT_AS leaves. UINT64_MAX when nothing of that can be found out. */
+/* Bytes this process may still allocate: the minimum of what the machine has free or can reclaim,
+ * what its control group allows, and what RLIMIT_AS allows. UINT64_MAX if none of these is
+ * known. */
 uint64_t ls_memory_available(void);
 
 /* Largest resident set of this process so far, bytes. */
 uint64_t ls_memory_peak(void);
 
-/* What this process holds now besides memory it shares through a segment, bytes. */
+/* Memory of this process at the moment, without what it shares through a segment, bytes. */
 uint64_t ls_memory_private(void);
 
-/* The most it held so far besides memory it shares, bytes: exact as long as what it touched of the segment has not grown since. */
+/* Peak of that so far, bytes. Exact if the process has not touched more of the segment since the
+ * peak. */
 uint64_t ls_memory_private_peak(void);
 
 /* "1.5 GiB", "12.0 MiB"; text_out: at least 32 bytes. */

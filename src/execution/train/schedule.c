@@ -25,8 +25,8 @@ static double cos_half_turn(double x)
     return cosine;
 }
 
-/* How far the decay is, 0..1, `span` steps long and beginning at `first`: the last step of the run gets 1 -
- * 1/span. */
+/* Progress of a decay that begins at step `first` and takes `span` steps, 0..1: the last step of
+ * the run gets 1 - 1/span. */
 static double decay_progress(uint64_t step, uint64_t first, uint64_t span)
 {
     if (step <= first || span == 0) {

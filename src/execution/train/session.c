@@ -5,13 +5,14 @@
 #include "base/log.h"
 #include "data/corpus.h"
 #include "data/tokenizer_corpus.h"
-#include "execution/elastic/cost.h"
-#include "execution/elastic/segment.h"
-#include "execution/evaluate.h"
+#include "execution/executor/executor.h"
+#include "execution/train/evaluate.h"
 #include "execution/train/memory.h"
-#include "execution/walk.h"
+#include "execution/train/rank_memory.h"
+#include "execution/train/segment.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,18 +20,21 @@ enum { THREADS_MAX = 256 };
 
 /* ---- tokenizer ---- */
 
-static const char **train_patterns(const ls_session *session, size_t *count_out)
+/* All items of data.train as one source. */
+static ls_dataset_source train_items(const ls_session *session)
 {
     const ls_option_weighted_list *list = &session->run.data.train;
     const char **patterns = ls_arena_new(session->arena, const char *, list->count);
+    const char **fields = ls_arena_new(session->arena, const char *, list->count);
     for (uint64_t i = 0; i < list->count; i++) {
         patterns[i] = list->items[i].path;
+        fields[i] = list->items[i].field;
     }
-    *count_out = (size_t)list->count;
-    return patterns;
+    return (ls_dataset_source){
+        .patterns = patterns, .pattern_count = (size_t)list->count, .fields = fields, .weight = 1.0};
 }
 
-/* Trained once per run: a run that goes on reads what it trained. */
+/* A tokenizer is trained once per run: a continued run reads the one it trained. */
 static ls_status train_tokenizer(ls_session *session, const char *run_dir)
 {
     const char *path = run_dir ? ls_path_join(session->arena, run_dir, "tokenizer.json") : NULL;
@@ -38,14 +42,19 @@ static ls_status train_tokenizer(ls_session *session, const char *run_dir)
         return ls_tokenizer_load(path, &session->tokenizer);
     }
     const ls_tokenizer_train_options options = {.vocab_size = (uint32_t)session->run.tokenizer.vocab};
-    size_t pattern_count = 0, file_count = 0;
-    const char **patterns = train_patterns(session, &pattern_count);
+    const ls_dataset_source all = train_items(session);
+    const ls_corpus_query query = {.patterns = all.patterns,
+                                   .pattern_count = all.pattern_count,
+                                   .field = session->run.data.field,
+                                   .fields = all.fields};
+    size_t file_count = 0;
     ls_corpus_file *files = NULL;
-    LS_TRY(ls_corpus_expand(session->arena, patterns, pattern_count, &files, &file_count));
+    LS_TRY(ls_corpus_expand(session->arena, &query, &files, &file_count));
     return ls_tokenizer_train_on(files, file_count, &options, &session->tokenizer);
 }
 
-/* A model may come without a tokenizer; token files need none. What belongs to it is read now: the source is closed after loading. */
+/* A model may have no tokenizer, and token files need none. The files that belong to it are read
+ * now, because the source is closed after loading. */
 static ls_status take_tokenizer_of_model(ls_session *session)
 {
     LS_TRY(
@@ -53,6 +62,39 @@ static ls_status take_tokenizer_of_model(ls_session *session)
     session->tokenizer = session->source->tokenizer;
     session->source->tokenizer = NULL;
     return LS_OK;
+}
+
+/* The first id that means other text in `other` than in `own`; false if there is none. `other` may
+ * have more ids. */
+static bool find_other_meaning(const ls_tokenizer *own, const ls_tokenizer *other, uint32_t *id_out)
+{
+    for (uint32_t id = 0; id < ls_tokenizer_vocab_size(own); id++) {
+        const char *a = ls_tokenizer_piece(own, (int32_t)id), *b = ls_tokenizer_piece(other, (int32_t)id);
+        if ((a == NULL) != (b == NULL) || (a && strcmp(a, b) != 0)) {
+            *id_out = id;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A new run that starts from a trained model must read its ids as the model did. */
+static ls_status check_meanings(const ls_session *session)
+{
+    const ls_tokenizer *own = session->source ? session->source->tokenizer : NULL;
+    uint32_t id = 0;
+    if (!own || session->run.tokenizer.replace || !find_other_meaning(own, session->tokenizer, &id)) {
+        return LS_OK;
+    }
+    const char *ours = ls_tokenizer_piece(own, (int32_t)id);
+    const char *theirs = ls_tokenizer_piece(session->tokenizer, (int32_t)id);
+    return ls_fail(LS_ERR_INVALID,
+                   "the run's tokenizer (%s) is not that of %s (%s): id %" PRIu32
+                   " is \"%s\" for the run and \"%s\" for the model, so the model's embeddings would be "
+                   "meaningless; remove tokenizer.kind and tokenizer.file to use the model's own, or set "
+                   "tokenizer.replace: true to train the model on the other one",
+                   ls_tokenizer_kind(session->tokenizer), session->run.model.from, ls_tokenizer_kind(own), id,
+                   theirs ? theirs : "", ours ? ours : "");
 }
 
 static ls_status open_tokenizer(ls_session *session, const ls_session_options *options)
@@ -73,29 +115,27 @@ static ls_status open_tokenizer(ls_session *session, const ls_session_options *o
 
 /* ---- data ---- */
 
-/* Items without weights are one corpus; with any weight each item is a corpus of its own. */
-static void fill_sources(const ls_session *session, ls_dataset_options *options)
+/* Without weights all items are one corpus; if any item has a weight, each item is a corpus. */
+static void fill_sources(ls_session *session, ls_dataset_options *options)
 {
     const ls_option_weighted_list *list = &session->run.data.train;
-    size_t pattern_count = 0;
-    const char **patterns = train_patterns(session, &pattern_count);
+    const ls_dataset_source all = train_items(session);
     bool weighted = false;
     for (uint64_t i = 0; i < list->count; i++) {
         weighted = weighted || list->items[i].weight > 0.0;
     }
-    ls_dataset_source *sources =
-        ls_arena_new(session->arena, ls_dataset_source, weighted ? pattern_count : 1);
-    if (weighted) {
-        for (size_t i = 0; i < pattern_count; i++) {
-            const double weight = list->items[i].weight;
-            sources[i] = (ls_dataset_source){&patterns[i], 1, weight > 0.0 ? weight : 1.0};
-        }
-        options->source_count = pattern_count;
-    } else {
-        sources[0] = (ls_dataset_source){patterns, pattern_count, 1.0};
-        options->source_count = 1;
+    const size_t count = weighted ? all.pattern_count : 1;
+    ls_dataset_source *sources = ls_arena_new(session->arena, ls_dataset_source, count);
+    sources[0] = all;
+    for (size_t i = 0; weighted && i < count; i++) {
+        const double weight = list->items[i].weight;
+        sources[i] = (ls_dataset_source){.patterns = &all.patterns[i],
+                                         .pattern_count = 1,
+                                         .fields = &all.fields[i],
+                                         .weight = weight > 0.0 ? weight : 1.0};
     }
-    options->sources = sources;
+    options->sources = session->sources = sources;
+    options->source_count = session->source_count = count;
 }
 
 static ls_status open_dataset(ls_session *session, const ls_session_options *options)
@@ -112,6 +152,7 @@ static ls_status open_dataset(ls_session *session, const ls_session_options *opt
         .validation_patterns = run->data.validation.items,
         .validation_pattern_count = (size_t)run->data.validation.count,
         .validation_fraction = run->data.validation.count > 0 ? 0.0 : run->data.validation_fraction,
+        .field = run->data.field,
         .tokenizer = session->tokenizer,
         .vocab_size = (uint32_t)run->model.vocab,
         .context = (uint32_t)run->model.context,
@@ -133,7 +174,7 @@ static ls_status open_dataset(ls_session *session, const ls_session_options *opt
 
 /* ---- model and plan ---- */
 
-/* The vocabulary of model.from, which may be larger than its tokenizer's. */
+/* The vocabulary of model.from, which may be larger than that of its tokenizer. */
 static ls_status adopt_vocab(ls_session *session)
 {
     uint64_t vocab = session->tokenizer ? ls_tokenizer_vocab_size(session->tokenizer) : 0;
@@ -143,14 +184,51 @@ static ls_status adopt_vocab(ls_session *session)
     return ls_run_file_adopt_vocab(&session->run, vocab);
 }
 
-static ls_status resolve_config(ls_session *session)
+/* Says what was changed about the model of model.from. */
+static void tell_changes(const ls_session *session, const ls_session_options *options)
+{
+    const ls_model_config *from = &session->source->config, *now = &session->config;
+    const ls_rope_scaling *scaling = &now->rope_scaling;
+    char line[256];
+    if (options->tell && now->vocab > from->vocab) {
+        snprintf(line, sizeof line,
+                 "vocabulary: %" PRId64 " rows, %" PRId64
+                 " in model.from; each new row begins as the mean of those",
+                 now->vocab, from->vocab);
+        options->tell(options->context, line);
+    }
+    if (options->tell && now->rotary &&
+        (now->context > from->context || scaling->kind != from->rope_scaling.kind)) {
+        snprintf(line, sizeof line,
+                 "context: %" PRIu64 " tokens, %" PRId64
+                 " in model.from; rotary scaling %s with factor %g from %" PRId64,
+                 session->run.model.context, from->context, ls_rope_scaling_name(scaling->kind),
+                 scaling->factor,
+                 scaling->kind == LS_ROPE_LINEAR ? from->context : scaling->original_context);
+        options->tell(options->context, line);
+    }
+}
+
+/* The ids of the model's configuration have no meaning with another tokenizer. */
+static void take_special_ids(ls_session *session)
+{
+    session->config.bos_id = ls_tokenizer_bos(session->tokenizer);
+    session->config.eos_id = ls_tokenizer_eos(session->tokenizer);
+    session->config.pad_id = -1;
+    session->config.more_eos_count = 0;
+}
+
+static ls_status resolve_config(ls_session *session, const ls_session_options *options)
 {
     if (session->source) {
         session->config = session->source->config;
+        LS_TRY(ls_run_file_change_model(&session->run, &session->config));
+        tell_changes(session, options);
     } else {
         LS_TRY(ls_run_file_model_config(&session->run, &session->config));
-        session->config.bos_id = ls_tokenizer_bos(session->tokenizer);
-        session->config.eos_id = ls_tokenizer_eos(session->tokenizer);
+    }
+    if (session->run.tokenizer.kind != LS_TOKENIZER_MODEL) {
+        take_special_ids(session);
     }
     LS_TRY(ls_model_config_check(&session->config));
     const ls_option_strings *freeze = &session->run.train.freeze;
@@ -158,7 +236,8 @@ static ls_status resolve_config(ls_session *session)
                                   &session->layout);
 }
 
-/* Evaluation and generation hold small arenas of their own; planned here so that the total is known beforehand. */
+/* Evaluation and generation have small arenas of their own, planned here so that the total is known
+ * before training begins. */
 static uint64_t plan_bytes(const ls_plan *plan, int64_t positions)
 {
     const ls_model_config *c = &plan->config;
@@ -166,11 +245,12 @@ static uint64_t plan_bytes(const ls_plan *plan, int64_t positions)
     return (uint64_t)(plan->arena_floats + rope_floats) * sizeof(float);
 }
 
-/* Adds what a forward-only plan of one sequence of `length` holds, without a head, behind a cache of `positions`. */
+/* Adds the memory of a forward-only plan without a head, for one sequence of `length`, with a cache
+ * of `positions`. */
 static ls_status add_generation(ls_session *session, int64_t length, int64_t positions)
 {
     ls_plan plan;
-    ls_plan_options options = ls_walk_plan_options();
+    ls_plan_options options = ls_executor_plan_options();
     options.sequences = 1;
     options.length = length;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &plan));
@@ -181,7 +261,7 @@ static ls_status add_generation(ls_session *session, int64_t length, int64_t pos
 static ls_status plan_side_work(ls_session *session)
 {
     ls_plan plan;
-    ls_plan_options options = ls_walk_plan_options();
+    ls_plan_options options = ls_executor_plan_options();
     options.sequences = session->plan.options.sequences;
     options.length = session->plan.options.length;
     options.losses = true;
@@ -200,7 +280,8 @@ static ls_status plan_side_work(ls_session *session)
     return LS_OK;
 }
 
-/* Whether checkpoints will be written while steps go on: the run file says so, or it says auto and there is room. */
+/* Whether checkpoints are written while steps continue: the run file says so, or it says auto and
+ * there is enough memory. */
 static void plan_snapshot(ls_session *session)
 {
     const ls_run_checkpoint *run = &session->run.checkpoint;
@@ -217,7 +298,7 @@ static void plan_snapshot(ls_session *session)
 static ls_status build_plan(ls_session *session)
 {
     const ls_run_file *run = &session->run;
-    ls_plan_options options = ls_walk_plan_options();
+    ls_plan_options options = ls_executor_plan_options();
     options.sequences = (int64_t)run->train.micro_batch;
     options.length = (int64_t)run->model.context;
     options.training = true;
@@ -250,7 +331,8 @@ uint32_t ls_session_rank_threads(const ls_session *session, uint32_t ranks)
     return share < 1 ? 1 : share > THREADS_MAX ? THREADS_MAX : share;
 }
 
-/* Those of all ranks together, as far as there are cores: while ranks wait, the trainer evaluates and samples with them. */
+/* The threads of all ranks together, at most one per core: while the ranks wait, the trainer
+ * evaluates and samples with as many. */
 static uint32_t queue_threads(const ls_session *session)
 {
     const uint32_t each = ls_session_rank_threads(session, session->ranks), cores = ls_wait_cores();
@@ -262,14 +344,14 @@ static ls_status check_ranks(const ls_session *session)
 {
     const uint64_t ranks = session->ranks, leaves = session->run.train.leaves;
     if (ranks > LS_LOCAL_RANKS_MAX) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "%" PRIu64 " ranks on one host; 1 to %d would work", ranks,
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%" PRIu64 " ranks were asked for on one host; the allowed range is 1 to %d", ranks,
                        LS_LOCAL_RANKS_MAX);
     }
     if (session->is_gang && leaves > LS_LEAVES_MAX) {
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "train.leaves is %" PRIu64
-                       "; with several ranks, or job.elastic, at most %d work: use --ranks 1, or a "
-                       "new run with fewer leaves",
+                       "train.leaves is %" PRIu64 "; with several ranks or job.elastic it must be at most "
+                       "%d: use --ranks 1, or start a new run with fewer leaves",
                        leaves, LS_LEAVES_MAX);
     }
     return LS_OK;
@@ -288,8 +370,9 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
     LS_TRY(check_ranks(session));
     LS_TRY(ls_queue_create_cpu(queue_threads(session), &session->queue));
     LS_TRY(open_tokenizer(session, options));
+    LS_TRY(options->run_dir ? LS_OK : check_meanings(session));
     LS_TRY(adopt_vocab(session));
-    LS_TRY(resolve_config(session));
+    LS_TRY(resolve_config(session, options));
     LS_TRY(open_dataset(session, options));
     LS_TRY(ls_run_file_adopt_data(&session->run, ls_dataset_samples(session->dataset, LS_SPLIT_TRAIN)));
     LS_TRY(build_plan(session));
@@ -369,7 +452,7 @@ ls_status ls_session_begin_weights(const ls_session *session, ls_state *state)
 
 /* ---- numbers ---- */
 
-uint64_t ls_session_micro_batches(const ls_session *session)
+static uint64_t micro_batches_of(const ls_session *session)
 {
     return session->run.train.global_batch / session->run.train.micro_batch;
 }
@@ -377,8 +460,7 @@ uint64_t ls_session_micro_batches(const ls_session *session)
 double ls_session_step_flops(const ls_session *session, bool with_recompute)
 {
     const double flops = session->flops.forward + session->flops.backward;
-    return (flops + (with_recompute ? session->flops.recomputed : 0.0)) *
-           (double)ls_session_micro_batches(session);
+    return (flops + (with_recompute ? session->flops.recomputed : 0.0)) * (double)micro_batches_of(session);
 }
 
 ls_status ls_session_check_memory(const ls_session *session)
@@ -411,24 +493,36 @@ static void describe_row(ls_text *text, const char *name, uint64_t bytes, const 
     ls_text_printf(text, "  %-28s %12s  %s\n", name, ls_memory_text(bytes, size), note);
 }
 
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static const char *leaves_word(const ls_session *session)
+{
+    return session->run.train.leaves == 1 ? "leaf" : "leaves";
+}
+
 static void describe_gradients(const ls_session *session, ls_text *text)
 {
     const ls_memory_plan *m = &session->memory;
     char note[128];
     if (session->is_gang) {
         const ls_ranks_cost cost = ls_ranks_cost_of(session, session->ranks);
-        snprintf(note, sizeof note, "%u buffers of %u rank%s for the tree of %" PRIu64 " leaves",
-                 cost.buffers, session->ranks, session->ranks == 1 ? "" : "s", session->run.train.leaves);
+        snprintf(note, sizeof note, "%u buffer%s of %u rank%s for the tree of %" PRIu64 " %s", cost.buffers,
+                 plural(cost.buffers), session->ranks, plural(session->ranks), session->run.train.leaves,
+                 leaves_word(session));
         describe_row(text, "gradients", cost.gradient_bytes, note);
         return;
     }
     describe_row(text, "gradients", m->gradients, "");
-    snprintf(note, sizeof note, "%u more gradient buffer%s for the tree of %" PRIu64 " leaves",
-             m->tree_buffers - 1, m->tree_buffers == 2 ? "" : "s", session->run.train.leaves);
+    snprintf(note, sizeof note, "%u more gradient buffer%s for the tree of %" PRIu64 " %s",
+             m->tree_buffers - 1, plural(m->tree_buffers - 1), session->run.train.leaves,
+             leaves_word(session));
     describe_row(text, "tree of leaves", m->tree, note);
 }
 
-/* Memory that each rank has for itself, and the trainer's where it is a process of its own. */
+/* The private memory of each rank, and of the trainer if it is a separate process. */
 static void describe_private(const ls_session *session, ls_text *text)
 {
     const ls_memory_plan *m = &session->memory;
@@ -437,14 +531,15 @@ static void describe_private(const ls_session *session, ls_text *text)
     if (ranks > 1) {
         snprintf(each, sizeof each, " in each of %u ranks", ranks);
     }
-    snprintf(note, sizeof note, "%" PRIu64 " sequences of %" PRIu64 " tokens at once%s",
-             session->run.train.micro_batch, session->run.model.context, each);
+    snprintf(note, sizeof note, "%" PRIu64 " sequence%s of %" PRIu64 " token%s at once%s",
+             session->run.train.micro_batch, plural(session->run.train.micro_batch),
+             session->run.model.context, plural(session->run.model.context), each);
     describe_row(text, "activations", ranks * m->activations, note);
     describe_row(text, "logits", ranks * m->logits, "one chunk at a time");
     describe_row(text, "tables", ranks * m->other, "");
     if (session->snapshot_bytes > 0) {
         describe_row(text, "snapshot", session->snapshot_bytes,
-                     "checkpoints are written from it while steps go on");
+                     "checkpoints are written from it while steps continue");
     }
     describe_row(text, "evaluation and samples", session->evaluation_bytes + session->generation_bytes, "");
     uint64_t process = session->process_bytes;
@@ -482,37 +577,40 @@ void ls_session_describe(const ls_session *session, ls_text *text)
 {
     const ls_run_file *run = &session->run;
     const ls_model_config *c = &session->config;
+    const uint64_t documents = ls_dataset_document_count(session->dataset);
     ls_text_printf(text,
-                   "model   %s, %.2f million parameters: %" PRId64 " layers, width %" PRId64 ", %" PRId64
-                   " heads (%" PRId64 " key-value), ffn %" PRId64 ", context %" PRIu64 ", vocabulary %" PRId64
-                   "\n",
+                   "model   %s, %.2f million parameters: %" PRId64 " layer%s, width %" PRId64 ", %" PRId64
+                   " head%s (%" PRId64 " key-value), ffn %" PRId64 ", context %" PRIu64
+                   ", vocabulary %" PRId64 "\n",
                    ls_family_name(c->family), (double)session->layout.element_count / 1e6, c->layers,
-                   c->width, c->heads, c->kv_heads, c->ffn, run->model.context, c->vocab);
+                   plural((uint64_t)c->layers), c->width, c->heads, plural((uint64_t)c->heads), c->kv_heads,
+                   c->ffn, run->model.context, c->vocab);
     if (session->layout.frozen_elements > 0) {
         const ls_layout *layout = &session->layout;
-        ls_text_printf(text,
-                       "frozen  %.2f million parameters in %u tensors (train.freeze), %.2f million in %u are "
-                       "trained\n",
-                       (double)layout->frozen_elements / 1e6, layout->parameter_count - layout->trained_count,
-                       (double)(layout->element_count - layout->frozen_elements) / 1e6,
-                       layout->trained_count);
+        ls_text_printf(
+            text,
+            "frozen  %.2f million parameters in %u tensor%s (train.freeze), %.2f million in %u are "
+            "trained\n",
+            (double)layout->frozen_elements / 1e6, layout->parameter_count - layout->trained_count,
+            plural(layout->parameter_count - layout->trained_count),
+            (double)(layout->element_count - layout->frozen_elements) / 1e6, layout->trained_count);
     }
     ls_text_printf(text,
-                   "data    %" PRIu64 " training tokens in %" PRIu64 " documents, %" PRIu64
+                   "data    %" PRIu64 " training tokens in %" PRIu64 " document%s, %" PRIu64
                    " validation tokens, tokenizer %s\n",
-                   ls_dataset_token_count(session->dataset, LS_SPLIT_TRAIN),
-                   ls_dataset_document_count(session->dataset),
+                   ls_dataset_token_count(session->dataset, LS_SPLIT_TRAIN), documents, plural(documents),
                    ls_dataset_token_count(session->dataset, LS_SPLIT_VALIDATION),
                    session->tokenizer ? ls_tokenizer_kind(session->tokenizer) : "none");
+    ls_session_describe_sources(session, text);
     const uint64_t step_tokens = run->train.global_batch * run->model.context;
     ls_text_printf(text,
-                   "step    %" PRIu64 " sequences = %" PRIu64 " tokens, in %" PRIu64 " leaves of %" PRIu64
+                   "step    %" PRIu64 " sequence%s = %" PRIu64 " tokens, in %" PRIu64 " %s of %" PRIu64
                    ", micro-batches of %" PRIu64 "\n",
-                   run->train.global_batch, step_tokens, run->train.leaves,
-                   run->train.global_batch / run->train.leaves, run->train.micro_batch);
+                   run->train.global_batch, plural(run->train.global_batch), step_tokens, run->train.leaves,
+                   leaves_word(session), run->train.global_batch / run->train.leaves, run->train.micro_batch);
     ls_text_printf(
-        text, "run     %" PRIu64 " steps = %.2f million tokens, %.2f epochs, %.2f tokens per parameter\n",
-        run->train.steps, (double)(run->train.steps * step_tokens) / 1e6,
+        text, "run     %" PRIu64 " step%s = %.2f million tokens, %.2f epochs, %.2f tokens per parameter\n",
+        run->train.steps, plural(run->train.steps), (double)(run->train.steps * step_tokens) / 1e6,
         (double)(run->train.steps * run->train.global_batch) /
             (double)ls_dataset_samples(session->dataset, LS_SPLIT_TRAIN),
         (double)(run->train.steps * step_tokens) / (double)session->layout.element_count);
@@ -521,14 +619,16 @@ void ls_session_describe(const ls_session *session, ls_text *text)
                    "convention), %.4g for the "
                    "run\n",
                    ls_session_step_flops(session, true),
-                   session->flops.forward * (double)ls_session_micro_batches(session),
-                   session->flops.backward * (double)ls_session_micro_batches(session),
-                   session->flops.recomputed * (double)ls_session_micro_batches(session),
+                   session->flops.forward * (double)micro_batches_of(session),
+                   session->flops.backward * (double)micro_batches_of(session),
+                   session->flops.recomputed * (double)micro_batches_of(session),
                    ls_session_step_flops(session, true) * (double)run->train.steps);
-    ls_text_printf(text, "machine %s, %" PRIu32 " rank%s of %" PRIu32 " threads, determinism class %s\n",
-                   ls_queue_device_name(session->queue), session->ranks, session->ranks == 1 ? "" : "s",
-                   ls_session_rank_threads(session, session->ranks),
+    const uint32_t threads = ls_session_rank_threads(session, session->ranks);
+    ls_text_printf(text, "machine %s, %" PRIu32 " rank%s with %" PRIu32 " thread%s%s, determinism class %s\n",
+                   ls_queue_device_name(session->queue), session->ranks, plural(session->ranks), threads,
+                   plural(threads), session->ranks > 1 ? " each" : "",
                    ls_queue_determinism_class(session->queue));
+    ls_session_describe_warnings(session, text);
     describe_memory(session, text);
     ls_ranks_cost_describe(session, text);
 }
@@ -545,13 +645,13 @@ json_t *ls_session_to_json(const ls_session *session)
         (json_int_t)(session->evaluation_bytes + session->generation_bytes), "process",
         (json_int_t)session->process_bytes, "snapshot", (json_int_t)session->snapshot_bytes, "total",
         (json_int_t)ls_session_bytes(session));
-    const double micro_batches = (double)ls_session_micro_batches(session);
+    const double micro_batches = (double)micro_batches_of(session);
     json_t *flops = json_pack("{s:f, s:f, s:f, s:f, s:s}", "forward", session->flops.forward * micro_batches,
                               "backward", session->flops.backward * micro_batches, "recomputed",
                               session->flops.recomputed * micro_batches, "step",
                               ls_session_step_flops(session, true), "convention", "full attention");
     const ls_layout *layout = &session->layout;
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o}", "run",
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o*}", "run",
                      session->run.name, "parameters", (json_int_t)layout->element_count, "trained_parameters",
                      (json_int_t)(layout->element_count - layout->frozen_elements), "steps",
                      (json_int_t)session->run.train.steps, "tokens_per_step",
@@ -560,5 +660,6 @@ json_t *ls_session_to_json(const ls_session *session)
                      (json_int_t)ls_session_rank_threads(session, session->ranks), "identity",
                      session->identity, "determinism", ls_queue_determinism_class(session->queue),
                      "memory_bytes", memory, "flops_per_step", flops, "leaves_cost",
-                     ls_ranks_cost_to_json(&cost));
+                     ls_ranks_cost_to_json(&cost), "sources",
+                     ls_session_sources_to_json(session, session->run.train.steps, NULL));
 }

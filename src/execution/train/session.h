@@ -1,91 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Session: everything a run needs, opened and checked, before the first byte of training memory is taken.
+ * Session: everything a run needs, opened and checked before the first byte of training memory is
+ * allocated.
  *
- * Opening goes from cheap to dear, so that a mistake is told early: run file, tokenizer, data, model, plan, memory. What was `auto` in
- * the run file is definite afterwards.
+ * Opening goes from cheap to expensive, so that a mistake is reported early: run file, tokenizer,
+ * data, model, plan, memory. Afterwards every `auto` of the run file has a definite value.
  */
 #ifndef LS_EXECUTION_TRAIN_SESSION_H
 #define LS_EXECUTION_TRAIN_SESSION_H
 
 #include "base/arena.h"
 #include "compute/queue.h"
+#include "config/run_file.h"
 #include "data/dataset.h"
-#include "data/tokenizer.h"
-#include "execution/model_file.h"
+#include "execution/train/evaluate.h"
+#include "execution/train/model_file.h"
 #include "execution/train/schedule.h"
 #include "execution/train/step.h"
 #include "model/plan.h"
-#include "planning/run_file.h"
+#include "tokenizer/tokenizer.h"
 
 typedef struct ls_session_options {
-    const char *run_dir; /* of the run that goes on: holds the tokenizer it trained; NULL: a new run */
-    uint64_t threads;    /* per rank; 0: from the run file, else cores / ranks, at least 1 */
-    bool is_rank;        /* this process is one rank of a gang, whatever the run file says of ranks */
-    /* As those of ls_dataset_options; NULL: none. */
+    /* directory of the run being continued, which holds its tokenizer; NULL: a new run */
+    const char *run_dir;
+    uint64_t threads; /* per rank; 0: from the run file, else cores / ranks, at least 1 */
+    /* this process is one of several rank processes, whatever the run file says about ranks */
+    bool is_rank;
+    /* Callbacks as in ls_dataset_options; NULL: none. */
     ls_dataset_progress progress;
     void (*tell)(void *context, const char *text);
     ls_status (*stop)(void *context);
-    void *context; /* of all three */
+    void *context; /* first argument of all three */
 } ls_session_options;
 
 typedef struct ls_session {
     ls_arena *arena; /* the caller's, holds the tables */
     ls_run_file run; /* resolved */
-    uint32_t ranks;  /* processes that compute; 1: this one, unless it is a gang */
-    bool
-        is_gang; /* ranks are processes of their own: several, or one of a run that may get more (job.elastic) */
+    uint32_t ranks;  /* processes that compute; 1: this one, unless is_gang */
+    /* Ranks are separate processes: several, or one of a run that may get more (job.elastic). */
+    bool is_gang;
     uint64_t threads_asked; /* per rank, 0: cores / ranks */
-    ls_queue *queue; /* with the threads of all ranks of this host: what they leave idle, evaluation uses */
-    ls_tokenizer *tokenizer; /* NULL: model.from has none, and the data are token files */
+    /* has as many threads as all ranks of this host: evaluation runs while they wait */
+    ls_queue *queue;
+    ls_tokenizer *tokenizer; /* NULL: model.from has none, and the data consist of token files */
     ls_dataset *dataset;
-    ls_model_file *source; /* model.from, until its weights were taken; else NULL */
-    ls_hf_file
-        *carried; /* what goes from model.from into checkpoints, its tokenizer most of all; in `arena` */
-    size_t carried_count; /* 0 with another tokenizer: its settings would not fit */
+    /* of the training data; patterns and weights in `arena`, at least one */
+    const ls_dataset_source *sources;
+    size_t source_count;
+    /* model.from, until its weights have been read; else NULL */
+    ls_model_file *source;
+    /* files copied from model.from into checkpoints, mainly its tokenizer; in `arena` */
+    ls_hf_file *carried;
+    /* 0 if the run has another tokenizer, because the files would not match it */
+    size_t carried_count;
     ls_model_config config;
     ls_layout layout;
     ls_plan plan; /* of a training micro-batch */
     ls_memory_plan memory;
-    uint64_t evaluation_bytes, generation_bytes; /* beside the memory plan */
-    uint64_t
-        snapshot_bytes; /* a second copy of parameters and moments, for saving while steps go on; 0: steps wait */
-    uint64_t process_bytes; /* program, tables, kernel scratch, buffers of saving: measured, not planned */
-    ls_plan_flops flops;    /* of a micro-batch */
+    uint64_t evaluation_bytes, generation_bytes; /* not part of the memory plan */
+    /* a second copy of parameters and moments, for saving while steps continue; 0: steps wait */
+    uint64_t snapshot_bytes;
+    /* program, tables, kernel scratch, buffers for saving: measured, not planned */
+    uint64_t process_bytes;
+    ls_plan_flops flops; /* of a micro-batch */
     char identity[LS_SHA256_HEX_BYTES];
 } ls_session;
 
-/* run: as loaded (planning/run_file.h); its strings live in `arena`. On error everything is released. */
+/* run: as loaded (config/run_file.h); its strings are in `arena`. On error everything is
+ * released. */
 LS_MUST_CHECK ls_status ls_session_open(ls_arena *arena, const ls_run_file *run,
                                         const ls_session_options *options, ls_session *session_out);
 void ls_session_close(ls_session *session);
 
-/* The learning rate as the run file has it. */
+/* The learning-rate schedule of the run file. */
 ls_schedule ls_session_schedule(const ls_session *session);
-/* What a stepper of this run computes with: everything but should_stop. Samples are drawn from the session, which must outlive it. */
+/* The settings of a stepper of this run, except should_stop. Samples are drawn from the session,
+ * which must outlive the stepper. */
 ls_step_settings ls_session_step_settings(ls_session *session);
-/* Weights at step 0: fresh ones of the seed, or those of model.from. Errors: those of ls_model_file_load. */
+/* Sets the weights of step 0: new ones from the seed, or those of model.from. Errors: those of
+ * ls_model_file_load. */
 LS_MUST_CHECK ls_status ls_session_begin_weights(const ls_session *session, ls_state *state);
 
-/* Micro-batches of a step. */
-uint64_t ls_session_micro_batches(const ls_session *session);
-/* Model FLOPs of a step by the full-attention convention (what MFU counts), and with recomputation (HFU). */
+/* FLOPs of a step by the full-attention convention: those of the model (for MFU), or including
+ * recomputation (for HFU). */
 double ls_session_step_flops(const ls_session *session, bool with_recompute);
 /* Threads of each rank when `ranks` of them share this host. */
 uint32_t ls_session_rank_threads(const ls_session *session, uint32_t ranks);
-/* What a process of so many threads holds beside planned buffers. */
+/* Memory of a process with `threads` threads besides the planned buffers. */
 uint64_t ls_session_process_bytes(const ls_session *session, uint32_t threads);
-/* What whoever saves checkpoints holds while it does. */
+/* Memory of the process that saves checkpoints while it does so. */
 uint64_t ls_session_save_bytes(const ls_session *session);
-/* All bytes the run will hold, in all its processes on this host. */
+/* Memory of the run, in all its processes on this host. */
 uint64_t ls_session_bytes(const ls_session *session);
 
-/* LS_ERR_MEMORY, with the memory plan in the text, when the machine has less than the run will need. */
+/* LS_ERR_MEMORY, with the memory plan in the text, if the machine has less memory than the run
+ * needs. */
 LS_MUST_CHECK ls_status ls_session_check_memory(const ls_session *session);
 
-/* What `train --dry-run` prints: model, batch, memory plan, FLOPs. */
+/* The output of `train --dry-run`: model, batch, memory plan, FLOPs. */
 void ls_session_describe(const ls_session *session, ls_text *text);
 /* The same for --json. */
 json_t *ls_session_to_json(const ls_session *session);
+/* One line for each source of a mixture: its share, tokens and epochs in this run. */
+void ls_session_describe_sources(const ls_session *session, ls_text *text);
+/* Settings that usually harm a model that is already trained (model.from). */
+void ls_session_describe_warnings(const ls_session *session, ls_text *text);
+/*
+ * [{source, share, tokens, epochs, val_loss, val_tokens}] after `steps` steps; NULL unless the data
+ * are a mixture. validation: ls_evaluation.parts, by source; NULL: not evaluated.
+ */
+json_t *ls_session_sources_to_json(const ls_session *session, uint64_t steps,
+                                   const ls_evaluation_part *validation);
 
 #endif

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the processes of a run hold beside the buffers that are planned to the byte: from measurements of runs of 0.1 to 26 million parameters. */
-#include "execution/elastic/cost.h"
+/* Memory of the processes of a run besides the buffers that are planned to the byte. The constants
+ * come from measurements of runs with 0.1 to 26 million parameters. */
+#include "execution/train/rank_memory.h"
 #include "execution/train/session.h"
-#include "storage/block_pool.h"
+#include "storage/checkpoint/block_pool.h"
 
 enum {
-    PROCESS_BYTES = 10 << 20, /* program, libraries and the part of the data that is mapped; tables */
-    THREAD_BYTES = 768 << 10, /* its stack, and panels of the matrix product */
-    PEAK_BYTES = 4 << 20,     /* measuring the rate of products that MFU is stated against */
-    BLOCK_BYTES = 4 << 20,    /* of a checkpoint being written */
+    /* program, libraries and the part of the data that is mapped; tables */
+    PROCESS_BYTES = 10 << 20,
+    /* its stack, and panels of the matrix product */
+    THREAD_BYTES = 768 << 10,
+    /* measuring the rate of products that MFU is stated against */
+    PEAK_BYTES = 4 << 20,
+    /* of a checkpoint being written */
+    BLOCK_BYTES = 4 << 20,
     HUGE_PAGE_BYTES = 2 << 20,
 };
 
-/* Attention's backward holds keys, values and their gradients of a head (compute/cpu/isa/attention.h). */
+/* The backward pass of attention holds keys, values and their gradients of one head
+ * (compute/cpu/isa/attention.h). */
 static uint64_t attention_scratch(const ls_session *session)
 {
     return 4 * sizeof(float) * session->run.model.context * (uint64_t)session->config.head_dim;
@@ -27,7 +33,8 @@ uint64_t ls_session_process_bytes(const ls_session *session, uint32_t threads)
     return bytes;
 }
 
-/* Blocks on their way to the disk: one for each thread and some that wait, if the state has so many. */
+/* Blocks being written to disk: one per thread and some that wait, at most the blocks of the
+ * state. */
 uint64_t ls_session_save_bytes(const ls_session *session)
 {
     const uint64_t state = 3 * (uint64_t)session->layout.float_count * sizeof(float);
@@ -36,7 +43,7 @@ uint64_t ls_session_save_bytes(const ls_session *session)
     return blocks > PEAK_BYTES ? blocks : PEAK_BYTES;
 }
 
-/* Buffers of whole huge pages, what is above `bytes`. */
+/* What rounding up to whole huge pages adds to buffers of `bytes`. */
 static uint64_t rounding_of(uint64_t bytes)
 {
     return bytes < HUGE_PAGE_BYTES ? 0 : (HUGE_PAGE_BYTES - bytes % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;

@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "execution/comm/flight.h"
+#include "comm/flight/flight.h"
 #include "execution/train/step_internal.h"
 
 #include <math.h>
@@ -13,11 +13,11 @@
 
 /* ---- update ---- */
 
-/* Sabotage. */
+/* Fault injection: dies in the middle of a block. */
 static void die_in_block(void *context)
 {
     ls_stepper *stepper = context;
-    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_BLOCK, stepper->step);
+    ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_BLOCK, stepper->step);
 }
 
 static ls_status update_part(ls_stepper *stepper, uint32_t index, ls_update_options *options)
@@ -32,7 +32,7 @@ static ls_status update_part(ls_stepper *stepper, uint32_t index, ls_update_opti
     return LS_OK;
 }
 
-/* This process' share of parameters and moments. */
+/* Updates this process' share of parameters and moments. */
 static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr, float gradient_scale)
 {
     const ls_state *state = stepper->state;
@@ -50,12 +50,12 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
         .gradients = ls_data_parallel_sums(stepper->parallel),
         .snapshot = {stepper->snapshot[0], stepper->snapshot[1], stepper->snapshot[2]},
     };
-    if (s->sabotage && s->sabotage->phase == LS_PHASE_BLOCK) {
+    if (s->fault_injection && s->fault_injection->phase == LS_PHASE_BLOCK) {
         options.halfway = die_in_block;
         options.context = stepper;
     }
     LS_TRY(ls_data_parallel_begin_update(stepper->parallel));
-    ls_sabotage_at(s->sabotage, LS_PHASE_UPDATE, step);
+    ls_fault_injection_at(s->fault_injection, LS_PHASE_UPDATE, step);
     for (uint32_t i = 0; i < stepper->update_count; i++) {
         if (!ls_data_parallel_is_ahead(stepper->parallel, i)) {
             LS_TRY(update_part(stepper, i, &options));
@@ -66,7 +66,7 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
 
 /* ---- the step ---- */
 
-/* What has to agree between ranks that are in one step. */
+/* A hash of everything that must be equal on ranks that are in the same step. */
 static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double lr)
 {
     const ls_step_settings *s = &stepper->settings;
@@ -83,17 +83,17 @@ static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double 
 
 static ls_status compute_part(ls_stepper *stepper, uint64_t step)
 {
-    LS_TRY(ls_sentinel_begin_part(stepper->sentinel, stepper->index));
+    LS_TRY(ls_sdc_monitor_begin_part(stepper->sdc_monitor, stepper->index));
     stepper->fetches = ls_data_parallel_fetches(stepper->parallel);
     const ls_status status = ls_stepper_run_leaves(stepper, step);
     stepper->fetches = false;
     return status;
 }
 
-/* This process' parts, up to the agreement: what is left of them. */
+/* Computes the leaves that are left of this process' parts. */
 static ls_status compute_parts(ls_stepper *stepper, uint64_t step)
 {
-    LS_TRY(ls_sentinel_begin(stepper->sentinel, step));
+    LS_TRY(ls_sdc_monitor_begin(stepper->sdc_monitor, step));
     bool computes = false;
     for (stepper->index = 0; stepper->index < ls_data_parallel_held(stepper->parallel); stepper->index++) {
         if (ls_data_parallel_computes(stepper->parallel, stepper->index)) {
@@ -101,10 +101,13 @@ static ls_status compute_parts(ls_stepper *stepper, uint64_t step)
             LS_TRY(compute_part(stepper, step));
         }
     }
-    return computes ? ls_sentinel_before_agreement(stepper->sentinel) : LS_OK;
+    return computes ? ls_sdc_monitor_before_agreement(stepper->sdc_monitor) : LS_OK;
 }
 
-/* Everything up to the update. */
+/* Everything up to the agreement. An error of a part does not end the step here: the other ranks
+ * wait in the agreement, so the parts give up and still take part in it. All ranks then leave the
+ * step with the same error. Only a fence ends the step at once, because it ends the others' waits
+ * too. */
 static ls_status compute(ls_stepper *stepper, uint64_t step, ls_agreement *agreement_out)
 {
     const ls_status status = compute_parts(stepper, step);
@@ -113,7 +116,8 @@ static ls_status compute(ls_stepper *stepper, uint64_t step, ls_agreement *agree
     }
     for (uint32_t i = 0; i < ls_data_parallel_held(stepper->parallel) && status != LS_OK; i++) {
         if (ls_data_parallel_computes(stepper->parallel, i)) {
-            ls_data_parallel_give_up(stepper->parallel, i, status, ls_sentinel_fault(stepper->sentinel));
+            ls_data_parallel_give_up(stepper->parallel, i, status,
+                                     ls_sdc_monitor_fault(stepper->sdc_monitor));
         }
     }
     const ls_status agreed = ls_data_parallel_agree(stepper->parallel, stepper->state->queue, agreement_out);
@@ -124,22 +128,25 @@ static ls_status compute(ls_stepper *stepper, uint64_t step, ls_agreement *agree
     return agreed;
 }
 
-/* The sums are there: what speaks against an update with them, the same on all ranks. */
+/* After the agreement: whether the sums may be used for an update. The same result on all ranks, so
+ * either all of them update or none. */
 static ls_status check_sums(ls_stepper *stepper, uint64_t step, double loss, double norm)
 {
-    const ls_status status = ls_sentinel_after_agreement(stepper->sentinel);
+    const ls_status status = ls_sdc_monitor_after_agreement(stepper->sdc_monitor);
     if (status != LS_OK) {
-        stepper->result.fault = *ls_sentinel_fault(stepper->sentinel);
+        stepper->result.fault = *ls_sdc_monitor_fault(stepper->sdc_monitor);
         return status;
     }
     return isfinite(loss) && isfinite(norm) ? LS_OK : ls_stepper_explain_nonfinite(stepper, step, loss, norm);
 }
 
+/* From `begun` to `done` (update_parameters) the state is in between two steps; every error is
+ * found before that, which is why a failed step leaves the state as it was. */
 static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
 {
     ls_agreement sums;
     LS_TRY(compute(stepper, step, &sums));
-    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_AGREED, step);
+    ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_AGREED, step);
     const double loss = sums.loss_sum / (double)sums.tokens;
     const double norm = sqrt(sums.square_sum) / (double)sums.tokens;
     const ls_status status = check_sums(stepper, step, loss, norm);
@@ -152,21 +159,22 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
     }
     const double clip_norm = stepper->settings.clip_norm;
     const double clip = clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0;
-    ls_sentinel_before_update(stepper->sentinel);
+    ls_sdc_monitor_before_update(stepper->sdc_monitor);
     LS_TRY(update_parameters(stepper, step, lr, (float)(clip / (double)sums.tokens)));
-    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_UPDATED, step);
-    ls_sentinel_after_update(stepper->sentinel);
-    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_END, step);
+    ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_UPDATED, step);
+    ls_sdc_monitor_after_update(stepper->sdc_monitor);
+    ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_END, step);
     LS_TRY(ls_data_parallel_leave(stepper->parallel, true));
-    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_FINISHED, step);
+    ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_FINISHED, step);
     ls_stepper_lap(stepper, &stepper->result.optimizer_s);
 
     stepper->result.loss = (float)loss;
     stepper->result.grad_norm = norm;
     stepper->result.tokens = sums.tokens;
     stepper->result.wait_s = ls_data_parallel_wait_s(stepper->parallel);
-    stepper->result.audited = ls_sentinel_audited(stepper->sentinel);
-    stepper->result.state_is_hashed = ls_sentinel_state_sum(stepper->sentinel, &stepper->result.state_sum);
+    stepper->result.audited = ls_sdc_monitor_audited(stepper->sdc_monitor);
+    stepper->result.state_is_hashed =
+        ls_sdc_monitor_state_sum(stepper->sdc_monitor, &stepper->result.state_sum);
     return LS_OK;
 }
 
@@ -175,10 +183,11 @@ ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr, ls_step_
     ls_data_parallel_enter(stepper->parallel, step, fingerprint_of(stepper, step, lr));
     stepper->result = (ls_step_result){0};
     stepper->step = step;
-    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_ENTER, step);
+    ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_ENTER, step);
     stepper->last_s = ls_clock_monotonic_s();
     stepper->last_wait_s = ls_data_parallel_wait_s(stepper->parallel);
     const ls_status status = run_step(stepper, step, lr);
+    /* After a fence the step is continued, and its update must still keep the old values. */
     if (status != LS_FENCED) {
         memset(stepper->snapshot, 0, sizeof stepper->snapshot);
     }
@@ -197,9 +206,9 @@ void ls_stepper_keep(ls_stepper *stepper, float *const snapshot[3])
 
 ls_status ls_stepper_check_state(ls_stepper *stepper, ls_step_fault *fault_out)
 {
-    const ls_status status = ls_sentinel_check_state(stepper->sentinel);
+    const ls_status status = ls_sdc_monitor_check_state(stepper->sdc_monitor);
     if (status != LS_OK) {
-        *fault_out = *ls_sentinel_fault(stepper->sentinel);
+        *fault_out = *ls_sdc_monitor_fault(stepper->sdc_monitor);
     }
     return status;
 }
@@ -234,7 +243,8 @@ static ls_status make_updates(ls_stepper *stepper)
     const uint32_t count = ls_data_parallel_held(stepper->parallel);
     stepper->updates = calloc(count, sizeof *stepper->updates);
     if (!stepper->updates) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the optimizer's tables of %u parts", count);
+        return ls_fail(LS_ERR_MEMORY,
+                       "not enough memory for the optimizer's tables of %u shares of the parameters", count);
     }
     for (; stepper->update_count < count; stepper->update_count++) {
         const ls_part *part = ls_data_parallel_part(stepper->parallel, stepper->update_count);
@@ -248,7 +258,7 @@ ls_status ls_stepper_assign(ls_stepper *stepper)
 {
     release_updates(stepper);
     LS_TRY(make_updates(stepper));
-    return ls_sentinel_assign(stepper->sentinel);
+    return ls_sdc_monitor_assign(stepper->sdc_monitor);
 }
 
 static float *own_gradient(void *context, uint32_t part, uint32_t index)
@@ -257,13 +267,13 @@ static float *own_gradient(void *context, uint32_t part, uint32_t index)
     return ((const ls_state *)context)->gradients[index];
 }
 
-/* This process is the only rank: the same code, an exchange area of its own. */
+/* A single process: the same code with one part and a private exchange area. */
 static ls_status make_alone(ls_stepper *stepper)
 {
     const uint64_t bytes = ls_data_parallel_exchange_bytes(stepper->state->layout, 0);
     LS_TRY(ls_device_alloc(stepper->state->queue, bytes, &stepper->exchange));
     const ls_data_parallel_options options = {
-        .plan = stepper->walk->plan,
+        .plan = stepper->executor->plan,
         .leaves = stepper->settings.leaves,
         .parts = 1,
         .local_parts = 1,
@@ -277,10 +287,10 @@ static ls_status make_alone(ls_stepper *stepper)
     return LS_OK;
 }
 
-static ls_status make_sentinel(ls_stepper *stepper)
+static ls_status make_sdc_monitor(ls_stepper *stepper)
 {
     const ls_step_settings *s = &stepper->settings;
-    const ls_sentinel_options options = {
+    const ls_sdc_monitor_options options = {
         .state = stepper->state,
         .parallel = stepper->parallel,
         .seed = s->seed,
@@ -291,7 +301,7 @@ static ls_status make_sentinel(ls_stepper *stepper)
         .compute = ls_stepper_compute_alone,
         .context = stepper,
     };
-    return ls_sentinel_create(&options, &stepper->sentinel);
+    return ls_sdc_monitor_create(&options, &stepper->sdc_monitor);
 }
 
 static ls_status prepare(ls_stepper *stepper)
@@ -301,25 +311,25 @@ static ls_status prepare(ls_stepper *stepper)
         LS_ASSERT(stepper->state->gradient_count == ls_tree_buffers(stepper->settings.leaves));
         LS_TRY(make_alone(stepper));
     }
-    LS_TRY(make_sentinel(stepper));
+    LS_TRY(make_sdc_monitor(stepper));
     return make_updates(stepper);
 }
 
-ls_status ls_stepper_create(ls_walk *walk, ls_state *state, const ls_step_settings *settings,
+ls_status ls_stepper_create(ls_executor *executor, ls_state *state, const ls_step_settings *settings,
                             ls_stepper **stepper_out)
 {
     LS_ASSERT(settings->leaves >= 1 && settings->global_batch % settings->leaves == 0);
     LS_ASSERT(settings->global_batch / settings->leaves % settings->micro_batch == 0);
-    LS_ASSERT(walk->plan->options.training && walk->plan->options.sequences == settings->micro_batch);
+    LS_ASSERT(executor->plan->options.training && executor->plan->options.sequences == settings->micro_batch);
     ls_stepper *stepper = calloc(1, sizeof *stepper);
     if (!stepper) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the training step");
     }
-    stepper->walk = walk;
+    stepper->executor = executor;
     stepper->state = state;
     stepper->settings = *settings;
     stepper->parallel = settings->parallel;
-    stepper->length = walk->plan->options.length;
+    stepper->length = executor->plan->options.length;
     const ls_status status = prepare(stepper);
     if (status != LS_OK) {
         ls_stepper_destroy(stepper);
@@ -334,7 +344,7 @@ void ls_stepper_destroy(ls_stepper *stepper)
     if (!stepper) {
         return;
     }
-    ls_sentinel_destroy(stepper->sentinel);
+    ls_sdc_monitor_destroy(stepper->sdc_monitor);
     ls_data_parallel_destroy(stepper->alone);
     ls_device_free(stepper->state->queue, stepper->exchange,
                    ls_data_parallel_exchange_bytes(stepper->state->layout, 0));

@@ -2,9 +2,9 @@
 /* One leaf, and the leaves of a part added up in the tree. */
 #include "base/assert.h"
 #include "base/clock.h"
+#include "comm/flight/flight.h"
 #include "compute/kernels/cross_entropy.h"
 #include "compute/kernels/tree_sum.h"
-#include "execution/comm/flight.h"
 #include "execution/train/step_internal.h"
 
 #include <string.h>
@@ -48,9 +48,9 @@ static const ls_part *current_part(const ls_stepper *stepper)
     return ls_data_parallel_part(stepper->parallel, stepper->index);
 }
 
-static ls_walk_batch batch_into(const ls_stepper *stepper, uint32_t buffer, bool accumulate)
+static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, bool accumulate)
 {
-    return (ls_walk_batch){
+    return (ls_executor_batch){
         .parameters = stepper->state->parameters,
         .gradients = current_part(stepper)->gradients[buffer],
         .accumulate = accumulate,
@@ -66,7 +66,8 @@ static uint64_t leaf_position(const ls_stepper *stepper, uint64_t step, uint32_t
     return step * s->global_batch + (uint64_t)leaf * (s->global_batch / s->leaves);
 }
 
-/* Between two steps of the backward that leaves a part's last gradients. */
+/* Called between two steps of the last backward pass of a part, while its gradients become
+ * final. */
 static ls_status after_backward_step(void *context, uint32_t plan_step)
 {
     ls_stepper *stepper = context;
@@ -76,44 +77,45 @@ static ls_status after_backward_step(void *context, uint32_t plan_step)
     return LS_OK;
 }
 
-/* Sabotage. */
+/* Fault injection: dies in the backward pass. */
 static ls_status die_in_backward(void *context, uint32_t plan_step)
 {
     ls_stepper *stepper = context;
     (void)plan_step;
-    stepper->settings.sabotage->met = stepper->settings.sabotage->nth - 1;
-    ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_LEAF, stepper->step);
+    stepper->settings.fault_injection->met = stepper->settings.fault_injection->nth - 1;
+    ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_LEAF, stepper->step);
     return LS_OK;
 }
 
-/* ZeRO stage 3: the weights of this step are on their way. */
+/* ZeRO stage 3: waits until the weights of this plan step have arrived. */
 static ls_status before_plan_step(void *context, uint32_t plan_step)
 {
     ls_stepper *stepper = context;
     return ls_data_parallel_before_step(stepper->parallel, plan_step);
 }
 
-static ls_status run_micro_batch(ls_stepper *stepper, const ls_walk_batch *batch)
+static ls_status run_micro_batch(ls_stepper *stepper, const ls_executor_batch *batch)
 {
     if (stepper->look) {
-        return ls_op_trace_run(stepper->walk, batch, stepper->look, stepper->look_context,
+        return ls_op_trace_run(stepper->executor, batch, stepper->look, stepper->look_context,
                                &stepper->look_ended);
     }
-    LS_TRY(ls_walk_forward(stepper->walk, batch));
+    LS_TRY(ls_executor_forward(stepper->executor, batch));
     LS_TRY(ls_queue_wait(stepper->state->queue));
     ls_stepper_lap(stepper, &stepper->result.forward_s);
-    LS_TRY(ls_walk_backward(stepper->walk, batch));
+    LS_TRY(ls_executor_backward(stepper->executor, batch));
     return ls_queue_wait(stepper->state->queue);
 }
 
-/* One leaf into gradient buffer `buffer` of the current part. is_last: nothing is added to it afterwards. */
+/* Computes one leaf into gradient buffer `buffer` of the current part. is_last: the buffer does not
+ * change afterwards, so its buckets can be posted while the backward pass still runs. */
 static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last,
                           ls_leaf_sum *node)
 {
     const ls_step_settings *s = &stepper->settings;
     const uint32_t micro_batches = s->global_batch / s->leaves / s->micro_batch;
     const uint64_t position = leaf_position(stepper, step, node->leaves.first);
-    ls_flight_position(step + 1, node->leaves.first); /* as metrics.jsonl counts them */
+    ls_flight_position(step + 1, node->leaves.first); /* counted from 1, as in metrics.jsonl */
     for (uint32_t i = 0; i < micro_batches && !stepper->look_ended; i++) {
         if (s->should_stop && s->should_stop(s->stop_context)) {
             return LS_STOPPED;
@@ -122,13 +124,13 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
         stepper->position = position + (uint64_t)i * s->micro_batch;
         LS_TRY(draw_micro_batch(stepper, stepper->position));
         ls_stepper_lap(stepper, &stepper->result.data_s);
-        ls_walk_batch batch = batch_into(stepper, buffer, i > 0);
+        ls_executor_batch batch = batch_into(stepper, buffer, i > 0);
         batch.context = stepper;
         batch.before_step = stepper->fetches ? before_plan_step : NULL;
         if (is_last && i + 1 == micro_batches) {
             batch.after_step = after_backward_step;
         }
-        if (i + 1 == micro_batches && ls_sabotage_is_due(s->sabotage, LS_PHASE_LEAF, step)) {
+        if (i + 1 == micro_batches && ls_fault_injection_is_due(s->fault_injection, LS_PHASE_LEAF, step)) {
             batch.after_step = die_in_backward;
         }
         LS_TRY(run_micro_batch(stepper, &batch));
@@ -140,7 +142,8 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
 
 /* ---- the tree ---- */
 
-/* How many nodes on top of the stack are one: the last two a pair, that pair and the one below it another, and so on. */
+/* The number of nodes on top of the stack that merge into one: the top two are a pair, that pair
+ * and the node below it are another pair, and so on. 1: none. */
 static uint32_t nodes_to_merge(const ls_stepper *stepper, const ls_node_stack *stack)
 {
     const uint32_t depth = atomic_load(&stack->depth);
@@ -157,8 +160,15 @@ static uint32_t nodes_to_merge(const ls_stepper *stepper, const ls_node_stack *s
     return count;
 }
 
-/* Replaces the `count` nodes on top by their sum, a + (b + (c + ...)): one pass over the buffers. While they are added up none of them counts:
- * the sum goes where the first of them is. */
+/*
+ * Replaces the top `count` nodes by their sum a + (b + (c + ...)), the order of the tree, in one
+ * pass over the buffers.
+ *
+ * The sum overwrites the buffer of the first node, so while it is being made neither the nodes nor
+ * the sum are valid. Therefore the nodes are popped before the first addition, and the sum is
+ * pushed after the last. If the process dies in between, the stack shows that these leaves are
+ * missing, and the next holder of the part computes them again.
+ */
 static ls_status merge_top(ls_stepper *stepper, ls_node_stack *stack, uint32_t count)
 {
     const ls_part *part = current_part(stepper);
@@ -173,11 +183,11 @@ static ls_status merge_top(ls_stepper *stepper, ls_node_stack *stack, uint32_t c
     const ls_tree_sum sum = {
         .program = program, .length = 2 * count - 1, .depth = count, .input_count = count};
     atomic_store(&stack->depth, first);
-    if (ls_sabotage_is_due(stepper->settings.sabotage, LS_PHASE_MERGE, stepper->step)) {
+    if (ls_fault_injection_is_due(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step)) {
         LS_TRY(ls_tree_sum_run(state->queue, &sum, (const float *const *)&part->gradients[first],
                                state->layout->float_count / 2, part->gradients[first], NULL));
-        stepper->settings.sabotage->met--;
-        ls_sabotage_at(stepper->settings.sabotage, LS_PHASE_MERGE, stepper->step);
+        stepper->settings.fault_injection->met--;
+        ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step);
     }
     LS_TRY(ls_tree_sum_run(state->queue, &sum, (const float *const *)&part->gradients[first],
                            state->layout->float_count, part->gradients[first], NULL));
@@ -191,8 +201,9 @@ static ls_status merge_top(ls_stepper *stepper, ls_node_stack *stack, uint32_t c
     return LS_OK;
 }
 
-/* A leaf that is audited is whole before anybody adds to it: its buckets are handed over in the agreement. It counts when all about it is
- * said. */
+/* The SDC monitor must hash an audited leaf before other gradients are added to it, so its buckets
+ * are not posted early. The leaf is pushed last, when its gradient, sums and hash are complete: a
+ * process that takes over computes a leaf that was not pushed again, hash included. */
 static ls_status run_own_leaf(ls_stepper *stepper, ls_node_stack *stack, uint64_t step, uint32_t leaf,
                               bool is_last)
 {
@@ -200,14 +211,15 @@ static ls_status run_own_leaf(ls_stepper *stepper, ls_node_stack *stack, uint64_
     LS_ASSERT(buffer < current_part(stepper)->gradient_count);
     ls_leaf_sum *sum = &stack->nodes[buffer];
     *sum = (ls_leaf_sum){.leaves = {leaf, 1}};
-    LS_TRY(run_leaf(stepper, step, buffer, is_last && !ls_sentinel_wants(stepper->sentinel, leaf), sum));
-    ls_sentinel_leaf(stepper->sentinel, stepper->index, leaf, current_part(stepper)->gradients[buffer],
-                     sum->loss_sum, sum->tokens);
+    LS_TRY(
+        run_leaf(stepper, step, buffer, is_last && !ls_sdc_monitor_wants(stepper->sdc_monitor, leaf), sum));
+    ls_sdc_monitor_leaf(stepper->sdc_monitor, stepper->index, leaf, current_part(stepper)->gradients[buffer],
+                        sum->loss_sum, sum->tokens);
     atomic_store(&stack->depth, buffer + 1);
     return LS_OK;
 }
 
-/* The first leaf of a part that no node on its stack has. */
+/* The first leaf of a part that is in no node of its stack. */
 static uint32_t next_leaf(const ls_part *part)
 {
     const uint32_t depth = atomic_load(&part->stack->depth);

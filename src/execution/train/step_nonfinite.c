@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where a loss that is not finite comes from: the leaves are computed once more, op by op. */
+/* Finds the origin of a loss that is not finite: the leaves are computed again, op by op. */
 #include "compute/kernels/elementwise.h"
 #include "execution/train/step_internal.h"
 
@@ -51,7 +51,8 @@ static ls_status replay_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf, 
                    fault.where);
 }
 
-/* Replays the leaves of this process, op by op, until a value that is not finite shows up. LS_OK when none does. */
+/* Replays the leaves of this process, op by op, up to the first value that is not finite. LS_OK if
+ * there is none. */
 static ls_status replay_leaves(ls_stepper *stepper, uint64_t step, double loss, double norm,
                                uint32_t *leaf_out)
 {
@@ -65,7 +66,7 @@ static ls_status replay_leaves(ls_stepper *stepper, uint64_t step, double loss, 
     return LS_OK;
 }
 
-/* The sign of a value that is no number says nothing; printf shows it. */
+/* The sign of a NaN has no meaning, but printf shows it. */
 static double without_nan_sign(double value)
 {
     return isnan(value) ? fabs(value) : value;
@@ -95,7 +96,7 @@ ls_status ls_stepper_explain_nonfinite(ls_stepper *stepper, uint64_t step, doubl
         return ls_fail(LS_ERR_FAILED, "%s", report.text);
     }
     return ls_fail(LS_ERR_FAILED,
-                   "step %llu: loss %g, gradient norm %g; every leaf is finite on its own: the sum over the "
-                   "batch overflowed. Try a lower learning rate",
+                   "step %llu: loss %g, gradient norm %g; each share of the batch (leaf) is finite on its "
+                   "own: the sum over the batch overflowed. Try a lower learning rate",
                    (unsigned long long)step + 1, loss, norm);
 }

@@ -8,12 +8,15 @@
 #include <string.h>
 
 enum {
-    TILE_BLOCKS = 8, /* a tile's `done` words are a cache line, and claiming it costs nothing beside it */
-    PIECE = 128,     /* floats */
+    /* The `done` words of a tile fill one cache line, so workers never write to the same line.
+     * Against the work in a tile, taking one costs nothing. */
+    TILE_BLOCKS = 8,
+    /* floats that are kept and updated at a time */
+    PIECE = 128,
 };
 _Static_assert(LS_NORM_BLOCK % PIECE == 0, "a block is whole pieces");
 
-/* Parameters that lie side by side in a slice and share their weight decay. */
+/* Adjacent parameters in a slice with the same weight decay. */
 typedef struct span {
     int64_t offset, count;
     bool decay;
@@ -77,7 +80,8 @@ ls_status ls_update_create(const ls_layout *layout, const ls_owned_slice *slices
     }
     if (!update || !update->spans || !update->slices) {
         ls_update_destroy(update);
-        return ls_fail(LS_ERR_MEMORY, "no memory for the optimizer's table of %zu parts", most);
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the optimizer's table of %zu runs of parameters",
+                       most);
     }
     for (uint32_t i = 0; i < slice_count; i++) {
         update->slices[i] = slice_of(layout, &slices[i]);
@@ -122,7 +126,8 @@ static uint32_t find_span(const update_job *job, int64_t offset)
     return low;
 }
 
-/* Updates the floats [offset, past); *at: a span at or before them, moved to the last that was looked at. */
+/* Updates the floats [offset, past); *at: a span at or before them, moved to the last that was
+ * looked at. */
 static void update_floats(const update_job *job, int64_t offset, int64_t past, uint32_t *at)
 {
     const ls_update_options *o = job->options;
@@ -142,9 +147,10 @@ static void update_floats(const update_job *job, int64_t offset, int64_t past, u
 }
 
 /*
- * Stores a word between what comes before it and what comes behind it in the program. More is not needed: the record is read when this process
- * has ended, and one that is killed ends between two instructions, all of those before it done and none behind it. So it is the compiler
- * alone that must not move stores across.
+ * Stores a word of the undo record in program order. No processor fence is needed: the record is
+ * read only after this process has ended, and a killed process ends between two instructions, with
+ * all instructions before that point done and none after it. So only the compiler must be kept from
+ * moving other stores across this one.
  */
 static void say(_Atomic uint64_t *word, uint64_t value)
 {
@@ -153,13 +159,14 @@ static void say(_Atomic uint64_t *word, uint64_t value)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Where the old values of the floats from `offset` of a block go; NULL: nowhere. */
+/* Where the old values of a block of flat buffer `flat` go; NULL: nowhere. */
 static float *old_of(const ls_update_options *o, const ls_undo *undo, int flat, int64_t block_offset)
 {
     return o->snapshot[0] ? o->snapshot[flat] + block_offset : undo ? (float *)undo->old[flat] : NULL;
 }
 
-/* Three streams side by side, some cache lines of each in turn: the processor fetches ahead in all, and short copies are done in registers. */
+/* Copies three streams in turn, two cache lines of each at a time: the hardware prefetcher follows
+ * all three, and copies of a fixed short length are done in registers. */
 static void keep_piece(float *const old[3], int64_t to, float *const flats[3], int64_t from, int64_t count)
 {
     enum { LINES = 32 }; /* floats */
@@ -174,7 +181,9 @@ static void keep_piece(float *const old[3], int64_t to, float *const flats[3], i
     }
 }
 
-/* One block in pieces that stay in the first-level cache between being kept and being updated: read once from memory, as without keeping. */
+/* Updates one block in pieces that stay in the first-level cache between copy and update, so that
+ * each float is read from memory once, as without a copy. `kept` grows before the piece changes: a
+ * float that has changed always has its old value in the record. */
 static void update_pieces(const update_job *job, int64_t offset, int64_t past, ls_undo *undo,
                           uint32_t *span_at)
 {
@@ -197,6 +206,9 @@ static void update_pieces(const update_job *job, int64_t offset, int64_t past, l
     }
 }
 
+/* The sequence of parallel/undo.h. target, offset and in_snapshot describe the block and must be
+ * stored before in_hand makes them count; `kept` starts at 0, because the old values of the block
+ * before it are still there. */
 static void update_block(const update_job *job, int64_t index, uint32_t worker, uint32_t *span_at)
 {
     const ls_update_options *o = job->options;

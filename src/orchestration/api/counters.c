@@ -61,18 +61,19 @@ void ls_api_counters_append(const ls_api_counters *c, ls_text *text)
 {
     static const char ended[] = "lockstep_jobs_ended_total";
     ls_text_printf(text,
-                   "# HELP %s Jobs that ended since the daemon began, by outcome.\n# TYPE %s counter\n"
+                   "# HELP %s Jobs that ended since the daemon started, by outcome.\n# TYPE %s counter\n"
                    "%s{outcome=\"succeeded\"} %" PRIu64 "\n%s{outcome=\"failed\"} %" PRIu64
                    "\n%s{outcome=\"cancelled\"} %" PRIu64 "\n",
                    ended, ended, ended, c->succeeded, ended, c->failed, ended, c->cancelled);
-    append_counter(text, "lockstep_job_starts_total", "Starts of jobs, each one.", c->started);
-    append_counter(text, "lockstep_job_preemptions_total", "Jobs that were stopped for others.",
+    append_counter(text, "lockstep_job_starts_total",
+                   "Starts of jobs; a job that is started again counts again.", c->started);
+    append_counter(text, "lockstep_job_preemptions_total", "Times a job was stopped for another.",
                    c->preempted);
-    append_counter(text, "lockstep_job_losses_total", "Times that a job's processes or machine were lost.",
+    append_counter(text, "lockstep_job_losses_total", "Times a job lost its processes or its machine.",
                    c->lost);
-    append_histogram(text, "lockstep_job_wait_seconds", "From a job's submission to its first start.",
-                     &c->wait_s, wait_bounds_s);
+    append_histogram(text, "lockstep_job_wait_seconds",
+                     "Time from the submission of a job to its first start.", &c->wait_s, wait_bounds_s);
     append_histogram(text, "lockstep_turn_seconds",
-                     "A turn of the daemon: a pass of the policy, a transaction, orders and answers.",
-                     &c->turn_s, turn_bounds_s);
+                     "Duration of a turn of the daemon: policy, transaction, orders and answers.", &c->turn_s,
+                     turn_bounds_s);
 }

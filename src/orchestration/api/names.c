@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "orchestration/api/internal.h"
+#include "orchestration/api/api_internal.h"
 
 #include "base/assert.h"
-#include "base/user.h"
+#include "env/user/user.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FRESH_NS                                                                                             \
-    (60 * UINT64_C(1000000000)) /* then it is asked for again, and the old one serves meanwhile */
+/* After this time a name is looked up again; the old one is used until then. */
+#define FRESH_NS (60 * UINT64_C(1000000000))
 
 enum { NAMES_MAX = 256 };
 
@@ -16,6 +16,7 @@ typedef struct name {
     ls_api_names *all;
     uint32_t uid;
     bool is_known;
+    uint32_t gid;
     char text[LS_USER_NAME_BYTES];
     uint64_t known_ns, used_ns, question;
 } name;
@@ -32,13 +33,14 @@ static void hear(void *context, const ls_user_file_answer *answer)
     n->question = 0;
     if (answer->error == 0 && answer->bytes < sizeof n->text) {
         memcpy(n->text, answer->data, answer->bytes + 1);
+        n->gid = answer->owner;
         n->is_known = true;
     }
-    n->known_ns = ls_env_now_ns(
-        n->all->api->env); /* also of an old one that can't be made new: not asked again at once */
-    for (const ls_api_link *link = n->all->api->links; link; link = link->next) {
-        if (link->exchange && link->exchange->wants_name && link->exchange->caller.uid == n->uid) {
-            ls_api_exchange_named(link->exchange, n->is_known ? n->text : NULL);
+    /* Also if the look-up failed, so that it is not repeated at once. */
+    n->known_ns = ls_env_now_ns(n->all->api->env);
+    for (ls_api_exchange *at = n->all->api->exchanges; at; at = at->next) {
+        if (at->wants_name && at->caller.uid == n->uid) {
+            ls_api_exchange_named(at, n->is_known ? n->text : NULL, n->gid);
         }
     }
 }
@@ -51,7 +53,7 @@ static void ask(name *n)
     }
 }
 
-/* A place for a new one; NULL: all are being asked for. The first is the owner's, and stays. */
+/* A place for a new name; NULL: all are being looked up. The first is the owner's, and stays. */
 static name *find_place(ls_api_names *all)
 {
     if (all->count < NAMES_MAX) {
@@ -65,7 +67,7 @@ static name *find_place(ls_api_names *all)
     return oldest;
 }
 
-bool ls_api_names_find(ls_api_names *all, uint32_t uid, const char **name_out)
+bool ls_api_names_find(ls_api_names *all, uint32_t uid, const char **name_out, uint32_t *gid_out)
 {
     name *found = NULL;
     for (size_t i = 0; i < all->count && !found; i++) {
@@ -84,19 +86,19 @@ bool ls_api_names_find(ls_api_names *all, uint32_t uid, const char **name_out)
         ask(found);
     }
     *name_out = found->is_known ? found->text : NULL;
+    *gid_out = found->gid;
     return true;
 }
 
 ls_api_names *ls_api_names_create(ls_api *api)
 {
     ls_api_names *all = calloc(1, sizeof *all);
-    LS_ASSERT(all && "out of memory for names");
+    LS_ASSERT(all && "not enough memory for names");
     all->api = api;
     all->count = 1;
     name *owner = &all->names[0];
-    *owner = (name){
-        .all = all, .uid = api->guard.owner_uid, .is_known = true, .known_ns = ls_env_now_ns(api->env)};
-    ls_user_name(owner->uid, owner->text);
+    *owner = (name){.all = all, .uid = api->owner_uid, .is_known = true, .known_ns = ls_env_now_ns(api->env)};
+    owner->gid = ls_user_name_and_group(owner->uid, owner->text);
     return all;
 }
 

@@ -29,11 +29,14 @@ static void put_limits(json_t *schema, const ls_api_field *field)
     if (field->max <= field->min) {
         return;
     }
+    const bool is_object = field->type == LS_API_OBJECT;
     const char *low = is_text     ? "minLength"
                       : is_number ? "minimum"
+                      : is_object ? "minProperties"
                                   : "minItems",
                *high = is_text     ? "maxLength"
                        : is_number ? "maximum"
+                       : is_object ? "maxProperties"
                                    : "maxItems";
     json_object_set_new(schema, low, json_integer((json_int_t)field->min));
     json_object_set_new(schema, high, json_integer((json_int_t)field->max));
@@ -61,6 +64,9 @@ static json_t *schema_of(const ls_api_field *field)
         json_object_set_new(schema, "items", items_of(field));
     }
     put_limits(schema, field);
+    if (field->pattern) {
+        json_object_set_new(schema, "pattern", json_string(field->pattern));
+    }
     if (field->choices) {
         json_t *choices = json_array();
         for (const char *const *choice = field->choices; *choice; choice++) {
@@ -71,7 +77,7 @@ static json_t *schema_of(const ls_api_field *field)
     return schema;
 }
 
-/* An object with the fields of one place; of an answer, where all are there. */
+/* An object with the fields of the body, or with all members of an answer. */
 static json_t *object_of(const ls_api_field *fields, size_t count, bool is_answer)
 {
     json_t *properties = json_object(), *required = json_array();
@@ -127,22 +133,14 @@ static json_t *responses_of(const ls_api_route *route)
                      "$ref", "#/components/responses/error");
 }
 
-static bool has_body(const ls_api_route *route)
-{
-    for (size_t i = 0; i < route->argument_count; i++) {
-        if (route->arguments[i].place == LS_API_BODY) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static const char *who_name(ls_api_who who)
 {
     static const char *const names[] = {
-        [LS_API_ANYBODY] = ("anybody who gets through to the server; of other people's jobs it shows number, "
-                            "state, account and ranks"),
-        [LS_API_OF_JOB] = "the job's owner, root, the daemon's owner, and who is named in job.share",
+        [LS_API_OPEN] = "everyone who can reach the server, without a token",
+        [LS_API_ANYBODY] =
+            ("every user who can reach the server; jobs of other users show only number, state, "
+             "account and ranks"),
+        [LS_API_OF_JOB] = "the job's owner, root, the daemon's owner, and users named in job.share",
         [LS_API_ADMIN] = "root and the daemon's owner",
     };
     return names[who];
@@ -151,9 +149,13 @@ static const char *who_name(ls_api_who who)
 static json_t *operation_of(const ls_api_route *route)
 {
     json_t *operation = json_pack("{s:s, s:s, s:s+, s:o, s:o}", "operationId", route->verb, "summary",
-                                  route->help, "description", "For ", who_name(route->who), "parameters",
+                                  route->help, "description", "For: ", who_name(route->who), "parameters",
                                   parameters_of(route), "responses", responses_of(route));
-    if (has_body(route)) {
+    if (route->who == LS_API_OPEN) {
+        json_object_set_new(operation, "security", json_array());
+    }
+    /* Also a request without arguments: its Content-Type tells it from a form of another site. */
+    if (strcmp(route->method, "POST") == 0) {
         json_object_set_new(operation, "requestBody",
                             json_pack("{s:b, s:{s:{s:o}}}", "required", true, "content", "application/json",
                                       "schema", object_of(route->arguments, route->argument_count, false)));
@@ -180,20 +182,20 @@ static json_t *paths(void)
 
 json_t *ls_api_openapi(void)
 {
-    json_t *error =
-        json_pack("{s:s, s:{s:{s:{s:s, s:{s:{s:s, s:s}, s:{s:s, s:s}}, s:[s, s]}}}}", "description",
-                  "refused, or failed", "content", "application/json", "schema", "type", "object",
-                  "properties", "error", "type", "string", "description",
-                  "what failed, the value seen, what is allowed", "status", "type", "string", "description",
-                  "a word for the code: invalid (400), unauthorized, forbidden, not found, method, timeout, "
-                  "conflict, too large, media type, limit (429), unavailable, disk (507)",
-                  "required", "error", "status");
-    json_t *document = json_pack(
-        "{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}, {s:[]}, {}], s:o}", "openapi", "3.1.0", "info", "title",
-        "Lockstep", "version", LS_VERSION, "description",
-        "The queue of a daemon. On its Unix socket the kernel says who asks; on loopback a process of the "
-        "daemon's owner needs no token.",
-        "security", "bearer", "cookie", "paths", paths());
+    json_t *error = json_pack(
+        "{s:s, s:{s:{s:{s:s, s:{s:{s:s, s:s}, s:{s:s, s:s}}, s:[s, s]}}}}", "description",
+        "refused or failed", "content", "application/json", "schema", "type", "object", "properties", "error",
+        "type", "string", "description", "what failed, the value seen, and what is allowed", "status", "type",
+        "string", "description",
+        "the HTTP code as a word: invalid (400), unauthorized, forbidden, not found, method, timeout, "
+        "conflict, too large, media type, limit (429), unsupported (501), unavailable, disk (507)",
+        "required", "error", "status");
+    json_t *document = json_pack("{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}, {s:[]}, {}], s:o}", "openapi", "3.1.0",
+                                 "info", "title", "Lockstep", "version", LS_VERSION, "description",
+                                 "The queue of a daemon. On its Unix socket the kernel identifies the "
+                                 "caller. Over TCP a token does ('lockstep token'); on loopback, the setting "
+                                 "access.loopback says which processes need none.",
+                                 "security", "bearer", "cookie", "paths", paths());
     json_object_set_new(document, "components",
                         json_pack("{s:{s:o}, s:{s:{s:s, s:s}, s:{s:s, s:s, s:s}}}", "responses", "error",
                                   error, "securitySchemes", "bearer", "type", "http", "scheme", "bearer",

@@ -12,7 +12,7 @@ static void begin(ls_text *text, const char *name, const char *type, const char 
     ls_text_printf(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* As the format wants it: backslash, quote and line feed escaped. */
+/* The format wants backslash, quote and line feed escaped. */
 static void append_label(ls_text *text, const char *name, const char *value, bool is_first)
 {
     ls_text_printf(text, "%s%s=\"", is_first ? "" : ",", name);
@@ -70,19 +70,19 @@ static void append_each(ls_text *text, const json_t *items, const char *label, c
 
 static void append_status(ls_text *text, const json_t *status)
 {
-    begin(text, "lockstep_info", "gauge", "The daemon.");
+    begin(text, "lockstep_info", "gauge", "Version and engine of the daemon.");
     ls_text_append(text, "lockstep_info{");
     append_label(text, "version", string_of(status, "version"), true);
     append_label(text, "engine", string_of(status, "engine"), false);
     ls_text_append(text, "} 1\n");
-    begin(text, "lockstep_jobs", "gauge", "Jobs the daemon holds in memory, by state.");
+    begin(text, "lockstep_jobs", "gauge", "Jobs in each state, of those the daemon has in memory.");
     const char *state = NULL;
     json_t *count = NULL;
     json_object_foreach(json_object_get(status, "states"), state, count)
     {
         append_sample(text, "lockstep_jobs", "state", state, json_number_value(count));
     }
-    begin(text, "lockstep_queue_jobs", "gauge", "Jobs that wait, by priority.");
+    begin(text, "lockstep_queue_jobs", "gauge", "Waiting jobs of each priority.");
     const char *priority = NULL;
     json_object_foreach(json_object_get(status, "waiting"), priority, count)
     {
@@ -91,11 +91,12 @@ static void append_status(ls_text *text, const json_t *status)
     static const struct {
         const char *key, *name, *help;
     } gauges[] = {
-        {"devices_wanted", "lockstep_queue_devices", "Devices that jobs that wait ask for."},
-        {"waits_s", "lockstep_queue_oldest_seconds", "How long the job waits that has waited longest."},
+        {"devices_wanted", "lockstep_queue_devices", "Devices that waiting jobs ask for."},
+        {"waits_s", "lockstep_queue_oldest_seconds", "Time that the longest-waiting job has waited."},
         {"devices", "lockstep_devices", "Devices of all nodes."},
         {"devices_used", "lockstep_devices_used", "Devices that jobs have."},
-        {"devices_idle", "lockstep_devices_idle", "Of these, devices that do nothing (idle.after)."},
+        {"devices_idle", "lockstep_devices_idle",
+         "Devices that jobs have and do not use (setting idle.after)."},
     };
     for (size_t i = 0; i < sizeof gauges / sizeof gauges[0]; i++) {
         const json_t *value = json_object_get(status, gauges[i].key);
@@ -104,7 +105,7 @@ static void append_status(ls_text *text, const json_t *status)
             append_sample(text, gauges[i].name, NULL, NULL, json_number_value(value));
         }
     }
-    begin(text, "lockstep_paused", "gauge", "1: nothing can be changed, the disk is full.");
+    begin(text, "lockstep_paused", "gauge", "1 if changes are refused because the disk is full.");
     append_sample(text, "lockstep_paused", NULL, NULL, json_is_string(json_object_get(status, "paused")));
 }
 
@@ -113,7 +114,7 @@ static void append_nodes(ls_text *text, const json_t *nodes)
     append_each(text, nodes, "node", "devices", "lockstep_node_devices", "Devices of a node.");
     append_each(text, nodes, "node", "used", "lockstep_node_devices_used",
                 "Devices of a node that jobs have.");
-    begin(text, "lockstep_node_up", "gauge", "1: the node is up.");
+    begin(text, "lockstep_node_up", "gauge", "1 if the node is up.");
     for (size_t i = 0; i < json_array_size(nodes) && i < LS_PROMETHEUS_ITEMS_MAX; i++) {
         const json_t *node = json_array_get(nodes, i);
         append_sample(text, "lockstep_node_up", "node", string_of(node, "node"),
@@ -123,13 +124,14 @@ static void append_nodes(ls_text *text, const json_t *nodes)
 
 static void append_accounts(ls_text *text, const json_t *accounts)
 {
-    append_each(text, accounts, "account", "devices", "lockstep_account_devices", "Devices an account has.");
+    append_each(text, accounts, "account", "devices", "lockstep_account_devices",
+                "Devices that jobs of an account have.");
     append_each(text, accounts, "account", "quota", "lockstep_account_quota_devices",
                 "Devices that are an account's own.");
     append_each(text, accounts, "account", "running", "lockstep_account_jobs_running",
-                "Jobs of an account that hold devices.");
+                "Jobs of an account that have devices.");
     append_each(text, accounts, "account", "waiting", "lockstep_account_jobs_waiting",
-                "Jobs of an account that wait.");
+                "Waiting jobs of an account.");
 }
 
 static void append_usage(ls_text *text, const json_t *accounts)
@@ -139,9 +141,8 @@ static void append_usage(ls_text *text, const json_t *accounts)
     } kinds[] = {
         {"allocated_h", "allocated"}, {"idle_h", "idle"}, {"waiting_h", "waiting"}, {"lost_h", "lost"}};
     static const char name[] = "lockstep_account_device_seconds_total";
-    begin(
-        text, name, "counter",
-        "Device-seconds of an account: allocated, of these idle and lost, and asked for in vain (waiting).");
+    begin(text, name, "counter",
+          "Device-seconds of an account: allocated, the idle and the lost part of these, and waited for.");
     for (size_t i = 0; i < json_array_size(accounts) && i < LS_PROMETHEUS_ITEMS_MAX; i++) {
         const json_t *account = json_array_get(accounts, i);
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {

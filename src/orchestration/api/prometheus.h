@@ -6,14 +6,15 @@
 #include "base/json.h"
 #include "base/text.h"
 
-enum { LS_PROMETHEUS_ITEMS_MAX = 256 }; /* accounts and nodes with numbers of their own: the first so many */
+/* Accounts and nodes beyond the first 256 have no metrics of their own. */
+enum { LS_PROMETHEUS_ITEMS_MAX = 256 };
 
-/* Answers of LS_VERB_STATUS, NODES, ACCOUNTS, USAGE. What one of them lacks is left out. */
+/* Answers of LS_VERB_STATUS, NODES, ACCOUNTS and USAGE. Absent members are left out. */
 typedef struct ls_prometheus_answers {
     const json_t *status, *nodes, *accounts, *usage;
 } ls_prometheus_answers;
 
-/* This process, as Prometheus' own libraries name it: memory, time, files. */
+/* Memory and processor time of this process, under the names that Prometheus' libraries use. */
 void ls_prometheus_append_process(ls_text *text);
 
 void ls_prometheus_append(const ls_prometheus_answers *answers, ls_text *text);

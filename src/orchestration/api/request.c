@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ static int hex_value(char c)
 
 static bool is_utf8(const char *text, size_t bytes)
 {
-    json_t *probe = json_stringn(text, bytes); /* NULL for what is not UTF-8 */
+    json_t *probe = json_stringn(text, bytes); /* NULL if it is not UTF-8 */
     json_decref(probe);
     return probe != NULL;
 }
@@ -58,7 +59,7 @@ static size_t path_bytes(const char *target)
     return strcspn(target, "?#");
 }
 
-/* The piece of `path` before its next slash; moves on to what follows. False when there is none left. */
+/* The piece of `path` up to its next slash; moves on to what follows. False: nothing is left. */
 static bool next_piece(const char **path, size_t *left, const char **piece_out, size_t *bytes_out)
 {
     if (*left == 0 || **path != '/') {
@@ -74,7 +75,7 @@ static bool next_piece(const char **path, size_t *left, const char **piece_out, 
     return true;
 }
 
-/* Calls for each {name} of the pattern; a path that has other words does not match. */
+/* A {name} of the pattern matches any piece that is not empty; other pieces must be equal. */
 static bool path_matches(const char *pattern, const char *target)
 {
     const char *path = target, *want = pattern;
@@ -129,16 +130,30 @@ static ls_status other_method(const char *method, const char *target, int *code_
     ls_status status;
     if (allowed.bytes > 0) {
         *code_out = 405;
-        status = ls_fail(LS_ERR_INVALID, "%.16s is not a way to ask %.200s: use %s", method, target,
+        status = ls_fail(LS_ERR_INVALID, "%.16s is not allowed for %.200s: use %s", method, target,
                          ls_text_string(&allowed));
     } else {
         *code_out = 404;
-        status =
-            ls_fail(LS_ERR_NOT_FOUND, "there is no %.200s; the nearest is %s, and /openapi.json names all",
-                    target, nearest_path(target, path_bytes(target)));
+        status = ls_fail(LS_ERR_NOT_FOUND,
+                         "%.200s does not exist; the nearest path is %s, and /openapi.json lists all", target,
+                         nearest_path(target, path_bytes(target)));
     }
     ls_text_release(&allowed);
     return status;
+}
+
+void ls_api_allowed_methods(const char *target, char *out, size_t bytes)
+{
+    size_t count = 0;
+    const ls_api_route *routes = ls_api_routes(&count);
+    out[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        if (path_matches(routes[i].path, target)) {
+            const size_t at = strlen(out);
+            snprintf(out + at, bytes - at, "%s%s", at > 0 ? ", " : "",
+                     strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method);
+        }
+    }
 }
 
 ls_status ls_api_route_of(const char *method, const char *target, const ls_api_route **route_out,
@@ -146,17 +161,19 @@ ls_status ls_api_route_of(const char *method, const char *target, const ls_api_r
 {
     if (strlen(target) > LS_API_TARGET_BYTES_MAX) {
         *code_out = 414;
-        return ls_fail(LS_ERR_INVALID, "the address has %zu bytes, allowed are %d", strlen(target),
-                       LS_API_TARGET_BYTES_MAX);
+        return ls_fail(LS_ERR_INVALID,
+                       "the address (URL) of the request has %zu bytes; at most %d are allowed",
+                       strlen(target), LS_API_TARGET_BYTES_MAX);
     }
     if (!is_utf8(target, strlen(target))) {
         *code_out = 400;
-        return ls_fail(LS_ERR_INVALID, "the address is not UTF-8");
+        return ls_fail(LS_ERR_INVALID, "the address (URL) of the request is not valid UTF-8");
     }
     size_t count = 0;
     const ls_api_route *routes = ls_api_routes(&count);
+    const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(routes[i].method, method) == 0 && path_matches(routes[i].path, target)) {
+        if (strcmp(routes[i].method, wanted) == 0 && path_matches(routes[i].path, target)) {
             *route_out = &routes[i];
             return LS_OK;
         }
@@ -188,7 +205,7 @@ static ls_status check_number(const ls_api_field *field, double value)
 static ls_status check_text(const ls_api_field *field, const char *text, size_t bytes)
 {
     if (strlen(text) != bytes) {
-        return ls_fail(LS_ERR_INVALID, "%s has a zero byte in it", field->name);
+        return ls_fail(LS_ERR_INVALID, "%s contains a zero byte, which is not allowed", field->name);
     }
     if ((double)bytes < field->min || (double)bytes > field->max) {
         return ls_fail(LS_ERR_INVALID, "%s has %zu bytes, allowed is %.17g to %.17g", field->name, bytes,
@@ -224,7 +241,7 @@ static ls_status check_item(const ls_api_field *field, const json_t *item)
     }
     if (!json_is_string(item) || json_string_length(item) > LS_API_TEXT_BYTES ||
         strlen(json_string_value(item)) != json_string_length(item)) {
-        return ls_fail(LS_ERR_INVALID, "%s: every item must be a text of at most %d bytes", field->name,
+        return ls_fail(LS_ERR_INVALID, "%s: every item must be a string of at most %d bytes", field->name,
                        LS_API_TEXT_BYTES);
     }
     return LS_OK;
@@ -248,15 +265,34 @@ static ls_status wrong_type(const ls_api_field *field)
     static const char *const names[] = {
         [LS_API_INTEGER] = "a whole number",
         [LS_API_NUMBER] = "a number",
-        [LS_API_STRING] = "a text",
+        [LS_API_STRING] = "a string",
         [LS_API_BOOL] = "true or false",
-        [LS_API_STRINGS] = "a list of texts",
+        [LS_API_STRINGS] = "a list of strings",
         [LS_API_INTEGERS] = "a list of whole numbers",
         [LS_API_OBJECT] = "an object",
         [LS_API_OBJECTS] = "a list of objects",
         [LS_API_ANY] = "anything",
     };
     return ls_fail(LS_ERR_INVALID, "%s must be %s", field->name, names[field->type]);
+}
+
+static ls_status check_members(const ls_api_field *field, const json_t *value)
+{
+    const size_t count = json_object_size(value);
+    if (field->max > field->min && ((double)count < field->min || (double)count > field->max)) {
+        return ls_fail(LS_ERR_INVALID, "%s has %zu members, allowed is %.17g to %.17g", field->name, count,
+                       field->min, field->max);
+    }
+    return LS_OK;
+}
+
+/* A whole number may be written as 4.0: JSON has one kind of number. A new reference. */
+static json_t *whole(const ls_api_field *field, json_t *value)
+{
+    const double number = json_is_real(value) ? json_real_value(value) : 0.5;
+    return field->type == LS_API_INTEGER && number == floor(number) && fabs(number) <= 9007199254740991.0
+               ? json_integer((json_int_t)number)
+               : json_incref(value);
 }
 
 /* A member of the body. */
@@ -274,19 +310,19 @@ static ls_status check_value(const ls_api_field *field, const json_t *value)
     case LS_API_BOOL:
         return json_is_boolean(value) ? LS_OK : wrong_type(field);
     case LS_API_OBJECT:
-        return json_is_object(value) ? LS_OK : wrong_type(field);
+        return json_is_object(value) ? check_members(field, value) : wrong_type(field);
     default:
         return json_is_array(value) ? check_list(field, value) : wrong_type(field);
     }
 }
 
-/* A text of path or query becomes what its field says. value_out: the caller drops it. */
+/* Converts a text of path or query to the type of its field. value_out: the caller drops it. */
 static ls_status value_of_text(const ls_api_field *field, const char *text, json_t **value_out)
 {
     char *end = NULL;
     if (field->type == LS_API_INTEGER) {
         const size_t digits = strspn(text, "0123456789");
-        if (digits == 0 || digits > 15 || text[digits] != '\0') {
+        if (digits == 0 || digits > 16 || text[digits] != '\0') {
             return ls_fail(LS_ERR_INVALID, "%s is '%.32s', allowed is a whole number, %.17g to %.17g",
                            field->name, text, field->min, field->max);
         }
@@ -334,10 +370,12 @@ static ls_status unknown_name(const ls_api_route *route, ls_api_place place, con
             nearest = route->arguments[i].name;
         }
     }
-    return nearest ? ls_fail(LS_ERR_INVALID, "%s of %s knows no '%.64s', did you mean '%s'?",
+    return nearest ? ls_fail(LS_ERR_INVALID,
+                             "the %s of a request to %s has no argument '%.64s': did you mean '%s'?",
                              place_name(place), route->path, name, nearest)
-                   : ls_fail(LS_ERR_INVALID, "%s of %s knows no '%.64s': it takes none", place_name(place),
-                             route->path, name);
+                   : ls_fail(LS_ERR_INVALID,
+                             "the %s of a request to %s takes no arguments, but this one has '%.64s'",
+                             place_name(place), route->path, name);
 }
 
 /* Takes over `value`. */
@@ -345,7 +383,7 @@ static ls_status put_argument(json_t *arguments, const ls_api_field *field, json
 {
     if (json_object_get(arguments, field->name)) {
         json_decref(value);
-        return ls_fail(LS_ERR_INVALID, "%s is there twice", field->name);
+        return ls_fail(LS_ERR_INVALID, "%s is given twice", field->name);
     }
     json_object_set_new(arguments, field->name, value);
     return LS_OK;
@@ -371,13 +409,15 @@ static ls_status read_path(const ls_api_route *route, const char *target, json_t
         }
         char word[32], text[LS_API_TARGET_BYTES_MAX + 1];
         if (name_bytes - 2 >= sizeof word || bytes > LS_API_TARGET_BYTES_MAX) {
-            return ls_fail(LS_ERR_INVALID, "a piece of the path is too long");
+            return ls_fail(LS_ERR_INVALID, "a part of the URL's path between two slashes is too long");
         }
         memcpy(word, name + 1, name_bytes - 2);
         word[name_bytes - 2] = '\0';
         const ls_api_field *field = find_field(route, LS_API_PATH, word);
         if (!field || ls_api_unescape(piece, bytes, false, text) == SIZE_MAX) {
-            return ls_fail(LS_ERR_INVALID, "the path has an escape that is none");
+            return ls_fail(
+                LS_ERR_INVALID,
+                "the path in the URL has an invalid escape: %% must be followed by two hexadecimal digits");
         }
         LS_TRY(take_text(arguments, field, text));
     }
@@ -392,7 +432,9 @@ static ls_status read_pair(const ls_api_route *route, const char *pair, size_t b
     const size_t text_bytes = equals ? bytes - name_bytes - 1 : 0;
     if (ls_api_unescape(pair, name_bytes, true, name) == SIZE_MAX ||
         ls_api_unescape(equals ? equals + 1 : "", text_bytes, true, text) == SIZE_MAX) {
-        return ls_fail(LS_ERR_INVALID, "the query has an escape that is none");
+        return ls_fail(
+            LS_ERR_INVALID,
+            "the query in the URL has an invalid escape: %% must be followed by two hexadecimal digits");
     }
     const ls_api_field *field = find_field(route, LS_API_QUERY, name);
     return field ? take_text(arguments, field, text) : unknown_name(route, LS_API_QUERY, name);
@@ -424,13 +466,16 @@ static ls_status read_members(const ls_api_route *route, json_t *body, json_t *a
         if (!field) {
             return unknown_name(route, LS_API_BODY, key);
         }
-        if (json_is_null(value) && !field->may_be_null) { /* as if it were not there */
+        if (json_is_null(value) && !field->may_be_null) { /* the same as absent */
             continue;
         }
-        if (!json_is_null(value)) {
-            LS_TRY(check_value(field, value));
+        json_t *taken = whole(field, value);
+        const ls_status status = json_is_null(taken) ? LS_OK : check_value(field, taken);
+        if (status != LS_OK) {
+            json_decref(taken);
+            return status;
         }
-        LS_TRY(put_argument(arguments, field, json_incref(value)));
+        LS_TRY(put_argument(arguments, field, taken));
     }
     return LS_OK;
 }
@@ -442,11 +487,11 @@ static ls_status read_body(const ls_api_route *route, const char *body, size_t b
     }
     json_t *root = NULL;
     if (ls_json_parse(body, bytes, "the body", &root) != LS_OK) {
-        return LS_ERR_INVALID; /* with the parser's text: who asked made the mistake */
+        return LS_ERR_INVALID; /* with the text of the parser */
     }
     const ls_status status = json_is_object(root)
                                  ? read_members(route, root, arguments)
-                                 : ls_fail(LS_ERR_INVALID, "the body must be one JSON object");
+                                 : ls_fail(LS_ERR_INVALID, "the body of the request must be one JSON object");
     json_decref(root);
     return status;
 }
@@ -456,7 +501,7 @@ static ls_status check_required(const ls_api_route *route, const json_t *argumen
     for (size_t i = 0; i < route->argument_count; i++) {
         const ls_api_field *field = &route->arguments[i];
         if (field->is_required && !json_object_get(arguments, field->name)) {
-            return ls_fail(LS_ERR_INVALID, "%s is missing in the %s: %s", field->name,
+            return ls_fail(LS_ERR_INVALID, "'%s' is missing in the %s; it is: %s", field->name,
                            place_name(field->place), field->help);
         }
     }
@@ -469,8 +514,8 @@ ls_status ls_api_request_parse(const ls_api_route *route, const char *target, co
     *code_out = 400;
     if (body_bytes > LS_API_BODY_BYTES_MAX) {
         *code_out = 413;
-        return ls_fail(LS_ERR_INVALID, "the body has %zu bytes, allowed are %d", body_bytes,
-                       LS_API_BODY_BYTES_MAX);
+        return ls_fail(LS_ERR_INVALID, "the body of the request has %zu bytes; at most %d are allowed",
+                       body_bytes, LS_API_BODY_BYTES_MAX);
     }
     json_t *arguments = json_object();
     ls_status status = read_path(route, target, arguments);

@@ -35,6 +35,21 @@
     }
 
 static const char *const priorities[] = {"low", "normal", "high", NULL};
+static const char *const states[] = {"QUEUED",     "STARTING",   "RUNNING",   "RESIZING",
+                                     "PREEMPTING", "RECOVERING", "HELD",      "STOPPING",
+                                     "SUCCEEDED",  "FAILED",     "CANCELLED", NULL};
+
+/* "." and "-" are no first letters: see ls_account_name_is_good. */
+#define ACCOUNT_PATTERN "^[A-Za-z0-9_][A-Za-z0-9._-]*$"
+#define TEXT_LIKE(is_needed, label, low, high, like, text)                                                   \
+    {                                                                                                        \
+        .name = (label), .type = LS_API_STRING, .place = LS_API_BODY, .is_required = (is_needed),            \
+        .min = (low), .max = (high), .pattern = (like), .help = (text)                                       \
+    }
+#define OUT_STATE                                                                                            \
+    {                                                                                                        \
+        .name = "state", .type = LS_API_STRING, .choices = states, .help = "state of the job"                \
+    }
 
 /* ---- arguments ---- */
 
@@ -42,90 +57,114 @@ static const ls_api_field job_only[] = {JOB};
 
 static const ls_api_field submit_in[] = {
     NEEDED(LS_API_BODY, "file", LS_API_STRING, 1, 256 * 1024, "text of the run file"),
-    NEEDED(LS_API_BODY, "directory", LS_API_STRING, 1, 4000,
-           "where it runs: relative paths of the file begin there"),
-    IN(LS_API_BODY, "file_name", LS_API_STRING, 1, 4000, "what it was called: for people"),
-    IN(LS_API_BODY, "ranks", LS_API_INTEGER, 1, 1 << 20, "devices wanted, instead of what the file says"),
-    IN(LS_API_BODY, "set", LS_API_STRINGS, 0, 4096, "key=value, each of which overrides the file"),
-    IN(LS_API_BODY, "name", LS_API_STRING, 1, 128, "instead of the file's name"),
-    IN(LS_API_BODY, "account", LS_API_STRING, 1, 64,
-       "who it is charged to, instead of job.account; without either, the user's own. It must be open to "
-       "him"),
+    TEXT_LIKE(true, "directory", 1, 4000, "^/",
+              "absolute path of the folder the job runs in; relative paths in the run file start there"),
+    IN(LS_API_BODY, "file_name", LS_API_STRING, 1, 4000, "name of the run file, shown to people"),
+    IN(LS_API_BODY, "ranks", LS_API_INTEGER, 1, 1 << 20,
+       "number of devices of the job; overrides the run file"),
+    IN(LS_API_BODY, "set", LS_API_STRINGS, 0, 4096, "KEY=VALUE settings; each overrides the run file"),
+    IN(LS_API_BODY, "name", LS_API_STRING, 1, 128, "name of the job; default: the name in the run file"),
+    TEXT_LIKE(false, "account", 1, 64, ACCOUNT_PATTERN,
+              "account to charge; overrides job.account. Without either: the user's own account. The user "
+              "must be allowed to use it"),
     {.name = "priority",
      .type = LS_API_STRING,
      .place = LS_API_BODY,
      .max = 16,
      .choices = priorities,
-     .help = "instead of job.priority; high needs an account that allows it"},
+     .help = "priority of the job; overrides job.priority. `high` needs an account that allows it"},
     IN(LS_API_BODY, "avoid", LS_API_STRINGS, 0, 4096,
-       "folders under runs that hold other runs: it writes to runs/NAME-N instead"),
-    IN(LS_API_BODY, "hold", LS_API_BOOL, 0, 0, "do not start it before it is released"),
+       "names of folders under runs/ that hold other runs: a job with such a name writes to runs/NAME-N "
+       "instead"),
+    IN(LS_API_BODY, "hold", LS_API_BOOL, 0, 0, "hold the job: it does not start until it is released"),
+    IN(LS_API_BODY, "key", LS_API_STRING, 1, 128,
+       "a text of your choice, as the header Idempotency-Key: another request of yours with the same text "
+       "makes no second job, and is answered with the first one"),
     IN(LS_API_BODY, "after", LS_API_INTEGERS, 0, 64,
-       "jobs, anybody's, that must have succeeded before it starts"),
-    IN(LS_API_BODY, "environment", LS_API_OBJECT, 0, 0, "variables of its processes: names and texts"),
+       "numbers of jobs that must succeed before this one starts; they may belong to any user"),
+    IN(LS_API_BODY, "environment", LS_API_OBJECT, 0, 0,
+       "environment variables of the job's processes: an object of names and texts"),
+    IN(LS_API_BODY, "umask", LS_API_STRING, 1, 4,
+       "file mode creation mask of the job's processes, in octal digits; default: 022"),
 };
 static const ls_api_field sweep_in[] = {
     NEEDED(LS_API_BODY, "file", LS_API_STRING, 1, 256 * 1024, "text of the run file"),
-    NEEDED(LS_API_BODY, "directory", LS_API_STRING, 1, 4000,
-           "where it runs: relative paths of the file begin there"),
-    NEEDED(LS_API_BODY, "set", LS_API_OBJECT, 0, 0,
-           "a list of values for each key: every combination is a job"),
-    IN(LS_API_BODY, "samples", LS_API_INTEGER, 1, 1024, "so many combinations, spread over all"),
-    IN(LS_API_BODY, "running_max", LS_API_INTEGER, 1, 1 << 20, "of its jobs, so many run at once at most"),
-    IN(LS_API_BODY, "file_name", LS_API_STRING, 1, 4000, "what it was called: for people"),
+    TEXT_LIKE(true, "directory", 1, 4000, "^/",
+              "absolute path of the folder the job runs in; relative paths in the run file start there"),
+    NEEDED(LS_API_BODY, "set", LS_API_OBJECT, 1, 64,
+           "a list of values for each setting; every combination becomes a job"),
+    IN(LS_API_BODY, "samples", LS_API_INTEGER, 1, 1024,
+       "number of combinations to run, spread evenly over all; default: all"),
+    IN(LS_API_BODY, "running_max", LS_API_INTEGER, 1, 1 << 20,
+       "maximum number of jobs of the sweep that run at the same time"),
+    IN(LS_API_BODY, "file_name", LS_API_STRING, 1, 4000, "name of the run file, shown to people"),
     IN(LS_API_BODY, "ranks", LS_API_INTEGER, 1, 1 << 20,
-       "devices of each job, instead of what the file says"),
-    IN(LS_API_BODY, "name", LS_API_STRING, 1, 128, "of the sweep, instead of the file's name"),
-    IN(LS_API_BODY, "account", LS_API_STRING, 1, 64, "who it is charged to, instead of job.account"),
+       "number of devices of each job; overrides the run file"),
+    IN(LS_API_BODY, "name", LS_API_STRING, 1, 128, "name of the sweep; default: the name in the run file"),
+    TEXT_LIKE(false, "account", 1, 64, ACCOUNT_PATTERN, "account to charge; overrides job.account"),
     {.name = "priority",
      .type = LS_API_STRING,
      .place = LS_API_BODY,
      .max = 16,
      .choices = priorities,
-     .help = "instead of job.priority; high needs an account that allows it"},
-    IN(LS_API_BODY, "avoid", LS_API_STRINGS, 0, 4096, "folders under runs that its jobs must not write to"),
-    IN(LS_API_BODY, "environment", LS_API_OBJECT, 0, 0, "variables of its processes: names and texts"),
+     .help = "priority of the job; overrides job.priority. `high` needs an account that allows it"},
+    IN(LS_API_BODY, "avoid", LS_API_STRINGS, 0, 4096,
+       "names of folders under runs/ that jobs of the sweep must not write to"),
+    IN(LS_API_BODY, "environment", LS_API_OBJECT, 0, 0,
+       "environment variables of the job's processes: an object of names and texts"),
+    IN(LS_API_BODY, "umask", LS_API_STRING, 1, 4,
+       "file mode creation mask of the job's processes, in octal digits; default: 022"),
 };
 static const ls_api_field jobs_in[] = {
-    IN(LS_API_QUERY, "all", LS_API_BOOL, 0, 0, "those that have ended too"),
-    IN(LS_API_QUERY, "ended", LS_API_BOOL, 0, 0, "those that have ended alone, who ended last comes first"),
-    IN(LS_API_QUERY, "account", LS_API_STRING, 1, 64, "of this account alone"),
-    IN(LS_API_QUERY, "user", LS_API_STRING, 1, 64, "of this user alone, as far as you may read them"),
-    IN(LS_API_QUERY, "group", LS_API_STRING, 1, 128, "of this sweep alone, as far as you may read them"),
-    IN(LS_API_QUERY, "state", LS_API_STRING, 1, 32, "in this state alone"),
+    IN(LS_API_QUERY, "all", LS_API_BOOL, 0, 0, "return also jobs that have ended"),
+    IN(LS_API_QUERY, "ended", LS_API_BOOL, 0, 0, "return only jobs that have ended, the latest first"),
+    IN(LS_API_QUERY, "account", LS_API_STRING, 1, 64, "return only jobs of this account"),
+    IN(LS_API_QUERY, "user", LS_API_STRING, 1, 64,
+       "return only jobs of this user, as far as you may read them"),
+    IN(LS_API_QUERY, "group", LS_API_STRING, 1, 128,
+       "return only jobs of this sweep, as far as you may read them"),
+    IN(LS_API_QUERY, "state", LS_API_STRING, 1, 32, "return only jobs in this state"),
     IN(LS_API_QUERY, "limit", LS_API_INTEGER, 1, 10000,
-       "of those that have ended, the last so many; who waits or runs is always there; 10000"),
+       "maximum number of ended jobs to return (default 10000); queued and running jobs are always included"),
     IN(LS_API_QUERY, "before", LS_API_INTEGER, 1, NUMBER_MAX,
-       "those that ended before this job did, alone: the next page"),
+       "return only jobs that ended before the job with this number; used to get the next page"),
 };
 static const ls_api_field ended_in[] = {
-    IN(LS_API_QUERY, "before", LS_API_INTEGER, 1, NUMBER_MAX, "those that ended before this job did"),
+    IN(LS_API_QUERY, "before", LS_API_INTEGER, 1, NUMBER_MAX,
+       "return only jobs that ended before the job with this number; used to get the next page"),
 };
 static const ls_api_field wait_in[] = {
     JOB,
-    IN(LS_API_QUERY, "timeout_s", LS_API_INTEGER, 0, 3600, "answer after so long whatever its state; 60"),
+    IN(LS_API_QUERY, "timeout_s", LS_API_INTEGER, 0, 3600,
+       "answer after this many seconds, whatever the job's state (default 60)"),
 };
 static const ls_api_field log_in[] = {
     JOB,
-    IN(LS_API_QUERY, "from", LS_API_INTEGER, 0, NUMBER_MAX, "begin at this byte; 0"),
-    IN(LS_API_QUERY, "tail", LS_API_INTEGER, 1, 1000000, "begin with the last so many lines"),
-    IN(LS_API_QUERY, "bytes", LS_API_INTEGER, 1, 1 << 20, "at most so many; 1 MiB"),
-    IN(LS_API_QUERY, "rank", LS_API_INTEGER, 0, 1 << 20, "of this rank alone"),
-    IN(LS_API_QUERY, "follow", LS_API_BOOL, 0, 0, "go on with what is written, until the job has ended"),
+    IN(LS_API_QUERY, "from", LS_API_INTEGER, 0, NUMBER_MAX, "first byte to return (default 0)"),
+    IN(LS_API_QUERY, "tail", LS_API_INTEGER, 1, 1000000, "return only this many lines from the end"),
+    IN(LS_API_QUERY, "bytes", LS_API_INTEGER, 1, 1 << 20,
+       "maximum number of bytes to return (default 1 MiB)"),
+    IN(LS_API_QUERY, "rank", LS_API_INTEGER, 0, 1 << 20, "return only the output of this rank"),
+    IN(LS_API_QUERY, "follow", LS_API_BOOL, 0, 0, "keep sending new output until the job has ended"),
 };
 static const ls_api_field metrics_in[] = {
     JOB,
-    IN(LS_API_QUERY, "from_step", LS_API_INTEGER, 0, NUMBER_MAX, "later steps than this one; 0"),
+    IN(LS_API_QUERY, "from_step", LS_API_INTEGER, 0, NUMBER_MAX,
+       "return only steps after this one (default 0)"),
     IN(LS_API_QUERY, "points", LS_API_INTEGER, 1, 10000,
-       "at most so many: neighbours become one, with lowest and highest loss; 1000"),
+       "maximum number of points (default 1000); neighbouring steps are merged into one point with lowest "
+       "and highest loss"),
 };
 static const ls_api_field events_in[] = {
     JOB,
-    IN(LS_API_QUERY, "limit", LS_API_INTEGER, 1, 10000, "the newest so many; 1000"),
+    IN(LS_API_QUERY, "limit", LS_API_INTEGER, 1, 10000,
+       "maximum number of events to return, the newest ones (default 1000)"),
 };
 static const ls_api_field resize_in[] = {
     JOB,
-    NEEDED(LS_API_BODY, "ranks", LS_API_INTEGER, 1, 1 << 20, "devices there are to be"),
+    IN(LS_API_BODY, "ranks", LS_API_INTEGER, 1, 1 << 20, "new number of devices"),
+    IN(LS_API_BODY, "max_ranks", LS_API_INTEGER, 1, 1 << 20,
+       "largest number of devices to which an elastic job may grow while they are idle"),
 };
 static const ls_api_field priority_in[] = {
     JOB,
@@ -135,38 +174,86 @@ static const ls_api_field priority_in[] = {
      .is_required = true,
      .max = 16,
      .choices = priorities,
-     .help = "the new one"},
+     .help = "new priority of the job"},
+};
+static const ls_api_field change_in[] = {
+    JOB,
+    IN(LS_API_BODY, "time_limit_s", LS_API_NUMBER, 0, 1e9, "new time limit in seconds; 0: none"),
+    IN(LS_API_BODY, "account", LS_API_STRING, 1, 64, "account to charge from now on"),
+    IN(LS_API_BODY, "after", LS_API_INTEGERS, 0, 64,
+       "numbers of jobs that must succeed before this one starts, instead of those named before; only jobs "
+       "submitted before it"),
+    {.name = "priority",
+     .type = LS_API_STRING,
+     .place = LS_API_BODY,
+     .max = 16,
+     .choices = priorities,
+     .help = "new priority of the job"},
+};
+#define REASON IN(LS_API_BODY, "reason", LS_API_STRING, 1, 200, "reason, shown to people whose jobs wait")
+static const ls_api_field pause_in[] = {REASON};
+static const ls_api_field drain_in[] = {
+    IN(LS_API_BODY, "node", LS_API_STRING, 1, 255, "name of the node; not needed if there is only one"),
+    REASON,
+};
+static const ls_api_field undrain_in[] = {
+    IN(LS_API_BODY, "node", LS_API_STRING, 1, 255, "name of the node; not needed if there is only one"),
+};
+static const ls_api_field maintenance_in[] = {
+    NEEDED(LS_API_BODY, "begin", LS_API_NUMBER, 0, 1e11,
+           "time at which maintenance begins, in seconds since 1970"),
+    NEEDED(LS_API_BODY, "end", LS_API_NUMBER, 0, 1e11,
+           "time at which maintenance ends, in seconds since 1970"),
+    REASON,
+};
+static const ls_api_field usage_in[] = {
+    IN(LS_API_QUERY, "since", LS_API_NUMBER, 0, 1e11,
+       "count only jobs that ended at this time (seconds since 1970) or later, or have not ended"),
+    IN(LS_API_QUERY, "user", LS_API_STRING, 1, 64, "count only jobs of this user"),
+};
+static const ls_api_field window_in[] = {
+    {.name = "window",
+     .type = LS_API_INTEGER,
+     .place = LS_API_PATH,
+     .is_required = true,
+     .min = 1,
+     .max = 1000,
+     .help = "number of the maintenance window"},
 };
 static const ls_api_field account_in[] = {
-    NEEDED(LS_API_BODY, "account", LS_API_STRING, 1, 64, "its name; made when there is none"),
-    IN(LS_API_BODY, "weight", LS_API_INTEGER, 1, 1000000, "its share beside the others"),
-    OPTIONAL("quota", "devices that are its own; null: no limit"),
-    OPTIONAL("borrow", "devices of others that it may have beside these; null: no limit"),
-    OPTIONAL("lend", "of its own, so many may be lent; null: all"),
+    TEXT_LIKE(true, "account", 1, 64, ACCOUNT_PATTERN,
+              "name of the account; it is created if it does not exist"),
+    IN(LS_API_BODY, "delete", LS_API_BOOL, 0, 0,
+       "delete the account and what is known of its use; refused while it has jobs that have not ended"),
+    IN(LS_API_BODY, "weight", LS_API_INTEGER, 1, 1000000,
+       "weight of the account's share relative to other accounts"),
+    OPTIONAL("quota", "number of devices that are the account's own; null: no limit"),
+    OPTIONAL("borrow", "number of other accounts' unused devices it may take in addition; null: no limit"),
+    OPTIONAL("lend", "number of its own devices that others may use while it does not; null: all"),
     {.name = "users",
      .type = LS_API_STRINGS,
      .place = LS_API_BODY,
      .may_be_null = true,
      .max = 1000,
-     .help = "who may use it, beside who runs the queue, one at least; null: everybody"},
+     .help = "users who may use the account, at least one; the daemon's owner always may; null: everyone"},
     {.name = "priority_max",
      .type = LS_API_STRING,
      .place = LS_API_BODY,
      .max = 16,
      .choices = priorities,
-     .help = "as far as its users may go"},
+     .help = "highest priority that jobs of the account may have"},
 };
 static const ls_api_field down_in[] = {
-    IN(LS_API_BODY, "cancel", LS_API_BOOL, 0, 0, "end the jobs, too, before"),
+    IN(LS_API_BODY, "cancel", LS_API_BOOL, 0, 0, "cancel all jobs before the daemon stops"),
 };
 static const ls_api_field stream_in[] = {
-    IN(LS_API_QUERY, "job", LS_API_INTEGER, 1, NUMBER_MAX, "of this job alone"),
-    IN(LS_API_QUERY, "metrics", LS_API_BOOL, 0, 0, "steps of running jobs too; true"),
+    IN(LS_API_QUERY, "job", LS_API_INTEGER, 1, NUMBER_MAX, "send only events of this job"),
+    IN(LS_API_QUERY, "metrics", LS_API_BOOL, 0, 0, "include steps of running training runs (default true)"),
 };
 
 /* ---- answers ---- */
 
-/* Left out for who may not read the job. */
+/* Left out if the caller may not read the job. */
 #define SOME(label, what, text)                                                                              \
     {                                                                                                        \
         .name = (label), .type = (what), .may_lack = true, .help = (text)                                    \
@@ -182,264 +269,344 @@ static const ls_api_field stream_in[] = {
         .member_count = sizeof(array) / sizeof((array)[0]), .help = (text)                                   \
     }
 
-#define STATES                                                                                               \
-    "QUEUED, STARTING, RUNNING, RESIZING, PREEMPTING, RECOVERING, HELD, STOPPING, "                          \
-    "SUCCEEDED, FAILED, CANCELLED"
-
-/* Of a job wherever it is listed. */
+/* Of a job, wherever it is listed. */
 #define JOB_ROWS                                                                                             \
-    OUT("job", LS_API_INTEGER, "its number"),                                                                \
-        OUT_OR_NULL("name", LS_API_STRING, "null for who may not read it"),                                  \
-        OUT("state", LS_API_STRING, STATES), OUT("account", LS_API_STRING, "who it is charged to"),          \
-        OUT_OR_NULL("priority", LS_API_STRING, "low, normal, high; null for who may not read it"),           \
-        OUT("ranks", LS_API_INTEGER, "devices it has, or wants while it waits"),                             \
-        OUT_OR_NULL("why", LS_API_STRING, "why it waits, or how it ended, in a line"),                       \
-        SOME("user", LS_API_STRING, "whose it is"), SOME("uid", LS_API_INTEGER, "the number of that user"),  \
-        SOME("gid", LS_API_INTEGER, "the group it runs as"),                                                 \
-        SOME_OR_NULL("group", LS_API_STRING, "the sweep it belongs to"),                                     \
-        SOME_OR_NULL("run_dir", LS_API_STRING, "where a training run writes; null for any other program"),   \
-        SOME("epoch", LS_API_INTEGER, "how often it was started"),                                           \
-        SOME("submitted", LS_API_NUMBER, "seconds since 1970, as all times"),                                \
-        SOME_OR_NULL("queued", LS_API_NUMBER, "since when it waits, or waited last"),                        \
-        SOME("ran_s", LS_API_NUMBER, "how long it ran, in all its starts"),                                  \
-        SOME_OR_NULL("started", LS_API_NUMBER, "the last time; null: never"),                                \
-        SOME_OR_NULL("ended", LS_API_NUMBER, "null: it has not"),                                            \
-        SOME_OR_NULL("ends", LS_API_NUMBER, "when it is expected to end; null: not known"),                  \
-        SOME_OR_NULL("ends_from", LS_API_STRING, "what that rests on: steps, plan, limit"),                  \
-        SOME_OR_NULL("exit_code", LS_API_INTEGER, "of its last start"),                                      \
-        SOME_OR_NULL("idle_s", LS_API_NUMBER, "its devices have done nothing for so long"),                  \
-        SOME_OR_NULL("step", LS_API_INTEGER, "of a training run: how far it is"),                            \
-        SOME_OR_NULL("steps", LS_API_INTEGER, "and how many there are")
+    OUT("job", LS_API_INTEGER, "number of the job"),                                                         \
+        OUT_OR_NULL("name", LS_API_STRING, "name of the job; null if you may not read it"), OUT_STATE,       \
+        OUT("account", LS_API_STRING, "account the job is charged to"),                                      \
+        OUT_OR_NULL("priority", LS_API_STRING, "low, normal or high; null if you may not read the job"),     \
+        OUT("ranks", LS_API_INTEGER, "number of devices the job has, or wants while it waits"),              \
+        OUT_OR_NULL("why", LS_API_STRING, "why the job waits, or how it ended, in one line"),                \
+        SOME("user", LS_API_STRING, "user who owns the job"),                                                \
+        SOME("uid", LS_API_INTEGER, "number (uid) of that user"),                                            \
+        SOME("gid", LS_API_INTEGER, "number (gid) of the group the job runs as"),                            \
+        SOME_OR_NULL("group", LS_API_STRING, "sweep the job belongs to; null: none"),                        \
+        SOME_OR_NULL("run_dir", LS_API_STRING,                                                               \
+                     "folder a training run writes to; null for any other program"),                         \
+        SOME("epoch", LS_API_INTEGER, "number of times the job was started"),                                \
+        SOME("submitted", LS_API_NUMBER, "time of submission, in seconds since 1970, as all times"),         \
+        SOME_OR_NULL("queued", LS_API_NUMBER, "time since which the job waits, or last began to wait"),      \
+        SOME("ran_s", LS_API_NUMBER, "seconds the job has run, over all its starts"),                        \
+        SOME_OR_NULL("started", LS_API_NUMBER, "time of the last start; null: never started"),               \
+        SOME_OR_NULL("ended", LS_API_NUMBER, "time of the end; null: the job has not ended"),                \
+        SOME_OR_NULL("ends", LS_API_NUMBER, "time at which the job is expected to end; null: unknown"),      \
+        SOME_OR_NULL("ends_from", LS_API_STRING, "source of that estimate: steps, plan or limit"),           \
+        SOME_OR_NULL("exit_code", LS_API_INTEGER, "exit code of the last start"),                            \
+        SOME_OR_NULL("idle_s", LS_API_NUMBER, "seconds for which the job's devices have done nothing"),      \
+        SOME_OR_NULL("step", LS_API_INTEGER, "steps a training run has done"),                               \
+        SOME_OR_NULL("steps", LS_API_INTEGER, "steps a training run will do in all")
 
 static const ls_api_field listed_job[] = {JOB_ROWS};
 
 #define USAGE_ROWS                                                                                           \
     OUT("allocated_h", LS_API_NUMBER, "device-hours that jobs held"),                                        \
-        OUT("idle_h", LS_API_NUMBER, "of these, held and not used"),                                         \
-        OUT("lost_h", LS_API_NUMBER, "of these, computed and thrown away"),                                  \
-        OUT("waiting_h", LS_API_NUMBER, "asked for in vain"),                                                \
-        OUT_OR_NULL("cost", LS_API_NUMBER, "of what was allocated; null: no price is known"),                \
-        OUT_OR_NULL("idle_cost", LS_API_NUMBER, "of what was idle"),                                         \
-        OUT_OR_NULL("lost_cost", LS_API_NUMBER, "of what was lost")
+        OUT("idle_h", LS_API_NUMBER, "of the allocated device-hours, those not used"),                       \
+        OUT("lost_h", LS_API_NUMBER, "of the allocated device-hours, those whose results were lost"),        \
+        OUT("waiting_h", LS_API_NUMBER, "device-hours for which jobs waited"),                               \
+        OUT_OR_NULL("cost", LS_API_NUMBER, "cost of the allocated device-hours; null: no price is set"),     \
+        OUT_OR_NULL("idle_cost", LS_API_NUMBER, "cost of the idle device-hours; null: no price is set"),     \
+        OUT_OR_NULL("lost_cost", LS_API_NUMBER, "cost of the lost device-hours; null: no price is set")
 
 static const ls_api_field usage_rows[] = {USAGE_ROWS};
 static const ls_api_field account_usage[] = {
-    OUT("account", LS_API_STRING, "its name"),
-    OUT("jobs", LS_API_INTEGER, "ever submitted"),
+    OUT("account", LS_API_STRING, "name of the account"),
+    SOME("user", LS_API_STRING, "user; only with since or user"),
+    OUT("jobs", LS_API_INTEGER, "number of jobs ever submitted; with since or user, of those counted"),
     USAGE_ROWS,
 };
 static const ls_api_field places[] = {
-    OUT("node", LS_API_STRING, "its name"),
-    OUT("devices", LS_API_INTEGERS, "their numbers on the node"),
+    OUT("node", LS_API_STRING, "name of the node"),
+    OUT("devices", LS_API_INTEGERS, "numbers of the devices on the node"),
 };
 static const ls_api_field job_out[] = {
     JOB_ROWS,
-    OUT("after", LS_API_INTEGERS, "jobs it waits for"),
-    OUT_OR_NULL("directory", LS_API_STRING, "where it runs"),
-    OUT_OR_NULL("file_name", LS_API_STRING, "what its run file was called"),
-    OUT("command", LS_API_STRINGS, "the program, while it is known; empty of a training run"),
-    OUT("set", LS_API_STRINGS, "what overrides the run file"),
-    OUT("min_ranks", LS_API_INTEGER, "the fewest it runs with"),
-    OUT("max_ranks", LS_API_INTEGER, "the most"),
-    OUT_OR_NULL("time_limit_s", LS_API_NUMBER, "null: none"),
-    OUT("restartable", LS_API_BOOL, "may it be stopped and started again?"),
-    OUT("spot", LS_API_BOOL, "may it run on what can be taken away?"),
-    OUT("cause", LS_API_STRING, "of its last change of state"),
-    OUT_OR_NULL("text", LS_API_STRING, "and in words"),
-    OUT("held", LS_API_BOOL, "does it wait for its release?"),
-    OUT("restarts", LS_API_INTEGER, "after losses"),
-    OUT("preemptions", LS_API_INTEGER, "for others"),
-    OUT_OR_NULL("saved", LS_API_NUMBER, "its last checkpoint"),
-    OF("nodes", LS_API_OBJECTS, places, "where it runs"),
+    OUT("after", LS_API_INTEGERS, "jobs that must succeed before this one starts"),
+    OUT_OR_NULL("directory", LS_API_STRING, "folder the job runs in"),
+    OUT_OR_NULL("file_name", LS_API_STRING, "name of the run file"),
+    OUT("command", LS_API_STRINGS,
+        "program and its arguments, as long as they are known; empty for a training run"),
+    OUT("set", LS_API_STRINGS, "settings that override the run file"),
+    OUT("min_ranks", LS_API_INTEGER, "smallest number of devices the job runs with"),
+    OUT("max_ranks", LS_API_INTEGER, "largest number of devices the job runs with"),
+    OUT_OR_NULL("time_limit_s", LS_API_NUMBER, "time limit in seconds; null: none"),
+    OUT("restartable", LS_API_BOOL, "whether the job may be stopped and started again"),
+    OUT("spot", LS_API_BOOL, "whether the job may run on machines that can be taken away"),
+    OUT("cause", LS_API_STRING, "cause of the last change of state"),
+    OUT_OR_NULL("text", LS_API_STRING, "that cause in words"),
+    OUT("held", LS_API_BOOL, "whether the job waits to be released"),
+    OUT("restarts", LS_API_INTEGER, "number of restarts after losses"),
+    OUT("preemptions", LS_API_INTEGER, "number of times the job was stopped for others"),
+    OUT_OR_NULL("saved", LS_API_NUMBER, "time of the last checkpoint; null: none"),
+    OF("nodes", LS_API_OBJECTS, places, "nodes and devices the job runs on"),
     OUT("engine", LS_API_STRING, "local or slurm"),
-    OUT_OR_NULL("engine_ref", LS_API_STRING, "what the engine calls it"),
-    OF("usage", LS_API_OBJECT, usage_rows, "what it used"),
-    OUT("foresight", LS_API_OBJECT, "when it was said to start and to end, and when that was said"),
+    OUT_OR_NULL("engine_ref", LS_API_STRING, "name the engine has for the job; null: none"),
+    OF("usage", LS_API_OBJECT, usage_rows, "device-hours and cost of the job"),
+    OUT("foresight", LS_API_OBJECT, "predicted start and end, and when they were predicted"),
 };
 static const ls_api_field jobs_out[] = {
-    OF("jobs", LS_API_OBJECTS, listed_job, "by number; those that have ended alone: the last first"),
-    OUT_OR_NULL("before", LS_API_INTEGER, "where the next page begins; null: there is none"),
+    OF("jobs", LS_API_OBJECTS, listed_job,
+       "jobs in order of their numbers; with `ended`, the latest end first"),
+    OUT_OR_NULL("before", LS_API_INTEGER, "value of `before` for the next page; null: this is the last page"),
 };
 static const ls_api_field changed_out[] = {
-    OUT("job", LS_API_INTEGER, "its number"),
-    OUT("state", LS_API_STRING, "its state now"),
+    OUT("job", LS_API_INTEGER, "number of the job"),
+    OUT_STATE,
+};
+static const ls_api_field resize_out[] = {
+    OUT("job", LS_API_INTEGER, "number of the job"),
+    OUT_STATE,
+    OUT("ranks", LS_API_INTEGER, "number of devices the job wants"),
+    OUT("ranks_now", LS_API_INTEGER, "number of devices the job has; 0 while it waits"),
+    OUT("min_ranks", LS_API_INTEGER, "smallest number of devices the job runs with"),
+    OUT("max_ranks", LS_API_INTEGER, "largest number of devices the job may grow to"),
+    OUT("text", LS_API_STRING, "what will happen, in words"),
 };
 static const ls_api_field submit_out[] = {
-    OUT("job", LS_API_INTEGER, "its number"),
+    OUT("job", LS_API_INTEGER, "number of the job"),
     OUT("state", LS_API_STRING, "QUEUED or HELD"),
-    OUT_OR_NULL("run_dir", LS_API_STRING, "where a training run writes; null for any other program"),
+    OUT_OR_NULL("run_dir", LS_API_STRING, "folder a training run writes to; null for any other program"),
 };
 static const ls_api_field sweep_out[] = {
     OUT("group", LS_API_STRING, "name of the sweep"),
-    OUT("jobs", LS_API_INTEGERS, "the numbers of its jobs"),
+    OUT("jobs", LS_API_INTEGERS, "numbers of the sweep's jobs"),
 };
 static const ls_api_field blockers[] = {
-    OUT("job", LS_API_INTEGER, "its number"),
-    OUT_OR_NULL("name", LS_API_STRING, "null for who may not read it"),
-    OUT("devices", LS_API_INTEGER, "that it has"),
-    OUT_OR_NULL("ends", LS_API_NUMBER, "when it is expected to end; null: not known"),
-    OUT_OR_NULL("ends_from", LS_API_STRING, "what that rests on: steps, plan, limit"),
+    OUT("job", LS_API_INTEGER, "number of the job"),
+    OUT_OR_NULL("name", LS_API_STRING, "name of the job; null if you may not read it"),
+    OUT("devices", LS_API_INTEGER, "number of devices that job has"),
+    OUT_OR_NULL("ends", LS_API_NUMBER, "time at which the job is expected to end; null: unknown"),
+    OUT_OR_NULL("ends_from", LS_API_STRING, "source of that estimate: steps, plan or limit"),
     OUT_OR_NULL("kept", LS_API_STRING,
-                "why it is not stopped, though it comes after; null: it does not, or may be"),
+                "why this job is not stopped although it comes later in the order; null: it comes earlier, "
+                "or may be stopped"),
 };
 static const ls_api_field changes[] = {
-    OUT("change", LS_API_STRING, "what would be changed"),
-    OUT("value", LS_API_INTEGER, "to what"),
-    OUT("starts_in_s", LS_API_NUMBER, "seconds until it would start; 0: at once"),
-    OUT("text", LS_API_STRING, "the same in words"),
+    OUT("change", LS_API_STRING, "what would have to change"),
+    OUT("value", LS_API_INTEGER, "new value"),
+    OUT("starts_in_s", LS_API_NUMBER, "seconds until the job would then start; 0: at once"),
+    OUT("text", LS_API_STRING, "the change in words"),
 };
 static const ls_api_field why_out[] = {
-    OUT("job", LS_API_INTEGER, "its number"),
-    OUT("state", LS_API_STRING, STATES),
-    OUT("stage", LS_API_STRING, "the first stage that fails"),
-    OUT_OR_NULL("text", LS_API_STRING, "the same in words"),
-    OUT_OR_NULL("needed", LS_API_INTEGER, "devices it needs"),
-    OUT_OR_NULL("available", LS_API_INTEGER, "devices it could have"),
-    OF("blockers", LS_API_OBJECTS, blockers, "jobs that have what it needs"),
-    OUT_OR_NULL("eta_s", LS_API_NUMBER, "seconds until it is expected to start"),
-    OF("counterfactuals", LS_API_OBJECTS, changes, "what would let it start, and when"),
+    OUT("job", LS_API_INTEGER, "number of the job"),
+    OUT_STATE,
+    OUT("stage", LS_API_STRING, "first stage of the decision that the job does not pass"),
+    OUT_OR_NULL("text", LS_API_STRING, "the reason in words"),
+    OUT_OR_NULL("needed", LS_API_INTEGER, "number of devices the job needs"),
+    OUT_OR_NULL("available", LS_API_INTEGER, "number of devices the job could have now"),
+    OF("blockers", LS_API_OBJECTS, blockers, "jobs that hold the devices it needs"),
+    OUT_OR_NULL("eta_s", LS_API_NUMBER, "seconds until the job is expected to start; null: unknown"),
+    OF("counterfactuals", LS_API_OBJECTS, changes, "changes that would let the job start, and when"),
 };
 static const ls_api_field metrics_out[] = {
-    OUT("job", LS_API_INTEGER, "its number"),
-    OUT("columns", LS_API_STRINGS, "names of the numbers of a point"),
-    OUT("points", LS_API_ANY, "lists of numbers, by step; null for what was not measured"),
-    OUT_OR_NULL("last", LS_API_OBJECT, "the newest step, all that the run wrote of it"),
-    OUT("is_whole", LS_API_BOOL, "false: there are more steps, and the next question finds more of them"),
+    OUT("job", LS_API_INTEGER, "number of the job"),
+    OUT("columns", LS_API_STRINGS, "names of the numbers in each point"),
+    OUT("points", LS_API_ANY, "lists of numbers, ordered by step; null where nothing was measured"),
+    OUT_OR_NULL("last", LS_API_OBJECT, "everything the run wrote about its newest step; null: no step yet"),
+    OUT("is_whole", LS_API_BOOL, "whether all steps were read; false: ask again for more"),
 };
 static const ls_api_field event_rows[] = {
     OUT("time", LS_API_NUMBER, "seconds since 1970"),
-    SOME("event", LS_API_STRING, "of the run: what it tells; its other members are beside it"),
-    SOME("from", LS_API_STRING, "of the queue: the state before"),
-    SOME("to", LS_API_STRING, "the state behind"),
-    SOME("cause", LS_API_STRING, "why"),
-    SOME_OR_NULL("text", LS_API_STRING, "in words"),
+    SOME("event", LS_API_STRING, "for an event of the run: its name; its other members follow"),
+    SOME("from", LS_API_STRING, "for a change of state: the state before"),
+    SOME("to", LS_API_STRING, "for a change of state: the state after"),
+    SOME("cause", LS_API_STRING, "cause of the change"),
+    SOME_OR_NULL("text", LS_API_STRING, "cause in words"),
 };
 static const ls_api_field events_out[] = {
-    OUT("job", LS_API_INTEGER, "its number"),
-    OF("events", LS_API_OBJECTS, event_rows, "by time: changes of its state, and what its run told"),
+    OUT("job", LS_API_INTEGER, "number of the job"),
+    OF("events", LS_API_OBJECTS, event_rows,
+       "changes of the job's state and events of its run, ordered by time"),
 };
 static const ls_api_field holders[] = {
-    OUT("job", LS_API_INTEGER, "its number"),
-    OUT_OR_NULL("name", LS_API_STRING, "null for who may not read it"),
-    OUT("devices", LS_API_INTEGER, "that it has there"),
+    OUT("job", LS_API_INTEGER, "number of the job"),
+    OUT_OR_NULL("name", LS_API_STRING, "name of the job; null if you may not read it"),
+    OUT("devices", LS_API_INTEGER, "number of devices the job has on this node"),
 };
 static const ls_api_field node_rows[] = {
-    OUT("node", LS_API_STRING, "its name"),        OUT("state", LS_API_STRING, "up or down"),
-    OUT("kind", LS_API_STRING, "of its devices"),  OUT("devices", LS_API_INTEGER, "that it has"),
-    OUT("used", LS_API_INTEGER, "that jobs have"), OF("jobs", LS_API_OBJECTS, holders, "who has them"),
+    OUT("node", LS_API_STRING, "name of the node"),
+    OUT("state", LS_API_STRING, "up, draining (jobs still run), drained or down"),
+    OUT("kind", LS_API_STRING, "kind of the node's devices"),
+    OUT("devices", LS_API_INTEGER, "number of devices of the node"),
+    OUT("used", LS_API_INTEGER, "number of devices of the node that jobs have"),
+    OF("jobs", LS_API_OBJECTS, holders, "jobs that have devices of the node"),
 };
 static const ls_api_field nodes_out[] = {
     OUT("engine", LS_API_STRING, "local or slurm"),
-    OF("nodes", LS_API_OBJECTS, node_rows, "machines, their devices and who has them"),
+    OF("nodes", LS_API_OBJECTS, node_rows, "machines, their devices, and the jobs that hold them"),
 };
 static const ls_api_field account_rows[] = {
-    OUT("account", LS_API_STRING, "its name"),
-    OUT("weight", LS_API_INTEGER, "its share beside the others"),
-    OUT_OR_NULL("quota", LS_API_INTEGER, "devices that are its own; null: no limit"),
-    OUT_OR_NULL("borrow", LS_API_INTEGER, "devices of others beside these; null: no limit"),
-    OUT_OR_NULL("lend", LS_API_INTEGER, "of its own, so many may be lent; null: all"),
-    OUT("open_to", LS_API_STRING, "who may use it, without names: you, others, anyone"),
-    OUT("devices", LS_API_INTEGER, "that its jobs have"),
-    OUT("running", LS_API_INTEGER, "jobs that have devices"),
-    OUT("waiting", LS_API_INTEGER, "jobs that wait"),
-    OUT("jobs", LS_API_INTEGER, "ever submitted"),
+    OUT("account", LS_API_STRING, "name of the account"),
+    OUT("weight", LS_API_INTEGER, "weight of the account's share relative to other accounts"),
+    OUT_OR_NULL("quota", LS_API_INTEGER, "number of devices that are the account's own; null: no limit"),
+    OUT_OR_NULL("borrow", LS_API_INTEGER,
+                "number of other accounts' unused devices it may take in addition; null: no limit"),
+    OUT_OR_NULL("lend", LS_API_INTEGER,
+                "number of its own devices that others may use while it does not; null: all"),
+    OUT("open_to", LS_API_STRING, "who may use the account, without names: you, others or anyone"),
+    OUT("devices", LS_API_INTEGER, "number of devices that the account's jobs have"),
+    OUT("running", LS_API_INTEGER, "number of jobs that have devices"),
+    OUT("waiting", LS_API_INTEGER, "number of jobs that wait"),
+    OUT("jobs", LS_API_INTEGER, "number of jobs ever submitted"),
 };
 static const ls_api_field accounts_out[] = {
-    OF("accounts", LS_API_OBJECTS, account_rows, "shares, quotas, use"),
+    OF("accounts", LS_API_OBJECTS, account_rows, "accounts with their shares, quotas and use"),
+};
+static const ls_api_field upkeep_out[] = {
+    OUT_OR_NULL("paused", LS_API_OBJECT, "who paused the queue, since when, and why; null: it is not paused"),
+    OUT("drained", LS_API_OBJECT, "for each drained node: who drained it, since when, and why"),
+    OUT("maintenance", LS_API_OBJECTS,
+        "windows in which nothing runs: number, begin, end, who announced each, and why"),
 };
 static const ls_api_field usage_out[] = {
-    OF("accounts", LS_API_OBJECTS, account_usage, "device-hours and money of each account"),
-    OF("total", LS_API_OBJECT, usage_rows, "of all together"),
-    OUT_OR_NULL("price_per_device_h", LS_API_NUMBER, "null: not known"),
-    OUT("currency", LS_API_STRING, "of the price"),
-    OUT("foresight", LS_API_OBJECT, "how right predicted starts and ends were"),
+    OF("accounts", LS_API_OBJECTS, account_usage, "device-hours and cost of each account"),
+    OF("total", LS_API_OBJECT, usage_rows, "device-hours and cost of all accounts together"),
+    OUT_OR_NULL("price_per_device_h", LS_API_NUMBER,
+                "price of one device for one hour; null: no price is set"),
+    OUT("currency", LS_API_STRING, "currency of the price"),
+    OUT("foresight", LS_API_OBJECT, "how accurate predicted starts and ends were"),
 };
-static const ls_api_field account_out[] = {OUT("account", LS_API_STRING, "its name")};
+static const ls_api_field account_out[] = {OUT("account", LS_API_STRING, "name of the account")};
+static const ls_api_field token_in[] = {
+    IN(LS_API_BODY, "read_only", LS_API_BOOL, 0, 0,
+       "make a token for GET requests only; it never gives the rights of an administrator"),
+    IN(LS_API_BODY, "rotate", LS_API_BOOL, 0, 0, "replace the token of that kind, which is no longer valid"),
+};
+static const ls_api_field revoke_in[] = {
+    IN(LS_API_BODY, "read_only", LS_API_BOOL, 0, 0, "revoke the read-only token"),
+    IN(LS_API_BODY, "user", LS_API_STRING, 1, 64,
+       "user whose token to revoke (default: the caller); only root and the daemon's owner may name another"),
+};
+#define TOKEN_ROWS                                                                                           \
+    OUT("user", LS_API_STRING, "user whose token it is"),                                                    \
+        OUT("read_only", LS_API_BOOL, "whether it allows GET requests only")
+static const ls_api_field token_out[] = {
+    OUT("token", LS_API_STRING, "text of the token; it is stored nowhere and shown only once"),
+    OUT("uid", LS_API_INTEGER, "number (uid) of that user"),
+    TOKEN_ROWS,
+};
+static const ls_api_field revoke_out[] = {TOKEN_ROWS};
+static const ls_api_field token_rows[] = {
+    TOKEN_ROWS,
+    OUT("uid", LS_API_INTEGER, "number (uid) of that user"),
+    OUT_OR_NULL("made", LS_API_NUMBER, "time at which it was made; null: unknown"),
+};
+static const ls_api_field tokens_out[] = {
+    OF("tokens", LS_API_OBJECTS, token_rows, "tokens that are valid, without their text"),
+};
+static const ls_api_field health_out[] = {OUT("status", LS_API_STRING, "ok")};
 static const ls_api_field down_out[] = {
-    OUT("jobs", LS_API_INTEGER, "that have not ended"),
-    OUT("cancel", LS_API_BOOL, "are they cancelled before?"),
+    OUT("jobs", LS_API_INTEGER, "number of jobs that have not ended"),
+    OUT("cancel", LS_API_BOOL, "whether these jobs are cancelled first"),
 };
 static const ls_api_field reserved_rows[] = {
-    OUT("job", LS_API_INTEGER, "its number"),
-    OUT_OR_NULL("starts_in_s", LS_API_NUMBER, "null: devices are kept free for it as they come"),
+    OUT("job", LS_API_INTEGER, "number of the job"),
+    OUT_OR_NULL("starts_in_s", LS_API_NUMBER,
+                "seconds until the reserved start; null: devices are kept for the job as they become free"),
 };
 static const ls_api_field status_out[] = {
-    OUT("version", LS_API_STRING, "of the daemon"),
+    OUT("version", LS_API_STRING, "version of the daemon"),
     OUT("engine", LS_API_STRING, "local or slurm"),
-    OUT("order", LS_API_STRING, "of the policy"),
-    OUT("states", LS_API_OBJECT, "how many jobs the daemon has in memory, by state"),
-    OUT("waiting", LS_API_OBJECT, "how many are QUEUED, by priority"),
-    OUT("devices_wanted", LS_API_INTEGER, "by those"),
-    OUT("waits_s", LS_API_NUMBER, "how long that one waits that has waited longest"),
-    OUT("devices", LS_API_INTEGER, "of all nodes"),
-    OUT("devices_used", LS_API_INTEGER, "that jobs have"),
-    OUT("devices_idle", LS_API_INTEGER, "of these, those that do nothing"),
-    OUT("nodes", LS_API_INTEGER, "how many there are"),
-    OUT_OR_NULL("paused", LS_API_STRING, "why nothing can be changed; null: it can"),
+    OUT("order", LS_API_STRING, "order of the policy (setting policy.order)"),
+    OUT("states", LS_API_OBJECT, "number of jobs in each state, of those the daemon has in memory"),
+    OUT("waiting", LS_API_OBJECT, "number of QUEUED jobs of each priority"),
+    OUT("devices_wanted", LS_API_INTEGER, "number of devices that QUEUED jobs want"),
+    OUT("waits_s", LS_API_NUMBER, "seconds that the longest-waiting QUEUED job has waited"),
+    OUT("devices", LS_API_INTEGER, "number of devices of all nodes"),
+    OUT("devices_used", LS_API_INTEGER, "number of devices that jobs have"),
+    OUT("devices_idle", LS_API_INTEGER, "number of devices that jobs have and do not use"),
+    OUT("nodes", LS_API_INTEGER, "number of nodes"),
+    OUT_OR_NULL("paused", LS_API_STRING, "why changes are refused at the moment; null: they are not"),
     OF("reserved", LS_API_OBJECTS, reserved_rows,
-       "jobs with a reserved start, in the order in which they keep it"),
+       "jobs with a reserved start, in the order of their reservations"),
+    OF("upkeep", LS_API_OBJECT, upkeep_out, "pauses, drained nodes and maintenance"),
 };
 
 /* ---- the table ---- */
 
 static const ls_api_route routes[] = {
     {"POST", "/v1/jobs", "submit", LS_API_VERB, LS_VERB_SUBMIT, LS_API_ANYBODY,
-     "Puts a job into the queue; what can never run is refused.", FIELDS(submit_in), FIELDS(submit_out), 201},
-    {"GET", "/v1/jobs", "jobs", LS_API_VERB, LS_VERB_LIST, LS_API_ANYBODY, "The queue.", FIELDS(jobs_in),
+     "Submits a job; a job that can never run is refused.", FIELDS(submit_in), FIELDS(submit_out), 201},
+    {"GET", "/v1/jobs", "jobs", LS_API_VERB, LS_VERB_LIST, LS_API_ANYBODY, "Lists jobs.", FIELDS(jobs_in),
      FIELDS(jobs_out)},
-    {"GET", "/v1/jobs/{job}", "job", LS_API_VERB, LS_VERB_SHOW, LS_API_OF_JOB, "One job.", FIELDS(job_only),
-     FIELDS(job_out)},
+    {"GET", "/v1/jobs/{job}", "job", LS_API_VERB, LS_VERB_SHOW, LS_API_OF_JOB, "Shows one job.",
+     FIELDS(job_only), FIELDS(job_out)},
     {"GET", "/v1/jobs/{job}/why", "why", LS_API_VERB, LS_VERB_WHY, LS_API_OF_JOB,
-     "Why it waits: the first stage that fails, what is missing, who has it, when it starts, what would "
-     "help.",
+     "Explains why a job waits: the first stage it does not pass, what is missing, which jobs have it, when "
+     "it will start, and what would help.",
      FIELDS(job_only), FIELDS(why_out)},
     {"GET", "/v1/jobs/{job}/wait", "wait", LS_API_FILE, LS_VERBS, LS_API_OF_JOB,
-     "Answers as /v1/jobs/{job} does, as soon as the job has ended.", FIELDS(wait_in), FIELDS(job_out)},
+     "Answers like /v1/jobs/{job}, once the job has ended.", FIELDS(wait_in), FIELDS(job_out)},
     {"GET", "/v1/jobs/{job}/log", "log", LS_API_FILE, LS_VERBS, LS_API_OF_JOB,
-     "What its processes printed, as text; X-Next is where to go on.", FIELDS(log_in), NULL, 0},
+     "Returns what the job's processes printed, as text; the header X-Next is the next value for `from`.",
+     FIELDS(log_in), NULL, 0},
     {"GET", "/v1/jobs/{job}/metrics", "metrics", LS_API_FILE, LS_VERBS, LS_API_OF_JOB,
-     "The steps of a training run, thinned out to a number of points.", FIELDS(metrics_in),
+     "Returns the steps of a training run, merged into a given number of points.", FIELDS(metrics_in),
      FIELDS(metrics_out)},
     {"GET", "/v1/jobs/{job}/events", "events", LS_API_FILE, LS_VERBS, LS_API_OF_JOB,
-     "What happened to it, by time.", FIELDS(events_in), FIELDS(events_out)},
+     "Returns what happened to a job, ordered by time.", FIELDS(events_in), FIELDS(events_out)},
     {"POST", "/v1/jobs/{job}/cancel", "cancel", LS_API_VERB, LS_VERB_CANCEL, LS_API_OF_JOB,
-     "Ends it: a training run saves first.", FIELDS(job_only), FIELDS(changed_out)},
+     "Ends a job; a training run saves first.", FIELDS(job_only), FIELDS(changed_out)},
     {"POST", "/v1/jobs/{job}/hold", "hold", LS_API_VERB, LS_VERB_HOLD, LS_API_OF_JOB,
      "Keeps a waiting job from starting until it is released.", FIELDS(job_only), FIELDS(changed_out)},
     {"POST", "/v1/jobs/{job}/release", "release", LS_API_VERB, LS_VERB_RELEASE, LS_API_OF_JOB,
      "Lets a held job start.", FIELDS(job_only), FIELDS(changed_out)},
     {"POST", "/v1/jobs/{job}/resize", "resize", LS_API_VERB, LS_VERB_RESIZE, LS_API_OF_JOB,
-     "More or fewer devices, also while it runs.", FIELDS(resize_in), FIELDS(changed_out)},
+     "Changes the number of devices of a job, also while it runs.", FIELDS(resize_in), FIELDS(resize_out)},
     {"POST", "/v1/jobs/{job}/priority", "priority", LS_API_VERB, LS_VERB_PRIORITY, LS_API_OF_JOB,
-     "Another priority: what waits is put in order anew.", FIELDS(priority_in), FIELDS(changed_out)},
+     "Changes the priority of a job; the queue is reordered.", FIELDS(priority_in), FIELDS(changed_out)},
+    {"POST", "/v1/jobs/{job}/change", "change", LS_API_VERB, LS_VERB_CHANGE, LS_API_OF_JOB,
+     "Changes time limit, account, dependencies or priority of a waiting job.", FIELDS(change_in),
+     FIELDS(changed_out)},
+    {"POST", "/v1/pause", "pause", LS_API_VERB, LS_VERB_PAUSE, LS_API_ADMIN,
+     "Pauses the queue: running jobs continue, and no job starts.", FIELDS(pause_in), FIELDS(upkeep_out)},
+    {"POST", "/v1/resume", "resume", LS_API_VERB, LS_VERB_RESUME, LS_API_ADMIN, "Ends a pause of the queue.",
+     NULL, 0, FIELDS(upkeep_out)},
+    {"POST", "/v1/drain", "drain", LS_API_VERB, LS_VERB_DRAIN, LS_API_ADMIN,
+     "Drains a node: its jobs continue, and no job starts on it.", FIELDS(drain_in), FIELDS(upkeep_out)},
+    {"POST", "/v1/undrain", "undrain", LS_API_VERB, LS_VERB_UNDRAIN, LS_API_ADMIN,
+     "Puts a drained node back into use.", FIELDS(undrain_in), FIELDS(upkeep_out)},
+    {"POST", "/v1/maintenance", "maintain", LS_API_VERB, LS_VERB_MAINTAIN, LS_API_ADMIN,
+     "Announces maintenance: a time in which nothing runs.", FIELDS(maintenance_in), FIELDS(upkeep_out)},
+    {"POST", "/v1/maintenance/{window}/cancel", "maintain_not", LS_API_VERB, LS_VERB_MAINTAIN_NOT,
+     LS_API_ADMIN, "Calls maintenance off, or ends it.", FIELDS(window_in), FIELDS(upkeep_out)},
     {"POST", "/v1/sweeps", "sweep", LS_API_VERB, LS_VERB_SWEEP, LS_API_ANYBODY,
-     "A job for each combination of values, as one group.", FIELDS(sweep_in), FIELDS(sweep_out), 201},
-    {"GET", "/v1/nodes", "nodes", LS_API_VERB, LS_VERB_NODES, LS_API_ANYBODY, "The machines.", NULL, 0,
+     "Submits one job for each combination of values, as one group.", FIELDS(sweep_in), FIELDS(sweep_out),
+     201},
+    {"GET", "/v1/nodes", "nodes", LS_API_VERB, LS_VERB_NODES, LS_API_ANYBODY, "Lists the machines.", NULL, 0,
      FIELDS(nodes_out)},
-    {"GET", "/v1/accounts", "accounts", LS_API_VERB, LS_VERB_ACCOUNTS, LS_API_ANYBODY, "Who shares them.",
+    {"GET", "/v1/accounts", "accounts", LS_API_VERB, LS_VERB_ACCOUNTS, LS_API_ANYBODY, "Lists the accounts.",
      NULL, 0, FIELDS(accounts_out)},
     {"POST", "/v1/accounts", "account", LS_API_VERB, LS_VERB_ACCOUNT, LS_API_ADMIN,
-     "Makes or changes an account.", FIELDS(account_in), FIELDS(account_out)},
+     "Creates or changes an account.", FIELDS(account_in), FIELDS(account_out)},
     {"GET", "/v1/usage", "usage", LS_API_VERB, LS_VERB_USAGE, LS_API_ANYBODY,
-     "What was used, and wasted, by account.", NULL, 0, FIELDS(usage_out)},
-    {"GET", "/v1/status", "status", LS_API_VERB, LS_VERB_STATUS, LS_API_ANYBODY, "The daemon.", NULL, 0,
-     FIELDS(status_out)},
+     "Returns the device-hours each account used and wasted.", FIELDS(usage_in), FIELDS(usage_out)},
+    {"GET", "/v1/status", "status", LS_API_VERB, LS_VERB_STATUS, LS_API_ANYBODY,
+     "Returns the state of the daemon.", NULL, 0, FIELDS(status_out)},
     {"GET", "/v1/events", "stream", LS_API_STREAM, LS_VERBS, LS_API_ANYBODY,
-     "Server-sent events: job (a change of state) and step (of a running training run), as they happen; goes "
-     "on "
-     "behind Last-Event-ID.",
+     "Sends server-sent events as they happen: job (a change of state) and step (of a running training run); "
+     "resumes after Last-Event-ID.",
      FIELDS(stream_in), NULL, 0},
-    {"POST", "/v1/down", "down", LS_API_VERB, LS_VERB_DOWN, LS_API_ADMIN, "Ends the daemon; jobs go on.",
-     FIELDS(down_in), FIELDS(down_out), 202},
-    {"GET", "/metrics", "prometheus", LS_API_METRICS, LS_VERBS, LS_API_ANYBODY, "Numbers for Prometheus.",
-     NULL, 0, NULL, 0},
-    {"GET", "/", "page", LS_API_PAGE, LS_VERBS, LS_API_ANYBODY, "The queue, as a page.", NULL, 0, NULL, 0},
-    {"GET", "/ended", "ended_page", LS_API_PAGE, LS_VERBS, LS_API_ANYBODY,
-     "The jobs that have ended, as pages.", FIELDS(ended_in), NULL, 0},
-    {"GET", "/jobs/{job}", "job_page", LS_API_PAGE, LS_VERBS, LS_API_OF_JOB, "One job, as a page.",
+    {"POST", "/v1/down", "down", LS_API_VERB, LS_VERB_DOWN, LS_API_ADMIN,
+     "Stops the daemon; jobs keep running.", FIELDS(down_in), FIELDS(down_out), 202},
+    {"POST", "/v1/tokens", "token", LS_API_TOKEN, LS_VERBS, LS_API_ANYBODY,
+     "Makes the caller a token for TCP; only over the Unix socket.", FIELDS(token_in), FIELDS(token_out),
+     201},
+    {"GET", "/v1/tokens", "tokens", LS_API_TOKEN, LS_VERBS, LS_API_ANYBODY,
+     "Lists the caller's tokens; root and the daemon's owner see all.", NULL, 0, FIELDS(tokens_out)},
+    {"POST", "/v1/tokens/revoke", "revoke", LS_API_TOKEN, LS_VERBS, LS_API_ANYBODY,
+     "Revokes a token; only over the Unix socket.", FIELDS(revoke_in), FIELDS(revoke_out)},
+    {"GET", "/healthz", "health", LS_API_HEALTH, LS_VERBS, LS_API_OPEN,
+     "Answers as long as the daemon does; needs no token.", NULL, 0, FIELDS(health_out)},
+    {"GET", "/metrics", "prometheus", LS_API_METRICS, LS_VERBS, LS_API_ANYBODY,
+     "Returns metrics for Prometheus.", NULL, 0, NULL, 0},
+    {"GET", "/", "page", LS_API_PAGE, LS_VERBS, LS_API_ANYBODY, "Shows the queue as a page.", NULL, 0, NULL,
+     0},
+    {"GET", "/ended", "ended_page", LS_API_PAGE, LS_VERBS, LS_API_ANYBODY, "Shows the ended jobs as pages.",
+     FIELDS(ended_in), NULL, 0},
+    {"GET", "/jobs/{job}", "job_page", LS_API_PAGE, LS_VERBS, LS_API_OF_JOB, "Shows one job as a page.",
      FIELDS(job_only), NULL, 0},
     {"GET", "/openapi.json", "openapi", LS_API_OPENAPI, LS_VERBS, LS_API_ANYBODY,
-     "This table, as OpenAPI 3.1.", NULL, 0, NULL, 0},
+     "Returns this table as OpenAPI 3.1.", NULL, 0, NULL, 0},
 };
 
 const ls_api_route *ls_api_routes(size_t *count_out)

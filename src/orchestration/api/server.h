@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Server: the daemon's HTTP face, on a Unix socket and on TCP, inside the loop of base/env.
+ * Server: the daemon's HTTP API, on a Unix socket and on TCP, inside the loop of env/env.h.
  *
  *      browser, curl, Prometheus ── TCP ──┐
  *      lockstep submit, ps, ... ── Unix ──┴─▶ guard ─▶ route ─▶ arguments ─▶ verb ─▶ (a turn) ─▶ reply ─▶ JSON, page, text
- *                                                                  job's files (base/user_files.h) ─────▶
+ *                                                                  job's files (env/user/user_files.h) ─────▶
  *
- * libmicrohttpd speaks HTTP (its epoll descriptor is watched by the loop); a request sleeps until its verb is answered. What strangers can
- * do is bounded: connections (and those of one other user), bytes of headers and bodies, of all bodies together, seconds from the first
- * byte of a request to its last, seconds that an answer may take to be read.
+ * env/http/http_server.h carries it: connections, TLS, deadlines, limits, and who the caller is.
+ * The queue's part is in this folder: the table of routes, rights, arguments and answers. A request
+ * sleeps until its verb is answered.
  *
  * One owner, the loop's thread.
  */
 #ifndef LS_ORCHESTRATION_API_SERVER_H
 #define LS_ORCHESTRATION_API_SERVER_H
 
-#include "base/env.h"
 #include "base/status.h"
-#include "base/user_files.h"
+#include "env/env.h"
+#include "env/user/user_files.h"
 #include "orchestration/control/controller.h"
 
 #include <stdbool.h>
@@ -25,57 +25,64 @@
 
 typedef struct ls_api ls_api;
 
-/* Who answers verbs; as ls_controller_call and its like. */
+/* The functions that answer verbs: ls_controller_call and its relatives. */
 typedef struct ls_api_calls {
     void *context;
     void (*call)(void *context, const ls_caller *caller, ls_verb verb, const json_t *arguments,
                  ls_controller_reply reply, void *reply_context);
-    /* Nobody waits for that reply any more. */
+    /* The reply is no longer wanted. */
     void (*forget)(void *context, void *reply_context);
-    /* Name, files and log of a job. */
+    /* May the caller see name, files and log of a job? */
     bool (*may_read)(void *context, const ls_caller *caller, uint64_t job);
 } ls_api_calls;
 
 enum {
-    LS_API_CONNECTIONS_MAX = 512,
-    LS_API_CONNECTIONS_OF_USER_MAX = 64, /* of one who is not the daemon's owner */
-    LS_API_STREAMS_MAX = 128,            /* server-sent events, logs that are followed */
-    LS_API_HEADER_BYTES_MAX = 32 * 1024,
-    LS_API_BODIES_BYTES_MAX = 32 * 1024 * 1024, /* of all requests that are being read */
-    LS_API_REQUEST_S = 10,                      /* for all of a request, and between two on one connection */
-    LS_API_ANSWER_S = 60,                       /* to read an answer that ends */
+    LS_API_STREAMS_MAX = 128, /* server-sent events, and logs that are followed */
+    /* Requests that stay open: the rest of LS_HTTP_CONNECTIONS_OF_USER_MAX and
+     * LS_HTTP_CONNECTIONS_MAX is for short ones. */
+    LS_API_LONG_OF_USER_MAX = 48,
+    LS_API_LONG_MAX = 384,
+    LS_API_PORT = 7600, /* unless told otherwise, or taken */
 };
 
 typedef struct ls_api_settings {
     ls_env *env;
     const char *home;   /* $LOCKSTEP_HOME: gets `socket`, `address`, `token` */
-    const char *listen; /* "127.0.0.1:0" (port 0: any); "": no TCP */
-    const char *certificate,
-        *key;             /* files in PEM; needed, both, unless listen is on loopback; NULL: no TLS */
-    ls_user_files *files; /* who reads what jobs wrote; outlives the API */
-    bool all_users;       /* the socket is open to every user of the machine, who asks as himself */
+    const char *shared; /* a second folder that gets `socket`, as /run/lockstep; NULL: none */
+    /* "127.0.0.1:0" (port 0: any free one); "": no TCP; "auto": LS_API_PORT, or a free one */
+    const char *listen;
+    /* PEM files, both or neither; required unless `listen` is on loopback. */
+    const char *certificate, *key;
+    ls_user_files *files; /* reads what jobs wrote; outlives the API */
+    bool all_users;       /* every user of the machine may connect, and acts as that user */
+    /* Over TCP on loopback, these need a token: the daemon's owner; the other users, who come in at
+     * all only with all_users. */
+    bool owner_needs_token, users_need_token;
     ls_api_calls calls;
-    double request_s; /* instead of LS_API_REQUEST_S, for tests; 0: that */
+    double request_s; /* instead of LS_HTTP_REQUEST_S, for tests; 0: that */
 } ls_api_settings;
 
 /*
- * Opens the doors: binds, writes `address` and, when there is none, `token`. The caller holds the lock of the home folder: a socket that
- * another daemon left is replaced.
+ * Starts to listen, and writes `address` and, if it is missing, `token`. The caller holds the lock
+ * of the home folder: a socket that an earlier daemon left is replaced.
  *
- * settings: strings are copied. Errors: LS_ERR_UNSUPPORTED (no libmicrohttpd), LS_ERR_INVALID (address, TLS missing or broken), LS_ERR_IO.
+ * settings: strings are copied. Errors: LS_ERR_UNSUPPORTED (libmicrohttpd is missing),
+ * LS_ERR_INVALID (address; TLS missing or broken), LS_ERR_IO.
  */
 LS_MUST_CHECK ls_status ls_api_create(const ls_api_settings *settings, ls_api **api_out);
 
-/* Sends what has been answered (for a second at most), forgets the rest, closes, removes `socket` and `address`. */
+/* Sends what has been answered (for one second at most), refuses the rest, closes, and removes
+ * `socket` and `address`. */
 void ls_api_destroy(ls_api *api);
 
 /* "http://127.0.0.1:8421"; "" without TCP. */
 const char *ls_api_address(const ls_api *api);
 
-/* A change of state is on the disk: who waits for it, follows its log or listens to /v1/events hears of it. */
+/* A change of state has been written: requests that wait for it, followed logs and listeners of
+ * /v1/events are told. */
 void ls_api_tell(ls_api *api, const ls_transition *transition, const ls_job *job);
 
-/* A turn of the daemon took so long: for /metrics. */
+/* The duration of one turn of the daemon, for /metrics. */
 void ls_api_took(ls_api *api, double turn_s);
 
 #endif

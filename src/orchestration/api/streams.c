@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "orchestration/api/internal.h"
+#include "orchestration/api/api_internal.h"
 
 #include "base/assert.h"
 
@@ -13,60 +13,55 @@
 #define NS_PER_MS UINT64_C(1000000)
 
 enum {
-    KEPT_EVENTS = 1024,           /* for who comes back with Last-Event-ID */
-    QUEUE_BYTES_MAX = 512 * 1024, /* of one listener: who reads slower than things happen is sent away */
-    BLOCK_BYTES = 16 * 1024,
-    RUNNING_MAX = 256, /* training runs whose steps are told */
+    KEPT_EVENTS = 1024,           /* for listeners that reconnect with Last-Event-ID */
+    QUEUE_BYTES_MAX = 512 * 1024, /* of one listener; one that reads too slowly is disconnected */
+    RUNNING_MAX = 256,            /* training runs whose steps are sent */
     TAIL_BYTES = 8 * 1024,
-    LOG_LOOK_MS = 50, /* at a log to which something was just added; later and later to one that is quiet */
+    LOG_LOOK_MS = 50, /* interval for a log that just grew; doubled while it does not grow */
     LOG_QUIET_MS = 400,
     LOG_PIECE_BYTES = 64 * 1024,
     STEP_LOOK_MS = 500,
-    HEARTBEAT_S = 15, /* a comment: a listener that is gone is noticed */
+    HEARTBEAT_S = 15, /* between comments, by which a listener that is gone is noticed */
 };
 
 typedef struct stream {
     struct stream *next, **here;
     ls_api_streams *all;
-    struct MHD_Connection *connection;
-    ls_api_door *door;
-    int socket;
+    ls_http_stream *http;
     ls_caller caller;
     char user[LS_USER_NAME_BYTES];
     uint64_t job; /* 0: all */
     bool is_log, wants_steps;
-    bool is_asleep, is_over; /* over: what is queued is sent, then it ends */
     uint64_t spoke_ns;
-    ls_text queue;
-    size_t sent;
-    /* Of a log: the worker's question, what was read, and when to look again. */
+    /* Of a log: the read under way, the bytes read so far, and when to read again. */
     uint64_t question, offset, look_ns, pause_ns;
     uint32_t job_uid;
-    bool has_ended;   /* its job: what is there still is all */
-    bool asked_ended; /* it had when the question was asked */
-    char *name;       /* of the log's file */
+    bool has_ended;   /* its job has ended: the log does not grow any more */
+    bool asked_ended; /* `has_ended` at the time of the read */
+    char *name;       /* of the log file */
 } stream;
 
 typedef struct event {
-    uint64_t number, job; /* job 0: for all */
-    char *full, *bare;    /* for who may read the job, and for others; bare NULL: not for them */
+    uint64_t number, job; /* job 0: for all listeners */
+    /* for callers who may read the job, and for others; bare NULL: not sent to others */
+    char *full, *bare;
 } event;
 
-/* A training run that goes on. */
+/* A training run that is running. */
 typedef struct runner {
     ls_api_streams *all;
     uint64_t job;
     uint32_t uid, gid;
     char *run_dir;
     uint64_t last_step;
-    uint64_t question; /* its newest step is being read; 0: it is not */
+    uint64_t question; /* read of its newest step; 0: none is under way */
 } runner;
 
 struct ls_api_streams {
     ls_api *api;
     stream *first;
     size_t count;
-    uint64_t boot, next_number; /* boot: numbers of another life of the daemon mean nothing */
+    uint64_t boot, next_number; /* boot: tells numbers of an earlier daemon from these */
     event events[KEPT_EVENTS];
     runner *running[RUNNING_MAX];
     size_t running_count;
@@ -78,67 +73,28 @@ struct ls_api_streams {
 
 /* ---- one stream ---- */
 
-static void wake(stream *s)
-{
-    if (s->is_asleep) {
-        s->is_asleep = false;
-        s->all->api->mhd->resume_connection(s->connection);
-        ls_api_door_kick(s->door);
-    }
-}
-
-static void end(stream *s)
-{
-    s->is_over = true;
-    wake(s);
-}
-
 static void say(stream *s, const char *text)
 {
-    if (s->is_over) {
+    if (ls_http_stream_is_ending(s->http)) {
         return;
     }
-    if (s->queue.bytes - s->sent + strlen(text) > QUEUE_BYTES_MAX) {
-        end(s); /* it comes back with Last-Event-ID when it can */
+    if (ls_http_stream_waiting(s->http) + strlen(text) > QUEUE_BYTES_MAX) {
+        ls_http_stream_end(s->http); /* it reconnects with Last-Event-ID when it can */
         return;
     }
-    ls_text_append(&s->queue, text);
+    ls_http_stream_put(s->http, text, strlen(text));
     s->spoke_ns = ls_env_now_ns(s->all->api->env);
-    wake(s);
-}
-
-static ssize_t take_queue(stream *s, char *out, size_t max)
-{
-    const size_t left = s->queue.bytes - s->sent, bytes = left < max ? left : max;
-    memcpy(out, ls_text_string(&s->queue) + s->sent, bytes);
-    s->sent += bytes;
-    if (s->sent == s->queue.bytes) {
-        ls_text_clear(&s->queue);
-        s->sent = 0;
-    }
-    return (ssize_t)bytes;
 }
 
 static void look_at_log(stream *s);
 
-/* The library asks for more. */
-static ssize_t read_stream(void *context, uint64_t position, char *out, size_t max)
+/* What was read is sent: more of a log may be read. */
+static void drained(void *context)
 {
-    (void)position;
     stream *s = context;
-    const ssize_t bytes = take_queue(s, out, max);
-    if (bytes != 0) {
-        return bytes;
-    }
-    if (s->is_over) {
-        return MHD_CONTENT_READER_END_OF_STREAM;
-    }
     if (s->is_log) {
-        look_at_log(s); /* what was read is sent */
+        look_at_log(s);
     }
-    s->is_asleep = true;
-    s->all->api->mhd->suspend_connection(s->connection);
-    return 0;
 }
 
 static void release_stream(void *context)
@@ -152,29 +108,26 @@ static void release_stream(void *context)
     if (s->question) {
         ls_user_files_forget(s->all->api->files, s->question);
     }
-    ls_text_release(&s->queue);
     free(s->name);
     free(s);
 }
 
-/* Makes the exchange's answer a stream; NULL, and an error for an answer, when there are too many. */
+/* Answers the exchange with a stream, or with an error (NULL) if there are too many. */
 static stream *open_stream(ls_api_exchange *exchange, const char *type)
 {
     ls_api_streams *all = exchange->api->streams;
     if (all->count >= LS_API_STREAMS_MAX) {
         const ls_status status =
-            ls_fail(LS_ERR_FAILED, "%zu clients listen already, as many as there can be", all->count);
+            ls_fail(LS_ERR_FAILED, "%zu clients already follow events, which is the limit: try again later",
+                    all->count);
         ls_api_exchange_error(exchange, 503, status);
         return NULL;
     }
     stream *s = calloc(1, sizeof *s);
-    LS_ASSERT(s && "out of memory for a stream");
+    LS_ASSERT(s && "not enough memory for a stream");
     *s = (stream){.next = all->first,
                   .here = &all->first,
                   .all = all,
-                  .connection = exchange->connection,
-                  .door = exchange->link->door,
-                  .socket = exchange->link->fd,
                   .caller = exchange->caller,
                   .spoke_ns = ls_env_now_ns(all->api->env)};
     memcpy(s->user, exchange->user, sizeof s->user);
@@ -184,13 +137,9 @@ static stream *open_stream(ls_api_exchange *exchange, const char *type)
     }
     all->first = s;
     all->count++;
-    const ls_microhttpd *mhd = all->api->mhd;
-    struct MHD_Response *response =
-        mhd->create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, s, release_stream);
-    LS_ASSERT(response);
-    mhd->add_response_header(response, "Content-Type", type);
-    exchange->is_stream = true;
-    ls_api_exchange_respond(exchange, 200, response);
+    s->http = ls_http_exchange_stream(
+        exchange->http, type,
+        &(ls_http_stream_calls){.context = s, .drained = drained, .closed = release_stream});
     return s;
 }
 
@@ -244,13 +193,14 @@ void ls_api_streams_tell(ls_api_streams *all, const ls_transition *t, const ls_j
             say(s, text);
         }
         if (s->is_log && s->job == t->job && ls_job_state_is_final(t->to)) {
-            s->has_ended = true; /* what is in the file is still sent */
+            s->has_ended = true; /* the rest of the file is still sent */
             s->look_ns = 0;
         }
     }
 }
 
-/* Says what happened behind the event that a listener names, or that too much did. */
+/* Sends what happened after the event that a listener names; if that is no longer known,
+ * `reset`. */
 static void catch_up(ls_api_streams *all, stream *s, const char *last_id)
 {
     char *end_of_boot = NULL;
@@ -258,7 +208,7 @@ static void catch_up(ls_api_streams *all, stream *s, const char *last_id)
     const unsigned long long last = *end_of_boot == '-' ? strtoull(end_of_boot + 1, NULL, 10) : 0;
     const uint64_t oldest = all->next_number > KEPT_EVENTS ? all->next_number - KEPT_EVENTS : 1;
     if (boot != all->boot || last + 1 < oldest || last >= all->next_number) {
-        say(s, "event: reset\ndata: {}\n\n"); /* it must ask for all there is */
+        say(s, "event: reset\ndata: {}\n\n"); /* the listener must fetch everything again */
         return;
     }
     for (uint64_t number = last + 1; number < all->next_number; number++) {
@@ -288,7 +238,7 @@ static void forget_running(ls_api_streams *all)
     all->running_count = 0;
 }
 
-/* The step of the last whole line of what is the end of metrics.jsonl; NULL when there is none. A new object. */
+/* The last whole line in the tail of metrics.jsonl, as a new object; NULL: none, or not a step. */
 static json_t *last_step(const char *tail, size_t bytes)
 {
     const char *end_of_line = bytes > 0 ? memrchr(tail, '\n', bytes) : NULL;
@@ -351,7 +301,7 @@ static void look_at_steps(ls_api_streams *all)
     }
 }
 
-/* Takes it out of those that were running; NULL: it is new. */
+/* Takes a known run out of the list; NULL: it is new. */
 static runner *take_known(ls_api_streams *all, uint64_t job, const char *run_dir)
 {
     for (size_t i = 0; i < all->running_count; i++) {
@@ -367,7 +317,7 @@ static runner *take_known(ls_api_streams *all, uint64_t job, const char *run_dir
 static runner *new_runner(ls_api_streams *all, const json_t *job, uint64_t id, const char *run_dir)
 {
     runner *r = calloc(1, sizeof *r);
-    LS_ASSERT(r && "out of memory for a run");
+    LS_ASSERT(r && "not enough memory for a run");
     *r = (runner){.all = all,
                   .job = id,
                   .uid = (uint32_t)json_integer_value(json_object_get(job, "uid")),
@@ -404,17 +354,17 @@ static void hear_running(void *context, int status, const json_t *answer)
     }
 }
 
-static bool somebody_wants_steps(const ls_api_streams *all)
+static bool any_wants_steps(const ls_api_streams *all)
 {
     for (const stream *s = all->first; s; s = s->next) {
-        if (s->wants_steps && !s->is_over) {
+        if (s->wants_steps && !ls_http_stream_is_ending(s->http)) {
             return true;
         }
     }
     return false;
 }
 
-static void ask_who_runs(ls_api_streams *all)
+static void ask_for_running(ls_api_streams *all)
 {
     if (all->is_asking) {
         return;
@@ -430,7 +380,7 @@ static void step_tick(void *context)
 {
     ls_api_streams *all = context;
     all->step_timer = 0;
-    if (!somebody_wants_steps(all)) {
+    if (!any_wants_steps(all)) {
         forget_running(all);
         return;
     }
@@ -450,19 +400,24 @@ void ls_api_streams_open_events(ls_api_exchange *exchange)
     s->job = (uint64_t)json_integer_value(job);
     s->wants_steps = !json_is_false(metrics);
     say(s, "retry: 2000\n\n");
-    const char *last_id =
-        all->api->mhd->lookup_connection_value(exchange->connection, MHD_HEADER_KIND, "Last-Event-ID");
+    const char *last_id = ls_http_exchange_header(exchange->http, "Last-Event-ID");
     if (last_id) {
         catch_up(all, s, last_id);
     }
     if (s->wants_steps && !all->step_timer) {
-        ask_who_runs(all);
+        ask_for_running(all);
         all->step_timer = ls_env_timer_set(all->api->env, STEP_LOOK_MS * NS_PER_MS, step_tick, all);
     }
 }
 
 /* ---- logs ---- */
 
+/*
+ * Follows a log: read a piece, send it, read on when it was taken (drained). Nothing new: look
+ * again after a pause that doubles while the log is quiet. The stream ends with the first empty
+ * read that was asked for after the job had ended: a read asked for before may have missed its last
+ * lines.
+ */
 static void hear_log(void *context, const ls_user_file_answer *answer)
 {
     stream *s = context;
@@ -470,16 +425,15 @@ static void hear_log(void *context, const ls_user_file_answer *answer)
     s->question = 0;
     ls_api_check_owner(&seen, s->job_uid);
     if (seen.error == 0 && seen.bytes > 0) {
-        ls_text_append_bytes(&s->queue, seen.data, seen.bytes);
+        ls_http_stream_put(s->http, seen.data, seen.bytes);
         s->offset = seen.offset + seen.bytes;
         s->pause_ns = LOG_LOOK_MS * NS_PER_MS;
-        wake(s);
         return;
     }
     const bool may_come = seen.error == 0 || seen.error == ENOENT || seen.error == ETIMEDOUT ||
                           seen.error == EBUSY || seen.error == EAGAIN;
     if (s->asked_ended || !may_come) {
-        end(s);
+        ls_http_stream_end(s->http);
         return;
     }
     s->look_ns = s->has_ended ? 0 : ls_env_now_ns(s->all->api->env) + s->pause_ns;
@@ -489,7 +443,8 @@ static void hear_log(void *context, const ls_user_file_answer *answer)
 static void look_at_log(stream *s)
 {
     const ls_api *api = s->all->api;
-    if (s->question || s->is_over || s->queue.bytes > s->sent || ls_env_now_ns(api->env) < s->look_ns) {
+    if (s->question || ls_http_stream_is_ending(s->http) || ls_http_stream_waiting(s->http) > 0 ||
+        ls_env_now_ns(api->env) < s->look_ns) {
         return;
     }
     ls_text folder = {0};
@@ -543,34 +498,32 @@ void ls_api_streams_beat(ls_api_streams *all)
 {
     const uint64_t now_ns = ls_env_now_ns(all->api->env);
     for (stream *s = all->first; s; s = s->next) {
-        if (s->is_asleep && ls_api_is_hung_up(s->socket)) { /* the library does not look while it sleeps */
-            end(s);
-        } else if (!s->is_log && now_ns - s->spoke_ns > HEARTBEAT_S * NS_PER_S) {
+        if (!s->is_log && now_ns - s->spoke_ns > HEARTBEAT_S * NS_PER_S) {
             say(s, ": still here\n\n");
         }
     }
-    if (somebody_wants_steps(all)) {
-        ask_who_runs(all);
+    if (any_wants_steps(all)) {
+        ask_for_running(all);
     }
 }
 
 ls_api_streams *ls_api_streams_create(ls_api *api)
 {
     ls_api_streams *all = calloc(1, sizeof *all);
-    LS_ASSERT(all && "out of memory for streams");
+    LS_ASSERT(all && "not enough memory for streams");
     all->api = api;
     all->boot = (uint64_t)ls_env_wall_s(api->env);
     all->next_number = 1;
-    snprintf(all->owner, sizeof all->owner, "%" PRIu32, api->guard.owner_uid);
+    snprintf(all->owner, sizeof all->owner, "%" PRIu32, api->owner_uid);
     all->self =
-        (ls_caller){.uid = api->guard.owner_uid, .gid = api->owner_gid, .user = all->owner, .is_admin = true};
+        (ls_caller){.uid = api->owner_uid, .gid = api->owner_gid, .user = all->owner, .is_admin = true};
     return all;
 }
 
 void ls_api_streams_close(ls_api_streams *all)
 {
     for (stream *s = all->first; s; s = s->next) {
-        end(s);
+        ls_http_stream_end(s->http);
     }
 }
 

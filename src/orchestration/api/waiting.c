@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "orchestration/api/internal.h"
+#include "orchestration/api/api_internal.h"
 
 #include <string.h>
 
 #define NS_PER_S UINT64_C(1000000000)
 
-/* Beside being told, each asks again after so long: the end may have been told between its question and the answer. */
+/* A request is told when its job ends. It also asks again after this time, because the job may have
+ * ended between its question and the answer. */
 #define LOOK_AGAIN_NS (5 * NS_PER_S)
 
 static uint64_t job_of(const ls_api_exchange *exchange)
@@ -75,7 +76,7 @@ void ls_api_wait_look(ls_api *api, uint64_t job)
         next = at->next_waiting;
         if (job_of(at) == job || now_ns >= at->look_again_ns || now_ns >= at->wait_until_ns) {
             ls_api_wait_forget(at);
-            look(at); /* its answer comes with the end of a turn, never now */
+            look(at); /* its answer comes at the end of a turn, never from here */
         }
     }
 }

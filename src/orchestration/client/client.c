@@ -3,31 +3,44 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "base/user.h"
+#include "env/user/user.h"
 #include "orchestration/client/response.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 enum { BLOCK_BYTES = 64 * 1024, ANSWER_BYTES_MAX = 256 * 1024 * 1024, ERROR_BYTES_MAX = 64 * 1024 };
 
+/* For requests without a limit on the answer. */
+#define CONNECT_LIMIT_S 20.0
+
 /* ---- the connection ---- */
 
-/* A path of a socket has at most 107 bytes; a home folder may be deeper, and is then named by a descriptor. */
-static int connect_to(const char *home)
+/* The path of a socket has at most 107 bytes; a home folder with a longer path is named by a
+ * descriptor. The limit also ends a wait for a place among the connections that a stopped daemon
+ * has not accepted. */
+static int connect_to(const char *home, double timeout_s)
 {
     const int folder = open(home, O_PATH | O_DIRECTORY | O_CLOEXEC);
     const int fd = folder < 0 ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const double limit_s = timeout_s > 0.0 ? timeout_s : CONNECT_LIMIT_S;
+    const struct timeval limit = {.tv_sec = (time_t)limit_s,
+                                  .tv_usec = (suseconds_t)(1e6 * (limit_s - floor(limit_s)))};
+    if (fd >= 0) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    }
     snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/socket", folder);
     const bool is_open = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
     const int error = errno;
@@ -40,36 +53,63 @@ static int connect_to(const char *home)
     return is_open ? fd : -error;
 }
 
-/* The daemon of a user serves that user alone. */
+/* A daemon of an ordinary user serves that user only. */
 static ls_status is_of_another(const char *home)
 {
     struct stat info;
-    char name[LS_USER_NAME_BYTES] = "another user";
-    if (stat(home, &info) == 0) {
-        ls_user_name(info.st_uid, name);
+    if (stat(home, &info) != 0) {
+        return ls_fail_errno(EACCES, "can't reach the daemon of %s: set LOCKSTEP_HOME to a folder of yours",
+                             home);
     }
+    char name[LS_USER_NAME_BYTES];
+    ls_user_name(info.st_uid, name);
     return ls_fail(LS_ERR_INVALID,
-                   "%s belongs to user %s, whose daemon serves no other user: set LOCKSTEP_HOME", home, name);
+                   "%s belongs to user %s, whose daemon serves no other user: set LOCKSTEP_HOME to the "
+                   "folder of your own daemon",
+                   home, name);
 }
 
-static ls_status open_connection(int *fd_out)
+/* The error of a daemon that is there and does not answer. */
+static ls_status is_silent(double timeout_s)
+{
+    return ls_fail(
+        LS_ERR_TIMEOUT,
+        "the daemon has not answered for %g s: its process is suspended, or its disk does not respond. It "
+        "may still carry out the request; 'lockstep ps' shows the result once the daemon answers again",
+        timeout_s);
+}
+
+static ls_status open_connection(double timeout_s, int *fd_out)
 {
     ls_arena arena = {0};
     char *home = ls_home_path(&arena, "");
     if (!home) {
-        return ls_fail(LS_ERR_INVALID, "where is the daemon? Neither LOCKSTEP_HOME nor HOME is set");
+        return ls_fail(LS_ERR_INVALID,
+                       "can't tell where the daemon is: neither LOCKSTEP_HOME nor HOME is set");
     }
     for (size_t bytes = strlen(home); bytes > 1 && home[bytes - 1] == '/';) {
         home[--bytes] = '\0';
     }
-    const int fd = connect_to(home);
+    int fd = connect_to(home, timeout_s);
+    const char *asked = home; /* whose daemon gave the last answer */
     ls_status status = LS_OK;
+    const char *chosen = getenv("LOCKSTEP_HOME");
+    if ((fd == -ENOENT || fd == -ECONNREFUSED) && !(chosen && chosen[0])) {
+        /* no daemon of this user's: the one of root's, if there is one */
+        const int shared = connect_to(LS_SHARED_HOME, timeout_s);
+        const bool is_shared = shared >= 0 || shared == -EAGAIN;
+        fd = is_shared ? shared : fd;
+        asked = is_shared ? LS_SHARED_HOME : home;
+    }
     if (fd == -ENOENT || fd == -ECONNREFUSED) {
-        status = ls_fail(LS_ERR_FAILED, "no daemon runs for %s: start one with 'lockstep up'", home);
+        status = ls_fail(LS_ERR_FAILED, "no daemon runs with %s as its folder: start one with 'lockstep up'",
+                         home);
     } else if (fd == -EACCES) {
-        status = is_of_another(home);
+        status = is_of_another(asked);
+    } else if (fd == -EAGAIN) {
+        status = is_silent(timeout_s > 0.0 ? timeout_s : CONNECT_LIMIT_S);
     } else if (fd < 0) {
-        status = ls_fail_errno(-fd, "can't ask the daemon at %s/socket", home);
+        status = ls_fail_errno(-fd, "can't reach the daemon at %s/socket", asked);
     }
     ls_arena_release(&arena);
     *fd_out = fd;
@@ -83,9 +123,10 @@ static ls_status send_all(int fd, const char *data, size_t bytes)
         if (sent < 0 && errno == EINTR) {
             continue;
         }
-        if (sent < 0) { /* it may have answered and closed before it read all: what it says matters more */
+        /* It may have answered and closed before it read everything: its answer matters more. */
+        if (sent < 0) {
             return errno == EPIPE || errno == ECONNRESET ? LS_OK
-                                                         : ls_fail_errno(errno, "can't ask the daemon");
+                                                         : ls_fail_errno(errno, "can't send to the daemon");
         }
         data += sent;
         bytes -= (size_t)sent;
@@ -115,7 +156,7 @@ static ls_status receive(int fd, double timeout_s, ls_response *response)
 {
     char *block = malloc(BLOCK_BYTES);
     if (!block) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the daemon's answer");
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the daemon's answer");
     }
     ls_status status = LS_OK;
     while (status == LS_OK && response->state != LS_RESPONSE_DONE &&
@@ -124,9 +165,9 @@ static ls_status receive(int fd, double timeout_s, ls_response *response)
         const int ready = poll(&wait, 1, timeout_s > 0 ? (int)(1e3 * timeout_s) : -1);
         const ssize_t bytes = ready > 0 ? recv(fd, block, BLOCK_BYTES, 0) : -1;
         if (ready == 0) {
-            status = ls_fail(LS_ERR_TIMEOUT, "the daemon has not answered for %g s", timeout_s);
+            status = is_silent(timeout_s);
         } else if (bytes < 0 && errno != EINTR) {
-            status = ls_fail_errno(errno, "the daemon's answer broke off");
+            status = ls_fail_errno(errno, "the connection failed before the daemon's answer was complete");
         } else if (bytes == 0) {
             status = ls_response_end(response);
             break;
@@ -142,9 +183,9 @@ static ls_status receive(int fd, double timeout_s, ls_response *response)
 
 typedef struct reader {
     ls_response response;
-    ls_client_take take; /* of an answer that says yes */
+    ls_client_take take; /* gets the body of a successful answer */
     void *context;
-    ls_text error; /* the body of one that says no */
+    ls_text error; /* the body of a refusal */
 } reader;
 
 static bool take_part(void *context, const char *data, size_t bytes)
@@ -159,17 +200,18 @@ static bool take_part(void *context, const char *data, size_t bytes)
     return true;
 }
 
-/* What a command's exit code follows from. */
+/* The status from which a command's exit code follows. */
 static ls_status status_of(int code)
 {
     return code == 404                  ? LS_ERR_NOT_FOUND
+           : code == 429                ? LS_ERR_FAILED
            : code == 408 || code == 504 ? LS_ERR_TIMEOUT
            : code == 507                ? LS_ERR_DISK
            : code >= 400 && code < 500  ? LS_ERR_INVALID
                                         : LS_ERR_FAILED;
 }
 
-/* An answer that says no. */
+/* Turns a refusal into an error. */
 static ls_status refusal(const reader *self)
 {
     json_t *root = json_loadb(ls_text_string(&self->error), self->error.bytes, 0, NULL);
@@ -178,7 +220,7 @@ static ls_status refusal(const reader *self)
     if (text) {
         ls_fail(status, "%s", text);
     } else {
-        ls_fail(status, "the daemon answers %d", self->response.code);
+        ls_fail(status, "the daemon refused the request with HTTP status %d", self->response.code);
     }
     json_decref(root);
     return status;
@@ -188,9 +230,10 @@ ls_status ls_client_read(const ls_client_request *request, ls_client_take take, 
                          uint64_t *next_out)
 {
     int fd = -1;
-    LS_TRY(open_connection(&fd));
+    LS_TRY(open_connection(request->timeout_s, &fd));
     reader *self = calloc(1, sizeof *self);
-    ls_status status = self ? send_request(fd, request) : ls_fail(LS_ERR_MEMORY, "no memory for a question");
+    ls_status status = self ? send_request(fd, request)
+                            : ls_fail(LS_ERR_MEMORY, "not enough memory for a request to the daemon");
     if (status == LS_OK) {
         self->response = (ls_response){.take = take_part, .context = self};
         self->take = take;

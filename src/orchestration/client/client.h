@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Client: asks the daemon of $LOCKSTEP_HOME over its Unix socket. One connection per question. Blocking; thread-safe.
+ * Client: sends requests to the daemon of $LOCKSTEP_HOME over its Unix socket, one connection each.
+ * Without LOCKSTEP_HOME it is the daemon of ~/.lockstep, else root's (LS_SHARED_HOME).
+ * Blocking; thread-safe.
  */
 #ifndef LS_ORCHESTRATION_CLIENT_CLIENT_H
 #define LS_ORCHESTRATION_CLIENT_CLIENT_H
@@ -13,28 +15,29 @@
 
 typedef struct ls_client_request {
     const char *method; /* "GET", "POST" */
-    const char *path;   /* "/v1/jobs/7", escaped where it needs to be (ls_client_append_escaped) */
+    const char *path;   /* "/v1/jobs/7"; the caller escapes it (ls_client_append_escaped) */
     const json_t *body; /* of POST; NULL: {} */
-    double timeout_s;   /* without a byte from the daemon; 0: for ever */
+    double timeout_s;   /* without a byte from the daemon; 0: no limit */
 } ls_client_request;
 
-/* A part of an answer's body as it comes. False: no more is wanted. */
+/* Gets the parts of an answer's body as they arrive. False: no more is wanted. */
 typedef bool (*ls_client_take)(void *context, const char *data, size_t bytes);
 
 /*
- * Asks, and returns the JSON object of an answer that says yes; the caller drops it. An answer that says no becomes this call's error, with
- * its text and its status.
+ * Sends a request and returns the JSON object of a successful answer; the caller drops it. A
+ * refusal becomes this call's error, with the daemon's text and status.
  *
- * Errors beside those: LS_ERR_FAILED when no daemon answers there, saying how to start one; LS_ERR_IO when it went away in the middle;
- * LS_ERR_TIMEOUT.
+ * Other errors: LS_ERR_FAILED (no daemon answers there; the text says how to start one), LS_ERR_IO
+ * (the connection was cut), LS_ERR_TIMEOUT.
  */
 LS_MUST_CHECK ls_status ls_client_ask(const ls_client_request *request, json_t **answer_out);
 
-/* The same for an answer that is text: handed over as it comes. next_out: of the header X-Next, 0 without; may be NULL. */
+/* The same for an answer that is text, which `take` gets as it arrives. next_out: value of the
+ * header X-Next, 0 if absent; may be NULL. */
 LS_MUST_CHECK ls_status ls_client_read(const ls_client_request *request, ls_client_take take, void *context,
                                        uint64_t *next_out);
 
-/* For a piece of a query: everything but letters, digits and -._~ as %XX. */
+/* Appends a part of a query: everything but letters, digits and -._~ as %XX. */
 void ls_client_append_escaped(ls_text *text, const char *string);
 
 #endif

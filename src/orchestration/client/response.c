@@ -7,7 +7,7 @@
 
 /* ---- the head ---- */
 
-/* The value of a header line, without the blanks around it; NULL when it is another header. */
+/* The value of a header line, without the blanks around it; NULL: another header. */
 static const char *value_of(const char *line, const char *name)
 {
     const size_t bytes = strlen(name);
@@ -35,13 +35,13 @@ static ls_status read_header(ls_response *r, const char *line)
 {
     const char *value = value_of(line, "Content-Length");
     if (value && !read_number(value, 10, &r->left_bytes)) {
-        return ls_fail(LS_ERR_DATA, "the answer has no good length: '%.40s'", value);
+        return ls_fail(LS_ERR_DATA, "the daemon's answer has an invalid Content-Length: '%.40s'", value);
     }
     value = value_of(line, "Transfer-Encoding");
     r->is_chunked = r->is_chunked || (value && strncasecmp(value, "chunked", 7) == 0);
     value = value_of(line, "X-Next");
     if (value && !read_number(value, 10, &r->next)) {
-        return ls_fail(LS_ERR_DATA, "the answer has no good X-Next: '%.40s'", value);
+        return ls_fail(LS_ERR_DATA, "the daemon's answer has an invalid header X-Next: '%.40s'", value);
     }
     return LS_OK;
 }
@@ -52,7 +52,7 @@ static ls_status read_head(ls_response *r)
     char *line = r->line;
     if (strncmp(line, "HTTP/1.", 7) != 0 || strlen(line) < 12 || !read_number(line + 9, 10, &code) ||
         code < 100 || code > 599) {
-        return ls_fail(LS_ERR_DATA, "what answers does not speak HTTP: '%.60s'", line);
+        return ls_fail(LS_ERR_DATA, "the daemon's answer is not valid HTTP: '%.60s'", line);
     }
     r->left_bytes = UINT64_MAX;
     for (char *end = strstr(line, "\r\n"); end && end[2] != '\r'; end = strstr(end + 2, "\r\n")) {
@@ -78,14 +78,15 @@ static ls_status read_head(ls_response *r)
 
 /* ---- byte by byte, and block by block ---- */
 
-/* Puts a byte to the line. True when `end` stands at its end. */
+/* Appends a byte to the line. True: the line now ends with `end`. */
 static ls_status take_line(ls_response *r, char c, const char *end, bool *is_whole_out)
 {
     if (r->line_bytes + 2 > sizeof r->line) {
-        return ls_fail(LS_ERR_DATA, "the answer's head is longer than %zu bytes", sizeof r->line);
+        return ls_fail(LS_ERR_DATA, "the header of the daemon's answer has a line longer than %zu bytes",
+                       sizeof r->line);
     }
     if (c == '\0') {
-        return ls_fail(LS_ERR_DATA, "the answer's head has a zero byte in it");
+        return ls_fail(LS_ERR_DATA, "the header of the daemon's answer contains a zero byte");
     }
     r->line[r->line_bytes++] = c;
     r->line[r->line_bytes] = '\0';
@@ -97,7 +98,10 @@ static ls_status take_line(ls_response *r, char c, const char *end, bool *is_who
 static ls_status read_chunk_size(ls_response *r)
 {
     if (!read_number(r->line, 16, &r->left_bytes)) {
-        return ls_fail(LS_ERR_DATA, "the answer has a chunk without a size: '%.40s'", r->line);
+        return ls_fail(
+            LS_ERR_DATA,
+            "the daemon's answer is not valid HTTP: a chunk begins with '%.40s' instead of its size",
+            r->line);
     }
     r->state = r->left_bytes > 0 ? LS_RESPONSE_CHUNK : LS_RESPONSE_TRAILER;
     r->line_bytes = 0;
@@ -119,7 +123,8 @@ static ls_status take_byte(ls_response *r, char c)
     case LS_RESPONSE_CHUNK_END:
         r->state = r->line_bytes == 2 ? LS_RESPONSE_CHUNK_SIZE : LS_RESPONSE_DONE;
         if (r->line_bytes != 2) {
-            return ls_fail(LS_ERR_DATA, "a chunk of the answer is longer than it says");
+            return ls_fail(LS_ERR_DATA,
+                           "the daemon's answer is not valid HTTP: a chunk is longer than its stated size");
         }
         break;
     default:

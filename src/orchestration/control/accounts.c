@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Accounts: who is charged, and who may be. As with Slurm's associations:
+ * Accounts: who is charged for a job, and who may charge whom. As with Slurm's associations:
  *
- *   - everybody has an account of his own name, which is his alone; an account of another user's name is that user's
- *   - another account is open to its members, or to all when it has none listed; who names a new one (unless accounts are strict) is its member
- *   - one whose jobs may be of high priority is open to nobody but who runs the queue until it has members
- *   - an account says up to which priority its jobs may go; lower is always allowed
- *   - who runs the queue may all of it
+ *   - every user has an account of the same name, which is only for that user; an account named
+ *     after another user belongs to that user
+ *   - any other account is open to its members, or to everyone when it lists none; the user who
+ *     first names a new one becomes its member. With accounts.strict `own`, only administrators
+ *     make such accounts: each is a share of its own, and who could make shares would get more
+ *   - an account that allows high priority and lists no members is open to administrators only
+ *   - an account has a highest priority for its jobs; lower ones are always allowed
+ *   - administrators may do all of this
  */
 #include "orchestration/control/controller_internal.h"
 
@@ -18,8 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const priority_names[] = {"low", "normal", "high"};
 
 bool ls_caller_is_admin(const ls_caller *caller)
 {
@@ -49,7 +50,7 @@ static const char *own_account(const char *user, char account[LS_JOB_ACCOUNT_BYT
 static ls_account_entry *find(const ls_controller *c, const char *name)
 {
     for (uint32_t i = 0; i < c->account_count; i++) {
-        if (strcmp(c->accounts[i]->account.name, name) == 0) {
+        if (strcmp(c->accounts[i]->account.name, name) == 0 && !c->accounts[i]->account.is_deleted) {
             return c->accounts[i];
         }
     }
@@ -66,10 +67,15 @@ ls_status ls_account_add_user(ls_account *account, const char *user)
         is_plain = is_plain && *at > 0x20 && *at != 0x7f && *at != ',' && *at != '+' && *at != '"';
     }
     if (!is_plain) {
-        return ls_fail(LS_ERR_INVALID, "users of account %s: '%.64s' is no user's name", account->name, user);
+        return ls_fail(LS_ERR_INVALID,
+                       "account %s: '%.64s' in its list of users cannot be a user name: it is empty or has "
+                       "blanks, commas, '+' or quotes",
+                       account->name, user);
     }
     if (bytes + more + 2 > sizeof account->users) {
-        return ls_fail(LS_ERR_INVALID, "users of account %s: their names have more than %d bytes together",
+        return ls_fail(LS_ERR_INVALID,
+                       "account %s: the names in its list of users are too long; together they can have at "
+                       "most %d bytes",
                        account->name, LS_ACCOUNT_USERS_BYTES_MAX);
     }
     snprintf(account->users + bytes, sizeof account->users - bytes, "%s%s", bytes > 0 ? "," : "", user);
@@ -119,15 +125,16 @@ static bool may_use(const ls_controller *c, const ls_caller *caller, const char 
         return true;
     }
     if (is_another_user(c, name)) {
-        *refusal_out = ls_answer_fail(403, "account %s is that user's own; yours is %s", name, own);
+        *refusal_out = ls_answer_fail(
+            403, "you may not use account %s, which belongs to the user of that name; your own is %s", name,
+            own);
         return false;
     }
     if (account && (account->account.users[0] || account->account.priority_max > LS_PRIORITY_NORMAL)) {
-        *refusal_out =
-            ls_answer_fail(403,
-                           "account %s is not open to you; yours is %s, and who runs the queue can "
-                           "let you in: 'lockstep accounts %s --users ..'",
-                           name, own, name);
+        *refusal_out = ls_answer_fail(403,
+                                      "you may not use account %s; your own is %s. An administrator can add "
+                                      "you: 'lockstep accounts %s --users ..'",
+                                      name, own, name);
         return false;
     }
     return true;
@@ -154,26 +161,31 @@ bool ls_accounts_allow_priority(const ls_controller *c, const ls_caller *caller,
     if (priority <= max || ls_caller_is_admin(caller)) {
         return true;
     }
-    *refusal_out =
-        ls_answer_fail(403,
-                       "priority %s, and account %s goes up to %s; who runs the queue can change "
-                       "that: 'lockstep accounts %s --priority-max %s'",
-                       priority_names[priority], name, priority_names[max], name, priority_names[priority]);
+    *refusal_out = ls_answer_fail(403,
+                                  "priority is %s, but account %s allows at most %s. An administrator can "
+                                  "change that: 'lockstep accounts %s --priority-max %s'",
+                                  ls_priority_name(priority), name, ls_priority_name(max), name,
+                                  ls_priority_name(priority));
     return false;
 }
 
-/* His own account, opened by nobody's word but that it has no users, or somebody's who named it first: one who is not listed on this machine (LDAP) is no
- * user to is_another_user before he comes. Several users are the work of who runs the queue. */
+/*
+ * Whether a user's own account has to be given back to that user: it lists no members, or only
+ * another user, who named it first. (A user who is not listed on this machine, as with LDAP, is
+ * unknown to is_another_user until the first call.) Several members were set by an administrator
+ * and stay.
+ */
 static bool is_taken_from(const ls_account *account, const char *user)
 {
     return !has_member(account, user) && !strchr(account->users, ',');
 }
 
-static void make_his_alone(ls_account *account, const char *user, const char *own)
+static void make_private(ls_account *account, const char *user, const char *own)
 {
     account->users[0] = '\0';
     if (ls_account_add_user(account, user) != LS_OK) {
-        snprintf(account->users, sizeof account->users, "%s", own); /* a name that can't be listed */
+        /* the name cannot be in a list */
+        snprintf(account->users, sizeof account->users, "%s", own);
         ls_error_clear();
     }
 }
@@ -191,6 +203,15 @@ bool ls_accounts_admit(ls_controller *c, const ls_caller *caller, ls_job *job, l
         !ls_accounts_allow_priority(c, caller, job->account, job->priority, refusal_out)) {
         return false;
     }
+    if (is_new && c->settings.own_accounts_only && strcmp(job->account, own) != 0 &&
+        !ls_caller_is_admin(caller)) {
+        *refusal_out =
+            ls_answer_fail(403,
+                           "account %s does not exist; your own is %s. An administrator can create "
+                           "it: 'lockstep accounts %s --users %s'",
+                           job->account, own, job->account, caller->user);
+        return false;
+    }
     if (ls_queue_account(c, job->account, account_out) != LS_OK) {
         *refusal_out = ls_answer_error(LS_ERR_INVALID);
         return false;
@@ -199,12 +220,12 @@ bool ls_accounts_admit(ls_controller *c, const ls_caller *caller, ls_job *job, l
     const bool is_own = strcmp(account->name, own) == 0;
     if ((is_new && (is_own || !is_another_user(c, account->name))) ||
         (is_own && caller->user[0] && is_taken_from(account, caller->user))) {
-        make_his_alone(account, caller->user, own);
+        make_private(account, caller->user, own);
     }
     return true;
 }
 
-void ls_accounts_forget_behind(ls_controller *c, uint32_t count)
+void ls_accounts_forget_after(ls_controller *c, uint32_t count)
 {
     while (c->account_count > count) {
         free(c->accounts[--c->account_count]);
@@ -243,12 +264,13 @@ static ls_status get_users(const json_t *arguments, ls_account *account)
         return LS_OK;
     }
     if (!json_is_array(list) && !json_is_null(list)) {
-        return ls_fail(LS_ERR_INVALID, "users of an account is a list of names, or null for everybody");
+        return ls_fail(LS_ERR_INVALID,
+                       "field \"users\" of an account must be a list of user names, or null for everyone");
     }
     if (json_is_array(list) && json_array_size(list) == 0) {
         return ls_fail(LS_ERR_INVALID,
-                       "users of account %s is an empty list: null opens it to everybody; to close it, name "
-                       "one user who may use it, as who runs the queue, who may anyway",
+                       "account %s: `users` must not be empty. Use null to let everyone use the account; to "
+                       "restrict it, list at least one user (administrators can always use it)",
                        account->name);
     }
     account->users[0] = '\0';
@@ -261,11 +283,8 @@ static ls_status get_users(const json_t *arguments, ls_account *account)
 
 ls_status ls_account_set_priority(ls_account *account, const char *name)
 {
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(priority_names[i], name) == 0) {
-            account->priority_max = (ls_priority)i;
-            return LS_OK;
-        }
+    if (ls_priority_parse(name, &account->priority_max)) {
+        return LS_OK;
     }
     return ls_fail(LS_ERR_INVALID, "priority_max of account %s is '%.20s', allowed is low, normal or high",
                    account->name, name);
@@ -285,15 +304,45 @@ static ls_status read_changes(const json_t *arguments, ls_account *account)
     return priority ? ls_account_set_priority(account, priority) : LS_OK;
 }
 
+/* Accounts of jobs that have not ended stay. */
+static ls_answer delete_account(ls_controller *c, const char *name)
+{
+    ls_account_entry *entry = find(c, name);
+    uint32_t live = 0;
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        const ls_job *job = c->entries[i]->job;
+        live += !ls_job_state_is_final(job->state) && strcmp(job->account, name) == 0;
+    }
+    if (!entry) {
+        return ls_answer_fail(404, "account %s does not exist", name);
+    }
+    if (live > 0) {
+        return ls_answer_fail(409, "account %s has %u job%s that %s not ended: cancel %s, or wait", name,
+                              live, live == 1 ? "" : "s", live == 1 ? "has" : "have",
+                              live == 1 ? "it" : "them");
+    }
+    ls_account deleted = ls_account_default();
+    snprintf(deleted.name, sizeof deleted.name, "%s", name);
+    deleted.is_deleted = true;
+    entry->account = deleted;
+    entry->is_changed = true;
+    c->has_work = true;
+    return (ls_answer){200, json_pack("{s:s}", "account", name), 0};
+}
+
 ls_answer ls_accounts_change(ls_controller *c, const ls_caller *caller, const json_t *arguments)
 {
     const char *name = json_string_value(json_object_get(arguments, "account"));
     if (!ls_caller_is_admin(caller)) {
-        return ls_answer_fail(403, "accounts are changed by who runs the queue");
+        return ls_answer_fail(403, "only an administrator can change accounts");
     }
     if (!name || !ls_account_name_is_good(name)) {
-        return ls_answer_fail(400, "account is to be a name of 1 to %d letters, digits, '.', '_' and '-'",
+        return ls_answer_fail(400,
+                              "the name of an account must have 1 to %d letters, digits, '.', '_' and '-'",
                               LS_JOB_ACCOUNT_BYTES_MAX);
+    }
+    if (json_is_true(json_object_get(arguments, "delete"))) {
+        return delete_account(c, name);
     }
     const ls_account_entry *entry = find(c, name);
     ls_account changed = entry ? entry->account : ls_account_default();

@@ -16,17 +16,18 @@ static void *grown(void *items, uint32_t count, uint32_t *capacity, size_t bytes
     }
     *capacity = *capacity ? 2 * *capacity : 64;
     void *more = realloc(items, *capacity * bytes);
-    LS_ASSERT(more && "out of memory for the queue");
+    LS_ASSERT(more && "not enough memory for the queue");
     return more;
 }
 
-/* Never goes back, whatever is done to the machine's clock. */
+/* The time of the queue never goes back, even when the machine's clock does. */
 static void look_at_clock(ls_controller *c)
 {
     const double now_s = c->calls.now_s(c->calls.context);
     if (now_s > c->time_s) {
         c->time_s = now_s;
     }
+    c->ahead_s = c->calls.ahead_s ? c->calls.ahead_s(c->calls.context) : 0.0;
 }
 
 uint64_t ls_controller_ms(double time_s)
@@ -62,7 +63,7 @@ ls_entry *ls_controller_add(ls_controller *c, ls_job *job)
     LS_ASSERT(c->entry_count == 0 || c->entries[c->entry_count - 1]->job->id < job->id);
     c->entries = grown(c->entries, c->entry_count, &c->entry_capacity, sizeof(ls_entry *));
     ls_entry *entry = calloc(1, sizeof *entry);
-    LS_ASSERT(entry && "out of memory for a job");
+    LS_ASSERT(entry && "not enough memory for a job");
     entry->job = job;
     c->entries[c->entry_count++] = entry;
     c->ended_count += ls_job_state_is_final(job->state);
@@ -84,10 +85,10 @@ void ls_controller_remove_newest(ls_controller *c)
     destroy_entry(c->entries[--c->entry_count]);
 }
 
-/* Forgets the oldest ended jobs beyond what is kept; the store has them. */
+/* Drops the oldest ended jobs beyond the number that is kept in memory; the store has them. */
 static void forget_old(ls_controller *c)
 {
-    /* Rarely, and many at once: each time the list is moved up. */
+    /* Many at once and rarely, because each time the whole list is moved. */
     if (c->ended_count <= c->settings.ended_max + c->settings.ended_max / 8 + 16) {
         return;
     }
@@ -116,27 +117,47 @@ void ls_controller_touch(ls_controller *c, ls_entry *entry)
     }
 }
 
+/* job NULL: about the queue as a whole. */
+static void add_transition(ls_controller *c, const ls_job *job, ls_job_state to, ls_job_cause cause,
+                           const char *text)
+{
+    c->transitions =
+        grown(c->transitions, c->transition_count, &c->transition_capacity, sizeof(ls_transition));
+    c->transitions[c->transition_count++] = (ls_transition){
+        .job = job ? job->id : 0,
+        .epoch = job ? job->epoch : 0,
+        .from = job ? job->state : to,
+        .to = to,
+        .cause = cause,
+        .time_s = c->time_s + c->ahead_s,
+        .text = ls_arena_strdup(&c->arena, text ? text : ""),
+    };
+}
+
+void ls_controller_announce(ls_controller *c, const char *text)
+{
+    add_transition(c, NULL, LS_JOB_QUEUED, LS_CAUSE_USER, text);
+    c->has_work = true;
+}
+
+void ls_controller_note(ls_controller *c, ls_entry *entry, ls_job_cause cause, const char *text)
+{
+    add_transition(c, entry->job, entry->job->state, cause, text);
+    ls_controller_touch(c, entry);
+}
+
 void ls_controller_move(ls_controller *c, ls_entry *entry, ls_job_state to, ls_job_cause cause,
                         const char *text)
 {
     ls_job *job = entry->job;
     LS_ASSERT(!ls_job_state_is_final(job->state));
-    c->transitions =
-        grown(c->transitions, c->transition_count, &c->transition_capacity, sizeof(ls_transition));
-    c->transitions[c->transition_count++] = (ls_transition){
-        .job = job->id,
-        .epoch = job->epoch,
-        .from = job->state,
-        .to = to,
-        .cause = cause,
-        .time_s = c->time_s,
-        .text = ls_arena_strdup(&c->arena, text ? text : ""),
-    };
+    add_transition(c, job, to, cause, text);
     job->state = to;
     job->cause = cause;
     ls_job_set_text(job, text);
     if (ls_job_state_is_final(to)) {
         job->ended_s = c->time_s;
+        ls_job_shift(job, c->ahead_s);
         c->ended_count++;
     }
     ls_controller_touch(c, entry);
@@ -165,7 +186,7 @@ void ls_controller_back_to(ls_controller *c, const ls_controller_mark *mark)
     c->order_count = mark->orders;
 }
 
-static void add_reply(ls_controller *c, ls_controller_reply reply, void *context, bool changes,
+static void add_reply(ls_controller *c, ls_controller_reply reply, void *context, ls_verb verb,
                       ls_answer answer)
 {
     c->replies = grown(c->replies, c->reply_count, &c->reply_capacity, sizeof(ls_pending_reply));
@@ -173,48 +194,28 @@ static void add_reply(ls_controller *c, ls_controller_reply reply, void *context
                                                       .context = context,
                                                       .status = answer.status,
                                                       .answer = answer.json,
-                                                      .changes = changes,
+                                                      .verb = verb,
                                                       .creates = answer.creates};
     c->has_work = true;
 }
 
 /* ---- life ---- */
 
-ls_controller_settings ls_controller_settings_default(void)
-{
-    return (ls_controller_settings){
-        .order = "fair",
-        .preempt = true,
-        .reservations = 8,
-        .half_life_s = 7 * 86400.0,
-        .min_run_s = 60.0,
-        .resize_pause_s = 600.0,
-        .idle_s = 600.0,
-        .idle_permille = 50,
-        .start_timeout_s = 60.0,
-        .currency = "USD",
-        .jobs_max = 100000,
-        .user_jobs_max = 100000,
-        .bytes_max = UINT64_C(1) << 30,
-        .user_bytes_max = UINT64_C(1) << 30,
-        .ended_max = 2000,
-    };
-}
-
 ls_status ls_controller_create(const ls_controller_settings *settings, ls_engine *engine,
                                const ls_controller_calls *calls, ls_controller **controller_out)
 {
     ls_controller *c = calloc(1, sizeof *c);
-    LS_ASSERT(c && "out of memory for the queue");
+    LS_ASSERT(c && "not enough memory for the queue");
     c->settings = *settings;
     c->engine = engine;
     c->decides = engine->calls->decides;
     c->calls = *calls;
+    c->upkeep = ls_upkeep_new();
     look_at_clock(c);
     c->next_job = 1;
     c->nodes = engine->calls->nodes(engine, &c->node_count);
     c->node_is_up = calloc(c->node_count + 1, sizeof *c->node_is_up);
-    LS_ASSERT(c->node_is_up && "out of memory for nodes");
+    LS_ASSERT(c->node_is_up && "not enough memory for nodes");
     for (uint32_t i = 0; i < c->node_count; i++) {
         c->node_is_up[i] = true;
         c->device_count += c->nodes[i].devices;
@@ -245,6 +246,7 @@ void ls_controller_destroy(ls_controller *c)
     }
     ls_policy_destroy(c->policy);
     ls_arena_release(&c->arena);
+    json_decref(c->upkeep);
     free(c->node_is_up);
     free(c->places);
     free(c->entries);
@@ -300,7 +302,7 @@ void ls_controller_restore(ls_controller *c, ls_job *job)
     ls_controller_add(c, job)->request_bytes = ls_submit_bytes(job->request);
 }
 
-/* One that had devices, or was handed over: the engine knows what became of it. */
+/* A job that had devices or was handed over: ask the engine what became of it. */
 static void restore_active(ls_controller *c, ls_entry *entry)
 {
     ls_job *job = entry->job;
@@ -308,7 +310,9 @@ static void restore_active(ls_controller *c, ls_entry *entry)
     entry->busy_known_s = c->time_s;
     ls_controller_order(c, LS_DO_ADOPT, entry);
     if (job->state == LS_JOB_RESIZING) {
-        job->ranks_next = 0; /* back to what its devices are; the policy then decides anew */
+        /* The new size may not have arrived: return to the size of its devices, then let the policy
+         * decide. */
+        job->ranks_next = 0;
         for (uint32_t i = 0; i < job->share_count; i++) {
             job->ranks_next += (uint32_t)__builtin_popcountll(job->shares[i].devices);
         }
@@ -325,7 +329,7 @@ static void restore_entry(ls_controller *c, ls_entry *entry)
     ls_job *job = entry->job;
     ls_account_entry *account = NULL;
     const bool is_strict = c->settings.strict_accounts;
-    c->settings.strict_accounts = false; /* it was allowed when it was submitted */
+    c->settings.strict_accounts = false; /* the account was allowed when the job was submitted */
     const ls_status status = ls_queue_account(c, job->account, &account);
     c->settings.strict_accounts = is_strict;
     if (status != LS_OK) {
@@ -338,7 +342,8 @@ static void restore_entry(ls_controller *c, ls_entry *entry)
     if (ls_job_has_devices(job) || job->handed_over) {
         restore_active(c, entry);
     }
-    /* Devices that are no longer there: it goes on where it is, until it ends; or waits until there are more. */
+    /* Some of its devices no longer exist. A running job stays where it is until it ends; a waiting
+     * one waits until there are more. */
     if (c->decides || ls_queue_add(c, entry) == LS_OK) {
         return;
     }
@@ -352,7 +357,7 @@ static void restore_entry(ls_controller *c, ls_entry *entry)
 void ls_controller_restored(ls_controller *c, uint64_t next_job)
 {
     c->next_job = next_job;
-    /* Those that run first: a job that waits for one of them must find it. */
+    /* Running jobs first: a job that waits for one of them must find it. */
     for (int waiting = 0; waiting < 2; waiting++) {
         for (uint32_t i = 0; i < c->entry_count; i++) {
             const ls_job *job = c->entries[i]->job;
@@ -392,12 +397,12 @@ void ls_controller_call(ls_controller *c, const ls_caller *caller, ls_verb verb,
     ls_answer answer;
     if (c->reply_count >= LS_CONTROLLER_REPLIES_MAX) {
         answer = ls_answer_fail(503, "too many requests at once; try again");
-    } else if (c->paused && changes_something(verb)) {
-        answer = ls_answer_fail(507, "nothing can be changed now: %s", c->paused);
+    } else if (c->paused && changes_something(verb) && verb != LS_VERB_CANCEL) {
+        answer = ls_answer_fail(507, "the queue cannot be changed now: %s", c->paused);
     } else {
         answer = ls_verbs_answer(c, caller, verb, arguments);
     }
-    add_reply(c, reply, context, changes_something(verb), answer);
+    add_reply(c, reply, context, verb, answer);
 }
 
 void ls_controller_forget(ls_controller *c, void *context)
@@ -485,17 +490,19 @@ void ls_controller_turn(ls_controller *c, ls_turn *turn_out)
     gather_rows(c, turn_out);
     turn_out->transitions = c->transitions;
     turn_out->transition_count = c->transition_count;
+    turn_out->upkeep = c->upkeep_is_changed ? c->upkeep : NULL;
     turn_out->orders = c->orders;
     turn_out->order_count = c->order_count;
     turn_out->must_be_written =
-        turn_out->changed_count + turn_out->transition_count + turn_out->account_count > 0;
+        turn_out->changed_count + turn_out->transition_count + turn_out->account_count > 0 ||
+        turn_out->upkeep;
     c->in_turn = true;
     c->has_work = false;
 }
 
 static void call_replies(ls_controller *c)
 {
-    /* A reply may ask again: what it asks belongs to the next turn. */
+    /* A reply may call the controller again: that call belongs to the next turn. */
     ls_pending_reply *replies = c->replies;
     const uint32_t count = c->reply_count;
     c->replies = NULL;
@@ -515,7 +522,7 @@ void ls_controller_turn_done(ls_controller *c)
     c->in_turn = false;
     for (uint32_t i = 0; i < c->touched_count; i++) {
         ls_entry *entry = c->touched[i];
-        entry->is_new = entry->is_changed = false;
+        entry->is_new = entry->is_changed = entry->job->has_new_request = false;
         if (ls_job_state_is_final(entry->job->state)) {
             ls_job_drop_request(entry->job);
         }
@@ -523,13 +530,41 @@ void ls_controller_turn_done(ls_controller *c)
     for (uint32_t i = 0; i < c->account_count; i++) {
         c->accounts[i]->is_changed = false;
     }
+    c->upkeep_is_changed = false;
     c->touched_count = c->transition_count = c->order_count = 0;
     ls_arena_release(&c->arena);
     call_replies(c);
     forget_old(c);
 }
 
-/* Nobody was told of it, and nothing was started: it ends as if it had been cancelled. */
+bool ls_turn_is_urgent(const ls_turn *turn, uint32_t order)
+{
+    const ls_engine_order *this = &turn->orders[order];
+    bool is_urgent = this->kind == LS_DO_STOP || this->kind == LS_DO_KILL;
+    /* what was never started need not be stopped */
+    for (uint32_t i = 0; i < order && is_urgent; i++) {
+        const ls_engine_order *before = &turn->orders[i];
+        is_urgent = before->job != this->job || before->kind == LS_DO_STOP || before->kind == LS_DO_KILL;
+    }
+    return is_urgent;
+}
+
+static void drop_urgent(ls_controller *c)
+{
+    const ls_turn all = {.orders = c->orders, .order_count = c->order_count};
+    uint32_t kept = 0;
+    /* from the last: each looks at those before it */
+    for (uint32_t i = c->order_count; i > 0; i--) {
+        if (!ls_turn_is_urgent(&all, i - 1)) {
+            kept++;
+            c->orders[c->order_count - kept] = c->orders[i - 1];
+        }
+    }
+    memmove(c->orders, c->orders + c->order_count - kept, kept * sizeof *c->orders);
+    c->order_count = kept;
+}
+
+/* No caller has heard of the job and nothing was started: it ends as if cancelled. */
 static void take_back(ls_controller *c, ls_entry *entry, const char *error)
 {
     uint32_t kept = 0;
@@ -544,16 +579,19 @@ static void take_back(ls_controller *c, ls_entry *entry, const char *error)
     }
 }
 
-/* What was asked and could not be written is answered at once: nobody waits for a disk. */
+/* A call whose result could not be written is answered at once: its caller does not wait for the
+ * disk. */
 static void refuse(ls_pending_reply *reply, const char *error)
 {
-    if (!reply->changes || reply->status >= 300) {
+    if (!changes_something(reply->verb) || reply->status >= 300) {
         return;
     }
     const ls_answer answer =
-        reply->creates
-            ? ls_answer_fail(507, "not accepted: %s", error)
-            : ls_answer_fail(507, "not written down yet, and will be when that is possible: %s", error);
+        reply->creates ? ls_answer_fail(507, "not accepted: %s", error)
+        : reply->verb == LS_VERB_CANCEL
+            ? ls_answer_fail(507, "the job is cancelled; that will be saved as soon as the disk allows: %s",
+                             error)
+            : ls_answer_fail(507, "not saved yet; it will be as soon as the disk allows: %s", error);
     json_decref(reply->answer);
     reply->status = answer.status;
     reply->answer = answer.json;
@@ -563,6 +601,7 @@ void ls_controller_turn_failed(ls_controller *c, const char *error)
 {
     LS_ASSERT(c->in_turn);
     c->in_turn = false;
+    drop_urgent(c);
     const uint32_t count = c->touched_count;
     for (uint32_t i = 0; i < count; i++) {
         if (c->touched[i]->is_new) {

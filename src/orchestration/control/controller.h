@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Controller: the state machine of all jobs. Pure: no clock, no files, no processes; who owns it hands in what happened, and carries out what
- * comes out, in this order:
+ * Controller: the state machine of all jobs. It is pure: it has no clock, files or processes. Its
+ * owner hands in what happened and carries out what comes out, in this order:
  *
  *      calls (API) ─┐                                   ┌─ rows and journal ──▶ store, one transaction
  *      reports ─────┼─▶ controller ─▶ ls_controller_turn ┤        │ on the disk
  *      time ────────┘     (state)       (policy's pass)  ├─ orders ▼──────────▶ engine
- *                                                        └─ replies ──────────▶ who asked
+ *                                                        └─ replies ──────────▶ callers
  *
- * A turn is all that came in since the last one. Nothing is ordered or answered before what led to it is on the disk, so a crash between any
- * two of these leaves rows from which ls_controller_restore goes on: it asks the engine what became of every job that had devices.
+ * A turn handles all that came in since the last one. An order or a reply leaves only after what
+ * led to it is on the disk, so a crash between any two of these steps leaves rows from which
+ * ls_controller_restore can continue: it asks the engine what became of every job that had devices.
  *
- * Between ls_controller_turn and ls_controller_turn_done nothing else is called. One owner, one thread.
+ * Between ls_controller_turn and ls_controller_turn_done no other function is called. One owner,
+ * one thread.
  */
 #ifndef LS_ORCHESTRATION_CONTROL_CONTROLLER_H
 #define LS_ORCHESTRATION_CONTROL_CONTROLLER_H
@@ -26,48 +28,94 @@
 
 typedef struct ls_controller ls_controller;
 
-/* Who asks. */
+/* The user who makes a call. */
 typedef struct ls_caller {
     uint32_t uid, gid;
     const char *user; /* the name of uid, or its number */
-    bool is_admin;    /* root, who runs the daemon, or who has its token */
+    bool is_admin;    /* root, the user who runs the daemon, or a caller with its token */
 } ls_caller;
 
+/* What a caller can ask for. Arguments -> answer; ? marks what may be missing. */
 typedef enum ls_verb {
-    LS_VERB_SUBMIT, /* a request (ls_job_spec_parse), "avoid"?: [names under runs] -> 201 {"job", "state", "run_dir"} */
-    LS_VERB_SWEEP, /* a request with "set": {key: [values]}, "running_max"?, "samples"? -> 201 {"jobs": [..], "group"} */
-    /* {"all"?, "ended"?, "account"?, "user"?, "group"?, "state"?, "limit"?, "before"?} -> {"jobs": [..], "before"}: all that wait and run, unless ended or before;
-     * of those that have ended the last `limit`, that ended before job `before`. By number; those that have ended alone, by end, the last first. */
+    /* A request (ls_job_spec_parse), "avoid"?: [names under runs]
+     *   -> 201 {"job", "state", "run_dir"}; 200 when the user has a job with the same "key" already */
+    LS_VERB_SUBMIT,
+    /* A request with "set": {key: [values]}, "running_max"?, "samples"?
+     *   -> 201 {"jobs": [..], "group"} */
+    LS_VERB_SWEEP,
+    /*
+     * {"all"?, "ended"?, "account"?, "user"?, "group"?, "state"?, "limit"?, "before"?}
+     *   -> {"jobs": [..], "before"}
+     * All waiting and running jobs (not with ended or before), and the last `limit` ended ones,
+     * only those that ended before job `before`. Sorted by number; ended jobs alone by end, the
+     * last first.
+     */
     LS_VERB_LIST,
-    LS_VERB_SHOW, /* {"job"} -> the job, all of it */
-    LS_VERB_WHY, /* {"job"} -> {"job", "stage", "needed", "available", "blockers", "eta_s", "counterfactuals", "text", ...} */
-    LS_VERB_EVENTS, /* {"job", "after"?, "limit"?} -> {"events": [{"id", "time", "from", "to", "epoch", "cause", "text"}]} */
-    LS_VERB_CANCEL,   /* {"job"}; of a job that has ended: 409 */
-    LS_VERB_HOLD,     /* {"job"}: a job that runs gives its devices back first */
-    LS_VERB_RELEASE,  /* {"job"}; of a job that is not held: 409 */
-    LS_VERB_RESIZE,   /* {"job", "ranks"} */
-    LS_VERB_PRIORITY, /* {"job", "priority": "low" | "normal" | "high"} */
-    LS_VERB_NODES,    /* -> {"nodes": [..]} */
-    LS_VERB_ACCOUNTS, /* -> {"accounts": [..]} */
-    LS_VERB_ACCOUNT, /* {"account", "weight"?, "quota"?, "borrow"?, "lend"?, "users"?, "priority_max"?}: admins; makes it when it is not there */
-    LS_VERB_USAGE,   /* -> {"accounts": [..], "total": {..}} */
-    LS_VERB_STATUS,  /* -> counts by state, devices, version */
-    LS_VERB_DOWN,    /* {"cancel"?}: admins; ends the daemon, and with cancel the jobs first */
+    /* {"job"} -> everything about the job */
+    LS_VERB_SHOW,
+    /*
+     * {"job"}
+     *   -> {"job", "stage", "needed", "available", "blockers", "eta_s", "counterfactuals", "text",
+     *   ..}
+     */
+    LS_VERB_WHY,
+    /* {"job", "after"?, "limit"?}
+     *   -> {"events": [{"id", "time", "from", "to", "epoch", "cause", "text"}]} */
+    LS_VERB_EVENTS,
+    /* {"job"}; 409 when the job has ended */
+    LS_VERB_CANCEL,
+    /* {"job"}; a running job first gives its devices back */
+    LS_VERB_HOLD,
+    /* {"job"}; 409 when the job is not held */
+    LS_VERB_RELEASE,
+    /* {"job", "ranks"?, "max_ranks"?} -> {"job", "state", "ranks", "ranks_now", "min_ranks",
+     * "max_ranks", "text"} */
+    LS_VERB_RESIZE,
+    /* {"job", "priority": "low" | "normal" | "high"} */
+    LS_VERB_PRIORITY,
+    /* {"job", "time_limit_s"?, "account"?, "after"?: [..], "priority"?}; 409 unless it waits */
+    LS_VERB_CHANGE,
+    /*
+     * The queue as a whole; administrators only. Each answers with the state of all: {"paused",
+     * "drained", "maintenance"} (control/upkeep.c). {"reason"?}: no job starts until RESUME
+     */
+    LS_VERB_PAUSE,
+    LS_VERB_RESUME,
+    /* {"node"?, "reason"?}: no job starts on that node until UNDRAIN */
+    LS_VERB_DRAIN,
+    LS_VERB_UNDRAIN,
+    /* {"begin", "end", "reason"?}: nothing runs in that time; {"window"}: calls it off */
+    LS_VERB_MAINTAIN,
+    LS_VERB_MAINTAIN_NOT,
+    /* -> {"nodes": [..]} */
+    LS_VERB_NODES,
+    /* -> {"accounts": [..]} */
+    LS_VERB_ACCOUNTS,
+    /* {"account", "weight"?, "quota"?, "borrow"?, "lend"?, "users"?, "priority_max"?}
+     * Administrators only; creates the account when there is none of that name. */
+    LS_VERB_ACCOUNT,
+    /*
+     * {"since"?, "user"?} -> {"accounts": [..], "total": {..}}
+     * With one of them, the sums over jobs that ended at that time or later, or have not ended, by
+     * account and user; callers who are not administrators get their own.
+     */
+    LS_VERB_USAGE,
+    /* -> counts by state, devices, version */
+    LS_VERB_STATUS,
+    /* {"cancel"?}; administrators only; ends the daemon, and with cancel all jobs first */
+    LS_VERB_DOWN,
     LS_VERBS
 } ls_verb;
 
-/* "submit", ... */
-const char *ls_verb_name(ls_verb verb);
-
 /*
- * Called once for each call, from ls_controller_turn_done. status: as HTTP's; 2xx is success. answer: an object, an error is
- * {"error": TEXT}; valid during the call.
+ * Called once for each call, from ls_controller_turn_done. status: an HTTP status; 2xx is success.
+ * answer: an object, {"error": TEXT} for an error; valid during the call.
  */
 typedef void (*ls_controller_reply)(void *context, int status, const json_t *answer);
 
-/* A line of the journal: it goes into the store with the row. Also what /v1/events tells. */
+/* A line of the journal, written to the store together with the row. /v1/events shows the same. */
 typedef struct ls_transition {
-    uint64_t job;
+    uint64_t job; /* 0: about the queue as a whole; only the text counts */
     uint32_t epoch;
     ls_job_state from, to;
     ls_job_cause cause;
@@ -95,18 +143,20 @@ enum { LS_ACCOUNT_WEIGHT_MAX = 1000000, LS_ACCOUNT_USERS_BYTES_MAX = 1000 };
 /* What an account may use and has used. */
 typedef struct ls_account {
     char name[LS_JOB_ACCOUNT_BYTES_MAX + 1];
-    uint32_t weight;                            /* of its fair share; 1 and more */
-    uint32_t quota, borrow, lend;               /* devices; UINT32_MAX: no limit */
-    ls_priority priority_max;                   /* of its jobs, unless who runs the queue says more */
-    char users[LS_ACCOUNT_USERS_BYTES_MAX + 1]; /* "ann,bob": its members; "": everybody */
+    uint32_t weight;              /* in fair share, 1 or more */
+    uint32_t quota, borrow, lend; /* devices; UINT32_MAX: no limit */
+    /* highest priority of its jobs; administrators may go beyond */
+    ls_priority priority_max;
+    char users[LS_ACCOUNT_USERS_BYTES_MAX + 1]; /* "ann,bob": its members; "": open to everyone */
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
     uint64_t jobs;
     uint64_t share_ms[3], share_at_ms; /* past usage as the policy weighs it (ls_policy_usage) */
+    bool is_deleted; /* its row is to be removed; it is not listed, and may be created anew */
 } ls_account;
 
 typedef struct ls_turn {
     double time_s;
-    ls_job *const *created; /* to be inserted, with their requests; also among changed */
+    ls_job *const *created; /* to be inserted with their requests; they are also among `changed` */
     uint32_t created_count;
     ls_job *const *changed; /* rows to be written */
     uint32_t changed_count;
@@ -114,47 +164,61 @@ typedef struct ls_turn {
     uint32_t transition_count;
     const ls_account *const *accounts; /* rows to be written */
     uint32_t account_count;
+    const json_t *upkeep; /* to be written; NULL: unchanged */
     const ls_engine_order *orders;
     uint32_t order_count;
-    bool must_be_written; /* there are rows */
+    bool must_be_written; /* there are rows to write */
 } ls_turn;
 
-/* What only its owner can know. */
+/* What the controller has to ask its owner. */
 typedef struct ls_controller_calls {
     void *context;
-    /* Seconds since 1970. */
+    /* Seconds since 1970, by a clock that does not jump. */
     double (*now_s)(void *context);
-    /* The journal of a job from the store, for LS_VERB_EVENTS: entries behind number `after`, at most `limit`. An array; NULL: can't be read. */
+    /* How far the clock of the wall is ahead of it. Times in answers, in reports and of jobs that
+     * have ended are those of the wall. NULL: the two are the same. */
+    double (*ahead_s)(void *context);
+    /* The journal of a job from the store, for LS_VERB_EVENTS: at most `limit` entries after number
+     * `after`. An array; NULL: it cannot be read. */
     json_t *(*journal)(void *context, uint64_t job, uint64_t after, uint32_t limit);
-    /* A job that is no longer in memory; the caller of this call destroys it. NULL: there is none. */
+    /* A job that is no longer in memory; the controller destroys it. NULL: there is none. */
     ls_job *(*old_job)(void *context, uint64_t id);
-    /* Is there a user of that name on this machine? NULL: nobody knows. */
+    /* Sums over the jobs that ended at since_s or later: an array of {"account", "user", "jobs",
+     * "allocated", "idle", "waiting", "lost"}, in device-milliseconds. NULL: it cannot be read. */
+    json_t *(*used)(void *context, double since_s);
+    /* The number of the user's job with that key, of those that are no longer in memory; 0: none.
+     * NULL: there are none. */
+    uint64_t (*keyed_job)(void *context, uint32_t uid, const char *key);
+    /* Whether this machine has a user of that name. NULL: not known. */
     bool (*is_user)(void *context, const char *name);
-    /* Fills job->plan of a new job, as far as anything can be said of it. NULL: nothing can. */
+    /* Fills job->plan of a new job as far as predictions are possible. NULL: none are. */
     void (*foresee)(void *context, ls_job *job);
 } ls_controller_calls;
 
 typedef struct ls_controller_settings {
     const char *order; /* "fair", "fifo", ...: a policy of `simulate` */
     bool preempt;
-    uint32_t reservations;     /* jobs at the head that nobody behind them delays */
-    double half_life_s;        /* of what an account has used */
-    double min_run_s;          /* not preempted sooner */
-    double resize_pause_s;     /* an elastic job is not grown sooner behind its start or last resize */
-    double idle_s;             /* devices held idle for so long are reported; 0: never */
-    uint32_t idle_permille;    /* busy below this is idle */
-    double start_timeout_s;    /* STARTING for longer: lost */
-    double price_per_device_h; /* of money in `usage`; 0: not known */
+    uint32_t reservations; /* jobs at the head of the queue that get a reserved start */
+    double half_life_s;    /* half-life of past usage in fair share */
+    double min_run_s;      /* a job is not preempted sooner after its start */
+    /* minimum time after a start or resize before an elastic job may grow */
+    double resize_pause_s;
+    double idle_s;             /* devices idle for this long are reported; 0: never */
+    uint32_t idle_permille;    /* devices less busy than this count as idle */
+    double start_timeout_s;    /* a job STARTING for longer counts as lost */
+    double price_per_device_h; /* price of a device-hour in `usage`; 0: not known */
     const char *currency;
-    bool strict_accounts;               /* else made when first used */
-    uint32_t jobs_max, user_jobs_max;   /* that have not ended: all, of one user who does not run the queue */
-    uint64_t bytes_max, user_bytes_max; /* of their requests */
+    bool strict_accounts;   /* accounts must exist; otherwise they are created when first used */
+    bool own_accounts_only; /* ordinary users create only their own */
+    bool show_names;        /* names and users of all jobs are shown to all users */
+    /* limits on jobs that have not ended: in total, and per user (administrators are exempt) */
+    uint32_t jobs_max, user_jobs_max;
+    uint64_t bytes_max, user_bytes_max; /* limits on the bytes of their requests */
     uint32_t ended_max;                 /* ended jobs kept in memory */
 } ls_controller_settings;
 
-ls_controller_settings ls_controller_settings_default(void);
-
-/* engine: asked for its nodes, and whether it decides; never called. calls: copied. Errors: LS_ERR_INVALID (settings), LS_ERR_MEMORY. */
+/* engine: only asked for its nodes and whether it decides; it is given no orders. calls: copied.
+ * Errors: LS_ERR_INVALID (settings), LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_controller_create(const ls_controller_settings *settings, ls_engine *engine,
                                              const ls_controller_calls *calls,
                                              ls_controller **controller_out);
@@ -162,60 +226,73 @@ void ls_controller_destroy(ls_controller *controller);
 
 /* ---- in ---- */
 
-/* Before the first turn: what the store has. Takes over the job. */
+/* Before the first turn: the jobs of the store. Takes over the job. */
 void ls_controller_restore(ls_controller *controller, ls_job *job);
 void ls_controller_restore_account(ls_controller *controller, const ls_account *account);
-/* Weight and limits of an account, made when it is not there; at any time. Errors: LS_ERR_INVALID when there are too many. */
+/* Sets weight and limits of an account, at any time; creates it when there is none of that name.
+ * Errors: LS_ERR_INVALID when there are too many accounts. */
 LS_MUST_CHECK ls_status ls_controller_set_account(ls_controller *controller, const ls_account *account);
-/* 1 to LS_JOB_ACCOUNT_BYTES_MAX letters, digits, '.', '_' and '-', not beginning with '.' or '-'. */
+/* Whether it has 1 to LS_JOB_ACCOUNT_BYTES_MAX letters, digits, '.', '_' and '-', and does not
+ * begin with '.' or '-'. */
 bool ls_account_name_is_good(const char *name);
-/* Weight 1, no limits, open to everybody, up to normal priority; no name. */
+/* Weight 1, no limits, open to everyone, up to normal priority; without a name. */
 ls_account ls_account_default(void);
-/* One more member. Errors: LS_ERR_INVALID: no name, or too many. */
+/* Adds a member. Errors: LS_ERR_INVALID: not a name, or too many members. */
 LS_MUST_CHECK ls_status ls_account_add_user(ls_account *account, const char *user);
 /* "low", "normal", "high". Errors: LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_account_set_priority(ls_account *account, const char *name);
-/* Behind the last of them. next_job: number of the next one. */
+/* Pauses, drained nodes and maintenance, as a turn has handed them out. Errors: LS_ERR_DATA. */
+LS_MUST_CHECK ls_status ls_controller_restore_upkeep(ls_controller *controller, const json_t *upkeep);
+/* To be called after the last of them. next_job: the number of the next job. */
 void ls_controller_restored(ls_controller *controller, uint64_t next_job);
 
 /*
- * Asks. arguments: an object, borrowed; NULL: none. reply comes with the end of a turn. refuse_changes as set by ls_controller_pause.
+ * Makes a call. arguments: an object, borrowed; NULL: none. The reply comes at the end of a turn.
  */
 void ls_controller_call(ls_controller *controller, const ls_caller *caller, ls_verb verb,
                         const json_t *arguments, ls_controller_reply reply, void *context);
-/* Nobody waits for the answer any more. */
+/* The caller has gone; its reply is not called. */
 void ls_controller_forget(ls_controller *controller, void *context);
 
 void ls_controller_report(ls_controller *controller, const ls_engine_report *report);
 
-/* reason: why nothing can be changed for now ("the disk is full ..."); calls that change something are refused with 507. NULL: again. */
+/* reason: why changes are not possible ("the disk is full ..."); calls that change something,
+ * other than LS_VERB_CANCEL, are then refused with 507, and nothing is started. NULL: changes are
+ * possible again. */
 void ls_controller_pause(ls_controller *controller, const char *reason);
 
 /* ---- out ---- */
 
-/* Has anything come in, or is anything due, since the last turn? */
+/* Whether something came in, or became due, since the last turn. */
 bool ls_controller_has_work(const ls_controller *controller);
-/* LS_VERB_DOWN was called, and what it waits for, if anything, is over. */
+/* LS_VERB_DOWN was called, and the jobs it waits for, if any, have ended. */
 bool ls_controller_is_down(const ls_controller *controller);
-/* When a turn is due though nothing comes in, since 1970; 0: never. */
+/* When a turn is due even if nothing comes in, in seconds since 1970; 0: never. */
 double ls_controller_next_s(const ls_controller *controller);
 
 /* turn_out: valid until ls_controller_turn_done or ls_controller_turn_failed. */
 void ls_controller_turn(ls_controller *controller, ls_turn *turn_out);
-/* It is on the disk, and what was ordered is under way: replies are called. */
+/* The turn is on the disk and its orders are under way: calls the replies. */
 void ls_controller_turn_done(ls_controller *controller);
-/* It could not be written, and no order of it may be carried out. Jobs that it created end as CANCELLED; everything else stays to be written, and comes
- * again with the next turn. Replies are called: what would have been changed is answered with 507. */
+/*
+ * An order that only stops a job which runs already: it is carried out even when the turn cannot be
+ * written, because the job may be what fills the disk.
+ */
+bool ls_turn_is_urgent(const ls_turn *turn, uint32_t order);
+/*
+ * The turn could not be written. Its urgent orders have been carried out and do not come again;
+ * none of the others may be. Jobs that it created end as CANCELLED; everything else comes again
+ * with the next turn. Calls the replies: changes are answered with 507.
+ */
 void ls_controller_turn_failed(ls_controller *controller, const char *error);
 
-/* An ended job is to be forgotten for good: takes it out of memory. False when it has not ended, when that is not on the disk yet, or when a job waits for it. */
+/* Takes an ended job out of memory for good. false: it has not ended, its end is not on the disk
+ * yet, or a job waits for it. */
 bool ls_controller_let_go(ls_controller *controller, uint64_t id);
 
 /* ---- look ---- */
 
-/* NULL: not in memory. */
+/* NULL: it is not in memory. */
 const ls_job *ls_controller_job(const ls_controller *controller, uint64_t id);
-/* Numbers for /metrics: the answer of LS_VERB_STATUS. A new object. */
-json_t *ls_controller_status(ls_controller *controller);
 
 #endif

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Internal to the controller: its state, and how its parts meet.
+ * Internal to the controller: its state, and how its parts work together.
  *
- *   controller.c     life, the turn
- *   transitions.c    what happens to jobs: the policy's actions and the engine's reports
- *   queue.c          jobs and accounts as the policy sees them
- *   submit.c         new jobs; accounts.c who is charged, and who may be
- *   verbs.c          what else is asked to be changed; answers.c what is asked to be shown
- *   places.c         nodes as the policy sees them
- *   foresight.c      what is said of jobs beforehand, and what came of it
- *   usage.c          device-hours: allocated, idle, waiting, lost
+ *   controller.c      life cycle, and the turn
+ *   transitions.c     what happens to jobs: the policy's actions and the engine's reports
+ *   job_queue.c       jobs and accounts as the policy sees them
+ *   job_submit.c      new jobs
+ *   job_change.c      other terms for waiting jobs
+ *   upkeep.c          pauses, drained nodes, maintenance
+ *   accounts.c        who is charged, and who may charge whom
+ *   verbs.c           all calls: the table of verbs, and those that change something
+ *   job_answers.c, why_answers.c, queue_answers.c   calls that only look (answers.h)
+ *   places.c          nodes as the policy sees them
+ *   foresight.c       predictions about jobs, and how they turned out
+ *   usage.c           device-hours: allocated, idle, waiting, lost
  */
 #ifndef LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
 #define LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
@@ -17,75 +21,82 @@
 #include "orchestration/control/controller.h"
 #include "orchestration/policy/policy.h"
 
-/* Of the number under which the policy has devices that are withheld. */
+/*
+ * Set in the job number under which the policy holds devices that are withheld (ls_queue_withhold).
+ */
 #define LS_WITHHELD_BIT (UINT64_C(1) << 62)
 
 enum { LS_ACCOUNTS_MAX = 1024, LS_CONTROLLER_REPLIES_MAX = 1 << 16 };
 
-/* A job, and what is not written down about it. */
+/* A job, and what is kept about it in memory only. */
 typedef struct ls_entry {
     ls_job *job;
-    bool is_new, is_changed; /* in this turn */
-    bool in_policy;          /* else, while it waits: set aside (ls_queue_set_aside) */
-    bool withholds;          /* ls_queue_withhold */
-    uint64_t request_bytes;  /* of what was submitted */
-    double idle_since_s;     /* its devices do nothing since then; 0: they do something */
+    bool is_new, is_changed; /* created, or changed, in this turn */
+    /* the policy knows it; otherwise a waiting job is set aside (ls_queue_set_aside) */
+    bool in_policy;
+    bool withholds;         /* its devices are held under another number (ls_queue_withhold) */
+    uint64_t request_bytes; /* size of the request */
+    double idle_since_s;    /* since when its devices have been idle; 0: they are busy */
     bool idle_told;
-    double busy_known_s; /* activity is accounted for up to here */
-    double say_again_s;  /* its start is not asked for before */
-    double start_by_s;   /* STARTING: lost behind this */
-    char *stage,
-        *stage_text; /* what an engine that decides says why it waits; of a job that is set aside: why */
+    double busy_known_s; /* activity is booked up to here */
+    double say_again_s;  /* the policy is not asked for its start before this time */
+    double start_by_s;   /* STARTING: counts as lost after this time */
+    /* why it waits, from an engine that decides; or why it is set aside */
+    char *stage, *stage_text;
     double starts_s;
-    ls_job_share *shrunk; /* SHRINK: what it keeps */
+    ls_job_share *shrunk; /* RESIZING to fewer ranks: the devices it keeps */
     uint32_t shrunk_count;
 } ls_entry;
 
 typedef struct ls_pending_reply {
-    ls_controller_reply reply; /* NULL: nobody waits any more */
+    ls_controller_reply reply; /* NULL: the caller has gone */
     void *context;
     int status;
     json_t *answer;
-    bool changes;     /* it says that something was changed */
-    uint64_t creates; /* the job that it says was accepted, 0: none */
+    ls_verb verb;
+    uint64_t creates; /* the job whose acceptance it reports; 0: none */
 } ls_pending_reply;
 
 typedef struct ls_account_entry {
     ls_account account;
-    bool is_changed, is_set; /* is_set: somebody gave it a weight or a quota */
+    bool is_changed, is_set; /* is_set: an administrator gave it a weight or a quota */
 } ls_account_entry;
 
-/* A part of a node with at most LS_NODE_DEVICES_MAX of its devices. */
-typedef struct ls_place {
-    uint32_t node, first, devices; /* first: device of the node */
-} ls_place;
+/* A part of a node, with at most LS_NODE_DEVICES_MAX devices. */
+typedef struct ls_job_place {
+    uint32_t node, first, devices; /* first: its first device, counted within the node */
+} ls_job_place;
 
 struct ls_controller {
     ls_controller_settings settings;
     ls_engine *engine;
-    bool decides; /* the engine has a queue of its own: there is no policy */
+    bool decides; /* the engine has a queue of its own (Slurm): there is no policy here */
     ls_controller_calls calls;
     ls_policy *policy;
     const ls_engine_node *nodes;
     uint32_t node_count, device_count;
     bool *node_is_up;
-    ls_place *places; /* of nodes, in their order: nodes of the policy, and of ls_job_share */
+    /* parts of all nodes, in order; what the policy and ls_job_share call a node */
+    ls_job_place *places;
     uint32_t place_count;
-    bool is_split; /* some node is several places */
+    bool is_split; /* some node has several places */
 
     ls_entry **entries; /* by number */
     uint32_t entry_count, entry_capacity, ended_count;
     uint64_t next_job;
-    uint64_t start_asked;        /* the last job whose start the policy was asked for */
+    uint64_t start_asked;        /* the last job for whose start the policy was asked */
     ls_account_entry **accounts; /* the index is the policy's */
     uint32_t account_count;
     double time_s;
-    char *paused; /* NULL: not */
+    double ahead_s; /* what the wall clock shows now is time_s + ahead_s */
+    json_t *upkeep; /* pauses, drained nodes, maintenance (upkeep.c) */
+    bool upkeep_is_changed;
+    char *paused; /* why changes are refused; NULL: they are not */
     bool is_going_down, cancels_all;
 
     /* The turn. */
     bool has_work, in_turn;
-    ls_arena arena; /* texts */
+    ls_arena arena; /* texts of transitions and orders of this turn */
     ls_entry **touched;
     uint32_t touched_count, touched_capacity;
     ls_job **created, **changed;
@@ -103,57 +114,76 @@ struct ls_controller {
 uint64_t ls_controller_ms(double time_s);
 ls_entry *ls_controller_find(const ls_controller *c, uint64_t id);
 ls_entry *ls_controller_add(ls_controller *c, ls_job *job);
-/* Its row is to be written. */
+/* Marks the job's row as to be written. */
 void ls_controller_touch(ls_controller *c, ls_entry *entry);
-/* The row, and a line of the journal. text: NULL for none; also the job's last word. */
+/* Changes the state: the row and a line of the journal are written. text: also becomes the job's
+ * last word; NULL: none. */
 void ls_controller_move(ls_controller *c, ls_entry *entry, ls_job_state to, ls_job_cause cause,
                         const char *text);
+/* Writes a line of the journal about something that changed no state. The job keeps its text. */
+void ls_controller_note(ls_controller *c, ls_entry *entry, ls_job_cause cause, const char *text);
+/* A line of the journal about the queue as a whole. */
+void ls_controller_announce(ls_controller *c, const char *text);
 void ls_controller_order(ls_controller *c, ls_engine_order_kind kind, ls_entry *entry);
 
-/* How far a turn has got, to go back to when what follows is refused as a whole. */
+/* How far a turn has come, so that it can be undone when what follows is refused as a whole. */
 typedef struct ls_controller_mark {
     uint32_t entries, touched, transitions, orders;
 } ls_controller_mark;
 ls_controller_mark ls_controller_mark_now(const ls_controller *c);
-/* Jobs that came behind it have been removed by ls_controller_remove_newest. */
+/* Undoes what came after the mark; its jobs were removed by ls_controller_remove_newest before. */
 void ls_controller_back_to(ls_controller *c, const ls_controller_mark *mark);
-/* The last one of the list, which nobody has heard of. */
+/* Removes the newest job, which no caller knows of yet. */
 void ls_controller_remove_newest(ls_controller *c);
 
 /* ---- places.c ---- */
 
 void ls_places_make(ls_controller *c);
-/* All but its kind. */
+/* Everything but the kind. */
 ls_node_spec ls_place_spec(const ls_controller *c, uint32_t index);
-/* A share whose bits go beyond its place, as when a machine's places were other ones, names devices of the places behind it: to them they go. Leaves alone what
- * has devices that are not there. */
+/*
+ * Moves devices to the places that have them now: when a machine's places have changed, the bits of
+ * a share may go beyond its place and mean devices of the places after it. A job with devices that
+ * no longer exist is left alone.
+ */
 void ls_places_settle(const ls_controller *c, ls_job *job);
-/* Of the devices that a job has, those that are there, by place; all_out: all are. Returns how many shares; the caller frees them. */
+/* The devices of a job that exist, by place. all_out: whether all of them do. Returns the number of
+ * shares, which the caller frees. */
 uint32_t ls_places_there(const ls_controller *c, const ls_job *job, ls_job_share **shares_out, bool *all_out);
-/* What a job says of nodes, in terms of places. Errors: LS_ERR_INVALID when that can't be. */
+/* Turns what a job asks of nodes into what it asks of places. Errors: LS_ERR_INVALID when that is
+ * not possible. */
 LS_MUST_CHECK ls_status ls_places_adapt(const ls_controller *c, ls_policy_job *job);
 
 /* ---- queue.c ---- */
 
 LS_MUST_CHECK ls_status ls_queue_create(ls_controller *c);
-/* The account of that name, made when it is not there and accounts are not strict. Errors: LS_ERR_INVALID. */
+/* The account of that name; it is created when there is none and accounts are not strict. Errors:
+ * LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_queue_account(ls_controller *c, const char *name, ls_account_entry **account_out);
-/* Tells the policy what an account may use; with_usage: and what it has used. */
+/* Tells the policy what an account may use, and with_usage also what it has used. */
 void ls_queue_set_account(ls_controller *c, const ls_account_entry *account, bool with_usage);
-/* Into the policy, waiting or running as its state says; set aside when it waits for one that is. Errors: LS_ERR_INVALID when it can never run. */
+/* Adds the job to the policy, waiting or running as its state says; sets it aside when it waits for
+ * a job that is set aside. Errors: LS_ERR_INVALID when it can never run. */
 LS_MUST_CHECK ls_status ls_queue_add(ls_controller *c, ls_entry *entry);
-/* It was accepted, and can't run on the machines there are now: it keeps its place, and the policy does not hear of it until ls_queue_try_again. */
+/* An accepted job cannot run on the machines there are now: it keeps its place in the queue, and
+ * the policy does not know of it until ls_queue_try_again succeeds. */
 void ls_queue_set_aside(ls_controller *c, ls_entry *entry, const char *stage, const char *text);
-/* Those that are set aside, with what there is now. Whose dependency has failed is ended. */
+/* Tries all jobs that are set aside with the machines there are now. Ends those whose dependency
+ * has failed. */
 void ls_queue_try_again(ls_controller *c);
-/* A running job that the policy can't have, as some of its devices are no longer there: those that are stay its own, under a number of their own, until
- * ls_queue_give_back. */
+/* For a running job that the policy cannot take because some of its devices no longer exist: the
+ * devices that remain stay taken, under a number of their own, until ls_queue_give_back. */
 void ls_queue_withhold(ls_controller *c, ls_entry *entry);
 void ls_queue_give_back(ls_controller *c, ls_entry *entry);
-/* It has left its devices and waits again. */
+/* The job has left its devices and waits again. */
 void ls_queue_again(ls_controller *c, ls_entry *entry);
+/* The policy's number of its account, which must exist. */
+uint32_t ls_queue_account_index(const ls_controller *c, const ls_job *job);
+/* What is left of its time limit; 0: it has none. */
+uint64_t ls_queue_limit_left_ms(const ls_job *job);
 void ls_queue_remove(ls_controller *c, ls_entry *entry, bool succeeded);
-/* All that `job` waits for that has not ended. doomed_out: one of them failed, so that it can never start; 0: none. Returns their number. */
+/* The dependencies of `job` that have not ended. doomed_out: one that failed, so that the job can
+ * never start; 0: none. Returns their number. */
 uint32_t ls_queue_after(ls_controller *c, const ls_job *job, uint64_t *after_out, uint64_t *doomed_out);
 
 /* ---- transitions.c ---- */
@@ -161,27 +191,28 @@ uint32_t ls_queue_after(ls_controller *c, const ls_job *job, uint64_t *after_out
 void ls_transitions_pass(ls_controller *c);
 void ls_transitions_timers(ls_controller *c);
 void ls_transitions_report(ls_controller *c, const ls_engine_report *report);
-/* Ends a job that waits. */
+/* Ends a waiting job. */
 void ls_transitions_end(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
                         const char *text);
-/* Asks a job that has devices to leave them, for PREEMPTING or STOPPING. */
+/* Asks a job with devices to give them up; state: PREEMPTING or STOPPING. */
 void ls_transitions_stop(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
                          const char *text);
-/* Hands a waiting job to an engine that decides, unless it is held or waits for other jobs. */
+/* Hands a waiting job to an engine that decides, unless the job is held or waits for other jobs. */
 void ls_transitions_hand_over(ls_controller *c, ls_entry *entry);
-/* Those who waited for other jobs until now. */
+/* Does so for all jobs that were waiting for other jobs until now. */
 void ls_transitions_hand_over_all(ls_controller *c);
 
-/* ---- verbs.c and answers.c: status 2xx with an object, or an error's status with {"error"} ---- */
+/* ---- verbs.c ---- */
 
+/* 2xx with an object, or the status of an error with {"error": TEXT}. */
 typedef struct ls_answer {
     int status;
     json_t *json;
-    uint64_t creates;
+    uint64_t creates; /* the job that was accepted; 0: none */
 } ls_answer;
 
 ls_answer ls_answer_fail(int status, const char *format, ...) LS_PRINTF(2, 3);
-/* From this thread's error text. */
+/* With the error text of this thread. */
 ls_answer ls_answer_error(ls_status status);
 ls_answer ls_verbs_answer(ls_controller *c, const ls_caller *caller, ls_verb verb, const json_t *arguments);
 
@@ -189,58 +220,90 @@ ls_answer ls_verbs_answer(ls_controller *c, const ls_caller *caller, ls_verb ver
 
 ls_answer ls_submit_job(ls_controller *c, const ls_caller *caller, const json_t *arguments);
 ls_answer ls_submit_sweep(ls_controller *c, const ls_caller *caller, const json_t *arguments);
-/* What a request takes in memory and store; NULL: 0. */
+/* The bytes of a request in memory and in the store; NULL: 0. */
 uint64_t ls_submit_bytes(const json_t *request);
+/* Whether there are the jobs that it waits for; any user's may be named, as with Slurm: that a job
+ * has ended is visible to everyone. Errors: LS_ERR_INVALID. */
+LS_MUST_CHECK ls_status ls_submit_check_after(ls_controller *c, const ls_job *job);
+
+/* ---- job_change.c ---- */
+
+ls_answer ls_change_job(ls_controller *c, const ls_caller *caller, ls_entry *entry, const json_t *arguments);
+
+/* ---- upkeep.c ---- */
+
+/* Nothing is paused, drained or maintained. A new object. */
+json_t *ls_upkeep_new(void);
+bool ls_upkeep_is_paused(const ls_controller *c);
+bool ls_upkeep_is_drained(const ls_controller *c, const char *node);
+/* Tells the policy which nodes may be used. To be called when a node goes or returns, too. */
+void ls_upkeep_apply(ls_controller *c);
+ls_answer ls_upkeep_pause(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_upkeep_resume(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_upkeep_drain(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_upkeep_undrain(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_upkeep_reserve(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_upkeep_unreserve(ls_controller *c, const ls_caller *caller, const json_t *arguments);
 
 /* ---- accounts.c ---- */
 
 bool ls_caller_is_admin(const ls_caller *caller);
-/* Whether the caller may have the job charged to the account that it names (none: his own), at its priority. The account is made when it is not there and
- * may be. refusal_out: why not. */
+/*
+ * Whether the caller may charge the job to the account it names (none: the caller's own), at the
+ * job's priority. Creates the account when there is none and that is allowed. refusal_out: why not.
+ */
 bool ls_accounts_admit(ls_controller *c, const ls_caller *caller, ls_job *job, ls_account_entry **account_out,
                        ls_answer *refusal_out);
 bool ls_accounts_allow_priority(const ls_controller *c, const ls_caller *caller, const char *name,
                                 ls_priority priority, ls_answer *refusal_out);
-/* Those that were made for a job that was then refused. */
-void ls_accounts_forget_behind(ls_controller *c, uint32_t count);
+/*
+ * Removes the accounts beyond the first `count`: they were created for jobs that were then refused.
+ */
+void ls_accounts_forget_after(ls_controller *c, uint32_t count);
 ls_answer ls_accounts_change(ls_controller *c, const ls_caller *caller, const json_t *arguments);
-/* A list, or null for everybody. */
-/* In a word, without names: "anyone", "you", or "others". */
+/* To whom the account is open, without names: "anyone", "you", or "others". */
 const char *ls_accounts_open_to(const ls_controller *c, const ls_caller *caller, const ls_account *account);
+/* The members as a list; null: open to everyone. */
 json_t *ls_accounts_users_json(const ls_account *account);
 
-/* ---- answers.c ---- */
+/* ---- job_answers.c, why_answers.c, queue_answers.c ---- */
 
 ls_answer ls_answers_list(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+/* entry: NULL for a job that is no longer in memory. */
 ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry);
 ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry);
-ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller);
-ls_answer ls_answers_accounts(ls_controller *c, const ls_caller *caller);
-ls_answer ls_answers_usage(ls_controller *c);
+/* These take no arguments; they look like the other verbs for the table of verbs.c. */
+ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_answers_accounts(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_answers_usage(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_answers_status(ls_controller *c, const ls_caller *caller, const json_t *arguments);
 
 /* ---- foresight.c ---- */
 
-/* What can be said of a new job; its speed at so many ranks, per mille of that at spec.min_ranks, 0: not known. */
+/* Predicts what can be predicted of a new job. */
 void ls_foresight_plan(const ls_controller *c, ls_job *job);
+
+/* The speed at `ranks` ranks in thousandths of the speed at spec.min_ranks; 0: not known. */
 uint32_t ls_foresight_speed(const ls_job *job, uint32_t ranks);
-/* It has other devices now than `before`. */
+/* Its number of ranks has changed. */
 void ls_foresight_resized(const ls_controller *c, ls_job *job, uint32_t before, uint32_t after);
-/* How far it is, and how long it goes on. */
+/* The engine reports how far it is and how much time is left. */
 void ls_foresight_progress(ls_controller *c, ls_entry *entry, const ls_engine_report *report);
-/* Tells the policy what is known of it: when it is new there. */
+/* Tells the policy what is known of a job that is new there. */
 void ls_foresight_tell(ls_controller *c, const ls_entry *entry);
 /* It has been given devices; it has ended. */
 void ls_foresight_began(ls_controller *c, ls_entry *entry);
 void ls_foresight_ended(ls_entry *entry);
-/* Behind a pass: keeps the starts of jobs that wait. */
+/* After a pass: records the predicted starts of waiting jobs. */
 void ls_foresight_starts(ls_controller *c);
-/* When it gives its devices back, by its steps or its time limit; 0: not known. */
+/* When it will give its devices back, according to its steps or its time limit; 0: not known. */
 double ls_foresight_end_s(const ls_job *job);
-/* Who says so: "steps", "plan", "limit"; NULL: nobody. */
+/* What that is based on: "steps", "plan" or "limit"; NULL: not known. */
 const char *ls_foresight_source(const ls_job *job);
 /* Adds ends, ends_from, step and steps to an item of a list. */
 void ls_foresight_add(const ls_job *job, json_t *item);
-/* What was said of it, when, and what happened; and of all jobs here, how right that was. New objects. */
+/* ls_foresight_json: the predictions about a job, when they were made, and what happened.
+ * ls_foresight_summary: how good predictions have been over all jobs. New objects. */
 json_t *ls_foresight_json(const ls_job *job);
 json_t *ls_foresight_summary(const ls_controller *c);
 
@@ -250,14 +313,15 @@ typedef struct ls_usage {
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
 } ls_usage;
 
-/* Of a job until now, with the state it is in. */
+/* The usage of a job up to now, the current state included. */
 ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry);
-/* Books what a state took, at its end: to the job and to its account. is_lost: what was computed since the last save is gone. */
+/* Books the usage of a state when it ends, to the job and to its account. is_lost: what was
+ * computed since the last checkpoint is gone. */
 void ls_usage_settle_waiting(ls_controller *c, ls_entry *entry);
 void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost);
-/* How busy its devices were since the last report. */
+/* Reports how busy its devices were since the last report. */
 void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille);
-/* Of an account, with all that its jobs do now. */
+/* The usage of an account up to now, its running jobs included. */
 ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account);
 
 #endif

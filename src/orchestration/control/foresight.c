@@ -1,37 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What is said of jobs beforehand, when they start and when they end, and what came of it.
+ * Predictions about jobs: when they will start and end, and how good these predictions were.
  *
- *   left     how long a job goes on, from its own steps (LS_ENGINE_PROGRESS): told to the policy, which reserves, backfills and explains by it
- *   start    of a job that waits: the first start that the policy can name, kept with the time at which it was named
- *   end      of a start: the first that its steps say
+ *   left     how long a job will still run, from its own steps (LS_ENGINE_PROGRESS). The policy
+ *            uses it for reservations, for backfilling and in `why`
+ *   start    of a waiting job: the first start that the policy can name
+ *   end      of an epoch: the first end that follows from its steps
  *
- * Both are kept in the job's record beside what happened, so that anybody can see how far to trust them.
+ * Start and end are kept in the job's record with the time when they were predicted and the time
+ * when they came, so that everybody can see how far to trust them.
  */
-#include "orchestration/control/controller_internal.h"
+#include "orchestration/control/answers.h"
 
 #include "base/assert.h"
+#include "base/math.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { STARTS_PER_TURN = 8 }; /* each asks the policy why a job waits */
+enum { STARTS_PER_TURN = 8 }; /* each costs one ls_policy_why */
 
-#define LEFT_MAX_S  1e9 /* what is said to be longer, or no number, is as long as this */
-#define SPAN_MIN_S  1.0 /* shorter ones are no measure of how right a prediction was */
-#define SAY_AGAIN_S 1.0 /* until a start is asked for once more of a job of which none was known */
+#define LEFT_MAX_S  1e9 /* longer times, and NaN, count as this */
+#define SPAN_MIN_S  1.0 /* shorter spans say nothing about how good a prediction was */
+#define SAY_AGAIN_S 1.0 /* pause before a start that was not known is asked for again */
 
 /* ---- the plan ---- */
 
 static double no_longer(double left_s)
 {
-    return fmin(LEFT_MAX_S, left_s); /* NaN, too */
+    return fmin(LEFT_MAX_S, left_s); /* also for NaN */
 }
 
 void ls_foresight_plan(const ls_controller *c, ls_job *job)
 {
-    if (c->policy && c->calls.foresee) { /* an engine that decides has other machines than this one */
+    /* the machines of an engine that decides are not the one that was measured */
+    if (c->policy && c->calls.foresee) {
         c->calls.foresee(c->calls.context, job);
         job->plan.run_s = no_longer(job->plan.run_s);
         job->left_s = job->plan.run_s;
@@ -45,7 +49,7 @@ uint32_t ls_foresight_speed(const ls_job *job, uint32_t ranks)
     return ranks >= min && ranks - min < job->plan.curve_count ? job->plan.curve[ranks - min] : 0;
 }
 
-/* What is left as of now, at `after` ranks instead of `before`. */
+/* Converts the time left to `after` ranks instead of `before`, as of now. */
 void ls_foresight_resized(const ls_controller *c, ls_job *job, uint32_t before, uint32_t after)
 {
     const uint32_t speed = ls_foresight_speed(job, before), speed_now = ls_foresight_speed(job, after);
@@ -94,7 +98,7 @@ void ls_foresight_began(ls_controller *c, ls_entry *entry)
 {
     ls_job *job = entry->job;
     ls_job_foresight *seen = &job->foresight;
-    job->left_at_s = c->time_s; /* while it waited it went no further */
+    job->left_at_s = c->time_s; /* it made no progress while it waited */
     ls_foresight_resized(c, job, job->ranks, job->ranks_now);
     seen->end_s = seen->end_said_s = 0.0;
     if (seen->started_s <= 0.0) {
@@ -105,13 +109,13 @@ void ls_foresight_began(ls_controller *c, ls_entry *entry)
 void ls_foresight_ended(ls_entry *entry)
 {
     ls_job *job = entry->job;
-    if (job->state == LS_JOB_SUCCEEDED) { /* nobody may have looked behind its last step */
+    if (job->state == LS_JOB_SUCCEEDED) { /* the last report may be from before its last step */
         job->step = job->steps;
     }
 }
 
-/* Behind a pass: starts that can be named now and could not before. A turn goes on behind the last one that was asked for, by number, so that everybody's
- * is, in turns. */
+/* After a pass: records starts that can be named now and could not before. Each turn continues
+ * after the last job that was asked about, by number, so that every job has its turn. */
 void ls_foresight_starts(ls_controller *c)
 {
     uint32_t asked = 0, first = 0;
@@ -168,14 +172,9 @@ const char *ls_foresight_source(const ls_job *job)
 
 /* ---- as JSON ---- */
 
-static json_t *time_or_null(double time_s)
-{
-    return time_s > 0.0 ? json_real(time_s) : json_null();
-}
-
 void ls_foresight_add(const ls_job *job, json_t *item)
 {
-    json_object_set_new(item, "ends", time_or_null(ls_foresight_end_s(job)));
+    json_object_set_new(item, "ends", ls_answers_time(ls_foresight_end_s(job)));
     const char *source = ls_foresight_source(job);
     json_object_set_new(item, "ends_from", source ? json_string(source) : json_null());
     json_object_set_new(item, "step", job->step > 0 ? json_integer((json_int_t)job->step) : json_null());
@@ -193,13 +192,13 @@ json_t *ls_foresight_json(const ls_job *job)
             snprintf(ranks, sizeof ranks, "%u", job->spec.min_ranks + i);
             json_object_set_new(curve, ranks, json_real(1e-3 * job->plan.curve[i]));
         }
-        plan = json_pack("{s:o, s:o, s:s}", "run_s", time_or_null(job->plan.run_s), "speeds", curve, "source",
-                         job->plan.source);
+        plan = json_pack("{s:o, s:o, s:s}", "run_s", ls_answers_time(job->plan.run_s), "speeds", curve,
+                         "source", job->plan.source);
     }
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "plan", plan, "start",
-                     time_or_null(seen->start_s), "start_said", time_or_null(seen->start_said_s), "started",
-                     time_or_null(seen->started_s), "end", time_or_null(seen->end_s), "end_said",
-                     time_or_null(seen->end_said_s), "ended", time_or_null(job->ended_s));
+                     ls_answers_time(seen->start_s), "start_said", ls_answers_time(seen->start_said_s),
+                     "started", ls_answers_time(seen->started_s), "end", ls_answers_time(seen->end_s),
+                     "end_said", ls_answers_time(seen->end_said_s), "ended", ls_answers_time(job->ended_s));
 }
 
 /* ---- how right it was ---- */
@@ -218,18 +217,12 @@ static void add(errors *list, double said_s, double foreseen_s, double happened_
     }
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static json_t *median(double *values, uint32_t count)
 {
     if (count == 0) {
         return json_null();
     }
-    qsort(values, count, sizeof *values, ascending);
+    ls_sort_f64(values, count);
     return json_real(values[count / 2]);
 }
 
@@ -243,7 +236,7 @@ static json_t *summary(const errors *list)
 json_t *ls_foresight_summary(const ls_controller *c)
 {
     double *room = calloc(6 * ((size_t)c->entry_count + 1), sizeof *room);
-    LS_ASSERT(room && "out of memory for a summary");
+    LS_ASSERT(room && "not enough memory for a summary");
     const size_t each = (size_t)c->entry_count + 1;
     errors starts = {.errors_s = room, .ratios = room + each};
     errors ends = {.errors_s = room + 2 * each, .ratios = room + 3 * each};
@@ -254,8 +247,8 @@ json_t *ls_foresight_summary(const ls_controller *c)
         if (seen->start_said_s > 0.0 && seen->started_s > 0.0) {
             add(&starts, seen->start_said_s, seen->start_s, seen->started_s);
         }
-        if (seen->end_said_s > 0.0 &&
-            job->state == LS_JOB_SUCCEEDED) { /* others ended by something that nobody foresees */
+        /* other ends cannot be predicted */
+        if (seen->end_said_s > 0.0 && job->state == LS_JOB_SUCCEEDED) {
             add(&ends, seen->end_said_s, seen->end_s, job->ended_s);
         }
         if (job->plan.run_s > 0.0 && job->state == LS_JOB_SUCCEEDED && job->epoch == 1) {

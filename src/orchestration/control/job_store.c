@@ -2,13 +2,13 @@
 #include "orchestration/control/job_store.h"
 
 #include "base/assert.h"
-#include "base/database.h"
+#include "env/database.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEMA_VERSION = 2 };
+enum { SCHEMA_VERSION = 3 };
 
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS jobs(id INTEGER PRIMARY KEY, state TEXT NOT NULL, ended INTEGER NOT NULL, "
@@ -30,17 +30,21 @@ static const char schema[] =
 
 struct ls_job_store {
     ls_database *database;
-    ls_statement *insert, *update, *journal, *account;
+    ls_statement *insert, *update, *amend, *journal, *account, *no_account, *upkeep;
 };
 
 /* ---- opening ---- */
 
-/* From one layout to the next, in one transaction. */
+/* The steps from one version of the tables to the next, each in one transaction. */
 static const char *const steps[SCHEMA_VERSION] = {
     "BEGIN; PRAGMA user_version=1; COMMIT",
     "BEGIN; ALTER TABLE accounts ADD COLUMN users TEXT NOT NULL DEFAULT '';"
     " ALTER TABLE accounts ADD COLUMN priority_max INTEGER NOT NULL DEFAULT 1;"
     " PRAGMA user_version=2; COMMIT",
+    "BEGIN; ALTER TABLE jobs ADD COLUMN key TEXT NOT NULL DEFAULT '';"
+    " CREATE INDEX jobs_key ON jobs(uid, key) WHERE key<>'';"
+    " CREATE TABLE upkeep(id INTEGER PRIMARY KEY CHECK(id=1), state TEXT NOT NULL);"
+    " PRAGMA user_version=3; COMMIT",
 };
 
 static ls_status check_version(ls_database *database)
@@ -54,7 +58,8 @@ static ls_status check_version(ls_database *database)
     LS_TRY(status);
     if (version > SCHEMA_VERSION) {
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "the queue's records were written by a newer program (layout %lld, this one knows %d)",
+                       "the queue's database was written by a newer version of lockstep (database version "
+                       "%lld; this program knows versions up to %d)",
                        (long long)version, SCHEMA_VERSION);
     }
     for (int64_t step = version < 0 ? 0 : version; step < SCHEMA_VERSION; step++) {
@@ -67,15 +72,20 @@ static ls_status prepare(ls_job_store *store)
 {
     LS_TRY(ls_statement_prepare(
         store->database,
-        "INSERT INTO jobs(id, state, ended, account, uid, gid, user, run_dir, request, record)"
-        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        "INSERT INTO jobs(id, state, ended, account, uid, gid, user, run_dir, request, record, key)"
+        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         &store->insert));
+    LS_TRY(ls_statement_prepare(store->database, "UPDATE jobs SET account=?2, request=?3 WHERE id=?1",
+                                &store->amend));
+    LS_TRY(ls_statement_prepare(store->database, "INSERT OR REPLACE INTO upkeep(id, state) VALUES(1, ?1)",
+                                &store->upkeep));
     LS_TRY(ls_statement_prepare(store->database, "UPDATE jobs SET state=?2, ended=?3, record=?4 WHERE id=?1",
                                 &store->update));
     LS_TRY(ls_statement_prepare(store->database,
                                 "INSERT INTO journal(job, epoch, time, was, state, cause, text)"
                                 " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                                 &store->journal));
+    LS_TRY(ls_statement_prepare(store->database, "DELETE FROM accounts WHERE name=?1", &store->no_account));
     return ls_statement_prepare(store->database,
                                 "INSERT OR REPLACE INTO accounts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, "
                                 "?10, ?11, ?12, ?13, ?14, ?15, "
@@ -86,7 +96,7 @@ static ls_status prepare(ls_job_store *store)
 ls_status ls_job_store_open(const char *path, ls_job_store **store_out)
 {
     ls_job_store *store = calloc(1, sizeof *store);
-    LS_ASSERT(store && "out of memory for the store");
+    LS_ASSERT(store && "not enough memory for the database of jobs");
     ls_status status = ls_database_open(path, &store->database);
     if (status == LS_OK) {
         status = ls_database_run(store->database, schema);
@@ -112,6 +122,9 @@ void ls_job_store_close(ls_job_store *store)
         ls_statement_finish(store->update);
         ls_statement_finish(store->journal);
         ls_statement_finish(store->account);
+        ls_statement_finish(store->no_account);
+        ls_statement_finish(store->amend);
+        ls_statement_finish(store->upkeep);
         ls_database_close(store->database);
         free(store);
     }
@@ -122,7 +135,7 @@ void ls_job_store_close(ls_job_store *store)
 static void set_json(ls_statement *statement, int index, const json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    LS_ASSERT(text && "out of memory for a record");
+    LS_ASSERT(text && "not enough memory for the record of a job");
     ls_statement_set_text(statement, index, text);
     free(text);
 }
@@ -141,6 +154,7 @@ static ls_status insert_job(ls_job_store *store, const ls_job *job)
     ls_statement_set_text(insert, 8, job->run_dir);
     set_json(insert, 9, job->request);
     set_json(insert, 10, record);
+    ls_statement_set_text(insert, 11, job->spec.key);
     json_decref(record);
     return ls_statement_do(insert);
 }
@@ -154,7 +168,14 @@ static ls_status update_job(ls_job_store *store, const ls_job *job)
     ls_statement_set_i64(update, 3, ls_job_state_is_final(job->state));
     set_json(update, 4, record);
     json_decref(record);
-    return ls_statement_do(update);
+    LS_TRY(ls_statement_do(update));
+    if (!job->has_new_request) {
+        return LS_OK;
+    }
+    ls_statement_set_i64(store->amend, 1, (int64_t)job->id);
+    ls_statement_set_text(store->amend, 2, job->account);
+    set_json(store->amend, 3, job->request);
+    return ls_statement_do(store->amend);
 }
 
 static ls_status write_transition(ls_job_store *store, const ls_transition *transition)
@@ -170,7 +191,7 @@ static ls_status write_transition(ls_job_store *store, const ls_transition *tran
     return ls_statement_do(journal);
 }
 
-/* A limit that is not there is -1. */
+/* -1 in the database: no limit. */
 static int64_t limit_of(uint32_t limit)
 {
     return limit == UINT32_MAX ? -1 : (int64_t)limit;
@@ -178,8 +199,11 @@ static int64_t limit_of(uint32_t limit)
 
 static ls_status write_account(ls_job_store *store, const ls_account *account)
 {
-    ls_statement *row = store->account;
+    ls_statement *row = account->is_deleted ? store->no_account : store->account;
     ls_statement_set_text(row, 1, account->name);
+    if (account->is_deleted) {
+        return ls_statement_do(row);
+    }
     ls_statement_set_i64(row, 2, account->weight);
     ls_statement_set_i64(row, 3, limit_of(account->quota));
     ls_statement_set_i64(row, 4, limit_of(account->borrow));
@@ -224,6 +248,10 @@ static ls_status write_rows(ls_job_store *store, const ls_turn *turn)
     for (uint32_t i = 0; i < turn->account_count; i++) {
         LS_TRY(write_account(store, turn->accounts[i]));
     }
+    if (turn->upkeep) {
+        set_json(store->upkeep, 1, turn->upkeep);
+        LS_TRY(ls_statement_do(store->upkeep));
+    }
     return LS_OK;
 }
 
@@ -251,7 +279,7 @@ static ls_status read_job(ls_statement *row, ls_job **job_out)
     snprintf(name, sizeof name, "the record of job %llu", (unsigned long long)id);
     const char *text = ls_statement_text(row, 6);
     LS_TRY(ls_json_parse(text, strlen(text), name, &request));
-    ls_status status = ls_job_create(id, request, &job); /* takes the request over */
+    ls_status status = ls_job_create(id, request, &job); /* takes over the request */
     if (status != LS_OK) {
         return ls_fail_within(LS_ERR_DATA, "%s", name);
     }
@@ -343,6 +371,25 @@ static ls_status restore_jobs(ls_job_store *store, uint32_t ended_max, ls_contro
     return status;
 }
 
+static ls_status restore_upkeep(ls_job_store *store, ls_controller *controller)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    json_t *upkeep = NULL;
+    LS_TRY(ls_statement_prepare(store->database, "SELECT state FROM upkeep", &row));
+    ls_status status = ls_statement_step(row, &has_row);
+    if (status == LS_OK && has_row) {
+        const char *text = ls_statement_text(row, 0);
+        status = ls_json_parse(text, strlen(text), "the record of pauses and maintenance", &upkeep);
+    }
+    if (upkeep) {
+        status = ls_controller_restore_upkeep(controller, upkeep);
+        json_decref(upkeep);
+    }
+    ls_statement_finish(row);
+    return status;
+}
+
 ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended_max, ls_controller *controller,
                                uint64_t *next_out)
 {
@@ -350,6 +397,7 @@ ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended_max, ls_contr
     bool has_row = false;
     LS_TRY(restore_accounts(store, controller));
     LS_TRY(restore_jobs(store, ended_max, controller));
+    LS_TRY(restore_upkeep(store, controller));
     LS_TRY(ls_statement_prepare(store->database, "SELECT COALESCE(MAX(id), 0) + 1 FROM jobs", &row));
     const ls_status status = ls_statement_step(row, &has_row);
     if (status == LS_OK) {
@@ -370,10 +418,58 @@ ls_status ls_job_store_find(ls_job_store *store, uint64_t id, ls_job **job_out)
     ls_status status = ls_statement_step(row, &has_row);
     if (status == LS_OK) {
         status = has_row ? read_job(row, job_out)
-                         : ls_fail(LS_ERR_NOT_FOUND, "there is no job %llu", (unsigned long long)id);
+                         : ls_fail(LS_ERR_NOT_FOUND, "job %llu does not exist", (unsigned long long)id);
     }
     ls_statement_finish(row);
     return status;
+}
+
+ls_status ls_job_store_used(ls_job_store *store, double since_s, json_t **rows_out)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    LS_TRY(ls_statement_prepare(store->database,
+                                "SELECT account, user, COUNT(*), TOTAL(record->>'allocated'),"
+                                " TOTAL(record->>'idle'), TOTAL(record->>'waiting'), TOTAL(record->>'lost')"
+                                " FROM jobs WHERE ended=1 AND COALESCE(record->>'ended_s', 0)>=?1"
+                                " GROUP BY account, user ORDER BY account, user",
+                                &row));
+    ls_statement_set_f64(row, 1, since_s);
+    json_t *rows = json_array();
+    ls_status status;
+    while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row) {
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "account",
+                                              ls_statement_text(row, 0), "user", ls_statement_text(row, 1),
+                                              "jobs", (json_int_t)ls_statement_i64(row, 2), "allocated",
+                                              (json_int_t)ls_statement_f64(row, 3), "idle",
+                                              (json_int_t)ls_statement_f64(row, 4), "waiting",
+                                              (json_int_t)ls_statement_f64(row, 5), "lost",
+                                              (json_int_t)ls_statement_f64(row, 6)));
+    }
+    ls_statement_finish(row);
+    if (status != LS_OK) {
+        json_decref(rows);
+        return status;
+    }
+    *rows_out = rows;
+    return LS_OK;
+}
+
+uint64_t ls_job_store_keyed(ls_job_store *store, uint32_t uid, const char *key)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    uint64_t id = 0;
+    if (ls_statement_prepare(store->database, "SELECT id FROM jobs WHERE uid=?1 AND key=?2 AND key<>''",
+                             &row) == LS_OK) {
+        ls_statement_set_i64(row, 1, uid);
+        ls_statement_set_text(row, 2, key);
+        if (ls_statement_step(row, &has_row) == LS_OK && has_row) {
+            id = (uint64_t)ls_statement_i64(row, 0);
+        }
+    }
+    ls_statement_finish(row);
+    return id;
 }
 
 ls_status ls_job_store_journal(ls_job_store *store, uint64_t job, uint64_t after, uint32_t limit,
@@ -410,25 +506,26 @@ ls_status ls_job_store_journal(ls_job_store *store, uint64_t job, uint64_t after
     return LS_OK;
 }
 
-/* ---- forgetting ---- */
+/* ---- removing ---- */
 
+/* ?1: ls_job_expiry.kept, ?2: .before_s. */
 #define EXPIRED                                                                                              \
     " FROM jobs WHERE ended=1 AND id<(SELECT MAX(id) FROM jobs) AND"                                         \
     " (id<=COALESCE((SELECT id FROM jobs WHERE ended=1 ORDER BY id DESC LIMIT 1 OFFSET ?1), 0) OR"           \
     " (SELECT MAX(time) FROM journal WHERE job=jobs.id)<?2)"
 
-ls_status ls_job_store_expired(ls_job_store *store, uint64_t kept, double before_s, uint64_t behind,
-                               uint32_t max, uint64_t *ids_out, uint32_t *count_out)
+ls_status ls_job_store_expired(ls_job_store *store, const ls_job_expiry *expiry, uint64_t after, uint32_t max,
+                               uint64_t *ids_out, uint32_t *count_out)
 {
     ls_statement *row = NULL;
     bool has_row = false;
     *count_out = 0;
     LS_TRY(
         ls_statement_prepare(store->database, "SELECT id" EXPIRED " AND id>?4 ORDER BY id LIMIT ?3", &row));
-    ls_statement_set_i64(row, 1, (int64_t)kept);
-    ls_statement_set_f64(row, 2, before_s);
+    ls_statement_set_i64(row, 1, (int64_t)expiry->kept);
+    ls_statement_set_f64(row, 2, expiry->before_s);
     ls_statement_set_i64(row, 3, max);
-    ls_statement_set_i64(row, 4, (int64_t)behind);
+    ls_statement_set_i64(row, 4, (int64_t)after);
     ls_status status;
     while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row && *count_out < max) {
         ids_out[(*count_out)++] = (uint64_t)ls_statement_i64(row, 0);
@@ -437,7 +534,7 @@ ls_status ls_job_store_expired(ls_job_store *store, uint64_t kept, double before
     return status;
 }
 
-ls_status ls_job_store_expired_sum(ls_job_store *store, uint64_t kept, double before_s, uint64_t *count_out,
+ls_status ls_job_store_expired_sum(ls_job_store *store, const ls_job_expiry *expiry, uint64_t *count_out,
                                    double *newest_s_out)
 {
     ls_statement *row = NULL;
@@ -446,8 +543,8 @@ ls_status ls_job_store_expired_sum(ls_job_store *store, uint64_t kept, double be
         store->database,
         "SELECT COUNT(*), COALESCE(MAX((SELECT MAX(time) FROM journal WHERE job=jobs.id)), 0)" EXPIRED,
         &row));
-    ls_statement_set_i64(row, 1, (int64_t)kept);
-    ls_statement_set_f64(row, 2, before_s);
+    ls_statement_set_i64(row, 1, (int64_t)expiry->kept);
+    ls_statement_set_f64(row, 2, expiry->before_s);
     const ls_status status = ls_statement_step(row, &has_row);
     if (status == LS_OK && has_row) {
         *count_out = (uint64_t)ls_statement_i64(row, 0);

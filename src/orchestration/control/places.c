@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Places: nodes as the policy sees them. It keeps the devices of a node in 64 bits, so a machine with more is several places of one leaf, as a large machine is several
- * sockets; a gang may span them, and everybody else sees the machine.
+ * Places: nodes as the policy sees them. The policy keeps the devices of a node in 64 bits, so a
+ * machine with more devices becomes several places under one leaf, much as a large machine has
+ * several sockets. A job may span them; users only see the machine.
  */
 #include "orchestration/control/controller_internal.h"
 
@@ -15,27 +16,27 @@ void ls_places_make(ls_controller *c)
         c->place_count += ls_engine_place_count(c->nodes[i].devices);
     }
     c->places = calloc(c->place_count + 1, sizeof *c->places);
-    LS_ASSERT(c->places && "out of memory for places");
+    LS_ASSERT(c->places && "not enough memory for the devices of jobs");
     c->is_split = c->place_count > c->node_count;
     for (uint32_t i = 0, at = 0; i < c->node_count; i++) {
         const uint32_t devices = c->nodes[i].devices, count = ls_engine_place_count(devices);
         for (uint32_t k = 0; k < count; k++) {
             const uint32_t first = ls_engine_place_first(devices, k);
-            c->places[at++] = (ls_place){
+            c->places[at++] = (ls_job_place){
                 .node = i, .first = first, .devices = ls_engine_place_first(devices, k + 1) - first};
         }
     }
 }
 
-/* Its part of what the node has. */
-static uint32_t part_of(uint32_t whole, const ls_place *place, uint32_t devices)
+/* The share of a place in what the node has. */
+static uint32_t part_of(uint32_t whole, const ls_job_place *place, uint32_t devices)
 {
     return (uint32_t)((uint64_t)whole * place->devices / devices);
 }
 
 ls_node_spec ls_place_spec(const ls_controller *c, uint32_t index)
 {
-    const ls_place *place = &c->places[index];
+    const ls_job_place *place = &c->places[index];
     const ls_engine_node *node = &c->nodes[place->node];
     const bool is_whole = place->devices == node->devices;
     return (ls_node_spec){
@@ -50,10 +51,11 @@ ls_node_spec ls_place_spec(const ls_controller *c, uint32_t index)
     };
 }
 
-/* The place of device `bit` from the first of place `index` on; UINT32_MAX: there is no such device. */
+/* The place of the device that is `bit` devices after the first one of place `index`; UINT32_MAX:
+ * there is no such device. */
 static uint32_t place_of(const ls_controller *c, uint32_t index, uint32_t bit)
 {
-    const ls_place *from = &c->places[index];
+    const ls_job_place *from = &c->places[index];
     for (uint32_t i = index; i < c->place_count && c->places[i].node == from->node; i++) {
         if (from->first + bit < c->places[i].first + c->places[i].devices) {
             return i;
@@ -66,7 +68,7 @@ uint32_t ls_places_there(const ls_controller *c, const ls_job *job, ls_job_share
 {
     uint64_t *devices = calloc((size_t)c->place_count + 1, sizeof *devices);
     ls_job_share *shares = calloc((size_t)c->place_count + 1, sizeof *shares);
-    LS_ASSERT(devices && shares && "out of memory for places");
+    LS_ASSERT(devices && shares && "not enough memory for the devices of jobs");
     *all_out = true;
     for (uint32_t i = 0; i < job->share_count; i++) {
         const uint32_t index = job->shares[i].node;
@@ -102,7 +104,7 @@ void ls_places_settle(const ls_controller *c, ls_job *job)
     free(shares);
 }
 
-/* One island or one node is one machine, whose places have a leaf of their own. */
+/* "One island" and "one node" mean one machine, whose places share a leaf that has no others. */
 static ls_level widened(ls_level level)
 {
     return level < LS_LEVEL_LEAF ? LS_LEVEL_LEAF : level;
@@ -116,10 +118,10 @@ ls_status ls_places_adapt(const ls_controller *c, ls_policy_job *job)
     job->required = widened(job->required);
     job->preferred = widened(job->preferred);
     if (job->devices_per_node > 0 && job->devices_per_node != job->ranks) {
-        return ls_fail(
-            LS_ERR_INVALID,
-            "job.ranks_per_node is %u for %u ranks, which all come to one machine here; leave it out",
-            job->devices_per_node, job->ranks);
+        return ls_fail(LS_ERR_INVALID,
+                       "job.ranks_per_node is %u, but this queue has only one machine, which runs all %u "
+                       "ranks; leave it out",
+                       job->devices_per_node, job->ranks);
     }
     job->devices_per_node = 0;
     return LS_OK;

@@ -3,17 +3,20 @@
 #include "orchestration/control/controller_internal.h"
 
 #include "base/assert.h"
+#include "base/text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define QUICK_S                                                                                              \
-    60.0 /* who runs on for so long has made progress: a stop by notice costs nothing of its budget */
+/* A job that ran longer than this before a preemption notice has made progress: that stop does not
+ * count against restarts_max. */
+#define QUICK_S 60.0
 
 static void sure(ls_status status)
 {
-    LS_ASSERT(status ==
-              LS_OK); /* what the policy is told of a job that it has can't fail but by a mistake here */
+    /* The policy can only refuse news about a job that it has if the controller made a mistake. */
+    LS_ASSERT(status == LS_OK);
 }
 
 static uint64_t now_ms(const ls_controller *c)
@@ -49,7 +52,7 @@ static void finish(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job
 void ls_transitions_end(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
                         const char *text)
 {
-    if (ls_job_has_devices(entry->job)) { /* chosen in this turn, and never started */
+    if (ls_job_has_devices(entry->job)) { /* it was given devices in this turn and never started */
         ls_usage_settle_devices(c, entry, false);
         drop_devices(c, entry);
     } else if (entry->job->state == LS_JOB_QUEUED) {
@@ -58,7 +61,7 @@ void ls_transitions_end(ls_controller *c, ls_entry *entry, ls_job_state state, l
     finish(c, entry, state, cause, text);
 }
 
-/* A start is over: what it ran. */
+/* Adds the length of the start that is over. */
 static void add_run(const ls_controller *c, ls_job *job)
 {
     if (!ls_job_state_is_waiting(job->state) && job->started_s > 0.0 && c->time_s > job->started_s) {
@@ -66,7 +69,7 @@ static void add_run(const ls_controller *c, ls_job *job)
     }
 }
 
-/* Its devices are free again, and it has ended. */
+/* Frees the job's devices and ends the job. */
 static void end_start(ls_controller *c, ls_entry *entry, ls_job_state state, ls_job_cause cause,
                       const char *text)
 {
@@ -76,7 +79,7 @@ static void end_start(ls_controller *c, ls_entry *entry, ls_job_state state, ls_
     finish(c, entry, state, cause, text);
 }
 
-/* Its devices are free again, and it waits for others. */
+/* Frees the job's devices and queues the job again. */
 static void wait_again(ls_controller *c, ls_entry *entry, ls_job_cause cause, bool is_lost, const char *text)
 {
     ls_job *job = entry->job;
@@ -107,7 +110,7 @@ void ls_transitions_stop(ls_controller *c, ls_entry *entry, ls_job_state state, 
 static void take_shares(ls_job *job, const ls_action *action)
 {
     ls_job_share *shares = calloc(action->share_count + 1, sizeof *shares);
-    LS_ASSERT(shares && "out of memory for devices");
+    LS_ASSERT(shares && "not enough memory for devices");
     for (uint32_t i = 0; i < action->share_count; i++) {
         shares[i] = (ls_job_share){.node = action->shares[i].node, .devices = action->shares[i].devices};
     }
@@ -122,7 +125,7 @@ static void start(ls_controller *c, ls_entry *entry, const ls_action *action)
     take_shares(job, action);
     job->ranks_now = action->ranks;
     job->epoch++;
-    job->started_s = c->time_s; /* its devices are its own from now on */
+    job->started_s = c->time_s; /* it owns its devices from now on */
     job->saved_s = 0.0;
     ls_foresight_began(c, entry);
     entry->busy_known_s = c->time_s;
@@ -135,13 +138,13 @@ static void resize(ls_controller *c, ls_entry *entry, const ls_action *action)
 {
     ls_job *job = entry->job;
     job->ranks_next = action->ranks;
-    ls_usage_settle_devices(c, entry, false); /* until now with as many devices as until now */
+    ls_usage_settle_devices(c, entry, false); /* up to now it had the old number of devices */
     if (action->kind == LS_ACTION_GROW) {
         take_shares(job, action);
     } else {
         free(entry->shrunk);
         entry->shrunk = calloc(action->share_count + 1, sizeof *entry->shrunk);
-        LS_ASSERT(entry->shrunk && "out of memory for devices");
+        LS_ASSERT(entry->shrunk && "not enough memory for devices");
         for (uint32_t i = 0; i < action->share_count; i++) {
             entry->shrunk[i] =
                 (ls_job_share){.node = action->shares[i].node, .devices = action->shares[i].devices};
@@ -154,21 +157,22 @@ static void resize(ls_controller *c, ls_entry *entry, const ls_action *action)
 
 static const char *because_of(ls_controller *c, const ls_action *action)
 {
-    return action->for_job
+    return action->for_window ? "stopped for maintenance"
+           : action->for_job
                ? ls_arena_printf(&c->arena, "preempted for job %llu", (unsigned long long)action->for_job)
                : NULL;
 }
 
-/* "its time limit of 120 s is over (job.time_limit)" */
+/* "it reached its time limit of 30 s (job.time_limit)" */
 static const char *limit_text(ls_controller *c, const ls_job *job)
 {
-    return ls_arena_printf(&c->arena, "its time limit of %.0f s is over (job.time_limit)",
-                           job->spec.time_limit_s);
+    return ls_arena_printf(&c->arena, "it reached its time limit of %s (job.time_limit)",
+                           ls_duration_of(job->spec.time_limit_s).text);
 }
 
 static void end_by_policy(ls_controller *c, ls_entry *entry, const ls_action *action)
 {
-    const bool is_limit = action->for_job == 0;
+    const bool is_limit = action->for_job == 0 && !action->for_window;
     if (entry->job->state == LS_JOB_STOPPING) {
         return;
     }
@@ -179,10 +183,10 @@ static void end_by_policy(ls_controller *c, ls_entry *entry, const ls_action *ac
 static void act(ls_controller *c, const ls_action *action)
 {
     if (action->job & LS_WITHHELD_BIT) {
-        return; /* it goes on until it ends */
+        return; /* it keeps running until it ends */
     }
     ls_entry *entry = ls_controller_find(c, action->job);
-    LS_ASSERT(entry && "the policy knows a job that is not here");
+    LS_ASSERT(entry && "the policy names a job that the queue does not have");
     switch (action->kind) {
     case LS_ACTION_START:
         start(c, entry, action);
@@ -203,7 +207,7 @@ static void act(ls_controller *c, const ls_action *action)
     case LS_ACTION_CANNOT:
         entry->in_policy = false;
         ls_transitions_end(c, entry, LS_JOB_FAILED, LS_CAUSE_DEPENDENCY,
-                           "a job it waited for did not succeed");
+                           "a job it depends on did not succeed");
         break;
     }
 }
@@ -230,11 +234,11 @@ void ls_transitions_hand_over(ls_controller *c, ls_entry *entry)
         return;
     }
     if (ls_queue_after(c, job, after, &doomed) > 0) {
-        return; /* asked again in each turn */
+        return; /* ls_transitions_hand_over_all tries again in each turn */
     }
     if (doomed) {
         ls_transitions_end(c, entry, LS_JOB_FAILED, LS_CAUSE_DEPENDENCY,
-                           "a job it waited for did not succeed");
+                           "a job it depends on did not succeed");
         return;
     }
     job->handed_over = true;
@@ -246,7 +250,8 @@ void ls_transitions_hand_over(ls_controller *c, ls_entry *entry)
 
 void ls_transitions_hand_over_all(ls_controller *c)
 {
-    /* By number: who waits has a higher one than who is waited for, so that a chain of failures ends in one turn. */
+    /* By number: a job has a higher number than those it waits for, so a chain of failures ends in
+     * one turn. */
     for (uint32_t i = 0; i < c->entry_count && !c->is_going_down; i++) {
         ls_entry *entry = c->entries[i];
         if (entry->job->state == LS_JOB_QUEUED && !entry->job->handed_over &&
@@ -258,13 +263,23 @@ void ls_transitions_hand_over_all(ls_controller *c)
 
 /* ---- time ---- */
 
+/* While the queue cannot be changed, the policy is not asked, and limits still hold. */
+static bool is_past_limit(const ls_controller *c, const ls_job *job)
+{
+    return (job->state == LS_JOB_RUNNING || job->state == LS_JOB_RESIZING) && job->spec.time_limit_s > 0.0 &&
+           job->run_s + c->time_s - job->started_s >= job->spec.time_limit_s;
+}
+
 void ls_transitions_timers(ls_controller *c)
 {
     for (uint32_t i = 0; i < c->entry_count; i++) {
         ls_entry *entry = c->entries[i];
         if (entry->job->state == LS_JOB_STARTING && entry->start_by_s <= c->time_s && !c->decides) {
-            ls_controller_move(c, entry, LS_JOB_RECOVERING, LS_CAUSE_LOST, "it did not begin in time");
+            ls_controller_move(c, entry, LS_JOB_RECOVERING, LS_CAUSE_LOST, "it did not start in time");
             ls_controller_order(c, LS_DO_KILL, entry);
+        }
+        if (c->paused && !c->decides && is_past_limit(c, entry->job)) {
+            ls_transitions_stop(c, entry, LS_JOB_STOPPING, LS_CAUSE_LIMIT, limit_text(c, entry->job));
         }
     }
 }
@@ -282,9 +297,11 @@ static void has_started(ls_controller *c, ls_entry *entry, const ls_engine_repor
         return;
     }
     if (job->state != LS_JOB_STARTING) {
-        return; /* told to stop meanwhile, or heard of twice */
+        return; /* it was told to stop meanwhile, or the report came twice */
     }
-    job->started_s = report->time_s > 0.0 ? report->time_s : c->time_s;
+    /* The report's time is that of a file which the job's user can change. So it is believed only
+     * between the moment when the devices were given, which is in started_s, and now. */
+    job->started_s = report->time_s > 0.0 ? fmin(fmax(report->time_s, job->started_s), c->time_s) : c->time_s;
     if (entry->in_policy && c->policy) {
         sure(ls_policy_started(c->policy, now_ms(c), job->id));
     }
@@ -296,10 +313,11 @@ static bool was_killed(int exit_code)
     return exit_code == 128 + 9 || exit_code == 128 + 15;
 }
 
-/* Why it is being ended, and how it then ended: who asked and the cause stay, whatever its processes say. */
+/* Why the job is being ended and how it ended. Who asked and the cause stay, whatever its processes
+ * report. */
 static const char *reason_and_end(ls_controller *c, const ls_job *job, const char *end)
 {
-    const char *reason = job->text ? job->text : "it was to end";
+    const char *reason = job->text ? job->text : "it was told to end";
     return end && end[0] ? ls_arena_printf(&c->arena, "%s; %s", reason, end)
                          : ls_arena_strdup(&c->arena, reason);
 }
@@ -309,15 +327,17 @@ static void end_cancelled(ls_controller *c, ls_entry *entry, const char *end)
     end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, reason_and_end(c, entry->job, end));
 }
 
-/* What it has saved is there for who submits it again. */
+/* The checkpoint can be used by submitting the same run file again. */
 static const char *saved_text(ls_controller *c, const ls_job *job)
 {
     return job->run_dir[0]
-               ? ls_arena_printf(&c->arena, "it saved first: the same run file goes on in %s", job->run_dir)
+               ? ls_arena_printf(&c->arena, "it saved first: submit the same run file to continue in %s",
+                                 job->run_dir)
                : "it saved first";
 }
 
-/* A run that trains ends with 0 when it has reached its last step, and not before; a program that was told to end may say anything. */
+/* A training run exits with 0 only when it has reached its last step; a program that was told to
+ * end may exit with anything. */
 static void ended_at_limit(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
     const ls_job *job = entry->job;
@@ -325,15 +345,18 @@ static void ended_at_limit(ls_controller *c, ls_entry *entry, const ls_engine_re
         end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, NULL);
         return;
     }
-    const char *end = report->exit_code == 75           ? saved_text(c, job)
-                      : report->cause == LS_CAUSE_LIMIT ? report->error /* its text is ours */
+    const char *end = report->exit_code == 75 ? saved_text(c, job)
+                      /* the engine's text names the limit, as ours does */
+                      : report->cause == LS_CAUSE_LIMIT ? report->error
                                                         : report->text;
     end_start(c, entry, LS_JOB_FAILED, LS_CAUSE_LIMIT,
               end && end[0] ? ls_arena_printf(&c->arena, "%s; %s", limit_text(c, job), end)
                             : limit_text(c, job));
 }
 
-/* A run that trains looks at its time limit itself, and may be first; its clock began a moment later. */
+/*
+ * A training run also watches its time limit and may stop first; its clock started a moment later.
+ */
 static bool is_over_limit(const ls_controller *c, const ls_job *job)
 {
     const double run_s = job->run_s + (job->started_s > 0.0 ? c->time_s - job->started_s : 0.0);
@@ -341,7 +364,23 @@ static bool is_over_limit(const ls_controller *c, const ls_job *job)
     return limit_s > 0.0 && run_s >= limit_s - (limit_s > 10.0 ? 1.0 : 0.1 * limit_s);
 }
 
-/* By itself, while it was running. */
+/* 75 asks for another start, which it does not get. */
+static const char *gave_up_text(ls_controller *c, const ls_job *job, const ls_engine_report *report)
+{
+    if (report->text && report->text[0]) {
+        return report->text;
+    }
+    return job->spec.restartable
+               ? ls_arena_printf(
+                     &c->arena,
+                     "it ended with exit code 75 (saved, to be started again) soon after its start, "
+                     "after %u of %u restarts (job.restarts_max)",
+                     job->restarts, job->spec.restarts_max)
+               : "it ended with exit code 75 (saved, to be started again), and may not be started again "
+                 "(job.restartable)";
+}
+
+/* The job ended by itself while it was running. */
 static void ended_alone(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
     ls_job *job = entry->job;
@@ -357,14 +396,16 @@ static void ended_alone(ls_controller *c, ls_entry *entry, const ls_engine_repor
     if (report->exit_code == 75 && job->spec.restartable &&
         (!is_quick || job->restarts < job->spec.restarts_max)) {
         job->restarts += is_quick;
-        wait_again(c, entry, LS_CAUSE_PREEMPTED, false, "it was told to stop, has saved, and goes on later");
+        wait_again(c, entry, LS_CAUSE_PREEMPTED, false,
+                   "it was told to stop, has saved, and will continue later");
         return;
     }
     end_start(c, entry, LS_JOB_FAILED, report->cause == LS_CAUSE_NONE ? LS_CAUSE_PROGRAM : report->cause,
-              report->text);
+              report->exit_code == 75 ? gave_up_text(c, job, report) : report->text);
 }
 
-/* Its devices were needed. What a run that trains has saved is kept; a program that was killed begins again. */
+/* Its devices were needed. A training run continues from its checkpoint; a program that was killed
+ * starts from the beginning. */
 static void ended_preempted(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
     ls_job *job = entry->job;
@@ -390,11 +431,11 @@ static void ended_stopped(ls_controller *c, ls_entry *entry, const ls_engine_rep
         end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
     } else {
         end_start(c, entry, LS_JOB_FAILED, job->cause,
-                  reason_and_end(c, job, "it can't be begun again (job.restartable)"));
+                  reason_and_end(c, job, "it cannot be restarted (job.restartable)"));
     }
 }
 
-/* Nothing of it is left. What is known of why stays: the job's last word. */
+/* None of its processes is left. The reason of the loss stays in the job's text. */
 static void ended_recovering(ls_controller *c, ls_entry *entry)
 {
     ls_job *job = entry->job;
@@ -404,16 +445,22 @@ static void ended_recovering(ls_controller *c, ls_entry *entry)
     } else if (job->restarts < job->spec.restarts_max) {
         job->restarts++;
         wait_again(c, entry, LS_CAUSE_LOST, true,
-                   ls_arena_printf(&c->arena, "%s; begun again, %u of %u times", reason, job->restarts,
+                   ls_arena_printf(&c->arena, "%s; restarted, %u of %u times", reason, job->restarts,
                                    job->spec.restarts_max));
+    } else if (job->spec.restarts_max == 0) {
+        end_start(c, entry, LS_JOB_FAILED, LS_CAUSE_LOST,
+                  ls_arena_printf(&c->arena,
+                                  "%s; it may not be restarted (job.restartable, job.restarts_max)", reason));
     } else {
         end_start(c, entry, LS_JOB_FAILED, LS_CAUSE_LOST,
-                  ls_arena_printf(&c->arena, "%s; it was begun again %u times already (job.restarts_max)",
+                  ls_arena_printf(&c->arena, "%s; it was already restarted %u times (job.restarts_max)",
                                   reason, job->restarts));
     }
 }
 
-/* The engine has ended it: by its time limit, which it keeps too, or as one that decides. */
+/*
+ * The engine ended it: by the time limit, which the engine also keeps, or by a decision of its own.
+ */
 static bool ended_by_engine(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
     const ls_job *job = entry->job;
@@ -435,7 +482,7 @@ static bool ended_by_engine(ls_controller *c, ls_entry *entry, const ls_engine_r
     return false;
 }
 
-/* With the line that tells of the error: "ended with exit code 2: runs/a holds another run". */
+/* Adds the line that explains the error: "ended with exit code 2: runs/a holds another run". */
 static ls_engine_report with_error(ls_controller *c, const ls_engine_report *report)
 {
     ls_engine_report whole = *report;
@@ -476,7 +523,7 @@ static void has_ended(ls_controller *c, ls_entry *entry, const ls_engine_report 
 static void never_started(ls_controller *c, ls_entry *entry)
 {
     if (entry->job->cancelled) {
-        end_cancelled(c, entry, "it had not begun");
+        end_cancelled(c, entry, "it had not started");
     } else {
         wait_again(c, entry, LS_CAUSE_NONE, false, "its start was withdrawn");
     }
@@ -499,7 +546,7 @@ static void keep_shrunk(ls_controller *c, ls_entry *entry)
     entry->shrunk_count = 0;
 }
 
-/* It has report->ranks now: as many as it was to have, or the run would not. */
+/* The job has report->ranks now: the number asked for, or its old number when the run refused. */
 static void was_resized(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
     ls_job *job = entry->job;
@@ -508,9 +555,9 @@ static void was_resized(ls_controller *c, ls_entry *entry, const ls_engine_repor
     }
     const uint32_t before = job->ranks_now, wanted = job->ranks_next;
     const bool is_done = report->ranks == wanted;
-    if (entry->shrunk && !is_done) { /* others were promised its devices */
+    if (entry->shrunk && !is_done) { /* other jobs were promised these devices */
         ls_transitions_stop(c, entry, LS_JOB_PREEMPTING, LS_CAUSE_PREEMPTED,
-                            ls_arena_printf(&c->arena, "it could not be made smaller: %s",
+                            ls_arena_printf(&c->arena, "it could not shrink: %s",
                                             report->text ? report->text : "no reason given"));
         return;
     }
@@ -518,17 +565,18 @@ static void was_resized(ls_controller *c, ls_entry *entry, const ls_engine_repor
         keep_shrunk(c, entry);
     }
     ls_foresight_resized(c, job, job->ranks_now, wanted);
-    job->ranks_now = wanted; /* devices are its own, whether it uses them or not */
+    job->ranks_now = wanted; /* it owns its devices, whether it uses them or not */
     job->ranks_next = 0;
     ls_controller_move(c, entry, LS_JOB_RUNNING, LS_CAUSE_NONE,
                        is_done ? NULL
-                               : ls_arena_printf(&c->arena, "it would not have %u ranks: %s", wanted,
+                               : ls_arena_printf(&c->arena, "it did not change to %u ranks: %s", wanted,
                                                  report->text ? report->text : "no reason given"));
     if (c->policy && entry->in_policy) {
         sure(ls_policy_resized(c->policy, now_ms(c), job->id));
         if (!is_done && wanted > before &&
             ls_policy_change(c->policy, now_ms(c), job->id, LS_CHANGE_RANKS, before) != LS_OK) {
-            ls_controller_touch(c, entry); /* it keeps devices that it does not use: told as idle */
+            /* it keeps devices that it does not use; they are reported as idle */
+            ls_controller_touch(c, entry);
         }
     }
 }
@@ -550,7 +598,7 @@ static void waits(ls_controller *c, ls_entry *entry, const ls_engine_report *rep
     entry->stage_text = report->text ? strdup(report->text) : NULL;
     entry->starts_s = report->starts_s;
     if (c->decides && !ls_job_state_is_waiting(entry->job->state) && entry->job->state != LS_JOB_STOPPING) {
-        /* It has taken the job from its devices, and will start it again by itself. */
+        /* The engine has preempted the job and will start it again by itself. */
         ls_job *job = entry->job;
         ls_usage_settle_devices(c, entry, false);
         add_run(c, job);
@@ -566,18 +614,16 @@ static void node_changed(ls_controller *c, const ls_engine_report *report)
     for (uint32_t i = 0; i < c->node_count; i++) {
         if (report->text && strcmp(c->nodes[i].name, report->text) == 0) {
             c->node_is_up[i] = report->is_up;
-            for (uint32_t k = 0; c->policy && k < c->place_count; k++) {
-                if (c->places[k].node == i) {
-                    sure(ls_policy_node_set(c->policy, now_ms(c), k,
-                                            report->is_up ? LS_NODE_UP : LS_NODE_DOWN));
-                }
-            }
+            ls_upkeep_apply(c);
         }
     }
 }
 
-void ls_transitions_report(ls_controller *c, const ls_engine_report *report)
+void ls_transitions_report(ls_controller *c, const ls_engine_report *told)
 {
+    ls_engine_report here = *told, *report = &here; /* by the clock of the queue */
+    here.time_s -= told->time_s > 0.0 ? c->ahead_s : 0.0;
+    here.starts_s -= told->starts_s > 0.0 ? c->ahead_s : 0.0;
     if (report->kind == LS_ENGINE_NODE) {
         node_changed(c, report);
         return;
@@ -585,7 +631,7 @@ void ls_transitions_report(ls_controller *c, const ls_engine_report *report)
     ls_entry *entry = ls_controller_find(c, report->job);
     if (!entry || entry->job->epoch != report->epoch || ls_job_state_is_final(entry->job->state) ||
         !(ls_job_has_devices(entry->job) || entry->job->handed_over)) {
-        return; /* of an epoch that is past */
+        return; /* a report of an earlier epoch */
     }
     switch (report->kind) {
     case LS_ENGINE_ACCEPTED:

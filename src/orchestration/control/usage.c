@@ -2,12 +2,15 @@
 /*
  * Device-hours of jobs and accounts:
  *
- *   allocated   devices a job had, times how long
- *   idle        the part of it in which they did (nearly) nothing
- *   lost        the part of it whose work was gone: computed since the last checkpoint when the job was lost or killed
- *   waiting     ranks a job asked for, times how long it waited in the queue and could have run; not while it was held, waited for other jobs, or might not begin yet
+ *   allocated   the devices a job had, times how long it had them
+ *   idle        the part of it in which the devices did (nearly) nothing
+ *   lost        the part of it whose work is gone: what was computed after the last checkpoint when
+ *               the job was lost or killed
+ *   waiting     the ranks a job asked for, times how long it waited in the queue and could have
+ *               run; not while it was held, waited for other jobs, or was before its begin time
  *
- * What is over is booked with the job and with its account, in the same transaction as the transition; what goes on is added when somebody asks.
+ * When a state ends, its usage is booked to the job and to its account, in the same transaction as
+ * the transition. A question adds the state that has not ended.
  */
 #include "orchestration/control/controller_internal.h"
 
@@ -71,15 +74,18 @@ static void book(ls_controller *c, ls_entry *entry, ls_usage usage)
     }
 }
 
-/* Since when it waits for devices alone, of this wait; infinite: it waits for something else. */
+/* Since when the job has waited for nothing but devices; infinite: it still waits for something
+ * else. */
 static double ready_s(const ls_controller *c, const ls_job *job)
 {
     const ls_job_spec *spec = &job->spec;
     double from_s = fmax(job->queued_s, spec->begin_s > 0.0 ? job->submitted_s + spec->begin_s : 0.0);
-    for (uint32_t i = 0; i < spec->after_count; i++) { /* those that nobody remembers ended long ago */
+    /* a job that is no longer in memory ended long ago */
+    for (uint32_t i = 0; i < spec->after_count; i++) {
         const ls_entry *other = ls_controller_find(c, spec->after[i]);
         if (other) {
-            from_s = ls_job_state_is_final(other->job->state) ? fmax(from_s, other->job->ended_s) : INFINITY;
+            from_s = ls_job_state_is_final(other->job->state) ? fmax(from_s, other->job->ended_s - c->ahead_s)
+                                                              : INFINITY;
         }
         if (isinf(from_s)) {
             break;
@@ -94,7 +100,7 @@ void ls_usage_settle_waiting(ls_controller *c, ls_entry *entry)
     book(c, entry, (ls_usage){.waiting_device_ms = job->ranks * span_ms(ready_s(c, job), c->time_s)});
 }
 
-/* Settled until now: what follows begins anew. */
+/* Booked up to now; later usage starts from here. */
 void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost)
 {
     ls_job *job = entry->job;
@@ -118,7 +124,8 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille
 {
     ls_job *job = entry->job;
     const double from_s = entry->busy_known_s > job->started_s ? entry->busy_known_s : job->started_s;
-    const bool may_tell = job->state == LS_JOB_RUNNING; /* else why it is being stopped is its last word */
+    /* in other states the text says why the job is being stopped, and must stay */
+    const bool may_tell = job->state == LS_JOB_RUNNING;
     entry->busy_known_s = c->time_s;
     if (busy_permille >= c->settings.idle_permille) {
         const bool was_told = entry->idle_told;
@@ -137,7 +144,7 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille
         c->time_s - entry->idle_since_s >= c->settings.idle_s) {
         entry->idle_told = true;
         ls_controller_move(c, entry, job->state, LS_CAUSE_NONE,
-                           ls_arena_printf(&c->arena, "its %u devices have done nothing for %.0f s",
+                           ls_arena_printf(&c->arena, "its %u devices have been idle for %.0f s",
                                            devices_of(c, job), c->time_s - entry->idle_since_s));
     }
 }

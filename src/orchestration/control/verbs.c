@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is asked to be changed: who may, whether it can be, and what follows. */
+/* Calls that change something: who may call, whether it is possible, and what follows. */
 #include "orchestration/control/controller_internal.h"
 
 #include "base/assert.h"
@@ -8,21 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-static const char *const verb_names[LS_VERBS] = {
-    [LS_VERB_SUBMIT] = "submit",     [LS_VERB_SWEEP] = "sweep",       [LS_VERB_LIST] = "list",
-    [LS_VERB_SHOW] = "show",         [LS_VERB_WHY] = "why",           [LS_VERB_EVENTS] = "events",
-    [LS_VERB_CANCEL] = "cancel",     [LS_VERB_HOLD] = "hold",         [LS_VERB_RELEASE] = "release",
-    [LS_VERB_RESIZE] = "resize",     [LS_VERB_PRIORITY] = "priority", [LS_VERB_NODES] = "nodes",
-    [LS_VERB_ACCOUNTS] = "accounts", [LS_VERB_ACCOUNT] = "account",   [LS_VERB_USAGE] = "usage",
-    [LS_VERB_STATUS] = "status",     [LS_VERB_DOWN] = "down",
-};
-
-const char *ls_verb_name(ls_verb verb)
-{
-    LS_ASSERT((unsigned)verb < LS_VERBS);
-    return verb_names[verb];
-}
 
 /* ---- answers ---- */
 
@@ -56,9 +41,9 @@ static ls_answer state_of(const ls_job *job)
 /* ---- finding ---- */
 
 typedef struct target {
-    ls_entry *entry;
+    ls_entry *entry; /* NULL: the job ended long ago and is no longer in memory */
     ls_job *job;
-    ls_job *old; /* to be destroyed */
+    ls_job *old; /* read from the store: to be destroyed */
     ls_answer refusal;
 } target;
 
@@ -68,25 +53,25 @@ static uint64_t number_of(const json_t *arguments, const char *key)
     return json_is_integer(value) && json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
 }
 
-/* The job that is meant, if the caller may see it. */
+/* The job that the arguments name. false: there is none, or the caller may not see it (refusal). */
 static bool find(ls_controller *c, const ls_caller *caller, const json_t *arguments, target *target_out)
 {
     const uint64_t id = number_of(arguments, "job");
     target found = {.entry = id ? ls_controller_find(c, id) : NULL};
     if (!id) {
-        target_out->refusal = ls_answer_fail(400, "which job? Its number is missing");
+        target_out->refusal = ls_answer_fail(400, "the number of the job is missing");
         return false;
     }
     found.old = found.entry ? NULL : c->calls.old_job(c->calls.context, id);
     found.job = found.entry ? found.entry->job : found.old;
     if (!found.job) {
-        target_out->refusal = ls_answer_fail(404, "there is no job %" PRIu64, id);
+        target_out->refusal = ls_answer_fail(404, "job %" PRIu64 " does not exist", id);
         return false;
     }
     if (!ls_job_is_open_to(found.job, caller->uid, caller->user, caller->is_admin)) {
         ls_job_destroy(found.old);
-        target_out->refusal =
-            ls_answer_fail(403, "job %" PRIu64 " is another user's, who has not shared it (job.share)", id);
+        target_out->refusal = ls_answer_fail(
+            403, "job %" PRIu64 " belongs to another user, who has not shared it (job.share)", id);
         return false;
     }
     *target_out = found;
@@ -97,21 +82,23 @@ static bool find(ls_controller *c, const ls_caller *caller, const json_t *argume
 
 static ls_answer has_ended(const ls_job *job)
 {
-    return ls_answer_fail(409, "job %" PRIu64 " has ended already: %s", job->id,
+    return ls_answer_fail(409, "job %" PRIu64 " has already ended: %s", job->id,
                           ls_job_state_name(job->state));
 }
 
-static ls_answer verb_cancel(ls_controller *c, const ls_caller *caller, ls_entry *entry)
+static ls_answer verb_cancel(ls_controller *c, const ls_caller *caller, ls_entry *entry,
+                             const json_t *arguments)
 {
+    (void)arguments;
     ls_job *job = entry->job;
     const char *who = ls_arena_printf(&c->arena, "cancelled by %s", caller->user);
     if (ls_job_state_is_waiting(job->state) && !job->handed_over) {
         job->cancelled = true;
         ls_transitions_end(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, who);
     } else if (job->state == LS_JOB_STOPPING && job->cancelled) {
-        ls_controller_order(c, LS_DO_KILL, entry); /* asked twice: no more grace */
+        ls_controller_order(c, LS_DO_KILL, entry); /* asked a second time: end the grace period */
     } else if (job->state == LS_JOB_RECOVERING) {
-        job->cancelled = true; /* what is left of it is being ended already */
+        job->cancelled = true; /* its remaining processes are being ended already */
         ls_controller_move(c, entry, LS_JOB_RECOVERING, LS_CAUSE_USER, who);
     } else {
         job->cancelled = true;
@@ -120,8 +107,10 @@ static ls_answer verb_cancel(ls_controller *c, const ls_caller *caller, ls_entry
     return state_of(job);
 }
 
-static ls_answer verb_hold(ls_controller *c, const ls_caller *caller, ls_entry *entry)
+static ls_answer verb_hold(ls_controller *c, const ls_caller *caller, ls_entry *entry,
+                           const json_t *arguments)
 {
+    (void)arguments;
     ls_job *job = entry->job;
     if (job->held) {
         return state_of(job);
@@ -130,10 +119,10 @@ static ls_answer verb_hold(ls_controller *c, const ls_caller *caller, ls_entry *
         return ls_answer_fail(409, "job %" PRIu64 " is being ended", job->id);
     }
     if (!ls_job_state_is_waiting(job->state) && !job->spec.restartable) {
-        return ls_answer_fail(409,
-                              "job %" PRIu64
-                              " runs, and could not go on where it was (job.restartable); cancel it instead",
-                              job->id);
+        return ls_answer_fail(
+            409,
+            "job %" PRIu64 " runs and could not continue later (job.restartable is false); cancel it instead",
+            job->id);
     }
     const char *who = ls_arena_printf(&c->arena, "held by %s", caller->user);
     job->held = true;
@@ -153,16 +142,18 @@ static ls_answer verb_hold(ls_controller *c, const ls_caller *caller, ls_entry *
     return state_of(job);
 }
 
-static ls_answer verb_release(ls_controller *c, ls_entry *entry)
+static ls_answer verb_release(ls_controller *c, const ls_caller *caller, ls_entry *entry,
+                              const json_t *arguments)
 {
+    (void)caller, (void)arguments;
     ls_job *job = entry->job;
     if (!job->held) {
-        if (job->state == LS_JOB_QUEUED && job->handed_over) { /* it may be held there */
+        if (job->state == LS_JOB_QUEUED && job->handed_over) { /* the engine may hold it */
             ls_controller_order(c, LS_DO_CHANGE, entry);
             return state_of(job);
         }
-        return ls_answer_fail(409, "job %" PRIu64 " is not held, it is %s: there is nothing to release",
-                              job->id, ls_job_state_name(job->state));
+        return ls_answer_fail(409, "job %" PRIu64 " is not held but %s: there is nothing to release", job->id,
+                              ls_job_state_name(job->state));
     }
     job->held = false;
     if (job->state == LS_JOB_HELD) {
@@ -183,71 +174,143 @@ static ls_answer verb_release(ls_controller *c, ls_entry *entry)
 
 /* ---- resize, priority ---- */
 
-static ls_answer verb_resize(ls_controller *c, ls_entry *entry, const json_t *arguments)
+/* What a resize asks for; 0: unchanged. */
+typedef struct size {
+    uint64_t ranks, max_ranks;
+} size;
+
+static bool may_resize(const ls_controller *c, const ls_job *job, const size *wanted, ls_answer *refusal_out)
+{
+    const uint64_t most = wanted->ranks > wanted->max_ranks ? wanted->ranks : wanted->max_ranks;
+    const bool waits = ls_job_state_is_waiting(job->state);
+    const bool is_elastic = job->spec.min_ranks < job->spec.max_ranks;
+    if (most < 1 || most > LS_JOB_RANKS_MAX) {
+        *refusal_out = ls_answer_fail(
+            400, "give \"ranks\", \"max_ranks\" or both: whole numbers from 1 to %d", LS_JOB_RANKS_MAX);
+    } else if (wanted->max_ranks > 0 && wanted->ranks > wanted->max_ranks) {
+        *refusal_out = ls_answer_fail(400, "ranks is %" PRIu64 ", but max_ranks is only %" PRIu64,
+                                      wanted->ranks, wanted->max_ranks);
+    } else if (job->spec.leaves > 0 && most > job->spec.leaves) {
+        *refusal_out = ls_answer_fail(400,
+                                      "%" PRIu64 " ranks are too many: a step of job %" PRIu64
+                                      " has only %u leaves (train.leaves), and each rank needs at least one",
+                                      most, job->id, job->spec.leaves);
+    } else if (c->decides) {
+        *refusal_out = ls_answer_fail(
+            409, "the engine of this queue cannot resize jobs; cancel job %" PRIu64 " and submit it again",
+            job->id);
+    } else if (!waits && job->state != LS_JOB_RUNNING) {
+        *refusal_out =
+            ls_answer_fail(409, "job %" PRIu64 " is %s; a job can be resized while it waits or runs", job->id,
+                           ls_job_state_name(job->state));
+    } else if (!is_elastic && wanted->max_ranks > 0) {
+        *refusal_out = ls_answer_fail(
+            409,
+            "job %" PRIu64 " is not elastic (job.elastic): it keeps its ranks, and max_ranks has no effect",
+            job->id);
+    } else if (!waits && !is_elastic) {
+        *refusal_out = ls_answer_fail(
+            409, "job %" PRIu64 " is not elastic (job.elastic) and can only be resized while it waits",
+            job->id);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/* The least of the two first: a maximum below min_ranks is then possible with ranks below it. */
+static ls_status tell_size(ls_controller *c, uint64_t id, const size *wanted)
+{
+    const uint64_t now_ms = ls_controller_ms(c->time_s);
+    if (wanted->ranks > 0) {
+        LS_TRY(ls_policy_change(c->policy, now_ms, id, LS_CHANGE_RANKS, wanted->ranks));
+    }
+    return wanted->max_ranks > 0
+               ? ls_policy_change(c->policy, now_ms, id, LS_CHANGE_MAX_RANKS, wanted->max_ranks)
+               : LS_OK;
+}
+
+static void take_size(ls_job *job, const size *wanted)
+{
+    const uint32_t ranks = wanted->ranks > 0 ? (uint32_t)wanted->ranks : job->ranks;
+    if (wanted->max_ranks > 0) {
+        job->ranks_max = (uint32_t)wanted->max_ranks;
+    } else if (job->ranks_max > 0 && ranks > job->ranks_max) {
+        job->ranks_max = ranks;
+    }
+    job->ranks = job->ranks_max > 0 && ranks > job->ranks_max ? job->ranks_max : ranks;
+}
+
+/* The answer to a resize: what will happen, in numbers and in words. */
+static ls_answer size_of(const ls_job *job)
+{
+    const uint32_t now = job->ranks_now, max = ls_job_ranks_max(job);
+    ls_text text = {0};
+    if (now == 0) {
+        ls_text_printf(&text, "it will start with up to %u rank%s", job->ranks, job->ranks == 1 ? "" : "s");
+    } else if (now == job->ranks) {
+        ls_text_printf(&text, "it has %u rank%s", now, now == 1 ? "" : "s");
+    } else {
+        ls_text_printf(&text, "it has %u rank%s and changes to %u%s", now, now == 1 ? "" : "s", job->ranks,
+                       now < job->ranks ? " as soon as there are devices for that" : "");
+    }
+    if (max > job->ranks) {
+        ls_text_printf(
+            &text, "; it may grow to %u while devices are idle, unless its maximum is lowered (max_ranks)",
+            max);
+    }
+    json_t *answer =
+        json_pack("{s:I, s:s, s:i, s:i, s:i, s:i, s:s}", "job", (json_int_t)job->id, "state",
+                  ls_job_state_name(job->state), "ranks", (int)job->ranks, "ranks_now", (int)now, "min_ranks",
+                  (int)ls_job_ranks_min(job), "max_ranks", (int)max, "text", ls_text_string(&text));
+    ls_text_release(&text);
+    return (ls_answer){200, answer, 0};
+}
+
+static ls_answer verb_resize(ls_controller *c, const ls_caller *caller, ls_entry *entry,
+                             const json_t *arguments)
 {
     ls_job *job = entry->job;
-    const uint64_t ranks = number_of(arguments, "ranks");
-    if (ranks < 1 || ranks > LS_JOB_RANKS_MAX) {
-        return ls_answer_fail(400, "ranks is to be a whole number from 1 to %d", LS_JOB_RANKS_MAX);
+    const size wanted = {number_of(arguments, "ranks"), number_of(arguments, "max_ranks")};
+    ls_answer refusal;
+    if (!may_resize(c, job, &wanted, &refusal)) {
+        return refusal;
     }
-    if (job->spec.leaves > 0 && ranks > job->spec.leaves) {
-        return ls_answer_fail(400, "%" PRIu64 " ranks, but a step of job %" PRIu64 " has only %u leaves",
-                              ranks, job->id, job->spec.leaves);
-    }
-    if (c->decides) {
-        return ls_answer_fail(
-            409, "the engine decides about the size of jobs; cancel job %" PRIu64 " and submit it anew",
-            job->id);
-    }
-    const bool waits = ls_job_state_is_waiting(job->state);
-    if (!waits && job->state != LS_JOB_RUNNING) {
-        return ls_answer_fail(409, "job %" PRIu64 " is %s; it can be resized while it waits or runs", job->id,
-                              ls_job_state_name(job->state));
-    }
-    if (!waits && job->spec.min_ranks == job->spec.max_ranks) {
-        return ls_answer_fail(
-            409, "job %" PRIu64 " is not elastic (job.elastic), and can only be resized while it waits",
-            job->id);
-    }
-    const ls_status status =
-        entry->in_policy || !waits
-            ? ls_policy_change(c->policy, ls_controller_ms(c->time_s), job->id, LS_CHANGE_RANKS, ranks)
-            : LS_OK; /* set aside: tried with the next turn */
-    if (status != LS_OK) {
-        return ls_answer_error(status);
+    /* set aside: the next turn tries it */
+    const bool is_known = entry->in_policy || !ls_job_state_is_waiting(job->state);
+    if (is_known && tell_size(c, job->id, &wanted) != LS_OK) {
+        return ls_answer_error(LS_ERR_INVALID);
     }
     if (job->state == LS_JOB_QUEUED) {
         ls_usage_settle_waiting(c, entry);
         job->queued_s = c->time_s;
     }
-    job->ranks = (uint32_t)ranks;
-    ls_controller_touch(c, entry);
-    return state_of(job);
+    take_size(job, &wanted);
+    ls_controller_note(c, entry, LS_CAUSE_USER,
+                       ls_arena_printf(&c->arena, "resized by %s: %u rank%s wanted, at most %u", caller->user,
+                                       job->ranks, job->ranks == 1 ? "" : "s", ls_job_ranks_max(job)));
+    return size_of(job);
 }
 
 static ls_answer verb_priority(ls_controller *c, const ls_caller *caller, ls_entry *entry,
                                const json_t *arguments)
 {
-    static const char *const names[] = {"low", "normal", "high"};
     const char *name = json_string_value(json_object_get(arguments, "priority"));
     ls_job *job = entry->job;
-    int priority = 0;
-    while (name && priority < 3 && strcmp(names[priority], name) != 0) {
-        priority++;
-    }
-    if (!name || priority == 3) {
-        return ls_answer_fail(400, "priority is one of low, normal, high");
+    ls_priority priority = LS_PRIORITY_NORMAL;
+    if (!ls_priority_parse(name, &priority)) {
+        return ls_answer_fail(400, "priority must be low, normal or high");
     }
     ls_answer refusal;
-    if (priority > (int)job->priority &&
-        !ls_accounts_allow_priority(c, caller, job->account, (ls_priority)priority, &refusal)) {
+    if (priority > job->priority &&
+        !ls_accounts_allow_priority(c, caller, job->account, priority, &refusal)) {
         return refusal;
     }
     if (entry->in_policy && ls_policy_change(c->policy, ls_controller_ms(c->time_s), job->id,
                                              LS_CHANGE_PRIORITY, (uint64_t)priority) != LS_OK) {
         return ls_answer_error(LS_ERR_INVALID);
     }
-    job->priority = (ls_priority)priority;
+    job->priority = priority;
     ls_controller_touch(c, entry);
     if (c->decides && job->handed_over) {
         ls_controller_order(c, LS_DO_CHANGE, entry);
@@ -261,7 +324,7 @@ static ls_answer verb_down(ls_controller *c, const ls_caller *caller, const json
 {
     bool cancels = false;
     if (!ls_caller_is_admin(caller)) {
-        return ls_answer_fail(403, "the queue is ended by who runs it");
+        return ls_answer_fail(403, "only an administrator can stop the queue");
     }
     if (ls_json_get_bool(arguments, "down", "cancel", false, &cancels) != LS_OK) {
         return ls_answer_error(LS_ERR_INVALID);
@@ -276,7 +339,7 @@ static ls_answer verb_down(ls_controller *c, const ls_caller *caller, const json
         }
         left++;
         if (cancels && !job->cancelled) {
-            json_decref(verb_cancel(c, caller, c->entries[i]).json);
+            json_decref(verb_cancel(c, caller, c->entries[i], NULL).json);
         }
     }
     return (ls_answer){202, json_pack("{s:i, s:b}", "jobs", (int)left, "cancel", cancels), 0};
@@ -284,41 +347,74 @@ static ls_answer verb_down(ls_controller *c, const ls_caller *caller, const json
 
 /* ---- events ---- */
 
-static ls_answer verb_events(ls_controller *c, const ls_job *job, const json_t *arguments)
+static ls_answer verb_events(ls_controller *c, const ls_caller *caller, const target *found,
+                             const json_t *arguments)
 {
+    (void)caller;
     uint64_t after = 0, limit = 1000;
     if (ls_json_get_u64(arguments, "events", "after", 0, INT64_MAX, 0, &after) != LS_OK ||
         ls_json_get_u64(arguments, "events", "limit", 1, 10000, 1000, &limit) != LS_OK) {
         return ls_answer_error(LS_ERR_INVALID);
     }
-    json_t *events = c->calls.journal(c->calls.context, job->id, after, (uint32_t)limit);
+    json_t *events = c->calls.journal(c->calls.context, found->job->id, after, (uint32_t)limit);
     if (!events) {
-        return ls_answer_fail(500, "the journal can't be read: %s", ls_error_text());
+        return ls_answer_fail(500, "cannot read the history of the job: %s", ls_error_text());
     }
-    return (ls_answer){200, json_pack("{s:I, s:o}", "job", (json_int_t)job->id, "events", events), 0};
+    return (ls_answer){200, json_pack("{s:I, s:o}", "job", (json_int_t)found->job->id, "events", events), 0};
 }
 
-/* ---- all ---- */
+/* ---- the table ---- */
 
-static ls_answer change_job(ls_controller *c, const ls_caller *caller, ls_verb verb, const target *found,
-                            const json_t *arguments)
+static ls_answer verb_show(ls_controller *c, const ls_caller *caller, const target *found,
+                           const json_t *arguments)
 {
-    if (ls_job_state_is_final(found->job->state)) {
-        return has_ended(found->job);
-    }
-    switch (verb) {
-    case LS_VERB_CANCEL:
-        return verb_cancel(c, caller, found->entry);
-    case LS_VERB_HOLD:
-        return verb_hold(c, caller, found->entry);
-    case LS_VERB_RELEASE:
-        return verb_release(c, found->entry);
-    case LS_VERB_RESIZE:
-        return verb_resize(c, found->entry, arguments);
-    default:
-        return verb_priority(c, caller, found->entry, arguments);
-    }
+    (void)arguments;
+    return ls_answers_show(c, caller, found->job, found->entry);
 }
+
+static ls_answer verb_why(ls_controller *c, const ls_caller *caller, const target *found,
+                          const json_t *arguments)
+{
+    (void)arguments;
+    return ls_answers_why(c, caller, found->job, found->entry);
+}
+
+/*
+ * A verb is about the whole queue, looks at one job (which may have ended, and left memory), or
+ * changes one job that has not ended. Exactly one of the three is set.
+ */
+static const struct {
+    const char *name;
+    ls_answer (*queue)(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+    ls_answer (*look)(ls_controller *c, const ls_caller *caller, const target *found,
+                      const json_t *arguments);
+    ls_answer (*change)(ls_controller *c, const ls_caller *caller, ls_entry *entry, const json_t *arguments);
+} verbs[LS_VERBS] = {
+    [LS_VERB_SUBMIT] = {"submit", .queue = ls_submit_job},
+    [LS_VERB_SWEEP] = {"sweep", .queue = ls_submit_sweep},
+    [LS_VERB_LIST] = {"list", .queue = ls_answers_list},
+    [LS_VERB_SHOW] = {"show", .look = verb_show},
+    [LS_VERB_WHY] = {"why", .look = verb_why},
+    [LS_VERB_EVENTS] = {"events", .look = verb_events},
+    [LS_VERB_CANCEL] = {"cancel", .change = verb_cancel},
+    [LS_VERB_HOLD] = {"hold", .change = verb_hold},
+    [LS_VERB_RELEASE] = {"release", .change = verb_release},
+    [LS_VERB_RESIZE] = {"resize", .change = verb_resize},
+    [LS_VERB_PRIORITY] = {"priority", .change = verb_priority},
+    [LS_VERB_CHANGE] = {"change", .change = ls_change_job},
+    [LS_VERB_PAUSE] = {"pause", .queue = ls_upkeep_pause},
+    [LS_VERB_RESUME] = {"resume", .queue = ls_upkeep_resume},
+    [LS_VERB_DRAIN] = {"drain", .queue = ls_upkeep_drain},
+    [LS_VERB_UNDRAIN] = {"undrain", .queue = ls_upkeep_undrain},
+    [LS_VERB_MAINTAIN] = {"maintain", .queue = ls_upkeep_reserve},
+    [LS_VERB_MAINTAIN_NOT] = {"maintain_not", .queue = ls_upkeep_unreserve},
+    [LS_VERB_NODES] = {"nodes", .queue = ls_answers_nodes},
+    [LS_VERB_ACCOUNTS] = {"accounts", .queue = ls_answers_accounts},
+    [LS_VERB_ACCOUNT] = {"account", .queue = ls_accounts_change},
+    [LS_VERB_USAGE] = {"usage", .queue = ls_answers_usage},
+    [LS_VERB_STATUS] = {"status", .queue = ls_answers_status},
+    [LS_VERB_DOWN] = {"down", .queue = verb_down},
+};
 
 static ls_answer job_answer(ls_controller *c, const ls_caller *caller, ls_verb verb, const json_t *arguments)
 {
@@ -326,45 +422,20 @@ static ls_answer job_answer(ls_controller *c, const ls_caller *caller, ls_verb v
     if (!find(c, caller, arguments, &found)) {
         return found.refusal;
     }
-    ls_answer answer;
-    if (verb == LS_VERB_SHOW) {
-        answer = ls_answers_show(c, caller, found.job, found.entry);
-    } else if (verb == LS_VERB_WHY) {
-        answer = ls_answers_why(c, caller, found.job, found.entry);
-    } else if (verb == LS_VERB_EVENTS) {
-        answer = verb_events(c, found.job, arguments);
-    } else {
-        answer = change_job(c, caller, verb, &found, arguments);
-    }
+    const ls_answer answer = verbs[verb].look ? verbs[verb].look(c, caller, &found, arguments)
+                             : ls_job_state_is_final(found.job->state)
+                                 ? has_ended(found.job)
+                                 : verbs[verb].change(c, caller, found.entry, arguments);
     ls_job_destroy(found.old);
     return answer;
 }
 
 ls_answer ls_verbs_answer(ls_controller *c, const ls_caller *caller, ls_verb verb, const json_t *arguments)
 {
+    LS_ASSERT((unsigned)verb < LS_VERBS);
     if (arguments && !json_is_object(arguments)) {
-        return ls_answer_fail(400, "%s takes a JSON object", ls_verb_name(verb));
+        return ls_answer_fail(400, "request \"%s\" needs a JSON object", verbs[verb].name);
     }
-    switch (verb) {
-    case LS_VERB_SUBMIT:
-        return ls_submit_job(c, caller, arguments);
-    case LS_VERB_SWEEP:
-        return ls_submit_sweep(c, caller, arguments);
-    case LS_VERB_LIST:
-        return ls_answers_list(c, caller, arguments);
-    case LS_VERB_NODES:
-        return ls_answers_nodes(c, caller);
-    case LS_VERB_ACCOUNTS:
-        return ls_answers_accounts(c, caller);
-    case LS_VERB_ACCOUNT:
-        return ls_accounts_change(c, caller, arguments);
-    case LS_VERB_USAGE:
-        return ls_answers_usage(c);
-    case LS_VERB_STATUS:
-        return (ls_answer){200, ls_controller_status(c), 0};
-    case LS_VERB_DOWN:
-        return verb_down(c, caller, arguments);
-    default:
-        return job_answer(c, caller, verb, arguments);
-    }
+    return verbs[verb].queue ? verbs[verb].queue(c, caller, arguments)
+                             : job_answer(c, caller, verb, arguments);
 }

@@ -2,16 +2,23 @@
 #include "orchestration/daemon/daemon.h"
 
 #include "base/assert.h"
-#include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/user.h"
-#include "base/user_files.h"
+#include "env/env.h"
+#include "env/user/user.h"
+#include "env/user/user_files.h"
 #include "orchestration/api/server.h"
 #include "orchestration/control/job_store.h"
+#include "orchestration/daemon/ballast.h"
 #include "orchestration/daemon/crash.h"
 #include "orchestration/daemon/forecast.h"
+#include "orchestration/daemon/home_lock.h"
+#include "orchestration/daemon/home_trust.h"
+#include "orchestration/daemon/own_log.h"
+#include "orchestration/daemon/queue_clock.h"
 #include "orchestration/daemon/retention.h"
+#include "orchestration/daemon/service.h"
+#include "orchestration/engines/job_files.h"
 #include "orchestration/engines/local/local.h"
 #include "orchestration/engines/slurm/slurm.h"
 
@@ -25,13 +32,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RETRY_NS       UINT64_C(1000000000)       /* of what could not be written */
-#define FILES_LIMIT_NS (5 * UINT64_C(1000000000)) /* of a look at a path that a user chose: it hangs, then */
+static const char homeless_text[] =
+    "the daemon's folder was removed or replaced while the daemon runs: nothing is started until it is back";
+
+/* After a turn could not be written, the next one is tried this much later. */
+#define RETRY_NS UINT64_C(1000000000)
+/* A read under a path that a user chose counts as hung after this time. */
+#define FILES_LIMIT_NS (5 * UINT64_C(1000000000))
+
+/* Between two looks at its own folder. */
+#define UPKEEP_NS UINT64_C(1000000000)
+
+/* Signals that would end the process without a line in its log. */
+static const int watched_signals[] = {SIGTERM, SIGINT,  SIGQUIT,   SIGHUP,  SIGUSR1, SIGUSR2,
+                                      SIGALRM, SIGPROF, SIGVTALRM, SIGPOLL, SIGPWR,  SIGXCPU};
+enum { SIGNALS = sizeof watched_signals / sizeof watched_signals[0] };
 
 struct ls_daemon {
     char home[LS_JOB_PATH_BYTES_MAX], program[LS_JOB_PATH_BYTES_MAX];
     ls_daemon_settings settings;
-    int lock;
+    ls_home_lock lock;
+    ls_home_lock shared_lock; /* of LS_SHARED_HOME; not held: not ours */
+    bool is_homeless;         /* the folder is not the one that was locked any more */
+    bool has_own_log;         /* standard error is HOME/daemon.log */
+    bool has_ballast;
+    ls_queue_clock clock;
+    double told_ahead_s; /* by which the clock of the wall is known to be ahead */
+    ls_env_id upkeep_timer;
+    struct heard {
+        ls_daemon *daemon;
+        int number;
+    } signals[SIGNALS];
     ls_env *env;
     ls_user_files *files;
     ls_job_store *store;
@@ -39,142 +70,29 @@ struct ls_daemon {
     ls_controller *controller;
     ls_api *api;
     ls_retention *retention;
-    uint64_t retry_ns; /* nothing is written before; 0: at once */
+    uint64_t retry_ns; /* time before which nothing is written; 0: at once */
     ls_forecast_kept forecast;
     bool has_stopped;
 };
 
-/* ---- the folder ---- */
-
 static ls_status path_in(const ls_daemon *d, const char *name, char path[LS_JOB_PATH_BYTES_MAX])
 {
     const int bytes = snprintf(path, LS_JOB_PATH_BYTES_MAX, "%s/%s", d->home, name);
-    return bytes < LS_JOB_PATH_BYTES_MAX ? LS_OK : ls_fail(LS_ERR_INVALID, "%s is too long a path", d->home);
-}
-
-static pid_t read_holder(int fd)
-{
-    char text[32] = "";
-    long pid = 0;
-    const ssize_t bytes = pread(fd, text, sizeof text - 1, 0);
-    return bytes > 0 && sscanf(text, "%ld", &pid) == 1 && pid > 0 ? (pid_t)pid : 0;
-}
-
-static ls_status is_of_another(const char *home)
-{
-    struct stat info;
-    char name[LS_USER_NAME_BYTES] = "another user";
-    if (stat(home, &info) == 0) {
-        ls_user_name(info.st_uid, name);
-    }
-    return ls_fail(LS_ERR_INVALID, "%s belongs to user %s: a daemon there is ended by that user or by root",
-                   home, name);
-}
-
-ls_status ls_daemon_find(const char *home, pid_t *pid_out)
-{
-    char path[LS_JOB_PATH_BYTES_MAX];
-    snprintf(path, sizeof path, "%s/lock", home);
-    const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 && errno != ENOENT) {
-        return errno == EACCES ? is_of_another(home) : ls_fail_errno(errno, "can't open %s", path);
-    }
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    pid_t pid = 0;
-    if (fd >= 0) {
-        if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK) {
-            pid = read_holder(fd);
-        }
-        close(fd);
-    }
-    if (pid <= 0) {
-        return ls_fail(LS_ERR_NOT_FOUND, "no daemon runs on %s", home);
-    }
-    *pid_out = pid;
-    return LS_OK;
-}
-
-/*
- * Whether a process is on its way out: killed and in its last system call, closing its files, or a zombie. The kernel closes the files of an ending process one after the other,
- * so that its socket can be gone a while before its locks are.
- */
-static bool is_ending(pid_t pid)
-{
-    enum { EXITING = 0x4 /* PF_EXITING of the kernel, in the flags of /proc/PID/stat */ };
-    char path[64], text[4096];
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t bytes = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (bytes <= 0) {
-        return true;
-    }
-    text[bytes] = 0;
-    /* Behind the name, which may hold anything: state, five numbers, flags; then, up to field 31, what is not needed, and the signals that wait. */
-    char state = 0;
-    unsigned flags = 0;
-    unsigned long waiting = 0;
-    const char *at = strrchr(text, ')');
-    if (!at || sscanf(at + 1,
-                      " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u %*u "
-                      "%*d %*u %*u %*u %*u %*u %*u %lu",
-                      &state, &flags, &waiting) < 2) {
-        return false;
-    }
-    return state == 'Z' || state == 'X' || (flags & EXITING) || (waiting & 1ul << (SIGKILL - 1));
-}
-
-/* Takes the lock, waiting for a holder that is ending. Holder's number, 0 when it is ours now. */
-static pid_t take_lock(int fd)
-{
-    enum { TRIES = 500, PAUSE_US = 20000 };
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    for (int i = 0; fcntl(fd, F_OFD_SETLK, &lock) != 0; i++) {
-        const pid_t holder = read_holder(fd);
-        if (i == TRIES || holder == 0 || !is_ending(holder)) {
-            return holder ? holder : -1;
-        }
-        usleep(PAUSE_US);
-    }
-    return 0;
-}
-
-/* Held until the process ends. */
-static ls_status lock_folder(ls_daemon *d)
-{
-    char path[LS_JOB_PATH_BYTES_MAX], text[32];
-    LS_TRY(ls_dir_create(d->home));
-    LS_TRY(path_in(d, "lock", path));
-    d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (d->lock < 0) {
-        return ls_fail_errno(errno, "can't open %s", path);
-    }
-    const pid_t holder = take_lock(d->lock);
-    if (holder != 0) {
-        return ls_fail(LS_ERR_FAILED,
-                       "a daemon runs on %s already, with process number %ld; "
-                       "'lockstep down' ends it",
-                       d->home, (long)holder);
-    }
-    /* Others may pass through to their own jobs' folders of a root's daemon, and
-   * see nothing. */
-    if (chmod(d->home, geteuid() == 0 ? 0711 : 0700) != 0) {
-        return ls_fail_errno(errno, "can't close %s to others", d->home);
-    }
-    const int bytes = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-    if (ftruncate(d->lock, 0) != 0) {
-        return ls_fail_errno(errno, "can't write %s", path);
-    }
-    return ls_file_pwrite_all(d->lock, path, text, (size_t)bytes, 0);
+    return bytes < LS_JOB_PATH_BYTES_MAX
+               ? LS_OK
+               : ls_fail(LS_ERR_INVALID, "the path of the daemon's folder, %s, is too long", d->home);
 }
 
 /* ---- calls of the controller ---- */
 
 static double now_s(void *context)
 {
-    return ls_env_wall_s(((ls_daemon *)context)->env);
+    return ls_queue_clock_now_s(&((ls_daemon *)context)->clock);
+}
+
+static double ahead_s(void *context)
+{
+    return ls_queue_clock_ahead_s(&((ls_daemon *)context)->clock);
 }
 
 static json_t *read_journal(void *context, uint64_t job, uint64_t after, uint32_t limit)
@@ -190,8 +108,19 @@ static ls_job *read_old_job(void *context, uint64_t id)
     return ls_job_store_find(((ls_daemon *)context)->store, id, &job) == LS_OK ? job : NULL;
 }
 
-/* Of this machine's own list: to ask a network who there is could take as long as it likes, and the loop waits for nobody. Others have their account as
- * soon as they have used it, whoever did before. */
+static json_t *used(void *context, double since_s)
+{
+    json_t *rows = NULL;
+    return ls_job_store_used(((ls_daemon *)context)->store, since_s, &rows) == LS_OK ? rows : NULL;
+}
+
+static uint64_t keyed_job(void *context, uint32_t uid, const char *key)
+{
+    return ls_job_store_keyed(((ls_daemon *)context)->store, uid, key);
+}
+
+/* Looks at this machine's own list only: asking a network could take any time, and the loop must
+ * not wait. Users who are not in the list get their account when they first use it. */
 static bool is_user(void *context, const char *name)
 {
     (void)context;
@@ -245,14 +174,23 @@ static void log_transitions(const ls_turn *turn)
 {
     for (uint32_t i = 0; i < turn->transition_count; i++) {
         const ls_transition *t = &turn->transitions[i];
-        if (t->from == t->to) { /* something of it changed, not its state */
-            ls_log_info("job %" PRIu64 " stays %s, epoch %u cause %s%s%s", t->job, ls_job_state_name(t->to),
-                        t->epoch, ls_job_cause_name(t->cause), t->text[0] ? ": " : "", t->text);
+        char cause[64] = "", start[32] = "";
+        if (t->job == 0) { /* about the queue as a whole */
+            ls_log_info("%s", t->text);
             continue;
         }
-        ls_log_info("job %" PRIu64 " %s to %s, epoch %u cause %s%s%s", t->job, ls_job_state_name(t->from),
-                    ls_job_state_name(t->to), t->epoch, ls_job_cause_name(t->cause), t->text[0] ? ": " : "",
-                    t->text);
+        if (t->from == t->to) { /* something else changed than its state */
+            ls_log_info("job %" PRIu64 " %s", t->job, t->text);
+            continue;
+        }
+        if (t->epoch > 0) {
+            snprintf(start, sizeof start, ", start %u", t->epoch);
+        }
+        if (t->cause != LS_CAUSE_NONE) {
+            snprintf(cause, sizeof cause, ", cause %s", ls_job_cause_name(t->cause));
+        }
+        ls_log_info("job %" PRIu64 " %s%s%s%s%s", t->job, ls_job_state_name(t->to), start, cause,
+                    t->text[0] ? ": " : "", t->text);
     }
 }
 
@@ -262,24 +200,36 @@ static ls_status write_turn(ls_daemon *d, const ls_turn *turn)
         return LS_OK;
     }
     ls_crash_point();
-    LS_TRY(ls_job_store_write(d->store, turn));
+    ls_status status = ls_job_store_write(d->store, turn);
+    if (status == LS_ERR_DISK && d->has_ballast && ls_ballast_release(d->home)) {
+        d->has_ballast = false;
+        ls_log_warn("the disk that holds %s is full: the daemon uses its reserve of %d MiB", d->home,
+                    LS_BALLAST_MIB);
+        status = ls_job_store_write(d->store, turn);
+    }
+    LS_TRY(status);
     ls_crash_point();
     return LS_OK;
 }
 
-static void was_not_written(ls_daemon *d)
+static void was_not_written(ls_daemon *d, const ls_turn *turn)
 {
     char text[512];
     snprintf(text, sizeof text, "%s", ls_error_text());
     if (d->retry_ns == 0) {
-        ls_log_error("the queue can't write, and changes nothing until it can: %s", text);
+        ls_log_error("the queue can't write to its database and refuses changes until it can: %s", text);
+    }
+    for (uint32_t i = 0; i < turn->order_count; i++) {
+        if (ls_turn_is_urgent(turn, i)) {
+            carry_out(d, &turn->orders[i]);
+        }
     }
     ls_controller_turn_failed(d->controller, text);
     ls_controller_pause(d->controller, text);
     d->retry_ns = ls_env_now_ns(d->env) + RETRY_NS;
 }
 
-/* They outlive the turn. */
+/* The copies outlive the turn. */
 static const ls_transition *copy_transitions(const ls_turn *turn, ls_arena *arena)
 {
     ls_transition *copies = ls_arena_new(arena, ls_transition, turn->transition_count + 1);
@@ -294,7 +244,7 @@ static void was_written(ls_daemon *d, const ls_turn *turn)
 {
     if (d->retry_ns > 0 && turn->must_be_written) {
         ls_log_warn("the queue can write again");
-        ls_controller_pause(d->controller, NULL);
+        ls_controller_pause(d->controller, d->is_homeless ? homeless_text : NULL);
         d->retry_ns = 0;
     }
     log_transitions(turn);
@@ -306,7 +256,8 @@ static void was_written(ls_daemon *d, const ls_turn *turn)
     const uint32_t count = turn->transition_count;
     const ls_transition *transitions = copy_transitions(turn, &arena);
     ls_controller_turn_done(d->controller);
-    for (uint32_t i = 0; i < count; i++) { /* who hears of one may ask at once: that is for the next turn */
+    /* A listener may ask something at once: that is for the next turn. */
+    for (uint32_t i = 0; i < count; i++) {
         const ls_job *job = ls_controller_job(d->controller, transitions[i].job);
         if (job) {
             ls_api_tell(d->api, &transitions[i], job);
@@ -318,6 +269,11 @@ static void was_written(ls_daemon *d, const ls_turn *turn)
     }
 }
 
+/*
+ * One turn: what came in since the last one is decided in memory, then written in one transaction,
+ * and only then acted on and answered. The order is what makes a crash harmless: whatever a client
+ * was told, or the engine was ordered, is on the disk; what is not on the disk was never acted on.
+ */
 static void take_turn(ls_daemon *d)
 {
     ls_turn turn;
@@ -326,7 +282,7 @@ static void take_turn(ls_daemon *d)
     if (write_turn(d, &turn) == LS_OK) {
         was_written(d, &turn);
     } else {
-        was_not_written(d);
+        was_not_written(d, &turn);
     }
     ls_api_took(d->api, 1e-9 * (double)(ls_env_now_ns(d->env) - begin_ns));
 }
@@ -338,7 +294,8 @@ static uint64_t sleep_ns(const ls_daemon *d)
     if (d->retry_ns > 0) {
         return d->retry_ns > now_ns ? d->retry_ns - now_ns : 0;
     }
-    const double next_s = ls_controller_next_s(d->controller), left_s = next_s - ls_env_wall_s(d->env);
+    const double next_s = ls_controller_next_s(d->controller),
+                 left_s = next_s - ls_queue_clock_now_s(&d->clock);
     if (next_s <= 0.0) {
         return UINT64_MAX;
     }
@@ -347,9 +304,10 @@ static uint64_t sleep_ns(const ls_daemon *d)
 
 void ls_daemon_run(ls_daemon *d)
 {
+    ls_service_tell("READY=1");
     while (!d->has_stopped) {
-        /* While nothing can be written, what is asked is refused by the turn that
-     * comes with the next retry. */
+        /* While nothing can be written, requests wait for the turn of the next retry, which refuses
+         * them. */
         const bool may_write = ls_env_now_ns(d->env) >= d->retry_ns;
         if (may_write && ls_controller_has_work(d->controller)) {
             take_turn(d);
@@ -361,6 +319,7 @@ void ls_daemon_run(ls_daemon *d)
             d->has_stopped = true;
         }
     }
+    ls_service_tell("STOPPING=1");
 }
 
 /* ---- life ---- */
@@ -392,11 +351,98 @@ static bool api_may_read(void *context, const ls_caller *caller, uint64_t id)
     return may;
 }
 
-static void signalled(void *context)
+/* ---- once a second, and signals ---- */
+
+/*
+ * Two daemons on one path would give the same devices away twice. One whose folder was removed, or
+ * covered by another disk, starts nothing any more; the folder may come back.
+ */
+static void watch_home(ls_daemon *d)
+{
+    const bool is_there = ls_home_lock_is_there(d->home, &d->lock);
+    if (is_there != d->is_homeless) {
+        return;
+    }
+    d->is_homeless = !is_there;
+    if (d->is_homeless) {
+        ls_log_error("%s: %s", d->home, homeless_text);
+    } else {
+        ls_log_warn("%s is back: jobs are started again", d->home);
+    }
+    if (d->retry_ns == 0) {
+        ls_controller_pause(d->controller, d->is_homeless ? homeless_text : NULL);
+    }
+}
+
+static void watch_clock(ls_daemon *d)
+{
+    const double now_ahead_s = ls_queue_clock_ahead_s(&d->clock), moved_s = now_ahead_s - d->told_ahead_s;
+    if (moved_s > 1.0 || moved_s < -1.0) {
+        ls_log_warn("the clock of this machine was moved by %+.0f s: times are shown by the new clock, and "
+                    "time limits and usage are not affected",
+                    moved_s);
+        d->told_ahead_s = now_ahead_s;
+    }
+}
+
+static void keep_up(void *context)
 {
     ls_daemon *d = context;
-    d->has_stopped = true;
+    d->upkeep_timer = ls_env_timer_set(d->env, UPKEEP_NS, keep_up, d);
+    watch_clock(d);
+    watch_home(d);
+    if (d->is_homeless) {
+        return;
+    }
+    if (d->has_own_log) {
+        ls_own_log_keep(d->home);
+    }
+    if (!d->has_ballast && d->retry_ns == 0) {
+        d->has_ballast = ls_ballast_fill(d->home);
+    }
 }
+
+/* What SIGHUP asks for. */
+static void reload(ls_daemon *d)
+{
+    if (d->has_own_log && !d->is_homeless) {
+        ls_own_log_keep(d->home);
+    }
+    ls_log_info("SIGHUP: %s", d->has_own_log ? "the log file was opened again" : "there is no log file");
+}
+
+static void signalled(void *context)
+{
+    const struct heard *heard = context;
+    ls_daemon *d = heard->daemon;
+    switch (heard->number) {
+    case SIGTERM:
+    case SIGINT:
+    case SIGQUIT:
+        ls_log_info("stopping, because of SIG%s; running jobs continue", sigabbrev_np(heard->number));
+        d->has_stopped = true;
+        break;
+    case SIGHUP:
+        reload(d);
+        break;
+    default:
+        ls_log_info("SIG%s is ignored", sigabbrev_np(heard->number));
+        break;
+    }
+}
+
+static ls_status watch_signals(ls_daemon *d)
+{
+    for (size_t i = 0; i < SIGNALS; i++) {
+        d->signals[i] = (struct heard){.daemon = d, .number = watched_signals[i]};
+        if (ls_env_signal_watch(d->env, watched_signals[i], signalled, &d->signals[i]) != 0) {
+            return ls_fail(LS_ERR_IO, "the daemon can't set up its handling of signals");
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- opening ---- */
 
 static ls_status open_engine(ls_daemon *d)
 {
@@ -417,7 +463,7 @@ static ls_status open_engine(ls_daemon *d)
                                                  : ls_local_engine_create(&local, &d->engine);
 }
 
-/* What the file says of accounts wins over what was there. */
+/* The accounts of config.yaml override those of the database. */
 static ls_status set_accounts(ls_daemon *d)
 {
     for (uint64_t i = 0; i < d->settings.accounts.count; i++) {
@@ -428,21 +474,40 @@ static ls_status set_accounts(ls_daemon *d)
     return LS_OK;
 }
 
+static ls_status name_way_back(ls_status status, const char *path)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", ls_error_text());
+    return status != LS_ERR_DATA
+               ? status
+               : ls_fail(
+                     LS_ERR_DATA,
+                     "%s. Put back a copy of the database, or move %s* away to begin with an empty queue; "
+                     "see 'Backup' in docs/orchestration.md",
+                     text, path);
+}
+
 static ls_status open_controller(ls_daemon *d)
 {
     const ls_controller_settings settings = ls_daemon_controller_settings(&d->settings);
     const ls_controller_calls calls = {.context = d,
                                        .now_s = now_s,
+                                       .ahead_s = ahead_s,
                                        .journal = read_journal,
                                        .old_job = read_old_job,
+                                       .keyed_job = keyed_job,
+                                       .used = used,
                                        .is_user = is_user,
                                        .foresee = foresee};
     char path[LS_JOB_PATH_BYTES_MAX];
     uint64_t next = 1;
     LS_TRY(path_in(d, "lockstep.db", path));
-    LS_TRY(ls_job_store_open(path, &d->store));
+    LS_TRY(name_way_back(ls_job_store_open(path, &d->store), path));
     LS_TRY(ls_controller_create(&settings, d->engine, &calls, &d->controller));
-    LS_TRY(ls_job_store_restore(d->store, settings.ended_max, d->controller, &next));
+    LS_TRY(name_way_back(ls_job_store_restore(d->store, settings.ended_max, d->controller, &next), path));
+    /* a database that was lost does not give the folders of old jobs to new ones */
+    const uint64_t highest = ls_jobs_folder_highest(d->home);
+    next = highest >= next ? highest + 1 : next;
     LS_TRY(set_accounts(d));
     ls_controller_restored(d->controller, next);
     d->retention = ls_retention_create(&(ls_retention_settings){
@@ -456,16 +521,39 @@ static ls_status open_controller(ls_daemon *d)
     return LS_OK;
 }
 
+/* A daemon of root's has a second socket, at a fixed place where all users find it. It belongs to
+ * the first such daemon of the machine; another one serves those who set LOCKSTEP_HOME. */
+static void take_shared_home(ls_daemon *d)
+{
+    if (geteuid() != 0) {
+        return;
+    }
+    const ls_status status = ls_home_lock_take(LS_SHARED_HOME, &d->shared_lock);
+    if (status == LS_OK && ls_home_trust(LS_SHARED_HOME) == LS_OK) {
+        return;
+    }
+    ls_log_warn("no socket at %s: users find this daemon only with LOCKSTEP_HOME=%s: %s", LS_SHARED_HOME,
+                d->home, ls_error_text());
+    ls_error_clear();
+    ls_home_lock_drop(&d->shared_lock);
+}
+
 static ls_status open_api(ls_daemon *d)
 {
+    bool owner_needs_token = false, users_need_token = false;
+    ls_daemon_token_needs(&d->settings, &owner_needs_token, &users_need_token);
+    take_shared_home(d);
     const ls_api_settings settings = {
         .env = d->env,
         .home = d->home,
         .files = d->files,
+        .shared = d->shared_lock.file >= 0 ? LS_SHARED_HOME : NULL,
         .listen = d->settings.listen,
         .certificate = d->settings.certificate[0] ? d->settings.certificate : NULL,
         .key = d->settings.key[0] ? d->settings.key : NULL,
         .all_users = geteuid() == 0,
+        .owner_needs_token = owner_needs_token,
+        .users_need_token = users_need_token,
         .calls = {.context = d, .call = api_call, .forget = api_forget, .may_read = api_may_read},
     };
     return ls_api_create(&settings, &d->api);
@@ -474,24 +562,25 @@ static ls_status open_api(ls_daemon *d)
 static ls_status open_all(ls_daemon *d)
 {
     umask(077);
-    LS_TRY(lock_folder(d));
+    LS_TRY(ls_home_lock_take(d->home, &d->lock));
     LS_TRY(ls_env_real_create(&d->env));
-    if (ls_env_signal_watch(d->env, SIGTERM, signalled, d) != 0 ||
-        ls_env_signal_watch(d->env, SIGINT, signalled, d) != 0) {
-        return ls_fail(LS_ERR_IO, "can't watch signals");
-    }
+    LS_TRY(watch_signals(d));
     LS_TRY(ls_user_files_create(d->env, FILES_LIMIT_NS, &d->files));
+    d->clock = ls_queue_clock_open(d->env, d->home);
     LS_TRY(open_engine(d));
     LS_TRY(open_controller(d));
-    return open_api(d);
+    LS_TRY(open_api(d));
+    d->has_own_log = ls_own_log_is_used(d->home);
+    keep_up(d);
+    return LS_OK;
 }
 
 ls_status ls_daemon_create(const char *home, const char *program, const ls_daemon_settings *settings,
                            ls_daemon **daemon_out)
 {
     ls_daemon *d = calloc(1, sizeof *d);
-    LS_ASSERT(d && "out of memory for a daemon");
-    d->lock = -1;
+    LS_ASSERT(d && "not enough memory for a daemon");
+    d->lock = d->shared_lock = (ls_home_lock){.file = -1, .name = -1};
     d->settings = *settings;
     snprintf(d->home, sizeof d->home, "%s", home);
     snprintf(d->program, sizeof d->program, "%s", program);
@@ -520,10 +609,14 @@ void ls_daemon_destroy(ls_daemon *d)
     ls_job_store_close(d->store);
     ls_user_files_destroy(d->files);
     ls_env_real_destroy(d->env);
-    if (d->lock >= 0) {
-        close(d->lock);
-    }
+    ls_home_lock_drop(&d->shared_lock);
+    ls_home_lock_drop(&d->lock);
     free(d);
+}
+
+const char *ls_daemon_note(const ls_daemon *d)
+{
+    return d->settings.engine == LS_ENGINE_LOCAL ? ls_local_engine_note(d->engine) : "";
 }
 
 const char *ls_daemon_address(const ls_daemon *d)

@@ -23,13 +23,13 @@ void ls_daemon_forecast(const ls_calibration *calibration, uint32_t threads, ls_
     ls_arena arena = {0};
     ls_run_file run;
     ls_forecast forecast;
+    const ls_forecast_request request = {calibration, threads, spec->min_ranks, spec->max_ranks};
     if (spec->command.count == 0 &&
         ls_run_file_parse(spec->file, strlen(spec->file), spec->file_name, spec->set.items, spec->set.count,
                           &arena, &run) == LS_OK &&
-        ls_forecast_make(&arena, &run, calibration, threads, spec->min_ranks, spec->max_ranks, kept,
-                         &forecast) == LS_OK) {
+        ls_forecast_make(&arena, &run, &request, kept, &forecast) == LS_OK) {
         take(&forecast, calibration, job);
     }
-    ls_error_clear(); /* what can't be said beforehand is said when it runs */
+    ls_error_clear(); /* the run itself will report what is wrong */
     ls_arena_release(&arena);
 }

@@ -11,11 +11,11 @@
 #include <string.h>
 #include <time.h>
 
-#define FIRST_NS (UINT64_C(1000000000))       /* behind the start */
-#define MORE_NS  (UINT64_C(100000000))        /* when there was more than one look takes */
-#define NEXT_NS  (UINT64_C(600) * 1000000000) /* else */
-#define LIMIT_NS                                                                                             \
-    (UINT64_C(60) * 1000000000) /* for one folder; what is left of it is tried again at the next round */
+#define FIRST_NS (UINT64_C(1000000000))       /* after the start */
+#define MORE_NS  (UINT64_C(100000000))        /* while a round is not finished */
+#define NEXT_NS  (UINT64_C(600) * 1000000000) /* between two rounds */
+/* For one folder; the rest of it is tried again in the next round. */
+#define LIMIT_NS (UINT64_C(60) * 1000000000)
 
 enum { FOUND_MAX = 256, GONE_MAX = 32, STUCK_MAX = 4, PATH_BYTES = LS_JOB_PATH_BYTES_MAX + 32 };
 
@@ -24,13 +24,13 @@ struct ls_retention {
     char *home;
     ls_env_id timer, limit, process; /* 0: none */
     uint64_t behind;                 /* jobs up to this number were looked at in this round */
-    bool is_round_over;              /* and there is none behind it */
-    bool was_said;                   /* what will go, in this daemon's life */
+    bool is_round_over;              /* no job follows */
+    bool was_said;                   /* the log says how many jobs will be removed */
     uint64_t chosen[GONE_MAX];       /* their folders are removed one after the other, up to `at` */
     uint32_t chosen_count, at;
-    uint64_t gone[GONE_MAX]; /* of these: removed */
+    uint64_t gone[GONE_MAX]; /* those of them that were removed */
     uint32_t gone_count;
-    uint32_t stuck; /* processes that were killed and have not ended: a disk hangs */
+    uint32_t stuck; /* processes that were killed and have not ended, because a disk hangs */
 };
 
 static void look(void *context);
@@ -43,14 +43,14 @@ static void look_in(ls_retention *r, uint64_t delay_ns)
     r->timer = ls_env_timer_set(r->settings.env, delay_ns, look, r);
 }
 
-/* A round goes once through all jobs; what could not be removed is tried again with the next. */
+/* A round goes through all jobs once; what could not be removed is tried again in the next. */
 static void look_again(ls_retention *r)
 {
     look_in(r, r->is_round_over ? NEXT_NS : MORE_NS);
     r->behind = r->is_round_over ? 0 : r->behind;
 }
 
-/* Somebody may have come meanwhile who waits for one of them: its row stays. */
+/* A job may have been submitted meanwhile that waits for one of these: its row is kept. */
 static void remove_rows(ls_retention *r)
 {
     uint32_t count = 0;
@@ -60,10 +60,10 @@ static void remove_rows(ls_retention *r)
         }
     }
     if (count > 0 && ls_job_store_remove(r->settings.store, r->gone, count) != LS_OK) {
-        ls_log_warn("ended jobs can't be forgotten: %s", ls_error_text());
+        ls_log_warn("can't remove ended jobs from the database: %s", ls_error_text());
     } else if (count > 0) {
-        ls_log_info("%u ended jobs were forgotten, %" PRIu64 " to %" PRIu64, count, r->gone[0],
-                    r->gone[count - 1]);
+        ls_log_info("removed %u ended job%s, %" PRIu64 " to %" PRIu64, count, count == 1 ? "" : "s",
+                    r->gone[0], r->gone[count - 1]);
     }
 }
 
@@ -77,12 +77,12 @@ static void end_limit(ls_retention *r)
     }
 }
 
-/* A folder that could not be removed keeps its row, and keeps no other. */
+/* The row of a folder that could not be removed is kept; the others go on. */
 static void folder_is_gone(void *context, ls_env_id process, int exit_code)
 {
     ls_retention *r = context;
     if (process != r->process) {
-        r->stuck--; /* it was given up */
+        r->stuck--; /* it had been given up */
         return;
     }
     end_limit(r);
@@ -90,14 +90,15 @@ static void folder_is_gone(void *context, ls_env_id process, int exit_code)
     if (exit_code == 0) {
         r->gone[r->gone_count++] = r->chosen[r->at];
     } else {
-        ls_log_warn("the folder of ended job %" PRIu64 " under %s/jobs can't be removed (rm ended with %d)",
+        ls_log_warn("can't remove the folder of ended job %" PRIu64 " under %s/jobs (rm exited with %d)",
                     r->chosen[r->at], r->home, exit_code);
     }
     r->at++;
     remove_next(r);
 }
 
-/* A process in the middle of a system call of a disk that hangs does not end even then: nobody waits for it. */
+/* A process in a system call on a disk that hangs does not end even when it is killed: it is not
+ * waited for. */
 static void took_too_long(void *context)
 {
     ls_retention *r = context;
@@ -111,7 +112,8 @@ static void took_too_long(void *context)
     remove_next(r);
 }
 
-/* rm goes through folders without following links, whatever happens to them meanwhile; what is mounted there stays. */
+/* rm does not follow links, even if folders are swapped while it runs; other mounted file systems
+ * are left alone. */
 static int remove_folder(ls_retention *r, uint64_t job)
 {
     char path[PATH_BYTES];
@@ -126,21 +128,22 @@ static void remove_next(ls_retention *r)
         r->limit = ls_env_timer_set(r->settings.env, LIMIT_NS, took_too_long, r);
         return;
     }
-    r->is_round_over = r->is_round_over || r->at < r->chosen_count; /* no more for now */
+    /* too many hang: the round ends here */
+    r->is_round_over = r->is_round_over || r->at < r->chosen_count;
     remove_rows(r);
     look_again(r);
 }
 
 /* ---- looking ---- */
 
-/* Once, before anything goes: a new version may have other limits than who runs this thinks. */
+/* Logged once, before anything is removed: the limits may not be what the owner expects. */
 static void say_what_goes(ls_retention *r, double before_s)
 {
     uint64_t count = 0;
     double newest_s = 0.0;
     char day[32] = "?";
-    if (r->was_said || ls_job_store_expired_sum(r->settings.store, r->settings.jobs_kept, before_s, &count,
-                                                &newest_s) != LS_OK) {
+    const ls_job_expiry expiry = {.kept = r->settings.jobs_kept, .before_s = before_s};
+    if (r->was_said || ls_job_store_expired_sum(r->settings.store, &expiry, &count, &newest_s) != LS_OK) {
         return;
     }
     const time_t second = (time_t)newest_s;
@@ -149,9 +152,9 @@ static void say_what_goes(ls_retention *r, double before_s)
         strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%SZ", &parts);
     }
     r->was_said = true;
-    ls_log_info("forgetting %" PRIu64
-                " jobs, with their folders, that ended up to %s: keep.jobs, keep.time in config.yaml",
-                count, day);
+    ls_log_info("%" PRIu64 " ended job%s to remove, with folders; the latest ended at %s "
+                "(keep.jobs and keep.time in config.yaml)",
+                count, count == 1 ? "" : "s", day);
 }
 
 static void look(void *context)
@@ -159,13 +162,13 @@ static void look(void *context)
     ls_retention *r = context;
     const double before_s =
         r->settings.time_s > 0.0 ? ls_env_wall_s(r->settings.env) - r->settings.time_s : 0.0;
+    const ls_job_expiry expiry = {.kept = r->settings.jobs_kept, .before_s = before_s};
     uint64_t found[FOUND_MAX];
     uint32_t count = 0, i = 0;
     r->timer = 0;
     r->chosen_count = r->gone_count = r->at = 0;
-    if (ls_job_store_expired(r->settings.store, r->settings.jobs_kept, before_s, r->behind, FOUND_MAX, found,
-                             &count) != LS_OK) {
-        ls_log_warn("can't look for jobs to forget: %s", ls_error_text());
+    if (ls_job_store_expired(r->settings.store, &expiry, r->behind, FOUND_MAX, found, &count) != LS_OK) {
+        ls_log_warn("can't look for jobs to remove: %s", ls_error_text());
         count = 0;
     }
     for (; i < count && r->chosen_count < GONE_MAX; i++) {
@@ -184,10 +187,10 @@ static void look(void *context)
 ls_retention *ls_retention_create(const ls_retention_settings *settings)
 {
     ls_retention *r = calloc(1, sizeof *r);
-    LS_ASSERT(r && "out of memory for a daemon");
+    LS_ASSERT(r && "not enough memory for a daemon");
     r->settings = *settings;
     r->home = strdup(settings->home);
-    LS_ASSERT(r->home && "out of memory for a daemon");
+    LS_ASSERT(r->home && "not enough memory for a daemon");
     look_in(r, FIRST_NS);
     return r;
 }

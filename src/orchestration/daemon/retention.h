@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Retention: ended jobs go, row, journal and folder together, when there are more than are kept or they are older. Never one that somebody waits for,
- * nor the newest, whose number says which comes next.
+ * Retention: removes ended jobs, with row, journal and folder, when there are more than `jobs_kept`
+ * or they ended longer than `time_s` ago. A job that another one waits for is kept, and so is the
+ * newest one, whose number tells which number comes next.
  *
- * A round now and then, a few jobs at a time: first the folders, each by a process of its own, because a user may have put anything there, then the rows of
- * those whose folders are gone. A folder that can't be removed, or takes too long, is left until the next round and holds up no other. A crash between leaves
- * rows without folders, and the next round finds them again. Before the first one goes, the log says how many will.
+ * It works in rounds, a few jobs at a time. First each folder is removed, by a process of its own,
+ * because a user may have put anything there; then the rows of those whose folders are gone. A
+ * folder that can't be removed, or takes too long, is left for the next round and delays no other.
+ * A crash in between leaves rows without folders, which the next round finds again. Before the
+ * first job is removed, the log says how many will be.
  */
 #ifndef LS_ORCHESTRATION_DAEMON_RETENTION_H
 #define LS_ORCHESTRATION_DAEMON_RETENTION_H
 
-#include "base/env.h"
+#include "env/env.h"
 #include "orchestration/control/controller.h"
 #include "orchestration/control/job_store.h"
 
@@ -23,13 +26,13 @@ typedef struct ls_retention_settings {
     ls_job_store *store;
     ls_controller *controller;
     const char *home;   /* copied */
-    uint64_t jobs_kept; /* ended ones, the newest */
-    double time_s;      /* since their end; 0: for ever */
+    uint64_t jobs_kept; /* number of ended jobs to keep, the newest */
+    double time_s;      /* after their end; 0: no limit */
 } ls_retention_settings;
 
-/* Looks soon, and then from time to time. */
+/* The first round begins soon, then one every ten minutes. */
 ls_retention *ls_retention_create(const ls_retention_settings *settings);
-/* Before the others that it was given. NULL allowed. */
+/* Must come before store, controller and env are destroyed. NULL: nothing. */
 void ls_retention_destroy(ls_retention *retention);
 
 #endif

@@ -7,53 +7,59 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const engines[] = {"local", "slurm", NULL};
+static const char *const loopbacks[] = {"auto", "open", "token", NULL};
+static const char *const stricts[] = {"auto", "false", "own", "true", NULL};
 static const char *const orders[] = {"fair", "fifo", "fifo-skip", "easy", "sjf-oracle", "las", NULL};
 
 #define FIELD(name) .offset = offsetof(ls_daemon_settings, name)
 
 /* clang-format off */
 static const ls_option options[] = {
-    {.key = "engine", .type = LS_OPTION_CHOICE, FIELD(engine), .default_text = "local", .choices = engines, .help = "who runs jobs: this machine, or the Slurm that it is part of"},
-    {.key = "slots", .type = LS_OPTION_U64, FIELD(slots), .default_text = "0", .min = 0, .max = 4096, .help = "devices of this machine; 0: its GPUs, and where there are none one per core"},
-    {.key = "spot", .type = LS_OPTION_BOOL, FIELD(spot), .default_text = "false", .help = "this machine may be taken away: only jobs of job.spot run here"},
-    {.key = "listen", .type = LS_OPTION_STRING, FIELD(listen), .default_text = "127.0.0.1:0", .value_name = "HOST:PORT", .help = "address of the API and the page, port 0: any; \"\": the Unix socket alone. Beyond this machine it needs tls"},
-    {.key = "jobs_max", .type = LS_OPTION_U64, FIELD(jobs_max), .default_text = "20000", .min = 1, .max = 1 << 20, .help = "jobs that have not ended; more are refused"},
-    {.key = "user_jobs_max", .type = LS_OPTION_U64, FIELD(user_jobs_max), .default_text = "5000", .min = 1, .max = 1 << 20, .help = "the same of one user; not of who runs the queue"},
-    {.key = "bytes_max", .type = LS_OPTION_BYTES, FIELD(bytes_max), .default_text = "1GiB", .min = 1 << 20, .max = 1e12, .help = "run files and variables of the jobs that have not ended; more are refused"},
-    {.key = "user_bytes_max", .type = LS_OPTION_BYTES, FIELD(user_bytes_max), .default_text = "128MiB", .min = 1 << 20, .max = 1e12, .help = "the same of one user; not of who runs the queue"},
-    {.key = "ended_max", .type = LS_OPTION_U64, FIELD(ended_max), .default_text = "2000", .min = 1, .max = 1 << 20, .help = "ended jobs that ps --all shows; all others that are kept can be asked for by number"},
-    {.key = "start_timeout", .type = LS_OPTION_DURATION, FIELD(start_timeout_s), .default_text = "60s", .min = 1, .max = 86400, .help = "a job that has not begun so long behind its start is lost"},
-    {.key = "keep.jobs", .type = LS_OPTION_U64, FIELD(jobs_kept), .default_text = "10000", .min = 1, .max = 1 << 30, .help = "ended jobs that are kept, with their journal and their folder under jobs; older ones go, but for those that a job waits for"},
-    {.key = "keep.time", .type = LS_OPTION_DURATION, FIELD(kept_s), .default_text = "90d", .min = 0, .max = 1e9, .help = "and no longer than this behind their end; 0: for ever"},
-    {.key = "slurm.accounts", .type = LS_OPTION_BOOL, FIELD(slurm_accounts), .default_text = "false", .help = "jobs name their account to Slurm, which must know it"},
-    {.key = "tls.certificate", .type = LS_OPTION_STRING, FIELD(certificate), .default_text = "\"\"", .value_name = "FILE", .help = "PEM, for listen beyond this machine"},
-    {.key = "tls.key", .type = LS_OPTION_STRING, FIELD(key), .default_text = "\"\"", .value_name = "FILE", .help = "PEM, of the certificate"},
-    {.key = "policy.order", .type = LS_OPTION_CHOICE, FIELD(order), .default_text = "fair", .choices = orders, .help = "who comes first: fair weighs priority, share, age and size; las who had least; the others are for comparison"},
-    {.key = "policy.preempt", .type = LS_OPTION_BOOL, FIELD(preempt), .default_text = "true", .help = "jobs may be stopped for others that come first"},
-    {.key = "policy.reservations", .type = LS_OPTION_U64, FIELD(reservations), .default_text = "8", .min = 0, .max = 32, .help = "jobs at the head of the queue that nobody behind them delays"},
-    {.key = "policy.half_life", .type = LS_OPTION_DURATION, FIELD(half_life_s), .default_text = "7d", .min = 0, .max = 1e9, .help = "what an account has used counts half behind so long; 0: for ever"},
-    {.key = "policy.min_run", .type = LS_OPTION_DURATION, FIELD(min_run_s), .default_text = "60s", .min = 0, .max = 1e9, .help = "a job is not stopped for others before it has run so long"},
-    {.key = "policy.resize_pause", .type = LS_OPTION_DURATION, FIELD(resize_pause_s), .default_text = "10m", .min = 0, .max = 1e9, .help = "an elastic job is not made larger sooner than this behind its start or its last change of size"},
-    {.key = "idle.after", .type = LS_OPTION_DURATION, FIELD(idle_s), .default_text = "10m", .min = 0, .max = 1e9, .help = "devices that were held for so long and did nothing are reported; 0: never"},
-    {.key = "idle.below", .type = LS_OPTION_F64, FIELD(idle_fraction), .default_text = "0.05", .min = 0, .max = 1, .help = "a device that is busy for less than this part of the time does nothing"},
-    {.key = "idle.look", .type = LS_OPTION_DURATION, FIELD(look_s), .default_text = "10s", .min = 0.05, .max = 3600, .help = "time between two looks at what jobs do"},
-    {.key = "money.price", .type = LS_OPTION_F64, FIELD(price), .default_text = "0", .min = 0, .max = 1e9, .help = "of a device for an hour; 0: not known"},
-    {.key = "money.currency", .type = LS_OPTION_STRING, FIELD(currency), .default_text = "USD", .help = "of the price"},
-    {.key = "accounts.strict", .type = LS_OPTION_BOOL, FIELD(strict_accounts), .default_text = "false", .help = "jobs of accounts that are not listed here are refused; else an account is made when it is first used"},
-    {.key = "accounts.list", .type = LS_OPTION_STRINGS, FIELD(accounts), .default_text = "[]", .value_name = "NAME:...", .help = "accounts and what they may use: [\"research:weight=2,quota=8,borrow=4,lend=8,users=ann+bob,priority_max=high\"]; quota is in devices, borrow beyond it of what others leave, lend of it to others; users may use it, none listed: everybody; priority_max (normal) is as far as they may go"},
+    {.key = "engine", .type = LS_OPTION_CHOICE, FIELD(engine), .default_text = "local", .choices = engines, .help = "what runs the jobs: this machine (local), or the Slurm cluster it belongs to (slurm)"},
+    {.key = "slots", .type = LS_OPTION_U64, FIELD(slots), .default_text = "0", .min = 0, .max = 4096, .help = "number of devices this machine offers; 0: one per GPU, or one per core if there is no GPU"},
+    {.key = "spot", .type = LS_OPTION_BOOL, FIELD(spot), .default_text = "false", .help = "whether this machine may be taken away at short notice; if so, only jobs with job.spot run on it"},
+    {.key = "listen", .type = LS_OPTION_STRING, FIELD(listen), .default_text = "auto", .value_name = "HOST:PORT", .help = "address at which the daemon serves its API and web page; auto: 127.0.0.1:7600, or a free port if that one is taken; port 0: any free port; \"\": only the Unix socket. An address that other machines can reach needs tls.certificate and tls.key"},
+    {.key = "jobs_max", .type = LS_OPTION_U64, FIELD(jobs_max), .default_text = "20000", .min = 1, .max = 1 << 20, .help = "maximum number of jobs in the queue that have not ended; further jobs are refused"},
+    {.key = "user_jobs_max", .type = LS_OPTION_U64, FIELD(user_jobs_max), .default_text = "5000", .min = 1, .max = 1 << 20, .help = "maximum number of jobs of one user that have not ended; further jobs of that user are refused; the daemon\'s owner is exempt"},
+    {.key = "bytes_max", .type = LS_OPTION_BYTES, FIELD(bytes_max), .default_text = "1GiB", .min = 1 << 20, .max = 1e12, .help = "maximum total size of the run files and environment variables of all jobs that have not ended; further jobs are refused"},
+    {.key = "user_bytes_max", .type = LS_OPTION_BYTES, FIELD(user_bytes_max), .default_text = "128MiB", .min = 1 << 20, .max = 1e12, .help = "maximum total size of the run files and environment variables of one user\'s jobs that have not ended; further jobs of that user are refused; the daemon\'s owner is exempt"},
+    {.key = "ended_max", .type = LS_OPTION_U64, FIELD(ended_max), .default_text = "2000", .min = 1, .max = 1 << 20, .help = "maximum number of ended jobs that `ps --all` lists; older ones that are kept can be shown by number"},
+    {.key = "start_timeout", .type = LS_OPTION_DURATION, FIELD(start_timeout_s), .default_text = "60s", .min = 1, .max = 86400, .help = "a job still STARTING after this time is treated as failed to start and queued again"},
+    {.key = "keep.jobs", .type = LS_OPTION_U64, FIELD(jobs_kept), .default_text = "10000", .min = 1, .max = 1 << 30, .help = "maximum number of ended jobs whose records and folders are kept on disk; older ones are removed, except those that a waiting job names in job.after"},
+    {.key = "keep.time", .type = LS_OPTION_DURATION, FIELD(kept_s), .default_text = "90d", .min = 0, .max = 1e9, .help = "ended jobs are removed this long after their end; 0: never"},
+    {.key = "slurm.accounts", .type = LS_OPTION_BOOL, FIELD(slurm_accounts), .default_text = "false", .help = "submit each job to Slurm under the Slurm account of the same name as the job\'s account; it must exist there"},
+    {.key = "tls.certificate", .type = LS_OPTION_STRING, FIELD(certificate), .default_text = "\"\"", .value_name = "FILE", .help = "TLS certificate (PEM), required if other machines can reach the address in `listen`"},
+    {.key = "tls.key", .type = LS_OPTION_STRING, FIELD(key), .default_text = "\"\"", .value_name = "FILE", .help = "private key (PEM) of the certificate in tls.certificate"},
+    {.key = "policy.order", .type = LS_OPTION_CHOICE, FIELD(order), .default_text = "fair", .choices = orders, .help = "order in which waiting jobs start: fair weighs priority, the account\'s share, waiting time and size; las prefers jobs that have used the fewest device-hours; the others are simple orders to compare these two with"},
+    {.key = "policy.preempt", .type = LS_OPTION_BOOL, FIELD(preempt), .default_text = "true", .help = "allow running jobs to be stopped to make room for jobs that come before them in the queue"},
+    {.key = "policy.reservations", .type = LS_OPTION_U64, FIELD(reservations), .default_text = "8", .min = 0, .max = 32, .help = "number of jobs at the head of the queue for which devices are set aside at a planned time; jobs further back may start earlier only if that does not delay these"},
+    {.key = "policy.half_life", .type = LS_OPTION_DURATION, FIELD(half_life_s), .default_text = "7d", .min = 0, .max = 1e9, .help = "time after which past usage of an account counts half as much in its fair share; 0: past usage never decays"},
+    {.key = "policy.min_run", .type = LS_OPTION_DURATION, FIELD(min_run_s), .default_text = "60s", .min = 0, .max = 1e9, .help = "minimum time that a job runs before it may be stopped for another job"},
+    {.key = "policy.resize_pause", .type = LS_OPTION_DURATION, FIELD(resize_pause_s), .default_text = "10m", .min = 0, .max = 1e9, .help = "minimum time after its start or its last change of size before an elastic job may be given more devices"},
+    {.key = "idle.after", .type = LS_OPTION_DURATION, FIELD(idle_s), .default_text = "10m", .min = 0, .max = 1e9, .help = "devices that a job has held without using them for this long are reported as idle; 0: never"},
+    {.key = "idle.below", .type = LS_OPTION_F64, FIELD(idle_fraction), .default_text = "0.05", .min = 0, .max = 1, .help = "a device that is busy for less than this fraction of the time counts as idle"},
+    {.key = "idle.look", .type = LS_OPTION_DURATION, FIELD(look_s), .default_text = "10s", .min = 0.05, .max = 3600, .help = "time between two measurements of how much jobs use their devices"},
+    {.key = "money.price", .type = LS_OPTION_F64, FIELD(price), .default_text = "0", .min = 0, .max = 1e9, .help = "price of one device for one hour; 0: unknown, costs are not shown"},
+    {.key = "money.currency", .type = LS_OPTION_STRING, FIELD(currency), .default_text = "USD", .help = "currency of money.price"},
+    {.key = "access.loopback", .type = LS_OPTION_CHOICE, FIELD(loopback), .default_text = "auto", .choices = loopbacks, .help = "which processes of this machine may use the daemon over 127.0.0.1 without an access token, each as the user it runs as; auto: all, except that a daemon of root asks processes of root for a token; open: all; token: none. A daemon of an ordinary user never serves other users"},
+    {.key = "access.names", .type = LS_OPTION_BOOL, FIELD(show_names), .default_text = "false", .help = "show the name and user of every job to every user; logs, run files and metrics stay private"},
+    {.key = "accounts.strict", .type = LS_OPTION_CHOICE, FIELD(strict_accounts), .default_text = "auto", .choices = stricts, .help = "which accounts are created when a job first uses them; false: any; own: only the account with the name of the user who submits the job, or any if that user is an administrator; true: none; auto: own on a daemon of root, otherwise false. Each new account gets a share of the devices of its own"},
+    {.key = "accounts.list", .type = LS_OPTION_STRINGS, FIELD(accounts), .default_text = "[]", .value_name = "NAME:...", .help = "accounts and their limits, for example [\"research:weight=2,quota=8,borrow=4,lend=8,users=ann+bob,priority_max=high\"]: weight is the account's share in relation to other accounts; quota is the number of devices that are its own; borrow is how many unused devices of other accounts it may use in addition; lend is how many of its own unused devices other accounts may use; users lists who may use the account (default: everyone); priority_max is the highest priority of its jobs (default: normal)"},
 };
 /* clang-format on */
 
 static const ls_option_section sections[] = {
-    {"keep", "what is kept of ended jobs"},
-    {"slurm", "for engine slurm"},
-    {"tls", "for an address beyond this machine"},
-    {"policy", "who runs next"},
-    {"idle", "devices that are held and do nothing"},
+    {"access", "who sees what, and without a token"},
+    {"keep", "how long ended jobs are kept"},
+    {"slurm", "only for engine slurm"},
+    {"tls", "for an address that other machines can reach"},
+    {"policy", "which job runs next"},
+    {"idle", "devices that a job holds and does not use"},
     {"money", "what device-hours cost"},
-    {"accounts", "who is charged"},
+    {"accounts", "accounts that jobs are charged to"},
 };
 
 const ls_option_table *ls_daemon_settings_table(void)
@@ -83,6 +89,8 @@ ls_status ls_daemon_settings_load(const char *path, ls_arena *arena, ls_daemon_s
 
 ls_controller_settings ls_daemon_controller_settings(const ls_daemon_settings *settings)
 {
+    const char *strict = stricts[settings->strict_accounts];
+    strict = strcmp(strict, "auto") != 0 ? strict : geteuid() == 0 ? "own" : "false";
     return (ls_controller_settings){
         .order = orders[settings->order],
         .preempt = settings->preempt,
@@ -95,13 +103,22 @@ ls_controller_settings ls_daemon_controller_settings(const ls_daemon_settings *s
         .start_timeout_s = settings->start_timeout_s,
         .price_per_device_h = settings->price,
         .currency = settings->currency,
-        .strict_accounts = settings->strict_accounts,
+        .strict_accounts = strcmp(strict, "true") == 0,
+        .own_accounts_only = strcmp(strict, "own") == 0,
+        .show_names = settings->show_names,
         .jobs_max = (uint32_t)settings->jobs_max,
         .user_jobs_max = (uint32_t)settings->user_jobs_max,
         .bytes_max = settings->bytes_max,
         .user_bytes_max = settings->user_bytes_max,
         .ended_max = (uint32_t)settings->ended_max,
     };
+}
+
+void ls_daemon_token_needs(const ls_daemon_settings *settings, bool *owner_out, bool *users_out)
+{
+    const char *loopback = loopbacks[settings->loopback];
+    *users_out = strcmp(loopback, "token") == 0;
+    *owner_out = *users_out || (strcmp(loopback, "auto") == 0 && geteuid() == 0);
 }
 
 /* "ann+bob" */
@@ -113,7 +130,7 @@ static bool take_users(ls_account *account, const char *item, size_t bytes)
     }
     memcpy(names, item, bytes);
     names[bytes] = '\0';
-    bool is_good = names[strspn(names, "+")] != '\0'; /* none would be everybody */
+    bool is_good = names[strspn(names, "+")] != '\0'; /* an empty list would mean everyone */
     for (char *name = strtok_r(names, "+", &rest); name && is_good; name = strtok_r(NULL, "+", &rest)) {
         is_good = ls_account_add_user(account, name) == LS_OK;
     }
@@ -173,11 +190,12 @@ ls_status ls_daemon_account_parse(const char *text, ls_account *account_out)
         at += bytes;
     }
     if (!is_good) {
-        return ls_fail(LS_ERR_INVALID,
-                       "accounts.list has '%.80s'; write NAME or "
-                       "NAME:weight=N,quota=N,borrow=N,lend=N,users=ann+bob,priority_max=high with "
-                       "whole numbers",
-                       text);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "accounts.list has an invalid entry '%.80s': write the account's name alone, or with settings as "
+            "in NAME:weight=N,quota=N,borrow=N,lend=N,users=ann+bob,priority_max=high, where N is a whole "
+            "number",
+            text);
     }
     *account_out = account;
     return LS_OK;

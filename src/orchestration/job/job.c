@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- names ---- */
 
@@ -29,6 +30,25 @@ static const char *const cause_names[LS_CAUSES] = {
     [LS_CAUSE_DISK] = "disk",
 };
 
+static const char *const priority_names[] = {"low", "normal", "high"};
+
+const char *ls_priority_name(ls_priority priority)
+{
+    LS_ASSERT((unsigned)priority < 3);
+    return priority_names[priority];
+}
+
+bool ls_priority_parse(const char *name, ls_priority *priority_out)
+{
+    for (int i = 0; name && i < 3; i++) {
+        if (strcmp(priority_names[i], name) == 0) {
+            *priority_out = (ls_priority)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *ls_job_state_name(ls_job_state state)
 {
     LS_ASSERT((unsigned)state < LS_JOB_STATES);
@@ -38,7 +58,7 @@ const char *ls_job_state_name(ls_job_state state)
 ls_job_state ls_job_state_named(const char *name)
 {
     int state = 0;
-    while (state < LS_JOB_STATES && strcmp(state_names[state], name) != 0) {
+    while (state < LS_JOB_STATES && strcasecmp(state_names[state], name) != 0) {
         state++;
     }
     return (ls_job_state)state;
@@ -75,7 +95,7 @@ ls_job_cause ls_job_cause_named(const char *name)
 ls_status ls_job_create(uint64_t id, json_t *request, ls_job **job_out)
 {
     ls_job *job = calloc(1, sizeof *job);
-    LS_ASSERT(job && "out of memory for a job");
+    LS_ASSERT(job && "not enough memory for a job");
     job->id = id;
     job->request = request;
     job->user = job->account = job->run_dir = "";
@@ -106,6 +126,25 @@ void ls_job_destroy(ls_job *job)
     }
 }
 
+void ls_job_take_request(ls_job *job, ls_job *from)
+{
+    LS_ASSERT(job->id == from->id);
+    ls_job_set_user(from, job->uid, job->gid, job->user);
+    ls_job_set_run_dir(from, job->run_dir);
+    ls_job_set_account(from, from->account);
+    const ls_job old = *job;
+    job->request = from->request;
+    job->arena = from->arena;
+    job->spec = from->spec;
+    job->user = from->user;
+    job->account = from->account;
+    job->run_dir = from->run_dir;
+    job->has_new_request = true;
+    from->request = old.request;
+    from->arena = old.arena;
+    ls_job_destroy(from);
+}
+
 void ls_job_set_user(ls_job *job, uint32_t uid, uint32_t gid, const char *user)
 {
     job->uid = uid;
@@ -128,7 +167,7 @@ void ls_job_set_shares(ls_job *job, const ls_job_share *shares, uint32_t count)
     ls_job_share *copy = NULL;
     if (count > 0) {
         copy = malloc(count * sizeof *copy);
-        LS_ASSERT(copy && "out of memory for the devices of a job");
+        LS_ASSERT(copy && "not enough memory for the devices of a job");
         memcpy(copy, shares, count * sizeof *copy);
     }
     free(job->shares);
@@ -164,6 +203,17 @@ static ls_option_strings keep_strings(ls_arena *arena, const ls_option_strings *
     return kept;
 }
 
+void ls_job_shift(ls_job *job, double by_s)
+{
+    ls_job_foresight *seen = &job->foresight;
+    double *const times[] = {&job->submitted_s, &job->queued_s, &job->started_s,     &job->ended_s,
+                             &job->booked_s,    &job->saved_s,  &job->left_at_s,     &seen->start_s,
+                             &seen->started_s,  &seen->end_s,   &seen->start_said_s, &seen->end_said_s};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        *times[i] += *times[i] > 0.0 ? by_s : 0.0; /* 0: not known */
+    }
+}
+
 void ls_job_drop_request(ls_job *job)
 {
     LS_ASSERT(ls_job_state_is_final(job->state));
@@ -178,7 +228,7 @@ void ls_job_drop_request(ls_job *job)
         .directory = ls_arena_strdup(&kept, spec->directory),
         .file = "",
         .file_name = ls_arena_strdup(&kept, spec->file_name),
-        .set = keep_strings(&kept, &spec->set), /* what tells the jobs of a sweep apart */
+        .set = keep_strings(&kept, &spec->set), /* distinguishes the jobs of a sweep */
         .share = keep_strings(&kept, &spec->share),
         .priority = spec->priority,
         .ranks = spec->ranks,
@@ -190,6 +240,7 @@ void ls_job_drop_request(ls_job *job)
         .restartable = spec->restartable,
         .time_limit_s = spec->time_limit_s,
         .group = ls_arena_strdup(&kept, spec->group),
+        .key = ls_arena_strdup(&kept, spec->key),
     };
     job->spec = slim;
     job->user = ls_arena_strdup(&kept, job->user);
@@ -199,6 +250,19 @@ void ls_job_drop_request(ls_job *job)
     job->request = NULL;
     ls_arena_release(&job->arena);
     job->arena = kept;
+}
+
+uint32_t ls_job_ranks_min(const ls_job *job)
+{
+    const bool is_elastic = job->spec.min_ranks < job->spec.max_ranks;
+    return is_elastic && job->spec.min_ranks < job->ranks ? job->spec.min_ranks : job->ranks;
+}
+
+uint32_t ls_job_ranks_max(const ls_job *job)
+{
+    const bool is_elastic = job->spec.min_ranks < job->spec.max_ranks;
+    const uint32_t max = job->ranks_max > 0 ? job->ranks_max : job->spec.max_ranks;
+    return is_elastic && max > job->ranks ? max : job->ranks;
 }
 
 uint32_t ls_job_rank_threads(const ls_job *job, uint32_t cores, uint32_t devices)
@@ -214,7 +278,9 @@ bool ls_job_has_devices(const ls_job *job)
 
 bool ls_job_is_open_to(const ls_job *job, uint32_t uid, const char *user, bool is_admin)
 {
-    if (is_admin || uid == 0 || uid == job->uid) {
+    /* a number that was given to another user since does not make that user the owner */
+    const bool is_owner = uid == job->uid && (!job->user || !job->user[0] || strcmp(job->user, user) == 0);
+    if (is_admin || uid == 0 || is_owner) {
         return true;
     }
     for (uint64_t i = 0; i < job->spec.share.count; i++) {

@@ -2,11 +2,14 @@
 /*
  * Job: one entry of the queue: what was asked for, and what became of it so far.
  *
- *   request   what was submitted: the run file's text, folder, overrides. Never changes; kept as JSON (ls_job_request_check).
- *   spec      what the request means, parsed: ranks, limits, places, dependencies (ls_job_spec_parse). Never changes.
- *   record    everything else in ls_job: state, epoch, devices, times. Changes with each transition, and goes into the journal with it.
+ *   request   what was submitted: the run file's text, folder, overrides. Kept as JSON; changes only
+ *             as a whole (ls_job_take_request).
+ *   spec      what the request means, parsed: ranks, limits, placement, dependencies
+ *             (ls_job_spec_parse).
+ *   record    everything else in ls_job: state, epoch, devices, times. Changes with each
+ *             transition, and is written to the store in the same transaction as the journal.
  *
- * States, as people see them; those that hold devices are marked *:
+ * States as people see them; a job has devices in those marked *:
  *
  *   HELD ⇄ QUEUED ──▶ STARTING* ──▶ RUNNING* ──▶ SUCCEEDED | FAILED
  *             ▲           │          │   ⇅ RESIZING*
@@ -14,10 +17,11 @@
  *             ├───── PREEMPTING* ◀───┤
  *             └─▶ CANCELLED ◀── STOPPING* (cancel, time limit: then FAILED)
  *
- * An epoch is one start: it grows by one each time, is on the disk before anything is started, and every report names it, so that what a
- * late process of an earlier epoch does or says counts for nothing.
+ * An epoch is one start. Its number grows by one each time and is on the disk before anything is
+ * started; every report carries it, so a late process of an earlier epoch changes nothing.
  *
- * Times are seconds since 1970 when they end in _s, and device-milliseconds when they end in _device_ms.
+ * Times are seconds since 1970 when they end in _s, and device-milliseconds when they end in
+ * _device_ms.
  */
 #ifndef LS_ORCHESTRATION_JOB_JOB_H
 #define LS_ORCHESTRATION_JOB_JOB_H
@@ -26,7 +30,7 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "planning/run_file.h"
+#include "config/run_file.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,7 +42,8 @@ typedef enum ls_job_state {
     LS_JOB_RUNNING,
     LS_JOB_RESIZING,
     LS_JOB_PREEMPTING,
-    LS_JOB_RECOVERING, /* its processes were lost: what is left of them is being ended before it may start again */
+    /* its processes were lost; what is left of them is killed before it may start again */
+    LS_JOB_RECOVERING,
     LS_JOB_STOPPING,
     LS_JOB_SUCCEEDED,
     LS_JOB_FAILED,
@@ -48,26 +53,26 @@ typedef enum ls_job_state {
 
 /* "QUEUED", ... */
 const char *ls_job_state_name(ls_job_state state);
-/* LS_JOB_STATES when there is none of that name. */
+/* In any case. LS_JOB_STATES when there is no state of that name. */
 ls_job_state ls_job_state_named(const char *name);
-/* Ended: nothing follows. */
+/* The job has ended. */
 bool ls_job_state_is_final(ls_job_state state);
-/* Waits for devices. */
+/* The job waits for devices. */
 bool ls_job_state_is_waiting(ls_job_state state);
 
-/* Why a job ended, or left its devices; who has to look at it. */
+/* Why a job ended or gave up its devices, and so who has to look at it. */
 typedef enum ls_job_cause {
     LS_CAUSE_NONE,
     LS_CAUSE_PROGRAM,    /* its own exit code or signal */
     LS_CAUSE_MEMORY,     /* exit code 4, or killed by the kernel for memory */
-    LS_CAUSE_START,      /* could not be started: no such folder or program */
-    LS_CAUSE_LOST,       /* the machine, or what ran it, died */
-    LS_CAUSE_LIMIT,      /* time limit */
-    LS_CAUSE_DEPENDENCY, /* what it waited for failed */
-    LS_CAUSE_USER,       /* cancelled, held */
+    LS_CAUSE_START,      /* it could not be started: no such folder or program */
+    LS_CAUSE_LOST,       /* the machine, or the process that ran it, died */
+    LS_CAUSE_LIMIT,      /* its time limit was reached */
+    LS_CAUSE_DEPENDENCY, /* a job it waited for failed */
+    LS_CAUSE_USER,       /* a user cancelled or held it */
     LS_CAUSE_PREEMPTED,  /* its devices were needed */
-    LS_CAUSE_IMPOSSIBLE, /* can never start on the nodes there are now */
-    LS_CAUSE_DISK,       /* it could not be written down: nobody was told that it was accepted */
+    LS_CAUSE_IMPOSSIBLE, /* it can never start on the nodes there are now */
+    LS_CAUSE_DISK,       /* it could not be saved, and was never reported as accepted */
     LS_CAUSES
 } ls_job_cause;
 
@@ -75,60 +80,78 @@ typedef enum ls_job_cause {
 const char *ls_job_cause_name(ls_job_cause cause);
 ls_job_cause ls_job_cause_named(const char *name); /* LS_CAUSE_NONE for others */
 
+/* "low", "normal", "high". */
+const char *ls_priority_name(ls_priority priority);
+/* false when there is none of that name; NULL is allowed. */
+bool ls_priority_parse(const char *name, ls_priority *priority_out);
+
 enum {
     LS_JOB_FILE_BYTES_MAX = 256 * 1024, /* of a run file */
     LS_JOB_PATH_BYTES_MAX = 4000,
     LS_JOB_NAME_BYTES_MAX = 128,
+    LS_JOB_KEY_BYTES_MAX = 128,
     LS_JOB_ACCOUNT_BYTES_MAX = 64,
-    LS_JOB_LIST_MAX = 4096, /* words, overrides, variables of one job */
-    LS_JOB_AFTER_MAX = 64,  /* jobs it waits for */
+    LS_JOB_LIST_MAX = 4096, /* words, overrides or variables of one job */
+    LS_JOB_AFTER_MAX = 64,  /* dependencies of one job */
     LS_JOB_RANKS_MAX = 1 << 20,
 };
 
-/* What a request means. Strings live in the arena given to ls_job_spec_parse. */
+/* What a request means. Strings live in the arena that ls_job_spec_parse was given. */
 typedef struct ls_job_spec {
     const char *name;
-    const char *account;         /* "": of the user's name */
-    const char *directory;       /* absolute; where it is submitted, and where its processes begin */
+    const char *account; /* "": the account named like the user */
+    /* absolute; where it was submitted, and where its processes start */
+    const char *directory;
     const char *file;            /* text of the run file */
-    const char *file_name;       /* what it was called: for people */
+    const char *file_name;       /* its name, for people */
     ls_option_strings set;       /* overrides, for the command line of train */
-    ls_option_strings command;   /* empty: trains */
+    ls_option_strings command;   /* empty: `lockstep train` */
     ls_option_strings variables; /* NAME=VALUE, of the submitter, then of job.environment */
     ls_option_strings share;
     ls_priority priority;
     uint32_t ranks, min_ranks, max_ranks; /* equal unless elastic */
-    uint32_t leaves;                      /* parts a step is cut into; 0: not known */
-    uint32_t threads;                     /* of a rank; 0: the file does not say */
-    uint64_t steps;                       /* of a run that trains; 0: not known before it has read its data */
-    uint32_t ranks_per_node;              /* 0: any */
+    uint32_t leaves;                      /* leaves of a training step; 0: not known */
+    uint32_t threads;                     /* threads per rank; 0: the file does not say */
+    /* steps of a training run; 0: not known before it has read its data */
+    uint64_t steps;
+    uint32_t ranks_per_node; /* 0: any */
     uint32_t cpus_per_rank, memory_mib_per_rank;
     ls_nearness required, preferred;
     bool spot, hold, restartable;
     uint32_t restarts_max;
-    double time_limit_s, begin_s, deadline_s; /* 0: none; begin and deadline behind the submission */
+    /* 0: none. begin_s and deadline_s count from the submission */
+    double time_limit_s, begin_s, deadline_s;
     double grace_s;
-    uint64_t *after; /* jobs, ascending, each once */
+    uint64_t log_bytes_max;
+    uint32_t umask;  /* file mode creation mask of the submitter */
+    uint64_t *after; /* numbers of jobs, ascending, each once */
     uint32_t after_count;
     bool after_any;
+    /* chosen by the submitter, so that a request sent twice makes one job; "": none */
+    const char *key;
     const char *group; /* "": none */
     uint32_t group_running_max;
-    uint64_t
-        data_hash; /* of where its data are, so that jobs with the same can be brought to the same nodes; 0: none */
+    /* a hash of where its data are, so that jobs with the same data can be placed on the same
+     * nodes; 0: none */
+    uint64_t data_hash;
 } ls_job_spec;
 
 /*
  * Reads and checks a request:
  *
- *   {"file": TEXT, "directory": ABSOLUTE, "file_name"?, "name"?, "ranks"?, "set"?: ["key=value"], "account"?, "priority"?, "hold"?, "after"?: [..],
- *    "environment"?: {NAME: VALUE}}
+ *   {"file": TEXT, "directory": ABSOLUTE, "file_name"?, "name"?, "ranks"?, "set"?: ["key=value"],
+ *   "account"?, "priority"?, "hold"?, "after"?: [..],
+ *    "environment"?: {NAME: VALUE}, "key"?}
  *
- * Members beside the file win over what the file says. Unknown members are errors. Pure: what is on the disk is not looked at.
- * spec_out: strings in `arena`, and in `request` as long as it lives. Errors: LS_ERR_INVALID, with the key, the value and what is allowed.
+ * Members beside the file win over what the file says. Unknown members are errors. Pure: what is on
+ * the disk is not looked at. spec_out: strings in `arena`, and in `request` as long as it lives.
+ * Errors: LS_ERR_INVALID, with the key, the value and what is allowed.
  */
 LS_MUST_CHECK ls_status ls_job_spec_parse(const json_t *request, ls_arena *arena, ls_job_spec *spec_out);
 
-/* Devices of one place (engines/engine.h: a node, or a part of a large one) that a job has: bits of its devices. */
+/*
+ * The devices of a job in one place (engines/engine.h: a node, or a part of a large one), as bits.
+ */
 typedef struct ls_job_share {
     uint32_t node;
     uint64_t devices;
@@ -136,89 +159,110 @@ typedef struct ls_job_share {
 
 enum { LS_JOB_CURVE_MAX = 64 };
 
-/* What was computed of a run that trains before it was begun, from its run file and what this machine was measured to do. Never changes. */
+/* What was predicted about a training run before it started, from its run file and the measurements
+ * of this machine. Never changes. */
 typedef struct ls_job_plan {
-    double run_s; /* the whole run at `ranks`; 0: not known */
-    uint32_t curve_count,
-        curve[LS_JOB_CURVE_MAX]; /* [i]: speed at spec.min_ranks + i ranks, 1000 at the first; 0: not known */
-    char source[64];             /* where it is from: "calibration of DATE" */
+    double run_s; /* of the whole run at `ranks`; 0: not known */
+    /* [i]: speed at spec.min_ranks + i ranks, in thousandths of the first; count 0: not known */
+    uint32_t curve_count, curve[LS_JOB_CURVE_MAX];
+    char source[64]; /* what it is based on: "calibration of DATE" */
 } ls_job_plan;
 
 /*
- * What was said beforehand of a job, and what came of it: each is kept as it was first said, when it was said, and what happened then.
- * Times are since 1970; 0: nothing was said, or it has not happened.
+ * Predictions about a job and what happened: each is kept as it was first made, with the time when
+ * it was made and the time when it came true. Times are seconds since 1970; 0: not predicted, or
+ * not happened.
  */
 typedef struct ls_job_foresight {
-    double start_s, start_said_s, started_s; /* its first start, said while it waited */
-    double end_s,
-        end_said_s; /* the end of the start it is in, or was in last, said by its own steps; ended_s is when it came */
+    double start_s, start_said_s, started_s; /* its first start, predicted while it waited */
+    /*
+     * the end of its current or last epoch, predicted from its own steps; ended_s is when it ended
+     */
+    double end_s, end_said_s;
 } ls_job_foresight;
 
 typedef struct ls_job {
     uint64_t id; /* from 1 */
     uint32_t uid, gid;
-    const char *user;    /* uid's name when it was submitted, or its number as text */
-    const char *account; /* resolved */
-    json_t *request;     /* owned; NULL when it was dropped (ls_job_drop_request) */
+    const char *user;     /* the name of uid when it was submitted, or its number as text */
+    const char *account;  /* resolved */
+    json_t *request;      /* owned; NULL when it was dropped (ls_job_drop_request) */
+    bool has_new_request; /* it and `account` differ from what the store has */
     ls_job_spec spec;
-    const char *run_dir; /* of a job that trains; "" else */
-    ls_arena arena;      /* of the strings above */
+    const char *run_dir; /* of a training job; otherwise "" */
+    ls_arena arena;      /* holds the strings above */
 
     /* The record. */
     ls_job_state state;
-    ls_job_cause cause; /* of the last transition out of RUNNING, or of the end */
-    uint32_t epoch;     /* starts so far */
-    bool held;          /* goes to HELD instead of QUEUED when it gives its devices back */
-    bool cancelled;     /* somebody asked for its end */
-    bool handed_over;   /* an engine that decides itself has it, in this epoch */
+    ls_job_cause cause; /* why it last left RUNNING, or ended */
+    uint32_t epoch;     /* number of starts so far */
+    bool held;          /* goes to HELD instead of QUEUED when it has given its devices back */
+    bool cancelled;     /* a user asked for its end */
+    bool handed_over;   /* an engine that decides has it in this epoch */
     ls_priority priority;
-    uint32_t ranks;       /* wanted */
-    uint32_t ranks_now;   /* has, or 0 */
-    uint32_t ranks_next;  /* RESIZING: will have */
-    ls_job_share *shares; /* malloc; ls_job_set_shares. While it shrinks, what it has until then */
+    uint32_t ranks;      /* number of ranks it wants */
+    uint32_t ranks_max;  /* most ranks it may grow to, set by a resize; 0: spec.max_ranks */
+    uint32_t ranks_now;  /* number of ranks it has; 0: none */
+    uint32_t ranks_next; /* RESIZING: number of ranks it will have */
+    /* from malloc (ls_job_set_shares); while it shrinks, all it has until that is done */
+    ls_job_share *shares;
     uint32_t share_count;
-    int exit_code;     /* of the last end; -1: none yet */
-    uint32_t restarts; /* behind losses */
+    int exit_code;     /* exit code of the last end; -1: none yet */
+    uint32_t restarts; /* restarts after losses */
     uint32_t preemptions;
     double submitted_s, queued_s /* last */, started_s /* last */, ended_s; /* 0: not yet */
-    double run_s;             /* of earlier epochs, with devices */
-    double booked_s;          /* its device-milliseconds are counted up to here */
-    double saved_s;           /* last checkpoint known of, 0: none */
-    uint64_t step, steps;     /* of a run that trains: done, of so many; 0: not known */
-    double left_s, left_at_s; /* to go on the devices it has, or will have, as of left_at_s; 0: not known */
+    double run_s;         /* time with devices in earlier epochs */
+    double booked_s;      /* its device-milliseconds are booked up to here */
+    double saved_s;       /* time of the last known checkpoint; 0: none */
+    uint64_t step, steps; /* a training run: steps done, and of how many; 0: not known */
+    /* time left as of left_at_s, on the devices it has or will have; 0: not known */
+    double left_s, left_at_s;
     ls_job_plan plan;
     ls_job_foresight foresight;
-    uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms,
-        lost_device_ms; /* until booked_s (orchestration/control/usage.c) */
-    char *text;         /* malloc: last word about it, for people; NULL: none */
-    char *engine_ref;   /* malloc: what the engine calls it; NULL: nothing */
+    /* up to booked_s (orchestration/control/usage.c) */
+    uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
+    char *text;       /* from malloc: the last word about it, for people; NULL: none */
+    char *engine_ref; /* from malloc: the engine's name for it; NULL: none */
 } ls_job;
 
-/* A new job; takes over `request`. LS_ERR_INVALID as ls_job_spec_parse; the request is then dropped. */
+/* A new job; takes over `request`. LS_ERR_INVALID as ls_job_spec_parse; the request is then
+ * dropped. */
 LS_MUST_CHECK ls_status ls_job_create(uint64_t id, json_t *request, ls_job **job_out);
 void ls_job_destroy(ls_job *job);
 
+/* Gives the job the request, spec and account of `from`, a job of the same number, which is
+ * destroyed. */
+void ls_job_take_request(ls_job *job, ls_job *from);
 void ls_job_set_user(ls_job *job, uint32_t uid, uint32_t gid, const char *user);
 void ls_job_set_account(ls_job *job, const char *account);
 void ls_job_set_run_dir(ls_job *job, const char *run_dir);
-/* Copies; count 0: none. */
+/* Copies the shares; count 0: none. */
 void ls_job_set_shares(ls_job *job, const ls_job_share *shares, uint32_t count);
 void ls_job_set_text(ls_job *job, const char *text);
 void ls_job_set_engine_ref(ls_job *job, const char *ref);
-/* Forgets run file and variables of a job that has ended: the store has them. */
+/* Adds a difference of clocks to all of its times. */
+void ls_job_shift(ls_job *job, double by_s);
+/* Frees run file and variables of a job that has ended: the store has them. */
 void ls_job_drop_request(ls_job *job);
 
-/* Threads of a rank on a machine with so many cores for so many devices: train.threads, else an equal part, at least 1. */
+/* The smallest and largest number of ranks it may have: `ranks` and `ranks_max` may have been
+ * changed by a resize, and then bound the range. */
+uint32_t ls_job_ranks_min(const ls_job *job);
+uint32_t ls_job_ranks_max(const ls_job *job);
+
+/* The threads of a rank on a machine with `cores` cores for `devices` devices: train.threads,
+ * otherwise an equal part, at least 1. */
 uint32_t ls_job_rank_threads(const ls_job *job, uint32_t cores, uint32_t devices);
 
-/* Holds devices: STARTING to STOPPING but RECOVERING. */
+/* Whether it has devices: STARTING to STOPPING, except RECOVERING. */
 bool ls_job_has_devices(const ls_job *job);
 
-/* The record as JSON, and back. What was written by another version: absent members have their defaults. Errors: LS_ERR_DATA. */
+/* The record as JSON, and back. Members that another version did not write get their defaults.
+ * Errors: LS_ERR_DATA. */
 json_t *ls_job_record_json(const ls_job *job);
 LS_MUST_CHECK ls_status ls_job_record_read(ls_job *job, const json_t *record);
 
-/* May `uid` (an admin: root, and who runs the daemon) see and change it? `user`: the name of uid. */
+/* Whether a user may see and change the job. is_admin: as in ls_caller. user: the name of uid. */
 bool ls_job_is_open_to(const ls_job *job, uint32_t uid, const char *user, bool is_admin);
 
 #endif

@@ -9,13 +9,11 @@
 
 enum { SHARES_MAX = 1 << 17 };
 
-static const char *const priority_names[] = {"low", "normal", "high"};
-
 static json_t *shares_json(const ls_job *job)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < job->share_count; i++) {
-        /* As text: 64 bits don't survive other programs' JSON. */
+        /* As text: other programs' JSON does not keep 64 bits. */
         char mask[24];
         snprintf(mask, sizeof mask, "%llx", (unsigned long long)job->shares[i].devices);
         json_array_append_new(list, json_pack("[i,s]", (int)job->shares[i].node, mask));
@@ -23,7 +21,7 @@ static json_t *shares_json(const ls_job *job)
     return list;
 }
 
-/* Times and sums: every 0 is left out. */
+/* Times and sums; those that are 0 are left out. */
 static void add_numbers(json_t *record, const ls_job *job)
 {
     const ls_job_foresight *seen = &job->foresight;
@@ -52,6 +50,7 @@ static void add_numbers(json_t *record, const ls_job *job)
     } sums[] = {
         {"epoch", job->epoch},
         {"ranks", job->ranks},
+        {"ranks_max", job->ranks_max},
         {"ranks_now", job->ranks_now},
         {"ranks_next", job->ranks_next},
         {"restarts", job->restarts},
@@ -94,7 +93,7 @@ json_t *ls_job_record_json(const ls_job *job)
     json_t *record = json_pack("{s:s, s:s, s:b, s:b, s:b, s:s, s:i, s:o, s:s*, s:s*}", "state",
                                ls_job_state_name(job->state), "cause", ls_job_cause_name(job->cause), "held",
                                job->held, "cancelled", job->cancelled, "handed_over", job->handed_over,
-                               "priority", priority_names[job->priority], "exit_code", job->exit_code,
+                               "priority", ls_priority_name(job->priority), "exit_code", job->exit_code,
                                "shares", shares_json(job), "text", job->text, "engine_ref", job->engine_ref);
     add_numbers(record, job);
     add_plan(record, &job->plan);
@@ -168,7 +167,7 @@ static void read_shares(reader *r, ls_job *job)
     if (is_good) {
         ls_job_set_shares(job, shares, (uint32_t)count);
     } else {
-        r->status = ls_fail(LS_ERR_DATA, "%s: its devices can't be read", r->name);
+        r->status = ls_fail(LS_ERR_DATA, "%s: the list of the job's devices is damaged", r->name);
     }
     free(shares);
 }
@@ -192,13 +191,12 @@ static void read_plan(reader *r, ls_job_plan *plan)
 static ls_priority read_priority(reader *r)
 {
     const char *name = read_text(r, "priority", "normal");
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(priority_names[i], name) == 0) {
-            return (ls_priority)i;
-        }
+    ls_priority priority = LS_PRIORITY_NORMAL;
+    if (!ls_priority_parse(name, &priority)) {
+        r->status = ls_fail(LS_ERR_DATA, "%s: the job's priority is '%.20s'; it must be low, normal or high",
+                            r->name, name);
     }
-    r->status = ls_fail(LS_ERR_DATA, "%s: priority is '%.20s'", r->name, name);
-    return LS_PRIORITY_NORMAL;
+    return priority;
 }
 
 ls_status ls_job_record_read(ls_job *job, const json_t *record)
@@ -209,7 +207,8 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->state = ls_job_state_named(state);
     if (r.status == LS_OK && job->state == LS_JOB_STATES) {
         job->state = LS_JOB_FAILED;
-        return ls_fail(LS_ERR_DATA, "%s: state is '%.20s'", r.name, state);
+        return ls_fail(LS_ERR_DATA, "%s: the job's state is '%.20s', which is not a state of a job", r.name,
+                       state);
     }
     job->cause = ls_job_cause_named(read_text(&r, "cause", "none"));
     job->epoch = (uint32_t)read_u64(&r, "epoch", UINT32_MAX / 2);
@@ -218,6 +217,7 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->handed_over = read_bool(&r, "handed_over");
     job->priority = read_priority(&r);
     job->ranks = (uint32_t)read_u64(&r, "ranks", LS_JOB_RANKS_MAX);
+    job->ranks_max = (uint32_t)read_u64(&r, "ranks_max", LS_JOB_RANKS_MAX);
     job->ranks_now = (uint32_t)read_u64(&r, "ranks_now", LS_JOB_RANKS_MAX);
     job->ranks_next = (uint32_t)read_u64(&r, "ranks_next", LS_JOB_RANKS_MAX);
     read_shares(&r, job);

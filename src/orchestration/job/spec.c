@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a request means. Requests come from anybody: every member has its type, its range and its limit. */
+/* What a request means. Anyone may send a request, so every member is checked: its type, its range
+ * and its length. */
 #include "orchestration/job/job.h"
 
 #include "base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const priority_names[] = {"low", "normal", "high", NULL};
 
 /* ---- members ---- */
 
@@ -30,21 +29,22 @@ static ls_status get_text(const json_t *request, const char *key, size_t bytes_m
         return LS_OK;
     }
     if (!json_is_string(value)) {
-        return ls_fail(LS_ERR_INVALID, "%s of a job is no text", key);
+        return ls_fail(LS_ERR_INVALID, "field \"%s\" of a job must be a string", key);
     }
     const char *text = json_string_value(value);
     if (json_string_length(value) > bytes_max) {
-        return ls_fail(LS_ERR_INVALID, "%s of a job has %zu bytes; at most %zu", key,
+        return ls_fail(LS_ERR_INVALID, "field \"%s\" of a job has %zu bytes; at most %zu are allowed", key,
                        json_string_length(value), bytes_max);
     }
     if (strlen(text) != json_string_length(value) || (!is_document && !is_plain(text))) {
-        return ls_fail(LS_ERR_INVALID, "%s of a job has control characters", key);
+        return ls_fail(LS_ERR_INVALID,
+                       "field \"%s\" of a job contains control characters, which are not allowed", key);
     }
     *text_out = text;
     return LS_OK;
 }
 
-/* A list of texts. */
+/* A list of strings. */
 static ls_status get_list(const json_t *request, const char *key, ls_arena *arena,
                           ls_option_strings *list_out)
 {
@@ -54,13 +54,14 @@ static ls_status get_list(const json_t *request, const char *key, ls_arena *aren
     }
     const size_t count = json_array_size(value);
     if (!json_is_array(value) || count > LS_JOB_LIST_MAX) {
-        return ls_fail(LS_ERR_INVALID, "%s of a job is a list of at most %d texts", key, LS_JOB_LIST_MAX);
+        return ls_fail(LS_ERR_INVALID, "field \"%s\" of a job must be a list of at most %d strings", key,
+                       LS_JOB_LIST_MAX);
     }
     ls_option_strings list = {.items = ls_arena_new(arena, const char *, count + 1), .count = count};
     for (size_t i = 0; i < count; i++) {
         const json_t *item = json_array_get(value, i);
         if (!json_is_string(item) || strlen(json_string_value(item)) != json_string_length(item)) {
-            return ls_fail(LS_ERR_INVALID, "%s of a job has an item that is no text", key);
+            return ls_fail(LS_ERR_INVALID, "field \"%s\" of a job has an item that is not a string", key);
         }
         list.items[i] = json_string_value(item);
     }
@@ -81,7 +82,8 @@ static ls_status get_variables(const json_t *request, const ls_option_strings *o
     json_t *object = json_object_get(request, "environment");
     const size_t count = json_object_size(object);
     if ((object && !json_is_object(object) && !json_is_null(object)) || count > LS_JOB_LIST_MAX) {
-        return ls_fail(LS_ERR_INVALID, "environment of a job is an object of at most %d texts",
+        return ls_fail(LS_ERR_INVALID,
+                       "field \"environment\" of a job must be an object of at most %d strings",
                        LS_JOB_LIST_MAX);
     }
     ls_option_strings list = {.items = ls_arena_new(arena, const char *, count + of_file->count + 1)};
@@ -91,9 +93,12 @@ static ls_status get_variables(const json_t *request, const ls_option_strings *o
     {
         const char *text = json_string_value(value);
         if (!text || strlen(text) != json_string_length(value)) {
-            return ls_fail(LS_ERR_INVALID, "environment of a job: %.40s is no text", name);
+            return ls_fail(LS_ERR_INVALID,
+                           "field \"environment\" of a job: the value of variable %.40s must be a string",
+                           name);
         }
-        if (is_variable_name(name)) { /* shells export functions under names that no other program can use */
+        /* shells export functions under names that other programs cannot use */
+        if (is_variable_name(name)) {
             list.items[list.count++] = ls_arena_printf(arena, "%s=%s", name, text);
         }
     }
@@ -115,7 +120,7 @@ static ls_status read_after(const json_t *request, const ls_run_job *job, ls_are
     const json_t *list = json_object_get(request, "after");
     const size_t extra = json_array_size(list), count = extra + job->after.count;
     if ((list && !json_is_array(list) && !json_is_null(list)) || count > LS_JOB_AFTER_MAX) {
-        return ls_fail(LS_ERR_INVALID, "after of a job is a list of at most %d job numbers",
+        return ls_fail(LS_ERR_INVALID, "field \"after\" of a job must be a list of at most %d job numbers",
                        LS_JOB_AFTER_MAX);
     }
     spec->after = ls_arena_new(arena, uint64_t, count + 1);
@@ -124,7 +129,7 @@ static ls_status read_after(const json_t *request, const ls_run_job *job, ls_are
         spec->after[i] =
             item ? (uint64_t)json_integer_value(item) : strtoull(job->after.items[i - extra], NULL, 10);
         if (item && (!json_is_integer(item) || json_integer_value(item) < 1)) {
-            return ls_fail(LS_ERR_INVALID, "after of a job has an item that is no job number");
+            return ls_fail(LS_ERR_INVALID, "field \"after\" of a job has an item that is not a job number");
         }
     }
     if (count > 0) {
@@ -143,12 +148,13 @@ static ls_status read_after(const json_t *request, const ls_run_job *job, ls_are
 
 static ls_status check_members(const json_t *request)
 {
-    static const char *const known[] = {"file",    "directory", "file_name", "name",  "ranks",      "set",
-                                        "account", "priority",  "hold",      "after", "environment"};
+    static const char *const known[] = {"file",        "directory", "file_name", "name", "ranks",
+                                        "set",         "account",   "priority",  "hold", "after",
+                                        "environment", "umask",     "key"};
     const char *key;
     json_t *value;
     if (!json_is_object(request)) {
-        return ls_fail(LS_ERR_INVALID, "a job is asked for by a JSON object");
+        return ls_fail(LS_ERR_INVALID, "a job must be submitted as a JSON object");
     }
     json_object_foreach((json_t *)(uintptr_t)request, key, value)
     {
@@ -158,40 +164,44 @@ static ls_status check_members(const json_t *request)
         }
         if (!is_known) {
             return ls_fail(LS_ERR_INVALID,
-                           "a job has no member '%.40s'; there is: file, directory, file_name, name, ranks, "
-                           "set, account, priority, hold, after, environment",
+                           "a job cannot have a field '%.40s'; allowed are file, directory, file_name, name, "
+                           "ranks, set, account, priority, hold, after, environment, umask, key",
                            key);
         }
     }
     return LS_OK;
 }
 
-/* Absolute, and without what would make it mean another folder than it seems to. */
+/* An absolute path without parts that would make it another folder than it seems to be. */
 static ls_status check_directory(const char *directory)
 {
     if (!directory || directory[0] != '/') {
-        return ls_fail(LS_ERR_INVALID,
-                       "directory of a job is %s%.100s%s; give the absolute path in which it is to run",
-                       directory ? "'" : "", directory ? directory : "missing", directory ? "'" : "");
+        return ls_fail(
+            LS_ERR_INVALID,
+            "field \"directory\" of a job is %s%.100s%s; give the absolute path of the folder it runs in",
+            directory ? "'" : "", directory ? directory : "missing", directory ? "'" : "");
     }
     for (const char *at = directory; (at = strstr(at, "/..")); at += 3) {
         if (at[3] == '/' || at[3] == '\0') {
-            return ls_fail(LS_ERR_INVALID, "directory of a job is '%.100s'; leave out '..'", directory);
+            return ls_fail(LS_ERR_INVALID,
+                           "field \"directory\" of a job is '%.100s'; the path must not contain '..'",
+                           directory);
         }
     }
     return LS_OK;
 }
 
-/* A run's name is that of a folder too. */
+/* The name of a run is also the name of a folder. */
 static ls_status check_name(const char *name)
 {
     if (!name[0] || name[0] == '.' || name[0] == '-' || strlen(name) > LS_JOB_NAME_BYTES_MAX ||
         strpbrk(name, "/\\") || !is_plain(name)) {
-        return ls_fail(LS_ERR_INVALID,
-                       "name of a job is '%.40s'; allowed are 1 to %d characters without slashes and control "
-                       "characters, "
-                       "not beginning with a dot or '-'",
-                       name, LS_JOB_NAME_BYTES_MAX);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "the name of a job is '%.40s'; allowed are 1 to %d characters without slashes and control "
+            "characters, "
+            "not beginning with a dot or '-'",
+            name, LS_JOB_NAME_BYTES_MAX);
     }
     return LS_OK;
 }
@@ -201,12 +211,31 @@ static ls_status check_account(const char *name)
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     if (name[0] == '.' || name[0] == '-' || strlen(name) > LS_JOB_ACCOUNT_BYTES_MAX ||
         strspn(name, allowed) != strlen(name)) {
-        return ls_fail(LS_ERR_INVALID,
-                       "account of a job is '%.40s'; allowed are 1 to %d letters, digits, '.', '_' and '-', "
-                       "beginning with a "
-                       "letter, a digit or '_'",
-                       name, LS_JOB_ACCOUNT_BYTES_MAX);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "the account of a job is '%.40s'; allowed are 1 to %d letters, digits, '.', '_' and '-', "
+            "beginning with a "
+            "letter, a digit or '_'",
+            name, LS_JOB_ACCOUNT_BYTES_MAX);
     }
+    return LS_OK;
+}
+
+/* "022": as umask(1) prints it. */
+static ls_status read_umask(const json_t *request, uint32_t *mask_out)
+{
+    const json_t *value = json_object_get(request, "umask");
+    const char *text = json_string_value(value);
+    *mask_out = 022;
+    if (!value || json_is_null(value)) {
+        return LS_OK;
+    }
+    if (!text || !text[0] || strlen(text) > 4 || strspn(text, "01234567") != strlen(text) ||
+        strtoul(text, NULL, 8) > 0777) {
+        return ls_fail(LS_ERR_INVALID,
+                       "field \"umask\" of a job must be a string of octal digits, \"000\" to \"777\"");
+    }
+    *mask_out = (uint32_t)strtoul(text, NULL, 8);
     return LS_OK;
 }
 
@@ -225,14 +254,16 @@ static ls_status read_ranks(const json_t *request, const ls_run_file *run, ls_jo
     }
     if (ranks > run->train.leaves) {
         return ls_fail(LS_ERR_INVALID,
-                       "%llu ranks, but a step has only %llu leaves, so that some ranks would never work; "
-                       "use at most that",
+                       "%llu ranks are too many: each step is divided into %llu parts (train.leaves), so "
+                       "some ranks would have no work; use at most that many ranks",
                        (unsigned long long)ranks, (unsigned long long)run->train.leaves);
     }
     if (ranks > job->max_ranks || ranks < job->min_ranks) {
-        return ls_fail(LS_ERR_INVALID, "%llu ranks, but job.min_ranks is %llu and job.max_ranks %llu",
-                       (unsigned long long)ranks, (unsigned long long)job->min_ranks,
-                       (unsigned long long)job->max_ranks);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "ranks is %llu, but it must be in the range from job.min_ranks, %llu, to job.max_ranks, %llu",
+            (unsigned long long)ranks, (unsigned long long)job->min_ranks,
+            (unsigned long long)job->max_ranks);
     }
     spec->threads = run->train.threads != LS_AUTO_U64 ? (uint32_t)run->train.threads : 0;
     spec->steps = run->train.steps != LS_AUTO_U64 && run->train.epochs == 0.0 ? run->train.steps : 0;
@@ -282,7 +313,8 @@ static ls_status take_file(const json_t *request, const ls_run_file *run, ls_are
     spec->preferred = job->preferred < job->required ? job->preferred : job->required;
     spec->spot = job->spot;
     spec->restartable = job->restartable == LS_AUTO ? trains : job->restartable == LS_YES;
-    spec->restarts_max = (uint32_t)job->restarts_max;
+    spec->restarts_max = job->restartable == LS_NO ? 0 : (uint32_t)job->restarts_max;
+    spec->log_bytes_max = job->log_bytes_max;
     spec->time_limit_s = job->time_limit_s;
     spec->begin_s = job->begin_s;
     spec->deadline_s = job->deadline_s;
@@ -297,30 +329,26 @@ static ls_status read_priority(const json_t *request, ls_priority of_file, ls_pr
 {
     const json_t *value = json_object_get(request, "priority");
     *priority_out = of_file;
-    if (!value || json_is_null(value)) {
+    if (!value || json_is_null(value) || ls_priority_parse(json_string_value(value), priority_out)) {
         return LS_OK;
     }
-    for (int i = 0; json_is_string(value) && priority_names[i]; i++) {
-        if (strcmp(priority_names[i], json_string_value(value)) == 0) {
-            *priority_out = (ls_priority)i;
-            return LS_OK;
-        }
-    }
-    return ls_fail(LS_ERR_INVALID, "priority of a job is one of low, normal, high");
+    return ls_fail(LS_ERR_INVALID, "a job's priority must be low, normal or high");
 }
 
 ls_status ls_job_spec_parse(const json_t *request, ls_arena *arena, ls_job_spec *spec_out)
 {
-    ls_job_spec spec = {.file_name = "run.yaml"};
+    ls_job_spec spec = {.file_name = "run.yaml", .key = ""};
     LS_TRY(check_members(request));
     LS_TRY(get_text(request, "file", LS_JOB_FILE_BYTES_MAX, true, &spec.file));
     LS_TRY(get_text(request, "directory", LS_JOB_PATH_BYTES_MAX, false, &spec.directory));
     LS_TRY(get_text(request, "file_name", LS_JOB_PATH_BYTES_MAX, false, &spec.file_name));
     LS_TRY(get_text(request, "name", LS_JOB_NAME_BYTES_MAX, false, &spec.name));
     LS_TRY(get_text(request, "account", LS_JOB_ACCOUNT_BYTES_MAX, false, &spec.account));
+    LS_TRY(get_text(request, "key", LS_JOB_KEY_BYTES_MAX, false, &spec.key));
     LS_TRY(get_list(request, "set", arena, &spec.set));
     if (!spec.file) {
-        return ls_fail(LS_ERR_INVALID, "file of a job is missing: the text of its run file");
+        return ls_fail(LS_ERR_INVALID,
+                       "field \"file\" of a job is missing; it must be the text of a run file");
     }
     LS_TRY(check_directory(spec.directory));
     ls_run_file run;
@@ -330,6 +358,7 @@ ls_status ls_job_spec_parse(const json_t *request, ls_arena *arena, ls_job_spec 
         return ls_fail_within(LS_ERR_INVALID, "submit");
     }
     LS_TRY(read_priority(request, run.job.priority, &spec.priority));
+    LS_TRY(read_umask(request, &spec.umask));
     LS_TRY(take_file(request, &run, arena, &spec));
     *spec_out = spec;
     return LS_OK;

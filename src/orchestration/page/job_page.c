@@ -1,130 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/svg.h"
-#include "orchestration/page/html.h"
+/* The values of web/job.html. */
 #include "orchestration/page/page.h"
+#include "orchestration/page/page_values.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { REFRESH_S = 5, WIDE = 1000, PHONE = 370 };
+enum { REFRESH_S = 5, CHART_WIDTH = 1000, CHART_HEIGHT = 300 };
 
 static bool has_ended(const json_t *job)
 {
-    return ls_html_number(job, "ended") > 0.0;
+    return ls_page_number(job, "ended") > 0.0;
 }
 
-/* ---- head ---- */
+/* ---- tiles ---- */
 
-static void append_text_tile(ls_text *page, const char *text, const char *under)
+static void add_span_tile(ls_values *page, double span_s, const char *small)
 {
-    ls_text escaped = {0};
-    ls_html_text(&escaped, text[0] ? text : NULL, 40);
-    ls_html_tile(page, ls_text_string(&escaped), under);
-    ls_text_release(&escaped);
+    ls_web_tile(page, ls_duration_of(span_s).text, small);
 }
 
-static void append_tiles(const json_t *job, double now_s, ls_text *page)
+static void add_time_tiles(const json_t *job, double now_s, ls_values *page)
 {
-    char text[48];
-    const double submitted_s = ls_html_number(job, "submitted"), started_s = ls_html_number(job, "started"),
-                 ended_s = ls_html_number(job, "ended");
-    ls_text_append(page, "<div class=\"tiles\">\n");
-    append_text_tile(page, ls_html_string(job, "account"), "account");
-    append_text_tile(page, ls_html_string(job, "priority"), "priority");
-    snprintf(text, sizeof text, "%" PRId64, ls_html_integer(job, "ranks"));
-    ls_html_tile(page, text, "ranks");
-    const double end_s = ended_s > 0.0 ? ended_s : now_s;
-    const char *state = ls_html_string(job, "state");
-    const bool waits = strcmp(state, "QUEUED") == 0 || strcmp(state, "HELD") == 0;
-    const double queued_s = ls_html_number(job, "queued"), ran_s = ls_html_number(job, "ran_s");
+    const bool waits = ls_page_is_waiting(ls_page_string(job, "state"));
+    const double submitted_s = ls_page_number(job, "submitted"), started_s = ls_page_number(job, "started");
+    const double end_s = has_ended(job) ? ls_page_number(job, "ended") : now_s;
     if (waits) {
-        ls_html_tile(page, ls_duration_of(fmax(0.0, end_s - queued_s)).text, "waits");
+        add_span_tile(page, fmax(0.0, end_s - ls_page_number(job, "queued")), "waiting");
     } else {
-        ls_html_tile(page, ls_duration_of((started_s > 0.0 ? started_s : end_s) - submitted_s).text,
-                     started_s > 0.0 ? "from its submission to its last start" : "waited");
+        add_span_tile(page, (started_s > 0.0 ? started_s : end_s) - submitted_s,
+                      started_s > 0.0 ? "from submission to the last start" : "waited");
     }
     if (started_s > 0.0) {
         const bool runs = !waits && !has_ended(job);
-        ls_html_tile(page, ls_duration_of(runs ? fmax(0.0, end_s - started_s) : ran_s).text,
-                     runs    ? "since its last start"
-                     : waits ? "ran until now"
-                             : "ran");
+        add_span_tile(page, runs ? fmax(0.0, end_s - started_s) : ls_page_number(job, "ran_s"),
+                      runs    ? "since the last start"
+                      : waits ? "run time so far"
+                              : "run time");
     }
-    if (!has_ended(job) && ls_html_number(job, "ends") > 0.0) {
-        ls_html_tile(page, ls_duration_of(fmax(0.0, ls_html_number(job, "ends") - now_s)).text, "left");
+    if (!has_ended(job) && ls_page_number(job, "ends") > 0.0) {
+        add_span_tile(page, fmax(0.0, ls_page_number(job, "ends") - now_s), "left");
     }
-    if (has_ended(job) && json_is_integer(json_object_get(job, "exit_code"))) {
-        snprintf(text, sizeof text, "%" PRId64, ls_html_integer(job, "exit_code"));
-        ls_html_tile(page, text, "exit code");
-    }
-    snprintf(text, sizeof text, "%" PRId64 " / %" PRId64, ls_html_integer(job, "preemptions"),
-             ls_html_integer(job, "restarts"));
-    ls_html_tile(page, text, "preempted / restarted");
-    ls_text_append(page, "</div>\n");
 }
 
-/* ---- why ---- */
-
-static void append_blockers(const json_t *blockers, double now_s, ls_text *page)
+static void add_tiles(ls_arena *arena, const json_t *job, double now_s, ls_values *page)
 {
-    if (json_array_size(blockers) == 0) {
-        return;
+    static const char *const words[] = {"account", "priority"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *word = ls_page_string(job, words[i]);
+        ls_values_cut(ls_web_tile(page, NULL, words[i]), "large", word[0] ? word : NULL, 40);
     }
-    ls_text_append(
-        page, "<p>What it needs is held by:</p>\n<table><thead><tr><th class=\"n\">Job</th><th>Name</th>"
-              "<th class=\"n\">Devices</th><th class=\"n\">Expected to end in</th></tr></thead><tbody>\n");
+    ls_web_tile(page, ls_arena_printf(arena, "%" PRId64, ls_page_integer(job, "ranks")), "ranks");
+    add_time_tiles(job, now_s, page);
+    if (has_ended(job) && json_is_integer(json_object_get(job, "exit_code"))) {
+        ls_web_tile(page, ls_arena_printf(arena, "%" PRId64, ls_page_integer(job, "exit_code")), "exit code");
+    }
+    ls_web_tile(page,
+                ls_arena_printf(arena, "%" PRId64 " / %" PRId64, ls_page_integer(job, "preemptions"),
+                                ls_page_integer(job, "restarts")),
+                "preemptions / restarts");
+}
+
+/* ---- why it waits ---- */
+
+static void add_blockers(const json_t *blockers, double now_s, ls_values *page)
+{
+    ls_values_flag(page, "has_blockers", json_array_size(blockers) > 0);
     for (size_t i = 0; i < json_array_size(blockers); i++) {
         const json_t *other = json_array_get(blockers, i);
-        const double ends_s = ls_html_number(other, "ends");
-        ls_text_append(page, "<tr><td class=\"n\">");
-        ls_html_job(page, ls_html_integer(other, "job"));
-        ls_text_append(page, "</td><td class=\"w\">");
-        ls_html_text(page, json_string_value(json_object_get(other, "name")), 60);
-        ls_text_printf(page, "</td><td class=\"n\">%" PRId64 "</td><td class=\"n\">%s</td></tr>\n",
-                       ls_html_integer(other, "devices"),
+        const double ends_s = ls_page_number(other, "ends");
+        ls_values *row = ls_values_add(page, "blockers");
+        ls_page_set_integer(row, other, "job");
+        ls_page_set_text(row, other, "name", 60);
+        ls_page_set_integer(row, other, "devices");
+        ls_values_text(row, "end",
                        ends_s > 0.0 ? ls_duration_of(fmax(0.0, ends_s - now_s)).text : "not known");
     }
-    ls_text_append(page, "</tbody></table>\n");
 }
 
-static void append_why(const json_t *why, double now_s, ls_text *page)
+static void set_why(const json_t *why, double now_s, ls_values *page)
 {
-    ls_text_append(page, "<h2 id=\"why\">Why it waits</h2>\n<div class=\"card\"><p><b>");
-    ls_html_text(page, ls_html_string(why, "text"), 500);
-    ls_text_append(page, "</b></p>\n");
-    const json_t *eta = json_object_get(why, "eta_s");
+    const json_t *eta = json_object_get(why, "eta_s"), *changes = json_object_get(why, "counterfactuals");
+    ls_values_cut(page, "why", ls_page_string(why, "text"), 500);
     if (json_is_number(eta)) {
-        ls_text_printf(page, "<p>It is expected to start in %s.</p>\n",
-                       ls_duration_of(json_number_value(eta)).text);
+        ls_values_text(page, "eta", ls_duration_of(json_number_value(eta)).text);
     }
-    append_blockers(json_object_get(why, "blockers"), now_s, page);
-    const json_t *changes = json_object_get(why, "counterfactuals");
+    add_blockers(json_object_get(why, "blockers"), now_s, page);
+    ls_values_flag(page, "has_changes", json_array_size(changes) > 0);
     for (size_t i = 0; i < json_array_size(changes); i++) {
-        ls_text_append(page, i == 0 ? "<p>What would help:</p><ul>\n<li>" : "<li>");
-        ls_html_text(page, ls_html_string(json_array_get(changes, i), "text"), 300);
-        ls_text_append(page, i + 1 == json_array_size(changes) ? "</li></ul>\n" : "</li>\n");
+        ls_values_cut(ls_values_add(page, "changes"), "text",
+                      ls_page_string(json_array_get(changes, i), "text"), 300);
     }
-    ls_text_append(page, "</div>\n");
 }
 
-/* ---- curve ---- */
-
-static void append_chart(ls_svg_chart chart, ls_text *page)
-{
-    ls_text_append(page, "<div class=\"card\"><div class=\"ls-wide\">");
-    chart.width = WIDE;
-    chart.height = 300;
-    ls_svg_line_chart(&chart, page);
-    ls_text_append(page, "</div><div class=\"ls-phone\">");
-    chart.width = PHONE;
-    chart.height = 240;
-    ls_svg_line_chart(&chart, page);
-    ls_text_append(page, "</div></div>\n");
-}
+/* ---- the curve of the loss ---- */
 
 static size_t column_of(const json_t *metrics, const char *name)
 {
@@ -143,119 +114,84 @@ static double cell_of(const json_t *point, size_t column)
     return json_is_number(cell) ? json_number_value(cell) : NAN;
 }
 
-static void append_curve(const json_t *metrics, ls_text *page)
+static void add_curve(ls_arena *arena, const json_t *metrics, ls_values *page)
 {
     const json_t *points = json_object_get(metrics, "points");
-    const size_t count = json_array_size(points);
-    double *x = calloc(2 * count + 1, sizeof *x);
-    if (count == 0 || !x) {
-        free(x);
+    const size_t count = json_array_size(points), loss_column = column_of(metrics, "loss");
+    double *x = ls_arena_new(arena, double, count), *loss = ls_arena_new(arena, double, count);
+    if (count == 0) {
         return;
     }
-    double *loss = x + count;
-    const size_t loss_column = column_of(metrics, "loss");
     for (size_t i = 0; i < count; i++) {
         const json_t *point = json_array_get(points, i);
         x[i] = cell_of(point, 0);
         loss[i] = cell_of(point, loss_column);
     }
-    ls_text_append(page, "<h2 id=\"loss\">Loss</h2>\n");
     const ls_svg_series series = {.name = "loss", .x = x, .y = loss, .count = count};
-    append_chart(
-        (ls_svg_chart){.x_label = "step", .y_label = "loss (nats)", .series = &series, .series_count = 1},
-        page);
-    free(x);
+    const ls_svg_chart chart = {
+        .x_label = "step", .y_label = "loss (nats)", .series = &series, .series_count = 1};
+    ls_web_chart(ls_values_add(page, "loss"), &chart, CHART_WIDTH, CHART_HEIGHT);
 }
 
-/* ---- events and log ---- */
+/* ---- events ---- */
 
-static void append_time(double time_s, ls_text *page)
+/* A change of state, or an event of the run: its name, and the whole of it as JSON. */
+static void add_event(const json_t *event, ls_values *page)
 {
-    char text[40];
-    struct tm parts;
-    const time_t when = time_s > 0.0 && time_s < 1e11 ? (time_t)time_s : 0;
-    gmtime_r(&when, &parts);
-    strftime(text, sizeof text, "%m-%d %H:%M:%S", &parts);
-    ls_text_append(page, text);
-}
-
-/* A change of state, or what the run told: its name, and the rest as it stands. */
-static void append_event(const json_t *event, ls_text *page)
-{
-    ls_text_append(page, "<tr><td class=\"t dim\">");
-    append_time(ls_html_number(event, "time"), page);
-    ls_text_append(page, "</td><td class=\"t\">");
+    ls_values *row = ls_values_add(page, "events");
+    const double time_s = ls_page_number(event, "time");
+    ls_web_time(row, "time", time_s > 0.0 && time_s < 1e11 ? time_s : 0.0, "%m-%d %H:%M:%S");
     if (json_object_get(event, "to")) {
-        ls_html_state(page, ls_html_string(event, "to"));
-        ls_text_append(page, "</td><td class=\"rest\">");
-        ls_html_text(page, ls_html_string(event, "text"), 300);
+        const char *state = ls_page_string(event, "to");
+        ls_values_cut(row, "event", state, 32);
+        ls_values_text(row, "look", ls_page_state_look(state));
+        ls_values_cut(row, "text", ls_page_string(event, "text"), 300);
     } else {
-        ls_html_text(page, ls_html_string(event, "event"), 40);
-        ls_text_append(page, "</td><td class=\"rest dim\">");
         char *dump = json_dumps(event, JSON_COMPACT);
-        ls_html_text(page, dump, 300);
+        ls_values_cut(row, "event", ls_page_string(event, "event"), 40);
+        ls_values_text(row, "look", "");
+        ls_values_cut(row, "text", dump, 300);
         free(dump);
     }
-    ls_text_append(page, "</td></tr>\n");
 }
 
-static void append_events(const json_t *events, ls_text *page)
+/* ---- the page ---- */
+
+static void set_head(const json_t *job, ls_values *page)
 {
-    const size_t count = json_array_size(events);
-    ls_text_append(page, "<h2 id=\"events\">What happened</h2>\n<div class=\"card scroll\"><table><tbody>\n");
-    for (size_t i = count; i-- > 0;) {
-        append_event(json_array_get(events, i), page);
-    }
-    ls_text_append(page, "</tbody></table></div>\n");
+    const char *state = ls_page_string(job, "state");
+    const bool has_run_dir = json_is_string(json_object_get(job, "run_dir"));
+    ls_page_set_integer(page, job, "job");
+    ls_page_set_text(page, job, "name", 80);
+    ls_values_cut(page, "state", state, 32);
+    ls_values_text(page, "look", ls_page_state_look(state));
+    ls_values_cut(page, "directory",
+                  json_string_value(json_object_get(job, has_run_dir ? "run_dir" : "directory")), 300);
 }
 
-static void append_log(const ls_page_job_answers *answers, ls_text *page)
+void ls_page_job(const ls_page_job_answers *answers, double now_s, ls_text *text)
 {
-    ls_text printable = {0};
-    ls_text_append_printable(&printable, answers->log, answers->log_bytes, "\n\t");
-    ls_text_append(page, "<h2 id=\"log\">The end of its log</h2>\n<div class=\"card\"><pre class=\"log\">");
-    ls_text_append_escaped(page, ls_text_string(&printable));
-    ls_text_append(page, "</pre></div>\n");
-    ls_text_release(&printable);
-}
-
-void ls_page_job(const ls_page_job_answers *answers, double now_s, ls_text *page)
-{
-    const json_t *job = answers->job;
-    const int64_t number = ls_html_integer(job, "job");
-    const char *state = ls_html_string(job, "state");
-    char title[64];
-    snprintf(title, sizeof title, "Job %" PRId64 ": %.32s", number, state);
-    ls_html_open(page, title, has_ended(job) ? 0 : REFRESH_S);
-    ls_text_printf(page,
-                   "<nav><a href=\"/\">\u2190 the queue</a></nav>\n<div class=\"head\"><h1>Job %" PRId64 ": ",
-                   number);
-    ls_html_text(page, json_string_value(json_object_get(job, "name")), 80);
-    ls_text_append(page, "</h1>");
-    ls_html_state(page, state);
-    ls_text_append(page, "</div>\n<p class=\"sub\">");
-    ls_html_text(page,
-                 json_string_value(json_object_get(
-                     job, json_is_string(json_object_get(job, "run_dir")) ? "run_dir" : "directory")),
-                 300);
-    ls_text_append(page, "</p>\n");
-    append_tiles(job, now_s, page);
-    const bool is_waiting = strcmp(state, "QUEUED") == 0 || strcmp(state, "HELD") == 0;
-    if (is_waiting && answers->why) {
-        append_why(answers->why, now_s, page);
+    ls_arena arena = {0};
+    const json_t *job = answers->job, *events = json_object_get(answers->events, "events");
+    const char *state = ls_page_string(job, "state");
+    const char *title = ls_arena_printf(&arena, "Job %" PRId64 ": %.32s", ls_page_integer(job, "job"), state);
+    ls_values *page = ls_page_create(&arena, title, has_ended(job) ? 0 : REFRESH_S, now_s);
+    set_head(job, page);
+    add_tiles(&arena, job, now_s, page);
+    ls_values_flag(page, "is_waiting", ls_page_is_waiting(state) && answers->why);
+    if (answers->why) {
+        set_why(answers->why, now_s, page);
     }
-    if (answers->trouble) {
-        ls_text_append(page,
-                       "<p class=\"advice\">Not all that it wrote can be shown: its files can't be read (");
-        ls_html_text(page, answers->trouble, 100);
-        ls_text_append(page, ").</p>\n");
-    }
+    ls_values_cut(page, "trouble", answers->trouble ? answers->trouble : "", 100);
     if (answers->metrics) {
-        append_curve(answers->metrics, page);
+        add_curve(&arena, answers->metrics, page);
     }
     if (answers->log) {
-        append_log(answers, page);
+        ls_values_bytes(page, "log", answers->log, answers->log_bytes);
     }
-    append_events(json_object_get(answers->events, "events"), page);
-    ls_html_close(page, now_s);
+    for (size_t i = json_array_size(events); i-- > 0;) {
+        add_event(json_array_get(events, i), page);
+    }
+    ls_web_append("job.html", page, text);
+    ls_arena_release(&arena);
 }

@@ -1,278 +1,196 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "orchestration/page/html.h"
+/* The values of web/queue.html and web/ended.html. */
 #include "orchestration/page/page.h"
+#include "orchestration/page/page_values.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { REFRESH_S = 5, ROWS_MAX = 200, CELLS_MAX = 64 };
 
-static bool is_final(const char *state)
-{
-    return strcmp(state, "SUCCEEDED") == 0 || strcmp(state, "FAILED") == 0 || strcmp(state, "CANCELLED") == 0;
-}
+typedef enum part { RUNNING, WAITING, ENDED } part;
 
-static bool is_waiting(const char *state)
+static part part_of(const json_t *job)
 {
-    return strcmp(state, "QUEUED") == 0 || strcmp(state, "HELD") == 0;
+    const char *state = ls_page_string(job, "state");
+    const bool is_final =
+        strcmp(state, "SUCCEEDED") == 0 || strcmp(state, "FAILED") == 0 || strcmp(state, "CANCELLED") == 0;
+    return is_final ? ENDED : ls_page_is_waiting(state) ? WAITING : RUNNING;
 }
 
 static size_t count_jobs(const json_t *jobs, bool waiting)
 {
     size_t count = 0;
     for (size_t i = 0; i < json_array_size(jobs); i++) {
-        count += is_waiting(ls_html_string(json_array_get(jobs, i), "state")) == waiting;
+        count += ls_page_is_waiting(ls_page_string(json_array_get(jobs, i), "state")) == waiting;
     }
     return count;
 }
 
 /* ---- tiles and nodes ---- */
 
-static void append_tiles(const ls_page_queue_answers *answers, const json_t *jobs, ls_text *page)
+static void add_tiles(ls_arena *arena, const json_t *status, const json_t *jobs, ls_values *page)
 {
-    char text[48];
-    const json_t *states = json_object_get(answers->status, "states");
-    ls_text_append(page, "<div class=\"tiles\">\n");
-    snprintf(text, sizeof text, "%" PRId64 " of %" PRId64, ls_html_integer(answers->status, "devices_used"),
-             ls_html_integer(answers->status, "devices"));
-    ls_html_tile(page, text, "devices in use");
-    snprintf(text, sizeof text, "%zu", count_jobs(jobs, false));
-    ls_html_tile(page, text, "jobs run");
-    const int64_t held = ls_html_integer(states, "HELD");
-    char waits[48] = "jobs wait";
-    snprintf(text, sizeof text, "%" PRId64, ls_html_integer(states, "QUEUED"));
-    if (held > 0) {
-        snprintf(waits, sizeof waits, "jobs wait, %" PRId64 " held", held);
-    }
-    ls_html_tile(page, text, waits);
-    const int64_t failed = ls_html_integer(states, "FAILED");
-    char under[64];
-    snprintf(text, sizeof text, failed > 0 ? "<i class=\"bad\">%" PRId64 "</i>" : "%" PRId64, failed);
-    snprintf(under, sizeof under, "failed of %" PRId64 " that ended lately",
-             failed + ls_html_integer(states, "SUCCEEDED") + ls_html_integer(states, "CANCELLED"));
-    ls_html_tile(page, text, under);
-    ls_text_append(page, "</div>\n");
-    if (json_is_string(json_object_get(answers->status, "paused"))) {
-        ls_text_append(page, "<p class=\"advice\">Nothing can be changed for now: ");
-        ls_html_text(page, ls_html_string(answers->status, "paused"), 300);
-        ls_text_append(page, "</p>\n");
-    }
+    const json_t *states = json_object_get(status, "states");
+    const int64_t held = ls_page_integer(states, "HELD"), failed = ls_page_integer(states, "FAILED");
+    const int64_t ended =
+        failed + ls_page_integer(states, "SUCCEEDED") + ls_page_integer(states, "CANCELLED");
+    ls_web_tile(page,
+                ls_arena_printf(arena, "%" PRId64 " of %" PRId64, ls_page_integer(status, "devices_used"),
+                                ls_page_integer(status, "devices")),
+                "devices in use");
+    ls_web_tile(page, ls_arena_printf(arena, "%zu", count_jobs(jobs, false)), "running jobs");
+    ls_web_tile(page, ls_arena_printf(arena, "%" PRId64, ls_page_integer(states, "QUEUED")),
+                held > 0 ? ls_arena_printf(arena, "waiting jobs, and %" PRId64 " held", held)
+                         : "waiting jobs");
+    ls_values *tile =
+        ls_web_tile(page, ls_arena_printf(arena, "%" PRId64, failed),
+                    ls_arena_printf(arena, "failed, of %" PRId64 " that ended recently", ended));
+    ls_values_text(tile, "tile_look", failed > 0 ? "bad" : "");
 }
 
-static void append_node(const json_t *node, ls_text *page)
+static void add_nodes(const json_t *nodes, ls_values *page)
 {
-    const int64_t devices = ls_html_integer(node, "devices"), used = ls_html_integer(node, "used");
-    ls_text_append(page, "<div class=\"card\"><b>");
-    ls_html_text(page, ls_html_string(node, "node"), 64);
-    ls_text_append(page, "</b> <span class=\"dim\">");
-    ls_html_text(page, ls_html_string(node, "kind"), 32);
-    ls_text_printf(page, ", %" PRId64 " of %" PRId64 " in use%s</span>", used, devices,
-                   strcmp(ls_html_string(node, "state"), "up") == 0 ? "" : ", <b class=\"bad\">down</b>");
-    ls_text_append(page, "<div class=\"cells\" aria-hidden=\"true\">");
-    for (int64_t i = 0; i < devices && i < CELLS_MAX; i++) {
-        ls_text_printf(page, "<span class=\"cell%s\"></span>", i < used ? " on" : "");
-    }
-    ls_text_append(page, "</div></div>\n");
-}
-
-static void append_nodes(const json_t *nodes, ls_text *page)
-{
-    ls_text_append(page, "<h2 id=\"nodes\">Nodes</h2>\n<div class=\"nodes\">\n");
     for (size_t i = 0; i < json_array_size(nodes) && i < ROWS_MAX; i++) {
-        append_node(json_array_get(nodes, i), page);
+        const json_t *node = json_array_get(nodes, i);
+        const int64_t devices = ls_page_integer(node, "devices"), used = ls_page_integer(node, "used");
+        ls_values *row = ls_values_add(page, "nodes");
+        ls_page_set_text(row, node, "node", 64);
+        ls_page_set_text(row, node, "kind", 32);
+        ls_page_set_integer(row, node, "devices");
+        ls_page_set_integer(row, node, "used");
+        ls_values_flag(row, "down", strcmp(ls_page_string(node, "state"), "up") != 0);
+        for (int64_t k = 0; k < devices && k < CELLS_MAX; k++) {
+            ls_values_flag(ls_values_add(row, "cells"), "on", k < used);
+        }
     }
-    ls_text_append(page, "</div>\n");
 }
 
 /* ---- jobs ---- */
 
-typedef enum part { RUNNING, WAITING, ENDED } part;
-
-/* A cell; on a phone rows are no table, and `label` says what it is. */
-static void append_cell(ls_text *page, const char *style, const char *label, const char *text)
+/* From `from_s` to `to_s`, never below 0; 0 means not known: a dash. */
+static void set_span(ls_values *row, const char *name, double from_s, double to_s)
 {
-    ls_text_printf(page, "<td class=\"%s\" data-l=\"%s\">", style, label);
-    ls_html_text(page, text, 64);
-    ls_text_append(page, "</td>");
+    const bool is_known = from_s > 0.0 && to_s > 0.0;
+    ls_values_text(row, name, is_known ? ls_duration_of(to_s > from_s ? to_s - from_s : 0.0).text : NULL);
 }
 
-static void append_span(ls_text *page, const char *label, double span_s)
+static void set_times(const json_t *job, part of, double now_s, ls_values *row)
 {
-    append_cell(page, "n", label, span_s >= 0.0 ? ls_duration_of(span_s).text : NULL);
-}
-
-/* From `from_s` to `to_s`; 0 is not known: -1. */
-static double span(double from_s, double to_s)
-{
-    return from_s > 0.0 && to_s > 0.0 ? (to_s > from_s ? to_s - from_s : 0.0) : -1.0;
-}
-
-static void append_times(const json_t *job, part of, double now_s, ls_text *page)
-{
-    const double started_s = ls_html_number(job, "started"), ended_s = ls_html_number(job, "ended");
+    const double started_s = ls_page_number(job, "started"), ended_s = ls_page_number(job, "ended");
     if (of == RUNNING) {
-        append_span(page, "for", span(started_s, now_s));
-        append_span(page, "left", span(now_s, ls_html_number(job, "ends")));
+        set_span(row, "span", started_s, now_s);
+        set_span(row, "left", now_s, ls_page_number(job, "ends"));
     } else if (of == WAITING) {
-        append_span(page, "waits", span(ls_html_number(job, "queued"), now_s));
+        set_span(row, "span", ls_page_number(job, "queued"), now_s);
     } else {
-        append_span(page, "ran", started_s > 0.0 ? ls_html_number(job, "ran_s") : -1.0);
-        char ago[40];
-        snprintf(ago, sizeof ago, "%s ago", ls_duration_of(now_s > ended_s ? now_s - ended_s : 0.0).text);
-        append_cell(page, "n", "ended", ended_s > 0.0 ? ago : NULL);
+        ls_values_text(row, "span",
+                       started_s > 0.0 ? ls_duration_of(ls_page_number(job, "ran_s")).text : NULL);
+        ls_values_text(row, "ended", NULL);
+        if (ended_s > 0.0) {
+            ls_values_printf(row, "ended", "%s ago",
+                             ls_duration_of(now_s > ended_s ? now_s - ended_s : 0.0).text);
+        }
     }
 }
 
-static void append_job(const json_t *job, part of, double now_s, ls_text *page)
+static void add_job(const json_t *job, part of, double now_s, ls_values *list)
 {
-    char ranks[24];
-    snprintf(ranks, sizeof ranks, "%" PRId64, ls_html_integer(job, "ranks"));
-    ls_text_append(page, "<tr><td class=\"n\">");
-    ls_html_job(page, ls_html_integer(job, "job"));
-    ls_text_append(page, "</td><td class=\"w name\">");
-    ls_html_text(page, json_string_value(json_object_get(job, "name")), 60);
-    ls_text_append(page, "</td><td class=\"t\">");
-    ls_html_state(page, ls_html_string(job, "state"));
-    ls_text_append(page, "</td>");
-    append_cell(page, "w", "", ls_html_string(job, "account"));
-    append_cell(page, "", "priority", json_string_value(json_object_get(job, "priority")));
-    append_cell(page, "n", "ranks", ranks);
-    append_times(job, of, now_s, page);
-    ls_text_append(page, "<td class=\"why\">");
-    ls_html_text(page, ls_html_string(job, "why"), 200);
-    ls_text_append(page, "</td></tr>\n");
+    ls_values *row = ls_values_add(list, "jobs");
+    const char *state = ls_page_string(job, "state");
+    ls_page_set_integer(row, job, "job");
+    ls_page_set_text(row, job, "name", 60);
+    ls_values_cut(row, "state", state, 32);
+    ls_values_text(row, "look", ls_page_state_look(state));
+    ls_values_cut(row, "account", ls_page_string(job, "account"), 64);
+    ls_page_set_text(row, job, "priority", 64);
+    ls_page_set_integer(row, job, "ranks");
+    set_times(job, of, now_s, row);
+    ls_values_cut(row, "why", ls_page_string(job, "why"), 200);
 }
 
-static void open_jobs(ls_text *page, part of)
+static void add_jobs(const json_t *jobs, part of, double now_s, ls_values *page)
 {
-    static const char *const heads[] = {
-        [RUNNING] = "<h2 id=\"running\">What runs</h2>",
-        [WAITING] = "<h2 id=\"queue\">What waits, and why</h2>",
-        [ENDED] = "<h2 id=\"ended\">What ended, the last first</h2>",
+    static const struct {
+        const char *id, *heading, *flag;
+    } parts[] = {
+        [RUNNING] = {"running", "Running", "is_running"},
+        [WAITING] = {"queue", "Waiting, and why", "is_waiting"},
+        [ENDED] = {"ended", "Ended, newest first", "has_ended"},
     };
-    static const char *const times[] = {
-        [RUNNING] = "<th class=\"n\">For</th><th class=\"n\">Left</th><th>Note</th>",
-        [WAITING] = "<th class=\"n\">Waits</th><th>Why</th>",
-        [ENDED] = "<th class=\"n\">Ran</th><th class=\"n\">Ended</th><th>How</th>",
-    };
-    ls_text_printf(page,
-                   "%s\n<div class=\"card scroll\"><table class=\"jobs\"><thead><tr><th class=\"n\">Job</th>"
-                   "<th>Name</th><th>State</th><th>Account</th><th>Priority</th><th class=\"n\">Ranks</th>"
-                   "%s</tr></thead><tbody>\n",
-                   heads[of], times[of]);
-}
-
-static void close_jobs(ls_text *page, size_t rows, size_t left)
-{
-    if (rows == 0) {
-        ls_text_append(page, "<tr><td colspan=\"9\" class=\"dim\">none</td></tr>\n");
-    }
-    if (left > 0) {
-        ls_text_printf(page, "<tr><td colspan=\"9\" class=\"dim\">and %zu more: lockstep ps</td></tr>\n",
-                       left);
-    }
-    ls_text_append(page, "</tbody></table></div>\n");
-}
-
-static part part_of(const json_t *job)
-{
-    const char *state = ls_html_string(job, "state");
-    return is_final(state) ? ENDED : is_waiting(state) ? WAITING : RUNNING;
-}
-
-static void append_jobs(const json_t *jobs, part of, double now_s, ls_text *page)
-{
-    size_t rows = 0, left = 0;
-    open_jobs(page, of);
+    size_t rows = 0;
+    ls_values *list = ls_values_add(page, "parts");
+    ls_values_text(list, "id", parts[of].id);
+    ls_values_text(list, "heading", parts[of].heading);
+    ls_values_flag(list, parts[of].flag, true);
     for (size_t i = 0; i < json_array_size(jobs); i++) {
         const json_t *job = json_array_get(jobs, i);
-        if (part_of(job) != of) {
-            continue;
-        }
-        if (rows < ROWS_MAX) {
-            append_job(job, of, now_s, page);
-            rows++;
-        } else {
-            left++;
+        if (part_of(job) == of && rows++ < ROWS_MAX) {
+            add_job(job, of, now_s, list);
         }
     }
-    close_jobs(page, rows, left);
+    if (rows > ROWS_MAX) {
+        ls_values_printf(list, "more", "%zu", rows - ROWS_MAX);
+    }
 }
 
-/* Where the next page of those that have ended begins. */
-static void append_earlier(const json_t *answer, ls_text *page)
+/* Where the next page of jobs that have ended begins. */
+static void set_before(const json_t *answer, ls_values *page)
 {
-    const int64_t before = ls_html_integer(answer, "before");
-    if (before > 0) {
-        ls_text_printf(page, "<p><a href=\"/ended?before=%" PRId64 "\">those that ended earlier</a></p>\n",
-                       before);
+    if (ls_page_integer(answer, "before") > 0) {
+        ls_page_set_integer(page, answer, "before");
     }
 }
 
 /* ---- accounts ---- */
 
-static void append_limit(const json_t *account, const char *key, ls_text *page)
+static void add_accounts(const json_t *accounts, ls_values *page)
 {
-    const json_t *limit = json_object_get(account, key);
-    if (json_is_integer(limit)) {
-        ls_text_printf(page, "<td class=\"n\">%" PRId64 "</td>", (int64_t)json_integer_value(limit));
-    } else {
-        ls_text_append(page, "<td class=\"n dim\">any</td>");
-    }
-}
-
-static void append_accounts(const json_t *accounts, ls_text *page)
-{
-    ls_text_append(
-        page,
-        "<h2 id=\"accounts\">Accounts</h2>\n<div class=\"card scroll\"><table><thead><tr><th>Account</th>"
-        "<th class=\"n\">Share</th><th class=\"n\">Quota</th><th class=\"n\">Devices</th>"
-        "<th class=\"n\">Running</th><th class=\"n\">Waiting</th></tr></thead><tbody>\n");
     for (size_t i = 0; i < json_array_size(accounts) && i < ROWS_MAX; i++) {
         const json_t *account = json_array_get(accounts, i);
-        ls_text_append(page, "<tr><td class=\"w\">");
-        ls_html_text(page, ls_html_string(account, "account"), 64);
-        ls_text_printf(page, "</td><td class=\"n\">%" PRId64 "</td>", ls_html_integer(account, "weight"));
-        append_limit(account, "quota", page);
-        ls_text_printf(page,
-                       "<td class=\"n\">%" PRId64 "</td><td class=\"n\">%" PRId64
-                       "</td><td class=\"n\">%" PRId64 "</td></tr>\n",
-                       ls_html_integer(account, "devices"), ls_html_integer(account, "running"),
-                       ls_html_integer(account, "waiting"));
+        ls_values *row = ls_values_add(page, "accounts");
+        ls_values_cut(row, "account", ls_page_string(account, "account"), 64);
+        ls_page_set_integer(row, account, "weight");
+        ls_values_text(row, "quota", "");
+        if (json_is_integer(json_object_get(account, "quota"))) {
+            ls_page_set_integer(row, account, "quota");
+        }
+        ls_page_set_integer(row, account, "devices");
+        ls_page_set_integer(row, account, "running");
+        ls_page_set_integer(row, account, "waiting");
     }
-    ls_text_append(page, "</tbody></table></div>\n");
 }
 
-void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *page)
+/* ---- the pages ---- */
+
+void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *text)
 {
-    const json_t *jobs = json_object_get(answers->jobs, "jobs");
-    char title[80];
-    snprintf(title, sizeof title, "%zu running, %zu waiting", count_jobs(jobs, false),
-             count_jobs(jobs, true));
-    ls_html_open(page, title, REFRESH_S);
-    ls_text_append(page, "<div class=\"head\"><h1>The queue</h1></div>\n<p class=\"sub\">Lockstep ");
-    ls_html_text(page, ls_html_string(answers->status, "version"), 32);
-    ls_text_append(page, ", engine ");
-    ls_html_text(page, ls_html_string(answers->status, "engine"), 32);
-    ls_text_append(page, ", order ");
-    ls_html_text(page, ls_html_string(answers->status, "order"), 32);
-    ls_text_append(page, "</p>\n");
-    append_tiles(answers, jobs, page);
-    append_jobs(jobs, RUNNING, now_s, page);
-    append_jobs(jobs, WAITING, now_s, page);
-    append_jobs(json_object_get(answers->ended, "jobs"), ENDED, now_s, page);
-    append_earlier(answers->ended, page);
-    append_nodes(json_object_get(answers->nodes, "nodes"), page);
-    append_accounts(json_object_get(answers->accounts, "accounts"), page);
-    ls_html_close(page, now_s);
+    ls_arena arena = {0};
+    const json_t *jobs = json_object_get(answers->jobs, "jobs"), *status = answers->status;
+    const char *title =
+        ls_arena_printf(&arena, "%zu running, %zu waiting", count_jobs(jobs, false), count_jobs(jobs, true));
+    ls_values *page = ls_page_create(&arena, title, REFRESH_S, now_s);
+    ls_values_cut(page, "version", ls_page_string(status, "version"), 32);
+    ls_values_cut(page, "engine", ls_page_string(status, "engine"), 32);
+    ls_values_cut(page, "order", ls_page_string(status, "order"), 32);
+    ls_values_cut(page, "paused", ls_page_string(status, "paused"), 300);
+    add_tiles(&arena, status, jobs, page);
+    add_jobs(jobs, RUNNING, now_s, page);
+    add_jobs(jobs, WAITING, now_s, page);
+    add_jobs(json_object_get(answers->ended, "jobs"), ENDED, now_s, page);
+    set_before(answers->ended, page);
+    add_nodes(json_object_get(answers->nodes, "nodes"), page);
+    add_accounts(json_object_get(answers->accounts, "accounts"), page);
+    ls_web_append("queue.html", page, text);
+    ls_arena_release(&arena);
 }
 
-void ls_page_ended(const json_t *ended, double now_s, ls_text *page)
+void ls_page_ended(const json_t *ended, double now_s, ls_text *text)
 {
-    ls_html_open(page, "Jobs that have ended", 0);
-    ls_text_append(page, "<nav><a href=\"/\">\u2190 the queue</a></nav>\n");
-    append_jobs(json_object_get(ended, "jobs"), ENDED, now_s, page);
-    append_earlier(ended, page);
-    ls_html_close(page, now_s);
+    ls_arena arena = {0};
+    ls_values *page = ls_page_create(&arena, "Jobs that have ended", 0, now_s);
+    add_jobs(json_object_get(ended, "jobs"), ENDED, now_s, page);
+    set_before(ended, page);
+    ls_web_append("ended.html", page, text);
+    ls_arena_release(&arena);
 }

@@ -14,7 +14,7 @@ static ls_status wrong(const job *j, const char *what)
     return ls_fail(LS_ERR_FAILED, "job %" PRIu64 ": %s", j->spec.id, what);
 }
 
-/* Marks a chain as taken in the future map, which is used as scratch; overlap is found there. */
+/* Marks a chain as taken in the future map, which serves as scratch memory; that finds overlaps. */
 static ls_status walk_chain(ls_policy *policy, const job *j, uint32_t chain, uint32_t *devices_out)
 {
     uint32_t devices = 0;
@@ -23,7 +23,7 @@ static ls_status walk_chain(ls_policy *policy, const job *j, uint32_t chain, uin
         const uint64_t here =
             j->state == JOB_CLAIMING ? share->devices & ~policy->map.claimed[share->place] : share->devices;
         const ls_place_node *node = &policy->places.nodes[share->place];
-        const ls_shape shape = ls_job_shape(policy, j);
+        const ls_gang_shape shape = ls_job_shape(policy, j);
         if (share->devices == 0 || (share->devices & ~node->all)) {
             return wrong(j, "has devices that do not exist");
         }
@@ -50,10 +50,10 @@ static ls_status check_holder(ls_policy *policy, const job *j, walk *w)
     LS_TRY(walk_chain(policy, j, j->shares, &held));
     LS_TRY(walk_chain(policy, j, j->leaving, &leaving));
     if (!policy->settings.pooled && (held != j->ranks || leaving != j->ranks_leaving)) {
-        return wrong(j, "has not as many devices as ranks");
+        return wrong(j, "has a number of devices that differs from its ranks");
     }
     const bool asked = policy->restored_any ||
-                       j->ranks_wanted > 0 || /* told of another size, and not there yet */
+                       j->ranks_wanted > 0 || /* asked to change its size, not done yet */
                        (j->ranks >= j->spec.min_ranks && j->ranks <= j->spec.max_ranks);
     if (!asked || j->ranks == 0) {
         return wrong(j, "runs with a number of ranks outside of its range");
@@ -86,22 +86,22 @@ static ls_status check_job_state(const ls_policy *policy, const job *j, uint32_t
         return wrong(j, "waits and has devices");
     }
     if (j->for_job != NO_SLOT && policy->jobs[j->for_job].state != JOB_CLAIMING) {
-        return wrong(j, "gives up devices for a job that does not wait for them");
+        return wrong(j, "gives up devices for a job that is not waiting for them");
     }
     if (j->state != JOB_CLAIMING && (j->claim_missing > 0 || j->givers > 0)) {
-        return wrong(j, "does not claim, and devices are missing");
+        return wrong(j, "is not claiming, but devices are missing");
     }
     uint32_t givers = 0;
     for (uint32_t i = 0; i < policy->jobs_used && j->state == JOB_CLAIMING; i++) {
         givers += policy->jobs[i].state == JOB_RUNNING && policy->jobs[i].for_job == slot;
     }
     if (givers != j->givers) {
-        return wrong(j, "waits for another number of jobs than give up something for it");
+        return wrong(j, "counts a different number of jobs that give up something for it");
     }
     return LS_OK;
 }
 
-/* Cores and memory are overdrawn only where a job waits for who still has them. */
+/* Cores and memory may be overdrawn only where a job waits for the one that still has them. */
 static ls_status check_overdrawn(const ls_policy *policy, uint32_t place)
 {
     bool claimed = policy->map.cpus[place] >= 0 && policy->map.memory_mib[place] >= 0;
@@ -113,7 +113,8 @@ static ls_status check_overdrawn(const ls_policy *policy, uint32_t place)
         }
     }
     return claimed ? LS_OK
-                   : ls_fail(LS_ERR_FAILED, "node %u is short of %d cores and %d MiB",
+                   : ls_fail(LS_ERR_FAILED,
+                             "the jobs on node %u use %d cores and %d MiB of memory more than it has",
                              policy->places.nodes[place].node, -policy->map.cpus[place],
                              -policy->map.memory_mib[place]);
 }
@@ -122,7 +123,8 @@ static ls_status check_maps(ls_policy *policy, const walk *w)
 {
     uint32_t claimed = 0;
     if (!ls_free_map_is_valid(&policy->map)) {
-        return ls_fail(LS_ERR_FAILED, "the counters of the free map are not sums of what is below them");
+        return ls_fail(LS_ERR_FAILED, "the scheduler's table of free devices is inconsistent: its totals are "
+                                      "not the sums of its parts");
     }
     for (uint32_t place = 0; place < policy->places.node_count; place++) {
         claimed += bits_of(policy->map.claimed[place]);
@@ -130,17 +132,21 @@ static ls_status check_maps(ls_policy *policy, const walk *w)
             LS_TRY(check_overdrawn(policy, place));
         }
         if (policy->map.free[place] != policy->future.free[place] && !policy->settings.pooled) {
-            return ls_fail(LS_ERR_FAILED, "node %u: free 0x%" PRIx64 ", but jobs leave 0x%" PRIx64,
+            return ls_fail(LS_ERR_FAILED,
+                           "node %u: the scheduler counts the devices in bit mask 0x%" PRIx64
+                           " as free, but its jobs leave 0x%" PRIx64 " free",
                            policy->places.nodes[place].node, policy->map.free[place],
                            policy->future.free[place]);
         }
     }
     if (!policy->settings.pooled && claimed != w->claimed) {
-        return ls_fail(LS_ERR_FAILED, "%u devices are claimed, jobs miss %u", claimed, w->claimed);
+        return ls_fail(LS_ERR_FAILED,
+                       "%u devices are set aside for jobs about to start, but these jobs still need %u",
+                       claimed, w->claimed);
     }
     if (policy->settings.pooled && policy->pooled_free + w->ranks != policy->places.devices) {
-        return ls_fail(LS_ERR_FAILED, "%u free and %u used of %u", policy->pooled_free, w->ranks,
-                       policy->places.devices);
+        return ls_fail(LS_ERR_FAILED, "%u free and %u used devices do not add up to the cluster's %u",
+                       policy->pooled_free, w->ranks, policy->places.devices);
     }
     return LS_OK;
 }
@@ -155,13 +161,16 @@ static ls_status check_accounts(const ls_policy *policy, const walk *w)
             sum += a->used[r];
             if (a->used[r] > most && !policy->quota_lowered) {
                 return ls_fail(LS_ERR_FAILED,
-                               "account %u uses %" PRIu64 " of resource %d, %" PRIu64 " are allowed", i,
-                               a->used[r], r, most);
+                               "account %u uses %" PRIu64 " units of resource number %d; at most %" PRIu64
+                               " are allowed",
+                               i, a->used[r], r, most);
             }
         }
         if (sum != policy->used[r] || sum != w->used[r]) {
-            return ls_fail(LS_ERR_FAILED, "accounts use %" PRIu64 " of resource %d, jobs %" PRIu64, sum, r,
-                           w->used[r]);
+            return ls_fail(LS_ERR_FAILED,
+                           "all accounts together use %" PRIu64
+                           " units of resource number %d, but all jobs together use %" PRIu64,
+                           sum, r, w->used[r]);
         }
     }
     return LS_OK;

@@ -1,29 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Elastic jobs: free devices that nobody waits for go, a step at a time, to the job that gains most by them.
+ * Elastic jobs: free devices that no waiting job wants go, one step at a time, to the job that
+ * gains most from them.
  *
  *   gain of a step = (throughput after - before) / throughput at min_ranks / devices of the step
  *
- * so that of two jobs on the same curve the smaller one grows, and none grows past the flat part of its curve. Hysteresis: not within resize_pause_ms
- * of a start or resize, and not for less than resize_gain_permille. Shrinking is preemption's first choice (preempt.c), or asked for by name.
+ * So of two jobs with the same curve the smaller one grows, and no job grows past the flat part of
+ * its curve. Hysteresis: a job does not grow within resize_pause_ms of its start or last resize,
+ * nor for a gain below resize_gain_permille. Jobs shrink for others (preempt.c, its first choice)
+ * or on request.
  */
 #include "orchestration/policy/state.h"
 
 enum { GROWING_MOST = 128, STEPS_AHEAD = 8 };
 
 typedef struct growing {
-    uint32_t slot, ranks; /* it should have */
+    uint32_t slot, ranks; /* the number of ranks it should have */
     uint32_t next;        /* its best next size; 0: none */
-    uint64_t gain;        /* of getting there, per device, in millionths */
+    uint64_t gain;        /* gain of growing to `next`, per device, in millionths */
 } growing;
 
-/* What is left of its account's quota beside those with a reserved start. */
+/* What its account may still use beside the jobs with a reserved start. */
 static uint32_t room_to_grow(const ls_policy *policy, const job *j)
 {
     return ls_quota_room_bound(policy, j, policy->reservation_count);
 }
 
-/* Beyond what it asked for only while nobody waits for devices. */
+/* The most ranks it may grow to: more than it asked for only while no job waits for devices. */
 static uint32_t most_ranks(const ls_policy *policy, const job *j)
 {
     return policy->waiting_for_devices > 0 ? j->spec.ranks : j->spec.max_ranks;
@@ -36,7 +39,8 @@ static bool may_grow(const ls_policy *policy, const job *j, uint64_t now_ms)
            now_ms >= add_u64(j->resized_ms, policy->settings.resize_pause_ms);
 }
 
-/* The size within reach that gains most per device. */
+/* The next size within STEPS_AHEAD steps with the highest gain per device. Looking further than one
+ * step matters where a curve rises in steps, as with a number of leaves that few sizes divide. */
 static void look_ahead(const ls_policy *policy, growing *g, uint32_t free, uint32_t room)
 {
     const job *j = &policy->jobs[g->slot];
@@ -64,7 +68,8 @@ static bool grows_before(const ls_policy *policy, const growing *a, const growin
                               : policy->jobs[a->slot].spec.id < policy->jobs[b->slot].spec.id;
 }
 
-/* Of more than there is room for, those that gain most. Returns 1 when the list has become longer. */
+/* Adds to a list of limited length, which keeps the jobs that gain most. Returns 1 when the list
+ * has become longer. */
 static uint32_t keep_best(const ls_policy *policy, growing *list, uint32_t count, const growing *g)
 {
     if (g->next == 0) {
@@ -98,7 +103,7 @@ static uint32_t list_growing(const ls_policy *policy, growing *list, uint32_t fr
     return count;
 }
 
-/* Shares the free devices out in thought. */
+/* Distributes the free devices among the jobs on the list; nothing is taken yet. */
 static void share_out(const ls_policy *policy, growing *list, uint32_t count, uint32_t free)
 {
     while (free > 0) {
@@ -121,7 +126,9 @@ static void share_out(const ls_policy *policy, growing *list, uint32_t count, ui
 
 /* ---- more devices, near those it has ---- */
 
-/* Nodes that have as many of its devices as it asked for must not get more: they are out of sight while it looks for others. */
+/*
+ * Hides the nodes that already have devices_per_node of the job's devices: they must not get more.
+ */
 static void hide_own_nodes(ls_policy *policy, const job *j, bool hide)
 {
     for (uint32_t i = j->shares; i != NO_SLOT && j->spec.devices_per_node; i = policy->shares[i].next) {
@@ -141,7 +148,7 @@ static uint32_t take_within(ls_policy *policy, uint64_t now_ms, uint32_t slot, l
                             uint32_t ranks)
 {
     const job *j = &policy->jobs[slot];
-    const ls_shape shape = ls_job_shape(policy, j);
+    const ls_gang_shape shape = ls_job_shape(policy, j);
     hide_own_nodes(policy, j, true);
     const uint32_t found =
         ls_plan_find_within(&policy->placer, &policy->map, &shape, leaves, ranks, &policy->plan);
@@ -152,12 +159,12 @@ static uint32_t take_within(ls_policy *policy, uint64_t now_ms, uint32_t slot, l
     return found;
 }
 
-/* Free devices of the nodes it is on. */
+/* Takes free devices of the nodes it is on. */
 static uint32_t take_own_nodes(ls_policy *policy, uint64_t now_ms, uint32_t slot, uint32_t ranks)
 {
     job *j = &policy->jobs[slot];
-    const ls_shape shape = ls_job_shape(policy, j);
-    ls_plan *plan = &policy->plan;
+    const ls_gang_shape shape = ls_job_shape(policy, j);
+    ls_placement *plan = &policy->plan;
     plan->count = plan->ranks = 0;
     for (uint32_t i = j->shares; i != NO_SLOT && plan->ranks < ranks && shape.per_node == 0;
          i = policy->shares[i].next) {
@@ -167,9 +174,9 @@ static uint32_t take_own_nodes(ls_policy *policy, uint64_t now_ms, uint32_t slot
         const uint32_t count = fit < left ? fit : left;
         if (count > 0) {
             const uint64_t usable = ls_free_map_usable(&policy->map, place);
-            plan->pieces[plan->count++] =
-                (ls_piece){.place = place,
-                           .devices = ls_devices_pick(usable, cell->devices, cell->island_devices, count)};
+            plan->pieces[plan->count++] = (ls_gang_piece){
+                .place = place,
+                .devices = ls_devices_pick(usable, cell->devices, cell->island_devices, count)};
             plan->ranks += count;
         }
     }
@@ -180,7 +187,8 @@ static uint32_t take_own_nodes(ls_policy *policy, uint64_t now_ms, uint32_t slot
     return taken;
 }
 
-/* Own nodes, then the leaf of the first, its spine, everywhere; as far as the job's required level lets it. Returns how many. */
+/* Takes devices near those it has: its own nodes, then the leaf of its first node, its spine, then
+ * anywhere, as far as its required level allows. Returns how many. */
 static uint32_t take_more(ls_policy *policy, uint64_t now_ms, uint32_t slot, uint32_t ranks)
 {
     const job *j = &policy->jobs[slot];
@@ -212,11 +220,11 @@ static void tell_resize(ls_policy *policy, uint32_t slot, ls_action_kind kind, u
 
 static void remember_shares(ls_policy *policy, const job *j)
 {
-    ls_plan *before = &policy->try_plan;
+    ls_placement *before = &policy->try_plan;
     before->count = 0;
     for (uint32_t i = j->shares; i != NO_SLOT; i = policy->shares[i].next) {
         before->pieces[before->count++] =
-            (ls_piece){.place = policy->shares[i].place, .devices = policy->shares[i].devices};
+            (ls_gang_piece){.place = policy->shares[i].place, .devices = policy->shares[i].devices};
     }
 }
 
@@ -230,7 +238,7 @@ static uint64_t had_before(const ls_policy *policy, uint32_t place)
     return 0;
 }
 
-/* Devices beyond a size that is allowed, of those that are new: they go back at once, nobody was told of them. */
+/* Gives back new devices beyond an allowed size, at once: no caller has heard of them. */
 static void give_back(ls_policy *policy, uint64_t now_ms, uint32_t slot, uint32_t ranks)
 {
     job *j = &policy->jobs[slot];
@@ -239,7 +247,7 @@ static void give_back(ls_policy *policy, uint64_t now_ms, uint32_t slot, uint32_
     j->ranks -= ranks;
     for (uint32_t i = j->shares, next = NO_SLOT; i != NO_SLOT && ranks > 0; i = next) {
         const share_node share = policy->shares[i];
-        ls_piece piece = {.place = share.place};
+        ls_gang_piece piece = {.place = share.place};
         next = share.next;
         for (uint64_t new = share.devices & ~had_before(policy, share.place); new &&ranks > 0;
              new &= new - 1) {
@@ -270,7 +278,7 @@ static void grow(ls_policy *policy, uint32_t slot, uint32_t ranks, uint64_t now_
 void ls_elastic_grow(ls_policy *policy, uint64_t now_ms)
 {
     growing list[GROWING_MOST];
-    const ls_shape any = {.kind = -1, .spot = true};
+    const ls_gang_shape any = {.kind = -1, .spot = true};
     const uint32_t free = policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, &any);
     const uint32_t count = list_growing(policy, list, free, now_ms);
     share_out(policy, list, count, free);
@@ -285,7 +293,7 @@ void ls_elastic_grow(ls_policy *policy, uint64_t now_ms)
     }
 }
 
-/* ---- sizes asked for by name ---- */
+/* ---- resizing on request ---- */
 
 static void resize_to(ls_policy *policy, uint32_t slot, uint64_t now_ms)
 {

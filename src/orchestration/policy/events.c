@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What callers report: jobs that come, go and change, nodes, data. */
+/* What callers report: jobs that are submitted, end or change; nodes; data. */
 #include "orchestration/policy/state.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@ static ls_status find_job(const ls_policy *policy, uint64_t id, uint32_t *slot_o
 {
     const uint32_t slot = ls_index_find(&policy->ids, id);
     if (slot == NO_SLOT) {
-        return ls_fail(LS_ERR_NOT_FOUND, "there is no job %" PRIu64, id);
+        return ls_fail(LS_ERR_NOT_FOUND, "job %" PRIu64 " does not exist", id);
     }
     *slot_out = slot;
     return LS_OK;
@@ -40,6 +40,15 @@ static void leave_group(ls_policy *policy, uint64_t id)
 
 /* ---- what a job may ask for ---- */
 
+static ls_status check_account(const ls_policy *policy, uint32_t index)
+{
+    return index < policy->settings.accounts_max ? LS_OK
+                                                 : ls_fail(LS_ERR_INVALID,
+                                                           "account number %u does not exist: the scheduler "
+                                                           "has room for %u accounts, counted from 0",
+                                                           index, policy->settings.accounts_max);
+}
+
 static ls_status refuse(const char *what)
 {
     return ls_fail(LS_ERR_INVALID, "the job: %s", what);
@@ -50,16 +59,20 @@ static ls_status check_sizes(const ls_policy_job *spec)
     const uint32_t multiple = spec->ranks_multiple;
     if (spec->min_ranks < 1 || spec->min_ranks > spec->ranks || spec->ranks > spec->max_ranks) {
         return ls_fail(LS_ERR_INVALID,
-                       "ranks %u with min_ranks %u and max_ranks %u; 1 <= min <= ranks <= max is needed",
+                       "ranks is %u with min_ranks %u and max_ranks %u; 1 <= min_ranks <= ranks <= max_ranks "
+                       "is required",
                        spec->ranks, spec->min_ranks, spec->max_ranks);
     }
     if (multiple < 1 || spec->ranks % multiple || spec->min_ranks % multiple || spec->max_ranks % multiple) {
-        return ls_fail(LS_ERR_INVALID, "%u, %u and %u ranks are not all multiples of %u", spec->min_ranks,
-                       spec->ranks, spec->max_ranks, multiple);
+        return ls_fail(LS_ERR_INVALID, "min_ranks %u, ranks %u and max_ranks %u must all be multiples of %u",
+                       spec->min_ranks, spec->ranks, spec->max_ranks, multiple);
     }
     if (spec->devices_per_node > 0 && multiple % spec->devices_per_node != 0 &&
         (spec->min_ranks != spec->max_ranks || spec->ranks % spec->devices_per_node != 0)) {
-        return ls_fail(LS_ERR_INVALID, "%u devices per node do not divide its ranks", spec->devices_per_node);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "the job asks for %u devices on each node, but its number of ranks is not a multiple of that",
+            spec->devices_per_node);
     }
     return LS_OK;
 }
@@ -67,32 +80,35 @@ static ls_status check_sizes(const ls_policy_job *spec)
 static ls_status check_job(const ls_policy *policy, const ls_policy_job *spec)
 {
     if (spec->id == 0) {
-        return refuse("0 is not an id");
+        return refuse("its id must not be 0");
     }
     if (spec->account >= policy->settings.accounts_max) {
-        return ls_fail(LS_ERR_INVALID, "account %u of a job: there is room for %u", spec->account,
-                       policy->settings.accounts_max);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "a job's account has number %u, but the scheduler has room for only %u accounts, counted from 0",
+            spec->account, policy->settings.accounts_max);
     }
     if (spec->priority >= LS_PRIORITIES) {
         return refuse("priority must be 0 (low), 1 (normal) or 2 (high)");
     }
     if ((unsigned)spec->required >= LS_LEVEL_COUNT || (unsigned)spec->preferred >= LS_LEVEL_COUNT) {
-        return refuse("required and preferred must be levels");
+        return refuse("\"required\" and \"preferred\" must be levels of the cluster (island, node, leaf, "
+                      "spine, cluster)");
     }
     if (spec->kind < -1 || spec->kind >= LS_TOPOLOGY_KINDS_MAX) {
-        return refuse("there is no such kind of device");
+        return refuse("the cluster has no such kind of device");
     }
     if (spec->cpus_per_rank > 1u << 20 || spec->memory_mib_per_rank > 1u << 30) {
-        return refuse("cores or memory of a rank are out of range");
+        return refuse("the number of cores or the memory per rank is out of range");
     }
     if (spec->after_count > LS_AFTER_MAX || (spec->after_count > 0 && !spec->after)) {
-        return ls_fail(LS_ERR_INVALID, "the job waits for %u others; %d are allowed", spec->after_count,
-                       LS_AFTER_MAX);
+        return ls_fail(LS_ERR_INVALID, "the job depends on %u other jobs; at most %d are allowed",
+                       spec->after_count, LS_AFTER_MAX);
     }
     return check_sizes(spec);
 }
 
-/* ": 8 cores and 1024 MiB each", as far as it asks for them. */
+/* "4 devices with 8 cores and 1024 MiB each", as far as it asks for them. */
 static void name_needs(const job *j, char *text, size_t room)
 {
     const uint32_t cpus = j->spec.cpus_per_rank, mib = j->spec.memory_mib_per_rank;
@@ -113,26 +129,41 @@ static ls_status refuse_quota(const ls_policy *policy, const job *j, const char 
     const ls_quota *quota = &policy->accounts[j->spec.account].settings.quota[LS_RESOURCE_DEVICES];
     if (j->spec.min_ranks > add_u64(quota->nominal, quota->borrow_max)) {
         return ls_fail(LS_ERR_INVALID,
-                       "it can never run here: it needs %s, and its account may use %" PRIu64
-                       " at most, with what it may borrow",
+                       "this job can never run here: it needs %s, and its account can use at most %" PRIu64
+                       ", including what it may borrow from other accounts",
                        needs, add_u64(quota->nominal, quota->borrow_max));
     }
     const uint64_t others = ls_quota_of_others(policy, j->spec.account, LS_RESOURCE_DEVICES);
     if (others > 0) {
         return ls_fail(LS_ERR_INVALID,
-                       "it can never run here: it needs %s, and of all %" PRIu64
-                       " other accounts keep %" PRIu64 " for themselves (their quota less what they lend)",
-                       needs, policy->places.capacity[LS_RESOURCE_DEVICES], others);
+                       "this job can never run here: it needs %s, and other accounts keep %" PRIu64
+                       " of all %" PRIu64 " devices for themselves (their quotas, minus what they lend)",
+                       needs, others, policy->places.capacity[LS_RESOURCE_DEVICES]);
     }
     return ls_fail(LS_ERR_INVALID,
-                   "it can never run here: it needs %s, more cores or memory than its account may ever use",
+                   "this job can never run here: it needs %s, which is more than its account can ever use",
                    needs);
 }
 
-/* Whether it could run if nothing else did: as small as it can be made. */
+/* Too few nodes have as many devices as it wants on each. */
+static ls_status refuse_per_node(const ls_policy *policy, const job *j, const ls_gang_shape *shape)
+{
+    const uint32_t wanted = j->spec.min_ranks / shape->per_node;
+    uint32_t nodes = 0;
+    for (uint32_t i = 0; i < policy->places.node_count; i++) {
+        nodes += ls_shape_fit(&policy->whole, shape, i) > 0;
+    }
+    return ls_fail(LS_ERR_INVALID,
+                   "this job can never run here: it needs %u node%s with %u device%s each "
+                   "(job.ranks_per_node), and there %s %u such node%s",
+                   wanted, wanted == 1 ? "" : "s", shape->per_node, shape->per_node == 1 ? "" : "s",
+                   nodes == 1 ? "is" : "are", nodes, nodes == 1 ? "" : "s");
+}
+
+/* Whether it could run if nothing else did, as small as it may be. */
 ls_status ls_job_check_possible(ls_policy *policy, const job *j)
 {
-    const ls_shape shape = ls_job_shape(policy, j);
+    const ls_gang_shape shape = ls_job_shape(policy, j);
     const bool allowed = ls_quota_ever(policy, j, j->spec.min_ranks);
     if (allowed && ls_job_find(policy, &policy->whole, &shape, j->spec.min_ranks, &policy->plan)) {
         return LS_OK;
@@ -144,14 +175,18 @@ ls_status ls_job_check_possible(ls_policy *policy, const job *j)
         return refuse_quota(policy, j, needs);
     }
     ls_shape_free_most(&policy->whole, &shape, most);
+    if (shape.per_node > 0 && shape.required == LS_LEVEL_CLUSTER) {
+        return refuse_per_node(policy, j, &shape);
+    }
     if (shape.required == LS_LEVEL_CLUSTER) {
         return ls_fail(LS_ERR_INVALID,
-                       "it can never run here: it needs %s, and of those it may use there are %u", needs,
-                       most[LS_LEVEL_CLUSTER]);
+                       "this job can never run here: it needs %s, and there are only %u that it may use",
+                       needs, most[LS_LEVEL_CLUSTER]);
     }
-    return ls_fail(LS_ERR_INVALID,
-                   "it can never run here: it needs %s in one %s, and the largest has %u that it may use",
-                   needs, ls_level_name(shape.required), most[shape.required]);
+    return ls_fail(
+        LS_ERR_INVALID,
+        "this job can never run here: it needs %s in one %s, and the largest has only %u that it may use",
+        needs, ls_level_name(shape.required), most[shape.required]);
 }
 
 /* ---- submit ---- */
@@ -186,16 +221,16 @@ static void add_dependencies(ls_policy *policy, uint32_t slot, const ls_policy_j
     }
 }
 
-/* runs: it does already, so it could; else it must be possible. */
+/* runs: it runs already; otherwise it must be possible for it to run. */
 static ls_status add_job(ls_policy *policy, uint64_t now_ms, const ls_policy_job *spec, bool runs,
                          uint32_t *slot_out)
 {
     LS_TRY(check_job(policy, spec));
     if (ls_index_find(&policy->ids, spec->id) != NO_SLOT) {
-        return refuse("there is one of that number");
+        return refuse("the queue already has a job with this id");
     }
     if (policy->jobs_free_count == 0 || policy->edges_used + spec->after_count > policy->edge_count) {
-        return ls_fail(LS_ERR_MEMORY, "the queue is full: %u jobs wait or run", policy->settings.jobs_max);
+        return ls_fail(LS_ERR_MEMORY, "the queue is full: it has %u jobs", policy->settings.jobs_max);
     }
     const uint32_t slot = policy->jobs_free[policy->jobs_free_count - 1];
     job *j = &policy->jobs[slot];
@@ -237,7 +272,7 @@ ls_status ls_policy_submit(ls_policy *policy, uint64_t now_ms, const ls_policy_j
 
 /* ---- restore ---- */
 
-static ls_status check_shares(ls_policy *policy, const ls_policy_running *running, ls_plan *plan)
+static ls_status check_shares(ls_policy *policy, const ls_policy_running *running, ls_placement *plan)
 {
     plan->count = 0;
     plan->ranks = running->ranks;
@@ -245,14 +280,18 @@ static ls_status check_shares(ls_policy *policy, const ls_policy_running *runnin
     if (policy->settings.pooled) {
         return running->ranks <= policy->pooled_free
                    ? LS_OK
-                   : ls_fail(LS_ERR_INVALID, "%u devices run a job that is restored, %u are free",
-                             running->ranks, policy->pooled_free);
+                   : ls_fail(
+                         LS_ERR_INVALID,
+                         "a job that ran before the daemon's restart has %u devices, but only %u are free",
+                         running->ranks, policy->pooled_free);
     }
     for (uint32_t i = 0; i < running->share_count; i++) {
         const ls_share *share = &running->shares[i];
         if (share->node >= policy->places.node_count || plan->count == policy->places.node_count) {
-            return ls_fail(LS_ERR_INVALID, "node %u of a job that is restored: there are %u", share->node,
-                           policy->places.node_count);
+            return ls_fail(LS_ERR_INVALID,
+                           "a job that ran before the daemon's restart is on node %u, but there are only %u "
+                           "nodes, counted from 0",
+                           share->node, policy->places.node_count);
         }
         const uint32_t place = policy->places.place_of[share->node];
         uint64_t taken = ~policy->map.free[place];
@@ -260,16 +299,19 @@ static ls_status check_shares(ls_policy *policy, const ls_policy_running *runnin
             taken |= plan->pieces[k].place == place ? UINT64_MAX : 0;
         }
         if (share->devices == 0 || (share->devices & taken)) {
-            return ls_fail(LS_ERR_INVALID, "devices 0x%" PRIx64 " of node %u are taken or do not exist",
+            return ls_fail(LS_ERR_INVALID,
+                           "a job that ran before the daemon's restart has devices (bit mask 0x%" PRIx64
+                           ") of node %u that another job uses or that do not exist",
                            share->devices, share->node);
         }
-        plan->pieces[plan->count++] = (ls_piece){.place = place, .devices = share->devices};
+        plan->pieces[plan->count++] = (ls_gang_piece){.place = place, .devices = share->devices};
         devices += bits_of(share->devices);
     }
-    return devices == running->ranks
-               ? LS_OK
-               : ls_fail(LS_ERR_INVALID, "a job that is restored has %u ranks on %u devices", running->ranks,
-                         devices);
+    return devices == running->ranks ? LS_OK
+                                     : ls_fail(LS_ERR_INVALID,
+                                               "a job that ran before the daemon's restart has %u ranks on "
+                                               "%u devices; there must be one device per rank",
+                                               running->ranks, devices);
 }
 
 ls_status ls_policy_restore_running(ls_policy *policy, uint64_t now_ms, const ls_policy_job *job_in,
@@ -277,7 +319,7 @@ ls_status ls_policy_restore_running(ls_policy *policy, uint64_t now_ms, const ls
 {
     uint32_t slot = 0;
     if (running->ranks == 0) {
-        return refuse("a running job has ranks");
+        return refuse("a running job must have ranks");
     }
     LS_TRY(check_shares(policy, running, &policy->try_plan));
     LS_TRY(add_job(policy, now_ms, job_in, true, &slot));
@@ -285,14 +327,14 @@ ls_status ls_policy_restore_running(ls_policy *policy, uint64_t now_ms, const ls
     ls_job_take(policy, now_ms, slot, &policy->try_plan);
     j->state = JOB_RUNNING;
     j->started = true;
-    j->started_ms = min_u64(running->started_ms, now_ms);
+    j->started_ms = ls_min_u64(running->started_ms, now_ms);
     j->attained_ms = j->started_ms;
     j->checkpoint_ms = running->checkpoint_ms;
     j->attained_device_ms = running->attained_device_ms;
     j->preemptions = running->preemptions;
     j->window_ms = now_ms;
     policy->restored_any = true;
-    policy->quota_lowered = true; /* maybe, since it was begun */
+    policy->quota_lowered = true; /* the quota may have changed since it started */
     ls_group_count(policy, j, 1);
     ls_running_add(policy, slot);
     return LS_OK;
@@ -330,7 +372,7 @@ static void tell_dependents(ls_policy *policy, job *j, bool succeeded)
     }
 }
 
-/* It waits for nobody any more. */
+/* Removes its dependencies. */
 static void drop_waits(ls_policy *policy, uint32_t slot)
 {
     job *j = &policy->jobs[slot];
@@ -376,8 +418,7 @@ ls_status ls_policy_ended(ls_policy *policy, uint64_t now_ms, uint64_t id, bool 
     return LS_OK;
 }
 
-/* Back to waiting, from running or from a claim that broke. */
-static void send_back(ls_policy *policy, uint64_t now_ms, uint32_t slot)
+void ls_job_send_back(ls_policy *policy, uint64_t now_ms, uint32_t slot)
 {
     job *j = &policy->jobs[slot];
     ls_job_advance(j, now_ms);
@@ -395,9 +436,9 @@ ls_status ls_policy_requeued(ls_policy *policy, uint64_t now_ms, uint64_t id)
     uint32_t slot = 0;
     LS_TRY(find_job(policy, id, &slot));
     if (policy->jobs[slot].state != JOB_RUNNING) {
-        return ls_fail(LS_ERR_INVALID, "job %" PRIu64 " does not run", id);
+        return ls_fail(LS_ERR_INVALID, "job %" PRIu64 " is not running", id);
     }
-    send_back(policy, now_ms, slot);
+    ls_job_send_back(policy, now_ms, slot);
     ls_order_add(policy, slot);
     return LS_OK;
 }
@@ -442,7 +483,7 @@ ls_status ls_policy_progress(ls_policy *policy, uint64_t now_ms, uint64_t id, ui
     ls_job_advance(j, now_ms);
     const uint64_t here = j->ranks ? ls_job_gain(j, j->ranks) : 1,
                    wanted = j->ranks ? ls_job_gain(j, j->spec.ranks) : 1;
-    j->left_ms = max_u64((uint64_t)((unsigned __int128)left_ms * here / max_u64(wanted, 1)), 1);
+    j->left_ms = ls_max_u64((uint64_t)((unsigned __int128)left_ms * here / ls_max_u64(wanted, 1)), 1);
     return LS_OK;
 }
 
@@ -453,13 +494,30 @@ static ls_status set_ranks(ls_policy_job *spec, uint64_t value)
     if (value < 1 || value > UINT32_MAX) {
         return refuse("ranks must be at least 1");
     }
-    const bool is_elastic = spec->min_ranks < spec->max_ranks; /* a job of one size gets another one size */
+    /* a job of one size gets another single size */
+    const bool is_elastic = spec->min_ranks < spec->max_ranks;
     spec->ranks = (uint32_t)value;
     spec->min_ranks = spec->ranks < spec->min_ranks || !is_elastic ? spec->ranks : spec->min_ranks;
     spec->max_ranks = spec->ranks > spec->max_ranks || !is_elastic ? spec->ranks : spec->max_ranks;
     while (spec->ranks % spec->ranks_multiple || spec->min_ranks % spec->ranks_multiple ||
            spec->max_ranks % spec->ranks_multiple) {
-        spec->ranks_multiple--; /* who asks for a size by name may have it */
+        spec->ranks_multiple--; /* a size that was asked for explicitly is allowed */
+    }
+    return LS_OK;
+}
+
+/* The most ranks of an elastic job. */
+static ls_status set_max_ranks(ls_policy_job *spec, uint64_t value)
+{
+    if (value < spec->min_ranks || value > UINT32_MAX) {
+        return ls_fail(LS_ERR_INVALID, "max_ranks is %" PRIu64 "; it must be at least min_ranks, which is %u",
+                       value, spec->min_ranks);
+    }
+    spec->max_ranks = (uint32_t)value;
+    spec->ranks = spec->ranks < spec->max_ranks ? spec->ranks : spec->max_ranks;
+    while (spec->ranks % spec->ranks_multiple || spec->max_ranks % spec->ranks_multiple ||
+           spec->min_ranks % spec->ranks_multiple) {
+        spec->ranks_multiple--; /* as for ranks */
     }
     return LS_OK;
 }
@@ -475,9 +533,11 @@ static ls_status apply_change(ls_policy_job *spec, ls_change_kind kind, uint64_t
                                               [LS_CHANGE_SPOT] = 1,
                                               [LS_CHANGE_HELD] = 1,
                                               [LS_CHANGE_BEGIN] = UINT64_MAX,
-                                              [LS_CHANGE_GROUP] = UINT32_MAX};
+                                              [LS_CHANGE_GROUP] = UINT32_MAX,
+                                              [LS_CHANGE_MAX_RANKS] = UINT32_MAX,
+                                              [LS_CHANGE_ACCOUNT] = UINT32_MAX};
     if (kind >= LS_CHANGE_QUOTA || value > limits[kind]) {
-        return ls_fail(LS_ERR_INVALID, "the job's %s can't be %" PRIu64, ls_change_name(kind), value);
+        return ls_fail(LS_ERR_INVALID, "a job's %s cannot be %" PRIu64, ls_change_name(kind), value);
     }
     switch (kind) {
     case LS_CHANGE_RANKS:
@@ -507,6 +567,12 @@ static ls_status apply_change(ls_policy_job *spec, ls_change_kind kind, uint64_t
     case LS_CHANGE_BEGIN:
         spec->begin_ms = value;
         break;
+    case LS_CHANGE_MAX_RANKS:
+        LS_TRY(set_max_ranks(spec, value));
+        break;
+    case LS_CHANGE_ACCOUNT:
+        spec->account = (uint32_t)value;
+        break;
     default:
         spec->group_running_max = (uint32_t)value;
     }
@@ -521,23 +587,23 @@ ls_status ls_job_changed(ls_policy *policy, const job *j, ls_change_kind kind, u
     LS_TRY(check_sizes(&changed.spec));
     LS_TRY(ls_job_check_possible(policy, &changed));
     if (changed.spec.priority != j->spec.priority || changed.spec.held) {
-        changed.turn = 0; /* its place was one of its class, and of those that wait */
+        changed.turn = 0; /* its place was among waiting jobs of its old class */
     }
     if (changed.spec.ranks != j->spec.ranks && j->left_ms > 0) {
         const unsigned __int128 work = (unsigned __int128)j->left_ms * ls_job_gain(j, j->spec.ranks);
-        changed.left_ms = max_u64((uint64_t)(work / max_u64(ls_job_gain(j, changed.spec.ranks), 1)), 1);
+        changed.left_ms = ls_max_u64((uint64_t)(work / ls_max_u64(ls_job_gain(j, changed.spec.ranks), 1)), 1);
     }
     if (changed.spec.min_ranks != j->spec.min_ranks || changed.spec.max_ranks != j->spec.max_ranks) {
-        changed.gain_count = 0; /* the curve is over other sizes */
+        changed.gain_count = 0; /* the curve was over other sizes */
     }
     *changed_out = changed;
     return LS_OK;
 }
 
-static bool changes_where(ls_change_kind kind)
+static bool is_for_waiting_jobs(ls_change_kind kind)
 {
     return kind == LS_CHANGE_REQUIRED || kind == LS_CHANGE_PER_NODE || kind == LS_CHANGE_KIND ||
-           kind == LS_CHANGE_SPOT;
+           kind == LS_CHANGE_SPOT || kind == LS_CHANGE_ACCOUNT;
 }
 
 ls_status ls_policy_change(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_change_kind kind,
@@ -547,8 +613,12 @@ ls_status ls_policy_change(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_c
     uint32_t slot = 0;
     LS_TRY(find_job(policy, id, &slot));
     job *j = &policy->jobs[slot];
-    if (j->state != JOB_PENDING && changes_where(kind)) {
-        return ls_fail(LS_ERR_INVALID, "job %" PRIu64 " has its devices: %s can't be changed any more", id,
+    if (kind == LS_CHANGE_ACCOUNT) {
+        LS_TRY(check_account(policy, value < UINT32_MAX ? (uint32_t)value : UINT32_MAX));
+    }
+    if (j->state == JOB_RUNNING && is_for_waiting_jobs(kind)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "job %" PRIu64 " already has its devices: its %s can't be changed any more", id,
                        ls_change_name(kind));
     }
     if (j->state == JOB_RUNNING && kind == LS_CHANGE_RANKS) {
@@ -557,15 +627,54 @@ ls_status ls_policy_change(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_c
         j->ranks_wanted = (uint32_t)value;
         return LS_OK;
     }
-    if (j->state == JOB_CLAIMING) {
-        send_back(policy, now_ms, slot); /* its entry in the order is still there */
+    if (j->state == JOB_RUNNING && kind == LS_CHANGE_MAX_RANKS) {
+        ls_job_advance(j, now_ms);
+        LS_TRY(ls_job_changed(policy, j, kind, value, j));
+        j->ranks_wanted = j->ranks > value ? (uint32_t)value : j->ranks_wanted > value ? 0 : j->ranks_wanted;
+        return LS_OK;
     }
-    return ls_job_changed(policy, j, kind, value, j);
+    if (j->state == JOB_CLAIMING) {
+        ls_job_send_back(policy, now_ms, slot); /* its entry in the order is still there */
+    }
+    LS_TRY(ls_job_changed(policy, j, kind, value, j));
+    ls_account_touch(policy, j->spec.account);
+    return LS_OK;
+}
+
+ls_status ls_policy_depend(ls_policy *policy, uint64_t now_ms, uint64_t id, const uint64_t *after,
+                           uint32_t after_count, bool after_any)
+{
+    uint32_t slot = 0;
+    LS_TRY(find_job(policy, id, &slot));
+    job *j = &policy->jobs[slot];
+    if (j->state == JOB_RUNNING) {
+        return ls_fail(LS_ERR_INVALID,
+                       "job %" PRIu64 " already has its devices, so it can't be made to wait for other jobs",
+                       id);
+    }
+    if (after_count > LS_AFTER_MAX) {
+        return ls_fail(LS_ERR_INVALID, "the job depends on %u other jobs; at most %d are allowed",
+                       after_count, LS_AFTER_MAX);
+    }
+    if (policy->edges_used - j->waits_for + after_count > policy->edge_count) {
+        return ls_fail(
+            LS_ERR_MEMORY,
+            "the queue is full: the total number of jobs that its jobs wait for has reached the limit");
+    }
+    if (j->state == JOB_CLAIMING) {
+        ls_job_send_back(policy, now_ms, slot);
+    }
+    drop_waits(policy, slot);
+    const ls_policy_job wanted = {.after = after, .after_count = after_count};
+    j->spec.after_any = after_any;
+    j->failed_before = false;
+    add_dependencies(policy, slot, &wanted);
+    return LS_OK;
 }
 
 /* ---- nodes and data ---- */
 
-/* Claims that count on a node that is no longer up are given up: the pass finds another place. */
+/* Gives up claims that count on a node that is no longer up: the pass finds another place. */
 static void break_claims(ls_policy *policy, uint64_t now_ms, uint32_t place)
 {
     for (uint32_t i = 0; i < policy->running_count; i++) {
@@ -579,7 +688,7 @@ static void break_claims(ls_policy *policy, uint64_t now_ms, uint32_t place)
             here = here || policy->shares[k].place == place;
         }
         if (here) {
-            send_back(policy, now_ms, slot);
+            ls_job_send_back(policy, now_ms, slot);
         }
     }
 }
@@ -588,8 +697,9 @@ ls_status ls_policy_node_set(ls_policy *policy, uint64_t now_ms, uint32_t node, 
 {
     policy->drained.id = 0;
     if (node >= policy->places.node_count || (unsigned)state > LS_NODE_DOWN) {
-        return ls_fail(LS_ERR_INVALID, "node %u in state %u: there are %u nodes and 3 states", node,
-                       (unsigned)state, policy->places.node_count);
+        return ls_fail(LS_ERR_INVALID,
+                       "cannot set node %u to state %u: there are %u nodes and 3 states, both counted from 0",
+                       node, (unsigned)state, policy->places.node_count);
     }
     const uint32_t place = policy->places.place_of[node];
     if (state != LS_NODE_UP) {
@@ -599,12 +709,31 @@ ls_status ls_policy_node_set(ls_policy *policy, uint64_t now_ms, uint32_t node, 
     return LS_OK;
 }
 
+ls_status ls_policy_windows_set(ls_policy *policy, const ls_policy_window *windows, uint32_t count)
+{
+    if (count > LS_WINDOWS_MAX) {
+        return ls_fail(LS_ERR_INVALID, "there are %u maintenance windows; at most %d are allowed", count,
+                       LS_WINDOWS_MAX);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (windows[i].begin_ms >= windows[i].end_ms) {
+            return ls_fail(LS_ERR_INVALID, "maintenance must end after it begins");
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        policy->windows[i] = windows[i];
+    }
+    policy->window_count = count;
+    return LS_OK;
+}
+
 ls_status ls_policy_dataset_set(ls_policy *policy, uint32_t node, uint64_t dataset, bool cached)
 {
     if (node >= policy->places.node_count || dataset == 0) {
         return ls_fail(LS_ERR_INVALID,
-                       "data set %" PRIu64 " on node %u: there are %u nodes, and 0 is no data set", dataset,
-                       node, policy->places.node_count);
+                       "data set number %" PRIu64
+                       " on node %u is not valid: data sets are counted from 1, and the %u nodes from 0",
+                       dataset, node, policy->places.node_count);
     }
     uint32_t index = 0;
     while (index < policy->dataset_count && policy->datasets[index] != dataset) {
@@ -627,20 +756,13 @@ ls_status ls_policy_dataset_set(ls_policy *policy, uint32_t node, uint64_t datas
 
 /* ---- accounts ---- */
 
-static ls_status check_account(const ls_policy *policy, uint32_t index)
-{
-    return index < policy->settings.accounts_max ? LS_OK
-                                                 : ls_fail(LS_ERR_INVALID, "account %u: there is room for %u",
-                                                           index, policy->settings.accounts_max);
-}
-
 ls_status ls_policy_account_set(ls_policy *policy, uint64_t now_ms, uint32_t index,
                                 const ls_policy_account *value)
 {
     LS_TRY(check_account(policy, index));
     if (value->weight < 1 || value->weight > 1u << 20) {
-        return ls_fail(LS_ERR_INVALID, "account %u: weight %u, 1 to %u are allowed", index, value->weight,
-                       1u << 20);
+        return ls_fail(LS_ERR_INVALID, "the weight of account number %u is %u; it must be 1 to %u", index,
+                       value->weight, 1u << 20);
     }
     ls_account_touch(policy, index);
     ls_usage_advance(policy, &policy->accounts[index], now_ms);
@@ -657,7 +779,7 @@ ls_status ls_policy_usage_get(const ls_policy *policy, uint64_t now_ms, uint32_t
                               ls_policy_usage *usage_out)
 {
     LS_TRY(check_account(policy, index));
-    account a = policy->accounts[index]; /* a copy: looking changes nothing */
+    account a = policy->accounts[index]; /* a copy: reading changes nothing */
     ls_usage_advance(policy, &a, now_ms);
     *usage_out = a.usage;
     return LS_OK;

@@ -59,7 +59,8 @@ static uint16_t class_of(ls_places *places, const ls_node_spec *spec)
     return (uint16_t)places->class_count++;
 }
 
-/* Opens the spine, leaf and cell that a node begins, as far as it differs from the one before it. */
+/* Opens the spine, leaf and cell that begin with this node, as far as they differ from those of the
+ * node before. */
 static void open_ranges(ls_places *places, const ls_node_spec *spec, const ls_node_spec *before)
 {
     if (before && same_cell(spec, before)) {
@@ -123,7 +124,7 @@ static void lay_out_bits(ls_places *places)
     }
 }
 
-void ls_places_init(ls_places *places, ls_arena *arena, const ls_cluster *cluster)
+void ls_places_init(ls_places *places, ls_arena *arena, const ls_policy_cluster *cluster)
 {
     const uint32_t count = cluster->node_count;
     sorted_node *sorted = ls_arena_new(arena, sorted_node, count);
@@ -146,7 +147,7 @@ void ls_places_init(ls_places *places, ls_arena *arena, const ls_cluster *cluste
 
 /* ---- maps ---- */
 
-/* The next part of a block; without a block only its size is added up. */
+/* The next part of a block; without a block, only its size is added. */
 static void *part(char *block, size_t *at, size_t count, size_t bytes)
 {
     void *here = block ? block + *at : NULL;
@@ -186,7 +187,7 @@ uint32_t ls_island_most(uint64_t free, uint32_t devices, uint32_t island_devices
     return most;
 }
 
-/* Moves a node between the buckets and counters of what it had and what it has. */
+/* Moves a node from the buckets and counters of what it had to those of what it has. */
 static void recount(ls_free_map *map, uint32_t place, uint64_t before, uint64_t after)
 {
     const ls_place_node *node = &map->places->nodes[place];
@@ -207,7 +208,7 @@ static void recount(ls_free_map *map, uint32_t place, uint64_t before, uint64_t 
     map->has[place] = (uint8_t)has;
     map->counts[cell->counts + had]--;
     map->counts[cell->counts + has]++;
-    const uint32_t change = has - had; /* modulo 2^32: sums come out right */
+    const uint32_t change = has - had; /* modulo 2^32, so that sums come out right */
     map->cell_free[node->cell] += change;
     map->leaf_free[node->leaf] += change;
     map->spine_free[node->spine] += change;
@@ -224,7 +225,8 @@ void ls_free_map_init(ls_free_map *map, ls_arena *arena, const ls_places *places
         const ls_place_node *node = &places->nodes[i];
         const ls_cell *cell = &places->cells[node->cell];
         const uint32_t index = i - cell->first;
-        map->bits[cell->bits + index / 64] |= UINT64_C(1) << (index % 64); /* bucket 0, in both orders */
+        /* bucket 0, in both sets of bitmaps */
+        map->bits[cell->bits + index / 64] |= UINT64_C(1) << (index % 64);
         map->bits[cell->island_bits + index / 64] |= UINT64_C(1) << (index % 64);
         map->counts[cell->counts]++;
         map->up[i] = 1;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Devices of jobs: taken, given, claimed from others; and what of a job decides where it fits. */
+/* Devices of jobs: taken, given up, claimed from other jobs; and the shape that decides where a job
+ * fits. */
 #include "orchestration/policy/state.h"
 
 void ls_holdings_init(ls_policy *policy)
 {
-    /* Every share of a job holds a device, or claims one that another job holds: never more than two per device. */
+    /* Each share holds a device, or claims one that another job holds: at most two per device. */
     const uint32_t count = 2 * policy->places.devices;
     policy->shares = ls_arena_new(&policy->arena, share_node, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -22,7 +23,7 @@ static void chain_add(ls_policy *policy, uint32_t *chain, uint32_t place, uint64
     *chain = index;
 }
 
-/* A job that grows may get more of a node it is on: one share per place. */
+/* A growing job may get more devices of a node it is on: there is one share per place. */
 static void chain_join(ls_policy *policy, uint32_t *chain, uint32_t place, uint64_t devices)
 {
     for (uint32_t i = *chain; i != NO_SLOT; i = policy->shares[i].next) {
@@ -34,7 +35,7 @@ static void chain_join(ls_policy *policy, uint32_t *chain, uint32_t place, uint6
     chain_add(policy, chain, place, devices);
 }
 
-void ls_share_chain_free(ls_policy *policy, uint32_t *chain)
+static void free_chain(ls_policy *policy, uint32_t *chain)
 {
     while (*chain != NO_SLOT) {
         const uint32_t index = *chain;
@@ -56,21 +57,21 @@ static const uint64_t *nodes_with(const ls_policy *policy, uint64_t dataset)
     return NULL;
 }
 
-ls_shape ls_job_shape(const ls_policy *policy, const job *j)
+ls_gang_shape ls_job_shape(const ls_policy *policy, const job *j)
 {
-    return (ls_shape){.per_node = j->spec.devices_per_node,
-                      .kind = j->spec.kind,
-                      .spot = j->spec.spot,
-                      .cpus_per = j->spec.cpus_per_rank,
-                      .memory_per = j->spec.memory_mib_per_rank,
-                      .required = j->spec.required,
-                      .preferred = j->spec.preferred,
-                      .distance = ls_distance_weight(j->spec.comm_bytes_per_step),
-                      .cached = nodes_with(policy, j->spec.dataset)};
+    return (ls_gang_shape){.per_node = j->spec.devices_per_node,
+                           .kind = j->spec.kind,
+                           .spot = j->spec.spot,
+                           .cpus_per = j->spec.cpus_per_rank,
+                           .memory_per = j->spec.memory_mib_per_rank,
+                           .required = j->spec.required,
+                           .preferred = j->spec.preferred,
+                           .distance = ls_distance_weight(j->spec.comm_bytes_per_step),
+                           .cached = nodes_with(policy, j->spec.dataset)};
 }
 
-bool ls_job_find(ls_policy *policy, const ls_free_map *map, const ls_shape *shape, uint32_t ranks,
-                 ls_plan *plan)
+bool ls_job_find(ls_policy *policy, const ls_free_map *map, const ls_gang_shape *shape, uint32_t ranks,
+                 ls_placement *plan)
 {
     if (!policy->settings.pooled) {
         return ls_plan_find(&policy->placer, map, shape, ranks, plan);
@@ -83,18 +84,18 @@ bool ls_job_find(ls_policy *policy, const ls_free_map *map, const ls_shape *shap
 
 /* ---- take and give ---- */
 
-static void take_piece(ls_policy *policy, const job *j, const ls_piece *piece)
+static void take_piece(ls_policy *policy, const job *j, const ls_gang_piece *piece)
 {
     ls_free_map_take(&policy->map, piece->place, piece->devices, j->spec.cpus_per_rank,
                      j->spec.memory_mib_per_rank);
 }
 
-void ls_job_take(ls_policy *policy, uint64_t now_ms, uint32_t slot, const ls_plan *plan)
+void ls_job_take(ls_policy *policy, uint64_t now_ms, uint32_t slot, const ls_placement *plan)
 {
     job *j = &policy->jobs[slot];
     const bool grows = j->shares != NO_SLOT;
     for (uint32_t i = 0; i < plan->count; i++) {
-        const ls_piece *piece = &plan->pieces[i];
+        const ls_gang_piece *piece = &plan->pieces[i];
         take_piece(policy, j, piece);
         (grows ? chain_join : chain_add)(policy, &j->shares, piece->place, piece->devices);
     }
@@ -103,15 +104,15 @@ void ls_job_take(ls_policy *policy, uint64_t now_ms, uint32_t slot, const ls_pla
     j->ranks += plan->ranks;
 }
 
-void ls_job_claim(ls_policy *policy, uint64_t now_ms, uint32_t slot, const ls_plan *plan)
+void ls_job_claim(ls_policy *policy, uint64_t now_ms, uint32_t slot, const ls_placement *plan)
 {
     job *j = &policy->jobs[slot];
     LS_ASSERT(j->ranks == 0 && j->claim_missing == 0);
     for (uint32_t i = 0; i < plan->count; i++) {
-        const ls_piece *piece = &plan->pieces[i];
+        const ls_gang_piece *piece = &plan->pieces[i];
         const uint64_t free = piece->devices & policy->map.free[piece->place];
         const uint64_t missing = piece->devices & ~free;
-        take_piece(policy, j, &(ls_piece){.place = piece->place, .devices = free});
+        take_piece(policy, j, &(ls_gang_piece){.place = piece->place, .devices = free});
         LS_ASSERT((policy->map.claimed[piece->place] & missing) == 0);
         policy->map.claimed[piece->place] |= missing;
         ls_free_map_promise(&policy->map, piece->place, (int32_t)bits_of(missing), j->spec.cpus_per_rank,
@@ -128,7 +129,7 @@ void ls_job_claim(ls_policy *policy, uint64_t now_ms, uint32_t slot, const ls_pl
     j->ranks = plan->ranks;
 }
 
-/* Devices of a job go: to who claimed them, else they are free. */
+/* A job gives up devices: to the job that claimed them, otherwise they become free. */
 static void give_share(ls_policy *policy, const job *j, uint32_t place, uint64_t devices)
 {
     const uint64_t to_claim = devices & policy->map.claimed[place];
@@ -143,7 +144,7 @@ static void give_share(ls_policy *policy, const job *j, uint32_t place, uint64_t
     }
 }
 
-/* A claim is given up: what is not here yet is claimed no more. */
+/* Gives up a claim: devices that have not come yet are claimed no longer. */
 static void give_claim(ls_policy *policy, const job *j, uint32_t place, uint64_t devices)
 {
     const uint64_t missing = devices & policy->map.claimed[place];
@@ -167,7 +168,7 @@ static void give_pooled(ls_policy *policy, const job *j, uint32_t ranks)
     policy->pooled_free += ranks - claimed;
 }
 
-/* Whoever it was for need not wait for this job any more. */
+/* all that it was told to give up is given */
 void ls_job_gave(ls_policy *policy, job *j)
 {
     if (j->for_job != NO_SLOT) {
@@ -176,12 +177,13 @@ void ls_job_gave(ls_policy *policy, job *j)
     }
 }
 
-/* Nobody gives up anything for this job any more. */
+/* No job gives up anything for this one any more. */
 static void forget_claimer(ls_policy *policy, uint32_t slot)
 {
     for (uint32_t i = 0; i < policy->running_count; i++) {
         job *other = &policy->jobs[policy->running[i].slot];
-        /* An entry may be stale: then its slot's job, if it gives up anything, has an entry of its own. */
+        /* A stale entry does no harm: if the job that now has the slot gives something up, it has
+         * an entry of its own. */
         other->for_job = other->for_job == slot ? (uint32_t)NO_SLOT : other->for_job;
     }
 }
@@ -199,7 +201,7 @@ void ls_job_give_all(ls_policy *policy, uint64_t now_ms, uint32_t slot)
             give_share(policy, j, share->place, share->devices);
         }
     }
-    ls_share_chain_free(policy, &j->shares);
+    free_chain(policy, &j->shares);
     give_pooled(policy, j, j->ranks - (claims ? j->claim_missing : 0));
     if (claims) {
         forget_claimer(policy, slot);
@@ -214,8 +216,9 @@ void ls_job_give_all(ls_policy *policy, uint64_t now_ms, uint32_t slot)
 
 /* ---- shrinking ---- */
 
-/* The share to give up next: where the job has least, so that it ends up on few nodes. */
-static uint32_t least_share(const ls_policy *policy, const job *j, const ls_plan *given)
+/* The share to give up next: on the node where the job has fewest devices, so that it ends up on
+ * few nodes. */
+static uint32_t least_share(const ls_policy *policy, const job *j, const ls_placement *given)
 {
     uint32_t best = NO_SLOT;
     for (uint32_t i = j->shares; i != NO_SLOT; i = policy->shares[i].next) {
@@ -231,7 +234,7 @@ static uint32_t least_share(const ls_policy *policy, const job *j, const ls_plan
     return best;
 }
 
-void ls_job_shed_plan(const ls_policy *policy, const job *j, uint32_t ranks, ls_plan *plan)
+void ls_job_shed_plan(const ls_policy *policy, const job *j, uint32_t ranks, ls_placement *plan)
 {
     plan->count = 0;
     plan->ranks = ranks;
@@ -239,14 +242,14 @@ void ls_job_shed_plan(const ls_policy *policy, const job *j, uint32_t ranks, ls_
         const share_node *share = &policy->shares[least_share(policy, j, plan)];
         const ls_cell *cell = &policy->places.cells[policy->places.nodes[share->place].cell];
         const uint32_t has = bits_of(share->devices), count = has < left ? has : left;
-        plan->pieces[plan->count++] = (ls_piece){
+        plan->pieces[plan->count++] = (ls_gang_piece){
             .place = share->place,
             .devices = ls_devices_pick(share->devices, cell->devices, cell->island_devices, count)};
         left -= count;
     }
 }
 
-void ls_share_cut(ls_policy *policy, uint32_t *chain, const ls_piece *piece)
+void ls_share_cut(ls_policy *policy, uint32_t *chain, const ls_gang_piece *piece)
 {
     uint32_t *link = chain;
     while (policy->shares[*link].place != piece->place) {
@@ -265,7 +268,7 @@ void ls_share_cut(ls_policy *policy, uint32_t *chain, const ls_piece *piece)
 void ls_job_shed(ls_policy *policy, uint32_t slot, uint32_t ranks)
 {
     job *j = &policy->jobs[slot];
-    ls_plan *plan = &policy->try_plan;
+    ls_placement *plan = &policy->try_plan;
     LS_ASSERT(j->leaving == NO_SLOT && ranks < j->ranks);
     ls_job_shed_plan(policy, j, ranks, plan);
     for (uint32_t i = 0; i < plan->count; i++) {
@@ -282,7 +285,7 @@ void ls_job_give_leaving(ls_policy *policy, uint64_t now_ms, uint32_t slot)
     for (uint32_t i = j->leaving; i != NO_SLOT; i = policy->shares[i].next) {
         give_share(policy, j, policy->shares[i].place, policy->shares[i].devices);
     }
-    ls_share_chain_free(policy, &j->leaving);
+    free_chain(policy, &j->leaving);
     give_pooled(policy, j, j->ranks_leaving);
     ls_quota_return(policy, now_ms, j, j->ranks_leaving);
     j->ranks_leaving = 0;
@@ -290,11 +293,11 @@ void ls_job_give_leaving(ls_policy *policy, uint64_t now_ms, uint32_t slot)
 
 ls_level ls_job_level(ls_policy *policy, const job *j)
 {
-    ls_plan *plan = &policy->try_plan;
+    ls_placement *plan = &policy->try_plan;
     plan->count = 0;
     for (uint32_t i = j->shares; i != NO_SLOT; i = policy->shares[i].next) {
         plan->pieces[plan->count++] =
-            (ls_piece){.place = policy->shares[i].place, .devices = policy->shares[i].devices};
+            (ls_gang_piece){.place = policy->shares[i].place, .devices = policy->shares[i].devices};
     }
     return ls_pieces_level(&policy->places, plan->pieces, plan->count);
 }

@@ -14,7 +14,7 @@ void ls_index_init(ls_index *index, ls_arena *arena, uint32_t capacity)
     index->count = 0;
 }
 
-/* The finaliser of splitmix64: neighbouring ids spread. */
+/* The finaliser of splitmix64, which spreads neighbouring ids. */
 static uint32_t home(const ls_index *index, uint64_t id)
 {
     id ^= id >> 30;
@@ -54,7 +54,7 @@ void ls_index_remove(ls_index *index, uint64_t id)
     LS_ASSERT(index->slots[hole].id == id);
     for (uint32_t slot = (hole + 1) & index->mask; index->slots[slot].id != 0;
          slot = (slot + 1) & index->mask) {
-        /* Who may not stand before its home stays. */
+        /* An entry must not move before its home slot. */
         const uint32_t from_home = (slot - home(index, index->slots[slot].id)) & index->mask;
         if (from_home >= ((slot - hole) & index->mask)) {
             index->slots[hole] = index->slots[slot];

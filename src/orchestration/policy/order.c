@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The order of who waits, and when those that run will end. */
+/* The order of waiting jobs, and when running jobs will end. */
 #include "orchestration/policy/state.h"
 
 #include <string.h>
 
-/* ---- sorting: lists are nearly in order from the last time, so runs are found and merged ---- */
+/* ---- sorting: lists are nearly sorted from the last pass, so sorted runs are merged ---- */
 
 bool ls_entry_precedes(const entry *a, const entry *b)
 {
@@ -34,7 +34,7 @@ static void merge_runs(const entry *from, entry *to, uint32_t first, uint32_t mi
     }
 }
 
-void ls_entries_sort(entry *entries, entry *scratch, uint32_t count)
+static void sort_entries(entry *entries, entry *scratch, uint32_t count)
 {
     entry *from = entries, *to = scratch;
     while (count > 1 && run_end(from, 0, count) < count) {
@@ -65,7 +65,7 @@ uint64_t ls_job_gain(const job *j, uint32_t ranks)
 {
     const uint32_t min = j->spec.min_ranks, span = j->spec.max_ranks - min;
     if (ranks < min || ranks > j->spec.max_ranks || j->gain_count < 2 || span == 0) {
-        return UINT64_C(1000) * ranks / (min ? min : 1); /* not known: as if it scaled */
+        return UINT64_C(1000) * ranks / (min ? min : 1); /* not known: assume linear scaling */
     }
     const uint64_t at = (uint64_t)(ranks - min) * (j->gain_count - 1);
     const uint32_t left = (uint32_t)(at / span), right = left + 1 < j->gain_count ? left + 1 : left;
@@ -81,22 +81,24 @@ void ls_job_advance(job *j, uint64_t now_ms)
     const uint64_t passed_ms = now_ms - j->attained_ms;
     j->attained_device_ms += passed_ms * j->ranks;
     if (j->left_ms > 0) {
-        const uint64_t at_wanted = j->ranks == j->spec.ranks ? passed_ms
-                                                             : passed_ms * ls_job_gain(j, j->ranks) /
-                                                                   max_u64(ls_job_gain(j, j->spec.ranks), 1);
-        j->left_ms = j->left_ms > at_wanted ? j->left_ms - at_wanted : 1; /* overdue: any moment now */
+        const uint64_t at_wanted =
+            j->ranks == j->spec.ranks
+                ? passed_ms
+                : passed_ms * ls_job_gain(j, j->ranks) / ls_max_u64(ls_job_gain(j, j->spec.ranks), 1);
+        /* overdue: it may end at any moment */
+        j->left_ms = j->left_ms > at_wanted ? j->left_ms - at_wanted : 1;
     }
     j->attained_ms = now_ms;
 }
 
-/* left_ms, which is at spec.ranks, at another number of ranks. */
+/* Converts left_ms, which is at spec.ranks, to another number of ranks. */
 static uint64_t left_at(const job *j, uint32_t ranks)
 {
     if (ranks == j->spec.ranks || ranks == 0) {
         return j->left_ms;
     }
     const unsigned __int128 work = (unsigned __int128)j->left_ms * ls_job_gain(j, j->spec.ranks);
-    return (uint64_t)(work / max_u64(ls_job_gain(j, ranks), 1));
+    return (uint64_t)(work / ls_max_u64(ls_job_gain(j, ranks), 1));
 }
 
 uint64_t ls_job_ends(const job *j, uint64_t from_ms, uint32_t ranks)
@@ -106,7 +108,7 @@ uint64_t ls_job_ends(const job *j, uint64_t from_ms, uint32_t ranks)
         ends_ms = add_u64(from_ms, left_at(j, ranks));
     }
     if (j->spec.limit_ms > 0) {
-        ends_ms = min_u64(ends_ms, add_u64(from_ms, j->spec.limit_ms));
+        ends_ms = ls_min_u64(ends_ms, add_u64(from_ms, j->spec.limit_ms));
     }
     return ends_ms;
 }
@@ -124,9 +126,9 @@ uint64_t ls_running_ends(const job *j, uint64_t now_ms)
         ends_ms = add_u64(j->attained_ms, left_at(j, j->ranks));
     }
     if (j->spec.limit_ms > 0) {
-        ends_ms = min_u64(ends_ms, add_u64(j->started_ms, j->spec.limit_ms));
+        ends_ms = ls_min_u64(ends_ms, add_u64(j->started_ms, j->spec.limit_ms));
     }
-    return max_u64(ends_ms, now_ms + 1);
+    return ls_max_u64(ends_ms, now_ms + 1);
 }
 
 /* ---- rank ---- */
@@ -141,7 +143,7 @@ uint32_t ls_job_queue(const ls_policy *policy, uint64_t attained_device_ms)
     return queue;
 }
 
-/* log2 in units of 1/256, between powers of two by a line. */
+/* log2 in units of 1/256, interpolated linearly between powers of two. */
 static uint32_t log2_256(uint32_t value)
 {
     const uint32_t whole = 31 - (uint32_t)__builtin_clz(value | 1);
@@ -155,13 +157,13 @@ static uint64_t age_factor(const ls_policy *policy, const job *j, uint64_t now_m
     const uint64_t age_ms = now_ms > j->spec.submit_ms ? now_ms - j->spec.submit_ms : 0;
     uint64_t factor = age_ms >= most_ms ? FACTOR_ONE : age_ms * FACTOR_ONE / most_ms;
     if (j->spec.deadline_ms > j->spec.submit_ms) {
-        /* From 0 at submit to twice the full age when only just enough time is left. */
+        /* grows from 0 at submission to twice the full age factor when just enough time is left */
         const uint64_t need_ms = j->left_ms;
         const uint64_t span_ms = j->spec.deadline_ms - j->spec.submit_ms;
         const uint64_t slack_ms = span_ms > need_ms ? span_ms - need_ms : 0;
         const uint64_t urgent =
             age_ms >= slack_ms ? AGES_MOST * FACTOR_ONE : age_ms * AGES_MOST * FACTOR_ONE / slack_ms;
-        factor = max_u64(factor, urgent);
+        factor = ls_max_u64(factor, urgent);
     }
     return factor;
 }
@@ -175,21 +177,23 @@ void ls_job_factors(const ls_policy *policy, const job *j, uint64_t now_ms, int6
     factors_out[1] = (int64_t)s->weight_fair * policy->accounts[j->spec.account].fair;
     const uint64_t age = age_factor(policy, j, now_ms);
     factors_out[2] = (int64_t)s->weight_age * (int64_t)age;
-    /* Small jobs are quick to get out of the way, but among those that are old the older one is first, not the smaller. */
+    /* Small jobs come first because they are soon done; but among old jobs the oldest comes first,
+     * not the smallest. */
     factors_out[3] =
-        (int64_t)s->weight_size * (int64_t)(size * (FACTOR_ONE - min_u64(age, FACTOR_ONE)) / FACTOR_ONE);
+        (int64_t)s->weight_size * (int64_t)(size * (FACTOR_ONE - ls_min_u64(age, FACTOR_ONE)) / FACTOR_ONE);
 }
 
-/* Queue of LAS: first of all by priority; who waited for age_max_ms is looked at as if it were new. */
+/* Priority first, then the queue of LAS; a job that has waited for age_max_ms counts as new. */
 static int64_t las_key(const ls_policy *policy, const job *j, uint64_t now_ms)
 {
-    const bool starved = now_ms - min_u64(now_ms, j->pending_ms) >= policy->settings.age_max_ms;
+    const bool starved = now_ms - ls_min_u64(now_ms, j->pending_ms) >= policy->settings.age_max_ms;
     const uint32_t queue = starved ? 0 : ls_job_queue(policy, j->attained_device_ms);
     return (int64_t)(LS_PRIORITIES - j->spec.priority) * (LS_LAS_QUEUES_MAX + 2) +
            (j->turn ? -1 : (int64_t)queue);
 }
 
-/* Before all of its class that have no reserved start, whatever their factors; classes stay classes as far as the weights make them so. */
+/* A job with a reserved start comes before all jobs of its class without one, whatever their
+ * factors. Classes are kept apart only as far as the weights do so. */
 static int64_t fair_key(const ls_policy *policy, const job *j, uint64_t now_ms)
 {
     const ls_policy_settings *s = &policy->settings;
@@ -203,11 +207,12 @@ static int64_t fair_key(const ls_policy *policy, const job *j, uint64_t now_ms)
     return -(factors[0] + factors[1] + factors[2] + factors[3]);
 }
 
-int64_t ls_job_key(const ls_policy *policy, const job *j, uint64_t now_ms)
+/* Jobs with a lower key come first. */
+static int64_t key_of(const ls_policy *policy, const job *j, uint64_t now_ms)
 {
     switch (policy->settings.order) {
     case LS_ORDER_SJF_ORACLE:
-        return j->left_ms ? (int64_t)min_u64(j->left_ms, INT64_MAX) : INT64_MAX;
+        return j->left_ms ? (int64_t)ls_min_u64(j->left_ms, INT64_MAX) : INT64_MAX;
     case LS_ORDER_LAS:
         return las_key(policy, j, now_ms);
     case LS_ORDER_FAIR:
@@ -219,8 +224,7 @@ int64_t ls_job_key(const ls_policy *policy, const job *j, uint64_t now_ms)
 
 entry ls_order_entry(const ls_policy *policy, const job *j, uint64_t now_ms)
 {
-    return (entry){
-        .key = ls_job_key(policy, j, now_ms), .turn = j->turn ? j->turn : NO_TURN, .id = j->spec.id};
+    return (entry){.key = key_of(policy, j, now_ms), .turn = j->turn ? j->turn : NO_TURN, .id = j->spec.id};
 }
 
 /* ---- lists ---- */
@@ -263,7 +267,7 @@ void ls_order_update(ls_policy *policy, uint64_t now_ms)
         policy->order[i] = ls_order_entry(policy, &policy->jobs[slot], now_ms);
         policy->order[i].slot = slot;
     }
-    ls_entries_sort(policy->order, policy->merge, policy->order_count);
+    sort_entries(policy->order, policy->merge, policy->order_count);
 }
 
 bool ls_entry_runs(const ls_policy *policy, const entry *e)
@@ -302,9 +306,10 @@ void ls_running_update(ls_policy *policy, uint64_t now_ms)
         policy->running[i].key =
             (int64_t)(ends_ms < END_UNKNOWN
                           ? ends_ms
-                          : END_UNKNOWN + min_u64(now_ms - min_u64(now_ms, j->started_ms), END_UNKNOWN));
+                          : END_UNKNOWN +
+                                ls_min_u64(now_ms - ls_min_u64(now_ms, j->started_ms), END_UNKNOWN));
         policy->running[i].hint = ls_preempt_hint(policy, j, now_ms);
     }
-    ls_entries_sort(policy->running, policy->merge, policy->running_count);
+    sort_entries(policy->running, policy->merge, policy->running_count);
     policy->running_sorted = true;
 }

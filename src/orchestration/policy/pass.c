@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One pass: limits, then all who wait in order, then those who may grow.
+ * One pass: time limits and maintenance, then all waiting jobs in order, then jobs that may grow.
  *
- *   fits (where it may use what is free)  -> START
- *   others may be stopped for it          -> PREEMPT, SHRINK, END; it claims their devices and starts when they are gone
- *   one of the first K who do not fit     -> a reservation, which those behind it work around
+ *   it fits (in what it may use)     -> START
+ *   others may be stopped for it     -> PREEMPT, SHRINK or END for them; it claims their devices
+ *                                       and starts when they have given them up
+ *   it is one of the first K others  -> a reservation, which later jobs have to work around
  */
 #include "orchestration/policy/state.h"
 
@@ -27,7 +28,7 @@ static int compare_shares(const ls_share *a, const ls_share *b)
     return a->node < b->node ? -1 : a->node > b->node;
 }
 
-/* Chains are built back to front and are short or nearly in order: an insertion sort from the end. */
+/* Chains are built back to front and are short or nearly sorted: insertion sort from the end. */
 static void sort_shares(ls_share *shares, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++) {
@@ -63,6 +64,19 @@ void ls_action_add_shares(ls_policy *policy, ls_action *action, const job *j)
 
 /* ---- gates ---- */
 
+const ls_policy_window *ls_job_window(const ls_policy *policy, const job *j, uint64_t now_ms)
+{
+    const uint64_t ends_ms = j->spec.limit_ms > 0 ? add_u64(now_ms, j->spec.limit_ms) : UINT64_MAX;
+    for (uint32_t i = 0; i < policy->window_count; i++) {
+        const ls_policy_window *window = &policy->windows[i];
+        const bool is_open = window->begin_ms <= now_ms;
+        if (window->end_ms > now_ms && (is_open || (!j->spec.preemptible && ends_ms > window->begin_ms))) {
+            return window;
+        }
+    }
+    return NULL;
+}
+
 ls_why_stage ls_job_gate(const ls_policy *policy, const job *j, uint64_t now_ms)
 {
     if (j->spec.held) {
@@ -73,6 +87,9 @@ ls_why_stage ls_job_gate(const ls_policy *policy, const job *j, uint64_t now_ms)
     }
     if (j->spec.begin_ms > now_ms) {
         return LS_WHY_BEGIN;
+    }
+    if (ls_job_window(policy, j, now_ms)) {
+        return LS_WHY_MAINTENANCE;
     }
     if (j->spec.group && j->spec.group_running_max) {
         const uint32_t index = ls_index_find(&policy->group_ids, j->spec.group);
@@ -91,14 +108,15 @@ uint32_t ls_round_ranks(const job *j, uint32_t ranks)
     return ranks < j->spec.min_ranks ? 0 : ranks;
 }
 
-bool ls_shape_same(const ls_shape *a, const ls_shape *b)
+bool ls_shape_same(const ls_gang_shape *a, const ls_gang_shape *b)
 {
     return a->per_node == b->per_node && a->kind == b->kind && a->spot == b->spot &&
            a->cpus_per == b->cpus_per && a->memory_per == b->memory_per && a->required == b->required;
 }
 
-/* In a pass free devices only become fewer: who asks for as much as one that found no place finds none. */
-static bool has_failed(const ls_policy *policy, const ls_shape *shape, uint32_t ranks, uint32_t withheld)
+/* Within a pass, free devices only become fewer: a job that asks for as much as one that found no
+ * place finds none either. Withholding more reservations does not help it. */
+static bool has_failed(const ls_policy *policy, const ls_gang_shape *shape, uint32_t ranks, uint32_t withheld)
 {
     for (uint32_t i = 0; i < policy->failure_count; i++) {
         const failure *f = &policy->failures[i];
@@ -109,7 +127,7 @@ static bool has_failed(const ls_policy *policy, const ls_shape *shape, uint32_t 
     return false;
 }
 
-static void remember_failure(ls_policy *policy, const ls_shape *shape, uint32_t ranks, uint32_t withheld)
+static void remember_failure(ls_policy *policy, const ls_gang_shape *shape, uint32_t ranks, uint32_t withheld)
 {
     for (uint32_t i = 0; i < policy->failure_count; i++) {
         failure *f = &policy->failures[i];
@@ -124,9 +142,16 @@ static void remember_failure(ls_policy *policy, const ls_shape *shape, uint32_t 
     }
 }
 
-uint32_t ls_job_find_most(ls_policy *policy, const ls_free_map *map, const job *j, uint32_t at_most)
+/* The largest number of ranks in [min, at_most] that finds a place; 0: none. The plan is
+ * policy->plan. */
+static uint32_t find_most(ls_policy *policy, const ls_free_map *map, const job *j, uint32_t at_most)
 {
-    const ls_shape shape = ls_job_shape(policy, j);
+    const ls_gang_shape shape = ls_job_shape(policy, j);
+    /*
+     * Larger sizes do not fit where smaller ones do not, nearly always: so bisection between them.
+     * A required level or devices per node may make an exception, which costs ranks, not
+     * correctness.
+     */
     uint32_t low = j->spec.min_ranks, high = ls_round_ranks(j, at_most);
     if (high < low || !ls_job_find(policy, map, &shape, low, &policy->plan)) {
         return 0;
@@ -147,10 +172,12 @@ uint32_t ls_job_find_most(ls_policy *policy, const ls_free_map *map, const job *
     return low;
 }
 
-/* Most ranks that this job could start with now; the plan is policy->plan. `first` reservations bind it. */
+/* The largest number of ranks with which this job could start now; the plan is policy->plan. The
+ * first `first` reservations bind it. */
 uint32_t ls_job_startable(ls_policy *policy, const job *j, uint64_t now_ms, uint32_t first, bool remember)
 {
-    const uint64_t ends_ms = ls_job_ends(j, now_ms, j->spec.min_ranks); /* the slowest it may become */
+    /* its end when it runs as slowly as it may become */
+    const uint64_t ends_ms = ls_job_ends(j, now_ms, j->spec.min_ranks);
     const uint32_t room = ls_quota_room_bound(policy, j, first);
     uint32_t most = j->spec.ranks < room ? j->spec.ranks : room;
     if (policy->settings.pooled) {
@@ -160,14 +187,14 @@ uint32_t ls_job_startable(ls_policy *policy, const job *j, uint64_t now_ms, uint
         policy->plan.ranks = most;
         return most;
     }
-    const ls_shape shape = ls_job_shape(policy, j);
+    const ls_gang_shape shape = ls_job_shape(policy, j);
     const uint32_t withheld = ls_reserve_view(policy, ends_ms, first);
     const uint32_t free = ls_shape_free(&policy->map, &shape);
     most = most < free ? most : free;
     if (most < j->spec.min_ranks || (remember && has_failed(policy, &shape, j->spec.min_ranks, withheld))) {
         return 0;
     }
-    const uint32_t found = ls_job_find_most(policy, &policy->map, j, most);
+    const uint32_t found = find_most(policy, &policy->map, j, most);
     if (found == 0 && remember) {
         remember_failure(policy, &shape, j->spec.min_ranks, withheld);
     }
@@ -176,6 +203,8 @@ uint32_t ls_job_startable(ls_policy *policy, const job *j, uint64_t now_ms, uint
 
 /* ---- starting ---- */
 
+/* Its devices are there: it runs as far as the policy is concerned, and gives up its reserved
+ * place. */
 static void begin(ls_policy *policy, uint32_t slot, uint64_t now_ms)
 {
     job *j = &policy->jobs[slot];
@@ -210,13 +239,43 @@ static void end_over_limit(ls_policy *policy, uint64_t now_ms)
     }
 }
 
+static bool is_maintenance(const ls_policy *policy, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < policy->window_count; i++) {
+        if (policy->windows[i].begin_ms <= now_ms && now_ms < policy->windows[i].end_ms) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nothing runs in a window of maintenance, and no job keeps a claim on devices. */
+static void clear_for_maintenance(ls_policy *policy, uint64_t now_ms)
+{
+    for (uint32_t i = 0; is_maintenance(policy, now_ms) && i < policy->running_count; i++) {
+        const uint32_t slot = policy->running[i].slot;
+        job *j = &policy->jobs[slot];
+        if (j->spec.id != policy->running[i].id) {
+            continue; /* a stale entry */
+        }
+        if (j->state == JOB_CLAIMING) {
+            ls_job_send_back(policy, now_ms, slot); /* its entry in the order is still there */
+        } else if (j->state == JOB_RUNNING && !j->stopping && !j->ending) {
+            j->stopping = true;
+            ls_action_add(policy, j->spec.preemptible ? LS_ACTION_PREEMPT : LS_ACTION_END, slot, NO_SLOT)
+                ->for_window = true;
+        }
+    }
+}
+
 typedef struct scan {
     uint64_t now_ms;
-    uint32_t attempts; /* to preempt, that are worth a try */
+    uint32_t attempts; /* attempts to preempt that are left in this pass */
     bool strict, stopped;
 } scan;
 
-/* With fewer ranks than it wants only when those who must yield to it can't give up the others. */
+/* Starts a job that fits. An elastic job starts with fewer ranks than it wants only when the jobs
+ * that must yield to it can't provide the others. */
 static bool try_start(ls_policy *policy, uint32_t slot, scan *s)
 {
     const uint64_t now_ms = s->now_ms;
@@ -227,7 +286,8 @@ static bool try_start(ls_policy *policy, uint32_t slot, scan *s)
             policy->waiting_for_devices++;
             return true;
         }
-        ranks = ls_job_startable(policy, j, now_ms, policy->reservation_count, true); /* its plan again */
+        /* compute its plan again */
+        ranks = ls_job_startable(policy, j, now_ms, policy->reservation_count, true);
     }
     if (ranks == 0) {
         return false;
@@ -255,9 +315,17 @@ static bool any_free(const ls_policy *policy)
     return false;
 }
 
+/*
+ * One waiting job, in order. A claiming job starts when the last device it claimed has come; until
+ * then nobody else gets these devices. Other jobs pass the gates, then try in turn: free devices,
+ * preemption, a reservation. With the order fifo the first job that gets nothing ends the scan.
+ */
 static void consider(ls_policy *policy, uint32_t slot, scan *s)
 {
     job *j = &policy->jobs[slot];
+    if (j->state == JOB_CLAIMING && ls_job_window(policy, j, s->now_ms)) {
+        ls_job_send_back(policy, s->now_ms, slot); /* its devices came too late */
+    }
     if (j->state == JOB_CLAIMING) {
         if (j->claim_missing == 0 && j->givers == 0) {
             begin(policy, slot, s->now_ms);
@@ -304,14 +372,18 @@ void ls_policy_pass(ls_policy *policy, uint64_t now_ms, const ls_action **action
     policy->failure_count = policy->offer_count = 0;
     policy->waiting_for_devices = 0;
     policy->passed_ms = now_ms;
+    /* Reservations are made anew in each pass, in order: what is kept from the last pass is only
+     * the turn of each job, and so its place. */
     ls_reserve_clear(policy);
     ls_running_update(policy, now_ms);
     end_over_limit(policy, now_ms);
+    clear_for_maintenance(policy, now_ms);
     ls_order_update(policy, now_ms);
     for (uint32_t i = 0; i < policy->order_count && !s.stopped; i++) {
         consider(policy, policy->order[i].slot, &s);
     }
     compact_order(policy);
+    /* Growing comes last and sees no reserved devices: no waiting job wants what is left. */
     if (policy->settings.elastic) {
         ls_reserve_view(policy, UINT64_MAX, policy->reservation_count);
         ls_elastic_resize(policy, now_ms);
@@ -328,6 +400,8 @@ void ls_policy_pass(ls_policy *policy, uint64_t now_ms, const ls_action **action
 
 enum { OVERDUE_MS = 1000 };
 
+/* When a running job makes a pass necessary: at its limit; when it falls into a later queue or may
+ * be stopped, if others wait; when it may grow again. */
 static uint64_t next_of_running(const ls_policy *policy, const job *j, bool others_wait)
 {
     uint64_t next_ms = UINT64_MAX;
@@ -335,19 +409,21 @@ static uint64_t next_of_running(const ls_policy *policy, const job *j, bool othe
         next_ms = add_u64(j->started_ms, j->spec.limit_ms);
     }
     if (others_wait && policy->settings.preempt) {
-        const uint64_t attained = ls_job_attained(j, policy->passed_ms); /* what that pass has seen */
+        /* as seen by the last pass */
+        const uint64_t attained = ls_job_attained(j, policy->passed_ms);
         const uint32_t queue = ls_job_queue(policy, attained);
         const uint64_t threshold =
             queue < LS_LAS_QUEUES_MAX ? policy->settings.las_thresholds_device_ms[queue] : 0;
         if (threshold > 0) {
-            next_ms = min_u64(next_ms, policy->passed_ms + (threshold - attained + j->ranks - 1) / j->ranks);
+            next_ms =
+                ls_min_u64(next_ms, policy->passed_ms + (threshold - attained + j->ranks - 1) / j->ranks);
         }
         const uint64_t guard_ms = add_u64(j->started_ms, policy->settings.min_run_ms);
-        next_ms = guard_ms > policy->passed_ms ? min_u64(next_ms, guard_ms) : next_ms;
+        next_ms = guard_ms > policy->passed_ms ? ls_min_u64(next_ms, guard_ms) : next_ms;
     }
     if (policy->settings.elastic && job_is_elastic(j) && j->ranks < j->spec.max_ranks) {
         const uint64_t pause_ms = add_u64(j->resized_ms, policy->settings.resize_pause_ms);
-        next_ms = pause_ms > policy->passed_ms ? min_u64(next_ms, pause_ms) : next_ms;
+        next_ms = pause_ms > policy->passed_ms ? ls_min_u64(next_ms, pause_ms) : next_ms;
     }
     return next_ms;
 }
@@ -359,20 +435,26 @@ uint64_t ls_policy_next_ms(const ls_policy *policy, uint64_t now_ms)
     for (uint32_t i = 0; i < policy->running_count; i++) {
         const job *j = &policy->jobs[policy->running[i].slot];
         if (j->state == JOB_RUNNING && !j->stopping) {
-            next_ms = min_u64(next_ms, next_of_running(policy, j, others_wait));
+            next_ms = ls_min_u64(next_ms, next_of_running(policy, j, others_wait));
         }
     }
     for (uint32_t i = 0; i < policy->order_count; i++) {
         const job *j = &policy->jobs[policy->order[i].slot];
         if (j->state == JOB_PENDING && !j->spec.held && j->spec.begin_ms > policy->passed_ms) {
-            next_ms = min_u64(next_ms, j->spec.begin_ms);
+            next_ms = ls_min_u64(next_ms, j->spec.begin_ms);
         }
     }
-    /* A start that waits for an end that is overdue is "any moment now" at every pass: that end is the event, not the time. */
+    for (uint32_t i = 0; i < policy->window_count; i++) {
+        const ls_policy_window *window = &policy->windows[i];
+        next_ms = window->begin_ms > policy->passed_ms ? ls_min_u64(next_ms, window->begin_ms) : next_ms;
+        next_ms = window->end_ms > policy->passed_ms ? ls_min_u64(next_ms, window->end_ms) : next_ms;
+    }
+    /* A reserved start that depends on an overdue end is "at any moment" in every pass: a pass is
+     * due when that end comes, not by time. */
     for (uint32_t i = 0; i < policy->reservation_count; i++) {
         if (policy->reservations[i].starts_ms > add_u64(policy->passed_ms, OVERDUE_MS)) {
-            next_ms = min_u64(next_ms, policy->reservations[i].starts_ms);
+            next_ms = ls_min_u64(next_ms, policy->reservations[i].starts_ms);
         }
     }
-    return next_ms == UINT64_MAX ? next_ms : max_u64(next_ms, now_ms);
+    return next_ms == UINT64_MAX ? next_ms : ls_max_u64(next_ms, now_ms);
 }

@@ -1,8 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * How a search goes, from the lowest level up (choose):
+ *
+ *   island, node   one node that holds all ranks: buckets of each cell, tightest fit first
+ *   leaf           the leaf with the best score; in it the emptiest nodes first (fill_leaf)
+ *   spine, all     the tightest leaf or spine that holds the rest, else the largest, repeatedly
+ *
+ * A node is looked at only when a bucket that could suit has it. Counters of cells, leaves and
+ * spines (free_map.h) rule out whole parts of the cluster before that, so a search costs little
+ * even on 100,000 devices. Nothing here changes a free map.
+ */
 #include "orchestration/policy/placement.h"
 
 #include "base/assert.h"
 
+/* Scores, in devices for a node and in nodes for a leaf (placement.h). NONE: no place found. */
 enum { BREAKS_WHOLE = 2, NO_DATA = 3, EXTRA_NODE = 4, LEFT_OVER_MOST = 4, NONE = -1 };
 
 void ls_placer_init(ls_placer *placer, ls_arena *arena, const ls_places *places)
@@ -11,9 +23,9 @@ void ls_placer_init(ls_placer *placer, ls_arena *arena, const ls_places *places)
     placer->spine_fit = ls_arena_new(arena, uint32_t, places->spine_count);
 }
 
-void ls_plan_init(ls_plan *plan, ls_arena *arena, const ls_places *places)
+void ls_plan_init(ls_placement *plan, ls_arena *arena, const ls_places *places)
 {
-    *plan = (ls_plan){.pieces = ls_arena_new(arena, ls_piece, places->node_count)};
+    *plan = (ls_placement){.pieces = ls_arena_new(arena, ls_gang_piece, places->node_count)};
 }
 
 uint32_t ls_distance_weight(uint64_t bytes)
@@ -27,23 +39,24 @@ uint32_t ls_distance_weight(uint64_t bytes)
                                  : 4;
 }
 
-bool ls_shape_takes(const ls_shape *shape, const ls_cell *cell)
+bool ls_shape_takes(const ls_gang_shape *shape, const ls_cell *cell)
 {
     return (shape->kind < 0 || shape->kind == cell->kind) && (shape->spot || !cell->spot);
 }
 
-static bool is_constrained(const ls_shape *shape)
+static bool is_constrained(const ls_gang_shape *shape)
 {
     return shape->cpus_per > 0 || shape->memory_per > 0;
 }
 
+/* How many ranks a resource allows. It may be overdrawn (below 0) while a claim waits. */
 static uint32_t bounded(uint32_t fit, int32_t have, uint32_t per)
 {
     const uint32_t count = per == 0 ? fit : have <= 0 ? 0 : (uint32_t)have / per;
     return count < fit ? count : fit;
 }
 
-uint32_t ls_shape_fit(const ls_free_map *map, const ls_shape *shape, uint32_t place)
+uint32_t ls_shape_fit(const ls_free_map *map, const ls_gang_shape *shape, uint32_t place)
 {
     uint32_t fit = map->has[place];
     fit = bounded(fit, map->cpus[place], shape->cpus_per);
@@ -51,7 +64,8 @@ uint32_t ls_shape_fit(const ls_free_map *map, const ls_shape *shape, uint32_t pl
     return shape->per_node == 0 ? fit : fit >= shape->per_node ? shape->per_node : 0;
 }
 
-uint32_t ls_shape_free(const ls_free_map *map, const ls_shape *shape)
+/* At most this many: cores, memory and devices per node are not looked at. */
+uint32_t ls_shape_free(const ls_free_map *map, const ls_gang_shape *shape)
 {
     uint32_t sum = 0;
     for (uint32_t i = 0; i < map->places->class_count; i++) {
@@ -64,6 +78,7 @@ uint32_t ls_shape_free(const ls_free_map *map, const ls_shape *shape)
 
 /* ---- devices of a node ---- */
 
+/* The `count` lowest bits of a mask. */
 static uint64_t lowest(uint64_t mask, uint32_t count)
 {
     uint64_t picked = 0;
@@ -74,7 +89,8 @@ static uint64_t lowest(uint64_t mask, uint32_t count)
     return picked;
 }
 
-/* The island to take `count` from: the one where least is left over, else the one that has most. */
+/* The island to take `count` from: the one where fewest are left over; when none has enough, the
+ * fullest. */
 static uint64_t best_island(uint64_t usable, uint32_t devices, uint32_t island_devices, uint32_t count)
 {
     const uint64_t one = island_devices == 64 ? UINT64_MAX : (UINT64_C(1) << island_devices) - 1;
@@ -94,6 +110,7 @@ uint64_t ls_devices_pick(uint64_t usable, uint32_t devices, uint32_t island_devi
 {
     LS_ASSERT((uint32_t)__builtin_popcountll(usable) >= count);
     uint64_t picked = 0;
+    /* The best island has the rest, or it is used up and the next one follows. */
     while (count > 0) {
         const uint64_t island = best_island(usable, devices, island_devices, count);
         const uint32_t has = (uint32_t)__builtin_popcountll(island);
@@ -105,12 +122,14 @@ uint64_t ls_devices_pick(uint64_t usable, uint32_t devices, uint32_t island_devi
     return picked;
 }
 
-static void add_piece(ls_plan *plan, const ls_free_map *map, uint32_t place, uint32_t count)
+/* Adds `count` free devices of a node to the plan. The map is not changed, so a node is used only
+ * once. */
+static void add_piece(ls_placement *plan, const ls_free_map *map, uint32_t place, uint32_t count)
 {
     const ls_cell *cell = &map->places->cells[map->places->nodes[place].cell];
     const uint64_t devices =
         ls_devices_pick(ls_free_map_usable(map, place), cell->devices, cell->island_devices, count);
-    plan->pieces[plan->count++] = (ls_piece){.place = place, .devices = devices};
+    plan->pieces[plan->count++] = (ls_gang_piece){.place = place, .devices = devices};
 }
 
 /* ---- one node ---- */
@@ -120,9 +139,13 @@ typedef struct node_choice {
     uint32_t score, leaf_free;
 } node_choice;
 
-/* The first node of a bucket that can take `ranks`, among those with the data if `cached`. */
-static int64_t first_node(const ls_free_map *map, const ls_shape *shape, const ls_cell *cell, size_t bits,
-                          uint32_t ranks, bool cached)
+/*
+ * The first node of a bucket that can take `ranks`; with `cached` only among nodes that have the
+ * data. A bucket is a bitmap of the nodes of a cell with one count of free devices, so this looks
+ * at words, not nodes.
+ */
+static int64_t first_node(const ls_free_map *map, const ls_gang_shape *shape, const ls_cell *cell,
+                          size_t bits, uint32_t ranks, bool cached)
 {
     for (uint32_t word = 0; word < cell->words; word++) {
         uint64_t set = map->bits[bits + word];
@@ -139,6 +162,8 @@ static int64_t first_node(const ls_free_map *map, const ls_shape *shape, const l
     return NONE;
 }
 
+/* Equal scores: the node in the fuller leaf, so that emptier leaves stay free for large gangs; then
+ * the lower place, because cells are walked in order. */
 static void offer_node(const ls_free_map *map, int64_t place, uint32_t score, node_choice *best)
 {
     if (place == NONE) {
@@ -152,7 +177,12 @@ static void offer_node(const ls_free_map *map, int64_t place, uint32_t score, no
     }
 }
 
-static void best_node_of_cell(const ls_free_map *map, const ls_shape *shape, const ls_cell *cell,
+/*
+ * The best node of one cell. Buckets are tried from the tightest fit up; the score only grows with
+ * what is left over, so the search stops at the first bucket that cannot beat the best so far.
+ * Nodes with the data are offered without the penalty NO_DATA.
+ */
+static void best_node_of_cell(const ls_free_map *map, const ls_gang_shape *shape, const ls_cell *cell,
                               uint32_t ranks, bool island, node_choice *best)
 {
     const uint32_t most = island ? cell->island_devices : cell->devices;
@@ -162,6 +192,7 @@ static void best_node_of_cell(const ls_free_map *map, const ls_shape *shape, con
         if (best->place != NONE && score > best->score) {
             return;
         }
+        /* Only the buckets of nodes have counters; those of islands are always looked through. */
         if (bits == cell->bits && map->counts[cell->counts + has] == 0) {
             continue;
         }
@@ -174,7 +205,10 @@ static void best_node_of_cell(const ls_free_map *map, const ls_shape *shape, con
     }
 }
 
-static node_choice best_node(const ls_free_map *map, const ls_shape *shape, uint32_t ranks, bool island)
+/*
+ * `island`: all ranks within one island of the node, so the buckets by largest free island count.
+ */
+static node_choice best_node(const ls_free_map *map, const ls_gang_shape *shape, uint32_t ranks, bool island)
 {
     node_choice best = {.place = NONE};
     if (ranks > map->places->devices_most || (shape->per_node > 0 && ranks != shape->per_node)) {
@@ -190,7 +224,9 @@ static node_choice best_node(const ls_free_map *map, const ls_shape *shape, uint
 
 /* ---- how much fits ---- */
 
-static uint32_t cell_fit(const ls_free_map *map, const ls_shape *shape, uint32_t index)
+/* How many ranks of a shape a cell can take. Without limits on cores and memory the counters know
+ * it; with them each node has to be looked at. */
+static uint32_t cell_fit(const ls_free_map *map, const ls_gang_shape *shape, uint32_t index)
 {
     const ls_cell *cell = &map->places->cells[index];
     uint32_t fit = 0;
@@ -212,7 +248,7 @@ static uint32_t cell_fit(const ls_free_map *map, const ls_shape *shape, uint32_t
     return fit;
 }
 
-static uint32_t leaf_fit(const ls_free_map *map, const ls_shape *shape, uint32_t leaf)
+static uint32_t leaf_fit(const ls_free_map *map, const ls_gang_shape *shape, uint32_t leaf)
 {
     const ls_range cells = map->places->leaf_cells[leaf];
     uint32_t fit = 0;
@@ -222,7 +258,9 @@ static uint32_t leaf_fit(const ls_free_map *map, const ls_shape *shape, uint32_t
     return fit;
 }
 
-static void compute_fits(ls_placer *placer, const ls_free_map *map, const ls_shape *shape)
+/* How many ranks each leaf and spine can take, for the choice among them. Filling uses the numbers
+ * up: a domain that was used counts as 0. */
+static void compute_fits(ls_placer *placer, const ls_free_map *map, const ls_gang_shape *shape)
 {
     const ls_places *places = map->places;
     for (uint32_t spine = 0; spine < places->spine_count; spine++) {
@@ -237,8 +275,9 @@ static void compute_fits(ls_placer *placer, const ls_free_map *map, const ls_sha
 
 /* ---- one leaf ---- */
 
-/* Nodes that `ranks` take in a leaf when the emptiest are taken first. */
-static uint32_t nodes_needed(const ls_free_map *map, const ls_shape *shape, uint32_t leaf, uint32_t ranks)
+/* How many nodes of a leaf `ranks` would take, emptiest first. */
+static uint32_t nodes_needed(const ls_free_map *map, const ls_gang_shape *shape, uint32_t leaf,
+                             uint32_t ranks)
 {
     const ls_range cells = map->places->leaf_cells[leaf];
     uint32_t nodes = 0;
@@ -262,7 +301,8 @@ static uint32_t nodes_needed(const ls_free_map *map, const ls_shape *shape, uint
     return nodes;
 }
 
-static uint32_t nodes_with_data(const ls_free_map *map, const ls_shape *shape, uint32_t leaf)
+/* Nodes of a leaf that have the data and something free: all but those in bucket 0. */
+static uint32_t nodes_with_data(const ls_free_map *map, const ls_gang_shape *shape, uint32_t leaf)
 {
     const ls_range cells = map->places->leaf_cells[leaf];
     uint32_t nodes = 0;
@@ -276,11 +316,14 @@ static uint32_t nodes_with_data(const ls_free_map *map, const ls_shape *shape, u
     return nodes;
 }
 
-static uint32_t leaf_score(const ls_free_map *map, const ls_shape *shape, uint32_t leaf, uint32_t ranks,
+/* The score of a leaf (placement.h): nodes left over, nodes beyond the fewest possible weighted by
+ * distance, nodes without the data. */
+static uint32_t leaf_score(const ls_free_map *map, const ls_gang_shape *shape, uint32_t leaf, uint32_t ranks,
                            uint32_t left_over)
 {
     const uint32_t most = map->places->devices_most;
     const uint32_t nodes = nodes_needed(map, shape, leaf, ranks);
+    /* the fewest: as if all were empty and as large as the largest */
     const uint32_t least = shape->per_node ? nodes : (ranks + most - 1) / most;
     const uint32_t spare = left_over / most;
     uint32_t score = spare < LEFT_OVER_MOST ? spare : LEFT_OVER_MOST;
@@ -297,7 +340,8 @@ typedef struct domain_choice {
     uint32_t score, left_over;
 } domain_choice;
 
-static domain_choice best_leaf(const ls_placer *placer, const ls_free_map *map, const ls_shape *shape,
+/* Only leaves that hold the whole gang are scored; equal scores: the one that is left fuller. */
+static domain_choice best_leaf(const ls_placer *placer, const ls_free_map *map, const ls_gang_shape *shape,
                                uint32_t ranks)
 {
     domain_choice best = {.domain = NONE};
@@ -315,10 +359,10 @@ static domain_choice best_leaf(const ls_placer *placer, const ls_free_map *map, 
     return best;
 }
 
-/* The nodes of one bucket, those with the data first. */
+/* A walk over the nodes of one bucket; nodes with the data come first. */
 typedef struct bucket_walk {
     const ls_free_map *map;
-    const ls_shape *shape;
+    const ls_gang_shape *shape;
     const ls_cell *cell;
     size_t bits;
     uint32_t word;
@@ -336,7 +380,7 @@ static uint64_t walk_word(const bucket_walk *walk)
     return walk->with_data ? set & cached : set & ~cached;
 }
 
-static bucket_walk walk_begin(const ls_free_map *map, const ls_shape *shape, const ls_cell *cell,
+static bucket_walk walk_begin(const ls_free_map *map, const ls_gang_shape *shape, const ls_cell *cell,
                               uint32_t has)
 {
     bucket_walk walk = {.map = map,
@@ -353,6 +397,7 @@ static bool walk_next(bucket_walk *walk, uint32_t *place_out)
     while (!walk->set) {
         if (++walk->word == walk->cell->words) {
             if (!walk->with_data) {
+                /* stays at the last word, so that a further call ends here, too */
                 walk->word--;
                 return false;
             }
@@ -366,8 +411,12 @@ static bool walk_next(bucket_walk *walk, uint32_t *place_out)
     return true;
 }
 
-/* The rest of a gang, less than a node of the fullest bucket left has: from the bucket below `below` where it fits best. */
-static bool place_rest(ls_plan *plan, const ls_free_map *map, const ls_shape *shape, ls_range cells,
+/*
+ * Places the rest of a gang, which is less than a node of the current bucket has. Looks through the
+ * buckets below for the node where it fits best, so that an empty node is not broken for a few
+ * ranks.
+ */
+static bool place_rest(ls_placement *plan, const ls_free_map *map, const ls_gang_shape *shape, ls_range cells,
                        uint32_t rest, uint32_t below)
 {
     for (uint32_t has = rest; has < below; has++) {
@@ -389,15 +438,15 @@ static bool place_rest(ls_plan *plan, const ls_free_map *map, const ls_shape *sh
     return false;
 }
 
-/* Whether being spread out costs the job nothing: then it takes what nobody else can use. */
-static bool may_scatter(const ls_shape *shape)
+/* Whether spreading out costs the job nothing. Then it takes what no other job can use well. */
+static bool may_scatter(const ls_gang_shape *shape)
 {
     return shape->distance == 0 && shape->preferred >= LS_LEVEL_LEAF;
 }
 
-/* Takes nodes of one bucket; returns what is left to place. */
-static uint32_t fill_from_bucket(ls_plan *plan, const ls_free_map *map, const ls_shape *shape, ls_range cells,
-                                 uint32_t has, uint32_t rest)
+/* Takes nodes of one bucket in all cells of a leaf. Returns how many ranks are left to place. */
+static uint32_t fill_from_bucket(ls_placement *plan, const ls_free_map *map, const ls_gang_shape *shape,
+                                 ls_range cells, uint32_t has, uint32_t rest)
 {
     for (uint32_t i = cells.first; i < cells.first + cells.count; i++) {
         const ls_cell *cell = &map->places->cells[i];
@@ -408,9 +457,10 @@ static uint32_t fill_from_bucket(ls_plan *plan, const ls_free_map *map, const ls
         uint32_t place = 0;
         while (rest > 0 && walk_next(&walk, &place)) {
             const uint32_t fit = ls_shape_fit(map, shape, place);
-            if (fit == 0) {
+            if (fit == 0) { /* too few cores, or too little memory */
                 continue;
             }
+            /* The rest is less than this node has: a fuller node may just hold it. */
             if (shape->per_node == 0 && !may_scatter(shape) && rest < has &&
                 place_rest(plan, map, shape, cells, rest, has)) {
                 return 0;
@@ -423,9 +473,10 @@ static uint32_t fill_from_bucket(ls_plan *plan, const ls_free_map *map, const ls
     return rest;
 }
 
-/* Emptiest nodes first, so that the gang is on few of them; fullest first where that does not matter, so that whole ones stay whole. */
-static uint32_t fill_leaf(ls_plan *plan, const ls_free_map *map, const ls_shape *shape, uint32_t leaf,
-                          uint32_t ranks)
+/* Fills a leaf. Emptiest nodes first, so that the gang is on few nodes; fullest nodes first where
+ * that does not matter to the job, so that whole nodes stay whole for jobs that need them. */
+static uint32_t fill_leaf(ls_placement *plan, const ls_free_map *map, const ls_gang_shape *shape,
+                          uint32_t leaf, uint32_t ranks)
 {
     const ls_range cells = map->places->leaf_cells[leaf];
     const uint32_t most = map->places->devices_most;
@@ -444,7 +495,8 @@ static uint32_t fill_leaf(ls_plan *plan, const ls_free_map *map, const ls_shape 
 
 /* ---- several leaves ---- */
 
-/* The domain to fill next: the one where what is left fits best, else the largest. */
+/* The leaf or spine to fill next: the one where the rest fits most tightly; when none holds it, the
+ * largest. */
 static uint32_t next_domain(const uint32_t *fit, ls_range domains, uint32_t rest)
 {
     uint32_t best = domains.first;
@@ -455,8 +507,10 @@ static uint32_t next_domain(const uint32_t *fit, ls_range domains, uint32_t rest
     return best;
 }
 
-static uint32_t fill_leaves(ls_placer *placer, ls_plan *plan, const ls_free_map *map, const ls_shape *shape,
-                            ls_range leaves, uint32_t ranks)
+/* Spreads ranks over leaves, one leaf after the other; a leaf that was used counts as full. Returns
+ * what did not fit. */
+static uint32_t fill_leaves(ls_placer *placer, ls_placement *plan, const ls_free_map *map,
+                            const ls_gang_shape *shape, ls_range leaves, uint32_t ranks)
 {
     uint32_t rest = ranks;
     while (rest > 0) {
@@ -471,8 +525,9 @@ static uint32_t fill_leaves(ls_placer *placer, ls_plan *plan, const ls_free_map 
     return 0;
 }
 
-static uint32_t fill_spines(ls_placer *placer, ls_plan *plan, const ls_free_map *map, const ls_shape *shape,
-                            uint32_t ranks)
+/* The same over spines. Each spine goes through its leaves, whose numbers only it uses up. */
+static uint32_t fill_spines(ls_placer *placer, ls_placement *plan, const ls_free_map *map,
+                            const ls_gang_shape *shape, uint32_t ranks)
 {
     const ls_range spines = {.count = map->places->spine_count};
     uint32_t rest = ranks;
@@ -488,6 +543,7 @@ static uint32_t fill_spines(ls_placer *placer, ls_plan *plan, const ls_free_map 
     return 0;
 }
 
+/* The spine that is left fullest; all have the same score. */
 static domain_choice best_spine(const ls_placer *placer, const ls_places *places, uint32_t ranks)
 {
     domain_choice best = {.domain = NONE};
@@ -503,12 +559,14 @@ static domain_choice best_spine(const ls_placer *placer, const ls_places *places
 /* ---- all levels ---- */
 
 typedef struct choice {
-    int64_t domain; /* a place, leaf, spine or 0; NONE */
+    int64_t domain; /* a place, a leaf, a spine, or 0 for the cluster; NONE */
     ls_level level;
     uint32_t score;
 } choice;
 
-static choice best_at(ls_placer *placer, const ls_free_map *map, const ls_shape *shape, uint32_t ranks,
+/* The best place at one level. The leaf level computes the fits that the spine and cluster levels
+ * use, so levels must be asked from the lowest up. */
+static choice best_at(ls_placer *placer, const ls_free_map *map, const ls_gang_shape *shape, uint32_t ranks,
                       ls_level level)
 {
     choice found = {.domain = NONE, .level = level};
@@ -534,8 +592,10 @@ static choice best_at(ls_placer *placer, const ls_free_map *map, const ls_shape 
     return found;
 }
 
-static uint32_t fill(ls_placer *placer, ls_plan *plan, const ls_free_map *map, const ls_shape *shape,
-                     uint32_t ranks, choice where)
+/* Makes the plan for a choice. Returns how many ranks did not fit: none, unless the counters that
+ * led to the choice are wrong. */
+static uint32_t fill(ls_placer *placer, ls_placement *plan, const ls_free_map *map,
+                     const ls_gang_shape *shape, uint32_t ranks, choice where)
 {
     switch (where.level) {
     case LS_LEVEL_ISLAND:
@@ -551,7 +611,12 @@ static uint32_t fill(ls_placer *placer, ls_plan *plan, const ls_free_map *map, c
     }
 }
 
-static choice choose(ls_placer *placer, const ls_free_map *map, const ls_shape *shape, uint32_t ranks)
+/*
+ * The level and domain to use. Levels are tried from the lowest up, and the first one that holds
+ * the gang wins, unless the job prefers a higher level: then levels up to that one compete by
+ * score. fits of leaves and spines are computed at the leaf level and used by the levels above it.
+ */
+static choice choose(ls_placer *placer, const ls_free_map *map, const ls_gang_shape *shape, uint32_t ranks)
 {
     choice best = {.domain = NONE};
     for (ls_level level = LS_LEVEL_ISLAND; level <= shape->required; level++) {
@@ -566,8 +631,8 @@ static choice choose(ls_placer *placer, const ls_free_map *map, const ls_shape *
     return best;
 }
 
-bool ls_plan_find(ls_placer *placer, const ls_free_map *map, const ls_shape *shape, uint32_t ranks,
-                  ls_plan *plan)
+bool ls_plan_find(ls_placer *placer, const ls_free_map *map, const ls_gang_shape *shape, uint32_t ranks,
+                  ls_placement *plan)
 {
     LS_ASSERT(ranks > 0);
     if (ls_shape_free(map, shape) < ranks) {
@@ -579,14 +644,15 @@ bool ls_plan_find(ls_placer *placer, const ls_free_map *map, const ls_shape *sha
     }
     plan->count = 0;
     const uint32_t rest = fill(placer, plan, map, shape, ranks, where);
+    /* The counters said that it fits: a rest would mean that they do not match the nodes. */
     LS_ASSERT(rest == 0);
     plan->ranks = ranks;
     plan->level = ls_pieces_level(map->places, plan->pieces, plan->count);
     return true;
 }
 
-uint32_t ls_plan_find_within(ls_placer *placer, const ls_free_map *map, const ls_shape *shape,
-                             ls_range leaves, uint32_t ranks, ls_plan *plan)
+uint32_t ls_plan_find_within(ls_placer *placer, const ls_free_map *map, const ls_gang_shape *shape,
+                             ls_range leaves, uint32_t ranks, ls_placement *plan)
 {
     plan->count = 0;
     for (uint32_t leaf = leaves.first; leaf < leaves.first + leaves.count; leaf++) {
@@ -597,7 +663,7 @@ uint32_t ls_plan_find_within(ls_placer *placer, const ls_free_map *map, const ls
     return plan->ranks;
 }
 
-void ls_shape_free_most(const ls_free_map *map, const ls_shape *shape, uint32_t most_out[LS_LEVEL_COUNT])
+void ls_shape_free_most(const ls_free_map *map, const ls_gang_shape *shape, uint32_t most_out[LS_LEVEL_COUNT])
 {
     const ls_places *p = map->places;
     for (int i = 0; i < LS_LEVEL_COUNT; i++) {
@@ -613,6 +679,8 @@ void ls_shape_free_most(const ls_free_map *map, const ls_shape *shape, uint32_t 
         most_out[LS_LEVEL_SPINE] = in_spine > most_out[LS_LEVEL_SPINE] ? in_spine : most_out[LS_LEVEL_SPINE];
         most_out[LS_LEVEL_CLUSTER] += in_spine;
     }
+    /* Islands and nodes have no counters by shape, so each node is looked at: too slow for a pass,
+     * which does not ask. */
     for (uint32_t place = 0; place < p->node_count; place++) {
         const ls_cell *cell = &p->cells[p->nodes[place].cell];
         if (!ls_shape_takes(shape, cell)) {
@@ -627,7 +695,8 @@ void ls_shape_free_most(const ls_free_map *map, const ls_shape *shape, uint32_t 
     }
 }
 
-ls_level ls_pieces_level(const ls_places *places, const ls_piece *pieces, uint32_t count)
+/* The lowest level at which all pieces are together; a single one may even be within an island. */
+ls_level ls_pieces_level(const ls_places *places, const ls_gang_piece *pieces, uint32_t count)
 {
     if (count == 0) {
         return LS_LEVEL_CLUSTER;

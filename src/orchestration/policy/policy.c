@@ -11,26 +11,29 @@ static const char *const order_names[LS_ORDER_COUNT] = {"fair", "fifo",       "f
                                                         "easy", "sjf-oracle", "las"};
 static const char *const action_names[] = {"start", "preempt", "shrink", "grow", "end", "cannot"};
 static const char *const change_names[LS_CHANGE_COUNT] = {
-    "ranks", "priority", "limit", "required", "per_node", "kind", "spot", "hold", "begin", "group", "quota"};
-static const char *const stage_names[LS_WHY_STAGES] = {"impossible", "hold",        "dependency", "begin",
-                                                       "group",      "quota",       "priority",   "gang",
-                                                       "placement",  "reservation", "starting",   "running"};
+    "ranks", "priority", "limit", "required",  "per_node", "kind", "spot",
+    "hold",  "begin",    "group", "max_ranks", "account",  "quota"};
+static const char *const stage_names[LS_WHY_STAGES] = {
+    "impossible", "hold", "dependency", "begin",       "maintenance", "group",  "quota",
+    "priority",   "gang", "placement",  "reservation", "starting",    "running"};
 
-const char *ls_order_name(ls_order order)
+const char *ls_order_name(ls_policy_order order)
 {
     return (unsigned)order < LS_ORDER_COUNT ? order_names[order] : "?";
 }
 
-ls_status ls_order_parse(const char *name, ls_order *order_out)
+ls_status ls_order_parse(const char *name, ls_policy_order *order_out)
 {
     for (int i = 0; i < LS_ORDER_COUNT; i++) {
         if (strcmp(name, order_names[i]) == 0) {
-            *order_out = (ls_order)i;
+            *order_out = (ls_policy_order)i;
             return LS_OK;
         }
     }
-    return ls_fail(LS_ERR_INVALID,
-                   "'%.40s' is not a policy; there is: fair, fifo, fifo-skip, easy, sjf-oracle, las", name);
+    return ls_fail(
+        LS_ERR_INVALID,
+        "'%.40s' is not an order of the queue; allowed are fair, fifo, fifo-skip, easy, sjf-oracle, las",
+        name);
 }
 
 const char *ls_action_name(ls_action_kind kind)
@@ -55,7 +58,8 @@ ls_policy_settings ls_policy_settings_default(void)
     const uint64_t minute_ms = 60000, hour_ms = 60 * minute_ms, day_ms = 24 * hour_ms;
     return (ls_policy_settings){
         .order = LS_ORDER_FAIR,
-        .weight_priority = 1000000, /* more than all the others together */
+        /* priority outweighs all other factors together */
+        .weight_priority = 1000000,
         .weight_fair = 100000,
         .weight_age = 20000,
         .weight_size = 1000,
@@ -103,20 +107,24 @@ ls_policy_job ls_policy_job_default(void)
 static ls_status check_settings(const ls_policy_settings *s)
 {
     if ((unsigned)s->order >= LS_ORDER_COUNT) {
-        return ls_fail(LS_ERR_INVALID, "order %u of the policy: 0 to %d are allowed", (unsigned)s->order,
+        return ls_fail(LS_ERR_INVALID, "policy.order has number %u; it must be 0 to %d", (unsigned)s->order,
                        LS_ORDER_COUNT - 1);
     }
     if (s->jobs_max < 1 || s->jobs_max > LS_JOBS_MAX) {
-        return ls_fail(LS_ERR_INVALID, "room for %u jobs: 1 to %d are allowed", s->jobs_max, LS_JOBS_MAX);
+        return ls_fail(LS_ERR_INVALID, "jobs_max is %u; the queue can have room for 1 to %d jobs",
+                       s->jobs_max, LS_JOBS_MAX);
     }
     if (s->accounts_max < 1 || s->accounts_max > 65536 || s->datasets_max > 4096) {
         return ls_fail(LS_ERR_INVALID,
-                       "room for %u accounts and %u data sets: 1 to 65536 and 0 to 4096 are allowed",
+                       "the scheduler cannot have room for %u accounts and %u data sets: 1 to 65536 accounts "
+                       "and 0 to 4096 data sets are allowed",
                        s->accounts_max, s->datasets_max);
     }
     if (s->reservations > LS_RESERVATIONS_MAX) {
-        return ls_fail(LS_ERR_INVALID, "%u reservations: 0 to %d are allowed", s->reservations,
-                       LS_RESERVATIONS_MAX);
+        return ls_fail(LS_ERR_INVALID,
+                       "policy.reservations is %u; it must be 0 to %d (jobs for which devices are set aside "
+                       "at a planned time)",
+                       s->reservations, LS_RESERVATIONS_MAX);
     }
     return LS_OK;
 }
@@ -147,7 +155,7 @@ static void init_jobs(ls_policy *policy)
     policy->victims = ls_arena_new(arena, victim, 2 * count);
 }
 
-static void init_nodes(ls_policy *policy, const ls_cluster *cluster)
+static void init_nodes(ls_policy *policy, const ls_policy_cluster *cluster)
 {
     ls_arena *arena = &policy->arena;
     const uint32_t nodes = cluster->node_count;
@@ -178,14 +186,14 @@ static void init_nodes(ls_policy *policy, const ls_cluster *cluster)
     ls_holdings_init(policy);
 }
 
-ls_status ls_policy_create(const ls_cluster *cluster, const ls_policy_settings *settings,
+ls_status ls_policy_create(const ls_policy_cluster *cluster, const ls_policy_settings *settings,
                            ls_policy **policy_out)
 {
     LS_TRY(ls_cluster_check(cluster));
     LS_TRY(check_settings(settings));
     ls_policy *policy = calloc(1, sizeof *policy);
     if (!policy) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the policy");
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the queue of jobs");
     }
     ls_arena_init(&policy->arena);
     policy->settings = *settings;

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Preemption: whom to stop so that a job can start, losing the fewest device-seconds.
+ * Preemption: which jobs to stop so that another can start, losing the fewest device-seconds.
  *
- * Who may be asked: jobs of a lower priority; with the orders fair and las also jobs that have had so much service that they are in a later queue;
- * spot jobs for jobs that are not; and where the job stays within its account's own quota, jobs of accounts that borrow. What it costs:
+ * Who may be asked: jobs of a lower priority; with the orders fair and las also jobs that have had
+ * so much service that they are in a later queue; spot jobs for jobs that are not spot; and, where
+ * the job stays within its account's own quota, jobs of accounts that borrow. Three ways to ask
+ * (tiers):
  *
- *   shrink   an elastic job to what it needs at least, also for its equals   restart cost x its ranks
- *   requeue  a job that saves when told to                                   (time since its last checkpoint + restart cost) x its ranks
- *   end      a job that can't, and is spot or borrowing                      all it has done so far
+ *   shrink   an elastic job to the least it needs; equals may be asked, too
+ *            cost: restart cost x its ranks
+ *   requeue  a job that saves when it is told to stop
+ *            cost: (time since its last checkpoint + restart cost) x its ranks
+ *   end      a job that can't save, and is spot or borrows
+ *            cost: everything it has done so far
  *
- * Tiers are used in this order, in each the cheapest per device that is missing first; then everyone without whom it fits as well is let go again, dearest first.
- * Of elastic jobs those give first that had most service; an elastic job that could start with fewer ranks than it wants first tries to get all of them from
- * those who must yield to it, so that a short one is not held small by a long one.
- * Nobody is asked who started less than min_run_ms ago or was stopped preemptions_max times within the window, and nobody at all when it would not be enough.
+ * Tiers are used in this order, and within a tier the job that is cheapest per missing device
+ * first. Then every job without which the new one fits as well is let go again, dearest first. Of
+ * elastic jobs, those with most service give first. An elastic job that could start with fewer
+ * ranks than it wants first tries to get all of them from jobs that must yield to it, so that a
+ * long job does not keep a short one small.
+ *
+ * A job is never asked when it started less than min_run_ms ago or was stopped preemptions_max
+ * times within the window, and no job is asked when all together would not be enough.
  */
 #include "orchestration/policy/state.h"
 
@@ -20,10 +29,11 @@ enum { RESTORES_MOST = 256, DOMAINS_MOST = 4 };
 
 /* ---- who may be asked ---- */
 
-/* Queues of LAS between two jobs of one priority: above 0 when the other one has had so much more service. */
+/* How many queues of LAS the other job is behind, for two jobs of one priority; above 0: it has had
+ * so much more service that it must yield. */
 static int queues_behind(const ls_policy *policy, const job *j, const job *other, uint64_t now_ms)
 {
-    const ls_order order = policy->settings.order;
+    const ls_policy_order order = policy->settings.order;
     if ((order != LS_ORDER_FAIR && order != LS_ORDER_LAS) || other->spec.priority != j->spec.priority) {
         return 0;
     }
@@ -46,7 +56,7 @@ static bool is_reclaimed(const ls_policy *policy, const job *j, const job *other
 static bool is_guarded(const ls_policy *policy, const job *other, uint64_t now_ms)
 {
     const ls_policy_settings *s = &policy->settings;
-    const bool window_over = now_ms - min_u64(now_ms, other->window_ms) >= s->preemption_window_ms;
+    const bool window_over = now_ms - ls_min_u64(now_ms, other->window_ms) >= s->preemption_window_ms;
     return now_ms < add_u64(other->started_ms, s->min_run_ms) ||
            (!window_over && other->preemptions >= s->preemptions_max);
 }
@@ -67,16 +77,11 @@ ls_kept ls_preempt_kept(const ls_policy *policy, const job *j, const job *other,
 
 static uint64_t lost_ms(const ls_policy *policy, const job *other, uint64_t now_ms)
 {
-    const uint64_t saved_ms = max_u64(other->checkpoint_ms, other->started_ms);
-    return now_ms - min_u64(now_ms, saved_ms) + policy->settings.restart_cost_ms;
+    const uint64_t saved_ms = ls_max_u64(other->checkpoint_ms, other->started_ms);
+    return now_ms - ls_min_u64(now_ms, saved_ms) + policy->settings.restart_cost_ms;
 }
 
-static void add_victim(ls_policy *policy, uint32_t *count, victim v)
-{
-    policy->victims[(*count)++] = v;
-}
-
-/* Whether a reserved start counts on its end, which would be later if it were smaller. */
+/* Whether a reserved start counts on the end of this job. */
 static bool is_counted_on(const ls_policy *policy, const job *other)
 {
     for (uint32_t i = other->shares; i != NO_SLOT && policy->reservation_count > 0;
@@ -88,39 +93,56 @@ static bool is_counted_on(const ls_policy *policy, const job *other)
     return false;
 }
 
-static void offer_victims(ls_policy *policy, const job *j, uint32_t slot, bool own, bool equals,
-                          uint64_t now_ms, uint32_t *count)
+/* The search for victims on behalf of one job. */
+typedef struct search {
+    const job *j;
+    uint64_t now_ms;
+    uint32_t missing; /* devices it lacks */
+    asking like;      /* what decides who may be asked */
+    uint32_t count;   /* victims found, in policy->victims */
+} search;
+
+static void add_victim(ls_policy *policy, search *s, victim v)
 {
-    const job *other = &policy->jobs[slot];
+    policy->victims[s->count++] = v;
+}
+
+/*
+ * Adds what one running job could give: its surplus over min_ranks (shrink), and the rest (requeue
+ * or end). Both are listed apart, so that a job may give only its surplus; a job of which both are
+ * taken is stopped once (is_also_stopped).
+ */
+static void offer_victims(ls_policy *policy, search *s, uint32_t slot)
+{
+    const job *j = s->j, *other = &policy->jobs[slot];
     const bool elastic =
         policy->settings.elastic && job_is_elastic(other) && other->ranks > other->spec.min_ranks;
     const uint32_t surplus = elastic ? other->ranks - other->spec.min_ranks : 0;
     if (other->state != JOB_RUNNING || other->stopping || other->ending || other->resizing) {
         return;
     }
-    const bool asked = yields(policy, j, other, now_ms),
-               reclaimed = !asked && is_reclaimed(policy, j, other, own);
-    victim v = {.job = slot, .reclaimed = reclaimed};
-    const bool equal =
-        equals && other->spec.priority <= j->spec.priority && queues_behind(policy, j, other, now_ms) >= 0;
-    v.queue = ls_job_queue(policy, ls_job_attained(other, now_ms));
+    const bool asked = yields(policy, j, other, s->now_ms),
+               reclaimed = !asked && is_reclaimed(policy, j, other, s->like.own);
+    const bool equal = s->like.equals && other->spec.priority <= j->spec.priority &&
+                       queues_behind(policy, j, other, s->now_ms) >= 0;
+    victim v = {.job = slot, .queue = ls_job_queue(policy, ls_job_attained(other, s->now_ms))};
+    /* A reserved start that counts on the end of a job would come later if the job were smaller. */
     if (surplus > 0 && (asked || reclaimed || equal) && !is_counted_on(policy, other)) {
-        v.reclaimed = false; /* everyone gives what it does not need */
         v.tier = TIER_SHRINK;
         v.devices = surplus;
         v.cost = policy->settings.restart_cost_ms * other->ranks;
-        add_victim(policy, count, v);
+        add_victim(policy, s, v);
     }
-    if ((!asked && !reclaimed) || is_guarded(policy, other, now_ms)) {
+    if ((!asked && !reclaimed) || is_guarded(policy, other, s->now_ms)) {
         return;
     }
     v.reclaimed = reclaimed;
     v.devices = other->ranks - surplus;
     v.tier = other->spec.preemptible ? TIER_REQUEUE : TIER_END;
-    v.cost = other->spec.preemptible ? lost_ms(policy, other, now_ms) * other->ranks
-                                     : ls_job_attained(other, now_ms);
+    v.cost = other->spec.preemptible ? lost_ms(policy, other, s->now_ms) * other->ranks
+                                     : ls_job_attained(other, s->now_ms);
     if (other->spec.preemptible || other->spec.spot || reclaimed) {
-        add_victim(policy, count, v);
+        add_victim(policy, s, v);
     }
 }
 
@@ -133,7 +155,7 @@ uint32_t ls_preempt_hint(const ls_policy *policy, const job *j, uint64_t now_ms)
            (j->spec.spot ? (uint32_t)HINT_SPOT : 0) | (surplus ? (uint32_t)HINT_SURPLUS : 0);
 }
 
-/* False only where offer_victims would offer nothing. */
+/* A quick test from the hint of a running job; false only where offer_victims would add nothing. */
 static bool may_yield(const job *j, uint32_t queue, bool quotas, uint32_t hint)
 {
     const uint32_t others = hint >> HINT_PRIORITY & 0xff;
@@ -143,7 +165,7 @@ static bool may_yield(const job *j, uint32_t queue, bool quotas, uint32_t hint)
 
 /* ---- in which order ---- */
 
-/* Devices that help who asks; of a surplus as much is taken as is needed. */
+/* How many of a victim's devices help; a surplus is taken only as far as it is needed. */
 static uint32_t useful(const ls_policy *policy, const victim *v)
 {
     return v->tier == TIER_SHRINK || v->devices < policy->victims_missing ? v->devices
@@ -162,7 +184,8 @@ static bool victim_before(const ls_policy *policy, const victim *a, const victim
     if (a->tier == TIER_SHRINK && a->queue != b->queue) {
         return a->queue > b->queue;
     }
-    /* What a job has beyond what is missing helps nobody: a gang is not stopped for one device while smaller jobs are there. */
+    /* Cost per useful device, by cross-multiplication. Devices beyond those that are missing do not
+     * count, so a large job is not stopped for one device while smaller ones are there. */
     const unsigned __int128 per_a = (unsigned __int128)a->cost * useful(policy, b),
                             per_b = (unsigned __int128)b->cost * useful(policy, a);
     return per_a != per_b ? per_a < per_b : policy->jobs[a->job].spec.id > policy->jobs[b->job].spec.id;
@@ -218,8 +241,12 @@ static uint32_t domain_count(const ls_policy *policy, ls_level level)
                                      : 1;
 }
 
-/* Device-ms that freeing `needed` costs in each domain, taking victims as they are sorted. */
-static void cost_domains(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
+/*
+ * What it costs, in device-ms, to free `needed` devices in each domain of the required level,
+ * taking victims in sorted order. A victim counts once per domain, and only while devices are
+ * missing there. This is an estimate to choose a domain by; take_victims then tries it for good.
+ */
+static void cost_domains(ls_policy *policy, const ls_gang_shape *shape, uint32_t needed, uint32_t count)
 {
     const ls_level level = shape->required;
     const uint32_t domains = domain_count(policy, level);
@@ -239,7 +266,7 @@ static void cost_domains(ls_policy *policy, const ls_shape *shape, uint32_t need
             const share_node *share = &policy->shares[i];
             const uint32_t d = domain_of(policy, level, share->place);
             if (policy->domain_freed[d] >= needed && policy->domain_seen[d] != v) {
-                continue; /* enough without this one */
+                continue; /* this domain has enough without this victim */
             }
             policy->domain_cost[d] += policy->domain_seen[d] != v ? other->cost : 0;
             policy->domain_seen[d] = v;
@@ -263,11 +290,11 @@ static uint32_t cheapest_domain(const ls_policy *policy, ls_level level, uint32_
 
 /* ---- trying, on the future map ---- */
 
-/* What a victim would give up, into try_plan. */
+/* Writes what a victim would give up to try_plan. */
 static void victim_pieces(ls_policy *policy, const victim *v)
 {
     const job *other = &policy->jobs[v->job];
-    ls_plan *plan = &policy->try_plan;
+    ls_placement *plan = &policy->try_plan;
     if (v->tier == TIER_SHRINK) {
         ls_job_shed_plan(policy, other, v->devices, plan);
         return;
@@ -275,18 +302,19 @@ static void victim_pieces(ls_policy *policy, const victim *v)
     plan->count = 0;
     for (uint32_t i = other->shares; i != NO_SLOT; i = policy->shares[i].next) {
         plan->pieces[plan->count++] =
-            (ls_piece){.place = policy->shares[i].place, .devices = policy->shares[i].devices};
+            (ls_gang_piece){.place = policy->shares[i].place, .devices = policy->shares[i].devices};
     }
 }
 
-/* Frees what a victim has in the future map, or takes it back. A job that was shrunk before has less left to give. */
+/* Frees a victim's devices in the future map, or takes them back. Reserved and claimed devices
+ * belong to others already; a job that was shrunk first has less left to give. */
 static void set_freed(ls_policy *policy, const victim *v, bool freed)
 {
     const job *other = &policy->jobs[v->job];
     ls_free_map *map = &policy->future;
     victim_pieces(policy, v);
     for (uint32_t i = 0; i < policy->try_plan.count; i++) {
-        const ls_piece *piece = &policy->try_plan.pieces[i];
+        const ls_gang_piece *piece = &policy->try_plan.pieces[i];
         const uint64_t usable =
             piece->devices & ~policy->reserved[piece->place] & ~map->claimed[piece->place];
         if (freed) {
@@ -309,13 +337,13 @@ static bool touches(const ls_policy *policy, const victim *v, ls_level level, ui
     return false;
 }
 
-static bool fits(ls_policy *policy, const ls_shape *shape, uint32_t needed)
+static bool fits(ls_policy *policy, const ls_gang_shape *shape, uint32_t needed)
 {
     return ls_shape_free(&policy->future, shape) >= needed &&
            ls_plan_find(&policy->placer, &policy->future, shape, needed, &policy->plan);
 }
 
-/* Whether the same job is given up more thoroughly elsewhere in the list. */
+/* Whether this entry is the shrinking of a job that is also stopped: then the stop is enough. */
 static bool is_also_stopped(const ls_policy *policy, uint32_t v, uint32_t count)
 {
     for (uint32_t i = v + 1; i < count && policy->victims[v].tier == TIER_SHRINK; i++) {
@@ -326,8 +354,12 @@ static bool is_also_stopped(const ls_policy *policy, uint32_t v, uint32_t count)
     return false;
 }
 
-/* Lets go again, dearest first, everyone without whom the job still fits. */
-static void let_go(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
+/*
+ * Lets victims go again, dearest first, as long as the job still fits. Victims are taken one by one
+ * until they are enough, so an early one may have become unnecessary; RESTORES_MOST bounds the
+ * attempts.
+ */
+static void let_go(ls_policy *policy, const ls_gang_shape *shape, uint32_t needed, uint32_t count)
 {
     uint32_t tries = RESTORES_MOST;
     for (uint32_t v = count; v-- > 0 && tries > 0;) {
@@ -337,7 +369,7 @@ static void let_go(ls_policy *policy, const ls_shape *shape, uint32_t needed, ui
         }
         tries--;
         set_freed(policy, other, false);
-        /* Of a job that is shrunk too, the shrinking stays. */
+        /* when the job is to be shrunk as well, its surplus stays free */
         for (uint32_t i = 0; i < v; i++) {
             if (policy->victims[i].job == other->job && policy->victims[i].taken) {
                 set_freed(policy, &policy->victims[i], true);
@@ -351,7 +383,8 @@ static void let_go(ls_policy *policy, const ls_shape *shape, uint32_t needed, ui
     }
 }
 
-/* Whether the account of a victim that is only reclaimed from would, without those taken so far, still borrow. */
+/* Whether the account of a victim that is only reclaimed from would still borrow without the
+ * victims taken so far. An account gives back what it borrowed, and no more. */
 static bool still_borrows(const ls_policy *policy, uint32_t v)
 {
     const victim *other = &policy->victims[v];
@@ -369,11 +402,12 @@ static bool still_borrows(const ls_policy *policy, uint32_t v)
     }
     const uint64_t nominal = a->settings.quota[LS_RESOURCE_DEVICES].nominal;
     return nominal == LS_UNLIMITED || a->used[LS_RESOURCE_DEVICES] > nominal + taken ||
-           a->used[LS_RESOURCE_DEVICES] <= nominal; /* it borrows cores or memory */
+           a->used[LS_RESOURCE_DEVICES] <= nominal; /* it borrows cores or memory instead */
 }
 
-/* Shrinks by no more than is needed. */
-static void shrink_less(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
+/* Gives back what was shrunk too much, in multiples that the job allows, as long as the new job
+ * still fits. */
+static void shrink_less(ls_policy *policy, const ls_gang_shape *shape, uint32_t needed, uint32_t count)
 {
     for (uint32_t v = count; v-- > 0;) {
         victim *other = &policy->victims[v];
@@ -394,7 +428,7 @@ static void shrink_less(ls_policy *policy, const ls_shape *shape, uint32_t neede
     }
 }
 
-static bool take_victims(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count,
+static bool take_victims(ls_policy *policy, const ls_gang_shape *shape, uint32_t needed, uint32_t count,
                          uint32_t domain)
 {
     bool enough = false;
@@ -419,8 +453,9 @@ static bool take_victims(ls_policy *policy, const ls_shape *shape, uint32_t need
     return fits(policy, shape, needed);
 }
 
-/* The cheapest domain first; another where that one does not do after all. */
-static bool take_somewhere(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
+/* The cheapest domain first; the next ones when it turns out not to work, for instance because what
+ * would become free is too scattered. */
+static bool take_somewhere(ls_policy *policy, const ls_gang_shape *shape, uint32_t needed, uint32_t count)
 {
     cost_domains(policy, shape, needed, count);
     for (int tries = 0; tries < DOMAINS_MOST; tries++) {
@@ -468,7 +503,7 @@ static void stop(ls_policy *policy, const victim *v, uint32_t for_slot, uint64_t
         ls_action_add_shares(policy, ls_action_add(policy, LS_ACTION_SHRINK, v->job, for_slot), other);
         return;
     }
-    if (now_ms - min_u64(now_ms, other->window_ms) >= policy->settings.preemption_window_ms) {
+    if (now_ms - ls_min_u64(now_ms, other->window_ms) >= policy->settings.preemption_window_ms) {
         other->window_ms = now_ms;
         other->preemptions = 0;
     }
@@ -477,7 +512,7 @@ static void stop(ls_policy *policy, const victim *v, uint32_t for_slot, uint64_t
     ls_action_add(policy, v->tier == TIER_END ? LS_ACTION_END : LS_ACTION_PREEMPT, v->job, for_slot);
 }
 
-/* What decides who may be asked: jobs alike in this have the same victims. */
+/* What decides who may be asked. Jobs with the same signature have the same victims. */
 static asking signature(const ls_policy *policy, const job *j, bool own, bool equals)
 {
     return (asking){.account = policy->any_quota ? j->spec.account : 0,
@@ -500,14 +535,15 @@ static asking *known_offer(ls_policy *policy, const asking *like)
     return NULL;
 }
 
-/* In a pass what can be had only becomes less: who asks for as much as was looked for in vain need not look. */
-static bool is_in_vain(const asking *known, const ls_shape *shape, uint32_t needed, uint32_t missing)
+/* Within a pass, less and less can be had: a job that asks for as much as one that failed before
+ * need not look. */
+static bool is_in_vain(const asking *known, const ls_gang_shape *shape, uint32_t needed, uint32_t missing)
 {
     return known->devices < missing ||
            (known->failed_ranks > 0 && needed >= known->failed_ranks && ls_shape_same(shape, &known->failed));
 }
 
-static void remember_vain(asking *known, const ls_shape *shape, uint32_t needed)
+static void remember_vain(asking *known, const ls_gang_shape *shape, uint32_t needed)
 {
     if (known && (known->failed_ranks == 0 || needed < known->failed_ranks)) {
         known->failed = *shape;
@@ -515,33 +551,36 @@ static void remember_vain(asking *known, const ls_shape *shape, uint32_t needed)
     }
 }
 
-/* Lists who may be asked for a job; returns how many, 0 when all of them together would not be enough. */
-static uint32_t list_victims(ls_policy *policy, const job *j, uint32_t missing, const asking *like,
-                             asking **known, uint64_t now_ms, uint32_t *attempts)
+/*
+ * Lists the jobs that may be asked; false when all of them together would not be enough. The result
+ * is kept in `known`, so that jobs alike need not look again in this pass. When there is no room
+ * left to keep it, a look costs one of the attempts, which bounds the work of a pass.
+ */
+static bool list_victims(ls_policy *policy, search *s, asking **known, uint32_t *attempts)
 {
-    uint32_t count = 0, devices = 0;
+    uint32_t devices = 0;
     for (uint32_t i = 0; i < policy->running_count; i++) {
-        if (may_yield(j, like->queue, policy->any_quota, policy->running[i].hint)) {
-            offer_victims(policy, j, policy->running[i].slot, like->own, like->equals, now_ms, &count);
+        if (may_yield(s->j, s->like.queue, policy->any_quota, policy->running[i].hint)) {
+            offer_victims(policy, s, policy->running[i].slot);
         }
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < s->count; i++) {
         devices += policy->victims[i].devices;
     }
     if (!*known && policy->offer_count < OFFERS_MAX) {
         *known = &policy->offers[policy->offer_count++];
-        **known = *like;
+        **known = s->like;
     } else if (!*known) {
-        --*attempts; /* so many kinds of jobs: each look has its price */
+        --*attempts;
     }
     if (*known) {
         (*known)->devices = devices;
     }
-    return devices < missing ? 0 : count;
+    return s->count > 0 && devices >= s->missing;
 }
 
 /* Whether victims that are listed can make room; the plan is policy->plan. */
-static bool take(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint32_t count)
+static bool take(ls_policy *policy, const ls_gang_shape *shape, uint32_t needed, uint32_t count)
 {
     const uint32_t free = policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, shape);
     policy->victims_missing = needed > free ? needed - free : 1;
@@ -550,30 +589,34 @@ static bool take(ls_policy *policy, const ls_shape *shape, uint32_t needed, uint
                                    : take_somewhere(policy, shape, needed, count);
 }
 
-/* `equals`: those who need not yield may be shrunk too. */
+/*
+ * Makes room for `needed` ranks of a job and lets it claim them. equals: jobs that need not yield
+ * may be shrunk too. The plan is made first, on a copy of the free map; only when it holds is
+ * anyone told to stop. The job then waits (CLAIMING) until all its victims have given up what they
+ * were asked for.
+ */
 static bool try_preempt(ls_policy *policy, uint32_t slot, uint32_t needed, bool equals, uint64_t now_ms,
                         uint32_t *attempts)
 {
     job *j = &policy->jobs[slot];
-    const ls_shape shape = ls_job_shape(policy, j);
+    const ls_gang_shape shape = ls_job_shape(policy, j);
     const uint32_t free = policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, &shape);
-    const uint32_t missing = needed > free ? needed - free : 1;
-    const asking like = signature(policy, j, ls_quota_is_own(policy, j, j->spec.min_ranks), equals);
-    asking *known = known_offer(policy, &like);
-    if (*attempts == 0 || (known && is_in_vain(known, &shape, needed, missing))) {
-        return false;
-    }
-    const uint32_t count = list_victims(policy, j, missing, &like, &known, now_ms, attempts);
-    if (count == 0) {
+    search s = {.j = j,
+                .now_ms = now_ms,
+                .missing = needed > free ? needed - free : 1,
+                .like = signature(policy, j, ls_quota_is_own(policy, j, j->spec.min_ranks), equals)};
+    asking *known = known_offer(policy, &s.like);
+    if (*attempts == 0 || (known && is_in_vain(known, &shape, needed, s.missing)) ||
+        !list_victims(policy, &s, &known, attempts)) {
         return false;
     }
     *attempts -= *attempts > 0;
-    if (!take(policy, &shape, needed, count)) {
+    if (!take(policy, &shape, needed, s.count)) {
         remember_vain(known, &shape, needed);
         return false;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        if (policy->victims[i].taken && !is_also_stopped(policy, i, count)) {
+    for (uint32_t i = 0; i < s.count; i++) {
+        if (policy->victims[i].taken && !is_also_stopped(policy, i, s.count)) {
             stop(policy, &policy->victims[i], slot, now_ms);
         }
     }
@@ -584,7 +627,7 @@ static bool try_preempt(ls_policy *policy, uint32_t slot, uint32_t needed, bool 
     return true;
 }
 
-/* What its account has for it beside those with a reserved start before it. */
+/* What its account may still use beside the jobs with a reservation before it. */
 static uint32_t room_for(const ls_policy *policy, const job *j)
 {
     return ls_quota_room_bound(policy, j, policy->reservation_count);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Accounts: what they use, what they may use, and how much they have had. */
+/* Accounts: what they use, what they may use, and how much they have used in the past. */
 #include "orchestration/policy/state.h"
 
-enum { TICKS = 256 }; /* steps in which a half-life passes */
+enum { TICKS = 256 }; /* steps per half-life */
 
 static uint64_t per_rank(const job *j, int resource)
 {
@@ -34,7 +34,8 @@ static uint64_t scaled(uint64_t value, uint64_t parts_of_2_32)
     return (uint64_t)((unsigned __int128)value * parts_of_2_32 >> 32);
 }
 
-/* Usage over `ticks` whole steps: what was there decays, what came in each step decays from the end of that step on. */
+/* Usage after `ticks` whole steps at a constant rate: what was there decays, and what is added in a
+ * step decays from the end of that step on. */
 static uint64_t after_ticks(uint64_t usage, uint64_t rate, uint64_t tick_ms, uint64_t ticks)
 {
     const uint64_t one = UINT64_C(1) << 32, root = halved(1), last = halved(ticks);
@@ -55,7 +56,8 @@ void ls_usage_advance(const ls_policy *policy, account *a, uint64_t now_ms)
         const uint64_t capacity = policy->places.capacity[r];
         const uint64_t rate = capacity ? (a->used[r] << 20) / capacity : 0;
         uint64_t *usage = &a->usage.share_ms[r];
-        if (ticks > 0) { /* to the end of the step that had begun, then whole steps, then the rest */
+        /* to the end of the current step, then whole steps, then the rest */
+        if (ticks > 0) {
             *usage += rate * (a->decayed_ms + tick_ms - a->usage.at_ms);
             *usage = after_ticks(scaled(*usage, halved(1)), rate, tick_ms, ticks - 1);
             *usage += rate * (now_ms - boundary_ms);
@@ -70,29 +72,32 @@ void ls_usage_advance(const ls_policy *policy, account *a, uint64_t now_ms)
 uint32_t ls_usage_factor(const ls_policy *policy, const account *a)
 {
     const uint64_t day_ms = 86400000, half_life_ms = policy->settings.half_life_ms;
-    const uint64_t window_ms =
-        (half_life_ms ? half_life_ms : 30 * day_ms) / 1000 * 1443; /* half-life / ln 2 */
-    uint64_t most = 0; /* dominant share: 2^20 is all of the cluster, always */
+    /* half-life / ln 2 */
+    const uint64_t window_ms = (half_life_ms ? half_life_ms : 30 * day_ms) / 1000 * 1443;
+    /*
+     * dominant share: the resource of which it used most counts; 2^20 is all of the cluster, always
+     */
+    uint64_t most = 0;
     for (int r = 0; r < LS_RESOURCES; r++) {
-        most = max_u64(most, a->usage.share_ms[r]);
+        most = ls_max_u64(most, a->usage.share_ms[r]);
     }
     const uint64_t share = window_ms ? most / window_ms : 0;
     const uint64_t weight = a->settings.weight;
-    const uint64_t k = share * max_u64(policy->total_weight, weight) / weight * TICKS >> 20;
+    const uint64_t k = share * ls_max_u64(policy->total_weight, weight) / weight * TICKS >> 20;
     return (uint32_t)(halved(k) >> 16);
 }
 
 /* ---- quotas ---- */
 
-/* What nobody else may have, whether it is used or not. */
+/* The part of a quota that no other account may use, even when it is free. */
 static uint64_t not_lent(const ls_quota *quota)
 {
-    return quota->nominal == LS_UNLIMITED ? 0 : quota->nominal - min_u64(quota->lend_max, quota->nominal);
+    return quota->nominal == LS_UNLIMITED ? 0 : quota->nominal - ls_min_u64(quota->lend_max, quota->nominal);
 }
 
 static uint64_t kept(const account *a, int resource)
 {
-    return max_u64(a->used[resource], not_lent(&a->settings.quota[resource]));
+    return ls_max_u64(a->used[resource], not_lent(&a->settings.quota[resource]));
 }
 
 void ls_account_touch(ls_policy *policy, uint32_t index)
@@ -162,7 +167,8 @@ bool ls_quota_borrows(const ls_policy *policy, const job *j)
     return false;
 }
 
-/* What of a resource the account may still use: its own and what it may borrow, less what others do not lend. */
+/* How much more of a resource the account may use: its own and what it may borrow, less what others
+ * do not lend. */
 static uint64_t room_of(const ls_policy *policy, const account *a, int r)
 {
     const ls_quota *quota = &a->settings.quota[r];
@@ -176,11 +182,13 @@ static uint64_t room_of(const ls_policy *policy, const account *a, int r)
     const uint64_t left = policy->places.capacity[r] > taken ? policy->places.capacity[r] - taken : 0;
     const uint64_t own = quota->nominal != LS_UNLIMITED && quota->nominal > a->used[r]
                              ? quota->nominal - a->used[r]
-                             : 0; /* its own it may always ask for: who borrowed it has to give it back */
-    return min_u64(room, max_u64(left, own));
+                             /* its own quota is always available: what others borrowed of it they
+                              * have to give back */
+                             : 0;
+    return ls_min_u64(room, ls_max_u64(left, own));
 }
 
-/* promised: of its account's room, what is for others. */
+/* promised: the part of its account's room that is kept for other jobs */
 static uint32_t room_beside(const ls_policy *policy, const job *j, const uint64_t promised[LS_RESOURCES])
 {
     const account *a = &policy->accounts[j->spec.account];
@@ -188,7 +196,7 @@ static uint32_t room_beside(const ls_policy *policy, const job *j, const uint64_
     for (int r = 0; r < LS_RESOURCES; r++) {
         if (per_rank(j, r) > 0) {
             const uint64_t room = room_of(policy, a, r);
-            ranks = min_u64(ranks, (room - min_u64(room, promised[r])) / per_rank(j, r));
+            ranks = ls_min_u64(ranks, (room - ls_min_u64(room, promised[r])) / per_rank(j, r));
         }
     }
     return (uint32_t)ranks;
@@ -203,7 +211,7 @@ uint32_t ls_quota_room(const ls_policy *policy, const job *j)
 uint32_t ls_quota_room_bound(const ls_policy *policy, const job *j, uint32_t first)
 {
     uint64_t promised[LS_RESOURCES] = {0};
-    uint32_t members = 0; /* of its group, that will run */
+    uint32_t members = 0; /* jobs of its group that will run by then */
     for (uint32_t i = 0; i < first && (policy->any_quota || j->spec.group); i++) {
         const reservation *r = &policy->reservations[i];
         const job *other = &policy->jobs[r->job];
@@ -213,7 +221,8 @@ uint32_t ls_quota_room_bound(const ls_policy *policy, const job *j, uint32_t fir
         members += j->spec.group && other->spec.group == j->spec.group;
         const bool same = other->spec.account == j->spec.account;
         const bool own = same && ls_quota_is_own(policy, other, other->spec.min_ranks);
-        for (int k = 0; k < LS_RESOURCES && own; k++) { /* what would be borrowed is promised to nobody */
+        /* what would have to be borrowed is promised to no job */
+        for (int k = 0; k < LS_RESOURCES && own; k++) {
             promised[k] += per_rank(other, k) * other->spec.min_ranks;
         }
     }
@@ -245,7 +254,7 @@ bool ls_quota_ever(const ls_policy *policy, const job *j, uint32_t ranks)
         const uint64_t left = capacity > others ? capacity - others : 0;
         const uint64_t own = quota->nominal != LS_UNLIMITED ? quota->nominal : 0;
         if (amount > add_u64(quota->nominal, quota->borrow_max) ||
-            (others > 0 && amount > max_u64(left, own))) {
+            (others > 0 && amount > ls_max_u64(left, own))) {
             return false;
         }
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Topology: the machines the queue places jobs on, as a tree.
+ * Topology: the machines on which the queue places jobs, as a tree.
  *
- *   cluster > spine > leaf (or rail group, or block) > node > island (devices that share the fastest link) > device
+ *   cluster > spine > leaf (a leaf switch, rail group or block) > node > island (devices that share
+ *   the fastest link) > device
  *
- * A device is what one rank gets: a GPU, or a CPU slot of a machine without one. A cluster is plain data that somebody describes (one
- * machine, a file, "64x8"); what is free on it, the policy keeps (orchestration/policy/policy.h).
+ * A device is what one rank gets: a GPU, or a slot of a machine without GPUs. A cluster is plain
+ * data that describes machines (this one, a file, "64x8"); the policy keeps what is free on it
+ * (policy.h).
  *
  * Pure; integers only.
  */
@@ -31,35 +33,37 @@ enum { LS_NODE_DEVICES_MAX = 64, LS_TOPOLOGY_NODES_MAX = 1 << 17, LS_TOPOLOGY_KI
 
 typedef struct ls_node_spec {
     const char *name;
-    uint32_t leaf, spine;    /* numbers, any; a leaf belongs to one spine */
-    uint16_t kind;           /* devices of one kind are interchangeable: index into ls_cluster.kinds */
+    uint32_t leaf, spine; /* any numbers; a leaf belongs to one spine */
+    /* index into ls_policy_cluster.kinds; devices of one kind are interchangeable */
+    uint16_t kind;
     uint16_t devices;        /* 1..64 */
-    uint16_t island_devices; /* devices i, i + 1, .. of one island; divides devices */
+    uint16_t island_devices; /* consecutive devices that form an island; divides devices */
     uint32_t cpus;           /* cores */
     uint32_t memory_mib;
-    bool spot; /* may be taken away: only jobs that say they can live with it are placed there */
+    bool spot; /* may be taken away: used only by jobs that allow it */
 } ls_node_spec;
 
-typedef struct ls_cluster {
+typedef struct ls_policy_cluster {
     const char **kinds;
     uint32_t kind_count; /* 1..64 */
     ls_node_spec *nodes;
     uint32_t node_count; /* 1..131072 */
-} ls_cluster;
+} ls_policy_cluster;
 
 /* "island", "node", "leaf", "spine", "cluster". */
 const char *ls_level_name(ls_level level);
-/* The level of that name. Errors: LS_ERR_INVALID, naming those there are. */
+/* The level of that name. Errors: LS_ERR_INVALID, naming the levels. */
 LS_MUST_CHECK ls_status ls_level_parse(const char *name, ls_level *level_out);
 
 /* Errors: LS_ERR_INVALID, naming the node and what is outside its range. */
-LS_MUST_CHECK ls_status ls_cluster_check(const ls_cluster *cluster);
+LS_MUST_CHECK ls_status ls_cluster_check(const ls_policy_cluster *cluster);
 
 /*
- * A cluster of equal nodes, names "n0", "n1", ..: nodes_per_leaf nodes under a leaf, leaves_per_spine leaves under a spine (0: all), one
- * island per node, one kind "gpu", 8 cores and 64 GiB of memory per device.
+ * A cluster of equal nodes, names "n0", "n1", ..: nodes_per_leaf nodes under a leaf,
+ * leaves_per_spine leaves under a spine (0: all), one island per node, one kind "gpu", 8 cores and
+ * 64 GiB of memory per device.
  */
 void ls_cluster_uniform(ls_arena *arena, uint32_t nodes, uint16_t devices, uint32_t nodes_per_leaf,
-                        uint32_t leaves_per_spine, ls_cluster *cluster_out);
+                        uint32_t leaves_per_spine, ls_policy_cluster *cluster_out);
 
 #endif

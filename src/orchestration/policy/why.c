@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Why a job waits: the stage that stops it, who is in the way, when it will start, and what would let it start now.
+ * Why a job waits: the stage that stops it, the jobs in the way, when it will start, and what would
+ * let it start now.
  *
- * A counterfactual is a copy of the job's record with one thing changed, put before the same free devices and the reservations of those that then come before
- * it: what the next pass would do, as nobody before it can start (the last pass would have started him).
+ * A counterfactual is a copy of the job's record with one thing changed, tried against the same
+ * free devices and against the reservations of the jobs that would then come before it. That is
+ * what the next pass would do: no job before it can start, or the last pass would have started it.
  */
 #include "orchestration/policy/state.h"
 
@@ -12,7 +14,7 @@
 
 /* ---- place in the order ---- */
 
-/* Among those that are not held; 0: it is. */
+/* Its place among the jobs that are not held; 0: it is held. */
 static void count_rank(const ls_policy *policy, uint64_t id, ls_why *why)
 {
     why->rank = why->pending = 0;
@@ -26,14 +28,15 @@ static void count_rank(const ls_policy *policy, uint64_t id, ls_why *why)
     }
 }
 
-/* Whether an entry of the order comes before a job, as it was or as it would be changed. */
+/* Whether an entry of the order comes before a job; `j` may be a changed copy. Its place is
+ * computed for the time of the last pass, which made the order. */
 static bool comes_before(const ls_policy *policy, const entry *e, const job *j)
 {
     const entry mine = ls_order_entry(policy, j, policy->passed_ms);
     return e->id != j->spec.id && ls_entry_precedes(e, &mine);
 }
 
-/* How many reservations are of jobs before this one: they bind it. */
+/* How many reservations bind a job: those up to the last one of a job before it. */
 static uint32_t bound_by(const ls_policy *policy, const job *j)
 {
     uint32_t count = 0;
@@ -43,7 +46,7 @@ static uint32_t bound_by(const ls_policy *policy, const job *j)
     return count;
 }
 
-/* With the order fifo nobody passes the first who could start but for devices. */
+/* With the order fifo, no job passes the first one that waits only for devices. */
 static bool is_behind_head(const ls_policy *policy, const job *j, uint64_t now_ms)
 {
     for (uint32_t i = 0; policy->settings.order == LS_ORDER_FIFO && i < policy->order_count; i++) {
@@ -56,6 +59,11 @@ static bool is_behind_head(const ls_policy *policy, const job *j, uint64_t now_m
     return false;
 }
 
+/*
+ * What the next pass would do with a job, which may be a changed copy: the same gates, the same
+ * order, the same reservations that bind it. Preemption is not tried: a change that would only help
+ * by stopping other jobs is not offered.
+ */
 static bool would_start(ls_policy *policy, const job *j, uint64_t now_ms)
 {
     return ls_job_gate(policy, j, now_ms) == LS_WHY_STAGES && !is_behind_head(policy, j, now_ms) &&
@@ -64,6 +72,8 @@ static bool would_start(ls_policy *policy, const job *j, uint64_t now_ms)
 
 /* ---- stages ---- */
 
+/* The first stage that stops it, in the order in which a pass asks: what is true of the job itself
+ * comes before what other jobs cause. */
 static ls_why_stage stage_of(ls_policy *policy, const job *j, uint64_t now_ms)
 {
     if (j->state == JOB_RUNNING) {
@@ -80,6 +90,8 @@ static ls_why_stage stage_of(ls_policy *policy, const job *j, uint64_t now_ms)
     if (gate != LS_WHY_STAGES) {
         return gate;
     }
+    /* Does it fit when no reservation counts? Then either the order or a reservation is in the way;
+     * if it does not, devices are: too few of them (gang), or in the wrong places (placement). */
     const bool fits = ls_job_startable(policy, j, now_ms, 0, false) > 0;
     if (fits && is_behind_head(policy, j, now_ms)) {
         return LS_WHY_PRIORITY;
@@ -88,24 +100,28 @@ static ls_why_stage stage_of(ls_policy *policy, const job *j, uint64_t now_ms)
         const bool now = ls_job_startable(policy, j, now_ms, bound_by(policy, j), false) > 0;
         return now ? LS_WHY_STARTING : LS_WHY_RESERVATION;
     }
-    const ls_shape shape = ls_job_shape(policy, j);
+    const ls_gang_shape shape = ls_job_shape(policy, j);
     ls_reserve_view(policy, 0, 0);
     const uint32_t free = policy->settings.pooled ? policy->pooled_free : ls_shape_free(&policy->map, &shape);
     return free < j->spec.min_ranks ? LS_WHY_GANG : LS_WHY_PLACEMENT;
 }
 
-static void count_needed(ls_policy *policy, const job *j, ls_why *why)
+/* The two numbers that belong to the stage: what it needs, and what there is. */
+static void count_needed(ls_policy *policy, const job *j, uint64_t now_ms, ls_why *why)
 {
     const uint32_t room = ls_quota_room(policy, j);
     why->needed = j->spec.min_ranks;
     why->level = LS_LEVEL_CLUSTER;
     why->available = why->free_most[LS_LEVEL_CLUSTER];
     switch (why->stage) {
+    case LS_WHY_MAINTENANCE:
+        why->window = *ls_job_window(policy, j, now_ms);
+        break;
     case LS_WHY_QUOTA:
         why->available = room;
         break;
     case LS_WHY_PLACEMENT:
-        /* Within a level; or if that is everywhere, on nodes as they should be. */
+        /* Within its level; when it may be anywhere, the nodes themselves do not suit it. */
         why->level = j->spec.required < LS_LEVEL_CLUSTER ? j->spec.required : LS_LEVEL_NODE;
         why->needed =
             why->level == LS_LEVEL_NODE && j->spec.devices_per_node ? j->spec.devices_per_node : why->needed;
@@ -132,7 +148,7 @@ static void add_blocker(const ls_policy *policy, const job *of, ls_why *why, uin
     if (why->blocker_count == LS_WHY_BLOCKERS_MAX) {
         return;
     }
-    /* Nobody is stopped for who waits for its end. */
+    /* For a dependency or a group the job waits for an end; no job is stopped for that. */
     const bool is_in_way = why->stage != LS_WHY_DEPENDENCY && why->stage != LS_WHY_GROUP;
     const uint64_t ends_ms = j->state == JOB_PENDING ? UINT64_MAX : ls_running_ends(j, now_ms);
     why->blockers[why->blocker_count].job = j->spec.id;
@@ -153,8 +169,8 @@ static bool waits_for(const ls_policy *policy, const job *on, uint32_t slot)
     return false;
 }
 
-/* Marks the devices of a plan in scratch memory. */
-static void mark_plan(ls_policy *policy, const ls_plan *plan)
+/* Marks the devices of a plan, in scratch memory of the future map. */
+static void mark_plan(ls_policy *policy, const ls_placement *plan)
 {
     memset(policy->future.claimed, 0, policy->places.node_count * sizeof *policy->future.claimed);
     for (uint32_t i = 0; plan && i < plan->count; i++) {
@@ -172,8 +188,10 @@ static bool has_marked(const ls_policy *policy, const job *other)
     return false;
 }
 
+/* Whether a running job is in the way, by stage. With a plan only jobs that have devices of it
+ * count. */
 static bool is_blocker(const ls_policy *policy, uint32_t slot, const job *j, uint32_t other_slot,
-                       ls_why_stage stage, const ls_plan *plan)
+                       ls_why_stage stage, const ls_placement *plan)
 {
     const job *other = &policy->jobs[other_slot];
     switch (stage) {
@@ -181,7 +199,7 @@ static bool is_blocker(const ls_policy *policy, uint32_t slot, const job *j, uin
         return other->spec.group == j->spec.group;
     case LS_WHY_QUOTA:
         return other->spec.account == j->spec.account || ls_quota_borrows(policy, other);
-    case LS_WHY_STARTING:
+    case LS_WHY_STARTING: /* the jobs that give up devices for it */
         return other->for_job == slot;
     case LS_WHY_GANG:
     case LS_WHY_PLACEMENT:
@@ -191,7 +209,10 @@ static bool is_blocker(const ls_policy *policy, uint32_t slot, const job *j, uin
     }
 }
 
-static void list_blockers(ls_policy *policy, uint32_t slot, ls_why *why, const ls_plan *plan, uint64_t now_ms)
+/* Lists the jobs in the way: those it depends on, those with a reservation or a place before it,
+ * then running jobs in the order of their predicted ends. */
+static void list_blockers(ls_policy *policy, uint32_t slot, ls_why *why, const ls_placement *plan,
+                          uint64_t now_ms)
 {
     const job *j = &policy->jobs[slot];
     mark_plan(policy, plan);
@@ -223,7 +244,8 @@ static void list_blockers(ls_policy *policy, uint32_t slot, ls_why *why, const l
 
 /* ---- when ---- */
 
-/* Device-ms that those before it and without a reservation will want, shared by all devices. */
+/* The device-ms that waiting jobs before it without a reservation will need, divided by all
+ * devices: a lower bound for how long they keep it waiting. */
 static uint64_t work_ahead_ms(const ls_policy *policy, uint64_t id)
 {
     uint64_t work = 0;
@@ -234,24 +256,26 @@ static uint64_t work_ahead_ms(const ls_policy *policy, uint64_t id)
             work = add_u64(work, run_ms == UINT64_MAX ? 0 : run_ms * j->spec.ranks);
         }
     }
-    return work / max_u64(policy->places.devices, 1);
+    return work / ls_max_u64(policy->places.devices, 1);
 }
 
+/* Stages that end when devices become free, so a start follows from the predicted ends of running
+ * jobs. */
 static bool needs_devices(ls_why_stage stage)
 {
     return stage == LS_WHY_GANG || stage == LS_WHY_PLACEMENT || stage == LS_WHY_RESERVATION ||
            stage == LS_WHY_PRIORITY || stage == LS_WHY_QUOTA;
 }
 
-/* plan_out: what it would have then; NULL when no time was found. */
+/* Estimates when it starts. plan_out: the devices it would have then; NULL: no time was found. */
 static void estimate_start(ls_policy *policy, uint32_t slot, ls_why *why, uint64_t now_ms,
-                           const ls_plan **plan_out)
+                           const ls_placement **plan_out)
 {
     const job *j = &policy->jobs[slot];
     for (uint32_t i = 0; i < policy->reservation_count; i++) {
         const reservation *r = &policy->reservations[i];
         if (r->id == j->spec.id && r->starts_ms != UINT64_MAX) {
-            why->eta_ms = max_u64(r->starts_ms, now_ms);
+            why->eta_ms = ls_max_u64(r->starts_ms, now_ms);
             why->eta_is_reserved = true;
             *plan_out = &r->plan;
             return;
@@ -259,9 +283,12 @@ static void estimate_start(ls_policy *policy, uint32_t slot, ls_why *why, uint64
     }
     if (why->stage == LS_WHY_BEGIN) {
         why->eta_ms = j->spec.begin_ms;
+    } else if (why->stage == LS_WHY_MAINTENANCE) {
+        why->eta_ms = why->window.end_ms;
     } else if (why->stage == LS_WHY_STARTING) {
         why->eta_ms = now_ms;
     } else if (needs_devices(why->stage)) {
+        /* the pieces are those of policy->plan; only the count is a copy */
         reservation r = {.plan = policy->plan};
         if (ls_reserve_find(policy, slot, now_ms, true, &r)) {
             const bool known = r.starts_ms != UINT64_MAX;
@@ -280,7 +307,8 @@ typedef struct trial {
     ls_why *why;
 } trial;
 
-/* Whether with this one change it starts at the next pass. */
+/* Whether the job would start at the next pass with this one change. A change that is not allowed
+ * is no way to start. */
 static bool starts_with(ls_policy *policy, const trial *t, ls_change_kind kind, uint64_t value)
 {
     job changed;
@@ -291,6 +319,7 @@ static bool starts_with(ls_policy *policy, const trial *t, ls_change_kind kind, 
     return would_start(policy, &changed, t->now_ms);
 }
 
+/* Adds a counterfactual if it is true. */
 static bool offer(ls_policy *policy, const trial *t, ls_change_kind kind, uint64_t value)
 {
     ls_why *why = t->why;
@@ -304,12 +333,14 @@ static bool offer(ls_policy *policy, const trial *t, ls_change_kind kind, uint64
     return true;
 }
 
-/* The most ranks with which it would start now. */
+/* Offers the largest number of ranks with which it would start now, by bisection: what fits with
+ * some number of ranks fits with fewer, too. */
 static void offer_ranks(ls_policy *policy, const trial *t)
 {
     const job *j = &policy->jobs[t->slot];
     const uint32_t step = j->spec.devices_per_node ? j->spec.devices_per_node : 1;
-    uint32_t low = 0, high = (j->spec.min_ranks - 1) / step + 1; /* low x step does, high x step does not */
+    /* with low x step it starts, with high x step it does not */
+    uint32_t low = 0, high = (j->spec.min_ranks - 1) / step + 1;
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
         if (starts_with(policy, t, LS_CHANGE_RANKS, (uint64_t)middle * step)) {
@@ -323,7 +354,8 @@ static void offer_ranks(ls_policy *policy, const trial *t)
     }
 }
 
-/* The longest time limit with which it is gone before what is reserved is needed. */
+/* Offers the longest time limit with which it would end before the reserved devices are needed.
+ * Tries the reserved starts, latest first. */
 static void offer_limit(ls_policy *policy, const trial *t)
 {
     uint64_t below_ms = UINT64_MAX;
@@ -331,7 +363,7 @@ static void offer_limit(ls_policy *policy, const trial *t)
         uint64_t starts_ms = 0;
         for (uint32_t i = 0; i < policy->reservation_count; i++) {
             const uint64_t at_ms = policy->reservations[i].starts_ms;
-            starts_ms = at_ms < below_ms && at_ms != UINT64_MAX ? max_u64(starts_ms, at_ms) : starts_ms;
+            starts_ms = at_ms < below_ms && at_ms != UINT64_MAX ? ls_max_u64(starts_ms, at_ms) : starts_ms;
         }
         if (starts_ms <= t->now_ms || offer(policy, t, LS_CHANGE_LIMIT, starts_ms - t->now_ms)) {
             return;
@@ -340,7 +372,8 @@ static void offer_limit(ls_policy *policy, const trial *t)
     }
 }
 
-/* What its account lacks; tried on the account, which is put back. */
+/* Offers the quota that its account lacks. Tried on the account itself, which is restored
+ * afterwards. */
 static void offer_quota(ls_policy *policy, const trial *t)
 {
     const job *j = &policy->jobs[t->slot];
@@ -367,6 +400,8 @@ static void offer_quota(ls_policy *policy, const trial *t)
     ls_quota_recount(policy, a, &kept);
 }
 
+/* From the cheapest change for the user to the dearest; each kind at most once, up to
+ * LS_WHY_CHANGES_MAX. */
 static void offer_changes(ls_policy *policy, const trial *t)
 {
     const job *j = &policy->jobs[t->slot];
@@ -376,10 +411,14 @@ static void offer_changes(ls_policy *policy, const trial *t)
     if (j->spec.begin_ms > t->now_ms) {
         offer(policy, t, LS_CHANGE_BEGIN, 0);
     }
+    if (t->why->stage == LS_WHY_MAINTENANCE && t->why->window.begin_ms > t->now_ms) {
+        offer(policy, t, LS_CHANGE_LIMIT, t->why->window.begin_ms - t->now_ms);
+    }
     if (t->why->stage == LS_WHY_GROUP) {
         offer(policy, t, LS_CHANGE_GROUP, t->why->available + 1);
     }
     offer_quota(policy, t);
+    /* the first level that helps keeps the ranks closest together */
     for (int level = (int)j->spec.required + 1; level < LS_LEVEL_COUNT; level++) {
         if (offer(policy, t, LS_CHANGE_REQUIRED, (uint64_t)level)) {
             break;
@@ -395,16 +434,18 @@ static void offer_changes(ls_policy *policy, const trial *t)
         offer(policy, t, LS_CHANGE_SPOT, 1);
     }
     offer_ranks(policy, t);
-    offer_limit(policy, t);
+    if (t->why->stage != LS_WHY_MAINTENANCE) {
+        offer_limit(policy, t);
+    }
     if (j->spec.priority + 1 < LS_PRIORITIES) {
         offer(policy, t, LS_CHANGE_PRIORITY, LS_PRIORITIES - 1);
     }
 }
 
-/* Stage and numbers. The view of what is free is then that without reservations. */
+/* Finds the stage and its numbers. Leaves the free map without anything withheld. */
 static void look_at_stage(ls_policy *policy, const job *j, uint64_t now_ms, ls_why *why)
 {
-    const ls_shape shape = ls_job_shape(policy, j);
+    const ls_gang_shape shape = ls_job_shape(policy, j);
     *why = (ls_why){.stage = stage_of(policy, j, now_ms)};
     ls_reserve_view(policy, 0, 0);
     ls_shape_free_most(&policy->map, &shape, why->free_most);
@@ -412,13 +453,13 @@ static void look_at_stage(ls_policy *policy, const job *j, uint64_t now_ms, ls_w
         why->free_most[LS_LEVEL_CLUSTER] = policy->pooled_free;
     }
     why->pending = policy->order_count;
-    count_needed(policy, j, why);
+    count_needed(policy, j, now_ms, why);
 }
 
 static ls_status find_asked(const ls_policy *policy, uint64_t id, uint32_t *slot_out)
 {
     *slot_out = ls_index_find(&policy->ids, id);
-    return *slot_out == NO_SLOT ? ls_fail(LS_ERR_NOT_FOUND, "there is no job %" PRIu64, id) : LS_OK;
+    return *slot_out == NO_SLOT ? ls_fail(LS_ERR_NOT_FOUND, "job %" PRIu64 " does not exist", id) : LS_OK;
 }
 
 ls_status ls_policy_stage(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_why *why_out)
@@ -426,7 +467,8 @@ ls_status ls_policy_stage(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_wh
     uint32_t slot = 0;
     LS_TRY(find_asked(policy, id, &slot));
     look_at_stage(policy, &policy->jobs[slot], now_ms, why_out);
-    if (why_out->stage == LS_WHY_PRIORITY) { /* counted, and so not for those who don't tell it */
+    /* counting takes a walk through the order, so only where the number is shown */
+    if (why_out->stage == LS_WHY_PRIORITY) {
         count_rank(policy, id, why_out);
     }
     return LS_OK;
@@ -437,7 +479,7 @@ ls_status ls_policy_why(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_why 
     uint32_t slot = 0;
     LS_TRY(find_asked(policy, id, &slot));
     const job *j = &policy->jobs[slot];
-    const ls_plan *plan = NULL;
+    const ls_placement *plan = NULL;
     look_at_stage(policy, j, now_ms, why_out);
     ls_job_factors(policy, j, now_ms, why_out->factors);
     for (int i = 0; i < 4; i++) {
@@ -447,11 +489,14 @@ ls_status ls_policy_why(ls_policy *policy, uint64_t now_ms, uint64_t id, ls_why 
         return LS_OK;
     }
     count_rank(policy, id, why_out);
+    /* In this order: the plan of the estimate decides which running jobs are in the way, and both
+     * use the scratch memory of the future map. */
     estimate_start(policy, slot, why_out, now_ms, &plan);
     list_blockers(policy, slot, why_out, plan, now_ms);
     if (j->state == JOB_PENDING && why_out->stage != LS_WHY_STARTING && !j->failed_before) {
         offer_changes(policy, &(trial){.slot = slot, .now_ms = now_ms, .why = why_out});
     }
+    /* the trials withheld reserved devices */
     ls_reserve_view(policy, 0, 0);
     return LS_OK;
 }

@@ -11,7 +11,7 @@ enum { NODES_PER_LEAF = 16, LEAVES_PER_SPINE = 8, DIGITS_MOST = 9, GROUPS_MOST =
 #define CPUS_PER_GPU   8.0
 #define MEMORY_PER_GPU (64.0 * 1024 * 1024 * 1024)
 
-uint32_t ls_cluster_devices(const ls_cluster *cluster)
+uint32_t ls_cluster_devices(const ls_policy_cluster *cluster)
 {
     uint32_t devices = 0;
     for (uint32_t i = 0; i < cluster->node_count; i++) {
@@ -20,7 +20,7 @@ uint32_t ls_cluster_devices(const ls_cluster *cluster)
     return devices;
 }
 
-int32_t ls_cluster_kind(const ls_cluster *cluster, const char *kind)
+int32_t ls_cluster_kind(const ls_policy_cluster *cluster, const char *kind)
 {
     for (uint32_t i = 0; i < cluster->kind_count; i++) {
         if (strcmp(cluster->kinds[i], kind) == 0) {
@@ -39,7 +39,7 @@ bool ls_cluster_spec_is_plain(const char *spec)
     return first > 0 && second > 0 && spec[first + 1 + second] == 0;
 }
 
-static ls_status parse_product(ls_arena *arena, const char *spec, ls_cluster *cluster_out)
+static ls_status parse_product(ls_arena *arena, const char *spec, ls_policy_cluster *cluster_out)
 {
     const char *gpus_text = strchr(spec, 'x') + 1;
     const size_t digits = (size_t)(gpus_text - 1 - spec);
@@ -47,8 +47,9 @@ static ls_status parse_product(ls_arena *arena, const char *spec, ls_cluster *cl
     const unsigned long gpus = strlen(gpus_text) <= DIGITS_MOST ? strtoul(gpus_text, NULL, 10) : 0;
     if (nodes < 1 || nodes > LS_TOPOLOGY_NODES_MAX || gpus < 1 || gpus > LS_NODE_DEVICES_MAX) {
         return ls_fail(LS_ERR_INVALID,
-                       "cluster '%.40s': allowed are 1 to %d nodes of 1 to %d GPUs, as in 64x8", spec,
-                       LS_TOPOLOGY_NODES_MAX, LS_NODE_DEVICES_MAX);
+                       "cluster '%.40s' is too small or too large: 1 to %d nodes of 1 to %d GPUs each are "
+                       "allowed; 64x8 means 64 nodes of 8 GPUs",
+                       spec, LS_TOPOLOGY_NODES_MAX, LS_NODE_DEVICES_MAX);
     }
     ls_cluster_uniform(arena, (uint32_t)nodes, (uint16_t)gpus, NODES_PER_LEAF, LEAVES_PER_SPINE, cluster_out);
     return LS_OK;
@@ -70,26 +71,31 @@ typedef struct group_spec {
 
 static const ls_option group_rows[] = {
     ROW(names, LS_OPTION_STRING, "\"\"",
-        .help = "of the nodes: a name, or a pattern with one range, n[0-63]"),
-    ROW(gpus, LS_OPTION_U64, "8", .min = 1, .max = LS_NODE_DEVICES_MAX, .help = "of each node"),
-    ROW(kind, LS_OPTION_STRING, "gpu", .help = "of GPU"),
+        .help = "names of the nodes of this group: one name, or a pattern with one range such as n[0-63]"),
+    ROW(gpus, LS_OPTION_U64, "8", .min = 1, .max = LS_NODE_DEVICES_MAX,
+        .help = "number of GPUs of each node of this group"),
+    ROW(kind, LS_OPTION_STRING, "gpu", .help = "name of the kind of GPU that the nodes of this group have"),
     ROW(island, LS_OPTION_U64, "auto", .allow_auto = true, .min = 1, .max = LS_NODE_DEVICES_MAX,
-        .help = "GPUs that share the fastest link; auto: all of a node"),
-    ROW(cpus, LS_OPTION_U64, "auto", .allow_auto = true, .min = 1, .max = 65536, .help = "cores of a node"),
+        .help = "number of GPUs of a node that are connected by its fastest link; auto: all of them"),
+    ROW(cpus, LS_OPTION_U64, "auto", .allow_auto = true, .min = 1, .max = 65536,
+        .help = "number of CPU cores of each node; auto: 8 per GPU"),
     ROW(memory, LS_OPTION_BYTES, "auto", .allow_auto = true, .min = 1 << 20, .max = 1e15,
-        .help = "of a node"),
-    ROW(leaf, LS_OPTION_STRING, "\"\"", .help = "the switch that all nodes of the group are under"),
+        .help = "host memory of each node; auto: 64 GiB per GPU"),
+    ROW(leaf, LS_OPTION_STRING, "\"\"",
+        .help = "name of the leaf switch that the nodes of this group are attached to"),
     ROW(nodes_per_leaf, LS_OPTION_U64, "16", .min = 1, .max = LS_TOPOLOGY_NODES_MAX,
-        .help = "where no leaf is named"),
-    ROW(spine, LS_OPTION_STRING, "\"\"", .help = "the switch that all leaves of the group are under"),
+        .help = "number of nodes attached to each leaf switch, when key `leaf` is not given"),
+    ROW(spine, LS_OPTION_STRING, "\"\"",
+        .help = "name of the spine switch that the leaf switches of this group are attached to"),
     ROW(leaves_per_spine, LS_OPTION_U64, "8", .min = 1, .max = LS_TOPOLOGY_NODES_MAX,
-        .help = "where no spine is named"),
-    ROW(spot, LS_OPTION_BOOL, "false", .help = "may be taken away"),
+        .help = "number of leaf switches attached to each spine switch, when key `spine` is not given"),
+    ROW(spot, LS_OPTION_BOOL, "false",
+        .help = "whether the nodes of this group may be taken away at short notice (spot instances)"),
 };
 static const ls_option_table group_table = {.options = group_rows,
                                             .count = sizeof group_rows / sizeof group_rows[0]};
 
-/* Numbers for names: of leaves and of spines. */
+/* Numbers for the names of leaves and spines. */
 typedef struct numbering {
     const char *names[GROUPS_MOST];
     uint32_t numbers[GROUPS_MOST];
@@ -110,19 +116,19 @@ static uint32_t number_of(numbering *numbers, const char *name)
 
 typedef struct builder {
     ls_arena *arena;
-    ls_cluster *cluster;
-    uint32_t capacity; /* nodes there is room for */
+    ls_policy_cluster *cluster;
+    uint32_t capacity; /* number of nodes there is room for */
     numbering leaves, spines;
     uint32_t spine_of[GROUPS_MOST]; /* of named leaves */
 } builder;
 
 typedef struct name_range {
-    const char *head, *tail; /* around the number */
+    const char *head, *tail; /* before and after the number */
     int head_bytes, digits;
     uint32_t first, count;
 } name_range;
 
-/* Only what is safe to print, and no longer than a name may be. */
+/* Whether a name has only characters that are safe to print, and is not too long. */
 static bool is_plain_name(const char *name, const char *also)
 {
     const size_t bytes = strlen(name);
@@ -166,17 +172,19 @@ static ls_status check_group(const group_spec *group, const char *where, name_ra
 {
     if (!is_plain_name(group->names, "[]") || !parse_range(group->names, range)) {
         return ls_fail(LS_ERR_INVALID,
-                       "%s names is \"%.40s\"; a name of letters, digits and ._- is needed, or one with a "
-                       "range as n[0-63]",
+                       "%s names is \"%.40s\"; it must be a name of letters, digits, dots, _ and -, or such "
+                       "a name with one range of numbers as in n[0-63]",
                        where, group->names);
     }
     if (!is_plain_name(group->kind, "") || (group->leaf[0] && !is_plain_name(group->leaf, "")) ||
         (group->spine[0] && !is_plain_name(group->spine, ""))) {
-        return ls_fail(LS_ERR_INVALID, "%s kind, leaf and spine are names of letters, digits and ._-", where);
+        return ls_fail(LS_ERR_INVALID,
+                       "%s the names in kind, leaf and spine may have only letters, digits, dots, _ and -",
+                       where);
     }
     if (group->island != LS_AUTO_U64 && group->gpus % group->island != 0) {
-        return ls_fail(LS_ERR_INVALID, "%s island is %llu; it must divide gpus, %llu", where,
-                       (unsigned long long)group->island, (unsigned long long)group->gpus);
+        return ls_fail(LS_ERR_INVALID, "%s island is %llu; the value of gpus, %llu, must be a multiple of it",
+                       where, (unsigned long long)group->island, (unsigned long long)group->gpus);
     }
     return LS_OK;
 }
@@ -185,8 +193,9 @@ static ls_status kind_number(builder *b, const char *kind, const char *where, ui
 {
     int32_t number = ls_cluster_kind(b->cluster, kind);
     if (number < 0 && b->cluster->kind_count == LS_TOPOLOGY_KINDS_MAX) {
-        return ls_fail(LS_ERR_INVALID, "%s kind '%s' is one too many: at most %d", where, kind,
-                       LS_TOPOLOGY_KINDS_MAX);
+        return ls_fail(LS_ERR_INVALID,
+                       "%s kind '%s' would be a further kind of GPU, but a cluster can have at most %d kinds",
+                       where, kind, LS_TOPOLOGY_KINDS_MAX);
     }
     if (number < 0) {
         number = (int32_t)b->cluster->kind_count++;
@@ -196,10 +205,10 @@ static ls_status kind_number(builder *b, const char *kind, const char *where, ui
     return LS_OK;
 }
 
-/* Room for `more` nodes. */
+/* Makes room for `more` nodes. */
 static void reserve_nodes(builder *b, uint32_t more)
 {
-    ls_cluster *cluster = b->cluster;
+    ls_policy_cluster *cluster = b->cluster;
     if (cluster->node_count + more > b->capacity) {
         b->capacity = 2 * (cluster->node_count + more);
         ls_node_spec *nodes = ls_arena_new(b->arena, ls_node_spec, b->capacity);
@@ -210,7 +219,8 @@ static void reserve_nodes(builder *b, uint32_t more)
     }
 }
 
-/* The spine of the group's first leaf: the one it names, that of a leaf that is known, or a new one. */
+/* The spine of the group's first leaf: the one the group names, the one of a known leaf, or a new
+ * one. */
 static uint32_t first_spine(builder *b, const group_spec *group, bool known_leaf, uint32_t named_leaf)
 {
     if (group->spine[0]) {
@@ -224,7 +234,7 @@ static void add_nodes(builder *b, const group_spec *group, const name_range *ran
     const uint32_t named_before = b->leaves.named;
     const bool named = group->leaf[0] != 0;
     const uint32_t leaf_0 = named ? number_of(&b->leaves, group->leaf) : b->leaves.next;
-    uint32_t at = 0; /* of the leaf among the named ones */
+    uint32_t at = 0; /* index of the leaf among the named ones */
     while (named && b->leaves.numbers[at] != leaf_0) {
         at++;
     }
@@ -271,7 +281,8 @@ static ls_status add_group(builder *b, const ls_document *doc, size_t index)
     LS_TRY(ls_options_apply_item(&group_table, item, doc, "nodes", index, b->arena));
     LS_TRY(check_group(item, where, &range));
     if (range.count > LS_TOPOLOGY_NODES_MAX - b->cluster->node_count) {
-        return ls_fail(LS_ERR_INVALID, "%s %u more nodes after %u; a cluster has at most %d", where,
+        return ls_fail(LS_ERR_INVALID,
+                       "%s adds %u nodes to the %u of earlier groups, but a cluster has at most %d", where,
                        range.count, b->cluster->node_count, LS_TOPOLOGY_NODES_MAX);
     }
     LS_TRY(kind_number(b, item->kind, where, &kind));
@@ -280,33 +291,34 @@ static ls_status add_group(builder *b, const ls_document *doc, size_t index)
     return LS_OK;
 }
 
-/* A leaf that is named twice must not be under two spines. */
+/* A leaf that is named twice must be under the same spine. */
 static ls_status check_spines(builder *b, const char *name)
 {
-    uint32_t *spine_of = ls_arena_new(b->arena, uint32_t, b->leaves.next); /* + 1; 0: not seen */
+    /* + 1; 0: not seen yet */
+    uint32_t *spine_of = ls_arena_new(b->arena, uint32_t, b->leaves.next);
     for (uint32_t i = 0; i < b->cluster->node_count; i++) {
         const ls_node_spec *node = &b->cluster->nodes[i];
         if (spine_of[node->leaf] && spine_of[node->leaf] != node->spine + 1) {
             return ls_fail(LS_ERR_INVALID,
-                           "%s: the leaf of node %s is under another spine in an earlier group", name,
-                           node->name);
+                           "%s: the leaf switch of node %s is under another spine switch in an earlier group",
+                           name, node->name);
         }
         spine_of[node->leaf] = node->spine + 1;
     }
     return LS_OK;
 }
 
-ls_status ls_cluster_read(ls_arena *arena, const ls_document *doc, ls_cluster *cluster_out)
+ls_status ls_cluster_read(ls_arena *arena, const ls_document *doc, ls_policy_cluster *cluster_out)
 {
     const json_t *nodes = json_object_get(doc->root, "nodes");
     if (!json_is_array(nodes) || json_array_size(nodes) == 0 || json_array_size(nodes) > GROUPS_MOST ||
         json_object_size(doc->root) != 1) {
         return ls_fail(LS_ERR_INVALID,
-                       "%s: a cluster is a list 'nodes' of 1 to %d groups and nothing else, as in\nnodes:\n"
-                       "  - {names: n[0-63], gpus: 8}",
+                       "%s: a cluster file has a list 'nodes' of 1 to %d groups and nothing else, as "
+                       "in\nnodes:\n  - {names: n[0-63], gpus: 8}",
                        doc->name, GROUPS_MOST);
     }
-    ls_cluster cluster = {.kinds = ls_arena_new(arena, const char *, LS_TOPOLOGY_KINDS_MAX)};
+    ls_policy_cluster cluster = {.kinds = ls_arena_new(arena, const char *, LS_TOPOLOGY_KINDS_MAX)};
     builder *b = ls_arena_new(arena, builder, 1);
     *b = (builder){.arena = arena, .cluster = &cluster};
     for (size_t i = 0; i < json_array_size(nodes); i++) {
@@ -321,7 +333,7 @@ ls_status ls_cluster_read(ls_arena *arena, const ls_document *doc, ls_cluster *c
     return LS_OK;
 }
 
-ls_status ls_cluster_parse(ls_arena *arena, const char *spec, ls_cluster *cluster_out)
+ls_status ls_cluster_parse(ls_arena *arena, const char *spec, ls_policy_cluster *cluster_out)
 {
     if (ls_cluster_spec_is_plain(spec)) {
         return parse_product(arena, spec, cluster_out);
@@ -329,7 +341,8 @@ ls_status ls_cluster_parse(ls_arena *arena, const char *spec, ls_cluster *cluste
     ls_document doc = {0};
     const ls_status loaded = ls_yaml_load(spec, &doc);
     if (loaded != LS_OK) {
-        return ls_fail_within(loaded, "cluster '%.80s' is not NODESxGPUS (64x8) and so a file's name", spec);
+        return ls_fail_within(
+            loaded, "cluster '%.80s' is not NODESxGPUS (as 64x8) and so must be the name of a file", spec);
     }
     const ls_status status = ls_cluster_read(arena, &doc, cluster_out);
     ls_document_release(&doc);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The queue is kept by size: per number of GPUs a tournament tree over the jobs that ask for it, in the order of the policy, holding the shortest run time below
- * each node. Looking through the queue in order is then: of the sizes that still fit, start the first job; sizes that do not fit are never looked at. That gives
- * what a walk over the whole queue gives, because what is free only shrinks during a look-through.
+ * The queue is kept by size: for each number of GPUs, a tournament tree over the jobs that ask for
+ * it, in the order of the policy, with the shortest run time below each node. To look through the
+ * queue in order, start the first job among the sizes that still fit; sizes that do not fit are
+ * never looked at. The result is that of a walk over the whole queue, because free GPUs only become
+ * fewer during a look-through.
  */
 #include "orchestration/simulate/pooled.h"
 
@@ -21,10 +23,10 @@ ls_status ls_pooled_policy_parse(const char *name, ls_pooled_policy *policy_out)
             return LS_OK;
         }
     }
-    return ls_fail(LS_ERR_INVALID,
-                   "'%.40s' is no policy of pooled mode; there is: fifo, fifo-skip, easy, sjf-oracle, "
-                   "small-first",
-                   name);
+    return ls_fail(
+        LS_ERR_INVALID,
+        "'%.40s' is not a policy of pooled mode; allowed are fifo, fifo-skip, easy, sjf-oracle, small-first",
+        name);
 }
 
 /* ---- the queue of one size ---- */
@@ -38,9 +40,10 @@ typedef struct rank_key {
 } rank_key;
 
 typedef struct lane {
-    uint32_t gpus, count, leaves; /* jobs of this size; leaves of the tree, a power of two */
+    uint32_t gpus, count, leaves; /* jobs of this size; leaves of the tree (a power of two) */
     rank_key *order;              /* (count) sorted */
-    uint64_t *least_ms; /* (2 leaves): shortest run time of waiting jobs below; UINT64_MAX: none waits */
+    /* (2 leaves): shortest run time of the waiting jobs below; UINT64_MAX: none waits */
+    uint64_t *least_ms;
 } lane;
 
 static int compare_rank(const void *a, const void *b)
@@ -60,7 +63,7 @@ static void lane_put(lane *of, uint32_t place, uint64_t run_ms)
     }
 }
 
-/* The first waiting job that runs at most `most_ms`; its place, NONE when there is none. */
+/* The place of the first waiting job that runs at most most_ms; NONE: there is none. */
 static uint32_t lane_find(const lane *of, uint64_t most_ms)
 {
     uint32_t node = 1;
@@ -87,8 +90,9 @@ typedef struct world {
     lane *lanes; /* by GPUs */
     uint32_t lane_count;
     uint32_t *lane_of, *place_of; /* (jobs) */
-    ending *heap;                 /* (running) of running jobs, the earliest end at the root */
-    ending *endings;              /* (running) the same, the latest first */
+    /* (running): running jobs, a heap with the earliest end at the root */
+    ending *heap;
+    ending *endings; /* (running): the same jobs sorted, the latest end first */
     uint32_t running, free;
 } world;
 
@@ -120,8 +124,9 @@ static void count_lanes(ls_arena *arena, world *w, uint32_t devices)
         if (gpus > devices) {
             w->run->jobs[i].refused = true;
             if (!w->run->refused_why) {
-                w->run->refused_why = ls_arena_printf(arena, "job %s: it needs %u GPUs, and there are %u",
-                                                      w->trace->jobs[i].name, gpus, devices);
+                w->run->refused_why =
+                    ls_arena_printf(arena, "job %s: it needs %u GPUs, and there are only %u",
+                                    w->trace->jobs[i].name, gpus, devices);
             }
             continue;
         }
@@ -185,7 +190,7 @@ static void heap_push(ending *heap, uint32_t count, ending added)
     }
 }
 
-/* Takes the root of a heap of `count` away. */
+/* Removes the root of a heap of `count` entries. */
 static void heap_pop(ending *heap, uint32_t count)
 {
     uint32_t at = 0;
@@ -260,11 +265,11 @@ static void end_jobs(world *w, uint64_t now_ms)
 
 typedef struct reservation {
     bool made;
-    uint64_t shadow_ms; /* when enough is free for the first who does not fit */
+    uint64_t shadow_ms; /* when enough is free for the first job that does not fit */
     uint32_t extra;     /* GPUs left over then */
 } reservation;
 
-/* The first waiting job of a lane that a reservation allows to start. */
+/* The place of the first waiting job of a lane that a reservation allows to start. */
 static uint32_t first_allowed(const lane *of, const reservation *r, uint64_t now_ms)
 {
     if (!r->made || of->gpus <= r->extra) {
@@ -273,7 +278,8 @@ static uint32_t first_allowed(const lane *of, const reservation *r, uint64_t now
     return r->shadow_ms > now_ms ? lane_find(of, r->shadow_ms - now_ms) : NONE;
 }
 
-/* The first job in the order of the policy that may start; NONE: no more. With `fitting`, of those that fit. */
+/* The first job in the order of the policy that may start; NONE: there is none. fitting: only jobs
+ * that fit. */
 static uint32_t next_job(const world *w, const reservation *r, uint64_t now_ms, bool fitting)
 {
     const rank_key *first = NULL;
@@ -291,8 +297,9 @@ static uint32_t next_job(const world *w, const reservation *r, uint64_t now_ms, 
 }
 
 /*
- * When enough GPUs will be free for a job, and how many more. Of jobs that end together as many count as it takes, in the order in which the heap keeps them:
- * as good as any other, and that of the oracle whose table this mode reproduces.
+ * When enough GPUs will be free for a job, and how many will be left over. Of jobs that end
+ * together only as many count as are needed, in the order in which the heap has them: as good as
+ * any other order, and the order of the oracle whose table this mode reproduces.
  */
 static void reserve(const world *w, uint32_t job, reservation *r)
 {
@@ -311,7 +318,7 @@ static void reserve(const world *w, uint32_t job, reservation *r)
     *r = (reservation){true, shadow_ms, before - gpus};
 }
 
-/* Who does not fit stops the others, or gets a reservation. */
+/* A job that does not fit stops the others, or gets a reservation. */
 static void start_in_order(world *w, uint64_t now_ms, reservation *r)
 {
     for (;;) {

@@ -75,7 +75,7 @@ static void add_state(ls_sim_state *sum, const ls_sim_state *state, double facto
     }
 }
 
-/* Two intervals become one. */
+/* Merges each pair of intervals into one. */
 static void merge_buckets(ls_sim_run *run)
 {
     for (size_t i = 0; i < LS_SIM_BUCKETS; i++) {

@@ -8,26 +8,28 @@
 
 enum { NOWHERE = UINT32_MAX, PASSES_MOST = 64, PROGRESS_EVENTS = 1024 };
 
-/* What a job does, beside what is recorded of it. */
+/* What a job does, besides what ls_sim_job records. */
 typedef struct progress {
-    uint64_t run_ms;   /* of the whole job as it is placed now, or was last; 0: never was */
-    uint64_t left_ms;  /* of it */
-    uint64_t lost_ms;  /* of this stretch, before it gets on; what is left of it */
-    uint64_t since_ms; /* of this stretch */
+    /* run time of the whole job as it is placed now, or was last; 0: it was never placed */
+    uint64_t run_ms;
+    uint64_t left_ms;  /* of run_ms */
+    uint64_t lost_ms;  /* time of this stretch that is lost before it makes progress */
+    uint64_t since_ms; /* start of this stretch */
     uint64_t end_ms;
     uint32_t ranks;   /* 0: it waits */
-    uint32_t heap_at; /* its place among the endings */
+    uint32_t heap_at; /* its place in the heap of ends */
 } progress;
 
 typedef struct simulator {
     ls_arena *arena;
     const ls_trace *trace;
-    const ls_cluster *cluster;
+    const ls_policy_cluster *cluster;
     const ls_simulator_options *options;
     ls_sim_run *run;
     ls_policy *policy;
     progress *jobs;
-    uint32_t *heap; /* jobs that run, the earliest end at the root; equal ends by number */
+    /* running jobs, a heap with the earliest end at the root; equal ends by number */
+    uint32_t *heap;
     uint32_t running;
     uint32_t devices_per_node;
     size_t ended;
@@ -47,7 +49,7 @@ static void heap_set(simulator *s, uint32_t at, uint32_t job)
     s->jobs[job].heap_at = at;
 }
 
-/* Moves the job at a place to where it belongs. */
+/* Moves the job at a place of the heap to where it belongs. */
 static void heap_settle(simulator *s, uint32_t at)
 {
     const uint32_t job = s->heap[at];
@@ -131,7 +133,7 @@ static void end_job(simulator *s, uint32_t job)
 
 /* ---- submission ---- */
 
-/* Throughput over that on the fewest, for the policy. */
+/* For the policy: throughput at each size relative to that on the fewest GPUs. */
 static uint32_t gains_of(const simulator *s, const ls_trace_job *spec, uint32_t *gains)
 {
     uint32_t count = 0;
@@ -185,12 +187,14 @@ static ls_status submit(simulator *s, uint32_t job)
     const bool no_such_kind = s->trace->format == LS_TRACE_OWN && spec->kind[0] && value.kind < 0;
     const ls_status status = no_such_kind ? LS_ERR_INVALID : ls_policy_submit(s->policy, s->now_ms, &value);
     if (status == LS_ERR_INVALID) {
-        s->run->jobs[job].refused = true; /* can never run there: so it would be told */
+        /* it can never run here; the daemon would refuse it, too */
+        s->run->jobs[job].refused = true;
         if (!s->run->refused_why) {
             s->run->refused_why =
-                no_such_kind ? ls_arena_printf(s->arena, "job %s: there is no '%.40s' in this cluster",
-                                               spec->name, spec->kind)
-                             : ls_arena_printf(s->arena, "job %s: %s", spec->name, ls_error_text());
+                no_such_kind
+                    ? ls_arena_printf(s->arena, "job %s: this cluster has no devices of kind '%.40s'",
+                                      spec->name, spec->kind)
+                    : ls_arena_printf(s->arena, "job %s: %s", spec->name, ls_error_text());
         }
         ls_error_clear();
         return LS_OK;
@@ -235,7 +239,7 @@ static ls_status apply_action(simulator *s, const ls_action *action)
     const uint32_t job = (uint32_t)(action->job - 1);
     const bool runs = action->job >= 1 && action->job <= s->trace->job_count && s->jobs[job].ranks > 0;
     if (runs != (action->kind != LS_ACTION_START && action->kind != LS_ACTION_CANNOT)) {
-        return ls_fail(LS_ERR_FAILED, "the policy decided %s for job %llu, which %s",
+        return ls_fail(LS_ERR_FAILED, "the scheduler made an impossible decision: %s for job %llu, which %s",
                        ls_action_name(action->kind), (unsigned long long)action->job,
                        runs ? "runs" : "does not run");
     }
@@ -257,7 +261,7 @@ static ls_status apply_action(simulator *s, const ls_action *action)
     return LS_OK;
 }
 
-/* Passes until one decides nothing. */
+/* Makes passes until one frees nothing. */
 static ls_status decide(simulator *s)
 {
     for (int pass = 0; pass < PASSES_MOST; pass++) {
@@ -275,7 +279,7 @@ static ls_status decide(simulator *s)
             return LS_OK;
         }
     }
-    return LS_OK; /* goes on at the next event */
+    return LS_OK; /* continues at the next event */
 }
 
 /* ---- the run ---- */
@@ -331,7 +335,7 @@ static ls_policy_settings fitted_settings(const simulator *s)
     return settings;
 }
 
-ls_status ls_simulator_run(ls_arena *arena, const ls_trace *trace, const ls_cluster *cluster,
+ls_status ls_simulator_run(ls_arena *arena, const ls_trace *trace, const ls_policy_cluster *cluster,
                            const ls_simulator_options *options, ls_sim_run *run_out)
 {
     const uint32_t devices = ls_cluster_devices(cluster);

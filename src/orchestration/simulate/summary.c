@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orchestration/simulate/summary.h"
 
+#include "base/math.h"
+
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 #define MS_PER_H 3.6e6
 
@@ -21,12 +22,6 @@ static uint32_t size_of(uint32_t gpus)
     return size;
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* ---- parts ---- */
 
 static double wait_h(const ls_trace_job *spec, const ls_sim_job *job)
@@ -34,7 +29,7 @@ static double wait_h(const ls_trace_job *spec, const ls_sim_job *job)
     return (double)(job->end_ms - spec->submit_ms - job->held_ms) / MS_PER_H;
 }
 
-/* Means and tails of the jobs that ended and of which `belongs` is true. */
+/* Means and tails of the ended jobs for which `belongs` is true. */
 static void sum_up(ls_arena *arena, const ls_sim_run *run,
                    bool (*belongs)(const ls_sim_run *, size_t, uint32_t), uint32_t which, ls_sim_part *part)
 {
@@ -55,7 +50,7 @@ static void sum_up(ls_arena *arena, const ls_sim_run *run,
     }
     if (part->jobs > 0) {
         const double count = (double)part->jobs;
-        qsort(waits, part->jobs, sizeof waits[0], compare_numbers);
+        ls_sort_f64(waits, part->jobs);
         part->jct_h = jct / count;
         part->wait_h = wait / count;
         part->slowdown = slowdown / count;
@@ -82,7 +77,9 @@ static bool is_of_group(const ls_sim_run *run, size_t job, uint32_t group)
 
 /* ---- fairness ---- */
 
-/* Max-min shares: who asks for less than an even share of what is left gets it all. */
+/*
+ * Max-min shares: a group that asks for less than an even share of the rest gets all it asks for.
+ */
 static void fair_shares(const double *asked, uint32_t count, double devices, double *fair)
 {
     bool done[LS_SIM_GROUPS] = {false};
@@ -180,7 +177,7 @@ void ls_sim_summarise(ls_arena *arena, const ls_sim_run *run, ls_sim_summary *su
             jcts[ended++] = (double)(run->jobs[i].end_ms - run->trace->jobs[i].submit_ms) / MS_PER_H;
         }
     }
-    qsort(jcts, ended, sizeof jcts[0], compare_numbers);
+    ls_sort_f64(jcts, ended);
     s.jcts_h = jcts;
     s.jct_p50_h = ended ? jcts[ended / 2] : 0.0;
     s.jct_p99_h = ended ? jcts[(size_t)(0.99 * (double)ended)] : 0.0;
@@ -263,7 +260,7 @@ static const char *plural(size_t count)
     return count == 1 ? "" : "s";
 }
 
-/* Behind the point, of hours: more where these would show nothing. */
+/* Decimals of a number of hours: more for small numbers, which would show as 0. */
 static int digits(double hours, int usual)
 {
     return hours > 0.0 && hours < 0.1 ? 4 : usual;
@@ -308,7 +305,7 @@ void ls_sim_summary_append(const ls_sim_summary *s, ls_text *text)
             text, "  preemptions        %10" PRIu64 "     resizes %" PRIu64 ", GPU-hours lost by both %.0f\n",
             s->preemptions, s->resizes, s->lost_device_h);
     }
-    ls_text_printf(text, "  fairness           %10.3f     of their fair shares, what accounts had\n",
+    ls_text_printf(text, "  fairness           %10.3f     the part of their fair shares that accounts had\n",
                    s->fairness);
     append_parts(s->sizes, LS_SIM_SIZES, "GPUs", text);
     if (run->group_count > 1) {
@@ -318,7 +315,7 @@ void ls_sim_summary_append(const ls_sim_summary *s, ls_text *text)
 
 /* ---- jobs ---- */
 
-/* Names come from a file: quoted where CSV needs it. */
+/* Names come from a file and are quoted where CSV needs it. */
 static void append_cell(const char *cell, ls_text *text)
 {
     bool plain = true;

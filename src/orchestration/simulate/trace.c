@@ -4,17 +4,16 @@
 #include "base/assert.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "orchestration/simulate/pollux.h"
 #include "orchestration/simulate/trace_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a format is known by, and who reads its rows. */
+/* How a format is recognised, and the reader of its rows. */
 static const struct {
     const char *name;
-    const char *columns[5]; /* NULL behind the last */
+    const char *columns[5]; /* ends with NULL */
     ls_trace_row_reader *read;
     const char *left_out_why;
 } formats[] = {
@@ -28,10 +27,6 @@ static const struct {
                           {"num_gpu", "gpu_milli", "creation_time", "deletion_time"},
                           ls_trace_read_alibaba,
                           "ask for no GPU or did not end"},
-    [LS_TRACE_POLLUX] = {"pollux",
-                         {"time", "application", "num_replicas", "batch_size"},
-                         ls_trace_read_pollux,
-                         NULL},
 };
 enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
 
@@ -72,7 +67,7 @@ static uint32_t *account_slot(ls_trace_reader *reader, const char *name)
     return &reader->account_ids[slot];
 }
 
-/* Twice the room, everything in its new place. */
+/* Doubles the table and puts everything in its new place. */
 static void grow_accounts(ls_trace_reader *reader)
 {
     const uint32_t count = reader->trace->account_count;
@@ -118,8 +113,9 @@ static ls_status find_format(const ls_csv *csv, ls_trace_format *format)
     if (*format != LS_TRACE_AUTO) {
         for (size_t i = 0; formats[*format].columns[i]; i++) {
             if (ls_csv_column(csv, formats[*format].columns[i]) < 0) {
-                return ls_fail(LS_ERR_DATA, "%s: format %s needs a column '%s'", csv->name,
-                               formats[*format].name, formats[*format].columns[i]);
+                return ls_fail(LS_ERR_DATA,
+                               "%s: a trace in format %s must have a column '%s', which is missing",
+                               csv->name, formats[*format].name, formats[*format].columns[i]);
             }
         }
         return LS_OK;
@@ -130,11 +126,11 @@ static ls_status find_format(const ls_csv *csv, ls_trace_format *format)
             return LS_OK;
         }
     }
-    return ls_fail(LS_ERR_DATA,
-                   "%s: its columns are of no format that is known: own (submit_s, duration_s, gpus), philly "
-                   "(timestamp, duration, num_gpus, cluster), alibaba (num_gpu, gpu_milli, creation_time, "
-                   "deletion_time), pollux (time, application, num_replicas, batch_size)",
-                   csv->name);
+    return ls_fail(
+        LS_ERR_DATA,
+        "%s: the columns do not match any known format: own (submit_s, duration_s, gpus), philly (timestamp, "
+        "duration, num_gpus, cluster), alibaba (num_gpu, gpu_milli, creation_time, deletion_time)",
+        csv->name);
 }
 
 typedef struct order_entry {
@@ -171,7 +167,7 @@ static ls_status read_jobs(ls_trace_reader *reader)
     ls_trace *trace = reader->trace;
     ls_trace_row_reader *read = formats[trace->format].read;
     if (csv->row_count > LS_TRACE_JOBS_MAX) {
-        return ls_fail(LS_ERR_DATA, "%s has %zu rows; a trace may have %d", csv->name, csv->row_count,
+        return ls_fail(LS_ERR_DATA, "%s has %zu rows; a trace can have at most %d", csv->name, csv->row_count,
                        LS_TRACE_JOBS_MAX);
     }
     trace->jobs = ls_arena_new(reader->arena, ls_trace_job, csv->row_count);
@@ -185,19 +181,20 @@ static ls_status read_jobs(ls_trace_reader *reader)
     trace->left_out = csv->row_count - trace->job_count;
     trace->left_out_why = trace->left_out ? formats[trace->format].left_out_why : NULL;
     if (trace->job_count == 0) {
-        return ls_fail(LS_ERR_DATA, "%s holds no job: %zu rows, and all %s", csv->name, csv->row_count,
-                       trace->left_out_why ? trace->left_out_why : "are left out");
+        return ls_fail(LS_ERR_DATA,
+                       "%s has no job that can be simulated: it has %zu rows, and all of them %s", csv->name,
+                       csv->row_count, trace->left_out_why ? trace->left_out_why : "are left out");
     }
     sort_jobs(reader->arena, trace);
     return LS_OK;
 }
 
 ls_status ls_trace_parse(ls_arena *arena, const char *text, size_t bytes, const char *name,
-                         ls_trace_format format, const char *profiles, ls_trace *trace_out)
+                         ls_trace_format format, ls_trace *trace_out)
 {
     ls_csv csv;
     ls_trace trace = {.name = name};
-    ls_trace_reader reader = {.arena = arena, .csv = &csv, .trace = &trace, .profiles = profiles};
+    ls_trace_reader reader = {.arena = arena, .csv = &csv, .trace = &trace};
     LS_TRY(ls_csv_parse(arena, text, bytes, name, &csv));
     LS_TRY(find_format(&csv, &format));
     trace.format = format;
@@ -206,22 +203,12 @@ ls_status ls_trace_parse(ls_arena *arena, const char *text, size_t bytes, const 
     return LS_OK;
 }
 
-/* Where Pollux' profiles lie when nobody says. */
-static const char *usual_profiles(ls_arena *arena, const char *path)
-{
-    const char *folder = ls_path_dirname(arena, path);
-    const char *beside = ls_path_join(arena, folder, "profiles");
-    return ls_path_is_dir(beside) ? beside : ls_path_join(arena, folder, "../profiles");
-}
-
-ls_status ls_trace_load(ls_arena *arena, const char *path, ls_trace_format format, const char *profiles,
-                        ls_trace *trace_out)
+ls_status ls_trace_load(ls_arena *arena, const char *path, ls_trace_format format, ls_trace *trace_out)
 {
     char *text = NULL;
     size_t bytes = 0;
     LS_TRY(ls_file_read(arena, path, LS_TRACE_BYTES_MAX, &text, &bytes));
-    return ls_trace_parse(arena, text, bytes, path, format, profiles ? profiles : usual_profiles(arena, path),
-                          trace_out);
+    return ls_trace_parse(arena, text, bytes, path, format, trace_out);
 }
 
 /* ---- speed ---- */

@@ -6,7 +6,7 @@
 
 /* ---- own ---- */
 
-/* A misspelt column would silently be no column. */
+/* Checks the columns: a misspelt one would silently be ignored. */
 static ls_status check_own_columns(const ls_csv *csv)
 {
     static const char *const known[] = {
@@ -21,10 +21,10 @@ static ls_status check_own_columns(const ls_csv *csv)
         }
         if (!found) {
             return ls_fail(LS_ERR_DATA,
-                           "%s: column '%.60s' is not known; a trace has submit_s, duration_s, gpus and may "
-                           "have job, account, priority, min_gpus, max_gpus, serial_fraction, limit_s, "
-                           "expected_s, preemptible, spot, gpus_per_node, level, kind, cpus_per_gpu, "
-                           "memory_gib_per_gpu, note",
+                           "%s: column '%.60s' is not known; a trace must have the columns submit_s, "
+                           "duration_s, gpus and may have job, account, priority, min_gpus, max_gpus, "
+                           "serial_fraction, limit_s, expected_s, preemptible, spot, gpus_per_node, level, "
+                           "kind, cpus_per_gpu, memory_gib_per_gpu, note",
                            csv->name, csv->columns[c]);
         }
     }
@@ -45,7 +45,7 @@ static ls_status read_priority(const ls_trace_reader *reader, const ls_csv_row *
                    reader->csv->name, row->line, cell);
 }
 
-/* Who may run where, and for how long. */
+/* Priority, placement and limits. */
 static ls_status read_wishes(ls_trace_reader *reader, const ls_csv_row *row, ls_trace_job *job)
 {
     const ls_csv *csv = reader->csv;
@@ -56,7 +56,7 @@ static ls_status read_wishes(ls_trace_reader *reader, const ls_csv_row *row, ls_
     }
     const char *level = ls_csv_text(csv, row, "level");
     if (level[0] && ls_level_parse(level, &job->required) != LS_OK) {
-        return ls_fail_within(LS_ERR_DATA, "%s:%u: level", csv->name, row->line);
+        return ls_fail_within(LS_ERR_DATA, "%s:%u: column 'level' is not valid", csv->name, row->line);
     }
     LS_TRY(ls_csv_i64(csv, row, "preemptible", 0, 1, 1, &preemptible));
     LS_TRY(ls_csv_i64(csv, row, "spot", 0, 1, 0, &spot));
@@ -76,8 +76,8 @@ static ls_status read_sizes(ls_trace_reader *reader, const ls_csv_row *row, ls_t
 {
     LS_TRY(ls_trace_count(reader, row, "gpus", 1, 0, &job->gpus));
     if (job->gpus == 0) {
-        return ls_fail(LS_ERR_DATA, "%s:%u: gpus is blank; a job asks for 1 or more", reader->csv->name,
-                       row->line);
+        return ls_fail(LS_ERR_DATA, "%s:%u: the column gpus is blank; each job must ask for 1 GPU or more",
+                       reader->csv->name, row->line);
     }
     LS_TRY(ls_trace_count(reader, row, "min_gpus", 1, job->gpus, &job->min_gpus));
     LS_TRY(ls_trace_count(reader, row, "max_gpus", 1, job->gpus, &job->max_gpus));
@@ -86,7 +86,7 @@ static ls_status read_sizes(ls_trace_reader *reader, const ls_csv_row *row, ls_t
     if (job->min_gpus > job->gpus || job->max_gpus < job->gpus) {
         return ls_fail(
             LS_ERR_DATA,
-            "%s:%u: gpus is %u, min_gpus %u and max_gpus %u; min_gpus <= gpus <= max_gpus is needed",
+            "%s:%u: gpus is %u, min_gpus %u and max_gpus %u; min_gpus <= gpus <= max_gpus is required",
             reader->csv->name, row->line, job->gpus, job->min_gpus, job->max_gpus);
     }
     return LS_OK;
@@ -99,8 +99,9 @@ ls_status ls_trace_read_own(ls_trace_reader *reader, const ls_csv_row *row, ls_t
         LS_TRY(check_own_columns(csv));
     }
     if (!ls_csv_text(csv, row, "submit_s")[0] || !ls_csv_text(csv, row, "duration_s")[0]) {
-        return ls_fail(LS_ERR_DATA, "%s:%u: submit_s and duration_s are needed, one is blank", csv->name,
-                       row->line);
+        return ls_fail(LS_ERR_DATA,
+                       "%s:%u: the columns submit_s and duration_s are required, but one of them is blank",
+                       csv->name, row->line);
     }
     LS_TRY(ls_trace_milliseconds(reader, row, "submit_s", 0, &job->submit_ms));
     LS_TRY(ls_trace_milliseconds(reader, row, "duration_s", 0, &job->run_ms));
@@ -117,7 +118,8 @@ ls_status ls_trace_read_own(ls_trace_reader *reader, const ls_csv_row *row, ls_t
 
 /* ---- Philly ---- */
 
-/* Days from 1970-01-01 to a date of the Gregorian calendar: years begin in March, so that the leap day is their last. */
+/* Days from 1970-01-01 to a date of the Gregorian calendar. Years start in March, so that the leap
+ * day is their last day. */
 static int64_t days_of_date(int64_t year, int64_t month, int64_t day)
 {
     const int64_t y = month <= 2 ? year - 1 : year;
@@ -125,8 +127,8 @@ static int64_t days_of_date(int64_t year, int64_t month, int64_t day)
     return 365 * y + y / 4 - y / 100 + y / 400 + day_of_year - 719468;
 }
 
-/* `digits` decimal digits at *at, followed by `behind` (0: the end). */
-static bool take_number(const char **at, int digits, char behind, int64_t *number_out)
+/* Takes `digits` decimal digits at *at, followed by `next` (0: the end). */
+static bool take_number(const char **at, int digits, char next, int64_t *number_out)
 {
     int64_t number = 0;
     for (int i = 0; i < digits; i++) {
@@ -136,10 +138,10 @@ static bool take_number(const char **at, int digits, char behind, int64_t *numbe
         }
         number = 10 * number + (c - '0');
     }
-    if ((*at)[digits] != behind) {
+    if ((*at)[digits] != next) {
         return false;
     }
-    *at += digits + (behind != 0);
+    *at += digits + (next != 0);
     *number_out = number;
     return true;
 }
@@ -155,7 +157,7 @@ static ls_status read_timestamp(const ls_trace_reader *reader, const ls_csv_row 
         month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || second > 60) {
         return ls_fail(
             LS_ERR_DATA,
-            "%s:%u: timestamp is \"%.40s\", a date from 1970 on as in 2017-10-09 07:01:55 is needed",
+            "%s:%u: timestamp is \"%.40s\", a date from 1970 on, as in 2017-10-09 07:01:55, is required",
             reader->csv->name, row->line, cell);
     }
     *ms_out = 1000u * (uint64_t)(86400 * days_of_date(year, month, day) + 3600 * hour + 60 * minute + second);
@@ -175,7 +177,7 @@ ls_status ls_trace_read_philly(ls_trace_reader *reader, const ls_csv_row *row, l
 
 /* ---- Alibaba ---- */
 
-/* Latency-sensitive and guaranteed pods above burstable ones, best-effort ones below. */
+/* Latency-sensitive and guaranteed pods rank above burstable ones, best-effort pods below. */
 static uint8_t priority_of_qos(const char *qos)
 {
     return strcmp(qos, "LS") == 0 || strcmp(qos, "Guaranteed") == 0 ? 2 : strcmp(qos, "BE") == 0 ? 0 : 1;
@@ -197,7 +199,7 @@ ls_status ls_trace_read_alibaba(ls_trace_reader *reader, const ls_csv_row *row, 
     job->min_gpus = job->max_gpus = job->gpus;
     const char *qos = ls_csv_text(csv, row, "qos"), *kind = ls_csv_text(csv, row, "gpu_spec");
     job->priority = priority_of_qos(qos);
-    job->kind = strchr(kind, '|') ? "" : kind; /* one of several kinds: any */
+    job->kind = strchr(kind, '|') ? "" : kind; /* one of several kinds: counts as any */
     job->account = ls_trace_account(reader, qos[0] ? qos : "default");
     job->name = ls_csv_text(csv, row, "name");
     if (job->gpus > 0) {

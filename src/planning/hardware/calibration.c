@@ -85,11 +85,12 @@ uint32_t ls_work_grid_size(const ls_work_grid *grid)
 
 /* ---- between points ---- */
 
-/* Where a size lies on an axis: between points `low` and `low + 1`, `weight` of the way; times `factor`. */
+/* The place of a size on an axis: between points `low` and `low + 1`, at `weight` of the way; times
+ * `factor`. */
 typedef struct place {
     uint32_t low, high;
-    double weight;     /* of `high`; below 0 in front of the first point */
-    double log_factor; /* beyond the last one */
+    double weight;     /* weight of `high`; below 0 before the first point */
+    double log_factor; /* beyond the last point */
 } place;
 
 static place place_on(const ls_work_axis *axis, const double *points, uint32_t count, double size)
@@ -132,7 +133,7 @@ double ls_work_grid_seconds(const ls_work_info *info, const ls_work_grid *grid, 
 
 /* ---- between settings ---- */
 
-/* What is asked of a setting. */
+/* What is to be timed under a setting. */
 typedef struct question {
     const ls_calibration *calibration;
     ls_work work;
@@ -145,7 +146,8 @@ static double setting_seconds(const question *q, const ls_calibration_setting *s
     return seconds > setting->launch_s ? seconds : setting->launch_s;
 }
 
-/* Of the settings with exactly `threads` threads: the one with most workers up to `workers`, and the one with fewest above. */
+/* Of the settings with exactly `threads` threads: the one with most workers up to `workers`, and
+ * the one with fewest above. */
 static void around_workers(const ls_calibration *calibration, uint32_t threads, uint32_t workers,
                            const ls_calibration_setting **below, const ls_calibration_setting **above)
 {
@@ -164,7 +166,7 @@ static void around_workers(const ls_calibration *calibration, uint32_t threads, 
     }
 }
 
-/* With a number of threads that was measured. */
+/* Seconds with a thread count that was measured. */
 static double seconds_with_threads(const question *q, uint32_t threads, uint32_t workers)
 {
     const ls_calibration_setting *below = NULL, *above = NULL;
@@ -250,7 +252,8 @@ bool ls_calibration_is_of(const ls_calibration *calibration, const char *device,
     if (strcmp(calibration->device, device) != 0) {
         snprintf(why_out, why_bytes, "it was measured on %s, this is %s", calibration->device, device);
     } else if (calibration->cores != cores) {
-        snprintf(why_out, why_bytes, "it was measured with %u cores, here are %u", calibration->cores, cores);
+        snprintf(why_out, why_bytes, "it was measured with %u cores, this machine has %u", calibration->cores,
+                 cores);
     } else if (strcmp(calibration->kernels, kernels) != 0) {
         snprintf(why_out, why_bytes, "it was measured with the kernels %s, these are %s",
                  calibration->kernels, kernels);
@@ -298,7 +301,7 @@ static ls_status read_text(const reader *r, const json_t *object, const char *ke
     const char *text = NULL;
     LS_TRY(ls_json_get_string(object, r->name, key, NULL, &text));
     if (!text) {
-        return ls_fail(LS_ERR_DATA, "%s: no \"%s\"", r->name, key);
+        return ls_fail(LS_ERR_DATA, "%s: the key \"%s\" is missing", r->name, key);
     }
     *out = ls_arena_strdup(r->arena, text);
     return LS_OK;
@@ -310,26 +313,35 @@ static ls_status read_count(const reader *r, const json_t *object, const char *k
     uint64_t value = 0;
     LS_TRY(ls_json_get_u64(object, r->name, key, 1, max, 0, &value));
     if (value == 0) {
-        return ls_fail(LS_ERR_DATA, "%s: no \"%s\"", r->name, key);
+        return ls_fail(LS_ERR_DATA, "%s: the key \"%s\" is missing", r->name, key);
     }
     *out = (uint32_t)value;
     return LS_OK;
 }
 
-/* Numbers above 0; ascending ones must grow. */
-static ls_status read_numbers(const reader *r, const json_t *array, const char *key, size_t count,
-                              bool ascending, double max, double *out)
+/* Numbers above 0 that an array must have. */
+typedef struct number_list {
+    const char *key; /* in errors */
+    size_t count;
+    double max;
+    bool ascending; /* each must exceed the one before */
+} number_list;
+
+static ls_status read_numbers(const reader *r, const json_t *array, const number_list *list, double *out)
 {
+    const char *key = list->key;
+    const size_t count = list->count;
+    const double max = list->max;
     if (json_array_size(array) != count) {
-        return ls_fail(LS_ERR_DATA, "%s: %s has %zu numbers, not %zu", r->name, key, json_array_size(array),
-                       count);
+        return ls_fail(LS_ERR_DATA, "%s: the list \"%s\" has %zu numbers instead of %zu", r->name, key,
+                       json_array_size(array), count);
     }
     for (size_t i = 0; i < count; i++) {
         const json_t *item = json_array_get(array, i);
         const double value = json_is_number(item) ? json_number_value(item) : NAN;
-        if (!(value > 0.0 && value <= max) || (ascending && i > 0 && value <= out[i - 1])) {
+        if (!(value > 0.0 && value <= max) || (list->ascending && i > 0 && value <= out[i - 1])) {
             return ls_fail(LS_ERR_DATA, "%s: number %zu of %s is %g, allowed is %sabove 0 to %g", r->name,
-                           i + 1, key, value, ascending ? "ascending, " : "", max);
+                           i + 1, key, value, list->ascending ? "ascending, " : "", max);
         }
         out[i] = value;
     }
@@ -355,12 +367,13 @@ static ls_status read_grid(const reader *r, const json_t *object, const ls_work_
                            info->axes[axis].name, count, LS_WORK_POINTS_MAX);
         }
         grid->counts[axis] = (uint32_t)count;
-        LS_TRY(read_numbers(r, points, info->axes[axis].name, count, true, 1e15, grid->points[axis]));
+        const number_list list = {info->axes[axis].name, count, 1e15, true};
+        LS_TRY(read_numbers(r, points, &list, grid->points[axis]));
     }
     const uint32_t size = ls_work_grid_size(grid);
     grid->seconds = ls_arena_new(r->arena, double, size);
-    return read_numbers(r, json_object_get(object, "seconds"), info->name, size, false, seconds_max,
-                        grid->seconds);
+    const number_list list = {info->name, size, seconds_max, false};
+    return read_numbers(r, json_object_get(object, "seconds"), &list, grid->seconds);
 }
 
 static ls_status read_setting(const reader *r, const json_t *object, ls_calibration_setting *setting)
@@ -380,7 +393,8 @@ static ls_status read_settings(const reader *r, const json_t *root, ls_calibrati
     const json_t *array = json_object_get(root, "settings");
     const size_t count = json_array_size(array);
     if (count < 1 || count > SETTINGS_MAX) {
-        return ls_fail(LS_ERR_DATA, "%s: %zu settings, allowed are 1 to %d", r->name, count, SETTINGS_MAX);
+        return ls_fail(LS_ERR_DATA, "%s: the list \"settings\" has %zu measurements; allowed are 1 to %d",
+                       r->name, count, SETTINGS_MAX);
     }
     c->settings = ls_arena_new(r->arena, ls_calibration_setting, count);
     c->setting_count = (uint32_t)count;
@@ -390,7 +404,11 @@ static ls_status read_settings(const reader *r, const json_t *root, ls_calibrati
         LS_TRY(read_setting(r, json_array_get(array, i), &c->settings[i]));
         has_one = has_one || (c->settings[i].threads == 1 && c->settings[i].workers == 1);
     }
-    return has_one ? LS_OK : ls_fail(LS_ERR_DATA, "%s: no setting of one thread in one process", r->name);
+    return has_one ? LS_OK
+                   : ls_fail(LS_ERR_DATA,
+                             "%s: the measurement with one thread in one process is missing: run 'lockstep "
+                             "calibrate' again",
+                             r->name);
 }
 
 static ls_status read_exchanges(const reader *r, const json_t *root, ls_calibration *c)
@@ -398,7 +416,8 @@ static ls_status read_exchanges(const reader *r, const json_t *root, ls_calibrat
     const json_t *array = json_object_get(root, "exchanges");
     const size_t count = json_array_size(array);
     if (count > EXCHANGES_MAX) {
-        return ls_fail(LS_ERR_DATA, "%s: %zu exchanges, allowed are up to %d", r->name, count, EXCHANGES_MAX);
+        return ls_fail(LS_ERR_DATA, "%s: the list \"exchanges\" has %zu measurements; allowed are up to %d",
+                       r->name, count, EXCHANGES_MAX);
     }
     c->exchanges = ls_arena_new(r->arena, ls_calibration_exchange, count + 1);
     c->exchange_count = (uint32_t)count;
@@ -424,7 +443,7 @@ ls_status ls_calibration_parse(ls_arena *arena, const json_t *root, const char *
     LS_TRY(ls_json_get_u64(root, name, "version", 0, 1u << 30, 0, &version));
     if (strcmp(format, "lockstep-calibration") != 0 || version != 1) {
         return ls_fail(LS_ERR_DATA,
-                       "%s is no calibration of version 1 (format \"%s\", version %u): run 'lockstep "
+                       "%s is not a calibration of version 1 (format \"%s\", version %u): run 'lockstep "
                        "calibrate' to make one",
                        name, format, (unsigned)version);
     }
@@ -458,7 +477,7 @@ ls_status ls_calibration_load(ls_arena *arena, const char *path, ls_calibration 
 
 /* ---- writing ---- */
 
-/* Four digits are more than any measurement has. */
+/* Four digits exceed the precision of any measurement. */
 static double rounded(double value)
 {
     char text[32];

@@ -4,8 +4,8 @@
 #include "base/assert.h"
 #include "base/csv.h"
 #include "base/file.h"
+#include "config/names.h"
 #include "planning/hardware/data_file.h"
-#include "planning/names.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@ enum { FILE_BYTES_MAX = 4 << 20 };
 
 static const double GIGA = 1e9, TERA = 1e12, GIBI = 1073741824.0;
 
-/* Tables that grow, and the names of what nodes and sites point to until all files are read. */
+/* Growing tables, and the names that nodes and sites refer to, until all files are read. */
 typedef struct loader {
     ls_arena *arena;
     const ls_csv *csv; /* the file being read */
@@ -26,7 +26,7 @@ typedef struct loader {
     size_t capacity;
 } loader;
 
-/* What a row's pointer will be: where it was read and the name it gives. Parallel to the tables. */
+/* A reference to be resolved: where it was read, and the name it gives. Parallel to the tables. */
 typedef struct reference {
     const char *file, *name;
     uint32_t line;
@@ -90,8 +90,9 @@ static ls_price read_price(row_reader *r, const char *low, const char *typical, 
         price.high = price.typical > 0.0 ? price.typical : price.low;
     }
     if (r->status == LS_OK && price.low > price.high) {
-        r->status = ls_fail(LS_ERR_DATA, "%s:%u: %s is %g and %s is %g, so the range is upside down",
-                            r->csv->name, r->row->line, low, price.low, high, price.high);
+        r->status =
+            ls_fail(LS_ERR_DATA, "%s:%u: %s is %g and %s is %g: the first must not be larger than the second",
+                    r->csv->name, r->row->line, low, price.low, high, price.high);
     }
     if (price.typical == 0.0) {
         price.typical = sqrt(price.low * price.high);
@@ -187,8 +188,8 @@ static ls_status read_site(row_reader *r, ls_site *out)
     LS_TRY(need(r, "rack_kw", s.rack_w));
     if (s.pue < 1.0) {
         return ls_fail(LS_ERR_DATA,
-                       "%s:%u: pue of site %s is %g; it is the energy of everything over that of the "
-                       "machines, so 1 or more",
+                       "%s:%u: pue of site %s is %g; it must be 1 or more, because it is the energy of the "
+                       "whole site divided by that of its machines",
                        r->csv->name, r->row->line, s.name, s.pue);
     }
     *out = s;
@@ -248,17 +249,17 @@ static ls_status check_columns(const ls_csv *csv)
             for (known = known_columns; *known; known++) {
                 ls_names_offer(&near, *known, *known);
             }
-            return ls_fail(LS_ERR_DATA, "%s: no column is called %s; nearest: %s", csv->name, csv->columns[i],
+            return ls_fail(LS_ERR_DATA, "%s: unknown column %s; nearest: %s", csv->name, csv->columns[i],
                            ls_names_list(&near));
         }
     }
     if (ls_csv_column(csv, "kind") < 0 || ls_csv_column(csv, "name") < 0) {
-        return ls_fail(LS_ERR_DATA, "%s: a catalogue needs the columns kind and name", csv->name);
+        return ls_fail(LS_ERR_DATA, "%s: a catalogue needs the columns `kind` and `name`", csv->name);
     }
     return LS_OK;
 }
 
-/* The place of the row that `name` replaces, or one more. */
+/* The index of the row that `name` replaces, or a new one. */
 #define PLACE_OF(table, table_count, row_name)                                                               \
     place_of(row_name, &(table)[0].name, sizeof *(table), table_count)
 
@@ -286,8 +287,10 @@ static ls_status read_row(loader *l, references *refs, row_reader *r)
         {"gpu", LS_CLASS_GPU}, {"tpu", LS_CLASS_TPU}, {"apple", LS_CLASS_APPLE}, {"cpu", LS_CLASS_CPU}};
     const char *kind = read_text(r, "kind"), *name = read_text(r, "name");
     if (!ls_names_is_fit(name)) {
-        return ls_fail(LS_ERR_DATA, "%s:%u: name is \"%s\"; letters and digits are needed, at most %d",
-                       r->csv->name, r->row->line, name, LS_NAME_MAX);
+        return ls_fail(
+            LS_ERR_DATA,
+            "%s:%u: name is \"%s\"; it must contain letters or digits, but not more than %d of them",
+            r->csv->name, r->row->line, name, LS_NAME_MAX);
     }
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
         if (strcmp(kind, classes[i].kind) == 0) {
@@ -328,7 +331,7 @@ static ls_status parse_files(ls_arena *arena, const char *const *files, size_t f
 {
     static const char *const shipped[] = {"hardware.csv", "sites.csv"};
     for (size_t i = 0; i < 2; i++) {
-        const ls_data_file *file = ls_data_file_find(shipped[i]);
+        const ls_embedded_file *file = ls_data_file_find(shipped[i]);
         LS_TRY(ls_csv_parse(arena, file->text, file->bytes, file->name, &tables[i]));
     }
     for (size_t i = 0; i < file_count; i++) {
@@ -408,7 +411,8 @@ ls_status ls_catalogue_load(ls_arena *arena, const char *const *files, size_t fi
 
 /* ---- finding ---- */
 
-/* A table as names: where the first row's name and aliases are, and how far it is to the next. */
+/* A table as a list of names: where the first row's name and aliases are, and the distance to the
+ * next row. */
 typedef struct name_table {
     const char *what; /* "accelerator" */
     const char *const *names;
@@ -446,10 +450,10 @@ static ls_status find(const name_table *table, const char *name, size_t *index_o
         return LS_OK;
     }
     if (loose_count > 1) {
-        return ls_fail(LS_ERR_NOT_FOUND, "%s \"%s\" could be %zu; say which: %s%s", table->what, name,
+        return ls_fail(LS_ERR_NOT_FOUND, "%s \"%s\" matches %zu entries; choose one: %s%s", table->what, name,
                        loose_count, ls_names_list(&several), loose_count > several.count ? ", ..." : "");
     }
-    return ls_fail(LS_ERR_NOT_FOUND, "%s \"%s\" is not known; nearest: %s", table->what, name,
+    return ls_fail(LS_ERR_NOT_FOUND, "%s \"%s\" is unknown; nearest: %s", table->what, name,
                    ls_names_list(&near));
 }
 

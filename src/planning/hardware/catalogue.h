@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The catalogue: what there is to train on, and what it costs. Accelerators, nodes, sites.
+ * The catalogue: accelerators, nodes and sites, and their prices.
  *
- * The rows that ship (data/hardware.csv, data/sites.csv) are built into the program; user files of the same columns add rows and replace rows of the same
- * name. Every figure is in SI units; 0 stands for "not published", and whoever needs a figure that is 0 says so instead of guessing.
+ * The rows that ship (data/hardware.csv, data/sites.csv) are built into the program; user files
+ * with the same columns add rows and replace rows of the same name. All figures are in SI units. 0
+ * means "not published": code that needs such a figure reports that instead of guessing.
  *
- * Names are matched without regard to case and punctuation. Short names stand for the usual variant: h100 is H100-SXM5-80GB, a100 A100-SXM4-80GB, ...
- * Ownership: all strings and tables live in the arena given to ls_catalogue_load. Read-only afterwards: any number of threads.
+ * Names are matched without regard to case and punctuation. Short names stand for the usual
+ * variant: h100 is H100-SXM5-80GB, a100 is A100-SXM4-80GB, ... Ownership: all strings and tables
+ * live in the arena given to ls_catalogue_load. Read-only afterwards: any number of threads.
  */
 #ifndef LS_PLANNING_HARDWARE_CATALOGUE_H
 #define LS_PLANNING_HARDWARE_CATALOGUE_H
@@ -18,10 +20,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A price range as published; low is what a careful buyer gets, high is the list price. 0, 0: not known. */
+/* A price range as published; low is the price of a careful buyer, high is the list price. 0, 0:
+ * not known. */
 typedef struct ls_price {
     double low, high; /* USD */
-    double typical;   /* a published median; else the geometric mean of low and high; 0: not known */
+    /* a published median; else the geometric mean of low and high; 0: not known */
+    double typical;
     const char *date; /* "2026-05", as in the source */
     const char *confidence;
 } ls_price;
@@ -36,22 +40,23 @@ typedef enum ls_accelerator_class {
 typedef struct ls_accelerator {
     const char *name;    /* "H100-SXM5-80GB" */
     const char *aliases; /* short names between blanks: "h100 h100-sxm" */
-    const char *
-        generation; /* "h100": what the constants of software stacks are keyed by (planning/hardware/stack.h) */
+    /* "h100": what the constants of software stacks are keyed by (planning/hardware/stack.h) */
+    const char *generation;
     ls_accelerator_class class;
     int year;
-    double bf16_flops, fp8_flops, tf32_flops; /* dense, per second; bf16 stands for fp16 too */
+    double bf16_flops, fp8_flops, tf32_flops; /* dense, per second; bf16 also stands for fp16 */
     double fp32_flops;                        /* of the vector units; 0: not known */
     double memory_bytes;                      /* 80 "GB" are 80 * 2^30 bytes */
     double memory_bytes_ps;
     double scaleup_bytes_ps; /* NVLink and the like, each way, per accelerator */
-    int64_t scaleup_domain;  /* accelerators that reach each other by it; 1: none */
+    int64_t scaleup_domain;  /* accelerators connected by it; 1: none */
     double pcie_bytes_ps;    /* each way */
     int64_t sms;             /* units a wave of tiles fills */
     double tdp_w;
-    double nic_bytes_ps; /* each way, per accelerator, in the node it usually comes in; 0: not published */
-    ls_price price;      /* one accelerator */
-    ls_price rent_hour;  /* one accelerator for an hour */
+    /* each way, per accelerator, in the node it usually comes in; 0: not published */
+    double nic_bytes_ps;
+    ls_price price;     /* one accelerator */
+    ls_price rent_hour; /* one accelerator for an hour */
     const char *notes;
 } ls_accelerator;
 
@@ -67,24 +72,24 @@ typedef struct ls_node {
     const char *notes;
 } ls_node;
 
-/* What takes the heat out of a rack. */
+/* The cooling of a rack. */
 typedef struct ls_cooling {
     const char *name; /* "air", "contained-air", "rear-door", "direct-liquid" */
     const char *aliases;
-    double rack_w; /* the most it takes out of one rack */
+    double rack_w; /* the most heat it removes from one rack */
     bool liquid;   /* water reaches the rack */
     const char *notes;
 } ls_cooling;
 
-/* Where machines stand. */
+/* A place for machines. */
 typedef struct ls_site {
     const char *name; /* "colocation" */
     const char *aliases;
     double pue;                               /* energy of the whole over that of the machines */
     double rack_w;                            /* power a rack can have */
-    double power_w;                           /* of the whole site; 0: as much as is paid for */
-    int64_t racks;                            /* 0: as many as are paid for */
-    const ls_cooling *cooling;                /* the best it has */
+    double power_w;                           /* of the whole site; 0: no limit */
+    int64_t racks;                            /* 0: no limit */
+    const ls_cooling *cooling;                /* the strongest it has */
     double energy_usd_kwh, colo_usd_kw_month; /* 0: not known, or not rented by the kilowatt */
     const char *date, *confidence, *notes;
 } ls_site;
@@ -101,14 +106,17 @@ typedef struct ls_catalogue {
 } ls_catalogue;
 
 /*
- * The catalogue that ships, with the rows of `files` on top (path by path, later ones win). A row's kind (gpu, tpu, apple, cpu, node, site, cooling) says what
- * it is; a file may hold several kinds, and only the columns it needs. A row of a name that is there already replaces it as a whole.
- * Errors: LS_ERR_NOT_FOUND, LS_ERR_DATA naming file, line, column, the value and what is allowed; catalogue_out is then untouched.
+ * The catalogue that ships, with the rows of `files` on top (path by path, later ones win). A row's
+ * kind (gpu, tpu, apple, cpu, node, site, cooling) says what it is; a file may hold several kinds,
+ * and only the columns it needs. A row of a name that is there already replaces it as a whole.
+ * Errors: LS_ERR_NOT_FOUND, LS_ERR_DATA naming file, line, column, the value and what is allowed;
+ * catalogue_out is then untouched.
  */
 LS_MUST_CHECK ls_status ls_catalogue_load(ls_arena *arena, const char *const *files, size_t file_count,
                                           ls_catalogue *catalogue_out);
 
-/* Whether it multiplies in bf16: GPUs do since 2020 (A100, MI100). Those before have fp16 only, at the rate that bf16_flops holds. */
+/* Whether it multiplies in bf16, as GPUs do since 2020 (A100, MI100). Older ones have only fp16, at
+ * the rate in bf16_flops. */
 bool ls_accelerator_has_bf16(const ls_accelerator *accelerator);
 
 /* Errors: LS_ERR_NOT_FOUND naming the nearest names. */
@@ -120,8 +128,9 @@ LS_MUST_CHECK ls_status ls_catalogue_find_site(const ls_catalogue *catalogue, co
                                                const ls_site **site_out);
 LS_MUST_CHECK ls_status ls_catalogue_find_cooling(const ls_catalogue *catalogue, const char *name,
                                                   const ls_cooling **cooling_out);
-/* The node an accelerator usually comes in: the first of the catalogue that holds it. When none does, one that is made up in `arena`: as many as reach each
- * other (at most 16), twice their power, the accelerator's own network. */
+/* The usual node of an accelerator: the first one of the catalogue that contains it. Where there is
+ * none, a generic node in `arena`: as many accelerators as are connected to each other (at most
+ * 16), twice their power, the accelerator's own network. */
 const ls_node *ls_catalogue_usual_node(const ls_catalogue *catalogue, ls_arena *arena,
                                        const ls_accelerator *accelerator);
 

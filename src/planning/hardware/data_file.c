@@ -3,14 +3,9 @@
 
 #include "base/assert.h"
 
-#include <string.h>
-
-const ls_data_file *ls_data_file_find(const char *name)
+const ls_embedded_file *ls_data_file_find(const char *name)
 {
-    const ls_data_file *file = ls_data_files;
-    while (file->name && strcmp(file->name, name) != 0) {
-        file++;
-    }
-    LS_ASSERT(file->name);
+    const ls_embedded_file *file = ls_embedded_find(ls_data_files, name);
+    LS_ASSERT(file);
     return file;
 }

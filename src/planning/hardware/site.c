@@ -23,17 +23,17 @@ typedef struct site_file {
 
 /* clang-format off */
 static const ls_option options[] = {
-    {TEXT(like), .help = "site of the catalogue to start from"},
-    {TEXT(name), .help = "how it is called in answers"},
-    {F64_AUTO("power_kw", power_kw, 0.1, 1e7), .help = "what the place feeds in all, at the meter; left out: that of the site it is like"},
-    {ROW("racks", LS_OPTION_U64, racks, "auto"), .allow_auto = true, .min = 1, .max = 1e6, .help = "places for racks; left out: that of the site it is like"},
-    {F64_AUTO("rack_kw", rack_kw, 0.1, 1000), .help = "what one rack may draw"},
-    {TEXT(cooling), .help = "the best there is"},
-    {F64_AUTO("pue", pue, 1, 3), .help = "power at the meter over power at the machines"},
-    {F64_AUTO("energy_usd_kwh", energy_usd_kwh, 0, 10), .help = "price of a kWh"},
-    {F64_AUTO("colo_usd_kw_month", colo_usd_kw_month, 0, 10000), .help = "rent of the place, per kW reserved and month"},
-    {F64_AUTO("circuit.volts", circuit_volts, 50, 1000), .help = "of a wall circuit that feeds it all"},
-    {F64_AUTO("circuit.amps", circuit_amps, 1, 1000), .help = "its breaker"},
+    {TEXT(like), .help = "name of the catalogue site from which values not given in this file are taken"},
+    {TEXT(name), .help = "name of the site in the planner's answers"},
+    {F64_AUTO("power_kw", power_kw, 0.1, 1e7), .help = "power supply of the whole site at the meter, in kW; default: as at the catalogue site named by key `like`"},
+    {ROW("racks", LS_OPTION_U64, racks, "auto"), .allow_auto = true, .min = 1, .max = 1e6, .help = "number of racks; default: as at the catalogue site named by key `like`"},
+    {F64_AUTO("rack_kw", rack_kw, 0.1, 1000), .help = "power limit of one rack, in kW"},
+    {TEXT(cooling), .help = "strongest kind of cooling that the site has"},
+    {F64_AUTO("pue", pue, 1, 3), .help = "power usage effectiveness (PUE): power at the meter divided by the power of the machines"},
+    {F64_AUTO("energy_usd_kwh", energy_usd_kwh, 0, 10), .help = "price of electric energy in USD per kWh"},
+    {F64_AUTO("colo_usd_kw_month", colo_usd_kw_month, 0, 10000), .help = "rent of the space in USD per reserved kW and month"},
+    {F64_AUTO("circuit.volts", circuit_volts, 50, 1000), .help = "voltage of the electric circuit that supplies the site, in volts"},
+    {F64_AUTO("circuit.amps", circuit_amps, 1, 1000), .help = "rated current of the breaker of the electric circuit that supplies the site, in amperes"},
 };
 /* clang-format on */
 static const ls_option_table table = {.options = options, .count = sizeof options / sizeof *options};
@@ -43,7 +43,7 @@ static double given_or(double value, double unit, double otherwise)
     return value == NOT_GIVEN ? otherwise : value * unit;
 }
 
-/* What one rack gets: no more than its cooling carries. */
+/* The power of one rack, at most what its cooling supports. */
 static ls_status set_rack(const site_file *file, const char *name, ls_site *site)
 {
     if (file->rack_kw == NOT_GIVEN) {
@@ -54,7 +54,7 @@ static ls_status set_rack(const site_file *file, const char *name, ls_site *site
     if (site->rack_w > site->cooling->rack_w) {
         return ls_fail(
             LS_ERR_INVALID,
-            "%s: rack_kw is %g, but %s carries up to %g kW; lower rack_kw, or name the cooling there is",
+            "%s: rack_kw is %g, but %s supports up to %g kW; lower rack_kw, or set cooling to the actual one",
             name, file->rack_kw, site->cooling->name, site->cooling->rack_w / 1e3);
     }
     return LS_OK;
@@ -64,7 +64,7 @@ static ls_status set_circuit(const site_file *file, const char *name, ls_site *s
 {
     const bool has_volts = file->circuit_volts != NOT_GIVEN, has_amps = file->circuit_amps != NOT_GIVEN;
     if (has_volts != has_amps) {
-        return ls_fail(LS_ERR_INVALID, "%s: circuit needs both volts and amps", name);
+        return ls_fail(LS_ERR_INVALID, "%s: the key `circuit` needs both `volts` and `amps`", name);
     }
     if (has_volts) {
         const double circuit_w = file->circuit_volts * file->circuit_amps * LS_SITE_CIRCUIT_SHARE;
@@ -78,11 +78,12 @@ static ls_status merge(ls_arena *arena, const ls_catalogue *catalogue, const ls_
 {
     const ls_site *like;
     if (ls_catalogue_find_site(catalogue, file->like[0] ? file->like : LS_SITE_USUAL, &like) != LS_OK) {
-        return ls_fail_within(LS_ERR_INVALID, "%s:%d: like", doc->name, ls_document_line(doc, "like"));
+        return ls_fail_within(LS_ERR_INVALID, "%s:%d: key `like`", doc->name, ls_document_line(doc, "like"));
     }
     ls_site site = *like;
     if (file->cooling[0] && ls_catalogue_find_cooling(catalogue, file->cooling, &site.cooling) != LS_OK) {
-        return ls_fail_within(LS_ERR_INVALID, "%s:%d: cooling", doc->name, ls_document_line(doc, "cooling"));
+        return ls_fail_within(LS_ERR_INVALID, "%s:%d: key `cooling`", doc->name,
+                              ls_document_line(doc, "cooling"));
     }
     site.name = ls_arena_strdup(arena, file->name[0] ? file->name : doc->name);
     site.aliases = "";
@@ -110,7 +111,7 @@ ls_status ls_site_parse(ls_arena *arena, const ls_catalogue *catalogue, const ch
                         const char *name, ls_site *site_out)
 {
     ls_document doc;
-    LS_TRY(ls_yaml_parse(text, bytes, name, &doc));
+    LS_TRY(text ? ls_yaml_parse(text, bytes, name, &doc) : ls_yaml_load(name, &doc));
     const ls_status status = read_document(arena, catalogue, &doc, site_out);
     ls_document_release(&doc);
     return status;
@@ -125,11 +126,7 @@ ls_status ls_site_load(ls_arena *arena, const ls_catalogue *catalogue, const cha
         *site_out = *site;
         return LS_OK;
     }
-    ls_document doc;
-    LS_TRY(ls_yaml_load(name_or_path, &doc));
-    const ls_status status = read_document(arena, catalogue, &doc, site_out);
-    ls_document_release(&doc);
-    return status;
+    return ls_site_parse(arena, catalogue, NULL, 0, name_or_path, site_out);
 }
 
 const ls_cooling *ls_site_cooling_for(const ls_catalogue *catalogue, double rack_w)

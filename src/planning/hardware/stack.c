@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stack on a generation: what `from` (an earlier row, NULL: nothing) has, with these constants on top. */
+/* A stack on a generation: the constants of `from` (an earlier row; NULL: none), with these
+ * changes. */
 typedef struct pair {
     const char *name, *generation, *from, *constants, *source;
 } pair;
 
-/*
- * How the values came about: notes and command in docs/planning-accuracy.md. Rows of data/published_runs.csv that were fitted on are the ones with
- * an even place within their source; the others are held out, and the error table is printed for both.
- */
+/* Where the values come from: notes and commands in docs/planning-accuracy.md. Constants were
+ * fitted on every second row of a source in data/published_runs.csv; the others are held out, and
+ * the error table is printed for both. */
 static const pair pairs[] = {
     {"megatron-2021", "a100", NULL,
      "gemm_efficiency=0.8 gemm_fp8_efficiency=0.55 gemm_k_half=128 flash=0 attention_efficiency=0.45 "
@@ -31,7 +31,7 @@ static const pair pairs[] = {
      "gradient_bytes=4 reduce_bytes=4 distributed_optimizer=0",
      "physics and general A100 figures; none fitted"},
     {"megatron-2021", "v100", "megatron-2021/a100", "gemm_efficiency=0.62 straggler_sigma=0.002",
-     "taken over; product efficiency from BigScience's V100 rows"},
+     "taken over from another generation; product efficiency from BigScience's V100 rows"},
     {"megatron-2023", "a100", "megatron-2021/a100",
      "gemm_efficiency=0.79 gemm_k_half=70 attention_efficiency=0.46 elementwise_factor=1.48 loss_bytes=107 "
      "launch_s=2.72e-5 kernel_s=2.8e-5 fixed_s=0.001 micro_batch_s=2e-4 "
@@ -92,7 +92,7 @@ typedef struct constant {
     const char *name;
     size_t offset;
     value_kind kind;
-    double max; /* the least is 0 */
+    double max; /* the least allowed value is 0 */
     const char *what;
 } constant;
 
@@ -103,42 +103,42 @@ typedef struct constant {
 
 static const constant constants_table[] = {
     F64(gemm_efficiency, 1, "best rate of a matrix product over the peak"),
-    F64(gemm_fp8_efficiency, 1, "the same in fp8, over the fp8 peak"),
-    F64(gemm_k_half, 1e6, "inner size at which a product reaches half of that"),
-    {"flash", offsetof(ls_stack, flash), VALUE_BOOL, 1, "attention in one kernel"},
+    F64(gemm_fp8_efficiency, 1, "best rate of an fp8 matrix product over the fp8 peak"),
+    F64(gemm_k_half, 1e6, "inner size at which a product reaches half of its best rate"),
+    {"flash", offsetof(ls_stack, flash), VALUE_BOOL, 1, "1: attention is one kernel"},
     F64(attention_efficiency, 1, "attention's rate over the peak"),
     F64(attention_half_length, 1e6, "tokens at which flash attention reaches half of that"),
-    F64(memory_efficiency, 1, "of the memory's bandwidth"),
-    F64(elementwise_factor, 100, "bytes moved over those of one fused pass"),
-    F64(loss_bytes, 1e4, "moved per logit by the loss"),
-    F64(logit_bytes, 1e3, "of memory per logit at the loss's peak"),
-    F64(saved_factor, 10, "kept for the backward over what fused kernels keep"),
-    F64(optimizer_bytes, 1e4, "moved per parameter by an optimizer step"),
-    F64(launch_s, 1, "seconds the CPU takes to launch a kernel"),
+    F64(memory_efficiency, 1, "share of the memory bandwidth that kernels reach"),
+    F64(elementwise_factor, 100, "bytes that elementwise kernels move, over those of one fused pass"),
+    F64(loss_bytes, 1e4, "bytes the loss moves per logit"),
+    F64(logit_bytes, 1e3, "bytes of memory per logit at the peak of the loss"),
+    F64(saved_factor, 10, "bytes kept for the backward, over those that fused kernels keep"),
+    F64(optimizer_bytes, 1e4, "bytes an optimizer step moves per parameter"),
+    F64(launch_s, 1, "seconds the CPU needs to launch a kernel"),
     F64(layer_kernels, 1e4, "kernels of a layer's forward"),
-    F64(kernel_s, 1, "seconds of GPU time a kernel takes beyond its work"),
-    F64(fixed_s, 1e3, "seconds per step beyond all else"),
-    F64(micro_batch_s, 1e3, "seconds per micro-batch beyond all else"),
-    F64(scaleup_efficiency, 2, "of the scale-up network's rate"),
-    F64(nic_efficiency, 2, "of the NIC's rate"),
+    F64(kernel_s, 1, "seconds of GPU time per kernel in addition to its work"),
+    F64(fixed_s, 1e3, "further seconds per step"),
+    F64(micro_batch_s, 1e3, "further seconds per micro-batch"),
+    F64(scaleup_efficiency, 2, "share of the scale-up network's rate that is reached"),
+    F64(nic_efficiency, 2, "share of the NIC's rate that is reached"),
     F64(scaleup_alpha_s, 1, "latency inside a node, seconds"),
     F64(nic_alpha_s, 1, "latency between nodes, seconds"),
     F64(nics_per_gather, 64, "NICs of a node that a sharded gather uses, 0: all"),
     {"in_network_reduction", offsetof(ls_stack, in_network_reduction), VALUE_BOOL, 1,
-     "switches add (SHARP, NVLS)"},
-    F64(tp_overlap, 1, "share of tensor parallel communication that hides"),
+     "1: switches reduce in the network (SHARP, NVLS)"},
+    F64(tp_overlap, 1, "share of tensor parallel communication that is hidden"),
     F64(dp_overlap, 1, "share of the last backward under which gradients travel"),
     F64(fsdp_overlap, 1, "share of a layer's computation under which its shards travel"),
-    F64(pp_overlap, 1, "share of pipeline sends that hides"),
-    F64(dp_floor, 1, "share of data parallel traffic that never hides"),
-    F64(recompute_share, 1, "of a layer's forward that full recompute runs again"),
-    F64(selective_matmul, 1, "of a layer's products that selective recompute runs again"),
+    F64(pp_overlap, 1, "share of pipeline sends that is hidden"),
+    F64(dp_floor, 1, "share of data parallel traffic that is never hidden"),
+    F64(recompute_share, 1, "share of a layer's forward that full recompute repeats"),
+    F64(selective_matmul, 1, "share of a layer's products that selective recompute repeats"),
     F64(straggler_sigma, 1, "relative spread of a GPU's step time"),
     F64(power_w, 1e5, "TDP these constants were measured at, W; 0: any"),
     F64(context_bytes, 1e12, "memory of runtime and communicators per GPU"),
-    F64(allocator_slack, 10, "memory on top of what is asked for"),
-    {"gradient_bytes", offsetof(ls_stack, gradient_bytes), VALUE_INT, 8, "of a gradient in memory"},
-    F64(reduce_bytes, 8, "of a gradient on the wire"),
+    F64(allocator_slack, 10, "further memory of the allocator, as a share of allocations"),
+    {"gradient_bytes", offsetof(ls_stack, gradient_bytes), VALUE_INT, 8, "bytes of a gradient in memory"},
+    F64(reduce_bytes, 8, "bytes of a gradient on the network"),
     {"distributed_optimizer", offsetof(ls_stack, distributed_optimizer), VALUE_BOOL, 1,
      "ZeRO-1 is the default"},
 };
@@ -192,7 +192,8 @@ ls_status ls_stack_set(ls_stack *stack, const char *constants)
         const constant *entry = find_constant(word, name_bytes);
         if (!entry || word[name_bytes] != '=') {
             return ls_fail(LS_ERR_INVALID,
-                           "stack constant %.*s: no such constant; `plan --explain constants` lists them",
+                           "stack constant %.*s: write NAME=NUMBER; 'lockstep plan MODEL --explain "
+                           "constants' lists the names",
                            (int)strcspn(word, " "), word);
         }
         char *end = NULL;
@@ -264,7 +265,8 @@ const char *const *ls_stack_names(void)
     return names;
 }
 
-/* The row of a stack that is nearest to a generation it was never measured on: the last one of the same kind of machine, else the last. */
+/* The row of a stack that is closest to a generation on which it was never measured: the last one
+ * of the same kind of machine, else the last one. */
 static const pair *nearest_pair(const char *name, const ls_accelerator *accelerator)
 {
     static const char *const newer[] = {"b200", "rtx5090", "mi300x", "ada", "h100"};
@@ -313,7 +315,8 @@ static ls_status unknown_stack(const char *name)
         strncat(list, n == ls_stack_names() ? "" : ", ", sizeof(list) - strlen(list) - 1);
         strncat(list, *n, sizeof(list) - strlen(list) - 1);
     }
-    return ls_fail(LS_ERR_NOT_FOUND, "stack %s: unknown; there are %s", name, list);
+    return ls_fail(LS_ERR_NOT_FOUND, "the training software (stack) %s is unknown; allowed are %s", name,
+                   list);
 }
 
 ls_status ls_stack_find(const char *name, const ls_accelerator *accelerator, ls_stack *stack_out,

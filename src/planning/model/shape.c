@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A shape from its sizes. How sizes are read is in shape_parse.c, shape_config.c and shape_presets.c. */
+/* A shape from its sizes. How sizes are read is in shape_parse.c, shape_config.c and
+ * shape_presets.c. */
 #include "planning/model/shape.h"
 
 #include "base/assert.h"
@@ -10,7 +11,7 @@
 
 /* ---- the digest of a dense layer ---- */
 
-/* What of a plan's values a builder wants to know. */
+/* What a builder needs to know about a plan's values. */
 typedef struct digest {
     const ls_plan *plan;
     ls_shape *shape;
@@ -28,7 +29,8 @@ static void mark(bool flags[128], int32_t value, bool is)
     }
 }
 
-/* Which values tensor parallelism splits: what comes out of column-cut products and of what works on it, head by head or column by column. */
+/* Which values tensor parallelism splits: what comes out of column-cut products and of what works
+ * on it, head by head or column by column. */
 static void mark_op(digest *d, const ls_op *op)
 {
     for (int i = 0; i < LS_OP_STATS_MAX; i++) {
@@ -37,7 +39,8 @@ static void mark_op(digest *d, const ls_op *op)
     }
     switch (op->kind) {
     case LS_OP_LINEAR:
-        mark(d->cut, op->out[0], !d->cut[op->in[0]]); /* column-cut behind the stream, row-cut back to it */
+        /* split by columns after the residual stream, by rows back to it */
+        mark(d->cut, op->out[0], !d->cut[op->in[0]]);
         break;
     case LS_OP_QK_NORM:
     case LS_OP_ATTENTION:
@@ -149,7 +152,7 @@ static ls_status digest_layer(ls_arena *arena, const ls_model_config *config, ls
 {
     ls_model_config one = *config;
     one.layers = 1;
-    one.window = one.window_first_layer = 0; /* says which pairs count, not what there is */
+    one.window = one.window_first_layer = 0; /* decides which pairs count, not which exist */
     ls_arena scratch = {0};
     ls_layout layout;
     ls_plan plan;
@@ -202,7 +205,7 @@ static void drop_linear(ls_shape *shape, const char *name)
     shape->linear_count = count;
 }
 
-/* A llama-like layer with one matrix before the activation: the gate goes. */
+/* For a llama-like layer with one matrix before the activation: removes the gate. */
 static void take_gate_out(ls_shape *shape)
 {
     const ls_model_config *c = &shape->config;
@@ -256,7 +259,7 @@ static void make_latent(ls_shape *shape)
     add_saved(shape, (ls_shape_saved){.name = "key-value normed", .cols = (double)l->kv_rank, .cheap = true});
     add_saved(shape,
               (ls_shape_saved){.name = "query", .cols = (double)query, .cut = true, .attention = true});
-    /* Keys are put together of the heads' own and the shared rotary part; values are what is left. */
+    /* Keys combine the heads' own part and the shared rotary part; the rest are values. */
     add_saved(shape,
               (ls_shape_saved){
                   .name = "keys, values", .cols = (double)(query + value), .cut = true, .attention = true});
@@ -335,8 +338,8 @@ static ls_status check_sizes(const ls_shape_sizes *sizes)
     }
     if (m->experts == 0) {
         return m->active || m->shared || m->ffn || m->dense_layers
-                   ? ls_fail(LS_ERR_INVALID, "model: experts is 0, so active, shared, expert_ffn and "
-                                             "dense_layers can't be given")
+                   ? ls_fail(LS_ERR_INVALID, "model: the keys active, shared, expert_ffn and dense_layers "
+                                             "are allowed only when experts is above 0")
                    : LS_OK;
     }
     LS_TRY(check_size("experts", m->experts, 2, 4096));
@@ -373,7 +376,7 @@ ls_status ls_shape_build(ls_arena *arena, const char *name, const ls_shape_sizes
         .attention_width = sizes->config.heads * sizes->config.head_dim,
         .kv_width = 2 * sizes->config.kv_heads * sizes->config.head_dim,
     };
-    ls_model_config known = sizes->config; /* as the runtime could have it */
+    ls_model_config known = sizes->config; /* within the limits of the runtime */
     const bool take_gate = !known.swiglu && known.family != LS_FAMILY_GPT2;
     known.swiglu = known.swiglu || take_gate;
     LS_TRY(digest_layer(arena, &known, &shape));
@@ -407,7 +410,8 @@ const char *ls_flop_convention_name(ls_flop_convention convention)
     return names[convention];
 }
 
-/* Pairs of one sequence that attention's causal kernels compute: sum over i of min(i + 1, window). */
+/* Pairs of one sequence that attention's causal kernels compute: sum over i of min(i + 1,
+ * window). */
 static double causal_pairs(int64_t length, int64_t window)
 {
     const int64_t full = window > 0 && window < length ? window : length;
@@ -427,7 +431,8 @@ double ls_shape_causal_pairs(const ls_shape *shape, int64_t length)
 static double attention_flops(const ls_shape *shape, int64_t length, ls_flop_convention convention)
 {
     const double causal = ls_shape_causal_pairs(shape, length);
-    const double diagonal = (double)length * (double)shape->config.layers; /* counted once on either side */
+    /* counted once on either side */
+    const double diagonal = (double)length * (double)shape->config.layers;
     return 4.0 * (convention == LS_FLOPS_CAUSAL ? causal : 2.0 * causal - diagonal) *
            (double)shape->attention_width;
 }

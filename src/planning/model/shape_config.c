@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * config.json of models that can be planned. The runtime's families are read by model/huggingface.h. Any other file is that of one of these families with some members
- * more or other: they are read here and taken out, and the rest is read as its relative.
- */
+/* The config.json of models that can be planned. The runtime's own families are read by
+ * model/huggingface.h. Every other file resembles one of them with some members added or changed:
+ * those are read here and removed, and the rest is read as that family. */
 #include "base/json.h"
 #include "model/huggingface.h"
 #include "planning/model/shape_internal.h"
@@ -15,7 +14,8 @@ typedef struct reader {
     const char *name;
 } reader;
 
-/* A type of model that is not the runtime's: whose members its file has, and what it has besides. */
+/* A model type that the runtime does not have: the family whose members its file has, and what it
+ * adds. */
 typedef struct relative {
     const char *type;  /* model_type of the file */
     const char *dense; /* the family that its other members are those of */
@@ -52,11 +52,10 @@ static ls_status read_qwen_moe(const reader *r, ls_shape_sizes *sizes)
     LS_TRY(get(r, "decoder_sparse_step", 1, 1, &step));
     const json_t *dense = json_object_get(r->root, "mlp_only_layers");
     if (step != 1 || json_array_size(dense) > 0) {
-        return ls_fail(
-            LS_ERR_UNSUPPORTED,
-            "%s: some layers in between have no experts (decoder_sparse_step %lld, mlp_only_layers); "
-            "supported is a mixture in every layer",
-            r->name, (long long)step);
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s: only some of the layers have experts (decoder_sparse_step is %lld, or "
+                       "mlp_only_layers names layers); supported are models with experts in every layer",
+                       r->name, (long long)step);
     }
     if (shared % sizes->moe.ffn != 0) {
         return ls_fail(LS_ERR_UNSUPPORTED,
@@ -161,7 +160,7 @@ static const relative relatives[] = {
     {"gpt_neox", "llama", true, read_biased},       {"starcoder2", "llama", true, read_biased},
 };
 
-/* Every dense family has these; without them nothing can be said. */
+/* Every dense family has these; without them the model cannot be read. */
 static const char *const needed[] = {"hidden_size", "num_hidden_layers", "num_attention_heads",
                                      "intermediate_size", "vocab_size"};
 
@@ -183,8 +182,8 @@ static ls_status find_relative(const reader *r, const char *type, const relative
         if (!json_is_integer(json_object_get(r->root, needed[i]))) {
             return ls_fail(
                 LS_ERR_UNSUPPORTED,
-                "%s: model_type \"%s\" is not known, and to take it for a Llama of its sizes %s is missing; "
-                "give the sizes instead: layers=32,hidden=4096,heads=32",
+                "%s: model_type \"%s\" is unknown, and the model cannot be planned as a Llama of the same "
+                "sizes, because %s is missing; give the sizes instead: layers=32,hidden=4096,heads=32",
                 r->name, type, needed[i]);
         }
     }
@@ -192,7 +191,7 @@ static ls_status find_relative(const reader *r, const char *type, const relative
     return LS_OK;
 }
 
-/* What says nothing about sizes, and may be of a kind that the runtime does not compute. */
+/* Members that do not affect sizes, and may be of a kind that the runtime does not compute. */
 static void drop_what_does_not_matter(const reader *r, const relative *kind, const ls_shape_sizes *sizes)
 {
     static const char *const always[] = {"rope_scaling", "rope_parameters", "partial_rotary_factor",
@@ -206,7 +205,7 @@ static void drop_what_does_not_matter(const reader *r, const relative *kind, con
         json_object_del(r->root, of_relatives[i]);
     }
     if (kind && strcmp(kind->dense, "llama") != 0) {
-        json_object_del(r->root, "attention_bias"); /* said by the family */
+        json_object_del(r->root, "attention_bias"); /* given by the family */
     }
     if (kind) {
         json_object_set_new(r->root, "model_type", json_string(kind->dense));
@@ -231,7 +230,7 @@ static ls_status read_root(const reader *r, ls_shape_sizes *sizes, bool *unknown
     drop_what_does_not_matter(r, kind, sizes);
     char *text = json_dumps(r->root, JSON_COMPACT);
     if (!text) {
-        return ls_fail(LS_ERR_MEMORY, "%s: no memory to read it", r->name);
+        return ls_fail(LS_ERR_MEMORY, "%s: not enough memory to read it", r->name);
     }
     const ls_status status = ls_hf_config_parse(text, strlen(text), r->name, &sizes->config);
     free(text);
@@ -247,11 +246,12 @@ static ls_status read_parts(ls_arena *arena, json_t *root, const char *name, ls_
     const reader r = {.root = json_is_object(part) && !json_object_get(root, "hidden_size") ? part : root,
                       .name = name};
     if (!json_is_object(r.root)) {
-        return ls_fail(LS_ERR_DATA, "%s: must be a JSON object", name);
+        return ls_fail(LS_ERR_DATA, "%s: the file must hold a JSON object", name);
     }
     bool unknown = false;
     const char *type = json_string_value(json_object_get(r.root, "model_type"));
-    const char *copy = type ? ls_arena_strdup(arena, type) : NULL; /* read_root puts another one there */
+    /* read_root puts another one there */
+    const char *copy = type ? ls_arena_strdup(arena, type) : NULL;
     LS_TRY(read_root(&r, sizes, &unknown));
     *unknown_out = unknown ? copy : NULL;
     return LS_OK;

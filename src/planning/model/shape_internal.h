@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Between the files of the shape: shape.c makes one from sizes, shape_parse.c reads sizes, shape_presets.c knows some. */
+/* What the files of the shape share: shape.c builds one from sizes, shape_parse.c reads sizes,
+ * shape_presets.c has known ones. */
 #ifndef LS_PLANNING_MODEL_SHAPE_INTERNAL_H
 #define LS_PLANNING_MODEL_SHAPE_INTERNAL_H
 
@@ -11,17 +12,19 @@ typedef struct ls_shape_sizes {
     ls_shape_moe moe;
     ls_shape_latent latent;
     double dropout;
-    int64_t more_layer_vectors; /* parameters of a layer that its family does not have: sinks, biases */
+    /* parameters of a layer that its family does not have: sinks, biases */
+    int64_t more_layer_vectors;
 } ls_shape_sizes;
 
 /* Errors: LS_ERR_INVALID with field, value and range. */
 LS_MUST_CHECK ls_status ls_shape_build(ls_arena *arena, const char *name, const ls_shape_sizes *sizes,
                                        ls_shape *shape_out);
 
-/* The sizes of a preset; false when there is none of that name. */
+/* The sizes of a preset; false: the name is unknown. */
 bool ls_shape_preset(const char *name, ls_shape_sizes *sizes_out, const char **name_out);
 
-/* From the text of a config.json; `name` stands for the file. *unknown_out: a model_type that was read as a Llama for want of anything better, in `arena`; else NULL. */
+/* Reads the text of a config.json; `name` is the file's name in errors. *unknown_out: a model_type
+ * that was read as a Llama because it is unknown, in `arena`; else NULL. */
 LS_MUST_CHECK ls_status ls_shape_read_config(ls_arena *arena, const char *text, size_t bytes,
                                              const char *name, ls_shape_sizes *sizes_out,
                                              const char **unknown_out);

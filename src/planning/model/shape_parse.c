@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a person writes for a model: a preset, a config.json, a run file, or sizes. */
+/* What people write for a model: a preset, a config.json, a run file, or sizes. */
 #include "base/file.h"
 #include "base/text.h"
+#include "config/names.h"
+#include "config/run_file.h"
 #include "planning/model/shape_internal.h"
-#include "planning/names.h"
-#include "planning/run_file.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static ls_status refuse_key(const char *key)
     }
     ls_names_offer(&near, "mlp", "mlp");
     ls_names_offer(&near, "dropout", "dropout");
-    return ls_fail(LS_ERR_INVALID, "model: no size is called \"%s\"; nearest: %s", key, ls_names_list(&near));
+    return ls_fail(LS_ERR_INVALID, "model: unknown size \"%s\"; nearest: %s", key, ls_names_list(&near));
 }
 
 static ls_status take_number(const size_key *key, const char *value, given *g)
@@ -86,11 +86,10 @@ static ls_status take_word(const char *key, const char *value, given *g)
         const bool gelu =
             strcmp(value, "gelu") == 0 || strcmp(value, "relu") == 0 || strcmp(value, "relu2") == 0;
         if (!gelu && strcmp(value, "swiglu") != 0 && strcmp(value, "geglu") != 0) {
-            return ls_fail(
-                LS_ERR_INVALID,
-                "model: mlp is \"%s\"; gelu (two matrices; relu and relu2 are the same to a plan) or swiglu "
-                "(three; geglu) is needed",
-                value);
+            return ls_fail(LS_ERR_INVALID,
+                           "model: mlp is \"%s\"; allowed are gelu (two matrices; relu and relu2 count the "
+                           "same) and swiglu (three; also geglu)",
+                           value);
         }
         g->gelu = gelu;
         return LS_OK;
@@ -130,8 +129,9 @@ static ls_status read_words(const char *text, given *g)
         word[bytes] = 0;
         char *equals = strchr(word, '=');
         if (!equals) {
-            return ls_fail(LS_ERR_INVALID,
-                           "model: \"%s\" is not key=value, as in layers=32,hidden=4096,heads=32", word);
+            return ls_fail(
+                LS_ERR_INVALID,
+                "model: \"%s\" is not of the form key=value; example: layers=32,hidden=4096,heads=32", word);
         }
         *equals = 0;
         LS_TRY(take_word(ls_text_trim(word), ls_text_trim(equals + 1), g));
@@ -149,7 +149,7 @@ static ls_status need(const char *key, int64_t value)
 {
     if (value < 0) {
         return ls_fail(LS_ERR_INVALID,
-                       "model: %s is missing; needed are layers, hidden and heads, as in "
+                       "model: %s is missing; layers, hidden and heads are required, for example "
                        "layers=32,hidden=4096,heads=32",
                        key);
     }
@@ -219,7 +219,7 @@ static ls_shape_sizes sizes_of(const given *g)
     return sizes;
 }
 
-/* Every default filled in, so that whoever reads the plan sees them. */
+/* Every default is filled in, so that readers of the plan see them. */
 static const char *name_of(ls_arena *arena, const given *g)
 {
     const char *dense = ls_arena_printf(arena,
@@ -261,7 +261,7 @@ static ls_status parse_config(ls_arena *arena, const char *path, ls_shape *shape
     const char *unknown;
     LS_TRY(ls_shape_read_config(arena, text, bytes, file, &sizes, &unknown));
     const char *name =
-        unknown ? ls_arena_printf(arena, "%s (%s, taken for a Llama of its sizes)", path, unknown) : path;
+        unknown ? ls_arena_printf(arena, "%s (%s, read as a Llama of its sizes)", path, unknown) : path;
     return ls_shape_build(arena, name, &sizes, shape_out);
 }
 
@@ -278,10 +278,10 @@ static ls_status parse_run_file(ls_arena *arena, const char *path, ls_shape *sha
         return LS_OK;
     }
     if (!ls_run_file_adopt_own_vocab(&run)) {
-        return ls_fail(LS_ERR_INVALID,
-                       "%s: the vocabulary comes with the tokenizer %s, which a plan does not open; write "
-                       "model.vocab",
-                       path, run.tokenizer.file);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "%s: the vocabulary is defined by the tokenizer %s, which a plan does not open; set model.vocab",
+            path, run.tokenizer.file);
     }
     ls_model_config config;
     LS_TRY(ls_run_file_model_config(&run, &config));
@@ -311,9 +311,8 @@ ls_status ls_shape_parse(ls_arena *arena, const char *text, ls_shape *shape_out)
     for (const char *const *preset = ls_shape_presets(); *preset; preset++) {
         ls_names_offer(&near, *preset, *preset);
     }
-    return ls_fail(
-        LS_ERR_NOT_FOUND,
-        "model \"%s\" is not known; nearest: %s. Or give a config.json, a run file (.yaml), or sizes: "
-        "layers=32,hidden=4096,heads=32",
-        text, ls_names_list(&near));
+    return ls_fail(LS_ERR_NOT_FOUND,
+                   "model \"%s\" is unknown; nearest: %s. Or give a config.json, a run file (.yaml), or "
+                   "sizes: layers=32,hidden=4096,heads=32",
+                   text, ls_names_list(&near));
 }

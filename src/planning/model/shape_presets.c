@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Models by name, with the sizes their authors published. */
 #include "base/assert.h"
+#include "config/names.h"
 #include "planning/model/shape_internal.h"
-#include "planning/names.h"
 
 #include <string.h>
 
@@ -15,8 +15,8 @@ typedef struct preset {
     double dropout;
     ls_shape_moe moe;
     ls_shape_latent latent;
-    int64_t
-        more; /* parameters of a layer besides, gpt-oss: sinks, router's biases; and then all have biases */
+    /* parameters of a layer besides, gpt-oss: sinks, router's biases; and then all have biases */
+    int64_t more;
 } preset;
 
 #define G  LS_FAMILY_GPT2

@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+static double energy_usd(double facility_kw, double hours, double usd_per_kwh)
+{
+    return facility_kw * hours * usd_per_kwh;
+}
+
 void ls_ownership_compute(const ls_ownership *o, double utilization, ls_ownership_year *year_out)
 {
     const double resale_usd = o->capex_usd * o->resale_share;
@@ -15,7 +20,7 @@ void ls_ownership_compute(const ls_ownership *o, double utilization, ls_ownershi
         .staff = o->staff_usd_year,
         .maintenance = o->capex_usd * o->maintenance_share,
         .colo = o->colo_usd_kw_month * o->colo_kw * 12.0,
-        .energy = ls_cost_energy_usd(o->it_kw * o->pue, LS_HOURS_PER_YEAR * busy, o->energy_usd_kwh),
+        .energy = energy_usd(o->it_kw * o->pue, LS_HOURS_PER_YEAR * busy, o->energy_usd_kwh),
     };
     y.running = y.capital + y.staff + y.maintenance + y.colo + y.energy;
     y.total = y.running + y.depreciation;
@@ -34,7 +39,7 @@ double ls_cost_break_even_months(double capex_usd, double rent_usd_year, double 
     return saved > 0.0 ? 12.0 * capex_usd / saved : INFINITY;
 }
 
-/* Running costs are a + b u: what does not depend on use, and what does. */
+/* Running costs are a + b u, where a does not depend on the utilization u. */
 static void split_running(const ls_ownership *o, double *fixed_out, double *by_use_out)
 {
     ls_ownership_year idle, busy;
@@ -68,11 +73,6 @@ double ls_cost_storage_usd(double bytes, double usd_per_gb_month, double months)
 double ls_cost_egress_usd(double bytes, double usd_per_tb)
 {
     return bytes / 1e12 * usd_per_tb;
-}
-
-double ls_cost_energy_usd(double facility_kw, double hours, double usd_per_kwh)
-{
-    return facility_kw * hours * usd_per_kwh;
 }
 
 double ls_cost_staff_usd_year(int64_t gpus)
@@ -124,10 +124,10 @@ void ls_cost_explain_break_even(const ls_ownership *o, double utilization, doubl
         ls_text_printf(text, "             12 * %.0f / (%.0f - %.0f) = %.1f months\n", o->capex_usd, rent,
                        y.running, months);
     }
-    ls_text_printf(text, "within half of %.1f years: at %.0f %% use, or from %.2f USD per GPU and hour on\n",
-                   o->life_years,
-                   100.0 * ls_cost_break_even_utilization(o, usd_per_gpu_hour, 6.0 * o->life_years),
-                   ls_cost_break_even_rate(o, utilization, 6.0 * o->life_years));
+    ls_text_printf(
+        text, "to pay back within half of %.1f years: %.0f %% use, or a rent of %.2f USD per GPU and hour\n",
+        o->life_years, 100.0 * ls_cost_break_even_utilization(o, usd_per_gpu_hour, 6.0 * o->life_years),
+        ls_cost_break_even_rate(o, utilization, 6.0 * o->life_years));
 }
 
 ls_quantity ls_usd_of(double usd)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/money/failure.h"
 
-#include "planning/money/interval.h"
+#include "planning/money/failure_interval.h"
 
 #include <math.h>
 
-#define SNAPSHOT_BYTES_PS 25e9 /* PCIe 4 x16, as it is reached */
+#define SNAPSHOT_BYTES_PS 25e9 /* PCIe 4 x16, as measured. */
 
-/* What was left 0 made definite. */
+/* The setting with defaults in place of zeros. */
 static ls_failure_setting with_defaults(const ls_failure_setting *setting)
 {
     ls_failure_setting s = *setting;
@@ -42,7 +42,7 @@ static double stall_s(const ls_failure_setting *s)
     return fmax(copied_s, LS_FAILURE_STALL_LEAST_S);
 }
 
-/* Young's, while the first order holds at it. */
+/* Young's interval where the first order is exact enough, else the exact optimum. */
 static double best_interval_s(const ls_failure_estimate *e, double restart_s)
 {
     const double lost = ls_interval_lost_first(e->interval_young_s, e->stall_s, e->mtbf_s, restart_s);
@@ -73,25 +73,23 @@ void ls_failure_compute(const ls_failure_setting *setting, ls_failure_estimate *
 void ls_failure_assume(const ls_failure_setting *setting, ls_assumptions *list)
 {
     const ls_failure_setting s = with_defaults(setting);
-    ls_assumptions_add(
-        list,
-        "a GPU with its share of host and network fails every %.0f h%s; %.0f s from a failure to the "
-        "first new step",
-        s.gpu_mtbf_s / 3600.0,
-        s.gpu_mtbf_s != LS_FAILURE_GPU_MTBF_S ? ""
-        : s.is_desk
-            ? " (of H100 in a cluster, Llama 3, 2024: nobody counts those of desks, where lids, updates "
-              "and mains end runs sooner)"
-            : " (Llama 3, 16,384 H100, 2024)",
-        s.restart_s);
+    ls_assumptions_add(list,
+                       "a GPU with its share of host and network fails every %.0f h%s; the next step follows "
+                       "%.0f s after a failure",
+                       s.gpu_mtbf_s / 3600.0,
+                       s.gpu_mtbf_s != LS_FAILURE_GPU_MTBF_S ? ""
+                       : s.is_desk ? " (H100 in a cluster, Llama 3, 2024; no statistics exist for desks, "
+                                     "where closed lids, updates and power cuts stop runs sooner)"
+                                   : " (Llama 3, 16,384 H100, 2024)",
+                       s.restart_s);
     if (s.preemptions_per_day > 0.0) {
-        ls_assumptions_add(list, "each spot node is taken away %.2g times a day, %.0f s until the next",
+        ls_assumptions_add(list, "each spot node is preempted %.2g times a day and replaced after %.0f s",
                            s.preemptions_per_day, s.wait_s);
     }
     ls_assumptions_add(list, "checkpoints of %.0f B per parameter, %s", LS_CHECKPOINT_BYTES_PER_PARAMETER,
                        s.stall_s > 0.0 ? "the measured stall"
-                       : s.synchronous ? "training waits for the storage"
-                                       : "copied to the host, written while training goes on");
+                       : s.synchronous ? "training waits for storage"
+                                       : "copied to the host and written in the background");
 }
 
 static void explain_runtime(const ls_failure_setting *s, const ls_failure_estimate *e, ls_text *text)

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How often a job fails, and what is left of its time: goodput = scheduling * runtime * program (the names are those of Google's ML Productivity Goodput).
+ * How often a job fails, and how much of its time is productive:
+ * goodput = scheduling * runtime * program (the names of Google's ML Productivity Goodput).
  *
- *   scheduling  share of the time in which all GPUs of the job are there                M / (M + wait)
- *   runtime     of that, what becomes progress that is kept: no checkpoint stalls, no   1 - lost (planning/money/interval.h)
- *               work done twice, no restarts
- *   program     of that, what the program spends in training steps, not in evaluation   given, 1 by default
- *               or waiting for data. What a step does with the peak of its GPUs is the MFU, is in the step time already and not counted twice.
+ *   scheduling  share of the time in which all GPUs of the job are available: M / (M + wait)
+ *   runtime     share of that which becomes progress that is kept, without checkpoint stalls,
+ *               repeated work and restarts: 1 - lost (planning/money/failure_interval.h)
+ *   program     share of that which the program spends in training steps rather than in evaluation
+ *               or waiting for data: given, 1 by default. How well a step uses the peak of its GPUs
+ *               is the MFU, which is part of the step time and not counted again.
  *
- * Failures: M = 1 / (gpus / M_gpu + nodes * preemptions). M_gpu is that of Llama 3: 419 unexpected interruptions in 54 days on 16,384 H100 make 50,677 hours
- * (5.8 years) per GPU, hosts, network and software of each GPU's share in it (The Llama 3 Herd of Models, 2024, table 5).
- * Pure.
+ * Failures: M = 1 / (gpus / M_gpu + nodes * preemptions). M_gpu comes from Llama 3: 419 unexpected
+ * interruptions in 54 days on 16,384 H100 are 50,677 hours (5.8 years) per GPU, with the hosts, the
+ * network and the software that belong to it (The Llama 3 Herd of Models, 2024, table 5). Pure.
  */
 #ifndef LS_PLANNING_MONEY_FAILURE_H
 #define LS_PLANNING_MONEY_FAILURE_H
@@ -21,51 +23,59 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LS_FAILURE_GPU_MTBF_S    (50677.0 * 3600.0)
-#define LS_FAILURE_RESTART_S     600.0 /* from a failure to the first new step, on a large cluster */
-#define LS_FAILURE_STALL_LEAST_S 1.0   /* a checkpoint makes all ranks meet */
-#define LS_FAILURE_SPOT_PER_DAY                                                                              \
-    1.0 /* preemptions of a node: a guess; the rate differs between regions and weeks */
-#define LS_FAILURE_SPOT_WAIT_S                   600.0 /* until another node is there */
-#define LS_CHECKPOINT_BYTES_PER_PARAMETER        14.0  /* bf16 weights, fp32 master copy and two moments */
+#define LS_FAILURE_GPU_MTBF_S (50677.0 * 3600.0)
+/* From a failure to the first new step, on a large cluster. */
+#define LS_FAILURE_RESTART_S     600.0
+#define LS_FAILURE_STALL_LEAST_S 1.0 /* For a checkpoint all ranks synchronise. */
+/* Preemptions of a node per day: a guess; the rate differs between regions and weeks. */
+#define LS_FAILURE_SPOT_PER_DAY 1.0
+#define LS_FAILURE_SPOT_WAIT_S  600.0 /* Until another node is available. */
+/* bf16 weights, fp32 master copy and two moments. */
+#define LS_CHECKPOINT_BYTES_PER_PARAMETER        14.0
 #define LS_CHECKPOINT_EXPORT_BYTES_PER_PARAMETER 2.0
 
 typedef struct ls_failure_setting {
     int64_t gpus;          /* >= 1 */
     int64_t gpus_per_node; /* >= 1 */
     double gpu_mtbf_s;     /* 0: LS_FAILURE_GPU_MTBF_S */
-    bool
-        is_desk; /* a machine on a desk, of which there are no statistics: those of the cluster are taken, and it is said */
-    double preemptions_per_day; /* of one node; 0 where nobody takes it away */
-    double parameters;          /* of the model: the checkpoint's size */
-    double
-        snapshot_bytes_ps; /* from one GPU to its host: that is what an asynchronous checkpoint stalls; 0: 25e9 */
-    double storage_bytes_ps; /* of the whole job; > 0 with synchronous */
-    bool synchronous;        /* training waits for the storage */
-    double stall_s;          /* > 0: measured, instead of what follows from the above */
+    /* A machine on a desk. There are no failure statistics for those: the cluster's are used, and
+     * an assumption says so. */
+    bool is_desk;
+    double preemptions_per_day; /* Preemptions of one node per day; 0: it is never preempted. */
+    /* Parameters of the model, which decide the size of a checkpoint. */
+    double parameters;
+    /* Speed of one GPU's copy to its host, which is the stall of an asynchronous checkpoint; 0:
+     * 25e9. */
+    double snapshot_bytes_ps;
+    double storage_bytes_ps; /* Of the whole job; must be > 0 with `synchronous`. */
+    bool synchronous;        /* Training waits until the checkpoint is stored. */
+    double stall_s;          /* > 0: the measured stall, in place of the computed one. */
     double restart_s;        /* 0: LS_FAILURE_RESTART_S */
-    double wait_s;           /* after each failure, until all GPUs are there again; 0 with spares at hand */
-    double
-        interval_s; /* between checkpoints; 0: Young's, and the exact optimum where more than 20 % is lost */
+    /* After each failure, until all GPUs are available again; 0 with spares at hand. */
+    double wait_s;
+    /* Between checkpoints; 0: Young's interval, or the exact optimum where more than 20 % is
+     * lost. */
+    double interval_s;
     double program; /* 0: 1 */
 } ls_failure_setting;
 
 typedef struct ls_failure_estimate {
-    double mtbf_s; /* of the job */
+    double mtbf_s; /* Of the whole job. */
     double checkpoint_bytes, stall_s;
-    double interval_s; /* the one used */
+    double interval_s; /* The interval that is used. */
     double interval_young_s, interval_daly_s, interval_exact_s;
     double scheduling, runtime, program, goodput; /* 0..1 */
-    bool exact;                                   /* runtime by the exact form */
+    /* Whether `runtime` was computed by the exact form. */
+    bool exact;
 } ls_failure_estimate;
 
-/* Fields in their ranges are the caller's business (the CLI checks what a person writes). */
+/* The caller ensures that fields are within their ranges. */
 void ls_failure_compute(const ls_failure_setting *setting, ls_failure_estimate *estimate_out);
 
-/* Names what was taken: failure rate, restart, stall, spot. */
+/* Adds the assumptions: failure rate, restart time, stall, spot preemptions. */
 void ls_failure_assume(const ls_failure_setting *setting, ls_assumptions *list);
 
-/* Formula, then the numbers in, one line each step, the result last: --explain goodput. */
+/* --explain goodput: the formula, then its values, one line per step, the result last. */
 void ls_failure_explain(const ls_failure_setting *setting, ls_text *text);
 
 #endif

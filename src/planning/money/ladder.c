@@ -13,10 +13,10 @@ typedef enum stage_kind { ONE_NODE, EIGHT_GPUS, TENTH, FULL } stage_kind;
 
 static const struct {
     const char *name, *purpose;
-    double hours, share; /* at most so long, and such a share of the full run */
+    double hours, share; /* Limits of a stage: hours, and share of the full run. */
 } kinds[] = {
-    [ONE_NODE] = {"one node", "a copy of few layers: it learns, and comes back as it was", 1.0, 0.02},
-    [EIGHT_GPUS] = {"8 GPUs", "the layers that fit: speed and memory are as predicted", 2.0, 0.05},
+    [ONE_NODE] = {"one node", "a copy with few layers: it learns, and resumes exactly", 1.0, 0.02},
+    [EIGHT_GPUS] = {"8 GPUs", "as many layers as fit: speed and memory match the prediction", 2.0, 0.05},
     [TENTH] = {"a tenth", "the whole model over the network: scaling, checkpoints, failures", 24.0, 0.2},
     [FULL] = {"full", "the run", INFINITY, 1.0},
 };
@@ -26,7 +26,7 @@ typedef struct size {
     int64_t gpus;
 } size;
 
-/* The next count of nodes from `nodes` on that has at most three binary digits. */
+/* The next number of nodes, from `nodes` upwards, that has at most three binary digits set. */
 static int64_t round_up(int64_t nodes)
 {
     int64_t step = 1;
@@ -73,18 +73,18 @@ static size_t find_sizes(const ls_ladder_setting *s, size sizes_out[LS_LADDER_MO
 
 static void demand_one_node(const ls_ladder_setting *s, ls_ladder_stage *stage)
 {
-    CRITERION(0, "it learns one batch by heart: loss below 0.1");
+    CRITERION(0, "it memorises one batch: loss below 0.1");
     CRITERION(1, "stopped and resumed, it %s",
-              s->is_exact ? "has the state_hash and curve_hash of the run that was not"
-                          : "goes on with the losses of the run that was not, to the last digit shown");
+              s->is_exact ? "has the state_hash and curve_hash of an uninterrupted run"
+                          : "continues with the losses of an uninterrupted run, to the last digit shown");
     CRITERION(2, "a person has read 100 samples of the data as the tokenizer sees them");
 }
 
 static void demand_eight_gpus(const ls_ladder_setting *s, ls_ladder_stage *stage)
 {
-    CRITERION(0, "step time within -%.0f to +%.0f %% of what plan says for these layers on these GPUs",
+    CRITERION(0, "step time within -%.0f to +%.0f %% of the plan for these layers on these GPUs",
               100.0 * (1.0 - s->step_band[0]), 100.0 * (s->step_band[1] - 1.0));
-    CRITERION(1, "peak memory within 5 %% of what plan says for them");
+    CRITERION(1, "peak memory within 5 %% of the plan for them");
     CRITERION(2, "no step waits more than 3 %% of its time for data");
 }
 
@@ -93,7 +93,7 @@ static void demand_tenth(const ls_ladder_setting *s, ls_ladder_stage *stage)
     const double predicted = s->tenth_tokens_ps;
     const bool is_tenth = stage->gpus < s->gpus / 10 + 2 * s->node->count;
     snprintf(stage->note, sizeof stage->note, "%s%s%s",
-             is_tenth ? "" : "the fewest GPUs from a tenth on that hold the model",
+             is_tenth ? "" : "the fewest GPUs, a tenth or more, that hold the model",
              !is_tenth && s->tenth_strategy ? ": " : "", s->tenth_strategy ? s->tenth_strategy : "");
     CRITERION(0, "at least %s tokens/s (predicted %s)", ls_quantity_of(predicted / s->step_band[1]).text,
               ls_quantity_of(predicted).text);
@@ -102,15 +102,14 @@ static void demand_tenth(const ls_ladder_setting *s, ls_ladder_stage *stage)
     CRITERION(2,
               "a node killed on purpose costs at most %.0f s and the work since the last checkpoint, %.0f s",
               s->restart_s, s->interval_s);
-    CRITERION(3, "the loss lies on the curve of the smaller runs");
+    CRITERION(3, "the loss follows the curve of the smaller runs");
 }
 
 static void demand_full(const ls_ladder_setting *s, ls_ladder_stage *stage)
 {
     if (s->tenth_gpus == 0 && s->gpus > 2 * s->node->count) {
         snprintf(stage->note, sizeof stage->note,
-                 "there is no stage at a tenth: nothing smaller than %lld GPUs holds the model",
-                 (long long)s->gpus);
+                 "no stage at a tenth: the model fits on no fewer than %lld GPUs", (long long)s->gpus);
     }
     CRITERION(0, "in the first hour: a step between %s and %s s",
               ls_plain_of(s->step_s * s->step_band[0]).text, ls_plain_of(s->step_s * s->step_band[1]).text);

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FLIPS_SHOWN = 3, PATHS_SHOWN = 8, RUNS_SHOWN = 8 }; /* so that it stays one page */
+/* Limits that keep the memo on one page. */
+enum { FLIPS_SHOWN = 3, PATHS_SHOWN = 8, RUNS_SHOWN = 8 };
 
 #define DAY_S  86400.0
 #define NO_ONE "-"
@@ -40,7 +41,7 @@ static void append_head(const ls_memo *m, ls_text *text)
 /* ---- numbers ---- */
 
 typedef struct band {
-    double low, high; /* factors on the expected time */
+    double low, high; /* Factors on the expected time. */
     bool known;
 } band;
 
@@ -73,30 +74,30 @@ static void append_costs(const ls_memo *m, const ls_path_outcome *o, band b, ls_
              (long long)o->gpus, o->gpus == 1 ? "" : "s");
     append_days(what, run_days, 0.0, b, text);
     if (lead_days > 0.0) {
-        append_days("done in, with the wait for the machines", run_days, lead_days, b, text);
+        append_days("done after, including delivery of the machines", run_days, lead_days, b, text);
     }
     const double low_usd = ls_path_outcome_run_usd_at(o, b.low),
                  high_usd = ls_path_outcome_run_usd_at(o, b.high);
     append_usd(is_mean ? "a run costs, on average" : "a run costs", low_usd, o->run_usd, high_usd, text);
     const double runs = m->verdict->runs_per_month;
     if (runs > 0.0) {
-        snprintf(what, sizeof what, "a month of %s runs costs", ls_plain_of(runs).text);
+        snprintf(what, sizeof what, "%s runs a month cost", ls_plain_of(runs).text);
         append_usd(what, runs * low_usd, runs * o->run_usd, runs * high_usd, text);
     }
-    ls_text_printf(text, "| at most lost | %s | |\n", ls_usd_of(o->max_loss_usd).text);
+    ls_text_printf(text, "| most that can be lost | %s | |\n", ls_usd_of(o->max_loss_usd).text);
 }
 
 static void append_numbers(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
 {
     const band b = band_of(m);
     ls_text_printf(text, "| | expected | %s |\n|---|---|---|\n",
-                   b.known ? "10 % to 90 % band" : "no band is known");
+                   b.known ? "10 % to 90 % band" : "the band is not known");
     if (o) {
         append_costs(m, o, b, text);
     }
     const char *of = m->subject ? " of " : "", *subject = m->subject ? m->subject : "";
     if (m->tokens_ps > 0.0) {
-        ls_text_printf(text, "| a step%s%s | %s s, %s tokens/s, MFU %.0f %% | %s to %s s |\n", of, subject,
+        ls_text_printf(text, "| step time%s%s | %s s, %s tokens/s, MFU %.0f %% | %s to %s s |\n", of, subject,
                        ls_plain_of(m->step_s).text, ls_quantity_of(m->tokens_ps).text, 100.0 * m->mfu,
                        ls_plain_of(m->step_s * b.low).text, ls_plain_of(m->step_s * b.high).text);
     }
@@ -105,15 +106,17 @@ static void append_numbers(const ls_memo *m, const ls_path_outcome *o, ls_text *
                        m->memory_gib, m->memory_capacity_gib);
     }
     if (o && o->power.known) {
-        ls_text_printf(text, "| power at the meter | %s kW, at most %s; %lld racks, %s | |\n",
+        ls_text_printf(text, "| power at the electricity meter | %s kW, at most %s; %lld racks, %s | |\n",
                        ls_plain_of(o->power.facility_kw).text, ls_plain_of(o->power.facility_max_kw).text,
                        (long long)o->power.racks, o->power.cooling->name);
     }
     ls_text_append(text, "\n");
     if (b.known) {
-        ls_text_printf(
-            text, "Band: one run in ten is faster than it, one in ten slower%s%s%s; prices as given.\n\n",
-            m->band_from ? " (errors of " : "", m->band_from ? m->band_from : "", m->band_from ? ")" : "");
+        ls_text_printf(text,
+                       "Band: one run in ten is faster than the band, and one in ten is slower%s%s%s; prices "
+                       "are taken as given.\n\n",
+                       m->band_from ? " (errors of " : "", m->band_from ? m->band_from : "",
+                       m->band_from ? ")" : "");
     }
 }
 
@@ -162,7 +165,8 @@ static void append_path(const ls_verdict *v, size_t index, ls_text *text)
     ls_text_printf(text, "| %s |\n", o->possible ? "" : o->why_not);
 }
 
-/* What is looked at first: what is chosen or told about, the best of one's own, what is possible, then what is nearest to it; the cheaper first. */
+/* The order of the paths: the chosen one, the best own one, possible ones, then the closest ones;
+ * cheaper ones first. */
 static int rank_of(const ls_verdict *v, size_t index)
 {
     const ls_path_outcome *o = &v->outcomes[index];
@@ -191,11 +195,10 @@ static void append_reservations(const ls_verdict *v, ls_text *text)
     for (size_t i = 0; i < v->outcome_count; i++) {
         const ls_path_outcome *o = &v->outcomes[i];
         if (o->path->node && o->offer->kind == LS_OFFER_RESERVED && isfinite(o->days)) {
-            ls_text_printf(
-                text,
-                "%s is a reservation: %s months of its GPUs are paid, used or not, which is what stands "
-                "under upfront.\n\n",
-                o->name, ls_plain_of(o->offer->months).text);
+            ls_text_printf(text,
+                           "%s is a reservation: %s months of its GPUs are paid whether they are used or "
+                           "not; the upfront column shows that sum.\n\n",
+                           o->name, ls_plain_of(o->offer->months).text);
         }
     }
 }
@@ -205,9 +208,9 @@ static void append_paths(const ls_memo *m, ls_text *text)
     const ls_verdict *v = m->verdict;
     const char *run = v->workload_count > 1 ? "a run, on average" : "a run";
     ls_text_printf(text,
-                   "## Paths\n\n| path | GPUs | %s | %s | upfront | a month | at most lost | why not |\n"
-                   "|---|---|---|---|---|---|---|---|\n",
-                   v->workload_count > 1 ? "longest in" : "done in", run);
+                   "## Paths\n\n| path | GPUs | %s | %s | upfront | per month | most that can be lost | why "
+                   "not |\n|---|---|---|---|---|---|---|---|\n",
+                   v->workload_count > 1 ? "longest run done after" : "done after", run);
     bool shown[LS_PATHS_MOST] = {false};
     for (size_t k = 0; k < v->outcome_count && k < PATHS_SHOWN; k++) {
         const size_t next = next_path(v, shown);
@@ -217,11 +220,9 @@ static void append_paths(const ls_memo *m, ls_text *text)
     if (v->outcome_count > PATHS_SHOWN) {
         ls_text_printf(text, "| and %zu more | | | | | | | |\n", v->outcome_count - PATHS_SHOWN);
     }
-    ls_text_append(
-        text,
-        "\nA run: all that is paid for it; of own machines its share of their years. A month: what goes on "
-        "being paid, energy and staff of own machines in it. At most lost: if the result is worth "
-        "nothing, at the worst moment.\n\n");
+    ls_text_append(text, "\nA run: everything paid for it, or its share of the life of own machines. Per "
+                         "month: recurring costs, including energy and staff of own machines. Most that can "
+                         "be lost: the loss if the result is useless, at the worst moment.\n\n");
     append_reservations(v, text);
 }
 
@@ -231,11 +232,11 @@ static void append_price_risk(const ls_path_outcome *o, ls_text *text)
 {
     const ls_offer *offer = o->offer;
     if (offer->usd_high > offer->usd_low) {
-        ls_text_printf(
-            text,
-            "- Price: within the published range (%s, confidence: %s) a run costs %s to %s; how likely "
-            "which price is, nobody knows. Ask for an offer (--quote).\n",
-            offer->date, offer->confidence, ls_usd_of(o->run_usd_low).text, ls_usd_of(o->run_usd_high).text);
+        ls_text_printf(text,
+                       "- Price: within the published range (%s, confidence: %s) a run costs %s to %s. How "
+                       "likely each price is, is not known: ask for an offer (--quote).\n",
+                       offer->date, offer->confidence, ls_usd_of(o->run_usd_low).text,
+                       ls_usd_of(o->run_usd_high).text);
     }
 }
 
@@ -246,30 +247,28 @@ static void append_risks(const ls_memo *m, const ls_path_outcome *o, ls_text *te
         append_price_risk(o, text);
     }
     if (m->failure) {
-        ls_text_printf(
-            text,
-            "- Failures: one every %s is expected; a checkpoint every %.0f minutes keeps %.1f %% of "
-            "the time.\n",
-            span(m->failure->mtbf_s / DAY_S).text, m->failure->interval_s / 60.0,
-            100.0 * m->failure->goodput);
+        ls_text_printf(text,
+                       "- Failures: one is expected every %s; with a checkpoint every %.0f minutes, %.1f %% "
+                       "of the time is productive.\n",
+                       span(m->failure->mtbf_s / DAY_S).text, m->failure->interval_s / 60.0,
+                       100.0 * m->failure->goodput);
     }
-    ls_text_printf(text,
-                   "- Data: %s tokens per parameter%s; 20 are usual, and what a model learns is not part of "
-                   "this page.\n",
-                   ls_plain_of(m->verdict->tokens_per_parameter).text,
-                   m->verdict->workload_count > 1 ? " at most" : "");
+    ls_text_printf(
+        text,
+        "- Data: %s tokens per parameter%s; 20 are usual. This page does not judge what the model learns.\n",
+        ls_plain_of(m->verdict->tokens_per_parameter).text, m->verdict->workload_count > 1 ? " at most" : "");
     ls_text_append(text, "\n## What would change the answer\n\n");
     const size_t count = m->verdict->flip_count < FLIPS_SHOWN ? m->verdict->flip_count : FLIPS_SHOWN;
     for (size_t i = 0; i < count; i++) {
         ls_text_printf(text, "- %s.\n", m->verdict->flips[i].text);
     }
-    ls_text_append(text, count > 0 ? "\n" : "Nothing within a factor of 16 of any one number.\n\n");
+    ls_text_append(text, count > 0 ? "\n" : "No single number changes the answer within a factor of 16.\n\n");
 }
 
 static void append_ladder(const ls_ladder *ladder, ls_text *text)
 {
     ls_text_append(
-        text, "## Stages\n\n| stage | GPUs | takes | cost, in all | goes on when |\n|---|---|---|---|---|\n");
+        text, "## Stages\n\n| stage | GPUs | takes | cost so far | continue when |\n|---|---|---|---|---|\n");
     for (size_t i = 0; i < ladder->count; i++) {
         const ls_ladder_stage *s = &ladder->stages[i];
         ls_text_printf(text, "| %s | %lld | %s | %s | %s |\n", s->name, (long long)s->gpus,
@@ -296,7 +295,7 @@ static void append_price(const ls_path_outcome *o, ls_text *text)
                    offer->confidence[0] ? ", " : "", offer->confidence);
 }
 
-/* Lines that end with the option by which it would have been said: "precision bf16 (--precision)". */
+/* Assumptions that end with the option that would have set them: "precision bf16 (--precision)". */
 static bool is_choice(const char *line)
 {
     const char *open = strrchr(line, '(');
@@ -311,7 +310,7 @@ static void append_choices(const ls_assumptions *list, const char *subject, ls_t
         if (is_choice(line)) {
             const size_t bytes = (size_t)(strrchr(line, '(') - line) - 1;
             if (shown++ == 0) {
-                ls_text_printf(text, "- Left open, and chosen%s%s: ", subject ? " for " : "",
+                ls_text_printf(text, "- Not specified, and therefore chosen%s%s: ", subject ? " for " : "",
                                subject ? subject : "");
             } else {
                 ls_text_append(text, "; ");
@@ -333,7 +332,8 @@ static void append_basis(const ls_memo *m, const ls_path_outcome *o, ls_text *te
         }
     }
     if (m->strategy) {
-        ls_text_printf(text, "- %s is split as %s.\n", m->subject ? m->subject : "The model", m->strategy);
+        ls_text_printf(text, "- %s is split as follows: %s.\n", m->subject ? m->subject : "The model",
+                       m->strategy);
     }
     if (m->assumptions && m->strategy) {
         append_choices(m->assumptions, m->subject, text);
@@ -345,7 +345,7 @@ static void append_basis(const ls_memo *m, const ls_path_outcome *o, ls_text *te
     ls_text_append(text, "\n");
 }
 
-/* What is asked for, in money. */
+/* The sum to approve. */
 static void append_request(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
 {
     const double slow_usd = ls_path_outcome_run_usd_at(o, band_of(m).high), runs = m->verdict->runs_per_month;
@@ -363,13 +363,13 @@ static void append_request(const ls_memo *m, const ls_path_outcome *o, ls_text *
 static void append_signatures(const ls_memo *m, const ls_path_outcome *o, ls_text *text)
 {
     const char *rest = "______________   Name ______________   Date ______________\n";
-    ls_text_printf(text, "Decided, yes or no: %s\n", rest);
+    ls_text_printf(text, "Decision (yes or no): %s\n", rest);
     if (o) {
         ls_text_append(text, "Money, ");
         append_request(m, o, text);
         ls_text_printf(text, ": %s", rest);
     } else {
-        ls_text_append(text, "Money: none is asked for.\n");
+        ls_text_append(text, "Money: no spending is requested.\n");
     }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One path of a question: its sizes, what each costs and takes, and the one to look at. */
+/* One path of a question: what each of its sizes costs and how long it takes, and which size is
+ * best. */
 #include "planning/money/verdict_internal.h"
 
 #include "planning/money/failure.h"
@@ -28,7 +29,7 @@ void ls_verdict_work_compute(const ls_question *question, ls_verdict_work *work_
     *work_out = work;
 }
 
-/* One size being looked at. */
+/* One size of a path while it is evaluated. */
 typedef struct look {
     const ls_question *question;
     const ls_verdict_work *work;
@@ -36,11 +37,11 @@ typedef struct look {
     const ls_path_point *point;
     const ls_offer *offer; /* the path's */
     ls_verdict_pass pass;
-    double mean_h, longest_s; /* of a run */
+    double mean_h, longest_s; /* For one run. */
     int64_t copies;
 } look;
 
-/* False: a workload does not fit. */
+/* Computes how long the runs take. False: a workload does not fit. */
 static bool time_runs(look *l)
 {
     for (size_t i = 0; i < l->question->workload_count; i++) {
@@ -55,13 +56,14 @@ static bool time_runs(look *l)
     return true;
 }
 
-/* Machines of one size that the runs would keep busy all the time. */
+/* How many machines of this size the runs would keep busy all the time. */
 static double needed_machines(const look *l)
 {
     return l->work->runs_per_month * l->mean_h / LS_HOURS_PER_MONTH;
 }
 
-/* Runs that must go on at a time so that no machine of one's own, or paid by the month, is used more than it can be. */
+/* How many runs must be in progress at a time so that no machine that is owned or paid by the month
+ * is used more than possible. */
 static int64_t needed_copies(const look *l)
 {
     const double stated = l->question->utilization;
@@ -74,12 +76,13 @@ static int64_t needed_copies(const look *l)
     return (int64_t)fmin(fmax(1.0, ceil(needed_machines(l) / most - 1e-9)), COPIES_MOST);
 }
 
-double ls_question_offer_factor(const ls_question *question, const ls_path *path)
+static double offer_factor(const ls_question *question, const ls_path *path)
 {
     return path == question->priced_path ? question->offer_factor : 1.0;
 }
 
-/* A run that takes `factor` times as long. Under a desk only the energy grows; a reservation is paid up to its end whatever happens. */
+/* What a run costs that takes `factor` times as long. Under a desk only the energy grows; a
+ * reservation is paid to its end in any case. */
 double ls_path_outcome_run_usd_at(const ls_path_outcome *o, double factor)
 {
     if (o->path->kind == LS_PATH_LOCAL) {
@@ -94,7 +97,7 @@ double ls_path_outcome_run_usd_at(const ls_path_outcome *o, double factor)
                 : o->compute_usd * factor);
 }
 
-/* The dearest run over their mean, as far as it goes by the hour. */
+/* The cost of the longest run over that of the mean run, where cost follows the hours. */
 static double dearest_over_mean(const look *l)
 {
     return l->longest_s / 3600.0 / l->mean_h;
@@ -102,7 +105,7 @@ static double dearest_over_mean(const look *l)
 
 /* ---- rented, cloud ---- */
 
-/* GPU-hours that a run is billed: a reservation is paid whether it is used or not. */
+/* GPU-hours billed to a run; a reservation is paid whether it is used or not. */
 static double paid_hours(const look *l, const ls_path_outcome *o)
 {
     const double month_hours = (double)(o->gpus * o->copies) * LS_HOURS_PER_MONTH;
@@ -124,7 +127,7 @@ static void cost_rented(const look *l, ls_path_outcome *o)
     o->storage_usd = ls_cost_storage_usd(kept_bytes + data_bytes, q->storage_usd_gb_month, months);
     o->egress_usd =
         ls_cost_egress_usd(LS_CHECKPOINT_EXPORT_BYTES_PER_PARAMETER * l->work->parameters, q->egress_usd_tb);
-    o->usd_per_gpu_hour = offer->usd * q->rent_factor * ls_question_offer_factor(q, l->path);
+    o->usd_per_gpu_hour = offer->usd * q->rent_factor * offer_factor(q, l->path);
     o->compute_usd = paid_hours(l, o) * o->usd_per_gpu_hour;
     o->run_usd = o->compute_usd + o->storage_usd + o->egress_usd;
     const double commitment_usd =
@@ -139,7 +142,8 @@ static void cost_rented(const look *l, ls_path_outcome *o)
 
 /* ---- owned ---- */
 
-/* What the runs fill; what is stated beyond it would have to be other work, which is not reckoned with. */
+/* The share of hours in use. The known runs decide it; a higher stated use would need other work,
+ * which is not counted. */
 static double use_of(const look *l)
 {
     const double needed = needed_machines(l), stated = l->question->utilization;
@@ -148,12 +152,13 @@ static double use_of(const look *l)
 
 static ls_ownership ownership_of(const look *l)
 {
-    const double factor = l->question->buy_factor * ls_question_offer_factor(l->question, l->path);
+    const double factor = l->question->buy_factor * offer_factor(l->question, l->path);
     return ls_path_ownership(l->path, l->point->gpus * l->copies, factor, l->question->energy_factor,
                              l->question->staff_factor);
 }
 
-/* The ends of the price's range: `by_price_usd` of a run's cost goes with what a GPU costs, all in. */
+/* The cost at both ends of the price range. `by_price_usd` is the part of a run's cost that follows
+ * the price of a GPU, host included. */
 static void set_range(const look *l, double by_price_usd, ls_path_outcome *o)
 {
     const ls_offer *offer = l->offer;
@@ -171,8 +176,8 @@ static void cost_owned(const look *l, ls_path_outcome *o)
     const ls_ownership own = ownership_of(l);
     ls_ownership_year year;
     ls_ownership_compute(&own, u, &year);
-    const double share =
-        l->mean_h / (LS_HOURS_PER_YEAR * u * (double)l->copies); /* of a year that a run is charged with */
+    /* Share of a year's cost that a run pays. */
+    const double share = l->mean_h / (LS_HOURS_PER_YEAR * u * (double)l->copies);
     o->run_usd = year.total * share;
     o->depreciation_usd = year.depreciation * share;
     o->energy_usd = year.energy * share;
@@ -215,7 +220,8 @@ void ls_path_outcome_compare(const ls_question *question, const ls_verdict_work 
 
 /* ---- local ---- */
 
-/* As many machines as the runs would keep busy, each under a desk of its own: what they cost is said, though one is all that stands there. */
+/* One machine under a desk for each that the runs would keep busy. The cost is that of all of them,
+ * although only one fits there. */
 static void cost_local(const look *l, ls_path_outcome *o)
 {
     look one = *l;
@@ -227,7 +233,7 @@ static void cost_local(const look *l, ls_path_outcome *o)
     ls_ownership_year year;
     ls_ownership_compute(&own, 1.0, &year);
     o->energy_usd = year.energy * l->mean_h / LS_HOURS_PER_YEAR;
-    /* Bought for one run it is paid by that run; with more, its years are shared out. */
+    /* Bought for one run, the machine is paid by that run; for several, its years are shared. */
     o->depreciation_usd = runs > 0.0 ? copies * year.depreciation / 12.0 / runs : own.capex_usd;
     o->other_usd = runs > 0.0 ? copies * year.capital / 12.0 / runs : 0.0;
     o->run_usd = o->energy_usd + o->depreciation_usd + o->other_usd;
@@ -253,13 +259,13 @@ double ls_path_outcome_limit_s(const ls_question *question, const ls_path *path,
     return pass.patient || path->point_count == 1 ? INFINITY : LS_VERDICT_SIZE_S;
 }
 
-/* Longer than any machine is used: a fault of the size, whatever it costs. */
+/* Whether a run is longer than any machine lives: the size is at fault, whatever it costs. */
 static bool is_beyond_life(const look *l)
 {
     return l->longest_s > LS_VERDICT_LONGEST_S;
 }
 
-/* A deadline is held when it is at the slow end of the band too; for patience the expected time will do. */
+/* A deadline must hold at the slow end of the band; without one, the expected time counts. */
 static bool is_too_late(const look *l, const ls_path_outcome *o)
 {
     const double limit_s = ls_path_outcome_limit_s(l->question, l->path, l->pass);
@@ -283,7 +289,7 @@ static bool is_size_refused(const look *l, const ls_path_outcome *o)
            (o->frontier && !l->pass.frontier);
 }
 
-/* More hours than one machine under a desk has. */
+/* Whether the runs need more hours than one machine under a desk has. */
 static bool is_overused(const look *l)
 {
     const double stated = l->question->utilization;
@@ -291,7 +297,7 @@ static bool is_overused(const look *l)
            needed_machines(l) > (stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST) + 1e-9;
 }
 
-/* A budget is held as a deadline is, at the slow end of the band. */
+/* A budget, too, must hold at the slow end of the band. */
 double ls_path_outcome_spent_usd(const ls_path_outcome *o)
 {
     return o->path->kind == LS_PATH_API     ? o->total_usd
@@ -353,7 +359,7 @@ static ls_path_outcome look_at(look *l)
         cost_rented(l, &o);
     }
     o.run_usd_slow = ls_path_outcome_run_usd_at(&o, l->point->slow);
-    if (path->kind != LS_PATH_LOCAL) { /* never less than the dearest run may cost */
+    if (path->kind != LS_PATH_LOCAL) { /* Never less than the most expensive run may cost. */
         o.max_loss_usd = fmax(o.max_loss_usd, o.run_usd_slow * dearest_over_mean(l));
     }
     o.obstacle = is_kept ? LS_OBSTACLE_CONTROL : find_obstacle(l, &o);
@@ -361,10 +367,9 @@ static ls_path_outcome look_at(look *l)
     return o;
 }
 
-/*
- * The nearer obstacle first; then what would help: cheaper, or faster. Without runs by the month nobody knows what would keep a large machine of one's own
- * busy, so that the smallest is the cheapest.
- */
+/* Whether outcome `a` is closer to being possible than `b`: a lesser obstacle comes first; then the
+ * cheaper or faster one. Without runs per month it is unknown what would keep a large own machine
+ * busy, so the smallest counts as the cheapest. */
 static bool is_better(const look *l, const ls_path_outcome *a, const ls_path_outcome *b)
 {
     const double deadline_s = l->question->deadline_s;
@@ -375,12 +380,12 @@ static bool is_better(const look *l, const ls_path_outcome *a, const ls_path_out
         l->work->runs_per_month == 0.0) {
         return a->upfront_usd < b->upfront_usd;
     }
-    if (isinf(a->days) || isinf(b->days)) { /* what fits; else the largest */
+    if (isinf(a->days) || isinf(b->days)) { /* Something that fits; else the largest size. */
         return isinf(b->days) && (isfinite(a->days) || a->gpus > b->gpus);
     }
     if (a->obstacle == LS_OBSTACLE_DEADLINE && a->path->kind == LS_PATH_OWNED &&
         fmin(a->offer->lead_time_s, b->offer->lead_time_s) >= deadline_s && deadline_s > 0.0) {
-        return a->upfront_usd < b->upfront_usd; /* no size is there in time */
+        return a->upfront_usd < b->upfront_usd; /* No size can be delivered in time. */
     }
     return a->obstacle == LS_OBSTACLE_DEADLINE ? a->days < b->days
            : a->obstacle == LS_OBSTACLE_SITE   ? a->machines < b->machines
@@ -403,7 +408,7 @@ static ls_path_outcome look_at_api(const ls_question *question, const ls_path *p
     return o;
 }
 
-/* Of one's own nobody looks at half a node: the whole one must be bought. Where only such sizes are there they stand. */
+/* Half a node cannot be bought, so sizes below a node are skipped, unless there are no others. */
 static bool is_part_of_node(const look *l)
 {
     const ls_path_point *last = &l->path->points[l->path->point_count - 1];

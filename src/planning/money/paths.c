@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SERVER_USD      25e3 /* around 8 cards that come without one */
+#define SERVER_USD      25e3 /* A server for 8 cards that are sold without one. */
 #define WORKSTATION_USD 2500.0
-#define DESK            "office-230v" /* where a local machine stands */
+#define DESK            "office-230v" /* The site of a local machine. */
 
 const char *ls_path_kind_name(ls_path_kind kind)
 {
@@ -18,8 +18,8 @@ const char *ls_path_kind_name(ls_path_kind kind)
     return names[kind];
 }
 
-/* Without the memory's size and the socket: "H100", "RTX-4090". */
-const char *ls_path_short_name(ls_arena *arena, const ls_accelerator *accelerator)
+/* The name without the memory size and the socket: "H100", "RTX-4090". */
+static const char *short_name_of(ls_arena *arena, const ls_accelerator *accelerator)
 {
     char *name = ls_arena_strdup(arena, accelerator->name);
     const size_t bytes = strlen(name);
@@ -50,9 +50,10 @@ static bool find_market(const ls_path *path, ls_offer *offer_out)
 
 static ls_status fail_without_price(const ls_path *path)
 {
-    return ls_fail(LS_ERR_NOT_FOUND,
-                   "no price to %s %s is known; give one with --quote FILE (examples/plan/quote.yaml)",
-                   is_purchase(path->kind) ? "buy" : "rent", path->node->accelerator->name);
+    return ls_fail(
+        LS_ERR_NOT_FOUND,
+        "the catalogue has no price to %s %s; give one with --quote FILE (examples/plan/quote.yaml)",
+        is_purchase(path->kind) ? "buy" : "rent", path->node->accelerator->name);
 }
 
 bool ls_path_is_replaced(const ls_path *path, int64_t gpus)
@@ -67,7 +68,7 @@ bool ls_path_is_replaced(const ls_path *path, int64_t gpus)
     return false;
 }
 
-/* The box around cards that are sold without one. */
+/* The price of a host for cards that are sold without one. */
 static double host_usd_per_gpu(const ls_node *node, ls_path_kind kind)
 {
     const bool is_whole = node->price.high > 0.0 || node->accelerator->class != LS_CLASS_GPU;
@@ -99,39 +100,37 @@ static void assume_terms(const ls_path *path, ls_assumptions *list)
 {
     const ls_ownership *t = &path->terms;
     const ls_site *site = &path->site;
-    ls_assumptions_add(
-        list, "%s: PUE %.3g, %.3g USD per kWh, %.3g USD per kW and month for the place (%s%s%s)", site->name,
-        site->pue, site->energy_usd_kwh, t->colo_usd_kw_month, site->date[0] ? site->date : "own figures",
-        site->confidence[0] ? ", " : "", site->confidence);
+    ls_assumptions_add(list, "%s: PUE %.3g, %.3g USD per kWh, %.3g USD per kW and month for space (%s%s%s)",
+                       site->name, site->pue, site->energy_usd_kwh, t->colo_usd_kw_month,
+                       site->date[0] ? site->date : "your own figures", site->confidence[0] ? ", " : "",
+                       site->confidence);
     if (path->host_usd > 0.0) {
-        ls_assumptions_add(list, "%s comes without a machine: %.0f USD more per GPU for one",
-                           path->short_name, path->host_usd);
+        ls_assumptions_add(list, "%s is sold without a host: %.0f USD more per GPU", path->short_name,
+                           path->host_usd);
     }
     if (path->kind == LS_PATH_LOCAL && !path->is_here) {
-        ls_assumptions_add(
-            list,
-            "a machine under a desk: paid by the one run, or over %.0f years, %.0f %% resale, %.0f "
-            "%% interest",
-            t->life_years, 100.0 * t->resale_share, 100.0 * t->capital_share);
+        ls_assumptions_add(list,
+                           "a machine under a desk is paid by its only run, or over %.0f years with %.0f %% "
+                           "resale and %.0f %% interest",
+                           t->life_years, 100.0 * t->resale_share, 100.0 * t->capital_share);
     }
     if (path->kind == LS_PATH_OWNED) {
-        ls_assumptions_add(
-            list,
-            "owning: %.0f years, %.0f %% resale, %.0f %% interest, %.0f %% maintenance a year, %.0f %% "
-            "more for the network of several nodes",
-            t->life_years, 100.0 * t->resale_share, 100.0 * t->capital_share, 100.0 * t->maintenance_share,
-            100.0 * LS_COST_NETWORK_SHARE);
+        ls_assumptions_add(list,
+                           "owning: life of %.0f years, %.0f %% resale, %.0f %% interest and %.0f %% "
+                           "maintenance a year; several nodes cost %.0f %% more for their network",
+                           t->life_years, 100.0 * t->resale_share, 100.0 * t->capital_share,
+                           100.0 * t->maintenance_share, 100.0 * LS_COST_NETWORK_SHARE);
         if (t->staff_usd_year > 0.0) {
-            ls_assumptions_add(list, "owning: %.0f USD of staff a year", t->staff_usd_year);
+            ls_assumptions_add(list, "owning: staff of %.0f USD a year", t->staff_usd_year);
         } else {
-            ls_assumptions_add(
-                list, "owning: staff of 250,000 USD a year for 64 GPUs, growing with the power 0.75");
+            ls_assumptions_add(list, "owning: staff of 250,000 USD a year for 64 GPUs, growing with the "
+                                     "number of GPUs to the power 0.75");
         }
     }
 }
 
-/* What an offer does not say. */
-static void set_lead_time(const ls_path_settings *settings, ls_assumptions *list, ls_path *path)
+/* Fills in the delivery time where the offer does not state it. */
+static void set_lead_time(const ls_path_settings *settings, ls_path *path)
 {
     ls_offer *offer = &path->offer;
     if (!(offer->lead_time_s > 0.0)) {
@@ -139,32 +138,31 @@ static void set_lead_time(const ls_path_settings *settings, ls_assumptions *list
                              : settings->lead_time_s >= 0.0 ? settings->lead_time_s
                                                             : LS_PATH_LEAD_TIME_S;
     }
-    ls_assumptions_add(list, "%s: %.0f days until %s there",
-                       path->kind == LS_PATH_LOCAL ? "a machine under a desk" : "owning",
-                       offer->lead_time_s / 86400.0,
-                       path->kind == LS_PATH_LOCAL ? "it is" : "the machines are");
+    ls_assumptions_add(settings->assumptions, "%s: delivered after %.0f days",
+                       path->kind == LS_PATH_LOCAL ? "a machine under a desk" : "owned machines",
+                       offer->lead_time_s / 86400.0);
 }
 
-static ls_status set_site(ls_arena *arena, const ls_path_settings *settings, ls_path *path)
+static ls_status set_site(const ls_path_settings *settings, ls_path *path)
 {
     path->site = settings->site;
-    /* A machine under a desk stands under a desk, unless the site was named. */
+    /* A machine under a desk is in an office, unless the site was named. */
     if (path->kind == LS_PATH_LOCAL && strcmp(settings->site.name, LS_SITE_USUAL) == 0) {
-        LS_TRY(ls_site_load(arena, settings->catalogue, DESK, &path->site));
+        LS_TRY(ls_site_load(settings->arena, settings->catalogue, DESK, &path->site));
     }
     path->terms = terms_of(settings, path->kind, &path->site);
     path->host_usd = path->is_here ? 0.0 : host_usd_per_gpu(path->node, path->kind);
     return LS_OK;
 }
 
-static void assume_storage(const ls_path_settings *settings, ls_assumptions *list)
+static void assume_storage(const ls_path_settings *settings)
 {
-    static const char market[] = "a cloud's list price, 2026", own[] = "own offer";
+    static const char market[] = "a cloud's list price, 2026", own[] = "your own offer";
     const ls_quote *quote = settings->quote;
     const bool has_storage = quote && quote->has_storage, has_egress = quote && quote->has_egress;
-    ls_assumptions_add(list,
+    ls_assumptions_add(settings->assumptions,
                        "storage %.3g USD per GB and month (%s), egress %.3g USD per TB (%s); %.0f full "
-                       "checkpoints and the text are kept while a run goes on, at least a month",
+                       "checkpoints and the text are stored during a run, and for at least a month",
                        has_storage ? quote->storage_usd_gb_month : LS_COST_STORAGE_USD_GB_MONTH,
                        has_storage ? own : market, has_egress ? quote->egress_usd_tb : LS_COST_EGRESS_USD_TB,
                        has_egress ? own : market, LS_COST_CHECKPOINTS_KEPT);
@@ -183,36 +181,36 @@ static const char *name_of(ls_arena *arena, const ls_path *path)
     case LS_PATH_CLOUD:
         return ls_arena_printf(arena, "%s, cloud", path->short_name);
     case LS_PATH_OWNED:
-        return ls_arena_printf(arena, "%s of one's own", path->short_name);
+        return ls_arena_printf(arena, "%s, owned", path->short_name);
     case LS_PATH_API:
         break;
     }
     return "an outside API";
 }
 
-/* The same path at this price. */
-static void price_path(ls_arena *arena, const ls_path_settings *settings, const ls_path *path,
-                       const ls_offer *offer, ls_assumptions *assumptions, ls_path *path_out)
+/* A copy of the path at this price. */
+static void price_path(const ls_path_settings *settings, const ls_path *path, const ls_offer *offer,
+                       ls_path *path_out)
 {
     *path_out = *path;
     path_out->offer = *offer;
     path_out->own_count = offer->is_own ? 0 : path->own_count;
-    path_out->name = name_of(arena, path_out);
-    ls_offer_assume(offer, assumptions);
+    path_out->name = name_of(settings->arena, path_out);
+    path_out->assumed_price = ls_offer_assume(offer, settings->assumptions);
     if (is_purchase(path->kind)) {
-        set_lead_time(settings, assumptions, path_out);
+        set_lead_time(settings, path_out);
     }
 }
 
-/* Own offers, as many as there is room for, then the catalogue's price. */
-static ls_status price_all(ls_arena *arena, const ls_path_settings *settings, ls_path *path,
-                           ls_assumptions *assumptions, size_t most, ls_path *paths_out, size_t *count_out)
+/* A path for each own offer, as far as there is room, then one at the catalogue's price. */
+static ls_status price_all(const ls_path_settings *settings, ls_path *path, size_t most, ls_path *paths_out,
+                           size_t *count_out)
 {
     ls_offer market;
     const bool has_market = find_market(path, &market);
     ls_offer *own = NULL;
     if (settings->quote) {
-        own = ls_arena_new(arena, ls_offer, settings->quote->count);
+        own = ls_arena_new(settings->arena, ls_offer, settings->quote->count);
         path->own_count = ls_quote_find(settings->quote, settings->catalogue, path->node,
                                         is_purchase(path->kind), path->kind == LS_PATH_CLOUD, own);
     }
@@ -225,33 +223,37 @@ static ls_status price_all(ls_arena *arena, const ls_path_settings *settings, ls
     size_t count = 0;
     path->own = own;
     for (size_t i = 0; i < shown; i++) {
-        price_path(arena, settings, path, &own[i], assumptions, &paths_out[count++]);
+        price_path(settings, path, &own[i], &paths_out[count++]);
     }
     if (shown < path->own_count) {
-        ls_assumptions_add(assumptions,
-                           "%zu own offers for %s are left out of %zu: of a kind and size the cheapest are "
-                           "compared, %zu at most",
-                           path->own_count - shown, path->node->accelerator->name, path->own_count, shown);
+        ls_assumptions_add(
+            settings->assumptions,
+            "%zu of %zu own offers for %s are left out: only the cheapest of each kind and size "
+            "are compared, at most %zu",
+            path->own_count - shown, path->own_count, path->node->accelerator->name, shown);
     }
     if (has_market && count < most) {
-        price_path(arena, settings, path, &market, assumptions, &paths_out[count++]);
+        price_path(settings, path, &market, &paths_out[count++]);
     }
     *count_out = count;
     return LS_OK;
 }
 
-ls_status ls_path_build(ls_arena *arena, const ls_path_settings *settings, ls_path_kind kind,
-                        const ls_node *node, bool is_here, ls_assumptions *assumptions, size_t most,
-                        ls_path *paths_out, size_t *count_out)
+ls_status ls_path_build(const ls_path_settings *settings, const ls_path_request *request, ls_path *paths_out,
+                        size_t *count_out)
 {
-    ls_path path = {.kind = kind, .node = node, .is_here = is_here, .catalogue = settings->catalogue};
-    path.short_name = node ? ls_path_short_name(arena, node->accelerator) : "";
-    path.name = name_of(arena, &path);
-    path.terms.staff_usd_year = settings->staff_usd_year; /* rented: of those who run what is rented */
+    const ls_path_kind kind = request->kind;
+    const ls_node *node = request->node;
+    ls_path path = {
+        .kind = kind, .node = node, .is_here = request->is_here, .catalogue = settings->catalogue};
+    path.short_name = node ? short_name_of(settings->arena, node->accelerator) : "";
+    path.name = name_of(settings->arena, &path);
+    /* rented: the people who operate the rented machines */
+    path.terms.staff_usd_year = settings->staff_usd_year;
     if (is_purchase(kind)) {
-        LS_TRY(set_site(arena, settings, &path));
+        LS_TRY(set_site(settings, &path));
     }
-    if (kind == LS_PATH_API || is_here) {
+    if (kind == LS_PATH_API || request->is_here) {
         path.offer = (ls_offer){.name = "here",
                                 .kind = LS_OFFER_PURCHASE,
                                 .accelerator = node ? node->accelerator->name : "",
@@ -262,12 +264,12 @@ ls_status ls_path_build(ls_arena *arena, const ls_path_settings *settings, ls_pa
         paths_out[0] = path;
         *count_out = 1;
     } else {
-        LS_TRY(price_all(arena, settings, &path, assumptions, most, paths_out, count_out));
+        LS_TRY(price_all(settings, &path, request->most, paths_out, count_out));
     }
     if (is_purchase(kind)) {
-        assume_terms(&path, assumptions);
+        assume_terms(&path, settings->assumptions);
     } else if (kind != LS_PATH_API) {
-        assume_storage(settings, assumptions);
+        assume_storage(settings);
     }
     return LS_OK;
 }

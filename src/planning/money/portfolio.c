@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A run as it is written. */
+/* A run as written in the file. */
 typedef struct row {
     const char *name, *model;
     double tokens, runs_per_month, global_batch, sequence;
@@ -18,12 +18,12 @@ typedef struct row {
 
 /* clang-format off */
 static const ls_option options[] = {
-    {ROW(name, LS_OPTION_STRING, "\"\""), .help = "how it is called in the answer; empty: as its model"},
-    {ROW(model, LS_OPTION_STRING, "\"\""), .help = "preset, config.json, run file or key=value"},
-    {ROW(tokens, LS_OPTION_QUANTITY, "auto"), .allow_auto = true, .min = 1, .max = 1e18, .help = "of one run"},
-    {ROW(runs_per_month, LS_OPTION_QUANTITY, "auto"), .allow_auto = true, .min = 1e-4, .max = 1e6, .help = "how often"},
-    {ROW(global_batch, LS_OPTION_QUANTITY, "0"), .min = 0, .max = 1e9, .help = "sequences; 0: chosen"},
-    {ROW(sequence, LS_OPTION_QUANTITY, "0"), .min = 0, .max = 1e8, .help = "tokens; 0: the model's"},
+    {ROW(name, LS_OPTION_STRING, "\"\""), .help = "name of the training run in the planner's answer; empty: the model's name"},
+    {ROW(model, LS_OPTION_STRING, "\"\""), .help = "model to train: a preset, a config.json, a run file or a list of key=value"},
+    {ROW(tokens, LS_OPTION_QUANTITY, "auto"), .allow_auto = true, .min = 1, .max = 1e18, .help = "number of tokens of each training run of this model"},
+    {ROW(runs_per_month, LS_OPTION_QUANTITY, "auto"), .allow_auto = true, .min = 1e-4, .max = 1e6, .help = "number of training runs of this model per month"},
+    {ROW(global_batch, LS_OPTION_QUANTITY, "0"), .min = 0, .max = 1e9, .help = "number of sequences per step; 0: chosen by the planner"},
+    {ROW(sequence, LS_OPTION_QUANTITY, "0"), .min = 0, .max = 1e8, .help = "number of tokens per sequence; 0: the model's context"},
 };
 /* clang-format on */
 static const ls_option_table table = {.options = options, .count = sizeof options / sizeof *options};
@@ -51,9 +51,10 @@ static ls_status read_run(ls_arena *arena, const ls_document *doc, size_t index,
                           : r.runs_per_month == LS_AUTO_F64 ? "runs_per_month"
                                                             : NULL;
     if (missing) {
-        return ls_fail(LS_ERR_INVALID,
-                       "%s:%d: item %zu of runs has no %s; it needs model, tokens and runs_per_month",
-                       doc->name, line_of(arena, doc, index), index + 1, missing);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "%s:%d: item %zu of the list runs has no key %s; an item needs model, tokens and runs_per_month",
+            doc->name, line_of(arena, doc, index), index + 1, missing);
     }
     LS_TRY(check_whole(arena, doc, index, "global_batch", r.global_batch));
     LS_TRY(check_whole(arena, doc, index, "sequence", r.sequence));
@@ -72,15 +73,15 @@ static ls_status read_document(ls_arena *arena, const ls_document *doc, ls_portf
     const size_t count = json_array_size(list);
     if (!json_is_array(list) || count == 0 || count > LS_PORTFOLIO_MOST) {
         return ls_fail(LS_ERR_INVALID,
-                       "%s: runs must be a list of 1 to %d items (examples/plan/portfolio.yaml)", doc->name,
-                       LS_PORTFOLIO_MOST);
+                       "%s: the key runs must be a list of 1 to %d items (examples/plan/portfolio.yaml)",
+                       doc->name, LS_PORTFOLIO_MOST);
     }
     const char *key;
     json_t *value;
     json_object_foreach(doc->root, key, value)
     {
         if (value != list) {
-            return ls_fail(LS_ERR_INVALID, "%s:%d: unknown key %.60s; a portfolio has runs and nothing else",
+            return ls_fail(LS_ERR_INVALID, "%s:%d: unknown key %.60s; a portfolio has only the key runs",
                            doc->name, ls_document_line(doc, key), key);
         }
     }
@@ -92,26 +93,19 @@ static ls_status read_document(ls_arena *arena, const ls_document *doc, ls_portf
     return LS_OK;
 }
 
-static ls_status take_document(ls_arena *arena, ls_document *doc, ls_portfolio *portfolio_out)
-{
-    const ls_status status = read_document(arena, doc, portfolio_out);
-    ls_document_release(doc);
-    return status;
-}
-
 ls_status ls_portfolio_parse(ls_arena *arena, const char *text, size_t bytes, const char *name,
                              ls_portfolio *portfolio_out)
 {
     ls_document doc;
-    LS_TRY(ls_yaml_parse(text, bytes, name, &doc));
-    return take_document(arena, &doc, portfolio_out);
+    LS_TRY(text ? ls_yaml_parse(text, bytes, name, &doc) : ls_yaml_load(name, &doc));
+    const ls_status status = read_document(arena, &doc, portfolio_out);
+    ls_document_release(&doc);
+    return status;
 }
 
 ls_status ls_portfolio_load(ls_arena *arena, const char *path, ls_portfolio *portfolio_out)
 {
-    ls_document doc;
-    LS_TRY(ls_yaml_load(path, &doc));
-    return take_document(arena, &doc, portfolio_out);
+    return ls_portfolio_parse(arena, NULL, 0, path, portfolio_out);
 }
 
 int ls_portfolio_find(const ls_portfolio *portfolio, const char *name)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A portfolio: the models that will be trained, and how often. `plan [MODEL] --portfolio FILE`. The money that is asked about is that of all its runs; MODEL says which
- * of them is looked at in detail.
+ * A portfolio: the models to train, and how often. `plan [MODEL] --portfolio FILE`. The question
+ * about money covers all its runs; MODEL names the run that is examined in detail.
  *
  * The file is YAML (examples/plan/portfolio.yaml):
  *
  *   runs:
- *     - model: llama3-8b          # as after plan: preset, config.json, run file, key=value
- *       name: assistant           # how it is called in the answer  [as its model]
+ *     - model: llama3-8b          # as for plan: preset, config.json, run file, key=value list
+ *       name: assistant           # name in the answer  [the model's]
  *       tokens: 200B              # of one run; numbers may end in k, M, B, T
  *       runs_per_month: 4
  *       global_batch: 1024        # sequences  [chosen]
@@ -38,6 +38,7 @@ typedef struct ls_portfolio {
 } ls_portfolio;
 
 LS_MUST_CHECK ls_status ls_portfolio_load(ls_arena *arena, const char *path, ls_portfolio *portfolio_out);
+/* The same from a text; NULL: from the file `name`. */
 LS_MUST_CHECK ls_status ls_portfolio_parse(ls_arena *arena, const char *text, size_t bytes, const char *name,
                                            ls_portfolio *portfolio_out);
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* GPUs per node, the last one counting as whole. */
+/* Nodes for a number of GPUs, the last one counted as whole. */
 static int64_t node_count(const ls_node *node, int64_t gpus)
 {
     return (gpus + node->count - 1) / node->count;
@@ -40,19 +40,22 @@ static int digits(double kw)
     return kw < 99.95 ? 1 : 0;
 }
 
-/* The first limit of the site that is passed, in words; "" when it holds all. */
+/* The first limit of the site that is exceeded, in words; "" when there is none. */
 static void check_site(const ls_site *site, ls_power *p)
 {
     if (site->power_w > 0.0 && 1e3 * p->facility_max_kw > site->power_w) {
-        snprintf(p->why_not, sizeof p->why_not, "up to %.*f kW at the meter, %s feeds %.*f kW",
+        snprintf(p->why_not, sizeof p->why_not,
+                 "the machines draw up to %.*f kW at the electricity meter, and the site %s supplies %.*f kW",
                  digits(p->facility_max_kw), p->facility_max_kw, site->name, digits(site->power_w / 1e3),
                  site->power_w / 1e3);
     } else if (p->nodes_per_rack == 0) {
-        snprintf(p->why_not, sizeof p->why_not, "a node draws up to %.3g kW, a rack of %s has %.3g kW (%s)",
+        snprintf(p->why_not, sizeof p->why_not,
+                 "a node draws up to %.3g kW, and a rack of the site %s supplies %.3g kW (%s)",
                  p->node_max_w / 1e3, site->name, fmin(site->rack_w, site->cooling->rack_w) / 1e3,
                  site->cooling->name);
     } else if (site->racks > 0 && p->racks > site->racks) {
-        snprintf(p->why_not, sizeof p->why_not, "%lld racks of %.3g kW, %s has %lld", (long long)p->racks,
+        snprintf(p->why_not, sizeof p->why_not,
+                 "the machines need %lld racks of %.3g kW, and the site %s has %lld", (long long)p->racks,
                  p->rack_kw, site->name, (long long)site->racks);
     }
     p->possible = p->why_not[0] == '\0';
@@ -64,7 +67,8 @@ void ls_power_of_machines(const ls_node *node, int64_t gpus, ls_power *power_out
     compute_node(node, &p);
     if (p.known) {
         p.nodes = node_count(node, gpus);
-        /* GPUs that are left over in the last node cost what they cost: nobody buys a part of a node. */
+        /* Unused GPUs of the last node are counted too, because a part of a node cannot be
+         * bought. */
         const double training_kw = (double)p.nodes * p.node_w / 1e3,
                      max_kw = (double)p.nodes * p.node_max_w / 1e3;
         const double network = p.nodes > 1 ? LS_POWER_NETWORK_SHARE : 0.0;
@@ -120,7 +124,7 @@ void ls_power_explain(const ls_catalogue *catalogue, const ls_node *node, int64_
     if (!p.known) {
         ls_text_printf(
             text,
-            "power        not known: the catalogue has no power for %s; give tdp_w with --catalogue FILE\n",
+            "power        unknown: the catalogue has no power for %s; give tdp_w with --catalogue FILE\n",
             node->accelerator->name);
         return;
     }

@@ -22,23 +22,23 @@ static const char *const unit_names[] = {"gpu", "node", NULL};
 
 /* clang-format off */
 static const ls_option offer_options[] = {
-    {TEXT("name", name), .help = "how it is called in answers"},
-    {ROW("kind", LS_OPTION_CHOICE, kind, "on-demand"), .choices = kind_names, .help = "how it is paid"},
-    {TEXT("accelerator", accelerator), .help = "of the catalogue"},
-    {TEXT("node", node), .help = "of the catalogue"},
-    {F64("usd", usd, "auto", 1e-4, 1e8), .allow_auto = true, .help = "per hour, or to buy"},
-    {ROW("per", LS_OPTION_CHOICE, unit, "gpu"), .choices = unit_names, .help = "what usd is for"},
-    {ROW("gpus_min", LS_OPTION_U64, gpus_min, "1"), .min = 1, .max = 1e7, .help = "fewest that can be had"},
-    {ROW("gpus_max", LS_OPTION_U64, gpus_max, "0"), .min = 0, .max = 1e7, .help = "most that can be had; 0: no limit"},
-    {F64("months", months, "0", 0, 120), .help = "paid whether used or not"},
-    {ROW("lead_time", LS_OPTION_DURATION, lead_time_s, "0"), .min = 0, .max = 1e9, .help = "until it is there"},
-    {F64("preemptions_per_day", preemptions_per_day, "auto", 0, 1000), .allow_auto = true, .help = "of a spot node"},
-    {ROW("cloud", LS_OPTION_BOOL, cloud, "false"), .help = "it is the cloud's side of the comparison"},
-    {TEXT("date", date), .help = "of the offer"},
+    {TEXT("name", name), .help = "name of the offer in the planner's answers"},
+    {ROW("kind", LS_OPTION_CHOICE, kind, "on-demand"), .choices = kind_names, .help = "how the machines of this offer are paid for"},
+    {TEXT("accelerator", accelerator), .help = "name of the accelerator offered, as in the catalogue"},
+    {TEXT("node", node), .help = "name of the type of node offered, as in the catalogue"},
+    {F64("usd", usd, "auto", 1e-4, 1e8), .allow_auto = true, .help = "price of the offer in USD: per hour if the machines are rented, in total if they are bought"},
+    {ROW("per", LS_OPTION_CHOICE, unit, "gpu"), .choices = unit_names, .help = "whether the price in key `usd` is for one GPU or for one node"},
+    {ROW("gpus_min", LS_OPTION_U64, gpus_min, "1"), .min = 1, .max = 1e7, .help = "smallest number of GPUs that this offer is for"},
+    {ROW("gpus_max", LS_OPTION_U64, gpus_max, "0"), .min = 0, .max = 1e7, .help = "largest number of GPUs that this offer is for; 0: no limit"},
+    {F64("months", months, "0", 0, 120), .help = "number of months that must be paid, whether the machines are used or not"},
+    {ROW("lead_time", LS_OPTION_DURATION, lead_time_s, "0"), .min = 0, .max = 1e9, .help = "time from order to delivery of the machines"},
+    {F64("preemptions_per_day", preemptions_per_day, "auto", 0, 1000), .allow_auto = true, .help = "how many times per day a spot node is taken away (preempted)"},
+    {ROW("cloud", LS_OPTION_BOOL, cloud, "false"), .help = "whether the planner treats the offer as one of a cloud provider"},
+    {TEXT("date", date), .help = "date on which the offer was made"},
 };
 static const ls_option quote_options[] = {
-    {.key = "storage_usd_gb_month", .type = LS_OPTION_F64, .offset = offsetof(ls_quote, storage_usd_gb_month), .default_text = "0.023", .min = 0, .max = 100, .help = "storage"},
-    {.key = "egress_usd_tb", .type = LS_OPTION_F64, .offset = offsetof(ls_quote, egress_usd_tb), .default_text = "90", .min = 0, .max = 1e5, .help = "bytes that leave"},
+    {.key = "storage_usd_gb_month", .type = LS_OPTION_F64, .offset = offsetof(ls_quote, storage_usd_gb_month), .default_text = "0.023", .min = 0, .max = 100, .help = "price of storage in USD per GB and month"},
+    {.key = "egress_usd_tb", .type = LS_OPTION_F64, .offset = offsetof(ls_quote, egress_usd_tb), .default_text = "90", .min = 0, .max = 1e5, .help = "price in USD per TB of data that leaves the provider"},
 };
 /* clang-format on */
 static const ls_option_table offer_table = {.options = offer_options,
@@ -53,27 +53,33 @@ const char *ls_offer_kind_name(ls_offer_kind kind)
 
 /* ---- the file ---- */
 
-/* What single values can't say. */
+/* Checks what the table of keys cannot: values that depend on each other. */
 static ls_status check_offer(const ls_offer *offer, const char *place)
 {
     if (offer->usd == LS_AUTO_F64) {
         return ls_fail(LS_ERR_INVALID,
-                       "%s: the offer has no usd: the price per GPU (or node) and hour, or to buy it", place);
+                       "%s: the offer has no key usd (the price of one GPU or node: per hour if rented, in "
+                       "total if bought)",
+                       place);
     }
     if (!offer->accelerator[0] == !offer->node[0]) {
-        return ls_fail(LS_ERR_INVALID, "%s: an offer names either accelerator or node", place);
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: an offer needs either the key accelerator or the key node, not both", place);
     }
     if (offer->gpus_max > 0 && offer->gpus_max < offer->gpus_min) {
         return ls_fail(LS_ERR_INVALID, "%s: gpus_max is %llu, less than gpus_min %llu", place,
                        (unsigned long long)offer->gpus_max, (unsigned long long)offer->gpus_min);
     }
     if ((offer->kind == LS_OFFER_RESERVED) != (offer->months > 0.0)) {
-        return ls_fail(LS_ERR_INVALID, "%s: a reserved offer needs months, and no other kind has them",
-                       place);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "%s: an offer of kind reserved needs the key months; offers of other kinds must not have it",
+            place);
     }
     if (offer->preemptions_per_day > 0.0 && offer->kind != LS_OFFER_SPOT) {
-        return ls_fail(LS_ERR_INVALID, "%s: preemptions_per_day is for kind spot, this is %s", place,
-                       kind_names[offer->kind]);
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: the key preemptions_per_day is allowed for kind spot only; this offer is %s",
+                       place, kind_names[offer->kind]);
     }
     return LS_OK;
 }
@@ -104,8 +110,8 @@ static ls_status read_document(ls_arena *arena, ls_document *doc, ls_quote *quot
     const size_t count = json_array_size(list);
     if (!json_is_array(list) || count == 0 || count > OFFERS_MOST) {
         return ls_fail(LS_ERR_INVALID,
-                       "%s: offers must be a list of 1 to %d items (examples/plan/quote.yaml)", doc->name,
-                       OFFERS_MOST);
+                       "%s: the key offers must be a list of 1 to %d items (examples/plan/quote.yaml)",
+                       doc->name, OFFERS_MOST);
     }
     ls_offer *offers = ls_arena_new(arena, ls_offer, count);
     for (size_t i = 0; i < count; i++) {
@@ -113,7 +119,7 @@ static ls_status read_document(ls_arena *arena, ls_document *doc, ls_quote *quot
     }
     ls_quote quote = {.offers = offers, .count = count};
     ls_options_defaults(&quote_table, &quote, arena);
-    json_object_del(doc->root, "offers"); /* read already; what is left are the other keys */
+    json_object_del(doc->root, "offers"); /* Already read; the other keys follow. */
     LS_TRY(ls_options_apply_document(&quote_table, &quote, doc, arena));
     quote.has_storage = json_object_get(doc->root, "storage_usd_gb_month") != NULL;
     quote.has_egress = json_object_get(doc->root, "egress_usd_tb") != NULL;
@@ -121,26 +127,19 @@ static ls_status read_document(ls_arena *arena, ls_document *doc, ls_quote *quot
     return LS_OK;
 }
 
-static ls_status take_document(ls_arena *arena, ls_document *doc, ls_quote *quote_out)
-{
-    const ls_status status = read_document(arena, doc, quote_out);
-    ls_document_release(doc);
-    return status;
-}
-
 ls_status ls_quote_parse(ls_arena *arena, const char *text, size_t bytes, const char *name,
                          ls_quote *quote_out)
 {
     ls_document doc;
-    LS_TRY(ls_yaml_parse(text, bytes, name, &doc));
-    return take_document(arena, &doc, quote_out);
+    LS_TRY(text ? ls_yaml_parse(text, bytes, name, &doc) : ls_yaml_load(name, &doc));
+    const ls_status status = read_document(arena, &doc, quote_out);
+    ls_document_release(&doc);
+    return status;
 }
 
 ls_status ls_quote_load(ls_arena *arena, const char *path, ls_quote *quote_out)
 {
-    ls_document doc;
-    LS_TRY(ls_yaml_load(path, &doc));
-    return take_document(arena, &doc, quote_out);
+    return ls_quote_parse(arena, NULL, 0, path, quote_out);
 }
 
 ls_status ls_quote_check(const ls_quote *quote, const ls_catalogue *catalogue)
@@ -156,9 +155,10 @@ ls_status ls_quote_check(const ls_quote *quote, const ls_catalogue *catalogue)
             return ls_fail_within(LS_ERR_INVALID, "offer \"%s\"", offer->name);
         }
         if (!offer->node[0] && offer->unit == LS_OFFER_PER_NODE) {
-            return ls_fail(LS_ERR_INVALID,
-                           "offer \"%s\" is per node, so that it must name one, as node: DGX-H100",
-                           offer->name);
+            return ls_fail(
+                LS_ERR_INVALID,
+                "offer \"%s\" has a price per node and must name the node, for example node: DGX-H100",
+                offer->name);
         }
     }
     return LS_OK;
@@ -166,7 +166,8 @@ ls_status ls_quote_check(const ls_quote *quote, const ls_catalogue *catalogue)
 
 /* ---- offers for a node ---- */
 
-/* An offer that names a node is for all nodes of its accelerator: what is compared is the price of a GPU. */
+/* An offer that names a node counts for all nodes of its accelerator, because prices are compared
+ * per GPU. */
 static bool is_for(const ls_offer *offer, const ls_catalogue *catalogue, const ls_node *wanted,
                    int64_t *count_out)
 {
@@ -193,7 +194,7 @@ bool ls_offer_is_for(const ls_offer *offer, const ls_catalogue *catalogue, const
     return is_for(offer, catalogue, node, &count);
 }
 
-/* Two that differ in nothing but the price. */
+/* Whether two offers differ only in price. */
 static bool is_alike(const ls_offer *a, const ls_offer *b)
 {
     return a->kind == b->kind && a->gpus_min == b->gpus_min && a->gpus_max == b->gpus_max &&
@@ -207,7 +208,7 @@ static void insert(ls_offer *offers, size_t at, size_t count, const ls_offer *of
     offers[at] = *offer;
 }
 
-/* Behind those that are no dearer, among the first `count`. */
+/* Inserts an offer after those that cost no more, among the first `count`. */
 static size_t place_of(const ls_offer *offers, size_t count, const ls_offer *offer)
 {
     size_t at = count;
@@ -217,7 +218,8 @@ static size_t place_of(const ls_offer *offers, size_t count, const ls_offer *off
     return at;
 }
 
-/* Those that are dearer than one that is alike go behind all others, in the same order. `offers` has the cheapest first. */
+/* Moves offers that cost more than a similar one to the end, in the same order. `offers` is sorted
+ * by price. */
 static void move_dearer_back(ls_offer *offers, size_t count)
 {
     size_t best = 0;
@@ -254,7 +256,7 @@ size_t ls_quote_find(const ls_quote *quote, const ls_catalogue *catalogue, const
     return found;
 }
 
-/* A third of the way up, in ratio. */
+/* One price for a range: a third of the way up, in ratio. */
 static double price_of(const ls_price *price)
 {
     return price->low * cbrt(price->high / price->low);
@@ -282,7 +284,7 @@ static ls_offer offer_of(const char *name, ls_offer_kind kind, const ls_node *no
     };
 }
 
-/* The accelerator's range: it has all providers in it, a node's that of one. */
+/* The accelerator's range covers all providers; a node's covers one. */
 static const ls_price *rent_of(const ls_node *node)
 {
     return is_known(&node->accelerator->rent_hour) ? &node->accelerator->rent_hour : &node->rent_hour;
@@ -336,15 +338,15 @@ static void append_source(const ls_offer *offer, char *text, size_t bytes)
              offer->confidence[0] ? ", " : "", offer->confidence);
 }
 
-void ls_offer_assume(const ls_offer *offer, ls_assumptions *list)
+const char *ls_offer_assume(const ls_offer *offer, ls_assumptions *list)
 {
     const char *what = offer->accelerator[0] ? offer->accelerator : offer->node;
     char source[160];
     append_source(offer, source, sizeof source);
     if (offer->kind == LS_OFFER_PURCHASE) {
-        ls_assumptions_add(list, "%s, %s: %.0f USD per GPU (%s)", what, offer->name, offer->usd, source);
-    } else {
-        ls_assumptions_add(list, "%s, %s: %.2f USD per GPU and hour (%s)", what, offer->name, offer->usd,
-                           source);
+        return ls_assumptions_add(list, "%s, %s: %.0f USD per GPU (%s)", what, offer->name, offer->usd,
+                                  source);
     }
+    return ls_assumptions_add(list, "%s, %s: %.2f USD per GPU and hour (%s)", what, offer->name, offer->usd,
+                              source);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The runs of a question, one by one: how long each takes on a path and what it costs there, so that a month of them adds up to what the path says of all.
+ * The runs of a question, one by one: how long each takes on a path and what it costs there. A
+ * month of them adds up to the path's own monthly figure.
  *
- * The path's cost of a run is the mean over the runs of a month. A run is charged with its GPU-hours of all that is paid by the hour or by the year, with its
- * checkpoints and text of the storage, with its weights of the egress.
+ * The path's cost of a run is the mean over the runs of a month. Each run pays by its GPU-hours for
+ * everything paid by the hour or the year, by its checkpoints and text for storage, and by its
+ * weights for egress.
  *
  * Pure; allocates nothing; thread-safe.
  */
@@ -30,7 +32,8 @@ typedef struct ls_runs {
     double runs_per_month, month_usd;        /* of all */
 } ls_runs;
 
-/* `outcome` is one of the question's paths with machines; with runs_per_month 0 (one run) the months are 0. */
+/* `outcome` is one of the question's paths with machines; with runs_per_month 0 (one run) the
+ * months are 0. */
 void ls_runs_compute(const ls_question *question, const ls_path_outcome *outcome, ls_runs *runs_out);
 
 #endif

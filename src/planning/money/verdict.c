@@ -6,7 +6,7 @@
 #include <math.h>
 
 #define MODEL_MONTHS (12.0 * LS_VERDICT_MODEL_YEARS)
-#define SERVE_MEMORY 0.8 /* of a GPU's memory that weights may fill while a model answers */
+#define SERVE_MEMORY 0.8 /* Share of a GPU's memory that weights may fill while a model serves. */
 
 void ls_question_init(ls_question *question)
 {
@@ -49,7 +49,8 @@ static bool is_any_possible(const ls_verdict *v)
     return false;
 }
 
-/* From the strictest look to the most patient, until something is possible; else the strictest one stands. */
+/* Applies the strictest limits first and the most patient last, until a path is possible; if none
+ * is, the outcomes are those of the strict limits. */
 static void look_for_paths(const ls_question *question, const ls_verdict_work *work, ls_verdict *v)
 {
     static const ls_verdict_pass passes[] = {
@@ -68,7 +69,7 @@ static void look_for_paths(const ls_question *question, const ls_verdict_work *w
     compute_outcomes(question, work, passes[count - 2], v);
 }
 
-/* The cheapest that rents out, whether it may be taken or not. */
+/* The cheapest rented path, whether it may be used or not. */
 static void find_rented(ls_verdict *v)
 {
     const ls_path_outcome *best = NULL;
@@ -83,10 +84,9 @@ static void find_rented(ls_verdict *v)
     }
 }
 
-/*
- * Nobody knows of a single run what else would be stored in its month: beside machines that would be used all year it is charged with the hours it takes, or of a
- * run of minutes the month of storage would be most of the rent.
- */
+/* What a run costs when rented, for comparison with own machines. A single run does not say what
+ * else would use its month of storage, so it is charged only for the hours it takes: for a run of
+ * minutes the month of storage would otherwise be most of the rent. */
 static double rent_usd_of(const ls_verdict *v)
 {
     if (v->rented < 0) {
@@ -124,7 +124,7 @@ static void compare_owned(const ls_question *question, const ls_verdict_work *wo
 
 /* ---- choosing ---- */
 
-/* What paths are chosen by. */
+/* The cost by which paths are chosen. */
 static double cost_of(const ls_path_outcome *o)
 {
     return o->run_usd_slow;
@@ -170,10 +170,8 @@ static int choose(const ls_question *question, const ls_verdict *v, ls_verdict_k
     return rent;
 }
 
-/*
- * Without a deadline nobody is asked to wait long for a machine under a desk; but where all that is left are machines to be bought that would be done no sooner, and cost
- * more, it is the better one all the same.
- */
+/* Without a deadline a local machine that is slow counts as too late. Where the only other choice
+ * is to buy machines that finish no sooner and cost more, the slow local machine wins after all. */
 static void prefer_patience(const ls_question *question, ls_verdict *v)
 {
     if (question->deadline_s > 0.0 || v->chosen < 0 || v->outcomes[v->chosen].path->kind != LS_PATH_OWNED) {
@@ -194,7 +192,7 @@ static void prefer_patience(const ls_question *question, ls_verdict *v)
 
 /* ---- an outside API ---- */
 
-/* GPUs that hold the weights, and GPU-hours that a token takes. */
+/* The GPUs needed to hold the weights, and the GPU-hours that one token takes. */
 static void serve_needs(const ls_verdict_work *work, const ls_accelerator *a, double *gpus_out,
                         double *hours_per_token_out)
 {
@@ -216,7 +214,7 @@ static void set_against_api(const ls_question *question, const ls_verdict_work *
     v->train_usd_month = v->runs_per_month > 0.0 ? o->month_usd : o->run_usd / MODEL_MONTHS;
     v->api_usd_month = usd_per_token * question->api_tokens_month;
     v->serve_usd_month = fmax(least_usd, hours_per_token * question->api_tokens_month * rate);
-    /* Up to full_tokens the machines that must be there anyway answer. */
+    /* The machines that must exist anyway answer up to full_tokens. */
     const double full_tokens = gpus * LS_HOURS_PER_MONTH / hours_per_token;
     const double at_least = (v->train_usd_month + least_usd) / usd_per_token;
     const double gained = usd_per_token - hours_per_token * rate;
@@ -230,7 +228,7 @@ static int find_api(const ls_verdict *v)
     return cheapest_of(v, LS_PATH_API, LS_PATH_API);
 }
 
-/* The API instead: where it is cheaper, and where nothing else is possible. */
+/* Chooses the API where it is cheaper, or where nothing else is possible. */
 static void turn_to_api(ls_verdict *v)
 {
     const int api = find_api(v);
@@ -246,7 +244,7 @@ static void turn_to_api(ls_verdict *v)
 
 /* ---- together ---- */
 
-/* Of a portfolio the best: what has less may be trained further from what is there. */
+/* For a portfolio, the best of its runs: the others may continue training from that model. */
 static double most_tokens_per_parameter(const ls_question *question)
 {
     double most = 0.0;
@@ -257,7 +255,7 @@ static double most_tokens_per_parameter(const ls_question *question)
     return most;
 }
 
-/* Days where time is what is missing, money up front where money is, else the cheaper one. */
+/* How far a path is from possible: days where time is short, USD where money is, else its cost. */
 static double distance_of(const ls_path_outcome *o)
 {
     return o->obstacle == LS_OBSTACLE_DEADLINE ? o->days_slow
@@ -335,74 +333,74 @@ static bool has_sizes(const ls_verdict *v)
 static void assume_limits(const ls_question *question, const ls_verdict *v, ls_assumptions *list)
 {
     if (question->deadline_s > 0.0) {
-        ls_assumptions_add(list, "a deadline is held when it is at the 90 %% end of the band: one run in ten "
-                                 "takes longer than that");
+        ls_assumptions_add(
+            list,
+            "a deadline counts as met when the 90 %% end of the band meets it: one run in ten takes longer");
     } else if (has_kind(v, LS_PATH_LOCAL)) {
-        ls_assumptions_add(list, "nobody waits longer than %.0f days for a machine under a desk (--deadline)",
+        ls_assumptions_add(list, "a machine under a desk may take at most %.0f days (--deadline)",
                            LS_VERDICT_LOCAL_S / 86400.0);
     }
     if (!(question->deadline_s > 0.0) && has_sizes(v)) {
-        ls_assumptions_add(list, "sizes that end a run within %.0f days, where there are any (--deadline)",
+        ls_assumptions_add(list, "sizes that finish a run within %.0f days are preferred (--deadline)",
                            LS_VERDICT_SIZE_S / 86400.0);
     }
     if (has_kind(v, LS_PATH_RENTED) || has_kind(v, LS_PATH_CLOUD)) {
-        ls_assumptions_add(list,
-                           "more than %d GPUs are not rented but negotiated, FRONTIER, where no own offer "
-                           "says otherwise",
-                           LS_OFFER_GPUS_MOST);
+        ls_assumptions_add(
+            list,
+            "more than %d GPUs need a negotiated contract (FRONTIER), unless your own offer covers them",
+            LS_OFFER_GPUS_MOST);
     }
     if (question->budget_usd > 0.0) {
-        ls_assumptions_add(list, "a budget is held when it is at the 90 %% end of the band too");
+        ls_assumptions_add(list, "a budget counts as met when the 90 %% end of the band meets it");
     }
-    ls_assumptions_add(list, "no run is longer than machines are used, %.0f years", LS_COST_LIFE_YEARS);
-    ls_assumptions_add(list, "paths are chosen by what a run costs at the 90 %% end of the band");
+    ls_assumptions_add(list, "a run must be shorter than the life of machines, %.0f years",
+                       LS_COST_LIFE_YEARS);
+    ls_assumptions_add(list, "paths are compared by the cost of a run at the 90 %% end of the band");
 }
 
 static void assume_api(const ls_question *question, const ls_verdict *v, ls_assumptions *list)
 {
     if (!(question->api_tokens_month > 0.0)) {
-        ls_assumptions_add(list, "the API has no bill, for nobody said how many tokens it would answer in a "
-                                 "month (--api-tokens)");
+        ls_assumptions_add(list, "the API cost is not computed: give --api-tokens, the tokens per month");
     }
     ls_assumptions_add(list,
-                       "API: a model is used for %.0f months; answering takes %.0f %% of the GPUs' peak, and "
+                       "API: a model is used for %.0f months; serving reaches %.0f %% of the GPUs' peak, and "
                        "weights may fill %.0f %% of their memory",
                        MODEL_MONTHS, 100.0 * LS_VERDICT_SERVE_SHARE, 100.0 * SERVE_MEMORY);
     if (v->api_break_even_tokens_month > 0.0 && isfinite(v->api_break_even_tokens_month)) {
-        ls_assumptions_add(list, "API: training is cheaper from %s tokens a month on",
+        ls_assumptions_add(list, "API: training is cheaper above %s tokens a month",
                            ls_quantity_of(v->api_break_even_tokens_month).text);
     }
 }
 
-/* Own machines are charged to the runs that there are, whatever use was stated. */
+/* The known runs pay for own machines, whatever use was stated. */
 static void assume_fill(const ls_question *question, const ls_path_outcome *o, ls_assumptions *list)
 {
     const double stated = question->utilization;
     if (o->copies > 1) {
-        ls_assumptions_add(
-            list,
-            "owning: %lld GPUs, for %lld runs at a time on %lld each, so that none is used more "
-            "than %.0f %% of the hours (--utilization)",
-            (long long)o->machines, (long long)o->copies, (long long)o->gpus,
-            100.0 * (stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST));
+        ls_assumptions_add(list,
+                           "owning: %lld GPUs, for %lld runs at a time on %lld each, so that none is in use "
+                           "more than %.0f %% of the hours (--utilization)",
+                           (long long)o->machines, (long long)o->copies, (long long)o->gpus,
+                           100.0 * (stated > 0.0 ? stated : LS_COST_UTILIZATION_MOST));
     }
     if (o->copies == 1 && stated > 0.0 && o->utilization < stated - 0.005) {
         ls_assumptions_add(list,
-                           "owning: the runs fill %.0f %% of the hours, and are charged with all that owning "
-                           "costs; %.0f %% (--utilization) needs other work, which is not reckoned with",
+                           "owning: the runs use %.0f %% of the hours and pay all costs of owning; %.0f %% "
+                           "(--utilization) would need other work, which is not counted",
                            100.0 * o->utilization, 100.0 * stated);
     }
 }
 
 static void assume_owning(const ls_question *question, const ls_verdict *v, ls_assumptions *list)
 {
-    ls_assumptions_add(list, "machines of one's own that stand idle draw %.0f %% of what they draw in use",
+    ls_assumptions_add(list, "own machines that are idle draw %.0f %% of the power they draw in use",
                        100.0 * LS_COST_IDLE_SHARE);
     if (question->utilization == 0.0 && v->runs_per_month == 0.0) {
-        ls_assumptions_add(list, "own machines are used %.0f %% of the hours (--utilization)",
+        ls_assumptions_add(list, "own machines are in use %.0f %% of the hours (--utilization)",
                            100.0 * LS_COST_UTILIZATION);
     } else if (question->utilization == 0.0) {
-        ls_assumptions_add(list, "own machines are used %.0f %% of the hours at most (--utilization)",
+        ls_assumptions_add(list, "own machines are in use at most %.0f %% of the hours (--utilization)",
                            100.0 * LS_COST_UTILIZATION_MOST);
     }
     if (v->runs_per_month > 0.0 && v->owned >= 0) {

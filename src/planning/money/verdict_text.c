@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the verdict says: why a path is out, the reason in one sentence, the paths side by side. */
+/* The verdict in words: why a path is ruled out, the reason in one sentence, the paths side by
+ * side. */
 #include "planning/money/verdict_internal.h"
 
 #include <math.h>
@@ -33,12 +34,12 @@ static const char *s_of(int64_t count)
 static void say_use(const ls_question *q, const ls_path_outcome *o, char *text, size_t bytes)
 {
     if (q->utilization > 0.0) {
-        snprintf(text, bytes, "the runs need more of its hours than the %.0f %% that were stated",
+        snprintf(text, bytes, "the runs need more of its hours than the stated %.0f %%",
                  100.0 * q->utilization);
     } else {
         snprintf(text, bytes,
-                 o->utilization < 10.0 ? "the runs of a month would keep %.1f of it busy"
-                                       : "the runs of a month would keep %.0f of it busy",
+                 o->utilization < 10.0 ? "a month of runs would keep %.1f of these machines busy"
+                                       : "a month of runs would keep %.0f of these machines busy",
                  fmax(o->utilization, 1.0));
     }
 }
@@ -47,10 +48,10 @@ static void say_size(const ls_path_outcome *o, char *text, size_t bytes)
 {
     const ls_offer *offer = o->offer;
     if ((uint64_t)o->machines < offer->gpus_min) {
-        snprintf(text, bytes, "%lld GPU%s, the offer begins at %llu", (long long)o->machines,
+        snprintf(text, bytes, "it takes %lld GPU%s, but the offer starts at %llu", (long long)o->machines,
                  s_of(o->machines), (unsigned long long)offer->gpus_min);
     } else {
-        snprintf(text, bytes, "%lld GPU%s, more than the %llu that can be had at once",
+        snprintf(text, bytes, "it takes %lld GPU%s, more than the %llu available at once",
                  (long long)o->machines, s_of(o->machines),
                  (unsigned long long)(offer->gpus_max > 0 ? offer->gpus_max : LS_OFFER_GPUS_MOST));
     }
@@ -63,7 +64,7 @@ static void say_deadline(const ls_question *q, const ls_path_outcome *o, char *t
     const double lead_days = o->offer->lead_time_s / DAY_S;
     const char *s = s_of(o->gpus);
     if (lead_days > limit_days) {
-        snprintf(text, bytes, "it is there after %s, the deadline is in %s", span(lead_days).text,
+        snprintf(text, bytes, "delivery takes %s, but the deadline is in %s", span(lead_days).text,
                  span(limit_days).text);
     } else if (q->deadline_s > 0.0 && o->days <= limit_days) {
         snprintf(text, bytes,
@@ -73,7 +74,7 @@ static void say_deadline(const ls_question *q, const ls_path_outcome *o, char *t
     } else {
         snprintf(text, bytes, "%s with %lld GPU%s, %s %s",
                  span(q->deadline_s > 0.0 ? o->days : o->run_days).text, (long long)o->gpus, s,
-                 q->deadline_s > 0.0 ? "the deadline is in" : "nobody should wait longer than",
+                 q->deadline_s > 0.0 ? "the deadline is in" : "longer than the limit of",
                  span(limit_days).text);
     }
 }
@@ -95,17 +96,18 @@ static void say_budget(const ls_question *q, const ls_path_outcome *o, char *tex
 
 static void say_life(const ls_path_outcome *o, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s with %lld GPU%s, longer than machines are used (%s)", span(o->run_days).text,
-             (long long)o->gpus, s_of(o->gpus), span(LS_VERDICT_LONGEST_S / DAY_S).text);
+    snprintf(text, bytes, "%s with %lld GPU%s, longer than the life of the machines (%s)",
+             span(o->run_days).text, (long long)o->gpus, s_of(o->gpus),
+             span(LS_VERDICT_LONGEST_S / DAY_S).text);
 }
 
 static void say_tokens(const ls_verdict *v, char *text, size_t bytes)
 {
     const double even = v->api_break_even_tokens_month;
-    snprintf(text, bytes, "no tokens a month were given%s%s%s",
-             even > 0.0 ? isinf(even) ? "; training is never cheaper" : "; training is cheaper from " : "",
+    snprintf(text, bytes, "the number of tokens per month is not given%s%s%s",
+             even > 0.0 ? isinf(even) ? "; training is never cheaper" : "; training is cheaper above " : "",
              even > 0.0 && isfinite(even) ? ls_quantity_of(even).text : "",
-             even > 0.0 && isfinite(even) ? " a month on" : "");
+             even > 0.0 && isfinite(even) ? " a month" : "");
 }
 
 static void say_why_not(const ls_question *q, const ls_verdict *v, ls_path_outcome *o)
@@ -134,23 +136,23 @@ static void say_why_not(const ls_question *q, const ls_verdict *v, ls_path_outco
         say_size(o, text, bytes);
         break;
     case LS_OBSTACLE_MEMORY:
-        snprintf(text, bytes, "it does not fit in memory");
+        snprintf(text, bytes, "the model does not fit in memory");
         break;
     case LS_OBSTACLE_CONTROL:
-        snprintf(text, bytes, "the data may not go there");
+        snprintf(text, bytes, "the data must not leave your control");
         break;
     case LS_OBSTACLE_TOKENS:
         say_tokens(v, text, bytes);
         break;
     case LS_OBSTACLE_OFFER:
-        snprintf(text, bytes, "an own offer stands for this price");
+        snprintf(text, bytes, "your own offer replaces this price");
         break;
     }
 }
 
 /* ---- the reason ---- */
 
-/* "64 x H100": of the size that was chosen. */
+/* "64 x H100": the size that was chosen. */
 static words machines(const ls_path_outcome *o)
 {
     words m;
@@ -171,24 +173,24 @@ static void append_buying(const ls_verdict *v, char *text, size_t bytes)
     text += used;
     bytes -= used;
     if (isinf(months)) {
-        snprintf(text, bytes, "; buying never pays at %.0f %% use", percent);
+        snprintf(text, bytes, "; buying never pays back at %.0f %% use", percent);
     } else if (months > life_months) {
         snprintf(text, bytes,
-                 "; buying does not pay in the machines' life (%.0f months at %.0f %% use, they last %.0f)",
-                 months, percent, life_months);
+                 "; buying would take %.0f months to pay back at %.0f %% use, and machines last %.0f", months,
+                 percent, life_months);
     } else {
-        snprintf(text, bytes, "; buying would pay after %.0f months at %.0f %% use%s", months, percent,
-                 v->runs_per_month > 0.0 || months > 0.5 * life_months ? "" : ", if there were work for it");
+        snprintf(text, bytes, "; buying would pay back after %.0f months at %.0f %% use%s", months, percent,
+                 v->runs_per_month > 0.0 || months > 0.5 * life_months ? "" : ", if there is enough work");
     }
 }
 
-/* "takes 4.9 hours once it is there, in 7.0 days", "takes 12 days". */
+/* "takes 4.9 hours after a delivery time of 7.0 days", "takes 12 days". */
 static void append_time(const ls_path_outcome *o, char *text, size_t bytes)
 {
     const double lead_days = o->days - o->run_days;
     const size_t used = strlen(text);
     if (lead_days > 0.0) {
-        snprintf(text + used, bytes - used, "takes %s once it is there, in %s", span(o->run_days).text,
+        snprintf(text + used, bytes - used, "takes %s after a delivery time of %s", span(o->run_days).text,
                  span(lead_days).text);
     } else {
         snprintf(text + used, bytes - used, "takes %s", span(o->run_days).text);
@@ -204,11 +206,12 @@ static void say_local(const ls_question *q, const ls_path_outcome *o, char *text
     const size_t used = strlen(text);
     const double limit_days = ls_path_outcome_limit_s(q, o->path, strict) / DAY_S;
     if (o->run_days > limit_days) {
-        snprintf(text + used, bytes - used, ", sooner than machines that could be bought, for %s",
+        snprintf(text + used, bytes - used, ", sooner than bought machines could, for %s",
                  ls_usd_of(o->run_usd).text);
     } else {
         snprintf(text + used, bytes - used, ", within the %.0f days %s, for %s", limit_days,
-                 q->deadline_s > 0.0 ? "there are" : "one may be asked to wait", ls_usd_of(o->run_usd).text);
+                 q->deadline_s > 0.0 ? "until the deadline" : "that are acceptable",
+                 ls_usd_of(o->run_usd).text);
     }
 }
 
@@ -219,7 +222,7 @@ static void say_rent(const ls_verdict *v, const ls_path_outcome *o, char *text, 
     const bool is_named = o->offer->is_own && strcmp(o->offer->name, kind) != 0;
     char wait[64] = "";
     if (lead_days > 0.0) {
-        snprintf(wait, sizeof wait, ", there in %s,", span(lead_days).text);
+        snprintf(wait, sizeof wait, ", available after %s,", span(lead_days).text);
     }
     snprintf(text, bytes, "%s for %s%s cost %s%s (%s%s%s, %.2f USD per GPU and hour)", machines(o).text,
              span(o->run_days).text, wait, ls_usd_of(o->run_usd).text,
@@ -231,12 +234,12 @@ static void say_rent(const ls_verdict *v, const ls_path_outcome *o, char *text, 
 static void say_own(const ls_verdict *v, const ls_path_outcome *o, char *text, size_t bytes)
 {
     if (o->break_even_months > 0.0 && o->break_even_months <= 6.0 * o->path->terms.life_years) {
-        snprintf(
-            text, bytes,
-            "%s for %s have paid after %.0f months at %.0f %% use, in the first half of their %.0f years "
-            "(%.2f USD per GPU and hour, against %.2f for the same work rented)",
-            machines(o).text, ls_usd_of(o->upfront_usd).text, o->break_even_months, 100.0 * o->utilization,
-            o->path->terms.life_years, o->usd_per_gpu_hour, o->rent_usd_per_gpu_hour);
+        snprintf(text, bytes,
+                 "%s for %s pay back after %.0f months at %.0f %% use, within half of their life of %.0f "
+                 "years (%.2f USD per GPU-hour; the same work rented costs %.2f)",
+                 machines(o).text, ls_usd_of(o->upfront_usd).text, o->break_even_months,
+                 100.0 * o->utilization, o->path->terms.life_years, o->usd_per_gpu_hour,
+                 o->rent_usd_per_gpu_hour);
         return;
     }
     const ls_path_outcome *other = NULL;
@@ -245,7 +248,7 @@ static void say_own(const ls_verdict *v, const ls_path_outcome *o, char *text, s
         const bool is_rent = one->path->kind == LS_PATH_RENTED || one->path->kind == LS_PATH_CLOUD;
         other = is_rent && (!other || one->obstacle < other->obstacle) ? one : other;
     }
-    snprintf(text, bytes, "%s of one's own (%s) can do it, and nothing else can%s%s%s", machines(o).text,
+    snprintf(text, bytes, "only %s bought for %s can do it%s%s%s", machines(o).text,
              ls_usd_of(o->upfront_usd).text, other ? " (rented: " : "", other ? other->why_not : "",
              other ? ")" : "");
 }
@@ -254,12 +257,12 @@ static void say_frontier(const ls_path_outcome *o, char *text, size_t bytes)
 {
     const ls_accelerator *a = o->path->node->accelerator;
     const int64_t domain = a->scaleup_domain > 0 ? a->scaleup_domain : 1;
-    ls_power power; /* rented machines stand with others, so that only what they draw themselves is known */
+    /* Rented machines share a hall with others: only their own power draw is known. */
+    ls_power power;
     ls_power_of_machines(o->path->node, o->machines, &power);
     snprintf(text, bytes,
              "%s for %s: %lld scale-up domains on one network, up to %.1f MW of machines, about %s of staff "
-             "a year, and "
-             "a contract nobody has in stock; a run costs about %s",
+             "a year, and a negotiated contract; a run costs about %s",
              machines(o).text, span(o->run_days).text, (long long)((o->machines + domain - 1) / domain),
              power.it_max_kw / 1e3,
              ls_usd_of(o->path->terms.staff_usd_year > 0.0 ? o->path->terms.staff_usd_year
@@ -276,7 +279,7 @@ static void append_work(const ls_verdict *v, const ls_path_outcome *o, char *tex
              ls_plain_of(v->runs_per_month).text, v->workload_count, span(o->run_days).text);
 }
 
-/* Of a portfolio the month is what is asked about. */
+/* For a portfolio the question is about a month. */
 static void say_rent_month(const ls_verdict *v, const ls_path_outcome *o, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%s cost %s a month for ", machines(o).text, ls_usd_of(o->month_usd).text);
@@ -287,11 +290,11 @@ static void say_rent_month(const ls_verdict *v, const ls_path_outcome *o, char *
     append_buying(v, text, bytes);
 }
 
-/* "the nearest is H100, rented: 90 days ...": where nothing fits, any will do. */
+/* "the closest is H100, rented: 90 days ...". Where nothing fits, any path serves. */
 static void say_nearest(const ls_verdict *v, char *text, size_t bytes)
 {
     const ls_path_outcome *o = &v->outcomes[v->told >= 0 ? v->told : 0];
-    snprintf(text, bytes, "the nearest is %s: %s", o->name, o->why_not);
+    snprintf(text, bytes, "the closest is %s: %s", o->name, o->why_not);
 }
 
 static void say_api(const ls_verdict *v, char *text, size_t bytes)
@@ -300,34 +303,34 @@ static void say_api(const ls_verdict *v, char *text, size_t bytes)
     if (!(v->train_usd_month > 0.0)) {
         char near[360];
         say_nearest(v, near, sizeof near);
-        snprintf(text, bytes, "no way to train is open (%s); an outside API answers for %s a month", near,
+        snprintf(text, bytes, "training is not possible (%s); an outside API costs %s a month", near,
                  ls_usd_of(v->api_usd_month).text);
         return;
     }
     if (isfinite(v->api_break_even_tokens_month)) {
-        snprintf(until, sizeof until, "until there are %s tokens a month",
+        snprintf(until, sizeof until, "below %s tokens a month",
                  ls_quantity_of(v->api_break_even_tokens_month).text);
     }
-    snprintf(text, bytes,
-             "an outside API answers for %s a month; training costs %s a month and answering %s, %s",
-             ls_usd_of(v->api_usd_month).text, ls_usd_of(v->train_usd_month).text,
-             ls_usd_of(v->serve_usd_month).text, until);
+    snprintf(
+        text, bytes,
+        "an outside API costs %s a month; training costs %s a month and serving %s; the API is cheaper %s",
+        ls_usd_of(v->api_usd_month).text, ls_usd_of(v->train_usd_month).text,
+        ls_usd_of(v->serve_usd_month).text, until);
 }
 
 static void say_dont(const ls_verdict *v, char *text, size_t bytes)
 {
     if (v->tokens_per_parameter < 1.0) {
         snprintf(text, bytes,
-                 "%.2g tokens per parameter are too little data to train on from the start (20 are usual): "
-                 "fine-tune a model "
-                 "that is there, take a smaller one, or find more text",
+                 "%.2g tokens per parameter are too few to train from scratch (20 are usual): fine-tune an "
+                 "existing model, choose a smaller one, or find more text",
                  v->tokens_per_parameter);
     } else if (v->chosen >= 0) {
         say_api(v, text, bytes);
     } else {
         char near[360];
         say_nearest(v, near, sizeof near);
-        snprintf(text, bytes, "no path is open; %s", near);
+        snprintf(text, bytes, "no path is possible; %s", near);
     }
 }
 
@@ -355,8 +358,8 @@ void ls_verdict_describe(const ls_question *question, ls_verdict *v)
         say_dont(v, v->reason, sizeof v->reason);
         break;
     }
-    if (v->workload_count > 1 && o && o->path->node &&
-        v->kind != LS_VERDICT_RENT) { /* what one run costs is a mean */
+    /* The cost of one run is a mean over the portfolio. */
+    if (v->workload_count > 1 && o && o->path->node && v->kind != LS_VERDICT_RENT) {
         const size_t used = strlen(v->reason);
         snprintf(v->reason + used, sizeof v->reason - used, "; ");
         append_work(v, o, v->reason, sizeof v->reason);

@@ -40,12 +40,12 @@ ls_tokens_verdict ls_advice_judge_tokens(double parameters, double tokens)
 const char *ls_tokens_verdict_text(ls_tokens_verdict verdict)
 {
     static const char *const texts[] = {
-        [LS_TOKENS_FEW] = "few: a smaller model on more tokens would be better for the same compute",
-        [LS_TOKENS_OPTIMAL] = "as many as make the best of the compute (20), within a factor of two",
+        [LS_TOKENS_FEW] = "few; for the same compute, a smaller model on more tokens would be better",
+        [LS_TOKENS_OPTIMAL] = "near the compute-optimal number (20), within a factor of two",
         [LS_TOKENS_MANY] =
-            "more than makes the best of the compute (20); right when the model will be served a lot",
+            "more than the compute-optimal number (20); sensible if the model will serve many requests",
         [LS_TOKENS_EXTREME] =
-            "far more than makes the best of the compute (20); is there so much different text?",
+            "far more than the compute-optimal number (20); check that there is enough distinct text",
     };
     return texts[verdict];
 }

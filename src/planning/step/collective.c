@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* What is taken where nothing is published: 10 Gb/s Ethernet. */
+/* Assumed where nothing is published: 10 Gb/s Ethernet. */
 static const double unknown_nic_bytes_ps = 1.25e9;
 
 static int64_t min_i64(int64_t a, int64_t b)
@@ -27,7 +27,8 @@ int64_t ls_node_domain(const ls_node *node)
     return max_i64(1, max_i64(node->count, node->accelerator->scaleup_domain));
 }
 
-/* The rate between two GPUs of a node: scale-up where the group stays within its domain, PCIe else. */
+/* The rate between two GPUs of a node: scale-up where the group stays within its domain, PCIe
+ * else. */
 static double link_bytes_ps(const ls_node *node, int64_t span)
 {
     const ls_accelerator *gpu = node->accelerator;

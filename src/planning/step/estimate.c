@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const double fits_below = 0.85, tight_below = 0.95; /* of the memory: DESIGN section 8 */
+static const double fits_below = 0.85, tight_below = 0.95; /* of the memory */
 
 const char *ls_term_name(ls_term term)
 {
@@ -28,8 +28,8 @@ static double recomputed_flops(const ls_setting *setting, const ls_strategy *str
     const ls_shape *shape = setting->shape;
     const double s = (double)setting->length;
     const double head = 2 * s * (double)shape->config.width * (double)shape->config.vocab;
-    const double attention =
-        2 * (forward - ls_shape_forward_flops(shape, setting->length, LS_FLOPS_CAUSAL)); /* the other half */
+    /* the other half */
+    const double attention = 2 * (forward - ls_shape_forward_flops(shape, setting->length, LS_FLOPS_CAUSAL));
     switch (strategy->recompute) {
     case LS_RECOMPUTE_FULL:
         return forward - head;
@@ -79,8 +79,9 @@ ls_status ls_estimate_explain(const ls_setting *setting, const ls_strategy *stra
         strncat(names, ls_term_name((ls_term)i), sizeof(names) - strlen(names) - 1);
         strncat(names, ", ", sizeof(names) - strlen(names) - 1);
     }
-    return ls_fail(LS_ERR_NOT_FOUND,
-                   "term %s: nothing has that name; terms of time are %sof memory weights, gradients, "
-                   "optimizer, activations, buffers, memory; constants are those of the stack",
-                   term, names);
+    return ls_fail(
+        LS_ERR_NOT_FOUND,
+        "term %s is unknown; terms of time are %sthose of memory are weights, gradients, optimizer, "
+        "activations, buffers, memory; `constants` shows what is assumed about the training software",
+        term, names);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One question, one answer: what does a step of this model, on these GPUs, with this strategy, need and take? The heart of planning; everything above it (search,
- * goodput, power, cost, verdict, pictures) reads ls_estimate. Pure, allocates nothing, and takes less than two microseconds.
+ * One question, one answer: what does a step of this model, on these GPUs, with this strategy, need
+ * and take? The heart of planning; everything above it (search, goodput, power, cost, verdict,
+ * pictures) reads ls_estimate. Pure, allocates nothing, and takes less than two microseconds.
  *
- * planning/step/memory.h has the memory formulas, planning/step/step_time.h those of time; both are called by ls_estimate_compute.
+ * planning/step/memory.h has the memory formulas, planning/step/step_time.h those of time; both are
+ * called by ls_estimate_compute.
  */
 #ifndef LS_PLANNING_STEP_ESTIMATE_H
 #define LS_PLANNING_STEP_ESTIMATE_H
@@ -29,10 +31,10 @@ typedef enum ls_plan_optimizer {
     LS_PLAN_MUON             /* matrices 4 B + 4 B master, the rest as AdamW */
 } ls_plan_optimizer;
 
-/* Everything that decides a step, but the strategy. What it points to outlives it. */
+/* Everything that decides a step, except the strategy. What it points to must outlive it. */
 typedef struct ls_setting {
     const ls_shape *shape;
-    const ls_node *node; /* and with it the accelerator; count of them per node */
+    const ls_node *node; /* the node, and with it the accelerator and their number per node */
     const ls_stack *stack;
     int64_t gpus;
     int64_t length;       /* tokens per sequence */
@@ -43,8 +45,8 @@ typedef struct ls_setting {
 
 /* Bytes on the fullest GPU. */
 typedef struct ls_memory_estimate {
-    double weights, gradients, optimizer, activations,
-        buffers; /* buffers: communication, context, allocator slack */
+    /* buffers: communication, context, allocator slack */
+    double weights, gradients, optimizer, activations, buffers;
     double total, capacity;
     int64_t stage; /* the pipeline stage that is fullest */
 } ls_memory_estimate;
@@ -56,20 +58,26 @@ typedef enum ls_fit {
 } ls_fit; /* total / capacity <= 0.85, <= 0.95, above */
 ls_fit ls_memory_judge(const ls_memory_estimate *memory);
 
-/* Where a step's time goes. The terms add up to the step. */
+/* Where a step's time goes. The terms add up to the step time. */
 typedef enum ls_term {
     LS_TERM_MATMUL, /* matrix products, forward, backward and recomputed */
+    /* tensor parallel communication that is not hidden by computation */
     LS_TERM_ATTENTION,
-    LS_TERM_ELEMENTWISE, /* norms, activations, residuals, softmax of the head: bound by memory */
-    LS_TERM_LAUNCH,      /* waiting for the CPU to launch kernels, beyond the work itself */
-    LS_TERM_TENSOR,      /* tensor parallel communication that nothing hides */
-    LS_TERM_CONTEXT,     /* context parallel */
-    LS_TERM_EXPERT,      /* expert parallel */
-    LS_TERM_PIPELINE,    /* sends between stages */
-    LS_TERM_BUBBLE,      /* stages that wait for others */
-    LS_TERM_DATA,        /* data parallel and ZeRO */
+    /* norms, activations, residuals, softmax of the head: bound by memory */
+    LS_TERM_ELEMENTWISE,
+    /* waiting for the CPU to launch kernels, beyond the work itself */
+    LS_TERM_LAUNCH,
+    LS_TERM_TENSOR,
+    /* context parallel */
+    LS_TERM_CONTEXT,
+    /* expert parallel */
+    LS_TERM_EXPERT,
+    LS_TERM_PIPELINE, /* sends between stages */
+    LS_TERM_BUBBLE,   /* stages that wait for others */
+    LS_TERM_DATA,     /* data parallel and ZeRO */
     LS_TERM_OPTIMIZER,
-    LS_TERM_INPUT, /* the data feed, where it is slower than the step */
+    /* the data feed, where it is slower than the step */
+    LS_TERM_INPUT,
     LS_TERM_STRAGGLER,
     LS_TERM_FIXED,
     LS_TERM_COUNT
@@ -80,9 +88,9 @@ typedef struct ls_time_estimate {
     double step_s;
     double terms_s[LS_TERM_COUNT];
     /* For pictures and explanations. */
-    double stage_forward_s,
-        stage_backward_s;  /* one micro-batch on the slowest stage, communication in it included */
-    double hidden_data_s;  /* data parallel communication under computation */
+    /* one micro-batch on the slowest stage, communication included */
+    double stage_forward_s, stage_backward_s;
+    double hidden_data_s;  /* data parallel communication hidden under computation */
     int64_t micro_batches; /* per data parallel rank */
 } ls_time_estimate;
 
@@ -92,8 +100,8 @@ typedef struct ls_estimate {
     ls_fit fit;
     ls_time_estimate time;
     double tokens_ps;
-    double model_flops,
-        hardware_flops; /* of a step, all GPUs: full attention convention; hardware: with what is recomputed */
+    /* of a step, all GPUs: full attention convention; hardware: with what is recomputed */
+    double model_flops, hardware_flops;
     double tflops_per_gpu; /* model_flops over time and GPUs */
     double mfu, hfu;
 } ls_estimate;
@@ -101,10 +109,9 @@ typedef struct ls_estimate {
 /* `strategy` has passed ls_strategy_check for this setting. */
 void ls_estimate_compute(const ls_setting *setting, const ls_strategy *strategy, ls_estimate *estimate_out);
 
-/*
- * Writes how a term (a name of ls_term_name, or of memory: weights, gradients, optimizer, activations, buffers) comes about: the formula, then the same with this setting's
- * numbers in, one line each step, the result last. Errors: LS_ERR_NOT_FOUND with the terms there are.
- */
+/* Explains a term (a name of ls_term_name, or of memory: weights, gradients, optimizer,
+ * activations, buffers): the formula, then its values, one line per step, the result last. Errors:
+ * LS_ERR_NOT_FOUND with the known terms. */
 LS_MUST_CHECK ls_status ls_estimate_explain(const ls_setting *setting, const ls_strategy *strategy,
                                             const char *term, ls_text *text);
 

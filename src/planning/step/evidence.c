@@ -24,12 +24,6 @@ static const ls_evidence table[] = {
     {"maxtext", "tpu-v5p", 0, 8, 0, 0, 0, 2048},
 };
 
-const ls_evidence *ls_evidence_table(size_t *count_out)
-{
-    *count_out = sizeof table / sizeof table[0];
-    return table;
-}
-
 const ls_evidence *ls_evidence_find(const ls_stack *stack)
 {
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -66,7 +60,7 @@ void ls_evidence_describe(unsigned features, char *text, size_t bytes)
                                                        "ZeRO-2 and 3",
                                                        "fp8",
                                                        "fp32",
-                                                       "other schedules than 1F1B"};
+                                                       "schedules other than 1F1B"};
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < LS_FEATURE_BITS && used < bytes; i++) {
@@ -96,18 +90,17 @@ static void assume_constants(const ls_setting *setting, const ls_strategy *strat
     char names[256];
     ls_evidence_describe(missing, names, sizeof names);
     if (ls_evidence_is_guess(stack)) {
-        ls_assumptions_add(
-            list,
-            "GUESSED: no step of stack %s on %s was ever measured; it may as well take half as "
-            "long or twice as long (--stack fsdp or megatron-core rest on measured runs, "
-            "--gpus here:1 on this machine's calibration)",
-            stack->name, setting->node->accelerator->name);
+        ls_assumptions_add(list,
+                           "GUESS: no step of stack %s on %s was ever measured; it could take half as long "
+                           "or twice as long (--stack fsdp and megatron-core rest on measured runs, --gpus "
+                           "here:1 on this machine's calibration)",
+                           stack->name, setting->node->accelerator->name);
     } else if (!evidence) {
         ls_assumptions_add(list, "no run of %s on %s is in the error table: constants %s; the band is wider",
                            stack->name, stack->generation, stack->source);
     } else if (missing) {
         ls_assumptions_add(list,
-                           "never measured under %s on %s, or in fewer than %d runs: %s; the band is wider",
+                           "measured under %s on %s in fewer than %d runs, or never: %s; the band is wider",
                            stack->name, stack->generation, LS_EVIDENCE_RUNS, names);
     }
     if (evidence && setting->gpus > 4 * evidence->gpus) {
@@ -121,11 +114,11 @@ void ls_evidence_assume(const ls_setting *setting, const ls_strategy *s, ls_assu
     const ls_accelerator *accelerator = setting->node->accelerator;
     assume_constants(setting, s, list);
     if (setting->shape->moe.experts > 0) {
-        ls_assumptions_add(list, "every expert gets as many tokens as every other (balanced routing)");
+        ls_assumptions_add(list, "all experts receive equally many tokens (balanced routing)");
     }
     if (s->zero >= 2 && s->dp * s->cp > 1) {
         ls_assumptions_add(
-            list, "ZeRO-%d gathers layers; the embedding's and the head's gathering is not counted", s->zero);
+            list, "ZeRO-%d gathers layers; gathering the embedding and the head is not counted", s->zero);
     }
     if (setting->precision == LS_PLAN_FP32 && accelerator->class == LS_CLASS_GPU) {
         ls_assumptions_add(

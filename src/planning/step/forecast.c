@@ -10,10 +10,14 @@ enum { ALIKE_LAYERS = 3 }; /* first, middle, last */
 static ls_status read_config(ls_run_file *run, ls_model_config *config)
 {
     if (run->model.from[0]) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "the model's sizes are in %s (model.from)", run->model.from);
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "the model's sizes are in %s (model.from), which a forecast does not open",
+                       run->model.from);
     }
     if (!ls_run_file_adopt_own_vocab(run)) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "the vocabulary is in %s (tokenizer.file)", run->tokenizer.file);
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "the vocabulary is in %s (tokenizer.file), which a forecast does not open",
+                       run->tokenizer.file);
     }
     LS_TRY(ls_run_file_model_config(run, config));
     LS_TRY(ls_model_config_check(config));
@@ -21,7 +25,8 @@ static ls_status read_config(ls_run_file *run, ls_model_config *config)
     return sequences <= LS_FORECAST_TOKENS_MAX / config->context
                ? LS_OK
                : ls_fail(LS_ERR_UNSUPPORTED,
-                         "a micro-batch of %lld sequences of %lld tokens is more than the %lld of a forecast",
+                         "a micro-batch of %lld sequences of %lld tokens is too large for a forecast, which "
+                         "allows at most %lld tokens in all",
                          (long long)sequences, (long long)config->context, (long long)LS_FORECAST_TOKENS_MAX);
 }
 
@@ -65,7 +70,9 @@ static ls_status build_model(ls_arena *arena, const ls_run_train *train, const l
     const bool is_alike = freeze->count == 0 && config->window_first_layer == 0;
     ls_model_config few = *config;
     if (!is_alike && (config->layers > LS_FORECAST_FROZEN_LAYERS_MAX || !is_soon_matched(freeze))) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "layers that differ are looked at when the run begins");
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "no forecast is made for models whose layers differ: they are examined when the run starts");
     }
     if (is_alike && few.layers > ALIKE_LAYERS) {
         few.layers = ALIKE_LAYERS;
@@ -96,12 +103,12 @@ static double forward_s(const model *m, const ls_calibration *calibration, uint3
         ls_term term;
         const bool is_middle = m->plan.ops[m->plan.steps[i].op].layer == LS_OWN_MIDDLE_LAYER;
         sum_s += (is_middle ? m->middle_layers : 1) *
-                 ls_own_plan_step_s(calibration, &m->plan, i, threads, 1, false, &term);
+                 ls_own_plan_step_s(calibration, &m->plan, i, threads, false, &term);
     }
     return sum_s;
 }
 
-/* Of the numbers that matter, in this order. */
+/* The key of the memo: the numbers that matter, in this order. */
 enum { MICRO_BATCH, MICRO_BATCHES, LEAVES, RECOMPUTE, CUT, THREADS, RANKS_MIN, RANKS_MAX, FROZEN };
 
 static ls_status make(ls_arena *arena, const ls_run_train *train, ls_forecast_kept *k)
@@ -137,10 +144,10 @@ static double evaluations_s(const ls_run_file *run, double micro_batch_s, uint64
     return (double)count * (double)run->eval.batches * micro_batches * micro_batch_s;
 }
 
-ls_status ls_forecast_make(ls_arena *arena, const ls_run_file *file, const ls_calibration *calibration,
-                           uint32_t threads, uint32_t ranks_min, uint32_t ranks_max, ls_forecast_kept *kept,
-                           ls_forecast *forecast_out)
+ls_status ls_forecast_make(ls_arena *arena, const ls_run_file *file, const ls_forecast_request *request,
+                           ls_forecast_kept *kept, ls_forecast *forecast_out)
 {
+    const ls_calibration *calibration = request->calibration;
     ls_run_file run = *file;
     const ls_run_train *train = &run.train;
     ls_forecast_kept now = {.calibration = calibration, .made = kept->made + 1};
@@ -151,9 +158,9 @@ ls_status ls_forecast_make(ls_arena *arena, const ls_run_file *file, const ls_ca
         [LEAVES] = train->leaves,
         [RECOMPUTE] = (uint64_t)train->recompute,
         [CUT] = train->tensor_cut,
-        [THREADS] = train->threads != LS_AUTO_U64 ? train->threads : threads,
-        [RANKS_MIN] = ranks_min,
-        [RANKS_MAX] = ranks_max,
+        [THREADS] = train->threads != LS_AUTO_U64 ? train->threads : request->threads,
+        [RANKS_MIN] = request->ranks_min,
+        [RANKS_MAX] = request->ranks_max,
         [FROZEN] = train->freeze.count, /* patterns are not compared */
     };
     memcpy(now.numbers, numbers, sizeof numbers);

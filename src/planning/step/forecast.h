@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Forecast: how long a run of our own trainer will take on this machine with each number of ranks, said of its run file before anything of it is opened.
+ * Forecast: how long a run of Lockstep's own trainer will take on this machine for each number of
+ * ranks, computed from its run file before any of its data is opened.
  *
  *   run = steps * step(ranks) + evaluations
  *
- * step(ranks) is that of planning/step/own_time.h, which the trainer says too before its first step. Evaluations are those that the file asks for, as many batches
- * as it allows. What the file does not say is not forecast: a vocabulary that comes with a tokenizer's file, the sizes of model.from.
+ * step(ranks) is that of planning/step/own_time.h, which the trainer also reports before its first
+ * step. Evaluations are those that the file asks for, with as many batches as it allows. What the
+ * file does not contain is not forecast: a vocabulary defined by a tokenizer file, or sizes in
+ * model.from.
  *
- * Who asks has no time: whatever the file says, a forecast takes below 5 ms on one core of today. Of layers that are alike a plan of three is made, where the middle
- * one stands for all but two. Where train.freeze makes them differ, at most LS_FORECAST_FROZEN_LAYERS_MAX layers and LS_FORECAST_PATTERNS_MAX patterns of two '*' each
- * are looked at; and nothing is said of micro-batches above LS_FORECAST_TOKENS_MAX tokens, which no machine holds. One that asks again for a
- * run that differs in other settings (a sweep of learning rates, another number of steps) gets the last answer, if it was kept (ls_forecast_kept).
+ * The daemon asks for forecasts and must not wait: whatever the file contains, a forecast takes
+ * less than 5 ms on one current core. Where layers are alike, a plan of three layers is made, in
+ * which the middle one stands for all but two. Where train.freeze makes them differ, at most
+ * LS_FORECAST_FROZEN_LAYERS_MAX layers and LS_FORECAST_PATTERNS_MAX patterns of two '*' each are
+ * examined. Micro-batches above LS_FORECAST_TOKENS_MAX tokens, which no machine can hold, are not
+ * forecast. A later question about a run that differs only in other settings (a sweep of learning
+ * rates, another number of steps) gets the kept answer (ls_forecast_kept).
  *
- * Pure but for what is kept, which has one owner.
+ * Pure except for what is kept, which has one owner.
  */
 #ifndef LS_PLANNING_STEP_FORECAST_H
 #define LS_PLANNING_STEP_FORECAST_H
 
+#include "config/run_file.h"
 #include "model/config.h"
 #include "planning/hardware/calibration.h"
-#include "planning/run_file.h"
 
 enum { LS_FORECAST_RANKS_MAX = 64, LS_FORECAST_FROZEN_LAYERS_MAX = 16, LS_FORECAST_PATTERNS_MAX = 8 };
 #define LS_FORECAST_TOKENS_MAX INT64_C(0x80000000)
@@ -43,16 +49,23 @@ typedef struct ls_forecast_kept {
     uint64_t made;    /* how many were not the one before */
 } ls_forecast_kept;
 
+/* What is forecast besides the run file. */
+typedef struct ls_forecast_request {
+    const ls_calibration *calibration; /* the same each time for the same `kept` */
+    uint32_t threads;                  /* of each rank, unless train.threads gives them */
+    uint32_t ranks_min, ranks_max;
+} ls_forecast_request;
+
 /*
- * At ranks_min to ranks_max ranks, of which those are left out that are beyond the leaves of a step or LS_FORECAST_RANKS_MAX of them. threads: of each rank, unless
- * train.threads says so. kept: of the same calibration each time. Errors: LS_ERR_UNSUPPORTED with what is not known; those of the model's configuration.
+ * Forecasts the run at ranks_min to ranks_max ranks. Rank counts above the number of leaves, or
+ * beyond LS_FORECAST_RANKS_MAX of them, are left out.
+ * Errors: LS_ERR_UNSUPPORTED with what is not known; those of the model's configuration.
  */
 LS_MUST_CHECK ls_status ls_forecast_make(ls_arena *arena, const ls_run_file *run,
-                                         const ls_calibration *calibration, uint32_t threads,
-                                         uint32_t ranks_min, uint32_t ranks_max, ls_forecast_kept *kept,
+                                         const ls_forecast_request *request, ls_forecast_kept *kept,
                                          ls_forecast *forecast_out);
 
-/* The whole run at so many ranks; 0: not known. */
+/* The time of the whole run at this many ranks; 0: not known. */
 double ls_forecast_run_s(const ls_forecast *forecast, uint32_t ranks);
 
 #endif

@@ -77,7 +77,7 @@ static void find_parameter_bytes(const ls_setting *setting, const ls_strategy *s
     parts->expert_shards = fmax(1.0, parts->shards / (double)s->ep);
 }
 
-/* A figure per parameter, summed over the GPU's parameters: experts are split over fewer GPUs. */
+/* Sums bytes per parameter over the GPU's parameters; experts are split over fewer GPUs. */
 static double over_parameters(const ls_memory_parts *p, double bytes, double vector_bytes, bool sharded)
 {
     const double dense =
@@ -102,7 +102,8 @@ double ls_memory_in_flight(const ls_strategy *s, int64_t stage, double micro_bat
     return fmin(held, micro_batches);
 }
 
-/* Selective recompute that keeps what products give, but for a share of them, and attention's output: per token. */
+/* Selective recompute that keeps what products give, but for a share of them, and attention's
+ * output: per token. */
 static double op_selective_bytes(const ls_setting *setting, const ls_strategy *s, double entry_bytes,
                                  double value_bytes)
 {
@@ -168,7 +169,8 @@ static void find_buffers(const ls_setting *setting, const ls_strategy *s, ls_mem
     const double layer = (parts->matrix_parameters + parts->expert_parameters) / parts->layers;
     const double stream = parts->tokens * (double)shape->config.width * value_bytes;
     if (s->zero >= 2 && parts->shards > 1.0) {
-        /* Micro-batches on their way through a pipeline need all of the stage: gathered once a step, gradients summed before they are split. */
+        /* In a pipeline, micro-batches in flight need the whole stage: weights are gathered once
+         * per step, and gradients are summed before they are split. */
         const double stage =
             parts->matrix_parameters + parts->expert_parameters + parts->embedding_parameters;
         const double two = layer + fmax(layer, parts->embedding_parameters);
@@ -180,7 +182,8 @@ static void find_buffers(const ls_setting *setting, const ls_strategy *s, ls_mem
                           (s->ep > 1 ? 2.0 * (double)shape->moe.active : 0.0);
     const double ring = s->cp > 1 ? 2.0 * parts->tokens * (double)shape->kv_width / tp * value_bytes : 0.0;
     parts->exchange = copies * stream + ring;
-    /* The backward of the widest product: the gradients of what goes in and of what comes out, and the stream's. */
+    /* The backward of the widest product: the gradients of its input and its output, and of the
+     * residual stream. */
     double widest = 0.0;
     for (uint32_t i = 0; i < shape->linear_count; i++) {
         const ls_shape_linear *l = &shape->linears[i];
@@ -205,7 +208,8 @@ static double loss_bytes(const ls_setting *setting, const ls_strategy *s, double
 
 double ls_memory_capacity(const ls_accelerator *accelerator)
 {
-    const double unified_share = 0.75; /* what macOS lets the GPU have of it, unless told otherwise */
+    /* share that macOS lets the GPU use by default */
+    const double unified_share = 0.75;
     return accelerator->memory_bytes * (accelerator->class == LS_CLASS_APPLE ? unified_share : 1.0);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How each term of the memory comes about, in words and numbers. */
+/* How each term of the memory is computed, in words and numbers. */
 #include "planning/step/memory.h"
 
 #include <string.h>
@@ -65,7 +65,7 @@ static void explain_optimizer(const explainer *e)
     };
     explain_state(e, "optimizer", e->parts.optimizer_bytes, 1, e->memory.optimizer);
     ls_text_printf(e->text, "  %s B a parameter%s\n", what[e->setting->optimizer],
-                   e->parts.weight_bytes == 4.0 ? "; the weights are fp32 and their own master" : "");
+                   e->parts.weight_bytes == 4.0 ? "; fp32 weights need no separate master copy" : "");
 }
 
 static void explain_saved(const explainer *e)
@@ -86,8 +86,8 @@ static void explain_saved(const explainer *e)
         ls_text_append(e->text, "\n");
     }
     if (e->setting->stack->saved_factor != 1.0) {
-        ls_text_printf(e->text, "  %s keeps %g times the values but the stream\n", e->setting->stack->name,
-                       e->setting->stack->saved_factor);
+        ls_text_printf(e->text, "  %s keeps %g times these values, except the residual stream\n",
+                       e->setting->stack->name, e->setting->stack->saved_factor);
     }
 }
 
@@ -106,12 +106,14 @@ static void explain_activations(const explainer *e)
         p->layer_values / GIB, p->layer_statistics / GIB, p->layer_masks / GIB, p->layer_softmax / GIB,
         (p->layer_values + p->layer_statistics + p->layer_masks + p->layer_softmax) / GIB);
     if (s->recompute == LS_RECOMPUTE_SELECTIVE && e->setting->stack->selective_matmul > 0.0) {
-        ls_text_printf(e->text, "  %s keeps the stream, attention's output and %g %% of what products give\n",
-                       e->setting->stack->name, 100.0 * (1.0 - e->setting->stack->selective_matmul));
+        ls_text_printf(
+            e->text,
+            "  %s keeps the residual stream, the output of attention and %g %% of the products' outputs\n",
+            e->setting->stack->name, 100.0 * (1.0 - e->setting->stack->selective_matmul));
     }
     if (s->recompute != LS_RECOMPUTE_NONE) {
         ls_text_printf(e->text,
-                       "  %s recompute keeps %.3f GiB of it; %.3f GiB come back, a layer at a time\n",
+                       "  %s recompute keeps %.3f GiB of it; %.3f GiB are recomputed, one layer at a time\n",
                        ls_recompute_name(s->recompute), p->layer_kept / GIB, p->layer_again / GIB);
     }
     ls_text_printf(e->text, "micro-batches in flight on stage %lld of %lld: %.4g\n", (long long)p->stage + 1,
@@ -132,12 +134,12 @@ static void explain_buffers(const explainer *e)
     const ls_memory_parts *p = &e->parts;
     const ls_stack *stack = e->setting->stack;
     ls_text_printf(e->text,
-                   "gathered layers %.3f + unsharded gradients %.3f + exchanges %.3f + the backward's own "
-                   "values %.3f GiB\n",
+                   "gathered layers %.3f + unsharded gradients %.3f + exchanges %.3f + temporary values of "
+                   "the backward %.3f GiB\n",
                    p->gathered / GIB, p->bucket / GIB, p->exchange / GIB, p->transient / GIB);
     const double own = p->gathered + p->bucket + p->exchange + p->transient;
     ls_text_printf(e->text,
-                   "+ context of %s %.3f GiB + allocator's slack, %g %% of all that is asked for, %.3f GiB\n",
+                   "+ context of %s %.3f GiB + allocator slack, %g %% of all allocations, %.3f GiB\n",
                    stack->name, stack->context_bytes / GIB, 100.0 * stack->allocator_slack,
                    (e->memory.buffers - own - stack->context_bytes) / GIB);
     ls_text_printf(e->text, "buffers = %.2f GiB\n", e->memory.buffers / GIB);
@@ -154,11 +156,11 @@ static void explain_all(const explainer *e)
         m->total / GIB, m->capacity / GIB, 100.0 * m->total / m->capacity, (long long)m->stage + 1);
 }
 
-/* Our own trainer's plan: no formula, but what will be allocated. */
+/* For Lockstep's own trainer: not a formula, but the sizes it will allocate. */
 static void explain_own(const explainer *e)
 {
     ls_text_append(e->text,
-                   "lockstep allocates what its op plan says, before the first step (ls_plan_memory):\n");
+                   "Lockstep allocates exactly its op plan, before the first step (ls_plan_memory):\n");
     explain_all(e);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/step/memory_own.h"
 
-#include "planning/run_file.h"
+#include "config/run_file.h"
 #include "planning/step/memory.h"
 
 static bool can_run(const ls_setting *setting, const ls_strategy *s)

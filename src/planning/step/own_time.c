@@ -22,7 +22,7 @@ static double work_s(const machine *m, ls_work work, double a, double b, double 
 
 /* ---- the ops ---- */
 
-/* What a step of the plan is about. */
+/* Whether a step of the plan is a matrix product, attention, or neither. */
 typedef struct subject {
     const machine *machine;
     const ls_plan *plan;
@@ -74,7 +74,8 @@ static double head_chunk_s(const subject *s, double rows, double times, double *
     return product_s;
 }
 
-/* Chunk by chunk: logits, losses and their gradient, the two gradients of the product. There may be very many, all but the last of one size. */
+/* Chunk by chunk: logits, losses and their gradient, then both gradients of the product. There may
+ * be very many chunks, all but the last of one size. */
 static double head_s(const subject *s, double *elementwise_s)
 {
     const double most = (double)s->op->chunk_rows, whole = floor(s->rows / most);
@@ -99,7 +100,8 @@ static double window_share(int64_t length, int64_t window)
     return (w * (w + 1.0) / 2.0 + (n - w) * w) / (n * (n + 1.0) / 2.0);
 }
 
-/* Backward has a tile for each head of each sequence: the last round of tiles may leave threads idle. */
+/* Backward has a tile for each head of each sequence: the last round of tiles may leave threads
+ * idle. */
 static double rounds(double tiles, uint32_t threads)
 {
     const double count = (double)(((int64_t)tiles + threads - 1) / threads);
@@ -215,9 +217,9 @@ static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, 
 }
 
 double ls_own_plan_step_s(const ls_calibration *calibration, const ls_plan *plan, uint32_t step,
-                          uint32_t threads, uint32_t ranks, bool accumulate, ls_term *term_out)
+                          uint32_t threads, bool accumulate, ls_term *term_out)
 {
-    const machine m = {calibration, threads, ranks};
+    const machine m = {calibration, threads, 1};
     double terms_s[LS_TERM_COUNT] = {0}, sum_s = 0.0;
     LS_ASSERT(step < plan->step_count);
     add_plan_step(&m, plan, step, accumulate, terms_s);
@@ -239,8 +241,8 @@ static uint32_t leaves_of_rank(const ls_own_run *run)
     return (run->leaves + run->ranks - 1) / run->ranks;
 }
 
-/* The inputs of all merges that a rank makes while it computes `leaves` leaves, and how many calls they are: before leaf i + 1 the nodes that
- * stand in line become one. */
+/* The inputs of all merges that a rank makes while it computes `leaves` leaves, and the number of
+ * calls: before leaf i + 1 the waiting nodes become one. */
 static double merged_inputs(uint32_t leaves, double *calls_out)
 {
     const uint32_t calls = (leaves - 1) / 2; /* before leaf 2 i, 2 + (factors of two in i) nodes */
@@ -293,7 +295,8 @@ static double agreeing_s(const machine *m)
     return m->ranks > 1 ? MEETINGS * ls_calibration_exchange_s(m->calibration, m->ranks, MEETING_BYTES) : 0.0;
 }
 
-/* A checkpoint that is written behind the steps costs the copy that the update makes; else all of it is waited for. */
+/* A checkpoint written in the background costs the copy that the update makes; otherwise training
+ * waits for all of it. */
 static double stall_s(const machine *m, const ls_own_run *run)
 {
     const double floats = STATE_FLATS * (double)run->plan->layout->float_count;
@@ -304,7 +307,7 @@ static double stall_s(const machine *m, const ls_own_run *run)
     return bytes_ps > 0.0 ? floats * sizeof(float) / bytes_ps : 0.0;
 }
 
-/* A step that was looked at, and its times: most layers have the same. */
+/* A step that was timed, and its times: most layers have the same. */
 typedef struct seen_step {
     const ls_op *op;
     ls_phase phase;
@@ -330,7 +333,8 @@ static void add_times(double to_s[LS_TERM_COUNT], const double terms_s[LS_TERM_C
     }
 }
 
-/* The plan's steps of a leaf's first micro-batch and of each later one, which adds its gradients to what is there. */
+/* The time of the plan's steps for a leaf's first micro-batch, and for each later one, which adds
+ * its gradients to the first's. */
 static void add_micro_batches(const machine *m, const ls_own_run *run, double first_s[LS_TERM_COUNT],
                               double later_s[LS_TERM_COUNT])
 {
@@ -405,7 +409,8 @@ static const char *const op_names[LS_OP_KIND_COUNT] = {[LS_OP_EMBEDDING] = "embe
                                                        [LS_OP_SWIGLU] = "swiglu",
                                                        [LS_OP_HEAD_LOSS] = "head and loss"};
 
-/* What a term is in a later micro-batch: calls and seconds of each kind of op, forward and backward. */
+/* Explains a term for a later micro-batch: calls and seconds of each kind of op, forward and
+ * backward. */
 static void explain_ops(const machine *m, const ls_plan *plan, ls_term term, ls_text *text)
 {
     for (int kind = 0; kind < LS_OP_KIND_COUNT; kind++) {
@@ -433,17 +438,15 @@ static void explain_micro_batches(const machine *m, const ls_own_run *run, ls_te
     double first_s[LS_TERM_COUNT] = {0}, later_s[LS_TERM_COUNT] = {0};
     const ls_plan_options *options = &run->plan->options;
     add_micro_batches(m, run, first_s, later_s);
-    ls_text_printf(
-        text,
-        "the op plan's kernels at the times that `lockstep calibrate` measured, a micro-batch of %lld "
-        "sequences of %lld tokens, %u ranks of %u threads:\n",
-        (long long)options->sequences, (long long)options->length, run->ranks, run->threads);
+    ls_text_printf(text,
+                   "kernels of the op plan, with the times that `lockstep calibrate` measured, for a "
+                   "micro-batch of %lld sequences of %lld tokens on %u ranks of %u threads:\n",
+                   (long long)options->sequences, (long long)options->length, run->ranks, run->threads);
     explain_ops(m, run->plan, term, text);
-    ls_text_printf(
-        text,
-        "leaves of a rank x (first micro-batch + (micro-batches of a leaf - 1) x later one, which adds "
-        "to the gradients)\n%u x (%.6g s + (%u - 1) x %.6g s)\n",
-        leaves_of_rank(run), first_s[term], run->micro_batches, later_s[term]);
+    ls_text_printf(text,
+                   "leaves per rank x (first micro-batch + (micro-batches per leaf - 1) x later micro-batch, "
+                   "which adds to the gradients)\n%u x (%.6g s + (%u - 1) x %.6g s)\n",
+                   leaves_of_rank(run), first_s[term], run->micro_batches, later_s[term]);
 }
 
 bool ls_own_time_explain(const ls_calibration *calibration, const ls_own_run *run, const char *name,
@@ -468,8 +471,8 @@ bool ls_own_time_explain(const ls_calibration *calibration, const ls_own_run *ru
     case LS_TERM_DATA:
         ls_text_printf(
             text,
-            "%u leaves on %u ranks: what the ranks hand over, %u nodes each, is added up bucket by "
-            "bucket with the squares of the norm, and leaves are merged before; as measured\n",
+            "%u leaves on %u ranks: leaves are merged first; then the %u nodes that each rank hands over are "
+            "added up bucket by bucket, together with the squares for the norm; as measured\n",
             run->leaves, run->ranks, handed_over(leaves_of_rank(run)));
         break;
     case LS_TERM_OPTIMIZER:
@@ -478,11 +481,13 @@ bool ls_own_time_explain(const ls_calibration *calibration, const ls_own_run *ru
                        run->plan->layout->bucket_count);
         break;
     case LS_TERM_FIXED:
-        ls_text_append(text,
-                       "ranks that agree three times a step, as measured; one rank has nobody to ask\n");
+        ls_text_append(
+            text, "the ranks agree three times per step, as measured; a single rank needs no agreement\n");
         break;
     default:
-        ls_text_append(text, "one machine that runs the op plan has no such time: it is within the others\n");
+        ls_text_append(
+            text,
+            "a single machine that runs the op plan has no such term: its time is part of the other terms\n");
         break;
     }
     ls_text_printf(text, "= %.6g s of a step of %.6g s, %.1f %%\n", time.terms_s[term], time.step_s,
@@ -500,7 +505,7 @@ bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, 
         ls_text_printf(text, "weights = one flat buffer of fp32 = %.4f GiB\n", m.weights / GIB);
     } else if (strcmp(name, "gradients") == 0) {
         ls_text_printf(text,
-                       "gradients = one flat buffer %.4f + %u more of the tree of leaves %.4f = %.4f GiB\n",
+                       "gradients = one flat buffer %.4f + %u more for the tree of leaves %.4f = %.4f GiB\n",
                        (double)p->gradients / GIB, p->tree_buffers > 0 ? p->tree_buffers - 1 : 0,
                        (double)p->tree / GIB, m.gradients / GIB);
     } else if (strcmp(name, "optimizer") == 0) {
@@ -508,11 +513,11 @@ bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, 
     } else if (strcmp(name, "activations") == 0) {
         ls_text_printf(
             text,
-            "activations = arena of the op plan %.4f + the chunk of logits %.4f = %.4f GiB   (every "
-            "value has its place there from the step that writes it to the last that reads it)\n",
+            "activations = arena of the op plan %.4f + the chunk of logits %.4f = %.4f GiB   (each value "
+            "occupies its place from the step that writes it to the last step that reads it)\n",
             (double)p->activations / GIB, (double)p->logits / GIB, m.activations / GIB);
     } else if (strcmp(name, "buffers") == 0) {
-        ls_text_printf(text, "buffers = tables, sums of the norm, tokens = %.4f GiB\n", m.buffers / GIB);
+        ls_text_printf(text, "buffers = tables, sums for the norm, tokens = %.4f GiB\n", m.buffers / GIB);
     } else if (strcmp(name, "memory") == 0) {
         ls_text_printf(text,
                        "memory = weights %.4f + gradients %.4f + optimizer %.4f + activations %.4f + buffers "
@@ -523,6 +528,6 @@ bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, 
     } else {
         return false;
     }
-    ls_text_append(text, "lockstep allocates just that before the first step (ls_plan_memory)\n");
+    ls_text_append(text, "Lockstep allocates exactly this before the first step (ls_plan_memory)\n");
     return true;
 }

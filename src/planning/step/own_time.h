@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long a training step of this program takes on a calibrated machine: the steps of the op plan that the runtime walks (model/plan.h), each at the measured
- * time of its kernel, plus what happens once per step.
+ * How long a training step of Lockstep takes on a calibrated machine: the steps of the op plan that
+ * the runtime executes (model/plan.h), each at the measured time of its kernel, plus what happens
+ * once per step.
  *
- *   step = leaves of the fullest rank * micro-batches of a leaf * (sum over plan steps)      matmul, attention, elementwise
- *        + merging leaves, adding up what the ranks hand over, squares                       data
- *        + AdamW over the rank's share                                                       optimizer
- *        + agreeing with the other ranks                                                     fixed
+ *   step = leaves of the fullest rank * micro-batches of a leaf * (sum over plan steps)
+ *                                                             (matmul, attention, elementwise)
+ *        + merging leaves, adding up handed-over nodes, squares                           (data)
+ *        + AdamW over the rank's share                                               (optimizer)
+ *        + agreeing with the other ranks                                                 (fixed)
  *
- * A rank shares the machine with the others: times are those of `ranks` processes at once (planning/hardware/calibration.h).
+ * A rank shares the machine with the others: times are those of `ranks` processes at once
+ * (planning/hardware/calibration.h).
  *
- * Merging. A rank merges two nodes as soon as both are complete, but leaves the merges behind its last leaf to whoever owns the sum: of c leaves
- * popcount(c - 1) + 1 nodes remain, and before them c - 1 - popcount(c - 1) merges were made (execution/parallel/tree.h does it).
+ * Merging. A rank merges two nodes as soon as both are complete, but leaves the merges after its
+ * last leaf to the owner of the sum: of c leaves popcount(c - 1) + 1 nodes remain, and
+ * c - 1 - popcount(c - 1) merges were made before (as in comm/transport/tree.h).
  *
- * Takes as long as the plan has kinds of steps, some 25 for any number of layers, rows, leaves and chunks of the head. Pure; allocates nothing.
+ * The computation is proportional to the number of kinds of steps, about 25 for any number of
+ * layers, rows, leaves and chunks of the head. Pure; allocates nothing.
  */
 #ifndef LS_PLANNING_STEP_OWN_TIME_H
 #define LS_PLANNING_STEP_OWN_TIME_H
@@ -31,15 +36,17 @@ typedef struct ls_own_run {
     uint32_t ranks;         /* processes on this machine, 1..leaves */
     uint32_t threads;       /* of each */
     bool saves_behind;      /* checkpoints are written from a snapshot while steps go on */
-    uint32_t
-        middle_layers; /* 2 and more: layer LS_OWN_MIDDLE_LAYER of the plan stands for so many; its layout has them all */
+    /* 2 and more: layer LS_OWN_MIDDLE_LAYER of the plan stands for so many; its layout has them
+     * all */
+    uint32_t middle_layers;
 } ls_own_run;
 
 typedef struct ls_own_time {
     double step_s;
     double terms_s[LS_TERM_COUNT]; /* add up to the step; those of other machines are 0 */
     double tokens_ps;
-    double checkpoint_stall_s; /* what training waits for one checkpoint; 0: the disk was not measured */
+    /* what training waits for one checkpoint; 0: the disk was not measured */
+    double checkpoint_stall_s;
 } ls_own_time;
 
 void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *run, ls_own_time *time_out);
@@ -47,15 +54,16 @@ void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *ru
 /* What the trainer allocates (ls_plan_memory), in the terms of every other estimate. */
 ls_memory_estimate ls_own_memory_estimate(const ls_memory_plan *memory, double capacity_bytes);
 
-/* A term of the step, or of the memory (also "memory", all of it), with the numbers in; the last line but for memory's second has the figure of the answer. False: not a
- * term. */
+/* A term of the step, or of the memory (also "memory", all of it), with the numbers in; the last
+ * line but for memory's second has the figure of the answer. False: not a term. */
 bool ls_own_time_explain(const ls_calibration *calibration, const ls_own_run *run, const char *term,
                          ls_text *text);
 bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, const char *term,
                            ls_text *text);
 
-/* One step of the plan, in seconds; *term_out: what it counts as. accumulate: weight gradients are added to what is there. */
+/* Seconds of one step of the plan, in a single rank; *term_out: the term it counts as. accumulate:
+ * weight gradients are added to existing ones. */
 double ls_own_plan_step_s(const ls_calibration *calibration, const ls_plan *plan, uint32_t step,
-                          uint32_t threads, uint32_t ranks, bool accumulate, ls_term *term_out);
+                          uint32_t threads, bool accumulate, ls_term *term_out);
 
 #endif

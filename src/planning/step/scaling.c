@@ -31,7 +31,7 @@ static ls_term find_grown_term(const ls_estimate *earlier, const ls_estimate *la
     return (ls_term)most;
 }
 
-/* What depends on the count before, and on the first. */
+/* Fills in what depends on the previous count and on the first. */
 static void compare_point(const ls_scaling_point *first, const ls_scaling_point *before,
                           ls_scaling_point *point)
 {

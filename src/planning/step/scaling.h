@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Scaling: how many GPUs? One search per count; days against money, and the knee.
+ * Scaling: how many GPUs? One search per GPU count; days against cost, and the knee.
  *
- * The global batch stays: it belongs to the training, not to the machine. It is what limits scaling in the end: data parallel parts get smaller, pipelines
+ * The global batch is the same for all counts, because it belongs to the training and not to the
+ * machine. In the end it is what limits scaling: data parallel parts get smaller, and pipelines
  * have less to do between filling and draining.
  *
  * Pure, allocates nothing.
@@ -18,7 +19,7 @@ enum { LS_SCALING_POINTS_MAX = 32 };
 
 typedef struct ls_scaling_point {
     int64_t gpus;
-    bool fits;            /* false: no strategy does; nothing below is set */
+    bool fits;            /* false: no strategy fits, and nothing below is set */
     ls_estimate estimate; /* of the best strategy */
     double goodput;
     double days;
@@ -26,9 +27,10 @@ typedef struct ls_scaling_point {
     double cost_usd;   /* gpu_hours times the price; 0 when there is none */
     double speedup;    /* over the smallest count that fits */
     double efficiency; /* speedup over the growth in GPUs */
-    double marginal;   /* dSpeed / dN * N / Speed between this and the count before; 1 for the first */
-    ls_term grew;      /* whose share of the step grew most since the smallest count */
-    bool pareto;       /* no other count is both faster and cheaper */
+    /* dSpeed / dN * N / Speed between this and the count before; 1 for the first */
+    double marginal;
+    ls_term grew; /* the term whose share of the step grew most since the smallest count */
+    bool pareto;  /* no other count is both faster and cheaper */
 } ls_scaling_point;
 
 typedef struct ls_scaling_options {
@@ -44,11 +46,13 @@ typedef struct ls_scaling_options {
 typedef struct ls_scaling {
     ls_scaling_point points[LS_SCALING_POINTS_MAX];
     size_t count;
-    int64_t knee_gpus;  /* the first count whose marginal efficiency is below 0.5; 0: none up to gpus_max */
+    /* the first count whose marginal efficiency is below 0.5; 0: none up to gpus_max */
+    int64_t knee_gpus;
     ls_term takes_over; /* the term that grew most there, or at the end when there is no knee */
 } ls_scaling;
 
-/* `setting`'s gpus are replaced. Errors: LS_ERR_INVALID when no count fits (the text of the largest's search). */
+/* `setting`'s gpus are replaced. Errors: LS_ERR_INVALID when no count fits (the text of the
+ * largest's search). */
 LS_MUST_CHECK ls_status ls_scaling_compute(const ls_setting *setting, const ls_scaling_options *options,
                                            ls_scaling *scaling_out);
 

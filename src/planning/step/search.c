@@ -11,15 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GIB                1073741824.0
-#define TENSOR_MAX         256 /* wider than any scale-up domain matrices are split over */
-#define MICRO_BATCH_MAX    4096
-#define CONTEXT_TOKENS_MIN 1024  /* a part of a sequence that is worth sending keys and values for */
-#define WHY_LEAST          0.003 /* shares of a step that are worth a word */
+#define GIB             1073741824.0
+#define TENSOR_MAX      256 /* matrices are split over no more GPUs than any scale-up domain has */
+#define MICRO_BATCH_MAX 4096
+/* shortest part of a sequence that is worth the exchange of keys and values */
+#define CONTEXT_TOKENS_MIN 1024
+#define WHY_LEAST          0.003 /* shares of a step that are worth mentioning */
 #define WHY_TERMS          3
 #define GPUS_LIMIT         (1 << 20)
 
-/* The walk over all strategies. `at` is the strategy being built, from the outside in. */
+/* The walk over all strategies. `at` is the strategy being built, from the outer loops to the inner
+ * ones. */
 typedef struct walk {
     const ls_setting *setting;
     const ls_search_options *options;
@@ -31,7 +33,7 @@ typedef struct walk {
     /* The best of each cut, fastest first. */
     ls_estimate best[LS_SEARCH_TOP_MAX + 1];
     size_t best_count, best_limit;
-    /* The thriftiest seen, for saying what it would take. */
+    /* The strategy with the least memory so far, to report what would be needed. */
     ls_strategy least_strategy;
     ls_memory_estimate least;
     uint64_t possible, discarded, evaluated;
@@ -49,14 +51,16 @@ static int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* What a strategy uses though no run has shown it and another one could do without. */
+/* The features that a strategy uses although no run has shown them and another strategy could avoid
+ * them. */
 static unsigned unmeasured(const walk *w, const ls_strategy *strategy)
 {
     return ls_evidence_missing(w->evidence, ls_evidence_features(w->setting, strategy)) &
            LS_FEATURES_OPTIONAL;
 }
 
-/* What estimates are sorted by: the step; what is nearly full comes a little later, and what was never measured later still. */
+/* The sort key of estimates: the step time, with a small penalty for nearly full memory and a
+ * larger one for what was never measured. */
 static double order_key(const walk *w, const ls_estimate *estimate)
 {
     double key = estimate->time.step_s * (estimate->fit == LS_FIT_TIGHT ? 1.0 + LS_SEARCH_TIGHT_GAIN : 1.0);
@@ -66,7 +70,7 @@ static double order_key(const walk *w, const ls_estimate *estimate)
     return key;
 }
 
-/* Computes the memory of walk->at, which may be run, and keeps the least. */
+/* Computes the memory of walk->at, which is allowed, and keeps the least. */
 static ls_fit weigh(walk *w)
 {
     ls_memory_estimate memory;
@@ -78,7 +82,7 @@ static ls_fit weigh(walk *w)
     return ls_memory_judge(&memory);
 }
 
-/* The same of what may not even be allowed: a bound, no strategy to offer anybody. */
+/* The same for a strategy that may not be allowed: only a bound, never offered to anyone. */
 static ls_fit bound(walk *w)
 {
     ls_memory_estimate memory;
@@ -121,12 +125,13 @@ static void walk_recompute(walk *w)
     for (int r = LS_RECOMPUTE_NONE; r <= LS_RECOMPUTE_FULL && !w->done; r++) {
         w->at.recompute = (ls_recompute)r;
         if (try_one(w) == LS_FIT_YES) {
-            return; /* to recompute more is never faster */
+            return; /* recomputing more is never faster */
         }
     }
 }
 
-/* Gradients and weights are not split over pipeline stages that accumulate micro-batch after micro-batch: each would have to be reduced at once. */
+/* In a pipeline, gradients and weights are not split, because they would have to be reduced after
+ * every micro-batch. */
 static int zero_max(const walk *w)
 {
     return w->at.dp * w->at.cp == 1 ? 0 : w->at.pp > 1 ? 1 : 3;
@@ -150,7 +155,8 @@ static void walk_zero(walk *w)
     }
 }
 
-/* True when even the thriftiest strategy below walk->at does not fit; by `judge`. */
+/* True when even the strategy with the least memory in this branch does not fit, as judged by
+ * `judge`. */
 static bool is_hopeless(walk *w, ls_fit (*judge)(walk *))
 {
     const ls_strategy_request *request = &w->options->request;
@@ -210,7 +216,7 @@ static void walk_sequence_parallel(walk *w)
     walk_interleave(w);
 }
 
-/* Micro-batches grow until even the thriftiest strategy with one does not fit. */
+/* Micro-batches grow until even the strategy with the least memory does not fit. */
 static void walk_micro_batch(walk *w)
 {
     const int64_t given = w->options->request.strategy.micro_batch;
@@ -251,7 +257,7 @@ static void keep_cut(walk *w)
     w->best_count = kept + 1;
 }
 
-/* Where tp and pp are given, cp and ep make the cut. */
+/* Where tp and pp are given, a cut is (cp, ep). */
 static bool is_fine_cut(const walk *w)
 {
     const ls_strategy *given = &w->options->request.strategy;
@@ -284,7 +290,7 @@ static void walk_expert(walk *w)
     }
 }
 
-/* What is left of the GPUs is data parallel. */
+/* The remaining GPUs are data parallel. */
 static void walk_data(walk *w)
 {
     const int64_t given = w->options->request.strategy.dp;
@@ -343,7 +349,7 @@ static bool something_fits(const ls_setting *setting, const ls_search_options *o
     return w.done;
 }
 
-/* The next larger batch that shares out evenly over the odd part of the GPUs. */
+/* The next larger batch that is divisible by the odd part of the GPUs. */
 static int64_t round_batch(int64_t batch, int64_t gpus)
 {
     int64_t odd = gpus;
@@ -353,7 +359,8 @@ static int64_t round_batch(int64_t batch, int64_t gpus)
     return (batch + odd - 1) / odd * odd;
 }
 
-/* The least count, doubled from the setting's, on which something fits with what is given, and the batch for it; 0: none. */
+/* The smallest count, doubled from the setting's, on which something fits with what is given, and
+ * its batch; 0: none. */
 static int64_t find_gpus_that_fit(const ls_setting *setting, const ls_search_options *options,
                                   int64_t *batch_out)
 {
@@ -383,11 +390,11 @@ static ls_status fail_no_strategy(const walk *w)
     }
     LS_TRY(
         ls_strategy_check(&strategy, setting->shape, setting->gpus, setting->global_batch, setting->length));
-    return ls_fail(
-        LS_ERR_INVALID,
-        "no way to split %s over %" PRId64 " GPUs with a global batch of %" PRId64
-        " sequences: the data parallel part must divide the batch; give another --global-batch or count",
-        setting->shape->name, setting->gpus, setting->global_batch);
+    return ls_fail(LS_ERR_INVALID,
+                   "no way to split %s over %" PRId64 " GPUs with a global batch of %" PRId64
+                   " sequences: the data-parallel degree (the number of copies of the model) must divide the "
+                   "batch; give another --global-batch or GPU count",
+                   setting->shape->name, setting->gpus, setting->global_batch);
 }
 
 static bool is_open(const ls_strategy_request *request)
@@ -398,7 +405,7 @@ static bool is_open(const ls_strategy_request *request)
            !request->has_sequence_parallel && !request->has_schedule;
 }
 
-/* Of more GPUs, with what is given or else without. */
+/* Suggests more GPUs, with what is given where possible, else without it. */
 static bool advise_gpus(const walk *w, char *text, size_t bytes)
 {
     const ls_setting *setting = w->setting;
@@ -417,7 +424,7 @@ static bool advise_gpus(const walk *w, char *text, size_t bytes)
     return gpus > 0;
 }
 
-/* What to do about it, the nearest way first. */
+/* Suggests what to do, the smallest change first. */
 static void advise(const walk *w, char *text, size_t bytes)
 {
     const ls_setting *setting = w->setting;
@@ -431,7 +438,7 @@ static void advise(const walk *w, char *text, size_t bytes)
         snprintf(text, bytes, "it fits with --global-batch %" PRId64 ", which more ranks can share",
                  other.global_batch);
     } else if (!advise_gpus(w, text, bytes)) {
-        snprintf(text, bytes, "take more or larger accelerators, a smaller model or shorter sequences");
+        snprintf(text, bytes, "use more or larger accelerators, a smaller model, or shorter sequences");
     }
 }
 
@@ -442,10 +449,10 @@ static ls_status fail_nothing_fits(const walk *w)
     ls_strategy_describe(&w->least_strategy, strategy, sizeof strategy);
     advise(w, advice, sizeof advice);
     return ls_fail(LS_ERR_INVALID,
-                   "%s does not fit on %" PRId64
-                   " x %s%s: at least %.1f GiB of each GPU's %.1f are needed (%s), 95 %% may be full; %s",
+                   "%s does not fit on %" PRId64 " x %s%s: it needs at least %.1f GiB on each GPU, which has "
+                   "%.1f GiB (%s), and 95 %% of that may be used; %s",
                    setting->shape->name, setting->gpus, setting->node->accelerator->name,
-                   is_open(&w->options->request) ? "" : " with what is given of the strategy",
+                   is_open(&w->options->request) ? "" : " with the given part of the strategy",
                    w->least.total / GIB, w->least.capacity / GIB, strategy, advice);
 }
 
@@ -489,7 +496,7 @@ void ls_search_why(const ls_estimate *best, const ls_estimate *other, char *text
     }
 }
 
-/* What a rival uses that was never measured, and the best one does not. */
+/* Appends what a rival uses that was never measured and the best strategy does not. */
 static void say_unmeasured(const walk *w, const ls_search_result *result, ls_search_rival *rival)
 {
     const unsigned more = unmeasured(w, &rival->estimate.strategy) & ~unmeasured(w, &result->best.strategy);
@@ -660,6 +667,6 @@ ls_status ls_search_run(const ls_setting *setting, const ls_search_options *opti
         return fail_nothing_fits(&w);
     }
     write_result(&w, result_out);
-    ls_error_clear(); /* of what the walk tried in vain */
+    ls_error_clear(); /* the errors of what the walk tried without success */
     return LS_OK;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Terms of a step in words and numbers: the formula, the same with this setting's figures, the result last. */
+/* Terms of a step in words and numbers: the formula, the formula with this setting's values, the
+ * result last. */
 #include "planning/step/collective.h"
 #include "planning/step/step_time.h"
 
@@ -38,7 +39,7 @@ static void say_layers(explainer *e, const ls_direction_cost *cost)
     const ls_step_parts *p = &e->parts;
     SAY(e, "one layer, one micro-batch: forward %.4g + backward %.4g + recomputed %.4g = %.4g ms\n",
         ms(cost->forward_s), ms(cost->backward_s), ms(cost->again_s), ms(sum(cost)));
-    SAY(e, "micro-batches x layers on the slowest stage x that: %.6g x %.6g x %.4g ms = %.6g s\n",
+    SAY(e, "micro-batches x layers on the slowest stage x this: %.6g x %.6g x %.4g ms = %.6g s\n",
         p->micro_batches, p->layers_slowest, ms(sum(cost)), p->micro_batches * p->layers_slowest * sum(cost));
 }
 
@@ -65,12 +66,12 @@ static void explain_matmul(explainer *e)
     const ls_step_parts *p = &e->parts;
     const ls_shape *shape = e->setting->shape;
     SAY(e, "product (M, N, K) = max(2 M N K / (rate q_tile q_wave q_k), bytes / bandwidth) + kernel; "
-           "backward: the same for both gradients\n");
+           "backward: the same for each of the two gradients\n");
     SAY(e,
         "rate %.4g TFLOP/s (peak x clock x efficiency), bandwidth %.4g TB/s, q_k = K / (K + %.4g), kernel "
         "%.3g us\n",
         p->rates.flops_ps / 1e12, p->rates.bytes_ps / 1e12, p->rates.k_half, p->rates.kernel_s * 1e6);
-    SAY(e, "forward of one layer, %.6g tokens, cut by tp %lld:\n", p->tokens, (long long)e->strategy->tp);
+    SAY(e, "forward of one layer, %.6g tokens, split by tp %lld:\n", p->tokens, (long long)e->strategy->tp);
     for (uint32_t i = 0; i < shape->linear_count; i++) {
         explain_linear(e, &shape->linears[i]);
     }
@@ -120,17 +121,17 @@ static void explain_launch(explainer *e)
     const ls_stack *stack = e->setting->stack;
     const ls_step_parts *p = &e->parts;
     SAY(e,
-        "a layer's forward takes the CPU kernels x launch = %.4g x %.3g us = %.4g ms, its backward twice "
-        "that; the GPU waits for what it is faster\n",
+        "for a layer's forward the CPU needs kernels x launch time = %.4g x %.3g us = %.4g ms, for its "
+        "backward twice that; if the GPU finishes first, it waits for the CPU to launch the next kernels\n",
         stack->layer_kernels, stack->launch_s * 1e6, ms(stack->layer_kernels * stack->launch_s));
     SAY(e, "work forward %.4g ms: waits %.4g; backward: waits %.4g ms\n",
         ms(p->matmul.forward_s + p->attention.forward_s + p->elementwise.forward_s), ms(p->launch_forward_s),
         ms(p->launch_backward_s));
     const double layers = p->micro_batches * p->layers_slowest;
-    SAY(e, "micro-batches x layers x what both wait = %.6g x %.6g x %.4g ms = %.6g s\n", p->micro_batches,
+    SAY(e, "micro-batches x layers x both waits = %.6g x %.6g x %.4g ms = %.6g s\n", p->micro_batches,
         p->layers_slowest, ms(p->launch_forward_s + p->launch_backward_s),
         layers * (p->launch_forward_s + p->launch_backward_s));
-    SAY(e, "what a micro-batch costs beyond: %.6g x %.3g s = %.6g s\n", p->micro_batches,
+    SAY(e, "further cost of each micro-batch: %.6g x %.3g s = %.6g s\n", p->micro_batches,
         stack->micro_batch_s, p->micro_batches * stack->micro_batch_s);
     say_result(e, LS_TERM_LAUNCH);
 }
@@ -138,8 +139,8 @@ static void explain_launch(explainer *e)
 static void say_group(explainer *e, const ls_group *g)
 {
     SAY(e,
-        "group of %lld: %lld to a node, %lld nodes; %.4g GB/s inside, %.4g GB/s per NIC, both each way and "
-        "as the stack reaches them\n",
+        "group of %lld: %lld per node, %lld nodes; %.4g GB/s inside a node, %.4g GB/s per NIC, each way, as "
+        "the stack reaches them\n",
         (long long)g->members, (long long)g->members_per_node, (long long)g->nodes, g->link_bytes_ps / 1e9,
         g->nic_bytes_ps / 1e9);
 }
@@ -183,8 +184,8 @@ static void explain_context(explainer *e)
     const ls_group group =
         ls_group_place(e->setting->node, e->setting->stack, e->strategy->cp, e->strategy->tp);
     say_group(e, &group);
-    SAY(e, "keys and values of the whole sequence come by, 2 s g d / t values; what 0.8 of attention does "
-           "not hide is exposed; twice as much backward\n");
+    SAY(e, "keys and values of the whole sequence pass each GPU, 2 s g d / t values; the part that 0.8 of "
+           "attention does not hide is exposed; twice as much in the backward\n");
     say_layers(e, &e->parts.context);
     say_result(e, LS_TERM_CONTEXT);
 }
@@ -214,7 +215,7 @@ static void explain_pipeline(explainer *e)
     say_result(e, LS_TERM_PIPELINE);
 }
 
-/* Gradients of weights that zero-bubble schedules compute where a stage would wait. */
+/* The gradients of weights that zero-bubble schedules compute while a stage would wait. */
 static int fillers(const ls_strategy *strategy)
 {
     return strategy->schedule == LS_PIPELINE_ZB_H1 ? 2 : strategy->schedule == LS_PIPELINE_ZB_H2 ? 3 : 0;
@@ -225,7 +226,7 @@ static void explain_bubble(explainer *e)
     const ls_step_parts *p = &e->parts;
     const int count = fillers(e->strategy);
     SAY(e, "(p - 1) x T_stage / vpp, T_stage = layers x layer + 2 vpp send%s\n",
-        count > 0 ? " - gradients of weights that fill it, 0 at least" : "");
+        count > 0 ? " - gradients of weights computed meanwhile, at least 0" : "");
     SAY(e, "(%lld - 1) x (%.6g x %.4g ms + 2 x %lld x %.4g ms", (long long)e->strategy->pp, p->layers_mean,
         ms(p->layer_s), (long long)e->strategy->vpp, ms(p->send_s));
     if (count > 0) {
@@ -249,7 +250,7 @@ static void explain_data(explainer *e)
     if (p->gather_raw_s > 0) {
         SAY(e,
             "gathers and scatters of a layer: %.4g ms, of which %.4g forward and %.4g backward are exposed: "
-            "max(%.3g of it, it - %.3g of the layer's work)\n",
+            "max(%.3g of them, them - %.3g of the layer's work)\n",
             ms(p->gather_raw_s), ms(p->gather_forward_s), ms(p->gather_backward_s), stack->dp_floor,
             stack->fsdp_overlap);
         SAY(e, "x %.6g micro-batches x %.6g layers = %.6g s\n", p->micro_batches, p->layers_slowest,
@@ -257,8 +258,8 @@ static void explain_data(explainer *e)
     }
     if (p->data_raw_s > 0) {
         SAY(e,
-            "once a step: %s, %.4g ms; exposed max(%.3g of it, it - %.3g x %.4g ms, the last backward) = "
-            "%.6g s\n",
+            "once per step: %s, %.4g ms; exposed max(%.3g of that, that - %.3g x %.4g ms, the last backward) "
+            "= %.6g s\n",
             e->strategy->zero == 0 ? "all-reduce of the gradients"
                                    : "scatter of the gradients, gather of the weights",
             ms(p->data_raw_s), stack->dp_floor, stack->dp_overlap, ms(p->data_window_s),
@@ -282,7 +283,9 @@ static void explain_optimizer(explainer *e)
 static void explain_input(explainer *e)
 {
     const double count = (double)(e->setting->node->count > 0 ? e->setting->node->count : 1);
-    SAY(e, "4 bytes a token x %lld x %lld tokens / (1 GB/s x %.0f nodes): what that takes beyond the step\n",
+    SAY(e,
+        "4 bytes per token x %lld x %lld tokens / (1 GB/s x %.0f nodes): the time by which that exceeds the "
+        "step\n",
         (long long)e->setting->global_batch, (long long)e->setting->length,
         ceil((double)e->setting->gpus / count));
     say_result(e, LS_TERM_INPUT);
@@ -292,15 +295,15 @@ static void explain_straggler(explainer *e)
 {
     const double without =
         e->time.step_s - e->time.terms_s[LS_TERM_STRAGGLER] - e->time.terms_s[LS_TERM_INPUT];
-    SAY(e, "the slowest of n: step x sigma sqrt(2 ln n) = %.6g s x %.3g x sqrt(2 ln %lld)\n", without,
+    SAY(e, "the slowest of n GPUs: step x sigma sqrt(2 ln n) = %.6g s x %.3g x sqrt(2 ln %lld)\n", without,
         e->setting->stack->straggler_sigma, (long long)e->setting->gpus);
     say_result(e, LS_TERM_STRAGGLER);
 }
 
 static void explain_fixed(explainer *e)
 {
-    SAY(e, "per step, of %s on %s: logging, the loss, what no other term has\n", e->setting->stack->name,
-        e->setting->stack->generation);
+    SAY(e, "per step, for %s on %s: logging, the loss, and whatever no other term covers\n",
+        e->setting->stack->name, e->setting->stack->generation);
     say_result(e, LS_TERM_FIXED);
 }
 

@@ -6,14 +6,19 @@
 #include <math.h>
 
 enum { TILE = 128, HEAD_TILE = 64 };
-static const double wave_floor = 0.55;          /* a last wave that is nearly empty costs no more than this */
+/* lower limit of q_wave: a nearly empty last wave costs no more than this */
+static const double wave_floor = 0.55;
 static const double backward_flash_flops = 2.5; /* over the forward's: five products for two */
 static const double backward_flash_rate = 0.9;  /* of the forward's */
 static const double backward_elementwise = 1.7; /* bytes over the forward's */
-static const double elementwise_kernels = 8;    /* forward; the backward launches half as many more */
-static const double context_window = 0.8;       /* share of attention that hides exchanged keys and values */
-static const double data_window = 0.66; /* share of a micro-batch on a stage under which gradients travel */
-static const double loader_bytes_ps = 1e9; /* of tokens that a node reads and sends, with room to spare */
+/* forward; the backward launches half as many more */
+static const double elementwise_kernels = 8;
+/* share of attention that hides exchanged keys and values */
+static const double context_window = 0.8;
+/* share of a micro-batch on a stage under which gradients travel */
+static const double data_window = 0.66;
+/* speed at which a node reads and sends tokens, conservatively */
+static const double loader_bytes_ps = 1e9;
 static const double token_bytes = 4;
 
 double ls_activation_bytes(ls_plan_precision precision)
@@ -23,7 +28,8 @@ double ls_activation_bytes(ls_plan_precision precision)
 
 double ls_peak_flops(const ls_accelerator *accelerator, ls_plan_precision precision)
 {
-    /* Without matrix units fp32 is as fast as anything; with them it runs on the vector units, a sixteenth where their rate is not known. */
+    /* The peak for a precision. Without matrix units fp32 is as fast as any other; with them fp32
+     * runs on the vector units, at a sixteenth where their rate is unknown. */
     const bool has_matrix_units = accelerator->class == LS_CLASS_GPU || accelerator->class == LS_CLASS_TPU;
     const double fp32 = accelerator->fp32_flops > 0 ? accelerator->fp32_flops
                         : has_matrix_units          ? accelerator->bf16_flops / 16
@@ -42,7 +48,8 @@ double ls_peak_flops(const ls_accelerator *accelerator, ls_plan_precision precis
     return accelerator->bf16_flops;
 }
 
-/* Below the power for which the constants were measured, clocks fall with its cube root (power goes with f V^2, and V with f). */
+/* Below the power for which the constants were measured, clocks fall with its cube root (power goes
+ * with f V^2, and V with f). */
 static double clock_factor(const ls_stack *stack, const ls_accelerator *accelerator)
 {
     return stack->power_w > 0 && accelerator->tdp_w > 0 && accelerator->tdp_w < stack->power_w
@@ -125,7 +132,7 @@ static void cost_flash(const ls_setting *setting, const ls_strategy *strategy, l
         length / 2;
     const double inner = (double)setting->shape->attention_width / (double)strategy->tp;
     const double flops = 4 * (double)strategy->micro_batch * pairs * inner / (double)strategy->cp;
-    const double part = length / (double)strategy->cp; /* what one kernel sees of it */
+    const double part = length / (double)strategy->cp; /* the part that one kernel sees */
     const double peak = ls_peak_flops(setting->node->accelerator,
                                       setting->precision == LS_PLAN_FP8 ? LS_PLAN_BF16 : setting->precision);
     const double rate =
@@ -135,7 +142,8 @@ static void cost_flash(const ls_setting *setting, const ls_strategy *strategy, l
         backward_flash_flops * flops / (rate * backward_flash_rate) + stack->kernel_s;
 }
 
-/* Two batched products over all pairs and a softmax that reads and writes scores; dropout on them moves a byte of mask besides. */
+/* Two batched products over all pairs and a softmax that reads and writes scores; dropout on them
+ * moves a byte of mask besides. */
 static void cost_unfused_attention(const ls_setting *setting, const ls_strategy *strategy,
                                    ls_step_parts *parts)
 {
@@ -145,7 +153,7 @@ static void cost_unfused_attention(const ls_setting *setting, const ls_strategy 
     const double heads = (double)config->heads / (double)strategy->tp, d = (double)config->head_dim;
     const double peak = ls_peak_flops(setting->node->accelerator, setting->precision) * parts->clock;
     const double bandwidth = parts->bandwidth_bytes_ps;
-    const double padded = HEAD_TILE * ceil(d / HEAD_TILE); /* heads of 96 pay for 128 */
+    const double padded = HEAD_TILE * ceil(d / HEAD_TILE); /* heads of 96 cost as much as 128 */
     const double product = fmax(2 * b * s * s * heads * padded / c / (stack->attention_efficiency * peak),
                                 2 * b * heads * (s * s + 2 * s * d) / c / bandwidth);
     const double scores = b * heads * s * s / c;
@@ -169,7 +177,7 @@ static void cost_elementwise(const ls_setting *setting, const ls_strategy *strat
     const double matrices = config->swiglu ? 3 : 2;
     const double h = (double)config->width;
     const double routed = setting->shape->moe.experts > 0 ? 4.0 * h * (double)setting->shape->moe.active
-                                                          : /* sorted to experts and back */
+                                                          : /* sorting tokens to experts and back */
                               0;
     const double token = 24 * h / stream_cut + 4 * mlp_width(setting->shape) * (matrices - 1) / t + routed +
                          4 * (h + (double)setting->shape->kv_width) / t;
@@ -239,7 +247,8 @@ static void cost_recompute(const ls_setting *setting, const ls_strategy *strateg
     }
 }
 
-/* The CPU launches; where the GPU is done sooner, it waits. Communication comes on top: all of a group wait for the slowest launcher. */
+/* The time the GPU waits for the CPU to launch kernels. Communication comes on top: all of a group
+ * wait for the slowest launcher. */
 static void cost_launch(const ls_setting *setting, const ls_strategy *strategy, ls_step_parts *parts)
 {
     const ls_stack *stack = setting->stack;
@@ -282,7 +291,8 @@ static double layer_parameters(const ls_shape *shape, const ls_strategy *strateg
            (double)shape->layer_vectors;
 }
 
-/* ZeRO-3 gathers each layer's weights forward and backward and scatters its gradients; ZeRO-2 of an FSDP stack gathers once a step. */
+/* ZeRO-3 gathers each layer's weights forward and backward and scatters its gradients; ZeRO-2 of an
+ * FSDP stack gathers once a step. */
 static void cost_gather(const ls_setting *setting, const ls_strategy *strategy, ls_step_parts *parts)
 {
     const ls_stack *stack = setting->stack;
@@ -320,7 +330,8 @@ static void cost_head(const ls_setting *setting, const ls_strategy *strategy, ls
         (stack->loss_bytes * tokens * v + 10 * tokens * h) / parts->bandwidth_bytes_ps;
 }
 
-/* Layers on the stage that decides. Where they don't divide evenly, the last stage, which has the head, gets the fewest. */
+/* The number of layers on the slowest stage. Where layers do not divide evenly, the last stage,
+ * which has the head, gets the fewest. */
 static void place_layers(const ls_setting *setting, const ls_strategy *strategy, ls_step_parts *parts)
 {
     const double layers = (double)setting->shape->config.layers;
@@ -342,7 +353,8 @@ static void cost_send(const ls_setting *setting, const ls_strategy *strategy, ls
     const double stream =
         ls_activation_bytes(setting->precision) * parts->tokens * (double)setting->shape->config.width;
     const bool between_nodes = setting->gpus > ls_node_domain(setting->node);
-    /* Each of a tensor parallel group sends its part; who needs the whole gathers it inside the node. */
+    /* Each member of a tensor parallel group sends its part; the receiver gathers the whole inside
+     * its node. */
     const double part = stream / (double)strategy->tp;
     double send = ls_send_s(setting->node, stack, part, between_nodes);
     if (strategy->tp > 1) {
@@ -352,7 +364,8 @@ static void cost_send(const ls_setting *setting, const ls_strategy *strategy, ls
     parts->send_s = (1 - stack->pp_overlap) * send;
 }
 
-/* Parameters that the optimizer of one GPU updates: from ZeRO-1 on dp * cp share those that all have, dp * cp / ep those of an expert. */
+/* Parameters that the optimizer of one GPU updates: from ZeRO-1 on dp * cp share those that all
+ * have, dp * cp / ep those of an expert. */
 static double updated_parameters(const ls_setting *setting, const ls_strategy *strategy,
                                  const ls_step_parts *parts)
 {
@@ -429,13 +442,14 @@ static double whole(const ls_direction_cost *cost)
     return cost->forward_s + cost->backward_s + cost->again_s;
 }
 
-/* What a stage waits for while the pipeline fills and drains. */
+/* How long a stage waits while the pipeline fills and drains. */
 static double bubble_s(const ls_strategy *strategy, const ls_step_parts *parts)
 {
     const double p = (double)strategy->pp, v = (double)strategy->vpp;
     const double stage = parts->layers_mean * parts->layer_s + 2 * v * parts->send_s;
-    /* Zero bubble: the gradients of weights W, half of the backward's products, are computed where a stage would wait: F + B - W, or with twice the memory F + B - 2 W,
-     * where B is the backward without W. */
+    /* Zero bubble: the gradients of weights W, half of the backward's products, are computed where
+     * a stage would wait: F + B - W, or with twice the memory F + B - 2 W, where B is the backward
+     * without W. */
     const double weights = parts->layers_mean * parts->matmul.backward_s / 2;
     switch (strategy->schedule) {
     case LS_PIPELINE_ZB_H1:

@@ -2,29 +2,41 @@
 /*
  * How long a step takes, and where the time goes.
  *
- *   step = m (T_slowest + sends) + (p - 1) T_mean / v + exposed data parallel + optimizer + fixed,      all of it times (1 + sigma sqrt(2 ln n))
+ *   step = (m (T_slowest + sends) + (p - 1) T_mean / v + exposed data parallel + optimizer + fixed)
+ *          * (1 + sigma sqrt(2 ln n))
  *
- * m micro-batches per data parallel rank, p stages, v virtual stages on each; T is forward and backward of one micro-batch on a stage:
+ * m micro-batches per data parallel rank, p stages, v virtual stages on each; T is forward and
+ * backward of one micro-batch on a stage:
  *
  *   product (M, N, K)   max(2 M N K / (peak e q_tile q_wave q_k), bytes / bandwidth) + kernel
- *                       q_tile: M N over that of whole 128 x 128 tiles; q_wave: tiles / SMs over its ceiling, at least 0.55; q_k = K / (K + k_half)
- *                       backward: the gradients of input and weight, two products with the sizes swapped
- *   attention           flash: FLOPs of the pairs / (peak e s / (s + s_half c)), backward 2.5 times the FLOPs at 0.9 of the rate; else two batched products and a softmax in memory
- *   elementwise         (24 h + 4 f (n_m - 1) + 4 (h + 2 g d)) bytes a token over bandwidth, backward 1.7 times that
- *   launch floor        a layer's forward takes the CPU layer_kernels * launch_s, its backward twice that
- *   tensor parallel     two all-reduces of the stream forward, two backward (with sequence parallelism: gathers and scatters, which move as much)
+ *                       q_tile: M N over that of whole 128 x 128 tiles; q_wave: tiles / SMs over
+ *                       its ceiling, at least 0.55; q_k = K / (K + k_half);
+ *                       backward: the gradients of input and weight, two products with the sizes
+ *                       swapped
+ *   attention           flash: FLOPs of the pairs / (peak e s / (s + s_half c)), backward 2.5 times
+ *                       the FLOPs at 0.9 of the rate; else two batched products and a softmax in
+ *                       memory
+ *   elementwise         (24 h + 4 f (n_m - 1) + 4 (h + 2 g d)) bytes a token over bandwidth,
+ *                       backward 1.7 times that
+ *   launch floor        launching a layer's forward takes the CPU layer_kernels * launch_s, its
+ *                       backward twice that
+ *   tensor parallel     two all-reduces of the stream forward, two backward (with sequence
+ *                       parallelism: gathers and scatters, which move as much)
  *   recompute           full: the layer's forward again; selective: the core of unfused attention
- *   ZeRO-3              gathers and scatters per layer and micro-batch, hidden under the layer's computation as far as the stack can
+ *   ZeRO-3              gathers and scatters per layer and micro-batch, hidden under the layer's
+ *                       computation as far as the stack can
  *
- * Constants: planning/hardware/stack.h. Sources: Narayanan et al. 2021 (arXiv 2104.04473), Korthikanti et al. 2022 (2205.05198), Qi et al. 2023 (zero bubble, 2401.10241).
- * Pure, allocates nothing, any thread.
+ * Constants: planning/hardware/stack.h. Sources: Narayanan et al. 2021 (arXiv 2104.04473),
+ * Korthikanti et al. 2022 (2205.05198), Qi et al. 2023 (zero bubble, 2401.10241). Pure, allocates
+ * nothing, any thread.
  */
 #ifndef LS_PLANNING_STEP_STEP_TIME_H
 #define LS_PLANNING_STEP_STEP_TIME_H
 
 #include "planning/step/estimate.h"
 
-/* Forward, backward, and what is recomputed in it, of one layer and one micro-batch on one GPU, seconds. */
+/* Forward, backward, and what is recomputed in it, of one layer and one micro-batch on one GPU,
+ * seconds. */
 typedef struct ls_direction_cost {
     double forward_s, backward_s, again_s;
 } ls_direction_cost;
@@ -73,7 +85,8 @@ void ls_step_time_compute(const ls_setting *setting, const ls_strategy *strategy
 double ls_peak_flops(const ls_accelerator *accelerator, ls_plan_precision precision);
 double ls_activation_bytes(ls_plan_precision precision);
 
-/* The explanation of a term of ls_term_name; see ls_estimate_explain. False when there is no such term. */
+/* The explanation of a term of ls_term_name; see ls_estimate_explain. False when there is no such
+ * term. */
 bool ls_step_time_explain(const ls_setting *setting, const ls_strategy *strategy, const char *term,
                           ls_text *text);
 

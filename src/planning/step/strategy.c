@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/text.h"
-#include "planning/names.h"
+#include "config/names.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -97,7 +97,7 @@ static ls_status refuse_key(const char *key)
         ls_names_offer(&near, others[i], others[i]);
     }
     return ls_fail(LS_ERR_INVALID,
-                   "strategy: \"%s\" is not known; nearest: %s. As in "
+                   "strategy: \"%s\" is unknown; nearest: %s. Example: "
                    "tp=8,pp=2,dp=16,cp=1,ep=1,vpp=4,mb=1,zero=1,recompute=selective,sp=1,schedule=1f1b",
                    key, ls_names_list(&near));
 }
@@ -150,7 +150,8 @@ ls_status ls_strategy_parse(const char *text, ls_strategy_request *request_out)
         snprintf(word, sizeof word, "%.*s", (int)(bytes < sizeof word ? bytes : sizeof word - 1), text);
         char *equals = strchr(word, '=');
         if (!equals || bytes >= sizeof word) {
-            return ls_fail(LS_ERR_INVALID, "strategy: \"%s\" is not key=value, as in tp=8,pp=2", word);
+            return ls_fail(LS_ERR_INVALID,
+                           "strategy: \"%s\" is not of the form key=value; example: tp=8,pp=2", word);
         }
         *equals = 0;
         LS_TRY(take_word(to_small(ls_text_trim(word)), ls_text_trim(equals + 1), &request));
@@ -379,19 +380,21 @@ static ls_status check_pipeline(const ls_strategy *s, const ls_shape *shape)
     if (!ls_strategy_deals_out(layers, s->pp, s->vpp, true)) {
         char list[LIST_BYTES];
         list_interleavings(layers, s->pp, list);
-        return ls_fail(
-            LS_ERR_INVALID,
-            "strategy: vpp %lld: the model's %lld layers can't be dealt out over pp %lld x vpp %lld chunks; "
-            "allowed are vpp %s",
-            (long long)s->vpp, (long long)layers, (long long)s->pp, (long long)s->vpp, list);
+        return ls_fail(LS_ERR_INVALID,
+                       "strategy: vpp %lld: the model's %lld layers cannot be distributed over pp %lld x vpp "
+                       "%lld chunks; allowed are vpp %s",
+                       (long long)s->vpp, (long long)layers, (long long)s->pp, (long long)s->vpp, list);
     }
     if (s->schedule != LS_PIPELINE_1F1B && s->vpp > 1) {
-        return ls_fail(LS_ERR_INVALID, "strategy: interleaving (vpp %lld) goes with schedule=1f1b, not %s",
+        return ls_fail(LS_ERR_INVALID,
+                       "strategy: interleaving (vpp %lld) works only with schedule=1f1b, not %s",
                        (long long)s->vpp, ls_pipeline_schedule_name(s->schedule));
     }
     if ((s->schedule == LS_PIPELINE_ZB_H1 || s->schedule == LS_PIPELINE_ZB_H2) && s->pp == 1) {
-        return ls_fail(LS_ERR_INVALID, "strategy: schedule=%s needs pp 2 or more: one stage has no bubble",
-                       ls_pipeline_schedule_name(s->schedule));
+        return ls_fail(
+            LS_ERR_INVALID,
+            "strategy: schedule=%s needs pp 2 or more: a single stage has no idle time (bubble) to shorten",
+            ls_pipeline_schedule_name(s->schedule));
     }
     return LS_OK;
 }
@@ -407,13 +410,15 @@ static ls_status check_experts(const ls_strategy *s, const ls_shape *shape)
     }
     const int64_t allowed = common_divisor(shape->moe.experts, s->dp * s->cp);
     LS_TRY(check_divides("ep", s->ep, "the experts", shape->moe.experts, allowed));
-    return check_divides("ep", s->ep, "dp x cp, the GPUs it is taken from,", s->dp * s->cp, allowed);
+    return check_divides("ep", s->ep, "dp x cp, the GPUs that experts are spread over,", s->dp * s->cp,
+                         allowed);
 }
 
 static ls_status check_batch(const ls_strategy *s, int64_t global_batch, int64_t length)
 {
     if (global_batch < 1 || length < 1) {
-        return ls_fail(LS_ERR_INVALID, "a step of %lld sequences of %lld tokens: both must be 1 or more",
+        return ls_fail(LS_ERR_INVALID,
+                       "a step has %lld sequences of %lld tokens: both numbers must be 1 or more",
                        (long long)global_batch, (long long)length);
     }
     LS_TRY(check_divides("cp", s->cp, "the sequence's tokens", length, length));
@@ -429,12 +434,11 @@ static ls_status check_batch(const ls_strategy *s, int64_t global_batch, int64_t
             (long long)s->dp, (long long)s->micro_batch, at_once, (long long)global_batch, at_once);
     }
     const double times = floor((double)global_batch / at_once);
-    return ls_fail(
-        LS_ERR_INVALID,
-        "strategy: the global batch %lld is no multiple of dp %lld x micro-batch %lld = %.0f; the nearest "
-        "are %.0f and %.0f",
-        (long long)global_batch, (long long)s->dp, (long long)s->micro_batch, at_once, times * at_once,
-        (times + 1.0) * at_once);
+    return ls_fail(LS_ERR_INVALID,
+                   "strategy: the global batch %lld is not a multiple of dp %lld x micro-batch %lld = %.0f; "
+                   "the nearest are %.0f and %.0f",
+                   (long long)global_batch, (long long)s->dp, (long long)s->micro_batch, at_once,
+                   times * at_once, (times + 1.0) * at_once);
 }
 
 ls_status ls_strategy_check(const ls_strategy *strategy, const ls_shape *shape, int64_t gpus,

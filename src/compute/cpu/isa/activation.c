@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/cpu/isa/activation.h"
 
-#include "compute/cpu/simd_math.h"
+#include "compute/cpu/simd/simd_math.h"
 
 extern const ls_activation_kernels LS_KERNEL(ls_activation_kernels);
 
-/* 2 sqrt(2 / pi) and 0.044715 times it: z = 2 u, u the argument of tanh. Since 1 + tanh(u) = 2 sigmoid(2 u),
- * gelu(x) = x sigmoid(z), which loses nothing where tanh(u) is close to -1. */
+/* 2 sqrt(2 / pi) and 0.044715 times it: z = 2 u, u the argument of tanh. Since 1 + tanh(u) = 2
+ * sigmoid(2 u), gelu(x) = x sigmoid(z), which loses nothing where tanh(u) is close to -1. */
 static const float gelu_c1 = 1.5957691216f, gelu_c3 = 0.0713548163f;
 
 LS_SIMD vf gelu_gate(vf x)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/cpu/isa/attention.h"
 
-#include "compute/cpu/simd_math.h"
+#include "compute/cpu/simd/simd_math.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -10,7 +10,8 @@ extern const ls_attention_kernels LS_KERNEL(ls_attention_kernels);
 
 enum { BLOCK = LS_ATTENTION_BLOCK };
 
-/* Vectors of B held in registers beside 4 rows of A: 16 accumulators of one register, or 4 of two. */
+/* Vectors of B that are held in registers for 4 rows of A: 16 accumulators of one register, or 4 of
+ * two registers. */
 #if defined(LS_ISA_avx512)
 enum { PANEL = 4 };
 #else
@@ -19,7 +20,18 @@ enum { PANEL = 1 };
 
 static const float masked_score = -1e30f;
 
-/* --- C += A B on packed operands: every element is one chain of fused multiply-adds over k, in order --- */
+/* ---- products -------------------------------------------------------------------------------- */
+
+/*
+ * C += A B on packed operands. Every element of C is one chain of fused multiply-adds over k, in
+ * order.
+ *
+ * This is not the product of isa/gemm.c, because that one is made for large matrices: it packs B
+ * into panels, cuts the inner dimension into blocks and adds a bias. Here the operands are blocks
+ * of 64 positions that are already packed and padded in scratch memory, the scores are needed
+ * transposed, and the inner dimension is never cut. With isa/gemm.c each small product would be
+ * packed a second time, and an inner dimension above its block size would give other bits.
+ */
 
 /* Element (m, k) of A is data[m * row + k * col]. */
 typedef struct operand {
@@ -88,7 +100,7 @@ static void product(operand a, const float *b, int64_t b_stride, float *c, int64
     }
 }
 
-/* --- packing --- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 /* to (rows_padded, pad(cols)) = factor * from, zeros around. */
 static void pack_rows(ls_attention_rows from, int64_t first, int64_t rows, int64_t rows_padded, int64_t cols,
@@ -119,14 +131,16 @@ static void transpose(const float *packed, int64_t rows_padded, int64_t cols, fl
     }
 }
 
-/* --- the shape of one block of scores --- */
+/* ---- the shape of one block of scores -------------------------------------------------------- */
 
-/* Queries p0 .. p0 + queries - 1 (positions) against keys j0 .. j0 + keys - 1; both counts padded to 16. */
+/* Queries p0 .. p0 + queries - 1 (positions) against keys j0 .. j0 + keys - 1; both counts padded
+ * to 16. */
 typedef struct score_block {
     int64_t p0, queries, j0, keys, window;
 } score_block;
 
-/* First query column that key rows g .. g + 15 reach, a multiple of 16; everything to its left is masked. */
+/* First query column that key rows g .. g + 15 reach, a multiple of 16; everything to its left is
+ * masked. */
 static int64_t first_query(const score_block *b, int64_t g)
 {
     const int64_t ahead = b->j0 + g - b->p0;
@@ -151,7 +165,8 @@ static bool has_mask(const score_block *b, int64_t c, int64_t rows)
     return later || (b->window > 0 && b->j0 < b->p0 + c + 15 - b->window + 1);
 }
 
-/* Which lanes (positions) see key j: j <= position < j + window. Positions below 2^24 are exact in float. */
+/* Which lanes (positions) see key j: j <= position < j + window. Positions below 2^24 are exact in
+ * float. */
 LS_SIMD vm visible(const score_block *b, vf position, int64_t j)
 {
     const vm causal = vf_le(vf_set((float)(b->j0 + j)), position);
@@ -172,10 +187,10 @@ static void scores(const score_block *b, const float *rows, int64_t width, int64
     }
 }
 
-/* --- forward --- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
-/* Running softmax of 16 queries: scores become probabilities relative to the new maximum; returns the factor for what
- * was summed before. */
+/* Running softmax of 16 queries: scores become probabilities relative to the new maximum; returns
+ * the factor for what was summed before. */
 LS_SIMD vf soften(const score_block *b, int64_t c, int64_t rows, float *s, float *top, float *sum,
                   bool masked)
 {
@@ -286,7 +301,7 @@ static void forward(const ls_attention_head *head, int64_t block, float *scratch
     forward_store(head, i0, queries, o, top, sum);
 }
 
-/* --- backward --- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 typedef struct backward_scratch {
     float *k, *v, *dk, *dv;       /* (length, width): the whole head */
@@ -313,7 +328,8 @@ static backward_scratch backward_layout(const ls_attention_head *head, float *sc
     return w;
 }
 
-/* delta_i = out_i . dout_i; padded queries get an infinite lse, so that their probabilities are 0. */
+/* delta_i = out_i . dout_i; padded queries get an infinite lse, so that their probabilities are
+ * 0. */
 static void backward_rows(const ls_attention_head *head, int64_t i0, int64_t queries, int64_t padded,
                           const backward_scratch *w)
 {

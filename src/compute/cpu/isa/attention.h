@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Causal attention of one head of one sequence, in blocks of 64 queries by 64 keys. See compute/kernels/attention.h.
+ * Causal attention of one head of one sequence, in blocks of 64 queries by 64 keys. See
+ * compute/kernels/attention.h.
  *
- * Scores are kept transposed, keys down and queries across the lanes, so that maxima, sums and masks are vertical
- * and no product needs a transposed key or value:
+ * Scores are transposed: a row is a key, a column is a query, and the queries are in the lanes. So
+ * maxima, sums and masks need no sums across lanes, and no product needs a transposed key or value:
  *
- *        queries ->           S^T = K Q^T        A = K row major, B = Q^T (packed once per block of queries)
- *   keys  s[j][i]             O  += P V          A = P (read down a column of s), B = V row major
- *    |                        dP^T = V dO^T      dV += P^T dO      dK += dS^T Q      dQ += dS K
- *    v
+ *           queries
+ *          +---------+      S^T = K Q^T     A = K row major, B = Q^T, packed once per block of queries
+ *     keys | s[j][i] |      O  += P V       A = P, read down a column of s, B = V row major
+ *          +---------+      dP^T = V dO^T
+ *                           dV += P^T dO    dK += dS^T Q    dQ += dS K
  *
- * All operands are packed in scratch, rows padded with zeros to multiples of 16 in both directions.
+ * All operands are packed in scratch memory and padded with zeros to multiples of 16 rows and
+ * columns.
  */
 #ifndef LS_COMPUTE_CPU_ISA_ATTENTION_H
 #define LS_COMPUTE_CPU_ISA_ATTENTION_H
@@ -29,11 +32,17 @@ typedef struct ls_attention_rows {
 /* One head: pointers to its first column in the first row of its sequence. */
 typedef struct ls_attention_head {
     ls_attention_rows q, k, v, out;
-    ls_attention_rows lse;              /* one float per row; data NULL in decode */
-    ls_attention_rows dout, dq, dk, dv; /* backward only; dk, dv: of this head alone */
-    int64_t queries;                    /* rows of q */
-    int64_t first;                      /* position of query 0: keys 0 .. first + queries - 1 exist */
-    int64_t head_dim, window;           /* window 0: none */
+    /* One float per row. data NULL in decode. */
+    ls_attention_rows lse;
+    /* For backward only. dk and dv hold the gradients of this head alone. */
+    ls_attention_rows dout, dq, dk, dv;
+    /* Rows of q. */
+    int64_t queries;
+    /* Position of query 0. Keys 0 .. first + queries - 1 exist. */
+    int64_t first;
+    int64_t head_dim;
+    /* 0: no window. */
+    int64_t window;
     float scale;
 } ls_attention_head;
 
@@ -56,9 +65,9 @@ static inline int64_t ls_attention_backward_scratch(int64_t head_dim, int64_t le
 }
 
 typedef struct ls_attention_kernels {
-    /* out and lse of queries [64 block, 64 block + 64). */
+    /* Computes out and lse of queries [64 block, 64 block + 64). */
     void (*forward)(const ls_attention_head *head, int64_t block, float *scratch);
-    /* dq, dk and dv of the whole head. */
+    /* Computes dq, dk and dv of the whole head. */
     void (*backward)(const ls_attention_head *head, float *scratch);
 } ls_attention_kernels;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/cpu/isa/cross_entropy.h"
 
-#include "compute/cpu/simd_math.h"
+#include "compute/cpu/simd/simd_math.h"
 
 extern const ls_cross_entropy_kernels LS_KERNEL(ls_cross_entropy_kernels);
 
-/* Elements summed before the sum is added to the row's: keeps the rounding error of 256k terms near that of
- * 1k. */
+/* Elements summed before the sum is added to the row's: keeps the rounding error of 256k terms near
+ * that of 1k. */
 enum { SUM_BLOCK = 1024 };
 
 static float row_top(const float *x, int64_t n)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/cpu/isa/elementwise.h"
 
-#include "compute/cpu/simd.h"
+#include "compute/cpu/simd/simd.h"
 
 extern const ls_elementwise_kernels LS_KERNEL(ls_elementwise_kernels);
 

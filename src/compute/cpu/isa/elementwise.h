@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Kernels on flat spans; spans of one call must be equal or disjoint. See compute/kernels/elementwise.h. */
+/* Kernels on flat spans; spans of one call must be equal or disjoint. See
+ * compute/kernels/elementwise.h. */
 #ifndef LS_COMPUTE_CPU_ISA_ELEMENTWISE_H
 #define LS_COMPUTE_CPU_ISA_ELEMENTWISE_H
 

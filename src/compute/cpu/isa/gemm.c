@@ -2,34 +2,34 @@
 /*
  * The matrix product of one tile.
  *
- * What an element of C is: the inner dimension of each range is cut in blocks of BLOCK; inside a block the
- * element is a chain of fused multiply-adds in order, starting at zero; block sums are added to C in order;
- * the bias comes last. Nothing else enters: registers, panels and tiles below may change, the bits may not.
- * BLOCK is part of the determinism class.
+ * The value of an element of C: the inner dimension of each range is cut into blocks of BLOCK.
+ * Inside a block the element is a chain of fused multiply-adds, in order, from zero. The block sums
+ * are added to C in order, and the bias comes last. Registers, panels and tiles do not change the
+ * bits. BLOCK does, and is part of the determinism class.
  *
- *            columns of the tile            A: the rows of a micro tile, each value broadcast; 12 KB, stays
- * in L1
- *           +-----+-----+-----+             B: packed in panels of PANEL columns, streamed from L2
- *     BLOCK |panel|panel|panel|             C: ROWS x PANEL sums live in registers through a block
- *           |  0  |  1  |  2  |
- *           +-----+-----+-----+
- *   +-----+ +-----+-----+-----+
- *   |rows | |micro|     |     |   one micro tile = one call of micro()
- *   +-----+ +-----+-----+-----+
+ *             columns of the tile
+ *            +-------+-------+-------+    A  the rows of a micro tile, each value broadcast; 12 KB,
+ *      BLOCK | panel | panel | panel |       which stay in L1
+ *            |   0   |   1   |   2   |    B  packed in panels of PANEL columns, streamed from L2
+ *            +-------+-------+-------+    C  ROWS x PANEL sums, in registers for a whole block
+ *   +------+ +-------+-------+-------+
+ *   | rows | | micro |       |       |    one micro tile is one call of micro()
+ *   +------+ +-------+-------+-------+
  *
- * Loop order: blocks of k; pack B once; groups of rows; panels. (After Goto and van de Geijn, "Anatomy of
- * high-performance matrix multiplication", 2008, with the roles in L1 and L2 exchanged: on wide vectors the A
- * rows are the smaller part.)
+ * Loop order: blocks of k; pack B once; groups of rows; panels. After Goto and van de Geijn,
+ * "Anatomy of high-performance matrix multiplication", 2008, with L1 and L2 exchanged, because on
+ * wide vectors the rows of A are the smaller part.
  */
 #include "compute/cpu/isa/gemm.h"
 
-#include "compute/cpu/transpose.h"
+#include "compute/cpu/simd/transpose.h"
 
 #include <string.h>
 
 extern const ls_gemm_kernels LS_KERNEL(ls_gemm_kernels);
 
-/* Micro tile: ROWS x (VECTORS * 16) sums must fit the register file beside one row of B and one broadcast. */
+/* The micro tile. Its ROWS x (VECTORS * 16) sums, one row of B and one broadcast value must fit
+ * into the registers. */
 #if defined(LS_ISA_avx512)
 enum { ROWS = 8, VECTORS = 3 };
 #elif defined(LS_ISA_avx2)
@@ -39,14 +39,19 @@ enum { ROWS = 4, VECTORS = 1 };
 #endif
 
 enum {
-    BLOCK = 384, /* part of the determinism class */
+    /* Part of the determinism class. */
+    BLOCK = 384,
     PANEL = VECTORS * LS_LANES,
-    GROUP = 8 * ROWS,   /* rows of a transposed A that are packed together */
-    PACK_AHEAD = 8,     /* rows of B asked for before they are packed */
-    PREFETCH_ROWS = 12, /* rows of a panel ahead */
+    /* Rows of a transposed A that are packed together. */
+    GROUP = 8 * ROWS,
+    /* Rows of B that are prefetched ahead of packing. */
+    PACK_AHEAD = 8,
+    /* Rows of a panel that are prefetched ahead of the micro tile. */
+    PREFETCH_ROWS = 12,
 };
 
-/* Loops over the sums must vanish, or the sums live in memory and the product runs at a third of its speed. */
+/* Loops over the sums must be unrolled completely. Otherwise the sums are in memory and the product
+ * runs at a third of its speed. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -128,7 +133,8 @@ LS_SIMD void micro(int rows, int vectors, int64_t k_step, int64_t count, a_rows 
 
 typedef void (*micro_fn)(int64_t count, a_rows a, const float *b, const c_part *c);
 
-/* Every micro tile that edges can ask for: rows 1 .. 8 (those beyond ROWS unused), vectors 1 .. 3. */
+/* Every micro tile that edges can ask for: rows 1 .. 8 (those beyond ROWS unused), vectors 1 ..
+ * 3. */
 #define MICRO(name, r, v, step, row_step_)                                                                   \
     static void micro_##name##_##r##x##v(int64_t count, a_rows a, const float *b, const c_part *c)           \
     {                                                                                                        \
@@ -172,16 +178,17 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Vectors of the next panel when `left` columns remain: as wide as possible, but never one vector alone after
- * a full panel, because a lone one has too few sums to hide the latency of the multiply-add. */
+/* Vectors of the next panel when `left` columns remain: as wide as possible, but never one vector
+ * alone after a full panel, because a lone one has too few sums to hide the latency of the
+ * multiply-add. */
 static int panel_vectors(int64_t left)
 {
     const int64_t vectors = (left + LS_LANES - 1) / LS_LANES;
     return (int)(VECTORS == 3 && vectors == 4 ? 2 : min64(vectors, VECTORS));
 }
 
-/* One panel of a B whose columns are next to each other. Rows lie pages apart, where the processor doesn't see a
- * stream: it is told. */
+/* One panel of a B whose columns are next to each other. Rows lie pages apart, where the processor
+ * doesn't see a stream: it is told. */
 LS_SIMD void pack_panel(const float *from, int64_t stride, int64_t count, int vectors, int64_t columns,
                         float *to)
 {
@@ -217,8 +224,8 @@ static void pack_b_rows(const float *from, int64_t stride, int64_t count, int64_
     }
 }
 
-/* 16 columns of a transposed B, as rows of `from`: `to` is one vector of a panel whose rows are `to_stride`
- * apart. */
+/* 16 columns of a transposed B, as rows of `from`: `to` is one vector of a panel whose rows are
+ * `to_stride` apart. */
 static void pack_b_vector(const float *from, int64_t stride, int64_t count, int64_t columns, float *to,
                           int64_t to_stride)
 {
@@ -381,8 +388,8 @@ static double burst(int64_t rounds, float *sink_out)
     {
         UNROLL for (int v = 0; v < VECTORS; v++)
         {
-            sum[i][v] =
-                vf_add(vf_iota(), vf_set((float)(i * VECTORS + v))); /* no two alike: each must be computed */
+            /* no two alike: each must be computed */
+            sum[i][v] = vf_add(vf_iota(), vf_set((float)(i * VECTORS + v)));
         }
     }
     for (int64_t round = 0; round < rounds; round++) {

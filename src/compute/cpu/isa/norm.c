@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/cpu/isa/norm.h"
 
-#include "compute/cpu/simd.h"
+#include "compute/cpu/simd/simd.h"
 
 #include <stddef.h>
 

@@ -15,14 +15,15 @@ typedef struct ls_norm_row {
 } ls_norm_row;
 
 typedef struct ls_norm_kernels {
-    /* y = norm(a + b), sum = a + b; b and sum NULL: y = norm(a). mean and rstd: one per group; mean may be
-     * NULL. */
+    /* y = norm(a + b), sum = a + b; b and sum NULL: y = norm(a). mean and rstd: one per group; mean
+     * may be NULL. */
     void (*forward)(const ls_norm_row *norm, const float *a, const float *b, float *sum, float *y,
                     float *mean, float *rstd);
     /* dx = or += gradient; dweight and dbias (width) are added to. mean NULL for RMS. */
     void (*backward)(const ls_norm_row *norm, const float *x, const float *dy, const float *mean,
                      const float *rstd, float *dx, bool accumulate, float *dweight, float *dbias);
-    /* out[c] = (accumulate ? out[c] : 0) + part[0][c] + part[1][c] + ..., parts `stride` floats apart. */
+    /* out[c] = (accumulate ? out[c] : 0) + part[0][c] + part[1][c] + ..., parts `stride` floats
+     * apart. */
     void (*combine)(const float *parts, int64_t count, int64_t stride, int64_t width, float *out,
                     bool accumulate);
 } ls_norm_kernels;

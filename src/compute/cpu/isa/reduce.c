@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/cpu/isa/reduce.h"
 
-#include "compute/cpu/simd.h"
+#include "compute/cpu/simd/simd.h"
 
 #include <string.h>
 
 extern const ls_reduce_kernels LS_KERNEL(ls_reduce_kernels);
 
-/* One line of 16 floats per input and turn; the memory of peers is fetched this far ahead, since each of up to 16 streams is one that the
- * processor's own prefetching has to notice first. */
+/* One line of 16 floats per input and turn; the memory of peers is fetched this far ahead, since
+ * each of up to 16 streams is one that the processor's own prefetching has to notice first. */
 enum { AHEAD = 128 };
 
 /* The tree over inputs k.., written out: SUMn(k) adds n of them. */

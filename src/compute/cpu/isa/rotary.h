@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 typedef struct ls_rotary_kernels {
-    /* Rotates `heads` heads of 2 * half floats by the angles of cosine and sine (half); direction is 1 or -1.
-     */
+    /* Rotates `heads` heads of 2 * half floats by the angles whose cosine and sine are given (half
+     * of each). direction is 1 or -1. */
     void (*rotate)(float *x, int64_t heads, int64_t half, const float *cosine, const float *sine,
                    float direction);
 } ls_rotary_kernels;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What jobs do: how busy they are, and how far. */
+/* What jobs do: how busy they are, and how far they are. */
 #include "orchestration/engines/local/local_internal.h"
 
 #include "base/assert.h"
+#include "orchestration/policy/topology.h"
 
 #include <stdlib.h>
+
+_Static_assert((int)LS_NVML_DEVICES_MAX == (int)LS_NODE_DEVICES_MAX, "NVML reports every device of a share");
 
 static int by_session(const void *a, const void *b)
 {
@@ -16,7 +19,8 @@ static void tell_activity(track *t, uint64_t cpu_ms, double now_s)
 {
     const double span_s = now_s - t->looked_s;
     if (t->has_cpu && span_s > 0.0 && t->ranks > 0) {
-        /* Processes that ended take their time with them: then it seems less, and is not told. */
+        /* When processes end, their time is no longer counted and the sum seems to fall: no report
+         * then. */
         const uint64_t used_ms = cpu_ms > t->cpu_ms ? cpu_ms - t->cpu_ms : 0;
         const double busy = (double)used_ms / (span_s * t->ranks);
         if (cpu_ms >= t->cpu_ms) {
@@ -34,7 +38,8 @@ static bool runs(const track *t)
     return t->told_started && !t->told_end;
 }
 
-/* Where there is no group, all processes of the machine are looked through for those of the runner's session. */
+/* Without control groups, looks through all processes of the machine for those in the runner's
+ * session. */
 static ls_local_look *look_at_sessions(const local_engine *e, uint32_t *count_out)
 {
     uint32_t count = 0;
@@ -42,7 +47,7 @@ static ls_local_look *look_at_sessions(const local_engine *e, uint32_t *count_ou
         count += runs(t) && !t->is_grouped && t->pid > 0;
     }
     ls_local_look *looks = calloc(count + 1, sizeof *looks);
-    LS_ASSERT(looks && "out of memory for a look");
+    LS_ASSERT(looks && "not enough memory to look at what jobs do");
     *count_out = count;
     for (const track *t = e->tracks; t; t = t->next) {
         if (runs(t) && !t->is_grouped && t->pid > 0) {
@@ -73,11 +78,12 @@ static int by_size(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The mean of as many of its devices as it has ranks, the busiest: when it shrinks, which it keeps is its own affair. */
-static void tell_devices(track *t, const uint32_t permille[64])
+/* The mean over as many of its busiest devices as it has ranks: a job that shrinks chooses itself
+ * which devices it keeps. */
+static void tell_devices(track *t, const uint32_t permille[LS_NVML_DEVICES_MAX])
 {
-    uint32_t mine[64], count = 0, sum = 0;
-    for (int bit = 0; bit < 64; bit++) {
+    uint32_t mine[LS_NVML_DEVICES_MAX], count = 0, sum = 0;
+    for (int bit = 0; bit < LS_NVML_DEVICES_MAX; bit++) {
         if (t->devices >> bit & 1) {
             mine[count++] = permille[bit];
         }
@@ -92,7 +98,7 @@ static void tell_devices(track *t, const uint32_t permille[64])
     }
 }
 
-/* By what its devices do, where they can be asked; else by the time of processors. */
+/* Judges by the utilisation of its devices where it is known, otherwise by processor time. */
 static void look_at(track *t, const uint32_t *permille, const ls_local_look *looks, uint32_t count,
                     double now_s)
 {
@@ -114,8 +120,8 @@ void ls_local_look_at_jobs(void *context)
     for (const track *t = e->tracks; t; t = t->next) {
         any = any || runs(t);
     }
-    uint32_t permille[64] = {0}, count = 0;
-    const bool is_known = e->gpus && ls_local_gpus_take(e->gpus, any, permille);
+    uint32_t permille[LS_NVML_DEVICES_MAX] = {0}, count = 0;
+    const bool is_known = e->gpus && ls_nvml_take_utilization(e->gpus, any, permille);
     ls_local_look *looks = is_known ? NULL : look_at_sessions(e, &count);
     const double now_s = 1e-9 * (double)ls_env_now_ns(env);
     for (track *t = e->tracks; t; t = t->next) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is written for a start. */
+/* What is written before a start: folder, run file, ticket. */
 #include "orchestration/engines/local/local_internal.h"
 
 #include "orchestration/engines/job_files.h"
@@ -49,7 +49,8 @@ static json_t *train_words(const char *program, const char *folder, const ls_loc
     append(words, "--ranks");
     snprintf(text, sizeof text, "%u", job->ranks_now);
     append(words, text);
-    if (!machine->has_gpus) { /* a device is its part of the cores, and others have the rest */
+    /* a device stands for its part of the cores; other jobs use the rest */
+    if (!machine->has_gpus) {
         append(words, "--threads");
         snprintf(text, sizeof text, "%u",
                  ls_job_rank_threads(job, machine->node.cpus, machine->node.devices));
@@ -59,7 +60,7 @@ static json_t *train_words(const char *program, const char *folder, const ls_loc
         append(words, "--set");
         append(words, job->spec.set.items[i]);
     }
-    snprintf(text, sizeof text, "name=%s", job->spec.name); /* the file is called otherwise here */
+    snprintf(text, sizeof text, "name=%s", job->spec.name); /* the run file has another name here */
     append(words, "--set");
     append(words, text);
     return words;
@@ -79,7 +80,7 @@ static json_t *device_numbers(const ls_local_machine *machine, const ls_job *job
     return numbers;
 }
 
-/* Of all starts together; 0: none. */
+/* What is left of the time limit, which holds for all starts together; 0: no limit. */
 static double limit_left_s(const ls_job *job)
 {
     const double left_s = job->spec.time_limit_s - job->run_s;
@@ -96,14 +97,17 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_loca
     LS_TRY(ls_job_folder_make(folder.text, job->uid, job->gid));
     LS_TRY(ls_job_file_write(run_file, job->spec.file, strlen(job->spec.file), job->uid, job->gid));
     json_t *ticket = json_pack(
-        "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b}", "job", (json_int_t)job->id, "epoch",
-        (int)job->epoch, "directory", job->spec.directory, "argv",
+        "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b, s:i, s:i, s:I}", "job", (json_int_t)job->id,
+        "epoch", (int)job->epoch, "directory", job->spec.directory, "argv",
         trains ? train_words(settings->program, folder.text, machine, job) : strings(&job->spec.command),
         "processes", trains ? 1 : (int)job->ranks_now, "devices", device_numbers(machine, job), "gpus",
         machine->has_gpus, "grace_s", job->spec.grace_s, "limit_s", limit_left_s(job), "variables",
-        strings(&job->spec.variables), "group_signal", !trains);
+        strings(&job->spec.variables), "group_signal", !trains, "cpus", (int)job->spec.cpus_per_rank, "umask",
+        (int)job->spec.umask, "log_max", (json_int_t)job->spec.log_bytes_max);
     if (!ticket) {
-        return ls_fail(LS_ERR_INVALID, "job %" PRIu64 " has words that are no text", job->id);
+        return ls_fail(LS_ERR_INVALID,
+                       "the command, an environment variable or a path of job %" PRIu64 " is not valid UTF-8",
+                       job->id);
     }
     const ls_status status = ls_ticket_write(folder.text, job->epoch, ticket, job->uid, job->gid);
     json_decref(ticket);

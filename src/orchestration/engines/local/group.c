@@ -2,8 +2,10 @@
 /*
  * Control groups of jobs (cgroup version 2):
  *
- *   MOUNT/the daemon's own/lockstep-HASH/        of the queue on one home; its path is kept in HOME/group, for a later daemon may be in another group
- *                                       job-N-E  the runner and all that it starts
+ *   MOUNT/the daemon's own/lockstep-HASH/         of the queue of one home; its path is kept in
+ *                                                 HOME/group, because a later daemon may be in
+ *                                                 another group
+ *                                        job-N-E  the runner and everything it starts
  */
 #include "orchestration/engines/local/local_internal.h"
 
@@ -20,6 +22,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* So many processes and threads may a job have: more than any that works, less than a machine. */
+enum { PROCESSES_OF_JOB = 4096, PROCESSES_OF_RANK = 1024 };
 
 static bool write_word(const char *folder, const char *name, const char *word)
 {
@@ -48,7 +53,7 @@ static bool read_text(const char *folder, const char *name, char *text, size_t l
     return got > 0;
 }
 
-/* Behind `key`, at the start of a line. */
+/* Reads the number after `key` at the start of a line. */
 static bool read_number(const char *folder, const char *name, const char *key, uint64_t *value_out)
 {
     char text[4096];
@@ -67,7 +72,7 @@ static bool read_number(const char *folder, const char *name, const char *key, u
 
 /* ---- where ---- */
 
-/* "0::/the/path" of a process. */
+/* The group of a process, from its line "0::/the/path". */
 static bool path_of_process(pid_t pid, char *path, size_t limit)
 {
     char folder[64], text[LS_LOCAL_PATH_BYTES];
@@ -91,7 +96,7 @@ static bool find_mount(char *path, size_t limit)
     bool found = false;
     while (mounts && !found && fgets(line, sizeof line, mounts)) {
         found = sscanf(line, "%*s %1023s %63s", folder, type) == 2 && strcmp(type, "cgroup2") == 0 &&
-                !strchr(folder, '\\'); /* an odd name */
+                !strchr(folder, '\\'); /* a name with escapes is not supported */
     }
     if (mounts) {
         fclose(mounts);
@@ -102,7 +107,7 @@ static bool find_mount(char *path, size_t limit)
     return found;
 }
 
-/* Can processes be put into it? Tried with one that ends at once. */
+/* Whether processes can be moved into the group; tried with one that ends at once. */
 static bool takes_processes(const char *group)
 {
     char probe[LS_LOCAL_PATH_BYTES + 16];
@@ -118,9 +123,27 @@ static bool takes_processes(const char *group)
     const bool is_in = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
     const bool can_kill = write_word(probe, "cgroup.kill", "1"); /* since Linux 5.14 */
     for (int round = 0; rmdir(probe) != 0 && errno == EBUSY && round < 1000; round++) {
-        usleep(1000); /* its process is still on its way out */
+        usleep(1000); /* its process has not quite ended yet */
     }
     return is_in && can_kill;
+}
+
+/* Passes the controllers on to the groups in `folder`, as far as it has them itself. The kernel
+ * refuses that for a group with processes of its own. */
+static void pass_on(const char *folder)
+{
+    static const char *const words[] = {"+memory", "+pids", "+cpu"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        (void)!write_word(folder, "cgroup.subtree_control", words[i]);
+    }
+}
+
+/* Whether jobs' groups in `groups` can have limits. */
+static bool has_limits(const char *groups)
+{
+    char text[512];
+    return read_text(groups, "cgroup.subtree_control", text, sizeof text) && strstr(text, "memory") &&
+           strstr(text, "pids");
 }
 
 static bool use_known(const char *home, ls_local_path *groups)
@@ -129,32 +152,69 @@ static bool use_known(const char *home, ls_local_path *groups)
         return false;
     }
     groups->text[strcspn(groups->text, "\n")] = '\0';
-    return groups->text[0] == '/' && takes_processes(groups->text);
-}
-
-static bool make_new(const char *home, ls_local_path *groups)
-{
-    char mount[1024], own[2048], file[LS_LOCAL_PATH_BYTES + 16];
-    if (!find_mount(mount, sizeof mount) || !path_of_process(getpid(), own, sizeof own)) {
+    if (groups->text[0] != '/' || !takes_processes(groups->text)) {
         return false;
     }
-    snprintf(groups->text, sizeof groups->text, "%s%s/lockstep-%016" PRIx64, mount,
-             strcmp(own, "/") == 0 ? "" : own, ls_xxh3(home, strlen(home), 0));
+    pass_on(groups->text);
+    return true;
+}
+
+static bool make_in(const char *parent, const char *home, ls_local_path *groups)
+{
+    snprintf(groups->text, sizeof groups->text, "%.3900s/lockstep-%016" PRIx64, parent,
+             ls_xxh3(home, strlen(home), 0));
     if ((mkdir(groups->text, 0755) != 0 && errno != EEXIST) || !takes_processes(groups->text)) {
         return false;
     }
-    snprintf(file, sizeof file, "%s/group", home);
-    return ls_file_write_atomic(file, groups->text, strlen(groups->text)) == LS_OK;
+    pass_on(parent);
+    pass_on(groups->text);
+    return true;
 }
 
-ls_local_path ls_local_groups_open(const char *home)
+/* Below the daemon's own group; or at the top, where root gets controllers that the daemon's own
+ * group, which has a process in it, cannot pass on. */
+static bool make_new(const char *home, ls_local_path *groups)
+{
+    char mount[1024], own[2048], parent[LS_LOCAL_PATH_BYTES], file[LS_LOCAL_PATH_BYTES + 16];
+    ls_local_path top;
+    if (!find_mount(mount, sizeof mount) || !path_of_process(getpid(), own, sizeof own)) {
+        return false;
+    }
+    snprintf(parent, sizeof parent, "%s%s", mount, strcmp(own, "/") == 0 ? "" : own);
+    bool is_made = make_in(parent, home, groups);
+    if (geteuid() == 0 && strcmp(own, "/") != 0 && !(is_made && has_limits(groups->text)) &&
+        make_in(mount, home, &top)) {
+        const bool is_better = !is_made || has_limits(top.text);
+        (void)rmdir(is_better ? groups->text : top.text);
+        *groups = is_better ? top : *groups;
+        is_made = true;
+    }
+    snprintf(file, sizeof file, "%s/group", home);
+    return is_made && ls_file_write_atomic(file, groups->text, strlen(groups->text)) == LS_OK;
+}
+
+ls_local_path ls_local_groups_open(const char *home, char note[LS_LOCAL_NOTE_BYTES])
 {
     ls_local_path groups;
+    note[0] = '\0';
     if (use_known(home, &groups) || make_new(home, &groups)) {
-        ls_log_info("jobs are kept together by control groups in %s", groups.text);
+        ls_log_info("control groups of jobs are in %s", groups.text);
+        if (!has_limits(groups.text)) {
+            snprintf(note, LS_LOCAL_NOTE_BYTES,
+                     "limits of jobs on memory, processes and CPU are not enforced: %.200s lacks the control "
+                     "group controllers memory and pids",
+                     groups.text);
+        }
     } else {
-        ls_log_info("no control groups can be made here: what a job left behind is found by its environment");
         groups.text[0] = '\0';
+        snprintf(note, LS_LOCAL_NOTE_BYTES,
+                 "limits of jobs on memory, processes and CPU are not enforced: the daemon cannot create "
+                 "control groups (version 2) here");
+        ls_log_info(
+            "cannot create control groups here: leftover processes of a job are found by their environment");
+    }
+    if (note[0]) {
+        ls_log_info("%s", note);
     }
     return groups;
 }
@@ -173,6 +233,18 @@ ls_local_path ls_local_group(const ls_local_path *groups, uint64_t job, uint32_t
 bool ls_local_group_make(const ls_local_path *group)
 {
     return group->text[0] && (mkdir(group->text, 0755) == 0 || errno == EEXIST);
+}
+
+void ls_local_group_limit(const ls_local_path *group, const ls_local_limits *limits)
+{
+    char word[32];
+    const uint64_t weight = 10 * (uint64_t)limits->cpus;
+    snprintf(word, sizeof word, "%" PRIu64, limits->memory_bytes);
+    (void)!write_word(group->text, "memory.max", limits->memory_bytes > 0 ? word : "max");
+    snprintf(word, sizeof word, "%u", PROCESSES_OF_JOB + PROCESSES_OF_RANK * limits->ranks);
+    (void)!write_word(group->text, "pids.max", word);
+    snprintf(word, sizeof word, "%" PRIu64, weight < 1 ? 1 : weight > 10000 ? 10000 : weight);
+    (void)!write_word(group->text, "cpu.weight", word);
 }
 
 void ls_local_group_enter(const char *group)
@@ -217,7 +289,7 @@ static bool is_tracked(const local_engine *e, const char *name)
     uint64_t job = 0;
     uint32_t epoch = 0;
     if (sscanf(name, "job-%" SCNu64 "-%" SCNu32, &job, &epoch) != 2) {
-        return true; /* not one of these */
+        return true; /* not one of our groups */
     }
     const track *t = e->tracks;
     while (t && (t->job != job || t->epoch != epoch)) {
@@ -230,7 +302,8 @@ void ls_local_groups_sweep(const local_engine *e)
 {
     DIR *folder = e->groups.text[0] ? opendir(e->groups.text) : NULL;
     for (const struct dirent *item; folder && (item = readdir(folder));) {
-        if (!is_tracked(e, item->d_name)) { /* else it may be empty because its runner is on its way */
+        /* a group with a track may be empty because its runner is about to enter it */
+        if (!is_tracked(e, item->d_name)) {
             (void)unlinkat(dirfd(folder), item->d_name, AT_REMOVEDIR);
         }
     }
@@ -243,6 +316,6 @@ void ls_local_groups_close(const local_engine *e)
 {
     if (e->groups.text[0]) {
         ls_local_groups_sweep(e);
-        (void)rmdir(e->groups.text); /* unless something still runs */
+        (void)rmdir(e->groups.text); /* fails while something still runs in it */
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a job that failed printed last: the line that tells of an error. */
+/* What a failed job printed last: the line that explains the error. */
 #include "orchestration/engines/local/runner_internal.h"
 
 #include <ctype.h>
@@ -10,10 +10,10 @@
 
 enum { TAIL_BYTES = 16 * 1024 };
 
-/* Words by which programs tell of what went wrong, in small letters. */
+/* Whether a line has words by which programs report errors. */
 static bool tells_of_error(const char *line)
 {
-    static const char *const words[] = {"lockstep: ", /* ours are said by it alone */
+    static const char *const words[] = {"lockstep: ", /* our own error lines begin like this */
                                         "error",      "exception", "fatal",  "failed",
                                         "panic",      "cannot",    "can't",  "no space",
                                         "denied",     "not found", "killed", "segmentation fault",
@@ -32,7 +32,8 @@ static bool tells_of_error(const char *line)
     return false;
 }
 
-/* Takes out what only moves a cursor or colours, in place: "ESC [ ... letter", and what a carriage return went back over. */
+/* Removes terminal controls in place: "ESC [ ... letter", and text that a carriage return
+ * overwrote. */
 static char *strip_terminal(char *line)
 {
     char *back = strrchr(line, '\r');
@@ -52,7 +53,7 @@ static char *strip_terminal(char *line)
     return ls_text_trim(start);
 }
 
-/* The last line that tells of an error, or ends a traceback. NULL: none. Changes the text. */
+/* The last line that explains an error, or ends a traceback; NULL: none. Changes the text. */
 static char *choose_line(char *text)
 {
     char *chosen = NULL;

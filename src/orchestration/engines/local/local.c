@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "env/user/user_helper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,25 +33,36 @@ static const ls_engine_node *local_nodes(ls_engine *engine, uint32_t *count_out)
     return &local_of(engine)->machine.node;
 }
 
-/* extra: words behind the folder and epoch; ends with NULL. */
-int ls_track_spawn(track *t, const char *const *extra, ls_env_exited exited, ls_env_id *process_out)
+int ls_track_spawn(track *t, const char *group, const char *const *extra, ls_env_exited exited,
+                   ls_env_id *process_out)
 {
     const local_engine *e = t->engine;
-    char epoch[16], uid[16], gid[16];
-    const char *argv[20] = {e->program, "runner", t->folder.text, epoch};
-    size_t count = 4;
-    snprintf(epoch, sizeof epoch, "%u", t->epoch);
-    if (t->uid != geteuid()) {
+    char epoch[16], uid[16], gid[16], helper[LS_LOCAL_PATH_BYTES];
+    const char *argv[24];
+    size_t count = 0;
+    const bool is_other = t->uid != geteuid();
+    if (is_other) { /* lockstep-as-user becomes that user, and then the runner */
+        if (ls_user_helper_find(helper, sizeof helper) != LS_OK) {
+            return -ENOSYS;
+        }
         snprintf(uid, sizeof uid, "%u", t->uid);
         snprintf(gid, sizeof gid, "%u", t->gid);
-        argv[count++] = "--uid";
-        argv[count++] = uid;
-        argv[count++] = "--gid";
-        argv[count++] = gid;
+        const char *const as_user[] = {helper, "run", uid, gid, t->user, group ? group : "-"};
+        memcpy(argv, as_user, sizeof as_user);
+        count = sizeof as_user / sizeof as_user[0];
+    }
+    snprintf(epoch, sizeof epoch, "%u", t->epoch);
+    const char *const runner[] = {e->program, "runner", t->folder.text, epoch};
+    memcpy(argv + count, runner, sizeof runner);
+    count += sizeof runner / sizeof runner[0];
+    if (group && !is_other) {
+        argv[count++] = "--group";
+        argv[count++] = group;
     }
     for (; extra && *extra; extra++) {
         argv[count++] = *extra;
     }
+    argv[count] = NULL;
     return ls_env_process_start(e->settings.env, argv, exited, (void *)(uintptr_t)e, process_out);
 }
 
@@ -61,7 +73,8 @@ static void could_not_start(track *t, const char *text)
         (ls_engine_report){.kind = LS_ENGINE_ENDED, .exit_code = 1, .cause = LS_CAUSE_START, .text = text});
 }
 
-/* The machine has too little of something for now, which is no fault of the job's: it waits again, after a pause in which nobody else is tried in its place. */
+/* The machine is short of something for now, which is not the job's fault: it waits again, after a
+ * pause during which no other job is tried in its place. */
 static bool is_for_now(ls_status status, int error)
 {
     return status == LS_ERR_DISK || status == LS_ERR_MEMORY || error == EMFILE || error == ENFILE ||
@@ -70,13 +83,13 @@ static bool is_for_now(ls_status status, int error)
 
 static void could_not_start_now(track *t)
 {
-    ls_log_warn("job %" PRIu64 " can't be started for now: %s", t->job, ls_error_text());
+    ls_log_warn("job %" PRIu64 " cannot be started for now: %s", t->job, ls_error_text());
     bool taken = false;
     (void)!ls_ticket_withdraw(t->folder.text, t->epoch, &taken);
     ls_track_give_back(t);
 }
 
-/* Earlier epochs are over. */
+/* Removes tracks of earlier epochs, which are over. */
 static void remove_earlier(local_engine *e, const ls_job *job)
 {
     for (track *t = e->tracks, *next; t; t = next) {
@@ -102,13 +115,16 @@ static void local_start(ls_engine *engine, const ls_job *job)
         }
         return;
     }
-    ls_notices_watch(t);
+    ls_folder_watch_watch(t);
     t->is_child = true;
-    const char *const group[] = {"--group", t->group.text, NULL};
     const bool has_group = ls_local_group_make(&t->group);
-    const int error = -ls_track_spawn(t, has_group ? group : NULL, ls_track_runner_exited, &t->process);
+    ls_track_limit(t, t->ranks);
+    const int error =
+        -ls_track_spawn(t, has_group ? t->group.text : NULL, NULL, ls_track_runner_exited, &t->process);
     if (error) {
-        ls_fail_errno(error, "can't start %s", e->program);
+        if (error != ENOSYS) {
+            ls_fail_errno(error, "cannot start %s", e->program);
+        }
         if (is_for_now(LS_OK, error)) {
             could_not_start_now(t);
             return;
@@ -123,7 +139,7 @@ static void local_adopt(ls_engine *engine, const ls_job *job)
 {
     track *t = ls_track_of(local_of(engine), job);
     t->is_adopted = true;
-    ls_notices_watch(t);
+    ls_folder_watch_watch(t);
     ls_track_look(t);
 }
 
@@ -132,21 +148,24 @@ static void local_stop(ls_engine *engine, const ls_job *job, ls_engine_stop_kind
     track *t = ls_track_of(local_of(engine), job);
     t->is_stopping = true;
     if (job->state == LS_JOB_RECOVERING) {
-        if (t->process) {
-            ls_env_process_kill(env_of(t), t->process, SIGKILL);
-        }
         ls_track_hunt(t);
-    } else if (t->process) {
+        return;
+    }
+    if (t->process) {
         ls_env_process_kill(env_of(t), t->process, kind == LS_STOP_KILL ? SIGQUIT : SIGTERM);
     } else {
         ls_track_look_later(t);
     }
+    /* The runner is a process of the job's user, who can stop or kill it. */
+    ls_track_set_deadline(t,
+                          t->engine->settings.patience_s + (kind == LS_STOP_KILL ? 0.0 : job->spec.grace_s));
 }
 
 static void local_resize(ls_engine *engine, const ls_job *job)
 {
     track *t = ls_track_of(local_of(engine), job);
     t->devices = ls_local_devices(job);
+    ls_track_limit(t, job->ranks_next > t->ranks ? job->ranks_next : t->ranks);
     ls_track_resize(t, job->ranks_next);
 }
 
@@ -176,9 +195,9 @@ static void local_destroy(ls_engine *engine)
         ls_track_destroy(t);
     }
     ls_local_groups_close(e);
-    ls_local_gpus_close(e->gpus);
+    ls_nvml_close(e->gpus);
     ls_local_reports_drop(e);
-    ls_notices_close(e);
+    ls_folder_watch_close(e);
     if (e->look_timer) {
         ls_env_timer_cancel(e->settings.env, e->look_timer);
     }
@@ -202,24 +221,30 @@ static const ls_engine_calls local_calls = {
 
 static ls_status open_engine(local_engine *e)
 {
-    e->gpus = e->settings.slots == 0 ? ls_local_gpus_open() : NULL;
+    e->gpus = e->settings.slots == 0 ? ls_nvml_open() : NULL;
     LS_TRY(ls_local_machine_read(e->settings.slots, e->gpus, &e->machine));
     e->machine.node.spot = e->settings.spot;
     if (e->machine.has_gpus && !e->gpus) {
-        ls_log_warn("no libnvidia-ml.so.1: whether devices are used is judged by processor time");
+        ls_log_warn("libnvidia-ml.so.1 was not found: whether jobs use their devices is estimated from their "
+                    "CPU time");
     }
     LS_TRY(ls_jobs_folder_make(e->home));
-    LS_TRY(ls_notices_open(e));
-    e->groups = ls_local_groups_open(e->home);
+    LS_TRY(ls_folder_watch_open(e));
+    e->groups = ls_local_groups_open(e->home, e->note);
     e->look_timer =
         ls_env_timer_set(e->settings.env, (uint64_t)(1e9 * e->settings.look_s), ls_local_look_at_jobs, e);
     return LS_OK;
 }
 
+const char *ls_local_engine_note(const ls_engine *engine)
+{
+    return ((const local_engine *)engine)->note;
+}
+
 ls_status ls_local_engine_create(const ls_local_settings *settings, ls_engine **engine_out)
 {
     local_engine *e = calloc(1, sizeof *e);
-    LS_ASSERT(e && "out of memory for an engine");
+    LS_ASSERT(e && "not enough memory for an engine");
     e->base.calls = &local_calls;
     e->settings = *settings;
     e->home = strdup(settings->home);
@@ -227,6 +252,7 @@ ls_status ls_local_engine_create(const ls_local_settings *settings, ls_engine **
     LS_ASSERT(e->home && e->program);
     e->settings.home = e->home;
     e->settings.program = e->program;
+    e->settings.patience_s = settings->patience_s > 0.0 ? settings->patience_s : LS_LOCAL_PATIENCE_S;
     e->notify = -1;
     e->last = &e->first;
     const ls_status status = open_engine(e);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What this machine has. */
+/* What this machine offers. */
 #include "orchestration/engines/local/local_internal.h"
 
 #include <ctype.h>
@@ -53,19 +53,21 @@ static void read_gpu_kind(char kind[64])
     }
 }
 
-/* Those that this process may use. */
+/* The number of cores that this process may use. */
 static uint32_t count_cores(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
-ls_status ls_local_machine_read(uint32_t slots, const ls_local_gpus *asked, ls_local_machine *machine_out)
+ls_status ls_local_machine_read(uint32_t slots, const ls_nvml *asked, ls_local_machine *machine_out)
 {
     if (slots > LS_LOCAL_SLOTS_MAX) {
-        return ls_fail(LS_ERR_INVALID, "%u slots; a machine has at most %d", slots, LS_LOCAL_SLOTS_MAX);
+        return ls_fail(LS_ERR_INVALID,
+                       "the daemon's setting slots is %u; a machine can offer at most %d devices", slots,
+                       LS_LOCAL_SLOTS_MAX);
     }
-    const uint32_t gpus = slots > 0 ? 0 : asked ? ls_local_gpus_count(asked) : count_gpus();
+    const uint32_t gpus = slots > 0 ? 0 : asked ? ls_nvml_count(asked) : count_gpus();
     const uint32_t cores = count_cores();
     ls_local_machine *m = machine_out;
     *m = (ls_local_machine){.has_gpus = gpus > 0};
@@ -73,8 +75,8 @@ ls_status ls_local_machine_read(uint32_t slots, const ls_local_gpus *asked, ls_l
         snprintf(m->name, sizeof m->name, "localhost");
     }
     snprintf(m->kind, sizeof m->kind, "cpu");
-    if (gpus > 0 && asked && ls_local_gpus_name(asked)[0]) {
-        set_kind(m->kind, ls_local_gpus_name(asked));
+    if (gpus > 0 && asked && ls_nvml_name(asked)[0]) {
+        set_kind(m->kind, ls_nvml_name(asked));
     } else if (gpus > 0) {
         read_gpu_kind(m->kind);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orchestration/engines/local/progress.h"
 
-#include "telemetry/metrics_reader.h"
+#include "telemetry/record/metrics_reader.h"
 
 #include <math.h>
 
@@ -76,6 +76,6 @@ double ls_local_progress_left_s(const ls_local_progress *p, double now_s)
         return 0.0;
     }
     const double steps = p->steps > p->step ? (double)(p->steps - p->step) : 0.0;
-    /* What a file says of its steps may be anything. */
+    /* the file may say anything about its steps */
     return fmin(LS_LOCAL_LEFT_MAX_S, fmax(1e-3, steps * step_s - fmax(0.0, now_s - p->seen_s)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ranks of a job on this machine: environment, start, what they print. */
+/* Ranks of a job on this machine: environment, start, output. */
 #include "orchestration/engines/local/runner_internal.h"
 
 #include "base/assert.h"
@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 enum { COPY_BYTES = 64 * 1024, LINE_BYTES_MAX = 8 * 1024, OWN_VARIABLES = 24 };
+enum { PORT_FIRST = 20000, PORT_END = 32000, PORT_TRIES = 64 };
 
 /* ---- the ticket ---- */
 
@@ -53,43 +54,74 @@ static const char *read_devices(ls_arena *arena, const json_t *list)
 ls_status ls_local_job_read(ls_local_job *job)
 {
     const json_t *ticket = job->ticket;
-    uint64_t processes = 0;
+    uint64_t processes = 0, cpus = 0, mask = 0;
     size_t count = 0;
     LS_TRY(ls_json_get_u64(ticket, "ticket", "job", 1, INT64_MAX, 0, &job->id));
     LS_TRY(ls_json_get_u64(ticket, "ticket", "processes", 1, 4096, 1, &processes));
+    LS_TRY(ls_json_get_u64(ticket, "ticket", "cpus", 0, 4096, 0, &cpus));
+    LS_TRY(ls_json_get_u64(ticket, "ticket", "umask", 0, 0777, 022, &mask));
+    LS_TRY(ls_json_get_u64(ticket, "ticket", "log_max", 0, INT64_MAX, INT64_MAX, &job->log_bytes_max));
     LS_TRY(ls_json_get_f64(ticket, "ticket", "grace_s", 0.0, 86400.0, 30.0, &job->grace_s));
     LS_TRY(ls_json_get_f64(ticket, "ticket", "limit_s", 0.0, 1e12, 0.0, &job->limit_s));
     LS_TRY(ls_json_get_bool(ticket, "ticket", "group_signal", false, &job->signals_group));
     LS_TRY(ls_json_get_bool(ticket, "ticket", "gpus", false, &job->has_gpus));
     LS_TRY(ls_json_get_string(ticket, "ticket", "directory", "/", &job->directory));
     job->processes = (uint32_t)processes;
+    job->cpus = (uint32_t)cpus;
+    job->umask = (mode_t)mask;
     job->argv = read_words(&job->arena, json_object_get(ticket, "argv"), &count);
     job->variables = read_words(&job->arena, json_object_get(ticket, "variables"), &job->variable_count);
     if (!job->argv || count == 0 || !job->variables) {
-        return ls_fail(LS_ERR_DATA, "the ticket of job %" PRIu64 " has no command", job->id);
+        return ls_fail(LS_ERR_DATA,
+                       "the file that tells the runner of job %" PRIu64
+                       " what to start is damaged: it has no command, or no environment variables",
+                       job->id);
     }
     job->ranks = ls_arena_new(&job->arena, ls_local_rank, job->processes);
     for (uint32_t i = 0; i < job->processes; i++) {
-        job->ranks[i].output = job->ranks[i].log = -1;
+        job->ranks[i].output = job->ranks[i].log.fd = -1;
     }
     return LS_OK;
 }
 
 /* ---- environment ---- */
 
-/* A port that is free now: ranks of one job meet there. */
-static uint16_t free_port(void)
+/* The end of the ports that no outgoing connection takes by chance. */
+static uint32_t port_end(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    uint16_t port = 29500;
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &bytes) == 0) {
-        port = ntohs(address.sin_port);
+    unsigned low = PORT_END;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+    const bool is_known = file && fscanf(file, "%u", &low) == 1;
+    if (file) {
+        fclose(file);
     }
+    return is_known && low > PORT_FIRST + PORT_TRIES && low < PORT_END ? low : PORT_END;
+}
+
+static bool is_port_free(uint16_t port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_ANY)};
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+    const bool is_free = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+                         bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
     if (fd >= 0) {
         close(fd);
+    }
+    return is_free;
+}
+
+/* A port where the ranks of one job can meet. It stays free until they use it: jobs get different
+ * ones by their number, and outgoing connections none of these. */
+static uint16_t meeting_port(const ls_local_job *job)
+{
+    const uint32_t span = port_end() - PORT_FIRST;
+    uint16_t port = 0;
+    for (uint32_t i = 0; i < PORT_TRIES; i++) {
+        port = (uint16_t)(PORT_FIRST + (job->id + (uint64_t)i * 97) % span);
+        if (is_port_free(port)) {
+            break;
+        }
     }
     return port;
 }
@@ -100,7 +132,7 @@ typedef struct environment {
     size_t count;
 } environment;
 
-/* The last of a name wins. */
+/* Adds a variable; the last one of a name wins. */
 static void put(environment *e, const char *item)
 {
     const size_t name_bytes = strcspn(item, "=") + 1;
@@ -128,13 +160,17 @@ static void put_user(environment *e)
     }
 }
 
-/* Nothing of this process's own environment, which is the daemon's: the user, what was submitted, and who the rank is. */
+/* The environment of a rank: the user, what was submitted, and which rank it is. Nothing of this
+ * process's own environment, which is the daemon's. */
 static char **make_environment(ls_local_job *job, uint32_t rank, uint16_t port)
 {
     environment e = {.arena = &job->arena,
                      .items = ls_arena_new(&job->arena, const char *, job->variable_count + OWN_VARIABLES)};
     put(&e, "PATH=/usr/local/bin:/usr/bin:/bin");
     put_user(&e);
+    if (job->cpus > 0) {
+        put_number(&e, "OMP_NUM_THREADS", job->cpus);
+    }
     for (size_t i = 0; i < job->variable_count; i++) {
         put(&e, job->variables[i]);
     }
@@ -144,10 +180,10 @@ static char **make_environment(ls_local_job *job, uint32_t rank, uint16_t port)
     put(&e, ls_arena_printf(&job->arena, "PWD=%s", job->directory));
     if (job->has_gpus) {
         const char *devices = read_devices(&job->arena, json_object_get(job->ticket, "devices"));
-        put(&e, "CUDA_DEVICE_ORDER=PCI_BUS_ID"); /* the order in which the numbers are */
+        put(&e, "CUDA_DEVICE_ORDER=PCI_BUS_ID"); /* the order in which devices are numbered */
         put(&e, ls_arena_printf(&job->arena, "CUDA_VISIBLE_DEVICES=%s", devices));
     }
-    if (port > 0) { /* not a run that trains: it starts its ranks itself */
+    if (port > 0) { /* not for a training run, which starts its ranks itself */
         put_number(&e, "RANK", rank);
         put_number(&e, "WORLD_SIZE", job->processes);
         put_number(&e, "LOCAL_RANK", rank);
@@ -156,37 +192,10 @@ static char **make_environment(ls_local_job *job, uint32_t rank, uint16_t port)
         put(&e, "MASTER_ADDR=127.0.0.1");
         put_number(&e, "MASTER_PORT", port);
     }
-    return (char **)(uintptr_t)e.items; /* ends with NULL: the arena's memory is zeroed */
+    return (char **)(uintptr_t)e.items; /* ends with NULL, because memory of an arena is zeroed */
 }
 
 /* ---- output ---- */
-
-static ls_status open_log(const char *folder, const char *name, int *fd_out)
-{
-    char path[4200];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    const int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return ls_fail_errno(errno, "can't open %s", path);
-    }
-    *fd_out = fd;
-    return LS_OK;
-}
-
-/* A log that can't be written, on a full disk, is no reason to end a job. */
-static void write_log(ls_local_job *job, int fd, const void *data, size_t bytes)
-{
-    const char *at = data;
-    while (bytes > 0) {
-        const ssize_t wrote = write(fd, at, bytes);
-        if (wrote < 0 && errno != EINTR) {
-            job->log_error = errno;
-            return;
-        }
-        at += wrote > 0 ? wrote : 0;
-        bytes -= wrote > 0 ? (size_t)wrote : 0;
-    }
-}
 
 static void flush_line(ls_local_job *job, uint32_t index)
 {
@@ -195,7 +204,7 @@ static void flush_line(ls_local_job *job, uint32_t index)
     if (rank->line.bytes == 0) {
         return;
     }
-    /* One write, so that lines of ranks don't mix. */
+    /* one write, so that lines of different ranks are not mixed */
     ls_text whole = {0};
     const int bytes = snprintf(prefix, sizeof prefix, "[%u] ", index);
     ls_text_append_bytes(&whole, prefix, (size_t)bytes);
@@ -203,7 +212,7 @@ static void flush_line(ls_local_job *job, uint32_t index)
     if (rank->line.data[rank->line.bytes - 1] != '\n') {
         ls_text_append(&whole, "\n");
     }
-    write_log(job, job->log, whole.data, whole.bytes);
+    ls_job_log_append(&job->log, whole.data, whole.bytes);
     ls_text_release(&whole);
     ls_text_clear(&rank->line);
 }
@@ -230,7 +239,7 @@ void ls_local_rank_close(ls_local_job *job, uint32_t index)
     ls_text_release(&rank->line);
     if (rank->output >= 0) {
         close(rank->output);
-        rank->output = -1; /* its log stays open: its last words are read there */
+        rank->output = -1; /* its log stays open: its last words are read from there */
     }
 }
 
@@ -239,8 +248,10 @@ void ls_local_rank_copy(ls_local_job *job, uint32_t index)
     ls_local_rank *rank = &job->ranks[index];
     char data[COPY_BYTES];
     const ssize_t got = read(rank->output, data, sizeof data);
-    if (got > 0) {
-        write_log(job, rank->log, data, (size_t)got);
+    if (got > 0 && job->processes == 1) {
+        ls_job_log_append(&job->log, data, (size_t)got);
+    } else if (got > 0) {
+        ls_job_log_append(&rank->log, data, (size_t)got);
         copy_lines(job, index, data, (size_t)got);
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
         ls_local_rank_close(job, index);
@@ -249,7 +260,8 @@ void ls_local_rank_copy(ls_local_job *job, uint32_t index)
 
 /* ---- start ---- */
 
-/* In the child: only calls that may stand between fork and exec. failure: a pipe to tell why there was no exec. */
+/* In the child: only calls that are safe between fork and exec. failure: a pipe that reports why
+ * exec failed. */
 static _Noreturn void become_rank(const ls_local_job *job, char **variables, int output, int failure,
                                   pid_t parent)
 {
@@ -257,13 +269,14 @@ static _Noreturn void become_rank(const ls_local_job *job, char **variables, int
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     for (int number = 1; number < 32; number++) {
-        signal(number, SIG_DFL); /* this process ignores some */
+        signal(number, SIG_DFL); /* this process ignores some signals */
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
-        _exit(127); /* it died before the line above */
+        _exit(127); /* the parent died before the line above */
     }
     setpgid(0, 0);
+    umask(job->umask);
     const int input = open("/dev/null", O_RDONLY);
     dup2(input, 0);
     dup2(output, 1);
@@ -274,7 +287,7 @@ static _Noreturn void become_rank(const ls_local_job *job, char **variables, int
     _exit(127);
 }
 
-/* execvpe looks in this process's PATH: the job's own counts. */
+/* execvpe searches this process's PATH, but the job's own must count. */
 static void use_path_of(char **variables)
 {
     for (char **at = variables; *at; at++) {
@@ -284,7 +297,7 @@ static void use_path_of(char **variables)
     }
 }
 
-/* Why there was no exec, for who wrote the words. */
+/* Explains why exec failed, for the user who wrote the command. */
 static ls_status explain(const ls_local_job *job, char *const *variables, int error)
 {
     const char *program = job->argv[0];
@@ -296,24 +309,25 @@ static ls_status explain(const ls_local_job *job, char *const *variables, int er
         path = strncmp(*variables, "PATH=", 5) == 0 ? *variables + 5 : path;
     }
     if (error == ENOENT && !has_path) {
-        return ls_fail(LS_ERR_INVALID, "there is no program '%s' in PATH (%.200s)", program, path);
+        return ls_fail(LS_ERR_INVALID, "program '%s' not found in PATH (%.200s)", program, path);
     }
     if (error == ENOENT && is_there) {
         return ls_fail(LS_ERR_INVALID,
-                       "can't start '%s': what its first line names, or its loader, is not there", program);
+                       "cannot start '%s': the interpreter that its first line names (#!), or its dynamic "
+                       "loader, does not exist",
+                       program);
     }
     if (error == ENOENT) {
-        return ls_fail(LS_ERR_INVALID, "there is no program '%s'%s%s", program,
+        return ls_fail(LS_ERR_INVALID, "program '%s' does not exist%s%s", program,
                        program[0] == '/' ? "" : " in ", program[0] == '/' ? "" : job->directory);
     }
     if (error == EACCES && is_there && S_ISDIR(info.st_mode)) {
-        return ls_fail(LS_ERR_INVALID, "can't start '%s': it is a folder", program);
+        return ls_fail(LS_ERR_INVALID, "cannot start '%s': it is a folder", program);
     }
     if (error == EACCES) {
-        return ls_fail(LS_ERR_INVALID, "can't start '%s': it may not be executed (chmod +x makes it so)",
-                       program);
+        return ls_fail(LS_ERR_INVALID, "cannot start '%s': it is not executable (chmod +x)", program);
     }
-    return ls_fail_errno(error, "can't start '%s'", program);
+    return ls_fail_errno(error, "cannot start '%s'", program);
 }
 
 static ls_status enter_directory(const ls_local_job *job)
@@ -322,39 +336,49 @@ static ls_status enter_directory(const ls_local_job *job)
         return LS_OK;
     }
     return errno == ENOENT || errno == ENOTDIR
-               ? ls_fail(LS_ERR_INVALID, "the folder %s, which it was submitted in, is gone", job->directory)
-               : ls_fail_errno(errno, "can't run in %s, which it was submitted in", job->directory);
+               ? ls_fail(LS_ERR_INVALID, "the folder %s, from which the job was submitted, no longer exists",
+                         job->directory)
+               : ls_fail_errno(errno, "cannot run in the folder %s, from which the job was submitted",
+                               job->directory);
+}
+
+static ls_status open_output(ls_local_job *job, uint32_t index, int *output_out)
+{
+    ls_local_rank *rank = &job->ranks[index];
+    int output[2];
+    if (job->processes > 1) {
+        char name[24];
+        snprintf(name, sizeof name, "log.%u", index);
+        LS_TRY(ls_job_log_open(job->folder, name, job->log_bytes_max / job->processes, &rank->log));
+    }
+    if (pipe2(output, O_CLOEXEC) != 0) {
+        return ls_fail_errno(errno, "cannot create a pipe for the output of rank %u", index);
+    }
+    fcntl(output[0], F_SETFL, O_NONBLOCK);
+    rank->output = output[0];
+    *output_out = output[1];
+    return LS_OK;
 }
 
 static ls_status start_rank(ls_local_job *job, uint32_t index, uint16_t port)
 {
     ls_local_rank *rank = &job->ranks[index];
-    int output[2] = {-1, job->log}, failure[2];
+    int output = -1, failure[2];
     char **variables = make_environment(job, index, port);
     use_path_of(variables);
-    if (job->processes > 1) {
-        char name[24];
-        snprintf(name, sizeof name, "log.%u", index);
-        LS_TRY(open_log(job->folder, name, &rank->log));
-        rank->log_start = lseek(rank->log, 0, SEEK_END);
-        if (pipe2(output, O_CLOEXEC) != 0) {
-            return ls_fail_errno(errno, "can't make a pipe for rank %u", index);
-        }
-        fcntl(output[0], F_SETFL, O_NONBLOCK);
-        rank->output = output[0];
-    }
+    LS_TRY(open_output(job, index, &output));
     if (pipe2(failure, O_CLOEXEC) != 0) {
-        return ls_fail_errno(errno, "can't make a pipe for rank %u", index);
+        const int error = errno;
+        close(output);
+        return ls_fail_errno(error, "cannot create a pipe for the output of rank %u", index);
     }
     const pid_t self = getpid(), pid = fork();
     if (pid == 0) {
-        become_rank(job, variables, output[1], failure[1], self);
+        become_rank(job, variables, output, failure[1], self);
     }
     const int fork_error = errno;
     close(failure[1]);
-    if (job->processes > 1) {
-        close(output[1]);
-    }
+    close(output);
     int error = fork_error;
     if (pid > 0) {
         rank->pid = pid;
@@ -367,10 +391,9 @@ static ls_status start_rank(ls_local_job *job, uint32_t index, uint16_t port)
 
 ls_status ls_local_ranks_start(ls_local_job *job)
 {
-    LS_TRY(open_log(job->folder, "log", &job->log));
-    job->log_start = lseek(job->log, 0, SEEK_END);
+    LS_TRY(ls_job_log_open(job->folder, "log", job->log_bytes_max, &job->log));
     LS_TRY(enter_directory(job));
-    const uint16_t port = job->signals_group ? free_port() : 0;
+    const uint16_t port = job->signals_group ? meeting_port(job) : 0;
     for (uint32_t i = 0; i < job->processes; i++) {
         LS_TRY(start_rank(job, i, port));
     }

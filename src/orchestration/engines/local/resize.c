@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Resizing: the run is asked as anybody asks it, by `lockstep resize`. */
+/* Resizing: asks the run through `lockstep resize`, as a user would. */
 #include "orchestration/engines/local/local_internal.h"
 
 #include <stdio.h>
@@ -27,11 +27,12 @@ static void resizer_exited(void *context, ls_env_id process, int exit_code)
     t->resizer = 0;
     if (exit_code == 0) {
         t->ranks = t->resize_to;
+        ls_track_limit(t, t->ranks);
         ls_local_progress_restart(&t->progress);
         ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_RESIZED, .ranks = t->resize_to});
     } else if (exit_code == 2 && ++t->resize_tries < RESIZE_TRIES && !t->told_end) {
-        t->resize_timer = ls_env_timer_set(env_of(t), RESIZE_AGAIN_MS * UINT64_C(1000000), resize_again,
-                                           t); /* it may not listen yet */
+        /* it may not be listening yet */
+        t->resize_timer = ls_env_timer_set(env_of(t), RESIZE_AGAIN_MS * UINT64_C(1000000), resize_again, t);
     } else {
         char text[64];
         snprintf(text, sizeof text, "'lockstep resize' ended with exit code %d", exit_code);
@@ -44,11 +45,11 @@ static void ask_resize(track *t)
     char ranks[16];
     snprintf(ranks, sizeof ranks, "%u", t->resize_to);
     const char *const extra[] = {"--resize", t->run_dir, "--ranks", ranks, NULL};
-    if (ls_track_spawn(t, extra, resizer_exited, &t->resizer) != 0) {
+    if (ls_track_spawn(t, NULL, extra, resizer_exited, &t->resizer) != 0) {
         t->resizer = 0;
         ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_RESIZED,
                                               .ranks = t->ranks,
-                                              .text = "'lockstep resize' can't be started"});
+                                              .text = "cannot start 'lockstep resize'"});
     }
 }
 

@@ -7,10 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,32 +21,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define AGAIN_S     0.2 /* between two rounds of killing what is left */
-#define SAY_AGAIN_S 1.0 /* what a full disk did not take */
+#define AGAIN_S     0.2 /* pause between two rounds of killing what is left */
+#define SAY_AGAIN_S 1.0 /* pause before a write to a full disk is tried again */
 
-/* ---- who it is ---- */
-
-ls_status ls_runner_switch_user(uint32_t uid, uint32_t gid)
-{
-    const struct passwd *user = getpwuid(uid);
-    const int grouped = user ? initgroups(user->pw_name, gid) : setgroups(0, NULL);
-    if (grouped != 0 || setgid(gid) != 0 || setuid(uid) != 0) {
-        return ls_fail_errno(errno, "can't become user %u", uid);
-    }
-    if (uid != 0 && (setuid(0) == 0 || getuid() != uid || geteuid() != uid || getegid() != gid)) {
-        return ls_fail(LS_ERR_IO, "could become root again behind having become user %u", uid);
-    }
-    return LS_OK;
-}
-
-/* A session of its own, no descriptors of the daemon's, orphans of the ranks fall to it. */
+/* Starts a session of its own, closes the daemon's descriptors, and adopts orphans of the ranks. */
 static ls_status become_runner(int *signals_out)
 {
     setsid();
     umask(077);
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0) {
-        return ls_fail_errno(errno, "can't open /dev/null");
+        return ls_fail_errno(errno, "cannot open /dev/null");
     }
     dup2(null, 0);
     dup2(null, 1);
@@ -64,7 +47,8 @@ static ls_status become_runner(int *signals_out)
     sigprocmask(SIG_BLOCK, &wanted, NULL);
     signal(SIGHUP, SIG_IGN);
     *signals_out = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-    return *signals_out < 0 ? ls_fail_errno(errno, "can't watch signals") : LS_OK;
+    return *signals_out < 0 ? ls_fail_errno(errno, "the job's runner cannot set up its handling of signals")
+                            : LS_OK;
 }
 
 /* ---- ending ranks ---- */
@@ -75,13 +59,17 @@ static void signal_ranks(ls_local_job *job, int number)
         ls_local_rank *rank = &job->ranks[i];
         if (rank->pid > 0) {
             rank->was_killed = true;
-            /* A run that trains tells its ranks itself; a program may be a shell around one. */
+            /*
+             * a training run signals its ranks itself; another program may be a shell around them
+             */
             kill(job->signals_group || number == SIGKILL ? -rank->pid : rank->pid, number);
         }
     }
 }
 
-/* All children, among them orphans that fell to this process. Returns whether there were any. */
+/*
+ * Kills all children, including orphans that this process adopted. Returns whether there were any.
+ */
 static bool kill_children(void)
 {
     char path[64], text[16384];
@@ -101,7 +89,7 @@ static bool kill_children(void)
     return any;
 }
 
-/* Nothing of the job outlives its ranks. */
+/* Kills what is left after the ranks: nothing of the job outlives them. */
 static void end_leftovers(void)
 {
     for (int round = 0; round < 1000; round++) {
@@ -110,7 +98,7 @@ static void end_leftovers(void)
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
         }
         if (pid < 0) {
-            return; /* no children at all */
+            return; /* no children left */
         }
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
@@ -119,11 +107,12 @@ static void end_leftovers(void)
 /* ---- waiting ---- */
 
 typedef struct ending {
-    bool is_told;        /* to end: by the daemon, because a rank failed, or by its time limit */
-    bool is_limit;       /* by its time limit, and by nothing before */
+    /* told to end: by the daemon, because a rank failed, or by its time limit */
+    bool is_told;
+    bool is_limit;       /* by its time limit first */
     double kill_at_s;    /* 0: never */
-    double term_at_s;    /* of the time limit; 0: none */
-    double say_at_s;     /* when to say again that it runs; 0: that was said */
+    double term_at_s;    /* when the time limit is reached; 0: none */
+    double say_at_s;     /* when to try again to report that it runs; 0: that is done */
     int first;           /* the rank that failed first; -1: none */
     bool first_was_told; /* and that was after it was told to end */
 } ending;
@@ -138,29 +127,29 @@ static void begin_end(ls_local_job *job, ending *e)
     if (!e->is_told) {
         e->is_told = true;
         signal_ranks(job, SIGTERM);
-        e->kill_at_s = ls_clock_monotonic_s() + job->grace_s;
+        e->kill_at_s = ls_clock_boot_s() + job->grace_s;
     }
 }
 
-/* SIGTERM at the limit; then it has its grace, in which it can save, as when it is stopped. */
+/* SIGTERM at the limit, then a grace period in which it can save, as when it is stopped. */
 static void set_limit(const ls_local_job *job, ending *e)
 {
     if (job->limit_s > 0.0) {
-        e->term_at_s = ls_clock_monotonic_s() + job->limit_s;
+        e->term_at_s = ls_clock_boot_s() + job->limit_s;
     }
 }
 
-/* On a full disk: again and again, while the job goes on. */
+/* Reports that the ranks run; on a full disk it tries again while the job runs. */
 static void say_running(const ls_local_job *job, ending *e)
 {
     const bool is_said = ls_ticket_say_running(job->folder, job->epoch) == LS_OK;
-    e->say_at_s = is_said ? 0.0 : ls_clock_monotonic_s() + SAY_AGAIN_S;
+    e->say_at_s = is_said ? 0.0 : ls_clock_boot_s() + SAY_AGAIN_S;
 }
 
-/* What is due. */
+/* Does what is due by time. */
 static void keep_time(ls_local_job *job, ending *e)
 {
-    const double now_s = ls_clock_monotonic_s();
+    const double now_s = ls_clock_boot_s();
     if (e->say_at_s > 0.0 && now_s >= e->say_at_s) {
         say_running(job, e);
     }
@@ -182,9 +171,9 @@ static void reap(ls_local_job *job, ending *e)
         for (uint32_t i = 0; i < job->processes; i++) {
             ls_local_rank *rank = &job->ranks[i];
             if (rank->pid != pid) {
-                continue; /* else an orphan */
+                continue; /* otherwise it was an orphan */
             }
-            kill(-pid, SIGKILL); /* what it leaves behind in its group */
+            kill(-pid, SIGKILL); /* what is left in its process group */
             rank->pid = 0;
             rank->status = status;
             rank->has_ended = true;
@@ -209,7 +198,7 @@ static void take_signals(ls_local_job *job, int signals, ending *e)
         } else if (info.ssi_signo == SIGQUIT) {
             e->is_told = true;
             signal_ranks(job, SIGKILL);
-            e->kill_at_s = ls_clock_monotonic_s() + AGAIN_S;
+            e->kill_at_s = ls_clock_boot_s() + AGAIN_S;
         } else {
             begin_end(job, e);
         }
@@ -226,7 +215,7 @@ static int wait_ms(const ending *e)
     if (next_s <= 0.0) {
         return -1;
     }
-    const double left_s = next_s - ls_clock_monotonic_s();
+    const double left_s = next_s - ls_clock_boot_s();
     return left_s > 0.0 ? (int)(1e3 * (left_s < 3600.0 ? left_s : 3600.0)) + 1 : 0;
 }
 
@@ -239,7 +228,7 @@ static void copy_ready(ls_local_job *job, const struct pollfd *fds, uint32_t cou
     }
 }
 
-/* Until all ranks have ended. */
+/* Waits until all ranks have ended. */
 static void wait_for_ranks(ls_local_job *job, int signals, ending *e)
 {
     struct pollfd *fds = ls_arena_new(&job->arena, struct pollfd, job->processes + 1);
@@ -262,7 +251,7 @@ static void wait_for_ranks(ls_local_job *job, int signals, ending *e)
     }
 }
 
-/* What is still in the pipes. */
+/* Reads what is still in the pipes. */
 static void drain(ls_local_job *job)
 {
     for (uint32_t i = 0; i < job->processes; i++) {
@@ -298,23 +287,24 @@ static void say_how(const ls_local_job *job, const ending *e, ls_ticket_exit *en
     }
     if (number > 0) {
         append(end, "was ended by signal %d (%s)%s", number, strsignal(number),
-               number == SIGKILL && !first->was_killed ? ", perhaps because memory was short" : "");
+               number == SIGKILL && !first->was_killed ? ", perhaps because the machine ran out of memory"
+                                                       : "");
     } else {
         append(end, "ended with exit code %d", end->code);
     }
 }
 
-/* A program that could not write often does not say so. */
+/* Programs that could not write often do not say so. */
 static void say_full(const char *folder, const char *what, ls_ticket_exit *end)
 {
     struct statvfs disk;
     if (statvfs(folder, &disk) == 0 && disk.f_blocks > 0 &&
         (disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0))) {
-        append(end, "; the disk of %s is full", what);
+        append(end, "; the disk that holds %s is full", what);
     }
 }
 
-/* A run that trains ends so for want of memory, or of room on the disk. */
+/* Whether a training run ended for lack of memory and not of disk space: both are exit code 4. */
 static bool is_short_of_memory(const ls_local_job *job, const ls_ticket_exit *end)
 {
     return !job->signals_group && end->code == 4 && strcasestr(end->error, "memory") != NULL;
@@ -330,8 +320,8 @@ static ls_ticket_exit verdict(const ls_local_job *job, const ending *e)
         all_well =
             all_well && (code == 0 || code == 75 || (job->ranks[i].was_killed && code == 128 + SIGTERM));
     }
-    if (job->log_error) {
-        append(&end, "not all that it printed is in its log: %s", strerror(job->log_error));
+    if (job->log.error) {
+        append(&end, "its log is incomplete: %s", strerror(job->log.error));
     }
     if (e->first < 0) {
         end.cause = e->is_limit ? LS_CAUSE_LIMIT : LS_CAUSE_NONE;
@@ -344,10 +334,9 @@ static ls_ticket_exit verdict(const ls_local_job *job, const ending *e)
         end.cause = LS_CAUSE_LIMIT;
         say_how(job, e, &end);
     } else if (end.code != 75) {
-        const bool has_log = first->log >= 0;
-        if (!e->first_was_told) { /* else what it printed is not why it ended */
-            ls_local_last_words(has_log ? first->log : job->log, has_log ? first->log_start : job->log_start,
-                                end.error);
+        const ls_job_log *log = first->log.fd >= 0 ? &first->log : &job->log;
+        if (!e->first_was_told) { /* otherwise what it printed is not why it ended */
+            ls_local_last_words(log->fd, log->start, end.error);
         }
         end.cause = is_short_of_memory(job, &end) ? LS_CAUSE_MEMORY : LS_CAUSE_PROGRAM;
         say_how(job, e, &end);
@@ -362,12 +351,14 @@ static void could_not_start(ls_local_job *job, ls_ticket_exit *end)
     *end = (ls_ticket_exit){.code = 1, .cause = LS_CAUSE_START, .ended_s = ls_clock_wall_s()};
     snprintf(end->text, sizeof end->text, "%s", ls_error_text());
     signal_ranks(job, SIGKILL);
-    if (job->log >= 0) {
-        dprintf(job->log, "lockstep: %s\n", end->text);
+    if (job->log.fd >= 0) {
+        char line[sizeof end->text + 16];
+        const int bytes = snprintf(line, sizeof line, "lockstep: %s\n", end->text);
+        ls_job_log_append(&job->log, line, (size_t)bytes);
     }
 }
 
-/* With the ticket in hand. */
+/* Runs the job after the ticket was taken. */
 static ls_status run_job(ls_local_job *job, int signals)
 {
     ls_ticket_exit end;
@@ -386,7 +377,7 @@ static ls_status run_job(ls_local_job *job, int signals)
         could_not_start(job, &end);
     }
     end_leftovers();
-    /* On a full disk: until there is room, because a job whose end nobody knows is begun again. */
+    /* On a full disk wait until there is room: a job without a recorded end is restarted. */
     for (int round = 0;
          (status = ls_ticket_say_exit(job->folder, job->epoch, &end)) == LS_ERR_DISK && round < 3600;
          round++) {
@@ -399,13 +390,10 @@ ls_status ls_runner_run(const ls_runner_options *options)
 {
     int signals = -1;
     if (options->group) {
-        ls_local_group_enter(options->group); /* while it may */
-    }
-    if (options->switches_user) {
-        LS_TRY(ls_runner_switch_user(options->uid, options->gid));
+        ls_local_group_enter(options->group); /* while it still may */
     }
     LS_TRY(become_runner(&signals));
-    ls_local_job job = {.folder = options->folder, .epoch = options->epoch, .log = -1};
+    ls_local_job job = {.folder = options->folder, .epoch = options->epoch, .log.fd = -1};
     ls_status status = ls_ticket_take(options->folder, options->epoch, &job.ticket);
     if (status == LS_OK && job.ticket) {
         status = run_job(&job, signals);

@@ -48,18 +48,20 @@ ls_status ls_ticket_write(const char *folder, uint32_t epoch, const json_t *tick
     char *text = json_dumps(ticket, JSON_COMPACT);
     if (!text || strlen(text) + 2 > LS_TICKET_BYTES_MAX) {
         free(text);
-        return ls_fail(LS_ERR_INVALID, "the job's words and variables are more than %d bytes",
+        return ls_fail(LS_ERR_INVALID,
+                       "the job's command and environment variables are too long; together they can take at "
+                       "most %d bytes",
                        LS_TICKET_BYTES_MAX);
     }
     const size_t bytes = strlen(text);
-    text[bytes] = '\n'; /* in the place of its zero */
+    text[bytes] = '\n'; /* replaces its zero */
     const ls_status status =
         ls_job_file_write(path_of(folder, "ticket", epoch).text, text, bytes + 1, uid, gid);
     free(text);
     return status;
 }
 
-/* Cut where a character ends. */
+/* Copies text without control characters, cut at the end of a character. */
 static void copy_printable(char *out, size_t limit, const char *text)
 {
     ls_text clean = {0};
@@ -96,7 +98,7 @@ static bool read_exit(const char *folder, uint32_t epoch, ls_ticket_exit *end_ou
         end.cause = ls_job_cause_named(cause);
         if (end.cause != LS_CAUSE_MEMORY && end.cause != LS_CAUSE_START && end.cause != LS_CAUSE_PROGRAM &&
             end.cause != LS_CAUSE_LIMIT) {
-            end.cause = LS_CAUSE_NONE; /* the others are not its to say */
+            end.cause = LS_CAUSE_NONE; /* a runner has no say in other causes */
         }
         copy_printable(end.text, sizeof end.text, why);
         copy_printable(end.error, sizeof end.error, error);
@@ -106,7 +108,7 @@ static bool read_exit(const char *folder, uint32_t epoch, ls_ticket_exit *end_ou
     return is_good;
 }
 
-/* The last line of a claim: who has it. Nobody when it can't be read. */
+/* The last line of a claim names its runner; not known when it can't be read. */
 static void read_runner(int fd, ls_ticket_state *state)
 {
     char text[WHO_BYTES_MAX + 1];
@@ -140,7 +142,7 @@ static ls_status look_at_claim(const char *folder, uint32_t epoch, bool is_gone,
     int fd = -1;
     if (ls_job_file_read(path.text, O_RDWR, &first, 1, &fd) < 0) {
         state->stage = LS_TICKET_NOTHING;
-        return errno == ENOENT ? LS_OK : ls_fail_errno(errno, "can't read %s", path.text);
+        return errno == ENOENT ? LS_OK : ls_fail_errno(errno, "cannot read %s", path.text);
     }
     const bool locked = !is_gone && is_locked(fd);
     read_runner(fd, state);
@@ -148,7 +150,7 @@ static ls_status look_at_claim(const char *folder, uint32_t epoch, bool is_gone,
     state->stage = locked && state->pid > 0 ? LS_TICKET_RUNS : LS_TICKET_GONE;
     state->started_s = modified_s(path_of(folder, "running", epoch).text);
     state->is_running = state->started_s > 0.0;
-    /* It may have ended between the two looks. */
+    /* it may have ended between the two looks */
     if (state->stage == LS_TICKET_GONE && read_exit(folder, epoch, &state->end)) {
         state->stage = LS_TICKET_ENDED;
     }
@@ -175,7 +177,7 @@ ls_status ls_ticket_withdraw(const char *folder, uint32_t epoch, bool *taken_out
         return LS_OK;
     }
     if (errno != ENOENT) {
-        return ls_fail_errno(errno, "can't withdraw %s", ticket.text);
+        return ls_fail_errno(errno, "cannot remove %s", ticket.text);
     }
     *taken_out = access(path_of(folder, "claim", epoch).text, F_OK) == 0;
     return LS_OK;
@@ -214,28 +216,28 @@ uint64_t ls_process_ticks(pid_t pid)
     return ticks;
 }
 
-/* `bytes` of the disk under a name of its own. */
+/* Reserves `bytes` of the disk under a name of its own. */
 static ls_status reserve(ticket_path path, size_t bytes)
 {
     char room[EXIT_BYTES_MAX] = {0};
     unlink(path.text);
     const int fd = open(path.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
-        return ls_fail_errno(errno, "can't create %s", path.text);
+        return ls_fail_errno(errno, "cannot create %s", path.text);
     }
     const ls_status status = ls_file_write_all(fd, path.text, room, bytes);
     close(fd);
     return status;
 }
 
-/* What is said later, when the disk may be full. */
+/* Reserves space for what is written later, when the disk may be full. */
 static ls_status reserve_words(const char *folder, uint32_t epoch)
 {
     LS_TRY(reserve(draft_of(folder, "running", epoch), 0));
     return reserve(draft_of(folder, "exit", epoch), EXIT_BYTES_MAX);
 }
 
-/* False: nothing was reserved, or it is no longer there. */
+/* Writes text into the reserved file and renames it. false: nothing was reserved, or it is gone. */
 static bool say_in_reserve(const char *folder, const char *what, uint32_t epoch, const char *text)
 {
     const ticket_path draft = draft_of(folder, what, epoch);
@@ -262,7 +264,7 @@ ls_status ls_ticket_take(const char *folder, uint32_t epoch, json_t **ticket_out
     if (bytes < 0) {
         const int error = errno;
         free(text);
-        return error == ENOENT ? LS_OK : ls_fail_errno(error, "can't read %s", ticket.text);
+        return error == ENOENT ? LS_OK : ls_fail_errno(error, "cannot read %s", ticket.text);
     }
     json_t *root = NULL;
     ls_status status = ls_json_parse(text, (size_t)bytes, ticket.text, &root);
@@ -272,7 +274,7 @@ ls_status ls_ticket_take(const char *folder, uint32_t epoch, json_t **ticket_out
                                 ls_process_ticks(getpid()));
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (status == LS_OK && fcntl(fd, F_OFD_SETLK, &lock) != 0) {
-        status = ls_fail_errno(errno, "can't lock %s: another runner has it", ticket.text);
+        status = ls_fail_errno(errno, "cannot lock %s: another process already runs this job", ticket.text);
     }
     if (status == LS_OK) {
         status = reserve_words(folder, epoch);
@@ -289,9 +291,11 @@ ls_status ls_ticket_take(const char *folder, uint32_t epoch, json_t **ticket_out
         const int error = errno;
         json_decref(root);
         close(fd);
-        return error == ENOENT ? LS_OK : ls_fail_errno(error, "can't claim %s", ticket.text);
+        return error == ENOENT
+                   ? LS_OK
+                   : ls_fail_errno(error, "cannot take over the job described in %s", ticket.text);
     }
-    *ticket_out = root; /* fd stays open: the lock is this process's life */
+    *ticket_out = root; /* fd stays open: the lock lasts as long as this process */
     return LS_OK;
 }
 
@@ -306,7 +310,7 @@ ls_status ls_ticket_say_running(const char *folder, uint32_t epoch)
 ls_status ls_ticket_say_exit(const char *folder, uint32_t epoch, const ls_ticket_exit *end)
 {
     ls_ticket_exit said =
-        *end; /* words of others in it may be no text, or cut in the middle of a character */
+        *end; /* text of other programs may be invalid, or cut in the middle of a character */
     copy_printable(said.text, sizeof said.text, end->text);
     copy_printable(said.error, sizeof said.error, end->error);
     json_t *root = json_pack(
@@ -315,7 +319,7 @@ ls_status ls_ticket_say_exit(const char *folder, uint32_t epoch, const ls_ticket
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     if (!text) {
-        return ls_fail(LS_ERR_MEMORY, "out of memory for the end of a job");
+        return ls_fail(LS_ERR_MEMORY, "not enough memory to write down how a job ended");
     }
     ls_status status = LS_OK;
     if (!say_in_reserve(folder, "exit", epoch, text)) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a run that trains has done so far, in its own folder, which may lie anywhere, also where nothing answers. */
+/* What a training run has done so far, read from its own folder, which may be anywhere, even on a
+ * file system that does not respond. */
 #include "orchestration/engines/local/local_internal.h"
 
-#include "planning/run_file.h"
+#include "config/run_file.h"
 
 enum { STEPS_TAIL_BYTES = 8 * 1024 };
 
-/* The way to it is the user's, and may lead to what is somebody else's. */
+/* Whether a file belongs to the job's user: the path is the user's and may lead anywhere. */
 static bool is_his(const track *t, const ls_user_file_answer *answer)
 {
     return answer->error == 0 && answer->owner == t->uid;
@@ -22,7 +23,7 @@ static void hear_of_checkpoints(void *context, const ls_user_file_answer *answer
     }
 }
 
-/* Checkpoints are folders: the newest name in theirs is a save. */
+/* Each checkpoint is a folder: the newest name among them is a save. */
 void ls_track_look_for_save(track *t)
 {
     if (t->run_dir[0] && !t->save_question) {
@@ -32,7 +33,8 @@ void ls_track_look_for_save(track *t)
     }
 }
 
-/* How long a run is that is told so in passes over its data, which it has read by now. */
+/* The number of steps of a run whose length is given in passes over its data, which it has read by
+ * now. */
 static void hear_of_run_file(void *context, const ls_user_file_answer *answer)
 {
     track *t = context;
@@ -71,7 +73,7 @@ static void hear_of_steps(void *context, const ls_user_file_answer *answer)
 {
     track *t = context;
     t->step_question = 0;
-    /* What an earlier start wrote says nothing of this one. */
+    /* what an earlier start wrote does not count */
     if (!is_his(t, answer) || answer->modified_s < t->started_s || t->told_end) {
         return;
     }

@@ -15,7 +15,10 @@ ls_status ls_slurm_version_parse(const char *text, ls_slurm_version *version_out
     const char *at = strpbrk(text, "0123456789");
     unsigned major = 0, minor = 0;
     if (!at || sscanf(at, "%2u.%2u", &major, &minor) != 2 || major < 2 || minor < 1 || minor > 12) {
-        return ls_fail(LS_ERR_DATA, "'%.80s' names no version of Slurm such as 22.05.8", text);
+        return ls_fail(LS_ERR_DATA,
+                       "Slurm reports its version as '%.80s', which is not understood; a number such as "
+                       "22.05.8 is expected",
+                       text);
     }
     *version_out = (ls_slurm_version){.major = major, .minor = minor};
     return LS_OK;
@@ -42,7 +45,7 @@ static bool is_name(const char *text)
     return true;
 }
 
-/* Slurm reads # as a comment, and blanks and commas as ends of values. */
+/* Slurm reads # as a comment, and blanks and commas as the end of a value. */
 static bool is_plain_path(const char *text)
 {
     if (!text || text[0] != '/' || strlen(text) > 80) {
@@ -60,7 +63,7 @@ static ls_status check_number(const char *what, uint64_t value, uint64_t min, ui
 {
     return value >= min && value <= max
                ? LS_OK
-               : ls_fail(LS_ERR_INVALID, "%s is %" PRIu64 ", allowed is %" PRIu64 " to %" PRIu64, what, value,
+               : ls_fail(LS_ERR_INVALID, "%s is %" PRIu64 "; it must be %" PRIu64 " to %" PRIu64, what, value,
                          min, max);
 }
 
@@ -68,8 +71,8 @@ static ls_status check_word(const char *what, const char *value)
 {
     return is_name(value) ? LS_OK
                           : ls_fail(LS_ERR_INVALID,
-                                    "%s is \"%.60s\": up to 40 letters, digits, - and _ are allowed, "
-                                    "beginning with a letter",
+                                    "%s is \"%.60s\": it must have 1 to 40 letters, digits, - and _, and "
+                                    "begin with a letter",
                                     what, value ? value : "");
 }
 
@@ -77,8 +80,8 @@ static ls_status check_local(const ls_slurm_config *config)
 {
     if (!is_plain_path(config->directory)) {
         return ls_fail(LS_ERR_INVALID,
-                       "the folder of the cluster is \"%.100s\": Slurm takes an absolute path of up to 80 "
-                       "letters, digits and . _ + - /",
+                       "the folder for the cluster's files is \"%.100s\": it must be an absolute path of at "
+                       "most 80 characters, which can be letters, digits and . _ + - /",
                        config->directory ? config->directory : "");
     }
     LS_TRY(check_word("the user", config->user));
@@ -88,7 +91,7 @@ static ls_status check_local(const ls_slurm_config *config)
 static ls_status check_config(const ls_slurm_config *config)
 {
     if (!is_since(config, 20, 11)) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "this is Slurm %u.%02u; 20.11 or newer is needed",
+        return ls_fail(LS_ERR_UNSUPPORTED, "Slurm is version %u.%02u; 20.11 or newer is required",
                        config->version.major, config->version.minor);
     }
     LS_TRY(check_word("the name of the cluster", config->cluster));
@@ -97,11 +100,12 @@ static ls_status check_config(const ls_slurm_config *config)
     LS_TRY(check_word("the kind of GPU", config->gpu_kind));
     LS_TRY(check_number("the number of nodes", config->nodes, 1,
                         config->local ? LS_SLURM_LOCAL_NODES_MAX : LS_SLURM_NODES_MAX));
-    LS_TRY(check_number("GPUs per node", config->gpus, 0, LS_SLURM_GPUS_MAX));
-    LS_TRY(check_number("cores per node", config->cpus, 1, 1024));
-    LS_TRY(check_number("MiB of memory per node", config->memory_mib, 1, 64u << 20));
-    LS_TRY(check_number("nodes per leaf switch", config->leaf_nodes, 0, LS_SLURM_NODES_MAX));
-    LS_TRY(check_number("seconds until a silent node is down", config->node_timeout_s, 5, 3600));
+    LS_TRY(check_number("the number of GPUs per node", config->gpus, 0, LS_SLURM_GPUS_MAX));
+    LS_TRY(check_number("the number of cores per node", config->cpus, 1, 1024));
+    LS_TRY(check_number("the memory per node in MiB", config->memory_mib, 1, 64u << 20));
+    LS_TRY(check_number("the number of nodes per leaf switch", config->leaf_nodes, 0, LS_SLURM_NODES_MAX));
+    LS_TRY(check_number("the time in seconds after which a silent node counts as down",
+                        config->node_timeout_s, 5, 3600));
     return config->local ? check_local(config) : LS_OK;
 }
 
@@ -138,8 +142,8 @@ static void append_control(const ls_slurm_config *config, ls_text *text)
     const char *dir = config->directory;
     ls_text_printf(text, "SlurmctldHost=%s(127.0.0.1)\nSlurmctldPort=%u\nSlurmUser=%s\nSlurmdUser=%s\n",
                    config->control_host, config->first_port, config->user, config->user);
-    /* Sockets of other clusters on this machine stay out of the way. A credential that expires soon lets a requeued job begin again
-     * after 6 seconds and not after two minutes. */
+    /* Keep away from sockets of other clusters on this machine. With a credential that expires
+     * soon, a requeued job starts again after 6 seconds instead of two minutes. */
     ls_text_printf(
         text, "AuthType=auth/munge\nCredType=cred/munge\nAuthInfo=socket=%s/munge/socket,cred_expire=5\n",
         dir);
@@ -150,7 +154,8 @@ static void append_control(const ls_slurm_config *config, ls_text *text)
         dir, dir, dir, dir, dir, dir);
 }
 
-/* A job told to stop gets USR1 in its batch script, saves, and exits with 75; then Slurm queues it again. */
+/* A job that has to stop gets USR1 in its batch script, saves, and exits with 75; then Slurm queues
+ * it again. */
 static void append_stopping(const ls_slurm_config *config, ls_text *text)
 {
     ls_text_printf(text,
@@ -179,7 +184,9 @@ static void append_scheduling(const ls_slurm_config *config, ls_text *text)
     ls_text_append(text, is_since(config, 23, 2) ? "" : ",preempt_youngest_first");
     ls_text_append(text, is_since(config, 25, 11) && config->local ? ",requeue_delay=1" : "");
     ls_text_append(text, "\nMaxArraySize=100001\nMaxJobCount=200000\n");
-    /* Shares and ages need slurmdbd; without it Slurm ignores their weights with an error in its log. */
+    /*
+     * Fair share and age need slurmdbd; without it Slurm ignores their weights and logs an error.
+     */
     ls_text_append(
         text,
         "PriorityType=priority/multifactor\nPriorityWeightJobSize=1000\nPriorityWeightPartition=10000\n");
@@ -204,7 +211,7 @@ static void append_machines(const ls_slurm_config *config, ls_text *text)
         ls_text_printf(text, " Gres=gpu:%s:%u", config->gpu_kind, config->gpus);
     }
     ls_text_append(text, " State=UNKNOWN\n");
-    /* GraceTime: from the notice to the kill. */
+    /* GraceTime: time from the notice to the kill */
     ls_text_printf(
         text,
         "PartitionName=high Nodes=ALL MaxTime=INFINITE DefaultTime=1-0 PriorityTier=20 PreemptMode=OFF\n"
@@ -221,7 +228,8 @@ static const char *slurm_conf(const ls_slurm_config *config, ls_arena *arena)
     ls_text_printf(&text, "# Written by 'lockstep slurm-config' for Slurm %u.%02u.\n", config->version.major,
                    config->version.minor);
     append_control(config, &text);
-    /* slurmstepd finds a job's processes by their parents: works without cgroups, in containers too. */
+    /* linuxproc: slurmstepd finds a job's processes by their parents, which works without cgroups
+     * and in containers */
     ls_text_printf(
         &text,
         "MailProg=/bin/"
@@ -232,7 +240,8 @@ static const char *slurm_conf(const ls_slurm_config *config, ls_arena *arena)
         config->local ? "task/none" : "task/affinity,task/cgroup", config->node_timeout_s,
         config->local ? 120 : 300);
     if (config->local) {
-        ls_text_append(&text, "SlurmdParameters=config_overrides\n"); /* more cores than there are */
+        /* nodes claim more cores than the machine has */
+        ls_text_append(&text, "SlurmdParameters=config_overrides\n");
     }
     append_stopping(config, &text);
     append_scheduling(config, &text);
@@ -318,7 +327,8 @@ static const char *start_script(const ls_slurm_config *config, ls_arena *arena)
         config->directory, config->nodes, config->node_prefix, config->nodes, config->directory);
 }
 
-/* slurmstepd processes outlive their slurmd, and their titles don't say whose they are; their environment does. */
+/* Processes of slurmstepd outlive their slurmd. Their titles do not tell to which cluster they
+ * belong, but their environment does. */
 static const char *stop_script(const ls_slurm_config *config, ls_arena *arena)
 {
     return ls_arena_printf(
@@ -345,6 +355,18 @@ static const char *stop_script(const ls_slurm_config *config, ls_arena *arena)
         config->directory, config->directory);
 }
 
+/* A local cluster uses no control groups, and slurmd must not look for them: where
+ * /sys/fs/cgroup is not mounted, the default `autodetect` ends slurmd. Until 23.02 the plug-in is
+ * named, which is then never used; later versions can switch it off. */
+static const char *cgroup_conf(const ls_slurm_config *config)
+{
+    if (is_since(config, 23, 11)) {
+        return config->local ? "CgroupPlugin=disabled\n" : "# the defaults of Slurm\n";
+    }
+    return config->local && is_since(config, 22, 5) ? "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
+                                                    : "CgroupAutomount=no\n";
+}
+
 ls_status ls_slurm_config_write(const ls_slurm_config *config, ls_arena *arena,
                                 ls_slurm_file files_out[LS_SLURM_FILES], size_t *count_out)
 {
@@ -357,9 +379,7 @@ ls_status ls_slurm_config_write(const ls_slurm_config *config, ls_arena *arena,
     if (config->leaf_nodes > 0) {
         files_out[count++] = (ls_slurm_file){"topology.conf", topology_conf(config, arena), 0644};
     }
-    files_out[count++] = (ls_slurm_file){
-        "cgroup.conf", is_since(config, 23, 11) ? "# nothing needs to be said\n" : "CgroupAutomount=no\n",
-        0644};
+    files_out[count++] = (ls_slurm_file){"cgroup.conf", cgroup_conf(config), 0644};
     if (config->local) {
         files_out[count++] = (ls_slurm_file){"start", start_script(config, arena), 0755};
         files_out[count++] = (ls_slurm_file){"stop", stop_script(config, arena), 0755};

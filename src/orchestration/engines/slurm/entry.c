@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Entries, their files in the folder of the job, and commands of Slurm whose answer only matters when they fail. */
-#include "orchestration/engines/slurm/internal.h"
+/* Entries, their files in the job's folder, and commands of Slurm whose answer only matters when
+ * they fail. */
+#include "orchestration/engines/slurm/slurm_internal.h"
 
 #include "base/assert.h"
 #include "base/log.h"
-#include "base/program.h"
+#include "env/real/program.h"
 #include "orchestration/engines/job_files.h"
 
 #include <fcntl.h>
@@ -32,8 +33,9 @@ void ls_slurm_tell(ls_slurm_engine *self, const ls_slurm_entry *one, ls_engine_r
 }
 /* ---- a job's files ---- */
 
-const char *ls_slurm_job_file(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one,
-                              const char *kind, const char *suffix)
+/* HOME/jobs/N/KIND-EPOCH SUFFIX */
+static const char *job_file(ls_arena *arena, const ls_slurm_engine *self, const ls_slurm_entry *one,
+                            const char *kind, const char *suffix)
 {
     return ls_arena_printf(arena, "%s/%s-%u%s", ls_slurm_job_folder(arena, &self->site, one->id), kind,
                            one->epoch, suffix);
@@ -55,17 +57,17 @@ ls_status ls_slurm_write_files(ls_arena *arena, const ls_slurm_engine *self, con
     ls_text script = {0};
     ls_slurm_script(&self->site, job, &one->shape, &script);
     const ls_status status =
-        ls_slurm_write(job, ls_slurm_job_file(arena, self, one, "slurm", ".sh"), ls_text_string(&script));
+        ls_slurm_write(job, job_file(arena, self, one, "slurm", ".sh"), ls_text_string(&script));
     ls_text_release(&script);
     LS_TRY(status);
-    return ls_slurm_write(job, ls_slurm_job_file(arena, self, one, "ticket", ""), "");
+    return ls_slurm_write(job, job_file(arena, self, one, "ticket", ""), "");
 }
 
-/* True when nobody has taken the ticket, and nobody can any more. */
+/* true: the script has not taken the ticket, and no longer can. */
 bool ls_slurm_withdraw_ticket(const ls_slurm_engine *self, const ls_slurm_entry *one)
 {
     ls_arena arena = {0};
-    const bool withdrawn = unlink(ls_slurm_job_file(&arena, self, one, "ticket", "")) == 0;
+    const bool withdrawn = unlink(job_file(&arena, self, one, "ticket", "")) == 0;
     ls_arena_release(&arena);
     return withdrawn;
 }
@@ -75,27 +77,28 @@ void ls_slurm_drop_claims(const ls_slurm_engine *self, const ls_slurm_entry *one
     ls_arena arena = {0};
     ls_slurm_entry of = *one;
     for (of.epoch = one->epoch; of.epoch > 0; of.epoch--) {
-        unlink(ls_slurm_job_file(&arena, self, &of, "claim", ""));
+        unlink(job_file(&arena, self, &of, "claim", ""));
     }
     ls_arena_release(&arena);
 }
 
-/* What Slurm calls it and which of its runs it is, from the file of its epoch. */
+/* Reads its number in Slurm and the number of its run from the file of its epoch. */
 bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one)
 {
     ls_arena arena = {0};
     char text[100], ref[LS_SLURM_REF_BYTES];
     uint32_t restarts = 0;
     uint64_t first = 0;
-    const int fields = ls_job_file_read(ls_slurm_job_file(&arena, self, one, "slurm-ref", ""), O_RDONLY, text,
-                                        sizeof text, NULL) > 0
-                           ? sscanf(text, "%39[0-9_] %9" SCNu32 " %19" SCNu64, ref, &restarts, &first)
-                           : 0;
+    const int fields =
+        ls_job_file_read(job_file(&arena, self, one, "slurm-ref", ""), O_RDONLY, text, sizeof text, NULL) > 0
+            ? sscanf(text, "%39[0-9_] %9" SCNu32 " %19" SCNu64, ref, &restarts, &first)
+            : 0;
     ls_arena_release(&arena);
     if (fields >= 2) {
         memcpy(one->ref, ref, sizeof ref);
         one->restarts = restarts;
-        /* An older version wrote two fields: of a task it is not known then after whom its array is named. */
+        /* an older version wrote two fields; then the first job of the array is not known for a
+         * task */
         one->first = fields == 3 ? first : strchr(ref, '_') ? 0 : one->id;
     }
     return fields >= 2;
@@ -106,7 +109,7 @@ void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one)
     ls_arena arena = {0};
     const char *text =
         ls_arena_printf(&arena, "%s %" PRIu32 " %" PRIu64 "\n", one->ref, one->restarts, one->first);
-    if (ls_slurm_write(one->job, ls_slurm_job_file(&arena, self, one, "slurm-ref", ""), text) != LS_OK) {
+    if (ls_slurm_write(one->job, job_file(&arena, self, one, "slurm-ref", ""), text) != LS_OK) {
         ls_log_warn("job %" PRIu64 ": %s", one->id, ls_error_text());
     }
     ls_arena_release(&arena);
@@ -146,7 +149,7 @@ bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, i
 
 typedef struct command {
     ls_slurm_engine *self;
-    uint64_t job; /* whose entry is to know that it failed; 0: nobody's */
+    uint64_t job; /* the job whose entry has to know of a failure; 0: none */
     char what[80];
 } command;
 
@@ -155,7 +158,7 @@ static double now_s(const ls_slurm_engine *self)
     return (double)ls_env_now_ns(self->env) / 1e9;
 }
 
-/* Said again soon (ls_slurm_repeat). */
+/* The order is repeated soon (ls_slurm_repeat). */
 static void was_not_heard(ls_slurm_engine *self, uint64_t job)
 {
     ls_slurm_entry *one = ls_slurm_find(self, job);
@@ -179,7 +182,7 @@ static void command_done(void *context, const ls_program_result *result)
 void ls_slurm_command(ls_slurm_engine *self, uint64_t job, const char *const *argv)
 {
     command *one = calloc(1, sizeof *one);
-    LS_ASSERT(one && "out of memory for a command");
+    LS_ASSERT(one && "not enough memory for a command");
     one->self = self;
     one->job = job;
     for (size_t i = 0, used = 0; argv[i] && used < sizeof one->what; i++) {
@@ -203,7 +206,7 @@ void ls_slurm_cancel(ls_slurm_engine *self, const char *ref)
 
 void ls_slurm_hold_now(ls_slurm_engine *self, ls_slurm_entry *one)
 {
-    /* uhold: also root's is then a hold of the user's, and told apart from an administrator's. */
+    /* uhold: even root's hold is then one of the user's, which differs from an administrator's */
     const char *const argv[] = {"scontrol", one->job->held ? "uhold" : "release", one->ref, NULL};
     one->is_held = one->job->held;
     one->told_s = now_s(self);
@@ -236,7 +239,7 @@ static void grace_over(void *context)
 void ls_slurm_stop_now(ls_slurm_engine *self, ls_slurm_entry *one)
 {
     if (!one->ref[0] || (one->phase != PHASE_WAITS && one->phase != PHASE_RUNS)) {
-        return; /* where it is will be seen at the next look */
+        return; /* its state in Slurm will be known after the next look */
     }
     one->told_s = now_s(self);
     if (one->phase == PHASE_RUNS && !one->is_killed) {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From squeue and sinfo to reports: what has become of each job since the last look. */
-#include "orchestration/engines/slurm/internal.h"
+/* Reads squeue and sinfo, and reports what became of each job since the last look. */
+#include "orchestration/engines/slurm/slurm_internal.h"
 
 #include "base/log.h"
-#include "base/program.h"
-#include "orchestration/engines/slurm/queue.h"
+#include "env/real/program.h"
+#include "orchestration/engines/slurm/squeue.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Saved because its time was nearly over: what is left of it would not be enough to begin again. */
+/* Whether it saved because its time limit was near: what is left would not be enough to start
+ * again. */
 static bool is_time_over(const ls_slurm_entry *one, double ended_s)
 {
     const double limit_s = one->job->spec.time_limit_s;
@@ -19,20 +20,20 @@ static bool is_time_over(const ls_slurm_entry *one, double ended_s)
            one->job->run_s + ended_s - one->started_s >= limit_s - LS_SLURM_NOTICE_S;
 }
 
-/* Its last run has ended: tells how. */
+/* Its last run has ended: reports how. */
 static void tell_end(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
 {
     ls_engine_report report = {.kind = LS_ENGINE_ENDED,
                                .time_s = row->end_s,
                                .exit_code = row->exit_code,
                                .cause = LS_CAUSE_PROGRAM};
-    if (row->state == LS_SLURM_CANCELLED) { /* Slurm says 0 of what it ended itself */
+    if (row->state == LS_SLURM_CANCELLED) { /* Slurm reports 0 for jobs that it ended itself */
         report.exit_code = 128 + SIGTERM;
     }
     const bool is_said = ls_slurm_read_end(self, one, &report.exit_code, &report.time_s);
     if (one->is_stopping && (report.exit_code == SIGTERM || report.exit_code == SIGKILL)) {
-        report.exit_code +=
-            128; /* srun ends with 15 or with 143, as it happens, when its tasks are ended by TERM */
+        /* srun exits with 15 or 143, unpredictably, when its tasks are ended by TERM */
+        report.exit_code += 128;
     }
     if (row->state == LS_SLURM_LIMIT ||
         (is_said && report.exit_code == 75 && !one->is_stopping && is_time_over(one, report.time_s))) {
@@ -45,12 +46,12 @@ static void tell_end(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_
     } else if (row->state == LS_SLURM_MEMORY) {
         report.cause = LS_CAUSE_MEMORY;
     } else if (row->state == LS_SLURM_CANCELLED) {
-        report.cause = LS_CAUSE_PREEMPTED; /* here: its grace was over */
+        report.cause = LS_CAUSE_PREEMPTED; /* ended by us when its grace period was over */
     } else if (row->state == LS_SLURM_PREEMPTED) {
         report.cause = LS_CAUSE_PREEMPTED;
         report.exit_code = 75;
     } else if (row->state != LS_SLURM_DONE) {
-        report.cause = LS_CAUSE_LOST; /* no last word of its script */
+        report.cause = LS_CAUSE_LOST; /* its script recorded no end */
         report.text = row->reason;
     }
     ls_env_timer_cancel(self->env, one->grace);
@@ -68,13 +69,14 @@ static void has_begun(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm
     }
 }
 
-/* Slurm knows it with more restarts than this epoch had: the epoch's run is over, and the next one is in its queue already. */
+/* Slurm has restarted the job more often than this epoch knows: the epoch's run is over, and the
+ * next one is in Slurm's queue already. */
 static void was_requeued(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
 {
     int code = 0;
     double ended_s = 0;
     const bool is_over = ls_slurm_read_end(self, one, &code, &ended_s) && is_time_over(one, ended_s);
-    if (one->is_stopping || is_over) { /* whether and when it goes on is for the queue to say */
+    if (one->is_stopping || is_over) { /* the controller decides whether and when it continues */
         ls_slurm_cancel(self, one->ref);
         tell_end(self, one, row);
         return;
@@ -87,17 +89,19 @@ static void was_requeued(ls_slurm_engine *self, ls_slurm_entry *one, const ls_sl
     one->started_s = 0;
     one->restarts = row->restarts;
     if (row->state == LS_SLURM_WAITS) {
-        ls_slurm_drop_end(self, one); /* a Slurm that lost its newest records may count to a number twice */
+        /* a Slurm that lost its newest records may use a number twice */
+        ls_slurm_drop_end(self, one);
     }
     ls_slurm_entry next = *one;
     next.epoch++;
-    ls_slurm_write_ref(self, &next); /* before anybody counts on it */
+    ls_slurm_write_ref(self, &next); /* before it is relied on */
     ls_slurm_tell(self, one,
-                  (ls_engine_report){.kind = LS_ENGINE_WAITS,
-                                     .stage = ls_slurm_reason_stage(row->reason),
-                                     .text = code == 75 ? "saved, and queued again by Slurm"
-                                                        : "queued again by Slurm: its nodes were lost, or "
-                                                          "somebody said so"});
+                  (ls_engine_report){
+                      .kind = LS_ENGINE_WAITS,
+                      .stage = ls_slurm_reason_stage(row->reason),
+                      .text = code == 75
+                                  ? "saved, and requeued by Slurm"
+                                  : "requeued by Slurm: its nodes were lost, or an operator requeued it"});
     one->epoch++;
     if (row->state == LS_SLURM_RUNS) {
         has_begun(self, one, row);
@@ -116,8 +120,9 @@ static void tell_why(ls_slurm_engine *self, const ls_slurm_entry *one, const ls_
 }
 
 /*
- * Nodes may take a minute to be free again; how it ended is known. Who or what killed it is for Slurm to say when it is over. One that has saved may be queued again by Slurm, which is to be waited for; one that was queued again
- * already has a run number that no word is of.
+ * Reports the end of a completing job as soon as its script has recorded it: its nodes may take
+ * another minute. Not for a signal, because Slurm knows who or what killed it only when it is over;
+ * and not for a job that has saved, because Slurm may queue it again.
  */
 static void end_if_said(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
 {
@@ -140,7 +145,7 @@ void ls_slurm_take_end(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slur
 static void take_row(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
 {
     one->missed = 0;
-    if (one->is_adopted) { /* told to stop before it was known where it is */
+    if (one->is_adopted) { /* it was told to stop before its state in Slurm was known */
         one->is_adopted = false;
         if (row->state == LS_SLURM_RUNS && row->restarts == one->restarts) {
             has_begun(self, one, row);
@@ -148,7 +153,8 @@ static void take_row(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_
         if (one->is_stopping) {
             ls_slurm_stop_now(self, one);
         } else if (!one->job->held && strcmp(row->reason, "JobHeldUser") == 0) {
-            ls_slurm_hold_now(self, one); /* released, and the daemon ended before it could say so */
+            /* it was released, and the daemon ended before it could tell Slurm */
+            ls_slurm_hold_now(self, one);
         }
     }
     if (row->restarts > one->restarts || (row->state == LS_SLURM_WAITS && one->phase == PHASE_RUNS)) {
@@ -167,7 +173,8 @@ static void take_row(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_
     ls_slurm_repeat(self, one);
 }
 
-/* Slurm forgets ended jobs after MinJobAge; the script's last word stays, and where there is none, sacct may know. */
+/* Slurm forgets ended jobs after MinJobAge. The file of the script remains; where there is none,
+ * sacct may know. */
 static void take_absence(ls_slurm_engine *self, ls_slurm_entry *one)
 {
     int code = 0;
@@ -176,13 +183,13 @@ static void take_absence(ls_slurm_engine *self, ls_slurm_entry *one)
     if (++one->missed < LS_SLURM_MISSED_MAX && !is_said) {
         return;
     }
-    const ls_slurm_row row = {.state = LS_SLURM_NODE_LOST, .reason = "Slurm does not know it any more"};
+    const ls_slurm_row row = {.state = LS_SLURM_NODE_LOST, .reason = "Slurm no longer knows the job"};
     if (ls_slurm_withdraw_ticket(self, one)) {
         one->phase = PHASE_ENDED;
         ls_slurm_tell(self, one, (ls_engine_report){.kind = LS_ENGINE_NEVER});
         return;
     }
-    /* Killed by a signal: by itself, or by somebody's scancel? */
+    /* a signal: from itself, or by scancel? */
     if ((!is_said || code >= 128) && one->ref[0] && one->missed < 3 * LS_SLURM_MISSED_MAX &&
         ls_slurm_ask_history(self)) {
         return;
@@ -190,7 +197,8 @@ static void take_absence(ls_slurm_engine *self, ls_slurm_entry *one)
     tell_end(self, one, &row);
 }
 
-/* Could the array that this task belongs to be named after that job: one of the same sweep, as many numbers before it as there are tasks, or more? */
+/* Whether this task's array may be named after that job: it must be of the same sweep, and at least
+ * as many numbers before this job as there are tasks before this one. */
 static bool can_be_first(const ls_slurm_engine *self, const ls_slurm_entry *one, uint64_t job)
 {
     const ls_slurm_entry *first = ls_slurm_find(self, job); /* NULL: it has ended */
@@ -202,8 +210,10 @@ static bool can_be_first(const ls_slurm_engine *self, const ls_slurm_entry *one,
 }
 
 /*
- * What Slurm calls it may have been read from a folder of its user's, who may have written another's there; and a Slurm that lost its records begins to count
- * anew. Whoever names another user's job must not be able to end it.
+ * The job's number in Slurm may come from a file in a folder of its user, who could have written
+ * any number there; and a Slurm that lost its records counts from the start again. So a row counts
+ * only if it belongs to the same user and names this job: nobody can end another user's job like
+ * this.
  */
 bool ls_slurm_is_its_own(const ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *row)
 {
@@ -219,7 +229,8 @@ bool ls_slurm_is_its_own(const ls_slurm_engine *self, ls_slurm_entry *one, const
     return one->first > 0 && job == one->first && (job != one->id || epoch <= one->epoch);
 }
 
-/* An answer of sbatch that got lost, of a job that has not begun: its name says which it is. Tasks of an array carry the name of their first. */
+/* Finds a job whose sbatch answer was lost by the comment, which names it. Tasks of an array carry
+ * the name of their first job. */
 static void find_by_comment(const ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_row *rows,
                             size_t count)
 {
@@ -260,14 +271,14 @@ static void take_rows(ls_slurm_engine *self, ls_slurm_row *rows, size_t count)
     }
 }
 
-/* Said once when it begins and once when it is over. */
+/* Logs once when the silence begins and once when it is over. */
 static void note_silence(ls_slurm_engine *self, bool is_silent, const char *text)
 {
     if (is_silent != self->is_silent) {
         if (is_silent) {
-            ls_log_warn("Slurm does not answer: %.200s", text);
+            ls_log_warn("Slurm does not respond: %.200s", text);
         } else {
-            ls_log_info("Slurm answers again");
+            ls_log_info("Slurm responds again");
         }
         self->is_silent = is_silent;
     }
@@ -342,7 +353,7 @@ static void look_due(void *context)
         }
     }
     if (self->is_looking) {
-        return; /* and it sets the timer */
+        return; /* which sets the timer */
     }
     if (!has_any_job(self)) {
         ls_slurm_look_in(self, LS_SLURM_NODES_S);
@@ -357,7 +368,7 @@ static void look_due(void *context)
     }
 }
 
-/* In so many seconds, or earlier when that was said before. */
+/* Looks in this many seconds, or earlier if that was ordered before. */
 void ls_slurm_look_in(ls_slurm_engine *self, double seconds)
 {
     const uint64_t due_ns = ls_env_now_ns(self->env) + (uint64_t)(seconds * 1e9);

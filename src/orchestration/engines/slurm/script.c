@@ -2,7 +2,8 @@
 #include "orchestration/engines/slurm/script.h"
 
 #include "base/assert.h"
-#include "orchestration/engines/slurm/queue.h"
+#include "base/embedded.h"
+#include "orchestration/engines/slurm/squeue.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,10 +15,11 @@ ls_status ls_slurm_shape_of(const ls_slurm_site *site, uint32_t ranks, uint32_t 
     const uint32_t most = site->node_devices;
     if (ranks_per_node > 0) {
         if (ranks_per_node > most || ranks % ranks_per_node != 0) {
-            return ls_fail(LS_ERR_INVALID,
-                           "%u ranks with %u on each node: nodes here have %u %s, and all nodes of a job "
-                           "have the same number of ranks",
-                           ranks, ranks_per_node, most, site->has_gpus ? "GPUs" : "cores");
+            return ls_fail(
+                LS_ERR_INVALID,
+                "cannot place %u ranks with %u on each node: nodes here have %u %s, and each node of a job "
+                "must have the same number of ranks",
+                ranks, ranks_per_node, most, site->has_gpus ? "GPUs" : "cores");
         }
         *shape_out = (ls_slurm_shape){.nodes = ranks / ranks_per_node, .ranks_per_node = ranks_per_node};
         return LS_OK;
@@ -27,11 +29,10 @@ ls_status ls_slurm_shape_of(const ls_slurm_site *site, uint32_t ranks, uint32_t 
         *shape_out = (ls_slurm_shape){.nodes = nodes, .ranks_per_node = ranks / nodes};
         return LS_OK;
     }
-    return ls_fail(LS_ERR_INVALID,
-                   "%u ranks need %u nodes of %u %s, which would not have the same number of ranks; %u or %u "
-                   "ranks would",
-                   ranks, nodes, most, site->has_gpus ? "GPUs" : "cores", ranks / nodes * nodes,
-                   (ranks / nodes + 1) * nodes);
+    return ls_fail(
+        LS_ERR_INVALID,
+        "%u ranks need %u nodes of %u %s, and cannot be divided evenly among them; %u or %u ranks can", ranks,
+        nodes, most, site->has_gpus ? "GPUs" : "cores", ranks / nodes * nodes, (ranks / nodes + 1) * nodes);
 }
 
 const char *ls_slurm_job_folder(ls_arena *arena, const ls_slurm_site *site, uint64_t job)
@@ -39,9 +40,9 @@ const char *ls_slurm_job_folder(ls_arena *arena, const ls_slurm_site *site, uint
     return ls_arena_printf(arena, "%s/jobs/%" PRIu64, site->home, job);
 }
 
-/* ---- words of a shell ---- */
+/* ---- values of a script ---- */
 
-/* In single quotes, whatever is in it. */
+/* A word of the shell: in single quotes, whatever is in it. */
 static void append_word(ls_text *text, const char *word)
 {
     ls_text_append(text, "'");
@@ -55,198 +56,214 @@ static void append_word(ls_text *text, const char *word)
     ls_text_append(text, "'");
 }
 
-static void append_words(ls_text *text, const ls_option_strings *words)
+static const char *keep(ls_arena *arena, ls_text *text)
 {
-    for (uint64_t i = 0; i < words->count; i++) {
-        ls_text_append(text, " ");
-        append_word(text, words->items[i]);
-    }
+    const char *copy = ls_arena_strdup(arena, ls_text_string(text));
+    ls_text_release(text);
+    return copy;
 }
 
-/* NAME=VALUE: the name is a name (ls_job_spec_parse), the value is anything. Slurm's own are not taken from where the job was submitted. */
-static void append_variables(ls_text *text, const ls_option_strings *variables)
+static const char *quoted(ls_arena *arena, const char *word)
 {
+    ls_text text = {0};
+    append_word(&text, word);
+    return keep(arena, &text);
+}
+
+static const char *command_words(ls_arena *arena, const ls_option_strings *words)
+{
+    ls_text text = {0};
+    for (uint64_t i = 0; i < words->count; i++) {
+        ls_text_append(&text, i ? " " : "");
+        append_word(&text, words->items[i]);
+    }
+    return keep(arena, &text);
+}
+
+static const char *settings_words(ls_arena *arena, const ls_job_spec *spec)
+{
+    ls_text text = {0};
+    for (uint64_t i = 0; i < spec->set.count; i++) {
+        ls_text_append(&text, "--set ");
+        append_word(&text, spec->set.items[i]);
+        ls_text_append(&text, " ");
+    }
+    ls_text_append(&text, "--set ");
+    append_word(&text, ls_arena_printf(arena, "name=%s", spec->name));
+    return keep(arena, &text);
+}
+
+/*
+ * Lines of NAME=VALUE: the name is one that the shell accepts (ls_job_spec_parse), the value may be
+ * anything. Slurm's own variables are those of the allocation, never of the place of submission.
+ */
+static const char *exports(ls_arena *arena, const ls_option_strings *variables)
+{
+    ls_text text = {0};
     for (uint64_t i = 0; i < variables->count; i++) {
         const char *item = variables->items[i], *value = strchr(item, '=');
         if (!value || strncmp(item, "SLURM_", 6) == 0 || strncmp(item, "SBATCH_", 7) == 0 ||
             strncmp(item, "lockstep_", 9) == 0) {
             continue;
         }
-        ls_text_printf(text, "export %.*s=", (int)(value - item), item);
-        append_word(text, value + 1);
-        ls_text_append(text, "\n");
+        ls_text_printf(&text, "%sexport %.*s=", text.bytes ? "\n" : "", (int)(value - item), item);
+        append_word(&text, value + 1);
     }
+    return keep(arena, &text);
 }
 
-/* ---- the script ---- */
-
-static void append_beginning(const ls_slurm_site *site, const ls_job *job, ls_text *text)
+static const char *number(ls_arena *arena, uint64_t value)
 {
-    ls_text_printf(
-        text,
-        "#!/bin/sh\n"
-        "# Job %" PRIu64
-        ", epoch %u, of the queue in HOME below. Written by 'lockstep up --engine slurm', for sbatch.\n"
-        "lockstep_home=",
-        job->id, job->epoch);
-    append_word(text, site->home);
-    ls_text_printf(
-        text,
-        "\nlockstep_job=\"$lockstep_home/jobs/%" PRIu64 "\"\n"
-        "lockstep_restarts=${SLURM_RESTART_COUNT:-0}\n"
-        "# Whoever withdrew the ticket has given the job up. Behind a requeue by Slurm it is taken already, "
-        "and there until the job is over.\n"
-        "[ \"$lockstep_restarts\" -gt 0 ] || mv \"$lockstep_job/ticket-%u\" \"$lockstep_job/claim-%u\" 2> "
-        "/dev/null || exit 0\n"
-        "[ -e \"$lockstep_job/claim-%u\" ] || exit 0\n"
-        "lockstep_ref=\"${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}\"\n"
-        "[ \"$lockstep_restarts\" -gt 0 ] || echo \"$lockstep_ref 0 ${lockstep_first:-%" PRIu64
-        "}\" > \"$lockstep_job/slurm-ref-%u\"\n",
-        job->id, job->epoch, job->epoch, job->epoch, job->id, job->epoch);
-    append_variables(text, &job->spec.variables);
-    ls_text_printf(text,
-                   "export LOCKSTEP_HOME=\"$lockstep_home\" LOCKSTEP_JOB=%" PRIu64
-                   " LOCKSTEP_EPOCH=$((%u + lockstep_restarts))\n"
-                   "export SLURM_EXPORT_ENV=ALL\n",
-                   job->id, job->epoch);
-    if (site->slurm_conf) {
-        ls_text_append(text, "export SLURM_CONF=");
-        append_word(text, site->slurm_conf);
-        ls_text_append(text, "\n");
+    return ls_arena_printf(arena, "%" PRIu64, value);
+}
+
+/* ---- the template ---- */
+
+/* script.sh.in, built in by cmake/embed.cmake. */
+extern const ls_embedded_file ls_slurm_templates[];
+
+typedef struct blank {
+    const char *name, *value;
+} blank;
+
+enum { BLANKS_MAX = 12 };
+
+/* The first line of a section of script.sh.in, NULL when it has none of that name. */
+static const char *find_section(const char *section)
+{
+    static const char mark[] = "#: section ";
+    const size_t bytes = strlen(section);
+    for (const char *line = ls_slurm_templates[0].text; line && *line;) {
+        const char *end = strchr(line, '\n');
+        const bool is_it = strncmp(line, mark, sizeof mark - 1) == 0 &&
+                           strncmp(line + sizeof mark - 1, section, bytes) == 0 &&
+                           line[sizeof mark - 1 + bytes] == '\n';
+        line = end ? end + 1 : NULL;
+        if (is_it) {
+            return line;
+        }
     }
-    ls_text_append(text, "lockstep_program=");
-    append_word(text, site->program);
-    ls_text_append(
-        text,
-        "\n"
-        "finish() {\n"
-        "    lockstep_end=\"$lockstep_job/slurm-end-$lockstep_ref-$lockstep_restarts\"\n"
-        "    echo \"$1 $(date +%s)\" > \"$lockstep_end.tmp\" && mv \"$lockstep_end.tmp\" \"$lockstep_end\"\n"
-        "    exit \"$1\"\n"
-        "}\n"
-        "cd ");
-    append_word(text, job->spec.directory);
-    ls_text_append(text, " || finish 2\n"
-                         "lockstep_step=\n"
-                         "notice() {\n"
-                         "    [ -n \"$lockstep_step\" ] || finish 75\n"
-                         "    scancel --signal=TERM \"$SLURM_JOB_ID.0\"\n"
-                         "}\n"
-                         "trap notice USR1 TERM\n");
+    return NULL;
 }
 
-/* The address under which the job's nodes reach the first one, and a port that no other job of this hour is likely to have. */
-static void append_meeting_point(ls_text *text)
+/* The blank whose @NAME@ begins at `at`, NULL when there is none. */
+static const blank *blank_at(const char *at, const blank *blanks)
 {
-    ls_text_append(
-        text,
-        "lockstep_address=$(scontrol show node \"$SLURMD_NODENAME\" | sed -n 's/.*NodeAddr=\\([^ "
-        "]*\\).*/\\1/p')\n"
-        "export MASTER_ADDR=\"${lockstep_address:-$SLURMD_NODENAME}\" MASTER_PORT=$((20000 + SLURM_JOB_ID % "
-        "12000))\n");
-}
-
-/* Words of `lockstep train` that hold for one node and for several. */
-static void append_train(const ls_job *job, const char *quote, ls_text *text)
-{
-    ls_text_printf(text, "%s$lockstep_program%s train %s$lockstep_job/run.yaml%s --ranks %u --run-dir ",
-                   quote, quote, quote, quote, job->ranks_now);
-    append_word(text, job->run_dir);
-    for (uint64_t i = 0; i < job->spec.set.count; i++) {
-        ls_text_append(text, " --set ");
-        append_word(text, job->spec.set.items[i]);
+    for (const blank *one = blanks; *at == '@' && one->name; one++) {
+        const size_t bytes = strlen(one->name);
+        if (strncmp(at + 1, one->name, bytes) == 0 && at[1 + bytes] == '@') {
+            return one;
+        }
     }
-    ls_text_append(text, " --set "); /* the file is called otherwise here */
-    ls_text name = {0};
-    ls_text_printf(&name, "name=%s", job->spec.name);
-    append_word(text, ls_text_string(&name));
-    ls_text_release(&name);
+    return NULL;
 }
 
-/* The first node trains, each of the others has an agent. A job that can shrink goes on without a node that is lost. */
-static void append_training(const ls_job *job, const ls_slurm_shape *shape, ls_text *text)
+/*
+ * One line up to `end`. What is put in is not looked through again: a user's text may hold @JOB@.
+ */
+static void fill_line(const char *line, const char *end, const blank *blanks, ls_text *out)
 {
-    if (shape->nodes == 1) {
-        ls_text_append(text, "srun --nodes=1 --ntasks=1 --cpu-bind=none ");
-        append_train(job, "\"", text);
-        ls_text_append(text, " &\n");
+    const blank *whole = blank_at(line, blanks);
+    if (whole && !whole->value[0] && line + strlen(whole->name) + 2 == end) {
         return;
     }
-    append_meeting_point(text);
-    ls_text_append(
-        text, "[ -s \"$lockstep_job/token\" ] || (umask 077; od -An -N16 -tx1 /dev/urandom | tr -d ' \\n' "
-              "> \"$lockstep_job/token\")\n"
-              "cat > \"$lockstep_job/node.sh\" << 'END_OF_NODE' || finish 4\n"
-              "if [ \"$SLURM_NODEID\" = 0 ]; then\n    exec ");
-    append_train(job, "\"", text);
-    ls_text_printf(text,
-                   " --local-ranks %u --coordinator \"$MASTER_ADDR:$MASTER_PORT\" --token-file "
-                   "\"$lockstep_job/token\"\nfi\n",
-                   shape->ranks_per_node);
-    ls_text_printf(
-        text,
-        "exec \"$lockstep_program\" agent --coordinator \"$MASTER_ADDR:$MASTER_PORT\" --token-file "
-        "\"$lockstep_job/token\" "
-        "--slots %u --name \"$SLURMD_NODENAME\"\n"
-        "END_OF_NODE\n"
-        "export lockstep_job lockstep_program\n"
-        "srun --nodes=%u --ntasks=%u --ntasks-per-node=1 --cpu-bind=none%s sh \"$lockstep_job/node.sh\" &\n",
-        shape->ranks_per_node, shape->nodes, shape->nodes,
-        job->spec.min_ranks < job->spec.ranks ? " --no-kill --kill-on-bad-exit=0" : " --kill-on-bad-exit=1");
+    for (const char *at = line; at < end;) {
+        const blank *one = blank_at(at, blanks);
+        ls_text_append_bytes(out, one ? one->value : at, one ? strlen(one->value) : 1);
+        at += one ? strlen(one->name) + 2 : 1;
+    }
+    ls_text_append(out, "\n");
 }
 
-static void append_program(const ls_job *job, const ls_slurm_shape *shape, ls_text *text)
+/* A section with its blanks filled in; `blanks` ends with one without a name. */
+static void fill_section(const char *section, const blank *blanks, ls_text *out)
 {
-    append_meeting_point(text);
-    ls_text_printf(
-        text,
-        "export WORLD_SIZE=%u LOCAL_WORLD_SIZE=%u\n"
-        "srun --nodes=%u --ntasks=%u --ntasks-per-node=%u --kill-on-bad-exit=1 \\\n"
-        "    sh -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID exec \"$@\"' rank",
-        job->ranks_now, shape->ranks_per_node, shape->nodes, job->ranks_now, shape->ranks_per_node);
-    append_words(text, &job->spec.command);
-    ls_text_append(text, " &\n");
+    const char *line = find_section(section);
+    LS_ASSERT(line && "a section is missing in script.sh.in");
+    while (*line && strncmp(line, "#: section ", 11) != 0) {
+        const char *end = strchr(line, '\n');
+        if (strncmp(line, "#:", 2) != 0) {
+            fill_line(line, end, blanks, out);
+        }
+        line = end + 1;
+    }
+}
+
+/* The same as a value of another section: without its last line end. */
+static const char *filled(ls_arena *arena, const char *section, const blank *blanks)
+{
+    ls_text text = {0};
+    fill_section(section, blanks, &text);
+    const char *copy = ls_arena_strndup(arena, ls_text_string(&text), text.bytes - 1);
+    ls_text_release(&text);
+    return copy;
+}
+
+/* ---- the scripts ---- */
+
+/* Lines that start the ranks in the background. */
+static const char *step_lines(ls_arena *arena, const ls_job *job, const ls_slurm_shape *shape)
+{
+    const bool is_command = job->spec.command.count > 0, can_shrink = job->spec.min_ranks < job->spec.ranks;
+    blank blanks[BLANKS_MAX] = {
+        {"RANKS", number(arena, job->ranks_now)},
+        {"RANKS_PER_NODE", number(arena, shape->ranks_per_node)},
+        {"NODES", number(arena, shape->nodes)},
+        {"RUN_DIR", quoted(arena, is_command ? "" : job->run_dir)},
+        {"SETTINGS", settings_words(arena, &job->spec)},
+        {"COMMAND", command_words(arena, &job->spec.command)},
+        {"ON_LOSS", can_shrink ? "--no-kill --kill-on-bad-exit=0" : "--kill-on-bad-exit=1"},
+    };
+    blanks[7] = (blank){"MEETING_POINT", filled(arena, "meeting-point", blanks)};
+    blanks[8] = (blank){"TRAIN", filled(arena, "train", blanks)};
+    return filled(arena, is_command ? "command" : shape->nodes == 1 ? "one-node" : "many-nodes", blanks);
 }
 
 void ls_slurm_script(const ls_slurm_site *site, const ls_job *job, const ls_slurm_shape *shape,
                      ls_text *script)
 {
-    append_beginning(site, job, script);
-    if (job->spec.command.count > 0) {
-        append_program(job, shape, script);
-    } else {
-        append_training(job, shape, script);
-    }
-    /* A notice interrupts wait; the program still runs then, and is waited for again. */
-    ls_text_append(script, "lockstep_step=$!\n"
-                           "while :; do\n"
-                           "    wait \"$lockstep_step\"\n"
-                           "    lockstep_code=$?\n"
-                           "    kill -0 \"$lockstep_step\" 2> /dev/null || break\n"
-                           "done\n"
-                           "finish \"$lockstep_code\"\n");
+    ls_arena arena = {0};
+    const char *conf = site->slurm_conf ? quoted(&arena, site->slurm_conf) : NULL;
+    const blank blanks[BLANKS_MAX] = {
+        {"JOB", number(&arena, job->id)},
+        {"EPOCH", number(&arena, job->epoch)},
+        {"HOME", quoted(&arena, site->home)},
+        {"VARIABLES", exports(&arena, &job->spec.variables)},
+        {"SLURM_CONF", conf ? ls_arena_printf(&arena, "export SLURM_CONF=%s", conf) : ""},
+        {"PROGRAM", quoted(&arena, site->program)},
+        {"DIRECTORY", quoted(&arena, job->spec.directory)},
+        {"UMASK", ls_arena_printf(&arena, "%03o", job->spec.umask)},
+        {"STEP", step_lines(&arena, job, shape)},
+    };
+    fill_section("job", blanks, script);
+    ls_arena_release(&arena);
 }
 
 void ls_slurm_array_script(const ls_slurm_site *site, const ls_job *const *jobs, size_t count,
                            ls_text *script)
 {
-    ls_text_append(script, "#!/bin/sh\n# A sweep as one array. Written by 'lockstep up --engine slurm', for "
-                           "sbatch.\nlockstep_home=");
-    append_word(script, site->home);
-    ls_text_printf(script, "\nexport lockstep_first=%" PRIu64 "\ncase $SLURM_ARRAY_TASK_ID in\n",
-                   jobs[0]->id);
+    ls_arena arena = {0};
+    ls_text tasks = {0};
     for (size_t i = 0; i < count; i++) {
-        ls_text_printf(script,
-                       "%zu) lockstep_job=\"$lockstep_home/jobs/%" PRIu64
-                       "\"; exec sh \"$lockstep_job/slurm-%u.sh\" >> \"$lockstep_job/log\" 2>&1 ;;\n",
-                       i, jobs[i]->id, jobs[i]->epoch);
+        ls_text_printf(&tasks,
+                       "%s%zu) lockstep_job=\"$lockstep_home/jobs/%" PRIu64
+                       "\"; exec sh \"$lockstep_job/slurm-%u.sh\" >> \"$lockstep_job/log\" 2>&1 ;;",
+                       i ? "\n" : "", i, jobs[i]->id, jobs[i]->epoch);
     }
-    ls_text_append(script, "esac\nexit 2\n");
+    const blank blanks[BLANKS_MAX] = {
+        {"HOME", quoted(&arena, site->home)},
+        {"FIRST", number(&arena, jobs[0]->id)},
+        {"TASKS", keep(&arena, &tasks)},
+    };
+    fill_section("array", blanks, script);
+    ls_arena_release(&arena);
 }
 
 /* ---- sbatch ---- */
 
-/* What squeue, logs and mails show: nothing that means something to any of them. */
+/*
+ * The name that squeue, logs and mails show: without characters that mean something to any of them.
+ */
 static const char *plain_name(ls_arena *arena, const char *name)
 {
     char *copy = ls_arena_strndup(arena, name, strnlen(name, 60));
@@ -258,7 +275,7 @@ static const char *plain_name(ls_arena *arena, const char *name)
     return copy[0] ? copy : "job";
 }
 
-/* Slurm counts minutes; a part of one is one. */
+/* Slurm counts whole minutes. */
 static uint64_t minutes_of(double seconds)
 {
     return (uint64_t)((seconds + 59.0) / 60.0);
@@ -312,7 +329,7 @@ static void add_resources(const ls_slurm_site *site, const ls_job *job, const ls
     }
 }
 
-/* Only operators may go below 0: high is Slurm's normal. */
+/* Only operators may use a negative nice value, so high priority is Slurm's normal. */
 const char *ls_slurm_order(ls_arena *arena, const ls_slurm_site *site, ls_priority priority)
 {
     static const int nice[] = {
@@ -340,14 +357,14 @@ static void add_order(const ls_slurm_site *site, const ls_job *job, double now_s
     add(to, job->spec.restartable ? "--requeue" : "--no-requeue");
 }
 
-void ls_slurm_sbatch(const ls_slurm_site *site, const ls_job *const *jobs, size_t count,
-                     const ls_slurm_shape *shape, double now_s, ls_arena *arena, const char **argv_out)
+void ls_slurm_sbatch(const ls_slurm_site *site, const ls_slurm_batch *batch, ls_arena *arena,
+                     const char **argv_out)
 {
-    const ls_job *job = jobs[0];
+    const ls_job *job = batch->jobs[0];
     arguments to = {.argv = argv_out};
     add(&to, "sbatch");
     add(&to, "--parsable");
-    add(&to, "--export=NIL"); /* the script says which variables there are */
+    add(&to, "--export=NIL"); /* the script itself sets all variables */
     add(&to, ls_arena_printf(arena, "--job-name=%s", plain_name(arena, job->spec.name)));
     add(&to,
         ls_arena_printf(arena, "--comment=%s", ls_slurm_comment(arena, site->home_id, job->id, job->epoch)));
@@ -358,14 +375,14 @@ void ls_slurm_sbatch(const ls_slurm_site *site, const ls_job *const *jobs, size_
         add(&to, ls_arena_printf(arena, "--gid=%u", job->gid));
     }
     add(&to, "--chdir=/");
-    add_resources(site, job, shape, arena, &to);
-    add_order(site, job, now_s, arena, &to);
-    if (count == 1) {
+    add_resources(site, job, batch->shape, arena, &to);
+    add_order(site, job, batch->now_s, arena, &to);
+    if (batch->count == 1) {
         add(&to, ls_arena_printf(arena, "--output=%s/log", ls_slurm_job_folder(arena, site, job->id)));
     } else {
-        add(&to, "--output=/dev/null"); /* each task writes to its own job's log */
+        add(&to, "--output=/dev/null"); /* each task writes to the log of its own job */
         const uint32_t at_once = job->spec.group_running_max;
-        add(&to, at_once ? ls_arena_printf(arena, "--array=0-%zu%%%u", count - 1, at_once)
-                         : ls_arena_printf(arena, "--array=0-%zu", count - 1));
+        add(&to, at_once ? ls_arena_printf(arena, "--array=0-%zu%%%u", batch->count - 1, at_once)
+                         : ls_arena_printf(arena, "--array=0-%zu", batch->count - 1));
     }
 }

@@ -3,10 +3,11 @@
 
 #include "base/assert.h"
 #include "base/hash.h"
-#include "base/program.h"
-#include "orchestration/engines/slurm/internal.h"
-#include "orchestration/engines/slurm/queue.h"
+#include "env/real/program.h"
+#include "orchestration/engines/slurm/slurm_internal.h"
+#include "orchestration/engines/slurm/squeue.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 #define POLL_S 2.0
 
-enum { DEVICES_MAX = 64 }; /* that are told of one node */
+enum { DEVICES_MAX = 64 }; /* devices of a node that are counted */
 
 static ls_slurm_engine *engine_of(ls_engine *base)
 {
@@ -26,8 +27,8 @@ static ls_slurm_entry *add_entry(ls_slurm_engine *self, const ls_job *job)
     ls_slurm_entry *one = ls_slurm_find(self, job->id);
     if (!one) {
         one = calloc(1, sizeof *one);
-        LS_ASSERT(one && "out of memory for a job");
-        /* At the end: submitted in the order in which they came. */
+        LS_ASSERT(one && "not enough memory for a job");
+        /* at the end: jobs are submitted in the order in which they came */
         ls_slurm_entry **at = &self->entries;
         while (*at) {
             at = &(*at)->next;
@@ -42,7 +43,9 @@ static ls_slurm_entry *add_entry(ls_slurm_engine *self, const ls_job *job)
                             .id = job->id,
                             .first = job->id,
                             .priority = job->priority,
+                            .limit_s = job->spec.time_limit_s,
                             .epoch = job->epoch};
+    snprintf(one->account, sizeof one->account, "%s", job->account);
     return one;
 }
 
@@ -65,7 +68,8 @@ static const ls_engine_node *slurm_nodes(ls_engine *base, uint32_t *count_out)
     return engine_of(base)->nodes;
 }
 
-/* More than all nodes have is refused at once; what else Slurm does not like it says when it gets the job. */
+/* A job that needs more than all nodes have is refused at once; Slurm's other objections come when
+ * it gets the job. */
 static ls_status slurm_check(ls_engine *base, const ls_job *job)
 {
     ls_slurm_engine *self = engine_of(base);
@@ -79,7 +83,8 @@ static ls_status slurm_check(ls_engine *base, const ls_job *job)
     return fitting >= shape.nodes
                ? LS_OK
                : ls_fail(LS_ERR_INVALID,
-                         "it can never run here: it needs %u nodes with %u %s each, and the cluster has %llu",
+                         "this job can never run here: it needs %u nodes with %u %s each, and the cluster "
+                         "has only %llu such nodes",
                          shape.nodes, shape.ranks_per_node, self->site.has_gpus ? "GPUs" : "cores",
                          (unsigned long long)fitting);
 }
@@ -96,7 +101,8 @@ static void slurm_start(ls_engine *base, const ls_job *job)
             ls_error_text());
         return;
     }
-    ls_slurm_submit_in(self, 0); /* behind this turn of the loop: jobs of one sweep come together */
+    /* after this turn of the loop: jobs of one sweep are submitted together */
+    ls_slurm_submit_in(self, 0);
 }
 
 static void slurm_adopt(ls_engine *base, const ls_job *job)
@@ -104,7 +110,8 @@ static void slurm_adopt(ls_engine *base, const ls_job *job)
     ls_slurm_engine *self = engine_of(base);
     ls_slurm_entry *one = add_entry(self, job);
     if (!ls_slurm_read_ref(self, one) && ls_slurm_withdraw_ticket(self, one)) {
-        /* sbatch did not run, or its answer got lost. Without the ticket a job of that name does nothing. */
+        /* sbatch did not run, or its answer was lost; without a ticket the job does nothing in
+         * Slurm */
         one->phase = PHASE_ENDED;
         ls_slurm_tell_later(self, one, 0, (ls_engine_report){.kind = LS_ENGINE_NEVER}, "");
         return;
@@ -124,7 +131,7 @@ static void slurm_stop(ls_engine *base, const ls_job *job, ls_engine_stop_kind k
     }
     one->is_stopping = true;
     one->is_killed = one->is_killed || kind == LS_STOP_KILL;
-    if (one->phase == PHASE_NEW) { /* nobody knows of it yet */
+    if (one->phase == PHASE_NEW) { /* it was not submitted yet */
         one->phase = PHASE_ENDED;
         ls_slurm_tell_later(self, one, 0, (ls_engine_report){.kind = LS_ENGINE_NEVER}, "");
     } else if (!one->is_adopted) {
@@ -139,11 +146,41 @@ static void slurm_resize(ls_engine *base, const ls_job *job)
     const ls_slurm_entry *one = ls_slurm_find(self, job->id);
     if (one) {
         ls_slurm_tell_later(self, one, 0, (ls_engine_report){.kind = LS_ENGINE_RESIZED},
-                            "Slurm decides about the size of jobs");
+                            "with Slurm, running jobs cannot be resized");
     }
 }
 
-/* Held or released, or another priority. */
+/* One "scontrol update" for each term that has changed. */
+static void change_terms(ls_slurm_engine *self, ls_slurm_entry *one, const ls_job *job)
+{
+    ls_arena arena = {0};
+    const char *terms[3];
+    size_t count = 0;
+    if (job->priority != one->priority) {
+        terms[count++] = ls_slurm_order(&arena, &self->site, job->priority);
+    }
+    if (job->spec.time_limit_s != one->limit_s) {
+        const double left_s = job->spec.time_limit_s - job->run_s;
+        const uint64_t minutes = left_s > 60.0 ? (uint64_t)ceil(left_s / 60.0) : 1;
+        terms[count++] = job->spec.time_limit_s > 0.0
+                             ? ls_arena_printf(&arena, "TimeLimit=%llu", (unsigned long long)minutes)
+                             : "TimeLimit=UNLIMITED";
+    }
+    if (self->site.account_option && strcmp(job->account, one->account) != 0) {
+        terms[count++] = ls_arena_printf(&arena, "Account=%s", job->account);
+    }
+    one->priority = job->priority;
+    one->limit_s = job->spec.time_limit_s;
+    snprintf(one->account, sizeof one->account, "%s", job->account);
+    for (size_t i = 0; i < count; i++) {
+        const char *const words[] = {"scontrol", "update", ls_arena_printf(&arena, "JobId=%s", one->ref),
+                                     terms[i], NULL};
+        ls_slurm_command(self, 0, words);
+    }
+    ls_arena_release(&arena);
+}
+
+/* The job was held or released, or its terms changed. */
 static void slurm_change(ls_engine *base, const ls_job *job)
 {
     ls_slurm_engine *self = engine_of(base);
@@ -152,17 +189,14 @@ static void slurm_change(ls_engine *base, const ls_job *job)
         ls_slurm_submit_in(self, 0);
     }
     if (!one || one->phase != PHASE_WAITS || !one->ref[0]) {
-        return; /* held or not is looked at when it is submitted */
+        return; /* its hold is looked at when it is submitted */
     }
-    if (job->held != one->is_held || (!job->held && one->is_held_there && job->priority == one->priority)) {
-        ls_slurm_hold_now(self, one); /* whoever holds it there */
-    } else if (job->priority != one->priority) {
-        one->priority = job->priority;
-        ls_arena arena = {0};
-        const char *const moved[] = {"scontrol", "update", ls_arena_printf(&arena, "JobId=%s", one->ref),
-                                     ls_slurm_order(&arena, &self->site, job->priority), NULL};
-        ls_slurm_command(self, 0, moved);
-        ls_arena_release(&arena);
+    const bool has_other_terms = job->priority != one->priority || job->spec.time_limit_s != one->limit_s ||
+                                 strcmp(job->account, one->account) != 0;
+    if (job->held != one->is_held || (!job->held && one->is_held_there && !has_other_terms)) {
+        ls_slurm_hold_now(self, one); /* also when it was held in Slurm */
+    } else {
+        change_terms(self, one, job);
     }
     ls_slurm_look_in(self, LS_SLURM_SOON_S);
 }
@@ -180,7 +214,7 @@ static void slurm_forget(ls_engine *base, const ls_job *job)
     }
 }
 
-/* Jobs go on. Commands under way end with the loop. */
+/* Jobs keep running. Commands under way end with the loop. */
 static void slurm_destroy(ls_engine *base)
 {
     ls_slurm_engine *self = engine_of(base);
@@ -216,14 +250,15 @@ static ls_status ask_cluster(ls_arena *arena, ls_slurm_cluster *cluster_out)
                           &answer));
     if (answer.exit_code != 0) {
         return ls_fail(LS_ERR_FAILED,
-                       "Slurm does not answer (sinfo: %s); is slurmctld running, and does SLURM_CONF name "
+                       "Slurm does not respond (sinfo: %s); is slurmctld running, and does SLURM_CONF name "
                        "its configuration?",
                        ls_slurm_words(arena, answer.error));
     }
     return ls_slurm_cluster_read(arena, answer.output, cluster_out);
 }
 
-/* Which leaf switch a node is under would need `scontrol show topology`; Slurm places jobs, so it is not asked. */
+/* The leaf switch of a node would need `scontrol show topology`; it is not asked because Slurm
+ * places the jobs. */
 static void take_nodes(ls_slurm_engine *self, const ls_slurm_cluster *cluster)
 {
     self->nodes = ls_arena_new(&self->arena, ls_engine_node, cluster->node_count);
@@ -245,14 +280,14 @@ static void take_nodes(ls_slurm_engine *self, const ls_slurm_cluster *cluster)
     }
 }
 
-/* All three, or none: a job of a priority without a partition would have no place. */
+/* Partitions named low, normal and high stand for priorities: all three, or none is used. */
 static void take_partitions(ls_slurm_engine *self, const ls_slurm_cluster *cluster)
 {
-    static const char *const names[] = {"low", "normal", "high"};
     const char *found[3] = {NULL};
     for (size_t i = 0; i < cluster->partition_count; i++) {
         for (int p = 0; p < 3; p++) {
-            found[p] = strcmp(cluster->partitions[i], names[p]) == 0 ? names[p] : found[p];
+            const char *name = ls_priority_name((ls_priority)p);
+            found[p] = strcmp(cluster->partitions[i], name) == 0 ? name : found[p];
         }
     }
     for (int p = 0; p < 3 && found[0] && found[1] && found[2]; p++) {
@@ -264,7 +299,7 @@ ls_status ls_slurm_engine_create(ls_env *env, const ls_slurm_settings *settings,
                                  void *context, ls_engine **engine_out)
 {
     ls_slurm_engine *self = calloc(1, sizeof *self);
-    LS_ASSERT(self && "out of memory for an engine");
+    LS_ASSERT(self && "not enough memory for an engine");
     *self = (ls_slurm_engine){.base = {.calls = &slurm_calls}, .env = env, .hear = hear, .context = context};
     ls_slurm_cluster cluster;
     const ls_status status = ask_cluster(&self->arena, &cluster);

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/* data prepare: tokenizes and checks data before a run. */
+#include "cli/command.h"
+#include "data/dataset.h"
+#include "tokenizer/tokenizer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct prepare_settings {
+    const char *tokenizer, *cache_dir, *field;
+    uint64_t threads;
+    bool json;
+} prepare_settings;
+
+#define FIELD(name) .offset = offsetof(prepare_settings, name)
+static const ls_option prepare_options[] = {
+    LS_ROW_TOKENIZER(prepare_settings),
+    LS_ROW_FIELD(prepare_settings),
+    {.key = "cache_dir",
+     .type = LS_OPTION_STRING,
+     FIELD(cache_dir),
+     .default_text = "\"\"",
+     .value_name = "DIR",
+     .help = "folder of the token cache; default $LOCKSTEP_HOME/cache/tokens"},
+    LS_ROW_THREADS(prepare_settings),
+    LS_ROW_JSON(prepare_settings),
+};
+#undef FIELD
+static const ls_option_table prepare_table = LS_OPTIONS(prepare_options);
+
+static void show_progress(void *context, const char *path, uint64_t done_bytes, uint64_t total_bytes)
+{
+    (void)context;
+    if (isatty(STDERR_FILENO)) {
+        fprintf(stderr, "\r\033[K%s: %.1f of %.1f MiB", path, (double)done_bytes / 1048576.0,
+                (double)total_bytes / 1048576.0);
+        if (done_bytes >= total_bytes) {
+            fputc('\n', stderr);
+        }
+    }
+}
+
+static void print_line(void *context, const char *text)
+{
+    (void)context;
+    fprintf(stderr, "%s\n", text);
+}
+
+static void print_dataset(const prepare_settings *settings, const ls_dataset *dataset)
+{
+    const uint64_t tokens = ls_dataset_token_count(dataset, LS_SPLIT_TRAIN);
+    const double bytes_per_token = ls_dataset_bytes_per_token(dataset, LS_SPLIT_TRAIN);
+    if (settings->json) {
+        json_t *root = json_pack("{s:I, s:I, s:I, s:f, s:s}", "files",
+                                 (json_int_t)ls_dataset_file_count(dataset), "documents",
+                                 (json_int_t)ls_dataset_document_count(dataset), "tokens", (json_int_t)tokens,
+                                 "bytes_per_token", bytes_per_token, "hash", ls_dataset_hash(dataset));
+        ls_print_json(root);
+        json_decref(root);
+        return;
+    }
+    const uint64_t files = ls_dataset_file_count(dataset), documents = ls_dataset_document_count(dataset);
+    printf("%" PRIu64 " file%s, %" PRIu64 " document%s, %" PRIu64 " tokens", files, files == 1 ? "" : "s",
+           documents, documents == 1 ? "" : "s", tokens);
+    if (bytes_per_token > 0.0) {
+        printf(", %.2f bytes per token", bytes_per_token);
+    }
+    printf("\nhash %s\n", ls_dataset_hash(dataset));
+}
+
+static ls_status prepare(const ls_invocation *invocation, const ls_tokenizer *tokenizer)
+{
+    const prepare_settings *settings = invocation->settings;
+    const ls_dataset_source source = {
+        .patterns = invocation->words, .pattern_count = invocation->word_count, .weight = 1.0};
+    const ls_dataset_options options = {
+        .sources = &source,
+        .source_count = 1,
+        .field = settings->field,
+        .tokenizer = tokenizer,
+        .context = 1,
+        .cache_dir = settings->cache_dir[0] ? settings->cache_dir : NULL,
+        .threads = (uint32_t)settings->threads,
+        .progress = show_progress,
+        .tell = print_line,
+    };
+    ls_dataset *dataset = NULL;
+    LS_TRY(ls_dataset_open(&options, &dataset));
+    print_dataset(settings, dataset);
+    ls_dataset_close(dataset);
+    return LS_OK;
+}
+
+static ls_status run_prepare(const ls_invocation *invocation)
+{
+    const prepare_settings *settings = invocation->settings;
+    ls_tokenizer *tokenizer = NULL;
+    LS_TRY(ls_tokenizer_open(settings->tokenizer, &tokenizer));
+    const ls_status status = prepare(invocation, tokenizer);
+    ls_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+const ls_command ls_command_data_prepare = {
+    .name = "data prepare",
+    .words = "FILE...",
+    .summary = "tokenize and check data before a run",
+    .details = "FILE is text (.txt), JSON lines (.jsonl), an array of JSON objects (.json), a table\n"
+               "with a header (.csv, .tsv), each also packed (.gz, .zst), or a token file (.bin,\n"
+               ".idx). Patterns are allowed; a folder means the files of these kinds in it. The\n"
+               "tokens are stored in the cache that 'lockstep train' reads, keyed by content:\n"
+               "preparing the same data again costs nothing.\n"
+               "\n"
+               "Example:\n"
+               "  lockstep data prepare 'corpus/*.txt' --tokenizer tokenizer.json",
+    .words_min = 1,
+    .words_max = 1000000,
+    .options = &prepare_table,
+    .settings_bytes = sizeof(prepare_settings),
+    .run = run_prepare,
+};

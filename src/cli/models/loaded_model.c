@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/models/loaded_model.h"
+
+#include "execution/train/memory.h"
+
+#include <unistd.h>
+
+/* Memory of a process in addition to the parameters: program, libraries, panels of the matrix
+ * product. */
+enum { PROCESS_BYTES = 16 << 20 };
+
+void ls_loaded_model_release(ls_loaded_model *model)
+{
+    ls_state_release(&model->state);
+    ls_model_file_close(model->file);
+    ls_queue_destroy(model->queue);
+}
+
+static ls_status check_memory(const ls_model_file *file)
+{
+    const uint64_t needed = (uint64_t)file->layout.parameter_floats * sizeof(float) + PROCESS_BYTES;
+    const uint64_t available = ls_memory_available();
+    if (needed <= available) {
+        return LS_OK;
+    }
+    char needed_text[32], available_text[32];
+    return ls_fail(LS_ERR_MEMORY,
+                   "%s needs %s of memory for its parameters, %s are available: use a machine with more "
+                   "memory, or a smaller model",
+                   file->path, ls_memory_text(needed, needed_text),
+                   ls_memory_text(available, available_text));
+}
+
+static ls_status load_parts(ls_loaded_model *model, const char *path, uint64_t threads)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    LS_TRY(ls_model_file_open(path, &model->file));
+    LS_TRY(check_memory(model->file));
+    LS_TRY(ls_queue_create_cpu(threads ? (uint32_t)threads : cores > 0 ? (uint32_t)cores : 1, &model->queue));
+    LS_TRY(ls_state_init(&model->state, model->queue, &model->file->layout, 0));
+    return ls_model_file_load(model->file, &model->file->layout, model->state.parameters);
+}
+
+ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads)
+{
+    *model = (ls_loaded_model){0};
+    const ls_status status = load_parts(model, path, threads);
+    if (status != LS_OK) {
+        ls_loaded_model_release(model);
+        *model = (ls_loaded_model){0};
+    }
+    return status;
+}
+
+ls_status ls_loaded_model_choose_tokenizer(ls_loaded_model *model, const char *name)
+{
+    ls_tokenizer *tokenizer = NULL;
+    if (name[0]) {
+        LS_TRY(ls_tokenizer_open(name, &tokenizer));
+        ls_tokenizer_destroy(model->file->tokenizer);
+        model->file->tokenizer = tokenizer;
+    }
+    if (!model->file->tokenizer) {
+        return ls_fail(LS_ERR_INVALID, "%s has no tokenizer: name one with --tokenizer FILE",
+                       model->file->path);
+    }
+    return LS_OK;
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A model with its weights in memory, for the commands sample, eval, import and export.
+ *
+ * For one thread. Each successful init needs a release.
+ */
+#ifndef LS_CLI_MODELS_LOADED_MODEL_H
+#define LS_CLI_MODELS_LOADED_MODEL_H
+
+#include "compute/queue.h"
+#include "execution/train/model_file.h"
+
+typedef struct ls_loaded_model {
+    ls_queue *queue;
+    /* configuration, layout, tokenizer */
+    ls_model_file *file;
+    /* parameters, without moments */
+    ls_state state;
+} ls_loaded_model;
+
+/*
+ * Opens `path` (a checkpoint, a run directory or a Hugging Face directory) and reads its weights.
+ * threads: 0 means one per core.
+ *
+ * Errors: LS_ERR_MEMORY when the parameters do not fit into the available memory, before anything
+ * is loaded; errors of ls_model_file_open and ls_model_file_load. After an error *model is empty
+ * and needs no release.
+ */
+LS_MUST_CHECK ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads);
+void ls_loaded_model_release(ls_loaded_model *model);
+
+/*
+ * Makes sure that model->file has a tokenizer: the one called `name` (ls_tokenizer_open), or the
+ * model's own when `name` is "". Errors: LS_ERR_INVALID when `name` is "" and the model has no
+ * tokenizer; errors of ls_tokenizer_open.
+ */
+LS_MUST_CHECK ls_status ls_loaded_model_choose_tokenizer(ls_loaded_model *model, const char *name);
+
+#endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sample: continues a text with a model. */
+#include "cli/command.h"
+#include "cli/models/loaded_model.h"
+#include "execution/generate/generate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct sample_settings {
+    const char *prompt, *tokenizer;
+    uint64_t max_tokens, top_k, seed, threads;
+    double temperature, top_p;
+} sample_settings;
+
+#define FIELD(name) .offset = offsetof(sample_settings, name)
+static const ls_option sample_options[] = {
+    {.key = "prompt",
+     .letter = 'p',
+     .type = LS_OPTION_STRING,
+     FIELD(prompt),
+     .default_text = "\"\\n\"",
+     .value_name = "TEXT",
+     .help = "text that the model continues"},
+    {.key = "max_tokens",
+     .letter = 'n',
+     .type = LS_OPTION_U64,
+     FIELD(max_tokens),
+     .default_text = "200",
+     .min = 1,
+     .max = 1e9,
+     .help = "maximum number of tokens to generate"},
+    {.key = "temperature",
+     .letter = 't',
+     .type = LS_OPTION_F64,
+     FIELD(temperature),
+     .default_text = "0.8",
+     .min = 0,
+     .max = 100,
+     .help = "sampling temperature; 0: always the most likely token"},
+    {.key = "top_k",
+     .type = LS_OPTION_U64,
+     FIELD(top_k),
+     .default_text = "0",
+     .min = 0,
+     .max = 16777216,
+     .help = "choose each token among the N most likely ones; 0: among all"},
+    {.key = "top_p",
+     .type = LS_OPTION_F64,
+     FIELD(top_p),
+     .default_text = "1",
+     .min = 1e-6,
+     .max = 1,
+     .help = "choose each token among the most likely ones whose probabilities add up to X"},
+    {.key = "seed",
+     .letter = 's',
+     .type = LS_OPTION_U64,
+     FIELD(seed),
+     .default_text = "0",
+     .min = 0,
+     .max = LS_OPTION_U64_MAX,
+     .help = "seed of the random choice of tokens"},
+    LS_ROW_OTHER_TOKENIZER(sample_settings),
+    LS_ROW_THREADS(sample_settings),
+};
+#undef FIELD
+static const ls_option_table sample_table = LS_OPTIONS(sample_options);
+
+typedef struct text_stream {
+    const ls_tokenizer *tokenizer;
+    ls_tokenizer_stream stream;
+    ls_text_buffer text;
+    ls_status status;
+} text_stream;
+
+/* Prints the characters that the newest token completes. */
+static bool print_token(void *context, int32_t token)
+{
+    text_stream *s = context;
+    if ((uint32_t)token >= ls_tokenizer_vocab_size(s->tokenizer)) {
+        return true; /* an entry of the vocabulary that the tokenizer does not use */
+    }
+    s->text.bytes = 0;
+    s->status = ls_tokenizer_stream_next(s->tokenizer, &s->stream, token, true, &s->text);
+    if (s->status == LS_OK && s->text.bytes > 0) {
+        fwrite(s->text.data, 1, s->text.bytes, stdout);
+        fflush(stdout);
+    }
+    return s->status == LS_OK && !ferror(stdout);
+}
+
+static ls_status sample_loaded(const sample_settings *settings, ls_loaded_model *model,
+                               ls_generator *generator, const ls_token_buffer *prompt)
+{
+    text_stream s = {.tokenizer = model->file->tokenizer};
+    int32_t stops[LS_MODEL_STOPS_MAX];
+    const ls_text_request request = {.prompt = prompt->ids,
+                                     .prompt_count = prompt->count,
+                                     .count = settings->max_tokens,
+                                     .stops = stops,
+                                     .stop_count = ls_model_stops(&model->file->config, s.tokenizer, stops),
+                                     .sampling = {.temperature = settings->temperature,
+                                                  .top_k = (uint32_t)settings->top_k,
+                                                  .top_p = settings->top_p,
+                                                  .seed = settings->seed},
+                                     .on_token = print_token,
+                                     .context = &s};
+    for (size_t i = 0; i < prompt->count && print_token(&s, prompt->ids[i]); i++) {
+    }
+    ls_status status = s.status;
+    if (status == LS_OK) {
+        status = ls_generator_run(generator, &request);
+    }
+    if (status == LS_OK) {
+        s.text.bytes = 0;
+        status = s.status != LS_OK ? s.status : ls_tokenizer_stream_end(&s.stream, &s.text);
+        if (s.text.bytes > 0) {
+            fwrite(s.text.data, 1, s.text.bytes, stdout);
+        }
+        putchar('\n');
+    }
+    ls_text_buffer_release(&s.text);
+    return status;
+}
+
+static ls_status sample_model(const sample_settings *settings, ls_loaded_model *model)
+{
+    LS_TRY(ls_loaded_model_choose_tokenizer(model, settings->tokenizer));
+    ls_token_buffer prompt = {0};
+    LS_TRY(ls_tokenizer_encode(model->file->tokenizer, NULL, settings->prompt, strlen(settings->prompt), true,
+                               &prompt));
+    ls_generator *generator = NULL;
+    int64_t capacity = (int64_t)(prompt.count + settings->max_tokens);
+    capacity = capacity < 2 ? 2 : capacity;
+    ls_status status = ls_generator_create(model->queue, &model->file->config, &model->file->layout,
+                                           model->state.parameters, capacity, &generator);
+    if (status == LS_OK) {
+        status = sample_loaded(settings, model, generator, &prompt);
+    }
+    ls_generator_destroy(generator);
+    ls_token_buffer_release(&prompt);
+    return status;
+}
+
+static ls_status run_sample(const ls_invocation *invocation)
+{
+    const sample_settings *settings = invocation->settings;
+    if (settings->prompt[0] == '\0') {
+        return ls_fail(LS_ERR_INVALID, "--prompt is empty: give at least one character to continue from");
+    }
+    ls_loaded_model model;
+    LS_TRY(ls_loaded_model_init(&model, invocation->words[0], settings->threads));
+    const ls_status status = sample_model(settings, &model);
+    ls_loaded_model_release(&model);
+    return status;
+}
+
+const ls_command ls_command_sample = {
+    .name = "sample",
+    .words = "CKPT",
+    .summary = "continue a text with a model",
+    .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used) or a\n"
+               "Hugging Face directory. The text is printed while it is generated. The same\n"
+               "prompt, settings and seed give the same text.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep sample runs/mine --prompt \"Once upon a time\"\n"
+               "  lockstep sample runs/mine --temperature 0 --max-tokens 50",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &sample_table,
+    .settings_bytes = sizeof(sample_settings),
+    .run = run_sample,
+};

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/* slurm-config: writes a working configuration for the installed Slurm, or for a private cluster on
+ * this machine. */
+#include "orchestration/engines/slurm/config.h"
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "env/real/program.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct slurm_config_settings {
+    const char *output, *cluster, *control_host, *prefix, *gpu_kind, *slurm_version;
+    uint64_t nodes, gpus, cpus, leaf_nodes, port;
+    uint64_t memory_bytes;
+    double node_timeout_s;
+    bool local, json;
+} slurm_config_settings;
+
+#define FIELD(name) .offset = offsetof(slurm_config_settings, name)
+#define NUMBER(key_, letter_, field, default_, min_, max_)                                                   \
+    .key = (key_), .letter = (letter_), .type = LS_OPTION_U64, FIELD(field), .default_text = (default_),     \
+    .min = (min_), .max = (max_)
+#define WORD(key_, field, default_, value)                                                                   \
+    .key = (key_), .type = LS_OPTION_STRING, FIELD(field), .default_text = (default_), .value_name = (value)
+
+static const ls_option slurm_config_options[] = {
+    {.key = "output",
+     .letter = 'o',
+     .type = LS_OPTION_STRING,
+     FIELD(output),
+     .default_text = "\"\"",
+     .value_name = "DIR",
+     .help = "folder to write the configuration to, created if needed; a private cluster keeps all its files "
+             "there"},
+    {.key = "local",
+     .type = LS_OPTION_BOOL,
+     FIELD(local),
+     .default_text = "false",
+     .help = "write a private cluster for this machine, which DIR/start starts and DIR/stop stops; its GPUs "
+             "are placeholders"},
+    {NUMBER("nodes", 'n', nodes, "4", 1, LS_SLURM_NODES_MAX),
+     .help = "number of nodes; a private cluster has at most 64"},
+    {NUMBER("gpus", 'g', gpus, "8", 0, LS_SLURM_GPUS_MAX), .help = "number of GPUs per node"},
+    {WORD("gpu_kind", gpu_kind, "gpu", "NAME"),
+     .help = "name of the kind of GPU in the nodes, by which jobs request it"},
+    {NUMBER("cpus", 0, cpus, "16", 1, 1024),
+     .help = "number of cores per node, as 'slurmd -C' prints it on a node"},
+    {.key = "memory",
+     .type = LS_OPTION_BYTES,
+     FIELD(memory_bytes),
+     .default_text = "16GiB",
+     .min = 1 << 20,
+     .max = 64.0 * (1ull << 40),
+     .help = "memory of each node"},
+    {NUMBER("leaf_nodes", 0, leaf_nodes, "0", 0, LS_SLURM_NODES_MAX),
+     .help = "number of nodes attached to one leaf (lowest-level) switch, used to place ranks near each "
+             "other; 0: not known"},
+    {WORD("prefix", prefix, "n", "NAME"), .help = "prefix of the node names: NAME0, NAME1, ..."},
+    {WORD("cluster", cluster, "lockstep", "NAME"), .help = "name of the Slurm cluster"},
+    {WORD("control_host", control_host, "\"\"", "HOST"),
+     .help = "host on which slurmctld, the Slurm controller, runs; default: this host"},
+    {.key = "node_timeout",
+     .type = LS_OPTION_DURATION,
+     FIELD(node_timeout_s),
+     .default_text = "60s",
+     .min = 5,
+     .max = 3600,
+     .help =
+         "time after which a node that does not answer is regarded as down, and its jobs are queued again"},
+    {NUMBER("port", 'p', port, "16817", 1024, 65000),
+     .help = "first TCP port that a private cluster uses; each node uses one more port"},
+    {WORD("slurm_version", slurm_version, "\"\"", "VERSION"),
+     .help =
+         "version of Slurm that the configuration is written for; default: what 'slurmctld -V' prints here"},
+    LS_ROW_JSON(slurm_config_settings),
+};
+static const ls_option_table slurm_config_table = LS_OPTIONS(slurm_config_options);
+
+/* The version that the first of these programs reports. */
+static ls_status find_version(ls_arena *arena, const char *given, ls_slurm_version *version_out)
+{
+    if (given[0]) {
+        return ls_slurm_version_parse(given, version_out);
+    }
+    static const char *const askable[] = {"slurmctld", "/usr/sbin/slurmctld", "/sbin/slurmctld", "sinfo"};
+    for (size_t i = 0; i < sizeof askable / sizeof askable[0]; i++) {
+        const char *const argv[] = {askable[i], "-V", NULL};
+        ls_program_result answer;
+        if (ls_program_run(&(ls_program){.argv = argv, .timeout_s = 10}, arena, &answer) == LS_OK &&
+            answer.exit_code == 0) {
+            return ls_slurm_version_parse(answer.output, version_out);
+        }
+    }
+    return ls_fail(LS_ERR_NOT_FOUND, "Slurm was not found: neither slurmctld nor sinfo answers. Install it "
+                                     "(Debian: slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins), "
+                                     "or name the version to write for: --slurm-version 24.05");
+}
+
+static ls_status write_file(ls_arena *arena, const char *dir, const ls_slurm_file *file)
+{
+    const char *path = ls_path_join(arena, dir, file->name);
+    LS_TRY(ls_file_write_atomic(path, file->text, strlen(file->text)));
+    return chmod(path, file->mode) == 0 ? LS_OK
+                                        : ls_fail_errno(errno, "can't set the permissions of %s", path);
+}
+
+static ls_status write_files(ls_arena *arena, const slurm_config_settings *settings, ls_slurm_config *config,
+                             ls_slurm_file files[LS_SLURM_FILES], size_t *count_out)
+{
+    char absolute[PATH_MAX];
+    LS_TRY(ls_dir_create(settings->output));
+    if (!realpath(settings->output, absolute)) {
+        return ls_fail_errno(errno, "can't find %s", settings->output);
+    }
+    config->directory = absolute;
+    LS_TRY(ls_slurm_config_write(config, arena, files, count_out));
+    config->directory = ls_arena_strdup(arena, absolute);
+    for (size_t i = 0; i < *count_out; i++) {
+        LS_TRY(write_file(arena, config->directory, &files[i]));
+    }
+    return LS_OK;
+}
+
+static void print_result(const ls_slurm_config *config, const ls_slurm_file *files, size_t count, bool json)
+{
+    if (json) {
+        json_t *names = json_array();
+        for (size_t i = 0; i < count; i++) {
+            json_array_append_new(names, json_string(files[i].name));
+        }
+        json_t *root =
+            json_pack("{s:s, s:[I,I], s:o}", "directory", config->directory, "version",
+                      (json_int_t)config->version.major, (json_int_t)config->version.minor, "files", names);
+        ls_print_json(root);
+        json_decref(root);
+        return;
+    }
+    printf("a configuration for Slurm %u.%02u is in %s:", config->version.major, config->version.minor,
+           config->directory);
+    for (size_t i = 0; i < count; i++) {
+        printf(" %s", files[i].name);
+    }
+    if (config->local) {
+        printf("\nstart:    %s/start\nuse:      export SLURM_CONF=%s/slurm.conf\nstop:     %s/stop\n",
+               config->directory, config->directory, config->directory);
+    } else {
+        printf("\nreview it, copy it to /etc/slurm on %s and on all nodes, then start slurmctld on %s and "
+               "slurmd on the nodes\n",
+               config->control_host, config->control_host);
+    }
+}
+
+static ls_status run_slurm_config(const ls_invocation *invocation)
+{
+    const slurm_config_settings *settings = invocation->settings;
+    if (!settings->output[0]) {
+        return ls_fail(LS_ERR_INVALID, "missing output folder: give --output DIR");
+    }
+    char host[256] = "";
+    (void)gethostname(host, sizeof host - 1);
+    host[strcspn(host, ".")] = 0;
+    const struct passwd *who = getpwuid(geteuid());
+    ls_slurm_config config = {
+        .cluster = settings->cluster,
+        .control_host = settings->control_host[0] && !settings->local ? settings->control_host : host,
+        .nodes = (uint32_t)settings->nodes,
+        .node_prefix = settings->prefix,
+        .gpus = (uint32_t)settings->gpus,
+        .gpu_kind = settings->gpu_kind,
+        .cpus = (uint32_t)settings->cpus,
+        .memory_mib = (uint32_t)(settings->memory_bytes >> 20),
+        .leaf_nodes = (uint32_t)settings->leaf_nodes,
+        .local = settings->local,
+        .user = who ? who->pw_name : "",
+        .first_port = (uint32_t)settings->port,
+        .node_timeout_s = (uint32_t)settings->node_timeout_s,
+    };
+    ls_arena arena;
+    ls_arena_init(&arena);
+    ls_slurm_file files[LS_SLURM_FILES];
+    size_t count = 0;
+    ls_status status = find_version(&arena, settings->slurm_version, &config.version);
+    if (status == LS_OK) {
+        status = write_files(&arena, settings, &config, files, &count);
+    }
+    if (status == LS_OK) {
+        print_result(&config, files, count, settings->json);
+    }
+    ls_arena_release(&arena);
+    return status;
+}
+
+const ls_command ls_command_slurm_config = {
+    .name = "slurm-config",
+    .words = "",
+    .summary = "write a working Slurm configuration",
+    .details = "Writes slurm.conf and its companion files for the version of Slurm that is\n"
+               "found: ranks placed near each other, backfill, three partitions (high, normal,\n"
+               "low) of which a higher one preempts a lower one, and preempted jobs that save\n"
+               "and are queued again. With --local it is a cluster of several nodes on this\n"
+               "machine that you start and stop yourself, without root.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep slurm-config --local --nodes 4 -o /tmp/slurm && /tmp/slurm/start\n"
+               "  export SLURM_CONF=/tmp/slurm/slurm.conf; sinfo; srun -N 2 hostname\n"
+               "  /tmp/slurm/stop",
+    .words_min = 0,
+    .words_max = 0,
+    .options = &slurm_config_table,
+    .settings_bytes = sizeof(slurm_config_settings),
+    .run = run_slurm_config,
+};

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/* agent: runs the ranks of one host of a run on several hosts. */
+#include "cli/command.h"
+#include "execution/elastic/hosts/launch.h"
+
+typedef struct agent_settings {
+    const char *coordinator, *token_file, *name;
+    uint64_t slots, timeout;
+} agent_settings;
+
+#define FIELD(name) .offset = offsetof(agent_settings, name)
+static const ls_option agent_options[] = {
+    {.key = "coordinator",
+     .type = LS_OPTION_STRING,
+     FIELD(coordinator),
+     .default_text = "\"\"",
+     .value_name = "HOST:PORT",
+     .help = "address at which 'lockstep train --coordinator' listens"},
+    {.key = "token_file",
+     .type = LS_OPTION_STRING,
+     FIELD(token_file),
+     .default_text = "\"\"",
+     .value_name = "FILE",
+     .help = "file with the run's secret (the one 'lockstep train' was given); -: read it from the first "
+             "line of standard input; without this option the environment variable LOCKSTEP_TOKEN holds the "
+             "secret itself"},
+    {.key = "slots",
+     .type = LS_OPTION_U64,
+     FIELD(slots),
+     .default_text = "0",
+     .min = 0,
+     .max = 256,
+     .help = "maximum number of ranks on this host; 0: all ranks that have no host yet"},
+    {.key = "name",
+     .type = LS_OPTION_STRING,
+     FIELD(name),
+     .default_text = "\"\"",
+     .value_name = "NAME",
+     .help = "name of this host, as written in the file that 'lockstep train --hosts' was given"},
+    {.key = "timeout",
+     .type = LS_OPTION_U64,
+     FIELD(timeout),
+     .default_text = "60",
+     .min = 1,
+     .max = 86400,
+     .help = "maximum number of seconds to wait for 'lockstep train' to answer at --coordinator"},
+};
+static const ls_option_table agent_table = LS_OPTIONS(agent_options);
+
+static ls_status run_agent(const ls_invocation *invocation)
+{
+    const agent_settings *settings = invocation->settings;
+    char token[LS_COMM_TOKEN_BYTES];
+    if (!settings->coordinator[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "missing --coordinator HOST:PORT, the address at which 'lockstep train' listens");
+    }
+    LS_TRY(ls_token_read(settings->token_file, token));
+    return ls_host_agent_run(&(ls_host_agent_options){.coordinator = settings->coordinator,
+                                                      .token = token,
+                                                      .name = settings->name,
+                                                      .slots = (uint32_t)settings->slots,
+                                                      .timeout_s = (double)settings->timeout});
+}
+
+const ls_command ls_command_agent = {
+    .name = "agent",
+    .words = "",
+    .summary = "run the ranks of this host for a run on several hosts",
+    .details = "Joins the run whose 'lockstep train' listens at --coordinator: starts the ranks\n"
+               "of this host, watches them, and ends with the run. 'lockstep train --hosts FILE'\n"
+               "starts its agents itself.\n"
+               "\n"
+               "The run directory and the data are read under the same paths as on the trainer's\n"
+               "host, from a shared file system or from copies. Both sides present the same\n"
+               "secret token (LOCKSTEP_TOKEN or --token-file).\n"
+               "\n"
+               "Examples:\n"
+               "  export LOCKSTEP_TOKEN=$(openssl rand -hex 16)\n"
+               "      the same token on all hosts\n"
+               "  lockstep agent --coordinator 10.0.0.1:4711\n"
+               "      takes all ranks that have no host yet\n"
+               "  lockstep agent --coordinator 10.0.0.1:4711 --slots 2\n"
+               "      takes at most two ranks",
+    .words_min = 0,
+    .words_max = 0,
+    .options = &agent_table,
+    .settings_bytes = sizeof(agent_settings),
+    .run = run_agent,
+};

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Combinations of settings. Every message names the keys, the values seen, and values that would
+ * work. */
+#include "config/run_file.h"
+
+#include <string.h>
+
+enum { SUGGESTIONS = 4 };
+
+static unsigned long long number(uint64_t value)
+{
+    return (unsigned long long)value;
+}
+
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+/* "9, 12, 16 or 18": the divisors of `count` that are nearest to `wanted`, ascending. */
+static void append_near_divisors(ls_text *text, uint64_t count, uint64_t wanted)
+{
+    uint64_t near[SUGGESTIONS];
+    size_t found = 0;
+    uint64_t below = wanted, above = wanted + 1;
+    while (found < SUGGESTIONS && (below >= 1 || above <= count)) {
+        if (below >= 1 && (above > count || wanted - below <= above - wanted)) {
+            if (count % below == 0) {
+                near[found++] = below;
+            }
+            below--;
+        } else {
+            if (count % above == 0) {
+                near[found++] = above;
+            }
+            above++;
+        }
+    }
+    for (uint64_t value = 1; value <= count && found > 0; value++) {
+        for (size_t i = 0; i < found; i++) {
+            if (near[i] == value) {
+                near[i] = near[--found];
+                ls_text_printf(text, "%llu%s", number(value), found > 1 ? ", " : found == 1 ? " or " : "");
+                break;
+            }
+        }
+    }
+}
+
+static ls_status fail_text(ls_text *text)
+{
+    const ls_status status = ls_fail(LS_ERR_INVALID, "%s", ls_text_string(text));
+    ls_text_release(text);
+    return status;
+}
+
+static ls_status check_leaves(const ls_run_train *train)
+{
+    if (train->global_batch % train->leaves == 0) {
+        return LS_OK;
+    }
+    ls_text text = {0};
+    ls_text_printf(&text, "train.leaves is %llu, which does not divide train.global_batch %llu; leaves ",
+                   number(train->leaves), number(train->global_batch));
+    append_near_divisors(&text, train->global_batch, train->leaves);
+    const uint64_t lower = train->global_batch / train->leaves * train->leaves;
+    ls_text_printf(&text, " would work, or global_batch ");
+    if (lower > 0) {
+        ls_text_printf(&text, "%llu or ", number(lower));
+    }
+    ls_text_printf(&text, "%llu", number(lower + train->leaves));
+    return fail_text(&text);
+}
+
+/* Leaves that are chosen automatically follow the micro-batch, so that the file's own values are
+ * all that matters. */
+static ls_status check_micro_batch(const ls_run_train *train, bool automatic_leaves)
+{
+    const uint64_t leaf = train->global_batch / train->leaves;
+    if (leaf % train->micro_batch == 0) {
+        return LS_OK;
+    }
+    const uint64_t whole = automatic_leaves ? train->global_batch : leaf;
+    ls_text text = {0};
+    ls_text_printf(&text, "train.micro_batch is %llu, which does not divide ", number(train->micro_batch));
+    if (automatic_leaves) {
+        ls_text_printf(&text, "train.global_batch %llu; micro_batch ", number(whole));
+    } else {
+        ls_text_printf(&text,
+                       "the %llu sequence%s of a leaf (train.global_batch %llu / train.leaves %llu); "
+                       "micro_batch ",
+                       number(whole), plural(whole), number(train->global_batch), number(train->leaves));
+    }
+    append_near_divisors(&text, whole, train->micro_batch);
+    ls_text_append(&text, " would work");
+    return fail_text(&text);
+}
+
+static ls_status check_heads(const ls_run_model *model)
+{
+    ls_text text = {0};
+    if (model->heads % model->kv_heads != 0) {
+        ls_text_printf(&text, "model.kv_heads is %llu, which does not divide model.heads %llu; kv_heads ",
+                       number(model->kv_heads), number(model->heads));
+        append_near_divisors(&text, model->heads, model->kv_heads);
+        ls_text_append(&text, " would work");
+        return fail_text(&text);
+    }
+    if (model->head_dim == LS_AUTO_U64) {
+        const uint64_t lower = model->width / model->heads * model->heads;
+        ls_text_printf(&text, "model.heads %llu does not divide model.width %llu; heads ",
+                       number(model->heads), number(model->width));
+        append_near_divisors(&text, model->width, model->heads);
+        ls_text_printf(&text, " would work, or width %llu, or set model.head_dim",
+                       number(lower + model->heads));
+        return fail_text(&text);
+    }
+    if (model->head_dim % 2 != 0 && model->family != LS_FAMILY_GPT2) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "model.head_dim is %llu%s; rotary positions turn pairs and need an even one, such as %llu",
+            number(model->head_dim), model->head_dim * model->heads == model->width ? " (width / heads)" : "",
+            number(model->head_dim + 1));
+    }
+    if (model->family == LS_FAMILY_GPT2 &&
+        (model->kv_heads != model->heads || model->head_dim * model->heads != model->width)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model.family gpt2 has kv_heads = heads and head_dim = width / heads; remove "
+                       "model.kv_heads and model.head_dim, or set model.family to llama");
+    }
+    return LS_OK;
+}
+
+static ls_status check_tensor_cut(const ls_run_file *run)
+{
+    const ls_run_model *model = &run->model;
+    const uint64_t cut = run->train.tensor_cut;
+    if (model->kv_heads % cut != 0 || model->ffn % cut != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.tensor_cut is %llu, but must divide model.kv_heads %llu and model.ffn %llu; 1 "
+                       "always works",
+                       number(cut), number(model->kv_heads), number(model->ffn));
+    }
+    return LS_OK;
+}
+
+static ls_status check_window(const ls_run_model *model)
+{
+    if (model->from[0] || model->sliding_window == 0 || ls_family_has_window((ls_family)model->family)) {
+        return LS_OK;
+    }
+    return ls_fail(LS_ERR_INVALID,
+                   "model.sliding_window is %llu, but only mistral, qwen2 and qwen3 have sliding windows, "
+                   "and model.family is %s; remove the key, or change the family",
+                   number(model->sliding_window), ls_family_name((ls_family)model->family));
+}
+
+static ls_status check_model(const ls_run_file *run)
+{
+    const ls_run_model *model = &run->model;
+    if (model->heads == LS_AUTO_U64 || model->kv_heads == LS_AUTO_U64 || model->width == LS_AUTO_U64 ||
+        model->ffn == LS_AUTO_U64) {
+        return LS_OK; /* model.from: known after the import */
+    }
+    LS_TRY(check_heads(model));
+    LS_TRY(check_tensor_cut(run));
+    LS_TRY(check_window(model));
+    if (model->rope_scaling_kind == LS_ROPE_LLAMA3 &&
+        model->rope_scaling_low_freq_factor >= model->rope_scaling_high_freq_factor) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model.rope_scaling.low_freq_factor is %g, but must be below "
+                       "model.rope_scaling.high_freq_factor, which is %g",
+                       model->rope_scaling_low_freq_factor, model->rope_scaling_high_freq_factor);
+    }
+    return LS_OK;
+}
+
+static ls_status check_tokenizer(const ls_run_file *run)
+{
+    const ls_run_tokenizer *tokenizer = &run->tokenizer;
+    if (tokenizer->kind == LS_TOKENIZER_FILE && !tokenizer->file[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "tokenizer.kind is file, but tokenizer.file is not set; give the path of a "
+                       "tokenizer.json, or use kind bytes");
+    }
+    if (tokenizer->kind != LS_TOKENIZER_FILE && tokenizer->file[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "tokenizer.file is set, but tokenizer.kind is %s; set tokenizer.kind to file, or "
+                       "remove one of the two keys",
+                       tokenizer->kind == LS_TOKENIZER_BYTES   ? "bytes"
+                       : tokenizer->kind == LS_TOKENIZER_TRAIN ? "train"
+                                                               : "model");
+    }
+    if (tokenizer->kind == LS_TOKENIZER_MODEL && !run->model.from[0]) {
+        return ls_fail(LS_ERR_INVALID, "tokenizer.kind is model, but model.from is not set; set it, or set "
+                                       "tokenizer.kind to bytes, file or train");
+    }
+    return LS_OK;
+}
+
+static ls_status check_data(const ls_run_data *data)
+{
+    if (data->train.count == 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "data.train is empty; name at least one file, as in  data: {train: [corpus/*.txt]}");
+    }
+    if (data->validation.count > 0 && data->validation_fraction > 0.0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "data.validation names files and data.validation_fraction is %g; keep one of them",
+                       data->validation_fraction);
+    }
+    return LS_OK;
+}
+
+static ls_status check_schedule(const ls_run_train *train)
+{
+    const ls_run_schedule *schedule = &train->schedule;
+    if (schedule->steps == LS_AUTO_U64) {
+        return LS_OK; /* epochs: known after the data is opened */
+    }
+    if (schedule->warmup_steps > schedule->steps) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.schedule.warmup_steps is %llu, but the schedule has %llu step%s; use auto, or "
+                       "%llu at most",
+                       number(schedule->warmup_steps), number(schedule->steps), plural(schedule->steps),
+                       number(schedule->steps));
+    }
+    return LS_OK;
+}
+
+static ls_status check_notice(const ls_run_job *job)
+{
+    static const char *const names[] = {"file", "aws", "gcp", "azure"};
+    for (uint64_t i = 0; i < job->notice.count; i++) {
+        const char *name = job->notice.items[i];
+        bool is_known = false;
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+            is_known = is_known || strcmp(name, names[k]) == 0;
+        }
+        if (!is_known) {
+            return ls_fail(LS_ERR_INVALID, "job.notice names '%s'; allowed are aws, gcp, azure and file",
+                           name);
+        }
+    }
+    return LS_OK;
+}
+
+/* A number without sign or spaces, and not 0. */
+static bool is_job_number(const char *text)
+{
+    return text[0] >= '1' && text[0] <= '9' && strlen(text) <= 15 &&
+           strspn(text, "0123456789") == strlen(text);
+}
+
+static bool is_variable(const char *text)
+{
+    const char *end = strchr(text, '=');
+    return end && end > text && !(text[0] >= '0' && text[0] <= '9') &&
+           strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") ==
+               (size_t)(end - text);
+}
+
+static ls_status check_job(const ls_run_job *job)
+{
+    for (uint64_t i = 0; i < job->after.count; i++) {
+        if (!is_job_number(job->after.items[i])) {
+            return ls_fail(LS_ERR_INVALID,
+                           "job.after names '%.40s'; allowed are numbers of jobs, as submit prints them",
+                           job->after.items[i]);
+        }
+    }
+    for (uint64_t i = 0; i < job->environment.count; i++) {
+        if (!is_variable(job->environment.items[i])) {
+            return ls_fail(
+                LS_ERR_INVALID,
+                "job.environment has '%.40s'; write NAME=VALUE, with a name of letters, digits and _",
+                job->environment.items[i]);
+        }
+    }
+    if (job->command.count > 0 && job->command.items[0][0] == '\0') {
+        return ls_fail(LS_ERR_INVALID,
+                       "job.command begins with an empty word; the first word is the program");
+    }
+    if (job->command.count == 1 && strchr(job->command.items[0], ' ')) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "job.command is the one word '%.200s'; write a list of words, as [sleep, 5], or [sh, -c, "
+            "'...'] for a shell to read",
+            job->command.items[0]);
+    }
+    if (job->group_running_max > 0 && !job->group[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "job.group.running_max is %llu, but job.group.name is not set; name the group, or "
+                       "remove job.group.running_max",
+                       number(job->group_running_max));
+    }
+    if (job->elastic && job->command.count > 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "job.elastic is true, but only a training run can change its number of ranks, not the "
+                       "program of job.command; remove one of the two keys");
+    }
+    return LS_OK;
+}
+
+static ls_status check_ranks(const ls_run_file *run)
+{
+    const ls_run_job *job = &run->job;
+    const ls_run_parallel *parallel = &run->parallel;
+    if (job->min_ranks > job->max_ranks) {
+        return ls_fail(LS_ERR_INVALID, "job.min_ranks is %llu, more than job.max_ranks, which is %llu",
+                       number(job->min_ranks), number(job->max_ranks));
+    }
+    const uint64_t per_replica = parallel->tensor * parallel->pipeline;
+    const char *shares_word = run->train.leaves == 1 ? "share" : "shares";
+    if (parallel->ranks == LS_AUTO_U64) {
+        return parallel->data == LS_AUTO_U64 || parallel->data <= run->train.leaves
+                   ? LS_OK
+                   : ls_fail(LS_ERR_INVALID,
+                             "parallel.data is %llu, but the batch of a step is divided into only %llu %s; "
+                             "use at most %llu, or a new run with more train.leaves",
+                             number(parallel->data), number(run->train.leaves), shares_word,
+                             number(run->train.leaves));
+    }
+    if (parallel->ranks % per_replica != 0) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "parallel.ranks is %llu, but must be a multiple of parallel.tensor %llu * parallel.pipeline %llu",
+            number(parallel->ranks), number(parallel->tensor), number(parallel->pipeline));
+    }
+    if (job->min_ranks > parallel->ranks) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "job.min_ranks is %llu, but the run has %llu rank%s (--ranks, parallel.ranks); use at most %llu",
+            number(job->min_ranks), number(parallel->ranks), plural(parallel->ranks),
+            number(parallel->ranks));
+    }
+    const uint64_t replicas = parallel->ranks / per_replica;
+    if (parallel->data != LS_AUTO_U64 && parallel->data != replicas) {
+        return ls_fail(LS_ERR_INVALID,
+                       "parallel.data is %llu, but parallel.ranks %llu / (parallel.tensor %llu * "
+                       "parallel.pipeline %llu) is %llu; set parallel.data to auto",
+                       number(parallel->data), number(parallel->ranks), number(parallel->tensor),
+                       number(parallel->pipeline), number(replicas));
+    }
+    if (replicas > run->train.leaves) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "parallel.ranks is %llu, but the batch of a step is divided into only %llu %s, so that some "
+            "ranks would never work; use at most %llu rank%s, or a new run with more train.leaves",
+            number(parallel->ranks), number(run->train.leaves), shares_word,
+            number(run->train.leaves * per_replica), plural(run->train.leaves * per_replica));
+    }
+    if (parallel->ranks > job->max_ranks) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "the run would have %llu ranks (--ranks, parallel.ranks), but job.max_ranks is %llu; use %llu "
+            "to %llu ranks, or more job.max_ranks",
+            number(parallel->ranks), number(job->max_ranks), number(job->min_ranks), number(job->max_ranks));
+    }
+    return LS_OK;
+}
+
+static ls_status check_name(const char *name)
+{
+    if (name[0] == '\0' || name[0] == '.' || strlen(name) > 128 || strpbrk(name, "/\\\n\t")) {
+        return ls_fail(LS_ERR_INVALID,
+                       "name is \"%.140s\", allowed are 1 to 128 characters without slashes and not "
+                       "beginning with a dot, "
+                       "because it names a folder",
+                       name);
+    }
+    return LS_OK;
+}
+
+ls_status ls_run_file_check(const ls_run_file *run)
+{
+    LS_TRY(check_name(run->name));
+    LS_TRY(check_job(&run->job));
+    if (run->job.command.count > 0) {
+        return LS_OK; /* the other settings apply to training only */
+    }
+    LS_TRY(check_model(run));
+    LS_TRY(check_tokenizer(run));
+    LS_TRY(check_data(&run->data));
+    LS_TRY(check_leaves(&run->train));
+    LS_TRY(check_micro_batch(&run->train, run->automatic.leaves));
+    LS_TRY(check_schedule(&run->train));
+    LS_TRY(check_notice(&run->job));
+    return check_ranks(run);
+}
+
+ls_status ls_run_file_check_effect(const ls_run_file *run)
+{
+    const ls_run_model *model = &run->model;
+    const ls_rope_scaling_kind kind = model->rope_scaling_kind;
+    const double factor = model->rope_scaling_factor;
+    const uint64_t original = model->rope_scaling_original_context;
+    if (kind != LS_ROPE_NONE && model->family == LS_FAMILY_GPT2) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model.rope_scaling.kind is set, but model.family gpt2 has learned position "
+                       "embeddings that cannot be scaled; remove model.rope_scaling");
+    }
+    if (kind != LS_ROPE_LLAMA3 &&
+        (model->rope_scaling_low_freq_factor != 1.0 || model->rope_scaling_high_freq_factor != 4.0)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model.rope_scaling.%s_freq_factor has an effect only with "
+                       "model.rope_scaling.kind: llama3; remove the key, or set the kind",
+                       model->rope_scaling_low_freq_factor != 1.0 ? "low" : "high");
+    }
+    const bool has_factor = factor != LS_AUTO_F64 && factor != 1.0;
+    const bool has_original = original != LS_AUTO_U64 && original != LS_RUN_FILE_ORIGINAL_CONTEXT;
+    if (kind == LS_ROPE_NONE && (has_factor || has_original)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model.rope_scaling.%s has no effect without model.rope_scaling.kind; remove the key, "
+                       "or set the kind to linear, llama3, dynamic or yarn",
+                       has_factor ? "factor" : "original_context");
+    }
+    return LS_OK;
+}
+
+uint64_t ls_run_file_ranks(const ls_run_file *run)
+{
+    const ls_run_parallel *parallel = &run->parallel;
+    if (parallel->ranks != LS_AUTO_U64) {
+        return parallel->ranks;
+    }
+    return parallel->data != LS_AUTO_U64 ? parallel->data * parallel->tensor * parallel->pipeline : 1;
+}
+
+ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
+{
+    if (run->train.precision == LS_PRECISION_BF16 && !has_gpu) {
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "train.precision is bf16, but this version trains on the CPU and in fp32 only, with or "
+            "without a GPU; set train.precision: fp32");
+    }
+    const struct {
+        const char *key;
+        uint64_t value;
+    } degrees[] = {{"parallel.tensor", run->parallel.tensor}, {"parallel.pipeline", run->parallel.pipeline}};
+    for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
+        if (degrees[i].value > 1) {
+            return ls_fail(
+                LS_ERR_UNSUPPORTED,
+                "%s is %llu, but training in this version supports 1 only; parallel.ranks divides the batch "
+                "between processes",
+                degrees[i].key, (unsigned long long)degrees[i].value);
+        }
+    }
+    return LS_OK;
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Names of settings in other training programs, and ours. Only for errors: nothing is renamed
+ * silently. */
+#include "config/run_file_hints.h"
+
+/* clang-format off */
+const ls_option_hint ls_run_file_hints[] = {
+    /* optimizer and schedule */
+    {"learning_rate max_lr peak_lr initial_lr base_lr", "train.optimizer.lr", ""},
+    {"adam_beta1 beta_1", "train.optimizer.beta1", ""},
+    {"adam_beta2 beta_2", "train.optimizer.beta2", ""},
+    {"adam_epsilon adam_eps epsilon", "train.optimizer.eps", ""},
+    {"optim optimizer_type optimizer_name", "train.optimizer.kind", ""},
+    {"wd l2", "train.optimizer.weight_decay", ""},
+    {"lr_scheduler lr_scheduler_type scheduler lr_schedule scheduler_type", "train.schedule.kind", ""},
+    {"min_lr lr_min final_lr", "train.schedule.final_lr_fraction", "a fraction of train.optimizer.lr"},
+    {"warmup warmup_iters num_warmup_steps lr_warmup_steps lr_warmup_iters warmup_ratio warmup_fraction warmup_tokens", "train.schedule.warmup_steps", "a number of steps"},
+    {"lr_decay_iters lr_decay_steps", "train.schedule.steps", ""},
+    {"gradient_clipping max_grad_norm grad_clip clip_grad clip_grad_norm gradient_clip_val grad_norm_clip", "train.clip_norm", ""},
+    {"label_smoothing label_smoothing_factor ema z_loss aux_loss", NULL, "this version has nothing like it"},
+    /* batch and length */
+    {"batch_size train_batch_size total_batch_size global_batch_size effective_batch_size bsz", "train.global_batch", "sequences per step, over all ranks"},
+    {"per_device_train_batch_size per_device_batch_size micro_batch_size train_micro_batch_size_per_gpu device_batch_size mini_batch_size", "train.micro_batch", "sequences that a rank computes at once; train.global_batch is the batch of a step"},
+    {"gradient_accumulation_steps grad_accum gradient_accumulation grad_accumulation_steps accumulate_grad_batches accumulation_steps", NULL, "gradients accumulate by themselves: train.global_batch is the number of sequences in a step, train.micro_batch how many a rank computes at once"},
+    {"num_train_epochs num_epochs max_epochs n_epochs epoch", "train.epochs", ""},
+    {"max_steps max_iters num_steps total_steps train_steps num_train_steps num_iterations iterations iters max_step", "train.steps", ""},
+    {"total_tokens num_tokens train_tokens max_train_tokens token_budget", "train.tokens", ""},
+    {"random_seed manual_seed", "train.seed", ""},
+    {"training trainer training_args training_arguments", "train.steps", "settings of training are in the section train"},
+    /* precision and memory */
+    {"bf16 fp16 tf32 mixed_precision amp dtype torch_dtype compute_dtype half", "train.precision", "only fp32 trains in this version"},
+    {"gradient_checkpointing activation_checkpointing grad_checkpoint activation_checkpoint", "train.recompute", "none, selective or full"},
+    {"compile torch_compile flash_attention use_flash_attention flash_attn attn_implementation use_cache fused", NULL, "there is nothing to choose: each operation has one implementation"},
+    {"device cuda use_cuda use_cpu gpu no_cuda accelerator", NULL, "there is nothing to choose: training uses the CPU in this version"},
+    {"num_workers dataloader_num_workers data_workers prefetch_factor pin_memory", NULL, "there is nothing to choose: data is tokenised once and then mapped into memory"},
+    {"num_threads n_threads omp_num_threads", "train.threads", "per rank"},
+    {"num_gpus n_gpus n_gpu gpus devices num_devices num_processes nproc_per_node world_size ddp", "parallel.ranks", "number of processes, or the option --ranks"},
+    {"deepspeed zero_stage zero_optimization fsdp fsdp_config sharding_strategy zero3", "parallel.zero", "ZeRO stage 0 to 3"},
+    {"tensor_parallel_size tensor_model_parallel_size tp_size tp", "parallel.tensor", "only 1 works in this version"},
+    {"pipeline_parallel_size pipeline_model_parallel_size pp_size pp", "parallel.pipeline", "only 1 works in this version"},
+    /* model */
+    {"hidden_size n_embd d_model dim embed_dim n_embed embedding_size model_dim", "model.width", ""},
+    {"num_hidden_layers n_layer n_layers num_layers depth num_blocks", "model.layers", ""},
+    {"num_attention_heads n_head n_heads num_heads", "model.heads", ""},
+    {"num_key_value_heads n_kv_heads n_kv_head num_kv_heads n_query_groups num_query_groups", "model.kv_heads", ""},
+    {"intermediate_size d_ff ffn_dim n_inner mlp_dim ffn_hidden_size feed_forward_size hidden_dim", "model.ffn", ""},
+    {"max_length block_size max_seq_length max_seq_len seq_len seq_length sequence_length sequence_len context_length max_position_embeddings n_positions n_ctx cutoff_len context_size ctx_len model_max_length", "model.context", "tokens in a sequence"},
+    {"vocab_size padded_vocab_size n_vocab", "model.vocab", ""},
+    {"tie_word_embeddings tied_embeddings weight_tying", "model.tie_embeddings", ""},
+    {"rms_norm_eps layer_norm_eps layer_norm_epsilon layernorm_epsilon", "model.norm_eps", ""},
+    {"model_type architecture arch model_family", "model.family", ""},
+    {"initializer_range init_scale init_method_std", "model.init_std", ""},
+    {"rope_base rotary_base", "model.rope_theta", ""},
+    {"model_name_or_path base_model model_name pretrained pretrained_model_name_or_path init_from model_path model_id", "model.from", "a folder on this machine; nothing is downloaded"},
+    {"dropout attention_dropout attn_pdrop resid_pdrop embd_pdrop hidden_dropout attention_dropout_prob", NULL, "this version has no dropout"},
+    {"lora peft qlora adapter adapters lora_r lora_rank lora_alpha lora_dropout lora_target_modules load_in_4bit load_in_8bit quantization quantization_config", NULL, "this version has no adapters and no quantisation; train.freeze keeps chosen tensors as they are"},
+    {"moe num_experts n_experts num_local_experts", NULL, "this version has no mixture-of-experts models"},
+    /* data and tokenizer */
+    {"dataset datasets data_path train_file train_files train_data dataset_path data_dir dataset_name train_dataset input_file", "data.train", "files on this machine, or patterns of their names"},
+    {"validation_file validation_files val_data val_file val_files eval_dataset valid_data eval_file eval_data test_file", "data.validation", ""},
+    {"val_set_size val_split validation_split val_fraction test_size eval_split_ratio", "data.validation_fraction", ""},
+    {"tokenizer_path tokenizer_name tokenizer_name_or_path vocab_file tokenizer_file", "tokenizer.file", ""},
+    {"packing sample_packing pack_dataset group_by_length pad_to_max_length", NULL, "there is nothing to choose: documents follow each other without padding"},
+    {"chat_template prompt_template conversation train_on_inputs instruction messages", NULL, "this version trains on plain text only"},
+    {"shuffle shuffle_buffer_size", NULL, "there is nothing to choose: the order is a random permutation that train.seed decides"},
+    /* saving, evaluation, logs */
+    {"save_steps save_interval save_every ckpt_interval checkpoint_interval checkpoint_every save_freq save_strategy", "checkpoint.every_steps", ""},
+    {"save_total_limit keep_checkpoints max_to_keep", "checkpoint.keep_last", ""},
+    {"load_best_model_at_end save_best save_top_k", "checkpoint.keep_best", ""},
+    {"eval_steps eval_interval eval_every val_check_interval eval_strategy evaluation_strategy eval_freq val_interval", "eval.every_steps", ""},
+    {"eval_iters eval_batches limit_val_batches val_batches max_eval_batches", "eval.batches", ""},
+    {"logging_steps log_interval log_every_n_steps log_every print_every logging_interval", "log.every_steps", ""},
+    {"report_to wandb wandb_project wandb_run_name use_wandb mlflow comet neptune logger", NULL, "nothing is sent anywhere: a run writes metrics.jsonl, report.html and TensorBoard files (log.tensorboard)"},
+    {"run_name experiment experiment_name exp_name project", "name", ""},
+    {"output_dir out_dir save_dir log_dir run_dir checkpoint_dir ckpt_dir logging_dir", NULL, "a run is kept in runs/NAME, or where the option --run-dir says"},
+    {"resume resume_from resume_from_checkpoint auto_resume_from_checkpoints load_checkpoint", NULL, "the same command resumes its run; model.from starts a new run from a checkpoint"},
+    {"early_stopping early_stopping_patience patience early_stop", NULL, "this version does not stop early; checkpoint.keep_best keeps the best checkpoint"},
+    {NULL, NULL, NULL},
+};
+/* clang-format on */

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/encode_corpus.h"
+
+#include "base/assert.h"
+#include "data/records.h"
+#include "data/text.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNIT_BYTES = 2 << 20, THREADS_MAX = 256 };
+
+/* A document inside a unit. */
+typedef struct document {
+    /* Where its ids end in the unit's ids. */
+    size_t ids_end;
+    uint64_t text_bytes;
+} document;
+
+/* A piece of the file that one thread encodes, and the result. */
+typedef struct unit {
+    const ls_encode_request *request;
+    const ls_records *records;
+    ls_record_cursor begin;
+    /* Offset of its end. */
+    size_t end;
+    /* Text: the end-of-text token follows it. */
+    bool ends_document;
+    /* Text: it does not continue the unit before it. */
+    bool begins_document;
+
+    /* Kept for the next wave. */
+    ls_tokenizer_scratch *scratch;
+    ls_token_buffer ids;
+    document *documents;
+    size_t document_count, document_capacity;
+    ls_status status;
+    /* The error text of the thread that failed. Owned. */
+    char *error_text;
+} unit;
+
+static bool takes_any_bytes(const ls_tokenizer *tokenizer)
+{
+    return strcmp(ls_tokenizer_kind(tokenizer), "bytes") == 0;
+}
+
+/* ---- one unit -------------------------------------------------------------------------------- */
+
+static ls_status note_document(unit *u, uint64_t text_bytes)
+{
+    if (u->document_count == u->document_capacity) {
+        const size_t capacity = u->document_capacity ? u->document_capacity * 2 : 64;
+        document *documents = realloc(u->documents, capacity * sizeof *documents);
+        if (!documents) {
+            return ls_fail(LS_ERR_MEMORY, "%s: not enough memory for %zu documents", u->request->file->path,
+                           capacity);
+        }
+        u->documents = documents;
+        u->document_capacity = capacity;
+    }
+    u->documents[u->document_count++] = (document){.ids_end = u->ids.count, .text_bytes = text_bytes};
+    return LS_OK;
+}
+
+static ls_status encode_document(unit *u, const char *text, size_t bytes, bool with_end)
+{
+    const ls_tokenizer *tokenizer = u->request->tokenizer;
+    const int32_t end_of_text = ls_tokenizer_eos(tokenizer);
+    LS_TRY(ls_tokenizer_encode(tokenizer, u->scratch, text, bytes, false, &u->ids));
+    if (with_end && end_of_text >= 0) {
+        LS_TRY(ls_token_buffer_reserve(&u->ids, 1));
+        u->ids.ids[u->ids.count++] = end_of_text;
+    }
+    return note_document(u, bytes);
+}
+
+static ls_status encode_record(unit *u, const ls_record *record)
+{
+    ls_record_document found;
+    LS_TRY(ls_records_read(u->records, record, &found));
+    const ls_status status = found.bytes > 0 ? encode_document(u, found.text, found.bytes, true) : LS_OK;
+    ls_record_document_release(&found);
+    return status;
+}
+
+static ls_status encode_records(unit *u)
+{
+    ls_record_cursor cursor = u->begin;
+    ls_record record;
+    while (cursor.at < u->end) {
+        LS_TRY(ls_records_next(u->records, &cursor, &record));
+        if (record.data) {
+            LS_TRY(encode_record(u, &record));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status encode_unit(unit *u)
+{
+    u->ids.count = 0;
+    u->document_count = 0;
+    if (!u->scratch) {
+        LS_TRY(ls_tokenizer_scratch_create(u->request->tokenizer, &u->scratch));
+    }
+    const char *data = u->request->data + u->begin.at;
+    return u->records ? encode_records(u) : encode_document(u, data, u->end - u->begin.at, u->ends_document);
+}
+
+/* Runs on any thread. The error text belongs to that thread, so it is copied into the unit. */
+static void *run_unit(void *argument)
+{
+    unit *u = argument;
+    u->status = encode_unit(u);
+    if (u->status != LS_OK) {
+        u->error_text = strdup(ls_error_text());
+    }
+    return NULL;
+}
+
+/* ---- waves ----------------------------------------------------------------------------------- */
+
+/* Moves the cursor to the end of the unit that begins there. What can't be cut into records is one
+ * unit: it is cut again when it is encoded, and its error is then reported in the order of the
+ * file. */
+static void find_unit_end(const ls_encode_request *request, const ls_records *records,
+                          ls_record_cursor *cursor)
+{
+    const size_t begin = cursor->at;
+    if (!records) {
+        const bool cut = takes_any_bytes(request->tokenizer) && request->bytes - begin > UNIT_BYTES;
+        cursor->at = cut ? begin + UNIT_BYTES : request->bytes;
+        return;
+    }
+    ls_record record = {.data = request->data};
+    while (record.data && cursor->at - begin < UNIT_BYTES && cursor->at < request->bytes) {
+        if (ls_records_next(records, cursor, &record) != LS_OK) {
+            record.data = NULL;
+        }
+    }
+    if (!record.data) {
+        cursor->at = request->bytes;
+    }
+}
+
+/* Gives the units the next pieces of the file. Returns how many units got one. */
+static uint32_t deal_units(const ls_encode_request *request, const ls_records *records,
+                           ls_record_cursor *next, unit *units)
+{
+    uint32_t count = 0;
+    while (count < request->threads && next->at < request->bytes) {
+        unit *u = &units[count++];
+        u->records = records;
+        u->begin = *next;
+        u->begins_document = next->at == 0;
+        find_unit_end(request, records, next);
+        u->end = next->at;
+        u->ends_document = u->end == request->bytes;
+    }
+    return count;
+}
+
+/* Encodes the units in parallel, the first on this thread. If a thread can't be started, its unit
+ * is encoded on this thread too. */
+static void run_wave(unit *units, uint32_t count)
+{
+    pthread_t threads[THREADS_MAX];
+    bool started[THREADS_MAX] = {false};
+    for (uint32_t i = 1; i < count; i++) {
+        started[i] = pthread_create(&threads[i], NULL, run_unit, &units[i]) == 0;
+    }
+    run_unit(&units[0]);
+    for (uint32_t i = 1; i < count; i++) {
+        if (started[i]) {
+            pthread_join(threads[i], NULL);
+        } else {
+            run_unit(&units[i]);
+        }
+    }
+}
+
+static ls_status write_unit(const unit *u, ls_token_writer *writer)
+{
+    if (u->status != LS_OK) {
+        return ls_fail(u->status, "%s", u->error_text ? u->error_text : "out of memory");
+    }
+    size_t begin = 0;
+    for (size_t i = 0; i < u->document_count; i++) {
+        const document *d = &u->documents[i];
+        const bool continues = !u->records && !u->begins_document;
+        LS_TRY((continues ? ls_token_writer_continue : ls_token_writer_add)(
+            writer, u->ids.ids + begin, d->ids_end - begin, d->text_bytes));
+        begin = d->ids_end;
+    }
+    return LS_OK;
+}
+
+static ls_status encode_waves(const ls_encode_request *request, const ls_records *records, unit *units,
+                              ls_token_writer *writer)
+{
+    ls_record_cursor next = records ? records->first : (ls_record_cursor){.line = 1};
+    while (next.at < request->bytes) {
+        LS_TRY(request->stop ? request->stop(request->context) : LS_OK);
+        const uint32_t count = deal_units(request, records, &next, units);
+        run_wave(units, count);
+        for (uint32_t i = 0; i < count; i++) {
+            LS_TRY(write_unit(&units[i], writer));
+        }
+        if (request->progress) {
+            request->progress(request->context, request->file->path, next.at, request->bytes);
+        }
+    }
+    return LS_OK;
+}
+
+static void release_units(unit *units, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        ls_tokenizer_scratch_destroy(units[i].scratch);
+        ls_token_buffer_release(&units[i].ids);
+        free(units[i].documents);
+        free(units[i].error_text);
+    }
+    free(units);
+}
+
+static ls_status encode_content(const ls_encode_request *request, const ls_records *records,
+                                ls_token_writer *writer)
+{
+    unit *units = calloc(request->threads, sizeof *units);
+    if (!units) {
+        return ls_fail(LS_ERR_MEMORY, "%s: not enough memory to read it", request->file->path);
+    }
+    for (uint32_t i = 0; i < request->threads; i++) {
+        units[i].request = request;
+    }
+    const ls_status status = encode_waves(request, records, units, writer);
+    release_units(units, request->threads);
+    LS_TRY(status);
+    if (writer->token_count == 0) {
+        return ls_fail(LS_ERR_DATA, "%s has no text in it", request->file->path);
+    }
+    return LS_OK;
+}
+
+ls_status ls_encode_file(const ls_encode_request *request, ls_token_writer *writer)
+{
+    const ls_corpus_file *file = request->file;
+    LS_ASSERT(file->kind != LS_CORPUS_TOKENS && request->threads >= 1 && request->threads <= THREADS_MAX);
+    if (file->kind == LS_CORPUS_TEXT) {
+        LS_TRY(
+            ls_text_check(request->data, request->bytes, file->path, !takes_any_bytes(request->tokenizer)));
+        return encode_content(request, NULL, writer);
+    }
+    ls_records records;
+    LS_TRY(ls_records_open(file, request->data, request->bytes, &records));
+    return encode_content(request, &records, writer);
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/records.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned long long ull;
+
+static ls_jsonl_line line_of(const ls_records *r, const ls_record *record)
+{
+    return (ls_jsonl_line){.path = r->file->path,
+                           .number = record->line,
+                           .field = ls_corpus_field(r->file),
+                           .data = record->data,
+                           .bytes = record->bytes};
+}
+
+/* ---- JSON lines ------------------------------------------------------------------------------ */
+
+static ls_record next_line(const ls_records *r, ls_record_cursor *cursor)
+{
+    while (cursor->at < r->bytes) {
+        const char *at = r->data + cursor->at;
+        const char *newline = memchr(at, '\n', r->bytes - cursor->at);
+        const size_t bytes = newline ? (size_t)(newline - at) : r->bytes - cursor->at;
+        const ls_record record = {.data = at, .bytes = bytes, .line = cursor->line};
+        cursor->at += bytes + (newline != NULL);
+        cursor->line++;
+        if (!ls_jsonl_is_blank(at, bytes)) {
+            return record;
+        }
+    }
+    return (ls_record){0};
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* The character at the cursor, after white space; 0 at the end. */
+static char skip_space(const ls_records *r, ls_record_cursor *cursor)
+{
+    for (; cursor->at < r->bytes; cursor->at++) {
+        const char c = r->data[cursor->at];
+        if (c != ' ' && c != '\t' && c != '\r' && c != '\n') {
+            return c ? c : ' ';
+        }
+        cursor->line += c == '\n';
+    }
+    return 0;
+}
+
+static ls_status fail_json(const ls_records *r, const ls_record_cursor *cursor, const char *wanted)
+{
+    if (cursor->at >= r->bytes) {
+        return ls_fail(LS_ERR_DATA, "%s:%llu: the file ends here, but %s is needed: the file is truncated",
+                       r->file->path, (ull)cursor->line, wanted);
+    }
+    const unsigned char c = (unsigned char)r->data[cursor->at];
+    const char seen[] = {'\'', (char)c, '\'', '\0'};
+    return ls_fail(
+        LS_ERR_DATA,
+        "%s:%llu: %s stands where %s is needed: a .json file holds an array of objects, or objects one "
+        "after another",
+        r->file->path, (ull)cursor->line, c > ' ' && c < 127 ? seen : "something else", wanted);
+}
+
+/* Moves past the object at the cursor. What is inside is checked when the record is read. */
+static bool skip_object(const ls_records *r, ls_record_cursor *cursor)
+{
+    size_t depth = 0;
+    bool in_string = false;
+    for (; cursor->at < r->bytes; cursor->at++) {
+        const char c = r->data[cursor->at];
+        cursor->line += c == '\n';
+        if (in_string) {
+            in_string = c != '"';
+            cursor->at += c == '\\';
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if ((c == '}' || c == ']') && --depth == 0) {
+            cursor->at++;
+            return true;
+        }
+    }
+    cursor->at = r->bytes;
+    return false;
+}
+
+/* After an element of an array: moves past the comma, or stays at the closing bracket. */
+static ls_status skip_comma(const ls_records *r, ls_record_cursor *cursor)
+{
+    const char c = skip_space(r, cursor);
+    if (c == ']') {
+        return LS_OK;
+    }
+    if (c != ',') {
+        return fail_json(r, cursor, "a comma or ]");
+    }
+    cursor->at++;
+    return skip_space(r, cursor) == '{' ? LS_OK : fail_json(r, cursor, "an object {...}");
+}
+
+static ls_status next_object(const ls_records *r, ls_record_cursor *cursor, ls_record *record_out)
+{
+    *record_out = (ls_record){0};
+    if (cursor->at == r->bytes) {
+        return LS_OK;
+    }
+    const char c = skip_space(r, cursor);
+    if (c == 0 && !r->in_array) {
+        return LS_OK;
+    }
+    if (c == ']' && r->in_array) {
+        cursor->at++;
+        return skip_space(r, cursor) == 0 ? LS_OK : fail_json(r, cursor, "the end of the file");
+    }
+    if (c != '{') {
+        return fail_json(r, cursor, r->in_array ? "an object {...} or ]" : "an object {...}");
+    }
+    const ls_record_cursor begin = *cursor;
+    if (!skip_object(r, cursor)) {
+        return ls_fail(LS_ERR_DATA, "%s:%llu: the object that begins here has no end: the file is truncated",
+                       r->file->path, (ull)begin.line);
+    }
+    *record_out = (ls_record){.data = r->data + begin.at, .bytes = cursor->at - begin.at, .line = begin.line};
+    return r->in_array ? skip_comma(r, cursor) : LS_OK;
+}
+
+static ls_status open_json(ls_records *r)
+{
+    const char c = skip_space(r, &r->first);
+    if (c != '[' && c != '{') {
+        return fail_json(r, &r->first, "[ or {");
+    }
+    r->in_array = c == '[';
+    r->first.at += r->in_array;
+    ls_record_cursor after = r->first;
+    return skip_space(r, &after) ? LS_OK : fail_json(r, &after, "an object {...} or ]");
+}
+
+/* ---- CSV ------------------------------------------------------------------------------------- */
+
+typedef struct cell {
+    /* Without the quotes around it; quotes inside are still doubled. */
+    const char *data;
+    size_t bytes;
+    bool quoted;
+    /* The last one of its row. */
+    bool last;
+} cell;
+
+/* The offset of the quote that ends the cell whose text begins at `at`; r->bytes: there is none. */
+static size_t closing_quote(const ls_records *r, size_t at)
+{
+    while (at < r->bytes) {
+        const char *quote = memchr(r->data + at, '"', r->bytes - at);
+        at = quote ? (size_t)(quote - r->data) : r->bytes;
+        if (at + 1 >= r->bytes || r->data[at + 1] != '"') {
+            return at;
+        }
+        at += 2;
+    }
+    return r->bytes;
+}
+
+static ls_status next_quoted_cell(const ls_records *r, ls_record_cursor *cursor, cell *cell_out)
+{
+    const size_t begin = cursor->at + 1, end = closing_quote(r, begin);
+    if (end >= r->bytes) {
+        return ls_fail(LS_ERR_DATA, "%s:%llu: the quote that begins a cell here is never closed",
+                       r->file->path, (ull)cursor->line);
+    }
+    *cell_out = (cell){.data = r->data + begin, .bytes = end - begin, .quoted = true};
+    for (size_t i = begin; i < end; i++) {
+        cursor->line += r->data[i] == '\n';
+    }
+    cursor->at = end + 1;
+    return LS_OK;
+}
+
+static void next_plain_cell(const ls_records *r, ls_record_cursor *cursor, cell *cell_out)
+{
+    const size_t begin = cursor->at;
+    while (cursor->at < r->bytes && r->data[cursor->at] != r->delimiter && r->data[cursor->at] != '\n') {
+        cursor->at++;
+    }
+    const bool ends_line = cursor->at == r->bytes || r->data[cursor->at] == '\n';
+    const bool has_return = ends_line && cursor->at > begin && r->data[cursor->at - 1] == '\r';
+    *cell_out = (cell){.data = r->data + begin, .bytes = cursor->at - begin - has_return};
+}
+
+/* Reads the cell at the cursor and moves past its delimiter or line end. */
+static ls_status next_cell(const ls_records *r, ls_record_cursor *cursor, cell *cell_out)
+{
+    if (cursor->at < r->bytes && r->data[cursor->at] == '"') {
+        LS_TRY(next_quoted_cell(r, cursor, cell_out));
+        const bool has_return = cursor->at < r->bytes && r->data[cursor->at] == '\r';
+        cursor->at += has_return && (cursor->at + 1 == r->bytes || r->data[cursor->at + 1] == '\n');
+    } else {
+        next_plain_cell(r, cursor, cell_out);
+    }
+    cell_out->last = cursor->at == r->bytes || r->data[cursor->at] == '\n';
+    if (!cell_out->last && r->data[cursor->at] != r->delimiter) {
+        return ls_fail(
+            LS_ERR_DATA,
+            "%s:%llu: '%c' follows the quote that ends a cell; a %s or the end of the line is needed, "
+            "and a quote inside a quoted cell is written twice",
+            r->file->path, (ull)cursor->line, r->data[cursor->at], r->delimiter == ',' ? "comma" : "tab");
+    }
+    cursor->line += cursor->at < r->bytes && cell_out->last;
+    cursor->at += cursor->at < r->bytes;
+    return LS_OK;
+}
+
+static ls_status next_row(const ls_records *r, ls_record_cursor *cursor, ls_record *record_out)
+{
+    *record_out = (ls_record){0};
+    while (cursor->at < r->bytes) {
+        const ls_record_cursor begin = *cursor;
+        cell c = {0};
+        bool blank = true;
+        while (!c.last) {
+            LS_TRY(next_cell(r, cursor, &c));
+            blank = blank && c.last && c.bytes == 0 && !c.quoted;
+        }
+        if (!blank) {
+            *record_out =
+                (ls_record){.data = r->data + begin.at, .bytes = cursor->at - begin.at, .line = begin.line};
+            return LS_OK;
+        }
+    }
+    return LS_OK;
+}
+
+/* The text of a cell with its doubled quotes made single, in `out` of at least c->bytes. */
+static size_t unquote(const cell *c, char *out)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < c->bytes; i++) {
+        out[bytes++] = c->data[i];
+        i += c->quoted && c->data[i] == '"';
+    }
+    return bytes;
+}
+
+static ls_status take_cell(const ls_records *r, const cell *c, ls_record_document *document_out)
+{
+    *document_out = (ls_record_document){.text = c->data, .bytes = c->bytes};
+    if (c->quoted && memchr(c->data, '"', c->bytes)) {
+        char *copy = malloc(c->bytes);
+        if (!copy) {
+            return ls_fail(LS_ERR_MEMORY, "%s: not enough memory for a cell of %zu bytes", r->file->path,
+                           c->bytes);
+        }
+        *document_out = (ls_record_document){.text = copy, .bytes = unquote(c, copy), .copy = copy};
+    }
+    return LS_OK;
+}
+
+static ls_status read_row(const ls_records *r, const ls_record *record, ls_record_document *document_out)
+{
+    const ls_jsonl_line line = line_of(r, record);
+    LS_TRY(ls_jsonl_check(&line));
+    ls_record_cursor cursor = {.at = (size_t)(record->data - r->data), .line = record->line};
+    cell c = {0}, found = {0};
+    uint32_t count = 0;
+    while (!c.last) {
+        LS_TRY(next_cell(r, &cursor, &c));
+        if (count++ == r->column) {
+            found = c;
+        }
+    }
+    if (count != r->column_count) {
+        return ls_fail(LS_ERR_DATA, "%s:%llu: the row has %u cell%s, but the first row names %u column%s",
+                       r->file->path, (ull)record->line, count, count == 1 ? "" : "s", r->column_count,
+                       r->column_count == 1 ? "" : "s");
+    }
+    return take_cell(r, &found, document_out);
+}
+
+static ls_status fail_without_column(const ls_records *r, const ls_text *names, uint64_t line)
+{
+    return ls_fail(LS_ERR_DATA,
+                   "%s:%llu: the first row names no column `%s`; its columns: %s. Name the column that holds "
+                   "the document with data.field (run file) or --field",
+                   r->file->path, (ull)line, ls_corpus_field(r->file), ls_text_string(names));
+}
+
+static ls_status find_column(ls_records *r, ls_text *names)
+{
+    const ls_record_cursor begin = r->first;
+    const char *field = ls_corpus_field(r->file);
+    bool found = false;
+    for (cell c = {0}; !c.last; r->column_count++) {
+        LS_TRY(next_cell(r, &r->first, &c));
+        char name[256];
+        const bool fits = c.bytes <= sizeof name;
+        const size_t bytes = fits ? unquote(&c, name) : 0;
+        if (fits && !found && bytes == strlen(field) && memcmp(name, field, bytes) == 0) {
+            found = true;
+            r->column = r->column_count;
+        }
+        if (r->column_count < 8) {
+            ls_text_append(names, names->bytes ? ", " : "");
+            ls_text_append_printable(names, c.data, c.bytes < 40 ? c.bytes : 40, "");
+        }
+    }
+    return found ? LS_OK : fail_without_column(r, names, begin.line);
+}
+
+static ls_status open_csv(ls_records *r)
+{
+    ls_text names = {0};
+    r->delimiter = r->file->kind == LS_CORPUS_TSV ? '\t' : ',';
+    const ls_status status = find_column(r, &names);
+    ls_text_release(&names);
+    return status;
+}
+
+/* ---- all formats ----------------------------------------------------------------------------- */
+
+ls_status ls_records_open(const ls_corpus_file *file, const char *data, size_t bytes, ls_records *records_out)
+{
+    const bool marked = bytes >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0;
+    ls_records r = {.file = file, .data = data, .bytes = bytes, .first = {.at = marked ? 3 : 0, .line = 1}};
+    if (file->kind == LS_CORPUS_JSON) {
+        LS_TRY(open_json(&r));
+    } else if (file->kind == LS_CORPUS_CSV || file->kind == LS_CORPUS_TSV) {
+        LS_TRY(open_csv(&r));
+    }
+    *records_out = r;
+    return LS_OK;
+}
+
+ls_status ls_records_next(const ls_records *records, ls_record_cursor *cursor, ls_record *record_out)
+{
+    switch (records->file->kind) {
+    case LS_CORPUS_JSON:
+        return next_object(records, cursor, record_out);
+    case LS_CORPUS_CSV:
+    case LS_CORPUS_TSV:
+        return next_row(records, cursor, record_out);
+    default:
+        *record_out = next_line(records, cursor);
+        return LS_OK;
+    }
+}
+
+ls_status ls_records_read(const ls_records *records, const ls_record *record,
+                          ls_record_document *document_out)
+{
+    if (records->file->kind == LS_CORPUS_CSV || records->file->kind == LS_CORPUS_TSV) {
+        return read_row(records, record, document_out);
+    }
+    const ls_jsonl_line line = line_of(records, record);
+    ls_jsonl_document found;
+    LS_TRY(ls_jsonl_read(&line, &found));
+    *document_out = (ls_record_document){.text = found.text, .bytes = found.bytes, .root = found.root};
+    return LS_OK;
+}
+
+void ls_record_document_release(ls_record_document *document)
+{
+    json_decref(document->root);
+    free(document->copy);
+    *document = (ls_record_document){0};
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "env/http_client.h"
+
+#ifdef LS_HAVE_CURL
+
+#include "env/library.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* ---- the library ---- */
+
+static struct {
+    pthread_once_t once;
+    bool is_there;
+    CURLcode (*global_init)(long flags);
+    CURL *(*easy_init)(void);
+    CURLcode (*easy_setopt)(CURL *handle, CURLoption option, ...);
+    CURLcode (*easy_perform)(CURL *handle);
+    CURLcode (*easy_getinfo)(CURL *handle, CURLINFO info, ...);
+    void (*easy_cleanup)(CURL *handle);
+    const char *(*easy_strerror)(CURLcode code);
+    struct curl_slist *(*slist_append)(struct curl_slist *list, const char *text);
+    void (*slist_free_all)(struct curl_slist *list);
+} curl = {.once = PTHREAD_ONCE_INIT};
+
+static void load(void)
+{
+    const ls_library_symbol symbols[] = {
+        {"curl_global_init", &curl.global_init},       {"curl_easy_init", &curl.easy_init},
+        {"curl_easy_setopt", &curl.easy_setopt},       {"curl_easy_perform", &curl.easy_perform},
+        {"curl_easy_getinfo", &curl.easy_getinfo},     {"curl_easy_cleanup", &curl.easy_cleanup},
+        {"curl_easy_strerror", &curl.easy_strerror},   {"curl_slist_append", &curl.slist_append},
+        {"curl_slist_free_all", &curl.slist_free_all},
+    };
+    curl.is_there = ls_library_load("libcurl.so.4", symbols, sizeof symbols / sizeof symbols[0]) &&
+                    curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+}
+
+/* ---- a request ---- */
+
+typedef struct transfer {
+    const ls_http_request *request;
+    ls_http_answer *answer;
+    bool is_too_long;
+} transfer;
+
+static size_t take_body(char *data, size_t size, size_t count, void *context)
+{
+    transfer *t = context;
+    const size_t bytes = size * count;
+    if (bytes > LS_HTTP_BODY_BYTES_MAX - t->answer->bytes) {
+        t->is_too_long = true;
+        return 0; /* any other value ends the transfer */
+    }
+    memcpy(t->answer->body + t->answer->bytes, data, bytes);
+    t->answer->bytes += bytes;
+    return bytes;
+}
+
+static bool is_cancelled(const ls_http_request *request)
+{
+    return request->cancel && atomic_load(request->cancel) != 0;
+}
+
+static int look(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+    (void)a, (void)b, (void)c, (void)d;
+    const transfer *t = context;
+    return is_cancelled(t->request);
+}
+
+static void set_up(CURL *handle, transfer *t, struct curl_slist *headers)
+{
+    const ls_http_request *request = t->request;
+    curl.easy_setopt(handle, CURLOPT_URL, request->url);
+    curl.easy_setopt(handle, CURLOPT_CUSTOMREQUEST, request->method);
+    curl.easy_setopt(handle, CURLOPT_HTTPHEADER, headers);
+    curl.easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, (long)(1e3 * request->connect_timeout_s));
+    curl.easy_setopt(handle, CURLOPT_TIMEOUT_MS, (long)(1e3 * request->timeout_s));
+    curl.easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+    curl.easy_setopt(handle, CURLOPT_PROXY, "");
+    curl.easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);
+    curl.easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl.easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_body);
+    curl.easy_setopt(handle, CURLOPT_WRITEDATA, t);
+    curl.easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+    curl.easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, look);
+    curl.easy_setopt(handle, CURLOPT_XFERINFODATA, t);
+}
+
+static ls_status explain(const transfer *t, CURLcode code)
+{
+    const char *url = t->request->url, *what = curl.easy_strerror(code);
+    switch (code) {
+    case CURLE_OK:
+        return LS_OK;
+    case CURLE_OPERATION_TIMEDOUT:
+        return ls_fail(LS_ERR_TIMEOUT, "%s did not answer within %g s", url, t->request->timeout_s);
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+        return ls_fail(LS_ERR_INVALID, "%s is not a valid http:// or https:// address: %s", url, what);
+    case CURLE_ABORTED_BY_CALLBACK:
+        return LS_STOPPED;
+    default:
+        return t->is_too_long ? ls_fail(LS_ERR_IO, "the answer of %s is too long; at most %d bytes are read",
+                                        url, LS_HTTP_BODY_BYTES_MAX)
+                              : ls_fail(LS_ERR_IO, "%s: %s", url, what);
+    }
+}
+
+static ls_status perform(transfer *t, CURL *handle, struct curl_slist *headers)
+{
+    set_up(handle, t, headers);
+    const ls_status status = explain(t, curl.easy_perform(handle));
+    long code = 0;
+    curl.easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &code);
+    t->answer->code = (int)code;
+    t->answer->body[t->answer->bytes] = '\0';
+    return status;
+}
+
+ls_status ls_http_do(const ls_http_request *request, ls_http_answer *answer_out)
+{
+    pthread_once(&curl.once, load);
+    if (!curl.is_there) {
+        return ls_fail(LS_ERR_IO, "sending HTTP requests needs libcurl, and libcurl.so.4 can't be loaded "
+                                  "(Debian: install libcurl4)");
+    }
+    CURL *handle = curl.easy_init();
+    struct curl_slist *headers = NULL;
+    for (const char *const *header = request->headers; handle && header && *header; header++) {
+        struct curl_slist *more = curl.slist_append(headers, *header);
+        headers = more ? more : headers;
+    }
+    ls_status status = ls_fail(LS_ERR_MEMORY, "no memory for a request to %s", request->url);
+    if (handle) {
+        ls_error_clear();
+        answer_out->code = 0;
+        answer_out->bytes = 0;
+        transfer t = {.request = request, .answer = answer_out};
+        status = perform(&t, handle, headers);
+        curl.easy_cleanup(handle);
+    }
+    curl.slist_free_all(headers);
+    return status;
+}
+
+#else
+
+ls_status ls_http_do(const ls_http_request *request, ls_http_answer *answer_out)
+{
+    (void)answer_out;
+    return ls_fail(LS_ERR_IO, "can't reach %s over HTTP: this program was built without libcurl",
+                   request->url);
+}
+
+#endif

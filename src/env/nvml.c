@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "env/nvml.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "env/library.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { OPEN_LIMIT_S = 10, CLOSE_LIMIT_S = 1, SAMPLE_S = 1, NAME_BYTES = 96 };
+
+/* Percent over the last sampling period of the driver; as nvml.h declares it. */
+typedef struct utilization {
+    unsigned gpu, memory;
+} utilization;
+
+/* The functions of the library; each returns 0 for success. */
+static struct {
+    int (*init)(void);
+    int (*shut_down)(void);
+    int (*count)(unsigned *count_out);
+    int (*handle)(unsigned index, void **device_out);
+    int (*name)(void *device, char *name, unsigned limit);
+    int (*utilization)(void *device, utilization *out);
+} library;
+
+typedef enum thread_state { OPENING, OPEN, CLOSED } thread_state;
+
+struct ls_nvml {
+    /* Guards all fields; never held while the library is called. */
+    pthread_mutex_t lock;
+    /* changed: the thread has set `state`. wanted: is_wanted or is_over was set. */
+    pthread_cond_t changed, wanted;
+    thread_state state;
+    bool is_wanted, is_over;
+    uint32_t count;
+    char name[NAME_BYTES];
+    void *devices[LS_NVML_DEVICES_MAX];
+    /* Sums of `samples` samples, in percent. */
+    uint64_t sums[LS_NVML_DEVICES_MAX];
+    uint32_t samples;
+};
+
+static bool load(void)
+{
+    const ls_library_symbol symbols[] = {
+        {"nvmlInit_v2", &library.init},
+        {"nvmlShutdown", &library.shut_down},
+        {"nvmlDeviceGetCount_v2", &library.count},
+        {"nvmlDeviceGetHandleByIndex_v2", &library.handle},
+        {"nvmlDeviceGetName", &library.name},
+        {"nvmlDeviceGetUtilizationRates", &library.utilization},
+    };
+    return ls_library_load("libnvidia-ml.so.1", symbols, sizeof symbols / sizeof symbols[0]);
+}
+
+/* ---- the thread ---- */
+
+static uint32_t find_devices(void *devices[LS_NVML_DEVICES_MAX], char name[NAME_BYTES])
+{
+    unsigned count = 0;
+    if (library.count(&count) != 0) {
+        return 0;
+    }
+    count = count < LS_NVML_DEVICES_MAX ? count : LS_NVML_DEVICES_MAX;
+    for (unsigned i = 0; i < count; i++) {
+        if (library.handle(i, &devices[i]) != 0) {
+            return 0;
+        }
+    }
+    if (count > 0 && library.name(devices[0], name, NAME_BYTES) != 0) {
+        name[0] = '\0';
+    }
+    name[NAME_BYTES - 1] = '\0';
+    return count;
+}
+
+/* False: a device does not report its utilisation, as partitioned ones do not. */
+static bool sample(const ls_nvml *g, uint32_t percent[LS_NVML_DEVICES_MAX])
+{
+    for (uint32_t i = 0; i < g->count; i++) {
+        utilization now = {0};
+        if (library.utilization(g->devices[i], &now) != 0) {
+            return false;
+        }
+        percent[i] = now.gpu < 100 ? now.gpu : 100;
+    }
+    return true;
+}
+
+static void set_state(ls_nvml *g, thread_state state)
+{
+    g->state = state;
+    pthread_cond_broadcast(&g->changed);
+}
+
+static struct timespec from_now(int seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds;
+    return until;
+}
+
+/* Called with the lock held; gives it up while the library is called. */
+static void sample_until_over(ls_nvml *g)
+{
+    while (!g->is_over) {
+        if (!g->is_wanted) {
+            pthread_cond_wait(&g->wanted, &g->lock);
+            continue;
+        }
+        uint32_t percent[LS_NVML_DEVICES_MAX];
+        pthread_mutex_unlock(&g->lock);
+        const bool is_known = sample(g, percent);
+        pthread_mutex_lock(&g->lock);
+        for (uint32_t i = 0; is_known && i < g->count; i++) {
+            g->sums[i] += percent[i];
+        }
+        g->samples += is_known;
+        const struct timespec until = from_now(SAMPLE_S);
+        while (!g->is_over &&
+               pthread_cond_clockwait(&g->wanted, &g->lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT) {
+        }
+    }
+}
+
+static void *watch_gpus(void *context)
+{
+    ls_nvml *g = context;
+    void *devices[LS_NVML_DEVICES_MAX];
+    char name[NAME_BYTES] = "";
+    const bool is_loaded = load() && library.init() == 0;
+    const uint32_t count = is_loaded ? find_devices(devices, name) : 0;
+    pthread_mutex_lock(&g->lock);
+    g->count = count;
+    memcpy(g->devices, devices, count * sizeof devices[0]);
+    memcpy(g->name, name, sizeof name);
+    set_state(g, OPEN);
+    if (count > 0) {
+        sample_until_over(g);
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (is_loaded) {
+        library.shut_down();
+    }
+    pthread_mutex_lock(&g->lock);
+    set_state(g, CLOSED);
+    pthread_mutex_unlock(&g->lock);
+    return NULL;
+}
+
+/* ---- the caller's side ---- */
+
+/* Called with the lock held. False: the thread did not reach the state in time. */
+static bool wait_for(ls_nvml *g, thread_state state, int limit_s)
+{
+    const struct timespec until = from_now(limit_s);
+    while (g->state < state &&
+           pthread_cond_clockwait(&g->changed, &g->lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT) {
+    }
+    return g->state >= state;
+}
+
+static bool start_thread(ls_nvml *g)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const bool is_started = pthread_create(&thread, NULL, watch_gpus, g) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (is_started) {
+        pthread_detach(thread);
+    }
+    return is_started;
+}
+
+ls_nvml *ls_nvml_open(void)
+{
+    ls_nvml *g = calloc(1, sizeof *g);
+    LS_ASSERT(g && "not enough memory for the list of GPUs");
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, NULL);
+    pthread_cond_init(&g->wanted, NULL);
+    if (!start_thread(g)) {
+        free(g);
+        return NULL;
+    }
+    pthread_mutex_lock(&g->lock);
+    const bool is_open = wait_for(g, OPEN, OPEN_LIMIT_S);
+    const uint32_t count = is_open ? g->count : 0;
+    pthread_mutex_unlock(&g->lock);
+    if (!is_open) {
+        ls_log_warn("libnvidia-ml.so.1 gave no answer within %d s; it will not be called again",
+                    OPEN_LIMIT_S);
+    }
+    if (count == 0) {
+        ls_nvml_close(g);
+        return NULL;
+    }
+    return g;
+}
+
+uint32_t ls_nvml_count(const ls_nvml *g)
+{
+    return g->count; /* does not change after open */
+}
+
+const char *ls_nvml_name(const ls_nvml *g)
+{
+    return g->name;
+}
+
+bool ls_nvml_take_utilization(ls_nvml *g, bool keep_sampling, uint32_t *permille_out)
+{
+    pthread_mutex_lock(&g->lock);
+    const bool is_known = g->samples > 0;
+    for (uint32_t i = 0; i < g->count; i++) {
+        permille_out[i] = is_known ? (uint32_t)(10 * g->sums[i] / g->samples) : 0;
+        g->sums[i] = 0;
+    }
+    g->samples = 0;
+    if (keep_sampling && !g->is_wanted) {
+        pthread_cond_signal(&g->wanted);
+    }
+    g->is_wanted = keep_sampling;
+    pthread_mutex_unlock(&g->lock);
+    return is_known;
+}
+
+void ls_nvml_close(ls_nvml *g)
+{
+    if (!g) {
+        return;
+    }
+    pthread_mutex_lock(&g->lock);
+    g->is_over = true;
+    pthread_cond_signal(&g->wanted);
+    const bool has_ended = wait_for(g, CLOSED, CLOSE_LIMIT_S);
+    pthread_mutex_unlock(&g->lock);
+    if (has_ended) { /* otherwise a call hangs and the thread still uses *g, so it is not freed */
+        pthread_cond_destroy(&g->changed);
+        pthread_cond_destroy(&g->wanted);
+        pthread_mutex_destroy(&g->lock);
+        free(g);
+    }
+}

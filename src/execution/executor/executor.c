@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/executor/executor.h"
+
+#include "base/assert.h"
+#include "comm/flight/flight.h"
+#include "compute/kernels/activation.h"
+#include "compute/kernels/attention.h"
+#include "compute/kernels/cross_entropy.h"
+#include "compute/kernels/elementwise.h"
+#include "compute/kernels/embedding.h"
+#include "compute/kernels/linear.h"
+#include "compute/kernels/norm.h"
+#include "compute/kernels/rotary.h"
+#include "model/rope.h"
+
+#include <math.h>
+
+/* ---- views ---- */
+
+ls_tensor ls_executor_value(const ls_executor *e, int32_t value)
+{
+    if (value == LS_NONE) {
+        return (ls_tensor){0};
+    }
+    const ls_value *v = &e->plan->values[value];
+    return ls_tensor_f32(e->arena + v->offset, v->rows, v->cols);
+}
+
+static const ls_parameter *parameter_of(const ls_executor *e, int32_t index)
+{
+    return &e->plan->layout->parameters[index];
+}
+
+/* The tensor of parameter `index` in a flat buffer, or an absent view. */
+static ls_tensor parameter_view(const ls_executor *e, float *flat, int32_t index)
+{
+    if (index == LS_NONE || !flat) {
+        return (ls_tensor){0};
+    }
+    const ls_parameter *p = parameter_of(e, index);
+    return ls_tensor_f32(flat + p->offset, p->rows, p->cols);
+}
+
+/* The gradient of parameter `index`; absent for one that is frozen. */
+static ls_tensor gradient_view(const ls_executor *e, const ls_executor_batch *batch, int32_t index)
+{
+    const bool is_there = index != LS_NONE && !parameter_of(e, index)->frozen;
+    return is_there ? parameter_view(e, batch->gradients, index) : (ls_tensor){0};
+}
+
+/* Kernels take mutable views; their headers say which of them they only read. */
+static float *readable(const float *flat)
+{
+    return (float *)(uintptr_t)flat;
+}
+
+static int64_t batch_rows(const ls_executor *e)
+{
+    return e->plan->options.sequences * e->plan->options.length;
+}
+
+static int64_t first_position(const ls_executor *e)
+{
+    return e->cache ? e->cache->length : 0;
+}
+
+/* ---- embedding ---- */
+
+static ls_status embedding_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_tensor table = parameter_view(e, readable(batch->parameters), op->weight);
+    const ls_tensor positions = parameter_view(e, readable(batch->parameters), op->bias);
+    const ls_tensor out = ls_executor_value(e, op->out[0]);
+    return ls_embedding_forward(e->queue, batch->tokens, &table, &positions, e->plan->options.length,
+                                first_position(e), &out);
+}
+
+static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_tensor dtable = gradient_view(e, batch, op->weight);
+    const ls_tensor dpositions = gradient_view(e, batch, op->bias);
+    if (!batch->accumulate) {
+        /* A tied table already holds the head's gradient. */
+        if (dtable.data && !e->plan->config.tied) {
+            LS_TRY(ls_fill(e->queue, &dtable, 0.0f));
+        }
+        if (dpositions.data) {
+            LS_TRY(ls_fill(e->queue, &dpositions, 0.0f));
+        }
+    }
+    const ls_tensor dout = ls_executor_value(e, op->dout[0]);
+    return ls_embedding_backward(e->queue, batch->tokens, &dout, e->plan->options.length, &dtable,
+                                 &dpositions);
+}
+
+/* ---- norms ---- */
+
+static ls_norm norm_of(const ls_executor *e, const float *parameters, int32_t weight, int32_t bias,
+                       int64_t groups)
+{
+    const ls_model_config *config = &e->plan->config;
+    return (ls_norm){
+        .kind = config->rms_norm ? LS_NORM_RMS : LS_NORM_LAYER,
+        .eps = (float)config->norm_eps,
+        .groups = groups,
+        .weight = parameter_view(e, readable(parameters), weight),
+        .bias = parameter_view(e, readable(parameters), bias),
+    };
+}
+
+static ls_status norm_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_norm norm = norm_of(e, batch->parameters, op->weight, op->bias, 1);
+    const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
+    const ls_tensor mean = ls_executor_value(e, op->stats[0]), rstd = ls_executor_value(e, op->stats[1]);
+    return ls_norm_forward(e->queue, &norm, &x, &y, &mean, &rstd);
+}
+
+static ls_status add_norm_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_norm norm = norm_of(e, batch->parameters, op->weight, op->bias, 1);
+    const ls_tensor a = ls_executor_value(e, op->in[0]), b = ls_executor_value(e, op->in[1]);
+    const ls_tensor sum = ls_executor_value(e, op->out[0]), y = ls_executor_value(e, op->out[1]);
+    const ls_tensor mean = ls_executor_value(e, op->stats[0]), rstd = ls_executor_value(e, op->stats[1]);
+    return ls_norm_forward_residual(e->queue, &norm, &a, &b, &sum, &y, &mean, &rstd);
+}
+
+/* The normalised tensor is in[0] of a norm and out[0], the sum, of an add_norm; both put their
+ * input gradient into din[0]. */
+static ls_status norm_backward_of(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
+                                  int32_t x_value, int32_t dy_value)
+{
+    const ls_norm norm = norm_of(e, batch->parameters, op->weight, op->bias, 1);
+    const ls_tensor x = ls_executor_value(e, x_value), dy = ls_executor_value(e, dy_value);
+    const ls_tensor mean = ls_executor_value(e, op->stats[0]), rstd = ls_executor_value(e, op->stats[1]);
+    const ls_tensor dx = ls_executor_value(e, op->din[0]);
+    const ls_tensor dweight = gradient_view(e, batch, op->weight);
+    const ls_tensor dbias = gradient_view(e, batch, op->bias);
+    const ls_tensor workspace = ls_executor_value(e, op->workspace);
+    return ls_norm_backward(e->queue, &norm, &x, &dy, &mean, &rstd, &dx, op->accumulate_din, &dweight, &dbias,
+                            batch->accumulate, &workspace);
+}
+
+static ls_status norm_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    return norm_backward_of(e, op, batch, op->in[0], op->dout[0]);
+}
+
+static ls_status add_norm_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    return norm_backward_of(e, op, batch, op->out[0], op->dout[1]);
+}
+
+/* ---- query and key norm ---- */
+
+typedef struct qk_columns {
+    int64_t q_cols, k_cols;
+} qk_columns;
+
+static qk_columns qk_columns_of(const ls_executor *e)
+{
+    const ls_model_config *config = &e->plan->config;
+    return (qk_columns){config->heads * config->head_dim, config->kv_heads * config->head_dim};
+}
+
+static ls_status qk_norm_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_model_config *config = &e->plan->config;
+    const qk_columns c = qk_columns_of(e);
+    const ls_tensor qkv = ls_executor_value(e, op->in[0]), out = ls_executor_value(e, op->out[0]);
+    const ls_tensor rstd = ls_executor_value(e, op->stats[1]), no_mean = {0};
+    const ls_norm q_norm = norm_of(e, batch->parameters, op->weight, LS_NONE, config->heads);
+    const ls_norm k_norm = norm_of(e, batch->parameters, op->bias, LS_NONE, config->kv_heads);
+    const ls_tensor q = ls_tensor_columns(qkv, 0, c.q_cols), k = ls_tensor_columns(qkv, c.q_cols, c.k_cols);
+    const ls_tensor q_out = ls_tensor_columns(out, 0, c.q_cols),
+                    k_out = ls_tensor_columns(out, c.q_cols, c.k_cols);
+    const ls_tensor q_rstd = ls_tensor_columns(rstd, 0, config->heads);
+    const ls_tensor k_rstd = ls_tensor_columns(rstd, config->heads, config->kv_heads);
+    LS_TRY(ls_norm_forward(e->queue, &q_norm, &q, &q_out, &no_mean, &q_rstd));
+    return ls_norm_forward(e->queue, &k_norm, &k, &k_out, &no_mean, &k_rstd);
+}
+
+static ls_status qk_norm_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_model_config *config = &e->plan->config;
+    const qk_columns c = qk_columns_of(e);
+    const ls_tensor qkv = ls_executor_value(e, op->in[0]), dout = ls_executor_value(e, op->dout[0]);
+    const ls_tensor dqkv = ls_executor_value(e, op->din[0]), rstd = ls_executor_value(e, op->stats[1]);
+    const ls_tensor workspace = ls_executor_value(e, op->workspace), none = {0};
+    const int64_t first[2] = {0, c.q_cols}, cols[2] = {c.q_cols, c.k_cols};
+    const int64_t stat_first[2] = {0, config->heads}, groups[2] = {config->heads, config->kv_heads};
+    const int32_t weight[2] = {op->weight, op->bias};
+    for (int part = 0; part < 2; part++) {
+        const ls_norm norm = norm_of(e, batch->parameters, weight[part], LS_NONE, groups[part]);
+        const ls_tensor x = ls_tensor_columns(qkv, first[part], cols[part]);
+        const ls_tensor dy = ls_tensor_columns(dout, first[part], cols[part]);
+        const ls_tensor dx = ls_tensor_columns(dqkv, first[part], cols[part]);
+        const ls_tensor part_rstd = ls_tensor_columns(rstd, stat_first[part], groups[part]);
+        const ls_tensor dweight = gradient_view(e, batch, weight[part]);
+        LS_TRY(ls_norm_backward(e->queue, &norm, &x, &dy, &none, &part_rstd, &dx, false, &dweight, &none,
+                                batch->accumulate, &workspace));
+    }
+    return LS_OK;
+}
+
+/* ---- linear ---- */
+
+static ls_tensor linear_weight(const ls_executor *e, const ls_op *op, float *flat)
+{
+    float *data = flat + parameter_of(e, op->weight)->offset;
+    return op->weight_in_out ? ls_tensor_f32(data, op->in_features, op->out_features)
+                             : ls_tensor_f32(data, op->out_features, op->in_features);
+}
+
+static ls_tensor linear_bias(const ls_executor *e, const ls_op *op, float *flat)
+{
+    if (op->bias == LS_NONE) {
+        return (ls_tensor){0};
+    }
+    return ls_tensor_f32(flat + parameter_of(e, op->bias)->offset, 1, op->out_features);
+}
+
+static ls_linear linear_of(const ls_executor *e, const ls_op *op, const float *parameters)
+{
+    ls_linear linear = {
+        .weight = linear_weight(e, op, readable(parameters)),
+        .bias = linear_bias(e, op, readable(parameters)),
+        .layout = op->weight_in_out ? LS_WEIGHT_IN_OUT : LS_WEIGHT_OUT_IN,
+        .forward_cut = op->forward_cut,
+        .backward_input_cut = op->backward_input_cut,
+        .segment_count = op->segment_count,
+        .workspace = ls_executor_value(e, op->workspace),
+    };
+    for (uint32_t i = 0; i < op->segment_count; i++) {
+        linear.segment[i] = op->segment[i];
+    }
+    return linear;
+}
+
+static ls_status linear_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_linear linear = linear_of(e, op, batch->parameters);
+    const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
+    return ls_linear_forward(e->queue, &linear, &x, &y);
+}
+
+static ls_status linear_backward_input(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_linear linear = linear_of(e, op, batch->parameters);
+    const ls_tensor dy = ls_executor_value(e, op->dout[0]), dx = ls_executor_value(e, op->din[0]);
+    return ls_linear_backward_input(e->queue, &linear, &dy, &dx, op->accumulate_din);
+}
+
+static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_linear linear = linear_of(e, op, batch->parameters);
+    const ls_tensor x = ls_executor_value(e, op->in[0]), dy = ls_executor_value(e, op->dout[0]);
+    const bool has_weight = gradient_view(e, batch, op->weight).data != NULL;
+    const bool has_bias = gradient_view(e, batch, op->bias).data != NULL;
+    const ls_tensor dweight = has_weight ? linear_weight(e, op, batch->gradients) : (ls_tensor){0};
+    const ls_tensor dbias = has_bias ? linear_bias(e, op, batch->gradients) : (ls_tensor){0};
+    return ls_linear_backward_weight(e->queue, &linear, &x, &dy, &dweight, &dbias, batch->accumulate);
+}
+
+/* ---- rotary and attention ---- */
+
+static ls_status rotary_of(ls_executor *e, int32_t value, bool backward)
+{
+    const ls_model_config *config = &e->plan->config;
+    const int64_t heads = config->heads + config->kv_heads;
+    const ls_tensor qk = ls_tensor_columns(ls_executor_value(e, value), 0, heads * config->head_dim);
+    return ls_rotary_apply(e->queue, &qk, heads, config->head_dim, e->plan->options.length, first_position(e),
+                           &e->cosine, &e->sine, backward);
+}
+
+static ls_status rotary_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    (void)batch;
+    return rotary_of(e, op->in[0], false);
+}
+
+static ls_status rotary_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    (void)batch;
+    return rotary_of(e, op->din[0], true);
+}
+
+static ls_attention attention_of(const ls_executor *e, const ls_op *op)
+{
+    const ls_model_config *config = &e->plan->config;
+    return (ls_attention){
+        .sequences = e->plan->options.sequences,
+        .length = e->plan->options.length,
+        .heads = config->heads,
+        .kv_heads = config->kv_heads,
+        .head_dim = config->head_dim,
+        .window = op->window,
+        .scale = (float)(1.0 / sqrt((double)config->head_dim)),
+    };
+}
+
+/* in[0] (or din[0]) holds queries and keys; in[1] (or din[1]) is the fused projection, where the
+ * values follow the queries and keys. */
+static void attention_views(const ls_executor *e, const int32_t value[2], ls_tensor *q, ls_tensor *k,
+                            ls_tensor *v)
+{
+    const qk_columns c = qk_columns_of(e);
+    const ls_tensor qk = ls_executor_value(e, value[0]), qkv = ls_executor_value(e, value[1]);
+    *q = ls_tensor_columns(qk, 0, c.q_cols);
+    *k = ls_tensor_columns(qk, c.q_cols, c.k_cols);
+    *v = ls_tensor_columns(qkv, c.q_cols + c.k_cols, c.k_cols);
+}
+
+/* Appends keys and values to the cache, after the positions it holds. */
+static ls_status cache_append(ls_executor *e, int32_t layer, const ls_tensor *k, const ls_tensor *v)
+{
+    const ls_tensor keys = ls_tensor_rows(e->cache->keys[layer], e->cache->length, k->rows);
+    const ls_tensor values = ls_tensor_rows(e->cache->values[layer], e->cache->length, v->rows);
+    LS_TRY(ls_copy(e->queue, k, &keys));
+    return ls_copy(e->queue, v, &values);
+}
+
+static ls_status attention_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    (void)batch;
+    const ls_attention attention = attention_of(e, op);
+    ls_tensor q, k, v;
+    attention_views(e, op->in, &q, &k, &v);
+    const ls_tensor out = ls_executor_value(e, op->out[0]), lse = ls_executor_value(e, op->stats[0]);
+    if (e->cache) {
+        LS_TRY(cache_append(e, op->layer, &k, &v));
+        return ls_attention_decode(e->queue, &attention, &q, &e->cache->keys[op->layer],
+                                   &e->cache->values[op->layer], e->cache->length, &out);
+    }
+    return ls_attention_forward(e->queue, &attention, &q, &k, &v, &out, &lse);
+}
+
+static ls_status attention_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    (void)batch;
+    const ls_attention attention = attention_of(e, op);
+    ls_tensor q, k, v, dq, dk, dv;
+    attention_views(e, op->in, &q, &k, &v);
+    attention_views(e, op->din, &dq, &dk, &dv);
+    const ls_tensor out = ls_executor_value(e, op->out[0]), lse = ls_executor_value(e, op->stats[0]);
+    const ls_tensor dout = ls_executor_value(e, op->dout[0]), workspace = ls_executor_value(e, op->workspace);
+    return ls_attention_backward(e->queue, &attention, &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv,
+                                 &workspace);
+}
+
+/* ---- activations ---- */
+
+static ls_status gelu_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    (void)batch;
+    const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
+    return ls_gelu_forward(e->queue, &x, &y);
+}
+
+static ls_status gelu_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    (void)batch;
+    const ls_tensor x = ls_executor_value(e, op->in[0]), dy = ls_executor_value(e, op->dout[0]);
+    const ls_tensor dx = ls_executor_value(e, op->din[0]);
+    return ls_gelu_backward(e->queue, &x, &dy, &dx);
+}
+
+static ls_status swiglu_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    (void)batch;
+    const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
+    return ls_swiglu_forward(e->queue, &x, &y);
+}
+
+static ls_status swiglu_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    (void)batch;
+    const ls_tensor x = ls_executor_value(e, op->in[0]), dy = ls_executor_value(e, op->dout[0]);
+    const ls_tensor dx = ls_executor_value(e, op->din[0]);
+    return ls_swiglu_backward(e->queue, &x, &dy, &dx);
+}
+
+/* ---- head ---- */
+
+static ls_linear head_linear(const ls_executor *e, const ls_op *op, const float *parameters)
+{
+    return (ls_linear){
+        .weight = parameter_view(e, readable(parameters), op->weight),
+        .layout = LS_WEIGHT_OUT_IN,
+        .forward_cut = 1,
+        .backward_input_cut = 1,
+        .segment_count = 1,
+        .segment = {e->plan->config.vocab},
+    };
+}
+
+/* Logits exist for chunk_rows tokens at a time: each chunk is computed, replaced by its own
+ * gradient and consumed before the next one. */
+static ls_status head_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const bool training = e->plan->options.training;
+    const ls_linear linear = head_linear(e, op, batch->parameters);
+    const ls_tensor hidden = ls_executor_value(e, op->in[0]), dhidden = ls_executor_value(e, op->din[0]);
+    const ls_tensor all_logits = ls_executor_value(e, op->workspace);
+    const ls_tensor no_bias = {0};
+    const ls_tensor dweight = training ? gradient_view(e, batch, op->weight) : no_bias;
+    const int64_t rows = batch_rows(e);
+    for (int64_t first = 0; first < rows; first += op->chunk_rows) {
+        const int64_t count = rows - first < op->chunk_rows ? rows - first : op->chunk_rows;
+        const ls_tensor x = ls_tensor_rows(hidden, first, count);
+        const ls_tensor logits = ls_tensor_rows(all_logits, 0, count);
+        LS_TRY(ls_linear_forward(e->queue, &linear, &x, &logits));
+        LS_TRY(ls_cross_entropy(e->queue, &logits, batch->targets + first, batch->losses + first, training));
+        if (dhidden.data) {
+            const ls_tensor dx = ls_tensor_rows(dhidden, first, count);
+            LS_TRY(ls_linear_backward_input(e->queue, &linear, &logits, &dx, false));
+        }
+        if (dweight.data) {
+            LS_TRY(ls_linear_backward_weight(e->queue, &linear, &x, &logits, &dweight, &no_bias,
+                                             batch->accumulate || first > 0));
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_executor_logits(ls_executor *e, const float *parameters, const ls_tensor *hidden,
+                             const ls_tensor *logits)
+{
+    const ls_layout *layout = e->plan->layout;
+    const char *name = e->plan->config.tied ? NULL : "lm_head.weight";
+    const ls_parameter *head = name ? ls_layout_find(layout, name) : &layout->parameters[layout->table];
+    LS_ASSERT(head && head->rows == e->plan->config.vocab);
+    const ls_op op = {.weight = (int32_t)(head - layout->parameters)};
+    const ls_linear linear = head_linear(e, &op, parameters);
+    return ls_linear_forward(e->queue, &linear, hidden, logits);
+}
+
+/* ---- steps ---- */
+
+typedef ls_status (*op_fn)(ls_executor *e, const ls_op *op, const ls_executor_batch *batch);
+
+static const struct {
+    const char *name;
+    op_fn phase[3]; /* by ls_phase */
+} op_table[LS_OP_KIND_COUNT] = {
+    [LS_OP_EMBEDDING] = {"embedding", {embedding_forward, NULL, embedding_backward}},
+    [LS_OP_NORM] = {"norm", {norm_forward, norm_backward, NULL}},
+    [LS_OP_ADD_NORM] = {"add and norm", {add_norm_forward, add_norm_backward, NULL}},
+    [LS_OP_LINEAR] = {"linear", {linear_forward, linear_backward_input, linear_backward_weight}},
+    [LS_OP_QK_NORM] = {"query-key norm", {qk_norm_forward, qk_norm_backward, NULL}},
+    [LS_OP_ROTARY] = {"rotary", {rotary_forward, rotary_backward, NULL}},
+    [LS_OP_ATTENTION] = {"attention", {attention_forward, attention_backward, NULL}},
+    [LS_OP_GELU] = {"gelu", {gelu_forward, gelu_backward, NULL}},
+    [LS_OP_SWIGLU] = {"swiglu", {swiglu_forward, swiglu_backward, NULL}},
+    [LS_OP_HEAD_LOSS] = {"head and loss", {head_forward, NULL, NULL}},
+};
+
+const char *ls_op_kind_name(ls_op_kind kind)
+{
+    return kind < LS_OP_KIND_COUNT ? op_table[kind].name : "unknown";
+}
+
+ls_status ls_executor_step(ls_executor *e, const ls_executor_batch *batch, uint32_t index)
+{
+    const ls_plan_step step = e->plan->steps[index];
+    const ls_op *op = &e->plan->ops[step.op];
+    const op_fn run = op_table[op->kind].phase[step.phase];
+    LS_ASSERT(run && "the plan has a phase that this op does not have");
+    return run(e, op, batch);
+}
+
+ls_status ls_executor_forward(ls_executor *e, const ls_executor_batch *batch)
+{
+    for (uint32_t i = 0; i < e->plan->forward_steps; i++) {
+        if (batch->before_step) {
+            LS_TRY(batch->before_step(batch->context, i));
+        }
+        ls_flight_activity(LS_ACTIVITY_FORWARD, i);
+        LS_TRY(ls_executor_step(e, batch, i));
+    }
+    return LS_OK;
+}
+
+ls_status ls_executor_backward(ls_executor *e, const ls_executor_batch *batch)
+{
+    LS_ASSERT(e->plan->options.training && batch->gradients);
+    for (uint32_t i = e->plan->forward_steps; i < e->plan->step_count; i++) {
+        if (batch->before_step) {
+            LS_TRY(batch->before_step(batch->context, i));
+        }
+        ls_flight_activity(LS_ACTIVITY_BACKWARD, i);
+        LS_TRY(ls_executor_step(e, batch, i));
+        if (batch->after_step) {
+            LS_TRY(batch->after_step(batch->context, i));
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- plan options ---- */
+
+static int64_t attention_workspace(int64_t sequences, int64_t length, int64_t heads, int64_t kv_heads,
+                                   int64_t head_dim, int64_t window)
+{
+    const ls_attention attention = {.sequences = sequences,
+                                    .length = length,
+                                    .heads = heads,
+                                    .kv_heads = kv_heads,
+                                    .head_dim = head_dim,
+                                    .window = window};
+    return ls_attention_workspace_floats(&attention);
+}
+
+ls_plan_options ls_executor_plan_options(void)
+{
+    return (ls_plan_options){
+        .tensor_cut = 1,
+        .workspaces = {.norm = ls_norm_workspace_floats,
+                       .linear = ls_linear_workspace_floats,
+                       .attention = attention_workspace},
+    };
+}
+
+/* ---- life ---- */
+
+static ls_status rope_tables_init(ls_executor *e, int64_t positions)
+{
+    const ls_model_config *config = &e->plan->config;
+    if (!config->rotary) {
+        return LS_OK;
+    }
+    const int64_t half = config->head_dim / 2;
+    const size_t bytes = (size_t)(positions * half) * sizeof(float);
+    void *memory = NULL;
+    LS_TRY(ls_device_alloc(e->queue, 2 * bytes, &memory));
+    e->rope_bytes = 2 * bytes;
+    e->cosine = ls_tensor_f32(memory, positions, half);
+    e->sine = ls_tensor_f32((float *)memory + positions * half, positions, half);
+    ls_rope_tables(config, positions, e->cosine.data, e->sine.data);
+    return LS_OK;
+}
+
+ls_status ls_executor_init(ls_executor *e, ls_queue *queue, const ls_plan *plan, int64_t positions)
+{
+    *e = (ls_executor){.queue = queue, .plan = plan};
+    e->arena_bytes = (size_t)plan->arena_floats * sizeof(float);
+    void *memory = NULL;
+    LS_TRY(ls_device_alloc(queue, e->arena_bytes, &memory));
+    e->arena = memory;
+    const ls_status status = rope_tables_init(e, positions);
+    if (status != LS_OK) {
+        ls_executor_release(e);
+    }
+    return status;
+}
+
+void ls_executor_release(ls_executor *e)
+{
+    if (e->arena) {
+        ls_device_free(e->queue, e->arena, e->arena_bytes);
+    }
+    if (e->cosine.data) {
+        ls_device_free(e->queue, e->cosine.data, e->rope_bytes);
+    }
+    *e = (ls_executor){0};
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The executor: runs the steps of an op plan on a queue.
+ *
+ * An executor binds a plan to memory: the arena of values, the flat parameters and gradients, the
+ * rotary tables. It keeps no state between micro-batches, so the result of a micro-batch is a
+ * function of its tokens and the parameters only (invariant I1). It allocates nothing while it runs
+ * (I7).
+ *
+ * An executor is used by one thread at a time.
+ */
+#ifndef LS_EXECUTION_EXECUTOR_EXECUTOR_H
+#define LS_EXECUTION_EXECUTOR_EXECUTOR_H
+
+#include "compute/queue.h"
+#include "model/plan.h"
+
+/* Keys and values of the positions generated so far: per layer (capacity, kv_heads * head_dim). */
+typedef struct ls_kv_cache {
+    ls_tensor *keys;   /* one per layer */
+    ls_tensor *values; /* one per layer */
+    int64_t capacity;
+    int64_t length; /* positions held */
+} ls_kv_cache;
+
+typedef struct ls_executor {
+    ls_queue *queue;     /* borrowed */
+    const ls_plan *plan; /* borrowed */
+    float *arena;        /* plan->arena_floats floats, owned */
+    size_t arena_bytes;
+    ls_tensor cosine, sine; /* rotary tables, owned; absent without rotary positions */
+    size_t rope_bytes;
+    ls_kv_cache *cache; /* borrowed; set while generating, else NULL */
+} ls_executor;
+
+/* One micro-batch. */
+typedef struct ls_executor_batch {
+    const float *parameters; /* flat, layout of the plan */
+    float *gradients;        /* flat; NULL unless training */
+    /* add weight gradients to the existing ones instead of replacing them */
+    bool accumulate;
+    const int32_t *tokens; /* sequences * length */
+    /* one per token, LS_TARGET_IGNORED: none; NULL without losses */
+    const int32_t *targets;
+    float *losses; /* out: per token; NULL without losses */
+    /* Called before each step and after each backward step; an error ends the run. NULL: none. */
+    ls_status (*before_step)(void *context, uint32_t step);
+    ls_status (*after_step)(void *context, uint32_t step);
+    void *context;
+} ls_executor_batch;
+
+/* Allocates the arena and the rotary tables. positions: number of positions in the tables, the
+ * plan's length or, with a cache, its capacity. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_executor_init(ls_executor *executor, ls_queue *queue, const ls_plan *plan,
+                                         int64_t positions);
+void ls_executor_release(ls_executor *executor);
+
+/* Runs all forward steps. In a training plan the head also computes its gradients. */
+LS_MUST_CHECK ls_status ls_executor_forward(ls_executor *executor, const ls_executor_batch *batch);
+
+/* Runs all backward steps; after ls_executor_forward with the same batch. */
+LS_MUST_CHECK ls_status ls_executor_backward(ls_executor *executor, const ls_executor_batch *batch);
+
+/* Runs a single step of the plan, for execution/integrity/op_trace.h, which inspects what each step
+ * wrote. */
+LS_MUST_CHECK ls_status ls_executor_step(ls_executor *executor, const ls_executor_batch *batch,
+                                         uint32_t index);
+
+/* View of a value of the plan. */
+ls_tensor ls_executor_value(const ls_executor *executor, int32_t value);
+
+/* "embedding", "norm", ... */
+const char *ls_op_kind_name(ls_op_kind kind);
+
+/* Plan options with this machine's workspace sizes. */
+ls_plan_options ls_executor_plan_options(void);
+
+/* logits (n, vocab) = hidden (n, width) times the head's weight. */
+LS_MUST_CHECK ls_status ls_executor_logits(ls_executor *executor, const float *parameters,
+                                           const ls_tensor *hidden, const ls_tensor *logits);
+
+#endif

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Continues a run from its newest good checkpoint. */
+#include "execution/run/trainer_internal.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The settings agree (ls_run_dir_check_identity) but the identity of the run differs: says what
+ * data the run had and what they are now. */
+static ls_status explain_identity(const ls_trainer *trainer, ls_arena *arena)
+{
+    const ls_status status = LS_ERR_INVALID;
+    const char *text = ls_arena_strdup(arena, ls_error_text());
+    const char *now = ls_dataset_hash(trainer->session.dataset);
+    ls_checkpoint_latest latest = {0};
+    if (ls_checkpoint_find_latest(arena, trainer->dir.checkpoints, NULL, UINT64_MAX, &latest) != LS_OK ||
+        !latest.checkpoint) {
+        return ls_fail(status, "%s", text);
+    }
+    const char *before = json_string_value(json_object_get(latest.checkpoint->meta.extra, "data_hash"));
+    if (before && strcmp(before, now) != 0) {
+        ls_fail(status,
+                "%s holds a run on other data: data.train or data.validation had hash %.16s in the run and "
+                "has %.16s now (other files, or changed ones). Restore the data, use another --run-dir, or "
+                "start over with --fresh (the old run is moved aside)",
+                trainer->dir.path, before, now);
+    } else {
+        ls_fail(status, "%s", text);
+    }
+    ls_checkpoint_close(latest.checkpoint);
+    return status;
+}
+
+/* Keeps what was repaired or skipped: the log is opened only after the run has been restored. */
+static void keep_for_log(ls_trainer_saving *saving, const ls_checkpoint_latest *latest)
+{
+    saving->restore_events = json_array();
+    for (size_t i = 0; i < latest->skipped_count; i++) {
+        json_array_append_new(saving->restore_events,
+                              json_pack("{s:s, s:I, s:s}", "event", "checkpoint_skipped", "step",
+                                        (json_int_t)latest->skipped[i].step, "text",
+                                        latest->skipped[i].problem));
+    }
+    for (size_t i = 0; i < latest->mend_count; i++) {
+        const ls_checkpoint_mend *mend = &latest->mends[i];
+        json_array_append_new(
+            saving->restore_events,
+            json_pack("{s:s, s:I, s:s, s:o, s:s, s:s}", "event", "checkpoint_repaired", "step",
+                      (json_int_t)latest->checkpoint->meta.step, "file", mend->file, "block",
+                      mend->block == LS_CHECKPOINT_HEADER ? json_null()
+                                                          : json_integer((json_int_t)mend->block),
+                      "text", mend->problem, "source", mend->source));
+    }
+}
+
+void ls_trainer_report_restored(ls_trainer_saving *saving)
+{
+    for (size_t i = 0; i < json_array_size(saving->restore_events); i++) {
+        const json_t *event = json_array_get(saving->restore_events, i);
+        json_t *fields = json_copy((json_t *)(uintptr_t)event);
+        json_object_del(fields, "event");
+        ls_emit_event(json_string_value(json_object_get(event, "event")), fields);
+    }
+    json_decref(saving->restore_events);
+    saving->restore_events = NULL;
+}
+
+ls_status ls_trainer_restore(ls_trainer *trainer)
+{
+    ls_arena arena = {0};
+    ls_checkpoint_latest latest = {0};
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &trainer->backend.state);
+    const ls_checkpoint_load_options options = {.threads = ls_queue_threads(trainer->session.queue)};
+    ls_status status =
+        ls_checkpoint_load_latest(&arena, trainer->dir.checkpoints, trainer->session.identity, tensors,
+                                  trainer->session.layout.parameter_count, &options, &latest);
+    if (status == LS_OK) {
+        keep_for_log(&trainer->saving, &latest);
+    }
+    if (status == LS_ERR_INVALID) {
+        status = explain_identity(trainer, &arena);
+    }
+    if (status == LS_OK && latest.checkpoint) {
+        trainer->loop.step = latest.checkpoint->meta.step;
+        trainer->saving.saved_step = trainer->loop.step;
+        const char *class_now = ls_queue_determinism_class(trainer->session.queue);
+        if (strcmp(latest.checkpoint->meta.determinism, class_now) != 0) {
+            ls_log_warn("the checkpoint was computed in determinism class %s, and this machine has class %s: "
+                        "from here on, steps may differ in their last bits from an uninterrupted run",
+                        latest.checkpoint->meta.determinism, class_now);
+        }
+        if (latest.checkpoint->meta.has_val_loss) {
+            trainer->loop.val_loss = latest.checkpoint->meta.val_loss;
+            trainer->loop.evaluated_step = trainer->loop.step;
+        }
+        ls_checkpoint_close(latest.checkpoint);
+    }
+    ls_arena_release(&arena);
+    return status;
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The trainer's side of several ranks.
+ *
+ * Ranks do not wait for the trainer after each step. They may run all steps below `granted`, which
+ * is the next step after which the trainer needs the state at rest:
+ *
+ *   steps       n    n+1   n+2   n+3   n+4 = granted
+ *   ranks       ──▶──▶──▶──▶──▶──▶──▶──┤ wait (idle)
+ *   trainer     ──▶──▶──▶ results of n, n+1, ... as they arrive; then evaluates, samples or saves
+ *
+ * So metrics are written while ranks already compute the next steps, and evaluation, samples and
+ * checkpoints always see the state after exactly the step they belong to.
+ */
+#include "execution/run/trainer_internal.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/math.h"
+#include "base/text.h"
+#include "execution/train/memory.h"
+#include "telemetry/record/metrics_reader.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* What became of the parts of `count` lost ranks. */
+static const char *recovery_text(const ls_trainer *trainer, const json_t *fields, size_t count)
+{
+    if (trainer->options->hosts) {
+        return "the others continue";
+    }
+    const bool some_left = strcmp(json_string_value(json_object_get(fields, "how")), "takeover") == 0;
+    return !some_left   ? "replaced"
+           : count == 1 ? "its share of the step taken over"
+                        : "their shares of the step taken over";
+}
+
+/* "rank 2 lost, its share of the step taken over in 34 ms". */
+static void print_recovered(const ls_trainer *trainer, const json_t *fields)
+{
+    const json_t *lost = json_object_get(fields, "lost");
+    const size_t count = json_array_size(lost);
+    ls_text names = {0};
+    for (size_t i = 0; i < count; i++) {
+        ls_text_printf(&names, "%s%" JSON_INTEGER_FORMAT,
+                       i == 0           ? ""
+                       : i + 1 == count ? " and "
+                                        : ", ",
+                       json_integer_value(json_array_get(lost, i)));
+    }
+    ls_progress_print(trainer->books.progress, "rank%s %s lost, %s %s %.0f ms", count == 1 ? "" : "s",
+                      ls_text_string(&names), recovery_text(trainer, fields, count),
+                      trainer->options->hosts ? "after" : "in",
+                      json_number_value(json_object_get(fields, "ms")));
+    ls_text_release(&names);
+}
+
+/* "rank 3 joins after step 120 (host b)". The host is only named if there are several. */
+static void print_member(const ls_trainer *trainer, const json_t *fields, const char *verb)
+{
+    const char *host = json_string_value(json_object_get(fields, "host"));
+    const bool tells_host = trainer->options->hosts && host;
+    ls_progress_print(trainer->books.progress,
+                      "rank %" JSON_INTEGER_FORMAT " %s after step %" JSON_INTEGER_FORMAT "%s%s%s",
+                      json_integer_value(json_object_get(fields, "rank")), verb,
+                      json_integer_value(json_object_get(fields, "step")), tells_host ? " (host " : "",
+                      tells_host ? host : "", tells_host ? ")" : "");
+}
+
+static void on_recovered(ls_trainer *trainer, const json_t *fields)
+{
+    const double ms = json_number_value(json_object_get(fields, "ms"));
+    uint64_t step = 0;
+    if (ms > 0.0 && ls_event_step(fields, &step)) {
+        ls_trainer_book_recovery(trainer, step, 1e-3 * ms);
+        ls_trainer_note_recovery(&trainer->control.shared, fields);
+    }
+    if (json_is_array(json_object_get(fields, "lost"))) {
+        print_recovered(trainer, fields);
+    }
+}
+
+static void on_hung(ls_trainer *trainer, const json_t *fields)
+{
+    const double waited_s = json_number_value(json_object_get(fields, "waited_s"));
+    trainer->books.hung_s = fmax(trainer->books.hung_s, waited_s);
+}
+
+static void on_rank_joined(ls_trainer *trainer, const json_t *fields)
+{
+    print_member(trainer, fields, "joins");
+}
+
+static void on_rank_left(ls_trainer *trainer, const json_t *fields)
+{
+    print_member(trainer, fields, "leaves");
+}
+
+static const struct {
+    const char *event;
+    void (*act)(ls_trainer *trainer, const json_t *fields);
+} handlers[] = {
+    {"recovered", on_recovered},
+    {"hung", on_hung},
+    {"rank_joined", on_rank_joined},
+    {"rank_left", on_rank_left},
+};
+
+/* Events of the workers, which call this on the main thread. */
+static void on_event(void *context, const char *name, json_t *fields)
+{
+    ls_trainer *trainer = context;
+    trainer->control.leaving = trainer->control.leaving || json_is_true(json_object_get(fields, "ends_run"));
+    for (size_t i = 0; i < sizeof handlers / sizeof handlers[0]; i++) {
+        if (strcmp(name, handlers[i].event) == 0) {
+            handlers[i].act(trainer, fields);
+        }
+    }
+    ls_emit_event(name, fields);
+}
+
+/* ---- beginning ---- */
+
+/* The step of the last good line of metrics.jsonl; 0: there is none. */
+static uint64_t last_step_recorded(ls_trainer *trainer)
+{
+    enum { METRICS_BYTES_MAX = 1 << 30 };
+    ls_arena arena = {0};
+    ls_line_reader reader = {0};
+    ls_step_metrics metrics;
+    char *text = NULL;
+    uint64_t step = 0;
+    if (ls_file_read(&arena, ls_path_join(&arena, trainer->dir.path, "metrics.jsonl"), METRICS_BYTES_MAX,
+                     &text, &reader.bytes) == LS_OK) {
+        reader.text = text;
+        for (ls_line_kind kind; (kind = ls_metrics_reader_next(&reader, &metrics)) != LS_LINE_END;) {
+            step = kind == LS_LINE_GOOD ? metrics.step : step;
+        }
+    }
+    ls_error_clear();
+    ls_arena_release(&arena);
+    return step;
+}
+
+bool ls_trainer_is_adopted(const ls_trainer *trainer)
+{
+    uint64_t finished;
+    return trainer->backend.workers && ls_workers_is_adopted(trainer->backend.workers, &finished);
+}
+
+/* A new segment receives the state from the ranks that kept running, except for frozen parameters,
+ * which ranks do not send to the trainer's host. Those are the same in every checkpoint and at the
+ * start of the run, so they come from there. */
+static ls_status restore_frozen(ls_trainer *trainer, ls_arena *arena, const ls_checkpoint *checkpoint)
+{
+    const ls_layout *layout = &trainer->session.layout;
+    if (layout->frozen_elements == 0 || !ls_workers_is_fresh(trainer->backend.workers)) {
+        return LS_OK;
+    }
+    if (!checkpoint) {
+        return ls_session_begin_weights(&trainer->session, &trainer->backend.state);
+    }
+    const ls_checkpoint_load_options options = {.allow_partial = true};
+    return ls_checkpoint_load(checkpoint,
+                              ls_state_tensors(arena, &trainer->backend.state) + layout->trained_count,
+                              layout->parameter_count - layout->trained_count, &options);
+}
+
+/* Takes over ranks that kept running without a trainer. The results of the steps they did since
+ * then come from them, so no step is computed again. */
+ls_status ls_trainer_adopt(ls_trainer *trainer)
+{
+    ls_arena arena = {0};
+    ls_checkpoint_latest latest = {0};
+    trainer->loop.step = last_step_recorded(trainer);
+    trainer->backend.granted = ls_workers_granted(trainer->backend.workers);
+    if (trainer->loop.step < trainer->backend.granted) {
+        trainer->loop.evaluated_step = trainer->loop.step; /* the ranks are changing the state */
+    }
+    ls_status status = ls_checkpoint_find_latest(&arena, trainer->dir.checkpoints, trainer->session.identity,
+                                                 UINT64_MAX, &latest);
+    if (status == LS_OK) {
+        trainer->saving.saved_step =
+            latest.checkpoint ? latest.checkpoint->meta.step : trainer->saving.saved_step;
+        status = restore_frozen(trainer, &arena, latest.checkpoint);
+        ls_checkpoint_close(latest.checkpoint);
+    }
+    ls_arena_release(&arena);
+    return status;
+}
+
+ls_status ls_trainer_create_workers(ls_trainer *trainer)
+{
+    const ls_session *session = &trainer->session;
+    /* Each rank opens the run as this process did; all at once may take a multiple of that time. */
+    const double opening_s = ls_clock_monotonic_s() - trainer->options->start_s;
+    const double asked_s = trainer->options->start_timeout_s;
+    const ls_workers_hosts *hosts = trainer->options->hosts;
+    const ls_workers_options options = {
+        .session = session,
+        .run_dir = trainer->dir.path,
+        .ranks = session->ranks,
+        .threads = ls_session_rank_threads(session, hosts ? hosts->local_ranks : session->ranks),
+        .hosts = hosts,
+        .adopt = session->run.job.lease_s > 0 && trainer->dir.had_run,
+        .heard = last_step_recorded(trainer),
+        .start_timeout_s = asked_s > 0 ? asked_s : 60.0 + 2.0 * session->ranks * opening_s,
+        .should_stop = ls_trainer_should_stop,
+        .stop_context = trainer,
+        .event = on_event,
+        .event_context = trainer,
+    };
+    LS_TRY(ls_workers_create(&options, &trainer->backend.workers));
+    ls_workers_state(trainer->backend.workers, session->queue, &session->layout, &trainer->backend.state);
+    return LS_OK;
+}
+
+ls_status ls_trainer_launch_workers(ls_trainer *trainer)
+{
+    if (!ls_trainer_is_adopted(trainer)) {
+        trainer->backend.granted = trainer->loop.step;
+    }
+    return trainer->backend.workers ? ls_workers_launch(trainer->backend.workers, trainer->loop.step) : LS_OK;
+}
+
+static void report_started(const ls_trainer *trainer)
+{
+    for (uint32_t rank = 0; rank < ls_workers_ranks(trainer->backend.workers); rank++) {
+        const ls_workers_member member = ls_workers_member_at(trainer->backend.workers, rank);
+        if (member.pid == 0) {
+            continue; /* this rank was lost while there was no trainer */
+        }
+        ls_emit_event("rank_started", json_pack("{s:i, s:i, s:s, s:I, s:I, s:s}", "rank", (int)rank, "pid",
+                                                (int)member.pid, "host", member.host, "epoch",
+                                                (json_int_t)ls_workers_epoch(trainer->backend.workers),
+                                                "step", (json_int_t)trainer->loop.step, "device",
+                                                ls_queue_device_name(trainer->session.queue)));
+    }
+}
+
+ls_status ls_trainer_await_workers(ls_trainer *trainer)
+{
+    if (!trainer->backend.workers) {
+        return LS_OK;
+    }
+    const ls_status status = ls_workers_wait(trainer->backend.workers);
+    if (status == LS_STOPPED) {
+        return LS_OK; /* the loop finds the signal */
+    }
+    if (status != LS_OK) {
+        ls_trainer_explain_workers(trainer, status);
+        return status;
+    }
+    report_started(trainer);
+    return LS_OK;
+}
+
+/* ---- steps ---- */
+
+static uint64_t next_due(uint64_t step, uint64_t every_steps)
+{
+    return every_steps > 0 ? (step / every_steps + 1) * every_steps : UINT64_MAX;
+}
+
+/* The next step after which the trainer needs the state at rest. The first step is granted
+ * alone, so that the machine's peak speed is measured while the ranks wait. */
+static uint64_t next_stop(const ls_trainer *trainer)
+{
+    const ls_run_file *run = &trainer->session.run;
+    const uint64_t step = trainer->loop.step;
+    if (trainer->loop.first_step_s == 0.0) {
+        return step + 1;
+    }
+    uint64_t until = ls_min_u64(trainer->loop.stop_step, ls_trainer_next_save(trainer));
+    until = ls_min_u64(until, next_due(step, run->checkpoint.weights_every_steps));
+    until = ls_min_u64(until, next_due(step, run->eval.every_steps));
+    return ls_min_u64(until, trainer->generator ? next_due(step, run->sample.every_steps) : UINT64_MAX);
+}
+
+ls_status ls_trainer_compute(ls_trainer *trainer, double lr, ls_step_result *result_out, double *seconds_out)
+{
+    if (!trainer->backend.workers) {
+        const double start_s = ls_clock_monotonic_s();
+        LS_TRY(ls_stepper_run(trainer->backend.stepper, trainer->loop.step, lr, result_out));
+        *seconds_out = ls_clock_monotonic_s() - start_s;
+        return LS_OK;
+    }
+    if (trainer->loop.step >= trainer->backend.granted) {
+        trainer->backend.granted = next_stop(trainer);
+    }
+    return ls_workers_step(trainer->backend.workers, trainer->loop.step, trainer->backend.granted, result_out,
+                           seconds_out);
+}
+
+/* ---- the state and its memory ---- */
+
+void ls_trainer_gather(ls_trainer *trainer)
+{
+    const char *text = ls_arena_strdup(&trainer->arena, ls_error_text());
+    if (trainer->backend.workers &&
+        ls_workers_gather(trainer->backend.workers, trainer->loop.step) != LS_OK) {
+        ls_log_debug(
+            "the weights and the optimizer state of all hosts could not be collected on this host: %s",
+            ls_error_text());
+    }
+    ls_error_clear();
+    if (text[0]) {
+        (void)ls_fail(LS_ERR_FAILED, "%s", text);
+    }
+}
+
+bool ls_trainer_is_whole(const ls_trainer *trainer)
+{
+    uint64_t finished = 0;
+    return !trainer->backend.workers ||
+           (ls_workers_is_consistent(trainer->backend.workers, &finished) && finished == trainer->loop.step);
+}
+
+uint64_t ls_trainer_memory(ls_trainer *trainer)
+{
+    enum { EVERY_STEPS = 16 };
+    if (!trainer->backend.workers) {
+        return ls_memory_peak();
+    }
+    /* Private memory only: the segment that this process and the ranks share is counted once, by
+     * ls_workers_memory. */
+    if (trainer->backend.memory_bytes == 0 || trainer->loop.step % EVERY_STEPS == 0 ||
+        trainer->loop.step == trainer->backend.granted) {
+        const uint64_t bytes = ls_memory_private_peak() + ls_workers_memory(trainer->backend.workers);
+        trainer->backend.memory_bytes =
+            bytes > trainer->backend.memory_bytes ? bytes : trainer->backend.memory_bytes;
+    }
+    return trainer->backend.memory_bytes;
+}
+
+/* ---- the end ---- */
+
+void ls_trainer_explain_workers(ls_trainer *trainer, ls_status status)
+{
+    if (!trainer->backend.workers) {
+        return;
+    }
+    char *text = ls_arena_strdup(&trainer->arena, ls_error_text());
+    uint32_t rank = 0;
+    double silent_s = 0.0;
+    if (ls_workers_lost(trainer->backend.workers, &rank, &silent_s)) {
+        ls_emit_event("rank_lost",
+                      json_pack("{s:i, s:s, s:f, s:I, s:b}", "rank", (int)rank, "cause", text, "detected_ms",
+                                1e3 * silent_s, "step", (json_int_t)trainer->loop.step, "state_whole",
+                                ls_trainer_is_whole(trainer)));
+    }
+    /* The watchdog has sent `late`, which names the rank waited for. This event says that the run
+     * ended because of it. */
+    if (status == LS_ERR_MISMATCH && strncmp(text, "hang: ", strlen("hang: ")) == 0) {
+        ls_emit_event("hang", json_pack("{s:s%, s:I}", "text", text, strcspn(text, "\n"), "step",
+                                        (json_int_t)trainer->loop.step));
+    }
+    ls_fail(status, "%s", text);
+}

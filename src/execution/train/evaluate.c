@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/train/evaluate.h"
+
+#include "compute/kernels/cross_entropy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ls_evaluator {
+    ls_arena arena;
+    ls_plan plan;
+    ls_executor executor;
+    int64_t sequences, length;
+    int32_t *window; /* length + 1 */
+    int32_t *tokens; /* sequences x length */
+    int32_t *targets;
+    float *losses;
+    /* of a divided stream */
+    uint64_t *part_ends;
+    ls_evaluation_part *parts;
+    size_t part_count;
+};
+
+ls_status ls_evaluator_create(ls_queue *queue, const ls_model_config *config, const ls_layout *layout,
+                              int64_t sequences, int64_t length, ls_evaluator **evaluator_out)
+{
+    ls_evaluator *e = calloc(1, sizeof *e);
+    if (!e) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for evaluation");
+    }
+    e->sequences = sequences;
+    e->length = length;
+    const size_t rows = (size_t)(sequences * length);
+    e->window = ls_arena_new(&e->arena, int32_t, (size_t)length + 1);
+    e->tokens = ls_arena_new(&e->arena, int32_t, rows);
+    e->targets = ls_arena_new(&e->arena, int32_t, rows);
+    e->losses = ls_arena_new(&e->arena, float, rows);
+
+    ls_plan_options options = ls_executor_plan_options();
+    options.sequences = sequences;
+    options.length = length;
+    options.losses = true;
+    ls_status status = ls_plan_build(&e->arena, config, layout, &options, &e->plan);
+    if (status == LS_OK) {
+        status = ls_executor_init(&e->executor, queue, &e->plan, length);
+    }
+    if (status != LS_OK) {
+        ls_evaluator_destroy(e);
+        return status;
+    }
+    *evaluator_out = e;
+    return LS_OK;
+}
+
+void ls_evaluator_destroy(ls_evaluator *evaluator)
+{
+    if (!evaluator) {
+        return;
+    }
+    ls_executor_release(&evaluator->executor);
+    ls_arena_release(&evaluator->arena);
+    free(evaluator);
+}
+
+/* Puts window `index` of the stream into row block `row`; targets after the end of the stream are
+ * ignored. */
+static ls_status load_window(ls_evaluator *e, const ls_token_stream *stream, uint64_t index, int64_t row)
+{
+    const uint64_t first = index * (uint64_t)e->length;
+    const uint64_t left = stream->token_count - first;
+    const int64_t count = left < (uint64_t)e->length + 1 ? (int64_t)left : e->length + 1;
+    LS_TRY(stream->read(stream->context, first, (uint64_t)count, e->window));
+    for (int64_t i = 0; i < count; i++) {
+        if (e->window[i] < 0 || e->window[i] >= e->plan.config.vocab) {
+            return ls_fail(LS_ERR_DATA,
+                           "token id %d at position %llu is outside the model's vocabulary, 0 to %lld",
+                           e->window[i], (unsigned long long)first + (unsigned long long)i,
+                           (long long)e->plan.config.vocab - 1);
+        }
+    }
+    int32_t *tokens = e->tokens + row * e->length, *targets = e->targets + row * e->length;
+    for (int64_t i = 0; i < e->length; i++) {
+        tokens[i] = i < count ? e->window[i] : 0;
+        targets[i] = i + 1 < count ? e->window[i + 1] : LS_TARGET_IGNORED;
+    }
+    return LS_OK;
+}
+
+static void blank_window(ls_evaluator *e, int64_t row)
+{
+    for (int64_t i = 0; i < e->length; i++) {
+        e->tokens[row * e->length + i] = 0;
+        e->targets[row * e->length + i] = LS_TARGET_IGNORED;
+    }
+}
+
+void ls_evaluator_divide(ls_evaluator *e, const uint64_t *ends, size_t count)
+{
+    e->part_ends = ls_arena_new(&e->arena, uint64_t, count);
+    e->parts = ls_arena_new(&e->arena, ls_evaluation_part, count);
+    e->part_count = count;
+    memcpy(e->part_ends, ends, count * sizeof *ends);
+}
+
+/* Adds the losses of row `row`, which holds window `window`, to the parts its targets are in. */
+static void add_to_parts(ls_evaluator *e, int64_t row, uint64_t window)
+{
+    size_t part = 0;
+    for (int64_t i = 0; i < e->length && part < e->part_count; i++) {
+        const uint64_t target = window * (uint64_t)e->length + (uint64_t)i + 1;
+        while (part < e->part_count && target >= e->part_ends[part]) {
+            part++;
+        }
+        if (part < e->part_count && e->targets[row * e->length + i] != LS_TARGET_IGNORED) {
+            e->parts[part].loss_sum += (double)e->losses[row * e->length + i];
+            e->parts[part].tokens++;
+        }
+    }
+}
+
+ls_status ls_evaluator_run(ls_evaluator *e, const float *parameters, const ls_token_stream *stream,
+                           uint64_t windows_max, ls_evaluation *result_out)
+{
+    if (stream->token_count < 2) {
+        return ls_fail(LS_ERR_DATA, "the data to evaluate on has %llu tokens; at least 2 are needed",
+                       (unsigned long long)stream->token_count);
+    }
+    const uint64_t all = (stream->token_count - 1 + (uint64_t)e->length - 1) / (uint64_t)e->length;
+    const uint64_t windows = windows_max > 0 && all > windows_max ? windows_max : all;
+    const uint64_t spread = e->part_count > 0 ? all : windows; /* over how many they are spread */
+    for (size_t i = 0; i < e->part_count; i++) {
+        e->parts[i] = (ls_evaluation_part){0};
+    }
+    double sum = 0.0;
+    uint64_t tokens = 0;
+    const ls_executor_batch batch = {
+        .parameters = parameters, .tokens = e->tokens, .targets = e->targets, .losses = e->losses};
+    for (uint64_t first = 0; first < windows; first += (uint64_t)e->sequences) {
+        for (int64_t row = 0; row < e->sequences; row++) {
+            const uint64_t taken = first + (uint64_t)row;
+            if (taken < windows) {
+                LS_TRY(load_window(e, stream, taken * spread / windows, row));
+            } else {
+                blank_window(e, row);
+            }
+        }
+        LS_TRY(ls_executor_forward(&e->executor, &batch));
+        LS_TRY(ls_queue_wait(e->executor.queue));
+        for (int64_t i = 0; i < e->sequences * e->length; i++) {
+            sum += (double)e->losses[i];
+            tokens += e->targets[i] != LS_TARGET_IGNORED;
+        }
+        for (int64_t row = 0; row < e->sequences && e->part_count > 0; row++) {
+            add_to_parts(e, row, (first + (uint64_t)row) * spread / windows);
+        }
+    }
+    *result_out = (ls_evaluation){.loss = sum / (double)tokens, .tokens = tokens, .parts = e->parts};
+    return LS_OK;
+}

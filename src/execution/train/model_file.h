@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Model files: reading a model from disk.
+ *
+ * A path may be a checkpoint, a run directory (its newest good checkpoint is used) or a Hugging
+ * Face directory (config.json, safetensors, optionally a tokenizer). A checkpoint contains
+ * config.json and tokenizer.json or tokenizer.model as attachments. The ids that end a text are
+ * those of config.json and of generation_config.json together.
+ */
+#ifndef LS_EXECUTION_TRAIN_MODEL_FILE_H
+#define LS_EXECUTION_TRAIN_MODEL_FILE_H
+
+#include "execution/executor/state.h"
+#include "model/huggingface_export.h"
+#include "model/layout.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "tokenizer/tokenizer.h"
+
+typedef struct ls_model_file {
+    ls_arena arena;
+    const char *path;          /* the checkpoint or directory that was found */
+    ls_checkpoint *checkpoint; /* NULL for a Hugging Face directory */
+    ls_model_config config;
+    ls_layout layout;
+    ls_tokenizer *tokenizer; /* NULL: the model has none */
+    uint64_t step;           /* 0 for a Hugging Face directory */
+} ls_model_file;
+
+/* Reads configuration and tokenizer, not the weights. Errors: LS_ERR_NOT_FOUND, LS_ERR_DATA,
+ * LS_ERR_UNSUPPORTED, LS_ERR_IO. */
+LS_MUST_CHECK ls_status ls_model_file_open(const char *path, ls_model_file **file_out);
+void ls_model_file_close(ls_model_file *file);
+
+/*
+ * Reads the weights into `parameters` (flat, in the order of `layout`, a layout of file->config
+ * with any parameters frozen). Moments are not read. Every block is verified.
+ *
+ * The layout may have a larger vocabulary: the rows that the embedding table and the head have more
+ * than the file become the mean of the file's rows (Hewitt, "Initializing new word embeddings for
+ * pretrained language models", 2021: a new token then changes the others' probabilities little).
+ */
+LS_MUST_CHECK ls_status ls_model_file_load(const ls_model_file *file, const ls_layout *layout,
+                                           float *parameters);
+
+/*
+ * The files of the model besides weights and configuration, which pass unchanged through import,
+ * training and export: its tokenizer, tokenizer_config.json, special_tokens_map.json,
+ * generation_config.json and chat_template.jinja, as far as the checkpoint or directory has them.
+ * If none of them contains the tokenizer (bytes, or a vocabulary under another name), the file that
+ * represents it (ls_tokenizer_source) is added. That needs file->tokenizer, so call this before
+ * taking it away.
+ *
+ * files_out: names are static; the data are in `arena` and outlive `file`. All names differ, and
+ * none is "config.json". Errors: LS_ERR_DATA for a file above 64 MiB, LS_ERR_IO.
+ */
+LS_MUST_CHECK ls_status ls_model_file_carried(const ls_model_file *file, ls_arena *arena,
+                                              ls_hf_file **files_out, size_t *count_out);
+
+/* Copies the ids that end a text to `ids_out`, those of the configuration and the tokenizer's eos,
+ * and returns how many there are. */
+enum { LS_MODEL_STOPS_MAX = LS_MORE_EOS_MAX + 2 };
+size_t ls_model_stops(const ls_model_config *config, const ls_tokenizer *tokenizer,
+                      int32_t ids_out[LS_MODEL_STOPS_MAX]);
+
+/*
+ * The same for an export: what transformers needs besides, and the model lacks, is added.
+ *
+ *   tokenizer.json           beside a tokenizer.model, unless its normalisation can't be expressed
+ *   tokenizer_config.json    the special tokens, and that tokenizer.json is used as it is
+ *   special_tokens_map.json  the special tokens, for older programs
+ *   generation_config.json   the ids that begin and end a text
+ *
+ * Errors: as above, and LS_ERR_MEMORY.
+ */
+LS_MUST_CHECK ls_status ls_model_file_exported(const ls_model_file *file, ls_arena *arena,
+                                               ls_hf_file **files_out, size_t *count_out);
+
+/* The text of config.json for a model whose weights are stored as `dtype`, as attached to
+ * checkpoints; the caller frees it. */
+LS_MUST_CHECK ls_status ls_model_file_config_text(const ls_model_config *config, ls_st_dtype dtype,
+                                                  char **text_out);
+
+#endif

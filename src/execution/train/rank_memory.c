@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/train/rank_memory.h"
+
+#include "base/assert.h"
+#include "comm/transport/tree.h"
+#include "execution/train/memory.h"
+
+#include <stdio.h>
+
+static void add_rank(ls_ranks_cost *cost, uint32_t leaves, uint32_t rank)
+{
+    const ls_leaf_range range = ls_leaves_of_rank(leaves, cost->ranks, rank);
+    const uint32_t buffers = ls_tree_range_buffers(leaves, range);
+    cost->leaves_min = rank == 0 || range.count < cost->leaves_min ? range.count : cost->leaves_min;
+    cost->leaves_max = range.count > cost->leaves_max ? range.count : cost->leaves_max;
+    cost->buffers_max = buffers > cost->buffers_max ? buffers : cost->buffers_max;
+    cost->buffers += buffers;
+}
+
+ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
+{
+    const ls_memory_plan *m = &session->memory;
+    const uint32_t leaves = (uint32_t)session->run.train.leaves;
+    LS_ASSERT(ranks >= 1 && (ranks == 1 || ranks <= leaves));
+    ls_ranks_cost cost = {.ranks = ranks, .imbalance = 1.0};
+    if (ranks == 1) {
+        cost.leaves_min = cost.leaves_max = leaves;
+        cost.buffers_max = cost.buffers = m->tree_buffers;
+    }
+    for (uint32_t rank = 0; ranks > 1 && rank < ranks; rank++) {
+        add_rank(&cost, leaves, rank);
+    }
+    cost.imbalance = (double)cost.leaves_max * ranks / leaves;
+    cost.idle = 1.0 - 1.0 / cost.imbalance;
+    cost.gradient_bytes = cost.buffers * m->parameters;
+    const uint64_t work = m->activations + m->logits + m->other;
+    const uint64_t process = ls_session_process_bytes(session, ls_session_rank_threads(session, ranks));
+    cost.rank_bytes = cost.buffers_max * m->parameters + work + process;
+    const uint64_t side_work = session->evaluation_bytes + session->generation_bytes;
+    cost.host_bytes = m->parameters + m->optimizer + cost.gradient_bytes + ranks * (work + process) +
+                      side_work + session->snapshot_bytes;
+    /* the trainer is a separate process, and the sums have a separate buffer */
+    if (ranks > 1 || session->is_gang) {
+        cost.host_bytes += session->process_bytes + (uint64_t)session->layout.float_count * sizeof(float);
+    }
+    return cost;
+}
+
+/* ---- in words ---- */
+
+static void describe_row(const ls_ranks_cost *cost, bool chosen, ls_text *text)
+{
+    char leaves[32], rank_bytes[32], host_bytes[32];
+    if (cost->leaves_min == cost->leaves_max) {
+        snprintf(leaves, sizeof leaves, "%u", cost->leaves_max);
+    } else {
+        snprintf(leaves, sizeof leaves, "%u to %u", cost->leaves_min, cost->leaves_max);
+    }
+    ls_text_printf(text, "%s %5u  %11s  %9.3f  %6.1f %%  %7u  %12s  %12s\n", chosen ? " >" : "  ",
+                   cost->ranks, leaves, cost->imbalance, 100.0 * cost->idle, cost->buffers_max,
+                   ls_memory_text(cost->rank_bytes, rank_bytes),
+                   ls_memory_text(cost->host_bytes, host_bytes));
+}
+
+void ls_ranks_cost_describe(const ls_session *session, ls_text *text)
+{
+    const uint64_t leaves = session->run.train.leaves, most = session->run.job.max_ranks;
+    const uint32_t last = (uint32_t)(leaves < LS_LEAVES_MAX ? leaves : LS_LEAVES_MAX);
+    ls_text_printf(text,
+                   "ranks   what %llu leaves cost: a step takes `imbalance` times an even split\n"
+                   "   ranks  leaves each  imbalance      idle  buffers   memory/rank   memory/host\n",
+                   (unsigned long long)leaves);
+    for (uint32_t ranks = 1; ranks <= last; ranks++) {
+        if (ranks <= most || ranks == session->ranks) {
+            const ls_ranks_cost cost = ls_ranks_cost_of(session, ranks);
+            describe_row(&cost, ranks == session->ranks, text);
+        }
+    }
+}
+
+json_t *ls_ranks_cost_to_json(const ls_ranks_cost *cost)
+{
+    return json_pack("{s:i, s:i, s:i, s:f, s:f, s:i, s:i, s:I, s:I, s:I}", "ranks", (int)cost->ranks,
+                     "leaves_min", (int)cost->leaves_min, "leaves_max", (int)cost->leaves_max, "imbalance",
+                     cost->imbalance, "idle", cost->idle, "buffers_max", (int)cost->buffers_max, "buffers",
+                     (int)cost->buffers, "gradient_bytes", (json_int_t)cost->gradient_bytes, "rank_bytes",
+                     (json_int_t)cost->rank_bytes, "host_bytes", (json_int_t)cost->host_bytes);
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The sources of a weighted mixture, one by one, and warnings for runs that start from a model. */
+#include "execution/train/session.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Beyond these, fine-tuning usually costs a model more than it gains. */
+static const double IMPORTED_EPOCHS_MAX = 20.0, IMPORTED_LR_MAX = 1e-4;
+
+/* The samples of the first `steps` steps that come from source `i`: exact to about one. */
+static double samples_of(const ls_session *session, size_t i, uint64_t steps)
+{
+    double sum = 0.0;
+    for (size_t k = 0; k < session->source_count; k++) {
+        sum += session->sources[k].weight;
+    }
+    return (double)(steps * session->run.train.global_batch) * session->sources[i].weight / sum;
+}
+
+static double epochs_of(const ls_session *session, size_t i, uint64_t steps)
+{
+    return samples_of(session, i, steps) / (double)ls_dataset_source_samples(session->dataset, (uint32_t)i);
+}
+
+json_t *ls_session_sources_to_json(const ls_session *session, uint64_t steps,
+                                   const ls_evaluation_part *validation)
+{
+    if (session->source_count < 2) {
+        return NULL;
+    }
+    json_t *list = json_array();
+    for (size_t i = 0; i < session->source_count; i++) {
+        const bool is_known = validation && validation[i].tokens > 0;
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:f, s:I, s:f, s:o, s:I}", "source", session->sources[i].patterns[0], "share",
+                      samples_of(session, i, 1) / (double)session->run.train.global_batch, "tokens",
+                      (json_int_t)llround(samples_of(session, i, steps) * (double)session->run.model.context),
+                      "epochs", epochs_of(session, i, steps), "val_loss",
+                      is_known ? json_real(validation[i].loss_sum / (double)validation[i].tokens)
+                               : json_null(),
+                      "val_tokens", (json_int_t)(validation ? validation[i].tokens : 0)));
+    }
+    return list;
+}
+
+void ls_session_describe_sources(const ls_session *session, ls_text *text)
+{
+    const uint64_t steps = session->run.train.steps;
+    for (size_t i = 0; i < session->source_count && session->source_count > 1; i++) {
+        ls_text_printf(text,
+                       "source  %s: %.3g %% of the samples, %.0f tokens of the run, %.2f epochs of its "
+                       "%" PRIu64 " tokens\n",
+                       session->sources[i].patterns[0],
+                       100.0 * samples_of(session, i, 1) / (double)session->run.train.global_batch,
+                       samples_of(session, i, steps) * (double)session->run.model.context,
+                       epochs_of(session, i, steps),
+                       ls_dataset_stream_tokens(session->dataset, LS_SPLIT_TRAIN, (uint32_t)i));
+    }
+}
+
+void ls_session_describe_warnings(const ls_session *session, ls_text *text)
+{
+    const ls_run_file *run = &session->run;
+    double epochs = 0.0;
+    for (size_t i = 0; i < session->source_count; i++) {
+        epochs = fmax(epochs, epochs_of(session, i, run->train.steps));
+    }
+    if (run->model.from[0] && epochs > IMPORTED_EPOCHS_MAX) {
+        ls_text_printf(text,
+                       "warning the run reads its %straining data %.0f times (epochs). For a model that is "
+                       "already trained, 1 to 5 are usual; set train.epochs\n",
+                       session->source_count > 1 ? "most repeated " : "", epochs);
+    }
+    if (run->model.from[0] && run->train.optimizer.lr > IMPORTED_LR_MAX) {
+        ls_text_printf(text,
+                       "warning train.optimizer.lr is %g. For a model that is already trained, 1e-5 to 1e-4 "
+                       "is usual; a higher rate can destroy what it has learned\n",
+                       run->train.optimizer.lr);
+    }
+}

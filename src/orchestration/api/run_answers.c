@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orchestration/api/api_internal.h"
+
+#include "base/assert.h"
+#include "orchestration/api/openapi.h"
+#include "orchestration/api/prometheus.h"
+#include "orchestration/page/page.h"
+#include "telemetry/record/metrics_reader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LOG_BYTES_MAX = 1024 * 1024,      /* of one answer; a client asks again for more */
+    HISTORY_SLICE_BYTES = 256 * 1024, /* of one read: a few milliseconds */
+    HISTORY_S = 30,                   /* to read all of a history, and to wait for a free one */
+    EVENTS_BYTES_MAX = 1024 * 1024,   /* from the end of events.jsonl */
+    PAGE_EVENTS = 60,                 /* rows on the page of a job */
+    PAGE_ENDED = 12,                  /* ended jobs on the page of the queue */
+    PAGE_ENDED_ALL = 100,             /* on one of their own pages */
+};
+
+#define NS_PER_S        UINT64_C(1000000000)
+#define HISTORY_WAIT_NS UINT64_C(50000000)
+
+static uint64_t number(const ls_api_exchange *exchange, const char *key, uint64_t otherwise)
+{
+    const json_t *value = json_object_get(exchange->arguments, key);
+    return json_is_integer(value) ? (uint64_t)json_integer_value(value) : otherwise;
+}
+
+static uint64_t job_of(const ls_api_exchange *exchange)
+{
+    return number(exchange, "job", 0);
+}
+
+static json_t *job_argument(const ls_api_exchange *exchange)
+{
+    return json_pack("{s:I}", "job", (json_int_t)job_of(exchange));
+}
+
+/* ---- verbs as they are ---- */
+
+static void pass_answer(ls_api_exchange *exchange)
+{
+    if (ls_api_exchange_is_well(exchange)) {
+        ls_api_exchange_json(exchange, (unsigned)exchange->asks[0].status,
+                             json_incref(exchange->asks[0].answer));
+    }
+}
+
+static void ask_verb(ls_api_exchange *exchange)
+{
+    ls_api_exchange_ask(exchange, exchange->route->call, json_incref(exchange->arguments));
+    ls_api_exchange_then(exchange, pass_answer);
+}
+
+/* ---- files of a job ---- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static uint32_t owner_of(const ls_api_exchange *exchange)
+{
+    return (uint32_t)json_integer_value(json_object_get(exchange->asks[0].answer, "uid"));
+}
+
+/* Reads a file of the run directory; a job without one answers ENOENT at once. */
+static void read_run_file(ls_api_exchange *exchange, ls_user_file file, ls_api_hear_file next)
+{
+    const json_t *job = exchange->asks[0].answer;
+    file.folder = text_of(job, "run_dir");
+    file.uid = owner_of(exchange);
+    file.gid = (uint32_t)json_integer_value(json_object_get(job, "gid"));
+    if (file.folder[0]) {
+        ls_api_exchange_read(exchange, &file, owner_of(exchange), next);
+    } else {
+        next(exchange, &(ls_user_file_answer){.error = ENOENT});
+    }
+}
+
+/* Reads a log in the job's folder under $LOCKSTEP_HOME. */
+static void read_log_file(ls_api_exchange *exchange, const char *name, bool from_end, uint64_t offset,
+                          size_t bytes, ls_api_hear_file next)
+{
+    ls_text folder = {0};
+    ls_user_file file = ls_api_log_file(exchange->api, job_of(exchange), name, &folder);
+    file.from_end = from_end;
+    file.offset = offset;
+    file.bytes = bytes;
+    ls_api_exchange_read(exchange, &file, owner_of(exchange), next);
+    ls_text_release(&folder);
+}
+
+/* ---- log ---- */
+
+static void send_log(ls_api_exchange *exchange, const char *data, size_t bytes, uint64_t next)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, next);
+    ls_http_exchange_reply(exchange->http, &(ls_http_reply){.code = 200,
+                                                            .type = "text/plain; charset=utf-8",
+                                                            .data = data,
+                                                            .bytes = bytes,
+                                                            .header = "X-Next",
+                                                            .value = text});
+}
+
+/* The most ranks the job can have. */
+static uint64_t ranks_of(const ls_api_exchange *exchange)
+{
+    const json_t *job = exchange->asks[0].answer;
+    const json_int_t now = json_integer_value(json_object_get(job, "ranks")),
+                     most = json_integer_value(json_object_get(job, "max_ranks"));
+    return (uint64_t)(now > most ? now : most);
+}
+
+/* The single rank of a job writes `log`; several write log.RANK too. */
+static void name_log(const ls_api_exchange *exchange, char name[32])
+{
+    if (json_object_get(exchange->arguments, "rank") && ranks_of(exchange) > 1) {
+        snprintf(name, 32, "log.%" PRIu64, number(exchange, "rank", 0));
+    } else {
+        snprintf(name, 32, "log");
+    }
+}
+
+static void follow_log(ls_api_exchange *exchange, uint64_t from)
+{
+    char name[32];
+    name_log(exchange, name);
+    ls_api_streams_open_log(exchange, exchange->asks[0].answer, name, from);
+}
+
+/* Sends the part that was asked for, or the last lines of it. */
+static void take_log(ls_api_exchange *exchange, const ls_user_file_answer *log)
+{
+    if (log->error && log->error != ENOENT) {
+        ls_api_exchange_file_error(exchange, job_of(exchange), "the log", log->error);
+        return;
+    }
+    const uint64_t lines = number(exchange, "tail", 0), asked = number(exchange, "from", 0);
+    const size_t at = lines > 0 && log->bytes > 0 ? ls_api_tail_at(log->data, log->bytes, lines) : 0;
+    const uint64_t from = (log->error ? asked : log->offset) + at;
+    if (json_is_true(json_object_get(exchange->arguments, "follow"))) {
+        follow_log(exchange, from);
+        return;
+    }
+    const uint64_t wanted = number(exchange, "bytes", LOG_BYTES_MAX);
+    const size_t left = log->bytes - at, bytes = left < wanted ? left : (size_t)wanted;
+    send_log(exchange, bytes > 0 ? log->data + at : "", bytes, from + bytes);
+}
+
+/* Refuses a rank the job does not have, and any rank of a training run, whose ranks write one
+ * log. */
+static bool is_rank_right(ls_api_exchange *exchange)
+{
+    const bool trains = json_is_string(json_object_get(exchange->asks[0].answer, "run_dir"));
+    const uint64_t rank = number(exchange, "rank", 0), ranks = ranks_of(exchange);
+    if (rank > 0 && trains) {
+        ls_api_exchange_error(
+            exchange, 404,
+            ls_fail(LS_ERR_NOT_FOUND,
+                    "job %" PRIu64
+                    " is a training run, whose ranks all write to the same log: leave out `rank`",
+                    job_of(exchange)));
+        return false;
+    }
+    if (rank == 0 || rank < ranks) {
+        return true;
+    }
+    ls_api_exchange_error(exchange, 404,
+                          ls_fail(LS_ERR_NOT_FOUND,
+                                  "job %" PRIu64 " has no rank %" PRIu64 "; its ranks are 0 to %" PRIu64,
+                                  job_of(exchange), rank, ranks > 0 ? ranks - 1 : 0));
+    return false;
+}
+
+static void answer_log(ls_api_exchange *exchange)
+{
+    if (!ls_api_exchange_is_well(exchange) || !is_rank_right(exchange)) {
+        return;
+    }
+    char name[32];
+    name_log(exchange, name);
+    if (json_object_get(exchange->arguments, "tail")) {
+        read_log_file(exchange, name, true, LOG_BYTES_MAX, LOG_BYTES_MAX, take_log);
+    } else if (json_is_true(json_object_get(exchange->arguments, "follow"))) {
+        /* One byte is enough to see whether the file is there and may be read. */
+        read_log_file(exchange, name, false, number(exchange, "from", 0), 1, take_log);
+    } else {
+        read_log_file(exchange, name, false, number(exchange, "from", 0),
+                      (size_t)number(exchange, "bytes", LOG_BYTES_MAX), take_log);
+    }
+}
+
+/* ---- metrics ---- */
+
+static void read_history(ls_api_exchange *exchange);
+
+static void wait_for_history(void *context)
+{
+    ls_api_exchange *exchange = context;
+    exchange->again = 0;
+    read_history(exchange);
+}
+
+/* The history was read to its present end, or as far as time allowed. error: errno; 0: none. */
+static void history_is_read(ls_api_exchange *exchange, int error, bool is_whole);
+
+static void take_history(ls_api_exchange *exchange, const ls_user_file_answer *part)
+{
+    ls_api_history *history = exchange->history;
+    bool has_more = false;
+    if (part->error == ENOENT) {
+        ls_api_history_clear(history);
+    } else if (part->error == 0) {
+        has_more = ls_api_history_take(history, part->offset, part->data, part->bytes, HISTORY_SLICE_BYTES);
+    }
+    if (has_more && ls_env_now_ns(exchange->api->env) < exchange->give_up_ns) {
+        read_history(exchange);
+    } else {
+        history_is_read(exchange, part->error == ENOENT ? 0 : part->error, !has_more);
+    }
+}
+
+/* Reads one slice, so that other requests have their turn between two. What was read is kept for
+ * the next request. */
+static void read_history(ls_api_exchange *exchange)
+{
+    ls_api *api = exchange->api;
+    const uint64_t now_ns = ls_env_now_ns(api->env);
+    exchange->give_up_ns = exchange->give_up_ns ? exchange->give_up_ns : now_ns + HISTORY_S * NS_PER_S;
+    if (!exchange->history) {
+        exchange->history = ls_api_histories_hold(api->histories, job_of(exchange));
+    }
+    if (exchange->history) {
+        const ls_user_file file = {.name = "metrics.jsonl",
+                                   .offset = ls_api_history_from(exchange->history),
+                                   .bytes = HISTORY_SLICE_BYTES};
+        read_run_file(exchange, file, take_history);
+    } else if (now_ns < exchange->give_up_ns) {
+        exchange->again = ls_env_timer_set(api->env, HISTORY_WAIT_NS, wait_for_history, exchange);
+    } else {
+        history_is_read(exchange, EAGAIN, false);
+    }
+}
+
+static void answer_history(ls_api_exchange *exchange, int error, bool is_whole)
+{
+    if (error) {
+        ls_api_exchange_file_error(exchange, job_of(exchange), "metrics.jsonl", error);
+        return;
+    }
+    json_t *answer = ls_api_history_json(exchange->history, number(exchange, "from_step", 0),
+                                         (size_t)number(exchange, "points", 1000));
+    json_object_set_new(answer, "job", json_integer((json_int_t)job_of(exchange)));
+    json_object_set_new(answer, "is_whole", json_boolean(is_whole));
+    ls_api_exchange_json(exchange, 200, answer);
+}
+
+static void answer_metrics(ls_api_exchange *exchange)
+{
+    if (ls_api_exchange_is_well(exchange)) {
+        read_history(exchange);
+    }
+}
+
+/* ---- events ---- */
+
+/* Keeps the events at the end of the run's events.jsonl. */
+static void keep_run_events(ls_api_exchange *exchange, const ls_user_file_answer *file)
+{
+    exchange->run_events = json_array();
+    ls_line_reader reader = {.text = file->data ? file->data : "", .bytes = file->bytes};
+    json_t *event = NULL;
+    for (ls_line_kind kind;
+         (kind = ls_event_reader_next(&reader, &event)) != LS_LINE_END && kind != LS_LINE_TORN;) {
+        if (kind == LS_LINE_GOOD) {
+            json_array_append_new(exchange->run_events, event);
+        }
+    }
+}
+
+static void read_run_events(ls_api_exchange *exchange, ls_api_hear_file next)
+{
+    const ls_user_file file = {
+        .name = "events.jsonl", .from_end = true, .offset = EVENTS_BYTES_MAX, .bytes = EVENTS_BYTES_MAX};
+    read_run_file(exchange, file, next);
+}
+
+static double time_of(const json_t *event)
+{
+    return json_number_value(json_object_get(event, "time"));
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const double x = time_of(*(json_t *const *)a), y = time_of(*(json_t *const *)b);
+    return (x > y) - (x < y);
+}
+
+/* The newest `limit` events of journal and run, ordered by time. A new object. */
+static json_t *all_events(const ls_api_exchange *exchange, size_t limit)
+{
+    json_t *events = json_array();
+    json_array_extend(events, json_object_get(exchange->asks[1].answer, "events"));
+    json_array_extend(events, exchange->run_events);
+    const size_t count = json_array_size(events);
+    json_t **sorted = calloc(count + 1, sizeof *sorted);
+    LS_ASSERT(sorted && "not enough memory for events");
+    for (size_t i = 0; i < count; i++) {
+        sorted[i] = json_array_get(events, i);
+    }
+    qsort(sorted, count, sizeof *sorted, by_time);
+    json_t *newest = json_array();
+    for (size_t i = count > limit ? count - limit : 0; i < count; i++) {
+        json_array_append(newest, sorted[i]);
+    }
+    free(sorted);
+    json_decref(events);
+    return json_pack("{s:I, s:o}", "job", (json_int_t)job_of(exchange), "events", newest);
+}
+
+static void take_events(ls_api_exchange *exchange, const ls_user_file_answer *file)
+{
+    if (file->error && file->error != ENOENT) {
+        ls_api_exchange_file_error(exchange, job_of(exchange), "events.jsonl", file->error);
+        return;
+    }
+    keep_run_events(exchange, file);
+    ls_api_exchange_json(exchange, 200, all_events(exchange, (size_t)number(exchange, "limit", 1000)));
+}
+
+static void answer_events(ls_api_exchange *exchange)
+{
+    if (ls_api_exchange_is_well(exchange)) {
+        read_run_events(exchange, take_events);
+    }
+}
+
+/* ---- pages ---- */
+
+static void answer_page(ls_api_exchange *exchange)
+{
+    if (!ls_api_exchange_is_well(exchange)) {
+        return;
+    }
+    ls_text page = {0};
+    ls_page_queue(&(ls_page_queue_answers){.status = exchange->asks[0].answer,
+                                           .nodes = exchange->asks[1].answer,
+                                           .jobs = exchange->asks[2].answer,
+                                           .accounts = exchange->asks[3].answer,
+                                           .ended = exchange->asks[4].answer},
+                  ls_env_wall_s(exchange->api->env), &page);
+    ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
+}
+
+/* A job's page reads history, events and log one after the other; what can't be read is left out,
+ * and the page says so. */
+static void note_trouble(ls_api_exchange *exchange, int error)
+{
+    exchange->trouble = exchange->trouble || error == ENOENT ? exchange->trouble : error;
+}
+
+static void finish_job_page(ls_api_exchange *exchange, const ls_user_file_answer *log)
+{
+    enum { LINES = 30, BYTES = 8 * 1024 };
+    note_trouble(exchange, log->error);
+    size_t at = log->bytes > 0 ? ls_api_tail_at(log->data, log->bytes, LINES) : 0;
+    at = log->bytes - at > BYTES ? log->bytes - BYTES : at;
+    json_t *events = all_events(exchange, PAGE_EVENTS);
+    json_t *metrics = exchange->history ? ls_api_history_json(exchange->history, 0, 600) : NULL;
+    ls_text page = {0};
+    ls_page_job(
+        &(ls_page_job_answers){.job = exchange->asks[0].answer,
+                               .events = events,
+                               .why = exchange->asks[2].status == 200 ? exchange->asks[2].answer : NULL,
+                               .metrics = metrics,
+                               .log = log->bytes > 0 ? log->data + at : NULL,
+                               .log_bytes = log->bytes - at,
+                               .trouble = exchange->trouble ? strerror(exchange->trouble) : NULL},
+        ls_env_wall_s(exchange->api->env), &page);
+    json_decref(metrics);
+    json_decref(events);
+    ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
+}
+
+static void take_page_events(ls_api_exchange *exchange, const ls_user_file_answer *file)
+{
+    enum { LOG_BYTES = 64 * 1024 };
+    note_trouble(exchange, file->error);
+    keep_run_events(exchange, file);
+    read_log_file(exchange, "log", true, LOG_BYTES, LOG_BYTES, finish_job_page);
+}
+
+static void history_is_read(ls_api_exchange *exchange, int error, bool is_whole)
+{
+    if (exchange->route->kind == LS_API_FILE) {
+        answer_history(exchange, error, is_whole);
+        return;
+    }
+    note_trouble(exchange, error);
+    read_run_events(exchange, take_page_events);
+}
+
+static void answer_job_page(ls_api_exchange *exchange)
+{
+    /* The third verb is `why`, which fails for a job that does not wait: then it is left out. */
+    const size_t asked = exchange->ask_count;
+    exchange->ask_count = 2;
+    const bool is_well = ls_api_exchange_is_well(exchange);
+    exchange->ask_count = asked;
+    if (is_well) {
+        read_history(exchange);
+    }
+}
+
+static void answer_ended_page(ls_api_exchange *exchange)
+{
+    if (ls_api_exchange_is_well(exchange)) {
+        ls_text page = {0};
+        ls_page_ended(exchange->asks[0].answer, ls_env_wall_s(exchange->api->env), &page);
+        ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
+    }
+}
+
+static void ask_ended_page(ls_api_exchange *exchange)
+{
+    json_t *wanted = json_pack("{s:b, s:i}", "ended", true, "limit", PAGE_ENDED_ALL);
+    json_object_update(wanted, exchange->arguments); /* before */
+    ls_api_exchange_ask(exchange, LS_VERB_LIST, wanted);
+    ls_api_exchange_then(exchange, answer_ended_page);
+}
+
+static void ask_page(ls_api_exchange *exchange)
+{
+    ls_api_exchange_ask(exchange, LS_VERB_STATUS, NULL);
+    ls_api_exchange_ask(exchange, LS_VERB_NODES, NULL);
+    ls_api_exchange_ask(exchange, LS_VERB_LIST, json_object());
+    ls_api_exchange_ask(exchange, LS_VERB_ACCOUNTS, NULL);
+    ls_api_exchange_ask(exchange, LS_VERB_LIST, json_pack("{s:b, s:i}", "ended", true, "limit", PAGE_ENDED));
+    ls_api_exchange_then(exchange, answer_page);
+}
+
+/* ---- the rest ---- */
+
+static void answer_prometheus(ls_api_exchange *exchange)
+{
+    if (!ls_api_exchange_is_well(exchange)) {
+        return;
+    }
+    ls_text text = {0};
+    ls_prometheus_append(&(ls_prometheus_answers){.status = exchange->asks[0].answer,
+                                                  .nodes = exchange->asks[1].answer,
+                                                  .accounts = exchange->asks[2].answer,
+                                                  .usage = exchange->asks[3].answer},
+                         &text);
+    ls_api_counters_append(&exchange->api->counters, &text);
+    ls_prometheus_append_process(&text);
+    ls_api_exchange_text(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &text);
+}
+
+static void answer_openapi(ls_api_exchange *exchange)
+{
+    ls_api_exchange_json(exchange, 200, ls_api_openapi());
+}
+
+/* ---- which route does what ---- */
+
+/* How a route that is not one verb is answered: `begin` alone, or the verbs that are asked, each
+ * with the job of the request if there is one, and then `then`. */
+typedef struct recipe {
+    const char *route; /* its name in the table of routes */
+    ls_api_next begin;
+    ls_verb asks[LS_API_ASKS_MAX];
+    size_t ask_count;
+    ls_api_next then;
+} recipe;
+
+static const recipe recipes[] = {
+    {"wait", .begin = ls_api_wait_begin},
+    {"stream", .begin = ls_api_streams_open_events},
+    {"page", .begin = ask_page},
+    {"ended_page", .begin = ask_ended_page},
+    {"openapi", .begin = answer_openapi},
+    {"token", .begin = ls_api_token_make},
+    {"tokens", .begin = ls_api_token_list},
+    {"revoke", .begin = ls_api_token_revoke},
+    {"log", NULL, {LS_VERB_SHOW}, 1, answer_log},
+    {"metrics", NULL, {LS_VERB_SHOW}, 1, answer_metrics},
+    {"events", NULL, {LS_VERB_SHOW, LS_VERB_EVENTS}, 2, answer_events},
+    {"job_page", NULL, {LS_VERB_SHOW, LS_VERB_EVENTS, LS_VERB_WHY}, 3, answer_job_page},
+    {"prometheus",
+     NULL,
+     {LS_VERB_STATUS, LS_VERB_NODES, LS_VERB_ACCOUNTS, LS_VERB_USAGE},
+     4,
+     answer_prometheus},
+};
+
+static void follow_recipe(ls_api_exchange *exchange, const recipe *r)
+{
+    if (r->begin) {
+        r->begin(exchange);
+        return;
+    }
+    const bool has_job = json_object_get(exchange->arguments, "job") != NULL;
+    for (size_t i = 0; i < r->ask_count; i++) {
+        ls_api_exchange_ask(exchange, r->asks[i], has_job ? job_argument(exchange) : NULL);
+    }
+    ls_api_exchange_then(exchange, r->then);
+}
+
+void ls_api_answer(ls_api_exchange *exchange)
+{
+    if (exchange->route->kind == LS_API_VERB) {
+        ask_verb(exchange);
+        return;
+    }
+    for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++) {
+        if (strcmp(recipes[i].route, exchange->route->verb) == 0) {
+            follow_recipe(exchange, &recipes[i]);
+            return;
+        }
+    }
+    LS_ASSERT(!"a route that nothing answers");
+}
