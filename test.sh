@@ -4,7 +4,8 @@
 #   tsan           the unit tests of the threaded layers under ThreadSanitizer
 #   dev            all unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   release        all tests, unit and integration
-# --quick: release only. A compiler warning is an error here. Ends at the first preset that fails.
+# --quick: release only, without the tests labelled slow. A compiler warning is an error. Stops at the first preset that fails.
+# The last lines list the tests that were skipped, with the reason.
 set -eu
 cd "$(dirname "$0")"
 case ${1:-} in
@@ -15,6 +16,16 @@ tools/install.sh $(grep -hv '^#' tools/packages tools/packages-test)
 
 jobs=$(nproc)
 phase() { printf '== %s  (%d s)\n' "$*" "$SECONDS"; }
+
+# Skipped tests and single cases of the last run of PRESET, with the reason that each printed.
+skipped() { # skipped PRESET
+    local log=build/$1/Testing/Temporary/LastTest.log
+    [ ! -f "$log" ] || awk -v preset="$1" '
+        / Testing: / { test = $3; reason = "" }
+        /^skipped: / { reason = substr($0, 10); print preset ": " test ": " reason }
+        /^\[  SKIPPED \] [a-z_0-9]+$/ && !seen[test $4]++ { print preset ": " test ": case " $4 (reason != "" ? ": " reason : said != "" ? ": " said : "") }
+        { said = $0 ~ /^\[/ ? "" : $0 }' "$log" >> build/skipped.txt
+}
 
 run() { # run PRESET CTEST-ARGUMENTS...
     local preset=$1
@@ -28,14 +39,25 @@ run() { # run PRESET CTEST-ARGUMENTS...
         return 1
     fi
     phase "$preset: test"
-    ctest --test-dir "build/$preset" --output-on-failure --timeout 900 --no-tests=error -j "$jobs" "$@" </dev/null
+    local verdict=0
+    ctest --test-dir "build/$preset" --output-on-failure --timeout 900 --no-tests=error -j "$jobs" "$@" </dev/null || verdict=$?
+    skipped "$preset"
+    return $verdict
 }
 
-if [ "${1:-}" != --quick ]; then
+mkdir -p build
+: > build/skipped.txt
+if [ "${1:-}" = --quick ]; then
+    run release -LE slow
+else
     export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
     run fuzz -L fuzz
     run tsan -L threads
     run dev -L unit
+    run release
 fi
-run release
+if [ -s build/skipped.txt ]; then
+    echo "skipped:"
+    sort -u build/skipped.txt | sed 's/^/  /'
+fi
 phase "all passed"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A folder in which every call hangs: a FUSE file system that nobody serves, as a network that does not answer. */
+/* A folder in which every call hangs: a FUSE file system that nobody serves, as a network that does
+ * not answer. */
 #ifndef LS_TESTS_HANGING_MOUNT_H
 #define LS_TESTS_HANGING_MOUNT_H
 

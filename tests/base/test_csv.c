@@ -57,7 +57,7 @@ static void csv_parse_rows_goes_on_behind_a_flaw(void **state)
     }
     assert_string_equal(csv.rows[3].cells[1], "x\ny");
     assert_string_equal(csv.rows[5].cells[2], "16");
-    assert_non_null(strstr(csv.rows[4].flaw, "t.csv:7: more than 3 cells"));
+    assert_non_null(strstr(csv.rows[4].flaw, "t.csv:7: the row has more than 3 cells"));
 }
 
 static void csv_numbers_have_ranges_and_blanks(void **state)
@@ -90,11 +90,11 @@ static void csv_parse_refuses_what_is_no_table(void **state)
     } cases[] = {
         {"", "is empty"},
         {"# nothing\n\n", "is empty"},
-        {"a,b\n1\n", "t.csv:2: 1 cells, the header has 2"},
-        {"a,b\n1,2,3\n", "t.csv:2: more than 2 cells"},
+        {"a,b\n1\n", "t.csv:2: the row has 1 cells, but the header has 2"},
+        {"a,b\n1,2,3\n", "t.csv:2: the row has more than 2 cells"},
         {"a,\"b\n1,2", "t.csv:1: a quote is opened"},
-        {"a,b\n1,\"2\" 3\n", "t.csv:2: '3' behind a closing quote"},
-        {"a,a\n", "column a is there twice"},
+        {"a,b\n1,\"2\" 3\n", "t.csv:2: '3' after a closing quote"},
+        {"a,a\n", "column a appears twice"},
         {"a,,b\n", "column 2 has no name"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

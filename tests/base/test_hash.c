@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* SHA-256 against known digests and OpenSSL's, whatever pieces the data come in and whoever is hashed beside them. */
+/* SHA-256 against known digests and OpenSSL's, whatever pieces the data come in and whoever is
+ * hashed beside them. */
 #include "test.h"
 
 #include "base/hash.h"
@@ -67,8 +68,8 @@ static void sha256_two_streams_are_as_one_and_one(void **state)
     (void)state;
     char hex[LS_SHA256_HEX_BYTES];
     for (size_t i = 0; i < 400; i++) {
-        const size_t begin_a = i * 7 % 130,
-                     begin_b = i * 13 % 190; /* bytes before, so that tails are full or not */
+        /* bytes before, so that tails are full or not */
+        const size_t begin_a = i * 7 % 130, begin_b = i * 13 % 190;
         const size_t bytes_a = i * 31 % 3000, bytes_b = i * 97 % 2500;
         ls_sha256 a, b;
         ls_sha256_init(&a);

@@ -146,13 +146,28 @@ static void options_defaults_fill_every_type(void **state)
     assert_int_equal(s.tags.count, 0);
 }
 
+/* Defaults are written as in a file, so a line break in quotes is one character. */
+static void options_defaults_read_quotes(void **state)
+{
+    (void)state;
+    static const ls_option quoted[] = {{.key = "name",
+                                        .type = LS_OPTION_STRING,
+                                        .offset = offsetof(settings, name),
+                                        .default_text = "\"\\n\"",
+                                        .help = "what it is called"}};
+    const ls_option_table one = {.options = quoted, .count = 1};
+    settings s;
+    ls_options_defaults(&one, &s, &arena);
+    assert_string_equal(s.name, "\n");
+}
+
 static void options_apply_document_reads_every_type(void **state)
 {
     (void)state;
     settings s;
     ls_options_defaults(&table, &s, &arena);
     assert_int_equal(
-        apply(&s, "name: a run\ndata: {files: [a.txt, {path: b.txt, weight: 2}]}\n"
+        apply(&s, "name: a run\ndata: {files: [a.txt, {path: b.txt, weight: 2, field: t}]}\n"
                   "train:\n  steps: 1e6\n  leaves: 12\n  optimizer: {lr: 0.5}\n  schedule: {kind: constant}\n"
                   "model: {tie: false}\njob: {spot: true, time_limit: 1h30m}\ncache_size: 1.5GB\ntags: x\n"),
         LS_OK);
@@ -161,6 +176,8 @@ static void options_apply_document_reads_every_type(void **state)
     assert_true(s.files.items[0].weight == 0.0);
     assert_string_equal(s.files.items[1].path, "b.txt");
     assert_true(s.files.items[1].weight == 2.0);
+    assert_string_equal(s.files.items[0].field, "");
+    assert_string_equal(s.files.items[1].field, "t");
     assert_int_equal(s.steps, 1000000);
     assert_int_equal(s.leaves, 12);
     assert_true(s.lr == 0.5);
@@ -191,6 +208,74 @@ static void options_unknown_key_names_the_nearest(void **state)
            "cache_size, tags");
 }
 
+static const ls_option_hint hints[] = {
+    {"learning_rate max_lr", "train.optimizer.lr", ""},
+    {"gone", "not.here", "skipped, because this table has no such key"},
+    {"batch_size gone", "train.leaves", "shares of a batch"},
+    {"wandb", NULL, "nothing is sent anywhere"},
+    {NULL, NULL, NULL},
+};
+
+/* Names of other programs: in a file, after --set, and as options of a command. */
+static void options_unknown_name_gives_ours(void **state)
+{
+    (void)state;
+    ls_option_table known = table;
+    known.hints = hints;
+    settings s;
+    static const struct {
+        const char *assignment, *text;
+    } cases[] = {
+        {"learning_rate=1", "; use train.optimizer.lr, as in  --set train.optimizer.lr=1.0e-3"},
+        {"train.Learning-Rate=1", "; use train.optimizer.lr, as in  --set train.optimizer.lr=1.0e-3"},
+        {"gone=1", "; use train.leaves (shares of a batch), as in  --set train.leaves=..."},
+        {"wandb.project=x", ". "},
+        {"wandb=x", "; nothing is sent anywhere"},
+        {"train:leaves=x", "; write a space after the colon"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_options_defaults(&known, &s, &arena);
+        assert_int_equal(ls_options_apply_assignment(&known, &s, cases[i].assignment, "--set", &arena),
+                         LS_ERR_INVALID);
+        const size_t name_bytes = strcspn(cases[i].assignment, "=");
+        const char *unknown = ls_arena_printf(&arena, "--set: unknown key %.*s%s", (int)name_bytes,
+                                              cases[i].assignment, i == 3 ? "" : cases[i].text);
+        assert_memory_equal(ls_error_text(), unknown, strlen(unknown));
+    }
+    ls_document doc;
+    const char *text = "max_lr: 1\n";
+    assert_int_equal(ls_yaml_parse(text, strlen(text), "run.yaml", &doc), LS_OK);
+    assert_int_equal(ls_options_apply_document(&known, &s, &doc, &arena), LS_ERR_INVALID);
+    assert_string_equal(ls_error_text(), "run.yaml:1: unknown key max_lr; use train.optimizer.lr, as "
+                                         "in  train: {optimizer: {lr: 1.0e-3}}");
+    ls_document_release(&doc);
+}
+
+static void options_unknown_option_gives_ours(void **state)
+{
+    (void)state;
+    static const ls_option_hint own[] = {{"size", "cache_size", ""}, {NULL, NULL, NULL}};
+    ls_option_table keys = table, command = table;
+    keys.hints = hints;
+    command.hints = own;
+    command.set_table = &keys;
+    static const char *const cases[][2] = {
+        {"--lr", "unknown option --lr; use --set train.optimizer.lr=VALUE"},
+        {"--max-lr=3", "unknown option --max-lr; use --set train.optimizer.lr=VALUE"},
+        {"--wandb", "unknown option --wandb; nothing is sent anywhere"},
+        {"--size", "unknown option --size; use --cache-size SIZE"},
+        {"--zzzzzzzz", "unknown option --zzzzzzzz; --help lists the options"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        settings s;
+        ls_options_defaults(&command, &s, &arena);
+        ls_option_strings words = {0};
+        char *argv[] = {ls_arena_strdup(&arena, cases[i][0]), "x"};
+        assert_int_equal(ls_options_apply_arguments(&command, &s, 2, argv, &arena, &words), LS_ERR_INVALID);
+        assert_string_equal(ls_error_text(), cases[i][1]);
+    }
+}
+
 static void options_bad_value_names_line_value_and_range(void **state)
 {
     (void)state;
@@ -198,6 +283,12 @@ static void options_bad_value_names_line_value_and_range(void **state)
     refuse("train:\n  steps: 1.5\n", "run.yaml:2: train.steps is 1.5, allowed is a whole number, 1 or more");
     refuse("train:\n  steps: 9007199254740993\n",
            "run.yaml:2: train.steps is 9007199254740993, allowed is a whole number, 1 or more");
+    refuse("train: {steps: \"5\"}\n",
+           "run.yaml:1: train.steps is \"5\", allowed is a whole number, 1 or more; remove the quotes");
+    refuse("job: {spot: \"true\"}\n",
+           "run.yaml:1: job.spot is \"true\", allowed is true or false; remove the quotes");
+    refuse("job: {spot: yes}\n", "run.yaml:1: job.spot is \"yes\", allowed is true or false; yes, no, on and "
+                                 "off are text in YAML");
     refuse("train: {leaves: 4097}\n",
            "run.yaml:1: train.leaves is 4097, allowed is auto or a whole number, 1 to 4096");
     refuse("train: {steps: auto}\n",
@@ -214,7 +305,7 @@ static void options_bad_value_names_line_value_and_range(void **state)
            "run.yaml:1: train is a section and needs keys of its own: steps, leaves, optimizer, schedule");
     refuse("name: {a: 1}\n", "run.yaml:1: name is a section, allowed is text");
     refuse("data: {files: [{path: a, wait: 1}]}\n",
-           "run.yaml:1: an item of data.files must be a path or {path: PATH, weight: NUMBER}");
+           "run.yaml:1: an item of data.files must be a path or {path: PATH, weight: NUMBER, field: KEY}");
     refuse("[1]\n", "run.yaml:1: \"key: value\" lines are expected");
 }
 
@@ -249,14 +340,12 @@ static void options_apply_arguments_reads_a_command_line(void **state)
     char *argv[] = {"in.yaml",        "--train.steps", "5",  "-t", "x",  "--tags=y",
                     "--job.spot",     "--cache-size",  "2K", "-n", "-x", "--",
                     "--not-an-option"};
-    const char **words = NULL;
-    size_t count = 0;
+    ls_option_strings words = {0};
     assert_int_equal(
-        ls_options_apply_arguments(&table, &s, sizeof argv / sizeof argv[0], argv, &arena, &words, &count),
-        LS_OK);
-    assert_int_equal(count, 2);
-    assert_string_equal(words[0], "in.yaml");
-    assert_string_equal(words[1], "--not-an-option");
+        ls_options_apply_arguments(&table, &s, sizeof argv / sizeof argv[0], argv, &arena, &words), LS_OK);
+    assert_int_equal(words.count, 2);
+    assert_string_equal(words.items[0], "in.yaml");
+    assert_string_equal(words.items[1], "--not-an-option");
     assert_int_equal(s.steps, 5);
     assert_int_equal(s.tags.count, 2);
     assert_string_equal(s.tags.items[1], "y");
@@ -265,18 +354,16 @@ static void options_apply_arguments_reads_a_command_line(void **state)
     assert_string_equal(s.name, "-x");
 
     char *no_spot[] = {"--no-job.spot"};
-    assert_int_equal(ls_options_apply_arguments(&table, &s, 1, no_spot, &arena, &words, &count), LS_OK);
+    assert_int_equal(ls_options_apply_arguments(&table, &s, 1, no_spot, &arena, &words), LS_OK);
     assert_false(s.spot);
     char *unknown[] = {"--cache-sise", "3"};
-    assert_int_equal(ls_options_apply_arguments(&table, &s, 2, unknown, &arena, &words, &count),
-                     LS_ERR_INVALID);
+    assert_int_equal(ls_options_apply_arguments(&table, &s, 2, unknown, &arena, &words), LS_ERR_INVALID);
     assert_string_equal(ls_error_text(), "unknown option --cache-sise, did you mean --cache-size?");
     char *no_value[] = {"--train.steps"};
-    assert_int_equal(ls_options_apply_arguments(&table, &s, 1, no_value, &arena, &words, &count),
-                     LS_ERR_INVALID);
+    assert_int_equal(ls_options_apply_arguments(&table, &s, 1, no_value, &arena, &words), LS_ERR_INVALID);
     assert_string_equal(ls_error_text(), "--train.steps needs a value");
     char *bad[] = {"--train.steps=-4"};
-    assert_int_equal(ls_options_apply_arguments(&table, &s, 1, bad, &arena, &words, &count), LS_ERR_INVALID);
+    assert_int_equal(ls_options_apply_arguments(&table, &s, 1, bad, &arena, &words), LS_ERR_INVALID);
     assert_string_equal(ls_error_text(),
                         "--train.steps: train.steps is -4, allowed is a whole number, 1 or more");
 }
@@ -293,7 +380,7 @@ static void options_append_yaml_reloads_the_same(void **state)
     s.cache_bytes = 1025;
     const char *tags[] = {"a: b # c", "x\ny", "null", "12", "é", "'", ""};
     s.tags = (ls_option_strings){.items = tags, .count = 7};
-    ls_option_weighted files[] = {{"*.txt", 0.0}, {"b,c.txt", 0.1}};
+    ls_option_weighted files[] = {{"*.txt", 0.0, ""}, {"b,c.txt", 0.1, "a b"}};
     s.files = (ls_option_weighted_list){.items = files, .count = 2};
     ls_text text = {0}, second = {0};
     ls_options_append_yaml(&table, &s, false, &text);
@@ -308,6 +395,7 @@ static void options_append_yaml_reloads_the_same(void **state)
         assert_string_equal(again.tags.items[i], tags[i]);
     }
     assert_true(again.files.items[1].weight == 0.1);
+    assert_string_equal(again.files.items[1].field, "a b");
     ls_options_append_yaml(&table, &again, false, &second);
     assert_string_equal(ls_text_string(&second), ls_text_string(&text));
 
@@ -342,8 +430,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_defaults_fill_every_type),
+        cmocka_unit_test(options_defaults_read_quotes),
         cmocka_unit_test(options_apply_document_reads_every_type),
         cmocka_unit_test(options_unknown_key_names_the_nearest),
+        cmocka_unit_test(options_unknown_name_gives_ours),
+        cmocka_unit_test(options_unknown_option_gives_ours),
         cmocka_unit_test(options_bad_value_names_line_value_and_range),
         cmocka_unit_test(options_apply_assignment_keeps_text),
         cmocka_unit_test(options_apply_arguments_reads_a_command_line),

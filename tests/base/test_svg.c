@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every tag that opens is closed, attributes are quoted, and no number is NaN or infinite. Enough of XML for our own text. */
+/* Every tag that opens is closed, attributes are quoted, and no number is NaN or infinite. Enough
+ * of XML for our own text. */
 static void assert_well_formed(const char *svg)
 {
     char stack[32][16];
@@ -101,7 +102,8 @@ static void svg_line_chart_draws_series(void **state)
     assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-line"), 3);
     assert_non_null(strstr(ls_text_string(&text), ">validation</text>"));
     assert_null(strstr(ls_text_string(&text), ">raw</text>"));
-    assert_true(text.bytes < 100 * 1000); /* 10,000 points take no more than the columns they span */
+    /* 10,000 points take no more than the columns they span */
+    assert_true(text.bytes < 100 * 1000);
     keep_sample("loss", &text);
 
     const ls_svg_chart log_chart = {.title = "Loss, logarithmic",
@@ -212,16 +214,16 @@ static void svg_drawing_of_a_tree(void **state)
     for (int i = 0; i < 4; i++) {
         char label[32];
         snprintf(label, sizeof label, "leaf %d", i);
-        ls_svg_box(&text, 30 + 130 * i, 230, 100, 40, 0, label);
+        ls_svg_box(&text, (ls_svg_rect){30 + 130 * i, 230, 100, 40}, 0, label);
         ls_svg_arrow(&text, 80 + 130 * i, 230, i < 2 ? 145 : 405, 180);
     }
-    ls_svg_box(&text, 95, 140, 100, 40, 2, "0 + 1");
-    ls_svg_box(&text, 355, 140, 100, 40, 2, "2 + 3");
+    ls_svg_box(&text, (ls_svg_rect){95, 140, 100, 40}, 2, "0 + 1");
+    ls_svg_box(&text, (ls_svg_rect){355, 140, 100, 40}, 2, "2 + 3");
     ls_svg_arrow(&text, 145, 140, 275, 90);
     ls_svg_arrow(&text, 405, 140, 275, 90);
-    ls_svg_box(&text, 215, 50, 120, 40, 1, "gradient");
+    ls_svg_box(&text, (ls_svg_rect){215, 50, 120, 40}, 1, "gradient");
     ls_svg_label(&text, 350, 74, LS_SVG_START, -1, "divided once, here");
-    ls_svg_box(&text, NAN, 0, 1, 1, 0, "left out");
+    ls_svg_box(&text, (ls_svg_rect){NAN, 0, 1, 1}, 0, "left out");
     ls_svg_end(&text);
     assert_well_formed(ls_text_string(&text));
     assert_null(strstr(ls_text_string(&text), "left out"));

@@ -53,13 +53,13 @@ static void axes_cut_lines(void **state)
     const ls_svg_axes axes = {.width = 100, .height = 100, .x_max = 4, .y_max = 1};
     const double x[] = {0, 1, 2, 3, 4}, y[] = {0, 2, NAN, 0.5, 0.5};
     ls_text text = {0};
-    ls_svg_axes_line(&axes, x, y, 5, 0, false, &text);
+    ls_svg_axes_line(&axes, x, y, 5, (ls_svg_ink){.color = 0}, &text);
     assert_non_null(strstr(ls_text_string(&text), "d=\"M0.0 100.0L12.5 0.0M75.0 50.0L100.0 50.0\""));
     ls_text_release(&text);
     const double above[] = {2, 3, 2, 3, 2};
-    ls_svg_axes_line(&axes, x, above, 5, 0, false, &text);
-    ls_svg_axes_dot(&axes, 1, 2, 0, 3, 1, &text);
-    ls_svg_axes_dot(&axes, NAN, 0.5, 0, 3, 1, &text);
+    ls_svg_axes_line(&axes, x, above, 5, (ls_svg_ink){.color = 0}, &text);
+    ls_svg_axes_dot(&axes, 1, 2, 3, (ls_svg_ink){.color = 0}, &text);
+    ls_svg_axes_dot(&axes, NAN, 0.5, 3, (ls_svg_ink){.color = 0}, &text);
     ls_svg_axes_mark(&axes, 5, 0, &text);
     assert_int_equal(text.bytes, 0);
     ls_text_release(&text);

@@ -31,7 +31,8 @@ static void terminal_passes_colours_and_nothing_else(void **state)
         {"\033[38:2:1:2:3mred", "\033[38:2:1:2:3mred\033[0m"},
         {"50%\r\033[K60%", "50%\r\033[K60%"},
         {"\033]52;c;aGk=\a", "\\x1b]52;c;aGk=\\x07"}, /* the clipboard */
-        {"\033[2J\033[6n", "\\x1b[2J\\x1b[6n"},       /* clears the screen, makes the terminal answer */
+        /* clears the screen, makes the terminal answer */
+        {"\033[2J\033[6n", "\\x1b[2J\\x1b[6n"},
         {"\033P0;0|17/ab\033\\", "\\x1bP0;0|17/ab\\x1b\\"},
         {"\033c\033[?1049h", "\\x1bc\\x1b[?1049h"},
         {"\033\033[31m", "\\x1b\033[31m\033[0m"},

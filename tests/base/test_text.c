@@ -26,22 +26,24 @@ static void append_printable_takes_the_teeth_out(void **state)
     (void)state;
     static const struct {
         const char *in, *keep, *out;
-    } cases[] = {
-        {"a job", "", "a job"},
-        {"Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x8c\x8d", "",
-         "Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x8c\x8d"},
-        {"\033[2Jgone\r", "", "\\x1b[2Jgone\\x0d"},
-        {"two\nlines\t", "", "two\\x0alines\\x09"},
-        {"two\nlines\t", "\n\t", "two\nlines\t"},
-        {"\xc2\x9b"
-         "31m",
-         "", "\\xc2\\x9b31m"}, /* the one-character form of ESC [ */
-        {"a\xe2\x80\xae"
-         "b",
-         "", "a\\xe2\\x80\\xaeb"},      /* right to left from here */
-        {"\xff\xc3", "", "\\xff\\xc3"}, /* not UTF-8, and half of it */
-        {"\xc0\xaf\xe0\x80\xaf\xed\xa0\x80\xf4\x90\x80\x80", "",
-         "\\xc0\\xaf\\xe0\\x80\\xaf\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80"}}; /* too long, a surrogate, too large */
+    } cases[] = {{"a job", "", "a job"},
+                 {"Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x8c\x8d", "",
+                  "Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x8c\x8d"},
+                 {"\033[2Jgone\r", "", "\\x1b[2Jgone\\x0d"},
+                 {"two\nlines\t", "", "two\\x0alines\\x09"},
+                 {"two\nlines\t", "\n\t", "two\nlines\t"},
+                 {"\xc2\x9b"
+                  "31m",
+                  "", "\\xc2\\x9b31m"}, /* the one-character form of ESC [ */
+                 {"a\xe2\x80\xae"
+                  "b",
+                  /* right to left from here */
+                  "", "a\\xe2\\x80\\xaeb"},
+                 /* not UTF-8, and half of it */
+                 {"\xff\xc3", "", "\\xff\\xc3"},
+                 {"\xc0\xaf\xe0\x80\xaf\xed\xa0\x80\xf4\x90\x80\x80", "",
+                  /* too long, a surrogate, too large */
+                  "\\xc0\\xaf\\xe0\\x80\\xaf\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ls_text text = {0};
         ls_text_append_printable(&text, cases[i].in, strlen(cases[i].in), cases[i].keep);

@@ -121,7 +121,7 @@ static void yaml_parse_depth_limit_is_exact(void **state)
     ls_text_clear(&text);
     ls_text_repeat(&text, '[', LS_YAML_DEPTH + 1);
     ls_text_repeat(&text, ']', LS_YAML_DEPTH + 1);
-    refuse(ls_text_string(&text), 1, "deeper than 64");
+    refuse(ls_text_string(&text), 1, "more than 64 levels deep");
     ls_text_release(&text);
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Bad input gets a clear error and loses nothing: run files, data, safetensors, checkpoints, memory, disk, losses that are not finite.
-. "$(dirname "$0")/lib.sh"
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
 
 train=("$LOCKSTEP" train tiny.yaml --json)
 expect 0 "${train[@]}" --run-dir reference

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Every command explains itself and refuses wrong input by name; tokenize goes there and back; samples can be repeated.
-. "$(dirname "$0")/lib.sh"
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
 
 # ---- help ----
 
@@ -9,14 +9,21 @@ expect 0 "$LOCKSTEP" --help
 cp "$out" overview
 expect 0 "$LOCKSTEP" help
 check "help and --help" cmp -s "$out" overview
+check "the first screen has at most 25 lines" test "$(wc -l <overview)" -le 25
 expect 2 "$LOCKSTEP"
-says "no command"
-names=$(sed -n 's/^  \([a-z-]*\( [a-z]*\)\{0,1\}\)   *[^ ].*/\1/p' overview)
-check "commands in the overview" test "$(echo "$names" | wc -l)" -ge 17
+says "no command" "Usage: lockstep"
+check "without a command: at most 25 lines" test "$(wc -l <"$err")" -le 25
+expect 0 "$LOCKSTEP" help --all
+names=$(sed -n 's/^  \([a-z-]*\( [a-z]*\)\{0,1\}\)   *[^ ].*/\1/p' "$out")
+check "commands in the full list" test "$(echo "$names" | wc -l)" -ge 45
 while read -r name; do
     expect 0 "$LOCKSTEP" $name --help
     prints "Usage: lockstep $name" "lockstep $name: "
+    prints "Example"
     check "$name --help says nothing on stderr" test ! -s "$err"
+    cp "$out" page
+    expect 0 "$LOCKSTEP" help $name
+    check "help $name is $name --help" cmp -s "$out" page
     expect 0 "$LOCKSTEP" $name -h
     expect 2 "$LOCKSTEP" $name --no-such-option
     says "--no-such-option" "lockstep: "
@@ -27,6 +34,47 @@ expect 2 "$LOCKSTEP" trian
 says trian "'train'"
 expect 2 "$LOCKSTEP" smaple
 says "'sample'"
+# Groups have help of their own, and names of other programs lead to ours.
+for group in checkpoint tokenize cache data; do
+    expect 0 "$LOCKSTEP" $group --help
+    prints "Usage: lockstep $group COMMAND" "  $group "
+    cp "$out" page
+    expect 0 "$LOCKSTEP" help $group
+    check "help $group is $group --help" cmp -s "$out" page
+done
+expect 2 "$LOCKSTEP" no-such-group --help
+while read -r theirs ours; do
+    expect 2 "$LOCKSTEP" $theirs
+    says "'$theirs' is not a command; use '$ours' ("
+done <<'NAMES'
+generate sample
+finetune train
+tokenise tokenize
+chat sample
+evaluate eval
+status ps
+squeue ps
+stop cancel
+scancel cancel
+sbatch submit
+NAMES
+# Every entry of the table leads to a command or a group.
+"$LOCKSTEP" help --all >known
+sed -n '/ls_command_synonyms\[\]/,$s/^ *{"[^"]*", "\([a-z-]*\)", .*/\1/p' "$LS_SOURCE_DIR/src/cli/synonyms.c" >synonyms
+check "the table of commands was read" test "$(wc -l <synonyms)" -ge 20
+while read -r ours; do
+    check "there is a command $ours" grep -q "^  $ours " known
+done <synonyms
+while read -r option text; do
+    expect 2 "$LOCKSTEP" train tiny.yaml $option 1
+    says "unknown option $option; use $text"
+done <<'NAMES'
+--lr --set train.optimizer.lr=VALUE
+--batch-size --set train.global_batch=VALUE
+--epochs --set train.epochs=VALUE
+--resume-from-checkpoint --resume
+--output-dir --run-dir DIR
+NAMES
 expect 2 "$LOCKSTEP" checkpoint
 says "checkpoint ls"
 expect 2 "$LOCKSTEP" checkpoint lss

@@ -4,7 +4,7 @@ set -eu
 cd "$LS_SOURCE_DIR"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$LOCKSTEP" --help | sed -n 's/^  \([a-z][a-z -]*[a-z]\)  .*/\1/p' > "$work/commands"
+"$LOCKSTEP" help --all | sed -n 's/^  \([a-z][a-z -]*[a-z]\)  .*/\1/p' > "$work/commands"
 "$LOCKSTEP" train --keys > "$work/keys"
 
 # Lines to type: "lockstep NAME ..." indented in a page, in backticks, behind build/release/ or timeout.
@@ -17,10 +17,11 @@ keys_of() {
 }
 
 check_line() {
-    local line=$1 name word
+    local line=${1%% -- *} name word # what follows -- is another program's
     set -f
     set -- $line
     name=$1
+    [ "$name" != help ] || return 0
     grep -qx "$name" "$work/commands" || name="$1 ${2:-}"
     if ! grep -qx "$name" "$work/commands"; then
         echo "'lockstep $line': there is no command '$1'"
@@ -63,11 +64,11 @@ for document in $(grep -l '^<!-- lockstep ' README.md docs/*.md docs/guide/*.md)
 done
 [ "$quoted" -ge 10 ] || { echo "only $quoted quotations were found"; exit 1; }
 for picture in docs/planning/*.svg; do
-    LOCKSTEP_HOME=$work "$LOCKSTEP" draw "plan-$(basename "$picture" .svg)" > "$work/picture.svg"
+    LOCKSTEP_HOME=$work "$LS_BUILD_DIR/lockstep-figures" "plan-$(basename "$picture" .svg)" > "$work/picture.svg"
     cmp "$picture" "$work/picture.svg" || { echo "$picture is not drawn like that any more: run tools/docs.sh"; exit 1; }
     grep -q "src=\"planning/$(basename "$picture")\"" docs/planning.md || { echo "no document shows $picture"; exit 1; }
 done
-"$LOCKSTEP" plan --claims > "$work/claims.md"
+"$LS_BUILD_DIR/lockstep-claims" > "$work/claims.md"
 diff docs/claims.md "$work/claims.md" || { echo "docs/claims.md is not what is printed any more: run tools/docs.sh"; exit 1; }
 
 # The check itself notices each kind of mistake.

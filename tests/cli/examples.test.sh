@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The run files under examples/ load, plan and train, each for a step on a small text.
-. "$(dirname "$0")/lib.sh"
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
 
 write_text corpus.txt 3000 4
 count=0

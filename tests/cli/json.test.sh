@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# --json prints exactly one JSON document on stdout, with the fields that DESIGN promises, and nothing else there.
-. "$(dirname "$0")/lib.sh"
+# --json prints exactly one JSON document on stdout, with the promised fields, and nothing else there.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
 
 # document TYPE-OF-KEY...: stdout of the last command is one JSON object with these keys. A key may say its type: n number, i whole
 # number, s text, h 64 hex digits, l list, o object, b boolean; n? allows null.

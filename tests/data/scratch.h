@@ -6,7 +6,7 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,8 @@ static inline const char *scratch_text(scratch *s, const char *name, const char 
 }
 
 /*
- * A byte-level BPE tokenizer with no merges: id 0 is the end-of-text token, 1 the space, 2 to 95 are ASCII 33 to 126.
+ * A byte-level BPE tokenizer with no merges: id 0 is the end-of-text token, 1 the space, 2 to 95
+ * are ASCII 33 to 126.
  */
 static inline ls_status make_tokenizer_with_end(ls_tokenizer **tokenizer_out)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scratch.h"
+#include "data/scratch.h"
 
 #include "data/content_hash.h"
 
@@ -17,7 +17,8 @@ static void hash_of(scratch *s, const char *path, char hex_out[LS_SHA256_HEX_BYT
     ls_file_map_close(&map);
 }
 
-/* Waits until the file's change time is more than two seconds old, which is when it may be remembered. */
+/* Waits until the file's change time is more than two seconds old, which is when it may be
+ * remembered. */
 static void settle(void)
 {
     nanosleep(&(struct timespec){.tv_sec = 3, .tv_nsec = 100000000}, NULL);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scratch.h"
+#include "data/scratch.h"
 
 #include "base/log.h"
 #include "data/dataset.h"
 #include "data/split.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -69,7 +69,8 @@ static void expect_consecutive(const int32_t *tokens, int32_t first, uint32_t co
 static void dataset_sample_sees_each_window_once_per_epoch(void **state)
 {
     fixture *f = *state;
-    const char *path = write_ids(f, "a.bin", 0, 1003); /* T = 10: 100 windows use 1001 tokens, 2 are left */
+    /* T = 10: 100 windows use 1001 tokens, 2 are left */
+    const char *path = write_ids(f, "a.bin", 0, 1003);
     ls_dataset_source source;
     const ls_dataset_options options = one_file(&path, &source, 10);
     ls_dataset *d = NULL;
@@ -149,10 +150,10 @@ static void dataset_split_of_one_document_cuts_stripes(void **state)
     const char *path = write_ids(f, "a.bin", 0, 60000);
     ls_dataset_source source;
     ls_dataset_options options = one_file(&path, &source, 32);
-    options.validation_fraction = 0.25; /* 15000 tokens: 3 stripes of 20000, of which the last 5000 each */
+    /* 15000 tokens: 3 stripes of 20000, of which the last 5000 each */
+    options.validation_fraction = 0.25;
     ls_dataset *d = NULL;
     assert_int_equal(ls_dataset_open(&options, &d), LS_OK);
-    assert_false(ls_dataset_split_by_document(d));
     assert_int_equal(ls_dataset_token_count(d, LS_SPLIT_VALIDATION), 15000);
     assert_int_equal(ls_dataset_token_count(d, LS_SPLIT_TRAIN), 45000);
     expect_disjoint_cover(d, 60000);
@@ -178,7 +179,8 @@ static void dataset_split_of_one_document_cuts_stripes(void **state)
 static void dataset_split_of_many_documents_keeps_them_whole(void **state)
 {
     fixture *f = *state;
-    /* 300 Megatron documents of 20 to 99 ids; ids count up, so a document is known by its first id. */
+    /* 300 Megatron documents of 20 to 99 ids; ids count up, so a document is known by its first
+     * id. */
     enum { DOCUMENTS = 300 };
     static unsigned char index[34 + 12 * DOCUMENTS + 8 * (DOCUMENTS + 1)];
     static int32_t starts[DOCUMENTS + 1];
@@ -207,7 +209,6 @@ static void dataset_split_of_many_documents_keeps_them_whole(void **state)
     options.validation_fraction = 0.1;
     ls_dataset *d = NULL;
     assert_int_equal(ls_dataset_open(&options, &d), LS_OK);
-    assert_true(ls_dataset_split_by_document(d));
     assert_int_equal(ls_dataset_document_count(d), DOCUMENTS);
     expect_disjoint_cover(d, (uint64_t)total);
 
@@ -240,8 +241,6 @@ static void dataset_sample_mixes_by_weight(void **state)
         .sources = sources, .source_count = 2, .context = 10, .vocab_size = 65536, .cache_dir = ""};
     ls_dataset *d = NULL;
     assert_int_equal(ls_dataset_open(&options, &d), LS_OK);
-    assert_int_equal(ls_dataset_source_samples(d, 0), 10);
-    assert_int_equal(ls_dataset_source_samples(d, 1), 400);
     assert_int_equal(ls_dataset_samples(d, LS_SPLIT_TRAIN), 410);
     int seen_small[10] = {0}, seen_large[400] = {0};
     for (uint64_t position = 0; position < 400; position++) {
@@ -303,7 +302,8 @@ static void dataset_open_with_validation_files(void **state)
     int32_t tokens[11];
     assert_int_equal(ls_dataset_sample(d, LS_SPLIT_VALIDATION, 0, 8, tokens), LS_OK);
     expect_consecutive(tokens, 1080, 11);
-    assert_int_equal(ls_dataset_tokens(d, LS_SPLIT_VALIDATION, 0, 90, 5, tokens), LS_OK); /* the tail */
+    /* the tail */
+    assert_int_equal(ls_dataset_tokens(d, LS_SPLIT_VALIDATION, 0, 90, 5, tokens), LS_OK);
     expect_consecutive(tokens, 1090, 5);
     ls_dataset_close(d);
 
@@ -372,11 +372,11 @@ static void dataset_open_refuses_bad_options_and_short_text(void **state)
     bad = good;
     bad.context = 100;
     assert_int_equal(ls_dataset_open(&bad, &d), LS_ERR_DATA);
-    assert_error_has("has 100 tokens for training, one sample needs context + 1 = 101");
+    assert_error_has("has 100 tokens for training, but one sample needs context + 1 = 101");
     bad = good;
     bad.validation_fraction = 0.005;
     assert_int_equal(ls_dataset_open(&bad, &d), LS_ERR_DATA);
-    assert_error_has("the validation data has 1 tokens, at least 2 are needed");
+    assert_error_has("the validation data has only 1 tokens; at least 2 are needed");
     bad = good;
     bad.vocab_size = 99;
     assert_int_equal(ls_dataset_open(&bad, &d), LS_ERR_DATA);
@@ -461,7 +461,8 @@ static void dataset_sample_is_thread_safe(void **state)
     for (int i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(readers[i].status, LS_OK);
-        assert_int_equal(readers[i].sum, readers[0].sum); /* the same 2000 samples, begun elsewhere */
+        /* the same 2000 samples, begun elsewhere */
+        assert_int_equal(readers[i].sum, readers[0].sum);
     }
     ls_dataset_close(d);
 }

@@ -61,7 +61,8 @@ static void order_at_differs_by_epoch_seed_and_stream(void **state)
     const ls_order order = ls_order_make(1337, 0, 10000);
     const ls_order other_seed = ls_order_make(1338, 0, 10000);
     const ls_order other_stream = ls_order_make(1337, 1, 10000);
-    /* Two random permutations agree at one position on average (Poisson): 12 or more has a chance below 1e-9.
+    /* Two random permutations agree at one position on average (Poisson): 12 or more has a chance
+     * below 1e-9.
      */
     assert_true(equal_positions(&order, 0, &order, 1) < 12);
     assert_true(equal_positions(&order, 0, &other_seed, 0) < 12);
@@ -69,7 +70,8 @@ static void order_at_differs_by_epoch_seed_and_stream(void **state)
     assert_int_equal(equal_positions(&order, 3, &order, 3), 10000);
 }
 
-/* Over many epochs each sample comes at each position equally often: chi-square over a count x count table.
+/* Over many epochs each sample comes at each position equally often: chi-square over a count x
+ * count table.
  */
 static void order_at_is_uniform_over_epochs(void **state)
 {
@@ -97,7 +99,8 @@ static void order_at_is_uniform_over_epochs(void **state)
     }
 }
 
-/* Neighbours in position are not neighbours in the corpus: the mean distance of a random pair is count / 3.
+/* Neighbours in position are not neighbours in the corpus: the mean distance of a random pair is
+ * count / 3.
  */
 static void order_at_scatters_neighbours(void **state)
 {
@@ -134,7 +137,8 @@ static void mixture_at_counts_positions_without_gaps(void **state)
         assert_true(draw.corpus < 5);
         assert_int_equal(draw.position, next[draw.corpus]);
         next[draw.corpus]++;
-        /* Never more than a few draws from the exact share, at any point: depth 3, at most one per level. */
+        /* Never more than a few draws from the exact share, at any point: depth 3, at most one per
+         * level. */
         for (int i = 0; i < 5; i++) {
             assert_true(fabs((double)next[i] - weights[i] / 6.75 * (double)(position + 1)) < 3.0);
         }

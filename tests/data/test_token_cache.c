@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scratch.h"
+#include "data/scratch.h"
 
 #include "base/log.h"
 #include "data/token_cache.h"
@@ -43,7 +43,8 @@ static int fixture_teardown(void **state)
     return status == LS_OK ? 0 : -1;
 }
 
-/* Opened anew for each file, as by another process; the last one lives until the end of the test. */
+/* Opened anew for each file, as by another process; the last one lives until the end of the
+ * test. */
 static ls_cache *cache_of(fixture *f, const char *folder)
 {
     ls_cache_close(f->opened);
@@ -56,7 +57,7 @@ static ls_cache *cache_of(fixture *f, const char *folder)
 static const char *entry_of(fixture *f, const ls_tokenizer *tokenizer, const char *content_hash)
 {
     char key[LS_SHA256_HEX_BYTES];
-    ls_token_cache_key(LS_CORPUS_TEXT, tokenizer, content_hash, key);
+    ls_token_cache_key(&(ls_corpus_file){.kind = LS_CORPUS_TEXT}, tokenizer, content_hash, key);
     return ls_cache_entry_path(&f->s.arena, f->cache, key, LS_TOKEN_CACHE_SUFFIX);
 }
 
@@ -204,7 +205,7 @@ static void cache_open_reports_the_first_bad_line(void **state)
     for (uint32_t threads = 1; threads <= 3; threads += 2) {
         assert_int_equal(open_as(f, path, LS_CORPUS_JSONL, f->bytes, threads, f->cache, &tokens),
                          LS_ERR_DATA);
-        assert_error_has("bad.jsonl:41234: `text` must be a string");
+        assert_error_has("bad.jsonl:41234: the value of key `text` must be a string");
         assert_int_equal(entry_count(f), 0);
     }
     assert_int_equal(tokens.count, 77);
@@ -216,7 +217,7 @@ static void cache_open_refuses_what_is_not_text(void **state)
     ls_tokens tokens = {.count = 77};
     const char *path = scratch_write(&f->s, "nul.txt", "ab\0cd", 5);
     assert_int_equal(open_as(f, path, LS_CORPUS_TEXT, f->bytes, 1, f->cache, &tokens), LS_ERR_DATA);
-    assert_error_has("nul.txt is not text: NUL byte at offset 2");
+    assert_error_has("nul.txt is not text: it has a NUL byte at offset 2");
     path = scratch_text(&f->s, "latin.txt", "caf\xe9 au lait");
     assert_int_equal(open_as(f, path, LS_CORPUS_TEXT, f->with_end, 1, f->cache, &tokens), LS_ERR_DATA);
     assert_error_has("latin.txt:1: broken UTF-8, byte 0xe9 at offset 3");
@@ -273,8 +274,8 @@ static void tokens_read_finds_a_flipped_id(void **state)
     const char *entry = entry_of(f, f->bytes, tokens.content_hash);
     ls_tokens_close(&tokens);
     flip_byte(entry, LS_TOKEN_HEADER_BYTES + 4);
-    assert_int_equal(open_as(f, path, LS_CORPUS_TEXT, f->bytes, 1, f->cache, &tokens),
-                     LS_OK); /* ids are checked when read */
+    /* ids are checked when read */
+    assert_int_equal(open_as(f, path, LS_CORPUS_TEXT, f->bytes, 1, f->cache, &tokens), LS_OK);
     int32_t ids[2];
     assert_int_equal(ls_tokens_read(&tokens, 10, 2, ids), LS_ERR_DATA);
     assert_error_has("checksum");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scratch.h"
+#include "data/scratch.h"
 
 #include "data/token_file.h"
 
@@ -60,7 +60,8 @@ static void llmc_both_widths_are_read(void **state)
         ls_tokens tokens;
         assert_int_equal(ls_token_file_open(path, &with_end, &tokens), LS_OK);
         expect_ids(&tokens, ids, 5);
-        expect_starts(&tokens, (const uint64_t[]){0, 3}, 2); /* the end-of-text token begins a document */
+        /* the end-of-text token begins a document */
+        expect_starts(&tokens, (const uint64_t[]){0, 3}, 2);
         ls_tokens_close(&tokens);
     }
 }
@@ -74,7 +75,7 @@ static void llmc_bad_files_are_refused(void **state)
     size_t bytes = llmc_file(data, 20240520, 1, ids, 3, 4);
     const char *path = scratch_write(s, "short.bin", data, bytes);
     assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_ERR_DATA);
-    assert_error_has("short.bin is truncated: 1030 bytes, 1032 are needed for the 4 tokens");
+    assert_error_has("short.bin is truncated: it has 1030 bytes, but 1032 are needed for the 4 tokens");
 
     bytes = llmc_file(data, 20240520, 1, ids, 3, 2);
     path = scratch_write(s, "long.bin", data, bytes);
@@ -88,7 +89,7 @@ static void llmc_bad_files_are_refused(void **state)
     bytes = llmc_file(data, 20240520, 2, ids, 3, 3);
     path = scratch_write(s, "version.bin", data, bytes);
     assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_ERR_DATA);
-    assert_error_has("version 2, version 1 is read");
+    assert_error_has("of version 2; for files with magic number");
 
     bytes = llmc_file(data, 20240522, 1, ids, 3, 3);
     path = scratch_write(s, "eval.bin", data, bytes);
@@ -143,12 +144,67 @@ static void nanogpt_odd_and_empty_files_are_refused(void **state)
     ls_tokens tokens = {.count = 77};
     const char *path = scratch_write(s, "odd.bin", "abc", 3);
     assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_ERR_DATA);
-    assert_error_has("3 bytes is odd");
+    assert_error_has("its size of 3 bytes is odd");
     path = scratch_write(s, "empty.bin", "", 0);
     assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_ERR_DATA);
     assert_error_has("empty.bin is empty");
     assert_int_equal(ls_token_file_open("/nowhere/x.bin", &plain, &tokens), LS_ERR_NOT_FOUND);
     assert_int_equal(tokens.count, 77);
+}
+
+/* Wider ids without a header would be read as uint16, every second one 0. */
+static void nanogpt_wide_ids_are_refused(void **state)
+{
+    scratch *s = *state;
+    ls_tokens tokens = {.count = 77};
+    uint32_t words[64];
+    int64_t longs[32];
+    for (uint32_t i = 0; i < 64; i++) {
+        words[i] = i + 1;
+        longs[i / 2] = 100 + i;
+    }
+    const char *path = scratch_write(s, "words.bin", words, sizeof words);
+    assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_ERR_DATA);
+    assert_error_has("words.bin looks like uint32 ids");
+    assert_error_has("astype(\"uint16\")");
+    const ls_token_file_options unknown = {.vocab_size = LS_TOKEN_FILE_VOCAB_UNKNOWN, .end_of_text = -1};
+    assert_int_equal(ls_token_file_open(path, &unknown, &tokens), LS_ERR_DATA);
+    assert_error_has("looks like uint32 ids");
+    path = scratch_write(s, "longs.bin", longs, sizeof longs);
+    assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_ERR_DATA);
+    assert_error_has("longs.bin looks like int64 ids");
+    assert_int_equal(tokens.count, 77);
+
+    /* One number less may be chance, and so may a file of zeros. */
+    path = scratch_write(s, "few.bin", words, sizeof words - 2);
+    assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_OK);
+    ls_tokens_close(&tokens);
+    words[20] |= 7 << 16;
+    path = scratch_write(s, "narrow.bin", words, sizeof words);
+    assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_OK);
+    ls_tokens_close(&tokens);
+    memset(words, 0, sizeof words);
+    path = scratch_write(s, "zeros.bin", words, sizeof words);
+    assert_int_equal(ls_token_file_open(path, &plain, &tokens), LS_OK);
+    ls_tokens_close(&tokens);
+}
+
+static void nanogpt_large_vocabularies_are_refused(void **state)
+{
+    scratch *s = *state;
+    ls_tokens tokens = {.count = 77};
+    const uint16_t raw[] = {4, 5, 6};
+    const char *path = scratch_write(s, "raw.bin", raw, sizeof raw);
+    ls_token_file_options options = {.vocab_size = 65537, .end_of_text = -1};
+    assert_int_equal(ls_token_file_open(path, &options, &tokens), LS_ERR_DATA);
+    assert_error_has("which cannot hold a vocabulary of 65537: store the ids as uint32");
+    assert_int_equal(tokens.count, 77);
+    const uint32_t readable[] = {65536, LS_TOKEN_FILE_VOCAB_UNKNOWN};
+    for (size_t i = 0; i < 2; i++) {
+        options.vocab_size = readable[i];
+        assert_int_equal(ls_token_file_open(path, &options, &tokens), LS_OK);
+        ls_tokens_close(&tokens);
+    }
 }
 
 /* ---- Megatron ---- */
@@ -238,7 +294,7 @@ static void megatron_bad_indexes_are_refused(void **state)
     expect_megatron_refused(s, &bad, "MMIDIDX");
     bad = good;
     bad.data[9] = 2;
-    expect_megatron_refused(s, &bad, "version 2, 1 is read");
+    expect_megatron_refused(s, &bad, "version 2; only version 1 can be read");
     bad = good;
     bad.data[17] = 7;
     expect_megatron_refused(s, &bad, "type 7");
@@ -271,6 +327,8 @@ int main(void)
         CASE(ids_beyond_the_vocabulary_are_named),
         CASE(nanogpt_raw_ids_are_read),
         CASE(nanogpt_odd_and_empty_files_are_refused),
+        CASE(nanogpt_wide_ids_are_refused),
+        CASE(nanogpt_large_vocabularies_are_refused),
         CASE(megatron_in_place_keeps_documents),
         CASE(megatron_out_of_order_and_other_types_are_gathered),
         CASE(megatron_bad_indexes_are_refused),

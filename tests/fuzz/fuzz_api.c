@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Requests to the API: "METHOD TARGET\nBODY". A refusal has a code and a text; what is accepted has arguments that keep to their rows, and goes
- * through again as it is.
+ * Requests to the API: "METHOD TARGET\nBODY". A refusal has a code and a text; what is accepted has
+ * arguments that keep to their rows, and goes through again as it is.
  */
 #include "base/assert.h"
 #include "orchestration/api/request.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Descriptions of clusters on arbitrary bytes: an error with text, or a cluster that its own check accepts. */
+/* Descriptions of clusters on arbitrary bytes: an error with text, or a cluster that its own check
+ * accepts. */
 #include "base/assert.h"
 #include "orchestration/simulate/cluster.h"
 
@@ -8,7 +9,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 const char *__lsan_default_suppressions(void);
 
-/* libfyaml 0.7.12 loses a buffer of 1 KiB when deeply nested flow text ends in a broken quote. Leaks of ours still count. */
+/* libfyaml 0.7.12 loses a buffer of 1 KiB when deeply nested flow text ends in a broken quote.
+ * Leaks of ours still count. */
 const char *__lsan_default_suppressions(void)
 {
     return "leak:libfyaml.so";
@@ -18,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     ls_document doc = {0};
     ls_arena arena = {0};
-    ls_cluster cluster = {0};
+    ls_policy_cluster cluster = {0};
     if (ls_yaml_parse((const char *)data, bytes, "fuzz.yaml", &doc) != LS_OK) {
         return 0;
     }

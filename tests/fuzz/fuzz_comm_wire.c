@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Any bytes as what the TCP transport reads: headers, hellos, answers, proofs and address books. Refused, or in range; and what was read is
- * written back as it was.
+ * Any bytes as what the TCP transport reads: headers, hellos, answers, proofs and address books.
+ * Refused, or in range; and what was read is written back as it was.
  */
 #include "base/assert.h"
-#include "execution/comm/tcp_address.h"
+#include "comm/tcp/tcp_address.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Requests to a run, as anyone of the same user may send them: whatever they are, there is an answer, and only what was asked is done. */
-#include "execution/elastic/control_socket.h"
+/* Requests to a run, as anyone of the same user may send them: whatever they are, there is an
+ * answer, and only what was asked is done. */
+#include "execution/run/control_socket.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* coordinator.log: the reader takes the longest good prefix of anything, and reading that prefix alone comes to the same. */
-#include "execution/elastic/coordinator_log.h"
+/* coordinator.log: the reader takes the longest good prefix of anything, and reading that prefix
+ * alone comes to the same. */
+#include "execution/elastic/host/coordinator_log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@ static void check(int holds)
     }
 }
 
-/* Checksums that hold, so that what is behind them is reached: input is taken for a row of records without them. */
+/* Checksums that hold, so that what is behind them is reached: input is taken for a row of records
+ * without them. */
 static size_t seal(char *data, size_t bytes)
 {
     size_t at = 0;

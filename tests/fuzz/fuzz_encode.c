@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Any bytes as text, for a tokenizer of each kind (the first byte chooses). What was valid UTF-8 comes back as it was. */
-#include "tokenizer_walk.h"
+/* Any bytes as text, for a tokenizer of each kind (the first byte chooses). What was valid UTF-8
+ * comes back as it was. */
+#include "fuzz/tokenizer_walk.h"
 
 #include <stdio.h>
 
@@ -32,7 +33,8 @@ enum { KINDS = 5, LOSSLESS = 3 /* the first ones keep text as it is */ };
 static ls_tokenizer *tokenizers[KINDS];
 static ls_tokenizer_scratch *scratches[KINDS];
 
-/* Names of the 256 bytes: the byte-level alphabet as the bytes tokenizer has it, or <0xNN>; then the joined ones. */
+/* Names of the 256 bytes: the byte-level alphabet as the bytes tokenizer has it, or <0xNN>; then
+ * the joined ones. */
 static void make(int kind, const char *format, bool byte_level)
 {
     static char vocab[1 << 16], json[1 << 17];

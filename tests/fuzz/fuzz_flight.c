@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A flight file that somebody damaged: readers get errors or nonsense, never a fault, and what they hand out is in range.
+ * A flight file that somebody damaged: readers get errors or nonsense, never a fault, and what they
+ * hand out is in range.
  *
- * A whole file has half a megabyte, so the input is a list of changes to an empty good one: the bytes kept of it (4), then
- * offset (3), length (1) and that many bytes, again and again. Offsets wrap at the file's size.
+ * A whole file has half a megabyte, so the input is a list of changes to an empty good one: the
+ * bytes kept of it (4), then offset (3), length (1) and that many bytes, again and again. Offsets
+ * wrap at the file's size.
  */
-#include "execution/comm/flight_reader.h"
+#include "comm/flight/flight_reader.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Any bytes as a config.json: refused with a message, or a configuration that checks and survives a round trip. */
+/* Any bytes as a config.json: refused with a message, or a configuration that checks and survives a
+ * round trip. */
 #include "base/assert.h"
 #include "model/huggingface.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a job may be asked to be, and what the database may say of one. The first byte chooses: a run file that is submitted, a whole request, a record. A job that is accepted is within
- * its limits, and its record comes back as it was.
+ * What a job may be asked to be, and what the database may say of one. The first byte chooses: a
+ * run file that is submitted, a whole request, a record. A job that is accepted is within its
+ * limits, and its record comes back as it was.
  */
 #include "base/assert.h"
 #include "orchestration/job/job.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The JSON reader on arbitrary bytes: an error with text, or a tree that prints and parses to an equal tree.
+/* The JSON reader on arbitrary bytes: an error with text, or a tree that prints and parses to an
+ * equal tree.
  */
 #include "base/assert.h"
 #include "base/json.h"

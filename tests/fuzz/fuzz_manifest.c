@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Any bytes as a manifest, past its checksum (which would stop nearly everything): refused, or every table in
- * it is in range.
+ * Any bytes as a manifest, past its checksum (which would stop nearly everything): refused, or
+ * every table in it is in range.
  */
 #include "base/assert.h"
-#include "storage/manifest.h"
+#include "storage/checkpoint/manifest.h"
 
 #include <string.h>
 

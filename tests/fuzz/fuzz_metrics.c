@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* metrics.jsonl and events.jsonl: the readers walk over anything, line by line, to the end. */
-#include "telemetry/metrics_reader.h"
+#include "telemetry/record/metrics_reader.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a person types after plan, from arbitrary bytes: a strategy and a shape are an error with text, or something that can be described and read again. */
+/* What a person types after plan, from arbitrary bytes: a strategy and a shape are an error with
+ * text, or something that can be described and read again. */
 #include "base/assert.h"
 #include "planning/step/search.h"
 

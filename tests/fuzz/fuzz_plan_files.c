@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Quotes, portfolios and sites from arbitrary bytes: an error with text, or values that the verdict can reckon with. */
+/* Quotes, portfolios and sites from arbitrary bytes: an error with text, or values that the verdict
+ * can reckon with. */
 #include "base/assert.h"
 #include "planning/hardware/site.h"
 #include "planning/money/portfolio.h"
@@ -31,14 +32,16 @@ static ls_catalogue *shipped(void)
 static void check_verdict(ls_arena *arena, const ls_quote *quote, const ls_site *site)
 {
     const ls_catalogue *catalogue = shipped();
-    ls_path_settings settings = {.catalogue = catalogue, .quote = quote, .site = *site, .lead_time_s = -1.0};
+    ls_path_settings settings = {
+        .arena = arena, .catalogue = catalogue, .quote = quote, .site = *site, .lead_time_s = -1.0};
     static ls_path paths[2];
     const ls_node *node;
     LS_ASSERT(ls_catalogue_find_node(catalogue, "DGX-H100", &node) == LS_OK);
     const double tokens_ps[] = {1e5};
     size_t count;
     for (int i = 0; i < 2; i++) {
-        LS_ASSERT(ls_path_build(arena, &settings, i ? LS_PATH_OWNED : LS_PATH_RENTED, node, false, NULL, 1,
+        LS_ASSERT(ls_path_build(&settings,
+                                &(ls_path_request){i ? LS_PATH_OWNED : LS_PATH_RENTED, node, false, 1},
                                 &paths[i], &count) == LS_OK);
         ls_path_add_point(&paths[i], arena,
                           &(ls_path_size){.gpus = 64, .tokens_ps = tokens_ps, .count = 1, .parameters = 8e9});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The queue's policy under any stream of events: nothing is given twice, gangs are whole, all counters are sums. */
-#include "../orchestration/policy_stream.h"
+/* The queue's policy under any stream of events: nothing is given twice, gangs are whole, all
+ * counters are sums. */
+#include "orchestration/policy/policy_stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

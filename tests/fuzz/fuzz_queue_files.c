@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Files that people and jobs write for the queue: config.yaml, an account in it, and what the folder of a job says of a start. The first byte chooses which. What is read is within its limits,
+ * Files that people and jobs write for the queue: config.yaml, an account in it, and what the
+ * folder of a job says of a start. The first byte chooses which. What is read is within its limits,
  * and what is not comes with a reason.
  */
 #include "base/assert.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Answers of the daemon as the client reads them: the same whether they come at once or byte by byte, and never more than came. */
+/* Answers of the daemon as the client reads them: the same whether they come at once or byte by
+ * byte, and never more than came. */
 #include "base/assert.h"
 #include "base/text.h"
 #include "orchestration/client/response.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Run files from arbitrary bytes: an error with text, or a run whose resolved YAML loads again to the same YAML and identity. */
+/* Run files from arbitrary bytes: an error with text, or a run whose resolved YAML loads again to
+ * the same YAML and identity. */
 #include "base/assert.h"
-#include "planning/run_file.h"
+#include "config/run_file.h"
 
 #include <string.h>
 

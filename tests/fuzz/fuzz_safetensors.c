@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Any bytes as a safetensors file: refused, or every byte of every tensor is inside them. */
 #include "base/assert.h"
-#include "storage/safetensors.h"
+#include "storage/safetensors/safetensors.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Any bytes as a tokenizer.model: refused, or a tokenizer that encodes and decodes within its vocabulary. */
-#include "tokenizer_walk.h"
+/* Any bytes as a tokenizer.model: refused, or a tokenizer that encodes and decodes within its
+ * vocabulary. */
+#include "fuzz/tokenizer_walk.h"
 
-#include "data/tokenizer_internal.h"
+#include "tokenizer/tokenizer_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

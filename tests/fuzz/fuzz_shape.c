@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What people hand to the planner: models, strategies, catalogues. The first byte says which. What is accepted must estimate without a crash. */
+/* What people hand to the planner: models, strategies, catalogues. The first byte says which. What
+ * is accepted must estimate without a crash. */
 #include "base/csv.h"
 #include "planning/model/shape_internal.h"
 #include "planning/step/memory.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What squeue and sinfo may say, from arbitrary bytes: rows with names and known states, or an error with text. */
+/* What squeue and sinfo may say, from arbitrary bytes: rows with names and known states, or an
+ * error with text. */
 #include "base/assert.h"
 #include "orchestration/engines/slurm/config.h"
-#include "orchestration/engines/slurm/queue.h"
+#include "orchestration/engines/slurm/squeue.h"
 
 #include <stdint.h>
 #include <string.h>

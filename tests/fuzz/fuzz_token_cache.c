@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Files of the token cache. The checksums are made right first, as a forger would, so that the checks behind
- * them are reached.
+ * Files of the token cache. The checksums are made right first, as a forger would, so that the
+ * checks behind them are reached.
  */
 #include "data/token_format.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Token files of llm.c, nanoGPT and Megatron. The first two bytes give the length of the .bin; what follows
- * it is the .idx, and 0xffff means there is none. What is accepted must be readable to the last token and
- * have its documents in order.
+ * Token files of llm.c, nanoGPT and Megatron. The first two bytes give the length of the .bin; what
+ * follows it is the .idx, and 0xffff means there is none. What is accepted must be readable to the
+ * last token and have its documents in order.
  */
 #include "data/token_file.h"
 
@@ -49,8 +49,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     index = realloc(index, left - ids_bytes ? left - ids_bytes : 1);
     const ls_token_file_options options = {.vocab_size = 60000, .end_of_text = 7};
     ls_tokens tokens;
-    if (ls_token_file_parse("f", ids, ids_bytes, alone ? NULL : index, left - ids_bytes, &options, &tokens) ==
-        LS_OK) {
+    const ls_token_file_bytes file = {.name = "f",
+                                      .ids = ids,
+                                      .ids_bytes = ids_bytes,
+                                      .index = alone ? NULL : index,
+                                      .index_bytes = left - ids_bytes};
+    if (ls_token_file_parse(&file, &options, &tokens) == LS_OK) {
         check_tokens(&tokens);
         ls_tokens_close(&tokens);
     }

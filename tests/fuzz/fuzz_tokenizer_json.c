@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Any bytes as a tokenizer.json: refused, or a tokenizer that encodes and decodes within its vocabulary. */
-#include "tokenizer_walk.h"
+/* Any bytes as a tokenizer.json: refused, or a tokenizer that encodes and decodes within its
+ * vocabulary. */
+#include "fuzz/tokenizer_walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

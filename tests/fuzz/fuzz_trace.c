@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Traces on arbitrary bytes: an error with text, or jobs in order that every number of which is in its range. Small ones are simulated, pooled. */
+/* Traces on arbitrary bytes: an error with text, or jobs in order that every number of which is in
+ * its range. Small ones are simulated, pooled. */
 #include "base/assert.h"
 #include "orchestration/simulate/pooled.h"
 #include "orchestration/simulate/summary.h"
@@ -27,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     ls_arena arena = {0};
     ls_trace trace = {0};
     ls_error_clear();
-    if (ls_trace_parse(&arena, (const char *)data, bytes, "fuzz.csv", LS_TRACE_AUTO, NULL, &trace) != LS_OK) {
+    if (ls_trace_parse(&arena, (const char *)data, bytes, "fuzz.csv", LS_TRACE_AUTO, &trace) != LS_OK) {
         LS_ASSERT(ls_error_text()[0] != '\0');
     } else {
         ls_sim_run run;

@@ -9,7 +9,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 const char *__lsan_default_suppressions(void);
 
-/* libfyaml 0.7.12 loses a buffer of 1 KiB when deeply nested flow text ends in a broken quote. Leaks of ours still count. */
+/* libfyaml 0.7.12 loses a buffer of 1 KiB when deeply nested flow text ends in a broken quote.
+ * Leaks of ours still count. */
 const char *__lsan_default_suppressions(void)
 {
     return "leak:libfyaml.so";

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the fuzz targets do with a tokenizer that loaded: encode hard texts, check ids, decode them in both ways. */
+/* What the fuzz targets do with a tokenizer that loaded: encode hard texts, check ids, decode them
+ * in both ways. */
 #ifndef LS_TESTS_FUZZ_TOKENIZER_WALK_H
 #define LS_TESTS_FUZZ_TOKENIZER_WALK_H
 
 #include "base/assert.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,13 @@ static void walk_text(const ls_tokenizer *tokenizer, ls_tokenizer_scratch *scrat
                       size_t bytes)
 {
     ls_token_buffer ids = {0}, again = {0};
-    LS_ASSERT(ls_tokenizer_encode(tokenizer, scratch, text, bytes, true, &ids) == LS_OK);
+    const ls_status status = ls_tokenizer_encode(tokenizer, scratch, text, bytes, true, &ids);
+    if (status == LS_ERR_DATA) { /* a pattern that needs too much work */
+        LS_ASSERT(ids.count == 0);
+        ls_token_buffer_release(&ids);
+        return;
+    }
+    LS_ASSERT(status == LS_OK);
     LS_ASSERT(ls_tokenizer_encode(tokenizer, scratch, text, bytes, true, &again) == LS_OK);
     LS_ASSERT(ids.count == again.count && (ids.count == 0 || memcmp(ids.ids, again.ids, 4 * ids.count) == 0));
     ls_text_buffer whole = {0}, streamed = {0};

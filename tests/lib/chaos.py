@@ -382,7 +382,7 @@ class Chaos:
             reason = "trainer killed"
         elif code == self.expected:
             reason = f"exit code {code}"
-        elif code == 5 and (not self.options.takeover or any("kills whoever computes it" in line for line in complaint)):
+        elif code == 5 and (not self.options.takeover or any("crashes every rank that computes it" in line for line in complaint)):
             reason = "exit code 5"  # a rule of its own: the same piece of work has killed too many
         elif code == 0 and self.run.process.poll() == 0:
             raise Failure("the run was through before all faults were")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # For tests of runs on several hosts, sourced behind tests/cli/lib.sh: four hosts of namespaces, and what stands in for ssh to them.
 . "$LS_SOURCE_DIR/tests/lib/netns.sh"
+[ "$(id -u)" -eq 0 ] || { cd / && rm -rf "$scratch"; } # the test starts again as root of a user namespace, with a new scratch folder
+netns_as_root "$0" "$@"
 netns_begin 4
 netns_write_ssh "$scratch/ssh"
 export LOCKSTEP_SSH=$scratch/ssh

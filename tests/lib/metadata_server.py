@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Answers as the clouds' metadata services do, on loopback, for tests/cli/preempt.test.sh.
+"""Answers as the clouds' metadata services do, on loopback, for tests/cli/run/preempt.test.sh.
 
 metadata_server.py FOLDER: writes its port into FOLDER/port and answers from the files there, read at each question:
   FOLDER/aws          body of spot/instance-action; no file: 404

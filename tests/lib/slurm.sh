@@ -47,7 +47,8 @@ slurm_up() {
     export SLURM_CONF=$slurm/slurm.conf
 }
 
-# All at once: nobody is left to tell how the others ended.
+# All at once: nobody is left to tell how the others ended. The youngest first: the kernel sends SIGHUP and SIGCONT to stopped processes whose parent has
+# gone, and an agent that still gets them reports that a signal ended it.
 slurm_lose() {
     local process parent there
     there=$(for process in /proc/[0-9]*; do
@@ -56,8 +57,9 @@ slurm_lose() {
         parent=$(sed -n 's/^PPid:\t//p' "$process/status" 2>/dev/null)
         [ "$(cat "/proc/$parent/comm" 2>/dev/null)" != slurmstepd ] || echo "$parent"
     done | sort -u)
-    kill -STOP "$(cat "$slurm/run/$1.pid")" $there
-    kill -9 "$(cat "$slurm/run/$1.pid")" $there
+    there=$(ps -o pid= --sort=-start_time -p "$(cat "$slurm/run/$1.pid") $(echo $there)")
+    kill -STOP $there
+    kill -9 $there
 }
 
 slurm_down() {

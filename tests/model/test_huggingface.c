@@ -2,9 +2,11 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "model/huggingface.h"
-#include "models.h"
-#include "storage/safetensors.h"
+#include "base/half.h"
+#include "model/huggingface_export.h"
+#include "model/models.h"
+#include "model/rope.h"
+#include "storage/safetensors/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,12 +113,31 @@ static void config_load_reads_what_transformers_wrote(void **state)
     assert_int_equal(ls_hf_config_load("/nowhere/at/all", &untouched), LS_ERR_NOT_FOUND);
 }
 
+static void change_all_that_is_optional(ls_model_config *config, bool dynamic)
+{
+    config->pad_id = 3;
+    config->eos_id = 5;
+    config->more_eos[0] = 6;
+    config->more_eos[1] = 4;
+    config->more_eos_count = 2;
+    if (config->rotary) {
+        config->rope_scaling = ls_rope_scaling_of(dynamic ? LS_ROPE_DYNAMIC : LS_ROPE_YARN, 3.0, 10);
+        config->rope_scaling.attention_factor += 0.125;
+        config->rope_scaling.beta_fast = 20.0;
+        config->context = 30;
+    }
+}
+
 static void config_json_parses_back_to_the_same(void **state)
 {
     (void)state;
-    for (int i = 0; i < GOLDEN_COUNT + LS_FAMILY_COUNT; i++) {
-        const ls_model_config config =
-            i < GOLDEN_COUNT ? golden_config(i) : small_config((ls_family)(i - GOLDEN_COUNT));
+    for (int i = 0; i < GOLDEN_COUNT + 2 * LS_FAMILY_COUNT; i++) {
+        ls_model_config config = i < GOLDEN_COUNT
+                                     ? golden_config(i)
+                                     : small_config((ls_family)((i - GOLDEN_COUNT) % LS_FAMILY_COUNT));
+        if (i >= GOLDEN_COUNT + LS_FAMILY_COUNT) {
+            change_all_that_is_optional(&config, i % 2 == 0);
+        }
         json_t *json = ls_hf_config_json(&config);
         char *text = json_dumps(json, 0);
         const ls_model_config back = parse(text);
@@ -142,7 +163,9 @@ static void config_parse_reads_the_older_spelling(void **state)
               "\"rope_theta\":500000.0,\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\",\"vocab_"
               "size\":128256}");
     assert_int_equal(c.head_dim, 128);
-    assert_int_equal(c.eos_id, 128001);
+    int32_t eos[LS_MORE_EOS_MAX + 1];
+    assert_int_equal(ls_model_config_eos(&c, eos), 3);
+    assert_true(eos[0] == 128001 && eos[1] == 128008 && eos[2] == 128009);
     assert_int_equal(c.rope_scaling.kind, LS_ROPE_LLAMA3);
     assert_int_equal(c.rope_scaling.original_context, 8192);
     assert_true(c.rope_theta == 500000.0);
@@ -178,6 +201,54 @@ static void config_parse_reads_the_older_spelling(void **state)
     assert_int_equal(c.eos_id, -1); /* the class says 2, the vocabulary ends at 1 */
 }
 
+static void config_parse_reads_rotary_scaling(void **state)
+{
+    (void)state;
+    /* As published with Qwen2.5: the context is not raised. */
+    ls_model_config c =
+        parse("{\"model_type\":\"qwen2\",\"max_position_embeddings\":32768,\"rope_scaling\":{\"factor\":4.0,"
+              "\"original_max_position_embeddings\":32768,\"type\":\"yarn\"}}");
+    ls_rope_scaling wanted = ls_rope_scaling_of(LS_ROPE_YARN, 4.0, 32768);
+    assert_memory_equal(&c.rope_scaling, &wanted, sizeof wanted);
+    assert_int_equal(c.context, 32768);
+    assert_int_equal(ls_rope_reach(&c), 131072);
+
+    c = parse("{\"model_type\":\"llama\",\"max_position_embeddings\":4096,\"rope_parameters\":{\"rope_type\":"
+              "\"yarn\",\"rope_theta\":5e5,\"factor\":null,\"original_max_position_embeddings\":1024,"
+              "\"beta_fast\":16,\"beta_slow\":2,\"mscale\":0.5,\"mscale_all_dim\":2,\"truncate\":false}}");
+    assert_true(c.rope_scaling.factor == 4.0 && c.rope_scaling.beta_fast == 16.0);
+    assert_true(c.rope_scaling.beta_slow == 2.0 && c.rope_scaling.fractional_bounds);
+    assert_true(c.rope_scaling.attention_factor ==
+                ls_rope_attention_factor(4.0, 0.5) / ls_rope_attention_factor(4.0, 2.0));
+    assert_true(c.rope_theta == 5e5);
+
+    c = parse("{\"model_type\":\"llama\",\"max_position_embeddings\":2048,\"rope_scaling\":{\"type\":"
+              "\"dynamic\",\"factor\":2.5}}");
+    assert_int_equal(c.rope_scaling.kind, LS_ROPE_DYNAMIC);
+    assert_int_equal(c.rope_scaling.original_context, 2048);
+    assert_int_equal(c.context, 5120);
+}
+
+/* Ids of special tokens, as numbers, lists and null, and those of generation_config.json. */
+static void config_parse_reads_special_ids(void **state)
+{
+    (void)state;
+    ls_model_config c = parse("{\"model_type\":\"llama\",\"vocab_size\":100,\"bos_token_id\":null,"
+                              "\"eos_token_id\":[200,7,7,8],\"pad_token_id\":9}");
+    assert_true(c.bos_id == -1 && c.eos_id == 7 && c.more_eos_count == 1 && c.more_eos[0] == 8 &&
+                c.pad_id == 9);
+    ls_arena arena = {0};
+    const char *path = ls_path_join(&arena, scratch, "generation_config.json");
+    static const char text[] = "{\"eos_token_id\": [8, 10], \"max_length\": 1000000000000000019884624838656}";
+    ok(ls_file_write_atomic(path, text, sizeof text - 1));
+    ok(ls_hf_generation_config_load(path, &c));
+    assert_true(c.more_eos_count == 2 && c.more_eos[1] == 10);
+    ls_arena_release(&arena);
+    c = parse(
+        "{\"model_type\":\"qwen2\",\"vocab_size\":100,\"eos_token_id\":1000000000000000019884624838656}");
+    assert_int_equal(c.eos_id, -1);
+}
+
 static void config_parse_refuses_what_it_cannot_do(void **state)
 {
     (void)state;
@@ -196,27 +267,36 @@ static void config_parse_refuses_what_it_cannot_do(void **state)
                    "scale_attn_weights is false, only true");
     expect_refused(no, "{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}",
                    "hidden_act is \"gelu\", only \"silu\"");
-    expect_refused(no, "{\"model_type\":\"llama\",\"quantization_config\":{}}", "quantization_config");
+    expect_refused(no, "{\"model_type\":\"llama\",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
+                   "quantization_config is set (gptq)");
     expect_refused(no, "{\"model_type\":\"mistral\",\"attention_bias\":true}", "attention_bias is true");
     expect_refused(no, "{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}",
                    "partial_rotary_factor is 0.5");
-    expect_refused(no, "{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}",
-                   "rope_type is \"yarn\"; supported are");
-    expect_refused(no, "{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_type\":\"dynamic\"}}",
-                   "\"dynamic\"");
+    expect_refused(no,
+                   "{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"longrope\",\"factor\":4}}",
+                   "rope_type is \"longrope\"; supported are");
+    expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_type\":\"dynamic\"}}",
+                   "rope_type is dynamic, so the number factor is needed");
+    expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"hidden_size\":1000000000000000000000}",
+                   "hidden_size is 1e+21, allowed is 1 to");
+    expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"eos_token_id\":[1,\"x\"]}",
+                   "eos_token_id must be a token id");
+    expect_refused(no,
+                   "{\"model_type\":\"llama\",\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}",
+                   "at most 16 are supported");
     expect_refused(no, "{\"model_type\":\"llama\",\"rope_parameters\":{\"full_attention\":{}}}",
                    "full_attention");
     expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\"}}",
-                   "needs the number factor");
+                   "so the number factor is needed");
     expect_refused(LS_ERR_DATA,
                    "{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
-                   "needs the number low_freq_factor");
+                   "so the number low_freq_factor is needed");
     expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"hidden_size\":\"big\"}",
                    "hidden_size must be a whole number");
     expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"num_attention_heads\":0}",
                    "num_attention_heads is 0");
     expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"num_key_value_heads\":5}",
-                   "kv_heads 5 does not divide");
+                   "kv_heads is 5, but heads");
     expect_refused(LS_ERR_DATA, "{\"model_type\":\"llama\",\"bos_token_id\":\"x\"}",
                    "bos_token_id must be a token id");
     expect_refused(
@@ -226,12 +306,12 @@ static void config_parse_refuses_what_it_cannot_do(void **state)
         "layer_types[2] is full_attention after sliding_attention at 1");
     expect_refused(
         no, "{\"model_type\":\"qwen3\",\"num_hidden_layers\":1,\"layer_types\":[\"sliding_attention\"]}",
-        "there is no sliding_window");
+        "but sliding_window, the size");
     expect_refused(
         no, "{\"model_type\":\"qwen3\",\"num_hidden_layers\":1,\"layer_types\":[\"linear_attention\"]}",
         "linear_attention");
     expect_refused(LS_ERR_DATA, "{\"model_type\":\"qwen3\",\"num_hidden_layers\":2,\"layer_types\":[]}",
-                   "one text per layer (2)");
+                   "list of 2 strings");
 }
 
 /* ---- tensors ---- */
@@ -260,6 +340,12 @@ static void release(model *m)
     ls_arena_release(&m->arena);
 }
 
+static ls_hf_export_options export_of(const model *m, const char *folder)
+{
+    return (ls_hf_export_options){
+        .folder = folder, .config = &m->config, .layout = &m->layout, .flat = m->flat, .dtype = LS_ST_F32};
+}
+
 static void export_gives_every_tensor_its_bytes_back(void **state)
 {
     (void)state;
@@ -267,7 +353,10 @@ static void export_gives_every_tensor_its_bytes_back(void **state)
     for (int i = 0; i < GOLDEN_COUNT; i++) {
         model m = load_golden(i);
         const char *folder = ls_arena_printf(&m.arena, "%s/export-%s", scratch, golden_names[i]);
-        ok(ls_hf_export(folder, &m.config, &m.layout, m.flat, &tokenizer, 1));
+        ls_hf_export_options options = export_of(&m, folder);
+        options.files = &tokenizer;
+        options.file_count = 1;
+        ok(ls_hf_export(&options));
         ls_safetensors *before = NULL, *after = NULL;
         ok(ls_safetensors_open(ls_arena_printf(&m.arena, GOLDEN "%s", golden_names[i]), &before));
         ok(ls_safetensors_open(folder, &after));
@@ -289,6 +378,131 @@ static void export_gives_every_tensor_its_bytes_back(void **state)
         assert_true(ls_path_exists(ls_path_join(&m.arena, folder, "tokenizer.json")));
         release(&m);
     }
+}
+
+static char *config_of(model *m, const char *folder)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    ok(ls_file_read(&m->arena, ls_path_join(&m->arena, folder, "config.json"), 1 << 20, &text, &bytes));
+    return text;
+}
+
+/* The same weights, rounded, in every dtype and cut into any number of files. */
+static void export_rounds_and_cuts(void **state)
+{
+    (void)state;
+    model m = load_golden(4);
+    static const ls_st_dtype dtypes[] = {LS_ST_F32, LS_ST_BF16, LS_ST_F16};
+    static const char *const names[] = {"\"float32\"", "\"bfloat16\"", "\"float16\""};
+    static const uint64_t sizes[] = {0, 1, 5000, UINT64_C(1) << 40};
+    const size_t floats = (size_t)m.layout.float_count;
+    float *again = malloc(floats * sizeof *again);
+    for (int i = 0; i < 12; i++) {
+        const ls_st_dtype dtype = dtypes[i % 3];
+        ls_hf_export_options options = export_of(&m, ls_arena_printf(&m.arena, "%s/cut-%d", scratch, i));
+        options.dtype = dtype;
+        options.shard_bytes = sizes[i / 3];
+        ok(ls_hf_export(&options));
+        ok(ls_hf_load_parameters(options.folder, &m.config, &m.layout, again));
+        for (size_t k = 0; k < floats; k++) {
+            const float x = m.flat[k];
+            const float wanted = dtype == LS_ST_F32   ? x
+                                 : dtype == LS_ST_F16 ? ls_f32_from_f16(ls_f16_from_f32(x))
+                                                      : ls_f32_from_bf16(ls_bf16_from_f32(x));
+            assert_true(again[k] == wanted);
+        }
+        assert_non_null(strstr(config_of(&m, options.folder), names[i % 3]));
+        const bool cut = options.shard_bytes == 1 || options.shard_bytes == 5000;
+        assert_int_equal(ls_path_exists(ls_path_join(&m.arena, options.folder, "model.safetensors")), !cut);
+        const char *index = ls_path_join(&m.arena, options.folder, "model.safetensors.index.json");
+        assert_int_equal(ls_path_exists(index), cut);
+        const char *first =
+            ls_arena_printf(&m.arena, "model-00001-of-%05u.safetensors", m.layout.parameter_count);
+        if (options.shard_bytes == 1) {
+            assert_true(ls_path_exists(ls_path_join(&m.arena, options.folder, first)));
+        }
+    }
+    free(again);
+    release(&m);
+}
+
+static void export_names_a_weight_that_is_too_large(void **state)
+{
+    (void)state;
+    model m = load_golden(4);
+    const ls_parameter *p = &m.layout.parameters[2];
+    ls_hf_export_options options = export_of(&m, ls_arena_printf(&m.arena, "%s/large", scratch));
+    m.flat[p->offset + 3] = -65519.0f;
+    options.dtype = LS_ST_F16;
+    ok(ls_hf_export(&options));
+    ok(ls_dir_remove(options.folder));
+    m.flat[p->offset + 3] = -65520.0f;
+    assert_int_equal(ls_hf_export(&options), LS_ERR_INVALID);
+    expect_text(p->name);
+    expect_text("too large for float16");
+    m.flat[p->offset + 3] = 3.4e38f;
+    options.dtype = LS_ST_BF16;
+    assert_int_equal(ls_hf_export(&options), LS_ERR_INVALID);
+    expect_text("too large for bfloat16");
+    assert_false(ls_path_exists(options.folder));
+    release(&m);
+}
+
+/* A folder with other files is refused; a model is replaced as a whole or stays as it was. */
+static void export_never_mixes_models(void **state)
+{
+    (void)state;
+    model m = load_golden(4);
+    const char *folder = ls_arena_printf(&m.arena, "%s/swap", scratch);
+    const char *old = ls_path_join(&m.arena, folder, "chat_template.jinja");
+    ls_hf_export_options options = export_of(&m, ls_arena_printf(&m.arena, "%s//", folder));
+    ok(ls_dir_create(folder)); /* an empty one is as good as none */
+    ok(ls_hf_export(&options));
+    ok(ls_file_write_atomic(old, "old", 3));
+    assert_int_equal(ls_hf_export(&options), LS_ERR_INVALID);
+    expect_text("is not empty");
+    expect_text("--replace");
+    options.replace = true;
+    /* A failure loses nothing and leaves nothing behind. */
+    const float kept = m.flat[0];
+    m.flat[0] = 1e9f;
+    options.dtype = LS_ST_F16;
+    assert_int_equal(ls_hf_export(&options), LS_ERR_INVALID);
+    m.flat[0] = kept;
+    assert_true(ls_path_exists(old));
+    ok(ls_hf_export(&options));
+    assert_false(ls_path_exists(old));
+    assert_non_null(strstr(config_of(&m, folder), "float16"));
+    char **names = NULL;
+    size_t count = 0;
+    ok(ls_dir_list(&m.arena, scratch, &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        assert_null(strstr(names[i], ".tmp."));
+    }
+    /* What is not part of a model is not lost. */
+    const char *const others[] = {"thesis.txt", "model-1-of-2.safetensors", "README.md"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const char *path = ls_path_join(&m.arena, folder, others[i]);
+        ok(ls_file_write_atomic(path, "x", 1));
+        assert_int_equal(ls_hf_export(&options), LS_ERR_INVALID);
+        expect_text(ls_arena_printf(&m.arena, "holds %s, which is not part of an exported model", others[i]));
+        expect_text("would be lost: move it away or export to another folder");
+        assert_true(ls_path_exists(path));
+        assert_int_equal(unlink(path), 0);
+    }
+    ok(ls_file_write_atomic(ls_path_join(&m.arena, folder, "model-00001-of-00002.safetensors"), "x", 1));
+    ok(ls_hf_export(&options));
+    /* What is not a model is not replaced. */
+    ok(ls_dir_create(ls_path_join(&m.arena, folder, "checkpoints")));
+    assert_int_equal(ls_hf_export(&options), LS_ERR_INVALID);
+    expect_text("holds checkpoints, which would be lost");
+    options.folder = ls_arena_printf(&m.arena, "%s/notes", scratch);
+    ok(ls_dir_create(options.folder));
+    ok(ls_file_write_atomic(ls_path_join(&m.arena, options.folder, "thesis.txt"), "x", 1));
+    assert_int_equal(ls_hf_export(&options), LS_ERR_INVALID);
+    expect_text("no config.json");
+    release(&m);
 }
 
 static void load_clears_the_padding(void **state)
@@ -428,8 +642,8 @@ static void load_names_the_tensor_that_does_not_fit(void **state)
     up->shape[0] = 32;
     up->shape[1] = 48;
     assert_int_equal(draft_load(&d, NULL), LS_ERR_DATA);
-    expect_text(
-        "tensor model.layers.0.mlp.up_proj.weight has shape [32, 48], the configuration asks for [48, 32]");
+    expect_text("tensor model.layers.0.mlp.up_proj.weight has shape [32, 48], but by the model's config.json "
+                "it must have [48, 32]");
     up->shape[0] = 48;
     up->shape[1] = 32;
 
@@ -460,7 +674,8 @@ static void load_tied_head_must_equal_the_table(void **state)
     expect_same_floats(&d);
     d.tensors[d.count - 1].data = (const float *)head.data + 1;
     assert_int_equal(draft_load(&d, NULL), LS_ERR_DATA);
-    expect_text("lm_head.weight differs from model.embed_tokens.weight, but tie_word_embeddings is true");
+    expect_text("lm_head.weight differs from model.embed_tokens.weight, but tie_word_embeddings in "
+                "config.json is true");
     release(&d.m);
 }
 
@@ -474,8 +689,9 @@ static void load_and_export_refuse_bad_folders(void **state)
     ok(ls_file_write_atomic(ls_path_join(&m.arena, folder, "pytorch_model.bin"), "x", 1));
     assert_int_equal(ls_hf_load_parameters(folder, &m.config, &m.layout, m.flat), LS_ERR_UNSUPPORTED);
     expect_text("safe_serialization=True");
-    assert_int_equal(ls_hf_export(GOLDEN "mistral", &m.config, &m.layout, m.flat, NULL, 0), LS_ERR_INVALID);
-    expect_text("already has a model in shards");
+    ls_hf_export_options options = export_of(&m, GOLDEN "mistral");
+    assert_int_equal(ls_hf_export(&options), LS_ERR_INVALID);
+    expect_text("is not empty");
     assert_false(ls_path_exists(GOLDEN "mistral/model.safetensors"));
     release(&m);
 }
@@ -515,8 +731,13 @@ int main(void)
         cmocka_unit_test(config_load_reads_what_transformers_wrote),
         cmocka_unit_test(config_json_parses_back_to_the_same),
         cmocka_unit_test(config_parse_reads_the_older_spelling),
+        cmocka_unit_test(config_parse_reads_rotary_scaling),
+        cmocka_unit_test(config_parse_reads_special_ids),
         cmocka_unit_test(config_parse_refuses_what_it_cannot_do),
         cmocka_unit_test(export_gives_every_tensor_its_bytes_back),
+        cmocka_unit_test(export_rounds_and_cuts),
+        cmocka_unit_test(export_names_a_weight_that_is_too_large),
+        cmocka_unit_test(export_never_mixes_models),
         cmocka_unit_test(load_clears_the_padding),
         cmocka_unit_test(load_accepts_names_without_prefix_and_old_buffers),
         cmocka_unit_test(load_widens_half_precision),

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "model/layout.h"
-#include "models.h"
+#include "model/models.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void config_check_bad_values_are_named(void **state)
     expect_refused(&c, "layers is 0, allowed is 1 to 1024");
     c = small_config(LS_FAMILY_LLAMA);
     c.kv_heads = 3;
-    expect_refused(&c, "kv_heads 3 does not divide heads 4");
+    expect_refused(&c, "kv_heads is 3, but heads, 4, must be a multiple of it");
     c = small_config(LS_FAMILY_LLAMA);
     c.head_dim = 7;
     expect_refused(&c, "head_dim is 7");
@@ -60,13 +60,13 @@ static void config_check_bad_values_are_named(void **state)
     expect_refused(&c, "eos_id is 70, allowed is -1 to 69");
     c = small_config(LS_FAMILY_GPT2);
     c.kv_heads = 2;
-    expect_refused(&c, "needs it equal to heads 4");
+    expect_refused(&c, "must be equal to heads, 4");
     c = small_config(LS_FAMILY_GPT2);
     c.width = 48;
     expect_refused(&c, "equal to width 48");
     c = small_config(LS_FAMILY_QWEN3);
     c.qk_norm = false;
-    expect_refused(&c, "qk_norm is false, but the family qwen3 always has it true");
+    expect_refused(&c, "qk_norm is false, but for the family qwen3 it must be true");
     c = small_config(LS_FAMILY_QWEN2);
     c.window_first_layer = 1;
     expect_refused(&c, "window_first_layer");
@@ -221,7 +221,7 @@ static void parameter_init_gives_the_spread_asked_for(void **state)
     ls_layout_build(&arena, &config, &layout);
     float *flat = calloc((size_t)layout.float_count, sizeof *flat);
     for (uint32_t i = 0; i < layout.parameter_count; i++) {
-        ls_parameter_init(&layout, i, 7, 0.5, config.layers, 0,
+        ls_parameter_init(&layout, i, &(ls_init_rule){7, 0.5, config.layers}, 0,
                           layout.parameters[i].rows * layout.parameters[i].cols, flat);
     }
     const ls_parameter *fc = ls_layout_find(&layout, "transformer.h.0.mlp.c_fc.weight");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "model/models.h"
 #include "model/plan.h"
-#include "models.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,8 +105,8 @@ static void plan_build_final_norm_starts_the_stream_gradient(void **state)
 }
 
 /*
- * Runs the steps on memory that remembers which value wrote each cell (of 16 floats): a read must find its
- * own value everywhere. This knows nothing of lives, so it would notice a wrong one.
+ * Runs the steps on memory that remembers which value wrote each cell (of 16 floats): a read must
+ * find its own value everywhere. This knows nothing of lives, so it would notice a wrong one.
  */
 static void replay_on_tagged_memory(const ls_plan *plan)
 {
@@ -139,7 +139,8 @@ static void replay_on_tagged_memory(const ls_plan *plan)
     free(owner);
 }
 
-/* How far placement may be from the bound that no placement can beat: 3 % in training, where memory matters.
+/* How far placement may be from the bound that no placement can beat: 3 % in training, where memory
+ * matters.
  */
 static void check_one(const ls_model_config *config, const ls_plan_options *options)
 {
@@ -254,14 +255,14 @@ static void plan_build_bad_options_are_refused(void **state)
     ls_plan_options o = training;
     o.length = 65;
     assert_int_equal(ls_plan_build(&arena, &config, &layout, &o, &plan), LS_ERR_INVALID);
-    assert_non_null(strstr(ls_error_text(), "65 tokens, the model's context allows 1 to 64"));
+    assert_non_null(strstr(ls_error_text(), "65 tokens, but the model's context allows only 1 to 64"));
     o = training;
     o.sequences = 0;
     assert_int_equal(ls_plan_build(&arena, &config, &layout, &o, &plan), LS_ERR_INVALID);
     o = training;
     o.tensor_cut = 4;
     assert_int_equal(ls_plan_build(&arena, &config, &layout, &o, &plan), LS_ERR_INVALID);
-    assert_non_null(strstr(ls_error_text(), "cut 4 does not divide kv_heads 2"));
+    assert_non_null(strstr(ls_error_text(), "tensor_cut is 4, but kv_heads, 2, must be a multiple of it"));
     o = training;
     o.losses = false;
     assert_int_equal(ls_plan_build(&arena, &config, &layout, &o, &plan), LS_ERR_INVALID);
@@ -286,8 +287,9 @@ static void plan_build_logits_come_in_chunks_of_64_mib(void **state)
 {
     (void)state;
     ls_arena arena = {0};
-    assert_int_equal(chunk_rows(&arena, 64, 4, 50257), 256);   /* 51 MB: at once */
-    assert_int_equal(chunk_rows(&arena, 1024, 4, 50257), 320); /* 333 fit, 13 chunks of 316, up to 320 */
+    assert_int_equal(chunk_rows(&arena, 64, 4, 50257), 256); /* 51 MB: at once */
+    /* 333 fit, 13 chunks of 316, up to 320 */
+    assert_int_equal(chunk_rows(&arena, 1024, 4, 50257), 320);
     assert_int_equal(chunk_rows(&arena, 7, 3, 256), 21);
     assert_int_equal(chunk_rows(&arena, 1024, 1, 1 << 20), 64); /* never less than 64 */
     ls_arena_release(&arena);
@@ -304,8 +306,8 @@ static void plan_count_flops_by_hand(void **state)
     options.recompute = LS_RECOMPUTE_FULL;
     const ls_plan plan = build(&arena, &config, &options);
     const ls_plan_flops flops = ls_plan_count_flops(&plan);
-    /* 96 tokens: qkv 32 x 64, output 32 x 32, gate|up 32 x 192, down 96 x 32, head 32 x 70; 48 x 48 pairs
-     * twice. */
+    /* 96 tokens: qkv 32 x 64, output 32 x 32, gate|up 32 x 192, down 96 x 32, head 32 x 70; 48 x 48
+     * pairs twice. */
     const double layer_but_down = 2.0 * 96 * (32 * 64 + 32 * 32 + 32 * 192) + 4.0 * 2 * 48 * 48 * 32;
     const double forward = layer_but_down + 2.0 * 96 * (96 * 32 + 32 * 70);
     assert_true(flops.forward == forward);
@@ -327,7 +329,8 @@ static void tree_buffers_by_hand(void **state)
     }
 }
 
-/* Of a bucket: by hand from the order of the steps. Buckets become final from the end of the model to its start, tied embeddings last. */
+/* Of a bucket: by hand from the order of the steps. Buckets become final from the end of the model
+ * to its start, tied embeddings last. */
 static void plan_last_gradient_step_goes_from_end_to_start(void **state)
 {
     (void)state;
@@ -344,7 +347,8 @@ static void plan_last_gradient_step_goes_from_end_to_start(void **state)
         for (uint32_t b = 0; b < last_bucket; b++) {
             assert_true(ls_plan_last_gradient_step(&plan, b) > ls_plan_last_gradient_step(&plan, b + 1));
         }
-        /* The final norm (with the head, which is done) is the first step of backward; a layer ends with its first norm. */
+        /* The final norm (with the head, which is done) is the first step of backward; a layer ends
+         * with its first norm. */
         assert_int_equal(ls_plan_last_gradient_step(&plan, last_bucket), plan.forward_steps);
         const ls_plan_step layer_end = plan.steps[ls_plan_last_gradient_step(&plan, 2)];
         assert_int_equal(layer_end.phase, LS_PHASE_BACKWARD_INPUT);

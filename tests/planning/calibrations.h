@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calibrations made by hand: machines whose kernels follow power laws, so that every prediction can be worked out on paper. */
+/* Calibrations made by hand: machines whose kernels follow power laws, so that every prediction can
+ * be worked out on paper. */
 #ifndef LS_TESTS_PLANNING_CALIBRATIONS_H
 #define LS_TESTS_PLANNING_CALIBRATIONS_H
 

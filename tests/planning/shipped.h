@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The catalogue that ships, loaded once for a group of tests: cmocka_run_group_tests(tests, load_shipped, release_shipped). */
+/* The catalogue that ships, loaded once for a group of tests: cmocka_run_group_tests(tests,
+ * load_shipped, release_shipped). */
 #ifndef LS_TESTS_PLANNING_SHIPPED_H
 #define LS_TESTS_PLANNING_SHIPPED_H
 

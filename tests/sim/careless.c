@@ -2,7 +2,7 @@
 #include "careless.h"
 
 #include "base/assert.h"
-#include "storage/collect.h"
+#include "storage/checkpoint/collect.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The world of world_cluster.c and its puppets, which stand in the place of ranks. Included there alone. */
+/* The world of world_cluster.c and its puppets, which stand in for ranks. Included only there. */
 #ifndef LS_TESTS_SIM_CLUSTER_PUPPETS_H
 #define LS_TESTS_SIM_CLUSTER_PUPPETS_H
 
@@ -7,9 +7,9 @@
 #include "worlds.h"
 
 #include "base/text.h"
-#include "execution/elastic/cluster.h"
-#include "execution/elastic/host_agent.h"
-#include "execution/elastic/host_side.h"
+#include "execution/elastic/hosts/cluster.h"
+#include "execution/elastic/hosts/host_agent.h"
+#include "execution/elastic/hosts/host_side.h"
 #include "execution/parallel/data_parallel.h"
 
 #include <signal.h>
@@ -30,7 +30,7 @@ enum {
 static const char token[] = "00112233445566778899aabbccddeeff";
 static const char address[] = "host0:29500";
 
-/* A host's memory: one segment, and what is in it. */
+/* The memory of a host: one segment, and what is in it. */
 typedef struct machine {
     uint32_t host;
     ls_segment segment;
@@ -47,7 +47,8 @@ typedef struct world {
     bool shadow, cut[HOSTS];
     ls_env *trainer;
     ls_agent
-        *agent; /* of the trainer that is there; those of dead ones are kept for the end, as clusters are */
+        /* of the trainer that is there; dead ones are kept until the end, as are clusters */
+        *agent;
     ls_cluster *cluster;
     uint32_t trainer_count, formed; /* formed: cuts */
     ls_agent *trainer_agents[TRAINERS];
@@ -60,7 +61,7 @@ typedef struct world {
     ls_env *agent_env[HOSTS], *rank_env[HOSTS][LOCAL_MAX];
     ls_host_agent *gone[COMEBACKS_MAX]; /* agents that were */
     uint32_t gone_count;
-    enum { NEVER, BY_TRAINER, BY_HAND } comebacks; /* who starts agents of hosts that were lost */
+    enum { NEVER, BY_TRAINER, BY_HAND } comebacks; /* starts agents of hosts that were lost */
     bool wanted[HOSTS];                            /* the trainer does */
     machine machines[MACHINES];
     uint32_t machine_count, ready;
@@ -70,11 +71,12 @@ typedef struct world {
     ls_cut cuts[CUTS];  /* by epoch, as formed */
     uint64_t newest;
     uint32_t lost; /* hosts that crashed */
-    bool dies;     /* the trainer does; then nobody comes back, and no rank dies alone */
-    /* What travels between hosts: who has sent what all wait for. */
+    bool dies;     /* while this is set, no host comes back, and no rank dies alone */
+    /* What travels between hosts: which host has sent what all wait for. */
     uint64_t sums[CUTS]; /* step + 1 that the parts in sent[] have come to, in this cut */
     uint32_t sent[CUTS], moving[CUTS], settled[CUTS];
-    bool is_broken[CUTS];             /* somebody parked in the middle: nothing more comes of it */
+    /* a rank parked in the middle: nothing more will come of it */
+    bool is_broken[CUTS];
     int32_t computed_on[CUTS][CELLS]; /* host that computes a part */
 } world;
 
@@ -204,7 +206,7 @@ static uint64_t agreed(const puppet *p)
     return verdict.agreed;
 }
 
-/* The cells come from who has them, as the control page says. */
+/* The cells come from the hosts that have them, as the control page says. */
 static void move_cells(puppet *p, bool is_first)
 {
     world *w = p->w;
@@ -230,7 +232,7 @@ static void move_cells(puppet *p, bool is_first)
     p->m->is_moved[p->team.cut] = true;
 }
 
-/* One cell at a time: it may die between two. True: all are done. */
+/* One cell at a time: the process may die between two. True: all are done. */
 static bool update_cell(puppet *p)
 {
     world *w = p->w;
@@ -295,7 +297,7 @@ static void agree(puppet *p)
     if (w->sums[cut] == p->step + 1) {
         say(w, p, &w->sent[cut]);
     }
-    /* The host's first part hears that all have said it, some time. */
+    /* Sometime later the host's first part hears that all have said it. */
     const bool is_complete = w->sums[cut] > p->step + 1 || all_said(w, p, w->sent[cut]);
     if (holds(p, 0) && is_complete && can_talk(w, p->m->host) && ls_env_random_u64(p->env) % 3 == 0) {
         const ls_step_verdict verdict = {.agreed = p->step + 1};
@@ -355,7 +357,7 @@ static bool may_park(const puppet *p)
            (waits && atomic_load(&control->interrupt) != 0);
 }
 
-/* Another team, as rank.c goes about it. */
+/* Joins another team, as rank.c does. */
 static void take_team(puppet *p)
 {
     const uint64_t cut = p->team.cut;

@@ -200,7 +200,8 @@ static bool run_seed(const sim_options *options, const sim_world *world, const c
     return sim_run_seed(&the_run, world);
 }
 
-/* In a process of its own, because what fails leaves everything lying. Returns the seed that found it; 0: none did. */
+/* Runs in a process of its own, because a failure leaves everything allocated. Returns the seed
+ * that found it; 0: none did. */
 static uint64_t find_mutation(const sim_options *options, const sim_world *world, const char *name)
 {
     int pipe_fds[2];

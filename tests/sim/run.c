@@ -21,8 +21,8 @@ uint64_t sim_draw(sim_run *run, const char *name, uint64_t min, uint64_t max)
 
 bool sim_draw_fault(sim_run *run, const char *name, sim_fault fault, unsigned percent)
 {
-    const uint64_t drawn =
-        sim_draw(run, name, 0, 99); /* also when not allowed: other draws stay what they are */
+    /* also when not allowed: other draws stay what they are */
+    const uint64_t drawn = sim_draw(run, name, 0, 99);
     return (run->faults & fault) && drawn < percent;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "seams.h"
 
-#include "execution/elastic/cluster.h"
-#include "execution/elastic/coordinator_internal.h"
-#include "execution/elastic/reform.h"
+#include "execution/elastic/host/coordinator_internal.h"
+#include "execution/elastic/hosts/cluster.h"
+#include "execution/team/reform.h"
 
 #include <string.h>
 
@@ -35,7 +35,7 @@ void __wrap_ls_membership_next(const ls_membership_facts *facts, ls_membership_a
     ls_membership_facts seen = *facts;
     for (uint32_t i = 0; i < LS_LOCAL_RANKS_MAX; i++) {
         if (is_broken("team-before-parked")) {
-            seen.place[i].parked = true;
+            seen.slot[i].parked = true;
         }
         if (fence != facts->fence) {
             known[i] = facts->part[i].orphan;

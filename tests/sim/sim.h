@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lockstep-sim: the control plane, unmodified, in seeded worlds where everything goes wrong that may (DESIGN I6).
+ * lockstep-sim: the control plane, unmodified, in seeded worlds where everything fails that may
+ * (invariant I6).
  *
- * A world is a function that builds hosts, processes and faults out of one seed, runs them, and checks on the way what must always hold
- * (safety) and at the end, when faults have ceased, that all got where it should (liveness). A failure prints the seed, everything
- * that was drawn from it, the last events and the commit, and is replayed with `lockstep-sim --world W --seed S --events`.
+ * A world is a function that builds hosts, processes and faults from one seed, runs them, and
+ * checks on the way what must always hold (safety), and at the end, when faults have ceased, that
+ * everything got where it should (liveness). A failure prints the seed, everything that was drawn
+ * from it, the last events and the commit, and is replayed with `lockstep-sim --world W --seed S
+ * --events`.
  *
  *   main.c        options, seeds one after the other, mutations
  *   run.c         one seed: draws, events, checks, failure
  *   world_*.c     the worlds;  toy_*.c  what stands in for training in them
  *
- * Faults are limited to what must be survived (docs/design/003-nothing-is-lost.md, "What is not survived").
+ * Faults are limited to what a run must survive (docs/design/003-nothing-is-lost.md, "What is not
+ * survived").
  */
 #ifndef LS_TESTS_SIM_SIM_H
 #define LS_TESTS_SIM_SIM_H
 
-#include "base/env_sim.h"
+#include "sim/env/sim_env.h"
 
 #include <setjmp.h>
 #include <stdbool.h>
@@ -32,10 +36,10 @@ typedef enum sim_fault {
     SIM_FAULT_POWER = 1 << 0,   /* hosts lose power */
     SIM_FAULT_KILL = 1 << 1,    /* processes die */
     SIM_FAULT_DISK = 1 << 2,    /* disk calls fail, disks are full */
-    SIM_FAULT_NET = 1 << 3,     /* messages are lost, doubled, late, out of order */
-    SIM_FAULT_CUT = 1 << 4,     /* ways between hosts are cut */
-    SIM_FAULT_MISTAKE = 1 << 5, /* two processes do what one should */
-    SIM_FAULT_HANG = 1 << 6,    /* processes stop for a while, or for good */
+    SIM_FAULT_NET = 1 << 3,     /* messages are lost, duplicated, late, out of order */
+    SIM_FAULT_CUT = 1 << 4,     /* connections between hosts are cut */
+    SIM_FAULT_MISTAKE = 1 << 5, /* two processes do what only one should */
+    SIM_FAULT_HANG = 1 << 6,    /* processes stop for a while, or for ever */
     SIM_FAULT_ALL = (1 << 7) - 1,
 } sim_fault;
 
@@ -45,7 +49,8 @@ typedef struct sim_run {
     const char *mutation; /* NULL: the program as it is */
     unsigned faults;      /* allowed classes */
     bool print_events;
-    ls_sim *sim; /* set by the world once there is one, for the times of events; the runner destroys it */
+    /* set by the world when it has one, for the times of events; the runner destroys it */
+    ls_sim *sim;
     char drawn[SIM_DRAWN_BYTES];
     size_t drawn_bytes;
     char events[SIM_EVENTS_KEPT][SIM_EVENT_BYTES];
@@ -72,14 +77,15 @@ typedef struct sim_world {
 
 /* ---- for worlds ---- */
 
-/* A number of [min, max] from the seed, recorded under its name. Independent of the order of events. */
+/* A number in [min, max] from the seed, recorded under its name. It does not depend on the order
+ * of events. */
 uint64_t sim_draw(sim_run *run, const char *name, uint64_t min, uint64_t max);
 /* True in `percent` of seeds, and only when the class is allowed. */
 bool sim_draw_fault(sim_run *run, const char *name, sim_fault fault, unsigned percent);
 
 bool sim_is_mutated(const sim_run *run, const char *name);
 
-/* One line for a person who looks for what happened. */
+/* One line for a person who investigates. */
 void sim_event(sim_run *run, const char *format, ...) LS_PRINTF(2, 3);
 
 _Noreturn void sim_fail(sim_run *run, const char *format, ...) LS_PRINTF(2, 3);
@@ -93,7 +99,8 @@ _Noreturn void sim_fail(sim_run *run, const char *format, ...) LS_PRINTF(2, 3);
 
 /* Creates run->sim. */
 void sim_create(sim_run *run, const ls_sim_settings *settings);
-/* Runs to `until_ns`, calling `check` (NULL: none) after every event. More than events_max is a failure: something goes round. */
+/* Runs to `until_ns`, calling `check` (NULL: none) after every event. More than events_max
+ * events are a failure: something goes round in circles. */
 void sim_until(sim_run *run, uint64_t until_ns, uint64_t events_max, void (*check)(void *context),
                void *context);
 
@@ -101,7 +108,7 @@ void sim_until(sim_run *run, uint64_t until_ns, uint64_t events_max, void (*chec
 
 /* False: run->failure says why. */
 bool sim_run_seed(sim_run *run, const sim_world *world);
-/* Everything one needs to look into a failure, on stderr. */
+/* Prints everything needed to investigate a failure to stderr. */
 void sim_report(const sim_run *run);
 
 extern const sim_world *const sim_worlds[];

@@ -4,9 +4,9 @@
 #include "base/assert.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "storage/checkpoint_files.h"
-#include "storage/collect.h"
-#include "storage/commit.h"
+#include "storage/checkpoint/collect.h"
+#include "storage/checkpoint/commit.h"
+#include "storage/checkpoint/files.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -356,7 +356,7 @@ static void prune_collected(void *context, ls_status status, const bool *claimed
     self->done(self->context, status);
 }
 
-/* What has a step for a name is whole, so every one counts as good. */
+/* What has a step as its name is complete, so each counts as good. */
 static void prune_listed(void *context, int64_t result, const char *const *names, size_t count)
 {
     prune *self = context;

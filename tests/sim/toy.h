@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * What stands in for training: a state that is a chain of hashes, so that the state after step n is known to who checks, and
- * its checkpoints, written by the real commit and removed by the real collector (storage/commit.h, storage/collect.h). The reader
- * does what ls_checkpoint_load_latest does, call by call over the env.
- */
+/* What stands in for training: a state that is a chain of hashes, so that a checker knows the
+ * state after step n, and its checkpoints, written by the real commit and removed by the real
+ * collector (storage/checkpoint/commit.h, storage/checkpoint/collect.h). The reader does what
+ * ls_checkpoint_load_latest does, call by call over the env. */
 #ifndef LS_TESTS_SIM_TOY_H
 #define LS_TESTS_SIM_TOY_H
 
 #include "base/arena.h"
-#include "base/env.h"
+#include "env/env.h"
 
 #define TOY_FROZEN_FILE "frozen.data" /* the same in all checkpoints: linked */
 
@@ -40,14 +39,15 @@ typedef void (*toy_loaded)(void *context, const toy_found *found);
 
 typedef struct toy_load_options {
     bool all;         /* look at every checkpoint, also below the newest good one */
-    bool never_again; /* mutation: when a folder was taken away meanwhile, don't look again */
+    bool never_again; /* mutation: when a folder was removed meanwhile, do not look again */
 } toy_load_options;
 
 /* Loads the newest checkpoint of the root that is whole. */
 void toy_load(ls_env *env, ls_arena *arena, const char *root, const toy_load_options *options,
               toy_loaded loaded, void *context);
 
-/* Behind the save of step `saved`: removes all but the newest `keep_last` by the real rule (ls_checkpoint_doom), and what earlier removals left. */
+/* After the save of step `saved`: removes all but the newest `keep_last` by the real rule
+ * (ls_checkpoint_doom), and what earlier removals left behind. */
 void toy_prune(ls_env *env, ls_arena *arena, const char *root, uint64_t keep_last, uint64_t saved,
                toy_done done, void *context);
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Training on one host that saves and prunes while power, disk and processes fail, and a second one by mistake.
+ * Training on one host that saves and prunes while power, disk and processes fail, and a second
+ * trainer is started by mistake.
  *
- * Safety: whenever the disk is not failing, a reader finds the newest acknowledged checkpoint or a newer one, whole and with the right
- * state; nothing with a step for a name is ever damaged, until a bit of the file that all checkpoints share flips at rest: what is saved from then on
- * is whole again. Liveness: when faults have ceased, saving goes on, and nothing is left lying.
+ * Safety: whenever the disk is not failing, a reader finds the newest acknowledged checkpoint or
+ * a newer one, complete and with the right state; nothing with a step as its name is ever
+ * damaged, except when a bit of the file that all checkpoints share flips at rest: what is saved
+ * from then on is good again. Liveness: when faults have ceased, saving continues, and nothing
+ * is left behind.
  */
 #include "careless.h"
 #include "toy.h"
@@ -21,7 +24,7 @@ enum { TRAINERS = 2, EVENTS_MAX = 2000000 };
 
 typedef struct world world;
 
-/* A process that trains; dies and is started again. */
+/* A process that trains, dies, and is started again. */
 typedef struct trainer {
     world *w;
     ls_env *env;
@@ -107,7 +110,7 @@ static void train(void *context)
 static void trainer_loaded(void *context, const toy_found *found)
 {
     trainer *self = context;
-    if (found->failed) { /* a disk that can't be read: again, as a person would */
+    if (found->failed) { /* the disk cannot be read: try again, as a person would */
         ls_env_timer_set(self->env, 10 * SIM_MS, trainer_look, self);
         return;
     }
@@ -190,7 +193,7 @@ static void run_for(world *w, uint64_t ns)
     sim_until(w->run, ls_sim_now_ns(w->run->sim) + ns, EVENTS_MAX, NULL, NULL);
 }
 
-/* What is on the disk now, whoever else is at it. */
+/* What is on the disk now, whichever process is using it. */
 static void look(world *w, bool all)
 {
     reader self = {.w = w, .all = all};
@@ -280,7 +283,8 @@ static void wait_for_save(world *w)
     SIM_CHECK(w->run, w->fresh > 0);
 }
 
-/* The trainer goes on meanwhile: a checkpoint that it begins behind this must not have the bad bit. */
+/* The trainer goes on meanwhile: a checkpoint that it begins after this must not have the bad
+ * bit. */
 static void bit_flips(world *w)
 {
     char path[96];
@@ -292,8 +296,9 @@ static void bit_flips(world *w)
     }
     sim_event(w->run, "a bit flips in the file that checkpoints share");
     w->rots++;
-    w->acknowledged =
-        0; /* whatever shares the file is as bad, also steps that a trainer which began anew has not reached again */
+    /* everything that shares the file is bad, too, also steps that a restarted trainer has not
+     * reached again */
+    w->acknowledged = 0;
     wait_for_save(w);
     look(w, false);
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A run on several hosts: cluster, agents and their host sides, with puppets in the place of ranks. Hosts crash, ranks die, ways are cut, more than one
- * at a time, also in the middle of a recovery; agents are started again, and may be lost again while they join. In other seeds the trainer dies, and
- * another one takes its place. The state is twelve cells per host, each the number of updates it has had.
+ * A run on several hosts: cluster, agents and their host sides, with puppets in place of ranks.
+ * Hosts crash, ranks die, connections are cut, several at once, also in the middle of a recovery;
+ * agents are started again, and may be lost again while they join. In other seeds the trainer dies
+ * and another one takes over. The state is twelve cells per host, each the number of updates it has
+ * had.
  *
- * Safety: a cell is updated once per step; nobody begins a step whose state he has not; a part of a cut is computed on one host; no cut begins
- * before a step whose result the trainer has seen. Liveness: in the end all steps are made, and where hosts come back all ranks have a part again;
- * or so many were lost together that it can't be.
+ * Safety: a cell is updated once per step; no host begins a step whose state it does not have; a
+ * part of a cut is computed on one host; no cut begins before a step whose result the trainer
+ * has seen. Liveness: in the end all steps are done, and where hosts come back all ranks have a
+ * part again; or so many were lost together that it is impossible.
  */
 #include "cluster_puppets.h"
 
@@ -82,7 +85,7 @@ static uint64_t exchange_bytes(void *context, uint32_t local_ranks)
     return 1 << 16;
 }
 
-/* A cut as it is formed; the first of its words on the wire. */
+/* A cut when it is formed; the first FORM on the wire. */
 static void on_event(void *context, const char *name, json_t *fields)
 {
     world *w = context;
@@ -98,7 +101,7 @@ void __wrap_ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cu
 void __wrap_ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held, bool moves)
 {
     world *w = the_world;
-    if (w && side->place == 0) {
+    if (w && side->host_index == 0) {
         SIM_CHECK(w->run, cut->epoch < CUTS && w->cuts[cut->epoch].epoch == 0);
         SIM_CHECK(w->run, cut->step >= w->committed);
         w->cuts[cut->epoch] = *cut;
@@ -221,7 +224,7 @@ static void trainer_program(ls_env *env, const char *const *argv, void *context)
     trainer_tick(w);
 }
 
-/* In the place of one that died, as gang_service.c goes about it. */
+/* Takes over from a trainer that died, as workers_service.c does. */
 static void take_over(world *w)
 {
     ls_control *control = w->machines[0].segment.control;
@@ -362,7 +365,7 @@ static void kill_rank(world *w, uint32_t host, uint32_t local)
     }
 }
 
-/* Whatever was there goes first. */
+/* What was there goes first. */
 static void start_host(world *w, uint32_t host)
 {
     static agent_start starts[HOSTS];
@@ -381,7 +384,8 @@ static void start_host(world *w, uint32_t host)
     ls_sim_start(w->run->sim, w->hosts[host], agent_program, &starts[host]);
 }
 
-/* Agents that are no more are started again: by hand, whether the coordinator has noticed that or not. */
+/* Agents that are gone are started again: by hand, whether the coordinator has noticed that or
+ * not. */
 static void come_back(world *w)
 {
     for (uint32_t host = 1; host < w->host_count && !w->ended; host++) {
@@ -403,7 +407,8 @@ static void run_for(world *w, uint64_t ns)
     run_until(w, ls_sim_now_ns(w->run->sim) + ns);
 }
 
-/* It may be reading the log, or have its hosts only half together. Not at the end: what nobody saves is not looked for. */
+/* It may be reading the log, or only some of its hosts have returned. Not at the end: what is
+ * not saved is not checked. */
 static void change_trainer(world *w)
 {
     const ls_control *control = w->machines[0].segment.control;
@@ -418,7 +423,8 @@ static void change_trainer(world *w)
     ls_sim_start(w->run->sim, w->hosts[0], next_trainer_program, w);
 }
 
-/* Shortly behind a new cut, if there is one: its words are under way to the hosts, and to the disk. */
+/* Shortly after a new cut, if there is one: its messages are on their way to the hosts and to
+ * the disk. */
 static void change_trainer_in_reform(world *w)
 {
     const uint32_t formed = w->formed;
@@ -429,7 +435,7 @@ static void change_trainer_in_reform(world *w)
     change_trainer(w);
 }
 
-/* In the end all is as it should be, or it can't be. */
+/* In the end everything is as it should be, or it is impossible. */
 static void calm_down(world *w)
 {
     for (int i = 0; i < 200 && !w->ended; i++) {
@@ -438,7 +444,7 @@ static void calm_down(world *w)
     }
 }
 
-/* One thing goes wrong, or somebody comes back. */
+/* One thing fails, or a host comes back. */
 static void hurt(world *w, uint32_t host, bool crashes, bool cuts, bool kills)
 {
     switch (ls_sim_random_u64(w->run->sim) % (w->dies ? 2 : 4)) {
@@ -465,7 +471,8 @@ static void hurt(world *w, uint32_t host, bool crashes, bool cuts, bool kills)
     }
 }
 
-/* What may end a run: a host went together with its shadow, or the last rank beside the trainer. */
+/* What may end a run: a host was lost together with its shadow, or the last rank beside the
+ * trainer. */
 static void check_reason(const world *w)
 {
     const bool alone = strstr(w->why, "no rank is left on the trainer's host") != NULL;
@@ -475,7 +482,7 @@ static void check_reason(const world *w)
     }
 }
 
-/* For who looks why it went no further. */
+/* For a person who investigates why it got no further. */
 static void tell_where(const world *w)
 {
     for (uint32_t i = 0; i < w->machine_count; i++) {
@@ -512,8 +519,8 @@ static void run_world(sim_run *run)
     for (uint32_t h = 1; h < w->host_count; h++) {
         starts[h] = (agent_start){w, h};
         ls_sim_start(run->sim, w->hosts[h], agent_program, &starts[h]);
-        run_until(w, ls_sim_now_ns(run->sim) +
-                         20 * SIM_MS); /* ranks are given out in the order in which agents come */
+        /* hosts get their ranks in the order in which agents connect */
+        run_until(w, ls_sim_now_ns(run->sim) + 20 * SIM_MS);
     }
     run_until(w, ls_sim_now_ns(run->sim) + 100 * SIM_MS);
     SIM_CHECK(run, w->running);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * The membership of one host: the world of tests/execution/membership_world.h, where its rules are written down, with the program broken on
- * purpose at the seams between its parts (the linker's --wrap; the program itself has no switch for it).
- */
+/* The membership of one host: the world of tests/execution/team/membership_world.h, which lists
+ * its rules, with the program broken on purpose at the seams between its parts (the linker's
+ * --wrap; the program itself has no switch for it). */
 #include "seams.h"
 #include "worlds.h"
 
-#include "execution/membership_world.h"
+#include "execution/team/membership_world.h"
 
 static void run_world(sim_run *run)
 {

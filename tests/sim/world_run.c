@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Everything of one host together: a trainer with coordinator, log and agent, ranks that come and go, and checkpoints through the real
- * commit, while ranks, the trainer (with a lease, another takes its place; else the run is started again), the power and the disk fail. Ranks are the puppets of tests/execution/membership_world.h; what they
- * train is twelve leaves, each a chain of hashes that its part's holder moves on once per step.
+ * Everything of one host together: a trainer with coordinator, log and agent, ranks that join and
+ * leave, and checkpoints through the real commit, while ranks, the trainer (with a lease another
+ * takes over; otherwise the run is started again), the power and the disk fail. Ranks are the
+ * puppets of tests/execution/team/membership_world.h; they train twelve leaves, each a chain of
+ * hashes that the holder of its part advances once per step.
  *
- * Safety: all the rules of membership_world.h at every event; each leaf is updated exactly once per step; every checkpoint holds the state
- * of its step; a trainer that starts again finds the newest acknowledged one or a newer one. Liveness: once faults cease the run
- * gets to its last step, with the state that an undisturbed one has.
+ * Safety: all the rules of membership_world.h at every event; each leaf is updated exactly once
+ * per step; every checkpoint has the state of its step; a trainer that starts again finds the
+ * newest acknowledged checkpoint or a newer one. Liveness: once faults cease the run reaches its
+ * last step, with the state of an undisturbed run.
  */
 #include "careless.h"
 #include "seams.h"
@@ -15,7 +18,7 @@
 
 #include "base/hash.h"
 
-#include "execution/membership_world.h"
+#include "execution/team/membership_world.h"
 
 #include <errno.h>
 
@@ -37,7 +40,7 @@ typedef struct run_world {
     bool saving;
     uint64_t saving_step, saved_step, acknowledged;
     uint32_t lives;
-    uint64_t comes_ns;    /* when another trainer takes the place of one that died */
+    uint64_t comes_ns;    /* when another trainer takes over from one that died */
     bool disk_fails;      /* now */
     uint32_t disk_failed; /* times so far */
     uint32_t load_began;  /* disk_failed, when the load under way began */
@@ -50,7 +53,8 @@ static leaf leaf_next(leaf before, uint32_t index)
     return before;
 }
 
-/* What all leaves are together after `step` steps; their state by then, when leaves_out is not NULL. */
+/* All leaves together after `step` steps; their states at that point, when leaves_out is not
+ * NULL. */
 static uint64_t fold(const leaf *leaves)
 {
     return ls_xxh3(leaves, WORLD_LEAVES * sizeof *leaves, 12);
@@ -104,7 +108,7 @@ static void saved(void *context, ls_status status)
     toy_prune(r->trainer, ls_sim_arena(r->trainer), ROOT, KEEP_LAST, r->saving_step, pruned, r);
 }
 
-/* At a boundary, with the results of all steps before it: as the trainer does. */
+/* At a boundary, with the results of all steps before it, as the trainer does. */
 static void save(run_world *r)
 {
     for (uint32_t i = 0; i < WORLD_LEAVES; i++) {
@@ -137,7 +141,8 @@ static void trains(void *context)
         sim_event(r->run, "all steps are done and saved");
         r->finished = true;
         ls_control_quit(w->segment.control);
-    } else if (!r->saving || r->saving_step == w->told) { /* the one before must be through by now */
+        /* the one before must be finished by now */
+    } else if (!r->saving || r->saving_step == w->told) {
         w->granted = (w->told / r->every + 1) * r->every;
         w->granted = w->granted > r->last_step ? r->last_step : w->granted;
         ls_control_grant(w->segment.control, w->granted);
@@ -265,7 +270,8 @@ static bool is_through(const run_world *r)
     return r->finished && r->w.ended;
 }
 
-/* With a lease the ranks wait for another trainer. When it comes too late there is nothing to go on with. */
+/* With a lease the ranks wait for another trainer. If it comes too late, nothing is left to
+ * continue with. */
 static void lose_trainer(run_world *r, uint64_t random)
 {
     const uint64_t lease_ns = r->w.settings.lease_ns;
@@ -293,7 +299,7 @@ static void follow(run_world *r)
     }
 }
 
-/* Somebody starts the run again when it has ended before its last step. */
+/* The run is started again when it has ended before its last step. */
 static void live(run_world *r, uint64_t ns)
 {
     const uint64_t until_ns = ls_sim_now_ns(r->run->sim) + ns;
@@ -301,7 +307,7 @@ static void live(run_world *r, uint64_t ns)
         if (r->w.alone_ns && ls_sim_now_ns(r->run->sim) >= r->comes_ns) {
             follow(r);
         } else if (r->w.alone_ns) {
-            /* nobody yet */
+            /* no trainer yet */
         } else if (!r->trainer || !ls_sim_is_running(r->trainer) || (r->w.ended && !r->finished)) {
             if (r->w.aborts) {
                 sim_event(r->run, "the run ended: %s", r->w.abort_text);
@@ -345,7 +351,7 @@ static void fault(run_world *r)
     static const sim_fault classes[] = {SIM_FAULT_POWER, SIM_FAULT_POWER, SIM_FAULT_DISK, SIM_FAULT_KILL,
                                         SIM_FAULT_KILL,  SIM_FAULT_KILL,  SIM_FAULT_HANG, SIM_FAULT_ALL};
     const uint64_t random = ls_sim_random_u64(r->run->sim), kind = random % 8;
-    const uint32_t place = (uint32_t)(random >> 8) % WORLD_PLACES;
+    const uint32_t place = (uint32_t)(random >> 8) % WORLD_SLOTS;
     if (!(r->run->faults & classes[kind]) || is_through(r)) {
         return;
     }
@@ -364,8 +370,8 @@ static void fault(run_world *r)
     } else if (kind == 6) {
         sim_event(r->run, "rank %u stops", place);
         world_stop(&r->w, place, true);
-    } else if (r->w.coordinator && ls_coordinator_phase(r->w.coordinator) == LS_GANG_RUNNING) {
-        const uint32_t ranks = 1 + (uint32_t)(random >> 16) % WORLD_PLACES;
+    } else if (r->w.coordinator && r->w.coordinator->phase == LS_WORKERS_RUNNING) {
+        const uint32_t ranks = 1 + (uint32_t)(random >> 16) % WORLD_SLOTS;
         sim_event(r->run, "%u ranks are asked for", ranks);
         SIM_CHECK(r->run, ls_coordinator_resize(r->w.coordinator, ranks) == LS_OK);
     }
@@ -382,7 +388,7 @@ static void run_all(sim_run *run)
                &(ls_sim_settings){.disk_delay_min_ns = 5 * SIM_US, .disk_delay_max_ns = disk_us * SIM_US});
     r->w.sim = run->sim;
     r->w.seed = run->seed;
-    r->w.settings = (world_settings){.ranks = (uint32_t)sim_draw(run, "ranks", 1, WORLD_PLACES),
+    r->w.settings = (world_settings){.ranks = (uint32_t)sim_draw(run, "ranks", 1, WORLD_SLOTS),
                                      .min_ranks = 1,
                                      .max_replacements = (uint32_t)sim_draw(run, "max_replacements", 0, 20),
                                      .slow_starts = sim_draw(run, "slow_starts", 0, 4) == 0};
@@ -401,9 +407,9 @@ static void run_all(sim_run *run)
         fault(r);
     }
     sim_event(run, "no more faults");
-    for (uint32_t place = 0; place < WORLD_PLACES && r->open; place++) {
-        world_stop(&r->w, place,
-                   false); /* who is not behind a fence is the watch's to find, and it is not here */
+    for (uint32_t place = 0; place < WORLD_SLOTS && r->open; place++) {
+        /* the watchdog would find a hung rank without a fence, and it is not here */
+        world_stop(&r->w, place, false);
     }
     r->w.settings.slow_starts = false;
     live(r, 60 * SIM_S);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rendezvous store in a network that loses, doubles, reorders and cuts: the world of tests/execution/store_world.h. */
+/* The rendezvous store in a network that loses, duplicates, reorders and cuts: the world of
+ * tests/comm/store/store_world.h. */
 #include "worlds.h"
 
 static sim_run *the_run; /* while a world of this kind runs */
@@ -10,18 +11,20 @@ static sim_run *the_run; /* while a world of this kind runs */
         SIM_CHECK(the_run, condition);                                                                       \
     } while (0)
 
-#include "execution/store_world.h"
+#include "comm/store/store_world.h"
 
 /* ---- mutations ---- */
 
-void __real_ls_store_session_again(ls_store_session *session);
-void __wrap_ls_store_session_again(ls_store_session *session);
+void __real_ls_store_session_opened(ls_store_session *session, const unsigned char *nonce);
+void __wrap_ls_store_session_opened(ls_store_session *session, const unsigned char *nonce);
 
-void __wrap_ls_store_session_again(ls_store_session *session)
+void __wrap_ls_store_session_opened(ls_store_session *session, const unsigned char *nonce)
 {
-    if (!the_run || !sim_is_mutated(the_run, "never-again")) {
-        __real_ls_store_session_again(session);
+    if (the_run && sim_is_mutated(the_run, "never-again")) {
+        free(session->request);
+        session->request = NULL;
     }
+    __real_ls_store_session_opened(session, nonce);
 }
 
 ls_status __real_ls_store_message_parse(const void *data, size_t bytes, ls_store_message *message_out);
@@ -70,7 +73,7 @@ static void run_world(sim_run *run)
 }
 
 static const sim_mutation mutations[] = {
-    {"never-again", "what was said last is not repeated when nothing comes"},
+    {"never-again", "a request without an answer is not repeated on the next link"},
     {"ignore-epoch", "the epoch of a message is not looked at"},
 };
 

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The formats that data come in: the same documents in each give the same tokens; what is not text is refused by name. eval gives one
+# loss for one text, a model keeps its tokenizer, and the default prompt is a line break.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+
+# ---- one corpus in many formats ----
+
+python3 - <<'PY'
+import csv, gzip, json, os
+text = open("text.txt", newline="").read()
+documents = ['one, "quoted"', "two\nlines", "three\ttabs", "naïve 😀"] + text.split("\n\n")[:40]
+documents = [d for d in documents if d]
+with open("d.jsonl", "w") as out:
+    out.writelines(json.dumps({"id": i, "text": d}) + "\n" for i, d in enumerate(documents))
+json.dump([{"id": i, "text": d} for i, d in enumerate(documents)], open("d.json", "w"), indent=2, ensure_ascii=False)
+json.dump([{"id": i, "body": d} for i, d in enumerate(documents)], open("body.json", "w"))
+for name, dialect in (("d.csv", "excel"), ("d.tsv", "excel-tab")):
+    with open(name, "w", newline="") as out:
+        writer = csv.writer(out, dialect)
+        writer.writerow(["id", "text"])
+        writer.writerows(enumerate(documents))
+for name in ("d.jsonl", "d.json", "d.csv", "text.txt"):
+    with gzip.open(name + ".gz", "wb") as out:
+        out.write(open(name, "rb").read())
+for i, d in enumerate(documents):
+    os.makedirs("folder/%d" % (i // 10), exist_ok=True)
+    open("folder/%d/%02d.txt" % (i // 10, i), "w").write(d)
+PY
+"$LOCKSTEP" tokenize train text.txt --vocab 300 -o t.json >/dev/null
+# Tokens and documents of a corpus.
+counts() {
+    expect 0 "$LOCKSTEP" data prepare "$@" --tokenizer t.json --json && echo "$(field "$out" documents) $(field "$out" tokens)"
+}
+lines=$(counts d.jsonl)
+for file in d.json d.csv d.tsv d.jsonl.gz d.json.gz d.csv.gz folder 'folder/*'; do
+    same "the documents of $file" "$(counts "$file")" "$lines"
+done
+same "another field" "$(counts body.json --field body)" "$lines"
+# The loss of a corpus depends on its ids alone.
+expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir run --steps 4 --set tokenizer.file=t.json --set tokenizer.kind=file
+loss() { "$LOCKSTEP" eval run --data "$@" --json | grep -o '"loss": [^,]*'; }
+wanted=$(loss d.jsonl)
+for file in d.json d.csv d.tsv d.jsonl.gz d.csv.gz; do
+    same "the loss of $file" "$(loss $file)" "$wanted"
+done
+# A packed file is the same data set, also for a run.
+hash_of() { "$LOCKSTEP" data prepare "$1" --tokenizer t.json | tail -1; }
+same "the hash of text.txt.gz" "$(hash_of text.txt.gz)" "$(hash_of text.txt)"
+if command -v zstd >/dev/null; then
+    zstd -q d.jsonl
+    same "the hash of d.jsonl.zst" "$(hash_of d.jsonl.zst)" "$(hash_of d.jsonl)"
+fi
+# Between records a wave has many units.
+python3 - <<'PY'
+import csv, json
+rows = ["row %d, \"%s\"\nend" % (i, "x" * (i % 97)) for i in range(90000)]
+json.dump([{"text": r} for r in rows], open("big.json", "w"))
+open("big.jsonl", "w").writelines(json.dumps({"text": r}) + "\n" for r in rows)
+with open("big.csv", "w", newline="") as out:
+    csv.writer(out).writerows([["text"]] + [[r] for r in rows])
+PY
+wanted=$(counts big.jsonl --threads 1)
+for file in big.json big.csv; do
+    for threads in 1 5; do
+        same "$file by $threads threads" "$(counts $file --threads $threads --cache-dir "$scratch/cache-$threads")" "$wanted"
+    done
+done
+# A run: mixed fields, ~, and the same bits from plain and packed files.
+expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir plain --steps 3 --set 'data.train=[text.txt, d.csv]'
+plain=$(field "$out" state_hash)
+HOME=$scratch expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir packed --steps 3 --set 'data.train=["~/text.txt.gz", d.csv.gz]'
+same "the bits of a run on packed files" "$(field "$out" state_hash)" "$plain"
+expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir fields --steps 2 --set 'data.train=[{path: body.json, field: body}, {path: d.csv, weight: 2}]'
+check "the field is in run.yaml" grep -q 'field: body' fields/run.yaml
+
+# ---- what is refused, by name ----
+
+refuses() { # CODE TEXT FILE...
+    local code=$1 text=$2
+    shift 2
+    expect "$code" "$LOCKSTEP" data prepare "$@"
+    says "$text"
+}
+printf '%%PDF-1.4\nwords\n' >a.pdf
+refuses 3 "a.pdf is not plain text: it looks like PDF" a.pdf
+head -c 3000 d.jsonl.gz >cut.jsonl.gz
+refuses 3 "cut.jsonl.gz is truncated" cut.jsonl.gz
+echo '{"instruction": "do", "output": "done"}' >alpaca.jsonl
+refuses 3 'has `instruction` but no `text`: instruction data with loss masks is not supported yet' alpaca.jsonl
+expect 0 "$LOCKSTEP" data prepare alpaca.jsonl --field output
+printf 'id,body\n1,x\n' >columns.csv
+refuses 3 'names no column `text`; its columns: id, body' columns.csv
+refuses 2 "no file matches missing.txt in $scratch" missing.txt
+
+# ---- one text, one loss ----
+
+"$LOCKSTEP" tokenize encode text.txt --tokenizer t.json >ids
+expect 0 "$LOCKSTEP" eval run --tokens ids --json
+by_ids=$(field "$out" loss tokens)
+expect 0 "$LOCKSTEP" eval run --data text.txt --json
+same "eval --data and --tokens" "$(field "$out" loss tokens)" "$by_ids"
+
+# ---- no setting without effect ----
+
+expect 2 "$LOCKSTEP" eval run --data text.txt --context 1000000
+says "--context is 1000000, allowed is 1 to "
+refuses_to_train() { # TEXT SETTING...
+    local text=$1
+    shift
+    expect 2 "$LOCKSTEP" train tiny.yaml --run-dir refused "${@/#/--set=}"
+    says "$text"
+}
+refuses_to_train "model.sliding_window is 8, but only mistral, qwen2 and qwen3 have" model.sliding_window=8
+refuses_to_train "model.rope_scaling.factor has no effect" model.rope_scaling.factor=4
+refuses_to_train "model.rope_scaling.kind is set, but model.family gpt2" model.family=gpt2 model.kv_heads=auto model.rope_scaling.kind=yarn
+sed '/^model:/d; /^tokenizer:/d' tiny.yaml >window.yaml && echo 'model: {from: run, sliding_window: 8}' >>window.yaml
+expect 2 "$LOCKSTEP" train window.yaml --run-dir refused
+says "model.sliding_window is 8, but the model named in model.from has 0; remove the key"
+
+# ---- the default prompt; a model and another tokenizer ----
+
+expect 0 "$LOCKSTEP" sample run -n 1
+same "the default prompt" "$(head -c 1 "$out" | od -An -tx1 | tr -d ' ')" 0a
+sed '/^model:/d; /^tokenizer:/d' tiny.yaml >from.yaml && echo 'model: {from: run}' >>from.yaml
+for other in "tokenizer.kind=bytes" "tokenizer.kind=train"; do
+    expect 2 "$LOCKSTEP" train from.yaml --run-dir other --steps 1 --set $other --set tokenizer.vocab=290
+    says "is not that of run" "tokenizer.replace: true"
+done
+expect 0 "$LOCKSTEP" train from.yaml --json --run-dir other --steps 1 --set tokenizer.kind=bytes --set tokenizer.replace=true
+expect 0 "$LOCKSTEP" train from.yaml --json --run-dir other --steps 2 --set tokenizer.kind=bytes
+expect 0 "$LOCKSTEP" train from.yaml --json --run-dir kept --steps 1 --set tokenizer.file=t.json
+finish

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# examples/queue/run.sh runs to the end: ten jobs of three accounts, a sweep, a preemption.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+
+expect 0 env LOCKSTEP="$LOCKSTEP" timeout 500 "$LS_SOURCE_DIR/examples/queue/run.sh"
+prints "ten jobs of three accounts" "waits for job 2" "4 jobs, 4 SUCCEEDED" "train.optimizer.lr=3e-3  train.seed=2" "A device-hour costs 2.5 USD."
+check "all have succeeded" test "$(grep -c '^job [0-9]* SUCCEEDED, exit code 0$' "$out")" = 15
+finish

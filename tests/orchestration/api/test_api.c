@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The pure parts of the API: guard, table and OpenAPI, histories, Prometheus, pages. */
+#include "test.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "orchestration/api/openapi.h"
+#include "orchestration/api/prometheus.h"
+#include "orchestration/api/request.h"
+#include "orchestration/api/run_history.h"
+#include "orchestration/page/page.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- table ---- */
+
+static void routes_are_whole(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    const ls_api_route *routes = ls_api_routes(&count);
+    for (size_t i = 0; i < count; i++) {
+        const ls_api_route *r = &routes[i];
+        for (size_t k = 0; k < i; k++) {
+            assert_string_not_equal(routes[k].verb, r->verb);
+        }
+        assert_true((r->kind == LS_API_VERB) == (r->call < LS_VERBS));
+        assert_true(r->help && r->help[0]);
+        char target[128];
+        snprintf(target, sizeof target, "%s", r->path);
+        char *brace = strchr(target, '{');
+        if (brace) { /* each name in the path has its field */
+            char name[32];
+            assert_int_equal(sscanf(brace, "{%31[a-z]}", name), 1);
+            assert_string_equal(r->arguments[0].name, name);
+            assert_true(r->arguments[0].place == LS_API_PATH && r->arguments[0].is_required);
+            const char *rest = strchr(brace, '}') + 1;
+            *brace = '5';
+            memmove(brace + 1, rest, strlen(rest) + 1);
+        }
+        const ls_api_route *found = NULL;
+        int code = 0;
+        assert_int_equal(ls_api_route_of(r->method, target, &found, &code), LS_OK);
+        assert_ptr_equal(found, r);
+        for (size_t k = 0; k < r->argument_count; k++) {
+            assert_true(r->arguments[k].help && r->arguments[k].type != LS_API_ANY);
+            assert_true(r->arguments[k].place != LS_API_BODY || strcmp(r->method, "POST") == 0);
+        }
+    }
+    json_t *document = ls_api_openapi();
+    /* three have GET and POST */
+    assert_int_equal(json_object_size(json_object_get(document, "paths")), count - 3);
+    json_decref(document);
+}
+
+static void routes_are_documented(void **state)
+{
+    (void)state;
+    static const char *const who[] = {[LS_API_OPEN] = "open",
+                                      [LS_API_ANYBODY] = "any",
+                                      [LS_API_OF_JOB] = "owner",
+                                      [LS_API_ADMIN] = "admin"};
+    ls_arena arena = {0};
+    char *text = NULL;
+    size_t bytes = 0, count = 0;
+    assert_int_equal(ls_file_read(&arena, LS_SOURCE_DIR "/docs/orchestration.md", 1 << 20, &text, &bytes),
+                     LS_OK);
+    const ls_api_route *routes = ls_api_routes(&count);
+    for (size_t i = 0; i < count; i++) {
+        const char *row = ls_arena_printf(&arena, "| `%s %s` | %s | %s |\n", routes[i].method, routes[i].path,
+                                          who[routes[i].who], routes[i].help);
+        if (!strstr(text, row)) {
+            fail_msg("docs/orchestration.md lacks the row\n%s", row);
+        }
+    }
+    ls_arena_release(&arena);
+}
+
+static void unescape_takes_no_tricks(void **state)
+{
+    (void)state;
+    char out[64];
+    static const struct {
+        const char *in;
+        bool plus;
+        const char *out; /* NULL: refused */
+    } cases[] = {{"a%20b+c", true, "a b c"},    {"a+c", false, "a+c"},
+                 {"%2e%2e%2F", false, "../"},   {"%", false, NULL},
+                 {"%4", false, NULL},           {"%zz", false, NULL},
+                 {"a%00b", false, NULL},        {"%ff", false, NULL},
+                 {"%C3%BC", false, "\xc3\xbc"}, {"", true, ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const size_t bytes = ls_api_unescape(cases[i].in, strlen(cases[i].in), cases[i].plus, out);
+        if (cases[i].out) {
+            assert_int_equal(bytes, strlen(cases[i].out));
+            assert_string_equal(out, cases[i].out);
+        } else {
+            assert_int_equal(bytes, SIZE_MAX);
+        }
+    }
+}
+
+/* What openapi.json allows is accepted, and what it does not allow is refused. */
+static void request_keeps_to_its_schema(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *target, *body;
+        int code;
+    } cases[] = {
+        {"POST", "/v1/jobs", "{\"file\":\"a\",\"directory\":\"/\",\"ranks\":4.0}", 200},
+        {"POST", "/v1/jobs", "{\"file\":\"a\",\"directory\":\"/\",\"ranks\":4.5}", 400},
+        {"POST", "/v1/sweeps", "{\"file\":\"a\",\"directory\":\"/\",\"set\":{}}", 400},
+        {"POST", "/v1/sweeps", "{\"file\":\"a\",\"directory\":\"/\",\"set\":{\"a\":[1]}}", 200},
+        {"GET", "/v1/jobs/9007199254740991", "", 200},
+        {"GET", "/v1/jobs/9007199254740992", "", 400},
+        {"HEAD", "/v1/jobs/1", "", 200},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const ls_api_route *route = NULL;
+        ls_api_request request = {0};
+        int code = 0;
+        assert_int_equal(ls_api_route_of(cases[i].method, cases[i].target, &route, &code), LS_OK);
+        const ls_status status = ls_api_request_parse(route, cases[i].target, cases[i].body,
+                                                      strlen(cases[i].body), &request, &code);
+        assert_int_equal(code, cases[i].code);
+        assert_int_equal(status == LS_OK, code == 200);
+        json_decref(request.arguments);
+    }
+    json_t *document = ls_api_openapi(), *list = NULL;
+    const char *type = NULL;
+    json_t *post = json_object_get(json_object_get(document, "paths"), "/v1/jobs/{job}/cancel");
+    assert_int_equal(json_unpack(post, "{s:{s:{s:{s:{s:{s:s}}}}}}", "post", "requestBody", "content",
+                                 "application/json", "schema", "type", &type),
+                     0);
+    json_t *show = json_object_get(json_object_get(document, "paths"), "/v1/jobs/{job}");
+    assert_int_equal(json_unpack(show, "{s:{s:{s:{s:{s:{s:{s:{s:{s:o}}}}}}}}}", "get", "responses", "200",
+                                 "content", "application/json", "schema", "properties", "state", "enum",
+                                 &list),
+                     0);
+    assert_int_equal(json_array_size(list), LS_JOB_STATES);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        assert_int_not_equal(ls_job_state_named(json_string_value(json_array_get(list, i))), LS_JOB_STATES);
+    }
+    json_decref(document);
+}
+
+/* ---- history ---- */
+
+static void history_thins_a_million_steps_out(void **state)
+{
+    (void)state;
+    enum { STEPS = 1000000 };
+    ls_api_history *history = calloc(1, sizeof *history);
+    assert_non_null(history);
+    double sum = 0.0;
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        const ls_step_metrics metrics = {.step = step,
+                                         .loss = (float)(step % 100),
+                                         .lr = 1.0,
+                                         .step_s = 0.5,
+                                         .grad_norm = NAN,
+                                         .tokens_per_s = NAN};
+        sum += metrics.loss;
+        assert_true(ls_api_history_add(history, &metrics));
+    }
+    assert_false(ls_api_history_add(history, &(ls_step_metrics){.step = STEPS}));
+    json_t *json = ls_api_history_json(history, 0, 100);
+    const json_t *points = json_object_get(json, "points");
+    assert_in_range(json_array_size(points), 50, 100);
+    const json_t *last = json_array_get(points, json_array_size(points) - 1);
+    assert_int_equal(json_integer_value(json_array_get(last, 0)), STEPS);
+    /* the lowest survives */
+    assert_float_equal(json_real_value(json_array_get(json_array_get(points, 0), 2)), 0.0, 0.0);
+    /* and the highest */
+    assert_float_equal(json_real_value(json_array_get(json_array_get(points, 0), 3)), 99.0, 0.0);
+    assert_true(json_is_null(json_array_get(last, 5)));
+    json_decref(json);
+    double kept = 0.0;
+    uint64_t steps = 0;
+    for (size_t i = 0; i < history->count; i++) {
+        kept += history->points[i].loss_sum;
+        steps += history->points[i].steps;
+    }
+    assert_float_equal(kept, sum, 1e-3); /* no step is lost or counted twice */
+    assert_int_equal(steps, STEPS);
+    json = ls_api_history_json(history, STEPS, 10);
+    assert_int_equal(json_array_size(json_object_get(json, "points")), 0);
+    json_decref(json);
+    ls_api_history_clear(history);
+    free(history);
+}
+
+static void write_at(int fd, const char *text, off_t at)
+{
+    assert_int_equal(ftruncate(fd, at), 0);
+    assert_int_equal(pwrite(fd, text, strlen(text), at), strlen(text));
+}
+
+enum { SLICE = 128 };
+
+/* Reads on in slices, as the server does. */
+static void read_on(ls_api_history *history, int fd)
+{
+    bool has_more = true;
+    for (int rounds = 0; has_more; rounds++) {
+        char data[SLICE];
+        const uint64_t from = ls_api_history_from(history);
+        const ssize_t bytes = pread(fd, data, sizeof data, (off_t)from);
+        has_more = ls_api_history_take(history, from, data, bytes > 0 ? (size_t)bytes : 0, sizeof data);
+        assert_true(rounds < 100);
+    }
+}
+
+static double last_loss(ls_api_histories *all, int fd, size_t *points_out)
+{
+    ls_api_history *history = ls_api_histories_hold(all, 7);
+    assert_non_null(history);
+    read_on(history, fd);
+    json_t *json = ls_api_history_json(history, 0, 1000);
+    *points_out = json_array_size(json_object_get(json, "points"));
+    const double loss = json_number_value(json_object_get(json_object_get(json, "last"), "loss"));
+    json_decref(json);
+    ls_api_histories_drop(all, history);
+    return loss;
+}
+
+static void histories_follow_a_file_that_is_cut_back(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/lockstep_history_XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    unlink(path);
+    ls_api_histories *all = ls_api_histories_create();
+    size_t points = 0;
+    write_at(fd, "{\"step\":1,\"loss\":4}\n{\"step\":2,\"loss\":3}\n{\"step\":3,\"lo", 0);
+    assert_float_equal(last_loss(all, fd, &points), 3.0, 0.0);
+    assert_int_equal(points, 2);                     /* the torn line is not there yet */
+    write_at(fd, "{\"step\":2,\"loss\":2.5}\n", 20); /* cut back to step 1 */
+    assert_float_equal(last_loss(all, fd, &points), 2.5, 0.0);
+    assert_int_equal(points, 2);
+    /* Cut back and longer than before when it is looked at again. */
+    write_at(fd, "{\"step\":2,\"loss\":2.0}\n{\"step\":3,\"loss\":1.0}\n{\"step\":4,\"loss\":0.5}\n", 20);
+    assert_float_equal(last_loss(all, fd, &points), 0.5, 0.0);
+    assert_true(points >= 3);
+    /* A file that goes back by itself, and a line without end, end all the same. */
+    write_at(fd, "{\"step\":4,\"loss\":9}\n{\"step\":2,\"loss\":8}\n", 0);
+    last_loss(all, fd, &points);
+    char endless[400];
+    memset(endless, 'x', sizeof endless - 1);
+    endless[sizeof endless - 1] = '\0';
+    write_at(fd, endless, 0);
+    last_loss(all, fd, &points);
+    ls_api_histories_destroy(all);
+    close(fd);
+}
+
+/* More histories than there is room for: those held are kept, and further requests must wait. */
+static void histories_that_are_held_stay(void **state)
+{
+    (void)state;
+    ls_api_histories *all = ls_api_histories_create();
+    ls_api_history *held[LS_API_HISTORIES_MAX];
+    const char line[] = "{\"step\":1,\"loss\":4}\n";
+    for (uint64_t i = 0; i < LS_API_HISTORIES_MAX; i++) {
+        held[i] = ls_api_histories_hold(all, 100 + i);
+        assert_non_null(held[i]);
+        assert_false(ls_api_history_take(held[i], 0, line, sizeof line - 1, 1000));
+    }
+    assert_null(ls_api_histories_hold(all, 1));
+    assert_ptr_equal(ls_api_histories_hold(all, 103), held[3]); /* shared */
+    /* read by another meanwhile: look again */
+    assert_true(ls_api_history_take(held[3], 7, line, 3, 1000));
+    ls_api_histories_drop(all, held[3]);
+    assert_null(ls_api_histories_hold(all, 1));
+    ls_api_histories_drop(all, held[3]);
+    ls_api_history *next = ls_api_histories_hold(all, 1);
+    assert_ptr_equal(next, held[3]);
+    assert_int_equal(next->count, 0);
+    assert_int_equal(held[4]->count, 1);
+    ls_api_histories_destroy(all);
+}
+
+/* ---- what is shown ---- */
+
+static json_t *parse(const char *text)
+{
+    json_t *root = json_loads(text, 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+static void prometheus_escapes_labels(void **state)
+{
+    (void)state;
+    json_t *status = parse("{\"version\":\"1\",\"engine\":\"local\",\"states\":{\"QUEUED\":3},\"devices\":8,"
+                           "\"devices_used\":2,\"paused\":null}");
+    json_t *nodes =
+        parse("{\"nodes\":[{\"node\":\"a\\\"b\\\\c\\nd\",\"state\":\"down\",\"devices\":8,\"used\":2}]}");
+    json_t *accounts = parse(
+        "{\"accounts\":[{\"account\":\"x\",\"quota\":null,\"devices\":1,\"running\":1,\"waiting\":0}]}");
+    json_t *usage = parse("{\"accounts\":[{\"account\":\"x\",\"allocated_h\":0.5,\"idle_h\":0.25,\"waiting_"
+                          "h\":0,\"lost_h\":0}]}");
+    ls_text text = {0};
+    ls_prometheus_append(
+        &(ls_prometheus_answers){.status = status, .nodes = nodes, .accounts = accounts, .usage = usage},
+        &text);
+    static const char *const lines[] = {
+        "lockstep_jobs{state=\"QUEUED\"} 3\n", "lockstep_node_up{node=\"a\\\"b\\\\c\\nd\"} 0\n",
+        "lockstep_paused 0\n", "lockstep_account_device_seconds_total{account=\"x\",kind=\"idle\"} 900\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        assert_non_null(strstr(ls_text_string(&text), lines[i]));
+    }
+    assert_null(strstr(ls_text_string(&text), "quota_devices{"));
+    ls_text_release(&text);
+    json_decref(status);
+    json_decref(nodes);
+    json_decref(accounts);
+    json_decref(usage);
+}
+
+#define EVIL "<script>alert(1)</script>\\u001b[2J\\\"'&"
+
+static void pages_show_no_markup_of_others(void **state)
+{
+    (void)state;
+    json_t *all = parse("{\"version\":\"" EVIL "\",\"engine\":\"" EVIL "\",\"order\":\"" EVIL
+                        "\",\"paused\":\"" EVIL "\","
+                        "\"nodes\":[{\"node\":\"" EVIL "\",\"kind\":\"" EVIL "\",\"state\":\"" EVIL
+                        "\",\"devices\":2,\"used\":1}],"
+                        "\"jobs\":[{\"job\":1,\"name\":\"" EVIL "\",\"state\":\"" EVIL
+                        "\",\"account\":\"" EVIL "\",\"priority\":\"" EVIL "\",\"why\":\"" EVIL "\"},"
+                        "{\"job\":2,\"name\":null,\"state\":\"FAILED\"}],"
+                        "\"accounts\":[{\"account\":\"" EVIL "\"}]}");
+    json_t *job = parse("{\"job\":1,\"name\":\"" EVIL "\",\"state\":\"QUEUED\",\"account\":\"" EVIL
+                        "\",\"run_dir\":\"" EVIL "\"}");
+    json_t *events = parse("{\"events\":[{\"time\":1e300,\"to\":\"" EVIL "\",\"text\":\"" EVIL
+                           "\"},{\"event\":\"" EVIL "\",\"x\":\"" EVIL "\"},{}]}");
+    json_t *why = parse("{\"text\":\"" EVIL "\",\"eta_s\":-5,\"blockers\":[{\"job\":3,\"name\":\"" EVIL
+                        "\"}],\"counterfactuals\":[{\"text\":\"" EVIL "\"}]}");
+    json_t *metrics = parse("{\"columns\":[\"step\",\"loss\"],\"points\":[[1,2.0],[2,null],[\"x\",\"y\"]]}");
+    ls_text page = {0};
+    ls_page_queue(
+        &(ls_page_queue_answers){.status = all, .nodes = all, .accounts = all, .jobs = all, .ended = all},
+        100.0, &page);
+    ls_page_ended(all, 100.0, &page);
+    static const char log[] = "a <script>\033[31m\xff\nb";
+    ls_page_job(&(ls_page_job_answers){.job = job,
+                                       .events = events,
+                                       .why = why,
+                                       .metrics = metrics,
+                                       .log = log,
+                                       .log_bytes = sizeof log},
+                100.0, &page);
+    const char *text = ls_text_string(&page);
+    assert_null(strstr(text, "<script"));
+    assert_null(strchr(text, '\033'));
+    assert_non_null(strstr(text, "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[2J&quot;&#39;&amp;"));
+    assert_non_null(strstr(text, "a &lt;script&gt;\\x1b[31m\\xff\nb"));
+    assert_int_equal(strlen(text), page.bytes);
+    ls_text_release(&page);
+    json_decref(all);
+    json_decref(job);
+    json_decref(events);
+    json_decref(why);
+    json_decref(metrics);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(routes_are_whole),
+        cmocka_unit_test(unescape_takes_no_tricks),
+        cmocka_unit_test(request_keeps_to_its_schema),
+        cmocka_unit_test(routes_are_documented),
+        cmocka_unit_test(history_thins_a_million_steps_out),
+        cmocka_unit_test(histories_follow_a_file_that_is_cut_back),
+        cmocka_unit_test(histories_that_are_held_stay),
+        cmocka_unit_test(prometheus_escapes_labels),
+        cmocka_unit_test(pages_show_no_markup_of_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
