@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * All-reduce in MPI, for bench/allreduce_pairs.sh and bench/netns_pairs.sh: float32, sum, in place. Not part of the build.
+ * All-reduce in MPI, for bench/allreduce_pairs.sh and bench/netns_pairs.sh: float32, sum, in place.
+ * Not part of the build.
  *
- *   mpicc -O2 bench/allreduce_mpi.c -o allreduce_mpi && mpirun -np 2 ./allreduce_mpi BATCHES BATCH_MS BYTES...
+ *   mpicc -O2 bench/allreduce_mpi.c -o allreduce_mpi && mpirun -np 2 ./allreduce_mpi BATCHES
+ *   BATCH_MS BYTES...
  *
- * For each size: one checked call, two warm ones, then BATCHES batches of about BATCH_MS milliseconds. A batch's time per call is that of
- * its slowest rank; the median batch counts. Rank 0 prints one JSON object.
+ * For each size: one checked call, two warm ones, then BATCHES batches of about BATCH_MS
+ * milliseconds. A batch's time per call is that of its slowest rank; the median batch counts. Rank
+ * 0 prints one JSON object.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -64,7 +67,8 @@ static void measure(long bytes, int batches, double batch_s, int rank, int ranks
     }
     check(data, count, rank, ranks);
     batch(data, count, 2);
-    const double once = batch(data, count, 3); /* the same number on every rank, so is what follows from it */
+    /* the same number on every rank, so is what follows from it */
+    const double once = batch(data, count, 3);
     const double wanted = batch_s / once;
     const int iterations = wanted < 1 ? 1 : wanted > ITERATIONS_MAX ? ITERATIONS_MAX : (int)wanted;
     double seconds[BATCHES_MAX];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a hit of the cache costs: microseconds for one entry of 1 MiB, found, pinned, mapped and let go; beside the same file just mapped. In turn, medians.
- * Usage: bench_cache [ROUNDS]
+ * What a hit of the cache costs: microseconds for one entry of 1 MiB, found, pinned, mapped and let
+ * go; beside the same file just mapped. In turn, medians. Usage: bench_cache [ROUNDS]
  */
 #include "base/clock.h"
-#include "storage/cache.h"
+#include "storage/cache/cache.h"
 
 #include <stdio.h>
 #include <stdlib.h>

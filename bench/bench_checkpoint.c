@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Checkpoint write and load against plain O_DIRECT I/O. Usage: bench_checkpoint [FOLDER [MIB [ROUNDS
- * [THREADS]]]] */
-#include "storage/checkpoint_bench.h"
+/* Checkpoint write and load against plain O_DIRECT I/O. Usage: bench_checkpoint [FOLDER [MIB
+ * [ROUNDS [THREADS]]]] */
+#include "storage/checkpoint/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,12 +2,14 @@
 /*
  * All-reduce between ranks that only a network joins (bench/netns_allreduce.sh starts them):
  *
- *   LOCKSTEP_RANK=0 LOCKSTEP_SIZE=4 LOCKSTEP_COORDINATOR=HOST:PORT LOCKSTEP_TOKEN=HEX bench_comm_net [options] [BYTES...]
+ *   LOCKSTEP_RANK=0 LOCKSTEP_SIZE=4 LOCKSTEP_COORDINATOR=HOST:PORT LOCKSTEP_TOKEN=HEX
+ *   bench_comm_net [options] [BYTES...]
  *
  *   --any-order      the ring instead of the tree's order
  *   --sockets N      per peer
  *   --serve          rank 0 serves the store at LOCKSTEP_COORDINATOR
- *   --mbps LINK      payload of the link in MB/s: prints the share of 2 (N - 1) / N * bytes / link that was reached
+ *   --mbps LINK      payload of the link in MB/s: prints the share of 2 (N - 1) / N * bytes / link
+ *                    that was reached
  *   --seconds S      per size (default 1)
  *   --timeout S      of each call
  *

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Fits constants of a software stack to measured runs: how the values in src/planning/hardware/stack.c came about.
+ * Fits constants of a software stack to measured runs. The values in src/planning/hardware/stack.c
+ * were found with it.
  *
  *   bench_fit STACK GENERATION CONSTANT[=START]... [--file FILE]
  *
- * Takes the fully specified runs of the pair that are not held out (planning/check/published.h), and moves the named constants, in logarithms, to the least sum of squared
- * logarithmic errors, those beyond 10 % counted linearly (Levenberg and Marquardt, with a weak pull to the start). Prints the constants, and the errors on the rows
- * fitted and on those held out. FILE: another table than the one that ships.
+ * Takes the fully specified runs of the pair that are not held out (planning/accuracy/published.h),
+ * and moves the named constants, in logarithms, to the least sum of squared logarithmic errors,
+ * those beyond 10 % counted linearly (Levenberg and Marquardt, with a weak pull to the start).
+ * Prints the constants, and the errors on the rows fitted and on those held out. FILE: another
+ * table than the one that ships.
  */
 #include "base/file.h"
-#include "planning/check/accuracy.h"
+#include "planning/accuracy/accuracy.h"
 #include "planning/hardware/data_file.h"
 
 #include <math.h>

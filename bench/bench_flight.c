@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the flight recorder costs a rank: nanoseconds per operation (begin and end together), per activity, per call site looked up.
+ * What the flight recorder costs a rank: nanoseconds per operation (begin and end together), per
+ * activity, per call site looked up.
  *
  *   bench_flight [FOLDER]
  *
- * Rounds of 200,000; the best and the median round are printed, because noise on a shared machine only ever slows. "times given" is what
- * comm.c does: it has read the clock for its deadline already.
+ * Rounds of 200,000; the best and the median round are printed, because noise on a shared machine
+ * only ever slows. "times given" is what comm.c does: it has read the clock for its deadline
+ * already.
  */
-#include "execution/comm/flight.h"
+#include "comm/flight/flight.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,11 +4,11 @@
  *
  *   bench_gemm [--threads N] [--rounds N] [--peer PATH] [--only TEXT] [--json]
  *
- * --peer is a libopenblas.so (any build); without it only our own product is measured. Each line is one
- * product of a linear layer; own and peer alternate for `rounds` rounds of at least 10 ms, and the best and
- * the median round are given, because noise on a shared machine only ever slows. Weights are taken from a
- * pool larger than the caches, as in a model whose layers follow each other. With one thread, times are CPU
- * time of the thread.
+ * --peer is a libopenblas.so (any build); without it only our own product is measured. Each line is
+ * one product of a linear layer; own and peer alternate for `rounds` rounds of at least 10 ms, and
+ * the best and the median round are given, because noise on a shared machine only ever slows.
+ * Weights are taken from a pool larger than the caches, as in a model whose layers follow each
+ * other. With one thread, times are CPU time of the thread.
  */
 #include "base/clock.h"
 #include "base/random.h"

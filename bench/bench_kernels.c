@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Times every CPU kernel on the shapes of GPT-2 124M (B 4, T 64 and T 1024) and of a 6 x 384 byte model (B 4, T 256).
+ * Times every CPU kernel on the shapes of GPT-2 124M (B 4, T 64 and T 1024) and of a 6 x 384 byte
+ * model (B 4, T 256).
  *
  *   bench_kernels [threads]          LS_ISA=avx2 bench_kernels 2
  *
- * Prints the best of several calls as GB/s of the bytes the kernel must touch, or GFLOP/s of the useful work (half of
- * the T x T square for attention), beside two limits measured first: the queue's copy rate and its matrix-product rate.
- * Not a test: other load on the machine shows in every figure.
+ * Prints the best of several calls as GB/s of the bytes the kernel must touch, or GFLOP/s of the
+ * useful work (half of the T x T square for attention), beside two limits measured first: the
+ * queue's copy rate and its matrix-product rate. Not a test: other load on the machine shows in
+ * every figure.
  */
 #include "base/clock.h"
 #include "compute/kernels/activation.h"

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the calibration says of each kind of op against what a walk over the plan takes, to see where a prediction of a step goes wrong.
+ * Compares the time that the calibration predicts for each kind of op with the time that the
+ * executor takes, to find where the prediction of a step goes wrong.
  *
  *   bench_own_time RUN.yaml [threads] [passes] [key=value ...]        needs $LOCKSTEP_HOME/calibration.json
  *
- * Prints, by op and phase, predicted and measured milliseconds of a micro-batch, and their ratio. With one thread the clock is that of the
- * thread, so that a busy machine does no great harm. Not a test.
+ * Prints, by op and phase, predicted and measured milliseconds of a micro-batch, and their ratio.
+ * With one thread it uses the CPU clock of the thread, so other load on the machine does little
+ * harm. Not a test.
  */
 #include "base/clock.h"
 #include "execution/calibrate/calibrate.h"
-#include "execution/state.h"
+#include "execution/executor/state.h"
 #include "execution/train/session.h"
 #include "planning/step/own_time.h"
 
@@ -24,7 +26,7 @@ typedef struct trial {
     ls_arena arena;
     ls_session session;
     ls_calibration calibration;
-    ls_walk walk;
+    ls_executor executor;
     ls_state state;
     int32_t *tokens, *targets;
     float *losses;
@@ -42,19 +44,19 @@ static double now_s(const trial *t)
 static ls_status run_passes(trial *t)
 {
     const ls_plan *plan = &t->session.plan;
-    const ls_walk_batch batch = {.parameters = t->state.parameters,
-                                 .gradients = t->state.gradients[0],
-                                 .accumulate = true,
-                                 .tokens = t->tokens,
-                                 .targets = t->targets,
-                                 .losses = t->losses};
+    const ls_executor_batch batch = {.parameters = t->state.parameters,
+                                     .gradients = t->state.gradients[0],
+                                     .accumulate = true,
+                                     .tokens = t->tokens,
+                                     .targets = t->targets,
+                                     .losses = t->losses};
     for (uint32_t i = 0; i < plan->step_count; i++) {
         t->best_s[i] = 1e9;
     }
     for (uint32_t pass = 0; pass < t->passes; pass++) {
         for (uint32_t i = 0; i < plan->step_count; i++) {
             const double start_s = now_s(t);
-            LS_TRY(ls_walk_step(&t->walk, &batch, i));
+            LS_TRY(ls_executor_step(&t->executor, &batch, i));
             const double took_s = now_s(t) - start_s;
             t->best_s[i] = took_s < t->best_s[i] ? took_s : t->best_s[i];
         }
@@ -71,7 +73,7 @@ static void print_rows(const trial *t)
         const ls_plan_step s = plan->steps[i];
         const int row = (int)plan->ops[s.op].kind * 3 + (int)s.phase;
         ls_term term;
-        const double p_s = ls_own_plan_step_s(&t->calibration, plan, i, t->threads, 1, true, &term);
+        const double p_s = ls_own_plan_step_s(&t->calibration, plan, i, t->threads, true, &term);
         if (getenv("EACH") && plan->ops[s.op].layer <= 0) {
             printf("    %-16s %-8s %4ld x %-5ld %9.4f %9.4f %6.3f\n", ls_op_kind_name(plan->ops[s.op].kind),
                    phases[s.phase], (long)plan->ops[s.op].in_features, (long)plan->ops[s.op].out_features,
@@ -107,7 +109,7 @@ static ls_status run_trial(trial *t, const char *path, const char *const *overri
     const int64_t rows = plan->options.sequences * plan->options.length;
     LS_TRY(ls_state_init(&t->state, t->session.queue, &t->session.layout, 1));
     LS_TRY(ls_session_begin_weights(&t->session, &t->state));
-    LS_TRY(ls_walk_init(&t->walk, t->session.queue, plan, plan->options.length));
+    LS_TRY(ls_executor_init(&t->executor, t->session.queue, plan, plan->options.length));
     t->tokens = ls_arena_new(&t->arena, int32_t, rows);
     t->targets = ls_arena_new(&t->arena, int32_t, rows);
     t->losses = ls_arena_new(&t->arena, float, rows);

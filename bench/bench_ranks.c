@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Time of a training step, ranks against threads and many leaves against one, without files, tokenizer or trainer.
+ * Time of a training step, ranks against threads and many leaves against one, without files,
+ * tokenizer or trainer.
  *
  *   bench_ranks [SEQUENCES [STEPS [RANKSxTHREADS:LEAVES ...]]]        default: 8 8 1x2:2 2x1:2 1x2:1
  *
- * The model is the small one of docs/benchmarks.md (llama, 6 layers x 384, context 256, bytes), micro-batch 4. All configurations exist at
- * once and take turns step by step, so that what else the machine does hits them alike; the best and the median step are printed, with
- * the median of the ratios of turns to the first configuration.
+ * The model is the small one of docs/benchmarks.md (llama, 6 layers x 384, context 256, bytes),
+ * micro-batch 4. All configurations exist at once and take turns step by step, so that other load
+ * on the machine affects them equally. Prints the best and the median step, and the median of the
+ * ratios to the first configuration, turn by turn.
  */
 #include "base/clock.h"
-#include "execution/comm/wait.h"
+#include "comm/transport/wait.h"
 #include "execution/train/step.h"
 
 #include <signal.h>
@@ -25,7 +27,7 @@ enum { LENGTH = 256, MICRO_BATCH = 4, CONFIGS_MAX = 6, RANKS_MAX = 16, STEPS_MAX
 
 typedef struct turn {
     ls_word granted; /* steps that may run */
-    ls_word done;    /* rank-steps that have */
+    ls_word done;    /* rank-steps that have run */
     ls_step_result last[RANKS_MAX];
 } turn;
 
@@ -72,7 +74,7 @@ static void make_model(void)
     config.vocab = 257;
     check(ls_model_config_check(&config));
     ls_layout_build(&arena, &config, &layout);
-    ls_plan_options options = ls_walk_plan_options();
+    ls_plan_options options = ls_executor_plan_options();
     options.sequences = MICRO_BATCH;
     options.length = LENGTH;
     options.training = options.losses = true;
@@ -98,11 +100,11 @@ static float *gradient(void *context, uint32_t local, uint32_t index)
 static void rank_main(gang *g, uint32_t rank, uint32_t sequences, uint32_t steps)
 {
     ls_queue *queue;
-    ls_walk walk;
+    ls_executor executor;
     ls_data_parallel *parallel;
     ls_stepper *stepper;
     check(ls_queue_create_cpu(g->threads, &queue));
-    check(ls_walk_init(&walk, queue, &plan, LENGTH));
+    check(ls_executor_init(&executor, queue, &plan, LENGTH));
     const ls_data_parallel_options options = {.plan = &plan,
                                               .leaves = g->leaves,
                                               .parts = g->ranks,
@@ -133,7 +135,7 @@ static void rank_main(gang *g, uint32_t rank, uint32_t sequences, uint32_t steps
                                        .weight_decay = 0.1f,
                                        .sample = draw,
                                        .parallel = parallel};
-    check(ls_stepper_create(&walk, &state, &settings, &stepper));
+    check(ls_stepper_create(&executor, &state, &settings, &stepper));
     for (uint32_t i = 0; i < steps; i++) {
         const ls_wait wait = {0};
         (void)ls_wait_until(&g->turn->granted, i + 1, &wait);
@@ -217,7 +219,8 @@ static void print_result(const char *text, gang *g, const gang *first, uint32_t 
 int main(int argc, char **argv)
 {
     const uint32_t sequences = argc > 1 ? (uint32_t)atoi(argv[1]) : 8;
-    const uint32_t steps = 1 + (argc > 2 ? (uint32_t)atoi(argv[2]) : 8); /* the first is not counted */
+    /* the first step is a warm-up and not counted */
+    const uint32_t steps = 1 + (argc > 2 ? (uint32_t)atoi(argv[2]) : 8);
     const char *defaults[] = {"1x2:2", "2x1:2", "1x2:1"};
     const char **texts = argc > 3 ? (const char **)(argv + 3) : defaults;
     const uint32_t count = argc > 3 ? (uint32_t)argc - 3 : 3;

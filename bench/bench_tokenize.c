@@ -2,13 +2,14 @@
 /*
  * How fast one core encodes a text file: bench_tokenize TOKENIZER FILE [--repeat N]
  *
- * TOKENIZER is anything ls_tokenizer_load reads, or `bytes`. The file is encoded as one text N times (5); the first time has
- * a cold word cache. Printed: MB/s of the median, of the best and of the first time, and the number of ids.
- * bench/tokenize_peer.py times Hugging Face's tokenizers beside it.
+ * TOKENIZER is anything ls_tokenizer_load reads, or `bytes`. The file is encoded as one text N
+ * times (5); the first time has a cold word cache. Printed: MB/s of the median, of the best and of
+ * the first time, and the number of ids. bench/tokenize_peer.py times Hugging Face's tokenizers
+ * beside it.
  */
 #include "base/clock.h"
 #include "base/file.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What the daemon takes with many jobs: 100 that run on 100 slots and 1,000 that wait. Memory at the end, processor time over SECONDS (default 30) in
-# which they all sit there and somebody asks for the list once a second. Usage: LOCKSTEP=build/release/lockstep bench/daemon_load.sh [SECONDS]
+# What the daemon costs with many jobs: 100 run on 100 slots and 1,000 wait. Measures memory at the end, and processor time over SECONDS (default 30)
+# during which no job changes and the list is asked for once a second. Usage: LOCKSTEP=build/release/lockstep bench/daemon_load.sh [SECONDS]
 set -eu
 : "${LOCKSTEP:?set LOCKSTEP to the program}"
 LOCKSTEP=$(realpath "$LOCKSTEP")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# How fast jobs get to Slurm, and what looking after them costs: bench/slurm_load.sh PROGRAM [SINGLE [SWEEP]]. A private cluster of this machine whose nodes are all taken, so
-# that jobs wait: SINGLE jobs (100) one by one, then a sweep of SWEEP (1,000), then the poll of all of them, and the share of a core that the daemon takes meanwhile.
+# How fast jobs get to Slurm, and what it costs to watch them: bench/slurm_load.sh PROGRAM [SINGLE [SWEEP]]. Uses a private cluster on this machine whose nodes are all
+# taken, so that jobs wait: SINGLE jobs (100) one by one, then a sweep of SWEEP (1,000), then the poll of all of them, and the share of a core that the daemon takes meanwhile.
 set -eu
 program=$(realpath "$1") single=${2:-100} sweep=${3:-1000}
 export LOCKSTEP=$program LS_SOURCE_DIR

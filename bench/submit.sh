@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# From the start of `lockstep submit` to the first line of the job's first rank, in milliseconds: median and 90th percentile of N (default 50) jobs, one after the
-# other on an idle queue of this machine. Usage: LOCKSTEP=build/release/lockstep bench/submit.sh [N]
+# Time from the start of `lockstep submit` to the first line of the job's first rank, in milliseconds: median and 90th percentile of N (default 50) jobs,
+# one after the other on an idle queue of this machine. Usage: LOCKSTEP=build/release/lockstep bench/submit.sh [N]
 set -eu
 : "${LOCKSTEP:?set LOCKSTEP to the program}"
 LOCKSTEP=$(realpath "$LOCKSTEP")
