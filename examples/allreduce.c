@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Sums a vector over several processes: a program of your own that uses the collectives of Lockstep and nothing else of it.
+ * Sums a vector over several processes. An example of a program of your own that uses Lockstep's
+ * collectives and nothing else.
  *
  * Build: with this tree (target example_allreduce), or in a project of your own
  *
  *   add_subdirectory(lockstep EXCLUDE_FROM_ALL)
  *   target_link_libraries(your_program PRIVATE lockstep_comm)
  *
- * Run: any launcher that sets the variables of torchrun, mpirun or srun, or by hand, one process per rank:
+ * or with the installed library
+ *
+ *   gcc allreduce.c $(pkg-config --cflags --libs --static lockstep-comm)
+ *
+ * Run: with torchrun, mpirun, srun or any launcher that sets the same variables; or by hand, one
+ * process per rank:
  *
  *   export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29400
  *   RANK=0 ./example_allreduce & RANK=1 ./example_allreduce; wait
  *
- * What it looks like when ranks disagree (which in other libraries hangs): let rank 1 call something else.
+ * To see what happens when ranks disagree (many libraries hang), let rank 1 call something else:
  *
  *   RANK=0 ./example_allreduce --wrong 1 & RANK=1 ./example_allreduce --wrong 1; wait
  */
@@ -25,7 +31,7 @@
 
 enum { COUNT = 1000000, STEPS = 10 };
 
-/* Each rank brings rank + 1 in every element: the sum is size (size + 1) / 2. */
+/* Every element is rank + 1 on each rank, so the sum is size (size + 1) / 2. */
 static ls_status sum_and_check(ls_comm *comm, float *x)
 {
     const float size = (float)ls_comm_size(comm), expected = size * (size + 1.0f) / 2.0f;
@@ -50,13 +56,14 @@ static ls_status sum_and_check(ls_comm *comm, float *x)
 static ls_status run(const ls_comm_options *options, uint32_t wrong_rank)
 {
     ls_comm *comm = NULL;
-    if (options->size > 1) { /* the library itself prints nothing */
+    /* The library itself prints nothing. */
+    if (options->size > 1) {
         fprintf(stderr, "rank %" PRIu32 " of %" PRIu32 ": meeting the others at %s, %.0f s at most\n",
                 options->rank, options->size, options->coordinator, options->timeout_s);
     }
     LS_TRY(ls_comm_open(options, &comm));
-    float *x =
-        ls_comm_alloc(comm, COUNT * sizeof *x); /* read by the other ranks of this host without a copy */
+    /* Memory that the other ranks of this host read without a copy. */
+    float *x = ls_comm_alloc(comm, COUNT * sizeof *x);
     ls_status status = x ? sum_and_check(comm, x) : LS_ERR_MEMORY;
     if (status == LS_OK && wrong_rank < ls_comm_size(comm)) {
         status = ls_comm_rank(comm) == wrong_rank

