@@ -32,6 +32,23 @@ typedef struct ls_queue ls_queue;
  */
 LS_MUST_CHECK ls_status ls_queue_create_cpu(uint32_t threads, ls_queue **queue_out);
 
+typedef struct ls_cuda_options {
+    /* Which GPU, counted from 0 among those that CUDA_VISIBLE_DEVICES leaves. */
+    uint32_t device;
+    /* Products of float32 matrices round their inputs to TF32 (10 bits), which is several times as
+     * fast. */
+    bool tf32;
+} ls_cuda_options;
+
+/*
+ * Creates a queue on an NVIDIA GPU of compute capability 8.0 or higher. The caller destroys it.
+ *
+ * Errors: LS_ERR_UNSUPPORTED: no driver, too old a driver, no such device, one that is too old, or
+ * a program built without the CUDA toolkit; LS_ERR_MEMORY; LS_ERR_FAILED for a device that does not
+ * answer. The text says which and what to do. *queue_out is then unchanged.
+ */
+LS_MUST_CHECK ls_status ls_queue_create_cuda(const ls_cuda_options *options, ls_queue **queue_out);
+
 /* Ends the threads and frees the scratch. queue may be NULL. */
 void ls_queue_destroy(ls_queue *queue);
 
@@ -62,13 +79,29 @@ void ls_queue_run_tiles(ls_queue *queue, int64_t tiles, ls_tile_fn fn, void *con
 LS_MUST_CHECK ls_status ls_queue_reserve_scratch(ls_queue *queue, size_t bytes);
 void *ls_queue_scratch(ls_queue *queue, uint32_t worker, size_t bytes);
 
-/* Allocates zeroed memory on the queue's device, 64-byte aligned. Blocks of 2 MiB and more are 2
- * MiB aligned and use huge pages where the system gives them. The caller frees it with
- * ls_device_free and the same `bytes`. Errors: LS_ERR_MEMORY. */
-LS_MUST_CHECK ls_status ls_device_alloc(ls_queue *queue, size_t bytes, void **memory_out);
+/*
+ * Two kinds of memory. On the CPU they are the same.
+ *
+ *   device   fast for kernels. Only kernels and ls_queue_move touch it.
+ *   shared   memory of the host that kernels can reach, slowly: for tokens, losses and the like.
+ *            The host must not change it, or trust what it reads, before ls_queue_wait() has
+ *            returned for the calls that use it.
+ */
+typedef enum ls_memory_kind { LS_MEMORY_DEVICE, LS_MEMORY_SHARED } ls_memory_kind;
 
-/* Frees memory of ls_device_alloc. NULL is allowed. */
+/* Allocates zeroed memory, at least 64-byte aligned (256 on a GPU). On the CPU, blocks of 2 MiB and
+ * more are 2 MiB aligned and use huge pages where the system gives them. The caller frees it with
+ * the function of the same kind and the same `bytes`. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_device_alloc(ls_queue *queue, size_t bytes, void **memory_out);
+LS_MUST_CHECK ls_status ls_shared_alloc(ls_queue *queue, size_t bytes, void **memory_out);
+
+/* NULL is allowed. */
 void ls_device_free(ls_queue *queue, void *memory, size_t bytes);
+void ls_shared_free(ls_queue *queue, void *memory, size_t bytes);
+
+/* Copies bytes between any two places: device, shared, or other memory of the host. Enqueued like a
+ * kernel: wait before reading `to` on the host, or changing `from` there. */
+LS_MUST_CHECK ls_status ls_queue_move(ls_queue *queue, void *to, const void *from, size_t bytes);
 
 /* The determinism class of the queue's device: the instruction-set family, kernel version and tile
  * sizes that the bits depend on, for example "cpu-fma-2". Runs of one class agree bit for bit.

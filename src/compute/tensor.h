@@ -18,37 +18,55 @@
 typedef enum ls_device_kind { LS_DEVICE_CPU, LS_DEVICE_CUDA } ls_device_kind;
 
 typedef struct ls_tensor {
-    /* Device memory. NULL: an optional argument is absent. */
+    /* Memory that the queue's device reads. NULL: an optional argument is absent. */
     void *data;
     ls_dtype dtype;
-    ls_device_kind device;
     int64_t rows, cols;
     /* Elements from one row to the next, at least cols. */
     int64_t stride;
 } ls_tensor;
 
-/* A float32 view in CPU memory with stride == cols. */
-static inline ls_tensor ls_tensor_f32(float *data, int64_t rows, int64_t cols)
+/* Bytes of an element: 4 for LS_F32 and LS_I32, 2 for LS_BF16 and LS_F16, 8 for LS_I64, 1 for LS_U8. */
+static inline int64_t ls_dtype_bytes(ls_dtype dtype)
 {
-    return (ls_tensor){.data = data, .dtype = LS_F32, .rows = rows, .cols = cols, .stride = cols};
+    return dtype == LS_I64 ? 8 : dtype == LS_U8 ? 1 : dtype == LS_BF16 || dtype == LS_F16 ? 2 : 4;
 }
 
-/* Columns [first, first + count) of a float32 view. */
+/* A view with stride == cols. */
+static inline ls_tensor ls_tensor_of(void *data, ls_dtype dtype, int64_t rows, int64_t cols)
+{
+    return (ls_tensor){.data = data, .dtype = dtype, .rows = rows, .cols = cols, .stride = cols};
+}
+
+/* A float32 view with stride == cols. */
+static inline ls_tensor ls_tensor_f32(float *data, int64_t rows, int64_t cols)
+{
+    return ls_tensor_of(data, LS_F32, rows, cols);
+}
+
+/* The address of element (row, col). */
+static inline void *ls_tensor_at(const ls_tensor *t, int64_t row, int64_t col)
+{
+    return (char *)t->data + (row * t->stride + col) * ls_dtype_bytes(t->dtype);
+}
+
+/* Columns [first, first + count). */
 static inline ls_tensor ls_tensor_columns(ls_tensor t, int64_t first, int64_t count)
 {
-    t.data = (float *)t.data + first;
+    t.data = ls_tensor_at(&t, 0, first);
     t.cols = count;
     return t;
 }
 
-/* Rows [first, first + count) of a float32 view. */
+/* Rows [first, first + count). */
 static inline ls_tensor ls_tensor_rows(ls_tensor t, int64_t first, int64_t count)
 {
-    t.data = (float *)t.data + first * t.stride;
+    t.data = ls_tensor_at(&t, first, 0);
     t.rows = count;
     return t;
 }
 
+/* A row of a float32 view. */
 static inline float *ls_tensor_row(const ls_tensor *t, int64_t row)
 {
     return (float *)t->data + row * t->stride;

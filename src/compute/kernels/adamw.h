@@ -37,11 +37,56 @@ typedef struct ls_adamw_factors {
 ls_adamw_factors ls_adamw_factors_of(const ls_adamw *adamw);
 
 /*
- * Updates `count` elements in place, in one pass with 28 bytes of memory traffic per element. A
- * slice of the buffers gives the same bits as the whole. Runs on the calling thread, also inside a
- * tile; execution/train/update.h cuts large buffers into tiles. CPU queues only.
+ * Parameters in full precision, in one of two forms:
+ *
+ *   values           float32
+ *   weights, rests   each float32 split in two: the weight is its upper half, rounded half up, as
+ *                    bfloat16, and the rest is what is missing:
+ *                    weight = (bits + 0x8000) >> 16, bits = (weight << 16) + rest,
+ *                    -32768 <= rest <= 32767
+ *
+ * Kernels compute with the weights as they are; nothing is lost. (Rounding ties to even would need
+ * 17 bits for the rest.)
  */
-void ls_adamw_update(const ls_queue *queue, const ls_adamw_factors *factors, int64_t count, float *parameters,
-                     const float *gradients, float *m, float *v);
+typedef struct ls_master {
+    float *values; /* NULL: the other form */
+    uint16_t *weights;
+    int16_t *rests;
+} ls_master;
+
+/* The parameters from element `first` on. */
+static inline ls_master ls_master_from(ls_master m, int64_t first)
+{
+    return (ls_master){m.values ? m.values + first : NULL, m.weights ? m.weights + first : NULL,
+                       m.rests ? m.rests + first : NULL};
+}
+
+/*
+ * Updates `count` elements in place, in one pass with 28 bytes of memory traffic per element. A
+ * slice of the buffers gives the same bits as the whole. On the CPU, parameters have the form
+ * `values`, and the call runs on the calling thread, also inside a tile; execution/train/update.h
+ * cuts large buffers into tiles. On a GPU it is enqueued.
+ */
+LS_MUST_CHECK ls_status ls_adamw_update(ls_queue *queue, const ls_adamw_factors *factors, int64_t count,
+                                        const ls_master *parameters, const float *gradients, float *m,
+                                        float *v);
+
+/* Between the two forms, on the host. */
+static inline float ls_master_join(uint16_t weight, int16_t rest)
+{
+    const uint32_t bits = ((uint32_t)weight << 16) + (uint32_t)(int32_t)rest;
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline void ls_master_split(float value, uint16_t *weight_out, int16_t *rest_out)
+{
+    uint32_t bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    const uint16_t weight = (uint16_t)((bits + 0x8000u) >> 16);
+    *weight_out = weight;
+    *rest_out = (int16_t)(uint16_t)(bits - ((uint32_t)weight << 16));
+}
 
 #endif
