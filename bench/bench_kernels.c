@@ -10,6 +10,7 @@
  * queue's copy rate and its matrix-product rate. Not a test: other load on the machine shows in
  * every figure.
  */
+#include "base/assert.h"
 #include "base/clock.h"
 #include "compute/kernels/activation.h"
 #include "compute/kernels/adamw.h"
@@ -159,8 +160,10 @@ static void run_adamw_tile(void *context, int64_t tile, uint32_t worker)
     const adamw_bench *a = context;
     const int64_t at = tile * ADAMW_TILE, left = a->count - at;
     float *const *buffer = a->b->buffer;
-    ls_adamw_update(a->b->queue, &a->factors, left < ADAMW_TILE ? left : ADAMW_TILE, buffer[0] + at,
-                    buffer[1] + at, buffer[2] + at, buffer[3] + at);
+    const ls_master parameters = {.values = buffer[0] + at};
+    const ls_status status = ls_adamw_update(a->b->queue, &a->factors, left < ADAMW_TILE ? left : ADAMW_TILE,
+                                             &parameters, buffer[1] + at, buffer[2] + at, buffer[3] + at);
+    LS_ASSERT(status == LS_OK);
 }
 
 static ls_status run_adamw(const bench *b)

@@ -43,13 +43,6 @@ const ls_reduce_kernels *ls_comm_kernels(void)
     return kernels;
 }
 
-uint64_t ls_dtype_bytes(ls_dtype dtype)
-{
-    static const uint8_t bytes[LS_DTYPE_COUNT] = {
-        [LS_F32] = 4, [LS_BF16] = 2, [LS_F16] = 2, [LS_I32] = 4, [LS_I64] = 8, [LS_U8] = 1};
-    return (unsigned)dtype < LS_DTYPE_COUNT ? bytes[dtype] : 0;
-}
-
 const char *ls_dtype_name(ls_dtype dtype)
 {
     static const char *const names[LS_DTYPE_COUNT] = {[LS_F32] = "f32", [LS_BF16] = "bf16", [LS_F16] = "f16",

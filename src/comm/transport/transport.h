@@ -31,6 +31,7 @@
 
 #include "comm/flight/flight.h"
 #include "comm/store/store.h"
+#include "compute/tensor.h"
 
 /* What all members know about a member; exchanged through the store. */
 typedef struct ls_comm_member {
@@ -163,8 +164,7 @@ void ls_comm_claim_words(const ls_comm_claim *claim, char words_out[LS_COMM_WORD
 enum { LS_COMM_WHO_BYTES = 128 };
 void ls_comm_member_words(const ls_transport *transport, uint32_t rank, char words_out[LS_COMM_WHO_BYTES]);
 
-/* Bytes of an element; names as "f32" and "sum". */
-uint64_t ls_dtype_bytes(ls_dtype dtype);
+/* Names as "f32" and "sum". */
 const char *ls_dtype_name(ls_dtype dtype);
 const char *ls_comm_reduction_name(ls_comm_reduction reduction);
 

@@ -2,6 +2,7 @@
 #include "compute/kernels/activation.h"
 
 #include "compute/cpu/isa/activation.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 #include "compute/cpu/shape.h"
 
@@ -57,31 +58,25 @@ static ls_status activation_run(ls_queue *queue, activation_job *job, int64_t co
     return LS_OK;
 }
 
-ls_status ls_gelu_forward(ls_queue *queue, const ls_tensor *x, const ls_tensor *y)
+ls_status ls_cpu_gelu_forward(ls_queue *queue, const ls_tensor *x, const ls_tensor *y)
 {
-    LS_ASSERT(ls_tensor_is(x, y->rows, y->cols) && ls_tensor_is(y, y->rows, y->cols));
     return activation_run(queue, &(activation_job){.x = x, .out = y, .row = row_gelu}, y->cols);
 }
 
-ls_status ls_gelu_backward(ls_queue *queue, const ls_tensor *x, const ls_tensor *dy, const ls_tensor *dx)
+ls_status ls_cpu_gelu_backward(ls_queue *queue, const ls_tensor *x, const ls_tensor *dy, const ls_tensor *dx)
 {
-    LS_ASSERT(ls_tensor_is(x, dx->rows, dx->cols) && ls_tensor_is(dy, dx->rows, dx->cols));
-    LS_ASSERT(ls_tensor_is(dx, dx->rows, dx->cols));
     return activation_run(queue, &(activation_job){.x = x, .dy = dy, .out = dx, .row = row_gelu_backward},
                           dx->cols);
 }
 
-ls_status ls_swiglu_forward(ls_queue *queue, const ls_tensor *gate_up, const ls_tensor *y)
+ls_status ls_cpu_swiglu_forward(ls_queue *queue, const ls_tensor *gate_up, const ls_tensor *y)
 {
-    LS_ASSERT(ls_tensor_is(y, y->rows, y->cols) && ls_tensor_is(gate_up, y->rows, 2 * y->cols));
     return activation_run(queue, &(activation_job){.x = gate_up, .out = y, .row = row_swiglu}, y->cols);
 }
 
-ls_status ls_swiglu_backward(ls_queue *queue, const ls_tensor *gate_up, const ls_tensor *dy,
-                             const ls_tensor *dgate_up)
+ls_status ls_cpu_swiglu_backward(ls_queue *queue, const ls_tensor *gate_up, const ls_tensor *dy,
+                                 const ls_tensor *dgate_up)
 {
-    LS_ASSERT(ls_tensor_is(dy, dy->rows, dy->cols) && ls_tensor_is(gate_up, dy->rows, 2 * dy->cols));
-    LS_ASSERT(ls_tensor_is(dgate_up, dy->rows, 2 * dy->cols));
     return activation_run(
         queue, &(activation_job){.x = gate_up, .dy = dy, .out = dgate_up, .row = row_swiglu_backward},
         dy->cols);

@@ -3,43 +3,13 @@
 
 #include "base/assert.h"
 #include "compute/cpu/isa/adamw.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 
-#include <math.h>
-
-/* base^exponent by repeated squaring: the same bits with any C library. */
-static double power(double base, uint64_t exponent)
+ls_status ls_cpu_adamw(ls_queue *queue, const ls_adamw_factors *factors, int64_t count,
+                       const ls_master *parameters, const float *gradients, float *m, float *v)
 {
-    double result = 1.0;
-    for (; exponent > 0; exponent >>= 1, base *= base) {
-        if (exponent & 1) {
-            result *= base;
-        }
-    }
-    return result;
-}
-
-ls_adamw_factors ls_adamw_factors_of(const ls_adamw *adamw)
-{
-    LS_ASSERT(adamw->step >= 1 && adamw->beta1 >= 0.0f && adamw->beta1 < 1.0f);
-    LS_ASSERT(adamw->beta2 >= 0.0f && adamw->beta2 < 1.0f);
-    const double lr = adamw->lr, beta1 = adamw->beta1, beta2 = adamw->beta2;
-    return (ls_adamw_factors){
-        .gradient_scale = adamw->gradient_scale,
-        .beta1 = adamw->beta1,
-        .one_minus_beta1 = (float)(1.0 - beta1),
-        .beta2 = adamw->beta2,
-        .one_minus_beta2 = (float)(1.0 - beta2),
-        .eps = adamw->eps,
-        .step_size = (float)(lr / (1.0 - power(beta1, adamw->step))),
-        .inverse_root_v = (float)(1.0 / sqrt(1.0 - power(beta2, adamw->step))),
-        .one_minus_decay = (float)(1.0 - lr * adamw->weight_decay),
-    };
-}
-
-void ls_adamw_update(const ls_queue *queue, const ls_adamw_factors *factors, int64_t count, float *parameters,
-                     const float *gradients, float *m, float *v)
-{
-    LS_ASSERT(count >= 0 && (count == 0 || (parameters && gradients && m && v)));
-    ls_queue_kernels(queue)->adamw->update(factors, parameters, gradients, m, v, count);
+    LS_ASSERT(count == 0 || parameters->values);
+    ls_queue_kernels(queue)->adamw->update(factors, parameters->values, gradients, m, v, count);
+    return LS_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "compute/cpu/isa/attention.h"
 #include "compute/cpu/isa/norm.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 #include "compute/cpu/shape.h"
 
@@ -44,13 +45,6 @@ static ls_attention_head head_of(const attention_job *job, int64_t sequence, int
                                .scale = a->scale};
 }
 
-static void check_shape(const ls_attention *a, int64_t positions)
-{
-    LS_ASSERT(a->sequences >= 1 && a->length >= 1 && a->heads >= 1 && a->kv_heads >= 1);
-    LS_ASSERT(a->heads % a->kv_heads == 0 && a->head_dim >= 2 && a->head_dim <= 256 && a->head_dim % 2 == 0);
-    LS_ASSERT(a->window >= 0 && positions < (1 << 24));
-}
-
 static void tile_forward(void *context, int64_t index, uint32_t worker)
 {
     const attention_job *job = context;
@@ -73,27 +67,18 @@ static ls_status forward_run(attention_job *job)
     return LS_OK;
 }
 
-ls_status ls_attention_forward(ls_queue *queue, const ls_attention *a, const ls_tensor *q, const ls_tensor *k,
-                               const ls_tensor *v, const ls_tensor *out, const ls_tensor *lse)
+ls_status ls_cpu_attention_forward(ls_queue *queue, const ls_attention *a, const ls_tensor *q,
+                                   const ls_tensor *k, const ls_tensor *v, const ls_tensor *out,
+                                   const ls_tensor *lse)
 {
-    const int64_t n = a->sequences * a->length, wide = a->heads * a->head_dim,
-                  narrow = a->kv_heads * a->head_dim;
-    check_shape(a, a->length);
-    LS_ASSERT(ls_tensor_is(q, n, wide) && ls_tensor_is(k, n, narrow) && ls_tensor_is(v, n, narrow));
-    LS_ASSERT(ls_tensor_is(out, n, wide) && ls_tensor_is(lse, n, a->heads));
     return forward_run(
         &(attention_job){.queue = queue, .shape = a, .q = q, .k = k, .v = v, .out = out, .lse = lse});
 }
 
-ls_status ls_attention_decode(ls_queue *queue, const ls_attention *a, const ls_tensor *q,
-                              const ls_tensor *k_cache, const ls_tensor *v_cache, int64_t past,
-                              const ls_tensor *out)
+ls_status ls_cpu_attention_decode(ls_queue *queue, const ls_attention *a, const ls_tensor *q,
+                                  const ls_tensor *k_cache, const ls_tensor *v_cache, int64_t past,
+                                  const ls_tensor *out)
 {
-    const int64_t n = a->length, wide = a->heads * a->head_dim, narrow = a->kv_heads * a->head_dim;
-    check_shape(a, past + n);
-    LS_ASSERT(a->sequences == 1 && past >= 0 && past + n <= k_cache->rows);
-    LS_ASSERT(ls_tensor_is(q, n, wide) && ls_tensor_is(out, n, wide));
-    LS_ASSERT(ls_tensor_is(k_cache, k_cache->rows, narrow) && ls_tensor_is(v_cache, k_cache->rows, narrow));
     return forward_run(&(attention_job){
         .queue = queue, .shape = a, .q = q, .k = k_cache, .v = v_cache, .out = out, .past = past});
 }
@@ -136,18 +121,13 @@ static void tile_combine(void *context, int64_t tile, uint32_t worker)
     }
 }
 
-ls_status ls_attention_backward(ls_queue *queue, const ls_attention *a, const ls_tensor *q,
-                                const ls_tensor *k, const ls_tensor *v, const ls_tensor *out,
-                                const ls_tensor *lse, const ls_tensor *dout, const ls_tensor *dq,
-                                const ls_tensor *dk, const ls_tensor *dv, const ls_tensor *workspace)
+ls_status ls_cpu_attention_backward(ls_queue *queue, const ls_attention *a, const ls_tensor *q,
+                                    const ls_tensor *k, const ls_tensor *v, const ls_tensor *out,
+                                    const ls_tensor *lse, const ls_tensor *dout, const ls_tensor *dq,
+                                    const ls_tensor *dk, const ls_tensor *dv, const ls_tensor *workspace)
 {
-    const int64_t n = a->sequences * a->length, wide = a->heads * a->head_dim,
-                  narrow = a->kv_heads * a->head_dim;
+    const int64_t n = a->sequences * a->length, wide = a->heads * a->head_dim;
     const int64_t workspace_floats = ls_attention_workspace_floats(a);
-    check_shape(a, a->length);
-    LS_ASSERT(ls_tensor_is(q, n, wide) && ls_tensor_is(k, n, narrow) && ls_tensor_is(v, n, narrow));
-    LS_ASSERT(ls_tensor_is(out, n, wide) && ls_tensor_is(lse, n, a->heads) && ls_tensor_is(dout, n, wide));
-    LS_ASSERT(ls_tensor_is(dq, n, wide) && ls_tensor_is(dk, n, narrow) && ls_tensor_is(dv, n, narrow));
     attention_job job = {
         .queue = queue, .shape = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout};
     job.dq = dq;
@@ -155,7 +135,6 @@ ls_status ls_attention_backward(ls_queue *queue, const ls_attention *a, const ls
     job.dv = dv;
     job.scratch_floats = ls_attention_backward_scratch(a->head_dim, a->length);
     if (workspace_floats > 0) {
-        LS_ASSERT(ls_tensor_is_present(workspace) && workspace->rows * workspace->cols >= workspace_floats);
         job.dk_heads = workspace->data;
         job.dv_heads = job.dk_heads + workspace_floats / 2;
     }

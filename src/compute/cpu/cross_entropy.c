@@ -2,6 +2,7 @@
 #include "compute/kernels/cross_entropy.h"
 
 #include "compute/cpu/isa/cross_entropy.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 #include "compute/cpu/shape.h"
 
@@ -42,11 +43,9 @@ static void tile_rows(void *context, int64_t tile, uint32_t worker)
     }
 }
 
-ls_status ls_cross_entropy(ls_queue *queue, const ls_tensor *logits, const int32_t *targets, float *losses,
-                           bool with_gradient)
+ls_status ls_cpu_cross_entropy(ls_queue *queue, const ls_tensor *logits, const int32_t *targets,
+                               float *losses, bool with_gradient)
 {
-    LS_ASSERT(ls_tensor_is(logits, logits->rows, logits->cols) && logits->cols >= 1);
-    LS_ASSERT(logits->rows == 0 || (targets && losses));
     cross_entropy_job job = {.kernels = ls_queue_kernels(queue)->cross_entropy,
                              .logits = logits,
                              .targets = targets,

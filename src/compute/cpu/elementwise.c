@@ -2,6 +2,7 @@
 #include "compute/kernels/elementwise.h"
 
 #include "compute/cpu/isa/elementwise.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 #include "compute/cpu/shape.h"
 
@@ -73,22 +74,18 @@ static void row_copy(const rows_job *job, int64_t row, int64_t first, int64_t co
            (size_t)count * sizeof(float));
 }
 
-ls_status ls_add(ls_queue *queue, const ls_tensor *a, const ls_tensor *b, const ls_tensor *out)
+ls_status ls_cpu_add(ls_queue *queue, const ls_tensor *a, const ls_tensor *b, const ls_tensor *out)
 {
-    LS_ASSERT(ls_tensor_is(a, out->rows, out->cols) && ls_tensor_is(b, out->rows, out->cols));
-    LS_ASSERT(ls_tensor_is(out, out->rows, out->cols));
     return rows_run(queue, &(rows_job){.a = a, .b = b, .out = out, .row = row_add});
 }
 
-ls_status ls_fill(ls_queue *queue, const ls_tensor *out, float value)
+ls_status ls_cpu_fill(ls_queue *queue, const ls_tensor *out, float value)
 {
-    LS_ASSERT(ls_tensor_is(out, out->rows, out->cols));
     return rows_run(queue, &(rows_job){.out = out, .value = value, .row = row_fill});
 }
 
-ls_status ls_copy(ls_queue *queue, const ls_tensor *from, const ls_tensor *to)
+ls_status ls_cpu_copy(ls_queue *queue, const ls_tensor *from, const ls_tensor *to)
 {
-    LS_ASSERT(ls_tensor_is(from, to->rows, to->cols) && ls_tensor_is(to, to->rows, to->cols));
     return rows_run(queue, &(rows_job){.a = from, .out = to, .row = row_copy});
 }
 
@@ -114,11 +111,11 @@ static void tile_find_nonfinite(void *context, int64_t tile, uint32_t worker)
     }
 }
 
-ls_status ls_find_nonfinite(ls_queue *queue, const float *x, int64_t count, int64_t *index_out)
+ls_status ls_cpu_find_nonfinite(ls_queue *queue, const ls_tensor *x, int64_t *index_out)
 {
-    LS_ASSERT(count >= 0 && (count == 0 || x) && index_out);
+    const int64_t count = x->rows * x->cols;
     span_job job = {
-        .kernels = ls_queue_kernels(queue)->elementwise, .x = x, .count = count, .first_bad = count};
+        .kernels = ls_queue_kernels(queue)->elementwise, .x = x->data, .count = count, .first_bad = count};
     ls_queue_run_tiles(queue, ls_ceil_div(count, SPAN_ELEMENTS), tile_find_nonfinite, &job);
     const int64_t found = atomic_load(&job.first_bad);
     *index_out = found < count ? found : -1;

@@ -2,6 +2,7 @@
 #include "compute/kernels/embedding.h"
 
 #include "compute/cpu/isa/elementwise.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 #include "compute/cpu/shape.h"
 
@@ -43,16 +44,10 @@ static void tile_gather(void *context, int64_t tile, uint32_t worker)
     }
 }
 
-ls_status ls_embedding_forward(ls_queue *queue, const int32_t *tokens, const ls_tensor *table,
-                               const ls_tensor *positions, int64_t positions_per_sequence,
-                               int64_t first_position, const ls_tensor *out)
+ls_status ls_cpu_embedding_forward(ls_queue *queue, const int32_t *tokens, const ls_tensor *table,
+                                   const ls_tensor *positions, int64_t positions_per_sequence,
+                                   int64_t first_position, const ls_tensor *out)
 {
-    LS_ASSERT(ls_tensor_is(out, out->rows, out->cols) && ls_tensor_is(table, table->rows, out->cols));
-    LS_ASSERT(positions_per_sequence >= 1 && first_position >= 0 && (tokens || out->rows == 0));
-    if (ls_tensor_is_present(positions)) {
-        LS_ASSERT(ls_tensor_is(positions, positions->rows, out->cols));
-        LS_ASSERT(first_position + ls_min64(out->rows, positions_per_sequence) <= positions->rows);
-    }
     embedding_job job = {.kernels = ls_queue_kernels(queue)->elementwise,
                          .tokens = tokens,
                          .table = table,
@@ -89,16 +84,10 @@ static void tile_scatter(void *context, int64_t tile, uint32_t worker)
     }
 }
 
-ls_status ls_embedding_backward(ls_queue *queue, const int32_t *tokens, const ls_tensor *dout,
-                                int64_t positions_per_sequence, const ls_tensor *dtable,
-                                const ls_tensor *dpositions)
+ls_status ls_cpu_embedding_backward(ls_queue *queue, const int32_t *tokens, const ls_tensor *dout,
+                                    int64_t positions_per_sequence, const ls_tensor *dtable,
+                                    const ls_tensor *dpositions)
 {
-    LS_ASSERT(ls_tensor_is(dout, dout->rows, dout->cols) && positions_per_sequence >= 1);
-    LS_ASSERT(!ls_tensor_is_present(dtable) || ls_tensor_is(dtable, dtable->rows, dout->cols));
-    if (ls_tensor_is_present(dpositions)) {
-        LS_ASSERT(ls_tensor_is(dpositions, dpositions->rows, dout->cols));
-        LS_ASSERT(ls_min64(dout->rows, positions_per_sequence) <= dpositions->rows);
-    }
     embedding_job job = {.kernels = ls_queue_kernels(queue)->elementwise,
                          .tokens = tokens,
                          .table = dtable,

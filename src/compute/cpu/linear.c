@@ -2,40 +2,11 @@
 /* Linear layers as matrix products (cpu/gemm.h), and the canonical cut as a tree of them. */
 #include "compute/kernels/linear.h"
 
-#include "base/assert.h"
 #include "compute/cpu/gemm.h"
+#include "compute/cpu/ops.h"
+#include "compute/cpu/shape.h"
 
-/* -- shapes -- */
-
-static bool is_matrix(const ls_tensor *t, int64_t rows, int64_t cols)
-{
-    return t->data && t->dtype == LS_F32 && t->rows == rows && t->cols == cols && t->stride >= cols;
-}
-
-static int64_t linear_in(const ls_linear *linear)
-{
-    return linear->layout == LS_WEIGHT_OUT_IN ? linear->weight.cols : linear->weight.rows;
-}
-
-static int64_t linear_out(const ls_linear *linear)
-{
-    return linear->layout == LS_WEIGHT_OUT_IN ? linear->weight.rows : linear->weight.cols;
-}
-
-static void linear_check(const ls_linear *linear)
-{
-    LS_ASSERT(is_matrix(&linear->weight, linear->weight.rows, linear->weight.cols));
-    LS_ASSERT(!linear->bias.data || is_matrix(&linear->bias, 1, linear_out(linear)));
-    LS_ASSERT(linear->forward_cut >= 1 && linear_in(linear) % linear->forward_cut == 0);
-    LS_ASSERT(linear->backward_input_cut >= 1);
-    LS_ASSERT(linear->segment_count >= 1 && linear->segment_count <= LS_LINEAR_SEGMENTS_MAX);
-    int64_t out = 0;
-    for (uint32_t s = 0; s < linear->segment_count; s++) {
-        LS_ASSERT(linear->segment[s] >= 1 && linear->segment[s] % linear->backward_input_cut == 0);
-        out += linear->segment[s];
-    }
-    LS_ASSERT(out == linear_out(linear));
-}
+/* -- operands -- */
 
 /* The weight as the (out, in) or, transposed, the (in, out) operand of a product. */
 static ls_gemm_operand weight_operand(const ls_linear *linear, bool as_out_in)
@@ -68,17 +39,6 @@ static uint32_t tree_split(uint32_t length)
         split *= 2;
     }
     return split;
-}
-
-/* Levels of the tree over `pieces` leaves: partial sums that are alive at once beside the
- * result. */
-static int64_t tree_levels(uint32_t pieces)
-{
-    int64_t levels = 0;
-    for (uint32_t width = 1; width < pieces; width *= 2) {
-        levels++;
-    }
-    return levels;
 }
 
 /* to (rows, cols) += from, then + bias; either may be NULL. */
@@ -162,8 +122,6 @@ static ls_status run_cut(ls_queue *queue, cut_product product, const ls_tensor *
     const float *bias = product.gemm.bias;
     product.gemm.accumulate = false;
     product.gemm.bias = NULL;
-    LS_ASSERT(workspace->data &&
-              workspace->rows * workspace->cols >= (tree_levels(product.pieces) + 1) * m * n);
 
     float *sum = workspace->data;
     add_job finish = {.to = to->data, .to_stride = to->stride, .bias = bias, .rows = m, .cols = n};
@@ -221,19 +179,10 @@ static void column_sums_tile(void *context, int64_t tile, uint32_t worker)
 
 /* -- the three products -- */
 
-int64_t ls_linear_workspace_floats(int64_t n, int64_t in, int64_t out, uint32_t forward_cut,
-                                   uint32_t backward_input_cut)
+ls_status ls_cpu_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
+                                const ls_tensor *y)
 {
-    const int64_t forward = forward_cut > 1 ? (tree_levels(forward_cut) + 1) * n * out : 0;
-    const int64_t backward = backward_input_cut > 1 ? (tree_levels(backward_input_cut) + 1) * n * in : 0;
-    return forward > backward ? forward : backward;
-}
-
-ls_status ls_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_tensor *x, const ls_tensor *y)
-{
-    linear_check(linear);
-    const int64_t n = x->rows, in = linear_in(linear), out = linear_out(linear);
-    LS_ASSERT(is_matrix(x, n, in) && is_matrix(y, n, out));
+    const int64_t n = x->rows, in = ls_linear_in(linear), out = ls_linear_out(linear);
 
     const cut_product product = {.gemm = {.m = n,
                                           .n = out,
@@ -246,12 +195,10 @@ ls_status ls_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_t
     return run_cut(queue, product, y, &linear->workspace);
 }
 
-ls_status ls_linear_backward_input(ls_queue *queue, const ls_linear *linear, const ls_tensor *dy,
-                                   const ls_tensor *dx, bool accumulate)
+ls_status ls_cpu_linear_backward_input(ls_queue *queue, const ls_linear *linear, const ls_tensor *dy,
+                                       const ls_tensor *dx, bool accumulate)
 {
-    linear_check(linear);
-    const int64_t n = dy->rows, in = linear_in(linear), out = linear_out(linear);
-    LS_ASSERT(is_matrix(dy, n, out) && is_matrix(dx, n, in));
+    const int64_t n = dy->rows, in = ls_linear_in(linear);
 
     const cut_product product = {.gemm = {.m = n,
                                           .n = in,
@@ -268,7 +215,6 @@ static ls_status run_weight_gradient(ls_queue *queue, const ls_linear *linear, c
                                      const ls_tensor *dy, const ls_tensor *dweight, bool accumulate)
 {
     const bool out_in = linear->layout == LS_WEIGHT_OUT_IN;
-    LS_ASSERT(is_matrix(dweight, linear->weight.rows, linear->weight.cols));
     const ls_gemm gemm = {.m = dweight->rows,
                           .n = dweight->cols,
                           .range = {{.first = 0, .count = x->rows}},
@@ -281,20 +227,16 @@ static ls_status run_weight_gradient(ls_queue *queue, const ls_linear *linear, c
     return ls_gemm_run(queue, &gemm);
 }
 
-ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
-                                    const ls_tensor *dy, const ls_tensor *dweight, const ls_tensor *dbias,
-                                    bool accumulate)
+ls_status ls_cpu_linear_backward_weight(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
+                                        const ls_tensor *dy, const ls_tensor *dweight, const ls_tensor *dbias,
+                                        bool accumulate)
 {
-    linear_check(linear);
-    const int64_t n = x->rows, in = linear_in(linear), out = linear_out(linear);
-    LS_ASSERT(is_matrix(x, n, in) && is_matrix(dy, n, out));
-    if (dweight->data) {
+    if (ls_tensor_is_present(dweight)) {
         LS_TRY(run_weight_gradient(queue, linear, x, dy, dweight, accumulate));
     }
-    if (dbias && dbias->data) {
-        LS_ASSERT(is_matrix(dbias, 1, out));
+    if (ls_tensor_is_present(dbias)) {
         column_sums sums = {.dy = dy, .sum = dbias->data, .accumulate = accumulate};
-        ls_queue_run_tiles(queue, (out + SUM_COLS - 1) / SUM_COLS, column_sums_tile, &sums);
+        ls_queue_run_tiles(queue, ls_ceil_div(dy->cols, SUM_COLS), column_sums_tile, &sums);
     }
     return LS_OK;
 }

@@ -2,6 +2,7 @@
 #include "compute/kernels/norm.h"
 
 #include "compute/cpu/isa/norm.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 #include "compute/cpu/shape.h"
 
@@ -29,23 +30,13 @@ static float *row_or_null(const ls_tensor *t, int64_t row)
 
 static ls_norm_row norm_row(const ls_norm *norm, int64_t cols)
 {
-    LS_ASSERT(norm->groups >= 1 && cols >= 1 && cols % norm->groups == 0);
     const int64_t width = cols / norm->groups;
-    LS_ASSERT(ls_tensor_is(&norm->weight, 1, width) && ls_tensor_is_or_absent(&norm->bias, 1, width));
-    LS_ASSERT(norm->kind == LS_NORM_LAYER || !norm->bias.data);
     return (ls_norm_row){.is_layer = norm->kind == LS_NORM_LAYER,
                          .eps = norm->eps,
                          .groups = norm->groups,
                          .width = width,
                          .weight = norm->weight.data,
                          .bias = norm->bias.data};
-}
-
-static void check_statistics(const ls_norm *norm, int64_t rows, const ls_tensor *mean, const ls_tensor *rstd)
-{
-    LS_ASSERT(ls_tensor_is(rstd, rows, norm->groups));
-    LS_ASSERT(norm->kind == LS_NORM_RMS ? !ls_tensor_is_present(mean)
-                                        : ls_tensor_is(mean, rows, norm->groups));
 }
 
 static void tile_forward(void *context, int64_t tile, uint32_t worker)
@@ -69,22 +60,17 @@ static ls_status forward_run(ls_queue *queue, norm_job *job)
     return LS_OK;
 }
 
-ls_status ls_norm_forward(ls_queue *queue, const ls_norm *norm, const ls_tensor *x, const ls_tensor *y,
-                          const ls_tensor *mean, const ls_tensor *rstd)
+ls_status ls_cpu_norm_forward(ls_queue *queue, const ls_norm *norm, const ls_tensor *x, const ls_tensor *y,
+                              const ls_tensor *mean, const ls_tensor *rstd)
 {
-    LS_ASSERT(ls_tensor_is(x, y->rows, y->cols) && ls_tensor_is(y, y->rows, y->cols));
-    check_statistics(norm, x->rows, mean, rstd);
     return forward_run(
         queue, &(norm_job){.norm = norm_row(norm, x->cols), .a = x, .y = y, .mean = mean, .rstd = rstd});
 }
 
-ls_status ls_norm_forward_residual(ls_queue *queue, const ls_norm *norm, const ls_tensor *a,
-                                   const ls_tensor *b, const ls_tensor *sum, const ls_tensor *y,
-                                   const ls_tensor *mean, const ls_tensor *rstd)
+ls_status ls_cpu_norm_forward_residual(ls_queue *queue, const ls_norm *norm, const ls_tensor *a,
+                                       const ls_tensor *b, const ls_tensor *sum, const ls_tensor *y,
+                                       const ls_tensor *mean, const ls_tensor *rstd)
 {
-    LS_ASSERT(ls_tensor_is(a, y->rows, y->cols) && ls_tensor_is(b, y->rows, y->cols));
-    LS_ASSERT(ls_tensor_is(sum, y->rows, y->cols) && ls_tensor_is(y, y->rows, y->cols));
-    check_statistics(norm, y->rows, mean, rstd);
     return forward_run(
         queue,
         &(norm_job){
@@ -116,15 +102,12 @@ static void tile_backward(void *context, int64_t tile, uint32_t worker)
     }
 }
 
-ls_status ls_norm_backward(ls_queue *queue, const ls_norm *norm, const ls_tensor *x, const ls_tensor *dy,
-                           const ls_tensor *mean, const ls_tensor *rstd, const ls_tensor *dx,
-                           bool accumulate_input, const ls_tensor *dweight, const ls_tensor *dbias,
-                           bool accumulate_weight, const ls_tensor *workspace)
+ls_status ls_cpu_norm_backward(ls_queue *queue, const ls_norm *norm, const ls_tensor *x, const ls_tensor *dy,
+                               const ls_tensor *mean, const ls_tensor *rstd, const ls_tensor *dx,
+                               bool accumulate_input, const ls_tensor *dweight, const ls_tensor *dbias,
+                               bool accumulate_weight, const ls_tensor *workspace)
 {
     const int64_t n = x->rows, cols = x->cols;
-    LS_ASSERT(ls_tensor_is(x, n, cols) && ls_tensor_is(dy, n, cols) && ls_tensor_is(dx, n, cols));
-    LS_ASSERT(!accumulate_input || dx->data != dy->data);
-    check_statistics(norm, n, mean, rstd);
     norm_job job = {.kernels = ls_queue_kernels(queue)->norm,
                     .norm = norm_row(norm, cols),
                     .x = x,
@@ -137,9 +120,6 @@ ls_status ls_norm_backward(ls_queue *queue, const ls_norm *norm, const ls_tensor
                     .tile_rows = block_rows(n),
                     .parts = workspace->data};
     const int64_t width = job.norm.width, blocks = ls_ceil_div(n, job.tile_rows);
-    LS_ASSERT(ls_tensor_is_or_absent(dweight, 1, width) && ls_tensor_is_or_absent(dbias, 1, width));
-    LS_ASSERT(workspace->data &&
-              workspace->rows * workspace->cols >= ls_norm_workspace_floats(n, cols, norm->groups));
     ls_queue_run_tiles(queue, blocks, tile_backward, &job);
     if (ls_tensor_is_present(dweight)) {
         job.kernels->combine(job.parts, blocks, 2 * width, width, dweight->data, accumulate_weight);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "compute/cpu/gemm.h"
 #include "compute/cpu/isa/gemm.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 
 enum { PEAK_SIZE = 1024, PEAK_CALLS = 5 };
@@ -37,13 +38,14 @@ static double measure(ls_queue *queue)
     return best_s > 0.0 ? 2.0 * PEAK_SIZE * PEAK_SIZE * PEAK_SIZE / best_s : 0.0;
 }
 
-double ls_queue_gemm_peak_flops(ls_queue *queue)
+double ls_cpu_gemm_peak_flops(ls_queue *queue)
 {
+    ls_queue_cpu *cpu = ls_cpu_of(queue);
     const double now = measure(queue);
-    if (now > queue->gemm_peak_flops) {
-        queue->gemm_peak_flops = now;
+    if (now > cpu->gemm_peak_flops) {
+        cpu->gemm_peak_flops = now;
     }
-    return queue->gemm_peak_flops;
+    return cpu->gemm_peak_flops;
 }
 
 /* ---- bare multiply-adds ---- */
@@ -67,6 +69,7 @@ static void burst_tile(void *context, int64_t tile, uint32_t worker)
 double ls_queue_fma_peak_flops(ls_queue *queue)
 {
     static burst_job job;
+    LS_ASSERT(ls_queue_device(queue) == LS_DEVICE_CPU);
     job.kernels = ls_queue_kernels(queue);
     const uint32_t threads = ls_queue_threads(queue);
     double best = 0.0;

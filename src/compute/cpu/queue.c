@@ -2,6 +2,7 @@
 #include "compute/queue.h"
 
 #include "base/assert.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 
 #include <stdio.h>
@@ -114,7 +115,7 @@ ls_status ls_queue_create_cpu(uint32_t threads, ls_queue **queue_out)
     ls_pool *pool = NULL;
     LS_TRY(ls_cpu_kernels_select(&kernels));
     LS_TRY(ls_pool_create(threads, &pool));
-    ls_queue *queue = calloc(1, sizeof *queue);
+    ls_queue_cpu *queue = calloc(1, sizeof *queue);
     ls_queue_scratch_block *scratch = block_alloc(threads * sizeof *scratch);
     if (!queue || !scratch) {
         free(queue);
@@ -122,50 +123,44 @@ ls_status ls_queue_create_cpu(uint32_t threads, ls_queue **queue_out)
         ls_pool_destroy(pool);
         return ls_fail(LS_ERR_MEMORY, "not enough memory for a queue of %u threads", threads);
     }
+    queue->base.backend = &ls_cpu_backend;
     queue->pool = pool;
     queue->kernels = kernels;
     queue->scratch = scratch;
     char brand[49];
     brand_read(brand);
     snprintf(queue->device_name, sizeof queue->device_name, "%s, %s", brand, kernels->isa);
-    *queue_out = queue;
+    *queue_out = &queue->base;
     return LS_OK;
 }
 
-void ls_queue_destroy(ls_queue *queue)
+void ls_cpu_destroy(ls_queue *queue)
 {
-    if (!queue) {
-        return;
-    }
-    const uint32_t threads = ls_pool_threads(queue->pool);
-    ls_pool_destroy(queue->pool);
+    ls_queue_cpu *cpu = ls_cpu_of(queue);
+    const uint32_t threads = ls_pool_threads(cpu->pool);
+    ls_pool_destroy(cpu->pool);
     for (uint32_t i = 0; i < threads; i++) {
-        block_free(queue->scratch[i].memory, queue->scratch[i].bytes);
+        block_free(cpu->scratch[i].memory, cpu->scratch[i].bytes);
     }
-    block_free(queue->scratch, threads * sizeof *queue->scratch);
-    free(queue);
+    block_free(cpu->scratch, threads * sizeof *cpu->scratch);
+    free(cpu);
 }
 
-ls_device_kind ls_queue_device(const ls_queue *queue)
+uint32_t ls_cpu_threads(const ls_queue *queue)
 {
-    LS_ASSERT(queue);
-    return LS_DEVICE_CPU;
+    return ls_pool_threads(ls_cpu_of(queue)->pool);
 }
 
-uint32_t ls_queue_threads(const ls_queue *queue)
+ls_status ls_cpu_wait(ls_queue *queue)
 {
-    return ls_pool_threads(queue->pool);
-}
-
-ls_status ls_queue_wait(ls_queue *queue)
-{
-    LS_ASSERT(queue);
+    (void)queue;
     return LS_OK; /* every call has completed before it returned */
 }
 
 void ls_queue_run_tiles(ls_queue *queue, int64_t tiles, ls_tile_fn fn, void *context)
 {
-    ls_pool_run(queue->pool, tiles, fn, context);
+    LS_ASSERT(ls_queue_device(queue) == LS_DEVICE_CPU);
+    ls_pool_run(ls_cpu_of(queue)->pool, tiles, fn, context);
 }
 
 static bool scratch_grow(ls_queue_scratch_block *block, size_t bytes)
@@ -182,12 +177,14 @@ static bool scratch_grow(ls_queue_scratch_block *block, size_t bytes)
 
 ls_status ls_queue_reserve_scratch(ls_queue *queue, size_t bytes)
 {
-    for (uint32_t i = 0; i < ls_queue_threads(queue); i++) {
-        ls_queue_scratch_block *block = &queue->scratch[i];
+    LS_ASSERT(ls_queue_device(queue) == LS_DEVICE_CPU);
+    const uint32_t threads = ls_cpu_threads(queue);
+    for (uint32_t i = 0; i < threads; i++) {
+        ls_queue_scratch_block *block = &ls_cpu_of(queue)->scratch[i];
         if (block->bytes < bytes && !scratch_grow(block, bytes)) {
             return ls_fail(LS_ERR_MEMORY,
                            "not enough memory for %zu bytes of temporary memory for each of %u threads",
-                           bytes, ls_queue_threads(queue));
+                           bytes, threads);
         }
     }
     return LS_OK;
@@ -195,17 +192,18 @@ ls_status ls_queue_reserve_scratch(ls_queue *queue, size_t bytes)
 
 void *ls_queue_scratch(ls_queue *queue, uint32_t worker, size_t bytes)
 {
-    LS_ASSERT(worker < ls_queue_threads(queue));
-    ls_queue_scratch_block *block = &queue->scratch[worker];
+    LS_ASSERT(ls_queue_device(queue) == LS_DEVICE_CPU && worker < ls_cpu_threads(queue));
+    ls_queue_scratch_block *block = &ls_cpu_of(queue)->scratch[worker];
     if (block->bytes < bytes) {
         LS_ASSERT(scratch_grow(block, bytes) && "no memory for scratch that was not reserved");
     }
     return block->memory;
 }
 
-ls_status ls_device_alloc(ls_queue *queue, size_t bytes, void **memory_out)
+ls_status ls_cpu_alloc(ls_queue *queue, size_t bytes, ls_memory_kind kind, void **memory_out)
 {
-    LS_ASSERT(queue && memory_out);
+    (void)queue;
+    (void)kind; /* the host is the device */
     void *memory = block_alloc(bytes);
     if (!memory) {
         return ls_fail(LS_ERR_MEMORY, "not enough memory for a buffer of %zu bytes", bytes);
@@ -214,19 +212,27 @@ ls_status ls_device_alloc(ls_queue *queue, size_t bytes, void **memory_out)
     return LS_OK;
 }
 
-void ls_device_free(ls_queue *queue, void *memory, size_t bytes)
+void ls_cpu_free(ls_queue *queue, void *memory, size_t bytes, ls_memory_kind kind)
 {
-    LS_ASSERT(queue);
+    (void)queue;
+    (void)kind;
     block_free(memory, bytes);
 }
 
-const char *ls_queue_determinism_class(const ls_queue *queue)
+ls_status ls_cpu_move(ls_queue *queue, void *to, const void *from, size_t bytes)
 {
-    LS_ASSERT(queue);
+    (void)queue;
+    memmove(to, from, bytes);
+    return LS_OK;
+}
+
+const char *ls_cpu_determinism_class(const ls_queue *queue)
+{
+    (void)queue;
     return "cpu-fma-2";
 }
 
-const char *ls_queue_device_name(const ls_queue *queue)
+const char *ls_cpu_device_name(const ls_queue *queue)
 {
-    return queue->device_name;
+    return ls_cpu_of(queue)->device_name;
 }

@@ -2,6 +2,7 @@
 #include "compute/kernels/rotary.h"
 
 #include "compute/cpu/isa/rotary.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 #include "compute/cpu/shape.h"
 
@@ -25,16 +26,10 @@ static void tile_rotate(void *context, int64_t tile, uint32_t worker)
     }
 }
 
-ls_status ls_rotary_apply(ls_queue *queue, const ls_tensor *x, int64_t heads, int64_t head_dim,
-                          int64_t positions_per_sequence, int64_t first_position, const ls_tensor *cosine,
-                          const ls_tensor *sine, bool backward)
+ls_status ls_cpu_rotary(ls_queue *queue, const ls_tensor *x, int64_t heads, int64_t head_dim,
+                        int64_t positions_per_sequence, int64_t first_position, const ls_tensor *cosine,
+                        const ls_tensor *sine, bool backward)
 {
-    LS_ASSERT(heads >= 1 && head_dim >= 2 && head_dim % 2 == 0 && positions_per_sequence >= 1 &&
-              first_position >= 0);
-    LS_ASSERT(ls_tensor_is(x, x->rows, heads * head_dim));
-    LS_ASSERT(ls_tensor_is(cosine, cosine->rows, head_dim / 2) &&
-              ls_tensor_is(sine, cosine->rows, head_dim / 2));
-    LS_ASSERT(first_position + ls_min64(x->rows, positions_per_sequence) <= cosine->rows);
     rotary_job job = {.kernels = ls_queue_kernels(queue)->rotary,
                       .x = x,
                       .cosine = cosine,

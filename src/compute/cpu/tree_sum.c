@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/kernels/tree_sum.h"
 
-#include "base/assert.h"
 #include "compute/cpu/isa/elementwise.h"
+#include "compute/cpu/ops.h"
 #include "compute/cpu/queue_cpu.h"
 #include "compute/cpu/shape.h"
 #include "compute/kernels/elementwise.h"
@@ -68,13 +68,9 @@ static void tile_sum(void *context, int64_t tile, uint32_t worker)
     }
 }
 
-ls_status ls_tree_sum_run(ls_queue *queue, const ls_tree_sum *sum, const float *const *inputs, int64_t count,
+ls_status ls_cpu_tree_sum(ls_queue *queue, const ls_tree_sum *sum, const float *const *inputs, int64_t count,
                           float *out, double *square_sums)
 {
-    LS_ASSERT(sum->input_count >= 1 && sum->input_count <= LS_TREE_SUM_INPUTS_MAX);
-    LS_ASSERT(sum->length == 2 * sum->input_count - 1);
-    LS_ASSERT(sum->depth >= 1 && sum->depth <= LS_TREE_SUM_DEPTH_MAX);
-    LS_ASSERT(count >= 0 && (count == 0 || out));
     tree_job job = {.kernels = ls_queue_kernels(queue)->elementwise,
                     .sum = sum,
                     .inputs = inputs,

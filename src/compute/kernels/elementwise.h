@@ -17,7 +17,8 @@ LS_MUST_CHECK ls_status ls_copy(ls_queue *queue, const ls_tensor *from, const ls
  * (execution/parallel/slices.h). */
 enum { LS_NORM_BLOCK = 4096 };
 
-/* Finds the index of the first element that is not finite, or -1. */
-LS_MUST_CHECK ls_status ls_find_nonfinite(ls_queue *queue, const float *x, int64_t count, int64_t *index_out);
+/* Finds the index of the first element that is not finite, or -1. x is contiguous, and the index
+ * counts its elements from the first. Waits for the queue. */
+LS_MUST_CHECK ls_status ls_find_nonfinite(ls_queue *queue, const ls_tensor *x, int64_t *index_out);
 
 #endif

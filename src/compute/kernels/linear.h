@@ -42,6 +42,17 @@ typedef struct ls_linear {
     ls_tensor workspace;
 } ls_linear;
 
+/* The widths of the layer. */
+static inline int64_t ls_linear_in(const ls_linear *linear)
+{
+    return linear->layout == LS_WEIGHT_OUT_IN ? linear->weight.cols : linear->weight.rows;
+}
+
+static inline int64_t ls_linear_out(const ls_linear *linear)
+{
+    return linear->layout == LS_WEIGHT_OUT_IN ? linear->weight.rows : linear->weight.cols;
+}
+
 /* Floats of workspace that forward and backward_input need for n rows. 0 if both cuts are 1. */
 int64_t ls_linear_workspace_floats(int64_t n, int64_t in, int64_t out, uint32_t forward_cut,
                                    uint32_t backward_input_cut);

@@ -352,7 +352,7 @@ static ls_status run_tree_sum(ls_probe_bench *b)
 }
 
 typedef struct adamw_job {
-    const ls_queue *queue;
+    ls_queue *queue;
     ls_adamw_factors factors;
     float *flats[3];
     const float *gradients;
@@ -367,8 +367,11 @@ static void tile_adamw(void *context, int64_t tile, uint32_t worker)
     const adamw_job *job = context;
     const int64_t first = tile * ADAMW_TILE,
                   count = job->count - first < ADAMW_TILE ? job->count - first : ADAMW_TILE;
-    ls_adamw_update(job->queue, &job->factors, count, job->flats[0] + first, job->gradients + first,
-                    job->flats[1] + first, job->flats[2] + first);
+    const ls_master parameters = {.values = job->flats[0] + first};
+    const ls_status status =
+        ls_adamw_update(job->queue, &job->factors, count, &parameters, job->gradients + first,
+                        job->flats[1] + first, job->flats[2] + first);
+    LS_ASSERT(status == LS_OK); /* always, on the CPU */
 }
 
 static ls_status run_adamw(ls_probe_bench *b)

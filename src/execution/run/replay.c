@@ -374,8 +374,8 @@ static const char *bad_parameter(const replay *r)
 {
     int64_t element = -1;
     const ls_layout *layout = &r->session.layout;
-    if (ls_find_nonfinite(r->session.queue, r->state.parameters, layout->parameter_floats, &element) !=
-        LS_OK) {
+    const ls_tensor parameters = ls_tensor_f32(r->state.parameters, 1, layout->parameter_floats);
+    if (ls_find_nonfinite(r->session.queue, &parameters, &element) != LS_OK) {
         return NULL;
     }
     for (uint32_t i = 0; element >= 0 && i < layout->parameter_count; i++) {

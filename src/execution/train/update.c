@@ -136,9 +136,11 @@ static void update_floats(const update_job *job, int64_t offset, int64_t past, u
         const int64_t begin = s->offset > offset ? s->offset : offset;
         const int64_t end = s->offset + s->count < past ? s->offset + s->count : past;
         if (begin < end) {
-            ls_adamw_update(o->queue, s->decay ? &job->decayed : &job->plain, end - begin,
-                            o->flats[0] + begin, o->gradients + begin, o->flats[1] + begin,
-                            o->flats[2] + begin);
+            const ls_master parameters = {.values = o->flats[0] + begin};
+            const ls_status status =
+                ls_adamw_update(o->queue, s->decay ? &job->decayed : &job->plain, end - begin, &parameters,
+                                o->gradients + begin, o->flats[1] + begin, o->flats[2] + begin);
+            LS_ASSERT(status == LS_OK); /* always, on the CPU */
         }
         if (s->offset + s->count >= past) {
             return;

@@ -55,13 +55,13 @@ static void find_nonfinite_names_the_first(void **state)
     for (int isa = 0; isa < 3; isa++) {
         for (uint32_t threads = 1; threads <= 4 && ck_queue(isa, threads); threads++) {
             int64_t index = -2;
-            assert_int_equal(ls_find_nonfinite(ck_queue(isa, threads), p, 200000, &index), LS_OK);
+            assert_int_equal(ls_find_nonfinite(ck_queue(isa, threads), &x.t, &index), LS_OK);
             assert_int_equal(index, -1);
             for (size_t k = 0; k < sizeof places / sizeof places[0]; k++) {
                 const float kept = p[places[k]], last = p[199999];
                 p[199999] = -INFINITY;
                 p[places[k]] = k % 2 ? NAN : INFINITY;
-                assert_int_equal(ls_find_nonfinite(ck_queue(isa, threads), p, 200000, &index), LS_OK);
+                assert_int_equal(ls_find_nonfinite(ck_queue(isa, threads), &x.t, &index), LS_OK);
                 assert_int_equal(index, places[k]);
                 p[199999] = last;
                 p[places[k]] = kept;
@@ -197,12 +197,13 @@ typedef struct adamw_case {
 static void run_adamw(ls_queue *queue, void *context)
 {
     adamw_case *c = context;
-    float *p = c->p.t.data, *m = c->m.t.data, *v = c->v.t.data;
+    float *m = c->m.t.data, *v = c->v.t.data;
     const float *g = c->g.t.data;
     const int64_t n = c->p.t.cols, cut = c->cut;
     const ls_adamw_factors factors = ls_adamw_factors_of(&c->adamw);
-    ls_adamw_update(queue, &factors, cut, p, g, m, v);
-    ls_adamw_update(queue, &factors, n - cut, p + cut, g + cut, m + cut, v + cut);
+    const ls_master first = {.values = c->p.t.data}, second = ls_master_from(first, cut);
+    assert_int_equal(ls_adamw_update(queue, &factors, cut, &first, g, m, v), LS_OK);
+    assert_int_equal(ls_adamw_update(queue, &factors, n - cut, &second, g + cut, m + cut, v + cut), LS_OK);
 }
 
 static void check_adamw(const adamw_case *c)

@@ -78,8 +78,10 @@ static void update_plainly(const subject *s, uint64_t step)
         ls_adamw adamw = adamw_of(step);
         adamw.weight_decay = parameter->decay ? adamw.weight_decay : 0.0f;
         const ls_adamw_factors factors = ls_adamw_factors_of(&adamw);
-        ls_adamw_update(s->bench.queue, &factors, parameter->rows * parameter->cols, s->want[0] + at,
-                        s->gradients + at, s->want[1] + at, s->want[2] + at);
+        const ls_master parameters = {.values = s->want[0] + at};
+        assert_int_equal(ls_adamw_update(s->bench.queue, &factors, parameter->rows * parameter->cols,
+                                         &parameters, s->gradients + at, s->want[1] + at, s->want[2] + at),
+                         LS_OK);
     }
 }
 

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/cpu/ops.h"
+
+const ls_backend ls_cpu_backend = {
+    .device = LS_DEVICE_CPU,
+
+    .destroy = ls_cpu_destroy,
+    .wait = ls_cpu_wait,
+    .threads = ls_cpu_threads,
+    .alloc = ls_cpu_alloc,
+    .free = ls_cpu_free,
+    .move = ls_cpu_move,
+    .determinism_class = ls_cpu_determinism_class,
+    .device_name = ls_cpu_device_name,
+    .gemm_peak_flops = ls_cpu_gemm_peak_flops,
+
+    .add = ls_cpu_add,
+    .fill = ls_cpu_fill,
+    .copy = ls_cpu_copy,
+    .find_nonfinite = ls_cpu_find_nonfinite,
+    .tree_sum = ls_cpu_tree_sum,
+    .adamw = ls_cpu_adamw,
+    .embedding_forward = ls_cpu_embedding_forward,
+    .embedding_backward = ls_cpu_embedding_backward,
+    .norm_forward = ls_cpu_norm_forward,
+    .norm_forward_residual = ls_cpu_norm_forward_residual,
+    .norm_backward = ls_cpu_norm_backward,
+    .norm_workspace = ls_norm_workspace_floats,
+    .linear_forward = ls_cpu_linear_forward,
+    .linear_backward_input = ls_cpu_linear_backward_input,
+    .linear_backward_weight = ls_cpu_linear_backward_weight,
+    .rotary = ls_cpu_rotary,
+    .gelu_forward = ls_cpu_gelu_forward,
+    .gelu_backward = ls_cpu_gelu_backward,
+    .swiglu_forward = ls_cpu_swiglu_forward,
+    .swiglu_backward = ls_cpu_swiglu_backward,
+    .attention_forward = ls_cpu_attention_forward,
+    .attention_backward = ls_cpu_attention_backward,
+    .attention_workspace = ls_attention_workspace_floats,
+    .attention_decode = ls_cpu_attention_decode,
+    .cross_entropy = ls_cpu_cross_entropy,
+};

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The functions behind a CPU queue: the members of its backend (compute/backend.h), one by one.
+ *
+ * The public functions of compute/queue.c and compute/kernels/ have checked the shapes. Tensors are
+ * float32, and a call completes before it returns.
+ */
+#ifndef LS_COMPUTE_CPU_OPS_H
+#define LS_COMPUTE_CPU_OPS_H
+
+#include "compute/backend.h"
+#include "compute/kernels/adamw.h"
+#include "compute/kernels/attention.h"
+#include "compute/kernels/linear.h"
+#include "compute/kernels/norm.h"
+#include "compute/kernels/tree_sum.h"
+
+extern const ls_backend ls_cpu_backend;
+
+/* ---- queue.c, peak.c ---- */
+
+void ls_cpu_destroy(ls_queue *queue);
+uint32_t ls_cpu_threads(const ls_queue *queue);
+LS_MUST_CHECK ls_status ls_cpu_wait(ls_queue *queue);
+LS_MUST_CHECK ls_status ls_cpu_alloc(ls_queue *queue, size_t bytes, ls_memory_kind kind, void **memory_out);
+void ls_cpu_free(ls_queue *queue, void *memory, size_t bytes, ls_memory_kind kind);
+LS_MUST_CHECK ls_status ls_cpu_move(ls_queue *queue, void *to, const void *from, size_t bytes);
+const char *ls_cpu_determinism_class(const ls_queue *queue);
+const char *ls_cpu_device_name(const ls_queue *queue);
+double ls_cpu_gemm_peak_flops(ls_queue *queue);
+
+/* ---- elementwise.c, tree_sum.c, adamw.c ---- */
+
+LS_MUST_CHECK ls_status ls_cpu_add(ls_queue *queue, const ls_tensor *a, const ls_tensor *b,
+                                   const ls_tensor *out);
+LS_MUST_CHECK ls_status ls_cpu_fill(ls_queue *queue, const ls_tensor *out, float value);
+LS_MUST_CHECK ls_status ls_cpu_copy(ls_queue *queue, const ls_tensor *from, const ls_tensor *to);
+LS_MUST_CHECK ls_status ls_cpu_find_nonfinite(ls_queue *queue, const ls_tensor *x, int64_t *index_out);
+LS_MUST_CHECK ls_status ls_cpu_tree_sum(ls_queue *queue, const ls_tree_sum *sum, const float *const *inputs,
+                                        int64_t count, float *out, double *square_sums);
+LS_MUST_CHECK ls_status ls_cpu_adamw(ls_queue *queue, const ls_adamw_factors *factors, int64_t count,
+                                     const ls_master *parameters, const float *gradients, float *m, float *v);
+
+/* ---- embedding.c, norm.c, rotary.c, activation.c, cross_entropy.c ---- */
+
+LS_MUST_CHECK ls_status ls_cpu_embedding_forward(ls_queue *queue, const int32_t *tokens,
+                                                 const ls_tensor *table, const ls_tensor *positions,
+                                                 int64_t positions_per_sequence, int64_t first_position,
+                                                 const ls_tensor *out);
+LS_MUST_CHECK ls_status ls_cpu_embedding_backward(ls_queue *queue, const int32_t *tokens,
+                                                  const ls_tensor *dout, int64_t positions_per_sequence,
+                                                  const ls_tensor *dtable, const ls_tensor *dpositions);
+LS_MUST_CHECK ls_status ls_cpu_norm_forward(ls_queue *queue, const ls_norm *norm, const ls_tensor *x,
+                                            const ls_tensor *y, const ls_tensor *mean, const ls_tensor *rstd);
+LS_MUST_CHECK ls_status ls_cpu_norm_forward_residual(ls_queue *queue, const ls_norm *norm, const ls_tensor *a,
+                                                     const ls_tensor *b, const ls_tensor *sum,
+                                                     const ls_tensor *y, const ls_tensor *mean,
+                                                     const ls_tensor *rstd);
+LS_MUST_CHECK ls_status ls_cpu_norm_backward(ls_queue *queue, const ls_norm *norm, const ls_tensor *x,
+                                             const ls_tensor *dy, const ls_tensor *mean,
+                                             const ls_tensor *rstd, const ls_tensor *dx,
+                                             bool accumulate_input, const ls_tensor *dweight,
+                                             const ls_tensor *dbias, bool accumulate_weight,
+                                             const ls_tensor *workspace);
+LS_MUST_CHECK ls_status ls_cpu_rotary(ls_queue *queue, const ls_tensor *x, int64_t heads, int64_t head_dim,
+                                      int64_t positions_per_sequence, int64_t first_position,
+                                      const ls_tensor *cosine, const ls_tensor *sine, bool backward);
+LS_MUST_CHECK ls_status ls_cpu_gelu_forward(ls_queue *queue, const ls_tensor *x, const ls_tensor *y);
+LS_MUST_CHECK ls_status ls_cpu_gelu_backward(ls_queue *queue, const ls_tensor *x, const ls_tensor *dy,
+                                             const ls_tensor *dx);
+LS_MUST_CHECK ls_status ls_cpu_swiglu_forward(ls_queue *queue, const ls_tensor *gate_up, const ls_tensor *y);
+LS_MUST_CHECK ls_status ls_cpu_swiglu_backward(ls_queue *queue, const ls_tensor *gate_up, const ls_tensor *dy,
+                                               const ls_tensor *dgate_up);
+LS_MUST_CHECK ls_status ls_cpu_cross_entropy(ls_queue *queue, const ls_tensor *logits, const int32_t *targets,
+                                             float *losses, bool with_gradient);
+
+/* ---- linear.c ---- */
+
+LS_MUST_CHECK ls_status ls_cpu_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
+                                              const ls_tensor *y);
+LS_MUST_CHECK ls_status ls_cpu_linear_backward_input(ls_queue *queue, const ls_linear *linear,
+                                                     const ls_tensor *dy, const ls_tensor *dx,
+                                                     bool accumulate);
+LS_MUST_CHECK ls_status ls_cpu_linear_backward_weight(ls_queue *queue, const ls_linear *linear,
+                                                      const ls_tensor *x, const ls_tensor *dy,
+                                                      const ls_tensor *dweight, const ls_tensor *dbias,
+                                                      bool accumulate);
+
+/* ---- attention.c ---- */
+
+LS_MUST_CHECK ls_status ls_cpu_attention_forward(ls_queue *queue, const ls_attention *attention,
+                                                 const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,
+                                                 const ls_tensor *out, const ls_tensor *lse);
+LS_MUST_CHECK ls_status ls_cpu_attention_backward(ls_queue *queue, const ls_attention *attention,
+                                                  const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,
+                                                  const ls_tensor *out, const ls_tensor *lse,
+                                                  const ls_tensor *dout, const ls_tensor *dq,
+                                                  const ls_tensor *dk, const ls_tensor *dv,
+                                                  const ls_tensor *workspace);
+LS_MUST_CHECK ls_status ls_cpu_attention_decode(ls_queue *queue, const ls_attention *attention,
+                                                const ls_tensor *q, const ls_tensor *k_cache,
+                                                const ls_tensor *v_cache, int64_t past, const ls_tensor *out);
+
+#endif
