@@ -49,7 +49,7 @@ typedef struct ls_cuda_options {
  */
 LS_MUST_CHECK ls_status ls_queue_create_cuda(const ls_cuda_options *options, ls_queue **queue_out);
 
-/* Ends the threads and frees the scratch. queue may be NULL. */
+/* Waits, ends the threads and frees the scratch. queue may be NULL. */
 void ls_queue_destroy(ls_queue *queue);
 
 ls_device_kind ls_queue_device(const ls_queue *queue);
@@ -104,11 +104,12 @@ void ls_shared_free(ls_queue *queue, void *memory, size_t bytes);
 LS_MUST_CHECK ls_status ls_queue_move(ls_queue *queue, void *to, const void *from, size_t bytes);
 
 /* The determinism class of the queue's device: the instruction-set family, kernel version and tile
- * sizes that the bits depend on, for example "cpu-fma-2". Runs of one class agree bit for bit.
- * Static string. */
+ * sizes that the bits depend on, for example "cpu-fma-2". Runs of one class agree bit for bit. The
+ * string lives as long as the queue. */
 const char *ls_queue_determinism_class(const ls_queue *queue);
 
-/* Name of the processor and the instruction set in use, for messages ("AMD EPYC, avx512"). */
+/* Name of the device, for messages: the processor and the instruction set in use ("AMD EPYC,
+ * avx512"), or the GPU. Lives as long as the queue. */
 const char *ls_queue_device_name(const ls_queue *queue);
 
 /*
@@ -121,7 +122,7 @@ double ls_queue_gemm_peak_flops(ls_queue *queue);
 
 /* Measures the rate of fused multiply-adds in registers on all threads, in FLOP/s: the limit of the
  * processor's arithmetic. Each call measures the best of a few bursts and takes about 20 ms. Only
- * one queue of a process may do so at a time. */
+ * one queue of a process may do so at a time. CPU queues only. */
 double ls_queue_fma_peak_flops(ls_queue *queue);
 
 #endif

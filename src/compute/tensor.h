@@ -5,6 +5,10 @@
  * A view is a row-major matrix in the memory of a device: `rows` rows of `cols` elements, `stride`
  * elements apart. Activations are (tokens, features), a weight is (out, in), a vector is one row. A
  * view never owns its memory. Kernels assert their shapes, so a wrong shape stops at the call.
+ *
+ * Element types. Activations, their gradients, weights and biases of one call are all float32 or,
+ * on a GPU, all bfloat16, which is computed with in float32. Everything else is always float32:
+ * gradients of weights and biases, statistics, losses, tables of angles and workspace.
  */
 #ifndef LS_COMPUTE_TENSOR_H
 #define LS_COMPUTE_TENSOR_H
@@ -26,7 +30,8 @@ typedef struct ls_tensor {
     int64_t stride;
 } ls_tensor;
 
-/* Bytes of an element: 4 for LS_F32 and LS_I32, 2 for LS_BF16 and LS_F16, 8 for LS_I64, 1 for LS_U8. */
+/* Bytes of an element: 4 for LS_F32 and LS_I32, 2 for LS_BF16 and LS_F16, 8 for LS_I64 and 1 for
+ * LS_U8. */
 static inline int64_t ls_dtype_bytes(ls_dtype dtype)
 {
     return dtype == LS_I64 ? 8 : dtype == LS_U8 ? 1 : dtype == LS_BF16 || dtype == LS_F16 ? 2 : 4;

@@ -7,13 +7,15 @@
  * fixed order, every fused multiply-add is explicit, and no function of the C library's mathematics
  * is called. So the choice changes only the speed and is not part of a run's determinism class.
  *
- *   compute/cpu/<op>.c        the public function: checks shapes, cuts fixed tiles, calls
- *                             queue->kernels-><op>->...
+ *   compute/kernels/<op>.c    the public function: checks shapes, calls the queue's backend
+ *   compute/cpu/<op>.c        the backend's function: cuts fixed tiles, calls
+ *                             ls_queue_kernels(queue)-><op>->...
  *   compute/cpu/isa/<op>.h    struct ls_<op>_kernels: the functions of one op
- *   compute/cpu/isa/<op>.c    const ls_<op>_kernels LS_KERNEL(ls_<op>_kernels) = {...}, compiled
+ *   compute/cpu/isa/<op>.c    const ls_<op>_kernels LS_ISA_NAME(ls_<op>_kernels) = {...}, compiled
  *                             once per instruction set
  *
- * To add an op, write these three files and add one line to LS_KERNEL_OPS.
+ * To add an op, write these files, add one line to LS_KERNEL_OPS, and add the backend's function to
+ * compute/backend.h, compute/cpu/ops.h and compute/cpu/backend.c.
  */
 #ifndef LS_COMPUTE_CPU_KERNELS_H
 #define LS_COMPUTE_CPU_KERNELS_H

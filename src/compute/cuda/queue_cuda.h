@@ -11,9 +11,9 @@
 #include "compute/backend.h"
 #include "compute/cuda/driver.h"
 
-struct ls_cublaslt;      /* compute/cuda/cublaslt.h */
-struct ls_cuda_matmuls;  /* compute/cuda/matmul.h: the algorithms chosen so far */
-struct ls_cuda_modules;  /* compute/cuda/launch.c: the kernels loaded so far */
+struct ls_cublaslt;     /* compute/cuda/cublaslt.h */
+struct ls_cuda_matmuls; /* compute/cuda/matmul.h: the algorithms chosen so far */
+struct ls_cuda_modules; /* compute/cuda/launch.c: the kernels loaded so far */
 
 typedef struct ls_queue_cuda {
     ls_queue base;

@@ -7,8 +7,8 @@
  *
  * gelu is the tanh form that GPT-2 was trained with. gate and up are the halves of one (n, 2 f)
  * tensor, y is (n, f). Both use 1 + tanh(u) = 2 sigmoid(2 u), so small results keep their relative
- * accuracy. The error relative to float64 is below 1e-6 (forward) and 1e-5 (backward) for
- * |x| <= 30. A large |x| gives the limits 0 and x, never NaN. The CPU kernels return no errors.
+ * accuracy. On the CPU, the error relative to float64 is below 1e-6 (forward) and 1e-5 (backward)
+ * for |x| <= 30, and no call fails. A large |x| gives the limits 0 and x, never NaN.
  *
  * Sources: Hendrycks and Gimpel, "Gaussian error linear units", 2016; Shazeer, "GLU variants
  * improve transformer", 2020.

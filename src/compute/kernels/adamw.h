@@ -64,8 +64,8 @@ static inline ls_master ls_master_from(ls_master m, int64_t first)
 /*
  * Updates `count` elements in place, in one pass with 28 bytes of memory traffic per element. A
  * slice of the buffers gives the same bits as the whole. On the CPU, parameters have the form
- * `values`, and the call runs on the calling thread, also inside a tile; execution/train/update.h
- * cuts large buffers into tiles. On a GPU it is enqueued.
+ * `values`, and the call runs on the calling thread, also inside a tile, and never fails;
+ * execution/train/update.h cuts large buffers into tiles. On a GPU it is enqueued.
  */
 LS_MUST_CHECK ls_status ls_adamw_update(ls_queue *queue, const ls_adamw_factors *factors, int64_t count,
                                         const ls_master *parameters, const float *gradients, float *m,

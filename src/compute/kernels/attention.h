@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Causal attention with grouped queries. There is no T x T matrix: scores exist only as tiles in
- * the cache.
+ * the cache, or in the registers and the shared memory of a GPU.
  *
  * q and out are (n, heads * head_dim), k and v (n, kv_heads * head_dim), with n = sequences *
  * length. The rows of a sequence are adjacent. Query head h reads key head h / (heads / kv_heads).
@@ -28,20 +28,20 @@ typedef struct ls_attention {
 } ls_attention;
 
 /*
- * Computes out, and lse (n, heads) for backward. A tile is a block of 64 queries of one head. At
- * most 2^24 positions and a head_dim of at most 256 are supported (asserted). head_dim is even;
- * multiples of 16 are fastest, because others are padded. Errors: LS_ERR_MEMORY if scratch can't
- * grow, which only the first call can return.
+ * Computes out, and lse (n, heads), in float32, for backward. At most 2^24 positions and a head_dim
+ * of at most 256 are supported (asserted). head_dim is even; multiples of 16 are fastest, because
+ * others are padded. On the CPU, a tile is a block of 64 queries of one head. Errors: LS_ERR_MEMORY
+ * if scratch can't grow, which only the first call can return.
  */
 LS_MUST_CHECK ls_status ls_attention_forward(ls_queue *queue, const ls_attention *attention,
                                              const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,
                                              const ls_tensor *out, const ls_tensor *lse);
 
 /*
- * Writes dq, dk and dv; it does not add to them. workspace: ls_attention_workspace_floats()
- * elements of float32. If every query head has its own key head, that is 0, and workspace may be
- * absent. A tile is one head of one sequence. Scratch is about 16 * length * head_dim bytes per
- * thread. Errors: as for ls_attention_forward.
+ * Writes dq, dk and dv; it does not add to them. workspace: as many elements of float32 as
+ * attention_workspace(attention) of the queue's backend says (compute/backend.h). It may be absent
+ * if that is 0. On the CPU, a tile is one head of one sequence, and scratch is about
+ * 16 * length * head_dim bytes per thread. Errors: as for ls_attention_forward.
  */
 LS_MUST_CHECK ls_status ls_attention_backward(ls_queue *queue, const ls_attention *attention,
                                               const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,
@@ -49,7 +49,8 @@ LS_MUST_CHECK ls_status ls_attention_backward(ls_queue *queue, const ls_attentio
                                               const ls_tensor *dout, const ls_tensor *dq, const ls_tensor *dk,
                                               const ls_tensor *dv, const ls_tensor *workspace);
 
-/* Floats of workspace that ls_attention_backward needs. */
+/* Floats of workspace that ls_attention_backward needs on the CPU: 0 if every query head has its
+ * own key head. */
 int64_t ls_attention_workspace_floats(const ls_attention *attention);
 
 /*

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Flat buffers: copy, fill, add, and the sums of squares that the gradient norm is made of.
+ * Copy, fill and add; the first number that is not finite; the block of the gradient norm. The
+ * tensors of a call have one element type.
  */
 #ifndef LS_COMPUTE_KERNELS_ELEMENTWISE_H
 #define LS_COMPUTE_KERNELS_ELEMENTWISE_H

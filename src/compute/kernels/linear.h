@@ -4,9 +4,10 @@
  *
  * X is (n, in), Y is (n, out). The weight keeps the layout of its Hugging Face file:
  * LS_WEIGHT_OUT_IN is (out, in), like torch's nn.Linear; LS_WEIGHT_IN_OUT is (in, out), like
- * GPT-2's Conv1D. Everything is float32.
+ * GPT-2's Conv1D. Element types: compute/tensor.h.
  *
- * The bits depend only on the values and the shapes, never on the thread count.
+ * The bits depend only on the values, the shapes and the determinism class, never on the thread
+ * count.
  *
  * Canonical cut. A tensor-parallel run adds sums across ranks, and every run must take these sums
  * in the same pieces to get the same bits. So the inner dimension is cut into t pieces; each is
@@ -38,7 +39,7 @@ typedef struct ls_linear {
     uint32_t segment_count;
     /* Their widths, which add up to out. */
     int64_t segment[LS_LINEAR_SEGMENTS_MAX];
-    /* ls_linear_workspace_floats() elements. May be absent if both cuts are 1. */
+    /* ls_linear_workspace_floats() elements of float32. May be absent if both cuts are 1. */
     ls_tensor workspace;
 } ls_linear;
 
@@ -65,8 +66,8 @@ LS_MUST_CHECK ls_status ls_linear_forward(ls_queue *queue, const ls_linear *line
 LS_MUST_CHECK ls_status ls_linear_backward_input(ls_queue *queue, const ls_linear *linear,
                                                  const ls_tensor *dy, const ls_tensor *dx, bool accumulate);
 
-/* dweight = dy^T x in the weight's layout and dbias = column sums of dy, or += with accumulate. An
- * absent one is skipped. */
+/* dweight = dy^T x in the weight's layout and dbias = column sums of dy, both float32, or += with
+ * accumulate. An absent one is skipped. */
 LS_MUST_CHECK ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear,
                                                   const ls_tensor *x, const ls_tensor *dy,
                                                   const ls_tensor *dweight, const ls_tensor *dbias,

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Shape checks shared by the public kernel functions. A wrong shape is a bug and is asserted.
- *
- * Activations, weights and biases of one call have one element type: float32, or on a GPU bfloat16
- * too. Statistics, losses, gradients of weights, tables of angles and workspace are always float32.
+ * Checks of shapes and element types (compute/tensor.h) shared by the public kernel functions. A
+ * wrong shape is a bug and is asserted.
  */
 #ifndef LS_COMPUTE_KERNELS_SHAPE_H
 #define LS_COMPUTE_KERNELS_SHAPE_H

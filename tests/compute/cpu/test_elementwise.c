@@ -262,6 +262,28 @@ static void adamw_matches_float64_and_any_slice(void **state)
     }
 }
 
+/* Every float is its weight and rest again, and the weight is the nearest bfloat16, ties away from
+ * zero. */
+static void master_split_and_join_lose_nothing(void **state)
+{
+    (void)state;
+    const uint32_t bits[] = {0,          1,          0x7fff,     0x8000,     0x8001,     0xffff,
+                             0x3f800000, 0x3f807fff, 0x3f808000, 0x3f80ffff, 0xbf808000, 0x7f7f7fff,
+                             0x7f7fffff, 0x7f800000, 0xff800000, 0x80000000, 0x80008000};
+    for (size_t i = 0; i < 200000; i++) {
+        const size_t known = sizeof bits / sizeof bits[0];
+        const uint32_t from = i < known ? bits[i] : (uint32_t)(i * 2654435761u);
+        float value;
+        memcpy(&value, &from, sizeof value);
+        uint16_t weight = 0;
+        int16_t rest = 0;
+        ls_master_split(value, &weight, &rest);
+        const float joined = ls_master_join(weight, rest);
+        assert_memory_equal(&joined, &value, sizeof value);
+        assert_int_equal(weight, (uint16_t)((from >> 16) + ((from & 0xffff) >= 0x8000)));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +292,7 @@ int main(void)
         cmocka_unit_test(rotary_matches_float64_on_random_shapes),
         cmocka_unit_test(embedding_matches_float64_with_repeated_tokens),
         cmocka_unit_test(adamw_matches_float64_and_any_slice),
+        cmocka_unit_test(master_split_and_join_lose_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,6 +158,35 @@ static void device_alloc_is_zeroed_and_aligned(void **state)
     ls_queue_destroy(queue);
 }
 
+static void shared_memory_and_move_copy_bytes(void **state)
+{
+    (void)state;
+    ls_queue *queue = NULL;
+    assert_int_equal(ls_queue_create_cpu(1, &queue), LS_OK);
+    assert_int_equal(ls_queue_device(queue), LS_DEVICE_CPU);
+    enum { BYTES = 100003 };
+    unsigned char *host = malloc(BYTES), *back = malloc(BYTES);
+    void *shared = NULL, *device = NULL;
+    assert_int_equal(ls_shared_alloc(queue, BYTES, &shared), LS_OK);
+    assert_int_equal(ls_device_alloc(queue, BYTES, &device), LS_OK);
+    for (size_t i = 0; i < BYTES; i++) {
+        host[i] = (unsigned char)(i * 7 + i / 256);
+        assert_int_equal(((unsigned char *)shared)[i], 0);
+    }
+    assert_int_equal(ls_queue_move(queue, shared, host, BYTES), LS_OK);
+    assert_int_equal(ls_queue_move(queue, device, shared, BYTES), LS_OK);
+    assert_int_equal(ls_queue_move(queue, back, device, BYTES), LS_OK);
+    assert_int_equal(ls_queue_move(queue, NULL, NULL, 0), LS_OK);
+    assert_int_equal(ls_queue_wait(queue), LS_OK);
+    assert_memory_equal(back, host, BYTES);
+    ls_shared_free(queue, shared, BYTES);
+    ls_shared_free(queue, NULL, BYTES);
+    ls_device_free(queue, device, BYTES);
+    free(host);
+    free(back);
+    ls_queue_destroy(queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +197,7 @@ int main(void)
         cmocka_unit_test(queue_create_follows_ls_isa),
         cmocka_unit_test(queue_scratch_is_aligned_and_per_worker),
         cmocka_unit_test(device_alloc_is_zeroed_and_aligned),
+        cmocka_unit_test(shared_memory_and_move_copy_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

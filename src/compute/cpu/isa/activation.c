@@ -3,7 +3,7 @@
 
 #include "compute/cpu/simd/simd_math.h"
 
-extern const ls_activation_kernels LS_KERNEL(ls_activation_kernels);
+extern const ls_activation_kernels LS_ISA_NAME(ls_activation_kernels);
 
 /* 2 sqrt(2 / pi) and 0.044715 times it: z = 2 u, u the argument of tanh. Since 1 + tanh(u) = 2
  * sigmoid(2 u), gelu(x) = x sigmoid(z), which loses nothing where tanh(u) is close to -1. */
@@ -58,7 +58,7 @@ static void swiglu_backward(const float *gate, const float *up, const float *dy,
     }
 }
 
-const ls_activation_kernels LS_KERNEL(ls_activation_kernels) = {
+const ls_activation_kernels LS_ISA_NAME(ls_activation_kernels) = {
     .gelu = gelu,
     .gelu_backward = gelu_backward,
     .swiglu = swiglu,

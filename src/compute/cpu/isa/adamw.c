@@ -3,7 +3,7 @@
 
 #include "compute/cpu/simd/simd.h"
 
-extern const ls_adamw_kernels LS_KERNEL(ls_adamw_kernels);
+extern const ls_adamw_kernels LS_ISA_NAME(ls_adamw_kernels);
 
 /*
  * m' = beta1 m + (1 - beta1) g,  v' = beta2 v + (1 - beta2) g^2,
@@ -28,4 +28,4 @@ static void update(const ls_adamw_factors *f, float *p, const float *g, float *m
     }
 }
 
-const ls_adamw_kernels LS_KERNEL(ls_adamw_kernels) = {.update = update};
+const ls_adamw_kernels LS_ISA_NAME(ls_adamw_kernels) = {.update = update};

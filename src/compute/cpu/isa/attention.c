@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-extern const ls_attention_kernels LS_KERNEL(ls_attention_kernels);
+extern const ls_attention_kernels LS_ISA_NAME(ls_attention_kernels);
 
 enum { BLOCK = LS_ATTENTION_BLOCK };
 
@@ -434,4 +434,4 @@ static void backward(const ls_attention_head *head, float *scratch)
     unpack_rows(w.dv, length, dim, 1.0f, head->dv, 0);
 }
 
-const ls_attention_kernels LS_KERNEL(ls_attention_kernels) = {.forward = forward, .backward = backward};
+const ls_attention_kernels LS_ISA_NAME(ls_attention_kernels) = {.forward = forward, .backward = backward};

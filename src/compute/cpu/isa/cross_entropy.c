@@ -3,7 +3,7 @@
 
 #include "compute/cpu/simd/simd_math.h"
 
-extern const ls_cross_entropy_kernels LS_KERNEL(ls_cross_entropy_kernels);
+extern const ls_cross_entropy_kernels LS_ISA_NAME(ls_cross_entropy_kernels);
 
 /* Elements summed before the sum is added to the row's: keeps the rounding error of 256k terms near
  * that of 1k. */
@@ -75,4 +75,4 @@ static float row(float *logits, int64_t vocab, int32_t target, bool with_gradien
     return loss;
 }
 
-const ls_cross_entropy_kernels LS_KERNEL(ls_cross_entropy_kernels) = {.row = row};
+const ls_cross_entropy_kernels LS_ISA_NAME(ls_cross_entropy_kernels) = {.row = row};

@@ -3,7 +3,7 @@
 
 #include "compute/cpu/simd/simd.h"
 
-extern const ls_elementwise_kernels LS_KERNEL(ls_elementwise_kernels);
+extern const ls_elementwise_kernels LS_ISA_NAME(ls_elementwise_kernels);
 
 static void add(const float *a, const float *b, float *out, int64_t count)
 {
@@ -54,7 +54,7 @@ static int64_t find_nonfinite(const float *x, int64_t count)
     return -1;
 }
 
-const ls_elementwise_kernels LS_KERNEL(ls_elementwise_kernels) = {
+const ls_elementwise_kernels LS_ISA_NAME(ls_elementwise_kernels) = {
     .add = add,
     .fill = fill,
     .square_sum = square_sum,

@@ -26,7 +26,7 @@
 
 #include <string.h>
 
-extern const ls_gemm_kernels LS_KERNEL(ls_gemm_kernels);
+extern const ls_gemm_kernels LS_ISA_NAME(ls_gemm_kernels);
 
 /* The micro tile. Its ROWS x (VECTORS * 16) sums, one row of B and one broadcast value must fit
  * into the registers. */
@@ -413,7 +413,7 @@ static double burst(int64_t rounds, float *sink_out)
     return 2.0 * LS_LANES * ROWS * VECTORS * (double)rounds;
 }
 
-const ls_gemm_kernels LS_KERNEL(ls_gemm_kernels) = {
+const ls_gemm_kernels LS_ISA_NAME(ls_gemm_kernels) = {
     .row_grain = ROWS,
     .column_grain = PANEL,
     .scratch_floats = scratch_floats,

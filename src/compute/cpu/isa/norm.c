@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-extern const ls_norm_kernels LS_KERNEL(ls_norm_kernels);
+extern const ls_norm_kernels LS_ISA_NAME(ls_norm_kernels);
 
 enum { STRIDE4 = 4 * LS_LANES };
 
@@ -163,7 +163,7 @@ static void combine(const float *parts, int64_t count, int64_t stride, int64_t w
     }
 }
 
-const ls_norm_kernels LS_KERNEL(ls_norm_kernels) = {
+const ls_norm_kernels LS_ISA_NAME(ls_norm_kernels) = {
     .forward = forward,
     .backward = backward,
     .combine = combine,

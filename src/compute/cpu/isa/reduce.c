@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-extern const ls_reduce_kernels LS_KERNEL(ls_reduce_kernels);
+extern const ls_reduce_kernels LS_ISA_NAME(ls_reduce_kernels);
 
 /* One line of 16 floats per input and turn; the memory of peers is fetched this far ahead, since
  * each of up to 16 streams is one that the processor's own prefetching has to notice first. */
@@ -122,7 +122,7 @@ static void copy(const void *in, void *out, int64_t bytes)
     vf_fence();
 }
 
-const ls_reduce_kernels LS_KERNEL(ls_reduce_kernels) = {
+const ls_reduce_kernels LS_ISA_NAME(ls_reduce_kernels) = {
     .sum = sum,
     .copy = copy,
 };

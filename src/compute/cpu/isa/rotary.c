@@ -3,7 +3,7 @@
 
 #include "compute/cpu/simd/simd.h"
 
-extern const ls_rotary_kernels LS_KERNEL(ls_rotary_kernels);
+extern const ls_rotary_kernels LS_ISA_NAME(ls_rotary_kernels);
 
 static void rotate(float *x, int64_t heads, int64_t half, const float *cosine, const float *sine,
                    float direction)
@@ -21,4 +21,4 @@ static void rotate(float *x, int64_t heads, int64_t half, const float *cosine, c
     }
 }
 
-const ls_rotary_kernels LS_KERNEL(ls_rotary_kernels) = {.rotate = rotate};
+const ls_rotary_kernels LS_ISA_NAME(ls_rotary_kernels) = {.rotate = rotate};

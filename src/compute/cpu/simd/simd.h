@@ -30,8 +30,8 @@
  *
  * There are no approximate reciprocals or roots, because they differ between processors.
  *
- * LS_KERNEL(name) is the name of a symbol in this instruction set: LS_KERNEL(ls_norm_kernels) is
- * ls_norm_kernels_avx2.
+ * LS_ISA_NAME(name) is the name of a symbol in this instruction set: LS_ISA_NAME(ls_norm_kernels)
+ * is ls_norm_kernels_avx2.
  */
 #ifndef LS_COMPUTE_CPU_SIMD_SIMD_H
 #define LS_COMPUTE_CPU_SIMD_SIMD_H
@@ -53,9 +53,9 @@
 #define LS_SIMD static inline __attribute__((always_inline, unused))
 #endif
 
-#define LS_KERNEL_PASTE_(name, isa) name##_##isa
-#define LS_KERNEL_PASTE(name, isa)  LS_KERNEL_PASTE_(name, isa)
-#define LS_KERNEL(name)             LS_KERNEL_PASTE(name, LS_ISA)
+#define LS_ISA_NAME_PASTE_(name, isa) name##_##isa
+#define LS_ISA_NAME_PASTE(name, isa)  LS_ISA_NAME_PASTE_(name, isa)
+#define LS_ISA_NAME(name)             LS_ISA_NAME_PASTE(name, LS_ISA)
 
 #if defined(LS_ISA_avx512)
 #include "compute/cpu/simd/simd_avx512.h"
