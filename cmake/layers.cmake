@@ -90,6 +90,11 @@ if(TARGET ls_compute)
   endif()
 endif()
 
+if(TARGET ls_compute)
+  ls_cuda_embed(ls_compute)
+  target_link_libraries(ls_compute PUBLIC ${CMAKE_DL_LIBS})
+endif()
+
 # ls_embed(TARGET TABLE FILES...): the files, built into a layer as a table of that name (base/embedded.h).
 function(ls_embed target table)
   set(output ${PROJECT_BINARY_DIR}/generated/${table}.c)

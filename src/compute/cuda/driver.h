@@ -27,7 +27,11 @@ typedef struct CUevent_st *CUevent;
 
 /* A descriptor of the bulk copy engine (TMA). */
 typedef struct CUtensorMap {
+#ifdef __cplusplus
+    alignas(64) uint64_t opaque[16];
+#else
     _Alignas(64) uint64_t opaque[16];
+#endif
 } CUtensorMap;
 
 enum {
@@ -74,17 +78,18 @@ enum {
     X(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                          \
     X(cuDeviceGetName, "cuDeviceGetName", (char *name, int bytes, CUdevice device))                          \
     X(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))            \
-    X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, CUdevice device))                             \
+    X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device))                            \
     X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))          \
     X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                          \
     X(cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext context))                                               \
-    X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t *free_bytes, size_t *total_bytes))                            \
+    X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes))                          \
     X(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * memory, size_t bytes))                                     \
     X(cuMemFree, "cuMemFree_v2", (CUdeviceptr memory))                                                       \
     X(cuMemHostAlloc, "cuMemHostAlloc", (void **memory, size_t bytes, unsigned flags))                       \
     X(cuMemFreeHost, "cuMemFreeHost", (void *memory))                                                        \
     X(cuMemcpyAsync, "cuMemcpyAsync", (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))     \
-    X(cuMemsetD8Async, "cuMemsetD8Async", (CUdeviceptr to, unsigned char value, size_t count, CUstream stream)) \
+    X(cuMemsetD8Async, "cuMemsetD8Async",                                                                    \
+      (CUdeviceptr to, unsigned char value, size_t count, CUstream stream))                                  \
     X(cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                 \
     X(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                              \
     X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                         \
@@ -97,7 +102,8 @@ enum {
     X(cuEventElapsedTime, "cuEventElapsedTime", (float *ms, CUevent begin, CUevent end))                     \
     X(cuModuleLoadData, "cuModuleLoadData", (CUmodule * module, const void *image))                          \
     X(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                                   \
-    X(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction * function, CUmodule module, const char *name)) \
+    X(cuModuleGetFunction, "cuModuleGetFunction",                                                            \
+      (CUfunction * function, CUmodule module, const char *name))                                            \
     X(cuFuncSetAttribute, "cuFuncSetAttribute", (CUfunction function, int attribute, int value))             \
     X(cuFuncGetAttribute, "cuFuncGetAttribute", (int *value, int attribute, CUfunction function))            \
     X(cuLaunchKernel, "cuLaunchKernel",                                                                      \

@@ -28,6 +28,8 @@ typedef struct ls_queue_cuda {
     int shared_bytes_max;
     /* Products of float32 matrices may round their inputs to TF32. */
     bool tf32;
+    /* The first error that ls_queue_wait returned; the device does nothing more after one. */
+    CUresult lost;
     struct ls_cuda_modules *modules;
     const struct ls_cublaslt *blas; /* NULL: not there; own products are used */
     struct ls_cuda_matmuls *matmuls;
@@ -47,10 +49,20 @@ static inline ls_queue_cuda *ls_cuda_of(ls_queue *queue)
  * until the next ls_cuda_scratch. Growing waits for the queue. Errors: LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_cuda_scratch(ls_queue_cuda *queue, size_t bytes, void **memory_out);
 
+/* Makes the queue's context that of the calling thread; cheap when it is already. Whoever calls the
+ * driver for a queue calls it first; ls_cuda_launch and ls_cuda_scratch do so themselves. */
+LS_MUST_CHECK ls_status ls_cuda_enter(ls_queue_cuda *queue);
+
 /* A kernel: `file` is the source in compute/cuda/device without its ending, `name` the function. */
 typedef struct ls_cuda_kernel {
     const char *file, *name;
 } ls_cuda_kernel;
+
+/* The kernels that the queue has loaded (compute/cuda/launch.c). Errors: LS_ERR_UNSUPPORTED: the
+ * program was built without the CUDA toolkit; LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_cuda_modules_create(const ls_cuda_driver *driver,
+                                               struct ls_cuda_modules **modules_out);
+void ls_cuda_modules_destroy(const ls_cuda_driver *driver, struct ls_cuda_modules *modules);
 
 /* Blocks of a launch, threads of a block, and dynamic shared memory of a block. */
 typedef struct ls_cuda_grid {

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# Runs nvcc and keeps what ptxas reports about registers in a file; shown only when nvcc fails or warns.
+#   cmake -DNVCC=PATH -DLOG=FILE -P nvcc.cmake -- ARGUMENTS...
+set(arguments "")
+set(is_after OFF)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+  if(is_after)
+    list(APPEND arguments "${CMAKE_ARGV${i}}")
+  elseif(CMAKE_ARGV${i} STREQUAL "--")
+    set(is_after ON)
+  endif()
+endforeach()
+execute_process(COMMAND ${NVCC} ${arguments} RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
+file(WRITE ${LOG} "${said}")
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${said}")
+elseif(said MATCHES "warning")
+  message("${said}")
+endif()

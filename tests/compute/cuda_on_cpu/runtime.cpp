@@ -1,0 +1,673 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/cuda_on_cpu/runtime.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <sys/mman.h>
+#include <thread>
+
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
+}
+#define TSAN(...) __VA_ARGS__
+#else
+#define TSAN(...)
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
+/* Saves the registers that a call must keep on this stack, and goes on with those of another. */
+extern "C" void cuda_on_cpu_switch(void **stack_pointer_out, void *stack_pointer);
+asm(".text\n"
+    ".globl cuda_on_cpu_switch\n"
+    ".hidden cuda_on_cpu_switch\n"
+    ".type cuda_on_cpu_switch,@function\n"
+    "cuda_on_cpu_switch:\n"
+    "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq %r15\n"
+    "    movq %rsp,(%rdi)\n"
+    "    movq %rsi,%rsp\n"
+    "    popq %r15\n    popq %r14\n    popq %r13\n    popq %r12\n    popq %rbx\n    popq %rbp\n"
+    "    ret\n"
+    ".size cuda_on_cpu_switch,.-cuda_on_cpu_switch\n");
+
+namespace cuda_on_cpu
+{
+
+thread_local block *current_block;
+thread_local thread *current_thread;
+kernel *first_kernel;
+
+namespace
+{
+
+#ifdef CUDA_ON_CPU_SANITIZED
+constexpr size_t STACK_BYTES = 256 * 1024;
+#else
+constexpr size_t STACK_BYTES = 64 * 1024;
+#endif
+constexpr size_t GUARD_BYTES = 4096, SHARED_ALIGN = 1024, CANARY_BYTES = 256;
+constexpr unsigned char POISON = 0xa5, CANARY = 0xc7;
+
+unsigned environment_number(const char *name, unsigned otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? (unsigned)strtoul(text, nullptr, 10) : otherwise;
+}
+
+uint32_t next_random(uint32_t &state)
+{
+    state = state * 1664525u + 1013904223u;
+    return state >> 8;
+}
+
+/* ---- stacks ---- */
+
+/* The stacks that a worker has and no fiber uses. Those that were used last come first: they are in
+ * the caches. */
+struct stack_pool {
+    std::vector<unsigned char *> free;
+    unsigned made = 0;
+
+    unsigned char *take()
+    {
+        if (free.empty()) {
+            void *memory = mmap(nullptr, STACK_BYTES + GUARD_BYTES, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (memory == MAP_FAILED || mprotect(memory, GUARD_BYTES, PROT_NONE) != 0) {
+                die("no memory for the stack of a thread");
+            }
+            made++;
+            return (unsigned char *)memory + GUARD_BYTES;
+        }
+        unsigned char *stack = free.back();
+        free.pop_back();
+        return stack;
+    }
+
+    void give(unsigned char *stack)
+    {
+        free.push_back(stack);
+    }
+};
+
+/* What a thread of the operating system needs to run blocks; kept from launch to launch. */
+struct worker {
+    block now;
+    std::vector<thread> threads;
+    std::vector<warp> warps;
+    stack_pool stacks;
+    unsigned char *shared = nullptr;
+    size_t shared_room = 0;
+    std::vector<void *> sanitizer_fibers;
+};
+
+thread_local worker *current_worker __attribute__((tls_model("initial-exec")));
+
+/* ---- switching ---- */
+
+[[noreturn]] void thread_main();
+
+/* A fiber that begins: its first return leads to thread_main. */
+void *first_frame(unsigned char *stack, unsigned number)
+{
+    /* Stacks begin at different cache lines, so that those of a warp fit into the cache together. */
+    const size_t offset = 64 + number % WARP_LANES * 128;
+    void **top = (void **)(stack + STACK_BYTES - offset);
+    *--top = nullptr;
+    *--top = (void *)thread_main;
+    for (int i = 0; i < 6; i++) {
+        *--top = nullptr;
+    }
+    return top;
+}
+
+/* Goes on with `next`; the stack pointer of who calls is saved at *from. */
+void resume(void **from, thread *next)
+{
+    if (!next->stack_pointer) {
+        next->stack = current_worker->stacks.take();
+#ifdef __SANITIZE_ADDRESS__
+        __asan_unpoison_memory_region(next->stack, STACK_BYTES);
+#endif
+        next->stack_pointer = first_frame(next->stack, next->number);
+    }
+    current_thread = next;
+    TSAN(__tsan_switch_to_fiber(next->sanitizer_fiber, 1);)
+    cuda_on_cpu_switch(from, next->stack_pointer);
+}
+
+void resume_scheduler(void **from)
+{
+    TSAN(__tsan_switch_to_fiber(current_block->sanitizer_fiber, 1);)
+    cuda_on_cpu_switch(from, current_block->scheduler);
+}
+
+/* A lane of the warp that can run, NULL: there is none. */
+thread *next_lane(const warp &group)
+{
+    if (!group.ready) {
+        return nullptr;
+    }
+    const int lane = current_block->is_backwards ? 31 - __builtin_clz(group.ready) : __builtin_ctz(group.ready);
+    return &group.lanes[lane];
+}
+
+/* Stops this thread until its lane is ready again. */
+void park(thread_state state, const char *place)
+{
+    thread *me = current_thread;
+    me->state = state;
+    me->place = place;
+    me->group->ready &= ~(1u << me->lane);
+    thread *next = next_lane(*me->group);
+    if (next) {
+        resume(&me->stack_pointer, next);
+    } else {
+        resume_scheduler(&me->stack_pointer);
+    }
+}
+
+void make_ready(thread &who)
+{
+    who.state = THREAD_READY;
+    who.group->ready |= 1u << who.lane;
+}
+
+/* ---- barriers ---- */
+
+void barrier_check(unsigned number, unsigned count)
+{
+    block &b = *current_block;
+    barrier &bar = b.barriers[number];
+    if (bar.arrived == 0 || bar.arrived < count) {
+        return;
+    }
+    bar.arrived = 0;
+    bar.generation++;
+    for (unsigned i = 0; i < b.thread_count; i++) {
+        if (b.threads[i].state == THREAD_AT_BARRIER && b.threads[i].barrier == number) {
+            make_ready(b.threads[i]);
+        }
+    }
+}
+
+unsigned barrier_count(unsigned count)
+{
+    return count ? count : current_block->thread_count - current_block->done;
+}
+
+/* Runs threads on one stack while they end without having waited. */
+void thread_main()
+{
+    for (;;) {
+        thread *me = current_thread;
+        current_block->what->call(current_block->arguments);
+        TSAN(__tsan_release(current_block);)
+        me->state = THREAD_DONE;
+        me->group->ready &= ~(1u << me->lane);
+        current_block->done++;
+        barrier_check(0, barrier_count(0));
+        thread *next = next_lane(*me->group);
+        if (next && !next->stack_pointer) {
+            next->stack = me->stack;
+            next->stack_pointer = me->stack; /* it has begun; the true value is written when it waits */
+            me->stack = nullptr;
+            current_thread = next;
+            TSAN(__tsan_switch_to_fiber(next->sanitizer_fiber, 1);)
+            continue;
+        }
+        /* No other fiber can take this stack before the switch, and nothing needs it afterwards. */
+        current_worker->stacks.give(me->stack);
+        me->stack = nullptr;
+        if (next) {
+            resume(&me->stack_pointer, next);
+        } else {
+            resume_scheduler(&me->stack_pointer);
+        }
+    }
+}
+
+/* ---- a block ---- */
+
+void prepare_threads(worker &w)
+{
+    block &b = w.now;
+    if (w.threads.size() < b.thread_count) {
+        w.threads.resize(b.thread_count);
+        w.warps.resize((b.thread_count + WARP_LANES - 1) / WARP_LANES);
+    }
+    b.threads = w.threads.data();
+    b.warps = w.warps.data();
+    b.warp_count = (b.thread_count + WARP_LANES - 1) / WARP_LANES;
+    for (unsigned i = 0; i < b.warp_count; i++) {
+        const unsigned lanes = b.thread_count - i * WARP_LANES;
+        warp &group = b.warps[i];
+        memset(&group, 0, sizeof group);
+        group.lanes = &b.threads[i * WARP_LANES];
+        group.all = group.ready = lanes >= WARP_LANES ? ~0u : (1u << lanes) - 1;
+    }
+    const dim3 &shape = b.threads_shape;
+    for (unsigned i = 0; i < b.thread_count; i++) {
+        thread &t = b.threads[i];
+        t.index = {i % shape.x, i / shape.x % shape.y, i / shape.x / shape.y};
+        t.number = i;
+        t.state = THREAD_READY;
+        t.lane = i % WARP_LANES;
+        t.group = &b.warps[i / WARP_LANES];
+        t.place = nullptr;
+        t.stack_pointer = nullptr;
+        t.open_copies.clear();
+        t.copy_groups.clear();
+    }
+    TSAN(while (w.sanitizer_fibers.size() < b.thread_count) {
+        w.sanitizer_fibers.push_back(__tsan_create_fiber(0));
+    } b.sanitizer_fiber = __tsan_get_current_fiber();
+         for (unsigned i = 0; i < b.thread_count; i++) { b.threads[i].sanitizer_fiber = w.sanitizer_fibers[i]; })
+}
+
+/* Lets every warp run until all its lanes wait. false: none could run. */
+bool run_warps(block &b)
+{
+    const uint32_t random = next_random(b.random);
+    const unsigned start = random % b.warp_count;
+    const bool is_descending = random >> 20 & 1;
+    b.is_backwards = random >> 21 & 1;
+    bool has_moved = false;
+    for (unsigned i = 0; i < b.warp_count; i++) {
+        const unsigned at = (start + (is_descending ? b.warp_count - i : i)) % b.warp_count;
+        thread *next;
+        while ((next = next_lane(b.warps[at])) != nullptr) {
+            has_moved = true;
+            resume(&b.scheduler, next);
+        }
+    }
+    return has_moved;
+}
+
+bool run_engine(block &b)
+{
+    if (b.engine_calls.empty()) {
+        return false;
+    }
+    std::vector<void (*)(void *)> calls;
+    std::vector<void *> contexts;
+    calls.swap(b.engine_calls);
+    contexts.swap(b.engine_contexts);
+    for (size_t i = 0; i < calls.size(); i++) {
+        calls[i](contexts[i]);
+    }
+    return true;
+}
+
+bool wake_spinning(block &b)
+{
+    bool has_woken = false;
+    for (unsigned i = 0; i < b.thread_count; i++) {
+        if (b.threads[i].state == THREAD_SPINNING) {
+            make_ready(b.threads[i]);
+            has_woken = true;
+        }
+    }
+    return has_woken;
+}
+
+void run_block(worker &w)
+{
+    using clock = std::chrono::steady_clock;
+    static const unsigned limit_s = environment_number("LS_CUDA_BLOCK_S", 20);
+    block &b = w.now;
+    b.done = 0;
+    memset(b.barriers, 0, sizeof b.barriers);
+    prepare_threads(w);
+    const clock::time_point began = clock::now();
+    unsigned spins = 0;
+    while (b.done < b.thread_count) {
+        bool has_moved = run_warps(b);
+        if (!has_moved || coin()) {
+            has_moved |= run_engine(b);
+        }
+        if (b.done < b.thread_count) {
+            has_moved |= wake_spinning(b);
+        }
+        if (!has_moved && b.done < b.thread_count) {
+            die("deadlock: a barrier or collective is not reached by all its threads");
+        }
+        if (++spins % 256 == 0 && clock::now() - began > std::chrono::seconds(limit_s)) {
+            die("the block has not ended after %u s (LS_CUDA_BLOCK_S)", limit_s);
+        }
+    }
+    run_engine(b);
+    TSAN(__tsan_acquire(&b);)
+}
+
+/* ---- a grid ---- */
+
+struct grid {
+    const kernel *what;
+    dim3 blocks, threads;
+    unsigned shared_bytes;
+    const void *arguments;
+    uint64_t count, first, step;
+    std::atomic<uint64_t> next;
+    uint32_t seed;
+};
+
+void prepare_shared(worker &w, size_t bytes)
+{
+#ifdef __SANITIZE_ADDRESS__
+    const size_t room = bytes; /* exactly, so that a byte too far is found */
+#else
+    const size_t room = SHARED_BYTES_MAX + CANARY_BYTES;
+#endif
+    if (room != w.shared_room) {
+        free(w.shared);
+        void *memory = nullptr;
+        if (posix_memalign(&memory, SHARED_ALIGN, room ? room : 1) != 0) {
+            die("no memory for shared memory");
+        }
+        w.shared = (unsigned char *)memory;
+        w.shared_room = room;
+    }
+    memset(w.shared, POISON, bytes);
+#ifndef __SANITIZE_ADDRESS__
+    memset(w.shared + bytes, CANARY, CANARY_BYTES);
+#endif
+}
+
+void check_shared(const worker &w, size_t bytes)
+{
+#ifndef __SANITIZE_ADDRESS__
+    for (size_t i = 0; i < CANARY_BYTES; i++) {
+        if (w.shared[bytes + i] != CANARY) {
+            die("a thread wrote byte %zu of %zu bytes of dynamic shared memory", bytes + i, bytes);
+        }
+    }
+#else
+    (void)w;
+    (void)bytes;
+#endif
+}
+
+void run_blocks(worker &w, grid &g)
+{
+    block &b = w.now;
+    block *const block_before = current_block;
+    worker *const worker_before = current_worker;
+    current_block = &b;
+    current_worker = &w;
+    b.what = g.what;
+    b.arguments = g.arguments;
+    b.threads_shape = g.threads;
+    b.grid_shape = g.blocks;
+    b.thread_count = g.threads.x * g.threads.y * g.threads.z;
+    b.shared_bytes = g.shared_bytes;
+    for (uint64_t i; (i = g.next.fetch_add(1)) < g.count;) {
+        const uint64_t at = (uint64_t)(((unsigned __int128)i * g.step + g.first) % g.count);
+        b.index = {(unsigned)(at % g.blocks.x), (unsigned)(at / g.blocks.x % g.blocks.y),
+                   (unsigned)(at / g.blocks.x / g.blocks.y)};
+        b.random = g.seed + (uint32_t)at * 2654435761u;
+        prepare_shared(w, g.shared_bytes);
+        b.shared = w.shared;
+        run_block(w);
+        check_shared(w, g.shared_bytes);
+    }
+    current_block = block_before;
+    current_worker = worker_before;
+}
+
+/* The workers beside the thread that launches. They live as long as the process. */
+class crew
+{
+  public:
+    void run(grid &g)
+    {
+        const unsigned others = (unsigned)std::min<uint64_t>(size() - 1, g.count - 1);
+        if (others > 0) {
+            start(others);
+            std::lock_guard<std::mutex> hold(lock);
+            now = &g;
+            wanted = others;
+            busy = others;
+            generation++;
+            bell.notify_all();
+        }
+        run_blocks(own, g);
+        std::unique_lock<std::mutex> hold(lock);
+        ended.wait(hold, [this] { return busy == 0; });
+        now = nullptr;
+    }
+
+  private:
+    static unsigned size()
+    {
+#ifdef CUDA_ON_CPU_SANITIZED
+        return 1;
+#else
+        static const unsigned count =
+            std::max(1u, environment_number("LS_CUDA_THREADS", std::thread::hardware_concurrency()));
+        return count;
+#endif
+    }
+
+    void start(unsigned others)
+    {
+        while (started < others) {
+            std::thread([this, number = started] { work(number); }).detach();
+            started++;
+        }
+    }
+
+    void work(unsigned number)
+    {
+        worker *me = new worker;
+        uint64_t seen = 0;
+        std::unique_lock<std::mutex> hold(lock);
+        for (;;) {
+            bell.wait(hold, [&] { return generation != seen; });
+            seen = generation;
+            if (number >= wanted) {
+                continue;
+            }
+            grid *mine = now;
+            hold.unlock();
+            run_blocks(*me, *mine);
+            hold.lock();
+            if (--busy == 0) {
+                ended.notify_all();
+            }
+        }
+    }
+
+    worker own;
+    std::mutex lock;
+    std::condition_variable bell, ended;
+    grid *now = nullptr;
+    unsigned started = 0, wanted = 0, busy = 0;
+    uint64_t generation = 0;
+};
+
+} // namespace
+
+void run_grid(const kernel &what, dim3 blocks, dim3 threads, unsigned shared_bytes, const void *arguments)
+{
+    static crew *all = new crew;
+    static uint32_t launches = 0;
+    uint32_t random = environment_number("LS_CUDA_SEED", 1) * 2246822519u + launches++;
+    grid g{};
+    g.what = &what;
+    g.blocks = blocks;
+    g.threads = threads;
+    g.shared_bytes = shared_bytes;
+    g.arguments = arguments;
+    g.count = (uint64_t)blocks.x * blocks.y * blocks.z;
+    g.first = next_random(random) % g.count;
+    do {
+        g.step = next_random(random) % g.count + 1;
+    } while (std::gcd(g.step, g.count) != 1);
+    g.seed = next_random(random);
+    all->run(g);
+}
+
+void die(const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const block *b = current_block;
+    if (!b) {
+        fprintf(stderr, "cuda_on_cpu: %s\n", text);
+        abort();
+    }
+    fprintf(stderr, "cuda_on_cpu: kernel %s (%s), block (%u, %u, %u): %s\n", b->what->name, b->what->file,
+            b->index.x, b->index.y, b->index.z, text);
+    if (current_thread) {
+        fprintf(stderr, "  thread %u is running\n", current_thread->number);
+    }
+    for (unsigned i = 0, shown = 0; i < b->thread_count && shown < 40; i++) {
+        const thread &t = b->threads[i];
+        if (t.state != THREAD_DONE && t.state != THREAD_READY && (i < 4 || i % WARP_LANES == 0)) {
+            fprintf(stderr, "  thread %u waits: %s\n", i, t.place);
+            shown++;
+        }
+    }
+    abort();
+}
+
+bool coin()
+{
+    return next_random(current_block->random) >> 12 & 1;
+}
+
+void spin(const char *place)
+{
+    unwatched guard;
+    park(THREAD_SPINNING, place);
+}
+
+void barrier_wait(unsigned number, unsigned count)
+{
+    unwatched guard;
+    barrier &bar = current_block->barriers[number];
+    char *tag = &bar.tags[bar.generation & 1];
+    (void)tag;
+    TSAN(__tsan_release(tag);)
+    bar.arrived++;
+    thread *me = current_thread;
+    me->state = THREAD_AT_BARRIER;
+    me->barrier = number;
+    barrier_check(number, barrier_count(count));
+    if (me->state == THREAD_AT_BARRIER) {
+        park(THREAD_AT_BARRIER, number ? "a named barrier" : "__syncthreads");
+    }
+    TSAN(__tsan_acquire(tag);)
+}
+
+void barrier_arrive(unsigned number, unsigned count)
+{
+    unwatched guard;
+    barrier &bar = current_block->barriers[number];
+    TSAN(__tsan_release(&bar.tags[bar.generation & 1]);)
+    bar.arrived++;
+    barrier_check(number, barrier_count(count));
+}
+
+/* The meeting of these lanes, NULL: too many at once. */
+static meeting *find_meeting(warp &group, unsigned mask)
+{
+    meeting *free = nullptr;
+    for (meeting &m : group.meetings) {
+        if (m.seen && m.mask == mask) {
+            return &m;
+        }
+        if (!m.seen && !free) {
+            free = &m;
+        }
+    }
+    return free;
+}
+
+bool collective_begin(unsigned mask, void *record, const void *site, const char *place, unsigned *mask_out,
+                      void ***records_out)
+{
+    thread *me = current_thread;
+    warp &group = *me->group;
+    mask &= group.all;
+    if (!(mask >> me->lane & 1)) {
+        die("lane %u calls %s with the mask %08x, which lacks it", me->lane, place, mask);
+    }
+    meeting *m = find_meeting(group, mask);
+    if (!m) {
+        die("%s: the lanes of a warp are in too many collectives", place);
+    }
+    if (!m->seen) {
+        m->mask = mask;
+        m->site = site;
+        m->tag = &group.tags[group.next_tag++ % sizeof group.tags];
+    } else if (m->site != site) {
+        die("lanes of a warp meet in different collectives, one of them %s", place);
+    }
+    group.records[me->lane] = record;
+    m->seen |= 1u << me->lane;
+    char *tag = m->tag;
+    (void)tag;
+    TSAN(__tsan_release(tag);)
+    if (m->seen != mask) {
+        park(THREAD_IN_COLLECTIVE, place);
+        TSAN(__tsan_acquire(tag);)
+        return false;
+    }
+    TSAN(__tsan_acquire(tag);)
+    m->seen = 0;
+    *mask_out = mask;
+    *records_out = group.records;
+    return true;
+}
+
+void collective_end(unsigned mask)
+{
+    warp &group = *current_thread->group;
+    for (unsigned rest = mask & ~(1u << current_thread->lane); rest; rest &= rest - 1) {
+        group.lanes[__builtin_ctz(rest)].state = THREAD_READY;
+    }
+    group.ready |= mask;
+}
+
+void engine_call(void (*fn)(void *), void *context)
+{
+    block &b = *current_block;
+    if (coin()) {
+        fn(context);
+        return;
+    }
+    b.engine_calls.push_back(fn);
+    b.engine_contexts.push_back(context);
+}
+
+#ifdef __SANITIZE_THREAD__
+unwatched::unwatched()
+{
+    AnnotateIgnoreReadsBegin("", 0);
+    AnnotateIgnoreWritesBegin("", 0);
+}
+unwatched::~unwatched()
+{
+    AnnotateIgnoreWritesEnd("", 0);
+    AnnotateIgnoreReadsEnd("", 0);
+}
+#endif
+
+} // namespace cuda_on_cpu
