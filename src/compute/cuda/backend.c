@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/cuda/backend_cuda.h"
 
+#include "compute/cuda/activation.h"
 #include "compute/cuda/elementwise.h"
+#include "compute/cuda/norm.h"
+#include "compute/cuda/rotary.h"
 
-/* An op that is NULL here is not supported on GPUs yet; the public functions say so. */
 const ls_backend ls_cuda_backend = {
     .device = LS_DEVICE_CUDA,
 
@@ -17,4 +19,13 @@ const ls_backend ls_cuda_backend = {
     .device_name = ls_cuda_device_name,
 
     .fill = ls_cuda_fill,
+    .norm_forward = ls_cuda_norm_forward,
+    .norm_forward_residual = ls_cuda_norm_forward_residual,
+    .norm_backward = ls_cuda_norm_backward,
+    .norm_workspace = ls_cuda_norm_workspace,
+    .rotary = ls_cuda_rotary,
+    .gelu_forward = ls_cuda_gelu_forward,
+    .gelu_backward = ls_cuda_gelu_backward,
+    .swiglu_forward = ls_cuda_swiglu_forward,
+    .swiglu_backward = ls_cuda_swiglu_backward,
 };

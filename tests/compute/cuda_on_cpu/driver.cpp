@@ -225,17 +225,39 @@ CUDA_API CUresult cuDriverGetVersion(int *version)
 CUDA_API CUresult cuGetErrorName(CUresult error, const char **name)
 {
     switch (error) {
-    case CUDA_SUCCESS: *name = "CUDA_SUCCESS"; break;
-    case CUDA_ERROR_INVALID_VALUE: *name = "CUDA_ERROR_INVALID_VALUE"; break;
-    case CUDA_ERROR_OUT_OF_MEMORY: *name = "CUDA_ERROR_OUT_OF_MEMORY"; break;
-    case CUDA_ERROR_NO_DEVICE: *name = "CUDA_ERROR_NO_DEVICE"; break;
-    case CUDA_ERROR_ECC_UNCORRECTABLE: *name = "CUDA_ERROR_ECC_UNCORRECTABLE"; break;
-    case CUDA_ERROR_ILLEGAL_ADDRESS: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
-    case CUDA_ERROR_LAUNCH_FAILED: *name = "CUDA_ERROR_LAUNCH_FAILED"; break;
-    case ERROR_INVALID_CONTEXT: *name = "CUDA_ERROR_INVALID_CONTEXT"; break;
-    case ERROR_INVALID_HANDLE: *name = "CUDA_ERROR_INVALID_HANDLE"; break;
-    case ERROR_NOT_FOUND: *name = "CUDA_ERROR_NOT_FOUND"; break;
-    default: *name = nullptr; return CUDA_ERROR_INVALID_VALUE;
+    case CUDA_SUCCESS:
+        *name = "CUDA_SUCCESS";
+        break;
+    case CUDA_ERROR_INVALID_VALUE:
+        *name = "CUDA_ERROR_INVALID_VALUE";
+        break;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        *name = "CUDA_ERROR_OUT_OF_MEMORY";
+        break;
+    case CUDA_ERROR_NO_DEVICE:
+        *name = "CUDA_ERROR_NO_DEVICE";
+        break;
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+        *name = "CUDA_ERROR_ECC_UNCORRECTABLE";
+        break;
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+        *name = "CUDA_ERROR_ILLEGAL_ADDRESS";
+        break;
+    case CUDA_ERROR_LAUNCH_FAILED:
+        *name = "CUDA_ERROR_LAUNCH_FAILED";
+        break;
+    case ERROR_INVALID_CONTEXT:
+        *name = "CUDA_ERROR_INVALID_CONTEXT";
+        break;
+    case ERROR_INVALID_HANDLE:
+        *name = "CUDA_ERROR_INVALID_HANDLE";
+        break;
+    case ERROR_NOT_FOUND:
+        *name = "CUDA_ERROR_NOT_FOUND";
+        break;
+    default:
+        *name = nullptr;
+        return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
 }
@@ -274,18 +296,29 @@ CUDA_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice)
 {
     ENTER("cuDeviceGetAttribute");
     switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 4; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *value = 4;
+        break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
         *value = (int)environment_number("LS_CUDA_CAPABILITY", 90) / 10;
         break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
         *value = (int)environment_number("LS_CUDA_CAPABILITY", 90) % 10;
         break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = SHARED_BYTES_MAX; break;
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 50 << 20; break;
-    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1980000; break;
-    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 2619000; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        *value = SHARED_BYTES_MAX;
+        break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+        *value = 50 << 20;
+        break;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+        *value = 1980000;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+        *value = 2619000;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
 }
@@ -585,8 +618,8 @@ CUDA_API CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t ra
                                          int /* l2_promotion */, int oob_fill)
 {
     ENTER("cuTensorMapEncodeTiled");
-    if (type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || rank < 1 || rank > 5 || interleave != 0 || oob_fill != 0 ||
-        (swizzle != CU_TENSOR_MAP_SWIZZLE_NONE && swizzle != CU_TENSOR_MAP_SWIZZLE_128B) ||
+    if (type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || rank < 1 || rank > 5 || interleave != 0 ||
+        oob_fill != 0 || (swizzle != CU_TENSOR_MAP_SWIZZLE_NONE && swizzle != CU_TENSOR_MAP_SWIZZLE_128B) ||
         (uintptr_t)address % 16 != 0 || box[0] * 2 % 16 != 0 ||
         (swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] * 2 > 128)) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -596,7 +629,8 @@ CUDA_API CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t ra
     m.rank = (uint8_t)rank;
     m.swizzle = (uint8_t)swizzle;
     for (uint32_t i = 0; i < rank; i++) {
-        if (dims[i] < 1 || dims[i] > 0x100000000ull || box[i] < 1 || box[i] > 256 || element_strides[i] != 1 ||
+        if (dims[i] < 1 || dims[i] > 0x100000000ull || box[i] < 1 || box[i] > 256 ||
+            element_strides[i] != 1 ||
             (i > 0 && (strides[i - 1] % 16 != 0 || strides[i - 1] >= 1ull << 40))) {
             return CUDA_ERROR_INVALID_VALUE;
         }

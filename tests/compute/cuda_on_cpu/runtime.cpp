@@ -113,7 +113,7 @@ struct worker {
     std::vector<void *> sanitizer_fibers;
 };
 
-thread_local worker *current_worker __attribute__((tls_model("initial-exec")));
+thread_local worker *current_worker;
 
 /* ---- switching ---- */
 
@@ -160,7 +160,8 @@ thread *next_lane(const warp &group)
     if (!group.ready) {
         return nullptr;
     }
-    const int lane = current_block->is_backwards ? 31 - __builtin_clz(group.ready) : __builtin_ctz(group.ready);
+    const int lane =
+        current_block->is_backwards ? 31 - __builtin_clz(group.ready) : __builtin_ctz(group.ready);
     return &group.lanes[lane];
 }
 
@@ -271,10 +272,12 @@ void prepare_threads(worker &w)
         t.open_copies.clear();
         t.copy_groups.clear();
     }
-    TSAN(while (w.sanitizer_fibers.size() < b.thread_count) {
-        w.sanitizer_fibers.push_back(__tsan_create_fiber(0));
-    } b.sanitizer_fiber = __tsan_get_current_fiber();
-         for (unsigned i = 0; i < b.thread_count; i++) { b.threads[i].sanitizer_fiber = w.sanitizer_fibers[i]; })
+    TSAN(
+        while (w.sanitizer_fibers.size() < b.thread_count) {
+            w.sanitizer_fibers.push_back(__tsan_create_fiber(0));
+        } b.sanitizer_fiber = __tsan_get_current_fiber();
+        for (unsigned i = 0; i < b.thread_count;
+             i++) { b.threads[i].sanitizer_fiber = w.sanitizer_fibers[i]; })
 }
 
 /* Lets every warp run until all its lanes wait. false: none could run. */

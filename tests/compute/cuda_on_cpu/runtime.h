@@ -49,7 +49,13 @@ struct pending_copy {
     unsigned bytes;
 };
 
-enum thread_state : uint8_t { THREAD_READY, THREAD_IN_COLLECTIVE, THREAD_AT_BARRIER, THREAD_SPINNING, THREAD_DONE };
+enum thread_state : uint8_t {
+    THREAD_READY,
+    THREAD_IN_COLLECTIVE,
+    THREAD_AT_BARRIER,
+    THREAD_SPINNING,
+    THREAD_DONE
+};
 
 struct warp;
 
@@ -119,8 +125,8 @@ struct block {
     std::vector<void *> engine_contexts;
 };
 
-extern thread_local block *current_block __attribute__((tls_model("initial-exec")));
-extern thread_local thread *current_thread __attribute__((tls_model("initial-exec")));
+extern thread_local block *current_block;
+extern thread_local thread *current_thread;
 
 /* Ends the process with a message that names the kernel, the block and what its threads wait for. */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -171,7 +177,8 @@ inline void collective(unsigned mask, record_type &record, const char *place, fu
     unsigned lanes;
     void **records;
     if (collective_begin(mask, &record, &site, place, &lanes, &records)) {
-        fn([records](unsigned lane) -> record_type & { return *static_cast<record_type *>(records[lane]); }, lanes);
+        fn([records](unsigned lane) -> record_type & { return *static_cast<record_type *>(records[lane]); },
+           lanes);
         collective_end(lanes);
     }
 }

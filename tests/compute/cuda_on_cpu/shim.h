@@ -24,7 +24,7 @@
 #define __global__ static
 #define __device__
 #define __host__
-#define __constant__ static
+#define __constant__    static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
@@ -204,18 +204,18 @@ CUDA_ON_CPU_MIN_MAX_FLOAT(float, double, double, )
 CUDA_ON_CPU_MIN_MAX_FLOAT(double, float, double, )
 
 /* Macros, because newer C libraries have functions of these names. */
-#define rsqrtf(x)      (1.0f / sqrtf(x))
-#define rsqrt(x)       (1.0 / sqrt(x))
-#define __expf(x)      expf(x)
-#define __exp2f(x)     exp2f(x)
-#define __exp10f(x)    powf(10.0f, x)
-#define __logf(x)      logf(x)
-#define __log2f(x)     log2f(x)
-#define __log10f(x)    log10f(x)
-#define __sinf(x)      sinf(x)
-#define __cosf(x)      cosf(x)
-#define __tanf(x)      tanf(x)
-#define __powf(x, y)   powf(x, y)
+#define rsqrtf(x)        (1.0f / sqrtf(x))
+#define rsqrt(x)         (1.0 / sqrt(x))
+#define __expf(x)        expf(x)
+#define __exp2f(x)       exp2f(x)
+#define __exp10f(x)      powf(10.0f, x)
+#define __logf(x)        logf(x)
+#define __log2f(x)       log2f(x)
+#define __log10f(x)      log10f(x)
+#define __sinf(x)        sinf(x)
+#define __cosf(x)        cosf(x)
+#define __tanf(x)        tanf(x)
+#define __powf(x, y)     powf(x, y)
 #define __fdividef(x, y) ((x) / (y))
 inline void __sincosf(float x, float *sine, float *cosine)
 {
@@ -472,19 +472,23 @@ inline int __all_sync(unsigned mask, int predicate)
 }
 inline unsigned __reduce_add_sync(unsigned mask, unsigned value)
 {
-    return ::cuda_on_cpu::reduce(mask, value, "__reduce_add_sync", [](unsigned a, unsigned b) { return a + b; });
+    return ::cuda_on_cpu::reduce(mask, value, "__reduce_add_sync",
+                                 [](unsigned a, unsigned b) { return a + b; });
 }
 inline unsigned __reduce_or_sync(unsigned mask, unsigned value)
 {
-    return ::cuda_on_cpu::reduce(mask, value, "__reduce_or_sync", [](unsigned a, unsigned b) { return a | b; });
+    return ::cuda_on_cpu::reduce(mask, value, "__reduce_or_sync",
+                                 [](unsigned a, unsigned b) { return a | b; });
 }
 template <class type> inline type __reduce_min_sync(unsigned mask, type value)
 {
-    return ::cuda_on_cpu::reduce(mask, value, "__reduce_min_sync", [](type a, type b) { return a < b ? a : b; });
+    return ::cuda_on_cpu::reduce(mask, value, "__reduce_min_sync",
+                                 [](type a, type b) { return a < b ? a : b; });
 }
 template <class type> inline type __reduce_max_sync(unsigned mask, type value)
 {
-    return ::cuda_on_cpu::reduce(mask, value, "__reduce_max_sync", [](type a, type b) { return a < b ? b : a; });
+    return ::cuda_on_cpu::reduce(mask, value, "__reduce_max_sync",
+                                 [](type a, type b) { return a < b ? b : a; });
 }
 inline int __syncthreads_or(int predicate)
 {
