@@ -89,7 +89,7 @@ static ls_status run_norm(const bench *b)
 static ls_status run_norm_backward(const bench *b)
 {
     const ls_norm norm = layer_norm(b);
-    const int64_t c = width(b), parts = ls_norm_workspace_floats(rows(b), c, 1);
+    const int64_t c = width(b), parts = ls_norm_workspace_floats(NULL, rows(b), c, 1);
     const ls_tensor x = view(b, 0, c), dy = view(b, 1, c), dx = view(b, 2, c), mean = view(b, 4, 1);
     const ls_tensor rstd = ls_tensor_f32(b->buffer[4] + rows(b), rows(b), 1);
     const ls_tensor dw = ls_tensor_f32(b->buffer[3], 1, c), db = ls_tensor_f32(b->buffer[3] + c, 1, c);

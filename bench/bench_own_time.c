@@ -44,7 +44,7 @@ static double now_s(const trial *t)
 static ls_status run_passes(trial *t)
 {
     const ls_plan *plan = &t->session.plan;
-    const ls_executor_batch batch = {.parameters = t->state.parameters,
+    const ls_executor_batch batch = {.weights = t->state.parameters,
                                      .gradients = t->state.gradients[0],
                                      .accumulate = true,
                                      .tokens = t->tokens,
@@ -107,7 +107,7 @@ static ls_status run_trial(trial *t, const char *path, const char *const *overri
     }
     const ls_plan *plan = &t->session.plan;
     const int64_t rows = plan->options.sequences * plan->options.length;
-    LS_TRY(ls_state_init(&t->state, t->session.queue, &t->session.layout, 1));
+    LS_TRY(ls_state_init(&t->state, t->session.queue, LS_F32, &t->session.layout, 1));
     LS_TRY(ls_session_begin_weights(&t->session, &t->state));
     LS_TRY(ls_executor_init(&t->executor, t->session.queue, plan, plan->options.length));
     t->tokens = ls_arena_new(&t->arena, int32_t, rows);

@@ -74,7 +74,7 @@ static void make_model(void)
     config.vocab = 257;
     check(ls_model_config_check(&config));
     ls_layout_build(&arena, &config, &layout);
-    ls_plan_options options = ls_executor_plan_options();
+    ls_plan_options options = ls_executor_plan_options(NULL, LS_F32);
     options.sequences = MICRO_BATCH;
     options.length = LENGTH;
     options.training = options.losses = true;
@@ -167,7 +167,7 @@ static void start(gang *g, const char *text, uint32_t sequences, uint32_t steps)
     ls_queue *queue;
     check(ls_queue_create_cpu(1, &queue));
     ls_state state = {.queue = queue, .layout = &layout, .parameters = g->memory};
-    ls_state_init_weights(&state, &config, 1);
+    check(ls_state_init_weights(&state, queue, &config, 1));
     ls_queue_destroy(queue);
     fflush(NULL);
     for (uint32_t r = 0; r < g->ranks; r++) {

@@ -93,6 +93,8 @@ typedef struct ls_backend {
                                bool with_gradient);
 } ls_backend;
 
+extern const ls_backend ls_cpu_backend; /* compute/cpu/backend.c */
+
 /* The first member of every queue. */
 struct ls_queue {
     const ls_backend *backend;

@@ -429,11 +429,12 @@ uint64_t ls_run_file_ranks(const ls_run_file *run)
 
 ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
 {
-    if (run->train.precision == LS_PRECISION_BF16 && !has_gpu) {
-        return ls_fail(
-            LS_ERR_UNSUPPORTED,
-            "train.precision is bf16, but this version trains on the CPU and in fp32 only, with or "
-            "without a GPU; set train.precision: fp32");
+    if (run->train.precision != LS_PRECISION_FP32 && !has_gpu) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "train.precision is %s, which needs a GPU, and this run computes on the CPU; set "
+                       "train.precision: fp32, or run it on a machine with an NVIDIA GPU (lockstep doctor "
+                       "says what it finds)",
+                       run->train.precision == LS_PRECISION_BF16 ? "bf16" : "tf32");
     }
     const struct {
         const char *key;

@@ -28,10 +28,10 @@ const ls_option_hint ls_run_file_hints[] = {
     {"random_seed manual_seed", "train.seed", ""},
     {"training trainer training_args training_arguments", "train.steps", "settings of training are in the section train"},
     /* precision and memory */
-    {"bf16 fp16 tf32 mixed_precision amp dtype torch_dtype compute_dtype half", "train.precision", "only fp32 trains in this version"},
+    {"bf16 fp16 tf32 mixed_precision amp dtype torch_dtype compute_dtype half", "train.precision", "bf16 or tf32 on a GPU, fp32 everywhere"},
     {"gradient_checkpointing activation_checkpointing grad_checkpoint activation_checkpoint", "train.recompute", "none, selective or full"},
     {"compile torch_compile flash_attention use_flash_attention flash_attn attn_implementation use_cache fused", NULL, "there is nothing to choose: each operation has one implementation"},
-    {"device cuda use_cuda use_cpu gpu no_cuda accelerator", NULL, "there is nothing to choose: training uses the CPU in this version"},
+    {"device cuda use_cuda use_cpu gpu no_cuda accelerator", "train.device", "auto, cuda or cpu"},
     {"num_workers dataloader_num_workers data_workers prefetch_factor pin_memory", NULL, "there is nothing to choose: data is tokenised once and then mapped into memory"},
     {"num_threads n_threads omp_num_threads", "train.threads", "per rank"},
     {"num_gpus n_gpus n_gpu gpus devices num_devices num_processes nproc_per_node world_size ddp", "parallel.ranks", "number of processes, or the option --ranks"},

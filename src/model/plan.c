@@ -61,9 +61,22 @@ static int32_t add_value(builder *b, const char *name, int64_t rows, int64_t col
     LS_ASSERT(plan->value_count < b->capacity_values && rows >= 1 && cols >= 1);
     char *full = b->layer >= 0 ? ls_arena_printf(b->arena, "layer %d %s%s", b->layer, name, b->suffix)
                                : ls_arena_printf(b->arena, "%s%s", name, b->suffix);
-    plan->values[plan->value_count] =
-        (ls_value){.name = full, .rows = rows, .cols = cols, .first_step = -1, .last_step = -1};
+    plan->values[plan->value_count] = (ls_value){.name = full,
+                                                 .dtype = plan->options.activations,
+                                                 .rows = rows,
+                                                 .cols = cols,
+                                                 .stride = cols,
+                                                 .first_step = -1,
+                                                 .last_step = -1};
     return (int32_t)plan->value_count++;
+}
+
+/* A value that is float32 whatever the activations are: statistics and workspaces. */
+static int32_t add_float_value(builder *b, const char *name, int64_t rows, int64_t cols)
+{
+    const int32_t value = add_value(b, name, rows, cols);
+    b->plan->values[value].dtype = LS_F32;
+    return value;
 }
 
 static int32_t add_scratch(builder *b, const char *name, int64_t floats)
@@ -71,7 +84,7 @@ static int32_t add_scratch(builder *b, const char *name, int64_t floats)
     if (floats <= 0) {
         return LS_NONE;
     }
-    const int32_t value = add_value(b, name, 1, floats);
+    const int32_t value = add_float_value(b, name, 1, floats);
     b->plan->values[value].scratch = true;
     return value;
 }
@@ -180,8 +193,9 @@ static layer_parameters layer_parameters_of(const builder *b)
 
 /* ---- workspaces ---- */
 
-static int64_t estimate_norm(int64_t n, int64_t cols, int64_t groups)
+static int64_t estimate_norm(const void *context, int64_t n, int64_t cols, int64_t groups)
 {
+    (void)context;
     const int64_t blocks = n < 64 ? n : 64;
     return 2 * blocks * (cols / groups);
 }
@@ -201,16 +215,17 @@ static int64_t estimate_linear(int64_t n, int64_t in, int64_t out, uint32_t forw
     return forward > backward ? forward : backward;
 }
 
-static int64_t estimate_attention(int64_t sequences, int64_t length, int64_t heads, int64_t kv_heads,
-                                  int64_t head_dim, int64_t window)
+static int64_t estimate_attention(const void *context, int64_t sequences, int64_t length,
+                                  const ls_model_config *config, int64_t window)
 {
-    (void)kv_heads, (void)head_dim, (void)window;
-    return sequences * length * heads;
+    (void)context, (void)window;
+    return sequences * length * config->heads;
 }
 
 static ls_plan_workspaces workspaces_or_estimates(ls_plan_workspaces given)
 {
     return (ls_plan_workspaces){
+        .context = given.context,
         .norm = given.norm ? given.norm : estimate_norm,
         .linear = given.linear ? given.linear : estimate_linear,
         .attention = given.attention ? given.attention : estimate_attention,
@@ -219,14 +234,14 @@ static ls_plan_workspaces workspaces_or_estimates(ls_plan_workspaces given)
 
 static int64_t norm_floats(const builder *b, int64_t cols, int64_t groups)
 {
-    return b->plan->options.workspaces.norm(b->n, cols, groups);
+    return b->plan->options.workspaces.norm(b->plan->options.workspaces.context, b->n, cols, groups);
 }
 
 static int64_t attention_floats(const builder *b)
 {
     const ls_plan_options *o = &b->plan->options;
     const ls_model_config *c = b->config;
-    return o->workspaces.attention(o->sequences, o->length, c->heads, c->kv_heads, c->head_dim,
+    return o->workspaces.attention(o->workspaces.context, o->sequences, o->length, c,
                                    ls_model_config_window(c, b->layer));
 }
 
@@ -302,10 +317,10 @@ static void add_attention_values(builder *b, layer_values *v)
     v->qk_rstd = LS_NONE;
     if (c->qk_norm) {
         v->qk = add_value(b, "normed qk", b->n, b->q + b->kv);
-        v->qk_rstd = add_value(b, "qk rstd", b->n, c->heads + c->kv_heads);
+        v->qk_rstd = add_float_value(b, "qk rstd", b->n, c->heads + c->kv_heads);
     }
     v->attended = add_value(b, "attention", b->n, b->q);
-    v->lse = add_value(b, "attention lse", b->n, c->heads);
+    v->lse = add_float_value(b, "attention lse", b->n, c->heads);
     v->projected = add_value(b, "attention branch", b->n, c->width);
 }
 
@@ -313,8 +328,8 @@ static void add_norm_values(builder *b, int which, int32_t *normed, int32_t *mea
 {
     const bool first = which == 1;
     *normed = add_value(b, first ? "normed 1" : "normed 2", b->n, b->config->width);
-    *mean = b->config->rms_norm ? LS_NONE : add_value(b, first ? "mean 1" : "mean 2", b->n, 1);
-    *rstd = add_value(b, first ? "rstd 1" : "rstd 2", b->n, 1);
+    *mean = b->config->rms_norm ? LS_NONE : add_float_value(b, first ? "mean 1" : "mean 2", b->n, 1);
+    *rstd = add_float_value(b, first ? "rstd 1" : "rstd 2", b->n, 1);
 }
 
 static int32_t add_up_value(builder *b)
@@ -350,7 +365,7 @@ static layer_values add_backward_values(builder *b, const layer_values *forward)
         v.activated = add_value(b, "activated", b->n, b->config->ffn);
         if (b->config->qk_norm) {
             v.qk = add_value(b, "normed qk", b->n, b->q + b->kv);
-            v.qk_rstd = add_value(b, "qk rstd", b->n, b->config->heads + b->config->kv_heads);
+            v.qk_rstd = add_float_value(b, "qk rstd", b->n, b->config->heads + b->config->kv_heads);
         }
     }
     return v;
@@ -544,8 +559,8 @@ static int32_t add_final_norm(builder *b, const layer_values *last)
 {
     const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
     const int32_t sum = add_value(b, "final stream", b->n, b->config->width);
-    const int32_t mean = b->config->rms_norm ? LS_NONE : add_value(b, "final mean", b->n, 1);
-    const int32_t rstd = add_value(b, "final rstd", b->n, 1);
+    const int32_t mean = b->config->rms_norm ? LS_NONE : add_float_value(b, "final mean", b->n, 1);
+    const int32_t rstd = add_float_value(b, "final rstd", b->n, 1);
     b->plan->hidden = add_value(b, "hidden", b->n, b->config->width);
     const int32_t weight = find_parameter(b, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight");
     const int32_t bias = find_parameter(b, "transformer.ln_f.bias");
@@ -555,11 +570,11 @@ static int32_t add_final_norm(builder *b, const layer_values *last)
     return index;
 }
 
-/* Tokens whose logits exist at once: a function of these two sizes only, because it affects the
- * bits. */
-static int64_t chunk_rows_of(int64_t rows, int64_t vocab)
+/* Tokens whose logits exist at once: a function of the device and these two sizes only, because it
+ * affects the bits. */
+static int64_t chunk_rows_of(const ls_plan_options *options, int64_t rows, int64_t vocab)
 {
-    const int64_t fitting = LOGITS_FLOATS / vocab / 64 * 64;
+    const int64_t fitting = options->logits_rows > 0 ? options->logits_rows : LOGITS_FLOATS / vocab / 64 * 64;
     const int64_t most = fitting < 64 ? 64 : fitting;
     if (rows <= most) {
         return rows;
@@ -578,9 +593,12 @@ static void add_head(builder *b, int32_t embedding)
     op->weight = b->config->tied ? op_at(b, embedding)->weight : find_parameter(b, "lm_head.weight");
     op->in_features = b->config->width;
     op->out_features = b->config->vocab;
-    op->chunk_rows = chunk_rows_of(b->n, b->config->vocab);
+    op->chunk_rows = chunk_rows_of(&b->plan->options, b->n, b->config->vocab);
     b->plan->logits = add_value(b, "logits", op->chunk_rows, b->config->vocab);
-    b->plan->values[b->plan->logits].scratch = true;
+    ls_value *logits = &b->plan->values[b->plan->logits];
+    const int64_t align = b->plan->options.logits_align > 0 ? b->plan->options.logits_align : 1;
+    logits->stride = (logits->cols + align - 1) / align * align;
+    logits->scratch = true;
     op->workspace = b->plan->logits;
     if (b->plan->options.training) {
         b->plan->dhidden = add_value(b, "d hidden", b->n, b->config->width);

@@ -9,8 +9,8 @@
  *
  *   ops      what there is to do: embedding, norm, linear, rotary, attention, ...; each has a
  *            forward, an input gradient and (linear, embedding) a weight gradient
- *   values   matrices (rows x cols floats) that ops read and write: activations, saved statistics,
- *            gradients, workspaces
+ *   values   matrices that ops read and write: activations, saved statistics, gradients, workspaces.
+ *            Statistics and workspaces are float32, the others what the options say
  *   steps    (phase, op) in execution order for one micro-batch: forward 0..forward_steps-1, then
  *            backward
  *   offsets  each value lives from the first step that uses it to the last; values whose lives do
@@ -69,6 +69,7 @@
 #ifndef LS_MODEL_PLAN_H
 #define LS_MODEL_PLAN_H
 
+#include "lockstep/dtype.h"
 #include "model/layout.h"
 
 typedef enum ls_op_kind {
@@ -126,8 +127,10 @@ typedef struct ls_op {
 
 typedef struct ls_value {
     const char *name;              /* for people: "layer 3 qkv" */
-    int64_t rows, cols;            /* floats */
-    int64_t offset;                /* floats from the start of the arena, multiple of 16 */
+    ls_dtype dtype;
+    int64_t rows, cols;            /* elements */
+    int64_t stride;                /* elements from one row to the next, at least cols */
+    int64_t offset;                /* from the start of the arena in units of 4 bytes, multiple of 64 */
     int32_t first_step, last_step; /* life, inclusive; written and read; -1: not used by any step */
     /* nothing is kept between first_step and last_step: only those two need the memory */
     bool scratch;
@@ -150,10 +153,11 @@ typedef struct ls_plan_step {
  *   attention  n * heads                             one dot product per row and head
  */
 typedef struct ls_plan_workspaces {
-    int64_t (*norm)(int64_t n, int64_t cols, int64_t groups);
+    const void *context; /* first argument of norm and attention */
+    int64_t (*norm)(const void *context, int64_t n, int64_t cols, int64_t groups);
     int64_t (*linear)(int64_t n, int64_t in, int64_t out, uint32_t forward_cut, uint32_t backward_input_cut);
-    int64_t (*attention)(int64_t sequences, int64_t length, int64_t heads, int64_t kv_heads, int64_t head_dim,
-                         int64_t window);
+    int64_t (*attention)(const void *context, int64_t sequences, int64_t length,
+                         const ls_model_config *config, int64_t window);
 } ls_plan_workspaces;
 
 typedef struct ls_plan_options {
@@ -166,6 +170,13 @@ typedef struct ls_plan_options {
     /* canonical tensor-parallel degree, divides heads, kv_heads and ffn; 1: none */
     uint32_t tensor_cut;
     ls_plan_workspaces workspaces;
+    /* type of activations and their gradients: LS_F32, or LS_BF16 on a GPU */
+    ls_dtype activations;
+    /* rows of logits are a multiple of this many elements apart; 0: 1 */
+    int64_t logits_align;
+    /* tokens whose logits exist at once, at most; 0: as many as fill 64 MiB of float32. Part of the
+     * determinism class. */
+    int64_t logits_rows;
 } ls_plan_options;
 
 typedef struct ls_plan {

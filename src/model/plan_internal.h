@@ -5,7 +5,7 @@
 
 #include "model/plan.h"
 
-/* Floats of `value`, rounded up to the alignment of offsets. */
+/* The room of `value` in the arena in units of 4 bytes, rounded up to the alignment of offsets. */
 int64_t ls_value_span(const ls_value *value);
 
 /* Whether step `step` makes the gradient of a parameter for which `wanted` holds. */

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUE_ALIGN = 16 /* floats */ };
+/* In units of 4 bytes: 256 bytes, as the copy engine of a GPU wants it. */
+enum { VALUE_ALIGN = 64 };
 
 /* ---- what a step touches ---- */
 
@@ -119,7 +120,9 @@ void ls_plan_find_lives(ls_plan *plan)
 
 int64_t ls_value_span(const ls_value *value)
 {
-    return (value->rows * value->cols + VALUE_ALIGN - 1) / VALUE_ALIGN * VALUE_ALIGN;
+    const int64_t elements = value->rows * value->stride;
+    const int64_t words = value->dtype == LS_BF16 ? (elements + 1) / 2 : elements;
+    return (words + VALUE_ALIGN - 1) / VALUE_ALIGN * VALUE_ALIGN;
 }
 
 static bool alive_at(const ls_value *value, int32_t step)

@@ -86,8 +86,9 @@ static ls_status evaluate(const eval_settings *settings, const ls_loaded_model *
     const ls_model_config *config = &model->file->config;
     const uint64_t length = window_length(settings, config, stream->token_count);
     ls_evaluator *evaluator = NULL;
-    LS_TRY(ls_evaluator_create(model->queue, config, &model->file->layout, 1, (int64_t)length, &evaluator));
-    const ls_status status = ls_evaluator_run(evaluator, model->state.parameters, stream, 0, result_out);
+    const ls_model_on_device on_device = ls_loaded_model_on_device(model);
+    LS_TRY(ls_evaluator_create(&on_device, 1, (int64_t)length, &evaluator));
+    const ls_status status = ls_evaluator_run(evaluator, stream, 0, result_out);
     ls_evaluator_destroy(evaluator);
     return status;
 }

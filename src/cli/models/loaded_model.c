@@ -37,7 +37,7 @@ static ls_status load_parts(ls_loaded_model *model, const char *path, uint64_t t
     LS_TRY(ls_model_file_open(path, &model->file));
     LS_TRY(check_memory(model->file));
     LS_TRY(ls_queue_create_cpu(threads ? (uint32_t)threads : cores > 0 ? (uint32_t)cores : 1, &model->queue));
-    LS_TRY(ls_state_init(&model->state, model->queue, &model->file->layout, 0));
+    LS_TRY(ls_state_init(&model->state, model->queue, LS_F32, &model->file->layout, 0));
     return ls_model_file_load(model->file, &model->file->layout, model->state.parameters);
 }
 
@@ -50,6 +50,15 @@ ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_
         *model = (ls_loaded_model){0};
     }
     return status;
+}
+
+ls_model_on_device ls_loaded_model_on_device(const ls_loaded_model *model)
+{
+    return (ls_model_on_device){.queue = model->queue,
+                                .config = &model->file->config,
+                                .layout = &model->file->layout,
+                                .type = LS_F32,
+                                .weights = ls_state_weights(&model->state)};
 }
 
 ls_status ls_loaded_model_choose_tokenizer(ls_loaded_model *model, const char *name)

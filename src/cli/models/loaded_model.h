@@ -8,6 +8,7 @@
 #define LS_CLI_MODELS_LOADED_MODEL_H
 
 #include "compute/queue.h"
+#include "execution/executor/executor.h"
 #include "execution/train/model_file.h"
 
 typedef struct ls_loaded_model {
@@ -28,6 +29,9 @@ typedef struct ls_loaded_model {
  */
 LS_MUST_CHECK ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads);
 void ls_loaded_model_release(ls_loaded_model *model);
+
+/* For evaluating it and for generating text. */
+ls_model_on_device ls_loaded_model_on_device(const ls_loaded_model *model);
 
 /*
  * Makes sure that model->file has a tokenizer: the one called `name` (ls_tokenizer_open), or the

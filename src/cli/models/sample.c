@@ -132,8 +132,8 @@ static ls_status sample_model(const sample_settings *settings, ls_loaded_model *
     ls_generator *generator = NULL;
     int64_t capacity = (int64_t)(prompt.count + settings->max_tokens);
     capacity = capacity < 2 ? 2 : capacity;
-    ls_status status = ls_generator_create(model->queue, &model->file->config, &model->file->layout,
-                                           model->state.parameters, capacity, &generator);
+    const ls_model_on_device on_device = ls_loaded_model_on_device(model);
+    ls_status status = ls_generator_create(&on_device, capacity, &generator);
     if (status == LS_OK) {
         status = sample_loaded(settings, model, generator, &prompt);
     }

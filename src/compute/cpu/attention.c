@@ -83,7 +83,7 @@ ls_status ls_cpu_attention_decode(ls_queue *queue, const ls_attention *a, const 
         .queue = queue, .shape = a, .q = q, .k = k_cache, .v = v_cache, .out = out, .past = past});
 }
 
-int64_t ls_attention_workspace_floats(const ls_attention *a)
+int64_t ls_cpu_attention_workspace(const ls_attention *a)
 {
     return a->heads == a->kv_heads ? 0 : 2 * a->sequences * a->length * a->heads * a->head_dim;
 }
@@ -127,7 +127,7 @@ ls_status ls_cpu_attention_backward(ls_queue *queue, const ls_attention *a, cons
                                     const ls_tensor *dk, const ls_tensor *dv, const ls_tensor *workspace)
 {
     const int64_t n = a->sequences * a->length, wide = a->heads * a->head_dim;
-    const int64_t workspace_floats = ls_attention_workspace_floats(a);
+    const int64_t workspace_floats = ls_cpu_attention_workspace(a);
     attention_job job = {
         .queue = queue, .shape = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout};
     job.dq = dq;

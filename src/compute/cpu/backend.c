@@ -25,7 +25,7 @@ const ls_backend ls_cpu_backend = {
     .norm_forward = ls_cpu_norm_forward,
     .norm_forward_residual = ls_cpu_norm_forward_residual,
     .norm_backward = ls_cpu_norm_backward,
-    .norm_workspace = ls_norm_workspace_floats,
+    .norm_workspace = ls_cpu_norm_workspace,
     .linear_forward = ls_cpu_linear_forward,
     .linear_backward_input = ls_cpu_linear_backward_input,
     .linear_backward_weight = ls_cpu_linear_backward_weight,
@@ -36,7 +36,7 @@ const ls_backend ls_cpu_backend = {
     .swiglu_backward = ls_cpu_swiglu_backward,
     .attention_forward = ls_cpu_attention_forward,
     .attention_backward = ls_cpu_attention_backward,
-    .attention_workspace = ls_attention_workspace_floats,
+    .attention_workspace = ls_cpu_attention_workspace,
     .attention_decode = ls_cpu_attention_decode,
     .cross_entropy = ls_cpu_cross_entropy,
 };

@@ -82,7 +82,7 @@ static int64_t block_rows(int64_t n)
     return ls_max64(BLOCK_ROWS_MIN, ls_ceil_div(n, BLOCKS_MAX));
 }
 
-int64_t ls_norm_workspace_floats(int64_t n, int64_t cols, int64_t groups)
+int64_t ls_cpu_norm_workspace(int64_t n, int64_t cols, int64_t groups)
 {
     return ls_ceil_div(n, block_rows(n)) * 2 * (cols / groups);
 }

@@ -15,7 +15,8 @@
 #include "compute/kernels/norm.h"
 #include "compute/kernels/tree_sum.h"
 
-extern const ls_backend ls_cpu_backend;
+int64_t ls_cpu_norm_workspace(int64_t n, int64_t cols, int64_t groups);
+int64_t ls_cpu_attention_workspace(const struct ls_attention *attention);
 
 /* ---- queue.c, peak.c ---- */
 

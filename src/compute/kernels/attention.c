@@ -67,3 +67,8 @@ ls_status ls_attention_decode(ls_queue *queue, const ls_attention *a, const ls_t
               ls_tensor_is(v_cache, dtype, capacity, narrow));
     return queue->backend->attention_decode(queue, a, q, k_cache, v_cache, past, out);
 }
+
+int64_t ls_attention_workspace_floats(const ls_queue *queue, const ls_attention *attention)
+{
+    return (queue ? queue->backend : &ls_cpu_backend)->attention_workspace(attention);
+}

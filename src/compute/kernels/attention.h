@@ -49,9 +49,8 @@ LS_MUST_CHECK ls_status ls_attention_backward(ls_queue *queue, const ls_attentio
                                               const ls_tensor *dout, const ls_tensor *dq, const ls_tensor *dk,
                                               const ls_tensor *dv, const ls_tensor *workspace);
 
-/* Floats of workspace that ls_attention_backward needs on the CPU: 0 if every query head has its
- * own key head. */
-int64_t ls_attention_workspace_floats(const ls_attention *attention);
+/* Floats of workspace that ls_attention_backward needs. queue NULL: on a queue of the CPU. */
+int64_t ls_attention_workspace_floats(const ls_queue *queue, const ls_attention *attention);
 
 /*
  * Attention for generation. q (n, heads * head_dim) holds the newest n positions of one sequence:

@@ -60,3 +60,8 @@ ls_status ls_norm_backward(ls_queue *queue, const ls_norm *norm, const ls_tensor
     return queue->backend->norm_backward(queue, norm, x, dy, mean, rstd, dx, accumulate_input, dweight, dbias,
                                          accumulate_weight, workspace);
 }
+
+int64_t ls_norm_workspace_floats(const ls_queue *queue, int64_t n, int64_t cols, int64_t groups)
+{
+    return (queue ? queue->backend : &ls_cpu_backend)->norm_workspace(n, cols, groups);
+}

@@ -46,8 +46,8 @@ LS_MUST_CHECK ls_status ls_norm_forward_residual(ls_queue *queue, const ls_norm 
  * The gradient. x (n, cols) is the input of forward. dx (n, cols) is written, or added to with
  * accumulate_input, which the residual stream needs. dx may be dy without accumulate_input. dweight
  * and dbias (1, cols / groups) are sums over rows and groups; they are written, or added to with
- * accumulate_weight. An absent one is skipped. workspace: as many elements of float32 as
- * norm_workspace(n, cols, groups) of the queue's backend says (compute/backend.h).
+ * accumulate_weight. An absent one is skipped. workspace: ls_norm_workspace_floats(queue, n, cols,
+ * groups) elements of float32.
  */
 LS_MUST_CHECK ls_status ls_norm_backward(ls_queue *queue, const ls_norm *norm, const ls_tensor *x,
                                          const ls_tensor *dy, const ls_tensor *mean, const ls_tensor *rstd,
@@ -55,7 +55,7 @@ LS_MUST_CHECK ls_status ls_norm_backward(ls_queue *queue, const ls_norm *norm, c
                                          const ls_tensor *dbias, bool accumulate_weight,
                                          const ls_tensor *workspace);
 
-/* Floats of workspace that ls_norm_backward needs on the CPU. */
-int64_t ls_norm_workspace_floats(int64_t n, int64_t cols, int64_t groups);
+/* Floats of workspace that ls_norm_backward needs. queue NULL: on a queue of the CPU. */
+int64_t ls_norm_workspace_floats(const ls_queue *queue, int64_t n, int64_t cols, int64_t groups);
 
 #endif

@@ -222,7 +222,7 @@ static ls_status run_norm_backward(ls_probe_bench *b)
     const ls_tensor x = in(b, rows, cols), dy = in(b, rows, cols), mean = in(b, rows, 1),
                     rstd = in(b, rows, 1);
     const ls_tensor dx = out(b, rows, cols), dweight = out(b, 1, cols), dbias = out(b, 1, cols);
-    const ls_tensor workspace = out(b, 1, ls_norm_workspace_floats(rows, cols, 1));
+    const ls_tensor workspace = out(b, 1, ls_norm_workspace_floats(NULL, rows, cols, 1));
     return ls_norm_backward(b->queue, &norm, &x, &dy, &mean, &rstd, &dx, true, &dweight, &dbias, true,
                             &workspace);
 }

@@ -23,7 +23,9 @@ ls_tensor ls_executor_value(const ls_executor *e, int32_t value)
         return (ls_tensor){0};
     }
     const ls_value *v = &e->plan->values[value];
-    return ls_tensor_f32(e->arena + v->offset, v->rows, v->cols);
+    ls_tensor t = ls_tensor_of(e->arena + v->offset, v->dtype, v->rows, v->cols);
+    t.stride = v->stride;
+    return t;
 }
 
 static const ls_parameter *parameter_of(const ls_executor *e, int32_t index)
@@ -31,27 +33,48 @@ static const ls_parameter *parameter_of(const ls_executor *e, int32_t index)
     return &e->plan->layout->parameters[index];
 }
 
-/* The tensor of parameter `index` in a flat buffer, or an absent view. */
-static ls_tensor parameter_view(const ls_executor *e, float *flat, int32_t index)
+/* A flat buffer in the layout of the plan. Kernels take mutable views; their headers say which of
+ * them they only read. */
+typedef struct flat {
+    void *data; /* NULL: absent */
+    ls_dtype dtype;
+} flat;
+
+static flat weights_of(const ls_executor *e, const void *weights)
 {
-    if (index == LS_NONE || !flat) {
+    return (flat){(void *)(uintptr_t)weights, e->plan->options.activations};
+}
+
+static flat gradients_of(const ls_executor_batch *batch)
+{
+    return (flat){batch->gradients, LS_F32};
+}
+
+/* (rows, cols) from parameter `index` on, or an absent view. */
+static ls_tensor flat_view(const ls_executor *e, flat from, int32_t index, int64_t rows, int64_t cols)
+{
+    if (index == LS_NONE || !from.data) {
+        return (ls_tensor){0};
+    }
+    const int64_t first = parameter_of(e, index)->offset * ls_dtype_bytes(from.dtype);
+    return ls_tensor_of((char *)from.data + first, from.dtype, rows, cols);
+}
+
+/* The tensor of parameter `index` in a flat buffer, or an absent view. */
+static ls_tensor parameter_view(const ls_executor *e, flat from, int32_t index)
+{
+    if (index == LS_NONE) {
         return (ls_tensor){0};
     }
     const ls_parameter *p = parameter_of(e, index);
-    return ls_tensor_f32(flat + p->offset, p->rows, p->cols);
+    return flat_view(e, from, index, p->rows, p->cols);
 }
 
 /* The gradient of parameter `index`; absent for one that is frozen. */
 static ls_tensor gradient_view(const ls_executor *e, const ls_executor_batch *batch, int32_t index)
 {
     const bool is_there = index != LS_NONE && !parameter_of(e, index)->frozen;
-    return is_there ? parameter_view(e, batch->gradients, index) : (ls_tensor){0};
-}
-
-/* Kernels take mutable views; their headers say which of them they only read. */
-static float *readable(const float *flat)
-{
-    return (float *)(uintptr_t)flat;
+    return is_there ? parameter_view(e, gradients_of(batch), index) : (ls_tensor){0};
 }
 
 static int64_t batch_rows(const ls_executor *e)
@@ -68,8 +91,8 @@ static int64_t first_position(const ls_executor *e)
 
 static ls_status embedding_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_tensor table = parameter_view(e, readable(batch->parameters), op->weight);
-    const ls_tensor positions = parameter_view(e, readable(batch->parameters), op->bias);
+    const ls_tensor table = parameter_view(e, weights_of(e, batch->weights), op->weight);
+    const ls_tensor positions = parameter_view(e, weights_of(e, batch->weights), op->bias);
     const ls_tensor out = ls_executor_value(e, op->out[0]);
     return ls_embedding_forward(e->queue, batch->tokens, &table, &positions, e->plan->options.length,
                                 first_position(e), &out);
@@ -95,7 +118,7 @@ static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_ex
 
 /* ---- norms ---- */
 
-static ls_norm norm_of(const ls_executor *e, const float *parameters, int32_t weight, int32_t bias,
+static ls_norm norm_of(const ls_executor *e, const void *weights, int32_t weight, int32_t bias,
                        int64_t groups)
 {
     const ls_model_config *config = &e->plan->config;
@@ -103,14 +126,14 @@ static ls_norm norm_of(const ls_executor *e, const float *parameters, int32_t we
         .kind = config->rms_norm ? LS_NORM_RMS : LS_NORM_LAYER,
         .eps = (float)config->norm_eps,
         .groups = groups,
-        .weight = parameter_view(e, readable(parameters), weight),
-        .bias = parameter_view(e, readable(parameters), bias),
+        .weight = parameter_view(e, weights_of(e, weights), weight),
+        .bias = parameter_view(e, weights_of(e, weights), bias),
     };
 }
 
 static ls_status norm_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_norm norm = norm_of(e, batch->parameters, op->weight, op->bias, 1);
+    const ls_norm norm = norm_of(e, batch->weights, op->weight, op->bias, 1);
     const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
     const ls_tensor mean = ls_executor_value(e, op->stats[0]), rstd = ls_executor_value(e, op->stats[1]);
     return ls_norm_forward(e->queue, &norm, &x, &y, &mean, &rstd);
@@ -118,7 +141,7 @@ static ls_status norm_forward(ls_executor *e, const ls_op *op, const ls_executor
 
 static ls_status add_norm_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_norm norm = norm_of(e, batch->parameters, op->weight, op->bias, 1);
+    const ls_norm norm = norm_of(e, batch->weights, op->weight, op->bias, 1);
     const ls_tensor a = ls_executor_value(e, op->in[0]), b = ls_executor_value(e, op->in[1]);
     const ls_tensor sum = ls_executor_value(e, op->out[0]), y = ls_executor_value(e, op->out[1]);
     const ls_tensor mean = ls_executor_value(e, op->stats[0]), rstd = ls_executor_value(e, op->stats[1]);
@@ -130,7 +153,7 @@ static ls_status add_norm_forward(ls_executor *e, const ls_op *op, const ls_exec
 static ls_status norm_backward_of(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
                                   int32_t x_value, int32_t dy_value)
 {
-    const ls_norm norm = norm_of(e, batch->parameters, op->weight, op->bias, 1);
+    const ls_norm norm = norm_of(e, batch->weights, op->weight, op->bias, 1);
     const ls_tensor x = ls_executor_value(e, x_value), dy = ls_executor_value(e, dy_value);
     const ls_tensor mean = ls_executor_value(e, op->stats[0]), rstd = ls_executor_value(e, op->stats[1]);
     const ls_tensor dx = ls_executor_value(e, op->din[0]);
@@ -169,8 +192,8 @@ static ls_status qk_norm_forward(ls_executor *e, const ls_op *op, const ls_execu
     const qk_columns c = qk_columns_of(e);
     const ls_tensor qkv = ls_executor_value(e, op->in[0]), out = ls_executor_value(e, op->out[0]);
     const ls_tensor rstd = ls_executor_value(e, op->stats[1]), no_mean = {0};
-    const ls_norm q_norm = norm_of(e, batch->parameters, op->weight, LS_NONE, config->heads);
-    const ls_norm k_norm = norm_of(e, batch->parameters, op->bias, LS_NONE, config->kv_heads);
+    const ls_norm q_norm = norm_of(e, batch->weights, op->weight, LS_NONE, config->heads);
+    const ls_norm k_norm = norm_of(e, batch->weights, op->bias, LS_NONE, config->kv_heads);
     const ls_tensor q = ls_tensor_columns(qkv, 0, c.q_cols), k = ls_tensor_columns(qkv, c.q_cols, c.k_cols);
     const ls_tensor q_out = ls_tensor_columns(out, 0, c.q_cols),
                     k_out = ls_tensor_columns(out, c.q_cols, c.k_cols);
@@ -191,7 +214,7 @@ static ls_status qk_norm_backward(ls_executor *e, const ls_op *op, const ls_exec
     const int64_t stat_first[2] = {0, config->heads}, groups[2] = {config->heads, config->kv_heads};
     const int32_t weight[2] = {op->weight, op->bias};
     for (int part = 0; part < 2; part++) {
-        const ls_norm norm = norm_of(e, batch->parameters, weight[part], LS_NONE, groups[part]);
+        const ls_norm norm = norm_of(e, batch->weights, weight[part], LS_NONE, groups[part]);
         const ls_tensor x = ls_tensor_columns(qkv, first[part], cols[part]);
         const ls_tensor dy = ls_tensor_columns(dout, first[part], cols[part]);
         const ls_tensor dx = ls_tensor_columns(dqkv, first[part], cols[part]);
@@ -205,26 +228,23 @@ static ls_status qk_norm_backward(ls_executor *e, const ls_op *op, const ls_exec
 
 /* ---- linear ---- */
 
-static ls_tensor linear_weight(const ls_executor *e, const ls_op *op, float *flat)
+static ls_tensor linear_weight(const ls_executor *e, const ls_op *op, flat from)
 {
-    float *data = flat + parameter_of(e, op->weight)->offset;
-    return op->weight_in_out ? ls_tensor_f32(data, op->in_features, op->out_features)
-                             : ls_tensor_f32(data, op->out_features, op->in_features);
+    const int64_t rows = op->weight_in_out ? op->in_features : op->out_features;
+    const int64_t cols = op->weight_in_out ? op->out_features : op->in_features;
+    return flat_view(e, from, op->weight, rows, cols);
 }
 
-static ls_tensor linear_bias(const ls_executor *e, const ls_op *op, float *flat)
+static ls_tensor linear_bias(const ls_executor *e, const ls_op *op, flat from)
 {
-    if (op->bias == LS_NONE) {
-        return (ls_tensor){0};
-    }
-    return ls_tensor_f32(flat + parameter_of(e, op->bias)->offset, 1, op->out_features);
+    return flat_view(e, from, op->bias, 1, op->out_features);
 }
 
-static ls_linear linear_of(const ls_executor *e, const ls_op *op, const float *parameters)
+static ls_linear linear_of(const ls_executor *e, const ls_op *op, const void *weights)
 {
     ls_linear linear = {
-        .weight = linear_weight(e, op, readable(parameters)),
-        .bias = linear_bias(e, op, readable(parameters)),
+        .weight = linear_weight(e, op, weights_of(e, weights)),
+        .bias = linear_bias(e, op, weights_of(e, weights)),
         .layout = op->weight_in_out ? LS_WEIGHT_IN_OUT : LS_WEIGHT_OUT_IN,
         .forward_cut = op->forward_cut,
         .backward_input_cut = op->backward_input_cut,
@@ -239,26 +259,26 @@ static ls_linear linear_of(const ls_executor *e, const ls_op *op, const float *p
 
 static ls_status linear_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_linear linear = linear_of(e, op, batch->parameters);
+    const ls_linear linear = linear_of(e, op, batch->weights);
     const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
     return ls_linear_forward(e->queue, &linear, &x, &y);
 }
 
 static ls_status linear_backward_input(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_linear linear = linear_of(e, op, batch->parameters);
+    const ls_linear linear = linear_of(e, op, batch->weights);
     const ls_tensor dy = ls_executor_value(e, op->dout[0]), dx = ls_executor_value(e, op->din[0]);
     return ls_linear_backward_input(e->queue, &linear, &dy, &dx, op->accumulate_din);
 }
 
 static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_linear linear = linear_of(e, op, batch->parameters);
+    const ls_linear linear = linear_of(e, op, batch->weights);
     const ls_tensor x = ls_executor_value(e, op->in[0]), dy = ls_executor_value(e, op->dout[0]);
     const bool has_weight = gradient_view(e, batch, op->weight).data != NULL;
     const bool has_bias = gradient_view(e, batch, op->bias).data != NULL;
-    const ls_tensor dweight = has_weight ? linear_weight(e, op, batch->gradients) : (ls_tensor){0};
-    const ls_tensor dbias = has_bias ? linear_bias(e, op, batch->gradients) : (ls_tensor){0};
+    const ls_tensor dweight = has_weight ? linear_weight(e, op, gradients_of(batch)) : (ls_tensor){0};
+    const ls_tensor dbias = has_bias ? linear_bias(e, op, gradients_of(batch)) : (ls_tensor){0};
     return ls_linear_backward_weight(e->queue, &linear, &x, &dy, &dweight, &dbias, batch->accumulate);
 }
 
@@ -382,10 +402,10 @@ static ls_status swiglu_backward(ls_executor *e, const ls_op *op, const ls_execu
 
 /* ---- head ---- */
 
-static ls_linear head_linear(const ls_executor *e, const ls_op *op, const float *parameters)
+static ls_linear head_linear(const ls_executor *e, const ls_op *op, const void *weights)
 {
     return (ls_linear){
-        .weight = parameter_view(e, readable(parameters), op->weight),
+        .weight = parameter_view(e, weights_of(e, weights), op->weight),
         .layout = LS_WEIGHT_OUT_IN,
         .forward_cut = 1,
         .backward_input_cut = 1,
@@ -399,7 +419,7 @@ static ls_linear head_linear(const ls_executor *e, const ls_op *op, const float 
 static ls_status head_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     const bool training = e->plan->options.training;
-    const ls_linear linear = head_linear(e, op, batch->parameters);
+    const ls_linear linear = head_linear(e, op, batch->weights);
     const ls_tensor hidden = ls_executor_value(e, op->in[0]), dhidden = ls_executor_value(e, op->din[0]);
     const ls_tensor all_logits = ls_executor_value(e, op->workspace);
     const ls_tensor no_bias = {0};
@@ -423,7 +443,7 @@ static ls_status head_forward(ls_executor *e, const ls_op *op, const ls_executor
     return LS_OK;
 }
 
-ls_status ls_executor_logits(ls_executor *e, const float *parameters, const ls_tensor *hidden,
+ls_status ls_executor_logits(ls_executor *e, const void *weights, const ls_tensor *hidden,
                              const ls_tensor *logits)
 {
     const ls_layout *layout = e->plan->layout;
@@ -431,7 +451,7 @@ ls_status ls_executor_logits(ls_executor *e, const float *parameters, const ls_t
     const ls_parameter *head = name ? ls_layout_find(layout, name) : &layout->parameters[layout->table];
     LS_ASSERT(head && head->rows == e->plan->config.vocab);
     const ls_op op = {.weight = (int32_t)(head - layout->parameters)};
-    const ls_linear linear = head_linear(e, &op, parameters);
+    const ls_linear linear = head_linear(e, &op, weights);
     return ls_linear_forward(e->queue, &linear, hidden, logits);
 }
 
@@ -499,25 +519,38 @@ ls_status ls_executor_backward(ls_executor *e, const ls_executor_batch *batch)
 
 /* ---- plan options ---- */
 
-static int64_t attention_workspace(int64_t sequences, int64_t length, int64_t heads, int64_t kv_heads,
-                                   int64_t head_dim, int64_t window)
+static int64_t attention_workspace(const void *queue, int64_t sequences, int64_t length,
+                                   const ls_model_config *config, int64_t window)
 {
-    const ls_attention attention = {.sequences = sequences,
-                                    .length = length,
-                                    .heads = heads,
-                                    .kv_heads = kv_heads,
-                                    .head_dim = head_dim,
-                                    .window = window};
-    return ls_attention_workspace_floats(&attention);
+    return ls_attention_workspace_floats(queue, &(ls_attention){.sequences = sequences,
+                                                                .length = length,
+                                                                .heads = config->heads,
+                                                                .kv_heads = config->kv_heads,
+                                                                .head_dim = config->head_dim,
+                                                                .window = window});
 }
 
-ls_plan_options ls_executor_plan_options(void)
+static int64_t norm_workspace(const void *queue, int64_t n, int64_t cols, int64_t groups)
 {
+    return ls_norm_workspace_floats(queue, n, cols, groups);
+}
+
+/* Rows of logits on a GPU: products of 8,192 rows keep it busy, and their gradient is added to the
+ * head's weight gradient seldom enough. */
+enum { CUDA_LOGITS_ROWS = 8192, CUDA_LOGITS_ALIGN = 64 };
+
+ls_plan_options ls_executor_plan_options(const ls_queue *queue, ls_dtype activations)
+{
+    const bool cuda = queue && ls_queue_device(queue) == LS_DEVICE_CUDA;
     return (ls_plan_options){
         .tensor_cut = 1,
-        .workspaces = {.norm = ls_norm_workspace_floats,
+        .workspaces = {.context = queue,
+                       .norm = norm_workspace,
                        .linear = ls_linear_workspace_floats,
                        .attention = attention_workspace},
+        .activations = activations,
+        .logits_rows = cuda ? CUDA_LOGITS_ROWS : 0,
+        .logits_align = cuda ? CUDA_LOGITS_ALIGN : 0,
     };
 }
 
@@ -531,13 +564,19 @@ static ls_status rope_tables_init(ls_executor *e, int64_t positions)
     }
     const int64_t half = config->head_dim / 2;
     const size_t bytes = (size_t)(positions * half) * sizeof(float);
-    void *memory = NULL;
+    void *memory = NULL, *staging = NULL;
     LS_TRY(ls_device_alloc(e->queue, 2 * bytes, &memory));
     e->rope_bytes = 2 * bytes;
     e->cosine = ls_tensor_f32(memory, positions, half);
     e->sine = ls_tensor_f32((float *)memory + positions * half, positions, half);
-    ls_rope_tables(config, positions, e->cosine.data, e->sine.data);
-    return LS_OK;
+    LS_TRY(ls_shared_alloc(e->queue, 2 * bytes, &staging));
+    ls_rope_tables(config, positions, staging, (float *)staging + positions * half);
+    ls_status status = ls_queue_move(e->queue, memory, staging, 2 * bytes);
+    if (status == LS_OK) {
+        status = ls_queue_wait(e->queue);
+    }
+    ls_shared_free(e->queue, staging, 2 * bytes);
+    return status;
 }
 
 ls_status ls_executor_init(ls_executor *e, ls_queue *queue, const ls_plan *plan, int64_t positions)

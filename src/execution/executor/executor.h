@@ -2,7 +2,7 @@
 /*
  * The executor: runs the steps of an op plan on a queue.
  *
- * An executor binds a plan to memory: the arena of values, the flat parameters and gradients, the
+ * An executor binds a plan to memory: the arena of values, the flat weights and gradients, the
  * rotary tables. It keeps no state between micro-batches, so the result of a micro-batch is a
  * function of its tokens and the parameters only (invariant I1). It allocates nothing while it runs
  * (I7).
@@ -26,20 +26,30 @@ typedef struct ls_kv_cache {
 typedef struct ls_executor {
     ls_queue *queue;     /* borrowed */
     const ls_plan *plan; /* borrowed */
-    float *arena;        /* plan->arena_floats floats, owned */
+    float *arena;        /* plan->arena_floats floats of device memory, owned */
     size_t arena_bytes;
     ls_tensor cosine, sine; /* rotary tables, owned; absent without rotary positions */
     size_t rope_bytes;
     ls_kv_cache *cache; /* borrowed; set while generating, else NULL */
 } ls_executor;
 
+/* A model in the memory of a device, for what only runs forward. All borrowed. */
+typedef struct ls_model_on_device {
+    ls_queue *queue;
+    const ls_model_config *config;
+    const ls_layout *layout;
+    ls_dtype type;       /* of weights and activations */
+    const void *weights; /* flat, in the layout */
+} ls_model_on_device;
+
 /* One micro-batch. */
 typedef struct ls_executor_batch {
-    const float *parameters; /* flat, layout of the plan */
-    float *gradients;        /* flat; NULL unless training */
+    /* flat, in the layout of the plan and the type of its activations (ls_state_weights) */
+    const void *weights;
+    float *gradients; /* flat; NULL unless training */
     /* add weight gradients to the existing ones instead of replacing them */
     bool accumulate;
-    const int32_t *tokens; /* sequences * length */
+    const int32_t *tokens; /* sequences * length; shared memory, as are targets and losses */
     /* one per token, LS_TARGET_IGNORED: none; NULL without losses */
     const int32_t *targets;
     float *losses; /* out: per token; NULL without losses */
@@ -72,11 +82,12 @@ ls_tensor ls_executor_value(const ls_executor *executor, int32_t value);
 /* "embedding", "norm", ... */
 const char *ls_op_kind_name(ls_op_kind kind);
 
-/* Plan options with this machine's workspace sizes. */
-ls_plan_options ls_executor_plan_options(void);
+/* Plan options for a device: workspace sizes, type of activations, chunks of logits. queue: of the
+ * device that will run the plan; NULL: of the CPU. */
+ls_plan_options ls_executor_plan_options(const ls_queue *queue, ls_dtype activations);
 
 /* logits (n, vocab) = hidden (n, width) times the head's weight. */
-LS_MUST_CHECK ls_status ls_executor_logits(ls_executor *executor, const float *parameters,
+LS_MUST_CHECK ls_status ls_executor_logits(ls_executor *executor, const void *weights,
                                            const ls_tensor *hidden, const ls_tensor *logits);
 
 #endif

@@ -4,19 +4,48 @@
 #include "base/assert.h"
 #include "compute/kernels/elementwise.h"
 
+#include <stdlib.h>
+
+/* ---- memory ---- */
+
+static bool is_cpu(const ls_state *state)
+{
+    return ls_queue_device(state->queue) == LS_DEVICE_CPU;
+}
+
+static size_t float_bytes(int64_t floats)
+{
+    return (size_t)floats * sizeof(float);
+}
+
 static ls_status alloc_flat(ls_state *state, int64_t floats, float **buffer_out)
 {
     void *memory = NULL;
-    LS_TRY(ls_device_alloc(state->queue, (size_t)floats * sizeof(float), &memory));
+    LS_TRY(ls_device_alloc(state->queue, float_bytes(floats), &memory));
     *buffer_out = memory;
     return LS_OK;
 }
 
-static ls_status alloc_all(ls_state *state, uint32_t gradient_count)
+static ls_status alloc_split(ls_state *state)
+{
+    const size_t bytes = (size_t)state->layout->parameter_floats * sizeof(uint16_t);
+    void *weights = NULL, *rests = NULL;
+    LS_TRY(ls_device_alloc(state->queue, bytes, &weights));
+    state->split.weights = weights;
+    LS_TRY(ls_device_alloc(state->queue, bytes, &rests));
+    state->split.rests = rests;
+    return LS_OK;
+}
+
+static ls_status alloc_all(ls_state *state, ls_dtype weights, uint32_t gradient_count)
 {
     const int64_t floats = state->layout->float_count;
-    LS_TRY(alloc_flat(state, state->layout->parameter_floats, &state->parameters));
-    state->frozen = state->parameters + floats;
+    if (weights == LS_BF16) {
+        LS_TRY(alloc_split(state));
+    } else {
+        LS_TRY(alloc_flat(state, state->layout->parameter_floats, &state->parameters));
+        state->frozen = state->parameters + floats;
+    }
     for (uint32_t i = 0; i < gradient_count; i++) {
         LS_TRY(alloc_flat(state, floats, &state->gradients[i]));
         state->gradient_count = i + 1;
@@ -28,11 +57,41 @@ static ls_status alloc_all(ls_state *state, uint32_t gradient_count)
     return LS_OK;
 }
 
-ls_status ls_state_init(ls_state *state, ls_queue *queue, const ls_layout *layout, uint32_t gradient_count)
+/* Floats of the mirror: parameters and, with an optimizer, both moments. */
+static int64_t mirror_floats(const ls_state *state)
+{
+    const ls_layout *layout = state->layout;
+    return layout->parameter_floats + (state->m ? 2 * layout->float_count : 0);
+}
+
+static ls_status alloc_mirror(ls_state *state)
+{
+    const ls_layout *layout = state->layout;
+    void *memory = NULL;
+    ls_state *mirror = calloc(1, sizeof *mirror);
+    if (!mirror) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the model's state");
+    }
+    state->mirror = mirror;
+    *mirror = (ls_state){.queue = state->queue, .layout = layout, .borrowed = true};
+    LS_TRY(ls_shared_alloc(state->queue, float_bytes(mirror_floats(state)), &memory));
+    mirror->parameters = memory;
+    mirror->frozen = mirror->parameters + layout->float_count;
+    mirror->m = state->m ? mirror->parameters + layout->parameter_floats : NULL;
+    mirror->v = state->v ? mirror->m + layout->float_count : NULL;
+    return LS_OK;
+}
+
+ls_status ls_state_init(ls_state *state, ls_queue *queue, ls_dtype weights, const ls_layout *layout,
+                        uint32_t gradient_count)
 {
     LS_ASSERT(gradient_count <= LS_GRADIENT_BUFFERS_MAX);
     *state = (ls_state){.queue = queue, .layout = layout};
-    const ls_status status = alloc_all(state, gradient_count);
+    LS_ASSERT(weights == LS_F32 || !is_cpu(state));
+    ls_status status = alloc_all(state, weights, gradient_count);
+    if (status == LS_OK && !is_cpu(state)) {
+        status = alloc_mirror(state);
+    }
     if (status != LS_OK) {
         ls_state_release(state);
     }
@@ -42,19 +101,31 @@ ls_status ls_state_init(ls_state *state, ls_queue *queue, const ls_layout *layou
 static void free_flat(ls_state *state, int64_t floats, float *buffer)
 {
     if (buffer) {
-        ls_device_free(state->queue, buffer, (size_t)floats * sizeof(float));
+        ls_device_free(state->queue, buffer, float_bytes(floats));
     }
+}
+
+static void free_mirror(ls_state *state)
+{
+    if (state->mirror && state->mirror->parameters) {
+        ls_shared_free(state->queue, state->mirror->parameters, float_bytes(mirror_floats(state)));
+    }
+    free(state->mirror);
 }
 
 void ls_state_release(ls_state *state)
 {
-    if (state->borrowed) {
+    if (state->borrowed || !state->layout) {
         *state = (ls_state){0};
         return;
     }
-    const int64_t floats = state->layout ? state->layout->float_count : 0;
+    const int64_t floats = state->layout->float_count;
+    const size_t split_bytes = (size_t)state->layout->parameter_floats * sizeof(uint16_t);
     const bool has_frozen = state->parameters && state->frozen == state->parameters + floats;
+    free_mirror(state);
     free_flat(state, has_frozen ? state->layout->parameter_floats : floats, state->parameters);
+    ls_device_free(state->queue, state->split.weights, split_bytes);
+    ls_device_free(state->queue, state->split.rests, split_bytes);
     free_flat(state, floats, state->m);
     free_flat(state, floats, state->v);
     for (uint32_t i = 0; i < state->gradient_count; i++) {
@@ -63,8 +134,118 @@ void ls_state_release(ls_state *state)
     *state = (ls_state){0};
 }
 
+const void *ls_state_weights(const ls_state *state)
+{
+    return state->parameters ? (const void *)state->parameters : state->split.weights;
+}
+
+ls_tensor ls_state_weights_view(const ls_state *state)
+{
+    return ls_tensor_of((void *)(uintptr_t)ls_state_weights(state), state->parameters ? LS_F32 : LS_BF16, 1,
+                        state->layout->parameter_floats);
+}
+
+ls_master ls_state_master(const ls_state *state)
+{
+    return state->parameters ? (ls_master){.values = state->parameters} : state->split;
+}
+
+/* ---- the mirror ---- */
+
+/* Elements whose halves are in host memory at once. */
+enum { SPLIT_CHUNK = 16 << 20 };
+
+typedef struct split_chunk {
+    uint16_t *weights;
+    int16_t *rests;
+} split_chunk;
+
+/* Moves elements [first, first + count) of the halves between device and chunk. */
+static ls_status move_chunk(const ls_state *state, split_chunk chunk, int64_t first, int64_t count,
+                            bool to_host)
+{
+    void *const device[2] = {state->split.weights + first, state->split.rests + first};
+    void *const host[2] = {chunk.weights, chunk.rests};
+    for (int i = 0; i < 2; i++) {
+        LS_TRY(ls_queue_move(state->queue, to_host ? host[i] : device[i], to_host ? device[i] : host[i],
+                             (size_t)count * sizeof(uint16_t)));
+    }
+    return ls_queue_wait(state->queue);
+}
+
+static ls_status move_split(const ls_state *state, split_chunk chunk, bool to_host)
+{
+    float *values = state->mirror->parameters;
+    const int64_t all = state->layout->parameter_floats;
+    for (int64_t first = 0; first < all; first += SPLIT_CHUNK) {
+        const int64_t count = all - first < SPLIT_CHUNK ? all - first : SPLIT_CHUNK;
+        for (int64_t i = 0; i < count && !to_host; i++) {
+            ls_master_split(values[first + i], &chunk.weights[i], &chunk.rests[i]);
+        }
+        LS_TRY(move_chunk(state, chunk, first, count, to_host));
+        for (int64_t i = 0; i < count && to_host; i++) {
+            values[first + i] = ls_master_join(chunk.weights[i], chunk.rests[i]);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status move_parameters(const ls_state *state, bool to_host)
+{
+    const size_t bytes = float_bytes(state->layout->parameter_floats);
+    if (state->parameters) {
+        return ls_queue_move(state->queue, to_host ? state->mirror->parameters : state->parameters,
+                             to_host ? state->parameters : state->mirror->parameters, bytes);
+    }
+    void *memory = NULL;
+    LS_TRY(ls_shared_alloc(state->queue, 2 * SPLIT_CHUNK * sizeof(uint16_t), &memory));
+    const split_chunk chunk = {.weights = memory, .rests = (int16_t *)memory + SPLIT_CHUNK};
+    const ls_status status = move_split(state, chunk, to_host);
+    ls_shared_free(state->queue, memory, 2 * SPLIT_CHUNK * sizeof(uint16_t));
+    return status;
+}
+
+static ls_status move_state(const ls_state *state, bool to_host)
+{
+    const ls_state *mirror = state->mirror;
+    const size_t bytes = float_bytes(state->layout->float_count);
+    LS_TRY(move_parameters(state, to_host));
+    if (state->m) {
+        LS_TRY(ls_queue_move(state->queue, to_host ? mirror->m : state->m, to_host ? state->m : mirror->m,
+                             bytes));
+        LS_TRY(ls_queue_move(state->queue, to_host ? mirror->v : state->v, to_host ? state->v : mirror->v,
+                             bytes));
+    }
+    return ls_queue_wait(state->queue);
+}
+
+ls_status ls_state_to_host(const ls_state *state, const ls_state **host_out)
+{
+    if (state->mirror) {
+        LS_TRY(move_state(state, true));
+    }
+    *host_out = state->mirror ? state->mirror : state;
+    return LS_OK;
+}
+
+ls_status ls_state_from_host(ls_state *state)
+{
+    return state->mirror ? move_state(state, false) : LS_OK;
+}
+
+ls_state *ls_state_host(ls_state *state)
+{
+    return state->mirror ? state->mirror : state;
+}
+
+/* ---- snapshots ---- */
+
 ls_status ls_state_init_snapshot(ls_state *snapshot, const ls_state *of)
 {
+    if (of->mirror) {
+        *snapshot = *of->mirror;
+        return LS_OK;
+    }
     *snapshot = (ls_state){.queue = of->queue, .layout = of->layout, .frozen = of->frozen};
     const int64_t floats = of->layout->float_count;
     ls_status status = alloc_flat(snapshot, floats, &snapshot->parameters);
@@ -89,10 +270,16 @@ static ls_status copy_flat(ls_state *to, float *target, float *source)
 
 ls_status ls_state_copy(ls_state *to, const ls_state *from)
 {
+    const ls_state *host = NULL;
+    if (from->mirror) {
+        return ls_state_to_host(from, &host);
+    }
     LS_TRY(copy_flat(to, to->parameters, from->parameters));
     LS_TRY(copy_flat(to, to->m, from->m));
     return copy_flat(to, to->v, from->v);
 }
+
+/* ---- weights and names ---- */
 
 enum { INIT_TILE = 1 << 16 }; /* elements of the flat buffer that one call fills */
 
@@ -119,11 +306,14 @@ static void init_tile(void *context, int64_t tile, uint32_t worker)
     }
 }
 
-void ls_state_init_weights(ls_state *state, const ls_model_config *config, uint64_t seed)
+ls_status ls_state_init_weights(ls_state *state, ls_queue *threads, const ls_model_config *config,
+                                uint64_t seed)
 {
-    init_context context = {.state = state, .rule = {seed, config->init_std, config->layers}};
+    init_context context = {.state = ls_state_host(state),
+                            .rule = {seed, config->init_std, config->layers}};
     const int64_t tiles = (state->layout->parameter_floats + INIT_TILE - 1) / INIT_TILE;
-    ls_queue_run_tiles(state->queue, tiles, init_tile, &context);
+    ls_queue_run_tiles(threads, tiles, init_tile, &context);
+    return ls_state_from_host(state);
 }
 
 ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state)
@@ -151,7 +341,9 @@ ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state)
 ls_status ls_state_hash_now(const ls_state *state, uint64_t step, char hex_out[LS_SHA256_HEX_BYTES])
 {
     ls_arena arena = {0};
-    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, state);
+    const ls_state *host = NULL;
+    LS_TRY(ls_state_to_host(state, &host));
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, host);
     const ls_status status = ls_state_hash(tensors, state->layout->parameter_count, step, hex_out);
     ls_arena_release(&arena);
     return status;

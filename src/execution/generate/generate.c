@@ -2,6 +2,7 @@
 #include "execution/generate/generate.h"
 
 #include "base/assert.h"
+#include "compute/kernels/adamw.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,24 +12,27 @@ enum { PROMPT_BLOCK = 64 }; /* prompt tokens per forward pass */
 struct ls_generator {
     ls_queue *queue;
     ls_arena arena;
-    const float *parameters;
+    ls_model_on_device model;
     ls_plan block_plan, one_plan; /* PROMPT_BLOCK positions, or one */
     ls_executor block_executor, one_executor;
     ls_kv_cache cache;
-    float *cache_memory;
+    char *cache_memory;
     size_t cache_bytes;
+    /* of the last position: on the device, and as the host reads them */
+    ls_tensor device_logits;
     float *logits;
     int32_t *order;
     int32_t *text; /* tokens in the cache and those to follow, at most context */
+    /* the tokens of a block and, after them, the logits as they come from the device */
+    void *shared;
 };
 
-static ls_status plan_init(ls_generator *g, const ls_model_config *config, const ls_layout *layout,
-                           int64_t length, ls_plan *plan, ls_executor *executor)
+static ls_status plan_init(ls_generator *g, int64_t length, ls_plan *plan, ls_executor *executor)
 {
-    ls_plan_options options = ls_executor_plan_options();
+    ls_plan_options options = ls_executor_plan_options(g->queue, g->model.type);
     options.sequences = 1;
     options.length = length;
-    LS_TRY(ls_plan_build(&g->arena, config, layout, &options, plan));
+    LS_TRY(ls_plan_build(&g->arena, g->model.config, g->model.layout, &options, plan));
     LS_TRY(ls_executor_init(executor, g->queue, plan, g->cache.capacity));
     executor->cache = &g->cache;
     return LS_OK;
@@ -36,9 +40,10 @@ static ls_status plan_init(ls_generator *g, const ls_model_config *config, const
 
 static ls_status cache_init(ls_generator *g, const ls_model_config *config, int64_t capacity)
 {
-    const int64_t cols = config->kv_heads * config->head_dim, floats = capacity * cols;
+    const int64_t cols = config->kv_heads * config->head_dim;
+    const int64_t bytes = capacity * cols * ls_dtype_bytes(g->model.type);
     void *memory = NULL;
-    g->cache_bytes = (size_t)(2 * config->layers * floats) * sizeof(float);
+    g->cache_bytes = (size_t)(2 * config->layers * bytes);
     LS_TRY(ls_device_alloc(g->queue, g->cache_bytes, &memory));
     g->cache_memory = memory;
     g->cache = (ls_kv_cache){
@@ -47,40 +52,55 @@ static ls_status cache_init(ls_generator *g, const ls_model_config *config, int6
         .capacity = capacity,
     };
     for (int64_t layer = 0; layer < config->layers; layer++) {
-        g->cache.keys[layer] = ls_tensor_f32(g->cache_memory + 2 * layer * floats, capacity, cols);
-        g->cache.values[layer] = ls_tensor_f32(g->cache_memory + (2 * layer + 1) * floats, capacity, cols);
+        char *keys = g->cache_memory + 2 * layer * bytes;
+        g->cache.keys[layer] = ls_tensor_of(keys, g->model.type, capacity, cols);
+        g->cache.values[layer] = ls_tensor_of(keys + bytes, g->model.type, capacity, cols);
     }
     return LS_OK;
 }
 
-static ls_status generator_init(ls_generator *g, const ls_model_config *config, const ls_layout *layout,
-                                int64_t capacity)
+static size_t shared_bytes(const ls_generator *g)
 {
+    return PROMPT_BLOCK * sizeof(int32_t) + (size_t)g->model.config->vocab * sizeof(float);
+}
+
+static size_t logits_bytes(const ls_generator *g)
+{
+    return (size_t)(g->model.config->vocab * ls_dtype_bytes(g->model.type));
+}
+
+static ls_status generator_init(ls_generator *g, int64_t capacity)
+{
+    const ls_model_config *config = g->model.config;
     const int64_t block = capacity < PROMPT_BLOCK ? capacity : PROMPT_BLOCK;
+    void *logits = NULL;
     g->logits = ls_arena_new(&g->arena, float, (size_t)config->vocab);
     g->order = ls_arena_new(&g->arena, int32_t, (size_t)config->vocab);
     g->text = ls_arena_new(&g->arena, int32_t, (size_t)capacity);
+    LS_TRY(ls_shared_alloc(g->queue, shared_bytes(g), &g->shared));
+    LS_TRY(ls_device_alloc(g->queue, logits_bytes(g), &logits));
+    g->device_logits = ls_tensor_of(logits, g->model.type, 1, config->vocab);
     LS_TRY(cache_init(g, config, capacity));
-    LS_TRY(plan_init(g, config, layout, block, &g->block_plan, &g->block_executor));
-    return plan_init(g, config, layout, 1, &g->one_plan, &g->one_executor);
+    LS_TRY(plan_init(g, block, &g->block_plan, &g->block_executor));
+    return plan_init(g, 1, &g->one_plan, &g->one_executor);
 }
 
-ls_status ls_generator_create(ls_queue *queue, const ls_model_config *config, const ls_layout *layout,
-                              const float *parameters, int64_t capacity, ls_generator **generator_out)
+ls_status ls_generator_create(const ls_model_on_device *model, int64_t capacity, ls_generator **generator_out)
 {
-    if (config->context < 2) {
+    const int64_t context = model->config->context;
+    if (context < 2) {
         return ls_fail(LS_ERR_INVALID, "the model's context is one token, which leaves no room to continue a "
                                        "prompt: use a model with a longer context");
     }
-    const int64_t positions = capacity <= 0 || capacity > config->context ? config->context : capacity;
+    const int64_t positions = capacity <= 0 || capacity > context ? context : capacity;
     LS_ASSERT(positions >= 2);
     ls_generator *g = calloc(1, sizeof *g);
     if (!g) {
         return ls_fail(LS_ERR_MEMORY, "not enough memory to generate text");
     }
-    g->queue = queue;
-    g->parameters = parameters;
-    const ls_status status = generator_init(g, config, layout, positions);
+    g->queue = model->queue;
+    g->model = *model;
+    const ls_status status = generator_init(g, positions);
     if (status != LS_OK) {
         ls_generator_destroy(g);
         return status;
@@ -99,6 +119,8 @@ void ls_generator_destroy(ls_generator *g)
     if (g->cache_memory) {
         ls_device_free(g->queue, g->cache_memory, g->cache_bytes);
     }
+    ls_device_free(g->queue, g->device_logits.data, logits_bytes(g));
+    ls_shared_free(g->queue, g->shared, shared_bytes(g));
     ls_arena_release(&g->arena);
     free(g);
 }
@@ -108,12 +130,26 @@ void ls_generator_destroy(ls_generator *g)
 static ls_status feed_block(ls_generator *g, const int32_t *tokens, int64_t count, ls_tensor *last_out)
 {
     ls_executor *executor = count == g->block_plan.options.length ? &g->block_executor : &g->one_executor;
-    const ls_executor_batch batch = {.parameters = g->parameters, .tokens = tokens};
+    const ls_executor_batch batch = {.weights = g->model.weights, .tokens = g->shared};
+    memcpy(g->shared, tokens, (size_t)count * sizeof *tokens);
     LS_TRY(ls_executor_forward(executor, &batch));
     LS_TRY(ls_queue_wait(g->queue));
     g->cache.length += count;
     const ls_tensor hidden = ls_executor_value(executor, executor->plan->hidden);
     *last_out = ls_tensor_rows(hidden, count - 1, 1);
+    return LS_OK;
+}
+
+/* Brings the logits to the host. */
+static ls_status fetch_logits(ls_generator *g)
+{
+    void *from = (int32_t *)g->shared + PROMPT_BLOCK;
+    LS_TRY(ls_queue_move(g->queue, from, g->device_logits.data, logits_bytes(g)));
+    LS_TRY(ls_queue_wait(g->queue));
+    for (int64_t i = 0; i < g->model.config->vocab; i++) {
+        g->logits[i] =
+            g->model.type == LS_BF16 ? ls_master_join(((uint16_t *)from)[i], 0) : ((float *)from)[i];
+    }
     return LS_OK;
 }
 
@@ -127,9 +163,8 @@ static ls_status feed(ls_generator *g, const int32_t *tokens, int64_t count)
         LS_TRY(feed_block(g, tokens + at, now, &last));
         at += now;
     }
-    const ls_tensor logits = ls_tensor_f32(g->logits, 1, g->one_plan.config.vocab);
-    LS_TRY(ls_executor_logits(&g->one_executor, g->parameters, &last, &logits));
-    return ls_queue_wait(g->queue);
+    LS_TRY(ls_executor_logits(&g->one_executor, g->model.weights, &last, &g->device_logits));
+    return fetch_logits(g);
 }
 
 static ls_status check_prompt(const ls_generator *g, const int32_t *prompt, size_t count)

@@ -34,9 +34,8 @@ typedef struct ls_generator ls_generator;
  * the cache holds, 2 to config->context; 0 or more than that: config->context. Errors:
  * LS_ERR_INVALID for a context of one token, LS_ERR_MEMORY.
  */
-LS_MUST_CHECK ls_status ls_generator_create(ls_queue *queue, const ls_model_config *config,
-                                            const ls_layout *layout, const float *parameters,
-                                            int64_t capacity, ls_generator **generator_out);
+LS_MUST_CHECK ls_status ls_generator_create(const ls_model_on_device *model, int64_t capacity,
+                                            ls_generator **generator_out);
 void ls_generator_destroy(ls_generator *generator);
 
 typedef struct ls_text_request {

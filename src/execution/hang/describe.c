@@ -48,7 +48,7 @@ ls_status ls_describe_run(ls_arena *arena, const char *run_yaml, ls_describe *de
     ls_plan *plan = ls_arena_new(arena, ls_plan, 1);
     LS_TRY(ls_run_file_model_config(&run, &config));
     ls_layout_build(arena, &config, layout);
-    ls_plan_options options = ls_executor_plan_options();
+    ls_plan_options options = ls_executor_plan_options(NULL, LS_F32);
     options.sequences = (int64_t)run.train.micro_batch;
     options.length = (int64_t)run.model.context;
     options.training = options.losses = true;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/integrity/op_trace.h"
 
+#include "base/arena.h"
 #include "base/assert.h"
+#include "compute/kernels/adamw.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@ typedef struct trace {
     ls_op_range_fn fn;
     void *context;
     bool ended;
+    ls_arena host; /* copies of what is on a device */
 } trace;
 
 /* ---- one output ---- */
@@ -48,15 +51,43 @@ void ls_op_range_measure(const ls_tensor *t, ls_op_range *range)
     range->bad_col = first_bad < 0 ? -1 : first_bad % t->cols;
 }
 
+/* The tensor as float32 that the host can read: itself on the CPU, else a copy in t->host. */
+static ls_status bring_to_host(trace *t, ls_tensor *tensor)
+{
+    ls_queue *queue = t->executor->queue;
+    if (ls_queue_device(queue) == LS_DEVICE_CPU) {
+        return LS_OK;
+    }
+    const int64_t count = tensor->rows * tensor->cols, size = ls_dtype_bytes(tensor->dtype);
+    float *values = ls_arena_new(&t->host, float, (size_t)count);
+    /* bfloat16 arrives in the upper half of the buffer and is widened from its front. */
+    char *raw = (char *)values + count * ((int64_t)sizeof *values - size);
+    for (int64_t row = 0; row < tensor->rows; row++) {
+        LS_TRY(ls_queue_move(queue, raw + row * tensor->cols * size, ls_tensor_at(tensor, row, 0),
+                             (size_t)(tensor->cols * size)));
+    }
+    LS_TRY(ls_queue_wait(queue));
+    for (int64_t i = 0; i < count && tensor->dtype == LS_BF16; i++) {
+        values[i] = ls_master_join(((const uint16_t *)raw)[i], 0);
+    }
+    *tensor = ls_tensor_f32(values, tensor->rows, tensor->cols);
+    return LS_OK;
+}
+
 static void show(trace *t, const char *name, bool is_gradient, ls_tensor tensor)
 {
     if (t->ended || !tensor.data) {
+        return;
+    }
+    if (bring_to_host(t, &tensor) != LS_OK) {
+        t->ended = true;
         return;
     }
     t->range.name = name;
     t->range.is_gradient = is_gradient;
     ls_op_range_measure(&tensor, &t->range);
     t->ended = !t->fn(t->context, &t->range);
+    ls_arena_release(&t->host);
 }
 
 static void show_value(trace *t, int32_t value)

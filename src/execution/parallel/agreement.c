@@ -375,6 +375,7 @@ ls_status ls_data_parallel_agree(ls_data_parallel *p, ls_queue *queue, ls_agreem
     const bool is_agreed = p->is_broken && atomic_load(&p->view.exchange->agreed) == p->view.step + 1;
     if (!is_agreed) {
         LS_TRY(ls_data_parallel_sum_rest(p, queue));
+        LS_TRY(ls_queue_wait(queue));
         make_claims(p);
         ls_fault_injection_at(p->fault_injection, LS_PHASE_CLAIM, p->view.step);
         LS_TRY(meet_all(p));

@@ -19,6 +19,7 @@ typedef struct replay {
     ls_arena arena;
     ls_session session;
     ls_state state;
+    float *gradient; /* of the leaf, as the host reads it */
     ls_executor executor;
     ls_stepper *stepper;
     ls_file_map metrics; /* empty if there is no file */
@@ -86,8 +87,9 @@ static ls_status take_memory(replay *r)
 {
     ls_session *s = &r->session;
     LS_TRY(ls_session_check_memory(s));
-    LS_TRY(ls_state_init(&r->state, s->queue, &s->layout, s->memory.tree_buffers));
-    LS_TRY(ls_executor_init(&r->executor, s->queue, &s->plan, s->plan.options.length));
+    LS_TRY(ls_state_init(&r->state, s->device, ls_session_activations(s), &s->layout,
+                         s->memory.tree_buffers));
+    LS_TRY(ls_executor_init(&r->executor, s->device, &s->plan, s->plan.options.length));
     const ls_step_settings settings = ls_session_step_settings(s);
     return ls_stepper_create(&r->executor, &r->state, &settings, &r->stepper);
 }
@@ -96,7 +98,7 @@ static ls_status take_memory(replay *r)
 
 static void warn_of_class(const replay *r, const ls_checkpoint *checkpoint)
 {
-    const char *now = ls_queue_determinism_class(r->session.queue);
+    const char *now = ls_queue_determinism_class(r->session.device);
     if (strcmp(checkpoint->meta.determinism, now) != 0) {
         ls_log_warn("the checkpoint was computed in determinism class %s, and this machine has class %s: the "
                     "last bits "
@@ -110,7 +112,7 @@ static void warn_of_class(const replay *r, const ls_checkpoint *checkpoint)
 static ls_status load_checkpoint(replay *r, uint64_t before)
 {
     const char *root = ls_path_join(&r->arena, r->options->run_dir, "checkpoints");
-    const ls_checkpoint_tensor *tensors = ls_state_tensors(&r->arena, &r->state);
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&r->arena, ls_state_host(&r->state));
     const ls_checkpoint_load_options options = {.threads = ls_queue_threads(r->session.queue)};
     for (;;) {
         ls_checkpoint_latest latest = {0};
@@ -126,6 +128,7 @@ static ls_status load_checkpoint(replay *r, uint64_t before)
         const ls_status status =
             ls_checkpoint_load(latest.checkpoint, tensors, r->session.layout.parameter_count, &options);
         if (status == LS_OK) {
+            LS_TRY(ls_state_from_host(&r->state));
             r->from = step;
             warn_of_class(r, latest.checkpoint);
         }
@@ -146,9 +149,10 @@ static ls_status load_state(replay *r)
     }
     /* Clears what a damaged checkpoint may have left in the buffers. */
     const size_t bytes = (size_t)r->session.layout.float_count * sizeof(float);
-    memset(r->state.parameters, 0, (size_t)r->session.layout.parameter_floats * sizeof(float));
-    memset(r->state.m, 0, bytes);
-    memset(r->state.v, 0, bytes);
+    const ls_state *host = ls_state_host(&r->state);
+    memset(host->parameters, 0, (size_t)r->session.layout.parameter_floats * sizeof(float));
+    memset(host->m, 0, bytes);
+    memset(host->v, 0, bytes);
     return ls_session_begin_weights(&r->session, &r->state);
 }
 
@@ -266,6 +270,19 @@ static ls_status trace_leaf(replay *r, uint32_t leaf)
 
 /* ---- the result ---- */
 
+/* The gradient of the leaf as the host reads it. */
+static ls_status fetch_gradient(replay *r)
+{
+    const size_t floats = (size_t)r->session.layout.float_count;
+    r->gradient = r->state.gradients[0];
+    if (!r->state.mirror) {
+        return LS_OK;
+    }
+    r->gradient = ls_arena_new(&r->arena, float, floats);
+    LS_TRY(ls_queue_move(r->session.device, r->gradient, r->state.gradients[0], floats * sizeof(float)));
+    return ls_queue_wait(r->session.device);
+}
+
 /* SHA-256 of the gradient in the order of parameter names, like state_hash: independent of the
  * layout of the flat buffer. */
 static void gradient_sha256(replay *r, char hex_out[LS_SHA256_HEX_BYTES])
@@ -279,8 +296,7 @@ static void gradient_sha256(replay *r, char hex_out[LS_SHA256_HEX_BYTES])
         if (p->frozen) {
             continue;
         }
-        ls_sha256_update(&hash, r->state.gradients[0] + p->offset,
-                         (size_t)(p->rows * p->cols) * sizeof(float));
+        ls_sha256_update(&hash, r->gradient + p->offset, (size_t)(p->rows * p->cols) * sizeof(float));
     }
     ls_sha256_finish(&hash, hex_out);
 }
@@ -291,7 +307,7 @@ static ls_status audit_hashes(replay *r, double loss_sum, uint64_t tokens, char 
 {
     const ls_layout *layout = &r->session.layout;
     ls_audit audit;
-    LS_TRY(ls_audit_init(&audit, r->session.queue, layout));
+    LS_TRY(ls_audit_init(&audit, r->session.device, layout));
     ls_audit_claim(&audit, LS_CLAIM_JUDGE, 0, r->state.gradients[0], loss_sum, tokens);
     const ls_leaf_claim *claim = &audit.claims[LS_CLAIM_JUDGE];
     say(r, "  audit     %s\n", ls_hash128_hex(claim->whole, hex_out));
@@ -316,7 +332,7 @@ static int64_t parameter_rows(const replay *r, json_t *rows)
     say(r, "  %-52s %12s %12s %12s %10s\n", "gradient of", "norm", "min", "max", "not finite");
     for (uint32_t i = 0; i < layout->trained_count; i++) {
         const ls_parameter *p = &layout->parameters[i];
-        const ls_tensor t = ls_tensor_f32(r->state.gradients[0] + p->offset, p->rows, p->cols);
+        const ls_tensor t = ls_tensor_f32(r->gradient + p->offset, p->rows, p->cols);
         ls_op_range range;
         ls_op_range_measure(&t, &range);
         const double norm = range.rms * sqrt((double)(p->rows * p->cols - range.nonfinite));
@@ -342,6 +358,7 @@ static ls_status report_leaf(replay *r, uint32_t leaf, double loss_sum, uint64_t
     const uint64_t sequences = train->global_batch / train->leaves;
     const uint64_t first = (r->options->step - 1) * train->global_batch + leaf * sequences;
     char sha256[LS_SHA256_HEX_BYTES];
+    LS_TRY(fetch_gradient(r));
     gradient_sha256(r, sha256);
     say(r,
         "step %" PRIu64 ", leaf %u of %" PRIu64 ": samples %" PRIu64 " to %" PRIu64
@@ -361,7 +378,7 @@ static ls_status report_leaf(replay *r, uint32_t leaf, double loss_sum, uint64_t
                   (json_int_t)r->other, "loss", finite_or_null(loss_sum / (double)tokens), "loss_sum",
                   finite_or_null(loss_sum), "tokens", (json_int_t)tokens, "finite", *finite_out, "not_finite",
                   (json_int_t)nonfinite, "gradient_sha256", sha256, "buckets", buckets, "parameters",
-                  parameters, "determinism", ls_queue_determinism_class(r->session.queue));
+                  parameters, "determinism", ls_queue_determinism_class(r->session.device));
     json_object_set_new(*result_out, "audit_hash", json_string(audit_hash));
     json_object_set_new(*result_out, "ops", r->ops ? json_incref(r->ops) : json_null());
     json_object_set_new(*result_out, "first_not_finite", json_null());
@@ -374,8 +391,8 @@ static const char *bad_parameter(const replay *r)
 {
     int64_t element = -1;
     const ls_layout *layout = &r->session.layout;
-    const ls_tensor parameters = ls_tensor_f32(r->state.parameters, 1, layout->parameter_floats);
-    if (ls_find_nonfinite(r->session.queue, &parameters, &element) != LS_OK) {
+    const ls_tensor weights = ls_state_weights_view(&r->state);
+    if (ls_find_nonfinite(r->session.device, &weights, &element) != LS_OK) {
         return NULL;
     }
     for (uint32_t i = 0; element >= 0 && i < layout->parameter_count; i++) {

@@ -108,15 +108,14 @@ static ls_status create_side_work(ls_trainer *trainer)
 {
     ls_session *session = &trainer->session;
     if (ls_dataset_token_count(session->dataset, LS_SPLIT_VALIDATION) >= 2) {
-        LS_TRY(ls_evaluator_create(session->queue, &session->config, &session->layout,
-                                   (int64_t)session->run.train.micro_batch,
+        const ls_model_on_device model = ls_session_model(session, &trainer->backend.state);
+        LS_TRY(ls_evaluator_create(&model, (int64_t)session->run.train.micro_batch,
                                    (int64_t)session->run.model.context, &trainer->evaluator));
         divide_validation(trainer);
     }
     if (session->run.sample.every_steps > 0) {
-        LS_TRY(ls_generator_create(session->queue, &session->config, &session->layout,
-                                   trainer->backend.state.parameters, (int64_t)session->run.model.context,
-                                   &trainer->generator));
+        const ls_model_on_device model = ls_session_model(session, &trainer->backend.state);
+        LS_TRY(ls_generator_create(&model, (int64_t)session->run.model.context, &trainer->generator));
     }
     return LS_OK;
 }
@@ -130,9 +129,9 @@ static ls_status take_memory(ls_trainer *trainer)
         LS_TRY(ls_trainer_create_workers(trainer));
         return create_side_work(trainer);
     }
-    LS_TRY(ls_state_init(&trainer->backend.state, session->queue, &session->layout,
-                         session->memory.tree_buffers));
-    LS_TRY(ls_executor_init(&trainer->backend.executor, session->queue, &session->plan,
+    LS_TRY(ls_state_init(&trainer->backend.state, session->device, ls_session_activations(session),
+                         &session->layout, session->memory.tree_buffers));
+    LS_TRY(ls_executor_init(&trainer->backend.executor, session->device, &session->plan,
                             session->plan.options.length));
     LS_TRY(create_stepper(trainer));
     return create_side_work(trainer);
@@ -210,7 +209,7 @@ static ls_status open_log(ls_trainer *trainer)
     gethostname(host, sizeof host - 1);
     ls_emit_event("rank_started", json_pack("{s:i, s:i, s:s, s:i, s:I, s:s}", "rank", 0, "pid", (int)getpid(),
                                             "host", host, "epoch", 0, "step", (json_int_t)trainer->loop.step,
-                                            "device", ls_queue_device_name(trainer->session.queue)));
+                                            "device", ls_queue_device_name(trainer->session.device)));
     return LS_OK;
 }
 

@@ -71,7 +71,7 @@ ls_status ls_trainer_restore(ls_trainer *trainer)
 {
     ls_arena arena = {0};
     ls_checkpoint_latest latest = {0};
-    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &trainer->backend.state);
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, ls_state_host(&trainer->backend.state));
     const ls_checkpoint_load_options options = {.threads = ls_queue_threads(trainer->session.queue)};
     ls_status status =
         ls_checkpoint_load_latest(&arena, trainer->dir.checkpoints, trainer->session.identity, tensors,
@@ -83,9 +83,12 @@ ls_status ls_trainer_restore(ls_trainer *trainer)
         status = explain_identity(trainer, &arena);
     }
     if (status == LS_OK && latest.checkpoint) {
+        status = ls_state_from_host(&trainer->backend.state);
+    }
+    if (status == LS_OK && latest.checkpoint) {
         trainer->loop.step = latest.checkpoint->meta.step;
         trainer->saving.saved_step = trainer->loop.step;
-        const char *class_now = ls_queue_determinism_class(trainer->session.queue);
+        const char *class_now = ls_queue_determinism_class(trainer->session.device);
         if (strcmp(latest.checkpoint->meta.determinism, class_now) != 0) {
             ls_log_warn("the checkpoint was computed in determinism class %s, and this machine has class %s: "
                         "from here on, steps may differ in their last bits from an uninterrupted run",

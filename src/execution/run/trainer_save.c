@@ -93,7 +93,7 @@ static ls_checkpoint_meta meta_of(const ls_trainer *trainer)
         .seed = session->run.train.seed,
         .leaves = session->run.train.leaves,
         .identity = session->identity,
-        .determinism = ls_queue_determinism_class(session->queue),
+        .determinism = ls_queue_determinism_class(session->device),
         .has_parent = trainer->saving.saved_step != UINT64_MAX,
         .parent_step = trainer->saving.saved_step != UINT64_MAX ? trainer->saving.saved_step : 0,
         .has_val_loss = evaluated,
@@ -374,7 +374,9 @@ static ls_status save_now(ls_trainer *trainer, bool weights_alone, bool must_not
     LS_TRY(check_saveable(trainer));
     const double start_s = ls_clock_monotonic_s();
     ls_save_job job;
-    LS_TRY(make_job(trainer, &trainer->backend.state, &job));
+    const ls_state *host = NULL;
+    LS_TRY(ls_state_to_host(&trainer->backend.state, &host));
+    LS_TRY(make_job(trainer, host, &job));
     job.without_state = weights_alone;
     ls_save_outcome outcome;
     ls_save_job_run(&job, &outcome);
@@ -465,6 +467,9 @@ static bool keep_in_next_update(ls_trainer *trainer)
 {
     if (trainer->backend.workers) {
         return ls_workers_keep(trainer->backend.workers, trainer->loop.step);
+    }
+    if (trainer->backend.state.mirror) {
+        return false; /* the whole state is copied to the host before the next step */
     }
     float *const kept[3] = {trainer->saving.snapshot.parameters, trainer->saving.snapshot.m,
                             trainer->saving.snapshot.v};

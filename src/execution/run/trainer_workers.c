@@ -237,7 +237,7 @@ static void report_started(const ls_trainer *trainer)
                                                 (int)member.pid, "host", member.host, "epoch",
                                                 (json_int_t)ls_workers_epoch(trainer->backend.workers),
                                                 "step", (json_int_t)trainer->loop.step, "device",
-                                                ls_queue_device_name(trainer->session.queue)));
+                                                ls_queue_device_name(trainer->session.device)));
     }
 }
 

@@ -12,7 +12,9 @@ struct ls_evaluator {
     ls_executor executor;
     int64_t sequences, length;
     int32_t *window; /* length + 1 */
-    int32_t *tokens; /* sequences x length */
+    const void *weights;
+    /* sequences x length each, in this order in one block of shared memory */
+    int32_t *tokens;
     int32_t *targets;
     float *losses;
     /* of a divided stream */
@@ -21,8 +23,32 @@ struct ls_evaluator {
     size_t part_count;
 };
 
-ls_status ls_evaluator_create(ls_queue *queue, const ls_model_config *config, const ls_layout *layout,
-                              int64_t sequences, int64_t length, ls_evaluator **evaluator_out)
+static size_t shared_bytes(const ls_evaluator *e)
+{
+    return (size_t)(e->sequences * e->length) * (2 * sizeof(int32_t) + sizeof(float));
+}
+
+static ls_status evaluator_init(ls_evaluator *e, const ls_model_on_device *model)
+{
+    const int64_t rows = e->sequences * e->length;
+    void *shared = NULL;
+    ls_plan_options options = ls_executor_plan_options(model->queue, model->type);
+    options.sequences = e->sequences;
+    options.length = e->length;
+    options.losses = true;
+    e->weights = model->weights;
+    e->window = ls_arena_new(&e->arena, int32_t, (size_t)e->length + 1);
+    LS_TRY(ls_plan_build(&e->arena, model->config, model->layout, &options, &e->plan));
+    LS_TRY(ls_executor_init(&e->executor, model->queue, &e->plan, e->length));
+    LS_TRY(ls_shared_alloc(model->queue, shared_bytes(e), &shared));
+    e->tokens = shared;
+    e->targets = e->tokens + rows;
+    e->losses = (float *)(e->targets + rows);
+    return LS_OK;
+}
+
+ls_status ls_evaluator_create(const ls_model_on_device *model, int64_t sequences, int64_t length,
+                              ls_evaluator **evaluator_out)
 {
     ls_evaluator *e = calloc(1, sizeof *e);
     if (!e) {
@@ -30,20 +56,7 @@ ls_status ls_evaluator_create(ls_queue *queue, const ls_model_config *config, co
     }
     e->sequences = sequences;
     e->length = length;
-    const size_t rows = (size_t)(sequences * length);
-    e->window = ls_arena_new(&e->arena, int32_t, (size_t)length + 1);
-    e->tokens = ls_arena_new(&e->arena, int32_t, rows);
-    e->targets = ls_arena_new(&e->arena, int32_t, rows);
-    e->losses = ls_arena_new(&e->arena, float, rows);
-
-    ls_plan_options options = ls_executor_plan_options();
-    options.sequences = sequences;
-    options.length = length;
-    options.losses = true;
-    ls_status status = ls_plan_build(&e->arena, config, layout, &options, &e->plan);
-    if (status == LS_OK) {
-        status = ls_executor_init(&e->executor, queue, &e->plan, length);
-    }
+    const ls_status status = evaluator_init(e, model);
     if (status != LS_OK) {
         ls_evaluator_destroy(e);
         return status;
@@ -56,6 +69,9 @@ void ls_evaluator_destroy(ls_evaluator *evaluator)
 {
     if (!evaluator) {
         return;
+    }
+    if (evaluator->tokens) {
+        ls_shared_free(evaluator->executor.queue, evaluator->tokens, shared_bytes(evaluator));
     }
     ls_executor_release(&evaluator->executor);
     ls_arena_release(&evaluator->arena);
@@ -118,8 +134,8 @@ static void add_to_parts(ls_evaluator *e, int64_t row, uint64_t window)
     }
 }
 
-ls_status ls_evaluator_run(ls_evaluator *e, const float *parameters, const ls_token_stream *stream,
-                           uint64_t windows_max, ls_evaluation *result_out)
+ls_status ls_evaluator_run(ls_evaluator *e, const ls_token_stream *stream, uint64_t windows_max,
+                           ls_evaluation *result_out)
 {
     if (stream->token_count < 2) {
         return ls_fail(LS_ERR_DATA, "the data to evaluate on has %llu tokens; at least 2 are needed",
@@ -134,7 +150,7 @@ ls_status ls_evaluator_run(ls_evaluator *e, const float *parameters, const ls_to
     double sum = 0.0;
     uint64_t tokens = 0;
     const ls_executor_batch batch = {
-        .parameters = parameters, .tokens = e->tokens, .targets = e->targets, .losses = e->losses};
+        .weights = e->weights, .tokens = e->tokens, .targets = e->targets, .losses = e->losses};
     for (uint64_t first = 0; first < windows; first += (uint64_t)e->sequences) {
         for (int64_t row = 0; row < e->sequences; row++) {
             const uint64_t taken = first + (uint64_t)row;

@@ -38,9 +38,8 @@ typedef struct ls_evaluation {
 
 /* sequences: windows per pass; length: tokens per window (<= context). Errors: LS_ERR_INVALID,
  * LS_ERR_MEMORY. */
-LS_MUST_CHECK ls_status ls_evaluator_create(ls_queue *queue, const ls_model_config *config,
-                                            const ls_layout *layout, int64_t sequences, int64_t length,
-                                            ls_evaluator **evaluator_out);
+LS_MUST_CHECK ls_status ls_evaluator_create(const ls_model_on_device *model, int64_t sequences,
+                                            int64_t length, ls_evaluator **evaluator_out);
 void ls_evaluator_destroy(ls_evaluator *evaluator);
 
 /* Divides the stream: part i ends before token ends[i], in rising order. From then on results have
@@ -52,8 +51,7 @@ void ls_evaluator_divide(ls_evaluator *evaluator, const uint64_t *ends, size_t c
  * Evaluates the first `windows_max` windows (0: all) of a stream. Ids must be below the vocabulary.
  * Errors: LS_ERR_DATA for a stream that is too short or an id out of range; those of `stream`.
  */
-LS_MUST_CHECK ls_status ls_evaluator_run(ls_evaluator *evaluator, const float *parameters,
-                                         const ls_token_stream *stream, uint64_t windows_max,
-                                         ls_evaluation *result_out);
+LS_MUST_CHECK ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_token_stream *stream,
+                                         uint64_t windows_max, ls_evaluation *result_out);
 
 #endif

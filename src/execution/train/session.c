@@ -250,7 +250,7 @@ static uint64_t plan_bytes(const ls_plan *plan, int64_t positions)
 static ls_status add_generation(ls_session *session, int64_t length, int64_t positions)
 {
     ls_plan plan;
-    ls_plan_options options = ls_executor_plan_options();
+    ls_plan_options options = ls_executor_plan_options(session->device, ls_session_activations(session));
     options.sequences = 1;
     options.length = length;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &plan));
@@ -261,7 +261,7 @@ static ls_status add_generation(ls_session *session, int64_t length, int64_t pos
 static ls_status plan_side_work(ls_session *session)
 {
     ls_plan plan;
-    ls_plan_options options = ls_executor_plan_options();
+    ls_plan_options options = ls_executor_plan_options(session->device, ls_session_activations(session));
     options.sequences = session->plan.options.sequences;
     options.length = session->plan.options.length;
     options.losses = true;
@@ -298,7 +298,7 @@ static void plan_snapshot(ls_session *session)
 static ls_status build_plan(ls_session *session)
 {
     const ls_run_file *run = &session->run;
-    ls_plan_options options = ls_executor_plan_options();
+    ls_plan_options options = ls_executor_plan_options(session->device, ls_session_activations(session));
     options.sequences = (int64_t)run->train.micro_batch;
     options.length = (int64_t)run->model.context;
     options.training = true;
@@ -357,9 +357,69 @@ static ls_status check_ranks(const ls_session *session)
     return LS_OK;
 }
 
+ls_dtype ls_session_activations(const ls_session *session)
+{
+    return session->run.train.precision == LS_PRECISION_BF16 ? LS_BF16 : LS_F32;
+}
+
+ls_model_on_device ls_session_model(const ls_session *session, const ls_state *state)
+{
+    return (ls_model_on_device){.queue = session->device,
+                                .config = &session->config,
+                                .layout = &session->layout,
+                                .type = ls_session_activations(session),
+                                .weights = ls_state_weights(state)};
+}
+
+/* What a run that is to use a GPU must not ask for; NULL: nothing. */
+static const char *gpu_obstacle(const ls_session *session, const ls_session_options *options)
+{
+    return options->is_rank || session->ranks > 1 ? "it has several ranks (--ranks, parallel.ranks)"
+           : session->run.job.elastic             ? "job.elastic is true"
+           : session->run.train.tensor_cut > 1    ? "train.tensor_cut is above 1"
+                                                  : NULL;
+}
+
+static ls_status open_gpu(ls_session *session, const ls_session_options *options, bool is_required)
+{
+    const char *obstacle = gpu_obstacle(session, options);
+    if (obstacle && !is_required) {
+        return LS_OK;
+    }
+    if (obstacle) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "this run is to use a GPU (train.device, train.precision), but %s; in this version a "
+                       "run on a GPU is one process on one GPU",
+                       obstacle);
+    }
+    const ls_cuda_options cuda = {.tf32 = session->run.train.precision == LS_PRECISION_TF32};
+    const ls_status status = ls_queue_create_cuda(&cuda, &session->device);
+    if (status != LS_OK && !is_required) {
+        ls_error_clear();
+        return LS_OK;
+    }
+    return status;
+}
+
+/* The GPU if the run asks for one, or if it may use one and there is one; else the CPU. */
+static ls_status open_device(ls_session *session, const ls_session_options *options)
+{
+    const ls_run_train *train = &session->run.train;
+    const bool is_required =
+        train->device == LS_RUN_DEVICE_CUDA || train->precision != LS_PRECISION_FP32;
+    session->device = NULL;
+    if (train->device != LS_RUN_DEVICE_CPU) {
+        LS_TRY(open_gpu(session, options, is_required));
+    }
+    LS_TRY(ls_run_file_check_machine(&session->run, session->device != NULL));
+    if (!session->device) {
+        session->device = session->queue;
+    }
+    return LS_OK;
+}
+
 static ls_status open_all(ls_session *session, const ls_session_options *options)
 {
-    LS_TRY(ls_run_file_check_machine(&session->run, false));
     if (session->run.model.from[0]) {
         LS_TRY(ls_model_file_open(session->run.model.from, &session->source));
         LS_TRY(ls_run_file_adopt_model(&session->run, &session->source->config));
@@ -369,6 +429,7 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
     session->is_gang = !options->is_rank && (session->ranks > 1 || session->run.job.elastic);
     LS_TRY(check_ranks(session));
     LS_TRY(ls_queue_create_cpu(queue_threads(session), &session->queue));
+    LS_TRY(open_device(session, options));
     LS_TRY(open_tokenizer(session, options));
     LS_TRY(options->run_dir ? LS_OK : check_meanings(session));
     LS_TRY(adopt_vocab(session));
@@ -396,6 +457,9 @@ void ls_session_close(ls_session *session)
     ls_model_file_close(session->source);
     ls_dataset_close(session->dataset);
     ls_tokenizer_destroy(session->tokenizer);
+    if (session->device != session->queue) {
+        ls_queue_destroy(session->device);
+    }
     ls_queue_destroy(session->queue);
     *session = (ls_session){0};
 }
@@ -437,17 +501,18 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .sample_context = session,
         .seed = train->seed,
         .audit_every_steps = train->audit_every_steps,
-        .hash_every_steps = train->hash_every_steps,
+        /* The hash runs on the host, which can't see the memory of a GPU. */
+        .hash_every_steps = session->device == session->queue ? train->hash_every_steps : 0,
     };
 }
 
 ls_status ls_session_begin_weights(const ls_session *session, ls_state *state)
 {
     if (session->source) {
-        return ls_model_file_load(session->source, &session->layout, state->parameters);
+        LS_TRY(ls_model_file_load(session->source, &session->layout, ls_state_host(state)->parameters));
+        return ls_state_from_host(state);
     }
-    ls_state_init_weights(state, &session->config, session->run.train.seed);
-    return LS_OK;
+    return ls_state_init_weights(state, session->queue, &session->config, session->run.train.seed);
 }
 
 /* ---- numbers ---- */
@@ -625,9 +690,9 @@ void ls_session_describe(const ls_session *session, ls_text *text)
                    ls_session_step_flops(session, true) * (double)run->train.steps);
     const uint32_t threads = ls_session_rank_threads(session, session->ranks);
     ls_text_printf(text, "machine %s, %" PRIu32 " rank%s with %" PRIu32 " thread%s%s, determinism class %s\n",
-                   ls_queue_device_name(session->queue), session->ranks, plural(session->ranks), threads,
+                   ls_queue_device_name(session->device), session->ranks, plural(session->ranks), threads,
                    plural(threads), session->ranks > 1 ? " each" : "",
-                   ls_queue_determinism_class(session->queue));
+                   ls_queue_determinism_class(session->device));
     ls_session_describe_warnings(session, text);
     describe_memory(session, text);
     ls_ranks_cost_describe(session, text);
@@ -658,7 +723,7 @@ json_t *ls_session_to_json(const ls_session *session)
                      (json_int_t)(session->run.train.global_batch * session->run.model.context), "leaves",
                      (json_int_t)session->run.train.leaves, "ranks", (json_int_t)session->ranks, "threads",
                      (json_int_t)ls_session_rank_threads(session, session->ranks), "identity",
-                     session->identity, "determinism", ls_queue_determinism_class(session->queue),
+                     session->identity, "determinism", ls_queue_determinism_class(session->device),
                      "memory_bytes", memory, "flops_per_step", flops, "leaves_cost",
                      ls_ranks_cost_to_json(&cost), "sources",
                      ls_session_sources_to_json(session, session->run.train.steps, NULL));

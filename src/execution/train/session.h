@@ -40,8 +40,10 @@ typedef struct ls_session {
     /* Ranks are separate processes: several, or one of a run that may get more (job.elastic). */
     bool is_gang;
     uint64_t threads_asked; /* per rank, 0: cores / ranks */
-    /* has as many threads as all ranks of this host: evaluation runs while they wait */
+    /* the CPU; has as many threads as all ranks of this host: evaluation runs while they wait */
     ls_queue *queue;
+    /* what trains, evaluates and samples: a GPU, or `queue` */
+    ls_queue *device;
     ls_tokenizer *tokenizer; /* NULL: model.from has none, and the data consist of token files */
     ls_dataset *dataset;
     /* of the training data; patterns and weights in `arena`, at least one */
@@ -71,6 +73,12 @@ typedef struct ls_session {
 LS_MUST_CHECK ls_status ls_session_open(ls_arena *arena, const ls_run_file *run,
                                         const ls_session_options *options, ls_session *session_out);
 void ls_session_close(ls_session *session);
+
+/* Type of the activations, and of the weights that they meet. */
+ls_dtype ls_session_activations(const ls_session *session);
+
+/* The model of a state of this run, for evaluation and samples. */
+ls_model_on_device ls_session_model(const ls_session *session, const ls_state *state);
 
 /* The learning-rate schedule of the run file. */
 ls_schedule ls_session_schedule(const ls_session *session);

@@ -46,6 +46,7 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
                   .weight_decay = s->weight_decay,
                   .gradient_scale = gradient_scale,
                   .step = step + 1},
+        .parameters = ls_state_master(state),
         .flats = {state->parameters, state->m, state->v},
         .gradients = ls_data_parallel_sums(stepper->parallel),
         .snapshot = {stepper->snapshot[0], stepper->snapshot[1], stepper->snapshot[2]},
@@ -215,16 +216,28 @@ ls_status ls_stepper_check_state(ls_stepper *stepper, ls_step_fault *fault_out)
 
 /* ---- life ---- */
 
+static size_t rows_of(const ls_stepper *stepper)
+{
+    return (size_t)stepper->settings.micro_batch * (size_t)stepper->length;
+}
+
+static size_t shared_bytes(const ls_stepper *stepper)
+{
+    return rows_of(stepper) * (2 * sizeof(int32_t) + sizeof(float));
+}
+
 static ls_status alloc_buffers(ls_stepper *stepper)
 {
-    const size_t rows = (size_t)stepper->settings.micro_batch * (size_t)stepper->length;
+    const size_t rows = rows_of(stepper);
     stepper->samples = calloc(rows + stepper->settings.micro_batch, sizeof *stepper->samples);
-    stepper->tokens = calloc(rows, sizeof *stepper->tokens);
-    stepper->targets = calloc(rows, sizeof *stepper->targets);
-    stepper->losses = calloc(rows, sizeof *stepper->losses);
-    if (!stepper->samples || !stepper->tokens || !stepper->targets || !stepper->losses) {
+    if (!stepper->samples) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the tokens of a micro-batch (%zu tokens)", rows);
     }
+    void *shared = NULL;
+    LS_TRY(ls_shared_alloc(stepper->state->queue, shared_bytes(stepper), &shared));
+    stepper->tokens = shared;
+    stepper->targets = stepper->tokens + rows;
+    stepper->losses = (float *)(stepper->targets + rows);
     return LS_OK;
 }
 
@@ -271,7 +284,7 @@ static float *own_gradient(void *context, uint32_t part, uint32_t index)
 static ls_status make_alone(ls_stepper *stepper)
 {
     const uint64_t bytes = ls_data_parallel_exchange_bytes(stepper->state->layout, 0);
-    LS_TRY(ls_device_alloc(stepper->state->queue, bytes, &stepper->exchange));
+    LS_TRY(ls_shared_alloc(stepper->state->queue, bytes, &stepper->exchange));
     const ls_data_parallel_options options = {
         .plan = stepper->executor->plan,
         .leaves = stepper->settings.leaves,
@@ -346,12 +359,10 @@ void ls_stepper_destroy(ls_stepper *stepper)
     }
     ls_sdc_monitor_destroy(stepper->sdc_monitor);
     ls_data_parallel_destroy(stepper->alone);
-    ls_device_free(stepper->state->queue, stepper->exchange,
+    ls_shared_free(stepper->state->queue, stepper->exchange,
                    ls_data_parallel_exchange_bytes(stepper->state->layout, 0));
     free(stepper->samples);
-    free(stepper->tokens);
-    free(stepper->targets);
-    free(stepper->losses);
+    ls_shared_free(stepper->state->queue, stepper->tokens, shared_bytes(stepper));
     release_updates(stepper);
     free(stepper);
 }

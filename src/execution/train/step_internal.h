@@ -22,9 +22,10 @@ struct ls_stepper {
     void *exchange;
     int64_t length;
     int32_t *samples;    /* micro_batch x (length + 1) as drawn */
-    int32_t *tokens;     /* micro_batch x length */
-    int32_t *targets;    /* micro_batch x length */
-    float *losses;       /* micro_batch x length */
+    /* micro_batch x length each, in this order in one block of shared memory */
+    int32_t *tokens;
+    int32_t *targets;
+    float *losses;
     ls_update **updates; /* per part of this process */
     uint32_t update_count;
     uint64_t step;              /* the current step */

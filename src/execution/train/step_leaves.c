@@ -51,7 +51,7 @@ static const ls_part *current_part(const ls_stepper *stepper)
 static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, bool accumulate)
 {
     return (ls_executor_batch){
-        .parameters = stepper->state->parameters,
+        .weights = ls_state_weights(stepper->state),
         .gradients = current_part(stepper)->gradients[buffer],
         .accumulate = accumulate,
         .tokens = stepper->tokens,
@@ -101,7 +101,6 @@ static ls_status run_micro_batch(ls_stepper *stepper, const ls_executor_batch *b
                                &stepper->look_ended);
     }
     LS_TRY(ls_executor_forward(stepper->executor, batch));
-    LS_TRY(ls_queue_wait(stepper->state->queue));
     ls_stepper_lap(stepper, &stepper->result.forward_s);
     LS_TRY(ls_executor_backward(stepper->executor, batch));
     return ls_queue_wait(stepper->state->queue);

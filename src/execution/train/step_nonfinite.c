@@ -79,10 +79,10 @@ ls_status ls_stepper_explain_nonfinite(ls_stepper *stepper, uint64_t step, doubl
     ls_leaf_report report = {
         .fault = {.kind = LS_STEP_FAULT_NOT_FINITE, .leaf = LS_NO_LEAF, .rank = LS_NO_RANK}};
     stepper->result.fault = report.fault;
-    const ls_tensor parameters = ls_tensor_f32(state->parameters, 1, state->layout->parameter_floats);
     int64_t element = -1;
     LS_TRY(ls_data_parallel_hold(stepper->parallel));
-    LS_TRY(ls_find_nonfinite(state->queue, &parameters, &element));
+    const ls_tensor weights = ls_state_weights_view(state);
+    LS_TRY(ls_find_nonfinite(state->queue, &weights, &element));
     if (element >= 0) {
         return ls_fail(LS_ERR_FAILED,
                        "step %llu: parameter %s holds a value that is not finite before the step",

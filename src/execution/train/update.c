@@ -248,6 +248,24 @@ static void tile_update(void *context, int64_t tile, uint32_t worker)
     }
 }
 
+/* The whole slice on a GPU, span by span. */
+static ls_status enqueue_slice(const ls_update *update, const slice *s, const ls_update_options *options)
+{
+    LS_ASSERT(!options->record.done && !options->snapshot[0] && !options->halfway);
+    ls_adamw plain = options->adamw;
+    plain.weight_decay = 0.0f;
+    const ls_adamw_factors decayed_factors = ls_adamw_factors_of(&options->adamw);
+    const ls_adamw_factors plain_factors = ls_adamw_factors_of(&plain);
+    for (uint32_t i = 0; i < s->span_count; i++) {
+        const span *at = &update->spans[s->first_span + i];
+        const ls_master parameters = ls_master_from(options->parameters, at->offset);
+        LS_TRY(ls_adamw_update(options->queue, at->decay ? &decayed_factors : &plain_factors, at->count,
+                               &parameters, options->gradients + at->offset, options->flats[1] + at->offset,
+                               options->flats[2] + at->offset));
+    }
+    return LS_OK;
+}
+
 ls_status ls_update_run(ls_update *update, uint32_t index, const ls_update_options *options)
 {
     LS_ASSERT(index < update->slice_count && !options->record.done == !options->record.undo);
@@ -255,6 +273,9 @@ ls_status ls_update_run(ls_update *update, uint32_t index, const ls_update_optio
     ls_adamw plain = options->adamw;
     plain.weight_decay = 0.0f;
     const slice *s = &update->slices[index];
+    if (ls_queue_device(options->queue) != LS_DEVICE_CPU) {
+        return enqueue_slice(update, s, options);
+    }
     update_job job = {.options = options,
                       .decayed = ls_adamw_factors_of(&options->adamw),
                       .plain = ls_adamw_factors_of(&plain),

@@ -37,7 +37,8 @@ typedef struct ls_update_options {
     /* weight_decay applies to the spans that decay; adamw.step is the value that a block's `done`
      * gets */
     ls_adamw adamw;
-    float *flats[3]; /* parameters, m, v */
+    ls_master parameters;
+    float *flats[3]; /* parameters.values, m, v */
     const float *gradients;
     ls_undo_record record; /* zeroed: none */
     float *snapshot[3];    /* of the same layout; NULL: none */
@@ -46,7 +47,8 @@ typedef struct ls_update_options {
     void *context;
 } ls_update_options;
 
-/* Updates slice `index`; returns when it is done. */
+/* Updates slice `index`; returns when it is done, or, on a GPU, when it is enqueued. A GPU has no
+ * record, no snapshot and no halfway: the host keeps copies instead (executor/state.h). */
 LS_MUST_CHECK ls_status ls_update_run(ls_update *update, uint32_t index, const ls_update_options *options);
 
 #endif

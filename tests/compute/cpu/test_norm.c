@@ -31,7 +31,7 @@ static void case_init(norm_case *c, uint64_t seed, ls_norm_kind kind)
     c->dx = ck_make(n, c->cols, gap, seed + 6000, 1.0);
     c->dweight = ck_make(1, width, 0, seed + 7000, 1.0);
     c->dbias = ck_make(1, width, 0, seed + 8000, 1.0);
-    c->workspace = ck_make(1, ls_norm_workspace_floats(n, c->cols, groups), 0, 1, 0.0);
+    c->workspace = ck_make(1, ls_norm_workspace_floats(NULL, n, c->cols, groups), 0, 1, 0.0);
     c->norm = (ls_norm){.kind = kind, .eps = 1e-5f, .groups = groups, .weight = c->weight.t};
     if (kind == LS_NORM_LAYER) {
         c->norm.bias = c->bias.t;

@@ -62,7 +62,7 @@ static void model_init(model *m, const shape *s)
     m->config.tied = s->tied;
     assert_int_equal(ls_model_config_check(&m->config), LS_OK);
     ls_layout_build(&m->arena, &m->config, &m->layout);
-    ls_plan_options options = ls_executor_plan_options();
+    ls_plan_options options = ls_executor_plan_options(NULL, LS_F32);
     options.sequences = s->micro_batch;
     options.length = LENGTH;
     options.training = options.losses = true;
@@ -175,7 +175,7 @@ static void init_weights(const world *w, float *parameters)
     ls_queue *queue;
     assert_int_equal(ls_queue_create_cpu(1, &queue), LS_OK);
     ls_state state = {.layout = &w->model.layout, .parameters = parameters, .queue = queue};
-    ls_state_init_weights(&state, &w->model.config, 3);
+    assert_int_equal(ls_state_init_weights(&state, queue, &w->model.config, 3), LS_OK);
     ls_queue_destroy(queue);
 }
 
@@ -405,9 +405,9 @@ static void alone_init(alone *a, world *w, uint32_t threads)
     ls_step_settings settings = settings_of(&w->shape);
     assert_int_equal(ls_queue_create_cpu(threads, &a->queue), LS_OK);
     assert_int_equal(ls_executor_init(&a->executor, a->queue, &w->model.plan, LENGTH), LS_OK);
-    assert_int_equal(ls_state_init(&a->state, a->queue, &w->model.layout, ls_tree_buffers(w->shape.leaves)),
+    assert_int_equal(ls_state_init(&a->state, a->queue, LS_F32, &w->model.layout, ls_tree_buffers(w->shape.leaves)),
                      LS_OK);
-    ls_state_init_weights(&a->state, &w->model.config, 3);
+    assert_int_equal(ls_state_init_weights(&a->state, a->queue, &w->model.config, 3), LS_OK);
     assert_int_equal(ls_stepper_create(&a->executor, &a->state, &settings, &a->stepper), LS_OK);
 }
 

@@ -41,7 +41,7 @@ static void model_open(model *m, const ls_model_config *config, ls_recompute rec
                        const char *const *patterns)
 {
     *m = (model){.config = *config};
-    ls_plan_options options = ls_executor_plan_options();
+    ls_plan_options options = ls_executor_plan_options(NULL, LS_F32);
     options.sequences = SEQUENCES;
     options.length = LENGTH;
     options.training = options.losses = true;
@@ -53,8 +53,8 @@ static void model_open(model *m, const ls_model_config *config, ls_recompute rec
     ls_plan_check(&m->plan);
     assert_int_equal(ls_queue_create_cpu(1, &m->queue), LS_OK);
     assert_int_equal(ls_executor_init(&m->executor, m->queue, &m->plan, LENGTH), LS_OK);
-    assert_int_equal(ls_state_init(&m->state, m->queue, &m->layout, 1), LS_OK);
-    ls_state_init_weights(&m->state, config, 3);
+    assert_int_equal(ls_state_init(&m->state, m->queue, LS_F32, &m->layout, 1), LS_OK);
+    assert_int_equal(ls_state_init_weights(&m->state, m->queue, config, 3), LS_OK);
     for (int i = 0; i < SEQUENCES * LENGTH; i++) {
         m->tokens[i] = (i * 7 + 3) % (int32_t)config->vocab;
         m->targets[i] = (i * 5 + 1) % (int32_t)config->vocab;
@@ -71,7 +71,7 @@ static void model_close(model *m)
 
 static void run_micro_batch(model *m, bool accumulate)
 {
-    const ls_executor_batch batch = {.parameters = m->state.parameters,
+    const ls_executor_batch batch = {.weights = m->state.parameters,
                                      .gradients = m->state.gradients[0],
                                      .accumulate = accumulate,
                                      .tokens = m->tokens,

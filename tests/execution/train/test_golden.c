@@ -42,7 +42,7 @@ static void golden_open(golden *g, const char *name, uint32_t threads)
     assert_int_equal(ls_model_file_open(path, &g->file), LS_OK);
     assert_int_equal(ls_safetensors_open(expected, &g->expected), LS_OK);
     assert_int_equal(ls_queue_create_cpu(threads, &g->queue), LS_OK);
-    assert_int_equal(ls_state_init(&g->state, g->queue, &g->file->layout, 1), LS_OK);
+    assert_int_equal(ls_state_init(&g->state, g->queue, LS_F32, &g->file->layout, 1), LS_OK);
     assert_int_equal(ls_model_file_load(g->file, &g->file->layout, g->state.parameters), LS_OK);
     const int32_t *tokens = ls_safetensors_find(g->expected, "tokens")->data;
     for (int s = 0; s < SEQUENCES; s++) {
@@ -63,7 +63,7 @@ static void run_micro_batch(golden *g, ls_recompute recompute, uint32_t tensor_c
 {
     ls_arena arena = {0};
     ls_plan plan;
-    ls_plan_options options = ls_executor_plan_options();
+    ls_plan_options options = ls_executor_plan_options(NULL, LS_F32);
     options.sequences = SEQUENCES;
     options.length = LENGTH;
     options.training = options.losses = true;
@@ -72,7 +72,7 @@ static void run_micro_batch(golden *g, ls_recompute recompute, uint32_t tensor_c
     assert_int_equal(ls_plan_build(&arena, &g->file->config, &g->file->layout, &options, &plan), LS_OK);
     ls_executor executor;
     assert_int_equal(ls_executor_init(&executor, g->queue, &plan, LENGTH), LS_OK);
-    const ls_executor_batch batch = {.parameters = g->state.parameters,
+    const ls_executor_batch batch = {.weights = g->state.parameters,
                                      .gradients = g->state.gradients[0],
                                      .tokens = g->tokens,
                                      .targets = g->targets,
@@ -144,7 +144,7 @@ static void generator_logits_match_pytorch(void **state)
         const float *expected = ls_safetensors_find(g.expected, "logits")->data;
         ls_generator *generator = NULL;
         assert_int_equal(
-            ls_generator_create(g.queue, &g.file->config, &g.file->layout, g.state.parameters, 0, &generator),
+            ls_generator_create(&(ls_model_on_device){g.queue, &g.file->config, &g.file->layout, LS_F32, g.state.parameters}, 0, &generator),
             LS_OK);
         for (size_t count = 1; count <= LENGTH; count += 5) {
             const float *logits = NULL;
@@ -265,14 +265,14 @@ static void find_nonfinite_names_the_layer(void **state)
     g.state.parameters[p->offset] = INFINITY;
     ls_arena arena = {0};
     ls_plan plan;
-    ls_plan_options options = ls_executor_plan_options();
+    ls_plan_options options = ls_executor_plan_options(NULL, LS_F32);
     options.sequences = SEQUENCES;
     options.length = LENGTH;
     options.training = options.losses = true;
     assert_int_equal(ls_plan_build(&arena, &g.file->config, &g.file->layout, &options, &plan), LS_OK);
     ls_executor executor;
     assert_int_equal(ls_executor_init(&executor, g.queue, &plan, LENGTH), LS_OK);
-    const ls_executor_batch batch = {.parameters = g.state.parameters,
+    const ls_executor_batch batch = {.weights = g.state.parameters,
                                      .gradients = g.state.gradients[0],
                                      .tokens = g.tokens,
                                      .targets = g.targets,
