@@ -137,18 +137,18 @@ inline void cp_async_16(void *shared, const void *global, bool is_valid)
     if (coin()) {
         finish(copy);
     } else {
-        current_thread->open_copies.push_back(copy);
+        this_thread()->open_copies.push_back(copy);
     }
 }
 inline void cp_async_commit()
 {
-    auto *me = ::cuda_on_cpu::current_thread;
+    auto *me = ::cuda_on_cpu::this_thread();
     me->copy_groups.push_back(std::move(me->open_copies));
     me->open_copies.clear();
 }
 template <int N> inline void cp_async_wait()
 {
-    auto &groups = ::cuda_on_cpu::current_thread->copy_groups;
+    auto &groups = ::cuda_on_cpu::this_thread()->copy_groups;
     while (groups.size() > (size_t)N) {
         for (const auto &copy : groups.front()) {
             ::cuda_on_cpu::finish(copy);

@@ -45,18 +45,11 @@ asm(".text\n"
 namespace cuda_on_cpu
 {
 
-thread_local block *current_block;
-thread_local thread *current_thread;
 kernel *first_kernel;
 
 namespace
 {
 
-#ifdef CUDA_ON_CPU_SANITIZED
-constexpr size_t STACK_BYTES = 256 * 1024;
-#else
-constexpr size_t STACK_BYTES = 64 * 1024;
-#endif
 constexpr size_t GUARD_BYTES = 4096, SHARED_ALIGN = 1024, CANARY_BYTES = 256;
 constexpr unsigned char POISON = 0xa5, CANARY = 0xc7;
 
@@ -78,18 +71,19 @@ uint32_t next_random(uint32_t &state)
  * the caches. */
 struct stack_pool {
     std::vector<unsigned char *> free;
-    unsigned made = 0;
 
     unsigned char *take()
     {
         if (free.empty()) {
-            void *memory = mmap(nullptr, STACK_BYTES + GUARD_BYTES, PROT_READ | PROT_WRITE,
+            /* Aligned to its size, so that this_stack() finds its top; its lowest page is a guard. */
+            void *memory = mmap(nullptr, 2 * STACK_BYTES, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (memory == MAP_FAILED || mprotect(memory, GUARD_BYTES, PROT_NONE) != 0) {
+            unsigned char *stack =
+                (unsigned char *)(((uintptr_t)memory + STACK_BYTES - 1) & ~(uintptr_t)(STACK_BYTES - 1));
+            if (memory == MAP_FAILED || mprotect(stack, GUARD_BYTES, PROT_NONE) != 0) {
                 die("no memory for the stack of a thread");
             }
-            made++;
-            return (unsigned char *)memory + GUARD_BYTES;
+            return stack;
         }
         unsigned char *stack = free.back();
         free.pop_back();
@@ -113,7 +107,14 @@ struct worker {
     std::vector<void *> sanitizer_fibers;
 };
 
+/* Of this thread of the operating system; NULL: it runs no block. */
 thread_local worker *current_worker;
+
+/* The worker of a block: `now` is its first member. */
+worker *worker_of(block *b)
+{
+    return reinterpret_cast<worker *>(b);
+}
 
 /* ---- switching ---- */
 
@@ -123,7 +124,7 @@ thread_local worker *current_worker;
 void *first_frame(unsigned char *stack, unsigned number)
 {
     /* Stacks begin at different cache lines, so that those of a warp fit into the cache together. */
-    const size_t offset = 64 + number % WARP_LANES * 128;
+    const size_t offset = STACK_TOP_BYTES + number % WARP_LANES * 128;
     void **top = (void **)(stack + STACK_BYTES - offset);
     *--top = nullptr;
     *--top = (void *)thread_main;
@@ -133,50 +134,57 @@ void *first_frame(unsigned char *stack, unsigned number)
     return top;
 }
 
+stack_top *top_of(unsigned char *stack)
+{
+    return (stack_top *)(stack + STACK_BYTES - STACK_TOP_BYTES);
+}
+
 /* Goes on with `next`; the stack pointer of who calls is saved at *from. */
-void resume(void **from, thread *next)
+void resume(block *b, void **from, thread *next)
 {
     if (!next->stack_pointer) {
-        next->stack = current_worker->stacks.take();
+        next->stack = worker_of(b)->stacks.take();
 #ifdef __SANITIZE_ADDRESS__
-        __asan_unpoison_memory_region(next->stack, STACK_BYTES);
+        __asan_unpoison_memory_region(next->stack + GUARD_BYTES, STACK_BYTES - GUARD_BYTES);
 #endif
+        *top_of(next->stack) = stack_top{next, b};
         next->stack_pointer = first_frame(next->stack, next->number);
     }
-    current_thread = next;
+    b->running = next;
     TSAN(__tsan_switch_to_fiber(next->sanitizer_fiber, 1);)
     cuda_on_cpu_switch(from, next->stack_pointer);
 }
 
-void resume_scheduler(void **from)
+void resume_scheduler(block *b, void **from)
 {
-    TSAN(__tsan_switch_to_fiber(current_block->sanitizer_fiber, 1);)
-    cuda_on_cpu_switch(from, current_block->scheduler);
+    b->running = nullptr;
+    TSAN(__tsan_switch_to_fiber(b->sanitizer_fiber, 1);)
+    cuda_on_cpu_switch(from, b->scheduler);
 }
 
 /* A lane of the warp that can run, NULL: there is none. */
-thread *next_lane(const warp &group)
+thread *next_lane(const block *b, const warp &group)
 {
     if (!group.ready) {
         return nullptr;
     }
-    const int lane =
-        current_block->is_backwards ? 31 - __builtin_clz(group.ready) : __builtin_ctz(group.ready);
+    const int lane = b->is_backwards ? 31 - __builtin_clz(group.ready) : __builtin_ctz(group.ready);
     return &group.lanes[lane];
 }
 
 /* Stops this thread until its lane is ready again. */
 void park(thread_state state, const char *place)
 {
-    thread *me = current_thread;
+    const stack_top *top = this_stack();
+    thread *me = top->running;
     me->state = state;
     me->place = place;
     me->group->ready &= ~(1u << me->lane);
-    thread *next = next_lane(*me->group);
+    thread *next = next_lane(top->of, *me->group);
     if (next) {
-        resume(&me->stack_pointer, next);
+        resume(top->of, &me->stack_pointer, next);
     } else {
-        resume_scheduler(&me->stack_pointer);
+        resume_scheduler(top->of, &me->stack_pointer);
     }
 }
 
@@ -188,9 +196,8 @@ void make_ready(thread &who)
 
 /* ---- barriers ---- */
 
-void barrier_check(unsigned number, unsigned count)
+void barrier_check(block &b, unsigned number, unsigned count)
 {
-    block &b = *current_block;
     barrier &bar = b.barriers[number];
     if (bar.arrived == 0 || bar.arrived < count) {
         return;
@@ -204,38 +211,39 @@ void barrier_check(unsigned number, unsigned count)
     }
 }
 
-unsigned barrier_count(unsigned count)
+unsigned barrier_count(const block &b, unsigned count)
 {
-    return count ? count : current_block->thread_count - current_block->done;
+    return count ? count : b.thread_count - b.done;
 }
 
 /* Runs threads on one stack while they end without having waited. */
 void thread_main()
 {
+    stack_top *top = this_stack();
+    block &b = *top->of;
     for (;;) {
-        thread *me = current_thread;
-        current_block->what->call(current_block->arguments);
-        TSAN(__tsan_release(current_block);)
+        thread *me = top->running;
+        TSAN(__tsan_acquire(&b.scheduler);)
+        b.what->call(b.arguments);
+        TSAN(__tsan_release(&b.done);)
         me->state = THREAD_DONE;
         me->group->ready &= ~(1u << me->lane);
-        current_block->done++;
-        barrier_check(0, barrier_count(0));
-        thread *next = next_lane(*me->group);
+        b.done++;
+        barrier_check(b, 0, barrier_count(b, 0));
+        thread *next = next_lane(&b, *me->group);
         if (next && !next->stack_pointer) {
             next->stack = me->stack;
             next->stack_pointer = me->stack; /* it has begun; the true value is written when it waits */
-            me->stack = nullptr;
-            current_thread = next;
+            top->running = b.running = next;
             TSAN(__tsan_switch_to_fiber(next->sanitizer_fiber, 1);)
             continue;
         }
         /* No other fiber can take this stack before the switch, and nothing needs it afterwards. */
-        current_worker->stacks.give(me->stack);
-        me->stack = nullptr;
+        worker_of(&b)->stacks.give(me->stack);
         if (next) {
-            resume(&me->stack_pointer, next);
+            resume(&b, &me->stack_pointer, next);
         } else {
-            resume_scheduler(&me->stack_pointer);
+            resume_scheduler(&b, &me->stack_pointer);
         }
     }
 }
@@ -291,9 +299,9 @@ bool run_warps(block &b)
     for (unsigned i = 0; i < b.warp_count; i++) {
         const unsigned at = (start + (is_descending ? b.warp_count - i : i)) % b.warp_count;
         thread *next;
-        while ((next = next_lane(b.warps[at])) != nullptr) {
+        while ((next = next_lane(&b, b.warps[at])) != nullptr) {
             has_moved = true;
-            resume(&b.scheduler, next);
+            resume(&b, &b.scheduler, next);
         }
     }
     return has_moved;
@@ -334,11 +342,12 @@ void run_block(worker &w)
     b.done = 0;
     memset(b.barriers, 0, sizeof b.barriers);
     prepare_threads(w);
+    TSAN(__tsan_release(&b.scheduler);)
     const clock::time_point began = clock::now();
     unsigned spins = 0;
     while (b.done < b.thread_count) {
         bool has_moved = run_warps(b);
-        if (!has_moved || coin()) {
+        if (!has_moved || coin(&b)) {
             has_moved |= run_engine(b);
         }
         if (b.done < b.thread_count) {
@@ -352,7 +361,7 @@ void run_block(worker &w)
         }
     }
     run_engine(b);
-    TSAN(__tsan_acquire(&b);)
+    TSAN(__tsan_acquire(&b.done);)
 }
 
 /* ---- a grid ---- */
@@ -406,9 +415,7 @@ void check_shared(const worker &w, size_t bytes)
 void run_blocks(worker &w, grid &g)
 {
     block &b = w.now;
-    block *const block_before = current_block;
     worker *const worker_before = current_worker;
-    current_block = &b;
     current_worker = &w;
     b.what = g.what;
     b.arguments = g.arguments;
@@ -426,7 +433,6 @@ void run_blocks(worker &w, grid &g)
         run_block(w);
         check_shared(w, g.shared_bytes);
     }
-    current_block = block_before;
     current_worker = worker_before;
 }
 
@@ -530,15 +536,15 @@ void die(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    const block *b = current_block;
+    const block *b = current_worker ? &current_worker->now : nullptr;
     if (!b) {
         fprintf(stderr, "cuda_on_cpu: %s\n", text);
         abort();
     }
     fprintf(stderr, "cuda_on_cpu: kernel %s (%s), block (%u, %u, %u): %s\n", b->what->name, b->what->file,
             b->index.x, b->index.y, b->index.z, text);
-    if (current_thread) {
-        fprintf(stderr, "  thread %u is running\n", current_thread->number);
+    if (b->running) {
+        fprintf(stderr, "  thread %u is running\n", b->running->number);
     }
     for (unsigned i = 0, shown = 0; i < b->thread_count && shown < 40; i++) {
         const thread &t = b->threads[i];
@@ -550,9 +556,9 @@ void die(const char *format, ...)
     abort();
 }
 
-bool coin()
+bool coin(block *of)
 {
-    return next_random(current_block->random) >> 12 & 1;
+    return next_random(of->random) >> 12 & 1;
 }
 
 void spin(const char *place)
@@ -564,15 +570,16 @@ void spin(const char *place)
 void barrier_wait(unsigned number, unsigned count)
 {
     unwatched guard;
-    barrier &bar = current_block->barriers[number];
+    block &b = *this_block();
+    barrier &bar = b.barriers[number];
     char *tag = &bar.tags[bar.generation & 1];
     (void)tag;
     TSAN(__tsan_release(tag);)
     bar.arrived++;
-    thread *me = current_thread;
+    thread *me = this_thread();
     me->state = THREAD_AT_BARRIER;
     me->barrier = number;
-    barrier_check(number, barrier_count(count));
+    barrier_check(b, number, barrier_count(b, count));
     if (me->state == THREAD_AT_BARRIER) {
         park(THREAD_AT_BARRIER, number ? "a named barrier" : "__syncthreads");
     }
@@ -582,10 +589,11 @@ void barrier_wait(unsigned number, unsigned count)
 void barrier_arrive(unsigned number, unsigned count)
 {
     unwatched guard;
-    barrier &bar = current_block->barriers[number];
+    block &b = *this_block();
+    barrier &bar = b.barriers[number];
     TSAN(__tsan_release(&bar.tags[bar.generation & 1]);)
     bar.arrived++;
-    barrier_check(number, barrier_count(count));
+    barrier_check(b, number, barrier_count(b, count));
 }
 
 /* The meeting of these lanes, NULL: too many at once. */
@@ -606,7 +614,7 @@ static meeting *find_meeting(warp &group, unsigned mask)
 bool collective_begin(unsigned mask, void *record, const void *site, const char *place, unsigned *mask_out,
                       void ***records_out)
 {
-    thread *me = current_thread;
+    thread *me = this_thread();
     warp &group = *me->group;
     mask &= group.all;
     if (!(mask >> me->lane & 1)) {
@@ -642,8 +650,9 @@ bool collective_begin(unsigned mask, void *record, const void *site, const char 
 
 void collective_end(unsigned mask)
 {
-    warp &group = *current_thread->group;
-    for (unsigned rest = mask & ~(1u << current_thread->lane); rest; rest &= rest - 1) {
+    const thread *me = this_thread();
+    warp &group = *me->group;
+    for (unsigned rest = mask & ~(1u << me->lane); rest; rest &= rest - 1) {
         group.lanes[__builtin_ctz(rest)].state = THREAD_READY;
     }
     group.ready |= mask;
@@ -651,8 +660,8 @@ void collective_end(unsigned mask)
 
 void engine_call(void (*fn)(void *), void *context)
 {
-    block &b = *current_block;
-    if (coin()) {
+    block &b = *this_block();
+    if (coin(&b)) {
         fn(context);
         return;
     }

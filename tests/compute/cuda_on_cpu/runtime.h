@@ -118,6 +118,7 @@ struct block {
     void *scheduler;
     void *sanitizer_fiber;
     bool is_backwards;
+    thread *running;
     const kernel *what;
     const void *arguments;
     /* Work that the copy engine has still to do, in any order and at any time (hopper_cpu.h). */
@@ -125,14 +126,41 @@ struct block {
     std::vector<void *> engine_contexts;
 };
 
-extern thread_local block *current_block;
-extern thread_local thread *current_thread;
+/*
+ * The thread that runs is found by the address of its stack, which costs one load: thread-local
+ * memory of a library that is loaded late costs a call. Only kernels and what they call may ask; the
+ * scheduler runs on the stack of the operating system's thread.
+ */
+struct stack_top {
+    thread *running;
+    block *of;
+};
+#ifdef CUDA_ON_CPU_SANITIZED
+constexpr size_t STACK_BYTES = 256 * 1024;
+#else
+constexpr size_t STACK_BYTES = 64 * 1024;
+#endif
+constexpr size_t STACK_TOP_BYTES = 64;
+
+inline stack_top *this_stack()
+{
+    const uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    return (stack_top *)((frame & ~(STACK_BYTES - 1)) + STACK_BYTES - STACK_TOP_BYTES);
+}
+inline thread *this_thread()
+{
+    return this_stack()->running;
+}
+inline block *this_block()
+{
+    return this_stack()->of;
+}
 
 /* Ends the process with a message that names the kernel, the block and what its threads wait for. */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A pseudo-random bit, by the block's seed. */
-bool coin();
+bool coin(block *of = this_block());
 
 /* Lets the other threads of the block go on; for loops that wait. */
 void spin(const char *place);

@@ -38,17 +38,17 @@
 #define __shared__ static thread_local
 #endif
 
-#define LS_SHARED(type, name) type *name = reinterpret_cast<type *>(::cuda_on_cpu::current_block->shared)
+#define LS_SHARED(type, name) type *name = reinterpret_cast<type *>(::cuda_on_cpu::this_block()->shared)
 #define LS_KERNEL             __attribute__((unused)) static void
 #define LS_KERNEL_EXPORT(kernel)                                                                             \
     static const ::cuda_on_cpu::registration cuda_on_cpu_of_##kernel(                                        \
         __FILE__, #kernel, [](const void *arguments) { ::cuda_on_cpu::call_with(kernel, arguments); },       \
         ::cuda_on_cpu::argument_bytes_of(kernel));
 
-#define threadIdx (::cuda_on_cpu::current_thread->index)
-#define blockIdx  (::cuda_on_cpu::current_block->index)
-#define blockDim  (::cuda_on_cpu::current_block->threads_shape)
-#define gridDim   (::cuda_on_cpu::current_block->grid_shape)
+#define threadIdx (::cuda_on_cpu::this_thread()->index)
+#define blockIdx  (::cuda_on_cpu::this_block()->index)
+#define blockDim  (::cuda_on_cpu::this_block()->threads_shape)
+#define gridDim   (::cuda_on_cpu::this_block()->grid_shape)
 #define warpSize  32
 
 /* ---- vectors ---- */
@@ -393,7 +393,7 @@ namespace cuda_on_cpu
 
 inline unsigned lane()
 {
-    return current_thread->lane;
+    return this_thread()->lane;
 }
 
 template <class type> struct shuffle_record {
