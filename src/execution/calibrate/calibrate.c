@@ -456,7 +456,7 @@ static ls_status identify(calibration_run *run)
     LS_TRY(ls_queue_create_cpu(1, &queue));
     ls_calibration *c = run->calibration;
     c->device = ls_arena_strdup(run->arena, ls_queue_device_name(queue));
-    c->kernels = ls_queue_determinism_class(queue);
+    c->kernels = ls_arena_strdup(run->arena, ls_queue_determinism_class(queue));
     c->program = LS_VERSION;
     c->cores = ls_wait_cores();
     ls_queue_destroy(queue);
