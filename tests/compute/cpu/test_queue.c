@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "compute/cpu/ops.h"
 #include "compute/queue.h"
 
 #include <stdatomic.h>
@@ -158,6 +159,19 @@ static void device_alloc_is_zeroed_and_aligned(void **state)
     ls_queue_destroy(queue);
 }
 
+/* A backend is its device and then only functions. */
+static void backend_has_every_function(void **state)
+{
+    (void)state;
+    const size_t first = offsetof(ls_backend, destroy);
+    assert_int_equal(ls_cpu_backend.device, LS_DEVICE_CPU);
+    for (size_t at = first; at < sizeof(ls_backend); at += sizeof(void *)) {
+        const void *function = NULL;
+        memcpy(&function, (const char *)&ls_cpu_backend + at, sizeof function);
+        assert_non_null(function);
+    }
+}
+
 static void shared_memory_and_move_copy_bytes(void **state)
 {
     (void)state;
@@ -197,6 +211,7 @@ int main(void)
         cmocka_unit_test(queue_create_follows_ls_isa),
         cmocka_unit_test(queue_scratch_is_aligned_and_per_worker),
         cmocka_unit_test(device_alloc_is_zeroed_and_aligned),
+        cmocka_unit_test(backend_has_every_function),
         cmocka_unit_test(shared_memory_and_move_copy_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
