@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * compute/cuda/device/hopper.h on the processor.
+ *
+ * The engine and the tensor cores work at another time than the thread that asks them: a copy lands
+ * at once or when the block has nothing else to do, and a product is computed at once or not before
+ * the wait for its group. Which of both is drawn by the block's seed, so a forgotten wait, or a tile
+ * that is overwritten too early, gives wrong numbers.
+ */
+#ifndef LS_TESTS_COMPUTE_CUDA_ON_CPU_HOPPER_CPU_H
+#define LS_TESTS_COMPUTE_CUDA_ON_CPU_HOPPER_CPU_H
+
+#include "compute/cuda_on_cpu/tensor_map_cpu.h"
+
+#include <math.h>
+#include <string.h>
+#include <vector>
+
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#define LS_TSAN(call) call
+#else
+#define LS_TSAN(call)
+#endif
+
+LS_DEVICE uint32_t shared_address(const void *p)
+{
+    const ::cuda_on_cpu::block *block = ::cuda_on_cpu::current_block;
+    const ptrdiff_t offset = (const unsigned char *)p - block->shared;
+    if (offset < 0 || (size_t)offset >= block->shared_bytes) {
+        ::cuda_on_cpu::die("an address outside of the block's dynamic shared memory");
+    }
+    return (uint32_t)offset;
+}
+
+LS_DEVICE float exp2_approximate(float x)
+{
+    return x < -126.0f ? 0.0f : exp2f(x);
+}
+
+/* ---- barriers in shared memory ---- */
+
+namespace cuda_on_cpu
+{
+
+/* pending: arrivals missing in this phase; bytes: of copies that have not landed, may be negative for
+ * a while; phase: parity of the phase that is going on. */
+struct mbarrier {
+    int16_t pending, arrivals;
+    int32_t bytes_and_phase;
+};
+static_assert(sizeof(mbarrier) == 8, "as large as on a GPU");
+
+inline void mbarrier_end_phase(mbarrier *b)
+{
+    if (b->pending == 0 && b->bytes_and_phase >> 1 == 0) {
+        b->pending = b->arrivals;
+        b->bytes_and_phase ^= 1;
+    }
+}
+
+inline void mbarrier_add_bytes(uint64_t *barrier, int bytes)
+{
+    mbarrier *b = (mbarrier *)barrier;
+    LS_TSAN(__tsan_release(barrier));
+    b->bytes_and_phase += 2 * bytes;
+    mbarrier_end_phase(b);
+}
+
+} // namespace cuda_on_cpu
+
+LS_DEVICE void mbarrier_init(uint64_t *barrier, uint32_t arrivals)
+{
+    ::cuda_on_cpu::unwatched guard;
+    const ::cuda_on_cpu::mbarrier fresh = {(int16_t)arrivals, (int16_t)arrivals, 0};
+    if (shared_address(barrier) % 8) {
+        ::cuda_on_cpu::die("mbarrier: the address is no multiple of 8");
+    }
+    memcpy(barrier, &fresh, sizeof fresh);
+}
+
+LS_DEVICE void mbarrier_init_fence()
+{
+}
+
+LS_DEVICE void mbarrier_arrive(uint64_t *barrier)
+{
+    ::cuda_on_cpu::unwatched guard;
+    ::cuda_on_cpu::mbarrier *b = (::cuda_on_cpu::mbarrier *)barrier;
+    LS_TSAN(__tsan_release(barrier));
+    if (b->pending <= 0) {
+        ::cuda_on_cpu::die("mbarrier: more arrivals than it was made for");
+    }
+    b->pending--;
+    ::cuda_on_cpu::mbarrier_end_phase(b);
+}
+
+LS_DEVICE void mbarrier_arrive_expect(uint64_t *barrier, uint32_t bytes)
+{
+    {
+        ::cuda_on_cpu::unwatched guard;
+        ((::cuda_on_cpu::mbarrier *)barrier)->bytes_and_phase += 2 * (int)bytes;
+    }
+    mbarrier_arrive(barrier);
+}
+
+LS_DEVICE void mbarrier_wait(uint64_t *barrier, uint32_t parity)
+{
+    ::cuda_on_cpu::unwatched guard;
+    while ((uint32_t)(((volatile ::cuda_on_cpu::mbarrier *)barrier)->bytes_and_phase & 1) == parity) {
+        ::cuda_on_cpu::spin("mbarrier_wait");
+    }
+    LS_TSAN(__tsan_acquire(barrier));
+}
+
+LS_DEVICE void shared_fence_async()
+{
+}
+
+/* ---- the bulk copy engine ---- */
+
+namespace cuda_on_cpu
+{
+
+struct engine_copy {
+    tensor_map_cpu map;
+    int at[4];
+    unsigned char *to;
+    uint32_t to_offset;
+    uint64_t *barrier;
+};
+
+inline uint32_t swizzle_128(uint32_t address)
+{
+    return address ^ (address >> 7 & 7) << 4;
+}
+
+inline void engine_copy_run(void *context)
+{
+    engine_copy *c = (engine_copy *)context;
+    const tensor_map_cpu *m = &c->map;
+    uint32_t place = 0;
+    uint32_t i[4];
+    for (i[3] = 0; i[3] < m->box[3]; i[3]++) {
+        for (i[2] = 0; i[2] < m->box[2]; i[2]++) {
+            for (i[1] = 0; i[1] < m->box[1]; i[1]++) {
+                for (i[0] = 0; i[0] < m->box[0]; i[0]++, place += 2) {
+                    const unsigned char *from = m->data;
+                    bool inside = true;
+                    for (int k = 0; k < 4; k++) {
+                        const int64_t index = (int64_t)c->at[k] + i[k];
+                        inside = inside && index >= 0 && index < (int64_t)m->dims[k];
+                        from += index * (int64_t)m->strides_bytes[k];
+                    }
+                    uint16_t value = 0;
+                    if (inside) {
+                        memcpy(&value, from, 2);
+                    }
+                    memcpy(c->to + ((int64_t)swizzle_128(c->to_offset + place) - c->to_offset), &value, 2);
+                }
+            }
+        }
+    }
+    mbarrier_add_bytes(c->barrier, -(int)place);
+    delete c;
+}
+
+inline void engine_load(void *to, const ls_tensor_map *map, uint64_t *barrier, uint32_t rank, const int *at)
+{
+    unwatched guard;
+    engine_copy *c = new engine_copy;
+    memcpy(&c->map, map, sizeof c->map);
+    if (c->map.rank != rank || c->map.magic != TENSOR_MAP_CPU_MAGIC) {
+        die("tma_load_%ud: not a map of that rank", rank);
+    }
+    if ((uintptr_t)map % 64) {
+        die("tma_load: the map is not at a multiple of 64 bytes");
+    }
+    c->to_offset = shared_address(to);
+    if (c->to_offset % 1024) {
+        die("tma_load: a panel has to begin at a multiple of 1024 bytes");
+    }
+    for (uint32_t k = 0; k < 4; k++) {
+        c->at[k] = k < rank ? at[k] : 0;
+    }
+    c->to = (unsigned char *)to;
+    c->barrier = barrier;
+    engine_call(engine_copy_run, c);
+}
+
+struct engine_bulk {
+    void *to;
+    const void *from;
+    uint32_t bytes;
+    uint64_t *barrier;
+};
+
+inline void engine_bulk_run(void *context)
+{
+    engine_bulk *c = (engine_bulk *)context;
+    memcpy(c->to, c->from, c->bytes);
+    mbarrier_add_bytes(c->barrier, -(int)c->bytes);
+    delete c;
+}
+
+} // namespace cuda_on_cpu
+
+LS_DEVICE void tma_prefetch(const ls_tensor_map *)
+{
+}
+
+LS_DEVICE void tma_load_2d(void *to, const ls_tensor_map *map, uint64_t *barrier, int x, int y)
+{
+    const int at[4] = {x, y, 0, 0};
+    ::cuda_on_cpu::engine_load(to, map, barrier, 2, at);
+}
+
+LS_DEVICE void tma_load_3d(void *to, const ls_tensor_map *map, uint64_t *barrier, int x, int y, int z)
+{
+    const int at[4] = {x, y, z, 0};
+    ::cuda_on_cpu::engine_load(to, map, barrier, 3, at);
+}
+
+LS_DEVICE void tma_load_4d(void *to, const ls_tensor_map *map, uint64_t *barrier, int x, int y, int z, int w)
+{
+    const int at[4] = {x, y, z, w};
+    ::cuda_on_cpu::engine_load(to, map, barrier, 4, at);
+}
+
+LS_DEVICE void bulk_load(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
+{
+    ::cuda_on_cpu::unwatched guard;
+    if (((uintptr_t)from | shared_address(to) | bytes) % 16) {
+        ::cuda_on_cpu::die("bulk_load: addresses and bytes have to be multiples of 16");
+    }
+    ::cuda_on_cpu::engine_call(::cuda_on_cpu::engine_bulk_run,
+                               new ::cuda_on_cpu::engine_bulk{to, from, bytes, barrier});
+}
+
+/* ---- matrix products of warp groups ---- */
+
+LS_DEVICE uint64_t operand_rows(const void *tile)
+{
+    return (uint64_t)(shared_address(tile) >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+
+LS_DEVICE uint64_t operand_columns(const void *tile, uint32_t panel_bytes)
+{
+    return (uint64_t)(shared_address(tile) >> 4 & 0x3fff) | (uint64_t)(panel_bytes >> 4) << 16 | 64ull << 32 |
+           1ull << 62;
+}
+
+LS_DEVICE uint64_t operand_advance(uint64_t operand, uint32_t bytes)
+{
+    return operand + (bytes >> 4);
+}
+
+namespace cuda_on_cpu
+{
+
+/* A product that a warp has asked for: its 16 rows of D. */
+struct product {
+    float *d[WARP_LANES];
+    uint32_t a_words[WARP_LANES][4];
+    bool a_in_registers;
+    uint64_t a, b;
+    int columns, order, accumulate;
+    unsigned warp_of_group, group;
+};
+
+/* What the warps of the block have under way. group: number of the group that is open. */
+struct products {
+    std::vector<product> waiting;
+    unsigned group;
+};
+inline thread_local products warp_products[BLOCK_THREADS_MAX / WARP_LANES];
+
+/* What a lane brings. */
+struct product_record {
+    float *d;
+    const uint32_t *a_words;
+    uint64_t a, b;
+    int accumulate;
+};
+
+inline float bf16_at(uint32_t address)
+{
+    const uint32_t place = swizzle_128(address);
+    uint16_t bits;
+    if (place + 2 > current_block->shared_bytes) {
+        die("wgmma: an operand outside of the block's shared memory");
+    }
+    memcpy(&bits, current_block->shared + place, 2);
+    return __uint_as_float((uint32_t)bits << 16);
+}
+
+inline void product_read_a(const product &p, float (&a)[16][16])
+{
+    for (unsigned row = 0; row < 16; row++) {
+        for (unsigned k = 0; k < 16; k++) {
+            if (p.a_in_registers) {
+                const uint32_t word = p.a_words[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8];
+                a[row][k] = __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+            } else {
+                const unsigned m = p.warp_of_group * 16 + row;
+                const uint32_t start = (uint32_t)(p.a & 0x3fff) * 16, eight = (uint32_t)(p.a >> 32 & 0x3fff) * 16;
+                a[row][k] = bf16_at(start + m / 8 * eight + m % 8 * 128 + k * 2);
+            }
+        }
+    }
+}
+
+inline void product_read_b(const product &p, float (&b)[16][256])
+{
+    const uint32_t start = (uint32_t)(p.b & 0x3fff) * 16, leading = (uint32_t)(p.b >> 16 & 0x3fff) * 16;
+    const uint32_t eight = (uint32_t)(p.b >> 32 & 0x3fff) * 16;
+    for (unsigned n = 0; n < (unsigned)p.columns; n++) {
+        for (unsigned k = 0; k < 16; k++) {
+            b[k][n] = p.order == 0 ? bf16_at(start + n / 8 * eight + n % 8 * 128 + k * 2)
+                                   : bf16_at(start + n / 64 * leading + k / 8 * eight + k % 8 * 128 + n % 64 * 2);
+        }
+    }
+}
+
+inline void product_run(const product &p)
+{
+    static thread_local float a[16][16], b[16][256], sums[256];
+    product_read_a(p, a);
+    product_read_b(p, b);
+    for (unsigned m = 0; m < 16; m++) {
+        for (unsigned n = 0; n < (unsigned)p.columns; n++) {
+            sums[n] = p.accumulate ? p.d[m % 8 * 4 + n % 8 / 2][n / 8 * 4 + m / 8 * 2 + n % 2] : 0.0f;
+        }
+        for (unsigned k = 0; k < 16; k++) {
+            for (unsigned n = 0; n < (unsigned)p.columns; n++) {
+                sums[n] += a[m][k] * b[k][n];
+            }
+        }
+        for (unsigned n = 0; n < (unsigned)p.columns; n++) {
+            p.d[m % 8 * 4 + n % 8 / 2][n / 8 * 4 + m / 8 * 2 + n % 2] = sums[n];
+        }
+    }
+}
+
+/* Runs those of the groups before `group`, in order. */
+inline void products_run(products *all, unsigned group)
+{
+    size_t count = 0;
+    while (count < all->waiting.size() && all->waiting[count].group < group) {
+        product_run(all->waiting[count++]);
+    }
+    all->waiting.erase(all->waiting.begin(), all->waiting.begin() + (long)count);
+}
+
+inline products *products_of_warp()
+{
+    return &warp_products[current_thread->number / WARP_LANES];
+}
+
+template <int columns, int order>
+inline void product_ask(float *d, const uint32_t *a_words, uint64_t a, uint64_t b, int accumulate)
+{
+    product_record record{d, a_words, a, b, accumulate};
+    collective(~0u, record, "wgmma", [](auto record_of, unsigned) {
+        products *all = products_of_warp();
+        const product_record &first = record_of(0);
+        product p = {};
+        for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+            const product_record &r = record_of(lane);
+            if (r.a != first.a || r.b != first.b || r.accumulate != first.accumulate) {
+                die("wgmma: the operands differ between lanes");
+            }
+            p.d[lane] = r.d;
+            if (r.a_words) {
+                memcpy(p.a_words[lane], r.a_words, sizeof p.a_words[lane]);
+            }
+        }
+        p.a_in_registers = first.a_words != nullptr;
+        p.a = first.a;
+        p.b = first.b;
+        p.columns = columns;
+        p.order = order;
+        p.accumulate = first.accumulate;
+        p.warp_of_group = current_thread->number / WARP_LANES % 4;
+        p.group = all->group;
+        all->waiting.push_back(p);
+        if (coin()) {
+            products_run(all, all->group + 1);
+        }
+    });
+}
+
+} // namespace cuda_on_cpu
+
+LS_DEVICE void wgmma_fence()
+{
+    __syncwarp();
+}
+
+LS_DEVICE void wgmma_commit()
+{
+    int nothing = 0;
+    ::cuda_on_cpu::collective(~0u, nothing, "wgmma_commit",
+                              [](auto, unsigned) { ::cuda_on_cpu::products_of_warp()->group++; });
+}
+
+template <int N> LS_DEVICE void wgmma_wait()
+{
+    int nothing = 0;
+    ::cuda_on_cpu::collective(~0u, nothing, "wgmma_wait", [](auto, unsigned) {
+        ::cuda_on_cpu::products *all = ::cuda_on_cpu::products_of_warp();
+        ::cuda_on_cpu::products_run(all, all->group > N ? all->group - N : 0);
+    });
+}
+
+template <int N> LS_DEVICE void wgmma_hold(float (&)[N])
+{
+}
+
+template <int N, operand_order B> struct wgmma_shared {
+    static void run(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate)
+    {
+        ::cuda_on_cpu::product_ask<N, B>(d, nullptr, a, b, accumulate);
+    }
+};
+
+template <int N, operand_order B> struct wgmma_registers {
+    static void run(float (&d)[N / 2], const uint32_t *a, uint64_t b, int accumulate)
+    {
+        ::cuda_on_cpu::product_ask<N, B>(d, a, 0, b, accumulate);
+    }
+};
+
+/* ---- warps ---- */
+
+LS_DEVICE void named_barrier_sync(uint32_t barrier, uint32_t threads)
+{
+    cuda_on_cpu_bar_sync(barrier, threads);
+}
+
+LS_DEVICE void named_barrier_arrive(uint32_t barrier, uint32_t threads)
+{
+    cuda_on_cpu_bar_arrive(barrier, threads);
+}
+
+template <int N> LS_DEVICE void registers_grow()
+{
+    static_assert(N % 8 == 0 && N >= 24 && N <= 256, "a multiple of 8");
+    __syncwarp();
+}
+
+template <int N> LS_DEVICE void registers_shrink()
+{
+    static_assert(N % 8 == 0 && N >= 24 && N <= 256, "a multiple of 8");
+    __syncwarp();
+}
+
+#endif
