@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the attention kernels for compute capability 9.0 share: which work a block does, products of
+ * tiles, and how accumulators become operands and rows of memory.
+ */
+#ifndef LS_COMPUTE_CUDA_DEVICE_ATTENTION_TILE_SM90_H
+#define LS_COMPUTE_CUDA_DEVICE_ATTENTION_TILE_SM90_H
+
+#include "compute/cuda/device/attention_sm90.h"
+#include "compute/cuda/device/hopper.h"
+
+constexpr float LOG2_E = 1.44269504088896340736f;
+constexpr float MINUS_INFINITY = -__builtin_huge_valf();
+
+/* ---- which work a block does ---- */
+
+/*
+ * The work item of round `round`: blocks take items in turn, in every other round from the last block
+ * to the first. Items are ordered by falling cost, so that the sums of blocks come out alike. Which
+ * block does an item changes no result.
+ */
+LS_DEVICE int work_of(int round)
+{
+    const int block = (int)blockIdx.x, blocks = (int)gridDim.x;
+    return round * blocks + (round % 2 ? blocks - 1 - block : block);
+}
+
+/* ---- a place in a ring of stages ---- */
+
+struct ring {
+    int stage;
+    uint32_t phase;
+};
+
+template <int STAGES> LS_DEVICE void ring_advance(ring &r)
+{
+    if (++r.stage == STAGES) {
+        r.stage = 0;
+        r.phase ^= 1;
+    }
+}
+
+/* ---- copies: one thread ---- */
+
+/* The panels of a tile of `rows` rows from row `row` on. */
+template <int D>
+LS_DEVICE void load_tile(unsigned char *tile, const ls_tensor_map *map, uint64_t *barrier, int rows, int row,
+                         int head, int sequence)
+{
+#pragma unroll
+    for (int panel = 0; panel < D / PANEL_COLUMNS; panel++) {
+        tma_load_4d(tile + panel * rows * PANEL_ROW_BYTES, map, barrier, panel * PANEL_COLUMNS, row, head, sequence);
+    }
+}
+
+/* ---- products: one warp group ---- */
+
+/* D = A B^T over the D columns of two tiles: 64 rows of A's tile from a_row on, N rows of B's. */
+template <int D, int N>
+LS_DEVICE void product_of_rows(float (&d)[N / 2], const unsigned char *a, int a_rows, int a_row,
+                               const unsigned char *b)
+{
+    const uint64_t first_a = operand_rows(a + a_row * PANEL_ROW_BYTES), first_b = operand_rows(b);
+#pragma unroll
+    for (int step = 0; step < D / 16; step++) {
+        const uint32_t within = (uint32_t)(step % 4 * 32), panel = (uint32_t)(step / 4 * PANEL_ROW_BYTES);
+        wgmma<N, TILE_ROWS_ARE_N>(d, operand_advance(first_a, panel * (uint32_t)a_rows + within),
+                                  operand_advance(first_b, panel * N + within), step > 0);
+    }
+}
+
+/* D += A B with A (64, K) in registers and the D columns of a tile of K rows. */
+template <int D, int K>
+LS_DEVICE void product_of_registers(float (&d)[D / 2], const uint32_t (&a)[K / 4], const unsigned char *b,
+                                    int accumulate)
+{
+    const uint64_t first_b = operand_columns(b, K * PANEL_ROW_BYTES);
+#pragma unroll
+    for (int step = 0; step < K / 16; step++) {
+        wgmma<D, TILE_ROWS_ARE_K>(d, a + step * 4, operand_advance(first_b, (uint32_t)(step * 16 * PANEL_ROW_BYTES)),
+                                  step > 0 || accumulate);
+    }
+}
+
+/* Accumulators as A. */
+template <int N> LS_DEVICE void pack(uint32_t (&words)[N / 4], const float (&d)[N / 2])
+{
+#pragma unroll
+    for (int i = 0; i < N / 4; i++) {
+        words[i] = to_bf16x2(d[2 * i], d[2 * i + 1]);
+    }
+}
+
+/* ---- rows of accumulators: those of a quad of lanes ---- */
+
+LS_DEVICE float quad_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+LS_DEVICE float quad_sum(float x)
+{
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+/*
+ * Lane i of a quad has word j of its own in w[j]; afterwards it has the words i of lanes 0 .. 3. For
+ * four blocks of 8 columns that makes 8 neighbouring columns per lane.
+ */
+LS_DEVICE uint4 quad_transpose(const uint32_t (&w)[4], int lane_of_quad)
+{
+    const bool odd = lane_of_quad & 1, high = lane_of_quad & 2;
+    uint32_t a[4], b[4];
+    const uint32_t s0 = __shfl_xor_sync(~0u, odd ? w[0] : w[1], 1);
+    const uint32_t s1 = __shfl_xor_sync(~0u, odd ? w[2] : w[3], 1);
+    a[0] = odd ? s0 : w[0];
+    a[1] = odd ? w[1] : s0;
+    a[2] = odd ? s1 : w[2];
+    a[3] = odd ? w[3] : s1;
+    const uint32_t s2 = __shfl_xor_sync(~0u, high ? a[0] : a[2], 2);
+    const uint32_t s3 = __shfl_xor_sync(~0u, high ? a[1] : a[3], 2);
+    b[0] = high ? s2 : a[0];
+    b[1] = high ? s3 : a[1];
+    b[2] = high ? a[2] : s2;
+    b[3] = high ? a[3] : s3;
+    return make_uint4(b[0], b[1], b[2], b[3]);
+}
+
+/*
+ * Writes the accumulators of 64 rows and D columns, times `factors` (of rows l / 4 and l / 4 + 8), as
+ * bfloat16. to: row 0 of the warp group; rows from `rows` on are left out.
+ */
+template <int D>
+LS_DEVICE void store_rows(uint16_t *to, int64_t stride, int rows, const float (&d)[D / 2], const float (&factors)[2])
+{
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int row = warp * 16 + lane / 4 + half * 8;
+#pragma unroll
+        for (int block = 0; block < D / 32; block++) {
+            uint32_t words[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int at = (block * 4 + i) * 4 + half * 2;
+                words[i] = to_bf16x2(d[at] * factors[half], d[at + 1] * factors[half]);
+            }
+            const uint4 eight = quad_transpose(words, lane % 4);
+            if (row < rows) {
+                *(uint4 *)(to + row * stride + block * 32 + lane % 4 * 8) = eight;
+            }
+        }
+    }
+}
+
+#endif
