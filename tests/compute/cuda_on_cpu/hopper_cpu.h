@@ -10,7 +10,7 @@
 #ifndef LS_TESTS_COMPUTE_CUDA_ON_CPU_HOPPER_CPU_H
 #define LS_TESTS_COMPUTE_CUDA_ON_CPU_HOPPER_CPU_H
 
-#include "compute/cuda_on_cpu/tensor_map_cpu.h"
+#include "compute/cuda_on_cpu/hopper_map.h"
 
 #include <math.h>
 #include <string.h>
@@ -123,8 +123,8 @@ namespace cuda_on_cpu
 {
 
 struct engine_copy {
-    tensor_map_cpu map;
-    int at[4];
+    tensor_map map;
+    int at[5];
     unsigned char *to;
     uint32_t to_offset;
     uint64_t *barrier;
@@ -135,33 +135,34 @@ inline uint32_t swizzle_128(uint32_t address)
     return address ^ (address >> 7 & 7) << 4;
 }
 
+/* Copies row by row of the innermost dimension; what is outside of the tensor is 0. */
 inline void engine_copy_run(void *context)
 {
     engine_copy *c = (engine_copy *)context;
-    const tensor_map_cpu *m = &c->map;
-    uint32_t place = 0;
-    uint32_t i[4];
-    for (i[3] = 0; i[3] < m->box[3]; i[3]++) {
-        for (i[2] = 0; i[2] < m->box[2]; i[2]++) {
-            for (i[1] = 0; i[1] < m->box[1]; i[1]++) {
-                for (i[0] = 0; i[0] < m->box[0]; i[0]++, place += 2) {
-                    const unsigned char *from = m->data;
-                    bool inside = true;
-                    for (int k = 0; k < 4; k++) {
-                        const int64_t index = (int64_t)c->at[k] + i[k];
-                        inside = inside && index >= 0 && index < (int64_t)m->dims[k];
-                        from += index * (int64_t)m->strides_bytes[k];
-                    }
-                    uint16_t value = 0;
-                    if (inside) {
-                        memcpy(&value, from, 2);
-                    }
-                    memcpy(c->to + ((int64_t)swizzle_128(c->to_offset + place) - c->to_offset), &value, 2);
-                }
+    const tensor_map *m = &c->map;
+    uint32_t rows = 1;
+    for (uint32_t k = 1; k < m->rank; k++) {
+        rows *= m->box[k];
+    }
+    for (uint32_t row = 0; row < rows; row++) {
+        const unsigned char *from = (const unsigned char *)m->address;
+        bool row_inside = true;
+        for (uint32_t k = 1, rest = row; k < m->rank; rest /= m->box[k], k++) {
+            const int64_t index = (int64_t)c->at[k] + rest % m->box[k];
+            row_inside = row_inside && index >= 0 && index < (int64_t)m->dims[k];
+            from += index * (int64_t)m->strides[k];
+        }
+        for (uint32_t column = 0; column < m->box[0]; column++) {
+            const int64_t index = (int64_t)c->at[0] + column;
+            uint16_t value = 0;
+            if (row_inside && index >= 0 && index < (int64_t)m->dims[0]) {
+                memcpy(&value, from + index * 2, 2);
             }
+            const uint32_t place = c->to_offset + (row * m->box[0] + column) * 2;
+            memcpy(c->to + ((int64_t)(m->swizzle ? swizzle_128(place) : place) - c->to_offset), &value, 2);
         }
     }
-    mbarrier_add_bytes(c->barrier, -(int)place);
+    mbarrier_add_bytes(c->barrier, -(int)(rows * m->box[0]) * 2);
     delete c;
 }
 
@@ -170,19 +171,17 @@ inline void engine_load(void *to, const ls_tensor_map *map, uint64_t *barrier, u
     unwatched guard;
     engine_copy *c = new engine_copy;
     memcpy(&c->map, map, sizeof c->map);
-    if (c->map.rank != rank || c->map.magic != TENSOR_MAP_CPU_MAGIC) {
-        die("tma_load_%ud: not a map of that rank", rank);
+    if (c->map.rank != rank) {
+        die("tma_load_%ud: a map of rank %u", rank, c->map.rank);
     }
     if ((uintptr_t)map % 64) {
         die("tma_load: the map is not at a multiple of 64 bytes");
     }
     c->to_offset = shared_address(to);
-    if (c->to_offset % 1024) {
-        die("tma_load: a panel has to begin at a multiple of 1024 bytes");
+    if (c->to_offset % (c->map.swizzle ? 1024 : 128)) {
+        die("tma_load: a swizzled box has to begin at a multiple of 1024 bytes, any other of 128");
     }
-    for (uint32_t k = 0; k < 4; k++) {
-        c->at[k] = k < rank ? at[k] : 0;
-    }
+    memcpy(c->at, at, rank * sizeof *at);
     c->to = (unsigned char *)to;
     c->barrier = barrier;
     engine_call(engine_copy_run, c);
