@@ -7,9 +7,14 @@
 
 enum { ALIGNMENT_BYTES = 16, STAGES = 2, BARRIER_BYTES = 256 };
 
+static int64_t round_up(int64_t count, int64_t to)
+{
+    return (count + to - 1) / to * to;
+}
+
 bool ls_cuda_attention_sm90_takes(const ls_queue_cuda *queue, const ls_attention *a, ls_dtype dtype)
 {
-    const int64_t items = (a->length + LS_SM90_KEYS) / LS_SM90_KEYS * a->heads * a->sequences;
+    const int64_t items = round_up(a->length, LS_SM90_KEYS) / LS_SM90_KEYS * a->heads * a->sequences;
     return queue->capability == 90 && dtype == LS_BF16 && (a->head_dim == 64 || a->head_dim == 128) &&
            a->scale > 0.0f && items < INT32_MAX / 2;
 }
@@ -62,7 +67,7 @@ ls_status ls_cuda_attention_forward_sm90(ls_queue *base, const ls_attention *a, 
 {
     ls_queue_cuda *queue = ls_cuda_of(base);
     LS_ASSERT(ls_cuda_attention_sm90_takes(queue, a, q->dtype) && ls_cuda_attention_sm90_takes_view(out));
-    const int64_t tiles = (a->length + LS_SM90_QUERIES - 1) / LS_SM90_QUERIES, work = tiles * a->heads * a->sequences;
+    const int64_t tiles = round_up(a->length, LS_SM90_QUERIES) / LS_SM90_QUERIES, work = tiles * a->heads * a->sequences;
     ls_sm90_forward arguments = {.shape = shape_of(a, tiles, work), .out = out->data, .out_stride = out->stride};
     if (lse && lse->data) {
         arguments.lse = lse->data;
@@ -80,12 +85,100 @@ ls_status ls_cuda_attention_forward_sm90(ls_queue *base, const ls_attention *a, 
                           &arguments);
 }
 
+/* ---- backward ---- */
+
+typedef struct backward_views {
+    const ls_tensor *q, *k, *v, *dout;
+} backward_views;
+
+/* Writes lse and delta for the two other kernels into the queue's scratch. */
+static ls_status run_statistics(ls_queue_cuda *queue, const ls_attention *a, const ls_tensor *out,
+                                const ls_tensor *lse, const ls_tensor *dout, ls_sm90_backward *backward)
+{
+    const int64_t padded = round_up(a->length, LS_SM90_QUERIES), count = padded * a->heads * a->sequences;
+    void *memory = NULL;
+    LS_TRY(ls_cuda_scratch(queue, (size_t)count * 2 * sizeof(float), &memory));
+    const ls_sm90_statistics arguments = {.out = out->data,
+                                          .dout = dout->data,
+                                          .lse = lse->data,
+                                          .out_stride = out->stride,
+                                          .dout_stride = dout->stride,
+                                          .lse_stride = lse->stride,
+                                          .padded = padded,
+                                          .length = (int32_t)a->length,
+                                          .heads = (int32_t)a->heads,
+                                          .sequences = (int32_t)a->sequences,
+                                          .head_dim = (int32_t)a->head_dim,
+                                          .lse_log2 = memory,
+                                          .delta = (float *)memory + count};
+    backward->lse_log2 = arguments.lse_log2;
+    backward->delta = arguments.delta;
+    backward->padded = padded;
+    const int64_t threads = count * (a->head_dim / 8);
+    const ls_cuda_kernel kernel = {.file = "attention_backward_sm90", .name = "attention_statistics_sm90"};
+    const ls_cuda_grid grid = {.x = (uint32_t)(round_up(threads, LS_SM90_STATISTICS_THREADS) / LS_SM90_STATISTICS_THREADS),
+                               .threads = LS_SM90_STATISTICS_THREADS};
+    return ls_cuda_launch(queue, kernel, grid, &arguments);
+}
+
+/* Maps that copy tiles of so many rows. */
+static ls_status backward_maps(const ls_queue_cuda *queue, const ls_attention *a, const backward_views *views,
+                               uint32_t queries, uint32_t keys, ls_sm90_backward *backward)
+{
+    LS_TRY(head_map(queue, a, views->q, queries, &backward->q));
+    LS_TRY(head_map(queue, a, views->dout, queries, &backward->dout));
+    LS_TRY(head_map(queue, a, views->k, keys, &backward->k));
+    return head_map(queue, a, views->v, keys, &backward->v);
+}
+
+static ls_status run_keys(ls_queue_cuda *queue, const ls_attention *a, const backward_views *views,
+                          ls_sm90_backward *backward)
+{
+    const int64_t tiles = round_up(a->length, LS_SM90_KEYS) / LS_SM90_KEYS, work = tiles * a->kv_heads * a->sequences;
+    backward->shape = shape_of(a, tiles, work);
+    LS_TRY(backward_maps(queue, a, views, LS_SM90_STEP_QUERIES, LS_SM90_KEYS, backward));
+    const int64_t step_bytes = LS_SM90_STEP_QUERIES * (a->head_dim * 2 + 4) * 2;
+    const int64_t bytes = 2 * LS_SM90_KEYS * a->head_dim * 2 + LS_SM90_STEP_STAGES * step_bytes + BARRIER_BYTES;
+    const ls_cuda_kernel kernel = {
+        .file = "attention_backward_sm90",
+        .name = a->head_dim == 64 ? "attention_backward_keys_sm90_64" : "attention_backward_keys_sm90_128",
+    };
+    return ls_cuda_launch(queue, kernel, grid_of(queue, work, bytes), backward);
+}
+
+static ls_status run_queries(ls_queue_cuda *queue, const ls_attention *a, const backward_views *views,
+                             ls_sm90_backward *backward)
+{
+    const int64_t tiles = round_up(a->length, LS_SM90_QUERIES) / LS_SM90_QUERIES;
+    const int64_t work = tiles * a->heads * a->sequences;
+    backward->shape = shape_of(a, tiles, work);
+    LS_TRY(backward_maps(queue, a, views, LS_SM90_QUERIES, LS_SM90_KEYS, backward));
+    const int64_t bytes = (2 + 2 * LS_SM90_KEY_STAGES) * LS_SM90_KEYS * a->head_dim * 2 + BARRIER_BYTES;
+    const ls_cuda_kernel kernel = {
+        .file = "attention_backward_sm90",
+        .name = a->head_dim == 64 ? "attention_backward_queries_sm90_64" : "attention_backward_queries_sm90_128",
+    };
+    return ls_cuda_launch(queue, kernel, grid_of(queue, work, bytes), backward);
+}
+
 ls_status ls_cuda_attention_backward_sm90(ls_queue *base, const ls_attention *a, const ls_tensor *q,
                                           const ls_tensor *k, const ls_tensor *v, const ls_tensor *out,
                                           const ls_tensor *lse, const ls_tensor *dout, const ls_tensor *dq,
                                           const ls_tensor *dk, const ls_tensor *dv, const ls_tensor *workspace)
 {
     (void)workspace;
-    (void)base, (void)a, (void)q, (void)k, (void)v, (void)out, (void)lse, (void)dout, (void)dq, (void)dk, (void)dv;
-    return LS_ERR_UNSUPPORTED;
+    ls_queue_cuda *queue = ls_cuda_of(base);
+    LS_ASSERT(ls_cuda_attention_sm90_takes(queue, a, q->dtype) && ls_cuda_attention_sm90_takes_view(out));
+    LS_ASSERT(ls_cuda_attention_sm90_takes_view(dq) && ls_cuda_attention_sm90_takes_view(dk) &&
+              ls_cuda_attention_sm90_takes_view(dv));
+    const backward_views views = {.q = q, .k = k, .v = v, .dout = dout};
+    ls_sm90_backward backward = {.dq = dq->data,
+                                 .dk = dk->data,
+                                 .dv = dv->data,
+                                 .dq_stride = dq->stride,
+                                 .dk_stride = dk->stride,
+                                 .dv_stride = dv->stride};
+    LS_TRY(run_statistics(queue, a, out, lse, dout, &backward));
+    LS_TRY(run_keys(queue, a, &views, &backward));
+    return run_queries(queue, a, &views, &backward);
 }

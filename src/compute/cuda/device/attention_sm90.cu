@@ -13,8 +13,7 @@
  */
 #include "compute/cuda/device/attention_tile_sm90.h"
 
-enum { STAGES = 2, GROUPS = 2, ROWS = 64, QUERIES = LS_SM90_QUERIES, KEYS = LS_SM90_KEYS };
-static_assert(QUERIES == GROUPS * ROWS, "a warp group has 64 queries");
+enum { STAGES = 2 };
 
 /* Shared memory: tiles, then barriers. */
 template <int D> struct forward_layout {
@@ -27,25 +26,6 @@ struct forward_barriers {
     uint64_t k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
 };
 
-/* A work item. */
-struct forward_item {
-    int sequence, head, query;
-    /* Tiles of keys. */
-    int first, last;
-};
-
-LS_DEVICE forward_item forward_item_of(const ls_sm90_shape &s, int work)
-{
-    const int all_heads = s.heads * s.sequences, number = work % all_heads;
-    forward_item item;
-    item.sequence = number / s.heads;
-    item.head = number % s.heads;
-    item.query = (s.tiles - 1 - work / all_heads) * QUERIES;
-    item.last = (min(item.query + QUERIES, s.length) - 1) / KEYS;
-    item.first = s.window > 0 ? max(0, item.query - s.window + 1) / KEYS : 0;
-    return item;
-}
-
 template <int D> LS_DEVICE void forward_copy(const ls_sm90_forward &args, unsigned char *shared, forward_barriers *b)
 {
     typedef forward_layout<D> layout;
@@ -56,7 +36,7 @@ template <int D> LS_DEVICE void forward_copy(const ls_sm90_forward &args, unsign
         if (work_of(round) >= s.work) {
             continue;
         }
-        const forward_item item = forward_item_of(s, work_of(round));
+        const query_item item = query_item_of(s, work_of(round));
         const int kv_head = item.head / (s.heads / s.kv_heads);
         mbarrier_wait(&b->q_empty, q_phase ^ 1);
         mbarrier_arrive_expect(&b->q_full, layout::QUERY_BYTES);
@@ -78,27 +58,6 @@ template <int D> LS_DEVICE void forward_copy(const ls_sm90_forward &args, unsign
 }
 
 /* ---- softmax of a tile: a thread has parts of two rows ---- */
-
-/* Sets scores of keys that a query does not see to minus infinity. query, key: those of the first
- * row of the warp group and of the first column. */
-LS_DEVICE void mask(float (&scores)[KEYS / 2], int query, int key, int window)
-{
-    if (key + KEYS - 1 <= query && (window == 0 || key > query + ROWS - 1 - window)) {
-        return;
-    }
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
-    const int row = query + warp * 16 + lane / 4 - key - lane % 4 * 2;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const int last = row + half * 8, before = window > 0 ? last - window : -KEYS;
-#pragma unroll
-        for (int i = 0; i < KEYS / 4; i++) {
-            const int column = i / 2 * 8 + i % 2;
-            float &score = scores[i / 2 * 4 + half * 2 + i % 2];
-            score = column <= last && column > before ? score : MINUS_INFINITY;
-        }
-    }
-}
 
 struct row_state {
     /* The greatest score so far, and this thread's part of the sum of 2^(scale (score - top)). */
@@ -138,16 +97,8 @@ template <int D> LS_DEVICE void rescale(float (&out)[D / 2], const float (&facto
     }
 }
 
-/* One arrival per warp. */
-LS_DEVICE void release(uint64_t *barrier)
-{
-    if (threadIdx.x % 32 == 0) {
-        mbarrier_arrive(barrier);
-    }
-}
-
 template <int D>
-LS_DEVICE void forward_store(const ls_sm90_forward &args, const forward_item &item, int group, const row_state &rows,
+LS_DEVICE void forward_store(const ls_sm90_forward &args, const query_item &item, int group, const row_state &rows,
                              const float (&out)[D / 2])
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
@@ -169,7 +120,7 @@ LS_DEVICE void forward_store(const ls_sm90_forward &args, const forward_item &it
 
 template <int D>
 LS_DEVICE void forward_item_compute(const ls_sm90_forward &args, unsigned char *shared, forward_barriers *b,
-                                    const forward_item &item, int group, ring &place, uint32_t q_phase)
+                                    const query_item &item, int group, ring &place, uint32_t q_phase)
 {
     typedef forward_layout<D> layout;
     const float scale_log2 = args.shape.scale * LOG2_E;
@@ -199,6 +150,7 @@ LS_DEVICE void forward_item_compute(const ls_sm90_forward &args, unsigned char *
         ring_advance<STAGES>(place);
         mbarrier_wait(&b->k_full[place.stage], place.phase);
         named_barrier_sync(1 + (uint32_t)group, GROUPS * 128);
+        wgmma_hold(out);
         wgmma_fence();
         product_of_rows<D, KEYS>(scores, shared, QUERIES, group * ROWS,
                                  shared + layout::K + place.stage * layout::KEY_BYTES);
@@ -221,6 +173,7 @@ LS_DEVICE void forward_item_compute(const ls_sm90_forward &args, unsigned char *
 
     release(&b->q_empty);
     mbarrier_wait(&b->v_full[place.stage], place.phase);
+    wgmma_hold(out);
     wgmma_fence();
     product_of_registers<D, KEYS>(out, weights, shared + layout::V + place.stage * layout::KEY_BYTES, 1);
     wgmma_commit();
@@ -241,7 +194,7 @@ template <int D> LS_DEVICE void forward_compute(const ls_sm90_forward &args, uns
     }
     for (int round = 0; round * (int)gridDim.x < args.shape.work; round++) {
         if (work_of(round) < args.shape.work) {
-            const forward_item item = forward_item_of(args.shape, work_of(round));
+            const query_item item = query_item_of(args.shape, work_of(round));
             forward_item_compute<D>(args, shared, b, item, group, place, q_phase);
             q_phase ^= 1;
         }

@@ -33,4 +33,37 @@ typedef struct ls_sm90_forward {
     int64_t out_stride, lse_stride;
 } ls_sm90_forward;
 
+/* Both backward kernels. statistics: see ls_sm90_statistics. */
+typedef struct ls_sm90_backward {
+    ls_tensor_map q, k, v, dout;
+    ls_sm90_shape shape;
+    const float *lse_log2, *delta;
+    /* Rows from one (sequence, head) to the next: length rounded up to a whole tile. */
+    int64_t padded;
+    /* Of queries: dq. Of keys: dk, dv. */
+    uint16_t *dq, *dk, *dv;
+    int64_t dq_stride, dk_stride, dv_stride;
+} ls_sm90_backward;
+
+/*
+ * For each row and head, as (sequences, heads, padded): lse_log2 = lse * log2(e) and delta = dout .
+ * out. In rows from length on they are infinity and 0, which makes such rows count for nothing.
+ */
+typedef struct ls_sm90_statistics {
+    const uint16_t *out, *dout;
+    const float *lse;
+    int64_t out_stride, dout_stride, lse_stride, padded;
+    int32_t length, heads, sequences, head_dim;
+    float *lse_log2, *delta;
+} ls_sm90_statistics;
+
+enum {
+    /* Threads of a block of the statistics kernel; a row of a head takes head_dim / 8 of them. */
+    LS_SM90_STATISTICS_THREADS = 256,
+    /* Rows of a tile of queries in the kernel of keys. */
+    LS_SM90_STEP_QUERIES = 64,
+    LS_SM90_STEP_STAGES = 3,
+    LS_SM90_KEY_STAGES = 2,
+};
+
 #endif

@@ -12,6 +12,9 @@
 constexpr float LOG2_E = 1.44269504088896340736f;
 constexpr float MINUS_INFINITY = -__builtin_huge_valf();
 
+enum { GROUPS = 2, ROWS = 64, QUERIES = LS_SM90_QUERIES, KEYS = LS_SM90_KEYS };
+static_assert(QUERIES == GROUPS * ROWS && KEYS == GROUPS * ROWS, "a warp group has 64 rows of a tile");
+
 /* ---- which work a block does ---- */
 
 /*
@@ -23,6 +26,24 @@ LS_DEVICE int work_of(int round)
 {
     const int block = (int)blockIdx.x, blocks = (int)gridDim.x;
     return round * blocks + (round % 2 ? blocks - 1 - block : block);
+}
+
+/* A tile of queries of a head, and the tiles of keys that they see. */
+struct query_item {
+    int sequence, head, query;
+    int first, last;
+};
+
+LS_DEVICE query_item query_item_of(const ls_sm90_shape &s, int work)
+{
+    const int all_heads = s.heads * s.sequences, number = work % all_heads;
+    query_item item;
+    item.sequence = number / s.heads;
+    item.head = number % s.heads;
+    item.query = (s.tiles - 1 - work / all_heads) * QUERIES;
+    item.last = (min(item.query + QUERIES, s.length) - 1) / KEYS;
+    item.first = s.window > 0 ? max(0, item.query - s.window + 1) / KEYS : 0;
+    return item;
 }
 
 /* ---- a place in a ring of stages ---- */
@@ -50,6 +71,14 @@ LS_DEVICE void load_tile(unsigned char *tile, const ls_tensor_map *map, uint64_t
 #pragma unroll
     for (int panel = 0; panel < D / PANEL_COLUMNS; panel++) {
         tma_load_4d(tile + panel * rows * PANEL_ROW_BYTES, map, barrier, panel * PANEL_COLUMNS, row, head, sequence);
+    }
+}
+
+/* One arrival per warp. */
+LS_DEVICE void release(uint64_t *barrier)
+{
+    if (threadIdx.x % 32 == 0) {
+        mbarrier_arrive(barrier);
     }
 }
 
@@ -103,6 +132,27 @@ LS_DEVICE float quad_sum(float x)
 {
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+/* Sets scores of keys that a query does not see to minus infinity. query, key: those of the first
+ * row of the warp group and of the first column. */
+LS_DEVICE void mask(float (&scores)[KEYS / 2], int query, int key, int window)
+{
+    if (key + KEYS - 1 <= query && (window == 0 || key > query + ROWS - 1 - window)) {
+        return;
+    }
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
+    const int row = query + warp * 16 + lane / 4 - key - lane % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int last = row + half * 8, before = window > 0 ? last - window : -KEYS - ROWS;
+#pragma unroll
+        for (int i = 0; i < KEYS / 4; i++) {
+            const int column = i / 2 * 8 + i % 2;
+            float &score = scores[i / 2 * 4 + half * 2 + i % 2];
+            score = column <= last && column > before ? score : MINUS_INFINITY;
+        }
+    }
 }
 
 /*
