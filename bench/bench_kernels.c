@@ -276,7 +276,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", ls_error_text());
         return 2;
     }
-    const double flops = ls_queue_gemm_peak_flops(queue);
+    const double flops = ls_queue_gemm_peak_flops(queue, LS_F32);
     printf("%s, %u threads\n", ls_queue_device_name(queue), ls_queue_threads(queue));
     bench small = {.queue = queue, .sequences = 4, .length = 256, .heads = 6, .head_dim = 64, .vocab = 256};
     bench short_gpt2 = {

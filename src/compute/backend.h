@@ -35,7 +35,8 @@ typedef struct ls_backend {
     ls_status (*move)(ls_queue *queue, void *to, const void *from, size_t bytes);
     const char *(*determinism_class)(const ls_queue *queue);
     const char *(*device_name)(const ls_queue *queue);
-    double (*gemm_peak_flops)(ls_queue *queue);
+    double (*gemm_peak_flops)(ls_queue *queue, ls_dtype dtype);
+    uint64_t (*free_memory)(ls_queue *queue); /* NULL: it is the memory of the host */
 
     /* ---- kernels (compute/kernels/<op>.h) ---- */
 

@@ -76,8 +76,14 @@ const char *ls_queue_device_name(const ls_queue *queue)
     return queue->backend->device_name(queue);
 }
 
-double ls_queue_gemm_peak_flops(ls_queue *queue)
+double ls_queue_gemm_peak_flops(ls_queue *queue, ls_dtype dtype)
 {
     LS_ASSERT(queue);
-    return queue->backend->gemm_peak_flops(queue);
+    return queue->backend->gemm_peak_flops(queue, dtype);
+}
+
+uint64_t ls_queue_free_memory(ls_queue *queue)
+{
+    LS_ASSERT(queue);
+    return queue->backend->free_memory ? queue->backend->free_memory(queue) : UINT64_MAX;
 }

@@ -113,12 +113,20 @@ const char *ls_queue_determinism_class(const ls_queue *queue);
 const char *ls_queue_device_name(const ls_queue *queue);
 
 /*
- * Measures the queue's single-precision matrix-product rate in FLOP/s. The result is the best
- * product of 1024^3 of this and all earlier calls; a call takes about 50 ms. MFU (model FLOP
- * utilization) is relative to it. A machine that is busy during the first call looks slow, so long
- * runs call again from time to time. Returns 0 if there is no memory to measure with.
+ * The rate of matrix products in FLOP/s that MFU (model FLOP utilization) is relative to.
+ *
+ * On the CPU it is measured in float32: the best product of 1024^3 of this and all earlier calls; a
+ * call takes about 50 ms. A machine that is busy during the first call looks slow, so long runs
+ * call again from time to time. On a GPU it is what the maker's data sheet says for dense products
+ * of `dtype`, LS_BF16 or LS_F32 (TF32 if the queue was created so); for a card that is not in the
+ * table of compute/cuda/peak.c, what its multiprocessors can do at their highest clock. Returns 0 if
+ * it can't be told.
  */
-double ls_queue_gemm_peak_flops(ls_queue *queue);
+double ls_queue_gemm_peak_flops(ls_queue *queue, ls_dtype dtype);
+
+/* Bytes of device memory that are free now, for all processes. UINT64_MAX: the device is the CPU,
+ * or it can't be told. */
+uint64_t ls_queue_free_memory(ls_queue *queue);
 
 /* Measures the rate of fused multiply-adds in registers on all threads, in FLOP/s: the limit of the
  * processor's arithmetic. Each call measures the best of a few bursts and takes about 20 ms. Only

@@ -328,7 +328,7 @@ static ls_status bench_gemm(const ls_invocation *invocation, json_t **row_out)
 {
     ls_queue *queue = NULL;
     LS_TRY(create_queue(invocation->settings, &queue));
-    const double fma = ls_queue_fma_peak_flops(queue), gemm = ls_queue_gemm_peak_flops(queue);
+    const double fma = ls_queue_fma_peak_flops(queue), gemm = ls_queue_gemm_peak_flops(queue, LS_F32);
     *row_out = json_pack("{s:f, s:f, s:f, s:i}", "gemm_flops", gemm, "fma_peak_flops", fma, "peak_fraction",
                          gemm / fma, "threads", (int)ls_queue_threads(queue));
     ls_queue_destroy(queue);

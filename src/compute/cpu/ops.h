@@ -28,7 +28,7 @@ void ls_cpu_free(ls_queue *queue, void *memory, size_t bytes, ls_memory_kind kin
 LS_MUST_CHECK ls_status ls_cpu_move(ls_queue *queue, void *to, const void *from, size_t bytes);
 const char *ls_cpu_determinism_class(const ls_queue *queue);
 const char *ls_cpu_device_name(const ls_queue *queue);
-double ls_cpu_gemm_peak_flops(ls_queue *queue);
+double ls_cpu_gemm_peak_flops(ls_queue *queue, ls_dtype dtype);
 
 /* ---- elementwise.c, tree_sum.c, adamw.c ---- */
 

@@ -38,8 +38,9 @@ static double measure(ls_queue *queue)
     return best_s > 0.0 ? 2.0 * PEAK_SIZE * PEAK_SIZE * PEAK_SIZE / best_s : 0.0;
 }
 
-double ls_cpu_gemm_peak_flops(ls_queue *queue)
+double ls_cpu_gemm_peak_flops(ls_queue *queue, ls_dtype dtype)
 {
+    (void)dtype; /* float32 only */
     ls_queue_cpu *cpu = ls_cpu_of(queue);
     const double now = measure(queue);
     if (now > cpu->gemm_peak_flops) {

@@ -17,6 +17,8 @@ const ls_backend ls_cuda_backend = {
     .move = ls_cuda_move,
     .determinism_class = ls_cuda_determinism_class,
     .device_name = ls_cuda_device_name,
+    .gemm_peak_flops = ls_cuda_gemm_peak_flops,
+    .free_memory = ls_cuda_free_memory,
 
     .fill = ls_cuda_fill,
     .norm_forward = ls_cuda_norm_forward,

@@ -18,4 +18,9 @@ LS_MUST_CHECK ls_status ls_cuda_move(ls_queue *queue, void *to, const void *from
 const char *ls_cuda_determinism_class(const ls_queue *queue);
 const char *ls_cuda_device_name(const ls_queue *queue);
 
+/* ---- compute/cuda/peak.c ---- */
+
+double ls_cuda_gemm_peak_flops(ls_queue *queue, ls_dtype dtype);
+uint64_t ls_cuda_free_memory(ls_queue *queue);
+
 #endif

@@ -88,7 +88,7 @@ static ls_status evaluate(ls_trainer *trainer)
     ls_evaluation evaluation = {0};
     LS_TRY(ls_evaluator_run(trainer->evaluator, &stream,
                             session->run.eval.batches * session->run.train.global_batch, &evaluation));
-    trainer->loop.peak_flops = ls_queue_gemm_peak_flops(session->device);
+    trainer->loop.peak_flops = ls_queue_gemm_peak_flops(session->device, ls_session_activations(session));
     trainer->loop.val_loss = evaluation.loss;
     trainer->loop.evaluated_step = trainer->loop.step;
     json_t *fields =
@@ -216,9 +216,10 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
     if (trainer->loop.first_step_s == 0.0) {
         trainer->loop.first_step_s = ls_clock_monotonic_s() - trainer->options->start_s;
         /* Measured only now, so that it does not delay the first step. */
-        trainer->loop.peak_flops = ls_queue_gemm_peak_flops(session->device);
-        ls_progress_print(trainer->books.progress,
-                          "MFU is relative to this machine's own matrix products: %.0f GFLOP/s",
+        trainer->loop.peak_flops = ls_queue_gemm_peak_flops(session->device, ls_session_activations(session));
+        ls_progress_print(trainer->books.progress, "MFU is relative to %s: %.0f GFLOP/s",
+                          session->device == session->queue ? "this machine's own matrix products"
+                                                            : "the GPU's data sheet (dense products)",
                           trainer->loop.peak_flops * 1e-9);
     }
     const double peak = trainer->loop.peak_flops;

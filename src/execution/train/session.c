@@ -528,26 +528,36 @@ double ls_session_step_flops(const ls_session *session, bool with_recompute)
     return (flops + (with_recompute ? session->flops.recomputed : 0.0)) * (double)micro_batches_of(session);
 }
 
-ls_status ls_session_check_memory(const ls_session *session)
+static ls_status fail_memory(const ls_session *session, const char *where, uint64_t needed,
+                             uint64_t available)
 {
-    const uint64_t available = ls_memory_available(), needed = ls_session_bytes(session);
-    if (needed <= available) {
-        return LS_OK;
-    }
     char needed_text[32], available_text[32], activations[32], fixed[32];
     return ls_fail(
         LS_ERR_MEMORY,
-        "this run needs %s and %s are available: weights, gradients and optimizer %s (a smaller model, or "
+        "this run needs %s%s and %s are available: weights, gradients and optimizer %s (a smaller model, or "
         "fewer "
         "leaves: %u gradient buffers for %" PRIu64
         " leaves, or fewer ranks), activations and logits %s (a smaller micro_batch or context, or "
         "train.recompute: full)",
-        ls_memory_text(needed, needed_text), ls_memory_text(available, available_text),
+        ls_memory_text(needed, needed_text), where, ls_memory_text(available, available_text),
         ls_memory_text(session->memory.parameters + session->memory.gradients + session->memory.optimizer +
                            session->memory.tree,
                        fixed),
         session->memory.tree_buffers, session->run.train.leaves,
         ls_memory_text(session->memory.activations + session->memory.logits, activations));
+}
+
+ls_status ls_session_check_memory(const ls_session *session)
+{
+    const uint64_t available = ls_memory_available(), needed = ls_session_bytes(session);
+    if (needed > available) {
+        return fail_memory(session, ls_session_is_on_gpu(session) ? " in the host's memory" : "", needed,
+                           available);
+    }
+    const uint64_t on_gpu = ls_session_is_on_gpu(session) ? ls_queue_free_memory(session->device) : UINT64_MAX;
+    return ls_session_gpu_bytes(session) <= on_gpu
+               ? LS_OK
+               : fail_memory(session, " on the GPU", ls_session_gpu_bytes(session), on_gpu);
 }
 
 /* ---- in words ---- */
@@ -616,26 +626,42 @@ static void describe_private(const ls_session *session, ls_text *text)
     describe_row(text, "process and scratch", process, "program, libraries, per-thread buffers");
 }
 
+static const char *fits_word(uint64_t needed, uint64_t available)
+{
+    return available == UINT64_MAX ? "" : needed <= available ? "fits" : "does NOT fit";
+}
+
+static void describe_total(const ls_session *session, ls_text *text)
+{
+    const uint64_t available = ls_memory_available(), needed = ls_session_bytes(session);
+    const bool on_gpu = ls_session_is_on_gpu(session);
+    if (on_gpu) {
+        const uint64_t there = ls_queue_free_memory(session->device);
+        describe_row(text, "total on the GPU", ls_session_gpu_bytes(session),
+                     fits_word(ls_session_gpu_bytes(session), there));
+        if (there != UINT64_MAX) {
+            describe_row(text, "free on the GPU now", there, "");
+        }
+    }
+    describe_row(text, on_gpu ? "total in host memory" : "total", needed, fits_word(needed, available));
+    if (available != UINT64_MAX) {
+        describe_row(text, "available now", available, "");
+    }
+}
+
 static void describe_memory(const ls_session *session, ls_text *text)
 {
     const ls_memory_plan *m = &session->memory;
-    char note[128];
     ls_text_append(text, "memory\n");
     describe_row(text, "weights", m->parameters,
-                 session->is_gang ? "float32, once for all ranks" : "float32");
+                 ls_session_activations(session) == LS_BF16 ? "bfloat16 and the rest of each float32"
+                 : session->is_gang                         ? "float32, once for all ranks"
+                                                            : "float32");
     describe_row(text, "optimizer (AdamW)", m->optimizer,
                  session->layout.frozen_elements > 0 ? "two moments of what is trained" : "two moments");
     describe_gradients(session, text);
     describe_private(session, text);
-    const uint64_t available = ls_memory_available();
-    snprintf(note, sizeof note, "%s",
-             available == UINT64_MAX                  ? ""
-             : ls_session_bytes(session) <= available ? "fits"
-                                                      : "does NOT fit");
-    describe_row(text, "total", ls_session_bytes(session), note);
-    if (available != UINT64_MAX) {
-        describe_row(text, "available now", available, "");
-    }
+    describe_total(session, text);
 }
 
 void ls_session_describe(const ls_session *session, ls_text *text)

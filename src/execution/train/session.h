@@ -100,9 +100,12 @@ uint64_t ls_session_process_bytes(const ls_session *session, uint32_t threads);
 uint64_t ls_session_save_bytes(const ls_session *session);
 /* Memory of the run, in all its processes on this host. */
 uint64_t ls_session_bytes(const ls_session *session);
+bool ls_session_is_on_gpu(const ls_session *session);
+/* Memory of a run on a GPU there. */
+uint64_t ls_session_gpu_bytes(const ls_session *session);
 
-/* LS_ERR_MEMORY, with the memory plan in the text, if the machine has less memory than the run
- * needs. */
+/* LS_ERR_MEMORY, with the memory plan in the text, if the machine or the GPU has less memory than
+ * the run needs. */
 LS_MUST_CHECK ls_status ls_session_check_memory(const ls_session *session);
 
 /* The output of `train --dry-run`: model, batch, memory plan, FLOPs. */

@@ -49,9 +49,33 @@ static uint64_t rounding_of(uint64_t bytes)
     return bytes < HUGE_PAGE_BYTES ? 0 : (HUGE_PAGE_BYTES - bytes % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
 }
 
+bool ls_session_is_on_gpu(const ls_session *session)
+{
+    return session->device != session->queue;
+}
+
+/* Beside the buffers of a run: what the driver keeps for a process, its kernels, and the work space
+ * of matrix products. */
+enum { GPU_PROCESS_BYTES = 600 << 20 };
+
+uint64_t ls_session_gpu_bytes(const ls_session *session)
+{
+    return session->memory.total + session->evaluation_bytes + session->generation_bytes + GPU_PROCESS_BYTES;
+}
+
+/* Of a run on a GPU: the mirror of the state, which also serves as the snapshot. */
+static uint64_t mirror_bytes(const ls_session *session)
+{
+    const uint64_t floats = (uint64_t)session->layout.parameter_floats + 2 * (uint64_t)session->layout.float_count;
+    return floats * sizeof(float);
+}
+
 uint64_t ls_session_bytes(const ls_session *session)
 {
     const ls_memory_plan *m = &session->memory;
+    if (ls_session_is_on_gpu(session)) {
+        return mirror_bytes(session) + session->process_bytes;
+    }
     const uint64_t arena = rounding_of(m->activations + m->logits);
     if (session->is_gang) {
         return ls_ranks_cost_of(session, session->ranks).host_bytes + session->ranks * arena;

@@ -259,9 +259,9 @@ static void queue_gemm_peak_flops_never_falls(void **state)
 {
     (void)state;
     ls_queue *queue = queue_create("", 1);
-    const double first = ls_queue_gemm_peak_flops(queue);
+    const double first = ls_queue_gemm_peak_flops(queue, LS_F32);
     assert_true(first > 1e6 && first < 1e15);
-    assert_true(ls_queue_gemm_peak_flops(queue) >= first);
+    assert_true(ls_queue_gemm_peak_flops(queue, LS_F32) >= first);
     ls_queue_destroy(queue);
 }
 
