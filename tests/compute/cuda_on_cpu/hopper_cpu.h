@@ -25,7 +25,7 @@
 
 LS_DEVICE uint32_t shared_address(const void *p)
 {
-    const ::cuda_on_cpu::block *block = ::cuda_on_cpu::current_block;
+    const ::cuda_on_cpu::block *block = ::cuda_on_cpu::this_block();
     const ptrdiff_t offset = (const unsigned char *)p - block->shared;
     if (offset < 0 || (size_t)offset >= block->shared_bytes) {
         ::cuda_on_cpu::die("an address outside of the block's dynamic shared memory");
@@ -286,10 +286,10 @@ inline float bf16_at(uint32_t address)
 {
     const uint32_t place = swizzle_128(address);
     uint16_t bits;
-    if (place + 2 > current_block->shared_bytes) {
+    if (place + 2 > this_block()->shared_bytes) {
         die("wgmma: an operand outside of the block's shared memory");
     }
-    memcpy(&bits, current_block->shared + place, 2);
+    memcpy(&bits, this_block()->shared + place, 2);
     return __uint_as_float((uint32_t)bits << 16);
 }
 
@@ -353,7 +353,7 @@ inline void products_run(products *all, unsigned group)
 
 inline products *products_of_warp()
 {
-    return &warp_products[current_thread->number / WARP_LANES];
+    return &warp_products[this_thread()->number / WARP_LANES];
 }
 
 template <int columns, int order>
@@ -380,7 +380,7 @@ inline void product_ask(float *d, const uint32_t *a_words, uint64_t a, uint64_t 
         p.columns = columns;
         p.order = order;
         p.accumulate = first.accumulate;
-        p.warp_of_group = current_thread->number / WARP_LANES % 4;
+        p.warp_of_group = this_thread()->number / WARP_LANES % 4;
         p.group = all->group;
         all->waiting.push_back(p);
         if (coin()) {
