@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/cuda/cuda_test.h"
 
-#include "compute/backend.h"
 #include "compute/kernels/norm.h"
 
 /* Widths of a group: every way in which threads share a row (src/compute/cuda/norm.c), whole and odd. */
@@ -57,7 +56,7 @@ static norm_case case_make(uint64_t seed, ls_norm_kind kind, ls_dtype dtype)
     c.dx = cuda_matrix_make(dtype, n, c.cols, gap, seed + 6000, c.accumulate ? 1.0 : 0.0);
     c.dweight = cuda_matrix_make(LS_F32, 1, width, 0, seed + 7000, c.accumulate ? 1.0 : 0.0);
     c.dbias = cuda_matrix_make(LS_F32, 1, width, 0, seed + 8000, c.accumulate ? 1.0 : 0.0);
-    const int64_t floats = cuda_queue()->backend->norm_workspace(n, c.cols, c.norm.groups);
+    const int64_t floats = ls_norm_workspace_floats(cuda_queue(), n, c.cols, c.norm.groups);
     c.workspace = cuda_matrix_make(LS_F32, 1, floats, 0, 0, 0.0);
     c.norm.weight = c.weight.t;
     if (kind == LS_NORM_LAYER && cuda_between(seed, 6, 0, 3) > 0) {
@@ -294,7 +293,7 @@ static void check_aliases(int64_t width, ls_dtype dtype)
     cuda_matrix mean = cuda_matrix_make(LS_F32, ALIAS_ROWS, 1, 0, 0, 0.0),
                 rstd = cuda_matrix_make(LS_F32, ALIAS_ROWS, 1, 0, 0, 0.0);
     cuda_matrix workspace =
-        cuda_matrix_make(LS_F32, 1, queue->backend->norm_workspace(ALIAS_ROWS, width, 1), 0, 0, 0.0);
+        cuda_matrix_make(LS_F32, 1, ls_norm_workspace_floats(queue, ALIAS_ROWS, width, 1), 0, 0, 0.0);
     const ls_norm norm = {.kind = LS_NORM_LAYER, .eps = 1e-5f, .groups = 1, .weight = weight.t};
     CUDA_OK(ls_norm_forward_residual(queue, &norm, &a.t, &b.t, &sum.t, &y.t, &mean.t, &rstd.t));
     cuda_matrix_read(&sum);
