@@ -2,6 +2,7 @@
 #include "compute/cuda/backend_cuda.h"
 
 #include "compute/cuda/activation.h"
+#include "compute/cuda/attention.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/norm.h"
 #include "compute/cuda/rotary.h"
@@ -30,4 +31,8 @@ const ls_backend ls_cuda_backend = {
     .gelu_backward = ls_cuda_gelu_backward,
     .swiglu_forward = ls_cuda_swiglu_forward,
     .swiglu_backward = ls_cuda_swiglu_backward,
+    .attention_forward = ls_cuda_attention_forward,
+    .attention_backward = ls_cuda_attention_backward,
+    .attention_workspace = ls_cuda_attention_workspace,
+    .attention_decode = ls_cuda_attention_decode,
 };
