@@ -2,6 +2,7 @@
 #include "compute/cuda/attention.h"
 
 #include "base/assert.h"
+#include "compute/cuda/attention_sm90.h"
 #include "compute/cuda/device/attention.h"
 #include "compute/cuda/queue_cuda.h"
 
@@ -43,8 +44,7 @@ static bool is_aligned(const ls_tensor *t)
     return (uintptr_t)t->data % 16 == 0 && t->stride % words == 0;
 }
 
-/* The tensor-core kernels for these tensors, or NULL. What attention_sm90.c does better on capability
- * 9.0 (head sizes 64 and 128) is tried before these. */
+/* The tensor-core kernels for these tensors, or NULL. */
 static const attention_tiling *tiling_of(const ls_attention *a, const ls_tensor *const *tensors, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -58,6 +58,17 @@ static const attention_tiling *tiling_of(const ls_attention *a, const ls_tensor 
         }
     }
     return NULL;
+}
+
+/* Whether the kernels for capability 9.0 take these tensors. */
+static bool sm90_takes(const ls_queue_cuda *queue, const ls_attention *a, const ls_tensor *const *tensors,
+                       int count)
+{
+    bool takes = ls_cuda_attention_sm90_takes(queue, a, tensors[0]->dtype);
+    for (int i = 0; i < count; i++) {
+        takes = takes && ls_cuda_attention_sm90_takes_view(tensors[i]);
+    }
+    return takes;
 }
 
 /* Scores are compared before they are scaled. */
@@ -128,10 +139,14 @@ ls_status ls_cuda_attention_forward(ls_queue *queue, const ls_attention *a, cons
                                     const ls_tensor *k, const ls_tensor *v, const ls_tensor *out,
                                     const ls_tensor *lse)
 {
+    const ls_tensor *tensors[] = {q, k, v, out};
+    if (sm90_takes(ls_cuda_of(queue), a, tensors, 4)) {
+        return ls_cuda_attention_forward_sm90(queue, a, q, k, v, out, lse);
+    }
     ls_attention_args arguments = args_of(a, q, k, v, out);
     arguments.lse = lse->data;
     arguments.lse_stride = lse->stride;
-    const attention_tiling *tiling = tiling_of(a, (const ls_tensor *[]){q, k, v, out}, 4);
+    const attention_tiling *tiling = tiling_of(a, tensors, 4);
     return forward_launch(ls_cuda_of(queue), a, tiling, q->dtype, &arguments);
 }
 
@@ -173,6 +188,10 @@ ls_status ls_cuda_attention_backward(ls_queue *base, const ls_attention *a, cons
                                      const ls_tensor *dk, const ls_tensor *dv, const ls_tensor *workspace)
 {
     ls_queue_cuda *queue = ls_cuda_of(base);
+    const ls_tensor *tensors[] = {q, k, v, dout, dq, dk, dv};
+    if (sm90_takes(queue, a, tensors, 7) && ls_cuda_attention_sm90_takes_view(out)) {
+        return ls_cuda_attention_backward_sm90(base, a, q, k, v, out, lse, dout, dq, dk, dv, workspace);
+    }
     ls_attention_gradient_args arguments = {
         .forward = args_of(a, q, k, v, out),
         .dout = dout->data,
@@ -192,7 +211,7 @@ ls_status ls_cuda_attention_backward(ls_queue *base, const ls_attention *a, cons
     arguments.forward.lse_stride = lse->stride;
     LS_TRY(dots_launch(queue, a, q->dtype, &arguments));
 
-    const attention_tiling *tiling = tiling_of(a, (const ls_tensor *[]){q, k, v, dout, dq, dk, dv}, 7);
+    const attention_tiling *tiling = tiling_of(a, tensors, 7);
     if (tiling) {
         return gradients_launch(queue, a, tiling, &arguments);
     }

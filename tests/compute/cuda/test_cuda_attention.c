@@ -3,7 +3,7 @@
  * rows that only the plain kernels take. */
 #include "compute/cuda/cuda_test.h"
 
-#include "compute/backend.h"
+#include "compute/cuda/queue_cuda.h"
 #include "compute/kernels/attention.h"
 
 /* q, k, v are columns of one fused matrix, as in a model; so are dq, dk, dv. */
@@ -36,7 +36,7 @@ static attention_case case_make(ls_attention a, ls_dtype dtype, int64_t gap)
         .lse = cuda_matrix_make(LS_F32, n, a.heads, 1, 0, 0.0),
         .dout = cuda_matrix_make(dtype, n, wide, gap, seed + 1, 1.0),
         .dqkv = cuda_matrix_make(dtype, n, cols, gap, 0, 0.0),
-        .workspace = cuda_matrix_make(LS_F32, 1, cuda_queue()->backend->attention_workspace(&a), 0, 0, 0.0),
+        .workspace = cuda_matrix_make(LS_F32, 1, ls_attention_workspace_floats(cuda_queue(), &a), 0, 0, 0.0),
         .out64 = cuda_doubles(n * wide),
         .lse64 = cuda_doubles(n * a.heads),
         .dqkv64 = cuda_doubles(n * cols),
@@ -173,9 +173,13 @@ static ls_attention shape_of(int64_t sequences, int64_t length, int64_t heads, i
                           .window = window};
 }
 
+/* The kernels of capability 8.0, wherever the test runs. */
 static void attention_bf16_matches_float64(void **state)
 {
     (void)state;
+    ls_queue_cuda *queue = ls_cuda_of(cuda_queue());
+    const int capability = queue->capability;
+    queue->capability = 80;
     check_case(shape_of(1, 1, 1, 1, 64, 0), LS_BF16, 0);
     check_case(shape_of(2, 135, 2, 1, 64, 0), LS_BF16, 8);
     check_case(shape_of(1, 200, 2, 2, 64, 70), LS_BF16, 0);
@@ -186,6 +190,14 @@ static void attention_bf16_matches_float64(void **state)
     check_case(shape_of(1, 150, 2, 2, 128, 33), LS_BF16, 0);
     check_case(shape_of(1, 99, 2, 1, 256, 0), LS_BF16, 0);
     check_case(shape_of(1, 70, 1, 1, 256, 20), LS_BF16, 0);
+    queue->capability = capability;
+}
+
+static void attention_bf16_best_kernels_match_float64(void **state)
+{
+    (void)state;
+    check_case(shape_of(1, 140, 2, 1, 64, 0), LS_BF16, 8);
+    check_case(shape_of(1, 140, 2, 1, 128, 50), LS_BF16, 0);
 }
 
 /* Head sizes without a kernel of their own, and rows that are not whole 16-byte words. */
@@ -266,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_bf16_matches_float64),
+        cmocka_unit_test(attention_bf16_best_kernels_match_float64),
         cmocka_unit_test(attention_bf16_plain_matches_float64),
         cmocka_unit_test(attention_f32_matches_float64),
         cmocka_unit_test(attention_decode_matches_float64),
