@@ -15,9 +15,6 @@
 #include "compute/kernels/norm.h"
 #include "compute/kernels/tree_sum.h"
 
-int64_t ls_cpu_norm_workspace(int64_t n, int64_t cols, int64_t groups);
-int64_t ls_cpu_attention_workspace(const struct ls_attention *attention);
-
 /* ---- queue.c, peak.c ---- */
 
 void ls_cpu_destroy(ls_queue *queue);
@@ -63,6 +60,7 @@ LS_MUST_CHECK ls_status ls_cpu_norm_backward(ls_queue *queue, const ls_norm *nor
                                              bool accumulate_input, const ls_tensor *dweight,
                                              const ls_tensor *dbias, bool accumulate_weight,
                                              const ls_tensor *workspace);
+int64_t ls_cpu_norm_workspace(int64_t n, int64_t cols, int64_t groups);
 LS_MUST_CHECK ls_status ls_cpu_rotary(ls_queue *queue, const ls_tensor *x, int64_t heads, int64_t head_dim,
                                       int64_t positions_per_sequence, int64_t first_position,
                                       const ls_tensor *cosine, const ls_tensor *sine, bool backward);
@@ -98,6 +96,7 @@ LS_MUST_CHECK ls_status ls_cpu_attention_backward(ls_queue *queue, const ls_atte
                                                   const ls_tensor *dout, const ls_tensor *dq,
                                                   const ls_tensor *dk, const ls_tensor *dv,
                                                   const ls_tensor *workspace);
+int64_t ls_cpu_attention_workspace(const ls_attention *attention);
 LS_MUST_CHECK ls_status ls_cpu_attention_decode(ls_queue *queue, const ls_attention *attention,
                                                 const ls_tensor *q, const ls_tensor *k_cache,
                                                 const ls_tensor *v_cache, int64_t past, const ls_tensor *out);
