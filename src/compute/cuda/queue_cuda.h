@@ -36,7 +36,7 @@ typedef struct ls_queue_cuda {
     /* Temporary device memory of one call; calls of a stream run in order, so all share it. */
     void *scratch;
     size_t scratch_bytes;
-    char device_name[96];
+    char device_name[128];
     char determinism_class[64];
 } ls_queue_cuda;
 

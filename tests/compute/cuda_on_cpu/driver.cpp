@@ -141,6 +141,12 @@ CUresult injected(const char *name)
         return ERROR_INVALID_CONTEXT;                                                                        \
     }
 
+/* What functions begin with that undo something: they do so whatever they return. */
+#define ENTER_UNDO(name)                                                                                     \
+    std::lock_guard<std::recursive_mutex> hold(lock);                                                        \
+    const CUresult injected_ = is_initialised ? injected(name) : (CUresult)ERROR_DEINITIALIZED;
+#define LEAVE_UNDO(result) return injected_ != CUDA_SUCCESS ? injected_ : (CUresult)(result)
+
 /* ---- streams ---- */
 
 /* Runs the first call of a stream. */
@@ -380,9 +386,9 @@ CUDA_API CUresult cuMemAlloc_v2(CUdeviceptr *memory, size_t bytes)
 
 CUDA_API CUresult cuMemFree_v2(CUdeviceptr memory)
 {
-    ENTER_CONTEXT("cuMemFree_v2");
+    ENTER_UNDO("cuMemFree_v2");
     const CUresult result = run_everything();
-    return device_memory_give((void *)memory) ? result : (CUresult)CUDA_ERROR_INVALID_VALUE;
+    LEAVE_UNDO(device_memory_give((void *)memory) ? result : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUDA_API CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned)
@@ -401,13 +407,13 @@ CUDA_API CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned)
 
 CUDA_API CUresult cuMemFreeHost(void *memory)
 {
-    ENTER_CONTEXT("cuMemFreeHost");
+    ENTER_UNDO("cuMemFreeHost");
     const CUresult result = run_everything();
     if (!host_blocks.erase(memory)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     free(memory);
-    return result;
+    LEAVE_UNDO(result);
 }
 
 CUDA_API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
@@ -442,14 +448,14 @@ CUDA_API CUresult cuStreamCreate(CUstream *stream, unsigned)
 
 CUDA_API CUresult cuStreamDestroy_v2(CUstream stream)
 {
-    ENTER_CONTEXT("cuStreamDestroy_v2");
+    ENTER_UNDO("cuStreamDestroy_v2");
     if (!streams.count(stream)) {
         return ERROR_INVALID_HANDLE;
     }
     const CUresult result = run_all(stream);
     streams.erase(stream);
     delete stream;
-    return result;
+    LEAVE_UNDO(result);
 }
 
 CUDA_API CUresult cuStreamSynchronize(CUstream stream)
@@ -486,10 +492,10 @@ CUDA_API CUresult cuEventCreate(CUevent *event, unsigned)
 
 CUDA_API CUresult cuEventDestroy_v2(CUevent event)
 {
-    ENTER_CONTEXT("cuEventDestroy_v2");
+    ENTER_UNDO("cuEventDestroy_v2");
     const CUresult result = run_everything();
     delete event;
-    return result;
+    LEAVE_UNDO(result);
 }
 
 CUDA_API CUresult cuEventRecord(CUevent event, CUstream stream)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/cuda_on_cpu/runtime.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdarg>
@@ -12,7 +13,7 @@
 #include <sys/mman.h>
 #include <thread>
 
-#ifdef __SANITIZE_THREAD__
+#ifdef CUDA_ON_CPU_TSAN
 #include <sanitizer/tsan_interface.h>
 extern "C" {
 void AnnotateIgnoreReadsBegin(const char *file, int line);
@@ -102,6 +103,7 @@ struct worker {
     std::vector<thread> threads;
     std::vector<warp> warps;
     stack_pool stacks;
+    std::vector<unsigned char *> own_stacks;
     unsigned char *shared = nullptr;
     size_t shared_room = 0;
     std::vector<void *> sanitizer_fibers;
@@ -134,6 +136,25 @@ void *first_frame(unsigned char *stack, unsigned number)
     return top;
 }
 
+/* The thread sanitizer takes two fibers on one stack for a race: its builds keep a stack for each thread. */
+#ifdef CUDA_ON_CPU_TSAN
+constexpr bool STACKS_ARE_SHARED = false;
+#else
+constexpr bool STACKS_ARE_SHARED = true;
+#endif
+
+unsigned char *take_stack(block *b, unsigned number)
+{
+    worker *w = worker_of(b);
+    if (STACKS_ARE_SHARED) {
+        return w->stacks.take();
+    }
+    while (w->own_stacks.size() <= number) {
+        w->own_stacks.push_back(w->stacks.take());
+    }
+    return w->own_stacks[number];
+}
+
 stack_top *top_of(unsigned char *stack)
 {
     return (stack_top *)(stack + STACK_BYTES - STACK_TOP_BYTES);
@@ -143,7 +164,7 @@ stack_top *top_of(unsigned char *stack)
 void resume(block *b, void **from, thread *next)
 {
     if (!next->stack_pointer) {
-        next->stack = worker_of(b)->stacks.take();
+        next->stack = take_stack(b, next->number);
 #ifdef __SANITIZE_ADDRESS__
         __asan_unpoison_memory_region(next->stack + GUARD_BYTES, STACK_BYTES - GUARD_BYTES);
 #endif
@@ -231,7 +252,7 @@ void thread_main()
         b.done++;
         barrier_check(b, 0, barrier_count(b, 0));
         thread *next = next_lane(&b, *me->group);
-        if (next && !next->stack_pointer) {
+        if (STACKS_ARE_SHARED && next && !next->stack_pointer) {
             next->stack = me->stack;
             next->stack_pointer = me->stack; /* it has begun; the true value is written when it waits */
             top->running = b.running = next;
@@ -239,7 +260,9 @@ void thread_main()
             continue;
         }
         /* No other fiber can take this stack before the switch, and nothing needs it afterwards. */
-        worker_of(&b)->stacks.give(me->stack);
+        if (STACKS_ARE_SHARED) {
+            worker_of(&b)->stacks.give(me->stack);
+        }
         if (next) {
             resume(&b, &me->stack_pointer, next);
         } else {
@@ -392,7 +415,7 @@ void prepare_shared(worker &w, size_t bytes)
         w.shared = (unsigned char *)memory;
         w.shared_room = room;
     }
-    memset(w.shared, POISON, bytes);
+    std::fill_n(w.shared, bytes, POISON);
 #ifndef __SANITIZE_ADDRESS__
     memset(w.shared + bytes, CANARY, CANARY_BYTES);
 #endif
@@ -669,7 +692,7 @@ void engine_call(void (*fn)(void *), void *context)
     b.engine_contexts.push_back(context);
 }
 
-#ifdef __SANITIZE_THREAD__
+#ifdef CUDA_ON_CPU_TSAN
 unwatched::unwatched()
 {
     AnnotateIgnoreReadsBegin("", 0);

@@ -22,7 +22,8 @@
 #include <cstdint>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* CUDA_ON_CPU_TSAN: the kernels are built with the thread sanitizer; the files of the bed are not. */
+#if defined(__SANITIZE_ADDRESS__) || defined(CUDA_ON_CPU_TSAN)
 #define CUDA_ON_CPU_SANITIZED 1
 #endif
 
@@ -185,7 +186,7 @@ void engine_call(void (*fn)(void *), void *context);
 
 /* While one lives, the thread sanitizer does not look at what the bed itself does. */
 struct unwatched {
-#ifdef __SANITIZE_THREAD__
+#ifdef CUDA_ON_CPU_TSAN
     unwatched();
     ~unwatched();
 #else
