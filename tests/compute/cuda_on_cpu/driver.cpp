@@ -388,7 +388,8 @@ CUDA_API CUresult cuMemFree_v2(CUdeviceptr memory)
 {
     ENTER_UNDO("cuMemFree_v2");
     const CUresult result = run_everything();
-    LEAVE_UNDO(device_memory_give((void *)memory) ? result : CUDA_ERROR_INVALID_VALUE);
+    const bool is_block = device_memory_give((void *)memory);
+    LEAVE_UNDO(is_block ? result : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUDA_API CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned)
