@@ -119,8 +119,8 @@ const char *ls_queue_device_name(const ls_queue *queue);
  * call takes about 50 ms. A machine that is busy during the first call looks slow, so long runs
  * call again from time to time. On a GPU it is what the maker's data sheet says for dense products
  * of `dtype`, LS_BF16 or LS_F32 (TF32 if the queue was created so); for a card that is not in the
- * table of compute/cuda/peak.c, what its multiprocessors can do at their highest clock. Returns 0 if
- * it can't be told.
+ * table of compute/cuda/peak.c, what its multiprocessors can do at their highest clock. Returns 0
+ * if it can't be told.
  */
 double ls_queue_gemm_peak_flops(ls_queue *queue, ls_dtype dtype);
 

@@ -38,10 +38,10 @@ LS_MUST_CHECK ls_status ls_attention_forward(ls_queue *queue, const ls_attention
                                              const ls_tensor *out, const ls_tensor *lse);
 
 /*
- * Writes dq, dk and dv; it does not add to them. workspace: ls_attention_workspace_floats() elements
- * of float32; it may be absent if that is 0. On the CPU it is, if every query head has its own key
- * head; a tile is one head of one sequence, and scratch is about 16 * length * head_dim bytes per
- * thread. Errors: as for ls_attention_forward.
+ * Writes dq, dk and dv; it does not add to them. workspace: ls_attention_workspace_floats()
+ * elements of float32; it may be absent if that is 0. On the CPU it is, if every query head has its
+ * own key head; a tile is one head of one sequence, and scratch is about 16 * length * head_dim
+ * bytes per thread. Errors: as for ls_attention_forward.
  */
 LS_MUST_CHECK ls_status ls_attention_backward(ls_queue *queue, const ls_attention *attention,
                                               const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,
