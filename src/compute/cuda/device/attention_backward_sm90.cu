@@ -345,24 +345,37 @@ template <int D> LS_DEVICE void queries_copy(const ls_sm90_backward &args, unsig
     }
 }
 
-/* P from scores, for the rows of this thread. */
-LS_DEVICE void queries_weights(float (&scores)[KEYS / 2], const float (&lse_log2)[2], float scale_log2)
+/* Of the two rows of this thread. */
+struct query_rows {
+    float lse_log2[2], delta[2];
+};
+
+/* P from scores. */
+LS_DEVICE void queries_weights(float (&scores)[KEYS / 2], const query_rows &rows, float scale_log2)
 {
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i++) {
-        scores[i] = exp2_approximate(__fmaf_rn(scores[i], scale_log2, -lse_log2[i / 2 % 2]));
+        scores[i] = exp2_approximate(__fmaf_rn(scores[i], scale_log2, -rows.lse_log2[i / 2 % 2]));
     }
 }
 
-/* Adds one tile of keys; the product of dQ is still under way when this returns. */
+/* Where a warp group is in an item. */
+struct queries_place {
+    ring now;
+    /* The stage of the product under way, or -1. */
+    int before;
+    bool more;
+};
+
+/* Adds one tile of keys and waits for the next. The product of dQ may still be under way when this
+ * returns. */
 template <int D>
-LS_DEVICE void queries_step(float (&dq)[D / 2], unsigned char *shared, queries_barriers *b, int group, int stage,
-                            int before, int query, int key, const float (&lse_log2)[2], const float (&delta)[2],
-                            const ls_sm90_shape &shape)
+LS_DEVICE void queries_step(float (&dq)[D / 2], unsigned char *shared, queries_barriers *b, queries_place &place,
+                            const query_rows &rows, int group, int query, int key, const ls_sm90_shape &shape)
 {
     typedef queries_layout<D> layout;
-    const unsigned char *k = shared + layout::K + stage * layout::TILE_BYTES;
-    const unsigned char *v = shared + layout::V + stage * layout::TILE_BYTES;
+    const unsigned char *k = shared + layout::K + place.now.stage * layout::TILE_BYTES;
+    const unsigned char *v = shared + layout::V + place.now.stage * layout::TILE_BYTES;
     float scores[KEYS / 2], slopes[KEYS / 2];
     uint32_t words[KEYS / 4];
     wgmma_fence();
@@ -372,23 +385,31 @@ LS_DEVICE void queries_step(float (&dq)[D / 2], unsigned char *shared, queries_b
     wgmma_commit();
     wgmma_wait<1>();
     wgmma_hold(scores);
-    if (before >= 0) {
-        release(&b->empty[before]);
+    if (place.before >= 0) {
+        release(&b->empty[place.before]);
     }
     mask(scores, query, key, shape.window);
-    queries_weights(scores, lse_log2, shape.scale * LOG2_E);
+    queries_weights(scores, rows, shape.scale * LOG2_E);
+    wgmma_hold(scores);
+    /* Stands here because the compiler moves the wait for dP up over plain arithmetic, but not over a
+     * loop: the exponentials have to be computed while dP is. */
+    place.before = place.now.stage;
+    ring_advance<KEY_STAGES>(place.now);
+    if (place.more) {
+        mbarrier_wait(&b->full[place.now.stage], place.now.phase);
+    }
     wgmma_wait<0>();
     wgmma_hold(slopes);
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i++) {
-        scores[i] *= slopes[i] - delta[i / 2 % 2];
+        scores[i] *= slopes[i] - rows.delta[i / 2 % 2];
     }
     pack<KEYS>(words, scores);
     wgmma_hold(dq);
     wgmma_fence();
     product_of_registers<D, KEYS>(dq, words, k, 1);
     wgmma_commit();
-    if (D == 128) {
+    if (D == 128) { /* there are no registers to let it run into the next tile */
         wgmma_wait<0>();
         wgmma_hold(dq);
     }
@@ -396,28 +417,28 @@ LS_DEVICE void queries_step(float (&dq)[D / 2], unsigned char *shared, queries_b
 
 template <int D>
 LS_DEVICE void queries_item_compute(const ls_sm90_backward &args, unsigned char *shared, queries_barriers *b,
-                                    const query_item &item, int group, ring &place)
+                                    const query_item &item, int group, ring &now)
 {
     const ls_sm90_shape &s = args.shape;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, query = item.query + group * ROWS;
-    const int64_t rows = (int64_t)(item.sequence * s.heads + item.head) * args.padded + query + warp * 16 + lane / 4;
-    const float lse_log2[2] = {args.lse_log2[rows], args.lse_log2[rows + 8]};
-    const float delta[2] = {args.delta[rows], args.delta[rows + 8]};
+    const int64_t first = (int64_t)(item.sequence * s.heads + item.head) * args.padded + query + warp * 16 + lane / 4;
+    const query_rows rows = {{args.lse_log2[first], args.lse_log2[first + 8]},
+                             {args.delta[first], args.delta[first + 8]}};
     float dq[D / 2];
 #pragma unroll
     for (int i = 0; i < D / 2; i++) {
         dq[i] = 0.0f;
     }
-    int before = -1;
+    queries_place place = {now, -1, true};
+    mbarrier_wait(&b->full[now.stage], now.phase);
     for (int tile = item.last; tile >= item.first; tile--) {
-        mbarrier_wait(&b->full[place.stage], place.phase);
-        queries_step<D>(dq, shared, b, group, place.stage, before, query, tile * KEYS, lse_log2, delta, s);
-        before = place.stage;
-        ring_advance<KEY_STAGES>(place);
+        place.more = tile > item.first;
+        queries_step<D>(dq, shared, b, place, rows, group, query, tile * KEYS, s);
     }
+    now = place.now;
     wgmma_wait<0>();
     wgmma_hold(dq);
-    release(&b->empty[before]);
+    release(&b->empty[place.before]);
     release(&b->q_empty);
     const int64_t row = (int64_t)item.sequence * s.length + query;
     const float scales[2] = {s.scale, s.scale};

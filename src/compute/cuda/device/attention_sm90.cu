@@ -145,10 +145,15 @@ LS_DEVICE void forward_item_compute(const ls_sm90_forward &args, unsigned char *
     softmax(scores, rows, factors, scale_log2);
     pack<KEYS>(weights, scores);
 
+    ring next = place;
+    ring_advance<STAGES>(next);
+    if (item.last > item.first) {
+        mbarrier_wait(&b->k_full[next.stage], next.phase);
+    }
     for (int tile = item.last - 1; tile >= item.first; tile--) {
         const ring before = place;
-        ring_advance<STAGES>(place);
-        mbarrier_wait(&b->k_full[place.stage], place.phase);
+        place = next;
+        ring_advance<STAGES>(next);
         named_barrier_sync(1 + (uint32_t)group, GROUPS * 128);
         wgmma_hold(out);
         wgmma_fence();
@@ -164,6 +169,12 @@ LS_DEVICE void forward_item_compute(const ls_sm90_forward &args, unsigned char *
         release(&b->k_empty[place.stage]);
         mask(scores, query, tile * KEYS, args.shape.window);
         softmax(scores, rows, factors, scale_log2);
+        wgmma_hold(scores);
+        /* Stands here because the compiler moves the wait for P V up over plain arithmetic, but not
+         * over a loop: the softmax has to run while P V does. */
+        if (tile > item.first) {
+            mbarrier_wait(&b->k_full[next.stage], next.phase);
+        }
         wgmma_wait<0>();
         wgmma_hold(out);
         release(&b->v_empty[before.stage]);
