@@ -161,6 +161,7 @@ extern const ls_command ls_command_checkpoint_pin;
 extern const ls_command ls_command_checkpoint_unpin;
 extern const ls_command ls_command_state_hash;
 extern const ls_command ls_command_calibrate;
+extern const ls_command ls_command_doctor;
 extern const ls_command ls_command_version;
 /* cli/bench */
 extern const ls_command ls_command_bench;

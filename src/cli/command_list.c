@@ -67,6 +67,7 @@ const ls_command_entry ls_command_list[] = {
     {"Maintain", &ls_command_checkpoint_unpin, false},
     {"Maintain", &ls_command_state_hash, false},
     {"Maintain", &ls_command_bench, false},
+    {"Maintain", &ls_command_doctor, false},
     {"Maintain", &ls_command_version, false},
 
     {NULL, &ls_command_rank, false},
