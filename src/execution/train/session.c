@@ -721,7 +721,9 @@ void ls_session_describe(const ls_session *session, ls_text *text)
                    ls_queue_determinism_class(session->device));
     ls_session_describe_warnings(session, text);
     describe_memory(session, text);
-    ls_ranks_cost_describe(session, text);
+    if (!ls_session_is_on_gpu(session)) {
+        ls_ranks_cost_describe(session, text);
+    }
 }
 
 json_t *ls_session_to_json(const ls_session *session)
