@@ -159,7 +159,7 @@ static void device_alloc_is_zeroed_and_aligned(void **state)
     ls_queue_destroy(queue);
 }
 
-/* A backend is its device and then only functions. */
+/* A backend is its device and then only functions. The CPU leaves out the optional free_memory. */
 static void backend_has_every_function(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void backend_has_every_function(void **state)
     for (size_t at = first; at < sizeof(ls_backend); at += sizeof(void *)) {
         const void *function = NULL;
         memcpy(&function, (const char *)&ls_cpu_backend + at, sizeof function);
-        assert_non_null(function);
+        assert_true(function || at == offsetof(ls_backend, free_memory));
     }
 }
 
