@@ -21,7 +21,10 @@ const ls_backend ls_cuda_backend = {
     .gemm_peak_flops = ls_cuda_gemm_peak_flops,
     .free_memory = ls_cuda_free_memory,
 
+    .add = ls_cuda_add,
     .fill = ls_cuda_fill,
+    .copy = ls_cuda_copy,
+    .find_nonfinite = ls_cuda_find_nonfinite,
     .norm_forward = ls_cuda_norm_forward,
     .norm_forward_residual = ls_cuda_norm_forward_residual,
     .norm_backward = ls_cuda_norm_backward,

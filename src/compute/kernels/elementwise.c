@@ -19,8 +19,8 @@ ls_status ls_fill(ls_queue *queue, const ls_tensor *out, float value)
 
 ls_status ls_copy(ls_queue *queue, const ls_tensor *from, const ls_tensor *to)
 {
-    const ls_dtype dtype = ls_kernel_dtype(queue, to);
-    LS_ASSERT(ls_tensor_is(from, dtype, to->rows, to->cols) && ls_tensor_is(to, dtype, to->rows, to->cols));
+    LS_ASSERT(ls_tensor_is(from, ls_kernel_dtype(queue, from), to->rows, to->cols));
+    LS_ASSERT(ls_tensor_is(to, ls_kernel_dtype(queue, to), to->rows, to->cols));
     return queue->backend->copy(queue, from, to);
 }
 
