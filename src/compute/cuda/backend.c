@@ -6,6 +6,7 @@
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/norm.h"
 #include "compute/cuda/rotary.h"
+#include "compute/cuda/tree_sum.h"
 
 const ls_backend ls_cuda_backend = {
     .device = LS_DEVICE_CUDA,
@@ -25,6 +26,7 @@ const ls_backend ls_cuda_backend = {
     .fill = ls_cuda_fill,
     .copy = ls_cuda_copy,
     .find_nonfinite = ls_cuda_find_nonfinite,
+    .tree_sum = ls_cuda_tree_sum,
     .norm_forward = ls_cuda_norm_forward,
     .norm_forward_residual = ls_cuda_norm_forward_residual,
     .norm_backward = ls_cuda_norm_backward,
