@@ -2,6 +2,7 @@
 #include "compute/cuda/backend_cuda.h"
 
 #include "compute/cuda/activation.h"
+#include "compute/cuda/adamw.h"
 #include "compute/cuda/attention.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/norm.h"
@@ -27,6 +28,7 @@ const ls_backend ls_cuda_backend = {
     .copy = ls_cuda_copy,
     .find_nonfinite = ls_cuda_find_nonfinite,
     .tree_sum = ls_cuda_tree_sum,
+    .adamw = ls_cuda_adamw,
     .norm_forward = ls_cuda_norm_forward,
     .norm_forward_residual = ls_cuda_norm_forward_residual,
     .norm_backward = ls_cuda_norm_backward,
