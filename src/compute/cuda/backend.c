@@ -5,6 +5,7 @@
 #include "compute/cuda/adamw.h"
 #include "compute/cuda/attention.h"
 #include "compute/cuda/elementwise.h"
+#include "compute/cuda/embedding.h"
 #include "compute/cuda/norm.h"
 #include "compute/cuda/rotary.h"
 #include "compute/cuda/tree_sum.h"
@@ -29,6 +30,8 @@ const ls_backend ls_cuda_backend = {
     .find_nonfinite = ls_cuda_find_nonfinite,
     .tree_sum = ls_cuda_tree_sum,
     .adamw = ls_cuda_adamw,
+    .embedding_forward = ls_cuda_embedding_forward,
+    .embedding_backward = ls_cuda_embedding_backward,
     .norm_forward = ls_cuda_norm_forward,
     .norm_forward_residual = ls_cuda_norm_forward_residual,
     .norm_backward = ls_cuda_norm_backward,
