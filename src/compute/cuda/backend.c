@@ -4,6 +4,7 @@
 #include "compute/cuda/activation.h"
 #include "compute/cuda/adamw.h"
 #include "compute/cuda/attention.h"
+#include "compute/cuda/cross_entropy.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/embedding.h"
 #include "compute/cuda/norm.h"
@@ -45,4 +46,5 @@ const ls_backend ls_cuda_backend = {
     .attention_backward = ls_cuda_attention_backward,
     .attention_workspace = ls_cuda_attention_workspace,
     .attention_decode = ls_cuda_attention_decode,
+    .cross_entropy = ls_cuda_cross_entropy,
 };
