@@ -19,6 +19,7 @@
 #include "compute/cuda_on_cpu/hopper_map.h"
 #include "compute/cuda_on_cpu/memory.h"
 #include "compute/cuda_on_cpu/runtime.h"
+#include "compute/cuda_on_cpu/stream.h"
 
 #include <chrono>
 #include <cstdio>
@@ -210,6 +211,22 @@ size_t device_bytes()
 }
 
 } // namespace
+
+int cuda_on_cpu::injected_result(const char *name)
+{
+    std::lock_guard<std::recursive_mutex> hold(lock);
+    return injected(name);
+}
+
+int cuda_on_cpu::enqueue_work(void *stream, std::function<void()> work)
+{
+    std::lock_guard<std::recursive_mutex> hold(lock);
+    return enqueue((CUstream)stream, [=]() -> CUresult {
+        const device_memory_open open;
+        work();
+        return CUDA_SUCCESS;
+    });
+}
 
 /* ---- the driver and its devices ---- */
 

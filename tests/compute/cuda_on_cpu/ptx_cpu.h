@@ -94,11 +94,8 @@ template <unsigned count, bool is_transposed> inline void ldmatrix(uint32_t *r, 
 /* Does a copy of cp.async. */
 inline void finish(const pending_copy &copy)
 {
-    if (copy.bytes > 0) {
-        memcpy(copy.to, copy.from, copy.bytes);
-    } else {
-        memset(copy.to, 0, 16);
-    }
+    memcpy(copy.to, copy.from, copy.bytes);
+    memset((char *)copy.to + copy.bytes, 0, 16 - copy.bytes);
 }
 
 } // namespace cuda_on_cpu
@@ -127,18 +124,22 @@ inline void ldmatrix_x2_trans(uint32_t r[2], const void *row)
     ::cuda_on_cpu::ldmatrix<2, true>(r, row);
 }
 
-inline void cp_async_16(void *shared, const void *global, bool is_valid)
+inline void cp_async_16_part(void *shared, const void *global, int bytes)
 {
     using namespace ::cuda_on_cpu;
     if (((uintptr_t)shared | (uintptr_t)global) % 16 != 0) {
         die("cp_async_16: an address is not 16-byte aligned");
     }
-    const pending_copy copy{shared, global, is_valid ? 16u : 0u};
+    const pending_copy copy{shared, global, (unsigned)bytes};
     if (coin()) {
         finish(copy);
     } else {
         this_thread()->open_copies.push_back(copy);
     }
+}
+inline void cp_async_16(void *shared, const void *global, bool is_valid)
+{
+    cp_async_16_part(shared, global, is_valid ? 16 : 0);
 }
 inline void cp_async_commit()
 {

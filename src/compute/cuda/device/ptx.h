@@ -78,6 +78,13 @@ LS_DEVICE void cp_async_16(void *shared, const void *global, bool is_valid)
                  "r"(is_valid ? 16 : 0)
                  : "memory");
 }
+/* The same of the first `bytes` of 16, then zeros. bytes: 0 to 16. */
+LS_DEVICE void cp_async_16_part(void *shared, const void *global, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
+                 "r"(bytes)
+                 : "memory");
+}
 LS_DEVICE void cp_async_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
