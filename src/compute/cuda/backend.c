@@ -7,6 +7,7 @@
 #include "compute/cuda/cross_entropy.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/embedding.h"
+#include "compute/cuda/linear.h"
 #include "compute/cuda/norm.h"
 #include "compute/cuda/rotary.h"
 #include "compute/cuda/tree_sum.h"
@@ -33,6 +34,9 @@ const ls_backend ls_cuda_backend = {
     .adamw = ls_cuda_adamw,
     .embedding_forward = ls_cuda_embedding_forward,
     .embedding_backward = ls_cuda_embedding_backward,
+    .linear_forward = ls_cuda_linear_forward,
+    .linear_backward_input = ls_cuda_linear_backward_input,
+    .linear_backward_weight = ls_cuda_linear_backward_weight,
     .norm_forward = ls_cuda_norm_forward,
     .norm_forward_residual = ls_cuda_norm_forward_residual,
     .norm_backward = ls_cuda_norm_backward,

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "compute/cuda/backend_cuda.h"
+#include "compute/cuda/matmul.h"
 #include "compute/cuda/queue_cuda.h"
 
 #include <pthread.h>
@@ -71,8 +72,6 @@ static ls_status describe_device(ls_queue_cuda *queue)
     }
     snprintf(queue->device_name, sizeof queue->device_name, "%s, sm_%d, driver %d.%d", name,
              queue->capability, version / 1000, version % 1000 / 10);
-    snprintf(queue->determinism_class, sizeof queue->determinism_class, "cuda-sm%d%s-1", queue->capability,
-             queue->tf32 ? "-tf32" : "");
     return LS_OK;
 }
 
@@ -96,6 +95,11 @@ static ls_status open_queue(ls_queue_cuda *queue, uint32_t ordinal)
     LS_TRY(context_of(queue->driver, queue->device, &queue->context));
     LS_TRY(ls_cuda_enter(queue));
     CU_TRY(queue->driver, cuStreamCreate, &queue->stream, CU_STREAM_NON_BLOCKING);
+    LS_TRY(ls_cuda_matmuls_create(queue));
+    char products[32];
+    ls_cuda_matmuls_class(queue, products, sizeof products);
+    snprintf(queue->determinism_class, sizeof queue->determinism_class, "cuda-sm%d%s-1-%s", queue->capability,
+             queue->tf32 ? "-tf32" : "", products);
     return LS_OK;
 }
 
@@ -123,6 +127,7 @@ void ls_cuda_queue_destroy(ls_queue *base)
     ls_queue_cuda *queue = ls_cuda_of(base);
     if (queue->stream && ls_cuda_enter(queue) == LS_OK) {
         (void)queue->driver->cuStreamSynchronize(queue->stream);
+        ls_cuda_matmuls_destroy(queue);
         if (queue->scratch) {
             (void)queue->driver->cuMemFree((CUdeviceptr)queue->scratch);
         }
