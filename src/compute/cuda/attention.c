@@ -20,8 +20,8 @@ typedef struct attention_tiling {
 
 static const attention_tiling TILINGS[] = {
     {64, "attention_forward_64", "attention_keys_64", "attention_queries_64", 128, 128, 128, 128, 64, 1},
-    {96, "attention_forward_96", "attention_keys_96", "attention_queries_96", 128, 128, 128, 256, 64, 1},
-    {128, "attention_forward_128", "attention_keys_128", "attention_queries_128", 128, 128, 128, 256, 64, 1},
+    {96, "attention_forward_96", "attention_keys_96", "attention_queries_96", 128, 128, 64, 128, 32, 1},
+    {128, "attention_forward_128", "attention_keys_128", "attention_queries_128", 128, 128, 64, 128, 32, 1},
     {256, "attention_forward_256", "attention_keys_256", "attention_queries_256", 64, 128, 64, 128, 32, 2},
 };
 
@@ -38,26 +38,46 @@ static uint32_t tile_bytes(uint32_t rows, int64_t head_dim)
     return rows * (uint32_t)(head_dim + 8) * 2;
 }
 
+static uint32_t forward_bytes(const attention_tiling *tiling)
+{
+    return tile_bytes(tiling->forward_queries + 2 * FORWARD_KEYS, tiling->head_dim);
+}
+
+/* Two tiles that stay, two stages of two tiles each, and two numbers for each row of a stage. */
+static uint32_t backward_bytes(const attention_tiling *tiling)
+{
+    return tile_bytes(2 * tiling->block_rows + 4 * tiling->stage, tiling->head_dim) +
+           4 * tiling->stage * (uint32_t)sizeof(float);
+}
+
 static bool is_aligned(const ls_tensor *t)
 {
     const int64_t words = 16 / ls_dtype_bytes(t->dtype);
     return (uintptr_t)t->data % 16 == 0 && t->stride % words == 0;
 }
 
-/* The tensor-core kernels for these tensors, or NULL. */
-static const attention_tiling *tiling_of(const ls_attention *a, const ls_tensor *const *tensors, int count)
+/* The tensor-core kernels of a head size whose blocks, forward or backward, fit into a multiprocessor,
+ * or NULL. */
+static const attention_tiling *tiling_of(const ls_queue_cuda *queue, int64_t head_dim, bool backward)
 {
-    for (int i = 0; i < count; i++) {
-        if (tensors[i]->dtype != LS_BF16 || !is_aligned(tensors[i])) {
-            return NULL;
-        }
-    }
     for (size_t i = 0; i < sizeof TILINGS / sizeof *TILINGS; i++) {
-        if (TILINGS[i].head_dim == a->head_dim) {
+        const uint32_t bytes = backward ? backward_bytes(&TILINGS[i]) : forward_bytes(&TILINGS[i]);
+        if (TILINGS[i].head_dim == head_dim && bytes <= (uint32_t)queue->shared_bytes_max) {
             return &TILINGS[i];
         }
     }
     return NULL;
+}
+
+/* Whether the tensor-core kernels can copy rows of all these tensors. */
+static bool are_fast(const ls_tensor *const *tensors, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (tensors[i]->dtype != LS_BF16 || !is_aligned(tensors[i])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Whether the kernels for capability 9.0 take these tensors. */
@@ -122,16 +142,17 @@ static ls_status plain_launch(ls_queue_cuda *queue, const char *name, const ls_a
     return ls_cuda_launch(queue, (ls_cuda_kernel){"attention_plain", name}, grid, arguments);
 }
 
-static ls_status forward_launch(ls_queue_cuda *queue, const ls_attention *a, const attention_tiling *tiling,
-                                ls_dtype dtype, const ls_attention_args *arguments)
+static ls_status forward_launch(ls_queue_cuda *queue, const ls_attention *a, bool fast, ls_dtype dtype,
+                                const ls_attention_args *arguments)
 {
+    const attention_tiling *tiling = fast ? tiling_of(queue, a->head_dim, false) : NULL;
     if (!tiling) {
         const char *name = dtype == LS_BF16 ? "attention_forward_bf16" : "attention_forward_float";
         return plain_launch(queue, name, a, a->heads, arguments);
     }
     ls_cuda_grid grid = grid_of(a, tiling->forward_queries, a->heads);
     grid.threads = tiling->forward_threads;
-    grid.shared_bytes = tile_bytes(tiling->forward_queries + 2 * FORWARD_KEYS, a->head_dim);
+    grid.shared_bytes = forward_bytes(tiling);
     return ls_cuda_launch(queue, (ls_cuda_kernel){"attention", tiling->forward}, grid, arguments);
 }
 
@@ -146,8 +167,7 @@ ls_status ls_cuda_attention_forward(ls_queue *queue, const ls_attention *a, cons
     ls_attention_args arguments = args_of(a, q, k, v, out);
     arguments.lse = lse->data;
     arguments.lse_stride = lse->stride;
-    const attention_tiling *tiling = tiling_of(a, tensors, 4);
-    return forward_launch(ls_cuda_of(queue), a, tiling, q->dtype, &arguments);
+    return forward_launch(ls_cuda_of(queue), a, are_fast(tensors, 4), q->dtype, &arguments);
 }
 
 static int64_t padded_length(const ls_attention *a)
@@ -175,8 +195,7 @@ static ls_status gradients_launch(ls_queue_cuda *queue, const ls_attention *a, c
 {
     ls_cuda_grid grid = grid_of(a, tiling->block_rows, a->kv_heads * tiling->parts);
     grid.threads = tiling->block_threads;
-    grid.shared_bytes = tile_bytes(2 * tiling->block_rows + 4 * tiling->stage, a->head_dim) +
-                        4 * tiling->stage * (uint32_t)sizeof(float);
+    grid.shared_bytes = backward_bytes(tiling);
     LS_TRY(ls_cuda_launch(queue, (ls_cuda_kernel){"attention_backward", tiling->keys}, grid, arguments));
     grid.y = (uint32_t)a->heads;
     return ls_cuda_launch(queue, (ls_cuda_kernel){"attention_backward", tiling->queries}, grid, arguments);
@@ -211,7 +230,7 @@ ls_status ls_cuda_attention_backward(ls_queue *base, const ls_attention *a, cons
     arguments.forward.lse_stride = lse->stride;
     LS_TRY(dots_launch(queue, a, q->dtype, &arguments));
 
-    const attention_tiling *tiling = tiling_of(a, tensors, 7);
+    const attention_tiling *tiling = are_fast(tensors, 7) ? tiling_of(queue, a->head_dim, true) : NULL;
     if (tiling) {
         return gradients_launch(queue, a, tiling, &arguments);
     }
@@ -245,8 +264,8 @@ ls_status ls_cuda_attention_decode(ls_queue *base, const ls_attention *a, const 
     forward.past = (int32_t)past;
     forward.keys = (int32_t)(past + a->length);
     if (a->length >= LS_CUDA_DECODE_QUERIES) {
-        const attention_tiling *tiling = tiling_of(a, (const ls_tensor *[]){q, k_cache, v_cache, out}, 4);
-        return forward_launch(queue, a, tiling, q->dtype, &forward);
+        const bool fast = are_fast((const ls_tensor *[]){q, k_cache, v_cache, out}, 4);
+        return forward_launch(queue, a, fast, q->dtype, &forward);
     }
     ls_attention_decode_args arguments = {
         .forward = forward,

@@ -14,7 +14,7 @@
 /* Queries, or keys, that arrive in shared memory at a time. */
 template <int D> __host__ __device__ constexpr int stage_rows()
 {
-    return D <= 128 ? 64 : 32;
+    return D <= 64 ? 64 : 32;
 }
 
 /* Of those, so many are computed at once: as registers allow. */
@@ -64,20 +64,33 @@ LS_DEVICE void queries_load(const ls_attention_gradient_args &g, const key_block
     }
 }
 
-/* Scores, transposed, become probabilities. distance: this lane's first query minus its first key;
- * lse2: of its first query. */
+/* Scores of pairs that do not attend become -infinity. KEY_ROWS: the rows are keys and the columns queries,
+ * or else the other way round. distance: this lane's first query minus its first key. */
+template <bool KEY_ROWS, int M, int STEP>
+LS_DEVICE void mask(float (&s)[M][STEP / 8][4], int distance, int reach)
+{
+#pragma unroll
+    for (int i = 0; i < M * (STEP / 8) * 4; i++) {
+        const int m = i / (STEP / 2), j = i / 4 % (STEP / 8), e = i % 4;
+        const int row = m * 16 + e / 2 * 8, col = j * 8 + e % 2;
+        const int far = distance + (KEY_ROWS ? col - row : row - col);
+        if (far < 0 || far >= reach) {
+            s[m][j][e] = -INFINITY;
+        }
+    }
+}
+
+/* Scores, transposed, become probabilities. lse2: of this lane's first query. */
 template <int M, int STEP>
-LS_DEVICE void probabilities_of_keys(float (&s)[M][STEP / 8][4], const float *lse2, float factor,
-                                     int distance, int reach, bool masked)
+LS_DEVICE void probabilities_of_keys(float (&s)[M][STEP / 8][4], const float *lse2, float factor)
 {
 #pragma unroll
     for (int j = 0; j < STEP / 8; j++) {
         const float2 lse = *(const float2 *)(lse2 + j * 8);
 #pragma unroll
         for (int i = 0; i < 4 * M; i++) {
-            const int m = i / 4, e = i % 4, far = distance + j * 8 + e % 2 - m * 16 - e / 2 * 8;
-            const float p = exp2_fast(s[m][j][e] * factor - (e % 2 ? lse.y : lse.x));
-            s[m][j][e] = masked && (far < 0 || far >= reach) ? 0.0f : p;
+            float &score = s[i / 4][j][i % 4];
+            score = exp2_fast(score * factor - (i % 2 ? lse.y : lse.x));
         }
     }
 }
@@ -154,8 +167,10 @@ template <int D, int KEYS, int M, int COLS> LS_DEVICE void keys_backward(const l
                        *dout_tile = q_tile + STAGE * STRIDE;
             const float *lse2 = numbers + odd * 2 * STAGE + step + lane % 4 * 2;
             product_of_rows<D, M, STEP, false>(p, keys, lane_of_right<D>(q_tile));
-            probabilities_of_keys<M, STEP>(p, lse2, a.scale * LOG2_E, from + lane % 4 * 2 - low - lane / 4,
-                                           a.reach, from < high || to - low >= a.reach);
+            if (from < high || to - low >= a.reach) {
+                mask<true, M, STEP>(p, from + lane % 4 * 2 - low - lane / 4, a.reach);
+            }
+            probabilities_of_keys<M, STEP>(p, lse2, a.scale * LOG2_E);
             product_of_strip<D, COLS, M, STEP>(dv, p, lane_of_left<D>(dout_tile) + block.part * COLS);
             product_of_rows<D, M, STEP, false>(ds, values, lane_of_right<D>(dout_tile));
             score_gradients_of_keys<M, STEP>(ds, p, lse2 + STAGE);
@@ -173,20 +188,6 @@ template <int D, int KEYS, int M, int COLS> LS_DEVICE void keys_backward(const l
                             scale, k_tile + strip * STRIDE);
     strip_store<D, COLS, M>((bf16 *)g.dv + (row + strip) * g.dv_stride + col, g.dv_stride, rows - strip, dv,
                             one, v_tile + strip * STRIDE);
-}
-
-/* Scores become probabilities. distance: this lane's first query minus its first key. */
-template <int M, int STEP>
-LS_DEVICE void probabilities_of_queries(float (&s)[M][STEP / 8][4], const float (&lse2)[M][2], float factor,
-                                        int distance, int reach, bool masked)
-{
-#pragma unroll
-    for (int i = 0; i < M * (STEP / 8) * 4; i++) {
-        const int m = i / (STEP / 2), j = i / 4 % (STEP / 8), e = i % 4;
-        const int far = distance + m * 16 + e / 2 * 8 - j * 8 - e % 2;
-        const float p = exp2_fast(s[m][j][e] * factor - lse2[m][e / 2]);
-        s[m][j][e] = masked && (far < 0 || far >= reach) ? 0.0f : p;
-    }
 }
 
 /* A block computes the gradients of QUERIES queries of a head. A warp holds 16 M queries. */
@@ -251,13 +252,15 @@ LS_DEVICE void queries_backward(const ls_attention_gradient_args &g)
             const bf16 *k_tile = stages + (odd * 2 * STAGE + step) * STRIDE,
                        *v_tile = k_tile + STAGE * STRIDE;
             product_of_rows<D, M, STEP, HELD>(p, queries, lane_of_right<D>(k_tile));
-            probabilities_of_queries<M, STEP>(p, lse2, a.scale * LOG2_E, low + lane / 4 - from - lane % 4 * 2,
-                                              a.reach, to > low || high - from >= a.reach);
+            if (to > low || high - from >= a.reach) {
+                mask<false, M, STEP>(p, low + lane / 4 - from - lane % 4 * 2, a.reach);
+            }
             product_of_rows<D, M, STEP, HELD>(ds, douts, lane_of_right<D>(v_tile));
 #pragma unroll
             for (int i = 0; i < M * (STEP / 8) * 4; i++) {
                 const int m = i / (STEP / 2), j = i / 4 % (STEP / 8), e = i % 4;
-                ds[m][j][e] = p[m][j][e] * (ds[m][j][e] - dots[m][e / 2]);
+                const float probability = exp2_fast(p[m][j][e] * (a.scale * LOG2_E) - lse2[m][e / 2]);
+                ds[m][j][e] = probability * (ds[m][j][e] - dots[m][e / 2]);
             }
             product_of_strip<D, D, M, STEP>(dq, ds, lane_of_left<D>(k_tile));
         }
@@ -277,15 +280,15 @@ LS_KERNEL __launch_bounds__(128, 2) attention_keys_64(ls_attention_gradient_args
 }
 LS_KERNEL_EXPORT(attention_keys_64)
 
-LS_KERNEL __launch_bounds__(256, 1) attention_keys_96(ls_attention_gradient_args g)
+LS_KERNEL __launch_bounds__(128, 2) attention_keys_96(ls_attention_gradient_args g)
 {
-    keys_backward<96, 128, 1, 96>(g);
+    keys_backward<96, 64, 1, 96>(g);
 }
 LS_KERNEL_EXPORT(attention_keys_96)
 
-LS_KERNEL __launch_bounds__(256, 1) attention_keys_128(ls_attention_gradient_args g)
+LS_KERNEL __launch_bounds__(128, 2) attention_keys_128(ls_attention_gradient_args g)
 {
-    keys_backward<128, 128, 1, 128>(g);
+    keys_backward<128, 64, 1, 128>(g);
 }
 LS_KERNEL_EXPORT(attention_keys_128)
 
@@ -301,15 +304,15 @@ LS_KERNEL __launch_bounds__(128, 2) attention_queries_64(ls_attention_gradient_a
 }
 LS_KERNEL_EXPORT(attention_queries_64)
 
-LS_KERNEL __launch_bounds__(256, 1) attention_queries_96(ls_attention_gradient_args g)
+LS_KERNEL __launch_bounds__(128, 2) attention_queries_96(ls_attention_gradient_args g)
 {
-    queries_backward<96, 128, 1, true>(g);
+    queries_backward<96, 64, 1, true>(g);
 }
 LS_KERNEL_EXPORT(attention_queries_96)
 
-LS_KERNEL __launch_bounds__(256, 1) attention_queries_128(ls_attention_gradient_args g)
+LS_KERNEL __launch_bounds__(128, 2) attention_queries_128(ls_attention_gradient_args g)
 {
-    queries_backward<128, 128, 1, true>(g);
+    queries_backward<128, 64, 1, true>(g);
 }
 LS_KERNEL_EXPORT(attention_queries_128)
 
