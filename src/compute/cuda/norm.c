@@ -9,9 +9,11 @@
 
 enum {
     WIDTH_MAX = LS_NORM_TEAM_MAX * 2 * 8,
-    /* Tiles of backward: 512 threads on each of 132 multiprocessors, whatever the GPU has. Each team
-     * has at least 8 units, so that the tiles' own sums stay cheap. */
-    TILE_THREADS = 132 * 512,
+    /* Backward has one tile for each block that runs at a time on 132 multiprocessors, whatever the
+     * GPU has: 512 threads of each, or 1024 where a thread has one octet. Each team has at least 8
+     * units, so that the tiles' own sums stay cheap. */
+    MULTIPROCESSORS = 132,
+    THREADS = 512,
     TEAM_UNITS_MIN = 8,
 };
 
@@ -34,24 +36,35 @@ static geometry geometry_of(int64_t width)
     return (geometry){team, 2, team};
 }
 
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t tile_units_min(geometry g)
+{
+    return (int64_t)(g.block_threads / g.team) * TEAM_UNITS_MIN;
+}
+
+static int64_t tile_count_max(geometry g)
+{
+    const uint32_t threads = g.octets == 1 ? 2 * THREADS : THREADS;
+    return MULTIPROCESSORS * (threads / g.block_threads);
+}
+
 static int64_t tile_units(int64_t units, geometry g)
 {
-    const int64_t tiles_max = TILE_THREADS / g.block_threads;
-    const int64_t least = (int64_t)(g.block_threads / g.team) * TEAM_UNITS_MIN;
-    const int64_t even = (units + tiles_max - 1) / tiles_max;
+    const int64_t least = tile_units_min(g), even = ceil_div(units, tile_count_max(g));
     return even > least ? even : least;
 }
 
-static int64_t tile_count(int64_t units, geometry g)
-{
-    const int64_t size = tile_units(units, g);
-    return (units + size - 1) / size;
-}
-
+/* For as many tiles as n rows or fewer can have. */
 int64_t ls_cuda_norm_workspace(int64_t n, int64_t cols, int64_t groups)
 {
     const int64_t width = cols / groups;
-    return tile_count(n * groups, geometry_of(width)) * 2 * width;
+    const geometry g = geometry_of(width);
+    const int64_t most = tile_count_max(g), tiles = ceil_div(n * groups, tile_units_min(g));
+    return (tiles < most ? tiles : most) * 2 * width;
 }
 
 /* Everything but `vector`. */
@@ -198,9 +211,9 @@ ls_status ls_cuda_norm_backward(ls_queue *queue, const ls_norm *norm, const ls_t
                                   .accumulate = accumulate_input};
     const geometry g = geometry_of(args.units.width);
     const bool is_layer = norm->kind == LS_NORM_LAYER;
-    const int64_t tiles = tile_count(args.units.count, g);
+    const int64_t size = tile_units(args.units.count, g), tiles = ceil_div(args.units.count, size);
     args.units.vector = is_vector(norm, args.units.width, (const ls_tensor *[]){x, dy, dx}, 3);
-    args.tile_units = (uint32_t)tile_units(args.units.count, g);
+    args.tile_units = (uint32_t)size;
     if (tiles > 0) {
         const uint32_t floats = g.block_threads / g.team * (uint32_t)args.units.width;
         LS_TRY(ls_cuda_launch(ls_cuda_of(queue), backward_kernel(is_layer, x->dtype, g.octets),

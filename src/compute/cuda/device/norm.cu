@@ -112,7 +112,7 @@ LS_DEVICE float squares_of(const ls_norm_units &units, const place &p, const eig
 
 template <class T, int N> LS_DEVICE void forward(const ls_norm_forward_args &args)
 {
-    __shared__ team_scratch scratch;
+    __shared__ team_scratch<float> scratch;
     const ls_norm_units &units = args.units;
     const uint32_t teams = blockDim.x / units.team;
     const place p = place_of(units, blockIdx.x * teams + threadIdx.x / units.team, units.count);
@@ -128,9 +128,9 @@ template <class T, int N> LS_DEVICE void forward(const ls_norm_forward_args &arg
     const float scale = 1.0f / (float)units.width;
     float mean = 0.0f;
     if (units.is_layer) {
-        mean = team_sum(float2{sum_of(x), 0.0f}, units.team, &scratch, 0).x * scale;
+        mean = team_sum(sum_of(x), units.team, &scratch, 0) * scale;
     }
-    const float squares = team_sum(float2{squares_of(units, p, x, mean), 0.0f}, units.team, &scratch, 1).x;
+    const float squares = team_sum(squares_of(units, p, x, mean), units.team, &scratch, 1);
     const float rstd = 1.0f / sqrtf(squares * scale + units.eps);
     T *y = unit_of(units, p, (T *)args.y, args.y_stride);
 #pragma unroll
@@ -226,8 +226,8 @@ LS_DEVICE void octet_dx(const unit_inputs<T, N> &in, int k, const float (&w)[8],
 
 template <class T, int N, bool LAYER>
 LS_DEVICE void unit_backward(const ls_norm_backward_args &args, const place &p, unit_inputs<T, N> &in,
-                             const eight<T> (&weight)[N], weight_sums<N, LAYER> &sums, team_scratch *scratch,
-                             int half)
+                             const eight<T> (&weight)[N], weight_sums<N, LAYER> &sums,
+                             team_scratch<float2> *scratch, int half)
 {
     const ls_norm_units &units = args.units;
     float w[8];
@@ -235,9 +235,7 @@ LS_DEVICE void unit_backward(const ls_norm_backward_args &args, const place &p, 
 #pragma unroll
     for (int k = 0; k < N; k++) {
         unpack(weight[k], w);
-        const float2 more = octet_sums<T, N, LAYER>(in, k, w, sums);
-        sum.x += more.x;
-        sum.y += more.y;
+        add_to(sum, octet_sums<T, N, LAYER>(in, k, w, sums));
     }
     sum = team_sum(sum, units.team, scratch, half);
     const float scale = 1.0f / (float)units.width;
@@ -284,42 +282,40 @@ LS_DEVICE void combine_teams(const ls_norm_units &units, const float (&sums)[N][
 
 template <class T, int N, bool LAYER> LS_DEVICE void backward(const ls_norm_backward_args &args)
 {
-    __shared__ team_scratch scratch;
+    __shared__ team_scratch<float2> scratch;
     LS_SHARED(float, shared);
     /* The next unit is loaded while this one is computed, where there are registers for it. */
-    const bool ahead = N <= 2 && sizeof(T) == 2;
+    const bool ahead = N == 2 && sizeof(T) == 2;
     /* The weight stays in registers where there are some; else every unit loads it from the cache. */
     const bool hold_weight = N <= 2 || sizeof(T) == 4;
     const ls_norm_units &units = args.units;
-    const uint32_t teams = blockDim.x / units.team, mine = threadIdx.x / units.team;
+    const uint32_t teams = blockDim.x / units.team;
     const uint32_t first = blockIdx.x * args.tile_units;
     const uint32_t end = first + args.tile_units < units.count ? first + args.tile_units : units.count;
+    const place any = {0, 0, (int)threadIdx.x % units.team, true};
     eight<T> weight[N];
     weight_sums<N, LAYER> sums = {};
     unit_inputs<T, N> in, next;
-    place p = place_of(units, first + mine, end);
-    place all = p;
-    all.is_live = true;
+    uint32_t unit = first + threadIdx.x / units.team;
     if (hold_weight) {
-        load_octets(units, all, (const T *)args.weight, weight);
+        load_octets(units, any, (const T *)args.weight, weight);
     }
     if (ahead) {
-        load_inputs(args, p, next);
+        load_inputs(args, place_of(units, unit, end), next);
     }
     int half = 0;
     for (uint32_t base = first; base < end; base += teams) {
-        const place following = place_of(units, base + teams + mine, end);
         if (ahead) {
             in = next;
-            load_inputs(args, following, next);
+            load_inputs(args, place_of(units, unit + teams, end), next);
         } else {
-            load_inputs(args, p, in);
+            load_inputs(args, place_of(units, unit, end), in);
         }
         if (!hold_weight) {
-            load_octets(units, all, (const T *)args.weight, weight);
+            load_octets(units, any, (const T *)args.weight, weight);
         }
-        unit_backward<T, N, LAYER>(args, p, in, weight, sums, &scratch, half);
-        p = following;
+        unit_backward<T, N, LAYER>(args, place_of(units, unit, end), in, weight, sums, &scratch, half);
+        unit += teams;
         half ^= 1;
     }
     float *part = args.parts + (int64_t)blockIdx.x * (LAYER ? 2 : 1) * units.width;
@@ -329,10 +325,10 @@ template <class T, int N, bool LAYER> LS_DEVICE void backward(const ls_norm_back
     }
 }
 
-/* Registers are limited so that 512 threads of bfloat16 kernels fit on a multiprocessor: one wave of
- * the tiles that compute/cuda/norm.c makes. */
+/* `blocks` limits the registers, so that the tiles that compute/cuda/norm.c makes run in one wave: 1024
+ * threads of each multiprocessor where a thread has one octet, 512 of the others. */
 #define NORM_KERNELS(T, name, octets, threads, blocks)                                                       \
-    LS_KERNEL __launch_bounds__(threads) norm_forward_##name##_##octets(ls_norm_forward_args args)           \
+    LS_KERNEL __launch_bounds__(threads, blocks) norm_forward_##name##_##octets(ls_norm_forward_args args)   \
     {                                                                                                        \
         forward<T, octets>(args);                                                                            \
     }                                                                                                        \
@@ -350,7 +346,7 @@ template <class T, int N, bool LAYER> LS_DEVICE void backward(const ls_norm_back
     }                                                                                                        \
     LS_KERNEL_EXPORT(norm_backward_rms_##name##_##octets)
 
-NORM_KERNELS(bf16, bf16, 1, LS_NORM_BLOCK_THREADS, 4)
+NORM_KERNELS(bf16, bf16, 1, LS_NORM_BLOCK_THREADS, 8)
 NORM_KERNELS(bf16, bf16, 2, LS_NORM_TEAM_MAX, 1)
 NORM_KERNELS(bf16, bf16, 3, LS_NORM_BLOCK_THREADS, 4)
 NORM_KERNELS(float, f32, 1, LS_NORM_BLOCK_THREADS, 4)

@@ -12,34 +12,55 @@ enum { TEAM_WARPS_MAX = 32 };
 
 /* Where the warps of a block put their sums. Two sums in a row use different halves, so one barrier
  * for each is enough. */
-struct team_scratch {
-    float2 sums[2][TEAM_WARPS_MAX];
+template <class V> struct team_scratch {
+    V sums[2][TEAM_WARPS_MAX];
 };
 
-LS_DEVICE float2 warp_sum(float2 value, int lanes)
+LS_DEVICE void add_lane(float &value, int step)
 {
-    for (int step = lanes / 2; step > 0; step /= 2) {
-        value.x += __shfl_xor_sync(0xffffffffu, value.x, step);
-        value.y += __shfl_xor_sync(0xffffffffu, value.y, step);
-    }
-    return value;
+    value += __shfl_xor_sync(0xffffffffu, value, step);
 }
 
-/* The sums of two values; `half` is 0 and 1 in turn. All threads of the block call it. */
-LS_DEVICE float2 team_sum(float2 value, int team, team_scratch *scratch, int half)
+LS_DEVICE void add_lane(float2 &value, int step)
 {
-    if (team <= 32) {
-        return warp_sum(value, team);
+    value.x += __shfl_xor_sync(0xffffffffu, value.x, step);
+    value.y += __shfl_xor_sync(0xffffffffu, value.y, step);
+}
+
+LS_DEVICE void add_to(float &sum, float value)
+{
+    sum += value;
+}
+
+LS_DEVICE void add_to(float2 &sum, float2 value)
+{
+    sum.x += value.x;
+    sum.y += value.y;
+}
+
+/* The sum of a float, or of both parts of a float2; `half` is 0 and 1 in turn. All threads of the
+ * block call it. */
+template <class V> LS_DEVICE V team_sum(V value, int team, team_scratch<V> *scratch, int half)
+{
+    if (team >= 32) {
+        add_lane(value, 16);
     }
-    value = warp_sum(value, 32);
+    if (team >= 16) {
+        add_lane(value, 8);
+    }
+    add_lane(value, 4);
+    add_lane(value, 2);
+    add_lane(value, 1);
+    if (team <= 32) {
+        return value;
+    }
     if (threadIdx.x % 32 == 0) {
         scratch->sums[half][threadIdx.x / 32] = value;
     }
     __syncthreads();
-    float2 sum = scratch->sums[half][0];
+    V sum = scratch->sums[half][0];
     for (int warp = 1; warp < team / 32; warp++) {
-        sum.x += scratch->sums[half][warp].x;
-        sum.y += scratch->sums[half][warp].y;
+        add_to(sum, scratch->sums[half][warp]);
     }
     return sum;
 }
