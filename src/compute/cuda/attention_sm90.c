@@ -5,7 +5,12 @@
 #include "compute/cuda/device/attention_sm90.h"
 #include "compute/cuda/tensor_map.h"
 
-enum { ALIGNMENT_BYTES = 16, STAGES = 2, BARRIER_BYTES = 256 };
+#include <assert.h>
+
+enum { ALIGNMENT_BYTES = 16, BARRIER_BYTES = 256 };
+
+/* What a section may take of the L2 cache, of which half is near to a multiprocessor. */
+static const int64_t SECTION_BYTES = 12 << 20;
 
 static int64_t round_up(int64_t count, int64_t to)
 {
@@ -40,8 +45,15 @@ static ls_status head_map(const ls_queue_cuda *queue, const ls_attention *a, con
     return ls_cuda_tensor_map(queue, &box, map_out);
 }
 
-static ls_sm90_shape shape_of(const ls_attention *a, int64_t tiles, int64_t work)
+/*
+ * heads: those that have tiles, of one sequence. unit: how many of them read the same rows, which take
+ * head_bytes. A section is a whole number of units, as many as the cache holds.
+ */
+static ls_sm90_shape shape_of(const ls_attention *a, int64_t heads, int64_t unit, int64_t head_bytes)
 {
+    const int64_t tiles = round_up(a->length, LS_SM90_KEYS) / LS_SM90_KEYS;
+    const int64_t units = SECTION_BYTES / head_bytes, all = heads * a->sequences;
+    const int64_t section = (units > 1 ? units : 1) * unit;
     /* A window of the whole sequence or more is none. */
     return (ls_sm90_shape){.length = (int32_t)a->length,
                            .heads = (int32_t)a->heads,
@@ -49,8 +61,16 @@ static ls_sm90_shape shape_of(const ls_attention *a, int64_t tiles, int64_t work
                            .sequences = (int32_t)a->sequences,
                            .window = a->window < a->length ? (int32_t)a->window : 0,
                            .tiles = (int32_t)tiles,
-                           .work = (int32_t)work,
+                           .section = (int32_t)(section < all ? section : all),
+                           .work = (int32_t)(tiles * all),
                            .scale = a->scale};
+}
+
+/* Tiles of queries: the query heads of a key head read its rows of k and v. */
+static ls_sm90_shape shape_of_queries(const ls_attention *a)
+{
+    static_assert((int)LS_SM90_QUERIES == (int)LS_SM90_KEYS, "as many tiles of queries as of keys");
+    return shape_of(a, a->heads, a->heads / a->kv_heads, 2 * a->length * a->head_dim * 2);
 }
 
 /* One block per multiprocessor, which stays; no more than there is work. */
@@ -67,8 +87,7 @@ ls_status ls_cuda_attention_forward_sm90(ls_queue *base, const ls_attention *a, 
 {
     ls_queue_cuda *queue = ls_cuda_of(base);
     LS_ASSERT(ls_cuda_attention_sm90_takes(queue, a, q->dtype) && ls_cuda_attention_sm90_takes_view(out));
-    const int64_t tiles = round_up(a->length, LS_SM90_QUERIES) / LS_SM90_QUERIES, work = tiles * a->heads * a->sequences;
-    ls_sm90_forward arguments = {.shape = shape_of(a, tiles, work), .out = out->data, .out_stride = out->stride};
+    ls_sm90_forward arguments = {.shape = shape_of_queries(a), .out = out->data, .out_stride = out->stride};
     if (lse && lse->data) {
         arguments.lse = lse->data;
         arguments.lse_stride = lse->stride;
@@ -80,8 +99,9 @@ ls_status ls_cuda_attention_forward_sm90(ls_queue *base, const ls_attention *a, 
         .file = "attention_sm90",
         .name = a->head_dim == 64 ? "attention_forward_sm90_64" : "attention_forward_sm90_128",
     };
-    const int64_t tile_bytes = LS_SM90_KEYS * a->head_dim * 2;
-    return ls_cuda_launch(queue, kernel, grid_of(queue, work, tile_bytes * (1 + 2 * STAGES) + BARRIER_BYTES),
+    const int64_t stages = a->head_dim == 64 ? LS_SM90_FORWARD_STAGES_64 : LS_SM90_FORWARD_STAGES_128;
+    const int64_t bytes = LS_SM90_KEYS * a->head_dim * 2 * (1 + 2 * stages) + BARRIER_BYTES;
+    return ls_cuda_launch(queue, kernel, grid_of(queue, arguments.shape.work, bytes),
                           &arguments);
 }
 
@@ -134,8 +154,9 @@ static ls_status backward_maps(const ls_queue_cuda *queue, const ls_attention *a
 static ls_status run_keys(ls_queue_cuda *queue, const ls_attention *a, const backward_views *views,
                           ls_sm90_backward *backward)
 {
-    const int64_t tiles = round_up(a->length, LS_SM90_KEYS) / LS_SM90_KEYS, work = tiles * a->kv_heads * a->sequences;
-    backward->shape = shape_of(a, tiles, work);
+    /* The query heads of a key head, in q and in dout. */
+    const int64_t group_bytes = 2 * a->length * a->head_dim * 2 * (a->heads / a->kv_heads);
+    backward->shape = shape_of(a, a->kv_heads, 1, group_bytes);
     LS_TRY(backward_maps(queue, a, views, LS_SM90_STEP_QUERIES, LS_SM90_KEYS, backward));
     const int64_t step_bytes = LS_SM90_STEP_QUERIES * (a->head_dim * 2 + 4) * 2;
     const int64_t bytes = 2 * LS_SM90_KEYS * a->head_dim * 2 + LS_SM90_STEP_STAGES * step_bytes + BARRIER_BYTES;
@@ -143,22 +164,20 @@ static ls_status run_keys(ls_queue_cuda *queue, const ls_attention *a, const bac
         .file = "attention_backward_sm90",
         .name = a->head_dim == 64 ? "attention_backward_keys_sm90_64" : "attention_backward_keys_sm90_128",
     };
-    return ls_cuda_launch(queue, kernel, grid_of(queue, work, bytes), backward);
+    return ls_cuda_launch(queue, kernel, grid_of(queue, backward->shape.work, bytes), backward);
 }
 
 static ls_status run_queries(ls_queue_cuda *queue, const ls_attention *a, const backward_views *views,
                              ls_sm90_backward *backward)
 {
-    const int64_t tiles = round_up(a->length, LS_SM90_QUERIES) / LS_SM90_QUERIES;
-    const int64_t work = tiles * a->heads * a->sequences;
-    backward->shape = shape_of(a, tiles, work);
+    backward->shape = shape_of_queries(a);
     LS_TRY(backward_maps(queue, a, views, LS_SM90_QUERIES, LS_SM90_KEYS, backward));
     const int64_t bytes = (2 + 2 * LS_SM90_KEY_STAGES) * LS_SM90_KEYS * a->head_dim * 2 + BARRIER_BYTES;
     const ls_cuda_kernel kernel = {
         .file = "attention_backward_sm90",
         .name = a->head_dim == 64 ? "attention_backward_queries_sm90_64" : "attention_backward_queries_sm90_128",
     };
-    return ls_cuda_launch(queue, kernel, grid_of(queue, work, bytes), backward);
+    return ls_cuda_launch(queue, kernel, grid_of(queue, backward->shape.work, bytes), backward);
 }
 
 ls_status ls_cuda_attention_backward_sm90(ls_queue *base, const ls_attention *a, const ls_tensor *q,

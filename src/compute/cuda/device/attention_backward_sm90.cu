@@ -71,11 +71,11 @@ struct key_item {
 
 LS_DEVICE key_item key_item_of(const ls_sm90_shape &s, int work)
 {
-    const int all_heads = s.kv_heads * s.sequences, number = work % all_heads;
+    const head_and_tile at = head_and_tile_of(s, s.kv_heads * s.sequences, work);
     key_item item;
-    item.sequence = number / s.kv_heads;
-    item.kv_head = number % s.kv_heads;
-    item.key = work / all_heads * KEYS;
+    item.sequence = at.number / s.kv_heads;
+    item.kv_head = at.number % s.kv_heads;
+    item.key = at.tile * KEYS;
     item.first = item.key / STEP;
     const int end = s.window > 0 ? min(s.length, item.key + KEYS - 1 + s.window) : s.length;
     item.last = (end - 1) / STEP;

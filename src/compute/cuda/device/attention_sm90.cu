@@ -13,17 +13,19 @@
  */
 #include "compute/cuda/device/attention_tile_sm90.h"
 
-enum { STAGES = 2 };
 
 /* Shared memory: tiles, then barriers. */
 template <int D> struct forward_layout {
+    static constexpr int STAGES = D == 64 ? LS_SM90_FORWARD_STAGES_64 : LS_SM90_FORWARD_STAGES_128;
     static constexpr int QUERY_BYTES = QUERIES * D * 2, KEY_BYTES = KEYS * D * 2;
     static constexpr int K = QUERY_BYTES, V = K + STAGES * KEY_BYTES, BARRIERS = V + STAGES * KEY_BYTES;
 };
 
+enum { STAGES_MAX = LS_SM90_FORWARD_STAGES_64 };
+
 struct forward_barriers {
     uint64_t q_full, q_empty;
-    uint64_t k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
+    uint64_t k_full[STAGES_MAX], k_empty[STAGES_MAX], v_full[STAGES_MAX], v_empty[STAGES_MAX];
 };
 
 template <int D> LS_DEVICE void forward_copy(const ls_sm90_forward &args, unsigned char *shared, forward_barriers *b)
@@ -52,7 +54,7 @@ template <int D> LS_DEVICE void forward_copy(const ls_sm90_forward &args, unsign
             mbarrier_arrive_expect(&b->v_full[at], layout::KEY_BYTES);
             load_tile<D>(shared + layout::V + at * layout::KEY_BYTES, &args.v, &b->v_full[at], KEYS, tile * KEYS,
                          kv_head, item.sequence);
-            ring_advance<STAGES>(place);
+            ring_advance<layout::STAGES>(place);
         }
     }
 }
@@ -146,14 +148,14 @@ LS_DEVICE void forward_item_compute(const ls_sm90_forward &args, unsigned char *
     pack<KEYS>(weights, scores);
 
     ring next = place;
-    ring_advance<STAGES>(next);
+    ring_advance<layout::STAGES>(next);
     if (item.last > item.first) {
         mbarrier_wait(&b->k_full[next.stage], next.phase);
     }
     for (int tile = item.last - 1; tile >= item.first; tile--) {
         const ring before = place;
         place = next;
-        ring_advance<STAGES>(next);
+        ring_advance<layout::STAGES>(next);
         named_barrier_sync(1 + (uint32_t)group, GROUPS * 128);
         wgmma_hold(out);
         wgmma_fence();
@@ -191,7 +193,7 @@ LS_DEVICE void forward_item_compute(const ls_sm90_forward &args, unsigned char *
     wgmma_wait<0>();
     wgmma_hold(out);
     release(&b->v_empty[place.stage]);
-    ring_advance<STAGES>(place);
+    ring_advance<layout::STAGES>(place);
     forward_store<D>(args, item, group, rows, out);
 }
 
@@ -219,7 +221,7 @@ template <int D> LS_DEVICE void forward(const ls_sm90_forward &args, unsigned ch
         const uint32_t warps = GROUPS * 4;
         mbarrier_init(&b->q_full, 1);
         mbarrier_init(&b->q_empty, warps);
-        for (int i = 0; i < STAGES; i++) {
+        for (int i = 0; i < forward_layout<D>::STAGES; i++) {
             mbarrier_init(&b->k_full[i], 1);
             mbarrier_init(&b->v_full[i], 1);
             mbarrier_init(&b->k_empty[i], warps);

@@ -14,13 +14,20 @@ enum {
     LS_SM90_KEYS = 128,
     /* Threads of a block: one warp group that copies, two that compute. */
     LS_SM90_THREADS = 384,
+    /* Tiles of keys, and of values, that forward has in shared memory, by head_dim. */
+    LS_SM90_FORWARD_STAGES_64 = 4,
+    LS_SM90_FORWARD_STAGES_128 = 2,
 };
 
-/* What all of them read. A work item is a tile of one head of one sequence. */
+/*
+ * What all of them read. A work item is a tile of one head of one sequence. Heads of all sequences are
+ * numbered (sequence * heads + head) and cut into sections, which are done one after the other: what
+ * the tiles of a section read again and again stays in the L2 cache.
+ */
 typedef struct ls_sm90_shape {
     int32_t length, heads, kv_heads, sequences, window;
-    /* Tiles of a head, and work items in all. */
-    int32_t tiles, work;
+    /* Tiles of a head, heads of a section, and work items in all. */
+    int32_t tiles, section, work;
     float scale;
 } ls_sm90_shape;
 

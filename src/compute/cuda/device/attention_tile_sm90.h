@@ -19,13 +19,26 @@ static_assert(QUERIES == GROUPS * ROWS && KEYS == GROUPS * ROWS, "a warp group h
 
 /*
  * The work item of round `round`: blocks take items in turn, in every other round from the last block
- * to the first. Items are ordered by falling cost, so that the sums of blocks come out alike. Which
- * block does an item changes no result.
+ * to the first. The items of a section are ordered by falling cost, so that the sums of blocks come
+ * out alike. Which block does an item changes no result.
  */
 LS_DEVICE int work_of(int round)
 {
     const int block = (int)blockIdx.x, blocks = (int)gridDim.x;
     return round * blocks + (round % 2 ? blocks - 1 - block : block);
+}
+
+/* Which head of all sequences a work item is of, and its place among the tiles of a head, by falling
+ * cost. */
+struct head_and_tile {
+    int number, tile;
+};
+
+LS_DEVICE head_and_tile head_and_tile_of(const ls_sm90_shape &s, int all_heads, int work)
+{
+    const int first = work / (s.section * s.tiles) * s.section, within = work - first * s.tiles;
+    const int heads = min(s.section, all_heads - first);
+    return {first + within % heads, within / heads};
 }
 
 /* A tile of queries of a head, and the tiles of keys that they see. */
@@ -36,11 +49,11 @@ struct query_item {
 
 LS_DEVICE query_item query_item_of(const ls_sm90_shape &s, int work)
 {
-    const int all_heads = s.heads * s.sequences, number = work % all_heads;
+    const head_and_tile at = head_and_tile_of(s, s.heads * s.sequences, work);
     query_item item;
-    item.sequence = number / s.heads;
-    item.head = number % s.heads;
-    item.query = (s.tiles - 1 - work / all_heads) * QUERIES;
+    item.sequence = at.number / s.heads;
+    item.head = at.number % s.heads;
+    item.query = (s.tiles - 1 - at.tile) * QUERIES;
     item.last = (min(item.query + QUERIES, s.length) - 1) / KEYS;
     item.first = s.window > 0 ? max(0, item.query - s.window + 1) / KEYS : 0;
     return item;
