@@ -126,12 +126,6 @@ static ls_cuda_grid grid_of(const ls_attention *a, int64_t tile, int64_t heads)
         .x = (uint32_t)tiles_of(a->length, tile), .y = (uint32_t)heads, .z = (uint32_t)a->sequences};
 }
 
-static uint32_t blocks_of(int64_t blocks)
-{
-    LS_ASSERT(blocks <= INT32_MAX);
-    return (uint32_t)blocks;
-}
-
 /* A kernel of attention_plain: blocks of one tile of each head. */
 static ls_status plain_launch(ls_queue_cuda *queue, const char *name, const ls_attention *a, int64_t heads,
                               const void *arguments)
@@ -185,8 +179,9 @@ static ls_status dots_launch(ls_queue_cuda *queue, const ls_attention *a, ls_dty
                              const ls_attention_gradient_args *arguments)
 {
     const char *name = dtype == LS_BF16 ? "attention_dots_bf16" : "attention_dots_float";
-    const ls_cuda_grid grid = {.x = blocks_of(padded_length(a) / 32 * a->heads * a->sequences),
-                               .threads = 256};
+    const int64_t blocks = padded_length(a) / 32 * a->heads * a->sequences;
+    LS_ASSERT(blocks <= INT32_MAX);
+    const ls_cuda_grid grid = {.x = (uint32_t)blocks, .threads = 256};
     return ls_cuda_launch(queue, (ls_cuda_kernel){"attention_plain", name}, grid, arguments);
 }
 
@@ -244,15 +239,23 @@ ls_status ls_cuda_attention_backward(ls_queue *base, const ls_attention *a, cons
 static ls_status decode_launch(ls_queue_cuda *queue, const ls_attention *a, bool bf16,
                                ls_attention_decode_args *arguments)
 {
-    const int64_t rows = a->length * a->heads, blocks = rows * arguments->chunks;
-    void *partial;
-    LS_TRY(ls_cuda_scratch(queue, (size_t)(blocks * (a->head_dim + 2)) * sizeof(float), &partial));
+    const int64_t parts = a->length * a->heads * arguments->chunks;
+    void *partial = NULL;
+    LS_TRY(ls_cuda_scratch(queue, (size_t)(parts * (a->head_dim + 2)) * sizeof(float), &partial));
     arguments->partial = partial;
-    ls_cuda_grid grid = {.x = blocks_of(blocks), .threads = 128, .shared_bytes = LS_ATTENTION_DECODE_BYTES};
+    LS_ASSERT(a->heads <= UINT16_MAX);
+    ls_cuda_grid grid = {.x = (uint32_t)arguments->chunks,
+                         .y = (uint32_t)a->heads,
+                         .z = (uint32_t)a->length,
+                         .threads = LS_ATTENTION_DECODE_THREADS,
+                         .shared_bytes = LS_ATTENTION_DECODE_BYTES};
     ls_cuda_kernel kernel = {"attention_decode", bf16 ? "attention_decode_bf16" : "attention_decode_float"};
     LS_TRY(ls_cuda_launch(queue, kernel, grid, arguments));
     kernel.name = bf16 ? "attention_combine_bf16" : "attention_combine_float";
-    return ls_cuda_launch(queue, kernel, (ls_cuda_grid){.x = blocks_of(rows), .threads = 128}, arguments);
+    grid.x = grid.y;
+    grid.y = grid.z;
+    grid.z = 1;
+    return ls_cuda_launch(queue, kernel, grid, arguments);
 }
 
 ls_status ls_cuda_attention_decode(ls_queue *base, const ls_attention *a, const ls_tensor *q,

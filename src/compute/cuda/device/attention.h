@@ -44,7 +44,7 @@ typedef struct ls_attention_gradient_args {
     int32_t aligned;
 } ls_attention_gradient_args;
 
-/* One block computes LS_ATTENTION_CHUNK keys of one query and head. */
+/* One block computes LS_ATTENTION_CHUNK keys of one query and head: (chunks, heads, queries). */
 typedef struct ls_attention_decode_args {
     ls_attention_args forward;
     /* Of each query, head and chunk: head_dim sums of p v, the sum of p, and the largest score. */
@@ -57,9 +57,12 @@ typedef struct ls_attention_decode_args {
 enum {
     LS_ATTENTION_NO_WINDOW = 1 << 30,
     LS_ATTENTION_PADDING = 128,
-    LS_ATTENTION_CHUNK = 256,
-    /* Scores, and a row of sums for each of four warps. */
-    LS_ATTENTION_DECODE_BYTES = (LS_ATTENTION_CHUNK + 4 * 256) * 4,
+    LS_ATTENTION_CHUNK = 64,
+    LS_ATTENTION_DECODE_THREADS = 128,
+    /* Sums of one warp: of up to 256 columns, and of probabilities. */
+    LS_ATTENTION_DECODE_SUMS = 256 + 32,
+    LS_ATTENTION_DECODE_BYTES =
+        (LS_ATTENTION_CHUNK + LS_ATTENTION_DECODE_THREADS / 32 * LS_ATTENTION_DECODE_SUMS) * 4,
     /* Queries, and keys, of a tile of attention_plain. */
     LS_ATTENTION_PLAIN_TILE = 64,
     LS_ATTENTION_PLAIN_THREADS = 256,

@@ -2,9 +2,10 @@
 /*
  * Attention of a few new queries against many keys, for generation: memory-bound. The keys of a query
  * are cut into chunks at fixed positions, a block computes one chunk, and a second kernel combines
- * the chunks in order, so that the result of a query does not depend on how many are new.
+ * the chunks in a fixed order, so that the result of a query does not depend on how many are new.
  *
- * Eight lanes share a key. A lane holds the 16-byte words of a row whose number is lane % 8, modulo 8.
+ * Eight lanes share a key: lane l holds the 16-byte words l % 8, l % 8 + 8, ... of its row. A thread
+ * begins to read all its keys of a chunk before it computes with the first.
  */
 #include "compute/cuda/device/attention.h"
 #include "compute/cuda/device/attention_vector.h"
@@ -12,91 +13,117 @@
 
 #include <math.h>
 
-enum { THREADS = 128, ROWS = THREADS / 8, CHUNK = LS_ATTENTION_CHUNK, HELD = 256 / 8 };
+enum {
+    CHUNK = LS_ATTENTION_CHUNK,
+    THREADS = LS_ATTENTION_DECODE_THREADS,
+    WARPS = THREADS / 32,
+    ROWS = THREADS / 8,
+    /* Keys of a thread. */
+    STEPS = CHUNK / ROWS,
+    DIM_MAX = 256,
+    /* Floats from the sums of one warp to those of the next. */
+    SUMS = LS_ATTENTION_DECODE_SUMS,
+};
 static constexpr float LOG2_E = 1.4426950408889634f;
+
+/* This lane's words of a row. */
+template <class T> struct row_words {
+    enum { COUNT = 16 / sizeof(T), WORDS = DIM_MAX / 8 / COUNT };
+    uint4 words[WORDS];
+
+    __device__ __forceinline__ static int col(int word)
+    {
+        return (word * 8 + (int)threadIdx.x % 8) * COUNT;
+    }
+
+    __device__ __forceinline__ void load(const T *row, int head_dim, bool aligned)
+    {
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            words[i] = vector_load(row + col(i), head_dim - col(i), aligned);
+        }
+    }
+};
 
 /* Which chunk of which query a block computes, and its keys: [begin, end). */
 struct chunk_place {
-    int number, head, query, begin, end;
+    int head, kv_head, query, first, begin, end;
 };
 
 LS_DEVICE chunk_place chunk_place_of(const ls_attention_decode_args &d)
 {
     const ls_attention_args &a = d.forward;
     chunk_place at;
-    at.number = blockIdx.x % d.chunks;
-    at.head = blockIdx.x / d.chunks % a.heads;
-    at.query = blockIdx.x / d.chunks / a.heads;
+    at.head = blockIdx.y;
+    at.kv_head = at.head / (a.heads / a.kv_heads);
+    at.query = blockIdx.z;
+    at.first = (int)blockIdx.x * CHUNK;
     const int position = a.past + at.query;
-    at.begin = max(at.number * CHUNK, position - a.reach + 1);
-    at.end = min((at.number + 1) * CHUNK, position + 1);
+    at.begin = max(at.first, position - a.reach + 1);
+    at.end = min(at.first + CHUNK, position + 1);
     return at;
 }
 
-/* This lane's part of a row of one head. */
-template <class T> LS_DEVICE void row_load(float (&to)[HELD], const T *row, int head_dim, bool aligned)
+/* The rows of this thread's keys; those beyond the chunk repeat its last. */
+template <class T>
+LS_DEVICE void chunk_load(row_words<T> (&rows)[STEPS], const T *data, int64_t stride,
+                          const ls_attention_decode_args &d, const chunk_place &at)
 {
-    constexpr int COUNT = 16 / sizeof(T);
 #pragma unroll
-    for (int i = 0; i < HELD / COUNT; i++) {
-        const int col = (i * 8 + (int)threadIdx.x % 8) * COUNT;
-        float part[COUNT];
-        vector_load(part, row + col, head_dim - col, aligned && col < head_dim);
-#pragma unroll
-        for (int j = 0; j < COUNT; j++) {
-            to[i * COUNT + j] = part[j];
-        }
+    for (int step = 0; step < STEPS; step++) {
+        const int key = min(at.first + step * ROWS + (int)threadIdx.x / 8, at.end - 1);
+        rows[step].load(data + key * stride + at.kv_head * d.forward.head_dim, d.forward.head_dim, d.aligned);
     }
 }
 
-/* Computes the scores, in units of log 2, of the keys of a chunk. */
+/* Computes the scores, in units of log 2, of the keys of a chunk: -infinity for those not seen. */
 template <class T>
 LS_DEVICE void chunk_scores(const ls_attention_decode_args &d, const chunk_place &at, float *scores)
 {
+    using words = row_words<T>;
     const ls_attention_args &a = d.forward;
-    const int kv_head = at.head / (a.heads / a.kv_heads);
-    float q[HELD], k[HELD];
-    row_load(q, (const T *)a.q + at.query * a.q_stride + at.head * a.head_dim, a.head_dim, d.aligned);
-    for (int first = at.begin; first < at.end; first += ROWS) {
-        const int key = first + (int)threadIdx.x / 8;
-        float sum = 0.0f;
-        if (key < at.end) {
-            row_load(k, (const T *)a.k + key * a.k_stride + kv_head * a.head_dim, a.head_dim, d.aligned);
+    words q, k[STEPS];
+    chunk_load<T>(k, (const T *)a.k, a.k_stride, d, at);
+    q.load((const T *)a.q + at.query * a.q_stride + at.head * a.head_dim, a.head_dim, d.aligned);
 #pragma unroll
-            for (int i = 0; i < HELD; i++) {
-                sum = fmaf(q[i], k[i], sum);
+    for (int step = 0; step < STEPS; step++) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < words::WORDS; i++) {
+            float left[words::COUNT], right[words::COUNT];
+            vector_unpack(left, q.words[i]);
+            vector_unpack(right, k[step].words[i]);
+#pragma unroll
+            for (int j = 0; j < words::COUNT; j++) {
+                sum = fmaf(left[j], right[j], sum);
             }
         }
-        for (int step = 4; step > 0; step /= 2) {
-            sum += __shfl_xor_sync(~0u, sum, step);
+#pragma unroll
+        for (int lane = 4; lane > 0; lane /= 2) {
+            sum += __shfl_xor_sync(~0u, sum, lane);
         }
-        if (threadIdx.x % 8 == 0 && key < at.end) {
-            scores[key - at.begin] = sum * (a.scale * LOG2_E);
+        const int row = step * ROWS + (int)threadIdx.x / 8, key = at.first + row;
+        if (threadIdx.x % 8 == 0) {
+            scores[row] = key >= at.begin && key < at.end ? sum * (a.scale * LOG2_E) : -INFINITY;
         }
     }
 }
 
-/* The largest of the scores, or the sum of 2^(score - top), in each thread. */
-LS_DEVICE float chunk_top(const float *scores, int count)
+/* The largest of the scores, and the sum of 2^(score - top), in each warp. */
+LS_DEVICE float chunk_top(const float *scores)
 {
-    float top = -INFINITY;
-    for (int i = (int)threadIdx.x % 32; i < count; i += 32) {
-        top = fmaxf(top, scores[i]);
-    }
-    for (int step = 16; step > 0; step /= 2) {
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+    float top = fmaxf(scores[threadIdx.x % 32], scores[threadIdx.x % 32 + 32]);
+    for (int lane = 16; lane > 0; lane /= 2) {
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, lane));
     }
     return top;
 }
 
-LS_DEVICE float chunk_sum(const float *scores, int count, float top)
+LS_DEVICE float chunk_sum(const float *scores, float top)
 {
-    float sum = 0.0f;
-    for (int i = (int)threadIdx.x % 32; i < count; i += 32) {
-        sum += exp2f(scores[i] - top);
-    }
-    for (int step = 16; step > 0; step /= 2) {
-        sum += __shfl_xor_sync(~0u, sum, step);
+    float sum = exp2f(scores[threadIdx.x % 32] - top) + exp2f(scores[threadIdx.x % 32 + 32] - top);
+    for (int lane = 16; lane > 0; lane /= 2) {
+        sum += __shfl_xor_sync(~0u, sum, lane);
     }
     return sum;
 }
@@ -106,35 +133,47 @@ template <class T>
 LS_DEVICE void chunk_values(const ls_attention_decode_args &d, const chunk_place &at, const float *scores,
                             float top, float *sums)
 {
-    constexpr int COUNT = 16 / sizeof(T);
-    const ls_attention_args &a = d.forward;
-    const int kv_head = at.head / (a.heads / a.kv_heads);
-    float sum[HELD], v[HELD];
+    using words = row_words<T>;
+    words v[STEPS];
+    chunk_load<T>(v, (const T *)d.forward.v, d.forward.v_stride, d, at);
 #pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        sum[i] = 0.0f;
-    }
-    for (int key = at.begin + (int)threadIdx.x / 8; key < at.end; key += ROWS) {
-        const float p = exp2f(scores[key - at.begin] - top);
-        row_load(v, (const T *)a.v + key * a.v_stride + kv_head * a.head_dim, a.head_dim, d.aligned);
+    for (int i = 0; i < words::WORDS; i++) {
+        float sum[words::COUNT] = {};
 #pragma unroll
-        for (int i = 0; i < HELD; i++) {
-            sum[i] = fmaf(p, v[i], sum[i]);
+        for (int step = 0; step < STEPS; step++) {
+            const float p = exp2f(scores[step * ROWS + (int)threadIdx.x / 8] - top);
+            float value[words::COUNT];
+            vector_unpack(value, v[step].words[i]);
+#pragma unroll
+            for (int j = 0; j < words::COUNT; j++) {
+                sum[j] = fmaf(p, value[j], sum[j]);
+            }
         }
-    }
 #pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        sum[i] += __shfl_xor_sync(~0u, sum[i], 8);
-        sum[i] += __shfl_xor_sync(~0u, sum[i], 16);
-        if (threadIdx.x % 32 < 8) {
-            const int col = (i / COUNT * 8 + (int)threadIdx.x % 8) * COUNT + i % COUNT;
-            sums[threadIdx.x / 32 * 256 + col] = sum[i];
+        for (int j = 0; j < words::COUNT; j++) {
+            sum[j] += __shfl_xor_sync(~0u, sum[j], 8);
+            sum[j] += __shfl_xor_sync(~0u, sum[j], 16);
+            if (threadIdx.x % 32 < 8) {
+                sums[threadIdx.x / 32 * SUMS + words::col(i) + j] = sum[j];
+            }
         }
     }
 }
 
+/* The sum of a column over the warps of a block. */
+LS_DEVICE float column_sum(const float *sums, int col)
+{
+    float sum = sums[col];
+#pragma unroll
+    for (int warp = 1; warp < WARPS; warp++) {
+        sum += sums[warp * SUMS + col];
+    }
+    return sum;
+}
+
 template <class T> LS_DEVICE void decode(const ls_attention_decode_args &d)
 {
+    static_assert(CHUNK == 64, "a lane reads two scores");
     LS_SHARED(float, scores);
     float *sums = scores + CHUNK;
     const chunk_place at = chunk_place_of(d);
@@ -143,13 +182,14 @@ template <class T> LS_DEVICE void decode(const ls_attention_decode_args &d)
     }
     chunk_scores<T>(d, at, scores);
     __syncthreads();
-    const float top = chunk_top(scores, at.end - at.begin), sum = chunk_sum(scores, at.end - at.begin, top);
+    const float top = chunk_top(scores), sum = chunk_sum(scores, top);
     chunk_values<T>(d, at, scores, top, sums);
     __syncthreads();
     const int dim = d.forward.head_dim;
-    float *to = d.partial + (int64_t)blockIdx.x * (dim + 2);
+    const int64_t number = ((int64_t)at.query * d.forward.heads + at.head) * d.chunks + blockIdx.x;
+    float *to = d.partial + number * (dim + 2);
     for (int col = threadIdx.x; col < dim; col += THREADS) {
-        to[col] = (sums[col] + sums[256 + col]) + (sums[512 + col] + sums[768 + col]);
+        to[col] = column_sum(sums, col);
     }
     if (threadIdx.x == 0) {
         to[dim] = sum;
@@ -157,29 +197,53 @@ template <class T> LS_DEVICE void decode(const ls_attention_decode_args &d)
     }
 }
 
-/* A block combines the chunks of one query and head. */
+/* The largest score of the chunks [begin, end), in each warp. tops: of the first of them. */
+LS_DEVICE float chunks_top(const float *tops, int count, int width)
+{
+    float top = -INFINITY;
+    for (int chunk = (int)threadIdx.x % 32; chunk < count; chunk += 32) {
+        top = fmaxf(top, tops[(int64_t)chunk * width]);
+    }
+    for (int lane = 16; lane > 0; lane /= 2) {
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, lane));
+    }
+    return top;
+}
+
+/* A block combines the chunks of one query and head: a warp sums every fourth chunk. */
 template <class T> LS_DEVICE void combine(const ls_attention_decode_args &d)
 {
+    LS_SHARED(float, sums);
     const ls_attention_args &a = d.forward;
-    const int head = blockIdx.x % a.heads, query = blockIdx.x / a.heads, width = a.head_dim + 2;
-    const int position = a.past + query, begin = max(0, position - a.reach + 1) / CHUNK;
-    const int end = position / CHUNK + 1;
-    const float *from = d.partial + (int64_t)blockIdx.x * d.chunks * width;
-    float top = -INFINITY, sum = 0.0f;
-    for (int chunk = begin; chunk < end; chunk++) {
-        top = fmaxf(top, from[(int64_t)chunk * width + a.head_dim + 1]);
-    }
-    for (int chunk = begin; chunk < end; chunk++) {
+    const int dim = a.head_dim, width = dim + 2, head = blockIdx.x, query = blockIdx.y;
+    const int position = a.past + query, lane = threadIdx.x % 32;
+    const int begin = max(0, position - a.reach + 1) / CHUNK, count = position / CHUNK + 1 - begin;
+    const float *from = d.partial + (((int64_t)query * a.heads + head) * d.chunks + begin) * width;
+    const float top = chunks_top(from + dim + 1, count, width);
+    /* The column dim is the sum of probabilities. */
+    float sum[DIM_MAX / 32 + 1] = {};
+#pragma unroll 2
+    for (int chunk = (int)threadIdx.x / 32; chunk < count; chunk += WARPS) {
         const float *part = from + (int64_t)chunk * width;
-        sum += part[a.head_dim] * exp2f(part[a.head_dim + 1] - top);
-    }
-    for (int col = threadIdx.x; col < a.head_dim; col += THREADS) {
-        float value = 0.0f;
-        for (int chunk = begin; chunk < end; chunk++) {
-            const float *part = from + (int64_t)chunk * width;
-            value += part[col] * exp2f(part[a.head_dim + 1] - top);
+        const float factor = exp2f(part[dim + 1] - top);
+#pragma unroll
+        for (int i = 0; i <= DIM_MAX / 32; i++) {
+            if (i * 32 + lane <= dim) {
+                sum[i] = fmaf(factor, part[i * 32 + lane], sum[i]);
+            }
         }
-        ((T *)a.out)[query * a.out_stride + head * a.head_dim + col] = from_float<T>(value / sum);
+    }
+#pragma unroll
+    for (int i = 0; i <= DIM_MAX / 32; i++) {
+        if (i * 32 + lane <= dim) {
+            sums[(int)threadIdx.x / 32 * SUMS + i * 32 + lane] = sum[i];
+        }
+    }
+    __syncthreads();
+    const float all = column_sum(sums, dim);
+    T *to = (T *)a.out + query * a.out_stride + head * dim;
+    for (int col = threadIdx.x; col < dim; col += THREADS) {
+        to[col] = from_float<T>(column_sum(sums, col) / all);
     }
 }
 

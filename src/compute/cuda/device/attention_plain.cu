@@ -334,8 +334,9 @@ template <class T> LS_DEVICE void dots(const ls_attention_gradient_args &g)
     for (int col = (int)threadIdx.x % 8 * COUNT; there && col < a.head_dim; col += 8 * COUNT) {
         float out[COUNT], dout[COUNT];
         const int64_t at = (int64_t)head * a.head_dim + col;
-        vector_load(out, (const T *)a.out + row * a.out_stride + at, a.head_dim - col, g.aligned);
-        vector_load(dout, (const T *)g.dout + row * g.dout_stride + at, a.head_dim - col, g.aligned);
+        const int count = a.head_dim - col;
+        vector_unpack(out, vector_load((const T *)a.out + row * a.out_stride + at, count, g.aligned));
+        vector_unpack(dout, vector_load((const T *)g.dout + row * g.dout_stride + at, count, g.aligned));
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             sum = fmaf(out[i], dout[i], sum);

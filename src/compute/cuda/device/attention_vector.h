@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * 16 bytes of a row as floats, for the attention kernels that read rows once.
+ * 16 bytes of a row, for the attention kernels that read rows once.
  */
 #ifndef LS_COMPUTE_CUDA_DEVICE_ATTENTION_VECTOR_H
 #define LS_COMPUTE_CUDA_DEVICE_ATTENTION_VECTOR_H
@@ -25,19 +25,31 @@ LS_DEVICE void vector_unpack(float (&to)[8], uint4 words)
     }
 }
 
-/* The first `count` elements, then zeros. aligned: `from` is 16-byte aligned, and none is missing. */
-template <class T, int COUNT>
-LS_DEVICE void vector_load(float (&to)[COUNT], const T *from, int count, bool aligned)
+LS_DEVICE uint32_t bits_of(float x)
 {
-    static_assert(COUNT * sizeof(T) == 16, "16 bytes");
+    return __float_as_uint(x);
+}
+
+LS_DEVICE uint32_t bits_of(bf16 x)
+{
+    return x.bits;
+}
+
+/* Four words of a row from `from` on, of which `count` elements exist; the others are 0. aligned: the
+ * words are 16-byte aligned, and all their elements exist or none. */
+template <class T> LS_DEVICE uint4 vector_load(const T *from, int count, bool aligned)
+{
+    uint32_t words[4] = {};
     if (aligned) {
-        vector_unpack(to, *(const uint4 *)from);
-        return;
+        return count > 0 ? *(const uint4 *)from : make_uint4(0, 0, 0, 0);
     }
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-        to[i] = i < count ? to_float(from[i]) : 0.0f;
+    for (int i = 0; i < 16 / (int)sizeof(T); i++) {
+        if (i < count) {
+            words[i * sizeof(T) / 4] |= bits_of(from[i]) << (i * sizeof(T) % 4 * 8);
+        }
     }
+    return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 #endif
