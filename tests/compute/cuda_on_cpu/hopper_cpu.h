@@ -238,22 +238,6 @@ LS_DEVICE void bulk_load(void *to, const void *from, uint32_t bytes, uint64_t *b
 
 /* ---- matrix products of warp groups ---- */
 
-LS_DEVICE uint64_t operand_rows(const void *tile)
-{
-    return (uint64_t)(shared_address(tile) >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
-}
-
-LS_DEVICE uint64_t operand_columns(const void *tile, uint32_t panel_bytes)
-{
-    return (uint64_t)(shared_address(tile) >> 4 & 0x3fff) | (uint64_t)(panel_bytes >> 4) << 16 | 64ull << 32 |
-           1ull << 62;
-}
-
-LS_DEVICE uint64_t operand_advance(uint64_t operand, uint32_t bytes)
-{
-    return operand + (bytes >> 4);
-}
-
 namespace cuda_on_cpu
 {
 

@@ -205,8 +205,10 @@ LS_DEVICE void keys_step(keys_sums<D> &sums, unsigned char *shared, keys_barrier
     wgmma_fence();
     product_of_registers<D, STEP>(sums.dk, slope_words, q, 1);
     wgmma_commit();
-    wgmma_wait<1>();
-    wgmma_hold(sums.dv);
+    if (D == 128) { /* there are no registers to let dV run into the next tile */
+        wgmma_wait<1>();
+        wgmma_hold(sums.dv);
+    }
 }
 
 template <int D>
@@ -254,7 +256,7 @@ template <int D> LS_DEVICE void keys_compute(const ls_sm90_backward &args, unsig
         if (work_of(round) < args.shape.work) {
             const key_item item = key_item_of(args.shape, work_of(round));
             mbarrier_wait(&b->kv_full, kv_phase);
-            keys_item_compute<D>(args, shared, b, item, (int)threadIdx.x / 128 - 1, place);
+            keys_item_compute<D>(args, shared, b, item, warp_uniform((int)threadIdx.x / 128 - 1), place);
             kv_phase ^= 1;
         }
     }
@@ -453,7 +455,7 @@ template <int D> LS_DEVICE void queries_compute(const ls_sm90_backward &args, un
         if (work_of(round) < args.shape.work) {
             const query_item item = query_item_of(args.shape, work_of(round));
             mbarrier_wait(&b->q_full, q_phase);
-            queries_item_compute<D>(args, shared, b, item, (int)threadIdx.x / 128 - 1, place);
+            queries_item_compute<D>(args, shared, b, item, warp_uniform((int)threadIdx.x / 128 - 1), place);
             q_phase ^= 1;
         }
     }

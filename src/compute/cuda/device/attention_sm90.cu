@@ -199,7 +199,7 @@ LS_DEVICE void forward_item_compute(const ls_sm90_forward &args, unsigned char *
 
 template <int D> LS_DEVICE void forward_compute(const ls_sm90_forward &args, unsigned char *shared, forward_barriers *b)
 {
-    const int group = (int)threadIdx.x / 128 - 1;
+    const int group = warp_uniform((int)threadIdx.x / 128 - 1);
     ring place = {0, 0};
     uint32_t q_phase = 0;
     if (group == 1) {

@@ -102,7 +102,7 @@ template <int D, int N>
 LS_DEVICE void product_of_rows(float (&d)[N / 2], const unsigned char *a, int a_rows, int a_row,
                                const unsigned char *b)
 {
-    const uint64_t first_a = operand_rows(a + a_row * PANEL_ROW_BYTES), first_b = operand_rows(b);
+    const operand first_a = operand_rows(a + a_row * PANEL_ROW_BYTES), first_b = operand_rows(b);
 #pragma unroll
     for (int step = 0; step < D / 16; step++) {
         const uint32_t within = (uint32_t)(step % 4 * 32), panel = (uint32_t)(step / 4 * PANEL_ROW_BYTES);
@@ -116,7 +116,7 @@ template <int D, int K>
 LS_DEVICE void product_of_registers(float (&d)[D / 2], const uint32_t (&a)[K / 4], const unsigned char *b,
                                     int accumulate)
 {
-    const uint64_t first_b = operand_columns(b, K * PANEL_ROW_BYTES);
+    const operand first_b = operand_columns(b, K * PANEL_ROW_BYTES);
 #pragma unroll
     for (int step = 0; step < K / 16; step++) {
         wgmma<D, TILE_ROWS_ARE_K>(d, a + step * 4, operand_advance(first_b, (uint32_t)(step * 16 * PANEL_ROW_BYTES)),

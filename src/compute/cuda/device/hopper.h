@@ -152,24 +152,6 @@ LS_DEVICE void bulk_load(void *to, const void *from, uint32_t bytes, uint64_t *b
 
 /* ---- matrix products of warp groups ---- */
 
-/* Operands whose tile rows are M or N. */
-LS_DEVICE uint64_t operand_rows(const void *tile)
-{
-    return (uint64_t)(shared_address(tile) >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
-}
-
-/* Operands whose tile rows are K; the panels of 64 columns are panel_bytes apart. */
-LS_DEVICE uint64_t operand_columns(const void *tile, uint32_t panel_bytes)
-{
-    return (uint64_t)(shared_address(tile) >> 4 & 0x3fff) | (uint64_t)(panel_bytes >> 4) << 16 | 64ull << 32 |
-           1ull << 62;
-}
-
-LS_DEVICE uint64_t operand_advance(uint64_t operand, uint32_t bytes)
-{
-    return operand + (bytes >> 4);
-}
-
 /* Before the first wgmma, and before one whose registers other instructions have changed. */
 LS_DEVICE void wgmma_fence()
 {
@@ -279,20 +261,56 @@ template <int N> LS_DEVICE void registers_shrink()
 
 #endif
 
+/*
+ * The lower half of an operand; the upper half is the same for all: groups of 8 rows are 1024 bytes
+ * apart, 128-byte swizzle. Operands that are the same in all threads should be made from values that
+ * the compiler knows to be the same (warp_uniform): it keeps them in uniform registers.
+ */
+typedef uint32_t operand;
+enum { OPERAND_UPPER = 1024 >> 4 | 1 << 30 };
+
+/* Operands whose tile rows are M or N. */
+LS_DEVICE operand operand_rows(const void *tile)
+{
+    return (shared_address(tile) >> 4 & 0x3fff) | 1 << 16;
+}
+
+/* Operands whose tile rows are K; the panels of 64 columns are panel_bytes apart. */
+LS_DEVICE operand operand_columns(const void *tile, uint32_t panel_bytes)
+{
+    return (shared_address(tile) >> 4 & 0x3fff) | panel_bytes >> 4 << 16;
+}
+
+LS_DEVICE operand operand_advance(operand from, uint32_t bytes)
+{
+    return from + (bytes >> 4);
+}
+
+LS_DEVICE uint64_t operand_whole(operand lower)
+{
+    return (uint64_t)OPERAND_UPPER << 32 | lower;
+}
+
+/* The value of lane 0, for values that are the same in all lanes: the compiler then knows. */
+LS_DEVICE int warp_uniform(int x)
+{
+    return __shfl_sync(~0u, x, 0);
+}
+
 /* D (64, N) = A B, or D += A B if accumulate. a: an operand by tile rows. */
 template <int N, operand_order B, int DN>
-LS_DEVICE void wgmma(float (&d)[DN], uint64_t a, uint64_t b, int accumulate)
+LS_DEVICE void wgmma(float (&d)[DN], operand a, operand b, int accumulate)
 {
     static_assert(DN == N / 2, "a thread has N / 2 accumulators");
-    wgmma_shared<N, B>::run(d, a, b, accumulate);
+    wgmma_shared<N, B>::run(d, operand_whole(a), operand_whole(b), accumulate);
 }
 
 /* The same with A in registers: 4 words per thread. */
 template <int N, operand_order B, int DN>
-LS_DEVICE void wgmma(float (&d)[DN], const uint32_t *a, uint64_t b, int accumulate)
+LS_DEVICE void wgmma(float (&d)[DN], const uint32_t *a, operand b, int accumulate)
 {
     static_assert(DN == N / 2, "a thread has N / 2 accumulators");
-    wgmma_registers<N, B>::run(d, a, b, accumulate);
+    wgmma_registers<N, B>::run(d, a, operand_whole(b), accumulate);
 }
 
 #endif

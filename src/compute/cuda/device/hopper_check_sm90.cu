@@ -23,7 +23,7 @@ LS_DEVICE uint32_t step_of_rows(int step, int rows)
     return (uint32_t)(step / 4 * rows * PANEL_ROW_BYTES + step % 4 * 32);
 }
 
-template <int N, operand_order B> LS_DEVICE uint64_t operand_b(const unsigned char *tile, int step)
+template <int N, operand_order B> LS_DEVICE operand operand_b(const unsigned char *tile, int step)
 {
     if (B == TILE_ROWS_ARE_N) {
         return operand_advance(operand_rows(tile), step_of_rows(step, N));
@@ -70,7 +70,7 @@ template <int N, operand_order B, bool A_IN_REGISTERS> LS_DEVICE void product(un
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < DEPTH / 16; step++) {
-        const uint64_t b = operand_b<N, B>(tile_b, step);
+        const operand b = operand_b<N, B>(tile_b, step);
         if (A_IN_REGISTERS) {
             wgmma<N, B>(d, words[step], b, step > 0);
         } else {
