@@ -36,7 +36,8 @@ static bool is_flat(const ls_tensor *t)
     return !t || t->rows == 1 || t->stride == t->cols;
 }
 
-/* gelu: x, dy (NULL in forward) and out have one shape. Without gaps between the rows it is one row. */
+/* gelu: x, dy (NULL in forward) and out have one shape. Without gaps between the rows it is one
+ * row. */
 static ls_status launch_gelu(ls_queue *queue, const kernel_pair *kernels, const ls_tensor *x,
                              const ls_tensor *dy, const ls_tensor *out)
 {

@@ -9,15 +9,15 @@
 
 enum {
     WIDTH_MAX = LS_NORM_TEAM_MAX * 2 * 8,
-    /* Backward has one tile for each block that runs at a time on 132 multiprocessors, whatever the
-     * GPU has: 512 threads of each, or 1024 where a thread has one octet. Each team has at least 8
-     * units, so that the tiles' own sums stay cheap. */
+    /* Backward has one tile for each block that runs at a time on 132 multiprocessors with 512
+     * threads each, whatever the GPU has. Each team has at least 8 units, so that the tiles' own
+     * sums stay cheap. */
     MULTIPROCESSORS = 132,
     THREADS = 512,
     TEAM_UNITS_MIN = 8,
 };
 
-/* How the threads of a block divide a unit; see device/norm.h. */
+/* How threads share a unit; see device/norm.h. */
 typedef struct geometry {
     uint32_t team, octets, block_threads;
 } geometry;
@@ -26,11 +26,12 @@ static geometry geometry_of(int64_t width)
 {
     LS_ASSERT(width >= 1 && width <= WIDTH_MAX);
     const uint32_t octets = (uint32_t)(width + 7) / 8;
-    if (octets <= 32) {
-        return (geometry){octets <= 8 ? 8 : octets <= 16 ? 16 : 32, 1, LS_NORM_BLOCK_THREADS};
+    if (octets <= 64) {
+        const uint32_t team = octets <= 8 ? 4 : octets <= 16 ? 8 : octets <= 32 ? 16 : 32;
+        return (geometry){team, 2, LS_NORM_BLOCK_THREADS};
     }
     if (octets <= 96) {
-        return (geometry){32, octets <= 64 ? 2 : 3, LS_NORM_BLOCK_THREADS};
+        return (geometry){32, 3, LS_NORM_BLOCK_THREADS};
     }
     const uint32_t team = (octets + 63) / 64 * 32;
     return (geometry){team, 2, team};
@@ -48,8 +49,7 @@ static int64_t tile_units_min(geometry g)
 
 static int64_t tile_count_max(geometry g)
 {
-    const uint32_t threads = g.octets == 1 ? 2 * THREADS : THREADS;
-    return MULTIPROCESSORS * (threads / g.block_threads);
+    return MULTIPROCESSORS * (THREADS / g.block_threads);
 }
 
 static int64_t tile_units(int64_t units, geometry g)
@@ -102,9 +102,9 @@ static int64_t stride_of(const ls_tensor *t)
 
 static ls_status launch_forward(ls_queue *queue, ls_norm_forward_args *args, ls_dtype dtype)
 {
-    static const ls_cuda_kernel kernels[2][LS_NORM_OCTETS_MAX] = {
-        {{"norm", "norm_forward_f32_1"}, {"norm", "norm_forward_f32_2"}, {"norm", "norm_forward_f32_3"}},
-        {{"norm", "norm_forward_bf16_1"}, {"norm", "norm_forward_bf16_2"}, {"norm", "norm_forward_bf16_3"}},
+    static const ls_cuda_kernel kernels[2][2] = {
+        {{"norm", "norm_forward_f32_2"}, {"norm", "norm_forward_f32_3"}},
+        {{"norm", "norm_forward_bf16_2"}, {"norm", "norm_forward_bf16_3"}},
     };
     const geometry g = geometry_of(args->units.width);
     const uint32_t teams = g.block_threads / g.team;
@@ -112,7 +112,7 @@ static ls_status launch_forward(ls_queue *queue, ls_norm_forward_args *args, ls_
         return LS_OK;
     }
     return ls_cuda_launch(
-        ls_cuda_of(queue), kernels[dtype == LS_BF16][g.octets - 1],
+        ls_cuda_of(queue), kernels[dtype == LS_BF16][g.octets - 2],
         (ls_cuda_grid){.x = (args->units.count + teams - 1) / teams, .threads = g.block_threads}, args);
 }
 
@@ -159,21 +159,13 @@ ls_status ls_cuda_norm_forward_residual(ls_queue *queue, const ls_norm *norm, co
 
 static ls_cuda_kernel backward_kernel(bool is_layer, ls_dtype dtype, uint32_t octets)
 {
-    static const ls_cuda_kernel kernels[2][2][LS_NORM_OCTETS_MAX] = {
-        {{{"norm", "norm_backward_rms_f32_1"},
-          {"norm", "norm_backward_rms_f32_2"},
-          {"norm", "norm_backward_rms_f32_3"}},
-         {{"norm", "norm_backward_rms_bf16_1"},
-          {"norm", "norm_backward_rms_bf16_2"},
-          {"norm", "norm_backward_rms_bf16_3"}}},
-        {{{"norm", "norm_backward_layer_f32_1"},
-          {"norm", "norm_backward_layer_f32_2"},
-          {"norm", "norm_backward_layer_f32_3"}},
-         {{"norm", "norm_backward_layer_bf16_1"},
-          {"norm", "norm_backward_layer_bf16_2"},
-          {"norm", "norm_backward_layer_bf16_3"}}},
+    static const ls_cuda_kernel kernels[2][2][2] = {
+        {{{"norm", "norm_backward_rms_f32_2"}, {"norm", "norm_backward_rms_f32_3"}},
+         {{"norm", "norm_backward_rms_bf16_2"}, {"norm", "norm_backward_rms_bf16_3"}}},
+        {{{"norm", "norm_backward_layer_f32_2"}, {"norm", "norm_backward_layer_f32_3"}},
+         {{"norm", "norm_backward_layer_bf16_2"}, {"norm", "norm_backward_layer_bf16_3"}}},
     };
-    return kernels[is_layer][dtype == LS_BF16][octets - 1];
+    return kernels[is_layer][dtype == LS_BF16][octets - 2];
 }
 
 /* Adds the tiles' sums. */

@@ -24,7 +24,8 @@ template <class T> LS_DEVICE float quotient(float a, float b)
 #endif
 }
 
-/* The octet k of the thread: its row, first column and elements in it, none if it is past the end. */
+/* The octet k of the thread: its row, its first column, and the elements in it, none past the
+ * end. */
 struct octet {
     int64_t row;
     int column, count;

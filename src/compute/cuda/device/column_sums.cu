@@ -72,8 +72,8 @@ LS_KERNEL __launch_bounds__(LS_COLUMN_SUMS_COLUMNS) column_sums_bf16(ls_column_s
 }
 LS_KERNEL_EXPORT(column_sums_bf16)
 
-/* Thread (x, y) of a block adds parts y, y + 32, ... of its column; the first row of threads adds these
- * sums in order. */
+/* Thread (x, y) of a block adds parts y, y + 32, ... of its column; the first row of threads adds
+ * these sums in order. */
 LS_KERNEL __launch_bounds__(LS_COMBINE_COLUMNS *LS_COMBINE_LANES) combine_parts(ls_combine_parts_args args)
 {
     __shared__ float shared[LS_COMBINE_LANES][LS_COMBINE_COLUMNS];

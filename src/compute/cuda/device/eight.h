@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Eight neighbouring elements, what a thread of the memory-bound kernels loads and stores at a time:
- * 16 bytes of bfloat16 or 32 of float32, kept as they are in memory.
+ * Eight neighbouring elements, what a thread of the memory-bound kernels loads and stores at a
+ * time: 16 bytes of bfloat16 or 32 of float32, kept as they are in memory.
  *
  * `vector` says that every address is 16-byte aligned and every row a multiple of eight elements
- * long. Otherwise elements are moved one by one, and those past the end of a row are zero. Both ways
- * give the same values, so a kernel's bits do not depend on it.
+ * long. Otherwise elements are moved one by one, and those past the end of a row are zero. Both
+ * ways give the same values, so a kernel's bits do not depend on it.
  */
 #ifndef LS_COMPUTE_CUDA_DEVICE_EIGHT_H
 #define LS_COMPUTE_CUDA_DEVICE_EIGHT_H
@@ -66,8 +66,8 @@ LS_DEVICE void pack(const float (&from)[8], eight<float> &to)
     to.high.w = __float_as_uint(from[7]);
 }
 
-/* Hides where the bits came from, so that the compiler unpacks them again instead of keeping what it
- * computed from them in registers. */
+/* Hides where the bits came from, so that the compiler unpacks them again instead of keeping what
+ * it computed from them in registers. */
 LS_DEVICE void forget(uint4 &bits)
 {
 #ifdef __CUDACC__

@@ -252,8 +252,8 @@ LS_DEVICE void unit_backward(const ls_norm_backward_args &args, const place &p, 
     }
 }
 
-/* Adds what the teams of the block hold, in the order of the teams, and writes the sums. `shared` is
- * (teams, width) floats. */
+/* Adds what the teams of the block hold, in the order of the teams, and writes the sums. `shared`
+ * is (teams, width) floats. */
 template <int N>
 LS_DEVICE void combine_teams(const ls_norm_units &units, const float (&sums)[N][8], float *shared, float *out)
 {
@@ -286,7 +286,7 @@ template <class T, int N, bool LAYER> LS_DEVICE void backward(const ls_norm_back
     LS_SHARED(float, shared);
     /* The next unit is loaded while this one is computed, where there are registers for it. */
     const bool ahead = N == 2 && sizeof(T) == 2;
-    /* The weight stays in registers where there are some; else every unit loads it from the cache. */
+    /* So does the weight stay; else every unit loads it from the cache. */
     const bool hold_weight = N <= 2 || sizeof(T) == 4;
     const ls_norm_units &units = args.units;
     const uint32_t teams = blockDim.x / units.team;
@@ -325,8 +325,8 @@ template <class T, int N, bool LAYER> LS_DEVICE void backward(const ls_norm_back
     }
 }
 
-/* `blocks` limits the registers, so that the tiles that compute/cuda/norm.c makes run in one wave: 1024
- * threads of each multiprocessor where a thread has one octet, 512 of the others. */
+/* `blocks` limits the registers, so that the tiles that compute/cuda/norm.c makes run in one wave:
+ * 512 threads on each multiprocessor. */
 #define NORM_KERNELS(T, name, octets, threads, blocks)                                                       \
     LS_KERNEL __launch_bounds__(threads, blocks) norm_forward_##name##_##octets(ls_norm_forward_args args)   \
     {                                                                                                        \
@@ -346,9 +346,7 @@ template <class T, int N, bool LAYER> LS_DEVICE void backward(const ls_norm_back
     }                                                                                                        \
     LS_KERNEL_EXPORT(norm_backward_rms_##name##_##octets)
 
-NORM_KERNELS(bf16, bf16, 1, LS_NORM_BLOCK_THREADS, 8)
 NORM_KERNELS(bf16, bf16, 2, LS_NORM_TEAM_MAX, 1)
 NORM_KERNELS(bf16, bf16, 3, LS_NORM_BLOCK_THREADS, 4)
-NORM_KERNELS(float, f32, 1, LS_NORM_BLOCK_THREADS, 4)
 NORM_KERNELS(float, f32, 2, LS_NORM_TEAM_MAX, 1)
 NORM_KERNELS(float, f32, 3, LS_NORM_BLOCK_THREADS, 2)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arguments of the kernels of rotary.cu: rotary_f32 and rotary_bf16. A thread takes one octet of the
- * first half of a head and the octet it is paired with, in up to LS_ROTARY_HEADS neighbouring heads
- * of one row.
+ * Arguments of the kernels of rotary.cu: rotary_f32 and rotary_bf16. A thread takes one octet of
+ * the first half of a head and the octet it is paired with, in up to LS_ROTARY_HEADS neighbouring
+ * heads of one row.
  */
 #ifndef LS_COMPUTE_CUDA_DEVICE_ROTARY_H
 #define LS_COMPUTE_CUDA_DEVICE_ROTARY_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Sums over a team of threads, in an order that depends on its size only. A team is 8, 16 or 32
- * neighbouring threads of a warp, or, if it is larger, the whole block.
+ * Sums over a team of threads, in an order that depends on its size only. A team is 4, 8, 16 or
+ * 32 neighbouring threads of a warp, or, if it is larger, the whole block.
  */
 #ifndef LS_COMPUTE_CUDA_DEVICE_TEAM_H
 #define LS_COMPUTE_CUDA_DEVICE_TEAM_H
@@ -48,7 +48,9 @@ template <class V> LS_DEVICE V team_sum(V value, int team, team_scratch<V> *scra
     if (team >= 16) {
         add_lane(value, 8);
     }
-    add_lane(value, 4);
+    if (team >= 8) {
+        add_lane(value, 4);
+    }
     add_lane(value, 2);
     add_lane(value, 1);
     if (team <= 32) {
