@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ten jobs of three accounts with different priorities, a sweep of four and a preemption: submitted, run to their ends, and accounted for.
+# Ten jobs of three accounts with different priorities, a sweep of four and a preemption: submitted,
+# run to their ends, and accounted for.
 #
-#   examples/queue/run.sh                              on a daemon of its own with four slots, in a temporary folder
-#   LOCKSTEP_HOME=... examples/queue/run.sh --here     on the daemon that runs there, with any engine (also Slurm)
+#   examples/queue/run.sh
+#       on a daemon of its own with four slots, in a temporary folder
+#   LOCKSTEP_HOME=... examples/queue/run.sh --here
+#       on the daemon that runs there, with any engine (also Slurm)
 #
-# LOCKSTEP names the program if it is not in the PATH. Exits with 0 if everything ended as it should.
+# LOCKSTEP names the program if it is not in the PATH. Exits with 0 if everything ended as it
+# should.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 lockstep=${LOCKSTEP:-lockstep}
@@ -22,7 +26,8 @@ say() { printf '\n== %s\n' "$*"; }
 if [ -n "$own" ]; then
     export LOCKSTEP_HOME=$work/home
     mkdir -p "$LOCKSTEP_HOME"
-    # By default a job runs for at least a minute before it may be stopped for another: too long for an example.
+    # By default a job runs for at least a minute before it may be stopped for another: too long for
+    # an example.
     printf 'policy: {min_run: 100ms}\nmoney: {price: 2.5, currency: USD}\n' >"$LOCKSTEP_HOME/config.yaml"
     "$lockstep" up --slots 4
     "$lockstep" accounts research --weight 3 >/dev/null
@@ -71,8 +76,8 @@ say "the sweep"
 say "who used what"
 "$lockstep" usage
 
-# The long run was stopped for more urgent jobs, saved, and resumed where it was: all its steps are there, each once. A run that was
-# faster than the jobs that were to stop it has ended before.
+# The long run was stopped for more urgent jobs, saved, and resumed where it was: all its steps are
+# there, each once. A run that was faster than the jobs that were to stop it has ended before.
 preempted=$("$lockstep" ps "$long" --json | sed -n 's/.*"preemptions": *\([0-9]*\).*/\1/p')
 if [ "$preempted" -ge 1 ]; then
     say "job $long was preempted for more urgent jobs, and continued"

@@ -116,8 +116,8 @@ typedef struct ls_dataset_options {
  * Errors, each with the file and the place in it:
  *   LS_ERR_NOT_FOUND  no file matches a pattern
  *   LS_ERR_DATA       an empty, truncated or binary file; broken UTF-8; a broken record, or one
- *                     without the field; a token id beyond the vocabulary; fewer than T+1 tokens in a
- *                     source, or fewer than 2 in validation
+ *                     without the field; a token id beyond the vocabulary; fewer than T+1 tokens in
+ *                     a source, or fewer than 2 in validation
  *   LS_ERR_INVALID    an option outside its range; text without a tokenizer
  *   LS_ERR_MEMORY, LS_ERR_IO, and what `stop` returned
  *

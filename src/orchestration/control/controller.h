@@ -3,10 +3,10 @@
  * Controller: the state machine of all jobs. It is pure: it has no clock, files or processes. Its
  * owner hands in what happened and carries out what comes out, in this order:
  *
- *      calls (API) ─┐                                   ┌─ rows and journal ──▶ store, one transaction
- *      reports ─────┼─▶ controller ─▶ ls_controller_turn ┤        │ on the disk
- *      time ────────┘     (state)       (policy's pass)  ├─ orders ▼──────────▶ engine
- *                                                        └─ replies ──────────▶ callers
+ *   calls (API) ─┐                                   ┌─ rows and journal ──▶ store, one transaction
+ *   reports ─────┼─▶ controller ─▶ ls_controller_turn ┤        │ on the disk
+ *   time ────────┘     (state)       (policy's pass)  ├─ orders ▼──────────▶ engine
+ *                                                     └─ replies ──────────▶ callers
  *
  * A turn handles all that came in since the last one. An order or a reply leaves only after what
  * led to it is on the disk, so a crash between any two of these steps leaves rows from which
@@ -38,7 +38,8 @@ typedef struct ls_caller {
 /* What a caller can ask for. Arguments -> answer; ? marks what may be missing. */
 typedef enum ls_verb {
     /* A request (ls_job_spec_parse), "avoid"?: [names under runs]
-     *   -> 201 {"job", "state", "run_dir"}; 200 when the user has a job with the same "key" already */
+     *   -> 201 {"job", "state", "run_dir"}; 200 when the user has a job with the same "key"
+     *   already */
     LS_VERB_SUBMIT,
     /* A request with "set": {key: [values]}, "running_max"?, "samples"?
      *   -> 201 {"jobs": [..], "group"} */

@@ -76,7 +76,7 @@ static void hosts_file_refuses(void **state)
         const char *text, *says;
     } bad[] = {
         {"", "does not list any host"},
-        {"# nobody\n", "does not list any host"},
+        {"# no host yet\n", "does not list any host"},
         {"a\na\n", ":2: host a is listed twice"},
         {"a slots=0\n", ":1: 'slots=0'"},
         {"a slots=257\n", "slots, the number of ranks that the host may run, must be 1 to 256"},
