@@ -236,6 +236,8 @@ ls_answer ls_change_job(ls_controller *c, const ls_caller *caller, ls_entry *ent
 json_t *ls_upkeep_new(void);
 bool ls_upkeep_is_paused(const ls_controller *c);
 bool ls_upkeep_is_drained(const ls_controller *c, const char *node);
+/* The maintenance that begins at this time, as an object of c->upkeep; NULL: none. */
+const json_t *ls_upkeep_window(const ls_controller *c, uint64_t begin_ms);
 /* Tells the policy which nodes may be used. To be called when a node goes or returns, too. */
 void ls_upkeep_apply(ls_controller *c);
 ls_answer ls_upkeep_pause(ls_controller *c, const ls_caller *caller, const json_t *arguments);

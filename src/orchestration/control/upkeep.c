@@ -40,6 +40,17 @@ bool ls_upkeep_is_drained(const ls_controller *c, const char *node)
     return json_object_get(json_object_get(c->upkeep, "drained"), node) != NULL;
 }
 
+const json_t *ls_upkeep_window(const ls_controller *c, uint64_t begin_ms)
+{
+    for (size_t i = 0; i < json_array_size(windows_of(c)); i++) {
+        const json_t *window = json_array_get(windows_of(c), i);
+        if (ls_controller_ms(moment(window, "begin")) == begin_ms) {
+            return window;
+        }
+    }
+    return NULL;
+}
+
 /* Tells the policy on which places jobs may start, and when none may run. */
 void ls_upkeep_apply(ls_controller *c)
 {

@@ -49,18 +49,31 @@ static void append_free(uint32_t devices, ls_text *text)
     }
 }
 
-/* "maintenance begins in 30 min 00 s, and ...", or "there is maintenance for another 2 h 00 min" */
+/* " (by ann: new disks)" */
+static void append_note(const json_t *note, ls_text *text)
+{
+    const char *by = json_string_value(json_object_get(note, "by"));
+    const char *reason = json_string_value(json_object_get(note, "reason"));
+    if (!note) {
+        return;
+    }
+    ls_text_printf(text, " (by %s%s", by ? by : "?", reason ? ": " : "");
+    ls_text_append_printable(text, reason ? reason : "", reason ? strlen(reason) : 0, "");
+    ls_text_append(text, ")");
+}
+
+/* "maintenance begins in 30 min 00 s (by ann), and ...", or "there is maintenance for another 2 h
+ * 00 min (by ann)" */
 static void append_maintenance(const ls_controller *c, const ls_why *why, ls_text *text)
 {
     const uint64_t now_ms = ls_controller_ms(c->time_s);
-    if (why->window.begin_ms > now_ms) {
-        ls_text_printf(text,
-                       "maintenance begins in %s, and nothing says that the job ends before (job.time_limit)",
-                       ls_duration_of(1e-3 * (double)(why->window.begin_ms - now_ms)).text);
-    } else {
-        ls_text_printf(text, "there is maintenance for another %s",
-                       ls_duration_of(1e-3 * (double)(why->window.end_ms - now_ms)).text);
-    }
+    const bool is_ahead = why->window.begin_ms > now_ms;
+    ls_text_printf(
+        text, is_ahead ? "maintenance begins in %s" : "there is maintenance for another %s",
+        ls_duration_of(1e-3 * (double)((is_ahead ? why->window.begin_ms : why->window.end_ms) - now_ms))
+            .text);
+    append_note(ls_upkeep_window(c, why->window.begin_ms), text);
+    ls_text_append(text, is_ahead ? ", and nothing says that the job ends before (job.time_limit)" : "");
 }
 
 /* Whether a job at this stage would be looked at if the queue were not paused. */
@@ -72,16 +85,12 @@ static bool waits_for_resume(const ls_controller *c, const ls_why *why)
 /* "the queue is paused (by ann: new disks) until 'lockstep resume'" */
 static void append_paused(const ls_controller *c, ls_text *text)
 {
-    const json_t *note = json_object_get(c->upkeep, "paused");
-    const char *by = json_string_value(json_object_get(note, "by"));
-    const char *reason = json_string_value(json_object_get(note, "reason"));
-    ls_text_printf(text, "the queue is paused (by %s", by ? by : "?");
-    ls_text_append(text, reason ? ": " : "");
-    ls_text_append_printable(text, reason ? reason : "", reason ? strlen(reason) : 0, "");
-    ls_text_append(text, ") until 'lockstep resume'");
+    ls_text_append(text, "the queue is paused");
+    append_note(json_object_get(c->upkeep, "paused"), text);
+    ls_text_append(text, " until 'lockstep resume'");
 }
 
-/* What is drained explains why less is free than there seems to be. */
+/* "; node gpu1 is drained (by ann: noise)": explains why less is free than there seems to be. */
 static void append_drained(const ls_controller *c, ls_text *text)
 {
     const char *node;
@@ -89,6 +98,7 @@ static void append_drained(const ls_controller *c, ls_text *text)
     json_object_foreach(json_object_get(c->upkeep, "drained"), node, note)
     {
         ls_text_printf(text, "; node %s is drained", node);
+        append_note(note, text);
     }
 }
 
@@ -145,6 +155,7 @@ static void append_sentence(const ls_controller *c, const ls_job *job, const ls_
         } else {
             append_free(0, text);
         }
+        append_drained(c, text);
         break;
     case LS_WHY_RESERVATION:
         ls_text_append(text, "the free devices are reserved for a job that comes first, and this one would "

@@ -186,7 +186,7 @@ static void drained_nodes_keep_what_runs(void **state)
     const uint64_t waits = submit(1, "");
     assert_state(waits, QUEUED);
     assert_int_equal(on(LS_VERB_WHY, waits), 200);
-    assert_true(says("text", "none is free; node here is drained"));
+    assert_true(says("text", "none is free; node here is drained (by root: noise)"));
     assert_int_equal(call(LS_VERB_NODES, "{}"), 200);
     const json_t *node = json_array_get(json_object_get(w.answer, "nodes"), 0);
     assert_string_equal(json_string_value(json_object_get(node, "state")), "draining");
@@ -227,7 +227,9 @@ static void nothing_runs_in_maintenance(void **state)
     assert_state(slow, QUEUED);
     assert_int_equal(on(LS_VERB_WHY, slow), 200);
     assert_string_equal(words("stage"), "maintenance");
-    assert_true(says("text", "maintenance begins in 1 h 00 min, and nothing says that the job ends before"));
+    assert_true(says("text",
+                     "maintenance begins in 1 h 00 min (by root: disks), and nothing says that the job ends "
+                     "before"));
     assert_float_equal(json_number_value(json_object_get(w.answer, "eta_s")), 4200.0, 1.0);
     const json_t *changes = json_object_get(w.answer, "counterfactuals");
     assert_string_equal(json_string_value(json_object_get(json_array_get(changes, 0), "text")),
@@ -244,7 +246,7 @@ static void nothing_runs_in_maintenance(void **state)
     assert_state(brief, STOPPING); /* its limit was over before */
     ends(brief, 143);
     assert_int_equal(on(LS_VERB_WHY, saves), 200);
-    assert_true(says("text", "there is maintenance for another 10 min 00 s"));
+    assert_true(says("text", "there is maintenance for another 10 min 00 s (by root: disks)"));
     w.now_s += 600.0;
     turn();
     assert_state(saves, STARTING);
