@@ -7,8 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After this time a name is looked up again; the old one is used until then. */
+/* After this time a name is looked up again; the old one is used until the answer is there. */
 #define FRESH_NS (60 * UINT64_C(1000000000))
+/* After this time the old one is not used any more, and the request waits: the number may belong to
+ * nobody by now, or to another user. */
+#define STALE_NS (120 * UINT64_C(1000000000))
 
 enum { NAMES_MAX = 256 };
 
@@ -85,7 +88,7 @@ bool ls_api_names_find(ls_api_names *all, uint32_t uid, const char **name_out, u
     if (!found->is_known || now_ns - found->known_ns > FRESH_NS) {
         ask(found);
     }
-    *name_out = found->is_known ? found->text : NULL;
+    *name_out = found->is_known && now_ns - found->known_ns <= STALE_NS ? found->text : NULL;
     *gid_out = found->gid;
     return true;
 }
