@@ -45,7 +45,8 @@ static const ls_option up_options[] = {
      .type = LS_OPTION_BOOL,
      FIELD(check),
      .default_text = "false",
-     .help = "check config.yaml and the options, and start nothing; exit code 2 for an error"},
+     .help = "check config.yaml, the options, the address, the TLS files and the engine, and start nothing; "
+             "exit code 2 for an error"},
     {.key = "engine",
      .type = LS_OPTION_STRING,
      FIELD(engine),
@@ -111,8 +112,8 @@ static ls_status check_owner(const char *home)
     ls_user_name(info.st_uid, name);
     return ls_fail(LS_ERR_INVALID,
                    info.st_uid == 0
-                       ? "%s belongs to %s, whose daemon serves every user of this machine: there "
-                         "is no need for 'up'. For a queue of your own, set LOCKSTEP_HOME"
+                       ? "%s belongs to %s, whose daemon serves every user of this machine, so "
+                         "'up' is not needed. For a queue of your own, set LOCKSTEP_HOME"
                        : "%s belongs to %s: only that user can start a daemon there. For a queue "
                          "of your own, set LOCKSTEP_HOME",
                    home, name);
@@ -278,17 +279,14 @@ static const ls_calibration *find_calibration(ls_arena *arena)
     return found ? calibration : NULL;
 }
 
-/* What is read when the daemon starts, without starting it. */
+/* What the daemon would refuse at its start, without starting it. */
 static ls_status check_settings(const ls_invocation *invocation, const char *home,
                                 const ls_daemon_settings *settings)
 {
     const up_settings *up = invocation->settings;
     const char *path = ls_path_join(invocation->arena, home, "config.yaml");
     const bool is_there = ls_path_exists(path);
-    for (uint64_t i = 0; i < settings->accounts.count; i++) {
-        ls_account account;
-        LS_TRY(ls_daemon_account_parse(settings->accounts.items[i], &account));
-    }
+    LS_TRY(ls_daemon_check(home, settings));
     if (up->json) {
         json_t *root = json_pack("{s:s, s:b}", "config", path, "exists", is_there);
         ls_print_json(root);

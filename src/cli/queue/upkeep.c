@@ -55,18 +55,68 @@ static void append_note(ls_text *text, const json_t *note)
     ls_text_append(text, "\n");
 }
 
-static void append_upkeep(ls_text *text, const json_t *upkeep)
+/* Whether some machine can start jobs, according to `lockstep nodes`; yes when it does not say. */
+static bool has_machine_in_use(const json_t *upkeep)
 {
-    const json_t *paused = json_object_get(upkeep, "paused"),
-                 *windows = json_object_get(upkeep, "maintenance");
-    const char *node;
-    json_t *note;
+    const json_t *node;
+    json_t *answer = NULL;
+    size_t i;
+    if (json_object_size(json_object_get(upkeep, "drained")) == 0) {
+        return true;
+    }
+    if (ls_queue_get(&answer, "/v1/nodes") != LS_OK) {
+        ls_error_clear();
+        return true;
+    }
+    const json_t *nodes = json_object_get(answer, "nodes");
+    bool found = json_array_size(nodes) == 0;
+    json_array_foreach(nodes, i, node)
+    {
+        const char *state = ls_queue_string(node, "state");
+        found = found || (state && strcmp(state, "up") == 0);
+    }
+    json_decref(answer);
+    return found;
+}
+
+/* The maintenance of this moment; NULL: there is none. */
+static const json_t *window_now(const json_t *upkeep)
+{
+    const json_t *windows = json_object_get(upkeep, "maintenance");
+    const double now_s = ls_clock_wall_s();
+    for (size_t i = 0; i < json_array_size(windows); i++) {
+        const json_t *window = json_array_get(windows, i);
+        if (ls_queue_number(window, "begin") <= now_s && now_s < ls_queue_number(window, "end")) {
+            return window;
+        }
+    }
+    return NULL;
+}
+
+/* Whether jobs start, and if not, what prevents it. */
+static void append_verdict(ls_text *text, const json_t *upkeep)
+{
+    const json_t *paused = json_object_get(upkeep, "paused"), *window = window_now(upkeep);
     if (json_is_object(paused)) {
         ls_text_append(text, "the queue is paused");
         append_note(text, paused);
+    } else if (window) {
+        ls_text_append(text, "no job starts: there is maintenance until ");
+        append_moment(text, ls_queue_number(window, "end"));
+        ls_text_append(text, "\n");
+    } else if (!has_machine_in_use(upkeep)) {
+        ls_text_append(text, "no job starts: every machine is drained or down\n");
     } else {
         ls_text_append(text, "the queue starts jobs\n");
     }
+}
+
+static void append_upkeep(ls_text *text, const json_t *upkeep)
+{
+    const json_t *windows = json_object_get(upkeep, "maintenance");
+    const char *node;
+    json_t *note;
+    append_verdict(text, upkeep);
     json_object_foreach(json_object_get(upkeep, "drained"), node, note)
     {
         ls_text_printf(text, "node %s is drained", node);
@@ -126,8 +176,8 @@ const ls_command ls_command_pause = {
     .words = "",
     .summary = "let no more jobs of the queue start",
     .details = "Running jobs continue, and jobs can be submitted, but none starts until 'lockstep\n"
-               "resume'. Only the user who runs the daemon may do that. A pause outlives the\n"
-               "daemon.\n"
+               "resume'. Only the user who runs the daemon may do that. A pause remains in\n"
+               "force when the daemon is restarted.\n"
                "\n"
                "Example:\n"
                "  lockstep pause --reason 'the file server is being repaired'",

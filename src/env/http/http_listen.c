@@ -76,7 +76,8 @@ static bool is_loopback(const struct sockaddr *address)
     return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
 }
 
-static ls_status bind_tcp(const struct addrinfo *found, const char *text, int *fd_out)
+/* fd_out: -1 if may_be_in_use and another socket has the port. */
+static ls_status bind_tcp(const struct addrinfo *found, const char *text, bool may_be_in_use, int *fd_out)
 {
     const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1;
     if (fd < 0) {
@@ -86,14 +87,16 @@ static ls_status bind_tcp(const struct addrinfo *found, const char *text, int *f
     if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
         const int error = errno;
         close(fd);
-        return ls_fail_errno(error, "can't listen at %s", text);
+        *fd_out = -1;
+        return may_be_in_use && error == EADDRINUSE ? LS_OK
+                                                    : ls_fail_errno(error, "can't listen at %s", text);
     }
     *fd_out = fd;
     return LS_OK;
 }
 
-ls_status ls_http_listen_tcp(const char *text, bool has_tls, const char *tls_settings, int *fd_out,
-                             bool *is_loopback_out)
+static ls_status listen_tcp(const char *text, const char *tls_settings, bool has_tls, bool may_be_in_use,
+                            int *fd_out, bool *is_loopback_out)
 {
     ls_http_address address;
     LS_TRY(ls_http_address_parse(text, &address));
@@ -106,7 +109,7 @@ ls_status ls_http_listen_tcp(const char *text, bool has_tls, const char *tls_set
     const bool is_local = is_loopback(found->ai_addr);
     int fd = -1;
     const ls_status status = is_local || has_tls
-                                 ? bind_tcp(found, text, &fd)
+                                 ? bind_tcp(found, text, may_be_in_use, &fd)
                                  : ls_fail(LS_ERR_INVALID,
                                            "other machines can reach the address %s, so it needs TLS: give a "
                                            "certificate and its key (%s), or listen at 127.0.0.1",
@@ -115,6 +118,23 @@ ls_status ls_http_listen_tcp(const char *text, bool has_tls, const char *tls_set
     LS_TRY(status);
     *is_loopback_out = is_local;
     *fd_out = fd;
+    return LS_OK;
+}
+
+ls_status ls_http_listen_tcp(const char *text, bool has_tls, const char *tls_settings, int *fd_out,
+                             bool *is_loopback_out)
+{
+    return listen_tcp(text, tls_settings, has_tls, false, fd_out, is_loopback_out);
+}
+
+ls_status ls_http_listen_check(const char *text, bool has_tls, const char *tls_settings)
+{
+    int fd = -1;
+    bool is_local = false;
+    LS_TRY(listen_tcp(text, tls_settings, has_tls, true, &fd, &is_local));
+    if (fd >= 0) {
+        close(fd);
+    }
     return LS_OK;
 }
 

@@ -33,6 +33,13 @@ LS_MUST_CHECK ls_status ls_http_address_parse(const char *text, ls_http_address 
 LS_MUST_CHECK ls_status ls_http_listen_tcp(const char *text, bool has_tls, const char *tls_settings,
                                            int *fd_out, bool *is_loopback_out);
 
+/*
+ * Whether ls_http_listen_tcp would accept the address, without keeping it open. A port that is in
+ * use is accepted: it may be the port of the server that the caller is about to replace.
+ * Errors: as for ls_http_listen_tcp.
+ */
+LS_MUST_CHECK ls_status ls_http_listen_check(const char *text, bool has_tls, const char *tls_settings);
+
 /* The port a listening TCP socket is bound to. */
 unsigned ls_http_bound_port(int fd);
 

@@ -171,6 +171,11 @@ static void log_library(void *context, const char *format, va_list args)
 }
 
 /* Takes over fd. */
+static ls_status fail_pair(void)
+{
+    return ls_fail(LS_ERR_INVALID, "the certificate or its key can't be used for TLS");
+}
+
 static ls_status start_listener(ls_http_listener *l, int fd, const char *certificate, const char *key)
 {
     const ls_http_server *server = l->server;
@@ -193,7 +198,7 @@ static ls_status start_listener(ls_http_listener *l, int fd, const char *certifi
     if (!l->daemon) {
         close(fd);
         return certificate
-                   ? ls_fail(LS_ERR_INVALID, "the certificate or its key can't be used for TLS")
+                   ? fail_pair()
                    : ls_fail(LS_ERR_IO, "cannot start the HTTP server: libmicrohttpd reported an error");
     }
     const union MHD_DaemonInfo *info = server->mhd->get_daemon_info(l->daemon, MHD_DAEMON_INFO_EPOLL_FD);
@@ -253,15 +258,28 @@ static ls_status read_pem(ls_arena *arena, const char *path, char **text_out)
     return ls_file_read(arena, path, 1 << 20, text_out, &bytes);
 }
 
+/* Both stay NULL without TLS. */
+static ls_status read_tls(ls_arena *arena, const ls_http_settings *settings, char **certificate_out,
+                          char **key_out)
+{
+    const char *certificate = settings->certificate, *key = settings->key;
+    if (!certificate && !key) {
+        return LS_OK;
+    }
+    if (!certificate || !key) {
+        return ls_fail(LS_ERR_INVALID, "TLS needs a certificate and its key (%s), and only the %s is set",
+                       settings->tls_settings, certificate ? "certificate" : "key");
+    }
+    LS_TRY(read_pem(arena, certificate, certificate_out));
+    return read_pem(arena, key, key_out);
+}
+
 static ls_status open_tcp_with(ls_http_server *server, const ls_http_settings *settings, ls_arena *arena)
 {
     char *certificate = NULL, *key = NULL;
     int fd = -1;
     ls_http_address address;
-    if (settings->certificate) {
-        LS_TRY(read_pem(arena, settings->certificate, &certificate));
-        LS_TRY(read_pem(arena, settings->key ? settings->key : "", &key));
-    }
+    LS_TRY(read_tls(arena, settings, &certificate, &key));
     LS_TRY(ls_http_address_parse(settings->listen, &address));
     LS_TRY(ls_http_listen_tcp(settings->listen, certificate && key, settings->tls_settings, &fd,
                               &server->guard.is_loopback));
@@ -274,6 +292,46 @@ static ls_status open_tcp(ls_http_server *server, const ls_http_settings *settin
 {
     ls_arena arena = {0};
     const ls_status status = open_tcp_with(server, settings, &arena);
+    ls_arena_release(&arena);
+    return status;
+}
+
+/* Whether the library accepts the pair: tried with a server that listens nowhere. */
+static ls_status check_pair(const char *certificate, const char *key)
+{
+    const ls_microhttpd *library = NULL;
+    LS_TRY(ls_microhttpd_load(&library));
+    const struct MHD_OptionItem options[] = {
+        {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_library, NULL},
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)certificate},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    if (!certificate) {
+        return LS_OK;
+    }
+    struct MHD_Daemon *daemon =
+        library->start_daemon(MHD_USE_TLS | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+                              ls_http_exchange_continues, NULL, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    if (!daemon) {
+        return fail_pair();
+    }
+    library->stop_daemon(daemon);
+    return LS_OK;
+}
+
+ls_status ls_http_server_check(const ls_http_settings *settings)
+{
+    ls_arena arena = {0};
+    char *certificate = NULL, *key = NULL;
+    ls_status status = LS_OK;
+    if (settings->listen[0]) {
+        status = read_tls(&arena, settings, &certificate, &key);
+        status = status != LS_OK
+                     ? status
+                     : ls_http_listen_check(settings->listen, certificate && key, settings->tls_settings);
+    }
+    status = status != LS_OK ? status : check_pair(certificate, key);
     ls_arena_release(&arena);
     return status;
 }

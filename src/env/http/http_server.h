@@ -87,6 +87,13 @@ typedef struct ls_http_settings {
 LS_MUST_CHECK ls_status ls_http_server_create(const ls_http_settings *settings, ls_http_server **server_out);
 
 /*
+ * Whether a server with these settings could be created: address, certificate and key. Opens
+ * nothing that stays open and replaces no socket; a port that is in use is accepted. Uses only
+ * `listen`, `certificate`, `key` and `tls_settings`. Errors: as for ls_http_server_create.
+ */
+LS_MUST_CHECK ls_status ls_http_server_check(const ls_http_settings *settings);
+
+/*
  * Sends what has been answered (for one second at most), stops the rest, closes. Streams are to be
  * ended before. The handler's functions are called from in here. NULL: nothing.
  */

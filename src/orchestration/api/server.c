@@ -37,6 +37,25 @@ static void write_address(const ls_api *api)
     ls_arena_release(&arena);
 }
 
+static const char *tls_settings(ls_arena *arena, const char *home)
+{
+    return ls_arena_printf(arena, "tls.certificate and tls.key of %s/config.yaml", home);
+}
+
+ls_status ls_api_check(const ls_api_settings *settings)
+{
+    ls_arena arena = {0};
+    const bool is_auto = strcmp(settings->listen, "auto") == 0;
+    const ls_status status = ls_http_server_check(&(ls_http_settings){
+        .listen = is_auto ? "127.0.0.1:0" : settings->listen,
+        .certificate = settings->certificate,
+        .key = settings->key,
+        .tls_settings = tls_settings(&arena, settings->home),
+    });
+    ls_arena_release(&arena);
+    return status;
+}
+
 static ls_status open_server(ls_api *api, const ls_api_settings *settings, ls_arena *arena)
 {
     LS_TRY(ls_api_tokens_open(api->home, &api->tokens));
@@ -54,7 +73,7 @@ static ls_status open_server(ls_api *api, const ls_api_settings *settings, ls_ar
         .request_s = settings->request_s,
         .certificate = settings->certificate,
         .key = settings->key,
-        .tls_settings = ls_arena_printf(arena, "tls.certificate and tls.key of %s/config.yaml", api->home),
+        .tls_settings = tls_settings(arena, api->home),
         .handler = {.context = api,
                     .begin = ls_api_exchange_begin,
                     .handle = ls_api_exchange_handle,

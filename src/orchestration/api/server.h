@@ -71,6 +71,13 @@ typedef struct ls_api_settings {
  */
 LS_MUST_CHECK ls_status ls_api_create(const ls_api_settings *settings, ls_api **api_out);
 
+/*
+ * Whether ls_api_create would accept the settings, as far as that can be told while another daemon
+ * runs: only home, listen, certificate and key are used, and nothing is written.
+ * Errors: as for ls_api_create.
+ */
+LS_MUST_CHECK ls_status ls_api_check(const ls_api_settings *settings);
+
 /* Sends what has been answered (for one second at most), refuses the rest, closes, and removes
  * `socket` and `address`. */
 void ls_api_destroy(ls_api *api);

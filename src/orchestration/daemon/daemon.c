@@ -466,6 +466,7 @@ static ls_status open_engine(ls_daemon *d)
 /* The accounts of config.yaml override those of the database. */
 static ls_status set_accounts(ls_daemon *d)
 {
+    LS_TRY(ls_daemon_accounts_check(&d->settings));
     for (uint64_t i = 0; i < d->settings.accounts.count; i++) {
         ls_account account;
         LS_TRY(ls_daemon_account_parse(d->settings.accounts.items[i], &account));
@@ -573,6 +574,18 @@ static ls_status open_all(ls_daemon *d)
     d->has_own_log = ls_own_log_is_used(d->home);
     keep_up(d);
     return LS_OK;
+}
+
+ls_status ls_daemon_check(const char *home, const ls_daemon_settings *settings)
+{
+    LS_TRY(ls_daemon_accounts_check(settings));
+    LS_TRY(ls_api_check(&(ls_api_settings){
+        .home = home,
+        .listen = settings->listen,
+        .certificate = settings->certificate[0] ? settings->certificate : NULL,
+        .key = settings->key[0] ? settings->key : NULL,
+    }));
+    return settings->engine == LS_ENGINE_SLURM ? ls_slurm_engine_check() : LS_OK;
 }
 
 ls_status ls_daemon_create(const char *home, const char *program, const ls_daemon_settings *settings,

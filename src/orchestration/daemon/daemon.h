@@ -32,6 +32,13 @@ typedef struct ls_daemon ls_daemon;
 LS_MUST_CHECK ls_status ls_daemon_create(const char *home, const char *program,
                                          const ls_daemon_settings *settings, ls_daemon **daemon_out);
 
+/*
+ * Whether ls_daemon_create would accept the settings, without starting, writing or locking
+ * anything: accounts, address, certificate and key, and whether the engine answers.
+ * Errors: as for ls_daemon_create.
+ */
+LS_MUST_CHECK ls_status ls_daemon_check(const char *home, const ls_daemon_settings *settings);
+
 /* Runs until LS_VERB_DOWN or SIGTERM. Jobs keep running. */
 void ls_daemon_run(ls_daemon *daemon);
 void ls_daemon_destroy(ls_daemon *daemon);

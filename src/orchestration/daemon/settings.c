@@ -200,3 +200,20 @@ ls_status ls_daemon_account_parse(const char *text, ls_account *account_out)
     *account_out = account;
     return LS_OK;
 }
+
+ls_status ls_daemon_accounts_check(const ls_daemon_settings *settings)
+{
+    for (uint64_t i = 0; i < settings->accounts.count; i++) {
+        ls_account account, other;
+        LS_TRY(ls_daemon_account_parse(settings->accounts.items[i], &account));
+        for (uint64_t j = 0; j < i; j++) {
+            LS_TRY(ls_daemon_account_parse(settings->accounts.items[j], &other));
+            if (strcmp(account.name, other.name) == 0) {
+                return ls_fail(LS_ERR_INVALID,
+                               "accounts.list has two entries for account %s; write all its settings in one",
+                               account.name);
+            }
+        }
+    }
+    return LS_OK;
+}

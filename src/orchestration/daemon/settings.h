@@ -57,4 +57,8 @@ void ls_daemon_token_needs(const ls_daemon_settings *settings, bool *owner_out, 
  * LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_daemon_account_parse(const char *text, ls_account *account_out);
 
+/* Parses every entry of accounts.list. Errors: LS_ERR_INVALID, also for an account that is listed
+ * twice. */
+LS_MUST_CHECK ls_status ls_daemon_accounts_check(const ls_daemon_settings *settings);
+
 #endif

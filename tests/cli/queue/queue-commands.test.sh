@@ -201,6 +201,19 @@ says "config.yaml:1" "policy.order"
 printf 'accounts: {list: ["a b"]}\n' >"$LOCKSTEP_HOME/config.yaml"
 expect 2 "$LOCKSTEP" up --check
 says "accounts.list has an invalid entry"
+printf 'accounts: {list: ["a:weight=1", "b", "a:weight=2"]}\n' >"$LOCKSTEP_HOME/config.yaml"
+expect 2 "$LOCKSTEP" up --check
+says "two entries for account a"
+for setting in 'listen: 127.0.0.1:99999' 'listen: nonsense' 'listen: 0.0.0.0:7700' 'listen: 192.0.2.1:0
+tls: {certificate: home/none.pem, key: home/none.pem}' 'tls: {certificate: home/config.yaml}' 'tls: {certificate: home/config.yaml, key: home/config.yaml}'; do
+    printf '%s\n' "$setting" >"$LOCKSTEP_HOME/config.yaml"
+    check "refused: $setting" sh -c "'$LOCKSTEP' up --check 2>check.txt; test \$? != 0"
+    mkdir -p "$scratch/checked" && cp "$LOCKSTEP_HOME/config.yaml" "$scratch/checked"
+    LOCKSTEP_HOME=$scratch/checked timeout 20 "$LOCKSTEP" up --foreground >/dev/null 2>refused.txt </dev/null
+    same "as up does: $setting" "$(sed "s,$scratch/checked,HOME," refused.txt | grep '^lockstep: ')" "$(sed "s,$LOCKSTEP_HOME,HOME," check.txt | grep '^lockstep: ')"
+done
+printf 'listen: %s\n' "$(sed 's,.*//,,' "$LOCKSTEP_HOME/address")" >"$LOCKSTEP_HOME/config.yaml"
+expect 0 "$LOCKSTEP" up --check # the port of the daemon that runs
 rm "$LOCKSTEP_HOME/config.yaml"
 expect 0 "$LOCKSTEP" up --check
 prints "all settings have their defaults"
@@ -366,10 +379,11 @@ expect 0 "$LOCKSTEP" change "$last" --time-limit 0 --after none
 expect 0 "$LOCKSTEP" drain
 prints "is drained"
 expect 0 "$LOCKSTEP" resume
-prints "the queue starts jobs"
+prints "no job starts: every machine is drained or down" "is drained"
 expect 0 "$LOCKSTEP" nodes
 prints "drained"
 expect 0 "$LOCKSTEP" undrain
+prints "the queue starts jobs"
 expect 0 "$LOCKSTEP" wait "$last"
 expect 0 "$LOCKSTEP" maintenance --in 1h --for 1h
 expect 0 "$LOCKSTEP" submit hello.yaml --json
@@ -385,6 +399,10 @@ says "write a local time as"
 expect 0 "$LOCKSTEP" maintenance --json
 same "one is announced" "$(json '[m["window"] for m in d["maintenance"]], d["paused"], d["drained"]')" "[1] None {}"
 expect 0 "$LOCKSTEP" maintenance --cancel 1
+expect 0 "$LOCKSTEP" maintenance --in 0s --for 1h --reason disks
+prints "no job starts: there is maintenance until" "disks"
+expect 0 "$LOCKSTEP" maintenance --cancel 1
+prints "the queue starts jobs"
 
 # In a terminal: drawn on the other screen, which is left again.
 if command -v script >/dev/null; then

@@ -91,6 +91,17 @@ static void accounts_are_parsed(void **state)
     }
 }
 
+static void account_listed_twice_is_refused(void **state)
+{
+    (void)state;
+    char *two[] = {"a:weight=1", "b", "a:weight=2"};
+    ls_daemon_settings settings = {.accounts = {.items = (void *)two, .count = 2}};
+    assert_int_equal(ls_daemon_accounts_check(&settings), LS_OK);
+    settings.accounts.count = 3;
+    assert_int_equal(ls_daemon_accounts_check(&settings), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_error_text(), "two entries for account a"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,6 +109,7 @@ int main(void)
         cmocka_unit_test(states_and_causes_are_documented),
         cmocka_unit_test(settings_are_a_table),
         cmocka_unit_test(accounts_are_parsed),
+        cmocka_unit_test(account_listed_twice_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

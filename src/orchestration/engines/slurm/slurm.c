@@ -257,6 +257,15 @@ static ls_status ask_cluster(ls_arena *arena, ls_slurm_cluster *cluster_out)
     return ls_slurm_cluster_read(arena, answer.output, cluster_out);
 }
 
+ls_status ls_slurm_engine_check(void)
+{
+    ls_arena arena = {0};
+    ls_slurm_cluster cluster;
+    const ls_status status = ask_cluster(&arena, &cluster);
+    ls_arena_release(&arena);
+    return status;
+}
+
 /* The leaf switch of a node would need `scontrol show topology`; it is not asked because Slurm
  * places the jobs. */
 static void take_nodes(ls_slurm_engine *self, const ls_slurm_cluster *cluster)

@@ -36,4 +36,7 @@ typedef struct ls_slurm_settings {
 LS_MUST_CHECK ls_status ls_slurm_engine_create(ls_env *env, const ls_slurm_settings *settings,
                                                ls_engine_hear hear, void *context, ls_engine **engine_out);
 
+/* Whether Slurm answers here, in a form that can be read. Errors: as for ls_slurm_engine_create. */
+LS_MUST_CHECK ls_status ls_slurm_engine_check(void);
+
 #endif
