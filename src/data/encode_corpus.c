@@ -36,6 +36,7 @@ typedef struct unit {
     ls_token_buffer ids;
     document *documents;
     size_t document_count, document_capacity;
+    ls_records_left left;
     ls_status status;
     /* The error text of the thread that failed. Owned. */
     char *error_text;
@@ -80,6 +81,9 @@ static ls_status encode_record(unit *u, const ls_record *record)
 {
     ls_record_document found;
     LS_TRY(ls_records_read(u->records, record, &found));
+    if (!found.text) {
+        ls_records_left_add(&u->left, 1, record->line);
+    }
     const ls_status status = found.bytes > 0 ? encode_document(u, found.text, found.bytes, true) : LS_OK;
     ls_record_document_release(&found);
     return status;
@@ -102,6 +106,7 @@ static ls_status encode_unit(unit *u)
 {
     u->ids.count = 0;
     u->document_count = 0;
+    u->left = (ls_records_left){0};
     if (!u->scratch) {
         LS_TRY(ls_tokenizer_scratch_create(u->request->tokenizer, &u->scratch));
     }
@@ -200,6 +205,7 @@ static ls_status write_unit(const unit *u, ls_token_writer *writer)
 static ls_status encode_waves(const ls_encode_request *request, const ls_records *records, unit *units,
                               ls_token_writer *writer)
 {
+    ls_records_left left = {0};
     ls_record_cursor next = records ? records->first : (ls_record_cursor){.line = 1};
     while (next.at < request->bytes) {
         LS_TRY(request->stop ? request->stop(request->context) : LS_OK);
@@ -207,11 +213,13 @@ static ls_status encode_waves(const ls_encode_request *request, const ls_records
         run_wave(units, count);
         for (uint32_t i = 0; i < count; i++) {
             LS_TRY(write_unit(&units[i], writer));
+            ls_records_left_add(&left, units[i].left.count, units[i].left.first_line);
         }
         if (request->progress) {
             request->progress(request->context, request->file->path, next.at, request->bytes);
         }
     }
+    ls_records_left_tell(&left, request->file->path);
     return LS_OK;
 }
 

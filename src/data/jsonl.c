@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "tokenizer/unicode.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef unsigned long long ull;
@@ -93,7 +94,7 @@ static ls_status find_text(json_t *root, const ls_jsonl_line *line, const json_t
     if (!text) {
         return fail_without_field(root, line);
     }
-    if (!json_is_string(text)) {
+    if (!json_is_string(text) && !json_is_null(text)) {
         return ls_fail(LS_ERR_DATA, "%s:%llu: the value of key `%s` must be a string", line->path,
                        (ull)line->number, field_of(line));
     }
@@ -101,14 +102,100 @@ static ls_status find_text(json_t *root, const ls_jsonl_line *line, const json_t
     return LS_OK;
 }
 
+/* ---- what JSON or Unicode does not allow ---- */
+
+/* U+FFFD, which takes the place of what is no character. */
+static const char replacement[] = "\xef\xbf\xbd";
+
+/* The value of the four hexadecimal digits of an escape, "\\uXXXX"; -1 if it is none. */
+static long escape_at(const char *text, size_t bytes)
+{
+    char digits[5] = "";
+    if (bytes < 6 || text[0] != '\\' || text[1] != 'u') {
+        return -1;
+    }
+    memcpy(digits, text + 2, 4);
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? strtol(digits, NULL, 16) : -1;
+}
+
+/* At a backslash: replaces an escape that is no character. Returns the bytes that were read. */
+static size_t mend_escape(char *text, size_t bytes)
+{
+    const long code = escape_at(text, bytes);
+    if (code < 0) {
+        return bytes < 2 ? bytes : 2;
+    }
+    const bool is_high = code >= 0xd800 && code < 0xdc00;
+    const long low = is_high && bytes > 6 ? escape_at(text + 6, bytes - 6) : -1;
+    if (low >= 0xdc00 && low < 0xe000) {
+        return 12;
+    }
+    if (code == 0 || (code >= 0xd800 && code < 0xe000)) {
+        memcpy(text + 2, "fffd", 4);
+    }
+    return 6;
+}
+
+/* Outside a string: replaces a number that JSON does not have. Returns the bytes that were read. */
+static size_t mend_number(char *text, size_t bytes)
+{
+    static const char *const words[] = {"NaN", "Infinity"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        const size_t length = strlen(words[i]);
+        if (bytes >= length && memcmp(text, words[i], length) == 0) {
+            memset(text, ' ', length);
+            text[0] = '0';
+            return length;
+        }
+    }
+    return 1;
+}
+
+/* Replaces what JSON or Unicode does not allow by something of the same length. */
+static void mend(char *text, size_t bytes)
+{
+    bool in_string = false;
+    for (size_t at = 0; at < bytes;) {
+        if (text[at] == '"') {
+            in_string = !in_string;
+            at++;
+        } else if (in_string) {
+            at += text[at] == '\\' ? mend_escape(text + at, bytes - at) : 1;
+        } else {
+            at += mend_number(text + at, bytes - at);
+        }
+    }
+}
+
+static json_t *parse(const char *data, size_t bytes, json_error_t *error)
+{
+    /* Whole numbers are read as reals, so that an id of more than 64 bits under another key is no
+     * reason to refuse the line. */
+    return json_loadb(data, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, error);
+}
+
+/* NULL: it is not JSON even so. */
+static json_t *parse_mended(const ls_jsonl_line *line)
+{
+    json_error_t ignored;
+    char *copy = malloc(line->bytes + 1);
+    if (!copy) {
+        return NULL;
+    }
+    memcpy(copy, line->data, line->bytes);
+    mend(copy, line->bytes);
+    json_t *root = parse(copy, line->bytes, &ignored);
+    free(copy);
+    return root;
+}
+
 ls_status ls_jsonl_read(const ls_jsonl_line *line, ls_jsonl_document *document_out)
 {
     LS_TRY(ls_jsonl_check(line));
     json_error_t error;
-    /* Whole numbers are read as reals, so that an id of more than 64 bits under another key is no
-     * reason to refuse the line. */
-    json_t *root = json_loadb(line->data, line->bytes,
-                              JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, &error);
+    json_t *root = parse(line->data, line->bytes, &error);
+    const bool is_mended = !root;
+    root = root ? root : parse_mended(line);
     if (!root) {
         return ls_fail(LS_ERR_DATA, "%s:%llu: not valid JSON: %s (column %d)", line->path,
                        (ull)line->number + (error.line > 1 ? (ull)error.line - 1 : 0), error.text,
@@ -120,7 +207,11 @@ ls_status ls_jsonl_read(const ls_jsonl_line *line, ls_jsonl_document *document_o
         json_decref(root);
         return status;
     }
-    *document_out =
-        (ls_jsonl_document){.root = root, .text = json_string_value(text), .bytes = json_string_length(text)};
+    /* A replaced character is in the document, or under another key only. */
+    const bool has_text =
+        json_is_string(text) && !(is_mended && strstr(json_string_value(text), replacement));
+    *document_out = (ls_jsonl_document){.root = root,
+                                        .text = has_text ? json_string_value(text) : NULL,
+                                        .bytes = has_text ? json_string_length(text) : 0};
     return LS_OK;
 }

@@ -34,7 +34,7 @@ typedef struct ls_jsonl_line {
 typedef struct ls_jsonl_document {
     /* Owns the text; the caller drops it with json_decref. */
     json_t *root;
-    /* UTF-8. */
+    /* UTF-8. NULL: the record has no document and is to be left out. */
     const char *text;
     size_t bytes;
 } ls_jsonl_document;
@@ -47,6 +47,11 @@ LS_MUST_CHECK ls_status ls_jsonl_check(const ls_jsonl_line *line);
 
 /*
  * Reads a line that is not blank. document_out is written only on success.
+ *
+ * Programs write records that JSON or Unicode does not allow, and one of them must not stop a
+ * corpus. A document that is null, or that has half of a surrogate pair or a NUL character
+ * (\ud83d, \u0000), is left out. The same under another key, and numbers such as NaN and
+ * Infinity, have no effect.
  *
  * Errors: LS_ERR_DATA, with a text that begins with "path:line", for a line that is not JSON, is
  * not an object, is not valid UTF-8, or has no string under `field`. Records made for instruction

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/records.h"
 
+#include "base/log.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -367,4 +368,21 @@ void ls_record_document_release(ls_record_document *document)
     json_decref(document->root);
     free(document->copy);
     *document = (ls_record_document){0};
+}
+
+void ls_records_left_add(ls_records_left *left, uint64_t count, uint64_t first_line)
+{
+    if (left->count == 0) {
+        left->first_line = first_line;
+    }
+    left->count += count;
+}
+
+void ls_records_left_tell(const ls_records_left *left, const char *path)
+{
+    if (left->count > 0) {
+        ls_log_warn("data: left out %llu record%s of %s whose text is null or has characters that are not "
+                    "Unicode (half a surrogate pair, NUL); the first is in line %llu",
+                    (ull)left->count, left->count == 1 ? "" : "s", path, (ull)left->first_line);
+    }
 }

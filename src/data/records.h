@@ -59,7 +59,7 @@ typedef struct ls_record {
 } ls_record;
 
 typedef struct ls_record_document {
-    /* UTF-8, not zero-terminated. */
+    /* UTF-8, not zero-terminated. NULL: the record has no document and is to be left out. */
     const char *text;
     size_t bytes;
     /* Private: what owns the text. */
@@ -83,5 +83,16 @@ LS_MUST_CHECK ls_status ls_records_next(const ls_records *records, ls_record_cur
 LS_MUST_CHECK ls_status ls_records_read(const ls_records *records, const ls_record *record,
                                         ls_record_document *document_out);
 void ls_record_document_release(ls_record_document *document);
+
+/* The records of a file that were left out. */
+typedef struct ls_records_left {
+    uint64_t count;
+    /* Line of the first; 0: none. */
+    uint64_t first_line;
+} ls_records_left;
+
+void ls_records_left_add(ls_records_left *left, uint64_t count, uint64_t first_line);
+/* Logs one warning that says how many were left out, and why; nothing if there were none. */
+void ls_records_left_tell(const ls_records_left *left, const char *path);
 
 #endif

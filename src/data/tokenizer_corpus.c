@@ -7,6 +7,7 @@
 
 static ls_status add_records(ls_tokenizer_trainer *trainer, const ls_records *records)
 {
+    ls_records_left left = {0};
     ls_record_cursor cursor = records->first;
     while (cursor.at < records->bytes) {
         ls_record record;
@@ -14,11 +15,16 @@ static ls_status add_records(ls_tokenizer_trainer *trainer, const ls_records *re
         if (record.data) {
             ls_record_document document;
             LS_TRY(ls_records_read(records, &record, &document));
-            const ls_status status = ls_tokenizer_trainer_add(trainer, document.text, document.bytes);
+            if (!document.text) {
+                ls_records_left_add(&left, 1, record.line);
+            }
+            const ls_status status =
+                document.text ? ls_tokenizer_trainer_add(trainer, document.text, document.bytes) : LS_OK;
             ls_record_document_release(&document);
             LS_TRY(status);
         }
     }
+    ls_records_left_tell(&left, records->file->path);
     return LS_OK;
 }
 

@@ -461,6 +461,30 @@ static void jsonl_read_finds_the_text(void **state)
     assert_false(ls_jsonl_is_blank(" x", 2));
 }
 
+static void expect_left_out(const char *line)
+{
+    const ls_jsonl_line from = {.path = "f.jsonl", .number = 1, .data = line, .bytes = strlen(line)};
+    ls_jsonl_document got = {.text = "x", .bytes = 77};
+    assert_int_equal(ls_jsonl_read(&from, &got), LS_OK);
+    assert_null(got.text);
+    assert_int_equal(got.bytes, 0);
+    json_decref(got.root);
+}
+
+static void jsonl_read_bears_what_programs_write(void **state)
+{
+    (void)state;
+    expect_left_out("{\"text\": null}");
+    expect_left_out("{\"text\": \"a\\ud83d\"}");
+    expect_left_out("{\"text\": \"\\ude00\\ud83d b\"}");
+    expect_left_out("{\"text\": \"a\\u0000b\"}");
+    expect_line("{\"score\": NaN, \"text\": \"NaN \\\"Infinity\"}", "NaN \"Infinity", 13);
+    expect_line("{\"text\": \"a\", \"x\": [-Infinity, Infinity,NaN]}", "a", 1);
+    expect_line("{\"author\": \"\\uD83D\", \"text\": \"\\ud83d\\ude00 \\\\ud83d\"}",
+                "\xf0\x9f\x98\x80 \\ud83d", 11);
+    expect_line("{\"text\": \"\\ufffd\"}", "\xef\xbf\xbd", 3); /* written by the author */
+}
+
 static void expect_refused_line(const char *line, size_t bytes, const char *part)
 {
     const ls_jsonl_line from = {.path = "f.jsonl", .number = 12, .data = line, .bytes = bytes};
@@ -482,12 +506,11 @@ static void jsonl_read_refuses_bad_lines(void **state)
         {"{\"text\": \"cut", "not valid JSON"},
         {"{\"text\": \"a\"} {\"text\": \"b\"}", "not valid JSON"},
         {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"},
-        {"{\"text\": \"\\ud800\"}", "not valid JSON"},
+        {"{\"text\": \"a\", \"x\": nan}", "not valid JSON"},
         {"[1, 2]", "must be one JSON object"},
         {"\"text\"", "must be one JSON object"},
         {"{\"content\": \"a\"}", "no key `text`"},
         {"{\"text\": 7}", "`text` must be a string"},
-        {"{\"text\": null}", "`text` must be a string"},
         {"{\"messages\": []}", "`messages` but no `text`"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}", "`prompt` but no `text`"},
         {"{\"text\": \"a\xff\"}", "broken UTF-8, byte 0xff in column 12"},
@@ -514,6 +537,7 @@ int main(void)
         CASE(utf8_valid_bytes_knows_the_edges),
         CASE(text_check_names_the_offset_and_a_remedy),
         CASE(jsonl_read_finds_the_text),
+        CASE(jsonl_read_bears_what_programs_write),
         CASE(jsonl_read_refuses_bad_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

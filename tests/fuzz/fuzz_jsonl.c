@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!ls_jsonl_is_blank(at, bytes)) {
             const ls_status status = ls_jsonl_read(&line, &document);
             if (status == LS_OK) {
-                if (ls_utf8_valid_prefix(document.text, document.bytes) != document.bytes) {
+                if (document.text && ls_utf8_valid_prefix(document.text, document.bytes) != document.bytes) {
                     abort();
                 }
                 json_decref(document.root);

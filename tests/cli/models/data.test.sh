@@ -74,6 +74,17 @@ same "the bits of a run on packed files" "$(field "$out" state_hash)" "$plain"
 expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir fields --steps 2 --set 'data.train=[{path: body.json, field: body}, {path: d.csv, weight: 2}]'
 check "the field is in run.yaml" grep -q 'field: body' fields/run.yaml
 
+# ---- records that JSON or Unicode does not allow ----
+
+for i in 1 2 3; do
+    printf '{"text": "good %s", "score": NaN}\n{"text": null}\n{"text": "half \\ud83d"}\n' $i
+done >odd.jsonl
+seq -f '{"text": "good %g", "score": 1}' 3 >even.jsonl
+expect 0 "$LOCKSTEP" data prepare odd.jsonl -o odd.bin
+says "left out 6 records of odd.jsonl whose text is null" "the first is in line 2"
+expect 0 "$LOCKSTEP" data prepare even.jsonl -o even.bin
+check "the others are read" cmp odd.bin even.bin
+
 # ---- what is refused, by name ----
 
 refuses() { # CODE TEXT FILE...
