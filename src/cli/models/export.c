@@ -11,7 +11,7 @@ typedef struct export_settings {
     const char *output;
     int dtype;
     uint64_t shard_bytes;
-    bool replace;
+    bool replace, best;
 } export_settings;
 
 static const char *const dtype_names[] = {"fp32", "bf16", "fp16", NULL};
@@ -33,6 +33,12 @@ static const ls_option export_options[] = {
      .min = 0,
      .max = 1e15,
      .help = "largest size of a file with weights, such as 5GB; 0: all weights in one file"},
+    {.key = "best",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(export_settings, best),
+     .default_text = "false",
+     .help = "export the checkpoint of the run that has the lowest validation loss, instead of the newest "
+             "one"},
     {.key = "replace",
      .type = LS_OPTION_BOOL,
      .offset = offsetof(export_settings, replace),
@@ -70,7 +76,11 @@ static ls_status run_export(const ls_invocation *invocation)
         return ls_fail(LS_ERR_INVALID, "missing output folder: give -o DIR");
     }
     ls_loaded_model model;
-    LS_TRY(ls_loaded_model_init(&model, invocation->words[0], 0));
+    const char *path = invocation->words[0];
+    if (settings->best) {
+        LS_TRY(ls_checkpoint_resolve_best(invocation->arena, path, &path));
+    }
+    LS_TRY(ls_loaded_model_init(&model, path, 0));
     const ls_status status = export_loaded(invocation, &model);
     ls_loaded_model_release(&model);
     return status;
@@ -80,11 +90,12 @@ const ls_command ls_command_export = {
     .name = "export",
     .words = "CKPT",
     .summary = "convert a checkpoint to a Hugging Face model",
-    .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used) or a Hugging\n"
-               "Face directory. Writes the weights, config.json, generation_config.json and the\n"
-               "tokenizer, in the form that the transformers library loads. The output folder\n"
-               "must be new or empty, and appears only when it is complete; with --replace it may\n"
-               "hold a model and nothing else, which is replaced as a whole.\n"
+    .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used, or with\n"
+               "--best the one with the lowest validation loss) or a Hugging Face directory.\n"
+               "Writes the weights, config.json, generation_config.json and the tokenizer, in the\n"
+               "form that the transformers library loads. The output folder must be new or empty,\n"
+               "and appears only when it is complete; with --replace it may hold a model and\n"
+               "nothing else, which is replaced as a whole.\n"
                "\n"
                "Examples:\n"
                "  lockstep export runs/mine -o mine-hf\n"

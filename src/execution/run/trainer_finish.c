@@ -69,6 +69,10 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     json_t *time = ls_goodput_to_json(&history.total), *starts = ls_time_history_to_json(&history);
     json_t *sources = ls_session_sources_to_json(session, trainer->loop.step, trainer->loop.val_parts);
     json_t *recoveries = ls_run_log_events(trainer->dir.path, "recovered");
+    ls_checkpoint_entry best = {0};
+    if (ls_checkpoint_find_best(&trainer->arena, trainer->dir.checkpoints, &best) != LS_OK) {
+        ls_error_clear(); /* the run has not evaluated, or has not saved */
+    }
     ls_summary summary = {
         .run = session->run.name,
         .run_dir = trainer->dir.path,
@@ -100,6 +104,9 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .time = time,
         .starts = starts,
         .sources = sources,
+        .best_checkpoint = best.path,
+        .best_step = best.step,
+        .best_val_loss = best.val_loss,
     };
     ls_status result = LS_OK;
     ls_trainer_gather(trainer);

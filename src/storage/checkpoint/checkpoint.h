@@ -176,6 +176,10 @@ void ls_checkpoint_close(ls_checkpoint *checkpoint); /* NULL is allowed */
  */
 LS_MUST_CHECK ls_status ls_checkpoint_resolve(ls_arena *arena, const char *path, const char **path_out);
 
+/* The same for the best one (ls_checkpoint_find_best) of a root or a run directory. Errors:
+ * LS_ERR_NOT_FOUND, also when no checkpoint has a validation loss. */
+LS_MUST_CHECK ls_status ls_checkpoint_resolve_best(ls_arena *arena, const char *path, const char **path_out);
+
 /* LS_ERR_INVALID, with both identities in the text, unless the checkpoint's identity is
  * `identity`. */
 LS_MUST_CHECK ls_status ls_checkpoint_check_identity(const ls_checkpoint *checkpoint, const char *identity);
@@ -298,6 +302,11 @@ typedef struct ls_checkpoint_entry {
  */
 LS_MUST_CHECK ls_status ls_checkpoint_list(ls_arena *arena, const char *root,
                                            ls_checkpoint_entry **entries_out, size_t *count_out);
+
+/* Of the good checkpoints of a root, the one with the lowest validation loss, and of equal ones the
+ * newest; its strings are in `arena`. Errors: LS_ERR_NOT_FOUND when none has a validation loss. */
+LS_MUST_CHECK ls_status ls_checkpoint_find_best(ls_arena *arena, const char *root,
+                                                ls_checkpoint_entry *best_out);
 
 typedef struct ls_checkpoint_latest {
     ls_checkpoint *checkpoint; /* closed by the caller; NULL if there is no checkpoint */

@@ -289,7 +289,7 @@ ls_status ls_checkpoint_resolve(ls_arena *arena, const char *path, const char **
     return LS_OK;
 }
 
-/* ---- prune ---- */
+/* ---- the best ---- */
 
 /* Number of good entries with a better validation loss; of two equal ones the newer is better. */
 static size_t better_count(const ls_checkpoint_entry *entries, size_t count, size_t index)
@@ -303,6 +303,34 @@ static size_t better_count(const ls_checkpoint_entry *entries, size_t count, siz
     }
     return better;
 }
+
+ls_status ls_checkpoint_find_best(ls_arena *arena, const char *root, ls_checkpoint_entry *best_out)
+{
+    ls_checkpoint_entry *entries = NULL;
+    size_t count = 0;
+    LS_TRY(ls_checkpoint_list(arena, root, &entries, &count));
+    for (size_t i = 0; i < count; i++) {
+        if (!entries[i].problem && entries[i].has_val_loss && better_count(entries, count, i) == 0) {
+            *best_out = entries[i];
+            return LS_OK;
+        }
+    }
+    return ls_fail(LS_ERR_NOT_FOUND,
+                   "%s has no checkpoint with a validation loss: only checkpoints of steps that are also "
+                   "evaluated (eval.every_steps) have one",
+                   root);
+}
+
+ls_status ls_checkpoint_resolve_best(ls_arena *arena, const char *path, const char **path_out)
+{
+    const char *below = ls_path_join(arena, path, "checkpoints");
+    ls_checkpoint_entry best;
+    LS_TRY(ls_checkpoint_find_best(arena, ls_path_is_dir(below) ? below : path, &best));
+    *path_out = best.path;
+    return LS_OK;
+}
+
+/* ---- prune ---- */
 
 static bool counts(const ls_checkpoint_entry *entry, const ls_checkpoint_prune_options *options)
 {

@@ -66,6 +66,11 @@ json_t *ls_summary_to_json(const ls_summary *s)
     json_object_set_new(o, "curve_hash", hash_or_null(s->curve_hash));
     json_object_set_new(o, "recoveries", s->recoveries ? json_incref(s->recoveries) : json_array());
     json_object_set_new(o, "predicted", predicted);
+    json_object_set_new(o, "best",
+                        s->best_checkpoint
+                            ? json_pack("{s:I, s:f, s:s}", "step", (json_int_t)s->best_step, "val_loss",
+                                        s->best_val_loss, "checkpoint", s->best_checkpoint)
+                            : json_null());
     json_object_set_new(o, "cost_usd", positive_or_null(s->cost_usd));
     json_object_set_new(o, "energy_j", positive_or_null(s->energy_j));
     if (s->time) {
@@ -174,6 +179,17 @@ static void append_losses(const json_t *object, ls_text *text)
     }
 }
 
+/* The best checkpoint, unless it is that of the last step, whose loss is in the line before. */
+static void append_best(const json_t *object, ls_text *text)
+{
+    const json_t *best = json_object_get(object, "best");
+    const double step = number_of(best, "step");
+    if (json_is_object(best) && step != number_of(object, "step")) {
+        ls_text_printf(text, "\n  best        validation %.4f at step %.0f: %s", number_of(best, "val_loss"),
+                       step, text_of(best, "checkpoint"));
+    }
+}
+
 static void append_machine(const json_t *object, ls_text *text)
 {
     const double mib = 1.0 / 1048576.0;
@@ -231,6 +247,7 @@ void ls_summary_print(const json_t *object, FILE *out)
     append_title(object, &text);
     append_frozen(object, &text);
     append_losses(object, &text);
+    append_best(object, &text);
     append_sources(object, &text);
     append_machine(object, &text);
     append_time(object, &text);

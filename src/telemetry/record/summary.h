@@ -7,7 +7,8 @@
  * val_loss_per_byte, tokens, tokens_per_s, mfu, hfu, peak_rss_bytes, wall_s, first_step_s, step_s,
  * checkpoint_stall_s, goodput, state_hash, curve_hash, recoveries[], predicted{memory_bytes,
  * step_s, tokens_per_s, checkpoint_stall_s, flops_per_step}, cost_usd, energy_j, time{seconds by
- * class}, starts[], sources[] (of a mixture). wall_s, goodput and time cover all starts of the run
+ * class}, starts[], sources[] (of a mixture), best{step, val_loss,
+ * checkpoint} (the kept checkpoint with the lowest validation loss; null: none has one). wall_s, goodput and time cover all starts of the run
  * (telemetry/record/time_log.h); tokens_per_s, mfu, hfu and step_s cover the steps of the last
  * start. A value that could not be measured is null; only `time`, `starts` and `sources` may be
  * missing.
@@ -57,6 +58,10 @@ typedef struct ls_summary {
     /* seconds by class (telemetry/record/goodput.h); borrowed, NULL: none */
     json_t *time;
     json_t *starts; /* ls_time_history_to_json; borrowed, NULL: none */
+    /* The kept checkpoint with the lowest validation loss; best_checkpoint NULL: none has one. */
+    const char *best_checkpoint;
+    uint64_t best_step;
+    double best_val_loss;
     /* [{source, share, tokens, epochs, val_loss, val_tokens}]; borrowed, NULL: not a mixture */
     json_t *sources;
 } ls_summary;

@@ -20,6 +20,8 @@ prints "--steps is 31" "tiny finished: step 12 of 12"
 expect 0 "${train[@]}" --run-dir short --steps 5 --json
 says "the run has finished 12 steps already, more than the 5 asked for"
 
+seq -f 'abcabc %g' 300 >narrow.txt
+
 # A mixture is told by source: at the start, after each evaluation, at the end, in the report.
 write_text other.txt 200 9
 mixture="data.train=[{path: text.txt, weight: 3}, {path: other.txt, weight: 1}]"
@@ -53,6 +55,29 @@ same "evaluated steps" "$(grep -o '"event":"evaluation","step":[0-9]*' apart/eve
 expect 0 "$LOCKSTEP" checkpoint ls apart --json
 same "checkpoints with a loss" "$(python3 -c 'import json, sys
 print(*(c["step"] for c in json.load(open(sys.argv[1]))["checkpoints"] if c.get("val_loss") is not None))' "$out")" "6 12"
+
+# The best checkpoint is named when it is not the last one, and can be exported.
+expect 0 "${train[@]}" --run-dir best --set train.steps=60 --set train.optimizer.lr=3e-2 --set data.train='[narrow.txt]' \
+    --set 'data.validation=[text.txt]' --set data.validation_fraction=0 --set eval.every_steps=4 --set eval.batches=4 --json
+same "the best one in --json" "$(python3 - "$out" "$LOCKSTEP" <<'PY'
+import json, subprocess, sys
+best = json.load(open(sys.argv[1]))["best"]
+listed = json.loads(subprocess.check_output([sys.argv[2], "checkpoint", "ls", "best", "--json"]))["checkpoints"]
+wanted = min((c for c in listed if c.get("val_loss") is not None), key=lambda c: c["val_loss"])
+print(best["step"] == wanted["step"] < 60, best["val_loss"] == wanted["val_loss"], best["checkpoint"])
+PY
+)" "True True best/checkpoints/$(field "$out" best | sed "s/.*'step': \([0-9]*\).*/\1/")"
+step=$(field "$out" best | sed "s/.*'step': \([0-9]*\).*/\1/")
+expect 0 "$LOCKSTEP" train best/run.yaml --run-dir best
+prints "  best        validation " " at step $step: best/checkpoints/$step"
+expect 0 "$LOCKSTEP" export best -o best-hf --best
+prints "step $step"
+expect 0 "$LOCKSTEP" export best -o newest-hf
+prints "step 60"
+expect 0 "${train[@]}" --run-dir unjudged --set data.validation_fraction=0 --json
+same "no best one" "$(field "$out" best)" None
+expect 2 "$LOCKSTEP" export unjudged -o none-hf --best
+says "has no checkpoint with a validation loss" "eval.every_steps"
 
 # Settings that harm a model that is already trained.
 sed '/^model:/d; /^tokenizer:/d; /optimizer:/d' tiny.yaml >tune.yaml
