@@ -172,7 +172,10 @@ static ls_status run_eval(const ls_invocation *invocation)
         return ls_fail(LS_ERR_INVALID, "give either --data FILE or --tokens FILE");
     }
     ls_loaded_model model;
-    LS_TRY(ls_loaded_model_init(&model, invocation->words[0], settings->threads));
+    /* Ids need no tokenizer, and --tokenizer names another: the model's own may be unreadable. */
+    const bool is_bare = settings->tokens[0] || settings->tokenizer[0];
+    LS_TRY((is_bare ? ls_loaded_model_init_bare : ls_loaded_model_init)(&model, invocation->words[0],
+                                                                        settings->threads));
     ls_evaluation evaluation = {0};
     double bytes_per_token = 0.0;
     ls_status status = check_context(settings, &model.file->config);

@@ -31,20 +31,19 @@ static ls_status check_memory(const ls_model_file *file)
                    ls_memory_text(available, available_text));
 }
 
-static ls_status load_parts(ls_loaded_model *model, const char *path, uint64_t threads)
+/* model->file is open. */
+static ls_status load_parts(ls_loaded_model *model, uint64_t threads)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    LS_TRY(ls_model_file_open(path, &model->file));
     LS_TRY(check_memory(model->file));
     LS_TRY(ls_queue_create_cpu(threads ? (uint32_t)threads : cores > 0 ? (uint32_t)cores : 1, &model->queue));
     LS_TRY(ls_state_init(&model->state, model->queue, LS_F32, &model->file->layout, 0));
     return ls_model_file_load(model->file, &model->file->layout, model->state.parameters);
 }
 
-ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads)
+static ls_status finish_init(ls_loaded_model *model, uint64_t threads)
 {
-    *model = (ls_loaded_model){0};
-    const ls_status status = load_parts(model, path, threads);
+    const ls_status status = load_parts(model, threads);
     if (status != LS_OK) {
         ls_loaded_model_release(model);
         *model = (ls_loaded_model){0};
@@ -59,6 +58,20 @@ ls_model_on_device ls_loaded_model_on_device(const ls_loaded_model *model)
                                 .layout = &model->file->layout,
                                 .type = LS_F32,
                                 .weights = ls_state_weights(&model->state)};
+}
+
+ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads)
+{
+    *model = (ls_loaded_model){0};
+    LS_TRY(ls_model_file_open(path, &model->file));
+    return finish_init(model, threads);
+}
+
+ls_status ls_loaded_model_init_bare(ls_loaded_model *model, const char *path, uint64_t threads)
+{
+    *model = (ls_loaded_model){0};
+    LS_TRY(ls_model_file_open_bare(path, &model->file));
+    return finish_init(model, threads);
 }
 
 ls_status ls_loaded_model_choose_tokenizer(ls_loaded_model *model, const char *name)

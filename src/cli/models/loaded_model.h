@@ -28,6 +28,8 @@ typedef struct ls_loaded_model {
  * and needs no release.
  */
 LS_MUST_CHECK ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads);
+/* The same without the model's own tokenizer (ls_model_file_open_bare). */
+LS_MUST_CHECK ls_status ls_loaded_model_init_bare(ls_loaded_model *model, const char *path, uint64_t threads);
 void ls_loaded_model_release(ls_loaded_model *model);
 
 /* For evaluating it and for generating text. */

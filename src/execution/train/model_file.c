@@ -33,7 +33,9 @@ static ls_status open_huggingface(ls_model_file *file)
 {
     LS_TRY(ls_hf_config_load(file->path, &file->config));
     LS_TRY(add_generation_config(file));
-    return has_tokenizer(&file->arena, file->path) ? ls_tokenizer_load(file->path, &file->tokenizer) : LS_OK;
+    return !file->is_bare && has_tokenizer(&file->arena, file->path)
+               ? ls_tokenizer_load(file->path, &file->tokenizer)
+               : LS_OK;
 }
 
 /* ---- a checkpoint ---- */
@@ -78,7 +80,7 @@ static ls_status open_checkpoint(ls_model_file *file)
     LS_TRY(ls_hf_config_parse(text, bytes, ls_path_join(&file->arena, file->path, "config.json"),
                               &file->config));
     LS_TRY(add_generation_config(file));
-    return open_attached_tokenizer(file);
+    return file->is_bare ? LS_OK : open_attached_tokenizer(file);
 }
 
 /* ---- either ---- */
@@ -153,12 +155,13 @@ static ls_status open_any(ls_model_file *file, const char *path)
     return open_checkpoint(file);
 }
 
-ls_status ls_model_file_open(const char *path, ls_model_file **file_out)
+static ls_status open_file(const char *path, bool is_bare, ls_model_file **file_out)
 {
     ls_model_file *file = calloc(1, sizeof *file);
     if (!file) {
         return ls_fail(LS_ERR_MEMORY, "no memory to open %s", path);
     }
+    file->is_bare = is_bare;
     const ls_status status = open_any(file, path);
     if (status != LS_OK) {
         ls_model_file_close(file);
@@ -167,6 +170,16 @@ ls_status ls_model_file_open(const char *path, ls_model_file **file_out)
     ls_layout_build(&file->arena, &file->config, &file->layout);
     *file_out = file;
     return LS_OK;
+}
+
+ls_status ls_model_file_open(const char *path, ls_model_file **file_out)
+{
+    return open_file(path, false, file_out);
+}
+
+ls_status ls_model_file_open_bare(const char *path, ls_model_file **file_out)
+{
+    return open_file(path, true, file_out);
 }
 
 void ls_model_file_close(ls_model_file *file)

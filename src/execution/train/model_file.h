@@ -22,13 +22,16 @@ typedef struct ls_model_file {
     ls_checkpoint *checkpoint; /* NULL for a Hugging Face directory */
     ls_model_config config;
     ls_layout layout;
-    ls_tokenizer *tokenizer; /* NULL: the model has none */
+    ls_tokenizer *tokenizer; /* NULL: the model has none, or it is not opened */
+    bool is_bare;            /* opened without its tokenizer */
     uint64_t step;           /* 0 for a Hugging Face directory */
 } ls_model_file;
 
 /* Reads configuration and tokenizer, not the weights. Errors: LS_ERR_NOT_FOUND, LS_ERR_DATA,
  * LS_ERR_UNSUPPORTED, LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_model_file_open(const char *path, ls_model_file **file_out);
+/* The same without the tokenizer, which may then be of a kind that lockstep cannot read. */
+LS_MUST_CHECK ls_status ls_model_file_open_bare(const char *path, ls_model_file **file_out);
 void ls_model_file_close(ls_model_file *file);
 
 /*

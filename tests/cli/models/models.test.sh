@@ -155,6 +155,20 @@ printf ' 65\t66\r\n67' >ids
 expect 0 "$LOCKSTEP" tokenize decode ids
 same "ids with all kinds of space" "$(cat "$out")" ABC
 
+# ---- ids need no tokenizer: that of the model may be of a kind that lockstep cannot read ----
+
+cp -r folder unigram
+rm -f unigram/tokenizer.model unigram/tokenizer_config.json unigram/vocab.json unigram/merges.txt
+echo '{"model": {"type": "Unigram", "vocab": []}}' >unigram/tokenizer.json
+echo 65 66 67 66 65 >ids
+expect 0 "$LOCKSTEP" eval folder --tokens ids
+wanted=$(cat "$out")
+expect 0 "$LOCKSTEP" eval unigram --tokens ids
+same "the loss without its tokenizer" "$(cat "$out")" "$wanted"
+expect 0 "$LOCKSTEP" eval unigram --data text.txt --tokenizer bytes
+expect 2 "$LOCKSTEP" eval unigram --data text.txt
+says Unigram
+
 # ---- a tokenizer from JSON lines ----
 
 split -l 100 text.txt part-
