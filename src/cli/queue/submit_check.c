@@ -4,6 +4,7 @@
 #include "cli/queue/queue.h"
 #include "config/run_file.h"
 #include "data/corpus.h"
+#include "execution/train/model_file.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -20,17 +21,21 @@ static ls_status check_path(const char *key, const char *path)
                : ls_fail(LS_ERR_INVALID, "%s is %s, which does not exist", key, path);
 }
 
+static ls_corpus_query query_of(const ls_option_weighted_list *list, ls_arena *arena)
+{
+    const char **patterns = ls_arena_new(arena, const char *, list->count + 1);
+    for (uint64_t i = 0; i < list->count; i++) {
+        patterns[i] = list->items[i].path;
+    }
+    return (ls_corpus_query){.patterns = patterns, .pattern_count = (size_t)list->count};
+}
+
 static ls_status check_files(const ls_run_file *run, ls_arena *arena)
 {
-    const char **patterns = ls_arena_new(arena, const char *, run->data.train.count + 1);
+    const ls_corpus_query train = query_of(&run->data.train, arena),
+                          validation = query_of(&run->data.validation, arena);
     ls_corpus_file *files = NULL;
     size_t count = 0;
-    for (uint64_t i = 0; i < run->data.train.count; i++) {
-        patterns[i] = run->data.train.items[i].path;
-    }
-    const ls_corpus_query train = {.patterns = patterns, .pattern_count = (size_t)run->data.train.count};
-    const ls_corpus_query validation = {.patterns = run->data.validation.items,
-                                        .pattern_count = (size_t)run->data.validation.count};
     if (train.pattern_count > 0 && ls_corpus_expand(arena, &train, &files, &count) != LS_OK) {
         return ls_fail_within(LS_ERR_INVALID, "data.train");
     }
@@ -39,6 +44,21 @@ static ls_status check_files(const ls_run_file *run, ls_arena *arena)
     }
     LS_TRY(check_path("tokenizer.file", run->tokenizer.file));
     return check_path("model.from", run->model.from);
+}
+
+/* Whether the settings fit the model that they name, as the run itself would find at its start. */
+static ls_status check_model(const ls_run_file *run)
+{
+    ls_run_file adopted = *run;
+    ls_model_file *file = NULL;
+    if (!run->model.from[0]) {
+        ls_model_config config;
+        return ls_run_file_adopt_own_vocab(&adopted) ? ls_run_file_model_config(&adopted, &config) : LS_OK;
+    }
+    LS_TRY(ls_model_file_open_bare(run->model.from, &file));
+    const ls_status status = ls_run_file_adopt_model(&adopted, &file->config);
+    ls_model_file_close(file);
+    return status;
 }
 
 /* ---- the folder that it writes to ---- */
@@ -124,10 +144,10 @@ static ls_option_strings overrides_of(const json_t *request, ls_arena *arena)
     return list;
 }
 
-/* Whether a sweep changes the files that its runs read. */
+/* Whether a sweep changes the files that its runs read, or the model. */
 static bool changes_files(const json_t *request)
 {
-    static const char *const parts[] = {"data.", "tokenizer.", "model.from"};
+    static const char *const parts[] = {"data.", "tokenizer.", "model."};
     const char *key;
     json_t *values;
     json_object_foreach(json_object_get(request, "set"), key, values)
@@ -186,8 +206,13 @@ ls_status ls_queue_check_run(json_t *request, ls_arena *arena)
     const bool waits = json_array_size(json_object_get(request, "after")) > 0 || run.job.after.count > 0;
     if (!waits && !changes_files(request)) {
         LS_TRY(check_files(&run, arena));
+        LS_TRY(check_model(&run));
     }
     name = name ? name : run.name;
+    /* A run that began with such settings continues with them. */
+    if (!ls_path_exists(ls_path_join(arena, ls_path_join(arena, "runs", name), "run.yaml"))) {
+        LS_TRY(ls_run_file_check_effect(&run));
+    }
     if (is_sweep) {
         json_object_set_new(request, "avoid", names_of(name, arena));
     } else {

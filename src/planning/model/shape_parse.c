@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "config/names.h"
 #include "config/run_file.h"
+#include "model/huggingface.h"
 #include "planning/model/shape_internal.h"
 
 #include <math.h>
@@ -265,17 +266,38 @@ static ls_status parse_config(ls_arena *arena, const char *path, ls_shape *shape
     return ls_shape_build(arena, name, &sizes, shape_out);
 }
 
+/* The model of model.from, as the run changes it. One that lockstep cannot train is planned as it
+ * is. */
+static ls_status parse_imported(ls_arena *arena, const char *path, ls_run_file *run, ls_shape *shape_out)
+{
+    ls_model_config config;
+    ls_shape shape;
+    if (parse_config(arena, run->model.from, &shape) != LS_OK) {
+        return ls_fail_within(LS_ERR_INVALID, "%s: model.from", path);
+    }
+    if (ls_hf_config_load(run->model.from, &config) != LS_OK) {
+        ls_error_clear();
+        *shape_out = shape;
+        return LS_OK;
+    }
+    ls_status status = ls_run_file_adopt_model(run, &config);
+    status = status != LS_OK ? status : ls_run_file_adopt_vocab(run, (uint64_t)config.vocab);
+    status = status != LS_OK ? status : ls_run_file_change_model(run, &config);
+    if (status != LS_OK) {
+        return ls_fail_within(LS_ERR_INVALID, "%s", path);
+    }
+    return ls_shape_from_config(arena, run->model.from, &config, shape_out);
+}
+
 static ls_status parse_run_file(ls_arena *arena, const char *path, ls_shape *shape_out)
 {
     ls_run_file run;
     LS_TRY(ls_run_file_load(path, NULL, 0, arena, &run));
+    if (ls_run_file_check_effect(&run) != LS_OK) {
+        return ls_fail_within(LS_ERR_INVALID, "%s", path);
+    }
     if (run.model.from[0]) {
-        ls_shape shape;
-        if (parse_config(arena, run.model.from, &shape) != LS_OK) {
-            return ls_fail_within(LS_ERR_INVALID, "%s: model.from", path);
-        }
-        *shape_out = shape;
-        return LS_OK;
+        return parse_imported(arena, path, &run, shape_out);
     }
     if (!ls_run_file_adopt_own_vocab(&run)) {
         return ls_fail(

@@ -285,6 +285,12 @@ check "what it printed before is no cause" sh -c "! grep -q 'of before' '$out'"
 # A run that trains: refused for what is not there, goes on in its folder, and never in another run's.
 expect 2 "$LOCKSTEP" submit tiny.yaml --set 'data.train=[missing.txt]' --hold
 says "data.train" "missing.txt"
+expect 2 "$LOCKSTEP" submit tiny.yaml --set model.rope_scaling.factor=4 --hold
+says "model.rope_scaling.factor has no effect without model.rope_scaling.kind"
+expect 0 "$LOCKSTEP" train tiny.yaml --run-dir imported --steps 1
+sed '/^model:/d; /^tokenizer:/d' tiny.yaml >tuned.yaml && echo 'model: {from: imported, context: 4096}' >>tuned.yaml
+expect 2 "$LOCKSTEP" submit tuned.yaml --hold
+says "model.context is 4096, but the context of the model named in model.from is 32"
 expect 2 "$LOCKSTEP" submit tiny.yaml --set tokenizer.kind=file --set tokenizer.file=nothing.json --hold
 says "nothing.json"
 mkdir -p runs/kept

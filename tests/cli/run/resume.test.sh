@@ -203,4 +203,16 @@ expect 2 "${train[@]}" --run-dir busy --fresh
 check "the run in progress stays" kill -0 $pid
 kill -s TERM $pid
 ended 75
+# A sliding window is kept by a run that is continued, and decides its bits.
+for window in 0 5; do
+    sliding=("$LOCKSTEP" train tiny.yaml --json --threads 1 --set model.family=mistral --set "model.sliding_window=$window")
+    expect 0 "${sliding[@]}" --run-dir "window-$window-whole"
+    whole=$(hashes "$out")
+    expect 0 "${sliding[@]}" --run-dir "window-$window" --steps 5
+    expect 0 "${sliding[@]}" --run-dir "window-$window"
+    same "a window of $window, resumed" "$(hashes "$out")" "$whole"
+done
+differs "with and without a window" "$(field window-5/summary.json state_hash)" "$(field window-0/summary.json state_hash)"
+expect 2 "$LOCKSTEP" train tiny.yaml --run-dir window-5 --set model.family=mistral --set model.sliding_window=6
+says sliding_window
 finish
