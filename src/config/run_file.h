@@ -110,7 +110,8 @@ typedef struct ls_run_data {
      * corpus; if any has, each item is a corpus of its own, and the weight of an item without
      * one is 1. */
     ls_option_weighted_list train;
-    ls_option_strings validation; /* files used for validation only; may be empty */
+    /* Files used for validation only; may be empty, and has no weights. */
+    ls_option_weighted_list validation;
     /* 0 to 0.5 of the training data; auto: 0.05, or 0 with data.validation */
     double validation_fraction;
     const char *field;     /* key or column that holds the document, unless an item names another */

@@ -204,6 +204,15 @@ static ls_status check_data(const ls_run_data *data)
         return ls_fail(LS_ERR_INVALID,
                        "data.train is empty; name at least one file, as in  data: {train: [corpus/*.txt]}");
     }
+    for (uint64_t i = 0; i < data->validation.count; i++) {
+        if (data->validation.items[i].weight > 0.0) {
+            return ls_fail(
+                LS_ERR_INVALID,
+                "data.validation: %s has a weight of %g; only items of data.train have weights. The "
+                "validation loss is the mean over all tokens: remove the weight",
+                data->validation.items[i].path, data->validation.items[i].weight);
+        }
+    }
     if (data->validation.count > 0 && data->validation_fraction > 0.0) {
         return ls_fail(LS_ERR_INVALID,
                        "data.validation names files and data.validation_fraction is %g; keep one of them",

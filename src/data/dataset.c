@@ -185,7 +185,8 @@ static ls_status open_sources(ls_dataset *d, const ls_dataset_options *o)
     }
     if (o->validation_pattern_count > 0) {
         const ls_dataset_source given = {.patterns = o->validation_patterns,
-                                         .pattern_count = o->validation_pattern_count};
+                                         .pattern_count = o->validation_pattern_count,
+                                         .fields = o->validation_fields};
         LS_TRY(open_source(d, o, &given, &d->given_validation));
     }
     return LS_OK;

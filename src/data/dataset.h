@@ -77,6 +77,8 @@ typedef struct ls_dataset_options {
     /* Files that are validation data as a whole. validation_fraction must then be 0. */
     const char *const *validation_patterns;
     size_t validation_pattern_count;
+    /* The key or column of each pattern, as `fields` of a source. NULL: `field` for all. */
+    const char *const *validation_fields;
 
     /* Share of each source's tokens that is validation, 0 to 0.5. 0: no validation split. */
     double validation_fraction;

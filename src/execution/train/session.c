@@ -21,9 +21,8 @@ enum { THREADS_MAX = 256 };
 /* ---- tokenizer ---- */
 
 /* All items of data.train as one source. */
-static ls_dataset_source train_items(const ls_session *session)
+static ls_dataset_source items_of(const ls_session *session, const ls_option_weighted_list *list)
 {
-    const ls_option_weighted_list *list = &session->run.data.train;
     const char **patterns = ls_arena_new(session->arena, const char *, list->count);
     const char **fields = ls_arena_new(session->arena, const char *, list->count);
     for (uint64_t i = 0; i < list->count; i++) {
@@ -42,7 +41,7 @@ static ls_status train_tokenizer(ls_session *session, const char *run_dir)
         return ls_tokenizer_load(path, &session->tokenizer);
     }
     const ls_tokenizer_train_options options = {.vocab_size = (uint32_t)session->run.tokenizer.vocab};
-    const ls_dataset_source all = train_items(session);
+    const ls_dataset_source all = items_of(session, &session->run.data.train);
     const ls_corpus_query query = {.patterns = all.patterns,
                                    .pattern_count = all.pattern_count,
                                    .field = session->run.data.field,
@@ -119,7 +118,7 @@ static ls_status open_tokenizer(ls_session *session, const ls_session_options *o
 static void fill_sources(ls_session *session, ls_dataset_options *options)
 {
     const ls_option_weighted_list *list = &session->run.data.train;
-    const ls_dataset_source all = train_items(session);
+    const ls_dataset_source all = items_of(session, list);
     bool weighted = false;
     for (uint64_t i = 0; i < list->count; i++) {
         weighted = weighted || list->items[i].weight > 0.0;
@@ -148,9 +147,11 @@ static ls_status open_dataset(ls_session *session, const ls_session_options *opt
                        "tokenizer.file, or sample.every_steps: 0",
                        run->sample.every_steps, run->model.from);
     }
+    const ls_dataset_source validation = items_of(session, &run->data.validation);
     ls_dataset_options dataset = {
-        .validation_patterns = run->data.validation.items,
-        .validation_pattern_count = (size_t)run->data.validation.count,
+        .validation_patterns = validation.patterns,
+        .validation_pattern_count = validation.pattern_count,
+        .validation_fields = validation.fields,
         .validation_fraction = run->data.validation.count > 0 ? 0.0 : run->data.validation_fraction,
         .field = run->data.field,
         .tokenizer = session->tokenizer,

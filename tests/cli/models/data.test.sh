@@ -74,6 +74,15 @@ same "the bits of a run on packed files" "$(field "$out" state_hash)" "$plain"
 expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir fields --steps 2 --set 'data.train=[{path: body.json, field: body}, {path: d.csv, weight: 2}]'
 check "the field is in run.yaml" grep -q 'field: body' fields/run.yaml
 
+# Validation data have fields of their own, and no weights.
+expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir judged --steps 2 --set data.validation_fraction=0 \
+    --set 'data.validation=[{path: body.json, field: body}]'
+val_loss=$(field "$out" val_loss)
+expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir judged-2 --steps 2 --set data.validation_fraction=0 --set 'data.validation=d.jsonl'
+same "the loss of the same documents under another key" "$(field "$out" val_loss)" "$val_loss"
+expect 2 "$LOCKSTEP" train tiny.yaml --dry-run --set data.validation_fraction=0 --set 'data.validation=[{path: d.jsonl, weight: 2}]'
+says "data.validation: d.jsonl has a weight of 2; only items of data.train have weights"
+
 # ---- records that JSON or Unicode does not allow ----
 
 for i in 1 2 3; do
@@ -127,6 +136,15 @@ refuses_to_train "model.rope_scaling.kind is set, but model.family gpt2" model.f
 sed '/^model:/d; /^tokenizer:/d' tiny.yaml >window.yaml && echo 'model: {from: run, sliding_window: 8}' >>window.yaml
 expect 2 "$LOCKSTEP" train window.yaml --run-dir refused
 says "model.sliding_window is 8, but the model named in model.from has 0; remove the key"
+# plan and submit refuse the same, without starting anything
+latest=$(ls -d run/checkpoints/* | tail -1)
+for wrong in 'sliding_window: 8' 'context: 4096' 'rope_scaling: {factor: 4}'; do
+    sed '/^model:/d; /^tokenizer:/d' tiny.yaml >wrong.yaml && echo "model: {from: $latest, $wrong}" >>wrong.yaml
+    expect 2 "$LOCKSTEP" train wrong.yaml --run-dir refused
+    refusal=$(grep -o 'model\.[a-z_.]* .*' "$err" | head -1)
+    expect 2 "$LOCKSTEP" plan wrong.yaml --gpus h100:1
+    says "$refusal"
+done
 
 # ---- the default prompt; a model and another tokenizer ----
 
