@@ -7,12 +7,11 @@
  * val_loss_per_byte, tokens, tokens_per_s, mfu, hfu, peak_rss_bytes, wall_s, first_step_s, step_s,
  * checkpoint_stall_s, goodput, state_hash, curve_hash, recoveries[], predicted{memory_bytes,
  * step_s, tokens_per_s, checkpoint_stall_s, flops_per_step}, cost_usd, energy_j, time{seconds by
- * class}, starts[], sources[] (of a mixture), best{step, val_loss,
- * checkpoint} (the kept checkpoint with the lowest validation loss; null: none has one). wall_s, goodput and time cover all starts of the run
- * (telemetry/record/time_log.h); tokens_per_s, mfu, hfu and step_s cover the steps of the last
- * start. A value that could not be measured is null; only `time`, `starts` and `sources` may be
- * missing.
- * memory_bytes predicts peak_rss_bytes, and predicted.step_s predicts step_s.
+ * class}, starts[], sources[] (of a mixture), best{step, val_loss, checkpoint} (the kept checkpoint
+ * with the lowest validation loss; null: none has one). wall_s, goodput and time cover all starts
+ * of the run (telemetry/record/time_log.h); tokens_per_s, mfu, hfu and step_s cover the steps of
+ * the last start. A value that could not be measured is null; only `time`, `starts` and `sources`
+ * may be missing. memory_bytes predicts peak_rss_bytes, and predicted.step_s predicts step_s.
  */
 #ifndef LS_TELEMETRY_RECORD_SUMMARY_H
 #define LS_TELEMETRY_RECORD_SUMMARY_H
