@@ -108,7 +108,9 @@ const ls_option_hint *ls_options_hint_for(const ls_option_hint *hints, const cha
 
 static const ls_option_hint *find_hint(const ls_option_table *table, const char *path)
 {
-    const ls_option_hint *hint = ls_options_hint_for(table->hints, last_word(path));
+    /* "eval.steps" as it stands, before "steps" in any section */
+    const ls_option_hint *hint = strchr(path, '.') ? ls_options_hint_for(table->hints, path) : NULL;
+    hint = hint ? hint : ls_options_hint_for(table->hints, last_word(path));
     while (hint && hint->key && !ls_options_find(table, hint->key)) {
         hint = ls_options_hint_for(hint + 1, last_word(path));
     }

@@ -273,10 +273,14 @@ static ls_status load_document(const ls_document *doc, const char *const *overri
     const ls_run_train *train = &run->train;
     const int lengths = (train->steps != LS_AUTO_U64) + (train->tokens > 0) + (train->epochs > 0.0);
     if (lengths > 1) {
-        return ls_fail(LS_ERR_INVALID,
-                       "%s: more than one of train.steps, train.tokens and train.epochs is given; "
-                       "keep one",
-                       doc->name);
+        const bool has_steps = train->steps != LS_AUTO_U64;
+        return ls_fail(
+            LS_ERR_INVALID,
+            "%s: more than one of train.steps, train.tokens and train.epochs is given; keep one%s%s",
+            doc->name, override_count == 0 ? "" : "; to replace that of the file, add  --set ",
+            override_count == 0 ? ""
+            : has_steps         ? "train.steps=auto"
+                                : "train.epochs=0");
     }
     run->model.from = ls_path_expand_home(arena, run->model.from);
     run->tokenizer.file = ls_path_expand_home(arena, run->tokenizer.file);

@@ -7,6 +7,7 @@
 const ls_option_hint ls_run_file_hints[] = {
     /* optimizer and schedule */
     {"learning_rate max_lr peak_lr initial_lr base_lr", "train.optimizer.lr", ""},
+    {"optimizer.name optimizer.type optimizer.kind train.optimizer.name train.optimizer.type", "train.optimizer.kind", ""},
     {"adam_beta1 beta_1", "train.optimizer.beta1", ""},
     {"adam_beta2 beta_2", "train.optimizer.beta2", ""},
     {"adam_epsilon adam_eps epsilon", "train.optimizer.eps", ""},
@@ -57,6 +58,7 @@ const ls_option_hint ls_run_file_hints[] = {
     {"moe num_experts n_experts num_local_experts", NULL, "this version has no mixture-of-experts models"},
     /* data and tokenizer */
     {"dataset datasets data_path train_file train_files train_data dataset_path data_dir dataset_name train_dataset input_file", "data.train", "files on this machine, or patterns of their names"},
+    {"data.files data.file data.path data.paths data.dir data.text", "data.train", "files on this machine, or patterns of their names"},
     {"validation_file validation_files val_data val_file val_files eval_dataset valid_data eval_file eval_data test_file", "data.validation", ""},
     {"val_set_size val_split validation_split val_fraction test_size eval_split_ratio", "data.validation_fraction", ""},
     {"tokenizer_path tokenizer_name tokenizer_name_or_path vocab_file tokenizer_file", "tokenizer.file", ""},
@@ -68,6 +70,8 @@ const ls_option_hint ls_run_file_hints[] = {
     {"save_total_limit keep_checkpoints max_to_keep", "checkpoint.keep_last", ""},
     {"load_best_model_at_end save_best save_top_k", "checkpoint.keep_best", ""},
     {"eval_steps eval_interval eval_every val_check_interval eval_strategy evaluation_strategy eval_freq val_interval", "eval.every_steps", ""},
+    {"eval.steps eval.interval eval.every eval.frequency", "eval.every_steps", ""},
+    {"checkpoint.steps checkpoint.interval checkpoint.every save.steps save.every", "checkpoint.every_steps", ""},
     {"eval_iters eval_batches limit_val_batches val_batches max_eval_batches", "eval.batches", ""},
     {"logging_steps log_interval log_every_n_steps log_every print_every logging_interval", "log.every_steps", ""},
     {"report_to wandb wandb_project wandb_run_name use_wandb mlflow comet neptune logger", NULL, "nothing is sent anywhere: a run writes metrics.jsonl, report.html and TensorBoard files (log.tensorboard)"},

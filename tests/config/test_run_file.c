@@ -194,8 +194,9 @@ static void run_file_check_prints_values_that_work(void **state)
     refuse(
         "parallel.ranks=2;job.min_ranks=3",
         "dir/a.yaml: job.min_ranks is 3, but the run has 2 ranks (--ranks, parallel.ranks); use at most 2");
-    refuse("train.tokens=1e6",
-           "dir/a.yaml: more than one of train.steps, train.tokens and train.epochs is given; keep one");
+    refuse("train.tokens=1e6", "dir/a.yaml: more than one of train.steps, train.tokens and train.epochs is "
+                               "given; keep one; to replace "
+                               "that of the file, add  --set train.steps=auto");
     refuse("model.family=gpt2",
            "dir/a.yaml: model.family gpt2 has kv_heads = heads and head_dim = width / heads; remove "
            "model.kv_heads and model.head_dim, or set model.family to llama");

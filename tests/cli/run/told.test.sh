@@ -56,6 +56,15 @@ expect 0 "$LOCKSTEP" checkpoint ls apart --json
 same "checkpoints with a loss" "$(python3 -c 'import json, sys
 print(*(c["step"] for c in json.load(open(sys.argv[1]))["checkpoints"] if c.get("val_loss") is not None))' "$out")" "6 12"
 
+# Keys of other programs in our sections, and two lengths.
+for pair in 'eval.steps eval.every_steps' 'data.files data.train' 'optimizer.name train.optimizer.kind' 'train.optimizer.name train.optimizer.kind'; do
+    expect 2 "${train[@]}" --dry-run --set "${pair% *}=5"
+    says "unknown key ${pair% *}; use ${pair#* }"
+done
+expect 2 "${train[@]}" --dry-run --set train.epochs=2
+says "more than one of train.steps, train.tokens and train.epochs is given; keep one; to replace that of the file, add  --set train.steps=auto"
+expect 0 "${train[@]}" --dry-run --set train.epochs=2 --set train.steps=auto
+
 # The best checkpoint is named when it is not the last one, and can be exported.
 expect 0 "${train[@]}" --run-dir best --set train.steps=60 --set train.optimizer.lr=3e-2 --set data.train='[narrow.txt]' \
     --set 'data.validation=[text.txt]' --set data.validation_fraction=0 --set eval.every_steps=4 --set eval.batches=4 --json
