@@ -2,6 +2,7 @@
 #include "base/json.h"
 
 #include "base/file.h"
+#include "base/lfs.h"
 
 #include <errno.h>
 #include <math.h>
@@ -51,6 +52,7 @@ ls_status ls_json_parse(const char *text, size_t bytes, const char *name, json_t
         root = parse_with_reals(text, bytes, &error);
     }
     if (!root) {
+        LS_TRY(ls_lfs_refuse(name, text, bytes));
         return ls_fail(LS_ERR_DATA, "%s:%d: not valid JSON: %s (column %d)", name, error.line, error.text,
                        error.column);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text.h"
 
+#include "base/lfs.h"
 #include "tokenizer/unicode.h"
 
 #include <string.h>
@@ -75,6 +76,7 @@ static const format *find_format(const void *data, size_t bytes)
 
 ls_status ls_text_check_format(const void *data, size_t bytes, const char *path)
 {
+    LS_TRY(ls_lfs_refuse(path, data, bytes));
     const format *found = find_format(data, bytes);
     return found ? ls_fail(LS_ERR_DATA, "%s is not plain text: it looks like %s; %s", path, found->name,
                            found->remedy)

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/lfs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -304,6 +305,7 @@ static ls_status read_file(ls_arena *arena, const char *path, const unsigned cha
                        byte_count);
     }
     memcpy(&header_bytes, bytes, sizeof header_bytes);
+    LS_TRY(ls_lfs_refuse(path, bytes, byte_count));
     if (header_bytes > LS_SAFETENSORS_HEADER_MAX) {
         return ls_fail(
             LS_ERR_DATA,
