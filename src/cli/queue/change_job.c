@@ -2,11 +2,13 @@
 /* cancel, hold, release, priority, change: change jobs, named by number or chosen by a filter. */
 #include "cli/command.h"
 #include "cli/queue/queue.h"
+#include "env/user/user.h"
 #include "orchestration/client/client.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- which jobs ---- */
 
@@ -72,17 +74,39 @@ static ls_status read_filters(const ls_invocation *invocation, const char *path,
     json_t *answer = NULL;
     LS_TRY(ls_queue_get(&answer, "%s", path));
     const json_t *jobs = json_object_get(answer, "jobs");
+    size_t closed_count = 0;
     jobs_out->items = ls_arena_new(invocation->arena, uint64_t, json_array_size(jobs) + 1);
     for (size_t i = 0; i < json_array_size(jobs); i++) {
         const json_t *job = json_array_get(jobs, i);
         const char *state = ls_queue_string(job, "state");
         const bool is_open = ls_queue_string(job, "user") != NULL;
+        closed_count += !is_open;
         if (is_open && state && !ls_queue_has_ended(state) && strcmp(state, "STOPPING") != 0) {
             jobs_out->items[jobs_out->count++] = (uint64_t)ls_queue_integer(job, "job");
         }
     }
     json_decref(answer);
+    if (closed_count > 0) {
+        fprintf(stderr,
+                "%zu job%s of other users %s left alone: only their users and administrators can do that\n",
+                closed_count, closed_count == 1 ? "" : "s", closed_count == 1 ? "was" : "were");
+    }
     return LS_OK;
+}
+
+/* Jobs of another user are not listed for one who may not see them. */
+static void tell_none(const change_settings *settings)
+{
+    char own[LS_USER_NAME_BYTES];
+    ls_user_name(geteuid(), own);
+    if (settings->user[0] && strcmp(settings->user, own) != 0) {
+        fprintf(stderr,
+                "no jobs of %.60s that you may change wait or run: only that user and administrators can "
+                "change them\n",
+                settings->user);
+    } else {
+        fprintf(stderr, "no such jobs wait or run\n");
+    }
 }
 
 static ls_status find_jobs(const ls_invocation *invocation, numbers *jobs_out)
@@ -102,7 +126,7 @@ static ls_status find_jobs(const ls_invocation *invocation, numbers *jobs_out)
     }
     ls_text_release(&path);
     if (status == LS_OK && jobs_out->count == 0) {
-        fprintf(stderr, "no such jobs wait or run\n");
+        tell_none(invocation->settings);
     }
     return status;
 }

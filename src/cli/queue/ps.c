@@ -270,6 +270,24 @@ static ls_status ask_jobs(const ps_settings *settings, json_t **answer_out)
     return status;
 }
 
+/* Why nothing starts, when the queue is paused. */
+static void append_pause(ls_text *text)
+{
+    json_t *status = NULL;
+    if (ls_queue_get(&status, "/v1/status") != LS_OK) {
+        ls_error_clear(); /* the list is there without it */
+        return;
+    }
+    const json_t *note = json_object_get(json_object_get(status, "upkeep"), "paused");
+    const char *by = ls_queue_string(note, "by"), *reason = ls_queue_string(note, "reason");
+    if (json_is_object(note)) {
+        ls_text_printf(text, "the queue is paused (by %s%s", by ? by : "?", reason ? ": " : "");
+        ls_text_append_printable(text, reason ? reason : "", reason ? strlen(reason) : 0, "");
+        ls_text_append(text, "): no job starts until 'lockstep resume'\n");
+    }
+    json_decref(status);
+}
+
 static void append_list(const ps_settings *settings, const json_t *answer, ls_arena *arena, size_t width,
                         ls_text *text)
 {
@@ -280,6 +298,7 @@ static void append_list(const ps_settings *settings, const json_t *answer, ls_ar
                        settings->all || settings->before > 0
                            ? ""
                            : " are waiting or running; --all lists jobs that have ended as well");
+        append_pause(text);
         return;
     }
     ls_queue_append_jobs(jobs, arena, width, text);

@@ -365,12 +365,16 @@ wait_until "it has set its trap" sh -c "'$LOCKSTEP' logs $last | grep -q set"
 expect 0 "$LOCKSTEP" cancel --user "$(id -un)"
 expect 0 "$LOCKSTEP" cancel --user "$(id -un)"
 says "no such jobs wait or run"
+expect 0 "$LOCKSTEP" cancel --user somebody
+says "no jobs of somebody that you may change wait or run"
 check "its grace time was not ended" is_state "$last" STOPPING
 expect 0 "$LOCKSTEP" cancel "$last"
 expect 137 "$LOCKSTEP" wait "$last"
 
 # Pauses, drained machines, maintenance, other terms.
 expect 0 "$LOCKSTEP" pause --reason "new disks"
+expect 0 "$LOCKSTEP" ps --user nobody
+prints "no such jobs are waiting or running" "the queue is paused (by $(id -un): new disks): no job starts until 'lockstep resume'"
 prints "the queue is paused" "new disks"
 expect 0 "$LOCKSTEP" submit hello.yaml --account vision
 last=$(cat "$out")
