@@ -3,6 +3,7 @@
 
 #include "execution/train/memory.h"
 
+#include <string.h>
 #include <unistd.h>
 
 /* Memory of a process in addition to the parameters: program, libraries, panels of the matrix
@@ -41,9 +42,36 @@ static ls_status load_parts(ls_loaded_model *model, uint64_t threads)
     return ls_model_file_load(model->file, &model->file->layout, model->state.parameters);
 }
 
+/* Adds the checkpoint before a damaged one to the error. */
+static ls_status name_older(const ls_model_file *file, ls_status status)
+{
+    ls_arena arena = {0};
+    ls_checkpoint_latest older = {0};
+    const char *problem = ls_arena_strdup(&arena, ls_error_text());
+    char *root = ls_arena_strdup(&arena, file->path);
+    size_t bytes = strlen(root);
+    while (bytes > 0 && root[bytes - 1] == '/') {
+        root[--bytes] = '\0';
+    }
+    char *slash = strrchr(root, '/');
+    root = slash ? (*slash = '\0', root) : ls_arena_strdup(&arena, ".");
+    if (ls_checkpoint_find_latest(&arena, root, NULL, file->step, &older) == LS_OK && older.checkpoint) {
+        (void)ls_fail(status, "%s. An older checkpoint is there: %s; 'lockstep checkpoint verify' tests it",
+                      problem, older.checkpoint->path);
+    } else {
+        (void)ls_fail(status, "%s", problem);
+    }
+    ls_checkpoint_close(older.checkpoint);
+    ls_arena_release(&arena);
+    return status;
+}
+
 static ls_status finish_init(ls_loaded_model *model, uint64_t threads)
 {
-    const ls_status status = load_parts(model, threads);
+    ls_status status = load_parts(model, threads);
+    if (status == LS_ERR_DATA && model->file->checkpoint) {
+        status = name_older(model->file, status);
+    }
     if (status != LS_OK) {
         ls_loaded_model_release(model);
         *model = (ls_loaded_model){0};

@@ -85,11 +85,20 @@ static ls_status open_checkpoint(ls_model_file *file)
 
 /* ---- either ---- */
 
-/* Whether a path could be the name of a model on a hub: two plain words with a slash between. */
+/* Whether a path could be the name of a model on a hub, OWNER/NAME, and OWNER is no folder here. */
 static bool is_hub_name(const char *path)
 {
-    const char *slash = strchr(path, '/');
-    return slash && slash != path && slash[1] && !strchr(slash + 1, '/') && path[0] != '.' && path[0] != '~';
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    char owner[64];
+    const size_t bytes = strspn(path, allowed);
+    if (bytes == 0 || bytes >= sizeof owner || path[bytes] != '/' || path[0] == '.') {
+        return false;
+    }
+    const char *name = path + bytes + 1;
+    memcpy(owner, path, bytes);
+    owner[bytes] = '\0';
+    return *name && name[strspn(name, allowed)] == '\0' && strcmp(owner, "runs") != 0 &&
+           !ls_path_exists(owner);
 }
 
 static ls_status fail_missing(const char *path)

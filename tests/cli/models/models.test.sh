@@ -169,6 +169,32 @@ expect 0 "$LOCKSTEP" eval unigram --data text.txt --tokenizer bytes
 expect 2 "$LOCKSTEP" eval unigram --data text.txt
 says Unigram
 
+# ---- what is not there, or not whole ----
+
+cp -r folder pointer
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n' >pointer/model.safetensors
+expect 3 "$LOCKSTEP" eval pointer --data text.txt --tokenizer bytes
+says "pointer/model.safetensors is a pointer of Git LFS" "git lfs pull"
+cp pointer/model.safetensors lfs.txt && cp lfs.txt lfs.jsonl
+for file in lfs.txt lfs.jsonl; do
+    expect 3 "$LOCKSTEP" data prepare $file
+    says "$file is a pointer of Git LFS"
+done
+for path in runs/none own/none "no folder/x" ./a/b; do
+    expect 2 "$LOCKSTEP" eval "$path" --data text.txt
+    says "$path does not exist"
+done
+expect 2 "$LOCKSTEP" eval meta-llama/Llama-2-7b --data text.txt
+says "hf download meta-llama/Llama-2-7b"
+expect 0 "$LOCKSTEP" train tiny.yaml --run-dir damaged
+for file in damaged/checkpoints/12/*.safetensors; do
+    dd if=/dev/zero of="$file" bs=1 seek=$(($(stat -c %s "$file") / 2)) count=64 conv=notrunc status=none
+done
+for command in "eval damaged --data text.txt" "export damaged -o damaged-hf"; do
+    expect 3 "$LOCKSTEP" $command
+    says "An older checkpoint is there: damaged/checkpoints/8"
+done
+
 # ---- a tokenizer from JSON lines ----
 
 split -l 100 text.txt part-

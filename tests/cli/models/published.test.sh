@@ -13,11 +13,12 @@ loaded=0 refused=0 pairs=0
 while IFS=$'\t' read -r name wanted text; do
     if [ "$wanted" != loads ]; then
         refused=$((refused + 1))
-        expect "$wanted" "$LOCKSTEP" eval "drawn/$name" --tokens ids
+        expect "$wanted" "$LOCKSTEP" eval "drawn/$name" --data sentence
         says "$name" "$text"
         continue
     fi
     loaded=$((loaded + 1))
+    expect 0 "$LOCKSTEP" tokenize encode --tokenizer "drawn/$name" sentence
     expect 0 "$LOCKSTEP" eval "drawn/$name" --tokens ids --json
     case $name in
         *-again) pairs=$((pairs + 1)) && same "$name: loss in the other spelling" "$(field "$out" loss)" "$loss" ;;
