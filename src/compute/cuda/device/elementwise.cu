@@ -202,7 +202,7 @@ template <class T> LS_DEVICE void find_nonfinite(const ls_find_args &args)
         }
     }
     /* The minimum of integers does not depend on the order of the threads. */
-    if (lowest != ~0ull && lowest < *(volatile unsigned long long *)args.lowest) {
+    if (lowest != ~0ull) {
         atomicMin(args.lowest, lowest);
     }
 }

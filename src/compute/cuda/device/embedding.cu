@@ -5,38 +5,49 @@
 
 /* ---- forward ---- */
 
-/* A block has a few rows, because tokens are in memory of the host: it reads them at once. */
-template <class T> LS_DEVICE void gather(const ls_gather_args &args)
+/* The rows of a block: where they come from. */
+struct gather_rows {
+    int32_t tokens[LS_GATHER_ROWS];
+    int64_t positions[LS_GATHER_ROWS];
+};
+
+/* Tokens are in memory of the host, so a block reads those of several rows at once. */
+LS_DEVICE void load_rows(const ls_gather_args &args, int64_t first, uint32_t count, gather_rows &rows)
 {
-    constexpr int WIDTH = 16 / sizeof(T), BATCH = 4;
-    __shared__ int32_t tokens[LS_GATHER_ROWS];
-    const int64_t first = (int64_t)blockIdx.x * LS_GATHER_ROWS;
-    const int64_t left = args.rows - first;
-    const uint32_t rows = left < LS_GATHER_ROWS ? (uint32_t)left : (uint32_t)LS_GATHER_ROWS;
-    if (threadIdx.x < rows) {
-        const int32_t token = args.tokens[first + threadIdx.x];
+    if (threadIdx.x < count) {
+        const int64_t row = first + threadIdx.x;
+        const int32_t token = args.tokens[row];
         if (token < 0 || token >= args.vocab) {
             __trap();
         }
-        tokens[threadIdx.x] = token;
+        rows.tokens[threadIdx.x] = token;
+        rows.positions[threadIdx.x] = args.first_position + row % args.positions_per_sequence;
     }
     __syncthreads();
-    const uint32_t row_units = (uint32_t)((args.cols + WIDTH - 1) / WIDTH), units = rows * row_units;
+}
+
+template <class T> LS_DEVICE void gather(const ls_gather_args &args)
+{
+    constexpr int WIDTH = 16 / sizeof(T), BATCH = 16 / WIDTH;
+    __shared__ gather_rows rows;
+    const int64_t first = (int64_t)blockIdx.x * LS_GATHER_ROWS, left = args.rows - first;
+    const uint32_t count = left < LS_GATHER_ROWS ? (uint32_t)left : (uint32_t)LS_GATHER_ROWS;
+    load_rows(args, first, count, rows);
+    const uint32_t row_units = (uint32_t)((args.cols + WIDTH - 1) / WIDTH), units = count * row_units;
     for (uint32_t begin = threadIdx.x; begin < units; begin += BATCH * LS_GATHER_THREADS) {
-        float x[BATCH][WIDTH], p[BATCH][WIDTH] = {};
+        float x[BATCH][WIDTH], p[BATCH][WIDTH];
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             const uint32_t unit = begin + k * LS_GATHER_THREADS, row = unit / row_units;
-            const int64_t col = (int64_t)(unit - row * row_units) * WIDTH;
+            const int64_t col = (int64_t)(unit - row * row_units) * WIDTH, cols_left = args.cols - col;
             if (unit >= units) {
                 continue;
             }
-            load_part((const T *)args.table + tokens[row] * args.table_stride + col, args.cols - col,
+            load_part((const T *)args.table + rows.tokens[row] * args.table_stride + col, cols_left,
                       args.aligned, x[k]);
             if (args.positions) {
-                const int64_t position = args.first_position + (first + row) % args.positions_per_sequence;
-                load_part((const T *)args.positions + position * args.positions_stride + col, args.cols - col,
-                          args.aligned, p[k]);
+                load_part((const T *)args.positions + rows.positions[row] * args.positions_stride + col,
+                          cols_left, args.aligned, p[k]);
             }
         }
 #pragma unroll
