@@ -21,6 +21,7 @@ struct ls_attention;
 struct ls_tree_sum;
 struct ls_adamw_factors;
 struct ls_master;
+struct ls_hash128;
 
 typedef struct ls_backend {
     ls_device_kind device;
@@ -92,6 +93,8 @@ typedef struct ls_backend {
                                   const ls_tensor *out);
     ls_status (*cross_entropy)(ls_queue *, const ls_tensor *logits, const int32_t *targets, float *losses,
                                bool with_gradient);
+    ls_status (*hash_tiles)(ls_queue *, const struct ls_master *x, int64_t count,
+                            struct ls_hash128 *hashes_out);
 } ls_backend;
 
 extern const ls_backend ls_cpu_backend; /* compute/cpu/backend.c */

@@ -7,6 +7,7 @@
 #include "compute/cuda/cross_entropy.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/embedding.h"
+#include "compute/cuda/hash.h"
 #include "compute/cuda/linear.h"
 #include "compute/cuda/norm.h"
 #include "compute/cuda/rotary.h"
@@ -51,4 +52,5 @@ const ls_backend ls_cuda_backend = {
     .attention_workspace = ls_cuda_attention_workspace,
     .attention_decode = ls_cuda_attention_decode,
     .cross_entropy = ls_cuda_cross_entropy,
+    .hash_tiles = ls_cuda_hash_tiles,
 };
