@@ -20,8 +20,7 @@ ls_status ls_flat_hasher_init(ls_flat_hasher *hasher, const ls_flat_piece *piece
     hasher->pieces = calloc(piece_count + 1, sizeof *hasher->pieces);
     hasher->first_tile = calloc((size_t)piece_count + 1, sizeof *hasher->first_tile);
     hasher->tiles = calloc((size_t)tiles + 1, sizeof *hasher->tiles);
-    hasher->staging = malloc(LS_HASH_TILE * sizeof *hasher->staging);
-    if (!hasher->pieces || !hasher->first_tile || !hasher->tiles || !hasher->staging) {
+    if (!hasher->pieces || !hasher->first_tile || !hasher->tiles) {
         ls_flat_hasher_release(hasher);
         return ls_fail(LS_ERR_MEMORY, "not enough memory for the hashes of %u pieces of the training state",
                        piece_count);
@@ -50,51 +49,15 @@ void ls_flat_hasher_release(ls_flat_hasher *hasher)
     free(hasher->pieces);
     free(hasher->first_tile);
     free(hasher->tiles);
-    free(hasher->staging);
     *hasher = (ls_flat_hasher){0};
-}
-
-typedef struct hash_job {
-    ls_flat_hasher *hasher;
-    ls_queue *queue; /* of a GPU; NULL: the host sees `flat` */
-    const float *flat;
-} hash_job;
-
-static void hash_tile(void *context, int64_t tile, uint32_t worker)
-{
-    (void)worker;
-    const hash_job *job = context;
-    const ls_flat_hasher *h = job->hasher;
-    uint32_t piece = 0, past = h->piece_count;
-    /* finds the last piece whose first tile is not after this one */
-    while (past - piece > 1) {
-        const uint32_t middle = piece + (past - piece) / 2;
-        *(h->first_tile[middle] <= tile ? &piece : &past) = middle;
-    }
-    const int64_t first = (tile - h->first_tile[piece]) * LS_HASH_TILE;
-    const int64_t left = h->pieces[piece].count - first;
-    const int64_t count = left < LS_HASH_TILE ? left : LS_HASH_TILE;
-    const float *from = job->flat + h->pieces[piece].offset + first;
-    const size_t bytes = (size_t)count * sizeof *from;
-    if (job->queue) {
-        (void)!ls_queue_move(job->queue, h->staging, from, bytes);
-        (void)!ls_queue_wait(job->queue);
-        from = h->staging;
-    }
-    h->tiles[tile] = ls_xxh3_128(from, bytes);
 }
 
 void ls_flat_hasher_run(ls_flat_hasher *hasher, ls_queue *queue, const float *flat, ls_hash128 *hashes_out)
 {
-    hash_job job = {.hasher = hasher, .flat = flat};
-    const int64_t tiles = hasher->first_tile[hasher->piece_count];
-    if (ls_queue_device(queue) == LS_DEVICE_CPU) {
-        ls_queue_run_tiles(queue, tiles, hash_tile, &job);
-    } else {
-        job.queue = queue;
-        for (int64_t tile = 0; tile < tiles; tile++) {
-            hash_tile(&job, tile, 0);
-        }
+    for (uint32_t i = 0; i < hasher->piece_count; i++) {
+        const ls_flat_piece *piece = &hasher->pieces[i];
+        const ls_master floats = {.values = (float *)flat + piece->offset};
+        (void)!ls_hash_tiles(queue, &floats, piece->count, hasher->tiles + hasher->first_tile[i]);
     }
     for (uint32_t i = 0; i < hasher->piece_count; i++) {
         const int64_t first = hasher->first_tile[i], count = hasher->first_tile[i + 1] - first;

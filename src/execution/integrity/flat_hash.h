@@ -11,11 +11,8 @@
 #ifndef LS_EXECUTION_INTEGRITY_FLAT_HASH_H
 #define LS_EXECUTION_INTEGRITY_FLAT_HASH_H
 
-#include "base/hash.h"
-#include "compute/queue.h"
+#include "compute/kernels/hash.h"
 #include "model/layout.h"
-
-enum { LS_HASH_TILE = 65536 };
 
 /* Floats [offset, offset + count) of a flat buffer. */
 typedef struct ls_flat_piece {
@@ -27,7 +24,6 @@ typedef struct ls_flat_hasher {
     int64_t *first_tile; /* piece_count + 1 */
     uint32_t piece_count;
     ls_hash128 *tiles;
-    float *staging; /* LS_HASH_TILE floats */
 } ls_flat_hasher;
 
 /* pieces: copied. Errors: LS_ERR_MEMORY. */
@@ -37,8 +33,7 @@ LS_MUST_CHECK ls_status ls_flat_hasher_init(ls_flat_hasher *hasher, const ls_fla
 LS_MUST_CHECK ls_status ls_flat_hasher_init_buckets(ls_flat_hasher *hasher, const ls_layout *layout);
 void ls_flat_hasher_release(ls_flat_hasher *hasher); /* zeroes it; a zeroed one is allowed */
 
-/* hashes_out: one per piece. On a GPU, tiles are copied to the host one by one; an error of the
- * device comes back from the next ls_queue_wait. */
+/* hashes_out: one per piece. An error of the device comes back from the next ls_queue_wait. */
 void ls_flat_hasher_run(ls_flat_hasher *hasher, ls_queue *queue, const float *flat, ls_hash128 *hashes_out);
 
 /* "embeddings", "layer 3", "final norm" or "final norm and head": the contents of bucket `bucket`.
