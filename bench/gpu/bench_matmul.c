@@ -5,8 +5,9 @@
  *   bench_matmul [--only TEXT] [--small] [--no-repeats]
  *
  * One line per product of a linear layer: forward, gradient of the input (dgrad) and of the weight
- * (wgrad, float32). TFLOP/s for each way to compute it: cuBLASLt with the inner dimension whole,
- * cuBLASLt with pieces added in a second pass where its ranking prefers that, and our own kernels.
+ * (wgrad, float32). TFLOP/s for each way to compute it: cuBLASLt with the inner dimension whole
+ * ("whole"), with pieces where its own ranking prefers that ("ranked"), with our pieces of a long
+ * inner dimension ("default": what training uses), and our own kernels ("own").
  * Data are random normal numbers, because a GPU clocks higher on zeros; times come from device
  * events around at least 20 ms of products.
  *
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPEATS = 20, WAYS = 3, PASSES = 3, NOISE_SIZE = 4096 };
+enum { REPEATS = 20, WAYS = 4, PASSES = 3, NOISE_SIZE = 4096 };
 static const int64_t pool_elements = 12 << 20;
 static const float round_min_ms = 20.0f;
 
@@ -51,7 +52,8 @@ static const shape shapes[] = {
 };
 
 static const char *const pass_name[PASSES] = {"forward", "dgrad", "wgrad"};
-static const ls_matmul_way ways[WAYS] = {LS_MATMUL_CUBLASLT, LS_MATMUL_CUBLASLT_PIECES, LS_MATMUL_OWN};
+static const ls_matmul_way ways[WAYS] = {LS_MATMUL_CUBLASLT_WHOLE, LS_MATMUL_CUBLASLT_RANKED,
+                                         LS_MATMUL_CUBLASLT, LS_MATMUL_OWN};
 
 typedef struct bench {
     ls_queue *queue, *noise_queue;
@@ -250,7 +252,7 @@ static void bench_product(bench *b, const shape *s, int pass)
             snprintf(equal + strlen(equal), sizeof equal - strlen(equal), " %d", equal_results(b, p));
         }
     }
-    printf("  %6lld  %s\n", (long long)ls_matmul_own_pieces(&p), equal);
+    printf("  %6lld  %s\n", (long long)ls_matmul_own_cut(&p).pieces, equal);
     fflush(stdout);
 }
 
@@ -307,8 +309,8 @@ int main(int argc, char **argv)
     char class[64];
     ls_cuda_matmuls_class(ls_cuda_of(b.queue), class, sizeof class);
     printf("%s, products %s\n\n", ls_queue_device_name(b.queue), class);
-    printf("%-11s %-8s %6s %6s %6s %8s %8s %8s  %6s  equal of %d\n", "TFLOP/s", "", "m", "n", "k", "cuBLASLt",
-           "+pieces", "own", "pieces", REPEATS);
+    printf("%-11s %-8s %6s %6s %6s %8s %8s %8s %8s  %6s  equal of %d\n", "TFLOP/s", "", "m", "n", "k",
+           "whole", "ranked", "default", "own", "pieces", REPEATS);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         for (int pass = 0; pass < PASSES && (!only || strstr(shapes[i].name, only)); pass++) {
             bench_product(&b, &shapes[i], pass);

@@ -2,7 +2,9 @@
 #include "compute/cuda/cublaslt.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +58,37 @@ static bool load_file(const char *file)
     return true;
 }
 
+/* The file that the pattern names, the last one of several. */
+static bool load_matching(const char *pattern)
+{
+    glob_t found;
+    if (glob(pattern, 0, NULL, &found) != 0) {
+        return false;
+    }
+    const bool is_there = load_file(found.gl_pathv[found.gl_pathc - 1]);
+    globfree(&found);
+    return is_there;
+}
+
+/* NVIDIA's wheels for Python: of the environment that is active, then of the system. */
+static bool load_from_python(void)
+{
+    static const char *const wheels[] = {"nvidia/cu13/lib/libcublasLt.so.13",
+                                         "nvidia/cublas/lib/libcublasLt.so.1[23]"};
+    const char *active[] = {getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX"), "/usr/local", "/usr"};
+    for (size_t i = 0; i < sizeof active / sizeof active[0]; i++) {
+        for (size_t j = 0; active[i] && j < sizeof wheels / sizeof wheels[0]; j++) {
+            char pattern[512];
+            const int length =
+                snprintf(pattern, sizeof pattern, "%s/lib/python3*/*-packages/%s", active[i], wheels[j]);
+            if (length < (int)sizeof pattern && load_matching(pattern)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static void load(void)
 {
     const char *named = getenv("LOCKSTEP_CUBLASLT");
@@ -63,7 +96,9 @@ static void load(void)
         blas.is_there = load_file(named);
         return;
     }
-    blas.is_there = load_file("libcublasLt.so.13") || load_file("libcublasLt.so.12");
+    blas.is_there = load_file("libcublasLt.so.13") || load_file("libcublasLt.so.12") ||
+                    load_file("/usr/local/cuda/lib64/libcublasLt.so.13") ||
+                    load_file("/usr/local/cuda/lib64/libcublasLt.so.12") || load_from_python();
 }
 
 ls_status ls_cublaslt_load(const ls_cublaslt **blas_out)

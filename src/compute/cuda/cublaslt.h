@@ -3,9 +3,9 @@
  * NVIDIA's library of matrix products, cuBLASLt, as a table of functions that is loaded when it is
  * needed. Names, arguments and numbers are those of its C interface, versions 12 and 13.
  *
- * The library is looked for as the file that LOCKSTEP_CUBLASLT names, else as libcublasLt.so.13 and
- * libcublasLt.so.12 along the system's search path. Without it the program uses its own products
- * (compute/cuda/matmul.h).
+ * The library is the file that LOCKSTEP_CUBLASLT names, else libcublasLt.so.13 or .so.12 of the
+ * system's search path, of /usr/local/cuda, or of NVIDIA's wheels for Python. Without it the
+ * program uses its own products (compute/cuda/matmul.h).
  */
 #ifndef LS_COMPUTE_CUDA_CUBLASLT_H
 #define LS_COMPUTE_CUDA_CUBLASLT_H
@@ -49,6 +49,9 @@ enum {
     CUDA_R_32F = 0,
     CUDA_R_16BF = 14,
 
+    CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
+    CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
+
     CUBLASLT_MATMUL_DESC_TRANSA = 3,
     CUBLASLT_MATMUL_DESC_TRANSB = 4,
     CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
@@ -90,6 +93,8 @@ enum {
     X(MatmulDescSetAttribute, (cublasLtMatmulDesc_t desc, int attribute, const void *value, size_t bytes))   \
     X(MatrixLayoutCreate,                                                                                    \
       (cublasLtMatrixLayout_t * layout, int type, uint64_t rows, uint64_t cols, int64_t ld))                 \
+    X(MatrixLayoutSetAttribute,                                                                              \
+      (cublasLtMatrixLayout_t layout, int attribute, const void *value, size_t bytes))                       \
     X(MatrixLayoutDestroy, (cublasLtMatrixLayout_t layout))                                                  \
     X(MatmulPreferenceCreate, (cublasLtMatmulPreference_t * preference))                                     \
     X(MatmulPreferenceDestroy, (cublasLtMatmulPreference_t preference))                                      \

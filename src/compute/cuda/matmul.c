@@ -27,8 +27,11 @@ enum {
 typedef struct matmul_key {
     int64_t m, n, k, a_stride, b_stride, c_stride;
     uint8_t a_transposed, b_transposed, dtype, c_dtype;
-    uint8_t has_bias, accumulate, pieces, tf32;
-    uint8_t a_alignment, b_alignment, c_alignment, unused[5];
+    uint8_t has_bias, accumulate, ranked, tf32;
+    uint8_t a_alignment, b_alignment, c_alignment;
+    /* Products of pieces of k, side by side: k is the length of one. */
+    uint8_t pieces;
+    uint8_t unused[4];
 } matmul_key;
 static_assert(sizeof(matmul_key) == 64, "a key is hashed and compared as bytes");
 
@@ -89,7 +92,7 @@ static uint8_t alignment_of(const void *data)
     return (uint8_t)(!data || lowest_bit > ALIGNMENT_MAX ? ALIGNMENT_MAX : lowest_bit);
 }
 
-static matmul_key key_of(const ls_queue_cuda *queue, const ls_matmul *p)
+static matmul_key key_of(const ls_queue_cuda *queue, const ls_matmul *p, int64_t pieces)
 {
     return (matmul_key){
         .m = p->m,
@@ -104,11 +107,12 @@ static matmul_key key_of(const ls_queue_cuda *queue, const ls_matmul *p)
         .c_dtype = (uint8_t)p->c_dtype,
         .has_bias = p->bias != NULL,
         .accumulate = p->accumulate,
-        .pieces = p->way == LS_MATMUL_CUBLASLT_PIECES,
+        .ranked = p->way == LS_MATMUL_CUBLASLT_RANKED,
         .tf32 = p->dtype == LS_F32 && queue->tf32,
         .a_alignment = alignment_of(p->a.data),
         .b_alignment = alignment_of(p->b.data),
         .c_alignment = alignment_of(p->c),
+        .pieces = (uint8_t)pieces,
     };
 }
 
@@ -160,6 +164,12 @@ static void chosen_release(const ls_cublaslt *blas, chosen *c)
     *c = (chosen){0};
 }
 
+/* A matrix in cuBLASLt's words; offset: elements from one piece of k to the next. */
+typedef struct layout_words {
+    int type;
+    int64_t rows, cols, stride, offset;
+} layout_words;
+
 static int blas_type(ls_dtype dtype)
 {
     return dtype == LS_BF16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -186,22 +196,54 @@ static ls_status describe_operation(const ls_queue_cuda *queue, const matmul_key
     return LS_OK;
 }
 
+static ls_status describe_matrix(const ls_queue_cuda *queue, cublasLtMatrixLayout_t *layout,
+                                 const layout_words *words, uint8_t pieces)
+{
+    BLAS_TRY(queue, MatrixLayoutCreate, layout, words->type, (uint64_t)words->rows, (uint64_t)words->cols,
+             words->stride);
+    if (pieces > 1) {
+        const int32_t count = pieces;
+        BLAS_TRY(queue, MatrixLayoutSetAttribute, *layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                 sizeof count);
+        BLAS_TRY(queue, MatrixLayoutSetAttribute, *layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                 &words->offset, sizeof words->offset);
+    }
+    return LS_OK;
+}
+
 /*
  * cuBLASLt's matrices are column-major, so a row-major matrix is its own transpose there. It is
  * asked for C^T = B^T A^T: its first operand is our B, and op T is needed where our operand is
- * transposed.
+ * transposed. The pieces of a product are a batch, each with its own sums.
  */
 static ls_status describe(const ls_queue_cuda *queue, const matmul_key *key, chosen *c)
 {
     const int type = blas_type(key->dtype);
+    const layout_words first = {
+        .type = type,
+        .rows = key->b_transposed ? key->k : key->n,
+        .cols = key->b_transposed ? key->n : key->k,
+        .stride = key->b_stride,
+        .offset = key->b_transposed ? key->k : key->k * key->b_stride,
+    };
+    const layout_words second = {
+        .type = type,
+        .rows = key->a_transposed ? key->m : key->k,
+        .cols = key->a_transposed ? key->k : key->m,
+        .stride = key->a_stride,
+        .offset = key->a_transposed ? key->k * key->a_stride : key->k,
+    };
+    const layout_words result = {
+        .type = blas_type(key->c_dtype),
+        .rows = key->n,
+        .cols = key->m,
+        .stride = key->c_stride,
+        .offset = key->m * key->c_stride,
+    };
     LS_TRY(describe_operation(queue, key, c));
-    BLAS_TRY(queue, MatrixLayoutCreate, &c->first, type, (uint64_t)(key->b_transposed ? key->k : key->n),
-             (uint64_t)(key->b_transposed ? key->n : key->k), key->b_stride);
-    BLAS_TRY(queue, MatrixLayoutCreate, &c->second, type, (uint64_t)(key->a_transposed ? key->m : key->k),
-             (uint64_t)(key->a_transposed ? key->k : key->m), key->a_stride);
-    BLAS_TRY(queue, MatrixLayoutCreate, &c->result, blas_type(key->c_dtype), (uint64_t)key->n,
-             (uint64_t)key->m, key->c_stride);
-    return LS_OK;
+    LS_TRY(describe_matrix(queue, &c->first, &first, key->pieces));
+    LS_TRY(describe_matrix(queue, &c->second, &second, key->pieces));
+    return describe_matrix(queue, &c->result, &result, key->pieces);
 }
 
 /* -- the choice -- */
@@ -211,7 +253,7 @@ static ls_status set_preference(const ls_queue_cuda *queue, const matmul_key *ke
 {
     const uint64_t workspace_bytes = WORKSPACE_BYTES;
     const uint32_t schemes =
-        key->pieces ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+        key->ranked ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
     const uint32_t first = key->b_alignment, second = key->a_alignment, result = key->c_alignment;
     const struct {
         int attribute;
@@ -232,8 +274,8 @@ static ls_status set_preference(const ls_queue_cuda *queue, const matmul_key *ke
     return LS_OK;
 }
 
-/* A whole inner dimension; with `pieces` also one whose pieces are added in a second pass. */
-static bool keeps_order(const ls_cublaslt *blas, const cublasLtMatmulAlgo_t *algo, bool pieces)
+/* A whole inner dimension; `ranked`: also one whose pieces are added by a second kernel. */
+static bool keeps_order(const ls_cublaslt *blas, const cublasLtMatmulAlgo_t *algo, bool ranked)
 {
     int32_t splits = 0;
     uint32_t scheme = 0;
@@ -244,7 +286,7 @@ static bool keeps_order(const ls_cublaslt *blas, const cublasLtMatmulAlgo_t *alg
                                            sizeof scheme, &written) != CUBLAS_STATUS_SUCCESS) {
         return false;
     }
-    if (pieces && splits > 1) {
+    if (ranked && splits > 1) {
         return scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     }
     /* 0 and negative numbers stand for schemes of their own, such as stream-K. */
@@ -265,7 +307,7 @@ static ls_status choose(const ls_queue_cuda *queue, cublasLtMatmulPreference_t p
     }
     for (int i = 0; i < found; i++) {
         if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= WORKSPACE_BYTES &&
-            keeps_order(blas, &results[i].algo, c->key.pieces)) {
+            keeps_order(blas, &results[i].algo, c->key.ranked)) {
             c->algo = results[i].algo;
             return LS_OK;
         }
@@ -296,17 +338,16 @@ static ls_status chosen_create(const ls_queue_cuda *queue, const matmul_key *key
 }
 
 /* The algorithm of a product: from the table, else chosen and kept. */
-static ls_status find_algorithm(ls_queue_cuda *queue, const ls_matmul *p, const chosen **chosen_out)
+static ls_status find_algorithm(ls_queue_cuda *queue, const matmul_key *key, const chosen **chosen_out)
 {
     struct ls_cuda_matmuls *matmuls = queue->matmuls;
-    const matmul_key key = key_of(queue, p);
-    chosen *place = place_of(matmuls, &key);
+    chosen *place = place_of(matmuls, key);
     if (!place->desc) {
         LS_TRY(reserve_place(matmuls));
-        place = place_of(matmuls, &key);
-        LS_TRY(chosen_create(queue, &key, place));
+        place = place_of(matmuls, key);
+        LS_TRY(chosen_create(queue, key, place));
         matmuls->used++;
-        const uint64_t parts[2] = {ls_xxh3(&key, sizeof key, 0),
+        const uint64_t parts[2] = {ls_xxh3(key, sizeof *key, 0),
                                    ls_xxh3(&place->algo, sizeof place->algo, 0)};
         matmuls->digest += ls_xxh3(parts, sizeof parts, 0);
     }
@@ -314,14 +355,12 @@ static ls_status find_algorithm(ls_queue_cuda *queue, const ls_matmul *p, const 
     return LS_OK;
 }
 
-static ls_status blas_product(ls_queue_cuda *queue, const ls_matmul *p)
+/* -- products -- */
+
+/* One call of cuBLASLt: the product, or pieces of it, whose length is the product's k. */
+static ls_status run_chosen(ls_queue_cuda *queue, const ls_matmul *p, const chosen *c)
 {
     struct ls_cuda_matmuls *matmuls = queue->matmuls;
-    const chosen *c = NULL;
-    LS_TRY(find_algorithm(queue, p, &c));
-    if (c->is_own) {
-        return ls_matmul_own(queue, p);
-    }
     if (!matmuls->workspace) {
         CU_TRY(queue->driver, cuMemAlloc, &matmuls->workspace, WORKSPACE_BYTES);
     }
@@ -334,6 +373,71 @@ static ls_status blas_product(ls_queue_cuda *queue, const ls_matmul *p)
              &beta, p->c, c->result, p->c, c->result, &c->algo, (void *)(uintptr_t)matmuls->workspace,
              WORKSPACE_BYTES, queue->stream);
     return LS_OK;
+}
+
+static ls_status run_whole(ls_queue_cuda *queue, const ls_matmul *p)
+{
+    const chosen *c = NULL;
+    const matmul_key key = key_of(queue, p, 1);
+    LS_TRY(find_algorithm(queue, &key, &c));
+    return c->is_own ? ls_matmul_own(queue, p) : run_chosen(queue, p, c);
+}
+
+/* The operand from index k of the inner dimension on. */
+static ls_matmul_operand operand_from(const ls_matmul *p, bool is_b, int64_t k)
+{
+    ls_matmul_operand operand = is_b ? p->b : p->a;
+    const int64_t elements = operand.transposed == is_b ? k : k * operand.stride;
+    operand.data = (const char *)operand.data + elements * ls_dtype_bytes(p->dtype);
+    return operand;
+}
+
+/* The pieces side by side, the rest added to the first one, then all of them in order. */
+static ls_status run_pieces(ls_queue_cuda *queue, const ls_matmul *p, const ls_matmul_cut *cut)
+{
+    void *sums = NULL;
+    LS_TRY(ls_cuda_scratch(queue, (size_t)(cut->pieces * p->m * p->n) * sizeof(float), &sums));
+    ls_matmul piece = *p;
+    piece.k = cut->length;
+    piece.c = sums;
+    piece.c_stride = p->n;
+    piece.c_dtype = LS_F32;
+    piece.bias = NULL;
+    piece.accumulate = false;
+    const chosen *c = NULL;
+    const matmul_key key = key_of(queue, &piece, cut->pieces);
+    LS_TRY(find_algorithm(queue, &key, &c));
+    if (c->is_own) {
+        return ls_matmul_own(queue, p);
+    }
+    LS_TRY(run_chosen(queue, &piece, c));
+    if (cut->rest > 0) {
+        piece.k = cut->rest;
+        piece.a = operand_from(p, false, cut->pieces * cut->length);
+        piece.b = operand_from(p, true, cut->pieces * cut->length);
+        piece.accumulate = true;
+        LS_TRY(run_whole(queue, &piece));
+    }
+    return ls_matmul_combine(queue, p, sums, cut->pieces);
+}
+
+/* cuBLASLt's fastest tiles on an H100. */
+static const ls_matmul_tiling blas_tiling = {
+    .tile_m = 128,
+    .tile_n = 256,
+    .blocks = 132,
+    .tile_cost = 7,
+    .launch_cost = 600,
+    .half_tile_percent = 55,
+};
+
+static ls_status blas_product(ls_queue_cuda *queue, const ls_matmul *p)
+{
+    const ls_matmul_cut cut = ls_matmul_cut_of(p, &blas_tiling);
+    if (cut.pieces > 1 && (p->way == LS_MATMUL_DEFAULT || p->way == LS_MATMUL_CUBLASLT)) {
+        return run_pieces(queue, p, &cut);
+    }
+    return run_whole(queue, p);
 }
 
 /* -- public -- */

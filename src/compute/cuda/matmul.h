@@ -21,11 +21,13 @@ typedef enum ls_matmul_way {
     /* cuBLASLt where the queue has it, else our own kernels. */
     LS_MATMUL_DEFAULT,
     LS_MATMUL_OWN,
-    /* cuBLASLt, its first algorithm that leaves the inner dimension whole. */
+    /* cuBLASLt; a long inner dimension is cut into pieces (compute/cuda/matmul_pieces.h). */
     LS_MATMUL_CUBLASLT,
-    /* cuBLASLt, its first algorithm that leaves the inner dimension whole or adds its pieces in a
-     * second pass in float32. */
-    LS_MATMUL_CUBLASLT_PIECES,
+    /* cuBLASLt, the inner dimension whole. */
+    LS_MATMUL_CUBLASLT_WHOLE,
+    /* cuBLASLt, its first algorithm that leaves the inner dimension whole or itself adds pieces of
+     * it in float32 by a second kernel. */
+    LS_MATMUL_CUBLASLT_RANKED,
 } ls_matmul_way;
 
 /* An operand: the row-major matrix at `data`, or its transpose. */

@@ -43,45 +43,24 @@ static ls_cuda_kernel plain_kernel(const ls_matmul *p)
 
 /* -- pieces of the inner dimension -- */
 
-enum {
-    /* Blocks that run at once: two on each multiprocessor of an H100. A constant, never asked of
-     * the device, because the pieces decide about the bits. */
-    BLOCKS_AT_ONCE = 264,
-    /* A piece's length along k is at least this. */
-    PIECE_K_MIN = 1024,
-    PIECES_MAX = 16,
-    /* What a piece costs, for writing and reading its sums, in thousandths of the whole product. */
-    PIECE_COST = 10,
+static const ls_matmul_tiling tensor_core_tiling = {
+    .tile_m = LS_MATMUL_TILE_M,
+    .tile_n = LS_MATMUL_TILE_N,
+    .blocks = 264,
+    .tile_cost = 2,
+    .launch_cost = 200,
+};
+static const ls_matmul_tiling plain_tiling = {
+    .tile_m = LS_MATMUL_PLAIN_TILE,
+    .tile_n = LS_MATMUL_PLAIN_TILE,
+    .blocks = 528,
+    .tile_cost = 1,
+    .launch_cost = 100,
 };
 
-/* Rounds of blocks, as thousandths of the time in which one block does the whole of k, and the cost
- * of the pieces. */
-static int64_t cost_of_pieces(int64_t tiles, int64_t pieces)
+ls_matmul_cut ls_matmul_own_cut(const ls_matmul *p)
 {
-    return 1000 * divide_up(tiles * pieces, BLOCKS_AT_ONCE) / pieces + PIECE_COST * (pieces - 1);
-}
-
-static int64_t piece_length(const ls_matmul *p, int64_t tile_m, int64_t tile_n)
-{
-    const int64_t tiles = divide_up(p->m, tile_m) * divide_up(p->n, tile_n);
-    int64_t best = 1;
-    for (int64_t pieces = 2; pieces <= PIECES_MAX && p->k / pieces >= PIECE_K_MIN; pieces++) {
-        best = cost_of_pieces(tiles, pieces) < cost_of_pieces(tiles, best) ? pieces : best;
-    }
-    return best == 1 ? p->k : divide_up(divide_up(p->k, best), LS_MATMUL_TILE_K) * LS_MATMUL_TILE_K;
-}
-
-static int64_t own_piece_length(const ls_matmul *p)
-{
-    if (uses_tensor_cores(p)) {
-        return piece_length(p, LS_MATMUL_TILE_M, LS_MATMUL_TILE_N);
-    }
-    return piece_length(p, LS_MATMUL_PLAIN_TILE, LS_MATMUL_PLAIN_TILE);
-}
-
-int64_t ls_matmul_own_pieces(const ls_matmul *p)
-{
-    return divide_up(p->k, own_piece_length(p));
+    return ls_matmul_cut_of(p, uses_tensor_cores(p) ? &tensor_core_tiling : &plain_tiling);
 }
 
 /* -- launches -- */
@@ -103,58 +82,9 @@ static ls_status launch(ls_queue_cuda *queue, const ls_matmul *p, const ls_matmu
     return ls_cuda_launch(queue, tensor_cores ? tensor_core_kernel(p) : plain_kernel(p), grid, arguments);
 }
 
-/* Every piece to scratch memory in float32, then their sum in order. */
-static ls_status run_pieces(ls_queue_cuda *queue, const ls_matmul *p, int64_t k_piece)
+static ls_matmul_arguments arguments_of(const ls_matmul *p, int64_t k_piece)
 {
-    const int64_t pieces = divide_up(p->k, k_piece);
-    void *sums = NULL;
-    LS_TRY(ls_cuda_scratch(queue, (size_t)(pieces * p->m * p->n) * sizeof(float), &sums));
-
-    ls_matmul piece = *p;
-    piece.c = sums;
-    piece.c_dtype = LS_F32;
-    piece.c_stride = p->n;
-    const ls_matmul_arguments arguments = {
-        .a = p->a.data,
-        .b = p->b.data,
-        .c = sums,
-        .a_stride = p->a.stride,
-        .b_stride = p->b.stride,
-        .c_stride = p->n,
-        .m = p->m,
-        .n = p->n,
-        .k = p->k,
-        .a_transposed = p->a.transposed,
-        .b_transposed = p->b.transposed,
-        .c_aligned = p->n % 4 == 0,
-        .k_piece = k_piece,
-    };
-    LS_TRY(launch(queue, &piece, &arguments));
-
-    const ls_matmul_combine_arguments combine = {
-        .pieces = sums,
-        .c = p->c,
-        .bias = p->bias,
-        .c_stride = p->c_stride,
-        .m = p->m,
-        .n = p->n,
-        .piece_count = (int32_t)pieces,
-        .accumulate = p->accumulate,
-    };
-    const ls_cuda_kernel kernel = {"matmul",
-                                   p->c_dtype == LS_F32 ? "matmul_combine_f32" : "matmul_combine_bf16"};
-    const ls_cuda_grid grid = {.x = (uint32_t)divide_up(p->m * p->n, 4 * LS_MATMUL_COMBINE_THREADS),
-                               .threads = LS_MATMUL_COMBINE_THREADS};
-    return ls_cuda_launch(queue, kernel, grid, &combine);
-}
-
-ls_status ls_matmul_own(ls_queue_cuda *queue, const ls_matmul *p)
-{
-    const int64_t k_piece = own_piece_length(p);
-    if (k_piece < p->k) {
-        return run_pieces(queue, p, k_piece);
-    }
-    const ls_matmul_arguments arguments = {
+    return (ls_matmul_arguments){
         .a = p->a.data,
         .b = p->b.data,
         .c = p->c,
@@ -169,8 +99,35 @@ ls_status ls_matmul_own(ls_queue_cuda *queue, const ls_matmul *p)
         .b_transposed = p->b.transposed,
         .accumulate = p->accumulate,
         .c_aligned = is_aligned(p->c, p->c_stride, p->c_dtype) && (uintptr_t)p->bias % 16 == 0,
-        .k_piece = p->k,
+        .k_piece = k_piece,
     };
+}
+
+/* Every piece to scratch memory in float32, then their sum in order. The rest joins the pieces. */
+static ls_status run_pieces(ls_queue_cuda *queue, const ls_matmul *p, const ls_matmul_cut *cut)
+{
+    const int64_t length = cut->rest > 0 ? cut->length + LS_MATMUL_PIECE_GRAIN : cut->length;
+    const int64_t pieces = divide_up(p->k, length);
+    void *sums = NULL;
+    LS_TRY(ls_cuda_scratch(queue, (size_t)(pieces * p->m * p->n) * sizeof(float), &sums));
+    ls_matmul to_sums = *p;
+    to_sums.c = sums;
+    to_sums.c_dtype = LS_F32;
+    to_sums.c_stride = p->n;
+    to_sums.bias = NULL;
+    to_sums.accumulate = false;
+    const ls_matmul_arguments arguments = arguments_of(&to_sums, length);
+    LS_TRY(launch(queue, &to_sums, &arguments));
+    return ls_matmul_combine(queue, p, sums, pieces);
+}
+
+ls_status ls_matmul_own(ls_queue_cuda *queue, const ls_matmul *p)
+{
+    const ls_matmul_cut cut = ls_matmul_own_cut(p);
+    if (cut.pieces > 1) {
+        return run_pieces(queue, p, &cut);
+    }
+    const ls_matmul_arguments arguments = arguments_of(p, p->k);
     return launch(queue, p, &arguments);
 }
 

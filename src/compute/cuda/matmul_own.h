@@ -3,10 +3,10 @@
 #ifndef LS_COMPUTE_CUDA_MATMUL_OWN_H
 #define LS_COMPUTE_CUDA_MATMUL_OWN_H
 
-#include "compute/cuda/matmul.h"
+#include "compute/cuda/matmul_pieces.h"
 
-/* Pieces that the inner dimension is cut into: a function of the shape. */
-int64_t ls_matmul_own_pieces(const ls_matmul *product);
+/* How our own kernels cut the inner dimension. */
+ls_matmul_cut ls_matmul_own_cut(const ls_matmul *product);
 
 LS_MUST_CHECK ls_status ls_matmul_own(ls_queue_cuda *queue, const ls_matmul *product);
 

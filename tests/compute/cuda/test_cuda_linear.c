@@ -374,11 +374,10 @@ static void linear_cublaslt_bf16_matches_float64(void **state)
     ls_queue_destroy(queue);
 }
 
-/* A long inner dimension, which our own kernels cut into pieces. */
-static void linear_own_pieces_match_float64(void **state)
+/* A long inner dimension, which is cut into pieces and a rest. */
+static void check_pieces(const char *products)
 {
-    (void)state;
-    ls_queue *queue = open_queue("own", false);
+    ls_queue *queue = open_queue(products, false);
     for (int i = 0; i < 4; i++) {
         const layer_shape shape = {.n = 2500,
                                    .in = 17 + 7 * i,
@@ -386,12 +385,34 @@ static void linear_own_pieces_match_float64(void **state)
                                    .segment_count = 1,
                                    .grain = 8,
                                    .layout = i % 2 ? LS_WEIGHT_OUT_IN : LS_WEIGHT_IN_OUT};
+        const layer_shape wide = {.n = 9 + i,
+                                  .in = 2600,
+                                  .segment = {21},
+                                  .segment_count = 1,
+                                  .grain = 8,
+                                  .bias = true,
+                                  .layout = shape.layout};
         layer l = layer_create(queue, &shape, i < 2 ? LS_F32 : LS_BF16, 1e-5);
         check_pass(&l, BACKWARD_WEIGHT, false);
         check_pass(&l, BACKWARD_WEIGHT, true);
         layer_free(&l);
+        l = layer_create(queue, &wide, i < 2 ? LS_F32 : LS_BF16, i < 2 ? 1e-5 : 1e-2);
+        check_pass(&l, FORWARD, false);
+        layer_free(&l);
     }
     ls_queue_destroy(queue);
+}
+
+static void linear_own_pieces_match_float64(void **state)
+{
+    (void)state;
+    check_pieces("own");
+}
+
+static void linear_cublaslt_pieces_match_float64(void **state)
+{
+    (void)state;
+    check_pieces("cublaslt");
 }
 
 static void linear_cut_is_unsupported(void **state)
@@ -512,6 +533,7 @@ int main(void)
         cmocka_unit_test(linear_cublaslt_tf32_matches_float64),
         cmocka_unit_test(linear_cublaslt_bf16_matches_float64),
         cmocka_unit_test(linear_own_pieces_match_float64),
+        cmocka_unit_test(linear_cublaslt_pieces_match_float64),
         cmocka_unit_test(linear_cut_is_unsupported),
         cmocka_unit_test(matmul_class_names_the_library),
         cmocka_unit_test(matmul_digest_ignores_the_order),

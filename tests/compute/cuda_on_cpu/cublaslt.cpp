@@ -47,6 +47,8 @@ struct layout : marked {
     int type;
     uint64_t rows, cols;
     int64_t ld;
+    int32_t batch;
+    int64_t offset;
 };
 struct operation : marked {
     static constexpr uint64_t MARK = 0x6c742d6f70657261;
@@ -149,6 +151,12 @@ void store(void *to, int type, int64_t index, float x)
 
 /* ---- the product ---- */
 
+/* An address by elements. */
+template <class type> type *advance(type *data, const layout &of, int64_t elements)
+{
+    return (type *)((uintptr_t)data + elements * (of.type == TYPE_BF16 ? 2 : 4));
+}
+
 /* The matrix or its transpose as float32, column after column. */
 std::vector<float> pack(const void *data, const layout &of, bool transposed, bool tf32)
 {
@@ -175,7 +183,7 @@ bool find_shape(const operation &op, const layout &a, const layout &b, const lay
     shape.k = op.trans_a ? a.rows : a.cols;
     shape.n = op.trans_b ? b.rows : b.cols;
     return (op.trans_b ? b.cols : b.rows) == shape.k && d.rows == shape.m && d.cols == shape.n &&
-           a.type == b.type && (a.type == d.type || (a.type == TYPE_BF16 && d.type == TYPE_F32)) &&
+           a.batch == d.batch && b.batch == d.batch && a.type == b.type && (a.type == d.type || (a.type == TYPE_BF16 && d.type == TYPE_F32)) &&
            (op.compute == COMPUTE_32F || (op.compute == COMPUTE_TF32 && a.type == TYPE_F32)) &&
            (op.epilogue == EPILOGUE_DEFAULT || op.epilogue == EPILOGUE_BIAS);
 }
@@ -218,8 +226,13 @@ void run_call(const call &c)
 {
     const bool tf32 = c.op.compute == COMPUTE_TF32;
     memset(c.workspace, 0xa5, WORKSPACE_BYTES);
-    multiply(c.op, c.shape, pack(c.a, c.a_layout, c.op.trans_a != 0, tf32),
-             pack(c.b, c.b_layout, c.op.trans_b != 0, tf32), c.beta, c.d_layout, c.d);
+    for (int32_t i = 0; i < c.d_layout.batch; i++) {
+        const void *a = advance(c.a, c.a_layout, i * c.a_layout.offset);
+        const void *b = advance(c.b, c.b_layout, i * c.b_layout.offset);
+        multiply(c.op, c.shape, pack(a, c.a_layout, c.op.trans_a != 0, tf32),
+                 pack(b, c.b_layout, c.op.trans_b != 0, tf32), c.beta, c.d_layout,
+                 advance(c.d, c.d_layout, i * c.d_layout.offset));
+    }
 }
 
 bool is_aligned(const void *data, uint32_t alignment)
@@ -308,8 +321,19 @@ EXPORT int cublasLtMatrixLayoutCreate(layout **out, int type, uint64_t rows, uin
     if ((type != TYPE_F32 && type != TYPE_BF16) || rows == 0 || cols == 0 || ld < (int64_t)rows) {
         return INVALID_VALUE;
     }
-    *out = new layout{{layout::MARK}, type, rows, cols, ld};
+    *out = new layout{{layout::MARK}, type, rows, cols, ld, 1, 0};
     return SUCCESS;
+}
+
+EXPORT int cublasLtMatrixLayoutSetAttribute(layout *object, int attribute, const void *value, size_t bytes)
+{
+    MAY_FAIL();
+    if (!is(object)) {
+        return INVALID_VALUE;
+    }
+    return attribute == 5   ? take(object->batch, value, bytes)
+           : attribute == 6 ? take(object->offset, value, bytes)
+                            : (int)INVALID_VALUE;
 }
 
 EXPORT int cublasLtMatrixLayoutDestroy(layout *object)

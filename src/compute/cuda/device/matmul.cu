@@ -432,28 +432,41 @@ PLAIN_KERNEL(matmul_plain_bf16_bf16, bf16, bf16)
 
 /* ---- the sum of the pieces ---- */
 
+/* A thread adds up to 4 neighbours of a row. */
 template <class T> LS_DEVICE void combine(const ls_matmul_combine_arguments &p)
 {
-    const int64_t count = p.m * p.n;
-    const int64_t first = (int64_t)blockIdx.x * 4 * LS_MATMUL_COMBINE_THREADS + threadIdx.x;
+    const int64_t fours = (p.n + 3) / 4;
+    const int64_t index = (int64_t)blockIdx.x * LS_MATMUL_COMBINE_THREADS + threadIdx.x;
+    if (index >= p.m * fours) {
+        return;
+    }
+    const int64_t row = index / fours, col = index % fours * 4;
+    const int count = p.n - col < 4 ? (int)(p.n - col) : 4;
+    const bool whole = p.n % 4 == 0;
+    const float *from = p.pieces + row * p.n + col;
+    float x[4] = {};
+    for (int piece = 0; piece < p.piece_count; piece++, from += p.m * p.n) {
+        float y[4] = {};
+        if (whole) {
+            sixteen_bytes<float>::load(y, from);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                y[i] = i < count ? from[i] : 0.0f;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            x[i] = piece == 0 ? y[i] : x[i] + y[i];
+        }
+    }
+    T *c = (T *)p.c + row * p.c_stride + col;
+    const T *other = p.accumulate ? c : p.bias ? (const T *)p.bias + col : nullptr;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const int64_t index = first + i * LS_MATMUL_COMBINE_THREADS;
-        if (index >= count) {
-            return;
+        if (i < count) {
+            c[i] = from_float<T>(other ? x[i] + to_float(other[i]) : x[i]);
         }
-        float x = p.pieces[index];
-        for (int piece = 1; piece < p.piece_count; piece++) {
-            x += p.pieces[piece * count + index];
-        }
-        const int64_t row = index / p.n, col = index % p.n;
-        T *c = (T *)p.c + row * p.c_stride + col;
-        if (p.accumulate) {
-            x += to_float(*c);
-        } else if (p.bias) {
-            x += to_float(((const T *)p.bias)[col]);
-        }
-        *c = from_float<T>(x);
     }
 }
 

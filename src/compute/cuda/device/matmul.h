@@ -21,6 +21,8 @@ enum {
     LS_MATMUL_TILE_N = 128,
     LS_MATMUL_TILE_K = 32,
     LS_MATMUL_STAGES = 4,
+    /* Lengths of pieces are multiples of this, which is one of LS_MATMUL_TILE_K. */
+    LS_MATMUL_PIECE_GRAIN = 64,
     LS_MATMUL_THREADS = 128,
     /* Rows of tiles whose blocks follow one another, so that they share B in the L2 cache. */
     LS_MATMUL_TILE_ROWS = 8,
