@@ -4,9 +4,9 @@
  *
  *   bench_attention [--small]
  *
- * Per shape a line for each way: "sm90", the kernels for compute capability 9.0, and "mma", those for
- * 8.0 and later. TFLOP/s count the products that causal attention needs: 4 head_dim per pair of a
- * query and a key that it sees, 2.5 times that for backward. Times come from device events around
+ * Per shape a line for each way: "sm90", the kernels for compute capability 9.0, and "mma", those
+ * for 8.0 and later. TFLOP/s count the products that causal attention needs: 4 head_dim per pair of
+ * a query and a key that it sees, 2.5 times that for backward. Times come from device events around
  * at least 100 ms of calls; data are random normal numbers. Under a line are the times of the
  * launches of one forward and one backward call.
  *
@@ -38,7 +38,8 @@ static const shape shapes[] = {
     {"d 128 T 2048", {.sequences = 16, .length = 2048, .heads = 32, .kv_heads = 8, .head_dim = 128}},
     {"d 128 T 4096", {.sequences = 8, .length = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128}},
     {"d 128 T 8192", {.sequences = 2, .length = 8192, .heads = 32, .kv_heads = 8, .head_dim = 128}},
-    {"same, window 1024", {.sequences = 2, .length = 8192, .heads = 32, .kv_heads = 8, .head_dim = 128, .window = 1024}},
+    {"same, window 1024",
+     {.sequences = 2, .length = 8192, .heads = 32, .kv_heads = 8, .head_dim = 128, .window = 1024}},
 };
 
 typedef enum way { WAY_SM90, WAY_MMA, WAYS } way;
@@ -78,8 +79,8 @@ static CUresult launch_timed(CUfunction function, unsigned grid_x, unsigned grid
                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                              CUstream stream, void **parameters, void **extra)
 {
-    const CUresult result = real_driver->cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
-                                                        shared_bytes, stream, parameters, extra);
+    const CUresult result = real_driver->cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y,
+                                                        block_z, shared_bytes, stream, parameters, extra);
     if (result == CUDA_SUCCESS && launch_count >= 0 && launch_count < LAUNCHES_MAX) {
         return real_driver->cuEventRecord(launch_events[++launch_count], stream);
     }
@@ -139,7 +140,8 @@ static void tensor_free(bench *b, const ls_tensor *t)
 
 static void data_make(bench *b, ls_attention a, const uint16_t *pool)
 {
-    const int64_t n = a.sequences * a.length, wide = a.heads * a.head_dim, cols = wide + 2 * a.kv_heads * a.head_dim;
+    const int64_t n = a.sequences * a.length, wide = a.heads * a.head_dim,
+                  cols = wide + 2 * a.kv_heads * a.head_dim;
     a.scale = (float)(1.0 / sqrt((double)a.head_dim));
     b->attention = a;
     b->qkv = tensor_make(b, LS_BF16, n, cols, pool);
@@ -150,7 +152,8 @@ static void data_make(bench *b, ls_attention a, const uint16_t *pool)
     /* What "mma" needs; "sm90" needs none. */
     const int capability = ls_cuda_of(b->queue)->capability;
     ls_cuda_of(b->queue)->capability = 80;
-    const int64_t floats = b->queue->backend->attention_workspace ? ls_attention_workspace_floats(b->queue, &a) : 0;
+    const int64_t floats =
+        b->queue->backend->attention_workspace ? ls_attention_workspace_floats(b->queue, &a) : 0;
     ls_cuda_of(b->queue)->capability = capability;
     b->workspace = tensor_make(b, LS_F32, 1, floats, NULL);
 }
@@ -167,7 +170,8 @@ static void data_free(bench *b)
 static ls_tensor part(const ls_tensor *fused, const ls_attention *a, int which)
 {
     const int64_t wide = a->heads * a->head_dim, narrow = a->kv_heads * a->head_dim;
-    return ls_tensor_columns(*fused, which == 0 ? 0 : wide + (which - 1) * narrow, which == 0 ? wide : narrow);
+    return ls_tensor_columns(*fused, which == 0 ? 0 : wide + (which - 1) * narrow,
+                             which == 0 ? wide : narrow);
 }
 
 /* ---- calls ---- */
@@ -178,8 +182,8 @@ static void call(bench *b, way w, bool backward)
     const ls_tensor q = part(&b->qkv, a, 0), k = part(&b->qkv, a, 1), v = part(&b->qkv, a, 2);
     const ls_tensor dq = part(&b->dqkv, a, 0), dk = part(&b->dqkv, a, 1), dv = part(&b->dqkv, a, 2);
     if (w == WAY_SM90) {
-        must(backward ? ls_cuda_attention_backward_sm90(b->queue, a, &q, &k, &v, &b->out, &b->lse, &b->dout, &dq, &dk,
-                                                        &dv, &b->workspace)
+        must(backward ? ls_cuda_attention_backward_sm90(b->queue, a, &q, &k, &v, &b->out, &b->lse, &b->dout,
+                                                        &dq, &dk, &dv, &b->workspace)
                       : ls_cuda_attention_forward_sm90(b->queue, a, &q, &k, &v, &b->out, &b->lse));
         return;
     }
@@ -305,8 +309,8 @@ static void measure(bench *b, const char *name)
         results[w][1] = result_read(b, &b->dqkv, &bytes[1]);
         const bool backward_repeats = repeats(b, w, true, results[w][1], &b->dqkv);
         const double forward_ms = (double)time_ms(b, w, false), backward_ms = (double)time_ms(b, w, true);
-        printf("%-18s %-5s %8.3f ms %6.0f TFLOP/s %8.3f ms %6.0f TFLOP/s   %s\n", name, way_name[w], forward_ms,
-               flops / forward_ms * 1e-9, backward_ms, 2.5 * flops / backward_ms * 1e-9,
+        printf("%-18s %-5s %8.3f ms %6.0f TFLOP/s %8.3f ms %6.0f TFLOP/s   %s\n", name, way_name[w],
+               forward_ms, flops / forward_ms * 1e-9, backward_ms, 2.5 * flops / backward_ms * 1e-9,
                forward_repeats && backward_repeats ? "repeats" : "DOES NOT REPEAT");
         print_launches(b, w, false);
         print_launches(b, w, true);
@@ -332,8 +336,8 @@ int main(int argc, char **argv)
     CUDA(&b, cuEventCreate, &b.end, CU_EVENT_DEFAULT);
     uint16_t *pool = random_pool();
     round_min_ms = small ? 0.0f : round_min_ms;
-    printf("%s\n%-18s %-5s %11s %14s %11s %14s\n", ls_queue_device_name(b.queue), "shape", "way", "forward", "",
-           "backward", "");
+    printf("%s\n%-18s %-5s %11s %14s %11s %14s\n", ls_queue_device_name(b.queue), "shape", "way", "forward",
+           "", "backward", "");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         ls_attention a = shapes[i].attention;
         if (small) {

@@ -32,8 +32,8 @@ bool ls_cuda_attention_sm90_takes_view(const ls_tensor *view)
 }
 
 /* A map of the heads of a view that copies `rows` rows of 64 columns. */
-static ls_status head_map(const ls_queue_cuda *queue, const ls_attention *a, const ls_tensor *view, uint32_t rows,
-                          ls_tensor_map *map_out)
+static ls_status head_map(const ls_queue_cuda *queue, const ls_attention *a, const ls_tensor *view,
+                          uint32_t rows, ls_tensor_map *map_out)
 {
     LS_ASSERT(ls_cuda_attention_sm90_takes_view(view));
     const uint64_t dim = (uint64_t)a->head_dim, stride = (uint64_t)view->stride, length = (uint64_t)a->length;
@@ -46,8 +46,8 @@ static ls_status head_map(const ls_queue_cuda *queue, const ls_attention *a, con
 }
 
 /*
- * heads: those that have tiles, of one sequence. unit: how many of them read the same rows, which take
- * head_bytes. A section is a whole number of units, as many as the cache holds.
+ * heads: those that have tiles, of one sequence. unit: how many of them read the same rows, which
+ * take head_bytes. A section is a whole number of units, as many as the cache holds.
  */
 static ls_sm90_shape shape_of(const ls_attention *a, int64_t heads, int64_t unit, int64_t head_bytes)
 {
@@ -101,8 +101,7 @@ ls_status ls_cuda_attention_forward_sm90(ls_queue *base, const ls_attention *a, 
     };
     const int64_t stages = a->head_dim == 64 ? LS_SM90_FORWARD_STAGES_64 : LS_SM90_FORWARD_STAGES_128;
     const int64_t bytes = LS_SM90_KEYS * a->head_dim * 2 * (1 + 2 * stages) + BARRIER_BYTES;
-    return ls_cuda_launch(queue, kernel, grid_of(queue, arguments.shape.work, bytes),
-                          &arguments);
+    return ls_cuda_launch(queue, kernel, grid_of(queue, arguments.shape.work, bytes), &arguments);
 }
 
 /* ---- backward ---- */
@@ -136,8 +135,9 @@ static ls_status run_statistics(ls_queue_cuda *queue, const ls_attention *a, con
     backward->padded = padded;
     const int64_t threads = count * (a->head_dim / 8);
     const ls_cuda_kernel kernel = {.file = "attention_backward_sm90", .name = "attention_statistics_sm90"};
-    const ls_cuda_grid grid = {.x = (uint32_t)(round_up(threads, LS_SM90_STATISTICS_THREADS) / LS_SM90_STATISTICS_THREADS),
-                               .threads = LS_SM90_STATISTICS_THREADS};
+    const ls_cuda_grid grid = {
+        .x = (uint32_t)(round_up(threads, LS_SM90_STATISTICS_THREADS) / LS_SM90_STATISTICS_THREADS),
+        .threads = LS_SM90_STATISTICS_THREADS};
     return ls_cuda_launch(queue, kernel, grid, &arguments);
 }
 
@@ -159,7 +159,8 @@ static ls_status run_keys(ls_queue_cuda *queue, const ls_attention *a, const bac
     backward->shape = shape_of(a, a->kv_heads, 1, group_bytes);
     LS_TRY(backward_maps(queue, a, views, LS_SM90_STEP_QUERIES, LS_SM90_KEYS, backward));
     const int64_t step_bytes = LS_SM90_STEP_QUERIES * (a->head_dim * 2 + 4) * 2;
-    const int64_t bytes = 2 * LS_SM90_KEYS * a->head_dim * 2 + LS_SM90_STEP_STAGES * step_bytes + BARRIER_BYTES;
+    const int64_t bytes =
+        2 * LS_SM90_KEYS * a->head_dim * 2 + LS_SM90_STEP_STAGES * step_bytes + BARRIER_BYTES;
     const ls_cuda_kernel kernel = {
         .file = "attention_backward_sm90",
         .name = a->head_dim == 64 ? "attention_backward_keys_sm90_64" : "attention_backward_keys_sm90_128",
@@ -175,7 +176,8 @@ static ls_status run_queries(ls_queue_cuda *queue, const ls_attention *a, const 
     const int64_t bytes = (2 + 2 * LS_SM90_KEY_STAGES) * LS_SM90_KEYS * a->head_dim * 2 + BARRIER_BYTES;
     const ls_cuda_kernel kernel = {
         .file = "attention_backward_sm90",
-        .name = a->head_dim == 64 ? "attention_backward_queries_sm90_64" : "attention_backward_queries_sm90_128",
+        .name =
+            a->head_dim == 64 ? "attention_backward_queries_sm90_64" : "attention_backward_queries_sm90_128",
     };
     return ls_cuda_launch(queue, kernel, grid_of(queue, backward->shape.work, bytes), backward);
 }
@@ -183,7 +185,8 @@ static ls_status run_queries(ls_queue_cuda *queue, const ls_attention *a, const 
 ls_status ls_cuda_attention_backward_sm90(ls_queue *base, const ls_attention *a, const ls_tensor *q,
                                           const ls_tensor *k, const ls_tensor *v, const ls_tensor *out,
                                           const ls_tensor *lse, const ls_tensor *dout, const ls_tensor *dq,
-                                          const ls_tensor *dk, const ls_tensor *dv, const ls_tensor *workspace)
+                                          const ls_tensor *dk, const ls_tensor *dv,
+                                          const ls_tensor *workspace)
 {
     (void)workspace;
     ls_queue_cuda *queue = ls_cuda_of(base);

@@ -17,8 +17,7 @@ ls_status ls_cuda_tensor_map(const ls_queue_cuda *queue, const ls_tensor_box *te
     CUtensorMap map;
     CU_TRY(queue->driver, cuTensorMapEncodeTiled, &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, tensor->rank,
            tensor->data, tensor->dims, strides_bytes, tensor->box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-           CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+           CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     static_assert(sizeof map == sizeof *map_out, "a tensor map has 128 bytes");
     memcpy(map_out, &map, sizeof map);
     return LS_OK;

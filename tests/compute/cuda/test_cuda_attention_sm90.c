@@ -106,7 +106,8 @@ static unsigned char *matrix_read(const matrix *m)
     return bytes;
 }
 
-/* ||got - values|| / ||values||, and the first rows that are far off. Padding has to be untouched. */
+/* ||got - values|| / ||values||, and the first rows that are far off. Padding has to be
+ * untouched. */
 static double matrix_error(const matrix *m, const char *name)
 {
     unsigned char *bytes = matrix_read(m);
@@ -129,7 +130,8 @@ static double matrix_error(const matrix *m, const char *name)
             square += expected * expected;
             error += (got - expected) * (got - expected);
             if (!(fabs(got - expected) < 0.05 * (1.0 + fabs(expected))) && shown++ < 8) {
-                print_error("%s: row %ld column %ld is %g, expected %g\n", name, (long)row, (long)col, got, expected);
+                print_error("%s: row %ld column %ld is %g, expected %g\n", name, (long)row, (long)col, got,
+                            expected);
             }
         }
     }
@@ -150,12 +152,14 @@ typedef struct attention_case {
 static ls_tensor part(const matrix *fused, const ls_attention *a, int which)
 {
     const int64_t wide = a->heads * a->head_dim, narrow = a->kv_heads * a->head_dim;
-    return ls_tensor_columns(fused->view, which == 0 ? 0 : wide + (which - 1) * narrow, which == 0 ? wide : narrow);
+    return ls_tensor_columns(fused->view, which == 0 ? 0 : wide + (which - 1) * narrow,
+                             which == 0 ? wide : narrow);
 }
 
 static attention_case case_make(ls_attention shape, int64_t padding)
 {
-    const int64_t n = shape.sequences * shape.length, cols = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+    const int64_t n = shape.sequences * shape.length,
+                  cols = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
     shape.scale = (float)(1.0 / sqrt((double)shape.head_dim));
     attention_case c = {.shape = shape,
                         .qkv = matrix_make(n, cols, padding, LS_BF16),
@@ -192,7 +196,8 @@ static head64 head_of(attention_case *c, int64_t sequence, int64_t head)
     const ls_attention *a = &c->shape;
     const int64_t row = sequence * a->length, d = a->head_dim, shared = head / (a->heads / a->kv_heads);
     head64 h = {.fused = c->qkv.view.cols, .wide = c->out.view.cols};
-    const int64_t q = row * h.fused + head * d, k = row * h.fused + (a->heads + shared) * d, v = k + a->kv_heads * d;
+    const int64_t q = row * h.fused + head * d, k = row * h.fused + (a->heads + shared) * d,
+                  v = k + a->kv_heads * d;
     h.q = c->qkv.values + q;
     h.k = c->qkv.values + k;
     h.v = c->qkv.values + v;
@@ -262,7 +267,8 @@ static void case_expect(attention_case *c)
 
 static void case_forward(attention_case *c)
 {
-    const ls_tensor q = part(&c->qkv, &c->shape, 0), k = part(&c->qkv, &c->shape, 1), v = part(&c->qkv, &c->shape, 2);
+    const ls_tensor q = part(&c->qkv, &c->shape, 0), k = part(&c->qkv, &c->shape, 1),
+                    v = part(&c->qkv, &c->shape, 2);
     const ls_status status =
         ls_cuda_attention_forward_sm90(queue, &c->shape, &q, &k, &v, &c->out.view, &c->lse.view);
     if (status != LS_OK) {
@@ -273,11 +279,12 @@ static void case_forward(attention_case *c)
 
 static void case_backward(attention_case *c)
 {
-    const ls_tensor q = part(&c->qkv, &c->shape, 0), k = part(&c->qkv, &c->shape, 1), v = part(&c->qkv, &c->shape, 2);
+    const ls_tensor q = part(&c->qkv, &c->shape, 0), k = part(&c->qkv, &c->shape, 1),
+                    v = part(&c->qkv, &c->shape, 2);
     const ls_tensor dq = part(&c->dqkv, &c->shape, 0), dk = part(&c->dqkv, &c->shape, 1),
                     dv = part(&c->dqkv, &c->shape, 2), none = {0};
-    const ls_status status = ls_cuda_attention_backward_sm90(queue, &c->shape, &q, &k, &v, &c->out.view, &c->lse.view,
-                                                             &c->dout.view, &dq, &dk, &dv, &none);
+    const ls_status status = ls_cuda_attention_backward_sm90(
+        queue, &c->shape, &q, &k, &v, &c->out.view, &c->lse.view, &c->dout.view, &dq, &dk, &dv, &none);
     if (status != LS_OK) {
         print_error("%s\n", ls_error_text());
     }
@@ -355,9 +362,11 @@ int main(void)
         print_message("skipped: %s\n", ls_error_text());
         return 77;
     }
-    const ls_attention usual = {.sequences = 1, .length = 1, .heads = 1, .kv_heads = 1, .head_dim = 64, .scale = 1.0f};
+    const ls_attention usual = {
+        .sequences = 1, .length = 1, .heads = 1, .kv_heads = 1, .head_dim = 64, .scale = 1.0f};
     if (!ls_cuda_attention_sm90_takes(ls_cuda_of(queue), &usual, LS_BF16)) {
-        print_message("skipped: %s has capability %d\n", ls_queue_device_name(queue), ls_cuda_of(queue)->capability);
+        print_message("skipped: %s has capability %d\n", ls_queue_device_name(queue),
+                      ls_cuda_of(queue)->capability);
         ls_queue_destroy(queue);
         return 77;
     }

@@ -103,10 +103,10 @@ typedef struct product_case {
 } product_case;
 
 static const product_case products[] = {
-    {"hopper_product_shared_64_n", 64, false},     {"hopper_product_shared_128_n", 128, false},
-    {"hopper_product_shared_64_k", 64, true},      {"hopper_product_shared_128_k", 128, true},
-    {"hopper_product_registers_64_n", 64, false},  {"hopper_product_registers_128_n", 128, false},
-    {"hopper_product_registers_64_k", 64, true},   {"hopper_product_registers_128_k", 128, true},
+    {"hopper_product_shared_64_n", 64, false},    {"hopper_product_shared_128_n", 128, false},
+    {"hopper_product_shared_64_k", 64, true},     {"hopper_product_shared_128_k", 128, true},
+    {"hopper_product_registers_64_n", 64, false}, {"hopper_product_registers_128_n", 128, false},
+    {"hopper_product_registers_64_k", 64, true},  {"hopper_product_registers_128_k", 128, true},
 };
 
 /* a (64, DEPTH) and b, as (columns, DEPTH) in `b_of_n`. */
@@ -138,7 +138,8 @@ static void product_run(const product_case *c, const product_data *data, float *
     free(b);
 }
 
-/* Which (n, k) of B the product reads as k = m, and which (m, k) of A as k = n: ones on a diagonal. */
+/* Which (n, k) of B the product reads as k = m, and which (m, k) of A as k = n: ones on a
+ * diagonal. */
 static void product_probe(const product_case *c)
 {
     static product_data data;
@@ -217,9 +218,9 @@ typedef struct copy_case {
 } copy_case;
 
 static const copy_case copies[] = {
-    {"hopper_copy_2d", 2, 64, 32, 0, 0},  {"hopper_copy_2d", 2, 320, 160, 0, 0},
-    {"hopper_copy_3d", 3, 64, 64, 1, 0},  {"hopper_copy_3d", 3, 0, 0, 2, 0},
-    {"hopper_copy_4d", 4, 0, 0, 0, 0},    {"hopper_copy_4d", 4, 64, 64, 1, 1},
+    {"hopper_copy_2d", 2, 64, 32, 0, 0}, {"hopper_copy_2d", 2, 320, 160, 0, 0},
+    {"hopper_copy_3d", 3, 64, 64, 1, 0}, {"hopper_copy_3d", 3, 0, 0, 2, 0},
+    {"hopper_copy_4d", 4, 0, 0, 0, 0},   {"hopper_copy_4d", 4, 64, 64, 1, 1},
     {"hopper_copy_4d", 4, 64, 96, 2, 0},
 };
 
@@ -227,15 +228,24 @@ static ls_tensor_box copy_box(void *data, uint32_t rank)
 {
     const uint64_t all = ROWS * SEQUENCES;
     if (rank == 2) {
-        return (ls_tensor_box){.data = data, .rank = 2, .dims = {HEADS * HEAD_DIM, all}, .strides = {1, STRIDE},
+        return (ls_tensor_box){.data = data,
+                               .rank = 2,
+                               .dims = {HEADS * HEAD_DIM, all},
+                               .strides = {1, STRIDE},
                                .box = {64, BOX_ROWS}};
     }
     if (rank == 3) {
-        return (ls_tensor_box){.data = data, .rank = 3, .dims = {HEAD_DIM, all, HEADS},
-                               .strides = {1, STRIDE, HEAD_DIM}, .box = {64, BOX_ROWS, 1}};
+        return (ls_tensor_box){.data = data,
+                               .rank = 3,
+                               .dims = {HEAD_DIM, all, HEADS},
+                               .strides = {1, STRIDE, HEAD_DIM},
+                               .box = {64, BOX_ROWS, 1}};
     }
-    return (ls_tensor_box){.data = data, .rank = 4, .dims = {HEAD_DIM, ROWS, HEADS, SEQUENCES},
-                           .strides = {1, STRIDE, HEAD_DIM, (uint64_t)ROWS * STRIDE}, .box = {64, BOX_ROWS, 1, 1}};
+    return (ls_tensor_box){.data = data,
+                           .rank = 4,
+                           .dims = {HEAD_DIM, ROWS, HEADS, SEQUENCES},
+                           .strides = {1, STRIDE, HEAD_DIM, (uint64_t)ROWS * STRIDE},
+                           .box = {64, BOX_ROWS, 1, 1}};
 }
 
 static int copy_check(const copy_case *c)
@@ -248,8 +258,8 @@ static int copy_check(const copy_case *c)
     }
     void *data = to_device(source, sizeof source);
     const ls_tensor_box box = copy_box(data, c->rank);
-    ls_hopper_check_copy arguments = {.x = c->x, .y = c->y, .z = c->z, .w = c->w, .rows = BOX_ROWS,
-                                      .out = to_device(NULL, sizeof got)};
+    ls_hopper_check_copy arguments = {
+        .x = c->x, .y = c->y, .z = c->z, .w = c->w, .rows = BOX_ROWS, .out = to_device(NULL, sizeof got)};
     assert_int_equal(ls_cuda_tensor_map(ls_cuda_of(queue), &box, &arguments.map), LS_OK);
     launch(c->kernel, 128, 256 * 128 + 64, &arguments);
     from_device(got, arguments.out, sizeof got);
@@ -277,8 +287,8 @@ static int copy_check_bulk(void)
     for (int i = 0; i < 192; i++) {
         source[i] = (float)i;
     }
-    ls_hopper_check_copy arguments = {.rows = 192, .from = to_device(source, sizeof source),
-                                      .floats_out = to_device(NULL, sizeof got)};
+    ls_hopper_check_copy arguments = {
+        .rows = 192, .from = to_device(source, sizeof source), .floats_out = to_device(NULL, sizeof got)};
     launch("hopper_copy_bulk", 128, 256 * 128 + 64, &arguments);
     from_device(got, arguments.floats_out, sizeof got);
     ls_device_free(queue, (void *)arguments.from, sizeof source);
@@ -298,13 +308,13 @@ static void tma_copies_boxes_and_fills_with_zeros(void **state)
 
 /* ---- barriers and quotas ---- */
 
-static int threads_check(const char *kernel, uint32_t threads, int rounds, const float *in, const float *expected,
-                         float tolerance, int count)
+static int threads_check(const char *kernel, uint32_t threads, int rounds, const float *in,
+                         const float *expected, float tolerance, int count)
 {
     float got[384];
     const size_t in_bytes = 384 * sizeof(float);
-    const ls_hopper_check_threads arguments = {.in = to_device(in, in_bytes), .out = to_device(NULL, sizeof got),
-                                               .rounds = rounds};
+    const ls_hopper_check_threads arguments = {
+        .in = to_device(in, in_bytes), .out = to_device(NULL, sizeof got), .rounds = rounds};
     launch(kernel, threads, 2048, &arguments);
     from_device(got, arguments.out, sizeof got);
     ls_device_free(queue, (void *)arguments.in, in_bytes);
@@ -365,7 +375,8 @@ int main(void)
         return 77;
     }
     if (ls_cuda_of(queue)->capability != 90) {
-        print_message("skipped: %s has capability %d\n", ls_queue_device_name(queue), ls_cuda_of(queue)->capability);
+        print_message("skipped: %s has capability %d\n", ls_queue_device_name(queue),
+                      ls_cuda_of(queue)->capability);
         ls_queue_destroy(queue);
         return 77;
     }

@@ -4,8 +4,8 @@
  *
  * The engine and the tensor cores work at another time than the thread that asks them: a copy lands
  * at once or when the block has nothing else to do, and a product is computed at once or not before
- * the wait for its group. Which of both is drawn by the block's seed, so a forgotten wait, or a tile
- * that is overwritten too early, gives wrong numbers.
+ * the wait for its group. Which of both is drawn by the block's seed, so a forgotten wait, or a
+ * tile that is overwritten too early, gives wrong numbers.
  */
 #ifndef LS_TESTS_COMPUTE_CUDA_ON_CPU_HOPPER_CPU_H
 #define LS_TESTS_COMPUTE_CUDA_ON_CPU_HOPPER_CPU_H
@@ -43,8 +43,8 @@ LS_DEVICE float exp2_approximate(float x)
 namespace cuda_on_cpu
 {
 
-/* pending: arrivals missing in this phase; bytes: of copies that have not landed, may be negative for
- * a while; phase: parity of the phase that is going on. */
+/* pending: arrivals missing in this phase; bytes: of copies that have not landed, may be negative
+ * for a while; phase: parity of the phase that is going on. */
 struct mbarrier {
     int16_t pending, arrivals;
     int32_t bytes_and_phase;
@@ -286,7 +286,8 @@ inline void product_read_a(const product &p, float (&a)[16][16])
                 a[row][k] = __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
             } else {
                 const unsigned m = p.warp_of_group * 16 + row;
-                const uint32_t start = (uint32_t)(p.a & 0x3fff) * 16, eight = (uint32_t)(p.a >> 32 & 0x3fff) * 16;
+                const uint32_t start = (uint32_t)(p.a & 0x3fff) * 16,
+                               eight = (uint32_t)(p.a >> 32 & 0x3fff) * 16;
                 a[row][k] = bf16_at(start + m / 8 * eight + m % 8 * 128 + k * 2);
             }
         }
@@ -299,8 +300,9 @@ inline void product_read_b(const product &p, float (&b)[16][256])
     const uint32_t eight = (uint32_t)(p.b >> 32 & 0x3fff) * 16;
     for (unsigned n = 0; n < (unsigned)p.columns; n++) {
         for (unsigned k = 0; k < 16; k++) {
-            b[k][n] = p.order == 0 ? bf16_at(start + n / 8 * eight + n % 8 * 128 + k * 2)
-                                   : bf16_at(start + n / 64 * leading + k / 8 * eight + k % 8 * 128 + n % 64 * 2);
+            b[k][n] = p.order == 0
+                          ? bf16_at(start + n / 8 * eight + n % 8 * 128 + k * 2)
+                          : bf16_at(start + n / 64 * leading + k / 8 * eight + k % 8 * 128 + n % 64 * 2);
         }
     }
 }

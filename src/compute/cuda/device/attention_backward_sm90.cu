@@ -33,7 +33,8 @@ LS_KERNEL __launch_bounds__(LS_SM90_STATISTICS_THREADS) attention_statistics_sm9
         const int64_t at = sequence * args.length + row, first = head * args.head_dim + column;
         const uint4 x = *(const uint4 *)(args.out + at * args.out_stride + first);
         const uint4 y = *(const uint4 *)(args.dout + at * args.dout_stride + first);
-        delta = dot_of_pair(x.x, y.x) + dot_of_pair(x.y, y.y) + (dot_of_pair(x.z, y.z) + dot_of_pair(x.w, y.w));
+        delta =
+            dot_of_pair(x.x, y.x) + dot_of_pair(x.y, y.y) + (dot_of_pair(x.z, y.z) + dot_of_pair(x.w, y.w));
     }
     for (int by = lanes / 2; by > 0; by /= 2) {
         delta += __shfl_xor_sync(~0u, delta, by);
@@ -82,7 +83,8 @@ LS_DEVICE key_item key_item_of(const ls_sm90_shape &s, int work)
     return item;
 }
 
-template <int D> LS_DEVICE void keys_copy(const ls_sm90_backward &args, unsigned char *shared, keys_barriers *b)
+template <int D>
+LS_DEVICE void keys_copy(const ls_sm90_backward &args, unsigned char *shared, keys_barriers *b)
 {
     typedef keys_layout<D> layout;
     const ls_sm90_shape &s = args.shape;
@@ -105,8 +107,8 @@ template <int D> LS_DEVICE void keys_copy(const ls_sm90_backward &args, unsigned
                 const int at = place.stage;
                 mbarrier_wait(&b->empty[at], place.phase ^ 1);
                 mbarrier_arrive_expect(&b->full[at], 2 * (layout::STEP_BYTES + layout::ROW_BYTES));
-                load_tile<D>(shared + layout::Q + at * layout::STEP_BYTES, &args.q, &b->full[at], STEP, tile * STEP,
-                             head, item.sequence);
+                load_tile<D>(shared + layout::Q + at * layout::STEP_BYTES, &args.q, &b->full[at], STEP,
+                             tile * STEP, head, item.sequence);
                 load_tile<D>(shared + layout::DOUT + at * layout::STEP_BYTES, &args.dout, &b->full[at], STEP,
                              tile * STEP, head, item.sequence);
                 bulk_load(shared + layout::LSE + at * layout::ROW_BYTES, args.lse_log2 + rows + tile * STEP,
@@ -147,7 +149,8 @@ LS_DEVICE void keys_weights(float (&scores)[STEP / 2], const float *lse_log2, fl
         const float2 lse = *(const float2 *)(lse_log2 + j * 8 + threadIdx.x % 4 * 2);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            scores[j * 4 + i] = exp2_approximate(__fmaf_rn(scores[j * 4 + i], scale_log2, i % 2 ? -lse.y : -lse.x));
+            scores[j * 4 + i] =
+                exp2_approximate(__fmaf_rn(scores[j * 4 + i], scale_log2, i % 2 ? -lse.y : -lse.x));
         }
     }
 }
@@ -165,8 +168,9 @@ LS_DEVICE void keys_slopes(float (&slopes)[STEP / 2], const float (&weights)[STE
     }
 }
 
-/* What a warp group has of an item: sums, and 64 rows of K and V, at head_dim 64 in registers, which
- * halves what the products of scores read from shared memory. At 128 there are no registers left. */
+/* What a warp group has of an item: sums, and 64 rows of K and V, at head_dim 64 in registers,
+ * which halves what the products of scores read from shared memory. At 128 there are no registers
+ * left. */
 template <int D> struct keys_state {
     static constexpr bool LOADED = D == 64;
     float dk[D / 2], dv[D / 2];
@@ -184,7 +188,8 @@ LS_DEVICE void keys_scores(float (&scores)[STEP / 2], float (&slopes)[STEP / 2],
 }
 
 LS_DEVICE void keys_scores(float (&scores)[STEP / 2], float (&slopes)[STEP / 2], const keys_state<128> &,
-                           const unsigned char *shared, int group, const unsigned char *q, const unsigned char *dout)
+                           const unsigned char *shared, int group, const unsigned char *q,
+                           const unsigned char *dout)
 {
     product_of_rows<128, STEP>(scores, shared, KEYS, group * ROWS, q);
     wgmma_commit();
@@ -204,11 +209,11 @@ LS_DEVICE void keys_load(keys_state<128> &, const unsigned char *, keys_barriers
 {
 }
 
-/* Adds one tile of queries. The product of dK is still under way when this returns. before: the stage
- * of the product under way, or -1. */
+/* Adds one tile of queries. The product of dK is still under way when this returns. before: the
+ * stage of the product under way, or -1. */
 template <int D>
-LS_DEVICE void keys_step(keys_state<D> &state, unsigned char *shared, keys_barriers *b, int group, int stage, int before,
-                         int key, int query, const ls_sm90_shape &shape)
+LS_DEVICE void keys_step(keys_state<D> &state, unsigned char *shared, keys_barriers *b, int group, int stage,
+                         int before, int key, int query, const ls_sm90_shape &shape)
 {
     typedef keys_layout<D> layout;
     const unsigned char *q = shared + layout::Q + stage * layout::STEP_BYTES;
@@ -223,7 +228,8 @@ LS_DEVICE void keys_step(keys_state<D> &state, unsigned char *shared, keys_barri
         release(&b->empty[before]);
     }
     mask_keys(scores, key, query, shape.window);
-    keys_weights(scores, (const float *)(shared + layout::LSE + stage * layout::ROW_BYTES), shape.scale * LOG2_E);
+    keys_weights(scores, (const float *)(shared + layout::LSE + stage * layout::ROW_BYTES),
+                 shape.scale * LOG2_E);
     pack<STEP>(weights, scores);
     wgmma_hold(state.dv);
     wgmma_fence();
@@ -279,11 +285,14 @@ LS_DEVICE void keys_item_compute(const ls_sm90_backward &args, unsigned char *sh
     }
     const int64_t row = (int64_t)item.sequence * s.length + key;
     const float ones[2] = {1.0f, 1.0f}, scales[2] = {s.scale, s.scale};
-    store_rows<D>(args.dk + row * args.dk_stride + item.kv_head * D, args.dk_stride, s.length - key, state.dk, scales);
-    store_rows<D>(args.dv + row * args.dv_stride + item.kv_head * D, args.dv_stride, s.length - key, state.dv, ones);
+    store_rows<D>(args.dk + row * args.dk_stride + item.kv_head * D, args.dk_stride, s.length - key, state.dk,
+                  scales);
+    store_rows<D>(args.dv + row * args.dv_stride + item.kv_head * D, args.dv_stride, s.length - key, state.dv,
+                  ones);
 }
 
-template <int D> LS_DEVICE void keys_compute(const ls_sm90_backward &args, unsigned char *shared, keys_barriers *b)
+template <int D>
+LS_DEVICE void keys_compute(const ls_sm90_backward &args, unsigned char *shared, keys_barriers *b)
 {
     ring place = {0, 0};
     uint32_t kv_phase = 0;
@@ -322,7 +331,7 @@ template <int D> LS_DEVICE void backward_keys(const ls_sm90_backward &args, unsi
 }
 
 LS_KERNEL __launch_bounds__(LS_SM90_THREADS, 1)
-attention_backward_keys_sm90_64(const __grid_constant__ ls_sm90_backward args)
+    attention_backward_keys_sm90_64(const __grid_constant__ ls_sm90_backward args)
 {
     LS_SHARED(unsigned char, shared);
     backward_keys<64>(args, shared);
@@ -330,7 +339,7 @@ attention_backward_keys_sm90_64(const __grid_constant__ ls_sm90_backward args)
 LS_KERNEL_EXPORT(attention_backward_keys_sm90_64)
 
 LS_KERNEL __launch_bounds__(LS_SM90_THREADS, 1)
-attention_backward_keys_sm90_128(const __grid_constant__ ls_sm90_backward args)
+    attention_backward_keys_sm90_128(const __grid_constant__ ls_sm90_backward args)
 {
     LS_SHARED(unsigned char, shared);
     backward_keys<128>(args, shared);
@@ -352,7 +361,8 @@ struct queries_barriers {
     uint64_t q_full, q_empty, full[KEY_STAGES], empty[KEY_STAGES];
 };
 
-template <int D> LS_DEVICE void queries_copy(const ls_sm90_backward &args, unsigned char *shared, queries_barriers *b)
+template <int D>
+LS_DEVICE void queries_copy(const ls_sm90_backward &args, unsigned char *shared, queries_barriers *b)
 {
     typedef queries_layout<D> layout;
     const ls_sm90_shape &s = args.shape;
@@ -367,16 +377,17 @@ template <int D> LS_DEVICE void queries_copy(const ls_sm90_backward &args, unsig
         mbarrier_wait(&b->q_empty, q_phase ^ 1);
         mbarrier_arrive_expect(&b->q_full, 2 * layout::TILE_BYTES);
         load_tile<D>(shared, &args.q, &b->q_full, QUERIES, item.query, item.head, item.sequence);
-        load_tile<D>(shared + layout::DOUT, &args.dout, &b->q_full, QUERIES, item.query, item.head, item.sequence);
+        load_tile<D>(shared + layout::DOUT, &args.dout, &b->q_full, QUERIES, item.query, item.head,
+                     item.sequence);
         q_phase ^= 1;
         for (int tile = item.last; tile >= item.first; tile--) {
             const int at = place.stage;
             mbarrier_wait(&b->empty[at], place.phase ^ 1);
             mbarrier_arrive_expect(&b->full[at], 2 * layout::TILE_BYTES);
-            load_tile<D>(shared + layout::K + at * layout::TILE_BYTES, &args.k, &b->full[at], KEYS, tile * KEYS,
-                         kv_head, item.sequence);
-            load_tile<D>(shared + layout::V + at * layout::TILE_BYTES, &args.v, &b->full[at], KEYS, tile * KEYS,
-                         kv_head, item.sequence);
+            load_tile<D>(shared + layout::K + at * layout::TILE_BYTES, &args.k, &b->full[at], KEYS,
+                         tile * KEYS, kv_head, item.sequence);
+            load_tile<D>(shared + layout::V + at * layout::TILE_BYTES, &args.v, &b->full[at], KEYS,
+                         tile * KEYS, kv_head, item.sequence);
             ring_advance<KEY_STAGES>(place);
         }
     }
@@ -407,8 +418,9 @@ struct queries_place {
 /* Adds one tile of keys and waits for the next. The product of dQ may still be under way when this
  * returns. */
 template <int D>
-LS_DEVICE void queries_step(float (&dq)[D / 2], unsigned char *shared, queries_barriers *b, queries_place &place,
-                            const query_rows &rows, int group, int query, int key, const ls_sm90_shape &shape)
+LS_DEVICE void queries_step(float (&dq)[D / 2], unsigned char *shared, queries_barriers *b,
+                            queries_place &place, const query_rows &rows, int group, int query, int key,
+                            const ls_sm90_shape &shape)
 {
     typedef queries_layout<D> layout;
     const unsigned char *k = shared + layout::K + place.now.stage * layout::TILE_BYTES;
@@ -428,8 +440,8 @@ LS_DEVICE void queries_step(float (&dq)[D / 2], unsigned char *shared, queries_b
     mask(scores, query, key, shape.window);
     queries_weights(scores, rows, shape.scale * LOG2_E);
     wgmma_hold(scores);
-    /* Stands here because the compiler moves the wait for dP up over plain arithmetic, but not over a
-     * loop: the exponentials have to be computed while dP is. */
+    /* Stands here because the compiler moves the wait for dP up over plain arithmetic, but not over
+     * a loop: the exponentials have to be computed while dP is. */
     place.before = place.now.stage;
     ring_advance<KEY_STAGES>(place.now);
     if (place.more) {
@@ -457,8 +469,10 @@ LS_DEVICE void queries_item_compute(const ls_sm90_backward &args, unsigned char 
                                     const query_item &item, int group, ring &now)
 {
     const ls_sm90_shape &s = args.shape;
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, query = item.query + group * ROWS;
-    const int64_t first = (int64_t)(item.sequence * s.heads + item.head) * args.padded + query + warp * 16 + lane / 4;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4,
+              query = item.query + group * ROWS;
+    const int64_t first =
+        (int64_t)(item.sequence * s.heads + item.head) * args.padded + query + warp * 16 + lane / 4;
     const query_rows rows = {{args.lse_log2[first], args.lse_log2[first + 8]},
                              {args.delta[first], args.delta[first + 8]}};
     float dq[D / 2];
@@ -479,10 +493,12 @@ LS_DEVICE void queries_item_compute(const ls_sm90_backward &args, unsigned char 
     release(&b->q_empty);
     const int64_t row = (int64_t)item.sequence * s.length + query;
     const float scales[2] = {s.scale, s.scale};
-    store_rows<D>(args.dq + row * args.dq_stride + item.head * D, args.dq_stride, s.length - query, dq, scales);
+    store_rows<D>(args.dq + row * args.dq_stride + item.head * D, args.dq_stride, s.length - query, dq,
+                  scales);
 }
 
-template <int D> LS_DEVICE void queries_compute(const ls_sm90_backward &args, unsigned char *shared, queries_barriers *b)
+template <int D>
+LS_DEVICE void queries_compute(const ls_sm90_backward &args, unsigned char *shared, queries_barriers *b)
 {
     ring place = {0, 0};
     uint32_t q_phase = 0;
@@ -521,7 +537,7 @@ template <int D> LS_DEVICE void backward_queries(const ls_sm90_backward &args, u
 }
 
 LS_KERNEL __launch_bounds__(LS_SM90_THREADS, 1)
-attention_backward_queries_sm90_64(const __grid_constant__ ls_sm90_backward args)
+    attention_backward_queries_sm90_64(const __grid_constant__ ls_sm90_backward args)
 {
     LS_SHARED(unsigned char, shared);
     backward_queries<64>(args, shared);
@@ -529,7 +545,7 @@ attention_backward_queries_sm90_64(const __grid_constant__ ls_sm90_backward args
 LS_KERNEL_EXPORT(attention_backward_queries_sm90_64)
 
 LS_KERNEL __launch_bounds__(LS_SM90_THREADS, 1)
-attention_backward_queries_sm90_128(const __grid_constant__ ls_sm90_backward args)
+    attention_backward_queries_sm90_128(const __grid_constant__ ls_sm90_backward args)
 {
     LS_SHARED(unsigned char, shared);
     backward_queries<128>(args, shared);

@@ -3,16 +3,15 @@
  * Attention forward with the tensor cores of compute capability 9.0, after Shah et al.,
  * "FlashAttention-3", 2024.
  *
- * A block stays for many work items, tiles of 128 queries. One warp group copies with the engine; two
- * compute 64 queries each. Keys go from the diagonal down. In a warp group the product Q K^T of the
- * next tile of keys runs while the softmax of this one is computed, and the two groups take turns, so
- * that one computes exponentials while the other's products run:
+ * A block stays for many work items, tiles of 128 queries. One warp group copies with the engine;
+ * two compute 64 queries each. Keys go from the diagonal down. In a warp group the product Q K^T of
+ * the next tile of keys runs while the softmax of this one is computed, and the two groups take
+ * turns, so that one computes exponentials while the other's products run:
  *
  *   group 0   Q K1  P0 V0 | softmax 1 .......... | Q K2  P1 V1 | softmax 2
  *   group 1   softmax 0 ..| Q K1  P0 V0          | softmax 1 ......
  */
 #include "compute/cuda/device/attention_tile_sm90.h"
-
 
 /* Shared memory: tiles, then barriers. */
 template <int D> struct forward_layout {
@@ -28,7 +27,8 @@ struct forward_barriers {
     uint64_t k_full[STAGES_MAX], k_empty[STAGES_MAX], v_full[STAGES_MAX], v_empty[STAGES_MAX];
 };
 
-template <int D> LS_DEVICE void forward_copy(const ls_sm90_forward &args, unsigned char *shared, forward_barriers *b)
+template <int D>
+LS_DEVICE void forward_copy(const ls_sm90_forward &args, unsigned char *shared, forward_barriers *b)
 {
     typedef forward_layout<D> layout;
     const ls_sm90_shape &s = args.shape;
@@ -48,12 +48,12 @@ template <int D> LS_DEVICE void forward_copy(const ls_sm90_forward &args, unsign
             const int at = place.stage;
             mbarrier_wait(&b->k_empty[at], place.phase ^ 1);
             mbarrier_arrive_expect(&b->k_full[at], layout::KEY_BYTES);
-            load_tile<D>(shared + layout::K + at * layout::KEY_BYTES, &args.k, &b->k_full[at], KEYS, tile * KEYS,
-                         kv_head, item.sequence);
+            load_tile<D>(shared + layout::K + at * layout::KEY_BYTES, &args.k, &b->k_full[at], KEYS,
+                         tile * KEYS, kv_head, item.sequence);
             mbarrier_wait(&b->v_empty[at], place.phase ^ 1);
             mbarrier_arrive_expect(&b->v_full[at], layout::KEY_BYTES);
-            load_tile<D>(shared + layout::V + at * layout::KEY_BYTES, &args.v, &b->v_full[at], KEYS, tile * KEYS,
-                         kv_head, item.sequence);
+            load_tile<D>(shared + layout::V + at * layout::KEY_BYTES, &args.v, &b->v_full[at], KEYS,
+                         tile * KEYS, kv_head, item.sequence);
             ring_advance<layout::STAGES>(place);
         }
     }
@@ -100,8 +100,8 @@ template <int D> LS_DEVICE void rescale(float (&out)[D / 2], const float (&facto
 }
 
 template <int D>
-LS_DEVICE void forward_store(const ls_sm90_forward &args, const query_item &item, int group, const row_state &rows,
-                             const float (&out)[D / 2])
+LS_DEVICE void forward_store(const ls_sm90_forward &args, const query_item &item, int group,
+                             const row_state &rows, const float (&out)[D / 2])
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
     const int first = item.query + group * ROWS;
@@ -113,11 +113,12 @@ LS_DEVICE void forward_store(const ls_sm90_forward &args, const query_item &item
         const float sum = quad_sum(rows.sum[half]);
         factors[half] = 1.0f / sum;
         if (args.lse && lane % 4 == 0 && first + row < args.shape.length) {
-            args.lse[(base + row) * args.lse_stride + item.head] = rows.top[half] * args.shape.scale + logf(sum);
+            args.lse[(base + row) * args.lse_stride + item.head] =
+                rows.top[half] * args.shape.scale + logf(sum);
         }
     }
-    store_rows<D>(args.out + base * args.out_stride + item.head * D, args.out_stride, args.shape.length - first, out,
-                  factors);
+    store_rows<D>(args.out + base * args.out_stride + item.head * D, args.out_stride,
+                  args.shape.length - first, out, factors);
 }
 
 template <int D>
@@ -138,7 +139,8 @@ LS_DEVICE void forward_item_compute(const ls_sm90_forward &args, unsigned char *
     mbarrier_wait(&b->q_full, q_phase);
     mbarrier_wait(&b->k_full[place.stage], place.phase);
     wgmma_fence();
-    product_of_rows<D, KEYS>(scores, shared, QUERIES, group * ROWS, shared + layout::K + place.stage * layout::KEY_BYTES);
+    product_of_rows<D, KEYS>(scores, shared, QUERIES, group * ROWS,
+                             shared + layout::K + place.stage * layout::KEY_BYTES);
     wgmma_commit();
     wgmma_wait<0>();
     wgmma_hold(scores);
@@ -197,7 +199,8 @@ LS_DEVICE void forward_item_compute(const ls_sm90_forward &args, unsigned char *
     forward_store<D>(args, item, group, rows, out);
 }
 
-template <int D> LS_DEVICE void forward_compute(const ls_sm90_forward &args, unsigned char *shared, forward_barriers *b)
+template <int D>
+LS_DEVICE void forward_compute(const ls_sm90_forward &args, unsigned char *shared, forward_barriers *b)
 {
     const int group = warp_uniform((int)threadIdx.x / 128 - 1);
     ring place = {0, 0};
@@ -244,14 +247,16 @@ template <int D> LS_DEVICE void forward(const ls_sm90_forward &args, unsigned ch
     }
 }
 
-LS_KERNEL __launch_bounds__(LS_SM90_THREADS, 1) attention_forward_sm90_64(const __grid_constant__ ls_sm90_forward args)
+LS_KERNEL __launch_bounds__(LS_SM90_THREADS, 1)
+    attention_forward_sm90_64(const __grid_constant__ ls_sm90_forward args)
 {
     LS_SHARED(unsigned char, shared);
     forward<64>(args, shared);
 }
 LS_KERNEL_EXPORT(attention_forward_sm90_64)
 
-LS_KERNEL __launch_bounds__(LS_SM90_THREADS, 1) attention_forward_sm90_128(const __grid_constant__ ls_sm90_forward args)
+LS_KERNEL __launch_bounds__(LS_SM90_THREADS, 1)
+    attention_forward_sm90_128(const __grid_constant__ ls_sm90_forward args)
 {
     LS_SHARED(unsigned char, shared);
     forward<128>(args, shared);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arguments of the attention kernels for compute capability 9.0. Maps have the dimensions (head_dim,
- * length, heads, sequences) and copy one panel: 64 columns of the rows of a tile.
+ * Arguments of the attention kernels for compute capability 9.0. Maps have the dimensions
+ * (head_dim, length, heads, sequences) and copy one panel: 64 columns of the rows of a tile.
  */
 #ifndef LS_COMPUTE_CUDA_DEVICE_ATTENTION_SM90_H
 #define LS_COMPUTE_CUDA_DEVICE_ATTENTION_SM90_H
@@ -20,9 +20,9 @@ enum {
 };
 
 /*
- * What all of them read. A work item is a tile of one head of one sequence. Heads of all sequences are
- * numbered (sequence * heads + head) and cut into sections, which are done one after the other: what
- * the tiles of a section read again and again stays in the L2 cache.
+ * What all of them read. A work item is a tile of one head of one sequence. Heads of all sequences
+ * are numbered (sequence * heads + head) and cut into sections, which are done one after the other:
+ * what the tiles of a section read again and again stays in the L2 cache.
  */
 typedef struct ls_sm90_shape {
     int32_t length, heads, kv_heads, sequences, window;

@@ -18,9 +18,9 @@ static_assert(QUERIES == GROUPS * ROWS && KEYS == GROUPS * ROWS, "a warp group h
 /* ---- which work a block does ---- */
 
 /*
- * The work item of round `round`: blocks take items in turn, in every other round from the last block
- * to the first. The items of a section are ordered by falling cost, so that the sums of blocks come
- * out alike. Which block does an item changes no result.
+ * The work item of round `round`: blocks take items in turn, in every other round from the last
+ * block to the first. The items of a section are ordered by falling cost, so that the sums of
+ * blocks come out alike. Which block does an item changes no result.
  */
 LS_DEVICE int work_of(int round)
 {
@@ -28,8 +28,8 @@ LS_DEVICE int work_of(int round)
     return round * blocks + (round % 2 ? blocks - 1 - block : block);
 }
 
-/* Which head of all sequences a work item is of, and its place among the tiles of a head, by falling
- * cost. */
+/* Which head of all sequences a work item is of, and its place among the tiles of a head, by
+ * falling cost. */
 struct head_and_tile {
     int number, tile;
 };
@@ -83,7 +83,8 @@ LS_DEVICE void load_tile(unsigned char *tile, const ls_tensor_map *map, uint64_t
 {
 #pragma unroll
     for (int panel = 0; panel < D / PANEL_COLUMNS; panel++) {
-        tma_load_4d(tile + panel * rows * PANEL_ROW_BYTES, map, barrier, panel * PANEL_COLUMNS, row, head, sequence);
+        tma_load_4d(tile + panel * rows * PANEL_ROW_BYTES, map, barrier, panel * PANEL_COLUMNS, row, head,
+                    sequence);
     }
 }
 
@@ -132,7 +133,8 @@ LS_DEVICE void load_rows(uint32_t (&words)[D / 4], const unsigned char *tile, in
     for (int i = 0; i < D / 4; i++) {
         const int column = i / 4 * 16 + i / 2 % 2 * 8 + lane % 4 * 2;
         const unsigned char *panel = tile + column / PANEL_COLUMNS * tile_rows * PANEL_ROW_BYTES;
-        words[i] = *(const uint32_t *)(panel + panel_offset((uint32_t)(row + i % 2 * 8), column % PANEL_COLUMNS));
+        words[i] =
+            *(const uint32_t *)(panel + panel_offset((uint32_t)(row + i % 2 * 8), column % PANEL_COLUMNS));
     }
 }
 
@@ -144,7 +146,8 @@ LS_DEVICE void product_of_registers(float (&d)[D / 2], const uint32_t (&a)[K / 4
     const operand first_b = operand_columns(b, K * PANEL_ROW_BYTES);
 #pragma unroll
     for (int step = 0; step < K / 16; step++) {
-        wgmma<D, TILE_ROWS_ARE_K>(d, a + step * 4, operand_advance(first_b, (uint32_t)(step * 16 * PANEL_ROW_BYTES)),
+        wgmma<D, TILE_ROWS_ARE_K>(d, a + step * 4,
+                                  operand_advance(first_b, (uint32_t)(step * 16 * PANEL_ROW_BYTES)),
                                   step > 0 || accumulate);
     }
 }
@@ -194,8 +197,8 @@ LS_DEVICE void mask(float (&scores)[KEYS / 2], int query, int key, int window)
 }
 
 /*
- * Lane i of a quad has word j of its own in w[j]; afterwards it has the words i of lanes 0 .. 3. For
- * four blocks of 8 columns that makes 8 neighbouring columns per lane.
+ * Lane i of a quad has word j of its own in w[j]; afterwards it has the words i of lanes 0 .. 3.
+ * For four blocks of 8 columns that makes 8 neighbouring columns per lane.
  */
 LS_DEVICE uint4 quad_transpose(const uint32_t (&w)[4], int lane_of_quad)
 {
@@ -217,11 +220,12 @@ LS_DEVICE uint4 quad_transpose(const uint32_t (&w)[4], int lane_of_quad)
 }
 
 /*
- * Writes the accumulators of 64 rows and D columns, times `factors` (of rows l / 4 and l / 4 + 8), as
- * bfloat16. to: row 0 of the warp group; rows from `rows` on are left out.
+ * Writes the accumulators of 64 rows and D columns, times `factors` (of rows l / 4 and l / 4 + 8),
+ * as bfloat16. to: row 0 of the warp group; rows from `rows` on are left out.
  */
 template <int D>
-LS_DEVICE void store_rows(uint16_t *to, int64_t stride, int rows, const float (&d)[D / 2], const float (&factors)[2])
+LS_DEVICE void store_rows(uint16_t *to, int64_t stride, int rows, const float (&d)[D / 2],
+                          const float (&factors)[2])
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
 #pragma unroll

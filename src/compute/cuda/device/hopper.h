@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What compute capability 9.0 adds, one function per instruction: barriers in shared memory
- * (mbarrier), the bulk copy engine (TMA), matrix products of warp groups (wgmma), named barriers and
- * register quotas. Only files named *_sm90.cu may include it. tests/compute/cuda_on_cpu/hopper_cpu.h
- * has the meaning of each function on the processor; hopper_check_sm90.cu has a kernel for each.
+ * (mbarrier), the bulk copy engine (TMA), matrix products of warp groups (wgmma), named barriers
+ * and register quotas. Only files named *_sm90.cu may include it.
+ * tests/compute/cuda_on_cpu/hopper_cpu.h has the meaning of each function on the processor;
+ * hopper_check_sm90.cu has a kernel for each.
  * Source: NVIDIA, "Parallel Thread Execution ISA", sections on wgmma, mbarrier and cp.async.bulk.
  *
  * Tiles. A tile of bfloat16 lies in shared memory as panels of 64 columns: row r of a panel is the
@@ -16,16 +17,16 @@
  *      +---------------------+   +---------------------+
  *
  * Operands. wgmma reads D (64, N) += A (64, 16) B (16, N) through 64-bit operands:
- *   - tile rows are M or N, columns are K ("K-major"): operand_rows(); the next 16 of K are 32 bytes
- *     further, within a panel;
+ *   - tile rows are M or N, columns are K ("K-major"): operand_rows(); the next 16 of K are 32
+ *     bytes further, within a panel;
  *   - tile rows are K, columns are N ("MN-major"): operand_columns(); the next 16 of K are 16 rows,
  *     2048 bytes, further.
  * operand_advance() moves by bytes.
  *
  * Accumulators. Warp w of the group has rows 16 w .. 16 w + 15. Lane l has in d[4 j + e] the row
  * l / 4 + (e / 2) * 8 and the column 8 j + (l % 4) * 2 + e % 2. A in registers: the words of lane l
- * are the pairs of columns (l % 4) * 2 of rows l / 4 and l / 4 + 8, then the same 8 columns further.
- * Accumulators 8 kk .. 8 kk + 7, packed two by two, are therefore the A of K-step kk.
+ * are the pairs of columns (l % 4) * 2 of rows l / 4 and l / 4 + 8, then the same 8 columns
+ * further. Accumulators 8 kk .. 8 kk + 7, packed two by two, are therefore the A of K-step kk.
  */
 #ifndef LS_COMPUTE_CUDA_DEVICE_HOPPER_H
 #define LS_COMPUTE_CUDA_DEVICE_HOPPER_H
@@ -144,10 +145,11 @@ LS_DEVICE void tma_load_4d(void *to, const ls_tensor_map *map, uint64_t *barrier
 /* Copies bytes, a multiple of 16, between 16-byte aligned places. */
 LS_DEVICE void bulk_load(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(to)),
-                 "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            shared_address(to)),
+        "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
+        : "memory");
 }
 
 /* ---- matrix products of warp groups ---- */
@@ -187,11 +189,12 @@ template <int N> LS_DEVICE void wgmma_hold(float (&d)[N])
     "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "   \
     "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "   \
     "%62, %63}"
-#define LS_FLOATS_4(d, i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define LS_FLOATS_16(d, i) LS_FLOATS_4(d, i), LS_FLOATS_4(d, i + 4), LS_FLOATS_4(d, i + 8), LS_FLOATS_4(d, i + 12)
-#define LS_FLOATS_32(d)    LS_FLOATS_16(d, 0), LS_FLOATS_16(d, 16)
-#define LS_FLOATS_64(d)    LS_FLOATS_16(d, 0), LS_FLOATS_16(d, 16), LS_FLOATS_16(d, 32), LS_FLOATS_16(d, 48)
-#define LS_WGMMA_BEGIN(p)  "{\n.reg .pred p;\nsetp.ne.b32 p, " p ", 0;\nwgmma.mma_async.sync.aligned."
+#define LS_FLOATS_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define LS_FLOATS_16(d, i)                                                                                   \
+    LS_FLOATS_4(d, i), LS_FLOATS_4(d, i + 4), LS_FLOATS_4(d, i + 8), LS_FLOATS_4(d, i + 12)
+#define LS_FLOATS_32(d)   LS_FLOATS_16(d, 0), LS_FLOATS_16(d, 16)
+#define LS_FLOATS_64(d)   LS_FLOATS_16(d, 0), LS_FLOATS_16(d, 16), LS_FLOATS_16(d, 32), LS_FLOATS_16(d, 48)
+#define LS_WGMMA_BEGIN(p) "{\n.reg .pred p;\nsetp.ne.b32 p, " p ", 0;\nwgmma.mma_async.sync.aligned."
 
 /* D = A B, or D += A B if accumulate; A and B in shared memory, A by tile rows. */
 template <int N, operand_order B> struct wgmma_shared;
@@ -263,8 +266,8 @@ template <int N> LS_DEVICE void registers_shrink()
 
 /*
  * The lower half of an operand; the upper half is the same for all: groups of 8 rows are 1024 bytes
- * apart, 128-byte swizzle. Operands that are the same in all threads should be made from values that
- * the compiler knows to be the same (warp_uniform): it keeps them in uniform registers.
+ * apart, 128-byte swizzle. Operands that are the same in all threads should be made from values
+ * that the compiler knows to be the same (warp_uniform): it keeps them in uniform registers.
  */
 typedef uint32_t operand;
 enum { OPERAND_UPPER = 1024 >> 4 | 1 << 30 };

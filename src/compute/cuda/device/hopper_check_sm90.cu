@@ -28,7 +28,8 @@ template <int N, operand_order B> LS_DEVICE operand operand_b(const unsigned cha
     if (B == TILE_ROWS_ARE_N) {
         return operand_advance(operand_rows(tile), step_of_rows(step, N));
     }
-    return operand_advance(operand_columns(tile, DEPTH * PANEL_ROW_BYTES), (uint32_t)(step * 16 * PANEL_ROW_BYTES));
+    return operand_advance(operand_columns(tile, DEPTH * PANEL_ROW_BYTES),
+                           (uint32_t)(step * 16 * PANEL_ROW_BYTES));
 }
 
 template <int N> LS_DEVICE void store_product(const float (&d)[N / 2], float *out)
@@ -40,7 +41,8 @@ template <int N> LS_DEVICE void store_product(const float (&d)[N / 2], float *ou
     }
 }
 
-template <int N, operand_order B, bool A_IN_REGISTERS> LS_DEVICE void product(unsigned char *shared, ls_hopper_check_product args)
+template <int N, operand_order B, bool A_IN_REGISTERS>
+LS_DEVICE void product(unsigned char *shared, ls_hopper_check_product args)
 {
     unsigned char *tile_a = shared, *tile_b = shared + 64 * DEPTH * 2;
     store_tile(tile_a, args.a, 64, DEPTH);
@@ -57,7 +59,8 @@ template <int N, operand_order B, bool A_IN_REGISTERS> LS_DEVICE void product(un
     if (A_IN_REGISTERS) {
 #pragma unroll
         for (int i = 0; i < DEPTH / 16 * 4; i++) {
-            const uint16_t *at = args.a + (row + i % 2 * 8) * DEPTH + i / 4 * 16 + i / 2 % 2 * 8 + lane % 4 * 2;
+            const uint16_t *at =
+                args.a + (row + i % 2 * 8) * DEPTH + i / 4 * 16 + i / 2 % 2 * 8 + lane % 4 * 2;
             words[i / 4][i % 4] = (uint32_t)at[0] | (uint32_t)at[1] << 16;
         }
     }
