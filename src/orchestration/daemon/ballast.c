@@ -22,11 +22,13 @@ static ballast_path path_in(const char *home)
     return path;
 }
 
-static bool has_room(const char *home)
+/* Less than this is too little to start with. */
+#define START_BYTES (1 << 20)
+
+static bool has_room(const char *home, double bytes)
 {
     struct statvfs disk;
-    return statvfs(home, &disk) == 0 &&
-           (double)disk.f_bavail * (double)disk.f_frsize >= 2.0 * (double)BALLAST_BYTES;
+    return statvfs(home, &disk) == 0 && (double)disk.f_bavail * (double)disk.f_frsize >= bytes;
 }
 
 bool ls_ballast_fill(const char *home)
@@ -36,7 +38,7 @@ bool ls_ballast_fill(const char *home)
     if (lstat(path.text, &info) == 0 && info.st_size == BALLAST_BYTES) {
         return true;
     }
-    if (!has_room(home)) {
+    if (!has_room(home, 2.0 * (double)BALLAST_BYTES)) {
         return false;
     }
     const int fd = open(path.text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -53,4 +55,9 @@ bool ls_ballast_fill(const char *home)
 bool ls_ballast_release(const char *home)
 {
     return unlink(path_in(home).text) == 0;
+}
+
+bool ls_ballast_make_room(const char *home)
+{
+    return !has_room(home, START_BYTES) && ls_ballast_release(home);
 }

@@ -16,4 +16,7 @@ bool ls_ballast_fill(const char *home);
 /* Removes it. Returns whether that made room. */
 bool ls_ballast_release(const char *home);
 
+/* Releases it if the disk is so full that a daemon could not start. */
+bool ls_ballast_make_room(const char *home);
+
 #endif

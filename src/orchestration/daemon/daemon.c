@@ -479,6 +479,10 @@ static ls_status name_way_back(ls_status status, const char *path)
 {
     char text[512];
     snprintf(text, sizeof text, "%s", ls_error_text());
+    if (status == LS_ERR_DISK) {
+        return ls_fail(status, "%s. Is the disk full? Free some space on it, then start the daemon again",
+                       text);
+    }
     return status != LS_ERR_DATA
                ? status
                : ls_fail(
@@ -564,6 +568,10 @@ static ls_status open_all(ls_daemon *d)
 {
     umask(077);
     LS_TRY(ls_home_lock_take(d->home, &d->lock));
+    if (ls_ballast_make_room(d->home)) {
+        ls_log_warn("the disk that holds %s is full: the daemon starts with its reserve of %d MiB", d->home,
+                    LS_BALLAST_MIB);
+    }
     LS_TRY(ls_env_real_create(&d->env));
     LS_TRY(watch_signals(d));
     LS_TRY(ls_user_files_create(d->env, FILES_LIMIT_NS, &d->files));

@@ -131,6 +131,23 @@ if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=48m,mode=700 lockstep "$small" 2
     number_of hello.yaml
     wait_until "jobs run" is_state "$job" SUCCEEDED
     expect 0 "$LOCKSTEP" down
+    # a daemon starts on a full disk with its reserve, and without one it says what is to do
+    cat /dev/zero >"$small/more" 2>/dev/null
+    expect 0 "$LOCKSTEP" up --slots 2 --listen ''
+    check "its log says so" grep -q "starts with its reserve of 8 MiB" "$small/daemon.log"
+    number_of hello.yaml
+    wait_until "jobs run on the reserve" is_state "$job" SUCCEEDED
+    expect 0 "$LOCKSTEP" down
+    cat /dev/zero >"$small/more-2" 2>/dev/null
+    check "the reserve is gone" test ! -s "$small/ballast"
+    expect 4 "$LOCKSTEP" up --slots 2 --listen ''
+    says "Is the disk full?"
+    rm "$small/more" "$small/more-2"
+    expect 0 "$LOCKSTEP" up --slots 2 --listen ''
+    wait_until "the reserve is made again" test -s "$small/ballast"
+    expect 0 "$LOCKSTEP" ps "$job"
+    prints SUCCEEDED
+    expect 0 "$LOCKSTEP" down
 else
     echo "skipped: no file system of its own to fill (needs root)"
 fi
