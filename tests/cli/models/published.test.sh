@@ -121,6 +121,17 @@ YAML
 expect 0 "$LOCKSTEP" train grown.yaml --run-dir grown
 grep -qF "vocabulary: 73 rows, 70 in model.from; each new row begins as the mean of those" "$out" "$err" || fail "no line about the vocabulary"
 check "run.yaml has the vocabulary" grep -q "vocab: 73" grown/run.yaml
+# The export has the added tokens, with their ids.
+expect 0 "$LOCKSTEP" export grown -o grown-hf
+printf 'A<1>B<0><2>' >added
+expect 0 "$LOCKSTEP" tokenize encode --tokenizer model added
+cp "$out" wanted
+expect 0 "$LOCKSTEP" tokenize encode --tokenizer grown-hf added
+check "added tokens after training and export" cmp "$out" wanted
+same "their ids" "$(tr ' ' '\n' <wanted | grep -c '^7[012]$')" 3
+same "the added tokens of the export" "$(python3 -c 'import json; print([(t["id"], t["content"], t["special"]) for t in json.load(open("grown-hf/tokenizer.json"))["added_tokens"]])')" \
+    "[(70, '<0>', True), (71, '<1>', True), (72, '<2>', True)]"
+same "rows of the export" "$(field grown-hf/config.json vocab_size)" 73
 hash=$("$LOCKSTEP" state-hash grown)
 expect 0 "$LOCKSTEP" train grown.yaml --run-dir grown-two --ranks 2
 same "two ranks" "$("$LOCKSTEP" state-hash grown-two)" "$hash"

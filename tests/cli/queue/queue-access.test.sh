@@ -212,4 +212,29 @@ SH
 else
     echo "not the fixed socket: this process may not mount"
 fi
+
+# ---- a user number that has gone to somebody else: neither the job nor the token is theirs ----
+queue_up
+expect 0 in_his "$LOCKSTEP" submit hello.yaml --hold --json
+job=$(json 'd["job"]')
+expect 0 as_other "$LOCKSTEP" token --read-only
+his=$(cat "$out")
+expect 0 "$LOCKSTEP" down
+sed "s/^[^:]*:\([^:]*:$other:\)/somebodyelse:\1/" /etc/passwd >passwd
+if unshare --mount sh -c 'mount --bind passwd /etc/passwd && [ "$(id -nu '$other')" = somebodyelse ]' 2>/dev/null; then
+    unshare --mount sh -c 'mount --bind passwd /etc/passwd && exec "$0" up --foreground --slots 2' "$LOCKSTEP" >>"$scratch/daemon.log" 2>&1 </dev/null &
+    wait_until "the daemon answers" "$LOCKSTEP" ps
+    expect 0 "$LOCKSTEP" release "$job"
+    wait_until "its job does not run" is_state "$job" FAILED
+    expect 0 "$LOCKSTEP" ps "$job"
+    prints "user number $other no longer belongs to user $user"
+    expect 2 as_other "$LOCKSTEP" logs "$job"
+    if command -v curl >/dev/null; then
+        address=$(cat "$LOCKSTEP_HOME/address")
+        same "nor is the token valid" "$(code "$his" /v1/jobs)" 401
+    fi
+    expect 0 "$LOCKSTEP" down
+else
+    echo "not tested: a user number under another name (no mount namespaces here)"
+fi
 finish
