@@ -13,7 +13,8 @@ LS_MUST_CHECK ls_status ls_add(ls_queue *queue, const ls_tensor *a, const ls_ten
 
 LS_MUST_CHECK ls_status ls_fill(ls_queue *queue, const ls_tensor *out, float value);
 
-/* On a GPU, the two may have different types: numbers are then converted, to nearest, ties to even. */
+/* On a GPU, the two may have different types. Numbers are then converted, to nearest, ties to
+ * even. */
 LS_MUST_CHECK ls_status ls_copy(ls_queue *queue, const ls_tensor *from, const ls_tensor *to);
 
 /* Elements per block of the gradient norm. Part of the determinism class. Ranks own whole blocks

@@ -12,9 +12,10 @@
 enum { LS_HASH_TILE = 65536 };
 
 /*
- * hashes_out[t] = XXH3 of 128 bits of the floats [t LS_HASH_TILE, (t + 1) LS_HASH_TILE) of x, of which
- * there are `count`; the last tile may be shorter. The hashes are the same on every device and in both
- * forms of x: what is hashed is the float32 value. hashes_out is any memory of the host.
+ * hashes_out[t] = XXH3 of 128 bits of the floats [t LS_HASH_TILE, (t + 1) LS_HASH_TILE) of x, of
+ * which there are `count`; the last tile may be shorter. The hashes are the same on every device
+ * and in both forms of x: what is hashed is the float32 value. hashes_out is any memory of the
+ * host.
  *
  * Waits for the queue. Errors: those of the device.
  */

@@ -116,10 +116,15 @@ static void embedding_backward_is_close_and_repeats(void **state)
 {
     (void)state;
     const embedding_case cases[] = {
-        {1, 5, 3, 0, 1, 0, 0, LS_F32, true},           {300, 50, 40, 0, 64, 0, 0, LS_F32, true},
-        {2100, 40, 24, 8, 1024, 0, 60, LS_BF16, true}, {1024, 3000, 8, 0, 512, 0, 30, LS_BF16, false},
-        {500, 1, 130, 1, 100, 0, 0, LS_F32, true},     {1500, 70000, 4, 0, 30, 0, 10, LS_F32, true},
-        {40, 9, 1300, 4, 20, 0, 50, LS_BF16, true},    {700, 13, 5, 0, 700, 0, 0, LS_BF16, true},
+        {1, 5, 3, 0, 1, 0, 0, LS_F32, true},
+        {300, 50, 40, 0, 64, 0, 0, LS_F32, true},
+        {2100, 40, 24, 8, 1024, 0, 60, LS_BF16, true},
+        {1024, 3000, 8, 0, 512, 0, 30, LS_BF16, false},
+        {500, 1, 130, 1, 100, 0, 0, LS_F32, true},
+        {1500, 70000, 4, 0, 30, 0, 10, LS_F32, true},
+        {40, 9, 1300, 4, 20, 0, 50, LS_BF16, true},
+        {700, 13, 5, 0, 700, 0, 0, LS_BF16, true},
+        {1030, 270000, 1, 0, 1030, 0, 5, LS_F32, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         backward_is_close(&cases[i]);

@@ -169,7 +169,8 @@ LS_DEVICE uint32_t lanes_alike(uint32_t digit, int digit_bits, uint32_t voters)
     return alike;
 }
 
-/* Moves keys and rows to their places. A warp takes its keys in order, and warps follow each other. */
+/* Moves keys and rows to their places. A warp takes its keys in order, and warps follow each
+ * other. */
 LS_KERNEL sort_move(ls_sort_args args)
 {
     /* How often a warp has a digit; then the place of its first key with that digit. */

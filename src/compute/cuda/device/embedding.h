@@ -40,7 +40,7 @@ typedef struct ls_gather_args {
     int32_t aligned;
 } ls_gather_args;
 
-/* One pass of a radix sort from the lowest digit up: stable, so it keeps the order of equal keys. */
+/* One pass of a radix sort from the lowest digit up. It is stable: equal keys keep their order. */
 typedef struct ls_sort_args {
     const int32_t *keys;
     /* NULL: the rows are 0, 1, 2, ... */

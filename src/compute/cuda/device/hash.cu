@@ -6,8 +6,8 @@
  *   stripe       64 bytes: one word of 64 bits for each of eight accumulators
  *   group        16 stripes; after it the accumulators are scrambled
  *
- * Within a group, a stripe only adds to the accumulators, and what it adds depends on its data alone.
- * So all groups are summed in parallel first. Then eight threads walk through the sums.
+ * Within a group, a stripe only adds to the accumulators, and what it adds depends on its data
+ * alone. So all groups are summed in parallel first. Then eight threads walk through the sums.
  */
 #include "compute/cuda/device/hash.h"
 
@@ -101,8 +101,8 @@ struct thread_keys {
 LS_DEVICE thread_keys keys_of_thread(void)
 {
     thread_keys keys;
-#pragma unroll
     const int stripe = threadIdx.x % 32 / 4, j = threadIdx.x % 4;
+#pragma unroll
     for (int i = 0; i < 4; i++) {
         keys.of[i / 2][i % 2] = secret[stripe + i / 2 * 8 + 2 * j + i % 2];
     }
@@ -110,8 +110,8 @@ LS_DEVICE thread_keys keys_of_thread(void)
 }
 
 /*
- * The sums of a group of `stripes`, by one warp. A thread has two words of every eighth stripe: those
- * of the accumulators 2 j and 2 j + 1, where j is the thread modulo 4.
+ * The sums of a group of `stripes`, by one warp. A thread has two words of every eighth stripe:
+ * those of the accumulators 2 j and 2 j + 1, where j is the thread modulo 4.
  */
 LS_DEVICE void sum_group(const ls_hash_args &args, const thread_keys &keys, int64_t first, int stripes,
                          word (&sums)[LANES])

@@ -16,8 +16,8 @@ LS_DEVICE int64_t run_begin(int k)
     return (int64_t)blockIdx.x * LS_TREE_SUM_BLOCK + (k * THREADS + threadIdx.x) * 4;
 }
 
-/* A stack of runs. The top is stack[0], so that every element is a register with a fixed name: a push
- * moves all others. */
+/* A stack of runs. The top is stack[0], so that every element is a register with a fixed name: a
+ * push moves all others. */
 template <int DEPTH> LS_DEVICE void push(float (&stack)[DEPTH][4], const float (&x)[4])
 {
 #pragma unroll
