@@ -21,13 +21,20 @@ static ls_matmul_operand operand(const ls_tensor *t, bool transposed)
     return (ls_matmul_operand){.data = t->data, .stride = t->stride, .transposed = transposed};
 }
 
+/* Columns of y that a product computes: the padded ones if y has room for them. */
+static int64_t columns_of(const ls_linear *linear, const ls_tensor *y)
+{
+    const bool has_room = linear->padded_out > y->cols && y->stride >= linear->padded_out;
+    return has_room && linear->layout == LS_WEIGHT_OUT_IN ? linear->padded_out : y->cols;
+}
+
 ls_status ls_cuda_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
                                  const ls_tensor *y)
 {
     LS_TRY(check_cut(linear->forward_cut));
     const ls_matmul product = {
         .m = x->rows,
-        .n = y->cols,
+        .n = columns_of(linear, y),
         .k = x->cols,
         .a = operand(x, false),
         .b = operand(&linear->weight, linear->layout == LS_WEIGHT_OUT_IN),
@@ -47,7 +54,7 @@ ls_status ls_cuda_linear_backward_input(ls_queue *queue, const ls_linear *linear
     const ls_matmul product = {
         .m = dy->rows,
         .n = dx->cols,
-        .k = dy->cols,
+        .k = columns_of(linear, dy),
         .a = operand(dy, false),
         .b = operand(&linear->weight, linear->layout == LS_WEIGHT_IN_OUT),
         .dtype = dy->dtype,
@@ -59,25 +66,49 @@ ls_status ls_cuda_linear_backward_input(ls_queue *queue, const ls_linear *linear
     return ls_cuda_matmul(ls_cuda_of(queue), &product);
 }
 
+/* dweight = or += a^T b; the columns of a are the rows of dweight. */
+static ls_status weight_rows(ls_queue_cuda *queue, const ls_tensor *a, const ls_tensor *b,
+                             const ls_tensor *dweight, bool accumulate)
+{
+    const ls_matmul product = {
+        .m = dweight->rows,
+        .n = dweight->cols,
+        .k = a->rows,
+        .a = operand(a, true),
+        .b = operand(b, false),
+        .dtype = a->dtype,
+        .c = dweight->data,
+        .c_stride = dweight->stride,
+        .c_dtype = dweight->dtype,
+        .accumulate = accumulate,
+    };
+    return ls_cuda_matmul(queue, &product);
+}
+
+/* Products like rows that are a multiple of this; a vocabulary of 50,257 is not, so the rows beyond
+ * are a product of their own. */
+enum { WEIGHT_ROWS = 256, WEIGHT_ROWS_MANY = 16 * WEIGHT_ROWS };
+
+static ls_status weight_gradient(ls_queue_cuda *queue, const ls_tensor *a, const ls_tensor *b,
+                                 const ls_tensor *dweight, bool accumulate)
+{
+    const int64_t rest = dweight->rows % WEIGHT_ROWS, even = dweight->rows - rest;
+    if (rest % 8 == 0 || even < WEIGHT_ROWS_MANY) {
+        return weight_rows(queue, a, b, dweight, accumulate);
+    }
+    const ls_tensor first = ls_tensor_columns(*a, 0, even), second = ls_tensor_columns(*a, even, rest);
+    const ls_tensor upper = ls_tensor_rows(*dweight, 0, even), lower = ls_tensor_rows(*dweight, even, rest);
+    LS_TRY(weight_rows(queue, &first, b, &upper, accumulate));
+    return weight_rows(queue, &second, b, &lower, accumulate);
+}
+
 ls_status ls_cuda_linear_backward_weight(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
                                          const ls_tensor *dy, const ls_tensor *dweight,
                                          const ls_tensor *dbias, bool accumulate)
 {
     if (dweight && dweight->data) {
         const bool out_in = linear->layout == LS_WEIGHT_OUT_IN;
-        const ls_matmul product = {
-            .m = dweight->rows,
-            .n = dweight->cols,
-            .k = x->rows,
-            .a = operand(out_in ? dy : x, true),
-            .b = operand(out_in ? x : dy, false),
-            .dtype = x->dtype,
-            .c = dweight->data,
-            .c_stride = dweight->stride,
-            .c_dtype = dweight->dtype,
-            .accumulate = accumulate,
-        };
-        LS_TRY(ls_cuda_matmul(ls_cuda_of(queue), &product));
+        LS_TRY(weight_gradient(ls_cuda_of(queue), out_in ? dy : x, out_in ? x : dy, dweight, accumulate));
     }
     if (dbias && dbias->data) {
         LS_TRY(ls_cuda_column_sums(ls_cuda_of(queue), dy, dbias, accumulate));

@@ -39,6 +39,11 @@ typedef struct ls_linear {
     uint32_t segment_count;
     /* Their widths, which add up to out. */
     int64_t segment[LS_LINEAR_SEGMENTS_MAX];
+    /* On a GPU: columns of y and dy that products may use, at least out; 0: out. Forward may write
+     * any finite values into the columns of y from out on, backward_input expects zeros in those of
+     * dy, and both may read as many rows of an (out, in) weight, whatever they hold, if it is
+     * finite. So a vocabulary of 50,257 costs no more than one of 50,304. */
+    int64_t padded_out;
     /* ls_linear_workspace_floats() elements of float32. May be absent if both cuts are 1. */
     ls_tensor workspace;
 } ls_linear;

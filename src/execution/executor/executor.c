@@ -402,6 +402,13 @@ static ls_status swiglu_backward(ls_executor *e, const ls_op *op, const ls_execu
 
 /* ---- head ---- */
 
+/* The columns of a row of logits that there is room for. */
+static int64_t padded_vocab(const ls_executor *e)
+{
+    const int64_t align = e->plan->options.logits_align > 0 ? e->plan->options.logits_align : 1;
+    return (e->plan->config.vocab + align - 1) / align * align;
+}
+
 static ls_linear head_linear(const ls_executor *e, const ls_op *op, const void *weights)
 {
     return (ls_linear){
@@ -411,6 +418,7 @@ static ls_linear head_linear(const ls_executor *e, const ls_op *op, const void *
         .backward_input_cut = 1,
         .segment_count = 1,
         .segment = {e->plan->config.vocab},
+        .padded_out = padded_vocab(e),
     };
 }
 

@@ -26,9 +26,19 @@ static ls_status alloc_flat(ls_state *state, int64_t floats, float **buffer_out)
     return LS_OK;
 }
 
+/* Elements of a flat buffer of weights. On a GPU products may read some rows beyond the last matrix
+ * (kernels/linear.h: padded_out). */
+static int64_t weight_room(const ls_state *state)
+{
+    enum { ROWS_BEYOND = 64 };
+    const ls_layout *layout = state->layout;
+    return layout->parameter_floats +
+           (is_cpu(state) ? 0 : ROWS_BEYOND * layout->parameters[layout->table].cols);
+}
+
 static ls_status alloc_split(ls_state *state)
 {
-    const size_t bytes = (size_t)state->layout->parameter_floats * sizeof(uint16_t);
+    const size_t bytes = (size_t)weight_room(state) * sizeof(uint16_t);
     void *weights = NULL, *rests = NULL;
     LS_TRY(ls_device_alloc(state->queue, bytes, &weights));
     state->split.weights = weights;
@@ -43,7 +53,7 @@ static ls_status alloc_all(ls_state *state, ls_dtype weights, uint32_t gradient_
     if (weights == LS_BF16) {
         LS_TRY(alloc_split(state));
     } else {
-        LS_TRY(alloc_flat(state, state->layout->parameter_floats, &state->parameters));
+        LS_TRY(alloc_flat(state, weight_room(state), &state->parameters));
         state->frozen = state->parameters + floats;
     }
     for (uint32_t i = 0; i < gradient_count; i++) {
@@ -120,10 +130,10 @@ void ls_state_release(ls_state *state)
         return;
     }
     const int64_t floats = state->layout->float_count;
-    const size_t split_bytes = (size_t)state->layout->parameter_floats * sizeof(uint16_t);
+    const size_t split_bytes = (size_t)weight_room(state) * sizeof(uint16_t);
     const bool has_frozen = state->parameters && state->frozen == state->parameters + floats;
     free_mirror(state);
-    free_flat(state, has_frozen ? state->layout->parameter_floats : floats, state->parameters);
+    free_flat(state, has_frozen ? weight_room(state) : floats, state->parameters);
     ls_device_free(state->queue, state->split.weights, split_bytes);
     ls_device_free(state->queue, state->split.rests, split_bytes);
     free_flat(state, floats, state->m);
