@@ -43,7 +43,7 @@ typedef struct ls_cuda_options {
 /*
  * Creates a queue on an NVIDIA GPU of compute capability 8.0 or higher. The caller destroys it.
  *
- * Errors: LS_ERR_UNSUPPORTED: no driver, too old a driver, no such device, one that is too old, or
+ * Errors: LS_ERR_DEVICE: no driver, too old a driver, no such device, one that is too old, or
  * a program built without the CUDA toolkit; LS_ERR_MEMORY; LS_ERR_FAILED for a device that does not
  * answer. The text says which and what to do. *queue_out is then unchanged.
  */

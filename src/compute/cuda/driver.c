@@ -46,7 +46,7 @@ static ls_status find_symbols(void *library, const char *name)
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
         void *symbol = dlsym(library, functions[i].symbol);
         if (!symbol) {
-            return ls_fail(LS_ERR_UNSUPPORTED,
+            return ls_fail(LS_ERR_DEVICE,
                            "%s is too old: it has no %s; install an NVIDIA driver for CUDA 12.0 or newer "
                            "(525 or newer)",
                            name, functions[i].symbol);
@@ -63,7 +63,7 @@ static ls_status check_version(const char *name)
     int version = 0;
     CU_TRY(&driver, cuDriverGetVersion, &version);
     if (version < VERSION_MIN) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
+        return ls_fail(LS_ERR_DEVICE,
                        "%s supports CUDA %d.%d, and 12.0 is needed: install NVIDIA driver 525 or newer", name,
                        version / 1000, version % 1000 / 10);
     }
@@ -74,18 +74,18 @@ static ls_status initialise(void)
 {
     const CUresult result = driver.cuInit(0);
     if (result == CUDA_ERROR_NO_DEVICE) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
+        return ls_fail(LS_ERR_DEVICE,
                        "the NVIDIA driver finds no GPU: see nvidia-smi, and CUDA_VISIBLE_DEVICES (%s)",
                        getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "not set");
     }
     if (result != CUDA_SUCCESS) {
         const ls_status status = ls_cuda_fail(&driver, result, "cuInit");
-        return status == LS_ERR_FAILED ? LS_ERR_UNSUPPORTED : status;
+        return status == LS_ERR_FAILED ? LS_ERR_DEVICE : status;
     }
     int count = 0;
     CU_TRY(&driver, cuDeviceGetCount, &count);
     if (count == 0) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "the NVIDIA driver finds no GPU: see nvidia-smi");
+        return ls_fail(LS_ERR_DEVICE, "the NVIDIA driver finds no GPU: see nvidia-smi");
     }
     return LS_OK;
 }
@@ -95,7 +95,7 @@ static ls_status load(void)
     const char *name = library_name();
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "no NVIDIA driver: %s; install one, or use the device cpu",
+        return ls_fail(LS_ERR_DEVICE, "no NVIDIA driver: %s; install one, or use the device cpu",
                        dlerror());
     }
     LS_TRY(find_symbols(library, name));

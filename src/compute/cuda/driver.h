@@ -125,7 +125,7 @@ typedef struct ls_cuda_driver {
 
 /*
  * Loads the driver and initialises it, once per process. *driver_out lives as long as the process.
- * Errors: LS_ERR_UNSUPPORTED: there is no driver, it is too old, or it finds no device; the text
+ * Errors: LS_ERR_DEVICE: there is no driver, it is too old, or it finds no device; the text
  * says which and what to do.
  */
 LS_MUST_CHECK ls_status ls_cuda_driver_load(const ls_cuda_driver **driver_out);

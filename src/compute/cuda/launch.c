@@ -31,7 +31,7 @@ struct ls_cuda_modules {
 ls_status ls_cuda_modules_create(const ls_cuda_driver *driver, struct ls_cuda_modules **modules_out)
 {
     if (!driver->has_kernels && !ls_cuda_images[0].name) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
+        return ls_fail(LS_ERR_DEVICE,
                        "this program was built without kernels for GPUs: install the CUDA toolkit "
                        "(nvcc), then build again with -DLS_CUDA=ON");
     }

@@ -47,7 +47,7 @@ static ls_status find_device(ls_queue_cuda *queue, uint32_t ordinal)
     int count = 0;
     CU_TRY(queue->driver, cuDeviceGetCount, &count);
     if (ordinal >= (uint32_t)count || ordinal >= DEVICES_MAX) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "there is no GPU %u: the driver shows %d, counted from 0", ordinal,
+        return ls_fail(LS_ERR_DEVICE, "there is no GPU %u: the driver shows %d, counted from 0", ordinal,
                        count);
     }
     CU_TRY(queue->driver, cuDeviceGet, &queue->device, (int)ordinal);
@@ -66,7 +66,7 @@ static ls_status describe_device(ls_queue_cuda *queue)
     CU_TRY(queue->driver, cuDriverGetVersion, &version);
     queue->capability = 10 * major + minor;
     if (queue->capability < CAPABILITY_MIN) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
+        return ls_fail(LS_ERR_DEVICE,
                        "the %s has compute capability %d.%d, and 8.0 is needed: an A100 or a newer GPU", name,
                        major, minor);
     }

@@ -82,9 +82,9 @@ expect 2 "$LOCKSTEP" train gpt2.yaml --run-dir runs/moved --set train.precision=
 says "precision"
 
 # Wrong wishes, each with a way out.
-expect 4 "$LOCKSTEP" train gpt2.yaml --run-dir runs/x --set train.precision=bf16 --set train.device=cpu
+expect 2 "$LOCKSTEP" train gpt2.yaml --run-dir runs/x --set train.precision=bf16 --set train.device=cpu
 says "needs a GPU"
-expect 4 "$LOCKSTEP" train gpt2.yaml --run-dir runs/x --ranks 2
+expect 2 "$LOCKSTEP" train gpt2.yaml --run-dir runs/x --ranks 2
 says "one process on one GPU"
 LOCKSTEP_CUDA_DRIVER=/nonexistent/libcuda.so expect 4 "$LOCKSTEP" train gpt2.yaml --run-dir runs/x --set train.precision=bf16
 says "driver"

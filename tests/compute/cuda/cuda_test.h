@@ -39,7 +39,7 @@ static inline ls_queue *cuda_queue(void)
     static ls_queue *queue;
     if (!queue) {
         const ls_status status = ls_queue_create_cuda(&(ls_cuda_options){.device = 0}, &queue);
-        if (status == LS_ERR_UNSUPPORTED) {
+        if (status == LS_ERR_DEVICE) {
             printf("skipped: %s\n", ls_error_text());
             exit(77);
         }

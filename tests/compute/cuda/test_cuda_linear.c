@@ -521,7 +521,7 @@ int main(void)
         setenv("LOCKSTEP_CUBLASLT", getenv("LOCKSTEP_CUDA_DRIVER"), 1);
     }
     ls_queue *queue = NULL;
-    if (ls_queue_create_cuda(&(ls_cuda_options){.device = 0}, &queue) == LS_ERR_UNSUPPORTED) {
+    if (ls_queue_create_cuda(&(ls_cuda_options){.device = 0}, &queue) == LS_ERR_DEVICE) {
         print_message("skipped: %s\n", ls_error_text());
         return 77;
     }

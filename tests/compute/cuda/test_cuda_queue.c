@@ -24,7 +24,7 @@ static void queue_refuses_a_device_that_is_not_there(void **state)
     (void)state;
     (void)cuda_queue();
     ls_queue *queue = NULL;
-    assert_int_equal(ls_queue_create_cuda(&(ls_cuda_options){.device = 63}, &queue), LS_ERR_UNSUPPORTED);
+    assert_int_equal(ls_queue_create_cuda(&(ls_cuda_options){.device = 63}, &queue), LS_ERR_DEVICE);
     assert_non_null(strstr(ls_error_text(), "no GPU 63"));
     assert_null(queue);
 }
