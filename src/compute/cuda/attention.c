@@ -13,8 +13,8 @@ typedef struct attention_tiling {
     const char *forward, *keys, *queries;
     /* Queries of a block of forward; it reads 64 keys at a time. */
     uint32_t forward_queries, forward_threads;
-    /* Keys of a block of attention_keys, and queries of one of attention_queries, which read `stage`
-     * rows at a time; `parts` blocks share the columns of a tile of keys. */
+    /* Keys of a block of attention_keys, and queries of one of attention_queries, which read
+     * `stage` rows at a time; `parts` blocks share the columns of a tile of keys. */
     uint32_t block_rows, block_threads, stage, parts;
 } attention_tiling;
 
@@ -56,8 +56,8 @@ static bool is_aligned(const ls_tensor *t)
     return (uintptr_t)t->data % 16 == 0 && t->stride % words == 0;
 }
 
-/* The tensor-core kernels of a head size whose blocks, forward or backward, fit into a multiprocessor,
- * or NULL. */
+/* The tensor-core kernels of a head size whose blocks, forward or backward, fit into a
+ * multiprocessor, or NULL. */
 static const attention_tiling *tiling_of(const ls_queue_cuda *queue, int64_t head_dim, bool backward)
 {
     for (size_t i = 0; i < sizeof TILINGS / sizeof *TILINGS; i++) {

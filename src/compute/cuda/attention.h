@@ -2,11 +2,11 @@
 /*
  * Attention on an NVIDIA GPU (compute/kernels/attention.h).
  *
- * bfloat16 with head sizes 64, 96, 128 and 256 runs on tensor cores, if rows are whole 16-byte words
- * (64 and 128 on capability 9.0: attention_sm90.h); everything else runs in float32 products, which is
- * slower. Decode, unlike on the CPU, has not the
- * bits of forward: a call of fewer than LS_CUDA_DECODE_QUERIES queries cuts the keys into chunks at
- * fixed positions, and its bits are then the same however many queries the call has.
+ * bfloat16 with head sizes 64, 96, 128 and 256 runs on tensor cores, if rows are whole 16-byte
+ * words (64 and 128 on capability 9.0: attention_sm90.h); everything else runs in float32 products,
+ * which is slower. Decode, unlike on the CPU, has not the bits of forward: a call of fewer than
+ * LS_CUDA_DECODE_QUERIES queries cuts the keys into chunks at fixed positions, and its bits are
+ * then the same however many queries the call has.
  */
 #ifndef LS_COMPUTE_CUDA_ATTENTION_H
 #define LS_COMPUTE_CUDA_ATTENTION_H

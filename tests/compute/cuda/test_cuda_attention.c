@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Attention on a GPU against its definition in float64: every head size with a kernel of its own, others, and
- * rows that only the plain kernels take. */
+/* Attention on a GPU against its definition in float64: every head size with a kernel of its own,
+ * others, and rows that only the plain kernels take. */
 #include "compute/cuda/cuda_test.h"
 
 #include "compute/cuda/queue_cuda.h"

@@ -3,16 +3,16 @@
  * Attention forward in bfloat16 on tensor cores (Dao, "FlashAttention-2", 2023).
  *
  * A block computes a tile of queries of one head and goes through the tiles of keys that these can
- * see, from the first to the last. A warp holds 16 M queries: their scores, and their outputs so far
- * relative to the largest score so far. While scores are computed the values arrive, and while
+ * see, from the first to the last. A warp holds 16 M queries: their scores, and their outputs so
+ * far relative to the largest score so far. While scores are computed the values arrive, and while
  * values are summed the next keys do.
  */
 #include "compute/cuda/device/attention_tile.h"
 
 enum { KEYS = 64 };
 
-/* Scores of keys that a query does not attend to become -infinity. row, col: position of this lane's
- * first query, and key. */
+/* Scores of keys that a query does not attend to become -infinity. row, col: position of this
+ * lane's first query, and key. */
 template <int M> LS_DEVICE void mask(float (&s)[M][KEYS / 8][4], int row, int col, int reach)
 {
 #pragma unroll
@@ -61,8 +61,8 @@ LS_DEVICE void softmax_step(float (&s)[M][KEYS / 8][4], float (&out)[M][D / 8][4
     }
 }
 
-/* Divides by the sums and writes the outputs and lse of a strip of 16 M queries, whose first is `row`
- * and of which `rows` exist. */
+/* Divides by the sums and writes the outputs and lse of a strip of 16 M queries, whose first is
+ * `row` and of which `rows` exist. */
 template <int D, int M>
 LS_DEVICE void strip_finish(const ls_attention_args &a, int64_t row, int rows, int head,
                             const float (&out)[M][D / 8][4], const float (&top)[M][2], float (&sum)[M][2],
@@ -90,7 +90,8 @@ template <int D, int QUERIES, int M, bool HELD> LS_DEVICE void forward(const ls_
     LS_SHARED(bf16, q_tile);
     bf16 *k_tile = q_tile + QUERIES * STRIDE, *v_tile = k_tile + KEYS * STRIDE;
 
-    /* Tiles of one head follow each other, since they read the same keys; the longest come first. */
+    /* Tiles of one head follow each other, since they read the same keys; the longest come
+     * first. */
     const int first = (int)(gridDim.x - 1 - blockIdx.x) * QUERIES, head = blockIdx.y, sequence = blockIdx.z;
     const int kv_head = head / (a.heads / a.kv_heads);
     const bf16 *q = (const bf16 *)a.q + ((int64_t)sequence * a.length + first) * a.q_stride + head * D;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arguments of the attention kernels. Matrices are as in compute/kernels/attention.h; strides are in
- * elements. The kernels:
+ * Arguments of the attention kernels. Matrices are as in compute/kernels/attention.h; strides are
+ * in elements. The kernels:
  *
  *   attention            attention_forward_<head_dim>               bfloat16, tensor cores
  *   attention_backward   attention_keys_<head_dim>, attention_queries_<head_dim>
@@ -23,7 +23,8 @@ typedef struct ls_attention_args {
     /* Queries and keys of a sequence; query i is position past + i, keys == past + length. */
     int32_t sequences, length, keys, past;
     int32_t heads, kv_heads, head_dim;
-    /* A query attends to this many positions, itself included. No window: LS_ATTENTION_NO_WINDOW. */
+    /* A query attends to this many positions, itself included. No window:
+     * LS_ATTENTION_NO_WINDOW. */
     int32_t reach;
     float scale;
 } ls_attention_args;
@@ -34,8 +35,9 @@ typedef struct ls_attention_gradient_args {
     void *dq, *dk, *dv;
     int64_t dout_stride, dq_stride, dk_stride, dv_stride;
     /*
-     * Both (sequences, heads, padded), written by attention_dots: lse * log2(e), and dout . out of a
-     * query. Queries from length to padded have lse = infinity, so that their probabilities are 0.
+     * Both (sequences, heads, padded), written by attention_dots: lse * log2(e), and dout . out of
+     * a query. Queries from length to padded have lse = infinity, so that their probabilities are
+     * 0.
      */
     float *lse2, *dots;
     /* length, rounded up to a multiple of LS_ATTENTION_PADDING. */

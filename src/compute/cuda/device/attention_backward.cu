@@ -18,10 +18,7 @@ template <int D> __host__ __device__ constexpr int stage_rows()
 }
 
 /* Of those, so many are computed at once: as registers allow. */
-template <int D> __host__ __device__ constexpr int step_rows()
-{
-    return 32;
-}
+enum { STEP = 32 };
 
 /* What a block of attention_keys works on. */
 struct key_block {
@@ -64,10 +61,9 @@ LS_DEVICE void queries_load(const ls_attention_gradient_args &g, const key_block
     }
 }
 
-/* Scores of pairs that do not attend become -infinity. KEY_ROWS: the rows are keys and the columns queries,
- * or else the other way round. distance: this lane's first query minus its first key. */
-template <bool KEY_ROWS, int M, int STEP>
-LS_DEVICE void mask(float (&s)[M][STEP / 8][4], int distance, int reach)
+/* Scores of pairs that do not attend become -infinity. KEY_ROWS: the rows are keys and the columns
+ * queries, or else the other way round. distance: this lane's first query minus its first key. */
+template <bool KEY_ROWS, int M> LS_DEVICE void mask(float (&s)[M][STEP / 8][4], int distance, int reach)
 {
 #pragma unroll
     for (int i = 0; i < M * (STEP / 8) * 4; i++) {
@@ -81,7 +77,7 @@ LS_DEVICE void mask(float (&s)[M][STEP / 8][4], int distance, int reach)
 }
 
 /* Scores, transposed, become probabilities. lse2: of this lane's first query. */
-template <int M, int STEP>
+template <int M>
 LS_DEVICE void probabilities_of_keys(float (&s)[M][STEP / 8][4], const float *lse2, float factor)
 {
 #pragma unroll
@@ -96,7 +92,7 @@ LS_DEVICE void probabilities_of_keys(float (&s)[M][STEP / 8][4], const float *ls
 }
 
 /* ds = p (dp - dots), transposed, in place of dp. */
-template <int M, int STEP>
+template <int M>
 LS_DEVICE void score_gradients_of_keys(float (&dp)[M][STEP / 8][4], const float (&p)[M][STEP / 8][4],
                                        const float *dots)
 {
@@ -114,8 +110,7 @@ LS_DEVICE void score_gradients_of_keys(float (&dp)[M][STEP / 8][4], const float 
 /* A block computes the gradients of KEYS keys, COLS of their D columns. A warp holds 16 M keys. */
 template <int D, int KEYS, int M, int COLS> LS_DEVICE void keys_backward(const ls_attention_gradient_args &g)
 {
-    constexpr int THREADS = KEYS / M * 2, STRIDE = row_stride<D>(), STAGE = stage_rows<D>(),
-                  STEP = step_rows<D>();
+    constexpr int THREADS = KEYS / M * 2, STRIDE = row_stride<D>(), STAGE = stage_rows<D>();
     const ls_attention_args &a = g.forward;
     LS_SHARED(bf16, k_tile);
     bf16 *v_tile = k_tile + KEYS * STRIDE, *stages = v_tile + KEYS * STRIDE;
@@ -168,12 +163,12 @@ template <int D, int KEYS, int M, int COLS> LS_DEVICE void keys_backward(const l
             const float *lse2 = numbers + odd * 2 * STAGE + step + lane % 4 * 2;
             product_of_rows<D, M, STEP, false>(p, keys, lane_of_right<D>(q_tile));
             if (from < high || to - low >= a.reach) {
-                mask<true, M, STEP>(p, from + lane % 4 * 2 - low - lane / 4, a.reach);
+                mask<true, M>(p, from + lane % 4 * 2 - low - lane / 4, a.reach);
             }
-            probabilities_of_keys<M, STEP>(p, lse2, a.scale * LOG2_E);
+            probabilities_of_keys<M>(p, lse2, a.scale * LOG2_E);
             product_of_strip<D, COLS, M, STEP>(dv, p, lane_of_left<D>(dout_tile) + block.part * COLS);
             product_of_rows<D, M, STEP, false>(ds, values, lane_of_right<D>(dout_tile));
-            score_gradients_of_keys<M, STEP>(ds, p, lse2 + STAGE);
+            score_gradients_of_keys<M>(ds, p, lse2 + STAGE);
             product_of_strip<D, COLS, M, STEP>(dk, ds, lane_of_left<D>(q_tile) + block.part * COLS);
         }
     }
@@ -194,8 +189,7 @@ template <int D, int KEYS, int M, int COLS> LS_DEVICE void keys_backward(const l
 template <int D, int QUERIES, int M, bool HELD>
 LS_DEVICE void queries_backward(const ls_attention_gradient_args &g)
 {
-    constexpr int THREADS = QUERIES / M * 2, STRIDE = row_stride<D>(), STAGE = stage_rows<D>(),
-                  STEP = step_rows<D>();
+    constexpr int THREADS = QUERIES / M * 2, STRIDE = row_stride<D>(), STAGE = stage_rows<D>();
     const ls_attention_args &a = g.forward;
     LS_SHARED(bf16, q_tile);
     bf16 *dout_tile = q_tile + QUERIES * STRIDE, *stages = dout_tile + QUERIES * STRIDE;
@@ -253,7 +247,7 @@ LS_DEVICE void queries_backward(const ls_attention_gradient_args &g)
                        *v_tile = k_tile + STAGE * STRIDE;
             product_of_rows<D, M, STEP, HELD>(p, queries, lane_of_right<D>(k_tile));
             if (to > low || high - from >= a.reach) {
-                mask<false, M, STEP>(p, low + lane / 4 - from - lane % 4 * 2, a.reach);
+                mask<false, M>(p, low + lane / 4 - from - lane % 4 * 2, a.reach);
             }
             product_of_rows<D, M, STEP, HELD>(ds, douts, lane_of_right<D>(v_tile));
 #pragma unroll

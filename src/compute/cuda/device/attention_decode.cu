@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Attention of a few new queries against many keys, for generation: memory-bound. The keys of a query
- * are cut into chunks at fixed positions, a block computes one chunk, and a second kernel combines
- * the chunks in a fixed order, so that the result of a query does not depend on how many are new.
+ * Attention of a few new queries against many keys, for generation: memory-bound. The keys of a
+ * query are cut into chunks at fixed positions, a block computes one chunk, and a second kernel
+ * combines the chunks in a fixed order, so that the result of a query does not depend on how many
+ * are new.
  *
- * Eight lanes share a key: lane l holds the 16-byte words l % 8, l % 8 + 8, ... of its row. A thread
- * begins to read all its keys of a chunk before it computes with the first.
+ * Eight lanes share a key: lane l holds the 16-byte words l % 8, l % 8 + 8, ... of its row. A
+ * thread begins to read all its keys of a chunk before it computes with the first.
  */
 #include "compute/cuda/device/attention.h"
 #include "compute/cuda/device/attention_vector.h"

@@ -4,9 +4,10 @@
  * strips, one or more of which a warp holds in registers.
  *
  * A tile has rows of D elements, D + 8 apart: then eight rows at one column lie in different banks,
- * and addresses within a tile are constants. Products are mma.m16n8k16: of a 16 x 8 block of results
- * lane l holds, in order, (l / 4, l % 4 * 2), the same row and the next column, and the two below
- * these by 8 rows. A pair of such blocks is, rounded, the left operand of a product over 16 columns.
+ * and addresses within a tile are constants. Products are mma.m16n8k16: of a 16 x 8 block of
+ * results lane l holds, in order, (l / 4, l % 4 * 2), the same row and the next column, and the two
+ * below these by 8 rows. A pair of such blocks is, rounded, the left operand of a product over 16
+ * columns.
  */
 #ifndef LS_COMPUTE_CUDA_DEVICE_ATTENTION_TILE_H
 #define LS_COMPUTE_CUDA_DEVICE_ATTENTION_TILE_H
@@ -57,8 +58,8 @@ LS_DEVICE void tile_load(bf16 *tile, const bf16 *from, int64_t stride, int rows)
     }
 }
 
-/* Writes the first `rows` of the 16 M rows of one warp, which hold c * factor, by way of `tile`: the
- * warp's own rows of a tile that no other warp reads. */
+/* Writes the first `rows` of the 16 M rows of one warp, which hold c * factor, by way of `tile`:
+ * the warp's own rows of a tile that no other warp reads. */
 template <int D, int COLS, int M>
 LS_DEVICE void strip_store(bf16 *to, int64_t stride, int rows, const float (&c)[M][COLS / 8][4],
                            const float (&factor)[M][2], bf16 *tile)
@@ -84,7 +85,8 @@ LS_DEVICE void strip_store(bf16 *to, int64_t stride, int rows, const float (&c)[
     }
 }
 
-/* The address from which this lane loads left operands, or right operands whose rows are the depth. */
+/* The address from which this lane loads left operands, or right operands whose rows are the
+ * depth. */
 template <int D> LS_DEVICE const bf16 *lane_of_left(const bf16 *tile)
 {
     const int lane = threadIdx.x % 32;
@@ -106,7 +108,8 @@ template <int M, int N> LS_DEVICE void strip_clear(float (&c)[M][N][4])
     }
 }
 
-/* The left operand of rows in shared memory, D deep: a warp keeps it in registers, or loads it anew. */
+/* The left operand of rows in shared memory, D deep: a warp keeps it in registers, or loads it
+ * anew. */
 template <int D, int M, bool HELD> struct left_rows {
     uint32_t held[HELD ? M : 1][HELD ? D / 16 : 1][4];
     const bf16 *lane;

@@ -35,8 +35,8 @@ LS_DEVICE uint32_t bits_of(bf16 x)
     return x.bits;
 }
 
-/* Four words of a row from `from` on, of which `count` elements exist; the others are 0. aligned: the
- * words are 16-byte aligned, and all their elements exist or none. */
+/* Four words of a row from `from` on, of which `count` elements exist; the others are 0. aligned:
+ * the words are 16-byte aligned, and all their elements exist or none. */
 template <class T> LS_DEVICE uint4 vector_load(const T *from, int count, bool aligned)
 {
     uint32_t words[4] = {};
