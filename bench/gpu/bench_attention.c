@@ -40,6 +40,8 @@ static const shape shapes[] = {
     {"d 128 T 8192", {.sequences = 2, .length = 8192, .heads = 32, .kv_heads = 8, .head_dim = 128}},
     {"same, window 1024",
      {.sequences = 2, .length = 8192, .heads = 32, .kv_heads = 8, .head_dim = 128, .window = 1024}},
+    {"d 96 T 2048", {.sequences = 16, .length = 2048, .heads = 32, .kv_heads = 32, .head_dim = 96}},
+    {"d 256 T 2048", {.sequences = 16, .length = 2048, .heads = 16, .kv_heads = 8, .head_dim = 256}},
 };
 
 typedef enum way { WAY_SM90, WAY_MMA, WAYS } way;
