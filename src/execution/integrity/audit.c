@@ -79,7 +79,8 @@ void ls_audit_claim(ls_audit *audit, int index, uint32_t rank, const float *grad
     memcpy(claim->host, audit->host, sizeof claim->host);
     claim->loss_sum = loss_sum;
     claim->tokens = tokens;
-    ls_flat_hasher_run(&audit->hasher, audit->queue, gradient, claim->buckets);
+    const ls_master floats = {.values = (float *)gradient};
+    ls_flat_hasher_run(&audit->hasher, audit->queue, &floats, claim->buckets);
     struct {
         ls_hash128 buckets;
         double loss_sum;

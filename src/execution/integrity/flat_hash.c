@@ -52,11 +52,12 @@ void ls_flat_hasher_release(ls_flat_hasher *hasher)
     *hasher = (ls_flat_hasher){0};
 }
 
-void ls_flat_hasher_run(ls_flat_hasher *hasher, ls_queue *queue, const float *flat, ls_hash128 *hashes_out)
+void ls_flat_hasher_run(ls_flat_hasher *hasher, ls_queue *queue, const ls_master *flat,
+                        ls_hash128 *hashes_out)
 {
     for (uint32_t i = 0; i < hasher->piece_count; i++) {
         const ls_flat_piece *piece = &hasher->pieces[i];
-        const ls_master floats = {.values = (float *)flat + piece->offset};
+        const ls_master floats = ls_master_from(*flat, piece->offset);
         (void)!ls_hash_tiles(queue, &floats, piece->count, hasher->tiles + hasher->first_tile[i]);
     }
     for (uint32_t i = 0; i < hasher->piece_count; i++) {

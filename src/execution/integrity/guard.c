@@ -9,10 +9,16 @@
 
 static const char *const buffer_names[3] = {"parameters", "first moments", "second moments"};
 
-static const float *buffer_of(const ls_guard *guard, uint32_t index)
+static ls_master buffer_of(const ls_guard *guard, uint32_t index)
 {
     const ls_state *state = guard->state;
-    return index == 0 ? state->parameters : index == 1 ? state->m : state->v;
+    return index == 0 ? ls_state_master(state) : (ls_master){.values = index == 1 ? state->m : state->v};
+}
+
+static void hash_buffer(ls_guard *guard, uint32_t index, ls_hash128 *hashes_out)
+{
+    const ls_master buffer = buffer_of(guard, index);
+    ls_flat_hasher_run(&guard->hasher, guard->state->queue, &buffer, hashes_out);
 }
 
 ls_status ls_guard_init(ls_guard *guard, const ls_state *state, bool moments, const ls_flat_piece *pieces,
@@ -51,7 +57,7 @@ void ls_guard_release(ls_guard *guard)
 void ls_guard_take(ls_guard *guard, uint64_t finished)
 {
     for (uint32_t i = 0; i < guard->buffers; i++) {
-        ls_flat_hasher_run(&guard->hasher, guard->state->queue, buffer_of(guard, i), guard->kept[i]);
+        hash_buffer(guard, i, guard->kept[i]);
     }
     guard->finished = finished;
     guard->taken = true;
@@ -96,7 +102,7 @@ static ls_status changed(const ls_guard *guard, uint32_t buffer, uint32_t piece,
 ls_status ls_guard_check(ls_guard *guard, uint32_t rank, uint32_t *bucket_out)
 {
     for (uint32_t i = 0; guard->taken && i < guard->buffers; i++) {
-        ls_flat_hasher_run(&guard->hasher, guard->state->queue, buffer_of(guard, i), guard->now);
+        hash_buffer(guard, i, guard->now);
         for (uint32_t p = 0; p < guard->hasher.piece_count; p++) {
             if (!ls_hash128_equal(guard->now[p], guard->kept[i][p])) {
                 *bucket_out = guard->buckets[p];

@@ -53,7 +53,7 @@ void ls_replicas_release(ls_replicas *r)
     *r = (ls_replicas){0};
 }
 
-ls_hash128 ls_replicas_hash(ls_replicas *r, ls_queue *queue, const float *parameters)
+ls_hash128 ls_replicas_hash(ls_replicas *r, ls_queue *queue, const ls_master *parameters)
 {
     const ls_rank_place place = ls_data_parallel_place(r->parallel, r->rank);
     ls_flat_hasher_run(&r->hasher, queue, parameters, r->pieces);

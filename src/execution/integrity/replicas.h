@@ -28,7 +28,7 @@ LS_MUST_CHECK ls_status ls_replicas_init(ls_replicas *replicas, ls_data_parallel
 void ls_replicas_release(ls_replicas *replicas); /* a zeroed one is allowed */
 
 /* Hashes this rank's share of `parameters`; returns the sum of the hashes, for the note. */
-ls_hash128 ls_replicas_hash(ls_replicas *replicas, ls_queue *queue, const float *parameters);
+ls_hash128 ls_replicas_hash(ls_replicas *replicas, ls_queue *queue, const ls_master *parameters);
 
 /* Collective, after the sums differed: names bucket and host; all ranks get the same text. Errors:
  * LS_ERR_MISMATCH; errors of waiting; LS_ERR_MEMORY. */

@@ -275,8 +275,9 @@ ls_status ls_sdc_monitor_before_agreement(ls_sdc_monitor *monitor)
     LS_TRY(ls_sdc_monitor_check_state(monitor));
     if (compares_weights(monitor)) {
         const ls_state *state = monitor->options.state;
+        const ls_master parameters = ls_state_master(state);
         ls_data_parallel_note(monitor->options.parallel, 0, LS_NOTE_WEIGHTS,
-                              ls_replicas_hash(&monitor->replicas, state->queue, state->parameters));
+                              ls_replicas_hash(&monitor->replicas, state->queue, &parameters));
     }
     return LS_OK;
 }

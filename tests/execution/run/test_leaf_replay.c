@@ -165,10 +165,11 @@ static void flat_hasher_depends_on_every_bit_and_on_nothing_else(void **state)
     ls_flat_hasher hasher;
     assert_int_equal(ls_flat_hasher_init(&hasher, pieces, PIECES), LS_OK);
     ls_hash128 want[PIECES], got[PIECES];
+    const ls_master floats = {.values = flat};
     for (uint32_t threads = 1; threads <= 3; threads++) {
         ls_queue *queue = NULL;
         assert_int_equal(ls_queue_create_cpu(threads, &queue), LS_OK);
-        ls_flat_hasher_run(&hasher, queue, flat, threads == 1 ? want : got);
+        ls_flat_hasher_run(&hasher, queue, &floats, threads == 1 ? want : got);
         if (threads > 1) {
             assert_memory_equal(want, got, sizeof want);
         }
@@ -180,7 +181,7 @@ static void flat_hasher_depends_on_every_bit_and_on_nothing_else(void **state)
             memcpy(&word, flat + at, sizeof word);
             word ^= bit;
             memcpy(flat + at, &word, sizeof word);
-            ls_flat_hasher_run(&hasher, queue, flat, got);
+            ls_flat_hasher_run(&hasher, queue, &floats, got);
             word ^= bit;
             memcpy(flat + at, &word, sizeof word);
             for (int i = 0; i < PIECES; i++) {
