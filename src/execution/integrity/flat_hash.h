@@ -33,8 +33,8 @@ LS_MUST_CHECK ls_status ls_flat_hasher_init(ls_flat_hasher *hasher, const ls_fla
 LS_MUST_CHECK ls_status ls_flat_hasher_init_buckets(ls_flat_hasher *hasher, const ls_layout *layout);
 void ls_flat_hasher_release(ls_flat_hasher *hasher); /* zeroes it; a zeroed one is allowed */
 
-/* flat: float32, or parameters as weight and rest. hashes_out: one per piece. An error of the device
- * comes back from the next ls_queue_wait. */
+/* flat: float32, or parameters as weight and rest. hashes_out: one per piece. An error of the
+ * device comes back from the next ls_queue_wait. */
 void ls_flat_hasher_run(ls_flat_hasher *hasher, ls_queue *queue, const ls_master *flat,
                         ls_hash128 *hashes_out);
 
