@@ -312,11 +312,11 @@ static const struct {
 } cases[] = {
     {{.sequences = 1, .length = 64, .heads = 1, .kv_heads = 1, .head_dim = 64}, 0},
     {{.sequences = 1, .length = 128, .heads = 1, .kv_heads = 1, .head_dim = 128}, 0},
-    {{.sequences = 2, .length = 300, .heads = 2, .kv_heads = 2, .head_dim = 64}, 8},
-    {{.sequences = 2, .length = 200, .heads = 4, .kv_heads = 2, .head_dim = 128}, 16},
-    {{.sequences = 1, .length = 517, .heads = 2, .kv_heads = 1, .head_dim = 64}, 0},
-    {{.sequences = 1, .length = 400, .heads = 1, .kv_heads = 1, .head_dim = 128, .window = 70}, 0},
-    {{.sequences = 1, .length = 450, .heads = 2, .kv_heads = 1, .head_dim = 64, .window = 200}, 0},
+    {{.sequences = 2, .length = 200, .heads = 2, .kv_heads = 2, .head_dim = 64}, 8},
+    {{.sequences = 2, .length = 140, .heads = 4, .kv_heads = 2, .head_dim = 128}, 16},
+    {{.sequences = 1, .length = 389, .heads = 2, .kv_heads = 1, .head_dim = 64}, 0},
+    {{.sequences = 1, .length = 270, .heads = 1, .kv_heads = 1, .head_dim = 128, .window = 70}, 0},
+    {{.sequences = 1, .length = 330, .heads = 2, .kv_heads = 1, .head_dim = 64, .window = 140}, 0},
     {{.sequences = 3, .length = 1, .heads = 2, .kv_heads = 1, .head_dim = 64}, 0},
     {{.sequences = 1, .length = 129, .heads = 3, .kv_heads = 3, .head_dim = 128, .window = 1}, 0},
 };

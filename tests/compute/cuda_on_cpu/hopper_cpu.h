@@ -130,7 +130,7 @@ struct engine_copy {
     uint64_t *barrier;
 };
 
-inline uint32_t swizzle_128(uint32_t address)
+__attribute__((always_inline)) inline uint32_t swizzle_128(uint32_t address)
 {
     return address ^ (address >> 7 & 7) << 4;
 }
@@ -238,6 +238,10 @@ LS_DEVICE void bulk_load(void *to, const void *from, uint32_t bytes, uint64_t *b
 
 /* ---- matrix products of warp groups ---- */
 
+/* For what the bed does element by element: sanitizers would make it a hundred times as slow, and
+ * addresses are checked anyway. */
+#define CUDA_ON_CPU_FAST __attribute__((no_sanitize("address", "undefined", "thread"), optimize("O3")))
+
 namespace cuda_on_cpu
 {
 
@@ -266,48 +270,57 @@ struct product_record {
     int accumulate;
 };
 
-inline float bf16_at(uint32_t address)
+CUDA_ON_CPU_FAST inline float bf16_at(const unsigned char *shared, size_t shared_bytes, uint32_t address)
 {
     const uint32_t place = swizzle_128(address);
-    uint16_t bits;
-    if (place + 2 > this_block()->shared_bytes) {
+    if (place + 2 > shared_bytes) {
         die("wgmma: an operand outside of the block's shared memory");
     }
-    memcpy(&bits, this_block()->shared + place, 2);
-    return __uint_as_float((uint32_t)bits << 16);
+    uint16_t upper;
+    __builtin_memcpy(&upper, shared + place, sizeof upper);
+    const uint32_t bits = (uint32_t)upper << 16;
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
-inline void product_read_a(const product &p, float (&a)[16][16])
+CUDA_ON_CPU_FAST inline void product_read_a(const product &p, float (&a)[16][16])
 {
+    const unsigned char *shared = this_block()->shared;
+    const size_t bytes = this_block()->shared_bytes;
     for (unsigned row = 0; row < 16; row++) {
         for (unsigned k = 0; k < 16; k++) {
             if (p.a_in_registers) {
                 const uint32_t word = p.a_words[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8];
-                a[row][k] = __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+                const uint32_t bits = k % 2 ? word & 0xffff0000u : word << 16;
+                __builtin_memcpy(&a[row][k], &bits, sizeof bits);
             } else {
                 const unsigned m = p.warp_of_group * 16 + row;
                 const uint32_t start = (uint32_t)(p.a & 0x3fff) * 16,
                                eight = (uint32_t)(p.a >> 32 & 0x3fff) * 16;
-                a[row][k] = bf16_at(start + m / 8 * eight + m % 8 * 128 + k * 2);
+                a[row][k] = bf16_at(shared, bytes, start + m / 8 * eight + m % 8 * 128 + k * 2);
             }
         }
     }
 }
 
-inline void product_read_b(const product &p, float (&b)[16][256])
+CUDA_ON_CPU_FAST inline void product_read_b(const product &p, float (&b)[16][256])
 {
+    const unsigned char *shared = this_block()->shared;
+    const size_t bytes = this_block()->shared_bytes;
     const uint32_t start = (uint32_t)(p.b & 0x3fff) * 16, leading = (uint32_t)(p.b >> 16 & 0x3fff) * 16;
     const uint32_t eight = (uint32_t)(p.b >> 32 & 0x3fff) * 16;
     for (unsigned n = 0; n < (unsigned)p.columns; n++) {
         for (unsigned k = 0; k < 16; k++) {
             b[k][n] = p.order == 0
-                          ? bf16_at(start + n / 8 * eight + n % 8 * 128 + k * 2)
-                          : bf16_at(start + n / 64 * leading + k / 8 * eight + k % 8 * 128 + n % 64 * 2);
+                          ? bf16_at(shared, bytes, start + n / 8 * eight + n % 8 * 128 + k * 2)
+                          : bf16_at(shared, bytes,
+                                    start + n / 64 * leading + k / 8 * eight + k % 8 * 128 + n % 64 * 2);
         }
     }
 }
 
-inline void product_run(const product &p)
+CUDA_ON_CPU_FAST inline void product_run(const product &p)
 {
     static thread_local float a[16][16], b[16][256], sums[256];
     product_read_a(p, a);
