@@ -2,12 +2,13 @@
 /*
  * The matrix products of training on an NVIDIA GPU: how fast, and do they repeat?
  *
- *   bench_matmul [--only TEXT] [--small] [--no-repeats]
+ *   bench_matmul [--only TEXT] [--small] [--no-repeats] [--sm90]
  *
  * One line per product of a linear layer: forward, gradient of the input (dgrad) and of the weight
  * (wgrad, float32). TFLOP/s for each way to compute it: cuBLASLt with the inner dimension whole
  * ("whole"), with pieces where its own ranking prefers that ("ranked"), with our pieces of a long
- * inner dimension ("default": what training uses), and our own kernels ("own").
+ * inner dimension ("default": what training uses), our own kernels ("own"), and with --sm90 our own
+ * kernels for capability 9.0 ("own90").
  * Data are random normal numbers, because a GPU clocks higher on zeros; times come from device
  * events around at least 20 ms of products.
  *
@@ -24,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPEATS = 20, WAYS = 4, PASSES = 3, NOISE_SIZE = 4096 };
+enum { REPEATS = 20, WAYS = 5, PASSES = 3, NOISE_SIZE = 4096 };
 static const int64_t pool_elements = 12 << 20;
 static const float round_min_ms = 20.0f;
 
@@ -53,7 +54,7 @@ static const shape shapes[] = {
 
 static const char *const pass_name[PASSES] = {"forward", "dgrad", "wgrad"};
 static const ls_matmul_way ways[WAYS] = {LS_MATMUL_CUBLASLT_WHOLE, LS_MATMUL_CUBLASLT_RANKED,
-                                         LS_MATMUL_CUBLASLT, LS_MATMUL_OWN};
+                                         LS_MATMUL_CUBLASLT, LS_MATMUL_OWN, LS_MATMUL_OWN_SM90};
 
 typedef struct bench {
     ls_queue *queue, *noise_queue;
@@ -63,7 +64,7 @@ typedef struct bench {
     void *noise[3];
     uint32_t *differences;
     int64_t divisor;
-    bool repeats;
+    bool repeats, sm90;
 } bench;
 
 static void must(ls_status status)
@@ -234,6 +235,15 @@ static int equal_results(bench *b, ls_matmul p)
 
 /* -- the table -- */
 
+static bool is_possible(const bench *b, ls_matmul_way way)
+{
+    const ls_queue_cuda *queue = ls_cuda_of(b->queue);
+    if (way == LS_MATMUL_OWN_SM90) {
+        return b->sm90 && queue->capability == 90;
+    }
+    return way == LS_MATMUL_OWN || queue->blas;
+}
+
 static void bench_product(bench *b, const shape *s, int pass)
 {
     const shape size = divided(b, *s);
@@ -243,8 +253,8 @@ static void bench_product(bench *b, const shape *s, int pass)
     char equal[64] = "";
     for (int i = 0; i < WAYS; i++) {
         p.way = ways[i];
-        if (p.way != LS_MATMUL_OWN && !ls_cuda_of(b->queue)->blas) {
-            printf("        -");
+        if (!is_possible(b, p.way)) {
+            printf(" %8s", "-");
             continue;
         }
         printf(" %8.1f", tflops(b, &p));
@@ -298,10 +308,12 @@ int main(int argc, char **argv)
             only = argv[++i];
         } else if (strcmp(argv[i], "--small") == 0) {
             b.divisor = 32;
+        } else if (strcmp(argv[i], "--sm90") == 0) {
+            b.sm90 = true;
         } else if (strcmp(argv[i], "--no-repeats") == 0) {
             b.repeats = false;
         } else {
-            fprintf(stderr, "usage: bench_matmul [--only TEXT] [--small] [--no-repeats]\n");
+            fprintf(stderr, "usage: bench_matmul [--only TEXT] [--small] [--no-repeats] [--sm90]\n");
             return 2;
         }
     }
@@ -309,8 +321,8 @@ int main(int argc, char **argv)
     char class[64];
     ls_cuda_matmuls_class(ls_cuda_of(b.queue), class, sizeof class);
     printf("%s, products %s\n\n", ls_queue_device_name(b.queue), class);
-    printf("%-11s %-8s %6s %6s %6s %8s %8s %8s %8s  %6s  equal of %d\n", "TFLOP/s", "", "m", "n", "k",
-           "whole", "ranked", "default", "own", "pieces", REPEATS);
+    printf("%-11s %-8s %6s %6s %6s %8s %8s %8s %8s %8s  %6s  equal of %d\n", "TFLOP/s", "", "m", "n", "k",
+           "whole", "ranked", "default", "own", "own90", "pieces", REPEATS);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         for (int pass = 0; pass < PASSES && (!only || strstr(shapes[i].name, only)); pass++) {
             bench_product(&b, &shapes[i], pass);

@@ -450,7 +450,8 @@ ls_status ls_cuda_matmul(ls_queue_cuda *queue, const ls_matmul *p)
     if (status != LS_OK) {
         return status;
     }
-    if (p->way == LS_MATMUL_OWN || (p->way == LS_MATMUL_DEFAULT && !queue->blas)) {
+    if (p->way == LS_MATMUL_OWN || p->way == LS_MATMUL_OWN_SM90 ||
+        (p->way == LS_MATMUL_DEFAULT && !queue->blas)) {
         status = ls_matmul_own(queue, p);
     } else if (!queue->blas) {
         status = ls_fail(LS_ERR_UNSUPPORTED, "this queue has no cuBLASLt");

@@ -21,6 +21,8 @@ typedef enum ls_matmul_way {
     /* cuBLASLt where the queue has it, else our own kernels. */
     LS_MATMUL_DEFAULT,
     LS_MATMUL_OWN,
+    /* Our own kernels for compute capability 9.0, where the GPU and the operands allow them. */
+    LS_MATMUL_OWN_SM90,
     /* cuBLASLt; a long inner dimension is cut into pieces (compute/cuda/matmul_pieces.h). */
     LS_MATMUL_CUBLASLT,
     /* cuBLASLt, the inner dimension whole. */

@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 #include "compute/cuda/device/matmul.h"
+#include "compute/cuda/device/matmul_sm90.h"
+#include "compute/cuda/matmul_sm90.h"
 
 static int64_t divide_up(int64_t a, int64_t b)
 {
@@ -58,15 +60,38 @@ static const ls_matmul_tiling plain_tiling = {
     .launch_cost = 100,
 };
 
+/* The tiles of matmul_sm90.cu. */
+static const ls_matmul_tiling sm90_tiling = {
+    .tile_m = LS_MATMUL_SM90_TILE_M,
+    .tile_n = LS_MATMUL_SM90_TILE_N,
+    .blocks = 132,
+    .tile_cost = 7,
+    .launch_cost = 400,
+};
+
 ls_matmul_cut ls_matmul_own_cut(const ls_matmul *p)
 {
-    return ls_matmul_cut_of(p, uses_tensor_cores(p) ? &tensor_core_tiling : &plain_tiling);
+    if (!uses_tensor_cores(p)) {
+        return ls_matmul_cut_of(p, &plain_tiling);
+    }
+    return ls_matmul_cut_of(p, p->way == LS_MATMUL_OWN_SM90 ? &sm90_tiling : &tensor_core_tiling);
 }
 
 /* -- launches -- */
 
+/* The kernels for compute capability 9.0 read their operands by the bulk copy engine. */
+static bool uses_sm90(const ls_queue_cuda *queue, const ls_matmul *p)
+{
+    return p->way == LS_MATMUL_OWN_SM90 && queue->capability == 90 && uses_tensor_cores(p) &&
+           p->m <= LS_MATMUL_SM90_SIZE_MAX && p->n <= LS_MATMUL_SM90_SIZE_MAX &&
+           p->k <= LS_MATMUL_SM90_SIZE_MAX;
+}
+
 static ls_status launch(ls_queue_cuda *queue, const ls_matmul *p, const ls_matmul_arguments *arguments)
 {
+    if (uses_sm90(queue, p)) {
+        return ls_matmul_sm90_launch(queue, p, arguments->k_piece);
+    }
     const uint32_t pieces = (uint32_t)divide_up(p->k, arguments->k_piece);
     const bool tensor_cores = uses_tensor_cores(p);
     const int64_t tile_m = tensor_cores ? LS_MATMUL_TILE_M : LS_MATMUL_PLAIN_TILE;

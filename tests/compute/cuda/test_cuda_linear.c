@@ -102,7 +102,7 @@ static void matrix_free(ls_queue *queue, matrix *m)
     free(m->image);
 }
 
-static double at(const matrix *m, int64_t row, int64_t col)
+static double at_of(const matrix *m, int64_t row, int64_t col)
 {
     return (double)get(m->image, m->view.dtype, m->first + row * m->view.stride + col);
 }
@@ -190,7 +190,7 @@ static void layer_free(layer *l)
 
 static double weight_at(const layer *l, int64_t out, int64_t in)
 {
-    return l->linear.layout == LS_WEIGHT_OUT_IN ? at(&l->weight, out, in) : at(&l->weight, in, out);
+    return l->linear.layout == LS_WEIGHT_OUT_IN ? at_of(&l->weight, out, in) : at_of(&l->weight, in, out);
 }
 
 typedef enum pass { FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, BACKWARD_BIAS } pass;
@@ -202,24 +202,24 @@ static double reference(const layer *l, pass what, int64_t row, int64_t col)
     switch (what) {
     case FORWARD:
         for (int64_t i = 0; i < l->in; i++) {
-            sum += at(&l->x, row, i) * weight_at(l, col, i);
+            sum += at_of(&l->x, row, i) * weight_at(l, col, i);
         }
-        return sum + (l->linear.bias.data ? at(&l->bias, 0, col) : 0.0);
+        return sum + (l->linear.bias.data ? at_of(&l->bias, 0, col) : 0.0);
     case BACKWARD_INPUT:
         for (int64_t o = 0; o < l->out; o++) {
-            sum += at(&l->dy, row, o) * weight_at(l, o, col);
+            sum += at_of(&l->dy, row, o) * weight_at(l, o, col);
         }
         return sum;
     case BACKWARD_WEIGHT: {
         const bool out_in = l->linear.layout == LS_WEIGHT_OUT_IN;
         for (int64_t n = 0; n < l->n; n++) {
-            sum += at(&l->dy, n, out_in ? row : col) * at(&l->x, n, out_in ? col : row);
+            sum += at_of(&l->dy, n, out_in ? row : col) * at_of(&l->x, n, out_in ? col : row);
         }
         return sum;
     }
     case BACKWARD_BIAS:
         for (int64_t n = 0; n < l->n; n++) {
-            sum += at(&l->dy, n, col);
+            sum += at_of(&l->dy, n, col);
         }
         return sum;
     }
@@ -269,7 +269,7 @@ static void check_pass(const layer *l, pass what, bool accumulate)
     double error = 0.0, norm = 0.0;
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < cols; c++) {
-            const double wanted = reference(l, what, r, c) + (accumulate ? at(&to, r, c) : 0.0);
+            const double wanted = reference(l, what, r, c) + (accumulate ? at_of(&to, r, c) : 0.0);
             const double got = (double)get(first, to.view.dtype, to.first + r * to.view.stride + c);
             error += (got - wanted) * (got - wanted);
             norm += wanted * wanted;
@@ -434,6 +434,79 @@ static void linear_cut_is_unsupported(void **state)
     ls_queue_destroy(queue);
 }
 
+/* -- our own kernels for capability 9.0 -- */
+
+/* C = A B or C += A B of one shape, straight from compute/cuda/matmul.h. */
+static void check_sm90(ls_queue *queue, int64_t m, int64_t n, int64_t k, int variant)
+{
+    const bool at = variant & 1, bt = variant & 2, is_f32 = variant & 4, accumulate = variant & 8;
+    const int64_t grain = variant & 16 ? 1 : 8;
+    matrix a = matrix_create(queue, at ? k : m, at ? m : k, LS_BF16, 8);
+    matrix b = matrix_create(queue, bt ? n : k, bt ? k : n, LS_BF16, 8);
+    matrix c = matrix_create(queue, m, n, is_f32 ? LS_F32 : LS_BF16, grain);
+    matrix bias = matrix_create(queue, 1, n, is_f32 ? LS_F32 : LS_BF16, grain);
+    const bool has_bias = !accumulate && k % 2;
+    const ls_matmul product = {
+        .m = m,
+        .n = n,
+        .k = k,
+        .a = {a.view.data, a.view.stride, at},
+        .b = {b.view.data, b.view.stride, bt},
+        .dtype = LS_BF16,
+        .c = c.view.data,
+        .c_stride = c.view.stride,
+        .c_dtype = c.view.dtype,
+        .bias = has_bias ? bias.view.data : NULL,
+        .accumulate = accumulate,
+        .way = LS_MATMUL_OWN_SM90,
+    };
+    assert_int_equal(ls_cuda_matmul(ls_cuda_of(queue), &product), LS_OK);
+    uint8_t *image = download(queue, &c);
+    check_canaries(&c, image);
+    double error = 0.0, norm = 0.0;
+    for (int64_t row = 0; row < m; row++) {
+        for (int64_t col = 0; col < n; col++) {
+            double wanted = accumulate ? at_of(&c, row, col) : has_bias ? at_of(&bias, 0, col) : 0.0;
+            for (int64_t i = 0; i < k; i++) {
+                wanted += (at ? at_of(&a, i, row) : at_of(&a, row, i)) *
+                          (bt ? at_of(&b, col, i) : at_of(&b, i, col));
+            }
+            const double got = (double)get(image, c.view.dtype, c.first + row * c.view.stride + col);
+            error += (got - wanted) * (got - wanted);
+            norm += wanted * wanted;
+        }
+    }
+    if (!(sqrt(error / norm) < (is_f32 ? 1e-5 : 1e-2))) {
+        fail_msg("m %lld, n %lld, k %lld, variant %d: relative error %g", (long long)m, (long long)n,
+                 (long long)k, variant, sqrt(error / norm));
+    }
+    free(image);
+    matrix_free(queue, &a);
+    matrix_free(queue, &b);
+    matrix_free(queue, &c);
+    matrix_free(queue, &bias);
+}
+
+static void matmul_sm90_matches_float64(void **state)
+{
+    (void)state;
+    ls_queue *queue = open_queue("own", false);
+    if (ls_cuda_of(queue)->capability != 90) {
+        ls_queue_destroy(queue);
+        skip();
+    }
+    for (int variant = 0; variant < 16; variant++) {
+        check_sm90(queue, draw(1, 140), draw(1, 200), draw(1, 90), variant | (variant % 3 == 0 ? 16 : 0));
+    }
+    /* Whole tiles of C, more than one step for each stage, several tiles, and pieces. */
+    for (int variant = 0; variant < 8; variant++) {
+        check_sm90(queue, 128, 256, 72, variant);
+    }
+    check_sm90(queue, 150, 264, 400, 2);
+    check_sm90(queue, 24, 40, 2500, 5);
+    ls_queue_destroy(queue);
+}
+
 /* -- products of cuBLASLt -- */
 
 static void matmul_class_names_the_library(void **state)
@@ -535,6 +608,7 @@ int main(void)
         cmocka_unit_test(linear_own_pieces_match_float64),
         cmocka_unit_test(linear_cublaslt_pieces_match_float64),
         cmocka_unit_test(linear_cut_is_unsupported),
+        cmocka_unit_test(matmul_sm90_matches_float64),
         cmocka_unit_test(matmul_class_names_the_library),
         cmocka_unit_test(matmul_digest_ignores_the_order),
         cmocka_unit_test(matmul_reports_each_failure),

@@ -252,6 +252,8 @@ struct product {
     bool a_in_registers;
     uint64_t a, b;
     int columns, order, accumulate;
+    /* The tile rows of A are K. */
+    bool a_by_columns;
     unsigned warp_of_group, group;
 };
 
@@ -298,7 +300,9 @@ CUDA_ON_CPU_FAST inline void product_read_a(const product &p, float (&a)[16][16]
                 const unsigned m = p.warp_of_group * 16 + row;
                 const uint32_t start = (uint32_t)(p.a & 0x3fff) * 16,
                                eight = (uint32_t)(p.a >> 32 & 0x3fff) * 16;
-                a[row][k] = bf16_at(shared, bytes, start + m / 8 * eight + m % 8 * 128 + k * 2);
+                const uint32_t at = p.a_by_columns ? k / 8 * eight + k % 8 * 128 + m * 2
+                                                   : m / 8 * eight + m % 8 * 128 + k * 2;
+                a[row][k] = bf16_at(shared, bytes, start + at);
             }
         }
     }
@@ -355,7 +359,7 @@ inline products *products_of_warp()
     return &warp_products[this_thread()->number / WARP_LANES];
 }
 
-template <int columns, int order>
+template <int columns, int order, bool a_by_columns = false>
 inline void product_ask(float *d, const uint32_t *a_words, uint64_t a, uint64_t b, int accumulate)
 {
     product_record record{d, a_words, a, b, accumulate};
@@ -378,6 +382,7 @@ inline void product_ask(float *d, const uint32_t *a_words, uint64_t a, uint64_t 
         p.b = first.b;
         p.columns = columns;
         p.order = order;
+        p.a_by_columns = a_by_columns;
         p.accumulate = first.accumulate;
         p.warp_of_group = this_thread()->number / WARP_LANES % 4;
         p.group = all->group;
