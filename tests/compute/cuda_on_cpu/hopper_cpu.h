@@ -139,6 +139,7 @@ __attribute__((always_inline)) inline uint32_t swizzle_128(uint32_t address)
 inline void engine_copy_run(void *context)
 {
     engine_copy *c = (engine_copy *)context;
+    LS_TSAN(__tsan_acquire(c));
     const tensor_map *m = &c->map;
     uint32_t rows = 1;
     for (uint32_t k = 1; k < m->rank; k++) {
@@ -184,6 +185,7 @@ inline void engine_load(void *to, const ls_tensor_map *map, uint64_t *barrier, u
     memcpy(c->at, at, rank * sizeof *at);
     c->to = (unsigned char *)to;
     c->barrier = barrier;
+    LS_TSAN(__tsan_release(c));
     engine_call(engine_copy_run, c);
 }
 
@@ -197,6 +199,7 @@ struct engine_bulk {
 inline void engine_bulk_run(void *context)
 {
     engine_bulk *c = (engine_bulk *)context;
+    LS_TSAN(__tsan_acquire(c));
     memcpy(c->to, c->from, c->bytes);
     mbarrier_add_bytes(c->barrier, -(int)c->bytes);
     delete c;
@@ -232,8 +235,9 @@ LS_DEVICE void bulk_load(void *to, const void *from, uint32_t bytes, uint64_t *b
     if (((uintptr_t)from | shared_address(to) | bytes) % 16) {
         ::cuda_on_cpu::die("bulk_load: addresses and bytes have to be multiples of 16");
     }
-    ::cuda_on_cpu::engine_call(::cuda_on_cpu::engine_bulk_run,
-                               new ::cuda_on_cpu::engine_bulk{to, from, bytes, barrier});
+    ::cuda_on_cpu::engine_bulk *c = new ::cuda_on_cpu::engine_bulk{to, from, bytes, barrier};
+    LS_TSAN(__tsan_release(c));
+    ::cuda_on_cpu::engine_call(::cuda_on_cpu::engine_bulk_run, c);
 }
 
 /* ---- matrix products of warp groups ---- */
