@@ -26,24 +26,28 @@ template <int M> LS_DEVICE void mask(float (&s)[M][KEYS / 8][4], int row, int co
 }
 
 /* Turns scores into probabilities relative to the largest score so far, and makes `out` and `sum`
- * relative to it too. factor: scale * log2(e). */
+ * relative to it too. factor: scale * log2(e). top: the largest score times factor, as rounded, so
+ * that exactly nothing shrinks where it stays. */
 template <int D, int M>
 LS_DEVICE void softmax_step(float (&s)[M][KEYS / 8][4], float (&out)[M][D / 8][4], float (&top)[M][2],
                             float (&sum)[M][2], float factor)
 {
+    float shrink[M][2];
 #pragma unroll
     for (int i = 0; i < 2 * M; i++) {
-        const int m = i / 2, e = i % 2 * 2;
-        float high = top[m][i % 2];
+        const int m = i / 2, h = i % 2, e = h * 2;
+        float high = fmaxf(s[m][0][e], s[m][0][e + 1]);
 #pragma unroll
-        for (int j = 0; j < KEYS / 8; j++) {
+        for (int j = 1; j < KEYS / 8; j++) {
             high = fmaxf(high, fmaxf(s[m][j][e], s[m][j][e + 1]));
         }
         high = fmaxf(high, __shfl_xor_sync(~0u, high, 1));
         high = fmaxf(high, __shfl_xor_sync(~0u, high, 2));
+        high = fmaxf(top[m][h], high * factor);
         /* A row that has seen no key yet stays at 0 probabilities. */
-        const float base = high == -INFINITY ? 0.0f : high * factor;
-        const float shrink = exp2_fast(top[m][i % 2] * factor - base);
+        const float base = high == -INFINITY ? 0.0f : high;
+        shrink[m][h] = exp2_fast(top[m][h] - base);
+        top[m][h] = high;
         float added = 0.0f;
 #pragma unroll
         for (int j = 0; j < KEYS / 8; j++) {
@@ -51,13 +55,12 @@ LS_DEVICE void softmax_step(float (&s)[M][KEYS / 8][4], float (&out)[M][D / 8][4
             s[m][j][e + 1] = exp2_fast(s[m][j][e + 1] * factor - base);
             added += s[m][j][e] + s[m][j][e + 1];
         }
-        top[m][i % 2] = high;
-        sum[m][i % 2] = sum[m][i % 2] * shrink + added;
+        sum[m][h] = fmaf(sum[m][h], shrink[m][h], added);
+    }
 #pragma unroll
-        for (int j = 0; j < D / 8; j++) {
-            out[m][j][e] *= shrink;
-            out[m][j][e + 1] *= shrink;
-        }
+    for (int i = 0; i < M * (D / 8) * 4; i++) {
+        const int m = i / (D / 2), j = i / 4 % (D / 8), e = i % 4;
+        out[m][j][e] *= shrink[m][e / 2];
     }
 }
 
@@ -77,7 +80,7 @@ LS_DEVICE void strip_finish(const ls_attention_args &a, int64_t row, int rows, i
         sum[m][h] += __shfl_xor_sync(~0u, sum[m][h], 2);
         factor[m][h] = 1.0f / sum[m][h];
         if (a.lse && lane % 4 == 0 && at < rows) {
-            a.lse[(row + at) * a.lse_stride + head] = top[m][h] * a.scale + logf(sum[m][h]);
+            a.lse[(row + at) * a.lse_stride + head] = top[m][h] * LOG_2 + logf(sum[m][h]);
         }
     }
     bf16 *to = (bf16 *)a.out + row * a.out_stride + head * D;

@@ -18,7 +18,7 @@
 
 #include <math.h>
 
-static constexpr float LOG2_E = 1.4426950408889634f;
+static constexpr float LOG2_E = 1.4426950408889634f, LOG_2 = 0.6931471805599453f;
 
 template <int D> __host__ __device__ constexpr int row_stride()
 {
