@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "data/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -325,8 +326,10 @@ static ls_status open_csv(ls_records *r)
 
 ls_status ls_records_open(const ls_corpus_file *file, const char *data, size_t bytes, ls_records *records_out)
 {
-    const bool marked = bytes >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0;
-    ls_records r = {.file = file, .data = data, .bytes = bytes, .first = {.at = marked ? 3 : 0, .line = 1}};
+    ls_records r = {.file = file,
+                    .data = data,
+                    .bytes = bytes,
+                    .first = {.at = ls_text_mark_bytes(data, bytes), .line = 1}};
     if (file->kind == LS_CORPUS_JSON) {
         LS_TRY(open_json(&r));
     } else if (file->kind == LS_CORPUS_CSV || file->kind == LS_CORPUS_TSV) {

@@ -83,6 +83,12 @@ ls_status ls_text_check_format(const void *data, size_t bytes, const char *path)
                  : LS_OK;
 }
 
+size_t ls_text_mark_bytes(const void *data, size_t bytes)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    return bytes >= sizeof mark - 1 && memcmp(data, mark, sizeof mark - 1) == 0 ? sizeof mark - 1 : 0;
+}
+
 ls_status ls_text_check(const char *text, size_t bytes, const char *path, bool need_utf8)
 {
     const char *nul = bytes > 0 ? memchr(text, 0, bytes) : NULL;

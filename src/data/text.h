@@ -21,6 +21,10 @@
  */
 LS_MUST_CHECK ls_status ls_text_check_format(const void *data, size_t bytes, const char *path);
 
+/* Bytes of the byte order mark that the content begins with, which is not part of the text: 3, or 0
+ * without one. */
+size_t ls_text_mark_bytes(const void *data, size_t bytes);
+
 /*
  * Refuses content with a NUL byte and, if need_utf8 is set, content that is not valid UTF-8
  * (ls_utf8_valid_prefix in tokenizer/unicode.h). need_utf8 is false for a tokenizer that takes any

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "data/content_hash.h"
+#include "data/text.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -51,13 +52,26 @@ static ls_status unpack(job *j)
     return LS_OK;
 }
 
+/* What is hashed and tokenised: of a text, what follows its byte order mark. So a text with a mark
+ * is the same data as one without. */
+static ls_file_map content_of(const job *j)
+{
+    ls_file_map content = j->text;
+    if (j->file->kind == LS_CORPUS_TEXT) {
+        const size_t mark = ls_text_mark_bytes(content.data, content.bytes);
+        content.data = (const unsigned char *)content.data + mark;
+        content.bytes -= mark;
+    }
+    return content;
+}
+
 /* Unpacking is slow, so the content's hash is kept in a note: a file whose tokens are in the cache
  * is not unpacked again. */
 static ls_status find_hash(job *j, const char *folder)
 {
     const char *path = j->file->path;
     if (!j->is_packed) {
-        ls_content_hash(folder, path, j->text, LS_CONTENT_HASH_REMEMBER_BYTES, j->content_hash);
+        ls_content_hash(folder, path, content_of(j), LS_CONTENT_HASH_REMEMBER_BYTES, j->content_hash);
         return LS_OK;
     }
     if (ls_content_recall_unpacked(folder, path, j->text, j->content_hash)) {
@@ -65,7 +79,8 @@ static ls_status find_hash(job *j, const char *folder)
     }
     const ls_file_map packed = {.bytes = j->text.bytes};
     LS_TRY(unpack(j));
-    ls_sha256_hex(j->text.data, j->text.bytes, j->content_hash);
+    const ls_file_map content = content_of(j);
+    ls_sha256_hex(content.data, content.bytes, j->content_hash);
     ls_content_remember_unpacked(folder, path, packed, j->content_hash);
     return LS_OK;
 }
@@ -83,7 +98,8 @@ static ls_status unpack_as_hashed(job *j)
     }
     char hash[LS_SHA256_HEX_BYTES];
     LS_TRY(unpack(j));
-    ls_sha256_hex(j->text.data, j->text.bytes, hash);
+    const ls_file_map content = content_of(j);
+    ls_sha256_hex(content.data, content.bytes, hash);
     return strcmp(hash, j->content_hash) == 0
                ? LS_OK
                : ls_fail(LS_ERR_DATA, "%s changed while it was read: run the command again", j->file->path);
@@ -94,9 +110,10 @@ static ls_status encode_to(void *context, int fd, const char *path)
     job *j = context;
     const ls_token_cache_options *options = j->options;
     LS_TRY(unpack_as_hashed(j));
+    const ls_file_map content = content_of(j);
     const ls_encode_request request = {.file = j->file,
-                                       .data = (const char *)j->text.data,
-                                       .bytes = j->text.bytes,
+                                       .data = (const char *)content.data,
+                                       .bytes = content.bytes,
                                        .tokenizer = options->tokenizer,
                                        .threads = options->threads,
                                        .progress = options->progress,

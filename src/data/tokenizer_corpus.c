@@ -33,7 +33,8 @@ static ls_status add_content(ls_tokenizer_trainer *trainer, const ls_corpus_file
     const char *data = (const char *)map.data;
     if (file->kind == LS_CORPUS_TEXT) {
         LS_TRY(ls_text_check(data, map.bytes, file->path, true));
-        return ls_tokenizer_trainer_add(trainer, data, map.bytes);
+        const size_t mark = ls_text_mark_bytes(data, map.bytes);
+        return ls_tokenizer_trainer_add(trainer, data + mark, map.bytes - mark);
     }
     ls_records records;
     LS_TRY(ls_records_open(file, data, map.bytes, &records));

@@ -51,6 +51,17 @@ if command -v zstd >/dev/null; then
     zstd -q d.jsonl
     same "the hash of d.jsonl.zst" "$(hash_of d.jsonl.zst)" "$(hash_of d.jsonl)"
 fi
+# A byte order mark is no text.
+{ printf '\xef\xbb\xbf'; cat text.txt; } >marked.txt
+gzip -k marked.txt
+for file in marked.txt marked.txt.gz; do
+    same "the hash of $file" "$(hash_of $file)" "$(hash_of text.txt)"
+    expect 0 "$LOCKSTEP" tokenize train $file --vocab 300 -o marked.json
+    check "the tokenizer of $file" cmp marked.json t.json
+done
+printf '\xef\xbb\xbf' >only.txt
+expect 3 "$LOCKSTEP" data prepare only.txt --tokenizer t.json
+says "only.txt has no text in it"
 # Between records a wave has many units.
 python3 - <<'PY'
 import csv, json
@@ -140,7 +151,7 @@ says "model.sliding_window is 8, but the model named in model.from has 0; remove
 latest=$(ls -d run/checkpoints/* | tail -1)
 for wrong in 'sliding_window: 8' 'context: 4096' 'rope_scaling: {factor: 4}'; do
     sed '/^model:/d; /^tokenizer:/d' tiny.yaml >wrong.yaml && echo "model: {from: $latest, $wrong}" >>wrong.yaml
-    expect 2 "$LOCKSTEP" train wrong.yaml --run-dir refused
+    expect 2 "$LOCKSTEP" train wrong.yaml --run-dir refused --steps 1
     refusal=$(grep -o 'model\.[a-z_.]* .*' "$err" | head -1)
     expect 2 "$LOCKSTEP" plan wrong.yaml --gpus h100:1
     says "$refusal"
