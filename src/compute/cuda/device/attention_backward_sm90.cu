@@ -168,51 +168,14 @@ LS_DEVICE void keys_slopes(float (&slopes)[STEP / 2], const float (&weights)[STE
     }
 }
 
-/* What a warp group has of an item: sums, and 64 rows of K and V, at head_dim 64 in registers,
- * which halves what the products of scores read from shared memory. At 128 there are no registers
- * left. */
-template <int D> struct keys_state {
-    static constexpr bool LOADED = D == 64;
+template <int D> struct keys_sums {
     float dk[D / 2], dv[D / 2];
-    uint32_t k[LOADED ? D / 4 : 1], v[LOADED ? D / 4 : 1];
 };
-
-/* S^T = K Q^T and dP^T = V dO^T, one group each. */
-LS_DEVICE void keys_scores(float (&scores)[STEP / 2], float (&slopes)[STEP / 2], const keys_state<64> &state,
-                           const unsigned char *, int, const unsigned char *q, const unsigned char *dout)
-{
-    product_of_loaded_rows<64, STEP>(scores, state.k, q);
-    wgmma_commit();
-    product_of_loaded_rows<64, STEP>(slopes, state.v, dout);
-    wgmma_commit();
-}
-
-LS_DEVICE void keys_scores(float (&scores)[STEP / 2], float (&slopes)[STEP / 2], const keys_state<128> &,
-                           const unsigned char *shared, int group, const unsigned char *q,
-                           const unsigned char *dout)
-{
-    product_of_rows<128, STEP>(scores, shared, KEYS, group * ROWS, q);
-    wgmma_commit();
-    product_of_rows<128, STEP>(slopes, shared + keys_layout<128>::V, KEYS, group * ROWS, dout);
-    wgmma_commit();
-}
-
-LS_DEVICE void keys_load(keys_state<64> &state, const unsigned char *shared, keys_barriers *b, int group)
-{
-    load_rows<64>(state.k, shared, KEYS, group * ROWS);
-    load_rows<64>(state.v, shared + keys_layout<64>::V, KEYS, group * ROWS);
-    __syncwarp();
-    release(&b->kv_empty);
-}
-
-LS_DEVICE void keys_load(keys_state<128> &, const unsigned char *, keys_barriers *, int)
-{
-}
 
 /* Adds one tile of queries. The product of dK is still under way when this returns. before: the
  * stage of the product under way, or -1. */
 template <int D>
-LS_DEVICE void keys_step(keys_state<D> &state, unsigned char *shared, keys_barriers *b, int group, int stage,
+LS_DEVICE void keys_step(keys_sums<D> &sums, unsigned char *shared, keys_barriers *b, int group, int stage,
                          int before, int key, int query, const ls_sm90_shape &shape)
 {
     typedef keys_layout<D> layout;
@@ -221,7 +184,10 @@ LS_DEVICE void keys_step(keys_state<D> &state, unsigned char *shared, keys_barri
     float scores[STEP / 2], slopes[STEP / 2];
     uint32_t weights[STEP / 4], slope_words[STEP / 4];
     wgmma_fence();
-    keys_scores(scores, slopes, state, shared, group, q, dout);
+    product_of_rows<D, STEP>(scores, shared, KEYS, group * ROWS, q);
+    wgmma_commit();
+    product_of_rows<D, STEP>(slopes, shared + layout::V, KEYS, group * ROWS, dout);
+    wgmma_commit();
     wgmma_wait<1>();
     wgmma_hold(scores);
     if (before >= 0) {
@@ -231,21 +197,21 @@ LS_DEVICE void keys_step(keys_state<D> &state, unsigned char *shared, keys_barri
     keys_weights(scores, (const float *)(shared + layout::LSE + stage * layout::ROW_BYTES),
                  shape.scale * LOG2_E);
     pack<STEP>(weights, scores);
-    wgmma_hold(state.dv);
+    wgmma_hold(sums.dv);
     wgmma_fence();
-    product_of_registers<D, STEP>(state.dv, weights, dout, 1);
+    product_of_registers<D, STEP>(sums.dv, weights, dout, 1);
     wgmma_commit();
     wgmma_wait<1>();
     wgmma_hold(slopes);
     keys_slopes(slopes, scores, (const float *)(shared + layout::DELTA + stage * layout::ROW_BYTES));
     pack<STEP>(slope_words, slopes);
-    wgmma_hold(state.dk);
+    wgmma_hold(sums.dk);
     wgmma_fence();
-    product_of_registers<D, STEP>(state.dk, slope_words, q, 1);
+    product_of_registers<D, STEP>(sums.dk, slope_words, q, 1);
     wgmma_commit();
     if (D == 128) { /* there are no registers to let dV run into the next tile */
         wgmma_wait<1>();
-        wgmma_hold(state.dv);
+        wgmma_hold(sums.dv);
     }
 }
 
@@ -255,11 +221,10 @@ LS_DEVICE void keys_item_compute(const ls_sm90_backward &args, unsigned char *sh
 {
     const ls_sm90_shape &s = args.shape;
     const int heads = s.heads / s.kv_heads, key = item.key + group * ROWS;
-    keys_state<D> state;
-    keys_load(state, shared, b, group);
+    keys_sums<D> sums;
 #pragma unroll
     for (int i = 0; i < D / 2; i++) {
-        state.dk[i] = state.dv[i] = 0.0f;
+        sums.dk[i] = sums.dv[i] = 0.0f;
     }
     int before = -1;
     for (int head = 0; head < heads; head++) {
@@ -268,26 +233,24 @@ LS_DEVICE void keys_item_compute(const ls_sm90_backward &args, unsigned char *sh
             if (tile * STEP + STEP - 1 < key) {
                 release(&b->empty[place.stage]); /* no query of the tile sees these keys */
             } else {
-                keys_step<D>(state, shared, b, group, place.stage, before, key, tile * STEP, s);
+                keys_step<D>(sums, shared, b, group, place.stage, before, key, tile * STEP, s);
                 before = place.stage;
             }
             ring_advance<STEP_STAGES>(place);
         }
     }
     wgmma_wait<0>();
-    wgmma_hold(state.dk);
-    wgmma_hold(state.dv);
+    wgmma_hold(sums.dk);
+    wgmma_hold(sums.dv);
     if (before >= 0) {
         release(&b->empty[before]);
     }
-    if (!keys_state<D>::LOADED) {
-        release(&b->kv_empty);
-    }
+    release(&b->kv_empty);
     const int64_t row = (int64_t)item.sequence * s.length + key;
     const float ones[2] = {1.0f, 1.0f}, scales[2] = {s.scale, s.scale};
-    store_rows<D>(args.dk + row * args.dk_stride + item.kv_head * D, args.dk_stride, s.length - key, state.dk,
+    store_rows<D>(args.dk + row * args.dk_stride + item.kv_head * D, args.dk_stride, s.length - key, sums.dk,
                   scales);
-    store_rows<D>(args.dv + row * args.dv_stride + item.kv_head * D, args.dv_stride, s.length - key, state.dv,
+    store_rows<D>(args.dv + row * args.dv_stride + item.kv_head * D, args.dv_stride, s.length - key, sums.dv,
                   ones);
 }
 

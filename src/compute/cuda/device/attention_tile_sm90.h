@@ -112,32 +112,6 @@ LS_DEVICE void product_of_rows(float (&d)[N / 2], const unsigned char *a, int a_
     }
 }
 
-/* The same with the rows of A in registers (load_rows). */
-template <int D, int N>
-LS_DEVICE void product_of_loaded_rows(float (&d)[N / 2], const uint32_t (&a)[D / 4], const unsigned char *b)
-{
-    const operand first_b = operand_rows(b);
-#pragma unroll
-    for (int step = 0; step < D / 16; step++) {
-        const uint32_t within = (uint32_t)(step % 4 * 32), panel = (uint32_t)(step / 4 * PANEL_ROW_BYTES);
-        wgmma<N, TILE_ROWS_ARE_N>(d, a + step * 4, operand_advance(first_b, panel * N + within), step > 0);
-    }
-}
-
-/* 64 rows of a tile, from row a_row on, as an operand A in registers. */
-template <int D>
-LS_DEVICE void load_rows(uint32_t (&words)[D / 4], const unsigned char *tile, int tile_rows, int a_row)
-{
-    const int lane = (int)threadIdx.x % 32, row = a_row + (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
-#pragma unroll
-    for (int i = 0; i < D / 4; i++) {
-        const int column = i / 4 * 16 + i / 2 % 2 * 8 + lane % 4 * 2;
-        const unsigned char *panel = tile + column / PANEL_COLUMNS * tile_rows * PANEL_ROW_BYTES;
-        words[i] =
-            *(const uint32_t *)(panel + panel_offset((uint32_t)(row + i % 2 * 8), column % PANEL_COLUMNS));
-    }
-}
-
 /* D += A B with A (64, K) in registers and the D columns of a tile of K rows. */
 template <int D, int K>
 LS_DEVICE void product_of_registers(float (&d)[D / 2], const uint32_t (&a)[K / 4], const unsigned char *b,
