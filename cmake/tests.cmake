@@ -60,9 +60,7 @@ if(CMAKE_CXX_COMPILER AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_features(cuda_on_cpu PRIVATE cxx_std_17)
   target_compile_options(cuda_on_cpu PRIVATE -Wall -Wextra -Wno-unknown-pragmas -fvisibility=hidden -ffp-contract=off -fno-math-errno
                          -march=native)
-  if(NOT LS_SANITIZE)
-    target_compile_options(cuda_on_cpu PRIVATE -O2)
-  endif()
+  target_compile_options(cuda_on_cpu PRIVATE $<IF:$<BOOL:${LS_SANITIZE}>,-O1,-O2>)
   if(LS_SANITIZE STREQUAL "thread") # only kernels are watched: what the bed itself does on fibers looks like races
     target_compile_definitions(cuda_on_cpu PRIVATE CUDA_ON_CPU_TSAN=1)
     set_source_files_properties(${bed_sources} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)

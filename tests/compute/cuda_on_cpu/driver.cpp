@@ -236,6 +236,7 @@ CUDA_API CUresult cuInit(unsigned)
 {
     ENTER("cuInit");
     is_initialised = true;
+    watch_faults();
     return environment_number("LS_CUDA_DEVICES", 1) > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 

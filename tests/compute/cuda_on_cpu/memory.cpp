@@ -2,6 +2,7 @@
 #include "compute/cuda_on_cpu/memory.h"
 #include "compute/cuda_on_cpu/runtime.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -18,9 +19,13 @@ constexpr unsigned char POISON = 0xa5;
 struct mapping {
     unsigned char *base;
     size_t pages_bytes, bytes;
+    void *memory;
+    bool is_freed;
 };
 
+/* Blocks by their addresses; and where all mappings are that ever were, by their bases. */
 std::map<void *, mapping> blocks;
+std::map<const unsigned char *, mapping> history;
 size_t used;
 int openings;
 
@@ -58,6 +63,24 @@ void protect_all(int protection)
     }
 }
 
+void check_untouched(const mapping &m, const unsigned char *begin, const unsigned char *end)
+{
+    for (const unsigned char *at = begin; at < end; at++) {
+        if (*at != POISON) {
+            die("byte %lld of a block of %zu bytes of device memory was written, outside of it",
+                (long long)(at - (const unsigned char *)m.memory), m.bytes);
+        }
+    }
+}
+
+/* The bytes of a mapping around its block belong to no one. */
+void check_margins(const mapping &m)
+{
+    const unsigned char *begin = m.base + PAGE_BYTES, *memory = (const unsigned char *)m.memory;
+    check_untouched(m, begin, memory);
+    check_untouched(m, memory + m.bytes, begin + m.pages_bytes);
+}
+
 } // namespace
 
 void *device_memory_take(size_t bytes)
@@ -66,7 +89,7 @@ void *device_memory_take(size_t bytes)
         return nullptr;
     }
     const size_t size = round_up(bytes, ALIGN_BYTES);
-    mapping m{nullptr, round_up(size, PAGE_BYTES), bytes};
+    mapping m{nullptr, round_up(size, PAGE_BYTES), bytes, nullptr, false};
     void *memory = nullptr;
     if (is_from_heap()) {
         if (posix_memalign(&memory, ALIGN_BYTES, bytes) != 0) {
@@ -86,11 +109,19 @@ void *device_memory_take(size_t bytes)
         /* The end of the block touches the upper guard page. */
         memory = m.base + PAGE_BYTES + m.pages_bytes - size;
     }
-    memset(memory, POISON, bytes);
+    if (is_from_heap()) {
+        memset(memory, POISON, bytes);
+    } else {
+        memset(m.base + PAGE_BYTES, POISON, m.pages_bytes);
+    }
     if (is_protected() && openings == 0) {
         mprotect(m.base + PAGE_BYTES, m.pages_bytes, PROT_NONE);
     }
+    m.memory = memory;
     blocks[memory] = m;
+    if (!is_from_heap()) {
+        history[m.base] = m;
+    }
     used += bytes;
     return memory;
 }
@@ -107,9 +138,12 @@ bool device_memory_give(void *memory)
     if (is_from_heap()) {
         free(memory);
     } else {
+        mprotect(m.base + PAGE_BYTES, m.pages_bytes, PROT_READ);
+        check_margins(m);
         /* The address range stays taken, so that a late access stops the process. */
         madvise(m.base + PAGE_BYTES, m.pages_bytes, MADV_DONTNEED);
         mprotect(m.base + PAGE_BYTES, m.pages_bytes, PROT_NONE);
+        history[m.base].is_freed = true;
     }
     return true;
 }
@@ -131,6 +165,25 @@ device_memory_open::~device_memory_open()
 size_t device_memory_used()
 {
     return used;
+}
+
+bool device_memory_describe(const void *address, char *text, size_t text_bytes)
+{
+    const unsigned char *at = (const unsigned char *)address;
+    auto entry = history.upper_bound(at);
+    if (entry == history.begin()) {
+        return false;
+    }
+    const mapping &m = (--entry)->second;
+    if (at >= m.base + m.pages_bytes + 2 * PAGE_BYTES) {
+        return false;
+    }
+    const long long offset = at - (const unsigned char *)m.memory;
+    snprintf(text, text_bytes, "byte %lld of a block of %zu bytes%s", offset, m.bytes,
+             m.is_freed                                   ? " that was freed"
+             : offset >= 0 && offset < (long long)m.bytes ? " in device memory"
+                                                          : ", outside of it");
+    return true;
 }
 
 } // namespace cuda_on_cpu

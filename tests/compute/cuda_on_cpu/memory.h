@@ -26,6 +26,10 @@ struct device_memory_open {
 
 size_t device_memory_used();
 
+/* Writes into `text` where an address lies: in a block, after its end, in one that was freed. false:
+ * nowhere near device memory. */
+bool device_memory_describe(const void *address, char *text, size_t text_bytes);
+
 } // namespace cuda_on_cpu
 
 #endif

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/cuda_on_cpu/runtime.h"
+#include "compute/cuda_on_cpu/memory.h"
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -47,6 +49,8 @@ namespace cuda_on_cpu
 {
 
 kernel *first_kernel;
+
+static void give_signal_stack();
 
 namespace
 {
@@ -438,6 +442,7 @@ void check_shared(const worker &w, size_t bytes)
 void run_blocks(worker &w, grid &g)
 {
     block &b = w.now;
+    give_signal_stack();
     worker *const worker_before = current_worker;
     current_worker = &w;
     b.what = g.what;
@@ -551,6 +556,55 @@ void run_grid(const kernel &what, dim3 blocks, dim3 threads, unsigned shared_byt
     g.seed = next_random(random);
     all->run(g);
 }
+
+#ifndef CUDA_ON_CPU_SANITIZED
+/* A fault may be that a stack is full, so the handler has its own. */
+static void give_signal_stack()
+{
+    static thread_local unsigned char *stack;
+    if (!stack) {
+        constexpr size_t SIGNAL_STACK_BYTES = 64 * 1024;
+        stack = new unsigned char[SIGNAL_STACK_BYTES];
+        stack_t signal_stack = {};
+        signal_stack.ss_sp = stack;
+        signal_stack.ss_size = SIGNAL_STACK_BYTES;
+        sigaltstack(&signal_stack, nullptr);
+    }
+}
+
+static void on_fault(int signal, siginfo_t *info, void *)
+{
+    char where[128];
+    ::signal(signal, SIG_DFL);
+    const bool is_device = device_memory_describe(info->si_addr, where, sizeof where);
+    if (current_worker && current_worker->now.running) {
+        die("a thread touches address %p%s%s", info->si_addr, is_device ? ": " : "", is_device ? where : "");
+    }
+    if (is_device) {
+        die("the host touches address %p: %s", info->si_addr, where);
+    }
+    /* Returning repeats the access, which now ends the process as it would have without us. */
+}
+
+void watch_faults()
+{
+    struct sigaction before;
+    if (sigaction(SIGSEGV, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) {
+        struct sigaction ours = {};
+        ours.sa_sigaction = on_fault;
+        ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+        sigaction(SIGSEGV, &ours, nullptr);
+        sigaction(SIGBUS, &ours, nullptr);
+    }
+}
+#else
+static void give_signal_stack()
+{
+}
+void watch_faults()
+{
+}
+#endif
 
 void die(const char *format, ...)
 {

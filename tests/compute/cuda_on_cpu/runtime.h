@@ -157,6 +157,10 @@ inline block *this_block()
     return this_stack()->of;
 }
 
+/* From now on, an access to memory that is not there ends the process with a message that names the
+ * kernel, the thread and the block of device memory; unless the program has a handler of its own. */
+void watch_faults();
+
 /* Ends the process with a message that names the kernel, the block and what its threads wait for. */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
