@@ -339,6 +339,7 @@ bool run_engine(block &b)
     if (b.engine_calls.empty()) {
         return false;
     }
+    TSAN(__tsan_acquire(&b.engine_calls);)
     std::vector<void (*)(void *)> calls;
     std::vector<void *> contexts;
     calls.swap(b.engine_calls);
@@ -742,6 +743,7 @@ void engine_call(void (*fn)(void *), void *context)
         fn(context);
         return;
     }
+    TSAN(__tsan_release(&b.engine_calls);)
     b.engine_calls.push_back(fn);
     b.engine_contexts.push_back(context);
 }
