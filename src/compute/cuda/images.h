@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The compiled kernels that are built into the program, one image per source of compute/cuda/device.
- * The table is written by cmake/cuda.cmake; it is empty in a program built without the CUDA toolkit.
+ * The compiled kernels that are built into the program, one image per source of
+ * compute/cuda/device. The table is written by cmake/cuda.cmake; it is empty in a program built
+ * without the CUDA toolkit.
  */
 #ifndef LS_COMPUTE_CUDA_IMAGES_H
 #define LS_COMPUTE_CUDA_IMAGES_H

@@ -77,7 +77,7 @@ static ls_status load_module(ls_queue_cuda *queue, const char *file, CUmodule *m
             return LS_OK;
         }
     }
-    /* Sources named so are built for capability 9.0 alone: their instructions exist on no other GPU. */
+    /* Sources named so are built for capability 9.0 alone: no other GPU has their instructions. */
     const char *ending = strstr(file, "_sm90");
     LS_ASSERT(!ending || queue->capability == SM90);
     LS_ASSERT(modules->module_count < MODULES_MAX);

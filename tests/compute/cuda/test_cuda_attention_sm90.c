@@ -121,9 +121,9 @@ static double matrix_error(const matrix *m, const char *name)
                 assert_int_equal(at[0], POISON);
                 continue;
             }
-            float x;
+            float x = 0.0f;
             uint16_t half;
-            memcpy(&x, at, 4);
+            memcpy(&x, at, element == 4 ? 4 : 2);
             memcpy(&half, at, 2);
             const double got = element == 2 ? double_of(half) : (double)x;
             const double expected = m->values[row * m->view.cols + col];

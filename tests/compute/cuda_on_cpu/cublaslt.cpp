@@ -164,8 +164,9 @@ std::vector<float> pack(const void *data, const layout &of, bool transposed, boo
     std::vector<float> packed(rows * cols);
     for (uint64_t c = 0; c < cols; c++) {
         for (uint64_t r = 0; r < rows; r++) {
-            const float x = load(data, of.type, transposed ? (int64_t)c + (int64_t)r * of.ld
-                                                           : (int64_t)r + (int64_t)c * of.ld);
+            const float x =
+                load(data, of.type,
+                     transposed ? (int64_t)c + (int64_t)r * of.ld : (int64_t)r + (int64_t)c * of.ld);
             packed[c * rows + r] = tf32 ? to_tf32(x) : x;
         }
     }
@@ -353,7 +354,8 @@ EXPORT int cublasLtMatmulPreferenceDestroy(preference *object)
     return destroy(object);
 }
 
-EXPORT int cublasLtMatmulPreferenceSetAttribute(preference *object, int attribute, const void *value, size_t bytes)
+EXPORT int cublasLtMatmulPreferenceSetAttribute(preference *object, int attribute, const void *value,
+                                                size_t bytes)
 {
     MAY_FAIL();
     if (!is(object)) {
@@ -375,8 +377,9 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(preference *object, int attribut
 }
 
 /* Two algorithms that do not keep the order of additions, then one that does. */
-EXPORT int cublasLtMatmulAlgoGetHeuristic(handle *lt, operation *op, layout *a, layout *b, layout *c, layout *d,
-                                          preference *wish, int asked, heuristic_result *results, int *found)
+EXPORT int cublasLtMatmulAlgoGetHeuristic(handle *lt, operation *op, layout *a, layout *b, layout *c,
+                                          layout *d, preference *wish, int asked, heuristic_result *results,
+                                          int *found)
 {
     MAY_FAIL();
     product_shape shape;
@@ -399,8 +402,8 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(handle *lt, operation *op, layout *a, 
     return SUCCESS;
 }
 
-EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const algorithm *chosen, int attribute, void *value, size_t bytes,
-                                                size_t *written)
+EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const algorithm *chosen, int attribute, void *value,
+                                                size_t bytes, size_t *written)
 {
     MAY_FAIL();
     if (!is(chosen) || bytes != 4) {
@@ -420,14 +423,15 @@ EXPORT int cublasLtMatmul(handle *lt, operation *op, const float *alpha, const v
 {
     MAY_FAIL();
     product_shape shape;
-    if (!is(lt) || !is(op) || !is(a_layout) || !is(b_layout) || !is(c_layout) || !is(d_layout) || !is(chosen) ||
-        !find_shape(*op, *a_layout, *b_layout, *d_layout, shape) || c != d || c_layout != d_layout ||
-        *alpha != 1.0f || !workspace || workspace_bytes < WORKSPACE_BYTES) {
+    if (!is(lt) || !is(op) || !is(a_layout) || !is(b_layout) || !is(c_layout) || !is(d_layout) ||
+        !is(chosen) || !find_shape(*op, *a_layout, *b_layout, *d_layout, shape) || c != d ||
+        c_layout != d_layout || *alpha != 1.0f || !workspace || workspace_bytes < WORKSPACE_BYTES) {
         return INVALID_VALUE;
     }
     if (chosen->splits != 1 || chosen->scheme != 0 || chosen->m != shape.m || chosen->n != shape.n ||
-        chosen->k != shape.k || !is_aligned(a, chosen->alignment[0]) || !is_aligned(b, chosen->alignment[1]) ||
-        !is_aligned(d, chosen->alignment[3]) || (op->epilogue == EPILOGUE_BIAS && !op->bias)) {
+        chosen->k != shape.k || !is_aligned(a, chosen->alignment[0]) ||
+        !is_aligned(b, chosen->alignment[1]) || !is_aligned(d, chosen->alignment[3]) ||
+        (op->epilogue == EPILOGUE_BIAS && !op->bias)) {
         return NOT_SUPPORTED;
     }
     const call all = {*op, *a_layout, *b_layout, *d_layout, shape, a, b, d, *beta, workspace};

@@ -15,6 +15,8 @@ namespace
 
 constexpr size_t PAGE_BYTES = 4096, ALIGN_BYTES = 256;
 constexpr unsigned char POISON = 0xa5;
+/* Of a larger block only both ends are filled: its pages would all have to be there at once. */
+constexpr size_t POISON_BYTES_MAX = 4 << 20;
 
 struct mapping {
     unsigned char *base;
@@ -61,6 +63,13 @@ void protect_all(int protection)
             die("cannot change the protection of device memory");
         }
     }
+}
+
+void poison(unsigned char *begin, size_t bytes)
+{
+    const size_t part = bytes <= POISON_BYTES_MAX ? bytes : POISON_BYTES_MAX / 2;
+    memset(begin, POISON, part);
+    memset(begin + bytes - part, POISON, part);
 }
 
 void check_untouched(const mapping &m, const unsigned char *begin, const unsigned char *end)
@@ -110,9 +119,9 @@ void *device_memory_take(size_t bytes)
         memory = m.base + PAGE_BYTES + m.pages_bytes - size;
     }
     if (is_from_heap()) {
-        memset(memory, POISON, bytes);
+        poison((unsigned char *)memory, bytes);
     } else {
-        memset(m.base + PAGE_BYTES, POISON, m.pages_bytes);
+        poison(m.base + PAGE_BYTES, m.pages_bytes);
     }
     if (is_protected() && openings == 0) {
         mprotect(m.base + PAGE_BYTES, m.pages_bytes, PROT_NONE);

@@ -315,8 +315,14 @@ CUDA_ON_CPU_LOAD(__ldg)
 CUDA_ON_CPU_LOAD(__ldca)
 CUDA_ON_CPU_LOAD(__ldcg)
 CUDA_ON_CPU_LOAD(__ldcs)
-CUDA_ON_CPU_LOAD(__ldcv)
 CUDA_ON_CPU_LOAD(__ldlu)
+/* Of memory that other threads change. */
+template <class type> inline type __ldcv(const type *from)
+{
+    type value;
+    __atomic_load(from, &value, __ATOMIC_RELAXED);
+    return value;
+}
 CUDA_ON_CPU_STORE(__stcg)
 CUDA_ON_CPU_STORE(__stcs)
 CUDA_ON_CPU_STORE(__stwb)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Instructions of capability 8.0 that CUDA C++ has no name for: products of the tensor cores, loads of
- * their operands, copies that do not wait. On the processor they mean what
+ * Instructions of capability 8.0 that CUDA C++ has no name for: products of the tensor cores, loads
+ * of their operands, copies that do not wait. On the processor they mean what
  * tests/compute/cuda_on_cpu/ptx_cpu.h says.
  *
- * Lane l of a warp has group g = l / 4 and t = l % 4. Source of all layouts: PTX ISA, "Warp-level matrix
- * instructions".
+ * Lane l of a warp has group g = l / 4 and t = l % 4. Source of all layouts: PTX ISA, "Warp-level
+ * matrix instructions".
  */
 #ifndef LS_COMPUTE_CUDA_DEVICE_PTX_H
 #define LS_COMPUTE_CUDA_DEVICE_PTX_H
@@ -34,9 +34,9 @@ LS_DEVICE void mma_bf16_16816(float d[4], const uint32_t a[4], const uint32_t b[
 }
 
 /*
- * Loads four (8, 8) matrices of 16-bit numbers from shared memory. Lane 8 i + r gives the address of row r
- * of matrix i, 16 bytes, 16-byte aligned; r[i] becomes M_i[g][2t, 2t+1], or M_i[2t, 2t+1][g] with _trans.
- * x2: two matrices; the addresses of lanes 16 to 31 are not used.
+ * Loads four (8, 8) matrices of 16-bit numbers from shared memory. Lane 8 i + r gives the address of
+ * row r of matrix i, 16 bytes, 16-byte aligned; r[i] becomes M_i[g][2t, 2t+1], or M_i[2t, 2t+1][g]
+ * with _trans. x2: two matrices; the addresses of lanes 16 to 31 are not used.
  */
 LS_DEVICE void ldmatrix_x4(uint32_t r[4], const void *row)
 {
@@ -68,9 +68,10 @@ LS_DEVICE void ldmatrix_x2_trans(uint32_t r[2], const void *row)
 }
 
 /*
- * Copies 16 bytes from global to shared memory, both 16-byte aligned, without waiting; not is_valid:
- * writes zeros and reads nothing. Copies since the last commit form a group; cp_async_wait<N> waits until at
- * most the N latest groups of this thread are open. Other threads see the bytes after a barrier.
+ * Copies 16 bytes from global to shared memory, both 16-byte aligned, without waiting; not
+ * is_valid: writes zeros and reads nothing. Copies since the last commit form a group;
+ * cp_async_wait<N> waits until at most the N latest groups of this thread are open. Other threads
+ * see the bytes after a barrier.
  */
 LS_DEVICE void cp_async_16(void *shared, const void *global, bool is_valid)
 {
@@ -94,7 +95,8 @@ template <int N> LS_DEVICE void cp_async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* Barriers 1 to 15 of a block, for `threads` threads, a multiple of 32: sync waits, arrive does not. */
+/* Barriers 1 to 15 of a block, for `threads` threads, a multiple of 32: sync waits, arrive does
+ * not. */
 LS_DEVICE void named_barrier_sync(int number, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
