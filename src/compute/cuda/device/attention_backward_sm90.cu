@@ -209,10 +209,8 @@ LS_DEVICE void keys_step(keys_sums<D> &sums, unsigned char *shared, keys_barrier
     wgmma_fence();
     product_of_registers<D, STEP>(sums.dk, slope_words, q, 1);
     wgmma_commit();
-    if (D == 128) { /* there are no registers to let dV run into the next tile */
-        wgmma_wait<1>();
-        wgmma_hold(sums.dv);
-    }
+    wgmma_wait<1>();
+    wgmma_hold(sums.dv);
 }
 
 template <int D>
