@@ -80,7 +80,7 @@ class Model(nn.Module):
         for block in self.blocks:
             x = block(x, self.cosine, self.sine)
         logits = self.head(self.norm(x))
-        return F.cross_entropy(logits.view(-1, VOCABULARY).float(), targets.view(-1))
+        return F.cross_entropy(logits.view(-1, VOCABULARY).float(), targets.reshape(-1))
 
 
 def run(name, steps=5):
