@@ -65,9 +65,9 @@ typedef enum ls_schedule_kind {
     LS_SCHEDULE_WSD,
 } ls_schedule_kind;
 
-/* fp32: everything in float32. tf32: as fp32, but products round their inputs to 10 bits (GPU). bf16:
- * weights in the forward and backward pass, activations and their gradients in bfloat16 (GPU);
- * sums, weight gradients, the optimizer and its state in float32. */
+/* fp32: everything in float32. tf32: as fp32, but products round their inputs to 10 bits (GPU).
+ * bf16: weights in the forward and backward pass, activations and their gradients in bfloat16
+ * (GPU); sums, weight gradients, the optimizer and its state in float32. */
 typedef enum ls_precision { LS_PRECISION_FP32, LS_PRECISION_BF16, LS_PRECISION_TF32 } ls_precision;
 
 /* auto: a GPU if there is one and the run can use it, else the CPU. */
@@ -154,8 +154,8 @@ typedef struct ls_run_train {
     uint64_t hash_every_steps;
     ls_precision precision;
     ls_run_device device; /* as asked for; ls_session has the one in use */
-    int recompute;    /* an ls_recompute of model/plan.h: none, selective, full */
-    uint64_t threads; /* per rank; auto: cores / ranks, resolved by the trainer */
+    int recompute;        /* an ls_recompute of model/plan.h: none, selective, full */
+    uint64_t threads;     /* per rank; auto: cores / ranks, resolved by the trainer */
 } ls_run_train;
 
 typedef struct ls_run_parallel {

@@ -126,11 +126,12 @@ typedef struct ls_op {
 } ls_op;
 
 typedef struct ls_value {
-    const char *name;              /* for people: "layer 3 qkv" */
+    const char *name; /* for people: "layer 3 qkv" */
     ls_dtype dtype;
-    int64_t rows, cols;            /* elements */
-    int64_t stride;                /* elements from one row to the next, at least cols */
-    int64_t offset;                /* from the start of the arena in units of 4 bytes, multiple of 64 */
+    int64_t rows, cols; /* elements */
+    int64_t stride;     /* elements from one row to the next, at least cols */
+    /* from the start of the arena in units of 4 bytes, multiple of 64 */
+    int64_t offset;
     int32_t first_step, last_step; /* life, inclusive; written and read; -1: not used by any step */
     /* nothing is kept between first_step and last_step: only those two need the memory */
     bool scratch;

@@ -95,8 +95,7 @@ static ls_status load(void)
     const char *name = library_name();
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        return ls_fail(LS_ERR_DEVICE, "no NVIDIA driver: %s; install one, or use the device cpu",
-                       dlerror());
+        return ls_fail(LS_ERR_DEVICE, "no NVIDIA driver: %s; install one, or use the device cpu", dlerror());
     }
     LS_TRY(find_symbols(library, name));
     LS_TRY(check_version(name));

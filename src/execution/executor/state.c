@@ -319,8 +319,7 @@ static void init_tile(void *context, int64_t tile, uint32_t worker)
 ls_status ls_state_init_weights(ls_state *state, ls_queue *threads, const ls_model_config *config,
                                 uint64_t seed)
 {
-    init_context context = {.state = ls_state_host(state),
-                            .rule = {seed, config->init_std, config->layers}};
+    init_context context = {.state = ls_state_host(state), .rule = {seed, config->init_std, config->layers}};
     const int64_t tiles = (state->layout->parameter_floats + INIT_TILE - 1) / INIT_TILE;
     ls_queue_run_tiles(threads, tiles, init_tile, &context);
     return ls_state_from_host(state);

@@ -135,7 +135,8 @@ static ls_status sum_own(ls_data_parallel *p, ls_own_part *own, ls_queue *queue,
                                  p->target + slice->offset, p->block_sums + slice->first_block);
     }
     if (status == LS_OK && p->parts > 1) {
-        status = ls_queue_wait(queue); /* others read the sums; a process alone waits before it agrees */
+        /* others read the sums; a process alone waits before it agrees */
+        status = ls_queue_wait(queue);
     }
     end_record(p, own, at, status);
     return status;

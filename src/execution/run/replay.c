@@ -87,8 +87,8 @@ static ls_status take_memory(replay *r)
 {
     ls_session *s = &r->session;
     LS_TRY(ls_session_check_memory(s));
-    LS_TRY(ls_state_init(&r->state, s->device, ls_session_activations(s), &s->layout,
-                         s->memory.tree_buffers));
+    LS_TRY(
+        ls_state_init(&r->state, s->device, ls_session_activations(s), &s->layout, s->memory.tree_buffers));
     LS_TRY(ls_executor_init(&r->executor, s->device, &s->plan, s->plan.options.length));
     const ls_step_settings settings = ls_session_step_settings(s);
     return ls_stepper_create(&r->executor, &r->state, &settings, &r->stepper);

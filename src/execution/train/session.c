@@ -406,8 +406,7 @@ static ls_status open_gpu(ls_session *session, const ls_session_options *options
 static ls_status open_device(ls_session *session, const ls_session_options *options)
 {
     const ls_run_train *train = &session->run.train;
-    const bool is_required =
-        train->device == LS_RUN_DEVICE_CUDA || train->precision != LS_PRECISION_FP32;
+    const bool is_required = train->device == LS_RUN_DEVICE_CUDA || train->precision != LS_PRECISION_FP32;
     session->device = NULL;
     if (train->device != LS_RUN_DEVICE_CPU) {
         LS_TRY(open_gpu(session, options, is_required));
@@ -555,7 +554,8 @@ ls_status ls_session_check_memory(const ls_session *session)
         return fail_memory(session, ls_session_is_on_gpu(session) ? " in the host's memory" : "", needed,
                            available);
     }
-    const uint64_t on_gpu = ls_session_is_on_gpu(session) ? ls_queue_free_memory(session->device) : UINT64_MAX;
+    const uint64_t on_gpu =
+        ls_session_is_on_gpu(session) ? ls_queue_free_memory(session->device) : UINT64_MAX;
     return ls_session_gpu_bytes(session) <= on_gpu
                ? LS_OK
                : fail_memory(session, " on the GPU", ls_session_gpu_bytes(session), on_gpu);

@@ -66,7 +66,8 @@ uint64_t ls_session_gpu_bytes(const ls_session *session)
 /* Of a run on a GPU: the mirror of the state, which also serves as the snapshot. */
 static uint64_t mirror_bytes(const ls_session *session)
 {
-    const uint64_t floats = (uint64_t)session->layout.parameter_floats + 2 * (uint64_t)session->layout.float_count;
+    const uint64_t floats =
+        (uint64_t)session->layout.parameter_floats + 2 * (uint64_t)session->layout.float_count;
     return floats * sizeof(float);
 }
 

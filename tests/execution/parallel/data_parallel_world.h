@@ -405,8 +405,9 @@ static void alone_init(alone *a, world *w, uint32_t threads)
     ls_step_settings settings = settings_of(&w->shape);
     assert_int_equal(ls_queue_create_cpu(threads, &a->queue), LS_OK);
     assert_int_equal(ls_executor_init(&a->executor, a->queue, &w->model.plan, LENGTH), LS_OK);
-    assert_int_equal(ls_state_init(&a->state, a->queue, LS_F32, &w->model.layout, ls_tree_buffers(w->shape.leaves)),
-                     LS_OK);
+    assert_int_equal(
+        ls_state_init(&a->state, a->queue, LS_F32, &w->model.layout, ls_tree_buffers(w->shape.leaves)),
+        LS_OK);
     assert_int_equal(ls_state_init_weights(&a->state, a->queue, &w->model.config, 3), LS_OK);
     assert_int_equal(ls_stepper_create(&a->executor, &a->state, &settings, &a->stepper), LS_OK);
 }

@@ -143,9 +143,10 @@ static void generator_logits_match_pytorch(void **state)
         const int64_t vocab = g.file->config.vocab;
         const float *expected = ls_safetensors_find(g.expected, "logits")->data;
         ls_generator *generator = NULL;
-        assert_int_equal(
-            ls_generator_create(&(ls_model_on_device){g.queue, &g.file->config, &g.file->layout, LS_F32, g.state.parameters}, 0, &generator),
-            LS_OK);
+        assert_int_equal(ls_generator_create(&(ls_model_on_device){g.queue, &g.file->config, &g.file->layout,
+                                                                   LS_F32, g.state.parameters},
+                                             0, &generator),
+                         LS_OK);
         for (size_t count = 1; count <= LENGTH; count += 5) {
             const float *logits = NULL;
             assert_int_equal(ls_generator_logits(generator, g.tokens, count, &logits), LS_OK);

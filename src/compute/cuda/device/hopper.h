@@ -308,8 +308,9 @@ LS_DEVICE void wgmma(float (&d)[DN], operand a, operand b, int accumulate)
     wgmma_shared<N, B>::run(d, operand_whole(a), operand_whole(b), accumulate);
 }
 
-/* The same with A in registers: 4 words per thread, made anew for each use. ptxas 13.0 gives away the
- * registers of an A that a loop only reads: from the second turn on, the products were wrong. */
+/* The same with A in registers: 4 words per thread, made anew for each use. ptxas 13.0 gives away
+ * the registers of an A that a loop only reads: from the second turn on, the products were
+ * wrong. */
 template <int N, operand_order B, int DN>
 LS_DEVICE void wgmma(float (&d)[DN], const uint32_t *a, operand b, int accumulate)
 {

@@ -34,9 +34,9 @@ LS_DEVICE void mma_bf16_16816(float d[4], const uint32_t a[4], const uint32_t b[
 }
 
 /*
- * Loads four (8, 8) matrices of 16-bit numbers from shared memory. Lane 8 i + r gives the address of
- * row r of matrix i, 16 bytes, 16-byte aligned; r[i] becomes M_i[g][2t, 2t+1], or M_i[2t, 2t+1][g]
- * with _trans. x2: two matrices; the addresses of lanes 16 to 31 are not used.
+ * Loads four (8, 8) matrices of 16-bit numbers from shared memory. Lane 8 i + r gives the address
+ * of row r of matrix i, 16 bytes, 16-byte aligned; r[i] becomes M_i[g][2t, 2t+1], or M_i[2t,
+ * 2t+1][g] with _trans. x2: two matrices; the addresses of lanes 16 to 31 are not used.
  */
 LS_DEVICE void ldmatrix_x4(uint32_t r[4], const void *row)
 {
