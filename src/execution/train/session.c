@@ -501,8 +501,7 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .sample_context = session,
         .seed = train->seed,
         .audit_every_steps = train->audit_every_steps,
-        /* The hash runs on the host, which can't see the memory of a GPU. */
-        .hash_every_steps = session->device == session->queue ? train->hash_every_steps : 0,
+        .hash_every_steps = train->hash_every_steps,
     };
 }
 
