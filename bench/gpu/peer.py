@@ -15,8 +15,8 @@ from torch import nn
 MODELS = {
     # layers, width, heads, key-value heads, ffn, context, Llama's blocks, micro-batch, micro-batches of a step
     "gpt2-124m": (12, 768, 12, 12, 3072, 1024, False, 64, 8),
-    "llama-1b": (16, 2048, 32, 8, 8192, 4096, True, 4, 8),
-    "gpt2-1.5b": (48, 1600, 25, 25, 6400, 1024, False, 8, 16),
+    "llama-1b": (16, 2048, 32, 8, 8192, 4096, True, 8, 4),
+    "gpt2-1.5b": (48, 1600, 25, 25, 6400, 1024, False, 8, 8),
 }
 VOCABULARY = 50304
 

@@ -152,9 +152,9 @@ train() {
     run_file gpt2-124m gpt2-124m "steps: ${STEPS:-8}, global_batch: 512, micro_batch: ${MICRO_124M:-64}, leaves: 1, precision: bf16, audit_every_steps: 0" 'checkpoint: {every_steps: 0}'
     train_once gpt2-124m && report gpt2-124m
     [ -n "${ONLY_SMALL:-}" ] && return
-    run_file llama-1b llama-1b "steps: ${STEPS:-6}, global_batch: 32, micro_batch: ${MICRO_1B:-4}, leaves: 1, precision: bf16, audit_every_steps: 0" 'checkpoint: {every_steps: 0}'
+    run_file llama-1b llama-1b "steps: ${STEPS:-6}, global_batch: 32, micro_batch: ${MICRO_1B:-8}, leaves: 1, precision: bf16, audit_every_steps: 0" 'checkpoint: {every_steps: 0}'
     train_once llama-1b && report llama-1b
-    run_file gpt2-1.5b gpt2-1.5b "steps: ${STEPS:-5}, global_batch: 128, micro_batch: ${MICRO_15B:-8}, leaves: 1, precision: bf16, audit_every_steps: 0" 'checkpoint: {every_steps: 0}'
+    run_file gpt2-1.5b gpt2-1.5b "steps: ${STEPS:-5}, global_batch: 64, micro_batch: ${MICRO_15B:-16}, leaves: 1, precision: bf16, audit_every_steps: 0" 'checkpoint: {every_steps: 0}'
     train_once gpt2-1.5b && report gpt2-1.5b
 }
 
