@@ -79,8 +79,7 @@ static ls_status initialise(void)
                        getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "not set");
     }
     if (result != CUDA_SUCCESS) {
-        const ls_status status = ls_cuda_fail(&driver, result, "cuInit");
-        return status == LS_ERR_FAILED ? LS_ERR_DEVICE : status;
+        return ls_cuda_fail(&driver, result, "cuInit");
     }
     int count = 0;
     CU_TRY(&driver, cuDeviceGetCount, &count);
@@ -187,5 +186,5 @@ ls_status ls_cuda_fail(const ls_cuda_driver *cuda, CUresult result, const char *
     if (cuda->cuGetErrorString(result, &text) != CUDA_SUCCESS || !text) {
         text = "no description";
     }
-    return ls_fail(LS_ERR_FAILED, "%s: %s (%d, %s); %s", call, name, result, text, advice(result));
+    return ls_fail(LS_ERR_DEVICE, "%s: %s (%d, %s); %s", call, name, result, text, advice(result));
 }

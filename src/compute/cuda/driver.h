@@ -131,7 +131,7 @@ typedef struct ls_cuda_driver {
 LS_MUST_CHECK ls_status ls_cuda_driver_load(const ls_cuda_driver **driver_out);
 
 /* An error that names the call, the driver's name for `result`, its sentence, and what to do about
- * it. A card that was lost, ECC and launch failures are LS_ERR_FAILED; missing memory is
+ * it. A card that was lost, ECC and launch failures are LS_ERR_DEVICE; missing memory is
  * LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_cuda_fail(const ls_cuda_driver *driver, CUresult result, const char *call);
 

@@ -54,10 +54,9 @@ ls_status ls_cuda_hash_tiles(ls_queue *queue, const ls_master *x, int64_t count,
     if (whole > 0) {
         LS_TRY(hash_on_device(queue, x, whole, hashes_out));
     }
-    if (short_count > 0) {
-        LS_TRY(fetch(queue, &last, (size_t)short_count, &tile));
-    }
-    LS_TRY(ls_queue_wait(queue));
+    const ls_status fetched = short_count > 0 ? fetch(queue, &last, (size_t)short_count, &tile) : LS_OK;
+    LS_TRY(ls_queue_wait(queue)); /* even after an error: a copy into `tile` may be under way */
+    LS_TRY(fetched);
     for (int64_t i = 0; i < short_count && !x->values; i++) {
         tile.values[i] = ls_master_join(tile.weights[i], tile.rests[i]);
     }

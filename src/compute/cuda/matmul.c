@@ -67,7 +67,7 @@ static void product_text(const ls_matmul *p, char *text, size_t bytes)
 
 static ls_status blas_fail(const ls_queue_cuda *queue, cublasStatus_t status, const char *call)
 {
-    const ls_status code = status == CUBLAS_STATUS_ALLOC_FAILED ? LS_ERR_MEMORY : LS_ERR_FAILED;
+    const ls_status code = status == CUBLAS_STATUS_ALLOC_FAILED ? LS_ERR_MEMORY : LS_ERR_DEVICE;
     const char *advice = status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_ARCH_MISMATCH
                              ? "; the library may be too new for the driver or too old for the GPU: set "
                                "LOCKSTEP_CUBLASLT to another one, or LS_CUDA_PRODUCTS=own"

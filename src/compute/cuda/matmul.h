@@ -59,7 +59,7 @@ typedef struct ls_matmul {
 /*
  * Enqueues a product. A queue with tf32 may round float32 operands to TF32.
  *
- * Errors: LS_ERR_FAILED, LS_ERR_MEMORY, LS_ERR_UNSUPPORTED (the way asked for is not there); the
+ * Errors: LS_ERR_DEVICE, LS_ERR_MEMORY, LS_ERR_UNSUPPORTED (the way asked for is not there); the
  * text names the product.
  */
 LS_MUST_CHECK ls_status ls_cuda_matmul(ls_queue_cuda *queue, const ls_matmul *product);
@@ -70,7 +70,7 @@ LS_MUST_CHECK ls_status ls_cuda_matmul_compare(ls_queue_cuda *queue, const void 
                                                size_t bytes, uint32_t *differences);
 
 /* Finds cuBLASLt and sets queue->blas and queue->matmuls. The queue's context is current. Errors:
- * those of ls_cublaslt_load; LS_ERR_MEMORY; LS_ERR_FAILED. */
+ * those of ls_cublaslt_load; LS_ERR_MEMORY; LS_ERR_DEVICE. */
 LS_MUST_CHECK ls_status ls_cuda_matmuls_create(ls_queue_cuda *queue);
 void ls_cuda_matmuls_destroy(ls_queue_cuda *queue);
 

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "comm/transport/tree.h"
+#include "compute/kernels/elementwise.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -251,13 +252,15 @@ ls_status ls_audit_fail(const ls_audit *audit, uint64_t step, uint32_t leaf)
     return status;
 }
 
-void ls_audit_clear_padding(const ls_layout *layout, float *gradient)
+ls_status ls_audit_clear_padding(ls_queue *queue, const ls_layout *layout, float *gradient)
 {
     int64_t at = 0;
     for (uint32_t i = 0; i <= layout->trained_count; i++) {
         const ls_parameter *p = &layout->parameters[i];
         const int64_t next = i < layout->trained_count ? p->offset : layout->float_count;
-        memset(gradient + at, 0, (size_t)(next - at) * sizeof *gradient);
+        const ls_tensor gap = ls_tensor_f32(gradient + at, 1, next - at);
+        LS_TRY(next > at ? ls_fill(queue, &gap, 0.0f) : LS_OK);
         at = i < layout->trained_count ? p->offset + p->rows * p->cols : at;
     }
+    return LS_OK;
 }

@@ -86,6 +86,6 @@ ls_status ls_audit_fail(const ls_audit *audit, uint64_t step, uint32_t leaf);
 
 /* Zeroes the padding between the parameters of a flat gradient, so that a computation does not
  * inherit earlier damage there. */
-void ls_audit_clear_padding(const ls_layout *layout, float *gradient);
+LS_MUST_CHECK ls_status ls_audit_clear_padding(ls_queue *queue, const ls_layout *layout, float *gradient);
 
 #endif

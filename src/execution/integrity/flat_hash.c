@@ -55,10 +55,11 @@ void ls_flat_hasher_release(ls_flat_hasher *hasher)
 void ls_flat_hasher_run(ls_flat_hasher *hasher, ls_queue *queue, const ls_master *flat,
                         ls_hash128 *hashes_out)
 {
-    for (uint32_t i = 0; i < hasher->piece_count; i++) {
+    hasher->status = LS_OK;
+    for (uint32_t i = 0; i < hasher->piece_count && hasher->status == LS_OK; i++) {
         const ls_flat_piece *piece = &hasher->pieces[i];
         const ls_master floats = ls_master_from(*flat, piece->offset);
-        (void)!ls_hash_tiles(queue, &floats, piece->count, hasher->tiles + hasher->first_tile[i]);
+        hasher->status = ls_hash_tiles(queue, &floats, piece->count, hasher->tiles + hasher->first_tile[i]);
     }
     for (uint32_t i = 0; i < hasher->piece_count; i++) {
         const int64_t first = hasher->first_tile[i], count = hasher->first_tile[i + 1] - first;

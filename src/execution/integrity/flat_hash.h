@@ -24,6 +24,7 @@ typedef struct ls_flat_hasher {
     int64_t *first_tile; /* piece_count + 1 */
     uint32_t piece_count;
     ls_hash128 *tiles;
+    ls_status status; /* of the last run: an error of the device, and hashes that mean nothing */
 } ls_flat_hasher;
 
 /* pieces: copied. Errors: LS_ERR_MEMORY. */
@@ -34,7 +35,7 @@ LS_MUST_CHECK ls_status ls_flat_hasher_init_buckets(ls_flat_hasher *hasher, cons
 void ls_flat_hasher_release(ls_flat_hasher *hasher); /* zeroes it; a zeroed one is allowed */
 
 /* flat: float32, or parameters as weight and rest. hashes_out: one per piece. An error of the
- * device comes back from the next ls_queue_wait. */
+ * device is kept in hasher->status. */
 void ls_flat_hasher_run(ls_flat_hasher *hasher, ls_queue *queue, const ls_master *flat,
                         ls_hash128 *hashes_out);
 

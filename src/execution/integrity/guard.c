@@ -58,6 +58,10 @@ void ls_guard_take(ls_guard *guard, uint64_t finished)
 {
     for (uint32_t i = 0; i < guard->buffers; i++) {
         hash_buffer(guard, i, guard->kept[i]);
+        if (guard->hasher.status != LS_OK) { /* nothing to compare with; the device says so again */
+            guard->taken = false;
+            return;
+        }
     }
     guard->finished = finished;
     guard->taken = true;
@@ -103,6 +107,9 @@ ls_status ls_guard_check(ls_guard *guard, uint32_t rank, uint32_t *bucket_out)
 {
     for (uint32_t i = 0; guard->taken && i < guard->buffers; i++) {
         hash_buffer(guard, i, guard->now);
+        if (guard->hasher.status != LS_OK) {
+            return ls_fail_within(guard->hasher.status, "the state could not be hashed");
+        }
         for (uint32_t p = 0; p < guard->hasher.piece_count; p++) {
             if (!ls_hash128_equal(guard->now[p], guard->kept[i][p])) {
                 *bucket_out = guard->buckets[p];

@@ -195,13 +195,13 @@ static ls_status compute_claim(ls_sdc_monitor *monitor, uint32_t index, int clai
     float *gradient = ls_data_parallel_part(monitor->options.parallel, index)->gradients[0];
     double loss_sum = 0.0;
     uint64_t tokens = 0;
-    ls_audit_clear_padding(layout, gradient);
+    ls_queue *queue = monitor->options.state->queue;
+    LS_TRY(ls_audit_clear_padding(queue, layout, gradient));
     LS_TRY(monitor->options.compute(monitor->options.context, index, monitor->step, monitor->roles.leaf,
                                     &loss_sum, &tokens));
     flip_gradient(monitor, monitor->roles.leaf, gradient);
     file_claim(monitor, claim, gradient, loss_sum, tokens);
-    ls_audit_clear_padding(layout, gradient);
-    return LS_OK;
+    return ls_audit_clear_padding(queue, layout, gradient);
 }
 
 ls_status ls_sdc_monitor_begin(ls_sdc_monitor *monitor, uint64_t step)
@@ -255,7 +255,7 @@ ls_status ls_sdc_monitor_check_state(ls_sdc_monitor *monitor)
     if (status == LS_OK && monitor->guard.taken) {
         status = ls_guard_check(&monitor->frozen, monitor->rank, &bucket);
     }
-    if (status != LS_OK) {
+    if (status == LS_ERR_MISMATCH) {
         monitor->fault = (ls_step_fault){
             .kind = LS_STEP_FAULT_STATE, .leaf = LS_NO_LEAF, .bucket = bucket, .rank = monitor->rank};
     }

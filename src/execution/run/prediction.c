@@ -24,6 +24,11 @@ void ls_prediction_make(ls_arena *arena, const ls_session *session, bool several
                         ls_prediction *prediction_out)
 {
     *prediction_out = (ls_prediction){.memory_bytes = ls_session_bytes(session)};
+    if (ls_session_is_on_gpu(session)) {
+        snprintf(prediction_out->why_not, sizeof prediction_out->why_not,
+                 "on a GPU it can't be predicted yet");
+        return;
+    }
     if (several_hosts) {
         snprintf(prediction_out->why_not, sizeof prediction_out->why_not,
                  "step times can only be predicted for runs on one host");

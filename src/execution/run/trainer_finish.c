@@ -126,7 +126,8 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     json_decref(recoveries);
     ls_time_history_release(&history);
     LS_TRY(result);
-    if (status == LS_OK && trainer->loop.step - trainer->loop.begun_at >= KEPT_STEPS_MIN) {
+    if (status == LS_OK && !ls_session_is_on_gpu(session) &&
+        trainer->loop.step - trainer->loop.begun_at >= KEPT_STEPS_MIN) {
         ls_prediction_keep(prediction, session, &measured, trainer->loop.step - trainer->loop.begun_at);
     }
     return ls_report_write(trainer->dir.path,

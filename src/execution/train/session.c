@@ -292,7 +292,8 @@ static void plan_snapshot(ls_session *session)
                        (run->weights_every_steps > 0 && run->weights_every_steps < steps);
     const uint64_t bytes = 3 * (uint64_t)session->layout.float_count * sizeof(float);
     const uint64_t available = ls_memory_available();
-    const bool fits = available == UINT64_MAX || ls_session_bytes(session) + bytes <= available;
+    const bool fits = ls_session_is_on_gpu(session) || available == UINT64_MAX ||
+                      ls_session_bytes(session) + bytes <= available;
     session->snapshot_bytes = comes && (run->async == LS_YES || (run->async == LS_AUTO && fits)) ? bytes : 0;
 }
 
@@ -612,7 +613,7 @@ static void describe_private(const ls_session *session, ls_text *text)
     describe_row(text, "activations", ranks * m->activations, note);
     describe_row(text, "logits", ranks * m->logits, "one chunk at a time");
     describe_row(text, "tables", ranks * m->other, "");
-    if (session->snapshot_bytes > 0) {
+    if (session->snapshot_bytes > 0 && !ls_session_is_on_gpu(session)) {
         describe_row(text, "snapshot", session->snapshot_bytes,
                      "checkpoints are written from it while steps continue");
     }

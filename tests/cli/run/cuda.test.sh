@@ -56,6 +56,21 @@ for family in gpt2 llama; do
     done
 done
 
+# Checks for silent corruption, each in every step: the audit's leaf, and the hash of the state.
+for precision in fp32 bf16; do
+    run gpt2 checked-$precision --set train.precision=$precision --set train.audit_every_steps=1 --set train.hash_every_steps=1
+    checked=$got
+    run gpt2 unchecked-$precision --set train.precision=$precision --set train.audit_every_steps=0 --set train.hash_every_steps=0
+    same "$precision with and without checks for silent corruption" "$checked" "$got"
+done
+
+# A card that is lost in the middle: named, exit code 4, and no talk of corruption.
+if [ -n "${LOCKSTEP_CUDA_DRIVER:-}" ]; then
+    LS_CUDA_FAIL=cuLaunchKernel:900:700 expect 4 "$LOCKSTEP" train llama.yaml --run-dir runs/lost --set train.hash_every_steps=1
+    says "CUDA_ERROR_ILLEGAL_ADDRESS"
+    if grep -q 'silent corruption' "$err"; then fail "a lost card was taken for corruption"; fi
+fi
+
 # Killed without warning.
 "$LOCKSTEP" train llama.yaml --run-dir runs/killed --set train.precision=bf16 >"$scratch/killed.log" 2>&1 &
 victim=$!

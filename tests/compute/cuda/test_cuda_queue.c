@@ -141,7 +141,7 @@ static void every_failure_of_the_driver_is_returned(void **state)
                 const bool is_memory = codes[i] == 2;
                 const bool is_named =
                     strstr(ls_error_text(), is_memory ? "not enough memory" : "CUDA_ERROR_");
-                const bool is_as_wanted = is_named && status == (is_memory ? LS_ERR_MEMORY : LS_ERR_FAILED);
+                const bool is_as_wanted = is_named && status == (is_memory ? LS_ERR_MEMORY : LS_ERR_DEVICE);
                 if (!is_as_wanted && !strstr(ls_error_text(), "ublas")) {
                     fail_msg("call %d, error %d: %s: %s", k, codes[i], ls_status_name(status),
                              ls_error_text());
@@ -164,11 +164,11 @@ static void a_lost_device_stays_lost_until_the_end(void **state)
     ls_queue *queue = NULL;
     CUDA_OK(ls_queue_create_cuda(&(ls_cuda_options){.device = 0}, &queue));
     setenv("LS_CUDA_FAIL", "cuStreamSynchronize:1:719", 1);
-    assert_int_equal(ls_queue_wait(queue), LS_ERR_FAILED);
+    assert_int_equal(ls_queue_wait(queue), LS_ERR_DEVICE);
     assert_non_null(strstr(ls_error_text(), "CUDA_ERROR_LAUNCH_FAILED"));
-    assert_int_equal(ls_queue_wait(queue), LS_ERR_FAILED);
+    assert_int_equal(ls_queue_wait(queue), LS_ERR_DEVICE);
     unsetenv("LS_CUDA_FAIL");
-    assert_int_equal(ls_queue_wait(queue), LS_ERR_FAILED);
+    assert_int_equal(ls_queue_wait(queue), LS_ERR_DEVICE);
     ls_queue_destroy(queue);
 }
 
