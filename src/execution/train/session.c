@@ -389,10 +389,12 @@ static ls_status open_gpu(ls_session *session, const ls_session_options *options
         return LS_OK;
     }
     if (obstacle) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "this run is to use a GPU (train.device, train.precision), but %s; in this version a "
-                       "run on a GPU is one process on one GPU",
-                       obstacle);
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "train.device or train.precision asks for a GPU, but %s; in this version a run on a GPU "
+            "is one process on one GPU: change that, or set train.device: cpu and "
+            "train.precision: fp32",
+            obstacle);
     }
     const ls_cuda_options cuda = {.tf32 = session->run.train.precision == LS_PRECISION_TF32};
     const ls_status status = ls_queue_create_cuda(&cuda, &session->device);
@@ -535,30 +537,53 @@ static ls_status fail_memory(const ls_session *session, const char *where, uint6
     return ls_fail(
         LS_ERR_MEMORY,
         "this run needs %s%s and %s are available: weights, gradients and optimizer %s (a smaller model, or "
-        "fewer "
-        "leaves: %u gradient buffers for %" PRIu64
-        " leaves, or fewer ranks), activations and logits %s (a smaller micro_batch or context, or "
-        "train.recompute: full)",
+        "fewer leaves: %u gradient buffers for %" PRIu64
+        " leaves%s), activations and logits %s (a smaller micro_batch or context, or train.recompute: full)",
         ls_memory_text(needed, needed_text), where, ls_memory_text(available, available_text),
         ls_memory_text(session->memory.parameters + session->memory.gradients + session->memory.optimizer +
                            session->memory.tree,
                        fixed),
         session->memory.tree_buffers, session->run.train.leaves,
+        ls_session_is_on_gpu(session) ? "" : ", or fewer ranks",
         ls_memory_text(session->memory.activations + session->memory.logits, activations));
+}
+
+static ls_status fail_host_memory(const ls_session *session, uint64_t available)
+{
+    char needed_text[32], available_text[32];
+    return ls_fail(LS_ERR_MEMORY,
+                   "this run needs %s of the host's memory, for a copy of weights and optimizer from which "
+                   "checkpoints are written, and %s are available; use a smaller model, or a host with more "
+                   "memory",
+                   ls_memory_text(ls_session_bytes(session), needed_text),
+                   ls_memory_text(available, available_text));
+}
+
+/* Sizes of heads that the attention kernels compute (compute/kernels/attention.h). */
+static ls_status check_head_dim(const ls_model_config *config)
+{
+    if (config->head_dim % 2 == 0 && config->head_dim >= 2 && config->head_dim <= 256) {
+        return LS_OK;
+    }
+    return ls_fail(LS_ERR_UNSUPPORTED,
+                   "the model's heads have %" PRId64 " features each (model.width / model.heads); training "
+                   "supports even sizes from 2 to 256: change model.heads or model.width",
+                   config->head_dim);
 }
 
 ls_status ls_session_check_memory(const ls_session *session)
 {
     const uint64_t available = ls_memory_available(), needed = ls_session_bytes(session);
     if (needed > available) {
-        return fail_memory(session, ls_session_is_on_gpu(session) ? " in the host's memory" : "", needed,
-                           available);
+        return ls_session_is_on_gpu(session) ? fail_host_memory(session, available)
+                                             : fail_memory(session, "", needed, available);
     }
     const uint64_t on_gpu =
         ls_session_is_on_gpu(session) ? ls_queue_free_memory(session->device) : UINT64_MAX;
-    return ls_session_gpu_bytes(session) <= on_gpu
-               ? LS_OK
-               : fail_memory(session, " on the GPU", ls_session_gpu_bytes(session), on_gpu);
+    if (ls_session_gpu_bytes(session) > on_gpu) {
+        return fail_memory(session, " on the GPU", ls_session_gpu_bytes(session), on_gpu);
+    }
+    return check_head_dim(&session->config);
 }
 
 /* ---- in words ---- */

@@ -105,7 +105,7 @@ bool ls_session_is_on_gpu(const ls_session *session);
 uint64_t ls_session_gpu_bytes(const ls_session *session);
 
 /* LS_ERR_MEMORY, with the memory plan in the text, if the machine or the GPU has less memory than
- * the run needs. */
+ * the run needs; LS_ERR_UNSUPPORTED if kernels can't compute heads of the model's size. */
 LS_MUST_CHECK ls_status ls_session_check_memory(const ls_session *session);
 
 /* The output of `train --dry-run`: model, batch, memory plan, FLOPs. */
