@@ -54,11 +54,17 @@ static void check(ls_status status)
     }
 }
 
-static ls_status draw(void *context, uint64_t position, int32_t *tokens_out)
+static int32_t token_at(uint64_t position, int i)
+{
+    return (int32_t)((position * 31 + (uint64_t)i * (position % 7 + 3)) % 250);
+}
+
+static ls_status draw(void *context, uint64_t position, const ls_sample *sample)
 {
     (void)context;
-    for (int i = 0; i <= LENGTH; i++) {
-        tokens_out[i] = (int32_t)((position * 31 + (uint64_t)i * (position % 7 + 3)) % 250);
+    for (int i = 0; i < LENGTH; i++) {
+        sample->tokens[i] = token_at(position, i);
+        sample->targets[i] = token_at(position, i + 1);
     }
     return LS_OK;
 }

@@ -396,17 +396,38 @@ ls_dataset_draw ls_dataset_draw_at(const ls_dataset *dataset, uint64_t seed, uin
         .source = draw.corpus, .epoch = epoch, .window = ls_order_at(&order, epoch, draw.position % windows)};
 }
 
-ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t seed, uint64_t position,
-                            int32_t *tokens_out)
+/* Window `window` of a stream. */
+static ls_status read_window(const ls_stream *stream, uint64_t window, size_t context,
+                             const ls_sample *sample)
 {
-    const uint64_t context = dataset->context;
+    const uint64_t begin = window * context;
+    LS_TRY(ls_stream_read(stream, begin, context, sample->tokens));
+    memcpy(sample->targets, sample->tokens + 1, (context - 1) * sizeof *sample->tokens);
+    LS_TRY(ls_stream_read(stream, begin + context, 1, sample->targets + context - 1));
+    for (size_t i = 0; i < context && sample->first; i++) {
+        sample->first[i] = 0;
+    }
+    for (size_t i = 0; i < context && sample->record; i++) {
+        sample->record[i] = (int32_t)(window & INT32_MAX);
+    }
+    return LS_OK;
+}
+
+ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t seed, uint64_t position,
+                            const ls_sample *sample)
+{
     if (split == LS_SPLIT_VALIDATION) {
         LS_ASSERT(position < ls_dataset_samples(dataset, split));
-        return ls_stream_read(&dataset->validation, position * context, context + 1, tokens_out);
+        return read_window(&dataset->validation, position, dataset->context, sample);
     }
     const ls_dataset_draw draw = ls_dataset_draw_at(dataset, seed, position);
-    return ls_stream_read(&dataset->sources[draw.source].stream, draw.window * context, context + 1,
-                          tokens_out);
+    return read_window(&dataset->sources[draw.source].stream, draw.window, dataset->context, sample);
+}
+
+bool ls_dataset_has_documents(const ls_dataset *dataset)
+{
+    (void)dataset;
+    return false;
 }
 
 static const ls_stream *stream_of(const ls_dataset *dataset, ls_split split, uint32_t source_index)

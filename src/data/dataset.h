@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Dataset: files in, samples of T+1 tokens out. Each sample is a pure function of (seed, position).
+ * Dataset: files in, samples of T positions out. Each is a pure function of (seed, position).
  *
  *   patterns --> files --> tokens (cached) --> training stream   --> windows
  *                                          --> validation stream --> windows
@@ -131,8 +131,31 @@ LS_MUST_CHECK ls_status ls_dataset_open(const ls_dataset_options *options, ls_da
 /* Unmaps and frees. NULL is fine. */
 void ls_dataset_close(ls_dataset *dataset);
 
+/* LS_NO_TARGET: of a position that has no loss. LS_NO_RECORD: what padding belongs to. */
+enum { LS_NO_TARGET = -1, LS_NO_RECORD = -1 };
+
 /*
- * Reads one sample. tokens_out has T+1 entries: inputs are [0, T), targets are [1, T+1).
+ * One row of a batch: where ls_dataset_sample writes it. Each array has T entries.
+ *
+ *   tokens    the inputs
+ *   targets   the token after each input, or LS_NO_TARGET
+ *   first     for position i, the index in this window of the first token of its record: attention
+ *             sees [first[i], i], and i's position is i - first[i]. 0 everywhere unless
+ *             ls_dataset_has_documents. Never falls. May be NULL: not wanted
+ *   record    for position i, the number of its record within the data, below 2^31; for text
+ *             without documents, that of its window. May be NULL: not wanted
+ *
+ * Padding is a record of its own, LS_NO_RECORD, without targets.
+ */
+typedef struct ls_sample {
+    int32_t *tokens;
+    int32_t *targets;
+    int32_t *first;
+    int32_t *record;
+} ls_sample;
+
+/*
+ * Reads one sample into the arrays of `sample`.
  *
  * LS_SPLIT_TRAIN: position is any number below 2^56, because epochs follow each other without end;
  * the seed chooses the order. LS_SPLIT_VALIDATION: position is below
@@ -142,10 +165,13 @@ void ls_dataset_close(ls_dataset *dataset);
  * is below vocab_size.
  *
  * Errors: LS_ERR_DATA with the file's name if a cached block no longer matches its checksum,
- * because the file changed or the disk is failing. tokens_out may then hold anything.
+ * because the file changed or the disk is failing. The arrays may then hold anything.
  */
 LS_MUST_CHECK ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t seed,
-                                          uint64_t position, int32_t *tokens_out);
+                                          uint64_t position, const ls_sample *sample);
+
+/* Whether attention and positions restart at `first` of each sample. */
+bool ls_dataset_has_documents(const ls_dataset *dataset);
 
 /* Where a sample of the training split comes from. */
 typedef struct ls_dataset_draw {

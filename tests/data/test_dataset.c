@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/scratch.h"
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "data/dataset.h"
 #include "data/split.h"
@@ -59,6 +60,26 @@ static ls_dataset_options one_file(const char *const *path, ls_dataset_source *s
         .sources = source, .source_count = 1, .context = context, .vocab_size = 65536, .cache_dir = ""};
 }
 
+/* Reads a sample into an array of T + 1: the inputs and, after them, the last target. */
+#define read_sample(dataset, split, seed, position, tokens_out)                                              \
+    read_joined(dataset, split, seed, position, tokens_out, sizeof(tokens_out) / sizeof(int32_t) - 1)
+
+/* Fails unless the other targets are the inputs shifted by one, in one record that starts at 0. */
+static ls_status read_joined(const ls_dataset *d, ls_split split, uint64_t seed, uint64_t position,
+                             int32_t *tokens_out, size_t context)
+{
+    int32_t targets[128], first[128], record[128];
+    LS_ASSERT(context <= 128);
+    const ls_sample sample = {tokens_out, targets, first, record};
+    LS_TRY(ls_dataset_sample(d, split, seed, position, &sample));
+    bool is_plain = memcmp(targets, tokens_out + 1, (context - 1) * sizeof *targets) == 0;
+    for (size_t i = 0; i < context; i++) {
+        is_plain = is_plain && first[i] == 0 && record[i] >= 0 && record[i] == record[0];
+    }
+    tokens_out[context] = targets[context - 1];
+    return is_plain ? LS_OK : ls_fail(LS_ERR_FAILED, "sample %llu is torn", (unsigned long long)position);
+}
+
 static void expect_consecutive(const int32_t *tokens, int32_t first, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -83,8 +104,7 @@ static void dataset_sample_sees_each_window_once_per_epoch(void **state)
         bool seen[100] = {false};
         for (int i = 0; i < 100; i++) {
             int32_t tokens[11];
-            assert_int_equal(ls_dataset_sample(d, LS_SPLIT_TRAIN, 42, (uint64_t)(epoch * 100 + i), tokens),
-                             LS_OK);
+            assert_int_equal(read_sample(d, LS_SPLIT_TRAIN, 42, (uint64_t)(epoch * 100 + i), tokens), LS_OK);
             assert_int_equal(tokens[0] % 10, 0);
             expect_consecutive(tokens, tokens[0], 11);
             const int window = tokens[0] / 10;
@@ -113,11 +133,11 @@ static void dataset_sample_depends_on_nothing_but_its_arguments(void **state)
     for (uint64_t k = 0; k < 1000; k++) {
         const uint64_t position = (k * 7919) % 1000; /* another order of asking */
         int32_t x[17], y[17], z[17];
-        assert_int_equal(ls_dataset_sample(a, LS_SPLIT_TRAIN, 1, position, x), LS_OK);
-        assert_int_equal(ls_dataset_sample(b, LS_SPLIT_TRAIN, 1, k, y), LS_OK);
-        assert_int_equal(ls_dataset_sample(b, LS_SPLIT_TRAIN, 1, position, y), LS_OK);
+        assert_int_equal(read_sample(a, LS_SPLIT_TRAIN, 1, position, x), LS_OK);
+        assert_int_equal(read_sample(b, LS_SPLIT_TRAIN, 1, k, y), LS_OK);
+        assert_int_equal(read_sample(b, LS_SPLIT_TRAIN, 1, position, y), LS_OK);
         assert_memory_equal(x, y, sizeof x);
-        assert_int_equal(ls_dataset_sample(b, LS_SPLIT_TRAIN, 2, position, z), LS_OK);
+        assert_int_equal(read_sample(b, LS_SPLIT_TRAIN, 2, position, z), LS_OK);
         differing_seeds += memcmp(x, z, sizeof x) != 0;
     }
     assert_true(differing_seeds > 900);
@@ -158,12 +178,12 @@ static void dataset_split_of_one_document_cuts_stripes(void **state)
     assert_int_equal(ls_dataset_token_count(d, LS_SPLIT_TRAIN), 45000);
     expect_disjoint_cover(d, 60000);
     int32_t tokens[33];
-    assert_int_equal(ls_dataset_sample(d, LS_SPLIT_VALIDATION, 9, 0, tokens), LS_OK);
+    assert_int_equal(read_sample(d, LS_SPLIT_VALIDATION, 9, 0, tokens), LS_OK);
     expect_consecutive(tokens, 15000, 33);
-    assert_int_equal(ls_dataset_sample(d, LS_SPLIT_VALIDATION, 9, 1, tokens), LS_OK);
+    assert_int_equal(read_sample(d, LS_SPLIT_VALIDATION, 9, 1, tokens), LS_OK);
     expect_consecutive(tokens, 15032, 33);
     /* Window 156 begins at stream token 4992: eight tokens of the first stripe, then the second. */
-    assert_int_equal(ls_dataset_sample(d, LS_SPLIT_VALIDATION, 9, 156, tokens), LS_OK);
+    assert_int_equal(read_sample(d, LS_SPLIT_VALIDATION, 9, 156, tokens), LS_OK);
     expect_consecutive(tokens, 19992, 8);
     expect_consecutive(tokens + 8, 35000, 25);
     ls_dataset_close(d);
@@ -171,7 +191,7 @@ static void dataset_split_of_one_document_cuts_stripes(void **state)
     options.context = 100; /* the split does not depend on the context */
     assert_int_equal(ls_dataset_open(&options, &d), LS_OK);
     int32_t longer[101];
-    assert_int_equal(ls_dataset_sample(d, LS_SPLIT_VALIDATION, 9, 0, longer), LS_OK);
+    assert_int_equal(read_sample(d, LS_SPLIT_VALIDATION, 9, 0, longer), LS_OK);
     expect_consecutive(longer, 15000, 101);
     ls_dataset_close(d);
 }
@@ -245,7 +265,7 @@ static void dataset_sample_mixes_by_weight(void **state)
     int seen_small[10] = {0}, seen_large[400] = {0};
     for (uint64_t position = 0; position < 400; position++) {
         int32_t tokens[11];
-        assert_int_equal(ls_dataset_sample(d, LS_SPLIT_TRAIN, 3, position, tokens), LS_OK);
+        assert_int_equal(read_sample(d, LS_SPLIT_TRAIN, 3, position, tokens), LS_OK);
         const ls_dataset_draw draw = ls_dataset_draw_at(d, 3, position);
         assert_int_equal(tokens[0], draw.source * 10000 + draw.window * 10);
         if (draw.source == 0) {
@@ -300,7 +320,7 @@ static void dataset_open_with_validation_files(void **state)
     options.source_count = 0; /* what `eval` does */
     assert_int_equal(ls_dataset_open(&options, &d), LS_OK);
     int32_t tokens[11];
-    assert_int_equal(ls_dataset_sample(d, LS_SPLIT_VALIDATION, 0, 8, tokens), LS_OK);
+    assert_int_equal(read_sample(d, LS_SPLIT_VALIDATION, 0, 8, tokens), LS_OK);
     expect_consecutive(tokens, 1080, 11);
     /* the tail */
     assert_int_equal(ls_dataset_tokens(d, LS_SPLIT_VALIDATION, 0, 90, 5, tokens), LS_OK);
@@ -430,7 +450,7 @@ static void *read_samples(void *argument)
     reader *r = argument;
     for (uint64_t i = 0; i < 2000 && r->status == LS_OK; i++) {
         int32_t tokens[65];
-        r->status = ls_dataset_sample(r->dataset, LS_SPLIT_TRAIN, 5, (r->first + i) % 2000, tokens);
+        r->status = read_sample(r->dataset, LS_SPLIT_TRAIN, 5, (r->first + i) % 2000, tokens);
         for (int k = 0; k < 65; k++) {
             r->sum += (uint64_t)tokens[k];
         }

@@ -52,6 +52,9 @@ typedef struct ls_executor_batch {
     const int32_t *tokens; /* sequences * length; shared memory, as are targets and losses */
     /* one per token, LS_TARGET_IGNORED: none; NULL without losses */
     const int32_t *targets;
+    /* per token, the index in its sequence at which its record begins; attention and positions
+     * restart there. NULL: every sequence is one record */
+    const int32_t *first;
     float *losses; /* out: per token; NULL without losses */
     /* Called before each step and after each backward step; an error ends the run. NULL: none. */
     ls_status (*before_step)(void *context, uint32_t step);

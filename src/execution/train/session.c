@@ -482,10 +482,10 @@ ls_schedule ls_session_schedule(const ls_session *session)
     };
 }
 
-static ls_status draw_sample(void *context, uint64_t position, int32_t *tokens_out)
+static ls_status draw_sample(void *context, uint64_t position, const ls_sample *sample)
 {
     const ls_session *session = context;
-    return ls_dataset_sample(session->dataset, LS_SPLIT_TRAIN, session->run.train.seed, position, tokens_out);
+    return ls_dataset_sample(session->dataset, LS_SPLIT_TRAIN, session->run.train.seed, position, sample);
 }
 
 ls_step_settings ls_session_step_settings(ls_session *session)
@@ -502,6 +502,7 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .weight_decay = (float)train->optimizer.weight_decay,
         .sample = draw_sample,
         .sample_context = session,
+        .documents = ls_dataset_has_documents(session->dataset),
         .seed = train->seed,
         .audit_every_steps = train->audit_every_steps,
         .hash_every_steps = train->hash_every_steps,

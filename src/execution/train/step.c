@@ -223,21 +223,18 @@ static size_t rows_of(const ls_stepper *stepper)
 
 static size_t shared_bytes(const ls_stepper *stepper)
 {
-    return rows_of(stepper) * (2 * sizeof(int32_t) + sizeof(float));
+    return rows_of(stepper) * (4 * sizeof(int32_t) + sizeof(float));
 }
 
 static ls_status alloc_buffers(ls_stepper *stepper)
 {
     const size_t rows = rows_of(stepper);
-    stepper->samples = calloc(rows + stepper->settings.micro_batch, sizeof *stepper->samples);
-    if (!stepper->samples) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the tokens of a micro-batch (%zu tokens)", rows);
-    }
     void *shared = NULL;
     LS_TRY(ls_shared_alloc(stepper->state->queue, shared_bytes(stepper), &shared));
-    stepper->tokens = shared;
-    stepper->targets = stepper->tokens + rows;
-    stepper->losses = (float *)(stepper->targets + rows);
+    int32_t *ids = shared;
+    stepper->rows = (ls_sample){.tokens = ids, .targets = ids + rows, .record = ids + 2 * rows};
+    stepper->rows.first = stepper->settings.documents ? ids + 3 * rows : NULL;
+    stepper->losses = (float *)(ids + 4 * rows);
     return LS_OK;
 }
 
@@ -361,8 +358,7 @@ void ls_stepper_destroy(ls_stepper *stepper)
     ls_data_parallel_destroy(stepper->alone);
     ls_shared_free(stepper->state->queue, stepper->exchange,
                    ls_data_parallel_exchange_bytes(stepper->state->layout, 0));
-    free(stepper->samples);
-    ls_shared_free(stepper->state->queue, stepper->tokens, shared_bytes(stepper));
+    ls_shared_free(stepper->state->queue, stepper->rows.tokens, shared_bytes(stepper));
     release_updates(stepper);
     free(stepper);
 }

@@ -23,6 +23,7 @@
 #ifndef LS_EXECUTION_TRAIN_STEP_H
 #define LS_EXECUTION_TRAIN_STEP_H
 
+#include "data/dataset.h"
 #include "execution/executor/executor.h"
 #include "execution/executor/state.h"
 #include "execution/integrity/op_trace.h"
@@ -30,8 +31,9 @@
 #include "execution/team/bit_flip.h"
 #include "execution/team/fault.h"
 
-/* Writes the length + 1 tokens of the sample at `position` of the run. */
-typedef ls_status (*ls_sample_fn)(void *context, uint64_t position, int32_t *tokens_out);
+/* Writes the sample at `position` of the run, `length` entries per array. first: NULL unless
+ * ls_step_settings.documents. */
+typedef ls_status (*ls_sample_fn)(void *context, uint64_t position, const ls_sample *sample);
 
 typedef struct ls_step_settings {
     uint32_t leaves;       /* V; divides global_batch */
@@ -42,6 +44,7 @@ typedef struct ls_step_settings {
     float beta1, beta2, eps, weight_decay;
     ls_sample_fn sample;
     void *sample_context;
+    bool documents;                     /* samples hold records: attention restarts at `first` */
     bool (*should_stop)(void *context); /* asked before each micro-batch; NULL: never */
     void *stop_context;
     uint64_t seed;                       /* chooses the leaf of an audit */

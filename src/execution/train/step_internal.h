@@ -21,10 +21,8 @@ struct ls_stepper {
     ls_data_parallel *alone;    /* of a single process, with its exchange area; else NULL */
     void *exchange;
     int64_t length;
-    int32_t *samples; /* micro_batch x (length + 1) as drawn */
     /* micro_batch x length each, in this order in one block of shared memory */
-    int32_t *tokens;
-    int32_t *targets;
+    ls_sample rows; /* first: NULL without documents */
     float *losses;
     ls_update **updates; /* per part of this process */
     uint32_t update_count;

@@ -7,7 +7,9 @@
 #include "compute/kernels/tree_sum.h"
 #include "execution/train/step_internal.h"
 
-#include <string.h>
+#include <assert.h>
+
+static_assert((int)LS_NO_TARGET == (int)LS_TARGET_IGNORED, "targets go to the kernels as they are");
 
 /* ---- one leaf ---- */
 
@@ -22,12 +24,14 @@ void ls_stepper_lap(ls_stepper *stepper, double *sum_s)
 static ls_status draw_micro_batch(ls_stepper *stepper, uint64_t position)
 {
     const ls_step_settings *s = &stepper->settings;
-    const int64_t length = stepper->length;
+    const ls_sample *rows = &stepper->rows;
     for (uint32_t i = 0; i < s->micro_batch; i++) {
-        int32_t *sample = stepper->samples + i * (length + 1);
-        LS_TRY(s->sample(s->sample_context, position + i, sample));
-        memcpy(stepper->tokens + i * length, sample, (size_t)length * sizeof *sample);
-        memcpy(stepper->targets + i * length, sample + 1, (size_t)length * sizeof *sample);
+        const int64_t at = i * stepper->length;
+        const ls_sample sample = {.tokens = rows->tokens + at,
+                                  .targets = rows->targets + at,
+                                  .first = rows->first ? rows->first + at : NULL,
+                                  .record = rows->record + at};
+        LS_TRY(s->sample(s->sample_context, position + i, &sample));
     }
     return LS_OK;
 }
@@ -38,7 +42,7 @@ static void sum_losses(const ls_stepper *stepper, double *loss_sum, uint64_t *to
     double sum = 0.0;
     for (int64_t i = 0; i < count; i++) {
         sum += (double)stepper->losses[i];
-        *tokens += stepper->targets[i] != LS_TARGET_IGNORED;
+        *tokens += stepper->rows.targets[i] != LS_TARGET_IGNORED;
     }
     *loss_sum += sum;
 }
@@ -54,8 +58,9 @@ static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, 
         .weights = ls_state_weights(stepper->state),
         .gradients = current_part(stepper)->gradients[buffer],
         .accumulate = accumulate,
-        .tokens = stepper->tokens,
-        .targets = stepper->targets,
+        .tokens = stepper->rows.tokens,
+        .targets = stepper->rows.targets,
+        .first = stepper->rows.first,
         .losses = stepper->losses,
     };
 }

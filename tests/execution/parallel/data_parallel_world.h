@@ -38,11 +38,16 @@ typedef struct shape {
 
 static const shape tiny = {.micro_batches = 1, .micro_batch = 1, .width = 16, .vocab = VOCAB};
 
-static ls_status draw(void *context, uint64_t position, int32_t *tokens_out)
+static int32_t token_at(const shape *s, uint64_t position, int i)
 {
-    const shape *s = context;
-    for (int i = 0; i <= LENGTH; i++) {
-        tokens_out[i] = (int32_t)((position * 7 + (uint64_t)i * (position % 5 + 1)) % (uint64_t)(s->vocab));
+    return (int32_t)((position * 7 + (uint64_t)i * (position % 5 + 1)) % (uint64_t)s->vocab);
+}
+
+static ls_status draw(void *context, uint64_t position, const ls_sample *sample)
+{
+    for (int i = 0; i < LENGTH; i++) {
+        sample->tokens[i] = token_at(context, position, i);
+        sample->targets[i] = token_at(context, position, i + 1);
     }
     return LS_OK;
 }
@@ -482,12 +487,12 @@ static inline void prepare_stop(world *w, uint32_t rank, ls_step_settings *setti
 /* As w->prepare: sample `torn_sample` cannot be read. */
 static uint64_t torn_sample;
 
-static inline ls_status draw_torn(void *context, uint64_t position, int32_t *tokens_out)
+static inline ls_status draw_torn(void *context, uint64_t position, const ls_sample *sample)
 {
     if (position == torn_sample) {
         return ls_fail(LS_ERR_DATA, "sample %llu is torn", (unsigned long long)position);
     }
-    return draw(context, position, tokens_out);
+    return draw(context, position, sample);
 }
 
 static inline void prepare_torn_sample(world *w, uint32_t rank, ls_step_settings *settings)

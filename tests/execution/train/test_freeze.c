@@ -205,12 +205,16 @@ static void frozen_parameters_cost_neither_gradients_nor_moments(void **state)
 
 /* ---- steps ---- */
 
-static ls_status draw(void *context, uint64_t position, int32_t *tokens_out)
+static int32_t token_at(const model *m, uint64_t position, int i)
 {
-    const model *m = context;
-    for (int i = 0; i <= LENGTH; i++) {
-        tokens_out[i] =
-            (int32_t)((position * 7 + (uint64_t)i * (position % 5 + 1)) % (uint64_t)m->config.vocab);
+    return (int32_t)((position * 7 + (uint64_t)i * (position % 5 + 1)) % (uint64_t)m->config.vocab);
+}
+
+static ls_status draw(void *context, uint64_t position, const ls_sample *sample)
+{
+    for (int i = 0; i < LENGTH; i++) {
+        sample->tokens[i] = token_at(context, position, i);
+        sample->targets[i] = token_at(context, position, i + 1);
     }
     return LS_OK;
 }
