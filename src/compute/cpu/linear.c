@@ -11,6 +11,10 @@
 /* The weight as the (out, in) or, transposed, the (in, out) operand of a product. */
 static ls_gemm_operand weight_operand(const ls_linear *linear, bool as_out_in)
 {
+    if (linear->packed_count > 0) {
+        return (ls_gemm_operand){
+            .transposed = !as_out_in, .packed = linear->packed, .packed_count = linear->packed_count};
+    }
     return (ls_gemm_operand){.data = linear->weight.data,
                              .stride = linear->weight.stride,
                              .transposed = as_out_in != (linear->layout == LS_WEIGHT_OUT_IN)};

@@ -4,8 +4,13 @@
 #include "compute/cuda/column_sums.h"
 #include "compute/cuda/matmul.h"
 
-static ls_status check_cut(uint32_t pieces)
+static ls_status check_supported(const ls_linear *linear, uint32_t pieces)
 {
+    if (linear->packed_count > 0) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "packed base weights are for the CPU: on a GPU, choose adapter.base "
+                       "fp32 with train.precision bf16 or fp32");
+    }
     if (pieces > 1) {
         return ls_fail(
             LS_ERR_UNSUPPORTED,
@@ -31,7 +36,7 @@ static int64_t columns_of(const ls_linear *linear, const ls_tensor *y)
 ls_status ls_cuda_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
                                  const ls_tensor *y)
 {
-    LS_TRY(check_cut(linear->forward_cut));
+    LS_TRY(check_supported(linear, linear->forward_cut));
     const ls_matmul product = {
         .m = x->rows,
         .n = columns_of(linear, y),
@@ -50,7 +55,7 @@ ls_status ls_cuda_linear_forward(ls_queue *queue, const ls_linear *linear, const
 ls_status ls_cuda_linear_backward_input(ls_queue *queue, const ls_linear *linear, const ls_tensor *dy,
                                         const ls_tensor *dx, bool accumulate)
 {
-    LS_TRY(check_cut(linear->backward_input_cut));
+    LS_TRY(check_supported(linear, linear->backward_input_cut));
     const ls_matmul product = {
         .m = dy->rows,
         .n = dx->cols,

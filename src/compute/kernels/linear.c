@@ -22,10 +22,26 @@ int64_t ls_linear_workspace_floats(int64_t n, int64_t in, int64_t out, uint32_t 
     return ls_max64(forward, backward);
 }
 
-static void check_linear(const ls_linear *linear, ls_dtype dtype)
+static void check_weight(const ls_linear *linear, ls_dtype dtype)
 {
     const ls_tensor *weight = &linear->weight;
-    LS_ASSERT(ls_tensor_is(weight, dtype, weight->rows, weight->cols));
+    if (linear->packed_count == 0) {
+        LS_ASSERT(ls_tensor_is(weight, dtype, weight->rows, weight->cols));
+        return;
+    }
+    LS_ASSERT(!weight->data && linear->packed && linear->packed_count <= LS_LINEAR_SEGMENTS_MAX);
+    int64_t out = 0;
+    for (uint32_t i = 0; i < linear->packed_count; i++) {
+        LS_ASSERT(linear->packed[i].kind != LS_PACKED_NONE);
+        LS_ASSERT(linear->packed[i].cols == ls_linear_in(linear));
+        out += linear->packed[i].rows;
+    }
+    LS_ASSERT(out == ls_linear_out(linear));
+}
+
+static void check_linear(const ls_linear *linear, ls_dtype dtype)
+{
+    check_weight(linear, dtype);
     LS_ASSERT(ls_tensor_is_or_absent(&linear->bias, dtype, 1, ls_linear_out(linear)));
     LS_ASSERT(linear->forward_cut >= 1 && ls_linear_in(linear) % linear->forward_cut == 0);
     LS_ASSERT(linear->backward_input_cut >= 1);
@@ -69,6 +85,7 @@ ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear, co
     const int64_t n = x->rows, out = ls_linear_out(linear);
     check_linear(linear, dtype);
     LS_ASSERT(ls_tensor_is(x, dtype, n, ls_linear_in(linear)) && ls_tensor_is(dy, dtype, n, out));
+    LS_ASSERT(linear->packed_count == 0 || !ls_tensor_is_present(dweight));
     LS_ASSERT(ls_tensor_is_or_absent(dweight, LS_F32, linear->weight.rows, linear->weight.cols));
     LS_ASSERT(ls_tensor_is_or_absent(dbias, LS_F32, 1, out));
     return queue->backend->linear_backward_weight(queue, linear, x, dy, dweight, dbias, accumulate);

@@ -19,15 +19,21 @@
 #ifndef LS_COMPUTE_KERNELS_LINEAR_H
 #define LS_COMPUTE_KERNELS_LINEAR_H
 
+#include "compute/kernels/packed.h"
 #include "compute/queue.h"
-
-typedef enum ls_weight_layout { LS_WEIGHT_OUT_IN, LS_WEIGHT_IN_OUT } ls_weight_layout;
 
 enum { LS_LINEAR_SEGMENTS_MAX = 3 };
 
 typedef struct ls_linear {
     /* (out, in) or (in, out), by layout. */
     ls_tensor weight;
+    /* Instead of weight.data: one packed matrix (out, in) per tensor of the file, in their order
+     * along out; the rows add up to out. weight then has data NULL and keeps its shape. The
+     * products have the bits that they would have with the unpacked float32 weight. There is no
+     * dweight. On a GPU: LS_ERR_UNSUPPORTED. */
+    const ls_packed *packed;
+    /* 0: not packed. Otherwise 1 to LS_LINEAR_SEGMENTS_MAX. */
+    uint32_t packed_count;
     /* (1, out). data NULL: no bias. */
     ls_tensor bias;
     ls_weight_layout layout;

@@ -261,6 +261,40 @@ static void pack_b_transposed(const float *from, int64_t stride, int64_t count, 
     }
 }
 
+/* The packed matrix that holds row *row_inout, which becomes a row of that matrix. */
+static const ls_packed *packed_of_row(const ls_gemm_operand *b, int64_t *row_inout)
+{
+    const ls_packed *packed = b->packed;
+    while (*row_inout >= packed->rows) {
+        *row_inout -= packed->rows;
+        packed++;
+    }
+    return packed;
+}
+
+static float packed_element(const ls_gemm_operand *b, int64_t k, int64_t column)
+{
+    int64_t row = b->transposed ? column : k;
+    const ls_packed *packed = packed_of_row(b, &row);
+    return ls_packed_value(packed, row, b->transposed ? k : column);
+}
+
+static void pack_b_packed(const ls_gemm_operand *b, int64_t first, int64_t count, int64_t column,
+                          int64_t columns, float *to)
+{
+    for (int64_t left = columns; left > 0;) {
+        const int64_t width = panel_vectors(left) * LS_LANES;
+        for (int64_t k = 0; k < count; k++) {
+            for (int64_t i = 0; i < min64(left, width); i++) {
+                to[k * width + i] = packed_element(b, first + k, column + i);
+            }
+        }
+        to += count * width;
+        column += width;
+        left -= width;
+    }
+}
+
 /* A transposed A (rows next to each other) in groups of ROWS: to[group][k][row]. */
 static void pack_a_transposed(const float *from, int64_t stride, int64_t count, int64_t rows, float *to)
 {
@@ -348,7 +382,9 @@ static void run_block(block_job *job, float *scratch)
 {
     const ls_gemm_operand *b = &job->gemm->b;
     const int64_t columns = job->rect->columns;
-    if (b->transposed) {
+    if (b->packed_count > 0) {
+        pack_b_packed(b, job->first, job->count, job->rect->column, columns, scratch);
+    } else if (b->transposed) {
         pack_b_transposed(b->data + job->rect->column * b->stride + job->first, b->stride, job->count,
                           columns, scratch);
     } else {

@@ -3,15 +3,19 @@
 #ifndef LS_COMPUTE_CPU_ISA_GEMM_H
 #define LS_COMPUTE_CPU_ISA_GEMM_H
 
+#include "compute/kernels/packed.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
 /* One operand: element (row, column) is data[row * stride + column], or data[column * stride + row]
- * when `transposed`. */
+ * when `transposed`. B may instead be packed matrices, whose rows follow each other. */
 typedef struct ls_gemm_operand {
     const float *data;
     int64_t stride;
     bool transposed;
+    const ls_packed *packed;
+    uint32_t packed_count;
 } ls_gemm_operand;
 
 /* Inner indices [first, first + count). */

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/kernels/packed.h"
+
+#include "base/assert.h"
+#include "base/half.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum { ALIGN = 64, MEAN_FLOATS = 2 };
+
+const float ls_packed_nf4_levels[16] = {
+    -1.0f,      -0.6961928f, -0.52507305f, -0.3949175f, -0.28444138f, -0.18477343f, -0.091050036f, 0.0f,
+    0.0795803f, 0.1609302f,  0.2461123f,   0.33791524f, 0.44070983f,  0.562617f,    0.72295684f,   1.0f,
+};
+
+const float ls_packed_scale_levels[256] = {
+    -0.99296874f,    -0.9789063f,     -0.96484375f,    -0.9507812f,
+    -0.93671876f,    -0.92265624f,    -0.9085938f,     -0.89453125f,
+    -0.8804687f,     -0.86640626f,    -0.85234374f,    -0.8382813f,
+    -0.82421875f,    -0.8101562f,     -0.79609376f,    -0.78203124f,
+    -0.7679688f,     -0.75390625f,    -0.7398437f,     -0.72578126f,
+    -0.7117188f,     -0.6976563f,     -0.68359375f,    -0.6695312f,
+    -0.65546876f,    -0.6414063f,     -0.6273438f,     -0.61328125f,
+    -0.5992187f,     -0.58515626f,    -0.5710938f,     -0.5570313f,
+    -0.54296875f,    -0.5289062f,     -0.5148437f,     -0.50078124f,
+    -0.4867187f,     -0.47265625f,    -0.45859373f,    -0.44453126f,
+    -0.43046874f,    -0.41640624f,    -0.40234375f,    -0.38828123f,
+    -0.37421876f,    -0.36015624f,    -0.34609374f,    -0.33203125f,
+    -0.31796873f,    -0.30390626f,    -0.28984374f,    -0.27578127f,
+    -0.26171875f,    -0.24765624f,    -0.23359375f,    -0.21953125f,
+    -0.20546874f,    -0.19140625f,    -0.17734376f,    -0.16328125f,
+    -0.14921875f,    -0.13515624f,    -0.12109375f,    -0.107031256f,
+    -0.09859375f,    -0.09578126f,    -0.092968754f,   -0.09015625f,
+    -0.08734375f,    -0.08453125f,    -0.08171876f,    -0.07890625f,
+    -0.07609375f,    -0.07328125f,    -0.070468746f,   -0.067656256f,
+    -0.06484375f,    -0.06203125f,    -0.059218753f,   -0.05640625f,
+    -0.05359375f,    -0.05078125f,    -0.04796875f,    -0.04515625f,
+    -0.042343747f,   -0.03953125f,    -0.036718752f,   -0.03390625f,
+    -0.03109375f,    -0.028281251f,   -0.02546875f,    -0.02265625f,
+    -0.019843752f,   -0.01703125f,    -0.01421875f,    -0.01140625f,
+    -0.00971875f,    -0.009156249f,   -0.00859375f,    -0.00803125f,
+    -0.00746875f,    -0.00690625f,    -0.00634375f,    -0.00578125f,
+    -0.0052187503f,  -0.0046562497f,  -0.00409375f,    -0.0035312497f,
+    -0.00296875f,    -0.00240625f,    -0.00184375f,    -0.0012812499f,
+    -9.437501e-04f,  -8.3125e-04f,    -7.1875006e-04f, -6.062501e-04f,
+    -4.9375003e-04f, -3.8125002e-04f, -2.6875004e-04f, -1.5625001e-04f,
+    -8.875e-05f,     -6.625e-05f,     -4.375e-05f,     -2.1249998e-05f,
+    -7.75e-06f,      -3.2500002e-06f, -5.5000004e-07f, 0.0f,
+    5.5000004e-07f,  3.2500002e-06f,  7.75e-06f,       2.1249998e-05f,
+    4.375e-05f,      6.625e-05f,      8.875e-05f,      1.5625001e-04f,
+    2.6875004e-04f,  3.8125002e-04f,  4.9375003e-04f,  6.062501e-04f,
+    7.1875006e-04f,  8.3125e-04f,     9.437501e-04f,   0.0012812499f,
+    0.00184375f,     0.00240625f,     0.00296875f,     0.0035312497f,
+    0.00409375f,     0.0046562497f,   0.0052187503f,   0.00578125f,
+    0.00634375f,     0.00690625f,     0.00746875f,     0.00803125f,
+    0.00859375f,     0.009156249f,    0.00971875f,     0.01140625f,
+    0.01421875f,     0.01703125f,     0.019843752f,    0.02265625f,
+    0.02546875f,     0.028281251f,    0.03109375f,     0.03390625f,
+    0.036718752f,    0.03953125f,     0.042343747f,    0.04515625f,
+    0.04796875f,     0.05078125f,     0.05359375f,     0.05640625f,
+    0.059218753f,    0.06203125f,     0.06484375f,     0.067656256f,
+    0.070468746f,    0.07328125f,     0.07609375f,     0.07890625f,
+    0.08171876f,     0.08453125f,     0.08734375f,     0.09015625f,
+    0.092968754f,    0.09578126f,     0.09859375f,     0.107031256f,
+    0.12109375f,     0.13515624f,     0.14921875f,     0.16328125f,
+    0.17734376f,     0.19140625f,     0.20546874f,     0.21953125f,
+    0.23359375f,     0.24765624f,     0.26171875f,     0.27578127f,
+    0.28984374f,     0.30390626f,     0.31796873f,     0.33203125f,
+    0.34609374f,     0.36015624f,     0.37421876f,     0.38828123f,
+    0.40234375f,     0.41640624f,     0.43046874f,     0.44453126f,
+    0.45859373f,     0.47265625f,     0.4867187f,      0.50078124f,
+    0.5148437f,      0.5289062f,      0.54296875f,     0.5570313f,
+    0.5710938f,      0.58515626f,     0.5992187f,      0.61328125f,
+    0.6273438f,      0.6414063f,      0.65546876f,     0.6695312f,
+    0.68359375f,     0.6976563f,      0.7117188f,      0.72578126f,
+    0.7398437f,      0.75390625f,     0.7679688f,      0.78203124f,
+    0.79609376f,     0.8101562f,      0.82421875f,     0.8382813f,
+    0.85234374f,     0.86640626f,     0.8804687f,      0.89453125f,
+    0.9085938f,      0.92265624f,     0.93671876f,     0.9507812f,
+    0.96484375f,     0.9789063f,      0.99296874f,     1.0f,
+};
+
+/* -- where things lie -- */
+
+static int64_t divide_up(int64_t value, int64_t by)
+{
+    return (value + by - 1) / by;
+}
+
+static int64_t aligned(int64_t bytes)
+{
+    return divide_up(bytes, ALIGN) * ALIGN;
+}
+
+static int64_t block_count(int64_t rows, int64_t cols)
+{
+    return divide_up(rows * cols, LS_PACKED_BLOCK);
+}
+
+/* Bytes of the sections of the memory, in their order: codes, scales, scale codes, mean. */
+typedef struct sections {
+    int64_t codes, scales, scale_codes, mean;
+} sections;
+
+static sections sections_of(ls_packed_kind kind, int64_t rows, int64_t cols)
+{
+    LS_ASSERT(kind > LS_PACKED_NONE && kind < LS_PACKED_KINDS && rows >= 1 && cols >= 1);
+    const int64_t padded = divide_up(rows, LS_PACKED_GROUP) * LS_PACKED_GROUP;
+    const int64_t blocks = block_count(rows, cols), floats = (int64_t)sizeof(float);
+    switch (kind) {
+    case LS_PACKED_BF16:
+        return (sections){.codes = aligned(padded * cols * (int64_t)sizeof(uint16_t))};
+    case LS_PACKED_INT8:
+        return (sections){.codes = aligned(padded * cols), .scales = aligned(padded * floats)};
+    default:
+        return (sections){.codes = aligned(padded * divide_up(cols, 2)),
+                          .scales = aligned(divide_up(blocks, LS_PACKED_NESTED_BLOCK) * floats),
+                          .scale_codes = aligned(blocks),
+                          .mean = aligned(MEAN_FLOATS * floats)};
+    }
+}
+
+int64_t ls_packed_bytes(ls_packed_kind kind, int64_t rows, int64_t cols)
+{
+    const sections s = sections_of(kind, rows, cols);
+    return s.codes + s.scales + s.scale_codes + s.mean;
+}
+
+ls_packed ls_packed_of(ls_packed_kind kind, int64_t rows, int64_t cols, void *memory)
+{
+    const sections s = sections_of(kind, rows, cols);
+    uint8_t *at = memory;
+    LS_ASSERT(at && (uintptr_t)at % ALIGN == 0);
+    return (ls_packed){.kind = kind,
+                       .rows = rows,
+                       .cols = cols,
+                       .codes = at,
+                       .scales = (float *)(void *)(at + s.codes),
+                       .scale_codes = at + s.codes + s.scales,
+                       .mean = (float *)(void *)(at + s.codes + s.scales + s.scale_codes)};
+}
+
+/* Index of the code of (row, col) when it is one byte of its own, or the byte that it shares. */
+static int64_t code_index(const ls_packed *p, int64_t row, int64_t col)
+{
+    const bool halves = p->kind == LS_PACKED_NF4;
+    const int64_t columns = halves ? divide_up(p->cols, 2) : p->cols;
+    return (row / LS_PACKED_GROUP * columns + (halves ? col / 2 : col)) * LS_PACKED_GROUP +
+           row % LS_PACKED_GROUP;
+}
+
+/* -- values -- */
+
+float ls_packed_value(const ls_packed *packed, int64_t row, int64_t col)
+{
+    const int64_t index = code_index(packed, row, col);
+    if (packed->kind == LS_PACKED_BF16) {
+        return ls_f32_from_bf16(((const uint16_t *)(const void *)packed->codes)[index]);
+    }
+    if (packed->kind == LS_PACKED_INT8) {
+        return (float)(int8_t)packed->codes[index] * packed->scales[row] * ls_packed_int8_unit;
+    }
+    const int code = packed->codes[index] >> (col % 2 == 0 ? 0 : 4) & 15;
+    return ls_packed_nf4_levels[code] * ls_packed_scale(packed, (row * packed->cols + col) / LS_PACKED_BLOCK);
+}
+
+void ls_packed_unpack(const ls_packed *from, ls_weight_layout layout, const ls_tensor *weight_out)
+{
+    const bool out_in = layout == LS_WEIGHT_OUT_IN;
+    LS_ASSERT(weight_out->dtype == LS_F32);
+    LS_ASSERT(weight_out->rows == (out_in ? from->rows : from->cols));
+    LS_ASSERT(weight_out->cols == (out_in ? from->cols : from->rows));
+    for (int64_t row = 0; row < weight_out->rows; row++) {
+        float *to = ls_tensor_row(weight_out, row);
+        for (int64_t col = 0; col < weight_out->cols; col++) {
+            to[col] = out_in ? ls_packed_value(from, row, col) : ls_packed_value(from, col, row);
+        }
+    }
+}
+
+/* -- packing -- */
+
+/* The weights of a file in the order (out, in). */
+typedef struct source {
+    const ls_tensor *weight;
+    ls_weight_layout layout;
+    int64_t cols; /* of (out, in) */
+} source;
+
+static float source_value(const source *from, int64_t row, int64_t col)
+{
+    return from->layout == LS_WEIGHT_OUT_IN ? ls_tensor_row(from->weight, row)[col]
+                                            : ls_tensor_row(from->weight, col)[row];
+}
+
+static ls_status refuse(const source *from, int64_t row, int64_t col, const char *kind)
+{
+    const bool out_in = from->layout == LS_WEIGHT_OUT_IN;
+    return ls_fail(LS_ERR_DATA,
+                   "the weight in row %lld, column %lld is %g, which %s cannot hold; allowed are finite "
+                   "values: check the file, or train on a base of fp32",
+                   (long long)(out_in ? row : col), (long long)(out_in ? col : row),
+                   (double)source_value(from, row, col), kind);
+}
+
+/* Reads `count` weights from flat index `first` on. */
+static ls_status read_block(const source *from, int64_t first, int64_t count, float *values,
+                            float *largest_out)
+{
+    int64_t row = first / from->cols, col = first % from->cols;
+    *largest_out = 0.0f;
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = source_value(from, row, col);
+        const float size = fabsf(values[i]);
+        if (!(size <= FLT_MAX)) {
+            return refuse(from, row, col, "nf4");
+        }
+        *largest_out = size > *largest_out ? size : *largest_out;
+        if (++col == from->cols) {
+            col = 0;
+            row++;
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status pack_bf16(const ls_packed *to, const source *from)
+{
+    uint16_t *codes = (uint16_t *)(void *)to->codes;
+    for (int64_t row = 0; row < to->rows; row++) {
+        for (int64_t col = 0; col < to->cols; col++) {
+            const uint16_t code = ls_bf16_from_f32(source_value(from, row, col));
+            if (!(fabsf(ls_f32_from_bf16(code)) <= FLT_MAX)) {
+                return refuse(from, row, col, "bf16");
+            }
+            codes[code_index(to, row, col)] = code;
+        }
+    }
+    return LS_OK;
+}
+
+/* round(127 w / scale), in the float32 arithmetic of bitsandbytes unless 127 / scale overflows. */
+static int8_t int8_code(float value, float scale)
+{
+    if (scale == 0.0f) {
+        return 0;
+    }
+    const float unit = 127.0f / scale;
+    const double code = unit <= FLT_MAX ? (double)(value * unit) : (double)value * 127.0 / (double)scale;
+    return (int8_t)lrint(fmax(-127.0, fmin(127.0, code)));
+}
+
+static ls_status pack_int8(const ls_packed *to, const source *from)
+{
+    for (int64_t row = 0; row < to->rows; row++) {
+        float scale = 0.0f;
+        for (int64_t col = 0; col < to->cols; col++) {
+            const float size = fabsf(source_value(from, row, col));
+            if (!(size <= FLT_MAX)) {
+                return refuse(from, row, col, "int8");
+            }
+            scale = size > scale ? size : scale;
+        }
+        to->scales[row] = scale;
+        for (int64_t col = 0; col < to->cols; col++) {
+            to->codes[code_index(to, row, col)] = (uint8_t)int8_code(source_value(from, row, col), scale);
+        }
+    }
+    return LS_OK;
+}
+
+/* The number of the nearest of `count` rising levels; the lower one in the middle. */
+static int nearest_level(const float *levels, int count, float value)
+{
+    int low = 0;
+    for (int step = count / 2; step >= 1; step /= 2) {
+        const int at = low + step - 1;
+        low += value > (levels[at] + levels[at + 1]) / 2.0f ? step : 0;
+    }
+    return low;
+}
+
+/* value / scale in [-1, 1], as bitsandbytes rounds it: by the reciprocal except in a short
+ * block. */
+static float normed(float value, float scale, bool whole)
+{
+    static const float scale_min = 1e-38f;
+    const float by = scale > scale_min ? scale : scale_min;
+    return fmaxf(-1.0f, fminf(1.0f, whole ? value * (1.0f / by) : value / by));
+}
+
+/* A nested block: up to 256 blocks of weights. */
+typedef struct nested_block {
+    int64_t first, count; /* blocks */
+    float scales[LS_PACKED_NESTED_BLOCK];
+} nested_block;
+
+static void pack_scales(const ls_packed *to, nested_block *nested)
+{
+    float largest = 0.0f;
+    for (int64_t i = 0; i < nested->count; i++) {
+        nested->scales[i] -= to->mean[0];
+        largest = fmaxf(largest, fabsf(nested->scales[i]));
+    }
+    to->scales[nested->first / LS_PACKED_NESTED_BLOCK] = largest;
+    for (int64_t i = 0; i < nested->count; i++) {
+        to->scale_codes[nested->first + i] =
+            (uint8_t)nearest_level(ls_packed_scale_levels, 256, normed(nested->scales[i], largest, true));
+    }
+}
+
+static void pack_codes(const ls_packed *to, int64_t first, int64_t count, const float *values, float scale)
+{
+    const bool whole = count == LS_PACKED_BLOCK;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = (first + i) / to->cols, col = (first + i) % to->cols;
+        const int code = nearest_level(ls_packed_nf4_levels, 16, normed(values[i], scale, whole));
+        to->codes[code_index(to, row, col)] |= (uint8_t)(code << (col % 2 == 0 ? 0 : 4));
+    }
+}
+
+static int64_t weights_of_block(const ls_packed *p, int64_t block)
+{
+    const int64_t left = p->rows * p->cols - block * LS_PACKED_BLOCK;
+    return left < LS_PACKED_BLOCK ? left : LS_PACKED_BLOCK;
+}
+
+static ls_status pack_nf4(const ls_packed *to, const source *from)
+{
+    const int64_t blocks = block_count(to->rows, to->cols);
+    float values[LS_PACKED_BLOCK], scale = 0.0f;
+    double sum = 0.0;
+    for (int64_t block = 0; block < blocks; block++) {
+        LS_TRY(read_block(from, block * LS_PACKED_BLOCK, weights_of_block(to, block), values, &scale));
+        sum += (double)scale;
+    }
+    to->mean[0] = (float)(sum / (double)blocks);
+    to->mean[1] = ls_packed_scale_levels[0];
+    nested_block nested = {0};
+    for (int64_t block = 0; block < blocks; block++) {
+        const int64_t first = block * LS_PACKED_BLOCK, count = weights_of_block(to, block);
+        LS_TRY(read_block(from, first, count, values, &scale));
+        pack_codes(to, first, count, values, scale);
+        nested.scales[nested.count++] = scale;
+        if (nested.count == LS_PACKED_NESTED_BLOCK || block + 1 == blocks) {
+            pack_scales(to, &nested);
+            nested = (nested_block){.first = block + 1};
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_packed_pack(const ls_packed *to, const ls_tensor *weight, ls_weight_layout layout)
+{
+    const bool out_in = layout == LS_WEIGHT_OUT_IN;
+    LS_ASSERT(weight->data && weight->dtype == LS_F32);
+    LS_ASSERT(weight->rows == (out_in ? to->rows : to->cols) &&
+              weight->cols == (out_in ? to->cols : to->rows));
+    const source from = {.weight = weight, .layout = layout, .cols = to->cols};
+    memset(to->codes, 0, (size_t)ls_packed_bytes(to->kind, to->rows, to->cols));
+    switch (to->kind) {
+    case LS_PACKED_BF16:
+        return pack_bf16(to, &from);
+    case LS_PACKED_INT8:
+        return pack_int8(to, &from);
+    default:
+        return pack_nf4(to, &from);
+    }
+}
