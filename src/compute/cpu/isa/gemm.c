@@ -22,6 +22,7 @@
  */
 #include "compute/cpu/isa/gemm.h"
 
+#include "compute/cpu/isa/unpack.h"
 #include "compute/cpu/simd/transpose.h"
 
 #include <string.h>
@@ -272,26 +273,88 @@ static const ls_packed *packed_of_row(const ls_gemm_operand *b, int64_t *row_ino
     return packed;
 }
 
-static float packed_element(const ls_gemm_operand *b, int64_t k, int64_t column)
+/* `left` columns of a packed B^T, at most 16, as one vector of a panel. A group of rows is one
+ * vector, unless the columns cross from one matrix to the next or begin inside of a group. */
+static void pack_b_packed_vector(const ls_gemm_operand *b, int64_t column, int64_t left, int64_t first,
+                                 int64_t count, float *to, int64_t to_stride)
 {
-    int64_t row = b->transposed ? column : k;
+    int64_t row = column;
     const ls_packed *packed = packed_of_row(b, &row);
-    return ls_packed_value(packed, row, b->transposed ? k : column);
+    if (row % LS_PACKED_GROUP == 0 && row + left <= packed->rows) {
+        unpack_group(packed, row, first, first + count, to, to_stride);
+        return;
+    }
+    for (int64_t i = 0; i < LS_LANES; i++) {
+        row = column + (i < left ? i : 0);
+        packed = packed_of_row(b, &row);
+        for (int64_t k = 0; k < count; k++) {
+            to[k * to_stride + i] = ls_packed_value(packed, row, first + k);
+        }
+    }
 }
 
-static void pack_b_packed(const ls_gemm_operand *b, int64_t first, int64_t count, int64_t column,
-                          int64_t columns, float *to)
+static void pack_b_packed_transposed(const ls_gemm_operand *b, const ls_gemm_rect *rect, int64_t first,
+                                     int64_t count, float *to)
 {
-    for (int64_t left = columns; left > 0;) {
-        const int64_t width = panel_vectors(left) * LS_LANES;
-        for (int64_t k = 0; k < count; k++) {
-            for (int64_t i = 0; i < min64(left, width); i++) {
-                to[k * width + i] = packed_element(b, first + k, column + i);
-            }
+    int64_t column = rect->column;
+    for (int64_t left = rect->columns; left > 0;) {
+        const int vectors = panel_vectors(left);
+        for (int v = 0; v < vectors; v++) {
+            pack_b_packed_vector(b, column + v * LS_LANES, min64(left - v * LS_LANES, LS_LANES), first, count,
+                                 to + v * LS_LANES, vectors * LS_LANES);
         }
-        to += count * width;
-        column += width;
-        left -= width;
+        to += count * vectors * LS_LANES;
+        column += vectors * LS_LANES;
+        left -= vectors * LS_LANES;
+    }
+}
+
+/* Rows of a group of 16 that become rows of B from `k` on. */
+typedef struct packed_rows {
+    const float *column; /* 16 rows of one column after the other */
+    int64_t low, high;   /* the rows that are wanted */
+    int64_t k;
+} packed_rows;
+
+static void pack_b_group(const packed_rows *group, int64_t count, int64_t columns, float *to)
+{
+    const float *from = group->column;
+    for (int64_t left = columns; left > 0;) {
+        const int vectors = panel_vectors(left);
+        for (int v = 0; v < vectors; v++) {
+            vf block[LS_LANES];
+            UNROLL for (int i = 0; i < LS_LANES; i++)
+            {
+                block[i] = v * LS_LANES + i < left ? vf_load(from + i * LS_LANES) : vf_zero();
+            }
+            vf_transpose(block);
+            float *row = to + (group->k * vectors + v) * LS_LANES;
+            UNROLL for (int i = 0; i < LS_LANES; i++)
+            {
+                if (i >= group->low && i < group->high) {
+                    vf_store(row + (i - group->low) * vectors * LS_LANES, block[i]);
+                }
+            }
+            from += LS_LANES * LS_LANES;
+        }
+        to += count * vectors * LS_LANES;
+        left -= vectors * LS_LANES;
+    }
+}
+
+/* `space` holds 16 floats for each column. */
+static void pack_b_packed_rows(const ls_gemm_operand *b, const ls_gemm_rect *rect, int64_t first,
+                               int64_t count, float *to, float *space)
+{
+    const int64_t column = rect->column, columns = rect->columns;
+    for (int64_t k = 0; k < count;) {
+        int64_t row = first + k;
+        const ls_packed *packed = packed_of_row(b, &row);
+        packed_rows group = {.column = space, .low = row % LS_PACKED_GROUP, .k = k};
+        group.high = min64(LS_PACKED_GROUP, group.low + min64(count - k, packed->rows - row));
+        unpack_group(packed, row - group.low, column, column + columns, space, LS_LANES);
+        pack_b_group(&group, count, columns, to);
+        k += group.high - group.low;
     }
 }
 
@@ -375,24 +438,32 @@ static int64_t packed_floats(int64_t columns)
 
 static int64_t scratch_floats(int64_t columns)
 {
-    return packed_floats(columns) + GROUP * BLOCK;
+    const int64_t group = (columns + LS_LANES - 1) / LS_LANES * LS_LANES * LS_PACKED_GROUP;
+    return packed_floats(columns) + (group > GROUP * BLOCK ? group : GROUP * BLOCK);
+}
+
+/* Packs the block's B into panels. Packed matrices need 16 floats of A's space for each column; it
+ * is free, because only gradients of weights have a transposed A. */
+static void pack_b(const block_job *job, float *to)
+{
+    const ls_gemm_operand *b = &job->gemm->b;
+    const int64_t column = job->rect->column, columns = job->rect->columns;
+    if (b->packed_count > 0 && b->transposed) {
+        pack_b_packed_transposed(b, job->rect, job->first, job->count, to);
+    } else if (b->packed_count > 0) {
+        pack_b_packed_rows(b, job->rect, job->first, job->count, to, job->a_space);
+    } else if (b->transposed) {
+        pack_b_transposed(b->data + column * b->stride + job->first, b->stride, job->count, columns, to);
+    } else {
+        pack_b_rows(b->data + job->first * b->stride + column, b->stride, job->count, columns, to);
+    }
 }
 
 static void run_block(block_job *job, float *scratch)
 {
-    const ls_gemm_operand *b = &job->gemm->b;
-    const int64_t columns = job->rect->columns;
-    if (b->packed_count > 0) {
-        pack_b_packed(b, job->first, job->count, job->rect->column, columns, scratch);
-    } else if (b->transposed) {
-        pack_b_transposed(b->data + job->rect->column * b->stride + job->first, b->stride, job->count,
-                          columns, scratch);
-    } else {
-        pack_b_rows(b->data + job->first * b->stride + job->rect->column, b->stride, job->count, columns,
-                    scratch);
-    }
+    job->a_space = scratch + packed_floats(job->rect->columns);
+    pack_b(job, scratch);
     job->b = scratch;
-    job->a_space = scratch + packed_floats(columns);
     if (job->gemm->a.transposed) {
         run_block_transposed(job);
     } else {

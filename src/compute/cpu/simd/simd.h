@@ -27,6 +27,7 @@
  *   vf_select(m, yes, no)                        vm_first(n): true in the first n lanes
  *   vf_sum, vf_top                               sum and maximum of the lanes
  *   vd_low(a), vd_high(a)                        lanes 0..7 and 8..15 as doubles
+ *   vf_lookup(table, i)                          lane l is lane (i[l] & 15) of the table
  *
  * There are no approximate reciprocals or roots, because they differ between processors.
  *

@@ -184,6 +184,47 @@ LS_SIMD vi vi_shift_right_23(vi a)
     return (vi){_mm256_srai_epi32(a.low, 23), _mm256_srai_epi32(a.high, 23)};
 }
 
+LS_SIMD vi vi_shift_right_4(vi a)
+{
+    return (vi){_mm256_srai_epi32(a.low, 4), _mm256_srai_epi32(a.high, 4)};
+}
+
+LS_SIMD vi vi_shift_left_16(vi a)
+{
+    return (vi){_mm256_slli_epi32(a.low, 16), _mm256_slli_epi32(a.high, 16)};
+}
+
+LS_SIMD vi vi_load_u8(const uint8_t *p)
+{
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return (vi){_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+
+LS_SIMD vi vi_load_s8(const uint8_t *p)
+{
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return (vi){_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+}
+
+LS_SIMD vi vi_load_u16(const uint16_t *p)
+{
+    return (vi){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)),
+                _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
+}
+
+/* Bit 3 of the index, moved to the sign, chooses between the halves of the table. */
+LS_SIMD __m256 lookup_half(vf table, __m256i index)
+{
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.low, index),
+                            _mm256_permutevar8x32_ps(table.high, index),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
+}
+
+LS_SIMD vf vf_lookup(vf table, vi index)
+{
+    return (vf){lookup_half(table, index.low), lookup_half(table, index.high)};
+}
+
 LS_SIMD vf vi_to_vf(vi a)
 {
     return (vf){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};

@@ -171,6 +171,36 @@ LS_SIMD vi vi_shift_right_23(vi a)
     return _mm512_srai_epi32(a, 23);
 }
 
+LS_SIMD vi vi_shift_right_4(vi a)
+{
+    return _mm512_srai_epi32(a, 4);
+}
+
+LS_SIMD vi vi_shift_left_16(vi a)
+{
+    return _mm512_slli_epi32(a, 16);
+}
+
+LS_SIMD vi vi_load_u8(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+LS_SIMD vi vi_load_s8(const uint8_t *p)
+{
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+LS_SIMD vi vi_load_u16(const uint16_t *p)
+{
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+LS_SIMD vf vf_lookup(vf table, vi index)
+{
+    return _mm512_permutexvar_ps(index, table);
+}
+
 LS_SIMD vf vi_to_vf(vi a)
 {
     return _mm512_cvtepi32_ps(a);

@@ -213,6 +213,42 @@ LS_SIMD vi vi_shift_right_23(vi a)
     LS_SIMD_EACH(16, a.lane[i] >> 23);
 }
 
+LS_SIMD vi vi_shift_right_4(vi a)
+{
+    vi r;
+    LS_SIMD_EACH(16, a.lane[i] >> 4);
+}
+
+LS_SIMD vi vi_shift_left_16(vi a)
+{
+    vi r;
+    LS_SIMD_EACH(16, (int32_t)((uint32_t)a.lane[i] << 16));
+}
+
+LS_SIMD vi vi_load_u8(const uint8_t *p)
+{
+    vi r;
+    LS_SIMD_EACH(16, p[i]);
+}
+
+LS_SIMD vi vi_load_s8(const uint8_t *p)
+{
+    vi r;
+    LS_SIMD_EACH(16, (int8_t)p[i]);
+}
+
+LS_SIMD vi vi_load_u16(const uint16_t *p)
+{
+    vi r;
+    LS_SIMD_EACH(16, p[i]);
+}
+
+LS_SIMD vf vf_lookup(vf table, vi index)
+{
+    vf r;
+    LS_SIMD_EACH(16, table.lane[index.lane[i] & 15]);
+}
+
 LS_SIMD vf vi_to_vf(vi a)
 {
     vf r;
