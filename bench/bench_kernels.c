@@ -118,14 +118,16 @@ static ls_status run_swiglu(const bench *b)
 static ls_status run_rotary(const bench *b)
 {
     const ls_tensor x = view(b, 0, width(b)), table = ls_tensor_f32(b->buffer[5], b->length, b->head_dim / 2);
-    return ls_rotary_apply(b->queue, &x, b->heads, b->head_dim, b->length, 0, &table, &table, false);
+    return ls_rotary_apply(b->queue, &x, b->heads, b->head_dim, &(ls_positions){.length = b->length}, &table,
+                           &table, false);
 }
 
 static ls_status run_embedding_backward(const bench *b)
 {
     const ls_tensor dout = view(b, 0, width(b)), dtable = ls_tensor_f32(b->buffer[1], 256, width(b));
     const ls_tensor dpositions = ls_tensor_f32(b->buffer[2], b->length, width(b));
-    return ls_embedding_backward(b->queue, b->tokens, &dout, b->length, &dtable, &dpositions);
+    return ls_embedding_backward(b->queue, b->tokens, &dout, &(ls_positions){.length = b->length}, &dtable,
+                                 &dpositions);
 }
 
 static ls_status run_cross_entropy(const bench *b)

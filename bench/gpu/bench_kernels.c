@@ -196,7 +196,8 @@ static ls_status rotary(bench *b)
     const ls_tensor q = queries(b, 2);
     const ls_tensor cosine = matrix(b, LS_F32, b->s.positions, b->s.head_dim / 2, 1);
     const ls_tensor sine = matrix(b, LS_F32, b->s.positions, b->s.head_dim / 2, 1);
-    return ls_rotary_apply(b->queue, &q, b->s.heads, b->s.head_dim, b->s.positions, 0, &cosine, &sine, false);
+    return ls_rotary_apply(b->queue, &q, b->s.heads, b->s.head_dim, &(ls_positions){.length = b->s.positions},
+                           &cosine, &sine, false);
 }
 
 static ls_status gelu_forward(bench *b)
@@ -284,14 +285,16 @@ static ls_status embedding_forward(bench *b)
 {
     const ls_tensor table = table_of(b, LS_BF16, 1), out = activation(b, b->s.width, 1);
     const ls_tensor absent = {0};
-    return ls_embedding_forward(b->queue, b->tokens, &table, &absent, b->s.positions, 0, &out);
+    return ls_embedding_forward(b->queue, b->tokens, &table, &absent,
+                                &(ls_positions){.length = b->s.positions}, &out);
 }
 
 static ls_status embedding_backward(bench *b)
 {
     const ls_tensor dtable = table_of(b, LS_F32, 2), dout = activation(b, b->s.width, 1);
     const ls_tensor absent = {0};
-    return ls_embedding_backward(b->queue, b->tokens, &dout, b->s.positions, &dtable, &absent);
+    return ls_embedding_backward(b->queue, b->tokens, &dout, &(ls_positions){.length = b->s.positions},
+                                 &dtable, &absent);
 }
 
 static ls_status adamw_of(bench *b, ls_master master)

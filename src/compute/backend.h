@@ -15,6 +15,7 @@
 
 #include "compute/queue.h"
 
+struct ls_positions;
 struct ls_linear;
 struct ls_norm;
 struct ls_attention;
@@ -50,10 +51,10 @@ typedef struct ls_backend {
     ls_status (*adamw)(ls_queue *, const struct ls_adamw_factors *factors, int64_t count,
                        const struct ls_master *parameters, const float *gradients, float *m, float *v);
     ls_status (*embedding_forward)(ls_queue *, const int32_t *tokens, const ls_tensor *table,
-                                   const ls_tensor *positions, int64_t positions_per_sequence,
-                                   int64_t first_position, const ls_tensor *out);
+                                   const ls_tensor *position_table, const struct ls_positions *positions,
+                                   const ls_tensor *out);
     ls_status (*embedding_backward)(ls_queue *, const int32_t *tokens, const ls_tensor *dout,
-                                    int64_t positions_per_sequence, const ls_tensor *dtable,
+                                    const struct ls_positions *positions, const ls_tensor *dtable,
                                     const ls_tensor *dpositions);
     ls_status (*norm_forward)(ls_queue *, const struct ls_norm *norm, const ls_tensor *x, const ls_tensor *y,
                               const ls_tensor *mean, const ls_tensor *rstd);
@@ -73,8 +74,8 @@ typedef struct ls_backend {
                                         const ls_tensor *dy, const ls_tensor *dweight, const ls_tensor *dbias,
                                         bool accumulate);
     ls_status (*rotary)(ls_queue *, const ls_tensor *x, int64_t heads, int64_t head_dim,
-                        int64_t positions_per_sequence, int64_t first_position, const ls_tensor *cosine,
-                        const ls_tensor *sine, bool backward);
+                        const struct ls_positions *positions, const ls_tensor *cosine, const ls_tensor *sine,
+                        bool backward);
     ls_status (*gelu_forward)(ls_queue *, const ls_tensor *x, const ls_tensor *y);
     ls_status (*gelu_backward)(ls_queue *, const ls_tensor *x, const ls_tensor *dy, const ls_tensor *dx);
     ls_status (*swiglu_forward)(ls_queue *, const ls_tensor *gate_up, const ls_tensor *y);

@@ -25,10 +25,11 @@ static ls_attention_rows rows_of(const ls_tensor *t, int64_t row, int64_t head, 
     return (ls_attention_rows){.data = ls_tensor_row(t, row) + head * head_cols, .stride = t->stride};
 }
 
-static ls_attention_head head_of(const attention_job *job, int64_t sequence, int64_t head)
+/* Head `head` of the `queries` rows from `row` on, which are a sequence of their own. */
+static ls_attention_head head_of(const attention_job *job, int64_t row, int64_t queries, int64_t head)
 {
     const ls_attention *a = job->shape;
-    const int64_t row = sequence * a->length, dim = a->head_dim, shared = head / (a->heads / a->kv_heads);
+    const int64_t dim = a->head_dim, shared = head / (a->heads / a->kv_heads);
     return (ls_attention_head){.q = rows_of(job->q, row, head, dim),
                                .k = rows_of(job->k, row, shared, dim),
                                .v = rows_of(job->v, row, shared, dim),
@@ -38,11 +39,43 @@ static ls_attention_head head_of(const attention_job *job, int64_t sequence, int
                                .dq = rows_of(job->dq, row, head, dim),
                                .dk = rows_of(job->dk, row, shared, dim),
                                .dv = rows_of(job->dv, row, shared, dim),
-                               .queries = a->length,
+                               .queries = queries,
                                .first = job->past,
                                .head_dim = dim,
                                .window = a->window,
                                .scale = a->scale};
+}
+
+/* Rows from `row` on, at most `most`, that belong to the same record. */
+static int64_t record_rows(const int32_t *first, int64_t row, int64_t most)
+{
+    int64_t rows = 1;
+    while (rows < most && first[row + rows] == first[row]) {
+        rows++;
+    }
+    return rows;
+}
+
+/*
+ * A tile of 64 rows of a head when sequences hold records. The queries of each record are cut into
+ * blocks from its own first token, as those of a sequence are. The tile computes the blocks that
+ * begin in its rows: no matter where a record lies, its blocks are the same.
+ */
+static void forward_records(const attention_job *job, int64_t number, int64_t tile, float *scratch)
+{
+    const ls_attention *a = job->shape;
+    const int64_t sequence = number / a->heads * a->length, begin = tile * LS_ATTENTION_BLOCK;
+    const int64_t end = ls_min64(begin + LS_ATTENTION_BLOCK, a->length);
+    const int32_t *first = a->first + sequence;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t within = i - first[i];
+        if (within % LS_ATTENTION_BLOCK == 0) {
+            const int64_t rows = record_rows(first, i, ls_min64(LS_ATTENTION_BLOCK, a->length - i));
+            const ls_attention_head head =
+                head_of(job, sequence + first[i], within + rows, number % a->heads);
+            ls_queue_kernels(job->queue)->attention->forward(&head, within / LS_ATTENTION_BLOCK, scratch);
+        }
+    }
 }
 
 static void tile_forward(void *context, int64_t index, uint32_t worker)
@@ -52,14 +85,20 @@ static void tile_forward(void *context, int64_t index, uint32_t worker)
      * keys and go first, so that threads finish together. */
     const int64_t heads = job->shape->heads, number = index / job->blocks;
     const int64_t block = job->blocks - 1 - index % job->blocks;
-    const ls_attention_head head = head_of(job, number / heads, number % heads);
     float *scratch = ls_queue_scratch(job->queue, worker, (size_t)job->scratch_floats * sizeof *scratch);
+    if (job->shape->first) {
+        forward_records(job, number, block, scratch);
+        return;
+    }
+    const int64_t length = job->shape->length;
+    const ls_attention_head head = head_of(job, number / heads * length, length, number % heads);
     ls_queue_kernels(job->queue)->attention->forward(&head, block, scratch);
 }
 
 static ls_status forward_run(attention_job *job)
 {
     const ls_attention *a = job->shape;
+    LS_DCHECK(ls_first_is_valid(a->first, a->sequences * a->length, a->length));
     job->blocks = ls_ceil_div(a->length, LS_ATTENTION_BLOCK);
     job->scratch_floats = ls_attention_forward_scratch(a->head_dim);
     LS_TRY(ls_queue_reserve_scratch(job->queue, (size_t)job->scratch_floats * sizeof(float)));
@@ -88,19 +127,29 @@ int64_t ls_cpu_attention_workspace(const ls_attention *a)
     return a->heads == a->kv_heads ? 0 : 2 * a->sequences * a->length * a->heads * a->head_dim;
 }
 
-static void tile_backward(void *context, int64_t index, uint32_t worker)
+/* Rows [row, row + rows), a sequence or a record of one. */
+static void backward_rows(const attention_job *job, int64_t row, int64_t rows, int64_t number, float *scratch)
 {
-    const attention_job *job = context;
     const int64_t heads = job->shape->heads, dim = job->shape->head_dim;
-    const int64_t sequence = index / heads, number = index % heads;
-    ls_attention_head head = head_of(job, sequence, number);
+    ls_attention_head head = head_of(job, row, rows, number);
     if (job->dk_heads) {
-        const int64_t at = (sequence * job->shape->length * heads + number) * dim;
+        const int64_t at = (row * heads + number) * dim;
         head.dk = (ls_attention_rows){.data = job->dk_heads + at, .stride = heads * dim};
         head.dv = (ls_attention_rows){.data = job->dv_heads + at, .stride = heads * dim};
     }
-    float *scratch = ls_queue_scratch(job->queue, worker, (size_t)job->scratch_floats * sizeof *scratch);
     ls_queue_kernels(job->queue)->attention->backward(&head, scratch);
+}
+
+static void tile_backward(void *context, int64_t index, uint32_t worker)
+{
+    const attention_job *job = context;
+    const ls_attention *a = job->shape;
+    const int64_t begin = index / a->heads * a->length, end = begin + a->length;
+    float *scratch = ls_queue_scratch(job->queue, worker, (size_t)job->scratch_floats * sizeof *scratch);
+    for (int64_t row = begin, rows = 0; row < end; row += rows) {
+        rows = a->first ? record_rows(a->first, row, end - row) : a->length;
+        backward_rows(job, row, rows, index % a->heads, scratch);
+    }
 }
 
 /* dk and dv of a shared head: the sum over the query heads that read it, in order. */

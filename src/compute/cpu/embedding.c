@@ -15,9 +15,10 @@ enum { SLICE_COLS = 64 };
 typedef struct embedding_job {
     const ls_elementwise_kernels *kernels;
     const int32_t *tokens;
-    const ls_tensor *table, *positions; /* gradients in backward */
-    const ls_tensor *rows;              /* out in forward, dout in backward */
-    int64_t positions_per_sequence, first_position, tile_rows;
+    const ls_tensor *table, *position_table; /* gradients in backward */
+    const ls_tensor *rows;                   /* out in forward, dout in backward */
+    const ls_positions *positions;
+    int64_t tile_rows;
 } embedding_job;
 
 static void row_gather(const embedding_job *job, int64_t r)
@@ -26,12 +27,12 @@ static void row_gather(const embedding_job *job, int64_t r)
     LS_ASSERT(job->tokens[r] >= 0 && job->tokens[r] < job->table->rows);
     const float *from = ls_tensor_row(job->table, job->tokens[r]);
     float *out = ls_tensor_row(job->rows, r);
-    if (!ls_tensor_is_present(job->positions)) {
+    if (!ls_tensor_is_present(job->position_table)) {
         memcpy(out, from, (size_t)cols * sizeof *out);
         return;
     }
-    const int64_t position = job->first_position + r % job->positions_per_sequence;
-    job->kernels->add(from, ls_tensor_row(job->positions, position), out, cols);
+    const int64_t position = ls_position_of(job->positions, r);
+    job->kernels->add(from, ls_tensor_row(job->position_table, position), out, cols);
 }
 
 static void tile_gather(void *context, int64_t tile, uint32_t worker)
@@ -45,16 +46,15 @@ static void tile_gather(void *context, int64_t tile, uint32_t worker)
 }
 
 ls_status ls_cpu_embedding_forward(ls_queue *queue, const int32_t *tokens, const ls_tensor *table,
-                                   const ls_tensor *positions, int64_t positions_per_sequence,
-                                   int64_t first_position, const ls_tensor *out)
+                                   const ls_tensor *position_table, const ls_positions *positions,
+                                   const ls_tensor *out)
 {
     embedding_job job = {.kernels = ls_queue_kernels(queue)->elementwise,
                          .tokens = tokens,
                          .table = table,
-                         .positions = positions,
+                         .position_table = position_table,
                          .rows = out,
-                         .positions_per_sequence = positions_per_sequence,
-                         .first_position = first_position,
+                         .positions = positions,
                          .tile_rows = ls_tile_rows(out->cols)};
     ls_queue_run_tiles(queue, ls_ceil_div(out->rows, job.tile_rows), tile_gather, &job);
     return LS_OK;
@@ -78,22 +78,22 @@ static void tile_scatter(void *context, int64_t tile, uint32_t worker)
             LS_ASSERT(job->tokens[r] >= 0 && job->tokens[r] < job->table->rows);
             add_into(job, job->table, job->tokens[r], r, first, cols);
         }
-        if (ls_tensor_is_present(job->positions)) {
-            add_into(job, job->positions, r % job->positions_per_sequence, r, first, cols);
+        if (ls_tensor_is_present(job->position_table)) {
+            add_into(job, job->position_table, ls_position_of(job->positions, r), r, first, cols);
         }
     }
 }
 
 ls_status ls_cpu_embedding_backward(ls_queue *queue, const int32_t *tokens, const ls_tensor *dout,
-                                    int64_t positions_per_sequence, const ls_tensor *dtable,
+                                    const ls_positions *positions, const ls_tensor *dtable,
                                     const ls_tensor *dpositions)
 {
     embedding_job job = {.kernels = ls_queue_kernels(queue)->elementwise,
                          .tokens = tokens,
                          .table = dtable,
-                         .positions = dpositions,
+                         .position_table = dpositions,
                          .rows = dout,
-                         .positions_per_sequence = positions_per_sequence};
+                         .positions = positions};
     ls_queue_run_tiles(queue, ls_ceil_div(dout->cols, SLICE_COLS), tile_scatter, &job);
     return LS_OK;
 }

@@ -14,6 +14,7 @@
 #include "compute/kernels/hash.h"
 #include "compute/kernels/linear.h"
 #include "compute/kernels/norm.h"
+#include "compute/kernels/positions.h"
 #include "compute/kernels/tree_sum.h"
 
 /* ---- queue.c, peak.c ---- */
@@ -43,11 +44,10 @@ LS_MUST_CHECK ls_status ls_cpu_adamw(ls_queue *queue, const ls_adamw_factors *fa
 /* ---- embedding.c, norm.c, rotary.c, activation.c, cross_entropy.c ---- */
 
 LS_MUST_CHECK ls_status ls_cpu_embedding_forward(ls_queue *queue, const int32_t *tokens,
-                                                 const ls_tensor *table, const ls_tensor *positions,
-                                                 int64_t positions_per_sequence, int64_t first_position,
-                                                 const ls_tensor *out);
+                                                 const ls_tensor *table, const ls_tensor *position_table,
+                                                 const ls_positions *positions, const ls_tensor *out);
 LS_MUST_CHECK ls_status ls_cpu_embedding_backward(ls_queue *queue, const int32_t *tokens,
-                                                  const ls_tensor *dout, int64_t positions_per_sequence,
+                                                  const ls_tensor *dout, const ls_positions *positions,
                                                   const ls_tensor *dtable, const ls_tensor *dpositions);
 LS_MUST_CHECK ls_status ls_cpu_norm_forward(ls_queue *queue, const ls_norm *norm, const ls_tensor *x,
                                             const ls_tensor *y, const ls_tensor *mean, const ls_tensor *rstd);
@@ -63,8 +63,8 @@ LS_MUST_CHECK ls_status ls_cpu_norm_backward(ls_queue *queue, const ls_norm *nor
                                              const ls_tensor *workspace);
 int64_t ls_cpu_norm_workspace(int64_t n, int64_t cols, int64_t groups);
 LS_MUST_CHECK ls_status ls_cpu_rotary(ls_queue *queue, const ls_tensor *x, int64_t heads, int64_t head_dim,
-                                      int64_t positions_per_sequence, int64_t first_position,
-                                      const ls_tensor *cosine, const ls_tensor *sine, bool backward);
+                                      const ls_positions *positions, const ls_tensor *cosine,
+                                      const ls_tensor *sine, bool backward);
 LS_MUST_CHECK ls_status ls_cpu_gelu_forward(ls_queue *queue, const ls_tensor *x, const ls_tensor *y);
 LS_MUST_CHECK ls_status ls_cpu_gelu_backward(ls_queue *queue, const ls_tensor *x, const ls_tensor *dy,
                                              const ls_tensor *dx);

@@ -150,11 +150,20 @@ static ls_status forward_launch(ls_queue_cuda *queue, const ls_attention *a, boo
     return ls_cuda_launch(queue, (ls_cuda_kernel){"attention", tiling->forward}, grid, arguments);
 }
 
+static ls_status refuse_records(const ls_attention *a)
+{
+    return a->first ? ls_fail(LS_ERR_UNSUPPORTED,
+                              "attention within records has no kernel for a GPU yet: set train.device: cpu "
+                              "and train.precision: fp32")
+                    : LS_OK;
+}
+
 ls_status ls_cuda_attention_forward(ls_queue *queue, const ls_attention *a, const ls_tensor *q,
                                     const ls_tensor *k, const ls_tensor *v, const ls_tensor *out,
                                     const ls_tensor *lse)
 {
     const ls_tensor *tensors[] = {q, k, v, out};
+    LS_TRY(refuse_records(a));
     if (sm90_takes(ls_cuda_of(queue), a, tensors, 4)) {
         return ls_cuda_attention_forward_sm90(queue, a, q, k, v, out, lse);
     }

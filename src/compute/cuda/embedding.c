@@ -12,27 +12,28 @@ static ls_cuda_kernel kernel(const char *name)
 }
 
 ls_status ls_cuda_embedding_forward(ls_queue *queue, const int32_t *tokens, const ls_tensor *table,
-                                    const ls_tensor *positions, int64_t positions_per_sequence,
-                                    int64_t first_position, const ls_tensor *out)
+                                    const ls_tensor *position_table, const ls_positions *positions,
+                                    const ls_tensor *out)
 {
     LS_ASSERT(table->dtype == out->dtype && (out->dtype == LS_F32 || out->dtype == LS_BF16));
-    LS_ASSERT(!ls_tensor_is_present(positions) || positions->dtype == out->dtype);
-    const bool has_positions = ls_tensor_is_present(positions);
+    LS_ASSERT(!ls_tensor_is_present(position_table) || position_table->dtype == out->dtype);
+    const bool has_positions = ls_tensor_is_present(position_table);
     const ls_gather_args args = {
         .tokens = tokens,
         .table = table->data,
-        .positions = has_positions ? positions->data : NULL,
+        .positions = has_positions ? position_table->data : NULL,
         .out = out->data,
         .rows = out->rows,
         .cols = out->cols,
         .vocab = table->rows,
         .table_stride = table->stride,
-        .positions_stride = has_positions ? positions->stride : 0,
+        .positions_stride = has_positions ? position_table->stride : 0,
         .out_stride = out->stride,
-        .positions_per_sequence = positions_per_sequence,
-        .first_position = first_position,
+        .positions_per_sequence = positions->length,
+        .first_position = positions->past,
+        .first = positions->first,
         .aligned = ls_cuda_rows_are_aligned(table, 16) && ls_cuda_rows_are_aligned(out, 16) &&
-                   (!has_positions || ls_cuda_rows_are_aligned(positions, 16)),
+                   (!has_positions || ls_cuda_rows_are_aligned(position_table, 16)),
     };
     const ls_cuda_grid grid = {.x = ls_cuda_blocks(out->rows, LS_GATHER_ROWS), .threads = LS_GATHER_THREADS};
     if (out->rows == 0) {
@@ -92,12 +93,29 @@ static int32_t bits_below(int64_t limit)
     return bits;
 }
 
-/* Sorts rows 0 .. rows - 1 by token. *sorted_out: which of the two buffers has the result. */
-static ls_status sort_rows(ls_queue_cuda *q, const int32_t *tokens, int64_t rows, int64_t vocab,
+/* What rows are added by: their tokens, or, if these are NULL, their positions. */
+typedef struct row_keys {
+    const int32_t *tokens;
+    const ls_positions *positions;
+} row_keys;
+
+/* Tokens are memory of the host: it is read once. */
+static ls_status write_keys(ls_queue_cuda *q, const row_keys *from, int64_t rows, int32_t *keys)
+{
+    if (from->tokens) {
+        return ls_queue_move(&q->base, keys, from->tokens, (size_t)rows * sizeof *keys);
+    }
+    const ls_position_keys_args args = {
+        .first = from->positions->first, .keys = keys, .rows = rows, .length = from->positions->length};
+    const ls_cuda_grid grid = {.x = ls_cuda_blocks(rows, LS_GATHER_THREADS), .threads = LS_GATHER_THREADS};
+    return ls_cuda_launch(q, kernel("position_keys"), grid, &args);
+}
+
+/* Sorts rows 0 .. rows - 1 by key. *sorted_out: which of the two buffers has the result. */
+static ls_status sort_rows(ls_queue_cuda *q, const row_keys *keys, int64_t rows, int64_t vocab,
                            const backward_scratch *s, int *sorted_out)
 {
-    /* Tokens are memory of the host: it is read once. */
-    LS_TRY(ls_queue_move(&q->base, s->keys[0], tokens, (size_t)rows * sizeof *tokens));
+    LS_TRY(write_keys(q, keys, rows, s->keys[0]));
     const int32_t bits = bits_below(vocab);
     const int32_t passes = (bits + LS_SORT_DIGIT_BITS_MAX - 1) / LS_SORT_DIGIT_BITS_MAX;
     const int32_t digit_bits = (bits + passes - 1) / passes;
@@ -135,7 +153,7 @@ static bool runs_are_aligned(const ls_tensor *dout, const ls_tensor *gradient)
            ls_cuda_rows_are_aligned(gradient, 16);
 }
 
-static ls_status add_tokens(ls_queue_cuda *q, const int32_t *tokens, const ls_tensor *dout,
+static ls_status add_by_key(ls_queue_cuda *q, const row_keys *keys, const ls_tensor *dout,
                             const ls_tensor *dtable)
 {
     LS_ASSERT(dout->rows <= INT32_MAX && dtable->rows <= INT32_MAX);
@@ -144,7 +162,7 @@ static ls_status add_tokens(ls_queue_cuda *q, const int32_t *tokens, const ls_te
     int sorted = 0;
     LS_TRY(ls_cuda_scratch(q, scratch_lay_out(NULL, dout->rows, dout->cols, &s), &memory));
     (void)scratch_lay_out(memory, dout->rows, dout->cols, &s);
-    LS_TRY(sort_rows(q, tokens, dout->rows, dtable->rows, &s, &sorted));
+    LS_TRY(sort_rows(q, keys, dout->rows, dtable->rows, &s, &sorted));
     const ls_scatter_args args = {.keys = s.keys[sorted],
                                   .rows = s.rows[sorted],
                                   .count = dout->rows,
@@ -162,24 +180,26 @@ static ls_status add_tokens(ls_queue_cuda *q, const int32_t *tokens, const ls_te
     return ls_cuda_launch(q, kernel("scatter_spans"), grid, &args);
 }
 
-static ls_status add_positions(ls_queue_cuda *q, const ls_tensor *dout, int64_t positions_per_sequence,
+static ls_status add_positions(ls_queue_cuda *q, const ls_tensor *dout, const ls_positions *positions,
                                const ls_tensor *dpositions)
 {
+    if (positions->first) {
+        return add_by_key(q, &(row_keys){.positions = positions}, dout, dpositions);
+    }
     const ls_positions_args args = {.dout = dout->data,
                                     .dpositions = dpositions->data,
                                     .rows = dout->rows,
                                     .cols = dout->cols,
-                                    .positions_per_sequence = positions_per_sequence,
+                                    .positions_per_sequence = positions->length,
                                     .dout_stride = dout->stride,
                                     .dpositions_stride = dpositions->stride,
                                     .aligned = runs_are_aligned(dout, dpositions)};
-    const int64_t positions = dout->rows < positions_per_sequence ? dout->rows : positions_per_sequence;
     return ls_cuda_launch(q, kernel(dout->dtype == LS_F32 ? "positions_f32" : "positions_bf16"),
-                          sliced_grid(positions, dout->cols), &args);
+                          sliced_grid(ls_min64(dout->rows, positions->length), dout->cols), &args);
 }
 
 ls_status ls_cuda_embedding_backward(ls_queue *queue, const int32_t *tokens, const ls_tensor *dout,
-                                     int64_t positions_per_sequence, const ls_tensor *dtable,
+                                     const ls_positions *positions, const ls_tensor *dtable,
                                      const ls_tensor *dpositions)
 {
     LS_ASSERT(dout->dtype == LS_F32 || dout->dtype == LS_BF16);
@@ -189,9 +209,8 @@ ls_status ls_cuda_embedding_backward(ls_queue *queue, const int32_t *tokens, con
         return LS_OK;
     }
     if (ls_tensor_is_present(dtable)) {
-        LS_TRY(add_tokens(ls_cuda_of(queue), tokens, dout, dtable));
+        LS_TRY(add_by_key(ls_cuda_of(queue), &(row_keys){.tokens = tokens}, dout, dtable));
     }
-    return ls_tensor_is_present(dpositions)
-               ? add_positions(ls_cuda_of(queue), dout, positions_per_sequence, dpositions)
-               : LS_OK;
+    return ls_tensor_is_present(dpositions) ? add_positions(ls_cuda_of(queue), dout, positions, dpositions)
+                                            : LS_OK;
 }

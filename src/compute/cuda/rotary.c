@@ -7,14 +7,14 @@
 #include "compute/cuda/vector.h"
 
 ls_status ls_cuda_rotary(ls_queue *queue, const ls_tensor *x, int64_t heads, int64_t head_dim,
-                         int64_t positions_per_sequence, int64_t first_position, const ls_tensor *cosine,
-                         const ls_tensor *sine, bool backward)
+                         const ls_positions *positions, const ls_tensor *cosine, const ls_tensor *sine,
+                         bool backward)
 {
     const int64_t half = head_dim / 2, half_octets = (half + 7) / 8;
     const int64_t row_threads = half_octets * ((heads + LS_ROTARY_HEADS - 1) / LS_ROTARY_HEADS);
     const int64_t threads = x->rows * row_threads;
     LS_ASSERT(threads <= UINT32_MAX - LS_ROTARY_THREADS && x->cols <= INT32_MAX);
-    LS_ASSERT(positions_per_sequence <= UINT32_MAX);
+    LS_ASSERT(positions->length <= UINT32_MAX);
     if (threads == 0) {
         return LS_OK;
     }
@@ -25,8 +25,9 @@ ls_status ls_cuda_rotary(ls_queue *queue, const ls_tensor *x, int64_t heads, int
         .stride = x->stride,
         .cosine_stride = cosine->stride,
         .sine_stride = sine->stride,
-        .positions_per_sequence = (uint32_t)positions_per_sequence,
-        .first_position = first_position,
+        .positions_per_sequence = (uint32_t)positions->length,
+        .first_position = positions->past,
+        .first = positions->first,
         .heads = (int32_t)heads,
         .half = (int32_t)half,
         .half_octets = (uint32_t)half_octets,

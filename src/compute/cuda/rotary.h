@@ -8,7 +8,7 @@
 #include "compute/kernels/rotary.h"
 
 LS_MUST_CHECK ls_status ls_cuda_rotary(ls_queue *queue, const ls_tensor *x, int64_t heads, int64_t head_dim,
-                                       int64_t positions_per_sequence, int64_t first_position,
-                                       const ls_tensor *cosine, const ls_tensor *sine, bool backward);
+                                       const ls_positions *positions, const ls_tensor *cosine,
+                                       const ls_tensor *sine, bool backward);
 
 #endif

@@ -61,7 +61,7 @@ ls_status ls_attention_decode(ls_queue *queue, const ls_attention *a, const ls_t
     const ls_dtype dtype = ls_kernel_dtype(queue, q);
     const int64_t capacity = k_cache->rows, narrow = a->kv_heads * a->head_dim;
     check_attention(a, past + a->length);
-    LS_ASSERT(a->sequences == 1 && past >= 0 && past + a->length <= capacity);
+    LS_ASSERT(a->sequences == 1 && !a->first && past >= 0 && past + a->length <= capacity);
     LS_ASSERT(is_wide(a, q, dtype) && is_wide(a, out, dtype));
     LS_ASSERT(ls_tensor_is(k_cache, dtype, capacity, narrow) &&
               ls_tensor_is(v_cache, dtype, capacity, narrow));

@@ -6,6 +6,8 @@
  * q and out are (n, heads * head_dim), k and v (n, kv_heads * head_dim), with n = sequences *
  * length. The rows of a sequence are adjacent. Query head h reads key head h / (heads / kv_heads).
  * Position i attends to positions max(0, i - window + 1) .. i, or to all up to i if window is 0.
+ * With `first`, it attends to those of its record only. What the other records hold changes no bit
+ * of a record's results; on the CPU, they are also those of the record as a sequence of its own.
  *
  *   out_i = sum_j softmax_j(scale q_i . k_j) v_j          lse_i = log sum_j exp(scale q_i . k_j)
  *
@@ -15,6 +17,7 @@
 #ifndef LS_COMPUTE_KERNELS_ATTENTION_H
 #define LS_COMPUTE_KERNELS_ATTENTION_H
 
+#include "compute/kernels/positions.h"
 #include "compute/queue.h"
 
 typedef struct ls_attention {
@@ -25,6 +28,9 @@ typedef struct ls_attention {
     int64_t window;
     /* Usually 1 / sqrt(head_dim). */
     float scale;
+    /* As in compute/kernels/positions.h, n entries. NULL: every sequence is one record. Decode
+     * takes no records. */
+    const int32_t *first;
 } ls_attention;
 
 /*

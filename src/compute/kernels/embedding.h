@@ -5,23 +5,23 @@
 #ifndef LS_COMPUTE_KERNELS_EMBEDDING_H
 #define LS_COMPUTE_KERNELS_EMBEDDING_H
 
+#include "compute/kernels/positions.h"
 #include "compute/queue.h"
 
 /*
- * out (n, c) = table[token], plus positions[position] if present. tokens holds n ids, each in [0,
- * table.rows), which the CPU asserts; it may be shared memory (compute/queue.h). positions is
- * (context, c), or has data NULL for none. Row r has position first_position + r %
- * positions_per_sequence.
+ * out (n, c) = table[token], plus position_table[position] if present. tokens holds n ids, each in
+ * [0, table.rows), which the CPU asserts; it may be shared memory (compute/queue.h). position_table
+ * is (context, c), or has data NULL for none.
  */
 LS_MUST_CHECK ls_status ls_embedding_forward(ls_queue *queue, const int32_t *tokens, const ls_tensor *table,
-                                             const ls_tensor *positions, int64_t positions_per_sequence,
-                                             int64_t first_position, const ls_tensor *out);
+                                             const ls_tensor *position_table, const ls_positions *positions,
+                                             const ls_tensor *out);
 
 /* dtable[token] += dout, row by row, so a repeated token adds in one fixed order. dpositions is the
  * same for positions. Either is skipped if absent. Both are float32 and always added to, so the
  * caller clears them before the first use. */
 LS_MUST_CHECK ls_status ls_embedding_backward(ls_queue *queue, const int32_t *tokens, const ls_tensor *dout,
-                                              int64_t positions_per_sequence, const ls_tensor *dtable,
+                                              const ls_positions *positions, const ls_tensor *dtable,
                                               const ls_tensor *dpositions);
 
 #endif

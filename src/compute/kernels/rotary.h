@@ -11,16 +11,16 @@
 #ifndef LS_COMPUTE_KERNELS_ROTARY_H
 #define LS_COMPUTE_KERNELS_ROTARY_H
 
+#include "compute/kernels/positions.h"
 #include "compute/queue.h"
 
 /*
- * Rotates x (n, heads * head_dim) in place. Row r has position first_position + r %
- * positions_per_sequence. cosine and sine are tables (positions, head_dim / 2) that hold every
- * position used. With `backward` the rotation is the other way, the transpose, which turns dy into
- * dx.
+ * Rotates x (n, heads * head_dim) in place, each row by its position. cosine and sine are tables
+ * (positions, head_dim / 2) that hold every position used. With `backward` the rotation is the
+ * other way, the transpose, which turns dy into dx.
  */
 LS_MUST_CHECK ls_status ls_rotary_apply(ls_queue *queue, const ls_tensor *x, int64_t heads, int64_t head_dim,
-                                        int64_t positions_per_sequence, int64_t first_position,
-                                        const ls_tensor *cosine, const ls_tensor *sine, bool backward);
+                                        const ls_positions *positions, const ls_tensor *cosine,
+                                        const ls_tensor *sine, bool backward);
 
 #endif

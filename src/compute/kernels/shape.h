@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "compute/backend.h"
+#include "compute/kernels/positions.h"
 
 static inline bool ls_tensor_is_present(const ls_tensor *t)
 {
@@ -38,6 +39,11 @@ static inline ls_dtype ls_kernel_dtype(const ls_queue *queue, const ls_tensor *t
 {
     LS_ASSERT(t->dtype == LS_F32 || (t->dtype == LS_BF16 && queue->backend->device != LS_DEVICE_CPU));
     return t->dtype;
+}
+
+static inline bool ls_positions_are_valid(const ls_positions *p)
+{
+    return p->length >= 1 && p->past >= 0 && (p->past == 0 || !p->first);
 }
 
 static inline int64_t ls_ceil_div(int64_t a, int64_t b)

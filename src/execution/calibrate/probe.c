@@ -259,14 +259,14 @@ static ls_status run_embedding_forward(ls_probe_bench *b)
 {
     const int64_t rows = rows_of(b), cols = size_of(b, 1);
     const ls_tensor table = in(b, VOCAB, cols), none = {0}, y = out(b, rows, cols);
-    return ls_embedding_forward(b->queue, b->tokens, &table, &none, rows, 0, &y);
+    return ls_embedding_forward(b->queue, b->tokens, &table, &none, &(ls_positions){.length = rows}, &y);
 }
 
 static ls_status run_embedding_backward(ls_probe_bench *b)
 {
     const int64_t rows = rows_of(b), cols = size_of(b, 1);
     const ls_tensor dtable = out(b, VOCAB, cols), none = {0}, dy = in(b, rows, cols);
-    return ls_embedding_backward(b->queue, b->tokens, &dy, rows, &dtable, &none);
+    return ls_embedding_backward(b->queue, b->tokens, &dy, &(ls_positions){.length = rows}, &dtable, &none);
 }
 
 enum { HEAD_DIM = 64, LENGTH = 256, WIDTH = 1024 };
@@ -277,7 +277,8 @@ static ls_status run_rotary(ls_probe_bench *b)
     const int64_t rows = size_of(b, 0) / WIDTH;
     const ls_tensor x = ls_tensor_columns(out(b, rows, WIDTH * 3 / 2), 0, WIDTH);
     const ls_tensor cosine = in(b, LENGTH, HEAD_DIM / 2), sine = in(b, LENGTH, HEAD_DIM / 2);
-    return ls_rotary_apply(b->queue, &x, WIDTH / HEAD_DIM, HEAD_DIM, LENGTH, 0, &cosine, &sine, false);
+    return ls_rotary_apply(b->queue, &x, WIDTH / HEAD_DIM, HEAD_DIM, &(ls_positions){.length = LENGTH},
+                           &cosine, &sine, false);
 }
 
 static ls_status run_gelu_forward(ls_probe_bench *b)

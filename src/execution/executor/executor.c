@@ -82,20 +82,38 @@ static int64_t batch_rows(const ls_executor *e)
     return e->plan->options.sequences * e->plan->options.length;
 }
 
-static int64_t first_position(const ls_executor *e)
+static size_t first_bytes(const ls_executor *e)
 {
-    return e->cache ? e->cache->length : 0;
+    return (size_t)batch_rows(e) * sizeof *e->first;
+}
+
+/* Where records begin, in memory of the device. NULL: the batch has none. */
+static const int32_t *first_of(const ls_executor *e, const ls_executor_batch *batch)
+{
+    return batch->first ? e->first : NULL;
+}
+
+static ls_positions positions_of(const ls_executor *e, const ls_executor_batch *batch)
+{
+    return (ls_positions){.length = e->plan->options.length,
+                          .past = e->cache ? e->cache->length : 0,
+                          .first = first_of(e, batch)};
 }
 
 /* ---- embedding ---- */
 
+/* The first step of a micro-batch, so it also brings to the device what later ones need. */
 static ls_status embedding_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
+    if (batch->first) {
+        LS_DCHECK(ls_first_is_valid(batch->first, batch_rows(e), e->plan->options.length));
+        LS_TRY(ls_queue_move(e->queue, e->first, batch->first, first_bytes(e)));
+    }
     const ls_tensor table = parameter_view(e, weights_of(e, batch->weights), op->weight);
-    const ls_tensor positions = parameter_view(e, weights_of(e, batch->weights), op->bias);
+    const ls_tensor position_table = parameter_view(e, weights_of(e, batch->weights), op->bias);
+    const ls_positions positions = positions_of(e, batch);
     const ls_tensor out = ls_executor_value(e, op->out[0]);
-    return ls_embedding_forward(e->queue, batch->tokens, &table, &positions, e->plan->options.length,
-                                first_position(e), &out);
+    return ls_embedding_forward(e->queue, batch->tokens, &table, &position_table, &positions, &out);
 }
 
 static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -112,8 +130,8 @@ static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_ex
         }
     }
     const ls_tensor dout = ls_executor_value(e, op->dout[0]);
-    return ls_embedding_backward(e->queue, batch->tokens, &dout, e->plan->options.length, &dtable,
-                                 &dpositions);
+    const ls_positions positions = positions_of(e, batch);
+    return ls_embedding_backward(e->queue, batch->tokens, &dout, &positions, &dtable, &dpositions);
 }
 
 /* ---- norms ---- */
@@ -284,28 +302,27 @@ static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const l
 
 /* ---- rotary and attention ---- */
 
-static ls_status rotary_of(ls_executor *e, int32_t value, bool backward)
+static ls_status rotary_of(ls_executor *e, int32_t value, const ls_executor_batch *batch, bool backward)
 {
     const ls_model_config *config = &e->plan->config;
     const int64_t heads = config->heads + config->kv_heads;
     const ls_tensor qk = ls_tensor_columns(ls_executor_value(e, value), 0, heads * config->head_dim);
-    return ls_rotary_apply(e->queue, &qk, heads, config->head_dim, e->plan->options.length, first_position(e),
-                           &e->cosine, &e->sine, backward);
+    const ls_positions positions = positions_of(e, batch);
+    return ls_rotary_apply(e->queue, &qk, heads, config->head_dim, &positions, &e->cosine, &e->sine,
+                           backward);
 }
 
 static ls_status rotary_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    (void)batch;
-    return rotary_of(e, op->in[0], false);
+    return rotary_of(e, op->in[0], batch, false);
 }
 
 static ls_status rotary_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    (void)batch;
-    return rotary_of(e, op->din[0], true);
+    return rotary_of(e, op->din[0], batch, true);
 }
 
-static ls_attention attention_of(const ls_executor *e, const ls_op *op)
+static ls_attention attention_of(const ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     const ls_model_config *config = &e->plan->config;
     return (ls_attention){
@@ -316,6 +333,7 @@ static ls_attention attention_of(const ls_executor *e, const ls_op *op)
         .head_dim = config->head_dim,
         .window = op->window,
         .scale = (float)(1.0 / sqrt((double)config->head_dim)),
+        .first = first_of(e, batch),
     };
 }
 
@@ -342,8 +360,7 @@ static ls_status cache_append(ls_executor *e, int32_t layer, const ls_tensor *k,
 
 static ls_status attention_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    (void)batch;
-    const ls_attention attention = attention_of(e, op);
+    const ls_attention attention = attention_of(e, op, batch);
     ls_tensor q, k, v;
     attention_views(e, op->in, &q, &k, &v);
     const ls_tensor out = ls_executor_value(e, op->out[0]), lse = ls_executor_value(e, op->stats[0]);
@@ -357,8 +374,7 @@ static ls_status attention_forward(ls_executor *e, const ls_op *op, const ls_exe
 
 static ls_status attention_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    (void)batch;
-    const ls_attention attention = attention_of(e, op);
+    const ls_attention attention = attention_of(e, op, batch);
     ls_tensor q, k, v, dq, dk, dv;
     attention_views(e, op->in, &q, &k, &v);
     attention_views(e, op->din, &dq, &dk, &dv);
@@ -594,7 +610,11 @@ ls_status ls_executor_init(ls_executor *e, ls_queue *queue, const ls_plan *plan,
     void *memory = NULL;
     LS_TRY(ls_device_alloc(queue, e->arena_bytes, &memory));
     e->arena = memory;
-    const ls_status status = rope_tables_init(e, positions);
+    ls_status status = ls_device_alloc(queue, first_bytes(e), &memory);
+    if (status == LS_OK) {
+        e->first = memory;
+        status = rope_tables_init(e, positions);
+    }
     if (status != LS_OK) {
         ls_executor_release(e);
     }
@@ -605,6 +625,9 @@ void ls_executor_release(ls_executor *e)
 {
     if (e->arena) {
         ls_device_free(e->queue, e->arena, e->arena_bytes);
+    }
+    if (e->first) {
+        ls_device_free(e->queue, e->first, first_bytes(e));
     }
     if (e->cosine.data) {
         ls_device_free(e->queue, e->cosine.data, e->rope_bytes);

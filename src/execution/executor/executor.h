@@ -30,6 +30,7 @@ typedef struct ls_executor {
     size_t arena_bytes;
     ls_tensor cosine, sine; /* rotary tables, owned; absent without rotary positions */
     size_t rope_bytes;
+    int32_t *first;     /* device memory, owned: that of the batch, per token of the plan */
     ls_kv_cache *cache; /* borrowed; set while generating, else NULL */
 } ls_executor;
 

@@ -49,7 +49,8 @@ static void row64(const attention_case *c, int64_t r, int64_t h, double *out, do
     const ls_attention *a = &c->shape;
     const int64_t cols = c->qkv.t.cols, d = a->head_dim, i = r % a->length, base = r - i;
     const int64_t shared = h / (a->heads / a->kv_heads);
-    const int64_t first = a->window > 0 && i - a->window + 1 > 0 ? i - a->window + 1 : 0;
+    const int64_t reached = a->window > 0 && i - a->window + 1 > 0 ? i - a->window + 1 : 0;
+    const int64_t first = a->first && a->first[r] > reached ? a->first[r] : reached;
     const double *q = c->x64 + r * cols + h * d;
     const double *k = c->x64 + (a->heads + shared) * d, *v = k + a->kv_heads * d;
     double p[512], top = -INFINITY, sum = 0.0;
@@ -171,6 +172,89 @@ static void attention_matches_float64(void **state)
     }
 }
 
+/* ---- records ---- */
+
+/* Cuts every sequence into records of 1 to `longest` tokens. */
+static void cut_records(const ls_attention *a, int64_t longest, uint64_t seed, int32_t *first)
+{
+    for (int64_t r = 0, end = 0; r < a->sequences * a->length; r++) {
+        const int64_t token = r % a->length;
+        const bool begins = token == 0 || token == end;
+        end = begins ? token + ck_between(seed, (uint64_t)r, 1, longest) : end;
+        first[r] = begins ? (int32_t)token : first[r - 1];
+    }
+    assert_true(ls_first_is_valid(first, a->sequences * a->length, a->length));
+}
+
+static void expect_same_rows(const ck_tensor *packed, int64_t row, const ck_tensor *alone, const char *what)
+{
+    for (int64_t i = 0; i < alone->t.rows * alone->t.cols; i++) {
+        const int64_t r = i / alone->t.cols, col = i % alone->t.cols;
+        const double got = ck_at(packed, row + r, col), want = ck_at(alone, r, col);
+        if (memcmp(&got, &want, sizeof got) != 0) {
+            fail_msg("%s: row %lld column %lld is %.9g packed and %.9g alone", what, (long long)(row + r),
+                     (long long)col, got, want);
+        }
+    }
+}
+
+/* Runs rows [row, row + rows) as a sequence of their own. */
+static void check_alone(const attention_case *packed, int64_t row, int64_t rows)
+{
+    ls_attention a = packed->shape;
+    a.sequences = 1;
+    a.length = rows;
+    a.first = NULL;
+    attention_case c = case_make(a, 3);
+    for (int64_t i = 0; i < rows; i++) {
+        memcpy(ls_tensor_at(&c.qkv.t, i, 0), ls_tensor_at(&packed->qkv.t, row + i, 0),
+               (size_t)c.qkv.t.cols * sizeof(float));
+        memcpy(ls_tensor_at(&c.dout.t, i, 0), ls_tensor_at(&packed->dout.t, row + i, 0),
+               (size_t)c.dout.t.cols * sizeof(float));
+    }
+    run_forward(ck_queue(0, 1), &c);
+    run_backward(ck_queue(0, 1), &c);
+    expect_same_rows(&packed->out, row, &c.out, "attention out");
+    expect_same_rows(&packed->lse, row, &c.lse, "attention lse");
+    expect_same_rows(&packed->dqkv, row, &c.dqkv, "attention gradients");
+    case_release(&c);
+}
+
+static void attention_of_a_record_has_the_bits_of_the_record_alone(void **state)
+{
+    (void)state;
+    const struct {
+        ls_attention shape;
+        int64_t longest, probes;
+    } cases[] = {
+        {{.sequences = 2, .length = 9, .heads = 2, .kv_heads = 1, .head_dim = 6}, 1, 100},
+        {{.sequences = 2, .length = 37, .heads = 2, .kv_heads = 1, .head_dim = 6}, 5, 100},
+        {{.sequences = 1, .length = 150, .heads = 4, .kv_heads = 2, .head_dim = 34}, 90, 60},
+        {{.sequences = 3, .length = 201, .heads = 1, .kv_heads = 1, .head_dim = 16}, 140, 40},
+        {{.sequences = 1, .length = 300, .heads = 2, .kv_heads = 2, .head_dim = 16, .window = 33}, 150, 40},
+        {{.sequences = 1, .length = 260, .heads = 3, .kv_heads = 1, .head_dim = 48, .window = 3}, 64, 40},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_attention a = cases[i].shape;
+        const int64_t n = a.sequences * a.length;
+        int32_t first[1024];
+        cut_records(&a, cases[i].longest, i + 1, first);
+        a.first = first;
+        attention_case c = case_make(a, i);
+        check_forward(&c);
+        check_backward(&c, cases[i].probes);
+        int64_t records = 0;
+        for (int64_t row = 0, rows = 0; row < n; row += rows, records++) {
+            for (rows = 1; row + rows < n && first[row + rows] != (row + rows) % a.length;) {
+                rows++;
+            }
+            check_alone(&c, row, rows);
+        }
+        assert_true(records > a.sequences);
+        case_release(&c);
+    }
+}
+
 static void run_decode(ls_queue *queue, void *context)
 {
     attention_case *c = context;
@@ -212,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_matches_float64),
+        cmocka_unit_test(attention_of_a_record_has_the_bits_of_the_record_alone),
         cmocka_unit_test(attention_decode_gives_the_bits_of_forward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

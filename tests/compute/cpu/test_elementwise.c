@@ -82,7 +82,8 @@ typedef struct rotary_case {
 static void run_rotary(ls_queue *queue, void *context)
 {
     rotary_case *c = context;
-    assert_int_equal(ls_rotary_apply(queue, &c->x.t, c->heads, c->head_dim, c->per_sequence, c->first,
+    assert_int_equal(ls_rotary_apply(queue, &c->x.t, c->heads, c->head_dim,
+                                     &(ls_positions){.length = c->per_sequence, .past = c->first},
                                      &c->cosine.t, &c->sine.t, c->backward),
                      LS_OK);
 }
@@ -132,10 +133,11 @@ static void run_embedding(ls_queue *queue, void *context)
     embedding_case *c = context;
     const ls_tensor absent = {0};
     assert_int_equal(ls_embedding_forward(queue, c->tokens, &c->table.t,
-                                          c->with_positions ? &c->positions.t : &absent, c->per_sequence, 2,
-                                          &c->out.t),
+                                          c->with_positions ? &c->positions.t : &absent,
+                                          &(ls_positions){.length = c->per_sequence, .past = 2}, &c->out.t),
                      LS_OK);
-    assert_int_equal(ls_embedding_backward(queue, c->tokens, &c->dout.t, c->per_sequence, &c->dtable.t,
+    assert_int_equal(ls_embedding_backward(queue, c->tokens, &c->dout.t,
+                                           &(ls_positions){.length = c->per_sequence}, &c->dtable.t,
                                            c->with_positions ? &c->dpositions.t : &absent),
                      LS_OK);
 }

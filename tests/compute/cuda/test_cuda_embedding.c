@@ -47,7 +47,7 @@ static void forward_is_exact(const embedding_case *c)
     }
     const ls_tensor none = {.dtype = c->dtype};
     CUDA_OK(ls_embedding_forward(cuda_queue(), tokens, &table.t, c->positions ? &positions.t : &none,
-                                 c->sequence, c->first_position, &out.t));
+                                 &(ls_positions){.length = c->sequence, .past = c->first_position}, &out.t));
     cuda_matrix_check(&out, wanted, 0.0, "embedding");
     cuda_matrix_free(&table);
     cuda_matrix_free(&positions);
@@ -79,8 +79,9 @@ static void run_backward(void *context)
 {
     const backward_call *call = context;
     const ls_tensor none = {.dtype = LS_F32};
-    CUDA_OK(ls_embedding_backward(cuda_queue(), call->tokens, &call->dout.t, call->c->sequence,
-                                  &call->dtable.t, call->c->positions ? &call->dpositions.t : &none));
+    CUDA_OK(ls_embedding_backward(cuda_queue(), call->tokens, &call->dout.t,
+                                  &(ls_positions){.length = call->c->sequence}, &call->dtable.t,
+                                  call->c->positions ? &call->dpositions.t : &none));
 }
 
 static void backward_is_close(const embedding_case *c)
@@ -147,7 +148,8 @@ static void embedding_backward_sums_in_the_order_of_the_rows(void **state)
     memset(dtable.x, 0, 12 * sizeof *dtable.x);
     cuda_matrix_write(&dout);
     cuda_matrix_write(&dtable);
-    CUDA_OK(ls_embedding_backward(cuda_queue(), tokens, &dout.t, 4, &dtable.t, &none));
+    CUDA_OK(
+        ls_embedding_backward(cuda_queue(), tokens, &dout.t, &(ls_positions){.length = 4}, &dtable.t, &none));
     const double wanted[12] = {[8] = 1.0, 1.0, 1.0, 1.0};
     cuda_matrix_check(&dtable, wanted, 0.0, "gradient of the table");
     cuda_matrix_free(&dout);

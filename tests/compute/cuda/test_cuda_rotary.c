@@ -14,8 +14,9 @@ typedef struct rotary_case {
 static void run(void *context)
 {
     rotary_case *c = context;
-    CUDA_OK(ls_rotary_apply(cuda_queue(), &c->x, c->heads, c->head_dim, c->positions_per_sequence,
-                            c->first_position, &c->cosine.t, &c->sine.t, c->backward));
+    CUDA_OK(ls_rotary_apply(cuda_queue(), &c->x, c->heads, c->head_dim,
+                            &(ls_positions){.length = c->positions_per_sequence, .past = c->first_position},
+                            &c->cosine.t, &c->sine.t, c->backward));
 }
 
 /* Tables of angles as a model has them. */

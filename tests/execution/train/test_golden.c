@@ -31,6 +31,7 @@ typedef struct golden {
     ls_queue *queue;
     ls_state state;
     int32_t tokens[SEQUENCES * LENGTH], targets[SEQUENCES * LENGTH];
+    const int32_t *first; /* NULL: no records */
     float losses[SEQUENCES * LENGTH];
 } golden;
 
@@ -39,6 +40,7 @@ static void golden_open(golden *g, const char *name, uint32_t threads)
     char path[1024], expected[1100];
     snprintf(path, sizeof path, "%s/tests/golden/models/%s", LS_SOURCE_DIR, name);
     snprintf(expected, sizeof expected, "%s/golden.safetensors", path);
+    g->first = NULL;
     assert_int_equal(ls_model_file_open(path, &g->file), LS_OK);
     assert_int_equal(ls_safetensors_open(expected, &g->expected), LS_OK);
     assert_int_equal(ls_queue_create_cpu(threads, &g->queue), LS_OK);
@@ -76,6 +78,7 @@ static void run_micro_batch(golden *g, ls_recompute recompute, uint32_t tensor_c
                                      .gradients = g->state.gradients[0],
                                      .tokens = g->tokens,
                                      .targets = g->targets,
+                                     .first = g->first,
                                      .losses = g->losses};
     assert_int_equal(ls_executor_forward(&executor, &batch), LS_OK);
     assert_int_equal(ls_executor_backward(&executor, &batch), LS_OK);
@@ -250,6 +253,72 @@ static void gradients_match_finite_differences(void **state)
     }
 }
 
+/* ---- records ---- */
+
+enum { RECORDS = 7 };
+/* Where records begin among the 2 * 24 rows; the last one is padding. */
+static const int record_at[RECORDS + 1] = {0, 5, 6, 23, 24, 35, 44, SEQUENCES *LENGTH};
+
+/* Puts into the micro-batch record `number` alone, at the beginning of sequence `sequence`, or, if
+ * that is -1, all records where they are. */
+static void lay_out(golden *g, const golden *text, int number, int sequence, int32_t *first)
+{
+    for (int i = 0; i < SEQUENCES * LENGTH; i++) {
+        g->tokens[i] = 0;
+        g->targets[i] = -1;
+        first[i] = 0;
+    }
+    for (int k = 0; k < RECORDS; k++) {
+        const int rows = record_at[k + 1] - record_at[k];
+        const int at = sequence < 0 ? record_at[k] : sequence * LENGTH;
+        for (int i = 0; i < rows && (sequence < 0 || k == number); i++) {
+            g->tokens[at + i] = text->tokens[record_at[k] + i];
+            g->targets[at + i] = k + 1 < RECORDS ? text->targets[record_at[k] + i] : -1;
+            first[at + i] = at % LENGTH;
+        }
+        for (int i = rows; i < LENGTH && sequence >= 0 && k == number; i++) {
+            first[at + i] = rows;
+        }
+    }
+    g->first = first;
+}
+
+/* Packed into one micro-batch, records have the losses, bit for bit, that each has alone, and the
+ * sum of their gradients. */
+static void records_packed_are_records_alone(void **state)
+{
+    (void)state;
+    for (int m = 0; m < MODEL_COUNT; m++) {
+        golden text, packed, alone;
+        int32_t first[2][SEQUENCES * LENGTH];
+        golden_open(&text, names[m], 1);
+        golden_open(&packed, names[m], 1 + (uint32_t)m % 3);
+        golden_open(&alone, names[m], 1 + (uint32_t)(m + 1) % 3);
+        lay_out(&packed, &text, 0, -1, first[0]);
+        run_micro_batch(&packed, (ls_recompute)(m % 3), 1);
+        const int64_t count = packed.file->layout.float_count;
+        float *sum = calloc((size_t)count, sizeof *sum);
+        for (int k = 0; k < RECORDS; k++) {
+            const int sequence = k % SEQUENCES, rows = record_at[k + 1] - record_at[k];
+            lay_out(&alone, &text, k, sequence, first[1]);
+            run_micro_batch(&alone, (ls_recompute)((m + 1) % 3), 1);
+            assert_memory_equal(packed.losses + record_at[k], alone.losses + sequence * LENGTH,
+                                (size_t)rows * sizeof(float));
+            for (int64_t i = 0; i < count; i++) {
+                sum[i] += alone.state.gradients[0][i];
+            }
+        }
+        for (int i = record_at[RECORDS - 1]; i < SEQUENCES * LENGTH; i++) {
+            assert_true(packed.losses[i] == 0.0f);
+        }
+        assert_true(worst_difference(packed.state.gradients[0], sum, count) < 1e-5);
+        free(sum);
+        golden_close(&text);
+        golden_close(&packed);
+        golden_close(&alone);
+    }
+}
+
 static bool look_until_nonfinite(void *text, const ls_op_range *range)
 {
     ls_op_range_describe(range, text, 256);
@@ -296,6 +365,7 @@ int main(void)
         cmocka_unit_test(executor_same_bits_for_threads_and_recompute),
         cmocka_unit_test(executor_with_canonical_cut_matches_pytorch),
         cmocka_unit_test(gradients_match_finite_differences),
+        cmocka_unit_test(records_packed_are_records_alone),
         cmocka_unit_test(find_nonfinite_names_the_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

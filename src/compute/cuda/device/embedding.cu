@@ -21,7 +21,8 @@ LS_DEVICE void load_rows(const ls_gather_args &args, int64_t first, uint32_t cou
             __trap();
         }
         rows.tokens[threadIdx.x] = token;
-        rows.positions[threadIdx.x] = args.first_position + row % args.positions_per_sequence;
+        rows.positions[threadIdx.x] =
+            args.first_position + row % args.positions_per_sequence - (args.first ? args.first[row] : 0);
     }
     __syncthreads();
 }
@@ -218,6 +219,15 @@ LS_KERNEL sort_move(ls_sort_args args)
     }
 }
 LS_KERNEL_EXPORT(sort_move)
+
+LS_KERNEL position_keys(ls_position_keys_args args)
+{
+    const int64_t row = (int64_t)blockIdx.x * LS_GATHER_THREADS + threadIdx.x;
+    if (row < args.rows) {
+        args.keys[row] = (int32_t)(row % args.length) - args.first[row];
+    }
+}
+LS_KERNEL_EXPORT(position_keys)
 
 /* ---- backward ---- */
 

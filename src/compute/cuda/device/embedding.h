@@ -2,7 +2,8 @@
 /*
  * Arguments of the embedding kernels.
  *
- * Backward sorts the rows by token and adds tiles of the sorted rows:
+ * Backward sorts the rows by token, or by position where positions restart, and adds tiles of the
+ * sorted rows:
  *
  *   tokens in order      4 4 | 4 7 | 7 7 | 7 9        (tiles of LS_SCATTER_ROWS, here 2)
  *   sums of a tile       4     4 7   7     7 9
@@ -37,8 +38,17 @@ typedef struct ls_gather_args {
     int64_t rows, cols, vocab;
     int64_t table_stride, positions_stride, out_stride;
     int64_t positions_per_sequence, first_position;
+    /* Per row, the token at which its record begins; NULL: token 0. */
+    const int32_t *first;
     int32_t aligned;
 } ls_gather_args;
+
+/* keys[r] = the position of row r, when positions restart with each record. */
+typedef struct ls_position_keys_args {
+    const int32_t *first;
+    int32_t *keys;
+    int64_t rows, length;
+} ls_position_keys_args;
 
 /* One pass of a radix sort from the lowest digit up. It is stable: equal keys keep their order. */
 typedef struct ls_sort_args {

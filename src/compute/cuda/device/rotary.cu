@@ -41,7 +41,8 @@ template <class T> LS_DEVICE void rotary(const ls_rotary_args &args)
         load_eight(x + h * 2 * args.half, here, vector, first[k]);
         load_eight(x + h * 2 * args.half + args.half, here, vector, second[k]);
     }
-    const int64_t position = args.first_position + row % args.positions_per_sequence;
+    const int64_t position =
+        args.first_position + row % args.positions_per_sequence - (args.first ? args.first[row] : 0);
     eight<float> table[2];
     load_eight(args.cosine + position * args.cosine_stride + column, count, vector, table[0]);
     load_eight(args.sine + position * args.sine_stride + column, count, vector, table[1]);

@@ -16,6 +16,8 @@ typedef struct ls_rotary_args {
     const float *cosine, *sine;
     int64_t stride, cosine_stride, sine_stride;
     int64_t first_position;
+    /* Per row, the token at which its record begins; NULL: token 0. */
+    const int32_t *first;
     uint32_t positions_per_sequence;
     int32_t heads, half;
     /* Octets of half a head, octets * groups of heads: the threads of a row, and of all rows. */
