@@ -137,6 +137,7 @@ extern const ls_command ls_command_pause;
 extern const ls_command ls_command_resume;
 extern const ls_command ls_command_drain;
 extern const ls_command ls_command_undrain;
+extern const ls_command ls_command_reload;
 extern const ls_command ls_command_maintenance;
 extern const ls_command ls_command_resize;
 extern const ls_command ls_command_top;

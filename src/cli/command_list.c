@@ -43,6 +43,7 @@ const ls_command_entry ls_command_list[] = {
     {"Queue", &ls_command_release, false},
     {"Queue", &ls_command_priority, false},
     {"Queue", &ls_command_change, false},
+    {"Queue", &ls_command_reload, false},
     {"Queue", &ls_command_pause, false},
     {"Queue", &ls_command_resume, false},
     {"Queue", &ls_command_drain, false},

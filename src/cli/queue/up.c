@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* up and down: start and stop the daemon of the queue. */
+/* up, reload and down: start the daemon of the queue, give it new settings, stop it. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -336,6 +336,65 @@ const ls_command ls_command_up = {
     .options = &up_table,
     .settings_bytes = sizeof(up_settings),
     .run = run_up,
+};
+
+/* ---- reload ---- */
+
+typedef struct reload_settings {
+    bool json;
+} reload_settings;
+
+static const ls_option reload_options[] = {LS_ROW_JSON(reload_settings)};
+static const ls_option_table reload_table = LS_OPTIONS(reload_options);
+
+static void print_keys(const char *what, const json_t *keys)
+{
+    size_t i;
+    json_t *key;
+    printf("%s:", what);
+    json_array_foreach(keys, i, key)
+    {
+        printf("%s %s", i > 0 ? "," : "", json_string_value(key));
+    }
+    printf("\n");
+}
+
+static ls_status run_reload(const ls_invocation *invocation)
+{
+    const reload_settings *settings = invocation->settings;
+    json_t *answer = NULL;
+    LS_TRY(ls_queue_post(json_object(), &answer, "/v1/reload"));
+    const json_t *changed = json_object_get(answer, "changed"), *restart = json_object_get(answer, "restart");
+    if (settings->json) {
+        ls_print_json(answer);
+    } else if (json_array_size(changed) + json_array_size(restart) == 0) {
+        printf("%s has no new settings\n", ls_queue_string(answer, "config"));
+    } else {
+        if (json_array_size(changed) > 0) {
+            print_keys("changed", changed);
+        }
+        if (json_array_size(restart) > 0) {
+            print_keys("changed in the file, but only used after 'lockstep down' and 'lockstep up'", restart);
+        }
+    }
+    json_decref(answer);
+    return LS_OK;
+}
+
+const ls_command ls_command_reload = {
+    .name = "reload",
+    .words = "",
+    .summary = "make the daemon of the queue read config.yaml again",
+    .details = "Limits, accounts, prices and most other settings take effect at once, and jobs are\n"
+               "not affected. The engine, the devices, the address and a few more are only read at\n"
+               "the start of the daemon; those that differ are named. A file with an error changes\n"
+               "nothing; 'lockstep up --check' finds it beforehand. The signal HUP does the same.\n"
+               "\n"
+               "Example:\n"
+               "  lockstep reload",
+    .options = &reload_table,
+    .settings_bytes = sizeof(reload_settings),
+    .run = run_reload,
 };
 
 /* ---- down ---- */

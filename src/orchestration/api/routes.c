@@ -457,6 +457,12 @@ static const ls_api_field upkeep_out[] = {
     OUT("maintenance", LS_API_OBJECTS,
         "windows in which nothing runs: number, begin, end, who announced each, and why"),
 };
+static const ls_api_field reload_out[] = {
+    OUT("config", LS_API_STRING, "path of the file"),
+    OUT("changed", LS_API_STRINGS, "settings that have changed and take effect now"),
+    OUT("restart", LS_API_STRINGS,
+        "settings that differ from those the daemon started with and take effect when it is restarted"),
+};
 static const ls_api_field usage_out[] = {
     OF("accounts", LS_API_OBJECTS, account_usage, "device-hours and cost of each account"),
     OF("total", LS_API_OBJECT, usage_rows, "device-hours and cost of all accounts together"),
@@ -586,6 +592,9 @@ static const ls_api_route routes[] = {
      "Sends server-sent events as they happen: job (a change of state) and step (of a running training run); "
      "resumes after Last-Event-ID.",
      FIELDS(stream_in), NULL, 0},
+    {"POST", "/v1/reload", "reload", LS_API_VERB, LS_VERB_RELOAD, LS_API_ADMIN,
+     "Reads config.yaml again; running jobs are not affected. A file with an error changes nothing.", NULL, 0,
+     FIELDS(reload_out)},
     {"POST", "/v1/down", "down", LS_API_VERB, LS_VERB_DOWN, LS_API_ADMIN,
      "Stops the daemon; jobs keep running.", FIELDS(down_in), FIELDS(down_out), 202},
     {"POST", "/v1/tokens", "token", LS_API_TOKEN, LS_VERBS, LS_API_ANYBODY,

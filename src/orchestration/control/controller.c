@@ -297,6 +297,23 @@ ls_status ls_controller_set_account(ls_controller *c, const ls_account *account)
     return LS_OK;
 }
 
+void ls_controller_configure(ls_controller *c, const ls_controller_settings *settings)
+{
+    const ls_controller_settings before = c->settings;
+    c->settings = *settings;
+    c->settings.order = before.order;
+    c->settings.reservations = before.reservations;
+    c->settings.half_life_s = before.half_life_s;
+    c->settings.jobs_max = before.jobs_max;
+    if (c->policy) {
+        ls_policy_tune(c->policy,
+                       &(ls_policy_tuning){.preempt = settings->preempt,
+                                           .min_run_ms = ls_controller_ms(settings->min_run_s),
+                                           .resize_pause_ms = ls_controller_ms(settings->resize_pause_s)});
+    }
+    c->has_work = true;
+}
+
 void ls_controller_restore(ls_controller *c, ls_job *job)
 {
     ls_controller_add(c, job)->request_bytes = ls_submit_bytes(job->request);

@@ -103,6 +103,9 @@ typedef enum ls_verb {
     LS_VERB_USAGE,
     /* -> counts by state, devices, version */
     LS_VERB_STATUS,
+    /* {"config", "changed": [..], "restart": [..]}, what the daemon has done already -> the same;
+     * administrators only */
+    LS_VERB_RELOAD,
     /* {"cancel"?}; administrators only; ends the daemon, and with cancel all jobs first */
     LS_VERB_DOWN,
     LS_VERBS
@@ -224,6 +227,8 @@ LS_MUST_CHECK ls_status ls_controller_create(const ls_controller_settings *setti
                                              const ls_controller_calls *calls,
                                              ls_controller **controller_out);
 void ls_controller_destroy(ls_controller *controller);
+/* New settings, at any time. order, reservations, half_life_s and jobs_max keep their values. */
+void ls_controller_configure(ls_controller *controller, const ls_controller_settings *settings);
 
 /* ---- in ---- */
 

@@ -318,7 +318,19 @@ static ls_answer verb_priority(ls_controller *c, const ls_caller *caller, ls_ent
     return state_of(job);
 }
 
-/* ---- down ---- */
+/* ---- reload, down ---- */
+
+/* The owner has read its settings already; this is the answer, in the order of the queue. */
+static ls_answer verb_reload(ls_controller *c, const ls_caller *caller, const json_t *arguments)
+{
+    const char *error = json_string_value(json_object_get(arguments, "error"));
+    (void)c;
+    if (!ls_caller_is_admin(caller)) {
+        return ls_answer_fail(403, "only an administrator can make the queue read its settings again");
+    }
+    return error ? ls_answer_fail(400, "%s. The settings are as they were", error)
+                 : (ls_answer){200, json_deep_copy(arguments), 0};
+}
 
 static ls_answer verb_down(ls_controller *c, const ls_caller *caller, const json_t *arguments)
 {
@@ -413,6 +425,7 @@ static const struct {
     [LS_VERB_ACCOUNT] = {"account", .queue = ls_accounts_change},
     [LS_VERB_USAGE] = {"usage", .queue = ls_answers_usage},
     [LS_VERB_STATUS] = {"status", .queue = ls_answers_status},
+    [LS_VERB_RELOAD] = {"reload", .queue = verb_reload},
     [LS_VERB_DOWN] = {"down", .queue = verb_down},
 };
 

@@ -16,6 +16,7 @@
 #include "orchestration/daemon/home_trust.h"
 #include "orchestration/daemon/own_log.h"
 #include "orchestration/daemon/queue_clock.h"
+#include "orchestration/daemon/reload.h"
 #include "orchestration/daemon/retention.h"
 #include "orchestration/daemon/service.h"
 #include "orchestration/engines/job_files.h"
@@ -51,6 +52,7 @@ enum { SIGNALS = sizeof watched_signals / sizeof watched_signals[0] };
 struct ls_daemon {
     char home[LS_JOB_PATH_BYTES_MAX], program[LS_JOB_PATH_BYTES_MAX];
     ls_daemon_settings settings;
+    ls_reload reload;
     ls_home_lock lock;
     ls_home_lock shared_lock; /* of LS_SHARED_HOME; not held: not ours */
     bool is_homeless;         /* the folder is not the one that was locked any more */
@@ -329,10 +331,60 @@ static void hear(void *context, const ls_engine_report *report)
     ls_controller_report(((ls_daemon *)context)->controller, report);
 }
 
+/* ---- settings ---- */
+
+/* The accounts of config.yaml override those of the database. */
+static ls_status set_accounts(ls_daemon *d)
+{
+    LS_TRY(ls_daemon_accounts_check(&d->settings));
+    for (uint64_t i = 0; i < d->settings.accounts.count; i++) {
+        ls_account account;
+        LS_TRY(ls_daemon_account_parse(d->settings.accounts.items[i], &account));
+        LS_TRY(ls_controller_set_account(d->controller, &account));
+    }
+    return LS_OK;
+}
+
+static ls_status read_settings_again(ls_daemon *d, json_t **answer_out)
+{
+    char path[LS_JOB_PATH_BYTES_MAX];
+    LS_TRY(ls_home_trust(d->home));
+    LS_TRY(path_in(d, "config.yaml", path));
+    LS_TRY(ls_reload_read(&d->reload, path, answer_out));
+    d->settings.accounts = d->reload.file.accounts;
+    const ls_controller_settings settings = ls_daemon_controller_settings(&d->reload.file);
+    ls_controller_configure(d->controller, &settings);
+    ls_retention_configure(d->retention, d->reload.file.jobs_kept, d->reload.file.kept_s);
+    return set_accounts(d);
+}
+
+/* {"config", "changed", "restart"}, or {"error"}. */
+static json_t *reload(ls_daemon *d)
+{
+    json_t *answer = NULL;
+    if (d->has_own_log && !d->is_homeless) {
+        ls_own_log_keep(d->home);
+    }
+    if (read_settings_again(d, &answer) != LS_OK) {
+        ls_log_error("the settings were not read again: %s", ls_error_text());
+        json_t *error = json_pack("{s:s}", "error", ls_error_text());
+        json_decref(answer);
+        return error ? error : json_pack("{s:s}", "error", "the settings can't be read");
+    }
+    char *text = json_dumps(answer, JSON_COMPACT);
+    ls_log_info("the settings were read again: %s", text ? text : "");
+    free(text);
+    return answer;
+}
+
 static void api_call(void *context, const ls_caller *caller, ls_verb verb, const json_t *arguments,
                      ls_controller_reply reply, void *reply_context)
 {
-    ls_controller_call(((ls_daemon *)context)->controller, caller, verb, arguments, reply, reply_context);
+    ls_daemon *d = context;
+    const bool reloads = verb == LS_VERB_RELOAD && (caller->is_admin || caller->uid == 0);
+    json_t *done = reloads ? reload(d) : NULL;
+    ls_controller_call(d->controller, caller, verb, done ? done : arguments, reply, reply_context);
+    json_decref(done);
 }
 
 static void api_forget(void *context, void *reply_context)
@@ -402,15 +454,6 @@ static void keep_up(void *context)
     }
 }
 
-/* What SIGHUP asks for. */
-static void reload(ls_daemon *d)
-{
-    if (d->has_own_log && !d->is_homeless) {
-        ls_own_log_keep(d->home);
-    }
-    ls_log_info("SIGHUP: %s", d->has_own_log ? "the log file was opened again" : "there is no log file");
-}
-
 static void signalled(void *context)
 {
     const struct heard *heard = context;
@@ -423,7 +466,7 @@ static void signalled(void *context)
         d->has_stopped = true;
         break;
     case SIGHUP:
-        reload(d);
+        json_decref(reload(d));
         break;
     default:
         ls_log_info("SIG%s is ignored", sigabbrev_np(heard->number));
@@ -461,18 +504,6 @@ static ls_status open_engine(ls_daemon *d)
         .home = d->home, .program = d->program, .use_accounts = d->settings.slurm_accounts};
     return d->settings.engine == LS_ENGINE_SLURM ? ls_slurm_engine_create(d->env, &slurm, hear, d, &d->engine)
                                                  : ls_local_engine_create(&local, &d->engine);
-}
-
-/* The accounts of config.yaml override those of the database. */
-static ls_status set_accounts(ls_daemon *d)
-{
-    LS_TRY(ls_daemon_accounts_check(&d->settings));
-    for (uint64_t i = 0; i < d->settings.accounts.count; i++) {
-        ls_account account;
-        LS_TRY(ls_daemon_account_parse(d->settings.accounts.items[i], &account));
-        LS_TRY(ls_controller_set_account(d->controller, &account));
-    }
-    return LS_OK;
 }
 
 static ls_status name_way_back(ls_status status, const char *path)
@@ -576,6 +607,9 @@ static ls_status open_all(ls_daemon *d)
     LS_TRY(watch_signals(d));
     LS_TRY(ls_user_files_create(d->env, FILES_LIMIT_NS, &d->files));
     d->clock = ls_queue_clock_open(d->env, d->home);
+    char config[LS_JOB_PATH_BYTES_MAX];
+    LS_TRY(path_in(d, "config.yaml", config));
+    LS_TRY(ls_reload_open(&d->reload, config));
     LS_TRY(open_engine(d));
     LS_TRY(open_controller(d));
     LS_TRY(open_api(d));
@@ -632,6 +666,7 @@ void ls_daemon_destroy(ls_daemon *d)
     ls_env_real_destroy(d->env);
     ls_home_lock_drop(&d->shared_lock);
     ls_home_lock_drop(&d->lock);
+    ls_reload_close(&d->reload);
     free(d);
 }
 

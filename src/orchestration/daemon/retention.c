@@ -195,6 +195,12 @@ ls_retention *ls_retention_create(const ls_retention_settings *settings)
     return r;
 }
 
+void ls_retention_configure(ls_retention *r, uint64_t jobs_kept, double time_s)
+{
+    r->settings.jobs_kept = jobs_kept;
+    r->settings.time_s = time_s;
+}
+
 void ls_retention_destroy(ls_retention *r)
 {
     if (r) {

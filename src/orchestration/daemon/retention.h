@@ -32,6 +32,8 @@ typedef struct ls_retention_settings {
 
 /* The first round begins soon, then one every ten minutes. */
 ls_retention *ls_retention_create(const ls_retention_settings *settings);
+/* New limits, for the next round. */
+void ls_retention_configure(ls_retention *retention, uint64_t jobs_kept, double time_s);
 /* Must come before store, controller and env are destroyed. NULL: nothing. */
 void ls_retention_destroy(ls_retention *retention);
 

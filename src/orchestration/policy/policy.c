@@ -214,6 +214,13 @@ ls_status ls_policy_create(const ls_policy_cluster *cluster, const ls_policy_set
     return LS_OK;
 }
 
+void ls_policy_tune(ls_policy *policy, const ls_policy_tuning *tuning)
+{
+    policy->settings.preempt = tuning->preempt;
+    policy->settings.min_run_ms = tuning->min_run_ms;
+    policy->settings.resize_pause_ms = tuning->resize_pause_ms;
+}
+
 void ls_policy_destroy(ls_policy *policy)
 {
     if (policy) {

@@ -232,6 +232,13 @@ LS_MUST_CHECK ls_status ls_policy_create(const ls_policy_cluster *cluster, const
                                          ls_policy **policy_out);
 void ls_policy_destroy(ls_policy *policy); /* NULL is allowed */
 
+/* What may change while there are jobs; the next pass decides by it. */
+typedef struct ls_policy_tuning {
+    bool preempt;
+    uint64_t min_run_ms, resize_pause_ms;
+} ls_policy_tuning;
+void ls_policy_tune(ls_policy *policy, const ls_policy_tuning *tuning);
+
 /* ---- events ---- */
 
 /* A new or changed account; accounts that were never set have the default. */

@@ -414,6 +414,21 @@ prints "no job starts: there is maintenance until" "disks"
 expect 0 "$LOCKSTEP" maintenance --cancel 1
 prints "the queue starts jobs"
 
+# New settings without a restart: some take effect now, others are named, errors change nothing.
+config=$LOCKSTEP_HOME/config.yaml
+cp "$config" config.before 2>/dev/null || : >config.before
+{ grep -vE '^(money|policy|user_jobs_max):' config.before; echo "user_jobs_max: 4000"; } >"$config"
+expect 0 "$LOCKSTEP" reload
+prints "changed: user_jobs_max"
+printf 'spot: true\n' >>"$config"
+expect 0 "$LOCKSTEP" reload --json
+same "needs a restart" "$(json 'd["changed"], d["restart"]')" "[] ['spot']"
+printf 'user_jobs_max: many\n' >"$config"
+expect 2 "$LOCKSTEP" reload
+says "user_jobs_max" "The settings are as they were"
+cp config.before "$config"
+expect 0 "$LOCKSTEP" reload
+
 # In a terminal: drawn on the other screen, which is left again.
 if command -v script >/dev/null; then
     TERM=xterm timeout 60 script -qec "stty rows 24 cols 80; '$LOCKSTEP' logs $steers; '$LOCKSTEP' ps --all" /dev/null >shown.txt </dev/null
