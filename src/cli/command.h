@@ -148,6 +148,7 @@ extern const ls_command ls_command_usage;
 extern const ls_command ls_command_simulate;
 extern const ls_command ls_command_slurm_config;
 extern const ls_command ls_command_runner;
+extern const ls_command ls_command_job_terminal;
 /* cli/inspect */
 extern const ls_command ls_command_report;
 extern const ls_command ls_command_diagnose;

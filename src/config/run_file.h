@@ -216,6 +216,8 @@ typedef enum ls_nearness {
 typedef struct ls_run_job {
     /* program that the queue starts once per rank instead of training; empty: train */
     ls_option_strings command;
+    const char *image;
+    ls_option_strings image_options;
     const char *account;
     ls_priority priority;
     uint64_t min_ranks, max_ranks, max_replacements;

@@ -290,6 +290,16 @@ static ls_status check_job(const ls_run_job *job)
         return ls_fail(LS_ERR_INVALID,
                        "job.command begins with an empty word; the first word is the program");
     }
+    if (job->image[0] && (job->command.count == 0 || job->image[0] == '-')) {
+        return ls_fail(LS_ERR_INVALID,
+                       job->command.count == 0
+                           ? "job.image is set, but a training job does not run in a container: "
+                             "set job.command too, or remove job.image"
+                           : "job.image begins with '-'; write the name of an image");
+    }
+    if (job->image_options.count > 0 && !job->image[0]) {
+        return ls_fail(LS_ERR_INVALID, "job.image_options needs job.image, the name of an image");
+    }
     if (job->command.count == 1 && strchr(job->command.items[0], ' ')) {
         return ls_fail(
             LS_ERR_INVALID,

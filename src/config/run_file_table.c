@@ -130,6 +130,8 @@ static const ls_option options[] = {
     {BOOL("log.tensorboard", log.tensorboard, "true"), .help = "write the metrics of the run as TensorBoard event files"},
 
     {ROW("job.command", LS_OPTION_STRINGS, job.command, "[]"), .value_name = "WORDS", .help = "program and arguments that the queue starts once per rank instead of training, with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set; model, data and train then have no effect"},
+    {STRING("job.image", job.image), .value_name = "IMAGE", .help = "container image in which the program of job.command runs, such as docker.io/pytorch/pytorch:latest; the machine needs podman, docker, apptainer or singularity. The current folder is the same inside and outside. Default: no container"},
+    {ROW("job.image_options", LS_OPTION_STRINGS, job.image_options, "[]"), .value_name = "OPTIONS", .help = "further options for the container tool, such as [--volume=/data:/data]"},
     {STRING("job.account", job.account), .help = "account of the queue that the job is charged to"},
     {CHOICE("job.priority", job.priority, "normal", priorities), .help = "priority of the job in the queue"},
     {U64("job.min_ranks", job.min_ranks, "1", 1, 1 << 20), .help = "smallest number of ranks the job may be shrunk to"},

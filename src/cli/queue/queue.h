@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "orchestration/client/terminal.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +68,9 @@ LS_MUST_CHECK ls_status ls_queue_request_of(const char *text, size_t bytes, cons
  * folder. A run file with errors is passed on: the daemon reports them.
  */
 LS_MUST_CHECK ls_status ls_queue_check_run(json_t *request, ls_arena *arena);
+
+/* Waits until an interactive job runs, then shows it in this terminal until it ends. Ctrl-C while
+ * it waits cancels it. Errors: LS_STOPPED; LS_ERR_FAILED if job or program failed. */
+LS_MUST_CHECK ls_status ls_queue_follow_pty(uint64_t job, ls_pty *terminal);
 
 #endif

@@ -4,12 +4,14 @@
 #include "cli/command.h"
 #include "cli/queue/queue.h"
 #include "cli/table.h"
+#include "orchestration/client/terminal.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- what both share ---- */
 
@@ -17,7 +19,7 @@ typedef struct submit_settings {
     uint64_t ranks, random, running_max;
     const char *name, *account, *priority, *key;
     ls_option_strings set, after, env;
-    bool hold, json;
+    bool hold, pty, json;
 } submit_settings;
 
 #define FIELD(name) .offset = offsetof(submit_settings, name)
@@ -114,6 +116,12 @@ static const ls_option submit_options[] = {
      FIELD(hold),
      .default_text = "false",
      .help = "hold the job: it starts only after 'lockstep release'"},
+    {.key = "pty",
+     .type = LS_OPTION_BOOL,
+     FIELD(pty),
+     .default_text = "false",
+     .help = "run COMMAND (default: your shell) in this terminal as soon as the job has its devices; the job "
+             "ends when the program ends or the terminal is closed"},
     LS_ROW_JSON(submit_settings),
 };
 static const ls_option_table submit_table = LS_OPTIONS(submit_options);
@@ -144,18 +152,10 @@ static ls_status put_after(json_t *request, const ls_option_strings *jobs)
     return LS_OK;
 }
 
-/* A run file that runs the words after "--". JSON strings are YAML. */
-static void append_run_file(const ls_invocation *invocation, ls_text *text)
+static void append_words(const char *const *words, size_t count, ls_text *text)
 {
-    const char *slash = strrchr(invocation->words[0], '/'), *name = slash ? slash + 1 : invocation->words[0];
-    ls_text_append(text, "name: \"");
-    for (size_t i = 0; name[i] && i < 60; i++) {
-        const bool is_plain = isalnum((unsigned char)name[i]) || (i > 0 && strchr("._-", name[i]));
-        ls_text_append_bytes(text, is_plain ? &name[i] : "_", 1);
-    }
-    ls_text_append(text, "\"\njob:\n  command:\n");
-    for (size_t i = 0; i < invocation->word_count; i++) {
-        json_t *word = json_string(invocation->words[i]);
+    for (size_t i = 0; i < count; i++) {
+        json_t *word = json_string(words[i]);
         char *quoted = word ? json_dumps(word, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
         ls_text_printf(text, "    - %s\n", quoted ? quoted : "\"?\"");
         free(quoted);
@@ -163,14 +163,41 @@ static void append_run_file(const ls_invocation *invocation, ls_text *text)
     }
 }
 
+/* A run file that runs the words after "--", in the terminal at `terminal` unless that is NULL.
+ * JSON strings are YAML. */
+static void append_run_file(const char *const *words, size_t count, const char *terminal, ls_text *text)
+{
+    const char *slash = strrchr(words[0], '/'), *name = slash ? slash + 1 : words[0];
+    ls_text_append(text, "name: \"");
+    for (size_t i = 0; name[i] && i < 60; i++) {
+        const bool is_plain = isalnum((unsigned char)name[i]) || (i > 0 && strchr("._-", name[i]));
+        ls_text_append_bytes(text, is_plain ? &name[i] : "_", 1);
+    }
+    ls_text_append(text,
+                   terminal ? "\"\njob:\n  restartable: false\n  command:\n" : "\"\njob:\n  command:\n");
+    if (terminal) {
+        char program[4096];
+        const ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
+        program[bytes > 0 ? bytes : 0] = '\0';
+        append_words((const char *const[]){program, "job-terminal", terminal, "--"}, 4, text);
+    }
+    append_words(words, count, text);
+}
+
 static ls_status request_of_command(const submit_settings *settings, const ls_invocation *invocation,
-                                    json_t **request_out)
+                                    const char *terminal, json_t **request_out)
 {
     ls_text text = {0};
     if (invocation->trailing_count != invocation->word_count) {
         return ls_fail(LS_ERR_INVALID, "give either a run file or a program after '--', not both");
     }
-    append_run_file(invocation, &text);
+    const char *shell = getenv("SHELL");
+    shell = shell && shell[0] ? shell : "/bin/sh";
+    if (invocation->word_count > 0) {
+        append_run_file((const char *const *)invocation->words, invocation->word_count, terminal, &text);
+    } else {
+        append_run_file(&shell, 1, terminal, &text);
+    }
     const ls_status status =
         ls_queue_request_of(ls_text_string(&text), text.bytes, "command line", settings->env.items,
                             (size_t)settings->env.count, request_out);
@@ -181,18 +208,10 @@ static ls_status request_of_command(const submit_settings *settings, const ls_in
     return status;
 }
 
-static ls_status run_submit(const ls_invocation *invocation)
+/* Adds what both kinds of request need, and submits. Takes over the request. */
+static ls_status submit(const ls_invocation *invocation, json_t *request, json_t **answer_out)
 {
     const submit_settings *settings = invocation->settings;
-    json_t *request = NULL, *answer = NULL;
-    if (invocation->trailing_count > 0) {
-        LS_TRY(request_of_command(settings, invocation, &request));
-    } else if (invocation->word_count == 1) {
-        LS_TRY(request_of(settings, invocation->words[0], invocation->arena, &request));
-    } else {
-        return ls_fail(LS_ERR_INVALID, "give one run file, or a program after '--', as in 'lockstep submit "
-                                       "--ranks 2 -- python3 script.py'");
-    }
     put_text(request, "key", settings->key);
     json_object_set_new(request, "set", texts(&settings->set));
     if (settings->hold) { /* otherwise job.hold counts */
@@ -204,7 +223,50 @@ static ls_status run_submit(const ls_invocation *invocation)
         json_decref(request);
         return status;
     }
-    LS_TRY(ls_queue_post(request, &answer, "/v1/jobs"));
+    return ls_queue_post(request, answer_out, "/v1/jobs");
+}
+
+static ls_status submit_here(const ls_invocation *invocation, ls_pty *terminal)
+{
+    json_t *request = NULL, *answer = NULL;
+    LS_TRY(request_of_command(invocation->settings, invocation, ls_pty_path(terminal), &request));
+    const char *term = getenv("TERM");
+    put_text(json_object_get(request, "environment"), "TERM", term ? term : "");
+    LS_TRY(submit(invocation, request, &answer));
+    const uint64_t job = (uint64_t)ls_queue_integer(answer, "job");
+    json_decref(answer);
+    return ls_queue_follow_pty(job, terminal);
+}
+
+static ls_status run_here(const ls_invocation *invocation)
+{
+    const submit_settings *settings = invocation->settings;
+    ls_pty *terminal = NULL;
+    if (settings->json || settings->key[0]) {
+        return ls_fail(LS_ERR_INVALID, "--pty shows a program in this terminal: leave out --json and --key");
+    }
+    LS_TRY(ls_pty_listen(&terminal));
+    const ls_status status = submit_here(invocation, terminal);
+    ls_pty_close(terminal);
+    return status;
+}
+
+static ls_status run_submit(const ls_invocation *invocation)
+{
+    const submit_settings *settings = invocation->settings;
+    json_t *request = NULL, *answer = NULL;
+    if (settings->pty) {
+        return run_here(invocation);
+    }
+    if (invocation->trailing_count > 0) {
+        LS_TRY(request_of_command(settings, invocation, NULL, &request));
+    } else if (invocation->word_count == 1) {
+        LS_TRY(request_of(settings, invocation->words[0], invocation->arena, &request));
+    } else {
+        return ls_fail(LS_ERR_INVALID, "give one run file, or a program after '--', as in 'lockstep submit "
+                                       "--ranks 2 -- python3 script.py'");
+    }
+    LS_TRY(submit(invocation, request, &answer));
     if (settings->json) {
         ls_print_json(answer);
     } else {
@@ -237,8 +299,10 @@ const ls_command ls_command_submit = {
         "  lockstep submit run.yaml --ranks 4 --priority high --set train.steps=500\n"
         "  job=$(lockstep submit run.yaml) && lockstep logs -f $job && lockstep wait $job\n"
         "  lockstep submit eval.yaml --after $job\n"
-        "  lockstep submit --ranks 2 --set job.time_limit=1h -- python3 script.py --fast",
-    .words_min = 1,
+        "  lockstep submit --ranks 2 --set job.time_limit=1h -- python3 script.py --fast\n"
+        "  lockstep submit --pty\n"
+        "      a shell with a device, in this terminal",
+    .words_min = 0,
     .words_max = LS_QUEUE_JOBS_MAX,
     .options = &submit_table,
     .settings_bytes = sizeof(submit_settings),

@@ -195,7 +195,11 @@ static ls_job *prepare(ls_controller *c, const ls_caller *caller, json_t *reques
         ls_job_set_user(job, caller->uid, caller->gid, caller->user);
         job->submitted_s = job->queued_s = c->time_s;
         choose_run_dir(c, job, avoid, is_fresh);
-        status = ls_submit_check_after(c, job);
+        status =
+            c->decides && job->spec.image[0]
+                ? ls_fail(LS_ERR_INVALID, "job.image works on this machine's own queue; with Slurm, begin "
+                                          "job.command with the container tool of the cluster")
+                : ls_submit_check_after(c, job);
     }
     json_decref(avoid);
     if (status != LS_OK) {

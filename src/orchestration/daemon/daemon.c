@@ -467,6 +467,7 @@ static void signalled(void *context)
         break;
     case SIGHUP:
         json_decref(reload(d));
+        ls_log_info("SIGHUP: %s", d->has_own_log ? "the log file was opened again" : "there is no log file");
         break;
     default:
         ls_log_info("SIG%s is ignored", sigabbrev_np(heard->number));

@@ -102,10 +102,12 @@ typedef struct ls_job_spec {
     const char *account; /* "": the account named like the user */
     /* absolute; where it was submitted, and where its processes start */
     const char *directory;
-    const char *file;            /* text of the run file */
-    const char *file_name;       /* its name, for people */
-    ls_option_strings set;       /* overrides, for the command line of train */
-    ls_option_strings command;   /* empty: `lockstep train` */
+    const char *file;          /* text of the run file */
+    const char *file_name;     /* its name, for people */
+    ls_option_strings set;     /* overrides, for the command line of train */
+    ls_option_strings command; /* empty: `lockstep train` */
+    const char *image;         /* of a container, for the command; "": none */
+    ls_option_strings image_options;
     ls_option_strings variables; /* NAME=VALUE, of the submitter, then of job.environment */
     ls_option_strings share;
     ls_priority priority;

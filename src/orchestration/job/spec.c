@@ -305,6 +305,8 @@ static ls_status take_file(const json_t *request, const ls_run_file *run, ls_are
     LS_TRY(get_variables(request, &job->environment, arena, &spec->variables));
     const bool trains = job->command.count == 0;
     spec->command = job->command;
+    spec->image = job->image;
+    spec->image_options = job->image_options;
     spec->share = job->share;
     spec->ranks_per_node = (uint32_t)job->ranks_per_node;
     spec->cpus_per_rank = (uint32_t)job->cpus;

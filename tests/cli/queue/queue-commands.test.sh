@@ -426,7 +426,7 @@ same "needs a restart" "$(json 'd["changed"], d["restart"]')" "[] ['spot']"
 printf 'user_jobs_max: many\n' >"$config"
 expect 2 "$LOCKSTEP" reload
 says "user_jobs_max" "The settings are as they were"
-cp config.before "$config"
+if [ -s config.before ]; then cp config.before "$config"; else rm "$config"; fi
 expect 0 "$LOCKSTEP" reload
 
 # In a terminal: drawn on the other screen, which is left again.

@@ -262,8 +262,8 @@ void ls_local_rank_copy(ls_local_job *job, uint32_t index)
 
 /* In the child: only calls that are safe between fork and exec. failure: a pipe that reports why
  * exec failed. */
-static _Noreturn void become_rank(const ls_local_job *job, char **variables, int output, int failure,
-                                  pid_t parent)
+static _Noreturn void become_rank(const ls_local_job *job, const char **argv, char **variables, int output,
+                                  int failure)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -272,7 +272,7 @@ static _Noreturn void become_rank(const ls_local_job *job, char **variables, int
         signal(number, SIG_DFL); /* this process ignores some signals */
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
+    if (getppid() != job->pid) {
         _exit(127); /* the parent died before the line above */
     }
     setpgid(0, 0);
@@ -281,7 +281,7 @@ static _Noreturn void become_rank(const ls_local_job *job, char **variables, int
     dup2(input, 0);
     dup2(output, 1);
     dup2(output, 2);
-    execvpe(job->argv[0], (char **)(uintptr_t)job->argv, variables);
+    execvpe(argv[0], (char **)(uintptr_t)argv, variables);
     const int error = errno;
     (void)!write(failure, &error, sizeof error);
     _exit(127);
@@ -366,15 +366,19 @@ static ls_status start_rank(ls_local_job *job, uint32_t index, uint16_t port)
     int output = -1, failure[2];
     char **variables = make_environment(job, index, port);
     use_path_of(variables);
+    const char **argv = job->argv, *image = json_string_value(json_object_get(job->ticket, "image"));
+    if (image && image[0]) {
+        LS_TRY(ls_local_container_words(job, variables, image, &argv));
+    }
     LS_TRY(open_output(job, index, &output));
     if (pipe2(failure, O_CLOEXEC) != 0) {
         const int error = errno;
         close(output);
         return ls_fail_errno(error, "cannot create a pipe for the output of rank %u", index);
     }
-    const pid_t self = getpid(), pid = fork();
+    const pid_t pid = fork();
     if (pid == 0) {
-        become_rank(job, variables, output, failure[1], self);
+        become_rank(job, argv, variables, output, failure[1]);
     }
     const int fork_error = errno;
     close(failure[1]);
@@ -391,6 +395,7 @@ static ls_status start_rank(ls_local_job *job, uint32_t index, uint16_t port)
 
 ls_status ls_local_ranks_start(ls_local_job *job)
 {
+    job->pid = getpid();
     LS_TRY(ls_job_log_open(job->folder, "log", job->log_bytes_max, &job->log));
     LS_TRY(enter_directory(job));
     const uint16_t port = job->signals_group ? meeting_port(job) : 0;

@@ -15,7 +15,7 @@
  *
  *   {"job", "epoch", "user", "directory", "argv": [..], "processes", "ranks_per_node",
  *    "devices": [..], "gpus": bool, "grace_s", "limit_s", "variables": ["NAME=VALUE"],
- *    "group_signal": bool, "cpus", "umask", "log_max"}
+ *    "group_signal": bool, "cpus", "umask", "log_max", "image", "image_options": [..]}
  */
 #ifndef LS_ORCHESTRATION_ENGINES_LOCAL_RUNNER_H
 #define LS_ORCHESTRATION_ENGINES_LOCAL_RUNNER_H

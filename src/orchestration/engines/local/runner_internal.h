@@ -4,6 +4,7 @@
  *
  *   runner.c      takes the ticket, waits, ends
  *   ranks.c       environment, start, output of ranks
+ *   container.c   ranks in a container
  *   job_log.c     logs, which have a largest size
  *   last_words.c  what they printed last when they failed
  */
@@ -55,6 +56,7 @@ typedef struct ls_local_rank {
 typedef struct ls_local_job {
     const char *folder;
     uint32_t epoch;
+    pid_t pid; /* of the runner, the parent of the ranks */
     ls_arena arena;
     json_t *ticket;
     uint64_t id;
@@ -82,6 +84,14 @@ LS_MUST_CHECK ls_status ls_local_ranks_start(ls_local_job *job);
 /* Copies what a rank has printed. */
 void ls_local_rank_copy(ls_local_job *job, uint32_t index);
 void ls_local_rank_close(ls_local_job *job, uint32_t index);
+
+/* ---- container.c ---- */
+
+/* The command line that runs the job's program in a container of `image`, with the container tool
+ * of this machine. variables: of the rank. argv_out: in the job's arena, ends with NULL. Errors:
+ * LS_ERR_INVALID: there is no such tool. */
+LS_MUST_CHECK ls_status ls_local_container_words(ls_local_job *job, char *const *variables, const char *image,
+                                                 const char ***argv_out);
 
 /* ---- last_words.c ---- */
 
