@@ -19,7 +19,8 @@ typedef struct ls_step_metrics {
     float loss;    /* mean over tokens, nats */
     double lr;
     double grad_norm;
-    uint64_t tokens; /* of this step */
+    uint64_t tokens;      /* of this step */
+    uint64_t loss_tokens; /* those of them with a target */
     double step_s, tokens_per_s;
     double data_s, forward_s, backward_s, reduce_s, optimizer_s;
     double wait_s;   /* for other ranks */

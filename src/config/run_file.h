@@ -115,6 +115,7 @@ typedef struct ls_run_data {
     /* 0 to 0.5 of the training data; auto: 0.05, or 0 with data.validation */
     double validation_fraction;
     const char *field;     /* key or column that holds the document, unless an item names another */
+    bool document_masks;   /* attention and positions restart with each document */
     const char *cache_dir; /* folder for tokenised data; "": under $LOCKSTEP_HOME */
 } ls_run_data;
 

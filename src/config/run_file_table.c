@@ -70,6 +70,7 @@ static const ls_option options[] = {
     {ROW("data.validation", LS_OPTION_WEIGHTED, data.validation, "[]"), .help = "files, folders, or patterns of file names, used for validation only; without weights"},
     {ROW("data.field", LS_OPTION_STRING, data.field, "text"), .value_name = "KEY", .help = "key of an object (.jsonl, .json) or column of a table (.csv, .tsv) that holds the document; an item of data.train or data.validation may name another one with its own key `field`"},
     {F64_AUTO("data.validation_fraction", data.validation_fraction, 0, 0.5), IDENTITY, .help = "share of the training data that is set aside for validation; auto: 0.05, or 0 if data.validation is set"},
+    {BOOL("data.document_masks", data.document_masks, "false"), IDENTITY, .identity_when_set = true, .help = "let attention see only the text of its own document, and count positions from the document's first token, when a training sequence holds several documents; the last token of a document then has no loss"},
     {STRING("data.cache_dir", data.cache_dir), .value_name = "DIR", .help = "folder in which tokenised data is stored for later runs; default: $LOCKSTEP_HOME/cache/tokens"},
 
     {U64_AUTO("train.steps", train.steps, 1, MANY), .help = "length of the run in optimizer steps; auto: from train.tokens or train.epochs, otherwise 1000 steps, or 3 epochs if model.from is set"},

@@ -60,6 +60,7 @@ struct ls_dataset {
     ls_stream validation;
     double validation_bytes_per_token;
     bool split_by_document;
+    bool document_masks;
     char hash[LS_SHA256_HEX_BYTES];
 };
 
@@ -322,6 +323,9 @@ static void make_hash(ls_dataset *d, const ls_dataset_options *o)
               LS_SPLIT_RULE_VERSION);
     hash_line(&hash, "tokenizer %s\n", o->tokenizer ? ls_tokenizer_hash(o->tokenizer) : "none");
     hash_line(&hash, "context %u validation_fraction %a\n", o->context, o->validation_fraction);
+    if (o->document_masks) {
+        hash_line(&hash, "document_masks\n");
+    }
     for (uint32_t i = 0; i < d->source_count; i++) {
         hash_source(&hash, "source", &d->sources[i]);
     }
@@ -335,6 +339,7 @@ static ls_status open_into(ls_dataset *d, const ls_dataset_options *o)
 {
     LS_TRY(check_options(o));
     d->context = o->context;
+    d->document_masks = o->document_masks;
     LS_TRY(open_cache(d, o));
     LS_TRY(open_sources(d, o));
     LS_TRY(make_mixture(d));
@@ -396,20 +401,48 @@ ls_dataset_draw ls_dataset_draw_at(const ls_dataset *dataset, uint64_t seed, uin
         .source = draw.corpus, .epoch = epoch, .window = ls_order_at(&order, epoch, draw.position % windows)};
 }
 
-/* Window `window` of a stream. */
-static ls_status read_window(const ls_stream *stream, uint64_t window, size_t context,
+static void fill(int32_t *to, size_t from, size_t end, int32_t value)
+{
+    for (size_t i = from; i < end && to; i++) {
+        to[i] = value;
+    }
+}
+
+/* Makes each document a record of the window that begins at stream index `begin`: the last token of
+ * a document has no target, because the next one is not its continuation. */
+static void mark_documents(const ls_stream *stream, uint64_t begin, size_t count, const ls_sample *sample)
+{
+    for (size_t i = 0, next = 0; i < count; i = next) {
+        uint64_t first = 0, end = 0;
+        ls_stream_document(stream, begin + i, &first, &end);
+        next = end - begin < count ? (size_t)(end - begin) : count;
+        fill(sample->first, i, next, (int32_t)i);
+        fill(sample->record, i, next, (int32_t)(first & INT32_MAX));
+        if (end - begin == next) {
+            sample->targets[next - 1] = LS_NO_TARGET;
+        }
+    }
+}
+
+/* Window `window` of a stream. One at the end that is not full is padded. */
+static ls_status read_window(const ls_dataset *dataset, const ls_stream *stream, uint64_t window,
                              const ls_sample *sample)
 {
-    const uint64_t begin = window * context;
-    LS_TRY(ls_stream_read(stream, begin, context, sample->tokens));
-    memcpy(sample->targets, sample->tokens + 1, (context - 1) * sizeof *sample->tokens);
-    LS_TRY(ls_stream_read(stream, begin + context, 1, sample->targets + context - 1));
-    for (size_t i = 0; i < context && sample->first; i++) {
-        sample->first[i] = 0;
+    const size_t context = dataset->context;
+    const uint64_t begin = window * context, left = stream->token_count - 1 - begin;
+    const size_t count = left < context ? (size_t)left : context;
+    LS_TRY(ls_stream_read(stream, begin, count, sample->tokens));
+    memcpy(sample->targets, sample->tokens + 1, (count - 1) * sizeof *sample->tokens);
+    LS_TRY(ls_stream_read(stream, begin + count, 1, sample->targets + count - 1));
+    fill(sample->first, 0, count, 0);
+    fill(sample->record, 0, count, (int32_t)(window & INT32_MAX));
+    if (dataset->document_masks) {
+        mark_documents(stream, begin, count, sample);
     }
-    for (size_t i = 0; i < context && sample->record; i++) {
-        sample->record[i] = (int32_t)(window & INT32_MAX);
-    }
+    fill(sample->tokens, count, context, 0);
+    fill(sample->targets, count, context, LS_NO_TARGET);
+    fill(sample->first, count, context, (int32_t)count);
+    fill(sample->record, count, context, LS_NO_RECORD);
     return LS_OK;
 }
 
@@ -418,16 +451,15 @@ ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t 
 {
     if (split == LS_SPLIT_VALIDATION) {
         LS_ASSERT(position < ls_dataset_samples(dataset, split));
-        return read_window(&dataset->validation, position, dataset->context, sample);
+        return read_window(dataset, &dataset->validation, position, sample);
     }
     const ls_dataset_draw draw = ls_dataset_draw_at(dataset, seed, position);
-    return read_window(&dataset->sources[draw.source].stream, draw.window, dataset->context, sample);
+    return read_window(dataset, &dataset->sources[draw.source].stream, draw.window, sample);
 }
 
 bool ls_dataset_has_documents(const ls_dataset *dataset)
 {
-    (void)dataset;
-    return false;
+    return dataset->document_masks;
 }
 
 static const ls_stream *stream_of(const ls_dataset *dataset, ls_split split, uint32_t source_index)
@@ -462,7 +494,8 @@ uint64_t ls_dataset_validation_end(const ls_dataset *dataset, uint32_t source_in
 uint64_t ls_dataset_samples(const ls_dataset *dataset, ls_split split)
 {
     if (split == LS_SPLIT_VALIDATION) {
-        return windows_in(dataset->validation.token_count, dataset->context);
+        const uint32_t last = dataset->document_masks ? dataset->context - 1 : 0;
+        return windows_in(dataset->validation.token_count + last, dataset->context);
     }
     uint64_t sum = 0;
     for (uint32_t i = 0; i < dataset->source_count; i++) {

@@ -10,7 +10,9 @@
  * T inputs and, shifted by one, T targets. Neighbouring windows share one token, so every token but
  * the first is a target exactly once. Tokens at the end that do not fill a window are not part of a
  * sample; ls_dataset_tokens reads them. A window may hold the end of one document and the beginning
- * of the next. Attention is not masked between documents, because that is not supported yet.
+ * of the next. With document_masks each document is then a record of its own (ls_sample), and its
+ * last token has no target: the token after it begins another text. Otherwise the window is one
+ * record, and attention sees the documents before.
  *
  *        T = 4
  *        stream   | a0 | a1 | a2 | a3 | a4 |<eos>| b0 | b1 | b2 |<eos>| c0 | ...
@@ -94,6 +96,9 @@ typedef struct ls_dataset_options {
     /* T, tokens per sample, 1 to 2^24. */
     uint32_t context;
 
+    /* Attention and positions restart with each document. */
+    bool document_masks;
+
     /* Folder for tokenised text. NULL: $LOCKSTEP_HOME/cache/tokens, else ~/.lockstep/cache/tokens.
      * "": no cache. */
     const char *cache_dir;
@@ -142,8 +147,9 @@ enum { LS_NO_TARGET = -1, LS_NO_RECORD = -1 };
  *   first     for position i, the index in this window of the first token of its record: attention
  *             sees [first[i], i], and i's position is i - first[i]. 0 everywhere unless
  *             ls_dataset_has_documents. Never falls. May be NULL: not wanted
- *   record    for position i, the number of its record within the data, below 2^31; for text
- *             without documents, that of its window. May be NULL: not wanted
+ *   record    for position i, a number below 2^31 that names its record within its source; for
+ *             text, where its document begins in the stream, or without document_masks the window.
+ *             May be NULL: not wanted
  *
  * Padding is a record of its own, LS_NO_RECORD, without targets.
  */
@@ -197,7 +203,8 @@ LS_MUST_CHECK ls_status ls_dataset_tokens(const ls_dataset *dataset, ls_split sp
 
 /*
  * Samples in one epoch of a split: the windows of all sources. 0 for validation if there is none or
- * it is shorter than a window; ls_dataset_tokens can still read it.
+ * it is shorter than a window; ls_dataset_tokens can still read it. With document_masks, the last
+ * window of validation may be short; it is padded.
  */
 uint64_t ls_dataset_samples(const ls_dataset *dataset, ls_split split);
 
@@ -205,7 +212,8 @@ uint64_t ls_dataset_samples(const ls_dataset *dataset, ls_split split);
 uint64_t ls_dataset_source_samples(const ls_dataset *dataset, uint32_t source);
 
 /* Where in the validation stream the tokens split off from `source` end; they begin where those of
- * the source before it end. 0 for all sources if validation has files of its own. */
+ * the source before it end. The records (ls_sample) of its validation samples are numbered below
+ * it. 0 for all sources if validation has files of its own. */
 uint64_t ls_dataset_validation_end(const ls_dataset *dataset, uint32_t source);
 
 /* Tokens in a split, for all sources. */

@@ -2,6 +2,7 @@
 #include "data/split.h"
 
 #include "base/assert.h"
+#include "base/math.h"
 
 #include <string.h>
 
@@ -200,4 +201,19 @@ ls_status ls_stream_read(const ls_stream *stream, uint64_t first, uint64_t count
             return LS_OK;
         }
     }
+}
+
+void ls_stream_document(const ls_stream *stream, uint64_t at, uint64_t *begin_out, uint64_t *end_out)
+{
+    LS_ASSERT(at < stream->token_count);
+    const ls_span *span = find_span(stream, at);
+    const uint64_t *starts = span->tokens->document_starts, count = span->tokens->document_count;
+    const uint64_t inside = span->file_first + (at - span->stream_first);
+    const size_t document = last_not_above(starts, count, inside);
+    const uint64_t end = document + 1 < count ? starts[document + 1] : span->tokens->count;
+    const uint64_t past = span->stream_first + span->count;
+    *begin_out = starts[document] > span->file_first
+                     ? span->stream_first + (starts[document] - span->file_first)
+                     : span->stream_first;
+    *end_out = ls_min_u64(span->stream_first + (end - span->file_first), past);
 }

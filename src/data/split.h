@@ -72,4 +72,8 @@ void ls_stream_append(ls_arena *arena, ls_stream *stream, const ls_tokens *token
 LS_MUST_CHECK ls_status ls_stream_read(const ls_stream *stream, uint64_t first, uint64_t count,
                                        int32_t *ids_out);
 
+/* The stream indices at which the document of token `at` begins and ends. A document that was cut
+ * ends where the stream leaves it. */
+void ls_stream_document(const ls_stream *stream, uint64_t at, uint64_t *begin_out, uint64_t *end_out);
+
 #endif

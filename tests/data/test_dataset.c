@@ -303,6 +303,50 @@ static void dataset_open_keeps_validation_shorter_than_a_window(void **state)
     ls_dataset_close(d);
 }
 
+/* Stream: abcd|e|fghijkl|mn, in windows of 5. */
+static void dataset_sample_makes_documents_records(void **state)
+{
+    fixture *f = *state;
+    const char *path = scratch_text(&f->s, "d.jsonl",
+                                    "{\"text\": \"abcd\"}\n{\"text\": \"e\"}\n"
+                                    "{\"text\": \"fghijkl\"}\n{\"text\": \"mn\"}\n");
+    ls_dataset_options options = {.validation_patterns = &path,
+                                  .validation_pattern_count = 1,
+                                  .context = 5,
+                                  .cache_dir = "",
+                                  .tokenizer = f->bytes};
+    static const struct {
+        int32_t tokens[5], targets[5], first[5], record[5];
+    } wanted[3] = {
+        {{'a', 'b', 'c', 'd', 'e'}, {'b', 'c', 'd', -1, -1}, {0, 0, 0, 0, 4}, {0, 0, 0, 0, 4}},
+        {{'f', 'g', 'h', 'i', 'j'}, {'g', 'h', 'i', 'j', 'k'}, {0, 0, 0, 0, 0}, {5, 5, 5, 5, 5}},
+        {{'k', 'l', 'm', 0, 0}, {'l', -1, 'n', -1, -1}, {0, 0, 2, 3, 3}, {5, 5, 12, -1, -1}},
+    };
+    char plain[LS_SHA256_HEX_BYTES];
+    ls_dataset *d = NULL;
+    assert_int_equal(ls_dataset_open(&options, &d), LS_OK);
+    assert_false(ls_dataset_has_documents(d));
+    assert_int_equal(ls_dataset_samples(d, LS_SPLIT_VALIDATION), 2);
+    strcpy(plain, ls_dataset_hash(d));
+    ls_dataset_close(d);
+
+    options.document_masks = true;
+    assert_int_equal(ls_dataset_open(&options, &d), LS_OK);
+    assert_true(ls_dataset_has_documents(d));
+    assert_int_equal(ls_dataset_samples(d, LS_SPLIT_VALIDATION), 3);
+    assert_string_not_equal(plain, ls_dataset_hash(d));
+    for (uint64_t i = 0; i < 3; i++) {
+        int32_t tokens[5], targets[5], first[5], record[5];
+        const ls_sample sample = {tokens, targets, first, record};
+        assert_int_equal(ls_dataset_sample(d, LS_SPLIT_VALIDATION, 0, i, &sample), LS_OK);
+        assert_memory_equal(tokens, wanted[i].tokens, sizeof tokens);
+        assert_memory_equal(targets, wanted[i].targets, sizeof targets);
+        assert_memory_equal(first, wanted[i].first, sizeof first);
+        assert_memory_equal(record, wanted[i].record, sizeof record);
+    }
+    ls_dataset_close(d);
+}
+
 static void dataset_open_with_validation_files(void **state)
 {
     fixture *f = *state;
@@ -497,6 +541,7 @@ int main(void)
         CASE(dataset_split_of_many_documents_keeps_them_whole),
         CASE(dataset_sample_mixes_by_weight),
         CASE(dataset_open_keeps_validation_shorter_than_a_window),
+        CASE(dataset_sample_makes_documents_records),
         CASE(dataset_open_with_validation_files),
         CASE(dataset_open_reads_text_with_end_of_text),
         CASE(dataset_open_refuses_bad_options_and_short_text),

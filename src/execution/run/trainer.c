@@ -32,6 +32,29 @@ static ls_status read_validation(void *context, uint64_t first, uint64_t count, 
     return ls_dataset_tokens(trainer->session.dataset, LS_SPLIT_VALIDATION, 0, first, count, tokens_out);
 }
 
+static ls_status read_validation_sample(void *context, uint64_t index, const ls_sample *sample)
+{
+    ls_trainer *trainer = context;
+    (void)ls_trainer_should_stop(trainer);
+    LS_TRY(ls_trainer_stop_status(trainer));
+    return ls_dataset_sample(trainer->session.dataset, LS_SPLIT_VALIDATION, 0, index, sample);
+}
+
+/* The mean loss over at most eval.batches batches of validation data. */
+static ls_status run_evaluator(ls_trainer *trainer, ls_evaluation *evaluation)
+{
+    const ls_dataset *dataset = trainer->session.dataset;
+    const uint64_t most = trainer->session.run.eval.batches * trainer->session.run.train.global_batch;
+    if (ls_dataset_has_documents(dataset)) {
+        const ls_sample_list samples = {read_validation_sample, trainer,
+                                        ls_dataset_samples(dataset, LS_SPLIT_VALIDATION)};
+        return ls_evaluator_run_samples(trainer->evaluator, &samples, most, evaluation);
+    }
+    const ls_token_stream stream = {read_validation, trainer,
+                                    ls_dataset_stream_tokens(dataset, LS_SPLIT_VALIDATION, 0)};
+    return ls_evaluator_run(trainer->evaluator, &stream, most, evaluation);
+}
+
 /* With ZeRO stage 3 on several hosts, each host keeps only its share of the weights between steps;
  * evaluation and samples need all of them here. */
 static ls_status gather_weights(ls_trainer *trainer)
@@ -83,11 +106,8 @@ static ls_status evaluate(ls_trainer *trainer)
     ls_progress_activity(trainer->books.progress, "evaluating");
     const ls_session *session = &trainer->session;
     const double start_s = ls_clock_monotonic_s();
-    const ls_token_stream stream = {read_validation, trainer,
-                                    ls_dataset_stream_tokens(session->dataset, LS_SPLIT_VALIDATION, 0)};
     ls_evaluation evaluation = {0};
-    LS_TRY(ls_evaluator_run(trainer->evaluator, &stream,
-                            session->run.eval.batches * session->run.train.global_batch, &evaluation));
+    LS_TRY(run_evaluator(trainer, &evaluation));
     trainer->loop.peak_flops = ls_queue_gemm_peak_flops(session->device, ls_session_activations(session));
     trainer->loop.val_loss = evaluation.loss;
     trainer->loop.evaluated_step = trainer->loop.step;
@@ -210,8 +230,9 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
     trainer->loop.step++;
     atomic_store(&trainer->control.shared.step, trainer->loop.step);
     trainer->loop.loss = result->loss;
-    trainer->loop.tokens += result->tokens;
-    trainer->loop.process_tokens += result->tokens;
+    const uint64_t tokens = session->run.train.global_batch * session->run.model.context;
+    trainer->loop.tokens += tokens;
+    trainer->loop.process_tokens += tokens;
     trainer->loop.step_s += step_s;
     if (trainer->loop.first_step_s == 0.0) {
         trainer->loop.first_step_s = ls_clock_monotonic_s() - trainer->options->start_s;
@@ -229,9 +250,10 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
         .loss = result->loss,
         .lr = lr,
         .grad_norm = result->grad_norm,
-        .tokens = result->tokens,
+        .tokens = tokens,
+        .loss_tokens = result->tokens,
         .step_s = step_s,
-        .tokens_per_s = (double)result->tokens / step_s,
+        .tokens_per_s = (double)tokens / step_s,
         .data_s = result->data_s,
         .forward_s = result->forward_s,
         .backward_s = result->backward_s,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/train/evaluate.h"
 
+#include "base/math.h"
 #include "compute/kernels/cross_entropy.h"
 
 #include <stdlib.h>
@@ -14,8 +15,7 @@ struct ls_evaluator {
     int32_t *window; /* length + 1 */
     const void *weights;
     /* sequences x length each, in this order in one block of shared memory */
-    int32_t *tokens;
-    int32_t *targets;
+    ls_sample rows;
     float *losses;
     /* of a divided stream */
     uint64_t *part_ends;
@@ -25,7 +25,7 @@ struct ls_evaluator {
 
 static size_t shared_bytes(const ls_evaluator *e)
 {
-    return (size_t)(e->sequences * e->length) * (2 * sizeof(int32_t) + sizeof(float));
+    return (size_t)(e->sequences * e->length) * (4 * sizeof(int32_t) + sizeof(float));
 }
 
 static ls_status evaluator_init(ls_evaluator *e, const ls_model_on_device *model)
@@ -41,9 +41,9 @@ static ls_status evaluator_init(ls_evaluator *e, const ls_model_on_device *model
     LS_TRY(ls_plan_build(&e->arena, model->config, model->layout, &options, &e->plan));
     LS_TRY(ls_executor_init(&e->executor, model->queue, &e->plan, e->length));
     LS_TRY(ls_shared_alloc(model->queue, shared_bytes(e), &shared));
-    e->tokens = shared;
-    e->targets = e->tokens + rows;
-    e->losses = (float *)(e->targets + rows);
+    int32_t *ids = shared;
+    e->rows = (ls_sample){ids, ids + rows, ids + 2 * rows, ids + 3 * rows};
+    e->losses = (float *)(ids + 4 * rows);
     return LS_OK;
 }
 
@@ -70,8 +70,8 @@ void ls_evaluator_destroy(ls_evaluator *evaluator)
     if (!evaluator) {
         return;
     }
-    if (evaluator->tokens) {
-        ls_shared_free(evaluator->executor.queue, evaluator->tokens, shared_bytes(evaluator));
+    if (evaluator->rows.tokens) {
+        ls_shared_free(evaluator->executor.queue, evaluator->rows.tokens, shared_bytes(evaluator));
     }
     ls_executor_release(&evaluator->executor);
     ls_arena_release(&evaluator->arena);
@@ -94,7 +94,7 @@ static ls_status load_window(ls_evaluator *e, const ls_token_stream *stream, uin
                            (long long)e->plan.config.vocab - 1);
         }
     }
-    int32_t *tokens = e->tokens + row * e->length, *targets = e->targets + row * e->length;
+    int32_t *tokens = e->rows.tokens + row * e->length, *targets = e->rows.targets + row * e->length;
     for (int64_t i = 0; i < e->length; i++) {
         tokens[i] = i < count ? e->window[i] : 0;
         targets[i] = i + 1 < count ? e->window[i + 1] : LS_TARGET_IGNORED;
@@ -105,8 +105,9 @@ static ls_status load_window(ls_evaluator *e, const ls_token_stream *stream, uin
 static void blank_window(ls_evaluator *e, int64_t row)
 {
     for (int64_t i = 0; i < e->length; i++) {
-        e->tokens[row * e->length + i] = 0;
-        e->targets[row * e->length + i] = LS_TARGET_IGNORED;
+        e->rows.tokens[row * e->length + i] = 0;
+        e->rows.targets[row * e->length + i] = LS_TARGET_IGNORED;
+        e->rows.first[row * e->length + i] = 0;
     }
 }
 
@@ -127,11 +128,30 @@ static void add_to_parts(ls_evaluator *e, int64_t row, uint64_t window)
         while (part < e->part_count && target >= e->part_ends[part]) {
             part++;
         }
-        if (part < e->part_count && e->targets[row * e->length + i] != LS_TARGET_IGNORED) {
+        if (part < e->part_count && e->rows.targets[row * e->length + i] != LS_TARGET_IGNORED) {
             e->parts[part].loss_sum += (double)e->losses[row * e->length + i];
             e->parts[part].tokens++;
         }
     }
+}
+
+/* Which windows an evaluation takes: `windows` of `all`, evenly from the first `spread`. */
+typedef struct choice {
+    uint64_t all, windows, spread;
+} choice;
+
+static choice choose(ls_evaluator *e, uint64_t all, uint64_t windows_max)
+{
+    for (size_t i = 0; i < e->part_count; i++) {
+        e->parts[i] = (ls_evaluation_part){0};
+    }
+    const uint64_t windows = windows_max > 0 && all > windows_max ? windows_max : all;
+    return (choice){all, windows, e->part_count > 0 ? all : windows};
+}
+
+static uint64_t window_of(const choice *c, uint64_t taken)
+{
+    return taken * c->spread / c->windows;
 }
 
 ls_status ls_evaluator_run(ls_evaluator *e, const ls_token_stream *stream, uint64_t windows_max,
@@ -142,20 +162,16 @@ ls_status ls_evaluator_run(ls_evaluator *e, const ls_token_stream *stream, uint6
                        (unsigned long long)stream->token_count);
     }
     const uint64_t all = (stream->token_count - 1 + (uint64_t)e->length - 1) / (uint64_t)e->length;
-    const uint64_t windows = windows_max > 0 && all > windows_max ? windows_max : all;
-    const uint64_t spread = e->part_count > 0 ? all : windows; /* over how many they are spread */
-    for (size_t i = 0; i < e->part_count; i++) {
-        e->parts[i] = (ls_evaluation_part){0};
-    }
+    const choice c = choose(e, all, windows_max);
     double sum = 0.0;
     uint64_t tokens = 0;
     const ls_executor_batch batch = {
-        .weights = e->weights, .tokens = e->tokens, .targets = e->targets, .losses = e->losses};
-    for (uint64_t first = 0; first < windows; first += (uint64_t)e->sequences) {
+        .weights = e->weights, .tokens = e->rows.tokens, .targets = e->rows.targets, .losses = e->losses};
+    for (uint64_t first = 0; first < c.windows; first += (uint64_t)e->sequences) {
         for (int64_t row = 0; row < e->sequences; row++) {
             const uint64_t taken = first + (uint64_t)row;
-            if (taken < windows) {
-                LS_TRY(load_window(e, stream, taken * spread / windows, row));
+            if (taken < c.windows) {
+                LS_TRY(load_window(e, stream, window_of(&c, taken), row));
             } else {
                 blank_window(e, row);
             }
@@ -164,12 +180,84 @@ ls_status ls_evaluator_run(ls_evaluator *e, const ls_token_stream *stream, uint6
         LS_TRY(ls_queue_wait(e->executor.queue));
         for (int64_t i = 0; i < e->sequences * e->length; i++) {
             sum += (double)e->losses[i];
-            tokens += e->targets[i] != LS_TARGET_IGNORED;
+            tokens += e->rows.targets[i] != LS_TARGET_IGNORED;
         }
         for (int64_t row = 0; row < e->sequences && e->part_count > 0; row++) {
-            add_to_parts(e, row, (first + (uint64_t)row) * spread / windows);
+            add_to_parts(e, row, window_of(&c, first + (uint64_t)row));
         }
     }
     *result_out = (ls_evaluation){.loss = sum / (double)tokens, .tokens = tokens, .parts = e->parts};
+    return LS_OK;
+}
+
+/* ---- samples ---- */
+
+static ls_sample sample_at(const ls_evaluator *e, int64_t row)
+{
+    const int64_t at = row * e->length;
+    return (ls_sample){e->rows.tokens + at, e->rows.targets + at, e->rows.first + at, e->rows.record + at};
+}
+
+static void add_record(ls_evaluator *e, int32_t record, const ls_evaluation_part *sum,
+                       ls_evaluation_part *total)
+{
+    total->loss_sum += sum->loss_sum;
+    total->tokens += sum->tokens;
+    size_t part = 0;
+    while (part < e->part_count && (uint64_t)record >= e->part_ends[part]) {
+        part++;
+    }
+    if (record != LS_NO_RECORD && part < e->part_count) {
+        e->parts[part].loss_sum += sum->loss_sum;
+        e->parts[part].tokens += sum->tokens;
+    }
+}
+
+/* Adds the records of row `row`, each a chain of its own. */
+static void add_records(ls_evaluator *e, int64_t row, ls_evaluation_part *total)
+{
+    const ls_sample s = sample_at(e, row);
+    const float *losses = e->losses + row * e->length;
+    for (int64_t i = 0, end = 0; i < e->length; i = end) {
+        ls_evaluation_part sum = {0};
+        for (end = i; end < e->length && s.first[end] == s.first[i]; end++) {
+            sum.loss_sum += (double)losses[end];
+            sum.tokens += s.targets[end] != LS_TARGET_IGNORED;
+        }
+        add_record(e, s.record[i], &sum, total);
+    }
+}
+
+ls_status ls_evaluator_run_samples(ls_evaluator *e, const ls_sample_list *samples, uint64_t samples_max,
+                                   ls_evaluation *result_out)
+{
+    const choice c = choose(e, samples->count, samples_max);
+    ls_evaluation_part total = {0};
+    const ls_executor_batch batch = {.weights = e->weights,
+                                     .tokens = e->rows.tokens,
+                                     .targets = e->rows.targets,
+                                     .first = e->rows.first,
+                                     .losses = e->losses};
+    for (uint64_t begin = 0; begin < c.windows; begin += (uint64_t)e->sequences) {
+        const int64_t rows = (int64_t)ls_min_u64((uint64_t)e->sequences, c.windows - begin);
+        for (int64_t row = 0; row < e->sequences; row++) {
+            const ls_sample sample = sample_at(e, row);
+            if (row < rows) {
+                LS_TRY(samples->read(samples->context, window_of(&c, begin + (uint64_t)row), &sample));
+            } else {
+                blank_window(e, row);
+            }
+        }
+        LS_TRY(ls_executor_forward(&e->executor, &batch));
+        LS_TRY(ls_queue_wait(e->executor.queue));
+        for (int64_t row = 0; row < rows; row++) {
+            add_records(e, row, &total);
+        }
+    }
+    if (total.tokens == 0) {
+        return ls_fail(LS_ERR_DATA, "no token of the validation data has a loss: give other records");
+    }
+    *result_out = (ls_evaluation){
+        .loss = total.loss_sum / (double)total.tokens, .tokens = total.tokens, .parts = e->parts};
     return LS_OK;
 }

@@ -154,6 +154,7 @@ static ls_status open_dataset(ls_session *session, const ls_session_options *opt
         .validation_fields = validation.fields,
         .validation_fraction = run->data.validation.count > 0 ? 0.0 : run->data.validation_fraction,
         .field = run->data.field,
+        .document_masks = run->data.document_masks,
         .tokenizer = session->tokenizer,
         .vocab_size = (uint32_t)run->model.vocab,
         .context = (uint32_t)run->model.context,

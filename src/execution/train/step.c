@@ -131,12 +131,18 @@ static ls_status compute(ls_stepper *stepper, uint64_t step, ls_agreement *agree
 
 /* After the agreement: whether the sums may be used for an update. The same result on all ranks, so
  * either all of them update or none. */
-static ls_status check_sums(ls_stepper *stepper, uint64_t step, double loss, double norm)
+static ls_status check_sums(ls_stepper *stepper, uint64_t step, uint64_t tokens, double loss, double norm)
 {
     const ls_status status = ls_sdc_monitor_after_agreement(stepper->sdc_monitor);
     if (status != LS_OK) {
         stepper->result.fault = *ls_sdc_monitor_fault(stepper->sdc_monitor);
         return status;
+    }
+    if (tokens == 0) {
+        return ls_fail(LS_ERR_DATA,
+                       "step %llu: none of its %u sequences has a token with a loss, so there is nothing to "
+                       "learn from: raise train.global_batch, or give records with longer answers",
+                       (unsigned long long)step + 1, stepper->settings.global_batch);
     }
     return isfinite(loss) && isfinite(norm) ? LS_OK : ls_stepper_explain_nonfinite(stepper, step, loss, norm);
 }
@@ -150,7 +156,7 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
     ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_AGREED, step);
     const double loss = sums.loss_sum / (double)sums.tokens;
     const double norm = sqrt(sums.square_sum) / (double)sums.tokens;
-    const ls_status status = check_sums(stepper, step, loss, norm);
+    const ls_status status = check_sums(stepper, step, sums.tokens, loss, norm);
     if (status == LS_FENCED) {
         return status;
     }

@@ -95,6 +95,7 @@ LS_MUST_CHECK ls_status ls_stepper_assign(ls_stepper *stepper);
  *   LS_ERR_FAILED    The loss or the gradient norm is not finite: the state is as before the step,
  *                    the text names the leaf, the layer and the value, and result_out->fault is
  *                    set.
+ *   LS_ERR_DATA      No token of the batch has a target: the same, without a fault.
  *   LS_ERR_MISMATCH  An audit or the guard found corruption: the same.
  *   and the errors of the sample function.
  */

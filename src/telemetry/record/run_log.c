@@ -313,7 +313,7 @@ static void compose_step(ls_text *line, const ls_step_metrics *m)
     put_f64(line, "loss", (double)m->loss); /* 9 digits restore a float32 */
     put_f64(line, "lr", m->lr);
     put_f64(line, "grad_norm", m->grad_norm);
-    ls_text_printf(line, ", \"tokens\": %" PRIu64, m->tokens);
+    ls_text_printf(line, ", \"tokens\": %" PRIu64 ", \"loss_tokens\": %" PRIu64, m->tokens, m->loss_tokens);
     put_f64(line, "tokens_per_s", m->tokens_per_s);
     put_f64(line, "step_s", m->step_s);
     put_f64(line, "data_s", m->data_s);

@@ -2,10 +2,11 @@
 /*
  * Run log: the record of steps and events in a run directory.
  *
- *   metrics.jsonl   one object per finished step: step, loss, lr, grad_norm, tokens, tokens_per_s,
- *                   step_s, data_s, forward_s, backward_s, reduce_s, optimizer_s, wait_s, mfu, hfu,
- *                   rss_bytes, and val_loss where the step was followed by an evaluation. The loss
- *                   has enough digits to restore its float32 bits.
+ *   metrics.jsonl   one object per finished step: step, loss, lr, grad_norm, tokens, loss_tokens
+ *                   (those with a target), tokens_per_s, step_s, data_s, forward_s, backward_s,
+ *                   reduce_s, optimizer_s, wait_s, mfu, hfu, rss_bytes, and val_loss where the step
+ *                   was followed by an evaluation. The loss has enough digits to restore its float32
+ *                   bits.
  *   events.jsonl    one object per event: time (seconds since 1970), event, step where it has one,
  *                   and the event's own fields
  *
