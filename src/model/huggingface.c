@@ -8,6 +8,8 @@
 #include "storage/safetensors/safetensors.h"
 
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* ---- names ---- */
 
@@ -67,18 +69,42 @@ static ls_status wrong_shape(const ls_parameter *p, const ls_safetensor *tensor)
     return status;
 }
 
-static ls_status load_parameter(const ls_safetensors *file, const char *path, const ls_parameter *p,
-                                float *flat)
+/* Tensors are converted in parts, and the file's pages given back after each, so that a model is
+ * not in memory twice. */
+enum { PART_BYTES = 4 << 20 };
+
+static void forget_pages(const void *data, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
+    const uintptr_t first = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+    if (first < end) {
+        (void)madvise((void *)first, end - first, MADV_DONTNEED);
+    }
+}
+
+static ls_status check_parameter(const ls_safetensors *file, const char *path, const ls_parameter *p)
 {
     const ls_safetensor *tensor = find_tensor(file, p->name);
     if (!tensor) {
         return ls_fail(LS_ERR_DATA, "%s: tensor %s is missing; a model with this config.json must have it",
                        path, p->name);
     }
-    if (!shape_matches(p, tensor)) {
-        return wrong_shape(p, tensor);
+    return shape_matches(p, tensor) ? LS_OK : wrong_shape(p, tensor);
+}
+
+ls_status ls_hf_read_parameter(const ls_safetensors *file, const ls_parameter *p, float *values_out)
+{
+    const ls_safetensor *tensor = find_tensor(file, p->name);
+    LS_ASSERT(tensor && shape_matches(p, tensor));
+    const uint64_t each = ls_st_dtype_bytes(tensor->dtype);
+    for (uint64_t at = 0; at < tensor->bytes; at += PART_BYTES) {
+        ls_safetensor part = *tensor;
+        part.data = (const unsigned char *)tensor->data + at;
+        part.bytes = tensor->bytes - at < PART_BYTES ? tensor->bytes - at : PART_BYTES;
+        LS_TRY(ls_safetensor_to_f32(&part, values_out + at / each));
+        forget_pages(part.data, (size_t)part.bytes);
     }
-    return ls_safetensor_to_f32(tensor, flat + p->offset);
+    return LS_OK;
 }
 
 /* The file of a tied model may contain the head as well; transformers unties the two if they
@@ -128,16 +154,6 @@ static ls_status check_extras(const ls_safetensors *file, const ls_model_config 
     return LS_OK;
 }
 
-static ls_status load_all(const ls_safetensors *file, const char *path, const ls_model_config *config,
-                          const ls_layout *layout, float *flat)
-{
-    memset(flat, 0, (size_t)layout->parameter_floats * sizeof *flat);
-    for (uint32_t i = 0; i < layout->parameter_count; i++) {
-        LS_TRY(load_parameter(file, path, &layout->parameters[i], flat));
-    }
-    return check_extras(file, config, layout);
-}
-
 /* A folder whose weights are pickles gets a better message than "not found". */
 static ls_status refuse_pickles(const char *path)
 {
@@ -157,13 +173,37 @@ static ls_status refuse_pickles(const char *path)
     return status;
 }
 
-ls_status ls_hf_load_parameters(const char *path, const ls_model_config *config, const ls_layout *layout,
-                                float *flat)
+ls_status ls_hf_open_parameters(const char *path, const ls_model_config *config, const ls_layout *layout,
+                                ls_safetensors **file_out)
 {
     ls_safetensors *file = NULL;
     LS_TRY(refuse_pickles(path));
     LS_TRY(ls_safetensors_open(path, &file));
-    const ls_status status = load_all(file, path, config, layout, flat);
+    ls_status status = LS_OK;
+    for (uint32_t i = 0; i < layout->parameter_count && status == LS_OK; i++) {
+        status = check_parameter(file, path, &layout->parameters[i]);
+    }
+    if (status == LS_OK) {
+        status = check_extras(file, config, layout);
+    }
+    if (status != LS_OK) {
+        ls_safetensors_close(file);
+        return status;
+    }
+    *file_out = file;
+    return LS_OK;
+}
+
+ls_status ls_hf_load_parameters(const char *path, const ls_model_config *config, const ls_layout *layout,
+                                float *flat)
+{
+    ls_safetensors *file = NULL;
+    LS_TRY(ls_hf_open_parameters(path, config, layout, &file));
+    memset(flat, 0, (size_t)layout->parameter_floats * sizeof *flat);
+    ls_status status = LS_OK;
+    for (uint32_t i = 0; i < layout->parameter_count && status == LS_OK; i++) {
+        status = ls_hf_read_parameter(file, &layout->parameters[i], flat + layout->parameters[i].offset);
+    }
     ls_safetensors_close(file);
     return status;
 }

@@ -30,6 +30,7 @@
 #include "base/json.h"
 #include "model/config.h"
 #include "model/layout.h"
+#include "storage/safetensors/safetensors.h"
 
 /* ---- config.json ---- */
 
@@ -75,6 +76,14 @@ json_t *ls_hf_config_json(const ls_model_config *config);
  */
 LS_MUST_CHECK ls_status ls_hf_load_parameters(const char *path, const ls_model_config *config,
                                               const ls_layout *layout, float *flat);
+
+/* The same, one parameter at a time, for models that are not held in memory. Opening checks all
+ * that the errors above name, but for the types; close with ls_safetensors_close. values_out: as
+ * many floats as the parameter has. */
+LS_MUST_CHECK ls_status ls_hf_open_parameters(const char *path, const ls_model_config *config,
+                                              const ls_layout *layout, ls_safetensors **file_out);
+LS_MUST_CHECK ls_status ls_hf_read_parameter(const ls_safetensors *file, const ls_parameter *p,
+                                             float *values_out);
 
 /* A file to store with the model, typically a tokenizer. */
 typedef struct ls_hf_file {

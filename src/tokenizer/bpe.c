@@ -33,6 +33,30 @@ void ls_merge_table_put(ls_merge_table *table, int32_t left, int32_t right, uint
     table->slots[at] = (ls_merge){.pair = pair, .rank = rank, .id = id};
 }
 
+static int by_rank(const void *a, const void *b)
+{
+    const ls_merge *left = a, *right = b;
+    if (left->rank != right->rank) {
+        return left->rank < right->rank ? -1 : 1;
+    }
+    return left->pair < right->pair ? -1 : left->pair > right->pair;
+}
+
+const ls_merge *ls_merge_table_sorted(const ls_merge_table *table, ls_arena *arena, size_t *count_out)
+{
+    const size_t slots = table->slots ? table->mask + 1 : 0;
+    ls_merge *list = ls_arena_new(arena, ls_merge, slots);
+    size_t count = 0;
+    for (size_t i = 0; i < slots; i++) {
+        if (table->slots[i].pair != LS_MERGE_FREE) {
+            list[count++] = table->slots[i];
+        }
+    }
+    qsort(list, count, sizeof *list, by_rank);
+    *count_out = count;
+    return list;
+}
+
 /* ---- short words: scan all pairs, join the best one, repeat ---- */
 
 enum { SHORT_WORD = 64 };

@@ -44,39 +44,13 @@ static json_t *vocabulary(const ls_tokenizer *tokenizer)
     return vocab;
 }
 
-static int by_rank(const void *a, const void *b)
-{
-    const ls_merge *left = a, *right = b;
-    if (left->rank != right->rank) {
-        return left->rank < right->rank ? -1 : 1;
-    }
-    return left->pair < right->pair ? -1 : left->pair > right->pair;
-}
-
-/* The merges in the order of their ranks, to be freed by the caller. */
-static ls_merge *sorted_merges(const ls_tokenizer *tokenizer, size_t *count_out)
-{
-    const ls_merge_table *table = &tokenizer->merges;
-    ls_merge *list = malloc((table->mask + 1) * sizeof *list);
-    size_t count = 0;
-    for (size_t i = 0; list && i <= table->mask; i++) {
-        if (table->slots[i].pair != LS_MERGE_FREE) {
-            list[count++] = table->slots[i];
-        }
-    }
-    if (list) {
-        qsort(list, count, sizeof *list, by_rank);
-    }
-    *count_out = count;
-    return list;
-}
-
 static json_t *merges(const ls_tokenizer *tokenizer)
 {
+    ls_arena arena = {0};
     size_t count;
-    ls_merge *list = sorted_merges(tokenizer, &count);
-    json_t *array = list ? json_array() : NULL;
-    for (size_t i = 0; list && i < count; i++) {
+    const ls_merge *list = ls_merge_table_sorted(&tokenizer->merges, &arena, &count);
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
         const char *left = ls_tokenizer_piece(tokenizer, (int32_t)(list[i].pair >> 32));
         const char *right = ls_tokenizer_piece(tokenizer, (int32_t)(uint32_t)list[i].pair);
         /* Every version reads one string; tokens with spaces need the newer form. */
@@ -84,7 +58,7 @@ static json_t *merges(const ls_tokenizer *tokenizer)
         json_array_append_new(array,
                               spaces ? json_pack("[s, s]", left, right) : json_sprintf("%s %s", left, right));
     }
-    free(list);
+    ls_arena_release(&arena);
     return array;
 }
 

@@ -15,6 +15,7 @@
  *   decode.c           ids -> text
  *   train_bpe.c        the trainer
  *   save.c             writes tokenizer.json
+ *   vocabulary.c       lists of tokens and merges for other programs
  *   unicode.c          UTF-8, categories, normal forms
  */
 #ifndef LS_TOKENIZER_TOKENIZER_INTERNAL_H
@@ -78,6 +79,8 @@ typedef struct ls_merge_table {
 void ls_merge_table_init(ls_merge_table *table, ls_arena *arena, size_t expected);
 /* At most `expected` pairs may be put. A pair that exists is replaced, as in Hugging Face. */
 void ls_merge_table_put(ls_merge_table *table, int32_t left, int32_t right, uint32_t rank, int32_t id);
+/* The pairs in the order of their ranks, in `arena`. */
+const ls_merge *ls_merge_table_sorted(const ls_merge_table *table, ls_arena *arena, size_t *count_out);
 
 static inline uint64_t ls_merge_pair(int32_t left, int32_t right)
 {

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* export: converts a checkpoint to a Hugging Face directory. */
+/* export: converts a checkpoint to a Hugging Face directory or a GGUF file. */
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/models/loaded_model.h"
+#include "execution/convert/modelfile.h"
 #include "model/huggingface_export.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 typedef struct export_settings {
-    const char *output;
-    int dtype;
+    const char *output, *gguf;
+    int dtype, quant;
     uint64_t shard_bytes;
     bool replace, best;
 } export_settings;
@@ -17,8 +21,25 @@ typedef struct export_settings {
 static const char *const dtype_names[] = {"fp32", "bf16", "fp16", NULL};
 static const ls_st_dtype dtypes[] = {LS_ST_F32, LS_ST_BF16, LS_ST_F16};
 
+static const char *const quant_names[] = {"f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", NULL};
+
 static const ls_option export_options[] = {
     LS_ROW_OUTPUT_DIR(export_settings),
+    {.key = "gguf",
+     .type = LS_OPTION_STRING,
+     .offset = offsetof(export_settings, gguf),
+     .default_text = "",
+     .help =
+         "write one GGUF file of this name, for llama.cpp, ollama and programs built on them, in place of "
+         "a Hugging Face folder; a Modelfile for ollama is written beside it"},
+    {.key = "quant",
+     .type = LS_OPTION_CHOICE,
+     .offset = offsetof(export_settings, quant),
+     .default_text = "f16",
+     .choices = quant_names,
+     .help =
+         "number format of the weights in a GGUF file: 32, 16, 16, 8.5, 6.6, about 5.7 and about 4.8 bits "
+         "per weight; q5_k_m and q4_k_m keep the most sensitive matrices in q6_k"},
     {.key = "dtype",
      .type = LS_OPTION_CHOICE,
      .offset = offsetof(export_settings, dtype),
@@ -43,7 +64,7 @@ static const ls_option export_options[] = {
      .type = LS_OPTION_BOOL,
      .offset = offsetof(export_settings, replace),
      .default_text = "false",
-     .help = "replace the model that is in the output folder, with all its files"},
+     .help = "replace the model that is in the output folder, with all its files, or the GGUF file"},
 };
 static const ls_option_table export_table = LS_OPTIONS(export_options);
 
@@ -69,16 +90,83 @@ static ls_status export_loaded(const ls_invocation *invocation, const ls_loaded_
     return LS_OK;
 }
 
+/* ---- GGUF ---- */
+
+static void print_gguf(const export_settings *settings, const ls_model_file *file,
+                       const ls_gguf_exported *done)
+{
+    printf("%s: %s, %.2f million parameters, %zu tensors, %s, %.1f MB, step %" PRIu64 "\n", settings->gguf,
+           ls_gguf_architecture(file->config.family), (double)file->layout.element_count / 1e6, done->tensors,
+           quant_names[settings->quant], (double)done->bytes / 1e6, file->step);
+    for (size_t i = 0; i < done->notes.count; i++) {
+        printf("  %s\n", done->notes.texts[i]);
+    }
+}
+
+/* The name of the run, or of the model's folder. */
+static const char *model_name(ls_arena *arena, const ls_model_file *file, const char *path)
+{
+    const char *run =
+        file->checkpoint ? json_string_value(json_object_get(file->checkpoint->meta.extra, "run")) : NULL;
+    char *folder = ls_arena_strdup(arena, path);
+    for (size_t bytes = strlen(folder); bytes > 1 && folder[bytes - 1] == '/'; bytes--) {
+        folder[bytes - 1] = '\0';
+    }
+    return run ? run : ls_path_basename(folder);
+}
+
+static ls_status export_gguf(const ls_invocation *invocation, const char *path, const ls_model_file *file,
+                             ls_queue *queue)
+{
+    const export_settings *settings = invocation->settings;
+    ls_gguf_export_options options = {.path = settings->gguf,
+                                      .name = model_name(invocation->arena, file, path),
+                                      .quant = (ls_gguf_quant)settings->quant,
+                                      .file = file,
+                                      .queue = queue,
+                                      .replace = settings->replace};
+    ls_hf_file *files = NULL;
+    ls_gguf_exported done;
+    LS_TRY(ls_model_file_exported(file, invocation->arena, &files, &options.file_count));
+    options.files = files;
+    LS_TRY(ls_gguf_export(&options, invocation->arena, &done));
+    LS_TRY(ls_modelfile_write(&options, &done.notes));
+    print_gguf(settings, file, &done);
+    return LS_OK;
+}
+
+static ls_status run_gguf(const ls_invocation *invocation, const char *path)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    ls_model_file *file = NULL;
+    ls_queue *queue = NULL;
+    LS_TRY(ls_model_file_open(path, &file));
+    ls_status status = ls_queue_create_cpu(cores > 256 ? 256 : cores > 0 ? (uint32_t)cores : 1, &queue);
+    if (status == LS_OK) {
+        status = export_gguf(invocation, path, file, queue);
+    }
+    ls_queue_destroy(queue);
+    ls_model_file_close(file);
+    return status;
+}
+
 static ls_status run_export(const ls_invocation *invocation)
 {
     const export_settings *settings = invocation->settings;
-    if (!settings->output[0]) {
-        return ls_fail(LS_ERR_INVALID, "missing output folder: give -o DIR");
+    if (!settings->output[0] == !settings->gguf[0]) {
+        return ls_fail(LS_ERR_INVALID, settings->gguf[0]
+                                           ? "-o DIR and --gguf FILE are two exports: give one of "
+                                             "them, then the other"
+                                           : "missing output: give -o DIR for a Hugging Face "
+                                             "folder, or --gguf FILE");
     }
     ls_loaded_model model;
     const char *path = invocation->words[0];
     if (settings->best) {
         LS_TRY(ls_checkpoint_resolve_best(invocation->arena, path, &path));
+    }
+    if (settings->gguf[0]) {
+        return run_gguf(invocation, path);
     }
     LS_TRY(ls_loaded_model_init(&model, path, 0));
     const ls_status status = export_loaded(invocation, &model);
@@ -89,7 +177,7 @@ static ls_status run_export(const ls_invocation *invocation)
 const ls_command ls_command_export = {
     .name = "export",
     .words = "CKPT",
-    .summary = "convert a checkpoint to a Hugging Face model",
+    .summary = "convert a checkpoint to a Hugging Face model or a GGUF file",
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used, or with\n"
                "--best the one with the lowest validation loss) or a Hugging Face directory.\n"
                "Writes the weights, config.json, generation_config.json and the tokenizer, in the\n"
@@ -97,9 +185,14 @@ const ls_command ls_command_export = {
                "and appears only when it is complete; with --replace it may hold a model and\n"
                "nothing else, which is replaced as a whole.\n"
                "\n"
+               "With --gguf FILE it writes one file for llama.cpp, ollama and the like: weights,\n"
+               "tokenizer, chat template and the tokens that end an answer. It never holds the\n"
+               "whole model in memory.\n"
+               "\n"
                "Examples:\n"
                "  lockstep export runs/mine -o mine-hf\n"
-               "  lockstep export runs/mine -o mine-hf --replace --dtype bf16 --shard-size 5GB",
+               "  lockstep export runs/mine -o mine-hf --replace --dtype bf16 --shard-size 5GB\n"
+               "  lockstep export runs/mine --gguf mine.gguf --quant q4_k_m",
     .words_min = 1,
     .words_max = 1,
     .options = &export_table,

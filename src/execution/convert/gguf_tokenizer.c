@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/convert/gguf_tokenizer.h"
+
+#include "base/json.h"
+#include "tokenizer/vocabulary.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const ls_hf_file *find_file(const ls_hf_file *files, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(files[i].name, name) == 0) {
+            return &files[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- the template ---- */
+
+static const char *default_template(const json_t *value)
+{
+    if (!json_is_array(value)) {
+        return json_string_value(value);
+    }
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *entry = json_array_get(value, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (name && strcmp(name, "default") == 0) {
+            return json_string_value(json_object_get(entry, "template"));
+        }
+    }
+    return NULL;
+}
+
+ls_status ls_carried_template(ls_arena *arena, const ls_hf_file *files, size_t count, const char **text_out)
+{
+    const ls_hf_file *plain = find_file(files, count, "chat_template.jinja");
+    const ls_hf_file *settings = find_file(files, count, "tokenizer_config.json");
+    *text_out = NULL;
+    if (plain) {
+        const char *text = ls_arena_strndup(arena, plain->data, plain->bytes);
+        if (strlen(text) < plain->bytes || !ls_text_check_utf8(text, plain->bytes, NULL)) {
+            return ls_fail(LS_ERR_DATA, "chat_template.jinja is not UTF-8 text");
+        }
+        *text_out = text;
+        return LS_OK;
+    }
+    if (settings) {
+        json_t *root = NULL;
+        LS_TRY(ls_json_parse(settings->data, settings->bytes, settings->name, &root));
+        const char *text = default_template(json_object_get(root, "chat_template"));
+        *text_out = text ? ls_arena_strdup(arena, text) : NULL;
+        json_decref(root);
+    }
+    return LS_OK;
+}
+
+/* ---- tokens ---- */
+
+/* As many tokens as the table of embeddings has rows. */
+static ls_status pad(ls_arena *arena, const ls_model_file *file, ls_vocabulary *v)
+{
+    const uint32_t rows = (uint32_t)file->config.vocab;
+    if (v->count > rows) {
+        return ls_fail(LS_ERR_INVALID,
+                       "the tokenizer has %u tokens, but the model only %u: ids from %u on "
+                       "have no embedding",
+                       v->count, rows, rows);
+    }
+    const char **texts = ls_arena_new(arena, const char *, rows);
+    ls_token_type *types = ls_arena_new(arena, ls_token_type, rows);
+    float *scores = ls_arena_new(arena, float, rows);
+    for (uint32_t id = 0; id < rows; id++) {
+        const bool known = id < v->count;
+        texts[id] = known ? v->texts[id] : ls_arena_printf(arena, "[PAD%u]", id);
+        types[id] = known ? v->types[id] : LS_TOKEN_UNUSED;
+        scores[id] = known && v->scores ? v->scores[id] : -10000.0f;
+    }
+    v->texts = texts;
+    v->types = types;
+    v->scores = v->scores ? scores : NULL;
+    v->count = rows;
+    return LS_OK;
+}
+
+static void add_lists(ls_gguf *gguf, ls_arena *arena, const ls_vocabulary *v)
+{
+    int32_t *types = ls_arena_new(arena, int32_t, v->count);
+    for (uint32_t id = 0; id < v->count; id++) {
+        types[id] = (int32_t)v->types[id];
+    }
+    ls_gguf_add_string(gguf, "tokenizer.ggml.model", v->byte_level ? "gpt2" : "llama");
+    ls_gguf_add_string(gguf, "tokenizer.ggml.pre", v->byte_level ? v->split : "default");
+    ls_gguf_add_strings(gguf, "tokenizer.ggml.tokens", v->texts, v->count);
+    ls_gguf_add_i32s(gguf, "tokenizer.ggml.token_type", types, v->count);
+    if (v->byte_level) {
+        ls_gguf_add_strings(gguf, "tokenizer.ggml.merges", v->merges, v->merge_count);
+    } else {
+        ls_gguf_add_f32s(gguf, "tokenizer.ggml.scores", v->scores, v->count);
+        ls_gguf_add_bool(gguf, "tokenizer.ggml.add_space_prefix", v->space_prefix);
+    }
+}
+
+/* ---- special ids ---- */
+
+static void add_id(ls_gguf *gguf, const char *key, int64_t id)
+{
+    if (id >= 0) {
+        ls_gguf_add_u32(gguf, key, (uint32_t)id);
+    }
+}
+
+/* Without an end, llama.cpp takes a token that is part of texts as one. */
+static int32_t harmless_end(const ls_model_file *file, const ls_vocabulary *v, ls_gguf_notes *notes)
+{
+    enum { NO_UTF8 = 0xff }; /* a byte that no text has */
+    for (uint32_t id = 0; id < v->count; id++) {
+        if (v->types[id] == LS_TOKEN_UNUSED || v->types[id] == LS_TOKEN_CONTROL) {
+            return (int32_t)id;
+        }
+    }
+    if (strcmp(ls_tokenizer_kind(file->tokenizer), "bytes") == 0) {
+        ls_gguf_note(notes, "no token ends a text, so answers end at their length; the file names the byte "
+                            "255, which no text has, because llama.cpp would take another");
+        return NO_UTF8;
+    }
+    ls_gguf_note(notes, "no token ends a text: llama.cpp will end answers at a token of its own choice");
+    return -1;
+}
+
+static void add_ids(ls_gguf *gguf, const ls_model_file *file, const ls_vocabulary *v, ls_gguf_notes *notes)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    enum { KEYS = sizeof keys / sizeof keys[0] };
+    const int32_t bos = ls_tokenizer_bos(file->tokenizer), eos = ls_tokenizer_eos(file->tokenizer);
+    int32_t stops[LS_MODEL_STOPS_MAX + 1], others[LS_MODEL_STOPS_MAX];
+    const size_t all = ls_model_stops(&file->config, file->tokenizer, others);
+    size_t count = 0;
+    if (eos >= 0) {
+        stops[count++] = eos;
+    }
+    for (size_t i = 0; i < all; i++) {
+        bool known = false;
+        for (size_t k = 0; k < count; k++) {
+            known = known || stops[k] == others[i];
+        }
+        if (!known) {
+            stops[count++] = others[i];
+        }
+    }
+    if (count == 0) {
+        stops[count] = harmless_end(file, v, notes);
+        count += stops[count] >= 0;
+    }
+    for (size_t i = 0; i < count && i < KEYS; i++) {
+        add_id(gguf, keys[i], stops[i]);
+    }
+    if (count > KEYS) {
+        ls_gguf_note(notes,
+                     "%zu tokens end a text, and a GGUF file holds three: give the others to the "
+                     "server as stop texts (the Modelfile has all)",
+                     count);
+    }
+    add_id(gguf, "tokenizer.ggml.bos_token_id", bos >= 0 ? bos : file->config.bos_id);
+    add_id(gguf, "tokenizer.ggml.unknown_token_id", v->unknown);
+    add_id(gguf, "tokenizer.ggml.padding_token_id", file->config.pad_id);
+    ls_gguf_add_bool(gguf, "tokenizer.ggml.add_bos_token", v->adds_bos);
+    ls_gguf_add_bool(gguf, "tokenizer.ggml.add_eos_token", v->adds_eos);
+}
+
+ls_status ls_gguf_tokenizer_keys(ls_gguf *gguf, const ls_model_file *file, const ls_hf_file *files,
+                                 size_t count, ls_gguf_notes *notes)
+{
+    ls_vocabulary vocabulary;
+    const char *template = NULL;
+    LS_TRY(ls_tokenizer_vocabulary(file->tokenizer, notes->arena, &vocabulary));
+    LS_TRY(ls_carried_template(notes->arena, files, count, &template));
+    LS_TRY(pad(notes->arena, file, &vocabulary));
+    add_lists(gguf, notes->arena, &vocabulary);
+    add_ids(gguf, file, &vocabulary, notes);
+    if (template) {
+        ls_gguf_add_string(gguf, "tokenizer.chat_template", template);
+    }
+    return LS_OK;
+}
