@@ -32,7 +32,7 @@ static void check_weight(const ls_linear *linear, ls_dtype dtype)
     LS_ASSERT(!weight->data && linear->packed && linear->packed_count <= LS_LINEAR_SEGMENTS_MAX);
     int64_t out = 0;
     for (uint32_t i = 0; i < linear->packed_count; i++) {
-        LS_ASSERT(linear->packed[i].kind != LS_PACKED_NONE);
+        LS_ASSERT(linear->packed[i].kind != LS_PACKED_NONE && linear->packed[i].kind == linear->packed->kind);
         LS_ASSERT(linear->packed[i].cols == ls_linear_in(linear));
         out += linear->packed[i].rows;
     }

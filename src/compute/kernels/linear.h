@@ -27,10 +27,10 @@ enum { LS_LINEAR_SEGMENTS_MAX = 3 };
 typedef struct ls_linear {
     /* (out, in) or (in, out), by layout. */
     ls_tensor weight;
-    /* Instead of weight.data: one packed matrix (out, in) per tensor of the file, in their order
-     * along out; the rows add up to out. weight then has data NULL and keeps its shape. The
-     * products have the bits that they would have with the unpacked float32 weight. There is no
-     * dweight. On a GPU: LS_ERR_UNSUPPORTED. */
+    /* Instead of weight.data: one packed matrix (out, in) per tensor of the file, all of one kind,
+     * in their order along out; the rows add up to out. weight then has data NULL and keeps its
+     * shape. The products have the bits that they would have with the unpacked float32 weight.
+     * There is no dweight. On a GPU: LS_ERR_UNSUPPORTED. */
     const ls_packed *packed;
     /* 0: not packed. Otherwise 1 to LS_LINEAR_SEGMENTS_MAX. */
     uint32_t packed_count;

@@ -241,13 +241,13 @@ static ls_status pack_bf16(const ls_packed *to, const source *from)
     return LS_OK;
 }
 
-/* round(127 w / scale), in the float32 arithmetic of bitsandbytes unless 127 / scale overflows. */
+/* round(127 w / scale), in the float32 arithmetic of bitsandbytes unless 1 / scale overflows. */
 static int8_t int8_code(float value, float scale)
 {
     if (scale == 0.0f) {
         return 0;
     }
-    const float unit = 127.0f / scale;
+    const float unit = 1.0f / scale * 127.0f;
     const double code = unit <= FLT_MAX ? (double)(value * unit) : (double)value * 127.0 / (double)scale;
     return (int8_t)lrint(fmax(-127.0, fmin(127.0, code)));
 }

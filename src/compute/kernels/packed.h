@@ -15,7 +15,7 @@
  * short. The scale of a block is itself packed: max |w| minus the mean of all of these, divided by
  * the largest magnitude among 256 such differences, as the nearest of 256 levels of a table. So
  * scale = level8[code8] * nested + mean, in float32. bitsandbytes takes the mean in float32, this
- * code in float64 and rounds once; nothing else differs.
+ * code in float64 and rounds once; nothing else differs (bench/packed_peer.py).
  *
  * A packed matrix is always (out, in), in the order of torch's nn.Linear, whatever the layout of
  * its file. One tensor of a file is packed alone, so its codes do not depend on what it is fused

@@ -449,7 +449,7 @@ static void packed_products_have_the_bits_of_float32(void **state)
 static void packed_products_have_the_bits_of_float32_in_whole_groups(void **state)
 {
     (void)state;
-    for (int64_t n = 1; n <= 9; n += 2) {
+    for (int64_t n = 1; n <= 9; n++) {
         const layer_shape shape = {.n = n,
                                    .in = 64 * draw(1, 13),
                                    .part = {192, 64, 64},

@@ -45,6 +45,8 @@ enum {
     PANEL = VECTORS * LS_LANES,
     /* Rows of a transposed A that are packed together. */
     GROUP = 8 * ROWS,
+    /* Rows of A up to which a packed B is not packed into panels. */
+    DIRECT_ROWS = ROWS,
     /* Rows of B that are prefetched ahead of packing. */
     PACK_AHEAD = 8,
     /* Rows of a panel that are prefetched ahead of the micro tile. */
@@ -471,8 +473,171 @@ static void run_block(block_job *job, float *scratch)
     }
 }
 
+/* -- few rows of A, packed B: straight from the codes -- */
+
+/* The codes of 16 columns of a packed B^T. */
+typedef struct packed_vector {
+    const ls_packed *packed;
+    int64_t row;
+    const uint8_t *codes;
+} packed_vector;
+
+/* The inner indices [first, end) of a micro tile; both are even. */
+typedef struct packed_range {
+    const packed_vector *b;
+    int64_t first, end;
+} packed_range;
+
+LS_SIMD vf packed_scales(ls_packed_kind kind, const packed_vector *b, int64_t k)
+{
+    return kind == LS_PACKED_NF4    ? unpack_scales(b->packed, b->row, k)
+           : kind == LS_PACKED_INT8 ? vf_load(b->packed->scales + b->row)
+                                    : vf_zero();
+}
+
+LS_SIMD void micro_direct(ls_packed_kind kind, int rows, int vectors, const packed_range *range, a_rows a,
+                          const c_part *c)
+{
+    vf sum[DIRECT_ROWS][VECTORS], scale[VECTORS];
+    UNROLL for (int i = 0; i < rows * vectors; i++)
+    {
+        sum[i / vectors][i % vectors] = vf_zero();
+    }
+    const int64_t run = kind == LS_PACKED_NF4 ? unpack_run(range->b->packed) : range->end;
+    for (int64_t k = range->first; k < range->end;) {
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            scale[v] = packed_scales(kind, &range->b[v], k);
+        }
+        for (const int64_t next = min64(range->end, (k / run + 1) * run); k < next; k += 2) {
+            UNROLL for (int v = 0; v < vectors; v++)
+            {
+                vf pair[2];
+                unpack_pair(kind, range->b[v].codes, k, scale[v], pair);
+                UNROLL for (int i = 0; i < rows; i++)
+                {
+                    const float *x = a.data + i * a.row_step + k;
+                    sum[i][v] = vf_fma(vf_set(x[0]), pair[0], sum[i][v]);
+                    sum[i][v] = vf_fma(vf_set(x[1]), pair[1], sum[i][v]);
+                }
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        store_row(sum[i], vectors, c, i);
+    }
+}
+
+typedef void (*direct_fn)(const packed_range *range, a_rows a, const c_part *c);
+
+#define DIRECT(kind, r, v)                                                                                   \
+    static void direct_##kind##_##r##x##v(const packed_range *range, a_rows a, const c_part *c)              \
+    {                                                                                                        \
+        micro_direct(LS_PACKED_##kind, (r) <= ROWS ? (r) : ROWS, (v) <= VECTORS ? (v) : VECTORS, range, a,   \
+                     c);                                                                                     \
+    }
+#define DIRECT_ROWS_OF(kind, v)                                                                              \
+    DIRECT(kind, 1, v)                                                                                       \
+    DIRECT(kind, 2, v)                                                                                       \
+    DIRECT(kind, 3, v)                                                                                       \
+    DIRECT(kind, 4, v)                                                                                       \
+    DIRECT(kind, 5, v)                                                                                       \
+    DIRECT(kind, 6, v)                                                                                       \
+    DIRECT(kind, 7, v)                                                                                       \
+    DIRECT(kind, 8, v)
+#define DIRECT_ALL(kind)                                                                                     \
+    DIRECT_ROWS_OF(kind, 1)                                                                                  \
+    DIRECT_ROWS_OF(kind, 2)                                                                                  \
+    DIRECT_ROWS_OF(kind, 3)
+#define DIRECT_TABLE_ROWS(kind, v)                                                                           \
+    {                                                                                                        \
+        direct_##kind##_1x##v, direct_##kind##_2x##v, direct_##kind##_3x##v, direct_##kind##_4x##v,          \
+            direct_##kind##_5x##v, direct_##kind##_6x##v, direct_##kind##_7x##v, direct_##kind##_8x##v       \
+    }
+#define DIRECT_TABLE(kind)                                                                                   \
+    {                                                                                                        \
+        DIRECT_TABLE_ROWS(kind, 1), DIRECT_TABLE_ROWS(kind, 2), DIRECT_TABLE_ROWS(kind, 3)                   \
+    }
+
+DIRECT_ALL(BF16)
+DIRECT_ALL(INT8)
+DIRECT_ALL(NF4)
+
+static const direct_fn direct_of[LS_PACKED_KINDS][3][8] = {[LS_PACKED_BF16] = DIRECT_TABLE(BF16),
+                                                           [LS_PACKED_INT8] = DIRECT_TABLE(INT8),
+                                                           [LS_PACKED_NF4] = DIRECT_TABLE(NF4)};
+
+/* Few rows of A do not repay panels. Every vector must be a group, and pairs of columns must share
+ * their scales. */
+static bool is_direct(const ls_gemm *gemm, const ls_gemm_rect *rect)
+{
+    const ls_gemm_operand *b = &gemm->b;
+    if (b->packed_count == 0 || !b->transposed || rect->rows > DIRECT_ROWS || b->packed->cols % 2 != 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < gemm->range_count; i++) {
+        if (gemm->range[i].first % 2 != 0 || gemm->range[i].count % 2 != 0) {
+            return false;
+        }
+    }
+    for (int64_t done = 0; done < rect->columns; done += LS_LANES) {
+        int64_t row = rect->column + done;
+        const ls_packed *packed = packed_of_row(b, &row);
+        if (row % LS_PACKED_GROUP != 0 || row + min64(rect->columns - done, LS_LANES) > packed->rows) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* All blocks of one panel, which lie one after the other in memory. */
+static void run_direct_panel(const ls_gemm *gemm, const ls_gemm_rect *rect, const packed_vector *b,
+                             int vectors)
+{
+    const direct_fn run = direct_of[b->packed->kind][vectors - 1][rect->rows - 1];
+    const a_rows a = {gemm->a.data + rect->row * gemm->a.stride, gemm->a.stride};
+    c_part c = {.data = gemm->c + rect->row * gemm->c_stride + rect->column,
+                .stride = gemm->c_stride,
+                .columns = rect->columns,
+                .add = gemm->accumulate};
+    for (uint32_t i = 0; i < gemm->range_count; i++) {
+        const int64_t end = gemm->range[i].first + gemm->range[i].count;
+        for (int64_t k = gemm->range[i].first; k < end; k += BLOCK) {
+            const packed_range range = {.b = b, .first = k, .end = min64(end, k + BLOCK)};
+            const bool last = i + 1 == gemm->range_count && range.end == end;
+            c.bias = last && gemm->bias ? gemm->bias + rect->column : NULL;
+            run(&range, a, &c);
+            c.add = true;
+        }
+    }
+}
+
+static void tile_direct(const ls_gemm *gemm, const ls_gemm_rect *rect)
+{
+    for (int64_t done = 0; done < rect->columns;) {
+        const int64_t left = rect->columns - done;
+        const int vectors = panel_vectors(left);
+        ls_gemm_rect panel = *rect;
+        panel.column += done;
+        panel.columns = min64(left, vectors * LS_LANES);
+        packed_vector b[VECTORS];
+        for (int v = 0; v < vectors; v++) {
+            b[v].row = panel.column + v * LS_LANES;
+            b[v].packed = packed_of_row(&gemm->b, &b[v].row);
+            b[v].codes = unpack_codes(b[v].packed, b[v].row);
+        }
+        run_direct_panel(gemm, &panel, b, vectors);
+        done += vectors * LS_LANES;
+    }
+}
+
 static void tile(const ls_gemm *gemm, const ls_gemm_rect *rect, float *scratch)
 {
+    if (is_direct(gemm, rect)) {
+        tile_direct(gemm, rect);
+        return;
+    }
     block_job job = {.gemm = gemm, .rect = rect, .add = gemm->accumulate};
     for (uint32_t i = 0; i < gemm->range_count; i++) {
         const int64_t end = gemm->range[i].first + gemm->range[i].count;

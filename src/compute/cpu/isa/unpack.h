@@ -11,9 +11,16 @@
 #include "compute/cpu/simd/simd.h"
 #include "compute/kernels/packed.h"
 
+/* The codes of the group that begins with row `row`. */
+LS_SIMD const uint8_t *unpack_codes(const ls_packed *p, int64_t row)
+{
+    const int64_t bytes = p->kind == LS_PACKED_BF16 ? 2 * p->cols : p->cols;
+    return p->codes + row * (p->kind == LS_PACKED_NF4 ? (p->cols + 1) / 2 : bytes);
+}
+
 /* nf4: the scales of one column of the group that begins with row `row`; 0 for rows beyond the
- * last. */
-LS_SIMD vf unpack_scales(const ls_packed *p, int64_t row, int64_t column)
+ * last. A call of its own, because there is one in 64 columns and 72 micro tiles ask. */
+static __attribute__((noinline)) vf unpack_scales(const ls_packed *p, int64_t row, int64_t column)
 {
     float scale[LS_PACKED_GROUP] = {0};
     const int64_t rows = p->rows - row < LS_PACKED_GROUP ? p->rows - row : LS_PACKED_GROUP;
@@ -38,7 +45,7 @@ LS_SIMD int64_t unpack_run(const ls_packed *p)
 LS_SIMD void unpack_nf4(const ls_packed *p, int64_t row, int64_t first, int64_t end, float *to,
                         int64_t stride)
 {
-    const uint8_t *codes = p->codes + row * ((p->cols + 1) / 2);
+    const uint8_t *codes = unpack_codes(p, row);
     const vf levels = vf_load(ls_packed_nf4_levels);
     const int64_t run = unpack_run(p);
     for (int64_t k = first & ~(int64_t)1; k < end;) {
@@ -61,7 +68,7 @@ LS_SIMD void unpack_nf4(const ls_packed *p, int64_t row, int64_t first, int64_t 
 LS_SIMD void unpack_int8(const ls_packed *p, int64_t row, int64_t first, int64_t end, float *to,
                          int64_t stride)
 {
-    const uint8_t *codes = p->codes + row * p->cols;
+    const uint8_t *codes = unpack_codes(p, row);
     const vf scale = vf_load(p->scales + row), unit = vf_set(ls_packed_int8_unit);
     for (int64_t k = first; k < end; k++) {
         const vf code = vi_to_vf(vi_load_s8(codes + k * LS_PACKED_GROUP));
@@ -72,10 +79,33 @@ LS_SIMD void unpack_int8(const ls_packed *p, int64_t row, int64_t first, int64_t
 LS_SIMD void unpack_bf16(const ls_packed *p, int64_t row, int64_t first, int64_t end, float *to,
                          int64_t stride)
 {
-    const uint16_t *codes = (const uint16_t *)(const void *)p->codes + row * p->cols;
+    const uint16_t *codes = (const uint16_t *)(const void *)unpack_codes(p, row);
     for (int64_t k = first; k < end; k++) {
         const vi code = vi_load_u16(codes + k * LS_PACKED_GROUP);
         vf_store(to + (k - first) * stride, vf_from_bits(vi_shift_left_16(code)));
+    }
+}
+
+/* Two columns of a group, the first an even one, of a matrix whose rows have an even length.
+ * `scale` holds the scales of both; bf16 has none. */
+LS_SIMD void unpack_pair(ls_packed_kind kind, const uint8_t *codes, int64_t k, vf scale, vf pair_out[2])
+{
+    if (kind == LS_PACKED_NF4) {
+        const vf levels = vf_load(ls_packed_nf4_levels);
+        const vi index = vi_load_u8(codes + k / 2 * LS_PACKED_GROUP);
+        pair_out[0] = vf_mul(vf_lookup(levels, index), scale);
+        pair_out[1] = vf_mul(vf_lookup(levels, vi_shift_right_4(index)), scale);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        const int64_t at = (k + i) * LS_PACKED_GROUP;
+        if (kind == LS_PACKED_INT8) {
+            const vf code = vi_to_vf(vi_load_s8(codes + at));
+            pair_out[i] = vf_mul(vf_mul(code, scale), vf_set(ls_packed_int8_unit));
+        } else {
+            const vi code = vi_load_u16((const uint16_t *)(const void *)codes + at);
+            pair_out[i] = vf_from_bits(vi_shift_left_16(code));
+        }
     }
 }
 
