@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/judge/questions.h"
+
+#include "base/file.h"
+#include "data/jsonl.h"
+#include "execution/judge/match.h"
+
+#include <string.h>
+
+typedef unsigned long long ull;
+
+/* ---- lines ---- */
+
+ls_status ls_question_without(const ls_question_line *line, const char *key, const char *wanted)
+{
+    enum { KEYS_MAX = 8 };
+    const char *name;
+    json_t *value;
+    size_t count = 0;
+    ls_text keys = {0};
+    json_object_foreach((json_t *)(uintptr_t)line->record, name, value)
+    {
+        if (count++ < KEYS_MAX) {
+            ls_text_append(&keys, keys.bytes ? ", " : "");
+            ls_text_append_printable(&keys, name, strnlen(name, 40), "");
+        }
+    }
+    const ls_status status =
+        ls_fail(LS_ERR_DATA, "%s:%llu: the record has no key `%s` with %s; its keys: %s%s", line->path,
+                (ull)line->number, key, wanted, count ? ls_text_string(&keys) : "none",
+                count > KEYS_MAX ? ", ..." : "");
+    ls_text_release(&keys);
+    return status;
+}
+
+const char *ls_question_text(ls_arena *arena, const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_STRING: return ls_arena_strdup(arena, json_string_value(value));
+    case JSON_INTEGER: return ls_arena_printf(arena, "%lld", (long long)json_integer_value(value));
+    case JSON_REAL: return ls_arena_printf(arena, "%.15g", json_real_value(value));
+    case JSON_TRUE: return "true";
+    case JSON_FALSE: return "false";
+    default: return NULL;
+    }
+}
+
+static ls_status read_line(ls_arena *arena, const ls_jsonl_line *line, ls_question_reader read, void *context,
+                           ls_question *question)
+{
+    const char *name = ls_arena_printf(arena, "%s:%llu", line->path, (ull)line->number);
+    json_t *root = NULL;
+    LS_TRY(ls_jsonl_check(line));
+    LS_TRY(ls_json_parse(line->data, line->bytes, name, &root));
+    const ls_question_line given = {arena, line->path, line->number, root};
+    question->line = line->number;
+    const ls_status status = json_is_object(root)
+                                 ? read(context, &given, question)
+                                 : ls_fail(LS_ERR_DATA, "%s: the line is not a JSON object", name);
+    json_decref(root);
+    return status;
+}
+
+static size_t count_lines(const ls_file_map *map)
+{
+    size_t lines = 1;
+    for (size_t i = 0; i < map->bytes; i++) {
+        lines += map->data[i] == '\n';
+    }
+    return lines;
+}
+
+static ls_status read_map(ls_arena *arena, const ls_file_map *map, ls_question_reader read, void *context,
+                          ls_questions *questions)
+{
+    questions->items = ls_arena_new(arena, ls_question, count_lines(map));
+    ls_jsonl_line line = {.path = questions->path, .data = (const char *)map->data};
+    for (size_t at = 0; at < map->bytes; at += line.bytes + 1) {
+        line.number++;
+        line.data = (const char *)map->data + at;
+        const char *end = memchr(line.data, '\n', map->bytes - at);
+        line.bytes = end ? (size_t)(end - line.data) : map->bytes - at;
+        if (!ls_jsonl_is_blank(line.data, line.bytes)) {
+            LS_TRY(read_line(arena, &line, read, context, &questions->items[questions->count]));
+            questions->count++;
+        }
+    }
+    return questions->count > 0 ? LS_OK : ls_fail(LS_ERR_DATA, "%s has no records", questions->path);
+}
+
+ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question_reader read, void *context,
+                                  ls_questions *questions_out)
+{
+    ls_file_map map;
+    LS_TRY(ls_file_map_open(path, &map));
+    ls_questions questions = {.path = ls_arena_strdup(arena, path)};
+    const ls_status status = read_map(arena, &map, read, context, &questions);
+    ls_file_map_close(&map);
+    if (status == LS_OK) {
+        *questions_out = questions;
+    }
+    return status;
+}
+
+/* ---- records ---- */
+
+static const char *const usual_keys[] = {"prompt", "question", "instruction", "input", "messages", "text"};
+
+typedef struct records_reader {
+    const ls_record_keys *keys;
+    const char *prompt_key; /* found in the first record, then the same for all */
+} records_reader;
+
+static const char *find_prompt_key(const records_reader *reader, const ls_question_line *line)
+{
+    if (reader->keys->prompt[0]) {
+        return reader->keys->prompt;
+    }
+    for (size_t i = 0; i < sizeof usual_keys / sizeof usual_keys[0]; i++) {
+        if (json_object_get(line->record, usual_keys[i]) && strcmp(usual_keys[i], reader->keys->label) != 0) {
+            return usual_keys[i];
+        }
+    }
+    return usual_keys[0];
+}
+
+static ls_status read_prompt(const records_reader *reader, const ls_question_line *line, const char **text_out)
+{
+    const json_t *value = json_object_get(line->record, reader->prompt_key);
+    if (value && reader->keys->maker) {
+        const ls_status status = reader->keys->maker->make(reader->keys->maker->context, line->arena, value, text_out);
+        return status == LS_OK ? LS_OK : ls_fail_within(status, "%s:%llu", line->path, (ull)line->number);
+    }
+    const char *text = value ? ls_question_text(line->arena, value) : NULL;
+    if (!text || !text[0]) {
+        return ls_question_without(line, reader->prompt_key, "a text; --prompt-field names the prompt's key");
+    }
+    *text_out = text;
+    return LS_OK;
+}
+
+static ls_status read_record(void *context, const ls_question_line *line, ls_question *question)
+{
+    records_reader *reader = context;
+    const char *label_key = reader->keys->label;
+    if (!reader->prompt_key) {
+        reader->prompt_key = find_prompt_key(reader, line);
+    }
+    LS_TRY(read_prompt(reader, line, &question->prompt));
+    if (label_key[0]) {
+        const json_t *label = json_object_get(line->record, label_key);
+        question->expected = label ? ls_question_text(line->arena, label) : NULL;
+        if (!question->expected || !question->expected[0]) {
+            return ls_question_without(line, label_key, "a text or a number; --label names the label's key");
+        }
+    }
+    return LS_OK;
+}
+
+static bool match(const char *a, const char *b)
+{
+    ls_text x = {0}, y = {0};
+    ls_answer_normalise(a, strlen(a), &x);
+    ls_answer_normalise(b, strlen(b), &y);
+    const bool equal = strcmp(ls_text_string(&x), ls_text_string(&y)) == 0;
+    ls_text_release(&x);
+    ls_text_release(&y);
+    return equal;
+}
+
+/* Index of the choice that is the label, by its bytes or else in its normal form; count: none. */
+static size_t find_choice(const char *const *choices, size_t count, const char *label)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(choices[i], label) == 0) {
+            return i;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (match(choices[i], label)) {
+            return i;
+        }
+    }
+    return count;
+}
+
+enum { CHOICES_MAX = 1000 };
+
+/* The different labels of the records, in the order of their first occurrence. */
+static ls_status collect_labels(ls_arena *arena, const ls_questions *questions, const char ***choices_out,
+                                size_t *count_out)
+{
+    const char **labels = ls_arena_new(arena, const char *, CHOICES_MAX);
+    size_t count = 0;
+    for (size_t i = 0; i < questions->count; i++) {
+        const char *label = questions->items[i].expected;
+        if (find_choice(labels, count, label) < count) {
+            continue;
+        }
+        if (count == CHOICES_MAX) {
+            return ls_fail(LS_ERR_DATA,
+                           "%s:%llu: more than %d different labels: give --choices, or leave it away to judge "
+                           "generated answers",
+                           questions->path, (ull)questions->items[i].line, CHOICES_MAX);
+        }
+        labels[count++] = label;
+    }
+    *choices_out = labels;
+    *count_out = count;
+    return LS_OK;
+}
+
+static ls_status set_choices(ls_arena *arena, const ls_record_keys *keys, ls_questions *questions)
+{
+    const char *const *choices = keys->choices;
+    size_t count = keys->choice_count;
+    if (count == 1 && strcmp(choices[0], "auto") == 0) {
+        const char **labels;
+        LS_TRY(collect_labels(arena, questions, &labels, &count));
+        choices = labels;
+    }
+    if (count < 2) {
+        return ls_fail(LS_ERR_INVALID, "--choices names %zu choice, at least 2 are needed: give them separated "
+                                       "by commas, or auto for the labels of the file", count);
+    }
+    for (size_t i = 0; i < questions->count; i++) {
+        ls_question *q = &questions->items[i];
+        q->right = find_choice(choices, count, q->expected);
+        if (q->right == count) {
+            return ls_fail(LS_ERR_DATA, "%s:%llu: the label '%.60s' is not one of the %zu choices of --choices",
+                           questions->path, (ull)q->line, q->expected, count);
+        }
+        q->endings = choices;
+        q->ending_count = count;
+    }
+    return LS_OK;
+}
+
+ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_record_keys *keys,
+                                    ls_questions *questions_out)
+{
+    records_reader reader = {.keys = keys};
+    ls_questions questions = {0};
+    LS_TRY(ls_questions_read_lines(arena, path, read_record, &reader, &questions));
+    questions.prompt_key = ls_arena_strdup(arena, reader.prompt_key);
+    questions.label_key = keys->label;
+    if (keys->choice_count > 0) {
+        LS_TRY(set_choices(arena, keys, &questions));
+    }
+    *questions_out = questions;
+    return LS_OK;
+}

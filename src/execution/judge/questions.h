@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Questions: what a model is judged by, read from JSON lines.
+ *
+ * Records are a team's own: a prompt, and the label or answer that was expected. Tasks are public
+ * multiple-choice files, whose form is known by the name of the task or by the keys of the records:
+ *
+ *   form        keys                                     prompt and endings
+ *   hellaswag   ctx (activity_label, ctx_a, ctx_b),      the context, with the activity's name and
+ *               endings, label                           without the remarks in brackets
+ *   arc         question, choices {text, label},         "Question: ...\nAnswer:", the choices
+ *               answerKey
+ *   piqa        goal, sol1, sol2, label                  the same with the goal
+ *   winogrande  sentence, option1, option2, answer       the sentence up to _ with an option in its
+ *                                                        place; what follows is scored
+ *   lambada     text                                     all but the last word; the last word
+ *   mmlu        question, choices, answer (subject)      the choices with letters; a letter
+ *   choices     question, prompt, query or context;      "Question: ...\nAnswer:", or the prompt as
+ *               choices; answer, label or gold           it is
+ *
+ * Prompts are those of lm-evaluation-harness, so that numbers can be compared. A label is a number
+ * from 0, a letter, or the text of a choice; winogrande's and numbered ARC labels begin with 1.
+ *
+ * Nothing here computes. All texts live in the arena that is passed.
+ */
+#ifndef LS_EXECUTION_JUDGE_QUESTIONS_H
+#define LS_EXECUTION_JUDGE_QUESTIONS_H
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ls_question {
+    uint64_t line; /* of the file, from 1 */
+    /* what the model continues; with `prompts`, that of the right ending */
+    const char *prompt;
+    /* (ending_count) a prompt for each ending; NULL: `prompt` for all */
+    const char *const *prompts;
+    /* (ending_count) what may follow, with the space before it; NULL: an answer is generated */
+    const char *const *endings;
+    size_t ending_count;
+    /* index of the right ending */
+    size_t right;
+    /* the label or answer of the record; NULL for a record without one */
+    const char *expected;
+} ls_question;
+
+typedef struct ls_questions {
+    const char *path;
+    ls_question *items;
+    size_t count;
+    const char *form; /* of a task: "hellaswag", ... */
+    /* keys the records were read by; NULL for a task */
+    const char *prompt_key, *label_key;
+} ls_questions;
+
+/* Makes the text that a model continues out of a record's prompt, for example by a chat template. */
+typedef struct ls_prompt_maker {
+    /* prompt: a string or a list of messages; the text is in `arena` */
+    ls_status (*make)(void *context, ls_arena *arena, const json_t *prompt, const char **text_out);
+    void *context;
+} ls_prompt_maker;
+
+typedef struct ls_record_keys {
+    const char *prompt; /* "": the first of prompt, question, instruction, input, messages, text */
+    const char *label;  /* "": none is needed, and none is read */
+    /* what may be answered; NULL: anything. One name "auto": the labels of the file */
+    const char *const *choices;
+    size_t choice_count;
+    const ls_prompt_maker *maker; /* NULL: the prompt's own text */
+} ls_record_keys;
+
+/*
+ * Reads labelled or answered records. With choices, each record's label must be one of them; the
+ * endings of all questions are then one list, in the order of the choices.
+ *
+ * Errors, with path and line: LS_ERR_DATA for a line that is no JSON object, a record without the
+ * prompt or the label, a label that is no choice, a file without records; LS_ERR_NOT_FOUND.
+ */
+LS_MUST_CHECK ls_status ls_questions_read_records(ls_arena *arena, const char *path,
+                                                  const ls_record_keys *keys, ls_questions *questions_out);
+
+/*
+ * Reads a task. name: of the task; where it begins with the name of a form, it decides about the
+ * form ("arc_easy"). shots: the first records of the file become examples before each prompt, with
+ * their right endings, and are not asked. Errors as above; LS_ERR_INVALID for more shots than
+ * records.
+ */
+LS_MUST_CHECK ls_status ls_questions_read_task(ls_arena *arena, const char *name, const char *path,
+                                               uint64_t shots, ls_questions *questions_out);
+
+/* ---- for the two readers ---- */
+
+/* One object of a file of JSON lines. */
+typedef struct ls_question_line {
+    ls_arena *arena;
+    const char *path;
+    uint64_t number;
+    const json_t *record;
+} ls_question_line;
+
+typedef ls_status (*ls_question_reader)(void *context, const ls_question_line *line, ls_question *question_out);
+
+/* Reads all lines of a file that are not blank. Errors: those of `read`; LS_ERR_DATA. */
+LS_MUST_CHECK ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question_reader read,
+                                                void *context, ls_questions *questions_out);
+
+/* Fails with LS_ERR_DATA: the record has no usable `key`, and the keys it has. wanted: "text", ... */
+LS_MUST_CHECK ls_status ls_question_without(const ls_question_line *line, const char *key, const char *wanted);
+
+/* The text of a string, number or boolean; NULL for another type. */
+const char *ls_question_text(ls_arena *arena, const json_t *value);
+
+#endif
