@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* eval: computes the loss and perplexity of a model on a file. */
+/* eval: computes the loss of a model on a file; eval_answers.c counts right answers. */
+#include "cli/models/eval.h"
+
 #include "base/file.h"
-#include "cli/command.h"
-#include "cli/models/loaded_model.h"
 #include "cli/token_ids.h"
 #include "data/dataset.h"
 #include "execution/train/evaluate.h"
@@ -13,12 +13,6 @@
 #include <string.h>
 
 enum { IDS_BYTES_MAX = 1 << 30 };
-
-typedef struct eval_settings {
-    const char *data, *tokens, *tokenizer, *field;
-    uint64_t context, threads;
-    bool json;
-} eval_settings;
 
 #define FIELD(name) .offset = offsetof(eval_settings, name)
 static const ls_option eval_options[] = {
@@ -44,6 +38,78 @@ static const ls_option eval_options[] = {
      .max = 16777216,
      .help = "number of tokens in each window of the text that is evaluated; 0: the model's context, at most "
              "1024"},
+    {.key = "records",
+     .type = LS_OPTION_STRING,
+     FIELD(records),
+     .default_text = "\"\"",
+     .value_name = "FILE",
+     .help = "labelled or answered records to judge the model by, one JSON object per line"},
+    {.key = "label",
+     .type = LS_OPTION_STRING,
+     FIELD(label),
+     .default_text = "\"\"",
+     .value_name = "KEY",
+     .help = "key of a record that holds its label or the answer that is expected"},
+    {.key = "prompt_field",
+     .type = LS_OPTION_STRING,
+     FIELD(prompt_field),
+     .default_text = "\"\"",
+     .value_name = "KEY",
+     .help = "key of a record that holds its prompt; without it: prompt, question, instruction, input, "
+             "messages or text"},
+    {.key = "choices",
+     .type = LS_OPTION_STRING,
+     FIELD(choices),
+     .default_text = "\"\"",
+     .value_name = "A,B,...",
+     .help = "the labels to choose from, by the model's log-probability; auto: those of the file; without "
+             "it the model writes its answer"},
+    {.key = "extract",
+     .type = LS_OPTION_STRING,
+     FIELD(extract),
+     .default_text = "\"\"",
+     .value_name = "PATTERN",
+     .help = "regular expression that finds the answer in a longer text, by its first group, for example "
+             "'#### *(.*)'"},
+    {.key = "tasks",
+     .type = LS_OPTION_STRING,
+     FIELD(tasks),
+     .default_text = "\"\"",
+     .value_name = "NAME=FILE,...",
+     .help = "multiple-choice files of JSON lines: hellaswag, arc, piqa, winogrande, lambada, mmlu, or "
+             "records with choices"},
+    {.key = "shots",
+     .type = LS_OPTION_U64,
+     FIELD(shots),
+     .default_text = "0",
+     .min = 0,
+     .max = 1000,
+     .help = "number of records at the beginning of each task's file that become examples in the prompt"},
+    {.key = "side_by_side",
+     .type = LS_OPTION_BOOL,
+     FIELD(side_by_side),
+     .default_text = "false",
+     .help = "show the answers of two models next to each other, to --prompt or to the prompts of --records"},
+    {.key = "prompt",
+     .type = LS_OPTION_STRING,
+     FIELD(prompt),
+     .default_text = "\"\"",
+     .value_name = "TEXT",
+     .help = "the prompt that --side-by-side shows answers to"},
+    {.key = "max_tokens",
+     .type = LS_OPTION_U64,
+     FIELD(max_tokens),
+     .default_text = "256",
+     .min = 1,
+     .max = 1048576,
+     .help = "number of tokens of an answer, at most"},
+    {.key = "limit",
+     .type = LS_OPTION_U64,
+     FIELD(limit),
+     .default_text = "0",
+     .min = 0,
+     .max = LS_OPTION_U64_MAX,
+     .help = "number of records to ask, from the beginning of the file; 0: all"},
     LS_ROW_THREADS(eval_settings),
     LS_ROW_JSON(eval_settings),
 };
@@ -165,11 +231,43 @@ static void print_evaluation(const eval_settings *settings, const ls_evaluation 
     putchar('\n');
 }
 
+static ls_status check_mode(const ls_invocation *invocation)
+{
+    const eval_settings *settings = invocation->settings;
+    const int given = (settings->data[0] != 0) + (settings->tokens[0] != 0) + (settings->tasks[0] != 0) +
+                      (settings->records[0] != 0) + (settings->prompt[0] != 0);
+    if (given != 1) {
+        return ls_fail(LS_ERR_INVALID, "give one of --data FILE, --tokens FILE, --records FILE, --tasks "
+                                       "NAME=FILE and, with --side-by-side, --prompt TEXT");
+    }
+    const bool can_compare = settings->records[0] || settings->tasks[0] || settings->prompt[0];
+    if (invocation->word_count > 1 && !can_compare) {
+        return ls_fail(LS_ERR_INVALID, "two models are compared with --records, --tasks or --side-by-side; "
+                                       "with --data and --tokens, give one model");
+    }
+    if (settings->side_by_side != (invocation->word_count > 1) && settings->side_by_side) {
+        return ls_fail(LS_ERR_INVALID, "--side-by-side needs two models: eval A B --side-by-side");
+    }
+    if (settings->prompt[0] && !settings->side_by_side) {
+        return ls_fail(LS_ERR_INVALID, "--prompt is for --side-by-side; 'lockstep sample' continues a prompt "
+                                       "with one model, and --prompt-field names the key of --records");
+    }
+    if (settings->side_by_side && settings->tasks[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "--side-by-side shows answers to --records or --prompt; tasks have none");
+    }
+    return LS_OK;
+}
+
 static ls_status run_eval(const ls_invocation *invocation)
 {
     const eval_settings *settings = invocation->settings;
-    if (!settings->data[0] == !settings->tokens[0]) {
-        return ls_fail(LS_ERR_INVALID, "give either --data FILE or --tokens FILE");
+    LS_TRY(check_mode(invocation));
+    if (settings->side_by_side) {
+        return ls_eval_side_by_side(invocation);
+    }
+    if (settings->records[0] || settings->tasks[0]) {
+        return ls_eval_answers(invocation);
     }
     ls_loaded_model model;
     /* Ids need no tokenizer, and --tokenizer names another: the model's own may be unreadable. */
@@ -197,8 +295,8 @@ static ls_status run_eval(const ls_invocation *invocation)
 
 const ls_command ls_command_eval = {
     .name = "eval",
-    .words = "CKPT",
-    .summary = "compute the loss and perplexity of a model on a text",
+    .words = "CKPT [AFTER]",
+    .summary = "measure a model: loss on a text, accuracy on records and tasks",
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used) or a\n"
                "Hugging Face directory. The loss is the mean over all tokens but the first: each is\n"
                "predicted once, from the tokens before it in its window of --context tokens.\n"
@@ -206,11 +304,19 @@ const ls_command ls_command_eval = {
                "the same text: no token is added, except the end-of-text token between two\n"
                "documents of --data, as in training.\n"
                "\n"
+               "--records and --tasks count right answers, with 95 % intervals. With a second\n"
+               "model they are counted for both, and the difference is tested on the same\n"
+               "questions. --side-by-side shows the answers themselves.\n"
+               "\n"
                "Examples:\n"
                "  lockstep eval runs/mine --data heldout.txt\n"
-               "  lockstep eval runs/mine --tokens ids.txt",
+               "  lockstep eval runs/mine --tokens ids.txt\n"
+               "  lockstep eval runs/mine --records tickets.jsonl --label team --choices auto\n"
+               "  lockstep eval base runs/mine --records sums.jsonl --label answer --extract '#### *(.*)'\n"
+               "  lockstep eval runs/mine --tasks hellaswag=hellaswag_val.jsonl --shots 5\n"
+               "  lockstep eval base runs/mine --side-by-side --prompt \"Why is the sky blue?\"",
     .words_min = 1,
-    .words_max = 1,
+    .words_max = 2,
     .options = &eval_table,
     .settings_bytes = sizeof(eval_settings),
     .run = run_eval,

@@ -32,7 +32,7 @@ typedef struct compared {
     const char *expected, *answered; /* normal forms; answered NULL: the pattern was not found */
 } compared;
 
-static compared compare_text(ls_arena *arena, const ls_question *q, const ls_answer *answer,
+static compared compare_text(ls_arena *arena, const ls_quiz_question *q, const ls_quiz_answer *answer,
                              const ls_extractor *extractor, ls_verdicts *v)
 {
     const char *expected, *answered;
@@ -87,7 +87,7 @@ static void add_to_class(ls_verdicts *v, size_t expected, size_t answered)
     v->confusion[expected * v->class_count + answered]++;
 }
 
-static void count_texts(ls_arena *arena, const ls_questions *questions, const ls_answer *answers,
+static void count_texts(ls_arena *arena, const ls_quiz *questions, const ls_quiz_answer *answers,
                         const ls_extractor *extractor, ls_verdicts *v)
 {
     compared *texts = ls_arena_new(arena, compared, v->count);
@@ -106,15 +106,15 @@ static void count_texts(ls_arena *arena, const ls_questions *questions, const ls
 
 /* ---- scored answers ---- */
 
-static void count_choices(ls_arena *arena, const ls_questions *questions, const ls_answer *answers,
+static void count_choices(ls_arena *arena, const ls_quiz *questions, const ls_quiz_answer *answers,
                           ls_verdicts *v)
 {
-    const ls_question *first = &questions->items[0];
+    const ls_quiz_question *first = &questions->items[0];
     bool is_shared = first->ending_count > 1;
     double sum = 0.0;
     for (uint64_t i = 0; i < v->count; i++) {
-        const ls_question *q = &questions->items[i];
-        const ls_answer *a = &answers[i];
+        const ls_quiz_question *q = &questions->items[i];
+        const ls_quiz_answer *a = &answers[i];
         v->right[i] = q->ending_count > 1 ? a->likeliest == q->right : a->is_greedy;
         v->by_length_count += a->likeliest_by_length == q->right;
         sum += a->scores[q->right];
@@ -132,7 +132,7 @@ static void count_choices(ls_arena *arena, const ls_questions *questions, const 
     }
 }
 
-void ls_judge_count(ls_arena *arena, const ls_questions *questions, const ls_answer *answers,
+void ls_judge_count(ls_arena *arena, const ls_quiz *questions, const ls_quiz_answer *answers,
                     const ls_extractor *extractor, ls_verdicts *verdicts_out)
 {
     ls_verdicts v = {.count = questions->count, .log_probability = NAN};

@@ -5,6 +5,7 @@
 #include "execution/generate/generate.h"
 #include "execution/judge/scorer.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef unsigned long long ull;
@@ -65,7 +66,7 @@ static double characters(const char *ending)
     return (double)ls_max_u64(count, 1);
 }
 
-static ls_status score_ending(judge *j, const ls_question *q, size_t ending, ls_answer *answer)
+static ls_status score_ending(judge *j, const ls_quiz_question *q, size_t ending, ls_quiz_answer *answer)
 {
     const char *prompt = q->prompts ? q->prompts[ending] : q->prompt;
     const char *text = ls_arena_printf(j->arena, "%s%s", prompt, q->endings[ending]);
@@ -82,19 +83,27 @@ static ls_status score_ending(judge *j, const ls_question *q, size_t ending, ls_
         answer->is_cut = true;
     }
     if (first <= skipped) {
-        return ls_fail(LS_ERR_DATA,
-                       "ending %zu has %zu tokens, which leaves no room for a prompt in the model's context of "
-                       "%zu: use a model with a longer context",
-                       ending + 1, j->whole.count - first, context);
+        return ls_fail(
+            LS_ERR_DATA,
+            "ending %zu has %zu tokens, which leaves no room for a prompt in the model's context of "
+            "%zu: use a model with a longer context",
+            ending + 1, j->whole.count - first, context);
     }
     ls_ending_score score;
-    LS_TRY(ls_scorer_score(j->scorer, j->whole.ids + skipped, j->whole.count - skipped, first - skipped, &score));
+    LS_TRY(ls_scorer_score(j->scorer, j->whole.ids + skipped, j->whole.count - skipped, first - skipped,
+                           &score));
+    if (!isfinite(score.log_probability)) {
+        return ls_fail(LS_ERR_FAILED,
+                       "a log-probability is not finite (%f): the model's weights hold values "
+                       "that are not numbers, or so large that they overflow",
+                       score.log_probability);
+    }
     answer->scores[ending] = score.log_probability;
     answer->is_greedy = score.is_likeliest;
     return LS_OK;
 }
 
-static ls_status choose(judge *j, const ls_question *q, ls_answer *answer)
+static ls_status choose(judge *j, const ls_quiz_question *q, ls_quiz_answer *answer)
 {
     if (!j->scorer) {
         LS_TRY(ls_scorer_create(&j->model->on_device, &j->scorer));
@@ -147,7 +156,7 @@ static ls_status check_tokens_max(const judge *j)
     return LS_OK;
 }
 
-static ls_status generate(judge *j, const ls_question *q, ls_answer *answer)
+static ls_status generate(judge *j, const ls_quiz_question *q, ls_quiz_answer *answer)
 {
     if (!j->generator) {
         LS_TRY(check_tokens_max(j));
@@ -177,11 +186,11 @@ static ls_status generate(judge *j, const ls_question *q, ls_answer *answer)
 
 /* ---- all questions ---- */
 
-static ls_status answer_all(judge *j, const ls_questions *questions, ls_answer *answers)
+static ls_status answer_all(judge *j, const ls_quiz *questions, ls_quiz_answer *answers)
 {
     LS_TRY(ls_tokenizer_scratch_create(j->model->tokenizer, &j->scratch));
     for (size_t i = 0; i < questions->count; i++) {
-        const ls_question *q = &questions->items[i];
+        const ls_quiz_question *q = &questions->items[i];
         const ls_status status = q->endings ? choose(j, q, &answers[i]) : generate(j, q, &answers[i]);
         if (status == LS_ERR_DATA) {
             return ls_fail_within(status, "%s:%llu", questions->path, (ull)q->line);
@@ -191,8 +200,8 @@ static ls_status answer_all(judge *j, const ls_questions *questions, ls_answer *
     return LS_OK;
 }
 
-ls_status ls_judge_answer(ls_arena *arena, const ls_judged_model *model, const ls_questions *questions,
-                          uint64_t tokens_max, ls_answer *answers_out)
+ls_status ls_judge_answer(ls_arena *arena, const ls_judged_model *model, const ls_quiz *questions,
+                          uint64_t tokens_max, ls_quiz_answer *answers_out)
 {
     judge j = {.arena = arena, .model = model, .tokens_max = tokens_max};
     const ls_status status = answer_all(&j, questions, answers_out);

@@ -26,7 +26,7 @@ typedef struct ls_judged_model {
     size_t stop_count;
 } ls_judged_model;
 
-typedef struct ls_answer {
+typedef struct ls_quiz_answer {
     /* (ending_count) log-probabilities; NULL for a generated answer */
     double *scores;
     size_t likeliest;           /* index of the largest sum, the first among equals */
@@ -35,7 +35,7 @@ typedef struct ls_answer {
     const char *text;           /* generated, as UTF-8 */
     bool has_stopped;           /* by a stop token, not by the limit */
     bool is_cut;                /* the prompt's beginning was left out: the context is too short */
-} ls_answer;
+} ls_quiz_answer;
 
 /*
  * Answers all questions. tokens_max: of a generated answer. answers_out: (count), texts and scores
@@ -43,8 +43,8 @@ typedef struct ls_answer {
  * ending, or whose ending alone fills the context; LS_ERR_MEMORY.
  */
 LS_MUST_CHECK ls_status ls_judge_answer(ls_arena *arena, const ls_judged_model *model,
-                                        const ls_questions *questions, uint64_t tokens_max,
-                                        ls_answer *answers_out);
+                                        const ls_quiz *questions, uint64_t tokens_max,
+                                        ls_quiz_answer *answers_out);
 
 /* ---- counting ---- */
 
@@ -74,7 +74,7 @@ typedef struct ls_verdicts {
 
 /* Counts answers. extractor: finds the answer within expected and generated texts; NULL: they are
  * compared whole. An expected text without a match is taken whole, a generated one is wrong. */
-void ls_judge_count(ls_arena *arena, const ls_questions *questions, const ls_answer *answers,
+void ls_judge_count(ls_arena *arena, const ls_quiz *questions, const ls_quiz_answer *answers,
                     const ls_extractor *extractor, ls_verdicts *verdicts_out);
 
 /* Compares two models' verdicts on the same questions. */

@@ -96,7 +96,7 @@ void ls_answer_normalise(const char *answer, size_t bytes, ls_text *out)
         const bool kept = starts_number || is_sign(answer, bytes, at) || is_fraction(answer, bytes, at) ||
                           !is_punctuation(c);
         if (is_space(c) || !kept) {
-            gap |= is_space(c) || c == '-' || c == '/';
+            gap |= is_space(c) || strchr("-/,;:", c) != NULL;
             at++;
             continue;
         }
@@ -121,8 +121,9 @@ ls_status ls_extractor_create(const char *pattern, ls_extractor **extractor_out)
 {
     int error = 0;
     PCRE2_SIZE offset = 0;
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                                     PCRE2_UTF | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, NULL);
+    pcre2_code *code =
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                      PCRE2_UTF | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, NULL);
     if (!code) {
         char problem[120];
         pcre2_get_error_message(error, (PCRE2_UCHAR *)problem, sizeof problem);

@@ -2,11 +2,12 @@
 /*
  * Comparing an answer with the one that was expected.
  *
- * Two texts match exactly when their bytes are equal, and match after normalisation when they differ
- * only in what a person would not call a difference:
+ * Two texts match exactly when their bytes are equal. They match after normalisation when they
+ * differ only in what a person would not call a difference:
  *
  *   case         of the letters A to Z
- *   punctuation  is left out, except a sign, a decimal point or a slash inside a number
+ *   punctuation  is left out, except a sign, a decimal point or a slash of a number; one of
+ *                - / , ; : parts words as a space does
  *   white space  any amount is one space; none at the ends
  *   numbers      "1,234.50", "$1234.5" and "+1234.5" are the same; leading and trailing zeros are
  *                left out

@@ -37,7 +37,7 @@ double ls_paired_p_value(const ls_paired *paired)
 {
     const uint64_t n = paired->gained + paired->lost;
     const uint64_t fewer = ls_min_u64(paired->gained, paired->lost);
-    /* Terms of the binomial distribution with p = 1/2, in logarithms: 2^-n alone would underflow. */
+    /* Terms of the binomial distribution with p = 1/2, in logarithms: 2^-n can underflow. */
     double tail = 0.0, term = -(double)n * log(2.0);
     for (uint64_t k = 0; k <= fewer; k++) {
         tail += exp(term);

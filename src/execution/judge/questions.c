@@ -36,17 +36,23 @@ ls_status ls_question_without(const ls_question_line *line, const char *key, con
 const char *ls_question_text(ls_arena *arena, const json_t *value)
 {
     switch (json_typeof(value)) {
-    case JSON_STRING: return ls_arena_strdup(arena, json_string_value(value));
-    case JSON_INTEGER: return ls_arena_printf(arena, "%lld", (long long)json_integer_value(value));
-    case JSON_REAL: return ls_arena_printf(arena, "%.15g", json_real_value(value));
-    case JSON_TRUE: return "true";
-    case JSON_FALSE: return "false";
-    default: return NULL;
+    case JSON_STRING:
+        return ls_arena_strdup(arena, json_string_value(value));
+    case JSON_INTEGER:
+        return ls_arena_printf(arena, "%lld", (long long)json_integer_value(value));
+    case JSON_REAL:
+        return ls_arena_printf(arena, "%.15g", json_real_value(value));
+    case JSON_TRUE:
+        return "true";
+    case JSON_FALSE:
+        return "false";
+    default:
+        return NULL;
     }
 }
 
 static ls_status read_line(ls_arena *arena, const ls_jsonl_line *line, ls_question_reader read, void *context,
-                           ls_question *question)
+                           ls_quiz_question *question)
 {
     const char *name = ls_arena_printf(arena, "%s:%llu", line->path, (ull)line->number);
     json_t *root = NULL;
@@ -71,9 +77,9 @@ static size_t count_lines(const ls_file_map *map)
 }
 
 static ls_status read_map(ls_arena *arena, const ls_file_map *map, ls_question_reader read, void *context,
-                          ls_questions *questions)
+                          ls_quiz *questions)
 {
-    questions->items = ls_arena_new(arena, ls_question, count_lines(map));
+    questions->items = ls_arena_new(arena, ls_quiz_question, count_lines(map));
     ls_jsonl_line line = {.path = questions->path, .data = (const char *)map->data};
     for (size_t at = 0; at < map->bytes; at += line.bytes + 1) {
         line.number++;
@@ -89,11 +95,11 @@ static ls_status read_map(ls_arena *arena, const ls_file_map *map, ls_question_r
 }
 
 ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question_reader read, void *context,
-                                  ls_questions *questions_out)
+                                  ls_quiz *questions_out)
 {
     ls_file_map map;
     LS_TRY(ls_file_map_open(path, &map));
-    ls_questions questions = {.path = ls_arena_strdup(arena, path)};
+    ls_quiz questions = {.path = ls_arena_strdup(arena, path)};
     const ls_status status = read_map(arena, &map, read, context, &questions);
     ls_file_map_close(&map);
     if (status == LS_OK) {
@@ -124,11 +130,13 @@ static const char *find_prompt_key(const records_reader *reader, const ls_questi
     return usual_keys[0];
 }
 
-static ls_status read_prompt(const records_reader *reader, const ls_question_line *line, const char **text_out)
+static ls_status read_prompt(const records_reader *reader, const ls_question_line *line,
+                             const char **text_out)
 {
     const json_t *value = json_object_get(line->record, reader->prompt_key);
     if (value && reader->keys->maker) {
-        const ls_status status = reader->keys->maker->make(reader->keys->maker->context, line->arena, value, text_out);
+        const ls_status status =
+            reader->keys->maker->make(reader->keys->maker->context, line->arena, value, text_out);
         return status == LS_OK ? LS_OK : ls_fail_within(status, "%s:%llu", line->path, (ull)line->number);
     }
     const char *text = value ? ls_question_text(line->arena, value) : NULL;
@@ -139,7 +147,7 @@ static ls_status read_prompt(const records_reader *reader, const ls_question_lin
     return LS_OK;
 }
 
-static ls_status read_record(void *context, const ls_question_line *line, ls_question *question)
+static ls_status read_record(void *context, const ls_question_line *line, ls_quiz_question *question)
 {
     records_reader *reader = context;
     const char *label_key = reader->keys->label;
@@ -187,7 +195,7 @@ static size_t find_choice(const char *const *choices, size_t count, const char *
 enum { CHOICES_MAX = 1000 };
 
 /* The different labels of the records, in the order of their first occurrence. */
-static ls_status collect_labels(ls_arena *arena, const ls_questions *questions, const char ***choices_out,
+static ls_status collect_labels(ls_arena *arena, const ls_quiz *questions, const char ***choices_out,
                                 size_t *count_out)
 {
     const char **labels = ls_arena_new(arena, const char *, CHOICES_MAX);
@@ -198,10 +206,11 @@ static ls_status collect_labels(ls_arena *arena, const ls_questions *questions, 
             continue;
         }
         if (count == CHOICES_MAX) {
-            return ls_fail(LS_ERR_DATA,
-                           "%s:%llu: more than %d different labels: give --choices, or leave it away to judge "
-                           "generated answers",
-                           questions->path, (ull)questions->items[i].line, CHOICES_MAX);
+            return ls_fail(
+                LS_ERR_DATA,
+                "%s:%llu: more than %d different labels: give --choices, or leave it away to judge "
+                "generated answers",
+                questions->path, (ull)questions->items[i].line, CHOICES_MAX);
         }
         labels[count++] = label;
     }
@@ -210,7 +219,7 @@ static ls_status collect_labels(ls_arena *arena, const ls_questions *questions, 
     return LS_OK;
 }
 
-static ls_status set_choices(ls_arena *arena, const ls_record_keys *keys, ls_questions *questions)
+static ls_status set_choices(ls_arena *arena, const ls_record_keys *keys, ls_quiz *questions)
 {
     const char *const *choices = keys->choices;
     size_t count = keys->choice_count;
@@ -220,14 +229,17 @@ static ls_status set_choices(ls_arena *arena, const ls_record_keys *keys, ls_que
         choices = labels;
     }
     if (count < 2) {
-        return ls_fail(LS_ERR_INVALID, "--choices names %zu choice, at least 2 are needed: give them separated "
-                                       "by commas, or auto for the labels of the file", count);
+        return ls_fail(LS_ERR_INVALID,
+                       "--choices names %zu choice, at least 2 are needed: give them separated "
+                       "by commas, or auto for the labels of the file",
+                       count);
     }
     for (size_t i = 0; i < questions->count; i++) {
-        ls_question *q = &questions->items[i];
+        ls_quiz_question *q = &questions->items[i];
         q->right = find_choice(choices, count, q->expected);
         if (q->right == count) {
-            return ls_fail(LS_ERR_DATA, "%s:%llu: the label '%.60s' is not one of the %zu choices of --choices",
+            return ls_fail(LS_ERR_DATA,
+                           "%s:%llu: the label '%.60s' is not one of the %zu choices of --choices",
                            questions->path, (ull)q->line, q->expected, count);
         }
         q->endings = choices;
@@ -237,10 +249,10 @@ static ls_status set_choices(ls_arena *arena, const ls_record_keys *keys, ls_que
 }
 
 ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_record_keys *keys,
-                                    ls_questions *questions_out)
+                                    ls_quiz *questions_out)
 {
     records_reader reader = {.keys = keys};
-    ls_questions questions = {0};
+    ls_quiz questions = {0};
     LS_TRY(ls_questions_read_lines(arena, path, read_record, &reader, &questions));
     questions.prompt_key = ls_arena_strdup(arena, reader.prompt_key);
     questions.label_key = keys->label;

@@ -34,7 +34,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct ls_question {
+typedef struct ls_quiz_question {
     uint64_t line; /* of the file, from 1 */
     /* what the model continues; with `prompts`, that of the right ending */
     const char *prompt;
@@ -47,18 +47,18 @@ typedef struct ls_question {
     size_t right;
     /* the label or answer of the record; NULL for a record without one */
     const char *expected;
-} ls_question;
+} ls_quiz_question;
 
-typedef struct ls_questions {
+typedef struct ls_quiz {
     const char *path;
-    ls_question *items;
+    ls_quiz_question *items;
     size_t count;
     const char *form; /* of a task: "hellaswag", ... */
     /* keys the records were read by; NULL for a task */
     const char *prompt_key, *label_key;
-} ls_questions;
+} ls_quiz;
 
-/* Makes the text that a model continues out of a record's prompt, for example by a chat template. */
+/* Makes the text that a model continues out of a record's prompt, for example by a template. */
 typedef struct ls_prompt_maker {
     /* prompt: a string or a list of messages; the text is in `arena` */
     ls_status (*make)(void *context, ls_arena *arena, const json_t *prompt, const char **text_out);
@@ -82,7 +82,7 @@ typedef struct ls_record_keys {
  * prompt or the label, a label that is no choice, a file without records; LS_ERR_NOT_FOUND.
  */
 LS_MUST_CHECK ls_status ls_questions_read_records(ls_arena *arena, const char *path,
-                                                  const ls_record_keys *keys, ls_questions *questions_out);
+                                                  const ls_record_keys *keys, ls_quiz *questions_out);
 
 /*
  * Reads a task. name: of the task; where it begins with the name of a form, it decides about the
@@ -91,7 +91,7 @@ LS_MUST_CHECK ls_status ls_questions_read_records(ls_arena *arena, const char *p
  * records.
  */
 LS_MUST_CHECK ls_status ls_questions_read_task(ls_arena *arena, const char *name, const char *path,
-                                               uint64_t shots, ls_questions *questions_out);
+                                               uint64_t shots, ls_quiz *questions_out);
 
 /* ---- for the two readers ---- */
 
@@ -103,14 +103,16 @@ typedef struct ls_question_line {
     const json_t *record;
 } ls_question_line;
 
-typedef ls_status (*ls_question_reader)(void *context, const ls_question_line *line, ls_question *question_out);
+typedef ls_status (*ls_question_reader)(void *context, const ls_question_line *line,
+                                        ls_quiz_question *question_out);
 
 /* Reads all lines of a file that are not blank. Errors: those of `read`; LS_ERR_DATA. */
 LS_MUST_CHECK ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question_reader read,
-                                                void *context, ls_questions *questions_out);
+                                                void *context, ls_quiz *questions_out);
 
-/* Fails with LS_ERR_DATA: the record has no usable `key`, and the keys it has. wanted: "text", ... */
-LS_MUST_CHECK ls_status ls_question_without(const ls_question_line *line, const char *key, const char *wanted);
+/* Fails with LS_ERR_DATA: the record has no usable `key`; names its keys. wanted: "a text", ... */
+LS_MUST_CHECK ls_status ls_question_without(const ls_question_line *line, const char *key,
+                                            const char *wanted);
 
 /* The text of a string, number or boolean; NULL for another type. */
 const char *ls_question_text(ls_arena *arena, const json_t *value);

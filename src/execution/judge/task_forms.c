@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public multiple-choice files: their forms, and the prompts that lm-evaluation-harness makes of them. */
+/* Public multiple-choice files: their forms, and the prompts that are made of them. */
 #include "base/text.h"
 #include "execution/judge/questions.h"
 
@@ -26,7 +26,7 @@ static ls_status text_of(const ls_question_line *line, const char *key, const ch
 
 /* The list of texts in `list`, each after a space. */
 static ls_status endings_of(const ls_question_line *line, const json_t *list, const char *key,
-                            ls_question *question)
+                            ls_quiz_question *question)
 {
     const size_t count = json_array_size(list);
     if (count < 2 || count > CHOICES_MAX) {
@@ -46,7 +46,8 @@ static ls_status endings_of(const ls_question_line *line, const json_t *list, co
 }
 
 /* The label under `key`: a number from `first`, a letter from A, or the text of an ending. */
-static ls_status right_of(const ls_question_line *line, const char *key, long first, ls_question *question)
+static ls_status right_of(const ls_question_line *line, const char *key, long first,
+                          ls_quiz_question *question)
 {
     const char *label = "";
     LS_TRY(text_of(line, key, &label));
@@ -62,10 +63,11 @@ static ls_status right_of(const ls_question_line *line, const char *key, long fi
         right = strcmp(question->endings[i] + 1, label) == 0 ? i : right;
     }
     if (right >= question->ending_count) {
-        return ls_fail(LS_ERR_DATA,
-                       "%s:%llu: `%s` is '%.40s', which is none of the %zu choices: write a number from %ld, "
-                       "a letter from A, or the text of a choice",
-                       line->path, (ull)line->number, key, label, question->ending_count, first);
+        return ls_fail(
+            LS_ERR_DATA,
+            "%s:%llu: `%s` is '%.40s', which is not one of the %zu choices: write a number from %ld, "
+            "a letter from A, or the text of a choice",
+            line->path, (ull)line->number, key, label, question->ending_count, first);
     }
     question->right = right;
     return LS_OK;
@@ -125,7 +127,7 @@ static const char *capitalised(ls_arena *arena, const char *raw)
     return text;
 }
 
-static ls_status read_hellaswag(const ls_question_line *line, ls_question *q)
+static ls_status read_hellaswag(const ls_question_line *line, ls_quiz_question *q)
 {
     const char *context = "";
     const json_t *a = json_object_get(line->record, "ctx_a"), *b = json_object_get(line->record, "ctx_b");
@@ -146,7 +148,7 @@ static ls_status read_hellaswag(const ls_question_line *line, ls_question *q)
     return right_of(line, "label", 0, q);
 }
 
-static ls_status read_arc(const ls_question_line *line, ls_question *q)
+static ls_status read_arc(const ls_question_line *line, ls_quiz_question *q)
 {
     const char *question = "", *key = "";
     LS_TRY(text_of(line, "question", &question));
@@ -162,12 +164,12 @@ static ls_status read_arc(const ls_question_line *line, ls_question *q)
             return LS_OK;
         }
     }
-    return ls_fail(LS_ERR_DATA, "%s:%llu: `answerKey` is '%.40s', which is none of choices.label", line->path,
+    return ls_fail(LS_ERR_DATA, "%s:%llu: `answerKey` is '%.40s', which is not in choices.label", line->path,
                    (ull)line->number, key);
 }
 
 static ls_status two_endings(const ls_question_line *line, const char *first, const char *second,
-                             ls_question *q)
+                             ls_quiz_question *q)
 {
     const char **endings = ls_arena_new(line->arena, const char *, 2);
     LS_TRY(text_of(line, first, &endings[0]));
@@ -180,7 +182,7 @@ static ls_status two_endings(const ls_question_line *line, const char *first, co
     return LS_OK;
 }
 
-static ls_status read_piqa(const ls_question_line *line, ls_question *q)
+static ls_status read_piqa(const ls_question_line *line, ls_quiz_question *q)
 {
     const char *goal = "";
     LS_TRY(text_of(line, "goal", &goal));
@@ -189,7 +191,7 @@ static ls_status read_piqa(const ls_question_line *line, ls_question *q)
     return right_of(line, "label", 0, q);
 }
 
-static ls_status read_winogrande(const ls_question_line *line, ls_question *q)
+static ls_status read_winogrande(const ls_question_line *line, ls_quiz_question *q)
 {
     const char *sentence = "";
     LS_TRY(text_of(line, "sentence", &sentence));
@@ -202,7 +204,8 @@ static ls_status read_winogrande(const ls_question_line *line, ls_question *q)
     const char **prompts = ls_arena_new(line->arena, const char *, 2);
     const char **rest = ls_arena_new(line->arena, const char *, 2);
     for (size_t i = 0; i < 2; i++) {
-        prompts[i] = ls_arena_printf(line->arena, "%.*s%s", (int)(gap - sentence), sentence, q->endings[i] + 1);
+        prompts[i] =
+            ls_arena_printf(line->arena, "%.*s%s", (int)(gap - sentence), sentence, q->endings[i] + 1);
         rest[i] = ls_arena_printf(line->arena, " %s", ls_text_trim(ls_arena_strdup(line->arena, gap + 1)));
     }
     q->prompt = prompts[q->right];
@@ -211,7 +214,7 @@ static ls_status read_winogrande(const ls_question_line *line, ls_question *q)
     return LS_OK;
 }
 
-static ls_status read_lambada(const ls_question_line *line, ls_question *q)
+static ls_status read_lambada(const ls_question_line *line, ls_quiz_question *q)
 {
     const char *text = "";
     LS_TRY(text_of(line, "text", &text));
@@ -227,7 +230,7 @@ static ls_status read_lambada(const ls_question_line *line, ls_question *q)
     return LS_OK;
 }
 
-static ls_status read_mmlu(const ls_question_line *line, ls_question *q)
+static ls_status read_mmlu(const ls_question_line *line, ls_quiz_question *q)
 {
     const char *question = "";
     LS_TRY(text_of(line, "question", &question));
@@ -258,7 +261,7 @@ static const char *first_key(const ls_question_line *line, const char *const *ke
     return keys[0];
 }
 
-static ls_status read_choices(const ls_question_line *line, ls_question *q)
+static ls_status read_choices(const ls_question_line *line, ls_quiz_question *q)
 {
     static const char *const prompts[] = {"question", "prompt", "query", "context"};
     static const char *const labels[] = {"answer", "label", "gold"};
@@ -274,7 +277,7 @@ static const struct task_form {
     const char *name;
     /* keys by which a record shows its form */
     const char *keys[2];
-    ls_status (*read)(const ls_question_line *line, ls_question *question);
+    ls_status (*read)(const ls_question_line *line, ls_quiz_question *question);
 } forms[] = {
     {"hellaswag", {"endings", "endings"}, read_hellaswag},
     {"piqa", {"sol1", "sol2"}, read_piqa},
@@ -308,7 +311,7 @@ static const struct task_form *find_form(const char *name, const json_t *record)
     return NULL;
 }
 
-static ls_status read_task_line(void *context, const ls_question_line *line, ls_question *question)
+static ls_status read_task_line(void *context, const ls_question_line *line, ls_quiz_question *question)
 {
     task_reader *reader = context;
     if (!reader->form) {
@@ -325,17 +328,17 @@ static ls_status read_task_line(void *context, const ls_question_line *line, ls_
 }
 
 /* Puts the first records as examples before the prompts of the others, and leaves them out. */
-static void add_shots(ls_arena *arena, uint64_t shots, ls_questions *questions)
+static void add_shots(ls_arena *arena, uint64_t shots, ls_quiz *questions)
 {
     ls_text examples = {0};
     for (uint64_t i = 0; i < shots; i++) {
-        const ls_question *q = &questions->items[i];
+        const ls_quiz_question *q = &questions->items[i];
         ls_text_printf(&examples, "%s%s\n\n", q->prompt, q->endings[q->right]);
     }
     questions->items += shots;
     questions->count -= shots;
     for (size_t i = 0; i < questions->count; i++) {
-        ls_question *q = &questions->items[i];
+        ls_quiz_question *q = &questions->items[i];
         q->prompt = ls_arena_printf(arena, "%s%s", ls_text_string(&examples), q->prompt);
         if (!q->prompts) {
             continue;
@@ -350,14 +353,15 @@ static void add_shots(ls_arena *arena, uint64_t shots, ls_questions *questions)
 }
 
 ls_status ls_questions_read_task(ls_arena *arena, const char *name, const char *path, uint64_t shots,
-                                 ls_questions *questions_out)
+                                 ls_quiz *questions_out)
 {
     task_reader reader = {.name = name};
-    ls_questions questions = {0};
+    ls_quiz questions = {0};
     LS_TRY(ls_questions_read_lines(arena, path, read_task_line, &reader, &questions));
     if (shots >= questions.count) {
-        return ls_fail(LS_ERR_INVALID, "--shots is %llu, but %s has %zu records, and at least one must be left "
-                                       "to ask",
+        return ls_fail(LS_ERR_INVALID,
+                       "--shots is %llu, but %s has %zu records, and at least one must be left "
+                       "to ask",
                        (ull)shots, path, questions.count);
     }
     questions.form = reader.form->name;

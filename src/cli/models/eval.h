@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The command eval: its settings, and the parts of it in files of their own. */
+#ifndef LS_CLI_MODELS_EVAL_H
+#define LS_CLI_MODELS_EVAL_H
+
+#include "cli/command.h"
+#include "cli/models/loaded_model.h"
+#include "execution/judge/judge.h"
+
+typedef struct eval_settings {
+    const char *data, *tokens, *tokenizer, *field;
+    const char *records, *label, *prompt_field, *choices, *extract, *tasks, *prompt;
+    uint64_t context, threads, shots, max_tokens, limit;
+    bool side_by_side, json;
+} eval_settings;
+
+/* eval --records and eval --tasks, for one model or two. */
+LS_MUST_CHECK ls_status ls_eval_answers(const ls_invocation *invocation);
+
+/* eval A B --side-by-side. */
+LS_MUST_CHECK ls_status ls_eval_side_by_side(const ls_invocation *invocation);
+
+/* Reads --records, with at most --limit questions. */
+LS_MUST_CHECK ls_status ls_eval_read_records(const ls_invocation *invocation, ls_quiz *questions_out);
+
+/* Loads model `path` and answers the questions; answers_out: one list for each of the `count` lists
+ * of questions, in the invocation's arena. */
+LS_MUST_CHECK ls_status ls_eval_ask(const ls_invocation *invocation, const char *path,
+                                    const ls_quiz *questions, size_t count, ls_quiz_answer **answers_out);
+
+#endif

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+/* eval --records and --tasks: right answers, counted. */
+#include "cli/models/eval.h"
+#include "cli/table.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MODELS_MAX = 2 };
+
+/* ---- asking ---- */
+
+/* Splits a list at its commas; empty parts count. */
+static size_t split(ls_arena *arena, const char *list, const char ***parts_out)
+{
+    size_t count = 1;
+    for (const char *at = list; *at; at++) {
+        count += *at == ',';
+    }
+    const char **parts = ls_arena_new(arena, const char *, count);
+    for (size_t i = 0; i < count; i++) {
+        const size_t bytes = strcspn(list, ",");
+        parts[i] = ls_arena_strndup(arena, list, bytes);
+        list += bytes + (list[bytes] == ',');
+    }
+    *parts_out = parts;
+    return count;
+}
+
+static void apply_limit(const eval_settings *settings, ls_quiz *questions)
+{
+    if (settings->limit > 0 && questions->count > settings->limit) {
+        questions->count = settings->limit;
+    }
+}
+
+ls_status ls_eval_read_records(const ls_invocation *invocation, ls_quiz *questions_out)
+{
+    const eval_settings *settings = invocation->settings;
+    const char **choices = NULL;
+    ls_record_keys keys = {.prompt = settings->prompt_field, .label = settings->label};
+    if (settings->choices[0]) {
+        keys.choice_count = split(invocation->arena, settings->choices, &choices);
+        keys.choices = choices;
+    }
+    LS_TRY(ls_questions_read_records(invocation->arena, settings->records, &keys, questions_out));
+    apply_limit(settings, questions_out);
+    return LS_OK;
+}
+
+ls_status ls_eval_ask(const ls_invocation *invocation, const char *path, const ls_quiz *questions,
+                      size_t count, ls_quiz_answer **answers_out)
+{
+    const eval_settings *settings = invocation->settings;
+    int32_t stops[LS_MODEL_STOPS_MAX];
+    ls_loaded_model model;
+    LS_TRY(settings->tokenizer[0] ? ls_loaded_model_init_bare(&model, path, settings->threads)
+                                  : ls_loaded_model_init(&model, path, settings->threads));
+    ls_status status = ls_loaded_model_choose_tokenizer(&model, settings->tokenizer);
+    ls_judged_model judged = {.on_device = ls_loaded_model_on_device(&model), .stops = stops};
+    if (status == LS_OK) {
+        judged.tokenizer = model.file->tokenizer;
+        judged.stop_count = ls_model_stops(&model.file->config, judged.tokenizer, stops);
+    }
+    for (size_t i = 0; i < count && status == LS_OK; i++) {
+        answers_out[i] = ls_arena_new(invocation->arena, ls_quiz_answer, questions[i].count);
+        status =
+            ls_judge_answer(invocation->arena, &judged, &questions[i], settings->max_tokens, answers_out[i]);
+    }
+    ls_loaded_model_release(&model);
+    return status;
+}
+
+/* ---- JSON ---- */
+
+static json_t *interval_json(ls_interval interval)
+{
+    return json_pack("[f, f]", interval.low, interval.high);
+}
+
+static json_t *ratio_or_null(uint64_t part, uint64_t whole)
+{
+    return whole ? json_real((double)part / (double)whole) : json_null();
+}
+
+static void add_classes(json_t *root, const ls_verdicts *v)
+{
+    json_t *classes = json_array(), *confusion = json_array();
+    for (size_t i = 0; i < v->class_count; i++) {
+        const ls_class_count *c = &v->classes[i];
+        json_array_append_new(classes, json_pack("{s:o, s:I, s:I, s:o, s:o}", "label",
+                                                 c->label[0] ? json_string(c->label) : json_null(), "count",
+                                                 (json_int_t)c->expected, "answered", (json_int_t)c->answered,
+                                                 "precision", ratio_or_null(c->right, c->answered), "recall",
+                                                 ratio_or_null(c->right, c->expected)));
+        json_t *row = json_array();
+        for (size_t j = 0; j < v->class_count; j++) {
+            json_array_append_new(row, json_integer((json_int_t)v->confusion[i * v->class_count + j]));
+        }
+        json_array_append_new(confusion, row);
+    }
+    json_object_set_new(root, "classes", classes);
+    json_object_set_new(root, "confusion", confusion);
+}
+
+static json_t *records_json(const eval_settings *settings, const char *model, const ls_quiz *questions,
+                            const ls_verdicts *v)
+{
+    const bool chosen = questions->items[0].endings != NULL;
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:I}", "model", model, "records", questions->path,
+        "prompt_field", questions->prompt_key, "label", questions->label_key, "scoring",
+        chosen ? "choices" : "generated", "count", (json_int_t)v->count, "right", (json_int_t)v->right_count,
+        "accuracy", ratio_or_null(v->right_count, v->count), "accuracy_interval",
+        interval_json(ls_share_interval(v->right_count, v->count)), "cut", (json_int_t)v->cut_count);
+    if (chosen) {
+        json_object_set_new(root, "accuracy_by_length", ratio_or_null(v->by_length_count, v->count));
+        json_object_set_new(root, "log_probability", json_real(v->log_probability));
+    } else {
+        json_object_set_new(root, "normalised", ratio_or_null(v->right_count, v->count));
+        json_object_set_new(root, "exact", ratio_or_null(v->exact_count, v->count));
+        json_object_set_new(root, "found", ratio_or_null(v->found_count, v->count));
+        json_object_set_new(root, "stopped", ratio_or_null(v->stopped_count, v->count));
+        json_object_set_new(root, "max_tokens", json_integer((json_int_t)settings->max_tokens));
+        json_object_set_new(root, "extract",
+                            settings->extract[0] ? json_string(settings->extract) : json_null());
+    }
+    add_classes(root, v);
+    return root;
+}
+
+static json_t *task_json(const eval_settings *settings, const char *model, const char *name,
+                         const ls_quiz *questions, const ls_verdicts *v)
+{
+    const bool has_choices = questions->items[0].ending_count > 1;
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:f, s:o, s:I}", "name", name, "model", model, "form",
+        questions->form, "file", questions->path, "count", (json_int_t)v->count, "shots",
+        (json_int_t)settings->shots, "acc", ratio_or_null(v->right_count, v->count), "acc_stderr",
+        ls_share_error(v->right_count, v->count), "acc_interval",
+        interval_json(ls_share_interval(v->right_count, v->count)), "cut", (json_int_t)v->cut_count);
+    json_object_set_new(root, "acc_norm",
+                        has_choices ? ratio_or_null(v->by_length_count, v->count) : json_null());
+    json_object_set_new(root, "acc_norm_stderr",
+                        has_choices ? json_real(ls_share_error(v->by_length_count, v->count)) : json_null());
+    json_object_set_new(root, "log_probability", json_real(v->log_probability));
+    return root;
+}
+
+static json_t *change_json(const ls_verdicts *verdicts)
+{
+    const ls_paired paired = ls_judge_compare(&verdicts[0], &verdicts[1]);
+    const double difference = ((double)paired.gained - (double)paired.lost) / (double)paired.count;
+    return json_pack("{s:I, s:I, s:f, s:o, s:f}", "gained", (json_int_t)paired.gained, "lost",
+                     (json_int_t)paired.lost, "difference", difference, "interval",
+                     interval_json(ls_paired_interval(&paired)), "p_value", ls_paired_p_value(&paired));
+}
+
+/* One model: its object. Two: both, and the change. */
+static json_t *joined_json(json_t *const *models, size_t count, const ls_verdicts *verdicts)
+{
+    return count == 1 ? models[0]
+                      : json_pack("{s:o, s:o, s:o}", "before", models[0], "after", models[1], "change",
+                                  change_json(verdicts));
+}
+
+/* ---- for people ---- */
+
+static void print_share(const char *what, uint64_t right, uint64_t count)
+{
+    const ls_interval interval = ls_share_interval(right, count);
+    printf("  %-28s %6.2f %%  (%" PRIu64 " of %" PRIu64 "; 95 %% interval %.1f to %.1f %%)\n", what,
+           100.0 * (double)right / (double)count, right, count, 100.0 * interval.low, 100.0 * interval.high);
+}
+
+static void print_cut(const ls_verdicts *v)
+{
+    if (v->cut_count > 0) {
+        printf("  %" PRIu64 " %s longer than the model's context: their beginnings were left out\n",
+               v->cut_count, v->cut_count == 1 ? "prompt was" : "prompts were");
+    }
+}
+
+static void print_classes(ls_arena *arena, const ls_verdicts *v)
+{
+    static const char *const titles[] = {"label", "questions", "answered", "precision", "recall"};
+    static const bool right[] = {false, true, true, true, true};
+    ls_table table = {.titles = titles, .right = right, .columns = 5, .arena = arena};
+    for (size_t i = 0; i < v->class_count; i++) {
+        const ls_class_count *c = &v->classes[i];
+        ls_table_add(&table, c->label[0] ? c->label : "(something else)");
+        ls_table_printf(&table, "%" PRIu64, c->expected);
+        ls_table_printf(&table, "%" PRIu64, c->answered);
+        ls_table_add(&table, c->answered
+                                 ? ls_arena_printf(arena, "%.3f", (double)c->right / (double)c->answered)
+                                 : "");
+        ls_table_add(&table, c->expected
+                                 ? ls_arena_printf(arena, "%.3f", (double)c->right / (double)c->expected)
+                                 : "");
+    }
+    ls_text text = {0};
+    ls_text_append(&text, "\n");
+    ls_table_append(&table, ls_terminal_width(), &text);
+    fputs(ls_text_string(&text), stdout);
+    ls_text_release(&text);
+}
+
+/* Rows: what was expected; columns: what was answered. */
+static void print_confusion(ls_arena *arena, const ls_verdicts *v)
+{
+    const char *titles[LS_TABLE_COLUMNS_MAX] = {"expected \\ answered"};
+    bool right[LS_TABLE_COLUMNS_MAX] = {false};
+    ls_table table = {.titles = titles, .right = right, .columns = v->class_count + 1, .arena = arena};
+    for (size_t i = 0; i < v->class_count; i++) {
+        titles[i + 1] = v->classes[i].label[0] ? v->classes[i].label : "(else)";
+        right[i + 1] = true;
+    }
+    for (size_t i = 0; i < v->class_count; i++) {
+        if (v->classes[i].expected == 0) {
+            continue;
+        }
+        ls_table_add(&table, titles[i + 1]);
+        for (size_t j = 0; j < v->class_count; j++) {
+            ls_table_printf(&table, "%" PRIu64, v->confusion[i * v->class_count + j]);
+        }
+    }
+    ls_text text = {0};
+    ls_text_append(&text, "\n");
+    ls_table_append(&table, ls_terminal_width(), &text);
+    fputs(ls_text_string(&text), stdout);
+    ls_text_release(&text);
+}
+
+static void print_records(ls_arena *arena, const char *model, const ls_quiz *questions, const ls_verdicts *v)
+{
+    const bool chosen = questions->items[0].endings != NULL;
+    printf("%s on %s: %" PRIu64 " records, %s\n", model, questions->path, v->count,
+           chosen ? "the likeliest choice counts" : "answers written by the model");
+    print_share(chosen ? "accuracy" : "right (normalised)", v->right_count, v->count);
+    if (chosen) {
+        print_share("accuracy per character", v->by_length_count, v->count);
+    } else {
+        print_share("equal to the byte", v->exact_count, v->count);
+        print_share("ended by themselves", v->stopped_count, v->count);
+        if (v->found_count < v->count) {
+            print_share("the pattern was found", v->found_count, v->count);
+        }
+    }
+    print_cut(v);
+    if (v->class_count > 0) {
+        print_classes(arena, v);
+    }
+    if (v->class_count > 0 && v->class_count < LS_TABLE_COLUMNS_MAX) {
+        print_confusion(arena, v);
+    }
+}
+
+static void print_task(const eval_settings *settings, const char *model, const char *name,
+                       const ls_quiz *questions, const ls_verdicts *v)
+{
+    printf("%s on %s (%s, form %s): %" PRIu64 " questions, %" PRIu64 " shots\n", model, name, questions->path,
+           questions->form, v->count, settings->shots);
+    printf("  acc       %.4f ± %.4f\n", (double)v->right_count / (double)v->count,
+           ls_share_error(v->right_count, v->count));
+    if (questions->items[0].ending_count > 1) {
+        printf("  acc_norm  %.4f ± %.4f\n", (double)v->by_length_count / (double)v->count,
+               ls_share_error(v->by_length_count, v->count));
+    }
+    print_cut(v);
+}
+
+static void print_change(const ls_verdicts *verdicts)
+{
+    const ls_paired paired = ls_judge_compare(&verdicts[0], &verdicts[1]);
+    const ls_interval interval = ls_paired_interval(&paired);
+    const double p = ls_paired_p_value(&paired);
+    printf("change: %+.2f points (95 %% interval %+.1f to %+.1f); %" PRIu64 " answers became right, %" PRIu64
+           " wrong; p = %.3g%s\n",
+           100.0 * ((double)paired.gained - (double)paired.lost) / (double)paired.count, 100.0 * interval.low,
+           100.0 * interval.high, paired.gained, paired.lost, p,
+           p < 0.05 ? "" : ": a sample of this size does not tell the two apart");
+}
+
+/* ---- the command ---- */
+
+typedef struct asked {
+    const char *const *models;
+    size_t model_count;
+    const char *const *names; /* of tasks; NULL: records */
+    const ls_quiz *questions;
+    size_t count;
+    /* (count, model_count) */
+    ls_verdicts *verdicts;
+} asked;
+
+static void print_asked(const ls_invocation *invocation, const asked *a)
+{
+    const eval_settings *settings = invocation->settings;
+    json_t *tasks = json_array(), *one = NULL;
+    for (size_t i = 0; i < a->count; i++) {
+        const ls_verdicts *v = a->verdicts + i * a->model_count;
+        json_t *objects[MODELS_MAX] = {NULL};
+        for (size_t m = 0; m < a->model_count; m++) {
+            if (settings->json) {
+                objects[m] = a->names
+                                 ? task_json(settings, a->models[m], a->names[i], &a->questions[i], &v[m])
+                                 : records_json(settings, a->models[m], &a->questions[i], &v[m]);
+            } else if (a->names) {
+                print_task(settings, a->models[m], a->names[i], &a->questions[i], &v[m]);
+            } else {
+                print_records(invocation->arena, a->models[m], &a->questions[i], &v[m]);
+            }
+        }
+        if (settings->json) {
+            one = joined_json(objects, a->model_count, v);
+            json_array_append(tasks, one);
+            json_decref(one);
+        } else if (a->model_count > 1) {
+            print_change(v);
+        }
+    }
+    if (settings->json) {
+        json_t *root = a->names ? json_pack("{s:O}", "tasks", tasks) : json_incref(one);
+        ls_print_json(root);
+        json_decref(root);
+    }
+    json_decref(tasks);
+}
+
+static ls_status ask_models(const ls_invocation *invocation, asked *a, const ls_extractor *extractor)
+{
+    ls_arena *arena = invocation->arena;
+    ls_quiz_answer **answers = ls_arena_new(arena, ls_quiz_answer *, a->count);
+    a->verdicts = ls_arena_new(arena, ls_verdicts, a->count * a->model_count);
+    for (size_t m = 0; m < a->model_count; m++) {
+        LS_TRY(ls_eval_ask(invocation, a->models[m], a->questions, a->count, answers));
+        for (size_t i = 0; i < a->count; i++) {
+            ls_judge_count(arena, &a->questions[i], answers[i], extractor,
+                           &a->verdicts[i * a->model_count + m]);
+        }
+    }
+    print_asked(invocation, a);
+    return LS_OK;
+}
+
+static ls_status read_tasks(const ls_invocation *invocation, const char ***names_out, ls_quiz **questions_out,
+                            size_t *count_out)
+{
+    const eval_settings *settings = invocation->settings;
+    const char **names;
+    const size_t count = split(invocation->arena, settings->tasks, &names);
+    ls_quiz *questions = ls_arena_new(invocation->arena, ls_quiz, count);
+    for (size_t i = 0; i < count; i++) {
+        char *equals = strchr(names[i], '=');
+        if (!equals || equals == names[i] || !equals[1]) {
+            return ls_fail(LS_ERR_INVALID, "--tasks has '%s', a task is written NAME=FILE", names[i]);
+        }
+        *equals = '\0';
+        LS_TRY(
+            ls_questions_read_task(invocation->arena, names[i], equals + 1, settings->shots, &questions[i]));
+        apply_limit(settings, &questions[i]);
+    }
+    *names_out = names;
+    *questions_out = questions;
+    *count_out = count;
+    return LS_OK;
+}
+
+ls_status ls_eval_answers(const ls_invocation *invocation)
+{
+    const eval_settings *settings = invocation->settings;
+    asked a = {.models = invocation->words, .model_count = invocation->word_count, .count = 1};
+    ls_quiz records = {0}, *tasks = &records;
+    const char **names = NULL;
+    ls_extractor *extractor = NULL;
+    if (settings->records[0] && !settings->label[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "--records needs --label KEY, the key of the label or expected answer; "
+                       "--side-by-side shows answers without one");
+    }
+    if (settings->tasks[0]) {
+        LS_TRY(read_tasks(invocation, &names, &tasks, &a.count));
+    } else {
+        LS_TRY(ls_eval_read_records(invocation, &records));
+    }
+    if (settings->extract[0]) {
+        LS_TRY(ls_extractor_create(settings->extract, &extractor));
+    }
+    a.names = names;
+    a.questions = tasks;
+    const ls_status status = ask_models(invocation, &a, extractor);
+    ls_extractor_destroy(extractor);
+    return status;
+}

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# eval on records, tasks and side by side: numbers that a model trained here must reach, the same bits for any threads, and each wrong input named.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+
+python3 - <<'PY'
+import json, random
+random.seed(1)
+things = {"apple": "red", "sky": "blue", "leaf": "green", "blood": "red", "sea": "blue", "grass": "green"}
+colours = ["red", "blue", "green"]
+def some(count):
+    return [random.choice(list(things)) for _ in range(count)]
+with open("text.txt", "w") as f:
+    f.writelines(f"What colour is the {k}? {things[k]}\n" for k in some(3000))
+with open("records.jsonl", "w") as f:
+    f.writelines(json.dumps({"question": f"What colour is the {k}?", "answer": " " + things[k]}) + "\n" for k in some(40))
+with open("tasks.jsonl", "w") as f:
+    f.writelines(json.dumps({"ctx": f"What colour is the {k}?", "endings": colours, "label": str(colours.index(things[k]))}) + "\n" for k in some(30))
+PY
+write_run tiny.yaml
+train() { "$LOCKSTEP" train tiny.yaml --json --set model.context=64 --set train.steps="$2" --set train.schedule.warmup_steps=0 --set eval.every_steps=0 --set checkpoint.every_steps=1000 --run-dir "$1"; }
+expect 0 train trained 300
+expect 0 train fresh 1
+
+# ---- records ----
+
+expect 0 "$LOCKSTEP" eval trained --records records.jsonl --label answer --choices auto --json
+same "choices" "$(field "$out" scoring count accuracy accuracy_by_length)" "choices 40 1.0 1.0"
+cp "$out" first.json
+for threads in 1 3; do
+    "$LOCKSTEP" eval trained --records records.jsonl --label answer --choices auto --json --threads $threads >other.json
+    check "the same bits with $threads threads" cmp first.json other.json
+done
+expect 0 "$LOCKSTEP" eval fresh trained --records records.jsonl --label answer --choices " red, blue, green"
+prints "accuracy" "precision" "expected \\ answered" "change: +" "answers became right"
+expect 0 "$LOCKSTEP" eval trained --records records.jsonl --label answer --max-tokens 8 --extract '(\w+)' --json
+same "written answers" "$(field "$out" scoring accuracy exact found stopped)" "generated 1.0 1.0 1.0 0.0"
+expect 0 "$LOCKSTEP" eval fresh trained --records records.jsonl --label answer --max-tokens 8 --extract '(\w+)' --json --limit 10
+same "before and after" "$(python3 -c 'import json, sys
+d = json.load(open(sys.argv[1])); print(d["after"]["count"], d["change"]["gained"] - d["change"]["lost"], d["change"]["p_value"] < 0.05)' "$out")" "10 10 True"
+
+# ---- tasks ----
+
+expect 0 "$LOCKSTEP" eval trained --tasks hellaswag=tasks.jsonl,own=tasks.jsonl --shots 1 --json
+same "tasks" "$(python3 -c 'import json, sys
+for t in json.load(open(sys.argv[1]))["tasks"]: print(t["name"], t["form"], t["count"], t["shots"], t["acc"], t["acc_norm"], t["acc_stderr"])' "$out")" \
+    "$(printf 'hellaswag hellaswag 29 1 1.0 1.0 0.0\nown hellaswag 29 1 1.0 1.0 0.0')"
+expect 0 "$LOCKSTEP" eval fresh trained --tasks own=tasks.jsonl
+prints "form hellaswag" "30 questions, 0 shots" "acc_norm" "change: +"
+
+# ---- side by side ----
+
+expect 0 "$LOCKSTEP" eval fresh trained --side-by-side --prompt "What colour is the sky?" --max-tokens 5 --json
+same "the trained model's answer" "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["answers"][0]["answers"][1])' "$out")" " blue"
+expect 0 "$LOCKSTEP" eval fresh trained --side-by-side --records records.jsonl --limit 2 --max-tokens 5
+prints "records.jsonl:2" "fresh" "| trained" "(no end within --max-tokens)"
+
+# ---- wrong input ----
+
+records() { "$LOCKSTEP" eval trained --records "$@"; }
+expect 2 records records.jsonl
+says "--label KEY"
+expect 3 records records.jsonl --label team
+says "records.jsonl:1" "no key \`team\`" "question, answer"
+expect 3 records records.jsonl --label answer --prompt-field text
+says "no key \`text\`" "--prompt-field"
+expect 3 records records.jsonl --label answer --choices red,blue
+says "records.jsonl:" "not one of the 2 choices"
+expect 2 records records.jsonl --label answer --choices red
+says "names 1 choice"
+expect 2 records records.jsonl --label answer --extract "("
+says "no regular expression"
+expect 2 records records.jsonl --label answer --max-tokens 64
+says "leaves no room for a prompt" "context of 64"
+expect 2 records missing.jsonl --label answer
+says "missing.jsonl"
+printf '{"question": "a", "answer": "b"}\n{"question": "a" "answer": "b"}\n' >broken.jsonl
+expect 3 records broken.jsonl --label answer
+says "broken.jsonl:2"
+printf '{"question": "a", "answer": ["b"]}\n' >broken.jsonl
+expect 3 records broken.jsonl --label answer
+says "broken.jsonl:1" "with a text or a number"
+: >broken.jsonl
+expect 3 records broken.jsonl --label answer
+says "no records"
+expect 2 "$LOCKSTEP" eval trained --tasks tasks.jsonl
+says "NAME=FILE"
+expect 2 "$LOCKSTEP" eval trained --tasks own=tasks.jsonl --shots 30
+says "--shots is 30" "30 records"
+expect 3 "$LOCKSTEP" eval trained --tasks own=records.jsonl
+says "records.jsonl:1" "hellaswag, arc"
+expect 2 "$LOCKSTEP" eval trained --side-by-side --prompt x
+says "two models"
+expect 2 "$LOCKSTEP" eval trained fresh --side-by-side
+says "give one of"
+expect 2 "$LOCKSTEP" eval trained fresh --tokens ids.txt
+says "give one model"
+expect 2 "$LOCKSTEP" eval trained --prompt x
+says "for --side-by-side"
+finish
