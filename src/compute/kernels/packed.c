@@ -313,11 +313,15 @@ static void pack_scales(const ls_packed *to, nested_block *nested)
 
 static void pack_codes(const ls_packed *to, int64_t first, int64_t count, const float *values, float scale)
 {
-    const bool whole = count == LS_PACKED_BLOCK;
+    int64_t row = first / to->cols, col = first % to->cols;
     for (int64_t i = 0; i < count; i++) {
-        const int64_t row = (first + i) / to->cols, col = (first + i) % to->cols;
-        const int code = nearest_level(ls_packed_nf4_levels, 16, normed(values[i], scale, whole));
+        const float value = normed(values[i], scale, count == LS_PACKED_BLOCK);
+        const int code = nearest_level(ls_packed_nf4_levels, 16, value);
         to->codes[code_index(to, row, col)] |= (uint8_t)(code << (col % 2 == 0 ? 0 : 4));
+        if (++col == to->cols) {
+            col = 0;
+            row++;
+        }
     }
 }
 
