@@ -15,6 +15,7 @@ const ls_command_entry ls_command_list[] = {
     {"Models", &ls_command_eval, true},
     {"Models", &ls_command_import, true},
     {"Models", &ls_command_export, true},
+    {"Models", &ls_command_serve, true},
 
     {"Data", &ls_command_tokenize_train, true},
     {"Data", &ls_command_tokenize_encode, false},

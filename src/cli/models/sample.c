@@ -74,8 +74,9 @@ typedef struct text_stream {
 } text_stream;
 
 /* Prints the characters that the newest token completes. */
-static bool print_token(void *context, int32_t token)
+static bool print_token(void *context, int32_t token, const ls_text_scores *scores)
 {
+    (void)scores;
     text_stream *s = context;
     if ((uint32_t)token >= ls_tokenizer_vocab_size(s->tokenizer)) {
         return true; /* an entry of the vocabulary that the tokenizer does not use */
@@ -105,7 +106,7 @@ static ls_status sample_loaded(const sample_settings *settings, ls_loaded_model 
                                                   .seed = settings->seed},
                                      .on_token = print_token,
                                      .context = &s};
-    for (size_t i = 0; i < prompt->count && print_token(&s, prompt->ids[i]); i++) {
+    for (size_t i = 0; i < prompt->count && print_token(&s, prompt->ids[i], NULL); i++) {
     }
     ls_status status = s.status;
     if (status == LS_OK) {
@@ -130,10 +131,10 @@ static ls_status sample_model(const sample_settings *settings, ls_loaded_model *
     LS_TRY(ls_tokenizer_encode(model->file->tokenizer, NULL, settings->prompt, strlen(settings->prompt), true,
                                &prompt));
     ls_generator *generator = NULL;
-    int64_t capacity = (int64_t)(prompt.count + settings->max_tokens);
-    capacity = capacity < 2 ? 2 : capacity;
+    const int64_t needed = (int64_t)(prompt.count + settings->max_tokens);
+    const ls_generator_options options = {.slots = 1, .capacity = needed < 2 ? 2 : needed};
     const ls_model_on_device on_device = ls_loaded_model_on_device(model);
-    ls_status status = ls_generator_create(&on_device, capacity, &generator);
+    ls_status status = ls_generator_create(&on_device, &options, &generator);
     if (status == LS_OK) {
         status = sample_loaded(settings, model, generator, &prompt);
     }

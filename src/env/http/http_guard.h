@@ -43,7 +43,8 @@ typedef struct ls_http_identity {
 
 typedef struct ls_http_guard {
     uint32_t owner_uid;
-    /* Fills in whom a token stands for. False: it is no token. NULL: no token is one. */
+    /* Fills in whom a token stands for. False: it is no token. NULL: there are none, and what is
+     * sent as one is ignored. */
     bool (*find_token)(void *tokens, const char *token, ls_http_identity *identity_out);
     void *tokens;
     /* "127.0.0.1:8421", "localhost:8421", ...; ends with NULL */

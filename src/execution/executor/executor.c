@@ -17,13 +17,19 @@
 
 /* ---- views ---- */
 
+static int64_t plan_rows(const ls_executor *e)
+{
+    return e->plan->options.sequences * e->plan->options.length;
+}
+
 ls_tensor ls_executor_value(const ls_executor *e, int32_t value)
 {
     if (value == LS_NONE) {
         return (ls_tensor){0};
     }
     const ls_value *v = &e->plan->values[value];
-    ls_tensor t = ls_tensor_of(e->arena + v->offset, v->dtype, v->rows, v->cols);
+    const int64_t rows = v->rows == plan_rows(e) ? e->rows : v->rows;
+    ls_tensor t = ls_tensor_of(e->arena + v->offset, v->dtype, rows, v->cols);
     t.stride = v->stride;
     return t;
 }
@@ -77,14 +83,17 @@ static ls_tensor gradient_view(const ls_executor *e, const ls_executor_batch *ba
     return is_there ? parameter_view(e, gradients_of(batch), index) : (ls_tensor){0};
 }
 
-static int64_t batch_rows(const ls_executor *e)
-{
-    return e->plan->options.sequences * e->plan->options.length;
-}
+/* Rows of a pass that an op treats alike: the whole sequences of a micro-batch, or, with a cache,
+ * those that continue one text. */
+typedef struct text_rows {
+    int64_t first, count;
+    ls_positions positions;
+    int64_t slot;
+} text_rows;
 
 static size_t first_bytes(const ls_executor *e)
 {
-    return (size_t)batch_rows(e) * sizeof *e->first;
+    return (size_t)plan_rows(e) * sizeof *e->first;
 }
 
 /* Where records begin, in memory of the device. NULL: the batch has none. */
@@ -93,27 +102,47 @@ static const int32_t *first_of(const ls_executor *e, const ls_executor_batch *ba
     return batch->first ? e->first : NULL;
 }
 
-static ls_positions positions_of(const ls_executor *e, const ls_executor_batch *batch)
+typedef ls_status (*text_fn)(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
+                             const text_rows *text);
+
+static ls_status each_text(ls_executor *e, const ls_op *op, const ls_executor_batch *batch, text_fn run)
 {
-    return (ls_positions){.length = e->plan->options.length,
-                          .past = e->cache ? e->cache->length : 0,
-                          .first = first_of(e, batch)};
+    text_rows text = {.count = e->rows,
+                      .positions = {.length = e->plan->options.length, .first = first_of(e, batch)}};
+    if (!e->cache) {
+        return run(e, op, batch, &text);
+    }
+    for (size_t i = 0; i < batch->span_count; i++) {
+        const ls_text_span *span = &batch->spans[i];
+        text.count = span->count;
+        text.positions = (ls_positions){.length = span->count, .past = span->past};
+        text.slot = span->slot;
+        LS_TRY(run(e, op, batch, &text));
+        text.first += span->count;
+    }
+    return LS_OK;
 }
 
 /* ---- embedding ---- */
+
+static ls_status embed_text(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
+                            const text_rows *text)
+{
+    const ls_tensor table = parameter_view(e, weights_of(e, batch->weights), op->weight);
+    const ls_tensor positions = parameter_view(e, weights_of(e, batch->weights), op->bias);
+    const ls_tensor out = ls_tensor_rows(ls_executor_value(e, op->out[0]), text->first, text->count);
+    return ls_embedding_forward(e->queue, batch->tokens + text->first, &table, &positions, &text->positions,
+                                &out);
+}
 
 /* The first step of a micro-batch, so it also brings to the device what later ones need. */
 static ls_status embedding_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     if (batch->first) {
-        LS_DCHECK(ls_first_is_valid(batch->first, batch_rows(e), e->plan->options.length));
+        LS_DCHECK(ls_first_is_valid(batch->first, plan_rows(e), e->plan->options.length));
         LS_TRY(ls_queue_move(e->queue, e->first, batch->first, first_bytes(e)));
     }
-    const ls_tensor table = parameter_view(e, weights_of(e, batch->weights), op->weight);
-    const ls_tensor position_table = parameter_view(e, weights_of(e, batch->weights), op->bias);
-    const ls_positions positions = positions_of(e, batch);
-    const ls_tensor out = ls_executor_value(e, op->out[0]);
-    return ls_embedding_forward(e->queue, batch->tokens, &table, &position_table, &positions, &out);
+    return each_text(e, op, batch, embed_text);
 }
 
 static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -130,7 +159,7 @@ static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_ex
         }
     }
     const ls_tensor dout = ls_executor_value(e, op->dout[0]);
-    const ls_positions positions = positions_of(e, batch);
+    const ls_positions positions = {.length = e->plan->options.length, .first = first_of(e, batch)};
     return ls_embedding_backward(e->queue, batch->tokens, &dout, &positions, &dtable, &dpositions);
 }
 
@@ -302,24 +331,38 @@ static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const l
 
 /* ---- rotary and attention ---- */
 
-static ls_status rotary_of(ls_executor *e, int32_t value, const ls_executor_batch *batch, bool backward)
+static ls_status rotate_text(ls_executor *e, int32_t value, const text_rows *text, bool backward)
 {
     const ls_model_config *config = &e->plan->config;
     const int64_t heads = config->heads + config->kv_heads;
     const ls_tensor qk = ls_tensor_columns(ls_executor_value(e, value), 0, heads * config->head_dim);
-    const ls_positions positions = positions_of(e, batch);
-    return ls_rotary_apply(e->queue, &qk, heads, config->head_dim, &positions, &e->cosine, &e->sine,
+    const ls_tensor rows = ls_tensor_rows(qk, text->first, text->count);
+    return ls_rotary_apply(e->queue, &rows, heads, config->head_dim, &text->positions, &e->cosine, &e->sine,
                            backward);
+}
+
+static ls_status rotate_text_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
+                                     const text_rows *text)
+{
+    (void)batch;
+    return rotate_text(e, op->in[0], text, false);
+}
+
+static ls_status rotate_text_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
+                                      const text_rows *text)
+{
+    (void)batch;
+    return rotate_text(e, op->din[0], text, true);
 }
 
 static ls_status rotary_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    return rotary_of(e, op->in[0], batch, false);
+    return each_text(e, op, batch, rotate_text_forward);
 }
 
 static ls_status rotary_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    return rotary_of(e, op->din[0], batch, true);
+    return each_text(e, op, batch, rotate_text_backward);
 }
 
 static ls_attention attention_of(const ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -349,26 +392,39 @@ static void attention_views(const ls_executor *e, const int32_t value[2], ls_ten
     *v = ls_tensor_columns(qkv, c.q_cols + c.k_cols, c.k_cols);
 }
 
-/* Appends keys and values to the cache, after the positions it holds. */
-static ls_status cache_append(ls_executor *e, int32_t layer, const ls_tensor *k, const ls_tensor *v)
+/* Puts keys and values of new rows into the cache, then lets these rows attend to all of their
+ * text. */
+static ls_status attend_text(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
+                             const text_rows *text)
 {
-    const ls_tensor keys = ls_tensor_rows(e->cache->keys[layer], e->cache->length, k->rows);
-    const ls_tensor values = ls_tensor_rows(e->cache->values[layer], e->cache->length, v->rows);
-    LS_TRY(ls_copy(e->queue, k, &keys));
-    return ls_copy(e->queue, v, &values);
+    ls_attention attention = attention_of(e, op, batch);
+    attention.sequences = 1;
+    attention.length = text->count;
+    ls_tensor q, k, v;
+    attention_views(e, op->in, &q, &k, &v);
+    q = ls_tensor_rows(q, text->first, text->count);
+    k = ls_tensor_rows(k, text->first, text->count);
+    v = ls_tensor_rows(v, text->first, text->count);
+    const ls_tensor out = ls_tensor_rows(ls_executor_value(e, op->out[0]), text->first, text->count);
+    const int64_t capacity = e->cache->capacity, row = text->slot * capacity;
+    const ls_tensor keys = ls_tensor_rows(e->cache->keys[op->layer], row, capacity);
+    const ls_tensor values = ls_tensor_rows(e->cache->values[op->layer], row, capacity);
+    const ls_tensor new_keys = ls_tensor_rows(keys, text->positions.past, text->count);
+    const ls_tensor new_values = ls_tensor_rows(values, text->positions.past, text->count);
+    LS_TRY(ls_copy(e->queue, &k, &new_keys));
+    LS_TRY(ls_copy(e->queue, &v, &new_values));
+    return ls_attention_decode(e->queue, &attention, &q, &keys, &values, text->positions.past, &out);
 }
 
 static ls_status attention_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
+    if (e->cache) {
+        return each_text(e, op, batch, attend_text);
+    }
     const ls_attention attention = attention_of(e, op, batch);
     ls_tensor q, k, v;
     attention_views(e, op->in, &q, &k, &v);
     const ls_tensor out = ls_executor_value(e, op->out[0]), lse = ls_executor_value(e, op->stats[0]);
-    if (e->cache) {
-        LS_TRY(cache_append(e, op->layer, &k, &v));
-        return ls_attention_decode(e->queue, &attention, &q, &e->cache->keys[op->layer],
-                                   &e->cache->values[op->layer], e->cache->length, &out);
-    }
     return ls_attention_forward(e->queue, &attention, &q, &k, &v, &out, &lse);
 }
 
@@ -448,7 +504,7 @@ static ls_status head_forward(ls_executor *e, const ls_op *op, const ls_executor
     const ls_tensor all_logits = ls_executor_value(e, op->workspace);
     const ls_tensor no_bias = {0};
     const ls_tensor dweight = training ? gradient_view(e, batch, op->weight) : no_bias;
-    const int64_t rows = batch_rows(e);
+    const int64_t rows = e->rows;
     for (int64_t first = 0; first < rows; first += op->chunk_rows) {
         const int64_t count = rows - first < op->chunk_rows ? rows - first : op->chunk_rows;
         const ls_tensor x = ls_tensor_rows(hidden, first, count);
@@ -513,8 +569,22 @@ ls_status ls_executor_step(ls_executor *e, const ls_executor_batch *batch, uint3
     return run(e, op, batch);
 }
 
+static void take_spans(ls_executor *e, const ls_executor_batch *batch)
+{
+    e->rows = 0;
+    for (size_t i = 0; i < batch->span_count; i++) {
+        const ls_text_span *span = &batch->spans[i];
+        LS_ASSERT(span->count >= 1 && span->past >= 0 && span->past + span->count <= e->cache->capacity);
+        e->rows += span->count;
+    }
+    LS_ASSERT(e->rows >= 1 && e->rows <= plan_rows(e));
+}
+
 ls_status ls_executor_forward(ls_executor *e, const ls_executor_batch *batch)
 {
+    if (e->cache) {
+        take_spans(e, batch);
+    }
     for (uint32_t i = 0; i < e->plan->forward_steps; i++) {
         if (batch->before_step) {
             LS_TRY(batch->before_step(batch->context, i));
@@ -606,6 +676,7 @@ static ls_status rope_tables_init(ls_executor *e, int64_t positions)
 ls_status ls_executor_init(ls_executor *e, ls_queue *queue, const ls_plan *plan, int64_t positions)
 {
     *e = (ls_executor){.queue = queue, .plan = plan};
+    e->rows = plan_rows(e);
     e->arena_bytes = (size_t)plan->arena_floats * sizeof(float);
     void *memory = NULL;
     LS_TRY(ls_device_alloc(queue, e->arena_bytes, &memory));

@@ -15,13 +15,22 @@
 #include "compute/queue.h"
 #include "model/plan.h"
 
-/* Keys and values of the positions generated so far: per layer (capacity, kv_heads * head_dim). */
+/*
+ * Keys and values of texts that are being generated: per layer (slots * capacity, kv_heads *
+ * head_dim). The text in slot s has rows s * capacity on, one for each position.
+ */
 typedef struct ls_kv_cache {
     ls_tensor *keys;   /* one per layer */
     ls_tensor *values; /* one per layer */
-    int64_t capacity;
-    int64_t length; /* positions held */
+    int64_t capacity;  /* positions of one text */
 } ls_kv_cache;
+
+/* Consecutive rows of a forward pass that continue the text in one slot of the cache. */
+typedef struct ls_text_span {
+    int64_t slot;
+    int64_t past;  /* positions that the cache holds before them */
+    int64_t count; /* rows; past + count <= capacity */
+} ls_text_span;
 
 typedef struct ls_executor {
     ls_queue *queue;     /* borrowed */
@@ -32,6 +41,7 @@ typedef struct ls_executor {
     size_t rope_bytes;
     int32_t *first;     /* device memory, owned: that of the batch, per token of the plan */
     ls_kv_cache *cache; /* borrowed; set while generating, else NULL */
+    int64_t rows;       /* of the current pass: those of its spans, else all of the plan */
 } ls_executor;
 
 /* A model in the memory of a device, for what only runs forward. All borrowed. */
@@ -51,6 +61,10 @@ typedef struct ls_executor_batch {
     /* add weight gradients to the existing ones instead of replacing them */
     bool accumulate;
     const int32_t *tokens; /* sequences * length; shared memory, as are targets and losses */
+    /* With a cache: which texts the rows continue, in order, each text once. They may be fewer rows
+     * than the plan has; what each row gives does not depend on the others. */
+    const ls_text_span *spans;
+    size_t span_count;
     /* one per token, LS_TARGET_IGNORED: none; NULL without losses */
     const int32_t *targets;
     /* per token, the index in its sequence at which its record begins; attention and positions
@@ -80,7 +94,7 @@ LS_MUST_CHECK ls_status ls_executor_backward(ls_executor *executor, const ls_exe
 LS_MUST_CHECK ls_status ls_executor_step(ls_executor *executor, const ls_executor_batch *batch,
                                          uint32_t index);
 
-/* View of a value of the plan. */
+/* View of a value of the plan; of the rows of the newest pass, if a value has one row per token. */
 ls_tensor ls_executor_value(const ls_executor *executor, int32_t value);
 
 /* "embedding", "norm", ... */

@@ -69,3 +69,38 @@ int32_t ls_sampling_draw(const ls_sampling *sampling, const float *logits, int64
     }
     return order[kept - 1];
 }
+
+/* Puts a token among the likeliest so far, which are in order; equal ones by id. */
+static void keep_if_likely(const float *logits, int32_t token, uint32_t most, ls_text_scores *scores)
+{
+    uint32_t at = scores->top_count;
+    if (at == most && logits[token] <= logits[scores->top[at - 1]]) {
+        return;
+    }
+    at = at == most ? at - 1 : at;
+    for (; at > 0 && logits[token] > logits[scores->top[at - 1]]; at--) {
+        scores->top[at] = scores->top[at - 1];
+    }
+    scores->top[at] = token;
+    scores->top_count += scores->top_count < most;
+}
+
+void ls_text_score(const float *logits, int64_t vocab, int32_t token, uint32_t top_count,
+                   ls_text_scores *scores_out)
+{
+    const uint32_t most = top_count < vocab ? top_count : (uint32_t)vocab;
+    const double top = (double)logits[likeliest(logits, vocab)];
+    double total = 0.0;
+    scores_out->top_count = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        total += exp((double)logits[i] - top);
+        if (most > 0) {
+            keep_if_likely(logits, (int32_t)i, most, scores_out);
+        }
+    }
+    const double all = top + log(total);
+    scores_out->logprob = (double)logits[token] - all;
+    for (uint32_t i = 0; i < scores_out->top_count; i++) {
+        scores_out->top_logprob[i] = (double)logits[scores_out->top[i]] - all;
+    }
+}

@@ -121,8 +121,9 @@ static ls_status choose(judge *j, const ls_quiz_question *q, ls_quiz_answer *ans
 
 /* ---- generated answers ---- */
 
-static bool keep_token(void *context, int32_t token)
+static bool keep_token(void *context, int32_t token, const ls_text_scores *scores)
 {
+    (void)scores;
     judge *j = context;
     j->answer.ids[j->answer.count++] = token;
     return true;
@@ -160,7 +161,7 @@ static ls_status generate(judge *j, const ls_quiz_question *q, ls_quiz_answer *a
 {
     if (!j->generator) {
         LS_TRY(check_tokens_max(j));
-        LS_TRY(ls_generator_create(&j->model->on_device, 0, &j->generator));
+        LS_TRY(ls_generator_create(&j->model->on_device, &(ls_generator_options){.slots = 1}, &j->generator));
         LS_TRY(ls_token_buffer_reserve(&j->answer, j->tokens_max));
     }
     LS_TRY(encode(j, q->prompt, strlen(q->prompt), &j->prompt));

@@ -9,20 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Positions per forward pass. Fewer are padded at the end: later positions don't change earlier
- * ones, and the next tokens overwrite their keys and values. */
-static const int64_t block_lengths[] = {64, 32, 16, 8, 1};
-enum { BLOCKS = sizeof block_lengths / sizeof block_lengths[0], BLOCK_MAX = 64, LOGIT_ROWS = 16 };
+/* Positions per forward pass, and rows of logits at once. */
+enum { BLOCK_MAX = 64, LOGIT_ROWS = 16 };
 
 struct ls_scorer {
     ls_model_on_device model;
     ls_arena arena;
-    ls_plan plans[BLOCKS];
-    ls_executor executors[BLOCKS];
+    ls_plan plan;
+    ls_executor executor;
     ls_kv_cache cache;
     char *cache_memory;
     size_t cache_bytes;
-    int32_t *text; /* tokens of the positions in the cache */
+    int32_t *text;  /* tokens of the positions in the cache */
+    int64_t length; /* how many those are */
     /* (LOGIT_ROWS, vocab) on the device, rows logit_stride apart */
     ls_tensor logits;
     int64_t logit_stride;
@@ -82,12 +81,10 @@ static ls_status init(ls_scorer *s)
     ls_plan_options options = ls_executor_plan_options(s->model.queue, s->model.type);
     LS_TRY(init_logits(s, options.logits_align));
     options.sequences = 1;
-    for (size_t i = 0; i < BLOCKS; i++) {
-        options.length = ls_min_i64(block_lengths[i], config->context);
-        LS_TRY(ls_plan_build(&s->arena, config, s->model.layout, &options, &s->plans[i]));
-        LS_TRY(ls_executor_init(&s->executors[i], s->model.queue, &s->plans[i], config->context));
-        s->executors[i].cache = &s->cache;
-    }
+    options.length = ls_min_i64(BLOCK_MAX, config->context);
+    LS_TRY(ls_plan_build(&s->arena, config, s->model.layout, &options, &s->plan));
+    LS_TRY(ls_executor_init(&s->executor, s->model.queue, &s->plan, config->context));
+    s->executor.cache = &s->cache;
     return LS_OK;
 }
 
@@ -112,9 +109,7 @@ void ls_scorer_destroy(ls_scorer *s)
     if (!s) {
         return;
     }
-    for (size_t i = 0; i < BLOCKS; i++) {
-        ls_executor_release(&s->executors[i]);
-    }
+    ls_executor_release(&s->executor);
     ls_device_free(s->model.queue, s->cache_memory, s->cache_bytes);
     ls_device_free(s->model.queue, s->logits.data, logits_bytes(s));
     ls_shared_free(s->model.queue, s->shared, shared_bytes(s));
@@ -127,36 +122,23 @@ uint64_t ls_scorer_positions(const ls_scorer *s)
     return s->positions;
 }
 
-/* The block for the next `left` positions: the smallest that holds them, or the largest that still
- * fits into the context. */
-static size_t choose_block(const ls_scorer *s, int64_t left)
-{
-    const int64_t room = s->cache.capacity - s->cache.length;
-    size_t chosen = BLOCKS - 1;
-    for (size_t i = BLOCKS; i-- > 0 && s->plans[i].options.length <= room;) {
-        chosen = i;
-        if (s->plans[i].options.length >= left) {
-            break;
-        }
-    }
-    return chosen;
-}
-
 /* Runs the next positions of a text, at most `left`; *hidden_out is their last norm's output. */
 static ls_status feed(ls_scorer *s, const int32_t *tokens, int64_t left, ls_tensor *hidden_out)
 {
-    const size_t block = choose_block(s, left);
-    const int64_t length = s->plans[block].options.length, count = ls_min_i64(left, length);
-    memset(s->shared, 0, (size_t)length * sizeof *tokens);
+    const int64_t count = ls_min_i64(left, s->plan.options.length);
     memcpy(s->shared, tokens, (size_t)count * sizeof *tokens);
-    const ls_executor_batch batch = {.weights = s->model.weights, .tokens = s->shared};
-    LS_TRY(ls_executor_forward(&s->executors[block], &batch));
+    const ls_executor_batch batch = {
+        .weights = s->model.weights,
+        .tokens = s->shared,
+        .spans = &(ls_text_span){.past = s->length, .count = count},
+        .span_count = 1,
+    };
+    LS_TRY(ls_executor_forward(&s->executor, &batch));
     LS_TRY(ls_queue_wait(s->model.queue));
-    memcpy(s->text + s->cache.length, tokens, (size_t)count * sizeof *tokens);
-    s->cache.length += count;
+    memcpy(s->text + s->length, tokens, (size_t)count * sizeof *tokens);
+    s->length += count;
     s->positions += (uint64_t)count;
-    const ls_tensor hidden = ls_executor_value(&s->executors[block], s->plans[block].hidden);
-    *hidden_out = ls_tensor_rows(hidden, 0, count);
+    *hidden_out = ls_executor_value(&s->executor, s->plan.hidden);
     return LS_OK;
 }
 
@@ -191,7 +173,7 @@ static ls_status add_rows(ls_scorer *s, const ls_tensor *hidden, const int32_t *
         const ls_tensor x = ls_tensor_rows(*hidden, first, rows);
         const ls_tensor logits = ls_tensor_rows(s->logits, 0, rows);
         memcpy(targets, wanted + first, (size_t)rows * sizeof *targets);
-        LS_TRY(ls_executor_logits(&s->executors[0], s->model.weights, &x, &logits));
+        LS_TRY(ls_executor_logits(&s->executor, s->model.weights, &x, &logits));
         LS_TRY(ls_cross_entropy(s->model.queue, &logits, targets, losses, false));
         LS_TRY(ls_queue_move(s->model.queue, on_host, s->logits.data, logits_bytes(s)));
         LS_TRY(ls_queue_wait(s->model.queue));
@@ -220,10 +202,10 @@ static ls_status check_tokens(const ls_scorer *s, const int32_t *tokens, size_t 
 static void keep_common(ls_scorer *s, const int32_t *tokens, size_t first)
 {
     int64_t common = 0;
-    while (common < s->cache.length && common < (int64_t)first - 1 && s->text[common] == tokens[common]) {
+    while (common < s->length && common < (int64_t)first - 1 && s->text[common] == tokens[common]) {
         common++;
     }
-    s->cache.length = common;
+    s->length = common;
 }
 
 ls_status ls_scorer_score(ls_scorer *s, const int32_t *tokens, size_t count, size_t first,
@@ -233,8 +215,8 @@ ls_status ls_scorer_score(ls_scorer *s, const int32_t *tokens, size_t count, siz
     LS_TRY(check_tokens(s, tokens, count));
     keep_common(s, tokens, first);
     ls_ending_score score = {.is_likeliest = true};
-    while (s->cache.length < (int64_t)count - 1) {
-        const int64_t at = s->cache.length;
+    while (s->length < (int64_t)count - 1) {
+        const int64_t at = s->length;
         ls_tensor hidden;
         LS_TRY(feed(s, tokens + at, (int64_t)count - 1 - at, &hidden));
         const int64_t skipped = ls_max_i64((int64_t)first - 1 - at, 0);

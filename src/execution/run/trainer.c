@@ -135,8 +135,9 @@ typedef struct sample_text {
     ls_status status;
 } sample_text;
 
-static bool collect_token(void *context, int32_t token)
+static bool collect_token(void *context, int32_t token, const ls_text_scores *scores)
 {
+    (void)scores;
     sample_text *sample = context;
     /* A model may have more token ids than its tokenizer knows. */
     if ((uint32_t)token >= ls_tokenizer_vocab_size(sample->tokenizer)) {

@@ -115,7 +115,7 @@ static ls_status create_side_work(ls_trainer *trainer)
     }
     if (session->run.sample.every_steps > 0) {
         const ls_model_on_device model = ls_session_model(session, &trainer->backend.state);
-        LS_TRY(ls_generator_create(&model, (int64_t)session->run.model.context, &trainer->generator));
+        LS_TRY(ls_generator_create(&model, &(ls_generator_options){.slots = 1}, &trainer->generator));
     }
     return LS_OK;
 }

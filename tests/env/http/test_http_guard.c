@@ -120,6 +120,11 @@ static void guard_admits_the_owner_alone_over_tcp(void **state)
     ls_http_visitor empty = owner;
     empty.authorization = "Bearer ";
     assert_int_equal(code_of(&far, empty), 401);
+    ls_http_guard none = guard; /* without tokens, any is ignored: who is there decides */
+    none.find_token = NULL;
+    assert_int_equal(code_of(&none, wrong), 200);
+    wrong.peer_uid = 1001;
+    assert_int_equal(code_of(&none, wrong), 401);
 }
 
 static void guard_knows_browsers_tricks(void **state)

@@ -137,6 +137,20 @@ static void executor_matches_pytorch(void **state)
 }
 
 /* One position at a time through the cache gives what the whole sequence gives at once. */
+typedef struct generated_scores {
+    double logprob[LENGTH];
+    size_t count;
+} generated_scores;
+
+static bool take_score(void *context, int32_t token, const ls_text_scores *scores)
+{
+    (void)token;
+    generated_scores *s = context;
+    assert_true(s->count < LENGTH && (s->count == 0) == (scores == NULL));
+    s->logprob[s->count++] = scores ? scores->logprob : 0.0;
+    return true;
+}
+
 static void generator_logits_match_pytorch(void **state)
 {
     (void)state;
@@ -146,19 +160,29 @@ static void generator_logits_match_pytorch(void **state)
         const int64_t vocab = g.file->config.vocab;
         const float *expected = ls_safetensors_find(g.expected, "logits")->data;
         ls_generator *generator = NULL;
-        assert_int_equal(ls_generator_create(&(ls_model_on_device){g.queue, &g.file->config, &g.file->layout,
-                                                                   LS_F32, g.state.parameters},
-                                             0, &generator),
-                         LS_OK);
-        for (size_t count = 1; count <= LENGTH; count += 5) {
-            const float *logits = NULL;
-            assert_int_equal(ls_generator_logits(generator, g.tokens, count, &logits), LS_OK);
+        const ls_model_on_device model = {g.queue, &g.file->config, &g.file->layout, LS_F32,
+                                          g.state.parameters};
+        assert_int_equal(
+            ls_generator_create(&model, &(ls_generator_options){.slots = 1, .rows = 5}, &generator), LS_OK);
+        generated_scores scores = {.count = 0};
+        const ls_text_request request = {.prompt = g.tokens,
+                                         .prompt_count = LENGTH,
+                                         .scores = true,
+                                         .scores_prompt = true,
+                                         .on_token = take_score,
+                                         .context = &scores};
+        assert_int_equal(ls_generator_run(generator, &request), LS_OK);
+        assert_int_equal(scores.count, LENGTH);
+        for (size_t i = 1; i < LENGTH; i++) {
+            const float *row = expected + (int64_t)(i - 1) * vocab;
+            double total = 0.0;
             for (int64_t v = 0; v < vocab; v++) {
-                const float want = expected[(int64_t)(count - 1) * vocab + v];
-                if (!(fabsf(logits[v] - want) < 1e-4f)) {
-                    fail_msg("%s: logit %d after %zu tokens is %.6f, PyTorch has %.6f", names[m], (int)v,
-                             count, (double)logits[v], (double)want);
-                }
+                total += exp((double)row[v]);
+            }
+            const double want = (double)row[g.tokens[i]] - log(total);
+            if (!(fabs(scores.logprob[i] - want) < 1e-4)) {
+                fail_msg("%s: the score of token %zu is %.6f, PyTorch has %.6f", names[m], i,
+                         scores.logprob[i], want);
             }
         }
         ls_generator_destroy(generator);

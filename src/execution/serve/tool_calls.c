@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/serve/tool_calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char opening[] = "<tool_call>", closing[] = "</tool_call>";
+
+/* Adds one call; false if it is none. */
+static bool add_call(json_t *calls, const json_t *object)
+{
+    const char *name = json_string_value(json_object_get(object, "name"));
+    json_t *arguments = json_object_get(object, "arguments");
+    arguments = arguments ? arguments : json_object_get(object, "parameters");
+    if (!name || (arguments && !json_is_object(arguments))) {
+        return false;
+    }
+    char *text = arguments ? json_dumps(arguments, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    json_array_append_new(calls, json_pack("{s:s, s:{s:s, s:s}}", "type", "function", "function", "name",
+                                           name, "arguments", text ? text : "{}"));
+    free(text);
+    return true;
+}
+
+/* Adds the calls of one JSON text: an object, or a list of objects. */
+static bool add_text(json_t *calls, const char *text, size_t bytes)
+{
+    json_t *root = json_loadb(text, bytes, 0, NULL);
+    bool is_good = root && (json_is_object(root) || json_array_size(root) > 0);
+    if (json_is_object(root)) {
+        is_good = add_call(calls, root);
+    }
+    for (size_t i = 0; is_good && i < json_array_size(root); i++) {
+        is_good = add_call(calls, json_array_get(root, i));
+    }
+    json_decref(root);
+    return is_good;
+}
+
+static const char *find(const char *from, const char *end, const char *word)
+{
+    return memmem(from, (size_t)(end - from), word, strlen(word));
+}
+
+static bool add_marked(json_t *calls, const char *at, const char *end)
+{
+    for (; at; at = find(at, end, opening)) {
+        const char *begin = at + sizeof opening - 1, *close = find(begin, end, closing);
+        close = close ? close : end;
+        if (!add_text(calls, begin, (size_t)(close - begin))) {
+            return false;
+        }
+        at = close;
+    }
+    return true;
+}
+
+json_t *ls_tool_calls_find(const char *text, size_t bytes, size_t *content_bytes_out)
+{
+    json_t *calls = json_array();
+    const char *marked = find(text, text + bytes, opening);
+    const bool is_good = marked ? add_marked(calls, marked, text + bytes) : add_text(calls, text, bytes);
+    if (!is_good) {
+        json_decref(calls);
+        return NULL;
+    }
+    size_t content = marked ? (size_t)(marked - text) : 0;
+    while (content > 0 && strchr(" \n", text[content - 1])) {
+        content--;
+    }
+    *content_bytes_out = content;
+    return calls;
+}
