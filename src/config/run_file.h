@@ -188,6 +188,9 @@ typedef struct ls_run_eval {
     uint64_t every_steps; /* 0: only at the end */
     /* largest number of global batches per evaluation; 0: all validation data */
     uint64_t batches;
+    /* evaluations without improvement after which the run ends; 0: none end it */
+    uint64_t patience;
+    double min_delta; /* by how much the loss falls at least in an improvement */
 } ls_run_eval;
 
 typedef struct ls_run_sample {

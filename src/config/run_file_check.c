@@ -221,6 +221,18 @@ static ls_status check_data(const ls_run_data *data)
     return LS_OK;
 }
 
+static ls_status check_eval(const ls_run_eval *eval)
+{
+    if (eval->patience > 0 && eval->every_steps == 0) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "eval.patience is %llu, but eval.every_steps is 0, so no evaluation could end the run: "
+            "set eval.every_steps, or eval.patience: 0",
+            number(eval->patience));
+    }
+    return LS_OK;
+}
+
 static ls_status check_schedule(const ls_run_train *train)
 {
     const ls_run_schedule *schedule = &train->schedule;
@@ -403,6 +415,7 @@ ls_status ls_run_file_check(const ls_run_file *run)
     LS_TRY(check_data(&run->data));
     LS_TRY(check_leaves(&run->train));
     LS_TRY(check_micro_batch(&run->train, run->automatic.leaves));
+    LS_TRY(check_eval(&run->eval));
     LS_TRY(check_schedule(&run->train));
     LS_TRY(check_notice(&run->job));
     return check_ranks(run);

@@ -78,7 +78,8 @@ const ls_option_hint ls_run_file_hints[] = {
     {"run_name experiment experiment_name exp_name project", "name", ""},
     {"output_dir out_dir save_dir log_dir run_dir checkpoint_dir ckpt_dir logging_dir", NULL, "a run is kept in runs/NAME, or where the option --run-dir says"},
     {"resume resume_from resume_from_checkpoint auto_resume_from_checkpoints load_checkpoint", NULL, "the same command resumes its run; model.from starts a new run from a checkpoint"},
-    {"early_stopping early_stopping_patience patience early_stop", NULL, "this version does not stop early; checkpoint.keep_best keeps the best checkpoint"},
+    {"early_stopping early_stopping_patience patience early_stop", "eval.patience", ""},
+    {"early_stopping_threshold early_stopping_min_delta min_delta", "eval.min_delta", ""},
     {NULL, NULL, NULL},
 };
 /* clang-format on */

@@ -119,6 +119,8 @@ static const ls_option options[] = {
 
     {U64("eval.every_steps", eval.every_steps, "200", 0, MANY), .help = "number of steps between evaluations; 0: evaluate only at the end"},
     {U64("eval.batches", eval.batches, "16", 0, MANY), .help = "largest number of batches of train.global_batch sequences per evaluation; 0: all validation data"},
+    {U64("eval.patience", eval.patience, "0", 0, 1 << 20), .help = "the run ends early after this number of evaluations in a row (those of eval.every_steps) that did not lower the validation loss; each evaluation that does is saved as a checkpoint; 0: the run never ends early"},
+    {F64("eval.min_delta", eval.min_delta, "0", 0, 100), .help = "smallest decrease of the validation loss, in nats per token, that eval.patience counts as an improvement"},
 
     {U64("sample.every_steps", sample.every_steps, "0", 0, MANY), .help = "number of steps between text samples that the model writes during training; 0: never"},
     {STRING("sample.prompt", sample.prompt), .help = "prompt of the text samples, which the model continues"},

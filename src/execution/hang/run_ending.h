@@ -39,7 +39,7 @@ typedef struct ls_ending {
 typedef struct ls_run_account {
     int32_t trainer_pid; /* from the lock; 0: none */
     bool has_ended;      /* there is an event `ended` */
-    char status[16];     /* in that event: "finished", "stopped", "interrupted", "failed" */
+    char status[16];     /* in that event: as in telemetry/record/summary.h */
     uint64_t step;
     ls_ending ending; /* according to the events */
 } ls_run_account;

@@ -95,6 +95,33 @@ static void add_sources(ls_trainer *trainer, const ls_evaluation *evaluation, js
     }
 }
 
+static bool is_due(uint64_t step, uint64_t every_steps)
+{
+    return every_steps > 0 && step % every_steps == 0;
+}
+
+/* Counts the evaluation of the finished steps. The run ends here if it was one too many without an
+ * improvement. */
+static void lose_patience(ls_trainer *trainer)
+{
+    ls_patience *patience = &trainer->loop.patience;
+    const uint64_t step = trainer->loop.step;
+    if (!is_due(step, trainer->session.run.eval.every_steps) ||
+        ls_patience_add(patience, step, trainer->loop.val_loss) || !ls_patience_is_over(patience)) {
+        return;
+    }
+    trainer->loop.stop_step = step;
+    ls_progress_print(trainer->books.progress,
+                      "the run ends early: the validation loss has not fallen in %" PRIu64
+                      " evaluations, the lowest is %.4f at step %" PRIu64
+                      ". To train on, run it again with a higher eval.patience, or 0",
+                      patience->waited, patience->best_loss, patience->best_step);
+    ls_emit_event("early_stop",
+                  json_pack("{s:I, s:I, s:I, s:f}", "step", (json_int_t)step, "evaluations",
+                            (json_int_t)patience->waited, "best_step", (json_int_t)patience->best_step,
+                            "best_val_loss", patience->best_loss));
+}
+
 /* Mean loss on validation data, logged and remembered. */
 static ls_status evaluate(ls_trainer *trainer)
 {
@@ -123,6 +150,7 @@ static ls_status evaluate(ls_trainer *trainer)
     ls_progress_validation(trainer->books.progress, evaluation.loss);
     add_sources(trainer, &evaluation, fields);
     ls_emit_event("evaluation", fields);
+    lose_patience(trainer);
     ls_progress_activity(trainer->books.progress, NULL);
     ls_goodput_enter(&trainer->books.goodput, LS_TIME_OTHER);
     return LS_OK;
@@ -207,11 +235,6 @@ static ls_status print_sample(ls_trainer *trainer)
 
 /* ---- the loop ---- */
 
-static bool is_due(uint64_t step, uint64_t every_steps)
-{
-    return every_steps > 0 && step % every_steps == 0;
-}
-
 /* Writes the row of the newest step to the metrics, unless that has been done. */
 static void write_row(ls_trainer_books *books)
 {
@@ -281,13 +304,17 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
 static ls_status side_work(ls_trainer *trainer)
 {
     const ls_run_file *run = &trainer->session.run;
-    const bool last = trainer->loop.step == trainer->loop.stop_step, first = trainer->loop.step == 0;
-    const bool is_asked = !first && ls_trainer_wants_save(trainer);
-    const bool save = !first && (last || is_asked || ls_trainer_save_is_due(trainer));
-    const bool evaluates = !first && (last || is_due(trainer->loop.step, run->eval.every_steps));
+    const bool first = trainer->loop.step == 0;
+    const bool evaluates = !first && (trainer->loop.step == trainer->loop.stop_step ||
+                                      is_due(trainer->loop.step, run->eval.every_steps));
     const ls_status evaluated = evaluates ? evaluate(trainer) : LS_OK;
     write_row(&trainer->books);
     LS_TRY(evaluated);
+    /* The evaluation may have made this step the last one. */
+    const bool last = trainer->loop.step == trainer->loop.stop_step;
+    const bool is_best = run->eval.patience > 0 && trainer->loop.patience.best_step == trainer->loop.step;
+    const bool is_asked = !first && ls_trainer_wants_save(trainer);
+    const bool save = !first && (last || is_asked || is_best || ls_trainer_save_is_due(trainer));
     if (trainer->generator && (first || last || is_due(trainer->loop.step, run->sample.every_steps))) {
         LS_TRY(print_sample(trainer));
     }
@@ -402,7 +429,8 @@ static ls_status catch_up(ls_trainer *trainer)
     if (trainer->loop.step == 0 || trainer->loop.step == trainer->loop.stop_step) {
         return side_work(trainer);
     }
-    return is_due(trainer->loop.step, trainer->session.run.eval.every_steps) ? evaluate(trainer) : LS_OK;
+    LS_TRY(is_due(trainer->loop.step, trainer->session.run.eval.every_steps) ? evaluate(trainer) : LS_OK);
+    return trainer->loop.step == trainer->loop.stop_step ? ls_trainer_save(trainer) : LS_OK;
 }
 
 static ls_status loop(ls_trainer *trainer)

@@ -10,11 +10,18 @@
 /* Fewer steps than this say nothing about how good the prediction was. */
 enum { KEPT_STEPS_MIN = 5 };
 
+const char *ls_trainer_ended_as(const ls_trainer *trainer)
+{
+    return trainer->loop.step >= trainer->session.run.train.steps ? "finished"
+           : ls_patience_is_over(&trainer->loop.patience)         ? "stopped_early"
+                                                                  : "stopped";
+}
+
 static const char *status_word(const ls_trainer *trainer, ls_status status)
 {
     switch (status) {
     case LS_OK:
-        return trainer->loop.step >= trainer->session.run.train.steps ? "finished" : "stopped";
+        return ls_trainer_ended_as(trainer);
     case LS_STOPPED:
         return "stopped";
     case LS_INTERRUPTED:

@@ -22,6 +22,7 @@
 #include "execution/generate/generate.h"
 #include "execution/run/checkpoint_interval.h"
 #include "execution/run/control_socket.h"
+#include "execution/run/patience.h"
 #include "execution/run/prediction.h"
 #include "execution/run/saver.h"
 #include "execution/run/trainer.h"
@@ -52,6 +53,7 @@ typedef struct ls_trainer_loop {
     /* of the sources of a mixture at that step, the evaluator's; NULL: not a mixture, or evaluated
      * by an earlier process */
     const ls_evaluation_part *val_parts;
+    ls_patience patience;    /* with the evaluations up to `step` */
     uint64_t tokens;         /* of all finished steps */
     uint64_t process_tokens; /* of the steps of this process */
     double step_s;           /* time of the steps of this process, added up */
@@ -155,6 +157,8 @@ void ls_trainer_close(ls_trainer *trainer);
 ls_status ls_trainer_restore(ls_trainer *trainer);
 /* Sends what ls_trainer_restore kept as events, once there is a log. */
 void ls_trainer_report_restored(ls_trainer_saving *saving);
+/* "finished", "stopped_early" or "stopped": how a run that ends now without an error ends. */
+const char *ls_trainer_ended_as(const ls_trainer *trainer);
 /* The summary as JSON. Saves it in the run directory together with the report. */
 ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **result_out);
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "execution/run/signals.h"
 #include "execution/train/memory.h"
+#include "telemetry/record/metrics_reader.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -112,6 +113,11 @@ static ls_status create_side_work(ls_trainer *trainer)
         LS_TRY(ls_evaluator_create(&model, (int64_t)session->run.train.micro_batch,
                                    (int64_t)session->run.model.context, &trainer->evaluator));
         divide_validation(trainer);
+    } else if (session->run.eval.patience > 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "eval.patience is %" PRIu64 ", but there is no validation data to evaluate: set "
+                       "data.validation or data.validation_fraction, or eval.patience: 0",
+                       session->run.eval.patience);
     }
     if (session->run.sample.every_steps > 0) {
         const ls_model_on_device model = ls_session_model(session, &trainer->backend.state);
@@ -229,13 +235,34 @@ static ls_status settle(ls_trainer *trainer)
     return LS_OK;
 }
 
+/* The evaluations of earlier starts count towards eval.patience. If they used it up, the run is at
+ * its end. */
+static void restore_patience(ls_trainer *trainer)
+{
+    const ls_run_eval *eval = &trainer->session.run.eval;
+    ls_patience *patience = &trainer->loop.patience;
+    *patience = (ls_patience){.limit = eval->patience, .min_delta = eval->min_delta};
+    json_t *events = eval->patience > 0 ? ls_run_log_events(trainer->dir.path, "evaluation") : NULL;
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        const json_t *event = json_array_get(events, i);
+        uint64_t step = 0;
+        if (ls_event_step(event, &step) && step > 0 && step <= trainer->loop.step &&
+            step % eval->every_steps == 0) {
+            (void)ls_patience_add(patience, step, ls_json_number(event, "val_loss"));
+        }
+    }
+    json_decref(events);
+    if (ls_patience_is_over(patience)) {
+        trainer->loop.stop_step = trainer->loop.step;
+    }
+}
+
 /* Whether the summary is the result of this very step and complete. If the last evaluation was
  * interrupted it is not, and the run makes up for it. */
 static bool is_result(const ls_trainer *trainer, const json_t *summary)
 {
     const char *status = json_string_value(json_object_get(summary, "status"));
-    const bool finished = trainer->loop.step >= trainer->session.run.train.steps;
-    return status && strcmp(status, finished ? "finished" : "stopped") == 0 &&
+    return status && strcmp(status, ls_trainer_ended_as(trainer)) == 0 &&
            (uint64_t)json_integer_value(json_object_get(summary, "step")) == trainer->loop.step;
 }
 
@@ -266,6 +293,7 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     trainer->saving.saved_step = trainer->loop.evaluated_step = UINT64_MAX;
     trainer->loop.val_loss = NAN;
     LS_TRY(ls_trainer_is_adopted(trainer) ? ls_trainer_adopt(trainer) : ls_trainer_restore(trainer));
+    restore_patience(trainer);
     find_result(trainer);
     if (trainer->finished) {
         return LS_OK;

@@ -109,7 +109,8 @@ static void add_evaluation(const json_t *event, ls_run_totals *totals)
  * not: they are history, whatever their step. */
 static bool happens_again(const json_t *event)
 {
-    static const char *const names[] = {"evaluation", "sample", "checkpoint", "audit", "not_finite"};
+    static const char *const names[] = {"evaluation", "early_stop", "sample",
+                                        "checkpoint", "audit",      "not_finite"};
     const char *name = json_string_value(json_object_get(event, "event"));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) == 0) {

@@ -28,7 +28,7 @@
 typedef struct ls_summary {
     const char *run;     /* name */
     const char *run_dir; /* path */
-    const char *status;  /* "finished", "stopped", "interrupted", "failed" */
+    const char *status;  /* "finished", "stopped_early", "stopped", "interrupted", "failed" */
     /* total, and how many are frozen; parameters 0: not known */
     uint64_t parameters, frozen_parameters;
     uint64_t step;

@@ -89,10 +89,10 @@ static void set_head(const ls_report_data *data, ls_values *page)
     ls_values_text(page, "name", name);
     ls_values_text(page, "status", status);
     ls_values_text(page, "look",
-                   strcmp(status, "finished") == 0  ? "good"
-                   : strcmp(status, "failed") == 0  ? "bad"
-                   : strcmp(status, "running") == 0 ? "going"
-                                                    : "warn");
+                   strcmp(status, "finished") == 0 || strcmp(status, "stopped_early") == 0 ? "good"
+                   : strcmp(status, "failed") == 0                                         ? "bad"
+                   : strcmp(status, "running") == 0                                        ? "going"
+                                                                                           : "warn");
     ls_values_flag(page, "running", data->running);
     ls_values_text(page, "dir", data->dir);
     ls_web_time(page, "begun", data->begun_s, "%Y-%m-%d %H:%M UTC");
