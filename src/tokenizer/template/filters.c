@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Filters on one value: text, numbers, JSON. Those on sequences are in sequences.c. */
+#include "tokenizer/template/jinja.h"
+#include "tokenizer/unicode.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- text ---- */
+
+static ls_jv plain(ls_jv text)
+{
+    text.markup = false;
+    return text;
+}
+
+LS_JINJA_BUILTIN(filter_upper)
+{
+    LS_JINJA_UNUSED();
+    return ls_jinja_case(state, ls_jv_string(state, self), 'u');
+}
+
+LS_JINJA_BUILTIN(filter_lower)
+{
+    LS_JINJA_UNUSED();
+    return ls_jinja_case(state, ls_jv_string(state, self), 'l');
+}
+
+LS_JINJA_BUILTIN(filter_capitalize)
+{
+    LS_JINJA_UNUSED();
+    return ls_jinja_case(state, ls_jv_string(state, self), 'c');
+}
+
+/* Words begin after white space and after - ( { [ <. */
+LS_JINJA_BUILTIN(filter_title)
+{
+    LS_JINJA_UNUSED();
+    const ls_jv text = ls_jv_string(state, self);
+    ls_jv titled = ls_jv_text("", 0);
+    size_t from = 0;
+    while (from < text.bytes && !state->failed) {
+        size_t to = from;
+        bool is_between = false;
+        while (to < text.bytes) {
+            uint32_t c;
+            const unsigned length = ls_utf8_valid_decode(text.text + to, &c);
+            const bool is_gap = ls_jinja_is_space(c) || (c < 128 && c && strchr("-({[<", (int)c));
+            if (to > from && is_gap != is_between) {
+                break;
+            }
+            is_between = is_gap;
+            to += length;
+        }
+        const ls_jv word = ls_jv_text(text.text + from, to - from);
+        titled = ls_jv_join(state, titled, is_between ? word : ls_jinja_case(state, word, 'c'));
+        from = to;
+    }
+    return titled;
+}
+
+LS_JINJA_BUILTIN(filter_trim)
+{
+    LS_JINJA_UNUSED();
+    return ls_jinja_strip(state, ls_jv_string(state, self), given[0], true, true);
+}
+
+LS_JINJA_BUILTIN(filter_string)
+{
+    LS_JINJA_UNUSED();
+    return ls_jv_string(state, self);
+}
+
+LS_JINJA_BUILTIN(filter_safe)
+{
+    LS_JINJA_UNUSED();
+    ls_jv text = ls_jv_string(state, self);
+    text.markup = true;
+    return text;
+}
+
+LS_JINJA_BUILTIN(filter_escape)
+{
+    LS_JINJA_UNUSED();
+    return ls_jv_escape(state, self);
+}
+
+LS_JINJA_BUILTIN(filter_forceescape)
+{
+    LS_JINJA_UNUSED();
+    return ls_jv_escape(state, plain(ls_jv_string(state, self)));
+}
+
+LS_JINJA_BUILTIN(filter_replace)
+{
+    LS_JINJA_UNUSED();
+    if (!ls_jv_is_absent(given[2]) && given[2].kind != LS_JV_NONE && !ls_jv_is_whole(given[2])) {
+        return ls_jinja_refuse(state, "'%s' object cannot be interpreted as an integer",
+                               ls_jv_type(given[2]));
+    }
+    const int64_t count = ls_jv_is_whole(given[2]) ? ls_jv_whole(given[2]) : -1;
+    return ls_jinja_replace(state, plain(ls_jv_string(state, self)), ls_jv_string(state, given[0]),
+                            ls_jv_string(state, given[1]), count);
+}
+
+LS_JINJA_BUILTIN(filter_indent)
+{
+    LS_JINJA_UNUSED();
+    ls_jv by = ls_jv_is_absent(given[0]) ? ls_jv_int(4) : given[0];
+    const bool first = ls_jv_truth(state, given[1]), blank = ls_jv_truth(state, given[2]);
+    if (by.kind != LS_JV_STRING) {
+        by = ls_jv_binary(state, '*', ls_jv_text(" ", 1), by);
+    }
+    if (self.kind != LS_JV_STRING || self.markup) {
+        return self.markup ? ls_jinja_unsupported(state, "indent of text marked as safe is not supported")
+                           : ls_jv_binary(state, '+', self, ls_jv_text("\n", 1));
+    }
+    const ls_jv lines = ls_jinja_lines(state, ls_jv_join(state, self, ls_jv_text("\n", 1)), false);
+    ls_text out = {0};
+    for (size_t i = 0; i < lines.list->count && !state->failed; i++) {
+        const ls_jv line = lines.list->items[i];
+        ls_jinja_append(state, &out, i ? ls_jv_text("\n", 1) : ls_jv_text("", 0));
+        if (i == 0 ? first : blank || line.bytes > 0) {
+            ls_jinja_append(state, &out, by);
+        }
+        ls_jinja_append(state, &out, line);
+    }
+    return ls_jv_take_text(state, &out);
+}
+
+LS_JINJA_BUILTIN(filter_truncate)
+{
+    LS_JINJA_UNUSED();
+    const ls_jv end = ls_jv_is_absent(given[2]) ? ls_jv_text("...", 3) : given[2];
+    const int64_t length = ls_jv_is_absent(given[0]) ? 255 : ls_jv_whole(given[0]);
+    const bool has_leeway = !ls_jv_is_absent(given[3]) && given[3].kind != LS_JV_NONE;
+    const int64_t leeway = has_leeway ? ls_jv_whole(given[3]) : 5;
+    if (self.kind != LS_JV_STRING || end.kind != LS_JV_STRING || leeway < 0 ||
+        (!ls_jv_is_absent(given[0]) && !ls_jv_is_whole(given[0])) ||
+        (has_leeway && !ls_jv_is_whole(given[3])) || length < (int64_t)ls_jinja_characters(end)) {
+        return ls_jinja_refuse(state,
+                               "truncate(length, killwords, end, leeway) needs text, a length of at least "
+                               "that of the end, and a leeway of 0 or more");
+    }
+    if ((int64_t)ls_jinja_characters(self) <= length + leeway) {
+        return self;
+    }
+    size_t bytes = ls_jinja_offset(self, (size_t)length - ls_jinja_characters(end));
+    if (!ls_jv_truth(state, given[1])) {
+        size_t space = bytes;
+        while (space > 0 && self.text[space - 1] != ' ') {
+            space--;
+        }
+        bytes = space > 0 ? space - 1 : bytes;
+    }
+    return ls_jv_join(state, ls_jv_text(self.text, bytes), end);
+}
+
+LS_JINJA_BUILTIN(filter_center)
+{
+    LS_JINJA_UNUSED();
+    const ls_jv text = ls_jv_string(state, self);
+    ls_jv method;
+    ls_jv width = ls_jv_is_absent(given[0]) ? ls_jv_int(80) : given[0];
+    (void)ls_jinja_method_find(state, text, ls_jv_text("center", 6), &method);
+    return ls_jinja_call(state, method, &(ls_jinja_args){.positional = &width, .count = 1});
+}
+
+LS_JINJA_BUILTIN(filter_wordcount)
+{
+    LS_JINJA_UNUSED();
+    const ls_jv text = ls_jv_string(state, self);
+    int64_t count = 0;
+    bool in_word = false;
+    ls_jinja_spend(state, text.bytes);
+    for (size_t at = 0; at < text.bytes;) {
+        uint32_t c;
+        at += ls_utf8_valid_decode(text.text + at, &c);
+        const uint8_t properties = ls_unicode_of(c);
+        const bool is_word = c == '_' || ls_unicode_is_letter(properties) || ls_unicode_is_number(properties);
+        count += is_word && !in_word;
+        in_word = is_word;
+    }
+    return ls_jv_int(count);
+}
+
+LS_JINJA_BUILTIN(filter_format)
+{
+    LS_JINJA_UNUSED();
+    if (args->count > 0 && args->keywords && args->keywords->count > 0) {
+        return ls_jinja_refuse(state, "can't handle positional and keyword arguments at the same time");
+    }
+    ls_jv values = {.kind = LS_JV_DICT, .dict = args->keywords};
+    if (!args->keywords || args->keywords->count == 0) {
+        values = ls_jv_list(state, LS_JV_TUPLE, args->count);
+        for (size_t i = 0; i < args->count; i++) {
+            ls_jv_push(state, values.list, args->positional[i]);
+        }
+    }
+    return ls_jinja_percent(state, ls_jv_string(state, self), values);
+}
+
+LS_JINJA_BUILTIN(filter_tojson)
+{
+    LS_JINJA_UNUSED();
+    ls_text out = {0};
+    ls_jinja_json(state, self, given, &out);
+    return ls_jv_take_text(state, &out);
+}
+
+LS_JINJA_BUILTIN(filter_urlencode)
+{
+    LS_JINJA_UNUSED();
+    if (self.kind != LS_JV_STRING && ls_jv_is_iterable(self)) {
+        return ls_jinja_unsupported(state, "urlencode of a %s is not supported", ls_jv_type(self));
+    }
+    const ls_jv text = ls_jv_string(state, self);
+    ls_text out = {0};
+    for (size_t i = 0; i < text.bytes; i++) {
+        const char c = text.text[i];
+        const bool is_plain =
+            (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c && strchr("_.-~/", c));
+        if (is_plain) {
+            ls_text_append_bytes(&out, &c, 1);
+        } else {
+            ls_text_printf(&out, "%%%02X", (uint8_t)c);
+        }
+    }
+    return ls_jv_take_text(state, &out);
+}
+
+/* ---- numbers ---- */
+
+/* Text as a number: white space around it, single underscores between digits. False: it is none. */
+static bool clean_number(ls_jinja_state *state, ls_jv v, char out[64])
+{
+    const ls_jv text = ls_jinja_strip(state, v, ls_jv_none(), true, true);
+    size_t count = 0;
+    if (text.bytes == 0 || text.bytes > 60) {
+        return false;
+    }
+    for (size_t i = 0; i < text.bytes; i++) {
+        const bool is_between = i > 0 && i + 1 < text.bytes && text.text[i - 1] >= '0' &&
+                                text.text[i + 1] >= '0' && text.text[i - 1] != '_' && text.text[i + 1] != '_';
+        if (text.text[i] == '\0' || (text.text[i] == '_' && !is_between)) {
+            return false;
+        }
+        if (text.text[i] != '_') {
+            out[count++] = text.text[i];
+        }
+    }
+    out[count] = '\0';
+    return true;
+}
+
+static bool parse_float(ls_jinja_state *state, ls_jv v, double *value_out)
+{
+    char text[64], *end;
+    if (v.kind != LS_JV_STRING) {
+        *value_out = ls_jv_is_number(v) ? ls_jv_real(v) : 0.0;
+        return ls_jv_is_number(v);
+    }
+    /* Hexadecimal and nan(...) are C's, not Python's. */
+    if (!clean_number(state, v, text) || strpbrk(text, "xXpP()")) {
+        return false;
+    }
+    *value_out = strtod(text, &end);
+    return *end == '\0';
+}
+
+/* Python's int(text, base). */
+static bool parse_whole(ls_jinja_state *state, ls_jv v, int base, int64_t *value_out)
+{
+    char text[64], *end;
+    if (!clean_number(state, v, text)) {
+        return false;
+    }
+    const char *digits = text + (*text == '-' || *text == '+');
+    const char letter = digits[0] == '0' ? (char)(digits[1] | 32) : 0;
+    const int named = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
+    char number[66];
+    if (named && (base == named || base == 0)) {
+        snprintf(number, sizeof number, "%s%s", *text == '-' ? "-" : "", digits + 2);
+        base = named;
+    } else {
+        if (base == 0 && digits[0] == '0' && strspn(digits, "0") != strlen(digits)) {
+            return false;
+        }
+        snprintf(number, sizeof number, "%s", text);
+        base = base == 0 ? 10 : base;
+    }
+    const char *first = number + (*number == '-' || *number == '+');
+    if (!(*first >= '0' && *first <= '9') && !((*first | 32) >= 'a' && (*first | 32) <= 'z')) {
+        return false;
+    }
+    if (base == 16 && first[0] == '0' && (first[1] | 32) == 'x') {
+        return false;
+    }
+    errno = 0;
+    *value_out = strtoll(number, &end, base);
+    if (errno == ERANGE) {
+        ls_jinja_unsupported(state, "whole numbers beyond 64 bits are not supported");
+    }
+    return *end == '\0';
+}
+
+LS_JINJA_BUILTIN(filter_int)
+{
+    LS_JINJA_UNUSED();
+    const ls_jv otherwise = ls_jv_is_absent(given[0]) ? ls_jv_int(0) : given[0];
+    const int64_t base = ls_jv_is_absent(given[1]) ? 10 : ls_jv_whole(given[1]);
+    int64_t value;
+    double real;
+    if (self.kind == LS_JV_UNDEFINED) {
+        return ls_jv_fail_undefined(state, self);
+    }
+    if (ls_jv_is_whole(self)) {
+        return ls_jv_int(ls_jv_whole(self));
+    }
+    if (base != 0 && (base < 2 || base > 36)) {
+        return otherwise;
+    }
+    if (self.kind == LS_JV_STRING && parse_whole(state, self, (int)base, &value)) {
+        return ls_jv_int(value);
+    }
+    if (!parse_float(state, self, &real) || !isfinite(real)) {
+        return self.kind == LS_JV_FLOAT && isinf(real)
+                   ? ls_jinja_refuse(state, "cannot convert float infinity to integer")
+                   : otherwise;
+    }
+    if (fabs(real) >= 0x1p63) {
+        return ls_jinja_unsupported(state, "whole numbers beyond 64 bits are not supported");
+    }
+    return ls_jv_int((int64_t)real);
+}
+
+LS_JINJA_BUILTIN(filter_float)
+{
+    LS_JINJA_UNUSED();
+    double value;
+    if (self.kind == LS_JV_UNDEFINED) {
+        return ls_jv_fail_undefined(state, self);
+    }
+    return parse_float(state, self, &value) ? ls_jv_float(value)
+           : ls_jv_is_absent(given[0])      ? ls_jv_float(0.0)
+                                            : given[0];
+}
+
+LS_JINJA_BUILTIN(filter_abs)
+{
+    LS_JINJA_UNUSED();
+    if (self.kind == LS_JV_FLOAT) {
+        return ls_jv_float(fabs(self.real));
+    }
+    if (!ls_jv_is_whole(self)) {
+        return self.kind == LS_JV_UNDEFINED
+                   ? ls_jinja_refuse(state, "bad operand type for abs(): 'Undefined'")
+                   : ls_jinja_refuse(state, "bad operand type for abs(): '%s'", ls_jv_type(self));
+    }
+    const int64_t value = ls_jv_whole(self);
+    return value < 0 ? ls_jv_binary(state, '-', ls_jv_int(0), ls_jv_int(value)) : ls_jv_int(value);
+}
+
+/* Python's round() of a float: the nearest decimal, ties to even. */
+static double round_to(double value, int64_t places)
+{
+    char text[400];
+    if (!isfinite(value) || places > 300) {
+        return value;
+    }
+    if (places >= 0) {
+        snprintf(text, sizeof text, "%.*f", (int)places, value);
+        return strtod(text, NULL);
+    }
+    if (places < -308) {
+        return copysign(0.0, value);
+    }
+    const double unit = pow(10.0, (double)-places);
+    return rint(value / unit) * unit;
+}
+
+LS_JINJA_BUILTIN(filter_round)
+{
+    LS_JINJA_UNUSED();
+    const int64_t places = ls_jv_is_absent(given[0]) ? 0 : ls_jv_whole(given[0]);
+    const bool is_common = ls_jv_is_absent(given[1]) || ls_jv_is(given[1], "common");
+    if (!ls_jv_is_number(self) || (!ls_jv_is_absent(given[0]) && !ls_jv_is_whole(given[0]))) {
+        return self.kind == LS_JV_UNDEFINED ? ls_jv_fail_undefined(state, self)
+                                            : ls_jinja_refuse(state, "round() needs numbers");
+    }
+    if (is_common && ls_jv_is_whole(self) && places >= 0) {
+        return ls_jv_int(ls_jv_whole(self));
+    }
+    if (is_common && ls_jv_is_whole(self)) {
+        return ls_jinja_unsupported(state, "round() of a whole number to tens is not supported");
+    }
+    if (is_common) {
+        return ls_jv_float(round_to(ls_jv_real(self), places));
+    }
+    if (!ls_jv_is(given[1], "ceil") && !ls_jv_is(given[1], "floor")) {
+        return ls_jinja_refuse(state, "method must be common, ceil or floor");
+    }
+    /* func(value * 10 ** precision) / 10 ** precision */
+    const double unit = pow(10.0, (double)places);
+    const double scaled = ls_jv_real(self) * unit;
+    return ls_jv_float((ls_jv_is(given[1], "ceil") ? ceil(scaled) : floor(scaled)) / unit);
+}
+
+/* ---- any value ---- */
+
+LS_JINJA_BUILTIN(filter_default)
+{
+    LS_JINJA_UNUSED();
+    const bool is_replaced =
+        self.kind == LS_JV_UNDEFINED || (ls_jv_truth(state, given[1]) && !ls_jv_truth(state, self));
+    return !is_replaced ? self : ls_jv_is_absent(given[0]) ? ls_jv_text("", 0) : given[0];
+}
+
+LS_JINJA_BUILTIN(filter_attr)
+{
+    LS_JINJA_UNUSED();
+    ls_jv value;
+    if (given[0].kind != LS_JV_STRING) {
+        return ls_jinja_refuse(state, "attribute name must be string, not '%s'", ls_jv_type(given[0]));
+    }
+    if (self.kind == LS_JV_NAMESPACE) {
+        return ls_jv_attribute(state, self, given[0]);
+    }
+    if (self.kind == LS_JV_UNDEFINED) {
+        return ls_jv_fail_undefined(state, self);
+    }
+    if (ls_jinja_method_find(state, self, given[0], &value)) {
+        return ls_jv_attribute(state, self, given[0]);
+    }
+    return ls_jv_missing(state, "the value has no such attribute");
+}
+
+static const ls_jinja_builtin filters[] = {
+    {"abs", "", filter_abs},
+    {"attr", "!name", filter_attr},
+    {"capitalize", "", filter_capitalize},
+    {"center", "width", filter_center},
+    {"d", "default_value boolean", filter_default},
+    {"default", "default_value boolean", filter_default},
+    {"e", "", filter_escape},
+    {"escape", "", filter_escape},
+    {"float", "default", filter_float},
+    {"forceescape", "", filter_forceescape},
+    {"format", NULL, filter_format},
+    {"indent", "width first blank", filter_indent},
+    {"int", "default base", filter_int},
+    {"lower", "", filter_lower},
+    {"replace", "!old !new count", filter_replace},
+    {"round", "precision method", filter_round},
+    {"safe", "", filter_safe},
+    {"string", "", filter_string},
+    {"title", "", filter_title},
+    {"tojson", "ensure_ascii indent separators sort_keys", filter_tojson},
+    {"trim", "chars", filter_trim},
+    {"truncate", "length killwords end leeway", filter_truncate},
+    {"upper", "", filter_upper},
+    {"urlencode", "", filter_urlencode},
+    {"wordcount", "", filter_wordcount},
+};
+
+const ls_jinja_builtin *ls_jinja_filter_find(const char *name, size_t bytes)
+{
+    const ls_jv wanted = ls_jv_text(name, bytes);
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
+        if (ls_jv_is(wanted, filters[i].name)) {
+            return &filters[i];
+        }
+    }
+    for (size_t i = 0; i < ls_jinja_sequence_filter_count; i++) {
+        if (ls_jv_is(wanted, ls_jinja_sequence_filters[i].name)) {
+            return &ls_jinja_sequence_filters[i];
+        }
+    }
+    return NULL;
+}
