@@ -17,6 +17,7 @@ refuse_line() {
     cmp -s tiny.yaml bad.yaml && fail "no change: $change"
     expect 2 "$LOCKSTEP" train bad.yaml --run-dir bad
     says bad.yaml "$@"
+    [ ! -e bad ] || fail "a refused run leaves a folder: $change"
 }
 refuse_line 's/steps: 12/setps: 12/' "bad.yaml:6" train.setps "train.steps"
 refuse_line 's/optimizer:/optimiser:/' "bad.yaml:11" train.optimiser train.optimizer

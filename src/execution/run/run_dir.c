@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -97,7 +98,8 @@ ls_status ls_run_dir_open(ls_arena *arena, const char *path, ls_run_mode mode, l
                        "nothing to resume: %s has no run.yaml. Leave out --resume to begin a new run", path);
     }
     int lock_fd = -1;
-    if (ls_path_exists(path)) {
+    const bool is_there = ls_path_exists(path);
+    if (is_there) {
         if (!had_run) {
             LS_TRY(check_foreign(arena, path));
         }
@@ -113,6 +115,7 @@ ls_status ls_run_dir_open(ls_arena *arena, const char *path, ls_run_mode mode, l
         .lock_fd = lock_fd,
         .had_run = had_run && mode != LS_RUN_FRESH,
         .replace = had_run && mode == LS_RUN_FRESH,
+        .is_new = !is_there,
     };
     return LS_OK;
 }
@@ -120,6 +123,7 @@ ls_status ls_run_dir_open(ls_arena *arena, const char *path, ls_run_mode mode, l
 ls_status ls_run_dir_settle(ls_arena *arena, ls_run_dir *dir, const char **moved_out)
 {
     *moved_out = NULL;
+    dir->is_new = false;
     if (!dir->replace) {
         return LS_OK;
     }
@@ -132,6 +136,12 @@ ls_status ls_run_dir_settle(ls_arena *arena, ls_run_dir *dir, const char **moved
 
 void ls_run_dir_close(ls_run_dir *dir)
 {
+    char lock[PATH_MAX];
+    if (dir->is_new && snprintf(lock, sizeof lock, "%s/lock", dir->path) < (int)sizeof lock) {
+        (void)unlink(lock);
+        (void)rmdir(dir->path); /* fails if something else was put into it */
+        dir->is_new = false;
+    }
     if (dir->lock_fd >= 0) {
         close(dir->lock_fd);
     }

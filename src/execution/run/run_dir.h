@@ -28,6 +28,7 @@ typedef struct ls_run_dir {
     int lock_fd;
     bool had_run; /* it holds a run that is to be resumed */
     bool replace; /* it holds a run that ls_run_dir_settle moves aside */
+    bool is_new;  /* ls_run_dir_open made the folder, and nothing was written to it yet */
 } ls_run_dir;
 
 /*
@@ -39,6 +40,7 @@ typedef struct ls_run_dir {
  */
 LS_MUST_CHECK ls_status ls_run_dir_open(ls_arena *arena, const char *path, ls_run_mode mode,
                                         ls_run_dir *dir_out);
+/* Unlocks it. A folder that was made for a run that then was refused is removed. */
 void ls_run_dir_close(ls_run_dir *dir);
 
 /*

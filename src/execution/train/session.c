@@ -13,6 +13,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -383,10 +384,27 @@ static const char *gpu_obstacle(const ls_session *session, const ls_session_opti
                                                   : NULL;
 }
 
+/* Whether this machine seems to have an NVIDIA GPU, so that leaving it out is worth a word. */
+static bool has_card(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0 || getenv("LOCKSTEP_CUDA_DRIVER");
+}
+
+static void tell_cpu(const ls_session_options *options, const char *why)
+{
+    if (options->tell && has_card()) {
+        char text[640];
+        snprintf(text, sizeof text, "training on the CPU: the GPU of this machine is not used, because %s",
+                 why);
+        options->tell(options->context, text);
+    }
+}
+
 static ls_status open_gpu(ls_session *session, const ls_session_options *options, bool is_required)
 {
     const char *obstacle = gpu_obstacle(session, options);
     if (obstacle && !is_required) {
+        tell_cpu(options, obstacle);
         return LS_OK;
     }
     if (obstacle) {
@@ -400,6 +418,7 @@ static ls_status open_gpu(ls_session *session, const ls_session_options *options
     const ls_cuda_options cuda = {.tf32 = session->run.train.precision == LS_PRECISION_TF32};
     const ls_status status = ls_queue_create_cuda(&cuda, &session->device);
     if (status != LS_OK && !is_required) {
+        tell_cpu(options, ls_error_text());
         ls_error_clear();
         return LS_OK;
     }

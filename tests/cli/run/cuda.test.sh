@@ -101,8 +101,10 @@ expect 2 "$LOCKSTEP" train gpt2.yaml --run-dir runs/x --set train.precision=bf16
 says "needs a GPU"
 expect 2 "$LOCKSTEP" train gpt2.yaml --run-dir runs/x --ranks 2
 says "one process on one GPU"
+check "a refused run leaves no folder" test ! -e runs/x
 LOCKSTEP_CUDA_DRIVER=/nonexistent/libcuda.so expect 4 "$LOCKSTEP" train gpt2.yaml --run-dir runs/x --set train.precision=bf16
 says "driver"
 LOCKSTEP_CUDA_DRIVER=/nonexistent/libcuda.so expect 0 "$LOCKSTEP" train gpt2.yaml --run-dir runs/auto --set train.device=auto --steps 1
+prints "training on the CPU: the GPU of this machine is not used, because no NVIDIA driver"
 
 finish
