@@ -25,11 +25,12 @@ typedef struct bench {
 } bench;
 
 /* A sample is a function of its position. */
-static inline ls_status draw(void *context, uint64_t position, int32_t *tokens_out)
+static inline ls_status draw(void *context, uint64_t position, const ls_sample *sample)
 {
     (void)context;
-    for (int i = 0; i <= LENGTH; i++) {
-        tokens_out[i] = (int32_t)((position * 7 + (uint64_t)i * (position % 5 + 1)) % VOCAB);
+    for (int i = 0; i < LENGTH; i++) {
+        sample->tokens[i] = (int32_t)((position * 7 + (uint64_t)i * (position % 5 + 1)) % VOCAB);
+        sample->targets[i] = (int32_t)((position * 7 + (uint64_t)(i + 1) * (position % 5 + 1)) % VOCAB);
     }
     return LS_OK;
 }
