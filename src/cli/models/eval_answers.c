@@ -40,7 +40,7 @@ ls_status ls_eval_read_records(const ls_invocation *invocation, ls_quiz *questio
 {
     const eval_settings *settings = invocation->settings;
     const char **choices = NULL;
-    ls_record_keys keys = {.prompt = settings->prompt_field, .label = settings->label};
+    ls_quiz_keys keys = {.prompt = settings->prompt_field, .label = settings->label};
     if (settings->choices[0]) {
         keys.choice_count = split(invocation->arena, settings->choices, &choices);
         keys.choices = choices;

@@ -19,6 +19,7 @@ static const char *const precisions[] = {"bf16", "fp16", "fp8", "fp32", "tf32", 
 static const char *const optimizers[] = {"adamw", "adamw-no-master", "adamw-8bit", "sgd", "muon", NULL};
 static const char *const lists[] = {"none", "models", "gpus", "nodes", "stacks", "sites", NULL};
 static const char *const data_controls[] = {"any", "contract", "own", NULL};
+static const char *const finetune_names[] = {"none", "full", "lora", "qlora", NULL};
 static const char *const schedule_names[] = {"1f1b", "gpipe", "zb-h1", "zb-h2", "auto", "any", NULL};
 
 static const ls_option plan_options[] = {
@@ -150,6 +151,21 @@ static const ls_option plan_options[] = {
      .default_text = "any",
      .choices = data_controls,
      .help = "who may hold the data: any provider, only those under contract, or only your own machines"},
+    {.key = "finetune",
+     .type = LS_OPTION_CHOICE,
+     FIELD(finetune),
+     .default_text = "none",
+     .choices = finetune_names,
+     .help =
+         "plan training MODEL further instead of from nothing: whole (full), by adapters on frozen weights "
+         "(lora), or on weights kept in 4 bits (qlora)"},
+    {.key = "rank",
+     .type = LS_OPTION_U64,
+     FIELD(rank),
+     .default_text = "16",
+     .min = 1,
+     .max = 1024,
+     .help = "rank of the adapters of --finetune"},
     {.key = "ladder",
      .type = LS_OPTION_BOOL,
      ASKED(ladder),
@@ -393,6 +409,9 @@ static ls_status run_plan(const ls_invocation *invocation)
     question.draw = settings->html[0];
     question.needs_price = settings->memo[0];
     LS_TRY(choose_model(invocation, &question));
+    if (settings->finetune > 0) {
+        return ls_plan_print_finetune(invocation, &question);
+    }
     ls_plan_answer *answer = ls_arena_new(invocation->arena, ls_plan_answer, 1);
     LS_TRY(ls_plan_answer_compute(invocation->arena, &question, answer));
     answer->command = write_command(settings, answer);

@@ -16,7 +16,9 @@
 typedef struct ls_plan_settings {
     ls_plan_question question;
     const char *explain, *data, *memo, *html;
-    int list; /* ls_plan_list */
+    int list;     /* ls_plan_list */
+    int finetune; /* 0: pre-training; else 1 + ls_finetune_kind */
+    uint64_t rank;
     bool why, assumptions, all, accuracy, json, csv;
 } ls_plan_settings;
 
@@ -58,6 +60,7 @@ void ls_plan_append_scaling_csv(const ls_plan_answer *answer, ls_text *text);
 /* The JSON of the contract; the caller drops it. */
 json_t *ls_plan_to_json(const ls_plan_answer *answer);
 json_t *ls_plan_strategy_to_json(const ls_strategy *strategy);
+json_t *ls_plan_memory_to_json(const ls_memory_estimate *memory);
 json_t *ls_plan_runs_to_json(const ls_plan_answer *answer);
 json_t *ls_plan_scaling_to_json(const ls_plan_answer *answer);
 json_t *ls_plan_ladder_to_json(const ls_ladder *ladder);
@@ -77,6 +80,11 @@ LS_MUST_CHECK ls_status ls_plan_answer_for(ls_arena *arena, const char *model, c
 LS_MUST_CHECK ls_status ls_plan_draw(const ls_plan_answer *answer, int figure, int width, ls_text *text);
 
 /* ---- instead of an answer ---- */
+
+/* --finetune: full, LoRA and QLoRA side by side. Errors: LS_ERR_INVALID, after printing, when the
+ * kind that was asked for does not fit. */
+LS_MUST_CHECK ls_status ls_plan_print_finetune(const ls_invocation *invocation,
+                                               const ls_plan_question *question);
 
 /* --list: the names that can be used. */
 LS_MUST_CHECK ls_status ls_plan_print_list(ls_arena *arena, const ls_plan_settings *settings);

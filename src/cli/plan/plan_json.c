@@ -15,7 +15,7 @@ json_t *ls_plan_strategy_to_json(const ls_strategy *s)
                      "schedule", ls_pipeline_schedule_name(s->schedule));
 }
 
-static json_t *memory_to_json(const ls_memory_estimate *m)
+json_t *ls_plan_memory_to_json(const ls_memory_estimate *m)
 {
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "weights", m->weights / LS_PLAN_GIB, "gradients",
                      m->gradients / LS_PLAN_GIB, "optimizer", m->optimizer / LS_PLAN_GIB, "activations",
@@ -239,7 +239,7 @@ json_t *ls_plan_to_json(const ls_plan_answer *answer)
                         json_string(ls_flop_convention_name(LS_FLOPS_FULL_ATTENTION)));
     json_object_set_new(root, "mfu", json_real(estimate->mfu));
     json_object_set_new(root, "hfu", json_real(estimate->hfu));
-    json_object_set_new(root, "memory_gib", memory_to_json(&estimate->memory));
+    json_object_set_new(root, "memory_gib", ls_plan_memory_to_json(&estimate->memory));
     json_object_set_new(root, "fits", json_boolean(estimate->fit != LS_FIT_NO));
     json_object_set_new(root, "tight", json_boolean(estimate->fit == LS_FIT_TIGHT));
     json_object_set_new(root, "steps", json_real(answer->steps));

@@ -113,7 +113,7 @@ ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question
 static const char *const usual_keys[] = {"prompt", "question", "instruction", "input", "messages", "text"};
 
 typedef struct records_reader {
-    const ls_record_keys *keys;
+    const ls_quiz_keys *keys;
     const char *prompt_key; /* found in the first record, then the same for all */
 } records_reader;
 
@@ -219,7 +219,7 @@ static ls_status collect_labels(ls_arena *arena, const ls_quiz *questions, const
     return LS_OK;
 }
 
-static ls_status set_choices(ls_arena *arena, const ls_record_keys *keys, ls_quiz *questions)
+static ls_status set_choices(ls_arena *arena, const ls_quiz_keys *keys, ls_quiz *questions)
 {
     const char *const *choices = keys->choices;
     size_t count = keys->choice_count;
@@ -248,7 +248,7 @@ static ls_status set_choices(ls_arena *arena, const ls_record_keys *keys, ls_qui
     return LS_OK;
 }
 
-ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_record_keys *keys,
+ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_quiz_keys *keys,
                                     ls_quiz *questions_out)
 {
     records_reader reader = {.keys = keys};

@@ -65,14 +65,14 @@ typedef struct ls_prompt_maker {
     void *context;
 } ls_prompt_maker;
 
-typedef struct ls_record_keys {
+typedef struct ls_quiz_keys {
     const char *prompt; /* "": the first of prompt, question, instruction, input, messages, text */
     const char *label;  /* "": none is needed, and none is read */
     /* what may be answered; NULL: anything. One name "auto": the labels of the file */
     const char *const *choices;
     size_t choice_count;
     const ls_prompt_maker *maker; /* NULL: the prompt's own text */
-} ls_record_keys;
+} ls_quiz_keys;
 
 /*
  * Reads labelled or answered records. With choices, each record's label must be one of them; the
@@ -81,8 +81,8 @@ typedef struct ls_record_keys {
  * Errors, with path and line: LS_ERR_DATA for a line that is no JSON object, a record without the
  * prompt or the label, a label that is no choice, a file without records; LS_ERR_NOT_FOUND.
  */
-LS_MUST_CHECK ls_status ls_questions_read_records(ls_arena *arena, const char *path,
-                                                  const ls_record_keys *keys, ls_quiz *questions_out);
+LS_MUST_CHECK ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_quiz_keys *keys,
+                                                  ls_quiz *questions_out);
 
 /*
  * Reads a task. name: of the task; where it begins with the name of a form, it decides about the

@@ -627,4 +627,15 @@ same "a run file's batch, sequences, tokens" "$(field "$out" global_batch sequen
 expect 0 "$LOCKSTEP" plan "$scratch/tiny.yaml" --gpus h100:1 --global-batch 24 --tokens 1M --json
 same "options over a run file" "$(field "$out" global_batch tokens)" "24 1000000.0"
 
+# Fine-tuning: three ways beside each other; the one that was asked for decides the exit code.
+expect 0 "${plan[@]}" llama3-8b --finetune qlora --gpus rtx-4090:1 --json
+same "what qlora needs" "$(python3 -c 'import json, sys
+d = json.load(open(sys.argv[1])); print(d["finetune"], d["fits"], d["seq"], int(d["adapter_parameters"]), sorted(a["finetune"] for a in d["alternatives"]))' "$out")" "qlora True 2048 41943040 ['full', 'lora']"
+expect 2 "${plan[@]}" llama3-8b --finetune full --gpus rtx-4090:1
+prints "does not fit" "> full"
+says "--finetune qlora fits with" "--finetune lora fits with"
+expect 0 "${plan[@]}" llama3.2-1b --finetune lora --assumptions
+prints "the least memory of one GPU on which lora fits"
+expect 2 "${plan[@]}" llama3-8b --finetune half
+says "full, lora, qlora"
 finish
