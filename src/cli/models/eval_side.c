@@ -111,7 +111,7 @@ ls_status ls_eval_side_by_side(const ls_invocation *invocation)
 {
     const eval_settings *settings = invocation->settings;
     ls_quiz_question given = {.prompt = settings->prompt};
-    ls_quiz questions = {.path = "", .items = &given, .count = 1};
+    ls_quiz questions = {.path = "", .items = &given, .count = 1, .has_specials = true};
     ls_quiz_answer *answers[2];
     if (settings->choices[0]) {
         return ls_fail(LS_ERR_INVALID,

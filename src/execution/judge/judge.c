@@ -13,20 +13,25 @@ typedef unsigned long long ull;
 typedef struct judge {
     ls_arena *arena;
     const ls_judged_model *model;
-    const char *path;
+    bool has_specials;
     ls_tokenizer_scratch *scratch;
     ls_token_buffer prompt, whole; /* of the question at hand */
-    ls_scorer *scorer;             /* opened when a question needs it */
-    ls_generator *generator;
-    ls_token_buffer answer;
     ls_text_buffer text;
+    ls_scorer *scorer;
     uint64_t tokens_max;
 } judge;
+
+/* Adds where the question is to an error that is about its texts. */
+static ls_status fail_at(ls_status status, const ls_quiz *quiz, const ls_quiz_question *q)
+{
+    return status == LS_ERR_DATA && q->line > 0 ? ls_fail_within(status, "%s:%llu", quiz->path, (ull)q->line)
+                                                : status;
+}
 
 static ls_status encode(judge *j, const char *text, size_t bytes, ls_token_buffer *ids)
 {
     ids->count = 0;
-    return ls_tokenizer_encode(j->model->tokenizer, j->scratch, text, bytes, false, ids);
+    return ls_tokenizer_encode(j->model->tokenizer, j->scratch, text, bytes, j->has_specials, ids);
 }
 
 /* Puts a token before a text that begins with its ending: the one texts begin with, else the one
@@ -105,9 +110,6 @@ static ls_status score_ending(judge *j, const ls_quiz_question *q, size_t ending
 
 static ls_status choose(judge *j, const ls_quiz_question *q, ls_quiz_answer *answer)
 {
-    if (!j->scorer) {
-        LS_TRY(ls_scorer_create(&j->model->on_device, &j->scorer));
-    }
     answer->scores = ls_arena_new(j->arena, double, q->ending_count);
     for (size_t i = 0; i < q->ending_count; i++) {
         LS_TRY(score_ending(j, q, i, answer));
@@ -119,58 +121,104 @@ static ls_status choose(judge *j, const ls_quiz_question *q, ls_quiz_answer *ans
     return LS_OK;
 }
 
-/* ---- generated answers ---- */
+/* ---- written answers ---- */
+
+enum { WRITERS_MAX = 16 };
+static const uint64_t writers_bytes_max = 1 << 30; /* of keys and values, all writers together */
+
+/* An answer under way. */
+typedef struct writer {
+    const ls_quiz_question *question; /* NULL: free */
+    ls_quiz_answer *answer;
+    int32_t before; /* the prompt's last token */
+    ls_token_buffer ids;
+    bool has_ended;
+} writer;
+
+typedef struct desk {
+    judge *judge;
+    ls_generator *generator;
+    writer writers[WRITERS_MAX];
+    size_t slots;
+} desk;
 
 static bool keep_token(void *context, int32_t token, const ls_text_scores *scores)
 {
     (void)scores;
-    judge *j = context;
-    j->answer.ids[j->answer.count++] = token;
+    writer *w = context;
+    w->ids.ids[w->ids.count++] = token;
     return true;
 }
 
+static void end_text(void *context, ls_text_end end)
+{
+    writer *w = context;
+    w->answer->has_stopped = end == LS_TEXT_STOPPED;
+    w->has_ended = true;
+}
+
 /* The text of the answer, with the space that may begin it after the prompt's last token. */
-static ls_status decode_answer(judge *j, const char **text_out)
+static ls_status decode_answer(judge *j, writer *w)
 {
     ls_tokenizer_stream stream = {0};
     const ls_tokenizer *tokenizer = j->model->tokenizer;
-    LS_TRY(ls_tokenizer_stream_next(tokenizer, &stream, j->prompt.ids[j->prompt.count - 1], true, &j->text));
+    LS_TRY(ls_tokenizer_stream_next(tokenizer, &stream, w->before, true, &j->text));
     stream.pending_bytes = 0;
     j->text.bytes = 0;
-    for (size_t i = 0; i < j->answer.count; i++) {
-        LS_TRY(ls_tokenizer_stream_next(tokenizer, &stream, j->answer.ids[i], true, &j->text));
+    for (size_t i = 0; i < w->ids.count; i++) {
+        LS_TRY(ls_tokenizer_stream_next(tokenizer, &stream, w->ids.ids[i], true, &j->text));
     }
     LS_TRY(ls_tokenizer_stream_end(&stream, &j->text));
-    *text_out = j->text.bytes ? ls_arena_strndup(j->arena, j->text.data, j->text.bytes) : "";
+    w->answer->text = j->text.bytes ? ls_arena_strndup(j->arena, j->text.data, j->text.bytes) : "";
     return LS_OK;
 }
 
-static ls_status check_tokens_max(const judge *j)
+static ls_status encode_prompt(judge *j, const ls_quiz_question *q)
 {
-    const int64_t context = j->model->on_device.config->context;
-    if (j->tokens_max + 1 > (uint64_t)context) {
+    LS_TRY(encode(j, q->prompt, strlen(q->prompt), &j->prompt));
+    return j->prompt.count > 0 ? LS_OK : add_first_token(j, &j->prompt);
+}
+
+/* Opens a generator for as many texts as its memory allows, each as long as the longest prompt and
+ * its answer. */
+static ls_status open_desk(desk *d, const ls_quiz *quiz)
+{
+    judge *j = d->judge;
+    const uint64_t context = (uint64_t)j->model->on_device.config->context;
+    uint64_t longest = 1, slot_bytes = 0, other_bytes = 0;
+    if (j->tokens_max + 1 > context) {
         return ls_fail(LS_ERR_INVALID,
                        "an answer of up to %llu tokens leaves no room for a prompt in the model's context of "
-                       "%lld: give a smaller --max-tokens",
-                       (ull)j->tokens_max, (long long)context);
+                       "%llu: give a smaller --max-tokens",
+                       (ull)j->tokens_max, (ull)context);
+    }
+    for (size_t i = 0; i < quiz->count; i++) {
+        const ls_status status = encode_prompt(j, &quiz->items[i]);
+        LS_TRY(status == LS_OK ? LS_OK : fail_at(status, quiz, &quiz->items[i]));
+        longest = ls_max_u64(longest, j->prompt.count);
+    }
+    ls_generator_options options = {
+        .slots = 1, .capacity = (int64_t)ls_min_u64(longest + j->tokens_max, context), .keeps_texts = true};
+    LS_TRY(ls_generator_memory(&j->model->on_device, &options, &slot_bytes, &other_bytes));
+    d->slots = ls_clamp_u64(writers_bytes_max / ls_max_u64(slot_bytes, 1), 1, WRITERS_MAX);
+    options.slots = (int64_t)d->slots;
+    LS_TRY(ls_generator_create(&j->model->on_device, &options, &d->generator));
+    for (size_t i = 0; i < d->slots; i++) {
+        LS_TRY(ls_token_buffer_reserve(&d->writers[i].ids, j->tokens_max));
     }
     return LS_OK;
 }
 
-static ls_status generate(judge *j, const ls_quiz_question *q, ls_quiz_answer *answer)
+static ls_status start_writer(desk *d, writer *w, const ls_quiz_question *q, ls_quiz_answer *answer)
 {
-    if (!j->generator) {
-        LS_TRY(check_tokens_max(j));
-        LS_TRY(ls_generator_create(&j->model->on_device, &(ls_generator_options){.slots = 1}, &j->generator));
-        LS_TRY(ls_token_buffer_reserve(&j->answer, j->tokens_max));
-    }
-    LS_TRY(encode(j, q->prompt, strlen(q->prompt), &j->prompt));
-    if (j->prompt.count == 0) {
-        LS_TRY(add_first_token(j, &j->prompt));
-    }
+    judge *j = d->judge;
+    LS_TRY(encode_prompt(j, q));
     const size_t room = (size_t)j->model->on_device.config->context - j->tokens_max;
-    answer->is_cut = j->prompt.count > room;
     const size_t kept = ls_min_u64(j->prompt.count, room);
+    *w = (writer){.question = q, .answer = answer, .ids = w->ids};
+    w->before = j->prompt.ids[j->prompt.count - 1];
+    w->ids.count = 0;
+    answer->is_cut = j->prompt.count > room;
     const ls_text_request request = {.prompt = j->prompt.ids + j->prompt.count - kept,
                                      .prompt_count = kept,
                                      .count = j->tokens_max,
@@ -178,40 +226,70 @@ static ls_status generate(judge *j, const ls_quiz_question *q, ls_quiz_answer *a
                                      .stop_count = j->model->stop_count,
                                      .sampling = {.top_p = 1.0},
                                      .on_token = keep_token,
-                                     .context = j};
-    j->answer.count = 0;
-    LS_TRY(ls_generator_run(j->generator, &request));
-    answer->has_stopped = j->answer.count < j->tokens_max;
-    return decode_answer(j, &answer->text);
+                                     .on_end = end_text,
+                                     .context = w};
+    size_t slot;
+    return ls_generator_start(d->generator, &request, &slot);
 }
 
-/* ---- all questions ---- */
-
-static ls_status answer_all(judge *j, const ls_quiz *questions, ls_quiz_answer *answers)
+/* Starts answers in free places, takes a step, and takes down the answers that have ended. */
+static ls_status write_answers(desk *d, const ls_quiz *quiz, ls_quiz_answer *answers)
 {
-    LS_TRY(ls_tokenizer_scratch_create(j->model->tokenizer, &j->scratch));
-    for (size_t i = 0; i < questions->count; i++) {
-        const ls_quiz_question *q = &questions->items[i];
-        const ls_status status = q->endings ? choose(j, q, &answers[i]) : generate(j, q, &answers[i]);
-        if (status == LS_ERR_DATA) {
-            return ls_fail_within(status, "%s:%llu", questions->path, (ull)q->line);
+    for (size_t next = 0; next < quiz->count || ls_generator_texts(d->generator) > 0;) {
+        for (size_t i = 0; i < d->slots && next < quiz->count; i++) {
+            if (!d->writers[i].question) {
+                const ls_quiz_question *q = &quiz->items[next];
+                const ls_status status = start_writer(d, &d->writers[i], q, &answers[next++]);
+                LS_TRY(status == LS_OK ? LS_OK : fail_at(status, quiz, q));
+            }
         }
-        LS_TRY(status);
+        LS_TRY(ls_generator_step(d->generator));
+        for (size_t i = 0; i < d->slots; i++) {
+            if (d->writers[i].question && d->writers[i].has_ended) {
+                LS_TRY(decode_answer(d->judge, &d->writers[i]));
+                d->writers[i].question = NULL;
+            }
+        }
     }
     return LS_OK;
 }
 
-ls_status ls_judge_answer(ls_arena *arena, const ls_judged_model *model, const ls_quiz *questions,
+static ls_status write_all(judge *j, const ls_quiz *quiz, ls_quiz_answer *answers)
+{
+    desk d = {.judge = j};
+    ls_status status = open_desk(&d, quiz);
+    status = status == LS_OK ? write_answers(&d, quiz, answers) : status;
+    for (size_t i = 0; i < WRITERS_MAX; i++) {
+        ls_token_buffer_release(&d.writers[i].ids);
+    }
+    ls_generator_destroy(d.generator);
+    return status;
+}
+
+/* ---- all questions ---- */
+
+static ls_status score_all(judge *j, const ls_quiz *quiz, ls_quiz_answer *answers)
+{
+    LS_TRY(ls_scorer_create(&j->model->on_device, &j->scorer));
+    for (size_t i = 0; i < quiz->count; i++) {
+        const ls_status status = choose(j, &quiz->items[i], &answers[i]);
+        LS_TRY(status == LS_OK ? LS_OK : fail_at(status, quiz, &quiz->items[i]));
+    }
+    return LS_OK;
+}
+
+ls_status ls_judge_answer(ls_arena *arena, const ls_judged_model *model, const ls_quiz *quiz,
                           uint64_t tokens_max, ls_quiz_answer *answers_out)
 {
-    judge j = {.arena = arena, .model = model, .tokens_max = tokens_max};
-    const ls_status status = answer_all(&j, questions, answers_out);
-    ls_generator_destroy(j.generator);
+    judge j = {.arena = arena, .model = model, .tokens_max = tokens_max, .has_specials = quiz->has_specials};
+    ls_status status = ls_tokenizer_scratch_create(model->tokenizer, &j.scratch);
+    if (status == LS_OK) {
+        status = (quiz->items[0].endings ? score_all : write_all)(&j, quiz, answers_out);
+    }
     ls_scorer_destroy(j.scorer);
     ls_tokenizer_scratch_destroy(j.scratch);
     ls_token_buffer_release(&j.prompt);
     ls_token_buffer_release(&j.whole);
-    ls_token_buffer_release(&j.answer);
     ls_text_buffer_release(&j.text);
     return status;
 }

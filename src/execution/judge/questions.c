@@ -256,6 +256,7 @@ ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_
     LS_TRY(ls_questions_read_lines(arena, path, read_record, &reader, &questions));
     questions.prompt_key = ls_arena_strdup(arena, reader.prompt_key);
     questions.label_key = keys->label;
+    questions.has_specials = !keys->maker;
     if (keys->choice_count > 0) {
         LS_TRY(set_choices(arena, keys, &questions));
     }

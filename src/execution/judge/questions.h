@@ -54,6 +54,9 @@ typedef struct ls_quiz {
     ls_quiz_question *items;
     size_t count;
     const char *form; /* of a task: "hellaswag", ... */
+    /* What the tokenizer puts before a text (bos) goes before a prompt. False: a template has
+     * written it, or the task has none. */
+    bool has_specials;
     /* keys the records were read by; NULL for a task */
     const char *prompt_key, *label_key;
 } ls_quiz;
