@@ -86,6 +86,13 @@ void ls_print_json(const json_t *root);
         .default_text = "\"\"", .value_name = "FILE",                                                        \
         .help = "use this tokenizer (a file or folder, or bytes) instead of the model's own"                 \
     }
+#define LS_ROW_ADAPTER(record)                                                                               \
+    {                                                                                                        \
+        .key = "adapter", .type = LS_OPTION_STRING, .offset = offsetof(record, adapter),                     \
+        .default_text = "\"\"", .value_name = "DIR",                                                         \
+        .help = "adapter of the model: a directory of the PEFT library, or a checkpoint of a run that "      \
+                "trained one"                                                                                \
+    }
 #define LS_ROW_FIELD(record)                                                                                 \
     {                                                                                                        \
         .key = "field", .type = LS_OPTION_STRING, .offset = offsetof(record, field), .default_text = "text", \

@@ -44,6 +44,7 @@ typedef struct ls_backend {
 
     ls_status (*add)(ls_queue *, const ls_tensor *a, const ls_tensor *b, const ls_tensor *out);
     ls_status (*fill)(ls_queue *, const ls_tensor *out, float value);
+    ls_status (*scale)(ls_queue *, const ls_tensor *x, float factor);
     ls_status (*copy)(ls_queue *, const ls_tensor *from, const ls_tensor *to);
     ls_status (*find_nonfinite)(ls_queue *, const ls_tensor *x, int64_t *index_out);
     ls_status (*tree_sum)(ls_queue *, const struct ls_tree_sum *sum, const float *const *inputs,

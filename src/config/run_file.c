@@ -28,6 +28,9 @@ enum {
  * FINETUNE_EPOCHS, are those of Stanford Alpaca (Taori et al., 2023: 2e-5, 3 epochs); Llama 2 was
  * tuned with the same rate for 2 epochs (Touvron et al., 2023, section 3.1). */
 static const double SCRATCH_LR = 1e-3, FINETUNE_LR = 2e-5;
+/* Of adapters: Dettmers et al., "QLoRA", 2023, table 9, for models of up to 13 billion parameters.
+ * */
+static const double ADAPTER_LR = 2e-4;
 
 static uint64_t or_default(uint64_t value, uint64_t default_value)
 {
@@ -222,7 +225,9 @@ static void resolve(ls_run_file *run)
     run->data.validation_fraction =
         or_default_f64(run->data.validation_fraction, run->data.validation.count > 0 ? 0.0 : 0.05);
     run->train.optimizer.lr =
-        or_default_f64(run->train.optimizer.lr, run->model.from[0] ? FINETUNE_LR : SCRATCH_LR);
+        or_default_f64(run->train.optimizer.lr, run->adapter.kind == LS_ADAPTER_LORA ? ADAPTER_LR
+                                                : run->model.from[0]                 ? FINETUNE_LR
+                                                                                     : SCRATCH_LR);
     resolve_batch(run);
     resolve_length(run);
     const uint64_t ranks = or_default(run->parallel.ranks, 1);
@@ -283,6 +288,7 @@ static ls_status load_document(const ls_document *doc, const char *const *overri
                                 : "train.epochs=0");
     }
     run->model.from = ls_path_expand_home(arena, run->model.from);
+    run->adapter.from = ls_path_expand_home(arena, run->adapter.from);
     run->tokenizer.file = ls_path_expand_home(arena, run->tokenizer.file);
     run->data.cache_dir = ls_path_expand_home(arena, run->data.cache_dir);
     run->automatic = automatic_of(train);

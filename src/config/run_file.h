@@ -34,6 +34,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "model/adapter.h"
 #include "model/config.h"
 
 #include <stdbool.h>
@@ -97,6 +98,19 @@ typedef struct ls_run_model {
     double init_std;
 } ls_run_model;
 
+typedef enum ls_adapter_kind { LS_ADAPTER_NONE, LS_ADAPTER_LORA } ls_adapter_kind;
+
+/* Low-rank adapters (model/adapter.h). */
+typedef struct ls_run_adapter {
+    ls_adapter_kind kind;
+    const char *from; /* "": a fresh one; else an adapter that training goes on with */
+    uint64_t rank;
+    double alpha, dropout;
+    bool rslora;
+    ls_option_strings targets;
+    ls_base_kind base;
+} ls_run_adapter;
+
 typedef struct ls_run_tokenizer {
     ls_run_tokenizer_kind kind;
     const char *file; /* "" unless kind is file */
@@ -121,7 +135,7 @@ typedef struct ls_run_data {
 
 typedef struct ls_run_optimizer {
     ls_optimizer_kind kind;
-    double lr; /* auto: 1e-3, or with model.from 2e-5 */
+    double lr; /* auto: 1e-3, with model.from 2e-5, with an adapter 2e-4 */
     double beta1, beta2, eps, weight_decay;
 } ls_run_optimizer;
 
@@ -272,6 +286,7 @@ typedef struct ls_run_automatic {
 typedef struct ls_run_file {
     const char *name; /* auto: the file's name without its suffix */
     ls_run_model model;
+    ls_run_adapter adapter;
     ls_run_tokenizer tokenizer;
     ls_run_data data;
     ls_run_train train;

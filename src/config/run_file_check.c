@@ -175,6 +175,51 @@ static ls_status check_model(const ls_run_file *run)
     return LS_OK;
 }
 
+/* Settings of an adapter that differ from their defaults, without an adapter. */
+static ls_status check_no_adapter(const ls_run_adapter *adapter)
+{
+    if (adapter->base != LS_BASE_FP32) {
+        return ls_fail(LS_ERR_INVALID,
+                       "adapter.base asks for a quantised base, but without adapter.kind: lora all weights "
+                       "are trained, and quantised ones cannot be; set adapter.kind: lora, or remove "
+                       "adapter.base");
+    }
+    const bool has_targets =
+        adapter->targets.count != 1 || strcmp(adapter->targets.items[0], "all-linear") != 0;
+    const char *key = adapter->from[0]         ? "from"
+                      : adapter->rank != 16    ? "rank"
+                      : adapter->alpha != 32.0 ? "alpha"
+                      : adapter->rslora        ? "rslora"
+                      : adapter->dropout > 0.0 ? "dropout"
+                      : has_targets            ? "targets"
+                                               : NULL;
+    return key ? ls_fail(
+                     LS_ERR_INVALID,
+                     "adapter.%s is set, but has an effect only with adapter.kind: lora; set the kind, or "
+                     "remove the key",
+                     key)
+               : LS_OK;
+}
+
+static ls_status check_adapter(const ls_run_file *run)
+{
+    if (run->adapter.kind == LS_ADAPTER_NONE) {
+        return check_no_adapter(&run->adapter);
+    }
+    if (!run->model.from[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "adapter.kind is lora, but model.from is not set, and an adapter needs "
+                       "a trained model; set model.from, or remove the section adapter");
+    }
+    if (run->train.freeze.count > 0) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "train.freeze and adapter.kind: lora are both set, but with an adapter the whole model "
+            "is frozen; remove train.freeze, and choose layers with adapter.targets");
+    }
+    return LS_OK;
+}
+
 static ls_status check_tokenizer(const ls_run_file *run)
 {
     const ls_run_tokenizer *tokenizer = &run->tokenizer;
@@ -411,6 +456,7 @@ ls_status ls_run_file_check(const ls_run_file *run)
         return LS_OK; /* the other settings apply to training only */
     }
     LS_TRY(check_model(run));
+    LS_TRY(check_adapter(run));
     LS_TRY(check_tokenizer(run));
     LS_TRY(check_data(&run->data));
     LS_TRY(check_leaves(&run->train));

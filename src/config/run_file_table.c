@@ -8,6 +8,7 @@
 
 static const char *const families[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "auto", NULL};
 static const char *const rope_scaling_kinds[] = {"none", "linear", "llama3", "dynamic", "yarn", NULL};
+static const char *const adapter_kinds[] = {"none", "lora", NULL};
 static const char *const tokenizer_kinds[] = {"bytes", "file", "train", "model", "auto", NULL};
 static const char *const optimizer_kinds[] = {"adamw", NULL};
 static const char *const schedule_kinds[] = {"cosine", "linear", "constant", "wsd", NULL};
@@ -31,8 +32,9 @@ static const char *const nearness[] = {"island", "node", "leaf", "spine", "clust
 #define STRING(key_, field_)               ROW(key_, LS_OPTION_STRING, field_, "\"\"")
 #define CHOICE(key_, field_, default_, choices_)                                                             \
     ROW(key_, LS_OPTION_CHOICE, field_, default_), .choices = choices_
-#define MANY     LS_OPTION_U64_MAX
-#define IDENTITY .identity = true
+#define MANY              LS_OPTION_U64_MAX
+#define IDENTITY          .identity = true
+#define IDENTITY_WHEN_SET IDENTITY, .identity_when_set = true
 
 /* clang-format off */
 static const ls_option options[] = {
@@ -60,6 +62,15 @@ static const ls_option options[] = {
     {U64_AUTO("model.rope_scaling.original_context", model.rope_scaling_original_context, 1, 1 << 24), IDENTITY, .help = "for llama3, dynamic and yarn scaling: context of the model before it is lengthened, in tokens; auto: that of the model named in model.from, otherwise 8192"},
     {U64_AUTO("model.sliding_window", model.sliding_window, 0, 1 << 24), IDENTITY, .help = "number of positions that attention looks back (sliding window), for mistral, qwen2 and qwen3; 0: all positions; auto: that of the model named in model.from, otherwise 0"},
     {F64("model.init_std", model.init_std, "0.02", 0, 10), IDENTITY, .help = "standard deviation of the random weights that training starts from"},
+
+    {CHOICE("adapter.kind", adapter.kind, "none", adapter_kinds), IDENTITY_WHEN_SET, .help = "train a small adapter beside the frozen model of model.from, instead of the model itself. lora: low-rank matrices on linear layers"},
+    {STRING("adapter.from", adapter.from), IDENTITY_WHEN_SET, .value_name = "DIR", .help = "adapter that training goes on with, a directory of the PEFT library or a checkpoint of a run with an adapter; default: a new adapter, which changes nothing until it is trained"},
+    {U64("adapter.rank", adapter.rank, "16", 1, 1024), IDENTITY_WHEN_SET, .help = "rank of the adapter's matrices; memory and time grow with it"},
+    {F64("adapter.alpha", adapter.alpha, "32", 1e-6, 1e6), IDENTITY_WHEN_SET, .help = "scale of the adapter: its product is multiplied by alpha / rank"},
+    {BOOL("adapter.rslora", adapter.rslora, "false"), IDENTITY_WHEN_SET, .help = "multiply the adapter's product by alpha / sqrt(rank) instead (rsLoRA), which suits high ranks"},
+    {F64("adapter.dropout", adapter.dropout, "0", 0, 0.9), IDENTITY_WHEN_SET, .help = "share of the adapter's inputs that are set to zero while training"},
+    {ROW("adapter.targets", LS_OPTION_STRINGS, adapter.targets, "[all-linear]"), IDENTITY_WHEN_SET, .value_name = "NAMES", .help = "linear layers that get an adapter: all-linear, names such as [q_proj, v_proj], or patterns such as layers.0.*"},
+    {CHOICE("adapter.base", adapter.base, "fp32", ls_base_names), IDENTITY_WHEN_SET, .help = "number format in which the frozen weights of linear layers are kept; the smaller ones round the model: bf16 has 16 bits, int8 has 8, nf4 about 4"},
 
     {CHOICE("tokenizer.kind", tokenizer.kind, "auto", tokenizer_kinds), IDENTITY, .help = "kind of tokenizer; auto: `file` if tokenizer.file is set, `model` if model.from is set, otherwise `bytes`"},
     {STRING("tokenizer.file", tokenizer.file), .value_name = "FILE", .help = "path of the tokenizer file, a tokenizer.json or tokenizer.model"},
@@ -90,7 +101,7 @@ static const ls_option options[] = {
     {U64_AUTO("train.hash_every_steps", train.hash_every_steps, 0, MANY), .help = "number of steps between checks for silent data corruption: the state is hashed after an update, and the hash is checked before the next one; 0: never; auto: about every 8192 tokens"},
     {U64_AUTO("train.threads", train.threads, 1, 256), .help = "number of threads per rank (training process); auto: cores / ranks"},
     {CHOICE("train.optimizer.kind", train.optimizer.kind, "adamw", optimizer_kinds), IDENTITY, .help = "optimization algorithm"},
-    {F64_AUTO("train.optimizer.lr", train.optimizer.lr, 0, 10), IDENTITY, .help = "highest learning rate of the schedule; auto: 1e-3, or 2e-5 if model.from is set"},
+    {F64_AUTO("train.optimizer.lr", train.optimizer.lr, 0, 10), IDENTITY, .help = "highest learning rate of the schedule; auto: 1e-3, 2e-5 if model.from is set, 2e-4 with an adapter"},
     {F64("train.optimizer.beta1", train.optimizer.beta1, "0.9", 0, 0.9999999), IDENTITY, .help = "decay rate of the running mean of gradients (first moment)"},
     {F64("train.optimizer.beta2", train.optimizer.beta2, "0.95", 0, 0.9999999), IDENTITY, .help = "decay rate of the running mean of squared gradients (second moment)"},
     {F64("train.optimizer.eps", train.optimizer.eps, "1.0e-8", 1e-30, 1), IDENTITY, .help = "small number that the optimizer adds to the square root of the second moment, to avoid division by zero"},
@@ -173,6 +184,7 @@ static const ls_option options[] = {
 static const ls_option_section sections[] = {
     {"model", "the model to train"},
     {"model.rope_scaling", "for contexts longer than the model was trained for"},
+    {"adapter", "training an adapter (LoRA) instead of the whole model"},
     {"tokenizer", "how text becomes token ids"},
     {"data", "training and validation data"},
     {"train", "length of the run, batch, leaves, precision"},

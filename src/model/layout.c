@@ -13,7 +13,8 @@
 enum {
     GROUP_ALIGN = 16,          /* floats; a cache line */
     LAYER_PARAMETERS_MAX = 16, /* tensors of one layer, any family */
-    OUTER_PARAMETERS_MAX = 5   /* two embeddings, final norm with bias, head */
+    OUTER_PARAMETERS_MAX = 5,  /* two embeddings, final norm with bias, head */
+    LINEARS_MAX = 3            /* that one product reads together */
 };
 
 static const char TABLE[] = "model.embed_tokens.weight", GPT2_TABLE[] = "transformer.wte.weight";
@@ -28,9 +29,17 @@ typedef struct builder {
     uint32_t section, group;
     const ls_freeze *freeze;
     bool frozen; /* the parameters to lay out in this pass; the others are skipped */
+    /* The pass of an adapter: in place of the parameters, A and B of the wanted linear layers,
+     * which are collected until their group ends. */
+    const ls_adapter *adapter;
+    ls_parameter wanted[LINEARS_MAX];
+    uint32_t wanted_count;
+    const ls_base *base; /* of an adapter; else NULL */
 } builder;
 
 /* ---- pieces ---- */
+
+static void add_adapters(builder *b);
 
 static void bucket_begin(builder *b)
 {
@@ -42,6 +51,7 @@ static void bucket_begin(builder *b)
 /* Removes the bucket again if nothing was added to it. */
 static void bucket_end(builder *b)
 {
+    add_adapters(b);
     ls_bucket *bucket = &b->layout->buckets[b->layout->bucket_count];
     b->offset = ls_round_up_i64(b->offset, LS_BUCKET_PAD);
     bucket->count = b->offset - bucket->offset;
@@ -52,20 +62,32 @@ static void bucket_end(builder *b)
 /* Tensors between two calls of this are adjacent. */
 static void group_begin(builder *b)
 {
+    add_adapters(b);
     b->offset = ls_round_up_i64(b->offset, GROUP_ALIGN);
     b->group++;
 }
 
-static void add(builder *b, const char *name, int shape_rank, int64_t rows, int64_t cols, ls_init_kind init)
+/* A linear layer's matrix: those of the layers of the model. */
+static bool is_linear(const builder *b, int shape_rank)
+{
+    return shape_rank == 2 && b->section > 0 && b->section + 1 < b->layout->section_count;
+}
+
+static int64_t packed_floats(const builder *b, int64_t rows, int64_t cols)
+{
+    const bool in_out = b->config->family == LS_FAMILY_GPT2;
+    const int64_t bytes = b->base->packed_bytes(b->base->kind, in_out ? cols : rows, in_out ? rows : cols);
+    return bytes / (int64_t)sizeof(float);
+}
+
+static void place(builder *b, const char *name, int shape_rank, int64_t rows, int64_t cols, ls_init_kind init)
 {
     ls_layout *layout = b->layout;
-    const char *full = ls_arena_printf(b->arena, "%s%s", b->prefix, name);
+    const bool packed = b->frozen && b->base && b->base->kind != LS_BASE_FP32 && is_linear(b, shape_rank);
+    const int64_t room = packed ? packed_floats(b, rows, cols) : rows * cols;
     LS_ASSERT(layout->parameter_count < b->capacity);
-    if (ls_freeze_matches(b->freeze, full) != b->frozen) {
-        return;
-    }
     layout->parameters[layout->parameter_count++] = (ls_parameter){
-        .name = full,
+        .name = name,
         .rows = rows,
         .cols = cols,
         .shape_rank = shape_rank,
@@ -76,10 +98,53 @@ static void add(builder *b, const char *name, int shape_rank, int64_t rows, int6
         .decay = shape_rank == 2, /* matrices only, not biases and norms */
         .frozen = b->frozen,
         .init = init,
+        .room = room,
+        .packed = packed,
     };
-    b->offset += rows * cols;
+    b->offset += room;
     layout->element_count += rows * cols;
     layout->frozen_elements += b->frozen ? rows * cols : 0;
+}
+
+/* Places A and B of the linear layers that were collected. */
+static void add_adapters(builder *b)
+{
+    const uint32_t count = b->wanted_count;
+    const bool in_out = b->config->family == LS_FAMILY_GPT2;
+    if (count == 0) {
+        return;
+    }
+    b->wanted_count = 0;
+    group_begin(b);
+    for (uint32_t i = 0; i < count; i++) {
+        const ls_parameter *p = &b->wanted[i];
+        place(b, ls_adapter_name(b->arena, p->name, 'A'), 2, b->adapter->rank, in_out ? p->rows : p->cols,
+              LS_INIT_UNIFORM);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const ls_parameter *p = &b->wanted[i];
+        group_begin(b);
+        place(b, ls_adapter_name(b->arena, p->name, 'B'), 2, in_out ? p->cols : p->rows, b->adapter->rank,
+              LS_INIT_ZERO);
+    }
+}
+
+static void collect(builder *b, const ls_parameter *linear)
+{
+    if (is_linear(b, linear->shape_rank) && ls_adapter_wants(b->adapter, linear->name)) {
+        LS_ASSERT(b->wanted_count < LINEARS_MAX);
+        b->wanted[b->wanted_count++] = *linear;
+    }
+}
+
+static void add(builder *b, const char *name, int shape_rank, int64_t rows, int64_t cols, ls_init_kind init)
+{
+    const char *full = ls_arena_printf(b->arena, "%s%s", b->prefix, name);
+    if (b->adapter) {
+        collect(b, &(ls_parameter){.name = full, .shape_rank = shape_rank, .rows = rows, .cols = cols});
+    } else if (ls_freeze_matches(b->freeze, full) == b->frozen) {
+        place(b, full, shape_rank, rows, cols, init);
+    }
 }
 
 static void add_matrix(builder *b, const char *name, int64_t rows, int64_t cols, ls_init_kind init)
@@ -233,39 +298,45 @@ static void add_final(builder *b, bool gpt2)
     bucket_end(b);
 }
 
-/* Lays out the frozen parameters, or the trained ones, after what is already laid out. */
-static void add_all(builder *b, bool frozen)
+/* Lays out the frozen parameters, or the trained ones (the adapter, if there is one), after what is
+ * already laid out. */
+static void add_all(builder *b, const ls_adapter *adapter, bool frozen)
 {
     const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
     b->section = b->group = 0;
     b->frozen = frozen;
+    b->adapter = adapter;
     add_embeddings(b, gpt2);
     add_layers(b, gpt2);
     add_final(b, gpt2);
 }
 
 static void build(ls_arena *arena, const ls_model_config *config, const ls_freeze *freeze,
-                  ls_layout *layout_out)
+                  const ls_adapter *adapter, const ls_base *base, ls_layout *layout_out)
 {
     const uint32_t sections = (uint32_t)config->layers + 2;
-    const uint32_t capacity = OUTER_PARAMETERS_MAX + LAYER_PARAMETERS_MAX * (uint32_t)config->layers;
+    const uint32_t capacity =
+        OUTER_PARAMETERS_MAX + (adapter ? 2 : 1) * LAYER_PARAMETERS_MAX * (uint32_t)config->layers;
     ls_layout layout = {
         .parameters = ls_arena_new(arena, ls_parameter, capacity),
         .buckets = ls_arena_new(arena, ls_bucket, (freeze->count > 0 ? 2 : 1) * (size_t)sections + 1),
         .section_count = sections,
+        .adapter = adapter,
+        .base = base ? base->kind : LS_BASE_FP32,
     };
     builder b = {.arena = arena,
                  .config = config,
                  .layout = &layout,
                  .capacity = capacity,
                  .prefix = "",
-                 .freeze = freeze};
-    add_all(&b, false);
+                 .freeze = freeze,
+                 .base = base};
+    add_all(&b, adapter, false);
     const uint32_t trained_buckets = layout.bucket_count;
     layout.trained_count = layout.parameter_count;
     layout.float_count = b.offset;
     if (freeze->count > 0) {
-        add_all(&b, true);
+        add_all(&b, NULL, true);
     }
     layout.frozen_buckets = layout.bucket_count - trained_buckets;
     layout.bucket_count = trained_buckets;
@@ -278,7 +349,7 @@ static void build(ls_arena *arena, const ls_model_config *config, const ls_freez
 void ls_layout_build(ls_arena *arena, const ls_model_config *config, ls_layout *layout_out)
 {
     const ls_freeze nothing = {0};
-    build(arena, config, &nothing, layout_out);
+    build(arena, config, &nothing, NULL, NULL, layout_out);
     LS_ASSERT(layout_out->bucket_count == layout_out->section_count);
 }
 
@@ -287,9 +358,56 @@ ls_status ls_layout_build_frozen(ls_arena *arena, const ls_model_config *config,
 {
     const ls_freeze freeze = {patterns, pattern_count};
     ls_layout layout;
-    build(arena, config, &freeze, &layout);
+    build(arena, config, &freeze, NULL, NULL, &layout);
     LS_TRY(ls_freeze_check(&freeze, &layout));
     *layout_out = layout;
+    return LS_OK;
+}
+
+/* ---- adapters ---- */
+
+/* The linear layers of one layer of the model by their own names: "q_proj, k_proj, ...". */
+static const char *linear_names(const ls_model_config *config)
+{
+    return config->family == LS_FAMILY_GPT2 ? "c_attn, c_proj, c_fc"
+                                            : "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj";
+}
+
+/* Each target alone must match something: the layout of an adapter with that target only has
+ * trained parameters. */
+static ls_status check_targets(const ls_model_config *config, const ls_adapter *adapter)
+{
+    static const char *const everything[] = {"*"};
+    const ls_freeze all = {everything, 1};
+    for (size_t i = 0; i < adapter->target_count; i++) {
+        ls_arena arena = {0};
+        ls_adapter one = *adapter;
+        ls_layout layout;
+        one.targets = &adapter->targets[i];
+        one.target_count = 1;
+        build(&arena, config, &all, &one, NULL, &layout);
+        const bool is_good = layout.trained_count > 0;
+        ls_arena_release(&arena);
+        if (!is_good) {
+            return ls_fail(LS_ERR_INVALID,
+                           "adapter.targets: \"%s\" matches no linear layer of this model; each of its %lld "
+                           "layers has %s. Name some of them, a pattern such as layers.0.*, or all-linear",
+                           adapter->targets[i], (long long)config->layers, linear_names(config));
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_layout_build_adapter(ls_arena *arena, const ls_model_config *config, const ls_adapter *adapter,
+                                  const ls_base *base, ls_layout *layout_out)
+{
+    static const char *const everything[] = {"*"};
+    const ls_freeze all = {everything, 1};
+    LS_ASSERT(adapter->rank >= 1 && adapter->rank <= LS_ADAPTER_RANK_MAX);
+    LS_TRY(check_targets(config, adapter));
+    ls_adapter *own = ls_arena_new(arena, ls_adapter, 1);
+    *own = *adapter;
+    build(arena, config, &all, own, base, layout_out);
     return LS_OK;
 }
 
@@ -350,6 +468,15 @@ void ls_parameter_init(const ls_layout *layout, uint32_t index, const ls_init_ru
     const double scale =
         p->init == LS_INIT_NORMAL_SCALED ? rule->std / sqrt(2.0 * (double)rule->layers) : rule->std;
     const ls_random_key key = ls_random_stream(rule->seed, LS_RANDOM_INIT);
+    if (p->init == LS_INIT_UNIFORM) {
+        const uint64_t sub = name_rank(layout, index);
+        const double bound = 1.0 / sqrt((double)p->cols);
+        for (int64_t i = 0; i < count; i++) {
+            const double uniform = ls_random_uniform64(key, (uint64_t)(first + i), sub);
+            out[i] = (float)(bound * (2.0 * uniform - 1.0));
+        }
+        return;
+    }
     ls_random_normals(key, (uint64_t)first, name_rank(layout, index), (size_t)count, out);
     for (int64_t i = 0; i < count; i++) {
         out[i] = (float)(scale * (double)out[i]);

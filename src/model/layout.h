@@ -17,6 +17,11 @@
  *                |<------------ float_count ----------->|
  *                |<------------ parameter_floats ----------------------------------->|
  *
+ * With an adapter (model/adapter.h) all parameters of the model, the base, are frozen, and what is
+ * trained are the matrices A and B of the adapter, in the section of their layer. The matrices A of
+ * linear layers that one product reads together are adjacent too; their matrices B follow, each in
+ * a group of its own, in the same order.
+ *
  * Names, shapes and orientation are Hugging Face's, so import and export are copies. Tensors that
  * one product reads together are adjacent: q, k, v weights (out, in) are one (q + 2 kv, width)
  * matrix, their biases one vector, gate and up one (2 ffn, width) matrix.
@@ -25,6 +30,7 @@
 #define LS_MODEL_LAYOUT_H
 
 #include "base/arena.h"
+#include "model/adapter.h"
 #include "model/config.h"
 
 enum { LS_BUCKET_PAD = 1024 /* floats */ };
@@ -34,7 +40,8 @@ typedef enum ls_init_kind {
     /* init_std / sqrt(2 layers): projections that write to the residual stream */
     LS_INIT_NORMAL_SCALED,
     LS_INIT_ZERO,
-    LS_INIT_ONE
+    LS_INIT_ONE,
+    LS_INIT_UNIFORM /* uniform in +-1 / sqrt(cols): A of an adapter */
 } ls_init_kind;
 
 typedef struct ls_parameter {
@@ -48,6 +55,9 @@ typedef struct ls_parameter {
     uint32_t group;   /* adjacent tensors, which one product reads together, have the same */
     bool decay;       /* weight decay applies: matrices yes, biases and norms no */
     bool frozen;      /* never updated; offset >= float_count */
+    /* floats of room in the flat buffer: rows * cols, or what its packed form needs */
+    int64_t room;
+    bool packed; /* the room has the packed form of the matrix, layout->base */
     ls_init_kind init;
 } ls_parameter;
 
@@ -69,6 +79,9 @@ typedef struct ls_layout {
     int64_t parameter_floats; /* size of flat parameters: the frozen ones too */
     int64_t element_count;    /* without padding: "the number of parameters" */
     int64_t frozen_elements;  /* parameters that are frozen */
+    /* what is trained beside a frozen base, in the arena of the layout; NULL: no adapter */
+    const ls_adapter *adapter;
+    ls_base_kind base; /* of what is `packed` */
 } ls_layout;
 
 /* Lays out a checked configuration with all tensors trained; the tables live in `arena`. */
@@ -86,6 +99,15 @@ void ls_layout_build(ls_arena *arena, const ls_model_config *config, ls_layout *
 LS_MUST_CHECK ls_status ls_layout_build_frozen(ls_arena *arena, const ls_model_config *config,
                                                const char *const *patterns, size_t pattern_count,
                                                ls_layout *layout_out);
+
+/*
+ * The layout of an adapter and its base, whose linear layers are packed as `base` says; a packed
+ * matrix begins at a multiple of 64 bytes. Errors: LS_ERR_INVALID for a target that matches no
+ * linear layer, naming those there are; layout_out is then untouched.
+ */
+LS_MUST_CHECK ls_status ls_layout_build_adapter(ls_arena *arena, const ls_model_config *config,
+                                                const ls_adapter *adapter, const ls_base *base,
+                                                ls_layout *layout_out);
 
 /* The parameter named `name`, or NULL. */
 const ls_parameter *ls_layout_find(const ls_layout *layout, const char *name);

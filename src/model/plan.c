@@ -7,13 +7,16 @@
 #include "model/plan_internal.h"
 
 enum {
-    LAYER_OPS_MAX = 10,
+    LAYER_OPS_MAX = 14,
     /* of one set of ops: outputs, statistics, gradients, workspaces */
-    LAYER_VALUES_MAX = 32,
-    /* forward 10, clones 9, backward 14 */
-    LAYER_STEPS_MAX = 34,
+    LAYER_VALUES_MAX = 40,
+    /* forward 14, clones 12, backward 22 */
+    LAYER_STEPS_MAX = 48,
     OUTER_MAX = 12
 };
+
+/* The linears of a layer. */
+enum { QKV, PROJECT, UP, DOWN, LINEAR_COUNT };
 
 /* Target size of a chunk of logits in bytes. Larger chunks touch the head's weight gradient less
  * often, smaller ones need less memory. */
@@ -30,10 +33,18 @@ typedef struct layer_values {
     int32_t normed_2, mean_2, rstd_2;
     int32_t up, activated;
     int32_t down; /* the MLP's branch */
+    /* of the adapters of qkv, project, up and down */
+    int32_t low[LINEAR_COUNT];
 } layer_values;
 
+/* A linear and the adapter on it. */
+typedef struct linear_ops {
+    int32_t linear, adapter;
+} linear_ops;
+
 typedef struct layer_ops {
-    int32_t norm_1, qkv, qk_norm, rotary, attention, project, norm_2, up, activate, down;
+    int32_t norm_1, qk_norm, rotary, attention, norm_2, activate;
+    linear_ops linears[LINEAR_COUNT];
 } layer_ops;
 
 typedef struct layer_parameters {
@@ -104,6 +115,8 @@ static int32_t add_op(builder *b, ls_op_kind kind)
         .workspace = LS_NONE,
         .weight = LS_NONE,
         .bias = LS_NONE,
+        .low = LS_NONE,
+        .dlow = LS_NONE,
         .forward_cut = 1,
         .backward_input_cut = 1,
     };
@@ -193,45 +206,6 @@ static layer_parameters layer_parameters_of(const builder *b)
 
 /* ---- workspaces ---- */
 
-static int64_t estimate_norm(const void *context, int64_t n, int64_t cols, int64_t groups)
-{
-    (void)context;
-    const int64_t blocks = n < 64 ? n : 64;
-    return 2 * blocks * (cols / groups);
-}
-
-/* Partial sums alive at once while `pieces` are combined in a binary tree: one per level, and
- * the piece being computed. */
-static int64_t partial_sums(uint32_t pieces)
-{
-    return pieces > 1 ? 33 - __builtin_clz(pieces - 1) : 0;
-}
-
-static int64_t estimate_linear(int64_t n, int64_t in, int64_t out, uint32_t forward_cut,
-                               uint32_t backward_input_cut)
-{
-    const int64_t forward = partial_sums(forward_cut) * n * out;
-    const int64_t backward = partial_sums(backward_input_cut) * n * in;
-    return forward > backward ? forward : backward;
-}
-
-static int64_t estimate_attention(const void *context, int64_t sequences, int64_t length,
-                                  const ls_model_config *config, int64_t window)
-{
-    (void)context, (void)window;
-    return sequences * length * config->heads;
-}
-
-static ls_plan_workspaces workspaces_or_estimates(ls_plan_workspaces given)
-{
-    return (ls_plan_workspaces){
-        .context = given.context,
-        .norm = given.norm ? given.norm : estimate_norm,
-        .linear = given.linear ? given.linear : estimate_linear,
-        .attention = given.attention ? given.attention : estimate_attention,
-    };
-}
-
 static int64_t norm_floats(const builder *b, int64_t cols, int64_t groups)
 {
     return b->plan->options.workspaces.norm(b->plan->options.workspaces.context, b->n, cols, groups);
@@ -295,6 +269,60 @@ static void set_cuts(builder *b, int32_t index, uint32_t forward_cut, uint32_t b
     op->workspace = add_scratch(b, "linear workspace", floats);
 }
 
+/* The index of the parameter called `name` among those that are trained; LS_NONE if there is none.
+ * */
+static int32_t trained_parameter(const builder *b, const char *name)
+{
+    const ls_layout *layout = b->plan->layout;
+    return layer_parameter_in(b, 0, layout->trained_count, name);
+}
+
+/* Finds which segments of a linear, whose tensors are parameters op->weight and following, have an
+ * adapter. Returns the sum of their ranks. */
+static int64_t find_adapters(builder *b, ls_op *op, int32_t weight)
+{
+    const ls_layout *layout = b->plan->layout;
+    int64_t ranks = 0;
+    for (uint32_t s = 0; s < op->segment_count && layout->adapter; s++) {
+        const char *name = layout->parameters[weight + (int32_t)s].name;
+        const int32_t a = trained_parameter(b, ls_adapter_name(b->arena, name, 'A'));
+        const int32_t first_b = trained_parameter(b, ls_adapter_name(b->arena, name, 'B'));
+        op->segment_adapted[s] = a != LS_NONE;
+        if (a != LS_NONE && ranks == 0) {
+            op->weight = a;
+            op->bias = first_b;
+        }
+        ranks += a != LS_NONE ? layout->adapter->rank : 0;
+    }
+    return ranks;
+}
+
+/* The adapter on linear `linear`; nothing if it has none. low: of the first forward pass, or
+ * LS_NONE for that pass itself. */
+static int32_t add_adapter(builder *b, int32_t linear, int32_t *low)
+{
+    ls_op found = *op_at(b, linear);
+    if (found.weight_in_out) { /* gpt2: one tensor for all segments */
+        found.segment_count = 1;
+        found.segment[0] = found.out_features;
+    }
+    const int64_t ranks = find_adapters(b, &found, found.weight);
+    if (ranks == 0) {
+        return LS_NONE;
+    }
+    if (*low == LS_NONE) {
+        *low = add_value(b, "adapter", b->n, ranks);
+    }
+    const int32_t index = add_op(b, LS_OP_ADAPTER);
+    ls_op *op = op_at(b, index);
+    found.kind = LS_OP_ADAPTER;
+    found.workspace = LS_NONE;
+    found.forward_cut = found.backward_input_cut = 1;
+    found.low = *low;
+    *op = found;
+    return index;
+}
+
 static void set_segments(builder *b, int32_t index, uint32_t count, const int64_t widths[])
 {
     ls_op *op = op_at(b, index);
@@ -349,6 +377,9 @@ static layer_values add_layer_values(builder *b, int32_t stream, int32_t down)
     v.up = add_up_value(b);
     v.activated = add_value(b, "activated", b->n, b->config->ffn);
     v.down = down != LS_NONE ? down : add_value(b, "MLP branch", b->n, b->config->width);
+    for (int i = 0; i < LINEAR_COUNT; i++) {
+        v.low[i] = LS_NONE;
+    }
     return v;
 }
 
@@ -357,7 +388,9 @@ static layer_values add_backward_values(builder *b, const layer_values *forward)
 {
     layer_values v = *forward;
     if (b->plan->options.recompute == LS_RECOMPUTE_FULL) {
-        return add_layer_values(b, forward->stream, forward->down);
+        v = add_layer_values(b, forward->stream, forward->down);
+        v.low[DOWN] = forward->low[DOWN]; /* the only linear that is not computed again */
+        return v;
     }
     if (b->plan->options.recompute == LS_RECOMPUTE_SELECTIVE) {
         add_norm_values(b, 1, &v.normed_1, &v.mean_1, &v.rstd_1);
@@ -373,13 +406,14 @@ static layer_values add_backward_values(builder *b, const layer_values *forward)
 
 /* ---- ops of a layer ---- */
 
-static void add_attention_ops(builder *b, const layer_values *v, const layer_parameters *p, layer_ops *ops)
+static void add_attention_ops(builder *b, layer_values *v, const layer_parameters *p, layer_ops *ops)
 {
     const ls_model_config *c = b->config;
     const uint32_t cut = b->plan->options.tensor_cut;
-    ops->qkv = add_linear(b, v->normed_1, v->qkv, p->qkv, p->qkv_bias);
-    set_segments(b, ops->qkv, 3, (const int64_t[]){b->q, b->kv, b->kv});
-    set_cuts(b, ops->qkv, 1, cut);
+    const int32_t qkv = add_linear(b, v->normed_1, v->qkv, p->qkv, p->qkv_bias);
+    set_segments(b, qkv, 3, (const int64_t[]){b->q, b->kv, b->kv});
+    set_cuts(b, qkv, 1, cut);
+    ops->linears[QKV] = (linear_ops){qkv, add_adapter(b, qkv, &v->low[QKV])};
     ops->qk_norm = LS_NONE;
     if (c->qk_norm) {
         ops->qk_norm = add_op(b, LS_OP_QK_NORM);
@@ -403,24 +437,27 @@ static void add_attention_ops(builder *b, const layer_values *v, const layer_par
     attention->out[0] = v->attended;
     attention->stats[0] = v->lse;
     attention->window = ls_model_config_window(c, b->layer);
-    ops->project = add_linear(b, v->attended, v->projected, p->project, p->project_bias);
-    set_cuts(b, ops->project, cut, 1);
+    const int32_t project = add_linear(b, v->attended, v->projected, p->project, p->project_bias);
+    set_cuts(b, project, cut, 1);
+    ops->linears[PROJECT] = (linear_ops){project, add_adapter(b, project, &v->low[PROJECT])};
 }
 
-static void add_mlp_ops(builder *b, const layer_values *v, const layer_parameters *p, layer_ops *ops)
+static void add_mlp_ops(builder *b, layer_values *v, const layer_parameters *p, layer_ops *ops)
 {
     const ls_model_config *c = b->config;
     const uint32_t cut = b->plan->options.tensor_cut;
-    ops->up = add_linear(b, v->normed_2, v->up, p->up, p->up_bias);
+    const int32_t up = add_linear(b, v->normed_2, v->up, p->up, p->up_bias);
     if (c->swiglu) {
-        set_segments(b, ops->up, 2, (const int64_t[]){c->ffn, c->ffn});
+        set_segments(b, up, 2, (const int64_t[]){c->ffn, c->ffn});
     }
-    set_cuts(b, ops->up, 1, cut);
+    set_cuts(b, up, 1, cut);
+    ops->linears[UP] = (linear_ops){up, add_adapter(b, up, &v->low[UP])};
     ops->activate = add_op(b, c->swiglu ? LS_OP_SWIGLU : LS_OP_GELU);
     op_at(b, ops->activate)->in[0] = v->up;
     op_at(b, ops->activate)->out[0] = v->activated;
-    ops->down = add_linear(b, v->activated, v->down, p->down, p->down_bias);
-    set_cuts(b, ops->down, cut, 1);
+    const int32_t down = add_linear(b, v->activated, v->down, p->down, p->down_bias);
+    set_cuts(b, down, cut, 1);
+    ops->linears[DOWN] = (linear_ops){down, add_adapter(b, down, &v->low[DOWN])};
 }
 
 /*
@@ -428,8 +465,7 @@ static void add_mlp_ops(builder *b, const layer_values *v, const layer_parameter
  * already exists (layer 0, clones). middle_kept: the middle stream exists too (selective
  * recompute), so its norm is a plain one.
  */
-static layer_ops add_layer_ops(builder *b, const layer_values *v, const layer_values *before,
-                               bool middle_kept)
+static layer_ops add_layer_ops(builder *b, layer_values *v, const layer_values *before, bool middle_kept)
 {
     const layer_parameters p = layer_parameters_of(b);
     layer_ops ops;
@@ -464,13 +500,25 @@ static void set_pair(builder *b, int32_t index, int32_t din, int32_t dout)
     }
 }
 
+/* din, dout: of the linear; its adapter adds to din. */
+static void set_linear_gradients(builder *b, const linear_ops *ops, int32_t din, int32_t dout)
+{
+    set_pair(b, ops->linear, din, dout);
+    set_pair(b, ops->adapter, din, dout);
+    if (ops->adapter != LS_NONE) {
+        const int64_t ranks = b->plan->values[op_at(b, ops->adapter)->low].cols;
+        const int32_t dlow = add_value(b, "d adapter", b->n, ranks);
+        op_at(b, ops->adapter)->dlow = dlow;
+    }
+}
+
 static void set_attention_gradients(builder *b, const layer_ops *ops)
 {
     const ls_model_config *c = b->config;
     const int32_t dattended = add_value(b, "d attention", b->n, b->q);
     const int32_t dqkv = add_value(b, "d qkv", b->n, b->q + 2 * b->kv);
     const int32_t dqk = c->qk_norm ? add_value(b, "d normed qk", b->n, b->q + b->kv) : dqkv;
-    set_pair(b, ops->project, dattended, b->dstream);
+    set_linear_gradients(b, &ops->linears[PROJECT], dattended, b->dstream);
     set_pair(b, ops->attention, dqk, dattended);
     op_at(b, ops->attention)->din[1] = dqkv;
     op_at(b, ops->attention)->workspace = add_scratch(b, "attention workspace", attention_floats(b));
@@ -481,7 +529,7 @@ static void set_attention_gradients(builder *b, const layer_ops *ops)
         op_at(b, ops->qk_norm)->workspace = add_scratch(b, "qk norm workspace", q > k ? q : k);
     }
     const int32_t dnormed = add_value(b, "d normed 1", b->n, c->width);
-    set_pair(b, ops->qkv, dnormed, dqkv);
+    set_linear_gradients(b, &ops->linears[QKV], dnormed, dqkv);
     set_norm_gradients(b, ops->norm_1, dnormed, true);
 }
 
@@ -490,9 +538,9 @@ static void set_mlp_gradients(builder *b, const layer_values *v, const layer_ops
     const int32_t dactivated = add_value(b, "d activated", b->n, b->config->ffn);
     const int32_t dup = b->config->swiglu ? v->up : dactivated; /* in place, see the header */
     const int32_t dnormed = add_value(b, "d normed 2", b->n, b->config->width);
-    set_pair(b, ops->down, dactivated, b->dstream);
+    set_linear_gradients(b, &ops->linears[DOWN], dactivated, b->dstream);
     set_pair(b, ops->activate, dup, dactivated);
-    set_pair(b, ops->up, dnormed, dup);
+    set_linear_gradients(b, &ops->linears[UP], dnormed, dup);
     set_norm_gradients(b, ops->norm_2, dnormed, true);
 }
 
@@ -500,18 +548,23 @@ static void set_mlp_gradients(builder *b, const layer_values *v, const layer_ops
 
 static void add_forward_steps(builder *b, const layer_ops *ops, bool with_down)
 {
-    const int32_t order[] = {
-        ops->norm_1,  ops->qkv,    ops->qk_norm, ops->rotary,   ops->attention,
-        ops->project, ops->norm_2, ops->up,      ops->activate, with_down ? ops->down : LS_NONE};
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+    const linear_ops *l = ops->linears;
+    const int32_t order[] = {ops->norm_1,    l[QKV].linear,  l[QKV].adapter,    ops->qk_norm,
+                             ops->rotary,    ops->attention, l[PROJECT].linear, l[PROJECT].adapter,
+                             ops->norm_2,    l[UP].linear,   l[UP].adapter,     ops->activate,
+                             l[DOWN].linear, l[DOWN].adapter};
+    const size_t count = sizeof order / sizeof *order;
+    for (size_t i = 0; i < (with_down ? count : count - 2); i++) {
         add_step(b, LS_PHASE_FORWARD, order[i]);
     }
 }
 
-static void add_linear_backward(builder *b, int32_t op)
+static void add_linear_backward(builder *b, const linear_ops *ops)
 {
-    add_step(b, LS_PHASE_BACKWARD_WEIGHT, op);
-    add_step(b, LS_PHASE_BACKWARD_INPUT, op);
+    add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->linear);
+    add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->adapter);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linear);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->adapter);
 }
 
 static void add_backward_steps(builder *b, const layer_ops *ops)
@@ -522,12 +575,12 @@ static void add_backward_steps(builder *b, const layer_ops *ops)
         add_forward_steps(b, ops, false);
     }
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->activate : LS_NONE);
-    add_linear_backward(b, ops->down);
+    add_linear_backward(b, &ops->linears[DOWN]);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->activate);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_2 : LS_NONE);
-    add_linear_backward(b, ops->up);
+    add_linear_backward(b, &ops->linears[UP]);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->norm_2);
-    add_linear_backward(b, ops->project);
+    add_linear_backward(b, &ops->linears[PROJECT]);
     if (lazily && ops->qk_norm != LS_NONE) {
         add_step(b, LS_PHASE_FORWARD, ops->qk_norm);
         add_step(b, LS_PHASE_FORWARD, ops->rotary);
@@ -536,7 +589,7 @@ static void add_backward_steps(builder *b, const layer_ops *ops)
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->rotary);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->qk_norm);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_1 : LS_NONE);
-    add_linear_backward(b, ops->qkv);
+    add_linear_backward(b, &ops->linears[QKV]);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->norm_1);
 }
 
@@ -657,52 +710,14 @@ static void build(builder *b)
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, embedding);
 }
 
-static ls_status check_cut(const char *what, int64_t size, uint32_t cut)
-{
-    if (size % cut != 0) {
-        return ls_fail(LS_ERR_INVALID, "plan: train.tensor_cut is %u, but %s, %lld, must be a multiple of it",
-                       cut, what, (long long)size);
-    }
-    return LS_OK;
-}
-
-static ls_status check_options(const ls_model_config *config, const ls_plan_options *o)
-{
-    if (o->sequences < 1 || o->sequences > 1 << 20) {
-        return ls_fail(LS_ERR_INVALID,
-                       "plan: the number of sequences per micro-batch is %lld; it must be 1 to %d",
-                       (long long)o->sequences, 1 << 20);
-    }
-    if (o->length < 1 || o->length > config->context) {
-        return ls_fail(LS_ERR_INVALID,
-                       "plan: the sequences have %lld tokens, but the model's context allows only 1 to %lld",
-                       (long long)o->length, (long long)config->context);
-    }
-    if (o->training && !o->losses) {
-        return ls_fail(LS_ERR_INVALID,
-                       "plan: option `training` needs option `losses`, too; set both or neither");
-    }
-    if ((unsigned)o->recompute > LS_RECOMPUTE_FULL) {
-        return ls_fail(LS_ERR_INVALID,
-                       "plan: recompute is %d; it must be 0 (none), 1 (selective) or 2 (full)",
-                       (int)o->recompute);
-    }
-    if (o->tensor_cut < 1) {
-        return ls_fail(LS_ERR_INVALID, "plan: train.tensor_cut is %u; it must be at least 1", o->tensor_cut);
-    }
-    LS_TRY(check_cut("heads", config->heads, o->tensor_cut));
-    LS_TRY(check_cut("kv_heads", config->kv_heads, o->tensor_cut));
-    return check_cut("ffn", config->ffn, o->tensor_cut);
-}
-
 ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls_layout *layout,
                         const ls_plan_options *options, ls_plan *plan_out)
 {
     LS_TRY(ls_model_config_check(config));
-    LS_TRY(check_options(config, options));
+    LS_TRY(ls_plan_check_options(config, options));
     ls_plan plan = {.config = *config, .options = *options, .layout = layout};
     plan.hidden = plan.logits = plan.dhidden = LS_NONE;
-    plan.options.workspaces = workspaces_or_estimates(options->workspaces);
+    plan.options.workspaces = ls_plan_workspaces_or_estimates(options->workspaces);
 
     const uint32_t layers = (uint32_t)config->layers;
     builder b = {

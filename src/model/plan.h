@@ -56,6 +56,12 @@
  * trained parameter, or a value that such a step reads. So below the lowest trained parameter
  * nothing runs backward, and no values are kept for it.
  *
+ * Adapters (model/adapter.h). Each linear with an adapter is followed by an op that adds the
+ * adapter's product to the linear's output, in place: low = scale * x A^T, where one A has the rows
+ * of all its fused linears, then y[segment] += low[part] B^T. Its BACKWARD_WEIGHT step makes dlow
+ * and the gradients of A and B, its BACKWARD_INPUT step, after the linear's, adds dlow A to dx. low
+ * is kept from the first forward pass whatever is recomputed.
+ *
  * Recompute. A value that is not kept is computed again during backward by a clone of its op, as
  * late as possible; the clone has values of its own, so that liveness stays simple. When a layer
  * recomputes anything, its backward steps belong to a second set of ops that read the clones'
@@ -90,6 +96,9 @@ typedef enum ls_op_kind {
     /* in 0: (n, width) -> losses; in training also gradients; parameters: weight (the table when
      * tied) */
     LS_OP_HEAD_LOSS,
+    /* in 0: (n, in), out 0: (n, out), added to; low, dlow: (n, ranks of all segments that have an
+     * adapter); parameters: first A, first B */
+    LS_OP_ADAPTER,
     LS_OP_KIND_COUNT
 } ls_op_kind;
 
@@ -119,10 +128,12 @@ typedef struct ls_op {
     int64_t in_features, out_features;        /* linear */
     bool weight_in_out;                       /* linear: weight is (in, out), GPT-2's Conv1D */
     uint32_t forward_cut, backward_input_cut; /* linear: canonical tensor-parallel cut, 1: none */
-    uint32_t segment_count;                   /* linear: fused outputs */
+    uint32_t segment_count;                   /* linear, adapter: fused outputs */
     int64_t segment[3];
-    int64_t window;     /* attention */
-    int64_t chunk_rows; /* head: tokens whose logits exist at once */
+    bool segment_adapted[3]; /* adapter: this segment has one */
+    int32_t low, dlow;       /* adapter; LS_NONE elsewhere */
+    int64_t window;          /* attention */
+    int64_t chunk_rows;      /* head: tokens whose logits exist at once */
 } ls_op;
 
 typedef struct ls_value {

@@ -14,6 +14,18 @@ static double causal_pairs(int64_t length, int64_t window)
     return (double)full * (double)(full + 1) / 2.0 + (double)(length - full) * (double)full;
 }
 
+/* The two products of an adapter; each has two gradients of its size. */
+static double adapter_flops(const ls_plan *plan, const ls_op *op)
+{
+    const double n = (double)(plan->options.sequences * plan->options.length);
+    const double rank = (double)plan->layout->adapter->rank;
+    double columns = 0.0;
+    for (uint32_t s = 0; s < op->segment_count; s++) {
+        columns += op->segment_adapted[s] ? (double)(op->in_features + op->segment[s]) : 0.0;
+    }
+    return 2.0 * n * rank * columns;
+}
+
 /* Forward FLOPs of one op; `causal` counts only the pairs of attention that are not masked. */
 static double op_flops(const ls_plan *plan, const ls_op *op, bool causal)
 {
@@ -21,6 +33,9 @@ static double op_flops(const ls_plan *plan, const ls_op *op, bool causal)
     const double length = (double)plan->options.length, sequences = (double)plan->options.sequences;
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
         return 2.0 * sequences * length * (double)op->in_features * (double)op->out_features;
+    }
+    if (op->kind == LS_OP_ADAPTER) {
+        return adapter_flops(plan, op);
     }
     if (op->kind == LS_OP_ATTENTION) {
         const double pairs = causal ? causal_pairs(plan->options.length, op->window) : length * length;

@@ -5,6 +5,12 @@
 
 #include "model/plan.h"
 
+/* Errors: LS_ERR_INVALID, as ls_plan_build says. */
+LS_MUST_CHECK ls_status ls_plan_check_options(const ls_model_config *config, const ls_plan_options *o);
+
+/* `given`, with estimates in place of what is NULL. */
+ls_plan_workspaces ls_plan_workspaces_or_estimates(ls_plan_workspaces given);
+
 /* The room of `value` in the arena in units of 4 bytes, rounded up to the alignment of offsets. */
 int64_t ls_value_span(const ls_value *value);
 

@@ -33,13 +33,14 @@ static void touch(use_list *list, int32_t value, uint32_t use)
 
 static void forward_uses(const ls_op *op, use_list *list)
 {
-    const bool in_place = op->kind == LS_OP_ROTARY;
+    const bool in_place = op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER;
     touch(list, op->in[0], LS_USE_READ);
     touch(list, op->in[1], LS_USE_READ);
     touch(list, op->out[0], in_place ? LS_USE_READ | LS_USE_WRITE : LS_USE_WRITE);
     touch(list, op->out[1], LS_USE_WRITE);
     touch(list, op->stats[0], LS_USE_WRITE);
     touch(list, op->stats[1], LS_USE_WRITE);
+    touch(list, op->low, LS_USE_WRITE);
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
         touch(list, op->workspace, LS_USE_SCRATCH);
     }
@@ -52,7 +53,7 @@ static void forward_uses(const ls_op *op, use_list *list)
  * for an add_norm, everything for attention. */
 static void saved_uses(const ls_op *op, use_list *list)
 {
-    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_ROTARY) {
+    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER) {
         return;
     }
     if (op->kind == LS_OP_ADD_NORM) {
@@ -70,9 +71,10 @@ static void saved_uses(const ls_op *op, use_list *list)
 
 static void backward_input_uses(const ls_op *op, use_list *list)
 {
-    const bool adds = op->accumulate_din || op->kind == LS_OP_ROTARY;
+    const bool adds = op->accumulate_din || op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER;
     saved_uses(op, list);
-    touch(list, op->dout[0], LS_USE_READ);
+    touch(list, op->dlow, LS_USE_READ);
+    touch(list, op->kind == LS_OP_ADAPTER ? LS_NONE : op->dout[0], LS_USE_READ);
     touch(list, op->dout[1], LS_USE_READ);
     touch(list, op->din[0], adds ? LS_USE_READ | LS_USE_WRITE : LS_USE_WRITE);
     if (op->din[1] != op->din[0]) {
@@ -94,8 +96,10 @@ uint32_t ls_plan_step_uses(const ls_plan *plan, uint32_t step, ls_value_use uses
         backward_input_uses(op, &list);
         break;
     case LS_PHASE_BACKWARD_WEIGHT:
-        touch(&list, op->kind == LS_OP_LINEAR ? op->in[0] : LS_NONE, LS_USE_READ);
+        touch(&list, op->kind == LS_OP_EMBEDDING ? LS_NONE : op->in[0], LS_USE_READ);
         touch(&list, op->dout[0], LS_USE_READ);
+        touch(&list, op->low, LS_USE_READ);
+        touch(&list, op->dlow, LS_USE_WRITE);
         break;
     }
     return list.count;
@@ -343,6 +347,21 @@ static void check_linear(const ls_plan *plan, const ls_op *op, int64_t n)
     LS_ASSERT((op->weight_in_out ? weight->rows : weight->cols) == op->in_features);
 }
 
+static void check_adapter(const ls_plan *plan, const ls_op *op, int64_t n)
+{
+    int64_t ranks = 0;
+    for (uint32_t s = 0; s < op->segment_count; s++) {
+        ranks += op->segment_adapted[s] ? plan->layout->adapter->rank : 0;
+    }
+    check_shape(plan, op->in[0], n, op->in_features);
+    check_shape(plan, op->din[0], n, op->in_features);
+    check_shape(plan, op->out[0], n, op->out_features);
+    check_shape(plan, op->dout[0], n, op->out_features);
+    check_shape(plan, op->low, n, ranks);
+    check_shape(plan, op->dlow, n, ranks);
+    LS_ASSERT(plan->layout->parameters[op->weight].cols == op->in_features);
+}
+
 static void check_op_shapes(const ls_plan *plan, const ls_op *op)
 {
     const ls_model_config *c = &plan->config;
@@ -351,6 +370,9 @@ static void check_op_shapes(const ls_plan *plan, const ls_op *op)
     switch (op->kind) {
     case LS_OP_LINEAR:
         check_linear(plan, op, n);
+        break;
+    case LS_OP_ADAPTER:
+        check_adapter(plan, op, n);
         break;
     case LS_OP_NORM:
     case LS_OP_ADD_NORM:

@@ -375,7 +375,7 @@ static void run_file_names_of_other_programs(void **state)
                         "dir/a.yaml:2: unknown key train.batch_size; use train.global_batch (sequences "
                         "per step, over all ranks), as in  train: {global_batch: 32}");
     assert_int_equal(parse_with("lora: {r: 8}\n", NULL, 0, &run), LS_ERR_INVALID);
-    assert_non_null(strstr(ls_error_text(), "unknown key lora; this version has no adapters"));
+    assert_non_null(strstr(ls_error_text(), "unknown key lora; use adapter.kind"));
     assert_int_equal(parse_with("train: {steps:5}\n", NULL, 0, &run), LS_ERR_INVALID);
     assert_non_null(strstr(ls_error_text(), "write a space after the colon"));
 }

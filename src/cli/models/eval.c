@@ -30,6 +30,7 @@ static const ls_option eval_options[] = {
      .value_name = "FILE",
      .help = "file of token ids separated by white space, instead of --data"},
     LS_ROW_OTHER_TOKENIZER(eval_settings),
+    LS_ROW_ADAPTER(eval_settings),
     {.key = "context",
      .type = LS_OPTION_U64,
      FIELD(context),
@@ -272,8 +273,11 @@ static ls_status run_eval(const ls_invocation *invocation)
     ls_loaded_model model;
     /* Ids need no tokenizer, and --tokenizer names another: the model's own may be unreadable. */
     const bool is_bare = settings->tokens[0] || settings->tokenizer[0];
-    LS_TRY((is_bare ? ls_loaded_model_init_bare : ls_loaded_model_init)(&model, invocation->words[0],
-                                                                        settings->threads));
+    const ls_loaded_model_options options = {.path = invocation->words[0],
+                                             .adapter = settings->adapter,
+                                             .threads = settings->threads,
+                                             .is_bare = is_bare};
+    LS_TRY(ls_loaded_model_open(&model, &options));
     ls_evaluation evaluation = {0};
     double bytes_per_token = 0.0;
     ls_status status = check_context(settings, &model.file->config);

@@ -8,7 +8,7 @@
 #include "execution/judge/judge.h"
 
 typedef struct eval_settings {
-    const char *data, *tokens, *tokenizer, *field;
+    const char *data, *tokens, *tokenizer, *adapter, *field;
     const char *records, *label, *prompt_field, *choices, *extract, *tasks, *prompt;
     uint64_t context, threads, shots, max_tokens, limit;
     bool side_by_side, json;

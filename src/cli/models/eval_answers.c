@@ -56,8 +56,11 @@ ls_status ls_eval_ask(const ls_invocation *invocation, const char *path, const l
     const eval_settings *settings = invocation->settings;
     int32_t stops[LS_MODEL_STOPS_MAX];
     ls_loaded_model model;
-    LS_TRY(settings->tokenizer[0] ? ls_loaded_model_init_bare(&model, path, settings->threads)
-                                  : ls_loaded_model_init(&model, path, settings->threads));
+    const ls_loaded_model_options options = {.path = path,
+                                             .adapter = settings->adapter,
+                                             .threads = settings->threads,
+                                             .is_bare = settings->tokenizer[0] != '\0'};
+    LS_TRY(ls_loaded_model_open(&model, &options));
     ls_status status = ls_loaded_model_choose_tokenizer(&model, settings->tokenizer);
     ls_judged_model judged = {.on_device = ls_loaded_model_on_device(&model), .stops = stops};
     if (status == LS_OK) {

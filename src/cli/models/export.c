@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/models/loaded_model.h"
 #include "execution/convert/modelfile.h"
+#include "execution/train/adapter_file.h"
 #include "model/huggingface_export.h"
 
 #include <inttypes.h>
@@ -15,9 +16,12 @@ typedef struct export_settings {
     const char *output, *gguf;
     int dtype, quant;
     uint64_t shard_bytes;
-    bool replace, best;
+    bool replace, best, adapter;
+    int base;
 } export_settings;
 
+enum { BASE_TRAINED, BASE_ORIGINAL };
+static const char *const base_names[] = {"trained", "original", NULL};
 static const char *const dtype_names[] = {"fp32", "bf16", "fp16", NULL};
 static const ls_st_dtype dtypes[] = {LS_ST_F32, LS_ST_BF16, LS_ST_F16};
 
@@ -60,6 +64,19 @@ static const ls_option export_options[] = {
      .default_text = "false",
      .help = "export the checkpoint of the run that has the lowest validation loss, instead of the newest "
              "one"},
+    {.key = "adapter",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(export_settings, adapter),
+     .default_text = "false",
+     .help = "write the adapter alone, as a directory of the PEFT library, instead of merging it into its "
+             "base"},
+    {.key = "base",
+     .type = LS_OPTION_CHOICE,
+     .offset = offsetof(export_settings, base),
+     .default_text = "trained",
+     .choices = base_names,
+     .help = "weights that an adapter is merged into. trained: those it was trained on, which a quantised "
+             "base has rounded (adapter.base); original: those of the base as it was before"},
     {.key = "replace",
      .type = LS_OPTION_BOOL,
      .offset = offsetof(export_settings, replace),
@@ -87,6 +104,22 @@ static ls_status export_loaded(const ls_invocation *invocation, const ls_loaded_
     printf("%s: %s, %.2f million parameters, %s, step %" PRIu64 "\n", settings->output,
            ls_family_name(model->file->config.family), (double)model->file->layout.element_count / 1e6,
            dtype_names[settings->dtype], model->file->step);
+    return LS_OK;
+}
+
+static ls_status export_adapter(const export_settings *settings, const ls_loaded_model *model)
+{
+    const ls_layout *layout = &model->file->layout;
+    if (!model->file->adapter) {
+        return ls_fail(LS_ERR_INVALID,
+                       "--adapter: %s has no adapter; it is a whole model, which is exported without the "
+                       "option",
+                       model->file->path);
+    }
+    LS_TRY(ls_adapter_export(model->file, model->state.parameters, settings->output));
+    printf("%s: adapter of rank %u, %.2f million parameters, step %" PRIu64 "\n", settings->output,
+           layout->adapter->rank, (double)(layout->element_count - layout->frozen_elements) / 1e6,
+           model->file->step);
     return LS_OK;
 }
 
@@ -141,6 +174,14 @@ static ls_status run_gguf(const ls_invocation *invocation, const char *path)
     ls_model_file *file = NULL;
     ls_queue *queue = NULL;
     LS_TRY(ls_model_file_open(path, &file));
+    if (file->adapter) {
+        ls_model_file_close(file);
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "%s is an adapter, and --gguf takes whole models; merge it with 'lockstep export %s -o "
+            "DIR', then export DIR",
+            path, path);
+    }
     ls_status status = ls_queue_create_cpu(cores > 256 ? 256 : cores > 0 ? (uint32_t)cores : 1, &queue);
     if (status == LS_OK) {
         status = export_gguf(invocation, path, file, queue);
@@ -168,8 +209,11 @@ static ls_status run_export(const ls_invocation *invocation)
     if (settings->gguf[0]) {
         return run_gguf(invocation, path);
     }
-    LS_TRY(ls_loaded_model_init(&model, path, 0));
-    const ls_status status = export_loaded(invocation, &model);
+    const ls_loaded_model_options options = {
+        .path = path, .is_merged = !settings->adapter, .into_original = settings->base == BASE_ORIGINAL};
+    LS_TRY(ls_loaded_model_open(&model, &options));
+    const ls_status status =
+        settings->adapter ? export_adapter(settings, &model) : export_loaded(invocation, &model);
     ls_loaded_model_release(&model);
     return status;
 }
@@ -184,6 +228,9 @@ const ls_command ls_command_export = {
                "form that the transformers library loads. The output folder must be new or empty,\n"
                "and appears only when it is complete; with --replace it may hold a model and\n"
                "nothing else, which is replaced as a whole.\n"
+               "\n"
+               "An adapter is merged into its base, and the answers of the merged model are compared\n"
+               "with those of the two apart. With --adapter it is written alone.\n"
                "\n"
                "With --gguf FILE it writes one file for llama.cpp, ollama and the like: weights,\n"
                "tokenizer, chat template and the tokens that end an answer. It never holds the\n"

@@ -79,7 +79,8 @@ static ls_status run_import(const ls_invocation *invocation)
     }
     LS_TRY(check_output_free(invocation->arena, settings->output));
     ls_loaded_model model;
-    LS_TRY(ls_loaded_model_init(&model, invocation->words[0], 0));
+    const ls_loaded_model_options options = {.path = invocation->words[0], .is_merged = true};
+    LS_TRY(ls_loaded_model_open(&model, &options));
     const ls_status status = save_import(invocation, &model, settings->output);
     ls_loaded_model_release(&model);
     return status;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/models/loaded_model.h"
 
+#include "execution/train/adapter_file.h"
 #include "execution/train/memory.h"
 
 #include <string.h>
@@ -88,18 +89,35 @@ ls_model_on_device ls_loaded_model_on_device(const ls_loaded_model *model)
                                 .weights = ls_state_weights(&model->state)};
 }
 
-ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads)
+static ls_status open_file(ls_loaded_model *model, const ls_loaded_model_options *options)
 {
-    *model = (ls_loaded_model){0};
-    LS_TRY(ls_model_file_open(path, &model->file));
-    return finish_init(model, threads);
+    LS_TRY((options->is_bare ? ls_model_file_open_bare : ls_model_file_open)(options->path, &model->file));
+    if (options->adapter && options->adapter[0]) {
+        ls_adapter_file *adapter = NULL;
+        LS_TRY(ls_adapter_file_open(options->adapter, &adapter));
+        LS_TRY(ls_model_file_take_adapter(model->file, adapter));
+    }
+    if (options->is_merged && model->file->adapter) {
+        ls_model_file_merge(model->file, options->into_original);
+    }
+    return LS_OK;
 }
 
-ls_status ls_loaded_model_init_bare(ls_loaded_model *model, const char *path, uint64_t threads)
+ls_status ls_loaded_model_open(ls_loaded_model *model, const ls_loaded_model_options *options)
 {
     *model = (ls_loaded_model){0};
-    LS_TRY(ls_model_file_open_bare(path, &model->file));
-    return finish_init(model, threads);
+    const ls_status status = open_file(model, options);
+    if (status != LS_OK) {
+        ls_loaded_model_release(model);
+        *model = (ls_loaded_model){0};
+        return status;
+    }
+    return finish_init(model, options->threads);
+}
+
+ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads)
+{
+    return ls_loaded_model_open(model, &(ls_loaded_model_options){.path = path, .threads = threads});
 }
 
 ls_status ls_loaded_model_choose_tokenizer(ls_loaded_model *model, const char *name)

@@ -19,17 +19,28 @@ typedef struct ls_loaded_model {
     ls_state state;
 } ls_loaded_model;
 
+typedef struct ls_loaded_model_options {
+    const char *path;
+    /* a directory of the PEFT library or a checkpoint of a run with an adapter; "" or NULL: none
+     * but the model's own */
+    const char *adapter;
+    uint64_t threads; /* 0: one per core */
+    /* without the model's own tokenizer (ls_model_file_open_bare) */
+    bool is_bare;
+    /* an adapter is merged into the weights (ls_model_file_merge) */
+    bool is_merged, into_original;
+} ls_loaded_model_options;
+
 /*
- * Opens `path` (a checkpoint, a run directory or a Hugging Face directory) and reads its weights.
- * threads: 0 means one per core.
+ * Opens a model (a checkpoint, a run directory or a Hugging Face directory) and reads its weights.
  *
  * Errors: LS_ERR_MEMORY when the parameters do not fit into the available memory, before anything
- * is loaded; errors of ls_model_file_open and ls_model_file_load. After an error *model is empty
- * and needs no release.
+ * is loaded; errors of ls_model_file_open, ls_adapter_file_open and ls_model_file_load. After an
+ * error *model is empty and needs no release.
  */
+LS_MUST_CHECK ls_status ls_loaded_model_open(ls_loaded_model *model, const ls_loaded_model_options *options);
+/* The same with no options but these two. */
 LS_MUST_CHECK ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads);
-/* The same without the model's own tokenizer (ls_model_file_open_bare). */
-LS_MUST_CHECK ls_status ls_loaded_model_init_bare(ls_loaded_model *model, const char *path, uint64_t threads);
 void ls_loaded_model_release(ls_loaded_model *model);
 
 /* For evaluating it and for generating text. */

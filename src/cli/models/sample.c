@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct sample_settings {
-    const char *prompt, *tokenizer;
+    const char *prompt, *tokenizer, *adapter;
     uint64_t max_tokens, top_k, seed, threads;
     double temperature, top_p;
 } sample_settings;
@@ -61,6 +61,7 @@ static const ls_option sample_options[] = {
      .max = LS_OPTION_U64_MAX,
      .help = "seed of the random choice of tokens"},
     LS_ROW_OTHER_TOKENIZER(sample_settings),
+    LS_ROW_ADAPTER(sample_settings),
     LS_ROW_THREADS(sample_settings),
 };
 #undef FIELD
@@ -150,7 +151,9 @@ static ls_status run_sample(const ls_invocation *invocation)
         return ls_fail(LS_ERR_INVALID, "--prompt is empty: give at least one character to continue from");
     }
     ls_loaded_model model;
-    LS_TRY(ls_loaded_model_init(&model, invocation->words[0], settings->threads));
+    const ls_loaded_model_options options = {
+        .path = invocation->words[0], .adapter = settings->adapter, .threads = settings->threads};
+    LS_TRY(ls_loaded_model_open(&model, &options));
     const ls_status status = sample_model(settings, &model);
     ls_loaded_model_release(&model);
     return status;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct serve_settings {
-    const char *listen, *name, *tokenizer, *token_file, *certificate, *key;
+    const char *listen, *name, *tokenizer, *adapter, *token_file, *certificate, *key;
     uint64_t slots, context, threads;
     double grace_s;
 } serve_settings;
@@ -74,6 +74,7 @@ static const ls_option serve_options[] = {
      .max = 3600,
      .help = "time that answers under way have to end after SIGTERM or Ctrl-C"},
     LS_ROW_OTHER_TOKENIZER(serve_settings),
+    LS_ROW_ADAPTER(serve_settings),
     LS_ROW_THREADS(serve_settings),
 };
 #undef FIELD
@@ -220,7 +221,9 @@ static ls_status serve_loaded(const ls_invocation *invocation, ls_env *env, cons
 {
     const serve_settings *settings = invocation->settings;
     ls_loaded_model model;
-    LS_TRY(ls_loaded_model_init(&model, invocation->words[0], settings->threads));
+    const ls_loaded_model_options options = {
+        .path = invocation->words[0], .adapter = settings->adapter, .threads = settings->threads};
+    LS_TRY(ls_loaded_model_open(&model, &options));
     const ls_status status = serve_model(invocation, env, &model, token);
     ls_loaded_model_release(&model);
     return status;

@@ -16,6 +16,7 @@ const ls_backend ls_cpu_backend = {
 
     .add = ls_cpu_add,
     .fill = ls_cpu_fill,
+    .scale = ls_cpu_scale,
     .copy = ls_cpu_copy,
     .find_nonfinite = ls_cpu_find_nonfinite,
     .tree_sum = ls_cpu_tree_sum,

@@ -68,6 +68,14 @@ static void row_fill(const rows_job *job, int64_t row, int64_t first, int64_t co
     job->kernels->fill(ls_tensor_row(job->out, row) + first, job->value, count);
 }
 
+static void row_scale(const rows_job *job, int64_t row, int64_t first, int64_t count)
+{
+    float *x = ls_tensor_row(job->out, row) + first;
+    for (int64_t i = 0; i < count; i++) {
+        x[i] *= job->value;
+    }
+}
+
 static void row_copy(const rows_job *job, int64_t row, int64_t first, int64_t count)
 {
     memcpy(ls_tensor_row(job->out, row) + first, ls_tensor_row(job->a, row) + first,
@@ -82,6 +90,11 @@ ls_status ls_cpu_add(ls_queue *queue, const ls_tensor *a, const ls_tensor *b, co
 ls_status ls_cpu_fill(ls_queue *queue, const ls_tensor *out, float value)
 {
     return rows_run(queue, &(rows_job){.out = out, .value = value, .row = row_fill});
+}
+
+ls_status ls_cpu_scale(ls_queue *queue, const ls_tensor *x, float factor)
+{
+    return rows_run(queue, &(rows_job){.out = x, .value = factor, .row = row_scale});
 }
 
 ls_status ls_cpu_copy(ls_queue *queue, const ls_tensor *from, const ls_tensor *to)

@@ -34,6 +34,7 @@ double ls_cpu_gemm_peak_flops(ls_queue *queue, ls_dtype dtype);
 LS_MUST_CHECK ls_status ls_cpu_add(ls_queue *queue, const ls_tensor *a, const ls_tensor *b,
                                    const ls_tensor *out);
 LS_MUST_CHECK ls_status ls_cpu_fill(ls_queue *queue, const ls_tensor *out, float value);
+LS_MUST_CHECK ls_status ls_cpu_scale(ls_queue *queue, const ls_tensor *x, float factor);
 LS_MUST_CHECK ls_status ls_cpu_copy(ls_queue *queue, const ls_tensor *from, const ls_tensor *to);
 LS_MUST_CHECK ls_status ls_cpu_find_nonfinite(ls_queue *queue, const ls_tensor *x, int64_t *index_out);
 LS_MUST_CHECK ls_status ls_cpu_tree_sum(ls_queue *queue, const ls_tree_sum *sum, const float *const *inputs,

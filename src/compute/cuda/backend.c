@@ -29,6 +29,7 @@ const ls_backend ls_cuda_backend = {
 
     .add = ls_cuda_add,
     .fill = ls_cuda_fill,
+    .scale = ls_cuda_scale,
     .copy = ls_cuda_copy,
     .find_nonfinite = ls_cuda_find_nonfinite,
     .tree_sum = ls_cuda_tree_sum,

@@ -46,7 +46,9 @@ ls_status ls_cuda_add(ls_queue *queue, const ls_tensor *a, const ls_tensor *b, c
     return launch(queue, out->dtype == LS_F32 ? "add_f32" : "add_bf16", &args.shape, &args);
 }
 
-ls_status ls_cuda_fill(ls_queue *queue, const ls_tensor *out, float value)
+/* Kernel `f32` or `bf16` on the elements of `out`. */
+static ls_status launch_with_value(ls_queue *queue, const char *f32, const char *bf16, const ls_tensor *out,
+                                   float value)
 {
     LS_ASSERT(out->dtype == LS_F32 || out->dtype == LS_BF16);
     const ls_fill_args args = {.shape = shape_of(out, 16 / ls_dtype_bytes(out->dtype), ls_cuda_is_flat(out),
@@ -54,7 +56,17 @@ ls_status ls_cuda_fill(ls_queue *queue, const ls_tensor *out, float value)
                                .out = out->data,
                                .out_stride = out->stride,
                                .value = value};
-    return launch(queue, out->dtype == LS_F32 ? "fill_f32" : "fill_bf16", &args.shape, &args);
+    return launch(queue, out->dtype == LS_F32 ? f32 : bf16, &args.shape, &args);
+}
+
+ls_status ls_cuda_fill(ls_queue *queue, const ls_tensor *out, float value)
+{
+    return launch_with_value(queue, "fill_f32", "fill_bf16", out, value);
+}
+
+ls_status ls_cuda_scale(ls_queue *queue, const ls_tensor *x, float factor)
+{
+    return launch_with_value(queue, "scale_f32", "scale_bf16", x, factor);
 }
 
 static const char *copy_kernel(ls_dtype from, ls_dtype to)

@@ -17,6 +17,12 @@ ls_status ls_fill(ls_queue *queue, const ls_tensor *out, float value)
     return queue->backend->fill(queue, out, value);
 }
 
+ls_status ls_scale(ls_queue *queue, const ls_tensor *x, float factor)
+{
+    LS_ASSERT(ls_tensor_is(x, ls_kernel_dtype(queue, x), x->rows, x->cols));
+    return queue->backend->scale(queue, x, factor);
+}
+
 ls_status ls_copy(ls_queue *queue, const ls_tensor *from, const ls_tensor *to)
 {
     LS_ASSERT(ls_tensor_is(from, ls_kernel_dtype(queue, from), to->rows, to->cols));

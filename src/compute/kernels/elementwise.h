@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Copy, fill and add; the first number that is not finite; the block of the gradient norm. The
- * tensors of a call have one element type.
+ * Copy, fill, add and scale; the first number that is not finite; the block of the gradient norm.
+ * The tensors of a call have one element type.
  */
 #ifndef LS_COMPUTE_KERNELS_ELEMENTWISE_H
 #define LS_COMPUTE_KERNELS_ELEMENTWISE_H
@@ -12,6 +12,9 @@
 LS_MUST_CHECK ls_status ls_add(ls_queue *queue, const ls_tensor *a, const ls_tensor *b, const ls_tensor *out);
 
 LS_MUST_CHECK ls_status ls_fill(ls_queue *queue, const ls_tensor *out, float value);
+
+/* x *= factor. */
+LS_MUST_CHECK ls_status ls_scale(ls_queue *queue, const ls_tensor *x, float factor);
 
 /* On a GPU, the two may have different types. Numbers are then converted, to nearest, ties to
  * even. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "execution/executor/executor.h"
+#include "execution/executor/executor_internal.h"
 
 #include "base/assert.h"
 #include "comm/flight/flight.h"
@@ -39,25 +39,17 @@ static const ls_parameter *parameter_of(const ls_executor *e, int32_t index)
     return &e->plan->layout->parameters[index];
 }
 
-/* A flat buffer in the layout of the plan. Kernels take mutable views; their headers say which of
- * them they only read. */
-typedef struct flat {
-    void *data; /* NULL: absent */
-    ls_dtype dtype;
-} flat;
-
-static flat weights_of(const ls_executor *e, const void *weights)
+ls_flat ls_executor_weights(const ls_executor *e, const void *weights)
 {
-    return (flat){(void *)(uintptr_t)weights, e->plan->options.activations};
+    return (ls_flat){(void *)(uintptr_t)weights, e->plan->options.activations};
 }
 
-static flat gradients_of(const ls_executor_batch *batch)
+ls_flat ls_executor_gradients(const ls_executor_batch *batch)
 {
-    return (flat){batch->gradients, LS_F32};
+    return (ls_flat){batch->gradients, LS_F32};
 }
 
-/* (rows, cols) from parameter `index` on, or an absent view. */
-static ls_tensor flat_view(const ls_executor *e, flat from, int32_t index, int64_t rows, int64_t cols)
+ls_tensor ls_executor_flat_view(const ls_executor *e, ls_flat from, int32_t index, int64_t rows, int64_t cols)
 {
     if (index == LS_NONE || !from.data) {
         return (ls_tensor){0};
@@ -66,21 +58,20 @@ static ls_tensor flat_view(const ls_executor *e, flat from, int32_t index, int64
     return ls_tensor_of((char *)from.data + first, from.dtype, rows, cols);
 }
 
-/* The tensor of parameter `index` in a flat buffer, or an absent view. */
-static ls_tensor parameter_view(const ls_executor *e, flat from, int32_t index)
+ls_tensor ls_executor_parameter_view(const ls_executor *e, ls_flat from, int32_t index)
 {
     if (index == LS_NONE) {
         return (ls_tensor){0};
     }
     const ls_parameter *p = parameter_of(e, index);
-    return flat_view(e, from, index, p->rows, p->cols);
+    return ls_executor_flat_view(e, from, index, p->rows, p->cols);
 }
 
 /* The gradient of parameter `index`; absent for one that is frozen. */
 static ls_tensor gradient_view(const ls_executor *e, const ls_executor_batch *batch, int32_t index)
 {
     const bool is_there = index != LS_NONE && !parameter_of(e, index)->frozen;
-    return is_there ? parameter_view(e, gradients_of(batch), index) : (ls_tensor){0};
+    return is_there ? ls_executor_parameter_view(e, ls_executor_gradients(batch), index) : (ls_tensor){0};
 }
 
 /* Rows of a pass that an op treats alike: the whole sequences of a micro-batch, or, with a cache,
@@ -128,8 +119,9 @@ static ls_status each_text(ls_executor *e, const ls_op *op, const ls_executor_ba
 static ls_status embed_text(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
                             const text_rows *text)
 {
-    const ls_tensor table = parameter_view(e, weights_of(e, batch->weights), op->weight);
-    const ls_tensor positions = parameter_view(e, weights_of(e, batch->weights), op->bias);
+    const ls_tensor table = ls_executor_parameter_view(e, ls_executor_weights(e, batch->weights), op->weight);
+    const ls_tensor positions =
+        ls_executor_parameter_view(e, ls_executor_weights(e, batch->weights), op->bias);
     const ls_tensor out = ls_tensor_rows(ls_executor_value(e, op->out[0]), text->first, text->count);
     return ls_embedding_forward(e->queue, batch->tokens + text->first, &table, &positions, &text->positions,
                                 &out);
@@ -173,8 +165,8 @@ static ls_norm norm_of(const ls_executor *e, const void *weights, int32_t weight
         .kind = config->rms_norm ? LS_NORM_RMS : LS_NORM_LAYER,
         .eps = (float)config->norm_eps,
         .groups = groups,
-        .weight = parameter_view(e, weights_of(e, weights), weight),
-        .bias = parameter_view(e, weights_of(e, weights), bias),
+        .weight = ls_executor_parameter_view(e, ls_executor_weights(e, weights), weight),
+        .bias = ls_executor_parameter_view(e, ls_executor_weights(e, weights), bias),
     };
 }
 
@@ -275,23 +267,44 @@ static ls_status qk_norm_backward(ls_executor *e, const ls_op *op, const ls_exec
 
 /* ---- linear ---- */
 
-static ls_tensor linear_weight(const ls_executor *e, const ls_op *op, flat from)
+static ls_tensor linear_weight(const ls_executor *e, const ls_op *op, ls_flat from)
 {
     const int64_t rows = op->weight_in_out ? op->in_features : op->out_features;
     const int64_t cols = op->weight_in_out ? op->out_features : op->in_features;
-    return flat_view(e, from, op->weight, rows, cols);
+    return ls_executor_flat_view(e, from, op->weight, rows, cols);
 }
 
-static ls_tensor linear_bias(const ls_executor *e, const ls_op *op, flat from)
+static ls_tensor linear_bias(const ls_executor *e, const ls_op *op, ls_flat from)
 {
-    return flat_view(e, from, op->bias, 1, op->out_features);
+    return ls_executor_flat_view(e, from, op->bias, 1, op->out_features);
 }
 
-static ls_linear linear_of(const ls_executor *e, const ls_op *op, const void *weights)
+/* The packed matrices of a linear, one per tensor of the file; returns how many, 0 if it is not
+ * packed. */
+static uint32_t packed_of(const ls_executor *e, const ls_op *op, const void *weights,
+                          ls_packed packed_out[LS_LINEAR_SEGMENTS_MAX])
+{
+    if (!parameter_of(e, op->weight)->packed) {
+        return 0;
+    }
+    const uint32_t count = op->weight_in_out ? 1 : op->segment_count;
+    for (uint32_t i = 0; i < count; i++) {
+        const ls_parameter *p = parameter_of(e, op->weight + (int32_t)i);
+        float *memory = (float *)(uintptr_t)weights + p->offset;
+        packed_out[i] = ls_packed_of((ls_packed_kind)e->plan->layout->base,
+                                     op->weight_in_out ? p->cols : p->rows, op->in_features, memory);
+    }
+    return count;
+}
+
+static ls_linear linear_of(const ls_executor *e, const ls_op *op, const void *weights,
+                           ls_packed packed[LS_LINEAR_SEGMENTS_MAX])
 {
     ls_linear linear = {
-        .weight = linear_weight(e, op, weights_of(e, weights)),
-        .bias = linear_bias(e, op, weights_of(e, weights)),
+        .packed = packed,
+        .packed_count = packed_of(e, op, weights, packed),
+        .weight = linear_weight(e, op, ls_executor_weights(e, weights)),
+        .bias = linear_bias(e, op, ls_executor_weights(e, weights)),
         .layout = op->weight_in_out ? LS_WEIGHT_IN_OUT : LS_WEIGHT_OUT_IN,
         .forward_cut = op->forward_cut,
         .backward_input_cut = op->backward_input_cut,
@@ -301,31 +314,38 @@ static ls_linear linear_of(const ls_executor *e, const ls_op *op, const void *we
     for (uint32_t i = 0; i < op->segment_count; i++) {
         linear.segment[i] = op->segment[i];
     }
+    if (linear.packed_count > 0) {
+        linear.weight.data = NULL;
+    }
     return linear;
 }
 
 static ls_status linear_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_linear linear = linear_of(e, op, batch->weights);
+    ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
+    const ls_linear linear = linear_of(e, op, batch->weights, packed);
     const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
     return ls_linear_forward(e->queue, &linear, &x, &y);
 }
 
 static ls_status linear_backward_input(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_linear linear = linear_of(e, op, batch->weights);
+    ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
+    const ls_linear linear = linear_of(e, op, batch->weights, packed);
     const ls_tensor dy = ls_executor_value(e, op->dout[0]), dx = ls_executor_value(e, op->din[0]);
     return ls_linear_backward_input(e->queue, &linear, &dy, &dx, op->accumulate_din);
 }
 
 static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_linear linear = linear_of(e, op, batch->weights);
+    ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
+    const ls_linear linear = linear_of(e, op, batch->weights, packed);
     const ls_tensor x = ls_executor_value(e, op->in[0]), dy = ls_executor_value(e, op->dout[0]);
     const bool has_weight = gradient_view(e, batch, op->weight).data != NULL;
     const bool has_bias = gradient_view(e, batch, op->bias).data != NULL;
-    const ls_tensor dweight = has_weight ? linear_weight(e, op, gradients_of(batch)) : (ls_tensor){0};
-    const ls_tensor dbias = has_bias ? linear_bias(e, op, gradients_of(batch)) : (ls_tensor){0};
+    const ls_tensor dweight =
+        has_weight ? linear_weight(e, op, ls_executor_gradients(batch)) : (ls_tensor){0};
+    const ls_tensor dbias = has_bias ? linear_bias(e, op, ls_executor_gradients(batch)) : (ls_tensor){0};
     return ls_linear_backward_weight(e->queue, &linear, &x, &dy, &dweight, &dbias, batch->accumulate);
 }
 
@@ -484,7 +504,7 @@ static int64_t padded_vocab(const ls_executor *e)
 static ls_linear head_linear(const ls_executor *e, const ls_op *op, const void *weights)
 {
     return (ls_linear){
-        .weight = parameter_view(e, weights_of(e, weights), op->weight),
+        .weight = ls_executor_parameter_view(e, ls_executor_weights(e, weights), op->weight),
         .layout = LS_WEIGHT_OUT_IN,
         .forward_cut = 1,
         .backward_input_cut = 1,
@@ -553,6 +573,9 @@ static const struct {
     [LS_OP_GELU] = {"gelu", {gelu_forward, gelu_backward, NULL}},
     [LS_OP_SWIGLU] = {"swiglu", {swiglu_forward, swiglu_backward, NULL}},
     [LS_OP_HEAD_LOSS] = {"head and loss", {head_forward, NULL, NULL}},
+    [LS_OP_ADAPTER] = {"adapter",
+                       {ls_executor_adapter_forward, ls_executor_adapter_backward_input,
+                        ls_executor_adapter_backward_weight}},
 };
 
 const char *ls_op_kind_name(ls_op_kind kind)

@@ -325,11 +325,17 @@ ls_status ls_state_init_weights(ls_state *state, ls_queue *threads, const ls_mod
     return ls_state_from_host(state);
 }
 
+uint32_t ls_state_tensor_count(const ls_layout *layout)
+{
+    return layout->adapter ? layout->trained_count : layout->parameter_count;
+}
+
 ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state)
 {
     const ls_layout *layout = state->layout;
-    ls_checkpoint_tensor *tensors = ls_arena_new(arena, ls_checkpoint_tensor, layout->parameter_count);
-    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+    const uint32_t count = ls_state_tensor_count(layout);
+    ls_checkpoint_tensor *tensors = ls_arena_new(arena, ls_checkpoint_tensor, count);
+    for (uint32_t i = 0; i < count; i++) {
         const ls_parameter *p = &layout->parameters[i];
         const bool has_moments = state->m && !p->frozen;
         tensors[i] = (ls_checkpoint_tensor){
@@ -347,13 +353,15 @@ ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state)
     return tensors;
 }
 
-ls_status ls_state_hash_now(const ls_state *state, uint64_t step, char hex_out[LS_SHA256_HEX_BYTES])
+ls_status ls_state_hash_now(const ls_state *state, uint64_t step, const char *base,
+                            char hex_out[LS_SHA256_HEX_BYTES])
 {
     ls_arena arena = {0};
     const ls_state *host = NULL;
     LS_TRY(ls_state_to_host(state, &host));
     const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, host);
-    const ls_status status = ls_state_hash(tensors, state->layout->parameter_count, step, hex_out);
+    const ls_status status =
+        ls_state_hash(tensors, ls_state_tensor_count(state->layout), step, base, hex_out);
     ls_arena_release(&arena);
     return status;
 }

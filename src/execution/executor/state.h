@@ -79,13 +79,18 @@ LS_MUST_CHECK ls_status ls_state_copy(ls_state *to, const ls_state *from);
 LS_MUST_CHECK ls_status ls_state_init_weights(ls_state *state, ls_queue *threads,
                                               const ls_model_config *config, uint64_t seed);
 
-/* The state under its Hugging Face names, as storage saves, loads and hashes it: one entry per
- * parameter of the layout, pointing into the buffers of a state that the host sees; the table lives
- * in `arena`. */
+/* Parameters that storage saves, loads and hashes: all of the layout, or with an adapter those that
+ * are trained, because the base stays where it came from. */
+uint32_t ls_state_tensor_count(const ls_layout *layout);
+
+/* The state under its Hugging Face names, as storage saves, loads and hashes it: one entry for each
+ * of the first ls_state_tensor_count() parameters of the layout, pointing into the buffers of a
+ * state that the host sees; the table lives in `arena`. */
 ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *host);
 
-/* The 64 digits of `state-hash` for this state after `step` updates. */
-LS_MUST_CHECK ls_status ls_state_hash_now(const ls_state *state, uint64_t step,
+/* The 64 digits of `state-hash` for this state after `step` updates. base: of an adapter, the
+ * digest of its base; else NULL. */
+LS_MUST_CHECK ls_status ls_state_hash_now(const ls_state *state, uint64_t step, const char *base,
                                           char hex_out[LS_SHA256_HEX_BYTES]);
 
 #endif

@@ -125,8 +125,8 @@ static ls_status load_checkpoint(replay *r, uint64_t before)
             return LS_OK;
         }
         const uint64_t step = latest.checkpoint->meta.step;
-        const ls_status status =
-            ls_checkpoint_load(latest.checkpoint, tensors, r->session.layout.parameter_count, &options);
+        const ls_status status = ls_checkpoint_load(latest.checkpoint, tensors,
+                                                    ls_state_tensor_count(&r->session.layout), &options);
         if (status == LS_OK) {
             LS_TRY(ls_state_from_host(&r->state));
             r->from = step;
@@ -145,7 +145,7 @@ static ls_status load_state(replay *r)
 {
     LS_TRY(load_checkpoint(r, r->options->step));
     if (r->from > 0) {
-        return LS_OK;
+        return ls_session_load_base(&r->session, &r->state);
     }
     /* Clears what a damaged checkpoint may have left in the buffers. */
     const size_t bytes = (size_t)r->session.layout.float_count * sizeof(float);

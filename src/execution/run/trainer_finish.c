@@ -118,7 +118,8 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     ls_status result = LS_OK;
     ls_trainer_gather(trainer);
     if (ls_trainer_is_whole(trainer)) { /* otherwise it is not the state of any step */
-        result = ls_state_hash_now(&trainer->backend.state, trainer->loop.step, summary.state_hash);
+        result = ls_state_hash_now(&trainer->backend.state, trainer->loop.step,
+                                   ls_session_base_digest(session), summary.state_hash);
     }
     ls_run_log_curve_hash(trainer->books.log, summary.curve_hash);
     ls_emit_event("ended",

@@ -154,6 +154,8 @@ typedef struct ls_trainer {
 ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options);
 void ls_trainer_close(ls_trainer *trainer);
 /* Loads the newest good checkpoint; LS_OK with loop.step 0 if there is none. */
+/* Remembers the digest of the base that a checkpoint of an adapter has. */
+void ls_trainer_take_base_digest(ls_trainer *trainer, const ls_checkpoint *checkpoint);
 ls_status ls_trainer_restore(ls_trainer *trainer);
 /* Sends what ls_trainer_restore kept as events, once there is a log. */
 void ls_trainer_report_restored(ls_trainer_saving *saving);

@@ -306,6 +306,8 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     ls_trainer_open_control(trainer);
     if (trainer->loop.step == 0 && !ls_trainer_is_adopted(trainer)) {
         LS_TRY(ls_session_begin_weights(&trainer->session, &trainer->backend.state));
+    } else if (!ls_trainer_is_adopted(trainer)) {
+        LS_TRY(ls_session_load_base(&trainer->session, &trainer->backend.state));
     }
     ls_model_file_close(trainer->session.source);
     trainer->session.source = NULL;

@@ -67,6 +67,14 @@ void ls_trainer_report_restored(ls_trainer_saving *saving)
     saving->restore_events = NULL;
 }
 
+void ls_trainer_take_base_digest(ls_trainer *trainer, const ls_checkpoint *checkpoint)
+{
+    const char *digest = ls_checkpoint_base_digest(checkpoint);
+    if (digest && strlen(digest) < sizeof trainer->session.base_digest) {
+        memcpy(trainer->session.base_digest, digest, strlen(digest) + 1);
+    }
+}
+
 ls_status ls_trainer_restore(ls_trainer *trainer)
 {
     ls_arena arena = {0};
@@ -75,7 +83,7 @@ ls_status ls_trainer_restore(ls_trainer *trainer)
     const ls_checkpoint_load_options options = {.threads = ls_queue_threads(trainer->session.queue)};
     ls_status status =
         ls_checkpoint_load_latest(&arena, trainer->dir.checkpoints, trainer->session.identity, tensors,
-                                  trainer->session.layout.parameter_count, &options, &latest);
+                                  ls_state_tensor_count(&trainer->session.layout), &options, &latest);
     if (status == LS_OK) {
         keep_for_log(&trainer->saving, &latest);
     }
@@ -86,6 +94,7 @@ ls_status ls_trainer_restore(ls_trainer *trainer)
         status = ls_state_from_host(&trainer->backend.state);
     }
     if (status == LS_OK && latest.checkpoint) {
+        ls_trainer_take_base_digest(trainer, latest.checkpoint);
         trainer->loop.step = latest.checkpoint->meta.step;
         trainer->saving.saved_step = trainer->loop.step;
         const char *class_now = ls_queue_determinism_class(trainer->session.device);

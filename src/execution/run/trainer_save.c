@@ -67,10 +67,16 @@ static ls_status attach(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_atta
                         size_t *count_out)
 {
     ls_checkpoint_attachment *list =
-        ls_arena_new(arena, ls_checkpoint_attachment, trainer->session.carried_count + 3);
+        ls_arena_new(arena, ls_checkpoint_attachment, trainer->session.carried_count + 4);
     size_t count = 0;
     LS_TRY(config_of(trainer, arena, LS_ST_F32, &list[count++]));
     count += attach_tokenizer(&trainer->session, list + count);
+    if (trainer->session.layout.adapter) {
+        const char *text = NULL;
+        LS_TRY(ls_adapter_config_text(arena, &trainer->session.layout, &trainer->session.config,
+                                      trainer->session.base_path, &text));
+        list[count++] = (ls_checkpoint_attachment){LS_ADAPTER_CONFIG_NAME, text, strlen(text)};
+    }
 
     char *run_text = NULL;
     size_t run_bytes = 0;
@@ -98,12 +104,14 @@ static ls_checkpoint_meta meta_of(const ls_trainer *trainer)
         .parent_step = trainer->saving.saved_step != UINT64_MAX ? trainer->saving.saved_step : 0,
         .has_val_loss = evaluated,
         .val_loss = evaluated ? trainer->loop.val_loss : 0.0,
-        .extra = json_pack("{s:s, s:s, s:I, s:f, s:s}", "run", session->run.name, "tokenizer",
+        .extra = json_pack("{s:s, s:s, s:I, s:f, s:s, s:s*, s:s*}", "run", session->run.name, "tokenizer",
                            !session->tokenizer                                 ? "none"
                            : session->run.tokenizer.kind == LS_TOKENIZER_BYTES ? "bytes"
                                                                                : "attached",
                            "tokens", (json_int_t)trainer->loop.tokens, "loss", (double)trainer->loop.loss,
-                           "data_hash", ls_dataset_hash(session->dataset)),
+                           "data_hash", ls_dataset_hash(session->dataset), "base_digest",
+                           ls_session_base_digest(session), "base",
+                           session->layout.adapter ? ls_base_names[session->layout.base] : NULL),
     };
 }
 
@@ -153,7 +161,7 @@ static ls_status make_job(ls_trainer *trainer, const ls_state *state, ls_save_jo
     job.save = (ls_checkpoint_save_options){
         .root = trainer->dir.checkpoints,
         .tensors = ls_state_tensors(&job.arena, state),
-        .tensor_count = session->layout.parameter_count,
+        .tensor_count = ls_state_tensor_count(&session->layout),
         .attachments = attachments,
         .attachment_count = attachment_count,
         .threads = ls_queue_threads(session->queue) + 2, /* two more, as some wait for the disk */

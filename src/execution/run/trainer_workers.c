@@ -157,7 +157,16 @@ bool ls_trainer_is_adopted(const ls_trainer *trainer)
 static ls_status restore_frozen(ls_trainer *trainer, ls_arena *arena, const ls_checkpoint *checkpoint)
 {
     const ls_layout *layout = &trainer->session.layout;
-    if (layout->frozen_elements == 0 || !ls_workers_is_fresh(trainer->backend.workers)) {
+    const bool is_fresh = ls_workers_is_fresh(trainer->backend.workers);
+    if (layout->adapter) {
+        if (checkpoint) {
+            ls_trainer_take_base_digest(trainer, checkpoint);
+        }
+        return is_fresh || !checkpoint
+                   ? ls_session_load_base(&trainer->session, is_fresh ? &trainer->backend.state : NULL)
+                   : LS_OK;
+    }
+    if (layout->frozen_elements == 0 || !is_fresh) {
         return LS_OK;
     }
     if (!checkpoint) {

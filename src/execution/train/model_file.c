@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "execution/train/model_file.h"
+#include "execution/train/adapter_file.h"
 
 #include "base/assert.h"
 #include "base/file.h"
@@ -119,13 +119,6 @@ static ls_status refuse_parts(ls_arena *arena, const char *path)
 {
     static const char *const weights[] = {"model.safetensors", "model.safetensors.index.json",
                                           "pytorch_model.bin"};
-    if (ls_path_exists(ls_path_join(arena, path, "adapter_config.json"))) {
-        return ls_fail(
-            LS_ERR_UNSUPPORTED,
-            "%s is an adapter (LoRA: adapter_config.json), not a whole model; merge it into its base "
-            "model first (merge_and_unload of the library peft) and give the merged model",
-            path);
-    }
     if (ls_path_has_suffix(path, ".gguf")) {
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "%s is a GGUF file, which lockstep cannot read; give the folder with the model's "
@@ -147,6 +140,50 @@ static ls_status refuse_parts(ls_arena *arena, const char *path)
     return LS_OK;
 }
 
+static ls_status open_any(ls_model_file *file, const char *path);
+
+/* A directory of PEFT: the model is its base, with it. */
+static ls_status open_adapter_directory(ls_model_file *file, const char *path)
+{
+    ls_adapter_file *adapter = NULL;
+    LS_TRY(ls_adapter_file_open(path, &adapter));
+    const char *base = ls_adapter_file_base(adapter);
+    ls_status status = LS_OK;
+    if (!base[0] || !ls_path_exists(base)) {
+        status = ls_fail(LS_ERR_NOT_FOUND,
+                         "%s is an adapter (LoRA) for the model '%s', which is not a folder here; give the "
+                         "folder of that model, and the adapter with --adapter %s",
+                         path, base, path);
+    } else {
+        status = open_any(file, base);
+    }
+    if (status == LS_OK) {
+        return ls_model_file_take_adapter(file, adapter);
+    }
+    ls_adapter_file_close(adapter);
+    return status;
+}
+
+/* A checkpoint of an adapter holds everything but the weights of the base. */
+static ls_status open_base_of_checkpoint(ls_model_file *file)
+{
+    ls_adapter_file *adapter = NULL;
+    if (!has_attachment(file->checkpoint, LS_ADAPTER_CONFIG_NAME)) {
+        return LS_OK;
+    }
+    LS_TRY(ls_adapter_file_open(file->path, &adapter));
+    ls_status status = ls_model_file_open_bare(ls_adapter_file_base(adapter), &file->base);
+    if (status == LS_OK) {
+        return ls_model_file_take_adapter(file, adapter);
+    }
+    status = ls_fail_within(status,
+                            "%s is an adapter, and its base cannot be opened; if it has moved, give it and "
+                            "--adapter %s",
+                            file->path, file->path);
+    ls_adapter_file_close(adapter);
+    return status;
+}
+
 static ls_status open_any(ls_model_file *file, const char *path)
 {
     if (!ls_path_exists(path)) {
@@ -157,11 +194,15 @@ static ls_status open_any(ls_model_file *file, const char *path)
         file->path = ls_arena_strdup(&file->arena, path);
         return open_huggingface(file);
     }
+    if (!checkpoint && ls_path_exists(ls_path_join(&file->arena, path, LS_ADAPTER_CONFIG_NAME))) {
+        return open_adapter_directory(file, path);
+    }
     if (!checkpoint) {
         LS_TRY(refuse_parts(&file->arena, path));
     }
     LS_TRY(ls_checkpoint_resolve(&file->arena, path, &file->path));
-    return open_checkpoint(file);
+    LS_TRY(open_checkpoint(file));
+    return open_base_of_checkpoint(file);
 }
 
 static ls_status open_file(const char *path, bool is_bare, ls_model_file **file_out)
@@ -176,7 +217,9 @@ static ls_status open_file(const char *path, bool is_bare, ls_model_file **file_
         ls_model_file_close(file);
         return status;
     }
-    ls_layout_build(&file->arena, &file->config, &file->layout);
+    if (!file->adapter) {
+        ls_layout_build(&file->arena, &file->config, &file->layout);
+    }
     *file_out = file;
     return LS_OK;
 }
@@ -196,6 +239,8 @@ void ls_model_file_close(ls_model_file *file)
     if (!file) {
         return;
     }
+    ls_adapter_file_close(file->adapter);
+    ls_model_file_close(file->base);
     ls_checkpoint_close(file->checkpoint);
     ls_tokenizer_destroy(file->tokenizer);
     ls_arena_release(&file->arena);
@@ -232,13 +277,17 @@ static ls_status load_exactly(const ls_model_file *file, const ls_layout *layout
     const ls_state state = {
         .layout = layout, .parameters = parameters, .frozen = parameters + layout->float_count};
     const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &state);
-    const ls_status status = ls_checkpoint_load(file->checkpoint, tensors, layout->parameter_count, NULL);
+    const ls_status status =
+        ls_checkpoint_load(file->checkpoint, tensors, ls_state_tensor_count(layout), NULL);
     ls_arena_release(&arena);
     return status;
 }
 
 ls_status ls_model_file_load(const ls_model_file *file, const ls_layout *layout, float *parameters)
 {
+    if (file->adapter || layout->adapter) {
+        return ls_adapter_load(file, layout, parameters);
+    }
     ls_arena arena = {0};
     ls_layout stored = *layout; /* with as many rows as the file has */
     stored.parameters = ls_arena_new(&arena, ls_parameter, layout->parameter_count);

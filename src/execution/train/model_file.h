@@ -16,6 +16,10 @@
 #include "storage/checkpoint/checkpoint.h"
 #include "tokenizer/tokenizer.h"
 
+/* An adapter on disk: a directory of the PEFT library (adapter_config.json and
+ * adapter_model.safetensors), or a checkpoint of a run that trained one. */
+typedef struct ls_adapter_file ls_adapter_file;
+
 typedef struct ls_model_file {
     ls_arena arena;
     const char *path;          /* the checkpoint or directory that was found */
@@ -25,10 +29,16 @@ typedef struct ls_model_file {
     ls_tokenizer *tokenizer; /* NULL: the model has none, or it is not opened */
     bool is_bare;            /* opened without its tokenizer */
     uint64_t step;           /* 0 for a Hugging Face directory */
+    /* The adapter of the model, and where the weights of its base are if not in this file; NULL:
+     * none. With an adapter, `layout` has it (ls_layout_build_adapter). */
+    ls_adapter_file *adapter;
+    struct ls_model_file *base;
+    /* merge into the base's own weights, not into the values they have in the adapter's format */
+    bool merges_original;
 } ls_model_file;
 
-/* Reads configuration and tokenizer, not the weights. Errors: LS_ERR_NOT_FOUND, LS_ERR_DATA,
- * LS_ERR_UNSUPPORTED, LS_ERR_IO. */
+/* Reads configuration and tokenizer, not the weights. An adapter is opened together with the base
+ * that it names. Errors: LS_ERR_NOT_FOUND, LS_ERR_DATA, LS_ERR_UNSUPPORTED, LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_model_file_open(const char *path, ls_model_file **file_out);
 /* The same without the tokenizer, which may then be of a kind that lockstep cannot read. */
 LS_MUST_CHECK ls_status ls_model_file_open_bare(const char *path, ls_model_file **file_out);
@@ -41,6 +51,12 @@ void ls_model_file_close(ls_model_file *file);
  * The layout may have a larger vocabulary: the rows that the embedding table and the head have more
  * than the file become the mean of the file's rows (Hewitt, "Initializing new word embeddings for
  * pretrained language models", 2021: a new token then changes the others' probabilities little).
+ *
+ * If the layout has an adapter, the base goes to the frozen parameters, packed where the layout
+ * says so, tensor after tensor, and that of the file, if it has one, to the trained ones. A file
+ * with an adapter and a layout without: both are merged, with the values that the base has in the
+ * format that the adapter was trained on. Errors: LS_ERR_DATA too if the base is not the one that
+ * the adapter was trained on.
  */
 LS_MUST_CHECK ls_status ls_model_file_load(const ls_model_file *file, const ls_layout *layout,
                                            float *parameters);

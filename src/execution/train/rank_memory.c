@@ -32,10 +32,10 @@ ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
     }
     cost.imbalance = (double)cost.leaves_max * ranks / leaves;
     cost.idle = 1.0 - 1.0 / cost.imbalance;
-    cost.gradient_bytes = cost.buffers * m->parameters;
+    cost.gradient_bytes = cost.buffers * m->gradients;
     const uint64_t work = m->activations + m->logits + m->other;
     const uint64_t process = ls_session_process_bytes(session, ls_session_rank_threads(session, ranks));
-    cost.rank_bytes = cost.buffers_max * m->parameters + work + process;
+    cost.rank_bytes = cost.buffers_max * m->gradients + work + process;
     const uint64_t side_work = session->evaluation_bytes + session->generation_bytes;
     cost.host_bytes = m->parameters + m->optimizer + cost.gradient_bytes + ranks * (work + process) +
                       side_work + session->snapshot_bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "execution/train/session.h"
+#include "execution/train/session_internal.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -234,6 +234,9 @@ static ls_status resolve_config(ls_session *session, const ls_session_options *o
         take_special_ids(session);
     }
     LS_TRY(ls_model_config_check(&session->config));
+    if (session->run.adapter.kind == LS_ADAPTER_LORA) {
+        return ls_session_adapt(session);
+    }
     const ls_option_strings *freeze = &session->run.train.freeze;
     return ls_layout_build_frozen(session->arena, &session->config, freeze->items, freeze->count,
                                   &session->layout);
@@ -478,6 +481,7 @@ ls_status ls_session_open(ls_arena *arena, const ls_run_file *run, const ls_sess
 void ls_session_close(ls_session *session)
 {
     ls_model_file_close(session->source);
+    ls_adapter_file_close(session->adapter);
     ls_dataset_close(session->dataset);
     ls_tokenizer_destroy(session->tokenizer);
     if (session->device != session->queue) {
@@ -529,8 +533,11 @@ ls_step_settings ls_session_step_settings(ls_session *session)
     };
 }
 
-ls_status ls_session_begin_weights(const ls_session *session, ls_state *state)
+ls_status ls_session_begin_weights(ls_session *session, ls_state *state)
 {
+    if (session->layout.adapter) {
+        return ls_session_begin_adapter(session, state);
+    }
     if (session->source) {
         LS_TRY(ls_model_file_load(session->source, &session->layout, ls_state_host(state)->parameters));
         return ls_state_from_host(state);
@@ -549,62 +556,6 @@ double ls_session_step_flops(const ls_session *session, bool with_recompute)
 {
     const double flops = session->flops.forward + session->flops.backward;
     return (flops + (with_recompute ? session->flops.recomputed : 0.0)) * (double)micro_batches_of(session);
-}
-
-static ls_status fail_memory(const ls_session *session, const char *where, uint64_t needed,
-                             uint64_t available)
-{
-    char needed_text[32], available_text[32], activations[32], fixed[32];
-    return ls_fail(
-        LS_ERR_MEMORY,
-        "this run needs %s%s and %s are available: weights, gradients and optimizer %s (a smaller model, or "
-        "fewer leaves: %u gradient buffers for %" PRIu64
-        " leaves%s), activations and logits %s (a smaller micro_batch or context, or train.recompute: full)",
-        ls_memory_text(needed, needed_text), where, ls_memory_text(available, available_text),
-        ls_memory_text(session->memory.parameters + session->memory.gradients + session->memory.optimizer +
-                           session->memory.tree,
-                       fixed),
-        session->memory.tree_buffers, session->run.train.leaves,
-        ls_session_is_on_gpu(session) ? "" : ", or fewer ranks",
-        ls_memory_text(session->memory.activations + session->memory.logits, activations));
-}
-
-static ls_status fail_host_memory(const ls_session *session, uint64_t available)
-{
-    char needed_text[32], available_text[32];
-    return ls_fail(LS_ERR_MEMORY,
-                   "this run needs %s of the host's memory, for a copy of weights and optimizer from which "
-                   "checkpoints are written, and %s are available; use a smaller model, or a host with more "
-                   "memory",
-                   ls_memory_text(ls_session_bytes(session), needed_text),
-                   ls_memory_text(available, available_text));
-}
-
-/* Sizes of heads that the attention kernels compute (compute/kernels/attention.h). */
-static ls_status check_head_dim(const ls_model_config *config)
-{
-    if (config->head_dim % 2 == 0 && config->head_dim >= 2 && config->head_dim <= 256) {
-        return LS_OK;
-    }
-    return ls_fail(LS_ERR_UNSUPPORTED,
-                   "the model's heads have %" PRId64 " features each (model.width / model.heads); training "
-                   "supports even sizes from 2 to 256: change model.heads or model.width",
-                   config->head_dim);
-}
-
-ls_status ls_session_check_memory(const ls_session *session)
-{
-    const uint64_t available = ls_memory_available(), needed = ls_session_bytes(session);
-    if (needed > available) {
-        return ls_session_is_on_gpu(session) ? fail_host_memory(session, available)
-                                             : fail_memory(session, "", needed, available);
-    }
-    const uint64_t on_gpu =
-        ls_session_is_on_gpu(session) ? ls_queue_free_memory(session->device) : UINT64_MAX;
-    if (ls_session_gpu_bytes(session) > on_gpu) {
-        return fail_memory(session, " on the GPU", ls_session_gpu_bytes(session), on_gpu);
-    }
-    return check_head_dim(&session->config);
 }
 
 /* ---- in words ---- */
@@ -725,13 +676,14 @@ void ls_session_describe(const ls_session *session, ls_text *text)
                    c->ffn, run->model.context, c->vocab);
     if (session->layout.frozen_elements > 0) {
         const ls_layout *layout = &session->layout;
-        ls_text_printf(
-            text,
-            "frozen  %.2f million parameters in %u tensor%s (train.freeze), %.2f million in %u are "
-            "trained\n",
-            (double)layout->frozen_elements / 1e6, layout->parameter_count - layout->trained_count,
-            plural(layout->parameter_count - layout->trained_count),
-            (double)(layout->element_count - layout->frozen_elements) / 1e6, layout->trained_count);
+        ls_text_printf(text,
+                       "frozen  %.2f million parameters in %u tensor%s (%s), %.2f million in %u are "
+                       "trained\n",
+                       (double)layout->frozen_elements / 1e6, layout->parameter_count - layout->trained_count,
+                       plural(layout->parameter_count - layout->trained_count),
+                       layout->adapter ? "the base of the adapter" : "train.freeze",
+                       (double)(layout->element_count - layout->frozen_elements) / 1e6,
+                       layout->trained_count);
     }
     ls_text_printf(text,
                    "data    %" PRIu64 " training tokens in %" PRIu64 " document%s, %" PRIu64

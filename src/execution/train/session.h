@@ -13,6 +13,7 @@
 #include "compute/queue.h"
 #include "config/run_file.h"
 #include "data/dataset.h"
+#include "execution/train/adapter_file.h"
 #include "execution/train/evaluate.h"
 #include "execution/train/model_file.h"
 #include "execution/train/schedule.h"
@@ -66,6 +67,11 @@ typedef struct ls_session {
     uint64_t process_bytes;
     ls_plan_flops flops; /* of a micro-batch */
     char identity[LS_SHA256_HEX_BYTES];
+    /* Of a run that trains an adapter: the folder of its base; the adapter that it goes on with, or
+     * NULL; and the digest of the base, "" until it is known (ls_session_load_base). */
+    const char *base_path;
+    ls_adapter_file *adapter;
+    char base_digest[LS_SHA256_HEX_BYTES];
 } ls_session;
 
 /* run: as loaded (config/run_file.h); its strings are in `arena`. On error everything is
@@ -85,9 +91,18 @@ ls_schedule ls_session_schedule(const ls_session *session);
 /* The settings of a stepper of this run, except should_stop. Samples are drawn from the session,
  * which must outlive the stepper. */
 ls_step_settings ls_session_step_settings(ls_session *session);
-/* Sets the weights of step 0: new ones from the seed, or those of model.from. Errors: those of
- * ls_model_file_load. */
-LS_MUST_CHECK ls_status ls_session_begin_weights(const ls_session *session, ls_state *state);
+/* Sets the weights of step 0: new ones from the seed, or those of model.from; with an adapter, its
+ * base and its matrices. Errors: those of ls_model_file_load. */
+LS_MUST_CHECK ls_status ls_session_begin_weights(ls_session *session, ls_state *state);
+
+/* Reads the base of an adapter into the frozen parameters of `state`; state NULL: only its digest.
+ * If session->base_digest is set, as it is in a checkpoint, the base must have it; otherwise it is
+ * set. Does nothing without an adapter. Errors: those of ls_model_file_load; LS_ERR_DATA, with both
+ * digests, for another base. */
+LS_MUST_CHECK ls_status ls_session_load_base(ls_session *session, ls_state *state);
+
+/* session->base_digest for the state hash: NULL without an adapter. */
+const char *ls_session_base_digest(const ls_session *session);
 
 /* FLOPs of a step by the full-attention convention: those of the model (for MFU), or including
  * recomputation (for HFU). */

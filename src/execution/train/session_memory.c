@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Memory of the processes of a run besides the buffers that are planned to the byte. The constants
  * come from measurements of runs with 0.1 to 26 million parameters. */
+#include "execution/train/memory.h"
 #include "execution/train/rank_memory.h"
 #include "execution/train/session.h"
 #include "storage/checkpoint/block_pool.h"
+
+#include <inttypes.h>
 
 enum {
     /* program, libraries and the part of the data that is mapped; tables */
@@ -84,4 +87,62 @@ uint64_t ls_session_bytes(const ls_session *session)
     const uint64_t flats = 3 + m->tree_buffers + (session->snapshot_bytes > 0 ? 3 : 0);
     return m->total + session->evaluation_bytes + session->generation_bytes + session->process_bytes +
            session->snapshot_bytes + flats * rounding_of(m->parameters) + arena;
+}
+
+/* ---- is there enough ---- */
+
+static ls_status fail_memory(const ls_session *session, const char *where, uint64_t needed,
+                             uint64_t available)
+{
+    char needed_text[32], available_text[32], activations[32], fixed[32];
+    return ls_fail(
+        LS_ERR_MEMORY,
+        "this run needs %s%s and %s are available: weights, gradients and optimizer %s (a smaller model, or "
+        "fewer leaves: %u gradient buffers for %" PRIu64
+        " leaves%s), activations and logits %s (a smaller micro_batch or context, or train.recompute: full)",
+        ls_memory_text(needed, needed_text), where, ls_memory_text(available, available_text),
+        ls_memory_text(session->memory.parameters + session->memory.gradients + session->memory.optimizer +
+                           session->memory.tree,
+                       fixed),
+        session->memory.tree_buffers, session->run.train.leaves,
+        ls_session_is_on_gpu(session) ? "" : ", or fewer ranks",
+        ls_memory_text(session->memory.activations + session->memory.logits, activations));
+}
+
+static ls_status fail_host_memory(const ls_session *session, uint64_t available)
+{
+    char needed_text[32], available_text[32];
+    return ls_fail(LS_ERR_MEMORY,
+                   "this run needs %s of the host's memory, for a copy of weights and optimizer from which "
+                   "checkpoints are written, and %s are available; use a smaller model, or a host with more "
+                   "memory",
+                   ls_memory_text(ls_session_bytes(session), needed_text),
+                   ls_memory_text(available, available_text));
+}
+
+/* Sizes of heads that the attention kernels compute (compute/kernels/attention.h). */
+static ls_status check_head_dim(const ls_model_config *config)
+{
+    if (config->head_dim % 2 == 0 && config->head_dim >= 2 && config->head_dim <= 256) {
+        return LS_OK;
+    }
+    return ls_fail(LS_ERR_UNSUPPORTED,
+                   "the model's heads have %" PRId64 " features each (model.width / model.heads); training "
+                   "supports even sizes from 2 to 256: change model.heads or model.width",
+                   config->head_dim);
+}
+
+ls_status ls_session_check_memory(const ls_session *session)
+{
+    const uint64_t available = ls_memory_available(), needed = ls_session_bytes(session);
+    if (needed > available) {
+        return ls_session_is_on_gpu(session) ? fail_host_memory(session, available)
+                                             : fail_memory(session, "", needed, available);
+    }
+    const uint64_t on_gpu =
+        ls_session_is_on_gpu(session) ? ls_queue_free_memory(session->device) : UINT64_MAX;
+    if (ls_session_gpu_bytes(session) > on_gpu) {
+        return fail_memory(session, " on the GPU", ls_session_gpu_bytes(session), on_gpu);
+    }
+    return check_head_dim(&session->config);
 }

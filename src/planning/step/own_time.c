@@ -60,6 +60,30 @@ static double linear_s(const subject *s)
     return product_s + (op->bias != LS_NONE ? work_s(m, LS_WORK_COLUMN_SUMS, s->rows * out, out, 0) : 0.0);
 }
 
+/* Two products for each gradient and for the outputs, one of them for each segment. */
+static double adapter_s(const subject *s)
+{
+    const machine *m = s->machine;
+    const ls_op *op = s->op;
+    const double rank = (double)s->plan->layout->adapter->rank, in = (double)op->in_features;
+    const bool forward = s->phase == LS_PHASE_FORWARD, weight = s->phase == LS_PHASE_BACKWARD_WEIGHT;
+    double ranks = 0.0, seconds = 0.0;
+    for (uint32_t i = 0; i < op->segment_count; i++) {
+        const double out = (double)op->segment[i];
+        if (!op->segment_adapted[i]) {
+            continue;
+        }
+        ranks += rank;
+        seconds += forward ? work_s(m, LS_WORK_GEMM_NT, s->rows, out, rank) : 0.0;
+        seconds += weight ? work_s(m, LS_WORK_GEMM_TN, out, rank, s->rows) +
+                                work_s(m, LS_WORK_GEMM_NN, s->rows, rank, out)
+                          : 0.0;
+    }
+    return seconds + (forward  ? work_s(m, LS_WORK_GEMM_NT, s->rows, ranks, in)
+                      : weight ? work_s(m, LS_WORK_GEMM_TN, ranks, in, s->rows)
+                               : work_s(m, LS_WORK_GEMM_NN, s->rows, in, ranks));
+}
+
 /* The products of a chunk; to *elementwise_s the rest of `times` such chunks. */
 static double head_chunk_s(const subject *s, double rows, double times, double *elementwise_s)
 {
@@ -68,8 +92,9 @@ static double head_chunk_s(const subject *s, double rows, double times, double *
     double product_s = work_s(m, LS_WORK_GEMM_NT, rows, vocab, width);
     *elementwise_s += times * work_s(m, LS_WORK_CROSS_ENTROPY, rows * vocab, vocab, 0);
     if (s->plan->options.training) {
+        const bool is_trained = !s->plan->layout->parameters[s->op->weight].frozen;
         product_s += work_s(m, LS_WORK_GEMM_NN, rows, width, vocab);
-        product_s += work_s(m, LS_WORK_GEMM_TN, vocab, width, rows);
+        product_s += is_trained ? work_s(m, LS_WORK_GEMM_TN, vocab, width, rows) : 0.0;
     }
     return product_s;
 }
@@ -167,6 +192,9 @@ static void add_step(const subject *s, double terms_s[LS_TERM_COUNT])
     switch (s->op->kind) {
     case LS_OP_LINEAR:
         terms_s[LS_TERM_MATMUL] += linear_s(s);
+        return;
+    case LS_OP_ADAPTER:
+        terms_s[LS_TERM_MATMUL] += adapter_s(s);
         return;
     case LS_OP_HEAD_LOSS:
         terms_s[LS_TERM_MATMUL] += head_s(s, &elementwise_s);
@@ -407,7 +435,8 @@ static const char *const op_names[LS_OP_KIND_COUNT] = {[LS_OP_EMBEDDING] = "embe
                                                        [LS_OP_ATTENTION] = "attention",
                                                        [LS_OP_GELU] = "gelu",
                                                        [LS_OP_SWIGLU] = "swiglu",
-                                                       [LS_OP_HEAD_LOSS] = "head and loss"};
+                                                       [LS_OP_HEAD_LOSS] = "head and loss",
+                                                       [LS_OP_ADAPTER] = "adapter"};
 
 /* Explains a term for a later micro-batch: calls and seconds of each kind of op, forward and
  * backward. */

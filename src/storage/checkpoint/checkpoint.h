@@ -270,10 +270,17 @@ LS_MUST_CHECK ls_status ls_checkpoint_repair(ls_arena *arena, const char *path,
  * zeros of the parameter's shape, so that an imported model and the same model before its first
  * step have the same hash. It does not depend on ranks, threads or files.
  *
+ * base: the 64 digits of the digest of what the tensors are an adapter of, which follow the step;
+ * NULL: nothing.
+ *
  * Errors: LS_ERR_INVALID when a name is given twice or a shape is out of range.
  */
 LS_MUST_CHECK ls_status ls_state_hash(const ls_checkpoint_tensor *tensors, size_t tensor_count, uint64_t step,
-                                      char hex_out[LS_SHA256_HEX_BYTES]);
+                                      const char *base, char hex_out[LS_SHA256_HEX_BYTES]);
+
+/* The digest of the base of an adapter (meta.extra: "base_digest"), or NULL if the checkpoint has
+ * none. */
+const char *ls_checkpoint_base_digest(const ls_checkpoint *checkpoint);
 
 /* The same hash from a checkpoint, without loading it: 8 MiB of memory per thread. Checks every
  * block. */

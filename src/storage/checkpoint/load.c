@@ -398,7 +398,11 @@ ls_status ls_checkpoint_state_hash(const ls_checkpoint *checkpoint, char hex_out
     if (status == LS_OK) {
         state_advance(&reader, NULL);
     }
+    const char *base = ls_checkpoint_base_digest(checkpoint);
     ls_sha256_update(&reader.state, &checkpoint->meta.step, sizeof checkpoint->meta.step);
+    if (base) {
+        ls_sha256_update(&reader.state, base, strlen(base));
+    }
     ls_sha256_finish(&reader.state, hex);
     if (status == LS_OK) {
         memcpy(hex_out, hex, sizeof hex);

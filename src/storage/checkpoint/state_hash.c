@@ -67,8 +67,13 @@ static void hash_all(ls_sha256 *hash, const ls_checkpoint_tensor *const *sorted,
     }
 }
 
+const char *ls_checkpoint_base_digest(const ls_checkpoint *checkpoint)
+{
+    return json_string_value(json_object_get(checkpoint->meta.extra, "base_digest"));
+}
+
 ls_status ls_state_hash(const ls_checkpoint_tensor *tensors, size_t tensor_count, uint64_t step,
-                        char hex_out[LS_SHA256_HEX_BYTES])
+                        const char *base, char hex_out[LS_SHA256_HEX_BYTES])
 {
     ls_arena arena = {0};
     const ls_checkpoint_tensor **sorted = NULL;
@@ -80,6 +85,9 @@ ls_status ls_state_hash(const ls_checkpoint_tensor *tensors, size_t tensor_count
         hash_all(&hash, sorted, tensor_count, offsetof(ls_checkpoint_tensor, m));
         hash_all(&hash, sorted, tensor_count, offsetof(ls_checkpoint_tensor, v));
         ls_sha256_update(&hash, &step, sizeof step);
+        if (base) {
+            ls_sha256_update(&hash, base, strlen(base));
+        }
         ls_sha256_finish(&hash, hex_out);
     }
     ls_arena_release(&arena);

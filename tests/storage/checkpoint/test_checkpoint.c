@@ -117,7 +117,7 @@ static void checkpoint_save_cuts_files_and_writes_an_index(void **state)
     fixture_expect(f, 100);
     char on_disk[LS_SHA256_HEX_BYTES], in_memory[LS_SHA256_HEX_BYTES];
     assert_int_equal(ls_checkpoint_state_hash(checkpoint, on_disk), LS_OK);
-    assert_int_equal(ls_state_hash(f->tensors, FIXTURE_TENSORS, 100, in_memory), LS_OK);
+    assert_int_equal(ls_state_hash(f->tensors, FIXTURE_TENSORS, 100, NULL, in_memory), LS_OK);
     assert_string_equal(on_disk, in_memory);
     /* Any reader of safetensors opens the folder. */
     ls_safetensors *file = NULL;
@@ -248,11 +248,11 @@ static void state_hash_is_sha256_of_floats_in_order(void **state)
     bytes[sizeof expected + 1] = 0x01;
     char wanted[LS_SHA256_HEX_BYTES], found[LS_SHA256_HEX_BYTES];
     ls_sha256_hex(bytes, sizeof bytes, wanted);
-    assert_int_equal(ls_state_hash(tensors, 2, 300, found), LS_OK);
+    assert_int_equal(ls_state_hash(tensors, 2, 300, NULL, found), LS_OK);
     assert_string_equal(found, wanted);
     const ls_checkpoint_tensor twice[2] = {tensors[1], tensors[1]};
     found[0] = '?';
-    assert_int_equal(ls_state_hash(twice, 2, 300, found), LS_ERR_INVALID);
+    assert_int_equal(ls_state_hash(twice, 2, 300, NULL, found), LS_ERR_INVALID);
     assert_int_equal(found[0], '?');
 }
 
@@ -263,7 +263,7 @@ static void state_hash_on_disk_equals_memory(void **state)
     ls_checkpoint *checkpoint = open_step(f, 100);
     char on_disk[LS_SHA256_HEX_BYTES], in_memory[LS_SHA256_HEX_BYTES];
     assert_int_equal(ls_checkpoint_state_hash(checkpoint, on_disk), LS_OK);
-    assert_int_equal(ls_state_hash(f->tensors, FIXTURE_TENSORS, 100, in_memory), LS_OK);
+    assert_int_equal(ls_state_hash(f->tensors, FIXTURE_TENSORS, 100, NULL, in_memory), LS_OK);
     assert_string_equal(on_disk, in_memory);
     ls_checkpoint_close(checkpoint);
 
@@ -281,7 +281,7 @@ static void state_hash_on_disk_equals_memory(void **state)
     assert_int_equal(ls_checkpoint_state_hash(checkpoint, on_disk), LS_OK);
     assert_int_equal(ls_checkpoint_load(checkpoint, f->tensors, FIXTURE_TENSORS, NULL), LS_OK);
     assert_true(f->tensors[0].m[7] == 0 && f->tensors[0].v[FIXTURE_LARGE - 1] == 0);
-    assert_int_equal(ls_state_hash(f->tensors, FIXTURE_TENSORS, 100, in_memory), LS_OK);
+    assert_int_equal(ls_state_hash(f->tensors, FIXTURE_TENSORS, 100, NULL, in_memory), LS_OK);
     assert_string_equal(on_disk, in_memory);
     flip_byte(f, 100, "model.safetensors", 5000);
     assert_int_equal(ls_checkpoint_state_hash(checkpoint, on_disk), LS_ERR_DATA);

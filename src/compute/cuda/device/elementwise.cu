@@ -96,6 +96,37 @@ LS_KERNEL fill_bf16(ls_fill_args args)
 }
 LS_KERNEL_EXPORT(fill_bf16)
 
+template <class T> LS_DEVICE void scale(const ls_fill_args &args)
+{
+    constexpr int WIDTH = 16 / sizeof(T);
+    const ls_elementwise_shape &shape = args.shape;
+    for (int k = 0; k < UNITS; k++) {
+        if (unit_of(k) < shape.units) {
+            const place at = place_of(shape, unit_of(k), WIDTH);
+            T *out = (T *)args.out + at.row * args.out_stride + at.col;
+            float x[WIDTH];
+            load_part(out, shape.cols - at.col, shape.aligned, x);
+#pragma unroll
+            for (int j = 0; j < WIDTH; j++) {
+                x[j] *= args.value;
+            }
+            store_part(out, shape.cols - at.col, shape.aligned, x);
+        }
+    }
+}
+
+LS_KERNEL scale_f32(ls_fill_args args)
+{
+    scale<float>(args);
+}
+LS_KERNEL_EXPORT(scale_f32)
+
+LS_KERNEL scale_bf16(ls_fill_args args)
+{
+    scale<bf16>(args);
+}
+LS_KERNEL_EXPORT(scale_bf16)
+
 /* Copies elements of one type. Their bits stay as they are, also those of a NaN. */
 template <class T> LS_DEVICE void copy(const ls_copy_args &args)
 {

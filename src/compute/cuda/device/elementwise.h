@@ -28,6 +28,7 @@ typedef struct ls_add_args {
     int64_t a_stride, b_stride, out_stride;
 } ls_add_args;
 
+/* Of fill, and of scale, which reads `out` too. */
 typedef struct ls_fill_args {
     ls_elementwise_shape shape;
     void *out;

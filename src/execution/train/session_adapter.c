@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A run that trains an adapter: its settings, its base and how it begins. */
+#include "base/assert.h"
+#include "execution/train/session_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* adapter.from decides what an adapter is; a setting that says otherwise is refused. */
+static ls_status take_settings(ls_session *session)
+{
+    ls_run_adapter *run = &session->run.adapter;
+    LS_TRY(ls_adapter_file_open(run->from, &session->adapter));
+    const ls_adapter *from = ls_adapter_file_settings(session->adapter);
+    if (run->rank != 16 && run->rank != from->rank) {
+        return ls_fail(LS_ERR_INVALID,
+                       "adapter.rank is %" PRIu64 ", but the adapter in adapter.from has rank %u; remove the "
+                       "key",
+                       run->rank, from->rank);
+    }
+    run->rank = from->rank;
+    run->alpha = from->alpha;
+    run->rslora = from->rslora;
+    run->targets.items = ls_arena_new(session->arena, const char *, from->target_count);
+    run->targets.count = from->target_count;
+    memcpy(run->targets.items, from->targets, from->target_count * sizeof *from->targets);
+    return LS_OK;
+}
+
+/* Tokens beyond the embeddings would never be trained. */
+static ls_status check_vocab(const ls_session *session)
+{
+    const int64_t vocab = session->config.vocab, base = session->source->config.vocab;
+    if (vocab <= base) {
+        return LS_OK;
+    }
+    return ls_fail(LS_ERR_INVALID,
+                   "the run has a vocabulary of %" PRId64 " ids, but the embeddings of %s have %" PRId64
+                   " rows, and with adapter.kind: lora they are frozen, so that new rows would never be "
+                   "trained; use a tokenizer with at most %" PRId64 " ids, or train the whole model",
+                   vocab, session->run.model.from, base, base);
+}
+
+ls_status ls_session_adapt(ls_session *session)
+{
+    ls_run_adapter *run = &session->run.adapter;
+    LS_ASSERT(session->source);
+    if (session->source->adapter) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model.from names a model with an adapter, %s; to train that adapter on, set "
+                       "model.from to its base and adapter.from to it; to train another one on top, merge it "
+                       "first with 'lockstep export'",
+                       run->from[0] ? run->from : session->run.model.from);
+    }
+    LS_TRY(check_vocab(session));
+    LS_TRY(run->from[0] ? take_settings(session) : LS_OK);
+    char *path = realpath(session->source->path, NULL);
+    session->base_path = ls_arena_strdup(session->arena, path ? path : session->source->path);
+    free(path);
+    const ls_adapter adapter = {.rank = (uint32_t)run->rank,
+                                .alpha = run->alpha,
+                                .rslora = run->rslora,
+                                .dropout = run->dropout,
+                                .targets = run->targets.items,
+                                .target_count = run->targets.count};
+    const ls_base base = ls_base_of_kind(run->base);
+    return ls_layout_build_adapter(session->arena, &session->config, &adapter, &base, &session->layout);
+}
+
+const char *ls_session_base_digest(const ls_session *session)
+{
+    return session->layout.adapter ? session->base_digest : NULL;
+}
+
+ls_status ls_session_load_base(ls_session *session, ls_state *state)
+{
+    char digest[LS_SHA256_HEX_BYTES];
+    if (!session->layout.adapter) {
+        return LS_OK;
+    }
+    LS_ASSERT(session->source);
+    LS_TRY(ls_base_load(session->source, &session->layout, state ? ls_state_host(state)->parameters : NULL,
+                        digest));
+    if (session->base_digest[0] && strcmp(session->base_digest, digest) != 0) {
+        return ls_fail(
+            LS_ERR_DATA,
+            "the base of the adapter, model.from %s, has changed: it has digest %.16s, and the run "
+            "was started on %.16s; restore it, or start over with --fresh",
+            session->run.model.from, digest, session->base_digest);
+    }
+    memcpy(session->base_digest, digest, sizeof digest);
+    return state ? ls_state_from_host(state) : LS_OK;
+}
+
+ls_status ls_session_begin_adapter(ls_session *session, ls_state *state)
+{
+    float *parameters = ls_state_host(state)->parameters;
+    const ls_init_rule rule = {
+        .seed = session->run.train.seed, .std = session->config.init_std, .layers = session->config.layers};
+    if (session->adapter) {
+        LS_TRY(ls_adapter_file_read(session->adapter, &session->layout, parameters));
+    }
+    for (uint32_t i = 0; i < session->layout.trained_count && !session->adapter; i++) {
+        const ls_parameter *p = &session->layout.parameters[i];
+        ls_parameter_init(&session->layout, i, &rule, 0, p->rows * p->cols, parameters);
+    }
+    return ls_session_load_base(session, state);
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The options of a plan: what is allowed, and estimates of workspaces. */
+#include "model/plan_internal.h"
+
+/* ---- workspaces ---- */
+
+static int64_t estimate_norm(const void *context, int64_t n, int64_t cols, int64_t groups)
+{
+    (void)context;
+    const int64_t blocks = n < 64 ? n : 64;
+    return 2 * blocks * (cols / groups);
+}
+
+/* Partial sums alive at once while `pieces` are combined in a binary tree: one per level, and
+ * the piece being computed. */
+static int64_t partial_sums(uint32_t pieces)
+{
+    return pieces > 1 ? 33 - __builtin_clz(pieces - 1) : 0;
+}
+
+static int64_t estimate_linear(int64_t n, int64_t in, int64_t out, uint32_t forward_cut,
+                               uint32_t backward_input_cut)
+{
+    const int64_t forward = partial_sums(forward_cut) * n * out;
+    const int64_t backward = partial_sums(backward_input_cut) * n * in;
+    return forward > backward ? forward : backward;
+}
+
+static int64_t estimate_attention(const void *context, int64_t sequences, int64_t length,
+                                  const ls_model_config *config, int64_t window)
+{
+    (void)context, (void)window;
+    return sequences * length * config->heads;
+}
+
+ls_plan_workspaces ls_plan_workspaces_or_estimates(ls_plan_workspaces given)
+{
+    return (ls_plan_workspaces){
+        .context = given.context,
+        .norm = given.norm ? given.norm : estimate_norm,
+        .linear = given.linear ? given.linear : estimate_linear,
+        .attention = given.attention ? given.attention : estimate_attention,
+    };
+}
+
+/* ---- what is allowed ---- */
+
+static ls_status check_cut(const char *what, int64_t size, uint32_t cut)
+{
+    if (size % cut != 0) {
+        return ls_fail(LS_ERR_INVALID, "plan: train.tensor_cut is %u, but %s, %lld, must be a multiple of it",
+                       cut, what, (long long)size);
+    }
+    return LS_OK;
+}
+
+ls_status ls_plan_check_options(const ls_model_config *config, const ls_plan_options *o)
+{
+    if (o->sequences < 1 || o->sequences > 1 << 20) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: the number of sequences per micro-batch is %lld; it must be 1 to %d",
+                       (long long)o->sequences, 1 << 20);
+    }
+    if (o->length < 1 || o->length > config->context) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: the sequences have %lld tokens, but the model's context allows only 1 to %lld",
+                       (long long)o->length, (long long)config->context);
+    }
+    if (o->training && !o->losses) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: option `training` needs option `losses`, too; set both or neither");
+    }
+    if ((unsigned)o->recompute > LS_RECOMPUTE_FULL) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: recompute is %d; it must be 0 (none), 1 (selective) or 2 (full)",
+                       (int)o->recompute);
+    }
+    if (o->tensor_cut < 1) {
+        return ls_fail(LS_ERR_INVALID, "plan: train.tensor_cut is %u; it must be at least 1", o->tensor_cut);
+    }
+    LS_TRY(check_cut("heads", config->heads, o->tensor_cut));
+    LS_TRY(check_cut("kv_heads", config->kv_heads, o->tensor_cut));
+    return check_cut("ffn", config->ffn, o->tensor_cut);
+}
