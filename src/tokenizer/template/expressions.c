@@ -253,9 +253,8 @@ static ls_jv slice(ls_jinja_state *state, const node *n)
 static ls_jv filter_or_test(ls_jinja_state *state, const node *n, ls_jv self)
 {
     if (!n->builtin) {
-        return ls_jinja_unsupported(state, "there is no %s named '%.*s'",
-                                    n->kind == LS_JINJA_TEST ? "test" : "filter", (int)n->value.bytes,
-                                    n->value.text);
+        ls_jinja_fail_builtin(state, n->value, n->kind == LS_JINJA_TEST);
+        return ls_jv_undefined();
     }
     const ls_jinja_args args = ls_jinja_arguments(state, n->call);
     state->line = n->line;

@@ -479,3 +479,19 @@ const ls_jinja_builtin *ls_jinja_filter_find(const char *name, size_t bytes)
     }
     return NULL;
 }
+
+void ls_jinja_fail_builtin(ls_jinja_state *state, ls_jv name, bool is_test)
+{
+    static const char *const without[] = {"filesizeformat", "pprint",   "random", "striptags",
+                                          "urlize",         "wordwrap", "xmlattr"};
+    const char *kind = is_test ? "test" : "filter";
+    for (size_t i = 0; i < sizeof without / sizeof *without && !is_test; i++) {
+        if (ls_jv_is(name, without[i])) {
+            ls_jinja_unsupported(state, "the filter '%s' is not supported", without[i]);
+        }
+    }
+    if (is_test && (ls_jv_is(name, "filter") || ls_jv_is(name, "test"))) {
+        ls_jinja_unsupported(state, "the test '%.*s' is not supported", (int)name.bytes, name.text);
+    }
+    ls_jinja_refuse(state, "No %s named '%.*s'.", kind, (int)name.bytes, name.text);
+}

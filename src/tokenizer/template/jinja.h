@@ -476,6 +476,8 @@ ls_jv ls_jinja_lines(ls_jinja_state *state, ls_jv text, bool keep_ends);
 
 const ls_jinja_builtin *ls_jinja_filter_find(const char *name, size_t bytes);
 const ls_jinja_builtin *ls_jinja_test_find(const char *name, size_t bytes);
+/* Refuses a filter or test that there is not. */
+void ls_jinja_fail_builtin(ls_jinja_state *state, ls_jv name, bool is_test);
 /* The methods of text. */
 extern const ls_jinja_builtin ls_jinja_text_methods[];
 extern const size_t ls_jinja_text_method_count;

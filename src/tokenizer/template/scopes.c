@@ -18,6 +18,7 @@ typedef struct symbols {
     ls_jinja_state *state;
     struct symbols *outer;
     ls_jinja_frame *frame;
+    bool is_soft;       /* inside an `if`: names of filters are looked up when they are used */
     const char *wanted; /* of a search */
     bool is_found;
 } symbols;
@@ -304,9 +305,24 @@ static void bind_block(symbols *s, node *n)
     bind(&body, n->body);
 }
 
+static void bind_branches(symbols *s, node *n)
+{
+    const bool is_soft = s->is_soft;
+    s->is_soft = true;
+    visit_children(s, n, bind);
+    s->is_soft = is_soft;
+}
+
 static void bind_node(symbols *s, node *n)
 {
+    if ((n->kind == LS_JINJA_FILTER || n->kind == LS_JINJA_TEST) && !n->builtin && !s->is_soft) {
+        ls_jinja_fail_builtin(s->state, n->value, n->kind == LS_JINJA_TEST);
+    }
     switch (n->kind) {
+    case LS_JINJA_IF:
+    case LS_JINJA_CONDITION:
+        bind_branches(s, n);
+        break;
     case LS_JINJA_NAME:
         if (!find(s, n->value, &n->hops, &n->slot)) {
             ls_jinja_fail(s->state, LS_ERR_UNSUPPORTED, "the variable '%.*s' can't be used here",

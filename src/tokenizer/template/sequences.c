@@ -84,9 +84,7 @@ static void name_builtin(ls_jinja_state *state, selection *s, const ls_jinja_arg
         s->builtin = (s->is_map ? ls_jinja_filter_find : ls_jinja_test_find)(name.text, name.bytes);
     }
     if (!s->builtin) {
-        ls_jinja_unsupported(state, "there is no %s named '%.*s'", s->is_map ? "filter" : "test",
-                             (int)(name.kind == LS_JV_STRING ? name.bytes : 1),
-                             name.kind == LS_JV_STRING ? name.text : "?");
+        ls_jinja_fail_builtin(state, ls_jv_string(state, name), !s->is_map);
     }
     s->args = (ls_jinja_args){.positional = args->positional + from + 1,
                               .count = args->count - from - 1,
@@ -95,11 +93,7 @@ static void name_builtin(ls_jinja_state *state, selection *s, const ls_jinja_arg
 
 static ls_jv selecting(ls_jinja_state *state, ls_jv self, selection *s)
 {
-    ls_jinja_iterator *source = ls_jv_iterate(state, self);
-    if (!source) {
-        return ls_jv_undefined();
-    }
-    const ls_jv v = ls_jv_iterator(state, (ls_jv){.kind = LS_JV_ITERATOR, .iterator = source});
+    const ls_jv v = ls_jv_iterator(state, self);
     v.iterator->each = select_each;
     v.iterator->context = s;
     return v;
@@ -256,7 +250,7 @@ LS_JINJA_BUILTIN(filter_items_of)
 {
     LS_JINJA_UNUSED();
     if (self.kind != LS_JV_DICT && self.kind != LS_JV_UNDEFINED) {
-        return ls_jinja_refuse(state, "Can only get item pairs from a mapping.");
+        return ls_jv_iterator(state, ls_jv_int(0)); /* refused when it is asked for a value */
     }
     const ls_jv items = {.kind = LS_JV_VIEW, .bytes = LS_JV_ITEMS, .dict = self.dict};
     return self.kind == LS_JV_DICT ? ls_jv_iterator(state, items) : empty_iterator(state);

@@ -166,20 +166,21 @@ static void run_loop(ls_jinja_state *state, const node *n, ls_jv iterable, size_
         return;
     }
     ls_jinja_env *env = enter_frame(state, &n->scope->frame);
-    bool is_empty = true;
+    /* As in Jinja2, `else` runs unless the body came to its end once: not after break or continue. */
+    bool is_ended = false;
     while (!state->failed && state->leaving != LS_JINJA_BREAK && loop_next(state, loop)) {
-        is_empty = false;
         state->leaving = 0;
         ls_jinja_assign(state, n->a, loop->current);
         env->slots[n->scope->loop_slot] = (ls_jv){.kind = LS_JV_LOOP, .loop = loop};
         load_frame(state, &n->scope->frame, env);
         ls_jinja_execute(state, n->body);
+        is_ended = is_ended || !state->leaving;
     }
     /* What the body left in its variables ends with it. */
     memset(env->slots, 0, n->scope->frame.count * sizeof(ls_jv));
     state->leaving = 0;
     state->env = outer;
-    if (is_empty && n->c && !state->failed) {
+    if (!is_ended && n->c && !state->failed) {
         enter_frame(state, &n->scope->else_frame);
         ls_jinja_execute(state, n->c);
         state->env = outer;

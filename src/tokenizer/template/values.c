@@ -605,6 +605,9 @@ static bool next_item(ls_jinja_state *state, ls_jinja_iterator *iterator, ls_jv 
     if (source.kind == LS_JV_STRING) {
         return next_character(iterator, value_out);
     }
+    if (!ls_jv_is_iterable(source)) {
+        ls_jinja_refuse(state, "'%s' object is not iterable", ls_jv_type(source));
+    }
     if (!ls_jv_length(state, source, &length) || at >= length) {
         return false;
     }

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+/* template: renders a chat template. */
+#include "base/file.h"
+#include "cli/command.h"
+#include "execution/train/model_file.h"
+#include "tokenizer/template/chat_template.h"
+#include "tokenizer/template/template_source.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { INPUT_BYTES_MAX = 256 << 20 };
+
+typedef struct template_settings {
+    const char *input, *name;
+} template_settings;
+
+/* ---- the template ---- */
+
+/* The files of a checkpoint or run directory. */
+static ls_status find_in_model(ls_arena *arena, const char *path, const char *name,
+                               ls_template_source *source)
+{
+    ls_model_file *model = NULL;
+    ls_hf_file *files = NULL;
+    size_t count = 0;
+    LS_TRY(ls_model_file_open(path, &model));
+    const ls_status status = ls_model_file_carried(model, arena, &files, &count);
+    ls_template_files found = {.where = ls_arena_strdup(arena, model->path)};
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(files[i].name, "chat_template.jinja") == 0) {
+            found.jinja = files[i].data;
+            found.jinja_bytes = files[i].bytes;
+        } else if (strcmp(files[i].name, "tokenizer_config.json") == 0) {
+            found.config = files[i].data;
+            found.config_bytes = files[i].bytes;
+        }
+    }
+    ls_model_file_close(model);
+    return status == LS_OK ? ls_template_source_pick(arena, &found, name, source) : status;
+}
+
+static ls_status find_source(const ls_invocation *invocation, ls_template_source *source)
+{
+    const template_settings *settings = invocation->settings;
+    const char *path = invocation->words[0], *name = settings->name[0] ? settings->name : NULL;
+    const char *jinja = ls_path_join(invocation->arena, path, "chat_template.jinja");
+    const char *config = ls_path_join(invocation->arena, path, "tokenizer_config.json");
+    if (ls_path_is_dir(path) && !ls_path_exists(jinja) && !ls_path_exists(config)) {
+        LS_TRY(find_in_model(invocation->arena, path, name, source));
+    } else {
+        LS_TRY(ls_template_source_find(invocation->arena, path, name, source));
+    }
+    if (source->text) {
+        return LS_OK;
+    }
+    json_decref(source->tokens);
+    return ls_fail(
+        LS_ERR_DATA,
+        "%s has no chat template: a chat_template.jinja, or a tokenizer_config.json with chat_template "
+        "(with --name if it is a list without the name default)",
+        path);
+}
+
+/* ---- the input ---- */
+
+static ls_status read_input(const ls_invocation *invocation, json_t **input_out)
+{
+    const char *path = ((const template_settings *)invocation->settings)->input;
+    if (strcmp(path, "-") != 0) {
+        return ls_json_load(path, INPUT_BYTES_MAX, input_out);
+    }
+    ls_text text = {0};
+    char block[65536];
+    size_t got;
+    while (text.bytes <= INPUT_BYTES_MAX && (got = fread(block, 1, sizeof block, stdin)) > 0) {
+        ls_text_append_bytes(&text, block, got);
+    }
+    const ls_status status =
+        text.bytes > INPUT_BYTES_MAX
+            ? ls_fail(LS_ERR_DATA, "standard input is longer than 256 MiB")
+            : ls_json_parse(ls_text_string(&text), text.bytes, "standard input", input_out);
+    ls_text_release(&text);
+    return status;
+}
+
+static ls_status render(const ls_template_source *source, json_t *input)
+{
+    ls_chat_template *template = NULL;
+    ls_text text = {0};
+    if (!json_is_object(input)) {
+        return ls_fail(LS_ERR_DATA, "the input must be one JSON object with messages, not a list or a value");
+    }
+    json_object_update_missing(input, source->tokens);
+    LS_TRY(ls_chat_template_open(source->text, source->bytes, source->where, &template));
+    const ls_status status = ls_chat_template_render(template, input, &text);
+    if (status == LS_OK) {
+        fwrite(ls_text_string(&text), 1, text.bytes, stdout);
+    }
+    ls_text_release(&text);
+    ls_chat_template_close(template);
+    return status;
+}
+
+static ls_status run_template(const ls_invocation *invocation)
+{
+    ls_template_source source = {0};
+    json_t *input = NULL;
+    if (!((const template_settings *)invocation->settings)->input[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "--input is missing: name a JSON file with messages, or - for standard input");
+    }
+    LS_TRY(find_source(invocation, &source));
+    ls_status status = read_input(invocation, &input);
+    if (status == LS_OK) {
+        status = render(&source, input);
+    }
+    json_decref(input);
+    json_decref(source.tokens);
+    return status;
+}
+
+static const ls_option template_options[] = {
+    {.key = "input",
+     .type = LS_OPTION_STRING,
+     .offset = offsetof(template_settings, input),
+     .default_text = "\"\"",
+     .value_name = "FILE",
+     .help = "JSON file with one object: messages and, where the template reads them, tools, "
+             "add_generation_prompt, bos_token, eos_token and others; - for standard input"},
+    {.key = "name",
+     .type = LS_OPTION_STRING,
+     .offset = offsetof(template_settings, name),
+     .default_text = "\"\"",
+     .help = "the template of this name, for a model that has several; otherwise the one called default"},
+};
+static const ls_option_table template_table = LS_OPTIONS(template_options);
+
+const ls_command ls_command_template = {
+    .name = "template",
+    .words = "FILE|DIR",
+    .summary = "render a chat template",
+    .details = "Prints the text that a model sees for a conversation, and nothing else. FILE is a\n"
+               "template (.jinja) or a tokenizer_config.json; DIR is a Hugging Face directory, a\n"
+               "checkpoint or a run directory. The special tokens of a DIR are added to the input\n"
+               "unless it has its own. template_date in the input (\"2026-01-15\") is the day that\n"
+               "templates with a date see; without it, that is today.\n"
+               "\n"
+               "The exit code is 3, with the template's own message, when the template refuses the\n"
+               "conversation.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep template models/mine --input conversation.json\n"
+               "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' |\n"
+               "    lockstep template chat_template.jinja --input -",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &template_table,
+    .settings_bytes = sizeof(template_settings),
+    .run = run_template,
+};
