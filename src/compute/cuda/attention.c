@@ -80,11 +80,12 @@ static bool are_fast(const ls_tensor *const *tensors, int count)
     return true;
 }
 
-/* Whether the kernels for capability 9.0 take these tensors. */
+/* Whether the kernels for capability 9.0 take these tensors. They know no records: their sums
+ * would depend on tiles in which nothing is visible. */
 static bool sm90_takes(const ls_queue_cuda *queue, const ls_attention *a, const ls_tensor *const *tensors,
                        int count)
 {
-    bool takes = ls_cuda_attention_sm90_takes(queue, a, tensors[0]->dtype);
+    bool takes = !a->first && ls_cuda_attention_sm90_takes(queue, a, tensors[0]->dtype);
     for (int i = 0; i < count; i++) {
         takes = takes && ls_cuda_attention_sm90_takes_view(tensors[i]);
     }
@@ -114,6 +115,7 @@ static ls_attention_args args_of(const ls_attention *a, const ls_tensor *q, cons
         .reach = a->window > 0
                      ? (int32_t)(a->window < LS_ATTENTION_NO_WINDOW ? a->window : LS_ATTENTION_NO_WINDOW)
                      : LS_ATTENTION_NO_WINDOW,
+        .first = a->first,
         .scale = a->scale,
     };
 }
@@ -150,20 +152,11 @@ static ls_status forward_launch(ls_queue_cuda *queue, const ls_attention *a, boo
     return ls_cuda_launch(queue, (ls_cuda_kernel){"attention", tiling->forward}, grid, arguments);
 }
 
-static ls_status refuse_records(const ls_attention *a)
-{
-    return a->first ? ls_fail(LS_ERR_UNSUPPORTED,
-                              "attention within records has no kernel for a GPU yet: set train.device: cpu "
-                              "and train.precision: fp32")
-                    : LS_OK;
-}
-
 ls_status ls_cuda_attention_forward(ls_queue *queue, const ls_attention *a, const ls_tensor *q,
                                     const ls_tensor *k, const ls_tensor *v, const ls_tensor *out,
                                     const ls_tensor *lse)
 {
     const ls_tensor *tensors[] = {q, k, v, out};
-    LS_TRY(refuse_records(a));
     if (sm90_takes(ls_cuda_of(queue), a, tensors, 4)) {
         return ls_cuda_attention_forward_sm90(queue, a, q, k, v, out, lse);
     }

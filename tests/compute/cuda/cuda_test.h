@@ -280,4 +280,15 @@ static inline void *cuda_shared(size_t bytes)
     return memory;
 }
 
+/* Shared memory with the first tokens of records of `longest` tokens, in sequences of `length`.
+ * longest 0: NULL. */
+static inline int32_t *cuda_records(int64_t rows, int64_t length, int64_t longest)
+{
+    int32_t *first = longest > 0 ? cuda_shared((size_t)rows * sizeof *first) : NULL;
+    for (int64_t r = 0; r < rows && first; r++) {
+        first[r] = (int32_t)(r % length / longest * longest);
+    }
+    return first;
+}
+
 #endif

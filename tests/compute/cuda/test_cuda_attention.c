@@ -75,7 +75,8 @@ static void row64(attention_case *c, int64_t r, int64_t h)
 {
     const ls_attention *a = &c->shape;
     const int64_t d = a->head_dim, cols = c->qkv.t.cols, i = r % a->length, base = r - i;
-    const int64_t first = a->window > 0 && i - a->window + 1 > 0 ? i - a->window + 1 : 0;
+    const int64_t reached = a->window > 0 && i - a->window + 1 > 0 ? i - a->window + 1 : 0;
+    const int64_t first = a->first && a->first[r] > reached ? a->first[r] : reached;
     const int64_t key = (a->heads + h / (a->heads / a->kv_heads)) * d, value = key + a->kv_heads * d;
     const double *x = c->qkv.x, *q = x + r * cols + h * d, *dout = c->dout.x + (r * a->heads + h) * d;
     double *out = c->out64 + (r * a->heads + h) * d, *dx = c->dqkv64, p[1024], top = -INFINITY, sum = 0.0;
@@ -220,6 +221,114 @@ static void attention_f32_matches_float64(void **state)
     check_case(shape_of(3, 21, 2, 1, 6, 0), LS_F32, 1);
 }
 
+/* ---- records ---- */
+
+/* Cuts every sequence into records of 1 to `longest` tokens. */
+static void cut_records(const ls_attention *a, int64_t longest, int32_t *first)
+{
+    for (int64_t r = 0, end = 0; r < a->sequences * a->length; r++) {
+        const int64_t token = r % a->length;
+        const bool begins = token == 0 || token == end;
+        end = begins ? token + cuda_between((uint64_t)longest, (uint64_t)r, 1, longest) : end;
+        first[r] = begins ? (int32_t)token : first[r - 1];
+    }
+}
+
+static int64_t record_end(const ls_attention *a, int64_t row)
+{
+    int64_t end = row + 1;
+    while (end % a->length != 0 && a->first[end] == a->first[row]) {
+        end++;
+    }
+    return end;
+}
+
+static void expect_same_rows(const cuda_matrix *x, const cuda_matrix *y, int64_t begin, int64_t end,
+                             const char *what)
+{
+    const size_t bytes = (size_t)((end - begin) * x->t.cols) * sizeof *x->x;
+    if (memcmp(x->x + begin * x->t.cols, y->x + begin * x->t.cols, bytes) != 0) {
+        fail_msg("%s of rows %d to %d depend on other records", what, (int)begin, (int)end - 1);
+    }
+}
+
+static void run_and_read(attention_case *c)
+{
+    run_forward(c);
+    run_backward(c);
+    cuda_matrix_read(&c->out);
+    cuda_matrix_read(&c->lse);
+    cuda_matrix_read(&c->dqkv);
+}
+
+/* The rows [begin, end), a record, have the same bits when all other tokens are others, and all of
+ * those before or after it are one record. */
+static void check_alone(const attention_case *packed, int64_t gap, int64_t begin, int64_t end)
+{
+    const ls_attention *a = &packed->shape;
+    const int64_t n = a->sequences * a->length, cols = packed->qkv.t.cols, wide = packed->dout.t.cols;
+    const int64_t sequence = begin / a->length * a->length;
+    ls_attention shape = *a;
+    int32_t *first = cuda_shared((size_t)n * sizeof *first);
+    for (int64_t r = 0; r < n; r++) {
+        const int32_t after = (int32_t)(end - sequence);
+        first[r] = r >= begin && r < end                            ? a->first[r]
+                   : r >= end && r / a->length == begin / a->length ? after
+                                                                    : 0;
+    }
+    shape.first = first;
+    attention_case c = case_make(shape, packed->dtype, gap);
+    for (int64_t r = 0; r < n; r++) {
+        const double sign = r >= begin && r < end ? 1.0 : -0.5;
+        for (int64_t i = 0; i < cols; i++) {
+            c.qkv.x[r * cols + i] = cuda_rounded(c.dtype, sign * c.qkv.x[r * cols + i]);
+        }
+        for (int64_t i = 0; i < wide; i++) {
+            c.dout.x[r * wide + i] = cuda_rounded(c.dtype, sign * c.dout.x[r * wide + i]);
+        }
+    }
+    cuda_matrix_write(&c.qkv);
+    cuda_matrix_write(&c.dout);
+    run_and_read(&c);
+    expect_same_rows(&packed->out, &c.out, begin, end, "outputs");
+    expect_same_rows(&packed->lse, &c.lse, begin, end, "lse");
+    expect_same_rows(&packed->dqkv, &c.dqkv, begin, end, "gradients");
+    case_release(&c);
+    ls_shared_free(cuda_queue(), first, (size_t)n * sizeof *first);
+}
+
+static void check_records(ls_attention shape, int64_t longest, ls_dtype dtype, int64_t gap)
+{
+    const int64_t n = shape.sequences * shape.length;
+    int32_t *first = cuda_shared((size_t)n * sizeof *first);
+    cut_records(&shape, longest, first);
+    assert_true(ls_first_is_valid(first, n, shape.length));
+    shape.first = first;
+    check_case(shape, dtype, gap);
+    attention_case c = case_make(shape, dtype, gap);
+    run_and_read(&c);
+    for (int64_t row = 0, records = 0; row < n; row = record_end(&shape, row), records++) {
+        if (records % 4 == 1) {
+            check_alone(&c, gap, row, record_end(&shape, row));
+        }
+    }
+    case_release(&c);
+    ls_shared_free(cuda_queue(), first, (size_t)n * sizeof *first);
+}
+
+static void attention_keeps_records_apart(void **state)
+{
+    (void)state;
+    check_records(shape_of(2, 200, 2, 1, 64, 0), 90, LS_BF16, 0);
+    check_records(shape_of(1, 300, 1, 1, 64, 40), 150, LS_BF16, 8);
+    check_records(shape_of(1, 77, 4, 2, 96, 0), 20, LS_BF16, 0);
+    check_records(shape_of(1, 150, 2, 2, 128, 0), 70, LS_BF16, 0);
+    check_records(shape_of(1, 140, 1, 1, 256, 0), 65, LS_BF16, 0);
+    check_records(shape_of(2, 135, 2, 1, 80, 0), 64, LS_BF16, 0);
+    check_records(shape_of(2, 150, 2, 1, 64, 0), 75, LS_F32, 0);
+    check_records(shape_of(1, 70, 1, 1, 6, 9), 3, LS_F32, 1);
+}
+
 /* The newest n positions of the only sequence of c. */
 static void run_decode(attention_case *c, int64_t n)
 {
@@ -281,6 +390,7 @@ int main(void)
         cmocka_unit_test(attention_bf16_best_kernels_match_float64),
         cmocka_unit_test(attention_bf16_plain_matches_float64),
         cmocka_unit_test(attention_f32_matches_float64),
+        cmocka_unit_test(attention_keeps_records_apart),
         cmocka_unit_test(attention_decode_matches_float64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

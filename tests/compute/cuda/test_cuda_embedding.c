@@ -12,7 +12,14 @@ typedef struct embedding_case {
     int64_t hot;
     ls_dtype dtype;
     bool positions;
+    int64_t record; /* tokens of a record; 0: no records */
 } embedding_case;
+
+static int64_t position_of(const embedding_case *c, int64_t row)
+{
+    const int64_t token = row % c->sequence;
+    return c->first_position + (c->record > 0 ? token % c->record : token);
+}
 
 static size_t token_bytes(const embedding_case *c)
 {
@@ -40,20 +47,23 @@ static void forward_is_exact(const embedding_case *c)
     cuda_matrix out = cuda_matrix_make(c->dtype, c->rows, c->cols, c->gap, 5, 0.0);
     double *wanted = cuda_doubles(c->rows * c->cols);
     for (int64_t i = 0; i < c->rows * c->cols; i++) {
-        const int64_t r = i / c->cols, col = i % c->cols, at = c->first_position + r % c->sequence;
+        const int64_t r = i / c->cols, col = i % c->cols, at = position_of(c, r);
         const float from = (float)table.x[tokens[r] * c->cols + col];
         const float position = (float)positions.x[at * c->cols + col];
         wanted[i] = c->positions ? cuda_rounded(c->dtype, from + position) : (double)from;
     }
     const ls_tensor none = {.dtype = c->dtype};
-    CUDA_OK(ls_embedding_forward(cuda_queue(), tokens, &table.t, c->positions ? &positions.t : &none,
-                                 &(ls_positions){.length = c->sequence, .past = c->first_position}, &out.t));
+    int32_t *first = cuda_records(c->rows, c->sequence, c->record);
+    CUDA_OK(ls_embedding_forward(
+        cuda_queue(), tokens, &table.t, c->positions ? &positions.t : &none,
+        &(ls_positions){.length = c->sequence, .past = c->first_position, .first = first}, &out.t));
     cuda_matrix_check(&out, wanted, 0.0, "embedding");
     cuda_matrix_free(&table);
     cuda_matrix_free(&positions);
     cuda_matrix_free(&out);
     free(wanted);
     ls_shared_free(cuda_queue(), tokens, token_bytes(c));
+    ls_shared_free(cuda_queue(), first, token_bytes(c));
 }
 
 static void embedding_forward_is_exact(void **state)
@@ -62,7 +72,7 @@ static void embedding_forward_is_exact(void **state)
     const embedding_case cases[] = {
         {37, 50, 40, 0, 10, 3, 20, LS_F32, true},    {37, 50, 40, 8, 10, 0, 20, LS_BF16, true},
         {1, 5, 3, 0, 1, 7, 0, LS_F32, false},        {130, 20, 129, 2, 50, 2, 0, LS_BF16, true},
-        {64, 300, 776, 0, 64, 0, 0, LS_BF16, false},
+        {64, 300, 776, 0, 64, 0, 0, LS_BF16, false}, {90, 20, 33, 1, 30, 0, 2, LS_F32, true, 7},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         forward_is_exact(&cases[i]);
@@ -71,7 +81,7 @@ static void embedding_forward_is_exact(void **state)
 
 typedef struct backward_call {
     const embedding_case *c;
-    const int32_t *tokens;
+    const int32_t *tokens, *first;
     cuda_matrix dout, dtable, dpositions;
 } backward_call;
 
@@ -80,15 +90,16 @@ static void run_backward(void *context)
     const backward_call *call = context;
     const ls_tensor none = {.dtype = LS_F32};
     CUDA_OK(ls_embedding_backward(cuda_queue(), call->tokens, &call->dout.t,
-                                  &(ls_positions){.length = call->c->sequence}, &call->dtable.t,
-                                  call->c->positions ? &call->dpositions.t : &none));
+                                  &(ls_positions){.length = call->c->sequence, .first = call->first},
+                                  &call->dtable.t, call->c->positions ? &call->dpositions.t : &none));
 }
 
 static void backward_is_close(const embedding_case *c)
 {
-    int32_t *tokens = random_tokens(c);
+    int32_t *tokens = random_tokens(c), *first = cuda_records(c->rows, c->sequence, c->record);
     backward_call call = {.c = c,
                           .tokens = tokens,
+                          .first = first,
                           .dout = cuda_matrix_make(c->dtype, c->rows, c->cols, c->gap, 6, 1.0),
                           .dtable = cuda_matrix_make(LS_F32, c->vocab, c->cols, c->gap, 7, 1.0),
                           .dpositions = cuda_matrix_make(LS_F32, c->sequence + 1, c->cols, c->gap, 8, 1.0)};
@@ -99,7 +110,7 @@ static void backward_is_close(const embedding_case *c)
     for (int64_t i = 0; i < c->rows * c->cols; i++) {
         const int64_t r = i / c->cols, col = i % c->cols;
         table[tokens[r] * c->cols + col] += call.dout.x[i];
-        positions[r % c->sequence * c->cols + col] += c->positions ? call.dout.x[i] : 0.0;
+        positions[position_of(c, r) * c->cols + col] += c->positions ? call.dout.x[i] : 0.0;
     }
     cuda_matrix *const outputs[] = {&call.dtable, &call.dpositions};
     cuda_same_bits(run_backward, &call, outputs, 2);
@@ -111,6 +122,7 @@ static void backward_is_close(const embedding_case *c)
     cuda_matrix_free(&call.dtable);
     cuda_matrix_free(&call.dpositions);
     ls_shared_free(cuda_queue(), tokens, token_bytes(c));
+    ls_shared_free(cuda_queue(), first, token_bytes(c));
 }
 
 static void embedding_backward_is_close_and_repeats(void **state)
@@ -126,6 +138,8 @@ static void embedding_backward_is_close_and_repeats(void **state)
         {40, 9, 1300, 4, 20, 0, 50, LS_BF16, true},
         {700, 13, 5, 0, 700, 0, 0, LS_BF16, true},
         {1030, 270000, 1, 0, 1030, 0, 5, LS_F32, false},
+        {600, 50, 40, 0, 200, 0, 0, LS_F32, true, 33},
+        {2048, 40, 24, 8, 1024, 0, 60, LS_BF16, true, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         backward_is_close(&cases[i]);

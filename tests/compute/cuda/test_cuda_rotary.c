@@ -6,6 +6,7 @@
 typedef struct rotary_case {
     int64_t heads, head_dim, positions_per_sequence, first_position;
     bool backward;
+    int32_t *first; /* NULL: no records */
     cuda_matrix buffer, cosine, sine;
     /* Columns of the buffer. */
     ls_tensor x;
@@ -14,9 +15,10 @@ typedef struct rotary_case {
 static void run(void *context)
 {
     rotary_case *c = context;
-    CUDA_OK(ls_rotary_apply(cuda_queue(), &c->x, c->heads, c->head_dim,
-                            &(ls_positions){.length = c->positions_per_sequence, .past = c->first_position},
-                            &c->cosine.t, &c->sine.t, c->backward));
+    CUDA_OK(ls_rotary_apply(
+        cuda_queue(), &c->x, c->heads, c->head_dim,
+        &(ls_positions){.length = c->positions_per_sequence, .past = c->first_position, .first = c->first},
+        &c->cosine.t, &c->sine.t, c->backward));
 }
 
 /* Tables of angles as a model has them. */
@@ -39,7 +41,8 @@ static void reference(const rotary_case *c, int64_t first, double *buffer)
 {
     const int64_t half = c->head_dim / 2, cols = c->buffer.t.cols;
     for (int64_t r = 0; r < c->buffer.t.rows; r++) {
-        const int64_t position = c->first_position + r % c->positions_per_sequence;
+        const int64_t position =
+            c->first_position + r % c->positions_per_sequence - (c->first ? c->first[r] : 0);
         for (int64_t k = 0; k < c->heads * half; k++) {
             double *x = buffer + r * cols + first + k / half * c->head_dim + k % half;
             const double cosine = c->cosine.x[position * half + k % half];
@@ -61,6 +64,10 @@ static void check(uint64_t seed, ls_dtype dtype)
                      .positions_per_sequence = cuda_between(seed, 3, 1, rows),
                      .first_position = cuda_between(seed, 4, 0, 5),
                      .backward = cuda_between(seed, 5, 0, 1)};
+    if (seed % 4 == 3) {
+        c.first_position = 0;
+        c.first = cuda_records(rows, c.positions_per_sequence, 3);
+    }
     const int64_t width = c.heads * c.head_dim, positions = c.first_position + c.positions_per_sequence;
     c.buffer = cuda_matrix_make(dtype, rows, before + width + after, is_odd ? 1 : 0, seed + 100, 2.0);
     c.x = ls_tensor_columns(c.buffer.t, before, width);
@@ -82,6 +89,7 @@ static void check(uint64_t seed, ls_dtype dtype)
     }
     free(wanted);
     free(old);
+    ls_shared_free(cuda_queue(), c.first, (size_t)rows * sizeof *c.first);
     cuda_matrix_free(&c.buffer);
     cuda_matrix_free(&c.cosine);
     cuda_matrix_free(&c.sine);

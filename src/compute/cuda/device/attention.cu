@@ -7,6 +7,7 @@
  * far relative to the largest score so far. While scores are computed the values arrive, and while
  * values are summed the next keys do.
  */
+#include "compute/cuda/device/attention_records.h"
 #include "compute/cuda/device/attention_tile.h"
 
 enum { KEYS = 64 };
@@ -21,6 +22,21 @@ template <int M> LS_DEVICE void mask(float (&s)[M][KEYS / 8][4], int row, int co
         const int distance = row + m * 16 + e / 2 * 8 - (col + j * 8 + e % 2);
         if (distance < 0 || distance >= reach) {
             s[m][j][e] = -INFINITY;
+        }
+    }
+}
+
+/* The same for keys before a query's record. query: this lane's first. */
+template <int M>
+LS_DEVICE void mask_records(float (&s)[M][KEYS / 8][4], const ls_attention_args &a, int query, int col)
+{
+#pragma unroll
+    for (int i = 0; i < 2 * M; i++) {
+        const int begin = record_begin(a, blockIdx.z, query + i * 8) - col;
+#pragma unroll
+        for (int k = 0; k < KEYS / 4; k++) {
+            float &score = s[i / 2][k / 2][i % 2 * 2 + k % 2];
+            score = k / 2 * 8 + k % 2 < begin ? -INFINITY : score;
         }
     }
 }
@@ -102,7 +118,7 @@ template <int D, int QUERIES, int M, bool HELD> LS_DEVICE void forward(const ls_
     const bf16 *v = (const bf16 *)a.v + (int64_t)sequence * a.keys * a.v_stride + kv_head * D;
 
     const int position = a.past + first, last = a.past + min(first + QUERIES, a.length) - 1;
-    int key = max(0, position - a.reach + 1) / KEYS * KEYS;
+    int key = max(record_begin(a, sequence, first), position - a.reach + 1) / KEYS * KEYS;
     tile_load<D, QUERIES, THREADS>(q_tile, q, a.q_stride, a.length - first);
     tile_load<D, KEYS, THREADS>(k_tile, k + key * a.k_stride, a.k_stride, a.keys - key);
     cp_async_commit();
@@ -140,6 +156,9 @@ template <int D, int QUERIES, int M, bool HELD> LS_DEVICE void forward(const ls_
         if (sees) {
             if (key + KEYS - 1 > low || key <= high - a.reach) {
                 mask<M>(s, low + lane / 4, key + lane % 4 * 2, a.reach);
+            }
+            if (key < record_begin(a, sequence, high)) {
+                mask_records<M>(s, a, low + lane / 4, key + lane % 4 * 2);
             }
             softmax_step<D, M>(s, out, top, sum, a.scale * LOG2_E);
             product_of_strip<D, D, M, KEYS>(out, s, lane_of_left<D>(v_tile));

@@ -26,6 +26,8 @@ typedef struct ls_attention_args {
     /* A query attends to this many positions, itself included. No window:
      * LS_ATTENTION_NO_WINDOW. */
     int32_t reach;
+    /* Per query of all sequences, the first key of its record; NULL: no records. */
+    const int32_t *first;
     float scale;
 } ls_attention_args;
 

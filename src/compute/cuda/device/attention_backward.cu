@@ -9,6 +9,7 @@
  * transposed; attention_queries goes through the keys of each tile of queries. That is 7 products
  * where 5 would do, but no block waits for or adds to another, so the order of every sum is fixed.
  */
+#include "compute/cuda/device/attention_records.h"
 #include "compute/cuda/device/attention_tile.h"
 
 /* Queries, or keys, that arrive in shared memory at a time. */
@@ -38,6 +39,7 @@ template <int KEYS, int PARTS, int STAGE> LS_DEVICE key_block key_block_of(const
     block.sequence = blockIdx.z;
     block.begin = block.first / STAGE * STAGE;
     block.end = min(a.length, block.first + KEYS - 1 + a.reach);
+    block.end = min(block.end, record_end(a, block.sequence, block.first + KEYS - 1));
     return block;
 }
 
@@ -72,6 +74,25 @@ template <bool KEY_ROWS, int M> LS_DEVICE void mask(float (&s)[M][STEP / 8][4], 
         const int far = distance + (KEY_ROWS ? col - row : row - col);
         if (far < 0 || far >= reach) {
             s[m][j][e] = -INFINITY;
+        }
+    }
+}
+
+/* The same for keys before a query's record. key, query: this lane's first. */
+template <bool KEY_ROWS, int M>
+LS_DEVICE void mask_records(float (&s)[M][STEP / 8][4], const ls_attention_args &a, int sequence, int key,
+                            int query)
+{
+#pragma unroll
+    for (int i = 0; i < (KEY_ROWS ? STEP / 4 : 2 * M); i++) {
+        const int begin = record_begin(a, sequence, query + (KEY_ROWS ? i / 2 * 8 + i % 2 : i * 8)) - key;
+#pragma unroll
+        for (int k = 0; k < (KEY_ROWS ? 2 * M : STEP / 4); k++) {
+            const int m = (KEY_ROWS ? k : i) / 2, j = (KEY_ROWS ? i : k) / 2;
+            const int e = KEY_ROWS ? k % 2 * 2 + i % 2 : i % 2 * 2 + k % 2;
+            if ((KEY_ROWS ? k * 8 : j * 8 + k % 2) < begin) {
+                s[m][j][e] = -INFINITY;
+            }
         }
     }
 }
@@ -155,7 +176,8 @@ template <int D, int KEYS, int M, int COLS> LS_DEVICE void keys_backward(const l
 #pragma unroll 1
         for (int step = 0; step < STAGE; step += STEP) {
             const int from = this_query + step, to = from + STEP - 1;
-            if (to < low || from - high >= a.reach || from >= a.length) {
+            if (to < low || from - high >= a.reach || from >= a.length ||
+                record_begin(a, block.sequence, from) > high) {
                 continue;
             }
             const bf16 *q_tile = stages + (odd * 2 * STAGE + step) * STRIDE,
@@ -164,6 +186,9 @@ template <int D, int KEYS, int M, int COLS> LS_DEVICE void keys_backward(const l
             product_of_rows<D, M, STEP, false>(p, keys, lane_of_right<D>(q_tile));
             if (from < high || to - low >= a.reach) {
                 mask<true, M>(p, from + lane % 4 * 2 - low - lane / 4, a.reach);
+            }
+            if (record_begin(a, block.sequence, to) > low) {
+                mask_records<true, M>(p, a, block.sequence, low + lane / 4, from + lane % 4 * 2);
             }
             probabilities_of_keys<M>(p, lse2, a.scale * LOG2_E);
             product_of_strip<D, COLS, M, STEP>(dv, p, lane_of_left<D>(dout_tile) + block.part * COLS);
@@ -200,7 +225,7 @@ LS_DEVICE void queries_backward(const ls_attention_gradient_args &g)
     const bf16 *k = (const bf16 *)a.k + (int64_t)sequence * a.length * a.k_stride + kv_head * D;
     const bf16 *v = (const bf16 *)a.v + (int64_t)sequence * a.length * a.v_stride + kv_head * D;
     const int rows = a.length - first, last = min(first + QUERIES, a.length) - 1;
-    int key = max(0, first - a.reach + 1) / STAGE * STAGE;
+    int key = max(record_begin(a, sequence, first), first - a.reach + 1) / STAGE * STAGE;
     tile_load<D, QUERIES, THREADS>(q_tile, (const bf16 *)a.q + row * a.q_stride + head * D, a.q_stride, rows);
     tile_load<D, QUERIES, THREADS>(dout_tile, (const bf16 *)g.dout + row * g.dout_stride + head * D,
                                    g.dout_stride, rows);
@@ -210,6 +235,7 @@ LS_DEVICE void queries_backward(const ls_attention_gradient_args &g)
 
     const int strip = (int)threadIdx.x / 32 * 16 * M, lane = threadIdx.x % 32;
     const int low = first + strip, high = low + 16 * M - 1;
+    const int begin_low = record_begin(a, sequence, low), begin_high = record_begin(a, sequence, high);
     float lse2[M][2], dots[M][2];
 #pragma unroll
     for (int i = 0; i < 2 * M; i++) {
@@ -240,7 +266,7 @@ LS_DEVICE void queries_backward(const ls_attention_gradient_args &g)
 #pragma unroll 1
         for (int step = 0; step < STAGE; step += STEP) {
             const int from = key + step, to = from + STEP - 1;
-            if (from > high || low - to >= a.reach) {
+            if (from > high || low - to >= a.reach || to < begin_low) {
                 continue;
             }
             const bf16 *k_tile = stages + (odd * 2 * STAGE + step) * STRIDE,
@@ -248,6 +274,9 @@ LS_DEVICE void queries_backward(const ls_attention_gradient_args &g)
             product_of_rows<D, M, STEP, HELD>(p, queries, lane_of_right<D>(k_tile));
             if (to > low || high - from >= a.reach) {
                 mask<false, M>(p, low + lane / 4 - from - lane % 4 * 2, a.reach);
+            }
+            if (from < begin_high) {
+                mask_records<false, M>(p, a, sequence, from + lane % 4 * 2, low + lane / 4);
             }
             product_of_rows<D, M, STEP, HELD>(ds, douts, lane_of_right<D>(v_tile));
 #pragma unroll

@@ -6,7 +6,7 @@
  * A block of 256 threads computes 64 x 64 tiles: thread (y, x) of 16 x 16 holds rows 4 y .. 4 y + 3
  * of columns 4 x .. 4 x + 3. Head sizes are cut into parts of 64 columns; what is missing is 0.
  */
-#include "compute/cuda/device/attention.h"
+#include "compute/cuda/device/attention_records.h"
 #include "compute/cuda/device/attention_vector.h"
 #include "compute/cuda/device/device.h"
 
@@ -197,17 +197,19 @@ template <class T> LS_DEVICE void forward(const ls_attention_args &a)
         top[i] = -INFINITY;
         sum[i] = 0.0f;
     }
-    for (int key = max(0, position - a.reach + 1) / TILE * TILE; key <= last; key += TILE) {
+    const int begin = record_begin(a, at.sequence, at.first);
+    for (int key = max(begin, position - a.reach + 1) / TILE * TILE; key <= last; key += TILE) {
         const int64_t first = (int64_t)at.sequence * a.keys + key;
         const matrix<T> k = matrix_of<T>(a.k, a.k_stride, first, a.keys - key, kv_head, a.head_dim);
         const matrix<T> v = matrix_of<T>(a.v, a.v_stride, first, a.keys - key, kv_head, a.head_dim);
         product_of_rows(s, q, k, shared);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
+            const int hidden = record_begin(a, at.sequence, at.first + y + i) - key - x;
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const int distance = position + y + i - key - x - j;
-                s[i][j] = distance < 0 || distance >= a.reach ? -INFINITY : s[i][j];
+                s[i][j] = distance < 0 || distance >= a.reach || j < hidden ? -INFINITY : s[i][j];
             }
             const float shrink = softmax_step(s[i], top[i], sum[i], a.scale * LOG2_E);
 #pragma unroll
@@ -244,10 +246,12 @@ LS_DEVICE query_tile<T> query_tile_of(const ls_attention_gradient_args &g, int s
             g.dots + number};
 }
 
-/* p = exp(s - lse). distance: query minus key. */
-LS_DEVICE float probability(const ls_attention_args &a, float s, float lse2, int distance)
+/* p = exp(s - lse). distance: query minus key; in_record: query minus the first key of its
+ * record. */
+LS_DEVICE float probability(const ls_attention_args &a, float s, float lse2, int distance, int in_record)
 {
-    return distance < 0 || distance >= a.reach ? 0.0f : exp2f(s * (a.scale * LOG2_E) - lse2);
+    return distance < 0 || distance >= a.reach || distance > in_record ? 0.0f
+                                                                       : exp2f(s * (a.scale * LOG2_E) - lse2);
 }
 
 template <class T> LS_DEVICE void keys_backward(const ls_attention_gradient_args &g)
@@ -257,7 +261,8 @@ template <class T> LS_DEVICE void keys_backward(const ls_attention_gradient_args
     const place at = place_of_block();
     const int group = a.heads / a.kv_heads, y = threadIdx.x / 16 * 4, x = threadIdx.x % 16 * 4;
     const int64_t row = (int64_t)at.sequence * a.length + at.first;
-    const int rows = a.length - at.first, end = min(a.length, at.first + TILE - 1 + a.reach);
+    const int rows = a.length - at.first, last = at.first + TILE - 1;
+    const int end = min(record_end(a, at.sequence, last), min(a.length, last + a.reach));
     const matrix<T> k = matrix_of<T>(a.k, a.k_stride, row, rows, at.head, a.head_dim);
     const matrix<T> v = matrix_of<T>(a.v, a.v_stride, row, rows, at.head, a.head_dim);
     float dk[PARTS][4][4], dv[PARTS][4][4], p[4][4], ds[4][4];
@@ -269,8 +274,9 @@ template <class T> LS_DEVICE void keys_backward(const ls_attention_gradient_args
             product_of_rows(p, k, tile.q, shared);
 #pragma unroll
             for (int i = 0; i < 16; i++) {
-                const int distance = query + x + i % 4 - at.first - y - i / 4;
-                p[i / 4][i % 4] = probability(a, p[i / 4][i % 4], tile.lse2[x + i % 4], distance);
+                const int column = query + x + i % 4, distance = column - at.first - y - i / 4;
+                const int in_record = column - record_begin(a, at.sequence, column);
+                p[i / 4][i % 4] = probability(a, p[i / 4][i % 4], tile.lse2[x + i % 4], distance, in_record);
             }
             store_transposed(shared + 2 * TILE * STRIDE, p);
             product_of_tile(dv, tile.dout, shared);
@@ -297,7 +303,8 @@ template <class T> LS_DEVICE void queries_backward(const ls_attention_gradient_a
     const query_tile<T> tile = query_tile_of<T>(g, at.sequence, at.head, at.first);
     float dq[PARTS][4][4], p[4][4], ds[4][4];
     sums_clear(dq);
-    for (int key = max(0, at.first - a.reach + 1) / TILE * TILE; key < min(at.first + TILE, a.length);
+    const int begin = record_begin(a, at.sequence, at.first);
+    for (int key = max(begin, at.first - a.reach + 1) / TILE * TILE; key < min(at.first + TILE, a.length);
          key += TILE) {
         const int64_t first = (int64_t)at.sequence * a.length + key;
         const matrix<T> k = matrix_of<T>(a.k, a.k_stride, first, a.length - key, kv_head, a.head_dim);
@@ -307,7 +314,8 @@ template <class T> LS_DEVICE void queries_backward(const ls_attention_gradient_a
 #pragma unroll
         for (int i = 0; i < 16; i++) {
             const int row = y + i / 4, distance = at.first + row - key - x - i % 4;
-            const float probable = probability(a, p[i / 4][i % 4], tile.lse2[row], distance);
+            const int in_record = at.first + row - record_begin(a, at.sequence, at.first + row);
+            const float probable = probability(a, p[i / 4][i % 4], tile.lse2[row], distance, in_record);
             ds[i / 4][i % 4] = probable * (ds[i / 4][i % 4] - tile.dots[row]);
         }
         store_transposed(shared + 2 * TILE * STRIDE, ds);
