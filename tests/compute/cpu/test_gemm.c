@@ -215,6 +215,31 @@ static void gemm_is_its_definition_at_every_edge(void **state)
     }
 }
 
+/* Few rows against a transposed B, as in generation: blocks that are whole, and blocks that end in
+ * the middle of a vector, where A must not be read any further. */
+static void gemm_is_its_definition_with_few_rows(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = {1, 15, 16, 17, 384, 390, 768};
+    for (int64_t m = 1; m <= 9; m++) {
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            fixture f = {0};
+            do {
+                fixture_free(&f);
+                f = fixture_create(m, draw(1, 70), 800, 1);
+            } while (f.gemm.a.transposed || !f.gemm.b.transposed || f.gemm.range[0].count < counts[i]);
+            f.gemm.range[0].count = counts[i];
+            for (int64_t row = 0; row < m; row++) {
+                for (int64_t k = counts[i]; k < f.gemm.a.stride; k++) {
+                    f.a[row * f.gemm.a.stride + k] = NAN;
+                }
+            }
+            check_every_isa(&f, 2);
+            fixture_free(&f);
+        }
+    }
+}
+
 static void gemm_gives_the_same_bits_for_any_thread_count(void **state)
 {
     (void)state;
@@ -271,6 +296,7 @@ int main(void)
         cmocka_unit_test(gemm_is_its_definition_on_every_instruction_set),
         cmocka_unit_test(gemm_is_its_definition_beyond_one_block),
         cmocka_unit_test(gemm_is_its_definition_at_every_edge),
+        cmocka_unit_test(gemm_is_its_definition_with_few_rows),
         cmocka_unit_test(gemm_gives_the_same_bits_for_any_thread_count),
         cmocka_unit_test(gemm_gives_the_same_bits_for_part_of_the_rows_and_columns),
         cmocka_unit_test(queue_gemm_peak_flops_never_falls),

@@ -45,8 +45,11 @@ enum {
     PANEL = VECTORS * LS_LANES,
     /* Rows of a transposed A that are packed together. */
     GROUP = 8 * ROWS,
-    /* Rows of A up to which a packed B is not packed into panels. */
+    /* Rows of A up to which B is not packed into panels: packed matrices, and floats. */
     DIRECT_ROWS = ROWS,
+    THIN_ROWS = 8,
+    /* Floats of a row of B^T that are prefetched ahead then. */
+    THIN_AHEAD = 128,
     /* Rows of B that are prefetched ahead of packing. */
     PACK_AHEAD = 8,
     /* Rows of a panel that are prefetched ahead of the micro tile. */
@@ -473,6 +476,91 @@ static void run_block(block_job *job, float *scratch)
     }
 }
 
+/* -- few rows of A, B^T of floats: straight from its rows -- */
+
+/* 16 rows of B^T, turned in registers 16 by 16. The product waits for B from memory; panels would
+ * only take it there and back once more. */
+LS_SIMD void micro_thin(int rows, int64_t count, a_rows a, const float *b, int64_t stride, const c_part *c)
+{
+    vf sum[THIN_ROWS];
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        sum[i] = vf_zero();
+    }
+    for (int64_t k = 0; k < count; k += LS_LANES) {
+        vf block[LS_LANES];
+        UNROLL for (int j = 0; j < LS_LANES; j++)
+        {
+            /* columns beyond the last read the first again, and are not stored */
+            const float *row = b + (j < c->columns ? j : 0) * stride + k;
+            /* not into L1, where rows 4 KB apart share a set */
+            __builtin_prefetch(row + THIN_AHEAD, 0, 2);
+            block[j] = vf_load_tail(row, count - k);
+        }
+        vf_transpose(block);
+        UNROLL for (int j = 0; j < LS_LANES; j++)
+        {
+            if (k + j < count) {
+                UNROLL for (int i = 0; i < rows; i++)
+                {
+                    const vf x = vf_set(a.data[i * a.row_step + k + j]);
+                    sum[i] = vf_fma(x, block[j], sum[i]);
+                }
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        store_row(&sum[i], 1, c, i);
+    }
+}
+
+#define THIN(r)                                                                                              \
+    static void thin_##r(int64_t count, a_rows a, const float *b, int64_t stride, const c_part *c)           \
+    {                                                                                                        \
+        micro_thin(r, count, a, b, stride, c);                                                               \
+    }
+THIN(1)
+THIN(2)
+THIN(3)
+THIN(4)
+THIN(5)
+THIN(6)
+THIN(7)
+THIN(8)
+
+static void (*const thin_of[THIN_ROWS])(int64_t count, a_rows a, const float *b, int64_t stride,
+                                        const c_part *c) = {thin_1, thin_2, thin_3, thin_4,
+                                                            thin_5, thin_6, thin_7, thin_8};
+
+static bool is_thin(const ls_gemm *gemm, const ls_gemm_rect *rect)
+{
+    return gemm->b.packed_count == 0 && gemm->b.transposed && !gemm->a.transposed && rect->rows <= THIN_ROWS;
+}
+
+/* 16 columns at a time, through all blocks: their rows of B^T are read from end to end. */
+static void tile_thin(const ls_gemm *gemm, const ls_gemm_rect *rect)
+{
+    for (int64_t done = 0; done < rect->columns; done += LS_LANES) {
+        const int64_t column = rect->column + done;
+        c_part c = {.data = gemm->c + rect->row * gemm->c_stride + column,
+                    .stride = gemm->c_stride,
+                    .columns = min64(rect->columns - done, LS_LANES),
+                    .add = gemm->accumulate};
+        for (uint32_t i = 0; i < gemm->range_count; i++) {
+            const int64_t end = gemm->range[i].first + gemm->range[i].count;
+            for (int64_t k = gemm->range[i].first; k < end; k += BLOCK) {
+                const a_rows a = {gemm->a.data + rect->row * gemm->a.stride + k, gemm->a.stride};
+                const bool last = i + 1 == gemm->range_count && k + BLOCK >= end;
+                c.bias = last && gemm->bias ? gemm->bias + column : NULL;
+                thin_of[rect->rows - 1](min64(end - k, BLOCK), a, gemm->b.data + column * gemm->b.stride + k,
+                                        gemm->b.stride, &c);
+                c.add = true;
+            }
+        }
+    }
+}
+
 /* -- few rows of A, packed B: straight from the codes -- */
 
 /* The codes of 16 columns of a packed B^T. */
@@ -634,6 +722,10 @@ static void tile_direct(const ls_gemm *gemm, const ls_gemm_rect *rect)
 
 static void tile(const ls_gemm *gemm, const ls_gemm_rect *rect, float *scratch)
 {
+    if (is_thin(gemm, rect)) {
+        tile_thin(gemm, rect);
+        return;
+    }
     if (is_direct(gemm, rect)) {
         tile_direct(gemm, rect);
         return;
