@@ -38,6 +38,20 @@ differs "without masks" "$(hashes "$out")" "$reference"
 expect 2 "${train[@]}" --run-dir one --set data.document_masks=false
 says "data.document_masks"
 
+# Most sequences, and whole leaves, have no target: the loss is one mean over the targets of the batch, however it is cut.
+mixed=("$LOCKSTEP" train tiny.yaml --json --set data.document_masks=true --set data.validation_fraction=0 --set train.steps=6
+    --set 'data.train=[{path: letters.jsonl, weight: 5}, {path: documents.jsonl, weight: 1}]')
+losses() { python3 -c "import json; print(*(json.loads(line)['loss'] for line in open('$1/metrics.jsonl')))"; }
+expect 0 "${mixed[@]}" --run-dir mixed --set train.leaves=12
+reference=$(hashes "$out")
+expect 0 "${mixed[@]}" --run-dir mixed-3 --set train.leaves=12 --ranks 3
+same "3 ranks" "$(hashes "$out")" "$reference"
+check "some leaves have no target" test "$(row mixed loss_tokens)" -lt 192
+expect 0 "${mixed[@]}" --run-dir mixed-1 --set train.leaves=1 --set train.micro_batch=4
+check "the losses of another cut" python3 -c "
+a, b = ([float(x) for x in text.split()] for text in ('$(losses mixed)', '$(losses mixed-1)'))
+assert len(a) == 6 and all(abs(x - y) < 1e-4 * x and x > 0 for x, y in zip(a, b)), (a, b)"
+
 # Nothing to learn from.
 for ranks in 1 2; do
     expect 3 "$LOCKSTEP" train tiny.yaml --run-dir letters-$ranks --set 'data.train=[letters.jsonl]' --set data.document_masks=true --ranks $ranks \
