@@ -28,7 +28,9 @@ static const char *plain_text(ls_arena *arena, const char *text)
 
 static ls_token_type type_of(const ls_tokenizer *tokenizer, uint32_t id)
 {
-    const uint32_t flags = tokenizer->pieces[id].flags;
+    const ls_piece *piece = &tokenizer->pieces[id];
+    const uint32_t flags = piece->flags;
+    unsigned byte;
     if ((int32_t)id == tokenizer->unk) {
         return LS_TOKEN_UNKNOWN;
     }
@@ -38,7 +40,8 @@ static ls_token_type type_of(const ls_tokenizer *tokenizer, uint32_t id)
     if (flags & LS_PIECE_ADDED) {
         return LS_TOKEN_USER_DEFINED;
     }
-    return flags & LS_PIECE_BYTE ? LS_TOKEN_BYTE : LS_TOKEN_NORMAL;
+    return tokenizer->byte_fallback && ls_byte_piece(piece->text, piece->bytes, &byte) ? LS_TOKEN_BYTE
+                                                                                       : LS_TOKEN_NORMAL;
 }
 
 static void list_tokens(const ls_tokenizer *tokenizer, ls_arena *arena, ls_vocabulary *out)
@@ -100,8 +103,9 @@ static const char *split_name(const ls_tokenizer *tokenizer)
     return NULL;
 }
 
-static ls_status check_byte_level(const ls_tokenizer *tokenizer, const char *split)
+static ls_status check_byte_level(const ls_tokenizer *tokenizer, ls_vocabulary *out)
 {
+    const char *split = out->split;
     if (!split) {
         return refuse("llama.cpp has no name for its pre_tokenizer; those of GPT-2, Llama 3, Qwen 2, GPT-4o "
                       "and SmolLM have one");
@@ -113,6 +117,8 @@ static ls_status check_byte_level(const ls_tokenizer *tokenizer, const char *spl
         if (tokenizer->normalisers[i].kind != LS_NORMALISE_NFC) {
             return refuse("its normalizer changes the text, which llama.cpp does not do for this kind");
         }
+        out->difference = "llama.cpp does not put characters together (NFC) as the tokenizer does: text with "
+                          "accents as characters of their own gets other ids there";
     }
     return LS_OK;
 }
@@ -121,7 +127,7 @@ static ls_status list_byte_level(const ls_tokenizer *tokenizer, ls_arena *arena,
 {
     out->byte_level = true;
     out->split = split_name(tokenizer);
-    LS_TRY(check_byte_level(tokenizer, out->split));
+    LS_TRY(check_byte_level(tokenizer, out));
     const ls_merge *merges = ls_merge_table_sorted(&tokenizer->merges, arena, &out->merge_count);
     out->merges = ls_arena_new(arena, const char *, out->merge_count + 1);
     for (size_t i = 0; i < out->merge_count; i++) {
@@ -166,7 +172,11 @@ static ls_status check_characters(const ls_tokenizer *tokenizer, ls_vocabulary *
             return refuse("its pre_tokenizer splits text, which llama.cpp does not do for this kind");
         }
         replaced = true;
-        out->space_prefix = out->space_prefix || step->prepend != LS_PREPEND_NEVER;
+        if (step->prepend != LS_PREPEND_NEVER) {
+            out->space_prefix = true;
+            out->difference = "llama.cpp puts a space before every text, the tokenizer not before one that "
+                              "begins with a space, nor after a special token";
+        }
     }
     return replaced ? LS_OK : refuse("its normalizer does not write spaces as U+2581");
 }

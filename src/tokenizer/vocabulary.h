@@ -46,6 +46,8 @@ typedef struct ls_vocabulary {
     /* With special tokens (add_special of ls_tokenizer_encode), bos comes before a text and eos
      * after it. */
     bool adds_bos, adds_eos;
+    /* For which texts other programs give other ids, a sentence; NULL: for none. */
+    const char *difference;
 } ls_vocabulary;
 
 /*

@@ -18,6 +18,7 @@ typedef struct export_settings {
     uint64_t shard_bytes;
     bool replace, best, adapter;
     int base;
+    uint64_t threads;
 } export_settings;
 
 enum { BASE_TRAINED, BASE_ORIGINAL };
@@ -82,6 +83,7 @@ static const ls_option export_options[] = {
      .offset = offsetof(export_settings, replace),
      .default_text = "false",
      .help = "replace the model that is in the output folder, with all its files, or the GGUF file"},
+    LS_ROW_THREADS(export_settings),
 };
 static const ls_option_table export_table = LS_OPTIONS(export_options);
 
@@ -170,6 +172,7 @@ static ls_status export_gguf(const ls_invocation *invocation, const char *path, 
 
 static ls_status run_gguf(const ls_invocation *invocation, const char *path)
 {
+    const uint64_t threads = ((const export_settings *)invocation->settings)->threads;
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     ls_model_file *file = NULL;
     ls_queue *queue = NULL;
@@ -182,7 +185,10 @@ static ls_status run_gguf(const ls_invocation *invocation, const char *path)
             "DIR', then export DIR",
             path, path);
     }
-    ls_status status = ls_queue_create_cpu(cores > 256 ? 256 : cores > 0 ? (uint32_t)cores : 1, &queue);
+    ls_status status = ls_queue_create_cpu(threads     ? (uint32_t)threads
+                                           : cores > 0 ? (uint32_t)cores
+                                                       : 1,
+                                           &queue);
     if (status == LS_OK) {
         status = export_gguf(invocation, path, file, queue);
     }

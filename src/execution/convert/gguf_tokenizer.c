@@ -1,58 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/convert/gguf_tokenizer.h"
 
-#include "base/json.h"
 #include "tokenizer/vocabulary.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-static const ls_hf_file *find_file(const ls_hf_file *files, size_t count, const char *name)
+/* An export has the template in this file, wherever it came from. */
+static ls_status add_template(ls_gguf *gguf, ls_arena *arena, const ls_hf_file *files, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(files[i].name, name) == 0) {
-            return &files[i];
+        if (strcmp(files[i].name, "chat_template.jinja") == 0) {
+            const char *text = ls_arena_strndup(arena, files[i].data, files[i].bytes);
+            if (strlen(text) < files[i].bytes || !ls_text_check_utf8(text, files[i].bytes, NULL)) {
+                return ls_fail(LS_ERR_DATA, "chat_template.jinja is not UTF-8 text");
+            }
+            ls_gguf_add_string(gguf, "tokenizer.chat_template", text);
         }
-    }
-    return NULL;
-}
-
-/* ---- the template ---- */
-
-static const char *default_template(const json_t *value)
-{
-    if (!json_is_array(value)) {
-        return json_string_value(value);
-    }
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        const json_t *entry = json_array_get(value, i);
-        const char *name = json_string_value(json_object_get(entry, "name"));
-        if (name && strcmp(name, "default") == 0) {
-            return json_string_value(json_object_get(entry, "template"));
-        }
-    }
-    return NULL;
-}
-
-ls_status ls_carried_template(ls_arena *arena, const ls_hf_file *files, size_t count, const char **text_out)
-{
-    const ls_hf_file *plain = find_file(files, count, "chat_template.jinja");
-    const ls_hf_file *settings = find_file(files, count, "tokenizer_config.json");
-    *text_out = NULL;
-    if (plain) {
-        const char *text = ls_arena_strndup(arena, plain->data, plain->bytes);
-        if (strlen(text) < plain->bytes || !ls_text_check_utf8(text, plain->bytes, NULL)) {
-            return ls_fail(LS_ERR_DATA, "chat_template.jinja is not UTF-8 text");
-        }
-        *text_out = text;
-        return LS_OK;
-    }
-    if (settings) {
-        json_t *root = NULL;
-        LS_TRY(ls_json_parse(settings->data, settings->bytes, settings->name, &root));
-        const char *text = default_template(json_object_get(root, "chat_template"));
-        *text_out = text ? ls_arena_strdup(arena, text) : NULL;
-        json_decref(root);
     }
     return LS_OK;
 }
@@ -175,14 +139,12 @@ ls_status ls_gguf_tokenizer_keys(ls_gguf *gguf, const ls_model_file *file, const
                                  size_t count, ls_gguf_notes *notes)
 {
     ls_vocabulary vocabulary;
-    const char *template = NULL;
     LS_TRY(ls_tokenizer_vocabulary(file->tokenizer, notes->arena, &vocabulary));
-    LS_TRY(ls_carried_template(notes->arena, files, count, &template));
     LS_TRY(pad(notes->arena, file, &vocabulary));
     add_lists(gguf, notes->arena, &vocabulary);
-    add_ids(gguf, file, &vocabulary, notes);
-    if (template) {
-        ls_gguf_add_string(gguf, "tokenizer.chat_template", template);
+    if (vocabulary.difference) {
+        ls_gguf_note(notes, "%s", vocabulary.difference);
     }
-    return LS_OK;
+    add_ids(gguf, file, &vocabulary, notes);
+    return add_template(gguf, notes->arena, files, count);
 }

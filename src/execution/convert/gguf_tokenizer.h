@@ -9,17 +9,10 @@
 #include "execution/train/model_file.h"
 
 /*
- * The chat template among the files of a model: chat_template.jinja, else `chat_template` of
- * tokenizer_config.json (of several, the one named "default"). *text_out: in `arena`, NULL if there
- * is none. Errors: LS_ERR_DATA.
- */
-LS_MUST_CHECK ls_status ls_carried_template(ls_arena *arena, const ls_hf_file *files, size_t count,
-                                            const char **text_out);
-
-/*
  * Adds all keys of the tokenizer. The list of tokens gets as many entries as the embedding table
  * has rows. eos, then eot and eom are the first three ids that end a text; more have no key.
  *
+ * files: those of an export (ls_model_file_exported).
  * Errors: LS_ERR_INVALID for a tokenizer with more tokens than the model, LS_ERR_UNSUPPORTED
  * (ls_tokenizer_vocabulary), LS_ERR_DATA for a template that is not text.
  */

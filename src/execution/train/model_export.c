@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ADDED_MAX = 4 };
+enum { ADDED_MAX = 5 };
 
 typedef struct file_list {
     ls_arena *arena;
@@ -16,22 +16,29 @@ typedef struct file_list {
     size_t count;
 } file_list;
 
-static bool has(const file_list *list, const char *name)
+/* NULL: there is none of that name. */
+static ls_hf_file *find(const file_list *list, const char *name)
 {
     for (size_t i = 0; i < list->count; i++) {
         if (strcmp(list->files[i].name, name) == 0) {
-            return true;
+            return &list->files[i];
         }
     }
-    return false;
+    return NULL;
 }
 
-/* Takes ownership of `text`. */
+static bool has(const file_list *list, const char *name)
+{
+    return find(list, name) != NULL;
+}
+
+/* Adds a file or replaces the one of that name. Takes ownership of `text`. */
 static void add_text(file_list *list, const char *name, char *text)
 {
     const char *copy = ls_arena_strdup(list->arena, text);
+    ls_hf_file *old = find(list, name);
     free(text);
-    list->files[list->count++] = (ls_hf_file){name, copy, strlen(copy)};
+    *(old ? old : &list->files[list->count++]) = (ls_hf_file){name, copy, strlen(copy)};
 }
 
 /* Takes ownership of `object`. */
@@ -109,17 +116,105 @@ static ls_status add_tokenizer_settings(file_list *list, const ls_tokenizer *tok
     return status;
 }
 
-static ls_status add_generation(file_list *list, const json_t *config)
+/* ---- the chat template ---- */
+
+/* The template of tokenizer_config.json: a text, or of several the one named "default". */
+static const char *configured_template(const json_t *value)
 {
-    static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
-    json_t *object = json_pack("{s:b}", "_from_model_config", 1);
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    const char *text = json_string_value(value);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *entry = json_array_get(value, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (name && strcmp(name, "default") == 0) {
+            text = json_string_value(json_object_get(entry, "template"));
+        }
+    }
+    return text;
+}
+
+/* Newer programs read chat_template.jinja and older ones tokenizer_config.json, so both get it. The
+ * first wins where they differ, as in transformers. */
+static ls_status share_template(file_list *list)
+{
+    const ls_hf_file *plain = find(list, "chat_template.jinja");
+    const ls_hf_file *settings = find(list, "tokenizer_config.json");
+    json_t *root = NULL;
+    if (settings) {
+        LS_TRY(ls_json_parse(settings->data, settings->bytes, settings->name, &root));
+    }
+    const char *configured = configured_template(json_object_get(root, "chat_template"));
+    ls_status status = LS_OK;
+    if (!plain && configured) {
+        add_text(list, "chat_template.jinja", strdup(configured));
+    } else if (plain && root &&
+               (!configured || strlen(configured) != plain->bytes ||
+                memcmp(configured, plain->data, plain->bytes) != 0)) {
+        json_t *text = json_stringn(plain->data, plain->bytes);
+        if (!text) {
+            status = ls_fail(LS_ERR_DATA, "chat_template.jinja is not UTF-8 text");
+        } else {
+            json_object_set_new(root, "chat_template", text);
+            return add_json(list, "tokenizer_config.json", root);
+        }
+    }
+    json_decref(root);
+    return status;
+}
+
+/* ---- generation_config.json ---- */
+
+/* eos_token_id: every id that ends a text, the ones that are there first. Returns whether it
+ * changed. */
+static bool add_stops(json_t *object, const ls_model_file *file)
+{
+    int32_t ids[LS_MODEL_STOPS_MAX];
+    const size_t count = file->tokenizer ? ls_model_stops(&file->config, file->tokenizer, ids)
+                                         : ls_model_config_eos(&file->config, ids);
+    json_t *old = json_object_get(object, "eos_token_id");
+    json_t *list = json_is_array(old) ? json_copy(old) : json_array();
+    if (json_is_integer(old)) {
+        json_array_append(list, old);
+    }
+    const size_t before = json_array_size(list);
+    for (size_t i = 0; i < count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < json_array_size(list); k++) {
+            known = known || json_integer_value(json_array_get(list, k)) == ids[i];
+        }
+        if (!known) {
+            json_array_append_new(list, json_integer(ids[i]));
+        }
+    }
+    const size_t after = json_array_size(list);
+    if (after > before) {
+        json_object_set(object, "eos_token_id", after == 1 ? json_array_get(list, 0) : list);
+    }
+    json_decref(list);
+    return after > before;
+}
+
+static ls_status add_generation(file_list *list, const ls_model_file *file, const json_t *config)
+{
+    static const char *const keys[] = {"bos_token_id", "pad_token_id"};
+    const ls_hf_file *old = find(list, "generation_config.json");
+    json_t *object = NULL;
+    if (old) {
+        LS_TRY(ls_json_parse(old->data, old->bytes, old->name, &object));
+    } else {
+        object = json_pack("{s:b}", "_from_model_config", 1);
+    }
+    for (size_t i = 0; !old && i < sizeof keys / sizeof keys[0]; i++) {
         json_t *id = json_object_get(config, keys[i]);
         if (id && !json_is_null(id)) {
             json_object_set(object, keys[i], id);
         }
     }
-    return add_json(list, "generation_config.json", object);
+    const bool changed = add_stops(object, file);
+    if (!old || changed) {
+        return add_json(list, "generation_config.json", object);
+    }
+    json_decref(object);
+    return LS_OK;
 }
 
 static ls_status complete(file_list *list, const ls_model_file *file, const json_t *config)
@@ -131,7 +226,8 @@ static ls_status complete(file_list *list, const ls_model_file *file, const json
             LS_TRY(add_tokenizer_settings(list, file->tokenizer, config, file->config.context));
         }
     }
-    return has(list, "generation_config.json") ? LS_OK : add_generation(list, config);
+    LS_TRY(share_template(list));
+    return add_generation(list, file, config);
 }
 
 ls_status ls_model_file_exported(const ls_model_file *file, ls_arena *arena, ls_hf_file **files_out,

@@ -87,7 +87,10 @@ size_t ls_model_stops(const ls_model_config *config, const ls_tokenizer *tokeniz
  *   tokenizer.json           beside a tokenizer.model, unless its normalisation can't be expressed
  *   tokenizer_config.json    the special tokens, and that tokenizer.json is used as it is
  *   special_tokens_map.json  the special tokens, for older programs
- *   generation_config.json   the ids that begin and end a text
+ *   generation_config.json   the ids that begin and end a text; in one that came with the model,
+ *                            ids of ls_model_stops that are missing
+ *   chat_template.jinja      the chat template, if tokenizer_config.json has one, and the other way
+ *                            round: older and newer programs look in different places
  *
  * Errors: as above, and LS_ERR_MEMORY.
  */

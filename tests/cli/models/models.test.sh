@@ -8,9 +8,9 @@ golden=$LS_SOURCE_DIR/tests/golden/models/llama
 
 expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir own --steps 4 --set tokenizer.kind=train --set tokenizer.vocab=300
 expect 0 "$LOCKSTEP" export own -o folder
-echo '{"eos_token": "<|endoftext|>", "model_max_length": 32}' >folder/tokenizer_config.json
+echo '{"eos_token": "<|endoftext|>", "model_max_length": 32, "chat_template": "{{ messages }}\n"}' >folder/tokenizer_config.json
 echo '{"eos_token": "<|endoftext|>"}' >folder/special_tokens_map.json
-echo '{"temperature": 0.5}' >folder/generation_config.json
+echo '{"temperature": 0.5, "eos_token_id": 0}' >folder/generation_config.json
 echo '{{ messages }}' >folder/chat_template.jinja
 expect 0 "$LOCKSTEP" import folder -o imported
 expect 0 "$LOCKSTEP" export imported -o exported
