@@ -172,18 +172,14 @@ static ls_status export_gguf(const ls_invocation *invocation, const char *path, 
 
 static ls_status run_gguf(const ls_invocation *invocation, const char *path)
 {
-    const uint64_t threads = ((const export_settings *)invocation->settings)->threads;
+    const export_settings *settings = invocation->settings;
+    const uint64_t threads = settings->threads;
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     ls_model_file *file = NULL;
     ls_queue *queue = NULL;
     LS_TRY(ls_model_file_open(path, &file));
     if (file->adapter) {
-        ls_model_file_close(file);
-        return ls_fail(
-            LS_ERR_UNSUPPORTED,
-            "%s is an adapter, and --gguf takes whole models; merge it with 'lockstep export %s -o "
-            "DIR', then export DIR",
-            path, path);
+        ls_model_file_merge(file, settings->base == BASE_ORIGINAL);
     }
     ls_status status = ls_queue_create_cpu(threads     ? (uint32_t)threads
                                            : cores > 0 ? (uint32_t)cores
@@ -215,8 +211,10 @@ static ls_status run_export(const ls_invocation *invocation)
     if (settings->gguf[0]) {
         return run_gguf(invocation, path);
     }
-    const ls_loaded_model_options options = {
-        .path = path, .is_merged = !settings->adapter, .into_original = settings->base == BASE_ORIGINAL};
+    const ls_loaded_model_options options = {.path = path,
+                                             .threads = settings->threads,
+                                             .is_merged = !settings->adapter,
+                                             .into_original = settings->base == BASE_ORIGINAL};
     LS_TRY(ls_loaded_model_open(&model, &options));
     const ls_status status =
         settings->adapter ? export_adapter(settings, &model) : export_loaded(invocation, &model);

@@ -424,29 +424,38 @@ static ls_status round_to_base(ls_base_kind kind, const ls_parameter *p, bool in
     return status;
 }
 
-/* Merges A and B, in the layout of `file`, into the plain weights of `layout`. */
-static ls_status merge_into(ls_arena *arena, const ls_model_file *file, const float *adapter,
-                            const ls_layout *layout, float *parameters)
+ls_status ls_adapter_merge_parameter(const ls_model_file *file, const float *adapter, const ls_parameter *p,
+                                     float *values)
 {
     const bool in_out = file->config.family == LS_FAMILY_GPT2;
     const ls_layout *from = &file->adapter->layout;
-    for (uint32_t i = from->trained_count; i < from->parameter_count && !file->merges_original; i++) {
-        const ls_parameter *p = ls_layout_find(layout, from->parameters[i].name);
-        if (from->parameters[i].packed) {
-            LS_TRY(round_to_base(from->base, p, in_out, parameters + p->offset));
-        }
+    const ls_parameter *base = ls_layout_find(from, p->name);
+    if (base && base->packed && !file->merges_original) {
+        LS_TRY(round_to_base(from->base, p, in_out, values));
     }
-    size_t count = 0;
-    const char **modules = modules_of(arena, from, &count);
-    for (size_t i = 0; i < count; i++) {
-        const char *name = ls_arena_printf(arena, "%s.weight", modules[i]);
-        const ls_parameter *p = ls_layout_find(layout, name);
-        const ls_parameter *a = ls_layout_find(from, ls_adapter_name(arena, name, 'A'));
-        const ls_parameter *b = ls_layout_find(from, ls_adapter_name(arena, name, 'B'));
-        LS_ASSERT(p && a && b);
+    if (!ls_path_has_suffix(p->name, ".weight")) {
+        return LS_OK;
+    }
+    ls_arena arena = {0};
+    const ls_parameter *a = ls_layout_find(from, ls_adapter_name(&arena, p->name, 'A'));
+    const ls_parameter *b = ls_layout_find(from, ls_adapter_name(&arena, p->name, 'B'));
+    if (a && b) {
         add_product(p, in_out, a, adapter + a->offset, adapter + b->offset,
-                    (double)ls_adapter_scale(from->adapter), parameters + p->offset);
+                    (double)ls_adapter_scale(from->adapter), values);
     }
+    ls_arena_release(&arena);
+    return LS_OK;
+}
+
+ls_status ls_adapter_merge_open(const ls_model_file *file, ls_arena *arena, float **adapter_out)
+{
+    char digest[LS_SHA256_HEX_BYTES];
+    const ls_layout *from = &file->adapter->layout;
+    float *adapter = ls_arena_new(arena, float, (size_t)from->float_count);
+    LS_TRY(ls_adapter_file_read(file->adapter, from, adapter));
+    LS_TRY(ls_base_load(file, from, NULL, digest));
+    LS_TRY(check_digest(file, digest));
+    *adapter_out = adapter;
     return LS_OK;
 }
 
@@ -459,7 +468,11 @@ static ls_status load_merged(ls_arena *arena, const ls_model_file *file, const l
     LS_TRY(ls_adapter_file_read(file->adapter, from, adapter));
     LS_TRY(ls_base_load(file, layout, parameters, digest));
     LS_TRY(check_digest(file, digest));
-    return merge_into(arena, file, adapter, layout, parameters);
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        const ls_parameter *p = &layout->parameters[i];
+        LS_TRY(ls_adapter_merge_parameter(file, adapter, p, parameters + p->offset));
+    }
+    return LS_OK;
 }
 
 ls_status ls_adapter_load(const ls_model_file *file, const ls_layout *layout, float *parameters)

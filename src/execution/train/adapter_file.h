@@ -42,6 +42,17 @@ LS_MUST_CHECK ls_status ls_model_file_take_adapter(ls_model_file *file, ls_adapt
   * another format keeps its own values; otherwise they become those of that format. */
 void ls_model_file_merge(ls_model_file *file, bool into_original);
 
+/*
+ * Merging one parameter at a time, for exports that never hold the model. Open reads A and B into
+ * `arena`, and the base once to check its digest. Merge changes the values of parameter `p` of the
+ * base to those of the merged model; parameters without an adapter stay, but for the format of the
+ * base. Errors: LS_ERR_DATA for another base, LS_ERR_MEMORY, LS_ERR_IO.
+ */
+LS_MUST_CHECK ls_status ls_adapter_merge_open(const ls_model_file *file, ls_arena *arena,
+                                              float **adapter_out);
+LS_MUST_CHECK ls_status ls_adapter_merge_parameter(const ls_model_file *file, const float *adapter,
+                                                   const ls_parameter *p, float *values);
+
 /* Reads A and B into the trained parameters of `layout`. Errors: LS_ERR_DATA for a tensor that is
  * missing or has another shape, naming it; LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_adapter_file_read(const ls_adapter_file *file, const ls_layout *layout,

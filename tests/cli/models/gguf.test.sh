@@ -303,6 +303,24 @@ expect 0 "$LOCKSTEP" export bytes --gguf alone/bytes.gguf
 prints "no token ends a text" "Modelfile"
 same "bytes" "$(show alone/bytes.gguf tokenizer.ggml.merges) $(show alone/bytes.gguf tokenizer.ggml.eos_token_id) $(show alone/bytes.gguf general.name)" "[] 255 letters"
 
+# An adapter is merged on the way, into the base it was trained on: as a directory export does it.
+cat >tuned.yaml <<'YAML'
+name: llama
+model: {from: llama}
+adapter: {kind: lora, rank: 4, base: nf4}
+data: {train: [text.txt]}
+train: {steps: 2, global_batch: 2, micro_batch: 2, leaves: 1, optimizer: {kind: adamw, lr: 1.0e-2}}
+YAML
+mkdir merged
+expect 0 "$LOCKSTEP" train tuned.yaml --run-dir tuned
+for base in trained original; do
+    expect 0 "$LOCKSTEP" export tuned -o merged/$base/llama --base $base
+    expect 0 "$LOCKSTEP" export merged/$base/llama --gguf merged/$base.gguf --quant f32
+    expect 0 "$LOCKSTEP" export tuned --gguf merged/tuned-$base.gguf --quant f32 --base $base
+    check "merged into the $base base" cmp merged/$base.gguf merged/tuned-$base.gguf
+done
+check "the bases differ" test -n "$(cmp merged/trained.gguf merged/original.gguf)"
+
 # ---- types of the mixtures, and what takes their place ----
 
 make llama wide zero=true hidden_size=256 intermediate_size=512 num_hidden_layers=8
