@@ -50,7 +50,8 @@ static const ls_option eval_options[] = {
      FIELD(label),
      .default_text = "\"\"",
      .value_name = "KEY",
-     .help = "key of a record that holds its label or the answer that is expected"},
+     .help = "key of a record that holds its label or the answer that is expected; without it: the last "
+             "message, of the assistant"},
     {.key = "prompt_field",
      .type = LS_OPTION_STRING,
      FIELD(prompt_field),
@@ -58,6 +59,15 @@ static const ls_option eval_options[] = {
      .value_name = "KEY",
      .help = "key of a record that holds its prompt; without it: prompt, question, instruction, input, "
              "messages or text"},
+    {.key = "template",
+     .type = LS_OPTION_STRING,
+     FIELD(template),
+     .default_text = "auto",
+     .value_name = "FILE",
+     .help =
+         "chat template that makes prompts of records: a .jinja file, a tokenizer_config.json, or a folder "
+         "with one of them; none: no template; auto: the model's own, for messages, questions and "
+         "instructions"},
     {.key = "choices",
      .type = LS_OPTION_STRING,
      FIELD(choices),

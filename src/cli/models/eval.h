@@ -9,7 +9,7 @@
 
 typedef struct eval_settings {
     const char *data, *tokens, *tokenizer, *adapter, *field;
-    const char *records, *label, *prompt_field, *choices, *extract, *tasks, *prompt;
+    const char *records, *label, *prompt_field, *choices, *extract, *tasks, *prompt, *template;
     uint64_t context, threads, shots, max_tokens, limit;
     bool side_by_side, json;
 } eval_settings;
@@ -20,12 +20,18 @@ LS_MUST_CHECK ls_status ls_eval_answers(const ls_invocation *invocation);
 /* eval A B --side-by-side. */
 LS_MUST_CHECK ls_status ls_eval_side_by_side(const ls_invocation *invocation);
 
-/* Reads --records, with at most --limit questions. */
-LS_MUST_CHECK ls_status ls_eval_read_records(const ls_invocation *invocation, ls_quiz *questions_out);
+/* Splits a list at its commas; empty parts count. */
+size_t ls_eval_split(ls_arena *arena, const char *list, const char ***parts_out);
 
-/* Loads model `path` and answers the questions; answers_out: one list for each of the `count` lists
- * of questions, in the invocation's arena. */
-LS_MUST_CHECK ls_status ls_eval_ask(const ls_invocation *invocation, const char *path,
-                                    const ls_quiz *questions, size_t count, ls_quiz_answer **answers_out);
+/* Reads --records, or the one question of --prompt, for model `index` of the command's words; at
+ * most --limit questions. Prompts are made by its chat template, or the other model's where it has
+ * none. */
+LS_MUST_CHECK ls_status ls_eval_read_records(const ls_invocation *invocation, size_t index,
+                                             ls_quiz *questions_out);
+
+/* Loads model `index` of the command's words and answers the questions; answers_out: one list for
+ * each of the `count` quizzes, in the invocation's arena. */
+LS_MUST_CHECK ls_status ls_eval_ask(const ls_invocation *invocation, size_t index, const ls_quiz *quizzes,
+                                    size_t count, ls_quiz_answer **answers_out);
 
 #endif

@@ -12,8 +12,7 @@ enum { MODELS_MAX = 2 };
 
 /* ---- asking ---- */
 
-/* Splits a list at its commas; empty parts count. */
-static size_t split(ls_arena *arena, const char *list, const char ***parts_out)
+size_t ls_eval_split(ls_arena *arena, const char *list, const char ***parts_out)
 {
     size_t count = 1;
     for (const char *at = list; *at; at++) {
@@ -29,35 +28,15 @@ static size_t split(ls_arena *arena, const char *list, const char ***parts_out)
     return count;
 }
 
-static void apply_limit(const eval_settings *settings, ls_quiz *questions)
-{
-    if (settings->limit > 0 && questions->count > settings->limit) {
-        questions->count = settings->limit;
-    }
-}
-
-ls_status ls_eval_read_records(const ls_invocation *invocation, ls_quiz *questions_out)
+ls_status ls_eval_ask(const ls_invocation *invocation, size_t index, const ls_quiz *questions, size_t count,
+                      ls_quiz_answer **answers_out)
 {
     const eval_settings *settings = invocation->settings;
-    const char **choices = NULL;
-    ls_quiz_keys keys = {.prompt = settings->prompt_field, .label = settings->label};
-    if (settings->choices[0]) {
-        keys.choice_count = split(invocation->arena, settings->choices, &choices);
-        keys.choices = choices;
-    }
-    LS_TRY(ls_questions_read_records(invocation->arena, settings->records, &keys, questions_out));
-    apply_limit(settings, questions_out);
-    return LS_OK;
-}
-
-ls_status ls_eval_ask(const ls_invocation *invocation, const char *path, const ls_quiz *questions,
-                      size_t count, ls_quiz_answer **answers_out)
-{
-    const eval_settings *settings = invocation->settings;
+    const bool is_last = index + 1 == invocation->word_count; /* of two, the one after training */
     int32_t stops[LS_MODEL_STOPS_MAX];
     ls_loaded_model model;
-    const ls_loaded_model_options options = {.path = path,
-                                             .adapter = settings->adapter,
+    const ls_loaded_model_options options = {.path = invocation->words[index],
+                                             .adapter = is_last ? settings->adapter : "",
                                              .threads = settings->threads,
                                              .is_bare = settings->tokenizer[0] != '\0'};
     LS_TRY(ls_loaded_model_open(&model, &options));
@@ -292,7 +271,7 @@ typedef struct asked {
     const char *const *models;
     size_t model_count;
     const char *const *names; /* of tasks; NULL: records */
-    const ls_quiz *questions;
+    ls_quiz *questions;
     size_t count;
     /* (count, model_count) */
     ls_verdicts *verdicts;
@@ -332,13 +311,32 @@ static void print_asked(const ls_invocation *invocation, const asked *a)
     json_decref(tasks);
 }
 
+static ls_status check_labels(const ls_quiz *quiz)
+{
+    for (size_t i = 0; i < quiz->count; i++) {
+        if (!quiz->items[i].expected) {
+            return ls_fail(
+                LS_ERR_INVALID,
+                "%s:%llu: the record does not end with an answer of the assistant: --records needs "
+                "--label KEY, the key of the label or expected answer; --side-by-side shows answers "
+                "without one",
+                quiz->path, (unsigned long long)quiz->items[i].line);
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status ask_models(const ls_invocation *invocation, asked *a, const ls_extractor *extractor)
 {
     ls_arena *arena = invocation->arena;
     ls_quiz_answer **answers = ls_arena_new(arena, ls_quiz_answer *, a->count);
     a->verdicts = ls_arena_new(arena, ls_verdicts, a->count * a->model_count);
     for (size_t m = 0; m < a->model_count; m++) {
-        LS_TRY(ls_eval_ask(invocation, a->models[m], a->questions, a->count, answers));
+        if (!a->names) { /* each model has its own template */
+            LS_TRY(ls_eval_read_records(invocation, m, a->questions));
+        }
+        LS_TRY(check_labels(&a->questions[0]));
+        LS_TRY(ls_eval_ask(invocation, m, a->questions, a->count, answers));
         for (size_t i = 0; i < a->count; i++) {
             ls_judge_count(arena, &a->questions[i], answers[i], extractor,
                            &a->verdicts[i * a->model_count + m]);
@@ -353,7 +351,7 @@ static ls_status read_tasks(const ls_invocation *invocation, const char ***names
 {
     const eval_settings *settings = invocation->settings;
     const char **names;
-    const size_t count = split(invocation->arena, settings->tasks, &names);
+    const size_t count = ls_eval_split(invocation->arena, settings->tasks, &names);
     ls_quiz *questions = ls_arena_new(invocation->arena, ls_quiz, count);
     for (size_t i = 0; i < count; i++) {
         char *equals = strchr(names[i], '=');
@@ -363,7 +361,9 @@ static ls_status read_tasks(const ls_invocation *invocation, const char ***names
         *equals = '\0';
         LS_TRY(
             ls_questions_read_task(invocation->arena, names[i], equals + 1, settings->shots, &questions[i]));
-        apply_limit(settings, &questions[i]);
+        if (settings->limit > 0 && questions[i].count > settings->limit) {
+            questions[i].count = settings->limit;
+        }
     }
     *names_out = names;
     *questions_out = questions;
@@ -378,15 +378,8 @@ ls_status ls_eval_answers(const ls_invocation *invocation)
     ls_quiz records = {0}, *tasks = &records;
     const char **names = NULL;
     ls_extractor *extractor = NULL;
-    if (settings->records[0] && !settings->label[0]) {
-        return ls_fail(LS_ERR_INVALID,
-                       "--records needs --label KEY, the key of the label or expected answer; "
-                       "--side-by-side shows answers without one");
-    }
     if (settings->tasks[0]) {
         LS_TRY(read_tasks(invocation, &names, &tasks, &a.count));
-    } else {
-        LS_TRY(ls_eval_read_records(invocation, &records));
     }
     if (settings->extract[0]) {
         LS_TRY(ls_extractor_create(settings->extract, &extractor));

@@ -110,23 +110,20 @@ static void print_json(const ls_invocation *invocation, const ls_quiz *questions
 ls_status ls_eval_side_by_side(const ls_invocation *invocation)
 {
     const eval_settings *settings = invocation->settings;
-    ls_quiz_question given = {.prompt = settings->prompt};
-    ls_quiz questions = {.path = "", .items = &given, .count = 1, .has_specials = true};
+    ls_quiz quiz = {0};
     ls_quiz_answer *answers[2];
     if (settings->choices[0]) {
         return ls_fail(LS_ERR_INVALID,
                        "--side-by-side shows answers that the models write: leave --choices away");
     }
-    if (settings->records[0]) {
-        LS_TRY(ls_eval_read_records(invocation, &questions));
+    for (size_t i = 0; i < 2; i++) {
+        LS_TRY(ls_eval_read_records(invocation, i, &quiz));
         /* Reading is what takes the time here, a person's. */
         if (settings->limit == 0 && !settings->json) {
-            questions.count = ls_min_u64(questions.count, SHOWN_DEFAULT);
+            quiz.count = ls_min_u64(quiz.count, SHOWN_DEFAULT);
         }
+        LS_TRY(ls_eval_ask(invocation, i, &quiz, 1, &answers[i]));
     }
-    for (size_t i = 0; i < 2; i++) {
-        LS_TRY(ls_eval_ask(invocation, invocation->words[i], &questions, 1, &answers[i]));
-    }
-    (settings->json ? print_json : print_answers)(invocation, &questions, answers);
+    (settings->json ? print_json : print_answers)(invocation, &quiz, answers);
     return LS_OK;
 }

@@ -18,7 +18,7 @@ ls_status ls_question_without(const ls_question_line *line, const char *key, con
     json_t *value;
     size_t count = 0;
     ls_text keys = {0};
-    json_object_foreach((json_t *)(uintptr_t)line->record, name, value)
+    json_object_foreach(line->record, name, value)
     {
         if (count++ < KEYS_MAX) {
             ls_text_append(&keys, keys.bytes ? ", " : "");
@@ -115,6 +115,7 @@ static const char *const usual_keys[] = {"prompt", "question", "instruction", "i
 typedef struct records_reader {
     const ls_quiz_keys *keys;
     const char *prompt_key; /* found in the first record, then the same for all */
+    bool is_made;           /* by the prompt maker */
 } records_reader;
 
 static const char *find_prompt_key(const records_reader *reader, const ls_question_line *line)
@@ -130,20 +131,44 @@ static const char *find_prompt_key(const records_reader *reader, const ls_questi
     return usual_keys[0];
 }
 
-static ls_status read_prompt(const records_reader *reader, const ls_question_line *line,
-                             const char **text_out)
+/* Takes the assistant's last message away: what the model is asked for. */
+static void take_answer(const ls_question_line *line, json_t *messages, ls_quiz_question *question)
 {
-    const json_t *value = json_object_get(line->record, reader->prompt_key);
-    if (value && reader->keys->maker) {
+    const size_t count = json_array_size(messages);
+    const json_t *last = json_array_get(messages, count - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    if (count > 1 && role && strcmp(role, "assistant") == 0) {
+        const json_t *content = json_object_get(last, "content");
+        question->expected = content ? ls_question_text(line->arena, content) : NULL;
+        json_array_remove(messages, count - 1);
+    }
+}
+
+static ls_status read_prompt(records_reader *reader, const ls_question_line *line, ls_quiz_question *question)
+{
+    const ls_quiz_keys *keys = reader->keys;
+    json_t *value = json_object_get(line->record, reader->prompt_key);
+    if (json_is_array(value) && !keys->maker) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s:%llu: the prompt is a list of messages, and the model has no chat "
+                       "template: give one with --template FILE",
+                       line->path, (ull)line->number);
+    }
+    if (json_is_array(value)) {
+        take_answer(line, value, question);
+    }
+    const bool is_chat = json_is_array(value) || strcmp(reader->prompt_key, "question") == 0 ||
+                         strcmp(reader->prompt_key, "instruction") == 0;
+    if (value && keys->maker && (is_chat || keys->makes_all)) {
+        reader->is_made = true;
         const ls_status status =
-            reader->keys->maker->make(reader->keys->maker->context, line->arena, value, text_out);
+            keys->maker->make(keys->maker->context, line->arena, line->record, value, &question->prompt);
         return status == LS_OK ? LS_OK : ls_fail_within(status, "%s:%llu", line->path, (ull)line->number);
     }
-    const char *text = value ? ls_question_text(line->arena, value) : NULL;
-    if (!text || !text[0]) {
+    question->prompt = value ? ls_question_text(line->arena, value) : NULL;
+    if (!question->prompt || !question->prompt[0]) {
         return ls_question_without(line, reader->prompt_key, "a text; --prompt-field names the prompt's key");
     }
-    *text_out = text;
     return LS_OK;
 }
 
@@ -154,7 +179,7 @@ static ls_status read_record(void *context, const ls_question_line *line, ls_qui
     if (!reader->prompt_key) {
         reader->prompt_key = find_prompt_key(reader, line);
     }
-    LS_TRY(read_prompt(reader, line, &question->prompt));
+    LS_TRY(read_prompt(reader, line, question));
     if (label_key[0]) {
         const json_t *label = json_object_get(line->record, label_key);
         question->expected = label ? ls_question_text(line->arena, label) : NULL;
@@ -219,6 +244,17 @@ static ls_status collect_labels(ls_arena *arena, const ls_quiz *questions, const
     return LS_OK;
 }
 
+static ls_status check_labels(const ls_quiz *quiz)
+{
+    for (size_t i = 0; i < quiz->count; i++) {
+        if (!quiz->items[i].expected) {
+            return ls_fail(LS_ERR_DATA, "%s:%llu: the record has no label: name its key with --label",
+                           quiz->path, (ull)quiz->items[i].line);
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status set_choices(ls_arena *arena, const ls_quiz_keys *keys, ls_quiz *questions)
 {
     const char *const *choices = keys->choices;
@@ -256,8 +292,9 @@ ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_
     LS_TRY(ls_questions_read_lines(arena, path, read_record, &reader, &questions));
     questions.prompt_key = ls_arena_strdup(arena, reader.prompt_key);
     questions.label_key = keys->label;
-    questions.has_specials = !keys->maker;
+    questions.has_specials = !reader.is_made;
     if (keys->choice_count > 0) {
+        LS_TRY(check_labels(&questions));
         LS_TRY(set_choices(arena, keys, &questions));
     }
     *questions_out = questions;

@@ -63,22 +63,26 @@ typedef struct ls_quiz {
 
 /* Makes the text that a model continues out of a record's prompt, for example by a template. */
 typedef struct ls_prompt_maker {
-    /* prompt: a string or a list of messages; the text is in `arena` */
-    ls_status (*make)(void *context, ls_arena *arena, const json_t *prompt, const char **text_out);
+    /* prompt: a string or a list of messages of `record`; the text is in `arena` */
+    ls_status (*make)(void *context, ls_arena *arena, json_t *record, json_t *prompt, const char **text_out);
     void *context;
 } ls_prompt_maker;
 
 typedef struct ls_quiz_keys {
     const char *prompt; /* "": the first of prompt, question, instruction, input, messages, text */
-    const char *label;  /* "": none is needed, and none is read */
+    const char *label;  /* "": the last message, if it is the assistant's; else none is needed */
     /* what may be answered; NULL: anything. One name "auto": the labels of the file */
     const char *const *choices;
     size_t choice_count;
-    const ls_prompt_maker *maker; /* NULL: the prompt's own text */
+    /* NULL: the prompt's own text. Used for messages, questions and instructions; for a prompt
+     * under another key only with `makes_all`, because such prompts are trained as they are. */
+    const ls_prompt_maker *maker;
+    bool makes_all;
 } ls_quiz_keys;
 
 /*
- * Reads labelled or answered records. With choices, each record's label must be one of them; the
+ * Reads labelled or answered records. Of messages, a last one of the assistant is not part of the
+ * prompt. With choices, each record's label must be one of them; the
  * endings of all questions are then one list, in the order of the choices.
  *
  * Errors, with path and line: LS_ERR_DATA for a line that is no JSON object, a record without the
@@ -103,7 +107,7 @@ typedef struct ls_question_line {
     ls_arena *arena;
     const char *path;
     uint64_t number;
-    const json_t *record;
+    json_t *record;
 } ls_question_line;
 
 typedef ls_status (*ls_question_reader)(void *context, const ls_question_line *line,

@@ -55,6 +55,24 @@ same "the trained model's answer" "$(python3 -c 'import json, sys; print(json.lo
 expect 0 "$LOCKSTEP" eval fresh trained --side-by-side --records records.jsonl --limit 2 --max-tokens 5
 prints "records.jsonl:2" "fresh" "| trained" "(no end within --max-tokens)"
 
+# ---- a chat template ----
+
+python3 - <<'PY'
+import json
+with open("chat.jsonl", "w") as f:
+    for line in open("records.jsonl"):
+        record = json.loads(line)
+        f.write(json.dumps({"messages": [{"role": "user", "content": record["question"]}, {"role": "assistant", "content": record["answer"]}]}) + "\n")
+PY
+echo "{{ messages[0]['content'] }}{% if not add_generation_prompt %}{{ messages[1]['content'] }}{% endif %}" >plain.jinja
+expect 0 "$LOCKSTEP" eval trained --records chat.jsonl --template plain.jinja --choices auto --json
+same "messages by a template" "$(field "$out" prompt_field accuracy log_probability)" "messages $(field first.json accuracy log_probability)"
+expect 3 "$LOCKSTEP" eval trained --records chat.jsonl
+says "chat.jsonl:1" "has no chat template" "--template FILE"
+echo "{{ raise_exception('no such role') }}" >refuses.jinja
+expect 3 "$LOCKSTEP" eval trained --records chat.jsonl --template refuses.jinja
+says "chat.jsonl:1" "no such role"
+
 # ---- wrong input ----
 
 records() { "$LOCKSTEP" eval trained --records "$@"; }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/judge/chat_prompt.h"
+
+#include "tokenizer/template/chat_template.h"
+
+#include <stdlib.h>
+
+struct ls_chat_prompt {
+    ls_chat_template *template;
+    const ls_template_source *source;
+};
+
+ls_status ls_chat_prompt_open(const ls_template_source *source, ls_chat_prompt **prompt_out)
+{
+    ls_chat_prompt *p = calloc(1, sizeof *p);
+    if (!p) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for a chat template");
+    }
+    p->source = source;
+    const ls_status status = ls_chat_template_open(source->text, source->bytes, source->where, &p->template);
+    if (status != LS_OK) {
+        ls_chat_prompt_close(p);
+        return status;
+    }
+    *prompt_out = p;
+    return LS_OK;
+}
+
+void ls_chat_prompt_close(ls_chat_prompt *prompt)
+{
+    if (prompt) {
+        ls_chat_template_close(prompt->template);
+        free(prompt);
+    }
+}
+
+static ls_status make(void *context, ls_arena *arena, json_t *record, json_t *prompt, const char **text_out)
+{
+    static const char *const passed[] = {"tools", "documents"};
+    const ls_chat_prompt *p = context;
+    json_t *messages = json_is_string(prompt) ? json_pack("[{s:s, s:O}]", "role", "user", "content", prompt)
+                                              : json_incref(prompt);
+    json_t *variables = json_pack("{s:o, s:b}", "messages", messages, "add_generation_prompt", 1);
+    json_object_update(variables, p->source->tokens);
+    for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++) {
+        json_t *value = json_object_get(record, passed[i]);
+        if (value) {
+            json_object_set(variables, passed[i], value);
+        }
+    }
+    ls_text text = {0};
+    const ls_status status = ls_chat_template_render(p->template, variables, &text);
+    if (status == LS_OK) {
+        *text_out = ls_arena_strdup(arena, ls_text_string(&text));
+    }
+    ls_text_release(&text);
+    json_decref(variables);
+    return status;
+}
+
+ls_prompt_maker ls_chat_prompt_maker(ls_chat_prompt *prompt)
+{
+    return (ls_prompt_maker){make, prompt};
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Prompts by a chat template: the text after which a model writes its answer to a conversation.
+ *
+ * Used by one thread at a time.
+ */
+#ifndef LS_EXECUTION_JUDGE_CHAT_PROMPT_H
+#define LS_EXECUTION_JUDGE_CHAT_PROMPT_H
+
+#include "execution/judge/questions.h"
+#include "tokenizer/template/template_source.h"
+
+typedef struct ls_chat_prompt ls_chat_prompt;
+
+/* source: borrowed, with a text. Errors: those of ls_chat_template_open, LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_chat_prompt_open(const ls_template_source *source, ls_chat_prompt **prompt_out);
+void ls_chat_prompt_close(ls_chat_prompt *prompt);
+
+/* Renders messages with add_generation_prompt, and the record's tools and documents. A string is
+ * the user's message. The result borrows `prompt`. */
+ls_prompt_maker ls_chat_prompt_maker(ls_chat_prompt *prompt);
+
+#endif
