@@ -291,6 +291,7 @@ static ls_status load_document(const ls_document *doc, const char *const *overri
     run->adapter.from = ls_path_expand_home(arena, run->adapter.from);
     run->tokenizer.file = ls_path_expand_home(arena, run->tokenizer.file);
     run->data.cache_dir = ls_path_expand_home(arena, run->data.cache_dir);
+    run->data.template = ls_path_expand_home(arena, run->data.template);
     run->automatic = automatic_of(train);
     resolve(run);
     const ls_status status = ls_run_file_check(run);
@@ -330,6 +331,9 @@ ls_status ls_run_file_adopt_begun(ls_run_file *run, const ls_run_file *begun)
     const ls_run_automatic *automatic = &run->automatic;
     ls_run_file adopted = *run;
     ls_run_train *train = &adopted.train;
+    if (!run->data.template_date[0]) {
+        adopted.data.template_date = begun->data.template_date;
+    }
     if (run->model.from[0] && automatic->lr) {
         train->optimizer.lr = begun->train.optimizer.lr;
     }

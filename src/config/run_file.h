@@ -119,6 +119,20 @@ typedef struct ls_run_tokenizer {
     bool replace;
 } ls_run_tokenizer;
 
+/* Which forms of records are looked for in the data. */
+typedef enum ls_run_format {
+    LS_RUN_FORMAT_AUTO,
+    LS_RUN_FORMAT_TEXT,
+    LS_RUN_FORMAT_PROMPT_COMPLETION,
+    LS_RUN_FORMAT_MESSAGES,
+} ls_run_format;
+
+/* Which tokens of a record have a loss. */
+typedef enum ls_run_loss_on { LS_RUN_LOSS_ASSISTANT, LS_RUN_LOSS_ALL, LS_RUN_LOSS_LAST } ls_run_loss_on;
+
+/* What happens to records that cannot be used. */
+typedef enum ls_run_bad_records { LS_RUN_BAD_STOP, LS_RUN_BAD_SKIP } ls_run_bad_records;
+
 typedef struct ls_run_data {
     /* Paths and patterns, relative to the current folder. If no item has a weight they are one
      * corpus; if any has, each item is a corpus of its own, and the weight of an item without
@@ -128,8 +142,17 @@ typedef struct ls_run_data {
     ls_option_weighted_list validation;
     /* 0 to 0.5 of the training data; auto: 0.05, or 0 with data.validation */
     double validation_fraction;
-    const char *field;     /* key or column that holds the document, unless an item names another */
-    bool document_masks;   /* attention and positions restart with each document */
+    const char *field;   /* key or column that holds the document, unless an item names another */
+    bool document_masks; /* attention and positions restart with each document */
+    /* Records that are conversations, or prompts and completions. */
+    ls_run_format format;
+    const char *template;      /* "auto": the model's; "none"; else a file or folder */
+    const char *template_date; /* YYYY-MM-DD; "": not needed, or the day the run begins */
+    ls_run_loss_on loss_on;
+    bool packing;                                /* records share sequences */
+    const char *prompt_field, *completion_field; /* keys of a question and its answer; "": none */
+    const char *split_key, *split_time;          /* keys that decide what is held out; "": none */
+    ls_run_bad_records bad_records;
     const char *cache_dir; /* folder for tokenised data; "": under $LOCKSTEP_HOME */
 } ls_run_data;
 

@@ -278,6 +278,30 @@ static ls_status check_eval(const ls_run_eval *eval)
     return LS_OK;
 }
 
+/* YYYY-MM-DD */
+static bool is_date(const char *text)
+{
+    return strlen(text) == 10 && strspn(text, "0123456789") == 4 && text[4] == '-' &&
+           strspn(text + 5, "0123456789") == 2 && text[7] == '-' && strspn(text + 8, "0123456789") == 2;
+}
+
+static ls_status check_records(const ls_run_data *data)
+{
+    if (!data->prompt_field[0] != !data->completion_field[0]) {
+        return ls_fail(LS_ERR_INVALID, "%s is set and %s is not: set both, or neither",
+                       data->prompt_field[0] ? "data.prompt_field" : "data.completion_field",
+                       data->prompt_field[0] ? "data.completion_field" : "data.prompt_field");
+    }
+    if (data->split_key[0] && data->split_time[0]) {
+        return ls_fail(LS_ERR_INVALID, "data.split_key and data.split_time are both set; keep one of them");
+    }
+    if (data->template_date[0] && !is_date(data->template_date)) {
+        return ls_fail(LS_ERR_INVALID, "data.template_date is \"%.40s\"; a date such as 2026-01-31 is needed",
+                       data->template_date);
+    }
+    return LS_OK;
+}
+
 static ls_status check_schedule(const ls_run_train *train)
 {
     const ls_run_schedule *schedule = &train->schedule;
@@ -459,6 +483,7 @@ ls_status ls_run_file_check(const ls_run_file *run)
     LS_TRY(check_adapter(run));
     LS_TRY(check_tokenizer(run));
     LS_TRY(check_data(&run->data));
+    LS_TRY(check_records(&run->data));
     LS_TRY(check_leaves(&run->train));
     LS_TRY(check_micro_batch(&run->train, run->automatic.leaves));
     LS_TRY(check_eval(&run->eval));

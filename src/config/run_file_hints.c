@@ -68,8 +68,10 @@ const ls_option_hint ls_run_file_hints[] = {
     {"validation_file validation_files val_data val_file val_files eval_dataset valid_data eval_file eval_data test_file", "data.validation", ""},
     {"val_set_size val_split validation_split val_fraction test_size eval_split_ratio", "data.validation_fraction", ""},
     {"tokenizer_path tokenizer_name tokenizer_name_or_path vocab_file tokenizer_file", "tokenizer.file", ""},
-    {"packing sample_packing pack_dataset group_by_length pad_to_max_length", NULL, "there is nothing to choose: documents follow each other without padding"},
-    {"chat_template prompt_template conversation train_on_inputs instruction messages", NULL, "this version trains on plain text only"},
+    {"packing sample_packing pack_dataset group_by_length pad_to_max_length", "data.packing", ""},
+    {"chat_template prompt_template conversation", "data.template", ""},
+    {"train_on_inputs train_on_prompt mask_prompt completion_only_loss assistant_only_loss train_on_responses_only", "data.loss_on", ""},
+    {"dataset_type dataset_format", "data.format", ""},
     {"shuffle shuffle_buffer_size", NULL, "there is nothing to choose: the order is a random permutation that train.seed decides"},
     /* saving, evaluation, logs */
     {"save_steps save_interval save_every ckpt_interval checkpoint_interval checkpoint_every save_freq save_strategy", "checkpoint.every_steps", ""},

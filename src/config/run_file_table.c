@@ -16,6 +16,9 @@ static const char *const precisions[] = {"fp32", "bf16", "tf32", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const recompute_kinds[] = {"none", "selective", "full", NULL};
 static const char *const weights_dtypes[] = {"bf16", "fp32", NULL};
+static const char *const formats[] = {"auto", "text", "prompt_completion", "messages", NULL};
+static const char *const loss_on[] = {"assistant", "all", "last", NULL};
+static const char *const bad_records[] = {"stop", "skip", NULL};
 static const char *const priorities[] = {"low", "normal", "high", NULL};
 static const char *const nearness[] = {"island", "node", "leaf", "spine", "cluster", NULL};
 
@@ -82,6 +85,16 @@ static const ls_option options[] = {
     {ROW("data.field", LS_OPTION_STRING, data.field, "text"), .value_name = "KEY", .help = "key of an object (.jsonl, .json) or column of a table (.csv, .tsv) that holds the document; an item of data.train or data.validation may name another one with its own key `field`"},
     {F64_AUTO("data.validation_fraction", data.validation_fraction, 0, 0.5), IDENTITY, .help = "share of the training data that is set aside for validation; auto: 0.05, or 0 if data.validation is set"},
     {BOOL("data.document_masks", data.document_masks, "false"), IDENTITY, .identity_when_set = true, .help = "let attention see only the text of its own document, and count positions from the document's first token, when a training sequence holds several documents; the last token of a document then has no loss"},
+    {CHOICE("data.format", data.format, "auto", formats), .help = "form of the records in .jsonl, .json, .csv and .tsv files. text: documents; prompt_completion: prompt and completion, question and answer, or instruction and output; messages: conversations (messages of role and content, or conversations of from and value); auto: what the first record of each file looks like"},
+    {ROW("data.template", LS_OPTION_STRING, data.template, "auto"), .value_name = "FILE", .help = "chat template that makes text of conversations: a .jinja file, a tokenizer_config.json, or a folder with one of them; none: no template; auto: that of the model named in model.from, or the one beside tokenizer.file"},
+    {STRING("data.template_date", data.template_date), .value_name = "DATE", .help = "date, such as 2026-01-31, that a chat template prints if it prints one; default: the day on which the run begins"},
+    {CHOICE("data.loss_on", data.loss_on, "assistant", loss_on), .help = "tokens of a record that are trained. assistant: every answer of the assistant, or the completion; all: every token; last: the last answer of each conversation"},
+    {BOOL("data.packing", data.packing, "true"), .help = "let several records share a training sequence, each with attention and positions of its own; false: one record in each sequence, the rest of which is padding"},
+    {STRING("data.prompt_field", data.prompt_field), .value_name = "KEY", .help = "key or column that holds the question, for records whose keys have other names; needs data.completion_field"},
+    {STRING("data.completion_field", data.completion_field), .value_name = "KEY", .help = "key or column that holds the answer to data.prompt_field"},
+    {STRING("data.split_key", data.split_key), .value_name = "KEY", .help = "key or column of records, such as a customer, whose records with equal values are either all trained on or all held out for validation; default: each record by itself"},
+    {STRING("data.split_time", data.split_time), .value_name = "KEY", .help = "key or column of records that holds a time: the latest records are held out for validation"},
+    {CHOICE("data.bad_records", data.bad_records, "stop", bad_records), .help = "what happens to records that cannot be used: stop before the run begins and name them, or skip them"},
     {STRING("data.cache_dir", data.cache_dir), .value_name = "DIR", .help = "folder in which tokenised data is stored for later runs; default: $LOCKSTEP_HOME/cache/tokens"},
 
     {U64_AUTO("train.steps", train.steps, 1, MANY), .help = "length of the run in optimizer steps; auto: from train.tokens or train.epochs, otherwise 1000 steps, or 3 epochs if model.from is set"},

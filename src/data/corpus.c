@@ -40,9 +40,14 @@ const char *ls_corpus_field(const ls_corpus_file *file)
     return file->field && file->field[0] ? file->field : LS_FIELD_DEFAULT;
 }
 
+bool ls_corpus_has_records(ls_corpus_kind kind)
+{
+    return kind != LS_CORPUS_TEXT && kind != LS_CORPUS_TOKENS;
+}
+
 bool ls_corpus_field_matters(const ls_corpus_file *file)
 {
-    return file->kind != LS_CORPUS_TEXT && file->kind != LS_CORPUS_TOKENS &&
+    return ls_corpus_has_records(file->kind) && file->form == LS_RECORD_TEXT &&
            strcmp(ls_corpus_field(file), LS_FIELD_DEFAULT) != 0;
 }
 

@@ -22,6 +22,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "data/conversation/conversation.h"
 #include "data/unpack.h"
 
 #include <stdbool.h>
@@ -43,6 +44,10 @@ typedef struct ls_corpus_file {
     ls_packing packing;
     /* Key or column that holds the document. NULL: "text". */
     const char *field;
+    /* Form of its records; LS_RECORD_TEXT: each is a document. */
+    ls_record_form form;
+    /* Line of the first record. 0: not looked at. */
+    uint64_t form_line;
 } ls_corpus_file;
 
 /* What to look for. All is borrowed. */
@@ -82,6 +87,9 @@ const char *ls_corpus_field(const ls_corpus_file *file);
 /* True if the field decides about the documents, and is not the default: it is then part of their
  * identity. */
 bool ls_corpus_field_matters(const ls_corpus_file *file);
+
+/* Whether files of this kind hold records. */
+bool ls_corpus_has_records(ls_corpus_kind kind);
 
 /* Unpacks the mapped file if it is packed, and checks that what it holds may be text. In every
  * case the caller closes *map; if the file was packed, it is then the content. Errors: those of

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/dataset.h"
+#include "data/dataset_internal.h"
 
-#include "base/arena.h"
 #include "base/assert.h"
-#include "data/corpus.h"
-#include "data/mixture.h"
 #include "data/order.h"
-#include "data/split.h"
 #include "data/token_cache.h"
 #include "data/token_file.h"
 #include "tokenizer/tokenizer.h"
@@ -29,40 +25,6 @@ enum {
     FILES_MAX = 30000,
 };
 static const uint64_t POSITION_LIMIT = UINT64_C(1) << 56;
-
-/* A group of files: a training source, or the files given for validation. */
-typedef struct source {
-    ls_corpus_file *files;
-    /* file_count of them. */
-    ls_tokens *tokens;
-    size_t file_count;
-    /* How many of the tokens are open. */
-    size_t opened_count;
-    double weight;
-    /* The training tokens. */
-    ls_stream stream;
-    /* Where its part of the validation stream ends. */
-    uint64_t validation_end;
-    /* Samples in the stream. */
-    uint64_t window_count;
-} source;
-
-struct ls_dataset {
-    ls_arena arena;
-    /* Pins what is mapped. */
-    ls_cache *cache;
-    uint32_t context;
-    source *sources;
-    uint32_t source_count;
-    /* The files of options.validation_patterns. */
-    source given_validation;
-    ls_mixture mixture;
-    ls_stream validation;
-    double validation_bytes_per_token;
-    bool split_by_document;
-    bool document_masks;
-    char hash[LS_SHA256_HEX_BYTES];
-};
 
 /* ---- checking options ------------------------------------------------------------------------ */
 
@@ -131,6 +93,8 @@ static ls_status open_file(const ls_dataset_options *o, ls_cache *cache, const l
     }
     const ls_token_cache_options options = {.cache = cache,
                                             .tokenizer = o->tokenizer,
+                                            .recipe = o->recipe,
+                                            .rule = o->held_out,
                                             .vocab_size = vocab_of(o),
                                             .threads = threads_of(o),
                                             .progress = o->progress,
@@ -140,7 +104,7 @@ static ls_status open_file(const ls_dataset_options *o, ls_cache *cache, const l
 }
 
 static ls_status open_source(ls_dataset *d, const ls_dataset_options *o, const ls_dataset_source *from,
-                             source *s)
+                             ls_dataset_part *s)
 {
     const ls_corpus_query query = {.patterns = from->patterns,
                                    .pattern_count = from->pattern_count,
@@ -155,6 +119,7 @@ static ls_status open_source(ls_dataset *d, const ls_dataset_options *o, const l
             "there are %zu data files; at most %d are allowed: join them, or make one .jsonl of them",
             s->file_count, FILES_MAX);
     }
+    LS_TRY(ls_dataset_detect(d, o, s));
     s->tokens = ls_arena_new(&d->arena, ls_tokens, s->file_count);
     for (; s->opened_count < s->file_count; s->opened_count++) {
         LS_TRY(open_file(o, d->cache, &s->files[s->opened_count], &s->tokens[s->opened_count]));
@@ -175,10 +140,10 @@ static ls_status open_cache(ls_dataset *d, const ls_dataset_options *o)
 
 static ls_status open_sources(ls_dataset *d, const ls_dataset_options *o)
 {
-    d->sources = ls_arena_new(&d->arena, source, o->source_count);
+    d->sources = ls_arena_new(&d->arena, ls_dataset_part, o->source_count);
     for (size_t i = 0; i < o->source_count; i++) {
         const ls_dataset_source *from = &o->sources[i];
-        source *to = &d->sources[i];
+        ls_dataset_part *to = &d->sources[i];
         to->weight = o->source_count == 1 ? 1.0 : from->weight;
         /* From here on ls_dataset_close closes it. */
         d->source_count = (uint32_t)i + 1;
@@ -198,7 +163,7 @@ static ls_status open_sources(ls_dataset *d, const ls_dataset_options *o)
 /* The same text must not be both training and validation data, even under two file names. */
 static ls_status check_no_file_in_both(const ls_dataset *d)
 {
-    const source *v = &d->given_validation;
+    const ls_dataset_part *v = &d->given_validation;
     for (size_t k = 0; k < v->file_count; k++) {
         for (uint32_t i = 0; i < d->source_count; i++) {
             for (size_t f = 0; f < d->sources[i].file_count; f++) {
@@ -219,11 +184,16 @@ static uint64_t windows_in(uint64_t token_count, uint32_t context)
     return token_count == 0 ? 0 : (token_count - 1) / context;
 }
 
+/* ---- streams ------------------------------------------------------------------------- */
+
 static ls_status make_training_streams(ls_dataset *d, double fraction)
 {
     d->split_by_document = true;
     for (uint32_t i = 0; i < d->source_count; i++) {
-        source *s = &d->sources[i];
+        ls_dataset_part *s = &d->sources[i];
+        if (ls_dataset_is_records(s)) {
+            continue;
+        }
         const bool by_document =
             ls_split_files(&d->arena, s->tokens, s->file_count, fraction, &s->stream, &d->validation);
         d->split_by_document = d->split_by_document && by_document;
@@ -242,14 +212,15 @@ static ls_status make_training_streams(ls_dataset *d, double fraction)
 
 static ls_status make_validation_stream(ls_dataset *d, const ls_dataset_options *o)
 {
-    const source *v = &d->given_validation;
-    for (size_t i = 0; i < v->file_count; i++) {
+    const ls_dataset_part *v = &d->given_validation;
+    for (size_t i = 0; i < v->file_count && !ls_dataset_is_records(v); i++) {
         ls_stream_append(&d->arena, &d->validation, &v->tokens[i], 0, v->tokens[i].count);
     }
     const bool wanted = o->validation_fraction > 0.0 || v->file_count > 0;
-    if (wanted && d->validation.token_count < 2) {
+    LS_TRY(ls_dataset_make_records(d, o));
+    if (wanted && ls_dataset_token_count(d, LS_SPLIT_VALIDATION) < 2) {
         return ls_fail(LS_ERR_DATA, "the validation data has only %llu tokens; at least 2 are needed: %s",
-                       (ull)d->validation.token_count,
+                       (ull)ls_dataset_token_count(d, LS_SPLIT_VALIDATION),
                        v->file_count > 0
                            ? "give more text"
                            : "raise validation_fraction, set it to 0 for none, or give more text");
@@ -266,7 +237,7 @@ static ls_status measure_validation_bytes(ls_dataset *d, const ls_tokenizer *tok
 {
     const uint64_t limit = MEASURED_TOKENS_MAX;
     const uint64_t total = d->validation.token_count < limit ? d->validation.token_count : limit;
-    int32_t *ids = tokenizer && total > 0 ? malloc(total * sizeof *ids) : NULL;
+    int32_t *ids = tokenizer && total > 0 && !d->has_records ? malloc(total * sizeof *ids) : NULL;
     if (!ids) {
         return LS_OK;
     }
@@ -303,7 +274,7 @@ static void hash_line(ls_sha256 *hash, const char *format, ...)
     ls_sha256_update(hash, line, (size_t)bytes);
 }
 
-static void hash_source(ls_sha256 *hash, const char *name, const source *s)
+static void hash_source(ls_sha256 *hash, const char *name, const ls_dataset_part *s)
 {
     hash_line(hash, "%s weight %a files %zu\n", name, s->weight, s->file_count);
     for (size_t i = 0; i < s->file_count; i++) {
@@ -311,6 +282,9 @@ static void hash_source(ls_sha256 *hash, const char *name, const source *s)
         hash_line(hash, "file %d %s\n", (int)file->kind, s->tokens[i].content_hash);
         if (ls_corpus_field_matters(file)) {
             hash_line(hash, "field %s\n", ls_corpus_field(file));
+        }
+        if (file->form != LS_RECORD_TEXT) {
+            hash_line(hash, "form %d\n", (int)file->form);
         }
     }
 }
@@ -325,6 +299,11 @@ static void make_hash(ls_dataset *d, const ls_dataset_options *o)
     hash_line(&hash, "context %u validation_fraction %a\n", o->context, o->validation_fraction);
     if (o->document_masks) {
         hash_line(&hash, "document_masks\n");
+    }
+    if (d->has_records) {
+        const char *key = o->held_out.key ? o->held_out.key : "";
+        hash_line(&hash, "recipe %s packing %d\n", ls_recipe_hash(o->recipe), o->packing);
+        hash_line(&hash, "held out %d by %d %.128s\n", LS_HELD_OUT_VERSION, o->held_out.is_time, key);
     }
     for (uint32_t i = 0; i < d->source_count; i++) {
         hash_source(&hash, "source", &d->sources[i]);
@@ -366,8 +345,10 @@ ls_status ls_dataset_open(const ls_dataset_options *options, ls_dataset **datase
     return LS_OK;
 }
 
-static void close_source(source *s)
+static void close_source(ls_dataset_part *s)
 {
+    ls_record_set_destroy(s->records);
+    ls_record_set_destroy(s->held_out);
     for (size_t i = 0; i < s->opened_count; i++) {
         ls_tokens_close(&s->tokens[i]);
     }
@@ -399,6 +380,13 @@ ls_dataset_draw ls_dataset_draw_at(const ls_dataset *dataset, uint64_t seed, uin
     const uint64_t epoch = draw.position / windows;
     return (ls_dataset_draw){
         .source = draw.corpus, .epoch = epoch, .window = ls_order_at(&order, epoch, draw.position % windows)};
+}
+
+/* Windows of the text that is validation data. */
+static uint64_t validation_windows(const ls_dataset *dataset)
+{
+    const uint32_t last = ls_dataset_has_documents(dataset) ? dataset->context - 1 : 0;
+    return windows_in(dataset->validation.token_count + last, dataset->context);
 }
 
 static void fill(int32_t *to, size_t from, size_t end, int32_t value)
@@ -451,15 +439,24 @@ ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t 
 {
     if (split == LS_SPLIT_VALIDATION) {
         LS_ASSERT(position < ls_dataset_samples(dataset, split));
+        const uint64_t text_windows = validation_windows(dataset);
+        if (position >= text_windows) {
+            return ls_dataset_read_held_out(dataset, position - text_windows, sample);
+        }
         return read_window(dataset, &dataset->validation, position, sample);
     }
     const ls_dataset_draw draw = ls_dataset_draw_at(dataset, seed, position);
-    return read_window(dataset, &dataset->sources[draw.source].stream, draw.window, sample);
+    const ls_dataset_part *s = &dataset->sources[draw.source];
+    if (s->records) {
+        const ls_record_shuffle shuffle = {.seed = seed, .epoch = draw.epoch, .source = draw.source};
+        return ls_record_set_read(s->records, &shuffle, draw.window, sample);
+    }
+    return read_window(dataset, &s->stream, draw.window, sample);
 }
 
 bool ls_dataset_has_documents(const ls_dataset *dataset)
 {
-    return dataset->document_masks;
+    return dataset->document_masks || dataset->has_records;
 }
 
 static const ls_stream *stream_of(const ls_dataset *dataset, ls_split split, uint32_t source_index)
@@ -494,8 +491,7 @@ uint64_t ls_dataset_validation_end(const ls_dataset *dataset, uint32_t source_in
 uint64_t ls_dataset_samples(const ls_dataset *dataset, ls_split split)
 {
     if (split == LS_SPLIT_VALIDATION) {
-        const uint32_t last = dataset->document_masks ? dataset->context - 1 : 0;
-        return windows_in(dataset->validation.token_count + last, dataset->context);
+        return validation_windows(dataset) + ls_dataset_held_out_windows(dataset);
     }
     uint64_t sum = 0;
     for (uint32_t i = 0; i < dataset->source_count; i++) {
@@ -506,17 +502,19 @@ uint64_t ls_dataset_samples(const ls_dataset *dataset, ls_split split)
 
 uint64_t ls_dataset_stream_tokens(const ls_dataset *dataset, ls_split split, uint32_t source_index)
 {
-    return stream_of(dataset, split, source_index)->token_count;
+    const ls_record_set *records = split == LS_SPLIT_TRAIN ? dataset->sources[source_index].records : NULL;
+    return records ? ls_record_set_counts(records)->positions
+                   : stream_of(dataset, split, source_index)->token_count;
 }
 
 uint64_t ls_dataset_token_count(const ls_dataset *dataset, ls_split split)
 {
     if (split == LS_SPLIT_VALIDATION) {
-        return dataset->validation.token_count;
+        return dataset->validation.token_count + ls_dataset_held_out_positions(dataset);
     }
     uint64_t sum = 0;
     for (uint32_t i = 0; i < dataset->source_count; i++) {
-        sum += dataset->sources[i].stream.token_count;
+        sum += ls_dataset_stream_tokens(dataset, split, i);
     }
     return sum;
 }
@@ -538,7 +536,7 @@ static double text_bytes_of(const ls_stream *stream)
 
 double ls_dataset_bytes_per_token(const ls_dataset *dataset, ls_split split)
 {
-    if (split == LS_SPLIT_VALIDATION) {
+    if (split == LS_SPLIT_VALIDATION || dataset->has_records) {
         return dataset->validation_bytes_per_token;
     }
     double bytes = 0.0;
@@ -558,27 +556,18 @@ uint64_t ls_dataset_file_count(const ls_dataset *dataset)
     return sum;
 }
 
-static uint64_t documents_in(const source *s)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < s->file_count; i++) {
-        sum += s->tokens[i].document_count;
-    }
-    return sum;
-}
-
 uint64_t ls_dataset_document_count(const ls_dataset *dataset)
 {
-    uint64_t sum = documents_in(&dataset->given_validation);
+    uint64_t sum = ls_dataset_part_documents(&dataset->given_validation);
     for (uint32_t i = 0; i < dataset->source_count; i++) {
-        sum += documents_in(&dataset->sources[i]);
+        sum += ls_dataset_part_documents(&dataset->sources[i]);
     }
     return sum;
 }
 
 bool ls_dataset_ends_document(const ls_dataset *dataset)
 {
-    const source *v = &dataset->given_validation;
+    const ls_dataset_part *v = &dataset->given_validation;
     return v->file_count > 0 && v->files[v->file_count - 1].kind != LS_CORPUS_TOKENS;
 }
 

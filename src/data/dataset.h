@@ -31,6 +31,12 @@
  * each epoch (data/order.h). Sources are mixed by weight (data/mixture.h). Validation is read in
  * file order and never shuffled. The trainer asks for position = step * global_batch + index.
  *
+ * Records. Files of conversations, prompts and completions, questions and answers are not streams:
+ * a recipe (data/conversation/recipe.h) makes samples of their records, and windows hold whole
+ * samples (data/record_set.h), each a record of its own in ls_sample, with a target where the token
+ * is trained. Records are held out by conversation, by a key or by time (data/held_out.h). All
+ * files of a source hold either records or text.
+ *
  * Thread-safety: a dataset does not change once it is open. Any number of threads may call every
  * function except open and close at once. ls_dataset_sample and ls_dataset_tokens allocate nothing.
  *
@@ -42,6 +48,8 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "data/conversation/recipe.h"
+#include "data/held_out.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,6 +96,13 @@ typedef struct ls_dataset_options {
     /* Key or column that holds the document in JSON lines, JSON, CSV and TSV. NULL or "": "text".
      */
     const char *field;
+
+    /* How records that are not text become samples. NULL: only text is read. */
+    const ls_recipe *recipe;
+    /* Which of them are held out together. */
+    ls_held_out_rule held_out;
+    /* Their samples share windows. */
+    bool packing;
 
     /* NULL: only token files can be read. */
     const ls_tokenizer *tokenizer;
@@ -230,6 +245,9 @@ uint64_t ls_dataset_stream_tokens(const ls_dataset *dataset, ls_split split, uin
  * without a tokenizer.
  */
 double ls_dataset_bytes_per_token(const ls_dataset *dataset, ls_split split);
+
+/* Whether any of its files hold records. */
+bool ls_dataset_has_records(const ls_dataset *dataset);
 
 /* How many files the dataset has. */
 uint64_t ls_dataset_file_count(const ls_dataset *dataset);

@@ -2,15 +2,26 @@
 #include "data/encode_corpus.h"
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "data/records.h"
 #include "data/text.h"
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNIT_BYTES = 2 << 20, THREADS_MAX = 256 };
+typedef unsigned long long ull;
+
+enum { UNIT_BYTES = 2 << 20, THREADS_MAX = 256, BAD_NAMED = 5 };
+
+/* Records that can't be used. */
+typedef struct bad_records {
+    uint64_t count;
+    /* What is wrong with the first BAD_NAMED of them, a line each. */
+    ls_text text;
+} bad_records;
 
 /* A document inside a unit. */
 typedef struct document {
@@ -37,6 +48,12 @@ typedef struct unit {
     document *documents;
     size_t document_count, document_capacity;
     ls_records_left left;
+    /* Conversations: the samples, the origin of each, and how many records there were. */
+    ls_samples samples;
+    ls_token_origin *origins;
+    size_t origin_capacity;
+    uint64_t record_count;
+    bad_records bad;
     ls_status status;
     /* The error text of the thread that failed. Owned. */
     char *error_text;
@@ -89,14 +106,98 @@ static ls_status encode_record(unit *u, const ls_record *record)
     return status;
 }
 
+/* ---- one unit of conversations --------------------------------------------------------------- */
+
+static ls_status note_origin(unit *u, size_t first, ls_token_origin origin)
+{
+    const size_t count = u->samples.count;
+    if (count > u->origin_capacity) {
+        ls_token_origin *origins = realloc(u->origins, 2 * count * sizeof *origins);
+        if (!origins) {
+            return ls_fail(LS_ERR_MEMORY, "%s: not enough memory for %zu samples", u->request->file->path,
+                           count);
+        }
+        u->origins = origins;
+        u->origin_capacity = 2 * count;
+    }
+    for (size_t i = first; i < count; i++) {
+        u->origins[i] = origin;
+    }
+    return LS_OK;
+}
+
+/* Two forms in one file are a mistake of whoever wrote it, not of one record. */
+static ls_status check_form(const unit *u, const ls_record *record, const json_t *object, bool *is_other_out)
+{
+    const ls_corpus_file *file = u->request->file;
+    ls_form_keys keys = *ls_recipe_keys(u->request->recipe);
+    ls_record_form form = LS_RECORD_TEXT;
+    keys.text = ls_corpus_field(file);
+    *is_other_out = false;
+    LS_TRY(ls_record_form_of(object, &keys, &form));
+    *is_other_out = form != file->form;
+    return form == file->form
+               ? LS_OK
+               : ls_fail(
+                     LS_ERR_DATA,
+                     "%s:%llu: the record is %s, while that of line %llu is %s: a file holds records of one "
+                     "form; move the others to a file of their own",
+                     file->path, (ull)record->line, ls_record_form_name(form), (ull)file->form_line,
+                     ls_record_form_name(file->form));
+}
+
+static ls_status apply_recipe(unit *u, const ls_record *record, json_t *object, bool *is_fatal_out)
+{
+    ls_token_origin origin = {.line = record->line};
+    const size_t first = u->samples.count;
+    LS_TRY(check_form(u, record, object, is_fatal_out));
+    LS_TRY(ls_held_out_rank(&u->request->rule, object, record->data, record->bytes, &origin.rank));
+    LS_TRY(ls_recipe_apply(u->request->recipe, u->scratch, object, u->request->file->form, &u->samples));
+    return note_origin(u, first, origin);
+}
+
+static void note_bad(bad_records *bad, const char *path, uint64_t line)
+{
+    char place[32];
+    const size_t path_bytes = strlen(path);
+    const char *text = ls_error_text();
+    if (bad->count++ >= BAD_NAMED) {
+        return;
+    }
+    /* The reader of a record names the place itself. */
+    const bool is_placed = strncmp(text, path, path_bytes) == 0 && text[path_bytes] == ':';
+    snprintf(place, sizeof place, ":%llu: ", (ull)line);
+    ls_text_printf(&bad->text, "\n  %s%s%.400s", is_placed ? "" : path, is_placed ? "" : place, text);
+}
+
+static ls_status encode_conversation(unit *u, const ls_record *record)
+{
+    json_t *object = NULL;
+    bool is_fatal = false;
+    ls_status status = ls_records_object(u->records, record, &object);
+    if (status == LS_OK) {
+        status = apply_recipe(u, record, object, &is_fatal);
+    }
+    json_decref(object);
+    u->record_count++;
+    if (status == LS_ERR_DATA && !is_fatal) {
+        note_bad(&u->bad, u->request->file->path, record->line);
+        return LS_OK;
+    }
+    return status == LS_OK || is_fatal
+               ? status
+               : ls_fail_within(status, "%s:%llu", u->request->file->path, (ull)record->line);
+}
+
 static ls_status encode_records(unit *u)
 {
+    const bool is_text = u->request->file->form == LS_RECORD_TEXT;
     ls_record_cursor cursor = u->begin;
     ls_record record;
     while (cursor.at < u->end) {
         LS_TRY(ls_records_next(u->records, &cursor, &record));
         if (record.data) {
-            LS_TRY(encode_record(u, &record));
+            LS_TRY(is_text ? encode_record(u, &record) : encode_conversation(u, &record));
         }
     }
     return LS_OK;
@@ -107,6 +208,10 @@ static ls_status encode_unit(unit *u)
     u->ids.count = 0;
     u->document_count = 0;
     u->left = (ls_records_left){0};
+    ls_samples_clear(&u->samples);
+    u->record_count = 0;
+    u->bad.count = 0;
+    ls_text_clear(&u->bad.text);
     if (!u->scratch) {
         LS_TRY(ls_tokenizer_scratch_create(u->request->tokenizer, &u->scratch));
     }
@@ -186,11 +291,26 @@ static void run_wave(unit *units, uint32_t count)
     }
 }
 
+static ls_status write_samples(const unit *u, ls_token_writer *writer)
+{
+    const ls_samples *samples = &u->samples;
+    ls_sample_end begin = {0};
+    for (size_t i = 0; i < samples->count; i++) {
+        const ls_sample_end end = samples->ends[i];
+        LS_TRY(ls_token_writer_add_sample(writer, samples->ids.ids + begin.ids, end.ids - begin.ids,
+                                          end.text - begin.text, u->origins[i]));
+        begin = end;
+    }
+    writer->is_loose = writer->is_loose || samples->is_loose;
+    return LS_OK;
+}
+
 static ls_status write_unit(const unit *u, ls_token_writer *writer)
 {
     if (u->status != LS_OK) {
         return ls_fail(u->status, "%s", u->error_text ? u->error_text : "out of memory");
     }
+    LS_TRY(write_samples(u, writer));
     size_t begin = 0;
     for (size_t i = 0; i < u->document_count; i++) {
         const document *d = &u->documents[i];
@@ -202,23 +322,61 @@ static ls_status write_unit(const unit *u, ls_token_writer *writer)
     return LS_OK;
 }
 
+/* Adds the unit's bad records to those of the units before. */
+static void add_bad(const unit *u, bad_records *bad)
+{
+    const char *line = ls_text_string(&u->bad.text);
+    for (uint64_t i = 0; i < u->bad.count && i < BAD_NAMED && bad->count + i < BAD_NAMED; i++) {
+        const char *end = strchrnul(line + 1, '\n');
+        ls_text_append_bytes(&bad->text, line, (size_t)(end - line));
+        line = end;
+    }
+    bad->count += u->bad.count;
+}
+
+static ls_status judge_bad(const ls_encode_request *request, const bad_records *bad, uint64_t record_count,
+                           ls_token_writer *writer)
+{
+    writer->left_count = bad->count;
+    if (bad->count == 0 || (ls_recipe_skips_bad(request->recipe) && bad->count < record_count)) {
+        return LS_OK;
+    }
+    const bool is_one = bad->count == 1;
+    return ls_fail(LS_ERR_DATA,
+                   "%s: %llu of %llu record%s cannot be used:%s%s\nMend or remove %s, or set "
+                   "data.bad_records: skip to leave %s out",
+                   request->file->path, (ull)bad->count, (ull)record_count, record_count == 1 ? "" : "s",
+                   ls_text_string(&bad->text), bad->count > BAD_NAMED ? "\n  ..." : "",
+                   is_one ? "it" : "them", is_one ? "it" : "them");
+}
+
 static ls_status encode_waves(const ls_encode_request *request, const ls_records *records, unit *units,
                               ls_token_writer *writer)
 {
     ls_records_left left = {0};
+    bad_records bad = {0};
+    uint64_t record_count = 0;
+    ls_status status = LS_OK;
     ls_record_cursor next = records ? records->first : (ls_record_cursor){.line = 1};
-    while (next.at < request->bytes) {
-        LS_TRY(request->stop ? request->stop(request->context) : LS_OK);
+    while (status == LS_OK && next.at < request->bytes) {
         const uint32_t count = deal_units(request, records, &next, units);
-        run_wave(units, count);
-        for (uint32_t i = 0; i < count; i++) {
-            LS_TRY(write_unit(&units[i], writer));
-            ls_records_left_add(&left, units[i].left.count, units[i].left.first_line);
+        status = request->stop ? request->stop(request->context) : LS_OK;
+        if (status == LS_OK) {
+            run_wave(units, count);
         }
-        if (request->progress) {
+        for (uint32_t i = 0; i < count && status == LS_OK; i++) {
+            status = write_unit(&units[i], writer);
+            ls_records_left_add(&left, units[i].left.count, units[i].left.first_line);
+            add_bad(&units[i], &bad);
+            record_count += units[i].record_count;
+        }
+        if (request->progress && status == LS_OK) {
             request->progress(request->context, request->file->path, next.at, request->bytes);
         }
     }
+    status = status == LS_OK ? judge_bad(request, &bad, record_count, writer) : status;
+    ls_text_release(&bad.text);
+    LS_TRY(status);
     ls_records_left_tell(&left, request->file->path);
     return LS_OK;
 }
@@ -229,6 +387,9 @@ static void release_units(unit *units, uint32_t count)
         ls_tokenizer_scratch_destroy(units[i].scratch);
         ls_token_buffer_release(&units[i].ids);
         free(units[i].documents);
+        ls_samples_release(&units[i].samples);
+        free(units[i].origins);
+        ls_text_release(&units[i].bad.text);
         free(units[i].error_text);
     }
     free(units);

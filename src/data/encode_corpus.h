@@ -9,12 +9,19 @@
  *
  * Every document is followed by the tokenizer's end-of-text token, if it has one. No other special
  * tokens are added.
+ *
+ * Records of another form than text become samples by a recipe (data/conversation/recipe.h). All
+ * records of a file are of the form of the first. Records that can't be used do not end the
+ * work: all are counted, the first of them are named, and then the file is refused, unless the
+ * recipe leaves them out.
  */
 #ifndef LS_DATA_ENCODE_CORPUS_H
 #define LS_DATA_ENCODE_CORPUS_H
 
 #include "base/status.h"
+#include "data/conversation/recipe.h"
 #include "data/corpus.h"
+#include "data/held_out.h"
 #include "data/token_format.h"
 #include "tokenizer/tokenizer.h"
 
@@ -32,6 +39,9 @@ typedef struct ls_encode_request {
     const char *data;
     size_t bytes;
     const ls_tokenizer *tokenizer;
+    /* For records that are not text, and how they are ranked. */
+    const ls_recipe *recipe;
+    ls_held_out_rule rule;
     /* 1 to 256. */
     uint32_t threads;
     /* May be NULL. */

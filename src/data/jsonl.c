@@ -72,14 +72,21 @@ static ls_status fail_without_field(json_t *root, const ls_jsonl_line *line)
     static const char *const tuning_keys[] = {"messages", "conversations", "prompt", "completion",
                                               "instruction"};
     for (size_t i = 0; i < sizeof tuning_keys / sizeof tuning_keys[0]; i++) {
-        if (json_object_get(root, tuning_keys[i])) {
+        if (!json_object_get(root, tuning_keys[i])) {
+            continue;
+        }
+        if (line->first > 0) {
             return ls_fail(
                 LS_ERR_DATA,
-                "%s:%llu: the record has `%s` but no `%s`: instruction data with loss masks is not "
-                "supported yet; to train on one of its keys as plain text, name the key with "
-                "data.field (run file) or --field",
-                line->path, (ull)line->number, tuning_keys[i], field_of(line));
+                "%s:%llu: the record has `%s` but no `%s`, while that of line %llu is text: a file "
+                "holds records of one form; move the others to a file of their own",
+                line->path, (ull)line->number, tuning_keys[i], field_of(line), (ull)line->first);
         }
+        return ls_fail(LS_ERR_DATA,
+                       "%s:%llu: the record has `%s` but no `%s`: it is not plain text. Training reads it as "
+                       "a conversation; to use one of its keys as plain text, name the key with "
+                       "data.field (run file) or --field",
+                       line->path, (ull)line->number, tuning_keys[i], field_of(line));
     }
     return fail_with_keys(root, line);
 }
@@ -167,11 +174,13 @@ static void mend(char *text, size_t bytes)
     }
 }
 
+enum { PARSE_FLAGS = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY };
+
 static json_t *parse(const char *data, size_t bytes, json_error_t *error)
 {
     /* Whole numbers are read as reals, so that an id of more than 64 bits under another key is no
      * reason to refuse the line. */
-    return json_loadb(data, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, error);
+    return json_loadb(data, bytes, PARSE_FLAGS | JSON_DECODE_INT_AS_REAL, error);
 }
 
 /* NULL: it is not JSON even so. */
@@ -189,6 +198,39 @@ static json_t *parse_mended(const ls_jsonl_line *line)
     return root;
 }
 
+static ls_status fail_parse(const ls_jsonl_line *line, const json_error_t *error)
+{
+    return ls_fail(LS_ERR_DATA, "%s:%llu: not valid JSON: %s (column %d)", line->path,
+                   (ull)line->number + (error->line > 1 ? (ull)error->line - 1 : 0), error->text,
+                   error->column);
+}
+
+ls_status ls_jsonl_parse(const ls_jsonl_line *line, json_t **root_out)
+{
+    LS_TRY(ls_jsonl_check(line));
+    json_error_t error, ignored;
+    json_t *root = json_loadb(line->data, line->bytes, PARSE_FLAGS, &error);
+    root = root ? root : parse(line->data, line->bytes, &ignored);
+    if (!root) {
+        root = parse_mended(line);
+        char *text = root ? json_dumps(root, JSON_ENCODE_ANY) : NULL;
+        const bool is_broken = text && strstr(text, replacement);
+        free(text);
+        if (is_broken) {
+            json_decref(root);
+            return ls_fail(
+                LS_ERR_DATA,
+                "%s:%llu: the record has characters that are not Unicode (half a surrogate pair, NUL)",
+                line->path, (ull)line->number);
+        }
+    }
+    if (!root) {
+        return fail_parse(line, &error);
+    }
+    *root_out = root;
+    return LS_OK;
+}
+
 ls_status ls_jsonl_read(const ls_jsonl_line *line, ls_jsonl_document *document_out)
 {
     LS_TRY(ls_jsonl_check(line));
@@ -197,9 +239,7 @@ ls_status ls_jsonl_read(const ls_jsonl_line *line, ls_jsonl_document *document_o
     const bool is_mended = !root;
     root = root ? root : parse_mended(line);
     if (!root) {
-        return ls_fail(LS_ERR_DATA, "%s:%llu: not valid JSON: %s (column %d)", line->path,
-                       (ull)line->number + (error.line > 1 ? (ull)error.line - 1 : 0), error.text,
-                       error.column);
+        return fail_parse(line, &error);
     }
     const json_t *text = NULL;
     const ls_status status = find_text(root, line, &text);

@@ -25,6 +25,8 @@ typedef struct ls_jsonl_line {
     uint64_t number;
     /* The key of the document. NULL: LS_FIELD_DEFAULT. */
     const char *field;
+    /* Line of the file's first record, for error texts. 0: not known. */
+    uint64_t first;
     /* The object, without the \n of a line. */
     const char *data;
     size_t bytes;
@@ -54,10 +56,16 @@ LS_MUST_CHECK ls_status ls_jsonl_check(const ls_jsonl_line *line);
  * Infinity, have no effect.
  *
  * Errors: LS_ERR_DATA, with a text that begins with "path:line", for a line that is not JSON, is
- * not an object, is not valid UTF-8, or has no string under `field`. Records made for instruction
- * tuning (`messages`, `prompt`, `instruction`, ...) are refused by name, because their loss masks
- * are not supported.
+ * not an object, is not valid UTF-8, or has no string under `field`. Records of conversations
+ * (`messages`, `prompt`, `instruction`, ...) are refused by name: they are not plain text.
  */
 LS_MUST_CHECK ls_status ls_jsonl_read(const ls_jsonl_line *line, ls_jsonl_document *document_out);
+
+/*
+ * Parses a line that is not blank, with whole numbers as such; the caller drops *root_out with
+ * json_decref. Numbers that JSON does not have are read as 0. Errors: LS_ERR_DATA as above, and for
+ * characters that are not Unicode.
+ */
+LS_MUST_CHECK ls_status ls_jsonl_parse(const ls_jsonl_line *line, json_t **root_out);
 
 #endif

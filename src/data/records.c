@@ -15,6 +15,7 @@ static ls_jsonl_line line_of(const ls_records *r, const ls_record *record)
     return (ls_jsonl_line){.path = r->file->path,
                            .number = record->line,
                            .field = ls_corpus_field(r->file),
+                           .first = r->file->form_line,
                            .data = record->data,
                            .bytes = record->bytes};
 }
@@ -248,18 +249,68 @@ static size_t unquote(const cell *c, char *out)
     return bytes;
 }
 
+/* The text of a cell in memory of its own; NULL: there is no memory. */
+static char *copy_cell(const cell *c, size_t *bytes_out)
+{
+    char *copy = malloc(c->bytes + 1);
+    if (copy) {
+        *bytes_out = unquote(c, copy);
+        copy[*bytes_out] = '\0';
+    }
+    return copy;
+}
+
 static ls_status take_cell(const ls_records *r, const cell *c, ls_record_document *document_out)
 {
     *document_out = (ls_record_document){.text = c->data, .bytes = c->bytes};
     if (c->quoted && memchr(c->data, '"', c->bytes)) {
-        char *copy = malloc(c->bytes);
+        size_t bytes = 0;
+        char *copy = copy_cell(c, &bytes);
         if (!copy) {
             return ls_fail(LS_ERR_MEMORY, "%s: not enough memory for a cell of %zu bytes", r->file->path,
                            c->bytes);
         }
-        *document_out = (ls_record_document){.text = copy, .bytes = unquote(c, copy), .copy = copy};
+        *document_out = (ls_record_document){.text = copy, .bytes = bytes, .copy = copy};
     }
     return LS_OK;
+}
+
+static ls_status fail_cells(const ls_records *r, const ls_record *record, uint32_t count)
+{
+    return ls_fail(LS_ERR_DATA, "%s:%llu: the row has %u cell%s, but the first row names %u column%s",
+                   r->file->path, (ull)record->line, count, count == 1 ? "" : "s", r->column_count,
+                   r->column_count == 1 ? "" : "s");
+}
+
+/* Sets the value of one column. */
+static bool set_member(json_t *object, const cell *name, const cell *value)
+{
+    size_t key_bytes = 0, bytes = 0;
+    char *key = copy_cell(name, &key_bytes), *text = copy_cell(value, &bytes);
+    const bool done =
+        key && text && json_object_setn_new(object, key, key_bytes, json_stringn(text, bytes)) == 0;
+    free(key);
+    free(text);
+    return done;
+}
+
+static ls_status row_object(const ls_records *r, const ls_record *record, json_t *object)
+{
+    const ls_jsonl_line line = line_of(r, record);
+    LS_TRY(ls_jsonl_check(&line));
+    ls_record_cursor cursor = {.at = (size_t)(record->data - r->data), .line = record->line};
+    ls_record_cursor header = {.at = r->header_at, .line = 1};
+    cell name = {0}, value = {0};
+    uint32_t count = 0;
+    for (; !value.last; count++) {
+        LS_TRY(name.last ? LS_OK : next_cell(r, &header, &name));
+        LS_TRY(next_cell(r, &cursor, &value));
+        if (count < r->column_count && !set_member(object, &name, &value)) {
+            return ls_fail(LS_ERR_DATA, "%s:%llu: a cell or the name of its column cannot be read",
+                           r->file->path, (ull)record->line);
+        }
+    }
+    return count == r->column_count ? LS_OK : fail_cells(r, record, count);
 }
 
 static ls_status read_row(const ls_records *r, const ls_record *record, ls_record_document *document_out)
@@ -276,9 +327,7 @@ static ls_status read_row(const ls_records *r, const ls_record *record, ls_recor
         }
     }
     if (count != r->column_count) {
-        return ls_fail(LS_ERR_DATA, "%s:%llu: the row has %u cell%s, but the first row names %u column%s",
-                       r->file->path, (ull)record->line, count, count == 1 ? "" : "s", r->column_count,
-                       r->column_count == 1 ? "" : "s");
+        return fail_cells(r, record, count);
     }
     return take_cell(r, &found, document_out);
 }
@@ -310,7 +359,8 @@ static ls_status find_column(ls_records *r, ls_text *names)
             ls_text_append_printable(names, c.data, c.bytes < 40 ? c.bytes : 40, "");
         }
     }
-    return found ? LS_OK : fail_without_column(r, names, begin.line);
+    r->header_at = begin.at;
+    return found || r->file->form != LS_RECORD_TEXT ? LS_OK : fail_without_column(r, names, begin.line);
 }
 
 static ls_status open_csv(ls_records *r)
@@ -363,6 +413,22 @@ ls_status ls_records_read(const ls_records *records, const ls_record *record,
     ls_jsonl_document found;
     LS_TRY(ls_jsonl_read(&line, &found));
     *document_out = (ls_record_document){.text = found.text, .bytes = found.bytes, .root = found.root};
+    return LS_OK;
+}
+
+ls_status ls_records_object(const ls_records *records, const ls_record *record, json_t **object_out)
+{
+    if (records->file->kind != LS_CORPUS_CSV && records->file->kind != LS_CORPUS_TSV) {
+        const ls_jsonl_line line = line_of(records, record);
+        return ls_jsonl_parse(&line, object_out);
+    }
+    json_t *object = json_object();
+    const ls_status status = row_object(records, record, object);
+    if (status != LS_OK) {
+        json_decref(object);
+        return status;
+    }
+    *object_out = object;
     return LS_OK;
 }
 

@@ -9,7 +9,8 @@
  *                as many cells as the first; empty lines are skipped. Quotes inside a cell that
  *                does not begin with one are kept as they are. TSV: the delimiter is a tab
  *
- * The document of a record is the value of one key or column, ls_corpus_file.field. A byte order
+ * The document of a record is the value of one key or column, ls_corpus_file.field; records of
+ * conversations (ls_corpus_file.form) are read as a whole. A byte order
  * mark is skipped. Lines end with \n or \r\n.
  *
  * Cutting a file into records is cheap and done in order; reading a record is the expensive part,
@@ -47,6 +48,7 @@ typedef struct ls_records {
     /* Private. CSV: between cells; the column of the document; cells in each row. */
     char delimiter;
     uint32_t column, column_count;
+    size_t header_at;
 } ls_records;
 
 /* One record as it stands in the file. */
@@ -83,6 +85,11 @@ LS_MUST_CHECK ls_status ls_records_next(const ls_records *records, ls_record_cur
 LS_MUST_CHECK ls_status ls_records_read(const ls_records *records, const ls_record *record,
                                         ls_record_document *document_out);
 void ls_record_document_release(ls_record_document *document);
+
+/* Reads a record as an object; of a table, a string under the name of each column. The caller drops
+ * it with json_decref. Errors: as for ls_records_read. */
+LS_MUST_CHECK ls_status ls_records_object(const ls_records *records, const ls_record *record,
+                                          json_t **object_out);
 
 /* The records of a file that were left out. */
 typedef struct ls_records_left {

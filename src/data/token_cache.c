@@ -2,6 +2,7 @@
 #include "data/token_cache.h"
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "data/content_hash.h"
 #include "data/text.h"
 
@@ -28,18 +29,22 @@ const char *ls_token_cache_default_folder(ls_arena *arena)
     return folder ? folder : "";
 }
 
-void ls_token_cache_key(const ls_corpus_file *file, const ls_tokenizer *tokenizer, const char *content_hash,
-                        char key_out[LS_SHA256_HEX_BYTES])
+void ls_token_cache_key(const ls_corpus_file *file, const ls_token_cache_options *options,
+                        const char *content_hash, char key_out[LS_SHA256_HEX_BYTES])
 {
-    char text[512];
-    const bool with_field = ls_corpus_field_matters(file);
-    const int bytes =
-        snprintf(text, sizeof text, "lockstep tokens %d\nkind %d\n%s%s%stokenizer %s\ncontent %s\n",
-                 LS_TOKEN_READER_VERSION, (int)file->kind, with_field ? "field " : "",
-                 with_field ? ls_corpus_field(file) : "", with_field ? "\n" : "",
-                 ls_tokenizer_hash(tokenizer), content_hash);
-    LS_ASSERT(bytes > 0 && (size_t)bytes < sizeof text);
-    ls_sha256_hex(text, (size_t)bytes, key_out);
+    ls_text text = {0};
+    ls_text_printf(&text, "lockstep tokens %d\nkind %d\n", LS_TOKEN_READER_VERSION, (int)file->kind);
+    if (ls_corpus_field_matters(file)) {
+        ls_text_printf(&text, "field %s\n", ls_corpus_field(file));
+    }
+    if (file->form != LS_RECORD_TEXT) {
+        const ls_held_out_rule *rule = &options->rule;
+        ls_text_printf(&text, "recipe %s\nform %d\nheld out %d by %d %s\n", ls_recipe_hash(options->recipe),
+                       (int)file->form, LS_HELD_OUT_VERSION, rule->is_time, rule->key ? rule->key : "");
+    }
+    ls_text_printf(&text, "tokenizer %s\ncontent %s\n", ls_tokenizer_hash(options->tokenizer), content_hash);
+    ls_sha256_hex(text.data, text.bytes, key_out);
+    ls_text_release(&text);
 }
 
 static ls_status unpack(job *j)
@@ -85,9 +90,10 @@ static ls_status find_hash(job *j, const char *folder)
     return LS_OK;
 }
 
-static uint32_t id_bytes_of(const ls_tokenizer *tokenizer)
+/* Marked ids need a bit more. */
+static uint32_t id_bytes_of(const job *j)
 {
-    return ls_tokenizer_vocab_size(tokenizer) <= 65536 ? 2 : 4;
+    return ls_tokenizer_vocab_size(j->options->tokenizer) <= 65536 && j->file->form == LS_RECORD_TEXT ? 2 : 4;
 }
 
 /* The file may have changed since its hash was found. */
@@ -115,12 +121,14 @@ static ls_status encode_to(void *context, int fd, const char *path)
                                        .data = (const char *)content.data,
                                        .bytes = content.bytes,
                                        .tokenizer = options->tokenizer,
+                                       .recipe = options->recipe,
+                                       .rule = options->rule,
                                        .threads = options->threads,
                                        .progress = options->progress,
                                        .stop = options->stop,
                                        .context = options->context};
     ls_token_writer writer;
-    LS_TRY(ls_token_writer_init(&writer, fd, path, id_bytes_of(options->tokenizer)));
+    LS_TRY(ls_token_writer_init(&writer, fd, path, id_bytes_of(j)));
     ls_status status = ls_encode_file(&request, &writer);
     if (status == LS_OK) {
         status = ls_token_writer_finish(&writer, j->key, j->content_hash);
@@ -142,14 +150,14 @@ static uint64_t bytes_expected(const job *j)
     const ls_tokenizer *tokenizer = j->options->tokenizer;
     const bool is_bytes = strcmp(ls_tokenizer_kind(tokenizer), "bytes") == 0;
     const uint64_t bytes = j->is_packed ? 4 * (uint64_t)j->text.bytes : j->text.bytes;
-    return is_bytes ? 2 * bytes : bytes * id_bytes_of(tokenizer) / 3;
+    return is_bytes ? 2 * bytes : bytes * id_bytes_of(j) / 3;
 }
 
 static ls_status find_item(job *j)
 {
     const ls_token_cache_options *options = j->options;
     LS_TRY(find_hash(j, ls_cache_folder(options->cache)));
-    ls_token_cache_key(j->file, options->tokenizer, j->content_hash, j->key);
+    ls_token_cache_key(j->file, options, j->content_hash, j->key);
     /* The entry outlives this process's working folder, so it names the full path. */
     ls_arena arena = {0};
     char *full = realpath(j->file->path, NULL);

@@ -6,7 +6,8 @@
  * data/token_format.h. The folder (storage/cache/cache.h) lets one process at a time make an item,
  * pins it while it is mapped, and removes it when the space is needed. The key is the SHA-256 of
  * the reader version, the kind, the field, the tokenizer's hash and the SHA-256 of the content,
- * unpacked. The tokens depend
+ * unpacked; for records that are not text also of the recipe (template, settings) and of what
+ * ranks them. The tokens depend
  * on nothing else, so an entry never becomes wrong, and copies and renames of a corpus find it.
  *
  * The header and the tables are verified when an entry is opened, the ids block by block when they
@@ -37,6 +38,9 @@ typedef struct ls_token_cache_options {
     /* Opened with LS_TOKEN_CACHE_SUFFIX. Closed after the tokens. */
     ls_cache *cache;
     const ls_tokenizer *tokenizer;
+    /* As in ls_encode_request. */
+    const ls_recipe *recipe;
+    ls_held_out_rule rule;
     /* Every id must be below it. */
     uint32_t vocab_size;
     /* Threads that encode, at least 1. */
@@ -63,8 +67,8 @@ LS_MUST_CHECK ls_status ls_token_cache_open(const ls_corpus_file *file, const ls
 const char *ls_token_cache_default_folder(ls_arena *arena);
 
 /* The key of a file's tokens. content_hash: 64 hex digits. */
-void ls_token_cache_key(const ls_corpus_file *file, const ls_tokenizer *tokenizer, const char *content_hash,
-                        char key_out[LS_SHA256_HEX_BYTES]);
+void ls_token_cache_key(const ls_corpus_file *file, const ls_token_cache_options *options,
+                        const char *content_hash, char key_out[LS_SHA256_HEX_BYTES]);
 
 /* Reads a whole entry and checks it. Errors: LS_ERR_DATA; those of ls_file_map_open. */
 LS_MUST_CHECK ls_status ls_token_cache_verify(const char *path, const char *key);

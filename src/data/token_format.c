@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/math.h"
+#include "data/conversation/trained.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -18,6 +19,12 @@ enum { HEADER_CRC_BYTES = LS_TOKEN_HEADER_BYTES - 4 };
 static uint64_t block_count_of(uint64_t token_count, uint64_t id_bytes)
 {
     return (token_count * id_bytes + LS_TOKENS_BLOCK_BYTES - 1) / LS_TOKENS_BLOCK_BYTES;
+}
+
+/* How many numbers the file has for each document. */
+static uint64_t tables_of(const ls_token_header *header)
+{
+    return header->flags & LS_TOKEN_FILE_RECORDS ? 3 : 1;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -39,6 +46,7 @@ void ls_token_writer_release(ls_token_writer *writer)
 {
     free(writer->block);
     free(writer->starts);
+    free(writer->origins);
     free(writer->crcs);
     *writer = (ls_token_writer){.fd = -1};
 }
@@ -82,7 +90,8 @@ static uint64_t fill_block(ls_token_writer *writer, const int32_t *ids, uint64_t
     unsigned char *to = writer->block + writer->block_bytes;
     for (uint64_t i = 0; i < take; i++) {
         const uint32_t id = (uint32_t)ids[i];
-        writer->id_max = id > writer->id_max ? id : writer->id_max;
+        const uint32_t plain = writer->origins ? (uint32_t)ls_token_id(ids[i]) : id;
+        writer->id_max = plain > writer->id_max ? plain : writer->id_max;
         if (writer->id_bytes == 2) {
             ((uint16_t *)(void *)to)[i] = (uint16_t)id;
         } else {
@@ -126,6 +135,18 @@ ls_status ls_token_writer_add(ls_token_writer *writer, const int32_t *ids, uint6
     return ls_token_writer_continue(writer, ids, count, text_bytes);
 }
 
+ls_status ls_token_writer_add_sample(ls_token_writer *writer, const int32_t *ids, uint64_t count,
+                                     uint64_t text_bytes, ls_token_origin origin)
+{
+    LS_ASSERT(writer->id_bytes == 4 && count > 0);
+    void *origins = writer->origins;
+    LS_TRY(
+        grow(writer->path, &origins, writer->start_count, &writer->origin_capacity, sizeof *writer->origins));
+    writer->origins = origins;
+    writer->origins[writer->start_count] = origin;
+    return ls_token_writer_add(writer, ids, count, text_bytes);
+}
+
 static ls_status write_tail(ls_token_writer *writer, const ls_token_header *header)
 {
     static const unsigned char zeros[8] = {0};
@@ -133,6 +154,10 @@ static ls_status write_tail(ls_token_writer *writer, const ls_token_header *head
     LS_TRY(ls_file_write_all(writer->fd, writer->path, zeros, header->starts_offset - ids_end));
     LS_TRY(ls_file_write_all(writer->fd, writer->path, writer->starts,
                              writer->start_count * sizeof *writer->starts));
+    if (writer->origins) {
+        LS_TRY(ls_file_write_all(writer->fd, writer->path, writer->origins,
+                                 writer->start_count * sizeof *writer->origins));
+    }
     return ls_file_write_all(writer->fd, writer->path, writer->crcs,
                              writer->crc_count * sizeof *writer->crcs);
 }
@@ -146,14 +171,22 @@ ls_status ls_token_writer_finish(ls_token_writer *writer, const char *key, const
                               .token_count = writer->token_count,
                               .document_count = writer->start_count,
                               .text_bytes = writer->text_bytes,
-                              .id_max = writer->id_max};
+                              .id_max = writer->id_max,
+                              .left_count = writer->left_count,
+                              .flags = (writer->origins ? LS_TOKEN_FILE_RECORDS : 0U) |
+                                       (writer->is_loose ? LS_TOKEN_FILE_LOOSE : 0U)};
     const uint64_t starts_bytes = writer->start_count * sizeof *writer->starts;
     const uint64_t crcs_bytes = writer->crc_count * sizeof *writer->crcs;
     memcpy(header.magic, MAGIC, sizeof MAGIC);
     header.starts_offset = ls_round_up_u64(LS_TOKEN_HEADER_BYTES + writer->token_count * writer->id_bytes, 8);
-    header.crcs_offset = header.starts_offset + starts_bytes;
+    header.crcs_offset = header.starts_offset + tables_of(&header) * starts_bytes;
     header.file_bytes = header.crcs_offset + crcs_bytes;
-    header.tail_crc = ls_crc32c(ls_crc32c(0, writer->starts, starts_bytes), writer->crcs, crcs_bytes);
+    header.tail_crc = ls_crc32c(0, writer->starts, starts_bytes);
+    if (writer->origins) {
+        header.tail_crc =
+            ls_crc32c(header.tail_crc, writer->origins, writer->start_count * sizeof *writer->origins);
+    }
+    header.tail_crc = ls_crc32c(header.tail_crc, writer->crcs, crcs_bytes);
     memcpy(header.key, key, LS_TOKEN_KEY_BYTES);
     memcpy(header.content_hash, content_hash, LS_TOKEN_KEY_BYTES);
     header.header_crc = ls_crc32c(0, &header, HEADER_CRC_BYTES);
@@ -196,9 +229,10 @@ static ls_status check_layout(ls_file_map map, const char *path, const ls_token_
     const uint64_t limit = map.bytes;
     const bool sane =
         (h->id_bytes == 2 || h->id_bytes == 4) && h->token_count <= limit / h->id_bytes &&
-        h->document_count <= limit / 8 &&
+        h->document_count <= limit / 8 / tables_of(h) &&
         h->starts_offset == ls_round_up_u64(LS_TOKEN_HEADER_BYTES + h->token_count * h->id_bytes, 8) &&
-        h->crcs_offset == h->starts_offset + h->document_count * 8 &&
+        h->crcs_offset == h->starts_offset + tables_of(h) * h->document_count * 8 &&
+        (tables_of(h) == 1 || h->id_bytes == 4) &&
         h->file_bytes == h->crcs_offset + 4 * block_count_of(h->token_count, h->id_bytes);
     if (!sane) {
         return ls_fail(LS_ERR_DATA, "%s: the sizes in its header contradict each other; the file is damaged",
@@ -245,6 +279,11 @@ ls_status ls_token_format_open(ls_file_map map, const char *path, const char *ke
         .document_starts = starts,
         .document_count = header.document_count,
         .text_bytes = header.text_bytes,
+        .origins = tables_of(&header) == 1
+                       ? NULL
+                       : (const ls_token_origin *)(const void *)(starts + header.document_count),
+        .left_count = header.left_count,
+        .is_loose = (header.flags & LS_TOKEN_FILE_LOOSE) != 0,
         .map = map,
         .block_crcs = (const uint32_t *)(const void *)(map.data + header.crcs_offset),
         .block_checked =

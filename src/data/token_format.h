@@ -8,6 +8,7 @@
  *                 | ids, token_count * id_bytes                                      |
  *   starts_offset +------------------------------------------------------------------+
  *                 | document starts, u64 each (8-byte aligned)                       |
+ *                 | of records: the origin of each document, two u64 each            |
  *   crcs_offset   +------------------------------------------------------------------+
  *                 | CRC32C of each block of LS_TOKENS_BLOCK_BYTES of ids, u32 each   |
  *   file_bytes    +------------------------------------------------------------------+
@@ -25,9 +26,13 @@
 #include "data/tokens.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { LS_TOKEN_FORMAT_VERSION = 1, LS_TOKEN_HEADER_BYTES = 256, LS_TOKEN_KEY_BYTES = 64 };
+
+/* The ids are those of records; prompts and turns differ in white space. */
+enum { LS_TOKEN_FILE_RECORDS = 1, LS_TOKEN_FILE_LOOSE = 2 };
 
 typedef struct ls_token_header {
     /* "LSTOKENS". */
@@ -44,8 +49,13 @@ typedef struct ls_token_header {
     char key[LS_TOKEN_KEY_BYTES];
     /* The SHA-256 of the source file in hex, without a final NUL. */
     char content_hash[LS_TOKEN_KEY_BYTES];
+    /* LS_TOKEN_FILE_... */
+    uint32_t flags;
+    uint32_t zero;
+    /* Records that were left out. */
+    uint64_t left_count;
     /* Zero. */
-    uint8_t reserved[52];
+    uint8_t reserved[36];
     /* CRC of the 252 bytes before it. */
     uint32_t header_crc;
 } ls_token_header;
@@ -57,12 +67,17 @@ typedef struct ls_token_writer {
     const char *path;
     uint32_t id_bytes, id_max;
     uint64_t token_count, text_bytes;
+    /* For the header; 0 in the beginning. */
+    uint64_t left_count;
+    bool is_loose;
     /* Private: the block that is being filled. */
     unsigned char *block;
     uint64_t block_bytes;
     /* Private: the tables, which grow. */
     uint64_t *starts;
     uint64_t start_count, start_capacity;
+    ls_token_origin *origins;
+    uint64_t origin_capacity;
     uint32_t *crcs;
     uint64_t crc_count, crc_capacity;
 } ls_token_writer;
@@ -84,6 +99,12 @@ void ls_token_writer_release(ls_token_writer *writer);
  */
 LS_MUST_CHECK ls_status ls_token_writer_add(ls_token_writer *writer, const int32_t *ids, uint64_t count,
                                             uint64_t text_bytes);
+
+/* Appends a sample of a record: ids with marks, of 4 bytes, at least one, and its origin. A writer
+ * takes either samples or documents. */
+LS_MUST_CHECK ls_status ls_token_writer_add_sample(ls_token_writer *writer, const int32_t *ids,
+                                                   uint64_t count, uint64_t text_bytes,
+                                                   ls_token_origin origin);
 
 /* Like ls_token_writer_add, but the ids continue the last document, or begin one if there is
  * none. */

@@ -65,12 +65,13 @@ static uint32_t copy_u16(const uint16_t *from, uint64_t count, int32_t *to)
     return largest;
 }
 
-static uint32_t copy_u32(const uint32_t *from, uint64_t count, int32_t *to)
+static uint32_t copy_u32(const uint32_t *from, uint64_t count, uint32_t bits, int32_t *to)
 {
     uint32_t largest = 0;
     for (uint64_t i = 0; i < count; i++) {
+        const uint32_t id = from[i] & bits;
         to[i] = (int32_t)from[i];
-        largest = from[i] > largest ? from[i] : largest;
+        largest = id > largest ? id : largest;
     }
     return largest;
 }
@@ -79,9 +80,10 @@ ls_status ls_tokens_read(const ls_tokens *tokens, uint64_t first, uint64_t count
 {
     LS_ASSERT(count <= tokens->count && first <= tokens->count - count);
     LS_TRY(check_range(tokens, first, count));
+    const uint32_t bits = tokens->origins ? INT32_MAX : UINT32_MAX;
     const uint32_t largest = tokens->id_bytes == 2
                                  ? copy_u16((const uint16_t *)tokens->ids + first, count, ids_out)
-                                 : copy_u32((const uint32_t *)tokens->ids + first, count, ids_out);
+                                 : copy_u32((const uint32_t *)tokens->ids + first, count, bits, ids_out);
     if (count > 0 && largest >= tokens->vocab_size) {
         return ls_fail(LS_ERR_DATA,
                        "%s: token id %u, at position %llu or later, is beyond the vocabulary of %u: the file "

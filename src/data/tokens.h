@@ -7,6 +7,9 @@
  * checksums, each block of 1 MiB is verified when it is first read. So a file of any size opens
  * fast, and no unverified id is ever used.
  *
+ * The tokens of records have 4 bytes, whose highest bit marks what is trained
+ * (data/conversation/trained.h); each sample of a record is a document, and has an origin.
+ *
  * Thread-safety: any number of threads may call ls_tokens_read and the getters. One thread closes,
  * when no other reads.
  */
@@ -19,12 +22,21 @@
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "token files are mapped as they are: little-endian machines only");
 
 enum { LS_TOKENS_BLOCK_BYTES = 1 << 20 };
+
+/* The record that a sample was made of. */
+typedef struct ls_token_origin {
+    /* Decides whether it is held out (data/held_out.h). */
+    uint64_t rank;
+    /* Its line in the file. */
+    uint64_t line;
+} ls_token_origin;
 
 typedef struct ls_tokens {
     /* For error texts. Owned. */
@@ -42,6 +54,12 @@ typedef struct ls_tokens {
     uint64_t document_count;
     /* Bytes of text that the tokens were made from. 0: not known. */
     uint64_t text_bytes;
+    /* document_count of them. NULL: the tokens are not those of records. */
+    const ls_token_origin *origins;
+    /* Records that were left out. */
+    uint64_t left_count;
+    /* Prompts and turns of the chat template differ in white space. */
+    bool is_loose;
     /* The SHA-256 of the source file, or of its files. */
     char content_hash[LS_SHA256_HEX_BYTES];
 
@@ -58,13 +76,13 @@ typedef struct ls_tokens {
 /* Unmaps and frees, and sets *tokens to zero. Does nothing for one that is zero. */
 void ls_tokens_close(ls_tokens *tokens);
 
-/* The id at `index`, which is below count. The id is not verified. */
+/* The id at `index`, which is below count, with its mark. The id is not verified. */
 uint32_t ls_tokens_at(const ls_tokens *tokens, uint64_t index);
 
 /*
- * Copies ids [first, first + count) to ids_out, and verifies the blocks that they lie in. The range
- * must be inside the file. Errors: LS_ERR_DATA if a checksum does not match or an id is not below
- * vocab_size; ids_out may then hold anything.
+ * Copies ids [first, first + count), with their marks, to ids_out, and verifies the blocks that
+ * they lie in. The range must be inside the file. Errors: LS_ERR_DATA if a checksum does not match
+ * or an id is not below vocab_size; ids_out may then hold anything.
  */
 LS_MUST_CHECK ls_status ls_tokens_read(const ls_tokens *tokens, uint64_t first, uint64_t count,
                                        int32_t *ids_out);

@@ -91,6 +91,11 @@ static ls_status put_block(unpacker *u, size_t bytes)
     return ls_file_write_all(u->fd, "a temporary file", u->block, bytes);
 }
 
+static bool has_head(const unpacker *u)
+{
+    return u->options->head_bytes > 0 && u->written_bytes >= u->options->head_bytes;
+}
+
 /* ---- gzip ---- */
 
 /* After a member: another one, or zeros that fill a block of a tape. True at the end of the
@@ -135,7 +140,7 @@ static ls_status unpack_gzip(unpacker *u)
         return ls_fail(LS_ERR_MEMORY, "not enough memory to unpack %s", u->path);
     }
     ls_status status = LS_OK;
-    for (bool done = false; status == LS_OK && !done;) {
+    for (bool done = false; status == LS_OK && !done && !has_head(u);) {
         status = inflate_block(u, &z, &done);
     }
     inflateEnd(&z);
@@ -154,6 +159,9 @@ static ls_status unpack_frames(unpacker *u, ZSTD_DStream *stream)
             return fail_damaged(u, ZSTD_getErrorName(left));
         }
         LS_TRY(put_block(u, out.pos));
+        if (has_head(u)) {
+            return LS_OK;
+        }
         /* 0: the frame has ended, and all of it is out. */
         if (in.pos == in.size && (left == 0 || out.pos < out.size)) {
             return left == 0 ? LS_OK : fail_truncated(u);

@@ -33,6 +33,8 @@ typedef struct ls_unpack_options {
     const char *folder;
     /* More content than this is refused; 0: ls_unpack_limit. */
     uint64_t limit_bytes;
+    /* Unpack only about so many bytes from the beginning; 0: all. */
+    uint64_t head_bytes;
     /* Called several times per second. A status other than LS_OK ends the work with that status.
      * May be NULL. */
     ls_status (*stop)(void *context);

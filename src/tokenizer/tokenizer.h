@@ -187,6 +187,15 @@ LS_MUST_CHECK ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, ls_to
                                             const char *text, size_t bytes, bool add_special,
                                             ls_token_buffer *ids);
 
+/*
+ * ls_tokenizer_encode for a text that a chat template wrote: bos and eos in it, written as their
+ * pieces, are those tokens also for a tokenizer.model. Nothing is added around the text. On error
+ * `ids` may have more ids than before.
+ */
+LS_MUST_CHECK ls_status ls_tokenizer_encode_marked(const ls_tokenizer *tokenizer,
+                                                   ls_tokenizer_scratch *scratch, const char *text,
+                                                   size_t bytes, ls_token_buffer *ids);
+
 /* ---- decoding ---- */
 
 /*

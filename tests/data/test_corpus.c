@@ -352,7 +352,7 @@ static void records_refuse_what_is_broken(void **state)
         {LS_CORPUS_JSON, NULL, "[\n{\"text\": \"a\",\n\"b\": nul}]", "f:3: not valid JSON"},
         {LS_CORPUS_JSON, NULL, "{\"data\": [], \"v\": 1}", "no key `text`; its keys: data, v. Name the key"},
         {LS_CORPUS_JSON, NULL, "{\"instruction\": \"a\", \"output\": \"b\"}",
-         "`instruction` but no `text`: instruction data"},
+         "`instruction` but no `text`: it is not plain text"},
         {LS_CORPUS_JSON, "body", "{\"text\": \"a\"}", "no key `body`"},
         {LS_CORPUS_CSV, NULL, "a,b\n1,2\n", "f:1: the first row names no column `text`; its columns: a, b."},
         {LS_CORPUS_CSV, NULL, "text,b\n1,2\n\n3\n",

@@ -57,7 +57,8 @@ static ls_cache *cache_of(fixture *f, const char *folder)
 static const char *entry_of(fixture *f, const ls_tokenizer *tokenizer, const char *content_hash)
 {
     char key[LS_SHA256_HEX_BYTES];
-    ls_token_cache_key(&(ls_corpus_file){.kind = LS_CORPUS_TEXT}, tokenizer, content_hash, key);
+    const ls_token_cache_options options = {.tokenizer = tokenizer};
+    ls_token_cache_key(&(ls_corpus_file){.kind = LS_CORPUS_TEXT}, &options, content_hash, key);
     return ls_cache_entry_path(&f->s.arena, f->cache, key, LS_TOKEN_CACHE_SUFFIX);
 }
 

@@ -117,7 +117,7 @@ refuses 3 "a.pdf is not plain text: it looks like PDF" a.pdf
 head -c 3000 d.jsonl.gz >cut.jsonl.gz
 refuses 3 "cut.jsonl.gz is truncated" cut.jsonl.gz
 echo '{"instruction": "do", "output": "done"}' >alpaca.jsonl
-refuses 3 'has `instruction` but no `text`: instruction data with loss masks is not supported yet' alpaca.jsonl
+refuses 3 'has `instruction` but no `text`: it is not plain text' alpaca.jsonl
 expect 0 "$LOCKSTEP" data prepare alpaca.jsonl --field output
 printf 'id,body\n1,x\n' >columns.csv
 refuses 3 'names no column `text`; its columns: id, body' columns.csv

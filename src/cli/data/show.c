@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+/* data show: prints records as the model will see them. */
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "data/conversation/trained.h"
+#include "data/detect.h"
+#include "data/records.h"
+#include "data/text.h"
+#include "execution/train/model_file.h"
+#include "execution/train/run_recipe.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Of a text file, which is one document, only the beginning is shown. */
+enum { DOCUMENT_BYTES_MAX = 1 << 16 };
+
+typedef struct show_settings {
+    const char *model;
+    ls_option_strings set;
+    uint64_t count;
+    bool json;
+} show_settings;
+
+#define FIELD(name) .offset = offsetof(show_settings, name)
+static const ls_option show_options[] = {
+    {.key = "model",
+     .type = LS_OPTION_STRING,
+     FIELD(model),
+     .default_text = "\"\"",
+     .value_name = "DIR",
+     .help =
+         "model whose tokenizer and chat template are used: a Hugging Face directory, a checkpoint or a run "
+         "directory"},
+    {.key = "count",
+     .letter = 'n',
+     .type = LS_OPTION_U64,
+     FIELD(count),
+     .default_text = "20",
+     .min = 1,
+     .max = 1000000,
+     .help = "number of records to show"},
+    {.key = "set",
+     .type = LS_OPTION_STRINGS,
+     FIELD(set),
+     .default_text = "[]",
+     .value_name = "KEY=VALUE",
+     .help = "set a key of the run file, such as data.loss_on=last; may be given several times"},
+    LS_ROW_JSON(show_settings),
+};
+#undef FIELD
+static const ls_option_table show_table = LS_OPTIONS(show_options);
+
+typedef struct show {
+    const show_settings *settings;
+    ls_arena *arena;
+    ls_run_file run;
+    ls_model_file *model;
+    ls_tokenizer *tokenizer;
+    ls_run_recipe recipe;
+    ls_samples samples;
+    json_t *records, *problems;
+    ls_record_form form;
+    bool is_colored;
+    uint64_t shown, tokens, trained, truncated;
+} show;
+
+/* ---- what was found -------------------------------------------------------------------------- */
+
+/* Notes the current error as a problem of a record. */
+static void note_problem(show *s, const char *path, uint64_t line)
+{
+    const char *text = ls_error_text();
+    const size_t bytes = strlen(path);
+    const bool is_placed = strncmp(text, path, bytes) == 0 && text[bytes] == ':';
+    const char *problem =
+        is_placed ? text : ls_arena_printf(s->arena, "%s:%" PRIu64 ": %s", path, line, text);
+    json_array_append_new(s->problems, json_string(problem));
+    ls_error_clear();
+}
+
+/* One sample, cut to what fits into a training sequence. */
+typedef struct piece {
+    const char *path;
+    uint64_t line;
+    const int32_t *ids;
+    size_t count, trained;
+    bool is_truncated;
+    const char *roles;
+} piece;
+
+static ls_status decode(const show *s, const piece *p, ls_text_buffer *text)
+{
+    ls_tokenizer_stream stream = {0};
+    for (size_t i = 0; i < p->count; i++) {
+        LS_TRY(ls_tokenizer_stream_next(s->tokenizer, &stream, ls_token_id(p->ids[i]), false, text));
+    }
+    return ls_tokenizer_stream_end(&stream, text);
+}
+
+static ls_status add_json(show *s, const piece *p)
+{
+    ls_text_buffer text = {0};
+    json_t *tokens = json_array(), *mask = json_array();
+    for (size_t i = 0; i < p->count; i++) {
+        json_array_append_new(tokens, json_integer(ls_token_id(p->ids[i])));
+        json_array_append_new(mask, json_integer(ls_token_is_trained(p->ids[i])));
+    }
+    const ls_status status = decode(s, p, &text);
+    json_array_append_new(s->records, json_pack("{s:s, s:I, s:s, s:o, s:o, s:o, s:I, s:b}", "file", p->path,
+                                                "line", (json_int_t)p->line, "roles", p->roles, "text",
+                                                json_stringn(text.data ? text.data : "", text.bytes),
+                                                "tokens", tokens, "mask", mask, "trained",
+                                                (json_int_t)p->trained, "truncated", p->is_truncated));
+    ls_text_buffer_release(&text);
+    return status;
+}
+
+static void change_mark(const show *s, bool is_trained, ls_text *out)
+{
+    ls_text_append(out, s->is_colored ? (is_trained ? "\033[32;1m" : "\033[0m") : is_trained ? "⟦" : "⟧");
+}
+
+/* The text with what is trained in colour, or between brackets. */
+static ls_status print_text(const show *s, const piece *p, ls_text *out)
+{
+    ls_tokenizer_stream stream = {0};
+    ls_text_buffer text = {0};
+    bool is_trained = false;
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < p->count && status == LS_OK; i++) {
+        if (ls_token_is_trained(p->ids[i]) != is_trained) {
+            is_trained = !is_trained;
+            change_mark(s, is_trained, out);
+        }
+        text.bytes = 0;
+        status = ls_tokenizer_stream_next(s->tokenizer, &stream, ls_token_id(p->ids[i]), false, &text);
+        if (text.bytes > 0) {
+            ls_text_append_printable(out, text.data, text.bytes, "\n\t");
+        }
+    }
+    ls_text_buffer_release(&text);
+    if (is_trained) {
+        change_mark(s, false, out);
+    }
+    return status;
+}
+
+static ls_status print_piece(const show *s, const piece *p)
+{
+    ls_text out = {0};
+    ls_text_printf(&out, "%s--- %s:%" PRIu64 "%s%s: %zu tokens, %zu trained%s%s\n",
+                   s->is_colored ? "\033[1m" : "", p->path, p->line, p->roles[0] ? ", " : "", p->roles,
+                   p->count, p->trained, p->is_truncated ? ", cut off at model.context" : "",
+                   s->is_colored ? "\033[0m" : "");
+    const ls_status status = print_text(s, p, &out);
+    ls_text_append(&out, "\n");
+    fwrite(out.data, 1, out.bytes, stdout);
+    ls_text_release(&out);
+    return status;
+}
+
+static ls_status show_piece(show *s, piece p)
+{
+    const size_t most = (size_t)s->run.model.context + 1;
+    p.is_truncated = p.count > most;
+    p.count = p.is_truncated ? most : p.count;
+    for (size_t i = 0; i < p.count; i++) {
+        p.trained += ls_token_is_trained(p.ids[i]);
+    }
+    if (p.trained == 0) {
+        (void)ls_fail(LS_ERR_DATA,
+                      "the record is longer than model.context, %zu tokens, and nothing that is trained "
+                      "is left when it is cut off",
+                      most - 1);
+        note_problem(s, p.path, p.line);
+    }
+    s->tokens += p.count;
+    s->trained += p.trained;
+    s->truncated += p.is_truncated;
+    return s->settings->json ? add_json(s, &p) : print_piece(s, &p);
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* "system, user, assistant", of the last conversation of a record that was read. */
+static const char *roles_of(show *s, const json_t *record)
+{
+    ls_text roles = {0};
+    const json_t *list = json_object_get(record, "messages"), *message;
+    list = list ? list : json_object_get(record, "conversations");
+    size_t i;
+    json_array_foreach(list, i, message)
+    {
+        const char *role = json_string_value(json_object_get(message, "role"));
+        ls_text_printf(&roles, "%s%s", i > 0 ? ", " : "", role ? role : "?");
+    }
+    const char *copy = ls_arena_strdup(s->arena, ls_text_string(&roles));
+    ls_text_release(&roles);
+    return copy;
+}
+
+static ls_status show_samples(show *s, const char *path, uint64_t line, const char *roles)
+{
+    size_t begin = 0;
+    for (size_t i = 0; i < s->samples.count; i++) {
+        const size_t end = s->samples.ends[i].ids;
+        LS_TRY(show_piece(s, (piece){.path = path,
+                                     .line = line,
+                                     .ids = s->samples.ids.ids + begin,
+                                     .count = end - begin,
+                                     .roles = roles}));
+        begin = end;
+    }
+    return LS_OK;
+}
+
+/* A document: every token is trained, and the end-of-text token after it. */
+static ls_status show_document(show *s, const char *path, uint64_t line, const char *text, size_t bytes)
+{
+    const int32_t eos = ls_tokenizer_eos(s->tokenizer);
+    ls_token_buffer *ids = &s->samples.ids;
+    LS_TRY(ls_tokenizer_encode(s->tokenizer, NULL, text, bytes, false, ids));
+    LS_TRY(ls_token_buffer_reserve(ids, 1));
+    if (eos >= 0) {
+        ids->ids[ids->count++] = eos;
+    }
+    for (size_t i = 0; i < ids->count; i++) {
+        ids->ids[i] |= LS_TOKEN_TRAINED;
+    }
+    return show_piece(s,
+                      (piece){.path = path, .line = line, .ids = ids->ids, .count = ids->count, .roles = ""});
+}
+
+static ls_status read_conversation(show *s, const ls_records *records, const ls_record *record)
+{
+    json_t *object = NULL;
+    ls_record_form form = LS_RECORD_TEXT;
+    const ls_corpus_file *file = records->file;
+    ls_status status = ls_records_object(records, record, &object);
+    if (status == LS_OK) {
+        status = ls_record_form_of(object, ls_recipe_keys(s->recipe.recipe), &form);
+    }
+    if (status == LS_OK && form != file->form) {
+        status = ls_fail(LS_ERR_DATA,
+                         "%s:%" PRIu64 ": the record is %s, while that of line %" PRIu64
+                         " is %s: a file holds records of one form",
+                         file->path, record->line, ls_record_form_name(form), file->form_line,
+                         ls_record_form_name(file->form));
+    }
+    if (status == LS_OK) {
+        status = ls_recipe_apply(s->recipe.recipe, NULL, object, form, &s->samples);
+    }
+    if (status == LS_OK) {
+        status = show_samples(s, file->path, record->line, roles_of(s, object));
+    }
+    json_decref(object);
+    return status;
+}
+
+static ls_status read_document(show *s, const ls_records *records, const ls_record *record)
+{
+    ls_record_document document;
+    LS_TRY(ls_records_read(records, record, &document));
+    const ls_status status = document.bytes > 0 ? show_document(s, records->file->path, record->line,
+                                                                document.text, document.bytes)
+                                                : LS_OK;
+    ls_record_document_release(&document);
+    return status;
+}
+
+static ls_status show_records(show *s, const ls_corpus_file *file, ls_file_map content)
+{
+    ls_records records;
+    ls_record record;
+    LS_TRY(ls_records_open(file, (const char *)content.data, content.bytes, &records));
+    ls_record_cursor cursor = records.first;
+    while (s->shown < s->settings->count) {
+        LS_TRY(ls_records_next(&records, &cursor, &record));
+        if (!record.data) {
+            break;
+        }
+        ls_samples_clear(&s->samples);
+        const ls_status status =
+            (file->form == LS_RECORD_TEXT ? read_document : read_conversation)(s, &records, &record);
+        if (status == LS_ERR_DATA) {
+            note_problem(s, file->path, record.line);
+        } else {
+            LS_TRY(status);
+        }
+        s->shown++;
+    }
+    return LS_OK;
+}
+
+static ls_status show_content(show *s, const ls_corpus_file *file, ls_file_map content)
+{
+    if (file->kind != LS_CORPUS_TEXT) {
+        return show_records(s, file, content);
+    }
+    LS_TRY(ls_text_check((const char *)content.data, content.bytes, file->path, true));
+    ls_samples_clear(&s->samples);
+    s->shown++;
+    return show_document(s, file->path, 1, (const char *)content.data,
+                         content.bytes < DOCUMENT_BYTES_MAX ? content.bytes : DOCUMENT_BYTES_MAX);
+}
+
+static ls_status show_file(show *s, ls_corpus_file *file)
+{
+    ls_file_map map;
+    if (file->kind == LS_CORPUS_TOKENS) {
+        return ls_fail(LS_ERR_INVALID, "%s is a token file; data show prints text and records", file->path);
+    }
+    LS_TRY(ls_corpus_detect(file, ls_recipe_keys(s->recipe.recipe), ""));
+    LS_TRY(ls_recipe_check_form(s->recipe.recipe, file->form));
+    s->form = file->form;
+    if (!s->settings->json) {
+        printf("%s: %s%s%s\n", file->path, ls_record_form_name(file->form),
+               s->recipe.template_name && file->form != LS_RECORD_TEXT && file->form != LS_RECORD_PROMPT
+                   ? ", chat template "
+                   : "",
+               s->recipe.template_name && file->form != LS_RECORD_TEXT && file->form != LS_RECORD_PROMPT
+                   ? s->recipe.template_name
+                   : "");
+    }
+    LS_TRY(ls_file_map_open(file->path, &map));
+    ls_status status = ls_corpus_unpack(file, &(ls_unpack_options){.folder = ""}, &map);
+    if (status == LS_OK) {
+        status = show_content(s, file, map);
+    }
+    ls_file_map_close(&map);
+    return status;
+}
+
+static ls_status show_files(show *s)
+{
+    const ls_option_weighted_list *list = &s->run.data.train;
+    const char **patterns = ls_arena_new(s->arena, const char *, list->count);
+    const char **fields = ls_arena_new(s->arena, const char *, list->count);
+    for (uint64_t i = 0; i < list->count; i++) {
+        patterns[i] = list->items[i].path;
+        fields[i] = list->items[i].field;
+    }
+    const ls_corpus_query query = {
+        .patterns = patterns, .pattern_count = list->count, .field = s->run.data.field, .fields = fields};
+    ls_corpus_file *files = NULL;
+    size_t count = 0;
+    LS_TRY(ls_corpus_expand(s->arena, &query, &files, &count));
+    for (size_t i = 0; i < count && s->shown < s->settings->count; i++) {
+        LS_TRY(show_file(s, &files[i]));
+    }
+    return LS_OK;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* A run file, or one made for a file of data. */
+static ls_status load_run(show *s, const char *path)
+{
+    const show_settings *settings = s->settings;
+    const bool is_run = ls_path_has_suffix(path, ".yaml") || ls_path_has_suffix(path, ".yml");
+    const char **overrides = ls_arena_new(s->arena, const char *, settings->set.count + 1);
+    size_t count = 0;
+    if (settings->model[0]) {
+        overrides[count++] = ls_arena_printf(s->arena, "model.from=%s", settings->model);
+    }
+    for (uint64_t i = 0; i < settings->set.count; i++) {
+        overrides[count++] = settings->set.items[i];
+    }
+    if (is_run) {
+        return ls_run_file_load(path, overrides, count, s->arena, &s->run);
+    }
+    ls_text text = {0};
+    ls_text_append(&text, "name: show\ndata: {train: [");
+    ls_text_append_quoted(&text, path);
+    ls_text_append(&text, "]}\n");
+    const ls_status status =
+        ls_run_file_parse(text.data, text.bytes, "data show", overrides, count, s->arena, &s->run);
+    ls_text_release(&text);
+    return status;
+}
+
+static ls_status open_tokenizer(show *s)
+{
+    switch (s->run.tokenizer.kind) {
+    case LS_TOKENIZER_FILE:
+        return ls_tokenizer_load(s->run.tokenizer.file, &s->tokenizer);
+    case LS_TOKENIZER_MODEL:
+        s->tokenizer = s->model->tokenizer;
+        s->model->tokenizer = NULL;
+        return s->tokenizer
+                   ? LS_OK
+                   : ls_fail(LS_ERR_INVALID, "%s has no tokenizer; set tokenizer.file", s->run.model.from);
+    case LS_TOKENIZER_TRAIN:
+        return ls_fail(LS_ERR_INVALID,
+                       "the run trains its tokenizer, which does not exist yet; show the records "
+                       "with another one, as in --set tokenizer.kind=bytes");
+    default:
+        return ls_tokenizer_create_bytes(&s->tokenizer);
+    }
+}
+
+static ls_status open_run(show *s, const char *path)
+{
+    const ls_model_config none = {.bos_id = -1, .eos_id = -1, .pad_id = -1};
+    ls_run_recipe_options options = {.run = &s->run, .config = &none};
+    ls_hf_file *files = NULL;
+    LS_TRY(load_run(s, path));
+    if (s->run.model.from[0]) {
+        LS_TRY(ls_model_file_open(s->run.model.from, &s->model));
+        LS_TRY(ls_run_file_adopt_model(&s->run, &s->model->config));
+        LS_TRY(ls_model_file_carried(s->model, s->arena, &files, &options.file_count));
+        options.files = files;
+        options.config = &s->model->config;
+    }
+    LS_TRY(open_tokenizer(s));
+    options.tokenizer = s->tokenizer;
+    return ls_run_recipe_open(s->arena, &options, &s->recipe);
+}
+
+static void print_result(const show *s)
+{
+    const size_t problems = json_array_size(s->problems);
+    if (s->settings->json) {
+        json_t *root =
+            json_pack("{s:s, s:s, s:s?, s:I, s:O, s:O}", "format", ls_record_format_name(s->form), "form",
+                      ls_record_form_name(s->form), "template", s->recipe.template_name, "context",
+                      (json_int_t)s->run.model.context, "records", s->records, "problems", s->problems);
+        ls_print_json(root);
+        json_decref(root);
+        return;
+    }
+    printf("%" PRIu64 " record%s: %" PRIu64 " tokens, %" PRIu64 " trained (%.0f %%), %" PRIu64 " cut off\n",
+           s->shown, s->shown == 1 ? "" : "s", s->tokens, s->trained,
+           s->tokens ? 100.0 * (double)s->trained / (double)s->tokens : 0.0, s->truncated);
+    for (size_t i = 0; i < problems; i++) {
+        fprintf(stderr, "%s\n", json_string_value(json_array_get(s->problems, i)));
+    }
+}
+
+static ls_status run_show(const ls_invocation *invocation)
+{
+    show s = {.settings = invocation->settings,
+              .arena = invocation->arena,
+              .records = json_array(),
+              .problems = json_array(),
+              .is_colored = isatty(STDOUT_FILENO) != 0};
+    ls_status status = open_run(&s, invocation->words[0]);
+    if (status == LS_OK) {
+        status = show_files(&s);
+    }
+    if (status == LS_OK) {
+        print_result(&s);
+        const size_t problems = json_array_size(s.problems);
+        if (problems > 0) {
+            status = ls_fail(LS_ERR_DATA, "%zu of the records shown cannot be used", problems);
+        }
+    }
+    json_decref(s.records);
+    json_decref(s.problems);
+    ls_samples_release(&s.samples);
+    ls_recipe_destroy(s.recipe.recipe);
+    ls_tokenizer_destroy(s.tokenizer);
+    ls_model_file_close(s.model);
+    return status;
+}
+
+const ls_command ls_command_data_show = {
+    .name = "data show",
+    .words = "FILE|CONFIG",
+    .summary = "show records as the model will see them",
+    .details = "FILE holds records (.jsonl, .json, .csv, .tsv, each also .gz or .zst) or text; --model\n"
+               "names the model whose tokenizer and chat template are used. CONFIG is a run file\n"
+               "(.yaml), which names both. Prints the text of each sample after the chat template,\n"
+               "with what is trained in colour, or between ⟦ and ⟧ where there are no colours.\n"
+               "A record whose earlier answers the template rewrites gives one sample for each\n"
+               "answer. Records that cannot be used are named with line and reason, and the exit\n"
+               "code is then 3.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep data show chats.jsonl --model models/smol\n"
+               "  lockstep data show finetune.yaml -n 3",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &show_table,
+    .settings_bytes = sizeof(show_settings),
+    .run = run_show,
+};

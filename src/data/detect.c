@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/detect.h"
+
+#include "data/records.h"
+
+static const uint64_t HEAD_BYTES = UINT64_C(4) << 20;
+
+/* The first record of the content. NULL: it can't be read. */
+static json_t *first_record(const ls_corpus_file *file, ls_file_map content, uint64_t *line_out)
+{
+    /* The form decides about nothing but the column of the document, which may not be there. */
+    ls_corpus_file any = *file;
+    any.form = LS_RECORD_MESSAGES;
+    ls_records records;
+    ls_record record;
+    json_t *object = NULL;
+    if (ls_records_open(&any, (const char *)content.data, content.bytes, &records) != LS_OK) {
+        return NULL;
+    }
+    ls_record_cursor cursor = records.first;
+    if (ls_records_next(&records, &cursor, &record) != LS_OK || !record.data ||
+        ls_records_object(&records, &record, &object) != LS_OK || !json_is_object(object)) {
+        json_decref(object);
+        return NULL;
+    }
+    *line_out = record.line;
+    return object;
+}
+
+static ls_status detect_in(ls_corpus_file *file, const ls_form_keys *keys, ls_file_map content,
+                           bool *found_out)
+{
+    json_t *object = first_record(file, content, &file->form_line);
+    *found_out = object != NULL;
+    if (!object) {
+        ls_error_clear();
+        return LS_OK;
+    }
+    ls_status status = ls_record_form_of(object, keys, &file->form);
+    json_decref(object);
+    if (status != LS_OK) {
+        status = ls_fail_within(status, "%s:%llu", file->path, (unsigned long long)file->form_line);
+    }
+    return status;
+}
+
+static ls_status detect_packed(ls_corpus_file *file, const ls_form_keys *keys, const char *folder,
+                               ls_file_map packed)
+{
+    bool found = false;
+    for (uint64_t head = HEAD_BYTES;; head = 0) {
+        ls_file_map content;
+        const ls_unpack_options how = {.folder = folder, .head_bytes = head};
+        LS_TRY(ls_unpack(file->path, packed, &how, &content));
+        const ls_status status = detect_in(file, keys, content, &found);
+        const bool is_all = head == 0 || content.bytes < head;
+        ls_file_map_close(&content);
+        if (status != LS_OK || found || is_all) {
+            return status;
+        }
+    }
+}
+
+ls_status ls_corpus_detect(ls_corpus_file *file, const ls_form_keys *keys, const char *folder)
+{
+    bool found = false;
+    ls_file_map map;
+    if (!ls_corpus_has_records(file->kind)) {
+        return LS_OK;
+    }
+    /* The key of the file's own item goes before the one of all files. */
+    ls_form_keys own = *keys;
+    own.text = ls_corpus_field(file);
+    LS_TRY(ls_file_map_open(file->path, &map));
+    const ls_status status = file->packing == LS_PACKING_NONE ? detect_in(file, &own, map, &found)
+                                                              : detect_packed(file, &own, folder, map);
+    ls_file_map_close(&map);
+    return status;
+}
